@@ -1,0 +1,1 @@
+//! Files and block devices: the door to the disk.

@@ -1,0 +1,1 @@
+//! TCP sockets: listening, accepting, reading, writing.

@@ -1,0 +1,1 @@
+//! Messages between clients and monitors or the manager (spec chapter 02).

@@ -1,0 +1,1 @@
+//! Messages between clients and OSDs (spec chapter 04).

@@ -1,0 +1,2 @@
+//! The `skep` program: command line over the `node` crate.
+fn main() {}

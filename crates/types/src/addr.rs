@@ -1,0 +1,251 @@
+//! Addresses of entities, in the modern form and the vector form (spec chapter 01, sections 2.2, 2.3).
+//!
+//! Equality is on kind, nonce and socket address together: it is an identity, not only a place to dial.
+
+use denc::{Decode, Encode, Reader, Result, Writer};
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u32)]
+pub enum AddrKind {
+    None = 0,
+    Legacy = 1,
+    Msgr2 = 2,
+    Any = 3,
+    /// Range blocklist entries; the nonce is the prefix length.
+    Cidr = 4,
+}
+
+impl AddrKind {
+    fn from_u32(v: u32) -> Option<Self> {
+        Some(match v {
+            0 => Self::None,
+            1 => Self::Legacy,
+            2 => Self::Msgr2,
+            3 => Self::Any,
+            4 => Self::Cidr,
+            _ => return None,
+        })
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct EntityAddr {
+    pub kind: AddrKind,
+    pub nonce: u32,
+    pub sock: Option<SocketAddr>,
+}
+
+/// Size of the 136-byte form of messenger v1 behind its marker byte.
+const LEGACY_REST: usize = 135;
+
+impl EntityAddr {
+    pub const BLANK: Self = Self {
+        kind: AddrKind::None,
+        nonce: 0,
+        sock: None,
+    };
+
+    pub fn msgr2(sock: SocketAddr, nonce: u32) -> Self {
+        Self {
+            kind: AddrKind::Msgr2,
+            nonce,
+            sock: Some(sock),
+        }
+    }
+
+    /// The bytes of the sockaddr: family little-endian, port big-endian.
+    fn sock_bytes(&self) -> Vec<u8> {
+        let mut b = Vec::with_capacity(28);
+        match self.sock {
+            None => {}
+            Some(SocketAddr::V4(a)) => {
+                b.extend_from_slice(&2u16.to_le_bytes());
+                b.extend_from_slice(&a.port().to_be_bytes());
+                b.extend_from_slice(&a.ip().octets());
+                b.extend_from_slice(&[0; 8]);
+            }
+            Some(SocketAddr::V6(a)) => {
+                b.extend_from_slice(&10u16.to_le_bytes());
+                b.extend_from_slice(&a.port().to_be_bytes());
+                b.extend_from_slice(&a.flowinfo().to_le_bytes());
+                b.extend_from_slice(&a.ip().octets());
+                b.extend_from_slice(&a.scope_id().to_le_bytes());
+            }
+        }
+        b
+    }
+
+    fn decode_sock(r: &mut Reader, len: usize) -> Result<Option<SocketAddr>> {
+        if len == 0 {
+            return Ok(None);
+        }
+        r.limited(len, |r| {
+            let family = r.u16()?;
+            match family {
+                0 => Ok(None),
+                2 if len >= 8 => {
+                    let port = u16::from_be_bytes(r.array()?);
+                    let ip = Ipv4Addr::from(r.array::<4>()?);
+                    Ok(Some(SocketAddr::new(IpAddr::V4(ip), port)))
+                }
+                10 if len >= 28 => {
+                    let port = u16::from_be_bytes(r.array()?);
+                    let flow = r.u32()?;
+                    let ip = Ipv6Addr::from(r.array::<16>()?);
+                    let scope = r.u32()?;
+                    Ok(Some(SocketAddr::V6(SocketAddrV6::new(ip, port, flow, scope))))
+                }
+                _ => Err(r.invalid("unknown address family")),
+            }
+        })
+    }
+
+    fn decode_legacy(r: &mut Reader) -> Result<Self> {
+        r.limited(LEGACY_REST, |r| {
+            r.skip(3)?;
+            let nonce = r.u32()?;
+            let family = u16::from_be_bytes(r.array()?);
+            let port = u16::from_be_bytes(r.array()?);
+            let sock = match family {
+                2 => Some(SocketAddr::new(IpAddr::V4(Ipv4Addr::from(r.array::<4>()?)), port)),
+                10 => {
+                    r.skip(4)?;
+                    Some(SocketAddr::new(
+                        IpAddr::V6(Ipv6Addr::from(r.array::<16>()?)),
+                        port,
+                    ))
+                }
+                _ => None,
+            };
+            Ok(Self {
+                kind: AddrKind::Legacy,
+                nonce,
+                sock,
+            })
+        })
+    }
+
+    fn decode_marked(marker: u8, r: &mut Reader) -> Result<Self> {
+        match marker {
+            0 => Self::decode_legacy(r),
+            1 => r.envelope(1, |_, r| {
+                let kind = AddrKind::from_u32(r.u32()?).ok_or_else(|| r.invalid("unknown address type"))?;
+                let nonce = r.u32()?;
+                let len = r.u32()? as usize;
+                if len > 128 {
+                    return Err(r.invalid("socket address too long"));
+                }
+                Ok(Self {
+                    kind,
+                    nonce,
+                    sock: Self::decode_sock(r, len)?,
+                })
+            }),
+            _ => Err(r.invalid("unknown address marker")),
+        }
+    }
+
+    /// The order that maps keyed by address have on the wire: raw memory (chapter 03, section 0).
+    fn order_key(&self) -> (Vec<u8>, Vec<u8>) {
+        let mut head = (self.kind as u32).to_le_bytes().to_vec();
+        head.extend_from_slice(&self.nonce.to_le_bytes());
+        (head, self.sock_bytes())
+    }
+}
+
+impl PartialOrd for EntityAddr {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for EntityAddr {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.order_key().cmp(&other.order_key())
+    }
+}
+
+impl Encode for EntityAddr {
+    fn encode(&self, w: &mut Writer) {
+        w.u8(1);
+        w.envelope(1, 1, |w| {
+            w.u32(self.kind as u32);
+            w.u32(self.nonce);
+            w.blob(&self.sock_bytes());
+        });
+    }
+}
+
+impl Decode for EntityAddr {
+    const MIN_SIZE: usize = 19;
+    fn decode(r: &mut Reader) -> Result<Self> {
+        let marker = r.u8()?;
+        Self::decode_marked(marker, r)
+    }
+}
+
+/// As Ceph prints it: `v2:127.0.0.1:3300/0`; kind "any" has no prefix; a blank one is `-`.
+impl fmt::Display for EntityAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.kind {
+            AddrKind::None => return f.write_str("-"),
+            AddrKind::Legacy => f.write_str("v1:")?,
+            AddrKind::Msgr2 => f.write_str("v2:")?,
+            AddrKind::Any | AddrKind::Cidr => {}
+        }
+        match self.sock {
+            Some(s) => write!(f, "{s}/{}", self.nonce),
+            None => write!(f, ":/{}", self.nonce),
+        }
+    }
+}
+
+/// All addresses of one entity, v2 first.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct EntityAddrVec(pub Vec<EntityAddr>);
+
+impl EntityAddrVec {
+    pub fn one(addr: EntityAddr) -> Self {
+        Self(vec![addr])
+    }
+    pub fn first(&self) -> EntityAddr {
+        self.0.first().copied().unwrap_or(EntityAddr::BLANK)
+    }
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl Encode for EntityAddrVec {
+    fn encode(&self, w: &mut Writer) {
+        w.u8(2);
+        w.put(&self.0);
+    }
+}
+
+impl Decode for EntityAddrVec {
+    fn decode(r: &mut Reader) -> Result<Self> {
+        match r.u8()? {
+            2 => Ok(Self(Vec::decode(r)?)),
+            marker => Ok(Self(vec![EntityAddr::decode_marked(marker, r)?])),
+        }
+    }
+}
+
+/// `[v2:1.2.3.4:3300/0,v1:1.2.3.4:6789/0]`, or the bare address when there is one.
+impl fmt::Display for EntityAddrVec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.as_slice() {
+            [] => f.write_str("-"),
+            [one] => write!(f, "{one}"),
+            many => {
+                f.write_str("[")?;
+                for (i, a) in many.iter().enumerate() {
+                    write!(f, "{}{a}", if i > 0 { "," } else { "" })?;
+                }
+                f.write_str("]")
+            }
+        }
+    }
+}

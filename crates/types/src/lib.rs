@@ -1,0 +1,25 @@
+//! Plain data of the cluster: ids, addresses, times, object names and their order, checksums, the cluster
+//! maps, and the transaction that a PG hands to its store. No I/O, no clock, no threads.
+//!
+//! Names follow Ceph's where the concept is Ceph's (spec chapters 01, 03, 04). Object names, locator keys
+//! and namespaces are byte strings ([`bytes::Bytes`]), since clients may put any byte there; names of
+//! pools, entities and services are `String`.
+
+pub mod addr;
+pub mod checksum;
+pub mod entity;
+pub mod errno;
+pub mod object;
+pub mod pgid;
+pub mod time;
+pub mod transaction;
+pub mod uuid;
+
+pub use addr::{AddrKind, EntityAddr, EntityAddrVec};
+pub use entity::{AuthName, EntityKind, EntityName};
+pub use errno::Errno;
+pub use object::{HObject, NOSNAP, ObjectLocator, SNAPDIR};
+pub use pgid::{EVersion, Epoch, OsdId, OsdReqId, PgId, PoolId, SPgId};
+pub use time::Utime;
+pub use transaction::{ObjectId, Op, Transaction};
+pub use uuid::Uuid;
