@@ -1,10 +1,13 @@
 //! The only door to clock, randomness, disk and sockets. Everything above takes these as arguments, so
 //! that the same code can run on a simulated door with lost messages, torn writes and skewed clocks.
 
+pub mod admin;
 pub mod clock;
 pub mod disk;
+pub mod files;
 pub mod random;
 pub mod socket;
+pub mod task;
 
 pub use clock::{Clock, SystemClock};
 pub use random::{Random, SystemRandom};

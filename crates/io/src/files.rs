@@ -1,0 +1,174 @@
+//! Small configuration files and the lock of a data directory. (Object data goes through `disk`.)
+
+use rustix::fs::{FlockOperation, flock};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// A configuration file larger than this is not one.
+const FILE_MAX: u64 = 16 << 20;
+
+/// The file's text; `None` if it does not exist.
+pub fn read(path: &Path) -> io::Result<Option<String>> {
+    let file = match File::open(path) {
+        Ok(f) => f,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(e),
+    };
+    let mut text = String::new();
+    file.take(FILE_MAX).read_to_string(&mut text)?;
+    Ok(Some(text))
+}
+
+/// Replaces the file as a whole: after a crash it holds the old or the new text. `mode` as in chmod.
+pub fn replace(path: &Path, text: &str, mode: u32) -> io::Result<()> {
+    let dir = path
+        .parent()
+        .ok_or_else(|| io::Error::other("path without a directory"))?;
+    let name = path
+        .file_name()
+        .ok_or_else(|| io::Error::other("path without a name"))?;
+    let tmp = dir.join(format!(".{}.new", name.to_string_lossy()));
+    let _ = fs::remove_file(&tmp);
+    let mut f = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(mode)
+        .open(&tmp)?;
+    f.write_all(text.as_bytes())?;
+    f.sync_all()?;
+    fs::rename(&tmp, path)?;
+    File::open(dir)?.sync_all()
+}
+
+/// Creates the directory and those above it; new ones are for the owner alone.
+pub fn make_dir(path: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// Names of the entries, sorted; empty if the directory does not exist.
+pub fn list_dir(path: &Path) -> io::Result<Vec<String>> {
+    let entries = match fs::read_dir(path) {
+        Ok(e) => e,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) => return Err(e),
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        names.push(entry?.file_name().to_string_lossy().into_owned());
+    }
+    names.sort();
+    Ok(names)
+}
+
+pub fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+        _ => Ok(()),
+    }
+}
+
+/// The path without symbolic links and dots; it must exist.
+pub fn canonical(path: &Path) -> io::Result<PathBuf> {
+    path.canonicalize()
+}
+
+/// This machine's name.
+pub fn hostname() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// Resident memory of this process in bytes.
+pub fn resident_bytes() -> Option<u64> {
+    let statm = fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = statm.split_whitespace().nth(1)?.parse().ok()?;
+    Some(pages * rustix::param::page_size() as u64)
+}
+
+/// An exclusive lock on a file that holds the owner's process id; released when dropped or when the
+/// process ends, however it ends.
+#[derive(Debug)]
+pub struct LockFile {
+    _file: File,
+}
+
+/// Why a lock was not taken.
+#[derive(Debug)]
+pub enum LockError {
+    /// Held by a living process, with its id where it could be read.
+    Held(Option<u32>),
+    Io(io::Error),
+}
+
+impl LockFile {
+    pub fn take(path: &Path) -> Result<Self, LockError> {
+        let open = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(path);
+        let mut file = open.map_err(LockError::Io)?;
+        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            return Err(LockError::Held(Self::pid(&mut file)));
+        }
+        let write = |f: &mut File| -> io::Result<()> {
+            f.set_len(0)?;
+            f.rewind()?;
+            writeln!(f, "{}", std::process::id())
+        };
+        write(&mut file).map_err(LockError::Io)?;
+        Ok(Self { _file: file })
+    }
+
+    /// The process that holds the lock now; `None` if nobody does.
+    pub fn holder(path: &Path) -> io::Result<Option<u32>> {
+        let mut file = match File::open(path) {
+            Ok(f) => f,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(e),
+        };
+        if flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {
+            return Ok(None);
+        }
+        Ok(Self::pid(&mut file))
+    }
+
+    fn pid(file: &mut File) -> Option<u32> {
+        let mut text = String::new();
+        file.take(32).read_to_string(&mut text).ok()?;
+        text.trim().parse().ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_has_one_holder() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        assert_eq!(LockFile::holder(&path).unwrap(), None);
+        let held = LockFile::take(&path).unwrap();
+        assert_eq!(LockFile::holder(&path).unwrap(), Some(std::process::id()));
+        assert!(matches!(LockFile::take(&path), Err(LockError::Held(Some(p))) if p == std::process::id()));
+        drop(held);
+        assert!(LockFile::take(&path).is_ok());
+    }
+
+    #[test]
+    fn replace_sets_text_and_mode() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("keyring");
+        assert_eq!(read(&path).unwrap(), None);
+        replace(&path, "one", 0o600).unwrap();
+        replace(&path, "two", 0o600).unwrap();
+        assert_eq!(read(&path).unwrap().as_deref(), Some("two"));
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(list_dir(dir.path()).unwrap(), ["keyring"]);
+    }
+}

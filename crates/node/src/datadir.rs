@@ -1,0 +1,231 @@
+//! The data directory: what lies where, its lock, and the settings fixed at the first start.
+//!
+//! ```text
+//! DIR/skep.toml                  settings of this cluster on this machine (below)
+//! DIR/lock                       flock held while a process serves the directory; holds its pid
+//! DIR/cluster/                   cluster state (embedded metastore)
+//! DIR/osd.N/                     one OSD's store each
+//! DIR/ceph.conf                  for clients; written at every start
+//! DIR/ceph.client.admin.keyring  for clients, mode 0600; written at every start
+//! DIR/skep.asok                  admin socket
+//! ```
+
+use crate::Error;
+use io::files::{self, LockError, LockFile};
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use types::Uuid;
+
+/// Version of the directory's layout that this program writes; it reads this and older ones.
+pub const FORMAT: u32 = 1;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AuthMode {
+    Cephx,
+    None,
+}
+
+/// `skep.toml`: fixed at the first start, read at every later one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settings {
+    pub format: u32,
+    pub fsid: String,
+    pub auth: AuthMode,
+    pub bind: IpAddr,
+    pub mon_port: u16,
+    pub osds: u32,
+    /// Most bytes that one OSD may use; absent: what the file system has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub osd_size: Option<u64>,
+}
+
+impl Settings {
+    pub fn fsid(&self) -> Result<Uuid, Error> {
+        self.fsid
+            .parse()
+            .map_err(|()| Error::Settings("fsid is not a UUID".into()))
+    }
+}
+
+#[derive(Debug, Clone)]
+pub struct DataDir {
+    root: PathBuf,
+}
+
+impl DataDir {
+    /// The directory as the user named it, made absolute; created if it is missing.
+    pub fn create(root: &Path) -> Result<Self, Error> {
+        let fail = |source| Error::DataDir {
+            path: root.to_path_buf(),
+            source,
+        };
+        files::make_dir(root).map_err(fail)?;
+        Ok(Self {
+            root: files::canonical(root).map_err(fail)?,
+        })
+    }
+
+    /// The directory of a store that exists already.
+    pub fn existing(root: &Path) -> Result<Self, Error> {
+        let found = files::canonical(root).map(|root| Self { root });
+        match found {
+            Ok(dir) if matches!(files::read(&dir.settings_path()), Ok(Some(_))) => Ok(dir),
+            _ => Err(Error::NoStore(root.to_path_buf())),
+        }
+    }
+
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+    pub fn settings_path(&self) -> PathBuf {
+        self.root.join("skep.toml")
+    }
+    pub fn lock_path(&self) -> PathBuf {
+        self.root.join("lock")
+    }
+    pub fn cluster_path(&self) -> PathBuf {
+        self.root.join("cluster")
+    }
+    pub fn osd_path(&self, id: i32) -> PathBuf {
+        self.root.join(format!("osd.{id}"))
+    }
+    pub fn conf_path(&self) -> PathBuf {
+        self.root.join("ceph.conf")
+    }
+    pub fn keyring_path(&self) -> PathBuf {
+        self.root.join("ceph.client.admin.keyring")
+    }
+    pub fn admin_path(&self) -> PathBuf {
+        self.root.join("skep.asok")
+    }
+
+    pub fn lock(&self) -> Result<LockFile, Error> {
+        LockFile::take(&self.lock_path()).map_err(|e| match e {
+            LockError::Held(pid) => Error::Locked {
+                path: self.root.clone(),
+                pid,
+            },
+            LockError::Io(source) => Error::DataDir {
+                path: self.root.clone(),
+                source,
+            },
+        })
+    }
+
+    /// The settings, or `None` in a directory that has none yet. A directory with other things in it and
+    /// no settings is refused, so that a mistyped path harms nothing.
+    pub fn settings(&self) -> Result<Option<Settings>, Error> {
+        let path = self.settings_path();
+        let io = |source| Error::DataDir {
+            path: path.clone(),
+            source,
+        };
+        let Some(text) = files::read(&path).map_err(io)? else {
+            let names = files::list_dir(&self.root).map_err(io)?;
+            // A crash during the very first start leaves only what that start had made.
+            let ours = |n: &String| {
+                n == "lock"
+                    || n == "lost+found"
+                    || n == "cluster"
+                    || n.starts_with("osd.")
+                    || n.starts_with(".skep.toml")
+            };
+            return match names.iter().find(|n| !ours(n)) {
+                Some(other) => Err(Error::NotOurs {
+                    path: self.root.clone(),
+                    found: other.clone(),
+                }),
+                None => Ok(None),
+            };
+        };
+        let bad = |what: String| Error::Settings(format!("{}: {what}", path.display()));
+        let table: toml::Table = text
+            .parse()
+            .map_err(|e: toml::de::Error| bad(e.message().to_string()))?;
+        match table.get("format").and_then(toml::Value::as_integer) {
+            Some(v) if v > i64::from(FORMAT) => {
+                return Err(Error::NewerFormat {
+                    path: self.root.clone(),
+                    found: v as u32,
+                    known: FORMAT,
+                });
+            }
+            Some(_) => {}
+            None => return Err(bad("no format version".into())),
+        }
+        let settings: Settings = table
+            .try_into()
+            .map_err(|e: toml::de::Error| bad(e.message().to_string()))?;
+        Ok(Some(settings))
+    }
+
+    pub fn write_settings(&self, settings: &Settings) -> Result<(), Error> {
+        let body = toml::to_string(settings).map_err(|e| Error::Settings(e.to_string()))?;
+        let text = format!(
+            "# Written by skep at the first start and read at every later one. To change the number of OSDs:\n\
+             # skep up --osds N.\n{body}"
+        );
+        files::replace(&self.settings_path(), &text, 0o644).map_err(|source| Error::DataDir {
+            path: self.settings_path(),
+            source,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings() -> Settings {
+        Settings {
+            format: FORMAT,
+            fsid: "b1d6d5f2-9a3c-4a52-8d6e-2f1f2a3b4c5d".into(),
+            auth: AuthMode::Cephx,
+            bind: "127.0.0.1".parse().unwrap(),
+            mon_port: 3300,
+            osds: 3,
+            osd_size: None,
+        }
+    }
+
+    #[test]
+    fn settings_come_back() {
+        let tmp = tempfile::tempdir().unwrap();
+        let dir = DataDir::create(&tmp.path().join("new/deep")).unwrap();
+        assert_eq!(dir.settings().unwrap(), None);
+        dir.write_settings(&settings()).unwrap();
+        assert_eq!(dir.settings().unwrap(), Some(settings()));
+    }
+
+    #[test]
+    fn a_newer_format_is_refused() {
+        let tmp = tempfile::tempdir().unwrap();
+        let dir = DataDir::create(tmp.path()).unwrap();
+        dir.write_settings(&Settings {
+            format: FORMAT + 1,
+            ..settings()
+        })
+        .unwrap();
+        assert!(matches!(dir.settings(), Err(Error::NewerFormat { .. })));
+    }
+
+    #[test]
+    fn a_directory_of_other_things_is_refused() {
+        let tmp = tempfile::tempdir().unwrap();
+        files::replace(&tmp.path().join("thesis.txt"), "precious", 0o644).unwrap();
+        let dir = DataDir::create(tmp.path()).unwrap();
+        assert!(matches!(dir.settings(), Err(Error::NotOurs { .. })));
+    }
+
+    #[test]
+    fn nonsense_in_the_settings_is_named() {
+        let tmp = tempfile::tempdir().unwrap();
+        let dir = DataDir::create(tmp.path()).unwrap();
+        for text in ["", "format = \"x\"", "format = 1\nosds = 3", "[["] {
+            files::replace(&dir.settings_path(), text, 0o644).unwrap();
+            assert!(matches!(dir.settings(), Err(Error::Settings(_))), "{text:?}");
+        }
+    }
+}
