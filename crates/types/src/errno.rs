@@ -27,10 +27,13 @@ errnos! {
     EIO = 5, "Input/output error";
     ENXIO = 6, "No such device or address";
     E2BIG = 7, "Argument list too long";
+    ENOEXEC = 8, "Exec format error";
+    EBADF = 9, "Bad file descriptor";
     EAGAIN = 11, "Resource temporarily unavailable";
     EACCES = 13, "Permission denied";
     EBUSY = 16, "Device or resource busy";
     EEXIST = 17, "File exists";
+    EXDEV = 18, "Invalid cross-device link";
     ENODEV = 19, "No such device";
     EINVAL = 22, "Invalid argument";
     EFBIG = 27, "File too large";
@@ -39,8 +42,10 @@ errnos! {
     EDOM = 33, "Numerical argument out of domain";
     ERANGE = 34, "Numerical result out of range";
     ENAMETOOLONG = 36, "File name too long";
+    ENOSYS = 38, "Function not implemented";
     ENOTEMPTY = 39, "Directory not empty";
     ENODATA = 61, "No data available";
+    EBADMSG = 74, "Bad message";
     EOVERFLOW = 75, "Value too large for defined data type";
     EILSEQ = 84, "Invalid or incomplete multibyte or wide character";
     EOLDSNAPC = 85, "Interrupted system call should be restarted";

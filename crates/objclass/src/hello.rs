@@ -1,0 +1,3 @@
+//! Class `hello`.
+use crate::registry::Method;
+pub const METHODS: &[Method] = &[];

@@ -1,0 +1,3 @@
+//! Class `lock`.
+use crate::registry::Method;
+pub const METHODS: &[Method] = &[];

@@ -1,0 +1,264 @@
+//! The object as methods use it: the context with the method's flags enforced, and typed values.
+//!
+//! A method without the read flag that reads, or without the write flag that writes, gets EIO; `stat` is free
+//! for all (chapter 05, section 2, rule 10). A stored value that does not decode is EIO (rule 9).
+
+use crate::context::{Caller, ObjectContext, ObjectStat, Result, Watcher};
+use bytes::Bytes;
+use denc::{Decode, Encode, Reader};
+use types::{Errno, Utime};
+
+/// Rows taken from the context at a time by [`Object::scan`].
+const SCAN_PAGE: usize = 256;
+
+/// The most entries a listing returns, whatever the client asked for. Clients ask for 64 to 1024 at a time.
+pub const LIST_MAX: usize = 1 << 16;
+
+/// Whether a scan goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scan {
+    Next,
+    Stop,
+}
+
+pub struct Object<'a> {
+    context: &'a mut dyn ObjectContext,
+    may_read: bool,
+    may_write: bool,
+    rval: i32,
+    failure_out: Bytes,
+}
+
+impl<'a> Object<'a> {
+    pub(crate) fn new(context: &'a mut dyn ObjectContext, may_read: bool, may_write: bool) -> Self {
+        Self {
+            context,
+            may_read,
+            may_write,
+            rval: 0,
+            failure_out: Bytes::new(),
+        }
+    }
+
+    pub(crate) fn rval(&self) -> i32 {
+        self.rval
+    }
+
+    pub(crate) fn take_failure_out(&mut self) -> Bytes {
+        std::mem::take(&mut self.failure_out)
+    }
+
+    /// Sets the positive return value of a successful call.
+    pub fn set_rval(&mut self, value: u16) {
+        self.rval = i32::from(value);
+    }
+
+    /// Data that goes with a failure.
+    pub fn set_failure_out(&mut self, out: Bytes) {
+        self.failure_out = out;
+    }
+
+    fn reading(&mut self) -> Result<&mut dyn ObjectContext> {
+        if self.may_read {
+            Ok(self.context)
+        } else {
+            Err(Errno::EIO)
+        }
+    }
+
+    fn writing(&mut self) -> Result<&mut dyn ObjectContext> {
+        if self.may_write {
+            Ok(self.context)
+        } else {
+            Err(Errno::EIO)
+        }
+    }
+
+    // Existence and data.
+
+    pub fn stat(&mut self) -> Result<Option<ObjectStat>> {
+        self.context.stat()
+    }
+
+    pub fn exists(&mut self) -> Result<bool> {
+        Ok(self.stat()?.is_some())
+    }
+
+    /// ENOENT if the object does not exist.
+    pub fn must_exist(&mut self) -> Result<ObjectStat> {
+        self.stat()?.ok_or(Errno::ENOENT)
+    }
+
+    pub fn read(&mut self, offset: u64, len: u64) -> Result<Bytes> {
+        self.reading()?.read(offset, len)
+    }
+
+    pub fn read_all(&mut self) -> Result<Bytes> {
+        let size = self.must_exist()?.size;
+        self.read(0, size)
+    }
+
+    pub fn create(&mut self) -> Result<()> {
+        self.writing()?.create(false)
+    }
+
+    pub fn write(&mut self, offset: u64, data: Bytes) -> Result<()> {
+        self.writing()?.write(offset, data)
+    }
+
+    pub fn write_full(&mut self, data: Bytes) -> Result<()> {
+        self.writing()?.write_full(data)
+    }
+
+    pub fn truncate(&mut self, size: u64) -> Result<()> {
+        self.writing()?.truncate(size)
+    }
+
+    pub fn remove(&mut self) -> Result<()> {
+        self.writing()?.remove()
+    }
+
+    pub fn snapset_seq(&mut self) -> Result<u64> {
+        self.reading()?.snapset_seq()
+    }
+
+    pub fn watchers(&mut self) -> Result<Vec<Watcher>> {
+        self.reading()?.watchers()
+    }
+
+    // Attributes.
+
+    pub fn xattr<T: Decode>(&mut self, name: &[u8]) -> Result<Option<T>> {
+        self.reading()?.xattr(name)?.map(|v| stored(&v)).transpose()
+    }
+
+    pub fn xattrs(&mut self) -> Result<Vec<(Bytes, Bytes)>> {
+        self.reading()?.xattrs()
+    }
+
+    pub fn set_xattr<T: Encode + ?Sized>(&mut self, name: &[u8], value: &T) -> Result<()> {
+        self.set_xattr_raw(name, value.to_bytes())
+    }
+
+    pub fn set_xattr_raw(&mut self, name: &[u8], value: Bytes) -> Result<()> {
+        self.writing()?.set_xattr(name, value)
+    }
+
+    // Omap.
+
+    pub fn raw(&mut self, key: &[u8]) -> Result<Option<Bytes>> {
+        self.reading()?.omap_get(key)
+    }
+
+    pub fn get<T: Decode>(&mut self, key: &[u8]) -> Result<Option<T>> {
+        self.raw(key)?.map(|v| stored(&v)).transpose()
+    }
+
+    /// The value, or ENOENT.
+    pub fn need<T: Decode>(&mut self, key: &[u8]) -> Result<T> {
+        self.get(key)?.ok_or(Errno::ENOENT)
+    }
+
+    pub fn has(&mut self, key: &[u8]) -> Result<bool> {
+        Ok(self.raw(key)?.is_some())
+    }
+
+    pub fn set<T: Encode + ?Sized>(&mut self, key: &[u8], value: &T) -> Result<()> {
+        self.set_raw(key, value.to_bytes())
+    }
+
+    pub fn set_raw(&mut self, key: &[u8], value: Bytes) -> Result<()> {
+        self.set_rows(vec![(Bytes::copy_from_slice(key), value)])
+    }
+
+    pub fn set_rows(&mut self, rows: Vec<(Bytes, Bytes)>) -> Result<()> {
+        self.writing()?.omap_set(rows)
+    }
+
+    pub fn unset(&mut self, key: &[u8]) -> Result<()> {
+        self.unset_keys(vec![Bytes::copy_from_slice(key)])
+    }
+
+    pub fn unset_keys(&mut self, keys: Vec<Bytes>) -> Result<()> {
+        self.writing()?.omap_remove(keys)
+    }
+
+    /// Calls `row(name, value)` for the keys that begin with `prefix` and lie strictly behind `start_after`,
+    /// in order; `name` is the key without the prefix.
+    pub fn scan(
+        &mut self,
+        prefix: &[u8],
+        start_after: &[u8],
+        mut row: impl FnMut(&Bytes, &Bytes) -> Result<Scan>,
+    ) -> Result<()> {
+        let mut at = Bytes::copy_from_slice(start_after);
+        loop {
+            let page = self.reading()?.omap_range(&at, prefix, SCAN_PAGE)?;
+            for (key, value) in &page.rows {
+                if row(&key.slice(prefix.len()..), value)? == Scan::Stop {
+                    return Ok(());
+                }
+            }
+            match page.rows.last() {
+                Some((last, _)) if page.more => at = last.clone(),
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// As [`scan`](Self::scan) with decoded values, collected into a list of at most `max` (and [`LIST_MAX`]).
+    /// `after` is the name (without prefix) to start behind; empty: from the beginning.
+    pub fn list<T: Decode>(&mut self, prefix: &[u8], after: &[u8], max: u64) -> Result<Vec<(Bytes, T)>> {
+        let max = usize::try_from(max).unwrap_or(LIST_MAX).min(LIST_MAX);
+        let mut out = Vec::new();
+        if max == 0 {
+            return Ok(out);
+        }
+        let start = if after.is_empty() {
+            Bytes::new()
+        } else {
+            key(prefix, after)
+        };
+        self.scan(prefix, &start, |name, value| {
+            out.push((name.clone(), stored(value)?));
+            Ok(if out.len() < max { Scan::Next } else { Scan::Stop })
+        })?;
+        Ok(out)
+    }
+
+    // Environment.
+
+    pub fn caller(&self) -> Caller {
+        self.context.caller()
+    }
+
+    pub fn now(&self) -> Utime {
+        self.context.now()
+    }
+
+    pub fn random<const N: usize>(&mut self) -> [u8; N] {
+        let mut out = [0; N];
+        self.context.random(&mut out);
+        out
+    }
+}
+
+/// Decodes a value found in the object; EIO if it is not what it should be.
+pub fn stored<T: Decode>(value: &Bytes) -> Result<T> {
+    T::decode(&mut Reader::new(value.clone())).map_err(|_| Errno::EIO)
+}
+
+/// `prefix` and `name` as one key.
+pub fn key(prefix: &[u8], name: &[u8]) -> Bytes {
+    [prefix, name].concat().into()
+}
+
+/// A value that is kept as bare bytes, without a length in front.
+pub struct Raw(pub Bytes);
+
+impl Decode for Raw {
+    const MIN_SIZE: usize = 0;
+    fn decode(r: &mut Reader) -> denc::Result<Self> {
+        Ok(Self(r.rest()))
+    }
+}

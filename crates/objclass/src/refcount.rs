@@ -1,0 +1,3 @@
+//! Class `refcount`.
+use crate::registry::Method;
+pub const METHODS: &[Method] = &[];

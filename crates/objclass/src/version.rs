@@ -1,0 +1,3 @@
+//! Class `version`.
+use crate::registry::Method;
+pub const METHODS: &[Method] = &[];
