@@ -1,1 +1,31 @@
-//! (laid out; being written)
+//! The placement group: client operations on objects, as a state machine (spec chapter 04).
+//!
+//! Vocabulary: a [`Pg`] holds one placement group's log, statistics, watches and object cache. The *shell*
+//! (crate `osd`) feeds it an [`Input`] at a time with a [`Context`] (store, clock, randomness, cluster) and
+//! carries out the [`Output`]s. *Execution* turns a message into one transaction against the state that the
+//! store shows; the *commit tracker* holds every answer back until what it shows is durable.
+//!
+//! Invariants:
+//! - A message's writes are one transaction, or nothing.
+//! - An answer leaves only when every write that it shows is durable; answers about one object leave in the
+//!   order in which its operations came.
+//! - A write is executed at most once per request id, over restarts too: the id rides in the log entry of
+//!   the same transaction.
+//! - Every table has a bound named next to it.
+//!
+//! Not here: sockets, threads, clocks, the store (all come in through [`Context`]); routing an operation to
+//! its PG, map distribution and epochs (shell); replication (execution and commit tracking are apart so that
+//! "durable here" can become "durable on all in-sync members").
+
+mod api;
+mod pg;
+mod pool;
+mod store;
+
+pub use api::{
+    Allow, Capabilities, Client, ClientOp, ClusterView, ConnId, Context, Input, Located, Need, ObjectCopy,
+    Output, Permit, PgStats,
+};
+pub use pg::{LoadError, Pg};
+pub use pool::{Blocklist, PoolView, SnapIntervals};
+pub use store::{IoError, ObjectReads, ObjectStat, ObjectStore, Seq};

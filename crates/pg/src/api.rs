@@ -1,0 +1,190 @@
+//! What goes into a PG and what comes out.
+
+use crate::pool::PoolView;
+use crate::store::{ObjectStore, Seq};
+use bytes::Bytes;
+use messages::osd::{MOSDOp, MOSDOpReply, MWatchNotify};
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+use types::{EntityAddr, EntityName, Errno, HObject, ObjectLocator, Utime};
+
+/// The shell's number of a client connection; never used twice.
+pub type ConnId = u64;
+
+/// What an operation needs of the client's capabilities (10.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Allow<'a> {
+    Data {
+        read: bool,
+        write: bool,
+    },
+    Call {
+        class: &'a str,
+        method: &'a str,
+        read: bool,
+        write: bool,
+    },
+}
+
+/// Where it needs it.
+#[derive(Debug, Clone, Copy)]
+pub struct Need<'a> {
+    pub pool: &'a PoolView,
+    pub nspace: &'a [u8],
+    pub oid: &'a [u8],
+    pub client: EntityAddr,
+}
+
+/// A client's parsed OSD capabilities.
+pub trait Capabilities: fmt::Debug {
+    fn allows(&self, need: &Need<'_>, what: Allow<'_>) -> bool;
+}
+
+/// Who sent an operation, as the handshake established it.
+#[derive(Debug, Clone)]
+pub struct Client {
+    /// `client.<global id>`.
+    pub name: EntityName,
+    pub global_id: u64,
+    /// The address under which it would be blocklisted.
+    pub addr: EntityAddr,
+    pub features: u64,
+    pub caps: Arc<dyn Capabilities + Send + Sync>,
+}
+
+/// Whatever the shell wants to have back when the operation is over (flow control); dropped with it.
+#[derive(Default)]
+pub struct Permit(pub Option<Box<dyn Any>>);
+
+impl fmt::Debug for Permit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "Permit" } else { "-" })
+    }
+}
+
+#[derive(Debug)]
+pub struct ClientOp {
+    pub conn: ConnId,
+    pub client: Arc<Client>,
+    pub op: MOSDOp,
+    pub permit: Permit,
+}
+
+/// Everything of one object, as COPY_FROM takes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ObjectCopy {
+    pub user_version: u64,
+    pub mtime: Utime,
+    pub data: Bytes,
+    /// User attributes by their client names.
+    pub attrs: Vec<(Bytes, Bytes)>,
+    pub omap_header: Bytes,
+    pub omap: Vec<(Bytes, Bytes)>,
+}
+
+#[derive(Debug)]
+pub enum Input {
+    ClientOp(Box<ClientOp>),
+    /// Every transaction up to this one is durable.
+    Committed(Seq),
+    /// Its watches wait for the client to come back, its notifies end.
+    ConnectionClosed(ConnId),
+    /// A new map; same or later epoch.
+    MapChanged(Arc<PoolView>),
+    /// The time given by [`crate::Pg::next_timer`] has come (or any other time).
+    Tick,
+    /// Answer to [`Output::FetchObject`].
+    Fetched {
+        id: u64,
+        result: Result<Box<ObjectCopy>, Errno>,
+    },
+    /// Another PG wants a copy of one of this PG's objects: answered by [`Output::Exported`].
+    Export {
+        token: u64,
+        /// `snap` may be a snapshot id.
+        object: HObject,
+    },
+}
+
+#[derive(Debug)]
+pub enum Output {
+    /// The answer to a client; its permit ends with it.
+    Reply {
+        conn: ConnId,
+        reply: MOSDOpReply,
+        permit: Permit,
+    },
+    /// The operation was not for this PG; no answer.
+    Dropped {
+        conn: ConnId,
+        tid: u64,
+        why: &'static str,
+    },
+    Send {
+        conn: ConnId,
+        event: MWatchNotify,
+    },
+    /// A message that no honest client sends: close the connection.
+    Close {
+        conn: ConnId,
+        why: &'static str,
+    },
+    /// Get an object that another OSD holds, and give it back as [`Input::Fetched`] with the same id.
+    FetchObject {
+        id: u64,
+        object: HObject,
+    },
+    Exported {
+        token: u64,
+        result: Result<Box<ObjectCopy>, Errno>,
+    },
+}
+
+/// Where an object named by a client lives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Located {
+    /// In a PG of this store.
+    Local(HObject),
+    Remote(HObject),
+    NoPool,
+}
+
+/// The cluster beyond this PG: needed for the source of COPY_FROM.
+pub trait ClusterView {
+    /// Hashes and places `oid` at `oloc`; the result has `snap` as its snapshot.
+    fn locate(&self, oloc: &ObjectLocator, oid: &Bytes, snap: u64) -> Located;
+}
+
+/// What the shell lends a PG for one input.
+pub struct Context<'a> {
+    pub store: &'a mut dyn ObjectStore,
+    pub cluster: &'a dyn ClusterView,
+    /// Monotonic time; timers and timeouts.
+    pub now: Duration,
+    /// Wall clock, for class methods.
+    pub wall: Utime,
+    /// Unpredictable numbers.
+    pub random: &'a mut dyn FnMut() -> u64,
+    pub out: &'a mut Vec<Output>,
+}
+
+/// What the PG reports upwards (`ceph df`, `rados df`, pg dump).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PgStats {
+    /// Heads and clones; whiteouts too.
+    pub objects: i64,
+    /// Logical bytes; a clone counts what it does not share with the next newer version.
+    pub bytes: i64,
+    pub clones: i64,
+    pub whiteouts: i64,
+    pub omap_objects: i64,
+    pub reads: u64,
+    pub read_bytes: u64,
+    pub writes: u64,
+    pub write_bytes: u64,
+    /// The PG log's newest version and the last user version.
+    pub version: u64,
+    pub user_version: u64,
+}

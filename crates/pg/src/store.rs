@@ -1,0 +1,65 @@
+//! The object store as a PG sees it. The shell implements it over crate `store`; tests over a map in memory.
+//!
+//! Contract: reads show every transaction submitted before, durable or not. `submit` applies all or nothing:
+//! after an error nothing has changed. Sequence numbers ascend; a transaction is durable when the shell
+//! reports its number or a later one by [`crate::Input::Committed`].
+
+use bytes::Bytes;
+use std::ops::Bound;
+use types::{EVersion, Errno, ObjectId, SPgId, Transaction};
+
+/// Number of a submitted transaction in its store. 0: before all.
+pub type Seq = u64;
+
+/// The store could not give what it holds (a medium error, a checksum that does not fit): EIO to the client.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{0}")]
+pub struct IoError(pub String);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ObjectStat {
+    pub size: u64,
+}
+
+pub trait ObjectReads {
+    /// `None`: there is no such object.
+    fn stat(&mut self, oid: &ObjectId) -> Result<Option<ObjectStat>, IoError>;
+    /// Bytes of `offset~len`, holes as zeros, cut off at the object's end. Empty for a missing object.
+    fn read(&mut self, oid: &ObjectId, offset: u64, len: u64) -> Result<Bytes, IoError>;
+    /// Allocated `(offset, length)` inside `offset~len`, ascending, within the size; data may be zeros there,
+    /// outside of them it is zeros.
+    fn extents(&mut self, oid: &ObjectId, offset: u64, len: u64) -> Result<Vec<(u64, u64)>, IoError>;
+
+    fn attr(&mut self, oid: &ObjectId, name: &[u8]) -> Result<Option<Bytes>, IoError>;
+    /// All attributes, ascending by name.
+    fn attrs(&mut self, oid: &ObjectId) -> Result<Vec<(Bytes, Bytes)>, IoError>;
+
+    /// Empty where there is none.
+    fn omap_header(&mut self, oid: &ObjectId) -> Result<Bytes, IoError>;
+    /// Values of those of `keys` that exist, in the order of `keys`.
+    fn omap_get(&mut self, oid: &ObjectId, keys: &[Bytes]) -> Result<Vec<(Bytes, Bytes)>, IoError>;
+    /// Rows from `from` on, ascending: at most `max_entries`, and none more once `max_bytes` are passed
+    /// (at least one row where there is any).
+    fn omap_range(
+        &mut self,
+        oid: &ObjectId,
+        from: Bound<&[u8]>,
+        max_entries: usize,
+        max_bytes: usize,
+    ) -> Result<Vec<(Bytes, Bytes)>, IoError>;
+
+    /// Objects of all collections at or behind `from`, ascending, at most `max`.
+    fn list(&mut self, from: &ObjectId, max: usize) -> Result<Vec<ObjectId>, IoError>;
+
+    /// The collection's metadata blob; `None` if there is none, or no such collection.
+    fn meta(&mut self, collection: SPgId) -> Result<Option<Bytes>, IoError>;
+    /// All retained log entries, ascending. Used when a PG is loaded.
+    fn log_entries(&mut self, collection: SPgId) -> Result<Vec<(EVersion, Bytes)>, IoError>;
+    /// True if the collection was created.
+    fn has_collection(&mut self, collection: SPgId) -> Result<bool, IoError>;
+}
+
+pub trait ObjectStore: ObjectReads {
+    /// Applies the transaction to what reads show, and gives its number. ENOSPC, EIO: nothing happened.
+    fn submit(&mut self, txn: Transaction) -> Result<Seq, Errno>;
+}
