@@ -8,6 +8,7 @@ pub mod files;
 pub mod random;
 pub mod socket;
 pub mod task;
+pub mod thread;
 
 pub use clock::{Clock, SystemClock};
 pub use random::{Random, SystemRandom};

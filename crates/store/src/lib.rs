@@ -1,1 +1,21 @@
-//! (laid out; being written)
+//! One OSD's disk: transactions over objects, durable and whole or not there at all.
+//!
+//! Vocabulary: the *log* is a ring at the head of the data file; a *batch* is what one flush makes
+//! durable; the *index* keeps object records, omap rows and block checksums as of the last *checkpoint*;
+//! a *generation* is all that changed since (active) or that a checkpoint is writing now (frozen).
+//!
+//! Invariants: a transaction is seen by reads at once, and survives a power cut once [`Store::durable`]
+//! reaches its number; after a cut the store holds exactly the transactions up to some number that is
+//! not lower. A failed write or flush stops the store for good.
+//!
+//! Not here: the network, PGs, the meaning of names. One thread owns a [`Store`]; it never blocks on a
+//! flush, only where a named bound is reached (log, overlay or file full: counted in
+//! [`Counters::stalls`]).
+
+mod error;
+mod options;
+mod store;
+
+pub use error::{Error, Result};
+pub use options::{Counters, Identity, OmapPage, Options, PoolUsage, Seq, Stat, StatFs, Waker};
+pub use store::Store;

@@ -1,1 +1,0 @@
-//! Files and block devices: the door to the disk.

@@ -1,0 +1,67 @@
+//! Files: the door to the disk.
+//!
+//! Vocabulary: a *disk* is one directory that belongs to one process; a *file* in it is addressed by a
+//! plain name. A *flush* makes everything written to the file before it survive a power cut
+//! (`fdatasync`); what was written and not flushed may survive in any part or not at all.
+//!
+//! Invariants: `read_at` fills its whole buffer or fails; writing behind the end extends the file with
+//! zeros. A failed flush is never followed by another try on the same file: what it left on the disk is
+//! unknown (the callers' duty).
+//!
+//! Not here: formats, caches, retries. [`sim`] is the same door to a disk that can lose power.
+
+mod host;
+pub mod sim;
+
+pub use host::HostDisk;
+
+use std::fmt::Debug;
+use std::io::{IoSlice, Result};
+use std::sync::Arc;
+
+/// What the file system that holds a disk has left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Space {
+    pub total: u64,
+    /// What an unprivileged process may still take.
+    pub available: u64,
+}
+
+/// One directory.
+pub trait Disk: Debug + Send + Sync {
+    /// What people call it: its path.
+    fn name(&self) -> String;
+    fn exists(&self, file: &str) -> Result<bool>;
+    /// Opens an existing file for reading and writing.
+    fn open(&self, file: &str) -> Result<Arc<dyn DiskFile>>;
+    /// Makes a file that must not exist yet; its name survives a power cut after [`Disk::sync`].
+    fn create(&self, file: &str) -> Result<Arc<dyn DiskFile>>;
+    fn remove(&self, file: &str) -> Result<()>;
+    /// Makes creations and removals durable.
+    fn sync(&self) -> Result<()>;
+    fn space(&self) -> Result<Space>;
+}
+
+/// One open file. All methods may be called from several threads at once.
+pub trait DiskFile: Debug + Send + Sync {
+    /// Fills `buf` from `offset`; an end of file inside it is an error.
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()>;
+    fn write_at(&self, data: &[u8], offset: u64) -> Result<()>;
+    /// The slices one behind the other, from `offset` on.
+    fn write_vectored_at(&self, data: &[IoSlice<'_>], offset: u64) -> Result<()>;
+    /// Everything written before is on stable storage when it returns.
+    fn flush(&self) -> Result<()>;
+    /// Gives the range back to the host; it reads as zeros. The length stays. A host that cannot do
+    /// this is no error: then nothing happens.
+    fn punch_hole(&self, offset: u64, len: u64) -> Result<()>;
+    /// Reserves space for the range and extends the file to hold it. A host that cannot reserve only
+    /// extends.
+    fn allocate(&self, offset: u64, len: u64) -> Result<()>;
+    fn set_len(&self, len: u64) -> Result<()>;
+    fn len(&self) -> Result<u64>;
+    fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+    /// Takes the file for this process until it is closed; false where another one has it.
+    fn try_lock(&self) -> Result<bool>;
+}

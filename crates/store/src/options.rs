@@ -1,0 +1,133 @@
+//! Who a store belongs to, its bounds, and what it reports.
+
+use bytes::Bytes;
+use std::sync::Arc;
+use types::{OsdId, Uuid};
+
+/// A transaction's place in the store's order; 0 is "before the first".
+pub type Seq = u64;
+
+/// Called from a helper thread whenever [`durable`](crate::Store::durable) advanced, a checkpoint ended
+/// or the store failed; it should only wake the owner.
+pub type Waker = Arc<dyn Fn() + Send + Sync>;
+
+const MIB: u64 = 1 << 20;
+
+#[derive(Debug, Clone)]
+pub struct Options {
+    pub osd_id: OsdId,
+    /// The cluster; nil at open accepts any.
+    pub fsid: Uuid,
+    /// This OSD's own id; nil at open accepts any.
+    pub osd_uuid: Uuid,
+    /// Size of the log ring; fixed by `mkfs`.
+    pub log_bytes: u64,
+    /// The most the data file may grow to; None: what the host has.
+    pub max_bytes: Option<u64>,
+    /// What is left free on the host's file system.
+    pub host_reserve_bytes: u64,
+    /// Step in which the data file grows and is zeroed.
+    pub grow_bytes: u64,
+    /// Data that waits in memory for its write-back; reaching it starts a checkpoint.
+    pub overlay_bytes: u64,
+    /// Cache inside the index library.
+    pub index_cache_bytes: u64,
+    /// Caches of decoded object records and checksum rows.
+    pub record_cache_bytes: u64,
+    /// Aligned writes from this size on go straight to fresh extents.
+    pub direct_bytes: u64,
+    pub object_bytes_max: u64,
+    /// A checkpoint starts when the oldest change that waits for one is this old.
+    pub checkpoint_after: std::time::Duration,
+    /// False: helper threads are not started, and the owner drives all work itself through
+    /// [`pump`](crate::Store::pump). For simulation.
+    pub threads: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            osd_id: 0,
+            fsid: Uuid::default(),
+            osd_uuid: Uuid::default(),
+            log_bytes: 64 * MIB,
+            max_bytes: None,
+            host_reserve_bytes: 256 * MIB,
+            grow_bytes: 32 * MIB,
+            overlay_bytes: 16 * MIB,
+            index_cache_bytes: 8 * MIB,
+            record_cache_bytes: 4 * MIB,
+            direct_bytes: 64 << 10,
+            object_bytes_max: 1 << 40,
+            checkpoint_after: std::time::Duration::from_secs(5),
+            threads: true,
+        }
+    }
+}
+
+/// What the superblock says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Identity {
+    pub osd_id: OsdId,
+    pub fsid: Uuid,
+    pub osd_uuid: Uuid,
+    pub format: u32,
+    pub features: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Stat {
+    pub size: u64,
+    /// Data that is not hole, in whole blocks, shared or not.
+    pub allocated: u64,
+    pub omap_keys: u64,
+    pub omap_bytes: u64,
+}
+
+/// Some entries of an object's omap, in key order.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct OmapPage {
+    pub entries: Vec<(Bytes, Bytes)>,
+    /// Keys follow behind the last entry.
+    pub more: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct StatFs {
+    /// What the data file may grow to.
+    pub total: u64,
+    /// What the file now takes of the host for data (log and index not included).
+    pub used: u64,
+    /// What data may still be written (the reserve is not in it).
+    pub available: u64,
+    /// Bytes of object data.
+    pub stored: u64,
+    pub omap_bytes: u64,
+    /// Size of the index file.
+    pub index_bytes: u64,
+    pub log_bytes: u64,
+}
+
+/// What one pool keeps on this OSD.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PoolUsage {
+    pub objects: u64,
+    /// Bytes of object data: sizes less holes.
+    pub stored: u64,
+    /// Bytes of disk, each shared block counted once.
+    pub allocated: u64,
+    pub omap_keys: u64,
+    pub omap_bytes: u64,
+}
+
+/// Counters since open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counters {
+    pub transactions: u64,
+    pub flushes: u64,
+    pub log_bytes: u64,
+    pub direct_bytes: u64,
+    pub checkpoints: u64,
+    /// Times that the owner had to wait for room in the log, the overlay or the file.
+    pub stalls: u64,
+}
