@@ -1,1 +1,19 @@
-//! (laid out; being written)
+//! The cluster's shared state: a small, consistent key-value store behind one trait, and on top of it the
+//! typed state of a Ceph cluster (maps, configuration, keys) that monitor and OSDs share.
+//!
+//! Vocabulary: a *revision* counts committed transactions of the whole store; a *transaction* is a set of
+//! comparisons and, if all hold, a set of operations applied at one revision; a *lease* lets keys vanish
+//! when their owner stops renewing; a *watch* reads the changes after a revision, in order.
+//!
+//! Layers: [`kv`] is the contract, [`embedded`] the implementation of one process, [`conformance`] the suite
+//! that every implementation passes; [`cluster`] gives the keys their meaning.
+//!
+//! Not here: sockets, Ceph messages, decisions (who may do what lives in `mon`).
+
+#[cfg(test)]
+mod conformance;
+pub mod embedded;
+pub mod kv;
+
+pub use embedded::Embedded;
+pub use kv::{Error, Kv, Metastore, Result, Revision};

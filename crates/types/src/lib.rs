@@ -7,6 +7,7 @@
 
 pub mod addr;
 pub mod checksum;
+pub mod clusterlog;
 pub mod entity;
 pub mod errno;
 pub mod object;

@@ -1,0 +1,67 @@
+//! What a decision wants changed: at most one OSD map increment, and any number of other facts.
+//!
+//! All of it is committed together or not at all. Bounds: what fits one transaction (128 keys).
+
+use super::state::HealthMute;
+use auth::EntityAuth;
+use bytes::Bytes;
+use std::collections::BTreeMap;
+use types::clusterlog::LogEntry;
+use types::mgrmap::MgrMap;
+use types::monmap::MonMap;
+use types::osdmap::Incremental;
+use types::{AuthName, OsdId};
+
+/// One changed fact outside the OSD map.
+#[derive(Debug, Clone)]
+pub enum Change {
+    /// `who` with its masks, as `osd/class:ssd`.
+    ConfigSet { who: String, name: String, value: String },
+    ConfigRm { who: String, name: String },
+    ConfigKeySet { key: String, value: Bytes },
+    ConfigKeyRm { key: String },
+    AuthPut { name: AuthName, entity: EntityAuth },
+    AuthRm { name: AuthName },
+    /// Persisted state of the key server (rotating secrets of every service).
+    Rotating(Box<auth::ServiceSecrets>),
+    /// The epoch is set by the commit.
+    MonMap(Box<MonMap>),
+    /// The epoch is set by the commit.
+    MgrMap(Box<MgrMap>),
+    Mute(HealthMute),
+    Unmute { code: String },
+    /// Replaces all facts about one OSD; empty removes them.
+    OsdMetadata { id: OsdId, metadata: BTreeMap<String, String> },
+    /// The number in the log is set by the commit.
+    Log(LogEntry),
+    GlobalIdLimit(u64),
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct Changes {
+    /// fsid, epoch, modified and checksums are filled in by the commit.
+    pub osdmap: Option<Box<Incremental>>,
+    pub list: Vec<Change>,
+}
+
+impl Changes {
+    pub fn none() -> Self {
+        Self::default()
+    }
+    pub fn one(change: Change) -> Self {
+        Self { osdmap: None, list: vec![change] }
+    }
+    pub fn map(inc: Incremental) -> Self {
+        Self { osdmap: Some(Box::new(inc)), list: Vec::new() }
+    }
+    pub fn is_empty(&self) -> bool {
+        self.osdmap.is_none() && self.list.is_empty()
+    }
+    pub fn push(&mut self, change: Change) {
+        self.list.push(change);
+    }
+    /// The OSD map increment being built, begun if there is none.
+    pub fn inc(&mut self) -> &mut Incremental {
+        self.osdmap.get_or_insert_default()
+    }
+}

@@ -1,0 +1,52 @@
+//! The layout of the key space: one table. Values are encoded as the types' own wire form unless said.
+
+use types::Epoch;
+
+/// u64: counts commits; compared and rewritten by each of them.
+pub const VERSION: &str = "version";
+/// fsid (16 bytes), created (utime).
+pub const CLUSTER: &str = "cluster";
+pub const MONMAP: &str = "monmap";
+pub const MGRMAP: &str = "mgrmap";
+/// u64: global ids below it were handed out.
+pub const GLOBAL_ID_LIMIT: &str = "global_id_limit";
+/// auth::ServiceSecrets: rotating secrets of every service.
+pub const ROTATING: &str = "rotating";
+
+/// Every incremental in the window, by epoch in 8 hex digits.
+pub const OSDMAP_INC: &str = "osdmap/inc/";
+/// Full maps, every [`super::history::FULL_EVERY`] epochs and the oldest of the window.
+pub const OSDMAP_FULL: &str = "osdmap/full/";
+/// `config/<who>//<option>` -> text.
+pub const CONFIG: &str = "config/";
+/// By number in 16 hex digits.
+pub const CONFIG_LOG: &str = "configlog/";
+pub const CONFIG_KEY: &str = "config-key/";
+pub const AUTH: &str = "auth/";
+pub const MUTE: &str = "mute/";
+/// map<string, string> of one OSD.
+pub const OSD_METADATA: &str = "osdmeta/";
+/// Cluster log by number in 16 hex digits.
+pub const LOG: &str = "log/";
+
+/// Ephemeral: the last report of an OSD.
+pub const LIVE_OSD: &str = "live/osd/";
+
+pub fn inc(epoch: Epoch) -> String {
+    format!("{OSDMAP_INC}{epoch:08x}")
+}
+pub fn full(epoch: Epoch) -> String {
+    format!("{OSDMAP_FULL}{epoch:08x}")
+}
+pub fn config(who: &str, name: &str) -> String {
+    format!("{CONFIG}{who}//{name}")
+}
+pub fn config_log(version: u64) -> String {
+    format!("{CONFIG_LOG}{version:016x}")
+}
+pub fn log(version: u64) -> String {
+    format!("{LOG}{version:016x}")
+}
+pub fn live_osd(id: i32) -> String {
+    format!("{LIVE_OSD}{id}")
+}

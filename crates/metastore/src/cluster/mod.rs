@@ -1,0 +1,27 @@
+//! The state of one cluster, typed: what monitors decide on and OSDs follow.
+//!
+//! [`ClusterState`] is a snapshot, [`Changes`] what a decision wants changed, [`ClusterHandle`] makes the one
+//! into the other by a compare-and-swap transaction and tells everybody. Decisions are pure functions from
+//! state to changes, so they are simply run again when another writer was faster.
+//!
+//! Every commit writes the key `version` and compares its revision first: commits are totally ordered.
+//! The layout of the keys is in [`keys`]; what lives only as long as its owner (reports of OSDs) is under
+//! `live/` with a lease.
+
+pub mod changes;
+pub mod config;
+pub mod create;
+pub mod handle;
+pub mod history;
+pub mod keys;
+pub mod load;
+pub mod state;
+pub mod stats;
+
+pub use changes::{Change, Changes};
+pub use config::{ConfigDb, ConfigLogEntry};
+pub use create::{CreateOptions, NewOsd, create_cluster};
+pub use handle::{ClusterHandle, Committed, OsdBoot};
+pub use history::MapHistory;
+pub use state::{ClusterState, HealthMute};
+pub use stats::{ClusterStats, OsdReport};

@@ -1,0 +1,275 @@
+//! A snapshot of the cluster's state, and how changes alter it.
+//!
+//! Invariants: a snapshot never changes; the next one shares what did not change. `apply` is a pure function
+//! of snapshot, changes and time that gives the next snapshot together with the operations that make the
+//! store say the same; loading from the store gives that snapshot again ([`super::load`]).
+
+use super::changes::{Change, Changes};
+use super::config::{CONFIG_LOG_MAX, ConfigDb, ConfigLogEntry};
+use super::history::MapHistory;
+use super::keys;
+use crate::kv::{Error, Result, Revision, TxnOp};
+use auth::KeyDb;
+use bytes::Bytes;
+use denc::{Decode, Encode, Reader, Writer};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use types::clusterlog::LogEntry;
+use types::mgrmap::MgrMap;
+use types::monmap::MonMap;
+use types::osdmap::{Incremental, OsdMap};
+use types::{AuthName, OsdId, Utime, Uuid};
+
+/// Cluster log entries that are kept.
+pub const LOG_MAX: usize = 500;
+/// Bytes of one cluster log message; longer ones are cut.
+pub const LOG_MESSAGE_MAX: usize = 8192;
+
+/// A health warning that the operator does not want to see for a while.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HealthMute {
+    pub code: String,
+    /// None: for ever.
+    pub until: Option<Utime>,
+    pub sticky: bool,
+    pub summary: String,
+    pub count: i64,
+}
+denc::envelope_denc!(HealthMute, 1, 1, { code, until, sticky, summary, count });
+
+#[derive(Debug, Clone)]
+pub struct ClusterState {
+    /// Store revision of the key `version` in this snapshot: what a commit compares.
+    pub revision: Revision,
+    /// Counts commits.
+    pub version: u64,
+    pub fsid: Uuid,
+    pub created: Utime,
+    pub monmap: Arc<MonMap>,
+    pub mgrmap: Arc<MgrMap>,
+    pub osdmap: Arc<OsdMap>,
+    pub history: Arc<MapHistory>,
+    pub config: Arc<ConfigDb>,
+    pub config_keys: Arc<BTreeMap<String, Bytes>>,
+    pub auth: Arc<KeyDb>,
+    pub rotating: Arc<auth::ServiceSecrets>,
+    pub mutes: Arc<BTreeMap<String, HealthMute>>,
+    pub osd_metadata: Arc<BTreeMap<OsdId, BTreeMap<String, String>>>,
+    pub log: Arc<ClusterLog>,
+    pub global_id_limit: u64,
+}
+
+/// The newest entries of the cluster log.
+#[derive(Debug, Clone, Default)]
+pub struct ClusterLog {
+    /// Number of the newest entry; entries are numbered without gaps.
+    pub version: u64,
+    /// Oldest first; the last one has number `version`.
+    pub entries: VecDeque<LogEntry>,
+}
+
+impl ClusterLog {
+    /// Entries with a number above `after`, with their numbers.
+    pub fn since(&self, after: u64) -> impl Iterator<Item = (u64, &LogEntry)> {
+        let first = self.version + 1 - self.entries.len() as u64;
+        self.entries.iter().enumerate().map(move |(i, e)| (first + i as u64, e)).filter(move |(n, _)| *n > after)
+    }
+}
+
+impl ClusterState {
+    /// A central option as it holds for `who` (no masks), if somebody set it.
+    pub fn option(&self, who: &AuthName, name: &str) -> Option<String> {
+        self.config.effective(who, "", "").remove(name)
+    }
+
+    /// An option of the monitors themselves (`global`, `mon`).
+    pub fn mon_option(&self, name: &str) -> Option<&str> {
+        self.config.get("mon", name).or_else(|| self.config.get("global", name))
+    }
+
+    pub fn mon_option_bool(&self, name: &str, default: bool) -> bool {
+        match self.mon_option(name) {
+            Some("true" | "1" | "yes" | "on") => true,
+            Some("false" | "0" | "no" | "off") => false,
+            _ => default,
+        }
+    }
+
+    pub fn mon_option_u64(&self, name: &str, default: u64) -> u64 {
+        self.mon_option(name).and_then(|v| v.parse().ok()).unwrap_or(default)
+    }
+
+    /// The next snapshot (its `revision` still this one's), and what to write.
+    pub fn apply(&self, changes: Changes, now: Utime) -> Result<(ClusterState, Vec<TxnOp>)> {
+        let mut next = self.clone();
+        next.version += 1;
+        let mut ops = vec![TxnOp::put(keys::VERSION, next.version.to_bytes())];
+        if let Some(inc) = changes.osdmap {
+            next.apply_map(*inc, now, &mut ops)?;
+        }
+        let mut diff = Vec::new();
+        for change in changes.list {
+            next.apply_one(change, &mut ops, &mut diff);
+        }
+        if !diff.is_empty() {
+            next.log_config(diff, now, &mut ops);
+        }
+        // Config changes that name a key twice leave the last one.
+        let mut seen = std::collections::BTreeSet::new();
+        let mut kept: Vec<TxnOp> = Vec::with_capacity(ops.len());
+        for op in ops.into_iter().rev() {
+            if seen.insert(op.key().to_string()) {
+                kept.push(op);
+            }
+        }
+        kept.reverse();
+        Ok((next, kept))
+    }
+
+    fn apply_map(&mut self, mut inc: Incremental, now: Utime, ops: &mut Vec<TxnOp>) -> Result<()> {
+        let bad = |why: String| Error::BadValue { key: keys::OSDMAP_INC.into(), why };
+        let mut map = (*self.osdmap).clone();
+        inc.fsid = self.fsid;
+        inc.epoch = map.epoch + 1;
+        inc.modified = now;
+        map.apply(&inc).map_err(|e| bad(e.to_string()))?;
+        let full = map.to_bytes();
+        inc.full_crc = tail_crc(&full);
+        map.crc = inc.full_crc;
+        let raw = inc.to_bytes();
+        let epoch = inc.epoch;
+        ops.push(TxnOp::put(keys::inc(epoch), raw.clone()));
+        let step = Arc::make_mut(&mut self.history).push(epoch, raw, full.clone());
+        if step.store_full {
+            ops.push(TxnOp::put(keys::full(epoch), full));
+        }
+        ops.extend(step.drop_incs.iter().map(|e| TxnOp::delete(keys::inc(*e))));
+        ops.extend(step.drop_fulls.iter().map(|e| TxnOp::delete(keys::full(*e))));
+        self.osdmap = Arc::new(map);
+        Ok(())
+    }
+
+    fn apply_one(&mut self, change: Change, ops: &mut Vec<TxnOp>, diff: &mut Vec<super::config::ConfigDiff>) {
+        match change {
+            Change::ConfigSet { who, name, value } => {
+                ops.push(TxnOp::put(keys::config(&who, &name), value.clone().into_bytes()));
+                diff.push(Arc::make_mut(&mut self.config).put(&who, &name, Some(&value)));
+            }
+            Change::ConfigRm { who, name } => {
+                ops.push(TxnOp::delete(keys::config(&who, &name)));
+                diff.push(Arc::make_mut(&mut self.config).put(&who, &name, None));
+            }
+            Change::ConfigKeySet { key, value } => {
+                ops.push(TxnOp::put(format!("{}{key}", keys::CONFIG_KEY), value.clone()));
+                Arc::make_mut(&mut self.config_keys).insert(key, value);
+            }
+            Change::ConfigKeyRm { key } => {
+                ops.push(TxnOp::delete(format!("{}{key}", keys::CONFIG_KEY)));
+                Arc::make_mut(&mut self.config_keys).remove(&key);
+            }
+            Change::AuthPut { name, entity } => {
+                ops.push(TxnOp::put(format!("{}{name}", keys::AUTH), entity.to_bytes()));
+                Arc::make_mut(&mut self.auth).entities.insert(name, entity);
+            }
+            Change::AuthRm { name } => {
+                ops.push(TxnOp::delete(format!("{}{name}", keys::AUTH)));
+                Arc::make_mut(&mut self.auth).entities.remove(&name);
+            }
+            Change::Rotating(keys_state) => {
+                ops.push(TxnOp::put(keys::ROTATING, keys_state.to_bytes()));
+                self.rotating = Arc::new(*keys_state);
+            }
+            Change::MonMap(mut map) => {
+                map.epoch = self.monmap.epoch + 1;
+                ops.push(TxnOp::put(keys::MONMAP, map.to_bytes()));
+                self.monmap = Arc::new(*map);
+            }
+            Change::MgrMap(mut map) => {
+                map.epoch = self.mgrmap.epoch + 1;
+                ops.push(TxnOp::put(keys::MGRMAP, map.to_bytes()));
+                self.mgrmap = Arc::new(*map);
+            }
+            Change::Mute(mute) => {
+                ops.push(TxnOp::put(format!("{}{}", keys::MUTE, mute.code), mute.to_bytes()));
+                Arc::make_mut(&mut self.mutes).insert(mute.code.clone(), mute);
+            }
+            Change::Unmute { code } => {
+                ops.push(TxnOp::delete(format!("{}{code}", keys::MUTE)));
+                Arc::make_mut(&mut self.mutes).remove(&code);
+            }
+            Change::OsdMetadata { id, metadata } => {
+                let key = format!("{}{id}", keys::OSD_METADATA);
+                let all = Arc::make_mut(&mut self.osd_metadata);
+                if metadata.is_empty() {
+                    ops.push(TxnOp::delete(key));
+                    all.remove(&id);
+                } else {
+                    ops.push(TxnOp::put(key, metadata.to_bytes()));
+                    all.insert(id, metadata);
+                }
+            }
+            Change::Log(entry) => self.append_log(entry, ops),
+            Change::GlobalIdLimit(limit) => {
+                ops.push(TxnOp::put(keys::GLOBAL_ID_LIMIT, limit.to_bytes()));
+                self.global_id_limit = limit;
+            }
+        }
+    }
+
+    fn append_log(&mut self, mut entry: LogEntry, ops: &mut Vec<TxnOp>) {
+        let log = Arc::make_mut(&mut self.log);
+        if entry.message.len() > LOG_MESSAGE_MAX {
+            let mut at = LOG_MESSAGE_MAX;
+            while !entry.message.is_char_boundary(at) {
+                at -= 1;
+            }
+            entry.message.truncate(at);
+        }
+        log.version += 1;
+        ops.push(TxnOp::put(keys::log(log.version), entry.to_bytes()));
+        log.entries.push_back(entry);
+        if log.entries.len() > LOG_MAX {
+            ops.push(TxnOp::delete(keys::log(log.version - log.entries.len() as u64 + 1)));
+            log.entries.pop_front();
+        }
+    }
+
+    fn log_config(&mut self, diff: Vec<super::config::ConfigDiff>, now: Utime, ops: &mut Vec<TxnOp>) {
+        let config = Arc::make_mut(&mut self.config);
+        config.version += 1;
+        let entry = ConfigLogEntry { version: config.version, stamp: now, diff };
+        ops.push(TxnOp::put(keys::config_log(entry.version), entry.to_bytes()));
+        config.log.push_back(entry);
+        while config.log.len() > CONFIG_LOG_MAX
+            && let Some(old) = config.log.pop_front()
+        {
+            ops.push(TxnOp::delete(keys::config_log(old.version)));
+        }
+    }
+}
+
+/// The checksum that ends every encoded map.
+pub(crate) fn tail_crc(full: &[u8]) -> u32 {
+    full.last_chunk::<4>().map_or(0, |b| u32::from_le_bytes(*b))
+}
+
+/// The value of the key `cluster`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ClusterId {
+    pub fsid: Uuid,
+    pub created: Utime,
+}
+
+impl Encode for ClusterId {
+    fn encode(&self, w: &mut Writer) {
+        w.envelope(1, 1, |w| {
+            w.put(&self.fsid);
+            w.put(&self.created);
+        });
+    }
+}
+impl Decode for ClusterId {
+    fn decode(r: &mut Reader) -> denc::Result<Self> {
+        r.envelope(1, |_, r| Ok(Self { fsid: r.get()?, created: r.get()? }))
+    }
+}

@@ -1,0 +1,140 @@
+//! The suite that every implementation of [`Metastore`] passes. What it verifies: comparison and atomicity of
+//! transactions, ranges, order and completeness of watches, leases. What it does not: survival of a crash,
+//! which each implementation tests by its own means.
+
+use crate::kv::*;
+use bytes::Bytes;
+use std::time::Duration;
+
+fn put(key: &str, value: &'static str) -> TxnOp {
+    TxnOp::put(key, Bytes::from_static(value.as_bytes()))
+}
+
+fn at(key: &str, revision: Revision) -> Compare {
+    Compare::Revision { key: key.into(), revision }
+}
+
+async fn commit(s: &dyn Metastore, compares: Vec<Compare>, ops: Vec<TxnOp>) -> Option<Revision> {
+    match s.txn(Txn { compares, ops }).await.unwrap() {
+        TxnOutcome::Committed(r) => Some(r),
+        TxnOutcome::Conflict => None,
+    }
+}
+
+async fn value(s: &dyn Metastore, key: &str) -> Option<Bytes> {
+    s.get(key).await.unwrap().map(|kv| kv.value)
+}
+
+/// `advance` makes the store's clock go on by so much.
+pub async fn run(s: &dyn Metastore, advance: &dyn Fn(Duration)) {
+    compare_and_swap(s).await;
+    atomic(s).await;
+    ranges(s).await;
+    limits(s).await;
+    watches(s).await;
+    leases(s, advance).await;
+}
+
+async fn compare_and_swap(s: &dyn Metastore) {
+    assert_eq!(value(s, "cas/a").await, None);
+    let r1 = commit(s, vec![at("cas/a", 0)], vec![put("cas/a", "1")]).await.unwrap();
+    assert_eq!(commit(s, vec![at("cas/a", 0)], vec![put("cas/a", "2")]).await, None);
+    assert_eq!(value(s, "cas/a").await.unwrap(), "1");
+    let r2 = commit(s, vec![at("cas/a", r1)], vec![put("cas/a", "2")]).await.unwrap();
+    assert!(r2 > r1);
+    assert_eq!(s.get("cas/a").await.unwrap().unwrap().revision, r2);
+    let is = |v: &'static str| Compare::Value { key: "cas/a".into(), value: v.into() };
+    assert_eq!(commit(s, vec![is("1")], vec![put("cas/a", "3")]).await, None);
+    assert!(commit(s, vec![is("2")], vec![put("cas/a", "3")]).await.is_some());
+}
+
+async fn atomic(s: &dyn Metastore) {
+    let r = commit(s, vec![], vec![put("at/a", "1"), put("at/b", "1")]).await.unwrap();
+    // One of two comparisons fails: nothing of it happens.
+    let ops = vec![put("at/a", "2"), TxnOp::delete("at/b"), put("at/c", "2")];
+    assert_eq!(commit(s, vec![at("at/a", r), at("at/b", r + 1)], ops.clone()).await, None);
+    assert_eq!(value(s, "at/a").await.unwrap(), "1");
+    assert_eq!(value(s, "at/c").await, None);
+    assert!(commit(s, vec![at("at/a", r), at("at/b", r)], ops).await.is_some());
+    assert_eq!(value(s, "at/a").await.unwrap(), "2");
+    assert_eq!(value(s, "at/b").await, None);
+    assert_eq!(value(s, "at/c").await.unwrap(), "2");
+}
+
+async fn ranges(s: &dyn Metastore) {
+    let ops = vec![put("r/b", "2"), put("r/a", "1"), put("r0", "x"), put("r/c/d", "3")];
+    let r = commit(s, vec![], ops).await.unwrap();
+    let (rows, at) = s.range(Range::prefix("r/")).await.unwrap();
+    assert!(at >= r);
+    let keys: Vec<_> = rows.iter().map(|kv| kv.key.as_str()).collect();
+    assert_eq!(keys, ["r/a", "r/b", "r/c/d"]);
+    let range = Range { start: "r/b".into(), end: Some("r/c/d".into()) };
+    assert_eq!(s.range(range).await.unwrap().0.len(), 1);
+}
+
+async fn limits(s: &dyn Metastore) {
+    let many = |n: usize| (0..n).map(|i| put(&format!("lim/{i}"), "v")).collect::<Vec<_>>();
+    assert!(commit(s, vec![], many(TXN_OPS_MAX)).await.is_some());
+    let over = s.txn(Txn { compares: vec![], ops: many(TXN_OPS_MAX + 1) }).await;
+    assert!(matches!(over, Err(Error::TooManyOps(_))));
+    let big = TxnOp::put("lim/big", vec![0; VALUE_BYTES_MAX + 1]);
+    let over = s.txn(Txn { compares: vec![], ops: vec![big] }).await;
+    assert!(matches!(over, Err(Error::ValueTooLarge { .. })));
+    assert_eq!(value(s, "lim/big").await, None);
+}
+
+async fn watches(s: &dyn Metastore) {
+    let (_, start) = s.range(Range::prefix("w/")).await.unwrap();
+    let mut watch = s.watch(Range::prefix("w/"), start).unwrap();
+    let r1 = commit(s, vec![], vec![put("w/a", "1"), put("x/a", "1")]).await.unwrap();
+    let r2 = commit(s, vec![], vec![TxnOp::delete("w/a"), put("w/b", "2")]).await.unwrap();
+    let mut seen = Vec::new();
+    while seen.len() < 3 {
+        seen.extend(watch.next().await.unwrap());
+    }
+    let event = |revision, key: &str, value: Option<&'static str>| Event {
+        revision,
+        key: key.into(),
+        value: value.map(|v| Bytes::from_static(v.as_bytes())),
+    };
+    seen.sort_by(|a, b| (a.revision, &a.key).cmp(&(b.revision, &b.key)));
+    assert_eq!(
+        seen,
+        [event(r1, "w/a", Some("1")), event(r2, "w/a", None), event(r2, "w/b", Some("2"))]
+    );
+    // A second watch from a revision in between sees the rest only.
+    let mut late = s.watch(Range::prefix("w/"), r1).unwrap();
+    assert_eq!(late.next().await.unwrap().len(), 2);
+}
+
+async fn leases(s: &dyn Metastore, advance: &dyn Fn(Duration)) {
+    let ttl = Duration::from_secs(10);
+    let lease = s.lease_grant(ttl).await.unwrap();
+    let leased = |key: &str, v: &'static str| TxnOp::Put { key: key.into(), value: v.into(), lease: Some(lease) };
+    let r = commit(s, vec![], vec![leased("l/a", "1"), put("l/b", "2")]).await.unwrap();
+    assert_eq!(s.get("l/a").await.unwrap().unwrap().lease, Some(lease));
+    let mut watch = s.watch(Range::prefix("l/"), r).unwrap();
+    advance(ttl / 2);
+    s.lease_renew(lease).await.unwrap();
+    advance(ttl * 3 / 4);
+    s.maintain().await.unwrap();
+    assert_eq!(value(s, "l/a").await.unwrap(), "1", "a renewed lease lives on");
+    advance(ttl / 2);
+    s.maintain().await.unwrap();
+    assert_eq!(value(s, "l/a").await, None, "its keys end with it");
+    assert_eq!(value(s, "l/b").await.unwrap(), "2", "others do not");
+    let events = watch.next().await.unwrap();
+    assert_eq!((events[0].key.as_str(), &events[0].value), ("l/a", &None));
+    assert!(matches!(s.lease_renew(lease).await, Err(Error::NoLease(_))));
+    let late = s.txn(Txn { compares: vec![], ops: vec![leased("l/c", "1")] }).await;
+    assert!(matches!(late, Err(Error::NoLease(_))));
+    // A leased key over a durable one leaves neither when it ends; a durable one over a leased one stays.
+    let lease = s.lease_grant(ttl).await.unwrap();
+    let over = TxnOp::Put { key: "l/b".into(), value: "3".into(), lease: Some(lease) };
+    let other = TxnOp::Put { key: "l/d".into(), value: "3".into(), lease: Some(lease) };
+    commit(s, vec![], vec![over, other]).await.unwrap();
+    commit(s, vec![], vec![put("l/d", "4")]).await.unwrap();
+    s.lease_revoke(lease).await.unwrap();
+    assert_eq!(value(s, "l/b").await, None);
+    assert_eq!(value(s, "l/d").await.unwrap(), "4");
+}

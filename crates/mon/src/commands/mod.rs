@@ -1,0 +1,155 @@
+//! The contract between the monitor's core and its commands.
+//!
+//! The core takes a command off the wire, asks [`parse`] what it is, checks [`need`] against the caller's
+//! capabilities, and calls [`run`]: a pure function from the state of the cluster to an [`Outcome`]. The core
+//! commits the outcome's changes and answers only when they are durable; when another writer was faster,
+//! `run` is called again with the newer state, so it must not keep anything. Nothing here does I/O.
+
+use bytes::Bytes;
+use io::Random;
+use metastore::{Changes, ClusterState, ClusterStats};
+use serde_json::{Map, Value};
+use types::{AuthName, EntityAddr, Errno, Utime};
+
+/// The largest input (`ceph -i FILE`) that a command takes.
+pub const INPUT_BYTES_MAX: usize = 16 << 20;
+
+/// How the caller wants the output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Format {
+    #[default]
+    Plain,
+    Json,
+    JsonPretty,
+    Xml,
+    XmlPretty,
+}
+
+/// One command, parsed: what was asked.
+#[derive(Debug, Clone)]
+pub struct Command {
+    pub prefix: String,
+    /// All arguments, leniently typed (section 8.2); `prefix`, `format`, `target` are taken out.
+    pub args: Map<String, Value>,
+    pub format: Format,
+    /// The data segment.
+    pub inbuf: Bytes,
+}
+
+/// Through which door the command came; the same table serves all of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// MON_COMMAND on a monitor session.
+    Mon,
+    /// COMMAND (`ceph tell mon.X`) on a monitor session.
+    TellMon,
+    /// MGR_COMMAND or COMMAND on the manager's port.
+    Mgr,
+}
+
+/// One live session of the monitor, for `features` and the like.
+#[derive(Debug, Clone)]
+pub struct SessionInfo {
+    pub name: AuthName,
+    pub global_id: u64,
+    pub addr: EntityAddr,
+    pub features: u64,
+}
+
+/// What the monitor is by itself, outside the shared state.
+#[derive(Debug, Clone)]
+pub struct MonInfo {
+    /// Monitor's name ("a") and rank in the monmap.
+    pub name: String,
+    pub rank: i32,
+    pub mgr_name: String,
+    pub hostname: String,
+    /// When this process began to serve (wall clock).
+    pub started: Utime,
+    /// Facts for `mon metadata`/`mgr metadata`: hostname, kernel, cpu, mem...
+    pub metadata: std::collections::BTreeMap<String, String>,
+}
+
+/// Everything a command may look at.
+pub struct Context<'a> {
+    pub state: &'a ClusterState,
+    pub stats: &'a ClusterStats,
+    pub now: Utime,
+    pub random: &'a dyn Random,
+    pub target: Target,
+    pub mon: &'a MonInfo,
+    pub sessions: &'a [SessionInfo],
+    /// Who asks.
+    pub who: &'a AuthName,
+    pub addr: EntityAddr,
+}
+
+/// The permission a command needs: checked by the core with [`auth::MonCaps`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Need {
+    /// "mon", "osd", "pg", "mds", "fs", "auth", "config", "config-key", "log", "mgr".
+    pub module: &'static str,
+    pub read: bool,
+    pub write: bool,
+    pub exec: bool,
+}
+
+/// The answer, and what shall be changed before it is given.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// 0 or a negative errno. With a negative code `changes` are not committed.
+    pub code: i32,
+    /// The human line (standard error of the `ceph` program).
+    pub status: String,
+    pub data: Bytes,
+    pub changes: Changes,
+}
+
+impl Outcome {
+    pub fn ok(data: impl Into<Bytes>) -> Self {
+        Self { data: data.into(), ..Self::default() }
+    }
+    pub fn status(status: impl Into<String>) -> Self {
+        Self { status: status.into(), ..Self::default() }
+    }
+    pub fn error(errno: Errno, status: impl Into<String>) -> Self {
+        Self { code: errno.code(), status: status.into(), ..Self::default() }
+    }
+    pub fn with(mut self, changes: Changes) -> Self {
+        self.changes = changes;
+        self
+    }
+}
+
+/// Reads the strings of a command message (section 8.2). The error is the answer.
+pub fn parse(cmd: &[String], inbuf: Bytes) -> Result<Command, Outcome> {
+    let _ = (cmd, inbuf);
+    Err(Outcome::error(Errno::EINVAL, "command not known"))
+}
+
+/// The permission that `cmd` needs, or None when there is no such command.
+pub fn need(cmd: &Command) -> Option<Need> {
+    let _ = cmd;
+    None
+}
+
+/// Arguments as text for the `with` clauses of capabilities (`addr` = `1.2.3.4:0/55`).
+pub fn cap_args(cmd: &Command) -> std::collections::BTreeMap<String, String> {
+    let text = |v: &Value| match v {
+        Value::String(s) => s.clone(),
+        other => other.to_string(),
+    };
+    cmd.args.iter().map(|(k, v)| (k.clone(), text(v))).collect()
+}
+
+/// Runs one command.
+pub fn run(cmd: &Command, ctx: &Context<'_>) -> Outcome {
+    let _ = ctx;
+    Outcome::error(Errno::EINVAL, format!("unrecognized command {}", cmd.prefix))
+}
+
+/// The JSON text that `ceph ping mon.X` prints: keys `health` and `mon_status`.
+pub fn ping_text(ctx: &Context<'_>) -> String {
+    let _ = ctx;
+    "{}".into()
+}
