@@ -11,7 +11,10 @@ fn put(key: &str, value: &'static str) -> TxnOp {
 }
 
 fn at(key: &str, revision: Revision) -> Compare {
-    Compare::Revision { key: key.into(), revision }
+    Compare::Revision {
+        key: key.into(),
+        revision,
+    }
 }
 
 async fn commit(s: &dyn Metastore, compares: Vec<Compare>, ops: Vec<TxnOp>) -> Option<Revision> {
@@ -37,22 +40,37 @@ pub async fn run(s: &dyn Metastore, advance: &dyn Fn(Duration)) {
 
 async fn compare_and_swap(s: &dyn Metastore) {
     assert_eq!(value(s, "cas/a").await, None);
-    let r1 = commit(s, vec![at("cas/a", 0)], vec![put("cas/a", "1")]).await.unwrap();
-    assert_eq!(commit(s, vec![at("cas/a", 0)], vec![put("cas/a", "2")]).await, None);
+    let r1 = commit(s, vec![at("cas/a", 0)], vec![put("cas/a", "1")])
+        .await
+        .unwrap();
+    assert_eq!(
+        commit(s, vec![at("cas/a", 0)], vec![put("cas/a", "2")]).await,
+        None
+    );
     assert_eq!(value(s, "cas/a").await.unwrap(), "1");
-    let r2 = commit(s, vec![at("cas/a", r1)], vec![put("cas/a", "2")]).await.unwrap();
+    let r2 = commit(s, vec![at("cas/a", r1)], vec![put("cas/a", "2")])
+        .await
+        .unwrap();
     assert!(r2 > r1);
     assert_eq!(s.get("cas/a").await.unwrap().unwrap().revision, r2);
-    let is = |v: &'static str| Compare::Value { key: "cas/a".into(), value: v.into() };
+    let is = |v: &'static str| Compare::Value {
+        key: "cas/a".into(),
+        value: v.into(),
+    };
     assert_eq!(commit(s, vec![is("1")], vec![put("cas/a", "3")]).await, None);
     assert!(commit(s, vec![is("2")], vec![put("cas/a", "3")]).await.is_some());
 }
 
 async fn atomic(s: &dyn Metastore) {
-    let r = commit(s, vec![], vec![put("at/a", "1"), put("at/b", "1")]).await.unwrap();
+    let r = commit(s, vec![], vec![put("at/a", "1"), put("at/b", "1")])
+        .await
+        .unwrap();
     // One of two comparisons fails: nothing of it happens.
     let ops = vec![put("at/a", "2"), TxnOp::delete("at/b"), put("at/c", "2")];
-    assert_eq!(commit(s, vec![at("at/a", r), at("at/b", r + 1)], ops.clone()).await, None);
+    assert_eq!(
+        commit(s, vec![at("at/a", r), at("at/b", r + 1)], ops.clone()).await,
+        None
+    );
     assert_eq!(value(s, "at/a").await.unwrap(), "1");
     assert_eq!(value(s, "at/c").await, None);
     assert!(commit(s, vec![at("at/a", r), at("at/b", r)], ops).await.is_some());
@@ -62,23 +80,41 @@ async fn atomic(s: &dyn Metastore) {
 }
 
 async fn ranges(s: &dyn Metastore) {
-    let ops = vec![put("r/b", "2"), put("r/a", "1"), put("r0", "x"), put("r/c/d", "3")];
+    let ops = vec![
+        put("r/b", "2"),
+        put("r/a", "1"),
+        put("r0", "x"),
+        put("r/c/d", "3"),
+    ];
     let r = commit(s, vec![], ops).await.unwrap();
     let (rows, at) = s.range(Range::prefix("r/")).await.unwrap();
     assert!(at >= r);
     let keys: Vec<_> = rows.iter().map(|kv| kv.key.as_str()).collect();
     assert_eq!(keys, ["r/a", "r/b", "r/c/d"]);
-    let range = Range { start: "r/b".into(), end: Some("r/c/d".into()) };
+    let range = Range {
+        start: "r/b".into(),
+        end: Some("r/c/d".into()),
+    };
     assert_eq!(s.range(range).await.unwrap().0.len(), 1);
 }
 
 async fn limits(s: &dyn Metastore) {
     let many = |n: usize| (0..n).map(|i| put(&format!("lim/{i}"), "v")).collect::<Vec<_>>();
     assert!(commit(s, vec![], many(TXN_OPS_MAX)).await.is_some());
-    let over = s.txn(Txn { compares: vec![], ops: many(TXN_OPS_MAX + 1) }).await;
+    let over = s
+        .txn(Txn {
+            compares: vec![],
+            ops: many(TXN_OPS_MAX + 1),
+        })
+        .await;
     assert!(matches!(over, Err(Error::TooManyOps(_))));
     let big = TxnOp::put("lim/big", vec![0; VALUE_BYTES_MAX + 1]);
-    let over = s.txn(Txn { compares: vec![], ops: vec![big] }).await;
+    let over = s
+        .txn(Txn {
+            compares: vec![],
+            ops: vec![big],
+        })
+        .await;
     assert!(matches!(over, Err(Error::ValueTooLarge { .. })));
     assert_eq!(value(s, "lim/big").await, None);
 }
@@ -86,8 +122,12 @@ async fn limits(s: &dyn Metastore) {
 async fn watches(s: &dyn Metastore) {
     let (_, start) = s.range(Range::prefix("w/")).await.unwrap();
     let mut watch = s.watch(Range::prefix("w/"), start).unwrap();
-    let r1 = commit(s, vec![], vec![put("w/a", "1"), put("x/a", "1")]).await.unwrap();
-    let r2 = commit(s, vec![], vec![TxnOp::delete("w/a"), put("w/b", "2")]).await.unwrap();
+    let r1 = commit(s, vec![], vec![put("w/a", "1"), put("x/a", "1")])
+        .await
+        .unwrap();
+    let r2 = commit(s, vec![], vec![TxnOp::delete("w/a"), put("w/b", "2")])
+        .await
+        .unwrap();
     let mut seen = Vec::new();
     while seen.len() < 3 {
         seen.extend(watch.next().await.unwrap());
@@ -100,7 +140,11 @@ async fn watches(s: &dyn Metastore) {
     seen.sort_by(|a, b| (a.revision, &a.key).cmp(&(b.revision, &b.key)));
     assert_eq!(
         seen,
-        [event(r1, "w/a", Some("1")), event(r2, "w/a", None), event(r2, "w/b", Some("2"))]
+        [
+            event(r1, "w/a", Some("1")),
+            event(r2, "w/a", None),
+            event(r2, "w/b", Some("2"))
+        ]
     );
     // A second watch from a revision in between sees the rest only.
     let mut late = s.watch(Range::prefix("w/"), r1).unwrap();
@@ -110,8 +154,14 @@ async fn watches(s: &dyn Metastore) {
 async fn leases(s: &dyn Metastore, advance: &dyn Fn(Duration)) {
     let ttl = Duration::from_secs(10);
     let lease = s.lease_grant(ttl).await.unwrap();
-    let leased = |key: &str, v: &'static str| TxnOp::Put { key: key.into(), value: v.into(), lease: Some(lease) };
-    let r = commit(s, vec![], vec![leased("l/a", "1"), put("l/b", "2")]).await.unwrap();
+    let leased = |key: &str, v: &'static str| TxnOp::Put {
+        key: key.into(),
+        value: v.into(),
+        lease: Some(lease),
+    };
+    let r = commit(s, vec![], vec![leased("l/a", "1"), put("l/b", "2")])
+        .await
+        .unwrap();
     assert_eq!(s.get("l/a").await.unwrap().unwrap().lease, Some(lease));
     let mut watch = s.watch(Range::prefix("l/"), r).unwrap();
     advance(ttl / 2);
@@ -126,12 +176,25 @@ async fn leases(s: &dyn Metastore, advance: &dyn Fn(Duration)) {
     let events = watch.next().await.unwrap();
     assert_eq!((events[0].key.as_str(), &events[0].value), ("l/a", &None));
     assert!(matches!(s.lease_renew(lease).await, Err(Error::NoLease(_))));
-    let late = s.txn(Txn { compares: vec![], ops: vec![leased("l/c", "1")] }).await;
+    let late = s
+        .txn(Txn {
+            compares: vec![],
+            ops: vec![leased("l/c", "1")],
+        })
+        .await;
     assert!(matches!(late, Err(Error::NoLease(_))));
     // A leased key over a durable one leaves neither when it ends; a durable one over a leased one stays.
     let lease = s.lease_grant(ttl).await.unwrap();
-    let over = TxnOp::Put { key: "l/b".into(), value: "3".into(), lease: Some(lease) };
-    let other = TxnOp::Put { key: "l/d".into(), value: "3".into(), lease: Some(lease) };
+    let over = TxnOp::Put {
+        key: "l/b".into(),
+        value: "3".into(),
+        lease: Some(lease),
+    };
+    let other = TxnOp::Put {
+        key: "l/d".into(),
+        value: "3".into(),
+        lease: Some(lease),
+    };
     commit(s, vec![], vec![over, other]).await.unwrap();
     commit(s, vec![], vec![put("l/d", "4")]).await.unwrap();
     s.lease_revoke(lease).await.unwrap();

@@ -76,7 +76,10 @@ fn pack(revision: Revision, value: &[u8]) -> Vec<u8> {
 
 fn unpack(key: &str, raw: &[u8]) -> Result<Kv> {
     let Some((rev, value)) = raw.split_first_chunk::<8>() else {
-        return Err(Error::BadValue { key: key.to_string(), why: "shorter than its revision".into() });
+        return Err(Error::BadValue {
+            key: key.to_string(),
+            why: "shorter than its revision".into(),
+        });
     };
     Ok(Kv {
         key: key.to_string(),
@@ -108,7 +111,14 @@ impl Embedded {
             events_after: revision,
             failed: None,
         };
-        Ok(Self { inner: Arc::new(Inner { db, clock, shared: Mutex::new(shared), wake }) })
+        Ok(Self {
+            inner: Arc::new(Inner {
+                db,
+                clock,
+                shared: Mutex::new(shared),
+                wake,
+            }),
+        })
     }
 
     /// Creates the tables on first use; returns the revision reached before.
@@ -145,7 +155,9 @@ impl Embedded {
         work: impl FnOnce(&Inner) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let inner = self.inner.clone();
-        tokio::task::spawn_blocking(move || work(&inner)).await.map_err(|e| Error::Unknown(e.to_string()))?
+        tokio::task::spawn_blocking(move || work(&inner))
+            .await
+            .map_err(|e| Error::Unknown(e.to_string()))?
     }
 }
 
@@ -162,7 +174,12 @@ impl Inner {
     /// True if the file has a row for `key`.
     fn stored(&self, key: &str) -> Result<bool> {
         let txn = self.db.begin_read().map_err(storage)?;
-        Ok(txn.open_table(KEYS).map_err(storage)?.get(key).map_err(storage)?.is_some())
+        Ok(txn
+            .open_table(KEYS)
+            .map_err(storage)?
+            .get(key)
+            .map_err(storage)?
+            .is_some())
     }
 
     fn get(&self, shared: &Shared, key: &str) -> Result<Option<Kv>> {
@@ -251,8 +268,13 @@ impl Inner {
             let mut keys = write.open_table(KEYS).map_err(storage)?;
             for op in &txn.ops {
                 match op {
-                    TxnOp::Put { key, value, lease: None } => {
-                        keys.insert(key.as_str(), pack(revision, value).as_slice()).map_err(storage)?;
+                    TxnOp::Put {
+                        key,
+                        value,
+                        lease: None,
+                    } => {
+                        keys.insert(key.as_str(), pack(revision, value).as_slice())
+                            .map_err(storage)?;
                     }
                     TxnOp::Put { key, .. } | TxnOp::Delete { key } => {
                         keys.remove(key.as_str()).map_err(storage)?;
@@ -285,7 +307,12 @@ impl Inner {
         for id in ended {
             keys.extend(shared.leases.remove(id).map(|l| l.keys).unwrap_or_default());
         }
-        keys.retain(|k| shared.leased.get(k).is_some_and(|kv| kv.lease.is_some_and(|l| ended.contains(&l))));
+        keys.retain(|k| {
+            shared
+                .leased
+                .get(k)
+                .is_some_and(|kv| kv.lease.is_some_and(|l| ended.contains(&l)))
+        });
         keys.sort();
         keys.dedup();
         if keys.is_empty() {
@@ -295,7 +322,11 @@ impl Inner {
         let mut events = Vec::with_capacity(keys.len());
         for key in keys {
             shared.leased.remove(&key);
-            events.push(Event { revision, key, value: None });
+            events.push(Event {
+                revision,
+                key,
+                value: None,
+            });
         }
         self.publish(shared, revision, events);
     }
@@ -315,12 +346,25 @@ impl Shared {
                     if let Some(l) = self.leases.get_mut(id) {
                         l.keys.push(key.clone());
                     }
-                    let kv = Kv { key: key.clone(), value: value.clone(), revision, lease: Some(*id) };
+                    let kv = Kv {
+                        key: key.clone(),
+                        value: value.clone(),
+                        revision,
+                        lease: Some(*id),
+                    };
                     self.leased.insert(key.clone(), kv);
                 }
-                Event { revision, key: key.clone(), value: Some(value.clone()) }
+                Event {
+                    revision,
+                    key: key.clone(),
+                    value: Some(value.clone()),
+                }
             }
-            TxnOp::Delete { key } => Event { revision, key: key.clone(), value: None },
+            TxnOp::Delete { key } => Event {
+                revision,
+                key: key.clone(),
+                value: None,
+            },
         }
     }
 
@@ -329,7 +373,12 @@ impl Shared {
             return Err(Error::Compacted(after));
         }
         let first = self.events.partition_point(|e| e.revision <= after);
-        Ok(self.events.range(first..).filter(|e| range.contains(&e.key)).cloned().collect())
+        Ok(self
+            .events
+            .range(first..)
+            .filter(|e| range.contains(&e.key))
+            .cloned()
+            .collect())
     }
 }
 
@@ -359,7 +408,12 @@ impl Metastore for Embedded {
             return Err(Error::Compacted(after));
         }
         let wake = self.inner.wake.subscribe();
-        Ok(Box::new(EmbeddedWatch { inner: Arc::downgrade(&self.inner), wake, range, after }))
+        Ok(Box::new(EmbeddedWatch {
+            inner: Arc::downgrade(&self.inner),
+            wake,
+            range,
+            after,
+        }))
     }
 
     fn lease_grant(&self, ttl: Duration) -> BoxFuture<'_, Result<LeaseId>> {
@@ -371,7 +425,14 @@ impl Metastore for Embedded {
             }
             let id = shared.next_lease;
             shared.next_lease += 1;
-            shared.leases.insert(id, Lease { ttl, expires: now + ttl, keys: Vec::new() });
+            shared.leases.insert(
+                id,
+                Lease {
+                    ttl,
+                    expires: now + ttl,
+                    keys: Vec::new(),
+                },
+            );
             Ok(id)
         })
     }
@@ -403,8 +464,12 @@ impl Metastore for Embedded {
         Box::pin(async move {
             let now = self.inner.clock.monotonic();
             let mut shared = self.inner.lock()?;
-            let ended: Vec<LeaseId> =
-                shared.leases.iter().filter(|(_, l)| l.expires <= now).map(|(id, _)| *id).collect();
+            let ended: Vec<LeaseId> = shared
+                .leases
+                .iter()
+                .filter(|(_, l)| l.expires <= now)
+                .map(|(id, _)| *id)
+                .collect();
             self.inner.end_leases(&mut shared, &ended);
             Ok(())
         })
@@ -456,7 +521,11 @@ mod tests {
     }
 
     fn block_on<T>(f: impl Future<Output = T>) -> T {
-        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(f)
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap()
+            .block_on(f)
     }
 
     #[test]
@@ -480,9 +549,19 @@ mod tests {
             let lease = store.lease_grant(Duration::from_secs(9)).await.unwrap();
             let ops = vec![
                 TxnOp::put("a", "1"),
-                TxnOp::Put { key: "b".into(), value: "2".into(), lease: Some(lease) },
+                TxnOp::Put {
+                    key: "b".into(),
+                    value: "2".into(),
+                    lease: Some(lease),
+                },
             ];
-            store.txn(Txn { compares: vec![], ops }).await.unwrap();
+            store
+                .txn(Txn {
+                    compares: vec![],
+                    ops,
+                })
+                .await
+                .unwrap();
             let second = Embedded::open(&path, clock.clone());
             assert!(matches!(second, Err(Error::Open(why)) if why.contains("in use")));
             store.get("a").await.unwrap().unwrap().revision
@@ -492,7 +571,10 @@ mod tests {
             assert_eq!(store.get("a").await.unwrap().unwrap().revision, revision);
             assert!(store.get("b").await.unwrap().is_none());
             let old = store.watch(Range::prefix(""), revision - 1);
-            assert!(matches!(old, Err(Error::Compacted(_))), "the past is gone, and said so");
+            assert!(
+                matches!(old, Err(Error::Compacted(_))),
+                "the past is gone, and said so"
+            );
         });
     }
 
@@ -504,8 +586,18 @@ mod tests {
             let lease = store.lease_grant(Duration::from_secs(9)).await.unwrap();
             let mut watch = store.watch(Range::prefix(""), 0).unwrap();
             for _ in 0..=EVENTS_MAX {
-                let op = TxnOp::Put { key: "k".into(), value: "v".into(), lease: Some(lease) };
-                store.txn(Txn { compares: vec![], ops: vec![op] }).await.unwrap();
+                let op = TxnOp::Put {
+                    key: "k".into(),
+                    value: "v".into(),
+                    lease: Some(lease),
+                };
+                store
+                    .txn(Txn {
+                        compares: vec![],
+                        ops: vec![op],
+                    })
+                    .await
+                    .unwrap();
             }
             assert!(matches!(watch.next().await, Err(Error::Compacted(0))));
         });

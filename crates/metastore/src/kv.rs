@@ -86,7 +86,10 @@ impl Range {
                 Some(_) => {}
             }
         };
-        Self { start: prefix.to_string(), end }
+        Self {
+            start: prefix.to_string(),
+            end,
+        }
     }
 
     pub fn contains(&self, key: &str) -> bool {
@@ -97,19 +100,35 @@ impl Range {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Compare {
     /// The key's last change has this revision; 0 means that the key does not exist.
-    Revision { key: String, revision: Revision },
-    Value { key: String, value: Bytes },
+    Revision {
+        key: String,
+        revision: Revision,
+    },
+    Value {
+        key: String,
+        value: Bytes,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TxnOp {
-    Put { key: String, value: Bytes, lease: Option<LeaseId> },
-    Delete { key: String },
+    Put {
+        key: String,
+        value: Bytes,
+        lease: Option<LeaseId>,
+    },
+    Delete {
+        key: String,
+    },
 }
 
 impl TxnOp {
     pub fn put(key: impl Into<String>, value: impl Into<Bytes>) -> Self {
-        Self::Put { key: key.into(), value: value.into(), lease: None }
+        Self::Put {
+            key: key.into(),
+            value: value.into(),
+            lease: None,
+        }
     }
     pub fn delete(key: impl Into<String>) -> Self {
         Self::Delete { key: key.into() }
@@ -138,7 +157,10 @@ impl Txn {
             if let TxnOp::Put { key, value, .. } = op
                 && value.len() > VALUE_BYTES_MAX
             {
-                return Err(Error::ValueTooLarge { key: key.clone(), len: value.len() });
+                return Err(Error::ValueTooLarge {
+                    key: key.clone(),
+                    len: value.len(),
+                });
             }
         }
         Ok(())

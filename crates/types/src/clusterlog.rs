@@ -15,7 +15,13 @@ pub enum LogLevel {
 }
 
 impl LogLevel {
-    pub const ALL: [Self; 5] = [Self::Debug, Self::Info, Self::Security, Self::Warning, Self::Error];
+    pub const ALL: [Self; 5] = [
+        Self::Debug,
+        Self::Info,
+        Self::Security,
+        Self::Warning,
+        Self::Error,
+    ];
 
     pub fn from_u16(v: u16) -> Option<Self> {
         Self::ALL.into_iter().find(|l| *l as u16 == v)

@@ -58,8 +58,12 @@ impl Body for MOsdMap {
         w.put(&self.gap_removed_snaps);
     }
     fn decode_front(version: u16, r: &mut Reader) -> Result<Self> {
-        let mut body =
-            Self { fsid: r.get()?, incrementals: r.get()?, fulls: r.get()?, ..Self::default() };
+        let mut body = Self {
+            fsid: r.get()?,
+            incrementals: r.get()?,
+            fulls: r.get()?,
+            ..Self::default()
+        };
         if version >= 2 {
             body.oldest = r.u32()?;
             body.newest = r.u32()?;
@@ -96,7 +100,10 @@ impl Body for MFsMap {
         w.raw(&self.map);
     }
     fn decode_front(_: u16, r: &mut Reader) -> Result<Self> {
-        Ok(Self { epoch: r.u32()?, map: r.rest() })
+        Ok(Self {
+            epoch: r.u32()?,
+            map: r.rest(),
+        })
     }
 }
 
@@ -135,7 +142,11 @@ impl Body for MFsMapUser {
             let file_systems = (0..n)
                 .map(|_| r.envelope(1, |_, r| Ok((r.i32()?, r.string()?))))
                 .collect::<Result<_>>()?;
-            Ok(Self { epoch, legacy_fscid, file_systems })
+            Ok(Self {
+                epoch,
+                legacy_fscid,
+                file_systems,
+            })
         })
     }
 }

@@ -78,7 +78,10 @@ impl Body for MMgrReport {
         w.raw(&self.rest);
     }
     fn decode_front(_: u16, r: &mut Reader) -> Result<Self> {
-        Ok(Self { daemon_name: r.string()?, rest: r.rest() })
+        Ok(Self {
+            daemon_name: r.string()?,
+            rest: r.rest(),
+        })
     }
 }
 

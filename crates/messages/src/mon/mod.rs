@@ -21,8 +21,8 @@ pub use maps::{MFsMap, MFsMapUser, MMdsMap, MMgrMap, MMonMap, MOsdMap, SnapInter
 pub use mgr::{MMgrClose, MMgrCommand, MMgrCommandReply, MMgrConfigure, MMgrOpen, MMgrReport};
 pub use poolop::{MPoolOp, MPoolOpReply, PoolOpKind};
 pub use session::{
-    MConfig, MGetConfig, MLog, MLogAck, MMonGetMap, MMonSubscribe, MMonSubscribeAck, MPing, SUBSCRIBE_ONETIME,
-    SubscribeItem,
+    MConfig, MGetConfig, MLog, MLogAck, MMonGetMap, MMonSubscribe, MMonSubscribeAck, MPing,
+    SUBSCRIBE_ONETIME, SubscribeItem,
 };
 
 use bytes::Bytes;

@@ -71,7 +71,15 @@ impl Body for MPoolOp {
         } else {
             -1
         };
-        Ok(Self { paxos, fsid, pool, op, snapid, name, crush_rule })
+        Ok(Self {
+            paxos,
+            fsid,
+            pool,
+            op,
+            snapid,
+            name,
+            crush_rule,
+        })
     }
 }
 
@@ -99,6 +107,12 @@ impl Body for MPoolOpReply {
         w.put(&self.data);
     }
     fn decode_front(_: u16, r: &mut Reader) -> Result<Self> {
-        Ok(Self { paxos: r.get()?, fsid: r.get()?, code: r.i32()?, epoch: r.u32()?, data: r.get()? })
+        Ok(Self {
+            paxos: r.get()?,
+            fsid: r.get()?,
+            code: r.i32()?,
+            epoch: r.u32()?,
+            data: r.get()?,
+        })
     }
 }

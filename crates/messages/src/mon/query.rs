@@ -25,7 +25,11 @@ impl Body for MStatfs {
     fn decode_front(version: u16, r: &mut Reader) -> Result<Self> {
         let (paxos, fsid) = (r.get()?, r.get()?);
         let data_pool = if version >= 2 { r.get()? } else { None };
-        Ok(Self { paxos, fsid, data_pool })
+        Ok(Self {
+            paxos,
+            fsid,
+            data_pool,
+        })
     }
 }
 
@@ -69,7 +73,12 @@ impl Body for MGetPoolStatsReply {
     fn decode_front(version: u16, r: &mut Reader) -> Result<Self> {
         let (paxos, fsid, pools) = (r.get()?, r.get()?, r.get()?);
         let per_pool = version >= 2 && r.bool()?;
-        Ok(Self { paxos, fsid, pools, per_pool })
+        Ok(Self {
+            paxos,
+            fsid,
+            pools,
+            per_pool,
+        })
     }
 }
 

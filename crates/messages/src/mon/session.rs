@@ -34,7 +34,10 @@ impl Encode for SubscribeItem {
 impl Decode for SubscribeItem {
     const MIN_SIZE: usize = 9;
     fn decode(r: &mut Reader) -> Result<Self> {
-        Ok(Self { start: r.u64()?, flags: r.u8()? })
+        Ok(Self {
+            start: r.u64()?,
+            flags: r.u8()?,
+        })
     }
 }
 
@@ -115,6 +118,8 @@ impl Body for MPing {
         }
     }
     fn decode_front(_: u16, r: &mut Reader) -> Result<Self> {
-        Ok(Self { text: if r.is_empty() { None } else { Some(r.string()?) } })
+        Ok(Self {
+            text: if r.is_empty() { None } else { Some(r.string()?) },
+        })
     }
 }

@@ -16,12 +16,29 @@ use types::{AuthName, OsdId};
 #[derive(Debug, Clone)]
 pub enum Change {
     /// `who` with its masks, as `osd/class:ssd`.
-    ConfigSet { who: String, name: String, value: String },
-    ConfigRm { who: String, name: String },
-    ConfigKeySet { key: String, value: Bytes },
-    ConfigKeyRm { key: String },
-    AuthPut { name: AuthName, entity: EntityAuth },
-    AuthRm { name: AuthName },
+    ConfigSet {
+        who: String,
+        name: String,
+        value: String,
+    },
+    ConfigRm {
+        who: String,
+        name: String,
+    },
+    ConfigKeySet {
+        key: String,
+        value: Bytes,
+    },
+    ConfigKeyRm {
+        key: String,
+    },
+    AuthPut {
+        name: AuthName,
+        entity: EntityAuth,
+    },
+    AuthRm {
+        name: AuthName,
+    },
     /// Persisted state of the key server (rotating secrets of every service).
     Rotating(Box<auth::ServiceSecrets>),
     /// The epoch is set by the commit.
@@ -29,9 +46,14 @@ pub enum Change {
     /// The epoch is set by the commit.
     MgrMap(Box<MgrMap>),
     Mute(HealthMute),
-    Unmute { code: String },
+    Unmute {
+        code: String,
+    },
     /// Replaces all facts about one OSD; empty removes them.
-    OsdMetadata { id: OsdId, metadata: BTreeMap<String, String> },
+    OsdMetadata {
+        id: OsdId,
+        metadata: BTreeMap<String, String>,
+    },
     /// The number in the log is set by the commit.
     Log(LogEntry),
     GlobalIdLimit(u64),
@@ -49,10 +71,16 @@ impl Changes {
         Self::default()
     }
     pub fn one(change: Change) -> Self {
-        Self { osdmap: None, list: vec![change] }
+        Self {
+            osdmap: None,
+            list: vec![change],
+        }
     }
     pub fn map(inc: Incremental) -> Self {
-        Self { osdmap: Some(Box::new(inc)), list: Vec::new() }
+        Self {
+            osdmap: Some(Box::new(inc)),
+            list: Vec::new(),
+        }
     }
     pub fn is_empty(&self) -> bool {
         self.osdmap.is_none() && self.list.is_empty()

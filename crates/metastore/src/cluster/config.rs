@@ -48,7 +48,13 @@ impl Encode for ConfigLogEntry {
 }
 impl Decode for ConfigLogEntry {
     fn decode(r: &mut Reader) -> Result<Self> {
-        r.envelope(1, |_, r| Ok(Self { version: r.u64()?, stamp: r.get()?, diff: r.get()? }))
+        r.envelope(1, |_, r| {
+            Ok(Self {
+                version: r.u64()?,
+                stamp: r.get()?,
+                diff: r.get()?,
+            })
+        })
     }
 }
 
@@ -66,7 +72,11 @@ impl ConfigDb {
         if options.is_empty() {
             self.sections.remove(section);
         }
-        ConfigDiff { name: format!("{section}/{name}"), before, after: value.map(str::to_string) }
+        ConfigDiff {
+            name: format!("{section}/{name}"),
+            before,
+            after: value.map(str::to_string),
+        }
     }
 
     /// Sections without their masks, from the most general to the most special, that concern `who`.
@@ -141,7 +151,11 @@ mod tests {
         }
         let check = |kind, id: &str, host: &str, class: &str, want: &str| {
             let got = db.effective(&AuthName::new(kind, id), host, class);
-            assert_eq!(got.get("opt").map(String::as_str), Some(want), "{kind}.{id} on {host} {class}");
+            assert_eq!(
+                got.get("opt").map(String::as_str),
+                Some(want),
+                "{kind}.{id} on {host} {class}"
+            );
         };
         check(EntityKind::Client, "admin", "vm1", "", "ca");
         check(EntityKind::Client, "x", "vm1", "", "ch");

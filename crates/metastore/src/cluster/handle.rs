@@ -90,7 +90,9 @@ impl ClusterHandle {
             commit: tokio::sync::Mutex::new(()),
             report_leases: Mutex::default(),
         };
-        Ok(Some(Self { shared: Arc::new(shared) }))
+        Ok(Some(Self {
+            shared: Arc::new(shared),
+        }))
     }
 
     pub fn state(&self) -> Arc<ClusterState> {
@@ -123,27 +125,51 @@ impl ClusterHandle {
 
     /// Decides and commits: `decide` is a pure function of the state, run again when the state moved on.
     /// When it wants no change nothing is written.
-    pub async fn commit<R>(&self, mut decide: impl FnMut(&ClusterState) -> (Changes, R)) -> Result<Committed<R>> {
+    pub async fn commit<R>(
+        &self,
+        mut decide: impl FnMut(&ClusterState) -> (Changes, R),
+    ) -> Result<Committed<R>> {
         let _turn = self.shared.commit.lock().await;
         for _ in 0..RETRIES_MAX {
             let state = self.state();
             let (changes, reply) = decide(&state);
             if changes.is_empty() {
-                return Ok(Committed { reply, state, changed: false });
+                return Ok(Committed {
+                    reply,
+                    state,
+                    changed: false,
+                });
             }
             let (mut next, ops) = state.apply(changes, self.now())?;
-            let compare = Compare::Revision { key: keys::VERSION.into(), revision: state.revision };
-            match self.shared.store.txn(Txn { compares: vec![compare], ops }).await? {
+            let compare = Compare::Revision {
+                key: keys::VERSION.into(),
+                revision: state.revision,
+            };
+            match self
+                .shared
+                .store
+                .txn(Txn {
+                    compares: vec![compare],
+                    ops,
+                })
+                .await?
+            {
                 TxnOutcome::Committed(revision) => {
                     next.revision = revision;
                     let state = Arc::new(next);
                     self.publish(state.clone());
-                    return Ok(Committed { reply, state, changed: true });
+                    return Ok(Committed {
+                        reply,
+                        state,
+                        changed: true,
+                    });
                 }
                 TxnOutcome::Conflict => self.reload().await?,
             }
         }
-        Err(Error::Storage(format!("gave up after losing {RETRIES_MAX} races against other writers")))
+        Err(Error::Storage(format!(
+            "gave up after losing {RETRIES_MAX} races against other writers"
+        )))
     }
 
     async fn reload(&self) -> Result<()> {
@@ -172,7 +198,10 @@ impl ClusterHandle {
     pub async fn follow(&self) -> Result<()> {
         loop {
             let (rows, revision) = self.shared.store.range(Range::prefix(keys::LIVE_OSD)).await?;
-            let mut stats = ClusterStats { version: revision, ..ClusterStats::default() };
+            let mut stats = ClusterStats {
+                version: revision,
+                ..ClusterStats::default()
+            };
             for kv in rows {
                 note_report(&mut stats, &kv.key, Some(&kv.value));
             }
@@ -223,20 +252,40 @@ impl ClusterHandle {
     pub async fn publish_stats(&self, id: OsdId, report: &OsdReport) -> Result<()> {
         let lease = self.report_lease(id).await?;
         let key = keys::live_osd(id);
-        let op = TxnOp::Put { key, value: report.to_bytes(), lease: Some(lease) };
-        self.shared.store.txn(Txn { compares: vec![], ops: vec![op] }).await.map(|_| ())
+        let op = TxnOp::Put {
+            key,
+            value: report.to_bytes(),
+            lease: Some(lease),
+        };
+        self.shared
+            .store
+            .txn(Txn {
+                compares: vec![],
+                ops: vec![op],
+            })
+            .await
+            .map(|_| ())
     }
 
     async fn report_lease(&self, id: OsdId) -> Result<LeaseId> {
-        let known =
-            self.shared.report_leases.lock().unwrap_or_else(PoisonError::into_inner).get(&id).copied();
+        let known = self
+            .shared
+            .report_leases
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&id)
+            .copied();
         if let Some(lease) = known
             && self.shared.store.lease_renew(lease).await.is_ok()
         {
             return Ok(lease);
         }
         let lease = self.shared.store.lease_grant(REPORT_TTL).await?;
-        self.shared.report_leases.lock().unwrap_or_else(PoisonError::into_inner).insert(id, lease);
+        self.shared
+            .report_leases
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(id, lease);
         Ok(lease)
     }
 
@@ -244,12 +293,19 @@ impl ClusterHandle {
     /// is up.
     pub async fn osd_boot(&self, boot: &OsdBoot) -> Result<Epoch> {
         let done = self.commit(|state| super::boot::decide(state, boot)).await?;
-        done.reply.map(|()| done.state.osdmap.epoch).map_err(Error::Storage)
+        done.reply
+            .map(|()| done.state.osdmap.epoch)
+            .map_err(Error::Storage)
     }
 
     /// Marks an OSD down (clean stop). Nothing happens if it is down already.
     pub async fn osd_down(&self, id: OsdId) -> Result<Epoch> {
-        let lease = self.shared.report_leases.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        let lease = self
+            .shared
+            .report_leases
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&id);
         if let Some(lease) = lease {
             self.shared.store.lease_revoke(lease).await?;
         }

@@ -17,7 +17,10 @@ fn value<T: Decode>(kv: &Kv) -> Result<T> {
 }
 
 fn bad(key: &str, why: impl std::fmt::Display) -> Error {
-    Error::BadValue { key: key.to_string(), why: why.to_string() }
+    Error::BadValue {
+        key: key.to_string(),
+        why: why.to_string(),
+    }
 }
 
 fn text(kv: &Kv) -> Result<String> {
@@ -92,7 +95,9 @@ fn load_row(state: &mut ClusterState, kv: &Kv) -> Result<()> {
     } else if let Some(name) = key.strip_prefix(keys::CONFIG_KEY) {
         Arc::make_mut(&mut state.config_keys).insert(name.to_string(), kv.value.clone());
     } else if let Some(name) = key.strip_prefix(keys::AUTH) {
-        let name = name.parse().map_err(|()| bad(key, "is not the name of an entity"))?;
+        let name = name
+            .parse()
+            .map_err(|()| bad(key, "is not the name of an entity"))?;
         Arc::make_mut(&mut state.auth).entities.insert(name, value(kv)?);
     } else if key.starts_with(keys::MUTE) {
         let mute: HealthMute = value(kv)?;
@@ -109,11 +114,10 @@ fn load_row(state: &mut ClusterState, kv: &Kv) -> Result<()> {
 }
 
 /// The newest map from the newest full one and the increments behind it, checksums compared.
-fn load_maps(
-    incs: BTreeMap<Epoch, Bytes>,
-    fulls: BTreeMap<Epoch, Bytes>,
-) -> Result<(OsdMap, MapHistory)> {
-    let (base, raw) = fulls.last_key_value().ok_or_else(|| bad(keys::OSDMAP_FULL, "is missing"))?;
+fn load_maps(incs: BTreeMap<Epoch, Bytes>, fulls: BTreeMap<Epoch, Bytes>) -> Result<(OsdMap, MapHistory)> {
+    let (base, raw) = fulls
+        .last_key_value()
+        .ok_or_else(|| bad(keys::OSDMAP_FULL, "is missing"))?;
     let mut map = OsdMap::from_bytes(raw).map_err(|e| bad(&keys::full(*base), e))?;
     let mut full = raw.clone();
     for (epoch, raw) in incs.range(base + 1..) {
@@ -126,6 +130,11 @@ fn load_maps(
         }
         map.crc = inc.full_crc;
     }
-    let history = MapHistory { latest: map.epoch, latest_full: full, incs, fulls };
+    let history = MapHistory {
+        latest: map.epoch,
+        latest_full: full,
+        incs,
+        fulls,
+    };
     Ok((map, history))
 }

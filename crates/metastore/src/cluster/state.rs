@@ -72,7 +72,11 @@ impl ClusterLog {
     /// Entries with a number above `after`, with their numbers.
     pub fn since(&self, after: u64) -> impl Iterator<Item = (u64, &LogEntry)> {
         let first = self.version + 1 - self.entries.len() as u64;
-        self.entries.iter().enumerate().map(move |(i, e)| (first + i as u64, e)).filter(move |(n, _)| *n > after)
+        self.entries
+            .iter()
+            .enumerate()
+            .map(move |(i, e)| (first + i as u64, e))
+            .filter(move |(n, _)| *n > after)
     }
 }
 
@@ -84,7 +88,9 @@ impl ClusterState {
 
     /// An option of the monitors themselves (`global`, `mon`).
     pub fn mon_option(&self, name: &str) -> Option<&str> {
-        self.config.get("mon", name).or_else(|| self.config.get("global", name))
+        self.config
+            .get("mon", name)
+            .or_else(|| self.config.get("global", name))
     }
 
     pub fn mon_option_bool(&self, name: &str, default: bool) -> bool {
@@ -96,7 +102,9 @@ impl ClusterState {
     }
 
     pub fn mon_option_u64(&self, name: &str, default: u64) -> u64 {
-        self.mon_option(name).and_then(|v| v.parse().ok()).unwrap_or(default)
+        self.mon_option(name)
+            .and_then(|v| v.parse().ok())
+            .unwrap_or(default)
     }
 
     /// The next snapshot (its `revision` still this one's), and what to write.
@@ -127,7 +135,10 @@ impl ClusterState {
     }
 
     fn apply_map(&mut self, mut inc: Incremental, now: Utime, ops: &mut Vec<TxnOp>) -> Result<()> {
-        let bad = |why: String| Error::BadValue { key: keys::OSDMAP_INC.into(), why };
+        let bad = |why: String| Error::BadValue {
+            key: keys::OSDMAP_INC.into(),
+            why,
+        };
         let mut map = (*self.osdmap).clone();
         inc.fsid = self.fsid;
         inc.epoch = map.epoch + 1;
@@ -190,7 +201,10 @@ impl ClusterState {
                 self.mgrmap = Arc::new(*map);
             }
             Change::Mute(mute) => {
-                ops.push(TxnOp::put(format!("{}{}", keys::MUTE, mute.code), mute.to_bytes()));
+                ops.push(TxnOp::put(
+                    format!("{}{}", keys::MUTE, mute.code),
+                    mute.to_bytes(),
+                ));
                 Arc::make_mut(&mut self.mutes).insert(mute.code.clone(), mute);
             }
             Change::Unmute { code } => {
@@ -229,7 +243,9 @@ impl ClusterState {
         ops.push(TxnOp::put(keys::log(log.version), entry.to_bytes()));
         log.entries.push_back(entry);
         if log.entries.len() > LOG_MAX {
-            ops.push(TxnOp::delete(keys::log(log.version - log.entries.len() as u64 + 1)));
+            ops.push(TxnOp::delete(keys::log(
+                log.version - log.entries.len() as u64 + 1,
+            )));
             log.entries.pop_front();
         }
     }
@@ -237,7 +253,11 @@ impl ClusterState {
     fn log_config(&mut self, diff: Vec<super::config::ConfigDiff>, now: Utime, ops: &mut Vec<TxnOp>) {
         let config = Arc::make_mut(&mut self.config);
         config.version += 1;
-        let entry = ConfigLogEntry { version: config.version, stamp: now, diff };
+        let entry = ConfigLogEntry {
+            version: config.version,
+            stamp: now,
+            diff,
+        };
         ops.push(TxnOp::put(keys::config_log(entry.version), entry.to_bytes()));
         config.log.push_back(entry);
         while config.log.len() > CONFIG_LOG_MAX
@@ -270,6 +290,11 @@ impl Encode for ClusterId {
 }
 impl Decode for ClusterId {
     fn decode(r: &mut Reader) -> denc::Result<Self> {
-        r.envelope(1, |_, r| Ok(Self { fsid: r.get()?, created: r.get()? }))
+        r.envelope(1, |_, r| {
+            Ok(Self {
+                fsid: r.get()?,
+                created: r.get()?,
+            })
+        })
     }
 }

@@ -59,11 +59,16 @@ pub struct ClusterStats {
 impl ClusterStats {
     /// All placement groups that were reported, with the OSD that did.
     pub fn pgs(&self) -> impl Iterator<Item = (OsdId, PgId, &PgStat)> {
-        self.osds.iter().flat_map(|(osd, r)| r.pgs.iter().map(|(pg, s)| (*osd, *pg, s)))
+        self.osds
+            .iter()
+            .flat_map(|(osd, r)| r.pgs.iter().map(|(pg, s)| (*osd, *pg, s)))
     }
 
     pub fn pg(&self, pg: PgId) -> Option<&PgStat> {
-        self.osds.values().filter_map(|r| r.pgs.get(&pg)).max_by_key(|s| s.reported_epoch)
+        self.osds
+            .values()
+            .filter_map(|r| r.pgs.get(&pg))
+            .max_by_key(|s| s.reported_epoch)
     }
 
     /// Sums over one pool's PGs.

@@ -107,13 +107,23 @@ pub struct Outcome {
 
 impl Outcome {
     pub fn ok(data: impl Into<Bytes>) -> Self {
-        Self { data: data.into(), ..Self::default() }
+        Self {
+            data: data.into(),
+            ..Self::default()
+        }
     }
     pub fn status(status: impl Into<String>) -> Self {
-        Self { status: status.into(), ..Self::default() }
+        Self {
+            status: status.into(),
+            ..Self::default()
+        }
     }
     pub fn error(errno: Errno, status: impl Into<String>) -> Self {
-        Self { code: errno.code(), status: status.into(), ..Self::default() }
+        Self {
+            code: errno.code(),
+            status: status.into(),
+            ..Self::default()
+        }
     }
     pub fn with(mut self, changes: Changes) -> Self {
         self.changes = changes;
