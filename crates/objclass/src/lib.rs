@@ -26,7 +26,8 @@ pub mod object;
 mod rbd;
 mod refcount;
 pub mod registry;
-
+#[cfg(test)]
+mod tests;
 mod version;
 
 pub use context::{Caller, ObjectContext, ObjectStat, OmapPage, Result, Watcher};

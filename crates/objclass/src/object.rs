@@ -262,3 +262,13 @@ impl Decode for Raw {
         Ok(Self(r.rest()))
     }
 }
+
+/// A method's output.
+pub fn out<T: Encode + ?Sized>(value: &T) -> Result<Bytes> {
+    Ok(value.to_bytes())
+}
+
+/// No output.
+pub fn done() -> Result<Bytes> {
+    Ok(Bytes::new())
+}

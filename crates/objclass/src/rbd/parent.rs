@@ -1,0 +1,147 @@
+//! This image is a clone: its parent and how much of it shows through (chapter 05, section 4.3).
+
+use super::features::{self, DEEP_FLATTEN, LAYERING, OP_CLONE_CHILD};
+use super::types::{Parent, ParentSpec};
+use super::{keys, snapshot};
+use crate::context::Result;
+use crate::input::Input;
+use crate::object::{Object, done, out};
+use bytes::Bytes;
+use types::{Errno, NOSNAP};
+
+/// ENOENT unless the object is an image header.
+fn check_header(object: &mut Object<'_>) -> Result<u64> {
+    object.need(keys::SIZE)
+}
+
+/// The parent, if the image can have one.
+fn load(object: &mut Object<'_>) -> Result<Option<Parent>> {
+    if !features::has(object, LAYERING)? {
+        return Ok(None);
+    }
+    object.get(keys::PARENT)
+}
+
+fn overlap_at(object: &mut Object<'_>, parent: &Option<Parent>, snap_id: u64) -> Result<Option<u64>> {
+    match snap_id {
+        NOSNAP => Ok(parent.as_ref().and_then(|p| p.head_overlap)),
+        id => Ok(snapshot::need(object, id)?.parent_overlap),
+    }
+}
+
+pub fn parent_get(object: &mut Object<'_>, _: &mut Input) -> Result<Bytes> {
+    check_header(object)?;
+    out(&load(object)?.map_or(ParentSpec::NONE, |p| p.spec))
+}
+
+pub fn parent_overlap_get(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
+    let snap_id: u64 = input.get()?;
+    check_header(object)?;
+    if !features::has(object, LAYERING)? {
+        return out(&None::<u64>);
+    }
+    let parent = load(object)?;
+    out(&overlap_at(object, &parent, snap_id)?)
+}
+
+pub fn parent_attach(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
+    let (spec, overlap): (ParentSpec, u64) = input.get()?;
+    let reattach = input.optional::<bool>()?.unwrap_or(false);
+    attach(object, spec, overlap, reattach)
+}
+
+fn attach(object: &mut Object<'_>, spec: ParentSpec, overlap: u64, reattach: bool) -> Result<Bytes> {
+    let size = check_header(object)?;
+    features::require(object, LAYERING)?;
+    if !spec.exists() || overlap == 0 {
+        return Err(Errno::EINVAL);
+    }
+    if let Some(have) = object.get::<Parent>(keys::PARENT)?
+        && (have.head_overlap.is_some() || have.spec != spec)
+        && !reattach
+    {
+        return Err(Errno::EEXIST);
+    }
+    let parent = Parent {
+        spec,
+        head_overlap: Some(overlap.min(size)),
+    };
+    object.set(keys::PARENT, &parent)?;
+    done()
+}
+
+pub fn parent_detach(object: &mut Object<'_>, _: &mut Input) -> Result<Bytes> {
+    detach(object)
+}
+
+/// The head needs its parent no more. With deep-flatten its snapshots do not either (the client copied the
+/// data into them, too); without, the record stays as long as one does.
+fn detach(object: &mut Object<'_>) -> Result<Bytes> {
+    check_header(object)?;
+    features::require(object, LAYERING)?;
+    let mut parent: Parent = object.need(keys::PARENT)?;
+    if parent.head_overlap.is_none() {
+        return Err(Errno::ENOENT);
+    }
+    let mut children = Vec::new();
+    snapshot::each(object, |snap| {
+        if snap.parent_overlap.is_some() {
+            children.push(snap);
+        }
+        Ok(())
+    })?;
+    if features::has(object, DEEP_FLATTEN)? {
+        for mut snap in children.drain(..) {
+            snap.parent_overlap = None;
+            snapshot::store(object, &snap)?;
+        }
+    }
+    if children.is_empty() {
+        object.unset(keys::PARENT)?;
+        features::change_op_features(object, 0, OP_CLONE_CHILD)?;
+    } else {
+        parent.head_overlap = None;
+        object.set(keys::PARENT, &parent)?;
+    }
+    done()
+}
+
+// The forms from before nautilus, which know no namespaces of pools.
+
+fn check_no_namespace(parent: &Option<Parent>) -> Result<()> {
+    match parent {
+        Some(p) if !p.spec.pool_namespace.is_empty() => Err(Errno::EXDEV),
+        _ => Ok(()),
+    }
+}
+
+pub fn get_parent(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
+    let snap_id: u64 = input.get()?;
+    check_header(object)?;
+    let parent = load(object)?;
+    check_no_namespace(&parent)?;
+    let overlap = overlap_at(object, &parent, snap_id)?;
+    let (spec, overlap) = match (parent, overlap) {
+        (Some(parent), Some(overlap)) => (parent.spec, overlap),
+        _ => (ParentSpec::NONE, 0),
+    };
+    out(&((spec.pool, spec.image_id), (spec.snap_id, overlap)))
+}
+
+pub fn set_parent(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
+    let (pool, image_id, snap_id): (i64, Bytes, u64) = (input.get()?, input.get()?, input.get()?);
+    let spec = ParentSpec {
+        pool,
+        pool_namespace: Bytes::new(),
+        image_id,
+        snap_id,
+    };
+    let overlap = input.get()?;
+    attach(object, spec, overlap, false)
+}
+
+pub fn remove_parent(object: &mut Object<'_>, _: &mut Input) -> Result<Bytes> {
+    let parent = load(object)?;
+    check_no_namespace(&parent)?;
+    detach(object)
+}

@@ -1,0 +1,1 @@
+//! What the recordings do not cover.
