@@ -135,7 +135,7 @@ pub fn straw2_ln(u: u16) -> i64 {
         exponent -= i64::from(shift);
     }
     let k = ((x >> 8) - 128) as usize;
-    let j = ((i64::from(x) * RECIPROCAL[k]) >> 48) as usize & 0xff;
+    let j = ((u64::from(x) * RECIPROCAL[k] as u64) >> 48) as usize & 0xff;
     (exponent << 44) + ((COARSE[k] + FINE[j]) >> 4)
 }
 

@@ -42,19 +42,26 @@ impl OsdMap {
                 have: self.fsid,
             });
         }
-        let mut next = match &inc.fullmap {
-            Some(full) => OsdMap::from_bytes(full)?,
-            None => self.clone(),
-        };
+        if let Some(full) = &inc.fullmap {
+            // The whole map stands for itself: nothing else of the incremental counts.
+            let next = OsdMap::from_bytes(full)?;
+            if next.epoch != inc.epoch {
+                return Err(ApplyError::Epoch {
+                    got: next.epoch,
+                    have: self.epoch,
+                });
+            }
+            *self = next;
+            return Ok(());
+        }
+        let mut next = self.clone();
         next.fsid = inc.fsid;
         next.epoch = inc.epoch;
         next.modified = inc.modified;
-        if inc.fullmap.is_none() {
-            next.apply_pools(inc)?;
-            next.apply_osds(inc)?;
-            next.apply_overrides(inc);
-            next.apply_settings(inc);
-        }
+        next.apply_pools(inc)?;
+        next.apply_osds(inc)?;
+        next.apply_overrides(inc);
+        next.apply_settings(inc);
         *self = next;
         Ok(())
     }
