@@ -1,0 +1,107 @@
+# shellcheck shell=bash
+# What the scripts of dev/ share: where things lie, how missing packages and the Rust toolchain get
+# here, how a build is made. Sourced, never run.
+#
+# Invariants: nothing is written into the source tree; only what is missing is installed; a script
+# that sourced this ends every process that it started (`at_exit`), however it ends.
+set -euo pipefail
+
+SKEP_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+SKEP_CACHE=${SKEP_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/skep}
+export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$SKEP_CACHE/target}
+export PATH="${CARGO_HOME:-${HOME:-/root}/.cargo}/bin:$PATH"
+RUST_MIN=$(sed -n 's/^rust-version *= *"\(.*\)"/\1/p' "$SKEP_ROOT/Cargo.toml")
+
+# Debian packages by purpose; a name here is installed when `dpkg` does not know it as installed.
+PACKAGES_BUILD=(build-essential cmake ca-certificates curl)
+PACKAGES_CLIENTS=(ceph-common librados2 librbd1 python3-rados python3-rbd qemu-utils qemu-block-extra fio)
+PACKAGES_TEST=("${PACKAGES_CLIENTS[@]}" ceph-base python3-pytest jq)
+PACKAGES_DEMO=("${PACKAGES_CLIENTS[@]}" qemu-system-x86 syslinux syslinux-common mtools dosfstools
+    e2fsprogs fdisk kmod cpio jq xz-utils)
+
+say() { printf '%s\n' "$*" >&2; }
+die() { say "$(basename "$0"): $*"; exit 1; }
+
+as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi; }
+
+# Clean-up steps, run once in reverse order when the script ends for whatever reason.
+AT_EXIT=()
+at_exit() { AT_EXIT+=("$*"); }
+run_at_exit() {
+    local status=$? i
+    trap - EXIT INT TERM HUP
+    for ((i = ${#AT_EXIT[@]} - 1; i >= 0; i--)); do eval "${AT_EXIT[i]}" || true; done
+    exit "$status"
+}
+trap run_at_exit EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+
+# need_packages NAME...: installs those Debian packages that are missing, without asking.
+need_packages() {
+    local missing=() p
+    for p in "$@"; do
+        dpkg-query -W -f '${db:Status-Status}\n' "$p" 2>/dev/null | grep -qx installed || missing+=("$p")
+    done
+    [ ${#missing[@]} -gt 0 ] || return 0
+    command -v apt-get >/dev/null || die "these packages are missing and there is no apt-get: ${missing[*]}"
+    [ "$(id -u)" = 0 ] || sudo -n true 2>/dev/null ||
+        die "these packages are missing; install them as root: apt-get install ${missing[*]}"
+    say "installing ${missing[*]}"
+    local log; log=$(mktemp)
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${missing[@]}" \
+        >"$log" 2>&1 ||
+        { as_root apt-get update >>"$log" 2>&1 &&
+            as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
+                "${missing[@]}" >>"$log" 2>&1; } ||
+        { tail -n 20 "$log" >&2; rm -f "$log"; die "apt-get could not install: ${missing[*]}"; }
+    rm -f "$log"
+}
+
+# need_rust [COMPONENT...]: a cargo that is new enough, by rustup where there is none.
+need_rust() {
+    if ! command -v cargo >/dev/null; then
+        need_packages ca-certificates curl
+        if apt-cache show rustup >/dev/null 2>&1; then
+            need_packages rustup
+        else
+            say "installing the Rust toolchain by rustup"
+            local dir; dir=$(mktemp -d)
+            curl -fsS --retry 3 -o "$dir/rustup-init" \
+                "${RUSTUP_UPDATE_ROOT:-https://static.rust-lang.org/rustup}/dist/$(uname -m)-unknown-linux-gnu/rustup-init" ||
+                die "no Rust toolchain, and rustup could not be fetched: install Rust $RUST_MIN or newer"
+            chmod +x "$dir/rustup-init"
+            "$dir/rustup-init" -y -q --profile minimal --no-modify-path --default-toolchain none >&2
+            rm -rf "$dir"
+        fi
+    fi
+    if ! rust_is_new_enough; then
+        command -v rustup >/dev/null || die "Rust $RUST_MIN or newer is needed; here is $(cargo --version)"
+        say "installing Rust $RUST_MIN by rustup"
+        rustup toolchain install "$RUST_MIN" --profile minimal >&2
+        export RUSTUP_TOOLCHAIN=$RUST_MIN
+        rust_is_new_enough || die "Rust $RUST_MIN could not be installed"
+    fi
+    local c
+    for c in "$@"; do
+        cargo "$c" --version >/dev/null 2>&1 && continue
+        command -v rustup >/dev/null || die "cargo $c is missing; install it"
+        rustup component add "${c/fmt/rustfmt}" >&2
+    done
+}
+
+rust_is_new_enough() {
+    local have
+    have=$(cargo --version 2>/dev/null | awk '{print $2}') || return 1
+    [ -n "$have" ] && [ "$(printf '%s\n%s\n' "$RUST_MIN" "$have" | sort -V | head -n 1)" = "$RUST_MIN" ]
+}
+
+# build_skep: release build of the program; sets SKEP_BIN. A SKEP_BIN of the caller's is kept.
+build_skep() {
+    [ -z "${SKEP_BIN:-}" ] || { [ -x "$SKEP_BIN" ] || die "SKEP_BIN is not a program: $SKEP_BIN"; return 0; }
+    need_packages "${PACKAGES_BUILD[@]}"
+    need_rust
+    cargo build --manifest-path "$SKEP_ROOT/Cargo.toml" --release --locked -p skep >&2
+    SKEP_BIN=$CARGO_TARGET_DIR/release/skep
+    export SKEP_BIN
+}

@@ -1,0 +1,116 @@
+"""Fixtures of all whole-system tests.
+
+`cluster` is one Skep with three OSDs and cephx for the whole run, or the cluster that SKEP_TEST_CONF
+names. `open_cluster` is one without authentication (SKEP_TEST_CONF_NONE, or SKEP_TEST_CONF if that has
+none). `own` makes further Skep processes for tests that kill them. All are ended with the run.
+"""
+import os
+import pathlib
+import shutil
+import tempfile
+
+import pytest
+
+from skeptest.cluster import Cluster, external, unique
+from skeptest.images import Images
+from skeptest.skep import Skep
+
+_memory = []
+
+
+@pytest.fixture(scope='session')
+def workdir():
+    """A folder for data directories: on a real file system, gone at the end."""
+    path = pathlib.Path(tempfile.mkdtemp(prefix='skep-test-', dir=os.environ.get('SKEP_TEST_DIR')))
+    yield path
+    if os.environ.get('SKEP_TEST_KEEP'):
+        print('kept:', path)
+    else:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _session_skep(path, **kw):
+    skep = Skep(path, **kw).start()
+    _memory.append('%s: %d KiB resident after its start' % (path.name, skep.rss_kib()))
+    yield skep
+    alive = skep.alive
+    if alive:
+        _memory.append('%s: %d KiB resident at the end' % (path.name, skep.rss_kib()))
+    skep.kill()
+    assert alive, 'the server had ended by itself:\n' + skep.log_tail(80)
+
+
+@pytest.fixture(scope='session')
+def cluster(workdir):
+    ext = external()
+    if ext:
+        yield ext
+    else:
+        yield from _session_skep(workdir / 'main')
+
+
+@pytest.fixture(scope='session')
+def open_cluster(workdir):
+    conf = os.environ.get('SKEP_TEST_CONF_NONE')
+    if conf:
+        yield Cluster(conf)
+    elif external():
+        if external().uses_cephx:
+            pytest.skip('SKEP_TEST_CONF names a cluster with authentication')
+        yield external()
+    else:
+        yield from _session_skep(workdir / 'open', auth='none')
+
+
+@pytest.fixture
+def own(workdir):
+    """Makes Skep processes (not yet started) with directories of their own; ends them with the test."""
+    made = []
+
+    def make(**kw):
+        made.append(Skep(workdir / unique('own'), **kw))
+        return made[-1]
+    yield make
+    for skep in made:
+        skep.kill()
+        shutil.rmtree(skep.data, ignore_errors=True)
+
+
+@pytest.fixture(scope='module')
+def pool(cluster):
+    name = cluster.make_pool()
+    yield name
+    cluster.drop_pool(name)
+
+
+@pytest.fixture(scope='module')
+def rbd_pool(cluster):
+    name = cluster.make_pool('rbd')
+    yield name
+    cluster.drop_pool(name)
+
+
+@pytest.fixture
+def oid():
+    return unique('object')
+
+
+def pytest_collection_modifyitems(items):
+    ext = external()
+    for item in items:
+        if ext and item.get_closest_marker('own'):
+            item.add_marker(pytest.mark.skip(reason='needs a skep process of its own'))
+        if ext and not ext.uses_cephx and item.get_closest_marker('cephx'):
+            item.add_marker(pytest.mark.skip(reason='this cluster has no authentication'))
+
+
+def pytest_terminal_summary(terminalreporter):
+    if _memory:
+        terminalreporter.section('memory of the servers')
+        for line in _memory:
+            terminalreporter.write_line(line)
+
+
+@pytest.fixture
+def images(cluster, rbd_pool, tmp_path):
+    return Images(cluster, rbd_pool, tmp_path)

@@ -1,0 +1,111 @@
+"""A cluster as stock clients see it: a ceph.conf and the tools of Debian 12.
+
+`Cluster` knows only the conf file, so it stands for a Skep process and for a real Ceph alike.
+"""
+import itertools
+import json
+import os
+import re
+import secrets
+
+from skeptest.run import LIMIT_S, popen, run
+
+RUN_ID = secrets.token_hex(2)                     # names of two test runs on one cluster do not meet
+_count = itertools.count(1)
+
+
+def unique(prefix):
+    return '%s-%s-%d' % (prefix, RUN_ID, next(_count))
+
+
+class Cluster:
+    """The stock tools, bound to one ceph.conf."""
+
+    def __init__(self, conf, args=''):
+        self.conf, self.args = str(conf), args
+
+    def env(self):
+        return {'CEPH_CONF': self.conf, 'CEPH_ARGS': self.args, 'PYTHONWARNINGS': 'ignore'}
+
+    def with_args(self, args):
+        """The same cluster for clients that get further options (CEPH_ARGS)."""
+        return Cluster(self.conf, (self.args + ' ' + args).strip())
+
+    def with_conf(self, path, lines):
+        """The same cluster under a copy of its conf with further [client] lines."""
+        with open(self.conf) as f:
+            text = f.read()
+        with open(path, 'w') as f:
+            f.write('%s\n[client]\n%s\n' % (text, '\n'.join(lines)))
+        return Cluster(path, self.args)
+
+    def option(self, name):
+        """The value of an option in the conf's text, or None."""
+        with open(self.conf) as f:
+            m = re.search(r'^\s*%s\s*=\s*(.*?)\s*$' % name.replace('_', '[_ ]'), f.read(), re.M)
+        return m.group(1) if m else None
+
+    @property
+    def uses_cephx(self):
+        return (self.option('auth_client_required') or 'cephx') != 'none'
+
+    # -- tools
+    def run(self, *argv, **kw):
+        kw['env'] = {**self.env(), **kw.get('env', {})}
+        return run(argv, **kw)
+
+    def popen(self, *argv, **kw):
+        return popen(argv, env=self.env(), **kw)
+
+    def ceph(self, *args, **kw):
+        return self.run('ceph', *args, **kw)
+
+    def ceph_json(self, *args, **kw):
+        """A `ceph` command with -f json, its output parsed."""
+        r = self.ceph(*args, '-f', 'json', **kw)
+        try:
+            return json.loads(r.out)
+        except ValueError as e:
+            raise AssertionError('not JSON (%s): %r' % (e, r))
+
+    def rados(self, pool, *args, **kw):
+        return self.run('rados', '-p', pool, *args, **kw)
+
+    def rbd(self, *args, **kw):
+        return self.run('rbd', *args, **kw)
+
+    def rbd_fails(self, args, status, message):
+        """An `rbd` command that must end with this status and say this (librbd's log lines left out)."""
+        r = self.rbd(*args, check=None)
+        said = ''.join(re.sub(r'\d{4}-\d\d-\d\dT[^\n]* librbd[^\n]*\n', '', r.err).splitlines())
+        assert r.returncode == status and message in said, r
+
+    def rbd_json(self, *args, **kw):
+        r = self.rbd(*args, '--format', 'json', **kw)
+        try:
+            return json.loads(r.out)
+        except ValueError as e:
+            raise AssertionError('not JSON (%s): %r' % (e, r))
+
+    # -- pools
+    def make_pool(self, app='rados', pg_num=8, name=None):
+        """A new pool of one copy (the default of Skep; a real Ceph's own default stays)."""
+        name = name or unique('test')
+        self.ceph('osd', 'pool', 'create', name, pg_num, pg_num)
+        if app == 'rbd':
+            self.run('rbd', 'pool', 'init', name, timeout=60)
+        else:
+            self.ceph('osd', 'pool', 'application', 'enable', name, app)
+        return name
+
+    def drop_pool(self, name):
+        return self.ceph('osd', 'pool', 'delete', name, name, '--yes-i-really-really-mean-it')
+
+
+def external():
+    """The cluster that SKEP_TEST_CONF names, or None."""
+    conf = os.environ.get('SKEP_TEST_CONF')
+    return Cluster(conf) if conf else None
+
+
+__all__ = ['Cluster', 'LIMIT_S', 'external', 'unique']

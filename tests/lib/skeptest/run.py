@@ -1,0 +1,86 @@
+"""Running a command with a hard time limit.
+
+Every process that a test starts goes through here: it gets a process group of its own, dies with the
+test run (parent-death signal), and its whole group is killed when the limit passes. A command that
+hangs is a failed test, never a hung run.
+"""
+import ctypes
+import os
+import signal
+import subprocess
+import time
+
+PR_SET_PDEATHSIG = 1
+LIMIT_S = 30
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _die_with_parent():
+    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+class Result:
+    """What a command left: exit status and its two outputs, as bytes and as text."""
+
+    def __init__(self, argv, returncode, out, err):
+        self.argv, self.returncode, self.out_bytes, self.err_bytes = argv, returncode, out, err
+
+    @property
+    def out(self):
+        return self.out_bytes.decode(errors='replace')
+
+    @property
+    def err(self):
+        return self.err_bytes.decode(errors='replace')
+
+    def __repr__(self):
+        return '%s\n  exit %s\n  stdout: %s\n  stderr: %s' % (
+            ' '.join(map(str, self.argv)), self.returncode, self.out[-3000:], self.err[-3000:])
+
+
+def popen(argv, env=None, cwd=None, **kw):
+    """A process in a group of its own that ends with the test run."""
+    full = dict(os.environ)
+    full.update(env or {})
+    return subprocess.Popen([str(a) for a in argv], env=full, cwd=cwd, start_new_session=True,
+                            preexec_fn=_die_with_parent, **kw)
+
+
+def end_group(proc, sig=signal.SIGKILL):
+    """Signals the whole group of a process made by `popen`."""
+    try:
+        os.killpg(proc.pid, sig)
+    except ProcessLookupError:
+        pass
+
+
+def run(argv, stdin=b'', timeout=LIMIT_S, check=0, env=None, cwd=None):
+    """Runs a command to its end. `check` is the exit status that it must have (None: any; 'fails': not 0)."""
+    if isinstance(stdin, str):
+        stdin = stdin.encode()
+    proc = popen(argv, env, cwd, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        out, err = proc.communicate(stdin, timeout=timeout)
+    except subprocess.TimeoutExpired:
+        end_group(proc)
+        out, err = proc.communicate()
+        raise AssertionError('not finished within %s s: %r' % (timeout, Result(argv, 'none', out, err)))
+    finally:
+        end_group(proc)
+    result = Result(argv, proc.returncode, out, err)
+    if check == 'fails':
+        assert result.returncode != 0, 'should have failed: %r' % result
+    elif check is not None:
+        assert result.returncode == check, 'exit status %s, not %s: %r' % (result.returncode, check, result)
+    return result
+
+
+def wait_until(condition, timeout=LIMIT_S, every=0.1, what='a condition'):
+    """Waits until `condition()` is true and returns its value; fails after `timeout` seconds."""
+    end = time.monotonic() + timeout
+    while True:
+        value = condition()
+        if value:
+            return value
+        assert time.monotonic() < end, 'waited %s s for %s' % (timeout, what)
+        time.sleep(every)

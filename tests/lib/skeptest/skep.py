@@ -1,0 +1,109 @@
+"""One `skep` process over one data directory: start, wait until ready, kill, stop, start again."""
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import time
+
+from skeptest.cluster import Cluster
+from skeptest.run import end_group, popen, run, wait_until
+
+READY_S = 30                                       # a hang is a failure; how fast it is, a benchmark says
+
+
+def find_binary():
+    """SKEP_BIN, else `skep` in the PATH. Fails where there is neither."""
+    path = os.environ.get('SKEP_BIN') or shutil.which('skep')
+    assert path and os.access(path, os.X_OK), 'no skep program: set SKEP_BIN (./dev/test does)'
+    return path
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(('127.0.0.1', 0))
+        return s.getsockname()[1]
+
+
+class Skep(Cluster):
+    """A cluster served by a process of ours. Its port stays the same over restarts, as clients need it."""
+
+    def __init__(self, data, osds=3, auth='cephx', options=()):
+        self.data = pathlib.Path(data)
+        self.log = self.data.with_name(self.data.name + '.log')
+        self.osds, self.auth, self.options = osds, auth, list(options)
+        self.port = free_port()
+        self.proc = None
+        super().__init__(self.data / 'ceph.conf')
+
+    def argv(self):
+        return [find_binary(), 'up', '--data', self.data, '--osds', self.osds, '--auth', self.auth,
+                '--mon-port', self.port, *self.options]
+
+    # -- life and death
+    def start(self, timeout=READY_S):
+        """Starts the process and returns when it says that it serves."""
+        assert self.proc is None or self.proc.poll() is not None, 'runs already'
+        log = open(self.log, 'ab')
+        said_before = self.log.stat().st_size
+        self.proc = popen(self.argv(), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        log.close()
+
+        def ready():
+            assert self.proc.poll() is None, 'skep ended at its start with %s:\n%s' % (
+                self.proc.returncode, self.log_tail())
+            with open(self.log, 'rb') as f:
+                f.seek(said_before)
+                return any(line.strip().lower() == b'ready' for line in f)
+        try:
+            wait_until(ready, timeout, 0.02, 'skep to say ready')
+        except AssertionError as e:
+            self.kill()
+            raise AssertionError('%s\n%s' % (e, self.log_tail()))
+        return self
+
+    def kill(self):
+        """SIGKILL, as the out-of-memory killer would."""
+        if self.proc is not None:
+            end_group(self.proc)
+            self.proc.wait(10)
+
+    def stop(self, timeout=20):
+        """SIGTERM; returns the exit status."""
+        os.kill(self.proc.pid, signal.SIGTERM)
+        try:
+            return self.proc.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError('no end within %s s of SIGTERM:\n%s' % (timeout, self.log_tail()))
+
+    def restart(self):
+        self.kill()
+        return self.start()
+
+    @property
+    def alive(self):
+        return self.proc is not None and self.proc.poll() is None
+
+    def cli(self, *args, **kw):
+        """A subcommand of the skep program itself."""
+        return run([find_binary(), *args], **kw)
+
+    # -- looking at it
+    def rss_kib(self):
+        with open('/proc/%d/status' % self.proc.pid) as f:
+            return next(int(line.split()[1]) for line in f if line.startswith('VmRSS:'))
+
+    def log_tail(self, lines=40):
+        try:
+            return '\n'.join(self.log.read_text(errors='replace').splitlines()[-lines:])
+        except FileNotFoundError:
+            return '(no log)'
+
+    def wait_usable(self, timeout=READY_S):
+        """Until a client's command is answered."""
+        end = time.monotonic() + timeout
+        while self.ceph('fsid', check=None, timeout=timeout).returncode != 0:
+            assert time.monotonic() < end, 'not usable: %s' % self.log_tail()
+        return self
