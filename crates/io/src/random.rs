@@ -7,7 +7,7 @@ pub trait Random: Send + Sync {
     fn fill(&self, buf: &mut [u8]);
 }
 
-impl dyn Random {
+impl dyn Random + '_ {
     pub fn bytes<const N: usize>(&self) -> [u8; N] {
         let mut b = [0; N];
         self.fill(&mut b);

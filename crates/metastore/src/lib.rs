@@ -10,10 +10,12 @@
 //!
 //! Not here: sockets, Ceph messages, decisions (who may do what lives in `mon`).
 
+pub mod cluster;
 #[cfg(test)]
 mod conformance;
 pub mod embedded;
 pub mod kv;
 
+pub use cluster::{Change, Changes, ClusterHandle, ClusterState, ClusterStats, OsdReport};
 pub use embedded::Embedded;
 pub use kv::{Error, Kv, Metastore, Result, Revision};

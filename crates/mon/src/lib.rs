@@ -1,1 +1,20 @@
-//! (laid out; being written)
+//! The monitor, and the manager's front beside it.
+//!
+//! Vocabulary: a *session* is one authenticated connection; a *subscription* is a map or log it wants to be
+//! told about; a *request* is what may change the cluster; a *command* is a request in JSON.
+//!
+//! [`monitor`] and [`manager`] are state machines that never wait; [`requests`] decides, purely, what changes;
+//! the cluster state commits it.
+//!
+//! Not here: what the state is and how it is kept (`metastore`), frames and handshakes (`net`, `auth`).
+
+pub mod commands;
+pub mod manager;
+pub mod monitor;
+pub mod pool_set;
+pub mod pools;
+pub mod publish;
+pub mod requests;
+pub mod session;
+pub mod subscriptions;
+pub mod usage;

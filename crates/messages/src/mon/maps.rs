@@ -4,6 +4,7 @@ use super::{Body, plain_body};
 use bytes::Bytes;
 use denc::{Reader, Result, Writer};
 use std::collections::BTreeMap;
+use types::fsmap::FsMapUser;
 use types::{Epoch, PoolId, Uuid};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -110,10 +111,7 @@ impl Body for MFsMap {
 /// The names of the file systems, for mounting by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MFsMapUser {
-    pub epoch: Epoch,
-    /// -1: none.
-    pub legacy_fscid: i32,
-    pub file_systems: Vec<(i32, String)>,
+    pub map: FsMapUser,
 }
 
 impl Body for MFsMapUser {
@@ -121,32 +119,11 @@ impl Body for MFsMapUser {
     const VERSION: u16 = 1;
     const COMPAT: u16 = 1;
     fn encode_front(&self, w: &mut Writer) {
-        w.u32(self.epoch);
-        w.envelope(1, 1, |w| {
-            w.u32(self.epoch);
-            w.i32(self.legacy_fscid);
-            w.u32(self.file_systems.len() as u32);
-            for (id, name) in &self.file_systems {
-                w.envelope(1, 1, |w| {
-                    w.i32(*id);
-                    w.string(name);
-                });
-            }
-        });
+        w.u32(self.map.epoch);
+        w.put(&self.map);
     }
     fn decode_front(_: u16, r: &mut Reader) -> Result<Self> {
-        let _ = r.u32()?;
-        r.envelope(1, |_, r| {
-            let (epoch, legacy_fscid) = (r.u32()?, r.i32()?);
-            let n = r.count(14)?;
-            let file_systems = (0..n)
-                .map(|_| r.envelope(1, |_, r| Ok((r.i32()?, r.string()?))))
-                .collect::<Result<_>>()?;
-            Ok(Self {
-                epoch,
-                legacy_fscid,
-                file_systems,
-            })
-        })
+        let _epoch = r.u32()?;
+        Ok(Self { map: r.get()? })
     }
 }

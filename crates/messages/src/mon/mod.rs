@@ -14,12 +14,16 @@ mod command;
 mod maps;
 mod mgr;
 mod poolop;
+mod query;
 mod session;
 
 pub use command::{MMonCommand, MMonCommandAck};
 pub use maps::{MFsMap, MFsMapUser, MMdsMap, MMgrMap, MMonMap, MOsdMap, SnapIntervals};
 pub use mgr::{MMgrClose, MMgrCommand, MMgrCommandReply, MMgrConfigure, MMgrOpen, MMgrReport};
 pub use poolop::{MPoolOp, MPoolOpReply, PoolOpKind};
+pub use query::{
+    MGetPoolStats, MGetPoolStatsReply, MMonGetVersion, MMonGetVersionReply, MStatfs, MStatfsReply,
+};
 pub use session::{
     MConfig, MGetConfig, MLog, MLogAck, MMonGetMap, MMonSubscribe, MMonSubscribeAck, MPing,
     SUBSCRIBE_ONETIME, SubscribeItem,

@@ -2,15 +2,16 @@
 //!
 //! All of it is committed together or not at all. Bounds: what fits one transaction (128 keys).
 
-use super::state::HealthMute;
+use super::state::{ClusterState, HealthMute};
 use auth::EntityAuth;
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use types::clusterlog::LogEntry;
+use types::fsmap::FsMap;
 use types::mgrmap::MgrMap;
 use types::monmap::MonMap;
 use types::osdmap::Incremental;
-use types::{AuthName, OsdId};
+use types::{AuthName, OsdId, Utime};
 
 /// One changed fact outside the OSD map.
 #[derive(Debug, Clone)]
@@ -45,6 +46,8 @@ pub enum Change {
     MonMap(Box<MonMap>),
     /// The epoch is set by the commit.
     MgrMap(Box<MgrMap>),
+    /// The epoch is set by the commit.
+    FsMap(Box<FsMap>),
     Mute(HealthMute),
     Unmute {
         code: String,
@@ -61,7 +64,8 @@ pub enum Change {
 
 #[derive(Debug, Clone, Default)]
 pub struct Changes {
-    /// fsid, epoch, modified and checksums are filled in by the commit.
+    /// Made by [`Incremental::next_after`] the state's map; the commit adds `pg_temp` entries that keep data
+    /// reachable, and the checksum.
     pub osdmap: Option<Box<Incremental>>,
     pub list: Vec<Change>,
 }
@@ -88,8 +92,9 @@ impl Changes {
     pub fn push(&mut self, change: Change) {
         self.list.push(change);
     }
-    /// The OSD map increment being built, begun if there is none.
-    pub fn inc(&mut self) -> &mut Incremental {
-        self.osdmap.get_or_insert_default()
+    /// The OSD map increment being built, begun behind `state`'s map if there is none.
+    pub fn inc(&mut self, state: &ClusterState, now: Utime) -> &mut Incremental {
+        self.osdmap
+            .get_or_insert_with(|| Box::new(Incremental::next_after(&state.osdmap, now)))
     }
 }

@@ -7,13 +7,14 @@
 //!
 //! Invariant: a snapshot is published only after the transaction that made it is durable.
 
-use super::changes::Changes;
+use super::changes::{Change, Changes};
 use super::history::MapHistory;
 use super::keys;
 use super::load::load;
 use super::state::ClusterState;
 use super::stats::{ClusterStats, OsdReport};
 use crate::kv::{Compare, Error, LeaseId, Metastore, Range, Result, Txn, TxnOp, TxnOutcome};
+use auth::RotatingSecrets;
 use denc::{Decode, Encode};
 use io::Clock;
 use std::collections::BTreeMap;
@@ -21,12 +22,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
 use types::osdmap::OsdMap;
-use types::{EntityAddrVec, Epoch, OsdId, Utime, Uuid};
+use types::{EntityAddrVec, EntityKind, Epoch, OsdId, Utime, Uuid};
 
 /// Times a decision is made again because another writer was faster.
 const RETRIES_MAX: usize = 64;
 /// An OSD's report, and with it its sign of life, ends this long after the last renewal.
 pub const REPORT_TTL: Duration = Duration::from_secs(30);
+
+/// Global ids below it are not given to clients.
+pub const FIRST_GLOBAL_ID: u64 = 4100;
 
 /// What an OSD says when it begins to serve.
 #[derive(Debug, Clone)]
@@ -289,10 +293,36 @@ impl ClusterHandle {
         Ok(lease)
     }
 
+    /// The secrets that open tickets for a service ("osd", "mgr"); they change about once an hour, so look again
+    /// when the state changes.
+    pub fn service_secrets(&self, service: EntityKind) -> RotatingSecrets {
+        self.state().rotating.get(service).cloned().unwrap_or_default()
+    }
+
+    /// Takes a range of global ids that nobody had before, also not before a restart.
+    pub async fn reserve_global_ids(&self, count: u64) -> Result<std::ops::Range<u64>> {
+        let done = self
+            .commit(|state| {
+                let range = state.global_id_limit..state.global_id_limit + count;
+                (Changes::one(Change::GlobalIdLimit(range.end)), range)
+            })
+            .await?;
+        Ok(done.reply)
+    }
+
+    /// Marks OSDs down whose reports have ended, of those that are up in the map. Returns whom.
+    pub async fn mark_silent_down(&self, silent: &[OsdId]) -> Result<()> {
+        self.commit(|state| (super::boot::down(state, silent, self.now()), ()))
+            .await
+            .map(|_| ())
+    }
+
     /// Marks an OSD up at its addresses; creates it first when its id is new. Returns the epoch in which it
     /// is up.
     pub async fn osd_boot(&self, boot: &OsdBoot) -> Result<Epoch> {
-        let done = self.commit(|state| super::boot::decide(state, boot)).await?;
+        let done = self
+            .commit(|state| super::boot::decide(state, boot, self.now()))
+            .await?;
         done.reply
             .map(|()| done.state.osdmap.epoch)
             .map_err(Error::Storage)
@@ -309,7 +339,9 @@ impl ClusterHandle {
         if let Some(lease) = lease {
             self.shared.store.lease_revoke(lease).await?;
         }
-        let done = self.commit(|state| (super::boot::down(state, &[id]), ())).await?;
+        let done = self
+            .commit(|state| (super::boot::down(state, &[id], self.now()), ()))
+            .await?;
         Ok(done.state.osdmap.epoch)
     }
 }

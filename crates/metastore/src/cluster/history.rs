@@ -66,7 +66,7 @@ impl MapHistory {
             let inc = Incremental::from_bytes(self.incs.get(&e)?).ok()?;
             map.apply(&inc).ok()?;
         }
-        Some(denc::Encode::to_bytes(&map))
+        Some(map.encode_for(u64::MAX).0)
     }
 
     /// Adds the next epoch; says what to write and delete besides the incremental itself.

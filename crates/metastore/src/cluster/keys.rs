@@ -8,6 +8,8 @@ pub const VERSION: &str = "version";
 pub const CLUSTER: &str = "cluster";
 pub const MONMAP: &str = "monmap";
 pub const MGRMAP: &str = "mgrmap";
+/// Absent until a file system is made.
+pub const FSMAP: &str = "fsmap";
 /// u64: global ids below it were handed out.
 pub const GLOBAL_ID_LIMIT: &str = "global_id_limit";
 /// auth::ServiceSecrets: rotating secrets of every service.

@@ -3,10 +3,10 @@
 use super::config::ConfigLogEntry;
 use super::history::MapHistory;
 use super::keys;
-use super::state::{ClusterId, ClusterState, HealthMute, tail_crc};
+use super::state::{ClusterId, ClusterState, HealthMute};
 use crate::kv::{Error, Kv, Result};
 use bytes::Bytes;
-use denc::{Decode, Encode};
+use denc::Decode;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use types::Epoch;
@@ -65,6 +65,14 @@ pub fn load(rows: &[Kv]) -> Result<Option<ClusterState>> {
         created: id.created,
         monmap: Arc::new(value(single(keys::MONMAP)?)?),
         mgrmap: Arc::new(value(single(keys::MGRMAP)?)?),
+        fsmap: Arc::new(
+            parts
+                .singles
+                .get(keys::FSMAP)
+                .map(value)
+                .transpose()?
+                .unwrap_or_default(),
+        ),
         osdmap: Arc::new(osdmap),
         history: Arc::new(history),
         config: Arc::default(),
@@ -124,11 +132,11 @@ fn load_maps(incs: BTreeMap<Epoch, Bytes>, fulls: BTreeMap<Epoch, Bytes>) -> Res
         let key = keys::inc(*epoch);
         let inc = Incremental::from_bytes(raw).map_err(|e| bad(&key, e))?;
         map.apply(&inc).map_err(|e| bad(&key, e))?;
-        full = map.to_bytes();
-        if tail_crc(&full) != inc.full_crc {
+        let (bytes, crc) = map.encode_for(u64::MAX);
+        full = bytes;
+        if crc != inc.full_crc {
             return Err(bad(&key, "leads to a map with another checksum"));
         }
-        map.crc = inc.full_crc;
     }
     let history = MapHistory {
         latest: map.epoch,

@@ -8,19 +8,22 @@
 //! The layout of the keys is in [`keys`]; what lives only as long as its owner (reports of OSDs) is under
 //! `live/` with a lease.
 
+mod boot;
 pub mod changes;
 pub mod config;
 pub mod create;
 pub mod handle;
 pub mod history;
 pub mod keys;
-pub mod load;
+mod load;
+mod pin;
 pub mod state;
 pub mod stats;
 
+pub use boot::weight_for;
 pub use changes::{Change, Changes};
 pub use config::{ConfigDb, ConfigLogEntry};
-pub use create::{CreateOptions, NewOsd, create_cluster};
+pub use create::{CreateOptions, OSD_CAPS, create_cluster, new_entity};
 pub use handle::{ClusterHandle, Committed, OsdBoot};
 pub use history::MapHistory;
 pub use state::{ClusterState, HealthMute};

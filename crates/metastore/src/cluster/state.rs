@@ -15,6 +15,7 @@ use denc::{Decode, Encode, Reader, Writer};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use types::clusterlog::LogEntry;
+use types::fsmap::FsMap;
 use types::mgrmap::MgrMap;
 use types::monmap::MonMap;
 use types::osdmap::{Incremental, OsdMap};
@@ -47,6 +48,7 @@ pub struct ClusterState {
     pub created: Utime,
     pub monmap: Arc<MonMap>,
     pub mgrmap: Arc<MgrMap>,
+    pub fsmap: Arc<FsMap>,
     pub osdmap: Arc<OsdMap>,
     pub history: Arc<MapHistory>,
     pub config: Arc<ConfigDb>,
@@ -139,14 +141,21 @@ impl ClusterState {
             key: keys::OSDMAP_INC.into(),
             why,
         };
-        let mut map = (*self.osdmap).clone();
         inc.fsid = self.fsid;
-        inc.epoch = map.epoch + 1;
-        inc.modified = now;
+        inc.epoch = self.osdmap.epoch + 1;
+        if inc.modified.is_zero() {
+            inc.modified = now;
+        }
+        let mut map = (*self.osdmap).clone();
         map.apply(&inc).map_err(|e| bad(e.to_string()))?;
-        let full = map.to_bytes();
-        inc.full_crc = tail_crc(&full);
-        map.crc = inc.full_crc;
+        let overrides = inc.new_pg_temp.len();
+        super::pin::pin(&self.osdmap, &map, &mut inc);
+        if inc.new_pg_temp.len() != overrides {
+            map = (*self.osdmap).clone();
+            map.apply(&inc).map_err(|e| bad(e.to_string()))?;
+        }
+        let (full, crc) = map.encode_for(u64::MAX);
+        inc.full_crc = crc;
         let raw = inc.to_bytes();
         let epoch = inc.epoch;
         ops.push(TxnOp::put(keys::inc(epoch), raw.clone()));
@@ -199,6 +208,11 @@ impl ClusterState {
                 map.epoch = self.mgrmap.epoch + 1;
                 ops.push(TxnOp::put(keys::MGRMAP, map.to_bytes()));
                 self.mgrmap = Arc::new(*map);
+            }
+            Change::FsMap(mut map) => {
+                map.epoch = self.fsmap.epoch + 1;
+                ops.push(TxnOp::put(keys::FSMAP, map.to_bytes()));
+                self.fsmap = Arc::new(*map);
             }
             Change::Mute(mute) => {
                 ops.push(TxnOp::put(
@@ -266,11 +280,6 @@ impl ClusterState {
             ops.push(TxnOp::delete(keys::config_log(old.version)));
         }
     }
-}
-
-/// The checksum that ends every encoded map.
-pub(crate) fn tail_crc(full: &[u8]) -> u32 {
-    full.last_chunk::<4>().map_or(0, |b| u32::from_le_bytes(*b))
 }
 
 /// The value of the key `cluster`.

@@ -2,11 +2,10 @@
 //!
 //! Reports live under leased keys, so those of a dead OSD vanish. Bounds: [`PGS_PER_REPORT_MAX`].
 
-use denc::{Decode, Encode, Reader, Result, Writer};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use types::pgstats::{ObjectStatSum, PgStat, StoreStatfs};
-use types::{OsdId, PgId, PoolId, Utime};
+use types::pgstats::{ObjectStatSum, OsdStat, PgStat, PoolStat};
+use types::{IntervalSet, OsdId, PgId, PoolId, Utime};
 
 /// Placement groups one OSD may report.
 pub const PGS_PER_REPORT_MAX: usize = 65_536;
@@ -15,38 +14,14 @@ pub const PGS_PER_REPORT_MAX: usize = 65_536;
 #[derive(Debug, Clone, Default)]
 pub struct OsdReport {
     pub stamp: Utime,
-    pub statfs: StoreStatfs,
+    pub stat: OsdStat,
     /// PGs of which this OSD is the primary.
     pub pgs: BTreeMap<PgId, PgStat>,
-    pub commit_latency_ms: u32,
-    pub apply_latency_ms: u32,
+    /// Of these PGs: snapshots of the map's `removed_snaps_queue` whose clones are all gone. When every PG of
+    /// a pool says so, the monitor takes the snapshot off the queue.
+    pub purged_snaps: BTreeMap<PgId, IntervalSet>,
 }
-
-impl Encode for OsdReport {
-    fn encode(&self, w: &mut Writer) {
-        w.envelope(1, 1, |w| {
-            w.put(&self.stamp);
-            w.put(&self.statfs);
-            w.put(&self.pgs);
-            w.u32(self.commit_latency_ms);
-            w.u32(self.apply_latency_ms);
-        });
-    }
-}
-
-impl Decode for OsdReport {
-    fn decode(r: &mut Reader) -> Result<Self> {
-        r.envelope(1, |_, r| {
-            Ok(Self {
-                stamp: r.get()?,
-                statfs: r.get()?,
-                pgs: r.get()?,
-                commit_latency_ms: r.u32()?,
-                apply_latency_ms: r.u32()?,
-            })
-        })
-    }
-}
+denc::envelope_denc!(OsdReport, 1, 1, { stamp, stat, pgs, purged_snaps });
 
 /// The latest reports of all OSDs.
 #[derive(Debug, Clone, Default)]
@@ -71,14 +46,45 @@ impl ClusterStats {
             .max_by_key(|s| s.reported_epoch)
     }
 
-    /// Sums over one pool's PGs.
-    pub fn pool_sum(&self, pool: PoolId) -> ObjectStatSum {
-        let mut sum = ObjectStatSum::default();
-        for (_, pg, stat) in self.pgs() {
-            if pg.pool == pool {
-                sum.add(&stat.stats);
+    /// The snapshots of `pool` that all of its PGs (`pg_num` of them) have purged.
+    pub fn purged_everywhere(&self, pool: PoolId, pg_num: u32, queue: &IntervalSet) -> IntervalSet {
+        let mut rest = queue.clone();
+        let mut seen = std::collections::BTreeSet::new();
+        for report in self.osds.values() {
+            for (pg, purged) in report
+                .purged_snaps
+                .range(PgId::new(pool, 0)..=PgId::new(pool, u32::MAX))
+            {
+                seen.insert(pg.seed);
+                let mut missing = rest.clone();
+                missing.subtract(purged);
+                rest.subtract(&missing);
             }
         }
-        sum
+        if (0..pg_num).all(|seed| seen.contains(&seed)) {
+            rest
+        } else {
+            IntervalSet::new()
+        }
+    }
+
+    /// Sums over one pool's PGs.
+    pub fn pool_sum(&self, pool: PoolId) -> ObjectStatSum {
+        self.pool_stat(pool).stats.sum
+    }
+
+    /// One pool's figures as clients get them.
+    pub fn pool_stat(&self, pool: PoolId) -> PoolStat {
+        let mut stat = PoolStat::default();
+        for report in self.osds.values() {
+            for (_, pg) in report.pgs.range(PgId::new(pool, 0)..=PgId::new(pool, u32::MAX)) {
+                stat.add_pg(pg);
+            }
+            if let Some(store) = report.stat.pool_statfs.get(&pool) {
+                stat.store_stats += *store;
+                stat.num_store_stats += 1;
+            }
+        }
+        stat
     }
 }

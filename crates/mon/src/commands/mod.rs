@@ -26,7 +26,7 @@ pub enum Format {
 }
 
 /// One command, parsed: what was asked.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Command {
     pub prefix: String,
     /// All arguments, leniently typed (section 8.2); `prefix`, `format`, `target` are taken out.

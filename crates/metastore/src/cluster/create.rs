@@ -1,0 +1,189 @@
+//! A new cluster: the first maps, keys and settings, in one transaction.
+
+use super::changes::{Change, Changes};
+use super::handle::ClusterHandle;
+use super::history::MapHistory;
+use super::keys;
+use super::state::{ClusterId, ClusterState};
+use crate::kv::{Compare, Error, Metastore, Result, Txn, TxnOp, TxnOutcome};
+use auth::{CryptoKey, EntityAuth, KeyServerConfig, SECRET_LEN, ServiceSecrets};
+use crush::FailureDomain;
+use denc::Encode;
+use io::{Clock, Random};
+use std::sync::Arc;
+use types::monmap::MonMap;
+use types::osdmap::NewCluster;
+use types::{AuthName, EntityAddrVec, EntityKind, OsdId, Utime, Uuid};
+
+/// What is fixed when a cluster is made.
+#[derive(Debug, Clone)]
+pub struct CreateOptions {
+    pub fsid: Uuid,
+    /// The first monitor's name and addresses.
+    pub mon_name: String,
+    pub mon_addrs: EntityAddrVec,
+    /// What copies are spread over.
+    pub failure_domain: FailureDomain,
+    /// Ids of OSDs that get a key at once (`osd.N`).
+    pub osds: Vec<OsdId>,
+    /// First central configuration: section, option, value.
+    pub config: Vec<(String, String, String)>,
+}
+
+impl CreateOptions {
+    /// One machine, one process: copies are spread over OSDs, pools have one copy (all that is built), and
+    /// pools may be deleted, as `vstart` clusters allow it too.
+    pub fn single_host(fsid: Uuid, mon_name: &str, mon_addrs: EntityAddrVec, osds: Vec<OsdId>) -> Self {
+        let set = |who: &str, name: &str, value: &str| (who.to_string(), name.to_string(), value.to_string());
+        Self {
+            fsid,
+            mon_name: mon_name.to_string(),
+            mon_addrs,
+            failure_domain: FailureDomain::Osd,
+            osds,
+            config: vec![
+                set("global", "osd_pool_default_size", "1"),
+                set("mon", "mon_allow_pool_delete", "true"),
+                set("mon", "mon_warn_on_pool_no_redundancy", "false"),
+            ],
+        }
+    }
+}
+
+/// A fresh entity of the key database.
+pub fn new_entity(random: &dyn Random, now: Utime, caps: &[(&str, &str)]) -> EntityAuth {
+    let key = CryptoKey::new(random.bytes::<SECRET_LEN>(), now);
+    caps.iter().fold(EntityAuth::new(key), |e, (service, text)| {
+        e.with_cap(service, text)
+    })
+}
+
+/// The capabilities of `osd.N`.
+pub const OSD_CAPS: [(&str, &str); 3] = [
+    ("mgr", "allow profile osd"),
+    ("mon", "allow profile osd"),
+    ("osd", "allow *"),
+];
+const ADMIN_CAPS: [(&str, &str); 4] = [
+    ("mds", "allow *"),
+    ("mgr", "allow *"),
+    ("mon", "allow *"),
+    ("osd", "allow *"),
+];
+const MON_CAPS: [(&str, &str); 1] = [("mon", "allow *")];
+const MGR_CAPS: [(&str, &str); 3] = [
+    ("mds", "allow *"),
+    ("mon", "allow profile mgr"),
+    ("osd", "allow *"),
+];
+
+/// Makes the cluster in an empty store. Fails if there is one already.
+pub async fn create_cluster(
+    store: Arc<dyn Metastore>,
+    options: &CreateOptions,
+    clock: Arc<dyn Clock>,
+    random: Arc<dyn Random>,
+) -> Result<ClusterHandle> {
+    let now = Utime::from_unix(clock.wall());
+    let (state, mut ops) = first_state(options, now, &*random)?;
+    let (_, more) = state.apply(first_changes(options, now, &*random), now)?;
+    ops.retain(|op| more.iter().all(|m| m.key() != op.key()));
+    ops.extend(more);
+    let absent = |key: &str| Compare::Revision {
+        key: key.into(),
+        revision: 0,
+    };
+    let compares = vec![absent(keys::CLUSTER), absent(keys::VERSION)];
+    match store.txn(Txn { compares, ops }).await? {
+        TxnOutcome::Committed(_) => {}
+        TxnOutcome::Conflict => return Err(Error::Open("there is a cluster in this store already".into())),
+    }
+    let handle = ClusterHandle::open(store, clock).await?;
+    handle.ok_or_else(|| Error::Storage("the new cluster cannot be read back".into()))
+}
+
+/// Maps and secrets of version 0, and the keys that hold them.
+fn first_state(o: &CreateOptions, now: Utime, random: &dyn Random) -> Result<(ClusterState, Vec<TxnOp>)> {
+    let new = NewCluster {
+        fsid: o.fsid,
+        created: now,
+        failure_domain: o.failure_domain,
+    };
+    let (osdmap, inc) = (new.map(), new.first());
+    let (full, _) = osdmap.encode_for(u64::MAX);
+    let mut history = MapHistory::default();
+    history.push(osdmap.epoch, inc.to_bytes(), full.clone());
+    let monmap = MonMap::new(o.fsid, now, [(o.mon_name.clone(), o.mon_addrs.clone())]);
+    let mut rotating = ServiceSecrets::default();
+    let entropy = |buf: &mut [u8]| random.fill(buf);
+    let ttl = KeyServerConfig::default();
+    rotating.rotate(
+        ttl.auth_ttl,
+        ttl.service_ttl,
+        &auth::Context {
+            now,
+            entropy: &entropy,
+        },
+    );
+    let state = ClusterState {
+        revision: 0,
+        version: 0,
+        fsid: o.fsid,
+        created: now,
+        monmap: Arc::new(monmap),
+        mgrmap: Arc::default(),
+        fsmap: Arc::default(),
+        osdmap: Arc::new(osdmap),
+        history: Arc::new(history),
+        config: Arc::default(),
+        config_keys: Arc::default(),
+        auth: Arc::default(),
+        rotating: Arc::new(rotating),
+        mutes: Arc::default(),
+        osd_metadata: Arc::default(),
+        log: Arc::default(),
+        global_id_limit: super::handle::FIRST_GLOBAL_ID,
+    };
+    let epoch = state.osdmap.epoch;
+    let ops = vec![
+        TxnOp::put(
+            keys::CLUSTER,
+            ClusterId {
+                fsid: o.fsid,
+                created: now,
+            }
+            .to_bytes(),
+        ),
+        TxnOp::put(keys::MONMAP, state.monmap.to_bytes()),
+        TxnOp::put(keys::MGRMAP, state.mgrmap.to_bytes()),
+        TxnOp::put(keys::ROTATING, state.rotating.to_bytes()),
+        TxnOp::put(keys::GLOBAL_ID_LIMIT, state.global_id_limit.to_bytes()),
+        TxnOp::put(keys::full(epoch), full),
+    ];
+    Ok((state, ops))
+}
+
+/// Keys of the entities and the first settings.
+fn first_changes(o: &CreateOptions, now: Utime, random: &dyn Random) -> Changes {
+    let mut out = Changes::none();
+    let mut put = |name: AuthName, caps: &[(&str, &str)]| {
+        out.push(Change::AuthPut {
+            name,
+            entity: new_entity(random, now, caps),
+        });
+    };
+    put(AuthName::new(EntityKind::Client, "admin"), &ADMIN_CAPS);
+    put(AuthName::new(EntityKind::Mon, ""), &MON_CAPS);
+    put(AuthName::new(EntityKind::Mgr, "x"), &MGR_CAPS);
+    for id in &o.osds {
+        put(AuthName::new(EntityKind::Osd, id.to_string()), &OSD_CAPS);
+    }
+    for (who, name, value) in &o.config {
+        out.push(Change::ConfigSet {
+            who: who.clone(),
+            name: name.clone(),
+            value: value.clone(),
+        });
+    }
+    out
+}

@@ -1,0 +1,100 @@
+//! The manager's front on its own port: it takes commands and the greetings of service daemons. There is no
+//! other manager behind it; the same dispatcher as the monitor's answers (spec chapter 02, section 9).
+
+use crate::monitor::{Effect, check_command, refusal, text_of};
+use crate::requests::{Action, Door, Request};
+use crate::session::{PeerInfo, Session, SessionId};
+use bytes::Bytes;
+use messages::mon::{Body, MMgrClose, MMgrCommand, MMgrConfigure, MMgrOpen, MMgrReport};
+use messages::osd::MCommand;
+use metastore::ClusterState;
+use msgr::Message;
+use std::collections::BTreeMap;
+
+/// Seconds between reports of service daemons; nobody reads them, so seldom.
+const STATS_PERIOD: u32 = 60;
+const STATS_THRESHOLD: u32 = 5;
+
+#[derive(Default)]
+pub struct Manager {
+    sessions: BTreeMap<SessionId, Session>,
+}
+
+impl Manager {
+    pub fn opened(&mut self, id: SessionId, peer: PeerInfo) {
+        self.sessions.insert(id, Session::new(peer));
+    }
+
+    pub fn closed(&mut self, id: SessionId) {
+        self.sessions.remove(&id);
+    }
+
+    pub fn message(&mut self, id: SessionId, m: Message, state: &ClusterState) -> Vec<Effect> {
+        let kind = m.kind;
+        match self.dispatch(id, &m, state) {
+            Ok(effects) => effects,
+            Err(e) => vec![Effect::Close(id, format!("message of type {kind}: {e}"))],
+        }
+    }
+
+    fn dispatch(&self, id: SessionId, m: &Message, state: &ClusterState) -> denc::Result<Vec<Effect>> {
+        let send = |message| vec![Effect::Send(id, message)];
+        Ok(match m.kind {
+            MMgrCommand::KIND => {
+                let c = MMgrCommand::from_message(m)?;
+                self.command(id, m.tid, Door::Mgr, &c.cmd, c.input, state)
+            }
+            // `ceph tell mgr`, and clients that think the manager old. Its fsid may be zero.
+            messages::osd::kind::COMMAND => {
+                let c = MCommand::from_message(m)?;
+                self.command(id, m.tid, Door::MgrTell, &text_of(&c.cmd), c.input, state)
+            }
+            MMgrOpen::KIND => {
+                MMgrOpen::from_message(m)?;
+                let configure = MMgrConfigure {
+                    stats_period: STATS_PERIOD,
+                    stats_threshold: STATS_THRESHOLD,
+                    queries: 0,
+                    has_metric_config: false,
+                };
+                send(configure.message(0))
+            }
+            MMgrReport::KIND => Vec::new(),
+            MMgrClose::KIND => send(MMgrClose::from_message(m)?.message(0)),
+            other => {
+                tracing::debug!(kind = other, "message of a type that the manager does not know");
+                Vec::new()
+            }
+        })
+    }
+
+    fn command(
+        &self,
+        id: SessionId,
+        tid: u64,
+        door: Door,
+        cmd: &[String],
+        input: Bytes,
+        state: &ClusterState,
+    ) -> Vec<Effect> {
+        let Some(session) = self.sessions.get(&id) else {
+            return Vec::new();
+        };
+        match check_command(session, &door, cmd, input) {
+            Ok(command) => {
+                let who = session.peer.identity.name.clone();
+                let action = Action::Command { door, command };
+                vec![Effect::Decide(
+                    id,
+                    Box::new(Request {
+                        tid,
+                        who,
+                        addr: session.addr(),
+                        action,
+                    }),
+                )]
+            }
+            Err(reply) => vec![Effect::Send(id, refusal(tid, door, reply, state))],
+        }
+    }
+}

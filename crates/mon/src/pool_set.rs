@@ -1,0 +1,448 @@
+//! `osd pool set`, quotas and application tags: one setting of one pool.
+//!
+//! Values arrive as text. Texts of success and refusal are Ceph's (spec chapter 02, section 13.8).
+
+use crate::pools::{self, Done, PoolDefaults, PoolError, Result, SIZE_MAX, pool_mut, refuse};
+use metastore::ClusterState;
+use types::osdmap::{Incremental, OsdMap};
+use types::pool::{
+    AUTOSCALE_OFF, AUTOSCALE_ON, AUTOSCALE_WARN, OptionKind, PgPool, PoolOption, PoolOptions, pool_flag,
+};
+use types::{Errno, PoolId};
+
+/// Flags that `osd pool set` turns on and off, under their names.
+const FLAGS: [(&str, u64); 7] = [
+    ("nodelete", pool_flag::NODELETE),
+    ("nopgchange", pool_flag::NOPGCHANGE),
+    ("nosizechange", pool_flag::NOSIZECHANGE),
+    ("write_fadvise_dontneed", pool_flag::WRITE_FADVISE_DONTNEED),
+    ("noscrub", pool_flag::NOSCRUB),
+    ("nodeep-scrub", pool_flag::NODEEP_SCRUB),
+    ("bulk", pool_flag::BULK),
+];
+const COMPRESSION_MODES: [&str; 4] = ["none", "passive", "aggressive", "force"];
+const COMPRESSION_ALGORITHMS: [&str; 5] = ["none", "snappy", "zlib", "zstd", "lz4"];
+/// Applications that one pool may be tagged with, and keys of one of them.
+pub const APPLICATIONS_MAX: usize = 128;
+const APPLICATION_NAME_MAX: usize = 128;
+const APPLICATION_KEYS_MAX: usize = 1024;
+const APPLICATION_VALUE_MAX: usize = 4096;
+
+fn unrecognized<T>(name: &str) -> Result<T> {
+    refuse(Errno::ENOENT, format!("unrecognized pool '{name}'"))
+}
+
+fn find(map: &OsdMap, name: &str) -> Result<PoolId> {
+    map.pool_by_name(name).map_or_else(|| unrecognized(name), Ok)
+}
+
+fn integer(text: &str) -> Result<i64> {
+    match text.trim().parse() {
+        Ok(n) => Ok(n),
+        Err(_) => refuse(
+            Errno::EINVAL,
+            format!(
+                "error parsing integer value '{text}': Expected option value to be integer, got '{text}'"
+            ),
+        ),
+    }
+}
+
+fn boolean(text: &str) -> Result<bool> {
+    match text {
+        "true" | "1" | "yes" | "on" => Ok(true),
+        "false" | "0" | "no" | "off" => Ok(false),
+        _ => refuse(Errno::EINVAL, "expecting value 'true', 'false', '0', or '1'"),
+    }
+}
+
+/// `10K`, `1G`, `3MiB`; with `binary` the factor is 1024 (bytes), else 1000 (objects).
+pub fn with_suffix(text: &str, binary: bool) -> Result<u64> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let bad = |why: &str| refuse(Errno::EINVAL, format!("error parsing value '{text}': {why}"));
+    let (number, unit) = text.split_at(digits);
+    let power = match unit {
+        "" | "B" => 0,
+        "K" | "k" | "Ki" | "KiB" => 1,
+        "M" | "Mi" | "MiB" => 2,
+        "G" | "Gi" | "GiB" => 3,
+        "T" | "Ti" | "TiB" => 4,
+        "P" | "Pi" | "PiB" => 5,
+        "E" | "Ei" | "EiB" => 6,
+        _ if unit.len() > 2 => return bad("strict_iecstrtoll: illegal prefix (length > 2)"),
+        _ => return bad("strict_iecstrtoll: unit prefix not recognized"),
+    };
+    let factor = if binary { 1024u64 } else { 1000u64 }.pow(power);
+    match number
+        .parse::<u64>()
+        .ok()
+        .and_then(|n| n.checked_mul(factor))
+        .filter(|n| *n <= i64::MAX as u64)
+    {
+        Some(n) => Ok(n),
+        None => bad("Expected option value to be integer"),
+    }
+}
+
+/// `osd pool set POOL VAR VAL`; `sure` is --yes-i-really-mean-it.
+pub fn set(
+    state: &ClusterState,
+    pool_name: &str,
+    var: &str,
+    val: &str,
+    sure: bool,
+    inc: &mut Incremental,
+) -> Result<Done> {
+    let map = &*state.osdmap;
+    let id = find(map, pool_name)?;
+    let done = Done::Changed(format!("set pool {id} {var} to {val}"));
+    if let Some((_, flag)) = FLAGS.iter().find(|(n, _)| *n == var) {
+        let on = boolean(val)?;
+        let pool = pool_mut(map, inc, id)?;
+        if on {
+            pool.flags |= flag;
+        } else {
+            pool.flags &= !flag;
+        }
+        return Ok(done);
+    }
+    match var {
+        "size" => set_size(map, id, integer(val)?, sure, inc)?,
+        "min_size" => set_min_size(map, id, integer(val)?, inc)?,
+        "pg_num" | "pgp_num" | "pgp_num_actual" => set_pg_num(state, id, var, integer(val)?)?,
+        "crush_rule" => {
+            let choice = match val.parse() {
+                Ok(id) => pools::RuleChoice::Id(id),
+                Err(_) => pools::RuleChoice::Name(val),
+            };
+            let rule = pools::find_rule(map, choice).map_err(|e| match e.errno {
+                Errno::ENOENT => PoolError {
+                    text: format!("crush rule {val} does not exist"),
+                    ..e
+                },
+                _ => e,
+            })?;
+            pool_mut(map, inc, id)?.crush_rule = rule;
+        }
+        "pg_autoscale_mode" => {
+            let mode = match val {
+                "off" => AUTOSCALE_OFF,
+                "warn" => AUTOSCALE_WARN,
+                "on" => AUTOSCALE_ON,
+                _ => return refuse(Errno::EINVAL, format!("specified invalid mode {val}")),
+            };
+            pool_mut(map, inc, id)?.pg_autoscale_mode = mode;
+        }
+        "hashpspool" => {
+            return refuse(
+                Errno::EOPNOTSUPP,
+                "changing hashpspool would move every object: not supported by skep",
+            );
+        }
+        "allow_ec_overwrites" => {
+            return refuse(
+                Errno::EINVAL,
+                "ec overwrites can only be enabled for an erasure coded pool",
+            );
+        }
+        "fast_read" => match boolean(val)? {
+            true => return refuse(Errno::EINVAL, "fast read is not supported in replication pool"),
+            false => pool_mut(map, inc, id)?.fast_read = false,
+        },
+        "use_gmt_hitset" => pool_mut(map, inc, id)?.use_gmt_hitset = boolean(val)?,
+        _ if PoolOptions::lookup(var).is_some() => set_option(pool_mut(map, inc, id)?, var, val)?,
+        v if is_tiering(v) => {
+            return refuse(
+                Errno::EOPNOTSUPP,
+                format!("cache tiering ({v}) is not built in skep"),
+            );
+        }
+        _ => return refuse(Errno::EINVAL, format!("unrecognized variable '{var}'")),
+    }
+    Ok(done)
+}
+
+fn is_tiering(var: &str) -> bool {
+    let prefixes = [
+        "hit_set_",
+        "cache_",
+        "target_max_",
+        "min_read_recency",
+        "min_write_recency",
+    ];
+    prefixes.iter().any(|p| var.starts_with(p))
+}
+
+fn set_size(map: &OsdMap, id: PoolId, n: i64, sure: bool, inc: &mut Incremental) -> Result<()> {
+    if !(1..=SIZE_MAX).contains(&n) {
+        return refuse(
+            Errno::EINVAL,
+            format!("pool size must be between 1 and {SIZE_MAX}"),
+        );
+    }
+    let pool = pool_mut(map, inc, id)?;
+    if pool.has(pool_flag::NOSIZECHANGE) {
+        return refuse(
+            Errno::EPERM,
+            "pool size change is disabled; you must unset nosizechange flag for the pool first",
+        );
+    }
+    if n == 1 && !sure {
+        return refuse(
+            Errno::EPERM,
+            "WARNING: setting pool size 1 could lead to data loss without recovery. If you are *ABSOLUTELY \
+             CERTAIN* that is what you want, pass the flag --yes-i-really-mean-it.",
+        );
+    }
+    pool.size = pools::checked_size(n as u64)?;
+    pool.min_size = pool.min_size.min(pool.size).max(1);
+    Ok(())
+}
+
+fn set_min_size(map: &OsdMap, id: PoolId, n: i64, inc: &mut Incremental) -> Result<()> {
+    let pool = pool_mut(map, inc, id)?;
+    if n < 1 || n > i64::from(pool.size) {
+        return refuse(
+            Errno::EINVAL,
+            format!(
+                "pool min_size must be between 1 and size, which is set to {}",
+                pool.size
+            ),
+        );
+    }
+    pool.min_size = n as u8;
+    Ok(())
+}
+
+/// Only what changes nothing is accepted: the OSDs cannot split or merge placement groups yet.
+fn set_pg_num(state: &ClusterState, id: PoolId, var: &str, n: i64) -> Result<()> {
+    let Some(pool) = state.osdmap.pool(id) else {
+        return unrecognized(&id.to_string());
+    };
+    let max = PoolDefaults::of(state).pg_num_max;
+    if n <= 0 || n as u64 > max {
+        return refuse(Errno::ERANGE, pools::pg_num_text(max));
+    }
+    if var != "pg_num" && n > i64::from(pool.pg_num) {
+        return refuse(
+            Errno::EINVAL,
+            format!("specified {var} {n} > pg_num {}", pool.pg_num),
+        );
+    }
+    if pool.has(pool_flag::NOPGCHANGE) {
+        return refuse(
+            Errno::EPERM,
+            "pool pg_num change is disabled; you must unset nopgchange flag for the pool first",
+        );
+    }
+    let now = if var == "pg_num" {
+        pool.pg_num
+    } else {
+        pool.pgp_num
+    };
+    if n == i64::from(now) {
+        return Ok(());
+    }
+    refuse(
+        Errno::EOPNOTSUPP,
+        format!("changing {var} of a pool that exists is not built in skep yet"),
+    )
+}
+
+fn set_option(pool: &mut PgPool, var: &str, val: &str) -> Result<()> {
+    let Some((_, kind)) = PoolOptions::lookup(var) else {
+        return refuse(Errno::EINVAL, format!("unrecognized variable '{var}'"));
+    };
+    let one_of = |allowed: &[&str]| match allowed.contains(&val) {
+        true => Ok(()),
+        false => refuse(
+            Errno::EINVAL,
+            format!("unrecognized {} '{val}'", var.replace('_', " ")),
+        ),
+    };
+    match var {
+        "compression_mode" if val != "unset" => one_of(&COMPRESSION_MODES)?,
+        "compression_algorithm" if val != "unset" => one_of(&COMPRESSION_ALGORITHMS)?,
+        _ => {}
+    }
+    let value = match kind {
+        OptionKind::Str => PoolOption::Str(val.to_string()),
+        OptionKind::Int if var.ends_with("_bytes") || var.contains("blob_size") => {
+            PoolOption::Int(with_suffix(val, true)? as i64)
+        }
+        OptionKind::Int if var == "csum_type" => PoolOption::Int(csum_type(val)?),
+        OptionKind::Int => PoolOption::Int(integer(val)?),
+        OptionKind::Double => match val.parse::<f64>() {
+            Ok(d) if d.is_finite() && d >= 0.0 => PoolOption::Double(d),
+            _ => {
+                return refuse(
+                    Errno::EINVAL,
+                    format!("error parsing floating point value '{val}'"),
+                );
+            }
+        },
+    };
+    // Zero, "none" and "unset" mean: as if never set.
+    let unset = match &value {
+        PoolOption::Str(s) => s.is_empty() || s == "unset",
+        PoolOption::Int(n) => *n == 0,
+        PoolOption::Double(d) => *d == 0.0,
+    };
+    if unset {
+        pool.opts.unset(var);
+    } else {
+        pool.opts.set(var, value);
+    }
+    Ok(())
+}
+
+fn csum_type(val: &str) -> Result<i64> {
+    const NAMES: [(&str, i64); 6] = [
+        ("none", 1),
+        ("xxhash32", 2),
+        ("xxhash64", 3),
+        ("crc32c", 4),
+        ("crc32c_16", 5),
+        ("crc32c_8", 6),
+    ];
+    match NAMES.iter().find(|(n, _)| *n == val) {
+        Some((_, v)) => Ok(*v),
+        None => refuse(Errno::EINVAL, format!("unrecognized csum type '{val}'")),
+    }
+}
+
+/// `osd pool set-quota POOL max_objects|max_bytes VAL`; 0 removes the quota.
+pub fn set_quota(
+    map: &OsdMap,
+    pool_name: &str,
+    field: &str,
+    val: &str,
+    inc: &mut Incremental,
+) -> Result<Done> {
+    let id = match map.pool_by_name(pool_name) {
+        Some(id) => id,
+        None => return unrecognized(pool_name),
+    };
+    let value = with_suffix(val, field == "max_bytes")?;
+    let pool = pool_mut(map, inc, id)?;
+    match field {
+        "max_bytes" => pool.quota_max_bytes = value,
+        "max_objects" => pool.quota_max_objects = value,
+        _ => return refuse(Errno::EINVAL, format!("unrecognized option '{field}'")),
+    }
+    Ok(Done::Changed(format!(
+        "set-quota {field} = {value} for pool {pool_name}"
+    )))
+}
+
+/// `osd pool application enable`
+pub fn application_enable(
+    map: &OsdMap,
+    pool: &str,
+    app: &str,
+    sure: bool,
+    inc: &mut Incremental,
+) -> Result<Done> {
+    let id = find(map, pool)?;
+    let p = pool_mut(map, inc, id)?;
+    if app.is_empty() || app.len() > APPLICATION_NAME_MAX {
+        return refuse(
+            Errno::EINVAL,
+            format!("application name must have 1 to {APPLICATION_NAME_MAX} bytes"),
+        );
+    }
+    let text = format!("enabled application '{app}' on pool '{pool}'");
+    if p.application_metadata.contains_key(app) {
+        return Ok(Done::Already(text));
+    }
+    if !p.application_metadata.is_empty() && !sure {
+        return refuse(
+            Errno::EPERM,
+            format!(
+                "Are you SURE? Pool '{pool}' already has an enabled application; pass --yes-i-really-mean-it to \
+                 proceed anyway"
+            ),
+        );
+    }
+    if p.application_metadata.len() >= APPLICATIONS_MAX {
+        return refuse(
+            Errno::EINVAL,
+            format!("too many enabled applications on pool '{pool}'"),
+        );
+    }
+    p.application_metadata.insert(app.to_string(), Default::default());
+    Ok(Done::Changed(text))
+}
+
+/// `osd pool application disable`
+pub fn application_disable(
+    map: &OsdMap,
+    pool: &str,
+    app: &str,
+    sure: bool,
+    inc: &mut Incremental,
+) -> Result<Done> {
+    let id = find(map, pool)?;
+    let p = pool_mut(map, inc, id)?;
+    if !sure {
+        return refuse(
+            Errno::EPERM,
+            "Are you SURE? Disabling an application within a pool might result in loss of application \
+             functionality; pass --yes-i-really-mean-it to proceed anyway",
+        );
+    }
+    match p.application_metadata.remove(app) {
+        Some(_) => Ok(Done::Changed(format!(
+            "disable application '{app}' on pool '{pool}'"
+        ))),
+        None => Ok(Done::Already(format!(
+            "application '{app}' is not enabled on pool '{pool}'"
+        ))),
+    }
+}
+
+/// `osd pool application set` (a value) and `rm` (None)
+pub fn application_key(
+    map: &OsdMap,
+    pool: &str,
+    app: &str,
+    key: &str,
+    value: Option<&str>,
+    inc: &mut Incremental,
+) -> Result<Done> {
+    let id = find(map, pool)?;
+    let p = pool_mut(map, inc, id)?;
+    let Some(data) = p.application_metadata.get_mut(app) else {
+        return match value {
+            Some(_) => refuse(
+                Errno::ENOENT,
+                format!("application '{app}' is not enabled on pool '{pool}'"),
+            ),
+            None => Ok(Done::Already(format!(
+                "application '{app}' is not enabled on pool '{pool}'"
+            ))),
+        };
+    };
+    let Some(value) = value else {
+        data.remove(key);
+        return Ok(Done::Changed(format!(
+            "removed application '{app}' key '{key}' on pool '{pool}'"
+        )));
+    };
+    if key.is_empty() || key.len() > APPLICATION_NAME_MAX || value.len() > APPLICATION_VALUE_MAX {
+        return refuse(
+            Errno::EINVAL,
+            "key or value of the application metadata is empty or too long",
+        );
+    }
+    if data.len() >= APPLICATION_KEYS_MAX && !data.contains_key(key) {
+        return refuse(
+            Errno::EINVAL,
+            format!("too many keys set for application '{app}' on pool '{pool}'"),
+        );
+    }
+    data.insert(key.to_string(), value.to_string());
+    Ok(Done::Changed(format!(
+        "set application '{app}' key '{key}' to '{value}' on pool '{pool}'"
+    )))
+}

@@ -1,0 +1,134 @@
+//! One client's session with the monitor: who it is, what it may, what it wants to be told.
+
+use crate::subscriptions::Subscriptions;
+use auth::caps::{MgrNeed, MonNeed, OsdNeed};
+use auth::{Access, Identity, MgrCaps, MonCaps, OsdCaps, PeerCaps};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use types::pool::PgPool;
+use types::{EntityAddr, EntityAddrVec};
+
+/// Number of a session within this process.
+pub type SessionId = u64;
+
+/// Bytes of the host name that a client tells.
+pub const HOSTNAME_BYTES_MAX: usize = 256;
+
+/// What the messenger knows about a peer once it is authenticated.
+#[derive(Debug, Clone)]
+pub struct PeerInfo {
+    pub identity: Identity,
+    pub addrs: EntityAddrVec,
+    pub features: u64,
+}
+
+#[derive(Debug)]
+pub struct Session {
+    pub peer: PeerInfo,
+    mon_caps: MonCaps,
+    mgr_caps: MgrCaps,
+    osd_caps: OsdCaps,
+    pub subscriptions: Subscriptions,
+    pub hostname: String,
+    /// The configuration that was sent last.
+    pub config_sent: Option<BTreeMap<String, String>>,
+}
+
+impl Session {
+    /// Capabilities that do not parse (an older version accepted them) grant nothing.
+    pub fn new(peer: PeerInfo) -> Self {
+        let caps = &peer.identity.caps;
+        let all = *caps == PeerCaps::AllowAll;
+        let text = |service: &str| caps.text(service).unwrap_or_default().to_string();
+        Self {
+            mon_caps: if all {
+                MonCaps::allow_all()
+            } else {
+                MonCaps::parse(&text("mon")).unwrap_or_default()
+            },
+            mgr_caps: if all {
+                MgrCaps::allow_all()
+            } else {
+                MgrCaps::parse(&text("mgr")).unwrap_or_default()
+            },
+            osd_caps: if all {
+                OsdCaps::allow_all()
+            } else {
+                OsdCaps::parse(&text("osd")).unwrap_or_default()
+            },
+            peer,
+            subscriptions: Subscriptions::default(),
+            hostname: String::new(),
+            config_sent: None,
+        }
+    }
+
+    pub fn addr(&self) -> EntityAddr {
+        self.peer.addrs.first()
+    }
+
+    fn ip(&self) -> Option<IpAddr> {
+        self.addr().sock.map(|s| s.ip())
+    }
+
+    /// May it do what a message (not a command) asks of `service`?
+    pub fn may(&self, service: &str, access: Access) -> bool {
+        let args = BTreeMap::new();
+        self.mon_caps.allows(&MonNeed {
+            service,
+            command: "",
+            args: &args,
+            access,
+            peer: self.ip(),
+        })
+    }
+
+    pub fn may_command(
+        &self,
+        service: &str,
+        command: &str,
+        args: &BTreeMap<String, String>,
+        access: Access,
+    ) -> bool {
+        self.mon_caps.allows(&MonNeed {
+            service,
+            command,
+            args,
+            access,
+            peer: self.ip(),
+        })
+    }
+
+    /// The same at the manager's door.
+    pub fn may_mgr_command(
+        &self,
+        service: &str,
+        command: &str,
+        args: &BTreeMap<String, String>,
+        access: Access,
+    ) -> bool {
+        self.mgr_caps.allows(&MgrNeed {
+            service,
+            module: "",
+            command,
+            args,
+            access,
+            peer: self.ip(),
+        })
+    }
+
+    /// Self-managed snapshots belong to whoever may write to the pool.
+    pub fn may_write_pool(&self, name: &str, pool: &PgPool) -> bool {
+        let need = OsdNeed {
+            pool: name,
+            applications: &pool.application_metadata,
+            namespace: b"",
+            object: b"",
+            read: false,
+            write: true,
+            calls: &[],
+            peer: self.ip(),
+        };
+        self.osd_caps.allows(&need)
+    }
+}
