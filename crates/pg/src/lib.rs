@@ -18,9 +18,27 @@
 //! "durable here" can become "durable on all in-sync members").
 
 mod api;
+mod checks;
+mod commit;
+mod execute;
+mod fetch;
+mod intervals;
+mod list;
+mod log;
+mod meta;
+mod object;
+mod object_info;
+mod ops;
 mod pg;
 mod pool;
+mod range;
+mod reply;
+mod snapset;
+mod stats;
 mod store;
+mod trim;
+mod watch;
+mod write;
 
 pub use api::{
     Allow, Capabilities, Client, ClientOp, ClusterView, ConnId, Context, Input, Located, Need, ObjectCopy,
@@ -28,4 +46,5 @@ pub use api::{
 };
 pub use pg::{LoadError, Pg};
 pub use pool::{Blocklist, PoolView, SnapIntervals};
+pub use range::seed_of;
 pub use store::{IoError, ObjectReads, ObjectStat, ObjectStore, Seq};

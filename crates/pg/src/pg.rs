@@ -1,16 +1,32 @@
-//! One placement group.
+//! One placement group: takes inputs apart and keeps the order.
 
-use crate::{Context, Input, Output, PgStats, PoolView, store::ObjectStore};
-use messages::osd::MOSDOpReply;
+use crate::api::{ClientOp, Context, Input, Output, PgStats};
+use crate::checks::{self, Class, Verdict};
+use crate::commit::Commits;
+use crate::execute::{Exec, Fail, Work};
+use crate::fetch::Fetches;
+use crate::log::{LogEntry, PgLog};
+use crate::meta::PgMeta;
+use crate::object::{ObjectCache, ObjectState};
+use crate::object_info::INFO_ATTR;
+use crate::pool::PoolView;
+use crate::range::HashRange;
+use crate::snapset::{Resolved, SnapSet};
+use crate::store::{IoError, ObjectStore, Seq};
+use crate::trim::Trim;
+use crate::watch::WatchTable;
+use bytes::Bytes;
+use denc::{Decode, Encode};
+use messages::osd::{MOSDOpReply, flag};
 use std::sync::Arc;
 use std::time::Duration;
-use types::{Errno, SPgId};
+use types::{Errno, HObject, NOSNAP, ObjectId, Op, SNAPDIR, SPgId, Transaction};
 
 /// Why a PG could not be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     #[error("pg {pg}: {source}")]
-    Read { pg: SPgId, source: crate::IoError },
+    Read { pg: SPgId, source: IoError },
     #[error("pg {pg}: {what} does not decode: {source}")]
     Decode {
         pg: SPgId,
@@ -23,49 +39,401 @@ pub enum LoadError {
 
 #[derive(Debug)]
 pub struct Pg {
-    id: SPgId,
-    pool: Arc<PoolView>,
+    pub(crate) id: SPgId,
+    pub(crate) pool: Arc<PoolView>,
+    pub(crate) range: HashRange,
+    /// When it was loaded: watches found in the store count from here.
+    pub(crate) loaded_at: Duration,
+    pub(crate) log: PgLog,
+    pub(crate) meta: PgMeta,
+    pub(crate) cache: ObjectCache,
+    pub(crate) commits: Commits,
+    /// The newest transaction submitted: what a listing shows.
+    pub(crate) last_seq: Seq,
+    pub(crate) watches: WatchTable,
+    pub(crate) notify_id: u32,
+    pub(crate) fetches: Fetches,
+    pub(crate) trim: Option<Trim>,
 }
 
 impl Pg {
-    /// Loads the PG from the store, or creates its collection if it is new.
+    /// Loads the PG from the store, or creates its collection if it is new. A new collection may find objects
+    /// there: those of the PG from which it was split.
     pub fn load(
         id: SPgId,
         pool: Arc<PoolView>,
-        _store: &mut dyn ObjectStore,
-        _now: Duration,
+        store: &mut dyn ObjectStore,
+        now: Duration,
     ) -> Result<Self, LoadError> {
-        Ok(Self { id, pool })
+        let read = |source| LoadError::Read { pg: id, source };
+        let mut pg = Self {
+            id,
+            range: HashRange::of(id.pg.seed, pool.pg_num),
+            pool,
+            loaded_at: now,
+            log: PgLog::default(),
+            meta: PgMeta::default(),
+            cache: ObjectCache::default(),
+            commits: Commits::default(),
+            last_seq: 0,
+            watches: WatchTable::default(),
+            notify_id: 0,
+            fetches: Fetches::default(),
+            trim: None,
+        };
+        if store.has_collection(id).map_err(read)? {
+            pg.load_meta_and_log(store)?;
+        } else {
+            pg.meta.stats = pg.count_objects(store).map_err(read)?;
+            let mut txn = Transaction::new(id);
+            txn.ops.push(Op::CreateCollection);
+            txn.ops.push(pg.meta_op());
+            let created = store.submit(txn);
+            created.map_err(|errno| LoadError::Create { pg: id, errno })?;
+        }
+        pg.note_removed_snaps(now);
+        Ok(pg)
+    }
+
+    fn load_meta_and_log(&mut self, store: &mut dyn ObjectStore) -> Result<(), LoadError> {
+        let pg = self.id;
+        let read = |source| LoadError::Read { pg, source };
+        let decode = |what| move |source| LoadError::Decode { pg, what, source };
+        if let Some(meta) = store.meta(pg).map_err(read)? {
+            self.meta = PgMeta::from_bytes(&meta).map_err(decode("metadata"))?;
+        }
+        for (_, bytes) in store.log_entries(pg).map_err(read)? {
+            let entry = LogEntry::from_bytes(&bytes).map_err(decode("log entry"))?;
+            if entry.version.version > self.meta.stats.version {
+                self.meta.stats.add(&entry.delta);
+                self.meta.stats.version = entry.version.version;
+                self.meta.stats.user_version = entry.last_user_version;
+            }
+            self.log.push(entry, 0);
+        }
+        Ok(())
     }
 
     pub fn id(&self) -> SPgId {
         self.id
     }
 
+    pub fn pool(&self) -> &Arc<PoolView> {
+        &self.pool
+    }
+
     /// One input; outputs are appended to `ctx.out`.
     pub fn apply(&mut self, input: Input, ctx: &mut Context<'_>) {
         match input {
-            Input::ClientOp(c) => ctx.out.push(Output::Reply {
-                conn: c.conn,
-                reply: MOSDOpReply::to(&c.op, self.pool.epoch, Errno::EOPNOTSUPP.code()),
-                permit: c.permit,
-            }),
-            Input::MapChanged(pool) => self.pool = pool,
-            _ => {}
+            Input::ClientOp(c) => self.client_op(c, ctx),
+            Input::Committed(seq) => self.commits.advance(seq, ctx.out),
+            Input::ConnectionClosed(conn) => self.watches.connection_closed(conn, ctx.now),
+            Input::MapChanged(pool) => self.map_changed(pool, ctx),
+            Input::Tick => self.tick(ctx),
+            Input::Fetched { id, result } => self.fetched(id, result, ctx),
+            Input::Export { token, object } => self.export(token, &object, ctx),
         }
     }
 
     /// When the PG next wants an [`Input::Tick`].
     pub fn next_timer(&self) -> Option<Duration> {
-        None
+        let trim = self.trim.as_ref().map(|t| t.next_at);
+        [self.watches.next_timer(), trim].into_iter().flatten().min()
     }
 
     /// True while answers wait for durability: only such a PG needs [`Input::Committed`].
     pub fn is_waiting(&self) -> bool {
-        false
+        self.commits.is_waiting()
     }
 
     pub fn stats(&self) -> PgStats {
-        PgStats::default()
+        self.meta.stats
+    }
+
+    pub fn log_len(&self) -> usize {
+        self.log.len()
+    }
+
+    pub(crate) fn object_id(&self, object: HObject) -> ObjectId {
+        ObjectId {
+            shard: self.id.shard,
+            object,
+        }
+    }
+
+    pub(crate) fn meta_op(&self) -> Op {
+        Op::SetMeta {
+            meta: self.meta.to_bytes(),
+        }
+    }
+
+    /// Takes the object's state out of the cache, or reads it. [`Pg::put_back`] ends the use.
+    pub(crate) fn take(
+        &mut self,
+        oid: &ObjectId,
+        store: &mut dyn ObjectStore,
+    ) -> Result<Box<ObjectState>, IoError> {
+        if let Some(state) = self.cache.take(&oid.object) {
+            return Ok(state);
+        }
+        let state = ObjectState::load(oid, store)?;
+        if oid.object.is_head() {
+            self.watches
+                .adopt(&oid.object, &state.info.watchers, self.loaded_at);
+        }
+        Ok(Box::new(state))
+    }
+
+    pub(crate) fn put_back(&mut self, object: HObject, state: Box<ObjectState>) {
+        self.cache.put(object, state, self.commits.committed());
+    }
+
+    /// The transaction that an answer about this object must wait for.
+    pub(crate) fn last_write(&self, head: &HObject) -> Seq {
+        self.cache.get(head).map_or(0, |s| s.last_write)
+    }
+
+    pub(crate) fn client_op(&mut self, c: Box<ClientOp>, ctx: &mut Context<'_>) {
+        let class = match checks::admit(&c, &self.pool, &self.range) {
+            Verdict::Drop(why) => {
+                let (conn, tid) = (c.conn, c.op.tid);
+                tracing::warn!(
+                    "pg {}: operation {tid} of {} dropped: {why}",
+                    self.id,
+                    c.client.name
+                );
+                ctx.out.push(Output::Dropped { conn, tid, why });
+                return;
+            }
+            Verdict::Refuse(e) => {
+                let head = self.head_of(&c);
+                return self.refuse(c, &head, e, ctx);
+            }
+            Verdict::Go(class) => class,
+        };
+        if class == Class::Pg {
+            return self.list(*c, ctx);
+        }
+        let head = self.head_of(&c);
+        let Some(c) = self.fetches.queue_behind(&head, c) else {
+            return;
+        };
+        if class == Class::Write
+            && let Some(reply) = self.duplicate(&c)
+        {
+            let (seq, reply) = reply;
+            return self.reply(c, seq.max(self.last_write(&head)), reply, ctx);
+        }
+        if !checks::snapdir_fits(&c.op) {
+            return self.refuse(c, &head, Errno::EINVAL, ctx);
+        }
+        let Some(c) = self.fetch_sources(&head, c, ctx) else {
+            return;
+        };
+        self.execute(c, class, head, Default::default(), ctx);
+    }
+
+    pub(crate) fn head_of(&self, c: &ClientOp) -> HObject {
+        let m = &c.op;
+        HObject::new(
+            self.pool.id,
+            m.hash,
+            m.oloc.nspace.clone(),
+            m.oloc.key.clone(),
+            m.oid.clone(),
+            NOSNAP,
+        )
+    }
+
+    /// An early error: return values 0, nothing remembered. Still in order with the object's other answers.
+    pub(crate) fn refuse(&mut self, c: Box<ClientOp>, head: &HObject, e: Errno, ctx: &mut Context<'_>) {
+        let reply = MOSDOpReply::to(&c.op, self.pool.epoch, e.code());
+        self.reply(c, self.last_write(head), reply, ctx);
+    }
+
+    pub(crate) fn reply(&mut self, c: Box<ClientOp>, seq: Seq, reply: MOSDOpReply, ctx: &mut Context<'_>) {
+        let output = Output::Reply {
+            conn: c.conn,
+            reply,
+            permit: c.permit,
+        };
+        self.commits.release(seq, output, ctx.out);
+    }
+
+    /// Finds the object and runs the message on it.
+    pub(crate) fn execute(
+        &mut self,
+        c: Box<ClientOp>,
+        class: Class,
+        head: HObject,
+        fetched: crate::fetch::Copies,
+        ctx: &mut Context<'_>,
+    ) {
+        let head_id = self.object_id(head);
+        let state = match self.take(&head_id, ctx.store) {
+            Ok(state) => state,
+            Err(e) => {
+                tracing::error!("pg {}: {e}", self.id);
+                return self.refuse(c, &head_id.object, Errno::EIO, ctx);
+            }
+        };
+        match class {
+            Class::Write => self.execute_write(c, head_id, state, fetched, ctx),
+            Class::Read | Class::Pg => self.execute_read(c, head_id, state, ctx),
+        }
+    }
+
+    fn execute_read(
+        &mut self,
+        c: Box<ClientOp>,
+        head: ObjectId,
+        state: Box<ObjectState>,
+        ctx: &mut Context<'_>,
+    ) {
+        let last_write = state.last_write;
+        let snap = c.op.snapid;
+        let found = if snap == NOSNAP || snap == SNAPDIR {
+            let there = state.exists || (snap == SNAPDIR && !state.snapset.clones.is_empty());
+            there.then_some(None)
+        } else {
+            match self.resolve(&state.snapset, &c) {
+                Resolved::Head if state.exists => Some(None),
+                Resolved::Clone(id) => Some(Some(id)),
+                _ => None,
+            }
+        };
+        let reply = match found {
+            None => MOSDOpReply::to(&c.op, self.pool.epoch, Errno::ENOENT.code()),
+            Some(None) => self.run_read(&c, &head, &head, &state, ctx),
+            Some(Some(clone)) => self.read_clone(&c, &head, clone, ctx),
+        };
+        self.put_back(head.object, state);
+        self.reply(c, last_write, reply, ctx);
+    }
+
+    fn resolve(&self, snapset: &SnapSet, c: &ClientOp) -> Resolved {
+        let snap = c.op.snapid;
+        if c.op.has(flag::MAP_SNAP_CLONE) {
+            snapset.resolve_exact(snap)
+        } else if self.meta.removed.contains(snap) {
+            Resolved::Absent
+        } else {
+            snapset.resolve(snap)
+        }
+    }
+
+    fn read_clone(
+        &mut self,
+        c: &ClientOp,
+        head: &ObjectId,
+        clone: u64,
+        ctx: &mut Context<'_>,
+    ) -> MOSDOpReply {
+        let source = self.object_id(head.object.with_snap(clone));
+        let epoch = self.pool.epoch;
+        let refuse = |e: Errno| MOSDOpReply::to(&c.op, epoch, e.code());
+        match self.take(&source, ctx.store) {
+            Ok(state) if state.exists => {
+                let reply = self.run_read(c, head, &source, &state, ctx);
+                self.put_back(source.object, state);
+                reply
+            }
+            Ok(_) => {
+                tracing::error!(
+                    "{}: the snapset lists a clone that the store does not have",
+                    source.object
+                );
+                refuse(Errno::EIO)
+            }
+            Err(e) => {
+                tracing::error!("{e}");
+                refuse(Errno::EIO)
+            }
+        }
+    }
+
+    fn run_read(
+        &mut self,
+        c: &ClientOp,
+        head: &ObjectId,
+        source: &ObjectId,
+        old: &ObjectState,
+        ctx: &mut Context<'_>,
+    ) -> MOSDOpReply {
+        let pool = self.pool.clone();
+        let mut exec = Exec {
+            ctx,
+            pool: &pool,
+            watches: &mut self.watches,
+            client: &c.client,
+            conn: c.conn,
+            message: &c.op,
+            head,
+            source,
+            old,
+            work: Work {
+                new: old.clone(),
+                ..Work::default()
+            },
+            effects: Vec::new(),
+            fetched: Default::default(),
+            notify_id: &mut self.notify_id,
+            read_bytes: 0,
+        };
+        let ran = exec.run();
+        let (effects, read_bytes) = (exec.effects, exec.read_bytes);
+        self.meta.stats.reads += 1;
+        self.meta.stats.read_bytes += read_bytes;
+        if ran.result >= 0 {
+            self.carry_out(&head.object, effects, c.conn, old.last_write, ctx);
+        }
+        self.read_reply(c, old, ran)
+    }
+
+    fn map_changed(&mut self, pool: Arc<PoolView>, ctx: &mut Context<'_>) {
+        let split = pool.pg_num != self.pool.pg_num;
+        self.pool = pool;
+        if split {
+            self.range = HashRange::of(self.id.pg.seed, self.pool.pg_num);
+            match self.count_objects(ctx.store) {
+                Ok(s) => self.meta.stats = s,
+                Err(e) => tracing::error!("pg {}: counting objects after a split: {e}", self.id),
+            }
+        }
+        self.note_removed_snaps(ctx.now);
+        for (object, key) in self.watches.blocked(&self.pool.blocklist) {
+            self.end_watch(&object, key, false, ctx);
+        }
+    }
+
+    fn tick(&mut self, ctx: &mut Context<'_>) {
+        let mut ended = Vec::new();
+        let due = self.watches.expired(ctx.now, &mut ended);
+        ctx.out.append(&mut ended);
+        for (object, key) in due {
+            self.end_watch(&object, key, true, ctx);
+        }
+        self.trim_step(ctx);
+    }
+
+    fn export(&mut self, token: u64, object: &HObject, ctx: &mut Context<'_>) {
+        let result = if self.meta.removed.contains(object.snap) {
+            Err(Errno::ENOENT)
+        } else {
+            crate::ops::copy::export(object, self.id.shard, ctx.store).map_err(|f: Fail| Errno(-f.rval))
+        };
+        let seq = self.last_write(&object.head());
+        self.commits
+            .release(seq, Output::Exported { token, result }, ctx.out);
+    }
+
+    /// Whether a head is a whiteout, which no listing shows.
+    pub(crate) fn is_whiteout(&self, oid: &ObjectId, store: &mut dyn ObjectStore) -> Result<bool, IoError> {
+        if let Some(state) = self.cache.get(&oid.object) {
+            return Ok(!state.exists);
+        }
+        let info: Option<Bytes> = store.attr(oid, INFO_ATTR)?;
+        let info = info.map(|b| crate::object_info::ObjectInfo::from_bytes(&b));
+        Ok(matches!(info, Some(Ok(i)) if i.whiteout))
     }
 }

@@ -4,82 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use types::{AddrKind, EntityAddr, Epoch, PoolId};
 
-/// A set of snapshot ids as half-open intervals, ascending, not touching. Ids are dense, so it stays small.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct SnapIntervals(Vec<(u64, u64)>);
-
-impl SnapIntervals {
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// `(first, end)` pairs.
-    pub fn intervals(&self) -> &[(u64, u64)] {
-        &self.0
-    }
-
-    pub fn contains(&self, snap: u64) -> bool {
-        let i = self.0.partition_point(|(_, end)| *end <= snap);
-        self.0.get(i).is_some_and(|(first, _)| *first <= snap)
-    }
-
-    /// Adds `first..end`.
-    pub fn insert(&mut self, first: u64, end: u64) {
-        if first >= end {
-            return;
-        }
-        let from = self.0.partition_point(|(_, e)| *e < first);
-        let to = self.0.partition_point(|(f, _)| *f <= end);
-        let merged = self.0[from..to]
-            .iter()
-            .fold((first, end), |(f, e), (g, h)| (f.min(*g), e.max(*h)));
-        self.0.splice(from..to, [merged]);
-    }
-
-    pub fn union(&mut self, other: &Self) {
-        other.0.iter().for_each(|(f, e)| self.insert(*f, *e));
-    }
-
-    /// What is in `self` and not in `other`.
-    pub fn minus(&self, other: &Self) -> Self {
-        let mut out = Vec::new();
-        for &(mut first, end) in &self.0 {
-            let i = other.0.partition_point(|(_, e)| *e <= first);
-            for &(f, e) in &other.0[i..] {
-                if f >= end {
-                    break;
-                }
-                if f > first {
-                    out.push((first, f));
-                }
-                first = first.max(e);
-            }
-            if first < end {
-                out.push((first, end));
-            }
-        }
-        Self(out)
-    }
-}
-
-impl denc::Encode for SnapIntervals {
-    fn encode(&self, w: &mut denc::Writer) {
-        w.put(&self.0);
-    }
-}
-impl denc::Decode for SnapIntervals {
-    const MIN_SIZE: usize = 4;
-    fn decode(r: &mut denc::Reader) -> denc::Result<Self> {
-        let mut out = Self::new();
-        let pairs: Vec<(u64, u64)> = r.get()?;
-        pairs.iter().for_each(|(f, e)| out.insert(*f, *e));
-        Ok(out)
-    }
-}
+/// A set of snapshot ids.
+pub type SnapIntervals = crate::intervals::Intervals;
 
 /// Addresses that must not write or read objects any more.
 #[derive(Debug, Clone, Default)]
@@ -164,27 +90,6 @@ pub struct PoolView {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn intervals_join_and_subtract() {
-        let mut s = SnapIntervals::new();
-        for (f, e) in [(5, 7), (1, 2), (7, 8), (3, 4), (2, 3)] {
-            s.insert(f, e);
-        }
-        assert_eq!(s.intervals(), [(1, 4), (5, 8)]);
-        let check = |snap, want| assert_eq!(s.contains(snap), want, "{snap}");
-        check(0, false);
-        check(1, true);
-        check(3, true);
-        check(4, false);
-        check(7, true);
-        check(8, false);
-        let mut t = SnapIntervals::new();
-        t.insert(2, 6);
-        assert_eq!(s.minus(&t).intervals(), [(1, 2), (6, 8)]);
-        assert_eq!(t.minus(&s).intervals(), [(4, 5)]);
-        assert!(s.minus(&s).is_empty());
-    }
 
     #[test]
     fn a_blocked_address_is_one_instance_or_a_host_or_a_range() {

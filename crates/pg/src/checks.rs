@@ -1,0 +1,162 @@
+//! What is looked at before an operation touches an object, in the order of spec chapter 04, section 7.1.
+
+use crate::api::{Allow, ClientOp, Need};
+use crate::pool::PoolView;
+use crate::range::HashRange;
+use messages::osd::{MOSDOp, OpClass, OsdOp, code, flag};
+use objclass::Method;
+use types::{Errno, NOSNAP, SNAPDIR};
+
+const NAME_MAX: usize = 2048;
+const NSPACE_MAX: usize = 256;
+/// In-data of one message (osd_max_write_size).
+const INDATA_MAX: usize = 90 << 20;
+
+/// What kind of message it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// Operations on the PG.
+    Pg,
+    Read,
+    Write,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Drop(&'static str),
+    Refuse(Errno),
+    Go(Class),
+}
+
+/// The class method of a CALL.
+pub(crate) fn method_of(op: &OsdOp) -> Result<(&'static Method, &[u8], &[u8]), Errno> {
+    let (class, method, input) = op.call();
+    if class + method + input > op.indata.len() {
+        return Err(Errno::EINVAL);
+    }
+    let (class, method) = (&op.indata[..class], &op.indata[class..class + method]);
+    let found = objclass::lookup(class, method).map_err(|e| e.errno())?;
+    Ok((found, class, method))
+}
+
+/// A ping reads; every other watch operation writes.
+fn is_ping(op: &OsdOp) -> bool {
+    op.code == code::WATCH && op.watch().op == crate::ops::watch::PING
+}
+
+fn writes(op: &OsdOp) -> Result<bool, Errno> {
+    if op.code == code::CALL {
+        return Ok(method_of(op)?.0.writes());
+    }
+    Ok(matches!(op.code.class(), OpClass::Write | OpClass::ReadWrite) && !is_ping(op))
+}
+
+/// The class of the message: by its operations, whatever its flags say.
+fn classify(m: &MOSDOp) -> Result<Class, Errno> {
+    if m.ops.is_empty() || m.ops.iter().any(|op| op.code.0 == 0) {
+        return Err(Errno::EINVAL);
+    }
+    let mut write = false;
+    for op in &m.ops {
+        write |= writes(op)?;
+    }
+    Ok(match write {
+        _ if m.ops.iter().any(|op| op.code.is_pg()) => Class::Pg,
+        true => Class::Write,
+        false => Class::Read,
+    })
+}
+
+fn allowed(c: &ClientOp, pool: &PoolView) -> bool {
+    let need = Need {
+        pool,
+        nspace: &c.op.oloc.nspace,
+        oid: &c.op.oid,
+        client: c.client.addr,
+    };
+    let caps = &c.client.caps;
+    c.op.ops.iter().all(|op| {
+        if op.code == code::CALL {
+            // classify has found the method, so the names are its table's: text.
+            let Ok((method, class, name)) = method_of(op) else {
+                return false;
+            };
+            let text = |b| std::str::from_utf8(b).unwrap_or("");
+            return caps.allows(
+                &need,
+                Allow::Call {
+                    class: text(class),
+                    method: text(name),
+                    read: method.reads(),
+                    write: method.writes(),
+                },
+            );
+        }
+        let (read, write) = match op.code.class() {
+            _ if is_ping(op) => (true, false),
+            _ if op.code == code::WATCH => (true, true),
+            OpClass::Read | OpClass::None => (true, false),
+            OpClass::Write | OpClass::Cache => (false, true),
+            OpClass::ReadWrite => (true, true),
+        };
+        caps.allows(&need, Allow::Data { read, write })
+    })
+}
+
+/// Steps 5 to 13 and 15; what needs the PG's memory or the object comes after.
+pub(crate) fn admit(c: &ClientOp, pool: &PoolView, range: &HashRange) -> Verdict {
+    let m = &c.op;
+    if m.pgid.pg.pool != pool.id {
+        return Verdict::Drop("another pool");
+    }
+    let class = match classify(m) {
+        Ok(class) => class,
+        Err(e) => return Verdict::Refuse(e),
+    };
+    if class != Class::Pg && !range.contains(m.hash) {
+        return Verdict::Drop("the hash is not this PG's");
+    }
+    if m.has(flag::PARALLELEXEC) {
+        return Verdict::Refuse(Errno::EINVAL);
+    }
+    if !allowed(c, pool) {
+        return Verdict::Refuse(Errno::EPERM);
+    }
+    if class == Class::Pg {
+        return Verdict::Go(class);
+    }
+    match object_checks(c, pool, class) {
+        Ok(()) => Verdict::Go(class),
+        Err(e) => Verdict::Refuse(e),
+    }
+}
+
+fn object_checks(c: &ClientOp, pool: &PoolView, class: Class) -> Result<(), Errno> {
+    let m = &c.op;
+    if m.oid.len() > NAME_MAX || m.oloc.key.len() > NAME_MAX || m.oloc.nspace.len() > NSPACE_MAX {
+        return Err(Errno::ENAMETOOLONG);
+    }
+    if m.oid.is_empty() {
+        return Err(Errno::EINVAL);
+    }
+    if pool.blocklist.contains(&c.client.addr) {
+        return Err(Errno::EBLOCKLISTED);
+    }
+    if class == Class::Write && m.snapid != NOSNAP {
+        return Err(Errno::EINVAL);
+    }
+    if m.ops.iter().map(|op| op.indata.len()).sum::<usize>() > INDATA_MAX {
+        return Err(Errno::EMSGSIZE);
+    }
+    Ok(())
+}
+
+/// Step 15: the snapshot directory and LIST_SNAPS belong together. Comes after the duplicates.
+pub(crate) fn snapdir_fits(m: &MOSDOp) -> bool {
+    let lists = |op: &OsdOp| op.code == code::LIST_SNAPS;
+    if m.snapid == SNAPDIR {
+        m.ops.iter().all(lists)
+    } else {
+        !m.ops.iter().any(lists)
+    }
+}

@@ -1,0 +1,211 @@
+//! The PG log: one entry per write, successful or failed, and the memory of request ids that follows from it
+//! (spec chapter 04, section 7.3).
+//!
+//! An entry rides in the transaction of its write. In memory stays only what answering a duplicate needs.
+//! Statistics ride in the entries as deltas, so that a write costs no row of its own for them; the metadata
+//! blob holds the sums as of an entry, and is written again before that entry is trimmed.
+
+use crate::Seq;
+use crate::stats::StatsDelta;
+use bytes::Bytes;
+use denc::{Decode, Encode, Reader, Result, Writer};
+use std::collections::{HashMap, VecDeque};
+use types::{EVersion, HObject, OsdReqId, Utime};
+
+/// Entries kept at least; a client has at most 1024 operations in flight.
+pub(crate) const LOG_MIN: usize = 3000;
+/// Entries trimmed at a time.
+pub(crate) const LOG_TRIM: usize = 250;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum EntryKind {
+    Modify = 1,
+    Delete = 2,
+    /// A write that failed: nothing but its memory.
+    Error = 3,
+    /// The PG's own doing: expired watches, trimmed snapshots.
+    Internal = 4,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LogEntry {
+    pub kind: EntryKind,
+    pub version: EVersion,
+    pub prior_version: EVersion,
+    pub object: HObject,
+    pub reqid: OsdReqId,
+    pub user_version: u64,
+    /// The PG's last user version after this entry.
+    pub last_user_version: u64,
+    pub mtime: Utime,
+    pub result: i32,
+    /// The clone made by this write, 0 if none.
+    pub clone: u64,
+    /// Per-operation return values and output, under RETURNVEC.
+    pub returns: Vec<(i32, Bytes)>,
+    pub delta: StatsDelta,
+}
+
+impl Encode for LogEntry {
+    fn encode(&self, w: &mut Writer) {
+        w.envelope(1, 1, |w| {
+            w.u8(self.kind as u8);
+            w.put(&self.version);
+            w.put(&self.prior_version);
+            w.put(&self.object);
+            w.put(&self.reqid);
+            w.u64(self.user_version);
+            w.u64(self.last_user_version);
+            w.put(&self.mtime);
+            w.i32(self.result);
+            w.u64(self.clone);
+            w.put(&self.returns);
+            w.put(&self.delta);
+        });
+    }
+
+    fn to_bytes(&self) -> Bytes {
+        let mut w = Writer::with_capacity(256 + self.object.oid.len());
+        self.encode(&mut w);
+        w.finish()
+    }
+}
+
+impl Decode for LogEntry {
+    fn decode(r: &mut Reader) -> Result<Self> {
+        r.envelope(1, |_, r| {
+            let kind = match r.u8()? {
+                1 => EntryKind::Modify,
+                2 => EntryKind::Delete,
+                3 => EntryKind::Error,
+                4 => EntryKind::Internal,
+                _ => return Err(r.invalid("unknown kind of log entry")),
+            };
+            Ok(Self {
+                kind,
+                version: r.get()?,
+                prior_version: r.get()?,
+                object: r.get()?,
+                reqid: r.get()?,
+                user_version: r.u64()?,
+                last_user_version: r.u64()?,
+                mtime: r.get()?,
+                result: r.i32()?,
+                clone: r.u64()?,
+                returns: r.get()?,
+                delta: r.get()?,
+            })
+        })
+    }
+}
+
+/// What a duplicate is answered with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub version: EVersion,
+    pub user_version: u64,
+    pub result: i32,
+    pub returns: Option<Box<[(i32, Bytes)]>>,
+    /// The transaction that must be durable first; 0 after a restart.
+    pub seq: Seq,
+}
+
+/// The memory of request ids, in the order of the log.
+#[derive(Debug, Default)]
+pub(crate) struct PgLog {
+    answers: HashMap<OsdReqId, Answer>,
+    order: VecDeque<(EVersion, OsdReqId)>,
+}
+
+impl PgLog {
+    pub fn len(&self) -> usize {
+        self.order.len()
+    }
+
+    pub fn find(&self, reqid: &OsdReqId) -> Option<&Answer> {
+        self.answers.get(reqid)
+    }
+
+    /// Remembers an entry that was submitted as `seq`.
+    pub fn push(&mut self, entry: LogEntry, seq: Seq) {
+        self.order.push_back((entry.version, entry.reqid));
+        if entry.kind == EntryKind::Internal {
+            return;
+        }
+        let answer = Answer {
+            version: entry.version,
+            user_version: if entry.result < 0 { 0 } else { entry.user_version },
+            result: entry.result,
+            returns: (!entry.returns.is_empty()).then(|| entry.returns.into_boxed_slice()),
+            seq,
+        };
+        self.answers.insert(entry.reqid, answer);
+    }
+
+    /// The version up to which the next transaction should trim, once there are [`LOG_TRIM`] too many.
+    pub fn trim_point(&self) -> Option<EVersion> {
+        (self.order.len() >= LOG_MIN + LOG_TRIM).then(|| self.order[LOG_TRIM - 1].0)
+    }
+
+    /// Forgets what was trimmed.
+    pub fn trimmed(&mut self, to: EVersion) {
+        while let Some((version, reqid)) = self.order.front().copied() {
+            if version > to {
+                break;
+            }
+            self.order.pop_front();
+            // The id may have been used again by a later entry only if this one was forgotten before.
+            if self.answers.get(&reqid).is_some_and(|a| a.version == version) {
+                self.answers.remove(&reqid);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use types::EntityName;
+
+    fn entry(n: u64) -> LogEntry {
+        LogEntry {
+            kind: EntryKind::Modify,
+            version: EVersion::new(1, n),
+            prior_version: EVersion::default(),
+            object: HObject::min(),
+            reqid: OsdReqId {
+                name: EntityName::client(1),
+                tid: n,
+                inc: 0,
+            },
+            user_version: n,
+            last_user_version: n,
+            mtime: Utime::ZERO,
+            result: 0,
+            clone: 0,
+            returns: vec![(1, Bytes::from_static(b"x"))],
+            delta: StatsDelta::default(),
+        }
+    }
+
+    #[test]
+    fn survives_its_encoding() {
+        assert_eq!(LogEntry::from_bytes(&entry(5).to_bytes()), Ok(entry(5)));
+    }
+
+    #[test]
+    fn the_memory_is_bounded() {
+        let mut log = PgLog::default();
+        for n in 1..=10_000 {
+            log.push(entry(n), n);
+            if let Some(to) = log.trim_point() {
+                log.trimmed(to);
+            }
+            assert!(log.len() < LOG_MIN + LOG_TRIM);
+            assert_eq!(log.answers.len(), log.order.len());
+        }
+        assert!(log.find(&entry(10_000 - LOG_MIN as u64 + 1).reqid).is_some());
+        assert!(log.find(&entry(1).reqid).is_none());
+    }
+}

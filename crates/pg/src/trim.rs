@@ -1,0 +1,201 @@
+//! Removing the clones of removed snapshots, and counting objects: walks over the PG's objects.
+//!
+//! A pass walks all objects of the PG in small steps, one per tick, and takes every removed snapshot out of
+//! every snapset it meets; then it notes these snapshots as trimmed. It keeps its cursor in memory only: after
+//! a restart the pass begins again, which costs time and changes nothing. A PG without clones has nothing to
+//! walk for.
+
+use crate::Pg;
+use crate::api::{Context, PgStats};
+use crate::object::ObjectState;
+use crate::object_info::SNAPSET_ATTR;
+use crate::pool::SnapIntervals;
+use crate::stats::StatsDelta;
+use crate::store::{IoError, ObjectStore};
+use bytes::Bytes;
+use denc::Encode;
+use std::sync::Arc;
+use std::time::Duration;
+use types::{HObject, NOSNAP, ObjectId, Op, Transaction};
+
+/// Objects looked at in one step, and how long the PG rests between steps.
+const STEP_OBJECTS: usize = 128;
+const STEP_REST: Duration = Duration::from_millis(5);
+/// After a store error.
+const RETRY_REST: Duration = Duration::from_secs(5);
+
+#[derive(Debug)]
+pub(crate) struct Trim {
+    snaps: SnapIntervals,
+    cursor: HObject,
+    pub next_at: Duration,
+}
+
+/// The place directly behind an object in the order of objects.
+pub(crate) fn behind(o: &HObject) -> HObject {
+    o.with_snap(o.snap.saturating_add(1))
+}
+
+impl Pg {
+    /// Objects of this PG at or behind `from`.
+    pub(crate) fn list_objects(
+        &self,
+        from: &HObject,
+        max: usize,
+        store: &mut dyn ObjectStore,
+    ) -> Result<Vec<ObjectId>, IoError> {
+        let mut found = store.list(&self.object_id(from.clone()), max)?;
+        let end = found.iter().position(|o| {
+            o.shard != self.id.shard
+                || o.object.pool != self.pool.id
+                || u64::from(o.object.reversed_hash()) >= self.range.end
+        });
+        if let Some(end) = end {
+            found.truncate(end);
+        }
+        Ok(found)
+    }
+
+    /// Counts what there is: for a collection that is new to its objects, after a split.
+    pub(crate) fn count_objects(&self, store: &mut dyn ObjectStore) -> Result<PgStats, IoError> {
+        let mut stats = PgStats {
+            version: self.meta.stats.version,
+            user_version: self.meta.stats.user_version,
+            ..PgStats::default()
+        };
+        let mut cursor = self.range.start_cursor(self.pool.id).with_snap(0);
+        loop {
+            let found = self.list_objects(&cursor, STEP_OBJECTS, store)?;
+            for oid in found.iter().filter(|o| o.object.is_head()) {
+                let state = ObjectState::load(oid, store)?;
+                stats.add(&StatsDelta::of(&state));
+                stats.version = stats.version.max(state.info.version.version);
+                stats.user_version = stats.user_version.max(state.info.user_version);
+            }
+            match found.last() {
+                Some(last) => cursor = behind(&last.object),
+                None => break,
+            }
+        }
+        stats.writes = 0;
+        Ok(stats)
+    }
+
+    /// Takes over what the map lists as removed, and starts a pass if there is something new.
+    pub(crate) fn note_removed_snaps(&mut self, now: Duration) {
+        self.meta.removed.union(&self.pool.removed_snaps);
+        if self.trim.is_some() {
+            return;
+        }
+        let snaps = self.meta.removed.minus(&self.meta.trimmed);
+        if !snaps.is_empty() {
+            self.trim = Some(Trim {
+                snaps,
+                cursor: self.range.start_cursor(self.pool.id).with_snap(0),
+                next_at: now,
+            });
+        }
+    }
+
+    pub(crate) fn trim_step(&mut self, ctx: &mut Context<'_>) {
+        if self.trim.as_ref().is_none_or(|t| t.next_at > ctx.now) {
+            return;
+        }
+        let Some(mut trim) = self.trim.take() else { return };
+        let more = match self.meta.stats.clones {
+            0 => Ok(false),
+            _ => self.trim_some(&mut trim, ctx),
+        };
+        match more {
+            Ok(true) => {
+                trim.next_at = ctx.now + STEP_REST;
+                self.trim = Some(trim);
+            }
+            Ok(false) => self.trim_done(trim, ctx),
+            Err(()) => {
+                trim.next_at = ctx.now + RETRY_REST;
+                self.trim = Some(trim);
+            }
+        }
+    }
+
+    /// One step; whether there is more to do.
+    fn trim_some(&mut self, trim: &mut Trim, ctx: &mut Context<'_>) -> Result<bool, ()> {
+        let found = self
+            .list_objects(&trim.cursor, STEP_OBJECTS, ctx.store)
+            .map_err(|e| tracing::error!("pg {}: trimming snapshots: {e}", self.id))?;
+        let Some(last) = found.last() else {
+            return Ok(false);
+        };
+        let end = behind(&last.object);
+        // An object's clones come right before its head: only heads behind clones need a look.
+        let mut head_at: Option<HObject> = None;
+        for oid in &found {
+            if oid.object.snap < NOSNAP {
+                let head = oid.object.head();
+                if head_at.as_ref() != Some(&head) {
+                    self.trim_object(&head, &trim.snaps, ctx)?;
+                    head_at = Some(head);
+                }
+            }
+        }
+        trim.cursor = end;
+        Ok(true)
+    }
+
+    fn trim_object(
+        &mut self,
+        head: &HObject,
+        snaps: &SnapIntervals,
+        ctx: &mut Context<'_>,
+    ) -> Result<(), ()> {
+        let oid = self.object_id(head.clone());
+        let old = self
+            .take(&oid, ctx.store)
+            .map_err(|e| tracing::error!("pg {}: trimming snapshots: {e}", self.id))?;
+        let Some((set, gone)) = old.snapset.trim(snaps) else {
+            self.put_back(head.clone(), old);
+            return Ok(());
+        };
+        let mut ops: Vec<Op> = gone
+            .iter()
+            .map(|id| Op::Remove {
+                oid: self.object_id(head.with_snap(*id)),
+            })
+            .collect();
+        let mut new = (*old).clone();
+        if set.clones.is_empty() && !old.exists {
+            ops.push(Op::Remove { oid: oid.clone() });
+            new = ObjectState::default();
+        } else {
+            ops.push(Op::SetAttrs {
+                oid: oid.clone(),
+                attrs: vec![(Bytes::from_static(SNAPSET_ATTR), set.to_bytes())],
+            });
+            new.snapset = Arc::new(set);
+        }
+        for id in gone {
+            self.cache.forget(&head.with_snap(id));
+        }
+        self.write_internal(&oid, old, new, ops, ctx)
+            .map(|_| ())
+            .ok_or(())
+    }
+
+    /// The pass is over: remember it, and look for snapshots removed meanwhile.
+    fn trim_done(&mut self, trim: Trim, ctx: &mut Context<'_>) {
+        let before = self.meta.trimmed.clone();
+        self.meta.trimmed.union(&trim.snaps);
+        let mut txn = Transaction::new(self.id);
+        txn.ops.push(self.meta_op());
+        if ctx.store.submit(txn).is_err() {
+            self.meta.trimmed = before;
+            self.trim = Some(Trim {
+                next_at: ctx.now + RETRY_REST,
+                ..trim
+            });
+            return;
+        }
+        self.note_removed_snaps(ctx.now);
+    }
+}
