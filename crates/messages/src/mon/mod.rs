@@ -17,6 +17,9 @@ mod poolop;
 mod query;
 mod session;
 
+#[cfg(test)]
+mod tests;
+
 pub use command::{MMonCommand, MMonCommandAck};
 pub use maps::{MFsMap, MFsMapUser, MMdsMap, MMgrMap, MMonMap, MOsdMap, SnapIntervals};
 pub use mgr::{MMgrClose, MMgrCommand, MMgrCommandReply, MMgrConfigure, MMgrOpen, MMgrReport};

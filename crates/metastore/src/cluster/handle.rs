@@ -123,6 +123,11 @@ impl ClusterHandle {
         self.shared.stats.subscribe()
     }
 
+    #[cfg(test)]
+    pub(crate) fn store_for_tests(&self) -> Arc<dyn Metastore> {
+        self.shared.store.clone()
+    }
+
     pub fn now(&self) -> Utime {
         Utime::from_unix(self.shared.clock.wall())
     }

@@ -19,6 +19,8 @@ mod load;
 mod pin;
 pub mod state;
 pub mod stats;
+#[cfg(test)]
+mod tests;
 
 pub use boot::weight_for;
 pub use changes::{Change, Changes};

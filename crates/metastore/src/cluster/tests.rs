@@ -1,0 +1,453 @@
+//! A cluster in a temporary file: made, changed, opened again.
+
+use super::*;
+use crate::{Embedded, Metastore};
+use denc::{Decode, Encode};
+use io::{Clock, Random, SystemRandom};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use types::osdmap::{Incremental, OsdMap, WEIGHT_OUT};
+use types::pgstats::PgStat;
+use types::pool::PgPool;
+use types::{EntityAddr, EntityAddrVec, IntervalSet, OsdId, PgId, Utime, Uuid};
+
+struct TestClock(AtomicU64);
+impl Clock for TestClock {
+    fn monotonic(&self) -> Duration {
+        Duration::from_secs(self.0.load(Ordering::Relaxed))
+    }
+    fn wall(&self) -> Duration {
+        Duration::from_secs(1_700_000_000) + self.monotonic()
+    }
+}
+
+struct Rig {
+    dir: tempfile::TempDir,
+    clock: Arc<TestClock>,
+}
+
+fn addrs(port: u16) -> EntityAddrVec {
+    EntityAddrVec::one(EntityAddr::msgr2(([127, 0, 0, 1], port).into(), 1))
+}
+
+impl Rig {
+    fn new() -> Self {
+        Self {
+            dir: tempfile::tempdir().unwrap(),
+            clock: Arc::new(TestClock(AtomicU64::new(0))),
+        }
+    }
+    fn store(&self) -> Arc<dyn Metastore> {
+        Arc::new(Embedded::open(&self.dir.path().join("state"), self.clock.clone()).unwrap())
+    }
+    async fn create(&self) -> ClusterHandle {
+        let options = CreateOptions::single_host(Uuid([7; 16]), "a", addrs(3300), vec![0, 1, 2]);
+        let random: Arc<dyn Random> = SystemRandom::shared();
+        create_cluster(self.store(), &options, self.clock.clone(), random)
+            .await
+            .unwrap()
+    }
+    async fn reopen(&self) -> ClusterHandle {
+        ClusterHandle::open(self.store(), self.clock.clone())
+            .await
+            .unwrap()
+            .unwrap()
+    }
+}
+
+fn boot_of(id: OsdId) -> OsdBoot {
+    OsdBoot {
+        id,
+        uuid: Uuid([id as u8 + 1; 16]),
+        client_addrs: addrs(6800 + id as u16),
+        cluster_addrs: addrs(6800 + id as u16),
+        hb_back_addrs: addrs(6800 + id as u16),
+        hb_front_addrs: addrs(6800 + id as u16),
+        size_bytes: 64 << 30,
+        host: "vm.example.org".into(),
+        device_class: "ssd".into(),
+        features: types::release::feature::ALL_PACIFIC,
+        metadata: [("hostname".to_string(), "vm".to_string())].into(),
+    }
+}
+
+fn block_on<T>(f: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap()
+        .block_on(f)
+}
+
+async fn change_map(c: &ClusterHandle, f: impl Fn(&OsdMap, &mut Incremental)) -> Arc<ClusterState> {
+    let done = c
+        .commit(|state| {
+            let mut changes = Changes::none();
+            f(&state.osdmap, changes.inc(state, Utime::ZERO));
+            (changes, ())
+        })
+        .await
+        .unwrap();
+    done.state
+}
+
+fn add_pool(inc: &mut Incremental, id: i64, pg_num: u32) {
+    let pool = PgPool {
+        size: 1,
+        min_size: 1,
+        pg_num,
+        pgp_num: pg_num,
+        pg_num_target: pg_num,
+        pgp_num_target: pg_num,
+        pg_num_pending: pg_num,
+        ..PgPool::default()
+    };
+    inc.new_pool_max = Some(id as i32);
+    inc.new_pools.insert(id, pool);
+    inc.new_pool_names.insert(id, format!("pool{id}"));
+}
+
+/// Everything that a snapshot says, for comparing.
+fn print(s: &ClusterState) -> String {
+    let map = s.osdmap.encode_for(u64::MAX);
+    format!(
+        "{} {} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {} {:?} {:?}",
+        s.version,
+        s.fsid,
+        s.monmap,
+        s.mgrmap,
+        map,
+        s.config,
+        s.config_keys,
+        s.auth,
+        s.rotating,
+        s.mutes,
+        s.osd_metadata,
+        s.global_id_limit,
+        s.log,
+        s.history,
+    )
+}
+
+#[test]
+fn what_was_committed_is_there_after_reopening() {
+    let rig = Rig::new();
+    let before = block_on(async {
+        let c = rig.create().await;
+        for id in 0..3 {
+            c.osd_boot(&boot_of(id)).await.unwrap();
+        }
+        change_map(&c, |_, inc| add_pool(inc, 1, 8)).await;
+        c.commit(|s| {
+            let mut ch = Changes::none();
+            let set = |who: &str, v: &str| Change::ConfigSet {
+                who: who.into(),
+                name: "n".into(),
+                value: v.into(),
+            };
+            ch.push(set("client/host:a", "1"));
+            ch.push(set("global", "2"));
+            ch.push(Change::ConfigKeySet {
+                key: "a/b//c".into(),
+                value: "bytes".into(),
+            });
+            ch.push(Change::Mute(HealthMute {
+                code: "OSD_DOWN".into(),
+                until: None,
+                sticky: true,
+                summary: "x".into(),
+                count: 2,
+            }));
+            ch.push(Change::MgrMap(Box::new((*s.mgrmap).clone())));
+            (ch, ())
+        })
+        .await
+        .unwrap();
+        assert_eq!(c.reserve_global_ids(10).await.unwrap(), 4100..4110);
+        print(&c.state())
+    });
+    let after = block_on(async { print(&*rig.reopen().await.state()) });
+    assert_eq!(before, after);
+}
+
+#[test]
+fn a_cluster_is_made_once() {
+    let rig = Rig::new();
+    block_on(async {
+        assert!(
+            ClusterHandle::open(rig.store(), rig.clock.clone())
+                .await
+                .unwrap()
+                .is_none()
+        );
+        let c = rig.create().await;
+        let names: Vec<_> = c.state().auth.entities.keys().map(ToString::to_string).collect();
+        assert_eq!(
+            names,
+            ["mon.", "osd.0", "osd.1", "osd.2", "client.admin", "mgr.x"]
+        );
+    });
+    block_on(async {
+        let options = CreateOptions::single_host(Uuid([8; 16]), "a", addrs(3300), vec![]);
+        let made = create_cluster(rig.store(), &options, rig.clock.clone(), SystemRandom::shared()).await;
+        assert!(matches!(made, Err(crate::Error::Open(_))));
+    });
+}
+
+#[test]
+fn osds_come_up_and_go_down() {
+    let rig = Rig::new();
+    block_on(async {
+        let c = rig.create().await;
+        let mut maps = c.subscribe_osdmap();
+        let epoch = c.osd_boot(&boot_of(1)).await.unwrap();
+        assert!(maps.has_changed().unwrap());
+        let map = maps.borrow_and_update().clone();
+        assert_eq!((map.epoch, map.max_osd(), map.num_osds()), (epoch, 2, 1));
+        assert!(map.is_up(1) && map.is_in(1) && !map.exists(0));
+        assert_eq!(map.osd(1).unwrap().info.up_from, epoch);
+        assert_eq!(map.crush.item_name(1), Some("osd.1"));
+        assert!(
+            map.crush.item_id("vm").is_some(),
+            "the host is a bucket by its short name"
+        );
+        assert_eq!(
+            c.osd_boot(&boot_of(1)).await.unwrap(),
+            epoch,
+            "saying it again changes nothing"
+        );
+        let stranger = OsdBoot {
+            uuid: Uuid([9; 16]),
+            ..boot_of(1)
+        };
+        assert!(
+            c.osd_boot(&stranger).await.is_err(),
+            "another directory cannot take an id over"
+        );
+        assert_eq!(c.osd_down(1).await.unwrap(), epoch + 1);
+        assert_eq!(
+            c.osd_down(1).await.unwrap(),
+            epoch + 1,
+            "down twice must not bring it up"
+        );
+        assert!(c.osdmap().is_down(1));
+        let back = OsdBoot {
+            client_addrs: addrs(7000),
+            ..boot_of(1)
+        };
+        c.osd_boot(&back).await.unwrap();
+        assert_eq!(c.osdmap().osd(1).unwrap().client_addrs, addrs(7000));
+    });
+}
+
+#[test]
+fn every_epoch_of_the_window_can_be_rebuilt() {
+    let rig = Rig::new();
+    block_on(async {
+        let c = rig.create().await;
+        let mut maps = vec![c.osdmap()];
+        let flags = |e: u32| if e % 2 == 0 { 0x588000 } else { 0x588080 };
+        for _ in 0..(history::WINDOW_MAX + 3 * history::FULL_EVERY) {
+            let state = change_map(&c, |map, inc| inc.new_flags = Some(flags(map.epoch))).await;
+            maps.push(state.osdmap.clone());
+        }
+        let h = c.history();
+        assert!(
+            h.latest() - h.first() >= history::WINDOW_MAX,
+            "{}..{}",
+            h.first(),
+            h.latest()
+        );
+        assert!(h.latest() - h.first() < history::WINDOW_MAX + 2 * history::FULL_EVERY);
+        for map in &maps {
+            let full = h.full(map.epoch);
+            assert_eq!(full.is_some(), map.epoch >= h.first(), "epoch {}", map.epoch);
+            if let Some(full) = full {
+                assert_eq!(full, map.encode_for(u64::MAX).0, "epoch {}", map.epoch);
+            }
+            let inc = h.incremental(map.epoch);
+            assert_eq!(inc.is_some(), map.epoch > h.first(), "epoch {}", map.epoch);
+            if let Some(inc) = inc {
+                let inc = Incremental::from_bytes(&inc).unwrap();
+                assert_eq!(inc.full_crc, map.encode_for(u64::MAX).1);
+            }
+        }
+        drop(c);
+    });
+    block_on(async {
+        let c = rig.reopen().await;
+        assert_eq!(
+            c.history().first(),
+            c.history().fulls.keys().next().copied().unwrap()
+        );
+        assert!(c.history().incs.len() as u32 <= history::WINDOW_MAX + 2 * history::FULL_EVERY);
+    });
+}
+
+/// Two writers that do not know of each other: both changes are kept, none is lost.
+#[test]
+fn writers_of_other_processes_are_met_by_compare_and_swap() {
+    let rig = Rig::new();
+    block_on(async {
+        let a = rig.create().await;
+        let store = a.store_for_tests();
+        let b = ClusterHandle::open(store, rig.clock.clone())
+            .await
+            .unwrap()
+            .unwrap();
+        for n in 0..20 {
+            let (writer, key) = if n % 3 == 0 { (&a, "a") } else { (&b, "b") };
+            let done = writer
+                .commit(|s| {
+                    let old = s.config_keys.get("n").map_or(0, |v| v[0]);
+                    let value = vec![old + 1].into();
+                    (
+                        Changes::one(Change::ConfigKeySet {
+                            key: "n".into(),
+                            value,
+                        }),
+                        old,
+                    )
+                })
+                .await
+                .unwrap();
+            assert_eq!(done.reply, n, "writer {key} saw the other's last change");
+        }
+        let follower = b.clone();
+        let local = tokio::task::LocalSet::new();
+        local
+            .run_until(async move {
+                tokio::task::spawn_local(async move { follower.follow().await });
+                let mut seen = b.subscribe_state();
+                change_map(&a, |_, inc| inc.new_flags = Some(0)).await;
+                while seen.borrow_and_update().osdmap.flags != 0 {
+                    seen.changed().await.unwrap();
+                }
+            })
+            .await;
+    });
+}
+
+#[test]
+fn reports_live_as_long_as_their_osd() {
+    let rig = Rig::new();
+    let local = tokio::task::LocalSet::new();
+    block_on(local.run_until(async {
+        let c = rig.create().await;
+        let follower = c.clone();
+        tokio::task::spawn_local(async move { follower.follow().await });
+        let mut report = OsdReport::default();
+        let mut pg = PgStat::unknown(PgId::new(1, 0));
+        pg.stats.sum.num_objects = 5;
+        report.pgs.insert(pg.pgid, pg);
+        c.publish_stats(0, &report).await.unwrap();
+        let mut stats = c.subscribe_stats();
+        stats.wait_for(|s| s.osds.len() == 1).await.unwrap();
+        assert_eq!(c.stats().pool_sum(1).num_objects, 5);
+        rig.clock.0.fetch_add(20, Ordering::Relaxed);
+        c.publish_stats(0, &report).await.unwrap();
+        rig.clock.0.fetch_add(20, Ordering::Relaxed);
+        c.maintain().await.unwrap();
+        tokio::task::yield_now().await;
+        assert_eq!(c.stats().osds.len(), 1, "a renewed report stays");
+        rig.clock.0.fetch_add(20, Ordering::Relaxed);
+        c.maintain().await.unwrap();
+        stats.wait_for(|s| s.osds.is_empty()).await.unwrap();
+    }));
+}
+
+#[test]
+fn a_snapshot_is_purged_when_every_group_says_so() {
+    let mut stats = ClusterStats::default();
+    let queue: IntervalSet = [2, 3, 7].into_iter().collect();
+    let mut report = |osd: OsdId, seeds: &[u32], purged: &[u64]| {
+        let mut r = OsdReport::default();
+        for seed in seeds {
+            r.purged_snaps
+                .insert(PgId::new(1, *seed), purged.iter().copied().collect());
+        }
+        stats.osds.insert(osd, Arc::new(r));
+        stats.purged_everywhere(1, 3, &queue)
+    };
+    assert!(
+        report(0, &[0, 1], &[2, 3, 7]).is_empty(),
+        "the third group has not spoken"
+    );
+    assert_eq!(report(1, &[2], &[3, 9]), [3].into_iter().collect());
+    assert_eq!(report(1, &[2], &[2, 3, 7]), queue);
+}
+
+/// Marking an OSD out makes CRUSH choose others, which have no data.
+#[test]
+fn groups_stay_where_their_data_is() {
+    let rig = Rig::new();
+    block_on(async {
+        let c = rig.create().await;
+        for id in 0..3 {
+            c.osd_boot(&boot_of(id)).await.unwrap();
+        }
+        let acting = |map: &OsdMap| {
+            map.pgs()
+                .map(|pg| map.pg_to_up_acting(pg).acting)
+                .collect::<Vec<_>>()
+        };
+        change_map(&c, |_, inc| add_pool(inc, 1, 32)).await;
+        let home = acting(&c.osdmap());
+        assert!((0..3).all(|id| home.contains(&vec![id])));
+        change_map(&c, |map, inc| inc.mark_out(map, 1)).await;
+        assert_eq!(c.osdmap().weight(1), WEIGHT_OUT);
+        assert_eq!(acting(&c.osdmap()), home, "out");
+        assert!(!c.osdmap().pg_temp.is_empty());
+        c.osd_boot(&boot_of(3)).await.unwrap();
+        assert_eq!(acting(&c.osdmap()), home, "a fourth OSD");
+        change_map(&c, |map, inc| inc.mark_in(map, 1)).await;
+        assert_eq!(acting(&c.osdmap()), home, "in again");
+        // A group made now goes where CRUSH says, and one whose OSD is down has no other home.
+        change_map(&c, |_, inc| add_pool(inc, 2, 32)).await;
+        let of_two = |map: &OsdMap| {
+            map.pgs()
+                .filter(|pg| pg.pool == 2)
+                .map(|pg| map.pg_to_up_acting(pg).acting)
+                .collect::<Vec<_>>()
+        };
+        let home_two = of_two(&c.osdmap());
+        assert!(home_two.contains(&vec![3]));
+        c.osd_down(3).await.unwrap();
+        change_map(&c, |map, inc| inc.set_weight(0, map.weight(0) / 2)).await;
+        c.osd_boot(&boot_of(3)).await.unwrap();
+        assert_eq!(
+            of_two(&c.osdmap()),
+            home_two,
+            "what changed while it was down moved nothing"
+        );
+        // CRUSH back as it was at first: nothing needs an override any more.
+        change_map(&c, |_, inc| inc.set_weight(0, 0x10000)).await;
+        change_map(&c, |map, inc| {
+            inc.crush_mut(map).reweight_item("osd.3", 0).unwrap()
+        })
+        .await;
+        assert!(c.osdmap().pg_temp.keys().all(|pg| pg.pool == 2));
+    });
+}
+
+#[test]
+fn decoded_reports_are_what_was_sent() {
+    let mut report = OsdReport {
+        stamp: Utime { sec: 1, nsec: 2 },
+        ..OsdReport::default()
+    };
+    report.stat.statfs.total = 77;
+    report
+        .purged_snaps
+        .insert(PgId::new(1, 2), [5, 6].into_iter().collect());
+    let raw = report.to_bytes();
+    let again = OsdReport::from_bytes(&raw).unwrap();
+    assert_eq!(
+        (again.stat, again.purged_snaps),
+        (report.stat, report.purged_snaps)
+    );
+    for len in 0..raw.len() {
+        assert!(OsdReport::from_bytes(&raw.slice(..len)).is_err());
+    }
+}
