@@ -1,6 +1,8 @@
 //! Capability texts: every text that was given to a real 16.2.15 monitor gets the same verdict and words,
 //! and the examples of the protocol chapter are allowed and denied as it says.
 
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)]
+
 use auth::caps::{ClassCall, MdsNeed, MgrNeed, MonNeed, OsdNeed, validate};
 use auth::{Access, MdsCaps, MgrCaps, MonCaps, OsdCaps};
 use std::collections::BTreeMap;

@@ -1,0 +1,57 @@
+//! What a peer did wrong. Every one of these closes the connection, with one log line.
+
+use crate::frame::Tag;
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    #[error("not a messenger v2 banner")]
+    NotV2,
+    #[error("banner of {0} bytes")]
+    BannerLength(usize),
+    #[error("peer requires messenger features {0:#x} that we lack")]
+    MessengerFeatures(u64),
+    #[error("preamble checksum is wrong")]
+    PreambleCrc,
+    #[error("checksum of segment {0} is wrong")]
+    SegmentCrc(usize),
+    #[error("frame of unknown tag {0}")]
+    UnknownTag(u8),
+    #[error("compressed frame without negotiation")]
+    Compressed,
+    #[error("frame with {0} segments")]
+    SegmentCount(u8),
+    #[error("last counted segment is empty")]
+    EmptyTail,
+    #[error("{what} of {len} bytes, limit {max}")]
+    TooLong {
+        what: &'static str,
+        len: usize,
+        max: usize,
+    },
+    #[error("late status {0:#x}")]
+    LateStatus(u8),
+    #[error("message header of {0} bytes")]
+    HeaderLength(usize),
+    #[error("{tag:?} while {state}")]
+    Unexpected { tag: Tag, state: &'static str },
+    #[error("malformed {tag:?}: {source}")]
+    Malformed {
+        tag: Tag,
+        #[source]
+        source: denc::Error,
+    },
+    #[error("frame cannot be decrypted")]
+    Decrypt,
+    #[error("nonces are used up")]
+    NoncesUsedUp,
+    #[error("authentication: {0}")]
+    Auth(String),
+    #[error("{0} attempts without success")]
+    TooManyAttempts(u32),
+    #[error("peer's signature of the handshake is wrong")]
+    Signature,
+    #[error("{0}")]
+    Ident(String),
+    #[error("send before the session is open")]
+    NotReady,
+}

@@ -1,0 +1,61 @@
+//! The authenticated peer of an open session.
+
+use crate::Message;
+use auth::{AuthError, AuthMethod, Context, Identity, KeyServer, MAUTH_REPLY, PeerCaps};
+use denc::Encode;
+use std::net::SocketAddr;
+use types::{AuthName, EntityAddrVec, EntityName};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Peer {
+    /// `client.<global id>` for clients; daemons say their number themselves.
+    pub name: EntityName,
+    pub auth_name: AuthName,
+    pub global_id: u64,
+    pub caps: PeerCaps,
+    /// What the peer calls itself; the first one is its identity for blocklists, watches and locks.
+    pub addrs: EntityAddrVec,
+    /// Where its packets come from: for capabilities with a network, since `addrs` is only its word.
+    pub sock: SocketAddr,
+    /// Features that both sides have; encodings depend on them.
+    pub features: u64,
+    pub method: AuthMethod,
+    pub secure: bool,
+    /// The monitor's challenge of this connection, which renewals must answer again.
+    pub server_challenge: Option<u64>,
+}
+
+impl Peer {
+    pub fn identity(&self) -> Identity {
+        Identity {
+            name: self.auth_name.clone(),
+            global_id: self.global_id,
+            caps: self.caps.clone(),
+            server_challenge: self.server_challenge,
+        }
+    }
+}
+
+/// Priority of replies from the monitor.
+const PRIORITY_HIGH: u16 = 196;
+
+/// The reply to MAuth (message type 17), by which clients renew tickets on an open monitor session. The
+/// error, if there is one, is for the log: the reply carries its number.
+pub fn answer_mauth(
+    server: &KeyServer,
+    peer: &Peer,
+    request: &Message,
+    cx: &Context,
+) -> (Message, Option<AuthError>) {
+    let (reply, error) = server.answer_mauth(&peer.identity(), &request.front, cx);
+    let message = Message {
+        kind: MAUTH_REPLY,
+        version: 1,
+        compat: 1,
+        priority: PRIORITY_HIGH,
+        tid: request.tid,
+        front: reply.to_bytes(),
+        ..Message::default()
+    };
+    (message, error)
+}

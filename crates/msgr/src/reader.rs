@@ -1,0 +1,349 @@
+//! Received bytes to frames, in both revisions and both modes.
+//!
+//! Two buffers: small frames are slices of a shared receive buffer; a frame whose body is large gets a
+//! buffer of exactly its size, which the socket then fills directly. Memory is taken only after the
+//! preamble has passed its checksum and the limits.
+
+use crate::frame::{
+    CONTROL_FRAME_MAX, HEADER_LEN, Limits, PREAMBLE_LEN, Preamble, SEGMENT_SEED, Tag, padded,
+};
+use crate::gcm::{Gcm, TAG_LEN};
+use crate::{Error, Revision};
+use bytes::{Buf, Bytes, BytesMut};
+use types::checksum::crc32c;
+
+/// How much is read at once while frames are small.
+const READ_CHUNK: usize = 32 << 10;
+/// The same before the session is open.
+const HANDSHAKE_CHUNK: usize = 4 << 10;
+/// A body from this size on gets its own buffer.
+const OWN_BUFFER_FROM: usize = 16 << 10;
+/// Bytes of segment 0 that ride in the first block of a secure 2.1 frame.
+pub(crate) const INLINE_LEN: usize = 48;
+pub(crate) const EPILOGUE_SECURE: usize = 16;
+
+/// A whole frame; absent segments are empty.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Frame {
+    pub tag: Tag,
+    pub segments: [Bytes; 4],
+}
+
+struct Body {
+    preamble: Preamble,
+    /// Bytes to come, the kept head of a secure 2.0 frame among them.
+    need: usize,
+    inline: Bytes,
+    own: Option<BytesMut>,
+}
+
+pub(crate) struct FrameReader {
+    buf: BytesMut,
+    body: Option<Body>,
+    pub revision: Revision,
+    gcm: Option<Gcm>,
+    /// Messages are accepted within these; `None` until the session is open.
+    limits: Option<Limits>,
+    /// Raw bytes consumed, for the signature, until authentication is done.
+    record: Option<Vec<u8>>,
+}
+
+impl FrameReader {
+    pub fn new() -> Self {
+        Self {
+            buf: BytesMut::new(),
+            body: None,
+            revision: Revision::V21,
+            gcm: None,
+            limits: None,
+            record: Some(Vec::new()),
+        }
+    }
+
+    pub fn set_secure(&mut self, gcm: Option<Gcm>) {
+        self.gcm = gcm;
+    }
+
+    pub fn open_session(&mut self, limits: Limits) {
+        self.limits = Some(limits);
+    }
+
+    /// Ends the transcript and gives it.
+    pub fn take_record(&mut self) -> Vec<u8> {
+        self.record.take().unwrap_or_default()
+    }
+
+    fn note(record: &mut Option<Vec<u8>>, b: &[u8]) {
+        if let Some(r) = record {
+            r.extend_from_slice(b);
+        }
+    }
+
+    /// Where received bytes belong, and how many at most: more than none, once [`Self::next_frame`] has
+    /// said that it has no frame.
+    pub fn target(&mut self) -> (&mut BytesMut, usize) {
+        if let Some(Body {
+            need, own: Some(own), ..
+        }) = &mut self.body
+        {
+            let left = *need - own.len();
+            return (own, left);
+        }
+        let chunk = match self.limits {
+            Some(_) => READ_CHUNK,
+            None => HANDSHAKE_CHUNK,
+        };
+        if self.buf.capacity() - self.buf.len() < chunk / 4 {
+            self.buf.reserve(chunk);
+        }
+        let room = self.buf.capacity() - self.buf.len();
+        (&mut self.buf, room)
+    }
+
+    /// Appends received bytes by copying.
+    pub fn feed(&mut self, b: &[u8]) {
+        self.buf.extend_from_slice(b);
+    }
+
+    /// Bytes of a large frame still to come: what reading on will take.
+    pub fn large_body(&self) -> Option<usize> {
+        let body = self.body.as_ref()?;
+        body.own.as_ref().map(|own| body.need - own.len())
+    }
+
+    /// The first `n` raw bytes, once they are there (banner).
+    pub fn take_raw(&mut self, n: usize) -> Option<BytesMut> {
+        (self.buf.len() >= n).then(|| {
+            let b = self.buf.split_to(n);
+            Self::note(&mut self.record, &b);
+            b
+        })
+    }
+
+    pub fn peek_raw(&self) -> &[u8] {
+        &self.buf
+    }
+
+    pub fn next_frame(&mut self) -> Result<Option<Frame>, Error> {
+        loop {
+            if self.body.is_none() && !self.read_head()? {
+                return Ok(None);
+            }
+            let Some(raw) = self.take_body() else {
+                return Ok(None);
+            };
+            let Some(body) = self.body.take() else {
+                return Ok(None);
+            };
+            // A frame that its sender gave up is as if never sent.
+            if let Some(frame) = self.parse(body, raw)? {
+                return Ok(Some(frame));
+            }
+        }
+    }
+
+    /// Reads a preamble; false if it is not there yet.
+    fn read_head(&mut self) -> Result<bool, Error> {
+        let secure21 = self.gcm.is_some() && self.revision == Revision::V21;
+        let len = match secure21 {
+            true => PREAMBLE_LEN + INLINE_LEN + TAG_LEN,
+            false => PREAMBLE_LEN,
+        };
+        if self.buf.len() < len {
+            return Ok(false);
+        }
+        let mut block = [0; PREAMBLE_LEN];
+        let mut inline = Bytes::new();
+        let mut kept = 0;
+        match (&mut self.gcm, self.revision) {
+            (None, _) => {
+                let head = self.buf.split_to(len);
+                Self::note(&mut self.record, &head);
+                block.copy_from_slice(&head);
+            }
+            (Some(gcm), Revision::V21) => {
+                let mut head = self.buf.split_to(len);
+                gcm.open(&mut head)?;
+                block.copy_from_slice(&head[..PREAMBLE_LEN]);
+                inline = head.freeze().slice(PREAMBLE_LEN..PREAMBLE_LEN + INLINE_LEN);
+            }
+            (Some(gcm), Revision::V20) => {
+                block.copy_from_slice(&self.buf[..PREAMBLE_LEN]);
+                gcm.peek(&mut block)?;
+                kept = PREAMBLE_LEN;
+            }
+        }
+        let preamble = Preamble::decode(&block)?;
+        preamble.check(self.limits.as_ref())?;
+        let need = kept + self.body_len(&preamble);
+        self.body = Some(Body {
+            preamble,
+            need,
+            inline,
+            own: None,
+        });
+        Ok(true)
+    }
+
+    fn body_len(&self, p: &Preamble) -> usize {
+        let raw: usize = p.lens.iter().sum();
+        let padded_all: usize = p.lens.iter().map(|l| padded(*l)).sum();
+        match (self.gcm.is_some(), self.revision) {
+            (false, Revision::V21) => {
+                let crc0 = if p.lens[0] > 0 { 4 } else { 0 };
+                raw + crc0 + if p.count > 1 { 13 } else { 0 }
+            }
+            (false, Revision::V20) => raw + 17,
+            (true, Revision::V20) => padded_all + EPILOGUE_SECURE + TAG_LEN,
+            (true, Revision::V21) => {
+                let first = padded(p.lens[0]);
+                let second = match first > INLINE_LEN {
+                    true => first - INLINE_LEN + TAG_LEN,
+                    false => 0,
+                };
+                let third = match p.count > 1 {
+                    true => padded_all - first + EPILOGUE_SECURE + TAG_LEN,
+                    false => 0,
+                };
+                second + third
+            }
+        }
+    }
+
+    /// The frame's body once it is whole; moves a large one into its own buffer on the way.
+    fn take_body(&mut self) -> Option<BytesMut> {
+        let body = self.body.as_mut()?;
+        if body.own.is_none() {
+            if self.buf.len() >= body.need {
+                let raw = self.buf.split_to(body.need);
+                Self::note(&mut self.record, &raw);
+                return Some(raw);
+            }
+            if body.need < OWN_BUFFER_FROM {
+                return None;
+            }
+            let mut own = BytesMut::with_capacity(body.need);
+            own.extend_from_slice(&self.buf);
+            self.buf.clear();
+            body.own = Some(own);
+        }
+        let own = body.own.as_mut()?;
+        // What was fed by copying lies in the shared buffer.
+        let more = (body.need - own.len()).min(self.buf.len());
+        own.extend_from_slice(&self.buf[..more]);
+        self.buf.advance(more);
+        match own.len() == body.need {
+            true => body.own.take(),
+            false => None,
+        }
+    }
+
+    fn parse(&mut self, body: Body, raw: BytesMut) -> Result<Option<Frame>, Error> {
+        let p = body.preamble;
+        let segments = match (&mut self.gcm, self.revision) {
+            (None, Revision::V21) => parse_crc21(&p, raw.freeze())?,
+            (None, Revision::V20) => parse_crc20(&p, raw.freeze())?,
+            (Some(g), Revision::V21) => parse_secure21(g, &p, body.inline, raw)?,
+            (Some(g), Revision::V20) => parse_secure20(g, &p, raw)?,
+        };
+        Ok(segments.map(|segments| Frame { tag: p.tag, segments }))
+    }
+}
+
+type Segments = Option<[Bytes; 4]>;
+
+/// Consecutive segments from `at` on, `pad` telling their lengths on the wire.
+fn cut(
+    raw: &Bytes,
+    p: &Preamble,
+    from: usize,
+    mut at: usize,
+    pad: fn(usize) -> usize,
+) -> ([Bytes; 4], usize) {
+    let mut out: [Bytes; 4] = Default::default();
+    for (i, seg) in out.iter_mut().enumerate().skip(from) {
+        *seg = raw.slice(at..at + p.lens[i]);
+        at += pad(p.lens[i]);
+    }
+    (out, at)
+}
+
+fn check_crc(i: usize, seg: &[u8], field: &[u8]) -> Result<(), Error> {
+    if field != crc32c(SEGMENT_SEED, seg).to_le_bytes() {
+        return Err(Error::SegmentCrc(i));
+    }
+    Ok(())
+}
+
+/// Revision 2.1: low nibble 0xe is complete, 0x1 given up.
+fn completed(status: u8) -> Result<bool, Error> {
+    match status & 0xf {
+        0xe => Ok(true),
+        0x1 => Ok(false),
+        _ => Err(Error::LateStatus(status)),
+    }
+}
+
+fn parse_crc21(p: &Preamble, raw: Bytes) -> Result<Segments, Error> {
+    let n = p.lens[0];
+    let first = raw.slice(..n);
+    let mut at = n;
+    if n > 0 {
+        check_crc(0, &first, &raw[n..n + 4])?;
+        at += 4;
+    }
+    let (mut segments, at) = cut(&raw, p, 1, at, |n| n);
+    segments[0] = first;
+    if p.count > 1 {
+        let epilogue = &raw[at..at + 13];
+        if !completed(epilogue[0])? {
+            return Ok(None);
+        }
+        for i in 1..p.count {
+            check_crc(i, &segments[i], &epilogue[4 * i - 3..4 * i + 1])?;
+        }
+    }
+    Ok(Some(segments))
+}
+
+fn parse_crc20(p: &Preamble, raw: Bytes) -> Result<Segments, Error> {
+    let (segments, at) = cut(&raw, p, 0, 0, |n| n);
+    let epilogue = &raw[at..at + 17];
+    if epilogue[0] & 1 != 0 {
+        return Ok(None);
+    }
+    for (i, seg) in segments.iter().enumerate().take(p.count) {
+        check_crc(i, seg, &epilogue[1 + 4 * i..5 + 4 * i])?;
+    }
+    Ok(Some(segments))
+}
+
+fn parse_secure21(gcm: &mut Gcm, p: &Preamble, inline: Bytes, mut raw: BytesMut) -> Result<Segments, Error> {
+    let n = p.lens[0];
+    let mut first = inline.slice(..n.min(INLINE_LEN));
+    if padded(n) > INLINE_LEN {
+        let mut rest = raw.split_to(padded(n) - INLINE_LEN + TAG_LEN);
+        gcm.open(&mut rest)?;
+        // Only control frames have a long segment 0, so this copies little.
+        let mut whole = BytesMut::from(&inline[..]);
+        whole.extend_from_slice(&rest[..rest.len() - TAG_LEN]);
+        first = whole.freeze().slice(..n);
+    }
+    debug_assert!(p.tag != Tag::Message || n == HEADER_LEN);
+    debug_assert!(n <= CONTROL_FRAME_MAX);
+    if p.count == 1 {
+        return Ok(Some([first, Bytes::new(), Bytes::new(), Bytes::new()]));
+    }
+    gcm.open(&mut raw)?;
+    let raw = raw.freeze();
+    let (mut segments, at) = cut(&raw, p, 1, 0, padded);
+    segments[0] = first;
+    Ok(completed(raw[at])?.then_some(segments))
+}
+
+fn parse_secure20(gcm: &mut Gcm, p: &Preamble, mut raw: BytesMut) -> Result<Segments, Error> {
+    gcm.open(&mut raw)?;
+    let raw = raw.freeze();
+    let (segments, at) = cut(&raw, p, 0, PREAMBLE_LEN, padded);
+    Ok((raw[at] & 1 == 0).then_some(segments))
+}

@@ -1,0 +1,382 @@
+//! The accepting side: from the first byte of the banner to an open lossy session.
+//!
+//! States and what each accepts (spec chapter 01, section 3.7): banner; HELLO; AUTH_REQUEST (again after a
+//! refusal); AUTH_REQUEST_MORE; AUTH_SIGNATURE; CLIENT_IDENT or SESSION_RECONNECT (answered with a full
+//! reset, since lossy sessions cannot be resumed); then messages, keepalives, acknowledgements. Anything
+//! else closes the connection without an answer, as a real server does.
+
+use crate::frame::{Limits, Tag};
+use crate::gcm::Gcm;
+use crate::link::{Link, decode};
+use crate::payload::{
+    AuthBadMethod, AuthDone, AuthRequest, ClientIdent, FLAG_LOSSY, Hello, Reconnect, ServerIdent, blob,
+    con_modes, method_numbers,
+};
+use crate::{Error, Message, Output, Peer, features};
+use auth::{
+    AuthError, AuthMethod, Authenticator, ConMode, Context, Entropy, Granted, Identity, Pending, Step,
+};
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use bytes::{Bytes, BytesMut};
+use denc::Encode;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use types::{EntityAddr, EntityAddrVec, EntityKind, EntityName, Errno, Utime};
+
+/// Authentication requests, and idents, that one connection may try.
+const ATTEMPTS_MAX: u32 = 8;
+
+/// What all connections of one entity share.
+pub struct ServerConfig {
+    /// Type and number of this entity: rank, OSD id, or global id.
+    pub name: EntityName,
+    /// Exactly as in the maps, nonce included, v2 first.
+    pub addrs: EntityAddrVec,
+    pub auth: Arc<dyn Authenticator>,
+    pub entropy: Arc<dyn Entropy>,
+    pub limits: Limits,
+    /// Announced in SERVER_IDENT; normally [`features::SUPPORTED`].
+    pub supported: u64,
+    /// Required of clients; normally [`features::REQUIRED`].
+    pub required: u64,
+    /// Announced in the banner; 0 makes frames of revision 2.0.
+    pub msgr2_features: u64,
+}
+
+impl ServerConfig {
+    pub fn new(
+        name: EntityName,
+        addrs: EntityAddrVec,
+        auth: Arc<dyn Authenticator>,
+        entropy: Arc<dyn Entropy>,
+    ) -> Self {
+        Self {
+            name,
+            addrs,
+            auth,
+            entropy,
+            limits: Limits::default(),
+            supported: features::SUPPORTED,
+            required: features::REQUIRED,
+            msgr2_features: features::MSGR2_REVISION_1,
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// Credentials were refused and the peer told so; it may try again. For the log.
+    Denied(String),
+    /// The session is open; messages follow.
+    Ready(Arc<Peer>),
+    Message(Message),
+}
+
+enum State {
+    Banner,
+    Hello,
+    Auth,
+    AuthMore(Pending, AuthMethod, ConMode),
+    Signature([u8; 32]),
+    Ident,
+    Open,
+}
+
+impl State {
+    fn name(&self) -> &'static str {
+        match self {
+            State::Banner => "waiting for a banner",
+            State::Hello => "waiting for HELLO",
+            State::Auth => "waiting for AUTH_REQUEST",
+            State::AuthMore(..) => "waiting for AUTH_REQUEST_MORE",
+            State::Signature(_) => "waiting for AUTH_SIGNATURE",
+            State::Ident => "waiting for CLIENT_IDENT",
+            State::Open => "the session is open",
+        }
+    }
+}
+
+pub struct ServerConnection {
+    config: Arc<ServerConfig>,
+    link: Link,
+    state: State,
+    peer_sock: SocketAddr,
+    /// Our count of connections, told in SERVER_IDENT.
+    global_seq: u64,
+    peer_kind: u8,
+    attempts: u32,
+    granted: Option<(Identity, AuthMethod, ConMode)>,
+}
+
+impl ServerConnection {
+    /// A connection just accepted from `peer`; its banner is in the output already.
+    pub fn new(config: Arc<ServerConfig>, peer: SocketAddr, global_seq: u64) -> Self {
+        Self {
+            link: Link::new(config.msgr2_features),
+            config,
+            state: State::Banner,
+            peer_sock: peer,
+            global_seq,
+            peer_kind: 0,
+            attempts: 0,
+            granted: None,
+        }
+    }
+
+    /// Where received bytes belong, and how many at most. After reading, call [`Self::next`] until `None`.
+    pub fn read_target(&mut self) -> (&mut BytesMut, usize) {
+        self.link.read_target()
+    }
+
+    /// Appends received bytes by copying: for tests. A shell reads into [`Self::read_target`].
+    pub fn feed(&mut self, b: &[u8]) {
+        self.link.feed(b)
+    }
+
+    /// Bytes that the frame being received will still take, when it is large.
+    pub fn large_body(&self) -> Option<usize> {
+        self.link.reader.large_body()
+    }
+
+    pub fn output(&mut self) -> &mut Output {
+        &mut self.link.out
+    }
+
+    pub fn is_open(&self) -> bool {
+        matches!(self.state, State::Open)
+    }
+
+    /// Queues a message; only on an open session.
+    pub fn send(&mut self, m: Message) -> Result<(), Error> {
+        if !self.is_open() {
+            return Err(Error::NotReady);
+        }
+        self.link.send_message(m)
+    }
+
+    /// The next event from the bytes received so far. After an error the connection is of no use.
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self, now: Utime) -> Result<Option<Event>, Error> {
+        if matches!(self.state, State::Banner) {
+            if !self.link.read_banner()? {
+                return Ok(None);
+            }
+            self.send_hello()?;
+            self.state = State::Hello;
+        }
+        while let Some(frame) = self.link.reader.next_frame()? {
+            let event = match self.state {
+                State::Open => self.link.session_frame(frame)?.map(Event::Message),
+                _ => self.handshake_frame(frame.tag, &frame.segments[0], now)?,
+            };
+            if event.is_some() {
+                return Ok(event);
+            }
+        }
+        Ok(None)
+    }
+
+    fn send_hello(&mut self) -> Result<(), Error> {
+        let hello = Hello {
+            entity_type: self.config.name.kind,
+            peer_addr: EntityAddr::msgr2(self.peer_sock, 0),
+        };
+        self.link.send_control(Tag::Hello, &hello.to_bytes())
+    }
+
+    fn handshake_frame(&mut self, tag: Tag, payload: &Bytes, now: Utime) -> Result<Option<Event>, Error> {
+        let state = std::mem::replace(&mut self.state, State::Hello);
+        match (state, tag) {
+            (State::Hello, Tag::Hello) => {
+                self.peer_kind = decode::<Hello>(tag, payload)?.entity_type;
+                self.state = State::Auth;
+                Ok(None)
+            }
+            (State::Auth, Tag::AuthRequest) => self.auth_request(&decode(tag, payload)?, now),
+            (State::AuthMore(pending, method, mode), Tag::AuthRequestMore) => {
+                let payload: Bytes = decode(tag, payload)?;
+                let config = self.config.clone();
+                let step = config.auth.resume(pending, &payload, &context(&config, now));
+                self.auth_step(step, method, mode)
+            }
+            (State::Signature(expected), Tag::AuthSignature) => {
+                if verify_slices_are_equal(payload, &expected).is_err() {
+                    return Err(Error::Signature);
+                }
+                self.attempts = 0;
+                self.state = State::Ident;
+                Ok(None)
+            }
+            (State::Ident, Tag::ClientIdent) => self.client_ident(decode(tag, payload)?),
+            (State::Ident, Tag::SessionReconnect) => {
+                decode::<Reconnect>(tag, payload)?;
+                self.attempt()?;
+                self.link.send_control(Tag::SessionReset, &[1])?;
+                self.state = State::Ident;
+                Ok(None)
+            }
+            (state, tag) => Err(Error::Unexpected {
+                tag,
+                state: state.name(),
+            }),
+        }
+    }
+
+    fn attempt(&mut self) -> Result<(), Error> {
+        self.attempts += 1;
+        if self.attempts > ATTEMPTS_MAX {
+            return Err(Error::TooManyAttempts(ATTEMPTS_MAX));
+        }
+        Ok(())
+    }
+
+    fn auth_request(&mut self, req: &AuthRequest, now: Utime) -> Result<Option<Event>, Error> {
+        self.attempt()?;
+        let config = self.config.clone();
+        let method = AuthMethod::from_u32(req.method).filter(|m| config.auth.methods().contains(m));
+        let allowed = |m: &AuthMethod, mode: &ConMode| match m {
+            // Without a key there is nothing to be secure with.
+            AuthMethod::None => *mode == ConMode::Crc,
+            AuthMethod::Cephx => config.auth.modes().contains(mode),
+        };
+        let chosen = method.and_then(|m| {
+            let mut modes = req.modes.iter().filter_map(|v| ConMode::from_u32(*v));
+            modes.find(|mode| allowed(&m, mode)).map(|mode| (m, mode))
+        });
+        let Some((method, mode)) = chosen else {
+            let reason = format!("method {} with modes {:?} is not allowed", req.method, req.modes);
+            return self.refuse(req.method, AuthError::denied(Errno::EOPNOTSUPP, reason));
+        };
+        let cx = context(&config, now);
+        let step = config.auth.start(method, mode, &req.payload, &cx);
+        self.auth_step(step, method, mode)
+    }
+
+    fn auth_step(
+        &mut self,
+        step: Result<Step, AuthError>,
+        method: AuthMethod,
+        mode: ConMode,
+    ) -> Result<Option<Event>, Error> {
+        match step {
+            Err(AuthError::Close(reason)) => Err(Error::Auth(reason)),
+            Err(e) => self.refuse(method as u32, e),
+            Ok(Step::More { payload, pending }) => {
+                self.link.send_control(Tag::AuthReplyMore, &blob(&payload))?;
+                self.state = State::AuthMore(pending, method, mode);
+                Ok(None)
+            }
+            Ok(Step::Done(granted)) => self.auth_done(*granted, method, mode),
+        }
+    }
+
+    /// The connection stays open: the client may try another method.
+    fn refuse(&mut self, method: u32, e: AuthError) -> Result<Option<Event>, Error> {
+        let reply = AuthBadMethod {
+            method,
+            result: e.errno().code(),
+            methods: method_numbers(self.config.auth.methods()),
+            modes: con_modes(self.config.auth.modes()),
+        };
+        self.link.send_control(Tag::AuthBadMethod, &reply.to_bytes())?;
+        self.state = State::Auth;
+        Ok(Some(Event::Denied(e.to_string())))
+    }
+
+    fn auth_done(&mut self, g: Granted, method: AuthMethod, mode: ConMode) -> Result<Option<Event>, Error> {
+        let done = AuthDone {
+            global_id: g.identity.global_id,
+            mode: mode as u32,
+            payload: g.payload,
+        };
+        self.link.send_control(Tag::AuthDone, &done.to_bytes())?;
+        let (ours, expected) = self.link.sign(g.session_key.as_ref());
+        if mode == ConMode::Secure {
+            let Some(secret) = &g.connection_secret else {
+                return Err(Error::Auth("secure mode without a connection secret".into()));
+            };
+            let revision = self.link.revision();
+            self.link.set_secure(
+                Gcm::client_to_server(secret, revision),
+                Gcm::server_to_client(secret, revision),
+            );
+        }
+        self.link.send_control(Tag::AuthSignature, &ours)?;
+        self.granted = Some((g.identity, method, mode));
+        self.state = State::Signature(expected);
+        Ok(None)
+    }
+
+    fn client_ident(&mut self, ident: ClientIdent) -> Result<Option<Event>, Error> {
+        self.attempt()?;
+        if ident.addrs.first().sock.is_none() {
+            return Err(Error::Ident("client without an address".into()));
+        }
+        if !self.config.addrs.0.contains(&ident.target) {
+            return Err(Error::Ident(format!(
+                "client wants {}, which is not us",
+                ident.target
+            )));
+        }
+        let missing = self.config.required & !ident.supported;
+        if missing != 0 {
+            self.link
+                .send_control(Tag::IdentMissingFeatures, &missing.to_le_bytes())?;
+            self.state = State::Ident;
+            return Ok(None);
+        }
+        let Some((identity, method, mode)) = self.granted.take() else {
+            return Err(Error::Ident("ident without authentication".into()));
+        };
+        let name = self.peer_name(&identity, ident.gid)?;
+        let reply = ServerIdent {
+            addrs: self.config.addrs.clone(),
+            gid: self.config.name.num,
+            global_seq: self.global_seq,
+            supported: self.config.supported,
+            required: self.config.required,
+            flags: FLAG_LOSSY,
+            cookie: 0,
+        };
+        self.link.send_control(Tag::ServerIdent, &reply.to_bytes())?;
+        self.link.open_session(self.config.limits);
+        self.state = State::Open;
+        Ok(Some(Event::Ready(Arc::new(Peer {
+            name,
+            auth_name: identity.name,
+            global_id: identity.global_id,
+            caps: identity.caps,
+            addrs: ident.addrs,
+            sock: self.peer_sock,
+            features: ident.supported & self.config.supported,
+            method,
+            secure: mode == ConMode::Secure,
+            server_challenge: identity.server_challenge,
+        }))))
+    }
+
+    /// A client's number is the one authenticated; a daemon may say its own, if it proved to be of that kind.
+    fn peer_name(&self, identity: &Identity, gid: i64) -> Result<EntityName, Error> {
+        if self.peer_kind == EntityKind::Client as u8 {
+            return Ok(EntityName::client(identity.global_id));
+        }
+        if self.peer_kind != identity.name.kind as u8 {
+            let claimed = self.peer_kind;
+            return Err(Error::Ident(format!(
+                "{} says it is of type {claimed}",
+                identity.name
+            )));
+        }
+        Ok(EntityName {
+            kind: self.peer_kind,
+            num: gid,
+        })
+    }
+}
+
+fn context(config: &ServerConfig, now: Utime) -> Context<'_> {
+    Context {
+        now,
+        entropy: &*config.entropy,
+    }
+}
