@@ -522,6 +522,19 @@ impl CrushMap {
         Ok(id as u32)
     }
 
+    /// Adds a rule of the caller's own steps.
+    pub fn add_rule(&mut self, name: &str, rule: Rule) -> Result<u32> {
+        self.edit(|m| {
+            if !valid_name(name) {
+                return Err(EditError::BadName(name.to_string()));
+            }
+            if m.rule_id(name).is_some() {
+                return Err(EditError::NameTaken(name.to_string()));
+            }
+            m.put_rule(name, rule)
+        })
+    }
+
     /// Removes a rule; whether a pool uses it is the caller's to check.
     pub fn remove_rule(&mut self, name: &str) -> Result<()> {
         self.edit(|m| {

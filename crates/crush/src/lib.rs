@@ -19,7 +19,7 @@ mod ln;
 mod map;
 mod mapper;
 mod straw;
-
+mod text;
 mod validate;
 
 pub use classes::SHADOW_SEPARATOR;
@@ -32,5 +32,5 @@ pub use map::{
     weight_to_f64,
 };
 pub use mapper::CHOICE_BUDGET;
-
+pub use text::{CompileError, compile};
 pub use validate::Invalid;

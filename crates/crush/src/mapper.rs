@@ -10,8 +10,10 @@ use crate::hash::{hash2, hash3, hash4};
 use crate::ln::{LN_ONE, straw2_ln};
 use crate::map::*;
 
-/// Choices (one item out of one bucket) that one computation may make.
+/// Choices (one item out of one bucket) that one computation may make; see [`ITEMS_PER_UNIT`].
 pub const CHOICE_BUDGET: u32 = 1_000_000;
+/// Items of a bucket that one unit of the budget pays for.
+const ITEMS_PER_UNIT: u32 = 64;
 
 /// What stays the same during one computation.
 struct Run<'a> {
@@ -48,12 +50,11 @@ enum Pick<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn spend(&mut self) -> bool {
-        if self.budget == 0 {
-            return false;
-        }
-        self.budget -= 1;
-        true
+    /// Pays for one choice in a bucket; a large bucket costs more. False when nothing is left.
+    fn spend(&mut self, items: usize) -> bool {
+        let cost = 1 + items as u32 / ITEMS_PER_UNIT;
+        self.budget = self.budget.saturating_sub(cost);
+        self.budget > 0
     }
 
     fn is_out(&self, item: i32) -> bool {
@@ -179,7 +180,7 @@ impl<'a> Run<'a> {
         parent_r: u32,
     ) -> usize {
         let mut rep = if k.stable { 0 } else { outpos };
-        while rep < numrep && room > 0 {
+        while rep < numrep && room > 0 && self.budget > 0 {
             let found = self.firstn_one(b, rep, kind, out, outpos, room, k, out2.as_deref_mut(), parent_r);
             if let Some(item) = found {
                 out[outpos] = item;
@@ -259,7 +260,7 @@ impl<'a> Run<'a> {
         fallback: u32,
         kind: i32,
     ) -> Pick<'a> {
-        if !self.spend() {
+        if !self.spend(cur.items.len()) {
             return Pick::GiveUp;
         }
         if cur.items.is_empty() {
@@ -389,13 +390,13 @@ impl<'a> Run<'a> {
     ) -> Result<Option<(i32, u32)>, ()> {
         let mut cur = b;
         loop {
-            if !self.spend() {
+            if !self.spend(cur.items.len()) {
                 return Err(());
             }
             if cur.items.is_empty() {
                 return Ok(None);
             }
-            let uniform = cur.alg() == Alg::Uniform && cur.items.len() % numrep == 0;
+            let uniform = cur.alg() == Alg::Uniform && cur.items.len().is_multiple_of(numrep);
             let stride = numrep as u32 + u32::from(uniform);
             let r = attempt.wrapping_add(stride.wrapping_mul(ft));
             let item = self.choose(cur, r, outpos);
