@@ -1,2 +1,34 @@
-//! The `skep` program: command line over the `node` crate.
-fn main() {}
+//! `skep`: the command line. Parses, calls `node`, prints; no logic of its own.
+
+mod args;
+mod client;
+mod up;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let args = args::Args::parse();
+    init_log(args.verbose);
+    let done = match &args.command {
+        args::Command::Up(up) => up::run(up),
+        args::Command::Status(a) => client::status(a),
+        args::Command::Conf(a) => client::conf(a),
+        args::Command::Down(a) => client::down(a),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("skep: {e}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Log lines go to stderr; `SKEP_LOG` takes tracing's filter syntax and wins over `-v`.
+fn init_log(verbose: u8) {
+    let level = ["info", "debug", "trace"][usize::from(verbose.min(2))];
+    let filter = tracing_subscriber::EnvFilter::try_from_env("SKEP_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
+}

@@ -1,0 +1,141 @@
+//! The command line's grammar and help; clap builds parser and help from this one table.
+
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+#[derive(Debug, Parser)]
+#[command(name = "skep", version, about = "Unified storage that every Ceph client can use, in one program.")]
+pub struct Args {
+    /// More log lines (-v debug, -vv trace); SKEP_LOG sets a filter by module
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Serve the store in a directory; the first start creates it
+    Up(Up),
+    /// Show whether the store runs, its health, usage and addresses
+    Status(Status),
+    /// Print the ceph.conf for clients of this store
+    Conf(Where),
+    /// Stop the running store cleanly and wait until it has ended
+    Down(Down),
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct Where {
+    /// Directory of the store [default: $SKEP_DATA, else /var/lib/skep (root) or ~/.local/share/skep]
+    #[arg(long, value_name = "DIR", env = "SKEP_DATA")]
+    pub data: Option<PathBuf>,
+}
+
+impl Where {
+    pub fn dir(&self) -> PathBuf {
+        if let Some(dir) = &self.data {
+            return dir.clone();
+        }
+        match std::env::var_os("HOME") {
+            Some(home) if !io::files::is_root() => PathBuf::from(home).join(".local/share/skep"),
+            _ => PathBuf::from("/var/lib/skep"),
+        }
+    }
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct Up {
+    #[command(flatten)]
+    pub place: Where,
+    /// Number of OSDs; may grow at a later start [default: 3 at the first start]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub osds: Option<u32>,
+    /// Address to listen on, fixed at the first start [default: 127.0.0.1]
+    #[arg(long, value_name = "IP")]
+    pub bind: Option<IpAddr>,
+    /// Port of the monitor, fixed at the first start; 0 takes a free one [default: 3300]
+    #[arg(long, value_name = "PORT")]
+    pub mon_port: Option<u16>,
+    /// How clients prove who they are, fixed at the first start; "none" only on loopback [default: cephx]
+    #[arg(long, value_enum, value_name = "METHOD")]
+    pub auth: Option<Auth>,
+    /// Most bytes one OSD may use, e.g. 20G, fixed at the first start [default: what the disk has]
+    #[arg(long, value_name = "BYTES", value_parser = parse_size)]
+    pub osd_size: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Auth {
+    Cephx,
+    None,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct Status {
+    #[command(flatten)]
+    pub place: Where,
+    /// Output format
+    #[arg(short, long, value_enum, default_value = "plain")]
+    pub format: Format,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    Plain,
+    Json,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct Down {
+    #[command(flatten)]
+    pub place: Where,
+    /// Seconds to wait for the clean stop
+    #[arg(long, default_value_t = 60)]
+    pub timeout: u64,
+}
+
+/// `4096`, `64K`, `20G`, `1.5T`: powers of 1024.
+fn parse_size(text: &str) -> Result<u64, String> {
+    let text = text.trim().trim_end_matches("iB").trim_end_matches('B');
+    let (number, unit) = match text.char_indices().find(|(_, c)| c.is_ascii_alphabetic()) {
+        Some((i, _)) => text.split_at(i),
+        None => (text, ""),
+    };
+    let shift = match unit.to_ascii_uppercase().as_str() {
+        "" => 0,
+        "K" => 10,
+        "M" => 20,
+        "G" => 30,
+        "T" => 40,
+        "P" => 50,
+        _ => return Err(format!("unknown unit {unit:?}: use K, M, G, T or P")),
+    };
+    let value: f64 = number.trim().parse().map_err(|_| format!("not a size: {text:?}"))?;
+    if !(value > 0.0 && value * ((1u64 << shift) as f64) < 9e18) {
+        return Err("out of range".into());
+    }
+    Ok((value * (1u64 << shift) as f64) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_grammar_is_sound() {
+        use clap::CommandFactory;
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn sizes() {
+        for (text, bytes) in [("4096", 4096), ("64K", 65536), ("1.5G", 3 << 29), ("20GiB", 20 << 30), ("1TB", 1 << 40)] {
+            assert_eq!(parse_size(text), Ok(bytes), "{text}");
+        }
+        for text in ["", "G", "-1", "5X", "0", "1e30P"] {
+            assert!(parse_size(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! `skep up`: starts a node, says where the client files lie, serves until it is told to stop.
+
+use crate::args;
+use indicatif::{ProgressBar, ProgressStyle};
+use node::{AuthMode, DataDir, Error, Node, StartOptions};
+use std::time::{Duration, Instant};
+
+pub fn run(args: &args::Up) -> Result<(), Error> {
+    let dir = DataDir::create(&args.place.dir())?;
+    let options = StartOptions {
+        osds: args.osds,
+        bind: args.bind,
+        mon_port: args.mon_port,
+        auth: args.auth.map(|a| match a {
+            args::Auth::Cephx => AuthMode::Cephx,
+            args::Auth::None => AuthMode::None,
+        }),
+        osd_size: args.osd_size,
+    };
+    let start = Instant::now();
+    let bar = spinner("starting");
+    let done = io::task::block_on(async {
+        let node = Node::start(&dir, options, &|what| bar.set_message(what.to_string())).await;
+        bar.finish_and_clear();
+        let node = node?;
+        greet(&node, &dir, start.elapsed());
+        let signal = node.serve(io::task::termination()).await?;
+        eprintln!("{signal}: stopping");
+        node.stop().await;
+        Ok(())
+    });
+    done.map_err(|source| Error::Io { what: "runtime".into(), source })?
+}
+
+fn greet(node: &Node, dir: &DataDir, took: Duration) {
+    let s = node.settings();
+    let conf = dir.conf_path();
+    println!("skep {}: cluster {}", env!("CARGO_PKG_VERSION"), s.fsid);
+    println!("  {} OSDs, monitor at {}, auth {}", s.osds, node.mon_addr(), if s.auth == AuthMode::Cephx { "cephx" } else { "none" });
+    println!("  data     {}", dir.root().display());
+    println!("  conf     {}", conf.display());
+    println!("  keyring  {}", dir.keyring_path().display());
+    println!("try:  ceph -c {} -s", conf.display());
+    println!("ready after {:.2} s", took.as_secs_f64());
+}
+
+/// A spinner that shows itself only when a step takes more than a second, and only on a terminal.
+pub fn spinner(what: &str) -> ProgressBar {
+    let bar = ProgressBar::new_spinner().with_message(what.to_string());
+    if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} ({elapsed})") {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(Duration::from_secs(1));
+    bar
+}
