@@ -28,6 +28,8 @@ pub const AUTH: &str = "auth/";
 pub const MUTE: &str = "mute/";
 /// map<string, string> of one OSD.
 pub const OSD_METADATA: &str = "osdmeta/";
+/// `pgs/<pool>/<piece in 4 hex digits>` -> vec<(seed, PgConfig)>, see [`super::pgs`].
+pub const PG_CONFIG: &str = "pgs/";
 /// Cluster log by number in 16 hex digits.
 pub const LOG: &str = "log/";
 

@@ -80,6 +80,7 @@ pub fn load(rows: &[Kv]) -> Result<Option<ClusterState>> {
         auth: Arc::default(),
         rotating: Arc::new(value(single(keys::ROTATING)?)?),
         mutes: Arc::default(),
+        pgs: Arc::default(),
         osd_metadata: Arc::default(),
         log: Arc::default(),
         global_id_limit: value(single(keys::GLOBAL_ID_LIMIT)?)?,
@@ -113,6 +114,8 @@ fn load_row(state: &mut ClusterState, kv: &Kv) -> Result<()> {
     } else if let Some(id) = key.strip_prefix(keys::OSD_METADATA) {
         let id = id.parse().map_err(|e| bad(key, e))?;
         Arc::make_mut(&mut state.osd_metadata).insert(id, value(kv)?);
+    } else if key.starts_with(keys::PG_CONFIG) {
+        Arc::make_mut(&mut state.pgs).load(kv)?;
     } else if let Some(n) = key.strip_prefix(keys::LOG) {
         let log = Arc::make_mut(&mut state.log);
         log.version = number(key, n)?;

@@ -16,7 +16,7 @@ pub mod handle;
 pub mod history;
 pub mod keys;
 mod load;
-mod pin;
+pub mod pgs;
 pub mod state;
 pub mod stats;
 #[cfg(test)]
@@ -28,5 +28,6 @@ pub use config::{ConfigDb, ConfigLogEntry};
 pub use create::{CreateOptions, OSD_CAPS, create_cluster, new_entity};
 pub use handle::{ClusterHandle, Committed, OsdBoot};
 pub use history::MapHistory;
+pub use pgs::{PgConfig, PgConfigs};
 pub use state::{ClusterState, HealthMute};
 pub use stats::{ClusterStats, OsdReport};

@@ -8,6 +8,7 @@ use super::changes::{Change, Changes};
 use super::config::{CONFIG_LOG_MAX, ConfigDb, ConfigLogEntry};
 use super::history::MapHistory;
 use super::keys;
+use super::pgs::PgConfigs;
 use crate::kv::{Error, Result, Revision, TxnOp};
 use auth::KeyDb;
 use bytes::Bytes;
@@ -56,6 +57,8 @@ pub struct ClusterState {
     pub auth: Arc<KeyDb>,
     pub rotating: Arc<auth::ServiceSecrets>,
     pub mutes: Arc<BTreeMap<String, HealthMute>>,
+    /// Where every PG's data is.
+    pub pgs: Arc<PgConfigs>,
     pub osd_metadata: Arc<BTreeMap<OsdId, BTreeMap<String, String>>>,
     pub log: Arc<ClusterLog>,
     pub global_id_limit: u64,
@@ -148,9 +151,7 @@ impl ClusterState {
         }
         let mut map = (*self.osdmap).clone();
         map.apply(&inc).map_err(|e| bad(e.to_string()))?;
-        let overrides = inc.new_pg_temp.len();
-        super::pin::pin(&self.osdmap, &map, &mut inc);
-        if inc.new_pg_temp.len() != overrides {
+        if Arc::make_mut(&mut self.pgs).settle(&self.osdmap, &map, &mut inc, ops) {
             map = (*self.osdmap).clone();
             map.apply(&inc).map_err(|e| bad(e.to_string()))?;
         }

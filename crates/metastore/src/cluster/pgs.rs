@@ -1,0 +1,119 @@
+//! Which OSDs hold each placement group's data: the configuration of its replication, kept by consensus.
+//!
+//! CRUSH says where a PG should be; [`PgConfig`] says where its data *is*. Wherever the two differ the OSD map
+//! carries a `pg_temp` entry, so that clients and OSDs follow the data. An OSD serves a PG only if it is named
+//! here, so a changed weight, rule or OSD count never shows an empty PG in place of a full one.
+//!
+//! Invariants: every commit that changes the OSD map settles all PGs in the same transaction. A new PG starts
+//! where CRUSH puts it; one that comes from a split starts where its ancestor is; existing ones stay.
+//!
+//! Not here yet: changing the in-sync set, moving data (issue "copies").
+
+use super::keys;
+use crate::kv::{Error, Kv, Result, TxnOp};
+use denc::{Decode, Encode};
+use std::collections::{BTreeMap, BTreeSet};
+use types::osdmap::{Incremental, OsdMap};
+use types::{Epoch, OsdId, PgId, PoolId};
+
+/// PGs that share one key: the state of a large pool is written in pieces.
+const CHUNK: u32 = 256;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PgConfig {
+    /// Map epoch in which this configuration began.
+    pub interval: Epoch,
+    /// OSDs that hold every acknowledged write.
+    pub in_sync: Vec<OsdId>,
+    pub primary: OsdId,
+}
+denc::envelope_denc!(PgConfig, 1, 1, { interval, in_sync, primary });
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PgConfigs(BTreeMap<PgId, PgConfig>);
+
+impl PgConfigs {
+    pub fn get(&self, pg: PgId) -> Option<&PgConfig> {
+        self.0.get(&pg)
+    }
+
+    /// True if `osd` is the one that serves `pg`.
+    pub fn serves(&self, pg: PgId, osd: OsdId) -> bool {
+        self.0.get(&pg).is_some_and(|c| c.primary == osd)
+    }
+
+    /// PGs whose only holder is `osd`: what would be lost with it.
+    pub fn only_on(&self, osd: OsdId) -> impl Iterator<Item = PgId> + '_ {
+        self.0.iter().filter(move |(_, c)| c.in_sync == [osd]).map(|(pg, _)| *pg)
+    }
+
+    /// Takes one row of the store in.
+    pub fn load(&mut self, kv: &Kv) -> Result<()> {
+        let bad = |why: String| Error::BadValue { key: kv.key.clone(), why };
+        let (pool, _) = parse_key(&kv.key).ok_or_else(|| bad("not a pool and a piece".into()))?;
+        let rows = Vec::<(u32, PgConfig)>::from_bytes(&kv.value).map_err(|e| bad(e.to_string()))?;
+        self.0.extend(rows.into_iter().map(|(seed, c)| (PgId::new(pool, seed), c)));
+        Ok(())
+    }
+
+    /// Settles every PG of `next` (the map that `inc` leads to from `old`): completes `inc` with the
+    /// temporary placements that are needed, and appends what changed here to `ops`. True if `inc` changed.
+    pub fn settle(&mut self, old: &OsdMap, next: &OsdMap, inc: &mut Incremental, ops: &mut Vec<TxnOp>) -> bool {
+        let mut dirty = BTreeSet::new();
+        self.drop_gone(next, &mut dirty);
+        let mut pinned = false;
+        for pg in next.pgs() {
+            let sets = next.pg_to_up_acting(pg);
+            if !self.0.contains_key(&pg) {
+                let Some(config) = self.first_config(old, next, pg, &sets.up) else { continue };
+                self.0.insert(pg, config);
+                dirty.insert((pg.pool, pg.seed / CHUNK));
+            }
+            let home = &self.0[&pg].in_sync;
+            let temp = next.pg_temp.get(&pg);
+            // A home that is down stays the home: the PG waits for it.
+            let want = if sets.up == *home { None } else { Some(home) };
+            if temp != want && !(temp.is_none() && want.is_some_and(|h| h.iter().all(|o| !next.is_up(*o)))) {
+                inc.new_pg_temp.insert(pg, want.cloned().unwrap_or_default());
+                pinned = true;
+            }
+        }
+        ops.extend(dirty.into_iter().map(|(pool, chunk)| self.op(pool, chunk)));
+        pinned
+    }
+
+    fn drop_gone(&mut self, next: &OsdMap, dirty: &mut BTreeSet<(PoolId, u32)>) {
+        self.0.retain(|pg, _| {
+            let stays = next.pool(pg.pool).is_some_and(|p| pg.seed < p.pg_num);
+            if !stays {
+                dirty.insert((pg.pool, pg.seed / CHUNK));
+            }
+            stays
+        });
+    }
+
+    /// Where a PG without a configuration begins: with its ancestor if its pool was split, else where CRUSH
+    /// says. `None` while no OSD is up for it.
+    fn first_config(&self, old: &OsdMap, next: &OsdMap, pg: PgId, up: &[OsdId]) -> Option<PgConfig> {
+        if let Some(pool) = old.pool(pg.pool)
+            && pg.seed >= pool.pg_num
+        {
+            let ancestor = PgId::new(pg.pool, pool.raw_to_pg(pg.seed));
+            return self.0.get(&ancestor).map(|c| PgConfig { interval: next.epoch, ..c.clone() });
+        }
+        let primary = *up.iter().find(|o| **o != crush::ITEM_NONE)?;
+        Some(PgConfig { interval: next.epoch, in_sync: vec![primary], primary })
+    }
+
+    fn op(&self, pool: PoolId, chunk: u32) -> TxnOp {
+        let range = PgId::new(pool, chunk * CHUNK)..=PgId::new(pool, chunk * CHUNK + (CHUNK - 1));
+        let rows: Vec<(u32, PgConfig)> = self.0.range(range).map(|(pg, c)| (pg.seed, c.clone())).collect();
+        let key = format!("{}{pool}/{chunk:04x}", keys::PG_CONFIG);
+        if rows.is_empty() { TxnOp::delete(key) } else { TxnOp::put(key, rows.to_bytes()) }
+    }
+}
+
+fn parse_key(key: &str) -> Option<(PoolId, u32)> {
+    let (pool, chunk) = key.strip_prefix(keys::PG_CONFIG)?.split_once('/')?;
+    Some((pool.parse().ok()?, u32::from_str_radix(chunk, 16).ok()?))
+}
