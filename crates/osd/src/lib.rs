@@ -1,1 +1,26 @@
-//! (laid out; being written)
+//! The OSD: one thread that owns a store, its placement groups and its clients' connections.
+//!
+//! Vocabulary: the *event loop* waits for one [`event::Event`] and applies it; everything that an OSD does
+//! starts there. The *shell* ([`osd::Osd`]) routes operations to their PG ([`pg::Pg`]), lends it the store, and
+//! carries out what it puts out.
+//!
+//! Invariants: an answer leaves after the flush that makes it durable; a PG is served only by the OSD that the
+//! cluster state names as its holder; every queue has a bound.
+//!
+//! Not here: what an operation means (`pg`), bytes on the wire (`net`, `msgr`), the monitor.
+
+mod caps;
+mod command;
+mod event;
+mod maps;
+mod osd;
+mod peers;
+mod placement;
+mod reaper;
+mod report;
+mod serve;
+mod sessions;
+mod store_view;
+
+pub use peers::Peers;
+pub use serve::{Config, Error, serve};

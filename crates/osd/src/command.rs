@@ -1,0 +1,176 @@
+//! MCommand: what `ceph tell osd.N ...` asks (chapter 04, section 15).
+//!
+//! One table: prefix, arguments in the monitor's signature form, help. What is not in it is refused.
+
+use crate::osd::Osd;
+use bytes::Bytes;
+use messages::osd::{MCommand, MCommandReply};
+use net::ConnId;
+use serde_json::{Map, Value, json};
+use types::{Errno, PgId};
+
+/// Version that clients see: the release whose protocol is spoken.
+pub const VERSION: &str = "16.2.15";
+
+/// Prefix, signature, help.
+const COMMANDS: &[(&str, &str, &str)] = &[
+    ("config get", "config get name=key,type=CephString", "value of an option"),
+    ("config show", "config show", "options in force"),
+    ("dump_blocklist", "dump_blocklist", "clients that are fenced"),
+    ("dump_ops_in_flight", "dump_ops_in_flight", "operations not answered yet"),
+    ("flush_pg_stats", "flush_pg_stats", "report statistics now"),
+    ("get_command_descriptions", "get_command_descriptions", "list the commands"),
+    ("help", "help", "list the commands"),
+    ("perf dump", "perf dump", "counters"),
+    ("pg", "pg name=pgid,type=CephPgid name=cmd,type=CephChoices,strings=query", "state of a placement group"),
+    ("status", "status", "state of this OSD"),
+    ("version", "version", "version of the program"),
+];
+
+type Answer = Result<Value, (Errno, String)>;
+
+impl Osd {
+    pub fn command(&mut self, conn: ConnId, c: &MCommand) -> MCommandReply {
+        let reply = |result: i32, status: String, out: Bytes| MCommandReply {
+            tid: c.tid,
+            result,
+            status: status.into_bytes().into(),
+            out,
+        };
+        if c.fsid != self.placement.state.fsid {
+            return reply(Errno::EACCES.code(), "wrong fsid".into(), Bytes::new());
+        }
+        if !self.may_command(conn) {
+            return reply(Errno::EACCES.code(), "access denied".into(), Bytes::new());
+        }
+        let text = c.cmd.first().map(|b| b.as_ref()).unwrap_or_default();
+        let Ok(Value::Object(args)) = serde_json::from_slice(text) else {
+            return reply(Errno::EINVAL.code(), "invalid json".into(), Bytes::new());
+        };
+        match self.run_command(&args) {
+            Ok(Value::String(text)) => reply(0, String::new(), text.into()),
+            Ok(value) => {
+                let mut out = serde_json::to_string_pretty(&value).unwrap_or_default();
+                out.push('\n');
+                reply(0, String::new(), out.into())
+            }
+            Err((errno, status)) => reply(errno.code(), status, Bytes::new()),
+        }
+    }
+
+    fn run_command(&mut self, args: &Map<String, Value>) -> Answer {
+        let text = |key: &str| args.get(key).and_then(Value::as_str).unwrap_or_default();
+        let prefix = text("prefix");
+        match prefix {
+            "get_command_descriptions" => Ok(Value::String(descriptions().to_string())),
+            "help" => Ok(Value::Object(
+                COMMANDS.iter().map(|(p, _, help)| (p.to_string(), json!(help))).collect(),
+            )),
+            "version" => Ok(json!({"version": VERSION, "release": "pacific", "release_type": "stable"})),
+            "status" => Ok(self.status_command()),
+            "flush_pg_stats" => Ok(Value::String(format!("{}\n", self.flush_report()))),
+            "perf dump" => Ok(self.perf_command()),
+            "dump_ops_in_flight" => Ok(json!({"ops": [], "num_ops": 0, "note": "operations are not traced yet"})),
+            "dump_blocklist" => Ok(Value::Array(
+                self.placement
+                    .state
+                    .osdmap
+                    .blocklist
+                    .iter()
+                    .map(|(addr, until)| json!({"addr": addr.to_string(), "expire": until.to_string()}))
+                    .collect(),
+            )),
+            "config show" => Ok(json!({"osd_max_object_size": "134217728", "osd_max_write_size": "90"})),
+            "config get" => match text("key") {
+                "osd_max_object_size" => Ok(json!({"osd_max_object_size": "134217728"})),
+                "osd_max_attr_size" => Ok(json!({"osd_max_attr_size": "0"})),
+                other => Err((Errno::ENOENT, format!("error getting '{other}': (2) No such file or directory"))),
+            },
+            "pg" | "query" => self.pg_command(text("pgid"), if prefix == "query" { "query" } else { text("cmd") }),
+            other => Err((Errno::EINVAL, format!("unknown command prefix {other}"))),
+        }
+    }
+
+    fn pg_command(&self, pgid: &str, cmd: &str) -> Answer {
+        let Ok(id) = pgid.parse::<PgId>() else {
+            return Err((Errno::EINVAL, format!("invalid pgid '{pgid}'")));
+        };
+        if cmd != "query" {
+            return Err((Errno::EOPNOTSUPP, format!("'pg {pgid} {cmd}' is not built in skep yet")));
+        }
+        let Some(pg) = self.pg(id) else {
+            return Err((Errno::ENOENT, format!("i don't have pgid {pgid}")));
+        };
+        let stats = pg.stats();
+        let sets = self.placement.state.osdmap.pg_to_up_acting(id);
+        let history = self.placement.state.pgs.get(id);
+        Ok(json!({
+            "snap_trimq": "[]",
+            "snap_trimq_len": 0,
+            "state": "active+clean",
+            "epoch": self.placement.epoch(),
+            "up": sets.up,
+            "acting": sets.acting,
+            "info": {
+                "pgid": id.to_string(),
+                "last_update": format!("{}'{}", self.placement.epoch(), stats.version),
+                "last_user_version": stats.user_version,
+                "history": {"same_interval_since": history.map_or(0, |c| c.interval)},
+                "stats": {"stat_sum": {
+                    "num_bytes": stats.bytes,
+                    "num_objects": stats.objects,
+                    "num_object_clones": stats.clones,
+                    "num_whiteouts": stats.whiteouts,
+                    "num_read": stats.reads,
+                    "num_write": stats.writes,
+                }},
+            },
+        }))
+    }
+
+    fn status_command(&self) -> Value {
+        json!({
+            "cluster_fsid": self.placement.state.fsid.to_string(),
+            "osd_fsid": self.store.0.identity().osd_uuid.to_string(),
+            "whoami": self.id,
+            "state": "active",
+            "oldest_map": self.placement.state.history.first(),
+            "newest_map": self.placement.epoch(),
+            "num_pgs": self.pgs().count(),
+        })
+    }
+
+    fn perf_command(&self) -> Value {
+        let c = self.store.0.counters();
+        let (mut reads, mut writes, mut read_bytes, mut write_bytes) = (0, 0, 0, 0);
+        for (_, pg) in self.pgs() {
+            let s = pg.stats();
+            (reads, writes) = (reads + s.reads, writes + s.writes);
+            (read_bytes, write_bytes) = (read_bytes + s.read_bytes, write_bytes + s.write_bytes);
+        }
+        json!({
+            "osd": {"op_r": reads, "op_w": writes, "op_r_out_bytes": read_bytes, "op_w_in_bytes": write_bytes,
+                    "numpg": self.pgs().count(), "sessions": self.sessions.len()},
+            "store": {"transactions": c.transactions, "flushes": c.flushes, "log_bytes": c.log_bytes,
+                      "direct_bytes": c.direct_bytes, "checkpoints": c.checkpoints, "stalls": c.stalls},
+        })
+    }
+}
+
+/// The table in the form that the `ceph` program reads.
+fn descriptions() -> Value {
+    let all = COMMANDS.iter().enumerate().map(|(i, (_, sig, help))| {
+        let sig: Vec<Value> = sig.split(' ').map(argument).collect();
+        (format!("cmd{i:03}"), json!({"sig": sig, "help": help, "module": "osd", "perm": "r", "flags": 0}))
+    });
+    Value::Object(all.collect())
+}
+
+/// A word, or `name=...,type=...,...` as an object.
+fn argument(word: &str) -> Value {
+    if !word.starts_with("name=") {
+        return json!(word);
+    }
+    let pairs = word.split(',').filter_map(|kv| kv.split_once('='));
+    Value::Object(pairs.map(|(k, v)| (k.to_string(), json!(v))).collect())
+}

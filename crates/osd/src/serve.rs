@@ -1,0 +1,200 @@
+//! An OSD's life: open the store, listen, join the map, run the event loop, stop cleanly.
+
+use crate::event::Event;
+use crate::osd::{Osd, Parts};
+use crate::peers::Peers;
+use crate::store_view::StoreView;
+use auth::Authenticator;
+use io::{Clock, Random};
+use metastore::{ClusterHandle, OsdBoot};
+use net::{Listener, NetEvent, ServerConfig};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use store::Store;
+use tokio::sync::{Notify, mpsc, oneshot, watch};
+use types::{EntityAddr, EntityAddrVec, EntityKind, EntityName, OsdId};
+
+/// Messages of all connections that may wait for the loop.
+const NET_QUEUE: usize = 1024;
+/// Messages applied in one turn before the store is kicked: bounds the wait of the first of them.
+const TURN_MAX: usize = 64;
+/// Ticks between two reports.
+const REPORT_EVERY: u32 = 3;
+
+pub struct Config {
+    pub id: OsdId,
+    pub dir: PathBuf,
+    pub store: store::Options,
+    /// Where to listen; port 0 takes a free one.
+    pub bind: SocketAddr,
+    pub auth: Arc<dyn Authenticator>,
+    pub cluster: ClusterHandle,
+    pub peers: Peers,
+    pub clock: Arc<dyn Clock>,
+    pub random: Arc<dyn Random>,
+    pub hostname: String,
+    pub nonce: u32,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("{0}")]
+    Store(#[from] store::Error),
+    #[error("cannot listen on {addr}: {source}")]
+    Listen { addr: SocketAddr, source: std::io::Error },
+    #[error("cluster state: {0}")]
+    Cluster(#[from] metastore::Error),
+}
+
+/// Serves until `stop` turns true. `ready` is told the address when the OSD is up in the map.
+pub async fn serve(c: Config, ready: oneshot::Sender<EntityAddr>, mut stop: watch::Receiver<bool>) -> Result<(), Error> {
+    let wake = Arc::new(Notify::new());
+    let waker = wake.clone();
+    let store = Store::open(&c.dir, &c.store, Arc::new(move || waker.notify_one()))?;
+    let listener = Listener::bind(c.bind).map_err(|source| Error::Listen { addr: c.bind, source })?;
+    let bound = listener.local_addr().map_err(|source| Error::Listen { addr: c.bind, source })?;
+    let addr = EntityAddr::msgr2(bound, c.nonce);
+    let (net_tx, net_rx) = mpsc::channel(NET_QUEUE);
+    let config = ServerConfig {
+        name: EntityName::osd(c.id),
+        addrs: EntityAddrVec::one(addr),
+        auth: c.auth.clone(),
+        ..ServerConfig::new(EntityKind::Osd)
+    };
+    let conns = net::serve(listener, config, c.clock.clone(), c.random.clone(), net_tx);
+    let fetches = c.peers.register(c.id);
+    let (fetched_tx, fetched_rx) = mpsc::unbounded_channel();
+    let identity = store.identity();
+    let size = store.statfs().total;
+    let mut osd = Osd::new(Parts {
+        id: c.id,
+        store: StoreView(store),
+        cluster: c.cluster.clone(),
+        conns,
+        peers: c.peers.clone(),
+        clock: c.clock.clone(),
+        random: c.random.clone(),
+        fetched: fetched_tx,
+    });
+    let mut state = c.cluster.subscribe_state();
+    let epoch = c.cluster.osd_boot(&boot(&c, addr, identity.osd_uuid, size)).await?;
+    tracing::info!("osd.{}: up at {addr} in epoch {epoch}", c.id);
+    osd.on_cluster();
+    osd.load_served();
+    osd.store.0.kick();
+    let _ = ready.send(addr);
+
+    let mut sources = Sources { net: net_rx, fetches, fetched: fetched_rx, wake };
+    let mut tick = io::task::interval(Duration::from_secs(1));
+    tick.set_missed_tick_behavior(io::task::MissedTickBehavior::Delay);
+    let mut ticks = 0u32;
+    loop {
+        let now = c.clock.monotonic();
+        let timer = osd.next_timer().map_or(Duration::from_secs(3600), |at| at.saturating_sub(now));
+        let event = tokio::select! {
+            biased;
+            _ = stop.wait_for(|s| *s) => Event::Stop,
+            event = sources.next() => event,
+            Ok(()) = state.changed() => Event::Cluster,
+            () = io::task::sleep(timer) => Event::Timer,
+            _ = tick.tick() => Event::Tick,
+        };
+        match event {
+            Event::Stop => break,
+            Event::Net(first) => apply_net(&mut osd, first, &mut sources.net),
+            Event::Store => osd.on_store(),
+            Event::Cluster => osd.on_cluster(),
+            Event::Fetch(request) => osd.on_fetch(request),
+            Event::Fetched { pg, id, result } => osd.on_fetched(pg, id, result),
+            Event::Timer => osd.on_timer(),
+            Event::Tick => {
+                osd.on_tick();
+                if ticks.is_multiple_of(REPORT_EVERY) {
+                    osd.flush_report();
+                }
+                ticks = ticks.wrapping_add(1);
+            }
+        }
+        osd.store.0.kick();
+        if let Some(e) = osd.store.0.failed() {
+            // What is not durable now will never be acknowledged; a restart goes on from the log.
+            tracing::error!("osd.{}: stopping: {e}", c.id);
+            return Err(Error::Store(e));
+        }
+    }
+    finish(osd, &c).await
+}
+
+/// One message, and those that came with it.
+fn apply_net(osd: &mut Osd, first: NetEvent, queue: &mut mpsc::Receiver<NetEvent>) {
+    osd.on_net(first);
+    for _ in 1..TURN_MAX {
+        let Ok(event) = queue.try_recv() else { break };
+        osd.on_net(event);
+    }
+}
+
+/// Leaves the map, lets what was accepted become durable and be answered, and closes the store.
+async fn finish(mut osd: Osd, c: &Config) -> Result<(), Error> {
+    if let Err(e) = c.cluster.osd_down(c.id).await {
+        tracing::warn!("osd.{}: not marked down: {e}", c.id);
+    }
+    let queued = osd.store.0.queued();
+    osd.store.0.wait(queued)?;
+    osd.on_store();
+    osd.conns.drain(Duration::from_secs(1)).await;
+    let Osd { store: StoreView(store), .. } = osd;
+    store.close()?;
+    tracing::info!("osd.{}: stopped", c.id);
+    Ok(())
+}
+
+struct Sources {
+    net: mpsc::Receiver<NetEvent>,
+    fetches: mpsc::Receiver<crate::peers::FetchRequest>,
+    fetched: mpsc::UnboundedReceiver<(types::PgId, u64, crate::peers::Copied)>,
+    wake: Arc<Notify>,
+}
+
+impl Sources {
+    /// Flushes first: they free clients that wait.
+    async fn next(&mut self) -> Event {
+        tokio::select! {
+            biased;
+            () = self.wake.notified() => Event::Store,
+            Some((pg, id, result)) = self.fetched.recv() => Event::Fetched { pg, id, result },
+            Some(event) = self.net.recv() => Event::Net(event),
+            Some(request) = self.fetches.recv() => Event::Fetch(request),
+        }
+    }
+}
+
+fn boot(c: &Config, addr: EntityAddr, uuid: types::Uuid, size: u64) -> OsdBoot {
+    let addrs = EntityAddrVec::one(addr);
+    let metadata = BTreeMap::from([
+        ("id".to_string(), c.id.to_string()),
+        ("ceph_version_short".to_string(), crate::command::VERSION.to_string()),
+        ("ceph_release".to_string(), "pacific".to_string()),
+        ("hostname".to_string(), c.hostname.clone()),
+        ("osd_data".to_string(), c.dir.display().to_string()),
+        ("osd_objectstore".to_string(), "skep".to_string()),
+        ("front_addr".to_string(), addr.to_string()),
+        ("back_addr".to_string(), addr.to_string()),
+    ]);
+    OsdBoot {
+        id: c.id,
+        uuid,
+        client_addrs: addrs.clone(),
+        cluster_addrs: addrs.clone(),
+        hb_back_addrs: addrs.clone(),
+        hb_front_addrs: addrs,
+        size_bytes: size,
+        host: c.hostname.clone(),
+        device_class: String::new(),
+        features: msgr::FEATURES_SUPPORTED,
+        metadata,
+    }
+}

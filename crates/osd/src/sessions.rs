@@ -1,0 +1,94 @@
+//! Clients' connections: who they are, which map they have, and operations that wait for a newer map.
+
+use crate::caps::ClientCaps;
+use auth::{OsdCaps, PeerCaps};
+use net::{ConnId, Peer};
+use pg::{Client, ClientOp};
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use types::Epoch;
+
+/// Operations of all clients that may wait for a map; one more closes its connection.
+const WAITING_MAX: usize = 4096;
+
+#[derive(Debug)]
+pub struct Session {
+    pub client: Arc<Client>,
+    /// The newest epoch that the client is known to have, by its own word or because we sent it.
+    pub epoch: Epoch,
+}
+
+#[derive(Debug, Default)]
+pub struct Sessions {
+    open: HashMap<ConnId, Session>,
+    waiting: VecDeque<ClientOp>,
+}
+
+impl Sessions {
+    pub fn opened(&mut self, conn: ConnId, peer: &Peer) {
+        let caps = match &peer.caps {
+            PeerCaps::AllowAll => ClientCaps::All,
+            texts => ClientCaps::parse(texts.text("osd")),
+        };
+        let client = Client {
+            name: peer.name,
+            global_id: peer.global_id,
+            addr: peer.addr(),
+            features: peer.features,
+            caps: Arc::new(caps),
+        };
+        self.open.insert(conn, Session { client: Arc::new(client), epoch: 0 });
+    }
+
+    pub fn closed(&mut self, conn: ConnId) {
+        self.open.remove(&conn);
+        self.waiting.retain(|op| op.conn != conn.0);
+    }
+
+    pub fn get_mut(&mut self, conn: ConnId) -> Option<&mut Session> {
+        self.open.get_mut(&conn)
+    }
+
+    pub fn len(&self) -> usize {
+        self.open.len()
+    }
+
+    /// True if an operation of this connection waits already: later ones must queue behind it.
+    pub fn is_waiting(&self, conn: ConnId) -> bool {
+        self.waiting.iter().any(|op| op.conn == conn.0)
+    }
+
+    pub fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Parks an operation that was sent under a newer map. False: no room.
+    pub fn park(&mut self, op: ClientOp) -> bool {
+        if self.waiting.len() >= WAITING_MAX {
+            return false;
+        }
+        self.waiting.push_back(op);
+        true
+    }
+
+    /// All parked operations, in order; those that still have to wait are parked again by the caller.
+    pub fn take_waiting(&mut self) -> VecDeque<ClientOp> {
+        std::mem::take(&mut self.waiting)
+    }
+}
+
+impl ClientCaps {
+    fn parse(text: Option<&str>) -> Self {
+        let Some(text) = text else { return Self::Granted(OsdCaps::default()) };
+        if text.trim() == "allow *" {
+            return Self::All;
+        }
+        match OsdCaps::parse(text) {
+            Ok(caps) => Self::Granted(caps),
+            Err(e) => {
+                tracing::warn!("osd capabilities {text:?} do not parse, they grant nothing: {e}");
+                Self::Granted(OsdCaps::default())
+            }
+        }
+    }
+}
