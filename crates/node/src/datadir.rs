@@ -114,6 +114,12 @@ impl DataDir {
         })
     }
 
+    /// The process that serves the directory now.
+    pub fn holder(&self) -> Result<Option<u32>, Error> {
+        let path = self.lock_path();
+        LockFile::holder(&path).map_err(|source| Error::DataDir { path, source })
+    }
+
     /// The settings, or `None` in a directory that has none yet. A directory with other things in it and
     /// no settings is refused, so that a mistyped path harms nothing.
     pub fn settings(&self) -> Result<Option<Settings>, Error> {

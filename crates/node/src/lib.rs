@@ -3,8 +3,13 @@
 //!
 //! Not here: the command line (`skep`), the roles themselves (`mon`, `osd`).
 
+pub mod admin;
+mod clients;
 mod datadir;
 mod error;
+mod node;
+mod supervise;
 
 pub use datadir::{AuthMode, DataDir, FORMAT, Settings};
 pub use error::Error;
+pub use node::{Node, StartOptions};
