@@ -140,6 +140,7 @@ fn first_state(o: &CreateOptions, now: Utime, random: &dyn Random) -> Result<(Cl
         auth: Arc::default(),
         rotating: Arc::new(rotating),
         mutes: Arc::default(),
+        pgs: Arc::default(),
         osd_metadata: Arc::default(),
         log: Arc::default(),
         global_id_limit: super::handle::FIRST_GLOBAL_ID,
