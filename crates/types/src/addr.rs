@@ -56,22 +56,25 @@ impl EntityAddr {
     }
 
     /// The bytes of the sockaddr: family little-endian, port big-endian.
-    fn sock_bytes(&self) -> Vec<u8> {
-        let mut b = Vec::with_capacity(28);
+    fn sock_bytes(&self) -> SockBytes {
+        let mut b = SockBytes {
+            bytes: [0; SOCK_MAX],
+            len: 0,
+        };
         match self.sock {
             None => {}
             Some(SocketAddr::V4(a)) => {
-                b.extend_from_slice(&2u16.to_le_bytes());
-                b.extend_from_slice(&a.port().to_be_bytes());
-                b.extend_from_slice(&a.ip().octets());
-                b.extend_from_slice(&[0; 8]);
+                b.push(&2u16.to_le_bytes());
+                b.push(&a.port().to_be_bytes());
+                b.push(&a.ip().octets());
+                b.push(&[0; 8]);
             }
             Some(SocketAddr::V6(a)) => {
-                b.extend_from_slice(&10u16.to_le_bytes());
-                b.extend_from_slice(&a.port().to_be_bytes());
-                b.extend_from_slice(&a.flowinfo().to_le_bytes());
-                b.extend_from_slice(&a.ip().octets());
-                b.extend_from_slice(&a.scope_id().to_le_bytes());
+                b.push(&10u16.to_le_bytes());
+                b.push(&a.port().to_be_bytes());
+                b.push(&a.flowinfo().to_le_bytes());
+                b.push(&a.ip().octets());
+                b.push(&a.scope_id().to_le_bytes());
             }
         }
         b
@@ -147,11 +150,36 @@ impl EntityAddr {
         }
     }
 
-    /// The order that maps keyed by address have on the wire: raw memory (chapter 03, section 0).
-    fn order_key(&self) -> (Vec<u8>, Vec<u8>) {
-        let mut head = (self.kind as u32).to_le_bytes().to_vec();
-        head.extend_from_slice(&self.nonce.to_le_bytes());
-        (head, self.sock_bytes())
+    /// The place alone, as JSON output shows it: `127.0.0.1:6800`.
+    pub fn place(&self) -> String {
+        match self.sock {
+            Some(s) => s.to_string(),
+            None => "(unrecognized address family 0)".to_string(),
+        }
+    }
+
+    /// Place and nonce without the kind: `127.0.0.1:6800/4242`.
+    pub fn place_and_nonce(&self) -> String {
+        format!("{}/{}", self.place(), self.nonce)
+    }
+}
+
+/// Size of an IPv6 socket address.
+const SOCK_MAX: usize = 28;
+
+struct SockBytes {
+    bytes: [u8; SOCK_MAX],
+    len: usize,
+}
+
+impl SockBytes {
+    fn push(&mut self, b: &[u8]) {
+        self.bytes[self.len..self.len + b.len()].copy_from_slice(b);
+        self.len += b.len();
+    }
+
+    fn as_slice(&self) -> &[u8] {
+        &self.bytes[..self.len]
     }
 }
 
@@ -162,7 +190,13 @@ impl PartialOrd for EntityAddr {
 }
 impl Ord for EntityAddr {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.order_key().cmp(&other.order_key())
+        // The order that maps keyed by address have on the wire: raw memory (chapter 03, section 0), so numbers
+        // compare by their little-endian bytes.
+        (self.kind as u32)
+            .swap_bytes()
+            .cmp(&(other.kind as u32).swap_bytes())
+            .then_with(|| self.nonce.swap_bytes().cmp(&other.nonce.swap_bytes()))
+            .then_with(|| self.sock_bytes().as_slice().cmp(other.sock_bytes().as_slice()))
     }
 }
 
@@ -172,7 +206,7 @@ impl Encode for EntityAddr {
         w.envelope(1, 1, |w| {
             w.u32(self.kind as u32);
             w.u32(self.nonce);
-            w.blob(&self.sock_bytes());
+            w.blob(self.sock_bytes().as_slice());
         });
     }
 }
@@ -192,7 +226,8 @@ impl fmt::Display for EntityAddr {
             AddrKind::None => return f.write_str("-"),
             AddrKind::Legacy => f.write_str("v1:")?,
             AddrKind::Msgr2 => f.write_str("v2:")?,
-            AddrKind::Any | AddrKind::Cidr => {}
+            AddrKind::Cidr => f.write_str("cidr:")?,
+            AddrKind::Any => {}
         }
         match self.sock {
             Some(s) => write!(f, "{s}/{}", self.nonce),
@@ -214,6 +249,12 @@ impl EntityAddrVec {
     }
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// The address that fields of older output show: the v1 one if there is one, else the first.
+    pub fn legacy_or_first(&self) -> EntityAddr {
+        let legacy = self.0.iter().find(|a| a.kind == AddrKind::Legacy);
+        legacy.copied().unwrap_or_else(|| self.first())
     }
 }
 

@@ -46,9 +46,15 @@ impl Utime {
     }
 }
 
-/// `2026-11-21T21:54:55.123456+0000`, the form that Ceph's JSON output has.
+/// Times below this are durations (or never set): Ceph prints them as seconds.
+const DURATION_BELOW_SEC: u32 = 10 * 365 * 86_400;
+
+/// `2026-11-21T21:54:55.123456+0000`, the form that Ceph's JSON output has; `0.000000` for a time never set.
 impl std::fmt::Display for Utime {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.sec < DURATION_BELOW_SEC {
+            return write!(f, "{}.{:06}", self.sec, self.nsec / 1000);
+        }
         let (y, mo, d, h, mi, s) = self.civil();
         write!(
             f,

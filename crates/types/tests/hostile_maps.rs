@@ -200,7 +200,7 @@ impl Tally {
 fn crush_maps() {
     let mut tally = Tally::new();
     for (name, good) in vectors("placement/crush", ".bin") {
-        for seed in 0..300 {
+        for seed in 0..100 {
             let bad = Bytes::from(mutate(&good, seed));
             if let Some(map) = tally.add(decode_measured::<CrushMap>(&bad, &name)) {
                 use_crush(&map);

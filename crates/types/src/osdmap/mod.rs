@@ -16,6 +16,7 @@ mod blocklist;
 mod build;
 mod codec;
 mod incremental;
+mod needs;
 mod placement;
 
 pub use apply::ApplyError;
