@@ -12,10 +12,29 @@
 //! flush, only where a named bound is reached (log, overlay or file full: counted in
 //! [`Counters::stalls`]).
 
+mod alloc;
+mod check;
+mod checkpoint;
+mod codec;
+mod committer;
 mod error;
+mod exec;
+mod generation;
+mod helper;
+mod index;
+mod key;
+mod onode;
+mod open;
 mod options;
+mod read;
+mod record;
+mod ring;
+mod state;
+mod steps;
 mod store;
+mod superblock;
 
+pub use check::Report;
 pub use error::{Error, Result};
 pub use options::{Counters, Identity, OmapPage, Options, PoolUsage, Seq, Stat, StatFs, Waker};
 pub use store::Store;

@@ -1,112 +1,553 @@
-//! The store's face. (Signatures first; the engine behind them lands next.)
+//! The store as its owner holds it: transactions in, reads out, and the turning of log and checkpoints.
+//!
+//! Bounds (all in [`Options`]): the overlay of data that waits for write-back starts a checkpoint when it
+//! reaches `overlay_bytes`, the log when it is half full; at twice that, or when the log is full, or when
+//! [`WAITING_BYTES_MAX`] wait for a flush, [`Store::queue`] waits and counts a stall.
 
+use crate::checkpoint::{Checkpoint, Meta};
+use crate::committer::{Committer, Start};
+use crate::helper::{Grow, Helper, Job, Outcome};
+use crate::index::Index;
+use crate::onode::BLOCK;
+use crate::open::{self, Loaded};
+use crate::state::State;
+use crate::superblock::Superblock;
 use crate::{Counters, Error, Identity, OmapPage, Options, PoolUsage, Result, Seq, Stat, StatFs, Waker};
 use bytes::Bytes;
-use io::disk::Disk;
+use io::disk::{Disk, DiskFile, HostDisk, Space};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::Duration;
-use types::{EVersion, ObjectId, PoolId, SPgId, Transaction};
+use types::{EVersion, ObjectId, Op, PoolId, SPgId, Transaction};
+
+/// Bytes that may wait for a flush.
+const WAITING_BYTES_MAX: u64 = 64 << 20;
+/// Of the file's blocks, one in so many is kept for what must work on a full disk.
+const RESERVE_SHARE: u64 = 64;
+const RESERVE_BLOCKS_MIN: u64 = 8;
+const RESERVE_BLOCKS_MAX: u64 = 16384;
+/// Records of object metadata that wait, in bytes, before a checkpoint starts.
+const META_BYTES_MAX: u64 = 16 << 20;
+/// Blocks that were freed and wait for a checkpoint: one in so many of the file's starts one.
+const FREED_SHARE: u64 = 8;
 
 #[derive(Debug)]
 pub struct Store {
-    never: std::convert::Infallible,
+    path: String,
+    disk: Arc<dyn Disk>,
+    file: Arc<dyn DiskFile>,
+    index: Arc<dyn Index>,
+    superblock: Superblock,
+    options: Options,
+    state: State,
+    committer: Arc<Committer>,
+    helper: Arc<Helper>,
+    threads: Vec<JoinHandle<()>>,
+    checkpointing: bool,
+    growing: bool,
+    space: Space,
+    incarnation: u64,
+    /// When the oldest change that waits for a checkpoint was first seen.
+    dirty_since: Option<Duration>,
+    stalls: u64,
+    checkpoints: u64,
 }
 
-fn not_yet<T>() -> Result<T> {
-    Err(Error::NotAStore {
-        path: String::new(),
-        why: "the engine is not built yet",
-    })
-}
-
-#[allow(unused_variables)]
 impl Store {
     /// Makes a store in `dir` (made if missing).
     pub fn mkfs(dir: &Path, options: &Options) -> Result<()> {
-        not_yet()
+        let disk = HostDisk::new(dir);
+        disk.create_dir()
+            .map_err(|e| Error::io(&disk.name(), "create the directory", e))?;
+        open::mkfs(&disk, options)
     }
+
     pub fn mkfs_on(disk: Arc<dyn Disk>, options: &Options) -> Result<()> {
-        not_yet()
+        open::mkfs(&*disk, options)
     }
-    /// Opens and replays; `waker` is called from a helper thread.
+
+    /// Opens and replays; `waker` is called from helper threads.
     pub fn open(dir: &Path, options: &Options, waker: Waker) -> Result<Store> {
-        not_yet()
+        Self::open_on(Arc::new(HostDisk::new(dir)), options, waker)
     }
+
     pub fn open_on(disk: Arc<dyn Disk>, options: &Options, waker: Waker) -> Result<Store> {
-        not_yet()
+        let Loaded {
+            path,
+            file,
+            superblock,
+            index,
+            mut state,
+            ring,
+            tag,
+            end,
+            tail,
+            replayed,
+        } = open::load(&*disk, options)?;
+        state.direct_blocks = options.direct_bytes.div_ceil(BLOCK).max(1);
+        state.object_bytes_max = options.object_bytes_max;
+        let start = Start {
+            head: end.position,
+            tail,
+            batch: end.batch,
+            incarnation: end.incarnation + 1,
+            seq: end.seq,
+        };
+        let committer = Arc::new(Committer::new(
+            &path,
+            file.clone(),
+            ring,
+            tag,
+            waker.clone(),
+            start,
+        ));
+        let helper = Arc::new(Helper::new(committer.clone(), waker));
+        let space = disk
+            .space()
+            .map_err(|e| Error::io(&path, "ask for the host's free space", e))?;
+        let mut store = Self {
+            path,
+            disk,
+            file,
+            index,
+            superblock,
+            options: options.clone(),
+            state,
+            committer,
+            helper,
+            threads: Vec::new(),
+            checkpointing: false,
+            growing: false,
+            space,
+            incarnation: start.incarnation,
+            dirty_since: None,
+            stalls: 0,
+            checkpoints: 0,
+        };
+        store.refresh_space()?;
+        store.begin_life()?;
+        tracing::info!(
+            store = %store.path, replayed, blocks = store.state.alloc.blocks(),
+            free = store.state.alloc.free(), "store open"
+        );
+        Ok(store)
     }
+
+    /// The first batch of this incarnation; see `ring` for why it must be durable before any other.
+    fn begin_life(&mut self) -> Result<()> {
+        let marker = self.committer.mark();
+        self.committer.pump();
+        self.committer.marker_end(marker)?;
+        if self.options.threads {
+            let io = |e| Error::io(&self.path, "start a thread", e);
+            let (committer, helper) = (self.committer.clone(), self.helper.clone());
+            self.threads
+                .push(io::thread::spawn("store-commit", move || committer.run()).map_err(io)?);
+            self.threads
+                .push(io::thread::spawn("store-helper", move || helper.run()).map_err(io)?);
+        }
+        self.grow_ahead();
+        self.start_due_checkpoint()
+    }
+
     pub fn identity(&self) -> Identity {
-        match self.never {}
+        self.superblock.identity
     }
+
+    // --- transactions ---
 
     /// Applies the transaction to what reads see, all or nothing, and appends it to the present batch.
     /// The batch goes to the disk at the next [`Store::kick`], or when the flush before it ends.
     pub fn queue(&mut self, transaction: Transaction) -> Result<Seq> {
-        match self.never {}
+        self.settle()?;
+        let bound = self.state.record_bound(&transaction);
+        let limit = self.committer.record_bytes_max();
+        if bound > limit {
+            return Err(Error::TooBig {
+                what: "a transaction",
+                size: bound,
+                limit,
+            });
+        }
+        self.make_room(bound)?;
+        let mut out = self.attempt(&transaction);
+        // Each gain ends a growth, grows once or ends a checkpoint: a few suffice or nothing helps.
+        for _ in 0..4 {
+            if !matches!(out, Err(Error::NoSpace { .. })) || !self.gain_space()? {
+                break;
+            }
+            out = self.attempt(&transaction);
+        }
+        let seq = out?;
+        self.grow_ahead();
+        self.start_due_checkpoint()?;
+        Ok(seq)
     }
+
+    fn attempt(&mut self, t: &Transaction) -> Result<Seq> {
+        if self.state.host_low && t.ops.iter().any(grows) {
+            return Err(self.no_space());
+        }
+        self.state.begin(&t.collection);
+        for op in &t.ops {
+            if let Err(e) = self.state.exec(&t.collection, op) {
+                self.state.rollback();
+                return Err(name_corrupt(e, op));
+            }
+        }
+        // A record may come out larger than its bound when a direct write found no fresh extents.
+        let len = self.state.tx.record.len() as u64;
+        if !self.committer.fits(len) {
+            self.state.rollback();
+            if len > self.committer.record_bytes_max() {
+                return Err(self.no_space());
+            }
+            self.make_room(len)?;
+            return self.attempt(t);
+        }
+        let mut directs = std::mem::take(&mut self.state.tx.directs);
+        let waiting = directs.clone();
+        match self.committer.append(&self.state.tx.record, &mut directs) {
+            Ok(seq) => {
+                self.state.commit(seq, &waiting);
+                Ok(seq)
+            }
+            Err(e) => {
+                self.state.rollback();
+                Err(e)
+            }
+        }
+    }
+
+    fn no_space(&self) -> Error {
+        Error::NoSpace {
+            free: self.state.alloc.free() * BLOCK,
+            reserve: self.state.reserve * BLOCK,
+        }
+    }
+
     /// Starts the flush of what was queued, unless one is under way (which then goes on with it).
     /// The owner calls it at the end of each loop turn.
     pub fn kick(&mut self) {
-        match self.never {}
-    }
-    /// Housekeeping by time: the owner calls it about once a second.
-    pub fn tick(&mut self, now: Duration) {
-        match self.never {}
-    }
-    /// All transactions up to this one are durable.
-    pub fn durable(&self) -> Seq {
-        match self.never {}
-    }
-    /// The last number given out.
-    pub fn queued(&self) -> Seq {
-        match self.never {}
-    }
-    pub fn failed(&self) -> Option<Error> {
-        match self.never {}
-    }
-    /// Blocks until `seq` is durable (start, stop and tests; never the data path).
-    pub fn wait(&mut self, seq: Seq) -> Result<()> {
-        match self.never {}
-    }
-    /// Without threads: does one piece of the waiting work, false when there is none.
-    pub fn pump(&mut self) -> bool {
-        match self.never {}
-    }
-    /// Clean end: all durable and checkpointed.
-    pub fn close(self) -> Result<()> {
-        match self.never {}
+        self.committer.kick();
     }
 
+    /// Housekeeping by time: the owner calls it about once a second.
+    pub fn tick(&mut self, now: Duration) {
+        if self.settle().is_err() || self.state.active.is_empty() {
+            return;
+        }
+        let since = *self.dirty_since.get_or_insert(now);
+        if now.saturating_sub(since) >= self.options.checkpoint_after && !self.checkpointing {
+            self.start_checkpoint();
+        }
+    }
+
+    /// All transactions up to this one are durable.
+    pub fn durable(&self) -> Seq {
+        self.committer.durable()
+    }
+
+    /// The last number given out.
+    pub fn queued(&self) -> Seq {
+        self.committer.queued()
+    }
+
+    pub fn failed(&self) -> Option<Error> {
+        self.committer.failed()
+    }
+
+    /// Blocks until `seq` is durable (start, stop and tests; never the data path).
+    pub fn wait(&mut self, seq: Seq) -> Result<()> {
+        self.kick();
+        if self.options.threads {
+            return self.committer.wait_durable(seq);
+        }
+        while self.durable() < seq {
+            if !self.committer.pump() {
+                return Err(self.failed().unwrap_or_else(|| self.no_space()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Without threads: does one piece of the waiting work, the log's first; false when there is none.
+    pub fn pump(&mut self) -> bool {
+        self.pump_log() || self.pump_helper()
+    }
+
+    pub fn pump_log(&mut self) -> bool {
+        self.committer.pump()
+    }
+
+    pub fn pump_helper(&mut self) -> bool {
+        self.helper.pump()
+    }
+
+    /// Clean end: all durable and checkpointed.
+    pub fn close(mut self) -> Result<()> {
+        self.wait(self.queued())?;
+        self.checkpoint()
+    }
+
+    // --- checkpoints and space ---
+
+    /// Takes in what the helpers have done.
+    fn settle(&mut self) -> Result<()> {
+        self.state.inflight.landed(self.committer.durable());
+        for outcome in self.helper.outcomes() {
+            match outcome {
+                Outcome::Checkpointed(position) => {
+                    self.committer.set_tail(position);
+                    self.state.thaw(self.index.snapshot()?);
+                    self.checkpointing = false;
+                    self.checkpoints += 1;
+                    self.refresh_space()?;
+                }
+                Outcome::Grown(bytes) => self.grown(bytes)?,
+                Outcome::NotGrown => {
+                    self.growing = false;
+                    self.refresh_space()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn grown(&mut self, bytes: u64) -> Result<()> {
+        self.growing = false;
+        self.state.alloc.extend(bytes / BLOCK);
+        self.refresh_space()
+    }
+
+    fn refresh_space(&mut self) -> Result<()> {
+        self.space = self
+            .disk
+            .space()
+            .map_err(|e| Error::io(&self.path, "ask for the host's free space", e))?;
+        let data = self.total_blocks();
+        let reserve = data / RESERVE_SHARE;
+        self.state.reserve = reserve.clamp(RESERVE_BLOCKS_MIN, RESERVE_BLOCKS_MAX);
+        self.state.host_low = self.space.available < self.options.host_reserve_bytes / 2;
+        Ok(())
+    }
+
+    /// How long the data file may become.
+    fn file_bytes_max(&self) -> u64 {
+        let now = self.state.alloc.blocks() * BLOCK;
+        let room = self
+            .space
+            .available
+            .saturating_sub(self.options.host_reserve_bytes);
+        let host = now.saturating_add(room);
+        let bound = self.options.max_bytes.unwrap_or(u64::MAX);
+        bound.max(now).min(host) / BLOCK * BLOCK
+    }
+
+    fn total_blocks(&self) -> u64 {
+        (self.file_bytes_max() - self.superblock.data_offset.min(self.file_bytes_max())) / BLOCK
+    }
+
+    /// The next step of growth: where the file ends, and where it would end.
+    fn next_growth(&self) -> Option<(u64, u64)> {
+        let now = self.state.alloc.blocks() * BLOCK;
+        let to = (now + self.options.grow_bytes.max(BLOCK)).min(self.file_bytes_max()) / BLOCK * BLOCK;
+        (to > now).then_some((now, to))
+    }
+
+    /// Lets the helper extend the file before it is full.
+    fn grow_ahead(&mut self) {
+        let low = self.options.grow_bytes / BLOCK + self.state.reserve;
+        if self.growing || self.state.alloc.free() >= low {
+            return;
+        }
+        if let Some((from, to)) = self.next_growth() {
+            self.growing = true;
+            let grow = Grow::new(&self.path, self.file.clone(), from, to);
+            self.helper.submit(Job::Grow(grow));
+        }
+    }
+
+    /// After a refusal for lack of space: waits for what may bring some. False: nothing can.
+    fn gain_space(&mut self) -> Result<bool> {
+        if self.state.host_low {
+            return Ok(false);
+        }
+        if self.growing {
+            self.stall(|s| s.growing)?;
+            return Ok(true);
+        }
+        if let Some((from, to)) = self.next_growth() {
+            self.stalls += 1;
+            let grown = self.file.allocate(from, to - from);
+            if grown.is_ok() {
+                if let Err(e) = self.file.flush() {
+                    let e = Error::io(&self.path, "flush the data file", e);
+                    self.committer.fail(e.clone());
+                    return Err(Error::Stopped(Arc::new(e)));
+                }
+                self.grown(to)?;
+                return Ok(true);
+            }
+            self.refresh_space()?;
+        }
+        if self.state.freed_blocks() == 0 {
+            return Ok(false);
+        }
+        if !self.checkpointing {
+            self.start_checkpoint();
+        }
+        self.stall(|s| s.checkpointing)?;
+        Ok(true)
+    }
+
+    /// Makes sure that a record of `bytes` fits into the log and that no bound is passed.
+    fn make_room(&mut self, bytes: u64) -> Result<()> {
+        loop {
+            let overlay = self.state.active.data_bytes + self.state.active.meta_bytes;
+            let full =
+                overlay > 2 * self.options.overlay_bytes.max(META_BYTES_MAX) || !self.committer.fits(bytes);
+            if !full && self.committer.waiting_bytes() <= WAITING_BYTES_MAX {
+                return Ok(());
+            }
+            if !full {
+                self.stalls += 1;
+                self.wait(self.queued())?;
+                continue;
+            }
+            if !self.checkpointing {
+                self.start_checkpoint();
+            }
+            self.stall(|s| s.checkpointing)?;
+        }
+    }
+
+    /// Waits while `busy` holds.
+    fn stall(&mut self, busy: impl Fn(&Self) -> bool) -> Result<()> {
+        self.stalls += 1;
+        while busy(self) {
+            if let Some(e) = self.failed() {
+                return Err(Error::Stopped(Arc::new(e)));
+            }
+            if self.options.threads {
+                self.helper.wait();
+            } else {
+                self.pump();
+            }
+            self.settle()?;
+        }
+        Ok(())
+    }
+
+    fn start_due_checkpoint(&mut self) -> Result<()> {
+        let g = &self.state.active;
+        let due = g.data_bytes >= self.options.overlay_bytes
+            || g.meta_bytes >= META_BYTES_MAX
+            || g.freed_blocks * FREED_SHARE >= self.state.alloc.blocks().max(1)
+            || self.committer.used() >= self.superblock.log_bytes / 2;
+        if due && !self.checkpointing {
+            self.start_checkpoint();
+        }
+        Ok(())
+    }
+
+    /// Freezes what has gathered and lets the helper write it to its places.
+    fn start_checkpoint(&mut self) {
+        let seq = self.committer.queued() + 1;
+        let marker = self.committer.mark();
+        let taken = self.taken_rows();
+        let g = self.state.freeze();
+        let collections = g
+            .collections
+            .iter()
+            .map(|c| (*c, self.state.collections.get(c).cloned()));
+        let meta = Meta {
+            position: 0,
+            batch: marker + 1,
+            incarnation: self.incarnation,
+            seq,
+            next_nid: self.state.next_nid,
+            next_cid: self.state.next_cid,
+            usage: self.state.usage.clone(),
+        };
+        let job = Checkpoint::new(
+            &self.path,
+            self.file.clone(),
+            self.index.clone(),
+            self.committer.clone(),
+            g.clone(),
+            marker,
+            taken,
+            collections.collect(),
+            meta,
+        );
+        self.checkpointing = true;
+        self.dirty_since = None;
+        self.helper.submit(Job::Checkpoint(Box::new(job)));
+    }
+
+    /// Rows of the allocation groups that changed, without the blocks that this generation frees.
+    fn taken_rows(&self) -> Vec<(u32, Vec<u8>)> {
+        use crate::alloc::GROUP;
+        let g = &self.state.active;
+        let mut rows: BTreeMap<u32, Vec<u8>> =
+            g.groups.iter().map(|n| (*n, self.state.alloc.row(*n))).collect();
+        for (start, len) in &g.freed {
+            let (mut at, end) = (*start, start + len);
+            while at < end {
+                let stop = end.min((at / GROUP + 1) * GROUP);
+                if let Some(row) = rows.get_mut(&((at / GROUP) as u32)) {
+                    (at % GROUP..at % GROUP + (stop - at))
+                        .for_each(|i| row[(i / 8) as usize] &= !(1 << (i % 8)));
+                }
+                at = stop;
+            }
+        }
+        rows.into_iter().collect()
+    }
+
+    /// Checkpoints everything and waits for it.
+    pub fn checkpoint(&mut self) -> Result<()> {
+        self.stall(|s| s.checkpointing)?;
+        if self.state.active.is_empty() {
+            return Ok(());
+        }
+        self.start_checkpoint();
+        self.stall(|s| s.checkpointing)
+    }
+
+    // --- reads ---
+
     pub fn exists(&self, oid: &ObjectId) -> Result<bool> {
-        match self.never {}
+        Ok(self.state.object(oid)?.is_some())
     }
     pub fn stat(&self, oid: &ObjectId) -> Result<Stat> {
-        match self.never {}
+        self.state.stat(oid)
     }
     /// Clipped at the object's end; holes read as zeros.
     pub fn read(&self, oid: &ObjectId, offset: u64, len: u64) -> Result<Bytes> {
-        match self.never {}
+        self.state.read(oid, offset, len)
     }
     /// The parts of the range that are not holes: (offset, length), ascending, merged, clipped.
     pub fn allocated(&self, oid: &ObjectId, offset: u64, len: u64) -> Result<Vec<(u64, u64)>> {
-        match self.never {}
+        self.state.allocated(oid, offset, len)
     }
     pub fn attr(&self, oid: &ObjectId, name: &[u8]) -> Result<Option<Bytes>> {
-        match self.never {}
+        self.state.attr(oid, name)
     }
     /// All attributes, by name.
     pub fn attrs(&self, oid: &ObjectId) -> Result<Vec<(Bytes, Bytes)>> {
-        match self.never {}
+        self.state.attrs(oid)
     }
     pub fn omap_header(&self, oid: &ObjectId) -> Result<Bytes> {
-        match self.never {}
+        self.state.omap_header(oid)
     }
     /// Those of `keys` that exist.
     pub fn omap_get(&self, oid: &ObjectId, keys: &[Bytes]) -> Result<Vec<(Bytes, Bytes)>> {
-        match self.never {}
+        self.state.omap_get(oid, keys)
     }
     /// At least one entry if there is one, then while both bounds hold.
     pub fn omap_range(
@@ -116,29 +557,96 @@ impl Store {
         max_entries: usize,
         max_bytes: usize,
     ) -> Result<OmapPage> {
-        match self.never {}
+        self.state.omap_range(oid, from, max_entries, max_bytes)
     }
     /// Objects from `from` on (it included), in order.
     pub fn list(&self, from: &ObjectId, max: usize) -> Result<Vec<ObjectId>> {
-        match self.never {}
+        self.state.list(from, max)
     }
     pub fn collections(&self) -> Vec<SPgId> {
-        match self.never {}
+        self.state.collections.keys().copied().collect()
     }
     pub fn meta(&self, collection: &SPgId) -> Result<Bytes> {
-        match self.never {}
+        self.state.meta(collection)
     }
     /// All log entries that were not trimmed, ascending.
     pub fn log_entries(&self, collection: &SPgId) -> Result<Vec<(EVersion, Bytes)>> {
-        match self.never {}
+        self.state.log_entries(collection)
     }
+
     pub fn statfs(&self) -> StatFs {
-        match self.never {}
+        let first = self.superblock.data_offset / BLOCK;
+        let taken = self.state.alloc.blocks().max(first) - self.state.alloc.free() - first;
+        let used = taken - self.state.freed_blocks();
+        let total = self.total_blocks();
+        let sum = |f: fn(&PoolUsage) -> u64| self.state.usage.values().map(f).sum();
+        StatFs {
+            total: total * BLOCK,
+            used: used * BLOCK,
+            available: total.saturating_sub(used + self.state.reserve) * BLOCK,
+            stored: sum(|u| u.stored),
+            omap_bytes: sum(|u| u.omap_bytes),
+            index_bytes: self.index.bytes(),
+            log_bytes: self.superblock.log_bytes,
+        }
     }
+
     pub fn usage(&self) -> BTreeMap<PoolId, PoolUsage> {
-        match self.never {}
+        let used = self
+            .state
+            .usage
+            .iter()
+            .filter(|(_, u)| **u != PoolUsage::default());
+        used.map(|(p, u)| (*p, *u)).collect()
     }
+
     pub fn counters(&self) -> Counters {
-        match self.never {}
+        Counters {
+            checkpoints: self.checkpoints,
+            stalls: self.stalls,
+            ..self.committer.counters()
+        }
+    }
+}
+
+impl Drop for Store {
+    /// Leaves the disk as a crash would: the next open replays.
+    fn drop(&mut self) {
+        self.committer.stop();
+        self.helper.stop();
+        for t in self.threads.drain(..) {
+            let _ = t.join();
+        }
+    }
+}
+
+/// Operations that need more of the host than they give back.
+fn grows(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Touch { .. }
+            | Op::Write { .. }
+            | Op::SetAttrs { .. }
+            | Op::OmapSet { .. }
+            | Op::OmapSetHeader { .. }
+            | Op::Clone { .. }
+            | Op::CloneRange { .. }
+    )
+}
+
+/// A bad block found while completing a write: says of which object.
+fn name_corrupt(e: Error, op: &Op) -> Error {
+    match (e, op) {
+        (
+            Error::Corrupt { offset, .. },
+            Op::Write { oid, .. }
+            | Op::Zero { oid, .. }
+            | Op::Truncate { oid, .. }
+            | Op::CloneRange { src: oid, .. },
+        ) => Error::Corrupt {
+            object: oid.object.to_string(),
+            offset,
+        },
+        (e, _) => e,
     }
 }

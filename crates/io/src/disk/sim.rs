@@ -149,6 +149,9 @@ struct State {
     faults: Vec<Fault>,
     space: Option<Space>,
     bytes_written: u64,
+    /// Chooses calls before which a survivor is kept: the dice, and how many of 1000.
+    sample: Option<(Dice, u64)>,
+    survivors: Vec<SimDisk>,
 }
 
 /// The simulated disk; clones are the same disk.
@@ -177,6 +180,16 @@ impl SimDisk {
     /// after it fail.
     pub fn cut_at(&self, n: u64) {
         self.state().cut_at = Some(n);
+    }
+
+    /// From now on, before that share (of 1000) of the changing calls, keeps the disk that would be left
+    /// if the power failed there; the run goes on. [`Self::survivors`] hands them out.
+    pub fn sample(&self, seed: u64, per_mille: u64) {
+        self.state().sample = Some((Dice::new(seed), per_mille));
+    }
+
+    pub fn survivors(&self) -> Vec<SimDisk> {
+        std::mem::take(&mut self.state().survivors)
     }
 
     /// Lets calls of one sort on one file fail once `after` more have succeeded, until [`Self::heal`].
@@ -222,11 +235,17 @@ impl SimDisk {
 
     /// An independent copy, as it is now, with all of it durable.
     pub fn copy(&self) -> Self {
-        self.rebuild(|f| f.now.clone(), |_| true)
+        self.state().rebuild(|f| f.now.clone(), |_| true)
     }
 
     /// The disk that the next start finds when the power fails now.
     pub fn survivor(&self, seed: u64) -> Self {
+        self.state().survivor(seed)
+    }
+}
+
+impl State {
+    fn survivor(&self, seed: u64) -> SimDisk {
         let dice = std::cell::RefCell::new(Dice::new(seed));
         // Whole runs where all or nothing survives are likely in life, and rare by chance.
         let mode = dice.borrow_mut().below(5);
@@ -248,26 +267,21 @@ impl SimDisk {
         )
     }
 
-    fn rebuild(&self, image: impl Fn(&FileState) -> Image, keep: impl Fn(&FileState) -> bool) -> Self {
-        let s = self.state();
+    fn rebuild(&self, image: impl Fn(&FileState) -> Image, keep: impl Fn(&FileState) -> bool) -> SimDisk {
         let mut files = BTreeMap::new();
-        for (name, f) in &s.files {
-            if keep(f) {
-                let now = image(f);
-                files.insert(
-                    name.clone(),
-                    FileState {
-                        durable: now.clone(),
-                        now,
-                        named: true,
-                        ..FileState::default()
-                    },
-                );
-            }
+        for (name, f) in self.files.iter().filter(|(_, f)| keep(f)) {
+            let now = image(f);
+            let file = FileState {
+                durable: now.clone(),
+                now,
+                named: true,
+                ..FileState::default()
+            };
+            files.insert(name.clone(), file);
         }
-        Self(Arc::new(Mutex::new(State {
+        SimDisk(Arc::new(Mutex::new(State {
             files,
-            space: s.space,
+            space: self.space,
             ..State::default()
         })))
     }
@@ -296,6 +310,13 @@ impl State {
     fn admit(&mut self, call: Call, file: &str) -> Result<()> {
         if call != Call::Read {
             self.calls += 1;
+            if let Some((dice, share)) = &mut self.sample
+                && dice.below(1000) < *share
+            {
+                let seed = dice.next();
+                let kept = self.survivor(seed);
+                self.survivors.push(kept);
+            }
         }
         if self.cut_at.is_some_and(|n| self.calls >= n) {
             return Err(Error::other("the power is off"));

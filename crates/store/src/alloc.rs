@@ -1,0 +1,290 @@
+//! Which blocks of the data file are taken: one bit each, in memory; rows of it go to the index at
+//! checkpoints.
+//!
+//! Vocabulary: a *group* is the unit of rows, 8192 blocks (32 MiB); a *zone* is 16 blocks, aligned: what a
+//! sparse object takes its blocks from, so that its later neighbours can lie beside them.
+//!
+//! Invariants: a block that a durable checkpoint or a log record since may refer to is never free here;
+//! freed blocks are cleared only once the checkpoint that frees them is durable (the caller's duty).
+//!
+//! Cost: 32 MiB of memory for each TiB of file.
+
+/// Blocks a group.
+pub const GROUP: u64 = 8192;
+const WORDS: usize = (GROUP / 64) as usize;
+/// Words looked at for a better run once some free run is known.
+const SEARCH_WORDS: usize = 1024;
+const ZONE: u64 = 16;
+
+#[derive(Debug, Default)]
+pub struct Allocator {
+    words: Vec<u64>,
+    group_free: Vec<u32>,
+    blocks: u64,
+    /// Blocks at the file's head that are nobody's: superblock and log.
+    first: u64,
+    free: u64,
+    cursor: u64,
+    zone_cursor: u64,
+}
+
+impl Allocator {
+    /// `blocks` in the file, those below `first` taken (superblock and log).
+    pub fn new(first: u64, blocks: u64) -> Self {
+        let mut a = Self::default();
+        a.extend(blocks);
+        a.mark(0, first);
+        (a.first, a.cursor, a.zone_cursor) = (first, first, first);
+        a
+    }
+
+    pub fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    pub fn free(&self) -> u64 {
+        self.free
+    }
+
+    /// The file has grown to `blocks`.
+    pub fn extend(&mut self, blocks: u64) {
+        if blocks <= self.blocks {
+            return;
+        }
+        let groups = blocks.div_ceil(GROUP) as usize;
+        // Bits behind the end count as taken.
+        self.words.resize(groups * WORDS, u64::MAX);
+        self.group_free.resize(groups, 0);
+        let old = std::mem::replace(&mut self.blocks, blocks);
+        self.clear(old, blocks - old);
+    }
+
+    pub fn is_taken(&self, block: u64) -> bool {
+        self.words
+            .get((block / 64) as usize)
+            .is_none_or(|w| w >> (block % 64) & 1 == 1)
+    }
+
+    /// Takes a run; false (and nothing is changed) where some of it is taken or behind the end.
+    pub fn mark(&mut self, start: u64, len: u64) -> bool {
+        let Some(end) = start.checked_add(len).filter(|e| *e <= self.blocks) else {
+            return false;
+        };
+        if self.free_run(start, len) < len {
+            return false;
+        }
+        self.each_word(start, end, |w, mask| *w |= mask);
+        self.count(start, end, false);
+        true
+    }
+
+    /// Frees a run, all of which must be taken.
+    pub fn clear(&mut self, start: u64, len: u64) {
+        self.each_word(start, start + len, |w, mask| {
+            debug_assert_eq!(*w & mask, mask, "only taken blocks are freed");
+            *w &= !mask;
+        });
+        self.count(start, start + len, true);
+    }
+
+    fn each_word(&mut self, start: u64, end: u64, mut f: impl FnMut(&mut u64, u64)) {
+        let mut at = start;
+        while at < end {
+            let (word, bit) = ((at / 64) as usize, at % 64);
+            let n = (64 - bit).min(end - at);
+            let mask = if n == 64 { u64::MAX } else { ((1 << n) - 1) << bit };
+            f(&mut self.words[word], mask);
+            at += n;
+        }
+    }
+
+    fn count(&mut self, start: u64, end: u64, freed: bool) {
+        let mut at = start;
+        while at < end {
+            let n = (GROUP - at % GROUP).min(end - at);
+            let g = &mut self.group_free[(at / GROUP) as usize];
+            if freed {
+                *g += n as u32;
+                self.free += n;
+            } else {
+                *g -= n as u32;
+                self.free -= n;
+            }
+            at += n;
+        }
+    }
+
+    /// Free blocks from `start` on, at most `max`.
+    fn free_run(&self, start: u64, max: u64) -> u64 {
+        let mut n = 0;
+        while n < max {
+            let at = start + n;
+            let Some(w) = self.words.get((at / 64) as usize) else {
+                break;
+            };
+            let bit = at % 64;
+            let zeros = u64::from((w >> bit).trailing_zeros()).min(64 - bit);
+            n += zeros;
+            if zeros < 64 - bit {
+                break;
+            }
+        }
+        n.min(max)
+    }
+
+    /// Takes what is free at exactly `start`, at most `max` blocks; returns how many.
+    pub fn take_at(&mut self, start: u64, max: u64) -> u64 {
+        let n = self.free_run(start, max);
+        if n > 0 {
+            self.mark(start, n);
+        }
+        n
+    }
+
+    /// Takes a run of up to `len` blocks, near the last one taken this way.
+    pub fn take(&mut self, len: u64) -> Option<(u64, u64)> {
+        let (start, n) = self.search(self.cursor, self.blocks, len).or_else(|| {
+            let first = self.cursor;
+            self.search(0, first, len)
+        })?;
+        self.mark(start, n);
+        self.cursor = start + n;
+        Some((start, n))
+    }
+
+    /// The first run of `len` in `[from, to)`, or the longest found within bounded search.
+    fn search(&self, from: u64, to: u64, len: u64) -> Option<(u64, u64)> {
+        let (mut at, mut best, mut budget) = (from, None::<(u64, u64)>, SEARCH_WORDS);
+        while at < to {
+            if self.group_free[(at / GROUP) as usize] == 0 {
+                at = (at / GROUP + 1) * GROUP;
+                continue;
+            }
+            let (w, bit) = (self.words[(at / 64) as usize], at % 64);
+            let taken = u64::from((!w >> bit).trailing_zeros()).min(64 - bit);
+            if taken > 0 {
+                at += taken;
+                if best.is_some() {
+                    budget -= 1;
+                    if budget == 0 {
+                        break;
+                    }
+                }
+                continue;
+            }
+            let run = self.free_run(at, len.min(to - at));
+            if best.is_none_or(|(_, n)| run > n) {
+                best = Some((at, run));
+            }
+            if run == len {
+                break;
+            }
+            at += run;
+        }
+        best
+    }
+
+    /// Takes one block inside a zone of which nothing is taken, at the zone's `offset`-th place.
+    pub fn take_zone(&mut self, offset: u64) -> Option<u64> {
+        let mut at = self.zone_cursor.next_multiple_of(ZONE);
+        let mut budget = SEARCH_WORDS * 4;
+        while at + ZONE <= self.blocks && budget > 0 {
+            if self.group_free[(at / GROUP) as usize] < ZONE as u32 {
+                at = (at / GROUP + 1) * GROUP;
+            } else if self.words[(at / 64) as usize] >> (at % 64) & 0xffff == 0 {
+                let block = at + offset % ZONE;
+                self.mark(block, 1);
+                self.zone_cursor = at + ZONE;
+                return Some(block);
+            } else {
+                at += ZONE;
+            }
+            budget -= 1;
+        }
+        self.zone_cursor = if at + ZONE > self.blocks { 0 } else { at };
+        None
+    }
+
+    /// A group's bits as they go to the index: 1 KiB; what lies before the first data block or behind
+    /// the file's end is 0 there.
+    pub fn row(&self, group: u32) -> Vec<u8> {
+        let first = group as usize * WORDS;
+        let mut out = Vec::with_capacity(WORDS * 8);
+        for (i, w) in self.words[first..first + WORDS].iter().enumerate() {
+            let base = (first + i) as u64 * 64;
+            let below = |end: u64| match end.saturating_sub(base) {
+                n if n >= 64 => u64::MAX,
+                n => (1 << n) - 1,
+            };
+            let mask = below(self.blocks) & !below(self.first);
+            out.extend_from_slice(&(w & mask).to_le_bytes());
+        }
+        out
+    }
+
+    /// Takes what an index row says. False where it overlaps what is taken, or is not a row.
+    pub fn load(&mut self, group: u32, row: &[u8]) -> bool {
+        let base = u64::from(group) * GROUP;
+        if row.len() != WORDS * 8 || base >= self.blocks {
+            return false;
+        }
+        for (i, raw) in row.chunks_exact(8).enumerate() {
+            let mut w = u64::from_le_bytes(raw.try_into().unwrap_or_default());
+            while w != 0 {
+                let bit = u64::from(w.trailing_zeros());
+                let n = u64::from((w >> bit).trailing_ones());
+                let start = base + i as u64 * 64 + bit;
+                if !self.mark(start, n) {
+                    return false;
+                }
+                w = if bit + n == 64 {
+                    0
+                } else {
+                    w >> (bit + n) << (bit + n)
+                };
+            }
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn takes_and_frees() {
+        let mut a = Allocator::new(10, 1000);
+        assert_eq!(a.free(), 990);
+        assert_eq!(a.take(100), Some((10, 100)));
+        assert_eq!(a.take(5), Some((110, 5)));
+        a.clear(10, 100);
+        assert_eq!(a.take_at(50, 1000), 60);
+        assert!(!a.mark(50, 1) && !a.mark(999, 2));
+        assert_eq!(a.take(1000), Some((115, 885)));
+        assert_eq!(a.take(100), Some((10, 40)));
+        assert_eq!((a.take(1), a.free()), (None, 0));
+        a.extend(1010);
+        assert_eq!(a.take(100), Some((1000, 10)));
+    }
+
+    #[test]
+    fn zones_keep_room_for_neighbours() {
+        let mut a = Allocator::new(16, 64);
+        assert_eq!(a.take_zone(3), Some(19));
+        assert_eq!(a.take_zone(19), Some(35));
+        assert_eq!(a.take_zone(0), Some(48));
+        assert_eq!(a.take_zone(0), None);
+        assert_eq!(a.take_at(20, 1), 1);
+    }
+
+    #[test]
+    fn rows_come_back() {
+        let mut a = Allocator::new(100, GROUP + 500);
+        a.mark(200, 77);
+        a.mark(GROUP + 3, 400);
+        let mut b = Allocator::new(100, GROUP + 500);
+        assert!(b.load(0, &a.row(0)) && b.load(1, &a.row(1)));
+        assert_eq!((a.words, a.free), (b.words, b.free));
+    }
+}

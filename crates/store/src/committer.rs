@@ -1,0 +1,520 @@
+//! Group commit: batches of records go to the log with one write and one flush each.
+//!
+//! The owner appends records to the *open* batch; the committer (a thread, or the owner itself in
+//! simulation) takes everything that gathered while it flushed the batch before. Direct extents of a
+//! batch are written first and covered by the same flush.
+//!
+//! Invariants: batches are written strictly one after the other, each only after the flush of the one
+//! before; a failed write or flush is final, and nothing is written after it. `head - tail` never exceeds
+//! the ring.
+//!
+//! Bounds: [`Committer::fits`] says whether a record of some size still fits into the ring.
+
+use crate::options::{Seq, Waker};
+use crate::ring::{HEADER, Header, Ring, padded};
+use crate::{Counters, Error, Result};
+use bytes::Bytes;
+use io::disk::DiskFile;
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use types::checksum::crc32c;
+
+/// A batch closes at this size.
+const BATCH_BYTES: usize = 4 << 20;
+/// Direct data in one batch: closes it as well.
+const BATCH_DIRECT_BYTES: u64 = 16 << 20;
+/// Log space that is zeroed at a time, ahead of its first use.
+const ZERO_BYTES: u64 = 1 << 20;
+/// Kept for the next batch: a buffer that grew larger is given back.
+const SPARE_BYTES: usize = 1 << 20;
+
+/// Whole blocks for a place that nothing refers to yet.
+#[derive(Debug, Clone)]
+pub struct Direct {
+    pub offset: u64,
+    pub data: Bytes,
+}
+
+#[derive(Debug, Default)]
+struct Batch {
+    number: u64,
+    first_seq: Seq,
+    count: u32,
+    /// Room for the header, then records.
+    bytes: Vec<u8>,
+    directs: Vec<Direct>,
+    direct_bytes: u64,
+}
+
+impl Batch {
+    fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+    fn padded(&self) -> u64 {
+        padded(self.bytes.len().saturating_sub(HEADER))
+    }
+}
+
+#[derive(Debug)]
+struct Inner {
+    open: Batch,
+    sealed: VecDeque<Batch>,
+    spare: Vec<Vec<u8>>,
+    next_seq: Seq,
+    next_batch: u64,
+    head: u64,
+    tail: u64,
+    /// Places in the ring below this were written or zeroed in this or an earlier lap.
+    zeroed: u64,
+    kicked: bool,
+    /// A batch is on its way.
+    busy: bool,
+    stop: bool,
+    durable_batch: u64,
+    failed: Option<Arc<Error>>,
+    /// The newest marker: its number and, once durable, the position behind it.
+    marker: u64,
+    marker_end: u64,
+    counters: Counters,
+}
+
+pub struct Committer {
+    path: String,
+    file: Arc<dyn DiskFile>,
+    ring: Ring,
+    tag: u64,
+    incarnation: u64,
+    waker: Waker,
+    inner: Mutex<Inner>,
+    work: Condvar,
+    done: Condvar,
+    durable: AtomicU64,
+}
+
+impl std::fmt::Debug for Committer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Committer({})", self.path)
+    }
+}
+
+/// What the log looked like when it was opened.
+#[derive(Debug, Clone, Copy)]
+pub struct Start {
+    pub head: u64,
+    pub tail: u64,
+    pub batch: u64,
+    pub incarnation: u64,
+    pub seq: Seq,
+}
+
+/// A batch with its place, off the lock.
+struct Work {
+    batch: Batch,
+    position: u64,
+    zero: Option<(u64, u64)>,
+}
+
+impl Committer {
+    pub fn new(
+        path: &str,
+        file: Arc<dyn DiskFile>,
+        ring: Ring,
+        tag: u64,
+        waker: Waker,
+        start: Start,
+    ) -> Self {
+        let mut inner = Inner {
+            open: Batch::default(),
+            sealed: VecDeque::new(),
+            spare: Vec::new(),
+            next_seq: start.seq,
+            next_batch: start.batch,
+            head: start.head,
+            tail: start.tail,
+            zeroed: if start.head >= ring.len {
+                ring.len
+            } else {
+                start.head
+            },
+            kicked: false,
+            busy: false,
+            stop: false,
+            durable_batch: start.batch - 1,
+            failed: None,
+            marker: 0,
+            marker_end: start.tail,
+            counters: Counters::default(),
+        };
+        inner.renew_open();
+        Self {
+            path: path.to_owned(),
+            file,
+            ring,
+            tag,
+            incarnation: start.incarnation,
+            waker,
+            inner: Mutex::new(inner),
+            work: Condvar::new(),
+            done: Condvar::new(),
+            durable: AtomicU64::new(start.seq - 1),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The largest record: so that a checkpoint can always make room for one.
+    pub fn record_bytes_max(&self) -> u64 {
+        self.ring.len / 4
+    }
+
+    /// True if a record of `len` bytes fits into the ring now, with room left for a checkpoint's marker.
+    pub fn fits(&self, len: u64) -> bool {
+        let inner = self.lock();
+        let waiting: u64 = inner.sealed.iter().map(Batch::padded).sum();
+        let open = inner.open.padded() + padded(len as usize);
+        // Each batch may waste at most its own length at the ring's end, and only one lap can end.
+        let waste = inner
+            .sealed
+            .iter()
+            .map(Batch::padded)
+            .chain([open])
+            .max()
+            .unwrap_or(0);
+        let markers = 2 * padded(0);
+        inner.head - inner.tail + waiting + open + waste + markers <= self.ring.len
+    }
+
+    /// Bytes of the ring that wait for a checkpoint.
+    pub fn used(&self) -> u64 {
+        let inner = self.lock();
+        inner.head - inner.tail + inner.open.padded()
+    }
+
+    /// Bytes that wait for a flush.
+    pub fn waiting_bytes(&self) -> u64 {
+        let inner = self.lock();
+        let all = inner.sealed.iter().chain([&inner.open]);
+        all.map(|b| b.bytes.len() as u64 + b.direct_bytes).sum()
+    }
+
+    /// Adds one transaction's record to the open batch.
+    pub fn append(&self, record: &[u8], directs: &mut Vec<Direct>) -> Result<Seq> {
+        let mut inner = self.lock();
+        if let Some(e) = &inner.failed {
+            return Err(Error::Stopped(e.clone()));
+        }
+        let seq = inner.next_seq;
+        inner.next_seq += 1;
+        let open = &mut inner.open;
+        if open.is_empty() {
+            open.first_seq = seq;
+        }
+        open.count += 1;
+        open.bytes.extend_from_slice(&(record.len() as u32).to_le_bytes());
+        open.bytes.extend_from_slice(record);
+        open.direct_bytes += directs.iter().map(|d| d.data.len() as u64).sum::<u64>();
+        open.directs.append(directs);
+        inner.counters.transactions += 1;
+        if inner.open.bytes.len() >= BATCH_BYTES.min(self.ring.len as usize / 8)
+            || inner.open.direct_bytes >= BATCH_DIRECT_BYTES
+        {
+            inner.seal();
+            if !inner.busy {
+                self.work.notify_one();
+            }
+        }
+        Ok(seq)
+    }
+
+    /// Lets the committer take what gathered, if it is idle.
+    pub fn kick(&self) {
+        let mut inner = self.lock();
+        if !inner.open.is_empty() {
+            inner.kicked = true;
+            if !inner.busy {
+                self.work.notify_one();
+            }
+        }
+    }
+
+    /// Closes the open batch and puts a marker behind it: once that is durable, so provably is all before
+    /// it. Returns its number.
+    pub fn mark(&self) -> u64 {
+        let mut inner = self.lock();
+        if !inner.open.is_empty() {
+            inner.seal();
+        }
+        inner.marker = inner.next_batch;
+        inner.seal();
+        self.work.notify_one();
+        inner.marker
+    }
+
+    pub fn durable(&self) -> Seq {
+        self.durable.load(Ordering::Acquire)
+    }
+
+    pub fn queued(&self) -> Seq {
+        self.lock().next_seq - 1
+    }
+
+    pub fn failed(&self) -> Option<Error> {
+        self.lock().failed.as_deref().cloned()
+    }
+
+    /// Stops the store: nothing is written any more.
+    pub fn fail(&self, e: Error) {
+        let mut inner = self.lock();
+        if inner.failed.is_none() {
+            tracing::error!(store = %self.path, error = %e, "the store stops");
+            inner.failed = Some(Arc::new(e));
+        }
+        drop(inner);
+        self.work.notify_all();
+        self.done.notify_all();
+        (self.waker)();
+    }
+
+    /// The position behind marker `number`, once it is durable.
+    pub fn marker_end(&self, number: u64) -> Result<Option<u64>> {
+        let inner = self.lock();
+        match &inner.failed {
+            Some(e) => Err(Error::Stopped(e.clone())),
+            None if inner.durable_batch >= number => Ok(Some(inner.marker_end)),
+            None => Ok(None),
+        }
+    }
+
+    /// Blocks until `ready` or until the store failed or stops. Only with a committer thread.
+    pub fn wait_marker(&self, number: u64) -> Result<Option<u64>> {
+        let mut inner = self.lock();
+        loop {
+            if let Some(e) = &inner.failed {
+                return Err(Error::Stopped(e.clone()));
+            }
+            if inner.durable_batch >= number {
+                return Ok(Some(inner.marker_end));
+            }
+            if inner.stop {
+                return Ok(None);
+            }
+            inner = self.done.wait(inner).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    pub fn wait_durable(&self, seq: Seq) -> Result<()> {
+        let mut inner = self.lock();
+        while self.durable() < seq {
+            if let Some(e) = &inner.failed {
+                return Err(Error::Stopped(e.clone()));
+            }
+            inner = self.done.wait(inner).unwrap_or_else(PoisonError::into_inner);
+        }
+        Ok(())
+    }
+
+    /// A durable checkpoint covers everything before `position`.
+    pub fn set_tail(&self, position: u64) {
+        self.lock().tail = position;
+    }
+
+    pub fn counters(&self) -> Counters {
+        self.lock().counters
+    }
+
+    pub fn stop(&self) {
+        self.lock().stop = true;
+        self.work.notify_all();
+        self.done.notify_all();
+    }
+
+    pub fn stopping(&self) -> bool {
+        let inner = self.lock();
+        inner.stop || inner.failed.is_some()
+    }
+
+    /// The thread's body.
+    pub fn run(&self) {
+        let mut inner = self.lock();
+        loop {
+            if inner.stop || inner.failed.is_some() {
+                return;
+            }
+            if let Some(work) = self.take(&mut inner) {
+                drop(inner);
+                self.step(work);
+                inner = self.lock();
+            } else if let Some(zero) = inner.zero_ahead(&self.ring) {
+                drop(inner);
+                if let Err(e) = self.zero(zero).and_then(|()| self.flush()) {
+                    self.fail(e);
+                }
+                inner = self.lock();
+            } else {
+                inner = self.work.wait(inner).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+    }
+
+    /// Without a thread: writes one batch, if one waits. False: there was none.
+    pub fn pump(&self) -> bool {
+        let mut inner = self.lock();
+        if inner.failed.is_some() {
+            return false;
+        }
+        inner.kicked = true;
+        let Some(work) = self.take(&mut inner) else {
+            return false;
+        };
+        drop(inner);
+        self.step(work);
+        true
+    }
+
+    fn take(&self, inner: &mut Inner) -> Option<Work> {
+        if inner.sealed.is_empty() {
+            if inner.open.is_empty() || !inner.kicked {
+                return None;
+            }
+            inner.seal();
+        }
+        inner.kicked = !inner.open.is_empty();
+        let batch = inner.sealed.pop_front()?;
+        let need = batch.padded();
+        let position = self.ring.place(inner.head, need);
+        inner.head = position + need;
+        debug_assert!(
+            inner.head - inner.tail <= self.ring.len,
+            "the log overran its tail"
+        );
+        inner.busy = true;
+        let end = (position % self.ring.len) + need;
+        let zero = (end > inner.zeroed).then(|| {
+            let to = (end + ZERO_BYTES).min(self.ring.len);
+            let from = std::mem::replace(&mut inner.zeroed, to);
+            (from, to)
+        });
+        Some(Work {
+            batch,
+            position,
+            zero,
+        })
+    }
+
+    fn step(&self, mut work: Work) {
+        let result = self.write(&mut work);
+        let Work { batch, position, .. } = work;
+        let mut inner = self.lock();
+        inner.busy = false;
+        if let Err(e) = result {
+            drop(inner);
+            return self.fail(e);
+        }
+        inner.durable_batch = batch.number;
+        if batch.number == inner.marker {
+            inner.marker_end = position + batch.padded();
+        }
+        inner.counters.flushes += 1;
+        inner.counters.log_bytes += batch.bytes.len() as u64;
+        inner.counters.direct_bytes += batch.direct_bytes;
+        if batch.count > 0 {
+            let last = batch.first_seq + u64::from(batch.count) - 1;
+            self.durable.store(last, Ordering::Release);
+        }
+        // What gathered during the flush goes next, kicked or not.
+        inner.kicked = true;
+        inner.recycle(batch.bytes);
+        drop(inner);
+        self.done.notify_all();
+        (self.waker)();
+    }
+
+    fn write(&self, work: &mut Work) -> Result<()> {
+        if let Some(zero) = work.zero {
+            self.zero(zero)?;
+        }
+        for d in &work.batch.directs {
+            self.file
+                .write_at(&d.data, d.offset)
+                .map_err(|e| Error::io(&self.path, "write data", e))?;
+        }
+        work.batch.directs.clear();
+        let batch = &mut work.batch;
+        let records = batch.bytes.len() - HEADER;
+        let header = Header {
+            tag: self.tag,
+            batch: batch.number,
+            incarnation: self.incarnation,
+            first_seq: batch.first_seq,
+            count: batch.count,
+            len: records as u32,
+            crc: crc32c(!0, &batch.bytes[HEADER..]),
+        };
+        batch.bytes[..HEADER].copy_from_slice(&header.encode());
+        batch.bytes.resize(padded(records) as usize, 0);
+        self.file
+            .write_at(&batch.bytes, self.ring.at(work.position))
+            .map_err(|e| Error::io(&self.path, "write the log", e))?;
+        self.flush()
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.file
+            .flush()
+            .map_err(|e| Error::io(&self.path, "flush the log", e))
+    }
+
+    fn zero(&self, (from, to): (u64, u64)) -> Result<()> {
+        static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+        let mut at = from;
+        while at < to {
+            let n = (to - at).min(ZEROS.len() as u64);
+            self.file
+                .write_vectored_at(&[IoSlice::new(&ZEROS[..n as usize])], self.ring.offset + at)
+                .map_err(|e| Error::io(&self.path, "zero the log", e))?;
+            at += n;
+        }
+        Ok(())
+    }
+}
+
+impl Inner {
+    /// Ends the open batch (which may be empty: a marker) and begins the next.
+    fn seal(&mut self) {
+        self.open.number = self.next_batch;
+        if self.open.is_empty() {
+            self.open.first_seq = self.next_seq;
+        }
+        self.next_batch += 1;
+        let closed = std::mem::take(&mut self.open);
+        self.sealed.push_back(closed);
+        self.renew_open();
+    }
+
+    fn renew_open(&mut self) {
+        let mut bytes = self.spare.pop().unwrap_or_default();
+        bytes.clear();
+        bytes.resize(HEADER, 0);
+        self.open.bytes = bytes;
+    }
+
+    fn recycle(&mut self, bytes: Vec<u8>) {
+        if bytes.capacity() <= SPARE_BYTES && self.spare.len() < 2 {
+            self.spare.push(bytes);
+        }
+    }
+
+    /// In the first lap: the next piece of the ring, which lies ahead of everything written.
+    fn zero_ahead(&mut self, ring: &Ring) -> Option<(u64, u64)> {
+        if self.zeroed >= ring.len {
+            return None;
+        }
+        let from = self.zeroed;
+        self.zeroed = (from + ZERO_BYTES).min(ring.len);
+        Some((from, self.zeroed))
+    }
+}

@@ -1,0 +1,72 @@
+//! The index: ordered tables of byte strings as of the last checkpoint, behind a small trait.
+//!
+//! Contract of an implementation: [`Index::commit`] applies all changes of its closure or none, and they
+//! are durable when it returns; a [`Snapshot`] shows one committed state and never changes. There is one
+//! writer at a time. Nothing is written between commits: the log covers everything newer.
+//!
+//! Not here: what the rows mean (that is `checkpoint`, `state`).
+
+mod redb;
+
+pub use self::redb::RedbIndex;
+
+use crate::Result;
+use bytes::Bytes;
+use std::fmt::Debug;
+use std::ops::Bound;
+
+macro_rules! tables {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Table { $($(#[$doc])* $variant,)* }
+        impl Table {
+            pub const ALL: &[Table] = &[$(Table::$variant),*];
+            pub fn name(self) -> &'static str {
+                match self { $(Table::$variant => $name,)* }
+            }
+        }
+    };
+}
+
+tables! {
+    /// Object key: its record.
+    Objects = "objects",
+    /// Object number and omap key: value.
+    Omap = "omap",
+    /// Region (64 blocks): checksums and reference counts.
+    Blocks = "blocks",
+    /// Group (8192 blocks): which are taken.
+    Taken = "taken",
+    /// Collection: number, versions, metadata.
+    Collections = "collections",
+    /// Collection number and first version: a run of log entries.
+    Logs = "logs",
+    /// The checkpoint itself.
+    Meta = "meta",
+}
+
+pub type Row = (Bytes, Bytes);
+pub type Rows<'a> = Box<dyn Iterator<Item = Result<Row>> + 'a>;
+
+pub trait Index: Debug + Send + Sync {
+    fn snapshot(&self) -> Result<Box<dyn Snapshot>>;
+    fn commit(&self, work: &mut dyn FnMut(&mut dyn Change) -> Result<()>) -> Result<()>;
+    /// Size on the disk.
+    fn bytes(&self) -> u64;
+}
+
+pub trait Snapshot: Debug + Send {
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<Bytes>>;
+    fn range<'a>(&'a self, table: Table, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Result<Rows<'a>>;
+}
+
+/// What a commit may do; reads see the changes made before them.
+pub trait Change {
+    fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<()>;
+    fn delete(&mut self, table: Table, key: &[u8]) -> Result<()>;
+    /// Deletes `[from, to)`.
+    fn delete_range(&mut self, table: Table, from: &[u8], to: &[u8]) -> Result<()>;
+    fn get(&mut self, table: Table, key: &[u8]) -> Result<Option<Bytes>>;
+    fn first(&mut self, table: Table, from: &[u8], to: &[u8]) -> Result<Option<Row>>;
+    fn last(&mut self, table: Table, from: &[u8], to: &[u8]) -> Result<Option<Row>>;
+}

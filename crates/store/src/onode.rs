@@ -1,0 +1,324 @@
+//! An object's record: size, where its blocks are, attributes, and what it has of omap.
+//!
+//! Vocabulary: a *block* is 4 KiB; a *logical* block counts from the object's start, a *physical* one
+//! from the data file's. An *extent* maps a run of logical blocks to a run of physical ones; what no
+//! extent maps is a hole.
+//!
+//! Invariants: extents ascend, do not overlap, and none lies behind the block that holds the last byte;
+//! bytes behind the object's end inside its last block are zeros on the disk. An extent without the
+//! `shared` mark has no other owner; one with it may have.
+
+use crate::codec::{Bad, Decoded, Input, put_bytes, put_u};
+use bytes::Bytes;
+
+pub const BLOCK: u64 = 4096;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extent {
+    pub at: u64,
+    pub phys: u64,
+    pub len: u64,
+    pub shared: bool,
+}
+
+impl Extent {
+    fn end(&self) -> u64 {
+        self.at + self.len
+    }
+
+    /// The part within `[from, to)`, which must overlap.
+    fn clip(&self, from: u64, to: u64) -> Self {
+        let at = self.at.max(from);
+        Self {
+            at,
+            phys: self.phys + (at - self.at),
+            len: self.end().min(to) - at,
+            shared: self.shared,
+        }
+    }
+}
+
+/// What lies at a logical block, and for how many blocks on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    Hole { len: u64 },
+    Mapped { phys: u64, len: u64, shared: bool },
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Extents(Vec<Extent>);
+
+impl Extents {
+    pub fn iter(&self) -> impl Iterator<Item = &Extent> {
+        self.0.iter()
+    }
+
+    pub fn blocks(&self) -> u64 {
+        self.0.iter().map(|e| e.len).sum()
+    }
+
+    /// Index of the first extent that ends behind `block`.
+    fn position(&self, block: u64) -> usize {
+        self.0.partition_point(|e| e.end() <= block)
+    }
+
+    /// The last extent that starts before `block`, and the first that starts at or behind it.
+    pub fn neighbours(&self, block: u64) -> (Option<&Extent>, Option<&Extent>) {
+        let i = self.0.partition_point(|e| e.at < block);
+        (i.checked_sub(1).and_then(|j| self.0.get(j)), self.0.get(i))
+    }
+
+    pub fn find(&self, block: u64) -> Place {
+        match self.0.get(self.position(block)) {
+            Some(e) if e.at <= block => Place::Mapped {
+                phys: e.phys + (block - e.at),
+                len: e.end() - block,
+                shared: e.shared,
+            },
+            Some(e) => Place::Hole { len: e.at - block },
+            None => Place::Hole {
+                len: u64::MAX - block,
+            },
+        }
+    }
+
+    /// The parts of extents within `[from, to)`.
+    pub fn within(&self, from: u64, to: u64) -> impl Iterator<Item = Extent> + '_ {
+        self.0[self.position(from)..]
+            .iter()
+            .take_while(move |e| e.at < to)
+            .map(move |e| e.clip(from, to))
+    }
+
+    /// Makes `[from, to)` a hole; what was there goes to `out`.
+    pub fn remove(&mut self, from: u64, to: u64, out: &mut Vec<Extent>) {
+        let first = self.position(from);
+        let last = first + self.0[first..].partition_point(|e| e.at < to);
+        if first == last {
+            return;
+        }
+        let mut keep = Vec::new();
+        for e in &self.0[first..last] {
+            out.push(e.clip(from, to));
+            if e.at < from {
+                keep.push(e.clip(e.at, from));
+            }
+            if e.end() > to {
+                keep.push(e.clip(to, e.end()));
+            }
+        }
+        self.0.splice(first..last, keep);
+    }
+
+    /// Maps a run that must be a hole, merging it with neighbours that continue it.
+    pub fn insert(&mut self, new: Extent) {
+        let i = self.position(new.at);
+        debug_assert!(
+            self.0.get(i).is_none_or(|e| e.at >= new.end()),
+            "the run is a hole"
+        );
+        let joins =
+            |a: &Extent, b: &Extent| a.end() == b.at && a.phys + a.len == b.phys && a.shared == b.shared;
+        let with_next = self.0.get(i).is_some_and(|e| joins(&new, e));
+        let with_last = i > 0 && joins(&self.0[i - 1], &new);
+        match (with_last, with_next) {
+            (true, true) => {
+                self.0[i - 1].len += new.len + self.0[i].len;
+                self.0.remove(i);
+            }
+            (true, false) => self.0[i - 1].len += new.len,
+            (false, true) => {
+                let e = &mut self.0[i];
+                (e.at, e.phys, e.len) = (new.at, new.phys, e.len + new.len);
+            }
+            (false, false) => self.0.insert(i, new),
+        }
+    }
+
+    /// Marks every extent overlapping `[from, to)` as shared.
+    pub fn share(&mut self, from: u64, to: u64) {
+        let first = self.position(from);
+        for e in self.0[first..].iter_mut().take_while(|e| e.at < to) {
+            e.shared = true;
+        }
+    }
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Onode {
+    /// Names the object's omap rows; unique in the store's life, kept over renames.
+    pub nid: u64,
+    pub size: u64,
+    pub extents: Extents,
+    /// By name.
+    pub attrs: Vec<(Bytes, Bytes)>,
+    pub omap_header: Bytes,
+    pub omap_keys: u64,
+    /// Keys and values together.
+    pub omap_bytes: u64,
+}
+
+/// Version of the record's encoding.
+const ONODE_V1: u8 = 1;
+
+impl Onode {
+    pub fn new(nid: u64) -> Self {
+        Self {
+            nid,
+            ..Self::default()
+        }
+    }
+
+    /// Size less holes.
+    pub fn stored(&self) -> u64 {
+        let whole = self.extents.blocks() * BLOCK;
+        let tail = self.size % BLOCK;
+        match self.extents.0.last() {
+            Some(e) if tail != 0 && e.end() * BLOCK > self.size => whole - (BLOCK - tail),
+            _ => whole,
+        }
+    }
+
+    pub fn attr(&self, name: &[u8]) -> Option<&Bytes> {
+        let i = self.attrs.binary_search_by(|(n, _)| n.as_ref().cmp(name)).ok()?;
+        Some(&self.attrs[i].1)
+    }
+
+    pub fn set_attr(&mut self, name: Bytes, value: Bytes) {
+        match self.attrs.binary_search_by(|(n, _)| n.cmp(&name)) {
+            Ok(i) => self.attrs[i].1 = value,
+            Err(i) => self.attrs.insert(i, (name, value)),
+        }
+    }
+
+    pub fn remove_attr(&mut self, name: &[u8]) {
+        self.attrs.retain(|(n, _)| n != name);
+    }
+
+    /// Rough memory, for bounds.
+    pub fn weight(&self) -> usize {
+        let attrs: usize = self.attrs.iter().map(|(n, v)| n.len() + v.len() + 64).sum();
+        192 + self.extents.0.len() * size_of::<Extent>() + attrs + self.omap_header.len()
+    }
+
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.weight() / 2);
+        out.push(ONODE_V1);
+        for v in [self.nid, self.size, self.omap_keys, self.omap_bytes] {
+            put_u(&mut out, v);
+        }
+        put_bytes(&mut out, &self.omap_header);
+        put_u(&mut out, self.attrs.len() as u64);
+        for (n, v) in &self.attrs {
+            put_bytes(&mut out, n);
+            put_bytes(&mut out, v);
+        }
+        put_u(&mut out, self.extents.0.len() as u64);
+        let mut end = 0;
+        for e in &self.extents.0 {
+            put_u(&mut out, e.at - end);
+            put_u(&mut out, e.len << 1 | u64::from(e.shared));
+            put_u(&mut out, e.phys);
+            end = e.end();
+        }
+        out
+    }
+
+    pub fn decode(row: Bytes) -> Decoded<Self> {
+        let r = &mut Input::new(row);
+        if r.u8()? != ONODE_V1 {
+            return Err(Bad("object record of unknown version"));
+        }
+        let mut o = Self {
+            nid: r.u()?,
+            size: r.u()?,
+            omap_keys: r.u()?,
+            omap_bytes: r.u()?,
+            omap_header: r.bytes()?,
+            ..Self::default()
+        };
+        for _ in 0..r.u()? {
+            o.attrs.push((r.bytes()?, r.bytes()?));
+        }
+        let mut end = 0u64;
+        for _ in 0..r.u()? {
+            let (gap, len, phys) = (r.u()?, r.u()?, r.u()?);
+            let at = end.checked_add(gap).ok_or(Bad("extent"))?;
+            let e = Extent {
+                at,
+                phys,
+                len: len >> 1,
+                shared: len & 1 == 1,
+            };
+            end = at.checked_add(e.len).ok_or(Bad("extent"))?;
+            o.extents.0.push(e);
+        }
+        Ok(o)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ext(at: u64, phys: u64, len: u64) -> Extent {
+        Extent {
+            at,
+            phys,
+            len,
+            shared: false,
+        }
+    }
+
+    #[test]
+    fn runs_that_continue_each_other_merge() {
+        let mut x = Extents::default();
+        x.insert(ext(0, 100, 2));
+        x.insert(ext(4, 104, 1));
+        x.insert(ext(2, 102, 2));
+        assert_eq!(x.0, vec![ext(0, 100, 5)]);
+        x.insert(ext(5, 200, 1));
+        assert_eq!(x.0.len(), 2);
+    }
+
+    #[test]
+    fn removing_splits() {
+        let mut x = Extents::default();
+        x.insert(ext(0, 100, 10));
+        let mut out = Vec::new();
+        x.remove(3, 5, &mut out);
+        assert_eq!(out, vec![ext(3, 103, 2)]);
+        assert_eq!(x.0, vec![ext(0, 100, 3), ext(5, 105, 5)]);
+        assert_eq!(x.find(3), Place::Hole { len: 2 });
+        assert_eq!(
+            x.find(6),
+            Place::Mapped {
+                phys: 106,
+                len: 4,
+                shared: false
+            }
+        );
+        assert_eq!(
+            x.within(2, 6).collect::<Vec<_>>(),
+            vec![ext(2, 102, 1), ext(5, 105, 1)]
+        );
+        x.remove(0, 100, &mut out);
+        assert_eq!(x, Extents::default());
+    }
+
+    #[test]
+    fn the_record_comes_back() {
+        let mut o = Onode::new(7);
+        o.size = 10_000;
+        o.set_attr(Bytes::from("b"), Bytes::from("2"));
+        o.set_attr(Bytes::from("a"), Bytes::from("1"));
+        o.extents.insert(ext(0, 9, 1));
+        o.extents.insert(Extent {
+            shared: true,
+            ..ext(2, 5, 1)
+        });
+        o.omap_header = Bytes::from("h");
+        assert_eq!(Onode::decode(o.encode().into()), Ok(o.clone()));
+        assert_eq!(o.stored(), 4096 + 10_000 - 8192);
+    }
+}

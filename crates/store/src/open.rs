@@ -1,0 +1,291 @@
+//! Making a store, and loading one: superblock, index, then the log's replay.
+//!
+//! Files of a store: `block` (superblock, log ring, data) and `index`. `mkfs` writes the superblock last.
+//!
+//! Replay applies every batch that has a successor (it was durable, whatever the rest of the disk says), and
+//! the last one if the direct extents that its flush was to cover are whole; else that batch never was.
+
+use crate::alloc::Allocator;
+use crate::checkpoint::{Meta, decode_collection};
+use crate::codec::Input;
+use crate::index::{Index, RedbIndex, Snapshot, Table};
+use crate::key;
+use crate::onode::BLOCK;
+use crate::record::{self, Step};
+use crate::ring::{Cursor, Found, Ring, Scanner};
+use crate::state::{State, block_crc};
+use crate::superblock::{self, Superblock};
+use crate::{Error, Options, Result};
+use bytes::Bytes;
+use io::disk::{Disk, DiskFile};
+use std::io::ErrorKind;
+use std::ops::Bound;
+use std::sync::Arc;
+use types::SPgId;
+
+pub const DATA_FILE: &str = "block";
+pub const INDEX_FILE: &str = "index";
+/// Zeroed by `mkfs`; the rest of the ring is zeroed ahead of its first use.
+const LOG_ZERO_BYTES: u64 = 256 << 10;
+
+pub fn mkfs(disk: &dyn Disk, options: &Options) -> Result<()> {
+    let path = disk.name();
+    let io = |action| {
+        let path = path.clone();
+        move |e| Error::io(&path, action, e)
+    };
+    for file in [DATA_FILE, INDEX_FILE] {
+        if !disk.exists(file).map_err(io("look into the directory"))? {
+            continue;
+        }
+        // An unfinished mkfs leaves files without a superblock: those may go.
+        if file == DATA_FILE {
+            let old = disk.open(file).map_err(io("open the data file"))?;
+            if !old.try_lock().map_err(io("lock the data file"))? {
+                return Err(Error::Locked { path: path.clone() });
+            }
+            match Superblock::read(&path, &*old, &Options::default()) {
+                Err(Error::NotAStore { .. }) => {}
+                _ => return Err(Error::AlreadyAStore { path: path.clone() }),
+            }
+        }
+        disk.remove(file).map_err(io("remove an unfinished store"))?;
+    }
+    let s = Superblock::new(options);
+    let file = disk.create(DATA_FILE).map_err(io("create the data file"))?;
+    if !file.try_lock().map_err(io("lock the data file"))? {
+        return Err(Error::Locked { path: path.clone() });
+    }
+    file.allocate(0, s.data_offset)
+        .map_err(io("reserve space for the log"))?;
+    let zeros = vec![0; LOG_ZERO_BYTES.min(s.log_bytes) as usize];
+    file.write_at(&zeros, s.log_offset).map_err(io("zero the log"))?;
+    file.flush().map_err(io("flush the data file"))?;
+
+    let index = disk.create(INDEX_FILE).map_err(io("create the index"))?;
+    let index = RedbIndex::open(&path, index, options.index_cache_bytes)?;
+    let meta = Meta {
+        position: 0,
+        batch: 1,
+        incarnation: 0,
+        seq: 1,
+        next_nid: 1,
+        next_cid: 1,
+        ..Meta::default()
+    };
+    index.commit(&mut |w| meta.put(w))?;
+    drop(index);
+    disk.sync().map_err(io("flush the directory"))?;
+
+    for copy in 0..2 {
+        file.write_at(&s.encode(), copy * superblock::SIZE as u64)
+            .map_err(io("write the superblock"))?;
+    }
+    file.flush().map_err(io("flush the superblock"))
+}
+
+/// A store as it was left, replayed but not yet serving.
+#[derive(Debug)]
+pub struct Loaded {
+    pub path: String,
+    pub file: Arc<dyn DiskFile>,
+    pub superblock: Superblock,
+    pub index: Arc<dyn Index>,
+    pub state: State,
+    pub ring: Ring,
+    pub tag: u64,
+    /// Where the log ends.
+    pub end: Cursor,
+    /// Where the log begins: the checkpoint.
+    pub tail: u64,
+    /// Transactions replayed.
+    pub replayed: u64,
+}
+
+pub fn load(disk: &dyn Disk, options: &Options) -> Result<Loaded> {
+    let path = disk.name();
+    let open = |name: &str| {
+        disk.open(name).map_err(|e| match e.kind() {
+            ErrorKind::NotFound => Error::NotAStore {
+                path: path.clone(),
+                why: "it has no data file or no index",
+            },
+            _ => Error::io(&path, "open it for writing", e),
+        })
+    };
+    let file = open(DATA_FILE)?;
+    match file.try_lock() {
+        Ok(true) => {}
+        Ok(false) => return Err(Error::Locked { path }),
+        Err(e) => return Err(Error::io(&path, "lock the data file", e)),
+    }
+    let s = Superblock::read(&path, &*file, options)?;
+    let index = RedbIndex::open(&path, open(INDEX_FILE)?, options.index_cache_bytes)?;
+    let snapshot = index.snapshot()?;
+    let damaged = |why: &str| Error::Index {
+        path: path.clone(),
+        why: why.to_owned(),
+    };
+    let raw = snapshot.get(Table::Meta, Meta::key())?;
+    let meta = Meta::decode(raw.ok_or_else(|| damaged("no checkpoint row"))?).map_err(|e| damaged(e.0))?;
+
+    let bytes = file
+        .len()
+        .map_err(|e| Error::io(&path, "find the data file's length", e))?;
+    let alloc = load_taken(&*snapshot, bytes / BLOCK, s.data_offset / BLOCK, &damaged)?;
+    let collections = load_collections(&*snapshot, &damaged)?;
+    let mut state = State::new(&path, file.clone(), snapshot, alloc);
+    state.collections = collections;
+    state.usage = meta.usage.clone();
+    (state.next_nid, state.next_cid) = (meta.next_nid, meta.next_cid);
+    state.set_cache_bytes(options.record_cache_bytes);
+
+    let uuid = s.identity.osd_uuid.0;
+    let tag = u64::from_le_bytes(uuid[..8].try_into().unwrap_or_default());
+    let ring = Ring {
+        offset: s.log_offset,
+        len: s.log_bytes,
+    };
+    let start = Cursor {
+        position: meta.position,
+        batch: meta.batch,
+        incarnation: meta.incarnation,
+        seq: meta.seq,
+    };
+    let mut scanner = Scanner {
+        path: path.clone(),
+        file: file.clone(),
+        ring,
+        tag,
+        cursor: start,
+    };
+    let end = replay(&mut scanner, &mut state)?;
+    Ok(Loaded {
+        path,
+        file,
+        superblock: s,
+        index: Arc::new(index),
+        state,
+        ring,
+        tag,
+        end,
+        tail: meta.position,
+        replayed: end.seq - meta.seq,
+    })
+}
+
+/// The bits of all blocks behind the log, which alone are in rows.
+fn load_taken(
+    snapshot: &dyn Snapshot,
+    blocks: u64,
+    first: u64,
+    damaged: &dyn Fn(&str) -> Error,
+) -> Result<Allocator> {
+    let mut alloc = Allocator::new(first, blocks);
+    for row in snapshot.range(Table::Taken, Bound::Unbounded, Bound::Unbounded)? {
+        let (k, v) = row?;
+        let group = k.as_ref().try_into().map(u32::from_be_bytes);
+        if !group.is_ok_and(|g| alloc.load(g, &v)) {
+            return Err(damaged("an allocation row makes no sense"));
+        }
+    }
+    Ok(alloc)
+}
+
+fn load_collections(
+    snapshot: &dyn Snapshot,
+    damaged: &dyn Fn(&str) -> Error,
+) -> Result<std::collections::BTreeMap<SPgId, crate::generation::Collection>> {
+    let mut out = std::collections::BTreeMap::new();
+    for row in snapshot.range(Table::Collections, Bound::Unbounded, Bound::Unbounded)? {
+        let (k, v) = row?;
+        let c = key::parse_collection(&k).map_err(|e| damaged(e.0))?;
+        out.insert(c, decode_collection(v).map_err(|e| damaged(e.0))?);
+    }
+    Ok(out)
+}
+
+/// Returns where the log ends.
+fn replay(scanner: &mut Scanner, state: &mut State) -> Result<Cursor> {
+    let mut end = scanner.cursor;
+    let mut last: Option<(Cursor, Found)> = None;
+    while let Some(found) = {
+        let before = scanner.cursor;
+        scanner.next()?.map(|f| (before, f))
+    } {
+        end = found.1.next;
+        if let Some((at, durable)) = last.replace(found) {
+            apply(scanner, state, at, durable)?;
+        }
+    }
+    if let Some((at, found)) = last {
+        if directs_are_whole(state, &found.records) {
+            apply(scanner, state, at, found)?;
+        } else {
+            end = at;
+            scanner.cursor = at;
+        }
+    }
+    scanner.check_end()?;
+    Ok(end)
+}
+
+fn steps_of(raw: Bytes, mut f: impl FnMut(&SPgId, Step) -> Result<()>) -> Result<bool> {
+    let mut r = Input::new(raw);
+    let Ok(c) = r.collection() else { return Ok(false) };
+    while !r.is_empty() {
+        let Ok(step) = Step::get(&mut r) else {
+            return Ok(false);
+        };
+        f(&c, step)?;
+    }
+    Ok(true)
+}
+
+fn apply(scanner: &Scanner, state: &mut State, at: Cursor, found: Found) -> Result<()> {
+    let damaged = |why| Error::LogDamaged {
+        path: scanner.path.clone(),
+        offset: scanner.ring.at(at.position),
+        why,
+    };
+    let mut count = 0;
+    for raw in record::split(found.records) {
+        let raw = raw.map_err(|e| damaged(e.0))?;
+        let mut r = Input::new(raw.clone());
+        let c = r.collection().map_err(|e| damaged(e.0))?;
+        state.begin(&c);
+        let whole = steps_of(raw, |c, step| state.replay(c, step))?;
+        if !whole {
+            return Err(damaged(
+                "a record that its checksum calls whole cannot be decoded",
+            ));
+        }
+        state.commit(0, &[]);
+        count += 1;
+    }
+    if count != found.header.count {
+        return Err(damaged(
+            "a batch does not hold as many records as its header says",
+        ));
+    }
+    Ok(())
+}
+
+/// Whether the blocks of the batch's direct steps are what their checksums say.
+fn directs_are_whole(state: &State, records: &Bytes) -> bool {
+    record::split(records.clone()).all(|raw| {
+        let Ok(raw) = raw else { return true };
+        let mut whole = true;
+        let walked = steps_of(raw, |_, step| {
+            if let Step::Direct(run, crcs) = step {
+                let mut block = [0; BLOCK as usize];
+                for (b, crc) in (run.phys..).zip(crcs) {
+                    let read = state.file.read_at(&mut block, b * BLOCK);
+                    whole &= read.is_ok() && block_crc(&block) == crc;
+                }
+            }
+            Ok(())
+        });
+        walked.is_ok() && whole
+    })
+}

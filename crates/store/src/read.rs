@@ -1,0 +1,354 @@
+//! Reads of what is visible: data with holes, attributes, omap, lists, collections.
+//!
+//! Invariants: every block that comes from the disk is checked against its checksum before any of it is
+//! given out. Nothing here changes the state.
+
+use crate::codec::Input;
+use crate::generation::OmapDelta;
+use crate::index::{Row, Table};
+use crate::onode::{BLOCK, Extent, Onode};
+use crate::options::{OmapPage, Stat};
+use crate::state::{State, block_crc};
+use crate::{Error, Result, key};
+use bytes::{Bytes, BytesMut};
+use std::collections::BTreeMap;
+use std::iter::Peekable;
+use std::ops::Bound;
+use std::sync::Arc;
+use types::{EVersion, ObjectId, SPgId};
+
+impl State {
+    fn need(&self, oid: &ObjectId) -> Result<Arc<Onode>> {
+        self.object(oid)?.ok_or_else(|| Error::no_object(oid))
+    }
+
+    pub fn stat(&self, oid: &ObjectId) -> Result<Stat> {
+        let o = self.need(oid)?;
+        Ok(Stat {
+            size: o.size,
+            allocated: o.extents.blocks() * BLOCK,
+            omap_keys: o.omap_keys,
+            omap_bytes: o.omap_bytes,
+        })
+    }
+
+    pub fn read(&self, oid: &ObjectId, offset: u64, len: u64) -> Result<Bytes> {
+        let o = self.need(oid)?;
+        self.read_onode(&o, offset, len).map_err(|e| match e {
+            Error::Corrupt { offset, .. } => Error::Corrupt {
+                object: oid.object.to_string(),
+                offset,
+            },
+            e => e,
+        })
+    }
+
+    /// Like `read`, for a record at hand.
+    pub fn read_onode(&self, o: &Onode, offset: u64, len: u64) -> Result<Bytes> {
+        let end = offset.saturating_add(len).min(o.size);
+        if offset >= end {
+            return Ok(Bytes::new());
+        }
+        let (first, last) = (offset / BLOCK, end.div_ceil(BLOCK));
+        let mut out = BytesMut::zeroed(((last - first) * BLOCK) as usize);
+        self.read_blocks(o, first, &mut out)?;
+        let skip = (offset - first * BLOCK) as usize;
+        Ok(out.freeze().slice(skip..skip + (end - offset) as usize))
+    }
+
+    /// Fills `out` (zeros, whole blocks) with what is mapped from logical block `first` on.
+    pub fn read_blocks(&self, o: &Onode, first: u64, out: &mut [u8]) -> Result<()> {
+        let last = first + out.len() as u64 / BLOCK;
+        for e in o.extents.within(first, last) {
+            let at = ((e.at - first) * BLOCK) as usize;
+            self.read_extent(&e, &mut out[at..at + (e.len * BLOCK) as usize])?;
+        }
+        Ok(())
+    }
+
+    fn read_extent(&self, e: &Extent, out: &mut [u8]) -> Result<()> {
+        let newer = |b: u64| self.dirty(b).and_then(|d| d.data.as_ref());
+        let layered = !self.active.blocks.is_empty() || self.frozen.is_some();
+        let mut i = 0;
+        while i < e.len {
+            let mut n = 1;
+            if !layered {
+                n = e.len - i;
+            } else if let Some(data) = newer(e.phys + i) {
+                out[(i * BLOCK) as usize..((i + 1) * BLOCK) as usize].copy_from_slice(data);
+                i += 1;
+                continue;
+            } else {
+                while i + n < e.len && newer(e.phys + i + n).is_none() {
+                    n += 1;
+                }
+            }
+            let part = &mut out[(i * BLOCK) as usize..((i + n) * BLOCK) as usize];
+            self.read_disk(e.phys + i, part)?;
+            for (j, block) in part.chunks_exact(BLOCK as usize).enumerate() {
+                let j = j as u64;
+                if block_crc(block) != self.crc(e.phys + i + j)? {
+                    return Err(Error::Corrupt {
+                        object: String::new(),
+                        offset: (e.at + i + j) * BLOCK,
+                    });
+                }
+            }
+            i += n;
+        }
+        Ok(())
+    }
+
+    /// Direct data from `block` on that is not on the disk yet: of this transaction, or of one before.
+    fn on_the_way(&self, block: u64) -> Option<Bytes> {
+        let own = self.tx.directs.iter().find_map(|d| {
+            let skip = block.checked_sub(d.offset / BLOCK)? * BLOCK;
+            (skip < d.data.len() as u64).then(|| d.data.slice(skip as usize..))
+        });
+        own.or_else(|| self.inflight.find(block))
+    }
+
+    /// Physical blocks from the disk, or from writes on their way to it.
+    fn read_disk(&self, phys: u64, out: &mut [u8]) -> Result<()> {
+        let blocks = out.len() as u64 / BLOCK;
+        let mut i = 0;
+        while i < blocks {
+            let part = &mut out[(i * BLOCK) as usize..];
+            if let Some(data) = self.on_the_way(phys + i) {
+                let n = data.len().min(part.len());
+                part[..n].copy_from_slice(&data[..n]);
+                i += n as u64 / BLOCK;
+                continue;
+            }
+            let mut n = 1;
+            while i + n < blocks && self.on_the_way(phys + i + n).is_none() {
+                n += 1;
+            }
+            self.file
+                .read_at(&mut part[..(n * BLOCK) as usize], (phys + i) * BLOCK)
+                .map_err(|e| Error::io(&self.path, "read data", e))?;
+            i += n;
+        }
+        Ok(())
+    }
+
+    pub fn allocated(&self, oid: &ObjectId, offset: u64, len: u64) -> Result<Vec<(u64, u64)>> {
+        let o = self.need(oid)?;
+        let end = offset.saturating_add(len).min(o.size);
+        let mut out: Vec<(u64, u64)> = Vec::new();
+        if offset >= end {
+            return Ok(out);
+        }
+        for e in o.extents.within(offset / BLOCK, end.div_ceil(BLOCK)) {
+            let from = (e.at * BLOCK).max(offset);
+            let to = ((e.at + e.len) * BLOCK).min(end);
+            match out.last_mut() {
+                Some((at, n)) if *at + *n == from => *n += to - from,
+                _ => out.push((from, to - from)),
+            }
+        }
+        Ok(out)
+    }
+
+    pub fn attr(&self, oid: &ObjectId, name: &[u8]) -> Result<Option<Bytes>> {
+        Ok(self.need(oid)?.attr(name).cloned())
+    }
+
+    pub fn attrs(&self, oid: &ObjectId) -> Result<Vec<(Bytes, Bytes)>> {
+        Ok(self.need(oid)?.attrs.clone())
+    }
+
+    pub fn omap_header(&self, oid: &ObjectId) -> Result<Bytes> {
+        Ok(self.need(oid)?.omap_header.clone())
+    }
+
+    pub fn omap_get(&self, oid: &ObjectId, keys: &[Bytes]) -> Result<Vec<(Bytes, Bytes)>> {
+        let o = self.need(oid)?;
+        let mut out = Vec::new();
+        for k in keys {
+            if o.omap_keys > 0
+                && let Some(v) = self.omap_row(o.nid, k)?
+            {
+                out.push((k.clone(), v));
+            }
+        }
+        Ok(out)
+    }
+
+    pub fn omap_range(
+        &self,
+        oid: &ObjectId,
+        from: Bound<&[u8]>,
+        max_entries: usize,
+        max_bytes: usize,
+    ) -> Result<OmapPage> {
+        let o = self.need(oid)?;
+        if o.omap_keys == 0 {
+            return Ok(OmapPage::default());
+        }
+        self.omap_page(o.nid, from, max_entries, max_bytes)
+    }
+
+    /// Some visible rows of object number `nid`, merged from all layers.
+    pub fn omap_page(
+        &self,
+        nid: u64,
+        from: Bound<&[u8]>,
+        max_entries: usize,
+        max_bytes: usize,
+    ) -> Result<OmapPage> {
+        let newer = self.active.omap.get(&nid);
+        let older = self.frozen.as_ref().and_then(|f| f.omap.get(&nid));
+        let cut = newer.is_some_and(|d| d.cleared);
+        let older = older.filter(|_| !cut);
+        let below = !cut && !older.is_some_and(|d| d.cleared);
+
+        let start = match from {
+            Bound::Included(k) => Bound::Included(key::omap(nid, k)),
+            Bound::Excluded(k) => Bound::Excluded(key::omap(nid, k)),
+            Bound::Unbounded => Bound::Included(key::omap(nid, b"")),
+        };
+        let stop = key::omap(nid + 1, b"");
+        let rows = if below {
+            let start = start.as_ref().map(|k| k.as_slice());
+            Some(self.snapshot.range(Table::Omap, start, Bound::Excluded(&stop))?)
+        } else {
+            None
+        };
+        let mut below = rows.into_iter().flatten().peekable();
+        let mut newer = delta_rows(newer, from);
+        let mut older = delta_rows(older, from);
+
+        let mut page = OmapPage::default();
+        let mut bytes = 0;
+        loop {
+            let Some((k, v)) = next_row(&mut newer, &mut older, &mut below)? else {
+                return Ok(page);
+            };
+            let Some(v) = v else { continue };
+            let full = page.entries.len() >= max_entries || bytes + k.len() + v.len() > max_bytes;
+            if full && !page.entries.is_empty() {
+                page.more = true;
+                return Ok(page);
+            }
+            bytes += k.len() + v.len();
+            page.entries.push((k, v));
+        }
+    }
+
+    /// Objects from `from` on, merged from all layers.
+    pub fn list(&self, from: &ObjectId, max: usize) -> Result<Vec<ObjectId>> {
+        let mut out = Vec::new();
+        if from.object.max {
+            return Ok(out);
+        }
+        let start = key::object(from);
+        let mut below = self
+            .snapshot
+            .range(Table::Objects, Bound::Included(&start), Bound::Unbounded)?
+            .map(|r| {
+                let (k, _) = r?;
+                key::parse_object(&k).map_err(|e| self.damaged(e.0))
+            })
+            .peekable();
+        let mut newer = self.active.objects.range(from..).peekable();
+        let nothing = BTreeMap::new();
+        let frozen = self.frozen.as_ref().map_or(&nothing, |f| &f.objects);
+        let mut older = frozen.range(from..).peekable();
+        while out.len() < max {
+            if let Some(Err(e)) = below.peek() {
+                return Err(e.clone());
+            }
+            let disk = below.peek().and_then(|r| r.as_ref().ok());
+            let heads = [newer.peek().map(|e| e.0), older.peek().map(|e| e.0), disk];
+            let Some(least) = heads.into_iter().flatten().min().cloned() else {
+                break;
+            };
+            let n = newer.next_if(|e| *e.0 == least).map(|e| e.1.is_some());
+            let o = older.next_if(|e| *e.0 == least).map(|e| e.1.is_some());
+            let d = below
+                .next_if(|r| r.as_ref().is_ok_and(|b| *b == least))
+                .map(|_| true);
+            if n.or(o).or(d) == Some(true) {
+                out.push(least);
+            }
+        }
+        Ok(out)
+    }
+
+    pub fn meta(&self, c: &SPgId) -> Result<Bytes> {
+        let found = self.collections.get(c).ok_or(Error::NoCollection(*c))?;
+        Ok(found.meta.clone())
+    }
+
+    pub fn log_entries(&self, c: &SPgId) -> Result<Vec<(EVersion, Bytes)>> {
+        let c = self.collections.get(c).ok_or(Error::NoCollection(*c))?;
+        let mut out = Vec::new();
+        let from = key::log(c.cid, EVersion::default());
+        let to = key::log(c.cid + 1, EVersion::default());
+        let blocks = self
+            .snapshot
+            .range(Table::Logs, Bound::Included(&from), Bound::Excluded(&to))?;
+        for row in blocks {
+            let (_, raw) = row?;
+            let entries = decode_log_block(raw).map_err(|e| self.damaged(e.0))?;
+            out.extend(entries.into_iter().filter(|(v, _)| *v > c.trimmed));
+        }
+        for g in [self.frozen.as_deref(), Some(&self.active)].into_iter().flatten() {
+            let newer = g.logs.get(&c.cid).into_iter().flatten();
+            out.extend(newer.filter(|(v, _)| *v > c.trimmed).cloned());
+        }
+        Ok(out)
+    }
+}
+
+type DeltaRow<'a> = (&'a Bytes, &'a Option<Bytes>);
+
+fn delta_rows<'a>(
+    d: Option<&'a OmapDelta>,
+    from: Bound<&[u8]>,
+) -> Peekable<impl Iterator<Item = DeltaRow<'a>> + use<'a>> {
+    let rows = d.map(|d| d.rows.range::<[u8], _>((from, Bound::Unbounded)));
+    rows.into_iter().flatten().peekable()
+}
+
+/// The next key of three layers with its newest value; None as the value: removed.
+fn next_row<'a>(
+    newer: &mut Peekable<impl Iterator<Item = DeltaRow<'a>>>,
+    older: &mut Peekable<impl Iterator<Item = DeltaRow<'a>>>,
+    below: &mut Peekable<impl Iterator<Item = Result<Row>>>,
+) -> Result<Option<(Bytes, Option<Bytes>)>> {
+    if let Some(Err(e)) = below.peek() {
+        return Err(e.clone());
+    }
+    let disk = below
+        .peek()
+        .and_then(|r| r.as_ref().ok())
+        .map(|(k, _)| k.slice(8..));
+    let heads = [
+        newer.peek().map(|e| e.0),
+        older.peek().map(|e| e.0),
+        disk.as_ref(),
+    ];
+    let Some(least) = heads.into_iter().flatten().min().cloned() else {
+        return Ok(None);
+    };
+    let n = newer.next_if(|e| *e.0 == least).map(|e| e.1.clone());
+    let o = older.next_if(|e| *e.0 == least).map(|e| e.1.clone());
+    let d = match disk == Some(least.clone()) {
+        true => below.next().transpose()?.map(|(_, v)| Some(v)),
+        false => None,
+    };
+    Ok(Some((least, n.or(o).or(d).flatten())))
+}
+
+/// A row of `Logs`: the last version (for trimming without decoding), then entries to the row's end.
+pub fn decode_log_block(raw: Bytes) -> crate::codec::Decoded<Vec<(EVersion, Bytes)>> {
+    let mut r = Input::new(raw);
+    r.version()?;
+    let mut out = Vec::new();
+    while !r.is_empty() {
+        out.push((r.version()?, r.bytes()?));
+    }
+    Ok(out)
+}

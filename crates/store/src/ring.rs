@@ -1,0 +1,244 @@
+//! The log ring's format and how it is read after a start.
+//!
+//! Vocabulary: a *batch* is what one write and one flush put into the log: a 64-byte header and the
+//! records of some transactions, padded to whole blocks. A *position* counts bytes ever laid into the
+//! ring; its place is the remainder by the ring's length. A batch never wraps: one that does not fit
+//! before the ring's end lies at its start. A *marker* is a batch without records.
+//!
+//! Header, little-endian:
+//!
+//! | at | size | what |
+//! |---|---|---|
+//! | 0 | 8 | magic `SKEPLOG1` |
+//! | 8 | 8 | first half of the OSD's uuid: a batch of another store is none |
+//! | 16 | 8 | batch number, ascending by one |
+//! | 24 | 8 | incarnation: ascends with every open |
+//! | 32 | 8 | number of its first transaction |
+//! | 40 | 4 | count of transactions |
+//! | 44 | 4 | bytes of records |
+//! | 48 | 4 | CRC-32C of the records |
+//! | 52 | 8 | zeros |
+//! | 60 | 4 | CRC-32C of the header before |
+//!
+//! Then the records, each a `u32` length and that many bytes (see `record`).
+//!
+//! Invariants: batch n+1 is written only after the flush of batch n completed. So every batch that has a
+//! successor was durable, and only the last one may be incomplete: torn, or without the direct extents
+//! that the same flush was to cover. The first batch after an open is a flushed marker of a new
+//! incarnation, so nothing that an earlier life left behind the log's end is ever taken for its
+//! continuation.
+
+use crate::onode::BLOCK;
+use crate::{Error, Result};
+use bytes::Bytes;
+use io::disk::DiskFile;
+use std::sync::Arc;
+use types::checksum::crc32c;
+
+pub const HEADER: usize = 64;
+const MAGIC: u64 = u64::from_le_bytes(*b"SKEPLOG1");
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    pub tag: u64,
+    pub batch: u64,
+    pub incarnation: u64,
+    pub first_seq: u64,
+    pub count: u32,
+    pub len: u32,
+    pub crc: u32,
+}
+
+impl Header {
+    pub fn encode(&self) -> [u8; HEADER] {
+        let mut b = [0; HEADER];
+        let mut put = |at: usize, v: &[u8]| b[at..at + v.len()].copy_from_slice(v);
+        put(0, &MAGIC.to_le_bytes());
+        put(8, &self.tag.to_le_bytes());
+        put(16, &self.batch.to_le_bytes());
+        put(24, &self.incarnation.to_le_bytes());
+        put(32, &self.first_seq.to_le_bytes());
+        put(40, &self.count.to_le_bytes());
+        put(44, &self.len.to_le_bytes());
+        put(48, &self.crc.to_le_bytes());
+        let crc = crc32c(!0, &b[..60]);
+        b[60..].copy_from_slice(&crc.to_le_bytes());
+        b
+    }
+
+    pub fn decode(b: &[u8]) -> Option<Self> {
+        let b = b.get(..HEADER)?;
+        let u32_at = |at: usize| u32::from_le_bytes(b[at..at + 4].try_into().unwrap_or_default());
+        let u64_at = |at: usize| u64::from_le_bytes(b[at..at + 8].try_into().unwrap_or_default());
+        if u64_at(0) != MAGIC || u32_at(60) != crc32c(!0, &b[..60]) {
+            return None;
+        }
+        Some(Self {
+            tag: u64_at(8),
+            batch: u64_at(16),
+            incarnation: u64_at(24),
+            first_seq: u64_at(32),
+            count: u32_at(40),
+            len: u32_at(44),
+            crc: u32_at(48),
+        })
+    }
+}
+
+/// Bytes that a batch of `len` bytes of records takes in the ring.
+pub fn padded(len: usize) -> u64 {
+    ((HEADER + len) as u64).next_multiple_of(BLOCK)
+}
+
+/// Where the ring lies.
+#[derive(Debug, Clone, Copy)]
+pub struct Ring {
+    pub offset: u64,
+    pub len: u64,
+}
+
+impl Ring {
+    /// The position at which `need` bytes go when the log ends at `head`.
+    pub fn place(&self, head: u64, need: u64) -> u64 {
+        let left = self.len - head % self.len;
+        if need > left { head + left } else { head }
+    }
+
+    /// Offset in the file.
+    pub fn at(&self, position: u64) -> u64 {
+        self.offset + position % self.len
+    }
+}
+
+/// Where reading begins and what must be found there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cursor {
+    pub position: u64,
+    pub batch: u64,
+    pub incarnation: u64,
+    pub seq: u64,
+}
+
+#[derive(Debug)]
+pub struct Found {
+    pub header: Header,
+    pub records: Bytes,
+    /// The cursor behind it.
+    pub next: Cursor,
+}
+
+#[derive(Debug)]
+pub struct Scanner {
+    pub path: String,
+    pub file: Arc<dyn DiskFile>,
+    pub ring: Ring,
+    pub tag: u64,
+    pub cursor: Cursor,
+}
+
+impl Scanner {
+    /// The next batch, if a whole one follows.
+    pub fn next(&mut self) -> Result<Option<Found>> {
+        let here = self.cursor.position;
+        let start = here + (self.ring.len - here % self.ring.len) % self.ring.len;
+        for position in [here, start] {
+            if let Some(found) = self.batch_at(position)? {
+                self.cursor = found.next;
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    fn batch_at(&self, position: u64) -> Result<Option<Found>> {
+        let Some(h) = self.header_at(position)? else {
+            return Ok(None);
+        };
+        let c = &self.cursor;
+        let fits = position % self.ring.len + padded(h.len as usize) <= self.ring.len;
+        if !fits || h.batch != c.batch || h.incarnation < c.incarnation || h.first_seq != c.seq {
+            return Ok(None);
+        }
+        let mut records = vec![0; h.len as usize];
+        self.read(&mut records, self.ring.at(position) + HEADER as u64)?;
+        if crc32c(!0, &records) != h.crc {
+            return Ok(None);
+        }
+        Ok(Some(Found {
+            header: h,
+            records: records.into(),
+            next: Cursor {
+                position: position + padded(h.len as usize),
+                batch: h.batch + 1,
+                incarnation: h.incarnation,
+                seq: h.first_seq + u64::from(h.count),
+            },
+        }))
+    }
+
+    fn header_at(&self, position: u64) -> Result<Option<Header>> {
+        let mut b = [0; HEADER];
+        self.read(&mut b, self.ring.at(position))?;
+        Ok(Header::decode(&b).filter(|h| h.tag == self.tag))
+    }
+
+    fn read(&self, out: &mut [u8], offset: u64) -> Result<()> {
+        self.file
+            .read_at(out, offset)
+            .map_err(|e| Error::io(&self.path, "read the log", e))
+    }
+
+    /// Refuses a log that ends although batches follow its end: those prove that what is unreadable was
+    /// durable.
+    pub fn check_end(&self) -> Result<()> {
+        let mut position = 0;
+        while position < self.ring.len {
+            if let Some(h) = self.header_at(position)?
+                && h.batch > self.cursor.batch
+                && h.incarnation >= self.cursor.incarnation
+            {
+                return Err(Error::LogDamaged {
+                    path: self.path.clone(),
+                    offset: self.ring.at(self.cursor.position),
+                    why: "a batch that was durable cannot be read, and later ones follow it",
+                });
+            }
+            position += BLOCK;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_comes_back_or_is_refused() {
+        let h = Header {
+            tag: 1,
+            batch: 2,
+            incarnation: 3,
+            first_seq: 4,
+            count: 5,
+            len: 6,
+            crc: 7,
+        };
+        let mut b = h.encode();
+        assert_eq!(Header::decode(&b), Some(h));
+        b[20] ^= 1;
+        assert_eq!(Header::decode(&b), None);
+    }
+
+    #[test]
+    fn batches_do_not_wrap() {
+        let r = Ring {
+            offset: 100,
+            len: 3 * BLOCK,
+        };
+        assert_eq!(r.place(2 * BLOCK, BLOCK), 2 * BLOCK);
+        assert_eq!(r.place(2 * BLOCK, 2 * BLOCK), 3 * BLOCK);
+        assert_eq!(r.place(3 * BLOCK, 3 * BLOCK), 3 * BLOCK);
+        assert_eq!(r.at(4 * BLOCK), 100 + BLOCK);
+    }
+}

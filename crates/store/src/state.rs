@@ -1,0 +1,544 @@
+//! What the store holds as its owner sees it: index, frozen and active generation on top of each other,
+//! and the transaction in the making.
+//!
+//! A transaction works on copies of the object records it touches, and on everything else in place with
+//! an undo list: [`State::commit`] publishes the copies, [`State::rollback`] walks the list back. The log's
+//! replay uses the same steps (`steps`), so there is one way to change the state.
+//!
+//! Invariants: lookups ask transaction, active, frozen, cache, index in this order; the cache holds only
+//! what the present index snapshot holds.
+
+use crate::alloc::{Allocator, GROUP};
+use crate::codec::Bad;
+use crate::committer::Direct;
+use crate::generation::{Collection, Dirty, Generation, NumberMap, OmapDelta};
+use crate::index::{Snapshot, Table};
+use crate::onode::{BLOCK, Onode};
+use crate::options::{PoolUsage, Seq};
+use crate::{Error, Result, key};
+use bytes::Bytes;
+use io::disk::DiskFile;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+use types::checksum::crc32c;
+use types::{EVersion, ObjectId, PoolId, SPgId};
+
+/// Blocks a row of the index' table `Blocks` speaks of.
+pub const REGION: u64 = 64;
+const CRC_BYTES: usize = 4 * REGION as usize;
+
+/// CRC-32C of a block's content.
+pub fn block_crc(block: &[u8]) -> u32 {
+    crc32c(!0, block)
+}
+
+/// One row of `Blocks`: 64 checksums, then, if any block is shared, 64 counts of further references.
+#[derive(Debug, Clone, Default)]
+pub struct BlockRow(Bytes);
+
+impl BlockRow {
+    pub fn new(raw: Bytes) -> std::result::Result<Self, Bad> {
+        if raw.len() != CRC_BYTES && raw.len() != 2 * CRC_BYTES {
+            return Err(Bad("block row of wrong size"));
+        }
+        Ok(Self(raw))
+    }
+    fn at(&self, i: usize) -> Option<u32> {
+        let raw = self.0.get(4 * i..4 * i + 4)?;
+        Some(u32::from_le_bytes([raw[0], raw[1], raw[2], raw[3]]))
+    }
+    pub fn crc(&self, block: u64) -> u32 {
+        self.at((block % REGION) as usize).unwrap_or(0)
+    }
+    pub fn refs(&self, block: u64) -> u32 {
+        self.at((REGION + block % REGION) as usize).unwrap_or(0)
+    }
+    pub fn values(&self) -> BlockValues {
+        let n = REGION as usize;
+        BlockValues {
+            crcs: std::array::from_fn(|i| self.at(i).unwrap_or(0)),
+            refs: std::array::from_fn(|i| self.at(n + i).unwrap_or(0)),
+        }
+    }
+}
+
+/// A row taken apart, to be changed.
+#[derive(Debug)]
+pub struct BlockValues {
+    pub crcs: [u32; REGION as usize],
+    pub refs: [u32; REGION as usize],
+}
+
+impl BlockValues {
+    pub fn encode(&self) -> Vec<u8> {
+        let shared = self.refs.iter().any(|n| *n > 0);
+        let refs = self.refs.iter().filter(|_| shared);
+        self.crcs
+            .iter()
+            .chain(refs)
+            .flat_map(|v| v.to_le_bytes())
+            .collect()
+    }
+}
+
+/// Decoded rows of the index, bounded by weight; half is dropped when full.
+#[derive(Debug, Default)]
+struct Cache {
+    onodes: HashMap<ObjectId, Option<Arc<Onode>>>,
+    onode_bytes: u64,
+    rows: NumberMap<u64, BlockRow>,
+    bytes_max: u64,
+}
+
+/// A cached row with its place in the map.
+const ROW_WEIGHT: u64 = 2 * CRC_BYTES as u64;
+
+impl Cache {
+    fn put_onode(&mut self, oid: &ObjectId, o: Option<Arc<Onode>>) {
+        let weight = |o: &Option<Arc<Onode>>| 128 + o.as_ref().map_or(0, |o| o.weight() as u64);
+        self.onode_bytes += weight(&o);
+        if let Some(old) = self.onodes.insert(oid.clone(), o) {
+            self.onode_bytes -= weight(&old).min(self.onode_bytes);
+        }
+        if self.onode_bytes > self.bytes_max / 2 {
+            let (mut odd, mut kept) = (false, 0);
+            self.onodes.retain(|_, o| {
+                odd = !odd;
+                if odd {
+                    kept += weight(o);
+                }
+                odd
+            });
+            self.onode_bytes = kept;
+        }
+    }
+
+    fn put_row(&mut self, region: u64, row: BlockRow) {
+        self.rows.insert(region, row);
+        if self.rows.len() as u64 * ROW_WEIGHT > self.bytes_max / 2 {
+            let mut odd = false;
+            self.rows.retain(|_, _| {
+                odd = !odd;
+                odd
+            });
+        }
+    }
+}
+
+/// Direct extents that are perhaps not on the disk yet: reads take them from here.
+#[derive(Debug, Default)]
+pub struct Inflight {
+    by_block: BTreeMap<u64, Bytes>,
+    order: VecDeque<(Seq, u64)>,
+}
+
+impl Inflight {
+    fn add(&mut self, seq: Seq, block: u64, data: Bytes) {
+        self.by_block.insert(block, data);
+        self.order.push_back((seq, block));
+    }
+    pub fn landed(&mut self, durable: Seq) {
+        while let Some((seq, block)) = self.order.front().copied().filter(|(s, _)| *s <= durable) {
+            let _ = seq;
+            self.by_block.remove(&block);
+            self.order.pop_front();
+        }
+    }
+    /// The data from `block` on that one extent has, if it is waiting.
+    pub fn find(&self, block: u64) -> Option<Bytes> {
+        let (start, data) = self.by_block.range(..=block).next_back()?;
+        let skip = ((block - start) * BLOCK) as usize;
+        (skip < data.len()).then(|| data.slice(skip..))
+    }
+}
+
+#[derive(Debug)]
+pub struct TxObject {
+    pub oid: ObjectId,
+    original: Option<Arc<Onode>>,
+    pub current: Option<Arc<Onode>>,
+}
+
+#[derive(Debug)]
+enum Undo {
+    Block(u64, Option<Dirty>),
+    Refs(u64, Option<u32>),
+    Took(u64, u64),
+    OmapRow(u64, Bytes, Option<Option<Bytes>>),
+    OmapDelta(u64, Option<OmapDelta>),
+    Collection(SPgId, Option<Collection>),
+    Log(u64, usize),
+}
+
+/// The transaction in the making.
+#[derive(Debug, Default)]
+pub struct Tx {
+    pub objects: Vec<TxObject>,
+    /// Index of the object that steps apply to.
+    pub current: Option<usize>,
+    pub record: Vec<u8>,
+    pub directs: Vec<Direct>,
+    undo: Vec<Undo>,
+    freed_len: usize,
+    dead_len: usize,
+    numbers: (u64, u64),
+    /// Blocks taken less blocks freed.
+    allocated: Vec<(PoolId, i64)>,
+}
+
+#[derive(Debug)]
+pub struct State {
+    pub path: String,
+    pub file: Arc<dyn DiskFile>,
+    pub snapshot: Box<dyn Snapshot>,
+    pub active: Generation,
+    pub frozen: Option<Arc<Generation>>,
+    pub alloc: Allocator,
+    pub collections: BTreeMap<SPgId, Collection>,
+    pub usage: BTreeMap<PoolId, PoolUsage>,
+    pub next_nid: u64,
+    pub next_cid: u64,
+    pub inflight: Inflight,
+    pub tx: Tx,
+    /// Blocks that writes leave free.
+    pub reserve: u64,
+    /// Writes of this many aligned blocks go to fresh extents.
+    pub direct_blocks: u64,
+    pub object_bytes_max: u64,
+    /// The host has too little space left for anything that grows.
+    pub host_low: bool,
+    cache: RefCell<Cache>,
+}
+
+impl State {
+    pub fn new(path: &str, file: Arc<dyn DiskFile>, snapshot: Box<dyn Snapshot>, alloc: Allocator) -> Self {
+        Self {
+            path: path.to_owned(),
+            file,
+            snapshot,
+            active: Generation::default(),
+            frozen: None,
+            alloc,
+            collections: BTreeMap::new(),
+            usage: BTreeMap::new(),
+            next_nid: 1,
+            next_cid: 1,
+            inflight: Inflight::default(),
+            tx: Tx::default(),
+            reserve: 0,
+            direct_blocks: u64::MAX,
+            object_bytes_max: u64::MAX,
+            host_low: false,
+            cache: RefCell::default(),
+        }
+    }
+
+    pub fn set_cache_bytes(&mut self, bytes: u64) {
+        self.cache.borrow_mut().bytes_max = bytes;
+    }
+
+    pub fn damaged(&self, why: impl std::fmt::Display) -> Error {
+        Error::Index {
+            path: self.path.clone(),
+            why: why.to_string(),
+        }
+    }
+
+    /// The published record: what reads see.
+    pub fn object(&self, oid: &ObjectId) -> Result<Option<Arc<Onode>>> {
+        if let Some(o) = self.active.objects.get(oid) {
+            return Ok(o.clone());
+        }
+        if let Some(o) = self.frozen.as_ref().and_then(|f| f.objects.get(oid)) {
+            return Ok(o.clone());
+        }
+        if let Some(o) = self.cache.borrow().onodes.get(oid) {
+            return Ok(o.clone());
+        }
+        let row = self.snapshot.get(Table::Objects, &key::object(oid))?;
+        let o = match row {
+            Some(raw) => Some(Arc::new(Onode::decode(raw).map_err(|e| self.damaged(e.0))?)),
+            None => None,
+        };
+        self.cache.borrow_mut().put_onode(oid, o.clone());
+        Ok(o)
+    }
+
+    fn row(&self, block: u64) -> Result<BlockRow> {
+        let region = block / REGION;
+        if let Some(r) = self.cache.borrow().rows.get(&region) {
+            return Ok(r.clone());
+        }
+        let raw = self.snapshot.get(Table::Blocks, &(region as u32).to_be_bytes())?;
+        let row = match raw {
+            Some(raw) => BlockRow::new(raw).map_err(|e| self.damaged(e.0))?,
+            None => BlockRow::default(),
+        };
+        self.cache.borrow_mut().put_row(region, row.clone());
+        Ok(row)
+    }
+
+    /// A block's newest entry above the index.
+    pub fn dirty(&self, block: u64) -> Option<&Dirty> {
+        let newer = self.active.blocks.get(&block);
+        newer.or_else(|| self.frozen.as_ref().and_then(|f| f.blocks.get(&block)))
+    }
+
+    pub fn crc(&self, block: u64) -> Result<u32> {
+        match self.dirty(block) {
+            Some(d) => Ok(d.crc),
+            None => Ok(self.row(block)?.crc(block)),
+        }
+    }
+
+    /// References of a block beyond the first.
+    pub fn refs(&self, block: u64) -> Result<u32> {
+        if let Some(n) = self.active.refs.get(&block) {
+            return Ok(*n);
+        }
+        if let Some(n) = self.frozen.as_ref().and_then(|f| f.refs.get(&block)) {
+            return Ok(*n);
+        }
+        Ok(self.row(block)?.refs(block))
+    }
+
+    pub fn omap_row(&self, nid: u64, key: &[u8]) -> Result<Option<Bytes>> {
+        for g in [Some(&self.active), self.frozen.as_deref()].into_iter().flatten() {
+            if let Some(d) = g.omap.get(&nid) {
+                if let Some(v) = d.rows.get(key) {
+                    return Ok(v.clone());
+                }
+                if d.cleared {
+                    return Ok(None);
+                }
+            }
+        }
+        self.snapshot.get(Table::Omap, &key::omap(nid, key))
+    }
+
+    // --- the transaction ---
+
+    pub fn begin(&mut self, collection: &SPgId) {
+        let tx = &mut self.tx;
+        tx.objects.clear();
+        tx.undo.clear();
+        tx.directs.clear();
+        tx.allocated.clear();
+        tx.current = None;
+        tx.freed_len = self.active.freed.len();
+        tx.dead_len = self.active.dead_cids.len();
+        tx.numbers = (self.next_nid, self.next_cid);
+        crate::record::start(&mut tx.record, collection);
+    }
+
+    /// The object's slot in the transaction, loaded at first use.
+    pub fn slot(&mut self, oid: &ObjectId) -> Result<usize> {
+        if let Some(i) = self.tx.objects.iter().position(|t| t.oid == *oid) {
+            return Ok(i);
+        }
+        let original = self.object(oid)?;
+        self.tx.objects.push(TxObject {
+            oid: oid.clone(),
+            current: original.clone(),
+            original,
+        });
+        Ok(self.tx.objects.len() - 1)
+    }
+
+    /// Publishes the transaction that `seq` names.
+    pub fn commit(&mut self, seq: Seq, directs: &[Direct]) {
+        for d in directs {
+            self.inflight.add(seq, d.offset / BLOCK, d.data.clone());
+        }
+        for t in self.tx.objects.drain(..) {
+            let same = match (&t.original, &t.current) {
+                (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+                (None, None) => true,
+                _ => false,
+            };
+            if same {
+                continue;
+            }
+            let usage = self.usage.entry(t.oid.object.pool).or_default();
+            if let Some(o) = &t.original {
+                usage.objects -= 1;
+                usage.stored -= o.stored();
+                usage.omap_keys -= o.omap_keys;
+                usage.omap_bytes -= o.omap_bytes;
+            }
+            if let Some(o) = &t.current {
+                usage.objects += 1;
+                usage.stored += o.stored();
+                usage.omap_keys += o.omap_keys;
+                usage.omap_bytes += o.omap_bytes;
+                self.active.meta_bytes += o.weight() as u64;
+            }
+            self.active.meta_bytes += 128;
+            self.active.objects.insert(t.oid, t.current);
+        }
+        for (pool, blocks) in self.tx.allocated.drain(..) {
+            let usage = self.usage.entry(pool).or_default();
+            usage.allocated = usage.allocated.wrapping_add_signed(blocks * BLOCK as i64);
+        }
+        self.tx.undo.clear();
+    }
+
+    /// Forgets the transaction: as if it had never begun.
+    pub fn rollback(&mut self) {
+        while let Some(u) = self.tx.undo.pop() {
+            match u {
+                Undo::Block(b, old) => drop(self.active.set_block(b, old)),
+                Undo::Refs(b, Some(old)) => drop(self.active.refs.insert(b, old)),
+                Undo::Refs(b, None) => drop(self.active.refs.remove(&b)),
+                Undo::Took(start, len) => self.alloc.clear(start, len),
+                Undo::OmapRow(nid, key, old) => {
+                    let rows = &mut self.active.omap.entry(nid).or_default().rows;
+                    match old {
+                        Some(v) => drop(rows.insert(key, v)),
+                        None => drop(rows.remove(&key)),
+                    }
+                }
+                Undo::OmapDelta(nid, Some(old)) => drop(self.active.omap.insert(nid, old)),
+                Undo::OmapDelta(nid, None) => drop(self.active.omap.remove(&nid)),
+                Undo::Collection(c, Some(old)) => drop(self.collections.insert(c, old)),
+                Undo::Collection(c, None) => drop(self.collections.remove(&c)),
+                Undo::Log(cid, len) => self.active.logs.entry(cid).or_default().truncate(len),
+            }
+        }
+        let undone: u64 = self.active.freed.drain(self.tx.freed_len..).map(|(_, n)| n).sum();
+        self.active.freed_blocks -= undone;
+        self.active.dead_cids.truncate(self.tx.dead_len);
+        (self.next_nid, self.next_cid) = self.tx.numbers;
+        self.tx.objects.clear();
+        self.tx.directs.clear();
+        self.tx.current = None;
+    }
+
+    // --- changes below objects, each with its undo ---
+
+    pub fn set_block(&mut self, block: u64, entry: Option<Dirty>) {
+        let old = self.active.set_block(block, entry);
+        self.tx.undo.push(Undo::Block(block, old));
+    }
+
+    pub fn set_refs(&mut self, block: u64, extra: u32) {
+        let old = self.active.refs.insert(block, extra);
+        self.tx.undo.push(Undo::Refs(block, old));
+    }
+
+    /// Books a run that the allocator has given to this transaction.
+    pub fn took(&mut self, pool: PoolId, start: u64, len: u64) {
+        self.tx.undo.push(Undo::Took(start, len));
+        self.touch_groups(start, len);
+        self.count_blocks(pool, len as i64);
+    }
+
+    /// Frees a run for good, from the next checkpoint on.
+    pub fn free(&mut self, pool: PoolId, start: u64, len: u64) {
+        self.active.freed.push((start, len));
+        self.active.freed_blocks += len;
+        self.touch_groups(start, len);
+        self.count_blocks(pool, -(len as i64));
+        if !self.active.blocks.is_empty() {
+            for b in start..start + len {
+                if self.active.blocks.contains_key(&b) {
+                    self.set_block(b, None);
+                }
+            }
+        }
+    }
+
+    fn touch_groups(&mut self, start: u64, len: u64) {
+        for g in start / GROUP..=(start + len - 1) / GROUP {
+            self.active.groups.insert(g as u32);
+        }
+    }
+
+    /// Kept modulo 2^64: a block that pools share is counted where it was taken and where it was freed, so
+    /// that one pool may fall below zero; the sum is always right.
+    pub fn count_blocks(&mut self, pool: PoolId, blocks: i64) {
+        match self.tx.allocated.iter_mut().find(|(p, _)| *p == pool) {
+            Some((_, n)) => *n += blocks,
+            None => self.tx.allocated.push((pool, blocks)),
+        }
+    }
+
+    pub fn set_omap_row(&mut self, nid: u64, key: Bytes, value: Option<Bytes>) {
+        self.active.meta_bytes += 64 + key.len() as u64 + value.as_ref().map_or(0, |v| v.len() as u64);
+        let rows = &mut self.active.omap.entry(nid).or_default().rows;
+        let old = rows.insert(key.clone(), value);
+        self.tx.undo.push(Undo::OmapRow(nid, key, old));
+    }
+
+    /// Drops all rows of an object, wherever they are.
+    pub fn clear_omap(&mut self, nid: u64) {
+        let cleared = OmapDelta {
+            cleared: true,
+            rows: BTreeMap::new(),
+        };
+        let old = self.active.omap.insert(nid, cleared);
+        self.tx.undo.push(Undo::OmapDelta(nid, old));
+    }
+
+    pub fn set_collection(&mut self, c: SPgId, value: Option<Collection>) {
+        self.active.meta_bytes += 64 + value.as_ref().map_or(0, |v| v.meta.len() as u64);
+        self.active.collections.insert(c);
+        let old = match value {
+            Some(v) => self.collections.insert(c, v),
+            None => self.collections.remove(&c),
+        };
+        self.tx.undo.push(Undo::Collection(c, old));
+    }
+
+    /// Appends to a collection's log.
+    pub fn append_log(&mut self, collection: &SPgId, version: EVersion, entry: Bytes) -> Result<()> {
+        let Some(c) = self.collections.get_mut(collection) else {
+            return Err(Error::NoCollection(*collection));
+        };
+        if version <= c.head {
+            return Err(Error::LogOrder {
+                collection: *collection,
+                version: version.to_string(),
+            });
+        }
+        self.tx.undo.push(Undo::Collection(*collection, Some(c.clone())));
+        c.head = version;
+        let entries = self.active.logs.entry(c.cid).or_default();
+        self.tx.undo.push(Undo::Log(c.cid, entries.len()));
+        self.active.meta_bytes += 64 + entry.len() as u64;
+        self.active.collections.insert(*collection);
+        entries.push((version, entry));
+        Ok(())
+    }
+
+    // --- checkpoints ---
+
+    /// Makes the active generation the frozen one.
+    pub fn freeze(&mut self) -> Arc<Generation> {
+        let g = Arc::new(std::mem::take(&mut self.active));
+        self.frozen = Some(g.clone());
+        g
+    }
+
+    /// The frozen generation is durable in the index, of which `snapshot` shows the new state.
+    pub fn thaw(&mut self, snapshot: Box<dyn Snapshot>) {
+        self.snapshot = snapshot;
+        let Some(g) = self.frozen.take() else { return };
+        for (start, len) in &g.freed {
+            self.alloc.clear(*start, *len);
+        }
+        let cache = &mut *self.cache.borrow_mut();
+        for b in g.blocks.keys().chain(g.refs.keys()) {
+            cache.rows.remove(&(b / REGION));
+        }
+        for (oid, o) in &g.objects {
+            cache.put_onode(oid, o.clone());
+        }
+    }
+
+    /// Blocks that only wait for a checkpoint to be free.
+    pub fn freed_blocks(&self) -> u64 {
+        self.active.freed_blocks + self.frozen.as_ref().map_or(0, |f| f.freed_blocks)
+    }
+}

@@ -1,0 +1,402 @@
+//! Steps: the only way to change the state, for new transactions and for the log's replay alike.
+//!
+//! Invariants: a step is deterministic; it takes blocks only where its run says so. Refusals leave the
+//! transaction to be rolled back whole.
+
+use crate::committer::Direct;
+use crate::generation::{Collection, Dirty};
+use crate::onode::{BLOCK, Extent, Onode, Place};
+use crate::record::{Run, Step};
+use crate::state::{State, block_crc};
+use crate::{Error, Result};
+use bytes::Bytes;
+use std::ops::Bound;
+use std::sync::Arc;
+use types::{EVersion, ObjectId, PoolId, SPgId};
+
+/// Rows handled at a time where an omap is walked whole.
+const OMAP_PAGE: usize = 256;
+
+impl State {
+    /// Applies one step of a record that was durable.
+    pub fn replay(&mut self, collection: &SPgId, step: Step) -> Result<()> {
+        match step {
+            Step::Inline(run, data) => {
+                let mut whole = data.to_vec();
+                whole.resize((run.len * BLOCK) as usize, 0);
+                self.with_current(|s, o, pool| {
+                    s.place(o, pool, run, false)?;
+                    s.fill(run.phys, &whole);
+                    Ok(())
+                })
+            }
+            Step::Direct(run, crcs) => self.with_current(|s, o, pool| {
+                s.place(o, pool, run, false)?;
+                s.fill_direct(run.phys, &crcs);
+                Ok(())
+            }),
+            other => self.step(collection, other),
+        }
+    }
+
+    /// Writes a step into the record and applies it.
+    pub fn emit(&mut self, collection: &SPgId, step: Step) -> Result<()> {
+        step.put(&mut self.tx.record);
+        self.step(collection, step)
+    }
+
+    /// Applies a step; data steps go through [`State::replay`].
+    pub fn step(&mut self, collection: &SPgId, step: Step) -> Result<()> {
+        match step {
+            Step::Object(oid) => self.make_current(&oid),
+            Step::Size(size) => self.with_current(|_, o, _| {
+                o.size = size;
+                Ok(())
+            }),
+            Step::Unmap(from, to) => self.with_current(|s, o, pool| s.unmap(o, pool, from, to)),
+            Step::Remove => self.remove(),
+            Step::SetAttr(n, v) => self.with_current(|_, o, _| {
+                o.set_attr(n, v);
+                Ok(())
+            }),
+            Step::RemoveAttr(n) => self.with_current(|_, o, _| {
+                o.remove_attr(&n);
+                Ok(())
+            }),
+            Step::RemoveAttrs => self.with_current(|_, o, _| {
+                o.attrs.clear();
+                Ok(())
+            }),
+            Step::OmapSet(k, v) => self.with_current(|s, o, _| s.omap_set(o, k, v)),
+            Step::OmapRemove(k) => self.with_current(|s, o, _| s.omap_remove(o, k)),
+            Step::OmapRemoveRange(a, b) => self.with_current(|s, o, _| s.omap_remove_range(o, a, b)),
+            Step::OmapClear => self.with_current(|s, o, _| {
+                s.omap_clear(o);
+                o.omap_header = Bytes::new();
+                Ok(())
+            }),
+            Step::OmapHeader(h) => self.with_current(|_, o, _| {
+                o.omap_header = h;
+                Ok(())
+            }),
+            Step::CloneFrom(src) => self.clone_from(&src),
+            Step::Share { src, from, to, len } => self.share(&src, from, to, len),
+            Step::Rename(dst) => self.rename(&dst),
+            Step::CreateCollection => self.create_collection(collection),
+            Step::RemoveCollection => self.remove_collection(collection),
+            Step::SetMeta(meta) => self.edit_collection(collection, |c| c.meta = meta),
+            Step::LogAppend(v, e) => self.append_log(collection, v, e),
+            Step::LogTrim(to) => self.log_trim(collection, to),
+            Step::Inline(..) | Step::Direct(..) => Err(self.damaged("a data step out of place")),
+        }
+    }
+
+    fn make_current(&mut self, oid: &ObjectId) -> Result<()> {
+        let slot = self.slot(oid)?;
+        self.tx.current = Some(slot);
+        if self.tx.objects[slot].current.is_none() {
+            let nid = self.next_nid;
+            self.next_nid += 1;
+            self.tx.objects[slot].current = Some(Arc::new(Onode::new(nid)));
+        }
+        Ok(())
+    }
+
+    /// Runs `f` on a copy of the current object's record that is the transaction's own.
+    pub fn with_current<T>(
+        &mut self,
+        f: impl FnOnce(&mut Self, &mut Onode, PoolId) -> Result<T>,
+    ) -> Result<T> {
+        let taken = self.tx.current.and_then(|i| {
+            let t = &mut self.tx.objects[i];
+            Some((i, t.oid.object.pool, t.current.take()?))
+        });
+        let Some((i, pool, mut o)) = taken else {
+            return Err(self.damaged("a step without an object"));
+        };
+        let out = f(self, Arc::make_mut(&mut o), pool);
+        self.tx.objects[i].current = Some(o);
+        out
+    }
+
+    // --- blocks ---
+
+    /// Maps the run; blocks already mapped as it says stay. `taken`: the allocator gave the fresh ones
+    /// to this transaction already.
+    pub fn place(&mut self, o: &mut Onode, pool: PoolId, run: Run, taken: bool) -> Result<()> {
+        let mut i = 0;
+        while i < run.len {
+            let (at, phys, left) = (run.at + i, run.phys + i, run.len - i);
+            let n = match o.extents.find(at) {
+                Place::Mapped { phys: p, len, .. } if p == phys => {
+                    i += len.min(left);
+                    continue;
+                }
+                Place::Mapped { len, .. } => {
+                    let n = len.min(left);
+                    self.unmap(o, pool, at, at + n)?;
+                    n
+                }
+                Place::Hole { len } => len.min(left),
+            };
+            if !taken {
+                if !self.alloc.mark(phys, n) {
+                    return Err(self.damaged("the log takes a block that is taken"));
+                }
+                self.took(pool, phys, n);
+            }
+            o.extents.insert(Extent {
+                at,
+                phys,
+                len: n,
+                shared: false,
+            });
+            i += n;
+        }
+        Ok(())
+    }
+
+    /// New content for physical blocks from `phys` on, to be written by a checkpoint.
+    pub fn fill(&mut self, phys: u64, data: &[u8]) {
+        for (b, block) in (phys..).zip(data.chunks_exact(BLOCK as usize)) {
+            let entry = Dirty {
+                crc: block_crc(block),
+                data: Some(Bytes::copy_from_slice(block)),
+            };
+            self.set_block(b, Some(entry));
+        }
+    }
+
+    pub fn fill_direct(&mut self, phys: u64, crcs: &[u32]) {
+        for (b, crc) in (phys..).zip(crcs) {
+            self.set_block(
+                b,
+                Some(Dirty {
+                    crc: *crc,
+                    data: None,
+                }),
+            );
+        }
+    }
+
+    /// Adds fresh whole blocks that go to the disk with the batch.
+    pub fn write_direct(&mut self, phys: u64, data: Bytes) {
+        self.tx.directs.push(Direct {
+            offset: phys * BLOCK,
+            data,
+        });
+    }
+
+    pub fn unmap(&mut self, o: &mut Onode, pool: PoolId, from: u64, to: u64) -> Result<()> {
+        let mut out = Vec::new();
+        o.extents.remove(from, to, &mut out);
+        out.into_iter().try_for_each(|e| self.release(pool, e))
+    }
+
+    /// Gives up one reference to each block of an extent.
+    fn release(&mut self, pool: PoolId, e: Extent) -> Result<()> {
+        if !e.shared {
+            self.free(pool, e.phys, e.len);
+            return Ok(());
+        }
+        for b in e.phys..e.phys + e.len {
+            match self.refs(b)? {
+                0 => self.free(pool, b, 1),
+                n => self.set_refs(b, n - 1),
+            }
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self) -> Result<()> {
+        self.with_current(|s, o, pool| {
+            s.unmap(o, pool, 0, u64::MAX)?;
+            s.omap_clear(o);
+            Ok(())
+        })?;
+        if let Some(i) = self.tx.current.take() {
+            self.tx.objects[i].current = None;
+        }
+        Ok(())
+    }
+
+    /// The record of an object that a step copies from.
+    fn source(&mut self, oid: &ObjectId) -> Result<(usize, Arc<Onode>)> {
+        let i = self.slot(oid)?;
+        match &self.tx.objects[i].current {
+            Some(o) => Ok((i, o.clone())),
+            None => Err(Error::no_object(oid)),
+        }
+    }
+
+    fn clone_from(&mut self, src: &ObjectId) -> Result<()> {
+        let (from, mut source) = self.source(src)?;
+        Arc::make_mut(&mut source).extents.share(0, u64::MAX);
+        self.tx.objects[from].current = Some(source.clone());
+        for e in source.extents.iter() {
+            for b in e.phys..e.phys + e.len {
+                let n = self.refs(b)?;
+                self.set_refs(b, n + 1);
+            }
+        }
+        let mut page_from = Bound::Unbounded;
+        while source.omap_keys > 0 {
+            let page = self.omap_page(
+                source.nid,
+                page_from.as_ref().map(|k: &Bytes| k.as_ref()),
+                OMAP_PAGE,
+                usize::MAX,
+            )?;
+            let last = page.entries.last().map(|(k, _)| k.clone());
+            self.with_current(|s, o, _| {
+                for (k, v) in page.entries {
+                    s.set_omap_row(o.nid, k, Some(v));
+                }
+                Ok(())
+            })?;
+            match last {
+                Some(k) if page.more => page_from = Bound::Excluded(k),
+                _ => break,
+            }
+        }
+        self.with_current(|_, o, _| {
+            *o = Onode {
+                nid: o.nid,
+                ..(*source).clone()
+            };
+            Ok(())
+        })
+    }
+
+    fn share(&mut self, src: &ObjectId, from: u64, to: u64, len: u64) -> Result<()> {
+        let (i, mut source) = self.source(src)?;
+        Arc::make_mut(&mut source).extents.share(from, from + len);
+        let parts: Vec<Extent> = source.extents.within(from, from + len).collect();
+        self.tx.objects[i].current = Some(source);
+        for e in &parts {
+            for b in e.phys..e.phys + e.len {
+                let n = self.refs(b)?;
+                self.set_refs(b, n + 1);
+            }
+        }
+        self.with_current(|_, o, _| {
+            for e in parts {
+                o.extents.insert(Extent {
+                    at: e.at - from + to,
+                    shared: true,
+                    ..e
+                });
+            }
+            Ok(())
+        })
+    }
+
+    fn rename(&mut self, dst: &ObjectId) -> Result<()> {
+        let to = self.slot(dst)?;
+        if self.tx.objects[to].current.is_some() {
+            return Err(Error::ObjectExists(dst.object.to_string()));
+        }
+        if let Some(i) = self.tx.current.replace(to) {
+            let moved = self.tx.objects[i].current.take();
+            let blocks = moved.as_ref().map_or(0, |o| o.extents.blocks()) as i64;
+            self.tx.objects[to].current = moved;
+            self.count_blocks(self.tx.objects[i].oid.object.pool, -blocks);
+            self.count_blocks(dst.object.pool, blocks);
+        }
+        Ok(())
+    }
+
+    // --- omap ---
+
+    fn omap_old(&self, o: &Onode, key: &[u8]) -> Result<Option<Bytes>> {
+        if o.omap_keys == 0 {
+            return Ok(None);
+        }
+        self.omap_row(o.nid, key)
+    }
+
+    fn omap_set(&mut self, o: &mut Onode, key: Bytes, value: Bytes) -> Result<()> {
+        match self.omap_old(o, &key)? {
+            Some(old) => o.omap_bytes -= old.len() as u64,
+            None => {
+                o.omap_keys += 1;
+                o.omap_bytes += key.len() as u64;
+            }
+        }
+        o.omap_bytes += value.len() as u64;
+        self.set_omap_row(o.nid, key, Some(value));
+        Ok(())
+    }
+
+    fn omap_remove(&mut self, o: &mut Onode, key: Bytes) -> Result<()> {
+        if let Some(old) = self.omap_old(o, &key)? {
+            o.omap_keys -= 1;
+            o.omap_bytes -= (key.len() + old.len()) as u64;
+            self.set_omap_row(o.nid, key, None);
+        }
+        Ok(())
+    }
+
+    fn omap_remove_range(&mut self, o: &mut Onode, first: Bytes, last: Bytes) -> Result<()> {
+        if first >= last {
+            return Ok(());
+        }
+        loop {
+            let page = self.omap_page(o.nid, Bound::Included(first.as_ref()), OMAP_PAGE, usize::MAX)?;
+            let more = page.more && page.entries.last().is_some_and(|(k, _)| *k < last);
+            for (k, v) in page.entries.into_iter().take_while(|(k, _)| *k < last) {
+                o.omap_keys -= 1;
+                o.omap_bytes -= (k.len() + v.len()) as u64;
+                self.set_omap_row(o.nid, k, None);
+            }
+            if !more {
+                return Ok(());
+            }
+        }
+    }
+
+    fn omap_clear(&mut self, o: &mut Onode) {
+        if o.omap_keys > 0 {
+            self.clear_omap(o.nid);
+            (o.omap_keys, o.omap_bytes) = (0, 0);
+        }
+    }
+
+    // --- collections ---
+
+    fn create_collection(&mut self, c: &SPgId) -> Result<()> {
+        if self.collections.contains_key(c) {
+            return Err(Error::CollectionExists(*c));
+        }
+        let cid = self.next_cid;
+        self.next_cid += 1;
+        let new = Collection {
+            cid,
+            meta: Bytes::new(),
+            head: EVersion::default(),
+            trimmed: EVersion::default(),
+        };
+        self.set_collection(*c, Some(new));
+        Ok(())
+    }
+
+    fn remove_collection(&mut self, c: &SPgId) -> Result<()> {
+        let Some(old) = self.collections.get(c) else {
+            return Err(Error::NoCollection(*c));
+        };
+        self.active.dead_cids.push(old.cid);
+        self.set_collection(*c, None);
+        Ok(())
+    }
+
+    fn edit_collection(&mut self, c: &SPgId, f: impl FnOnce(&mut Collection)) -> Result<()> {
+        let mut new = self.collections.get(c).cloned().ok_or(Error::NoCollection(*c))?;
+        f(&mut new);
+        self.set_collection(*c, Some(new));
+        Ok(())
+    }
+
+    fn log_trim(&mut self, c: &SPgId, to: EVersion) -> Result<()> {
+        self.edit_collection(c, |c| c.trimmed = c.trimmed.max(to.min(c.head)))
+    }
+}

@@ -1,0 +1,159 @@
+//! The superblock: who the store belongs to and how it is laid out. Written once, by `mkfs`, as the last
+//! step, so that a directory whose `mkfs` was cut short is not a store.
+//!
+//! 4096 bytes at offset 0, a copy at offset 4096; little-endian:
+//!
+//! | at | size | what |
+//! |---|---|---|
+//! | 0 | 8 | magic `SKEPSTOR` |
+//! | 8 | 4 | format version: 1 |
+//! | 12 | 4 | osd id |
+//! | 16 | 8 | incompatible features: an unknown bit means "do not open" |
+//! | 24 | 8 | compatible features: unknown bits are ignored |
+//! | 32 | 16 | fsid |
+//! | 48 | 16 | osd uuid |
+//! | 64 | 8 | offset of the log ring |
+//! | 72 | 8 | length of the log ring |
+//! | 80 | 8 | offset of the first data block (all multiples of 4096) |
+//! | 88 | 4004 | zeros |
+//! | 4092 | 4 | CRC-32C of the bytes before |
+
+use crate::onode::BLOCK;
+use crate::{Error, Identity, Options, Result};
+use io::disk::DiskFile;
+use types::Uuid;
+use types::checksum::crc32c;
+
+pub const SIZE: usize = 4096;
+pub const FORMAT: u32 = 1;
+const MAGIC: &[u8; 8] = b"SKEPSTOR";
+const LOG_OFFSET: u64 = 64 << 10;
+/// The smallest log that holds a record of useful size.
+pub const LOG_BYTES_MIN: u64 = 256 << 10;
+const CRC_AT: usize = SIZE - 4;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Superblock {
+    pub identity: Identity,
+    pub log_offset: u64,
+    pub log_bytes: u64,
+    pub data_offset: u64,
+}
+
+impl Superblock {
+    pub fn new(options: &Options) -> Self {
+        let log_bytes = options.log_bytes.max(LOG_BYTES_MIN).next_multiple_of(BLOCK);
+        Self {
+            identity: Identity {
+                osd_id: options.osd_id,
+                fsid: options.fsid,
+                osd_uuid: options.osd_uuid,
+                format: FORMAT,
+                features: 0,
+            },
+            log_offset: LOG_OFFSET,
+            log_bytes,
+            data_offset: LOG_OFFSET + log_bytes,
+        }
+    }
+
+    pub fn encode(&self) -> [u8; SIZE] {
+        let mut b = [0; SIZE];
+        let mut put = |at: usize, v: &[u8]| b[at..at + v.len()].copy_from_slice(v);
+        put(0, MAGIC);
+        put(8, &self.identity.format.to_le_bytes());
+        put(12, &self.identity.osd_id.to_le_bytes());
+        put(16, &self.identity.features.to_le_bytes());
+        put(32, &self.identity.fsid.0);
+        put(48, &self.identity.osd_uuid.0);
+        put(64, &self.log_offset.to_le_bytes());
+        put(72, &self.log_bytes.to_le_bytes());
+        put(80, &self.data_offset.to_le_bytes());
+        let crc = crc32c(!0, &b[..CRC_AT]);
+        b[CRC_AT..].copy_from_slice(&crc.to_le_bytes());
+        b
+    }
+
+    /// None: not one (magic or checksum).
+    fn decode(b: &[u8; SIZE]) -> Option<Self> {
+        let u32_at = |at: usize| u32::from_le_bytes(b[at..at + 4].try_into().unwrap_or_default());
+        let u64_at = |at: usize| u64::from_le_bytes(b[at..at + 8].try_into().unwrap_or_default());
+        let uuid_at = |at: usize| Uuid(b[at..at + 16].try_into().unwrap_or_default());
+        if &b[..8] != MAGIC || u32_at(CRC_AT) != crc32c(!0, &b[..CRC_AT]) {
+            return None;
+        }
+        Some(Self {
+            identity: Identity {
+                osd_id: u32_at(12) as i32,
+                fsid: uuid_at(32),
+                osd_uuid: uuid_at(48),
+                format: u32_at(8),
+                features: u64_at(16),
+            },
+            log_offset: u64_at(64),
+            log_bytes: u64_at(72),
+            data_offset: u64_at(80),
+        })
+    }
+
+    /// Reads and judges: format first, then owner.
+    pub fn read(path: &str, file: &dyn DiskFile, options: &Options) -> Result<Self> {
+        let not = |why| Error::NotAStore {
+            path: path.to_owned(),
+            why,
+        };
+        let len = file
+            .len()
+            .map_err(|e| Error::io(path, "find the data file's length", e))?;
+        if len < 2 * SIZE as u64 {
+            return Err(not("its data file is too short"));
+        }
+        let mut found = None;
+        for copy in 0..2 {
+            let mut b = [0; SIZE];
+            let read = file.read_at(&mut b, copy * SIZE as u64);
+            read.map_err(|e| Error::io(path, "read the superblock", e))?;
+            found = found.or(Self::decode(&b));
+        }
+        let s = found.ok_or_else(|| not("no valid superblock"))?;
+        let id = &s.identity;
+        if id.format > FORMAT || id.features != 0 {
+            return Err(Error::NewerFormat {
+                path: path.to_owned(),
+                found: id.format,
+                features: id.features,
+                known: FORMAT,
+            });
+        }
+        let aligned = [s.log_offset, s.log_bytes, s.data_offset]
+            .iter()
+            .all(|v| v % BLOCK == 0);
+        if !aligned || s.log_bytes < LOG_BYTES_MIN || s.log_offset + s.log_bytes > s.data_offset {
+            return Err(not("its superblock makes no sense"));
+        }
+        s.check_owner(path, options)?;
+        Ok(s)
+    }
+
+    fn check_owner(&self, path: &str, options: &Options) -> Result<()> {
+        let id = &self.identity;
+        if !options.fsid.is_nil() && options.fsid != id.fsid {
+            return Err(Error::OtherCluster {
+                path: path.to_owned(),
+                found: id.fsid,
+                wanted: options.fsid,
+            });
+        }
+        let other_uuid = !options.osd_uuid.is_nil() && options.osd_uuid != id.osd_uuid;
+        if options.osd_id != id.osd_id || other_uuid {
+            return Err(Error::OtherOsd {
+                path: path.to_owned(),
+                found: id.osd_id,
+                found_uuid: id.osd_uuid,
+                wanted: options.osd_id,
+                wanted_uuid: options.osd_uuid,
+            });
+        }
+        Ok(())
+    }
+}
