@@ -25,6 +25,8 @@ mod fetch;
 mod intervals;
 mod list;
 mod log;
+#[cfg(any(test, feature = "testing"))]
+pub mod memory;
 mod meta;
 mod object;
 mod object_info;
@@ -48,3 +50,6 @@ pub use pg::{LoadError, Pg};
 pub use pool::{Blocklist, PoolView, SnapIntervals};
 pub use range::seed_of;
 pub use store::{IoError, ObjectReads, ObjectStat, ObjectStore, Seq};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,271 @@
+//! A store in memory for tests: a transaction is applied to a copy and swapped in whole. It counts what is
+//! submitted; durability is what the test says. `fail_next` makes the next submit fail.
+
+use crate::store::{IoError, ObjectReads, ObjectStat, ObjectStore, Seq};
+use bytes::{Bytes, BytesMut};
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use types::{EVersion, Errno, ObjectId, Op, SPgId, Transaction};
+
+#[derive(Debug, Clone, Default)]
+struct Object {
+    data: BytesMut,
+    attrs: BTreeMap<Bytes, Bytes>,
+    header: Bytes,
+    omap: BTreeMap<Bytes, Bytes>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Collection {
+    meta: Option<Bytes>,
+    log: BTreeMap<EVersion, Bytes>,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct MemoryStore {
+    objects: BTreeMap<ObjectId, Object>,
+    collections: BTreeMap<SPgId, Collection>,
+    pub seq: Seq,
+    pub fail_next: Option<Errno>,
+    /// Steps of the last transaction, for tests that look at its shape.
+    pub last: Vec<Op>,
+    /// Reads of objects fail while it is set.
+    pub unreadable: bool,
+}
+
+type Step = Result<(), Errno>;
+
+impl MemoryStore {
+    pub fn object_count(&self) -> usize {
+        self.objects.len()
+    }
+
+    fn object(&mut self, oid: &ObjectId) -> Result<&mut Object, Errno> {
+        self.objects.get_mut(oid).ok_or(Errno::ENOENT)
+    }
+
+    fn make(&mut self, oid: &ObjectId) -> &mut Object {
+        self.objects.entry(oid.clone()).or_default()
+    }
+
+    fn write(&mut self, oid: &ObjectId, offset: u64, data: &[u8]) {
+        let o = self.make(oid);
+        let (start, end) = (offset as usize, offset as usize + data.len());
+        if o.data.len() < end {
+            o.data.resize(end, 0);
+        }
+        o.data[start..end].copy_from_slice(data);
+    }
+
+    fn step_data(&mut self, op: &Op) -> Option<Step> {
+        Some(match op {
+            Op::Touch { oid } => {
+                self.make(oid);
+                Ok(())
+            }
+            Op::Write { oid, offset, data } => {
+                self.write(oid, *offset, data);
+                Ok(())
+            }
+            Op::Zero { oid, offset, len } => {
+                self.write(oid, *offset, &vec![0; *len as usize]);
+                Ok(())
+            }
+            Op::Truncate { oid, size } => self.object(oid).map(|o| o.data.resize(*size as usize, 0)),
+            Op::Remove { oid } => self.objects.remove(oid).map(|_| ()).ok_or(Errno::ENOENT),
+            Op::Clone { src, dst } => self.object(src).map(|o| o.clone()).map(|o| {
+                self.objects.insert(dst.clone(), o);
+            }),
+            Op::CloneRange {
+                src,
+                dst,
+                src_offset,
+                len,
+                dst_offset,
+            } => self.object(src).map(|o| o.data.clone()).map(|data| {
+                let start = (*src_offset as usize).min(data.len());
+                let end = (start + *len as usize).min(data.len());
+                self.write(dst, *dst_offset, &data[start..end]);
+            }),
+            Op::Rename { src, dst } => match self.objects.remove(src) {
+                Some(o) => {
+                    self.objects.insert(dst.clone(), o);
+                    Ok(())
+                }
+                None => Err(Errno::ENOENT),
+            },
+            _ => return None,
+        })
+    }
+
+    fn step_rows(&mut self, op: &Op) -> Option<Step> {
+        Some(match op {
+            Op::SetAttrs { oid, attrs } => self.object(oid).map(|o| o.attrs.extend(attrs.iter().cloned())),
+            Op::RemoveAttr { oid, name } => self.object(oid).map(|o| {
+                o.attrs.remove(name);
+            }),
+            Op::RemoveAttrs { oid } => self.object(oid).map(|o| o.attrs.clear()),
+            Op::OmapSet { oid, entries } => self.object(oid).map(|o| o.omap.extend(entries.iter().cloned())),
+            Op::OmapRemove { oid, keys } => self.object(oid).map(|o| o.omap.retain(|k, _| !keys.contains(k))),
+            Op::OmapRemoveRange { oid, first, last } => self
+                .object(oid)
+                .map(|o| o.omap.retain(|k, _| k < first || k >= last)),
+            Op::OmapClear { oid } => self.object(oid).map(|o| {
+                o.omap.clear();
+                o.header = Bytes::new();
+            }),
+            Op::OmapSetHeader { oid, header } => self.object(oid).map(|o| o.header = header.clone()),
+            _ => return None,
+        })
+    }
+
+    fn step_collection(&mut self, id: SPgId, op: &Op) -> Step {
+        if let Op::CreateCollection = op {
+            let new = self.collections.insert(id, Collection::default()).is_none();
+            return if new { Ok(()) } else { Err(Errno::EEXIST) };
+        }
+        let c = self.collections.get_mut(&id).ok_or(Errno::ENOENT)?;
+        match op {
+            Op::SetMeta { meta } => c.meta = Some(meta.clone()),
+            Op::LogAppend { version, entry } => {
+                if c.log.last_key_value().is_some_and(|(v, _)| v >= version) {
+                    return Err(Errno::EINVAL);
+                }
+                c.log.insert(*version, entry.clone());
+            }
+            Op::LogTrim { to } => c.log.retain(|v, _| v > to),
+            _ => return Err(Errno::EOPNOTSUPP),
+        }
+        Ok(())
+    }
+
+    fn read_object(&self, oid: &ObjectId) -> Result<Option<&Object>, IoError> {
+        if self.unreadable {
+            return Err(IoError(format!("{}: unreadable", oid.object)));
+        }
+        Ok(self.objects.get(oid))
+    }
+}
+
+impl ObjectReads for MemoryStore {
+    fn stat(&mut self, oid: &ObjectId) -> Result<Option<ObjectStat>, IoError> {
+        let o = self.read_object(oid)?;
+        Ok(o.map(|o| ObjectStat {
+            size: o.data.len() as u64,
+        }))
+    }
+
+    fn read(&mut self, oid: &ObjectId, offset: u64, len: u64) -> Result<Bytes, IoError> {
+        let Some(o) = self.read_object(oid)? else {
+            return Ok(Bytes::new());
+        };
+        let start = (offset as usize).min(o.data.len());
+        let end = start.saturating_add(len as usize).min(o.data.len());
+        Ok(Bytes::copy_from_slice(&o.data[start..end]))
+    }
+
+    /// 4 KiB blocks that are not all zeros, as if zeros were never allocated.
+    fn extents(&mut self, oid: &ObjectId, offset: u64, len: u64) -> Result<Vec<(u64, u64)>, IoError> {
+        const BLOCK: u64 = 4096;
+        let Some(o) = self.read_object(oid)? else {
+            return Ok(Vec::new());
+        };
+        let end = (offset + len).min(o.data.len() as u64);
+        let mut out: Vec<(u64, u64)> = Vec::new();
+        let mut at = offset;
+        while at < end {
+            let stop = ((at / BLOCK + 1) * BLOCK).min(end);
+            let whole =
+                (at / BLOCK * BLOCK) as usize..((at / BLOCK + 1) * BLOCK).min(o.data.len() as u64) as usize;
+            if o.data[whole].iter().any(|b| *b != 0) {
+                match out.last_mut() {
+                    Some(last) if last.0 + last.1 == at => last.1 += stop - at,
+                    _ => out.push((at, stop - at)),
+                }
+            }
+            at = stop;
+        }
+        Ok(out)
+    }
+
+    fn attr(&mut self, oid: &ObjectId, name: &[u8]) -> Result<Option<Bytes>, IoError> {
+        Ok(self.read_object(oid)?.and_then(|o| o.attrs.get(name).cloned()))
+    }
+
+    fn attrs(&mut self, oid: &ObjectId) -> Result<Vec<(Bytes, Bytes)>, IoError> {
+        let o = self.read_object(oid)?;
+        Ok(o.map_or_else(Vec::new, |o| o.attrs.clone().into_iter().collect()))
+    }
+
+    fn omap_header(&mut self, oid: &ObjectId) -> Result<Bytes, IoError> {
+        let o = self.read_object(oid)?;
+        Ok(o.map_or_else(Bytes::new, |o| o.header.clone()))
+    }
+
+    fn omap_get(&mut self, oid: &ObjectId, keys: &[Bytes]) -> Result<Vec<(Bytes, Bytes)>, IoError> {
+        let Some(o) = self.read_object(oid)? else {
+            return Ok(Vec::new());
+        };
+        let found = keys.iter().filter_map(|k| o.omap.get_key_value(k));
+        Ok(found.map(|(k, v)| (k.clone(), v.clone())).collect())
+    }
+
+    fn omap_range(
+        &mut self,
+        oid: &ObjectId,
+        from: Bound<&[u8]>,
+        max_entries: usize,
+        max_bytes: usize,
+    ) -> Result<Vec<(Bytes, Bytes)>, IoError> {
+        let Some(o) = self.read_object(oid)? else {
+            return Ok(Vec::new());
+        };
+        let mut bytes = 0;
+        let rows = o.omap.range::<[u8], _>((from, Bound::Unbounded));
+        let taken = rows.take(max_entries).take_while(|(k, v)| {
+            let before = bytes;
+            bytes += k.len() + v.len();
+            before < max_bytes
+        });
+        Ok(taken.map(|(k, v)| (k.clone(), v.clone())).collect())
+    }
+
+    fn list(&mut self, from: &ObjectId, max: usize) -> Result<Vec<ObjectId>, IoError> {
+        Ok(self
+            .objects
+            .range(from..)
+            .take(max)
+            .map(|(o, _)| o.clone())
+            .collect())
+    }
+
+    fn meta(&mut self, collection: SPgId) -> Result<Option<Bytes>, IoError> {
+        Ok(self.collections.get(&collection).and_then(|c| c.meta.clone()))
+    }
+
+    fn log_entries(&mut self, collection: SPgId) -> Result<Vec<(EVersion, Bytes)>, IoError> {
+        let c = self.collections.get(&collection);
+        Ok(c.map_or_else(Vec::new, |c| c.log.iter().map(|(v, e)| (*v, e.clone())).collect()))
+    }
+
+    fn has_collection(&mut self, collection: SPgId) -> Result<bool, IoError> {
+        Ok(self.collections.contains_key(&collection))
+    }
+}
+
+impl ObjectStore for MemoryStore {
+    fn submit(&mut self, txn: Transaction) -> Result<Seq, Errno> {
+        if let Some(e) = self.fail_next.take() {
+            return Err(e);
+        }
+        let mut next = self.clone();
+        for op in &txn.ops {
+            let step = next.step_data(op).or_else(|| next.step_rows(op));
+            step.unwrap_or_else(|| next.step_collection(txn.collection, op))?;
+        }
+        next.seq += 1;
+        next.last = txn.ops;
+        *self = next;
+        Ok(self.seq)
+    }
+}

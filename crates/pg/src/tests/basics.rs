@@ -1,0 +1,176 @@
+//! Single operations and messages: results on missing and existing objects, limits, checks. The recorded
+//! cases of 16.2.15 run in full as `replay-osd`; here is what must not break between two runs of it.
+
+use super::*;
+
+/// Runs `op` on a missing and on an existing object: (result, rval, size afterwards or -2) of each.
+fn check(o: OsdOp, missing: (i32, i32, i64), existing: (i32, i32, i64)) {
+    for (want, there) in [(missing, false), (existing, true)] {
+        let mut rig = Rig::new();
+        if there {
+            rig.run(
+                "o",
+                vec![
+                    write_full(b"0123456789"),
+                    set_xattr(b"a", b"v"),
+                    omap_set(&[("k", "v")]),
+                ],
+            );
+        }
+        let r = rig.run("o", vec![o.clone()]);
+        let size = rig.data("o", NOSNAP).map_or(-2, |d| d.len() as i64);
+        assert_eq!(
+            (r.result, r.ops[0].rval, size),
+            want,
+            "{} on a {} object",
+            o.code,
+            if there { "present" } else { "missing" }
+        );
+    }
+}
+
+#[test]
+fn results_on_missing_and_existing_objects() {
+    use messages::osd::code::*;
+    check(read(0, 16), (-2, 0, -2), (0, 0, 10));
+    check(op(STAT), (-2, 0, -2), (0, 0, 10));
+    check(get_xattr(b"b"), (-2, 0, -2), (-61, -61, 10));
+    check(
+        OsdOp::on_xattr(CMPXATTR, b"a", b"v", 1, 1),
+        (-2, 0, -2),
+        (1, 1, 10),
+    );
+    check(
+        OsdOp::on_xattr(CMPXATTR, b"a", b"w", 1, 1),
+        (-2, 0, -2),
+        (-125, -125, 10),
+    );
+    check(
+        OsdOp::ranged(CMPEXT, 0, 2).with_data("0x"),
+        (-2, 0, -2),
+        (-4096, -4096, 10),
+    );
+    check(op(ASSERT_VER).with_assert_ver(0), (-2, 0, -2), (-22, -22, 10));
+    check(write(2, b"xyz"), (0, 0, 5), (0, 0, 10));
+    check(write_full(b"xyz"), (0, 0, 3), (0, 0, 3));
+    check(append(b"xyz"), (0, 0, 3), (0, 0, 13));
+    check(op(CREATE), (0, 0, 0), (0, 0, 10));
+    check(excl(), (0, 0, 0), (-17, -17, 10));
+    check(OsdOp::ranged(ZERO, 4, 100), (0, 0, -2), (0, 0, 4));
+    check(OsdOp::ranged(ZERO, 3, 0), (0, 0, -2), (0, 0, 10));
+    check(OsdOp::ranged(TRUNCATE, 5, 0), (0, 0, -2), (0, 0, 5));
+    check(op(DELETE), (-2, -2, -2), (0, 0, -2));
+    check(op(DELETE).with_flags(2), (0, -2, -2), (0, 0, -2));
+    check(op(OMAPCLEAR), (-2, -2, -2), (0, 0, 10));
+    check(op(ROLLBACK).with_first_u64(5), (0, 0, -2), (0, 0, 10));
+    check(op(OpCode(0x12ff)), (-2, 0, -2), (-95, -95, 10));
+    check(op(OpCode(0x22ff)), (-95, -95, -2), (-95, -95, 10));
+    check(op(OpCode(0)), (-22, 0, -2), (-22, 0, 10));
+    check(op(SETXATTRS), (-95, -95, -2), (-95, -95, 10));
+    check(OsdOp::on_class("nosuch", "x", b""), (-95, 0, -2), (-95, 0, 10));
+    check(OsdOp::on_class("lock", "nosuch", b""), (-95, 0, -2), (-95, 0, 10));
+    check(
+        OsdOp::on_class("hello", "say_hello", b"x"),
+        (-2, 0, -2),
+        (0, 0, 10),
+    );
+}
+
+#[test]
+fn a_failed_message_changes_nothing() {
+    let mut rig = Rig::new();
+    rig.run("o", vec![write_full(b"abc")]);
+    let r = rig.run("o", vec![write(0, b"X"), set_xattr(b"n", b"1"), excl()]);
+    assert_eq!(r.result, -17);
+    assert_eq!(r.ops.iter().map(|o| o.rval).collect::<Vec<_>>(), [0, 0, -17]);
+    assert_eq!(rig.data("o", NOSNAP).unwrap(), "abc");
+    assert_eq!(rig.one("o", get_xattr(b"n")), -61);
+}
+
+#[test]
+fn failok_takes_back_what_its_operation_did() {
+    // record_hello writes and fails on an existing object; the message goes on.
+    let mut rig = Rig::new();
+    rig.run("o", vec![write_full(b"abc")]);
+    let call = OsdOp::on_class("hello", "record_hello", b"x").with_flags(2);
+    let r = rig.run("o", vec![call, append(b"d")]);
+    assert_eq!((r.result, r.ops[0].rval), (0, -17));
+    assert_eq!(rig.data("o", NOSNAP).unwrap(), "abcd");
+}
+
+#[test]
+fn limits() {
+    let mut rig = Rig::new();
+    let name = |n: usize| "n".repeat(n);
+    assert_eq!(rig.one(&name(2048), op(code::STAT)), -2);
+    assert_eq!(rig.one(&name(2049), op(code::STAT)), -36);
+    assert_eq!(rig.one("", op(code::STAT)), -22);
+    assert_eq!(rig.one("o", set_xattr(&[b'n'; 100], b"v")), 0);
+    assert_eq!(rig.one("o", set_xattr(&[b'n'; 101], b"v")), -36);
+    assert_eq!(rig.one("o", set_xattr(b"", b"v")), -22);
+    let max = 128 << 20;
+    assert_eq!(rig.one("o", write(max - 1, b"xx")), -27);
+    assert_eq!(rig.one("o", write(u64::MAX, b"x")), -27);
+    assert_eq!(rig.one("o", OsdOp::ranged(code::TRUNCATE, max, 0)), -27);
+    assert_eq!(rig.one("o", OsdOp::ranged(code::READ, u64::MAX, u64::MAX)), 0);
+    assert_eq!(
+        rig.one("o", OsdOp::ranged(code::SPARSE_READ, u64::MAX, u64::MAX)),
+        0
+    );
+    assert_eq!(rig.one("o", OsdOp::ranged(code::ZERO, u64::MAX, u64::MAX)), -27);
+    let big = OsdOp::ranged(code::WRITEFULL, 0, 0).with_data(vec![0; (90 << 20) + 1]);
+    assert_eq!(rig.one("o", big), -90);
+}
+
+#[test]
+fn an_operation_for_another_pg_is_dropped_with_a_word_to_the_shell() {
+    let mut rig = Rig::with_pool(PoolView { pg_num: 4, ..pool() });
+    let mut m = rig.request("o", vec![op(code::STAT)]);
+    m.hash = 3;
+    rig.send(m);
+    assert!(matches!(rig.out[..], [Output::Dropped { tid: 1, .. }]));
+}
+
+#[test]
+fn a_missing_capability_is_eperm() {
+    let mut rig = Rig::new();
+    rig.run("o", vec![write_full(b"x")]);
+    rig.caps = |a| matches!(a, Allow::Data { write: false, .. });
+    assert_eq!(rig.one("o", op(code::STAT)), 0);
+    assert_eq!(rig.one("o", write_full(b"y")), -1);
+    assert_eq!(rig.one("o", OsdOp::on_class("hello", "say_hello", b"")), -1);
+}
+
+#[test]
+fn an_unreadable_object_is_eio_and_the_pg_goes_on() {
+    let mut rig = Rig::new();
+    rig.run("o", vec![write_full(b"x")]);
+    rig.restart();
+    rig.store.unreadable = true;
+    assert_eq!(rig.one("o", read(0, 0)), -5);
+    assert_eq!(rig.one("o", write_full(b"y")), -5);
+    rig.store.unreadable = false;
+    assert_eq!(rig.data("o", NOSNAP).unwrap(), "x");
+}
+
+#[test]
+fn statistics_follow_and_survive() {
+    let mut rig = Rig::new();
+    rig.run("a", vec![write_full(b"0123456789")]);
+    rig.run("b", vec![write_full(b"01"), omap_set(&[("k", "v")])]);
+    rig.snapc = (3, vec![3]);
+    rig.run("a", vec![write(0, b"xy")]);
+    rig.run("b", vec![op(code::DELETE)]);
+    let check = |s: PgStats| {
+        assert_eq!((s.objects, s.clones, s.whiteouts, s.omap_objects), (4, 2, 1, 0));
+        // a: 10 and 2 unshared of its clone; b: 2 of its clone.
+        assert_eq!(s.bytes, 14);
+    };
+    check(rig.pg.stats());
+    let before = rig.pg.stats();
+    rig.restart();
+    check(rig.pg.stats());
+    assert_eq!(rig.pg.stats().writes, before.writes);
+    assert_eq!(rig.pg.stats().version, before.version);
+    assert_eq!(rig.pg.stats().user_version, before.user_version);
+}

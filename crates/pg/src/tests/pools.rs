@@ -1,0 +1,108 @@
+//! States and kinds of pools: full, quota, blocklist, erasure-coded, splitting, pool snapshots.
+
+use super::*;
+use std::sync::Arc;
+
+#[test]
+fn a_full_pool_refuses_growth_to_those_who_ask() {
+    let mut rig = Rig::new();
+    rig.run("o", vec![write_full(b"0123")]);
+    rig.set_pool(PoolView {
+        full: true,
+        full_quota: true,
+        ..pool()
+    });
+    let mut check = |flags, o: OsdOp, want| {
+        rig.flags = flags;
+        assert_eq!(rig.one("o", o.clone()), want, "{} with flags {flags:x}", o.code);
+    };
+    check(flag::FULL_TRY, append(b"x"), -122);
+    check(flag::FULL_TRY, write(0, b"x"), 0);
+    check(flag::FULL_TRY, set_xattr(b"a", b"b"), 0);
+    check(flag::FULL_TRY | flag::FULL_FORCE, append(b"x"), 0);
+    check(0, append(b"x"), 0);
+    check(flag::FULL_TRY, op(code::DELETE), 0);
+    rig.set_pool(PoolView { full: true, ..pool() });
+    assert_eq!(rig.one("o", append(b"x")), -28);
+}
+
+#[test]
+fn a_blocked_client_is_told_and_its_watches_end() {
+    let mut rig = Rig::new();
+    rig.run("o", vec![write_full(b"x")]);
+    let watch = messages::osd::WatchArg {
+        cookie: 1,
+        op: 3,
+        ..Default::default()
+    };
+    rig.one("o", op(code::WATCH).with_watch(watch));
+    let me = EntityAddr::msgr2("1.2.3.4:5000".parse().unwrap(), rig.gid as u32);
+    rig.set_pool(PoolView {
+        blocklist: Arc::new(Blocklist::new(&[me])),
+        ..pool()
+    });
+    assert_eq!(rig.one("o", read(0, 0)), -108);
+    rig.gid += 1;
+    let r = rig.run("o", vec![op(code::LIST_WATCHERS)]);
+    assert_eq!(r.ops[0].outdata[..], [1, 1, 4, 0, 0, 0, 0, 0, 0, 0]);
+}
+
+#[test]
+fn an_erasure_coded_pool_takes_whole_stripes_and_no_omap() {
+    let mut rig = Rig::with_pool(PoolView {
+        erasure: true,
+        stripe_width: 4,
+        ..pool()
+    });
+    assert_eq!(rig.one("o", append(b"0123")), 0);
+    assert_eq!(rig.one("o", append(b"45")), 0);
+    assert_eq!(rig.one("o", append(b"6")), -95);
+    assert_eq!(rig.one("o", write(0, b"x")), -95);
+    assert_eq!(rig.one("o", OsdOp::ranged(code::TRUNCATE, 1, 0)), -95);
+    assert_eq!(rig.one("o", omap_set(&[("k", "v")])), -95);
+    assert_eq!(rig.one("o", write_full(b"x")), 0);
+    assert_eq!(rig.one("o", op(code::MAPEXT)), -95);
+    let keys = op(code::OMAPGETKEYS).with_data(vec![0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(rig.run("o", vec![keys]).ops[0].outdata[..], [0; 5]);
+}
+
+#[test]
+fn a_split_leaves_each_pg_its_own_objects() {
+    let mut rig = Rig::new();
+    for n in 0..50 {
+        rig.run(&format!("o{n}"), vec![write_full(b"12")]);
+    }
+    let grown = PoolView { pg_num: 2, ..pool() };
+    rig.set_pool(grown.clone());
+    let id = SPgId::replicated(PgId::new(POOL, 1));
+    let child = Pg::load(id, Arc::new(grown), &mut rig.store, rig.now).unwrap();
+    let (a, b) = (rig.pg.stats(), child.stats());
+    assert_eq!(a.objects + b.objects, 50);
+    assert!(a.objects > 5 && b.objects > 5);
+    assert_eq!(a.bytes + b.bytes, 100);
+    assert!(b.user_version > 0, "versions go on from what the objects have");
+}
+
+#[test]
+fn pool_snapshots_replace_the_context_of_the_message() {
+    let mut rig = Rig::with_pool(PoolView {
+        pool_snaps_mode: true,
+        ..pool()
+    });
+    rig.run("o", vec![write_full(b"a")]);
+    rig.set_pool(PoolView {
+        pool_snaps_mode: true,
+        snap_seq: 3,
+        snaps: vec![3],
+        ..pool()
+    });
+    rig.snapc = (9, vec![9]);
+    rig.run("o", vec![write_full(b"b")]);
+    assert_eq!(rig.data("o", 3).unwrap(), "a");
+    assert_eq!(rig.data("o", NOSNAP).unwrap(), "b");
+    assert_eq!(
+        rig.data("o", 9).unwrap(),
+        "b",
+        "9 is newer than the object's context"
+    );
+}
