@@ -1,5 +1,7 @@
 //! The PG against a store in memory. [`Rig`] is one PG (pg_num 1), a store, a clock, and clients.
 
+#![allow(clippy::unwrap_used)]
+
 mod basics;
 mod copies;
 mod durability;
