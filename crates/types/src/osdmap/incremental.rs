@@ -9,6 +9,7 @@ use crate::pool::PgPool;
 use crate::{EntityAddr, EntityAddrVec, Epoch, IntervalSet, OsdId, PgId, PoolId, Utime, Uuid};
 use bytes::Bytes;
 use crush::CrushMap;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -106,9 +107,9 @@ impl Incremental {
 
     /// The pool as it is after this incremental so far: what further changes in the same epoch start from.
     pub fn pool_mut(&mut self, map: &super::OsdMap, id: PoolId) -> Option<&mut PgPool> {
-        if !self.new_pools.contains_key(&id) {
-            self.new_pools.insert(id, map.pool(id)?.clone());
+        match self.new_pools.entry(id) {
+            Entry::Occupied(e) => Some(e.into_mut()),
+            Entry::Vacant(e) => Some(e.insert(map.pool(id)?.clone())),
         }
-        self.new_pools.get_mut(&id)
     }
 }
