@@ -84,3 +84,11 @@ def test_map_of_a_new_cluster(maptool, tmp_path, osds):
     theirs = [' '.join(line.split()) for line in theirs.splitlines() if re.match(r'\d+\.[0-9a-f]+\s+raw', line)]
     ours = [' '.join(line.split()) for line in maptool('osdmap-pgs', path).splitlines()]
     assert ours == theirs and len(ours) == 32
+
+
+def test_monitor_map(maptool, tmp_path):
+    maptool('monmap-new', tmp_path / 'monmap')
+    text = run('monmaptool', '--print', tmp_path / 'monmap')
+    assert 'fsid 30313233-3435-3637-3839-616263646566' in text
+    assert 'min_mon_release 16 (pacific)' in text
+    assert '0: v2:127.0.0.1:3300/0 mon.b\n1: v2:127.0.0.1:3301/0 mon.a\n' in text, text

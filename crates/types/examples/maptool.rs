@@ -3,6 +3,7 @@
 //!     maptool crush-compile TEXT OUT     maptool crush-decompile IN
 //!     maptool osdmap-new OUT OSDS        maptool osdmap-pgs IN
 //!     maptool osdmap-export-crush IN OUT maptool crush-edit OUT
+//!     maptool monmap-new OUT
 
 use crush::{FailureDomain, RuleKind, WEIGHT_ONE};
 use denc::{Decode, Encode};
@@ -41,6 +42,19 @@ fn run(words: &[&str]) -> Result<(), Failure> {
         ["osdmap-export-crush", file, out] => {
             let map = OsdMap::from_bytes(&std::fs::read(file)?.into())?;
             std::fs::write(out, map.crush.to_bytes())?;
+        }
+        ["monmap-new", out] => {
+            let mon = |name: &str, port: u16| -> Result<_, Failure> {
+                let addr = EntityAddr::msgr2(format!("127.0.0.1:{port}").parse()?, 0);
+                Ok((name.to_string(), EntityAddrVec::one(addr)))
+            };
+            let mons = [mon("b", 3300)?, mon("a", 3301)?];
+            let created = Utime {
+                sec: 1_700_000_000,
+                nsec: 0,
+            };
+            let map = types::MonMap::new(Uuid(*b"0123456789abcdef"), created, mons);
+            std::fs::write(out, map.to_bytes())?;
         }
         _ => return Err("see the head of maptool.rs".into()),
     }
