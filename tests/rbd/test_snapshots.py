@@ -57,7 +57,7 @@ def test_errors(cluster, images):
     cluster.rbd_fails(('snap', 'create', spec), 17, 'failed to create snapshot: (17) File exists')
     cluster.rbd_fails(('snap', 'rm', images.spec(name, 'no')), 2, 'failed to remove snapshot: (2)')
     cluster.rbd_fails(('rm', images.spec(name)), 39, 'image has snapshots')
-    cluster.rbd_fails(('clone', spec, images.spec('c')), 22, 'parent snapshot must be protected')
+    cluster.rbd_fails(('clone', spec, images.spec('c')), 22, 'clone error: (22) Invalid argument')
     cluster.rbd('snap', 'protect', spec)
     cluster.rbd_fails(('snap', 'protect', spec), 16, 'snap is already protected')
     cluster.rbd_fails(('snap', 'rm', spec), 16, 'is protected from removal')

@@ -1,0 +1,91 @@
+"""Connections under cephx in crc and in secure mode, to monitor and OSD; and what is refused before that.
+
+A client that offers one mode only and is served has used that mode: the server cannot choose another.
+"""
+import os
+import re
+
+import pytest
+
+from skeptest.cluster import unique
+
+pytestmark = pytest.mark.cephx
+
+MODES = {
+    'crc': '--ms_client_mode=crc --ms_mon_client_mode=crc',
+    'secure': '--ms_client_mode=secure --ms_mon_client_mode=secure',
+    'secure to the monitor only': '--ms_client_mode=crc --ms_mon_client_mode=secure',
+    'secure to the OSD only': '--ms_client_mode=secure --ms_mon_client_mode=crc',
+    'prefers secure': '--ms_client_mode=secure,crc --ms_mon_client_mode=secure,crc',
+}
+
+
+@pytest.mark.parametrize('mode', MODES)
+def test_every_mode_carries_data(cluster, pool, rbd_pool, tmp_path, mode):
+    c = cluster.with_args(MODES[mode])
+    data, oid = os.urandom((5 << 20) + 77), unique('object')
+    c.rados(pool, 'put', oid, '-', stdin=data)
+    assert c.rados(pool, 'get', oid, '-').out_bytes == data
+    assert c.ceph_json('status')['osdmap']['num_up_osds'] >= 1
+    (tmp_path / 'f').write_bytes(data)
+    name = '%s/%s' % (rbd_pool, unique('image'))
+    c.rbd('import', tmp_path / 'f', name)
+    assert c.rbd('export', name, '-').out_bytes == data
+    assert cluster.rbd('export', name, '-').out_bytes == data
+
+
+def test_default_mode_to_the_monitor_is_secure_capable(cluster):
+    """Stock clients prefer secure to monitors by default; nothing to set."""
+    assert cluster.ceph('fsid').out.strip()
+
+
+def refused(cluster, *args):
+    """Commands of a client that must not get in: non-zero, soon, and said to be about permission."""
+    r = cluster.run('rados', '--rados_mon_op_timeout=8', '--client_mount_timeout=8', *args, 'lspools', timeout=20, check='fails')
+    assert r.out == '', r
+    assert re.search('handle_auth_bad_method|Permission denied|Operation not permitted|keyring|No such file', r.err), r
+
+
+def keyring(cluster, path, entity, key=None):
+    """A keyring file for an entity, with a given or a fresh (so: wrong) key."""
+    args = ['--add-key', key] if key else ['--gen-key']
+    cluster.run('ceph-authtool', '--create-keyring', path, '-n', entity, *args)
+    return path
+
+
+def test_wrong_key(cluster, tmp_path):
+    refused(cluster, '--keyring', keyring(cluster, tmp_path / 'k', 'client.admin'))
+
+
+def test_unknown_entity(cluster, tmp_path):
+    refused(cluster, '--name', 'client.stranger', '--keyring', keyring(cluster, tmp_path / 'k', 'client.stranger'))
+
+
+def test_key_of_another_entity(cluster, tmp_path):
+    name = 'client.' + unique('user')
+    cluster.ceph('auth', 'get-or-create', name, 'mon', 'allow r')
+    key = cluster.ceph('auth', 'print-key', name).out.strip()
+    try:
+        refused(cluster, '--keyring', keyring(cluster, tmp_path / 'k', 'client.admin', key))
+        ok = keyring(cluster, tmp_path / 'ok', name, key)
+        cluster.run('rados', '--name', name, '--keyring', ok, 'lspools')
+    finally:
+        cluster.ceph('auth', 'del', name)
+    refused(cluster, '--name', name, '--keyring', ok)
+
+
+def test_client_that_wants_no_authentication(cluster):
+    refused(cluster, '--auth_client_required=none')
+
+
+def test_no_keyring(cluster, tmp_path):
+    refused(cluster, '--keyring', tmp_path / 'nothing-here')
+
+
+@pytest.mark.own
+def test_key_files_are_private(cluster):
+    assert cluster.conf.endswith('ceph.conf')
+    secrets = [p for p in cluster.data.rglob('*') if p.is_file() and 'keyring' in p.name]
+    assert secrets, list(cluster.data.iterdir())
+    for path in secrets:
+        assert path.stat().st_mode & 0o777 == 0o600, path
