@@ -1,0 +1,198 @@
+"""SIGKILL at any moment loses no acknowledged write.
+
+Writers note each write when its answer comes; the server is killed under them and started again, and
+clients that live on must finish by themselves. Then everything noted is read back by a new client.
+A note is written only after the answer, so the check is one-sided as it must be: what is noted must be
+there; what was in flight may be either old or new, never a mix.
+"""
+import json
+import subprocess
+import time
+
+import pytest
+
+from skeptest.api import connect, in_child
+from skeptest.cluster import unique
+from skeptest.images import MIB
+from skeptest.run import end_group, wait_until
+
+pytestmark = pytest.mark.own
+
+WRITER = r'''
+"""Writes versions of numbered objects without end; prints a line per acknowledged write."""
+import os, sys, hashlib
+sys.path.insert(0, sys.argv[1])
+from skeptest.api import connect
+from skeptest.cluster import Cluster
+handle = connect(Cluster(sys.argv[2]))
+io = handle.open_ioctx(sys.argv[3])
+flight = {}
+version = 0
+out = sys.stdout
+SIZES = [100, 4096, 4096, 9000, 65536, 300000]
+while True:
+    version += 1
+    slot = (version * 7) % 40
+    old = flight.pop(slot, None)
+    if old:
+        old[0].wait_for_complete()
+        assert old[0].get_return_value() == 0, old[0].get_return_value()
+        out.write('%d %d\n' % (slot, old[1])); out.flush()
+    data = (b'%010d' % version) * (SIZES[version % len(SIZES)] // 10)
+    flight[slot] = (io.aio_write_full('slot-%d' % slot, data), version)
+'''
+SIZES = [100, 4096, 4096, 9000, 65536, 300000]
+
+
+def content(version):
+    return (b'%010d' % version) * (SIZES[version % len(SIZES)] // 10)
+
+
+def start_writer(skep, pool, tmp_path):
+    import pathlib
+    import skeptest
+    script, notes = tmp_path / 'writer.py', tmp_path / 'notes'
+    script.write_text(WRITER)
+    lib = str(pathlib.Path(skeptest.__file__).parent.parent)
+    with open(notes, 'ab') as f:
+        proc = skep.popen('/usr/bin/python3', '-u', script, lib, skep.conf, pool, stdin=subprocess.DEVNULL, stdout=f,
+                          stderr=open(tmp_path / 'errors', 'ab'))
+    return proc, notes
+
+
+def check_notes(skep, pool, notes):
+    """Every slot holds its last acknowledged version or a later one, whole."""
+    acknowledged = {}
+    for line in notes.read_text().splitlines():
+        slot, version = map(int, line.split())
+        acknowledged[slot] = max(version, acknowledged.get(slot, 0))
+
+    def read_all():
+        handle = connect(skep)
+        with handle.open_ioctx(pool) as io:
+            return {slot: io.read('slot-%d' % slot, 1 << 20) for slot in acknowledged}
+    wrong = []
+    for slot, data in in_child(read_all).items():
+        found = int(data[:10] or b'-1')
+        if found < acknowledged[slot] or data != content(found):
+            wrong.append((slot, acknowledged[slot], found, len(data)))
+    assert not wrong, 'slot, acknowledged, found, length: %s' % wrong
+    return sum(acknowledged.values())
+
+
+def test_kill_loop_under_a_client_that_lives_on(own, tmp_path):
+    skep = own().start()
+    pool = skep.make_pool(pg_num=16)
+    writer, notes = start_writer(skep, pool, tmp_path)
+    try:
+        for round_ in range(5):
+            before = notes.stat().st_size
+            wait_until(lambda: notes.stat().st_size > before, 40, what='acknowledged writes')
+            time.sleep(0.3 + 0.37 * round_)
+            skep.kill()
+            skep.start()
+        before = notes.stat().st_size
+        wait_until(lambda: notes.stat().st_size > before, 40, what='the client to go on')
+        assert writer.poll() is None, (tmp_path / 'errors').read_text()
+    finally:
+        end_group(writer)
+        writer.wait(10)
+    check_notes(skep, pool, notes)
+    skep.restart()
+    check_notes(skep, pool, notes)
+
+
+def test_killed_together_with_its_client(own, tmp_path):
+    """As when the machine stops: no client is left that could send anything again."""
+    skep = own().start()
+    pool = skep.make_pool(pg_num=16)
+    for _ in range(3):
+        writer, notes = start_writer(skep, pool, tmp_path)
+        before = notes.stat().st_size
+        wait_until(lambda: notes.stat().st_size > before + 2000, 40, what='acknowledged writes')
+        skep.kill()
+        end_group(writer)
+        writer.wait(10)
+        skep.start()
+        check_notes(skep, pool, notes)
+        notes.unlink()                         # the next writer counts from one again
+        in_child(lambda: [connect(skep).open_ioctx(pool).write_full('slot-%d' % i, content(1)) for i in range(40)])
+
+
+def test_kill_under_fio_with_verification(own, tmp_path):
+    """fio writes an image with checksums while the server dies twice, verifies it, and a new process again."""
+    skep = own().start()
+    pool = skep.make_pool('rbd')
+    conf = skep.with_conf(tmp_path / 'nocache.conf', ['rbd_cache = false'])
+    name = unique('image')
+    skep.rbd('create', '%s/%s' % (pool, name), '--size', '64M')
+    argv = ['fio', '--name=job', '--ioengine=rbd', '--clientname=admin', '--pool=' + pool, '--rbdname=' + name,
+            '--rw=randwrite', '--bsrange=4k-64k', '--iodepth=16', '--size=64m', '--verify=crc32c', '--verify_fatal=1',
+            '--randseed=3', '--output-format=json']
+    fio = conf.popen(*argv, '--rate=10m', stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    try:
+        for _ in range(2):
+            time.sleep(2)
+            assert fio.poll() is None, fio.stdout.read()
+            skep.restart()
+        out, _ = fio.communicate(timeout=120)
+        assert fio.returncode == 0, out.decode()[-3000:]
+    finally:
+        end_group(fio)
+    skep.restart()
+    r = conf.run(*argv, '--verify_only', timeout=120)
+    job = json.loads(r.out[r.out.index('{'):])['jobs'][0]
+    assert job['error'] == 0 and job['read']['io_bytes'] == 64 * MIB, job
+
+
+def test_state_of_rbd_survives(own, tmp_path):
+    """Snapshots, clones, omap: the metadata of an acknowledged command is there after a kill."""
+    skep = own().start()
+    pool = skep.make_pool('rbd')
+    (tmp_path / 'f').write_bytes(b'payload!' * (MIB // 2))
+    skep.rbd('import', tmp_path / 'f', '%s/i' % pool)
+    skep.restart()
+    skep.rbd('snap', 'create', '%s/i@s' % pool)
+    skep.restart()
+    skep.rbd('snap', 'protect', '%s/i@s' % pool)
+    skep.rbd('clone', '%s/i@s' % pool, '%s/c' % pool)
+    skep.restart()
+    assert [c['image'] for c in skep.rbd_json('children', '%s/i@s' % pool)] == ['c']
+    skep.run('qemu-io', '-f', 'raw', '-c', 'write -P 5 0 1M', '-c', 'flush', 'rbd:%s/i:id=admin:conf=%s' % (pool, skep.conf))
+    skep.restart()
+    old = b'payload!' * (MIB // 2)
+    assert skep.rbd('export', '%s/i@s' % pool, '-').out_bytes == old
+    assert skep.rbd('export', '%s/c' % pool, '-').out_bytes == old
+    assert skep.rbd('export', '%s/i' % pool, '-').out_bytes == b'\5' * MIB + old[MIB:]
+
+
+def test_watch_returns_after_a_restart(own, tmp_path):
+    """A client with a watch registers it again by itself, and is notified."""
+    skep = own().start()
+    pool = skep.make_pool()
+    skep.rados(pool, 'put', 'o', '-', stdin=b'x')
+    with open(tmp_path / 'out', 'wb') as out:
+        w = skep.popen('stdbuf', '-oL', 'rados', '-p', pool, 'watch', 'o', stdin=subprocess.PIPE, stdout=out, stderr=out)
+    try:
+        wait_until(lambda: skep.rados(pool, 'listwatchers', 'o').out, what='the watch')
+        skep.restart()
+        wait_until(lambda: skep.rados(pool, 'listwatchers', 'o').out, 40, what='the watch to come back')
+        skep.rados(pool, 'notify', 'o', 'hi')
+        wait_until(lambda: b'NOTIFY' in (tmp_path / 'out').read_bytes(), 10, what='the notification')
+    finally:
+        end_group(w)
+        w.wait(10)
+
+
+def test_kill_during_start(own):
+    """A start that is cut short, at first and later, leaves a directory that starts."""
+    skep = own()
+    from skeptest.run import popen
+    for delay in (0.01, 0.03, 0.08, 0.2, 0.4):
+        p = popen(skep.argv(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(delay)
+        end_group(p)
+        p.wait(10)
+    skep.start()
+    pool = skep.make_pool()
+    skep.rados(pool, 'put', 'o', '-', stdin=b'x')
