@@ -84,10 +84,10 @@ impl Preamble {
         let mut b = [0; PREAMBLE_LEN];
         b[0] = self.tag as u8;
         b[1] = self.count as u8;
-        for i in 0..self.count {
+        for (i, align) in ALIGNMENTS.iter().enumerate().take(self.count) {
             let at = 2 + 6 * i;
             b[at..at + 4].copy_from_slice(&(self.lens[i] as u32).to_le_bytes());
-            b[at + 4..at + 6].copy_from_slice(&ALIGNMENTS[i].to_le_bytes());
+            b[at + 4..at + 6].copy_from_slice(&align.to_le_bytes());
         }
         let crc = crc32c(0, &b[..28]);
         b[28..].copy_from_slice(&crc.to_le_bytes());

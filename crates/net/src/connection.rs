@@ -1,0 +1,265 @@
+//! One accepted connection: a task that reads, writes and hands on until something ends it.
+//!
+//! The protocol machine is borrowed only between waits, never across one, so the owner's `send` and this
+//! task cannot collide.
+
+use crate::budget::Budget;
+use crate::connections::{ConnId, NetEvent, Options};
+use bytes::BufMut;
+use io::socket::Stream;
+use msgr::{Event, Message, Peer, ServerConnection};
+use std::cell::{Cell, RefCell};
+use std::io::{ErrorKind, IoSlice};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use tokio::sync::{Notify, mpsc};
+use types::Utime;
+
+/// Pieces of output given to one write call.
+const WRITE_SLICES: usize = 64;
+
+/// Why a connection ended.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum End {
+    #[error("closed by peer")]
+    PeerClosed,
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+    #[error("{0}")]
+    Protocol(#[from] msgr::Error),
+    #[error("no session within the time for a handshake")]
+    HandshakeTimeout,
+    #[error("{0}")]
+    Cut(&'static str),
+    #[error("the owner has gone")]
+    OwnerGone,
+}
+
+impl End {
+    /// Peers that hang up, at any point, are everyday.
+    fn is_ordinary(&self) -> bool {
+        match self {
+            End::PeerClosed | End::OwnerGone => true,
+            End::Cut(why) => *why != SLOW_READER,
+            End::Io(e) => matches!(e.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe),
+            _ => false,
+        }
+    }
+}
+
+const SLOW_READER: &str = "peer does not read: too much output is waiting";
+
+pub(crate) struct Connection {
+    id: ConnId,
+    sock: SocketAddr,
+    proto: RefCell<ServerConnection>,
+    pub peer: RefCell<Option<Arc<Peer>>>,
+    budget: Rc<Budget>,
+    /// Something to write.
+    wake: Notify,
+    /// Output went below the mark at which reading pauses.
+    drained: Notify,
+    cancel: Notify,
+    why: Cell<&'static str>,
+    /// Sweeps since the peer's last byte.
+    pub idle_sweeps: Cell<u32>,
+}
+
+impl Connection {
+    pub fn new(id: ConnId, sock: SocketAddr, proto: ServerConnection, budget: Rc<Budget>) -> Rc<Self> {
+        Rc::new(Self {
+            id,
+            sock,
+            proto: RefCell::new(proto),
+            peer: RefCell::new(None),
+            budget,
+            wake: Notify::new(),
+            drained: Notify::new(),
+            cancel: Notify::new(),
+            why: Cell::new(""),
+            idle_sweeps: Cell::new(0),
+        })
+    }
+
+    pub fn queued_bytes(&self) -> usize {
+        self.proto.borrow_mut().output().len()
+    }
+
+    pub fn send(&self, m: Message, output_max: usize) -> bool {
+        if !self.why.get().is_empty() {
+            return false;
+        }
+        let mut proto = self.proto.borrow_mut();
+        if proto.output().len() + m.size() > output_max {
+            drop(proto);
+            self.cut(SLOW_READER);
+            return false;
+        }
+        if let Err(e) = proto.send(m) {
+            tracing::warn!(conn = self.id.0, peer = %self.sock, "message not sent: {e}");
+            return false;
+        }
+        self.wake.notify_one();
+        true
+    }
+
+    pub fn cut(&self, why: &'static str) {
+        self.why.set(why);
+        self.cancel.notify_one();
+    }
+
+    /// Runs the connection to its end and tells the owner, if it ever opened.
+    pub async fn run(
+        self: Rc<Self>,
+        stream: Stream,
+        options: Options,
+        clock: Arc<dyn io::Clock>,
+        events: mpsc::Sender<NetEvent>,
+    ) {
+        let end = tokio::select! {
+            biased;
+            () = self.cancel.notified() => End::Cut(self.why.get()),
+            e = self.write_loop(&stream, &options) => e,
+            e = self.read_loop(&stream, &options, &*clock, &events) => e,
+            e = self.handshake_deadline(&options) => e,
+        };
+        // Nothing may be queued any more.
+        if self.why.get().is_empty() {
+            self.why.set("closed");
+        }
+        drop(stream);
+        self.log(&end);
+        if self.peer.borrow().is_some() {
+            // The owner may be gone; then nobody is left to be told.
+            let _ = events.send(NetEvent::Closed { conn: self.id }).await;
+        }
+    }
+
+    fn log(&self, end: &End) {
+        let who = match &*self.peer.borrow() {
+            Some(p) => format!("{} ({})", p.name, p.auth_name),
+            None => "unauthenticated".to_string(),
+        };
+        let (conn, peer) = (self.id.0, self.sock);
+        if end.is_ordinary() {
+            tracing::debug!(conn, %peer, "{who}: connection ended: {end}");
+        } else {
+            tracing::warn!(conn, %peer, "{who}: connection closed: {end}");
+        }
+    }
+
+    async fn handshake_deadline(&self, options: &Options) -> End {
+        tokio::time::sleep(options.handshake_timeout).await;
+        if self.peer.borrow().is_none() {
+            return End::HandshakeTimeout;
+        }
+        std::future::pending().await
+    }
+
+    async fn write_loop(&self, stream: &Stream, options: &Options) -> End {
+        loop {
+            match self.write_some(stream) {
+                Ok(0) => self.wake.notified().await,
+                Ok(_) => {}
+                Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                    if let Err(e) = stream.writable().await {
+                        return e.into();
+                    }
+                }
+                Err(e) => return e.into(),
+            }
+            if self.queued_bytes() < options.output_pause {
+                self.drained.notify_one();
+            }
+        }
+    }
+
+    /// One write call; 0 when there is nothing to write.
+    fn write_some(&self, stream: &Stream) -> std::io::Result<usize> {
+        let mut proto = self.proto.borrow_mut();
+        let out = proto.output();
+        let mut slices = [IoSlice::new(&[]); WRITE_SLICES];
+        let n = out.slices(&mut slices);
+        if n == 0 {
+            return Ok(0);
+        }
+        let written = stream.try_write(&slices[..n])?;
+        if written == 0 {
+            return Err(ErrorKind::WriteZero.into());
+        }
+        out.advance(written);
+        Ok(written)
+    }
+
+    async fn read_loop(
+        &self,
+        stream: &Stream,
+        options: &Options,
+        clock: &dyn io::Clock,
+        events: &mpsc::Sender<NetEvent>,
+    ) -> End {
+        loop {
+            if let Err(e) = self.hand_on(options, clock, events).await {
+                return e;
+            }
+            let large = self.proto.borrow().large_body();
+            if let Some(bytes) = large {
+                self.budget.room_for(bytes).await;
+            }
+            if let Err(e) = stream.readable().await {
+                return e.into();
+            }
+            match self.read_some(stream) {
+                Ok(0) => return End::PeerClosed,
+                Ok(_) => self.idle_sweeps.set(0),
+                Err(e) if e.kind() == ErrorKind::WouldBlock => {}
+                Err(e) => return e.into(),
+            }
+        }
+    }
+
+    fn read_some(&self, stream: &Stream) -> std::io::Result<usize> {
+        let mut proto = self.proto.borrow_mut();
+        let (buf, max) = proto.read_target();
+        stream.try_read(&mut buf.limit(max))
+    }
+
+    /// Hands on everything that the bytes received so far hold, as fast as the owner lets us.
+    async fn hand_on(
+        &self,
+        options: &Options,
+        clock: &dyn io::Clock,
+        events: &mpsc::Sender<NetEvent>,
+    ) -> Result<(), End> {
+        loop {
+            self.budget.room_for(0).await;
+            while self.queued_bytes() >= options.output_pause {
+                self.drained.notified().await;
+            }
+            let now = Utime::from_unix(clock.wall());
+            let event = self.proto.borrow_mut().next(now)?;
+            // Handshake frames and keepalives are answered by the machine itself.
+            if self.queued_bytes() > 0 {
+                self.wake.notify_one();
+            }
+            let event = match event {
+                None => return Ok(()),
+                Some(Event::Denied(why)) => {
+                    tracing::info!(conn = self.id.0, peer = %self.sock, "access denied: {why}");
+                    continue;
+                }
+                Some(Event::Ready(peer)) => {
+                    *self.peer.borrow_mut() = Some(peer.clone());
+                    NetEvent::Opened { conn: self.id, peer }
+                }
+                Some(Event::Message(msg)) => NetEvent::Message {
+                    conn: self.id,
+                    permit: self.budget.take(msg.size()),
+                    msg,
+                },
+            };
+            events.send(event).await.map_err(|_| End::OwnerGone)?;
+        }
+    }
+}

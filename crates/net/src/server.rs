@@ -1,0 +1,106 @@
+//! Accepting connections and sweeping out idle ones.
+
+use crate::budget::Budget;
+use crate::connection::Connection;
+use crate::connections::{ConnId, Connections, NetEvent, Options};
+use auth::Entropy;
+use io::socket::{Acceptor, Listener, Stream};
+use msgr::{ServerConfig, ServerConnection};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+/// How often idle connections are looked for.
+const SWEEP: Duration = Duration::from_secs(30);
+/// Pause after accept failed (no file descriptors left, say).
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+
+/// The system's randomness as the protocol crates take it.
+pub fn entropy(random: Arc<dyn io::Random>) -> Arc<dyn Entropy> {
+    Arc::new(move |buf: &mut [u8]| random.fill(buf))
+}
+
+/// Serves `listener` with tasks on the calling thread (it must be inside a `LocalSet`), until
+/// [`Connections::shutdown`]. Events arrive in order per connection; when the channel is full, reading
+/// stops.
+pub fn serve(
+    listener: Listener,
+    config: Arc<ServerConfig>,
+    options: Options,
+    clock: Arc<dyn io::Clock>,
+    events: mpsc::Sender<NetEvent>,
+) -> std::io::Result<Connections> {
+    let acceptor = listener.start()?;
+    let connections = Connections::new(options);
+    let server = Server {
+        config,
+        clock,
+        events,
+        connections: connections.clone(),
+    };
+    tokio::task::spawn_local(server.run(acceptor));
+    Ok(connections)
+}
+
+struct Server {
+    config: Arc<ServerConfig>,
+    clock: Arc<dyn io::Clock>,
+    events: mpsc::Sender<NetEvent>,
+    connections: Connections,
+}
+
+impl Server {
+    async fn run(self, acceptor: Acceptor) {
+        let mut sweep = tokio::time::interval(SWEEP);
+        while !self.connections.shared.stopped.get() {
+            tokio::select! {
+                () = self.connections.shared.stop.notified() => {}
+                accepted = acceptor.accept() => match accepted {
+                    Ok((stream, peer)) => self.open(stream, peer),
+                    Err(e) => {
+                        tracing::warn!("accept failed: {e}");
+                        tokio::time::sleep(ACCEPT_RETRY).await;
+                    }
+                },
+                _ = sweep.tick() => self.sweep(),
+            }
+        }
+    }
+
+    fn open(&self, stream: Stream, peer: SocketAddr) {
+        let shared = &self.connections.shared;
+        let options = &shared.options;
+        if self.connections.len() >= options.connections_max {
+            tracing::warn!(%peer, "connection refused: {} are open", options.connections_max);
+            return;
+        }
+        let id = ConnId(shared.next_id.replace(shared.next_id.get() + 1));
+        let budget = Budget::new(
+            options.messages_max,
+            options.message_bytes_max,
+            shared.total.clone(),
+        );
+        let proto = ServerConnection::new(self.config.clone(), peer, id.0);
+        let conn = Connection::new(id, peer, proto, budget);
+        shared.conns.borrow_mut().insert(id, conn.clone());
+        let (options, clock, events) = (options.clone(), self.clock.clone(), self.events.clone());
+        let connections = self.connections.clone();
+        tokio::task::spawn_local(async move {
+            conn.run(stream, options, clock, events).await;
+            connections.shared.conns.borrow_mut().remove(&id);
+        });
+    }
+
+    fn sweep(&self) {
+        let shared = &self.connections.shared;
+        let limit = (shared.options.idle_timeout.as_secs() / SWEEP.as_secs()) as u32;
+        let all: Vec<_> = shared.conns.borrow().values().cloned().collect();
+        for c in all {
+            c.idle_sweeps.set(c.idle_sweeps.get() + 1);
+            if c.idle_sweeps.get() > limit {
+                c.cut("idle");
+            }
+        }
+    }
+}
