@@ -46,7 +46,7 @@ def test_osd_hostile(own):
 def test_maps(open_cluster):
     pool = open_cluster.make_pool(name=unique('maps'), pg_num=32)
     try:
-        replay(open_cluster, 'check-maps', least=2000, timeout=240)
+        replay(open_cluster, 'check-maps', '--sample', '8', least=2000, timeout=400)
     finally:
         open_cluster.drop_pool(pool)
 

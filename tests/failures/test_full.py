@@ -1,5 +1,6 @@
-"""A full disk: ENOSPC to the client, reads and deletes go on, and after deleting, writes too; also after
-a restart while full. The disk is a small ext4 in a file, mounted for the test (root rights needed).
+"""A full store: ENOSPC to the client, reads and deletes go on, and after deleting, writes too; also after
+a restart while full. Once because the OSD reached its own size (--osd-size), once because the disk has no
+more: a small ext4 in a file, mounted for the test (root rights needed).
 """
 import os
 import shutil
@@ -33,31 +34,42 @@ def small_disk(workdir):
     image.unlink()
 
 
+def fill_and_empty(skep, most_mib):
+    """Writes until refused; then everything that must still work."""
+    pool = skep.make_pool(pg_num=4)
+    skep.rados(pool, 'put', 'precious', '-', stdin=b'precious' * 1000)
+    block, full, n = os.urandom(4 << 20), None, 0
+    while full is None:
+        assert n * 4 <= most_mib, 'never refused, after %d MiB' % (n * 4)
+        r = skep.rados(pool, 'put', 'fill-%d' % n, '-', stdin=block, check=None, timeout=60)
+        if r.returncode:
+            full = r
+        else:
+            n += 1
+    assert n > 0 and '(28) No space left on device' in full.err, full
+    assert skep.alive, skep.log_tail()
+    for _ in range(2):
+        assert skep.rados(pool, 'get', 'precious', '-').out == 'precious' * 1000
+        assert skep.rados(pool, 'get', 'fill-%d' % (n - 1), '-').out_bytes == block
+        skep.restart()                                     # being full does not keep it from starting
+    for i in range(n // 2):
+        skep.rados(pool, 'rm', 'fill-%d' % i)
+    skep.rados(pool, 'put', 'after', '-', stdin=block, timeout=60)
+    assert skep.rados(pool, 'get', 'after', '-').out_bytes == block
+    assert skep.rados(pool, 'get', 'fill-%d' % (n - 1), '-').out_bytes == block
+    assert skep.rados(pool, 'get', 'precious', '-').out == 'precious' * 1000
+
+
+def test_osd_of_limited_size(own):
+    skep = own(osds=1, options=['--osd-size', '256M']).start()
+    fill_and_empty(skep, 300)
+
+
 def test_full_disk(small_disk):
     skep = Skep(small_disk / 'data', osds=1)
     skep.log = small_disk.with_name('small.log')               # the log is not on the disk that fills
     try:
-        skep.start()
-        pool = skep.make_pool(pg_num=4)
-        skep.rados(pool, 'put', 'precious', '-', stdin=b'precious' * 1000)
-        block, full = bytes(os.urandom(4 << 20)), None
-        for i in range(DISK_MIB):
-            r = skep.rados(pool, 'put', 'fill-%d' % i, '-', stdin=block, check=None, timeout=60)
-            if r.returncode:
-                full = r
-                break
-        assert full is not None, 'the disk never filled'
-        assert '(28) No space left on device' in full.err, full
-        assert skep.alive, skep.log_tail()
-        for _ in range(2):
-            assert skep.rados(pool, 'get', 'precious', '-').out == 'precious' * 1000
-            assert skep.rados(pool, 'get', 'fill-0', '-').out_bytes == block
-            skep.restart()                                     # a full disk does not keep it from starting
-        for n in range(i // 2):
-            skep.rados(pool, 'rm', 'fill-%d' % n)
-        skep.rados(pool, 'put', 'after', '-', stdin=block, timeout=60)
-        assert skep.rados(pool, 'get', 'after', '-').out_bytes == block
-        assert skep.rados(pool, 'get', 'precious', '-').out == 'precious' * 1000
+        fill_and_empty(skep.start(), DISK_MIB)
     finally:
         skep.kill()
 

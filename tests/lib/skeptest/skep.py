@@ -55,7 +55,7 @@ class Skep(Cluster):
                 self.proc.returncode, self.log_tail())
             with open(self.log, 'rb') as f:
                 f.seek(said_before)
-                return any(line.strip().lower() == b'ready' for line in f)
+                return any(line.startswith(b'ready') for line in f)
         try:
             wait_until(ready, timeout, 0.02, 'skep to say ready')
         except AssertionError as e:
