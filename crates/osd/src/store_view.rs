@@ -84,6 +84,10 @@ impl ObjectReads for StoreView {
 }
 
 impl ObjectStore for StoreView {
+    fn submitted(&self) -> Seq {
+        self.0.queued()
+    }
+
     fn submit(&mut self, txn: Transaction) -> Result<Seq, Errno> {
         self.0.queue(txn).map_err(|e| {
             match &e {

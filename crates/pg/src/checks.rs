@@ -61,7 +61,7 @@ fn classify(m: &MOSDOp) -> Result<Class, Errno> {
         write |= writes(op)?;
     }
     Ok(match write {
-        _ if m.ops.iter().any(|op| op.code.is_pg()) => Class::Pg,
+        _ if m.is_pg_op() => Class::Pg,
         true => Class::Write,
         false => Class::Read,
     })

@@ -36,6 +36,7 @@ mod pool;
 mod range;
 mod reply;
 mod snapset;
+mod split;
 mod stats;
 mod store;
 mod trim;

@@ -254,6 +254,10 @@ impl ObjectReads for MemoryStore {
 }
 
 impl ObjectStore for MemoryStore {
+    fn submitted(&self) -> Seq {
+        self.seq
+    }
+
     fn submit(&mut self, txn: Transaction) -> Result<Seq, Errno> {
         if let Some(e) = self.fail_next.take() {
             return Err(e);

@@ -42,6 +42,8 @@ pub struct Pg {
     pub(crate) id: SPgId,
     pub(crate) pool: Arc<PoolView>,
     pub(crate) range: HashRange,
+    /// The newest transaction when it was loaded: what it finds in the store may be as young as that.
+    pub(crate) loaded_seq: Seq,
     /// When it was loaded: watches found in the store count from here.
     pub(crate) loaded_at: Duration,
     pub(crate) log: PgLog,
@@ -70,12 +72,13 @@ impl Pg {
             id,
             range: HashRange::of(id.pg.seed, pool.pg_num),
             pool,
+            loaded_seq: store.submitted(),
             loaded_at: now,
             log: PgLog::default(),
             meta: PgMeta::default(),
             cache: ObjectCache::default(),
             commits: Commits::default(),
-            last_seq: 0,
+            last_seq: store.submitted(),
             watches: WatchTable::default(),
             notify_id: 0,
             fetches: Fetches::default(),
@@ -84,12 +87,7 @@ impl Pg {
         if store.has_collection(id).map_err(read)? {
             pg.load_meta_and_log(store)?;
         } else {
-            pg.meta.stats = pg.count_objects(store).map_err(read)?;
-            let mut txn = Transaction::new(id);
-            txn.ops.push(Op::CreateCollection);
-            txn.ops.push(pg.meta_op());
-            let created = store.submit(txn);
-            created.map_err(|errno| LoadError::Create { pg: id, errno })?;
+            pg.create(store)?;
         }
         pg.note_removed_snaps(now);
         Ok(pg)
@@ -109,7 +107,7 @@ impl Pg {
                 self.meta.stats.version = entry.version.version;
                 self.meta.stats.user_version = entry.last_user_version;
             }
-            self.log.push(entry, 0);
+            self.log.push(entry, self.loaded_seq);
         }
         Ok(())
     }
@@ -176,7 +174,8 @@ impl Pg {
         if let Some(state) = self.cache.take(&oid.object) {
             return Ok(state);
         }
-        let state = ObjectState::load(oid, store)?;
+        let mut state = ObjectState::load(oid, store)?;
+        state.last_write = self.loaded_seq;
         if oid.object.is_head() {
             self.watches
                 .adopt(&oid.object, &state.info.watchers, self.loaded_at);
@@ -190,7 +189,7 @@ impl Pg {
 
     /// The transaction that an answer about this object must wait for.
     pub(crate) fn last_write(&self, head: &HObject) -> Seq {
-        self.cache.get(head).map_or(0, |s| s.last_write)
+        self.cache.get(head).map_or(self.loaded_seq, |s| s.last_write)
     }
 
     pub(crate) fn client_op(&mut self, c: Box<ClientOp>, ctx: &mut Context<'_>) {

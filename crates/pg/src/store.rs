@@ -62,4 +62,6 @@ pub trait ObjectReads {
 pub trait ObjectStore: ObjectReads {
     /// Applies the transaction to what reads show, and gives its number. ENOSPC, EIO: nothing happened.
     fn submit(&mut self, txn: Transaction) -> Result<Seq, Errno>;
+    /// Number of the newest transaction submitted: what a PG that is loaded now may find is durable with it.
+    fn submitted(&self) -> Seq;
 }

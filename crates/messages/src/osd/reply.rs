@@ -4,7 +4,7 @@ use super::op::{ARG, OP_SIZE};
 use crate::osd::{MOSDOp, OpCode, OsdOp, PRIORITY_REPLY, join, kind};
 use bytes::Bytes;
 use denc::{Reader, Result, Writer};
-use types::{EVersion, PgId};
+use types::{EVersion, Errno, PgId};
 
 /// One operation of the reply: the request's, with its return value and output.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,6 +58,24 @@ impl MOSDOpReply {
                 })
                 .collect(),
             retry_attempt: req.retry_attempt,
+            replay_version: EVersion::default(),
+            user_version: 0,
+        }
+    }
+
+    /// A reply to a request that did not decode: nothing of it can be echoed but its id.
+    pub fn refusal(tid: u64, epoch: u32, why: Errno) -> Self {
+        Self {
+            tid,
+            oid: Bytes::new(),
+            pgid: PgId::new(0, 0),
+            flags: 0,
+            result: why.code(),
+            bad_replay_version: EVersion::default(),
+            epoch,
+            ops: Vec::new(),
+            // Unknown: the client takes it for an answer to any send of it.
+            retry_attempt: -1,
             replay_version: EVersion::default(),
             user_version: 0,
         }

@@ -72,6 +72,11 @@ impl MOSDOp {
         }
     }
 
+    /// True for operations on the PG itself (listing): their `hash` is the PG's seed.
+    pub fn is_pg_op(&self) -> bool {
+        self.ops.iter().any(|op| op.code.is_pg())
+    }
+
     pub fn has(&self, flags: u32) -> bool {
         self.flags & flags != 0
     }

@@ -72,6 +72,10 @@ fn a_split_leaves_each_pg_its_own_objects() {
     for n in 0..50 {
         rig.run(&format!("o{n}"), vec![write_full(b"12")]);
     }
+    let sent = rig.request("o7", vec![excl()]);
+    assert_eq!(rig.answer(sent.clone()).result, -17);
+    rig.run("o7", vec![op(code::DELETE)]);
+    rig.run("o50", vec![write_full(b"12")]);
     let grown = PoolView { pg_num: 2, ..pool() };
     rig.set_pool(grown.clone());
     let id = SPgId::replicated(PgId::new(POOL, 1));
@@ -81,6 +85,17 @@ fn a_split_leaves_each_pg_its_own_objects() {
     assert!(a.objects > 5 && b.objects > 5);
     assert_eq!(a.bytes + b.bytes, 100);
     assert!(b.user_version > 0, "versions go on from what the objects have");
+    // A write sent again after the split is known to the PG that has its object now.
+    let mut m = sent;
+    m.pgid = id;
+    let (theirs, ours) = if seed_of(hash(b"o7"), 2) == 1 {
+        (child, rig.pg)
+    } else {
+        (rig.pg, child)
+    };
+    rig.pg = theirs;
+    assert_eq!(rig.answer(m).result, -17);
+    drop(ours);
 }
 
 #[test]

@@ -1,0 +1,90 @@
+//! Birth of a PG: empty, or by a split of PGs that hold its objects already.
+//!
+//! A split moves no object, since objects are ordered by reversed hash; what the new PG needs is the memory
+//! of the old one: request ids of writes to its objects (a client sends again what was in flight when the
+//! map changed), removed snapshots, and the last versions. It takes them from the logs of its ancestors in
+//! the same store.
+
+use crate::Pg;
+use crate::log::LogEntry;
+use crate::meta::PgMeta;
+use crate::pg::LoadError;
+use crate::store::ObjectStore;
+use denc::{Decode, Encode};
+use std::collections::BTreeMap;
+use types::{EVersion, Op, PgId, SPgId, Transaction};
+
+/// The PGs out of which one may have been split, the nearest first: its seed with top bits cleared.
+pub(crate) fn ancestors(id: SPgId) -> impl Iterator<Item = SPgId> {
+    let mut seed = id.pg.seed;
+    std::iter::from_fn(move || {
+        if seed == 0 {
+            return None;
+        }
+        seed &= !(1 << seed.ilog2());
+        Some(SPgId {
+            pg: PgId::new(id.pg.pool, seed),
+            shard: id.shard,
+        })
+    })
+}
+
+impl Pg {
+    /// Creates the collection, with what its ancestors know of its objects.
+    pub(crate) fn create(&mut self, store: &mut dyn ObjectStore) -> Result<(), LoadError> {
+        let pg = self.id;
+        let read = |source| LoadError::Read { pg, source };
+        let decode = |what| move |source| LoadError::Decode { pg, what, source };
+        let mut entries: BTreeMap<EVersion, LogEntry> = BTreeMap::new();
+        for ancestor in ancestors(self.id) {
+            if !store.has_collection(ancestor).map_err(read)? {
+                continue;
+            }
+            if let Some(meta) = store.meta(ancestor).map_err(read)? {
+                let meta = PgMeta::from_bytes(&meta).map_err(decode("ancestor's metadata"))?;
+                self.meta.removed.union(&meta.removed);
+            }
+            for (version, bytes) in store.log_entries(ancestor).map_err(read)? {
+                let entry = LogEntry::from_bytes(&bytes).map_err(decode("ancestor's log entry"))?;
+                if self.range.contains(entry.object.hash) {
+                    entries.insert(version, entry);
+                }
+            }
+        }
+        self.meta.stats = self.count_objects(store).map_err(read)?;
+        if let Some(last) = entries.values().next_back() {
+            let stats = &mut self.meta.stats;
+            stats.version = stats.version.max(last.version.version);
+            stats.user_version = stats.user_version.max(last.last_user_version);
+        }
+        let mut txn = Transaction::new(self.id);
+        txn.ops.push(Op::CreateCollection);
+        txn.ops.push(self.meta_op());
+        for (version, entry) in entries {
+            txn.ops.push(Op::LogAppend {
+                version,
+                entry: entry.to_bytes(),
+            });
+            self.log.push(entry, self.loaded_seq);
+        }
+        let created = store.submit(txn);
+        created.map_err(|errno| LoadError::Create { pg, errno })?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ancestors_lose_their_top_bits() {
+        let check = |seed, want: &[u32]| {
+            let id = SPgId::replicated(PgId::new(1, seed));
+            assert_eq!(ancestors(id).map(|a| a.pg.seed).collect::<Vec<_>>(), want);
+        };
+        check(13, &[5, 1, 0]);
+        check(1, &[0]);
+        check(0, &[]);
+    }
+}
