@@ -16,6 +16,9 @@ mod conformance;
 pub mod embedded;
 pub mod kv;
 
-pub use cluster::{Change, Changes, ClusterHandle, ClusterState, ClusterStats, OsdReport};
+pub use cluster::{
+    Change, Changes, ClusterHandle, ClusterState, ClusterStats, CreateOptions, OsdBoot, OsdReport,
+    create_cluster,
+};
 pub use embedded::Embedded;
 pub use kv::{Error, Kv, Metastore, Result, Revision};

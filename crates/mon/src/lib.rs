@@ -17,4 +17,8 @@ pub mod publish;
 pub mod requests;
 pub mod session;
 pub mod subscriptions;
+#[cfg(test)]
+mod tests;
+pub mod upkeep;
 pub mod usage;
+

@@ -3,13 +3,14 @@
 
 use crate::monitor::{Effect, check_command, refusal, text_of};
 use crate::requests::{Action, Door, Request};
-use crate::session::{PeerInfo, Session, SessionId};
+use crate::session::{Session, SessionId};
 use bytes::Bytes;
 use messages::mon::{Body, MMgrClose, MMgrCommand, MMgrConfigure, MMgrOpen, MMgrReport};
 use messages::osd::MCommand;
 use metastore::ClusterState;
-use msgr::Message;
+use msgr::{Message, Peer};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Seconds between reports of service daemons; nobody reads them, so seldom.
 const STATS_PERIOD: u32 = 60;
@@ -21,7 +22,7 @@ pub struct Manager {
 }
 
 impl Manager {
-    pub fn opened(&mut self, id: SessionId, peer: PeerInfo) {
+    pub fn opened(&mut self, id: SessionId, peer: Arc<Peer>) {
         self.sessions.insert(id, Session::new(peer));
     }
 
@@ -82,7 +83,7 @@ impl Manager {
         };
         match check_command(session, &door, cmd, input) {
             Ok(command) => {
-                let who = session.peer.identity.name.clone();
+                let who = session.peer.auth_name.clone();
                 let action = Action::Command { door, command };
                 vec![Effect::Decide(
                     id,

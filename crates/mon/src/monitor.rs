@@ -10,7 +10,7 @@
 use crate::commands::{self, INPUT_BYTES_MAX, MonInfo, SessionInfo};
 use crate::publish;
 use crate::requests::{self, Action, Door, Env, LOG_ENTRIES_PER_MESSAGE_MAX, Reply, Request};
-use crate::session::{HOSTNAME_BYTES_MAX, PeerInfo, Session, SessionId};
+use crate::session::{HOSTNAME_BYTES_MAX, Session, SessionId};
 use crate::subscriptions::Topic;
 use crate::usage;
 use auth::Access;
@@ -22,7 +22,7 @@ use messages::mon::{
 };
 use messages::osd::MCommand;
 use metastore::{ClusterState, ClusterStats};
-use msgr::Message;
+use msgr::{Message, Peer};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use types::Errno;
@@ -59,7 +59,7 @@ impl Monitor {
         &self.state
     }
 
-    pub fn opened(&mut self, id: SessionId, peer: PeerInfo) {
+    pub fn opened(&mut self, id: SessionId, peer: Arc<Peer>) {
         self.sessions.insert(id, Session::new(peer));
     }
 
@@ -73,8 +73,8 @@ impl Monitor {
 
     pub fn session_infos(&self) -> Vec<SessionInfo> {
         let info = |s: &Session| SessionInfo {
-            name: s.peer.identity.name.clone(),
-            global_id: s.peer.identity.global_id,
+            name: s.peer.auth_name.clone(),
+            global_id: s.peer.global_id,
             addr: s.addr(),
             features: s.peer.features,
         };
@@ -253,7 +253,7 @@ impl Monitor {
         let Some(session) = self.sessions.get(&id) else {
             return Vec::new();
         };
-        let who = session.peer.identity.name.clone();
+        let who = session.peer.auth_name.clone();
         vec![Effect::Decide(
             id,
             Box::new(Request {
@@ -358,7 +358,7 @@ impl Monitor {
         let who = self
             .sessions
             .get(&id)
-            .map(|s| (s.peer.identity.name.clone(), s.addr()));
+            .map(|s| (s.peer.auth_name.clone(), s.addr()));
         let (who, addr) = who.unwrap_or_else(|| {
             (
                 types::AuthName::new(types::EntityKind::Client, ""),

@@ -109,7 +109,7 @@ pub fn set(
     match var {
         "size" => set_size(map, id, integer(val)?, sure, inc)?,
         "min_size" => set_min_size(map, id, integer(val)?, inc)?,
-        "pg_num" | "pgp_num" | "pgp_num_actual" => set_pg_num(state, id, var, integer(val)?)?,
+        "pg_num" | "pgp_num" | "pgp_num_actual" => set_pg_num(state, id, var, integer(val)?, inc)?,
         "crush_rule" => {
             let choice = match val.parse() {
                 Ok(id) => pools::RuleChoice::Id(id),
@@ -214,39 +214,53 @@ fn set_min_size(map: &OsdMap, id: PoolId, n: i64, inc: &mut Incremental) -> Resu
     Ok(())
 }
 
-/// Only what changes nothing is accepted: the OSDs cannot split or merge placement groups yet.
-fn set_pg_num(state: &ClusterState, id: PoolId, var: &str, n: i64) -> Result<()> {
-    let Some(pool) = state.osdmap.pool(id) else {
-        return unrecognized(&id.to_string());
+/// More groups only: those that a split makes begin where their ancestor is. Merging is not built.
+fn set_pg_num(state: &ClusterState, id: PoolId, var: &str, n: i64, inc: &mut Incremental) -> Result<()> {
+    let map = &*state.osdmap;
+    let defaults = PoolDefaults::of(state);
+    let others: u64 = map
+        .pools
+        .iter()
+        .filter(|(p, _)| **p != id)
+        .map(|(_, p)| u64::from(p.pg_num) * u64::from(p.size))
+        .sum();
+    let pool = pool_mut(map, inc, id)?;
+    let Some(n) = u32::try_from(n)
+        .ok()
+        .filter(|n| (1..=defaults.pg_num_max).contains(&u64::from(*n)))
+    else {
+        return refuse(Errno::ERANGE, pools::pg_num_text(defaults.pg_num_max));
     };
-    let max = PoolDefaults::of(state).pg_num_max;
-    if n <= 0 || n as u64 > max {
-        return refuse(Errno::ERANGE, pools::pg_num_text(max));
-    }
-    if var != "pg_num" && n > i64::from(pool.pg_num) {
-        return refuse(
-            Errno::EINVAL,
-            format!("specified {var} {n} > pg_num {}", pool.pg_num),
-        );
-    }
     if pool.has(pool_flag::NOPGCHANGE) {
         return refuse(
             Errno::EPERM,
             "pool pg_num change is disabled; you must unset nopgchange flag for the pool first",
         );
     }
-    let now = if var == "pg_num" {
-        pool.pg_num
-    } else {
-        pool.pgp_num
-    };
-    if n == i64::from(now) {
+    if var != "pg_num" {
+        if n > pool.pg_num {
+            return refuse(
+                Errno::EINVAL,
+                format!("specified {var} {n} > pg_num {}", pool.pg_num),
+            );
+        }
+        pool.set_pgp_num(n);
         return Ok(());
     }
-    refuse(
-        Errno::EOPNOTSUPP,
-        format!("changing {var} of a pool that exists is not built in skep yet"),
-    )
+    if n < pool.pg_num {
+        return refuse(
+            Errno::EOPNOTSUPP,
+            format!(
+                "pg_num {n} is less than {}: merging placement groups is not built in skep yet",
+                pool.pg_num
+            ),
+        );
+    }
+    pools::check_pgs_per_osd(map, &defaults, others, u64::from(n), pool.size)?;
+    if n > pool.pg_num {
+        pool.set_pg_num(n, map.epoch + 1);
+    }
+    Ok(())
 }
 
 fn set_option(pool: &mut PgPool, var: &str, val: &str) -> Result<()> {

@@ -4,8 +4,8 @@
 //! Each function checks first and writes into the increment only when it succeeds. What is asked for and is
 //! so already is a success without a change ([`Done::Already`]), since clients repeat their requests.
 //!
-//! Not built yet, and refused with a clear text: more than one copy ([`SIZE_MAX_BUILT`]), erasure code, changing
-//! pg_num of a pool that exists.
+//! Not built yet, and refused with a clear text: more than one copy ([`SIZE_MAX_BUILT`]), erasure code, fewer
+//! placement groups than before.
 
 use metastore::ClusterState;
 use types::osdmap::{Incremental, OsdMap};
@@ -234,26 +234,38 @@ fn checked_pg_nums(map: &OsdMap, new: &NewPool<'_>, d: &PoolDefaults, size: u8) 
             ),
         );
     }
-    let num_in = map.num_in_osds() as u64;
-    let limit = d.pg_per_osd_max.saturating_mul(num_in.max(1));
     let existing: u64 = map
         .pools
         .values()
         .map(|p| u64::from(p.pg_num) * u64::from(p.size))
         .sum();
-    let total = existing.saturating_add(pg_num.saturating_mul(u64::from(size)));
-    if total > limit {
-        return refuse(
-            Errno::ERANGE,
-            format!(
-                " pg_num {pg_num} size {size} would mean {total} total pgs, which exceeds max {limit} \
-                 (mon_max_pg_per_osd {} * num_in_osds {num_in})",
-                d.pg_per_osd_max
-            ),
-        );
-    }
+    check_pgs_per_osd(map, d, existing, pg_num, size)?;
     let fit = |n: u64| u32::try_from(n).or_else(|_| refuse(Errno::ERANGE, pg_num_text(d.pg_num_max)));
     Ok((fit(pg_num)?, fit(pgp_num)?))
+}
+
+/// `existing`: group copies of all other pools.
+pub(crate) fn check_pgs_per_osd(
+    map: &OsdMap,
+    d: &PoolDefaults,
+    existing: u64,
+    pg_num: u64,
+    size: u8,
+) -> Result<()> {
+    let num_in = map.num_in_osds() as u64;
+    let limit = d.pg_per_osd_max.saturating_mul(num_in.max(1));
+    let total = existing.saturating_add(pg_num.saturating_mul(u64::from(size)));
+    if total <= limit {
+        return Ok(());
+    }
+    refuse(
+        Errno::ERANGE,
+        format!(
+            " pg_num {pg_num} size {size} would mean {total} total pgs, which exceeds max {limit} \
+             (mon_max_pg_per_osd {} * num_in_osds {num_in})",
+            d.pg_per_osd_max
+        ),
+    )
 }
 
 pub(crate) fn pg_num_text(max: u64) -> String {

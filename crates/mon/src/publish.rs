@@ -39,7 +39,7 @@ pub fn mon_map(state: &ClusterState) -> Message {
 pub fn config_of(session: &Session, state: &ClusterState) -> std::collections::BTreeMap<String, String> {
     let mut options = state
         .config
-        .effective(&session.peer.identity.name, &session.hostname, "");
+        .effective(&session.peer.auth_name, &session.hostname, "");
     options.retain(|name, _| !PRIVATE_OPTIONS.contains(&name.as_str()));
     options
 }
@@ -213,7 +213,7 @@ fn log(
 
 /// True for entities whose central configuration may be asked for by name (GET_CONFIG).
 pub fn may_ask_config(session: &Session, name: &types::AuthName) -> bool {
-    session.peer.identity.name == *name
-        || (session.peer.identity.name.kind != EntityKind::Client && session.may("config", Access::R))
+    session.peer.auth_name == *name
+        || (session.peer.auth_name.kind != EntityKind::Client && session.may("config", Access::R))
         || session.may("config", Access::R)
 }

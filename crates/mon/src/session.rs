@@ -2,11 +2,13 @@
 
 use crate::subscriptions::Subscriptions;
 use auth::caps::{MgrNeed, MonNeed, OsdNeed};
-use auth::{Access, Identity, MgrCaps, MonCaps, OsdCaps, PeerCaps};
+use auth::{Access, MgrCaps, MonCaps, OsdCaps, PeerCaps};
+use msgr::Peer;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Arc;
+use types::EntityAddr;
 use types::pool::PgPool;
-use types::{EntityAddr, EntityAddrVec};
 
 /// Number of a session within this process.
 pub type SessionId = u64;
@@ -14,17 +16,9 @@ pub type SessionId = u64;
 /// Bytes of the host name that a client tells.
 pub const HOSTNAME_BYTES_MAX: usize = 256;
 
-/// What the messenger knows about a peer once it is authenticated.
-#[derive(Debug, Clone)]
-pub struct PeerInfo {
-    pub identity: Identity,
-    pub addrs: EntityAddrVec,
-    pub features: u64,
-}
-
 #[derive(Debug)]
 pub struct Session {
-    pub peer: PeerInfo,
+    pub peer: Arc<Peer>,
     mon_caps: MonCaps,
     mgr_caps: MgrCaps,
     osd_caps: OsdCaps,
@@ -36,8 +30,8 @@ pub struct Session {
 
 impl Session {
     /// Capabilities that do not parse (an older version accepted them) grant nothing.
-    pub fn new(peer: PeerInfo) -> Self {
-        let caps = &peer.identity.caps;
+    pub fn new(peer: Arc<Peer>) -> Self {
+        let caps = &peer.caps;
         let all = *caps == PeerCaps::AllowAll;
         let text = |service: &str| caps.text(service).unwrap_or_default().to_string();
         Self {
@@ -68,7 +62,8 @@ impl Session {
     }
 
     fn ip(&self) -> Option<IpAddr> {
-        self.addr().sock.map(|s| s.ip())
+        // Where its packets come from: what it says about itself proves nothing.
+        Some(self.peer.sock.ip())
     }
 
     /// May it do what a message (not a command) asks of `service`?

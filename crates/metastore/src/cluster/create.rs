@@ -1,7 +1,6 @@
 //! A new cluster: the first maps, keys and settings, in one transaction.
 
 use super::changes::{Change, Changes};
-use super::handle::ClusterHandle;
 use super::history::MapHistory;
 use super::keys;
 use super::state::{ClusterId, ClusterState};
@@ -13,7 +12,7 @@ use io::{Clock, Random};
 use std::sync::Arc;
 use types::monmap::MonMap;
 use types::osdmap::NewCluster;
-use types::{AuthName, EntityAddrVec, EntityKind, OsdId, Utime, Uuid};
+use types::{AuthName, EntityAddr, EntityAddrVec, EntityKind, OsdId, Utime, Uuid};
 
 /// What is fixed when a cluster is made.
 #[derive(Debug, Clone)]
@@ -32,15 +31,15 @@ pub struct CreateOptions {
 
 impl CreateOptions {
     /// One machine, one process: copies are spread over OSDs, pools have one copy (all that is built), and
-    /// pools may be deleted, as `vstart` clusters allow it too.
-    pub fn single_host(fsid: Uuid, mon_name: &str, mon_addrs: EntityAddrVec, osds: Vec<OsdId>) -> Self {
+    /// pools may be deleted.
+    pub fn new(fsid: Uuid, mon_name: &str, mon_addr: EntityAddr) -> Self {
         let set = |who: &str, name: &str, value: &str| (who.to_string(), name.to_string(), value.to_string());
         Self {
             fsid,
             mon_name: mon_name.to_string(),
-            mon_addrs,
+            mon_addrs: EntityAddrVec::one(mon_addr),
             failure_domain: FailureDomain::Osd,
-            osds,
+            osds: Vec::new(),
             config: vec![
                 set("global", "osd_pool_default_size", "1"),
                 set("mon", "mon_allow_pool_delete", "true"),
@@ -79,14 +78,14 @@ const MGR_CAPS: [(&str, &str); 3] = [
 
 /// Makes the cluster in an empty store. Fails if there is one already.
 pub async fn create_cluster(
-    store: Arc<dyn Metastore>,
+    store: &dyn Metastore,
     options: &CreateOptions,
-    clock: Arc<dyn Clock>,
-    random: Arc<dyn Random>,
-) -> Result<ClusterHandle> {
+    clock: &dyn Clock,
+    random: &dyn Random,
+) -> Result<()> {
     let now = Utime::from_unix(clock.wall());
-    let (state, mut ops) = first_state(options, now, &*random)?;
-    let (_, more) = state.apply(first_changes(options, now, &*random), now)?;
+    let (state, mut ops) = first_state(options, now, random)?;
+    let (_, more) = state.apply(first_changes(options, now, random), now)?;
     ops.retain(|op| more.iter().all(|m| m.key() != op.key()));
     ops.extend(more);
     let absent = |key: &str| Compare::Revision {
@@ -95,11 +94,9 @@ pub async fn create_cluster(
     };
     let compares = vec![absent(keys::CLUSTER), absent(keys::VERSION)];
     match store.txn(Txn { compares, ops }).await? {
-        TxnOutcome::Committed(_) => {}
-        TxnOutcome::Conflict => return Err(Error::Open("there is a cluster in this store already".into())),
+        TxnOutcome::Committed(_) => Ok(()),
+        TxnOutcome::Conflict => Err(Error::Open("there is a cluster in this store already".into())),
     }
-    let handle = ClusterHandle::open(store, clock).await?;
-    handle.ok_or_else(|| Error::Storage("the new cluster cannot be read back".into()))
 }
 
 /// Maps and secrets of version 0, and the keys that hold them.

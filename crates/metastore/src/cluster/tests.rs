@@ -3,7 +3,7 @@
 use super::*;
 use crate::{Embedded, Metastore};
 use denc::{Decode, Encode};
-use io::{Clock, Random, SystemRandom};
+use io::{Clock, SystemRandom};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -42,10 +42,17 @@ impl Rig {
         Arc::new(Embedded::open(&self.dir.path().join("state"), self.clock.clone()).unwrap())
     }
     async fn create(&self) -> ClusterHandle {
-        let options = CreateOptions::single_host(Uuid([7; 16]), "a", addrs(3300), vec![0, 1, 2]);
-        let random: Arc<dyn Random> = SystemRandom::shared();
-        create_cluster(self.store(), &options, self.clock.clone(), random)
+        let options = CreateOptions {
+            osds: vec![0, 1, 2],
+            ..CreateOptions::new(Uuid([7; 16]), "a", addrs(3300).first())
+        };
+        let store = self.store();
+        create_cluster(&*store, &options, &*self.clock, &SystemRandom)
             .await
+            .unwrap();
+        ClusterHandle::open(store, self.clock.clone())
+            .await
+            .unwrap()
             .unwrap()
     }
     async fn reopen(&self) -> ClusterHandle {
@@ -189,8 +196,8 @@ fn a_cluster_is_made_once() {
         );
     });
     block_on(async {
-        let options = CreateOptions::single_host(Uuid([8; 16]), "a", addrs(3300), vec![]);
-        let made = create_cluster(rig.store(), &options, rig.clock.clone(), SystemRandom::shared()).await;
+        let options = CreateOptions::new(Uuid([8; 16]), "a", addrs(3300).first());
+        let made = create_cluster(&*rig.store(), &options, &*rig.clock, &SystemRandom).await;
         assert!(matches!(made, Err(crate::Error::Open(_))));
     });
 }

@@ -1,0 +1,519 @@
+//! The shell: sockets and timers round the monitor's and the manager's state machines.
+//!
+//! One task waits for the next event (`select`), then applies it; a change of the cluster is committed before
+//! the next event is taken, so requests are decided in the order in which they came. Runs in a `LocalSet` of
+//! the thread that owns the monitor.
+//!
+//! Bounds: connections, bytes and messages in flight are the messenger's (`net`); [`EVENTS_MAX`] events wait.
+
+use crate::commands::MonInfo;
+use crate::manager::Manager;
+use crate::monitor::{Effect, MessageEnv, Monitor};
+use crate::requests::{Reply, Request};
+use crate::upkeep::{self, Silence};
+use auth::{
+    AllowNone, AuthMethod, Authenticator, ConMode, Entropy, KeyServer, KeyServerConfig, TicketVerifier,
+};
+use io::{Clock, Random};
+use metastore::{Change, Changes, ClusterHandle, ClusterState};
+use msgr::{Message, ServerConfig};
+use net::{ConnId, Connections, Listener, NetEvent, Options};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot, watch};
+use types::mgrmap::MgrMap;
+use types::{EntityAddr, EntityAddrVec, EntityKind, EntityName, Errno, Utime};
+
+/// Events of the messenger that may wait for the monitor.
+const EVENTS_MAX: usize = 256;
+const TICK: Duration = Duration::from_secs(1);
+/// Global ids taken from the cluster state at once, and how few may be left before more are taken.
+const GLOBAL_IDS_PER_RANGE: u64 = 10_000;
+const GLOBAL_IDS_LOW: u64 = 5_000;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("monitor cannot listen on {addr}: {source}")]
+    Bind {
+        addr: SocketAddr,
+        source: std::io::Error,
+    },
+    #[error("the monitor's address names no socket")]
+    NoAddress,
+    #[error(transparent)]
+    Cluster(#[from] metastore::Error),
+    #[error("the messenger of the {0} ended")]
+    Net(&'static str),
+}
+
+/// What one monitor, with the manager beside it, is given.
+#[derive(Clone)]
+pub struct MonConfig {
+    pub name: String,
+    pub mgr_name: String,
+    /// Where clients find the monitor: in their configuration and in the monitor map. The nonce is 0.
+    pub addr: EntityAddr,
+    /// Where the manager listens; port 0 takes a free one.
+    pub mgr_bind: SocketAddr,
+    /// False: everybody may everything. Only ever by an explicit option, and on loopback.
+    pub cephx: bool,
+    /// Connection modes allowed with cephx, and lifetimes of tickets (short ones in tests); methods are set
+    /// from `cephx`.
+    pub tickets: KeyServerConfig,
+    pub hostname: String,
+    pub cluster: ClusterHandle,
+    pub clock: Arc<dyn Clock>,
+    pub random: Arc<dyn Random>,
+}
+
+/// Where a monitor that is ready serves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ready {
+    pub mon: SocketAddr,
+    pub mgr: SocketAddr,
+}
+
+/// Which of the two front doors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Port {
+    Mon,
+    Mgr,
+}
+
+enum Event {
+    Net(Port, NetEvent),
+    State,
+    Stats,
+    Tick,
+    Followed(Result<(), metastore::Error>),
+    Stop,
+}
+
+struct Front {
+    events: mpsc::Receiver<NetEvent>,
+    connections: Connections,
+}
+
+/// A monitor that listens and is named in the maps.
+pub struct MonServer {
+    cluster: ClusterHandle,
+    clock: Arc<dyn Clock>,
+    random: Arc<dyn Random>,
+    entropy: Arc<dyn Entropy>,
+    keys: Arc<KeyServer>,
+    /// Opens tickets at the manager's door; none without cephx.
+    verifier: Option<Arc<TicketVerifier>>,
+    monitor: Monitor,
+    manager: Manager,
+    mon: Front,
+    mgr: Front,
+    silence: Silence,
+    at: Ready,
+}
+
+/// Binds, publishes, says that it is ready, and serves until `stop` becomes true. Must run in a `LocalSet`.
+pub async fn serve(
+    config: MonConfig,
+    ready: oneshot::Sender<Ready>,
+    stop: watch::Receiver<bool>,
+) -> Result<(), Error> {
+    let server = MonServer::bind(config).await?;
+    // Nobody may be waiting.
+    let _ = ready.send(server.at);
+    server.run(stop).await
+}
+
+fn listen(addr: SocketAddr) -> Result<(Listener, SocketAddr), Error> {
+    let bound = Listener::bind(addr).and_then(|l| l.local_addr().map(|at| (l, at)));
+    bound.map_err(|source| Error::Bind { addr, source })
+}
+
+fn nonce_addr(sock: SocketAddr, nonce: u32) -> EntityAddrVec {
+    EntityAddrVec::one(EntityAddr::msgr2(sock, nonce))
+}
+
+impl MonServer {
+    /// Listens on both ports and publishes them in the maps. Must run in a `LocalSet`.
+    pub async fn bind(config: MonConfig) -> Result<Self, Error> {
+        let MonConfig {
+            cluster,
+            clock,
+            random,
+            ..
+        } = config.clone();
+        let dialled = config.addr.sock.ok_or(Error::NoAddress)?;
+        let (mon_listener, mon_addr) = listen(dialled)?;
+        let (mgr_listener, mgr_addr) = listen(config.mgr_bind)?;
+        let now = Utime::from_unix(clock.wall());
+        let ids = cluster.reserve_global_ids(GLOBAL_IDS_PER_RANGE).await?;
+        let mgr_gid = ids.start;
+        let mon_addrs = nonce_addr(mon_addr, 0);
+        // A nonce of its own: clients drop what they knew of an earlier manager on this port.
+        let mgr_addrs = nonce_addr(mgr_addr, random.u32().max(1));
+        publish(&cluster, &config, &mon_addrs, &mgr_addrs, mgr_gid, now).await?;
+
+        let entropy = net::entropy(random.clone());
+        let state = cluster.state();
+        let keys = Arc::new(key_server(&config, &state));
+        keys.grant_global_ids(ids.start + 1, ids.end);
+        let (mgr_auth, verifier) = manager_auth(&config, &state);
+        let rank = state.monmap.rank_of(&config.name).unwrap_or(0) as i64;
+        let info = MonInfo {
+            metadata: metadata(&config, &mon_addrs),
+            name: config.name,
+            rank: rank as i32,
+            mgr_name: config.mgr_name,
+            hostname: config.hostname,
+            started: now,
+        };
+        let mon_name = EntityName::new(EntityKind::Mon, rank);
+        let mgr_name = EntityName::new(EntityKind::Mgr, mgr_gid as i64);
+        let mon = front(
+            mon_listener,
+            ServerConfig::new(mon_name, mon_addrs, keys.clone(), entropy.clone()),
+            &clock,
+        )?;
+        let mgr = front(
+            mgr_listener,
+            ServerConfig::new(mgr_name, mgr_addrs, mgr_auth, entropy.clone()),
+            &clock,
+        )?;
+        let monitor = Monitor::new(info, state, cluster.stats());
+        Ok(Self {
+            cluster,
+            clock,
+            random,
+            entropy,
+            keys,
+            verifier,
+            monitor,
+            manager: Manager::default(),
+            mon,
+            mgr,
+            silence: Silence::default(),
+            at: Ready {
+                mon: mon_addr,
+                mgr: mgr_addr,
+            },
+        })
+    }
+
+    pub fn at(&self) -> Ready {
+        self.at
+    }
+
+    /// Serves until `stop` becomes true, or the cluster state fails.
+    pub async fn run(mut self, mut stop: watch::Receiver<bool>) -> Result<(), Error> {
+        let mut state = self.cluster.subscribe_state();
+        let mut stats = self.cluster.subscribe_stats();
+        let follower = self.cluster.clone();
+        let mut follow = std::pin::pin!(async move { follower.follow().await });
+        let mut tick = tokio::time::interval(TICK);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        // What changed between binding and now.
+        self.take_state();
+        loop {
+            let event = tokio::select! {
+                event = self.mon.events.recv() => Event::Net(Port::Mon, event.ok_or(Error::Net("monitor"))?),
+                event = self.mgr.events.recv() => Event::Net(Port::Mgr, event.ok_or(Error::Net("manager"))?),
+                _ = state.changed() => Event::State,
+                _ = stats.changed() => Event::Stats,
+                _ = tick.tick() => Event::Tick,
+                done = &mut follow => Event::Followed(done),
+                _ = stop.wait_for(|stop| *stop) => Event::Stop,
+            };
+            match event {
+                Event::Net(port, event) => self.net_event(port, event).await?,
+                Event::State => self.take_state(),
+                Event::Stats => self.monitor.stats_changed(self.cluster.stats()),
+                Event::Tick => self.tick().await?,
+                Event::Followed(done) => {
+                    done?;
+                    return Err(Error::Cluster(metastore::Error::Closed));
+                }
+                Event::Stop => {
+                    self.mon.connections.shutdown();
+                    self.mgr.connections.shutdown();
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn now(&self) -> Utime {
+        Utime::from_unix(self.clock.wall())
+    }
+
+    /// Serves subscriptions from the newest state, and lets the key server have what it needs of it.
+    fn take_state(&mut self) {
+        let state = self.cluster.state();
+        let old = self.monitor.state().clone();
+        if !Arc::ptr_eq(&old.auth, &state.auth) {
+            self.keys.set_db((*state.auth).clone());
+        }
+        if !Arc::ptr_eq(&old.rotating, &state.rotating) {
+            self.keys.set_secrets((*state.rotating).clone());
+            if let (Some(v), Some(secrets)) = (&self.verifier, state.rotating.get(EntityKind::Mgr)) {
+                v.update(secrets.clone());
+            }
+        }
+        for effect in self.monitor.state_changed(state) {
+            if let Effect::Send(id, message) = effect {
+                self.mon.connections.send(ConnId(id), message);
+            }
+        }
+    }
+
+    async fn net_event(&mut self, port: Port, event: NetEvent) -> Result<(), Error> {
+        match (port, event) {
+            (Port::Mon, NetEvent::Opened { conn, peer }) => self.monitor.opened(conn.0, peer),
+            (Port::Mgr, NetEvent::Opened { conn, peer }) => self.manager.opened(conn.0, peer),
+            (Port::Mon, NetEvent::Closed { conn }) => self.monitor.closed(conn.0),
+            (Port::Mgr, NetEvent::Closed { conn }) => self.manager.closed(conn.0),
+            (Port::Mon, NetEvent::Message { conn, msg, .. }) => {
+                let (now, random) = (self.now(), self.random.clone());
+                let env = MessageEnv {
+                    now,
+                    random: &*random,
+                };
+                let effects = self.monitor.message(conn.0, msg, &env);
+                self.carry_out(port, effects).await?;
+            }
+            (Port::Mgr, NetEvent::Message { conn, msg, .. }) => {
+                let state = self.monitor.state().clone();
+                let effects = self.manager.message(conn.0, msg, &state);
+                self.carry_out(port, effects).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn send(&self, port: Port, id: u64, message: Message) {
+        match port {
+            Port::Mon => self.mon.connections.send(ConnId(id), message),
+            Port::Mgr => self.mgr.connections.send(ConnId(id), message),
+        };
+    }
+
+    fn close(&self, port: Port, id: u64) {
+        match port {
+            Port::Mon => self.mon.connections.close(ConnId(id)),
+            Port::Mgr => self.mgr.connections.close(ConnId(id)),
+        };
+    }
+
+    async fn carry_out(&mut self, port: Port, effects: Vec<Effect>) -> Result<(), Error> {
+        for effect in effects {
+            match effect {
+                Effect::Send(id, message) => self.send(port, id, message),
+                Effect::Close(id, why) => {
+                    tracing::warn!(conn = id, "connection closed: {why}");
+                    self.close(port, id);
+                }
+                Effect::Renew(id, message) => self.renew(id, &message),
+                Effect::Decide(id, request) => self.decide(port, id, *request).await?,
+            }
+        }
+        Ok(())
+    }
+
+    fn renew(&self, id: u64, request: &Message) {
+        let Some(session) = self.monitor.session(id) else {
+            return;
+        };
+        let cx = auth::Context {
+            now: self.now(),
+            entropy: &*self.entropy,
+        };
+        let (reply, error) = msgr::answer_mauth(&self.keys, &session.peer, request, &cx);
+        if let Some(e) = error {
+            tracing::warn!(peer = %session.peer.auth_name, "ticket not renewed: {e}");
+        }
+        self.send(Port::Mon, id, reply);
+    }
+
+    /// Commits what the request wants, tells subscribers, answers.
+    async fn decide(&mut self, port: Port, id: u64, request: Request) -> Result<(), Error> {
+        let random = self.random.clone();
+        let now = self.now();
+        let done = {
+            let sessions = self.monitor.session_infos();
+            let env = self.monitor.env(
+                &MessageEnv {
+                    now,
+                    random: &*random,
+                },
+                &sessions,
+            );
+            self.cluster.commit(|state| request.decide(state, &env)).await
+        };
+        let done = match done {
+            Ok(done) => done,
+            Err(e) => return self.commit_failed(port, id, &request, e),
+        };
+        if done.changed {
+            self.take_state();
+        }
+        let answer = request.answer(done.reply, &done.state);
+        self.send(port, id, answer);
+        Ok(())
+    }
+
+    /// What is too large is the caller's mistake; anything else ends the monitor.
+    fn commit_failed(
+        &self,
+        port: Port,
+        id: u64,
+        request: &Request,
+        e: metastore::Error,
+    ) -> Result<(), Error> {
+        let too_large = matches!(
+            e,
+            metastore::Error::TooManyOps(_) | metastore::Error::ValueTooLarge { .. }
+        );
+        let errno = if too_large { Errno::E2BIG } else { Errno::EIO };
+        let answer = request.answer(Reply::error(errno, e.to_string()), self.monitor.state());
+        self.send(port, id, answer);
+        match too_large {
+            true => Ok(()),
+            false => Err(e.into()),
+        }
+    }
+
+    async fn tick(&mut self) -> Result<(), Error> {
+        self.cluster.maintain().await?;
+        self.refill_global_ids().await?;
+        self.rotate_secrets().await?;
+        let (state, stats, now) = (self.cluster.state(), self.cluster.stats(), self.now());
+        if !upkeep::due(&state, &stats, now).is_empty() {
+            self.cluster
+                .commit(|state| (upkeep::due(state, &stats, now), ()))
+                .await?;
+        }
+        let silent = self
+            .silence
+            .due(&state.osdmap, &stats, self.clock.monotonic().as_secs());
+        if !silent.is_empty() {
+            tracing::warn!(osds = ?silent, "OSDs that report no more are marked down");
+            self.cluster.mark_silent_down(&silent).await?;
+        }
+        self.take_state();
+        Ok(())
+    }
+
+    async fn refill_global_ids(&self) -> Result<(), Error> {
+        if self.keys.remaining_global_ids() < GLOBAL_IDS_LOW {
+            let ids = self.cluster.reserve_global_ids(GLOBAL_IDS_PER_RANGE).await?;
+            self.keys.grant_global_ids(ids.start, ids.end);
+        }
+        Ok(())
+    }
+
+    /// New secrets are durable before a ticket is made with them.
+    async fn rotate_secrets(&mut self) -> Result<(), Error> {
+        let cx = auth::Context {
+            now: self.now(),
+            entropy: &*self.entropy,
+        };
+        let Some(secrets) = self.keys.rotated(&cx) else {
+            return Ok(());
+        };
+        let before = self.monitor.state().rotating.clone();
+        let decide = |state: &ClusterState| {
+            // Another monitor may have rotated them: then its secrets count.
+            let changes = match *state.rotating == *before {
+                true => Changes::one(Change::Rotating(Box::new(secrets.clone()))),
+                false => Changes::none(),
+            };
+            (changes, ())
+        };
+        self.cluster.commit(decide).await?;
+        self.take_state();
+        Ok(())
+    }
+}
+
+fn key_server(config: &MonConfig, state: &ClusterState) -> KeyServer {
+    let (methods, modes) = match config.cephx {
+        true => (vec![AuthMethod::Cephx], config.tickets.modes.clone()),
+        false => (vec![AuthMethod::None], vec![ConMode::Crc]),
+    };
+    let keys = KeyServerConfig {
+        methods,
+        modes,
+        ..config.tickets.clone()
+    };
+    KeyServer::new(keys, (*state.auth).clone(), (*state.rotating).clone())
+}
+
+type MgrAuth = (Arc<dyn Authenticator>, Option<Arc<TicketVerifier>>);
+
+fn manager_auth(config: &MonConfig, state: &ClusterState) -> MgrAuth {
+    if !config.cephx {
+        return (Arc::new(AllowNone), None);
+    }
+    let secrets = state.rotating.get(EntityKind::Mgr).cloned().unwrap_or_default();
+    let verifier = Arc::new(TicketVerifier::new(
+        EntityKind::Mgr,
+        config.tickets.modes.clone(),
+        secrets,
+    ));
+    (verifier.clone(), Some(verifier))
+}
+
+fn front(listener: Listener, config: ServerConfig, clock: &Arc<dyn Clock>) -> Result<Front, Error> {
+    let (sender, events) = mpsc::channel(EVENTS_MAX);
+    let addr = config.addrs.first().sock.ok_or(Error::NoAddress)?;
+    let connections = net::serve(
+        listener,
+        Arc::new(config),
+        Options::default(),
+        clock.clone(),
+        sender,
+    )
+    .map_err(|source| Error::Bind { addr, source })?;
+    Ok(Front { events, connections })
+}
+
+/// Facts for `mon metadata`.
+fn metadata(config: &MonConfig, addrs: &EntityAddrVec) -> BTreeMap<String, String> {
+    let facts = [
+        ("addrs", addrs.to_string()),
+        ("ceph_release", "pacific".to_string()),
+        ("ceph_version_short", "16.2.15".to_string()),
+        ("hostname", config.hostname.clone()),
+    ];
+    facts.into_iter().map(|(k, v)| (k.to_string(), v)).collect()
+}
+
+/// Puts this monitor's and manager's addresses into the maps.
+async fn publish(
+    cluster: &ClusterHandle,
+    config: &MonConfig,
+    mon_addrs: &EntityAddrVec,
+    mgr_addrs: &EntityAddrVec,
+    mgr_gid: u64,
+    now: Utime,
+) -> Result<(), Error> {
+    let decide = |state: &ClusterState| {
+        let mut changes = Changes::none();
+        let known = state.monmap.mon_info.get(&config.name);
+        if known.is_none_or(|m| m.addrs != *mon_addrs) {
+            let mut map = (*state.monmap).clone();
+            let fresh = types::monmap::MonMap::new(map.fsid, now, [(config.name.clone(), mon_addrs.clone())]);
+            map.mon_info.extend(fresh.mon_info);
+            if map.rank_of(&config.name).is_none() {
+                map.ranks.push(config.name.clone());
+            }
+            map.last_changed = now;
+            changes.push(Change::MonMap(Box::new(map)));
+        }
+        let map = MgrMap::active(0, &config.mgr_name, mgr_gid, mgr_addrs.clone(), now);
+        changes.push(Change::MgrMap(Box::new(map)));
+        (changes, ())
+    };
+    cluster.commit(decide).await?;
+    Ok(())
+}

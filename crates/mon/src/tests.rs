@@ -1,0 +1,630 @@
+//! The monitor without sockets: messages in, effects out, changes committed to a cluster in a temporary file.
+
+use crate::commands::MonInfo;
+use crate::monitor::{Effect, MessageEnv, Monitor};
+use auth::{AuthMethod, PeerCaps};
+use bytes::Bytes;
+use denc::Decode;
+use io::{Random, SystemClock, SystemRandom};
+use messages::mon::*;
+use metastore::cluster::{CreateOptions, OsdBoot, create_cluster};
+use metastore::{Change, Changes, ClusterHandle, ClusterState, Embedded};
+use msgr::{Message, Peer};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use types::clusterlog::{LogEntry, LogLevel};
+use types::osdmap::Incremental;
+use types::pool::pool_flag;
+use types::{AuthName, EntityAddr, EntityAddrVec, EntityKind, EntityName, Utime, Uuid};
+
+const FSID: Uuid = Uuid([7; 16]);
+
+fn addrs(port: u16) -> EntityAddrVec {
+    EntityAddrVec::one(EntityAddr::msgr2(([127, 0, 0, 1], port).into(), 0))
+}
+
+pub(crate) fn block_on<T>(f: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap()
+        .block_on(f)
+}
+
+/// A cluster with three OSDs that are up, and no pools.
+pub(crate) struct Rig {
+    _dir: tempfile::TempDir,
+    pub cluster: ClusterHandle,
+    pub monitor: Monitor,
+    now: Utime,
+    next_tid: u64,
+}
+
+fn info() -> MonInfo {
+    MonInfo {
+        name: "a".into(),
+        rank: 0,
+        mgr_name: "x".into(),
+        hostname: "vm".into(),
+        started: Utime::ZERO,
+        metadata: BTreeMap::new(),
+    }
+}
+
+impl Rig {
+    pub fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let clock = SystemClock::shared();
+        let store = Arc::new(Embedded::open(&dir.path().join("state"), clock.clone()).unwrap());
+        let options = CreateOptions::new(FSID, "a", addrs(3300).first());
+        block_on(create_cluster(&*store, &options, &*clock, &SystemRandom)).unwrap();
+        let cluster = block_on(ClusterHandle::open(store, clock)).unwrap().unwrap();
+        for id in 0..3 {
+            let boot = OsdBoot {
+                id,
+                uuid: Uuid([id as u8 + 1; 16]),
+                client_addrs: addrs(6800 + id as u16),
+                cluster_addrs: addrs(6800 + id as u16),
+                hb_back_addrs: addrs(6800 + id as u16),
+                hb_front_addrs: addrs(6800 + id as u16),
+                size_bytes: 64 << 30,
+                host: "vm".into(),
+                device_class: String::new(),
+                features: types::release::feature::ALL_PACIFIC,
+                metadata: BTreeMap::new(),
+            };
+            block_on(cluster.osd_boot(&boot)).unwrap();
+        }
+        let monitor = Monitor::new(info(), cluster.state(), cluster.stats());
+        Self {
+            _dir: dir,
+            cluster,
+            monitor,
+            now: Utime {
+                sec: 1_700_000_000,
+                nsec: 0,
+            },
+            next_tid: 10,
+        }
+    }
+
+    pub fn state(&self) -> Arc<ClusterState> {
+        self.cluster.state()
+    }
+
+    pub fn open(&mut self, id: u64, caps: &[(&str, &str)]) {
+        let texts = caps.iter().map(|(s, t)| (s.to_string(), t.to_string())).collect();
+        let peer = Peer {
+            name: EntityName::client(id),
+            auth_name: AuthName::new(EntityKind::Client, "test"),
+            global_id: id,
+            caps: PeerCaps::Texts(texts),
+            addrs: addrs(0),
+            sock: ([127, 0, 0, 1], 40000).into(),
+            features: u64::MAX,
+            method: AuthMethod::Cephx,
+            secure: false,
+            server_challenge: Some(1),
+        };
+        self.monitor.opened(id, Arc::new(peer));
+    }
+
+    pub fn admin(&mut self, id: u64) {
+        self.open(id, &[("mon", "allow *"), ("osd", "allow *"), ("mgr", "allow *")]);
+    }
+
+    /// One message, with what it decides committed; gives what was sent to `id`.
+    pub fn message(&mut self, id: u64, m: Message) -> Vec<Message> {
+        let random = SystemRandom;
+        let env = MessageEnv {
+            now: self.now,
+            random: &random,
+        };
+        let effects = self.monitor.message(id, m, &env);
+        let mut out = Vec::new();
+        for effect in effects {
+            out.extend(self.carry_out(id, effect));
+        }
+        out
+    }
+
+    fn carry_out(&mut self, id: u64, effect: Effect) -> Vec<Message> {
+        match effect {
+            Effect::Send(to, m) if to == id => vec![m],
+            Effect::Decide(_, request) => {
+                let random = SystemRandom;
+                let done = {
+                    let env = self.monitor.env(
+                        &MessageEnv {
+                            now: self.now,
+                            random: &random,
+                        },
+                        &[],
+                    );
+                    block_on(self.cluster.commit(|s| request.decide(s, &env))).unwrap()
+                };
+                let mut out = self.pushed(id);
+                out.push(request.answer(done.reply, &done.state));
+                out
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// What the newest state makes due to `id`.
+    fn pushed(&mut self, id: u64) -> Vec<Message> {
+        let effects = self.monitor.state_changed(self.cluster.state());
+        effects
+            .into_iter()
+            .filter_map(|e| match e {
+                Effect::Send(to, m) if to == id => Some(m),
+                _ => None,
+            })
+            .collect()
+    }
+
+    fn ask<T: Body>(&mut self, id: u64, body: T) -> Vec<Message> {
+        self.next_tid += 1;
+        let m = body.message(self.next_tid);
+        let tid = self.next_tid;
+        let out = self.message(id, m);
+        for m in &out {
+            assert!(m.tid == tid || m.tid == 0);
+        }
+        out
+    }
+
+    fn subscribe(&mut self, id: u64, list: &[(&str, u64, u8)]) -> Vec<Message> {
+        let what = list
+            .iter()
+            .map(|(n, start, flags)| {
+                (
+                    n.to_string(),
+                    SubscribeItem {
+                        start: *start,
+                        flags: *flags,
+                    },
+                )
+            })
+            .collect();
+        self.ask(
+            id,
+            MMonSubscribe {
+                what,
+                hostname: "vm".into(),
+            },
+        )
+    }
+
+    fn change(&mut self, id: u64, changes: impl Fn(&ClusterState) -> Changes) -> Vec<Message> {
+        block_on(self.cluster.commit(|s| (changes(s), ()))).unwrap();
+        self.pushed(id)
+    }
+
+    /// Makes `n` epochs.
+    fn epochs(&mut self, id: u64, n: usize) -> Vec<Message> {
+        let flag = types::osdmap::map_flag::NOOUT;
+        (0..n)
+            .flat_map(|_| {
+                self.change(id, |s| {
+                    let mut inc = Incremental::next_after(&s.osdmap, Utime::ZERO);
+                    inc.new_flags = Some(s.osdmap.flags ^ flag);
+                    Changes::map(inc)
+                })
+            })
+            .collect()
+    }
+
+    pub fn pool_op(
+        &mut self,
+        id: u64,
+        op: PoolOpKind,
+        pool: i64,
+        name: &str,
+        snapid: u64,
+    ) -> (i32, u32, Option<u64>) {
+        let body = MPoolOp {
+            paxos: PaxosHeader::default(),
+            fsid: FSID,
+            pool,
+            op: op as u32,
+            snapid,
+            name: name.into(),
+            crush_rule: -1,
+        };
+        let out = self.ask(id, body);
+        let reply = MPoolOpReply::from_message(out.last().unwrap()).unwrap();
+        let data = reply.data.map(|d| u64::from_le_bytes(d[..].try_into().unwrap()));
+        (reply.code, reply.epoch, data)
+    }
+}
+
+fn kinds(messages: &[Message]) -> Vec<u16> {
+    messages.iter().map(|m| m.kind).collect()
+}
+
+/// (epochs of increments, epochs of full maps, oldest, newest)
+fn epochs_in(m: &Message) -> (Vec<u32>, Vec<u32>, u32, u32) {
+    let b = MOsdMap::from_message(m).unwrap();
+    (
+        b.incrementals.into_keys().collect(),
+        b.fulls.into_keys().collect(),
+        b.oldest,
+        b.newest,
+    )
+}
+
+#[test]
+fn a_client_connects() {
+    let mut rig = Rig::new();
+    rig.admin(1);
+    assert_eq!(kinds(&rig.ask(1, MMonGetMap {})), [MMonMap::KIND]);
+    let mut out = kinds(&rig.subscribe(1, &[("config", 0, 0), ("monmap", 0, 0)]));
+    out.sort();
+    assert_eq!(out, [MMonMap::KIND, MConfig::KIND]);
+    assert_eq!(kinds(&rig.subscribe(1, &[("mgrmap", 0, 0)])), [MMgrMap::KIND]);
+    let out = rig.subscribe(1, &[("osdmap", 0, 1)]);
+    let epoch = rig.state().osdmap.epoch;
+    assert_eq!(epochs_in(&out[0]), (vec![], vec![epoch], epoch, epoch));
+    let map =
+        types::osdmap::OsdMap::from_bytes(&MOsdMap::from_message(&out[0]).unwrap().fulls[&epoch]).unwrap();
+    assert_eq!(map, *rig.state().osdmap);
+    assert!(
+        rig.epochs(1, 3).is_empty(),
+        "a satisfied one-time subscription is not served again"
+    );
+}
+
+#[test]
+fn osd_maps_go_out_as_the_subscription_says() {
+    let mut rig = Rig::new();
+    rig.admin(1);
+    let e = rig.state().osdmap.epoch;
+    assert!(
+        rig.subscribe(1, &[("osdmap", u64::from(e) + 1, 1)]).is_empty(),
+        "not there yet"
+    );
+    let out = rig.epochs(1, 2);
+    assert_eq!(
+        out.iter().map(epochs_in).collect::<Vec<_>>(),
+        [(vec![e + 1], vec![], 1, e + 1)]
+    );
+    let out = rig.subscribe(1, &[("osdmap", u64::from(e) + 1, 0)]);
+    assert_eq!(epochs_in(&out[0]).0, [e + 1, e + 2]);
+    let out = rig.epochs(1, 2);
+    assert_eq!(
+        out.iter().map(|m| epochs_in(m).0).collect::<Vec<_>>(),
+        [[e + 3], [e + 4]],
+        "a standing one goes on"
+    );
+    rig.subscribe(1, &[("osdmap", 1 << 40, 0)]);
+    rig.epochs(1, 90);
+    let newest = rig.state().osdmap.epoch;
+    let out = rig.subscribe(1, &[("osdmap", u64::from(newest) - 89, 1)]);
+    assert_eq!(out.len(), 1, "one time: the first 40 only");
+    assert_eq!(
+        epochs_in(&out[0]).0,
+        (newest - 89..=newest - 50).collect::<Vec<_>>()
+    );
+    let out = rig.subscribe(1, &[("osdmap", u64::from(newest) - 89, 0)]);
+    assert_eq!(
+        out.iter().map(|m| epochs_in(m).0.len()).collect::<Vec<_>>(),
+        [40, 40, 10]
+    );
+}
+
+#[test]
+fn a_client_from_before_the_window_jumps() {
+    let mut rig = Rig::new();
+    rig.admin(1);
+    rig.epochs(1, 600);
+    let (first, newest) = (rig.state().history.first(), rig.state().osdmap.epoch);
+    assert!(first > 1);
+    let out = rig.subscribe(1, &[("osdmap", 2, 1)]);
+    assert_eq!(epochs_in(&out[0]), (vec![], vec![newest], newest, newest));
+    let out = rig.subscribe(1, &[("osdmap", u64::from(first) + 1, 1)]);
+    assert_eq!(epochs_in(&out[0]).0[0], first + 1);
+    let out = rig.ask(
+        1,
+        MMonGetVersion {
+            handle: 5,
+            what: "osdmap".into(),
+        },
+    );
+    let reply = MMonGetVersionReply::from_message(&out[0]).unwrap();
+    assert_eq!(
+        (reply.handle, reply.newest, reply.oldest),
+        (5, newest.into(), first.into())
+    );
+    assert!(
+        rig.ask(
+            1,
+            MMonGetVersion {
+                handle: 6,
+                what: "mgrmap".into()
+            }
+        )
+        .is_empty()
+    );
+}
+
+#[test]
+fn configuration_is_pushed_to_whom_it_changes() {
+    let mut rig = Rig::new();
+    rig.admin(1);
+    let options = |m: &[Message]| MConfig::from_message(m.last().unwrap()).unwrap().options;
+    let out = rig.subscribe(1, &[("config", 0, 0)]);
+    assert_eq!(
+        options(&out).get("osd_pool_default_size").map(String::as_str),
+        Some("1")
+    );
+    let set = |who: &str, name: &str, value: &str| {
+        let change = Change::ConfigSet {
+            who: who.into(),
+            name: name.into(),
+            value: value.into(),
+        };
+        move |_: &ClusterState| Changes::one(change.clone())
+    };
+    assert!(rig.change(1, set("osd", "x", "1")).is_empty(), "not its business");
+    assert!(
+        rig.change(1, set("global", "mon_host", "evil")).is_empty(),
+        "how it found us stays its own"
+    );
+    let out = rig.change(1, set("client.test", "rbd_cache", "false"));
+    assert_eq!(options(&out)["rbd_cache"], "false");
+    let rm = |_: &ClusterState| {
+        Changes::one(Change::ConfigRm {
+            who: "client.test".into(),
+            name: "rbd_cache".into(),
+        })
+    };
+    let out = rig.change(1, rm);
+    assert!(!options(&out).contains_key("rbd_cache"));
+    let out = rig.subscribe(1, &[("config", 0, 0)]);
+    assert_eq!(kinds(&out), [MConfig::KIND], "asked anew, answered anew");
+    assert!(rig.subscribe(1, &[("config", 1 << 40, 0)]).is_empty());
+}
+
+/// The numbers that a real cluster gave (chapter 02 section 6.4, chapter 03 section 2.3).
+#[test]
+fn pool_operations_of_librados() {
+    let mut rig = Rig::new();
+    rig.admin(1);
+    let (code, epoch, _) = rig.pool_op(1, PoolOpKind::Create, 0, "p", 0);
+    assert_eq!((code, epoch), (0, rig.state().osdmap.epoch));
+    assert_eq!(
+        rig.pool_op(1, PoolOpKind::Create, 0, "p", 0),
+        (0, epoch, None),
+        "a repeated request changes nothing"
+    );
+    let id = rig.state().osdmap.pool_by_name("p").unwrap();
+    let snap = |rig: &mut Rig| {
+        rig.pool_op(1, PoolOpKind::CreateSelfManagedSnap, id, "", 0)
+            .2
+            .unwrap()
+    };
+    let remove = |rig: &mut Rig, s| rig.pool_op(1, PoolOpKind::RemoveSelfManagedSnap, id, "", s).0;
+    assert_eq!(remove(&mut rig, 1), -95, "never in this mode");
+    assert_eq!((snap(&mut rig), snap(&mut rig)), (2, 3));
+    assert_eq!(remove(&mut rig, 2), 0);
+    let map = rig.state().osdmap.clone();
+    assert!(map.new_removed_snaps[&id].contains(2) && map.removed_snaps_queue[&id].contains(2));
+    assert_eq!(map.pool(id).unwrap().snap_seq, 4);
+    assert_eq!(remove(&mut rig, 2), 0, "removed already");
+    assert_eq!(rig.state().osdmap.epoch, map.epoch);
+    assert_eq!(snap(&mut rig), 5);
+    assert_eq!(remove(&mut rig, 99), -2);
+    assert_eq!(
+        rig.pool_op(1, PoolOpKind::CreateSnap, id, "s", 0).0,
+        -22,
+        "the modes exclude each other"
+    );
+    assert_eq!(rig.pool_op(1, PoolOpKind::RemoveSnap, id, "s", 0).0, -22);
+
+    rig.pool_op(1, PoolOpKind::Create, 0, "q", 0);
+    let id = rig.state().osdmap.pool_by_name("q").unwrap();
+    assert_eq!(
+        rig.pool_op(1, PoolOpKind::RemoveSelfManagedSnap, id, "", 0).0,
+        -95
+    );
+    assert_eq!(rig.pool_op(1, PoolOpKind::CreateSnap, id, "s", 0).0, 0);
+    assert_eq!(rig.pool_op(1, PoolOpKind::CreateSnap, id, "s", 0).0, 0, "exists");
+    assert_eq!(
+        rig.pool_op(1, PoolOpKind::CreateSelfManagedSnap, id, "", 0).0,
+        -22
+    );
+    assert_eq!(rig.pool_op(1, PoolOpKind::RemoveSnap, id, "s", 0).0, 0);
+    assert_eq!(rig.pool_op(1, PoolOpKind::RemoveSnap, id, "s", 0).0, 0, "absent");
+    let pool = rig.state().osdmap.pool(id).unwrap().clone();
+    assert_eq!(
+        (
+            pool.snap_seq,
+            pool.snaps.len(),
+            pool.flags & pool_flag::POOL_SNAPS != 0
+        ),
+        (2, 0, true)
+    );
+    assert_eq!(pool.snap_epoch, pool.last_change);
+
+    assert_eq!(
+        rig.pool_op(1, PoolOpKind::CreateSnap, 77, "s", 0).0,
+        -2,
+        "no such pool"
+    );
+    assert_eq!(rig.pool_op(1, PoolOpKind::Delete, id, "delete", 0).0, 0);
+    assert!(rig.state().osdmap.pool(id).is_none());
+    assert_eq!(
+        rig.pool_op(1, PoolOpKind::Delete, id, "delete", 0).0,
+        0,
+        "unknown id"
+    );
+    rig.pool_op(1, PoolOpKind::Create, 0, "r", 0);
+    assert_eq!(
+        rig.state().osdmap.pool_by_name("r"),
+        Some(id + 1),
+        "ids are never reused"
+    );
+}
+
+#[test]
+fn what_capabilities_do_not_grant_is_denied() {
+    let mut rig = Rig::new();
+    rig.admin(1);
+    rig.pool_op(1, PoolOpKind::Create, 0, "p", 0);
+    rig.pool_op(1, PoolOpKind::Create, 0, "other", 0);
+    let pool = |rig: &Rig, n: &str| rig.state().osdmap.pool_by_name(n).unwrap();
+    let (p, other) = (pool(&rig, "p"), pool(&rig, "other"));
+    rig.open(2, &[("mon", "profile rbd"), ("osd", "profile rbd pool=p")]);
+    assert_eq!(rig.pool_op(2, PoolOpKind::Create, 0, "x", 0).0, -1);
+    assert_eq!(rig.pool_op(2, PoolOpKind::Delete, p, "delete", 0).0, -1);
+    assert_eq!(
+        rig.pool_op(2, PoolOpKind::CreateSelfManagedSnap, p, "", 0),
+        (0, rig.state().osdmap.epoch, Some(2))
+    );
+    assert_eq!(
+        rig.pool_op(2, PoolOpKind::CreateSelfManagedSnap, other, "", 0).0,
+        -1
+    );
+    assert_eq!(rig.pool_op(2, PoolOpKind::CreateSnap, other, "s", 0).0, -1);
+    assert_eq!(rig.subscribe(2, &[("osdmap", 0, 1)]).len(), 1);
+    assert!(rig.subscribe(2, &[("fsmap", 0, 1)]).is_empty());
+    rig.open(3, &[("mon", "allow command fsid")]);
+    assert!(
+        rig.subscribe(3, &[("osdmap", 0, 1)]).is_empty(),
+        "no right to read, no answer"
+    );
+    assert_eq!(kinds(&rig.subscribe(3, &[("monmap", 0, 1)])), [MMonMap::KIND]);
+    assert!(
+        rig.ask(
+            3,
+            MStatfs {
+                paxos: PaxosHeader::default(),
+                fsid: FSID,
+                data_pool: None
+            }
+        )
+        .is_empty()
+    );
+}
+
+#[test]
+fn a_foreign_fsid_is_refused() {
+    let mut rig = Rig::new();
+    rig.admin(1);
+    let (fsid, cmd) = (Uuid([8; 16]), vec![r#"{"prefix":"fsid"}"#.to_string()]);
+    let out = rig.ask(
+        1,
+        MMonCommand {
+            paxos: PaxosHeader::default(),
+            fsid,
+            cmd: cmd.clone(),
+            input: Bytes::new(),
+        },
+    );
+    let ack = MMonCommandAck::from_message(&out[0]).unwrap();
+    assert_eq!(
+        (ack.code, ack.status.as_str(), &ack.cmd),
+        (-1, "wrong fsid", &cmd)
+    );
+    let tell = messages::osd::MCommand {
+        tid: 3,
+        fsid,
+        cmd: vec![Bytes::from_static(b"{}")],
+        input: Bytes::new(),
+    };
+    let out = rig.message(1, tell.to_message());
+    let reply = messages::osd::MCommandReply::from_message(&out[0]).unwrap();
+    assert_eq!(
+        (reply.tid, reply.result, &reply.status[..]),
+        (3, -13, &b"wrong fsid"[..])
+    );
+    let op = MPoolOp {
+        paxos: PaxosHeader::default(),
+        fsid,
+        pool: 0,
+        op: 1,
+        snapid: 0,
+        name: "p".into(),
+        crush_rule: -1,
+    };
+    assert_eq!(MPoolOpReply::from_message(&rig.ask(1, op)[0]).unwrap().code, -22);
+    assert!(
+        rig.ask(
+            1,
+            MStatfs {
+                paxos: PaxosHeader::default(),
+                fsid,
+                data_pool: None
+            }
+        )
+        .is_empty()
+    );
+}
+
+#[test]
+fn log_entries_reach_who_follows_the_log() {
+    let mut rig = Rig::new();
+    rig.admin(1);
+    let entry = |level, text: &str| LogEntry {
+        name: AuthName::new(EntityKind::Client, "test"),
+        rank: EntityName::client(1),
+        addrs: addrs(0),
+        stamp: Utime::ZERO,
+        seq: 41,
+        level,
+        message: text.into(),
+        channel: "cluster".into(),
+    };
+    let log = |e: LogEntry| move |_: &ClusterState| Changes::one(Change::Log(e.clone()));
+    rig.change(1, log(entry(LogLevel::Error, "before")));
+    assert!(rig.subscribe(1, &[("log-warn", 0, 0)]).is_empty(), "from now on");
+    assert!(rig.change(1, log(entry(LogLevel::Info, "quiet"))).is_empty());
+    let out = rig.change(1, log(entry(LogLevel::Error, "loud")));
+    let texts = |m: &Message| {
+        MLog::from_message(m)
+            .unwrap()
+            .entries
+            .into_iter()
+            .map(|e| e.message)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(texts(&out[0]), ["loud"]);
+    let body = MLog {
+        paxos: PaxosHeader::default(),
+        fsid: FSID,
+        entries: vec![entry(LogLevel::Warning, "mine")],
+    };
+    let out = rig.ask(1, body);
+    assert_eq!(texts(&out[0]), ["mine"], "pushed before it is acknowledged");
+    assert_eq!(MLogAck::from_message(&out[1]).unwrap().last, 41);
+}
+
+/// Bytes of every message number: an answer, nothing, or the end of the connection; never a panic.
+#[test]
+fn senseless_messages_do_no_harm() {
+    let mut rig = Rig::new();
+    rig.admin(1);
+    let before = rig.state().version;
+    let random = SystemRandom;
+    let mut kinds: Vec<u16> = (0..128).collect();
+    kinds.extend(0x600..0x710);
+    for kind in kinds {
+        for len in [0usize, 1, 7, 40, 200] {
+            let mut front = vec![0; len];
+            random.fill(&mut front);
+            for front in [front, vec![0; len], vec![0xff; len]] {
+                let m = Message {
+                    kind,
+                    version: 9,
+                    compat: 1,
+                    tid: 1,
+                    front: front.into(),
+                    ..Message::default()
+                };
+                rig.message(1, m);
+            }
+        }
+    }
+    assert_eq!(rig.state().version, before, "and nothing is changed by them");
+}
