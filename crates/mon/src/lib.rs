@@ -15,6 +15,7 @@ pub mod pool_set;
 pub mod pools;
 pub mod publish;
 pub mod requests;
+pub mod serve;
 pub mod session;
 pub mod subscriptions;
 #[cfg(test)]
@@ -22,3 +23,5 @@ mod tests;
 pub mod upkeep;
 pub mod usage;
 
+
+pub use serve::{MonConfig, Ready, serve};
