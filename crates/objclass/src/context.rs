@@ -50,7 +50,7 @@ pub trait ObjectContext {
 
     /// `None`: the object does not exist (a whiteout does not exist either).
     fn stat(&mut self) -> Result<Option<ObjectStat>>;
-    /// At most `len` bytes from `offset`, fewer at the end of the object. ENOENT if it does not exist.
+    /// At most `len` bytes (0 is none, unlike in the op READ) from `offset`, fewer at the end of the object. ENOENT if it does not exist.
     fn read(&mut self, offset: u64, len: u64) -> Result<Bytes>;
     /// The user attribute `name`, the same that GETXATTR shows.
     fn xattr(&mut self, name: &[u8]) -> Result<Option<Bytes>>;
@@ -67,6 +67,7 @@ pub trait ObjectContext {
 
     /// Creates the object. EEXIST if `exclusive` and it exists.
     fn create(&mut self, exclusive: bool) -> Result<()>;
+    /// No data at an offset behind the end extends the object up to there, as the op WRITE does.
     fn write(&mut self, offset: u64, data: Bytes) -> Result<()>;
     /// Replaces the data; xattrs and omap stay.
     fn write_full(&mut self, data: Bytes) -> Result<()>;

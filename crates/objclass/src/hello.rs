@@ -64,7 +64,10 @@ fn turn_it_to_11(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
     if !input.rest().is_empty() {
         return Err(Errno::EINVAL);
     }
-    let text = object.read_all()?;
+    let text = match object.exists()? {
+        true => object.read_all()?,
+        false => Bytes::new(),
+    };
     object.write_full(text.to_ascii_uppercase().into())?;
     let who = caller_text(object);
     object.set_xattr_raw(b"amplified_by", who)?;

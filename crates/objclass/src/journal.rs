@@ -6,7 +6,7 @@
 
 use crate::context::Result;
 use crate::input::Input;
-use crate::object::{LIST_MAX, Object, Scan, done, key, out, stored};
+use crate::object::{Object, Scan, done, key, list_max, out, stored};
 use crate::registry::Method;
 use bytes::Bytes;
 use denc::{Encode, envelope_denc};
@@ -179,8 +179,25 @@ fn get_client(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
 }
 
 fn clients(object: &mut Object<'_>) -> Result<Vec<Client>> {
-    let rows = object.list::<Client>(CLIENT, b"", u64::MAX)?;
-    Ok(rows.into_iter().map(|(_, client)| client).collect())
+    client_page(object, b"", u64::MAX)
+}
+
+/// Clients behind an id; "" is from the beginning, with the client whose id is empty.
+fn client_page(object: &mut Object<'_>, start_after: &[u8], max: u64) -> Result<Vec<Client>> {
+    let max = list_max(max);
+    let start = match start_after {
+        b"" => Bytes::new(),
+        id => client_key(id),
+    };
+    let mut clients = Vec::new();
+    object.scan(CLIENT, &start, |_, value| {
+        if clients.len() >= max {
+            return Ok(Scan::Stop);
+        }
+        clients.push(stored(value)?);
+        Ok(Scan::Next)
+    })?;
+    Ok(clients)
 }
 
 fn client_register(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
@@ -193,7 +210,10 @@ fn client_register(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> 
         return Err(Errno::EEXIST);
     }
     // `None` ranks lowest: one client that has committed nothing makes the newcomer start at nothing, too.
-    let first = clients(object)?.into_iter().min_by_key(|c| c.commit.rank());
+    let connected = clients(object)?
+        .into_iter()
+        .filter(|c| c.state != STATE_DISCONNECTED);
+    let first = connected.min_by_key(|c| c.commit.rank());
     let client = Client {
         id,
         data,
@@ -249,8 +269,7 @@ fn client_commit(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
 
 fn client_list(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
     let (start_after, max): (Bytes, u64) = input.get()?;
-    let rows = object.list::<Client>(CLIENT, &start_after, max)?;
-    out(&rows.into_iter().map(|(_, client)| client).collect::<Vec<_>>())
+    out(&client_page(object, &start_after, max)?)
 }
 
 fn get_tag(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
@@ -318,7 +337,7 @@ fn tag_list(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
     let (client_id, only_class): (Bytes, Option<u64>) = input.get()?;
     let client: Client = object.need(&client_key(&client_id))?;
     let committed = client.commit.oldest_tag();
-    let max = usize::try_from(max).unwrap_or(LIST_MAX).min(LIST_MAX);
+    let max = list_max(max);
     let start = match start_after {
         0 => Bytes::new(),
         tid => tag_key(tid),
@@ -342,24 +361,27 @@ fn tag_list(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
     out(&tags.into_values().take(max).collect::<Vec<_>>())
 }
 
-fn size_below(object: &mut Object<'_>, soft_max: u64) -> Result<u64> {
-    match object.stat()? {
-        None => Ok(0),
-        Some(stat) if stat.size < soft_max => Ok(stat.size),
-        Some(_) => Err(Errno::EOVERFLOW),
+fn check_size(size: u64, soft_max: u64) -> Result<()> {
+    if size < soft_max {
+        Ok(())
+    } else {
+        Err(Errno::EOVERFLOW)
     }
 }
 
 fn guard_append(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
     let soft_max: u64 = input.get()?;
-    size_below(object, soft_max)?;
+    if let Some(stat) = object.stat()? {
+        check_size(stat.size, soft_max)?;
+    }
     done()
 }
 
 /// Appends without padding, which every client handles.
 fn append(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
     let (soft_max, data): (u64, Bytes) = input.get()?;
-    let end = size_below(object, soft_max)?;
+    let end = object.stat()?.map_or(0, |stat| stat.size);
+    check_size(end, soft_max)?;
     object.write(end, data)?;
     done()
 }

@@ -95,18 +95,15 @@ fn locker_of(caller: &Caller, cookie: Bytes) -> LockerId {
     }
 }
 
-/// Seconds and nanoseconds from `now` on; a sum past the end of time is the end of time.
+/// `duration` from `now` on; seconds stop at the end of time.
 fn expiration(now: Utime, duration: Utime) -> Utime {
     if duration.is_zero() {
         return Utime::ZERO;
     }
     let sum = now.to_duration().saturating_add(duration.to_duration());
-    match u32::try_from(sum.as_secs()) {
-        Ok(_) => Utime::from_unix(sum),
-        Err(_) => Utime {
-            sec: u32::MAX,
-            nsec: 0,
-        },
+    Utime {
+        sec: u32::try_from(sum.as_secs()).unwrap_or(u32::MAX),
+        nsec: sum.subsec_nanos(),
     }
 }
 
@@ -221,6 +218,7 @@ impl Claim {
     /// The lock and the caller's entry in it, if it holds exactly what it claims; else EBUSY.
     fn check(self, object: &mut Object<'_>) -> Result<(Bytes, LockInfo, LockerId)> {
         check_kind_and_name(self.kind, &self.name)?;
+        object.must_exist()?;
         let info = load(object, &self.name)?;
         let id = locker_of(&object.caller(), self.cookie);
         if info.kind != self.kind || info.tag != self.tag || !info.lockers.contains_key(&id) {

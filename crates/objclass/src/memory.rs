@@ -162,10 +162,6 @@ impl ObjectContext for MemoryObject {
 
     fn write(&mut self, offset: u64, data: Bytes) -> Result<()> {
         let end = offset.checked_add(data.len() as u64).ok_or(Errno::EFBIG)?;
-        if data.is_empty() {
-            self.made();
-            return Ok(());
-        }
         self.grown(end)?[offset as usize..end as usize].copy_from_slice(&data);
         Ok(())
     }

@@ -31,8 +31,25 @@ fn apply(object: &mut Object<'_>, input: &mut Input, op: fn(f64, f64) -> f64) ->
     done()
 }
 
+/// As C's `strtod` reads it, with nothing behind: white space in front, a sign, decimal or hexadecimal, `inf`,
+/// `nan`. No text at all is 0.
 fn parse(text: &[u8]) -> Option<f64> {
-    std::str::from_utf8(text).ok()?.parse().ok()
+    let text = std::str::from_utf8(text).ok()?;
+    if text.is_empty() {
+        return Some(0.0);
+    }
+    let text = text.trim_ascii_start();
+    let (sign, digits) = match text.strip_prefix('-') {
+        Some(rest) => (-1.0, rest),
+        None => (1.0, text.strip_prefix('+').unwrap_or(text)),
+    };
+    match digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
+        Some(hex) if hex.starts_with(|c: char| c.is_ascii_hexdigit()) => {
+            Some(sign * u64::from_str_radix(hex, 16).ok()? as f64)
+        }
+        Some(_) => None,
+        None => text.parse().ok(),
+    }
 }
 
 /// As C prints it with `%.10g`: plain from 1e-4 up to ten digits, else with an exponent; no trailing zeros.

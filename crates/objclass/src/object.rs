@@ -14,6 +14,11 @@ const SCAN_PAGE: usize = 256;
 /// The most entries a listing returns, whatever the client asked for. Clients ask for 64 to 1024 at a time.
 pub const LIST_MAX: usize = 1 << 16;
 
+/// How many entries a client that asks for `max` gets at most.
+pub fn list_max(max: u64) -> usize {
+    usize::try_from(max).unwrap_or(LIST_MAX).min(LIST_MAX)
+}
+
 /// Whether a scan goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scan {
@@ -207,19 +212,14 @@ impl<'a> Object<'a> {
     }
 
     /// As [`scan`](Self::scan) with decoded values, collected into a list of at most `max` (and [`LIST_MAX`]).
-    /// `after` is the name (without prefix) to start behind; empty: from the beginning.
+    /// `after` is the name (without prefix) to start behind; a row whose name is empty is never listed.
     pub fn list<T: Decode>(&mut self, prefix: &[u8], after: &[u8], max: u64) -> Result<Vec<(Bytes, T)>> {
-        let max = usize::try_from(max).unwrap_or(LIST_MAX).min(LIST_MAX);
+        let max = list_max(max);
         let mut out = Vec::new();
         if max == 0 {
             return Ok(out);
         }
-        let start = if after.is_empty() {
-            Bytes::new()
-        } else {
-            key(prefix, after)
-        };
-        self.scan(prefix, &start, |name, value| {
+        self.scan(prefix, &key(prefix, after), |name, value| {
             out.push((name.clone(), stored(value)?));
             Ok(if out.len() < max { Scan::Next } else { Scan::Stop })
         })?;

@@ -1,7 +1,8 @@
 //! Class `refcount`: tagged references to an object, which goes with the last of them (chapter 05, section 8).
 //!
 //! The empty tag is the *wildcard*: the one reference that an object without the attribute has by implication;
-//! a put of a tag that is not there takes it instead. A *retired* tag was put once and is not put again.
+//! a put of a tag that is not there takes it
+//! instead, if it says that references may be implied. A *retired* tag was put once and is not put again.
 
 use crate::context::Result;
 use crate::input::Input;
@@ -81,7 +82,9 @@ fn put(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
     if references.retired.contains(&tag) {
         return done();
     }
-    if references.tags.remove(&tag).is_none() && references.tags.remove(&WILDCARD).is_none() {
+    let found =
+        references.tags.remove(&tag).is_some() || implicit && references.tags.remove(&WILDCARD).is_some();
+    if !found {
         return done();
     }
     references.retired.insert(tag);

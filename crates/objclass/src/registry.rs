@@ -131,11 +131,12 @@ impl LookupError {
     }
 }
 
-static INDEX: LazyLock<HashMap<&'static [u8], HashMap<&'static [u8], &'static Method>>> =
-    LazyLock::new(|| {
-        let methods = |c: &'static Class| c.methods.iter().map(|m| (m.name.as_bytes(), m)).collect();
-        CLASSES.iter().map(|c| (c.name.as_bytes(), methods(c))).collect()
-    });
+type MethodsByName = HashMap<&'static [u8], &'static Method>;
+
+static INDEX: LazyLock<HashMap<&'static [u8], MethodsByName>> = LazyLock::new(|| {
+    let methods = |c: &'static Class| c.methods.iter().map(|m| (m.name.as_bytes(), m)).collect();
+    CLASSES.iter().map(|c| (c.name.as_bytes(), methods(c))).collect()
+});
 
 /// Finds a method by the names of a CALL op. Needs no object: its error comes before the object's.
 pub fn lookup(class: &[u8], method: &[u8]) -> std::result::Result<&'static Method, LookupError> {

@@ -30,8 +30,8 @@ pub fn get_id(object: &mut Object<'_>, _: &mut Input) -> Result<Bytes> {
 }
 
 pub fn set_id(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
-    let id: Bytes = input.get()?;
     let stat = object.must_exist()?;
+    let id: Bytes = input.get()?;
     check_id(&id)?;
     if stat.size != 0 {
         return Err(Errno::EEXIST);

@@ -41,9 +41,12 @@ pub struct Header {
 }
 
 impl Header {
-    /// ENOENT without an object, EINVAL if it is no such header.
+    /// EINVAL if the object is missing or no such header.
     pub fn load(object: &mut Object<'_>) -> Result<Self> {
-        Self::parse(object.read_all()?).map_err(|_| Errno::EINVAL)
+        match object.stat()? {
+            Some(stat) => Self::parse(object.read(0, stat.size)?).map_err(|_| Errno::EINVAL),
+            None => Err(Errno::EINVAL),
+        }
     }
 
     fn parse(data: Bytes) -> denc::Result<Self> {
@@ -134,7 +137,7 @@ pub fn snap_add(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
     if header.snapshots.len() as u64 >= snapshot::limit(object)? {
         return Err(Errno::EDQUOT);
     }
-    if header.snapshots.iter().any(|s| s.name == name || s.id == id) {
+    if header.snapshots.iter().any(|s| s.name == name) {
         return Err(Errno::EEXIST);
     }
     let image_size = header.image_size;
@@ -173,8 +176,10 @@ pub fn snap_rename(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> 
 
 /// Whether the header's text tells of a migration; ENXIO if the object has no such text at all.
 pub fn is_migrating(object: &mut Object<'_>) -> Result<bool> {
-    object.must_exist()?;
-    let text = object.read(0, TEXT_LEN as u64)?;
+    let text = match object.exists()? {
+        true => object.read(0, TEXT_LEN as u64)?,
+        false => Bytes::new(),
+    };
     if text.starts_with(TEXT_MIGRATING) {
         Ok(true)
     } else if text.starts_with(TEXT) {

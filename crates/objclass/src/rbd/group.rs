@@ -9,7 +9,7 @@ use super::keys;
 use super::types::{Group, GroupImage, GroupImageStatus, GroupSnapshot};
 use crate::context::Result;
 use crate::input::Input;
-use crate::object::{LIST_MAX, Object, Scan, done, key, out, stored};
+use crate::object::{Object, Scan, done, key, list_max, out, stored};
 use bytes::Bytes;
 use denc::envelope_denc;
 use std::collections::BTreeMap;
@@ -70,6 +70,7 @@ pub fn group_image_set(object: &mut Object<'_>, input: &mut Input) -> Result<Byt
 
 pub fn group_image_remove(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
     let image: GroupImage = input.get()?;
+    object.must_exist()?;
     object.unset(&key(keys::IMAGE, &image_name(&image)))?;
     done()
 }
@@ -133,6 +134,7 @@ pub fn group_snap_set(object: &mut Object<'_>, input: &mut Input) -> Result<Byte
 
 pub fn group_snap_remove(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
     let id: Bytes = input.get()?;
+    object.must_exist()?;
     let mut order = load_order(object)?;
     if order.orders.remove(&id).is_some() {
         object.set_xattr(SNAP_ORDER_XATTR, &order)?;
@@ -154,7 +156,7 @@ pub fn group_snap_list(object: &mut Object<'_>, input: &mut Input) -> Result<Byt
 
 pub fn group_snap_list_order(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
     let (start_after, max): (Bytes, u64) = input.get()?;
-    let max = usize::try_from(max).unwrap_or(LIST_MAX).min(LIST_MAX);
+    let max = list_max(max);
     let orders = load_order(object)?.orders.into_iter();
     let behind = orders.filter(|(id, _)| start_after.is_empty() || *id > start_after);
     out(&behind.take(max).collect::<Vec<_>>())

@@ -134,6 +134,7 @@ pub fn set_stripe_unit_count(object: &mut Object<'_>, input: &mut Input) -> Resu
     if unit == 0 || count == 0 {
         return Err(Errno::EINVAL);
     }
+    object.must_exist()?;
     features::require(object, features::STRIPING)?;
     let size = object_size(object)?;
     if unit > size || size % unit != 0 {

@@ -33,6 +33,7 @@ pub fn list(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
 
 pub fn remove(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
     let name: Bytes = input.get()?;
+    object.must_exist()?;
     object.unset(&key(keys::METADATA, &name))?;
     done()
 }

@@ -51,12 +51,8 @@ pub fn migration_set(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes
     }
     let header = Header::load(object)?;
     let kind = migration.header_type;
-    match header {
-        Header::Features(_) if kind != Migration::SOURCE && kind != Migration::DESTINATION => {
-            return Err(Errno::EINVAL);
-        }
-        Header::Text { .. } if kind != Migration::SOURCE => return Err(Errno::EINVAL),
-        _ => {}
+    if matches!(header, Header::Text { .. }) && kind != Migration::SOURCE {
+        return Err(Errno::EINVAL);
     }
     // A destination is created with the feature already set.
     if header.is_migrating() && kind != Migration::DESTINATION {
@@ -71,7 +67,7 @@ fn need(object: &mut Object<'_>) -> Result<Migration> {
     if !Header::load(object)?.is_migrating() {
         return Err(Errno::EINVAL);
     }
-    object.get(keys::MIGRATION)?.ok_or(Errno::EINVAL)
+    object.need(keys::MIGRATION)
 }
 
 pub fn migration_set_state(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
@@ -88,7 +84,6 @@ pub fn migration_get(object: &mut Object<'_>, _: &mut Input) -> Result<Bytes> {
 }
 
 pub fn migration_remove(object: &mut Object<'_>, _: &mut Input) -> Result<Bytes> {
-    object.must_exist()?;
     let header = Header::load(object)?;
     if header.is_migrating() {
         header.mark(object, false)?;

@@ -106,7 +106,7 @@ pub fn peer_add(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
 /// EINVAL for this site itself, ESTALE for a known uuid, EEXIST for a known site.
 fn add_peer(object: &mut Object<'_>, peer: MirrorPeer) -> Result<Bytes> {
     let own = uuid(object)?;
-    if own.as_ref() == Some(&peer.uuid) || own.is_some() && own.as_ref() == Some(&peer.mirror_uuid) {
+    if own.as_ref() == Some(&peer.uuid) {
         return Err(Errno::EINVAL);
     }
     let known = peers(object)?;
@@ -154,9 +154,6 @@ pub fn peer_set_cluster(object: &mut Object<'_>, input: &mut Input) -> Result<By
 
 pub fn peer_set_direction(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
     let (uuid, direction): (Bytes, u8) = input.get()?;
-    if direction > MirrorPeer::RX_TX {
-        return Err(Errno::EINVAL);
-    }
     let mut peer = need_peer(object, &uuid)?;
     peer.direction = direction;
     store_peer(object, &peer)
@@ -177,6 +174,7 @@ pub fn peer_ping(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
         if peer.direction == MirrorPeer::RX {
             peer.direction = MirrorPeer::RX_TX;
         }
+        peer.site_name = site_name;
         peer.mirror_uuid = mirror_uuid;
         peer.last_seen = now;
         return store_peer(object, &peer);

@@ -5,7 +5,7 @@ use super::types::{MirrorImage, MirrorImageMap, Snapshot, SnapshotNamespace};
 use super::{keys, mirror_status, snapshot};
 use crate::context::Result;
 use crate::input::Input;
-use crate::object::{LIST_MAX, Object, Raw, Scan, done, key, out, stored};
+use crate::object::{Object, Raw, Scan, done, key, list_max, out, stored};
 use bytes::Bytes;
 use denc::Encode;
 use types::Errno;
@@ -15,12 +15,8 @@ const IMAGE_MAP_NAME: &[u8] = b"map_";
 
 /// Images behind the id `start_after` (empty: from the beginning), at most `max`.
 pub fn page(object: &mut Object<'_>, start_after: &[u8], max: u64) -> Result<Vec<(Bytes, MirrorImage)>> {
-    let max = usize::try_from(max).unwrap_or(LIST_MAX).min(LIST_MAX);
-    let start = if start_after.is_empty() {
-        Bytes::new()
-    } else {
-        key(keys::IMAGE, start_after)
-    };
+    let max = list_max(max);
+    let start = key(keys::IMAGE, start_after);
     let mut images = Vec::new();
     object.scan(keys::IMAGE, &start, |id, value| {
         if images.len() >= max {
@@ -108,6 +104,7 @@ pub fn instances_add(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes
 
 pub fn instances_remove(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
     let id: Bytes = input.get()?;
+    object.must_exist()?;
     object.unset(&key(keys::MIRROR_INSTANCE, &id))?;
     done()
 }

@@ -91,7 +91,9 @@ pub fn set(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
     let caller = object.caller();
     status.up = false;
     status.last_update = object.now();
-    let key = status_key(&global_id, &status.mirror_uuid);
+    // The key tells the site; the value does not repeat it.
+    let mirror_uuid = std::mem::take(&mut status.mirror_uuid);
+    let key = status_key(&global_id, &mirror_uuid);
     let origin = without_type(caller.name, caller.addr);
     object.set(&key, &StoredStatus { origin, status })?;
     done()
@@ -116,22 +118,17 @@ pub fn list(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
     out(&(images, statuses))
 }
 
-/// One state for an image: its own, while up; with peers that receive from us, the worst news of all sites.
+/// One state for an image: its own, or with peers that receive from us the least of what all sites tell. A site
+/// that tells nothing, or does not watch any more, is unknown.
 fn summary_state(status: &MirrorStatus, receivers: &[MirrorPeer]) -> u8 {
     let state = |s: Option<&SiteStatus>| s.filter(|s| s.up).map_or(SiteStatus::UNKNOWN, |s| s.state);
-    let mut states = Vec::new();
-    if receivers.is_empty() || status.local.is_some() {
-        states.push(state(status.local.as_ref()));
+    if receivers.is_empty() {
+        return state(status.local.as_ref());
     }
-    for peer in receivers {
-        states.push(state(
-            status.remote.iter().find(|s| s.mirror_uuid == peer.mirror_uuid),
-        ));
-    }
-    match states.iter().find(|s| **s == SiteStatus::ERROR) {
-        Some(error) => *error,
-        None => states.into_iter().min().unwrap_or(SiteStatus::UNKNOWN),
-    }
+    let of_peer = |p: &MirrorPeer| status.remote.iter().find(|s| s.mirror_uuid == p.mirror_uuid);
+    let peers = receivers.iter().map(|p| state(of_peer(p)));
+    let told = status.local.iter().chain(&status.remote).map(|s| state(Some(s)));
+    peers.chain(told).min().unwrap_or(SiteStatus::UNKNOWN)
 }
 
 pub fn get_summary(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {

@@ -30,6 +30,8 @@ const FOOTER_FIXED: u64 = 8;
 
 const EXISTS: u8 = 1;
 const CLEAN: u8 = 3;
+/// Of a state that a client gives only two bits count.
+const STATE_MASK: u8 = 3;
 
 /// The low bit of every entry in a byte.
 const LOW: u8 = 0b0101_0101;
@@ -55,10 +57,6 @@ fn data_len(entries: u64) -> u64 {
 
 fn shift_of(entry: u64) -> u32 {
     6 - 2 * (entry % PER_BYTE) as u32
-}
-
-fn check_state(state: u8) -> Result<()> {
-    if state > CLEAN { Err(Errno::EINVAL) } else { Ok(()) }
 }
 
 /// The 14 bytes that the header's checksum covers.
@@ -149,7 +147,7 @@ impl Map {
 
     /// Grows or shrinks; new entries get `state`.
     fn resize(&mut self, entries: u64, state: u8) {
-        if entries > self.entries && self.entries % PER_BYTE != 0 {
+        if entries > self.entries && !self.entries.is_multiple_of(PER_BYTE) {
             let free = 0xffu8 >> (2 * (self.entries % PER_BYTE));
             if let Some(last) = self.data.last_mut() {
                 *last = *last & !free | spread(state) & free;
@@ -182,9 +180,7 @@ pub fn load(object: &mut Object<'_>, _: &mut Input) -> Result<Bytes> {
 }
 
 pub fn save(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
-    let mut map = Map::from_input(input.rest())?;
-    map.trim();
-    map.store(object)
+    Map::from_input(input.rest())?.store(object)
 }
 
 pub fn resize(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
@@ -192,7 +188,7 @@ pub fn resize(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
     if entries > ENTRIES_MAX {
         return Err(Errno::EINVAL);
     }
-    check_state(state)?;
+    let state = state & STATE_MASK;
     let mut map = Map::load(object)?.unwrap_or_default();
     if entries < map.entries {
         // What is dropped must be nothing but the default state.
@@ -279,14 +275,10 @@ impl Window {
 pub fn update(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
     let (first, end, state): (u64, u64, u8) = (input.get()?, input.get()?, input.get()?);
     let filter: Option<u8> = input.get()?;
-    check_state(state)?;
-    let entries = match object.must_exist()?.size {
-        0 => 0,
-        _ => {
-            let header = object.read(0, HEADER)?;
-            Map::decode_header(&mut Reader::new(header)).map_err(|_| Errno::EINVAL)?
-        }
-    };
+    let state = state & STATE_MASK;
+    object.must_exist()?;
+    let header = object.read(0, HEADER)?;
+    let entries = Map::decode_header(&mut Reader::new(header)).map_err(|_| Errno::EINVAL)?;
     if first >= end || end > entries {
         return Err(Errno::ERANGE);
     }
@@ -319,8 +311,8 @@ pub fn snap_add(object: &mut Object<'_>, _: &mut Input) -> Result<Bytes> {
 
 /// A snapshot goes: what is unchanged since it, but was changed before it, counts as changed again.
 pub fn snap_remove(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
-    let mut map = Map::load(object)?.ok_or(Errno::ENOENT)?;
     let mut removed = Map::from_input(input.rest())?;
+    let mut map = Map::load(object)?.ok_or(Errno::ENOENT)?;
     // Entries that the removed map lacks count as EXISTS there.
     if removed.entries < map.entries {
         removed.resize(map.entries, EXISTS);

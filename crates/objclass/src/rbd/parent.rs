@@ -1,18 +1,13 @@
 //! This image is a clone: its parent and how much of it shows through (chapter 05, section 4.3).
 
 use super::features::{self, DEEP_FLATTEN, LAYERING, OP_CLONE_CHILD};
-use super::types::{Parent, ParentSpec};
+use super::types::{Parent, ParentSpec, Snapshot};
 use super::{keys, snapshot};
 use crate::context::Result;
 use crate::input::Input;
 use crate::object::{Object, done, out};
 use bytes::Bytes;
 use types::{Errno, NOSNAP};
-
-/// ENOENT unless the object is an image header.
-fn check_header(object: &mut Object<'_>) -> Result<u64> {
-    object.need(keys::SIZE)
-}
 
 /// The parent, if the image can have one.
 fn load(object: &mut Object<'_>) -> Result<Option<Parent>> {
@@ -22,26 +17,19 @@ fn load(object: &mut Object<'_>) -> Result<Option<Parent>> {
     object.get(keys::PARENT)
 }
 
-fn overlap_at(object: &mut Object<'_>, parent: &Option<Parent>, snap_id: u64) -> Result<Option<u64>> {
-    match snap_id {
-        NOSNAP => Ok(parent.as_ref().and_then(|p| p.head_overlap)),
-        id => Ok(snapshot::need(object, id)?.parent_overlap),
-    }
-}
-
 pub fn parent_get(object: &mut Object<'_>, _: &mut Input) -> Result<Bytes> {
-    check_header(object)?;
     out(&load(object)?.map_or(ParentSpec::NONE, |p| p.spec))
 }
 
 pub fn parent_overlap_get(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
     let snap_id: u64 = input.get()?;
-    check_header(object)?;
     if !features::has(object, LAYERING)? {
         return out(&None::<u64>);
     }
-    let parent = load(object)?;
-    out(&overlap_at(object, &parent, snap_id)?)
+    match snap_id {
+        NOSNAP => out(&load(object)?.and_then(|p| p.head_overlap)),
+        id => out(&snapshot::need(object, id)?.parent_overlap),
+    }
 }
 
 pub fn parent_attach(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
@@ -51,8 +39,9 @@ pub fn parent_attach(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes
 }
 
 fn attach(object: &mut Object<'_>, spec: ParentSpec, overlap: u64, reattach: bool) -> Result<Bytes> {
-    let size = check_header(object)?;
+    object.must_exist()?;
     features::require(object, LAYERING)?;
+    let size: u64 = object.need(keys::SIZE)?;
     if !spec.exists() || overlap == 0 {
         return Err(Errno::EINVAL);
     }
@@ -77,7 +66,7 @@ pub fn parent_detach(object: &mut Object<'_>, _: &mut Input) -> Result<Bytes> {
 /// The head needs its parent no more. With deep-flatten its snapshots do not either (the client copied the
 /// data into them, too); without, the record stays as long as one does.
 fn detach(object: &mut Object<'_>) -> Result<Bytes> {
-    check_header(object)?;
+    object.must_exist()?;
     features::require(object, LAYERING)?;
     let mut parent: Parent = object.need(keys::PARENT)?;
     if parent.head_overlap.is_none() {
@@ -117,13 +106,18 @@ fn check_no_namespace(parent: &Option<Parent>) -> Result<()> {
 
 pub fn get_parent(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
     let snap_id: u64 = input.get()?;
-    check_header(object)?;
     let parent = load(object)?;
     check_no_namespace(&parent)?;
-    let overlap = overlap_at(object, &parent, snap_id)?;
-    let (spec, overlap) = match (parent, overlap) {
-        (Some(parent), Some(overlap)) => (parent.spec, overlap),
-        _ => (ParentSpec::NONE, 0),
+    let (spec, overlap) = match (parent, snap_id) {
+        (None, _) => (ParentSpec::NONE, 0),
+        (Some(parent), NOSNAP) => (parent.spec, parent.head_overlap.unwrap_or(0)),
+        (Some(parent), id) => {
+            let snap = object.get::<Snapshot>(&keys::numbered(keys::SNAPSHOT, id))?;
+            match snap.and_then(|s| s.parent_overlap) {
+                Some(overlap) => (parent.spec, overlap),
+                None => (ParentSpec::NONE, 0),
+            }
+        }
     };
     out(&((spec.pool, spec.image_id), (spec.snap_id, overlap)))
 }

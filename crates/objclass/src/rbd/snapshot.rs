@@ -115,7 +115,7 @@ pub fn snapshot_rename(object: &mut Object<'_>, input: &mut Input) -> Result<Byt
     let mut taken = false;
     each(object, |other| {
         let is_user = other.namespace == SnapshotNamespace::User;
-        taken |= is_user && other.id != id && other.name == new_name;
+        taken |= is_user && other.name == new_name;
         Ok(())
     })?;
     if taken {
@@ -188,6 +188,7 @@ pub fn get_protection_status(object: &mut Object<'_>, input: &mut Input) -> Resu
 
 pub fn set_protection_status(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
     let (id, status): (u64, u8) = input.get()?;
+    object.must_exist()?;
     features::require(object, LAYERING)?;
     if id == NOSNAP || status > PROTECTED {
         return Err(Errno::EINVAL);
@@ -215,7 +216,8 @@ pub fn snapshot_set_limit(object: &mut Object<'_>, input: &mut Input) -> Result<
             Ok(())
         })?;
     } else {
-        count = format1::Header::load(object)?.snapshots.len() as u64;
+        // Of format 1, or no header yet.
+        count = format1::Header::load(object).map_or(0, |header| header.snapshots.len() as u64);
     }
     if limit < count {
         return Err(Errno::ERANGE);

@@ -436,7 +436,7 @@ impl MirrorPeer {
         !self.uuid.is_empty()
             && !self.site_name.is_empty()
             && self.direction <= Self::RX_TX
-            && !(needs_client && self.client_name.is_empty())
+            && (!needs_client || !self.client_name.is_empty())
     }
 }
 
@@ -521,7 +521,6 @@ pub struct SiteStatus {
 
 impl SiteStatus {
     pub const UNKNOWN: u8 = 0;
-    pub const ERROR: u8 = 1;
 
     fn encode_fields(&self, w: &mut Writer) {
         w.u8(self.state);

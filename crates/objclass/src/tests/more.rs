@@ -1,1 +1,189 @@
-//! What the recordings do not cover.
+//! What the recordings do not cover: the registry, locks of two clients, visibility of return values, and object
+//! maps against a plain model.
+
+use super::Objects;
+use crate::memory::MemoryObject;
+use crate::registry::{CLASSES, LookupError, lookup};
+use bytes::Bytes;
+use denc::{Encode, Writer};
+use proptest::prelude::*;
+use types::{EntityName, Errno};
+
+#[test]
+fn lookup_by_name() {
+    assert!(lookup(b"rbd", b"get_size").is_ok_and(|m| m.reads() && !m.writes()));
+    assert!(lookup(b"rbd", b"create").is_ok_and(|m| m.reads() && m.writes()));
+    assert!(lookup(b"hello", b"record_hello").is_ok_and(|m| !m.reads() && m.writes()));
+    assert_eq!(lookup(b"rbd", b"nope").err(), Some(LookupError::Method));
+    assert_eq!(lookup(b"nope", b"get_size").err(), Some(LookupError::Class));
+    assert_eq!(LookupError::Class.errno(), Errno::EOPNOTSUPP);
+    assert_eq!(LookupError::Method.errno(), Errno::EOPNOTSUPP);
+}
+
+#[test]
+fn names_are_unique() {
+    for class in CLASSES {
+        for (i, method) in class.methods.iter().enumerate() {
+            let again = class.methods[..i].iter().any(|m| m.name == method.name);
+            assert!(!again, "{}.{} is in the table twice", class.name, method.name);
+        }
+    }
+}
+
+#[test]
+fn every_method_is_documented() {
+    let page = include_str!(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/protocol/classes.md"
+    ));
+    for class in CLASSES {
+        for method in class.methods {
+            let flags = [(method.reads(), "r"), (method.writes(), "w")];
+            let flags: String = flags.iter().filter(|f| f.0).map(|f| f.1).collect();
+            let entry = format!("`{}` {flags}", method.name);
+            assert!(page.contains(&entry), "{}: {entry} is missing", class.name);
+        }
+    }
+}
+
+#[test]
+fn return_values_stay_for_the_pg() {
+    let call = |name: &[u8], input: &'static [u8]| {
+        let method = lookup(b"hello", name).unwrap();
+        method.call(&mut MemoryObject::new(true), Bytes::from_static(input))
+    };
+    let reply = call(b"write_return_data", b"");
+    assert_eq!(
+        (reply.rval, reply.out.as_ref()),
+        (42, b"you might see this".as_ref())
+    );
+    assert!(call(b"write_too_much_return_data", b"").out.len() > 64);
+    let reply = call(b"writes_dont_return_data", b"x");
+    assert_eq!(reply.rval, Errno::EINVAL.code());
+    assert!(!reply.out.is_empty());
+}
+
+fn struct_of(fields: impl FnOnce(&mut Writer)) -> Bytes {
+    let mut w = Writer::new();
+    w.envelope(1, 1, fields);
+    w.finish()
+}
+
+fn lock_input(kind: u8, tag: &str) -> Bytes {
+    struct_of(|w| {
+        w.string("l");
+        w.u8(kind);
+        w.string("cookie");
+        w.string(tag);
+        w.string("");
+        w.u64(0);
+        w.u8(0);
+    })
+}
+
+#[test]
+fn locks_of_two_clients() {
+    let mut objects = Objects::new(true);
+    let mut as_client = |id: u64, method: &str, input: Bytes| {
+        objects.caller = EntityName::client(id);
+        objects.call("o", "lock", method, &input).0
+    };
+    let name_and_cookie = || struct_of(|w| (w.string("l"), w.string("cookie")).0);
+    assert_eq!(as_client(1, "lock", lock_input(1, "")), 0);
+    assert_eq!(as_client(2, "lock", lock_input(1, "")), Errno::EBUSY.code());
+    assert_eq!(as_client(2, "lock", lock_input(2, "")), Errno::EBUSY.code());
+    assert_eq!(as_client(2, "unlock", name_and_cookie()), Errno::ENOENT.code());
+    let held_by_1 = struct_of(|w| {
+        w.string("l");
+        EntityName::client(1).encode(w);
+        w.string("cookie");
+    });
+    assert_eq!(as_client(2, "break_lock", held_by_1), 0);
+    assert_eq!(as_client(1, "unlock", name_and_cookie()), Errno::ENOENT.code());
+    assert_eq!(as_client(1, "lock", lock_input(2, "t")), 0);
+    assert_eq!(as_client(2, "lock", lock_input(2, "t")), 0);
+    assert_eq!(as_client(2, "unlock", name_and_cookie()), 0);
+    assert_eq!(as_client(1, "unlock", name_and_cookie()), 0);
+}
+
+/// What `object_map_load` must give for these states.
+fn encoded(states: &[u8]) -> Vec<u8> {
+    let mut w = Writer::new();
+    w.u32(14);
+    w.envelope(1, 1, |w| w.u64(states.len() as u64));
+    for four in states.chunks(4) {
+        w.u8(four.iter().enumerate().map(|(i, s)| s << (6 - 2 * i)).sum());
+    }
+    w.u32(0);
+    w.finish().to_vec()
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Resize(u64, u8),
+    Update(u64, u64, u8, Option<u8>),
+    SnapAdd,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        (0u64..40_000, 0u8..4).prop_map(|(n, s)| Step::Resize(n, s)),
+        (0u64..40_000, 1u64..20_000, 0u8..4, proptest::option::of(0u8..4))
+            .prop_map(|(from, len, s, f)| Step::Update(from, from + len, s, f)),
+        (0u64..40_000, 1u64..5, 0u8..4, Just(None)).prop_map(|(from, len, s, f)| Step::Update(
+            from,
+            from + len,
+            s,
+            f
+        )),
+        Just(Step::SnapAdd),
+    ]
+}
+
+/// The code that a map of one byte per entry gives, which it changes like the real one.
+fn model(map: &mut Vec<u8>, step: &Step) -> i32 {
+    match *step {
+        Step::Resize(n, state) => {
+            if map.iter().skip(n as usize).any(|s| *s != state) {
+                return Errno::ESTALE.code();
+            }
+            map.resize(n as usize, state);
+        }
+        Step::Update(from, to, state, filter) => {
+            if to > map.len() as u64 {
+                return Errno::ERANGE.code();
+            }
+            for s in &mut map[from as usize..to as usize] {
+                if filter.is_none_or(|f| *s == f || f == 1 && *s == 3) {
+                    *s = state;
+                }
+            }
+        }
+        Step::SnapAdd => map.iter_mut().filter(|s| **s == 1).for_each(|s| *s = 3),
+    }
+    0
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+    #[test]
+    fn object_maps_as_a_plain_model(steps in proptest::collection::vec(step(), 1..12)) {
+        let mut objects = Objects::new(true);
+        let mut map = Vec::new();
+        let first = Step::Resize(33_000, 0);
+        for step in [first].iter().chain(&steps) {
+            let (method, input) = match *step {
+                Step::Resize(n, state) => ("object_map_resize", (n, state).to_bytes()),
+                Step::Update(from, to, state, filter) => {
+                    ("object_map_update", ((from, to), (state, filter)).to_bytes())
+                }
+                Step::SnapAdd => ("object_map_snap_add", Bytes::new()),
+            };
+            prop_assert_eq!(objects.call("m", "rbd", method, &input).0, model(&mut map, step));
+            // Loading checks every checksum.
+            let (rc, out) = objects.call("m", "rbd", "object_map_load", b"");
+            prop_assert_eq!(rc, 0);
+            prop_assert!(out == encoded(&map));
+        }
+    }
+}
