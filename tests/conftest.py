@@ -15,7 +15,8 @@ from skeptest.cluster import Cluster, external, unique
 from skeptest.images import Images
 from skeptest.skep import Skep
 
-_memory = []
+_memory = []                  # lines for the end of the run
+_shared = []                  # servers that live as long as the run
 
 
 @pytest.fixture(scope='session')
@@ -32,12 +33,23 @@ def workdir():
 def _session_skep(path, **kw):
     skep = Skep(path, **kw).start()
     _memory.append('%s: %d KiB resident after its start' % (path.name, skep.rss_kib()))
+    _shared.append(skep)
     yield skep
-    alive = skep.alive
-    if alive:
-        _memory.append('%s: %d KiB resident at the end' % (path.name, skep.rss_kib()))
-    skep.kill()
-    assert alive, 'the server had ended by itself:\n' + skep.log_tail(80)
+    _memory.append('%s: %d KiB resident at the end' % (path.name, skep.rss_kib()))
+    _shared.remove(skep)
+    assert skep.stop() == 0, 'no clean stop:\n' + skep.log_tail(80)
+    assert 'panicked' not in skep.log.read_text(errors='replace'), skep.log_tail(80)
+
+
+@pytest.fixture(autouse=True)
+def server_lives_on():
+    """A test in which a shared server ends by itself has failed; the next one gets it started again."""
+    yield
+    dead = [s for s in _shared if not s.alive]
+    for skep in dead:
+        said = skep.log_tail(60)
+        skep.start()
+        pytest.fail('the server ended during this test:\n' + said)
 
 
 @pytest.fixture(scope='session')
