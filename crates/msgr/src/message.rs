@@ -9,6 +9,18 @@ use bytes::Bytes;
 /// What real peers put into the flags: complete, and no checksum of its own.
 const FLAGS: u8 = 3;
 
+/// A received front or data up to this size is copied out of the receive buffer.
+const OWN_FRONT_UPTO: usize = 16 << 10;
+const OWN_DATA_UPTO: usize = 1 << 10;
+
+fn own(b: Bytes, upto: usize) -> Bytes {
+    match b.len() {
+        0 => Bytes::new(),
+        n if n <= upto => Bytes::copy_from_slice(&b),
+        _ => b,
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Message {
     /// Message number, e.g. 42 for OSD_OP.
@@ -43,7 +55,11 @@ impl Message {
         b
     }
 
-    /// The sequence number and the message; `segments` are those of its frame, the header of checked length.
+    /// The sequence number and the message, from a frame whose header has been found long enough.
+    ///
+    /// Small segments get memory of their own: an owner may keep an object's name from a front for hours
+    /// (in a PG log, say), and a slice would pin the whole buffer received with it, megabytes of data
+    /// included.
     pub(crate) fn from_segments([h, front, middle, data]: [Bytes; 4]) -> (u64, Self) {
         let u16_at = |at: usize| u16::from_le_bytes([h[at], h[at + 1]]);
         let u64_at = |at: usize| {
@@ -58,9 +74,9 @@ impl Message {
             priority: u16_at(18),
             tid: u64_at(8),
             data_off: u16_at(26),
-            front,
+            front: own(front, OWN_FRONT_UPTO),
             middle,
-            data,
+            data: own(data, OWN_DATA_UPTO),
         };
         (u64_at(0), message)
     }

@@ -22,4 +22,5 @@ pub use budget::Permit;
 pub use client::{ClientError, ClientStream};
 pub use connections::{ConnId, Connections, NetEvent, Options};
 pub use io::socket::Listener;
+pub use msgr::{Message, Peer, ServerConfig};
 pub use server::{entropy, serve};
