@@ -447,3 +447,25 @@ fn a_frame_that_its_sender_gave_up_is_skipped() {
     check(0x00, Err(Error::LateStatus(0)));
     check(0x02, Err(Error::LateStatus(2)));
 }
+
+#[test]
+fn addresses_and_checksums() {
+    let v = vector("primitives");
+    for a in v["entity_addr_t"].as_array().unwrap() {
+        let bytes = unhex(&a["hex"]).unwrap();
+        let addr = types::EntityAddr::from_bytes(&bytes).unwrap();
+        let text = a["text"].as_str().unwrap();
+        let (text, legacy) = match text.split_once(" in the legacy form") {
+            Some((text, _)) => (text, true),
+            None => (text, false),
+        };
+        assert_eq!(addr.to_string(), text.trim_start_matches("(any) "));
+        // The legacy form is only read.
+        assert_eq!(denc::Encode::to_bytes(&addr) == bytes, !legacy, "{text}");
+    }
+    for c in v["crc32c_raw"].as_array().unwrap() {
+        let number = |v: &Value| u32::from_str_radix(v.as_str().unwrap(), 16).unwrap();
+        let got = types::checksum::crc32c(number(&c["seed"]), &unhex(&c["data"]).unwrap());
+        assert_eq!(got, number(&c["crc"]));
+    }
+}
