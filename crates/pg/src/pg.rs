@@ -80,7 +80,8 @@ impl Pg {
             commits: Commits::default(),
             last_seq: store.submitted(),
             watches: WatchTable::default(),
-            notify_id: 0,
+            // Not the ids of the life before, in the same epoch.
+            notify_id: now.as_micros() as u32,
             fetches: Fetches::default(),
             trim: None,
         };
@@ -169,16 +170,16 @@ impl Pg {
     pub(crate) fn take(
         &mut self,
         oid: &ObjectId,
-        store: &mut dyn ObjectStore,
+        ctx: &mut Context<'_>,
     ) -> Result<Box<ObjectState>, IoError> {
         if let Some(state) = self.cache.take(&oid.object) {
             return Ok(state);
         }
-        let mut state = ObjectState::load(oid, store)?;
+        let mut state = ObjectState::load(oid, ctx.store)?;
         state.last_write = self.loaded_seq;
         if oid.object.is_head() {
             self.watches
-                .adopt(&oid.object, &state.info.watchers, self.loaded_at);
+                .adopt(&oid.object, &mut state.info.watchers, self.loaded_at, ctx.now);
         }
         Ok(Box::new(state))
     }
@@ -269,7 +270,7 @@ impl Pg {
         ctx: &mut Context<'_>,
     ) {
         let head_id = self.object_id(head);
-        let state = match self.take(&head_id, ctx.store) {
+        let state = match self.take(&head_id, ctx) {
             Ok(state) => state,
             Err(e) => {
                 tracing::error!("pg {}: {e}", self.id);
@@ -331,7 +332,7 @@ impl Pg {
         let source = self.object_id(head.object.with_snap(clone));
         let epoch = self.pool.epoch;
         let refuse = |e: Errno| MOSDOpReply::to(&c.op, epoch, e.code());
-        match self.take(&source, ctx.store) {
+        match self.take(&source, ctx) {
             Ok(state) if state.exists => {
                 let reply = self.run_read(c, head, &source, &state, ctx);
                 self.put_back(source.object, state);

@@ -151,7 +151,7 @@ impl Pg {
     ) -> Result<(), ()> {
         let oid = self.object_id(head.clone());
         let old = self
-            .take(&oid, ctx.store)
+            .take(&oid, ctx)
             .map_err(|e| tracing::error!("pg {}: trimming snapshots: {e}", self.id))?;
         let Some((set, gone)) = old.snapset.trim(snaps) else {
             self.put_back(head.clone(), old);

@@ -5,7 +5,7 @@
 //! acknowledged, lost its watch, or the timeout has passed.
 //!
 //! The table holds every record of every object that was loaded since the start: a record found in the store
-//! is adopted as disconnected, with its timeout running since the PG was loaded.
+//! is adopted as disconnected, with its timeout running since the PG was loaded (and is void when that is over).
 //!
 //! Not here: changing the records (execution), writing them (the PG).
 
@@ -145,27 +145,37 @@ impl WatchTable {
         self.timers.first().map(|t| t.0)
     }
 
-    /// Makes the records of an object read from the store known; those known already stay as they are.
-    pub fn adopt(&mut self, object: &HObject, records: &[WatchRecord], since: Duration) {
-        for r in records {
-            let watched = self.objects.entry(object.clone()).or_default();
-            if watched.watches.contains_key(&key_of(r)) {
-                continue;
+    /// Makes the records of an object read from the store known. Those known already stay as they are; those
+    /// whose time was over since the PG was loaded are taken out of `records`.
+    pub fn adopt(
+        &mut self,
+        object: &HObject,
+        records: &mut Vec<WatchRecord>,
+        since: Duration,
+        now: Duration,
+    ) {
+        records.retain(|r| {
+            let known = self.objects.get(object);
+            if known.is_some_and(|o| o.watches.contains_key(&key_of(r))) {
+                return true;
             }
             let timeout = timeout(r.timeout_s);
             let deadline = since + timeout;
-            watched.watches.insert(
-                key_of(r),
-                Watch {
-                    conn: None,
-                    timeout,
-                    deadline,
-                    addr: r.addr,
-                },
-            );
+            if deadline <= now {
+                return false;
+            }
+            let watch = Watch {
+                conn: None,
+                timeout,
+                deadline,
+                addr: r.addr,
+            };
+            let watched = self.objects.entry(object.clone()).or_default();
+            watched.watches.insert(key_of(r), watch);
             self.timers
                 .insert((deadline, object.clone(), Timer::Watch(key_of(r))));
-        }
+            true
+        });
     }
 
     /// Registers a watch or takes it over on another connection; events of running notifies follow.

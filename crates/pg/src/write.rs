@@ -432,7 +432,7 @@ impl Pg {
     /// Takes a watch out of the object: its time is over, or its client is blocked.
     pub(crate) fn end_watch(&mut self, object: &HObject, key: WatchKey, tell: bool, ctx: &mut Context<'_>) {
         let oid = self.object_id(object.clone());
-        let old = match self.take(&oid, ctx.store) {
+        let old = match self.take(&oid, ctx) {
             Ok(old) => old,
             Err(e) => return tracing::error!("pg {}: ending a watch: {e}", self.id),
         };

@@ -60,9 +60,11 @@ const VERSION: u16 = 8;
 const COMPAT: u16 = 3;
 
 impl MOSDOp {
-    /// The explicit request id where there is one, otherwise that of the sender's connection (2.3).
+    /// That of the sender's connection, or the explicit one of an OSD (2.3). A client's own is not taken:
+    /// with another's id it could make that one's write look done.
     pub fn effective_reqid(&self, sender: types::EntityName) -> OsdReqId {
-        if self.reqid.name.num != 0 || self.reqid.tid != 0 {
+        let explicit = self.reqid.name.num != 0 || self.reqid.tid != 0;
+        if explicit && sender.kind == types::EntityKind::Osd as u8 {
             return self.reqid;
         }
         OsdReqId {

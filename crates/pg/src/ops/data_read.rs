@@ -55,7 +55,16 @@ impl Exec<'_, '_> {
         if self.pool.erasure {
             return Ok(vec![(offset, len)]);
         }
-        Ok(self.ctx.store.extents(self.source, offset, len)?)
+        let mut merged: Vec<(u64, u64)> = Vec::new();
+        for (first, n) in self.ctx.store.extents(self.source, offset, len)? {
+            let (first, end) = (first.max(offset), (first + n).min(offset + len));
+            match merged.last_mut() {
+                _ if first >= end => {}
+                Some(last) if last.0 + last.1 == first => last.1 += end - first,
+                _ => merged.push((first, end - first)),
+            }
+        }
+        Ok(merged)
     }
 
     pub fn sparse_read(&mut self, op: &OsdOp) -> OpResult {

@@ -167,3 +167,19 @@ fn user_versions_grow_over_deletion_and_restart() {
     rig.restart();
     step(&mut rig, append(b"a"));
 }
+
+#[test]
+fn a_client_cannot_use_up_the_request_id_of_another() {
+    let mut rig = Rig::new();
+    let mut forged = rig.request("o", vec![write_full(b"forged")]);
+    forged.reqid = OsdReqId {
+        name: EntityName::client(rig.gid + 1),
+        tid: 50,
+        inc: 0,
+    };
+    assert_eq!(rig.answer(forged).result, 0);
+    rig.gid += 1;
+    rig.tid = 49;
+    assert_eq!(rig.one("o", append(b"!")), 0);
+    assert_eq!(rig.data("o", NOSNAP).unwrap(), "forged!");
+}

@@ -169,3 +169,15 @@ fn watching_changes_neither_version_nor_data_but_the_time() {
     let stat = rig.run("o", vec![op(code::STAT)]).ops[0].outdata.clone();
     assert_eq!(stat[8..], [99, 0, 0, 0, 1, 0, 0, 0]);
 }
+
+#[test]
+fn a_watch_that_died_with_the_server_is_not_seen_long_after() {
+    // `rbd rm` asks for watchers once, and refuses if there is one.
+    let mut rig = with_two_watchers();
+    rig.restart();
+    rig.now += Duration::from_secs(11);
+    let r = rig.run("o", vec![op(code::LIST_WATCHERS)]);
+    assert_eq!(r.ops[0].outdata[..], [1, 1, 4, 0, 0, 0, 0, 0, 0, 0]);
+    client(&mut rig, 1);
+    assert_eq!(rig.one("o", watch(RECONNECT, 11, 0)), -107);
+}
