@@ -9,6 +9,7 @@
 //! Not here: what the state is and how it is kept (`metastore`), frames and handshakes (`net`, `auth`).
 
 pub mod commands;
+pub mod format;
 pub mod manager;
 pub mod monitor;
 pub mod pool_set;

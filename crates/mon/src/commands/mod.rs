@@ -5,6 +5,40 @@
 //! commits the outcome's changes and answers only when they are durable; when another writer was faster,
 //! `run` is called again with the newer state, so it must not keep anything. Nothing here does I/O.
 
+mod auth;
+mod blocklist;
+mod cluster;
+mod config;
+mod config_key;
+mod config_options;
+mod crush_change;
+mod crush_class;
+mod crush_read;
+mod df;
+mod fs;
+mod health;
+mod json_text;
+mod manager;
+mod modules;
+mod monitor;
+mod osd_change;
+mod osd_df;
+mod osd_dump;
+mod osd_flags;
+mod osd_read;
+mod osd_tree;
+mod pg;
+mod pg_dump;
+mod pg_stats;
+mod pool;
+mod pool_get;
+mod pool_use;
+mod request;
+mod show;
+mod signature;
+mod status;
+mod table;
+
 use bytes::Bytes;
 use io::Random;
 use metastore::{Changes, ClusterState, ClusterStats};
@@ -133,14 +167,18 @@ impl Outcome {
 
 /// Reads the strings of a command message (section 8.2). The error is the answer.
 pub fn parse(cmd: &[String], inbuf: Bytes) -> Result<Command, Outcome> {
-    let _ = (cmd, inbuf);
-    Err(Outcome::error(Errno::EINVAL, "command not known"))
+    request::parse(cmd, inbuf)
 }
 
 /// The permission that `cmd` needs, or None when there is no such command.
 pub fn need(cmd: &Command) -> Option<Need> {
-    let _ = cmd;
-    None
+    let spec = table::find(&cmd.prefix)?;
+    Some(Need {
+        module: spec.module,
+        read: spec.perm.contains('r'),
+        write: spec.perm.contains('w'),
+        exec: spec.perm.contains('x'),
+    })
 }
 
 /// Arguments as text for the `with` clauses of capabilities (`addr` = `1.2.3.4:0/55`).
@@ -154,12 +192,20 @@ pub fn cap_args(cmd: &Command) -> std::collections::BTreeMap<String, String> {
 
 /// Runs one command.
 pub fn run(cmd: &Command, ctx: &Context<'_>) -> Outcome {
-    let _ = ctx;
-    Outcome::error(Errno::EINVAL, format!("unrecognized command {}", cmd.prefix))
+    let Some(spec) = table::find(&cmd.prefix) else {
+        return Outcome::error(Errno::EINVAL, "command not known");
+    };
+    if matches!(cmd.format, Format::Xml | Format::XmlPretty) {
+        return Outcome::error(Errno::EOPNOTSUPP, "XML output is not built in skep yet");
+    }
+    (spec.run)(cmd, ctx)
 }
 
 /// The JSON text that `ceph ping mon.X` prints: keys `health` and `mon_status`.
 pub fn ping_text(ctx: &Context<'_>) -> String {
-    let _ = ctx;
-    "{}".into()
+    let text = serde_json::json!({
+        "health": health::Report::of(ctx).json(true),
+        "mon_status": monitor::mon_status(ctx),
+    });
+    crate::format::pretty(&text)
 }

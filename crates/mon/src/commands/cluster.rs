@@ -1,0 +1,283 @@
+//! Commands about the cluster as a whole: identity, versions, log, who runs where.
+
+use super::table::{DEPRECATED, HIDDEN, Spec, later, spec};
+use super::{Command, Context, Outcome, health, pg_stats, show, status, table};
+use metastore::{Change, Changes};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use types::clusterlog::{LogEntry, LogLevel};
+use types::{EntityAddrVec, EntityKind, EntityName};
+
+const R: (&str, &str) = ("mon", "r");
+const RW: (&str, &str) = ("mon", "rw");
+const SERVICE: (&str, &str) = ("service", "r");
+
+pub const TABLE: &[Spec] = &[
+    spec(R, "status", "the cluster on one page", status::status),
+    spec(
+        R,
+        "df detail?:choice(detail)",
+        "space: raw by device class, and by pool",
+        super::df::df,
+    ),
+    spec(R, "fsid", "id of the cluster", fsid),
+    spec(R, "version", "version of the monitor", version),
+    spec(R, "versions", "how many daemons run which version", versions),
+    spec(
+        R,
+        "features",
+        "features of daemons and connected clients",
+        features,
+    ),
+    spec(
+        R,
+        "node ls type?:choice(all|osd|mon|mds|mgr)",
+        "hosts and the daemons on them",
+        node_ls,
+    ),
+    spec(
+        R,
+        "time-sync-status",
+        "state of the clocks of the monitors",
+        time_sync,
+    ),
+    spec(
+        R,
+        "report tags?*:str",
+        "everything known about the cluster, as JSON",
+        report,
+    ),
+    spec(RW, "log logtext*:str", "write a line to the cluster log", log),
+    spec(
+        R,
+        "log last num?:int(1..) level?:choice(debug|info|sec|warn|error) channel?:choice(*|cluster|audit|cephadm)",
+        "the newest lines of the cluster log",
+        log_last,
+    ),
+    spec(
+        SERVICE,
+        "service dump",
+        "services registered with the manager",
+        service_dump,
+    ),
+    spec(
+        SERVICE,
+        "service status",
+        "state of the registered services",
+        service_status,
+    ),
+    spec(
+        R,
+        "get_command_descriptions",
+        "this table, for the ceph program",
+        descriptions,
+    )
+    .flagged(HIDDEN),
+    later(RW, "compact"),
+    later(RW, "scrub").flagged(DEPRECATED),
+    later(RW, "tell target:name args*:str"),
+];
+
+/// Lines that `log last` shows unless told otherwise.
+const LOG_LAST_DEFAULT: usize = 20;
+
+fn descriptions(_: &Command, _: &Context<'_>) -> Outcome {
+    Outcome::ok(crate::format::compact(&table::descriptions()))
+}
+
+fn fsid(cmd: &Command, ctx: &Context<'_>) -> Outcome {
+    let id = ctx.state.fsid.to_string();
+    cmd.either(|| json!({"fsid": id}), || format!("{id}\n"))
+}
+
+/// By `tell` it is taken apart already.
+fn version(cmd: &Command, ctx: &Context<'_>) -> Outcome {
+    if ctx.target != super::Target::Mon {
+        let v = json!({"version": show::VERSION_SHORT, "release": show::RELEASE, "release_type": "stable"});
+        return cmd.json(&v);
+    }
+    cmd.either(
+        || json!({"version": show::VERSION}),
+        || format!("{}\n", show::VERSION),
+    )
+}
+
+/// Versions of the OSDs that are up.
+pub fn osd_versions(ctx: &Context<'_>) -> Vec<String> {
+    let up = ctx.map().osd_ids().filter(|id| ctx.map().is_up(*id));
+    up.map(|id| {
+        let said = ctx.osd_metadata(id).and_then(|m| m.get("ceph_version"));
+        said.map_or(show::VERSION.to_string(), String::clone)
+    })
+    .collect()
+}
+
+fn versions(cmd: &Command, ctx: &Context<'_>) -> Outcome {
+    let own = || vec![show::VERSION.to_string()];
+    let mons = own();
+    let mgrs = if ctx.state.mgrmap.available { own() } else { vec![] };
+    let osds = osd_versions(ctx);
+    let all: Vec<String> = [&mons, &mgrs, &osds].into_iter().flatten().cloned().collect();
+    cmd.json(&json!({
+        "mon": show::count_values(mons),
+        "mgr": show::count_values(mgrs),
+        "osd": show::count_values(osds),
+        "mds": {},
+        "overall": show::count_values(all),
+    }))
+}
+
+/// `[{"features":"0x…","release":"luminous","num":1}]`
+fn feature_list(features: impl IntoIterator<Item = u64>) -> Value {
+    let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
+    for f in features {
+        *counts.entry(f).or_default() += 1;
+    }
+    let one = |(f, n): (&u64, &u64)| json!({"features": format!("{f:#x}"), "release": "luminous", "num": n});
+    counts.iter().map(one).collect::<Vec<_>>().into()
+}
+
+pub fn feature_map(ctx: &Context<'_>) -> Value {
+    let own = types::release::feature::ALL_PACIFIC;
+    let mut out = Map::new();
+    out.insert("mon".into(), feature_list([own]));
+    let osds = ctx.map().osd_ids().filter(|id| ctx.map().is_up(*id));
+    let osds: Vec<u64> = osds
+        .filter_map(|id| Some(ctx.map().osd(id)?.xinfo.features))
+        .collect();
+    if !osds.is_empty() {
+        out.insert("osd".into(), feature_list(osds));
+    }
+    let clients = ctx.sessions.iter().filter(|s| s.name.kind == EntityKind::Client);
+    let clients: Vec<u64> = clients.map(|s| s.features).collect();
+    if !clients.is_empty() {
+        out.insert("client".into(), feature_list(clients));
+    }
+    out.insert("mgr".into(), feature_list([own]));
+    Value::Object(out)
+}
+
+fn features(cmd: &Command, ctx: &Context<'_>) -> Outcome {
+    cmd.json(&feature_map(ctx))
+}
+
+fn node_ls(cmd: &Command, ctx: &Context<'_>) -> Outcome {
+    let mut osds: BTreeMap<String, Vec<i32>> = BTreeMap::new();
+    for id in ctx.map().osd_ids() {
+        osds.entry(ctx.osd_host(id)).or_default().push(id);
+    }
+    let host = &ctx.mon.hostname;
+    let mut all = Map::new();
+    all.insert("mon".into(), json!({host: [ctx.mon.name]}));
+    all.insert("osd".into(), json!(osds));
+    if ctx.state.mgrmap.available {
+        all.insert("mgr".into(), json!({host: [ctx.mon.mgr_name]}));
+    }
+    match cmd.opt_text("type") {
+        None | Some("all") => cmd.json(&Value::Object(all)),
+        Some(kind) => cmd.json(all.get(kind).unwrap_or(&json!({}))),
+    }
+}
+
+fn time_sync(cmd: &Command, _: &Context<'_>) -> Outcome {
+    let checks = json!({"epoch": show::ELECTION_EPOCH, "round": 0, "round_status": "finished"});
+    cmd.json(&json!({"timechecks": checks}))
+}
+
+fn report(cmd: &Command, ctx: &Context<'_>) -> Outcome {
+    let figures = pg_stats::Figures::of(ctx);
+    let mut v = json!({
+        "cluster_fingerprint": ctx.state.fsid.to_string(),
+        "version": show::VERSION_SHORT,
+        "commit": "",
+        "timestamp": ctx.now.to_string(),
+        "tag": cmd.list("tags").join(" "),
+        "health": health::Report::with(ctx, &figures).json(true),
+        "monmap": super::monitor::monmap_json(ctx),
+        "quorum": [ctx.mon.rank],
+        "osdmap": super::osd_dump::map_json(ctx.map()),
+        "osd_metadata": super::osd_read::all_metadata(ctx),
+        "crushmap": super::crush_read::dump(&ctx.map().crush),
+        "num_pg": figures.pgs.len(),
+        "num_osd": ctx.map().num_osds(),
+    });
+    if let Some(map) = v.as_object_mut() {
+        map.insert("pool_stats".into(), super::pg_dump::pool_stats(ctx, &figures));
+    }
+    let mut out = cmd.json(&v);
+    // The real one prints a checksum of the text here.
+    out.status = format!("report {}", types::checksum::crc32c(u32::MAX, &out.data));
+    out
+}
+
+fn log(cmd: &Command, ctx: &Context<'_>) -> Outcome {
+    let entry = LogEntry {
+        name: ctx.who.clone(),
+        rank: EntityName::new(ctx.who.kind, -1),
+        addrs: EntityAddrVec::one(ctx.addr),
+        stamp: ctx.now,
+        seq: 0,
+        level: LogLevel::Info,
+        message: cmd.list("logtext").join(" "),
+        channel: "cluster".into(),
+    };
+    Outcome::default().with(Changes::one(Change::Log(entry)))
+}
+
+fn log_last(cmd: &Command, ctx: &Context<'_>) -> Outcome {
+    let num = cmd.int("num").map_or(LOG_LAST_DEFAULT, |n| n.max(0) as usize);
+    let level = cmd.opt_text("level").unwrap_or("info");
+    let Some(level) = LogLevel::ALL.into_iter().find(|l| l.word() == level) else {
+        return Outcome::invalid(format!("unknown log level '{level}'"));
+    };
+    let channel = cmd.opt_text("channel").unwrap_or("*");
+    let wanted = |e: &&LogEntry| e.level >= level && (channel == "*" || e.channel == channel);
+    let mut entries: Vec<&LogEntry> = ctx
+        .state
+        .log
+        .entries
+        .iter()
+        .rev()
+        .filter(wanted)
+        .take(num)
+        .collect();
+    entries.reverse();
+    cmd.either(
+        || entries.iter().map(|e| log_json(e)).collect::<Vec<_>>().into(),
+        || super::request::lines(entries.iter().map(|e| log_line(e))),
+    )
+}
+
+fn log_json(e: &LogEntry) -> Value {
+    json!({
+        "name": e.name.to_string(),
+        "rank": e.rank.to_string(),
+        "addrs": show::addrs(&e.addrs),
+        "stamp": e.stamp.to_string(),
+        "seq": e.seq,
+        "channel": e.channel,
+        "priority": format!("[{}]", e.level.tag()),
+        "message": e.message,
+    })
+}
+
+fn log_line(e: &LogEntry) -> String {
+    format!(
+        "{} {} ({}) {} : {} [{}] {}",
+        e.stamp,
+        e.name,
+        e.rank,
+        e.seq,
+        e.channel,
+        e.level.tag(),
+        e.message
+    )
+}
+
+fn service_dump(cmd: &Command, ctx: &Context<'_>) -> Outcome {
+    cmd.json(&json!({"epoch": 1, "modified": ctx.state.created.to_string(), "services": {}}))
+}
+
+fn service_status(cmd: &Command, _: &Context<'_>) -> Outcome {
+    cmd.json(&json!({}))
+}

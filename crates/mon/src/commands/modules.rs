@@ -1,0 +1,198 @@
+//! Commands that manager modules answer in the real one: those with an honest answer here, and those that
+//! programs ask for and must get a clear refusal to.
+
+use super::table::{Spec, later, spec};
+use super::{Command, Context, Outcome};
+use crate::format::{self, Table};
+use serde_json::{Value, json};
+use types::Errno;
+
+const R: (&str, &str) = ("mgr", "r");
+const W: (&str, &str) = ("mgr", "w");
+const RW: (&str, &str) = ("mgr", "rw");
+
+pub const TABLE: &[Spec] = &[
+    spec(
+        R,
+        "balancer status",
+        "state of the balancer: off, since there is none yet",
+        balancer_status,
+    ),
+    later(RW, "balancer on"),
+    spec(RW, "balancer off", "turn the balancer off", nothing),
+    later(RW, "balancer mode mode:choice(none|crush-compat|upmap)"),
+    later(R, "balancer eval option?:str"),
+    spec(R, "crash ls", "crashes of daemons", crash_ls),
+    spec(R, "crash ls-new", "crashes that nobody has looked at", crash_ls),
+    spec(R, "crash stat", "number of crashes", crash_stat),
+    spec(R, "crash info id:str", "all about one crash", crash_info),
+    spec(W, "crash archive-all", "mark all crashes as looked at", nothing),
+    spec(R, "device ls", "physical devices", device_ls),
+    spec(
+        R,
+        "device ls-by-host host:str",
+        "physical devices of a host",
+        device_ls,
+    ),
+    spec(
+        R,
+        "device ls-by-daemon who:str",
+        "physical devices of a daemon",
+        device_ls,
+    ),
+    spec(R, "device info devid:str", "all about one device", device_info),
+    spec(R, "progress", "long running work", progress),
+    spec(R, "progress json", "long running work, as JSON", progress_json),
+    spec(
+        R,
+        "telemetry status",
+        "state of telemetry: off, nothing is ever sent",
+        telemetry_status,
+    ),
+    spec(RW, "telemetry off", "turn telemetry off", nothing),
+    later(RW, "telemetry on license?:str"),
+    later(R, "telemetry show channels?*:str"),
+    spec(
+        R,
+        "orch status detail?:bool format?:choice(plain|json|json-pretty|yaml|xml-pretty|xml)",
+        "state of the orchestrator: there is none",
+        no_orchestrator,
+    ),
+    spec(
+        R,
+        "orch ls service_type?:str service_name?:str export?:bool format?:choice(plain|json|json-pretty|yaml|xml-pretty|xml) refresh?:bool",
+        "services of the orchestrator: there is none",
+        no_orchestrator,
+    ),
+    later(R, "iostat width?:int print_header?:bool"),
+    later(R, "insights"),
+    later(R, "rbd perf image stats pool_spec?:str sort_by?:str"),
+    later(R, "rbd perf image counters pool_spec?:str sort_by?:str"),
+    spec(
+        R,
+        "rbd task list task_id?:str",
+        "work in the background: none is ever taken on",
+        task_list,
+    ),
+    later(W, "rbd task add flatten image_spec:str"),
+    later(W, "rbd task add remove image_spec:str"),
+    later(W, "rbd task add trash remove image_id_spec:str"),
+    later(W, "rbd task add migration execute image_spec:str"),
+    later(W, "rbd task add migration commit image_spec:str"),
+    later(W, "rbd task add migration abort image_spec:str"),
+    later(R, "rbd task cancel task_id:str"),
+    later(
+        W,
+        "rbd trash purge schedule add level_spec:str interval:str start_time?:str",
+    ),
+    later(
+        W,
+        "rbd trash purge schedule remove level_spec:str interval?:str start_time?:str",
+    ),
+    spec(
+        R,
+        "rbd trash purge schedule list level_spec?:str",
+        "schedules of emptying the trash: none",
+        no_schedules,
+    ),
+    spec(
+        R,
+        "rbd trash purge schedule status level_spec?:str",
+        "what is scheduled next: nothing",
+        no_scheduled,
+    ),
+    later(
+        W,
+        "rbd mirror snapshot schedule add level_spec:str interval:str start_time?:str",
+    ),
+    later(
+        W,
+        "rbd mirror snapshot schedule remove level_spec:str interval?:str start_time?:str",
+    ),
+    spec(
+        R,
+        "rbd mirror snapshot schedule list level_spec?:str",
+        "schedules of mirror snapshots: none",
+        no_schedules,
+    ),
+    spec(
+        R,
+        "rbd mirror snapshot schedule status level_spec?:str",
+        "what is scheduled next: nothing",
+        no_scheduled,
+    ),
+];
+
+/// Python modules print pretty JSON whatever was asked for.
+fn pretty(v: &Value) -> Outcome {
+    Outcome::ok(format::pretty(v).trim_end().to_string())
+}
+
+/// What is so already.
+fn nothing(_: &Command, _: &Context<'_>) -> Outcome {
+    Outcome::default()
+}
+
+fn balancer_status(_: &Command, _: &Context<'_>) -> Outcome {
+    pretty(&json!({
+        "active": false,
+        "last_optimize_duration": "",
+        "last_optimize_started": "",
+        "mode": "none",
+        "no_optimization_needed": false,
+        "optimize_result": "",
+        "plans": [],
+    }))
+}
+
+fn crash_ls(cmd: &Command, _: &Context<'_>) -> Outcome {
+    cmd.either(|| json!([]), String::new)
+}
+
+fn crash_stat(_: &Command, _: &Context<'_>) -> Outcome {
+    Outcome::ok("0 crashes recorded\n")
+}
+
+fn crash_info(cmd: &Command, _: &Context<'_>) -> Outcome {
+    Outcome::invalid(format!("crash info: {} not found", cmd.text("id")))
+}
+
+fn device_ls(cmd: &Command, _: &Context<'_>) -> Outcome {
+    let columns = ["DEVICE", "HOST:DEV", "DAEMONS", "WEAR", "LIFE EXPECTANCY"];
+    cmd.either(|| json!([]), || Table::new().left(&columns).print())
+}
+
+fn device_info(cmd: &Command, _: &Context<'_>) -> Outcome {
+    Outcome::absent(format!("device {} not found", cmd.text("devid")))
+}
+
+fn progress(_: &Command, _: &Context<'_>) -> Outcome {
+    Outcome::ok("Nothing in progress")
+}
+
+fn progress_json(_: &Command, _: &Context<'_>) -> Outcome {
+    pretty(&json!({"completed": [], "events": []}))
+}
+
+fn telemetry_status(_: &Command, _: &Context<'_>) -> Outcome {
+    pretty(&json!({"enabled": false, "last_upload": null}))
+}
+
+fn no_orchestrator(_: &Command, _: &Context<'_>) -> Outcome {
+    Outcome::error(
+        Errno::ENOENT,
+        "No orchestrator configured (try `ceph orch set backend`)",
+    )
+}
+
+fn task_list(_: &Command, _: &Context<'_>) -> Outcome {
+    Outcome::ok("[]")
+}
+
+fn no_schedules(_: &Command, _: &Context<'_>) -> Outcome {
+    Outcome::ok("{}")
+}
+
+fn no_scheduled(_: &Command, _: &Context<'_>) -> Outcome {
+    Outcome::ok("{\"scheduled\": []}")
+}

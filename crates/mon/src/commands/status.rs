@@ -1,0 +1,204 @@
+//! `status` (`ceph -s`): the cluster on one page.
+
+use super::health::Report;
+use super::pg_stats::{Figures, count};
+use super::{Command, Context, Outcome, osd_flags, show};
+use crate::format::units;
+use serde_json::{Map, Value, json};
+use types::Utime;
+use types::osdmap::map_flag;
+use types::pgstats::pg_state;
+
+pub fn status(cmd: &Command, ctx: &Context<'_>) -> Outcome {
+    let figures = Figures::of(ctx);
+    let report = Report::with(ctx, &figures);
+    cmd.either(
+        || json_form(ctx, &figures, &report),
+        || plain(ctx, &figures, &report),
+    )
+}
+
+fn json_form(ctx: &Context<'_>, figures: &Figures, report: &Report) -> Value {
+    let s = ctx.state;
+    json!({
+        "fsid": s.fsid.to_string(),
+        "health": report.json(false),
+        "election_epoch": show::ELECTION_EPOCH,
+        "quorum": [ctx.mon.rank],
+        "quorum_names": [ctx.mon.name],
+        "quorum_age": units::seconds_between(ctx.mon.started, ctx.now) as u64,
+        "monmap": {
+            "epoch": s.monmap.epoch,
+            "min_mon_release_name": types::release::name(s.monmap.min_mon_release),
+            "num_mons": s.monmap.ranks.len(),
+        },
+        "osdmap": osd_numbers(ctx, figures),
+        "pgmap": pg_numbers(ctx, figures),
+        "fsmap": {"epoch": 1, "by_rank": [], "up:standby": 0},
+        "mgrmap": {
+            "available": s.mgrmap.available,
+            "num_standbys": s.mgrmap.standbys.len(),
+            "modules": s.mgrmap.modules,
+            "services": s.mgrmap.services,
+        },
+        "servicemap": {"epoch": 1, "modified": s.created.to_string(), "services": {}},
+        "progress_events": {},
+    })
+}
+
+/// As in `osd stat` too.
+pub fn osd_numbers(ctx: &Context<'_>, figures: &Figures) -> Value {
+    let map = ctx.map();
+    json!({
+        "epoch": map.epoch,
+        "num_osds": map.num_osds(),
+        "num_up_osds": map.num_up_osds(),
+        "osd_up_since": map.last_up_change.sec,
+        "num_in_osds": map.num_in_osds(),
+        "osd_in_since": map.last_in_change.sec,
+        "num_remapped_pgs": figures.remapped(),
+    })
+}
+
+fn pg_numbers(ctx: &Context<'_>, figures: &Figures) -> Value {
+    let sum = figures.sum();
+    let by_state: Vec<Value> = figures
+        .by_state()
+        .into_iter()
+        .map(|(name, n)| json!({"state_name": name, "count": n}))
+        .collect();
+    let mut m = Map::new();
+    m.insert("pgs_by_state".into(), by_state.into());
+    m.insert("num_pgs".into(), figures.pgs.len().into());
+    m.insert("num_pools".into(), ctx.map().pools.len().into());
+    m.insert("num_objects".into(), count(sum.num_objects).into());
+    m.insert("data_bytes".into(), count(sum.num_bytes).into());
+    m.insert("bytes_used".into(), count(figures.total.used()).into());
+    m.insert("bytes_avail".into(), count(figures.total.available).into());
+    m.insert("bytes_total".into(), count(figures.total.total).into());
+    let inactive = figures.inactive();
+    if inactive > 0 {
+        m.insert(
+            "inactive_pgs_ratio".into(),
+            (inactive as f64 / figures.pgs.len() as f64).into(),
+        );
+    }
+    if sum.num_objects_degraded > 0 && sum.num_object_copies > 0 {
+        let (bad, all) = (count(sum.num_objects_degraded), count(sum.num_object_copies));
+        m.insert("degraded_objects".into(), bad.into());
+        m.insert("degraded_total".into(), all.into());
+        m.insert("degraded_ratio".into(), (bad as f64 / all as f64).into());
+    }
+    Value::Object(m)
+}
+
+/// `3 osds: 3 up (since 74s), 3 in (since 82s)`
+pub fn osd_counts(ctx: &Context<'_>) -> String {
+    let map = ctx.map();
+    let since = |t: Utime| {
+        if t.is_zero() {
+            String::new()
+        } else {
+            format!(" (since {})", units::age(t, ctx.now))
+        }
+    };
+    format!(
+        "{} osds: {} up{}, {} in{}",
+        map.num_osds(),
+        map.num_up_osds(),
+        since(map.last_up_change),
+        map.num_in_osds(),
+        since(map.last_in_change)
+    )
+}
+
+/// The flags that an operator may have set.
+pub fn shown_flags(ctx: &Context<'_>) -> String {
+    osd_flags::names(ctx.map().flags & !map_flag::ALWAYS)
+}
+
+/// `875 MiB used, 11 GiB / 12 GiB avail`
+pub fn usage(figures: &Figures) -> String {
+    let t = &figures.total;
+    format!(
+        "{} used, {} / {} avail",
+        units::bytes(count(t.used())),
+        units::bytes(count(t.available)),
+        units::bytes(count(t.total))
+    )
+}
+
+fn plain(ctx: &Context<'_>, figures: &Figures, report: &Report) -> String {
+    let mut out = String::from("  cluster:\n");
+    out.push_str(&format!("    id:     {}\n", ctx.state.fsid));
+    let health = report.status_lines().join("\n            ");
+    out.push_str(&format!("    health: {health}\n \n"));
+    services(&mut out, ctx, figures);
+    data(&mut out, ctx, figures);
+    out
+}
+
+fn services(out: &mut String, ctx: &Context<'_>, figures: &Figures) {
+    let s = ctx.state;
+    out.push_str("  services:\n");
+    out.push_str(&format!(
+        "    mon: {} daemons, quorum {} (age {})\n",
+        s.monmap.ranks.len(),
+        ctx.mon.name,
+        units::age(ctx.mon.started, ctx.now)
+    ));
+    let m = &s.mgrmap;
+    let mgr = if m.available {
+        format!(
+            "{}(active, since {})",
+            m.active_name,
+            units::age(m.active_change, ctx.now)
+        )
+    } else {
+        "no daemons active".to_string()
+    };
+    out.push_str(&format!("    mgr: {mgr}\n"));
+    out.push_str(&format!("    osd: {}", osd_counts(ctx)));
+    let remapped = figures.remapped();
+    if remapped > 0 {
+        out.push_str(&format!("; {remapped} remapped pgs"));
+    }
+    out.push('\n');
+    let flags = shown_flags(ctx);
+    if !flags.is_empty() {
+        out.push_str(&format!("         flags {flags}\n"));
+    }
+    out.push_str(" \n");
+}
+
+fn data(out: &mut String, ctx: &Context<'_>, figures: &Figures) {
+    let sum = figures.sum();
+    out.push_str("  data:\n");
+    let (pools, pgs) = (ctx.map().pools.len(), figures.pgs.len());
+    out.push_str(&format!("    pools:   {pools} pools, {pgs} pgs\n"));
+    let objects = units::si(count(sum.num_objects));
+    let stored = units::bytes(count(sum.num_bytes));
+    out.push_str(&format!("    objects: {objects} objects, {stored}\n"));
+    out.push_str(&format!("    usage:   {}\n", usage(figures)));
+    let mut lines = Vec::new();
+    let unknown = figures
+        .pgs
+        .values()
+        .filter(|s| s.state == pg_state::UNKNOWN)
+        .count();
+    let inactive = figures.inactive() - unknown;
+    for (n, text) in [(unknown, "pgs unknown"), (inactive, "pgs not active")] {
+        if n > 0 {
+            lines.push(format!("{:.3}% {text}", n as f64 * 100.0 / pgs as f64));
+        }
+    }
+    if sum.num_objects_degraded > 0 && sum.num_object_copies > 0 {
+        let (bad, all) = (count(sum.num_objects_degraded), count(sum.num_object_copies));
+        let percent = bad as f64 * 100.0 / all as f64;
+        lines.push(format!("{bad}/{all} objects degraded ({percent:.3}%)"));
+    }
+    let states = figures.by_state();
+    let width = states.iter().map(|(_, n)| n.to_string().len()).max().unwrap_or(0);
+    lines.extend(states.iter().map(|(name, n)| format!("{n:<width$} {name}")));
+    out.push_str(&format!("    pgs:     {}\n \n", lines.join("\n             ")));
+}

@@ -1,0 +1,183 @@
+//! The table of commands: signature, help, permission, flags and function of each. The parser, the
+//! descriptions for the `ceph` program, the permission check, the dispatch and the documentation all read it.
+//!
+//! It is kept in parts, one beside the functions of each family; [`FAMILIES`] is all of it. Commands that are
+//! listed but not built refuse with EOPNOTSUPP; commands that are not listed do not exist.
+
+use super::{Command, Context, Outcome, signature};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+pub type Handler = fn(&Command, &Context<'_>) -> Outcome;
+
+/// Bits of [`Spec::flags`], as the `ceph` program knows them. Bit 8 ("send it to the manager") is never set:
+/// the monitor answers everything itself.
+pub const NOFORWARD: u32 = 1;
+pub const DEPRECATED: u32 = 4;
+pub const HIDDEN: u32 = 32;
+
+pub struct Spec {
+    /// See [`signature`].
+    pub sig: &'static str,
+    pub help: &'static str,
+    pub module: &'static str,
+    pub perm: &'static str,
+    pub flags: u32,
+    pub run: Handler,
+}
+
+impl Spec {
+    pub const fn flagged(mut self, flags: u32) -> Self {
+        self.flags = flags;
+        self
+    }
+
+}
+
+/// `need` is module and permission: `"osd rw"`.
+pub const fn spec(
+    need: (&'static str, &'static str),
+    sig: &'static str,
+    help: &'static str,
+    run: Handler,
+) -> Spec {
+    Spec {
+        sig,
+        help,
+        module: need.0,
+        perm: need.1,
+        flags: 0,
+        run,
+    }
+}
+
+/// A command of the real thing that is listed only to be refused in clear words.
+pub const fn later(need: (&'static str, &'static str), sig: &'static str) -> Spec {
+    spec(need, sig, "not built in skep yet", not_built)
+}
+
+fn not_built(cmd: &Command, _: &Context<'_>) -> Outcome {
+    Outcome::not_built(&format!("'{}'", cmd.prefix))
+}
+
+/// Families in the order of the documentation.
+pub static FAMILIES: [(&str, &[Spec]); 19] = [
+    ("Cluster", super::cluster::TABLE),
+    ("Health", super::health::TABLE),
+    ("Monitors", super::monitor::TABLE),
+    ("Manager", super::manager::TABLE),
+    ("OSDs", super::osd_read::TABLE),
+    ("OSDs: changes", super::osd_change::TABLE),
+    ("OSDs: flags", super::osd_flags::TABLE),
+    ("Blocklist", super::blocklist::TABLE),
+    ("CRUSH", super::crush_read::TABLE),
+    ("CRUSH: changes", super::crush_change::TABLE),
+    ("CRUSH: device classes", super::crush_class::TABLE),
+    ("Pools", super::pool::TABLE),
+    ("Pools: use", super::pool_use::TABLE),
+    ("Placement groups", super::pg::TABLE),
+    ("Configuration", super::config::TABLE),
+    ("Keys and values", super::config_key::TABLE),
+    ("Authentication", super::auth::TABLE),
+    ("File systems", super::fs::TABLE),
+    ("Manager modules", super::modules::TABLE),
+];
+
+pub fn all() -> impl Iterator<Item = &'static Spec> {
+    FAMILIES.iter().flat_map(|(_, specs)| specs.iter())
+}
+
+static BY_PREFIX: LazyLock<BTreeMap<String, Vec<&'static Spec>>> = LazyLock::new(|| {
+    let mut map: BTreeMap<String, Vec<&'static Spec>> = BTreeMap::new();
+    for s in all() {
+        map.entry(signature::prefix(s.sig)).or_default().push(s);
+    }
+    map
+});
+
+pub fn find(prefix: &str) -> Option<&'static Spec> {
+    BY_PREFIX.get(prefix)?.first().copied()
+}
+
+/// All signatures with this prefix; a few commands have two.
+pub fn all_named(prefix: &str) -> &'static [&'static Spec] {
+    BY_PREFIX.get(prefix).map_or(&[], Vec::as_slice)
+}
+
+/// What `get_command_descriptions` answers.
+pub fn descriptions() -> Value {
+    let mut out = Map::new();
+    for (i, s) in all().enumerate() {
+        let one = json!({
+            "sig": signature::describe(s.sig),
+            "help": s.help,
+            "module": s.module,
+            "perm": s.perm,
+            "flags": s.flags,
+        });
+        out.insert(format!("cmd{i:03}"), one);
+    }
+    Value::Object(out)
+}
+
+/// The reference for docs/operating/commands.md.
+#[cfg(test)]
+pub fn markdown() -> String {
+    let mut out = String::from(
+        "# Commands\n\n<!-- Generated from the table in crates/mon/src/commands (test `reference_is_current`). -->\n\n\
+         What `ceph` can ask of Skep. `NAME?` is optional, `NAME*` takes several values. The permission is what the\n\
+         caller's monitor capability must allow. Commands marked \"not built\" refuse with EOPNOTSUPP.\n",
+    );
+    for (family, specs) in &FAMILIES {
+        out.push_str(&format!(
+            "\n## {family}\n\n| command | does | needs |\n|---|---|---|\n"
+        ));
+        for s in specs.iter().filter(|s| s.flags & HIDDEN == 0) {
+            let sig = s.sig.replace('|', "\\|");
+            let old = if s.flags & DEPRECATED != 0 {
+                " (old name)"
+            } else {
+                ""
+            };
+            out.push_str(&format!(
+                "| `{sig}` | {}{old} | {} {} |\n",
+                s.help, s.module, s.perm
+            ));
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_word_of_every_signature_is_understood() {
+        for s in all() {
+            let typed = s.sig.split_whitespace().filter(|w| w.contains(':')).count();
+            assert_eq!(signature::args(s.sig).len(), typed, "{}", s.sig);
+            assert!(!s.help.is_empty() && s.help.len() < 100, "{}: help", s.sig);
+            assert!(
+                !s.perm.is_empty() && s.perm.chars().all(|c| "rwx".contains(c)),
+                "{}: permission",
+                s.sig
+            );
+        }
+    }
+
+    #[test]
+    fn reference_is_current() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operating/commands.md");
+        let want = markdown();
+        if std::env::var_os("SKEP_WRITE_DOCS").is_some() {
+            std::fs::write(path, &want).unwrap();
+        }
+        let have = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(
+            have == want,
+            "run the tests once with SKEP_WRITE_DOCS=1 to write {path}"
+        );
+    }
+}

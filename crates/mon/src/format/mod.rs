@@ -1,0 +1,11 @@
+//! How command output looks: Ceph's JSON dialect, its text tables, its units.
+//!
+//! Pure text functions; nothing here knows a command or the cluster. What is absent: XML (refused by the
+//! caller), YAML.
+
+pub mod json;
+pub mod table;
+pub mod units;
+
+pub use json::{compact, pretty};
+pub use table::{Align, Table};
