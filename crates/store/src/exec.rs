@@ -33,35 +33,38 @@ impl State {
     /// The most bytes the transaction's record can take.
     pub fn record_bound(&self, t: &Transaction) -> u64 {
         let pair = |(a, b): &(Bytes, Bytes)| 16 + a.len() as u64 + b.len() as u64;
-        let mut sum = 64;
+        let mut sum = 64u64;
         for op in &t.ops {
-            sum += OP_BYTES
-                + match op {
-                    Op::Write { data, .. } => {
-                        let len = data.len() as u64;
-                        if len / BLOCK > self.direct_blocks {
-                            // Checksums, and runs if the free space is in pieces.
-                            len / BLOCK * 32
-                        } else {
-                            len + len / BLOCK * 24
-                        }
+            let bytes = match op {
+                Op::Write { data, .. } => {
+                    let len = data.len() as u64;
+                    if len / BLOCK > self.direct_blocks {
+                        // Checksums, and runs if the free space is in pieces.
+                        len / BLOCK * 32
+                    } else {
+                        len + len / BLOCK * 24
                     }
-                    Op::SetAttrs { attrs, .. } => attrs.iter().map(pair).sum(),
-                    Op::OmapSet { entries, .. } => entries.iter().map(pair).sum(),
-                    Op::OmapRemove { keys, .. } => keys.iter().map(|k| k.len() as u64 + 16).sum(),
-                    Op::OmapRemoveRange { first, last, .. } => (first.len() + last.len()) as u64,
-                    Op::OmapSetHeader { header, .. } => header.len() as u64,
-                    Op::SetMeta { meta } => meta.len() as u64,
-                    Op::LogAppend { entry, .. } => entry.len() as u64,
-                    // Unaligned sources are copied.
-                    Op::CloneRange {
-                        len,
-                        src_offset,
-                        dst_offset,
-                        ..
-                    } if (src_offset ^ dst_offset) % BLOCK != 0 => len + len / BLOCK * 24,
-                    _ => 0,
-                };
+                }
+                Op::SetAttrs { attrs, .. } => attrs.iter().map(pair).sum(),
+                Op::OmapSet { entries, .. } => entries.iter().map(pair).sum(),
+                Op::OmapRemove { keys, .. } => keys.iter().map(|k| k.len() as u64 + 16).sum(),
+                Op::OmapRemoveRange { first, last, .. } => (first.len() + last.len()) as u64,
+                Op::OmapSetHeader { header, .. } => header.len() as u64,
+                Op::SetMeta { meta } => meta.len() as u64,
+                Op::LogAppend { entry, .. } => entry.len() as u64,
+                // Sources that do not share block borders, or overlap, are copied.
+                Op::CloneRange {
+                    src,
+                    dst,
+                    len,
+                    src_offset,
+                    dst_offset,
+                } if src == dst || (src_offset ^ dst_offset) % BLOCK != 0 => {
+                    len.saturating_add(len / BLOCK * 24)
+                }
+                _ => 0,
+            };
+            sum = bytes.saturating_add(sum).saturating_add(OP_BYTES);
         }
         sum
     }
@@ -477,6 +480,7 @@ impl State {
         if len == 0 {
             return Ok(());
         }
+        // Never reached by a longer range than the record's bound allowed.
         let overlaps = src == dst && src_offset < end && dst_offset < src_offset + len;
         if (src_offset ^ dst_offset) % BLOCK != 0 || overlaps {
             return self.copy_range(c, &source, src_offset, len, dst_offset);

@@ -43,7 +43,7 @@ impl Run {
                 assert_eq!(seq as usize, self.history.len() - 1);
             }
             (Err(e), None) => assert!(e.is_refusal(), "{e}"),
-            (Err(store::Error::NoSpace { .. }), Some(_)) => {}
+            (Err(store::Error::NoSpace { .. } | store::Error::TooBig { .. }), Some(_)) => {}
             (r, m) => panic!(
                 "{}: {r:?}, but the model says {}: {}",
                 self.label,

@@ -28,7 +28,7 @@ impl Dice {
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
-    pub fn next(&mut self) -> u64 {
+    pub fn roll(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -37,7 +37,7 @@ impl Dice {
     }
     /// Below `n`; 0 for 0.
     pub fn below(&mut self, n: u64) -> u64 {
-        if n == 0 { 0 } else { self.next() % n }
+        if n == 0 { 0 } else { self.roll() % n }
     }
 }
 
@@ -313,7 +313,7 @@ impl State {
             if let Some((dice, share)) = &mut self.sample
                 && dice.below(1000) < *share
             {
-                let seed = dice.next();
+                let seed = dice.roll();
                 let kept = self.survivor(seed);
                 self.survivors.push(kept);
             }

@@ -1,0 +1,298 @@
+//! The engine without network: 4 KiB durable random overwrites and reads, with CPU per operation.
+//!
+//! `cargo run --release -p store --example bench -- DIR [MIB] [SECONDS] [DEPTHS]`, for instance
+//! `bench /var/tmp/b 256 5 1,32`. DIR is made anew and stays. Figures of one run on a shared machine: compare
+//! ratios of runs side by side. With `raw` as a fifth argument, a plain file beside it is overwritten with
+//! one write and one fdatasync per operation first, as the yardstick.
+
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::disallowed_macros)]
+
+use bytes::Bytes;
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+use store::{Options, Store};
+use types::{EVersion, HObject, NOSNAP, ObjectId, Op, PgId, SPgId, Transaction};
+
+const BLOCK: u64 = 4096;
+const OBJECT: u64 = 4 << 20;
+
+fn oid(n: u64) -> ObjectId {
+    let name = Bytes::from(format!("rbd_data.10226b8b4567.{n:016x}"));
+    let hash = (n as u32).wrapping_mul(0x9e37_79b9);
+    ObjectId::replicated(HObject::new(1, hash, Bytes::new(), Bytes::new(), name, NOSNAP))
+}
+
+/// Microseconds of CPU this process has used.
+fn cpu_us() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+    let ticks: f64 = fields[11].parse::<f64>().unwrap() + fields[12].parse::<f64>().unwrap();
+    ticks * 10_000.0
+}
+
+fn disk_bytes() -> u64 {
+    let io = std::fs::read_to_string("/proc/self/io").unwrap();
+    let line = io.lines().find(|l| l.starts_with("write_bytes")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+fn memory_mib() -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|l| l.starts_with("VmRSS")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<f64>().unwrap() / 1024.0
+}
+
+struct Random(u64);
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % n
+    }
+}
+
+/// Wakes the bench's loop, as an OSD's event loop would be woken.
+#[derive(Default)]
+struct Bell(Mutex<bool>, Condvar);
+impl Bell {
+    fn ring(&self) {
+        *self.0.lock().unwrap() = true;
+        self.1.notify_one();
+    }
+    fn wait(&self) {
+        let mut rung = self.0.lock().unwrap();
+        while !*rung {
+            rung = self.1.wait_timeout(rung, Duration::from_millis(100)).unwrap().0;
+        }
+        *rung = false;
+    }
+}
+
+struct Bench {
+    store: Store,
+    bell: Arc<Bell>,
+    random: Random,
+    version: u64,
+    objects: u64,
+    data: Bytes,
+}
+
+impl Bench {
+    /// What an OSD queues for a 4 KiB client write: data, the object's info, a log entry.
+    fn write(&mut self) -> Transaction {
+        let o = oid(self.random.below(self.objects));
+        let at = self.random.below(OBJECT / BLOCK) * BLOCK;
+        let skip = self.random.below(4096) as usize;
+        self.version += 1;
+        let mut t = Transaction::new(SPgId::replicated(PgId::new(1, 0)));
+        t.ops = vec![
+            Op::Write {
+                oid: o.clone(),
+                offset: at,
+                data: self.data.slice(skip..skip + BLOCK as usize),
+            },
+            Op::SetAttrs {
+                oid: o,
+                attrs: vec![(Bytes::from_static(b"_"), self.data.slice(..270))],
+            },
+            Op::LogAppend {
+                version: EVersion::new(1, self.version),
+                entry: self.data.slice(..180),
+            },
+        ];
+        if self.version % 100 == 0 && self.version > 3000 {
+            t.ops.push(Op::LogTrim {
+                to: EVersion::new(1, self.version - 3000),
+            });
+        }
+        t
+    }
+
+    fn fill(&mut self) {
+        let mut t = Transaction::new(SPgId::replicated(PgId::new(1, 0)));
+        t.ops.push(Op::CreateCollection);
+        self.store.queue(t).unwrap();
+        let data: Bytes = vec![7u8; OBJECT as usize].into();
+        let start = Instant::now();
+        let (cpu, disk) = (cpu_us(), disk_bytes());
+        for n in 0..self.objects {
+            let mut t = Transaction::new(SPgId::replicated(PgId::new(1, 0)));
+            t.ops.push(Op::Write {
+                oid: oid(n),
+                offset: 0,
+                data: data.clone(),
+            });
+            self.store.queue(t).unwrap();
+            self.store.kick();
+        }
+        self.store.wait(self.store.queued()).unwrap();
+        let mib = (self.objects * OBJECT) as f64 / 1048576.0;
+        println!(
+            "4 MiB writes: {:.0} MiB/s, {:.0} us CPU each, {:.3} bytes written per byte",
+            mib / start.elapsed().as_secs_f64(),
+            (cpu_us() - cpu) / self.objects as f64,
+            (disk_bytes() - disk) as f64 / (self.objects * OBJECT) as f64
+        );
+    }
+
+    fn overwrite(&mut self, depth: usize, time: Duration) {
+        let mut waiting: VecDeque<(u64, Instant)> = VecDeque::new();
+        let mut latency: Vec<u32> = Vec::new();
+        let before = self.store.counters();
+        let (cpu, disk, start) = (cpu_us(), disk_bytes(), Instant::now());
+        let mut queue_time = Duration::ZERO;
+        let mut ops = 0u64;
+        while start.elapsed() < time || !waiting.is_empty() {
+            if start.elapsed() < time && waiting.len() < depth {
+                while waiting.len() < depth {
+                    let t = self.write();
+                    let at = Instant::now();
+                    waiting.push_back((self.store.queue(t).unwrap(), at));
+                    queue_time += at.elapsed();
+                }
+                self.store.kick();
+            }
+            self.bell.wait();
+            let durable = self.store.durable();
+            while waiting.front().is_some_and(|(s, _)| *s <= durable) {
+                let (_, at) = waiting.pop_front().unwrap();
+                latency.push(at.elapsed().as_micros() as u32);
+                ops += 1;
+            }
+            if ops % 1024 == 0 {
+                self.store.tick(start.elapsed());
+            }
+        }
+        let took = start.elapsed();
+        let used = cpu_us() - cpu;
+        // What waits for its write-back is part of the price.
+        self.store.checkpoint().unwrap();
+        let with_checkpoint = cpu_us() - cpu;
+        let c = self.store.counters();
+        latency.sort_unstable();
+        let p = |q: f64| latency[((latency.len() - 1) as f64 * q) as usize];
+        println!(
+            "4 KiB overwrite, depth {depth}: {:.0}/s, latency us p50 {} p99 {} max {}; CPU us per op {:.1} ({:.1} with the last checkpoint), owner {:.1}; {:.2} bytes written per byte; {} flushes, {} checkpoints, {} stalls; {:.0} MiB",
+            ops as f64 / took.as_secs_f64(),
+            p(0.5),
+            p(0.99),
+            p(1.0),
+            used / ops as f64,
+            with_checkpoint / ops as f64,
+            queue_time.as_micros() as f64 / ops as f64,
+            (disk_bytes() - disk) as f64 / (ops * BLOCK) as f64,
+            c.flushes - before.flushes,
+            c.checkpoints - before.checkpoints,
+            c.stalls - before.stalls,
+            memory_mib(),
+        );
+    }
+
+    fn read(&mut self, time: Duration) {
+        let (cpu, start) = (cpu_us(), Instant::now());
+        let mut ops = 0u64;
+        while start.elapsed() < time {
+            let at = self.random.below(OBJECT / BLOCK) * BLOCK;
+            let o = oid(self.random.below(self.objects));
+            assert_eq!(self.store.read(&o, at, BLOCK).unwrap().len(), BLOCK as usize);
+            ops += 1;
+        }
+        println!(
+            "4 KiB read, cached: {:.0}/s, CPU us per op {:.1}",
+            ops as f64 / start.elapsed().as_secs_f64(),
+            (cpu_us() - cpu) / ops as f64
+        );
+    }
+}
+
+fn raw(dir: &Path, mib: u64, time: Duration) {
+    use std::os::unix::fs::FileExt;
+    let path = dir.join("raw");
+    let f = std::fs::File::create(&path).unwrap();
+    let chunk = vec![1u8; 1 << 20];
+    (0..mib).for_each(|i| f.write_all_at(&chunk, i << 20).unwrap());
+    f.sync_all().unwrap();
+    let mut random = Random(88172645463325252);
+    let mut latency = Vec::new();
+    let (cpu, start) = (cpu_us(), Instant::now());
+    while start.elapsed() < time {
+        let at = Instant::now();
+        f.write_all_at(&chunk[..4096], random.below(mib * 256) * BLOCK)
+            .unwrap();
+        f.sync_data().unwrap();
+        latency.push(at.elapsed().as_micros() as u32);
+    }
+    let n = latency.len();
+    let used = cpu_us() - cpu;
+    latency.sort_unstable();
+    println!(
+        "raw file, 4 KiB write + fdatasync: {:.0}/s, latency us p50 {} p99 {}; CPU us per op {:.1}",
+        n as f64 / start.elapsed().as_secs_f64(),
+        latency[n / 2],
+        latency[n * 99 / 100],
+        used / n as f64
+    );
+    drop(f);
+    std::fs::remove_file(path).unwrap();
+}
+
+fn main() {
+    let args: Vec<String> = std::env::args().collect();
+    let dir = Path::new(args.get(1).map_or("bench-store", |s| s));
+    let number = |i: usize, or: u64| args.get(i).and_then(|s| s.parse().ok()).unwrap_or(or);
+    let (mib, seconds) = (number(2, 256), number(3, 5));
+    let depths = args.get(4).map_or("1,32", |s| s);
+    let time = Duration::from_secs(seconds);
+    std::fs::create_dir_all(dir).unwrap();
+    if args.get(5).is_some_and(|s| s == "raw") {
+        raw(dir, mib, time);
+    }
+    for f in ["block", "index"] {
+        let _ = std::fs::remove_file(dir.join(f));
+    }
+    let options = Options {
+        host_reserve_bytes: 0,
+        ..Options::default()
+    };
+    let start = Instant::now();
+    Store::mkfs(dir, &options).unwrap();
+    let made = start.elapsed();
+    let bell = Arc::new(Bell::default());
+    let ring = bell.clone();
+    let store = Store::open(dir, &options, Arc::new(move || ring.ring())).unwrap();
+    println!(
+        "mkfs {} ms, open {} ms",
+        made.as_millis(),
+        (start.elapsed() - made).as_millis()
+    );
+    let data: Vec<u8> = (0..16384u32)
+        .map(|i| (i.wrapping_mul(2654435761) >> 13) as u8)
+        .collect();
+    let mut bench = Bench {
+        store,
+        bell,
+        random: Random(88172645463325252),
+        version: 0,
+        objects: (mib << 20) / OBJECT,
+        data: data.into(),
+    };
+    bench.fill();
+    for depth in depths.split(',') {
+        bench.overwrite(depth.parse().unwrap(), time);
+    }
+    bench.read(time.min(Duration::from_secs(3)));
+    let start = Instant::now();
+    let Bench { store, .. } = bench;
+    store.close().unwrap();
+    let closed = start.elapsed();
+    let store = Store::open(dir, &options, Arc::new(|| {})).unwrap();
+    println!(
+        "close {} ms, open again {} ms",
+        closed.as_millis(),
+        (start.elapsed() - closed).as_millis()
+    );
+    drop(store);
+}

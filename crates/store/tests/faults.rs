@@ -1,0 +1,364 @@
+//! Bad bits, full disks, and directories that are not what they should be.
+
+mod common;
+
+use bytes::Bytes;
+use common::*;
+use io::disk::sim::{Call, SimDisk};
+use io::disk::{Disk, Space};
+use std::io::ErrorKind;
+use std::sync::Arc;
+use store::{Error, Options, Store};
+use types::{EVersion, ObjectId, Op, Transaction, Uuid};
+
+fn with(ops: Vec<Op>) -> Transaction {
+    Transaction {
+        collection: coll(0),
+        ops,
+    }
+}
+
+fn write(oid: &ObjectId, offset: u64, len: usize, v: u8) -> Op {
+    Op::Write {
+        oid: oid.clone(),
+        offset,
+        data: Bytes::from(vec![v; len]),
+    }
+}
+
+/// A store with one collection, durable.
+fn started() -> (SimDisk, Store) {
+    let disk = fresh();
+    let mut store = open(&disk);
+    store.queue(Generator::first()).unwrap();
+    store.wait(1).unwrap();
+    (disk, store)
+}
+
+/// Where in the data file the bytes `v` lie (behind the log).
+fn find(disk: &SimDisk, v: u8) -> u64 {
+    let content = disk.content("block");
+    let from = (64 << 10) + (256 << 10);
+    let at = content[from..]
+        .chunks(4096)
+        .position(|b| b.iter().all(|x| *x == v));
+    (from + at.expect("the block is on the disk") * 4096) as u64
+}
+
+#[test]
+fn a_flipped_bit_is_found_and_named() {
+    let (disk, mut store) = started();
+    let (a, b) = (oid(0), oid(2));
+    store
+        .queue(with(vec![
+            write(&a, 0, 4096, 1),
+            write(&a, 4096, 4096, 7),
+            write(&b, 0, 4096, 9),
+        ]))
+        .unwrap();
+    store.checkpoint().unwrap();
+    disk.flip("block", find(&disk, 7) + 1000, 3);
+    match store.read(&a, 0, 8192) {
+        Err(Error::Corrupt { object, offset }) => {
+            assert_eq!((object, offset), (a.object.to_string(), 4096));
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(store.read(&a, 0, 4096).unwrap(), vec![1; 4096]);
+    assert_eq!(store.read(&b, 0, 4096).unwrap(), vec![9; 4096]);
+    // Part of a bad block cannot be written (the rest is lost), and the refusal leaves no trace.
+    let r = store.queue(with(vec![write(&b, 0, 10, 5), write(&a, 4100, 10, 5)]));
+    assert!(matches!(r, Err(Error::Corrupt { .. })), "{r:?}");
+    assert_eq!(store.read(&b, 0, 4096).unwrap(), vec![9; 4096]);
+    // The whole can: this is how a PG repairs it.
+    store.queue(with(vec![write(&a, 4096, 4096, 8)])).unwrap();
+    assert_eq!(store.read(&a, 4096, 4096).unwrap(), vec![8; 4096]);
+    store.close().unwrap();
+    check(&disk, "repaired");
+    disk.flip("block", find(&disk, 9), 0);
+    let report = Store::check_on(Arc::new(disk), &options()).unwrap();
+    assert_eq!((report.problem_count, report.objects), (1, 2), "{report:?}");
+}
+
+#[test]
+fn a_bad_batch_before_good_ones_is_not_cut_off_in_silence() {
+    let (disk, mut store) = started();
+    for v in 1..6 {
+        let seq = store.queue(with(vec![write(&oid(0), 0, 4096, v)])).unwrap();
+        store.wait(seq).unwrap();
+    }
+    drop(store);
+    let content = disk.content("block");
+    let third = content
+        .chunks(4096)
+        .position(|b| b[100..].iter().filter(|x| **x == 3).count() > 3000)
+        .unwrap();
+    disk.flip("block", third as u64 * 4096 + 2000, 1);
+    match Store::open_on(Arc::new(disk), &options(), nobody()) {
+        Err(Error::LogDamaged { .. }) => {}
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn either_copy_of_the_superblock_serves() {
+    for broken in [0u64, 4096] {
+        let disk = fresh();
+        disk.flip("block", broken + 40, 0);
+        drop(open(&disk));
+        disk.flip("block", (broken ^ 4096) + 40, 0);
+        let r = Store::open_on(Arc::new(disk), &options(), nobody());
+        assert!(matches!(r, Err(Error::NotAStore { .. })), "{r:?}");
+    }
+}
+
+#[test]
+fn only_its_own_store_is_opened() {
+    let disk = fresh();
+    let try_open = |o: Options| Store::open_on(Arc::new(disk.clone()), &o, nobody()).map(drop);
+    let other = |f: fn(&mut Options)| {
+        let mut o = options();
+        f(&mut o);
+        o
+    };
+    let r = try_open(other(|o| o.fsid = Uuid([9; 16])));
+    assert!(matches!(r, Err(Error::OtherCluster { .. })), "{r:?}");
+    let r = try_open(other(|o| o.osd_id = 4));
+    assert!(matches!(r, Err(Error::OtherOsd { .. })), "{r:?}");
+    let r = try_open(other(|o| o.osd_uuid = Uuid([9; 16])));
+    assert!(matches!(r, Err(Error::OtherOsd { .. })), "{r:?}");
+    try_open(other(|o| {
+        (o.fsid, o.osd_uuid) = (Uuid::default(), Uuid::default())
+    }))
+    .unwrap();
+
+    let held = open(&disk);
+    let r = try_open(options());
+    assert!(matches!(r, Err(Error::Locked { .. })), "{r:?}");
+    let r = Store::mkfs_on(Arc::new(disk.clone()), &options());
+    assert!(matches!(r, Err(Error::Locked { .. })), "{r:?}");
+    drop(held);
+    let r = Store::mkfs_on(Arc::new(disk.clone()), &options());
+    assert!(matches!(r, Err(Error::AlreadyAStore { .. })), "{r:?}");
+    let r = Store::open_on(Arc::new(SimDisk::new()), &options(), nobody());
+    assert!(matches!(r, Err(Error::NotAStore { .. })), "{r:?}");
+}
+
+#[test]
+fn a_newer_format_is_refused() {
+    for (at, bit) in [(8, 4), (16, 0)] {
+        let disk = fresh();
+        let mut sb = disk.content("block")[..4096].to_vec();
+        sb[at] ^= 1 << bit;
+        let crc = types::checksum::crc32c(!0, &sb[..4092]);
+        sb[4092..].copy_from_slice(&crc.to_le_bytes());
+        let f = disk.open("block").unwrap();
+        f.write_at(&sb, 0).unwrap();
+        let r = Store::open_on(Arc::new(disk.clone()), &options(), nobody());
+        assert!(matches!(r, Err(Error::NewerFormat { .. })), "{r:?}");
+    }
+}
+
+#[test]
+fn mkfs_cut_short_leaves_no_store_and_can_be_repeated() {
+    let whole = {
+        let disk = SimDisk::new();
+        Store::mkfs_on(Arc::new(disk.clone()), &options()).unwrap();
+        disk.calls()
+    };
+    for cut in 1..=whole {
+        let disk = SimDisk::new();
+        disk.cut_at(cut);
+        assert!(Store::mkfs_on(Arc::new(disk.clone()), &options()).is_err());
+        for seed in 0..4 {
+            let s = disk.survivor(seed);
+            match Store::open_on(Arc::new(s.clone()), &options(), nobody()) {
+                Ok(_) => assert!(cut + 2 >= whole, "a store at call {cut} of {whole}"),
+                Err(e) => {
+                    assert!(matches!(e, Error::NotAStore { .. }), "{e}");
+                    Store::mkfs_on(Arc::new(s.clone()), &options()).unwrap();
+                    drop(open(&s));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_full_store_refuses_writes_whole_and_still_deletes() {
+    let (disk, mut store) = started();
+    let mut model = Model::default().after(&Generator::first()).unwrap();
+    let big = |n: u64| {
+        let mut o = oid(0);
+        o.object.oid = format!("big{n}").into();
+        o
+    };
+    let mut n = 0;
+    let mut refused = 0;
+    // Small and large by turns, until neither fits.
+    while refused < 2 {
+        let len = if n % 2 == 0 { 40_960 } else { 4096 * (1 + refused) };
+        let t = with(vec![
+            Op::SetAttrs {
+                oid: big(0),
+                attrs: vec![],
+            },
+            write(&big(n), 0, len, n as u8),
+        ]);
+        let t = if n == 0 {
+            with(vec![write(&big(0), 0, len, 0)])
+        } else {
+            t
+        };
+        match store.queue(t.clone()) {
+            Ok(_) => model = model.after(&t).unwrap(),
+            Err(Error::NoSpace { .. }) => refused += 1,
+            Err(e) => panic!("{e}"),
+        }
+        n += 1;
+        store.pump();
+    }
+    assert!(n > 50, "{n}");
+    compare(&store, &model, "full");
+    assert!(store.statfs().available < 64 << 10, "{:?}", store.statfs());
+    // In place, attributes, log: all still work. Many blocks too, when they have a place already.
+    let t = with(vec![
+        write(&big(0), 0, 40_960, 99),
+        Op::LogAppend {
+            version: EVersion::new(1, 1),
+            entry: Bytes::from("e"),
+        },
+        Op::OmapSet {
+            oid: big(0),
+            entries: vec![(Bytes::from("k"), Bytes::from("v"))],
+        },
+    ]);
+    store.queue(t.clone()).unwrap();
+    model = model.after(&t).unwrap();
+    for i in (0..n).filter(|i| i % 3 == 1) {
+        let t = with(vec![Op::Remove { oid: big(i) }]);
+        if store.exists(&big(i)).unwrap() {
+            store.queue(t.clone()).unwrap();
+            model = model.after(&t).unwrap();
+        }
+    }
+    compare(&store, &model, "after deletes");
+    // What was deleted can be written again, though its blocks wait for a checkpoint.
+    let t = with(vec![write(&big(1000), 0, 300_000, 5)]);
+    for _ in 0..2 {
+        store.queue(t.clone()).unwrap();
+    }
+    model = model.after(&t).unwrap();
+    compare(&store, &model, "written again");
+    store.close().unwrap();
+    check(&disk, "full and emptied");
+    compare(&open(&disk), &model, "reopened");
+}
+
+#[test]
+fn a_host_without_space_stops_growth_but_not_deletes() {
+    let disk = fresh();
+    let tight = Options {
+        host_reserve_bytes: 1 << 20,
+        ..options()
+    };
+    let mut store = Store::open_on(Arc::new(disk.clone()), &tight, nobody()).unwrap();
+    store.queue(Generator::first()).unwrap();
+    store.queue(with(vec![write(&oid(0), 0, 4096, 1)])).unwrap();
+    disk.set_space(Space {
+        total: 1 << 30,
+        available: 100 << 10,
+    });
+    store.checkpoint().unwrap();
+    let r = store.queue(with(vec![write(&oid(2), 0, 4096, 1)]));
+    assert!(matches!(r, Err(Error::NoSpace { .. })), "{r:?}");
+    store.queue(with(vec![Op::Remove { oid: oid(0) }])).unwrap();
+    disk.set_space(Space {
+        total: 1 << 30,
+        available: 100 << 20,
+    });
+    store.checkpoint().unwrap();
+    store.queue(with(vec![write(&oid(2), 0, 4096, 1)])).unwrap();
+}
+
+#[test]
+fn a_file_that_cannot_grow_is_no_space() {
+    let disk = fresh();
+    disk.fail(Call::Allocate, "block", 0, ErrorKind::StorageFull);
+    let mut store = open(&disk);
+    store.queue(Generator::first()).unwrap();
+    let r = store.queue(with(vec![write(&oid(0), 0, 4096, 1)]));
+    assert!(matches!(r, Err(Error::NoSpace { .. })), "{r:?}");
+    disk.heal();
+    store.queue(with(vec![write(&oid(0), 0, 4096, 1)])).unwrap();
+    assert!(store.failed().is_none());
+}
+
+#[test]
+fn a_read_error_is_an_error_and_no_more() {
+    let (disk, mut store) = started();
+    store.queue(with(vec![write(&oid(0), 0, 4096, 1)])).unwrap();
+    store.checkpoint().unwrap();
+    disk.fail(Call::Read, "block", 0, ErrorKind::Other);
+    assert!(matches!(store.read(&oid(0), 0, 10), Err(Error::Io { .. })));
+    disk.heal();
+    assert_eq!(store.read(&oid(0), 0, 10).unwrap(), vec![1; 10]);
+    assert!(store.failed().is_none());
+}
+
+#[test]
+fn bounds_are_refused() {
+    let (_, mut store) = started();
+    let o = oid(0);
+    let long = Bytes::from(vec![b'x'; 5000]);
+    let mut named = o.clone();
+    named.object.oid = long.clone();
+    let cases = vec![
+        Op::Touch { oid: named },
+        Op::Truncate {
+            oid: o.clone(),
+            size: u64::MAX,
+        },
+        Op::Write {
+            oid: o.clone(),
+            offset: u64::MAX - 10,
+            data: long.clone(),
+        },
+        Op::Zero {
+            oid: o.clone(),
+            offset: 5,
+            len: u64::MAX,
+        },
+        Op::SetAttrs {
+            oid: o.clone(),
+            attrs: vec![(long.clone(), long.clone())],
+        },
+        Op::CloneRange {
+            src: o.clone(),
+            dst: o.clone(),
+            src_offset: 1,
+            len: u64::MAX,
+            dst_offset: 0,
+        },
+        Op::SetMeta {
+            meta: Bytes::from(vec![0; 70_000]),
+        },
+        Op::Touch {
+            oid: ObjectId::replicated(types::HObject::max()),
+        },
+    ];
+    store.queue(with(vec![write(&o, 0, 10, 1)])).unwrap();
+    for op in cases {
+        let text = format!("{op:?}").chars().take(60).collect::<String>();
+        let r = store.queue(with(vec![op]));
+        assert!(matches!(r, Err(Error::TooBig { .. })), "{text}: {r:?}");
+    }
+    let absent = oid(2);
+    let r = store.queue(with(vec![Op::Remove { oid: absent.clone() }]));
+    assert!(matches!(r, Err(Error::NoObject(_))), "{r:?}");
+    assert!(matches!(store.read(&absent, 0, 1), Err(Error::NoObject(_))));
+    let mut t = with(vec![Op::Touch { oid: absent }]);
+    t.collection = coll(77);
+    assert!(matches!(store.queue(t), Err(Error::NoCollection(_))));
+    assert_eq!(store.read(&o, 0, 100).unwrap(), vec![1; 10]);
+}
