@@ -3,16 +3,17 @@
 use crate::admin::AdminContext;
 use crate::supervise;
 use crate::{AuthMode, DataDir, Error, FORMAT, Settings, clients};
-use auth::{AllowNone, Authenticator, ConMode, TicketVerifier};
+use auth::{AllowNone, Authenticator, ConMode, Entropy, TicketVerifier};
 use io::files::LockFile;
 use io::{Clock, Random, SystemClock, SystemRandom, task};
-use metastore::{ClusterHandle, CreateOptions, Embedded};
+use metastore::cluster::{CreateOptions, create_cluster};
+use metastore::{ClusterHandle, Embedded};
 use std::future::Future;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use tokio::sync::watch;
-use types::{EntityAddr, EntityKind, Uuid};
+use types::{EntityAddr, EntityAddrVec, EntityKind, Uuid};
 
 const MON_PORT: u16 = 3300;
 const OSDS: u32 = 3;
@@ -47,6 +48,13 @@ struct Platform {
     hostname: String,
 }
 
+impl Platform {
+    fn entropy(&self) -> Arc<dyn Entropy> {
+        let random = self.random.clone();
+        Arc::new(move |buf: &mut [u8]| random.fill(buf))
+    }
+}
+
 impl Node {
     /// Starts everything; returns when clients are served. `progress` is told what is being waited for.
     pub async fn start(dir: &DataDir, options: StartOptions, progress: &dyn Fn(&str)) -> Result<Self, Error> {
@@ -59,10 +67,11 @@ impl Node {
         let settings = settle(dir, &options, &*platform.random)?;
         progress("opening the cluster state");
         let (cluster, verifier_modes) = (open_cluster(dir, &settings, &platform).await?, vec![ConMode::Secure, ConMode::Crc]);
-        let mon_addr = EntityAddr::msgr2(SocketAddr::new(settings.bind, settings.mon_port), 0);
+        let mon_sock = SocketAddr::new(settings.bind, settings.mon_port);
+        let mon_addr = EntityAddr::msgr2(mon_sock, 0);
         let (stop, stopped) = watch::channel(false);
         progress("starting the monitor");
-        let (mon, mon_ended) = start_mon(&settings, mon_addr, &cluster, &platform, stopped.clone()).await?;
+        let (mon, mon_ended) = start_mon(&settings, mon_sock, &cluster, &platform, stopped.clone()).await?;
         clients::write(dir, &settings, mon_addr, &cluster.state().auth)?;
         let osd_auth = osd_authenticator(&settings, &cluster, verifier_modes, stopped.clone());
         let peers = osd::Peers::default();
@@ -207,13 +216,9 @@ async fn open_cluster(dir: &DataDir, settings: &Settings, platform: &Platform) -
         Some(handle) => handle,
         None => {
             let addr = EntityAddr::msgr2(SocketAddr::new(settings.bind, settings.mon_port), 0);
-            metastore::create_cluster(&*store, &CreateOptions::new(fsid, "a", addr), &*platform.clock, &*platform.random)
-                .await
-                .map_err(bad)?;
-            ClusterHandle::open(store, platform.clock.clone())
-                .await
-                .map_err(bad)?
-                .ok_or_else(|| Error::Cluster("created, but not to be found".into()))?
+            let osds = (0..settings.osds as i32).collect();
+            let options = CreateOptions::single_host(fsid, "a", EntityAddrVec::one(addr), osds);
+            create_cluster(store, &options, platform.clock.clone(), platform.random.clone()).await.map_err(bad)?
         }
     };
     let found = handle.state().fsid;
@@ -223,28 +228,32 @@ async fn open_cluster(dir: &DataDir, settings: &Settings, platform: &Platform) -
     Ok(handle)
 }
 
+/// A running monitor: its thread, and a flag that turns true when it has ended.
+type Running = (JoinHandle<Result<(), String>>, watch::Receiver<bool>);
+
 async fn start_mon(
     settings: &Settings,
-    addr: EntityAddr,
+    addr: SocketAddr,
     cluster: &ClusterHandle,
     platform: &Platform,
     stop: watch::Receiver<bool>,
-) -> Result<(JoinHandle<Result<(), String>>, watch::Receiver<bool>), Error> {
-    let config = mon::MonConfig {
-        name: "a".into(),
-        mgr_name: "x".into(),
-        addr,
-        mgr_bind: SocketAddr::new(settings.bind, 0),
-        cephx: settings.auth == AuthMode::Cephx,
-        hostname: platform.hostname.clone(),
-        cluster: cluster.clone(),
-        clock: platform.clock.clone(),
-        random: platform.random.clone(),
+) -> Result<Running, Error> {
+    let auth = match settings.auth {
+        AuthMode::Cephx => mon::AuthMode::Cephx,
+        AuthMode::None => mon::AuthMode::None,
     };
+    let mut config = mon::MonConfig::new("a", addr, SocketAddr::new(settings.bind, 0), auth);
+    config.hostname = platform.hostname.clone();
+    let (cluster, clock, random) = (cluster.clone(), platform.clock.clone(), platform.random.clone());
     let (ready_tx, ready_rx) = tokio::sync::oneshot::channel();
     let (ended_tx, ended) = watch::channel(false);
     let thread = task::spawn_role("mon.a", move || async move {
-        let done = mon::serve(config, ready_tx, stop).await.map_err(|e| e.to_string());
+        let done = async {
+            let server = mon::MonServer::bind(config, cluster, clock, random).await?;
+            let _ = ready_tx.send(());
+            server.run(stop).await
+        };
+        let done = done.await.map_err(|e: mon::Error| e.to_string());
         let _ = ended_tx.send(true);
         done
     })
@@ -302,9 +311,11 @@ fn osd_config(
     let path = dir.osd_path(id);
     let mut options = store::Options { osd_id: id, fsid: settings.fsid()?, max_bytes: settings.osd_size, ..store::Options::default() };
     let bad = |e: store::Error| Error::Osd { id, what: e.to_string() };
-    if !store::Store::exists_in(&path) {
-        let uuid = Uuid::from_random(platform.random.bytes());
-        store::Store::mkfs(&path, &store::Options { osd_uuid: uuid, ..options.clone() }).map_err(bad)?;
+    let uuid = Uuid::from_random((&*platform.random).bytes());
+    match store::Store::mkfs(&path, &store::Options { osd_uuid: uuid, ..options.clone() }) {
+        Ok(()) => tracing::info!("osd.{id}: new store in {}", path.display()),
+        Err(store::Error::AlreadyAStore { .. }) => {}
+        Err(e) => return Err(bad(e)),
     }
     options.osd_uuid = Uuid::default();
     let (bind, cluster, auth, peers, platform) =
@@ -319,6 +330,7 @@ fn osd_config(
         peers: peers.clone(),
         clock: platform.clock.clone(),
         random: platform.random.clone(),
+        entropy: platform.entropy(),
         hostname: platform.hostname.clone(),
         nonce: platform.random.u32(),
     }))

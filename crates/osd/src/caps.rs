@@ -1,12 +1,12 @@
 //! A client's OSD capabilities, as the PG asks for them.
 
-use auth::{OsdCaps, OsdNeed};
+use auth::caps::{ClassCall, OsdCaps, OsdNeed};
 use pg::{Allow, Capabilities, Need};
 
 /// Parsed once for each connection. Text that does not parse grants nothing.
 #[derive(Debug)]
 pub enum ClientCaps {
-    /// Authentication is off: everything is allowed.
+    /// Authentication is off, or `allow *`: everything is allowed.
     All,
     Granted(OsdCaps),
 }
@@ -14,19 +14,26 @@ pub enum ClientCaps {
 impl Capabilities for ClientCaps {
     fn allows(&self, need: &Need<'_>, what: Allow<'_>) -> bool {
         let Self::Granted(caps) = self else { return true };
-        let (read, write, call) = match what {
-            Allow::Data { read, write } => (read, write, None),
-            Allow::Call { class, method, read, write } => (read, write, Some((class, method))),
-        };
-        caps.allows(&OsdNeed {
+        let mut whole = OsdNeed {
             pool: &need.pool.name,
             applications: &need.pool.applications,
-            nspace: need.nspace,
+            namespace: need.nspace,
             object: need.oid,
-            client: need.client,
-            read,
-            write,
-            call,
-        })
+            read: false,
+            write: false,
+            calls: &[],
+            peer: need.client.sock.map(|s| s.ip()),
+        };
+        match what {
+            Allow::Data { read, write } => {
+                (whole.read, whole.write) = (read, write);
+                caps.allows(&whole)
+            }
+            Allow::Call { class, method, read, write } => {
+                let call = [ClassCall { class, method, read, write }];
+                whole.calls = &call;
+                caps.allows(&whole)
+            }
+        }
     }
 }

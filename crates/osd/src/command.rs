@@ -35,12 +35,12 @@ impl Osd {
             tid: c.tid,
             result,
             status: status.into_bytes().into(),
-            out,
+            output: out,
         };
         if c.fsid != self.placement.state.fsid {
             return reply(Errno::EACCES.code(), "wrong fsid".into(), Bytes::new());
         }
-        if !self.may_command(conn) {
+        if !self.sessions.may_command(conn) {
             return reply(Errno::EACCES.code(), "access denied".into(), Bytes::new());
         }
         let text = c.cmd.first().map(|b| b.as_ref()).unwrap_or_default();

@@ -6,6 +6,7 @@ use crate::placement::Placement;
 use crate::reaper::Reaper;
 use crate::sessions::Sessions;
 use crate::store_view::StoreView;
+use bytes::Bytes;
 use io::{Clock, Random};
 use messages::osd::{MCommand, MOSDOp, MOSDOpReply, kind};
 use metastore::ClusterHandle;
@@ -16,12 +17,29 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
-use types::{Errno, OsdId, PgId, SPgId, Utime};
+use types::{EVersion, Errno, OsdId, PgId, SPgId, Utime};
 
 /// One placement group in service, and when it wants to be woken.
 struct Slot {
     pg: Pg,
     timer: Option<Duration>,
+}
+
+/// The answer to an operation that does not decode: all that is known of it is its number.
+fn refusal(tid: u64, epoch: u32) -> MOSDOpReply {
+    MOSDOpReply {
+        tid,
+        oid: Bytes::new(),
+        pgid: PgId::new(0, 0),
+        flags: 0,
+        result: Errno::EINVAL.code(),
+        bad_replay_version: EVersion::default(),
+        epoch,
+        ops: Vec::new(),
+        retry_attempt: 0,
+        replay_version: EVersion::default(),
+        user_version: 0,
+    }
 }
 
 /// An answer to [`Event::Fetched`](crate::event::Event::Fetched), on its way back into the loop.
@@ -36,7 +54,6 @@ pub struct Osd {
     pub peers: Peers,
     pub clock: Arc<dyn Clock>,
     pub random: Arc<dyn Random>,
-    pub started: Duration,
     pub sessions: Sessions,
     reaper: Reaper,
     slots: HashMap<PgId, Slot>,
@@ -71,7 +88,6 @@ impl Osd {
             cluster: p.cluster,
             conns: p.conns,
             peers: p.peers,
-            started: p.clock.monotonic(),
             clock: p.clock,
             random: p.random,
             sessions: Sessions::default(),
@@ -120,14 +136,10 @@ impl Osd {
         if state.osdmap.epoch == self.placement.epoch() && Arc::ptr_eq(&state.pgs, &self.placement.state.pgs) {
             return;
         }
-        let before = std::mem::replace(&mut self.placement, Placement::new(self.id, state));
+        self.placement = Placement::new(self.id, state);
         self.drop_gone();
         for pg in self.slots.keys().copied().collect::<Vec<_>>() {
-            let split = before.pool(pg.pool).map(|p| p.pg_num) != self.placement.pool(pg.pool).map(|p| p.pg_num);
-            if split {
-                // Its objects are fewer now (or it is gone): what it knows of them is read anew.
-                self.reload(pg);
-            } else if let Some(view) = self.placement.pool(pg.pool).cloned() {
+            if let Some(view) = self.placement.pool(pg.pool).cloned() {
                 self.drive(pg, Input::MapChanged(view));
             }
         }
@@ -201,8 +213,7 @@ impl Osd {
             Ok(op) => op,
             Err(e) => {
                 tracing::warn!("conn {}: malformed operation: {e}", conn.0);
-                let reply = MOSDOpReply::refusal(msg.tid, self.placement.epoch(), Errno::EINVAL);
-                self.conns.send(conn, reply.to_message());
+                self.conns.send(conn, refusal(msg.tid, self.placement.epoch()).to_message());
                 return;
             }
         };
@@ -223,7 +234,7 @@ impl Osd {
             return;
         }
         self.update_map(conn, epoch);
-        let is_object = !op.op.is_pg_op();
+        let is_object = !op.op.ops.iter().any(|o| o.code.is_pg());
         let Some(pg) = self.placement.current_pg(op.op.pgid.pg, op.op.hash, is_object) else {
             tracing::debug!("operation for {}, which the map does not have: dropped", op.op.pgid.pg);
             return;
@@ -280,13 +291,6 @@ impl Osd {
                 tracing::error!("{e}");
                 false
             }
-        }
-    }
-
-    fn reload(&mut self, pg: PgId) {
-        self.forget(pg);
-        if self.placement.serves(pg) {
-            self.load(pg);
         }
     }
 

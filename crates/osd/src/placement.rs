@@ -79,11 +79,7 @@ fn pool_view(state: &ClusterState, id: PoolId, pool: &PgPool, blocklist: Arc<Blo
         epoch: map.epoch,
         id,
         name: map.pool_name(id).unwrap_or_default().to_string(),
-        applications: pool
-            .applications
-            .iter()
-            .map(|(app, kv)| (app.clone(), kv.iter().map(|(k, v)| (k.clone(), v.clone())).collect()))
-            .collect(),
+        applications: pool.application_metadata.clone(),
         pg_num: pool.pg_num,
         full: pool.flags & pool_flag::FULL != 0,
         full_quota: pool.flags & pool_flag::FULL_QUOTA != 0,

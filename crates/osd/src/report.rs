@@ -3,60 +3,85 @@
 use crate::osd::Osd;
 use metastore::OsdReport;
 use pg::PgStats;
+use pg::SnapIntervals;
 use std::collections::BTreeMap;
-use types::pgstats::{ObjectStatSum, PgStat, StoreStatfs, pg_state};
-use types::{EVersion, PgId};
+use types::pgstats::{ObjectStatCollection, ObjectStatSum, OsdStat, PgStat, StoreStatfs, pg_state};
+use types::{EVersion, IntervalSet, PgId, PoolId};
 
 impl Osd {
     pub fn report(&self) -> OsdReport {
-        let fs = self.store.0.statfs();
+        let state = &self.placement.state;
+        let up_from = state.osdmap.osd(self.id).map_or(0, |o| o.info.up_from);
+        let stamp = self.wall();
         OsdReport {
-            stamp: self.wall(),
-            statfs: StoreStatfs {
-                total: fs.total as i64,
-                available: fs.available as i64,
-                allocated: fs.used as i64,
-                data_stored: fs.stored as i64,
-                omap_allocated: fs.omap_bytes as i64,
-                internal_metadata: (fs.index_bytes + fs.log_bytes) as i64,
-                ..StoreStatfs::default()
+            stamp,
+            stat: OsdStat {
+                osd: self.id,
+                up_from,
+                seq: u64::from(stamp.sec),
+                num_pgs: self.pgs().count() as u32,
+                statfs: self.statfs(),
+                pool_statfs: self.pool_statfs(),
+                ..OsdStat::default()
             },
-            pgs: self.pgs().map(|(id, pg)| (id, self.pg_stat(id, &pg.stats()))).collect::<BTreeMap<_, _>>(),
-            commit_latency_ms: 0,
-            apply_latency_ms: 0,
+            pgs: self.pgs().map(|(id, pg)| (id, self.pg_stat(id, &pg.stats(), pg.log_len()))).collect(),
+            purged_snaps: self.pgs().map(|(id, pg)| (id, intervals(pg.trimmed_snaps()))).collect(),
         }
     }
 
-    fn pg_stat(&self, id: PgId, s: &PgStats) -> PgStat {
+    fn statfs(&self) -> StoreStatfs {
+        let fs = self.store.0.statfs();
+        StoreStatfs {
+            total: fs.total as i64,
+            available: fs.available as i64,
+            allocated: fs.used as i64,
+            data_stored: fs.stored as i64,
+            omap_allocated: fs.omap_bytes as i64,
+            internal_metadata: (fs.index_bytes + fs.log_bytes) as i64,
+            ..StoreStatfs::default()
+        }
+    }
+
+    fn pool_statfs(&self) -> BTreeMap<PoolId, StoreStatfs> {
+        let usage = self.store.0.usage();
+        let of = |u: store::PoolUsage| StoreStatfs {
+            allocated: u.allocated as i64,
+            data_stored: u.stored as i64,
+            omap_allocated: u.omap_bytes as i64,
+            ..StoreStatfs::default()
+        };
+        usage.into_iter().map(|(pool, u)| (pool, of(u))).collect()
+    }
+
+    fn pg_stat(&self, id: PgId, s: &PgStats, log_len: usize) -> PgStat {
         let epoch = self.placement.epoch();
+        let now = self.wall();
         let sets = self.placement.state.osdmap.pg_to_up_acting(id);
         let remapped = if sets.up == sets.acting { 0 } else { pg_state::REMAPPED };
         let interval = self.placement.state.pgs.get(id).map_or(epoch, |c| c.interval);
         PgStat {
             state: pg_state::ACTIVE | pg_state::CLEAN | remapped,
             version: EVersion::new(epoch, s.version),
+            reported_seq: u64::from(now.sec),
             reported_epoch: epoch,
+            last_fresh: now,
+            last_active: now,
+            last_peered: now,
+            last_clean: now,
+            last_unstale: now,
+            last_undegraded: now,
+            last_fullsized: now,
+            mapping_epoch: interval,
             created: interval,
+            last_epoch_clean: epoch,
+            log_size: log_len as i64,
+            ondisk_log_size: log_len as i64,
             up_primary: sets.up_primary,
             acting_primary: sets.acting_primary,
             up: sets.up,
             acting: sets.acting,
-            stats: types::pgstats::ObjectStatCollection {
-                sum: ObjectStatSum {
-                    num_bytes: s.bytes,
-                    num_objects: s.objects,
-                    num_object_clones: s.clones,
-                    num_object_copies: s.objects,
-                    num_whiteouts: s.whiteouts,
-                    num_objects_omap: s.omap_objects,
-                    num_rd: s.reads as i64,
-                    num_rd_kb: (s.read_bytes / 1024) as i64,
-                    num_wr: s.writes as i64,
-                    num_wr_kb: (s.write_bytes / 1024) as i64,
-                    ..ObjectStatSum::default()
-                },
-            },
-            ..PgStat::default()
+            stats: ObjectStatCollection { sum: stat_sum(s) },
+            ..PgStat::unknown(id)
         }
     }
 
@@ -71,4 +96,26 @@ impl Osd {
         });
         stamp
     }
+}
+
+fn stat_sum(s: &PgStats) -> ObjectStatSum {
+    ObjectStatSum {
+        num_bytes: s.bytes,
+        num_objects: s.objects,
+        num_object_clones: s.clones,
+        num_object_copies: s.objects,
+        num_whiteouts: s.whiteouts,
+        num_objects_omap: s.omap_objects,
+        num_rd: s.reads as i64,
+        num_rd_kb: (s.read_bytes / 1024) as i64,
+        num_wr: s.writes as i64,
+        num_wr_kb: (s.write_bytes / 1024) as i64,
+        ..ObjectStatSum::default()
+    }
+}
+
+fn intervals(s: &SnapIntervals) -> IntervalSet {
+    let mut out = IntervalSet::new();
+    s.intervals().iter().for_each(|(first, end)| out.insert_range(*first, end - first));
+    out
 }

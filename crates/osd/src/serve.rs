@@ -4,10 +4,12 @@ use crate::event::Event;
 use crate::osd::{Osd, Parts};
 use crate::peers::Peers;
 use crate::store_view::StoreView;
-use auth::Authenticator;
+use auth::{Authenticator, Entropy};
 use io::{Clock, Random};
-use metastore::{ClusterHandle, OsdBoot};
-use net::{Listener, NetEvent, ServerConfig};
+use metastore::ClusterHandle;
+use metastore::cluster::OsdBoot;
+use msgr::ServerConfig;
+use net::{Listener, NetEvent};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -15,12 +17,14 @@ use std::sync::Arc;
 use std::time::Duration;
 use store::Store;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
-use types::{EntityAddr, EntityAddrVec, EntityKind, EntityName, OsdId};
+use types::{EntityAddr, EntityAddrVec, EntityName, OsdId};
 
 /// Messages of all connections that may wait for the loop.
 const NET_QUEUE: usize = 1024;
 /// Messages applied in one turn before the store is kicked: bounds the wait of the first of them.
 const TURN_MAX: usize = 64;
+/// Times 5 ms that a stopping OSD waits for its last answers to leave.
+const LAST_WORDS_MAX: u32 = 200;
 /// Ticks between two reports.
 const REPORT_EVERY: u32 = 3;
 
@@ -35,6 +39,8 @@ pub struct Config {
     pub peers: Peers,
     pub clock: Arc<dyn Clock>,
     pub random: Arc<dyn Random>,
+    /// Randomness for handshakes.
+    pub entropy: Arc<dyn Entropy>,
     pub hostname: String,
     pub nonce: u32,
 }
@@ -58,13 +64,10 @@ pub async fn serve(c: Config, ready: oneshot::Sender<EntityAddr>, mut stop: watc
     let bound = listener.local_addr().map_err(|source| Error::Listen { addr: c.bind, source })?;
     let addr = EntityAddr::msgr2(bound, c.nonce);
     let (net_tx, net_rx) = mpsc::channel(NET_QUEUE);
-    let config = ServerConfig {
-        name: EntityName::osd(c.id),
-        addrs: EntityAddrVec::one(addr),
-        auth: c.auth.clone(),
-        ..ServerConfig::new(EntityKind::Osd)
-    };
-    let conns = net::serve(listener, config, c.clock.clone(), c.random.clone(), net_tx);
+    let config =
+        ServerConfig::new(EntityName::osd(c.id), EntityAddrVec::one(addr), c.auth.clone(), c.entropy.clone());
+    let conns = net::serve(listener, Arc::new(config), net::Options::default(), c.clock.clone(), net_tx)
+        .map_err(|source| Error::Listen { addr: c.bind, source })?;
     let fetches = c.peers.register(c.id);
     let (fetched_tx, fetched_rx) = mpsc::unbounded_channel();
     let identity = store.identity();
@@ -145,7 +148,13 @@ async fn finish(mut osd: Osd, c: &Config) -> Result<(), Error> {
     let queued = osd.store.0.queued();
     osd.store.0.wait(queued)?;
     osd.on_store();
-    osd.conns.drain(Duration::from_secs(1)).await;
+    for _ in 0..LAST_WORDS_MAX {
+        if osd.sessions.ids().all(|c| osd.conns.queued_bytes(c) == 0) {
+            break;
+        }
+        io::task::sleep(Duration::from_millis(5)).await;
+    }
+    osd.conns.shutdown();
     let Osd { store: StoreView(store), .. } = osd;
     store.close()?;
     tracing::info!("osd.{}: stopped", c.id);
@@ -194,7 +203,7 @@ fn boot(c: &Config, addr: EntityAddr, uuid: types::Uuid, size: u64) -> OsdBoot {
         size_bytes: size,
         host: c.hostname.clone(),
         device_class: String::new(),
-        features: msgr::FEATURES_SUPPORTED,
+        features: msgr::features::SUPPORTED,
         metadata,
     }
 }

@@ -2,7 +2,8 @@
 
 use crate::caps::ClientCaps;
 use auth::{OsdCaps, PeerCaps};
-use net::{ConnId, Peer};
+use msgr::Peer;
+use net::ConnId;
 use pg::{Client, ClientOp};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -14,6 +15,8 @@ const WAITING_MAX: usize = 4096;
 #[derive(Debug)]
 pub struct Session {
     pub client: Arc<Client>,
+    /// Commands (`ceph tell`) are for those who may do everything.
+    may_command: bool,
     /// The newest epoch that the client is known to have, by its own word or because we sent it.
     pub epoch: Epoch,
 }
@@ -30,14 +33,15 @@ impl Sessions {
             PeerCaps::AllowAll => ClientCaps::All,
             texts => ClientCaps::parse(texts.text("osd")),
         };
+        let may_command = matches!(caps, ClientCaps::All);
         let client = Client {
             name: peer.name,
             global_id: peer.global_id,
-            addr: peer.addr(),
+            addr: peer.addrs.first(),
             features: peer.features,
             caps: Arc::new(caps),
         };
-        self.open.insert(conn, Session { client: Arc::new(client), epoch: 0 });
+        self.open.insert(conn, Session { client: Arc::new(client), may_command, epoch: 0 });
     }
 
     pub fn closed(&mut self, conn: ConnId) {
@@ -49,6 +53,14 @@ impl Sessions {
         self.open.get_mut(&conn)
     }
 
+    pub fn may_command(&self, conn: ConnId) -> bool {
+        self.open.get(&conn).is_some_and(|s| s.may_command)
+    }
+
+    pub fn ids(&self) -> impl Iterator<Item = ConnId> + '_ {
+        self.open.keys().copied()
+    }
+
     pub fn len(&self) -> usize {
         self.open.len()
     }
@@ -56,10 +68,6 @@ impl Sessions {
     /// True if an operation of this connection waits already: later ones must queue behind it.
     pub fn is_waiting(&self, conn: ConnId) -> bool {
         self.waiting.iter().any(|op| op.conn == conn.0)
-    }
-
-    pub fn has_waiting(&self) -> bool {
-        !self.waiting.is_empty()
     }
 
     /// Parks an operation that was sent under a newer map. False: no room.

@@ -9,7 +9,7 @@ use crate::log::{LogEntry, PgLog};
 use crate::meta::PgMeta;
 use crate::object::{ObjectCache, ObjectState};
 use crate::object_info::INFO_ATTR;
-use crate::pool::PoolView;
+use crate::pool::{PoolView, SnapIntervals};
 use crate::range::HashRange;
 use crate::snapset::{Resolved, SnapSet};
 use crate::store::{IoError, ObjectStore, Seq};
@@ -147,6 +147,11 @@ impl Pg {
 
     pub fn stats(&self) -> PgStats {
         self.meta.stats
+    }
+
+    /// Removed snapshots whose clones are gone from every object.
+    pub fn trimmed_snaps(&self) -> &SnapIntervals {
+        &self.meta.trimmed
     }
 
     pub fn log_len(&self) -> usize {

@@ -1,6 +1,6 @@
 //! What a PG knows of the cluster: its pool as of an epoch, removed snapshots, blocked clients.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use types::{AddrKind, EntityAddr, Epoch, PoolId};
 
@@ -67,7 +67,7 @@ pub struct PoolView {
     pub id: PoolId,
     pub name: String,
     /// Application name to its key/value pairs: some capabilities depend on it.
-    pub applications: Vec<(String, Vec<(String, String)>)>,
+    pub applications: BTreeMap<String, BTreeMap<String, String>>,
     pub pg_num: u32,
     /// The pool or the cluster is out of space.
     pub full: bool,
