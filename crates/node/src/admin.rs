@@ -50,8 +50,8 @@ impl AdminContext {
         let memory = io::files::resident_bytes().unwrap_or(0);
         let (mut total, mut available) = (0i64, 0i64);
         for report in stats.osds.values() {
-            total += report.statfs.total;
-            available += report.statfs.available;
+            total += report.stat.statfs.total;
+            available += report.stat.statfs.available;
         }
         let osds: Vec<Value> = map
             .osd_ids()
@@ -62,8 +62,8 @@ impl AdminContext {
                     "up": map.is_up(id),
                     "in": map.is_in(id),
                     "pgs": report.map_or(0, |r| r.pgs.len()),
-                    "used_bytes": report.map_or(0, |r| r.statfs.used()),
-                    "total_bytes": report.map_or(0, |r| r.statfs.total),
+                    "used_bytes": report.map_or(0, |r| r.stat.statfs.used()),
+                    "total_bytes": report.map_or(0, |r| r.stat.statfs.total),
                 })
             })
             .collect();

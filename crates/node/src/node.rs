@@ -67,11 +67,10 @@ impl Node {
         let settings = settle(dir, &options, &*platform.random)?;
         progress("opening the cluster state");
         let (cluster, verifier_modes) = (open_cluster(dir, &settings, &platform).await?, vec![ConMode::Secure, ConMode::Crc]);
-        let mon_sock = SocketAddr::new(settings.bind, settings.mon_port);
-        let mon_addr = EntityAddr::msgr2(mon_sock, 0);
+        let mon_addr = EntityAddr::msgr2(SocketAddr::new(settings.bind, settings.mon_port), 0);
         let (stop, stopped) = watch::channel(false);
         progress("starting the monitor");
-        let (mon, mon_ended) = start_mon(&settings, mon_sock, &cluster, &platform, stopped.clone()).await?;
+        let (mon, mon_ended) = start_mon(&settings, mon_addr, &cluster, &platform, stopped.clone()).await?;
         clients::write(dir, &settings, mon_addr, &cluster.state().auth)?;
         let osd_auth = osd_authenticator(&settings, &cluster, verifier_modes, stopped.clone());
         let peers = osd::Peers::default();
@@ -233,27 +232,27 @@ type Running = (JoinHandle<Result<(), String>>, watch::Receiver<bool>);
 
 async fn start_mon(
     settings: &Settings,
-    addr: SocketAddr,
+    addr: EntityAddr,
     cluster: &ClusterHandle,
     platform: &Platform,
     stop: watch::Receiver<bool>,
 ) -> Result<Running, Error> {
-    let auth = match settings.auth {
-        AuthMode::Cephx => mon::AuthMode::Cephx,
-        AuthMode::None => mon::AuthMode::None,
+    let config = mon::MonConfig {
+        name: "a".into(),
+        mgr_name: "x".into(),
+        addr,
+        mgr_bind: SocketAddr::new(settings.bind, 0),
+        cephx: settings.auth == AuthMode::Cephx,
+        tickets: auth::KeyServerConfig::default(),
+        hostname: platform.hostname.clone(),
+        cluster: cluster.clone(),
+        clock: platform.clock.clone(),
+        random: platform.random.clone(),
     };
-    let mut config = mon::MonConfig::new("a", addr, SocketAddr::new(settings.bind, 0), auth);
-    config.hostname = platform.hostname.clone();
-    let (cluster, clock, random) = (cluster.clone(), platform.clock.clone(), platform.random.clone());
     let (ready_tx, ready_rx) = tokio::sync::oneshot::channel();
     let (ended_tx, ended) = watch::channel(false);
     let thread = task::spawn_role("mon.a", move || async move {
-        let done = async {
-            let server = mon::MonServer::bind(config, cluster, clock, random).await?;
-            let _ = ready_tx.send(());
-            server.run(stop).await
-        };
-        let done = done.await.map_err(|e: mon::Error| e.to_string());
+        let done = mon::serve(config, ready_tx, stop).await.map_err(|e| e.to_string());
         let _ = ended_tx.send(true);
         done
     })
