@@ -13,7 +13,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use tokio::sync::watch;
-use types::{EntityAddr, EntityAddrVec, EntityKind, Uuid};
+use types::{EntityAddr, EntityKind, Uuid};
 
 const MON_PORT: u16 = 3300;
 const OSDS: u32 = 3;
@@ -215,9 +215,12 @@ async fn open_cluster(dir: &DataDir, settings: &Settings, platform: &Platform) -
         Some(handle) => handle,
         None => {
             let addr = EntityAddr::msgr2(SocketAddr::new(settings.bind, settings.mon_port), 0);
-            let osds = (0..settings.osds as i32).collect();
-            let options = CreateOptions::single_host(fsid, "a", EntityAddrVec::one(addr), osds);
-            create_cluster(store, &options, platform.clock.clone(), platform.random.clone()).await.map_err(bad)?
+            let options = CreateOptions::new(fsid, "a", addr);
+            create_cluster(&*store, &options, &*platform.clock, &*platform.random).await.map_err(bad)?;
+            ClusterHandle::open(store, platform.clock.clone())
+                .await
+                .map_err(bad)?
+                .ok_or_else(|| Error::Cluster("created, but not to be found".into()))?
         }
     };
     let found = handle.state().fsid;
