@@ -5,6 +5,7 @@
 mod basics;
 mod copies;
 mod durability;
+mod hostile;
 mod model;
 mod pools;
 mod vectors;
