@@ -154,6 +154,10 @@ fn decode_names(r: &mut Reader) -> Result<BTreeMap<i32, String>> {
         if len == 0 {
             len = r.u32()? as usize;
         }
+        // Written again, an empty name would be taken for that bug.
+        if len == 0 {
+            return Err(r.invalid("empty CRUSH name"));
+        }
         let raw = r.bytes(len)?;
         let name = String::from_utf8(raw.to_vec()).map_err(|_| r.invalid("CRUSH name is not UTF-8"))?;
         out.insert(key, name);

@@ -36,6 +36,7 @@ pub const LAYERS: &[Layer] = &[
     layer(4, "osd", &[]),
     layer(5, "node", &[]),
     layer(5, "skep", &["node"]),
+    layer(5, "hostile", &[]),
     layer(5, "house", &[]),
 ];
 
@@ -88,11 +89,11 @@ const fn absent(text: &'static str, except: &'static [&'static str], instead: &'
     }
 }
 
-/// The program may print, and wait for its own server; `house` itself is tests only.
+/// The program may print, and wait for its own server; `hostile` reads the vectors; `house` itself is tests only.
 pub const ABSENT: &[Absent] = &[
     absent("Instant::now", &["io", "skep"], "io::clock"),
     absent("SystemTime::now", &["io", "skep"], "io::clock"),
-    absent("std::fs::", &["io", "skep"], "io::file, io::disk"),
+    absent("std::fs::", &["io", "skep", "hostile"], "io::file, io::disk"),
     absent("File::open", &["io", "skep"], "io::file, io::disk"),
     absent("OpenOptions", &["io"], "io::file, io::disk"),
     absent("TcpStream::", &["io"], "io::socket"),
