@@ -27,8 +27,8 @@ use std::io::IoSlice;
 use std::sync::Arc;
 use types::{EVersion, PoolId, SPgId};
 
-/// One write of merged blocks.
-const RUN_BLOCKS: usize = 256;
+/// One write of merged blocks; see `helper` for why it is small.
+const RUN_BLOCKS: usize = 16;
 /// Written back between two flushes.
 const FLUSH_BYTES: u64 = 1 << 20;
 /// Freed runs of this many blocks are given back to the host.

@@ -27,6 +27,8 @@ const BATCH_BYTES: usize = 4 << 20;
 const BATCH_DIRECT_BYTES: u64 = 16 << 20;
 /// Log space that is zeroed at a time, ahead of its first use.
 const ZERO_BYTES: u64 = 1 << 20;
+/// One write of direct data; see `helper` for why pieces are small.
+const DIRECT_WRITE_BYTES: usize = 64 << 10;
 /// Kept for the next batch: a buffer that grew larger is given back.
 const SPARE_BYTES: usize = 1 << 20;
 
@@ -438,9 +440,11 @@ impl Committer {
             self.zero(zero)?;
         }
         for d in &work.batch.directs {
-            self.file
-                .write_at(&d.data, d.offset)
-                .map_err(|e| Error::io(&self.path, "write data", e))?;
+            for (i, part) in d.data.chunks(DIRECT_WRITE_BYTES).enumerate() {
+                self.file
+                    .write_at(part, d.offset + (i * DIRECT_WRITE_BYTES) as u64)
+                    .map_err(|e| Error::io(&self.path, "write data", e))?;
+            }
         }
         work.batch.directs.clear();
         let batch = &mut work.batch;

@@ -54,6 +54,8 @@ pub struct Store {
     dirty_since: Option<Duration>,
     stalls: u64,
     checkpoints: u64,
+    /// Direct bytes written when the file last grew.
+    direct_at_growth: u64,
 }
 
 impl Store {
@@ -126,6 +128,7 @@ impl Store {
             dirty_since: None,
             stalls: 0,
             checkpoints: 0,
+            direct_at_growth: 0,
         };
         store.refresh_space()?;
         store.begin_life()?;
@@ -328,9 +331,10 @@ impl Store {
             .disk
             .space()
             .map_err(|e| Error::io(&self.path, "ask for the host's free space", e))?;
-        let data = self.total_blocks();
-        let reserve = data / RESERVE_SHARE;
-        self.state.reserve = reserve.clamp(RESERVE_BLOCKS_MIN, RESERVE_BLOCKS_MAX);
+        let reserve = self.reserve_blocks();
+        // What the file can still grow by serves as well.
+        let growable = self.file_bytes_max() / BLOCK - self.state.alloc.blocks();
+        self.state.reserve = reserve.saturating_sub(growable);
         self.state.host_low = self.space.available < self.options.host_reserve_bytes / 2;
         Ok(())
     }
@@ -347,6 +351,11 @@ impl Store {
         bound.max(now).min(host) / BLOCK * BLOCK
     }
 
+    fn reserve_blocks(&self) -> u64 {
+        let share = self.total_blocks() / RESERVE_SHARE;
+        share.clamp(RESERVE_BLOCKS_MIN, RESERVE_BLOCKS_MAX)
+    }
+
     fn total_blocks(&self) -> u64 {
         (self.file_bytes_max() - self.superblock.data_offset.min(self.file_bytes_max())) / BLOCK
     }
@@ -360,13 +369,16 @@ impl Store {
 
     /// Lets the helper extend the file before it is full.
     fn grow_ahead(&mut self) {
-        let low = self.options.grow_bytes / BLOCK + self.state.reserve;
+        let low = self.options.grow_bytes / BLOCK / 2 + self.state.reserve;
         if self.growing || self.state.alloc.free() >= low {
             return;
         }
         if let Some((from, to)) = self.next_growth() {
             self.growing = true;
-            let grow = Grow::new(&self.path, self.file.clone(), from, to);
+            let direct = self.committer.counters().direct_bytes;
+            let filled = direct - std::mem::replace(&mut self.direct_at_growth, direct);
+            let zero = filled < (to - from) / 2;
+            let grow = Grow::new(&self.path, self.file.clone(), from, to, zero);
             self.helper.submit(Job::Grow(grow));
         }
     }
@@ -583,7 +595,7 @@ impl Store {
         StatFs {
             total: total * BLOCK,
             used: used * BLOCK,
-            available: total.saturating_sub(used + self.state.reserve) * BLOCK,
+            available: total.saturating_sub(used + self.reserve_blocks()) * BLOCK,
             stored: sum(|u| u.stored),
             omap_bytes: sum(|u| u.omap_bytes),
             index_bytes: self.index.bytes(),

@@ -8,6 +8,7 @@ use rustix::fs::{FallocateFlags, FlockOperation};
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, IoSlice, Result};
+use std::num::NonZeroU64;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -136,6 +137,16 @@ impl DiskFile for HostFile {
             }
             other => Ok(other?),
         }
+    }
+
+    fn uncache(&self, offset: u64, len: u64) {
+        // A hint: that it failed changes nothing.
+        let _ = rustix::fs::fadvise(
+            &self.file,
+            offset,
+            NonZeroU64::new(len),
+            rustix::fs::Advice::DontNeed,
+        );
     }
 
     fn set_len(&self, len: u64) -> Result<()> {

@@ -57,6 +57,8 @@ pub trait DiskFile: Debug + Send + Sync {
     /// Reserves space for the range and extends the file to hold it. A host that cannot reserve only
     /// extends.
     fn allocate(&self, offset: u64, len: u64) -> Result<()>;
+    /// Tells the host that the range, flushed before, will not be read soon; only a hint.
+    fn uncache(&self, _offset: u64, _len: u64) {}
     fn set_len(&self, len: u64) -> Result<()>;
     fn len(&self) -> Result<u64>;
     fn is_empty(&self) -> Result<bool> {
