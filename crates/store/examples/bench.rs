@@ -172,7 +172,7 @@ impl Bench {
                 entry: self.data.slice(..180),
             },
         ];
-        if self.version % 100 == 0 && self.version > 3000 {
+        if self.version.is_multiple_of(100) && self.version > 3000 {
             t.ops.push(Op::LogTrim {
                 to: EVersion::new(1, self.version - 3000),
             });
@@ -231,7 +231,7 @@ impl Bench {
                 latency.push(at.elapsed().as_micros() as u32);
                 ops += 1;
             }
-            if ops % 1024 == 0 {
+            if ops.is_multiple_of(1024) {
                 self.store.tick(start.elapsed());
             }
         }

@@ -404,7 +404,7 @@ impl State {
                 self.emit(c, Step::Unmap(first, last))?;
             }
         }
-        if end != u64::MAX && end % BLOCK != 0 && last * BLOCK >= head_end && last >= first {
+        if end != u64::MAX && last * BLOCK >= head_end {
             self.blank(last * BLOCK, end)?;
         }
         Ok(())
@@ -482,7 +482,7 @@ impl State {
         }
         // Never reached by a longer range than the record's bound allowed.
         let overlaps = src == dst && src_offset < end && dst_offset < src_offset + len;
-        if (src_offset ^ dst_offset) % BLOCK != 0 || overlaps {
+        if !(src_offset ^ dst_offset).is_multiple_of(BLOCK) || overlaps {
             return self.copy_range(c, &source, src_offset, len, dst_offset);
         }
         let first = src_offset.next_multiple_of(BLOCK).min(src_offset + len);

@@ -70,3 +70,6 @@ pub trait Change {
     fn first(&mut self, table: Table, from: &[u8], to: &[u8]) -> Result<Option<Row>>;
     fn last(&mut self, table: Table, from: &[u8], to: &[u8]) -> Result<Option<Row>>;
 }
+
+#[cfg(test)]
+mod tests;

@@ -328,7 +328,7 @@ mod tests {
         assert!(r.is_empty());
         for cut in 0..whole.len() {
             let mut r = Input::new(whole.slice(..cut));
-            while let Ok(_) = Step::get(&mut r) {}
+            while Step::get(&mut r).is_ok() {}
         }
     }
 

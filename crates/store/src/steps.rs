@@ -239,26 +239,7 @@ impl State {
                 self.set_refs(b, n + 1);
             }
         }
-        let mut page_from = Bound::Unbounded;
-        while source.omap_keys > 0 {
-            let page = self.omap_page(
-                source.nid,
-                page_from.as_ref().map(|k: &Bytes| k.as_ref()),
-                OMAP_PAGE,
-                usize::MAX,
-            )?;
-            let last = page.entries.last().map(|(k, _)| k.clone());
-            self.with_current(|s, o, _| {
-                for (k, v) in page.entries {
-                    s.set_omap_row(o.nid, k, Some(v));
-                }
-                Ok(())
-            })?;
-            match last {
-                Some(k) if page.more => page_from = Bound::Excluded(k),
-                _ => break,
-            }
-        }
+        self.copy_omap(&source)?;
         self.with_current(|_, o, _| {
             *o = Onode {
                 nid: o.nid,
@@ -266,6 +247,27 @@ impl State {
             };
             Ok(())
         })
+    }
+
+    /// Copies all rows of `source` to the current object, which has none.
+    fn copy_omap(&mut self, source: &Onode) -> Result<()> {
+        let mut from = None::<Bytes>;
+        let mut more = source.omap_keys > 0;
+        while more {
+            let bound = from
+                .as_ref()
+                .map_or(Bound::Unbounded, |k| Bound::Excluded(k.as_ref()));
+            let page = self.omap_page(source.nid, bound, OMAP_PAGE, usize::MAX)?;
+            more = page.more;
+            from = page.entries.last().map(|(k, _)| k.clone());
+            self.with_current(|s, o, _| {
+                for (k, v) in page.entries {
+                    s.set_omap_row(o.nid, k, Some(v));
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
     }
 
     fn share(&mut self, src: &ObjectId, from: u64, to: u64, len: u64) -> Result<()> {

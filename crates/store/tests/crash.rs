@@ -4,6 +4,8 @@
 //!
 //! `SKEP_CRASH_CUTS` sets how many cuts the random runs make (default 3000).
 
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::disallowed_macros)]
+
 mod common;
 
 use common::*;
@@ -58,7 +60,7 @@ impl Run {
         for (i, s) in self.disk.survivors().into_iter().enumerate() {
             self.cuts += 1;
             let what = format!("{} cut {} ({i})", self.label, self.cuts);
-            let again = self.cuts % 4 == 0;
+            let again = self.cuts.is_multiple_of(4);
             if again {
                 s.sample(self.cuts, 300);
             }

@@ -1,5 +1,7 @@
 //! Bad bits, full disks, and directories that are not what they should be.
 
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::disallowed_macros)]
+
 mod common;
 
 use bytes::Bytes;

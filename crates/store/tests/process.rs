@@ -2,6 +2,8 @@
 //!
 //! `SKEP_KILL_ROUNDS` sets how often a process is killed (default 12).
 
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::disallowed_macros)]
+
 mod common;
 
 use bytes::Bytes;
@@ -70,7 +72,7 @@ fn numbered(n: u64) -> Transaction {
         version: EVersion::new(1, n),
         entry: fill(30),
     });
-    if n % 50 == 0 {
+    if n.is_multiple_of(50) {
         t.ops.push(Op::LogTrim {
             to: EVersion::new(1, n - 40),
         });

@@ -1,6 +1,6 @@
 //! What the store's tests share: a reference model in memory, a generator of transactions, and the
 //! comparison of both.
-#![allow(dead_code)]
+#![allow(dead_code, clippy::unwrap_used)]
 
 use bytes::Bytes;
 use io::disk::sim::{Dice, SimDisk};
@@ -54,7 +54,7 @@ pub fn coll(seed: u32) -> SPgId {
 
 pub fn oid(n: u64) -> ObjectId {
     let pool = if n == 5 { 2 } else { 1 };
-    let snap = if n % 2 == 0 { NOSNAP } else { 4 };
+    let snap = if n.is_multiple_of(2) { NOSNAP } else { 4 };
     let name = Bytes::from(format!("object{}", n / 2));
     let hash = (n as u32 / 2).wrapping_mul(0x9e37_79b9);
     ObjectId::replicated(HObject::new(pool, hash, Bytes::new(), Bytes::new(), name, snap))
