@@ -24,5 +24,4 @@ mod tests;
 pub mod upkeep;
 pub mod usage;
 
-
 pub use serve::{MonConfig, Ready, serve};

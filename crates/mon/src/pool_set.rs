@@ -50,8 +50,8 @@ fn integer(text: &str) -> Result<i64> {
 
 fn boolean(text: &str) -> Result<bool> {
     match text {
-        "true" | "1" | "yes" | "on" => Ok(true),
-        "false" | "0" | "no" | "off" => Ok(false),
+        "true" | "1" => Ok(true),
+        "false" | "0" => Ok(false),
         _ => refuse(Errno::EINVAL, "expecting value 'true', 'false', '0', or '1'"),
     }
 }
@@ -60,15 +60,22 @@ fn boolean(text: &str) -> Result<bool> {
 pub fn with_suffix(text: &str, binary: bool) -> Result<u64> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let bad = |why: &str| refuse(Errno::EINVAL, format!("error parsing value '{text}': {why}"));
+    if text.is_empty() {
+        return bad("strict_iecstrtoll: value not specified");
+    }
+    if text.starts_with('-') {
+        return bad("strict_iecstrtoll: value should not be negative");
+    }
     let (number, unit) = text.split_at(digits);
     let power = match unit {
         "" | "B" => 0,
-        "K" | "k" | "Ki" | "KiB" => 1,
-        "M" | "Mi" | "MiB" => 2,
-        "G" | "Gi" | "GiB" => 3,
-        "T" | "Ti" | "TiB" => 4,
-        "P" | "Pi" | "PiB" => 5,
-        "E" | "Ei" | "EiB" => 6,
+        "K" | "Ki" | "KB" | "KiB" => 1,
+        "M" | "Mi" | "MB" | "MiB" => 2,
+        "G" | "Gi" | "GB" | "GiB" => 3,
+        "T" | "Ti" | "TB" | "TiB" => 4,
+        "P" | "Pi" | "PB" | "PiB" => 5,
+        "E" | "Ei" | "EB" | "EiB" => 6,
+        _ if !binary => return bad("strict_si_cast: unit prefix not recognized"),
         _ if unit.len() > 2 => return bad("strict_iecstrtoll: illegal prefix (length > 2)"),
         _ => return bad("strict_iecstrtoll: unit prefix not recognized"),
     };
@@ -95,7 +102,10 @@ pub fn set(
 ) -> Result<Done> {
     let map = &*state.osdmap;
     let id = find(map, pool_name)?;
-    let done = Done::Changed(format!("set pool {id} {var} to {val}"));
+    let done = Done::Changed(match val {
+        "unset" => format!("unset pool {id} {var}"),
+        _ => format!("set pool {id} {var} to {val}"),
+    });
     if let Some((_, flag)) = FLAGS.iter().find(|(n, _)| *n == var) {
         let on = boolean(val)?;
         let pool = pool_mut(map, inc, id)?;
@@ -151,12 +161,8 @@ pub fn set(
         },
         "use_gmt_hitset" => pool_mut(map, inc, id)?.use_gmt_hitset = boolean(val)?,
         _ if PoolOptions::lookup(var).is_some() => set_option(pool_mut(map, inc, id)?, var, val)?,
-        v if is_tiering(v) => {
-            return refuse(
-                Errno::EOPNOTSUPP,
-                format!("cache tiering ({v}) is not built in skep"),
-            );
-        }
+        // As the real one answers for a pool that is no tier, which all pools here are.
+        v if is_tiering(v) => return refuse(Errno::EACCES, "(13) Permission denied"),
         _ => return refuse(Errno::EINVAL, format!("unrecognized variable '{var}'")),
     }
     Ok(done)
@@ -225,6 +231,12 @@ fn set_pg_num(state: &ClusterState, id: PoolId, var: &str, n: i64, inc: &mut Inc
         .map(|(_, p)| u64::from(p.pg_num) * u64::from(p.size))
         .sum();
     let pool = pool_mut(map, inc, id)?;
+    if var != "pg_num" && n <= 0 {
+        return refuse(
+            Errno::EINVAL,
+            format!("specified {var} must > 0, but you set to {n}"),
+        );
+    }
     let Some(n) = u32::try_from(n)
         .ok()
         .filter(|n| (1..=defaults.pg_num_max).contains(&u64::from(*n)))
@@ -271,13 +283,17 @@ fn set_option(pool: &mut PgPool, var: &str, val: &str) -> Result<()> {
         true => Ok(()),
         false => refuse(
             Errno::EINVAL,
-            format!("unrecognized {} '{val}'", var.replace('_', " ")),
+            format!("unrecognized {} '{val}'", var.replace("_mode", " mode")),
         ),
     };
     match var {
         "compression_mode" if val != "unset" => one_of(&COMPRESSION_MODES)?,
         "compression_algorithm" if val != "unset" => one_of(&COMPRESSION_ALGORITHMS)?,
         _ => {}
+    }
+    if val == "unset" {
+        pool.opts.unset(var);
+        return Ok(());
     }
     let value = match kind {
         OptionKind::Str => PoolOption::Str(val.to_string()),
@@ -291,11 +307,14 @@ fn set_option(pool: &mut PgPool, var: &str, val: &str) -> Result<()> {
             _ => {
                 return refuse(
                     Errno::EINVAL,
-                    format!("error parsing floating point value '{val}'"),
+                    format!(
+                        "error parsing floating point value '{val}': strict_strtod: expected double, got: '{val}'"
+                    ),
                 );
             }
         },
     };
+    check_option(pool, var, val, &value)?;
     // Zero, "none" and "unset" mean: as if never set.
     let unset = match &value {
         PoolOption::Str(s) => s.is_empty() || s == "unset",
@@ -310,6 +329,27 @@ fn set_option(pool: &mut PgPool, var: &str, val: &str) -> Result<()> {
     Ok(())
 }
 
+/// Limits of single options.
+fn check_option(pool: &PgPool, var: &str, val: &str, value: &PoolOption) -> Result<()> {
+    let pg_num = i64::from(pool.pg_num_target);
+    let why = match (var, value) {
+        ("compression_required_ratio", PoolOption::Double(d)) if *d > 1.0 => {
+            format!("compression_required_ratio is out of range (0-1): '{val}'")
+        }
+        ("recovery_priority", PoolOption::Int(n)) if !(-10..=10).contains(n) => {
+            "pool recovery_priority must be between -10 and 10".to_string()
+        }
+        ("pg_num_min", PoolOption::Int(n)) if *n > pg_num => {
+            format!("specified pg_num_min {n} > pg_num {pg_num}")
+        }
+        ("pg_num_max", PoolOption::Int(n)) if *n != 0 && *n < pg_num => {
+            format!("specified pg_num_max {n} < pg_num {pg_num}")
+        }
+        _ => return Ok(()),
+    };
+    refuse(Errno::EINVAL, why)
+}
+
 fn csum_type(val: &str) -> Result<i64> {
     const NAMES: [(&str, i64); 6] = [
         ("none", 1),
@@ -321,7 +361,7 @@ fn csum_type(val: &str) -> Result<i64> {
     ];
     match NAMES.iter().find(|(n, _)| *n == val) {
         Some((_, v)) => Ok(*v),
-        None => refuse(Errno::EINVAL, format!("unrecognized csum type '{val}'")),
+        None => refuse(Errno::EINVAL, format!("unrecognized csum_type '{val}'")),
     }
 }
 

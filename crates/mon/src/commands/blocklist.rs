@@ -69,12 +69,6 @@ fn parse_range(text: &str) -> Option<EntityAddr> {
     (addr.nonce <= bits).then_some(addr)
 }
 
-/// As texts name it: networks with their kind in front.
-fn shown(a: &EntityAddr) -> String {
-    let prefix = if a.kind == AddrKind::Cidr { "cidr:" } else { "" };
-    format!("{prefix}{a}")
-}
-
 fn change(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     let text = cmd.text("addr");
     let Some(mut addr) = parse_addr(text) else {
@@ -120,7 +114,7 @@ fn add(cmd: &Command, ctx: &Context<'_>, addr: EntityAddr, range: bool) -> Outco
     }
     let text = format!(
         "blocklisting {} until {until} ({} sec)",
-        shown(&addr),
+        addr,
         significant(expire, 6)
     );
     Outcome::status(text).with(Changes::map(inc))
@@ -134,7 +128,7 @@ fn remove(ctx: &Context<'_>, addr: EntityAddr, range: bool) -> Outcome {
         &map.blocklist
     };
     if !list.contains_key(&addr) {
-        return Outcome::status(format!("{} isn't blocklisted", shown(&addr)));
+        return Outcome::status(format!("{} isn't blocklisted", addr));
     }
     let mut inc = ctx.inc();
     if range {
@@ -142,7 +136,7 @@ fn remove(ctx: &Context<'_>, addr: EntityAddr, range: bool) -> Outcome {
     } else {
         inc.old_blocklist.push(addr);
     }
-    Outcome::status(format!("un-blocklisting {}", shown(&addr))).with(Changes::map(inc))
+    Outcome::status(format!("un-blocklisting {}", addr)).with(Changes::map(inc))
 }
 
 fn list(cmd: &Command, ctx: &Context<'_>) -> Outcome {
@@ -151,7 +145,7 @@ fn list(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     let text = format!("listed {n} entries");
     if !cmd.wants_json() {
         let all = map.blocklist.iter().chain(&map.range_blocklist);
-        return Outcome::ok(lines(all.map(|(a, until)| format!("{} {until}", shown(a))))).saying(text);
+        return Outcome::ok(lines(all.map(|(a, until)| format!("{} {until}", a)))).saying(text);
     }
     // Two arrays one behind the other: wrong, but what programs that read it expect.
     let entries: Vec<Value> = map
@@ -162,10 +156,10 @@ fn list(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     let ranges: Vec<Value> = map
         .range_blocklist
         .iter()
-        .map(|(a, until)| json!({"range": a.to_string(), "until": until.to_string()}))
+        .map(|(a, until)| json!({"range": a.to_string().trim_start_matches("cidr:"), "until": until.to_string()}))
         .collect();
     let print = match cmd.format {
-        super::Format::JsonPretty => |v: &Value| format::pretty(v).trim_end().to_string(),
+        super::Format::JsonPretty => format::pretty,
         _ => format::compact,
     };
     Outcome::ok(format!("{}{}", print(&entries.into()), print(&ranges.into()))).saying(text)
@@ -190,7 +184,7 @@ mod tests {
     #[test]
     fn addresses() {
         let check = |text: &str, want: Option<&str>| {
-            assert_eq!(parse_addr(text).map(|a| shown(&a)).as_deref(), want, "{text}");
+            assert_eq!(parse_addr(text).map(|a| a.to_string()).as_deref(), want, "{text}");
         };
         check("10.0.0.1:0/1234", Some("10.0.0.1:0/1234"));
         check("10.0.0.2", Some("10.0.0.2:0/0"));
@@ -198,7 +192,7 @@ mod tests {
         check("[::1]:6789/7", Some("[::1]:6789/7"));
         check("garbage", None);
         check("", None);
-        let range = |text: &str| parse_range(text).map(|a| shown(&a));
+        let range = |text: &str| parse_range(text).map(|a| a.to_string());
         assert_eq!(range("10.1.0.0/16").as_deref(), Some("cidr:10.1.0.0:0/16"));
         assert_eq!(range("10.1.0.0/33"), None);
         assert_eq!(range("10.1.0.0"), None);

@@ -1,6 +1,6 @@
 //! Commands about the cluster as a whole: identity, versions, log, who runs where.
 
-use super::table::{DEPRECATED, HIDDEN, Spec, later, spec};
+use super::table::{HIDDEN, Spec, spec};
 use super::{Command, Context, Outcome, health, pg_stats, show, status, table};
 use metastore::{Change, Changes};
 use serde_json::{Map, Value, json};
@@ -73,9 +73,6 @@ pub const TABLE: &[Spec] = &[
         descriptions,
     )
     .flagged(HIDDEN),
-    later(RW, "compact"),
-    later(RW, "scrub").flagged(DEPRECATED),
-    later(RW, "tell target:name args*:str"),
 ];
 
 /// Lines that `log last` shows unless told otherwise.

@@ -303,7 +303,7 @@ fn get(cmd: &Command, ctx: &Context<'_>) -> Outcome {
 fn help(cmd: &Command, _: &Context<'_>) -> Outcome {
     let key = option_name(cmd.text("key"));
     let Some(o) = config_options::find(&key) else {
-        return Outcome::absent(format!("configuration option '{key}' not recognized"));
+        return Outcome::absent("");
     };
     let default = o.default(false);
     let typed = || match o.kind {
@@ -313,12 +313,13 @@ fn help(cmd: &Command, _: &Context<'_>) -> Outcome {
         _ => json!(default),
     };
     let enums: Vec<&str> = o.permitted.split(',').filter(|p| !p.is_empty()).collect();
+    let limit = |text: &str| text.parse::<i64>().map_or(json!(text), Value::from);
     let json = || {
         json!({
             "name": key, "type": o.kind, "level": o.level, "desc": "", "long_desc": "", "default": typed(),
             "daemon_default": if o.default(true) == default { "" } else { o.default(true) },
-            "tags": [], "services": [], "see_also": [], "enum_values": enums,
-            "min": o.min, "max": o.max, "can_update_at_runtime": o.runtime, "flags": [],
+            "tags": [], "services": [], "see_also": [],
+            "min": limit(o.min), "max": limit(o.max), "can_update_at_runtime": o.runtime, "flags": [],
         })
     };
     let plain = || {
@@ -523,7 +524,7 @@ fn show_options(cmd: &Command, ctx: &Context<'_>, defaults: bool) -> Outcome {
             ctx.state
                 .monmap
                 .by_rank()
-                .map(|i| show::bracketed(&i.addrs))
+                .map(|i| show::bracketed(&i.addrs).replace("/0", ""))
                 .collect::<Vec<_>>()
                 .join(",")
         };

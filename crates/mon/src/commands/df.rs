@@ -56,12 +56,6 @@ impl PoolUse {
     }
 }
 
-/// Largest number of bytes a client may still write to the pool, for the pool statistics on the wire too.
-pub fn max_avail(ctx: &Context<'_>, figures: &Figures, pool: &PgPool) -> u64 {
-    let raw = avail_raw(ctx, figures, u32::from(pool.crush_rule));
-    (raw / f64::from(pool.size.max(1))) as u64
-}
-
 fn avail_raw(ctx: &Context<'_>, figures: &Figures, rule: u32) -> f64 {
     let map = ctx.map();
     let Some(root) = map.crush.rule_root(rule) else {

@@ -404,6 +404,8 @@ fn pools(ctx: &Context<'_>, figures: &Figures, found: &mut Vec<Check>) {
     let mut no_copies = Vec::new();
     let mut odd = Vec::new();
     let mut no_app = Vec::new();
+    let mut fewer_pgp = Vec::new();
+    let mut both_targets = Vec::new();
     for (id, p) in &map.pools {
         let name = map.pool_name(*id).unwrap_or("?");
         if p.has(pool_flag::FULL_QUOTA) {
@@ -412,6 +414,15 @@ fn pools(ctx: &Context<'_>, figures: &Figures, found: &mut Vec<Check>) {
             full.push(format!("pool '{name}' is full (no space)"));
         } else if p.has(pool_flag::NEARFULL) {
             nearfull.push(format!("pool '{name}' is nearfull"));
+        }
+        if p.pgp_num < p.pg_num && p.pgp_num_target < p.pg_num_target {
+            let (pg, pgp) = (p.pg_num, p.pgp_num);
+            fewer_pgp.push(format!("pool {name} pg_num {pg} > pgp_num {pgp}"));
+        }
+        if p.opts.get("target_size_bytes").is_some() && p.opts.get("target_size_ratio").is_some() {
+            both_targets.push(format!(
+                "Pool {name} has target_size_bytes and target_size_ratio set"
+            ));
         }
         if p.size == 1 {
             no_copies.push(format!("pool '{name}' has no replicas configured"));
@@ -424,6 +435,19 @@ fn pools(ctx: &Context<'_>, figures: &Figures, found: &mut Vec<Check>) {
         }
         if p.application_metadata.is_empty() && figures.pool_sum(*id).num_objects > 0 {
             no_app.push(format!("application not enabled on pool '{name}'"));
+        }
+    }
+    for (code, text, detail) in [
+        ("SMALLER_PGP_NUM", "have pg_num > pgp_num", fewer_pgp),
+        (
+            "POOL_HAS_TARGET_SIZE_BYTES_AND_RATIO",
+            "have both target_size_bytes and target_size_ratio set",
+            both_targets,
+        ),
+    ] {
+        if !detail.is_empty() {
+            let n = detail.len();
+            found.push(warn(code, format!("{n} pools {text}"), n as u64, detail));
         }
     }
     if !no_app.is_empty() {

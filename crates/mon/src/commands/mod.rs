@@ -39,6 +39,13 @@ mod signature;
 mod status;
 mod table;
 
+#[cfg(test)]
+mod replay;
+#[cfg(test)]
+mod sample;
+#[cfg(test)]
+mod transcript;
+
 use bytes::Bytes;
 use io::Random;
 use metastore::{Changes, ClusterState, ClusterStats};

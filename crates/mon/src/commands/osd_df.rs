@@ -237,7 +237,7 @@ impl Df<'_> {
                 .iter()
                 .fold(t, |t, n| t.column(n, Align::Left, Align::Right))
         };
-        let mut t = Table::new().right(&["ID", "CLASS"]);
+        let mut t = left(Table::new(), &["ID"]).right(&["CLASS"]);
         t = left(
             t,
             &[

@@ -120,10 +120,11 @@ fn overrides(m: &OsdMap, put: &mut impl FnMut(&str, Value)) {
         .iter()
         .map(|(pg, osds)| json!({"pgid": pg.to_string(), "osds": osds}));
     put("pg_temp", list(temp.collect()));
+    // A flat list of ids and OSDs, as the real one has it.
     let primary = m
         .primary_temp
         .iter()
-        .map(|(pg, osd)| json!({"pgid": pg.to_string(), "osd": osd}));
+        .flat_map(|(pg, osd)| [json!(pg.to_string()), json!(osd)]);
     put("primary_temp", list(primary.collect()));
 }
 
@@ -252,8 +253,10 @@ pub fn pool_json(m: &OsdMap, id: PoolId, p: &PgPool, key: &str) -> Value {
 }
 
 fn options_json(p: &PgPool) -> Value {
+    let mut all: Vec<_> = p.opts.iter().collect();
+    all.sort_by_key(|(name, _)| *name);
     let one = |(name, v): (&str, &PoolOption)| (name.to_string(), option_json(v));
-    Value::Object(p.opts.iter().map(one).collect())
+    Value::Object(all.into_iter().map(one).collect())
 }
 
 pub fn option_json(v: &PoolOption) -> Value {
@@ -365,7 +368,7 @@ pub fn map_text(m: &OsdMap) -> String {
         out.push_str(&format!("blocklist {addr} expires {until}\n"));
     }
     for (addr, until) in &m.range_blocklist {
-        out.push_str(&format!("range blocklist cidr:{addr} expires {until}\n"));
+        out.push_str(&format!("range blocklist {addr} expires {until}\n"));
     }
     out
 }

@@ -223,7 +223,9 @@ impl Listing<'_> {
     }
 
     fn text(&self) -> String {
-        let mut t = Table::new().right(&["ID", "CLASS"]);
+        let mut t = Table::new()
+            .column("ID", crate::format::Align::Left, crate::format::Align::Right)
+            .right(&["CLASS"]);
         t = t
             .column("WEIGHT", crate::format::Align::Left, crate::format::Align::Right)
             .left(&["TYPE NAME"]);

@@ -106,6 +106,7 @@ fn pool_stat_json(p: &PoolStat) -> Map<String, Value> {
     m.insert("ondisk_log_size".into(), p.ondisk_log_size.into());
     m.insert("up".into(), p.up.into());
     m.insert("acting".into(), p.acting.into());
+    m.insert("num_store_stats".into(), p.num_store_stats.into());
     m
 }
 
@@ -219,6 +220,7 @@ fn total_stat(ctx: &Context<'_>, figures: &Figures) -> PoolStat {
         all.up += p.up;
         all.acting += p.acting;
         all.store_stats += p.store_stats;
+        all.num_store_stats += p.num_store_stats;
     }
     all
 }
@@ -290,8 +292,8 @@ fn dump_json(ctx: &Context<'_>, figures: &Figures, parts: &Parts<'_>) -> Value {
             Value::Object(pool_stat_json(&total_stat(ctx, figures))),
         );
         m.insert("osd_stats_sum".into(), Value::Object(osd_sum(ctx, figures)));
+        m.insert("pg_stats_delta".into(), delta_json());
         if parts.all() {
-            m.insert("pg_stats_delta".into(), delta_json());
             m.insert("pg_stats".into(), pgs().into());
             m.insert("pool_stats".into(), pool_stats(ctx, figures));
             m.insert("osd_stats".into(), osd_stats(ctx, figures).into());
@@ -315,6 +317,7 @@ fn dump_json(ctx: &Context<'_>, figures: &Figures, parts: &Parts<'_>) -> Value {
     }
     if parts.has("osds") {
         out.insert("osd_stats".into(), osd_stats(ctx, figures).into());
+        out.insert("pool_statfs".into(), pool_statfs(ctx));
     }
     Value::Object(out)
 }
@@ -531,6 +534,9 @@ fn osd_sum_table(figures: &Figures) -> String {
 pub fn list(cmd: &Command, ctx: &Context<'_>, chosen: &BTreeMap<types::PgId, &PgStat>) -> Outcome {
     let json =
         || json!({"pg_ready": true, "pg_stats": chosen.values().map(|s| pg_json(s)).collect::<Vec<_>>()});
+    if chosen.is_empty() {
+        return cmd.either(|| json!({"pg_ready": true}), String::new);
+    }
     let plain = || {
         let mut t = leaning(
             Table::new().left(&["PG"]),

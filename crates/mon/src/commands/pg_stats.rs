@@ -79,6 +79,10 @@ impl Figures {
             .count()
     }
 
+    pub fn unknown(&self) -> usize {
+        self.pgs.values().filter(|s| s.state == pg_state::UNKNOWN).count()
+    }
+
     pub fn remapped(&self) -> usize {
         self.pgs
             .values()

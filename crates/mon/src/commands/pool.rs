@@ -5,7 +5,7 @@
 use super::pg_stats::{Figures, count};
 use super::request::lines;
 use super::table::{DEPRECATED, Spec, later, spec};
-use super::{Command, Context, Outcome, df, osd_dump, pool_get};
+use super::{Command, Context, Outcome, osd_dump, pool_get};
 use crate::format::json::significant;
 use crate::format::{Align, Table};
 use crate::pool_set;
@@ -288,7 +288,6 @@ fn autoscale(cmd: &Command, ctx: &Context<'_>) -> Outcome {
                 "target_bytes": option(p, "target_size_bytes") as u64,
                 "target_ratio": option(p, "target_size_ratio"),
                 "would_adjust": false,
-                "max_avail": df::max_avail(ctx, &figures, p),
             });
             (name, p, v)
         })

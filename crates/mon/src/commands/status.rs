@@ -7,7 +7,6 @@ use crate::format::units;
 use serde_json::{Map, Value, json};
 use types::Utime;
 use types::osdmap::map_flag;
-use types::pgstats::pg_state;
 
 pub fn status(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     let figures = Figures::of(ctx);
@@ -76,12 +75,13 @@ fn pg_numbers(ctx: &Context<'_>, figures: &Figures) -> Value {
     m.insert("bytes_used".into(), count(figures.total.used()).into());
     m.insert("bytes_avail".into(), count(figures.total.available).into());
     m.insert("bytes_total".into(), count(figures.total.total).into());
-    let inactive = figures.inactive();
-    if inactive > 0 {
-        m.insert(
-            "inactive_pgs_ratio".into(),
-            (inactive as f64 / figures.pgs.len() as f64).into(),
-        );
+    let pgs = figures.pgs.len() as f64;
+    let unknown = figures.unknown();
+    let inactive = figures.inactive() - unknown;
+    for (key, n) in [("unknown_pgs_ratio", unknown), ("inactive_pgs_ratio", inactive)] {
+        if n > 0 {
+            m.insert(key.into(), (n as f64 / pgs).into());
+        }
     }
     if sum.num_objects_degraded > 0 && sum.num_object_copies > 0 {
         let (bad, all) = (count(sum.num_objects_degraded), count(sum.num_object_copies));
@@ -181,11 +181,7 @@ fn data(out: &mut String, ctx: &Context<'_>, figures: &Figures) {
     out.push_str(&format!("    objects: {objects} objects, {stored}\n"));
     out.push_str(&format!("    usage:   {}\n", usage(figures)));
     let mut lines = Vec::new();
-    let unknown = figures
-        .pgs
-        .values()
-        .filter(|s| s.state == pg_state::UNKNOWN)
-        .count();
+    let unknown = figures.unknown();
     let inactive = figures.inactive() - unknown;
     for (n, text) in [(unknown, "pgs unknown"), (inactive, "pgs not active")] {
         if n > 0 {
