@@ -324,6 +324,19 @@ impl Osd {
         };
         slot.pg.apply(input, &mut ctx);
         if slot.pg.is_waiting() {
+            // What it waits for may have become durable before it began to wait.
+            let durable = self.store.0.durable();
+            let mut ctx = Context {
+                store: &mut self.store,
+                cluster: &self.placement,
+                now: self.clock.monotonic(),
+                wall: Utime::from_unix(self.clock.wall()),
+                random: &mut || random.u64(),
+                out: &mut self.out,
+            };
+            slot.pg.apply(Input::Committed(durable), &mut ctx);
+        }
+        if slot.pg.is_waiting() {
             self.uncommitted.insert(pg);
         }
         self.arm(pg);
