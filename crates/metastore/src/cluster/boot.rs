@@ -9,9 +9,11 @@ use types::{OsdId, Utime};
 /// CRUSH weight of 1.0 stands for so many bytes.
 const BYTES_PER_WEIGHT: f64 = (1u64 << 40) as f64;
 
-/// CRUSH weight of a disk: its size in TiB, and never nothing.
+/// CRUSH weight of a disk: its size in TiB, and never nothing. In whole thousandths, as CRUSH's text form
+/// prints it: a map that went through a text editor is then the same map.
 pub fn weight_for(size_bytes: u64) -> u32 {
-    crush::weight_from_f64(size_bytes as f64 / BYTES_PER_WEIGHT).max(1)
+    let thousandths = (size_bytes as f64 / BYTES_PER_WEIGHT * 1000.0).round().max(1.0);
+    crush::weight_from_f64(thousandths / 1000.0)
 }
 
 /// True if the map says already what the OSD wants it to say.
