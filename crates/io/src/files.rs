@@ -42,6 +42,11 @@ pub fn replace(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     File::open(dir)?.sync_all()
 }
 
+/// Makes the directory's entries durable: a file that was just created is found again after power loss.
+pub fn sync_dir(dir: &Path) -> io::Result<()> {
+    File::open(dir)?.sync_all()
+}
+
 /// Creates the directory and those above it; new ones are for the owner alone.
 pub fn make_dir(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path)

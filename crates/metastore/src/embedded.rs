@@ -100,6 +100,10 @@ impl Embedded {
             }
             e => Error::Open(format!("{}: {e}", path.display())),
         })?;
+        // redb makes the file's contents durable, not its name.
+        if let Some(dir) = path.parent().filter(|d| !d.as_os_str().is_empty()) {
+            io::files::sync_dir(dir).map_err(|e| Error::Open(format!("{}: {e}", dir.display())))?;
+        }
         let revision = Self::prepare(&db, path)?;
         let (wake, _) = watch::channel(revision);
         let shared = Shared {

@@ -8,7 +8,7 @@ use denc::Encode;
 use messages::mon::{Body, MConfig, MFsMap, MFsMapUser, MLog, MMgrMap, MMonMap, MOsdMap, PaxosHeader};
 use metastore::ClusterState;
 use msgr::Message;
-use types::{EntityKind, Epoch};
+use types::Epoch;
 
 /// Increments in one OSD_MAP message.
 pub const MAPS_PER_MESSAGE_MAX: u32 = 40;
@@ -211,9 +211,8 @@ fn log(
         .collect()
 }
 
-/// True for entities whose central configuration may be asked for by name (GET_CONFIG).
+/// True if a session may ask for the configuration of `name` (GET_CONFIG): its own, or anybody's with the right to
+/// read it.
 pub fn may_ask_config(session: &Session, name: &types::AuthName) -> bool {
-    session.peer.auth_name == *name
-        || (session.peer.auth_name.kind != EntityKind::Client && session.may("config", Access::R))
-        || session.may("config", Access::R)
+    session.peer.auth_name == *name || session.may("config", Access::R)
 }

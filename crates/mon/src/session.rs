@@ -1,7 +1,7 @@
 //! One client's session with the monitor: who it is, what it may, what it wants to be told.
 
 use crate::subscriptions::Subscriptions;
-use auth::caps::{MgrNeed, MonNeed, OsdNeed};
+use auth::caps::{MgrNeed, MonNeed};
 use auth::{Access, MgrCaps, MonCaps, OsdCaps, PeerCaps};
 use msgr::Peer;
 use std::collections::BTreeMap;
@@ -112,18 +112,9 @@ impl Session {
         })
     }
 
-    /// Self-managed snapshots belong to whoever may write to the pool.
+    /// Self-managed snapshots belong to whoever may write in the pool, in whatever namespace.
     pub fn may_write_pool(&self, name: &str, pool: &PgPool) -> bool {
-        let need = OsdNeed {
-            pool: name,
-            applications: &pool.application_metadata,
-            namespace: b"",
-            object: b"",
-            read: false,
-            write: true,
-            calls: &[],
-            peer: self.ip(),
-        };
-        self.osd_caps.allows(&need)
+        self.osd_caps
+            .writes_in_pool(name, &pool.application_metadata, self.ip())
     }
 }

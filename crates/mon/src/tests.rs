@@ -487,6 +487,28 @@ fn what_capabilities_do_not_grant_is_denied() {
         -1
     );
     assert_eq!(rig.pool_op(2, PoolOpKind::CreateSnap, other, "s", 0).0, -1);
+    rig.open(
+        4,
+        &[("mon", "profile rbd"), ("osd", "profile rbd pool=p namespace=n")],
+    );
+    assert_eq!(
+        rig.pool_op(4, PoolOpKind::CreateSelfManagedSnap, p, "", 0).2,
+        Some(3),
+        "one namespace is enough"
+    );
+    assert_eq!(
+        rig.pool_op(4, PoolOpKind::CreateSelfManagedSnap, other, "", 0).0,
+        -1
+    );
+    rig.open(
+        5,
+        &[("mon", "profile rbd"), ("osd", "profile rbd-read-only pool=p")],
+    );
+    assert_eq!(
+        rig.pool_op(5, PoolOpKind::CreateSelfManagedSnap, p, "", 0).0,
+        -1,
+        "reading is not"
+    );
     assert_eq!(rig.subscribe(2, &[("osdmap", 0, 1)]).len(), 1);
     assert!(rig.subscribe(2, &[("fsmap", 0, 1)]).is_empty());
     rig.open(3, &[("mon", "allow command fsid")]);
@@ -598,6 +620,348 @@ fn log_entries_reach_who_follows_the_log() {
     let out = rig.ask(1, body);
     assert_eq!(texts(&out[0]), ["mine"], "pushed before it is acknowledged");
     assert_eq!(MLogAck::from_message(&out[1]).unwrap().last, 41);
+}
+
+/// Requests about pools and what a real monitor says (chapter 03 section 8, chapter 02 section 13.8).
+#[test]
+fn pools_are_made_and_set_with_cephs_words() {
+    use crate::pool_set::{application_disable, application_enable, application_key, set, set_quota};
+    use crate::pools::{NewPool, RuleChoice, create, delete, rename};
+    let rig = std::cell::RefCell::new(Rig::new());
+    let run = |f: &dyn Fn(&ClusterState, &mut Incremental) -> crate::pools::Result<crate::pools::Done>| {
+        let cluster = rig.borrow().cluster.clone();
+        let done = block_on(cluster.commit(|s| {
+            let mut inc = Incremental::next_after(&s.osdmap, Utime::ZERO);
+            match f(s, &mut inc) {
+                Ok(crate::pools::Done::Changed(t)) => (Changes::map(inc), (0, t)),
+                Ok(crate::pools::Done::Already(t)) => (Changes::none(), (0, t)),
+                Err(e) => (Changes::none(), (e.errno.code(), e.text)),
+            }
+        }));
+        done.unwrap().reply
+    };
+    let make = |new: NewPool<'_>, code: i32, text: &str| {
+        let got = run(&|s, inc| create(s, &new, Utime::ZERO, inc).map(|(d, _)| d));
+        assert!(got.0 == code && got.1.starts_with(text), "{got:?} for {new:?}");
+    };
+    let pool = |name| NewPool {
+        name,
+        ..NewPool::default()
+    };
+    make(pool("p"), 0, "pool 'p' created");
+    make(pool("p"), 0, "pool 'p' already exists");
+    make(pool(""), -22, "");
+    make(pool(".q/r"), 0, "pool '.q/r' created");
+    make(
+        NewPool {
+            pg_num: 99_999,
+            ..pool("a")
+        },
+        -34,
+        "'pg_num' must be greater than 0 and less than or equal to 65536",
+    );
+    make(
+        NewPool {
+            pg_num: 8,
+            pgp_num: 9,
+            ..pool("a")
+        },
+        -34,
+        "'pgp_num' must be greater than 0 and lower or equal than 'pg_num', which in this case is 8",
+    );
+    make(
+        NewPool {
+            pg_num: 4096,
+            ..pool("a")
+        },
+        -34,
+        " pg_num 4096 size 1 would mean 4160 total pgs, which exceeds max 750 (mon_max_pg_per_osd 250 * num_in_osds 3)",
+    );
+    make(
+        NewPool {
+            rule: RuleChoice::Name("norule"),
+            ..pool("a")
+        },
+        -2,
+        "specified rule norule doesn't exist",
+    );
+    make(
+        NewPool {
+            rule: RuleChoice::Id(7),
+            ..pool("a")
+        },
+        -2,
+        "specified rule 7 doesn't exist",
+    );
+    make(NewPool { size: 3, ..pool("a") }, -95, "size 3: more than 1 copy");
+    make(
+        NewPool {
+            size: 11,
+            ..pool("a")
+        },
+        -22,
+        "pool size must be between 1 and 10",
+    );
+    make(
+        NewPool {
+            erasure: true,
+            ..pool("a")
+        },
+        -95,
+        "erasure-coded pools are not built",
+    );
+
+    let check = |var: &str, val: &str, sure: bool, code: i32, text: &str| {
+        let got = run(&|s, inc| set(s, "p", var, val, sure, inc));
+        assert!(
+            got.0 == code && got.1.starts_with(text),
+            "{got:?} for {var} {val}"
+        );
+    };
+    check(
+        "size",
+        "1",
+        false,
+        -1,
+        "WARNING: setting pool size 1 could lead to data loss without recovery.",
+    );
+    check("size", "1", true, 0, "set pool 1 size to 1");
+    check("size", "99", true, -22, "pool size must be between 1 and 10");
+    check(
+        "size",
+        "abc",
+        true,
+        -22,
+        "error parsing integer value 'abc': Expected option value to be integer, got 'abc'",
+    );
+    check(
+        "min_size",
+        "2",
+        true,
+        -22,
+        "pool min_size must be between 1 and size, which is set to 1",
+    );
+    check("pg_num", "64", true, 0, "set pool 1 pg_num to 64");
+    check("pg_num", "16", true, -95, "pg_num 16 is less than 64");
+    check("pg_num", "4096", true, -34, " pg_num 4096 size 1");
+    check("pgp_num", "65", true, -22, "specified pgp_num 65 > pg_num 64");
+    check(
+        "pg_autoscale_mode",
+        "banana",
+        true,
+        -22,
+        "specified invalid mode banana",
+    );
+    check(
+        "pg_autoscale_mode",
+        "off",
+        true,
+        0,
+        "set pool 1 pg_autoscale_mode to off",
+    );
+    check(
+        "crush_rule",
+        "nosuch",
+        true,
+        -2,
+        "crush rule nosuch does not exist",
+    );
+    check(
+        "crush_rule",
+        "replicated_rule",
+        true,
+        0,
+        "set pool 1 crush_rule to replicated_rule",
+    );
+    check(
+        "compression_mode",
+        "aggressive",
+        true,
+        0,
+        "set pool 1 compression_mode to aggressive",
+    );
+    check(
+        "target_size_bytes",
+        "100M",
+        true,
+        0,
+        "set pool 1 target_size_bytes to 100M",
+    );
+    check("nosuch", "1", true, -22, "unrecognized variable 'nosuch'");
+    check("nodelete", "true", true, 0, "set pool 1 nodelete to true");
+    let state = rig.borrow().state();
+    let p = state.osdmap.pool(1).unwrap();
+    assert_eq!((p.pg_num, p.pg_num_target, p.pgp_num_target), (64, 64, 64));
+    assert_eq!(
+        p.opts.get("target_size_bytes"),
+        Some(&types::pool::PoolOption::Int(104_857_600))
+    );
+    let got = run(&|s, inc| delete(s, 1, inc));
+    assert_eq!(
+        got,
+        (
+            -1,
+            "pool deletion is disabled; you must unset nodelete flag for the pool first".into()
+        )
+    );
+    check("nodelete", "false", true, 0, "set pool 1 nodelete to false");
+
+    let got = run(&|s, inc| set_quota(&s.osdmap, "p", "max_bytes", "1G", inc));
+    assert_eq!(got, (0, "set-quota max_bytes = 1073741824 for pool p".into()));
+    let got = run(&|s, inc| set_quota(&s.osdmap, "p", "max_bytes", "abc", inc));
+    assert_eq!(
+        got,
+        (
+            -22,
+            "error parsing value 'abc': strict_iecstrtoll: illegal prefix (length > 2)".into()
+        )
+    );
+
+    let enable = |app: &str, sure| run(&|s, inc| application_enable(&s.osdmap, "p", app, sure, inc));
+    assert_eq!(
+        enable("rbd", false),
+        (0, "enabled application 'rbd' on pool 'p'".into())
+    );
+    assert_eq!(
+        enable("rbd", false),
+        (0, "enabled application 'rbd' on pool 'p'".into())
+    );
+    assert_eq!(enable("rgw", false).0, -1);
+    assert_eq!(
+        enable("rgw", true),
+        (0, "enabled application 'rgw' on pool 'p'".into())
+    );
+    let got = run(&|s, inc| application_key(&s.osdmap, "p", "rbd", "k", Some("v"), inc));
+    assert_eq!(
+        got,
+        (0, "set application 'rbd' key 'k' to 'v' on pool 'p'".into())
+    );
+    assert_eq!(
+        run(&|s, inc| application_disable(&s.osdmap, "p", "rgw", false, inc)).0,
+        -1
+    );
+    assert_eq!(
+        run(&|s, inc| application_disable(&s.osdmap, "p", "rgw", true, inc)).0,
+        0
+    );
+    assert_eq!(
+        rig.borrow().state().osdmap.pool(1).unwrap().application_metadata["rbd"]["k"],
+        "v"
+    );
+
+    let move_to = |from: &str, to: &str| run(&|s, inc| rename(&s.osdmap, from, to, inc));
+    assert_eq!(move_to("p", ".q/r"), (-17, "pool '.q/r' already exists".into()));
+    assert_eq!(move_to("nosuch", "x"), (-2, "unrecognized pool 'nosuch'".into()));
+    assert_eq!(move_to("p", "pp"), (0, "pool 'p' renamed to 'pp'".into()));
+    assert_eq!(run(&|s, inc| delete(s, 1, inc)), (0, "pool 'pp' removed".into()));
+    assert_eq!(run(&|s, inc| delete(s, 1, inc)).0, 0);
+}
+
+#[test]
+fn upkeep_does_what_is_due_and_no_more() {
+    use crate::upkeep::{SILENCE_GRACE_SEC, Silence, due};
+    use metastore::{ClusterStats, OsdReport};
+    use types::PgId;
+    let mut rig = Rig::new();
+    rig.admin(1);
+    rig.pool_op(1, PoolOpKind::Create, 0, "p", 0);
+    rig.pool_op(1, PoolOpKind::CreateSelfManagedSnap, 1, "", 0);
+    rig.pool_op(1, PoolOpKind::RemoveSelfManagedSnap, 1, "", 2);
+    let now = Utime {
+        sec: 2_000_000_000,
+        nsec: 0,
+    };
+    let mut stats = ClusterStats::default();
+    assert!(due(&rig.state(), &stats, now).is_empty());
+    let apply = |rig: &Rig, stats: &ClusterStats| {
+        block_on(rig.cluster.commit(|s| (due(s, stats, now), ())))
+            .unwrap()
+            .changed
+    };
+
+    let blocked = |port| addrs(port).first().to_blocklist_form();
+    rig.change(1, |s| {
+        let mut ch = Changes::none();
+        let list = &mut ch.inc(s, now).new_blocklist;
+        for (port, sec) in [(1, now.sec + 1), (2, now.sec), (3, now.sec - 5)] {
+            list.insert(blocked(port), Utime { sec, nsec: 0 });
+        }
+        ch
+    });
+    assert!(apply(&rig, &stats));
+    let left: Vec<_> = rig.state().osdmap.blocklist.keys().copied().collect();
+    assert_eq!(left, [blocked(1)]);
+
+    let report = |used: i64, objects: i64| {
+        let mut r = OsdReport::default();
+        (r.stat.statfs.total, r.stat.statfs.available) = (1000, 1000 - used);
+        let mut pg = types::pgstats::PgStat::unknown(PgId::new(1, 0));
+        pg.stats.sum.num_objects = objects;
+        r.pgs.insert(pg.pgid, pg);
+        (0..32).for_each(|seed| {
+            drop(
+                r.purged_snaps
+                    .insert(PgId::new(1, seed), [2].into_iter().collect()),
+            )
+        });
+        Arc::new(r)
+    };
+    stats.osds.insert(0, report(500, 1));
+    assert!(apply(&rig, &stats), "the snapshot is purged");
+    let map = rig.state().osdmap.clone();
+    assert!(map.removed_snaps_queue.is_empty() && map.new_purged_snaps[&1].contains(2));
+    assert!(!apply(&rig, &stats));
+
+    let flags = |rig: &Rig| {
+        let s = rig.state();
+        let osd = s.osdmap.osd(0).unwrap().state
+            & !(types::osdmap::osd_state::EXISTS | types::osdmap::osd_state::UP);
+        (
+            types::osdmap::osd_state::names(osd).join(","),
+            pool_flag::names(s.osdmap.pool(1).unwrap().flags),
+        )
+    };
+    for (used, want) in [
+        (860, "nearfull"),
+        (905, "backfillfull"),
+        (960, "full"),
+        (947, "full"),
+        (940, "backfillfull"),
+        (10, ""),
+    ] {
+        stats.osds.insert(0, report(used, 1));
+        apply(&rig, &stats);
+        let (osd, pool) = flags(&rig);
+        assert_eq!(osd, want, "{used}");
+        assert!(want.is_empty() || pool.contains(want), "{used}: {pool}");
+        assert!(!apply(&rig, &stats), "{used}: steady");
+    }
+    rig.change(1, |s| {
+        let mut ch = Changes::none();
+        ch.inc(s, now).pool_mut(&s.osdmap, 1).unwrap().quota_max_objects = 5;
+        ch
+    });
+    for (objects, full) in [(4, false), (5, true), (9, true), (1, false)] {
+        stats.osds.insert(0, report(10, objects));
+        apply(&rig, &stats);
+        assert_eq!(flags(&rig).1.contains("full_quota"), full, "{objects} objects");
+    }
+
+    let mut silence = Silence::default();
+    let map = rig.state().osdmap.clone();
+    assert!(silence.due(&map, &stats, 100).is_empty());
+    assert_eq!(
+        silence.due(&map, &stats, 100 + SILENCE_GRACE_SEC),
+        [1, 2],
+        "osd.0 reports"
+    );
+    assert!(
+        silence
+            .due(&map, &ClusterStats::default(), 100 + SILENCE_GRACE_SEC)
+            .len()
+            == 2,
+        "osd.0 has its grace"
+    );
 }
 
 /// Bytes of every message number: an answer, nothing, or the end of the connection; never a panic.

@@ -30,6 +30,8 @@ pub fn update(state: &ClusterState, have: Epoch) -> msgr::Message {
     }
     if body.incrementals.is_empty() {
         body.fulls.insert(newest, history.latest_full());
+        // The receiver shall jump here, not wait for the epochs between.
+        body.oldest = newest;
     }
     body.message(0)
 }

@@ -401,6 +401,22 @@ impl OsdCaps {
         false
     }
 
+    /// True if some grant allows writing in the pool, be it in one namespace or to some objects only: what the
+    /// monitor asks for before it gives out snapshot ids, which belong to the pool as a whole.
+    pub fn writes_in_pool(
+        &self,
+        pool: &str,
+        applications: &BTreeMap<String, BTreeMap<String, String>>,
+        peer: Option<IpAddr>,
+    ) -> bool {
+        self.grants.iter().any(|g| {
+            g.spec.write
+                && admits(&g.network, peer)
+                && g.place.pool.as_deref().is_none_or(|p| p == pool)
+                && g.place.tag.as_ref().is_none_or(|t| has_tag(applications, t))
+        })
+    }
+
     /// Rights on `need`'s place that come in one grant, for callers that only ask about plain access.
     pub fn access(&self, need: &OsdNeed) -> Access {
         let mut out = Access::NONE;

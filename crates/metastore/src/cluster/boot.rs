@@ -3,6 +3,7 @@
 use super::changes::{Change, Changes};
 use super::handle::OsdBoot;
 use super::state::ClusterState;
+use types::clusterlog::LogLevel;
 use types::osdmap::{Incremental, MAX_OSD_LIMIT, OsdBoot as MapBoot, OsdMap, osd_state};
 use types::{OsdId, Utime};
 
@@ -82,6 +83,11 @@ fn changes(state: &ClusterState, boot: &OsdBoot, now: Utime) -> Result<Changes, 
         place(&mut inc, map, boot)?;
     }
     out.osdmap = Some(Box::new(inc));
+    out.push(Change::Log(state.log_entry(
+        now,
+        LogLevel::Info,
+        format!("osd.{id} {} boot", boot.client_addrs),
+    )));
     Ok(out)
 }
 
@@ -131,8 +137,17 @@ pub fn down(state: &ClusterState, ids: &[OsdId], now: Utime) -> Changes {
         return Changes::none();
     }
     let mut inc = Incremental::next_after(map, now);
+    let mut log = Vec::new();
     for id in up {
         inc.mark_down(map, id);
+        log.push(Change::Log(state.log_entry(
+            now,
+            LogLevel::Info,
+            format!("osd.{id} is marked down"),
+        )));
     }
-    Changes::map(inc)
+    Changes {
+        osdmap: Some(Box::new(inc)),
+        list: log,
+    }
 }

@@ -215,6 +215,8 @@ impl ClusterHandle {
                 note_report(&mut stats, &kv.key, Some(&kv.value));
             }
             self.shared.stats.send_replace(Arc::new(stats));
+            // A commit between our snapshot and this revision is not among the changes to come.
+            self.catch_up().await?;
             match self.follow_from(revision).await {
                 Err(Error::Compacted(_)) => {
                     let _turn = self.shared.commit.lock().await;
@@ -222,6 +224,21 @@ impl ClusterHandle {
                 }
                 other => return other,
             }
+        }
+    }
+
+    /// Loads the state anew if another writer was here since the snapshot.
+    async fn catch_up(&self) -> Result<()> {
+        let _turn = self.shared.commit.lock().await;
+        let newest = self
+            .shared
+            .store
+            .get(keys::VERSION)
+            .await?
+            .map_or(0, |kv| kv.revision);
+        match newest > self.state().revision {
+            true => self.reload().await,
+            false => Ok(()),
         }
     }
 

@@ -15,12 +15,12 @@ use bytes::Bytes;
 use denc::{Decode, Encode, Reader, Writer};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use types::clusterlog::LogEntry;
+use types::clusterlog::{LogEntry, LogLevel};
 use types::fsmap::FsMap;
 use types::mgrmap::MgrMap;
 use types::monmap::MonMap;
 use types::osdmap::{Incremental, OsdMap};
-use types::{AuthName, OsdId, Utime, Uuid};
+use types::{AuthName, EntityKind, EntityName, OsdId, Utime, Uuid};
 
 /// Cluster log entries that are kept.
 pub const LOG_MAX: usize = 500;
@@ -89,6 +89,21 @@ impl ClusterState {
     /// A central option as it holds for `who` (no masks), if somebody set it.
     pub fn option(&self, who: &AuthName, name: &str) -> Option<String> {
         self.config.effective(who, "", "").remove(name)
+    }
+
+    /// An entry of the cluster log in the name of the first monitor.
+    pub fn log_entry(&self, now: Utime, level: LogLevel, message: String) -> LogEntry {
+        let mon = self.monmap.by_rank().next();
+        LogEntry {
+            name: AuthName::new(EntityKind::Mon, mon.map_or("", |m| m.name.as_str())),
+            rank: EntityName::new(EntityKind::Mon, 0),
+            addrs: mon.map(|m| m.addrs.clone()).unwrap_or_default(),
+            stamp: now,
+            seq: self.log.version + 1,
+            level,
+            message,
+            channel: "cluster".to_string(),
+        }
     }
 
     /// An option of the monitors themselves (`global`, `mon`).

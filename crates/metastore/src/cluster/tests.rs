@@ -322,11 +322,14 @@ fn writers_of_other_processes_are_met_by_compare_and_swap() {
             assert_eq!(done.reply, n, "writer {key} saw the other's last change");
         }
         let follower = b.clone();
+        // What was committed before the follower begins is not lost on it (it once was).
+        change_map(&a, |_, inc| inc.new_flags = Some(0x80)).await;
         let local = tokio::task::LocalSet::new();
         local
             .run_until(async move {
                 tokio::task::spawn_local(async move { follower.follow().await });
                 let mut seen = b.subscribe_state();
+                seen.wait_for(|s| s.osdmap.flags == 0x80).await.unwrap();
                 change_map(&a, |_, inc| inc.new_flags = Some(0)).await;
                 while seen.borrow_and_update().osdmap.flags != 0 {
                     seen.changed().await.unwrap();
