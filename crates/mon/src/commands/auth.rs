@@ -174,7 +174,7 @@ fn get_key(cmd: &Command, ctx: &Context<'_>) -> Outcome {
 /// The flat list of arguments as capabilities. Of a service named twice the last counts.
 fn wanted_caps(cmd: &Command) -> Result<Caps, Outcome> {
     let list = cmd.list("caps");
-    if list.len() % 2 != 0 {
+    if !list.len().is_multiple_of(2) {
         return Err(Outcome::invalid(
             "bad capabilities request; odd number of arguments",
         ));

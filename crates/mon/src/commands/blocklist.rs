@@ -2,14 +2,14 @@
 
 use super::request::lines;
 use super::table::{DEPRECATED, Spec, spec};
-use super::{Command, Context, Outcome};
+use super::{Command, Context, Outcome, show};
 use crate::format::{self, json::significant};
 use metastore::Changes;
 use serde_json::{Value, json};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
+use types::EntityAddr;
 use types::addr::AddrKind;
-use types::{EntityAddr, Utime};
 
 const R: (&str, &str) = ("osd", "r");
 const RW: (&str, &str) = ("osd", "rw");
@@ -105,7 +105,7 @@ fn add(cmd: &Command, ctx: &Context<'_>, addr: EntityAddr, range: bool) -> Outco
         let why = format!("the blocklist has {ENTRIES_MAX} entries already");
         return Outcome::error(types::Errno::ENOSPC, why);
     }
-    let until = Utime::from_unix(ctx.now.to_duration() + Duration::from_secs_f64(expire));
+    let until = show::later_by(ctx.now, Duration::from_secs_f64(expire));
     let mut inc = ctx.inc();
     if range {
         inc.new_range_blocklist.insert(addr, until);

@@ -181,7 +181,9 @@ fn weight(cmd: &Command) -> Result<(String, u32), Outcome> {
 }
 
 /// `host=a root=default` as pairs, sorted, and as text.
-fn location<'a>(cmd: &'a Command) -> Result<(Vec<(&'a str, &'a str)>, String), Outcome> {
+type Place<'a> = (Vec<(&'a str, &'a str)>, String);
+
+fn location(cmd: &Command) -> Result<Place<'_>, Outcome> {
     let mut out = Vec::new();
     for arg in cmd.list("args") {
         match arg.split_once('=') {

@@ -17,6 +17,7 @@ mod crush_read;
 mod df;
 mod fs;
 mod health;
+mod health_checks;
 mod json_text;
 mod manager;
 mod modules;

@@ -244,9 +244,13 @@ fn info(cmd: &Command, ctx: &Context<'_>) -> Outcome {
 fn facts(ctx: &Context<'_>, id: OsdId) -> Map<String, Value> {
     let mut m = Map::new();
     m.insert("id".into(), id.into());
-    if let Some(known) = ctx.osd_metadata(id) {
-        m.extend(known.iter().map(|(k, v)| (k.clone(), v.clone().into())));
-    }
+    let mut known = ctx.osd_metadata(id).cloned().unwrap_or_default();
+    // The id is a number, and programs compare the versions of all daemons.
+    known.remove("id");
+    known
+        .entry("ceph_version".into())
+        .or_insert_with(|| show::VERSION.into());
+    m.extend(known.into_iter().map(|(k, v)| (k, v.into())));
     m
 }
 

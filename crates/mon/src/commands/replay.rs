@@ -234,13 +234,13 @@ fn recorded(cmd: &str) -> Value {
         _ => String::new(),
     };
     let run = runs.into_iter().find(|v| of(v) == cmd && v["json_rc"] == 0);
-    let run = run.unwrap_or_else(|| match cmd {
-        // Recorded in its plain form only, which is JSON.
-        _ => vector("commands.jsonl")
+    // Some were recorded in their plain form only, which is JSON.
+    let run = run.unwrap_or_else(|| {
+        vector("commands.jsonl")
             .lines()
             .map(|l| serde_json::from_str::<Value>(l).unwrap())
             .find(|v| of(v) == cmd && v["rc"] == 0)
-            .unwrap_or_else(|| panic!("{cmd}: not in the recording")),
+            .unwrap_or_else(|| panic!("{cmd}: not in the recording"))
     });
     let text = run["json_stdout"]
         .as_str()

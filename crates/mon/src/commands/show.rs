@@ -3,6 +3,7 @@
 use super::Context;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
+use std::time::Duration;
 use types::addr::AddrKind;
 use types::osdmap::{Incremental, OsdMap};
 use types::{EntityAddr, EntityAddrVec, OsdId, Utime};
@@ -72,6 +73,12 @@ pub fn time(t: Utime) -> String {
         return "0.000000".into();
     }
     t.to_string()
+}
+
+/// `now` plus a span, at most the last second that times can say.
+pub fn later_by(now: Utime, span: Duration) -> Utime {
+    let end = now.to_duration().saturating_add(span);
+    Utime::from_unix(end.min(Duration::from_secs(u64::from(u32::MAX))))
 }
 
 /// A 16.16 weight as a number.

@@ -169,6 +169,7 @@ mod tests {
     }
 
     #[test]
+    #[allow(clippy::disallowed_methods)]
     fn reference_is_current() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operating/commands.md");
         let want = markdown();

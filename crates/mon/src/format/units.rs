@@ -30,7 +30,7 @@ pub fn si(n: u64) -> String {
         divisor *= 1000;
         unit += 1;
     }
-    if n % divisor == 0 {
+    if n.is_multiple_of(divisor) {
         return format!("{}{}", n / divisor, SI_UNITS[unit]);
     }
     format!("{:.2}{}", n as f64 / divisor as f64, SI_UNITS[unit])
@@ -42,8 +42,11 @@ pub fn percent(ratio: f64) -> String {
     if p < 0.01 { "0".into() } else { format!("{p:.2}") }
 }
 
-/// `74s`, `16m`, `3h`, `2d`, `5w`, `4M`, `2y`: how long ago.
+/// `74s`, `16m`, `3h`, `2d`, `5w`, `4M`, `2y`: how long ago; `-` when it never was.
 pub fn age(since: Utime, now: Utime) -> String {
+    if since.is_zero() {
+        return "-".into();
+    }
     const MINUTE: u64 = 60;
     const HOUR: u64 = 60 * MINUTE;
     const DAY: u64 = 24 * HOUR;
@@ -97,7 +100,8 @@ mod tests {
         assert_eq!(percent(0.0), "0");
         let at = |s: u32| Utime { sec: s, nsec: 0 };
         assert_eq!(age(at(100), at(174)), "74s");
-        assert_eq!(age(at(0), at(16 * 60 + 5)), "16m");
+        assert_eq!(age(at(1), at(16 * 60 + 5)), "16m");
+        assert_eq!(age(at(0), at(9)), "-");
         assert_eq!(age(at(500), at(100)), "0s");
     }
 }

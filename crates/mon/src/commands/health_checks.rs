@@ -1,0 +1,413 @@
+//! The health checks: each looks at one side of the state and adds what it finds.
+//!
+//! Codes, severities and wording are those of 16.2.15; the order of the checks is of no matter.
+
+use super::health::{Check, Severity};
+use super::pg_stats::{Figures, count};
+use super::{Context, pool_use, show};
+use crate::format::units;
+use std::collections::BTreeMap;
+use types::OsdId;
+use types::osdmap::{map_flag, osd_state};
+use types::pgstats::{PgStat, pg_state};
+use types::pool::pool_flag;
+
+/// PGs or OSDs listed one by one in the details; the rest is counted.
+const DETAILS_MAX: usize = 50;
+/// The real one's default of `mon_max_pg_per_osd`.
+const MAX_PG_PER_OSD: u64 = 250;
+/// Beyond this an OSD stops by itself, whatever the map says.
+const FAILSAFE_FULL_RATIO: f32 = 0.97;
+
+pub fn warn(code: &'static str, summary: String, count: u64, detail: Vec<String>) -> Check {
+    check(code, Severity::Warn, summary, count, detail)
+}
+
+fn check(
+    code: &'static str,
+    severity: Severity,
+    summary: String,
+    count: u64,
+    mut detail: Vec<String>,
+) -> Check {
+    if detail.len() > DETAILS_MAX {
+        let more = detail.len() - DETAILS_MAX;
+        detail.truncate(DETAILS_MAX);
+        detail.push(format!("{more} more not shown"));
+    }
+    Check {
+        code,
+        severity,
+        summary,
+        count,
+        detail,
+    }
+}
+
+/// `root=default,host=vm`
+fn location(ctx: &Context<'_>, item: i32) -> String {
+    let parts = ctx.map().crush.location_of(item);
+    let parts: Vec<String> = parts.iter().map(|(t, n)| format!("{t}={n}")).collect();
+    parts.join(",")
+}
+
+pub fn osds_down(ctx: &Context<'_>, found: &mut Vec<Check>) {
+    let map = ctx.map();
+    let down: Vec<OsdId> = map
+        .osd_ids()
+        .filter(|id| map.is_in(*id) && map.is_down(*id))
+        .collect();
+    if down.is_empty() {
+        return;
+    }
+    let detail = down
+        .iter()
+        .map(|id| format!("osd.{id} ({}) is down", location(ctx, *id)));
+    found.push(warn(
+        "OSD_DOWN",
+        format!("{} osds down", down.len()),
+        down.len() as u64,
+        detail.collect(),
+    ));
+    // Buckets all of whose OSDs are down, by type.
+    let levels = [
+        ("host", "OSD_HOST_DOWN"),
+        ("rack", "OSD_RACK_DOWN"),
+        ("root", "OSD_ROOT_DOWN"),
+    ];
+    for (kind, code) in levels {
+        let mut detail = Vec::new();
+        let mut osds = 0;
+        for b in map.crush.iter_buckets().filter(|b| !map.crush.is_shadow(b.id)) {
+            let below = map.crush.devices_under(b.id);
+            let is_kind = map.crush.type_name(i32::from(b.kind)) == Some(kind);
+            if is_kind && !below.is_empty() && below.iter().all(|id| down.contains(id)) {
+                let name = map.crush.item_name(b.id).unwrap_or("?");
+                let at = location(ctx, b.id);
+                let at = if at.is_empty() {
+                    String::new()
+                } else {
+                    format!(" ({at})")
+                };
+                detail.push(format!("{kind} {name}{at} ({} osds) is down", below.len()));
+                osds += below.len();
+            }
+        }
+        if !detail.is_empty() {
+            let n = detail.len();
+            found.push(warn(
+                code,
+                format!("{n} {kind} ({osds} osds) down"),
+                n as u64,
+                detail,
+            ));
+        }
+    }
+}
+
+pub fn flags(ctx: &Context<'_>, found: &mut Vec<Check>) {
+    const QUIET: u32 = map_flag::ALWAYS | map_flag::NEARFULL;
+    let map = ctx.map();
+    let names = super::osd_flags::names(map.flags & !QUIET);
+    if !names.is_empty() {
+        let n = names.len() as u64;
+        found.push(warn("OSDMAP_FLAGS", format!("{names} flag(s) set"), n, vec![]));
+    }
+    const MASK: u32 = osd_state::NOUP | osd_state::NODOWN | osd_state::NOIN | osd_state::NOOUT;
+    let text = |bits: u32| osd_state::names(bits & MASK).join(",");
+    let mut detail = Vec::new();
+    for id in map.osd_ids() {
+        let bits = map.osd(id).map_or(0, |o| o.state) & MASK;
+        if bits != 0 {
+            detail.push(format!("osd.{id} has flags {}", text(bits)));
+        }
+    }
+    for (node, bits) in &map.crush_node_flags {
+        let kind = map
+            .crush
+            .item_type(*node)
+            .and_then(|t| map.crush.type_name(t))
+            .unwrap_or("?");
+        let name = map.crush.item_name(*node).unwrap_or("?");
+        detail.push(format!("{kind} {name} has flags {}", text(*bits)));
+    }
+    for (class, bits) in &map.device_class_flags {
+        let name = map.crush.class_names.get(class).map_or("?", String::as_str);
+        detail.push(format!("device class '{name}' has flags {}", text(*bits)));
+    }
+    if !detail.is_empty() {
+        let n = detail.len();
+        let summary =
+            format!("{n} OSDs or CRUSH {{nodes, device-classes}} have {{NOUP,NODOWN,NOIN,NOOUT}} flags set");
+        found.push(warn("OSD_FLAGS", summary, n as u64, detail));
+    }
+}
+
+pub fn fullness(ctx: &Context<'_>, found: &mut Vec<Check>) {
+    let map = ctx.map();
+    let levels = [
+        (osd_state::FULL, "OSD_FULL", "full", "full", Severity::Err),
+        (
+            osd_state::BACKFILLFULL,
+            "OSD_BACKFILLFULL",
+            "backfillfull",
+            "backfill full",
+            Severity::Warn,
+        ),
+        (
+            osd_state::NEARFULL,
+            "OSD_NEARFULL",
+            "nearfull",
+            "near full",
+            Severity::Warn,
+        ),
+    ];
+    // An OSD counts by its own flag, or by what its report says about its disk; at its highest level only.
+    let level = |id: OsdId| {
+        let used = ctx
+            .stats
+            .osds
+            .get(&id)
+            .map_or(0.0, |r| used_ratio(&r.stat.statfs));
+        let state = map.osd(id).map_or(0, |o| o.state);
+        let ratios = [map.full_ratio, map.backfillfull_ratio, map.nearfull_ratio];
+        levels
+            .iter()
+            .zip(ratios)
+            .position(|((bit, ..), ratio)| state & bit != 0 || (ratio > 0.0 && used >= ratio))
+    };
+    for (i, (_, code, word, said, severity)) in levels.into_iter().enumerate() {
+        let osds: Vec<OsdId> = map
+            .osd_ids()
+            .filter(|id| map.is_in(*id) && level(*id) == Some(i))
+            .collect();
+        if !osds.is_empty() {
+            let detail = osds.iter().map(|id| format!("osd.{id} is {said}")).collect();
+            let n = osds.len();
+            found.push(check(
+                code,
+                severity,
+                format!("{n} {word} osd(s)"),
+                n as u64,
+                detail,
+            ));
+        }
+    }
+    let mut detail = Vec::new();
+    let mut floor = map.nearfull_ratio;
+    for (name, below, ratio) in [
+        ("backfillfull_ratio", "nearfull_ratio", map.backfillfull_ratio),
+        ("full_ratio", "backfillfull_ratio", map.full_ratio),
+        ("osd_failsafe_full_ratio", "full_ratio", FAILSAFE_FULL_RATIO),
+    ] {
+        if ratio < floor {
+            detail.push(format!("{name} ({ratio}) < {below} ({floor}), increased"));
+        }
+        floor = floor.max(ratio);
+    }
+    if !detail.is_empty() {
+        let summary = "full ratio(s) out of order".to_string();
+        found.push(check("OSD_OUT_OF_ORDER_FULL", Severity::Err, summary, 0, detail));
+    }
+}
+
+fn used_ratio(s: &types::pgstats::StoreStatfs) -> f32 {
+    if s.total <= 0 {
+        return 0.0;
+    }
+    s.used() as f32 / s.total as f32
+}
+
+pub fn pools(ctx: &Context<'_>, figures: &Figures, found: &mut Vec<Check>) {
+    let map = ctx.map();
+    let mut full = Vec::new();
+    let mut nearfull = Vec::new();
+    let mut no_copies = Vec::new();
+    let mut odd = Vec::new();
+    let mut no_app = Vec::new();
+    let mut fewer_pgp = Vec::new();
+    let mut both_targets = Vec::new();
+    for (id, p) in &map.pools {
+        let name = map.pool_name(*id).unwrap_or("?");
+        if p.has(pool_flag::FULL_QUOTA) {
+            full.push(format!("pool '{name}' is full (running out of quota)"));
+        } else if p.has(pool_flag::FULL) {
+            full.push(format!("pool '{name}' is full (no space)"));
+        } else if p.has(pool_flag::NEARFULL) {
+            nearfull.push(format!("pool '{name}' is nearfull"));
+        }
+        if p.pgp_num < p.pg_num && p.pgp_num_target < p.pg_num_target {
+            let (pg, pgp) = (p.pg_num, p.pgp_num);
+            fewer_pgp.push(format!("pool {name} pg_num {pg} > pgp_num {pgp}"));
+        }
+        if p.opts.get("target_size_bytes").is_some() && p.opts.get("target_size_ratio").is_some() {
+            both_targets.push(format!(
+                "Pool {name} has target_size_bytes and target_size_ratio set"
+            ));
+        }
+        if p.size == 1 {
+            no_copies.push(format!("pool '{name}' has no replicas configured"));
+        }
+        if !p.pg_num_target.is_power_of_two() {
+            odd.push(format!(
+                "pool '{name}' pg_num {} is not a power of two",
+                p.pg_num_target
+            ));
+        }
+        if p.application_metadata.is_empty() && figures.pool_sum(*id).num_objects > 0 {
+            no_app.push(format!("application not enabled on pool '{name}'"));
+        }
+    }
+    for (code, text, detail) in [
+        ("SMALLER_PGP_NUM", "have pg_num > pgp_num", fewer_pgp),
+        (
+            "POOL_HAS_TARGET_SIZE_BYTES_AND_RATIO",
+            "have both target_size_bytes and target_size_ratio set",
+            both_targets,
+        ),
+    ] {
+        if !detail.is_empty() {
+            let n = detail.len();
+            found.push(warn(code, format!("{n} pools {text}"), n as u64, detail));
+        }
+    }
+    if !no_app.is_empty() {
+        let n = no_app.len();
+        no_app.push(pool_use::HINT.to_string());
+        let text = format!("{n} pool(s) do not have an application enabled");
+        found.push(warn("POOL_APP_NOT_ENABLED", text, n as u64, no_app));
+    }
+    let mut add = |code, severity, text: &str, detail: Vec<String>| {
+        if !detail.is_empty() {
+            let n = detail.len();
+            found.push(check(
+                code,
+                severity,
+                format!("{n} pool(s) {text}"),
+                n as u64,
+                detail,
+            ));
+        }
+    };
+    add("POOL_FULL", Severity::Warn, "full", full);
+    add("POOL_NEARFULL", Severity::Warn, "nearfull", nearfull);
+    add(
+        "POOL_PG_NUM_NOT_POWER_OF_TWO",
+        Severity::Warn,
+        "have non-power-of-two pg_num",
+        odd,
+    );
+    if ctx.state.mon_option_bool("mon_warn_on_pool_no_redundancy", true) {
+        add(
+            "POOL_NO_REDUNDANCY",
+            Severity::Warn,
+            "have no replicas configured",
+            no_copies,
+        );
+    }
+}
+
+pub fn pgs(ctx: &Context<'_>, figures: &Figures, found: &mut Vec<Check>) {
+    let mut inactive = Vec::new();
+    let mut words: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut degraded = Vec::new();
+    let (mut n_degraded, mut n_undersized, mut inconsistent) = (0, 0, Vec::new());
+    for s in figures.pgs.values() {
+        if s.state & pg_state::ACTIVE == 0 {
+            inactive.push(pg_line(ctx, s));
+            for (bit, word) in [
+                (pg_state::DOWN, "down"),
+                (pg_state::INCOMPLETE, "incomplete"),
+                (pg_state::PEERING, "peering"),
+                (pg_state::STALE, "stale"),
+            ] {
+                if s.state & bit != 0 {
+                    *words.entry(word).or_default() += 1;
+                }
+            }
+        }
+        let bad = s.state & (pg_state::DEGRADED | pg_state::UNDERSIZED) != 0;
+        n_degraded += usize::from(s.state & pg_state::DEGRADED != 0);
+        n_undersized += usize::from(s.state & pg_state::UNDERSIZED != 0);
+        if bad {
+            degraded.push(format!(
+                "pg {} is {}, acting {}",
+                s.pgid,
+                pg_state::names(s.state),
+                show::ids(&s.acting)
+            ));
+        }
+        if s.state & pg_state::INCONSISTENT != 0 {
+            inconsistent.push(pg_line(ctx, s));
+        }
+    }
+    if !inactive.is_empty() {
+        let mut parts = vec![format!("{} pgs inactive", inactive.len())];
+        parts.extend(words.iter().map(|(w, n)| format!("{n} pgs {w}")));
+        let n = inactive.len() as u64;
+        let text = format!("Reduced data availability: {}", parts.join(", "));
+        found.push(warn("PG_AVAILABILITY", text, n, inactive));
+    }
+    if !degraded.is_empty() {
+        let sum = figures.sum();
+        let mut parts = Vec::new();
+        if sum.num_objects_degraded > 0 && sum.num_object_copies > 0 {
+            let (bad, all) = (count(sum.num_objects_degraded), count(sum.num_object_copies));
+            let percent = bad as f64 * 100.0 / all as f64;
+            parts.push(format!("{bad}/{all} objects degraded ({percent:.3}%)"));
+        }
+        for (n, word) in [(n_degraded, "degraded"), (n_undersized, "undersized")] {
+            if n > 0 {
+                parts.push(format!("{n} pg{} {word}", if n == 1 { "" } else { "s" }));
+            }
+        }
+        let n = degraded.len() as u64;
+        let text = format!("Degraded data redundancy: {}", parts.join(", "));
+        found.push(warn("PG_DEGRADED", text, n, degraded));
+    }
+    if !inconsistent.is_empty() {
+        let n = inconsistent.len();
+        let text = format!("Possible data damage: {n} pgs inconsistent");
+        found.push(check("PG_DAMAGED", Severity::Err, text, n as u64, inconsistent));
+    }
+}
+
+fn pg_line(ctx: &Context<'_>, s: &PgStat) -> String {
+    let state = pg_state::names(s.state);
+    let since = if s.last_active.is_zero() {
+        None
+    } else {
+        Some(units::age(s.last_active, ctx.now))
+    };
+    let acting = show::ids(&s.acting);
+    match since {
+        Some(age) => format!(
+            "pg {} is stuck inactive for {age}, current state {state}, last acting {acting}",
+            s.pgid
+        ),
+        None => format!("pg {} is {state}, acting {acting}", s.pgid),
+    }
+}
+
+pub fn sizing(ctx: &Context<'_>, figures: &Figures, found: &mut Vec<Check>) {
+    let map = ctx.map();
+    let osds = map.num_osds() as u64;
+    if osds == 0 {
+        let want = ctx.state.mon_option_u64("osd_pool_default_size", 1).max(1);
+        let text = format!("OSD count 0 < osd_pool_default_size {want}");
+        found.push(warn("TOO_FEW_OSDS", text, 0, vec![]));
+    }
+    let max = ctx.state.mon_option_u64("mon_max_pg_per_osd", MAX_PG_PER_OSD);
+    let copies: u64 = figures.per_osd().values().map(|(n, _)| u64::from(*n)).sum();
+    let inside = map.num_in_osds() as u64;
+    if inside > 0 && max > 0 && copies / inside > max {
+        let text = format!("too many PGs per OSD ({} > max {max})", copies / inside);
+        found.push(warn("TOO_MANY_PGS", text, copies / inside, vec![]));
+    }
+    let t = &map.crush.tunables;
+    let see = "see http://docs.ceph.com/en/latest/rados/operations/crush-map/#tunables".to_string();
+    if t.straw_calc_version == 0 {
+        let text = "crush map has straw_calc_version=0".to_string();
+        found.push(warn("OLD_CRUSH_STRAW_CALC_VERSION", text, 0, vec![see]));
+    }
+}
