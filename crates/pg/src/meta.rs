@@ -2,6 +2,7 @@
 
 use crate::PgStats;
 use crate::pool::SnapIntervals;
+use denc::{Decode, Encode, Reader, Result, Writer};
 
 /// Statistics as of the log version that they name, and the snapshots that are gone.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -11,5 +12,30 @@ pub(crate) struct PgMeta {
     pub removed: SnapIntervals,
     /// Those of them whose clones are gone from every object.
     pub trimmed: SnapIntervals,
+    /// The pool's pg_num for which the statistics count: another one means that the PG was split since.
+    pub pg_num: u32,
 }
-denc::envelope_denc!(PgMeta, 1, 1, { stats, removed, trimmed });
+
+impl Encode for PgMeta {
+    fn encode(&self, w: &mut Writer) {
+        w.envelope(2, 1, |w| {
+            w.put(&self.stats);
+            w.put(&self.removed);
+            w.put(&self.trimmed);
+            w.u32(self.pg_num);
+        });
+    }
+}
+
+impl Decode for PgMeta {
+    fn decode(r: &mut Reader) -> Result<Self> {
+        r.envelope(2, |version, r| {
+            Ok(Self {
+                stats: r.get()?,
+                removed: r.get()?,
+                trimmed: r.get()?,
+                pg_num: if version >= 2 { r.u32()? } else { 0 },
+            })
+        })
+    }
+}

@@ -110,6 +110,9 @@ impl Pg {
             }
             self.log.push(entry, self.loaded_seq);
         }
+        if self.meta.pg_num != self.pool.pg_num {
+            self.recount(store).map_err(read)?;
+        }
         Ok(())
     }
 
@@ -400,9 +403,8 @@ impl Pg {
         self.pool = pool;
         if split {
             self.range = HashRange::of(self.id.pg.seed, self.pool.pg_num);
-            match self.count_objects(ctx.store) {
-                Ok(s) => self.meta.stats = s,
-                Err(e) => tracing::error!("pg {}: counting objects after a split: {e}", self.id),
+            if let Err(e) = self.recount(ctx.store) {
+                tracing::error!("pg {}: counting objects after a split: {e}", self.id);
             }
         }
         self.note_removed_snaps(ctx.now);

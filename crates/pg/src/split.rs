@@ -9,7 +9,7 @@ use crate::Pg;
 use crate::log::LogEntry;
 use crate::meta::PgMeta;
 use crate::pg::LoadError;
-use crate::store::ObjectStore;
+use crate::store::{IoError, ObjectStore};
 use denc::{Decode, Encode};
 use std::collections::BTreeMap;
 use types::{EVersion, Op, PgId, SPgId, Transaction};
@@ -52,6 +52,7 @@ impl Pg {
             }
         }
         self.meta.stats = self.count_objects(store).map_err(read)?;
+        self.meta.pg_num = self.pool.pg_num;
         if let Some(last) = entries.values().next_back() {
             let stats = &mut self.meta.stats;
             stats.version = stats.version.max(last.version.version);
@@ -69,6 +70,22 @@ impl Pg {
         }
         let created = store.submit(txn);
         created.map_err(|errno| LoadError::Create { pg, errno })?;
+        Ok(())
+    }
+
+    /// Counts anew what is left after a split. If the sums cannot be written, the next load counts again.
+    pub(crate) fn recount(&mut self, store: &mut dyn ObjectStore) -> Result<(), IoError> {
+        let old = self.meta.stats;
+        let mut stats = self.count_objects(store)?;
+        (stats.reads, stats.read_bytes) = (old.reads, old.read_bytes);
+        (stats.writes, stats.write_bytes) = (old.writes, old.write_bytes);
+        self.meta.stats = stats;
+        self.meta.pg_num = self.pool.pg_num;
+        let mut txn = Transaction::new(self.id);
+        txn.ops.push(self.meta_op());
+        if let Err(e) = store.submit(txn) {
+            tracing::warn!("pg {}: the recount after a split is not written: {e}", self.id);
+        }
         Ok(())
     }
 }

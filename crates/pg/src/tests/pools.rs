@@ -82,6 +82,15 @@ fn a_split_leaves_each_pg_its_own_objects() {
     let child = Pg::load(id, Arc::new(grown), &mut rig.store, rig.now).unwrap();
     let (a, b) = (rig.pg.stats(), child.stats());
     assert_eq!(a.objects + b.objects, 50);
+    for pg in [0, 1] {
+        let id = SPgId::replicated(PgId::new(POOL, pg));
+        let again = Pg::load(id, rig.pg.pool().clone(), &mut rig.store, rig.now).unwrap();
+        assert_eq!(
+            again.stats().objects,
+            [a, b][pg as usize].objects,
+            "after a restart"
+        );
+    }
     assert!(a.objects > 5 && b.objects > 5);
     assert_eq!(a.bytes + b.bytes, 100);
     assert!(b.user_version > 0, "versions go on from what the objects have");
@@ -120,4 +129,20 @@ fn pool_snapshots_replace_the_context_of_the_message() {
         "b",
         "9 is newer than the object's context"
     );
+}
+
+#[test]
+fn a_pg_that_missed_its_split_counts_again() {
+    let mut rig = Rig::new();
+    for n in 0..50 {
+        rig.run(&format!("o{n}"), vec![write_full(b"12")]);
+    }
+    let grown = Arc::new(PoolView { pg_num: 2, ..pool() });
+    let id = |seed| SPgId::replicated(PgId::new(POOL, seed));
+    let mut sum = 0;
+    for seed in [1, 0, 1, 0] {
+        let pg = Pg::load(id(seed), grown.clone(), &mut rig.store, rig.now).unwrap();
+        sum += pg.stats().objects;
+    }
+    assert_eq!(sum, 100);
 }
