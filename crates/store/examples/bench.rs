@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release -p store --example bench -- DIR [MIB] [SECONDS] [DEPTHS]`, for instance
 //! `bench /var/tmp/b 256 5 1,32`. DIR is made anew and stays. Figures of one run on a shared machine: compare
-//! ratios of runs side by side. With `raw` as a fifth argument, a plain file beside it is overwritten with
+//! ratios of runs side by side. With `objects=N` as a fifth argument, it makes N small objects instead. With `raw`, a plain file beside it is overwritten with
 //! one write and one fdatasync per operation first, as the yardstick.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::disallowed_macros)]
@@ -277,6 +277,79 @@ impl Bench {
     }
 }
 
+/// Many small objects: memory, a kill with a full log, opening, listing.
+fn many(dir: &Path, options: &Options, mut store: Store, n: u64) {
+    let data: Bytes = vec![5u8; 4096].into();
+    let c = SPgId::replicated(PgId::new(1, 0));
+    let mut t = Transaction::new(c);
+    t.ops.push(Op::CreateCollection);
+    store.queue(t).unwrap();
+    let start = Instant::now();
+    let cpu = cpu_us();
+    for i in 0..n {
+        let mut t = Transaction::new(c);
+        t.ops = vec![
+            Op::Write {
+                oid: oid(i),
+                offset: 0,
+                data: data.clone(),
+            },
+            Op::SetAttrs {
+                oid: oid(i),
+                attrs: vec![(Bytes::from_static(b"_"), data.slice(..270))],
+            },
+        ];
+        store.queue(t).unwrap();
+        if i % 32 == 31 {
+            store.kick();
+        }
+    }
+    store.wait(store.queued()).unwrap();
+    println!(
+        "{n} objects of 4 KiB: {:.0}/s, CPU us each {:.1}; {:.0} MiB; {:?}",
+        n as f64 / start.elapsed().as_secs_f64(),
+        (cpu_us() - cpu) / n as f64,
+        memory_mib(),
+        store.statfs()
+    );
+    drop(store);
+    let start = Instant::now();
+    let mut store = Store::open(dir, options, Arc::new(|| {})).unwrap();
+    println!(
+        "open after a kill: {} ms; {:.0} MiB",
+        start.elapsed().as_millis(),
+        memory_mib()
+    );
+    let start = Instant::now();
+    let mut from = ObjectId {
+        shard: -1,
+        object: HObject::min(),
+    };
+    let mut found = 0;
+    loop {
+        let page = store.list(&from, 1001).unwrap();
+        found += page.len().min(1000);
+        match page.get(1000) {
+            Some(next) => from = next.clone(),
+            None => break,
+        }
+    }
+    assert_eq!(found as u64, n);
+    println!("list of all in pages of 1000: {} ms", start.elapsed().as_millis());
+    store.checkpoint().unwrap();
+    println!("at rest: {:.0} MiB", memory_mib());
+    let start = Instant::now();
+    store.close().unwrap();
+    let closed = start.elapsed();
+    let store = Store::open(dir, options, Arc::new(|| {})).unwrap();
+    println!(
+        "close {} ms, open {} ms",
+        closed.as_millis(),
+        (start.elapsed() - closed).as_millis()
+    );
+    drop(store);
+}
+
 fn raw(dir: &Path, mib: u64, time: Duration) {
     use std::os::unix::fs::FileExt;
     let path = dir.join("raw");
@@ -338,6 +411,9 @@ fn main() {
         made.as_millis(),
         (start.elapsed() - made).as_millis()
     );
+    if let Some(n) = args.get(5).and_then(|s| s.strip_prefix("objects=")) {
+        return many(dir, &options, store, n.parse().unwrap());
+    }
     let data: Vec<u8> = (0..16384u32)
         .map(|i| (i.wrapping_mul(2654435761) >> 13) as u8)
         .collect();
@@ -354,6 +430,7 @@ fn main() {
         bench.overwrite(depth.parse().unwrap(), time);
     }
     bench.read(time.min(Duration::from_secs(3)));
+    println!("at rest: {:.0} MiB", memory_mib());
     let start = Instant::now();
     let Bench { store, .. } = bench;
     store.close().unwrap();

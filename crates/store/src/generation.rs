@@ -89,6 +89,11 @@ pub struct Generation {
 }
 
 impl Generation {
+    /// Memory held, roughly.
+    pub fn bytes(&self) -> u64 {
+        self.data_bytes + self.meta_bytes
+    }
+
     pub fn is_empty(&self) -> bool {
         self.objects.is_empty()
             && self.omap.is_empty()

@@ -28,7 +28,8 @@ pub struct Options {
     pub host_reserve_bytes: u64,
     /// Step in which the data file grows and is zeroed.
     pub grow_bytes: u64,
-    /// Data that waits in memory for its write-back; reaching it starts a checkpoint.
+    /// Data and metadata that may wait in memory for a checkpoint, in each of two generations (the one that
+    /// gathers and the one being written). Half of it starts a checkpoint.
     pub overlay_bytes: u64,
     /// Cache inside the index library.
     pub index_cache_bytes: u64,

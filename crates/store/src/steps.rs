@@ -20,6 +20,11 @@ const OMAP_PAGE: usize = 256;
 impl State {
     /// Applies one step of a record that was durable.
     pub fn replay(&mut self, collection: &SPgId, step: Step) -> Result<()> {
+        if let Step::Inline(run, _) | Step::Direct(run, _) = &step
+            && run.phys.saturating_add(run.len) > self.alloc.blocks()
+        {
+            return Err(self.damaged("the log names a block behind the file's end"));
+        }
         match step {
             Step::Inline(run, data) => {
                 let mut whole = data.to_vec();

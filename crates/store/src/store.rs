@@ -1,7 +1,7 @@
 //! The store as its owner holds it: transactions in, reads out, and the turning of log and checkpoints.
 //!
-//! Bounds (all in [`Options`]): the overlay of data that waits for write-back starts a checkpoint when it
-//! reaches `overlay_bytes`, the log when it is half full; at twice that, or when the log is full, or when
+//! Bounds (all in [`Options`]): what waits for write-back starts a checkpoint when it reaches half of
+//! `overlay_bytes`, the log when it is half full; when either is full while a checkpoint runs, or when
 //! [`WAITING_BYTES_MAX`] wait for a flush, [`Store::queue`] waits and counts a stall.
 
 use crate::checkpoint::{Checkpoint, Meta};
@@ -24,13 +24,11 @@ use std::time::Duration;
 use types::{EVersion, ObjectId, Op, PoolId, SPgId, Transaction};
 
 /// Bytes that may wait for a flush.
-const WAITING_BYTES_MAX: u64 = 64 << 20;
+const WAITING_BYTES_MAX: u64 = 32 << 20;
 /// Of the file's blocks, one in so many is kept for what must work on a full disk.
 const RESERVE_SHARE: u64 = 64;
 const RESERVE_BLOCKS_MIN: u64 = 8;
 const RESERVE_BLOCKS_MAX: u64 = 16384;
-/// Records of object metadata that wait, in bytes, before a checkpoint starts.
-const META_BYTES_MAX: u64 = 16 << 20;
 /// Blocks that were freed and wait for a checkpoint: one in so many of the file's starts one.
 const FREED_SHARE: u64 = 8;
 
@@ -419,9 +417,7 @@ impl Store {
     /// Makes sure that a record of `bytes` fits into the log and that no bound is passed.
     fn make_room(&mut self, bytes: u64) -> Result<()> {
         loop {
-            let overlay = self.state.active.data_bytes + self.state.active.meta_bytes;
-            let full =
-                overlay > 2 * self.options.overlay_bytes.max(META_BYTES_MAX) || !self.committer.fits(bytes);
+            let full = self.state.active.bytes() >= self.options.overlay_bytes || !self.committer.fits(bytes);
             if !full && self.committer.waiting_bytes() <= WAITING_BYTES_MAX {
                 return Ok(());
             }
@@ -430,10 +426,12 @@ impl Store {
                 self.wait(self.queued())?;
                 continue;
             }
-            if !self.checkpointing {
+            if self.checkpointing {
+                self.stall(|s| s.checkpointing)?;
+            } else {
+                // That empties the overlay; the log's room comes only with the end.
                 self.start_checkpoint();
             }
-            self.stall(|s| s.checkpointing)?;
         }
     }
 
@@ -456,8 +454,7 @@ impl Store {
 
     fn start_due_checkpoint(&mut self) -> Result<()> {
         let g = &self.state.active;
-        let due = g.data_bytes >= self.options.overlay_bytes
-            || g.meta_bytes >= META_BYTES_MAX
+        let due = g.bytes() >= self.options.overlay_bytes / 2
             || g.freed_blocks * FREED_SHARE >= self.state.alloc.blocks().max(1)
             || self.committer.used() >= self.superblock.log_bytes / 2;
         if due && !self.checkpointing {
