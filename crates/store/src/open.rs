@@ -38,14 +38,15 @@ pub fn mkfs(disk: &dyn Disk, options: &Options) -> Result<()> {
         if !disk.exists(file).map_err(io("look into the directory"))? {
             continue;
         }
-        // An unfinished mkfs leaves files without a superblock: those may go.
+        // An unfinished mkfs leaves files that no store ever lived in: those may go.
         if file == DATA_FILE {
             let old = disk.open(file).map_err(io("open the data file"))?;
             if !old.try_lock().map_err(io("lock the data file"))? {
                 return Err(Error::Locked { path: path.clone() });
             }
             match Superblock::read(&path, &*old, &Options::default()) {
-                Err(Error::NotAStore { .. }) => {}
+                Err(Error::NotAStore { .. }) if superblock::never_opened(&*old) => {}
+                Err(e @ Error::NotAStore { .. }) => return Err(e),
                 _ => return Err(Error::AlreadyAStore { path: path.clone() }),
             }
         }

@@ -40,6 +40,18 @@ pub struct Superblock {
     pub data_offset: u64,
 }
 
+/// True if no store ever ran here: the first batch of the first life lies at the log's start, and from then
+/// on some batch always does. A damaged superblock alone must not make a store look empty.
+pub fn never_opened(file: &dyn DiskFile) -> bool {
+    let mut first = [0; SIZE];
+    match file.len() {
+        Ok(n) if n >= LOG_OFFSET + SIZE as u64 => {
+            file.read_at(&mut first, LOG_OFFSET).is_ok() && first.iter().all(|b| *b == 0)
+        }
+        other => other.is_ok(),
+    }
+}
+
 impl Superblock {
     pub fn new(options: &Options) -> Self {
         let log_bytes = options.log_bytes.max(LOG_BYTES_MIN).next_multiple_of(BLOCK);

@@ -109,7 +109,10 @@ fn either_copy_of_the_superblock_serves() {
         disk.flip("block", broken + 40, 0);
         drop(open(&disk));
         disk.flip("block", (broken ^ 4096) + 40, 0);
-        let r = Store::open_on(Arc::new(disk), &options(), nobody());
+        let r = Store::open_on(Arc::new(disk.clone()), &options(), nobody());
+        assert!(matches!(r, Err(Error::NotAStore { .. })), "{r:?}");
+        // What a store has lived in is not made anew over a damaged superblock.
+        let r = Store::mkfs_on(Arc::new(disk), &options());
         assert!(matches!(r, Err(Error::NotAStore { .. })), "{r:?}");
     }
 }
