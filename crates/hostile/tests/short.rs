@@ -1,4 +1,5 @@
 //! The short run: every seed as it is, and mutated a fixed number of times. A failure names target, seed and round.
+//! `HOSTILE_ROUNDS=N` goes on to the N-th multiple of rounds, for a long run without cargo-fuzz.
 
 use hostile::{Mutator, TARGETS, Target};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,11 +11,12 @@ fn run(name: &str) {
         .unwrap_or_else(|| panic!("no target {name}"));
     let seeds = (target.seeds)();
     assert!(seeds.len() > 10, "{name}: {} seeds", seeds.len());
+    let times = std::env::var("HOSTILE_ROUNDS").map_or(1, |n| n.parse().unwrap_or(1));
     let (mut good, mut inputs, mut accepted) = (0, 0, 0);
     for (i, seed) in seeds.iter().enumerate() {
         good += usize::from((target.run)(seed));
-        for round in 0..target.rounds {
-            let input = Mutator::new(i as u64 * 1_000_003 + round).mutate(seed);
+        for round in 0..target.rounds * times {
+            let input = Mutator::new(i as u64 * 1_000_000_007 + round).mutate(seed);
             let Ok(ok) = catch_unwind(AssertUnwindSafe(|| (target.run)(&input))) else {
                 panic!("{name}: seed {i}, round {round}: {} bytes", input.len());
             };
