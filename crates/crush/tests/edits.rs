@@ -1,5 +1,6 @@
 //! Editing a map: any sequence of edits leaves a map that is valid, sums up, survives its encoding, and has
 //! shadow trees that hold exactly the devices of their class; a refused edit leaves no trace.
+#![allow(clippy::unwrap_used)]
 
 use crush::{ChooseArg, ChooseArgs, CrushMap, FailureDomain, RuleKind, WEIGHT_ONE, bucket_slot};
 use denc::{Decode, Encode};

@@ -1,4 +1,5 @@
 //! The recorded results of Ceph's own tools (vectors/placement, see its README), byte for byte.
+#![allow(clippy::unwrap_used)]
 
 use bytes::Bytes;
 use crush::CrushMap;

@@ -21,12 +21,11 @@ fn local<F: Future>(f: F) -> F::Output {
         .enable_all()
         .build()
         .unwrap();
-    let out = tokio::task::LocalSet::new().block_on(&rt, async {
+    tokio::task::LocalSet::new().block_on(&rt, async {
         tokio::time::timeout(Duration::from_secs(60), f)
             .await
             .expect("test ends in time")
-    });
-    out
+    })
 }
 
 fn random() -> Arc<dyn Entropy> {

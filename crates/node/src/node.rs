@@ -313,7 +313,7 @@ fn osd_config(
     let path = dir.osd_path(id);
     let mut options = store::Options { osd_id: id, fsid: settings.fsid()?, max_bytes: settings.osd_size, ..store::Options::default() };
     let bad = |e: store::Error| Error::Osd { id, what: e.to_string() };
-    let uuid = Uuid::from_random((&*platform.random).bytes());
+    let uuid = Uuid::from_random(platform.random.bytes());
     match store::Store::mkfs(&path, &store::Options { osd_uuid: uuid, ..options.clone() }) {
         Ok(()) => tracing::info!("osd.{id}: new store in {}", path.display()),
         Err(store::Error::AlreadyAStore { .. }) => {}

@@ -20,7 +20,7 @@ use denc::{Decode, Encode};
 use messages::osd::{MOSDOpReply, flag};
 use std::sync::Arc;
 use std::time::Duration;
-use types::{Errno, HObject, NOSNAP, ObjectId, Op, SNAPDIR, SPgId, Transaction};
+use types::{Errno, HObject, NOSNAP, ObjectId, Op, SNAPDIR, SPgId};
 
 /// Why a PG could not be loaded.
 #[derive(Debug, thiserror::Error)]

@@ -4,6 +4,7 @@
 //!     maptool osdmap-new OUT OSDS        maptool osdmap-pgs IN
 //!     maptool osdmap-export-crush IN OUT maptool crush-edit OUT
 //!     maptool monmap-new OUT
+#![allow(clippy::disallowed_methods, clippy::disallowed_macros)]
 
 use crush::{FailureDomain, RuleKind, WEIGHT_ONE};
 use denc::{Decode, Encode};

@@ -3,6 +3,7 @@
 //!
 //! Mutations are deterministic (a seed per vector and round), so a failure names its input.
 
+#![allow(clippy::unwrap_used)]
 #![allow(unsafe_code)] // the measuring allocator below
 
 use bytes::Bytes;

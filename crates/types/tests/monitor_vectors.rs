@@ -1,4 +1,5 @@
 //! Monitor, manager and file-system maps and pool statistics recorded from Ceph 16.2.15, byte for byte.
+#![allow(clippy::unwrap_used)]
 
 use bytes::Bytes;
 use denc::{Decode, Encode, Reader};

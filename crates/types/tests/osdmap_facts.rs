@@ -1,5 +1,6 @@
 //! What the maps say, compared with the JSON dumps that Ceph's tool made of the same files; and the changes that
 //! a monitor makes.
+#![allow(clippy::unwrap_used)]
 
 use serde_json::Value;
 use std::path::PathBuf;

@@ -1,4 +1,5 @@
 //! OSD maps recorded from Ceph 16.2.15: encodings byte for byte, placement PG for PG.
+#![allow(clippy::unwrap_used)]
 
 use bytes::Bytes;
 use denc::{Decode, Encode};

@@ -174,7 +174,7 @@ fn what_was_committed_is_there_after_reopening() {
         assert_eq!(c.reserve_global_ids(10).await.unwrap(), 4100..4110);
         print(&c.state())
     });
-    let after = block_on(async { print(&*rig.reopen().await.state()) });
+    let after = block_on(async { print(&rig.reopen().await.state()) });
     assert_eq!(before, after);
 }
 
