@@ -541,7 +541,7 @@ fn detach(b: &Bytes) -> Bytes {
     Bytes::copy_from_slice(b)
 }
 
-fn detach_oid(oid: &ObjectId) -> ObjectId {
+pub fn detach_oid(oid: &ObjectId) -> ObjectId {
     let mut oid = oid.clone();
     let o = &mut oid.object;
     for b in [&mut o.nspace, &mut o.key, &mut o.oid] {

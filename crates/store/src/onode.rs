@@ -197,7 +197,7 @@ impl Onode {
 
     /// Rough memory, for bounds.
     pub fn weight(&self) -> usize {
-        let attrs: usize = self.attrs.iter().map(|(n, v)| n.len() + v.len() + 64).sum();
+        let attrs: usize = self.attrs.iter().map(|(n, v)| n.len() + v.len() + 128).sum();
         192 + self.extents.0.len() * size_of::<Extent>() + attrs + self.omap_header.len()
     }
 

@@ -91,14 +91,17 @@ struct Cache {
     bytes_max: u64,
 }
 
+/// An object's name and its place in a map, roughly.
+const ENTRY_WEIGHT: u64 = 384;
 /// A cached row with its place in the map.
 const ROW_WEIGHT: u64 = 2 * CRC_BYTES as u64;
 
 impl Cache {
     fn put_onode(&mut self, oid: &ObjectId, o: Option<Arc<Onode>>) {
-        let weight = |o: &Option<Arc<Onode>>| 128 + o.as_ref().map_or(0, |o| o.weight() as u64);
+        let weight = |o: &Option<Arc<Onode>>| ENTRY_WEIGHT + o.as_ref().map_or(0, |o| o.weight() as u64);
         self.onode_bytes += weight(&o);
-        if let Some(old) = self.onodes.insert(oid.clone(), o) {
+        // A copy of its own: the name at hand may be a slice of a whole message.
+        if let Some(old) = self.onodes.insert(crate::exec::detach_oid(oid), o) {
             self.onode_bytes -= weight(&old).min(self.onode_bytes);
         }
         if self.onode_bytes > self.bytes_max / 2 {
@@ -374,7 +377,7 @@ impl State {
                 usage.omap_bytes += o.omap_bytes;
                 self.active.meta_bytes += o.weight() as u64;
             }
-            self.active.meta_bytes += 128;
+            self.active.meta_bytes += ENTRY_WEIGHT;
             self.active.objects.insert(t.oid, t.current);
         }
         for (pool, blocks) in self.tx.allocated.drain(..) {

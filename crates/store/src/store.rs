@@ -190,7 +190,11 @@ impl Store {
 
     fn attempt(&mut self, t: &Transaction) -> Result<Seq> {
         if self.state.host_low && t.ops.iter().any(grows) {
-            return Err(self.no_space());
+            // Nothing else would look again while all that grows is refused.
+            self.refresh_space()?;
+            if self.state.host_low {
+                return Err(self.no_space());
+            }
         }
         self.state.begin(&t.collection);
         for op in &t.ops {
@@ -238,7 +242,8 @@ impl Store {
 
     /// Housekeeping by time: the owner calls it about once a second.
     pub fn tick(&mut self, now: Duration) {
-        if self.settle().is_err() || self.state.active.is_empty() {
+        // Others use the host's file system too.
+        if self.settle().and_then(|()| self.refresh_space()).is_err() || self.state.active.is_empty() {
             return;
         }
         let since = *self.dirty_since.get_or_insert(now);
