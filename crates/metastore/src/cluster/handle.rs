@@ -13,7 +13,7 @@ use super::keys;
 use super::load::load;
 use super::state::ClusterState;
 use super::stats::{ClusterStats, OsdReport};
-use crate::kv::{Compare, Error, LeaseId, Metastore, Range, Result, Txn, TxnOp, TxnOutcome};
+use crate::kv::{Compare, Error, LeaseId, Metastore, Range, Result, Txn, TxnOp, TxnOutcome, VALUE_BYTES_MAX};
 use auth::RotatingSecrets;
 use denc::{Decode, Encode};
 use io::Clock;
@@ -280,7 +280,7 @@ impl ClusterHandle {
         let key = keys::live_osd(id);
         let op = TxnOp::Put {
             key,
-            value: report.to_bytes(),
+            value: encode_report(id, report),
             lease: Some(lease),
         };
         self.shared
@@ -368,17 +368,39 @@ impl ClusterHandle {
     }
 }
 
+/// The report, without the details of some placement groups if it would be too large for the store.
+fn encode_report(id: OsdId, report: &OsdReport) -> bytes::Bytes {
+    let whole = report.to_bytes();
+    if whole.len() <= VALUE_BYTES_MAX {
+        return whole;
+    }
+    tracing::warn!(
+        osd = id,
+        pgs = report.pgs.len(),
+        bytes = whole.len(),
+        "report is too large: cut to half"
+    );
+    let mut half = report.clone();
+    half.pgs = report
+        .pgs
+        .iter()
+        .take(report.pgs.len() / 2)
+        .map(|(k, v)| (*k, v.clone()))
+        .collect();
+    half.purged_snaps.retain(|pg, _| half.pgs.contains_key(pg));
+    match report.pgs.is_empty() {
+        true => whole,
+        false => encode_report(id, &half),
+    }
+}
+
 fn note_report(stats: &mut ClusterStats, key: &str, value: Option<&bytes::Bytes>) {
     let Some(Ok(id)) = key.strip_prefix(keys::LIVE_OSD).map(str::parse) else {
         return;
     };
     match value.map(OsdReport::from_bytes) {
-        Some(Ok(report)) => {
-            stats.osds.insert(id, Arc::new(report));
-        }
+        Some(Ok(report)) => stats.note(id, report),
         Some(Err(e)) => tracing::warn!(osd = id, "report cannot be read: {e}"),
-        None => {
-            stats.osds.remove(&id);
-        }
+        None => stats.forget(id),
     }
 }

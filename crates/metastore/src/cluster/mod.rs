@@ -30,4 +30,4 @@ pub use handle::{ClusterHandle, Committed, OsdBoot};
 pub use history::MapHistory;
 pub use pgs::{PgConfig, PgConfigs};
 pub use state::{ClusterState, HealthMute};
-pub use stats::{ClusterStats, OsdReport};
+pub use stats::{ClusterStats, IoRates, OsdReport};

@@ -1,14 +1,15 @@
 //! What the OSDs report about themselves: numbers for people, never for decisions about data.
 //!
-//! Reports live under leased keys, so those of a dead OSD vanish. Bounds: [`PGS_PER_REPORT_MAX`].
+//! Reports live under leased keys, so those of a dead OSD vanish. A report too
+//! large for the store loses the details of some groups (`handle.rs`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use types::pgstats::{ObjectStatSum, OsdStat, PgStat, PoolStat};
 use types::{IntervalSet, OsdId, PgId, PoolId, Utime};
 
-/// Placement groups one OSD may report.
-pub const PGS_PER_REPORT_MAX: usize = 65_536;
+/// Reports closer together give no rate.
+const MIN_RATE_SECONDS: f64 = 0.1;
 
 /// One OSD's report.
 #[derive(Debug, Clone, Default)]
@@ -29,9 +30,63 @@ pub struct ClusterStats {
     /// Counts changes of the reports; "stats version" on the wire.
     pub version: u64,
     pub osds: BTreeMap<OsdId, Arc<OsdReport>>,
+    /// The ones before them: rates are the difference.
+    pub previous: BTreeMap<OsdId, Arc<OsdReport>>,
+}
+
+/// Client I/O per second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct IoRates {
+    pub read_bytes: u64,
+    pub write_bytes: u64,
+    pub read_ops: u64,
+    pub write_ops: u64,
 }
 
 impl ClusterStats {
+    /// Takes over an OSD's new report.
+    pub(crate) fn note(&mut self, id: OsdId, report: OsdReport) {
+        if let Some(old) = self.osds.insert(id, Arc::new(report)) {
+            self.previous.insert(id, old);
+        }
+    }
+
+    pub(crate) fn forget(&mut self, id: OsdId) {
+        self.osds.remove(&id);
+        self.previous.remove(&id);
+    }
+
+    /// What clients do per second, in one pool or in all, between the last two reports of each OSD.
+    pub fn io_rates(&self, pool: Option<PoolId>) -> IoRates {
+        let mut out = IoRates::default();
+        for (id, now) in &self.osds {
+            let Some(before) = self.previous.get(id) else {
+                continue;
+            };
+            let seconds = now
+                .stamp
+                .to_duration()
+                .saturating_sub(before.stamp.to_duration())
+                .as_secs_f64();
+            if seconds < MIN_RATE_SECONDS {
+                continue;
+            }
+            let mut sum = ObjectStatSum::default();
+            for (pg, stat) in now.pgs.iter().filter(|(pg, _)| pool.is_none_or(|p| p == pg.pool)) {
+                // A group that just came to this OSD, or whose counters began anew, has no rate yet.
+                if let Some(old) = before.pgs.get(pg) {
+                    sum += stat.stats.sum - old.stats.sum;
+                }
+            }
+            let per_second = |n: i64| (n.max(0) as f64 / seconds) as u64;
+            out.read_bytes += per_second(sum.num_rd_kb.saturating_mul(1024));
+            out.write_bytes += per_second(sum.num_wr_kb.saturating_mul(1024));
+            out.read_ops += per_second(sum.num_rd);
+            out.write_ops += per_second(sum.num_wr);
+        }
+        out
+    }
+
     /// All placement groups that were reported, with the OSD that did.
     pub fn pgs(&self) -> impl Iterator<Item = (OsdId, PgId, &PgStat)> {
         self.osds

@@ -388,6 +388,63 @@ fn a_snapshot_is_purged_when_every_group_says_so() {
     assert_eq!(report(1, &[2], &[2, 3, 7]), queue);
 }
 
+#[test]
+fn rates_are_the_difference_of_two_reports() {
+    let report = |sec: u32, pool: i64, wr: i64, kb: i64| {
+        let mut r = OsdReport {
+            stamp: Utime { sec, nsec: 0 },
+            ..OsdReport::default()
+        };
+        let mut pg = PgStat::unknown(PgId::new(pool, 0));
+        (pg.stats.sum.num_wr, pg.stats.sum.num_wr_kb) = (wr, kb);
+        r.pgs.insert(pg.pgid, pg);
+        r
+    };
+    let mut stats = ClusterStats::default();
+    stats.note(0, report(10, 1, 100, 1000));
+    assert_eq!(stats.io_rates(None), IoRates::default(), "one report is no rate");
+    stats.note(0, report(14, 1, 140, 1400));
+    stats.note(1, report(10, 2, 0, 0));
+    stats.note(1, report(12, 2, 2, 0));
+    let rate = |write_bytes, write_ops| IoRates {
+        write_bytes,
+        write_ops,
+        ..IoRates::default()
+    };
+    assert_eq!(stats.io_rates(None), rate(102_400, 11));
+    assert_eq!(stats.io_rates(Some(1)), rate(102_400, 10));
+    stats.note(0, report(18, 1, 3, 3));
+    assert_eq!(
+        stats.io_rates(Some(1)),
+        IoRates::default(),
+        "counters that began anew"
+    );
+    stats.forget(1);
+    assert_eq!(stats.io_rates(None), IoRates::default());
+}
+
+/// Thousands of placement groups on one OSD must not silence it.
+#[test]
+fn a_report_that_is_too_large_is_cut() {
+    let rig = Rig::new();
+    let local = tokio::task::LocalSet::new();
+    block_on(local.run_until(async {
+        let c = rig.create().await;
+        let follower = c.clone();
+        tokio::task::spawn_local(async move { follower.follow().await });
+        let mut report = OsdReport::default();
+        for seed in 0..6000 {
+            let pg = PgStat::unknown(PgId::new(1, seed));
+            report.pgs.insert(pg.pgid, pg);
+        }
+        assert!(report.to_bytes().len() > crate::kv::VALUE_BYTES_MAX);
+        c.publish_stats(0, &report).await.unwrap();
+        let mut stats = c.subscribe_stats();
+        stats.wait_for(|s| s.osds.len() == 1).await.unwrap();
+        assert!((1000..6000).contains(&c.stats().osds[&0].pgs.len()));
+    }));
+}
+
 /// Marking an OSD out makes CRUSH choose others, which have no data.
 #[test]
 fn groups_stay_where_their_data_is() {

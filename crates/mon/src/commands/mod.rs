@@ -18,6 +18,7 @@ mod df;
 mod fs;
 mod health;
 mod health_checks;
+mod io_rates;
 mod json_text;
 mod manager;
 mod modules;

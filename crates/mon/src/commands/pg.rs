@@ -2,7 +2,7 @@
 
 use super::pg_stats::{Figures, count};
 use super::table::{Spec, later, spec};
-use super::{Command, Context, Outcome, pg_dump, pool, show, status};
+use super::{Command, Context, Outcome, io_rates, pg_dump, pool, show, status};
 use crate::format::{Align, Table, units};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -113,6 +113,9 @@ fn stat(cmd: &Command, ctx: &Context<'_>) -> Outcome {
             units::bytes(count(sum.num_bytes)),
             status::usage(&figures)
         );
+        if let Some(rates) = io_rates::of(ctx, None) {
+            out.push_str(&format!("; {}", io_rates::short_text(&rates)));
+        }
         if sum.num_objects_degraded > 0 && sum.num_object_copies > 0 {
             let (bad, all) = (count(sum.num_objects_degraded), count(sum.num_object_copies));
             out.push_str(&format!(

@@ -5,7 +5,7 @@
 use super::pg_stats::{Figures, count};
 use super::request::lines;
 use super::table::{DEPRECATED, Spec, later, spec};
-use super::{Command, Context, Outcome, osd_dump, pool_get};
+use super::{Command, Context, Outcome, io_rates, osd_dump, pool_get};
 use crate::format::json::significant;
 use crate::format::{Align, Table};
 use crate::pool_set;
@@ -119,8 +119,18 @@ fn stats(cmd: &Command, ctx: &Context<'_>) -> Outcome {
             return unrecognized(name);
         }
     }
-    let one = |(id, n): &(PoolId, String)| json!({"pool_name": n, "pool_id": id, "recovery": {}, "recovery_rate": {}, "client_io_rate": {}});
-    let text = |(id, n): &(PoolId, String)| format!("pool {n} id {id}\n  nothing is going on\n\n");
+    let one = |(id, n): &(PoolId, String)| {
+        let mut rate = serde_json::Map::new();
+        io_rates::add_json(io_rates::of(ctx, Some(*id)), &mut rate);
+        json!({"pool_name": n, "pool_id": id, "recovery": {}, "recovery_rate": {}, "client_io_rate": rate})
+    };
+    let text = |(id, n): &(PoolId, String)| {
+        let what = match io_rates::of(ctx, Some(*id)) {
+            Some(rates) => format!("client io {}", io_rates::text(&rates)),
+            None => "nothing is going on".to_string(),
+        };
+        format!("pool {n} id {id}\n  {what}\n\n")
+    };
     cmd.either(
         || pools.iter().map(one).collect(),
         || {

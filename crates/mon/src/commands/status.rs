@@ -2,7 +2,7 @@
 
 use super::health::Report;
 use super::pg_stats::{Figures, count};
-use super::{Command, Context, Outcome, osd_flags, show};
+use super::{Command, Context, Outcome, io_rates, osd_flags, show};
 use crate::format::units;
 use serde_json::{Map, Value, json};
 use types::Utime;
@@ -83,6 +83,7 @@ fn pg_numbers(ctx: &Context<'_>, figures: &Figures) -> Value {
             m.insert(key.into(), (n as f64 / pgs).into());
         }
     }
+    io_rates::add_json(io_rates::of(ctx, None), &mut m);
     if sum.num_objects_degraded > 0 && sum.num_object_copies > 0 {
         let (bad, all) = (count(sum.num_objects_degraded), count(sum.num_object_copies));
         m.insert("degraded_objects".into(), bad.into());
@@ -197,4 +198,7 @@ fn data(out: &mut String, ctx: &Context<'_>, figures: &Figures) {
     let width = states.iter().map(|(_, n)| n.to_string().len()).max().unwrap_or(0);
     lines.extend(states.iter().map(|(name, n)| format!("{n:<width$} {name}")));
     out.push_str(&format!("    pgs:     {}\n \n", lines.join("\n             ")));
+    if let Some(rates) = io_rates::of(ctx, None) {
+        out.push_str(&format!("  io:\n    client:   {}\n \n", io_rates::text(&rates)));
+    }
 }
