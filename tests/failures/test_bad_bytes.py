@@ -42,10 +42,10 @@ def throw(port, data, wait=5):
             while s.recv(65536):
                 pass
             return True
-        except (ConnectionError, BrokenPipeError):
-            return True
         except socket.timeout:
             return False
+        except OSError:                                # reset, or closed before we had said everything
+            return True
 
 
 def frame(tag, length, crc=0):

@@ -78,7 +78,7 @@ class Cluster:
         """An `rbd` command that must end with this status and say this (librbd's log lines left out)."""
         r = self.rbd(*args, check=None)
         said = ''.join(re.sub(r'\d{4}-\d\d-\d\dT[^\n]* librbd[^\n]*\n', '', r.err).splitlines())
-        assert r.returncode == status and message in said, r
+        assert r.returncode == status and (message in said or message in r.err), r
 
     def rbd_json(self, *args, **kw):
         r = self.rbd(*args, '--format', 'json', **kw)
