@@ -128,7 +128,7 @@ def test_kill_under_fio_with_verification(own, tmp_path):
     skep.rbd('create', '%s/%s' % (pool, name), '--size', '64M')
     argv = ['fio', '--name=job', '--ioengine=rbd', '--clientname=admin', '--pool=' + pool, '--rbdname=' + name,
             '--rw=randwrite', '--bsrange=4k-64k', '--iodepth=16', '--size=64m', '--verify=crc32c', '--verify_fatal=1',
-            '--randseed=3', '--output-format=json']
+            '--randseed=3', '--verify_state_save=0', '--output-format=json']
     fio = conf.popen(*argv, '--rate=10m', stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     try:
         for _ in range(2):

@@ -10,7 +10,8 @@ from skeptest.images import MIB
 
 def fio(cluster, engine, pool, *args, check=0):
     argv = ['fio', '--name=job', '--ioengine=' + engine, '--clientname=admin', '--pool=' + pool, '--output-format=json',
-            '--verify=crc32c', '--verify_fatal=1', '--randseed=7', *args]
+            '--verify=crc32c', '--verify_fatal=1', '--verify_state_save=0',
+            '--randseed=7', *args]
     r = cluster.run(*argv, timeout=90, check=check)
     return json.loads(r.out[r.out.index('{'):])['jobs'][0]
 
