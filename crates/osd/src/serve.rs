@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use store::Store;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
+use types::osdmap::{map_flag, osd_state};
 use types::{EntityAddr, EntityAddrVec, EntityName, OsdId};
 
 /// Messages of all connections that may wait for the loop.
@@ -83,7 +84,8 @@ pub async fn serve(c: Config, ready: oneshot::Sender<EntityAddr>, mut stop: watc
         fetched: fetched_tx,
     });
     let mut state = c.cluster.subscribe_state();
-    let epoch = c.cluster.osd_boot(&boot(&c, addr, identity.osd_uuid, size)).await?;
+    let me = boot(&c, addr, identity.osd_uuid, size);
+    let epoch = c.cluster.osd_boot(&me).await?;
     tracing::info!("osd.{}: up at {addr} in epoch {epoch}", c.id);
     osd.on_cluster();
     osd.load_served();
@@ -97,23 +99,29 @@ pub async fn serve(c: Config, ready: oneshot::Sender<EntityAddr>, mut stop: watc
     loop {
         let now = c.clock.monotonic();
         let timer = osd.next_timer().map_or(Duration::from_secs(3600), |at| at.saturating_sub(now));
+        // Rare things before the flood: under load `sources` is always ready, and an OSD that hears of no map and
+        // sends no report is taken for dead.
         let event = tokio::select! {
             biased;
             _ = stop.wait_for(|s| *s) => Event::Stop,
-            event = sources.next() => event,
             Ok(()) = state.changed() => Event::Cluster,
-            () = io::task::sleep(timer) => Event::Timer,
             _ = tick.tick() => Event::Tick,
+            event = sources.next() => event,
+            () = io::task::sleep(timer) => Event::Timer,
         };
         match event {
             Event::Stop => break,
             Event::Net(first) => apply_net(&mut osd, first, &mut sources.net),
             Event::Store => osd.on_store(),
-            Event::Cluster => osd.on_cluster(),
+            Event::Cluster => {
+                osd.on_cluster();
+                come_back(&c, &me).await;
+            }
             Event::Fetch(request) => osd.on_fetch(request),
             Event::Fetched { pg, id, result } => osd.on_fetched(pg, id, result),
             Event::Timer => osd.on_timer(),
             Event::Tick => {
+                osd.on_timer();
                 osd.on_tick();
                 if ticks.is_multiple_of(REPORT_EVERY) {
                     osd.flush_report();
@@ -129,6 +137,21 @@ pub async fn serve(c: Config, ready: oneshot::Sender<EntityAddr>, mut stop: watc
         }
     }
     finish(osd, &c).await
+}
+
+/// An OSD that finds itself marked down while it serves says that it is there (`ceph osd down`, or a monitor that
+/// missed its reports), unless it was removed or the operator keeps it down.
+async fn come_back(c: &Config, me: &OsdBoot) {
+    let map = c.cluster.osdmap();
+    let kept_down = map.has_flag(map_flag::NOUP)
+        || map.osd(c.id).is_none_or(|o| o.state & (osd_state::NOUP | osd_state::DESTROYED) != 0);
+    if map.is_up(c.id) || !map.exists(c.id) || kept_down {
+        return;
+    }
+    match c.cluster.osd_boot(me).await {
+        Ok(epoch) => tracing::warn!("osd.{}: was marked down wrongly; up again in epoch {epoch}", c.id),
+        Err(e) => tracing::warn!("osd.{}: is marked down, and cannot come back: {e}", c.id),
+    }
 }
 
 /// One message, and those that came with it.
