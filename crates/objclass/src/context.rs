@@ -77,7 +77,7 @@ pub trait ObjectContext {
     fn remove(&mut self) -> Result<()>;
     fn set_xattr(&mut self, name: &[u8], value: Bytes) -> Result<()>;
     fn omap_set(&mut self, rows: Vec<(Bytes, Bytes)>) -> Result<()>;
-    /// Missing keys are no error.
+    /// The object exists. Missing keys are no error.
     fn omap_remove(&mut self, keys: Vec<Bytes>) -> Result<()>;
 
     // Environment.

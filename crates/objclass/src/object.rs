@@ -184,8 +184,12 @@ impl<'a> Object<'a> {
         self.unset_keys(vec![Bytes::copy_from_slice(key)])
     }
 
+    /// Missing keys are no error; a missing object stays missing.
     pub fn unset_keys(&mut self, keys: Vec<Bytes>) -> Result<()> {
-        self.writing()?.omap_remove(keys)
+        match self.exists()? {
+            true => self.writing()?.omap_remove(keys),
+            false => Ok(()),
+        }
     }
 
     /// Calls `row(name, value)` for the keys that begin with `prefix` and lie strictly behind `start_after`,
