@@ -74,13 +74,48 @@ pub const TABLE: &[Spec] = &[
         "work in the background: none is ever taken on",
         task_list,
     ),
-    later(W, "rbd task add flatten image_spec:str"),
-    later(W, "rbd task add remove image_spec:str"),
-    later(W, "rbd task add trash remove image_id_spec:str"),
-    later(W, "rbd task add migration execute image_spec:str"),
-    later(W, "rbd task add migration commit image_spec:str"),
-    later(W, "rbd task add migration abort image_spec:str"),
-    later(R, "rbd task cancel task_id:str"),
+    spec(
+        W,
+        "rbd task add flatten image_spec:str",
+        "not built in skep yet; clients then do the work themselves",
+        no_handler,
+    ),
+    spec(
+        W,
+        "rbd task add remove image_spec:str",
+        "not built in skep yet; clients then do the work themselves",
+        no_handler,
+    ),
+    spec(
+        W,
+        "rbd task add trash remove image_id_spec:str",
+        "not built in skep yet; clients then do the work themselves",
+        no_handler,
+    ),
+    spec(
+        W,
+        "rbd task add migration execute image_spec:str",
+        "not built in skep yet; clients then do the work themselves",
+        no_handler,
+    ),
+    spec(
+        W,
+        "rbd task add migration commit image_spec:str",
+        "not built in skep yet; clients then do the work themselves",
+        no_handler,
+    ),
+    spec(
+        W,
+        "rbd task add migration abort image_spec:str",
+        "not built in skep yet; clients then do the work themselves",
+        no_handler,
+    ),
+    spec(
+        R,
+        "rbd task cancel task_id:str",
+        "not built in skep yet",
+        no_handler,
+    ),
     later(
         W,
         "rbd trash purge schedule add level_spec:str interval:str start_time?:str",
@@ -195,6 +230,11 @@ fn no_orchestrator(_: &Command, _: &Context<'_>) -> Outcome {
         Errno::ENOENT,
         "No orchestrator configured (try `ceph orch set backend`)",
     )
+}
+
+/// The words by which clients (ceph-csi) know that there is nobody to hand their work to.
+fn no_handler(cmd: &Command, _: &Context<'_>) -> Outcome {
+    Outcome::invalid(format!("No handler found for '{}'", cmd.prefix))
 }
 
 fn task_list(_: &Command, _: &Context<'_>) -> Outcome {

@@ -460,9 +460,15 @@ fn what_is_not_built_says_so() {
     let c = &mut Cluster::new();
     check(
         c,
-        r#"{"prefix":"rbd task add flatten","image_spec":"p/i"}"#,
+        r#"{"prefix":"osd scrub","who":"0"}"#,
         -95,
-        "'rbd task add flatten' is not built in skep yet",
+        "'osd scrub' is not built in skep yet",
+    );
+    check(
+        c,
+        r#"{"prefix":"rbd task add flatten","image_spec":"p/i"}"#,
+        -22,
+        "No handler found for 'rbd task add flatten'",
     );
     check(
         c,
