@@ -116,6 +116,8 @@ struct Work {
     batch: Batch,
     position: u64,
     zero: Option<(u64, u64)>,
+    /// It would overwrite what is still needed.
+    overrun: bool,
 }
 
 impl Committer {
@@ -389,10 +391,7 @@ impl Committer {
         let need = batch.padded();
         let position = self.ring.place(inner.head, need);
         inner.head = position + need;
-        debug_assert!(
-            inner.head - inner.tail <= self.ring.len,
-            "the log overran its tail"
-        );
+        let overrun = inner.head - inner.tail > self.ring.len;
         inner.busy = true;
         let end = (position % self.ring.len) + need;
         let zero = (end > inner.zeroed).then(|| {
@@ -404,6 +403,7 @@ impl Committer {
             batch,
             position,
             zero,
+            overrun,
         })
     }
 
@@ -436,6 +436,14 @@ impl Committer {
     }
 
     fn write(&self, work: &mut Work) -> Result<()> {
+        // `fits` has made room; should that ever be wrong, stopping is the only safe answer.
+        if work.overrun {
+            return Err(Error::LogDamaged {
+                path: self.path.clone(),
+                offset: self.ring.at(work.position),
+                why: "the next batch would overwrite what is still needed",
+            });
+        }
         if let Some(zero) = work.zero {
             self.zero(zero)?;
         }
