@@ -28,6 +28,14 @@ fn is_up_as(map: &OsdMap, boot: &OsdBoot) -> bool {
         })
 }
 
+/// Marks the OSD down if the map has it up as something else: another address, an earlier run.
+pub fn down_if_moved(state: &ClusterState, boot: &OsdBoot, now: Utime) -> Changes {
+    match state.osdmap.is_up(boot.id) && !is_up_as(&state.osdmap, boot) {
+        true => down(state, &[boot.id], now),
+        false => Changes::none(),
+    }
+}
+
 /// Marks an OSD up; creates it and its place in the CRUSH tree when its id is new. The inner error is why the
 /// cluster does not want it.
 pub fn decide(state: &ClusterState, boot: &OsdBoot, now: Utime) -> (Changes, Result<(), String>) {

@@ -341,7 +341,12 @@ impl ClusterHandle {
 
     /// Marks an OSD up at its addresses; creates it first when its id is new. Returns the epoch in which it
     /// is up.
+    ///
+    /// An OSD that was killed is still up in the map, at its old address. It is marked down first, in an epoch
+    /// of its own: clients send what they had in flight again only when they see the PG's interval change, and
+    /// a mere change of address loses those operations for ever.
     pub async fn osd_boot(&self, boot: &OsdBoot) -> Result<Epoch> {
+        self.commit(|state| (super::boot::down_if_moved(state, boot, self.now()), ())).await?;
         let done = self
             .commit(|state| super::boot::decide(state, boot, self.now()))
             .await?;
