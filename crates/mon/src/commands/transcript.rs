@@ -127,7 +127,7 @@ fn osds_go_out_and_come_in() {
     shown(
         c,
         r#"{"prefix":"osd tree"}"#,
-        " 2    hdd  0.00391          osd.2      up   0.79999  1.00000\n",
+        " 2    hdd  0.00400          osd.2      up   0.79999  1.00000\n",
     );
     check(
         c,
