@@ -14,7 +14,10 @@ pub fn ask(dir: &DataDir, request: &str) -> Result<String, Error> {
         return Err(Error::NotRunning(dir.root().to_path_buf()));
     }
     let answer = io::task::block_on(io::admin::ask(&path, request)).and_then(|r| r);
-    let bytes = answer.map_err(|source| Error::Io { what: format!("asking {}", path.display()), source })?;
+    let bytes = answer.map_err(|source| Error::Io {
+        what: format!("asking {}", path.display()),
+        source,
+    })?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -29,7 +32,8 @@ pub struct AdminContext {
 
 impl AdminContext {
     pub async fn answer(&self, request: String) -> Vec<u8> {
-        let parsed: Value = serde_json::from_str(&request).unwrap_or_else(|_| json!({ "prefix": request.trim() }));
+        let parsed: Value =
+            serde_json::from_str(&request).unwrap_or_else(|_| json!({ "prefix": request.trim() }));
         let text = |key: &str| parsed.get(key).and_then(Value::as_str).unwrap_or_default();
         let out = match text("prefix") {
             "skep status" | "status" => self.status(text("format") != "plain"),
@@ -81,7 +85,11 @@ impl AdminContext {
             "available_bytes": available,
             "resident_bytes": memory,
         });
-        if as_json { serde_json::to_string_pretty(&value).unwrap_or_default() } else { plain(&value) }
+        if as_json {
+            serde_json::to_string_pretty(&value).unwrap_or_default()
+        } else {
+            plain(&value)
+        }
     }
 }
 
@@ -121,7 +129,11 @@ fn size(bytes: i64) -> String {
     let mut value = bytes as f64;
     for unit in ["B", "KiB", "MiB", "GiB", "TiB"] {
         if value < 1024.0 {
-            return if unit == "B" { format!("{value:.0} B") } else { format!("{value:.1} {unit}") };
+            return if unit == "B" {
+                format!("{value:.0} B")
+            } else {
+                format!("{value:.1} {unit}")
+            };
         }
         value /= 1024.0;
     }

@@ -66,7 +66,10 @@ impl Node {
         };
         let settings = settle(dir, &options, &*platform.random)?;
         progress("opening the cluster state");
-        let (cluster, verifier_modes) = (open_cluster(dir, &settings, &platform).await?, vec![ConMode::Secure, ConMode::Crc]);
+        let (cluster, verifier_modes) = (
+            open_cluster(dir, &settings, &platform).await?,
+            vec![ConMode::Secure, ConMode::Crc],
+        );
         let mon_addr = EntityAddr::msgr2(SocketAddr::new(settings.bind, settings.mon_port), 0);
         let (stop, stopped) = watch::channel(false);
         progress("starting the monitor");
@@ -78,12 +81,23 @@ impl Node {
         let mut firsts = Vec::new();
         for id in 0..settings.osds as i32 {
             let make = osd_config(dir, id, &settings, &cluster, &osd_auth, &peers, &platform)?;
-            let (thread, first) = supervise::run(id, make, stopped.clone())
-                .map_err(|source| Error::Io { what: format!("thread of osd.{id}"), source })?;
+            let (thread, first) = supervise::run(id, make, stopped.clone()).map_err(|source| Error::Io {
+                what: format!("thread of osd.{id}"),
+                source,
+            })?;
             threads.push(thread);
             firsts.push((id, first));
         }
-        let node = Self { settings, mon_addr, stop, osds: threads, mon, mon_ended, dir: dir.clone(), _lock: lock };
+        let node = Self {
+            settings,
+            mon_addr,
+            stop,
+            osds: threads,
+            mon,
+            mon_ended,
+            dir: dir.clone(),
+            _lock: lock,
+        };
         for (id, first) in firsts {
             progress(&format!("waiting for osd.{id}"));
             let what = match first.await {
@@ -107,7 +121,10 @@ impl Node {
     }
 
     /// Serves until `until` completes; says what ended it.
-    pub async fn serve(&self, until: impl Future<Output = std::io::Result<&'static str>>) -> Result<&'static str, Error> {
+    pub async fn serve(
+        &self,
+        until: impl Future<Output = std::io::Result<&'static str>>,
+    ) -> Result<&'static str, Error> {
         let mut mon_ended = self.mon_ended.clone();
         tokio::select! {
             signal = until => signal.map_err(|source| Error::Io { what: "signals".into(), source }),
@@ -129,7 +146,10 @@ impl Node {
 
     fn open_admin_socket(&self, cluster: &ClusterHandle) -> Result<(), Error> {
         let path = self.dir.admin_path();
-        let listener = io::admin::bind(&path).map_err(|source| Error::Io { what: path.display().to_string(), source })?;
+        let listener = io::admin::bind(&path).map_err(|source| Error::Io {
+            what: path.display().to_string(),
+            source,
+        })?;
         let context = AdminContext {
             dir: self.dir.clone(),
             cluster: cluster.clone(),
@@ -158,19 +178,35 @@ fn settle(dir: &DataDir, o: &StartOptions, random: &dyn Random) -> Result<Settin
         let bind = o.bind.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
         let auth = o.auth.unwrap_or(AuthMode::Cephx);
         if auth == AuthMode::None && !bind.is_loopback() {
-            return Err(Error::Usage(format!("--auth none lets anybody in: refused on {bind}, only on loopback")));
+            return Err(Error::Usage(format!(
+                "--auth none lets anybody in: refused on {bind}, only on loopback"
+            )));
         }
         if bind.is_unspecified() {
-            return Err(Error::Usage(format!("clients dial the address they are told: name one, not {bind}")));
+            return Err(Error::Usage(format!(
+                "clients dial the address they are told: name one, not {bind}"
+            )));
         }
         let mon_port = free_port(bind, o.mon_port.unwrap_or(MON_PORT))?;
         let fsid = Uuid::from_random(random.bytes()).to_string();
         let osds = o.osds.unwrap_or(OSDS);
-        let settings = Settings { format: FORMAT, fsid, auth, bind, mon_port, osds, osd_size: o.osd_size };
+        let settings = Settings {
+            format: FORMAT,
+            fsid,
+            auth,
+            bind,
+            mon_port,
+            osds,
+            osd_size: o.osd_size,
+        };
         dir.write_settings(&settings)?;
         return Ok(settings);
     };
-    let fixed = |what: &str, old: String| Err(Error::Usage(format!("{what} was fixed at the first start: {old}")));
+    let fixed = |what: &str, old: String| {
+        Err(Error::Usage(format!(
+            "{what} was fixed at the first start: {old}"
+        )))
+    };
     if o.bind.is_some_and(|b| b != known.bind) {
         return fixed("--bind", known.bind.to_string());
     }
@@ -181,7 +217,12 @@ fn settle(dir: &DataDir, o: &StartOptions, random: &dyn Random) -> Result<Settin
         return fixed("--auth", format!("{:?}", known.auth).to_lowercase());
     }
     if o.osd_size.is_some() && o.osd_size != known.osd_size {
-        return fixed("--osd-size", known.osd_size.map_or("what the disk has".into(), |b| b.to_string()));
+        return fixed(
+            "--osd-size",
+            known
+                .osd_size
+                .map_or("what the disk has".into(), |b| b.to_string()),
+        );
     }
     if let Some(osds) = o.osds {
         if osds < known.osds {
@@ -202,21 +243,36 @@ fn settle(dir: &DataDir, o: &StartOptions, random: &dyn Random) -> Result<Settin
 fn free_port(bind: IpAddr, port: u16) -> Result<u16, Error> {
     let addr = SocketAddr::new(bind, port);
     let listener = net::Listener::bind(addr).map_err(|source| Error::Listen { addr, source })?;
-    Ok(listener.local_addr().map_err(|source| Error::Listen { addr, source })?.port())
+    Ok(listener
+        .local_addr()
+        .map_err(|source| Error::Listen { addr, source })?
+        .port())
 }
 
-async fn open_cluster(dir: &DataDir, settings: &Settings, platform: &Platform) -> Result<ClusterHandle, Error> {
+async fn open_cluster(
+    dir: &DataDir,
+    settings: &Settings,
+    platform: &Platform,
+) -> Result<ClusterHandle, Error> {
     let path = dir.cluster_path();
-    io::files::make_dir(&path).map_err(|source| Error::DataDir { path: path.clone(), source })?;
+    io::files::make_dir(&path).map_err(|source| Error::DataDir {
+        path: path.clone(),
+        source,
+    })?;
     let bad = |e: metastore::Error| Error::Cluster(e.to_string());
     let store = Arc::new(Embedded::open(&path.join("state.redb"), platform.clock.clone()).map_err(bad)?);
     let fsid = settings.fsid()?;
-    let handle = match ClusterHandle::open(store.clone(), platform.clock.clone()).await.map_err(bad)? {
+    let handle = match ClusterHandle::open(store.clone(), platform.clock.clone())
+        .await
+        .map_err(bad)?
+    {
         Some(handle) => handle,
         None => {
             let addr = EntityAddr::msgr2(SocketAddr::new(settings.bind, settings.mon_port), 0);
             let options = CreateOptions::new(fsid, "a", addr);
-            create_cluster(&*store, &options, &*platform.clock, &*platform.random).await.map_err(bad)?;
+            create_cluster(&*store, &options, &*platform.clock, &*platform.random)
+                .await
+                .map_err(bad)?;
             ClusterHandle::open(store, platform.clock.clone())
                 .await
                 .map_err(bad)?
@@ -225,7 +281,10 @@ async fn open_cluster(dir: &DataDir, settings: &Settings, platform: &Platform) -
     };
     let found = handle.state().fsid;
     if found != fsid {
-        return Err(Error::Cluster(format!("{} belongs to cluster {found}, not to {fsid}", path.display())));
+        return Err(Error::Cluster(format!(
+            "{} belongs to cluster {found}, not to {fsid}",
+            path.display()
+        )));
     }
     Ok(handle)
 }
@@ -255,11 +314,16 @@ async fn start_mon(
     let (ready_tx, ready_rx) = tokio::sync::oneshot::channel();
     let (ended_tx, ended) = watch::channel(false);
     let thread = task::spawn_role("mon.a", move || async move {
-        let done = mon::serve(config, ready_tx, stop).await.map_err(|e| e.to_string());
+        let done = mon::serve(config, ready_tx, stop)
+            .await
+            .map_err(|e| e.to_string());
         let _ = ended_tx.send(true);
         done
     })
-    .map_err(|source| Error::Io { what: "thread of the monitor".into(), source })?;
+    .map_err(|source| Error::Io {
+        what: "thread of the monitor".into(),
+        source,
+    })?;
     if ready_rx.await.is_err() {
         return Err(Error::Mon(match join(thread).await {
             Some(Err(e)) => e,
@@ -279,7 +343,13 @@ fn osd_authenticator(
     if settings.auth == AuthMode::None {
         return Arc::new(AllowNone);
     }
-    let secrets = |c: &ClusterHandle| c.state().rotating.get(EntityKind::Osd).cloned().unwrap_or_default();
+    let secrets = |c: &ClusterHandle| {
+        c.state()
+            .rotating
+            .get(EntityKind::Osd)
+            .cloned()
+            .unwrap_or_default()
+    };
     let verifier = Arc::new(TicketVerifier::new(EntityKind::Osd, modes, secrets(cluster)));
     let (handle, updated) = (cluster.clone(), verifier.clone());
     let (mut changes, mut stop) = (cluster.subscribe_state(), stop);
@@ -311,17 +381,45 @@ fn osd_config(
     platform: &Platform,
 ) -> Result<supervise::MakeConfig, Error> {
     let path = dir.osd_path(id);
-    let mut options = store::Options { osd_id: id, fsid: settings.fsid()?, max_bytes: settings.osd_size, ..store::Options::default() };
-    let bad = |e: store::Error| Error::Osd { id, what: e.to_string() };
+    let mut options = store::Options {
+        osd_id: id,
+        fsid: settings.fsid()?,
+        max_bytes: settings.osd_size,
+        ..store::Options::default()
+    };
+    let bad = |e: store::Error| Error::Osd {
+        id,
+        what: e.to_string(),
+    };
+    let known = cluster.osdmap().osd(id).is_some_and(|o| !o.uuid.is_nil());
+    if known && io::files::list_dir(&path).is_ok_and(|names| names.is_empty()) {
+        // A new store in its place would hide the old one's data, and block putting it back.
+        let what = format!(
+            "{} is missing or empty, but the cluster knows this OSD: put it back",
+            path.display()
+        );
+        return Err(Error::Osd { id, what });
+    }
     let uuid = Uuid::from_random(platform.random.bytes());
-    match store::Store::mkfs(&path, &store::Options { osd_uuid: uuid, ..options.clone() }) {
+    match store::Store::mkfs(
+        &path,
+        &store::Options {
+            osd_uuid: uuid,
+            ..options.clone()
+        },
+    ) {
         Ok(()) => tracing::info!("osd.{id}: new store in {}", path.display()),
         Err(store::Error::AlreadyAStore { .. }) => {}
         Err(e) => return Err(bad(e)),
     }
     options.osd_uuid = Uuid::default();
-    let (bind, cluster, auth, peers, platform) =
-        (SocketAddr::new(settings.bind, 0), cluster.clone(), auth.clone(), peers.clone(), platform.clone());
+    let (bind, cluster, auth, peers, platform) = (
+        SocketAddr::new(settings.bind, 0),
+        cluster.clone(),
+        auth.clone(),
+        peers.clone(),
+        platform.clone(),
+    );
     Ok(Arc::new(move || osd::Config {
         id,
         dir: path.clone(),

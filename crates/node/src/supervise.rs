@@ -22,13 +22,24 @@ pub type MakeConfig = Arc<dyn Fn() -> osd::Config + Send + Sync>;
 pub type FirstStart = oneshot::Receiver<Result<EntityAddr, String>>;
 
 /// Runs the OSD until `stop` turns true. The thread ends when it has stopped.
-pub fn run(id: i32, make: MakeConfig, stop: watch::Receiver<bool>) -> std::io::Result<(std::thread::JoinHandle<()>, FirstStart)> {
+pub fn run(
+    id: i32,
+    make: MakeConfig,
+    stop: watch::Receiver<bool>,
+) -> std::io::Result<(std::thread::JoinHandle<()>, FirstStart)> {
     let (first_tx, first_rx) = oneshot::channel();
-    let thread = task::spawn_role(&format!("osd.{id}"), move || keep_running(id, make, stop, first_tx))?;
+    let thread = task::spawn_role(&format!("osd.{id}"), move || {
+        keep_running(id, make, stop, first_tx)
+    })?;
     Ok((thread, first_rx))
 }
 
-async fn keep_running(id: i32, make: MakeConfig, mut stop: watch::Receiver<bool>, first: oneshot::Sender<Result<EntityAddr, String>>) {
+async fn keep_running(
+    id: i32,
+    make: MakeConfig,
+    mut stop: watch::Receiver<bool>,
+    first: oneshot::Sender<Result<EntityAddr, String>>,
+) {
     let mut first = Some(first);
     let mut wait = RESTART_AFTER;
     loop {

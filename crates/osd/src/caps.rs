@@ -29,8 +29,18 @@ impl Capabilities for ClientCaps {
                 (whole.read, whole.write) = (read, write);
                 caps.allows(&whole)
             }
-            Allow::Call { class, method, read, write } => {
-                let call = [ClassCall { class, method, read, write }];
+            Allow::Call {
+                class,
+                method,
+                read,
+                write,
+            } => {
+                let call = [ClassCall {
+                    class,
+                    method,
+                    read,
+                    write,
+                }];
                 whole.calls = &call;
                 caps.allows(&whole)
             }

@@ -14,15 +14,31 @@ pub const VERSION: &str = "16.2.15";
 
 /// Prefix, signature, help.
 const COMMANDS: &[(&str, &str, &str)] = &[
-    ("config get", "config get name=key,type=CephString", "value of an option"),
+    (
+        "config get",
+        "config get name=key,type=CephString",
+        "value of an option",
+    ),
     ("config show", "config show", "options in force"),
     ("dump_blocklist", "dump_blocklist", "clients that are fenced"),
-    ("dump_ops_in_flight", "dump_ops_in_flight", "operations not answered yet"),
+    (
+        "dump_ops_in_flight",
+        "dump_ops_in_flight",
+        "operations not answered yet",
+    ),
     ("flush_pg_stats", "flush_pg_stats", "report statistics now"),
-    ("get_command_descriptions", "get_command_descriptions", "list the commands"),
+    (
+        "get_command_descriptions",
+        "get_command_descriptions",
+        "list the commands",
+    ),
     ("help", "help", "list the commands"),
     ("perf dump", "perf dump", "counters"),
-    ("pg", "pg name=pgid,type=CephPgid name=cmd,type=CephChoices,strings=query", "state of a placement group"),
+    (
+        "pg",
+        "pg name=pgid,type=CephPgid name=cmd,type=CephChoices,strings=query",
+        "state of a placement group",
+    ),
     ("status", "status", "state of this OSD"),
     ("version", "version", "version of the program"),
 ];
@@ -64,13 +80,18 @@ impl Osd {
         match prefix {
             "get_command_descriptions" => Ok(Value::String(descriptions().to_string())),
             "help" => Ok(Value::Object(
-                COMMANDS.iter().map(|(p, _, help)| (p.to_string(), json!(help))).collect(),
+                COMMANDS
+                    .iter()
+                    .map(|(p, _, help)| (p.to_string(), json!(help)))
+                    .collect(),
             )),
             "version" => Ok(json!({"version": VERSION, "release": "pacific", "release_type": "stable"})),
             "status" => Ok(self.status_command()),
             "flush_pg_stats" => Ok(Value::String(format!("{}\n", self.flush_report()))),
             "perf dump" => Ok(self.perf_command()),
-            "dump_ops_in_flight" => Ok(json!({"ops": [], "num_ops": 0, "note": "operations are not traced yet"})),
+            "dump_ops_in_flight" => {
+                Ok(json!({"ops": [], "num_ops": 0, "note": "operations are not traced yet"}))
+            }
             "dump_blocklist" => Ok(Value::Array(
                 self.placement
                     .state
@@ -84,9 +105,15 @@ impl Osd {
             "config get" => match text("key") {
                 "osd_max_object_size" => Ok(json!({"osd_max_object_size": "134217728"})),
                 "osd_max_attr_size" => Ok(json!({"osd_max_attr_size": "0"})),
-                other => Err((Errno::ENOENT, format!("error getting '{other}': (2) No such file or directory"))),
+                other => Err((
+                    Errno::ENOENT,
+                    format!("error getting '{other}': (2) No such file or directory"),
+                )),
             },
-            "pg" | "query" => self.pg_command(text("pgid"), if prefix == "query" { "query" } else { text("cmd") }),
+            "pg" | "query" => self.pg_command(
+                text("pgid"),
+                if prefix == "query" { "query" } else { text("cmd") },
+            ),
             other => Err((Errno::EINVAL, format!("unknown command prefix {other}"))),
         }
     }
@@ -96,7 +123,10 @@ impl Osd {
             return Err((Errno::EINVAL, format!("invalid pgid '{pgid}'")));
         };
         if cmd != "query" {
-            return Err((Errno::EOPNOTSUPP, format!("'pg {pgid} {cmd}' is not built in skep yet")));
+            return Err((
+                Errno::EOPNOTSUPP,
+                format!("'pg {pgid} {cmd}' is not built in skep yet"),
+            ));
         }
         let Some(pg) = self.pg(id) else {
             return Err((Errno::ENOENT, format!("i don't have pgid {pgid}")));
@@ -161,7 +191,10 @@ impl Osd {
 fn descriptions() -> Value {
     let all = COMMANDS.iter().enumerate().map(|(i, (_, sig, help))| {
         let sig: Vec<Value> = sig.split(' ').map(argument).collect();
-        (format!("cmd{i:03}"), json!({"sig": sig, "help": help, "module": "osd", "perm": "r", "flags": 0}))
+        (
+            format!("cmd{i:03}"),
+            json!({"sig": sig, "help": help, "module": "osd", "perm": "r", "flags": 0}),
+        )
     });
     Value::Object(all.collect())
 }

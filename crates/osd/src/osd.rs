@@ -111,7 +111,9 @@ impl Osd {
     pub fn on_net(&mut self, event: NetEvent) {
         match event {
             NetEvent::Opened { conn, peer } => self.sessions.opened(conn, &peer),
-            NetEvent::Message { conn, msg, permit } => self.on_message(conn, msg, Permit(Some(Box::new(permit)))),
+            NetEvent::Message { conn, msg, permit } => {
+                self.on_message(conn, msg, Permit(Some(Box::new(permit))))
+            }
             NetEvent::Closed { conn } => {
                 self.sessions.closed(conn);
                 let ids: Vec<PgId> = self.slots.keys().copied().collect();
@@ -133,7 +135,8 @@ impl Osd {
     /// The cluster state moved on: new views, new and gone PGs, operations that waited for the map.
     pub fn on_cluster(&mut self) {
         let state = self.cluster.state();
-        if state.osdmap.epoch == self.placement.epoch() && Arc::ptr_eq(&state.pgs, &self.placement.state.pgs) {
+        if state.osdmap.epoch == self.placement.epoch() && Arc::ptr_eq(&state.pgs, &self.placement.state.pgs)
+        {
             return;
         }
         self.placement = Placement::new(self.id, state);
@@ -171,13 +174,21 @@ impl Osd {
     /// Another OSD wants an object that is (or should be) here.
     pub fn on_fetch(&mut self, request: FetchRequest) {
         let map = &self.placement.state.osdmap;
-        let pg = map.pool(request.object.pool).map(|p| PgId::new(request.object.pool, p.raw_to_pg(request.object.hash)));
+        let pg = map
+            .pool(request.object.pool)
+            .map(|p| PgId::new(request.object.pool, p.raw_to_pg(request.object.hash)));
         match pg {
             Some(pg) if self.slots.contains_key(&pg) => {
                 let token = self.next_export;
                 self.next_export += 1;
                 self.exports.insert(token, request.answer);
-                self.drive(pg, Input::Export { token, object: request.object });
+                self.drive(
+                    pg,
+                    Input::Export {
+                        token,
+                        object: request.object,
+                    },
+                );
             }
             _ => drop(request.answer.send(Err(Errno::EAGAIN))),
         }
@@ -213,14 +224,22 @@ impl Osd {
             Ok(op) => op,
             Err(e) => {
                 tracing::warn!("conn {}: malformed operation: {e}", conn.0);
-                self.conns.send(conn, refusal(msg.tid, self.placement.epoch()).to_message());
+                self.conns
+                    .send(conn, refusal(msg.tid, self.placement.epoch()).to_message());
                 return;
             }
         };
-        let Some(session) = self.sessions.get_mut(conn) else { return };
+        let Some(session) = self.sessions.get_mut(conn) else {
+            return;
+        };
         session.epoch = session.epoch.max(op.epoch);
         let client = session.client.clone();
-        self.route(ClientOp { conn: conn.0, client, op, permit });
+        self.route(ClientOp {
+            conn: conn.0,
+            client,
+            op,
+            permit,
+        });
     }
 
     /// To the PG that the operation is for now; it waits where its sender's map is newer than ours.
@@ -236,7 +255,10 @@ impl Osd {
         self.update_map(conn, epoch);
         let is_object = !op.op.ops.iter().any(|o| o.code.is_pg());
         let Some(pg) = self.placement.current_pg(op.op.pgid.pg, op.op.hash, is_object) else {
-            tracing::debug!("operation for {}, which the map does not have: dropped", op.op.pgid.pg);
+            tracing::debug!(
+                "operation for {}, which the map does not have: dropped",
+                op.op.pgid.pg
+            );
             return;
         };
         if !self.placement.serves(pg) {
@@ -254,7 +276,9 @@ impl Osd {
 
     /// Pushes the newest map to a client whose own is older, once for each epoch.
     fn update_map(&mut self, conn: ConnId, epoch: u32) {
-        let Some(session) = self.sessions.get_mut(conn) else { return };
+        let Some(session) = self.sessions.get_mut(conn) else {
+            return;
+        };
         if session.epoch < epoch {
             let message = maps::update(&self.placement.state, session.epoch);
             session.epoch = epoch;
@@ -279,11 +303,19 @@ impl Osd {
     }
 
     fn load(&mut self, pg: PgId) -> bool {
-        let Some(view) = self.placement.pool(pg.pool).cloned() else { return false };
+        let Some(view) = self.placement.pool(pg.pool).cloned() else {
+            return false;
+        };
         let now = self.clock.monotonic();
         match Pg::load(SPgId::replicated(pg), view, &mut self.store, now) {
             Ok(loaded) => {
-                self.slots.insert(pg, Slot { pg: loaded, timer: None });
+                self.slots.insert(
+                    pg,
+                    Slot {
+                        pg: loaded,
+                        timer: None,
+                    },
+                );
                 self.arm(pg);
                 true
             }
@@ -304,7 +336,12 @@ impl Osd {
     }
 
     fn drop_gone(&mut self) {
-        let gone: Vec<PgId> = self.slots.keys().filter(|pg| !self.placement.serves(**pg)).copied().collect();
+        let gone: Vec<PgId> = self
+            .slots
+            .keys()
+            .filter(|pg| !self.placement.serves(**pg))
+            .copied()
+            .collect();
         for pg in gone {
             self.forget(pg);
         }
@@ -312,7 +349,9 @@ impl Osd {
 
     /// One input to one PG, and all that comes of it.
     fn drive(&mut self, pg: PgId, input: Input) {
-        let Some(slot) = self.slots.get_mut(&pg) else { return };
+        let Some(slot) = self.slots.get_mut(&pg) else {
+            return;
+        };
         let random = self.random.clone();
         let mut ctx = Context {
             store: &mut self.store,
@@ -345,7 +384,9 @@ impl Osd {
 
     /// Keeps the timer queue in step with what the PG wants.
     fn arm(&mut self, pg: PgId) {
-        let Some(slot) = self.slots.get_mut(&pg) else { return };
+        let Some(slot) = self.slots.get_mut(&pg) else {
+            return;
+        };
         let want = slot.pg.next_timer();
         if want == slot.timer {
             return;

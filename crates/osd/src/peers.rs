@@ -31,16 +31,27 @@ impl Peers {
     /// Makes this OSD known; requests to it arrive at the receiver. A restarted OSD replaces its old self.
     pub fn register(&self, id: OsdId) -> mpsc::Receiver<FetchRequest> {
         let (tx, rx) = mpsc::channel(QUEUE);
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(id, tx);
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(id, tx);
         rx
     }
 
     /// Asks `osd` for `object`. EAGAIN where it is not here, too busy, or stopping: the client asks again.
     pub async fn fetch(&self, osd: OsdId, object: HObject) -> Copied {
-        let peer = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&osd).cloned();
-        let Some(peer) = peer else { return Err(Errno::EAGAIN) };
+        let peer = self
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&osd)
+            .cloned();
+        let Some(peer) = peer else {
+            return Err(Errno::EAGAIN);
+        };
         let (answer, wait) = oneshot::channel();
-        peer.try_send(FetchRequest { object, answer }).map_err(|_| Errno::EAGAIN)?;
+        peer.try_send(FetchRequest { object, answer })
+            .map_err(|_| Errno::EAGAIN)?;
         match io::task::timeout(ANSWER_TIMEOUT, wait).await {
             Ok(Ok(copied)) => copied,
             _ => Err(Errno::EAGAIN),

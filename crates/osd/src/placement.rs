@@ -60,19 +60,38 @@ impl Placement {
 
 impl ClusterView for Placement {
     fn locate(&self, oloc: &ObjectLocator, oid: &Bytes, snap: u64) -> Located {
-        let Some((hash, pg)) = self.state.osdmap.object_to_pg(oloc.pool, &oloc.nspace, &oloc.key, oid) else {
+        let Some((hash, pg)) = self
+            .state
+            .osdmap
+            .object_to_pg(oloc.pool, &oloc.nspace, &oloc.key, oid)
+        else {
             return Located::NoPool;
         };
-        let object =
-            HObject::new(oloc.pool, hash, oloc.nspace.clone(), oloc.key.clone(), oid.clone(), snap);
-        if self.serves(pg) { Located::Local(object) } else { Located::Remote(object) }
+        let object = HObject::new(
+            oloc.pool,
+            hash,
+            oloc.nspace.clone(),
+            oloc.key.clone(),
+            oid.clone(),
+            snap,
+        );
+        if self.serves(pg) {
+            Located::Local(object)
+        } else {
+            Located::Remote(object)
+        }
     }
 }
 
 fn pool_view(state: &ClusterState, id: PoolId, pool: &PgPool, blocklist: Arc<Blocklist>) -> PoolView {
     let map = &state.osdmap;
     let mut removed = SnapIntervals::new();
-    for (start, len) in map.removed_snaps_queue.get(&id).into_iter().flat_map(|s| s.ranges()) {
+    for (start, len) in map
+        .removed_snaps_queue
+        .get(&id)
+        .into_iter()
+        .flat_map(|s| s.ranges())
+    {
         removed.insert(start, start + len);
     }
     PoolView {

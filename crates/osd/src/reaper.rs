@@ -21,12 +21,20 @@ impl Reaper {
     /// Looks for collections of pools that are gone.
     pub fn scan(&mut self, store: &StoreView, placement: &Placement) {
         let gone = |c: &SPgId| placement.pool(c.pg.pool).is_none();
-        self.pools = store.0.collections().iter().filter(|c| gone(c)).map(|c| c.pg.pool).collect();
+        self.pools = store
+            .0
+            .collections()
+            .iter()
+            .filter(|c| gone(c))
+            .map(|c| c.pg.pool)
+            .collect();
     }
 
     /// One bounded piece of work.
     pub fn step(&mut self, store: &mut StoreView, placement: &Placement) {
-        let Some(pool) = self.pools.first().copied() else { return };
+        let Some(pool) = self.pools.first().copied() else {
+            return;
+        };
         if placement.pool(pool).is_some() {
             self.pools.remove(&pool);
             return;
@@ -43,11 +51,24 @@ impl Reaper {
     fn remove_some(store: &mut StoreView, pool: PoolId) -> Result<(), String> {
         let of_pool = |c: &&SPgId| c.pg.pool == pool;
         let collections = store.0.collections();
-        let Some(collection) = collections.iter().find(of_pool).copied() else { return Ok(()) };
-        let from = ObjectId { shard: i8::MIN, object: HObject { pool, ..HObject::min() } };
+        let Some(collection) = collections.iter().find(of_pool).copied() else {
+            return Ok(());
+        };
+        let from = ObjectId {
+            shard: i8::MIN,
+            object: HObject {
+                pool,
+                ..HObject::min()
+            },
+        };
         let objects = store.list(&from, OBJECTS_PER_STEP).map_err(|e| e.to_string())?;
         let mut txn = Transaction::new(collection);
-        txn.ops.extend(objects.into_iter().filter(|o| o.object.pool == pool).map(|oid| Op::Remove { oid }));
+        txn.ops.extend(
+            objects
+                .into_iter()
+                .filter(|o| o.object.pool == pool)
+                .map(|oid| Op::Remove { oid }),
+        );
         if txn.ops.is_empty() {
             for collection in collections.iter().filter(of_pool) {
                 let mut txn = Transaction::new(*collection);

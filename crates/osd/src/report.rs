@@ -24,8 +24,14 @@ impl Osd {
                 pool_statfs: self.pool_statfs(),
                 ..OsdStat::default()
             },
-            pgs: self.pgs().map(|(id, pg)| (id, self.pg_stat(id, &pg.stats(), pg.log_len()))).collect(),
-            purged_snaps: self.pgs().map(|(id, pg)| (id, intervals(pg.trimmed_snaps()))).collect(),
+            pgs: self
+                .pgs()
+                .map(|(id, pg)| (id, self.pg_stat(id, &pg.stats(), pg.log_len())))
+                .collect(),
+            purged_snaps: self
+                .pgs()
+                .map(|(id, pg)| (id, intervals(pg.trimmed_snaps())))
+                .collect(),
         }
     }
 
@@ -57,7 +63,11 @@ impl Osd {
         let epoch = self.placement.epoch();
         let now = self.wall();
         let sets = self.placement.state.osdmap.pg_to_up_acting(id);
-        let remapped = if sets.up == sets.acting { 0 } else { pg_state::REMAPPED };
+        let remapped = if sets.up == sets.acting {
+            0
+        } else {
+            pg_state::REMAPPED
+        };
         let interval = self.placement.state.pgs.get(id).map_or(epoch, |c| c.interval);
         PgStat {
             state: pg_state::ACTIVE | pg_state::CLEAN | remapped,
@@ -116,6 +126,8 @@ fn stat_sum(s: &PgStats) -> ObjectStatSum {
 
 fn intervals(s: &SnapIntervals) -> IntervalSet {
     let mut out = IntervalSet::new();
-    s.intervals().iter().for_each(|(first, end)| out.insert_range(*first, end - first));
+    s.intervals()
+        .iter()
+        .for_each(|(first, end)| out.insert_range(*first, end - first));
     out
 }

@@ -51,24 +51,43 @@ pub enum Error {
     #[error("{0}")]
     Store(#[from] store::Error),
     #[error("cannot listen on {addr}: {source}")]
-    Listen { addr: SocketAddr, source: std::io::Error },
+    Listen {
+        addr: SocketAddr,
+        source: std::io::Error,
+    },
     #[error("cluster state: {0}")]
     Cluster(#[from] metastore::Error),
 }
 
 /// Serves until `stop` turns true. `ready` is told the address when the OSD is up in the map.
-pub async fn serve(c: Config, ready: oneshot::Sender<EntityAddr>, mut stop: watch::Receiver<bool>) -> Result<(), Error> {
+pub async fn serve(
+    c: Config,
+    ready: oneshot::Sender<EntityAddr>,
+    mut stop: watch::Receiver<bool>,
+) -> Result<(), Error> {
     let wake = Arc::new(Notify::new());
     let waker = wake.clone();
     let store = Store::open(&c.dir, &c.store, Arc::new(move || waker.notify_one()))?;
     let listener = Listener::bind(c.bind).map_err(|source| Error::Listen { addr: c.bind, source })?;
-    let bound = listener.local_addr().map_err(|source| Error::Listen { addr: c.bind, source })?;
+    let bound = listener
+        .local_addr()
+        .map_err(|source| Error::Listen { addr: c.bind, source })?;
     let addr = EntityAddr::msgr2(bound, c.nonce);
     let (net_tx, net_rx) = mpsc::channel(NET_QUEUE);
-    let config =
-        ServerConfig::new(EntityName::osd(c.id), EntityAddrVec::one(addr), c.auth.clone(), c.entropy.clone());
-    let conns = net::serve(listener, Arc::new(config), net::Options::default(), c.clock.clone(), net_tx)
-        .map_err(|source| Error::Listen { addr: c.bind, source })?;
+    let config = ServerConfig::new(
+        EntityName::osd(c.id),
+        EntityAddrVec::one(addr),
+        c.auth.clone(),
+        c.entropy.clone(),
+    );
+    let conns = net::serve(
+        listener,
+        Arc::new(config),
+        net::Options::default(),
+        c.clock.clone(),
+        net_tx,
+    )
+    .map_err(|source| Error::Listen { addr: c.bind, source })?;
     let fetches = c.peers.register(c.id);
     let (fetched_tx, fetched_rx) = mpsc::unbounded_channel();
     let identity = store.identity();
@@ -92,13 +111,20 @@ pub async fn serve(c: Config, ready: oneshot::Sender<EntityAddr>, mut stop: watc
     osd.store.0.kick();
     let _ = ready.send(addr);
 
-    let mut sources = Sources { net: net_rx, fetches, fetched: fetched_rx, wake };
+    let mut sources = Sources {
+        net: net_rx,
+        fetches,
+        fetched: fetched_rx,
+        wake,
+    };
     let mut tick = io::task::interval(Duration::from_secs(1));
     tick.set_missed_tick_behavior(io::task::MissedTickBehavior::Delay);
     let mut ticks = 0u32;
     loop {
         let now = c.clock.monotonic();
-        let timer = osd.next_timer().map_or(Duration::from_secs(3600), |at| at.saturating_sub(now));
+        let timer = osd
+            .next_timer()
+            .map_or(Duration::from_secs(3600), |at| at.saturating_sub(now));
         // Rare things before the flood: under load `sources` is always ready, and an OSD that hears of no map and
         // sends no report is taken for dead.
         let event = tokio::select! {
@@ -144,7 +170,9 @@ pub async fn serve(c: Config, ready: oneshot::Sender<EntityAddr>, mut stop: watc
 async fn come_back(c: &Config, me: &OsdBoot) {
     let map = c.cluster.osdmap();
     let kept_down = map.has_flag(map_flag::NOUP)
-        || map.osd(c.id).is_none_or(|o| o.state & (osd_state::NOUP | osd_state::DESTROYED) != 0);
+        || map
+            .osd(c.id)
+            .is_none_or(|o| o.state & (osd_state::NOUP | osd_state::DESTROYED) != 0);
     if map.is_up(c.id) || !map.exists(c.id) || kept_down {
         return;
     }
@@ -178,7 +206,10 @@ async fn finish(mut osd: Osd, c: &Config) -> Result<(), Error> {
         io::task::sleep(Duration::from_millis(5)).await;
     }
     osd.conns.shutdown();
-    let Osd { store: StoreView(store), .. } = osd;
+    let Osd {
+        store: StoreView(store),
+        ..
+    } = osd;
     store.close()?;
     tracing::info!("osd.{}: stopped", c.id);
     Ok(())
@@ -208,7 +239,14 @@ fn boot(c: &Config, addr: EntityAddr, uuid: types::Uuid, size: u64) -> OsdBoot {
     let addrs = EntityAddrVec::one(addr);
     let metadata = BTreeMap::from([
         ("id".to_string(), c.id.to_string()),
-        ("ceph_version_short".to_string(), crate::command::VERSION.to_string()),
+        (
+            "ceph_version".to_string(),
+            format!("ceph version {} (skep) pacific (stable)", crate::command::VERSION),
+        ),
+        (
+            "ceph_version_short".to_string(),
+            crate::command::VERSION.to_string(),
+        ),
         ("ceph_release".to_string(), "pacific".to_string()),
         ("hostname".to_string(), c.hostname.clone()),
         ("osd_data".to_string(), c.dir.display().to_string()),

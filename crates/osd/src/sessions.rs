@@ -41,7 +41,14 @@ impl Sessions {
             features: peer.features,
             caps: Arc::new(caps),
         };
-        self.open.insert(conn, Session { client: Arc::new(client), may_command, epoch: 0 });
+        self.open.insert(
+            conn,
+            Session {
+                client: Arc::new(client),
+                may_command,
+                epoch: 0,
+            },
+        );
     }
 
     pub fn closed(&mut self, conn: ConnId) {
@@ -87,7 +94,9 @@ impl Sessions {
 
 impl ClientCaps {
     fn parse(text: Option<&str>) -> Self {
-        let Some(text) = text else { return Self::Granted(OsdCaps::default()) };
+        let Some(text) = text else {
+            return Self::Granted(OsdCaps::default());
+        };
         if text.trim() == "allow *" {
             return Self::All;
         }

@@ -5,7 +5,11 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 #[derive(Debug, Parser)]
-#[command(name = "skep", version, about = "Unified storage that every Ceph client can use, in one program.")]
+#[command(
+    name = "skep",
+    version,
+    about = "Unified storage that every Ceph client can use, in one program."
+)]
 pub struct Args {
     /// More log lines (-v debug, -vv trace); SKEP_LOG sets a filter by module
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
@@ -112,7 +116,10 @@ fn parse_size(text: &str) -> Result<u64, String> {
         "P" => 50,
         _ => return Err(format!("unknown unit {unit:?}: use K, M, G, T or P")),
     };
-    let value: f64 = number.trim().parse().map_err(|_| format!("not a size: {text:?}"))?;
+    let value: f64 = number
+        .trim()
+        .parse()
+        .map_err(|_| format!("not a size: {text:?}"))?;
     if !(value > 0.0 && value * ((1u64 << shift) as f64) < 9e18) {
         return Err("out of range".into());
     }
@@ -131,7 +138,13 @@ mod tests {
 
     #[test]
     fn sizes() {
-        for (text, bytes) in [("4096", 4096), ("64K", 65536), ("1.5G", 3 << 29), ("20GiB", 20 << 30), ("1TB", 1 << 40)] {
+        for (text, bytes) in [
+            ("4096", 4096),
+            ("64K", 65536),
+            ("1.5G", 3 << 29),
+            ("20GiB", 20 << 30),
+            ("1TB", 1 << 40),
+        ] {
             assert_eq!(parse_size(text), Ok(bytes), "{text}");
         }
         for text in ["", "G", "-1", "5X", "0", "1e30P"] {

@@ -7,8 +7,15 @@ use std::time::{Duration, Instant};
 /// `skep status`: what the running process says over its admin socket.
 pub fn status(args: &args::Status) -> Result<(), Error> {
     let dir = DataDir::existing(&args.place.dir())?;
-    let format = if args.format == args::Format::Json { "json-pretty" } else { "plain" };
-    let answer = node::admin::ask(&dir, &format!("{{\"prefix\": \"skep status\", \"format\": \"{format}\"}}"))?;
+    let format = if args.format == args::Format::Json {
+        "json-pretty"
+    } else {
+        "plain"
+    };
+    let answer = node::admin::ask(
+        &dir,
+        &format!("{{\"prefix\": \"skep status\", \"format\": \"{format}\"}}"),
+    )?;
     println!("{}", answer.trim_end());
     Ok(())
 }
@@ -17,7 +24,10 @@ pub fn status(args: &args::Status) -> Result<(), Error> {
 pub fn conf(args: &args::Where) -> Result<(), Error> {
     let dir = DataDir::existing(&args.dir())?;
     let path = dir.conf_path();
-    let text = io::files::read(&path).map_err(|source| Error::DataDir { path: path.clone(), source })?;
+    let text = io::files::read(&path).map_err(|source| Error::DataDir {
+        path: path.clone(),
+        source,
+    })?;
     match text {
         Some(text) => print!("{text}"),
         None => return Err(Error::NotRunning(dir.root().to_path_buf())),
@@ -31,12 +41,18 @@ pub fn down(args: &args::Down) -> Result<(), Error> {
     let Some(pid) = dir.holder()? else {
         return Err(Error::NotRunning(dir.root().to_path_buf()));
     };
-    io::files::terminate(pid).map_err(|source| Error::Io { what: format!("stopping pid {pid}"), source })?;
+    io::files::terminate(pid).map_err(|source| Error::Io {
+        what: format!("stopping pid {pid}"),
+        source,
+    })?;
     let start = Instant::now();
     let bar = crate::up::spinner("stopping");
     while dir.holder()? == Some(pid) {
         if start.elapsed() > Duration::from_secs(args.timeout) {
-            return Err(Error::Usage(format!("pid {pid} has not ended after {} s; it goes on stopping", args.timeout)));
+            return Err(Error::Usage(format!(
+                "pid {pid} has not ended after {} s; it goes on stopping",
+                args.timeout
+            )));
         }
         bar.tick();
         std::thread::sleep(Duration::from_millis(50));

@@ -5,6 +5,7 @@ mod client;
 mod up;
 
 use clap::Parser;
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -30,5 +31,12 @@ fn init_log(verbose: u8) {
     let level = ["info", "debug", "trace"][usize::from(verbose.min(2))];
     let filter = tracing_subscriber::EnvFilter::try_from_env("SKEP_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
+    // Colours only for people: a log file or a pipe gets plain lines.
+    let colours = std::io::stderr().is_terminal();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(colours)
+        .with_target(false)
+        .init();
 }

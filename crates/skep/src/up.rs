@@ -29,14 +29,26 @@ pub fn run(args: &args::Up) -> Result<(), Error> {
         node.stop().await;
         Ok(())
     });
-    done.map_err(|source| Error::Io { what: "runtime".into(), source })?
+    done.map_err(|source| Error::Io {
+        what: "runtime".into(),
+        source,
+    })?
 }
 
 fn greet(node: &Node, dir: &DataDir, took: Duration) {
     let s = node.settings();
     let conf = dir.conf_path();
     println!("skep {}: cluster {}", env!("CARGO_PKG_VERSION"), s.fsid);
-    println!("  {} OSDs, monitor at {}, auth {}", s.osds, node.mon_addr(), if s.auth == AuthMode::Cephx { "cephx" } else { "none" });
+    println!(
+        "  {} OSDs, monitor at {}, auth {}",
+        s.osds,
+        node.mon_addr(),
+        if s.auth == AuthMode::Cephx {
+            "cephx"
+        } else {
+            "none"
+        }
+    );
     println!("  data     {}", dir.root().display());
     println!("  conf     {}", conf.display());
     println!("  keyring  {}", dir.keyring_path().display());

@@ -346,7 +346,8 @@ impl ClusterHandle {
     /// of its own: clients send what they had in flight again only when they see the PG's interval change, and
     /// a mere change of address loses those operations for ever.
     pub async fn osd_boot(&self, boot: &OsdBoot) -> Result<Epoch> {
-        self.commit(|state| (super::boot::down_if_moved(state, boot, self.now()), ())).await?;
+        self.commit(|state| (super::boot::down_if_moved(state, boot, self.now()), ()))
+            .await?;
         let done = self
             .commit(|state| super::boot::decide(state, boot, self.now()))
             .await?;
