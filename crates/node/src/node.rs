@@ -72,42 +72,42 @@ impl Node {
         );
         let mon_addr = EntityAddr::msgr2(SocketAddr::new(settings.bind, settings.mon_port), 0);
         let (stop, stopped) = watch::channel(false);
-        progress("starting the monitor");
-        let (mon, mon_ended) = start_mon(&settings, mon_addr, &cluster, &platform, stopped.clone()).await?;
-        clients::write(dir, &settings, mon_addr, &cluster.state().auth)?;
         let osd_auth = osd_authenticator(&settings, &cluster, verifier_modes, stopped.clone());
         let peers = osd::Peers::default();
-        let mut threads = Vec::new();
-        let mut firsts = Vec::new();
-        for id in 0..settings.osds as i32 {
-            let make = osd_config(dir, id, &settings, &cluster, &osd_auth, &peers, &platform)?;
-            let (thread, first) = supervise::run(id, make, stopped.clone()).map_err(|source| Error::Io {
-                what: format!("thread of osd.{id}"),
-                source,
-            })?;
-            threads.push(thread);
-            firsts.push((id, first));
-        }
+        let recipes: Vec<supervise::MakeConfig> = (0..settings.osds as i32)
+            .map(|id| osd_config(dir, id, &settings, &cluster, &osd_auth, &peers, &platform))
+            .collect::<Result<_, Error>>()?;
+        // The monitor comes last: clients that waited for a restart get one map in which all OSDs are up,
+        // not the first of many, after which they would ask again only some seconds later.
+        let (osds, failed) = start_osds(recipes, &stopped, progress).await?;
+        let started = match failed {
+            Some(e) => Err(e),
+            None => {
+                progress("starting the monitor");
+                start_mon(&settings, mon_addr, &cluster, &platform, stopped.clone()).await
+            }
+        };
+        let (mon, mon_ended) = match started {
+            Ok(running) => running,
+            Err(e) => {
+                let _ = stop.send(true);
+                for thread in osds {
+                    join(thread).await;
+                }
+                return Err(e);
+            }
+        };
+        clients::write(dir, &settings, mon_addr, &cluster.state().auth)?;
         let node = Self {
             settings,
             mon_addr,
             stop,
-            osds: threads,
+            osds,
             mon,
             mon_ended,
             dir: dir.clone(),
             _lock: lock,
         };
-        for (id, first) in firsts {
-            progress(&format!("waiting for osd.{id}"));
-            let what = match first.await {
-                Ok(Ok(_)) => continue,
-                Ok(Err(what)) => what,
-                Err(_) => "ended without a word".to_string(),
-            };
-            node.stop().await;
-            return Err(Error::Osd { id, what });
-        }
         node.open_admin_socket(&cluster)?;
         Ok(node)
     }
@@ -289,6 +289,34 @@ async fn open_cluster(
     Ok(handle)
 }
 
+/// Starts all OSDs at once and waits for each: their threads, and the first failure.
+async fn start_osds(
+    recipes: Vec<supervise::MakeConfig>,
+    stopped: &watch::Receiver<bool>,
+    progress: &dyn Fn(&str),
+) -> Result<(Vec<JoinHandle<()>>, Option<Error>), Error> {
+    let mut threads = Vec::new();
+    let mut firsts = Vec::new();
+    for (id, make) in (0i32..).zip(recipes) {
+        let (thread, first) = supervise::run(id, make, stopped.clone()).map_err(|source| Error::Io {
+            what: format!("thread of osd.{id}"),
+            source,
+        })?;
+        threads.push(thread);
+        firsts.push((id, first));
+    }
+    for (id, first) in firsts {
+        progress(&format!("waiting for osd.{id}"));
+        let what = match first.await {
+            Ok(Ok(_)) => continue,
+            Ok(Err(what)) => what,
+            Err(_) => "ended without a word".to_string(),
+        };
+        return Ok((threads, Some(Error::Osd { id, what })));
+    }
+    Ok((threads, None))
+}
+
 /// A running monitor: its thread, and a flag that turns true when it has ended.
 type Running = (JoinHandle<Result<(), String>>, watch::Receiver<bool>);
 
@@ -413,6 +441,12 @@ fn osd_config(
         Err(e) => return Err(bad(e)),
     }
     options.osd_uuid = Uuid::default();
+    // Without a size of its own an OSD may grow into all free space of the file system, as may its neighbours.
+    let disk_share = if settings.osd_size.is_some() {
+        1
+    } else {
+        settings.osds.max(1)
+    };
     let (bind, cluster, auth, peers, platform) = (
         SocketAddr::new(settings.bind, 0),
         cluster.clone(),
@@ -433,5 +467,6 @@ fn osd_config(
         entropy: platform.entropy(),
         hostname: platform.hostname.clone(),
         nonce: platform.random.u32(),
+        disk_share,
     }))
 }

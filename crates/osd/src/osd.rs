@@ -54,6 +54,7 @@ pub struct Osd {
     pub peers: Peers,
     pub clock: Arc<dyn Clock>,
     pub random: Arc<dyn Random>,
+    pub disk_share: u32,
     pub sessions: Sessions,
     reaper: Reaper,
     slots: HashMap<PgId, Slot>,
@@ -75,6 +76,7 @@ pub struct Parts {
     pub peers: Peers,
     pub clock: Arc<dyn Clock>,
     pub random: Arc<dyn Random>,
+    pub disk_share: u32,
     pub fetched: FetchedSender,
 }
 
@@ -90,6 +92,7 @@ impl Osd {
             peers: p.peers,
             clock: p.clock,
             random: p.random,
+            disk_share: p.disk_share,
             sessions: Sessions::default(),
             reaper: Reaper::default(),
             slots: HashMap::new(),

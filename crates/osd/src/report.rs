@@ -37,9 +37,10 @@ impl Osd {
 
     fn statfs(&self) -> StoreStatfs {
         let fs = self.store.0.statfs();
+        let (total, available) = space(&fs, self.disk_share);
         StoreStatfs {
-            total: fs.total as i64,
-            available: fs.available as i64,
+            total: total as i64,
+            available: available as i64,
             allocated: fs.used as i64,
             data_stored: fs.stored as i64,
             omap_allocated: fs.omap_bytes as i64,
@@ -106,6 +107,13 @@ impl Osd {
         });
         stamp
     }
+}
+
+/// Total and available bytes, with the free space shared among the OSDs of one file system: the sum over them
+/// is then what the file system has.
+pub fn space(fs: &store::StatFs, share: u32) -> (u64, u64) {
+    let available = fs.available / u64::from(share.max(1));
+    (fs.total.saturating_sub(fs.available) + available, available)
 }
 
 fn stat_sum(s: &PgStats) -> ObjectStatSum {

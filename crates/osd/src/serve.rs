@@ -44,6 +44,8 @@ pub struct Config {
     pub entropy: Arc<dyn Entropy>,
     pub hostname: String,
     pub nonce: u32,
+    /// OSDs that share the free space of its file system: each reports its part of it.
+    pub disk_share: u32,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -91,7 +93,7 @@ pub async fn serve(
     let fetches = c.peers.register(c.id);
     let (fetched_tx, fetched_rx) = mpsc::unbounded_channel();
     let identity = store.identity();
-    let size = store.statfs().total;
+    let size = crate::report::space(&store.statfs(), c.disk_share).0;
     let mut osd = Osd::new(Parts {
         id: c.id,
         store: StoreView(store),
@@ -100,6 +102,7 @@ pub async fn serve(
         peers: c.peers.clone(),
         clock: c.clock.clone(),
         random: c.random.clone(),
+        disk_share: c.disk_share,
         fetched: fetched_tx,
     });
     let mut state = c.cluster.subscribe_state();
