@@ -110,7 +110,11 @@ fn some_osd_has(map: &OsdMap, inc: &Incremental, bit: u32) -> bool {
     })
 }
 
-/// FULL of pools: by quota, or because an OSD is full. A pool without space refuses writes but takes deletes.
+/// FULL of pools by quota, and how near their OSDs are to being full.
+///
+/// A full OSD does not make its pools FULL: stock clients then hold back every write *and every delete* until
+/// the flag goes, without a word to their caller. Skep's OSDs refuse what does not fit with ENOSPC, and take
+/// deletes; the OSD's own state says "full" to people (health OSD_FULL).
 fn flag_pools(map: &OsdMap, stats: &ClusterStats, inc: &mut Incremental) {
     let device_full = some_osd_has(map, inc, osd_state::FULL);
     let device_backfillfull = some_osd_has(map, inc, osd_state::BACKFILLFULL);
@@ -125,9 +129,7 @@ fn flag_pools(map: &OsdMap, stats: &ClusterStats, inc: &mut Incremental) {
                 want |= pool_flag::FULL | pool_flag::FULL_QUOTA;
             }
         }
-        if device_full {
-            want |= pool_flag::FULL;
-        } else if device_backfillfull {
+        if device_full || device_backfillfull {
             want |= pool_flag::BACKFILLFULL;
         } else if device_nearfull {
             want |= pool_flag::NEARFULL;
