@@ -27,11 +27,16 @@ pub struct MemoryStore {
     collections: BTreeMap<SPgId, Collection>,
     pub seq: Seq,
     pub fail_next: Option<Errno>,
+    /// Transactions behind this number fail.
+    pub refuse_from: Option<Seq>,
     /// Steps of the last transaction, for tests that look at its shape.
     pub last: Vec<Op>,
     /// Reads of objects fail while it is set.
     pub unreadable: bool,
 }
+
+/// A real store bounds a transaction by its bytes; this is below what that comes to.
+const OPS_MAX: usize = 1000;
 
 type Step = Result<(), Errno>;
 
@@ -261,6 +266,12 @@ impl ObjectStore for MemoryStore {
     fn submit(&mut self, txn: Transaction) -> Result<Seq, Errno> {
         if let Some(e) = self.fail_next.take() {
             return Err(e);
+        }
+        if self.refuse_from.is_some_and(|s| self.seq >= s) {
+            return Err(Errno::EIO);
+        }
+        if txn.ops.len() > OPS_MAX {
+            return Err(Errno::EFBIG);
         }
         let mut next = self.clone();
         for op in &txn.ops {

@@ -85,22 +85,19 @@ impl Pg {
             fetches: Fetches::default(),
             trim: None,
         };
-        if store.has_collection(id).map_err(read)? {
-            pg.load_meta_and_log(store)?;
-        } else {
-            pg.create(store)?;
+        match store.meta(id).map_err(read)? {
+            Some(meta) => pg.load_meta_and_log(&meta, store)?,
+            None => pg.create(store)?,
         }
         pg.note_removed_snaps(now);
         Ok(pg)
     }
 
-    fn load_meta_and_log(&mut self, store: &mut dyn ObjectStore) -> Result<(), LoadError> {
+    fn load_meta_and_log(&mut self, meta: &Bytes, store: &mut dyn ObjectStore) -> Result<(), LoadError> {
         let pg = self.id;
         let read = |source| LoadError::Read { pg, source };
         let decode = |what| move |source| LoadError::Decode { pg, what, source };
-        if let Some(meta) = store.meta(pg).map_err(read)? {
-            self.meta = PgMeta::from_bytes(&meta).map_err(decode("metadata"))?;
-        }
+        self.meta = PgMeta::from_bytes(meta).map_err(decode("metadata"))?;
         for (_, bytes) in store.log_entries(pg).map_err(read)? {
             let entry = LogEntry::from_bytes(&bytes).map_err(decode("log entry"))?;
             if entry.version.version > self.meta.stats.version {

@@ -12,7 +12,16 @@ use crate::pg::LoadError;
 use crate::store::{IoError, ObjectStore};
 use denc::{Decode, Encode};
 use std::collections::BTreeMap;
-use types::{EVersion, Op, PgId, SPgId, Transaction};
+use types::{EVersion, Errno, Op, PgId, SPgId, Transaction};
+
+/// Log entries taken over in one transaction.
+const BIRTH_OPS: usize = 256;
+
+/// What keeps a PG from being born.
+enum Birth {
+    Read(IoError),
+    Write(Errno),
+}
 
 /// The PGs out of which one may have been split, the nearest first: its seed with top bits cleared.
 pub(crate) fn ancestors(id: SPgId) -> impl Iterator<Item = SPgId> {
@@ -58,18 +67,42 @@ impl Pg {
             stats.version = stats.version.max(last.version.version);
             stats.user_version = stats.user_version.max(last.last_user_version);
         }
+        self.write_birth(entries, store).map_err(|e| match e {
+            Birth::Read(source) => LoadError::Read { pg, source },
+            Birth::Write(errno) => LoadError::Create { pg, errno },
+        })
+    }
+
+    /// In steps, since a transaction has a bound; the metadata comes last, and a PG without it is born again
+    /// from where it was.
+    fn write_birth(
+        &mut self,
+        entries: BTreeMap<EVersion, LogEntry>,
+        store: &mut dyn ObjectStore,
+    ) -> Result<(), Birth> {
         let mut txn = Transaction::new(self.id);
-        txn.ops.push(Op::CreateCollection);
-        txn.ops.push(self.meta_op());
-        for (version, entry) in entries {
-            txn.ops.push(Op::LogAppend {
-                version,
-                entry: entry.to_bytes(),
-            });
-            self.log.push(entry, self.loaded_seq);
+        let mut have = EVersion::default();
+        if store.has_collection(self.id).map_err(Birth::Read)? {
+            let there = store.log_entries(self.id).map_err(Birth::Read)?;
+            have = there.last().map_or(have, |(v, _)| *v);
+        } else {
+            txn.ops.push(Op::CreateCollection);
         }
-        let created = store.submit(txn);
-        created.map_err(|errno| LoadError::Create { pg, errno })?;
+        for (version, entry) in entries {
+            if version > have {
+                txn.ops.push(Op::LogAppend {
+                    version,
+                    entry: entry.to_bytes(),
+                });
+            }
+            self.log.push(entry, self.loaded_seq);
+            if txn.ops.len() == BIRTH_OPS {
+                let full = std::mem::replace(&mut txn, Transaction::new(self.id));
+                store.submit(full).map_err(Birth::Write)?;
+            }
+        }
+        txn.ops.push(self.meta_op());
+        store.submit(txn).map_err(Birth::Write)?;
         Ok(())
     }
 

@@ -146,3 +146,35 @@ fn a_pg_that_missed_its_split_counts_again() {
     }
     assert_eq!(sum, 100);
 }
+
+#[test]
+fn a_split_of_a_pg_with_a_full_log_and_a_crash_in_the_middle_of_it() {
+    // The whole log in one transaction was more than the store takes: the new PG could not be made.
+    let mut rig = Rig::new();
+    for n in 0..3200 {
+        rig.run(&format!("o{}", n % 8), vec![append(b"x")]);
+    }
+    let moving = (0..8)
+        .map(|n| format!("o{n}"))
+        .find(|o| seed_of(hash(o.as_bytes()), 2) == 1);
+    let mut sent = rig.request(&moving.unwrap(), vec![excl()]);
+    assert_eq!(rig.answer(sent.clone()).result, -17);
+    let grown = Arc::new(PoolView { pg_num: 2, ..pool() });
+    let id = SPgId::replicated(PgId::new(POOL, 1));
+    let whole = rig.store.clone();
+    for stop in [0, 1, 3] {
+        // Only the first `stop` transactions of the birth survive.
+        rig.store = whole.clone();
+        rig.store.refuse_from = Some(rig.store.seq + stop);
+        assert!(Pg::load(id, grown.clone(), &mut rig.store, rig.now).is_err());
+        rig.store.refuse_from = None;
+        let born = Pg::load(id, grown.clone(), &mut rig.store, rig.now).unwrap();
+        let again = Pg::load(id, grown.clone(), &mut rig.store, rig.now).unwrap();
+        assert_eq!(born.log_len(), again.log_len(), "stopped after {stop}");
+        assert_eq!(born.stats(), again.stats(), "stopped after {stop}");
+        rig.pg = again;
+        sent.pgid = id;
+        assert_eq!(rig.answer(sent.clone()).result, -17);
+        assert_eq!(rig.pg.log_len(), born.log_len(), "the memory of it came along");
+    }
+}
