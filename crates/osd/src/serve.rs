@@ -143,8 +143,13 @@ pub async fn serve(
             Event::Net(first) => apply_net(&mut osd, first, &mut sources.net),
             Event::Store => osd.on_store(),
             Event::Cluster => {
+                let served = osd.pgs().count();
                 osd.on_cluster();
                 come_back(&c, &me).await;
+                // New groups are known at once, not only with the next report.
+                if osd.pgs().count() != served {
+                    osd.flush_report();
+                }
             }
             Event::Fetch(request) => osd.on_fetch(request),
             Event::Fetched { pg, id, result } => osd.on_fetched(pg, id, result),
