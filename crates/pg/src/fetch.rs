@@ -30,6 +30,12 @@ pub(crate) struct Fetches {
 }
 
 impl Fetches {
+    /// Drops what waits for objects of another PG: their clients send again.
+    pub fn retain(&mut self, keep: impl Fn(&HObject) -> bool) {
+        self.objects.retain(|o, _| keep(o));
+        self.by_id.retain(|_, o| keep(o));
+    }
+
     /// Queues the message if its object waits for a fetch; gives it back if not.
     pub fn queue_behind(&mut self, head: &HObject, c: Box<ClientOp>) -> Option<Box<ClientOp>> {
         match self.objects.get_mut(head) {

@@ -86,6 +86,11 @@ impl ObjectCache {
         }
     }
 
+    pub fn retain(&mut self, keep: impl Fn(&HObject) -> bool) {
+        self.young.retain(|o, _| keep(o));
+        self.old.retain(|o, _| keep(o));
+    }
+
     pub fn forget(&mut self, object: &HObject) {
         self.young.remove(object);
         self.old.remove(object);

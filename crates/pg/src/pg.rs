@@ -140,7 +140,8 @@ impl Pg {
         [self.watches.next_timer(), trim].into_iter().flatten().min()
     }
 
-    /// True while answers wait for durability: only such a PG needs [`Input::Committed`].
+    /// True while answers wait for durability: only such a PG needs [`Input::Committed`], at once if what it
+    /// waits for is durable already (a PG that was just loaded cannot know that).
     pub fn is_waiting(&self) -> bool {
         self.commits.is_waiting()
     }
@@ -399,7 +400,7 @@ impl Pg {
         let split = pool.pg_num != self.pool.pg_num;
         self.pool = pool;
         if split {
-            self.range = HashRange::of(self.id.pg.seed, self.pool.pg_num);
+            self.leave_split_off();
             if let Err(e) = self.recount(ctx.store) {
                 tracing::error!("pg {}: counting objects after a split: {e}", self.id);
             }

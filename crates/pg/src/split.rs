@@ -9,10 +9,11 @@ use crate::Pg;
 use crate::log::LogEntry;
 use crate::meta::PgMeta;
 use crate::pg::LoadError;
+use crate::range::HashRange;
 use crate::store::{IoError, ObjectStore};
 use denc::{Decode, Encode};
 use std::collections::BTreeMap;
-use types::{EVersion, Errno, Op, PgId, SPgId, Transaction};
+use types::{EVersion, Errno, HObject, Op, PgId, SPgId, Transaction};
 
 /// Log entries taken over in one transaction.
 const BIRTH_OPS: usize = 256;
@@ -104,6 +105,17 @@ impl Pg {
         txn.ops.push(self.meta_op());
         store.submit(txn).map_err(Birth::Write)?;
         Ok(())
+    }
+
+    /// Forgets what belongs to other PGs now. Answers that wait for durability stay: a client sends again only
+    /// what was for a PG that split. Watches go on in the new PG once their clients reconnect.
+    pub(crate) fn leave_split_off(&mut self) {
+        let range = HashRange::of(self.id.pg.seed, self.pool.pg_num);
+        self.range = range;
+        let ours = |o: &HObject| range.contains(o.hash);
+        self.cache.retain(ours);
+        self.watches.retain(ours);
+        self.fetches.retain(ours);
     }
 
     /// Counts anew what is left after a split. If the sums cannot be written, the next load counts again.

@@ -364,6 +364,12 @@ impl WatchTable {
         due
     }
 
+    /// Drops objects that went to another PG, without a word to anyone.
+    pub fn retain(&mut self, keep: impl Fn(&HObject) -> bool) {
+        self.objects.retain(|o, _| keep(o));
+        self.timers.retain(|(_, o, _)| keep(o));
+    }
+
     /// Watches of clients that are blocked now.
     pub fn blocked(&self, list: &Blocklist) -> Vec<(HObject, WatchKey)> {
         let all = self

@@ -178,3 +178,35 @@ fn a_split_of_a_pg_with_a_full_log_and_a_crash_in_the_middle_of_it() {
         assert_eq!(rig.pg.log_len(), born.log_len(), "the memory of it came along");
     }
 }
+
+#[test]
+fn a_split_answers_what_was_under_way_and_leaves_the_others_watches_alone() {
+    let mut rig = Rig::new();
+    let named = |want| {
+        let mut names = (0..).map(|n| format!("o{n}"));
+        names.find(|o| seed_of(hash(o.as_bytes()), 2) == want).unwrap()
+    };
+    let (stays, goes) = (named(0), named(1));
+    let watch = messages::osd::WatchArg {
+        cookie: 1,
+        op: 3,
+        timeout: 5,
+        ..Default::default()
+    };
+    for o in [&stays, &goes] {
+        rig.run(o, vec![write_full(b"x"), op(code::WATCH).with_watch(watch)]);
+    }
+    rig.auto_commit = false;
+    let m = rig.request(&stays, vec![append(b"y")]);
+    rig.send(m);
+    rig.set_pool(PoolView { pg_num: 2, ..pool() });
+    assert!(rig.replies().is_empty());
+    rig.apply(Input::Committed(rig.store.seq));
+    assert_eq!(rig.replies().len(), 1, "no client sends this again");
+    rig.auto_commit = true;
+    rig.tick_after(Duration::from_secs(6));
+    assert_eq!(rig.events().len(), 1, "only its own watch ends");
+    let m = rig.request(&goes, vec![append(b"y")]);
+    rig.send(m);
+    assert!(matches!(rig.out[..], [Output::Dropped { .. }]));
+}
