@@ -9,7 +9,7 @@ set -euo pipefail
 SKEP_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 SKEP_CACHE=${SKEP_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/skep}
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$SKEP_CACHE/target}
-export PATH="${CARGO_HOME:-${HOME:-/root}/.cargo}/bin:$PATH"
+export PATH="${CARGO_HOME:-${HOME:-/root}/.cargo}/bin:$PATH:/usr/sbin:/sbin"
 RUST_MIN=$(sed -n 's/^rust-version *= *"\(.*\)"/\1/p' "$SKEP_ROOT/Cargo.toml")
 
 # Debian packages by purpose; a name here is installed when `dpkg` does not know it as installed.
