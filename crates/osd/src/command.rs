@@ -89,9 +89,10 @@ impl Osd {
             "status" => Ok(self.status_command()),
             "flush_pg_stats" => Ok(Value::String(format!("{}\n", self.flush_report()))),
             "perf dump" => Ok(self.perf_command()),
-            "dump_ops_in_flight" => {
-                Ok(json!({"ops": [], "num_ops": 0, "note": "operations are not traced yet"}))
-            }
+            "dump_ops_in_flight" => Err((
+                Errno::EOPNOTSUPP,
+                "'dump_ops_in_flight' is not built in skep yet".to_string(),
+            )),
             "dump_blocklist" => Ok(Value::Array(
                 self.placement
                     .state

@@ -43,6 +43,8 @@ fn refusal(tid: u64, epoch: u32) -> MOSDOpReply {
 }
 
 /// An answer to [`Event::Fetched`](crate::event::Event::Fetched), on its way back into the loop.
+///
+/// Not bounded by itself: each entry belongs to a client's operation in flight, of which `net` has a budget.
 pub type FetchedSender = mpsc::UnboundedSender<(PgId, u64, Copied)>;
 
 pub struct Osd {
