@@ -8,7 +8,9 @@ set -euo pipefail
 
 SKEP_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 SKEP_CACHE=${SKEP_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/skep}
-export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$SKEP_CACHE/target}
+# A build folder for each checkout: cargo takes a test program for fresh when its sources are older, also when it
+# was built in another checkout, whose vectors it would then read.
+export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$SKEP_CACHE/target-$(cksum <<<"$SKEP_ROOT" | cut -d' ' -f1)}
 export PATH="${CARGO_HOME:-${HOME:-/root}/.cargo}/bin:$PATH:/usr/sbin:/sbin"
 RUST_MIN=$(sed -n 's/^rust-version *= *"\(.*\)"/\1/p' "$SKEP_ROOT/Cargo.toml")
 
