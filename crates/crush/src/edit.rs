@@ -121,8 +121,9 @@ impl CrushMap {
     fn edit<T>(&mut self, change: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let mut next = self.clone();
         let out = change(&mut next)?;
-        next.refresh_max_devices();
+        // The shadows first: those of before the edit still hold a device that it removed.
         next.rebuild_classes();
+        next.refresh_max_devices();
         *self = next;
         Ok(out)
     }

@@ -146,6 +146,18 @@ proptest! {
     }
 }
 
+/// The shadow trees must not keep the number of a removed device in `max_devices`.
+#[test]
+fn a_removed_device_of_a_class_leaves_no_number() {
+    let mut m = CrushMap::new_default(FailureDomain::Host);
+    m.add_osd(11, WEIGHT_ONE, &[("root", "default"), ("host", "h")])
+        .unwrap();
+    m.set_device_class(11, "ssd").unwrap();
+    m.remove_item("osd.11").unwrap();
+    check(&m);
+    assert_eq!(m.max_devices, 0);
+}
+
 #[test]
 fn default_maps_place_on_hosts_or_osds() {
     for (domain, spread) in [(FailureDomain::Osd, false), (FailureDomain::Host, true)] {
