@@ -36,5 +36,5 @@ mod superblock;
 
 pub use check::Report;
 pub use error::{Error, Result};
-pub use options::{Counters, Identity, OmapPage, Options, PoolUsage, Seq, Stat, StatFs, Waker};
+pub use options::{Counters, Identity, OmapPage, Options, PoolUsage, Seq, Stat, StatFs, Ticket, Waker};
 pub use store::Store;

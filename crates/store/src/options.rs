@@ -11,6 +11,9 @@ pub type Seq = u64;
 /// or the store failed; it should only wake the owner.
 pub type Waker = Arc<dyn Fn() + Send + Sync>;
 
+/// A read of the disk under way, see [`Store::prefetch`](crate::Store::prefetch). Never used twice.
+pub type Ticket = u64;
+
 const MIB: u64 = 1 << 20;
 
 #[derive(Debug, Clone)]
@@ -62,6 +65,24 @@ impl Default for Options {
             object_bytes_max: 1 << 40,
             checkpoint_after: std::time::Duration::from_secs(5),
             threads: true,
+        }
+    }
+}
+
+impl Options {
+    /// The least budget that [`Options::for_memory`] takes.
+    pub const MEMORY_MIN: u64 = 64 * MIB;
+    pub const MEMORY_DEFAULT: u64 = 256 * MIB;
+
+    /// Caches and queues so that all of them together, full, stay within `budget` bytes (at least
+    /// [`Options::MEMORY_MIN`] is used).
+    pub fn for_memory(budget: u64) -> Self {
+        let budget = budget.max(Self::MEMORY_MIN);
+        Self {
+            overlay_bytes: budget / 8,
+            index_cache_bytes: budget / 8,
+            record_cache_bytes: budget / 8,
+            ..Self::default()
         }
     }
 }

@@ -12,7 +12,9 @@ use crate::onode::BLOCK;
 use crate::open::{self, Loaded};
 use crate::state::State;
 use crate::superblock::Superblock;
-use crate::{Counters, Error, Identity, OmapPage, Options, PoolUsage, Result, Seq, Stat, StatFs, Waker};
+use crate::{
+    Counters, Error, Identity, OmapPage, Options, PoolUsage, Result, Seq, Stat, StatFs, Ticket, Waker,
+};
 use bytes::Bytes;
 use io::disk::{Disk, DiskFile, HostDisk, Space};
 use std::collections::BTreeMap;
@@ -545,6 +547,19 @@ impl Store {
     pub fn read(&self, oid: &ObjectId, offset: u64, len: u64) -> Result<Bytes> {
         self.state.read(oid, offset, len)
     }
+    /// Starts reading from the disk what a `read` of this range would have to wait for; the waker is called
+    /// when it is there. None: all of it is in memory (or a hole, or there is no such object), or the disk
+    /// cannot do this beside the owner; then `read` does.
+    pub fn prefetch(&mut self, _oid: &ObjectId, _offset: u64, _len: u64) -> Result<Option<Ticket>> {
+        Ok(None)
+    }
+    /// Reads that ended since the last call, well or not: `read` gives the data or the error.
+    pub fn prefetched(&mut self) -> Vec<Ticket> {
+        Vec::new()
+    }
+    /// Lets go of what a prefetch brought; to be called once for each ticket, when it is used or not wanted
+    /// any more.
+    pub fn release(&mut self, _ticket: Ticket) {}
     /// The parts of the range that are not holes: (offset, length), ascending, merged, clipped.
     pub fn allocated(&self, oid: &ObjectId, offset: u64, len: u64) -> Result<Vec<(u64, u64)>> {
         self.state.allocated(oid, offset, len)
