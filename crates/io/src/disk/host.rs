@@ -1,29 +1,58 @@
-//! The real disk: a directory of the host, through pread, pwrite, fdatasync and fallocate.
+//! The real disk: a directory of the host.
 //!
-//! All calls block; the callers choose the thread. Not here: O_DIRECT and io_uring, which will be other
-//! implementations of the same traits.
+//! A data file is opened with O_DIRECT where the file system has it, and its requests go through io_uring
+//! where the host allows it; else pread, pwrite and a few threads do. Which it is, the log says at open. The
+//! other files go through the page cache. All calls but those of a [`ReadQueue`] block; the callers choose the
+//! thread.
+//!
+//! Bound: [`WRITERS`] idle writers are kept, a MiB each.
 
-use super::{Disk, DiskFile, Space};
-use rustix::fs::{FallocateFlags, FlockOperation};
+use super::buffer::{ALIGN, AlignedBuf, is_aligned};
+use super::pool::PoolReads;
+use super::uring::{self, UringReads, Writer};
+use super::{Disk, DiskFile, ReadQueue, Space, Write};
+use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, IoSlice, Result};
 use std::num::NonZeroU64;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
+/// Copied at a time for a direct write by plain calls.
+const COPY_BYTES: usize = 256 << 10;
 /// Slices per vectored write: Linux' IOV_MAX.
 const SLICES_MAX: usize = 1024;
+
+/// Writers kept for the next batch: as many as there are threads that write.
+const WRITERS: usize = 2;
+
+/// How data files are used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Mode {
+    /// O_DIRECT and io_uring, each where the host has it.
+    #[default]
+    Auto,
+    /// Direct, with plain calls.
+    Direct,
+    /// Plain calls through the page cache.
+    Plain,
+}
 
 #[derive(Debug)]
 pub struct HostDisk {
     dir: PathBuf,
+    mode: Mode,
 }
 
 impl HostDisk {
     pub fn new(dir: impl Into<PathBuf>) -> Self {
-        Self { dir: dir.into() }
+        Self::with_mode(dir, Mode::Auto)
+    }
+
+    pub fn with_mode(dir: impl Into<PathBuf>, mode: Mode) -> Self {
+        Self { dir: dir.into(), mode }
     }
 
     /// Makes the directory and what leads to it.
@@ -47,7 +76,35 @@ impl Disk for HostDisk {
 
     fn open(&self, file: &str) -> Result<Arc<dyn DiskFile>> {
         let file = OpenOptions::new().read(true).write(true).open(self.path(file))?;
-        Ok(Arc::new(HostFile { file }))
+        Ok(Arc::new(HostFile::plain(file)))
+    }
+
+    fn open_data(&self, file: &str) -> Result<Arc<dyn DiskFile>> {
+        let path = self.path(file);
+        let mut options = OpenOptions::new();
+        options.read(true).write(true);
+        let direct = match self.mode {
+            Mode::Plain => None,
+            _ => open_direct(&path, &mut options),
+        };
+        let is_direct = direct.is_some();
+        let file = match direct {
+            Some(file) => file,
+            None => OpenOptions::new().read(true).write(true).open(&path)?,
+        };
+        let uring = self.mode == Mode::Auto && uring::works();
+        tracing::info!(
+            file = %path.display(),
+            cache = if is_direct { "bypassed (O_DIRECT)" } else { "the host's page cache" },
+            requests = if uring { "io_uring" } else { "pread and pwrite" },
+            "data file open"
+        );
+        Ok(Arc::new(HostFile {
+            file: Arc::new(file),
+            direct: is_direct,
+            uring,
+            writers: Mutex::default(),
+        }))
     }
 
     fn create(&self, file: &str) -> Result<Arc<dyn DiskFile>> {
@@ -57,7 +114,7 @@ impl Disk for HostDisk {
             .write(true)
             .create_new(true)
             .open(path)?;
-        Ok(Arc::new(HostFile { file }))
+        Ok(Arc::new(HostFile::plain(file)))
     }
 
     fn remove(&self, file: &str) -> Result<()> {
@@ -77,21 +134,152 @@ impl Disk for HostDisk {
     }
 }
 
+/// None: the file system has no direct I/O, or asks for more than whole blocks of [`ALIGN`].
+fn open_direct(path: &Path, options: &mut OpenOptions) -> Option<File> {
+    let file = options.custom_flags(OFlags::DIRECT.bits() as i32).open(path).ok()?;
+    let mut probe = AlignedBuf::new(ALIGN);
+    // An empty file gives no bytes, and no error either.
+    match file.read_at(&mut probe, 0) {
+        Ok(_) => Some(file),
+        Err(_) => None,
+    }
+}
+
 #[derive(Debug)]
 struct HostFile {
-    file: File,
+    file: Arc<File>,
+    direct: bool,
+    uring: bool,
+    writers: Mutex<Vec<Writer>>,
+}
+
+impl HostFile {
+    fn plain(file: File) -> Self {
+        Self {
+            file: Arc::new(file),
+            direct: false,
+            uring: false,
+            writers: Mutex::default(),
+        }
+    }
+
+    fn with_writer<T>(&self, f: impl FnOnce(&mut Writer) -> Result<T>) -> Result<T> {
+        let idle = self.writers.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let mut writer = match idle {
+            Some(w) => w,
+            None => Writer::new()?,
+        };
+        let out = f(&mut writer)?;
+        // After an error its ring may still hold requests: it goes.
+        let mut idle = self.writers.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < WRITERS {
+            idle.push(writer);
+        }
+        Ok(out)
+    }
+
+    /// Direct writes are whole blocks: a part of one would have to be read first, which no caller means.
+    fn check_blocks(&self, writes: &[Write<'_>]) -> Result<()> {
+        let whole = |w: &Write<'_>| {
+            let len: usize = w.data.iter().map(|s| s.len()).sum();
+            w.offset % ALIGN as u64 == 0 && len % ALIGN == 0
+        };
+        if self.direct && !writes.iter().all(whole) {
+            return Err(std::io::Error::new(
+                ErrorKind::InvalidInput,
+                "a data file takes whole blocks",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Direct I/O from memory of any alignment, by plain calls.
+    fn write_around(&self, data: &[IoSlice<'_>], offset: u64) -> Result<()> {
+        if let [one] = data
+            && is_aligned(one)
+        {
+            return self.file.write_all_at(one, offset);
+        }
+        let mut around = AlignedBuf::new(COPY_BYTES);
+        let (mut at, mut used) = (offset, 0);
+        for mut rest in data.iter().map(|s| &s[..]) {
+            while !rest.is_empty() {
+                let n = rest.len().min(COPY_BYTES - used);
+                around[used..used + n].copy_from_slice(&rest[..n]);
+                used += n;
+                rest = &rest[n..];
+                if used == COPY_BYTES {
+                    self.file.write_all_at(&around[..used], at)?;
+                    at += used as u64;
+                    used = 0;
+                }
+            }
+        }
+        match used {
+            0 => Ok(()),
+            _ => self.file.write_all_at(&around[..used], at),
+        }
+    }
+
+    /// Direct I/O into memory of any alignment.
+    fn read_around(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        let start = offset / ALIGN as u64 * ALIGN as u64;
+        let skip = (offset - start) as usize;
+        let mut around = AlignedBuf::new(skip + buf.len());
+        let mut have = 0;
+        while have < skip + buf.len() {
+            match self.file.read_at(&mut around[have..], start + have as u64) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                // The end of the file is the only place where a read ends inside a block.
+                Ok(n) => have += n,
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        buf.copy_from_slice(&around[skip..skip + buf.len()]);
+        Ok(())
+    }
 }
 
 impl DiskFile for HostFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        if self.direct && !(is_aligned(buf) && offset % ALIGN as u64 == 0) {
+            return self.read_around(buf, offset);
+        }
         self.file.read_exact_at(buf, offset)
     }
 
     fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
-        self.file.write_all_at(data, offset)
+        self.write_vectored_at(&[IoSlice::new(data)], offset)
+    }
+
+    fn write_all(&self, writes: &[Write<'_>]) -> Result<()> {
+        if self.uring {
+            self.check_blocks(writes)?;
+            return self.with_writer(|w| w.write_all(&self.file, writes, self.direct));
+        }
+        writes
+            .iter()
+            .try_for_each(|w| self.write_vectored_at(w.data, w.offset))
+    }
+
+    fn read_queue(&self) -> Result<Option<Box<dyn ReadQueue>>> {
+        if self.uring {
+            return Ok(Some(Box::new(UringReads::new(self.file.clone())?)));
+        }
+        Ok(Some(Box::new(PoolReads::new(self.file.clone())?)))
+    }
+
+    fn is_direct(&self) -> bool {
+        self.direct
     }
 
     fn write_vectored_at(&self, data: &[IoSlice<'_>], offset: u64) -> Result<()> {
+        if self.direct {
+            let one = [Write { offset, data }];
+            self.check_blocks(&one)?;
+            return self.write_around(data, offset);
+        }
         let mut at = offset;
         for part in data.chunks(SLICES_MAX) {
             let whole: usize = part.iter().map(|s| s.len()).sum();
@@ -140,6 +328,9 @@ impl DiskFile for HostFile {
     }
 
     fn uncache(&self, offset: u64, len: u64) {
+        if self.direct {
+            return;
+        }
         // A hint: that it failed changes nothing.
         let _ = rustix::fs::fadvise(
             &self.file,
@@ -205,6 +396,64 @@ mod tests {
         let mut back = vec![0; 3000];
         f.read_at(&mut back, 5).unwrap();
         assert_eq!(back, bytes);
+    }
+
+    /// The same work in every mode gives the same bytes, whatever the host can do.
+    #[test]
+    fn data_files_in_every_mode() {
+        let dir = tempfile::tempdir().unwrap();
+        for (i, mode) in [Mode::Auto, Mode::Direct, Mode::Plain].into_iter().enumerate() {
+            let disk = HostDisk::with_mode(dir.path(), mode);
+            let name = format!("d{i}");
+            disk.create(&name).unwrap().allocate(0, 4 << 20).unwrap();
+            let f = disk.open_data(&name).unwrap();
+            let bytes: Vec<u8> = (0..(3 << 20) + 1).map(|i: u32| (i * 7 >> 5) as u8).collect();
+            // Unaligned memory, many small pieces, one large, slices that join to blocks.
+            let mut parts = Vec::new();
+            for block in 0..200usize {
+                parts.push((block as u64 * 8192, vec![IoSlice::new(&bytes[block + 1..block + 1 + 4096])]));
+            }
+            let (a, b) = bytes[1..].split_at(1000);
+            parts.push((2 << 20, vec![IoSlice::new(a), IoSlice::new(&b[..(1 << 20) - 1000])]));
+            let writes: Vec<Write<'_>> = parts.iter().map(|(offset, data)| Write { offset: *offset, data }).collect();
+            f.write_all(&writes).unwrap();
+            f.write_at(&bytes[5..5 + 8192], 3 << 20).unwrap();
+            f.flush().unwrap();
+            let mut q = f.read_queue().unwrap().unwrap();
+            for block in 0..200u64 {
+                q.push(block, block * 8192, 4096);
+            }
+            q.push(1000, 2 << 20, 1 << 20);
+            q.submit();
+            let mut done = Vec::new();
+            while done.len() < 201 {
+                q.wait().unwrap();
+                q.completed(&mut done);
+            }
+            for d in done {
+                let data = d.data.unwrap();
+                let (from, len) = match d.token {
+                    1000 => (1, 1 << 20),
+                    n => (n as usize + 1, 4096),
+                };
+                assert!(data[..] == bytes[from..from + len], "{mode:?} {}", d.token);
+            }
+            let mut back = vec![0; 5000];
+            f.read_at(&mut back, (3 << 20) + 100).unwrap();
+            assert_eq!(back, bytes[105..5105], "{mode:?}");
+            q.push(1, 4 << 20, 4096);
+            q.wait().unwrap();
+            let mut done = Vec::new();
+            q.completed(&mut done);
+            assert!(done[0].data.is_err(), "behind the end");
+            // Dropped with reads under way.
+            (0..50).for_each(|i| q.push(i, i * 4096, 4096));
+            q.submit();
+            drop(q);
+            if f.is_direct() {
+                assert_eq!(f.write_at(b"x", 0).unwrap_err().kind(), ErrorKind::InvalidInput);
+            }
+        }
     }
 
     #[test]

@@ -8,13 +8,22 @@
 //! zeros. A failed flush is never followed by another try on the same file: what it left on the disk is
 //! unknown (the callers' duty).
 //!
+//! Ways to a host's disk, chosen when a file is opened (see `host`): direct (past the page cache) or through
+//! it; many requests at once by io_uring, or plain calls and a few threads.
+//!
 //! Not here: formats, caches, retries. [`sim`] is the same door to a disk that can lose power.
 
+mod buffer;
 mod host;
+mod pool;
 pub mod sim;
+mod uring;
 
-pub use host::HostDisk;
+pub use buffer::{ALIGN, AlignedBuf};
+pub use host::{HostDisk, Mode};
 
+use bytes::Bytes;
+use rustix::fd::BorrowedFd;
 use std::fmt::Debug;
 use std::io::{IoSlice, Result};
 use std::sync::Arc;
@@ -34,12 +43,45 @@ pub trait Disk: Debug + Send + Sync {
     fn exists(&self, file: &str) -> Result<bool>;
     /// Opens an existing file for reading and writing.
     fn open(&self, file: &str) -> Result<Arc<dyn DiskFile>>;
+    /// Opens the file that holds a store's data: reads and writes in whole blocks of [`ALIGN`] bytes, and
+    /// past the host's page cache where it can.
+    fn open_data(&self, file: &str) -> Result<Arc<dyn DiskFile>> {
+        self.open(file)
+    }
     /// Makes a file that must not exist yet; its name survives a power cut after [`Disk::sync`].
     fn create(&self, file: &str) -> Result<Arc<dyn DiskFile>>;
     fn remove(&self, file: &str) -> Result<()>;
     /// Makes creations and removals durable.
     fn sync(&self) -> Result<()>;
     fn space(&self) -> Result<Space>;
+}
+
+/// One write of several that may go in any order: the slices one behind the other, from `offset` on.
+#[derive(Debug, Clone, Copy)]
+pub struct Write<'a> {
+    pub offset: u64,
+    pub data: &'a [IoSlice<'a>],
+}
+
+/// A read that ended.
+#[derive(Debug)]
+pub struct ReadDone {
+    pub token: u64,
+    pub data: Result<Bytes>,
+}
+
+/// Reads that go on beside their owner.
+pub trait ReadQueue: Debug + Send {
+    /// Takes a read of whole blocks; it begins at the next `submit`, `completed` or `wait`. The owner bounds how
+    /// much it has under way.
+    fn push(&mut self, token: u64, offset: u64, len: usize);
+    fn submit(&mut self);
+    /// Appends what has ended.
+    fn completed(&mut self, out: &mut Vec<ReadDone>);
+    /// Blocks until `completed` has something to give, or nothing is under way.
+    fn wait(&mut self) -> Result<()>;
+    /// Turns readable when `completed` has something to give.
+    fn fd(&self) -> BorrowedFd<'_>;
 }
 
 /// One open file. All methods may be called from several threads at once.
@@ -49,6 +91,20 @@ pub trait DiskFile: Debug + Send + Sync {
     fn write_at(&self, data: &[u8], offset: u64) -> Result<()>;
     /// The slices one behind the other, from `offset` on.
     fn write_vectored_at(&self, data: &[IoSlice<'_>], offset: u64) -> Result<()>;
+    /// All of the writes, in any order and at once where the host can.
+    fn write_all(&self, writes: &[Write<'_>]) -> Result<()> {
+        writes
+            .iter()
+            .try_for_each(|w| self.write_vectored_at(w.data, w.offset))
+    }
+    /// A queue for reads beside the owner; None: this disk only has `read_at`.
+    fn read_queue(&self) -> Result<Option<Box<dyn ReadQueue>>> {
+        Ok(None)
+    }
+    /// True if nothing of it lies in the host's page cache: what was written is on its way to the device.
+    fn is_direct(&self) -> bool {
+        false
+    }
     /// Everything written before is on stable storage when it returns.
     fn flush(&self) -> Result<()>;
     /// Gives the range back to the host; it reads as zeros. The length stays. A host that cannot do

@@ -1,0 +1,97 @@
+//! Memory that direct I/O can use: aligned to 4096 bytes, in whole multiples of it.
+
+#![allow(unsafe_code)] // allocation with an alignment
+
+use bytes::Bytes;
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+
+/// What direct I/O is aligned to, in memory and on the disk: no device that hosts use asks for more.
+pub const ALIGN: usize = 4096;
+
+/// A zeroed buffer of `len` bytes, rounded up to whole [`ALIGN`]s.
+#[derive(Debug)]
+pub struct AlignedBuf {
+    ptr: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the buffer is owned memory like a `Box<[u8]>`; the pointer is never shared.
+unsafe impl Send for AlignedBuf {}
+// SAFETY: `&AlignedBuf` gives only `&[u8]`.
+unsafe impl Sync for AlignedBuf {}
+
+impl AlignedBuf {
+    pub fn new(len: usize) -> Self {
+        let layout = Self::layout(len);
+        // SAFETY: the layout's size is not zero.
+        let raw = unsafe { alloc_zeroed(layout) };
+        let Some(ptr) = NonNull::new(raw) else {
+            handle_alloc_error(layout)
+        };
+        Self {
+            ptr,
+            len: layout.size(),
+        }
+    }
+
+    fn layout(len: usize) -> Layout {
+        let size = len.max(1).next_multiple_of(ALIGN);
+        // Sizes come from bounded requests; one that no memory could hold ends in `handle_alloc_error`.
+        Layout::from_size_align(size, ALIGN).unwrap_or(Layout::new::<[u8; ALIGN]>())
+    }
+
+    /// The first `len` bytes as shared bytes, without a copy.
+    pub fn into_bytes(self, len: usize) -> Bytes {
+        Bytes::from_owner(self).slice(..len)
+    }
+}
+
+impl Drop for AlignedBuf {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `new` with this layout (`len` is its size).
+        unsafe { dealloc(self.ptr.as_ptr(), Self::layout(self.len)) }
+    }
+}
+
+impl Deref for AlignedBuf {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        // SAFETY: `len` initialised (zeroed) bytes that this value owns.
+        unsafe { std::slice::from_raw_parts(self.ptr.as_ptr(), self.len) }
+    }
+}
+
+impl DerefMut for AlignedBuf {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and `&mut self` is exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.ptr.as_ptr(), self.len) }
+    }
+}
+
+impl AsRef<[u8]> for AlignedBuf {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+/// True if direct I/O takes this memory as it is.
+pub fn is_aligned(data: &[u8]) -> bool {
+    data.as_ptr() as usize % ALIGN == 0 && data.len() % ALIGN == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_are_aligned_and_zeroed() {
+        for len in [0, 1, 4096, 4097, 1 << 20] {
+            let mut b = AlignedBuf::new(len);
+            assert!(is_aligned(&b) && b.len() >= len && b.iter().all(|x| *x == 0), "{len}");
+            b[0] = 7;
+            assert_eq!(b.into_bytes(1), Bytes::from_static(&[7]));
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Reads beside their owner where the host has no io_uring: a few threads with plain calls.
+//!
+//! Bound: [`THREADS`]; what waits for them is the caller's bound.
+
+use super::buffer::AlignedBuf;
+use super::{ReadDone, ReadQueue};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::Result;
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+const THREADS: usize = 4;
+
+#[derive(Debug, Default)]
+struct Inner {
+    waiting: VecDeque<(u64, u64, usize)>,
+    done: Vec<ReadDone>,
+    /// Handed in and not yet taken out.
+    open: usize,
+    stop: bool,
+}
+
+#[derive(Debug)]
+struct Shared {
+    file: Arc<File>,
+    inner: Mutex<Inner>,
+    work: Condvar,
+    /// Readable while `done` is not empty.
+    bell: OwnedFd,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self) {
+        let mut inner = self.lock();
+        while !inner.stop {
+            let Some((token, offset, len)) = inner.waiting.pop_front() else {
+                inner = self.work.wait(inner).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            drop(inner);
+            let mut buf = AlignedBuf::new(len);
+            let whole = buf.len();
+            let read = self.file.read_exact_at(&mut buf, offset);
+            let data = read.map(|()| buf.into_bytes(whole));
+            inner = self.lock();
+            inner.done.push(ReadDone { token, data });
+            // Cannot fail but for a counter of 2^64: the owner is woken.
+            let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct PoolReads {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl PoolReads {
+    pub fn new(file: Arc<File>) -> Result<Self> {
+        let shared = Arc::new(Shared {
+            file,
+            inner: Mutex::default(),
+            work: Condvar::new(),
+            bell: eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?,
+        });
+        let mut threads = Vec::new();
+        for _ in 0..THREADS {
+            let shared = shared.clone();
+            threads.push(crate::thread::spawn("store-read", move || shared.run())?);
+        }
+        Ok(Self { shared, threads })
+    }
+}
+
+impl ReadQueue for PoolReads {
+    fn push(&mut self, token: u64, offset: u64, len: usize) {
+        let mut inner = self.shared.lock();
+        inner.waiting.push_back((token, offset, len));
+        inner.open += 1;
+        drop(inner);
+        self.shared.work.notify_one();
+    }
+
+    fn submit(&mut self) {}
+
+    fn completed(&mut self, out: &mut Vec<ReadDone>) {
+        let mut count = [0; 8];
+        let _ = rustix::io::read(&self.shared.bell, &mut count);
+        let mut inner = self.shared.lock();
+        inner.open -= inner.done.len();
+        out.append(&mut inner.done);
+    }
+
+    fn wait(&mut self) -> Result<()> {
+        if self.shared.lock().open > 0 {
+            let mut fds = [PollFd::new(&self.shared.bell, PollFlags::IN)];
+            match poll(&mut fds, None) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.shared.bell.as_fd()
+    }
+}
+
+impl Drop for PoolReads {
+    fn drop(&mut self) {
+        self.shared.lock().stop = true;
+        self.shared.work.notify_all();
+        for t in self.threads.drain(..) {
+            let _ = t.join();
+        }
+    }
+}
