@@ -8,7 +8,7 @@
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::disallowed_macros)]
 
 use bytes::Bytes;
-use io::disk::{Disk, DiskFile, HostDisk, Space};
+use io::disk::{Disk, DiskFile, HostDisk, ReadQueue, Space, Write};
 use std::collections::VecDeque;
 use std::io::{IoSlice, Result};
 use std::path::Path;
@@ -58,6 +58,9 @@ impl Disk for Counting {
     fn open(&self, file: &str) -> Result<Arc<dyn DiskFile>> {
         Ok(Arc::new(CountingFile(self.0.open(file)?)))
     }
+    fn open_data(&self, file: &str) -> Result<Arc<dyn DiskFile>> {
+        Ok(Arc::new(CountingFile(self.0.open_data(file)?)))
+    }
     fn create(&self, file: &str) -> Result<Arc<dyn DiskFile>> {
         Ok(Arc::new(CountingFile(self.0.create(file)?)))
     }
@@ -83,6 +86,17 @@ impl DiskFile for CountingFile {
     fn write_vectored_at(&self, data: &[IoSlice<'_>], offset: u64) -> Result<()> {
         WRITTEN.fetch_add(data.iter().map(|s| s.len() as u64).sum(), Ordering::Relaxed);
         self.0.write_vectored_at(data, offset)
+    }
+    fn write_all(&self, writes: &[Write<'_>]) -> Result<()> {
+        let n: usize = writes.iter().flat_map(|w| w.data).map(|s| s.len()).sum();
+        WRITTEN.fetch_add(n as u64, Ordering::Relaxed);
+        self.0.write_all(writes)
+    }
+    fn read_queue(&self) -> Result<Option<Box<dyn ReadQueue>>> {
+        self.0.read_queue()
+    }
+    fn is_direct(&self) -> bool {
+        self.0.is_direct()
     }
     fn flush(&self) -> Result<()> {
         self.0.flush()

@@ -3,8 +3,9 @@
 //! Order, and why:
 //! 1. The generation's last transaction and a marker behind it are durable in the log. So whatever step 2
 //!    tears can be rebuilt, and replay need not verify blocks that step 2 overwrites.
-//! 2. Blocks are written to their places, merged into runs, in bounded pieces with a flush each, so that a
-//!    commit's flush never waits behind a mountain of write-back.
+//! 2. Blocks are written to their places, merged into runs, in bounded pieces: through the page cache with a
+//!    flush each, so that a commit's flush never waits behind a mountain of write-back; direct writes leave no
+//!    mountain, and one flush ends them.
 //! 3. One durable commit of the index: rows, and the log position to replay from. This is the moment.
 //! 4. Holes are punched where much was freed. Only after this does the owner reuse freed blocks.
 //!
@@ -21,16 +22,18 @@ use crate::options::{PoolUsage, Seq};
 use crate::state::{BlockRow, REGION};
 use crate::{Error, Result, key};
 use bytes::Bytes;
-use io::disk::DiskFile;
+use io::disk::{DiskFile, Write};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::IoSlice;
 use std::sync::Arc;
 use types::{EVersion, PoolId, SPgId};
 
-/// One write of merged blocks; see `helper` for why it is small.
-const RUN_BLOCKS: usize = 16;
-/// Written back between two flushes.
-const FLUSH_BYTES: u64 = 1 << 20;
+/// One write of merged blocks through the page cache; see `helper` for why it is small.
+const CACHED_RUN_BLOCKS: usize = 16;
+/// Direct writes may be longer.
+const DIRECT_RUN_BLOCKS: usize = 128;
+/// Written back in one step; through the page cache, with a flush behind it.
+const STEP_BLOCKS: usize = 256;
 /// Freed runs of this many blocks are given back to the host.
 const PUNCH_BLOCKS: u64 = 64;
 /// A log block of the index takes more entries until it has this size.
@@ -145,7 +148,7 @@ enum Phase {
     WriteBack {
         blocks: Vec<(u64, Bytes)>,
         next: usize,
-        unflushed: u64,
+        unflushed: bool,
     },
     Commit,
     Punch(usize),
@@ -216,7 +219,7 @@ impl Checkpoint {
                 self.phase = Phase::WriteBack {
                     blocks,
                     next: 0,
-                    unflushed: 0,
+                    unflushed: false,
                 };
             }
             Phase::WriteBack { .. } => self.write_back()?,
@@ -245,29 +248,44 @@ impl Checkpoint {
         else {
             return Ok(());
         };
-        let rest = &blocks[*next..];
         let io = |action| move |e| Error::io(path, action, e);
-        let Some((first, _)) = rest.first() else {
-            if *unflushed > 0 {
+        let rest = &blocks[*next..];
+        if rest.is_empty() {
+            if *unflushed {
                 self.file.flush().map_err(io("flush data"))?;
             }
             self.phase = Phase::Commit;
             return Ok(());
+        }
+        let step = &rest[..rest.len().min(STEP_BLOCKS)];
+        let direct = self.file.is_direct();
+        let longest = if direct {
+            DIRECT_RUN_BLOCKS
+        } else {
+            CACHED_RUN_BLOCKS
         };
-        let run = (*first..)
-            .zip(rest)
-            .take(RUN_BLOCKS)
-            .take_while(|(b, r)| *b == r.0)
-            .count();
-        let slices: Vec<IoSlice> = rest[..run].iter().map(|(_, d)| IoSlice::new(d)).collect();
-        self.file
-            .write_vectored_at(&slices, first * BLOCK)
-            .map_err(io("write data"))?;
-        *next += run;
-        *unflushed += run as u64 * BLOCK;
-        if *unflushed >= FLUSH_BYTES {
+        let slices: Vec<IoSlice<'_>> = step.iter().map(|(_, d)| IoSlice::new(d)).collect();
+        let mut writes = Vec::new();
+        let mut at = 0;
+        while at < step.len() {
+            let first = step[at].0;
+            let numbers = step[at..].iter().map(|(b, _)| *b);
+            let run = (first..)
+                .zip(numbers)
+                .take(longest)
+                .take_while(|(a, b)| a == b)
+                .count();
+            writes.push(Write {
+                offset: first * BLOCK,
+                data: &slices[at..at + run],
+            });
+            at += run;
+        }
+        self.file.write_all(&writes).map_err(io("write data"))?;
+        *next += step.len();
+        *unflushed = direct;
+        if !direct {
             self.file.flush().map_err(io("flush data"))?;
-            *unflushed = 0;
         }
         Ok(())
     }

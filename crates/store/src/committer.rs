@@ -10,11 +10,12 @@
 //!
 //! Bounds: [`Committer::fits`] says whether a record of some size still fits into the ring.
 
+use crate::helper;
 use crate::options::{Seq, Waker};
 use crate::ring::{HEADER, Header, Ring, padded};
 use crate::{Counters, Error, Result};
 use bytes::Bytes;
-use io::disk::DiskFile;
+use io::disk::{DiskFile, Write};
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,8 +28,8 @@ const BATCH_BYTES: usize = 4 << 20;
 const BATCH_DIRECT_BYTES: u64 = 16 << 20;
 /// Log space that is zeroed at a time, ahead of its first use.
 const ZERO_BYTES: u64 = 1 << 20;
-/// One write of direct data; see `helper` for why pieces are small.
-const DIRECT_WRITE_BYTES: usize = 64 << 10;
+/// One write of direct data through the page cache; see `helper` for why pieces are small.
+const CACHED_WRITE_BYTES: usize = 64 << 10;
 /// Kept for the next batch: a buffer that grew larger is given back.
 const SPARE_BYTES: usize = 1 << 20;
 
@@ -447,14 +448,6 @@ impl Committer {
         if let Some(zero) = work.zero {
             self.zero(zero)?;
         }
-        for d in &work.batch.directs {
-            for (i, part) in d.data.chunks(DIRECT_WRITE_BYTES).enumerate() {
-                self.file
-                    .write_at(part, d.offset + (i * DIRECT_WRITE_BYTES) as u64)
-                    .map_err(|e| Error::io(&self.path, "write data", e))?;
-            }
-        }
-        work.batch.directs.clear();
         let batch = &mut work.batch;
         let records = batch.bytes.len() - HEADER;
         let header = Header {
@@ -468,9 +461,36 @@ impl Committer {
         };
         batch.bytes[..HEADER].copy_from_slice(&header.encode());
         batch.bytes.resize(padded(records) as usize, 0);
+        let piece = if self.file.is_direct() {
+            usize::MAX
+        } else {
+            CACHED_WRITE_BYTES
+        };
+        // Data and log in any order: one flush covers both, and replay verifies the last batch's data.
+        let slices: Vec<(u64, [IoSlice<'_>; 1])> = batch
+            .directs
+            .iter()
+            .flat_map(|d| {
+                let parts = d.data.chunks(piece.min(d.data.len().max(1)));
+                parts.scan(d.offset, |at, part| {
+                    let offset = *at;
+                    *at += part.len() as u64;
+                    Some((offset, [IoSlice::new(part)]))
+                })
+            })
+            .chain([(self.ring.at(work.position), [IoSlice::new(&batch.bytes)])])
+            .collect();
+        let writes: Vec<Write<'_>> = slices
+            .iter()
+            .map(|(offset, data)| Write {
+                offset: *offset,
+                data,
+            })
+            .collect();
         self.file
-            .write_at(&batch.bytes, self.ring.at(work.position))
-            .map_err(|e| Error::io(&self.path, "write the log", e))?;
+            .write_all(&writes)
+            .map_err(|e| Error::io(&self.path, "write the log and data", e))?;
+        batch.directs.clear();
         self.flush()
     }
 
@@ -481,16 +501,8 @@ impl Committer {
     }
 
     fn zero(&self, (from, to): (u64, u64)) -> Result<()> {
-        static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
-        let mut at = from;
-        while at < to {
-            let n = (to - at).min(ZEROS.len() as u64);
-            self.file
-                .write_vectored_at(&[IoSlice::new(&ZEROS[..n as usize])], self.ring.offset + at)
-                .map_err(|e| Error::io(&self.path, "zero the log", e))?;
-            at += n;
-        }
-        Ok(())
+        helper::write_zeros(&*self.file, self.ring.offset + from, self.ring.offset + to)
+            .map_err(|e| Error::io(&self.path, "zero the log", e))
     }
 }
 

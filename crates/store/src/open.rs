@@ -27,6 +27,8 @@ pub const DATA_FILE: &str = "block";
 pub const INDEX_FILE: &str = "index";
 /// Zeroed by `mkfs`; the rest of the ring is zeroed ahead of its first use.
 const LOG_ZERO_BYTES: u64 = 256 << 10;
+/// Direct data of the last batch, read at a time while it is verified.
+const VERIFY_BYTES: u64 = 1 << 20;
 
 pub fn mkfs(disk: &dyn Disk, options: &Options) -> Result<()> {
     let path = disk.name();
@@ -105,23 +107,25 @@ pub struct Loaded {
 
 pub fn load(disk: &dyn Disk, options: &Options) -> Result<Loaded> {
     let path = disk.name();
-    let open = |name: &str| {
-        disk.open(name).map_err(|e| match e.kind() {
-            ErrorKind::NotFound => Error::NotAStore {
-                path: path.clone(),
-                why: "it has no data file or no index",
-            },
-            _ => Error::io(&path, "open it for writing", e),
-        })
+    let open_error = |e: std::io::Error| match e.kind() {
+        ErrorKind::NotFound => Error::NotAStore {
+            path: path.clone(),
+            why: "it has no data file or no index",
+        },
+        _ => Error::io(&path, "open it for writing", e),
     };
-    let file = open(DATA_FILE)?;
+    let file = disk.open_data(DATA_FILE).map_err(open_error)?;
     match file.try_lock() {
         Ok(true) => {}
         Ok(false) => return Err(Error::Locked { path }),
         Err(e) => return Err(Error::io(&path, "lock the data file", e)),
     }
     let s = Superblock::read(&path, &*file, options)?;
-    let index = RedbIndex::open(&path, open(INDEX_FILE)?, options.index_cache_bytes)?;
+    let index = RedbIndex::open(
+        &path,
+        disk.open(INDEX_FILE).map_err(open_error)?,
+        options.index_cache_bytes,
+    )?;
     let snapshot = index.snapshot()?;
     let damaged = |why: &str| Error::Index {
         path: path.clone(),
@@ -153,13 +157,7 @@ pub fn load(disk: &dyn Disk, options: &Options) -> Result<Loaded> {
         incarnation: meta.incarnation,
         seq: meta.seq,
     };
-    let mut scanner = Scanner {
-        path: path.clone(),
-        file: file.clone(),
-        ring,
-        tag,
-        cursor: start,
-    };
+    let mut scanner = Scanner::new(&path, file.clone(), ring, tag, start);
     let end = replay(&mut scanner, &mut state)?;
     Ok(Loaded {
         path,
@@ -244,11 +242,7 @@ fn steps_of(raw: Bytes, mut f: impl FnMut(&SPgId, Step) -> Result<()>) -> Result
 }
 
 fn apply(scanner: &Scanner, state: &mut State, at: Cursor, found: Found) -> Result<()> {
-    let damaged = |why| Error::LogDamaged {
-        path: scanner.path.clone(),
-        offset: scanner.ring.at(at.position),
-        why,
-    };
+    let damaged = |why| scanner.damaged(&at, why);
     let mut count = 0;
     for raw in record::split(found.records) {
         let raw = raw.map_err(|e| damaged(e.0))?;
@@ -279,10 +273,14 @@ fn directs_are_whole(state: &State, records: &Bytes) -> bool {
         let mut whole = true;
         let walked = steps_of(raw, |_, step| {
             if let Step::Direct(run, crcs) = step {
-                let mut block = [0; BLOCK as usize];
-                for (b, crc) in (run.phys..).zip(crcs) {
-                    let read = state.file.read_at(&mut block, b * BLOCK);
-                    whole &= read.is_ok() && block_crc(&block) == crc;
+                let pieces = crcs.chunks((VERIFY_BYTES / BLOCK) as usize);
+                for (i, crcs) in pieces.enumerate() {
+                    let mut bytes = vec![0; crcs.len() * BLOCK as usize];
+                    let read = state
+                        .file
+                        .read_at(&mut bytes, run.phys * BLOCK + i as u64 * VERIFY_BYTES);
+                    let mut blocks = bytes.chunks_exact(BLOCK as usize).zip(crcs);
+                    whole &= read.is_ok() && blocks.all(|(b, crc)| block_crc(b) == *crc);
                 }
             }
             Ok(())

@@ -32,6 +32,7 @@ use crate::onode::BLOCK;
 use crate::{Error, Result};
 use bytes::Bytes;
 use io::disk::DiskFile;
+use std::cell::RefCell;
 use std::sync::Arc;
 use types::checksum::crc32c;
 
@@ -127,16 +128,40 @@ pub struct Found {
     pub next: Cursor,
 }
 
+/// Read at a time while the log is scanned: one request for many small batches.
+const WINDOW_BYTES: u64 = 1 << 20;
+
 #[derive(Debug)]
 pub struct Scanner {
-    pub path: String,
-    pub file: Arc<dyn DiskFile>,
+    path: String,
+    file: Arc<dyn DiskFile>,
     pub ring: Ring,
-    pub tag: u64,
+    tag: u64,
     pub cursor: Cursor,
+    /// What was read last: its offset in the file, and the bytes.
+    window: RefCell<(u64, Vec<u8>)>,
 }
 
 impl Scanner {
+    pub fn new(path: &str, file: Arc<dyn DiskFile>, ring: Ring, tag: u64, cursor: Cursor) -> Self {
+        Self {
+            path: path.to_owned(),
+            file,
+            ring,
+            tag,
+            cursor,
+            window: RefCell::default(),
+        }
+    }
+
+    pub fn damaged(&self, at: &Cursor, why: &'static str) -> Error {
+        Error::LogDamaged {
+            path: self.path.clone(),
+            offset: self.ring.at(at.position),
+            why,
+        }
+    }
+
     /// The next batch, if a whole one follows.
     pub fn next(&mut self) -> Result<Option<Found>> {
         let here = self.cursor.position;
@@ -183,9 +208,24 @@ impl Scanner {
     }
 
     fn read(&self, out: &mut [u8], offset: u64) -> Result<()> {
-        self.file
-            .read_at(out, offset)
-            .map_err(|e| Error::io(&self.path, "read the log", e))
+        let io = |e| Error::io(&self.path, "read the log", e);
+        let len = out.len() as u64;
+        if len > WINDOW_BYTES / 2 {
+            return self.file.read_at(out, offset).map_err(io);
+        }
+        let (start, bytes) = &mut *self.window.borrow_mut();
+        if offset < *start || offset + len > *start + bytes.len() as u64 {
+            let end = (offset + WINDOW_BYTES).min(self.ring.offset + self.ring.len);
+            bytes.resize((end.max(offset + len) - offset) as usize, 0);
+            *start = offset;
+            if let Err(e) = self.file.read_at(bytes, offset) {
+                bytes.clear();
+                return Err(io(e));
+            }
+        }
+        let skip = (offset - *start) as usize;
+        out.copy_from_slice(&bytes[skip..skip + out.len()]);
+        Ok(())
     }
 
     /// Refuses a log that ends although batches follow its end: those prove that what is unreadable was
@@ -197,11 +237,10 @@ impl Scanner {
                 && h.batch > self.cursor.batch
                 && h.incarnation >= self.cursor.incarnation
             {
-                return Err(Error::LogDamaged {
-                    path: self.path.clone(),
-                    offset: self.ring.at(self.cursor.position),
-                    why: "a batch that was durable cannot be read, and later ones follow it",
-                });
+                return Err(self.damaged(
+                    &self.cursor,
+                    "a batch that was durable cannot be read, and later ones follow it",
+                ));
             }
             position += BLOCK;
         }

@@ -89,7 +89,10 @@ mod tests {
     fn buffers_are_aligned_and_zeroed() {
         for len in [0, 1, 4096, 4097, 1 << 20] {
             let mut b = AlignedBuf::new(len);
-            assert!(is_aligned(&b) && b.len() >= len && b.iter().all(|x| *x == 0), "{len}");
+            assert!(
+                is_aligned(&b) && b.len() >= len && b.iter().all(|x| *x == 0),
+                "{len}"
+            );
             b[0] = 7;
             assert_eq!(b.into_bytes(1), Bytes::from_static(&[7]));
         }

@@ -19,7 +19,12 @@ use std::num::NonZeroU64;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
+/// A process that was killed holds the lock until the kernel has ended its last requests, and they may still
+/// write until then: so a lock that is taken is tried again for a while.
+const LOCK_TRIES: u32 = 100;
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
 /// Copied at a time for a direct write by plain calls.
 const COPY_BYTES: usize = 256 << 10;
 /// Slices per vectored write: Linux' IOV_MAX.
@@ -52,7 +57,10 @@ impl HostDisk {
     }
 
     pub fn with_mode(dir: impl Into<PathBuf>, mode: Mode) -> Self {
-        Self { dir: dir.into(), mode }
+        Self {
+            dir: dir.into(),
+            mode,
+        }
     }
 
     /// Makes the directory and what leads to it.
@@ -136,7 +144,10 @@ impl Disk for HostDisk {
 
 /// None: the file system has no direct I/O, or asks for more than whole blocks of [`ALIGN`].
 fn open_direct(path: &Path, options: &mut OpenOptions) -> Option<File> {
-    let file = options.custom_flags(OFlags::DIRECT.bits() as i32).open(path).ok()?;
+    let file = options
+        .custom_flags(OFlags::DIRECT.bits() as i32)
+        .open(path)
+        .ok()?;
     let mut probe = AlignedBuf::new(ALIGN);
     // An empty file gives no bytes, and no error either.
     match file.read_at(&mut probe, 0) {
@@ -349,10 +360,15 @@ impl DiskFile for HostFile {
     }
 
     fn try_lock(&self) -> Result<bool> {
-        match rustix::fs::flock(&self.file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(true),
-            Err(e) if std::io::Error::from(e).kind() == ErrorKind::WouldBlock => Ok(false),
-            Err(e) => Err(e.into()),
+        let mut tries = 0;
+        loop {
+            match rustix::fs::flock(&self.file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(true),
+                Err(e) if std::io::Error::from(e).kind() != ErrorKind::WouldBlock => return Err(e.into()),
+                Err(_) if tries == LOCK_TRIES => return Ok(false),
+                Err(_) => tries += 1,
+            }
+            std::thread::sleep(LOCK_PAUSE);
         }
     }
 }
@@ -411,11 +427,23 @@ mod tests {
             // Unaligned memory, many small pieces, one large, slices that join to blocks.
             let mut parts = Vec::new();
             for block in 0..200usize {
-                parts.push((block as u64 * 8192, vec![IoSlice::new(&bytes[block + 1..block + 1 + 4096])]));
+                parts.push((
+                    block as u64 * 8192,
+                    vec![IoSlice::new(&bytes[block + 1..block + 1 + 4096])],
+                ));
             }
             let (a, b) = bytes[1..].split_at(1000);
-            parts.push((2 << 20, vec![IoSlice::new(a), IoSlice::new(&b[..(1 << 20) - 1000])]));
-            let writes: Vec<Write<'_>> = parts.iter().map(|(offset, data)| Write { offset: *offset, data }).collect();
+            parts.push((
+                2 << 20,
+                vec![IoSlice::new(a), IoSlice::new(&b[..(1 << 20) - 1000])],
+            ));
+            let writes: Vec<Write<'_>> = parts
+                .iter()
+                .map(|(offset, data)| Write {
+                    offset: *offset,
+                    data,
+                })
+                .collect();
             f.write_all(&writes).unwrap();
             f.write_at(&bytes[5..5 + 8192], 3 << 20).unwrap();
             f.flush().unwrap();

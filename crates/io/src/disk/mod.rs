@@ -120,6 +120,6 @@ pub trait DiskFile: Debug + Send + Sync {
     fn is_empty(&self) -> Result<bool> {
         Ok(self.len()? == 0)
     }
-    /// Takes the file for this process until it is closed; false where another one has it.
+    /// Takes the file for this process until it is closed; false where another one has it and keeps it.
     fn try_lock(&self) -> Result<bool>;
 }

@@ -41,7 +41,10 @@ pub fn works() -> bool {
 }
 
 fn retry(e: &Error) -> bool {
-    matches!(e.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock | ErrorKind::ResourceBusy)
+    matches!(
+        e.kind(),
+        ErrorKind::Interrupted | ErrorKind::WouldBlock | ErrorKind::ResourceBusy
+    )
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -170,9 +173,13 @@ impl Writer {
         let fd = types::Fd(file.as_raw_fd());
         for (i, p) in pieces.iter().enumerate() {
             let entry = if p.in_arena && self.registered {
-                opcode::WriteFixed::new(fd, p.ptr, p.len as u32, 0).offset(p.offset).build()
+                opcode::WriteFixed::new(fd, p.ptr, p.len as u32, 0)
+                    .offset(p.offset)
+                    .build()
             } else {
-                opcode::Write::new(fd, p.ptr, p.len as u32).offset(p.offset).build()
+                opcode::Write::new(fd, p.ptr, p.len as u32)
+                    .offset(p.offset)
+                    .build()
             };
             // SAFETY: the memory lives until this function has seen every completion. There is room:
             // the ring has WRITE_DEPTH entries and was empty.
@@ -301,7 +308,12 @@ impl ReadQueue for UringReads {
     fn completed(&mut self, out: &mut Vec<ReadDone>) {
         for c in self.ring.completion() {
             let slot = c.user_data() as usize;
-            let Some(Read { token, offset, mut buf }) = self.active.get_mut(slot).and_then(Option::take) else {
+            let Some(Read {
+                token,
+                offset,
+                mut buf,
+            }) = self.active.get_mut(slot).and_then(Option::take)
+            else {
                 continue;
             };
             self.free.push(slot);
