@@ -423,7 +423,7 @@ mod tests {
             let name = format!("d{i}");
             disk.create(&name).unwrap().allocate(0, 4 << 20).unwrap();
             let f = disk.open_data(&name).unwrap();
-            let bytes: Vec<u8> = (0..(3 << 20) + 1).map(|i: u32| (i * 7 >> 5) as u8).collect();
+            let bytes: Vec<u8> = (0..(3 << 20) + 1).map(|i: u32| ((i * 7) >> 5) as u8).collect();
             // Unaligned memory, many small pieces, one large, slices that join to blocks.
             let mut parts = Vec::new();
             for block in 0..200usize {
