@@ -13,6 +13,7 @@
 //! [`Counters::stalls`]).
 
 mod alloc;
+mod cache;
 mod check;
 mod checkpoint;
 mod codec;
@@ -26,6 +27,7 @@ mod key;
 mod onode;
 mod open;
 mod options;
+mod prefetch;
 mod read;
 mod record;
 mod ring;

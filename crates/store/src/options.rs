@@ -34,6 +34,12 @@ pub struct Options {
     /// Data and metadata that may wait in memory for a checkpoint, in each of two generations (the one that
     /// gathers and the one being written). Half of it starts a checkpoint.
     pub overlay_bytes: u64,
+    /// Log records and direct data that may wait for a flush.
+    pub waiting_bytes: u64,
+    /// Cache of data blocks for reads.
+    pub block_cache_bytes: u64,
+    /// Prefetches under way, and what they brought.
+    pub read_bytes: u64,
     /// Cache inside the index library.
     pub index_cache_bytes: u64,
     /// Caches of decoded object records and checksum rows.
@@ -59,6 +65,9 @@ impl Default for Options {
             host_reserve_bytes: 256 * MIB,
             grow_bytes: 32 * MIB,
             overlay_bytes: 16 * MIB,
+            waiting_bytes: 32 * MIB,
+            block_cache_bytes: 8 * MIB,
+            read_bytes: 16 * MIB,
             index_cache_bytes: 8 * MIB,
             record_cache_bytes: 4 * MIB,
             direct_bytes: 64 << 10,
@@ -80,6 +89,9 @@ impl Options {
         let budget = budget.max(Self::MEMORY_MIN);
         Self {
             overlay_bytes: budget / 8,
+            waiting_bytes: budget / 16,
+            block_cache_bytes: budget / 4,
+            read_bytes: budget / 16,
             index_cache_bytes: budget / 8,
             record_cache_bytes: budget / 8,
             ..Self::default()

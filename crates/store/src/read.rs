@@ -7,7 +7,7 @@ use crate::codec::Input;
 use crate::generation::OmapDelta;
 use crate::index::{Row, Table};
 use crate::onode::{BLOCK, Extent, Onode};
-use crate::options::{OmapPage, Stat};
+use crate::options::{OmapPage, Stat, Ticket};
 use crate::state::{State, block_crc};
 use crate::{Error, Result, key};
 use bytes::{Bytes, BytesMut};
@@ -16,6 +16,9 @@ use std::iter::Peekable;
 use std::ops::Bound;
 use std::sync::Arc;
 use types::{EVersion, ObjectId, SPgId};
+
+/// Longer runs are not kept: whoever reads so much reads it once.
+const CACHED_READ_BYTES: u64 = 64 << 10;
 
 impl State {
     fn need(&self, oid: &ObjectId) -> Result<Arc<Onode>> {
@@ -69,43 +72,117 @@ impl State {
     fn read_extent(&self, e: &Extent, out: &mut [u8]) -> Result<()> {
         let newer = |b: u64| self.dirty(b).and_then(|d| d.data.as_ref());
         let layered = !self.active.blocks.is_empty() || self.frozen.is_some();
+        let keep = e.len * BLOCK <= CACHED_READ_BYTES;
         let mut i = 0;
         while i < e.len {
-            let mut n = 1;
-            if !layered {
-                n = e.len - i;
-            } else if let Some(data) = newer(e.phys + i) {
-                out[(i * BLOCK) as usize..((i + 1) * BLOCK) as usize].copy_from_slice(data);
+            let block = &mut out[(i * BLOCK) as usize..((i + 1) * BLOCK) as usize];
+            if layered && let Some(data) = newer(e.phys + i) {
+                block.copy_from_slice(data);
                 i += 1;
                 continue;
-            } else {
-                while i + n < e.len && newer(e.phys + i + n).is_none() {
-                    n += 1;
-                }
             }
-            let part = &mut out[(i * BLOCK) as usize..((i + n) * BLOCK) as usize];
-            self.read_disk(e.phys + i, part)?;
-            for (j, block) in part.chunks_exact(BLOCK as usize).enumerate() {
-                let j = j as u64;
-                if block_crc(block) != self.crc(e.phys + i + j)? {
-                    return Err(Error::Corrupt {
-                        object: String::new(),
-                        offset: (e.at + i + j) * BLOCK,
-                    });
-                }
+            let cached = self.blocks.borrow_mut().get(e.phys + i, block);
+            if cached && block_crc(block) == self.crc(e.phys + i)? {
+                i += 1;
+                continue;
             }
+            let mut n = 1;
+            let cache = self.blocks.borrow();
+            let empty = cache.is_empty();
+            while i + n < e.len
+                && (empty || !cache.contains(e.phys + i + n))
+                && (!layered || newer(e.phys + i + n).is_none())
+            {
+                n += 1;
+            }
+            drop(cache);
+            let run = Extent {
+                at: e.at + i,
+                phys: e.phys + i,
+                len: n,
+                ..*e
+            };
+            self.read_run(
+                &run,
+                &mut out[(i * BLOCK) as usize..((i + n) * BLOCK) as usize],
+                keep,
+            )?;
             i += n;
         }
         Ok(())
     }
 
-    /// Direct data from `block` on that is not on the disk yet: of this transaction, or of one before.
+    /// Blocks that only the disk has, checked.
+    fn read_run(&self, run: &Extent, out: &mut [u8], keep: bool) -> Result<()> {
+        self.read_disk(run.phys, out)?;
+        for (j, block) in out.chunks_exact_mut(BLOCK as usize).enumerate() {
+            let phys = run.phys + j as u64;
+            let crc = self.crc(phys)?;
+            if block_crc(block) != crc {
+                // Once more, from the disk itself: what came on another way proves nothing against it.
+                self.read_device(phys, block)?;
+                if block_crc(block) != crc {
+                    return Err(Error::Corrupt {
+                        object: String::new(),
+                        offset: (run.at + j as u64) * BLOCK,
+                    });
+                }
+            }
+            if keep {
+                self.blocks.borrow_mut().put(phys, block);
+            }
+        }
+        Ok(())
+    }
+
+    fn read_device(&self, phys: u64, out: &mut [u8]) -> Result<()> {
+        self.file
+            .read_at(out, phys * BLOCK)
+            .map_err(|e| Error::io(&self.path, "read data", e))
+    }
+
+    /// Begins the reads that a `read` of the range would wait for.
+    pub fn prefetch(&mut self, oid: &ObjectId, offset: u64, len: u64) -> Result<Option<Ticket>> {
+        if self.reads.is_off() {
+            return Ok(None);
+        }
+        let Some(o) = self.object(oid)? else {
+            return Ok(None);
+        };
+        let end = offset.saturating_add(len).min(o.size);
+        if offset >= end {
+            return Ok(None);
+        }
+        let mut runs: Vec<(u64, u64)> = Vec::new();
+        let cache = self.blocks.borrow();
+        for e in o.extents.within(offset / BLOCK, end.div_ceil(BLOCK)) {
+            for b in e.phys..e.phys + e.len {
+                let here = self.dirty(b).is_some_and(|d| d.data.is_some())
+                    || cache.contains(b)
+                    || self.on_the_way(b).is_some();
+                match runs.last_mut() {
+                    _ if here => {}
+                    Some((start, n)) if *start + *n == b => *n += 1,
+                    _ => runs.push((b, 1)),
+                }
+            }
+        }
+        drop(cache);
+        Ok(self.reads.start(&runs))
+    }
+
+    /// Data from `block` on that need not be read: direct data that is not on the disk yet, of this transaction
+    /// or of one before, or what a prefetch brought.
     fn on_the_way(&self, block: u64) -> Option<Bytes> {
+        if self.tx.directs.is_empty() && self.inflight.is_empty() && self.reads.is_empty() {
+            return None;
+        }
         let own = self.tx.directs.iter().find_map(|d| {
             let skip = block.checked_sub(d.offset / BLOCK)? * BLOCK;
             (skip < d.data.len() as u64).then(|| d.data.slice(skip as usize..))
         });
         own.or_else(|| self.inflight.find(block))
+            .or_else(|| self.reads.find(block))
     }
 
     /// Physical blocks from the disk, or from writes on their way to it.
@@ -124,9 +201,7 @@ impl State {
             while i + n < blocks && self.on_the_way(phys + i + n).is_none() {
                 n += 1;
             }
-            self.file
-                .read_at(&mut part[..(n * BLOCK) as usize], (phys + i) * BLOCK)
-                .map_err(|e| Error::io(&self.path, "read data", e))?;
+            self.read_device(phys + i, &mut part[..(n * BLOCK) as usize])?;
             i += n;
         }
         Ok(())

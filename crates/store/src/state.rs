@@ -9,12 +9,14 @@
 //! what the present index snapshot holds.
 
 use crate::alloc::{Allocator, GROUP};
+use crate::cache::BlockCache;
 use crate::codec::Bad;
 use crate::committer::Direct;
 use crate::generation::{Collection, Dirty, Generation, NumberMap, OmapDelta};
 use crate::index::{Snapshot, Table};
 use crate::onode::{BLOCK, Onode};
 use crate::options::{PoolUsage, Seq};
+use crate::prefetch::Prefetches;
 use crate::{Error, Result, key};
 use bytes::Bytes;
 use io::disk::DiskFile;
@@ -141,6 +143,9 @@ impl Inflight {
         self.by_block.insert(block, data);
         self.order.push_back((seq, block));
     }
+    pub fn is_empty(&self) -> bool {
+        self.by_block.is_empty()
+    }
     pub fn landed(&mut self, durable: Seq) {
         while let Some((seq, block)) = self.order.front().copied().filter(|(s, _)| *s <= durable) {
             let _ = seq;
@@ -212,6 +217,8 @@ pub struct State {
     /// The host has too little space left for anything that grows.
     pub host_low: bool,
     cache: RefCell<Cache>,
+    pub blocks: RefCell<BlockCache>,
+    pub reads: Prefetches,
 }
 
 impl State {
@@ -234,6 +241,8 @@ impl State {
             object_bytes_max: u64::MAX,
             host_low: false,
             cache: RefCell::default(),
+            blocks: RefCell::default(),
+            reads: Prefetches::default(),
         }
     }
 
@@ -528,6 +537,16 @@ impl State {
     pub fn thaw(&mut self, snapshot: Box<dyn Snapshot>) {
         self.snapshot = snapshot;
         let Some(g) = self.frozen.take() else { return };
+        self.reads.outdated(&g);
+        let blocks = self.blocks.get_mut();
+        if !blocks.is_empty() {
+            let freed = g.freed.iter().flat_map(|(start, len)| *start..start + len);
+            g.blocks
+                .keys()
+                .copied()
+                .chain(freed)
+                .for_each(|b| blocks.remove(b));
+        }
         for (start, len) in &g.freed {
             self.alloc.clear(*start, *len);
         }

@@ -2,14 +2,16 @@
 //!
 //! Bounds (all in [`Options`]): what waits for write-back starts a checkpoint when it reaches half of
 //! `overlay_bytes`, the log when it is half full; when either is full while a checkpoint runs, or when
-//! [`WAITING_BYTES_MAX`] wait for a flush, [`Store::queue`] waits and counts a stall.
+//! `waiting_bytes` wait for a flush, [`Store::queue`] waits and counts a stall.
 
+use crate::cache::BlockCache;
 use crate::checkpoint::{Checkpoint, Meta};
 use crate::committer::{Committer, Start};
 use crate::helper::{Grow, Helper, Job, Outcome};
 use crate::index::Index;
 use crate::onode::BLOCK;
 use crate::open::{self, Loaded};
+use crate::prefetch::Prefetches;
 use crate::state::State;
 use crate::superblock::Superblock;
 use crate::{
@@ -17,16 +19,16 @@ use crate::{
 };
 use bytes::Bytes;
 use io::disk::{Disk, DiskFile, HostDisk, Space};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use types::{EVersion, ObjectId, Op, PoolId, SPgId, Transaction};
 
-/// Bytes that may wait for a flush.
-const WAITING_BYTES_MAX: u64 = 32 << 20;
 /// Of the file's blocks, one in so many is kept for what must work on a full disk.
 const RESERVE_SHARE: u64 = 64;
 const RESERVE_BLOCKS_MIN: u64 = 8;
@@ -91,6 +93,13 @@ impl Store {
         } = open::load(&*disk, options)?;
         state.direct_blocks = options.direct_bytes.div_ceil(BLOCK).max(1);
         state.object_bytes_max = options.object_bytes_max;
+        state.blocks = RefCell::new(BlockCache::new(options.block_cache_bytes));
+        if options.threads {
+            let queue = file
+                .read_queue()
+                .map_err(|e| Error::io(&path, "set up reads", e))?;
+            state.reads = Prefetches::new(queue, options.read_bytes);
+        }
         let start = Start {
             head: end.position,
             tail,
@@ -236,9 +245,11 @@ impl Store {
         }
     }
 
-    /// Starts the flush of what was queued, unless one is under way (which then goes on with it).
+    /// Starts the flush of what was queued, unless one is under way (which then goes on with it), and the
+    /// prefetches.
     /// The owner calls it at the end of each loop turn.
     pub fn kick(&mut self) {
+        self.state.reads.submit();
         self.committer.kick();
     }
 
@@ -425,7 +436,7 @@ impl Store {
     fn make_room(&mut self, bytes: u64) -> Result<()> {
         loop {
             let full = self.state.active.bytes() >= self.options.overlay_bytes || !self.committer.fits(bytes);
-            if !full && self.committer.waiting_bytes() <= WAITING_BYTES_MAX {
+            if !full && self.committer.waiting_bytes() <= self.options.waiting_bytes {
                 return Ok(());
             }
             if !full {
@@ -547,19 +558,31 @@ impl Store {
     pub fn read(&self, oid: &ObjectId, offset: u64, len: u64) -> Result<Bytes> {
         self.state.read(oid, offset, len)
     }
-    /// Starts reading from the disk what a `read` of this range would have to wait for; the waker is called
-    /// when it is there. None: all of it is in memory (or a hole, or there is no such object), or the disk
-    /// cannot do this beside the owner; then `read` does.
-    pub fn prefetch(&mut self, _oid: &ObjectId, _offset: u64, _len: u64) -> Result<Option<Ticket>> {
-        Ok(None)
+    /// Starts reading from the disk what a `read` of this range would have to wait for; it begins at the next
+    /// [`Store::kick`]. None: all of it is in memory (or a hole, or there is no such object), or no room is left
+    /// for reads under way, or the disk cannot do this beside the owner; then `read` does.
+    pub fn prefetch(&mut self, oid: &ObjectId, offset: u64, len: u64) -> Result<Option<Ticket>> {
+        self.settle()?;
+        self.state.prefetch(oid, offset, len)
     }
-    /// Reads that ended since the last call, well or not: `read` gives the data or the error.
+    /// Prefetches that ended since the last call, well or not: `read` gives the data or the error.
     pub fn prefetched(&mut self) -> Vec<Ticket> {
-        Vec::new()
+        self.state.reads.completed()
     }
     /// Lets go of what a prefetch brought; to be called once for each ticket, when it is used or not wanted
     /// any more.
-    pub fn release(&mut self, _ticket: Ticket) {}
+    pub fn release(&mut self, ticket: Ticket) {
+        self.state.reads.release(ticket);
+    }
+    /// Turns readable when [`Store::prefetched`] has something to give.
+    pub fn reads_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.state.reads.fd()
+    }
+    /// Blocks until a prefetch made progress, or none is under way (never the data path).
+    pub fn wait_reads(&mut self) -> Result<()> {
+        let waited = self.state.reads.wait();
+        waited.map_err(|e| Error::io(&self.path, "wait for reads", e))
+    }
     /// The parts of the range that are not holes: (offset, length), ascending, merged, clipped.
     pub fn allocated(&self, oid: &ObjectId, offset: u64, len: u64) -> Result<Vec<(u64, u64)>> {
         self.state.allocated(oid, offset, len)

@@ -22,6 +22,7 @@ pub fn options() -> Options {
         overlay_bytes: 96 << 10,
         index_cache_bytes: 256 << 10,
         record_cache_bytes: 64 << 10,
+        block_cache_bytes: 64 << 10,
         direct_bytes: 8 << 10,
         object_bytes_max: 1 << 30,
         threads: false,

@@ -1,0 +1,131 @@
+//! Verified data blocks in memory, for reads: the host's page cache is bypassed.
+//!
+//! One slab of 4 KiB slots with a clock hand: a block that was not asked for again since it came goes first,
+//! so a scan does not push out what is used. Bound: the slab; memory is taken as slots are first used.
+//!
+//! Invariant (the owner's duty): a block is removed before its content on the disk can change.
+
+use crate::generation::NumberMap;
+use crate::onode::BLOCK;
+
+const SIZE: usize = BLOCK as usize;
+
+#[derive(Debug, Default)]
+pub struct BlockCache {
+    data: Vec<u8>,
+    /// By slot: the block it holds (None: free), and whether it was asked for since the hand passed.
+    slots: Vec<(Option<u64>, bool)>,
+    by_block: NumberMap<u64, usize>,
+    free: Vec<usize>,
+    hand: usize,
+    slots_max: usize,
+}
+
+impl BlockCache {
+    pub fn new(bytes_max: u64) -> Self {
+        let slots_max = (bytes_max / BLOCK) as usize;
+        Self {
+            // Zeroed memory that the host gives only when it is touched.
+            data: vec![0; slots_max * SIZE],
+            slots_max,
+            ..Self::default()
+        }
+    }
+
+    pub fn contains(&self, block: u64) -> bool {
+        self.by_block.contains_key(&block)
+    }
+
+    /// Copies the block out; false: it is not here.
+    pub fn get(&mut self, block: u64, out: &mut [u8]) -> bool {
+        let Some(slot) = self.by_block.get(&block).copied() else {
+            return false;
+        };
+        self.slots[slot].1 = true;
+        out.copy_from_slice(&self.data[slot * SIZE..(slot + 1) * SIZE]);
+        true
+    }
+
+    pub fn put(&mut self, block: u64, data: &[u8]) {
+        let slot = match self.by_block.get(&block).copied().or_else(|| self.slot()) {
+            Some(slot) => slot,
+            None => return,
+        };
+        self.data[slot * SIZE..(slot + 1) * SIZE].copy_from_slice(data);
+        self.slots[slot] = (Some(block), false);
+        self.by_block.insert(block, slot);
+    }
+
+    /// A slot to fill: a free one, a new one, or the first behind the hand that nobody asked for.
+    fn slot(&mut self) -> Option<usize> {
+        if let Some(slot) = self.free.pop() {
+            return Some(slot);
+        }
+        if self.slots.len() < self.slots_max {
+            self.slots.push((None, false));
+            return Some(self.slots.len() - 1);
+        }
+        // Two rounds: the first one may clear every mark.
+        for _ in 0..2 * self.slots.len() {
+            let slot = self.hand;
+            self.hand = (self.hand + 1) % self.slots.len();
+            match &mut self.slots[slot] {
+                (_, asked @ true) => *asked = false,
+                (held, _) => {
+                    if let Some(block) = held.take() {
+                        self.by_block.remove(&block);
+                    }
+                    return Some(slot);
+                }
+            }
+        }
+        None
+    }
+
+    pub fn remove(&mut self, block: u64) {
+        if let Some(slot) = self.by_block.remove(&block) {
+            self.slots[slot] = (None, false);
+            self.free.push(slot);
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.by_block.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(n: u64) -> Vec<u8> {
+        vec![n as u8; SIZE]
+    }
+
+    #[test]
+    fn keeps_what_is_asked_for() {
+        let mut c = BlockCache::new(4 * BLOCK);
+        let mut out = block(0);
+        (1..=4).for_each(|n| c.put(n, &block(n)));
+        assert!(c.get(2, &mut out) && out == block(2));
+        (10..13).for_each(|n| c.put(n, &block(n)));
+        assert!(c.contains(2), "asked for");
+        assert_eq!(c.by_block.len(), 4);
+        c.remove(2);
+        assert!(!c.get(2, &mut out));
+        c.put(2, &block(9));
+        assert!(c.get(2, &mut out) && out == block(9));
+        for n in 0..100 {
+            c.put(n, &block(n));
+            assert!(c.get(n, &mut out) && out == block(n), "{n}");
+            assert!(c.by_block.len() <= 4);
+        }
+    }
+
+    #[test]
+    fn no_slab_keeps_nothing() {
+        let mut c = BlockCache::new(0);
+        c.put(1, &block(1));
+        assert!(!c.contains(1));
+    }
+}

@@ -1,0 +1,188 @@
+//! Reads of data that go on beside the owner, so that a cold block does not hold up its thread.
+//!
+//! A *ticket* stands for the reads that one range needs; what they bring is kept until the ticket is
+//! released, and reads find it there before they ask the disk. Bound: `bytes_max` under way and kept.
+//!
+//! Invariant: what is kept is what the disk holds: [`Prefetches::outdated`] drops all that a checkpoint
+//! wrote or freed, also of reads that are still under way.
+
+use crate::generation::Generation;
+use crate::onode::BLOCK;
+use crate::options::Ticket;
+use bytes::Bytes;
+use io::disk::{ReadDone, ReadQueue};
+use std::collections::{BTreeMap, HashMap};
+use std::os::fd::BorrowedFd;
+
+/// One read of the disk; a longer run is several.
+const READ_BLOCKS: u64 = 256;
+/// Kept pieces looked at for one block: several tickets may have read overlapping runs.
+const LOOK_BACK: usize = 8;
+
+#[derive(Debug)]
+struct Read {
+    ticket: Ticket,
+    block: u64,
+    blocks: u64,
+    /// The disk changed since it began.
+    stale: bool,
+}
+
+#[derive(Debug, Default)]
+pub struct Prefetches {
+    queue: Option<Box<dyn ReadQueue>>,
+    /// Reads that each ticket still waits for.
+    tickets: HashMap<Ticket, usize>,
+    /// By token.
+    reads: HashMap<u64, Read>,
+    kept: BTreeMap<(u64, Ticket), Bytes>,
+    last: u64,
+    bytes: u64,
+    bytes_max: u64,
+    done: Vec<ReadDone>,
+}
+
+impl Prefetches {
+    pub fn new(queue: Option<Box<dyn ReadQueue>>, bytes_max: u64) -> Self {
+        Self {
+            queue,
+            bytes_max,
+            ..Self::default()
+        }
+    }
+
+    pub fn is_off(&self) -> bool {
+        self.queue.is_none() || self.bytes >= self.bytes_max
+    }
+
+    /// Begins reading these runs (block, count); None: there is no room for them.
+    pub fn start(&mut self, runs: &[(u64, u64)]) -> Option<Ticket> {
+        let queue = self.queue.as_mut()?;
+        let bytes: u64 = runs.iter().map(|(_, n)| n * BLOCK).sum();
+        if bytes == 0 || self.bytes + bytes > self.bytes_max {
+            return None;
+        }
+        self.bytes += bytes;
+        self.last += 1;
+        let ticket = self.last;
+        let mut count = 0;
+        for (start, len) in runs {
+            let mut at = *start;
+            while at < start + len {
+                let blocks = READ_BLOCKS.min(start + len - at);
+                self.last += 1;
+                let read = Read {
+                    ticket,
+                    block: at,
+                    blocks,
+                    stale: false,
+                };
+                queue.push(self.last, at * BLOCK, (blocks * BLOCK) as usize);
+                self.reads.insert(self.last, read);
+                count += 1;
+                at += blocks;
+            }
+        }
+        self.tickets.insert(ticket, count);
+        Some(ticket)
+    }
+
+    pub fn submit(&mut self) {
+        if let Some(q) = self.queue.as_mut().filter(|_| !self.reads.is_empty()) {
+            q.submit();
+        }
+    }
+
+    /// Tickets that have all their reads now.
+    pub fn completed(&mut self) -> Vec<Ticket> {
+        let mut ended = Vec::new();
+        let Some(queue) = self.queue.as_mut().filter(|_| !self.reads.is_empty()) else {
+            return ended;
+        };
+        queue.completed(&mut self.done);
+        for done in self.done.drain(..) {
+            let Some(read) = self.reads.remove(&done.token) else {
+                continue;
+            };
+            let wanted = self.tickets.get_mut(&read.ticket);
+            match (wanted.is_some() && !read.stale, done.data) {
+                (true, Ok(data)) => drop(self.kept.insert((read.block, read.ticket), data)),
+                // Not wanted, outdated or failed: the reader asks the disk, and tells.
+                _ => self.bytes -= read.blocks * BLOCK,
+            }
+            if let Some(left) = wanted {
+                *left -= 1;
+                if *left == 0 {
+                    ended.push(read.ticket);
+                }
+            }
+        }
+        ended
+    }
+
+    pub fn release(&mut self, ticket: Ticket) {
+        self.tickets.remove(&ticket);
+        let bytes = &mut self.bytes;
+        self.kept.retain(|(_, t), data| {
+            let keep = *t != ticket;
+            if !keep {
+                *bytes -= data.len() as u64;
+            }
+            keep
+        });
+    }
+
+    /// The data from `block` on that one kept piece has.
+    pub fn find(&self, block: u64) -> Option<Bytes> {
+        let before = self.kept.range(..=(block, Ticket::MAX)).rev().take(LOOK_BACK);
+        before
+            .filter_map(|((start, _), data)| {
+                let skip = (block - start) * BLOCK;
+                (skip < data.len() as u64).then(|| data.slice(skip as usize..))
+            })
+            .next()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.kept.is_empty()
+    }
+
+    /// The generation is on the disk now: what was read of its blocks before is not what they hold.
+    pub fn outdated(&mut self, g: &Generation) {
+        if self.reads.is_empty() && self.kept.is_empty() {
+            return;
+        }
+        let mut freed: Vec<(u64, u64)> = g.freed.clone();
+        freed.sort_unstable();
+        let touched = |start: u64, len: u64| {
+            let behind = freed.partition_point(|(s, _)| *s < start + len);
+            // Freed runs do not overlap: only the last one before the end can reach into the run.
+            let hit = behind > 0 && freed[behind - 1].0 + freed[behind - 1].1 > start;
+            hit || (start..start + len).any(|b| g.blocks.contains_key(&b))
+        };
+        for r in self.reads.values_mut() {
+            r.stale |= touched(r.block, r.blocks);
+        }
+        let bytes = &mut self.bytes;
+        self.kept.retain(|(start, _), data| {
+            let len = data.len() as u64;
+            let keep = !touched(*start, len / BLOCK);
+            if !keep {
+                *bytes -= len;
+            }
+            keep
+        });
+    }
+
+    /// Blocks until a read has ended, or none is under way.
+    pub fn wait(&mut self) -> std::io::Result<()> {
+        match self.queue.as_mut().filter(|_| !self.reads.is_empty()) {
+            Some(q) => q.wait(),
+            None => Ok(()),
+        }
+    }
+
+    pub fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.queue.as_ref().map(|q| q.fd())
+    }
+}

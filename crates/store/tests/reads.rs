@@ -1,0 +1,159 @@
+//! Reads beside the owner: prefetches under way while transactions and checkpoints change what they read.
+
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)]
+
+mod common;
+
+use bytes::Bytes;
+use common::*;
+use io::disk::HostDisk;
+use io::disk::{Mode, sim::Dice};
+use std::sync::Arc;
+use store::{Options, Store, Ticket};
+use types::{Op, Transaction};
+
+const OBJECTS: u64 = 4;
+const SIZE: u64 = 256 << 10;
+
+fn small() -> Options {
+    Options {
+        log_bytes: 2 << 20,
+        max_bytes: Some(64 << 20),
+        overlay_bytes: 128 << 10,
+        grow_bytes: 4 << 20,
+        block_cache_bytes: 64 << 10,
+        read_bytes: 256 << 10,
+        threads: true,
+        ..options()
+    }
+}
+
+fn write(n: u64, offset: u64, data: Bytes) -> Transaction {
+    let mut t = Transaction::new(coll(0));
+    t.ops.push(Op::Write {
+        oid: oid(n),
+        offset,
+        data,
+    });
+    t
+}
+
+/// What is read, with or without a ticket, early or late, is always what was written last.
+fn churn(mode: Mode, seed: u64) -> usize {
+    let dir = tempfile::tempdir().unwrap();
+    Store::mkfs(dir.path(), &small()).unwrap();
+    let disk = Arc::new(HostDisk::with_mode(dir.path(), mode));
+    let mut store = Store::open_on(disk, &small(), nobody()).unwrap();
+    let mut dice = Dice::new(seed);
+    let mut content = vec![vec![0u8; SIZE as usize]; OBJECTS as usize];
+    store.queue(Generator::first()).unwrap();
+    for n in 0..OBJECTS {
+        store.queue(write(n, 0, vec![0; SIZE as usize].into())).unwrap();
+    }
+    let mut open: Vec<(Ticket, u64, u64, u64)> = Vec::new();
+    let mut started = 0;
+    for _ in 0..6000 {
+        let (n, at) = (dice.below(OBJECTS), dice.below(SIZE));
+        let len = [4096, 10_000, 100_000][dice.below(3) as usize].min(SIZE - at);
+        match dice.below(8) {
+            0..=2 => {
+                let (at, len) = match dice.below(2) {
+                    0 => (at, len.min(9000)),
+                    // Direct: fresh extents, and the old ones are freed.
+                    _ => (at / 65536 * 65536, 65536),
+                };
+                let data = vec![dice.roll() as u8; len as usize];
+                content[n as usize][at as usize..(at + len) as usize].copy_from_slice(&data);
+                store.queue(write(n, at, data.into())).unwrap();
+            }
+            3..=5 => {
+                if let Some(ticket) = store.prefetch(&oid(n), at, len).unwrap() {
+                    open.push((ticket, n, at, len));
+                    started += 1;
+                }
+            }
+            6 => {
+                store.kick();
+                if dice.below(4) == 0 {
+                    store.wait(store.queued()).unwrap();
+                }
+                store.prefetched();
+            }
+            _ => {
+                let whole = &content[n as usize][at as usize..(at + len) as usize];
+                assert!(store.read(&oid(n), at, len).unwrap() == whole, "seed {seed}");
+            }
+        }
+        if open.len() > 6 {
+            let (ticket, n, at, len) = open.swap_remove(dice.below(open.len() as u64) as usize);
+            let whole = &content[n as usize][at as usize..(at + len) as usize];
+            assert!(
+                store.read(&oid(n), at, len).unwrap() == whole,
+                "seed {seed}, ticket"
+            );
+            store.release(ticket);
+        }
+        if dice.below(500) == 0 {
+            store.checkpoint().unwrap();
+        }
+    }
+    assert!(store.counters().checkpoints > 5);
+    store.close().unwrap();
+    assert!(Store::check(dir.path(), &small()).unwrap().is_clean());
+    started
+}
+
+#[test]
+fn a_prefetch_never_brings_old_data() {
+    for (seed, mode) in [Mode::Auto, Mode::Direct, Mode::Plain].into_iter().enumerate() {
+        let started = churn(mode, seed as u64);
+        assert!(started > 100, "{mode:?}: only {started} prefetches");
+    }
+}
+
+/// Each ticket ends once, and its data is then in memory: also with a file that fails every read from then on.
+#[test]
+fn tickets_end_and_hold_their_data() {
+    let dir = tempfile::tempdir().unwrap();
+    Store::mkfs(dir.path(), &small()).unwrap();
+    let mut store = Store::open(dir.path(), &small(), nobody()).unwrap();
+    store.queue(Generator::first()).unwrap();
+    let data: Vec<u8> = (0..SIZE).map(|i| (i / 100) as u8).collect();
+    store.queue(write(0, 0, data.clone().into())).unwrap();
+    store.close().unwrap();
+    let mut store = Store::open(dir.path(), &small(), nobody()).unwrap();
+    assert_eq!(store.prefetch(&oid(1), 0, 4096).unwrap(), None, "no such object");
+    let wanted: Vec<u64> = (0..SIZE / 4096).step_by(2).map(|b| b * 4096).collect();
+    let mut tickets: Vec<Ticket> = Vec::new();
+    for at in &wanted {
+        tickets.push(store.prefetch(&oid(0), *at, 4096).unwrap().unwrap());
+    }
+    store.kick();
+    let mut ended = Vec::new();
+    while ended.len() < tickets.len() {
+        store.wait_reads().unwrap();
+        ended.extend(store.prefetched());
+    }
+    ended.sort_unstable();
+    assert_eq!(ended, tickets);
+    assert_eq!(
+        store.prefetch(&oid(0), 0, 4096).unwrap(),
+        None,
+        "it is here already"
+    );
+    // Whatever the disk holds now: this is in memory.
+    let path = dir.path().join("block");
+    let len = std::fs::metadata(&path).unwrap().len();
+    std::fs::File::options()
+        .write(true)
+        .open(&path)
+        .unwrap()
+        .set_len(len / 1000 * 4)
+        .unwrap();
+    for at in &wanted {
+        let got = store.read(&oid(0), *at, 4096).unwrap();
+        assert!(got == data[*at as usize..*at as usize + 4096]);
+    }
+    assert!(store.read(&oid(0), 4096, 4096).is_err(), "that one is not");
+    tickets.into_iter().for_each(|t| store.release(t));
+}
