@@ -102,6 +102,20 @@ pub fn resident_bytes() -> Option<u64> {
     Some(pages * rustix::param::page_size() as u64)
 }
 
+/// The process that has a file locked by flock, as the kernel lists it; None where nobody has, or where the list
+/// does not show it (another pid namespace, a file system with device numbers of its own).
+pub fn locked_by(path: &Path) -> Option<u32> {
+    use std::os::unix::fs::MetadataExt;
+    let meta = fs::metadata(path).ok()?;
+    let (major, minor) = (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev()));
+    // "1: FLOCK  ADVISORY  WRITE 1234 fe:00:5678 0 EOF"
+    let file = format!("{major:02x}:{minor:02x}:{}", meta.ino());
+    let locks = fs::read_to_string("/proc/locks").ok()?;
+    let mut lines = locks.lines().map(|l| l.split_whitespace().collect::<Vec<_>>());
+    let line = lines.find(|f| f.get(1) == Some(&"FLOCK") && f.get(5) == Some(&file.as_str()))?;
+    line.get(4)?.parse().ok().filter(|pid| *pid > 0)
+}
+
 /// An exclusive lock on a file that holds the owner's process id; released when dropped or when the
 /// process ends, however it ends.
 #[derive(Debug)]
@@ -170,8 +184,10 @@ mod tests {
         assert_eq!(LockFile::holder(&path).unwrap(), None);
         let held = LockFile::take(&path).unwrap();
         assert_eq!(LockFile::holder(&path).unwrap(), Some(std::process::id()));
+        assert_eq!(locked_by(&path), Some(std::process::id()));
         assert!(matches!(LockFile::take(&path), Err(LockError::Held(Some(p))) if p == std::process::id()));
         drop(held);
+        assert_eq!(locked_by(&path), None);
         assert!(LockFile::take(&path).is_ok());
     }
 

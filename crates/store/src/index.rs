@@ -6,6 +6,7 @@
 //!
 //! Not here: what the rows mean (that is `checkpoint`, `state`).
 
+mod layer;
 mod redb;
 
 pub use self::redb::RedbIndex;

@@ -35,8 +35,10 @@ mod state;
 mod steps;
 mod store;
 mod superblock;
+mod view;
 
-pub use check::Report;
+pub use check::{Progress, Report};
 pub use error::{Error, Result};
 pub use options::{Counters, Identity, OmapPage, Options, PoolUsage, Seq, Stat, StatFs, Ticket, Waker};
 pub use store::Store;
+pub use view::{LogBounds, Salvage, View};

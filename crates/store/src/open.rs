@@ -105,27 +105,37 @@ pub struct Loaded {
     pub replayed: u64,
 }
 
-pub fn load(disk: &dyn Disk, options: &Options) -> Result<Loaded> {
+/// Whose store it is, and its data file, locked.
+pub fn identify(disk: &dyn Disk, options: &Options) -> Result<(Arc<dyn DiskFile>, Superblock)> {
     let path = disk.name();
-    let open_error = |e: std::io::Error| match e.kind() {
-        ErrorKind::NotFound => Error::NotAStore {
-            path: path.clone(),
-            why: "it has no data file or no index",
-        },
-        _ => Error::io(&path, "open it for writing", e),
-    };
-    let file = disk.open_data(DATA_FILE).map_err(open_error)?;
+    let file = disk.open_data(DATA_FILE).map_err(|e| open_error(&path, e))?;
     match file.try_lock() {
         Ok(true) => {}
         Ok(false) => return Err(Error::Locked { path }),
         Err(e) => return Err(Error::io(&path, "lock the data file", e)),
     }
     let s = Superblock::read(&path, &*file, options)?;
-    let index = RedbIndex::open(
-        &path,
-        disk.open(INDEX_FILE).map_err(open_error)?,
-        options.index_cache_bytes,
-    )?;
+    Ok((file, s))
+}
+
+pub fn open_index_file(disk: &dyn Disk) -> Result<Arc<dyn DiskFile>> {
+    disk.open(INDEX_FILE).map_err(|e| open_error(&disk.name(), e))
+}
+
+fn open_error(path: &str, e: std::io::Error) -> Error {
+    match e.kind() {
+        ErrorKind::NotFound => Error::NotAStore {
+            path: path.to_owned(),
+            why: "it has no data file or no index",
+        },
+        _ => Error::io(path, "open its files", e),
+    }
+}
+
+pub fn load(disk: &dyn Disk, options: &Options) -> Result<Loaded> {
+    let path = disk.name();
+    let (file, s) = identify(disk, options)?;
+    let index = RedbIndex::open(&path, open_index_file(disk)?, options.index_cache_bytes)?;
     let snapshot = index.snapshot()?;
     let damaged = |why: &str| Error::Index {
         path: path.clone(),

@@ -18,6 +18,7 @@ const MIB: u64 = 1 << 20;
 
 #[derive(Debug, Clone)]
 pub struct Options {
+    /// [`Options::ANY_OSD`] at open accepts any.
     pub osd_id: OsdId,
     /// The cluster; nil at open accepts any.
     pub fsid: Uuid,
@@ -79,6 +80,8 @@ impl Default for Options {
 }
 
 impl Options {
+    /// As `osd_id` at open: whichever it is.
+    pub const ANY_OSD: OsdId = -1;
     /// The least budget that [`Options::for_memory`] takes.
     pub const MEMORY_MIN: u64 = 64 * MIB;
     pub const MEMORY_DEFAULT: u64 = 256 * MIB;

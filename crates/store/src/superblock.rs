@@ -157,7 +157,8 @@ impl Superblock {
             });
         }
         let other_uuid = !options.osd_uuid.is_nil() && options.osd_uuid != id.osd_uuid;
-        if options.osd_id != id.osd_id || other_uuid {
+        let other_id = options.osd_id != Options::ANY_OSD && options.osd_id != id.osd_id;
+        if other_id || other_uuid {
             return Err(Error::OtherOsd {
                 path: path.to_owned(),
                 found: id.osd_id,

@@ -16,11 +16,13 @@
 mod buffer;
 mod host;
 mod pool;
+mod readonly;
 pub mod sim;
 mod uring;
 
 pub use buffer::{ALIGN, AlignedBuf};
 pub use host::{HostDisk, Mode};
+pub use readonly::ReadOnlyDisk;
 
 use bytes::Bytes;
 use rustix::fd::BorrowedFd;
@@ -122,4 +124,8 @@ pub trait DiskFile: Debug + Send + Sync {
     }
     /// Takes the file for this process until it is closed; false where another one has it and keeps it.
     fn try_lock(&self) -> Result<bool>;
+    /// True where every change is refused: who must write to read puts a layer of its own above.
+    fn is_read_only(&self) -> bool {
+        false
+    }
 }

@@ -3,12 +3,18 @@
 //! Every commit uses quick-repair (the allocator's state is saved with it, and it is two-phase): opening
 //! after a crash does not walk the file, and the primary slot is valid without a look at checksums. See
 //! docs/decisions on the choice and on what was repaired in redb in 2026.
+//!
+//! The library writes to a file even to read it (a mark that it is open, repairs). Over a file that must not be
+//! changed these writes stay in memory.
 
+use super::layer::Layer;
 use super::{Change, Index, Row, Rows, Snapshot, Table};
 use crate::{Error, Result};
 use bytes::Bytes;
 use io::disk::DiskFile;
-use redb::{Database, ReadOnlyTable, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
+use redb::{
+    Builder, Database, ReadOnlyTable, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition,
+};
 use std::fmt::Display;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -37,10 +43,33 @@ impl RedbIndex {
     /// Opens the file, or formats it if it is empty. A format that another process cannot have open: the
     /// data file's lock guards both.
     pub fn open(path: &str, file: Arc<dyn DiskFile>, cache_bytes: u64) -> Result<Self> {
-        let db = Database::builder()
+        let mut builder = Database::builder();
+        builder.set_cache_size(cache_bytes as usize);
+        Self::build(path, &builder, file)
+    }
+
+    /// Verifies the checksum of every page, and changes nothing. `file` must be one that cannot be changed.
+    pub fn verify(path: &str, file: Arc<dyn DiskFile>, cache_bytes: u64) -> Result<()> {
+        debug_assert!(file.is_read_only());
+        let mut builder = Database::builder();
+        builder
             .set_cache_size(cache_bytes as usize)
-            .create_with_backend(Backend(file.clone()))
-            .map_err(|e| damaged(path, e))?;
+            .set_check_integrity_on_open(true);
+        Self::build(path, &builder, file).map(drop)
+    }
+
+    fn build(path: &str, builder: &Builder, file: Arc<dyn DiskFile>) -> Result<Self> {
+        let db = if file.is_read_only() {
+            let layer =
+                Layer::over(file.clone()).map_err(|e| Error::io(path, "find the index's length", e))?;
+            if layer.is_empty() {
+                return Err(damaged(path, "the file is empty"));
+            }
+            builder.create_with_backend(layer)
+        } else {
+            builder.create_with_backend(Backend(file.clone()))
+        };
+        let db = db.map_err(|e| damaged(path, e))?;
         Ok(Self {
             path: path.to_owned(),
             file,
