@@ -4,6 +4,10 @@
 //! Vocabulary: a *group* is the unit of rows, 8192 blocks (32 MiB); a *zone* is 16 blocks, aligned: what a
 //! sparse object takes its blocks from, so that its later neighbours can lie beside them.
 //!
+//! A group is *raw* while some of it was perhaps never written since the host gave it: large writes go
+//! there, since they fill it anyway; small ones go where a flush does not drag the host's journal along. This
+//! is a preference, known only as long as the store is open.
+//!
 //! Invariants: a block that a durable checkpoint or a log record since may refer to is never free here;
 //! freed blocks are cleared only once the checkpoint that frees them is durable (the caller's duty).
 //!
@@ -16,15 +20,27 @@ const WORDS: usize = (GROUP / 64) as usize;
 const SEARCH_WORDS: usize = 1024;
 const ZONE: u64 = 16;
 
+/// What blocks are taken for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum For {
+    SmallWrite,
+    /// Written at once and whole.
+    LargeWrite,
+}
+
 #[derive(Debug, Default)]
 pub struct Allocator {
     words: Vec<u64>,
     group_free: Vec<u32>,
+    raw: Vec<bool>,
+    /// Free blocks in raw groups.
+    raw_free: u64,
     blocks: u64,
     /// Blocks at the file's head that are nobody's: superblock and log.
     first: u64,
     free: u64,
     cursor: u64,
+    raw_cursor: u64,
     zone_cursor: u64,
 }
 
@@ -32,9 +48,9 @@ impl Allocator {
     /// `blocks` in the file, those below `first` taken (superblock and log).
     pub fn new(first: u64, blocks: u64) -> Self {
         let mut a = Self::default();
-        a.extend(blocks);
+        a.extend(blocks, false);
         a.mark(0, first);
-        (a.first, a.cursor, a.zone_cursor) = (first, first, first);
+        (a.first, a.cursor, a.raw_cursor, a.zone_cursor) = (first, first, first, first);
         a
     }
 
@@ -46,8 +62,12 @@ impl Allocator {
         self.free
     }
 
-    /// The file has grown to `blocks`.
-    pub fn extend(&mut self, blocks: u64) {
+    pub fn raw_free(&self) -> u64 {
+        self.raw_free
+    }
+
+    /// The file has grown to `blocks`; `raw`: without being written there.
+    pub fn extend(&mut self, blocks: u64, raw: bool) {
         if blocks <= self.blocks {
             return;
         }
@@ -55,8 +75,24 @@ impl Allocator {
         // Bits behind the end count as taken.
         self.words.resize(groups * WORDS, u64::MAX);
         self.group_free.resize(groups, 0);
+        self.raw.resize(groups, raw);
+        if raw {
+            // Where the end lay inside a group, that is raw now as a whole.
+            self.set_raw((self.blocks / GROUP) as usize);
+        }
         let old = std::mem::replace(&mut self.blocks, blocks);
         self.clear(old, blocks - old);
+    }
+
+    fn set_raw(&mut self, group: usize) {
+        if !std::mem::replace(&mut self.raw[group], true) {
+            self.raw_free += u64::from(self.group_free[group]);
+        }
+    }
+
+    /// The host took these blocks back: they are as if never written.
+    pub fn punched(&mut self, start: u64, len: u64) {
+        (start / GROUP..(start + len).div_ceil(GROUP)).for_each(|g| self.set_raw(g as usize));
     }
 
     pub fn is_taken(&self, block: u64) -> bool {
@@ -102,13 +138,19 @@ impl Allocator {
         let mut at = start;
         while at < end {
             let n = (GROUP - at % GROUP).min(end - at);
-            let g = &mut self.group_free[(at / GROUP) as usize];
+            let group = (at / GROUP) as usize;
+            let g = &mut self.group_free[group];
+            let raw = if self.raw[group] { n } else { 0 };
             if freed {
                 *g += n as u32;
                 self.free += n;
+                self.raw_free += raw;
             } else {
                 *g -= n as u32;
                 self.free -= n;
+                self.raw_free -= raw;
+                // Full: all of it is or will be written.
+                self.raw[group] &= *g > 0;
             }
             at += n;
         }
@@ -133,7 +175,11 @@ impl Allocator {
     }
 
     /// Takes what is free at exactly `start`, at most `max` blocks; returns how many.
-    pub fn take_at(&mut self, start: u64, max: u64) -> u64 {
+    pub fn take_at(&mut self, start: u64, max: u64, purpose: For) -> u64 {
+        let group = (start / GROUP) as usize;
+        if purpose == For::SmallWrite && self.raw.get(group).is_some_and(|r| *r) {
+            return 0;
+        }
         let n = self.free_run(start, max);
         if n > 0 {
             self.mark(start, n);
@@ -141,22 +187,36 @@ impl Allocator {
         n
     }
 
-    /// Takes a run of up to `len` blocks, near the last one taken this way.
-    pub fn take(&mut self, len: u64) -> Option<(u64, u64)> {
-        let (start, n) = self.search(self.cursor, self.blocks, len).or_else(|| {
-            let first = self.cursor;
-            self.search(0, first, len)
-        })?;
+    /// Takes a run of up to `len` blocks, near the last one taken for the same purpose.
+    pub fn take(&mut self, len: u64, purpose: For) -> Option<(u64, u64)> {
+        let raw = purpose == For::LargeWrite;
+        let (start, n) = self.take_from(len, raw).or_else(|| self.take_from(len, !raw))?;
         self.mark(start, n);
-        self.cursor = start + n;
+        Some((start, n))
+    }
+
+    fn take_from(&mut self, len: u64, raw: bool) -> Option<(u64, u64)> {
+        if raw && self.raw_free == 0 {
+            return None;
+        }
+        let cursor = if raw { self.raw_cursor } else { self.cursor };
+        let (start, n) = self
+            .search(cursor, self.blocks, len, raw)
+            .or_else(|| self.search(0, cursor, len, raw))?;
+        *if raw {
+            &mut self.raw_cursor
+        } else {
+            &mut self.cursor
+        } = start + n;
         Some((start, n))
     }
 
     /// The first run of `len` in `[from, to)`, or the longest found within bounded search.
-    fn search(&self, from: u64, to: u64, len: u64) -> Option<(u64, u64)> {
+    fn search(&self, from: u64, to: u64, len: u64, raw: bool) -> Option<(u64, u64)> {
         let (mut at, mut best, mut budget) = (from, None::<(u64, u64)>, SEARCH_WORDS);
         while at < to {
-            if self.group_free[(at / GROUP) as usize] == 0 {
+            let group = (at / GROUP) as usize;
+            if self.group_free[group] == 0 || self.raw[group] != raw {
                 at = (at / GROUP + 1) * GROUP;
                 continue;
             }
@@ -189,7 +249,8 @@ impl Allocator {
         let mut at = self.zone_cursor.next_multiple_of(ZONE);
         let mut budget = SEARCH_WORDS * 4;
         while at + ZONE <= self.blocks && budget > 0 {
-            if self.group_free[(at / GROUP) as usize] < ZONE as u32 {
+            let group = (at / GROUP) as usize;
+            if self.group_free[group] < ZONE as u32 || self.raw[group] {
                 at = (at / GROUP + 1) * GROUP;
             } else if self.words[(at / 64) as usize] >> (at % 64) & 0xffff == 0 {
                 let block = at + offset % ZONE;
@@ -256,16 +317,42 @@ mod tests {
     fn takes_and_frees() {
         let mut a = Allocator::new(10, 1000);
         assert_eq!(a.free(), 990);
-        assert_eq!(a.take(100), Some((10, 100)));
-        assert_eq!(a.take(5), Some((110, 5)));
+        let s = For::SmallWrite;
+        assert_eq!(a.take(100, s), Some((10, 100)));
+        assert_eq!(a.take(5, s), Some((110, 5)));
         a.clear(10, 100);
-        assert_eq!(a.take_at(50, 1000), 60);
+        assert_eq!(a.take_at(50, 1000, s), 60);
         assert!(!a.mark(50, 1) && !a.mark(999, 2));
-        assert_eq!(a.take(1000), Some((115, 885)));
-        assert_eq!(a.take(100), Some((10, 40)));
-        assert_eq!((a.take(1), a.free()), (None, 0));
-        a.extend(1010);
-        assert_eq!(a.take(100), Some((1000, 10)));
+        assert_eq!(a.take(1000, s), Some((115, 885)));
+        assert_eq!(a.take(100, s), Some((10, 40)));
+        assert_eq!((a.take(1, s), a.free()), (None, 0));
+        a.extend(1010, false);
+        assert_eq!(a.take(100, s), Some((1000, 10)));
+    }
+
+    #[test]
+    fn large_writes_go_to_raw_groups() {
+        let mut a = Allocator::new(10, GROUP);
+        a.extend(3 * GROUP, true);
+        assert_eq!(a.raw_free(), 2 * GROUP);
+        assert_eq!(a.take(64, For::LargeWrite), Some((GROUP, 64)));
+        assert_eq!(a.take(1, For::SmallWrite), Some((10, 1)));
+        assert_eq!(a.take_at(GROUP + 64, 1, For::SmallWrite), 0);
+        assert_eq!(a.take_at(GROUP + 64, 1, For::LargeWrite), 1);
+        assert_eq!(a.take_zone(0), Some(16));
+        // What is full is not raw any more; and each takes of the other's when its own is gone.
+        assert_eq!(
+            a.take(2 * GROUP, For::LargeWrite),
+            Some((GROUP + 65, 2 * GROUP - 65))
+        );
+        assert_eq!(a.raw_free(), 0);
+        assert!(a.take(1, For::LargeWrite).is_some_and(|(at, _)| at < GROUP));
+        a.clear(2 * GROUP, GROUP);
+        assert_eq!(a.raw_free(), 0);
+        a.punched(2 * GROUP, 64);
+        assert_eq!(a.raw_free(), GROUP);
+        while a.take(GROUP, For::SmallWrite).is_some() {}
+        assert_eq!((a.free(), a.raw_free()), (0, 0));
     }
 
     #[test]
@@ -275,7 +362,7 @@ mod tests {
         assert_eq!(a.take_zone(19), Some(35));
         assert_eq!(a.take_zone(0), Some(48));
         assert_eq!(a.take_zone(0), None);
-        assert_eq!(a.take_at(20, 1), 1);
+        assert_eq!(a.take_at(20, 1, For::SmallWrite), 1);
     }
 
     #[test]

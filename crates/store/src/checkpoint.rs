@@ -138,8 +138,11 @@ pub enum Progress {
     /// The marker is not durable yet.
     Waiting,
     More,
-    /// Done; the log is needed from this position on.
-    Done(u64),
+    /// Done: the log is needed from this position on, and these runs went back to the host.
+    Done {
+        position: u64,
+        punched: Vec<(u64, u64)>,
+    },
 }
 
 #[derive(Debug)]
@@ -230,7 +233,10 @@ impl Checkpoint {
             Phase::Punch(next) => {
                 let from = *next;
                 let Some(to) = self.punch(from)? else {
-                    return Ok(Progress::Done(self.meta.position));
+                    return Ok(Progress::Done {
+                        position: self.meta.position,
+                        punched: std::mem::take(&mut self.merged),
+                    });
                 };
                 self.phase = Phase::Punch(to);
             }
@@ -371,17 +377,15 @@ impl Checkpoint {
             let mut freed = self.generation.freed.clone();
             freed.sort_unstable();
             self.merged = merge(freed);
+            self.merged.retain(|(_, len)| *len >= PUNCH_BLOCKS);
         }
-        let Some((at, run)) = (from..)
-            .zip(self.merged.iter().skip(from))
-            .find(|(_, r)| r.1 >= PUNCH_BLOCKS)
-        else {
+        let Some(run) = self.merged.get(from) else {
             return Ok(None);
         };
         self.file
             .punch_hole(run.0 * BLOCK, run.1 * BLOCK)
             .map_err(|e| Error::io(&self.path, "punch a hole", e))?;
-        Ok(Some(at + 1))
+        Ok(Some(from + 1))
     }
 }
 

@@ -6,6 +6,7 @@
 //! record; parts of blocks are completed to whole ones. A block that a clone shares is never changed in
 //! place.
 
+use crate::alloc::For;
 use crate::onode::{BLOCK, Onode, Place};
 use crate::record::{self, Run, Step};
 use crate::state::{State, block_crc};
@@ -293,12 +294,12 @@ impl State {
                     if own {
                         (phys, len, false)
                     } else {
-                        let (phys, len) = self.take_for(o, pool, at, len)?;
+                        let (phys, len) = self.take_for(o, pool, at, len, For::SmallWrite)?;
                         (phys, len, true)
                     }
                 }
                 Place::Hole { len } => {
-                    let (phys, len) = self.take_for(o, pool, at, len.min(blocks - i))?;
+                    let (phys, len) = self.take_for(o, pool, at, len.min(blocks - i), For::SmallWrite)?;
                     (phys, len, true)
                 }
             };
@@ -334,7 +335,7 @@ impl State {
         let mut i = 0;
         while i < blocks {
             let at = first + i;
-            let (phys, len) = self.take_for(o, pool, at, blocks - i)?;
+            let (phys, len) = self.take_for(o, pool, at, blocks - i, For::LargeWrite)?;
             let run = Run { at, phys, len };
             self.place(o, pool, run, true)?;
             let part = data.slice((i * BLOCK) as usize..((i + len) * BLOCK) as usize);
@@ -349,7 +350,7 @@ impl State {
 
     /// Takes up to `len` blocks for logical block `at`: where the object's neighbouring extents would go
     /// on if it can, else in a zone of its own for a sparse object, else wherever there is room.
-    fn take_for(&mut self, o: &Onode, pool: PoolId, at: u64, len: u64) -> Result<(u64, u64)> {
+    fn take_for(&mut self, o: &Onode, pool: PoolId, at: u64, len: u64, purpose: For) -> Result<(u64, u64)> {
         let len = len.min(self.room());
         if len == 0 {
             return Err(Error::NoSpace {
@@ -363,7 +364,7 @@ impl State {
             behind.and_then(|e| e.phys.checked_sub(e.at - at)),
         ];
         for hint in hints.into_iter().flatten() {
-            let n = self.alloc.take_at(hint, len);
+            let n = self.alloc.take_at(hint, len, purpose);
             if n > 0 {
                 self.took(pool, hint, n);
                 return Ok((hint, n));
@@ -372,7 +373,7 @@ impl State {
         let sparse = len == 1 && at > 0;
         let run = match sparse.then(|| self.alloc.take_zone(at)).flatten() {
             Some(block) => (block, 1),
-            None => self.alloc.take(len).ok_or(Error::NoSpace {
+            None => self.alloc.take(len, purpose).ok_or(Error::NoSpace {
                 free: self.alloc.free() * BLOCK,
                 reserve: self.reserve * BLOCK,
             })?,

@@ -46,12 +46,12 @@ pub enum Job {
     Grow(Grow),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The log is needed from here on.
-    Checkpointed(u64),
-    /// The file now has this many bytes, zeroed.
-    Grown(u64),
+    /// The log is needed from this position on; these runs of blocks went back to the host.
+    Checkpointed { position: u64, punched: Vec<(u64, u64)> },
+    /// The file now has this many bytes; `raw`: the new ones were not written.
+    Grown { bytes: u64, raw: bool },
     /// The host had no room.
     NotGrown,
 }
@@ -102,7 +102,11 @@ impl Grow {
         self.file.flush().map_err(io("flush the data file"))?;
         self.file.uncache(self.next, end - self.next);
         self.next = if self.zero { end } else { self.to };
-        Ok((self.next == self.to).then_some(Outcome::Grown(self.to)))
+        let grown = Outcome::Grown {
+            bytes: self.to,
+            raw: !self.zero,
+        };
+        Ok((self.next == self.to).then_some(grown))
     }
 }
 
@@ -220,7 +224,7 @@ impl Helper {
             Job::Grow(g) => g.step(),
             Job::Checkpoint(c) => Ok(match c.step(block)? {
                 Progress::Waiting | Progress::More => None,
-                Progress::Done(position) => Some(Outcome::Checkpointed(position)),
+                Progress::Done { position, punched } => Some(Outcome::Checkpointed { position, punched }),
             }),
         }
     }

@@ -534,7 +534,8 @@ impl State {
     }
 
     /// The frozen generation is durable in the index, of which `snapshot` shows the new state.
-    pub fn thaw(&mut self, snapshot: Box<dyn Snapshot>) {
+    /// `punched` of the runs that it freed went back to the host.
+    pub fn thaw(&mut self, snapshot: Box<dyn Snapshot>, punched: Vec<(u64, u64)>) {
         self.snapshot = snapshot;
         let Some(g) = self.frozen.take() else { return };
         self.reads.outdated(&g);
@@ -549,6 +550,9 @@ impl State {
         }
         for (start, len) in &g.freed {
             self.alloc.clear(*start, *len);
+        }
+        for (start, len) in punched {
+            self.alloc.punched(start, len);
         }
         let cache = &mut *self.cache.borrow_mut();
         for b in g.blocks.keys().chain(g.refs.keys()) {

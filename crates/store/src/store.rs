@@ -35,6 +35,8 @@ const RESERVE_BLOCKS_MIN: u64 = 8;
 const RESERVE_BLOCKS_MAX: u64 = 16384;
 /// Blocks that were freed and wait for a checkpoint: one in so many of the file's starts one.
 const FREED_SHARE: u64 = 8;
+/// Space for large writes is cheap to get (nothing is written) and is used up fast: so many steps at once.
+const RAW_GROWTH: u64 = 4;
 
 #[derive(Debug)]
 pub struct Store {
@@ -56,8 +58,8 @@ pub struct Store {
     dirty_since: Option<Duration>,
     stalls: u64,
     checkpoints: u64,
-    /// Direct bytes written when the file last grew.
-    direct_at_growth: u64,
+    /// Blocks of large writes since the file last grew.
+    large_blocks: u64,
 }
 
 impl Store {
@@ -137,7 +139,7 @@ impl Store {
             dirty_since: None,
             stalls: 0,
             checkpoints: 0,
-            direct_at_growth: 0,
+            large_blocks: 0,
         };
         store.refresh_space()?;
         store.begin_life()?;
@@ -226,6 +228,7 @@ impl Store {
         }
         let mut directs = std::mem::take(&mut self.state.tx.directs);
         let waiting = directs.clone();
+        self.large_blocks += directs.iter().map(|d| d.data.len() as u64 / BLOCK).sum::<u64>();
         match self.committer.append(&self.state.tx.record, &mut directs) {
             Ok(seq) => {
                 self.state.commit(seq, &waiting);
@@ -319,14 +322,14 @@ impl Store {
         self.state.inflight.landed(self.committer.durable());
         for outcome in self.helper.outcomes() {
             match outcome {
-                Outcome::Checkpointed(position) => {
+                Outcome::Checkpointed { position, punched } => {
                     self.committer.set_tail(position);
-                    self.state.thaw(self.index.snapshot()?);
+                    self.state.thaw(self.index.snapshot()?, punched);
                     self.checkpointing = false;
                     self.checkpoints += 1;
                     self.refresh_space()?;
                 }
-                Outcome::Grown(bytes) => self.grown(bytes)?,
+                Outcome::Grown { bytes, raw } => self.grown(bytes, raw)?,
                 Outcome::NotGrown => {
                     self.growing = false;
                     self.refresh_space()?;
@@ -336,9 +339,9 @@ impl Store {
         Ok(())
     }
 
-    fn grown(&mut self, bytes: u64) -> Result<()> {
+    fn grown(&mut self, bytes: u64, raw: bool) -> Result<()> {
         self.growing = false;
-        self.state.alloc.extend(bytes / BLOCK);
+        self.state.alloc.extend(bytes / BLOCK, raw);
         self.refresh_space()
     }
 
@@ -376,24 +379,38 @@ impl Store {
         (self.file_bytes_max() - self.superblock.data_offset.min(self.file_bytes_max())) / BLOCK
     }
 
-    /// The next step of growth: where the file ends, and where it would end.
-    fn next_growth(&self) -> Option<(u64, u64)> {
+    /// A step of growth: where the file ends, and where it would end. At the end of an allocation group
+    /// where the step is as large as one.
+    fn next_growth(&self, step: u64) -> Option<(u64, u64)> {
+        const GROUP_BYTES: u64 = crate::alloc::GROUP * BLOCK;
         let now = self.state.alloc.blocks() * BLOCK;
-        let to = (now + self.options.grow_bytes.max(BLOCK)).min(self.file_bytes_max()) / BLOCK * BLOCK;
+        let mut to = now + step.max(BLOCK);
+        if step >= GROUP_BYTES {
+            to = to / GROUP_BYTES * GROUP_BYTES;
+        }
+        let to = to.min(self.file_bytes_max()) / BLOCK * BLOCK;
         (to > now).then_some((now, to))
     }
 
-    /// Lets the helper extend the file before it is full.
+    /// Lets the helper extend the file before it is full: zeroed for small writes, raw for large ones, which
+    /// fill it at once.
     fn grow_ahead(&mut self) {
-        let low = self.options.grow_bytes / BLOCK / 2 + self.state.reserve;
-        if self.growing || self.state.alloc.free() >= low {
+        if self.growing {
             return;
         }
-        if let Some((from, to)) = self.next_growth() {
+        let (step, alloc) = (self.options.grow_bytes, &self.state.alloc);
+        let low = step / BLOCK / 2 + self.state.reserve;
+        let raw_step = step * RAW_GROWTH;
+        let (step, zero) = if alloc.free() - alloc.raw_free() < low {
+            (step, true)
+        } else if self.large_blocks * BLOCK >= step / 4 && alloc.raw_free() < raw_step / BLOCK / 2 {
+            (raw_step, false)
+        } else {
+            return;
+        };
+        if let Some((from, to)) = self.next_growth(step) {
             self.growing = true;
-            let direct = self.committer.counters().direct_bytes;
-            let filled = direct - std::mem::replace(&mut self.direct_at_growth, direct);
-            let zero = filled < (to - from) / 2;
+            self.large_blocks = 0;
             let grow = Grow::new(&self.path, self.file.clone(), from, to, zero);
             self.helper.submit(Job::Grow(grow));
         }
@@ -408,7 +425,7 @@ impl Store {
             self.stall(|s| s.growing)?;
             return Ok(true);
         }
-        if let Some((from, to)) = self.next_growth() {
+        if let Some((from, to)) = self.next_growth(self.options.grow_bytes) {
             self.stalls += 1;
             let grown = self.file.allocate(from, to - from);
             if grown.is_ok() {
@@ -417,7 +434,7 @@ impl Store {
                     self.committer.fail(e.clone());
                     return Err(Error::Stopped(Arc::new(e)));
                 }
-                self.grown(to)?;
+                self.grown(to, true)?;
                 return Ok(true);
             }
             self.refresh_space()?;
