@@ -367,3 +367,71 @@ fn bounds_are_refused() {
     assert!(matches!(store.queue(t), Err(Error::NoCollection(_))));
     assert_eq!(store.read(&o, 0, 100).unwrap(), vec![1; 10]);
 }
+
+#[test]
+fn a_failed_flush_stops_the_store_for_good() {
+    for (call, after) in [
+        (Call::Flush, 0),
+        (Call::Flush, 3),
+        (Call::Write, 0),
+        (Call::Write, 5),
+    ] {
+        let disk = fresh();
+        let mut store = open(&disk);
+        let mut g = Generator::new(9);
+        let mut history = vec![Model::default()];
+        store.queue(Generator::first()).unwrap();
+        history.push(Model::default().after(&Generator::first()).unwrap());
+        store.wait(1).unwrap();
+        disk.fail(call, "block", after, ErrorKind::Other);
+        let mut failed = false;
+        for _ in 0..200 {
+            let t = g.transaction();
+            let next = history.last().unwrap().after(&t);
+            match store.queue(t) {
+                Ok(_) => history.push(next.unwrap()),
+                Err(store::Error::Stopped(_)) => failed = true,
+                Err(e) => assert!(e.is_refusal(), "{e}"),
+            }
+            store.pump();
+        }
+        assert!(failed && store.failed().is_some(), "{call:?} after {after}");
+        let acked = store.durable();
+        disk.heal();
+        let mut refused = Transaction::new(coll(0));
+        refused.ops.push(Op::Touch { oid: oid(0) });
+        assert!(
+            matches!(store.queue(refused), Err(store::Error::Stopped(_))),
+            "never retried"
+        );
+        assert_eq!(store.durable(), acked);
+        drop(store);
+        for seed in 0..10 {
+            let s = disk.survivor(seed);
+            let store = open(&s);
+            let k = store.queued();
+            assert!(k >= acked);
+            compare(&store, &history[k as usize], "after EIO");
+        }
+    }
+}
+
+/// Faults in the index stop the store as well.
+#[test]
+fn a_failed_index_commit_stops_the_store() {
+    for call in [Call::Write, Call::Flush] {
+        let disk = fresh();
+        let mut store = open(&disk);
+        store.queue(Generator::first()).unwrap();
+        store.wait(1).unwrap();
+        disk.fail(call, "index", 0, ErrorKind::Other);
+        assert!(store.checkpoint().is_err());
+        assert!(store.failed().is_some());
+        drop(store);
+        for seed in 0..10 {
+            let s = disk.survivor(seed);
+            let store = open(&s);
+            assert_eq!((store.queued(), store.collections()), (1, vec![coll(0)]));
+        }
+    }
+}

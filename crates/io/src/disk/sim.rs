@@ -3,22 +3,25 @@
 //! Vocabulary: a file has a *durable* image (what its last flush left) and *pending* operations (all
 //! since). A *cut* is the power going away: from then on every call fails, and [`SimDisk::survivor`]
 //! makes the disk that the next start finds: any subset of the pending operations, writes torn at
-//! 512 bytes, creations that were not synced kept or lost.
+//! 512 bytes, creations that were not synced kept or lost. A *lie* is a flush that reports success and does
+//! nothing.
 //!
 //! Invariants: nothing here is random but by the seeds given; a cut never loses what a completed flush
 //! covered, on that file.
 //!
 //! Not here: reordering of completed reads, latencies.
 
+mod image;
+
 use super::{Disk, DiskFile, Space};
-use std::collections::{BTreeMap, HashMap};
+use image::Image;
+use std::collections::BTreeMap;
 use std::io::{Error, ErrorKind, IoSlice, Result};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What a real disk writes whole or not at all.
 pub const SECTOR: usize = 512;
-const PAGE: usize = 4096;
 
 /// SplitMix64: small, seeded, good enough to choose subsets.
 #[derive(Debug, Clone)]
@@ -59,69 +62,27 @@ struct Fault {
     kind: ErrorKind,
 }
 
-/// Sparse content: pages that were never written read as zeros.
-#[derive(Debug, Clone, Default)]
-struct Image {
-    pages: HashMap<u64, Arc<[u8; PAGE]>>,
-    len: u64,
+/// What of the unflushed operations a cut leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Survival {
+    Nothing,
+    Everything,
+    /// For each file nothing, everything or torn parts, as the seed says.
+    Some(u64),
 }
 
-impl Image {
-    fn write(&mut self, mut at: u64, mut data: &[u8]) {
-        self.len = self.len.max(at + data.len() as u64);
-        while !data.is_empty() {
-            let (page, skip) = (at / PAGE as u64, (at % PAGE as u64) as usize);
-            let n = data.len().min(PAGE - skip);
-            let p = self.pages.entry(page).or_insert_with(|| Arc::new([0; PAGE]));
-            Arc::make_mut(p)[skip..skip + n].copy_from_slice(&data[..n]);
-            (at, data) = (at + n as u64, &data[n..]);
-        }
-    }
-
-    fn read(&self, mut at: u64, mut out: &mut [u8]) {
-        while !out.is_empty() {
-            let (page, skip) = (at / PAGE as u64, (at % PAGE as u64) as usize);
-            let n = out.len().min(PAGE - skip);
-            match self.pages.get(&page) {
-                Some(p) => out[..n].copy_from_slice(&p[skip..skip + n]),
-                None => out[..n].fill(0),
-            }
-            at += n as u64;
-            out = &mut out[n..];
-        }
-    }
-
-    fn zero(&mut self, at: u64, len: u64) {
-        let end = (at + len).min(self.len);
-        let mut at = at;
-        while at < end {
-            let skip = at % PAGE as u64;
-            let n = (PAGE as u64 - skip).min(end - at);
-            if n == PAGE as u64 {
-                self.pages.remove(&(at / PAGE as u64));
-            } else if self.pages.contains_key(&(at / PAGE as u64)) {
-                self.write(at, &[0u8; PAGE][..n as usize]);
-            }
-            at += n;
-        }
-    }
-
-    fn set_len(&mut self, len: u64) {
-        if len < self.len {
-            let old = self.len;
-            self.zero(len, old - len);
-        }
-        self.len = len;
-    }
-
-    fn apply(&mut self, op: &Pending) {
-        match op {
-            Pending::Write(at, data) => self.write(*at, data),
-            Pending::SetLen(len) => self.set_len(*len),
-            Pending::Punch(at, len) => self.zero(*at, *len),
-        }
-    }
+/// One call of flush, as a liar sees it.
+#[derive(Debug, Clone, Copy)]
+pub struct Flush<'a> {
+    pub file: &'a str,
+    /// Flushes of any file before it, since the disk was made or copied.
+    pub number: u64,
+    /// Lowest byte of what it should make durable.
+    pub lowest: u64,
 }
+
+/// True: the flush reports success and does nothing.
+pub type Lie = fn(&Flush<'_>) -> bool;
 
 #[derive(Debug, Clone)]
 enum Pending {
@@ -130,11 +91,29 @@ enum Pending {
     Punch(u64, u64),
 }
 
+impl Pending {
+    fn at(&self) -> u64 {
+        match self {
+            Self::Write(at, _) | Self::SetLen(at) | Self::Punch(at, _) => *at,
+        }
+    }
+
+    fn apply(&self, image: &mut Image) {
+        match self {
+            Self::Write(at, data) => image.write(*at, data),
+            Self::SetLen(len) => image.set_len(*len),
+            Self::Punch(at, len) => image.zero(*at, *len),
+        }
+    }
+}
+
 #[derive(Debug, Clone, Default)]
 struct FileState {
     durable: Image,
     pending: Vec<Pending>,
     now: Image,
+    /// A pending operation was reported as failed and is not in `now`.
+    failed: bool,
     /// The name survives a cut.
     named: bool,
     locked: Arc<AtomicBool>,
@@ -149,9 +128,20 @@ struct State {
     faults: Vec<Fault>,
     space: Option<Space>,
     bytes_written: u64,
-    /// Chooses calls before which a survivor is kept: the dice, and how many of 1000.
-    sample: Option<(Dice, u64)>,
+    flushes: u64,
+    lie: Option<Lie>,
+    /// Chooses the survivors that are kept before each call.
+    sample: Option<Sample>,
     survivors: Vec<SimDisk>,
+}
+
+/// How many of 1000 calls keep a survivor of each sort.
+#[derive(Debug, Clone)]
+struct Sample {
+    dice: Dice,
+    nothing: u64,
+    everything: u64,
+    torn: u64,
 }
 
 /// The simulated disk; clones are the same disk.
@@ -185,7 +175,23 @@ impl SimDisk {
     /// From now on, before that share (of 1000) of the changing calls, keeps the disk that would be left
     /// if the power failed there; the run goes on. [`Self::survivors`] hands them out.
     pub fn sample(&self, seed: u64, per_mille: u64) {
-        self.state().sample = Some((Dice::new(seed), per_mille));
+        self.sample_each(seed, [per_mille / 5, per_mille / 5, per_mille * 3 / 5]);
+    }
+
+    /// Like [`Self::sample`], with shares of their own for cuts of which nothing, everything, and torn parts
+    /// survive; each 1000 is one survivor at each call. Calls with nothing unflushed keep at most one.
+    pub fn sample_each(&self, seed: u64, [nothing, everything, torn]: [u64; 3]) {
+        self.state().sample = Some(Sample {
+            dice: Dice::new(seed),
+            nothing,
+            everything,
+            torn,
+        });
+    }
+
+    /// Lets flushes lie from now on.
+    pub fn lie(&self, lie: Lie) {
+        self.state().lie = Some(lie);
     }
 
     pub fn survivors(&self) -> Vec<SimDisk> {
@@ -240,30 +246,37 @@ impl SimDisk {
 
     /// The disk that the next start finds when the power fails now.
     pub fn survivor(&self, seed: u64) -> Self {
-        self.state().survivor(seed)
+        // Whole runs where all or nothing survives are likely in life, and rare by chance.
+        self.survivor_of(match Dice::new(seed).below(5) {
+            0 => Survival::Nothing,
+            1 => Survival::Everything,
+            _ => Survival::Some(seed),
+        })
+    }
+
+    pub fn survivor_of(&self, how: Survival) -> Self {
+        self.state().survivor(how)
     }
 }
 
 impl State {
-    fn survivor(&self, seed: u64) -> SimDisk {
+    fn survivor(&self, how: Survival) -> SimDisk {
+        let seed = if let Survival::Some(seed) = how { seed } else { 0 };
         let dice = std::cell::RefCell::new(Dice::new(seed));
-        // Whole runs where all or nothing survives are likely in life, and rare by chance.
-        let mode = dice.borrow_mut().below(5);
         self.rebuild(
             |f| {
-                let mut image = f.durable.clone();
-                for op in &f.pending {
-                    match (mode, op) {
-                        (0, _) => {}
-                        (1, op) => image.apply(op),
-                        (_, Pending::Write(at, data)) => tear(&mut image, *at, data, &mut dice.borrow_mut()),
-                        (_, op) if dice.borrow_mut().below(2) == 0 => image.apply(op),
-                        _ => {}
-                    }
+                let dice = &mut *dice.borrow_mut();
+                match (how, dice.below(4)) {
+                    (Survival::Everything, _) | (Survival::Some(_), 0) => f.everything(),
+                    (Survival::Nothing, _) | (Survival::Some(_), 1) => f.durable.clone(),
+                    (Survival::Some(_), _) => f.torn(dice),
                 }
-                image
             },
-            |f| f.named || mode == 1 || (mode > 1 && dice.borrow_mut().below(2) == 0),
+            |f| match how {
+                Survival::Nothing => f.named,
+                Survival::Everything => true,
+                Survival::Some(_) => f.named || dice.borrow_mut().below(2) == 0,
+            },
         )
     }
 
@@ -284,6 +297,36 @@ impl State {
             space: self.space,
             ..State::default()
         })))
+    }
+}
+
+impl FileState {
+    fn everything(&self) -> Image {
+        let mut image = self.durable.clone();
+        self.pending.iter().for_each(|op| op.apply(&mut image));
+        image
+    }
+
+    fn torn(&self, dice: &mut Dice) -> Image {
+        let mut image = self.durable.clone();
+        for op in &self.pending {
+            match op {
+                Pending::Write(at, data) => tear(&mut image, *at, data, dice),
+                op if dice.below(2) == 0 => op.apply(&mut image),
+                _ => {}
+            }
+        }
+        image
+    }
+
+    fn flush(&mut self) {
+        if std::mem::take(&mut self.failed) {
+            self.durable = self.now.clone();
+            self.pending.clear();
+        }
+        for op in self.pending.drain(..) {
+            op.apply(&mut self.durable);
+        }
     }
 }
 
@@ -310,13 +353,7 @@ impl State {
     fn admit(&mut self, call: Call, file: &str) -> Result<()> {
         if call != Call::Read {
             self.calls += 1;
-            if let Some((dice, share)) = &mut self.sample
-                && dice.below(1000) < *share
-            {
-                let seed = dice.roll();
-                let kept = self.survivor(seed);
-                self.survivors.push(kept);
-            }
+            self.keep_survivors();
         }
         if self.cut_at.is_some_and(|n| self.calls >= n) {
             return Err(Error::other("the power is off"));
@@ -330,6 +367,28 @@ impl State {
             }
         }
         Ok(())
+    }
+
+    fn keep_survivors(&mut self) {
+        let Some(sample) = &mut self.sample else { return };
+        let dice = &mut sample.dice;
+        let mut chosen = Vec::new();
+        for (share, how) in [
+            (sample.nothing, Some(Survival::Nothing)),
+            (sample.everything, Some(Survival::Everything)),
+            (sample.torn, None),
+        ] {
+            let n = share / 1000 + u64::from(dice.below(1000) < share % 1000);
+            chosen.extend((0..n).map(|_| how.unwrap_or_else(|| Survival::Some(dice.roll()))));
+        }
+        if self.files.values().all(|f| f.pending.is_empty() && f.named) {
+            // They would all be the same.
+            chosen.truncate(1);
+        }
+        for how in chosen {
+            let kept = self.survivor(how);
+            self.survivors.push(kept);
+        }
     }
 
     fn change(&mut self, call: Call, name: &str, op: Pending) -> Result<()> {
@@ -349,8 +408,9 @@ impl State {
                 None => return Err(ErrorKind::NotFound.into()),
             },
         };
-        if admitted.is_ok() {
-            f.now.apply(&op);
+        match admitted {
+            Ok(()) => op.apply(&mut f.now),
+            Err(_) => f.failed = true,
         }
         f.pending.push(op);
         admitted
@@ -447,16 +507,27 @@ impl DiskFile for SimFile {
     }
 
     fn write_vectored_at(&self, data: &[IoSlice<'_>], offset: u64) -> Result<()> {
-        let whole: Vec<u8> = data.iter().flat_map(|s| s.iter().copied()).collect();
-        self.write_at(&whole, offset)
+        let mut whole = Vec::with_capacity(data.iter().map(|s| s.len()).sum());
+        data.iter().for_each(|s| whole.extend_from_slice(s));
+        self.disk
+            .state()
+            .change(Call::Write, &self.name, Pending::Write(offset, whole))
     }
 
     fn flush(&self) -> Result<()> {
         let mut s = self.disk.state();
         s.admit(Call::Flush, &self.name)?;
+        let (number, lie) = (s.flushes, s.lie);
+        s.flushes += 1;
         let f = s.files.get_mut(&self.name).ok_or(ErrorKind::NotFound)?;
-        f.pending.clear();
-        f.durable = f.now.clone();
+        let flush = Flush {
+            file: &self.name,
+            number,
+            lowest: f.pending.iter().map(Pending::at).min().unwrap_or(0),
+        };
+        if !lie.is_some_and(|lies| lies(&flush)) {
+            f.flush();
+        }
         Ok(())
     }
 
@@ -493,67 +564,4 @@ impl DiskFile for SimFile {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn disk_with(data: &[u8]) -> (SimDisk, Arc<dyn DiskFile>) {
-        let disk = SimDisk::new();
-        let f = disk.create("f").unwrap();
-        disk.sync().unwrap();
-        f.write_at(data, 0).unwrap();
-        f.flush().unwrap();
-        (disk, f)
-    }
-
-    #[test]
-    fn flushed_data_survives_every_cut() {
-        let (disk, _f) = disk_with(&[7; 2000]);
-        for seed in 0..50 {
-            assert_eq!(disk.survivor(seed).content("f"), vec![7; 2000]);
-        }
-    }
-
-    #[test]
-    fn unflushed_data_survives_in_sectors() {
-        let (disk, f) = disk_with(&[1; 2048]);
-        f.write_at(&[2; 2048], 0).unwrap();
-        let mut seen = std::collections::BTreeSet::new();
-        for seed in 0..300 {
-            let c = disk.survivor(seed).content("f");
-            for s in c.chunks(SECTOR) {
-                assert!(s.iter().all(|b| *b == s[0]), "a sector is never torn");
-            }
-            seen.insert(c.chunks(SECTOR).map(|s| s[0]).collect::<Vec<_>>());
-        }
-        assert!(seen.len() > 10 && seen.contains(&vec![1; 4]) && seen.contains(&vec![2; 4]));
-    }
-
-    #[test]
-    fn after_a_cut_nothing_works() {
-        let (disk, f) = disk_with(&[1; 10]);
-        disk.cut_at(disk.calls() + 2);
-        f.write_at(&[2; 10], 0).unwrap();
-        assert!(f.flush().is_err());
-        assert!(f.read_at(&mut [0; 1], 0).is_err());
-    }
-
-    #[test]
-    fn an_unsynced_name_may_be_lost() {
-        let disk = SimDisk::new();
-        disk.create("f").unwrap().write_at(b"x", 0).unwrap();
-        let kept = (0..50).filter(|s| disk.survivor(*s).exists("f").unwrap()).count();
-        assert!(kept > 0 && kept < 50);
-    }
-
-    #[test]
-    fn faults_hit_the_named_call() {
-        let (disk, f) = disk_with(&[1; 10]);
-        disk.fail(Call::Flush, "f", 1, ErrorKind::Other);
-        f.flush().unwrap();
-        assert!(f.flush().is_err());
-        disk.heal();
-        f.flush().unwrap();
-        disk.flip("f", 3, 0);
-        assert_eq!(disk.content("f")[3], 0);
-    }
-}
+mod tests;
