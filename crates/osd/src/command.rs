@@ -162,7 +162,7 @@ impl Osd {
     fn status_command(&self) -> Value {
         json!({
             "cluster_fsid": self.placement.state.fsid.to_string(),
-            "osd_fsid": self.store.0.identity().osd_uuid.to_string(),
+            "osd_fsid": self.store.engine.identity().osd_uuid.to_string(),
             "whoami": self.id,
             "state": "active",
             "oldest_map": self.placement.state.history.first(),
@@ -172,7 +172,7 @@ impl Osd {
     }
 
     fn perf_command(&self) -> Value {
-        let c = self.store.0.counters();
+        let c = self.store.engine.counters();
         let (mut reads, mut writes, mut read_bytes, mut write_bytes) = (0, 0, 0, 0);
         for (_, pg) in self.pgs() {
             let s = pg.stats();

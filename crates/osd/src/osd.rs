@@ -129,11 +129,14 @@ impl Osd {
         }
     }
 
-    /// The store flushed: answers may go.
+    /// The store flushed: answers may go. Or it read from the disk: operations that waited for that may go on.
     pub fn on_store(&mut self) {
-        let durable = self.store.0.durable();
+        let durable = self.store.engine.durable();
         for pg in self.uncommitted.drain().collect::<Vec<_>>() {
             self.drive(pg, Input::Committed(durable));
+        }
+        for (ticket, pg) in self.store.prefetched() {
+            self.drive(pg, Input::Prefetched(ticket));
         }
     }
 
@@ -172,7 +175,7 @@ impl Osd {
     }
 
     pub fn on_tick(&mut self) {
-        self.store.0.tick(self.clock.monotonic());
+        self.store.engine.tick(self.clock.monotonic());
         self.reaper.step(&mut self.store, &self.placement);
     }
 
@@ -332,12 +335,30 @@ impl Osd {
     }
 
     fn forget(&mut self, pg: PgId) {
-        if let Some(slot) = self.slots.remove(&pg)
-            && let Some(at) = slot.timer
-        {
+        self.uncommitted.remove(&pg);
+        let Some(slot) = self.slots.remove(&pg) else {
+            return;
+        };
+        if let Some(at) = slot.timer {
             self.timers.remove(&(at, pg));
         }
-        self.uncommitted.remove(&pg);
+        let random = self.random.clone();
+        slot.pg.leave(&mut Context {
+            store: &mut self.store,
+            cluster: &self.placement,
+            now: self.clock.monotonic(),
+            wall: Utime::from_unix(self.clock.wall()),
+            random: &mut || random.u64(),
+            out: &mut self.out,
+        });
+        self.carry_out(pg);
+    }
+
+    /// The OSD ends: what its PGs hold of the store goes back.
+    pub fn forget_all(&mut self) {
+        for pg in self.slots.keys().copied().collect::<Vec<_>>() {
+            self.forget(pg);
+        }
     }
 
     fn drop_gone(&mut self) {
@@ -357,31 +378,29 @@ impl Osd {
         let Some(slot) = self.slots.get_mut(&pg) else {
             return;
         };
+        self.store.lend(pg);
         let random = self.random.clone();
-        let mut ctx = Context {
-            store: &mut self.store,
-            cluster: &self.placement,
-            now: self.clock.monotonic(),
-            wall: Utime::from_unix(self.clock.wall()),
-            random: &mut || random.u64(),
-            out: &mut self.out,
+        let mut random = || random.u64();
+        let mut apply = |input, store: &mut StoreView| {
+            slot.pg.apply(
+                input,
+                &mut Context {
+                    store,
+                    cluster: &self.placement,
+                    now: self.clock.monotonic(),
+                    wall: Utime::from_unix(self.clock.wall()),
+                    random: &mut random,
+                    out: &mut self.out,
+                },
+            );
+            slot.pg.is_waiting()
         };
-        slot.pg.apply(input, &mut ctx);
-        if slot.pg.is_waiting() {
+        if apply(input, &mut self.store) {
             // What it waits for may have become durable before it began to wait.
-            let durable = self.store.0.durable();
-            let mut ctx = Context {
-                store: &mut self.store,
-                cluster: &self.placement,
-                now: self.clock.monotonic(),
-                wall: Utime::from_unix(self.clock.wall()),
-                random: &mut || random.u64(),
-                out: &mut self.out,
-            };
-            slot.pg.apply(Input::Committed(durable), &mut ctx);
-        }
-        if slot.pg.is_waiting() {
-            self.uncommitted.insert(pg);
+            let durable = self.store.engine.durable();
+            if apply(Input::Committed(durable), &mut self.store) {
+                self.uncommitted.insert(pg);
+            }
         }
         self.arm(pg);
         self.carry_out(pg);

@@ -22,7 +22,7 @@ impl Reaper {
     pub fn scan(&mut self, store: &StoreView, placement: &Placement) {
         let gone = |c: &SPgId| placement.pool(c.pg.pool).is_none();
         self.pools = store
-            .0
+            .engine
             .collections()
             .iter()
             .filter(|c| gone(c))
@@ -42,7 +42,7 @@ impl Reaper {
         if let Err(e) = Self::remove_some(store, pool) {
             tracing::warn!("removing pool {pool}: {e}");
         }
-        if !store.0.collections().iter().any(|c| c.pg.pool == pool) {
+        if !store.engine.collections().iter().any(|c| c.pg.pool == pool) {
             tracing::info!("pool {pool} removed");
             self.pools.remove(&pool);
         }
@@ -50,7 +50,7 @@ impl Reaper {
 
     fn remove_some(store: &mut StoreView, pool: PoolId) -> Result<(), String> {
         let of_pool = |c: &&SPgId| c.pg.pool == pool;
-        let collections = store.0.collections();
+        let collections = store.engine.collections();
         let Some(collection) = collections.iter().find(of_pool).copied() else {
             return Ok(());
         };

@@ -36,7 +36,7 @@ impl Osd {
     }
 
     fn statfs(&self) -> StoreStatfs {
-        let fs = self.store.0.statfs();
+        let fs = self.store.engine.statfs();
         let (total, available) = space(&fs, self.disk_share);
         StoreStatfs {
             total: total as i64,
@@ -50,7 +50,7 @@ impl Osd {
     }
 
     fn pool_statfs(&self) -> BTreeMap<PoolId, StoreStatfs> {
-        let usage = self.store.0.usage();
+        let usage = self.store.engine.usage();
         let of = |u: store::PoolUsage| StoreStatfs {
             allocated: u.allocated as i64,
             data_stored: u.stored as i64,

@@ -96,7 +96,7 @@ pub async fn serve(
     let size = crate::report::space(&store.statfs(), c.disk_share).0;
     let mut osd = Osd::new(Parts {
         id: c.id,
-        store: StoreView(store),
+        store: StoreView::new(store),
         cluster: c.cluster.clone(),
         conns,
         peers: c.peers.clone(),
@@ -111,7 +111,7 @@ pub async fn serve(
     tracing::info!("osd.{}: up at {addr} in epoch {epoch}", c.id);
     osd.on_cluster();
     osd.load_served();
-    osd.store.0.kick();
+    osd.store.engine.kick();
     let _ = ready.send(addr);
 
     let mut sources = Sources {
@@ -163,8 +163,8 @@ pub async fn serve(
                 ticks = ticks.wrapping_add(1);
             }
         }
-        osd.store.0.kick();
-        if let Some(e) = osd.store.0.failed() {
+        osd.store.engine.kick();
+        if let Some(e) = osd.store.engine.failed() {
             // What is not durable now will never be acknowledged; a restart goes on from the log.
             tracing::error!("osd.{}: stopping: {e}", c.id);
             return Err(Error::Store(e));
@@ -204,8 +204,8 @@ async fn finish(mut osd: Osd, c: &Config) -> Result<(), Error> {
     if let Err(e) = c.cluster.osd_down(c.id).await {
         tracing::warn!("osd.{}: not marked down: {e}", c.id);
     }
-    let queued = osd.store.0.queued();
-    osd.store.0.wait(queued)?;
+    let queued = osd.store.engine.queued();
+    osd.store.engine.wait(queued)?;
     osd.on_store();
     for _ in 0..LAST_WORDS_MAX {
         if osd.sessions.ids().all(|c| osd.conns.queued_bytes(c) == 0) {
@@ -214,11 +214,8 @@ async fn finish(mut osd: Osd, c: &Config) -> Result<(), Error> {
         io::task::sleep(Duration::from_millis(5)).await;
     }
     osd.conns.shutdown();
-    let Osd {
-        store: StoreView(store),
-        ..
-    } = osd;
-    store.close()?;
+    osd.forget_all();
+    osd.store.engine.close()?;
     tracing::info!("osd.{}: stopped", c.id);
     Ok(())
 }

@@ -1,14 +1,48 @@
-//! The object store as a PG sees it, over crate `store`: a missing object is empty rather than an error, and
-//! the store's refusals become error numbers.
+//! The object store as a PG sees it, over crate `store`: a missing object is empty rather than an error, the
+//! store's refusals become error numbers, and it knows for which PG the disk is reading.
+//!
+//! Invariant: a ticket is known here from the prefetch that gave it to its release.
 
 use bytes::Bytes;
-use pg::{IoError, ObjectReads, ObjectStat, ObjectStore, Seq};
+use pg::{IoError, ObjectReads, ObjectStat, ObjectStore, Seq, Ticket};
+use std::collections::HashMap;
 use std::ops::Bound;
 use store::{Error, Store};
-use types::{EVersion, Errno, ObjectId, SPgId, Transaction};
+use types::{EVersion, Errno, ObjectId, PgId, SPgId, Transaction};
 
 #[derive(Debug)]
-pub struct StoreView(pub Store);
+pub struct StoreView {
+    pub engine: Store,
+    /// The PG that it is lent to.
+    borrower: PgId,
+    /// Prefetches that were not released. Bounded by the operations in flight, of which `net` has a budget, and
+    /// the ranges that a PG asks for on behalf of one.
+    prefetches: HashMap<Ticket, PgId>,
+}
+
+impl StoreView {
+    pub fn new(engine: Store) -> Self {
+        Self {
+            engine,
+            borrower: PgId::new(0, 0),
+            prefetches: HashMap::new(),
+        }
+    }
+
+    /// What is asked of it from now on is asked by this PG.
+    pub fn lend(&mut self, pg: PgId) {
+        self.borrower = pg;
+    }
+
+    /// Prefetches that ended, and whose they are.
+    pub fn prefetched(&mut self) -> Vec<(Ticket, PgId)> {
+        let ended = self.engine.prefetched().into_iter();
+        // One that was released while it was under way is nobody's.
+        ended
+            .filter_map(|t| Some((t, *self.prefetches.get(&t)?)))
+            .collect()
+    }
+}
 
 /// A missing object or collection reads as `T::default()`; everything else is an I/O error.
 fn or_default<T: Default>(r: store::Result<T>) -> Result<T, IoError> {
@@ -24,7 +58,7 @@ fn or_default<T: Default>(r: store::Result<T>) -> Result<T, IoError> {
 
 impl ObjectReads for StoreView {
     fn stat(&mut self, oid: &ObjectId) -> Result<Option<ObjectStat>, IoError> {
-        match self.0.stat(oid) {
+        match self.engine.stat(oid) {
             Ok(s) => Ok(Some(ObjectStat { size: s.size })),
             Err(Error::NoObject(_)) => Ok(None),
             Err(e) => Err(IoError(e.to_string())),
@@ -32,27 +66,47 @@ impl ObjectReads for StoreView {
     }
 
     fn read(&mut self, oid: &ObjectId, offset: u64, len: u64) -> Result<Bytes, IoError> {
-        or_default(self.0.read(oid, offset, len))
+        or_default(self.engine.read(oid, offset, len))
+    }
+
+    fn prefetch(&mut self, oid: &ObjectId, offset: u64, len: u64) -> Option<Ticket> {
+        match self.engine.prefetch(oid, offset, len) {
+            Ok(ticket) => {
+                self.prefetches.extend(ticket.map(|t| (t, self.borrower)));
+                ticket
+            }
+            Err(e) => {
+                // The read that follows fails for the same reason, and is answered.
+                tracing::debug!("prefetch: {e}");
+                None
+            }
+        }
+    }
+
+    fn release(&mut self, ticket: Ticket) {
+        if self.prefetches.remove(&ticket).is_some() {
+            self.engine.release(ticket);
+        }
     }
 
     fn extents(&mut self, oid: &ObjectId, offset: u64, len: u64) -> Result<Vec<(u64, u64)>, IoError> {
-        or_default(self.0.allocated(oid, offset, len))
+        or_default(self.engine.allocated(oid, offset, len))
     }
 
     fn attr(&mut self, oid: &ObjectId, name: &[u8]) -> Result<Option<Bytes>, IoError> {
-        or_default(self.0.attr(oid, name))
+        or_default(self.engine.attr(oid, name))
     }
 
     fn attrs(&mut self, oid: &ObjectId) -> Result<Vec<(Bytes, Bytes)>, IoError> {
-        or_default(self.0.attrs(oid))
+        or_default(self.engine.attrs(oid))
     }
 
     fn omap_header(&mut self, oid: &ObjectId) -> Result<Bytes, IoError> {
-        or_default(self.0.omap_header(oid))
+        or_default(self.engine.omap_header(oid))
     }
 
     fn omap_get(&mut self, oid: &ObjectId, keys: &[Bytes]) -> Result<Vec<(Bytes, Bytes)>, IoError> {
-        or_default(self.0.omap_get(oid, keys))
+        or_default(self.engine.omap_get(oid, keys))
     }
 
     fn omap_range(
@@ -62,34 +116,34 @@ impl ObjectReads for StoreView {
         max_entries: usize,
         max_bytes: usize,
     ) -> Result<Vec<(Bytes, Bytes)>, IoError> {
-        or_default(self.0.omap_range(oid, from, max_entries, max_bytes)).map(|page| page.entries)
+        or_default(self.engine.omap_range(oid, from, max_entries, max_bytes)).map(|page| page.entries)
     }
 
     fn list(&mut self, from: &ObjectId, max: usize) -> Result<Vec<ObjectId>, IoError> {
-        or_default(self.0.list(from, max))
+        or_default(self.engine.list(from, max))
     }
 
     fn meta(&mut self, collection: SPgId) -> Result<Option<Bytes>, IoError> {
-        let meta = or_default(self.0.meta(&collection))?;
+        let meta = or_default(self.engine.meta(&collection))?;
         Ok(if meta.is_empty() { None } else { Some(meta) })
     }
 
     fn log_entries(&mut self, collection: SPgId) -> Result<Vec<(EVersion, Bytes)>, IoError> {
-        or_default(self.0.log_entries(&collection))
+        or_default(self.engine.log_entries(&collection))
     }
 
     fn has_collection(&mut self, collection: SPgId) -> Result<bool, IoError> {
-        Ok(self.0.collections().contains(&collection))
+        Ok(self.engine.collections().contains(&collection))
     }
 }
 
 impl ObjectStore for StoreView {
     fn submitted(&self) -> Seq {
-        self.0.queued()
+        self.engine.queued()
     }
 
     fn submit(&mut self, txn: Transaction) -> Result<Seq, Errno> {
-        self.0.queue(txn).map_err(|e| {
+        self.engine.queue(txn).map_err(|e| {
             match &e {
                 Error::NoSpace { .. } => tracing::warn!("write refused: {e}"),
                 _ => tracing::error!("write refused: {e}"),

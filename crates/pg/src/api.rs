@@ -1,7 +1,7 @@
 //! What goes into a PG and what comes out.
 
 use crate::pool::PoolView;
-use crate::store::{ObjectStore, Seq};
+use crate::store::{ObjectStore, Seq, Ticket};
 use bytes::Bytes;
 use messages::osd::{MOSDOp, MOSDOpReply, MWatchNotify};
 use std::any::Any;
@@ -89,7 +89,10 @@ pub enum Input {
     ClientOp(Box<ClientOp>),
     /// Every transaction up to this one is durable.
     Committed(Seq),
-    /// Its watches wait for the client to come back, its notifies end.
+    /// A read that [`crate::ObjectReads::prefetch`] started has ended, well or not.
+    Prefetched(Ticket),
+    /// Its watches wait for the client to come back, its notifies end, what it sent and was not executed yet is
+    /// dropped.
     ConnectionClosed(ConnId),
     /// A new map; same or later epoch.
     MapChanged(Arc<PoolView>),

@@ -2,13 +2,13 @@
 //!
 //! Vocabulary: a [`Pg`] holds one placement group's log, statistics, watches and object cache. The *shell*
 //! (crate `osd`) feeds it an [`Input`] at a time with a [`Context`] (store, clock, randomness, cluster) and
-//! carries out the [`Output`]s. *Execution* turns a message into one transaction against the state that the
+//! carries out the [`Output`]s. A message whose data is not in memory is *parked* until it is. *Execution* turns a message into one transaction against the state that the
 //! store shows; the *commit tracker* holds every answer back until what it shows is durable.
 //!
 //! Invariants:
 //! - A message's writes are one transaction, or nothing.
-//! - An answer leaves only when every write that it shows is durable; answers about one object leave in the
-//!   order in which its operations came.
+//! - An answer leaves only when every write that it shows is durable; operations on one object take effect, and
+//!   their answers leave, in the order in which they came, but that reads may pass each other (`parked`).
 //! - A write is executed at most once per request id, over restarts too: the id rides in the log entry of
 //!   the same transaction.
 //! - Every table has a bound named next to it.
@@ -17,6 +17,7 @@
 //! its PG, map distribution and epochs (shell); replication (execution and commit tracking are apart so that
 //! "durable here" can become "durable on all in-sync members").
 
+mod ahead;
 mod api;
 mod checks;
 mod commit;
@@ -31,6 +32,7 @@ mod meta;
 mod object;
 mod object_info;
 mod ops;
+mod parked;
 mod pg;
 mod pool;
 mod range;
@@ -50,7 +52,7 @@ pub use api::{
 pub use pg::{LoadError, Pg};
 pub use pool::{Blocklist, PoolView, SnapIntervals};
 pub use range::seed_of;
-pub use store::{IoError, ObjectReads, ObjectStat, ObjectStore, Seq};
+pub use store::{IoError, ObjectReads, ObjectStat, ObjectStore, Seq, Ticket};
 
 #[cfg(test)]
 mod tests;

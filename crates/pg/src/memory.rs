@@ -1,7 +1,8 @@
 //! A store in memory for tests: a transaction is applied to a copy and swapped in whole. It counts what is
-//! submitted; durability is what the test says. `fail_next` makes the next submit fail.
+//! submitted; durability is what the test says. `fail_next` makes the next submit fail. With [`Cold`] its data
+//! lies on a disk as slow as the test likes.
 
-use crate::store::{IoError, ObjectReads, ObjectStat, ObjectStore, Seq};
+use crate::store::{IoError, ObjectReads, ObjectStat, ObjectStore, Seq, Ticket};
 use bytes::{Bytes, BytesMut};
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -33,7 +34,86 @@ pub struct MemoryStore {
     pub last: Vec<Op>,
     /// Reads of objects fail while it is set.
     pub unreadable: bool,
+    pub cold: Option<Cold>,
 }
+
+#[derive(Debug, Clone)]
+struct Prefetch {
+    oid: ObjectId,
+    first: u64,
+    end: u64,
+    ended: bool,
+}
+
+/// No data is in memory but what a prefetch that has ended brought, until it is released.
+#[derive(Debug, Clone, Default)]
+pub struct Cold {
+    last: Ticket,
+    held: BTreeMap<Ticket, Prefetch>,
+    lucky: u64,
+    asked: u64,
+    /// Reads that had to wait for the disk since their range was not prefetched.
+    pub blocked: usize,
+}
+
+impl Cold {
+    /// Of `lucky` prefetches one finds its range in memory after all; 0: none does.
+    pub fn new(lucky: u64) -> Self {
+        Self {
+            lucky,
+            ..Self::default()
+        }
+    }
+
+    /// Prefetches that have not ended.
+    pub fn reading(&self) -> Vec<Ticket> {
+        let mut reading: Vec<Ticket> = self.held.keys().copied().collect();
+        reading.retain(|t| !self.held[t].ended);
+        reading
+    }
+
+    /// Prefetches that were not released.
+    pub fn held(&self) -> usize {
+        self.held.len()
+    }
+
+    pub fn end(&mut self, ticket: Ticket) {
+        if let Some(p) = self.held.get_mut(&ticket) {
+            p.ended = true;
+        }
+    }
+
+    fn begin(&mut self, oid: &ObjectId, first: u64, end: u64) -> Option<Ticket> {
+        self.asked += 1;
+        if first >= end || self.lucky > 0 && self.asked.is_multiple_of(self.lucky) {
+            return None;
+        }
+        self.last += 1;
+        let prefetch = Prefetch {
+            oid: oid.clone(),
+            first,
+            end,
+            ended: false,
+        };
+        self.held.insert(self.last, prefetch);
+        Some(self.last)
+    }
+
+    fn read(&mut self, oid: &ObjectId, mut at: u64, end: u64) {
+        while at < end {
+            let brought = |p: &&Prefetch| p.ended && p.oid == *oid && p.first <= at && at < p.end;
+            match self.held.values().find(brought) {
+                Some(p) => at = p.end,
+                None => {
+                    self.blocked += 1;
+                    return;
+                }
+            }
+        }
+    }
+}
+
+const BLOCK: u64 = 4096;
 
 /// A real store bounds a transaction by its bytes; this is below what that comes to.
 const OPS_MAX: usize = 1000;
@@ -60,6 +140,39 @@ impl MemoryStore {
             o.data.resize(end, 0);
         }
         o.data[start..end].copy_from_slice(data);
+    }
+
+    /// A real store reads the rest of a block that is changed in part.
+    fn complete(&mut self, op: &Op) {
+        let mut parts: Vec<(ObjectId, u64)> = Vec::new();
+        let mut part = |oid: &ObjectId, at: u64| {
+            if !at.is_multiple_of(BLOCK) {
+                parts.push((oid.clone(), at / BLOCK * BLOCK));
+            }
+        };
+        let size = |oid: &ObjectId| self.objects.get(oid).map_or(0, |o| o.data.len() as u64);
+        match op {
+            Op::Write { oid, offset, data } => {
+                part(oid, *offset);
+                let end = offset + data.len() as u64;
+                if end < size(oid) {
+                    part(oid, end);
+                }
+            }
+            Op::Zero { oid, offset, len } => {
+                part(oid, *offset);
+                part(oid, offset + len);
+            }
+            Op::Truncate { oid, size: to } if *to < size(oid) => part(oid, *to),
+            Op::CloneRange { src, len, .. } => part(src, *len),
+            _ => {}
+        }
+        for (oid, block) in parts {
+            let end = (block + BLOCK).min(size(&oid));
+            if let Some(cold) = &mut self.cold {
+                cold.read(&oid, block, end);
+            }
+        }
     }
 
     fn step_data(&mut self, op: &Op) -> Option<Step> {
@@ -166,12 +279,26 @@ impl ObjectReads for MemoryStore {
         };
         let start = (offset as usize).min(o.data.len());
         let end = start.saturating_add(len as usize).min(o.data.len());
-        Ok(Bytes::copy_from_slice(&o.data[start..end]))
+        let data = Bytes::copy_from_slice(&o.data[start..end]);
+        if let Some(cold) = &mut self.cold {
+            cold.read(oid, start as u64, end as u64);
+        }
+        Ok(data)
+    }
+
+    fn prefetch(&mut self, oid: &ObjectId, offset: u64, len: u64) -> Option<Ticket> {
+        let size = self.objects.get(oid)?.data.len() as u64;
+        let end = offset.saturating_add(len).min(size);
+        self.cold.as_mut()?.begin(oid, offset, end)
+    }
+
+    fn release(&mut self, ticket: Ticket) {
+        let held = self.cold.as_mut().and_then(|c| c.held.remove(&ticket));
+        assert!(held.is_some(), "ticket {ticket} released twice, or not ours");
     }
 
     /// 4 KiB blocks that are not all zeros, as if zeros were never allocated.
     fn extents(&mut self, oid: &ObjectId, offset: u64, len: u64) -> Result<Vec<(u64, u64)>, IoError> {
-        const BLOCK: u64 = 4096;
         let Some(o) = self.read_object(oid)? else {
             return Ok(Vec::new());
         };
@@ -275,6 +402,9 @@ impl ObjectStore for MemoryStore {
         }
         let mut next = self.clone();
         for op in &txn.ops {
+            if next.cold.is_some() {
+                next.complete(op);
+            }
             let step = next.step_data(op).or_else(|| next.step_rows(op));
             step.unwrap_or_else(|| next.step_collection(txn.collection, op))?;
         }

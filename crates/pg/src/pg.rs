@@ -4,11 +4,12 @@ use crate::api::{ClientOp, Context, Input, Output, PgStats};
 use crate::checks::{self, Class, Verdict};
 use crate::commit::Commits;
 use crate::execute::{Exec, Fail, Work};
-use crate::fetch::Fetches;
+use crate::fetch::{Copies, copies_objects};
 use crate::log::{LogEntry, PgLog};
 use crate::meta::PgMeta;
 use crate::object::{ObjectCache, ObjectState};
 use crate::object_info::INFO_ATTR;
+use crate::parked::{Job, Order, Parked, Task};
 use crate::pool::{PoolView, SnapIntervals};
 use crate::range::HashRange;
 use crate::snapset::{Resolved, SnapSet};
@@ -54,7 +55,7 @@ pub struct Pg {
     pub(crate) last_seq: Seq,
     pub(crate) watches: WatchTable,
     pub(crate) notify_id: u32,
-    pub(crate) fetches: Fetches,
+    pub(crate) parked: Parked,
     pub(crate) trim: Option<Trim>,
 }
 
@@ -82,7 +83,7 @@ impl Pg {
             watches: WatchTable::default(),
             // Not the ids of the life before, in the same epoch.
             notify_id: now.as_micros() as u32,
-            fetches: Fetches::default(),
+            parked: Parked::default(),
             trim: None,
         };
         match store.meta(id).map_err(read)? {
@@ -126,11 +127,15 @@ impl Pg {
         match input {
             Input::ClientOp(c) => self.client_op(c, ctx),
             Input::Committed(seq) => self.commits.advance(seq, ctx.out),
-            Input::ConnectionClosed(conn) => self.watches.connection_closed(conn, ctx.now),
+            Input::Prefetched(ticket) => self.prefetched(ticket, ctx),
+            Input::ConnectionClosed(conn) => {
+                self.drop_jobs_from(conn, ctx);
+                self.watches.connection_closed(conn, ctx.now);
+            }
             Input::MapChanged(pool) => self.map_changed(pool, ctx),
             Input::Tick => self.tick(ctx),
             Input::Fetched { id, result } => self.fetched(id, result, ctx),
-            Input::Export { token, object } => self.export(token, &object, ctx),
+            Input::Export { token, object } => self.export(token, object, ctx),
         }
     }
 
@@ -199,44 +204,82 @@ impl Pg {
         self.cache.get(head).map_or(self.loaded_seq, |s| s.last_write)
     }
 
-    pub(crate) fn client_op(&mut self, c: Box<ClientOp>, ctx: &mut Context<'_>) {
-        let class = match checks::admit(&c, &self.pool, &self.range) {
+    pub(crate) fn admit(&self, c: &ClientOp) -> Verdict {
+        checks::admit(c, &self.pool, &self.range)
+    }
+
+    fn client_op(&mut self, c: Box<ClientOp>, ctx: &mut Context<'_>) {
+        let verdict = self.admit(&c);
+        match verdict {
+            Verdict::Drop(why) => return self.drop_message(&c, why, ctx),
+            Verdict::Go(Class::Pg) => return self.list(*c, ctx),
+            _ => {}
+        }
+        let head = self.head_of(&c);
+        let order = Order::of(&c.op, verdict);
+        if !self.parked.is_free_for(&head, order) {
+            let tickets = match verdict {
+                Verdict::Go(class) => self.prefetch_behind(&c, class, &head, ctx),
+                _ => Vec::new(),
+            };
+            return self.park(Job::new(Task::Message(c), head, order, tickets), ctx);
+        }
+        let Some((c, class)) = self.answer_early(c, verdict, &head, ctx) else {
+            return;
+        };
+        let head = self.object_id(head);
+        let Some((c, state)) = self.take_for(c, &head, ctx) else {
+            return;
+        };
+        let tickets = self.prefetch(&c, class, &head, &state, ctx);
+        if tickets.is_empty() && !copies_objects(&c) {
+            return self.execute_on(c, class, head, state, Copies::default(), ctx);
+        }
+        self.put_back(head.object.clone(), state);
+        self.park(Job::new(Task::Message(c), head.object, order, tickets), ctx);
+    }
+
+    fn drop_message(&mut self, c: &ClientOp, why: &'static str, ctx: &mut Context<'_>) {
+        let (conn, tid) = (c.conn, c.op.tid);
+        tracing::warn!(
+            "pg {}: operation {tid} of {} dropped: {why}",
+            self.id,
+            c.client.name
+        );
+        ctx.out.push(Output::Dropped { conn, tid, why });
+    }
+
+    /// Answers what needs no look at the object: early errors, and writes that were done before. Gives any other
+    /// message back with its class.
+    pub(crate) fn answer_early(
+        &mut self,
+        c: Box<ClientOp>,
+        verdict: Verdict,
+        head: &HObject,
+        ctx: &mut Context<'_>,
+    ) -> Option<(Box<ClientOp>, Class)> {
+        let class = match verdict {
             Verdict::Drop(why) => {
-                let (conn, tid) = (c.conn, c.op.tid);
-                tracing::warn!(
-                    "pg {}: operation {tid} of {} dropped: {why}",
-                    self.id,
-                    c.client.name
-                );
-                ctx.out.push(Output::Dropped { conn, tid, why });
-                return;
+                self.drop_message(&c, why, ctx);
+                return None;
             }
             Verdict::Refuse(e) => {
-                let head = self.head_of(&c);
-                return self.refuse(c, &head, e, ctx);
+                self.refuse(c, head, e, ctx);
+                return None;
             }
             Verdict::Go(class) => class,
         };
-        if class == Class::Pg {
-            return self.list(*c, ctx);
-        }
-        let head = self.head_of(&c);
-        let Some(c) = self.fetches.queue_behind(&head, c) else {
-            return;
-        };
         if class == Class::Write
-            && let Some(reply) = self.duplicate(&c)
+            && let Some((seq, reply)) = self.duplicate(&c)
         {
-            let (seq, reply) = reply;
-            return self.reply(c, seq.max(self.last_write(&head)), reply, ctx);
+            self.reply(c, seq.max(self.last_write(head)), reply, ctx);
+            return None;
         }
         if !checks::snapdir_fits(&c.op) {
-            return self.refuse(c, &head, Errno::EINVAL, ctx);
+            self.refuse(c, head, Errno::EINVAL, ctx);
+            return None;
         }
-        let Some(c) = self.fetch_sources(&head, c, ctx) else {
-            return;
-        };
-        self.execute(c, class, head, Default::default(), ctx);
+        Some((c, class))
     }
 
     pub(crate) fn head_of(&self, c: &ClientOp) -> HObject {
@@ -266,26 +309,50 @@ impl Pg {
         self.commits.release(seq, output, ctx.out);
     }
 
+    /// Takes the object's state for a message, which is refused if that cannot be read.
+    fn take_for(
+        &mut self,
+        c: Box<ClientOp>,
+        head: &ObjectId,
+        ctx: &mut Context<'_>,
+    ) -> Option<(Box<ClientOp>, Box<ObjectState>)> {
+        match self.take(head, ctx) {
+            Ok(state) => Some((c, state)),
+            Err(e) => {
+                tracing::error!("pg {}: {e}", self.id);
+                self.refuse(c, &head.object, Errno::EIO, ctx);
+                None
+            }
+        }
+    }
+
     /// Finds the object and runs the message on it.
     pub(crate) fn execute(
         &mut self,
         c: Box<ClientOp>,
         class: Class,
         head: HObject,
-        fetched: crate::fetch::Copies,
+        fetched: Copies,
         ctx: &mut Context<'_>,
     ) {
-        let head_id = self.object_id(head);
-        let state = match self.take(&head_id, ctx) {
-            Ok(state) => state,
-            Err(e) => {
-                tracing::error!("pg {}: {e}", self.id);
-                return self.refuse(c, &head_id.object, Errno::EIO, ctx);
-            }
-        };
+        let head = self.object_id(head);
+        if let Some((c, state)) = self.take_for(c, &head, ctx) {
+            self.execute_on(c, class, head, state, fetched, ctx);
+        }
+    }
+
+    fn execute_on(
+        &mut self,
+        c: Box<ClientOp>,
+        class: Class,
+        head: ObjectId,
+        state: Box<ObjectState>,
+        fetched: Copies,
+        ctx: &mut Context<'_>,
+    ) {
         match class {
-            Class::Write => self.execute_write(c, head_id, state, fetched, ctx),
-            Class::Read | Class::Pg => self.execute_read(c, head_id, state, ctx),
+            Class::Write => self.execute_write(c, head, state, fetched, ctx),
+            Class::Read | Class::Pg => self.execute_read(c, head, state, ctx),
         }
     }
 
@@ -317,7 +384,8 @@ impl Pg {
         self.reply(c, last_write, reply, ctx);
     }
 
-    fn resolve(&self, snapset: &SnapSet, c: &ClientOp) -> Resolved {
+    /// What a read's snapshot means for the object.
+    pub(crate) fn resolve(&self, snapset: &SnapSet, c: &ClientOp) -> Resolved {
         let snap = c.op.snapid;
         if c.op.has(flag::MAP_SNAP_CLONE) {
             snapset.resolve_exact(snap)
@@ -400,7 +468,7 @@ impl Pg {
         let split = pool.pg_num != self.pool.pg_num;
         self.pool = pool;
         if split {
-            self.leave_split_off();
+            self.leave_split_off(ctx);
             if let Err(e) = self.recount(ctx.store) {
                 tracing::error!("pg {}: counting objects after a split: {e}", self.id);
             }
@@ -421,7 +489,19 @@ impl Pg {
         self.trim_step(ctx);
     }
 
-    fn export(&mut self, token: u64, object: &HObject, ctx: &mut Context<'_>) {
+    fn export(&mut self, token: u64, object: HObject, ctx: &mut Context<'_>) {
+        let tickets = self.prefetch_export(&object, ctx);
+        if tickets.is_empty() {
+            return self.export_now(token, &object, ctx);
+        }
+        let head = object.head();
+        self.park(
+            Job::new(Task::Export { token, object }, head, Order::Free, tickets),
+            ctx,
+        );
+    }
+
+    pub(crate) fn export_now(&mut self, token: u64, object: &HObject, ctx: &mut Context<'_>) {
         let result = if self.meta.removed.contains(object.snap) {
             Err(Errno::ENOENT)
         } else {

@@ -6,6 +6,7 @@
 //! the same store.
 
 use crate::Pg;
+use crate::api::Context;
 use crate::log::LogEntry;
 use crate::meta::PgMeta;
 use crate::pg::LoadError;
@@ -109,13 +110,13 @@ impl Pg {
 
     /// Forgets what belongs to other PGs now. Answers that wait for durability stay: a client sends again only
     /// what was for a PG that split. Watches go on in the new PG once their clients reconnect.
-    pub(crate) fn leave_split_off(&mut self) {
+    pub(crate) fn leave_split_off(&mut self, ctx: &mut Context<'_>) {
         let range = HashRange::of(self.id.pg.seed, self.pool.pg_num);
         self.range = range;
         let ours = |o: &HObject| range.contains(o.hash);
         self.cache.retain(ours);
         self.watches.retain(ours);
-        self.fetches.retain(ours);
+        self.drop_jobs_of_others(ctx);
     }
 
     /// Counts anew what is left after a split. If the sums cannot be written, the next load counts again.

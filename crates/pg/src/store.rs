@@ -3,6 +3,10 @@
 //! Contract: reads show every transaction submitted before, durable or not. `submit` applies all or nothing:
 //! after an error nothing has changed. Sequence numbers ascend; a transaction is durable when the shell
 //! reports its number or a later one by [`crate::Input::Committed`].
+//!
+//! Data may lie on a disk: a `read` waits for it. A PG that does not want to wait calls `prefetch` before, and
+//! reads when the shell reports the ticket by [`crate::Input::Prefetched`]. This is a hint and no more: what is
+//! read is what the object holds then, whatever was fetched, and a read without it only takes longer.
 
 use bytes::Bytes;
 use std::ops::Bound;
@@ -10,6 +14,9 @@ use types::{EVersion, Errno, ObjectId, SPgId, Transaction};
 
 /// Number of a submitted transaction in its store. 0: before all.
 pub type Seq = u64;
+
+/// A prefetch under way, or what it brought; never used twice.
+pub type Ticket = u64;
 
 /// The store could not give what it holds (a medium error, a checksum that does not fit): EIO to the client.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -26,6 +33,13 @@ pub trait ObjectReads {
     fn stat(&mut self, oid: &ObjectId) -> Result<Option<ObjectStat>, IoError>;
     /// Bytes of `offset~len`, holes as zeros, cut off at the object's end. Empty for a missing object.
     fn read(&mut self, oid: &ObjectId, offset: u64, len: u64) -> Result<Bytes, IoError>;
+    /// Starts to bring into memory what a `read` of the range would wait for. `None`: there is nothing to wait
+    /// for, or this store cannot.
+    fn prefetch(&mut self, _oid: &ObjectId, _offset: u64, _len: u64) -> Option<Ticket> {
+        None
+    }
+    /// Lets go of what a prefetch brings or brought: once for each ticket, ended or not.
+    fn release(&mut self, _ticket: Ticket) {}
     /// Allocated `(offset, length)` inside `offset~len`, ascending, within the size; data may be zeros there,
     /// outside of them it is zeros.
     fn extents(&mut self, oid: &ObjectId, offset: u64, len: u64) -> Result<Vec<(u64, u64)>, IoError>;

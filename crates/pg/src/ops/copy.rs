@@ -46,7 +46,7 @@ pub(crate) fn source_of(op: &OsdOp) -> Result<Source, Fail> {
 }
 
 /// Finds what `object` (a head, or a snapshot of it) is in the store.
-fn resolve(
+pub(crate) fn resolve(
     object: &HObject,
     shard: i8,
     store: &mut dyn ObjectStore,

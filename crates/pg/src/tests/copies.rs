@@ -3,7 +3,7 @@
 use super::*;
 use denc::Writer;
 
-fn copy_from(pool: i64, oid: &str, version: u64) -> OsdOp {
+pub(super) fn copy_from(pool: i64, oid: &str, version: u64) -> OsdOp {
     let mut w = Writer::new();
     w.string(oid);
     w.put(&ObjectLocator {
@@ -21,7 +21,7 @@ fn copy_from(pool: i64, oid: &str, version: u64) -> OsdOp {
         .with_data(w.finish())
 }
 
-fn source() -> Box<ObjectCopy> {
+pub(super) fn source() -> Box<ObjectCopy> {
     Box::new(ObjectCopy {
         user_version: 77,
         mtime: Utime { sec: 9, nsec: 9 },
@@ -32,7 +32,7 @@ fn source() -> Box<ObjectCopy> {
     })
 }
 
-fn fetch_id(rig: &mut Rig) -> u64 {
+pub(super) fn fetch_id(rig: &mut Rig) -> u64 {
     let at = rig
         .out
         .iter()

@@ -90,9 +90,9 @@ fn any_op() -> impl Strategy<Value = OsdOp> {
 }
 
 #[derive(Debug, Clone)]
-struct Hostile {
-    oid: &'static str,
-    ops: Vec<OsdOp>,
+pub(super) struct Hostile {
+    pub oid: &'static str,
+    pub ops: Vec<OsdOp>,
     flags: u32,
     snapid: u64,
     seq: u64,
@@ -100,7 +100,16 @@ struct Hostile {
     tid: u64,
 }
 
-fn message() -> impl Strategy<Value = Hostile> {
+impl Hostile {
+    pub fn request(self, rig: &mut Rig) -> MOSDOp {
+        let mut m = rig.request(self.oid, self.ops);
+        (m.flags, m.snapid, m.snap_seq, m.snaps) = (self.flags, self.snapid, self.seq, self.snaps);
+        m.tid = self.tid + 1;
+        m
+    }
+}
+
+pub(super) fn message() -> impl Strategy<Value = Hostile> {
     let snapid = prop_oneof![6 => Just(NOSNAP), 1 => Just(SNAPDIR), 2 => 0..8u64];
     let context = (0..8u64, proptest::collection::vec(0..8u64, 0..4), any::<bool>());
     (
@@ -132,13 +141,17 @@ fn message() -> impl Strategy<Value = Hostile> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
     #[test]
-    fn any_message_gets_one_answer_and_breaks_nothing(all in proptest::collection::vec(message(), 1..30)) {
+    fn any_message_gets_one_answer_and_breaks_nothing(
+        all in proptest::collection::vec(message(), 1..30),
+        cold in proptest::option::of(0..4u64),
+    ) {
         let mut rig = Rig::new();
         rig.run("a", vec![write_full(b"0123456789"), set_xattr(b"a", b"1"), omap_set(&[("k", "v")])]);
+        if let Some(lucky) = cold {
+            rig.cool_down(lucky);
+        }
         for (n, h) in all.into_iter().enumerate() {
-            let mut m = rig.request(h.oid, h.ops);
-            (m.flags, m.snapid, m.snap_seq, m.snaps) = (h.flags, h.snapid, h.seq, h.snaps);
-            m.tid = h.tid + 1;
+            let m = h.request(&mut rig);
             rig.send(m);
             let answers = rig
                 .out
@@ -162,6 +175,9 @@ proptest! {
             (counted.objects, counted.bytes, counted.clones, counted.whiteouts, counted.omap_objects)
         );
         prop_assert_eq!(rig.store.object_count() as i64, s.objects);
+        if cold.is_some() {
+            prop_assert_eq!(rig.cold().held(), 0);
+        }
         rig.tid = 1000;
         prop_assert_eq!(rig.run("a", vec![write_full(b"still here")]).result, 0);
     }

@@ -7,11 +7,12 @@ mod copies;
 mod durability;
 mod hostile;
 mod model;
+mod parking;
 mod pools;
 mod vectors;
 mod watching;
 
-use crate::memory::MemoryStore;
+use crate::memory::{Cold, MemoryStore};
 use crate::*;
 use bytes::Bytes;
 use messages::osd::{MOSDOp, MOSDOpReply, MWatchNotify, OpCode, OsdOp, code, flag};
@@ -60,6 +61,8 @@ pub(super) struct Rig {
     pub now: Duration,
     /// Report every transaction as durable at once.
     pub auto_commit: bool,
+    /// End every read of the disk at once, the newest first.
+    pub auto_read: bool,
     pub tid: u64,
     pub gid: u64,
     pub conn: ConnId,
@@ -94,6 +97,7 @@ impl Rig {
             out: Vec::new(),
             now,
             auto_commit: true,
+            auto_read: true,
             tid: 0,
             gid: 4100,
             conn: 1,
@@ -107,7 +111,41 @@ impl Rig {
     /// What a restart leaves: the store.
     pub fn restart(&mut self) {
         let pool = self.pg.pool().clone();
-        self.pg = Pg::load(self.pg.id(), pool, &mut self.store, self.now).unwrap();
+        let new = Pg::load(self.pg.id(), pool, &mut self.store, self.now).unwrap();
+        let old = std::mem::replace(&mut self.pg, new);
+        old.leave(&mut Context {
+            store: &mut self.store,
+            cluster: &View,
+            now: self.now,
+            wall: Utime { sec: 1000, nsec: 0 },
+            random: &mut || 0,
+            out: &mut self.out,
+        });
+    }
+
+    /// From now on the data lies on a disk; `lucky` as in [`Cold`].
+    pub fn cool_down(&mut self, lucky: u64) {
+        self.store.cold = Some(Cold::new(lucky));
+    }
+
+    pub fn cold(&self) -> &Cold {
+        self.store.cold.as_ref().unwrap()
+    }
+
+    pub fn end_read(&mut self, ticket: Ticket) {
+        self.store.cold.as_mut().unwrap().end(ticket);
+        self.step(Input::Prefetched(ticket));
+    }
+
+    /// Ends what the disk is reading and what that leads to, each time the one that `pick` chooses of so many.
+    pub fn end_reads(&mut self, mut pick: impl FnMut(usize) -> usize) {
+        while let Some(cold) = &self.store.cold {
+            let reading = cold.reading();
+            if reading.is_empty() {
+                return;
+            }
+            self.end_read(reading[pick(reading.len()) % reading.len()]);
+        }
     }
 
     pub fn set_pool(&mut self, pool: PoolView) {
@@ -115,6 +153,13 @@ impl Rig {
     }
 
     pub fn apply(&mut self, input: Input) {
+        self.step(input);
+        if self.auto_read {
+            self.end_reads(|n| n - 1);
+        }
+    }
+
+    fn step(&mut self, input: Input) {
         self.apply_one(input);
         if self.auto_commit && self.pg.is_waiting() {
             self.apply_one(Input::Committed(self.store.seq));

@@ -201,10 +201,21 @@ fn overlaps_are_true(rig: &mut Rig, o: usize) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
     #[test]
-    fn heads_snapshots_and_statistics_are_the_models(steps in proptest::collection::vec(step(), 1..40)) {
+    fn heads_snapshots_and_statistics_are_the_models(
+        steps in proptest::collection::vec(step(), 1..40),
+        cold in proptest::option::of(0..4u64),
+    ) {
         let (mut m, mut rig) = (Model::default(), Rig::new());
+        if let Some(lucky) = cold {
+            rig.cool_down(lucky);
+        }
         for s in &steps {
+            let before = rig.store.cold.as_ref().map_or(0, |c| c.blocked);
             apply(&mut m, &mut rig, s);
+            if cold == Some(0) {
+                prop_assert_eq!(rig.cold().blocked, before, "{:?} read what it had not asked for", s);
+            }
+            prop_assert!(rig.store.cold.as_ref().is_none_or(|c| c.held() == 0));
             verify(&m, &mut rig);
         }
         rig.settle(20);
