@@ -2,7 +2,9 @@
 //!
 //! Contract of an implementation: [`Index::commit`] applies all changes of its closure or none, and they
 //! are durable when it returns; a [`Snapshot`] shows one committed state and never changes. There is one
-//! writer at a time. Nothing is written between commits: the log covers everything newer.
+//! writer at a time. Nothing is written between commits: the log covers everything newer. Keys and values
+//! are any bytes, none too; rows come in the keys' byte order; a range that ends before it begins has no
+//! rows. `tests` holds implementations to this.
 //!
 //! Not here: what the rows mean (that is `checkpoint`, `state`).
 

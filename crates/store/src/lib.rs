@@ -22,7 +22,9 @@ mod error;
 mod exec;
 mod generation;
 mod helper;
-mod index;
+/// For the example that measures engines; no part of the store's interface.
+#[doc(hidden)]
+pub mod index;
 mod key;
 mod onode;
 mod open;

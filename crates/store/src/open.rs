@@ -135,7 +135,8 @@ fn open_error(path: &str, e: std::io::Error) -> Error {
 pub fn load(disk: &dyn Disk, options: &Options) -> Result<Loaded> {
     let path = disk.name();
     let (file, s) = identify(disk, options)?;
-    let index = RedbIndex::open(&path, open_index_file(disk)?, options.index_cache_bytes)?;
+    let mut index = RedbIndex::open(&path, open_index_file(disk)?, options.index_cache_bytes)?;
+    index.shrink()?;
     let snapshot = index.snapshot()?;
     let damaged = |why: &str| Error::Index {
         path: path.clone(),
