@@ -5,7 +5,10 @@
 
 use std::future::Future;
 use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::thread::JoinHandle;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
 pub use tokio::task::spawn_local;
 pub use tokio::time::{Interval, MissedTickBehavior, interval, sleep, timeout};
@@ -44,5 +47,52 @@ pub async fn termination() -> io::Result<&'static str> {
     tokio::select! {
         _ = term.recv() => Ok("SIGTERM"),
         _ = int.recv() => Ok("SIGINT"),
+    }
+}
+
+/// Waits for a descriptor that somebody else turns readable, without a thread.
+#[derive(Debug)]
+pub struct Readable(AsyncFd<OwnedFd>);
+
+impl Readable {
+    /// Of a duplicate of `fd`, which stays its owner's. Only inside a runtime of this module.
+    pub fn new(fd: BorrowedFd<'_>) -> io::Result<Self> {
+        let own = fd.try_clone_to_owned()?;
+        // SAFETY: the duplicate is ours alone; it is the same open descriptor until the `AsyncFd` that owns it drops it.
+        let registered = unsafe { AsyncFd::register_with_interest(own, Interest::READABLE) };
+        Ok(Self(registered?))
+    }
+
+    /// Completes when it has turned readable since the last time: the caller has to take all that is there, and
+    /// may find nothing. Nothing is lost if it is dropped before it completes.
+    pub async fn turned(&mut self) -> io::Result<()> {
+        self.0.readable_mut().await?.clear_ready();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+    use std::time::Duration;
+
+    #[test]
+    fn readable_tells_of_every_turn_once() {
+        block_on(async {
+            let (mut here, mut there) = UnixStream::pair().unwrap();
+            let mut readable = Readable::new(here.as_fd()).unwrap();
+            for _ in 0..3 {
+                let early = timeout(Duration::from_millis(1), readable.turned()).await;
+                assert!(early.is_err(), "nothing has come");
+                there.write_all(b"x").unwrap();
+                readable.turned().await.unwrap();
+                here.read_exact(&mut [0]).unwrap();
+            }
+        })
+        .unwrap();
     }
 }

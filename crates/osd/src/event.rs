@@ -8,7 +8,7 @@ use types::PgId;
 pub enum Event {
     /// From a client's connection.
     Net(NetEvent),
-    /// The store made more of its transactions durable, or failed.
+    /// The store made more of its transactions durable, or read from the disk, or failed.
     Store,
     /// The cluster state moved on.
     Cluster,

@@ -135,6 +135,10 @@ impl Osd {
         for pg in self.uncommitted.drain().collect::<Vec<_>>() {
             self.drive(pg, Input::Committed(durable));
         }
+        self.on_reads();
+    }
+
+    fn on_reads(&mut self) {
         for (ticket, pg) in self.store.prefetched() {
             self.drive(pg, Input::Prefetched(ticket));
         }
@@ -176,6 +180,7 @@ impl Osd {
 
     pub fn on_tick(&mut self) {
         self.store.engine.tick(self.clock.monotonic());
+        self.on_reads();
         self.reaper.step(&mut self.store, &self.placement);
     }
 

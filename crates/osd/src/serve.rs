@@ -5,6 +5,7 @@ use crate::osd::{Osd, Parts};
 use crate::peers::Peers;
 use crate::store_view::StoreView;
 use auth::{Authenticator, Entropy};
+use io::task::Readable;
 use io::{Clock, Random};
 use metastore::ClusterHandle;
 use metastore::cluster::OsdBoot;
@@ -57,6 +58,8 @@ pub enum Error {
         addr: SocketAddr,
         source: std::io::Error,
     },
+    #[error("cannot wait for reads of the disk: {0}")]
+    Reads(std::io::Error),
     #[error("cluster state: {0}")]
     Cluster(#[from] metastore::Error),
 }
@@ -93,6 +96,11 @@ pub async fn serve(
     let fetches = c.peers.register(c.id);
     let (fetched_tx, fetched_rx) = mpsc::unbounded_channel();
     let identity = store.identity();
+    let reads = store
+        .reads_fd()
+        .map(Readable::new)
+        .transpose()
+        .map_err(Error::Reads)?;
     let size = crate::report::space(&store.statfs(), c.disk_share).0;
     let mut osd = Osd::new(Parts {
         id: c.id,
@@ -119,6 +127,7 @@ pub async fn serve(
         fetches,
         fetched: fetched_rx,
         wake,
+        reads,
     };
     let mut tick = io::task::interval(Duration::from_secs(1));
     tick.set_missed_tick_behavior(io::task::MissedTickBehavior::Delay);
@@ -170,6 +179,7 @@ pub async fn serve(
             return Err(Error::Store(e));
         }
     }
+    drop(sources);
     finish(osd, &c).await
 }
 
@@ -225,14 +235,29 @@ struct Sources {
     fetches: mpsc::Receiver<crate::peers::FetchRequest>,
     fetched: mpsc::UnboundedReceiver<(types::PgId, u64, crate::peers::Copied)>,
     wake: Arc<Notify>,
+    /// The disk's reads, where it has any beside the loop.
+    reads: Option<Readable>,
+}
+
+/// The disk has read something. Without reads beside the loop: never.
+async fn turned(reads: &mut Option<Readable>) {
+    let Some(r) = reads else {
+        return std::future::pending().await;
+    };
+    if let Err(e) = r.turned().await {
+        // Not to be expected of a descriptor that is open; what waits is looked at once a second then.
+        tracing::error!("waiting for reads of the disk: {e}");
+        *reads = None;
+    }
 }
 
 impl Sources {
-    /// Flushes first: they free clients that wait.
+    /// Flushes and reads first: they free clients that wait.
     async fn next(&mut self) -> Event {
         tokio::select! {
             biased;
             () = self.wake.notified() => Event::Store,
+            () = turned(&mut self.reads) => Event::Store,
             Some((pg, id, result)) = self.fetched.recv() => Event::Fetched { pg, id, result },
             Some(event) = self.net.recv() => Event::Net(event),
             Some(request) = self.fetches.recv() => Event::Fetch(request),
