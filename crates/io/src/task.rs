@@ -56,6 +56,7 @@ pub struct Readable(AsyncFd<OwnedFd>);
 
 impl Readable {
     /// Of a duplicate of `fd`, which stays its owner's. Only inside a runtime of this module.
+    #[allow(unsafe_code)] // a descriptor is registered; see below why it stays good
     pub fn new(fd: BorrowedFd<'_>) -> io::Result<Self> {
         let own = fd.try_clone_to_owned()?;
         // SAFETY: the duplicate is ours alone; it is the same open descriptor until the `AsyncFd` that owns it drops it.
