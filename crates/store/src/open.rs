@@ -229,7 +229,7 @@ fn replay(scanner: &mut Scanner, state: &mut State) -> Result<Cursor> {
         }
     }
     if let Some((at, found)) = last {
-        if directs_are_whole(state, &found.records) {
+        if directs_are_whole(state, &found.records)? {
             apply(scanner, state, at, found)?;
         } else {
             end = at;
@@ -277,25 +277,28 @@ fn apply(scanner: &Scanner, state: &mut State, at: Cursor, found: Found) -> Resu
     Ok(())
 }
 
-/// Whether the blocks of the batch's direct steps are what their checksums say.
-fn directs_are_whole(state: &State, records: &Bytes) -> bool {
-    record::split(records.clone()).all(|raw| {
-        let Ok(raw) = raw else { return true };
-        let mut whole = true;
-        let walked = steps_of(raw, |_, step| {
-            if let Step::Direct(run, crcs) = step {
-                let pieces = crcs.chunks((VERIFY_BYTES / BLOCK) as usize);
-                for (i, crcs) in pieces.enumerate() {
-                    let mut bytes = vec![0; crcs.len() * BLOCK as usize];
-                    let read = state
-                        .file
-                        .read_at(&mut bytes, run.phys * BLOCK + i as u64 * VERIFY_BYTES);
-                    let mut blocks = bytes.chunks_exact(BLOCK as usize).zip(crcs);
-                    whole &= read.is_ok() && blocks.all(|(b, crc)| block_crc(b) == *crc);
+/// Whether the blocks of the batch's direct steps are what their checksums say. A disk that cannot read them
+/// says nothing of the kind: they may be there, and what was acknowledged is not dropped for it.
+fn directs_are_whole(state: &State, records: &Bytes) -> Result<bool> {
+    let mut whole = true;
+    for raw in record::split(records.clone()).flatten() {
+        steps_of(raw, |_, step| {
+            let Step::Direct(run, crcs) = step else {
+                return Ok(());
+            };
+            for (i, crcs) in crcs.chunks((VERIFY_BYTES / BLOCK) as usize).enumerate() {
+                let mut bytes = vec![0; crcs.len() * BLOCK as usize];
+                let offset = run.phys * BLOCK + i as u64 * VERIFY_BYTES;
+                match state.file.read_at(&mut bytes, offset) {
+                    Ok(()) => {}
+                    Err(e) if e.kind() == ErrorKind::UnexpectedEof => whole = false,
+                    Err(e) => return Err(Error::io(&state.path, "read data", e)),
                 }
+                let mut blocks = bytes.chunks_exact(BLOCK as usize).zip(crcs);
+                whole &= blocks.all(|(b, crc)| block_crc(b) == *crc);
             }
             Ok(())
-        });
-        walked.is_ok() && whole
-    })
+        })?;
+    }
+    Ok(whole)
 }

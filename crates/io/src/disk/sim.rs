@@ -59,6 +59,8 @@ struct Fault {
     file: String,
     /// Calls that still succeed.
     after: u64,
+    /// Calls that then fail.
+    times: u64,
     kind: ErrorKind,
 }
 
@@ -126,6 +128,7 @@ struct State {
     calls: u64,
     cut_at: Option<u64>,
     faults: Vec<Fault>,
+    failures: u64,
     space: Option<Space>,
     bytes_written: u64,
     flushes: u64,
@@ -200,12 +203,23 @@ impl SimDisk {
 
     /// Lets calls of one sort on one file fail once `after` more have succeeded, until [`Self::heal`].
     pub fn fail(&self, call: Call, file: &str, after: u64, kind: ErrorKind) {
+        self.fail_times(call, file, after, u64::MAX, kind);
+    }
+
+    /// Like [`Self::fail`], but only `times` calls fail.
+    pub fn fail_times(&self, call: Call, file: &str, after: u64, times: u64, kind: ErrorKind) {
         self.state().faults.push(Fault {
             call,
             file: file.to_owned(),
             after,
+            times,
             kind,
         });
+    }
+
+    /// Calls that were made to fail.
+    pub fn failures(&self) -> u64 {
+        self.state().failures
     }
 
     pub fn heal(&self) {
@@ -360,10 +374,13 @@ impl State {
         }
         for f in &mut self.faults {
             if f.call == call && f.file == file {
-                if f.after == 0 {
+                if f.after > 0 {
+                    f.after -= 1;
+                } else if f.times > 0 {
+                    f.times -= 1;
+                    self.failures += 1;
                     return Err(Error::new(f.kind, "injected fault"));
                 }
-                f.after -= 1;
             }
         }
         Ok(())

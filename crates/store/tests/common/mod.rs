@@ -287,6 +287,14 @@ impl Generator {
         }
     }
 
+    /// Goes on behind the log versions that others gave.
+    pub fn after(seed: u64, version: u64) -> Self {
+        Self {
+            version,
+            ..Self::new(seed)
+        }
+    }
+
     pub fn first() -> Transaction {
         let mut t = Transaction::new(coll(0));
         t.ops.push(Op::CreateCollection);

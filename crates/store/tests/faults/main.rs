@@ -1,8 +1,13 @@
-//! Bad bits, full disks, and directories that are not what they should be.
+//! Bad bits, failing calls, full disks, and directories that are not what they should be: one case each here;
+//! in the modules, each of them at every place.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::disallowed_macros)]
 
+#[path = "../common/mod.rs"]
 mod common;
+mod every_call;
+mod flips;
+mod full;
 
 use bytes::Bytes;
 use common::*;
