@@ -28,7 +28,7 @@ pub enum AuthMode {
 }
 
 /// `skep.toml`: fixed at the first start, read at every later one.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     pub format: u32,
     pub fsid: String,
@@ -39,6 +39,31 @@ pub struct Settings {
     /// Most bytes that one OSD may use; absent: what the file system has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub osd_size: Option<u64>,
+    /// Memory budget of one OSD in bytes; absent: the default. May change at any start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub osd_memory: Option<u64>,
+    /// What stays free on the host's file system; absent: the default. May change at any start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep_free: Option<KeepFree>,
+}
+
+/// Free space of the host's file system that the store leaves untouched.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum KeepFree {
+    Bytes(u64),
+    /// Of the file system's size.
+    Percent(f64),
+}
+
+impl KeepFree {
+    /// In bytes, for a file system of this size.
+    pub fn of(self, total: u64) -> u64 {
+        match self {
+            Self::Bytes(n) => n,
+            Self::Percent(p) => (total as f64 * p / 100.0) as u64,
+        }
+    }
 }
 
 impl Settings {
@@ -193,6 +218,8 @@ mod tests {
             mon_port: 3300,
             osds: 3,
             osd_size: None,
+            osd_memory: Some(64 << 20),
+            keep_free: Some(KeepFree::Percent(12.5)),
         }
     }
 

@@ -10,6 +10,6 @@ mod error;
 mod node;
 mod supervise;
 
-pub use datadir::{AuthMode, DataDir, FORMAT, Settings};
+pub use datadir::{AuthMode, DataDir, FORMAT, KeepFree, Settings};
 pub use error::Error;
 pub use node::{Node, StartOptions};

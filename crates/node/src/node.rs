@@ -2,7 +2,7 @@
 
 use crate::admin::AdminContext;
 use crate::supervise;
-use crate::{AuthMode, DataDir, Error, FORMAT, Settings, clients};
+use crate::{AuthMode, DataDir, Error, FORMAT, KeepFree, Settings, clients};
 use auth::{AllowNone, Authenticator, ConMode, Entropy, TicketVerifier};
 use io::files::LockFile;
 use io::{Clock, Random, SystemClock, SystemRandom, task};
@@ -26,6 +26,9 @@ pub struct StartOptions {
     pub mon_port: Option<u16>,
     pub auth: Option<AuthMode>,
     pub osd_size: Option<u64>,
+    pub osd_memory: Option<u64>,
+    pub keep_free: Option<KeepFree>,
+    pub disk_io: io::disk::Mode,
 }
 
 pub struct Node {
@@ -75,7 +78,18 @@ impl Node {
         let osd_auth = osd_authenticator(&settings, &cluster, verifier_modes, stopped.clone());
         let peers = osd::Peers::default();
         let recipes: Vec<supervise::MakeConfig> = (0..settings.osds as i32)
-            .map(|id| osd_config(dir, id, &settings, &cluster, &osd_auth, &peers, &platform))
+            .map(|id| {
+                osd_config(
+                    dir,
+                    id,
+                    &settings,
+                    &cluster,
+                    &osd_auth,
+                    &peers,
+                    &platform,
+                    options.disk_io,
+                )
+            })
             .collect::<Result<_, Error>>()?;
         // The monitor comes last: clients that waited for a restart get one map in which all OSDs are up,
         // not the first of many, after which they would ask again only some seconds later.
@@ -198,10 +212,13 @@ fn settle(dir: &DataDir, o: &StartOptions, random: &dyn Random) -> Result<Settin
             mon_port,
             osds,
             osd_size: o.osd_size,
+            osd_memory: o.osd_memory,
+            keep_free: o.keep_free,
         };
         dir.write_settings(&settings)?;
         return Ok(settings);
     };
+    let old = known.clone();
     let fixed = |what: &str, old: String| {
         Err(Error::Usage(format!(
             "{what} was fixed at the first start: {old}"
@@ -231,10 +248,12 @@ fn settle(dir: &DataDir, o: &StartOptions, random: &dyn Random) -> Result<Settin
                 known.osds
             )));
         }
-        if osds > known.osds {
-            known.osds = osds;
-            dir.write_settings(&known)?;
-        }
+        known.osds = osds;
+    }
+    known.osd_memory = o.osd_memory.or(known.osd_memory);
+    known.keep_free = o.keep_free.or(known.keep_free);
+    if known != old {
+        dir.write_settings(&known)?;
     }
     Ok(known)
 }
@@ -407,18 +426,24 @@ fn osd_config(
     auth: &Arc<dyn Authenticator>,
     peers: &osd::Peers,
     platform: &Platform,
+    disk_io: io::disk::Mode,
 ) -> Result<supervise::MakeConfig, Error> {
     let path = dir.osd_path(id);
-    let mut options = store::Options {
-        osd_id: id,
-        fsid: settings.fsid()?,
-        max_bytes: settings.osd_size,
-        ..store::Options::default()
-    };
     let bad = |e: store::Error| Error::Osd {
         id,
         what: e.to_string(),
     };
+    let mut options = store::Options {
+        osd_id: id,
+        fsid: settings.fsid()?,
+        max_bytes: settings.osd_size,
+        disk_io,
+        ..store::Options::for_memory(settings.osd_memory.unwrap_or(store::Options::MEMORY_DEFAULT))
+    };
+    if let Some(keep) = settings.keep_free {
+        let total = store::host_bytes(dir.root()).map_err(bad)?;
+        options.host_reserve_bytes = keep.of(total);
+    }
     let known = cluster.osdmap().osd(id).is_some_and(|o| !o.uuid.is_nil());
     if known && io::files::list_dir(&path).is_ok_and(|names| names.is_empty()) {
         // A new store in its place would hide the old one's data, and block putting it back.

@@ -1,6 +1,7 @@
 //! The command line's grammar and help; clap builds parser and help from this one table.
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use node::KeepFree;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -68,6 +69,26 @@ pub struct Up {
     /// Most bytes one OSD may use, e.g. 20G, fixed at the first start [default: what the disk has]
     #[arg(long, value_name = "BYTES", value_parser = parse_size)]
     pub osd_size: Option<u64>,
+    /// Memory for the caches and queues of one OSD, kept for later starts; at least 64M [default: 256M]
+    #[arg(long, value_name = "BYTES", value_parser = parse_memory)]
+    pub osd_memory: Option<u64>,
+    /// Free space of the host's file system that is left untouched, in bytes (20G) or percent of its size (10%),
+    /// kept for later starts [default: 256M]
+    #[arg(long, value_name = "SPACE", value_parser = parse_keep_free)]
+    pub keep_free: Option<KeepFree>,
+    /// How data files are used: past the page cache and by io_uring where the host can, or by simpler ways
+    #[arg(long, value_enum, value_name = "WAY", default_value = "auto")]
+    pub disk_io: DiskIo,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum DiskIo {
+    /// O_DIRECT and io_uring, each where the host has it; the log says what it is
+    Auto,
+    /// O_DIRECT with pread and pwrite
+    Direct,
+    /// pread and pwrite through the page cache
+    Plain,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -98,6 +119,25 @@ pub struct Down {
     /// Seconds to wait for the clean stop
     #[arg(long, default_value_t = 60)]
     pub timeout: u64,
+}
+
+fn parse_memory(text: &str) -> Result<u64, String> {
+    let bytes = parse_size(text)?;
+    if bytes < store::Options::MEMORY_MIN {
+        return Err("an OSD works from 64M on".into());
+    }
+    Ok(bytes)
+}
+
+/// `20G` or `10%`.
+fn parse_keep_free(text: &str) -> Result<KeepFree, String> {
+    let Some(percent) = text.trim().strip_suffix('%') else {
+        return parse_size(text).map(KeepFree::Bytes);
+    };
+    match percent.trim().parse() {
+        Ok(p) if (0.0..=95.0).contains(&p) => Ok(KeepFree::Percent(p)),
+        _ => Err("a share lies between 0% and 95%".into()),
+    }
 }
 
 /// `4096`, `64K`, `20G`, `1.5T`: powers of 1024.

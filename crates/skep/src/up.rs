@@ -16,6 +16,13 @@ pub fn run(args: &args::Up) -> Result<(), Error> {
             args::Auth::None => AuthMode::None,
         }),
         osd_size: args.osd_size,
+        osd_memory: args.osd_memory,
+        keep_free: args.keep_free,
+        disk_io: match args.disk_io {
+            args::DiskIo::Auto => io::disk::Mode::Auto,
+            args::DiskIo::Direct => io::disk::Mode::Direct,
+            args::DiskIo::Plain => io::disk::Mode::Plain,
+        },
     };
     let start = Instant::now();
     let bar = spinner("starting");

@@ -48,6 +48,8 @@ pub struct Options {
     /// Aligned writes from this size on go straight to fresh extents.
     pub direct_bytes: u64,
     pub object_bytes_max: u64,
+    /// How the data file is used.
+    pub disk_io: io::disk::Mode,
     /// A checkpoint starts when the oldest change that waits for one is this old.
     pub checkpoint_after: std::time::Duration,
     /// False: helper threads are not started, and the owner drives all work itself through
@@ -73,6 +75,7 @@ impl Default for Options {
             record_cache_bytes: 4 * MIB,
             direct_bytes: 64 << 10,
             object_bytes_max: 1 << 40,
+            disk_io: io::disk::Mode::Auto,
             checkpoint_after: std::time::Duration::from_secs(5),
             threads: true,
         }

@@ -77,7 +77,11 @@ impl Store {
 
     /// Opens and replays; `waker` is called from helper threads.
     pub fn open(dir: &Path, options: &Options, waker: Waker) -> Result<Store> {
-        Self::open_on(Arc::new(HostDisk::new(dir)), options, waker)
+        Self::open_on(
+            Arc::new(HostDisk::with_mode(dir, options.disk_io)),
+            options,
+            waker,
+        )
     }
 
     pub fn open_on(disk: Arc<dyn Disk>, options: &Options, waker: Waker) -> Result<Store> {
@@ -718,4 +722,12 @@ fn name_corrupt(e: Error, op: &Op) -> Error {
         },
         (e, _) => e,
     }
+}
+
+/// Size of the file system that holds `dir`.
+pub fn host_bytes(dir: &Path) -> Result<u64> {
+    let disk = HostDisk::new(dir);
+    let space = disk.space();
+    let space = space.map_err(|e| Error::io(&disk.name(), "ask for the host's free space", e))?;
+    Ok(space.total)
 }
