@@ -21,6 +21,8 @@ mod report;
 mod serve;
 mod sessions;
 mod store_view;
+#[cfg(test)]
+mod tests;
 
 pub use peers::Peers;
 pub use serve::{Config, Error, serve};

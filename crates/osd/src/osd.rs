@@ -256,7 +256,7 @@ impl Osd {
     }
 
     /// To the PG that the operation is for now; it waits where its sender's map is newer than ours.
-    fn route(&mut self, op: ClientOp) {
+    pub fn route(&mut self, op: ClientOp) {
         let conn = ConnId(op.conn);
         let epoch = self.placement.epoch();
         if op.op.epoch > epoch || self.sessions.is_waiting(conn) {

@@ -34,6 +34,12 @@ impl StoreView {
         self.borrower = pg;
     }
 
+    /// How many there are that were not released.
+    #[cfg(test)]
+    pub fn held(&self) -> usize {
+        self.prefetches.len()
+    }
+
     /// Prefetches that ended, and whose they are.
     pub fn prefetched(&mut self) -> Vec<(Ticket, PgId)> {
         let ended = self.engine.prefetched().into_iter();

@@ -1,0 +1,387 @@
+//! An OSD over a real store: what waits for the disk, and what stays behind when a PG or the OSD goes.
+
+#![allow(clippy::unwrap_used)]
+
+use crate::caps::ClientCaps;
+use crate::osd::{Osd, Parts};
+use crate::store_view::StoreView;
+use crate::{Config, Peers, serve};
+use auth::{AllowNone, Authenticator, NoneClient};
+use bytes::Bytes;
+use io::{SystemClock, SystemRandom};
+use messages::osd::{MOSDOp, MOSDOpReply, OsdOp, code, kind};
+use metastore::cluster::OsdBoot;
+use metastore::{Changes, ClusterHandle, CreateOptions, Embedded, Metastore, create_cluster};
+use msgr::{ClientConfig, ServerConfig};
+use net::{ClientStream, Listener};
+use pg::{Client, ClientOp, Permit};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use store::Store;
+use tokio::sync::{mpsc, oneshot, watch};
+use types::pool::PgPool;
+use types::*;
+
+const POOL: i64 = 1;
+const OBJECTS: usize = 8;
+const SIZE: usize = 300_000;
+
+/// A cluster of one OSD and one pool in a temporary directory.
+struct Rig {
+    dir: tempfile::TempDir,
+    cluster: ClusterHandle,
+}
+
+fn addr(port: u16) -> EntityAddr {
+    EntityAddr::msgr2(([127, 0, 0, 1], port).into(), 1)
+}
+
+fn options() -> store::Options {
+    store::Options {
+        log_bytes: 16 << 20,
+        grow_bytes: 8 << 20,
+        host_reserve_bytes: 0,
+        ..store::Options::default()
+    }
+}
+
+/// What an object holds first: every byte tells its place.
+fn content(object: usize) -> Vec<u8> {
+    (0..SIZE)
+        .map(|i| (i / 4096 * 31 + i * 7 + object) as u8)
+        .collect()
+}
+
+fn name(object: usize) -> String {
+    format!("object-{object}")
+}
+
+impl Rig {
+    async fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let clock = SystemClock::shared();
+        let kv = Embedded::open(&dir.path().join("state"), clock.clone()).unwrap();
+        let kv: Arc<dyn Metastore> = Arc::new(kv);
+        let new = CreateOptions {
+            osds: vec![0],
+            ..CreateOptions::new(Uuid([7; 16]), "a", addr(3300))
+        };
+        create_cluster(&*kv, &new, &*clock, &SystemRandom).await.unwrap();
+        let cluster = ClusterHandle::open(kv, clock).await.unwrap().unwrap();
+        let made = store::Options {
+            osd_uuid: Uuid([8; 16]),
+            fsid: Uuid([7; 16]),
+            ..options()
+        };
+        Store::mkfs(&dir.path().join("osd"), &made).unwrap();
+        let rig = Self { dir, cluster };
+        rig.add_pool().await;
+        rig
+    }
+
+    async fn add_pool(&self) {
+        let (size, min_size, pg_num) = (1, 1, 2);
+        let pool = PgPool {
+            size,
+            min_size,
+            pg_num,
+            pgp_num: pg_num,
+            pg_num_target: pg_num,
+            pgp_num_target: pg_num,
+            pg_num_pending: pg_num,
+            ..PgPool::default()
+        };
+        let add = |state: &metastore::ClusterState| {
+            let mut changes = Changes::none();
+            let inc = changes.inc(state, Utime::ZERO);
+            inc.new_pool_max = Some(POOL as i32);
+            inc.new_pools.insert(POOL, pool.clone());
+            inc.new_pool_names.insert(POOL, "pool".into());
+            (changes, ())
+        };
+        self.cluster.commit(add).await.unwrap();
+    }
+
+    async fn boot(&self) {
+        let at = EntityAddrVec::one(addr(6800));
+        let boot = OsdBoot {
+            id: 0,
+            uuid: Uuid([8; 16]),
+            client_addrs: at.clone(),
+            cluster_addrs: at.clone(),
+            hb_back_addrs: at.clone(),
+            hb_front_addrs: at,
+            size_bytes: 1 << 30,
+            host: "vm".into(),
+            device_class: String::new(),
+            features: msgr::features::SUPPORTED,
+            metadata: BTreeMap::new(),
+        };
+        self.cluster.osd_boot(&boot).await.unwrap();
+    }
+
+    /// An OSD without its event loop; its caches are empty.
+    fn osd(&self) -> Osd {
+        let clock = SystemClock::shared();
+        let store = Store::open(&self.dir.path().join("osd"), &options(), Arc::new(|| ())).unwrap();
+        let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let auth: Arc<dyn Authenticator> = Arc::new(AllowNone);
+        let entropy = net::entropy(SystemRandom::shared());
+        let at = EntityAddrVec::one(addr(6800));
+        let config = Arc::new(ServerConfig::new(EntityName::osd(0), at, auth, entropy));
+        let conns = net::serve(
+            listener,
+            config,
+            net::Options::default(),
+            clock.clone(),
+            mpsc::channel(1).0,
+        );
+        let mut osd = Osd::new(Parts {
+            id: 0,
+            store: StoreView::new(store),
+            cluster: self.cluster.clone(),
+            conns: conns.unwrap(),
+            peers: Peers::default(),
+            clock,
+            random: SystemRandom::shared(),
+            disk_share: 1,
+            fetched: mpsc::unbounded_channel().0,
+        });
+        osd.load_served();
+        osd
+    }
+
+    fn request(&self, tid: u64, object: usize, op: OsdOp) -> MOSDOp {
+        let map = self.cluster.osdmap();
+        let oid = name(object);
+        let (hash, pg) = map.object_to_pg(POOL, b"", b"", oid.as_bytes()).unwrap();
+        MOSDOp {
+            tid,
+            pgid: SPgId::replicated(pg),
+            hash,
+            epoch: map.epoch,
+            flags: 0,
+            reqid: OsdReqId {
+                name: EntityName { kind: 0, num: 0 },
+                tid: 0,
+                inc: 0,
+            },
+            trace: [0; 3],
+            client_inc: 0,
+            mtime: Utime { sec: 5, nsec: 0 },
+            oloc: ObjectLocator {
+                pool: POOL,
+                key: Bytes::new(),
+                nspace: Bytes::new(),
+                hash: -1,
+            },
+            oid: oid.into(),
+            ops: vec![op],
+            snapid: NOSNAP,
+            snap_seq: 0,
+            snaps: Vec::new(),
+            retry_attempt: 0,
+            features: 0,
+        }
+    }
+
+    fn give(&self, osd: &mut Osd, tid: u64, object: usize, op: OsdOp) {
+        let client = Client {
+            name: EntityName::client(9),
+            global_id: 9,
+            addr: addr(9),
+            features: 0,
+            caps: Arc::new(ClientCaps::All),
+        };
+        osd.route(ClientOp {
+            conn: 1,
+            client: Arc::new(client),
+            op: self.request(tid, object, op),
+            permit: Permit::default(),
+        });
+        osd.store.engine.kick();
+    }
+}
+
+fn read(offset: usize, len: usize) -> OsdOp {
+    OsdOp::ranged(code::READ, offset as u64, len as u64)
+}
+
+fn write(offset: usize, data: Vec<u8>) -> OsdOp {
+    OsdOp::ranged(code::WRITE, offset as u64, data.len() as u64).with_data(data)
+}
+
+fn local<T>(f: impl Future<Output = T>) -> T {
+    let bounded = async { io::task::timeout(Duration::from_secs(60), f).await };
+    io::task::block_on(bounded)
+        .unwrap()
+        .expect("the test ends in time")
+}
+
+fn close(mut osd: Osd) {
+    let queued = osd.store.engine.queued();
+    osd.store.engine.wait(queued).unwrap();
+    osd.on_store();
+    osd.forget_all();
+    assert_eq!(osd.store.held(), 0);
+    osd.conns.shutdown();
+    osd.store.engine.close().unwrap();
+}
+
+#[test]
+fn no_prefetch_outlives_its_message_or_its_pg() {
+    local(async {
+        let rig = Rig::new().await;
+        rig.boot().await;
+        let mut osd = rig.osd();
+        for o in 0..OBJECTS {
+            rig.give(&mut osd, o as u64 + 1, o, write(0, content(o)));
+        }
+        assert_eq!(osd.store.held(), 0, "nothing to read yet");
+        close(osd);
+
+        let mut osd = rig.osd();
+        let reads = |osd: &Osd| osd.pgs().map(|(_, pg)| pg.stats().reads).sum::<u64>();
+        for o in 0..OBJECTS {
+            let tid = 100 + 2 * o as u64;
+            rig.give(&mut osd, tid, o, read(4096 * o, 10_000));
+            rig.give(&mut osd, tid + 1, o, write(5000, vec![1; 10]));
+        }
+        assert_eq!(osd.store.held(), 2 * OBJECTS, "all wait for the disk");
+        assert_eq!(reads(&osd), 0);
+        while osd.store.held() > 0 {
+            osd.store.engine.wait_reads().unwrap();
+            osd.on_store();
+        }
+        assert_eq!(reads(&osd), OBJECTS as u64);
+        let written: u64 = osd.pgs().map(|(_, pg)| pg.stats().writes).sum();
+        assert_eq!(written, 2 * OBJECTS as u64);
+        close(osd);
+
+        // The pool goes while reads are under way.
+        let mut osd = rig.osd();
+        (0..OBJECTS).for_each(|o| rig.give(&mut osd, 200 + o as u64, o, read(0, 100_000)));
+        assert_eq!(osd.store.held(), OBJECTS);
+        let remove = |state: &metastore::ClusterState| {
+            let mut changes = Changes::none();
+            changes.inc(state, Utime::ZERO).old_pools.insert(POOL);
+            (changes, ())
+        };
+        rig.cluster.commit(remove).await.unwrap();
+        osd.on_cluster();
+        assert_eq!((osd.pgs().count(), osd.store.held()), (0, 0));
+        // What the disk still brings is nobody's.
+        osd.store.engine.wait_reads().unwrap();
+        osd.on_store();
+        close(osd);
+    });
+}
+
+// --- the whole OSD, by the wire -------------------------------------------------------------------------------
+
+struct Running {
+    stop: watch::Sender<bool>,
+    ended: oneshot::Receiver<Result<(), crate::Error>>,
+    client: ClientStream<NoneClient>,
+}
+
+async fn start(rig: &Rig) -> Running {
+    let config = Config {
+        id: 0,
+        dir: rig.dir.path().join("osd"),
+        store: options(),
+        bind: "127.0.0.1:0".parse().unwrap(),
+        auth: Arc::new(AllowNone),
+        cluster: rig.cluster.clone(),
+        peers: Peers::default(),
+        clock: SystemClock::shared(),
+        random: SystemRandom::shared(),
+        entropy: net::entropy(SystemRandom::shared()),
+        hostname: "vm".into(),
+        nonce: 1,
+        disk_share: 1,
+    };
+    let (ready, up) = oneshot::channel();
+    let (stop, stopping) = watch::channel(false);
+    let (end, ended) = oneshot::channel();
+    io::task::spawn_local(async move {
+        let _ = end.send(serve(config, ready, stopping).await);
+    });
+    let at = up.await.unwrap();
+    let auth = NoneClient {
+        name: AuthName::new(EntityKind::Client, "admin"),
+        global_id: 12,
+    };
+    let config = ClientConfig::new(EntityKind::Osd, at, 5, net::entropy(SystemRandom::shared()));
+    let client = ClientStream::connect(at.sock.unwrap(), config, auth, SystemClock::shared()).await;
+    Running {
+        stop,
+        ended,
+        client: client.unwrap(),
+    }
+}
+
+async fn stop(running: Running) {
+    running.stop.send(true).unwrap();
+    running.ended.await.unwrap().unwrap();
+}
+
+async fn reply(client: &mut ClientStream<NoneClient>) -> MOSDOpReply {
+    loop {
+        let m = client.recv().await.unwrap();
+        if m.kind == kind::OSD_OPREPLY {
+            return MOSDOpReply::from_message(&m).unwrap();
+        }
+    }
+}
+
+#[test]
+fn cold_reads_and_writes_by_the_wire_and_a_stop_among_them() {
+    local(async {
+        let rig = Rig::new().await;
+        let mut held: Vec<Vec<u8>> = (0..OBJECTS).map(content).collect();
+        let mut running = start(&rig).await;
+        for (o, data) in held.iter().enumerate() {
+            let m = rig.request(o as u64 + 1, o, write(0, data.clone()));
+            running.client.send(m.to_message()).await.unwrap();
+            assert_eq!(reply(&mut running.client).await.result, 0);
+        }
+        stop(running).await;
+
+        let mut running = start(&rig).await;
+        let mut want: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
+        let mut place = 77usize;
+        for tid in 1000..1120u64 {
+            place = place * 1_103_515_245 % (1 << 31) + 12_345;
+            let (o, at, len) = (
+                place % OBJECTS,
+                place / 8 % (SIZE - 20_000),
+                1 + place / 64 % 20_000,
+            );
+            let op = if tid % 5 == 0 {
+                held[o][at..at + len].fill(tid as u8);
+                want.insert(tid, Vec::new());
+                write(at, vec![tid as u8; len])
+            } else {
+                want.insert(tid, held[o][at..at + len].to_vec());
+                read(at, len)
+            };
+            let m = rig.request(tid, o, op);
+            running.client.send(m.to_message()).await.unwrap();
+        }
+        while !want.is_empty() {
+            let r = reply(&mut running.client).await;
+            let data = want.remove(&r.tid).expect("one answer to each");
+            assert_eq!((r.result, &r.ops[0].outdata[..]), (0, &data[..]), "{}", r.tid);
+        }
+        stop(running).await;
+
+        let mut running = start(&rig).await;
+        for (o, tid) in (2000..2030).enumerate() {
+            let m = rig.request(tid, o % OBJECTS, read(0, SIZE));
+            running.client.send(m.to_message()).await.unwrap();
+        }
+        stop(running).await;
+    });
+}
