@@ -10,6 +10,7 @@ use metastore::cluster::{CreateOptions, create_cluster};
 use metastore::{ClusterHandle, Embedded};
 use std::future::Future;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use tokio::sync::watch;
@@ -22,6 +23,8 @@ const OSDS: u32 = 3;
 #[derive(Debug, Clone, Default)]
 pub struct StartOptions {
     pub osds: Option<u32>,
+    /// Block devices of OSD 0, 1 and so on; those behind them have files.
+    pub devices: Vec<PathBuf>,
     pub bind: Option<IpAddr>,
     pub mon_port: Option<u16>,
     pub auth: Option<AuthMode>,
@@ -80,14 +83,7 @@ impl Node {
         let recipes: Vec<supervise::MakeConfig> = (0..settings.osds as i32)
             .map(|id| {
                 osd_config(
-                    dir,
-                    id,
-                    &settings,
-                    &cluster,
-                    &osd_auth,
-                    &peers,
-                    &platform,
-                    options.disk_io,
+                    dir, id, &settings, &cluster, &osd_auth, &peers, &platform, &options,
                 )
             })
             .collect::<Result<_, Error>>()?;
@@ -203,7 +199,10 @@ fn settle(dir: &DataDir, o: &StartOptions, random: &dyn Random) -> Result<Settin
         }
         let mon_port = free_port(bind, o.mon_port.unwrap_or(MON_PORT))?;
         let fsid = Uuid::from_random(random.bytes()).to_string();
-        let osds = o.osds.unwrap_or(OSDS);
+        let osds = o.osds.unwrap_or(match o.devices.len() {
+            0 => OSDS,
+            n => n as u32,
+        });
         let settings = Settings {
             format: FORMAT,
             fsid,
@@ -426,7 +425,7 @@ fn osd_config(
     auth: &Arc<dyn Authenticator>,
     peers: &osd::Peers,
     platform: &Platform,
-    disk_io: io::disk::Mode,
+    start: &StartOptions,
 ) -> Result<supervise::MakeConfig, Error> {
     let path = dir.osd_path(id);
     let bad = |e: store::Error| Error::Osd {
@@ -437,7 +436,8 @@ fn osd_config(
         osd_id: id,
         fsid: settings.fsid()?,
         max_bytes: settings.osd_size,
-        disk_io,
+        disk_io: start.disk_io,
+        device: start.devices.get(id as usize).cloned(),
         ..store::Options::for_memory(settings.osd_memory.unwrap_or(store::Options::MEMORY_DEFAULT))
     };
     if let Some(keep) = settings.keep_free {
@@ -462,12 +462,19 @@ fn osd_config(
         },
     ) {
         Ok(()) => tracing::info!("osd.{id}: new store in {}", path.display()),
-        Err(store::Error::AlreadyAStore { .. }) => {}
+        Err(store::Error::AlreadyAStore { .. }) => {
+            if let Some(device) = &options.device
+                && store::device_of(&path) != io::files::canonical(device).ok()
+            {
+                let what = format!("its store is there already, and not on {}", device.display());
+                return Err(Error::Osd { id, what });
+            }
+        }
         Err(e) => return Err(bad(e)),
     }
     options.osd_uuid = Uuid::default();
     // Without a size of its own an OSD may grow into all free space of the file system, as may its neighbours.
-    let disk_share = if settings.osd_size.is_some() {
+    let disk_share = if settings.osd_size.is_some() || store::device_of(&path).is_some() {
         1
     } else {
         settings.osds.max(1)

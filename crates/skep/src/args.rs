@@ -57,6 +57,10 @@ pub struct Up {
     /// Number of OSDs; may grow at a later start [default: 3 at the first start]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub osds: Option<u32>,
+    /// Block device for an OSD (its log and data; the index stays in the directory), used whole; once for each OSD.
+    /// It must be empty: its first 68 KiB zeros
+    #[arg(long, value_name = "DEVICE")]
+    pub device: Vec<PathBuf>,
     /// Address to listen on, fixed at the first start [default: 127.0.0.1]
     #[arg(long, value_name = "IP")]
     pub bind: Option<IpAddr>,

@@ -9,6 +9,7 @@ pub fn run(args: &args::Up) -> Result<(), Error> {
     let dir = DataDir::create(&args.place.dir())?;
     let options = StartOptions {
         osds: args.osds,
+        devices: args.device.clone(),
         bind: args.bind,
         mon_port: args.mon_port,
         auth: args.auth.map(|a| match a {

@@ -42,5 +42,5 @@ mod view;
 pub use check::{Progress, Report};
 pub use error::{Error, Result};
 pub use options::{Counters, Identity, OmapPage, Options, PoolUsage, Seq, Stat, StatFs, Ticket, Waker};
-pub use store::{Store, host_bytes};
+pub use store::{Store, device_of, host_bytes};
 pub use view::{LogBounds, Salvage, View};

@@ -36,29 +36,49 @@ pub fn mkfs(disk: &dyn Disk, options: &Options) -> Result<()> {
         let path = path.clone();
         move |e| Error::io(&path, action, e)
     };
-    for file in [DATA_FILE, INDEX_FILE] {
-        if !disk.exists(file).map_err(io("look into the directory"))? {
-            continue;
+    // An unfinished mkfs leaves files that no store ever lived in: those may go. A device stays.
+    let mut file = None;
+    if disk.exists(DATA_FILE).map_err(io("look into the directory"))? {
+        let old = disk.open(DATA_FILE).map_err(io("open the data file"))?;
+        if !old.try_lock().map_err(io("lock the data file"))? {
+            return Err(Error::Locked { path: path.clone() });
         }
-        // An unfinished mkfs leaves files that no store ever lived in: those may go.
-        if file == DATA_FILE {
-            let old = disk.open(file).map_err(io("open the data file"))?;
-            if !old.try_lock().map_err(io("lock the data file"))? {
-                return Err(Error::Locked { path: path.clone() });
-            }
-            match Superblock::read(&path, &*old, &Options::default()) {
-                Err(Error::NotAStore { .. }) if superblock::never_opened(&*old) => {}
-                Err(e @ Error::NotAStore { .. }) => return Err(e),
-                _ => return Err(Error::AlreadyAStore { path: path.clone() }),
-            }
+        match Superblock::read(&path, &*old, &Options::default()) {
+            Err(Error::NotAStore { .. }) if superblock::never_opened(&*old) => {}
+            Err(e @ Error::NotAStore { .. }) => return Err(e),
+            _ => return Err(Error::AlreadyAStore { path: path.clone() }),
         }
-        disk.remove(file).map_err(io("remove an unfinished store"))?;
+        if old.is_device() {
+            file = Some(old);
+        } else {
+            disk.remove(DATA_FILE).map_err(io("remove an unfinished store"))?;
+        }
+    }
+    if disk.exists(INDEX_FILE).map_err(io("look into the directory"))? {
+        disk.remove(INDEX_FILE)
+            .map_err(io("remove an unfinished store"))?;
+    }
+    if let (Some(device), None) = (&options.device, &file) {
+        disk.create_on(DATA_FILE, device)
+            .map_err(io("name the device in the directory"))?;
+        let made = mkfs_on_device(disk, options);
+        if made.is_err() {
+            // The device was not ours to use: nothing of it was changed.
+            disk.remove(DATA_FILE).map_err(io("remove the device's name"))?;
+        }
+        return made;
     }
     let s = Superblock::new(options);
-    let file = disk.create(DATA_FILE).map_err(io("create the data file"))?;
-    if !file.try_lock().map_err(io("lock the data file"))? {
-        return Err(Error::Locked { path: path.clone() });
-    }
+    let file = match file {
+        Some(file) => file,
+        None => {
+            let file = disk.create(DATA_FILE).map_err(io("create the data file"))?;
+            if !file.try_lock().map_err(io("lock the data file"))? {
+                return Err(Error::Locked { path: path.clone() });
+            }
+            file
+        }
+    };
     file.allocate(0, s.data_offset)
         .map_err(io("reserve space for the log"))?;
     let zeros = vec![0; LOG_ZERO_BYTES.min(s.log_bytes) as usize];
@@ -85,6 +105,15 @@ pub fn mkfs(disk: &dyn Disk, options: &Options) -> Result<()> {
             .map_err(io("write the superblock"))?;
     }
     file.flush().map_err(io("flush the superblock"))
+}
+
+/// The device has its name in the directory: what remains is like the second try of an unfinished mkfs.
+fn mkfs_on_device(disk: &dyn Disk, options: &Options) -> Result<()> {
+    let named = Options {
+        device: None,
+        ..options.clone()
+    };
+    mkfs(disk, &named)
 }
 
 /// A store as it was left, replayed but not yet serving.

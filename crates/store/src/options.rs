@@ -1,6 +1,7 @@
 //! Who a store belongs to, its bounds, and what it reports.
 
 use bytes::Bytes;
+use std::path::PathBuf;
 use std::sync::Arc;
 use types::{OsdId, Uuid};
 
@@ -24,6 +25,8 @@ pub struct Options {
     pub fsid: Uuid,
     /// This OSD's own id; nil at open accepts any.
     pub osd_uuid: Uuid,
+    /// Block device that `mkfs` puts log and data on; None: a file in the directory.
+    pub device: Option<PathBuf>,
     /// Size of the log ring; fixed by `mkfs`.
     pub log_bytes: u64,
     /// The most the data file may grow to; None: what the host has.
@@ -63,6 +66,7 @@ impl Default for Options {
             osd_id: 0,
             fsid: Uuid::default(),
             osd_uuid: Uuid::default(),
+            device: None,
             log_bytes: 64 * MIB,
             max_bytes: None,
             host_reserve_bytes: 256 * MIB,

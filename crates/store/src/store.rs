@@ -23,7 +23,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::os::fd::BorrowedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -365,6 +365,9 @@ impl Store {
     /// How long the data file may become.
     fn file_bytes_max(&self) -> u64 {
         let now = self.state.alloc.blocks() * BLOCK;
+        if self.file.is_device() {
+            return now;
+        }
         let room = self
             .space
             .available
@@ -730,4 +733,10 @@ pub fn host_bytes(dir: &Path) -> Result<u64> {
     let space = disk.space();
     let space = space.map_err(|e| Error::io(&disk.name(), "ask for the host's free space", e))?;
     Ok(space.total)
+}
+
+/// The block device that the store in `dir` has its data on, if it does.
+pub fn device_of(dir: &Path) -> Option<PathBuf> {
+    let path = dir.join(open::DATA_FILE).canonicalize().ok()?;
+    io::disk::is_device(&path).then_some(path)
 }

@@ -41,13 +41,14 @@ pub struct Superblock {
 }
 
 /// True if no store ever ran here: the first batch of the first life lies at the log's start, and from then
-/// on some batch always does. A damaged superblock alone must not make a store look empty.
+/// on some batch always does. A damaged superblock alone must not make a store look empty. A device must be
+/// empty up to there: whatever else it holds is somebody's.
 pub fn never_opened(file: &dyn DiskFile) -> bool {
-    let mut first = [0; SIZE];
+    let from = if file.is_device() { 0 } else { LOG_OFFSET };
+    let to = LOG_OFFSET + SIZE as u64;
+    let mut first = vec![0; (to - from) as usize];
     match file.len() {
-        Ok(n) if n >= LOG_OFFSET + SIZE as u64 => {
-            file.read_at(&mut first, LOG_OFFSET).is_ok() && first.iter().all(|b| *b == 0)
-        }
+        Ok(n) if n >= to => file.read_at(&mut first, from).is_ok() && first.iter().all(|b| *b == 0),
         other => other.is_ok(),
     }
 }
@@ -127,7 +128,12 @@ impl Superblock {
             read.map_err(|e| Error::io(path, "read the superblock", e))?;
             found = found.or(Self::decode(&b));
         }
-        let s = found.ok_or_else(|| not("no valid superblock"))?;
+        let why = if file.is_device() {
+            "no valid superblock, and the device is not empty (its first 68 KiB must be zeros for a new store)"
+        } else {
+            "no valid superblock"
+        };
+        let s = found.ok_or_else(|| not(why))?;
         let id = &s.identity;
         if id.format > FORMAT || id.features != 0 {
             return Err(Error::NewerFormat {

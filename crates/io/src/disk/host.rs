@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, IoSlice, Result};
 use std::num::NonZeroU64;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -123,6 +123,16 @@ impl Disk for HostDisk {
             .create_new(true)
             .open(path)?;
         Ok(Arc::new(HostFile::plain(file)))
+    }
+
+    fn create_on(&self, file: &str, device: &Path) -> Result<()> {
+        if !is_device(device) {
+            return Err(std::io::Error::new(
+                ErrorKind::InvalidInput,
+                format!("{} is not a block device", device.display()),
+            ));
+        }
+        std::os::unix::fs::symlink(device.canonicalize()?, self.path(file))
     }
 
     fn remove(&self, file: &str) -> Result<()> {
@@ -327,6 +337,14 @@ impl DiskFile for HostFile {
     }
 
     fn allocate(&self, offset: u64, len: u64) -> Result<()> {
+        if self.is_device() {
+            let fits = self.len()? >= offset + len;
+            return if fits {
+                Ok(())
+            } else {
+                Err(ErrorKind::StorageFull.into())
+            };
+        }
         match rustix::fs::fallocate(&self.file, FallocateFlags::empty(), offset, len) {
             Err(e) if unsupported(e) => {
                 if self.len()? < offset + len {
@@ -356,7 +374,13 @@ impl DiskFile for HostFile {
     }
 
     fn len(&self) -> Result<u64> {
-        Ok(self.file.metadata()?.len())
+        length(&self.file)
+    }
+
+    fn is_device(&self) -> bool {
+        self.file
+            .metadata()
+            .is_ok_and(|m| m.file_type().is_block_device())
     }
 
     fn try_lock(&self) -> Result<bool> {
@@ -371,6 +395,20 @@ impl DiskFile for HostFile {
             std::thread::sleep(LOCK_PAUSE);
         }
     }
+}
+
+/// True if the path names a block device.
+pub fn is_device(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|m| m.file_type().is_block_device())
+}
+
+/// Of a file or a block device. (Moves the descriptor's position, which nothing here uses.)
+pub(super) fn length(file: &File) -> Result<u64> {
+    let meta = file.metadata()?;
+    if meta.file_type().is_block_device() {
+        return Ok(rustix::fs::seek(file, rustix::fs::SeekFrom::End(0))?);
+    }
+    Ok(meta.len())
 }
 
 fn unsupported(e: Errno) -> bool {

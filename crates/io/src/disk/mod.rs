@@ -21,13 +21,14 @@ pub mod sim;
 mod uring;
 
 pub use buffer::{ALIGN, AlignedBuf};
-pub use host::{HostDisk, Mode};
+pub use host::{HostDisk, Mode, is_device};
 pub use readonly::ReadOnlyDisk;
 
 use bytes::Bytes;
 use rustix::fd::BorrowedFd;
 use std::fmt::Debug;
-use std::io::{IoSlice, Result};
+use std::io::{ErrorKind, IoSlice, Result};
+use std::path::Path;
 use std::sync::Arc;
 
 /// What the file system that holds a disk has left.
@@ -52,6 +53,10 @@ pub trait Disk: Debug + Send + Sync {
     }
     /// Makes a file that must not exist yet; its name survives a power cut after [`Disk::sync`].
     fn create(&self, file: &str) -> Result<Arc<dyn DiskFile>>;
+    /// Lets the name stand for a whole block device of the host.
+    fn create_on(&self, _file: &str, _device: &Path) -> Result<()> {
+        Err(ErrorKind::Unsupported.into())
+    }
     fn remove(&self, file: &str) -> Result<()>;
     /// Makes creations and removals durable.
     fn sync(&self) -> Result<()>;
@@ -102,6 +107,10 @@ pub trait DiskFile: Debug + Send + Sync {
     /// A queue for reads beside the owner; None: this disk only has `read_at`.
     fn read_queue(&self) -> Result<Option<Box<dyn ReadQueue>>> {
         Ok(None)
+    }
+    /// A block device: its length is fixed, and it is never removed.
+    fn is_device(&self) -> bool {
+        false
     }
     /// True if nothing of it lies in the host's page cache: what was written is on its way to the device.
     fn is_direct(&self) -> bool {

@@ -86,7 +86,7 @@ impl DiskFile for ReadOnlyFile {
         refused()
     }
     fn len(&self) -> Result<u64> {
-        Ok(self.file.metadata()?.len())
+        super::host::length(&self.file)
     }
     fn try_lock(&self) -> Result<bool> {
         match rustix::fs::flock(&self.file, FlockOperation::NonBlockingLockShared) {
