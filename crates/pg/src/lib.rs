@@ -21,6 +21,7 @@ mod ahead;
 mod api;
 mod checks;
 mod commit;
+mod count;
 mod execute;
 mod fetch;
 mod intervals;

@@ -12,7 +12,8 @@ pub(crate) struct PgMeta {
     pub removed: SnapIntervals,
     /// Those of them whose clones are gone from every object.
     pub trimmed: SnapIntervals,
-    /// The pool's pg_num for which the statistics count: another one means that the PG was split since.
+    /// The pool's pg_num for which the statistics count: another one means that the PG was split since, 0 that it
+    /// was never counted.
     pub pg_num: u32,
 }
 

@@ -1,8 +1,9 @@
 //! One placement group: takes inputs apart and keeps the order.
 
-use crate::api::{ClientOp, Context, Input, Output, PgStats};
+use crate::api::{ClientOp, Context, Input, Output};
 use crate::checks::{self, Class, Verdict};
 use crate::commit::Commits;
+use crate::count::Count;
 use crate::execute::{Exec, Fail, Work};
 use crate::fetch::{Copies, copies_objects};
 use crate::log::{LogEntry, PgLog};
@@ -57,6 +58,8 @@ pub struct Pg {
     pub(crate) notify_id: u32,
     pub(crate) parked: Parked,
     pub(crate) trim: Option<Trim>,
+    /// While the statistics are being counted anew.
+    pub(crate) count: Option<Count>,
 }
 
 impl Pg {
@@ -85,16 +88,22 @@ impl Pg {
             notify_id: now.as_micros() as u32,
             parked: Parked::default(),
             trim: None,
+            count: None,
         };
         match store.meta(id).map_err(read)? {
-            Some(meta) => pg.load_meta_and_log(&meta, store)?,
-            None => pg.create(store)?,
+            Some(meta) => pg.load_meta_and_log(&meta, store, now)?,
+            None => pg.create(store, now)?,
         }
         pg.note_removed_snaps(now);
         Ok(pg)
     }
 
-    fn load_meta_and_log(&mut self, meta: &Bytes, store: &mut dyn ObjectStore) -> Result<(), LoadError> {
+    fn load_meta_and_log(
+        &mut self,
+        meta: &Bytes,
+        store: &mut dyn ObjectStore,
+        now: Duration,
+    ) -> Result<(), LoadError> {
         let pg = self.id;
         let read = |source| LoadError::Read { pg, source };
         let decode = |what| move |source| LoadError::Decode { pg, what, source };
@@ -109,7 +118,7 @@ impl Pg {
             self.log.push(entry, self.loaded_seq);
         }
         if self.meta.pg_num != self.pool.pg_num {
-            self.recount(store).map_err(read)?;
+            self.recount(store, now);
         }
         Ok(())
     }
@@ -141,18 +150,17 @@ impl Pg {
 
     /// When the PG next wants an [`Input::Tick`].
     pub fn next_timer(&self) -> Option<Duration> {
-        let trim = self.trim.as_ref().map(|t| t.next_at);
-        [self.watches.next_timer(), trim].into_iter().flatten().min()
+        let walk = match (&self.count, &self.trim) {
+            (Some(count), _) => Some(count.next_at),
+            (None, trim) => trim.as_ref().map(|t| t.next_at),
+        };
+        [self.watches.next_timer(), walk].into_iter().flatten().min()
     }
 
     /// True while answers wait for durability: only such a PG needs [`Input::Committed`], at once if what it
     /// waits for is durable already (a PG that was just loaded cannot know that).
     pub fn is_waiting(&self) -> bool {
         self.commits.is_waiting()
-    }
-
-    pub fn stats(&self) -> PgStats {
-        self.meta.stats
     }
 
     /// Removed snapshots whose clones are gone from every object.
@@ -469,9 +477,7 @@ impl Pg {
         self.pool = pool;
         if split {
             self.leave_split_off(ctx);
-            if let Err(e) = self.recount(ctx.store) {
-                tracing::error!("pg {}: counting objects after a split: {e}", self.id);
-            }
+            self.recount(ctx.store, ctx.now);
         }
         self.note_removed_snaps(ctx.now);
         for (object, key) in self.watches.blocked(&self.pool.blocklist) {
@@ -486,6 +492,7 @@ impl Pg {
         for (object, key) in due {
             self.end_watch(&object, key, true, ctx);
         }
+        self.count_step(ctx.store, ctx.now);
         self.trim_step(ctx);
     }
 

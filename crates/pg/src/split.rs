@@ -14,6 +14,7 @@ use crate::range::HashRange;
 use crate::store::{IoError, ObjectStore};
 use denc::{Decode, Encode};
 use std::collections::BTreeMap;
+use std::time::Duration;
 use types::{EVersion, Errno, HObject, Op, PgId, SPgId, Transaction};
 
 /// Log entries taken over in one transaction.
@@ -42,11 +43,13 @@ pub(crate) fn ancestors(id: SPgId) -> impl Iterator<Item = SPgId> {
 
 impl Pg {
     /// Creates the collection, with what its ancestors know of its objects.
-    pub(crate) fn create(&mut self, store: &mut dyn ObjectStore) -> Result<(), LoadError> {
+    pub(crate) fn create(&mut self, store: &mut dyn ObjectStore, now: Duration) -> Result<(), LoadError> {
         let pg = self.id;
         let read = |source| LoadError::Read { pg, source };
         let decode = |what| move |source| LoadError::Decode { pg, what, source };
         let mut entries: BTreeMap<EVersion, LogEntry> = BTreeMap::new();
+        // No object has a version above those of the PG that it came from.
+        let (mut newest, mut user_version) = (0, 0);
         for ancestor in ancestors(self.id) {
             if !store.has_collection(ancestor).map_err(read)? {
                 continue;
@@ -54,21 +57,20 @@ impl Pg {
             if let Some(meta) = store.meta(ancestor).map_err(read)? {
                 let meta = PgMeta::from_bytes(&meta).map_err(decode("ancestor's metadata"))?;
                 self.meta.removed.union(&meta.removed);
+                newest = meta.stats.version.max(newest);
+                user_version = meta.stats.user_version.max(user_version);
             }
             for (version, bytes) in store.log_entries(ancestor).map_err(read)? {
                 let entry = LogEntry::from_bytes(&bytes).map_err(decode("ancestor's log entry"))?;
+                newest = entry.version.version.max(newest);
+                user_version = entry.last_user_version.max(user_version);
                 if self.range.contains(entry.object.hash) {
                     entries.insert(version, entry);
                 }
             }
         }
-        self.meta.stats = self.count_objects(store).map_err(read)?;
-        self.meta.pg_num = self.pool.pg_num;
-        if let Some(last) = entries.values().next_back() {
-            let stats = &mut self.meta.stats;
-            stats.version = stats.version.max(last.version.version);
-            stats.user_version = stats.user_version.max(last.last_user_version);
-        }
+        (self.meta.stats.version, self.meta.stats.user_version) = (newest, user_version);
+        self.begin_count(store, now);
         self.write_birth(entries, store).map_err(|e| match e {
             Birth::Read(source) => LoadError::Read { pg, source },
             Birth::Write(errno) => LoadError::Create { pg, errno },
@@ -119,20 +121,12 @@ impl Pg {
         self.drop_jobs_of_others(ctx);
     }
 
-    /// Counts anew what is left after a split. If the sums cannot be written, the next load counts again.
-    pub(crate) fn recount(&mut self, store: &mut dyn ObjectStore) -> Result<(), IoError> {
-        let old = self.meta.stats;
-        let mut stats = self.count_objects(store)?;
-        (stats.reads, stats.read_bytes) = (old.reads, old.read_bytes);
-        (stats.writes, stats.write_bytes) = (old.writes, old.write_bytes);
-        self.meta.stats = stats;
-        self.meta.pg_num = self.pool.pg_num;
-        let mut txn = Transaction::new(self.id);
-        txn.ops.push(self.meta_op());
-        if let Err(e) = store.submit(txn) {
-            tracing::warn!("pg {}: the recount after a split is not written: {e}", self.id);
+    /// Counts anew what is left after a split.
+    pub(crate) fn recount(&mut self, store: &mut dyn ObjectStore, now: Duration) {
+        self.begin_count(store, now);
+        if self.count.is_none() {
+            self.write_counted(store);
         }
-        Ok(())
     }
 }
 

@@ -1,4 +1,4 @@
-//! Removing the clones of removed snapshots, and counting objects: walks over the PG's objects.
+//! Removing the clones of removed snapshots: a walk over the PG's objects.
 //!
 //! A pass walks all objects of the PG in small steps, one per tick, and takes every removed snapshot out of
 //! every snapset it meets; then it notes these snapshots as trimmed. It keeps its cursor in memory only: after
@@ -6,11 +6,10 @@
 //! walk for.
 
 use crate::Pg;
-use crate::api::{Context, PgStats};
+use crate::api::Context;
 use crate::object::ObjectState;
 use crate::object_info::SNAPSET_ATTR;
 use crate::pool::SnapIntervals;
-use crate::stats::StatsDelta;
 use crate::store::{IoError, ObjectStore};
 use bytes::Bytes;
 use denc::Encode;
@@ -20,9 +19,9 @@ use types::{HObject, NOSNAP, ObjectId, Op, Transaction};
 
 /// Objects looked at in one step, and how long the PG rests between steps.
 const STEP_OBJECTS: usize = 128;
-const STEP_REST: Duration = Duration::from_millis(5);
+pub(crate) const STEP_REST: Duration = Duration::from_millis(5);
 /// After a store error.
-const RETRY_REST: Duration = Duration::from_secs(5);
+pub(crate) const RETRY_REST: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(crate) struct Trim {
@@ -56,31 +55,6 @@ impl Pg {
         Ok(found)
     }
 
-    /// Counts what there is: for a collection that is new to its objects, after a split.
-    pub(crate) fn count_objects(&self, store: &mut dyn ObjectStore) -> Result<PgStats, IoError> {
-        let mut stats = PgStats {
-            version: self.meta.stats.version,
-            user_version: self.meta.stats.user_version,
-            ..PgStats::default()
-        };
-        let mut cursor = self.range.start_cursor(self.pool.id).with_snap(0);
-        loop {
-            let found = self.list_objects(&cursor, STEP_OBJECTS, store)?;
-            for oid in found.iter().filter(|o| o.object.is_head()) {
-                let state = ObjectState::load(oid, store)?;
-                stats.add(&StatsDelta::of(&state));
-                stats.version = stats.version.max(state.info.version.version);
-                stats.user_version = stats.user_version.max(state.info.user_version);
-            }
-            match found.last() {
-                Some(last) => cursor = behind(&last.object),
-                None => break,
-            }
-        }
-        stats.writes = 0;
-        Ok(stats)
-    }
-
     /// Takes over what the map lists as removed, and starts a pass if there is something new.
     pub(crate) fn note_removed_snaps(&mut self, now: Duration) {
         self.meta.removed.union(&self.pool.removed_snaps);
@@ -98,7 +72,7 @@ impl Pg {
     }
 
     pub(crate) fn trim_step(&mut self, ctx: &mut Context<'_>) {
-        if self.trim.as_ref().is_none_or(|t| t.next_at > ctx.now) {
+        if self.count.is_some() || self.trim.as_ref().is_none_or(|t| t.next_at > ctx.now) {
             return;
         }
         let Some(mut trim) = self.trim.take() else { return };

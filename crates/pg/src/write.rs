@@ -389,6 +389,7 @@ impl Pg {
         match ctx.store.submit(txn) {
             Ok(seq) => {
                 self.last_seq = seq;
+                self.count_change(object, &entry.delta);
                 self.log.push(entry, seq);
                 if let Some(to) = trim {
                     self.log.trimmed(to);

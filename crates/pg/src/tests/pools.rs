@@ -210,3 +210,83 @@ fn a_split_answers_what_was_under_way_and_leaves_the_others_watches_alone() {
     rig.send(m);
     assert!(matches!(rig.out[..], [Output::Dropped { .. }]));
 }
+
+#[test]
+fn a_large_pg_counts_in_steps_while_it_is_written() {
+    let mut rig = Rig::new();
+    let n = 400;
+    for i in 0..n {
+        rig.run(&format!("o{i}"), vec![write_full(b"12")]);
+    }
+    rig.snapc = (1, vec![1]);
+    for i in 0..50 {
+        rig.run(&format!("o{i}"), vec![append(b"3")]);
+    }
+    let removed = SnapIntervals::range(1, 2);
+    let grown = PoolView {
+        pg_num: 2,
+        removed_snaps: removed,
+        ..pool()
+    };
+    rig.set_pool(grown.clone());
+    let id = SPgId::replicated(PgId::new(POOL, 1));
+    let shared = Arc::new(grown);
+    let child = Pg::load(id, shared.clone(), &mut rig.store, rig.now).unwrap();
+    assert!(
+        child.stats().user_version >= rig.pg.stats().user_version,
+        "before it has seen every object"
+    );
+    let counted = |rig: &mut Rig| {
+        let (s, c) = (rig.pg.stats(), rig.pg.count_objects(&mut rig.store).unwrap());
+        let of = |s: PgStats| (s.objects, s.bytes, s.clones, s.whiteouts, s.omap_objects);
+        (of(s), of(c))
+    };
+    let parent = std::mem::replace(&mut rig.pg, child);
+    let mut halves = vec![parent];
+    let mut objects = 0;
+    for seed in [1, 0] {
+        let (partial, whole) = counted(&mut rig);
+        assert!(partial.0 > 0 && partial.0 < whole.0, "{partial:?} of {whole:?}");
+        // Between the steps objects come, go and change, before and behind the walk.
+        let mut steps = 0;
+        while rig.pg.count.is_some() {
+            for i in (steps..n + 60).step_by(9) {
+                let oid = format!("o{i}");
+                if seed_of(hash(oid.as_bytes()), 2) == seed {
+                    let change = match i % 3 {
+                        0 => op(code::DELETE).with_flags(2),
+                        1 => append(b"45"),
+                        _ => omap_set(&[("k", "v")]),
+                    };
+                    let mut m = rig.request(&oid, vec![change]);
+                    m.pgid = rig.pg.id();
+                    assert_eq!(rig.answer(m).result, 0);
+                }
+            }
+            if steps == 2 {
+                // A PG that is stopped before the end counts again.
+                rig.restart();
+                assert!(rig.pg.count.is_some());
+            }
+            assert!(rig.pg.stats().objects >= 0);
+            rig.settle(1);
+            steps += 1;
+        }
+        assert!(steps > 3, "{steps} steps");
+        assert!(rig.pg.stats().clones > 0, "snapshots are trimmed when it is done");
+        let (stats, whole) = counted(&mut rig);
+        assert_eq!(stats, whole);
+        rig.restart();
+        assert!(rig.pg.count.is_none());
+        assert_eq!(counted(&mut rig).0, whole);
+        rig.settle(20);
+        assert!(rig.pg.next_timer().is_none());
+        let (stats, whole) = counted(&mut rig);
+        assert_eq!((stats, stats.2), (whole, 0));
+        objects += stats.0;
+        if let Some(other) = halves.pop() {
+            rig.pg = other;
+        }
+    }
+    assert_eq!(objects, rig.store.object_count() as i64);
+}
