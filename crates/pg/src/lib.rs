@@ -24,6 +24,7 @@ mod commit;
 mod count;
 mod execute;
 mod fetch;
+pub mod inspect;
 mod intervals;
 mod list;
 mod log;

@@ -29,6 +29,8 @@ pub enum Command {
     Conf(Where),
     /// Stop the running store cleanly and wait until it has ended
     Down(Down),
+    /// Verify, read or measure one OSD's store by itself, without a server
+    Store(crate::store::args::Store),
 }
 
 #[derive(Debug, ClapArgs)]
@@ -145,7 +147,7 @@ fn parse_keep_free(text: &str) -> Result<KeepFree, String> {
 }
 
 /// `4096`, `64K`, `20G`, `1.5T`: powers of 1024.
-fn parse_size(text: &str) -> Result<u64, String> {
+pub fn parse_size(text: &str) -> Result<u64, String> {
     let text = text.trim().trim_end_matches("iB").trim_end_matches('B');
     let (number, unit) = match text.char_indices().find(|(_, c)| c.is_ascii_alphabetic()) {
         Some((i, _)) => text.split_at(i),

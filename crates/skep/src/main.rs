@@ -2,6 +2,7 @@
 
 mod args;
 mod client;
+mod store;
 mod up;
 
 use clap::Parser;
@@ -10,12 +11,15 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let args = args::Args::parse();
-    init_log(args.verbose);
+    // A command that prints its result has nothing to tell beside it; a server has.
+    let quiet = matches!(args.command, args::Command::Store(_));
+    init_log(args.verbose, if quiet { "warn" } else { "info" });
     let done = match &args.command {
         args::Command::Up(up) => up::run(up),
         args::Command::Status(a) => client::status(a),
         args::Command::Conf(a) => client::conf(a),
         args::Command::Down(a) => client::down(a),
+        args::Command::Store(a) => return store::run(a),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -27,8 +31,12 @@ fn main() -> ExitCode {
 }
 
 /// Log lines go to stderr; `SKEP_LOG` takes tracing's filter syntax and wins over `-v`.
-fn init_log(verbose: u8) {
-    let level = ["info", "debug", "trace"][usize::from(verbose.min(2))];
+fn init_log(verbose: u8, level: &str) {
+    let level = match verbose {
+        0 => level,
+        1 => "debug",
+        _ => "trace",
+    };
     let filter = tracing_subscriber::EnvFilter::try_from_env("SKEP_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
     // Colours only for people: a log file or a pipe gets plain lines.

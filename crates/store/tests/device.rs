@@ -15,7 +15,11 @@ struct Loop(PathBuf);
 
 impl Loop {
     fn over(file: &Path) -> Option<Self> {
-        let out = Command::new("losetup").args(["--find", "--show"]).arg(file).output().ok()?;
+        let out = Command::new("losetup")
+            .args(["--find", "--show"])
+            .arg(file)
+            .output()
+            .ok()?;
         let name = String::from_utf8(out.stdout).ok()?;
         out.status.success().then(|| Self(name.trim().into()))
     }
@@ -56,7 +60,10 @@ fn a_device_is_used_whole_and_never_taken_from_another() {
 
     Store::mkfs(&osd, &options).unwrap();
     assert_eq!(store::device_of(&osd), Some(device.0.clone()));
-    assert!(matches!(Store::mkfs(&osd, &options), Err(Error::AlreadyAStore { .. })));
+    assert!(matches!(
+        Store::mkfs(&osd, &options),
+        Err(Error::AlreadyAStore { .. })
+    ));
     let (mut model, mut g) = (Model::default(), Generator::new(7));
     for life in 0..3 {
         let mut store = Store::open(&osd, &options, nobody()).unwrap();

@@ -384,16 +384,21 @@ impl DiskFile for HostFile {
     }
 
     fn try_lock(&self) -> Result<bool> {
-        let mut tries = 0;
-        loop {
-            match rustix::fs::flock(&self.file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Ok(true),
-                Err(e) if std::io::Error::from(e).kind() != ErrorKind::WouldBlock => return Err(e.into()),
-                Err(_) if tries == LOCK_TRIES => return Ok(false),
-                Err(_) => tries += 1,
-            }
-            std::thread::sleep(LOCK_PAUSE);
+        lock(&self.file, FlockOperation::NonBlockingLockExclusive)
+    }
+}
+
+/// False where another process has the lock and keeps it.
+pub(super) fn lock(file: &File, operation: FlockOperation) -> Result<bool> {
+    let mut tries = 0;
+    loop {
+        match rustix::fs::flock(file, operation) {
+            Ok(()) => return Ok(true),
+            Err(e) if std::io::Error::from(e).kind() != ErrorKind::WouldBlock => return Err(e.into()),
+            Err(_) if tries == LOCK_TRIES => return Ok(false),
+            Err(_) => tries += 1,
         }
+        std::thread::sleep(LOCK_PAUSE);
     }
 }
 

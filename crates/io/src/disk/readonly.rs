@@ -5,6 +5,7 @@
 //!
 //! Invariant: every call that would change something fails with `ReadOnlyFilesystem`.
 
+use super::host::{length, lock};
 use super::{Disk, DiskFile, HostDisk, Space};
 use rustix::fs::FlockOperation;
 use std::fs::File;
@@ -89,11 +90,7 @@ impl DiskFile for ReadOnlyFile {
         super::host::length(&self.file)
     }
     fn try_lock(&self) -> Result<bool> {
-        match rustix::fs::flock(&self.file, FlockOperation::NonBlockingLockShared) {
-            Ok(()) => Ok(true),
-            Err(e) if std::io::Error::from(e).kind() == ErrorKind::WouldBlock => Ok(false),
-            Err(e) => Err(e.into()),
-        }
+        lock(&self.file, FlockOperation::NonBlockingLockShared)
     }
     fn is_read_only(&self) -> bool {
         true

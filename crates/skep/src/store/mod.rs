@@ -1,0 +1,121 @@
+//! `skep store`: one OSD's store by itself: verify it, read from it, measure the engine.
+//!
+//! Exit codes, for all three: 0 good, 1 damage was met, 2 not possible at all. Output that nobody reads any more
+//! (`| head`) ends the command quietly.
+
+pub mod args;
+mod bench;
+mod check;
+mod dump;
+mod export;
+mod text;
+
+use ::store::Error;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// How a command ended that did its work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    Good,
+    Damage,
+}
+
+impl Verdict {
+    pub fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Good, Self::Good) => Self::Good,
+            _ => Self::Damage,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub enum Fail {
+    Store(Error),
+    /// What was tried, and why it failed.
+    Io(String, std::io::Error),
+    /// What is asked for does not make sense here.
+    Usage(String),
+}
+
+impl From<Error> for Fail {
+    fn from(e: Error) -> Self {
+        Self::Store(e)
+    }
+}
+
+impl Fail {
+    pub fn output(e: std::io::Error) -> Self {
+        Self::Io("write the output".into(), e)
+    }
+
+    pub fn path(what: &str, path: &Path, e: std::io::Error) -> Self {
+        Self::Io(format!("{what} {}", path.display()), e)
+    }
+}
+
+type Outcome = Result<Verdict, Fail>;
+
+pub fn run(args: &args::Store) -> ExitCode {
+    let (dir, outcome) = match &args.command {
+        args::Command::Check(a) => (&a.dir, check::run(a)),
+        args::Command::Dump(a) => (&a.dir, dump::run(a)),
+        args::Command::Bench(a) => (&a.dir, bench::run(a)),
+    };
+    match outcome {
+        Ok(Verdict::Good) => ExitCode::SUCCESS,
+        Ok(Verdict::Damage) => ExitCode::from(1),
+        Err(Fail::Io(_, e)) if e.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("skep: {}", explain(dir, &e));
+            ExitCode::from(code(&e))
+        }
+    }
+}
+
+fn code(e: &Fail) -> u8 {
+    let damage = [
+        matches!(e, Fail::Store(Error::Index { .. })),
+        matches!(e, Fail::Store(Error::LogDamaged { .. })),
+        matches!(e, Fail::Store(Error::Corrupt { .. })),
+    ];
+    if damage.contains(&true) { 1 } else { 2 }
+}
+
+/// One sentence, with what helps to go on.
+fn explain(dir: &Path, e: &Fail) -> String {
+    match e {
+        Fail::Store(e @ Error::Locked { .. }) => match holder(dir) {
+            Some(pid) => format!("{e}: pid {pid}"),
+            None => e.to_string(),
+        },
+        Fail::Store(e @ Error::NotAStore { .. }) => match osds_in(dir).as_slice() {
+            [] => e.to_string(),
+            names => format!("{e}; it has {}: name one of them", names.join(", ")),
+        },
+        Fail::Store(e) => e.to_string(),
+        Fail::Io(what, e) => format!("cannot {what}: {e}"),
+        Fail::Usage(text) => text.clone(),
+    }
+}
+
+/// The process that serves the OSD in `dir`, where it can be found out.
+fn holder(dir: &Path) -> Option<u32> {
+    let lock = dir.parent().map(|up| up.join("lock"));
+    io::files::locked_by(&dir.join("block"))
+        .or_else(|| lock.and_then(|l| io::files::LockFile::holder(&l).ok().flatten()))
+}
+
+/// Stores of OSDs below a directory that is not one itself.
+fn osds_in(dir: &Path) -> Vec<String> {
+    let names = io::files::list_dir(dir).unwrap_or_default();
+    let is_store = |n: &String| n.starts_with("osd.") && dir.join(n).join("block").is_file();
+    let osds: Vec<PathBuf> = names
+        .iter()
+        .filter(|n| is_store(n))
+        .map(|n| dir.join(n))
+        .collect();
+    osds.iter().map(|p| p.display().to_string()).collect()
+}
