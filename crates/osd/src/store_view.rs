@@ -4,7 +4,7 @@
 //! Invariant: a ticket is known here from the prefetch that gave it to its release.
 
 use bytes::Bytes;
-use pg::{IoError, ObjectReads, ObjectStat, ObjectStore, Seq, Ticket};
+use pg::{IoError, ObjectReads, ObjectStat, ObjectStore, OmapPage, Seq, Ticket};
 use std::collections::HashMap;
 use std::ops::Bound;
 use store::{Error, Store};
@@ -121,8 +121,12 @@ impl ObjectReads for StoreView {
         from: Bound<&[u8]>,
         max_entries: usize,
         max_bytes: usize,
-    ) -> Result<Vec<(Bytes, Bytes)>, IoError> {
-        or_default(self.engine.omap_range(oid, from, max_entries, max_bytes)).map(|page| page.entries)
+    ) -> Result<OmapPage, IoError> {
+        let page = or_default(self.engine.omap_range(oid, from, max_entries, max_bytes))?;
+        Ok(OmapPage {
+            rows: page.entries,
+            more: page.more,
+        })
     }
 
     fn list(&mut self, from: &ObjectId, max: usize) -> Result<Vec<ObjectId>, IoError> {

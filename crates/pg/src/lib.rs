@@ -54,7 +54,7 @@ pub use api::{
 pub use pg::{LoadError, Pg};
 pub use pool::{Blocklist, PoolView, SnapIntervals};
 pub use range::seed_of;
-pub use store::{IoError, ObjectReads, ObjectStat, ObjectStore, Seq, Ticket};
+pub use store::{IoError, ObjectReads, ObjectStat, ObjectStore, OmapPage, Seq, Ticket};
 
 #[cfg(test)]
 mod tests;

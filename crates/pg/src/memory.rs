@@ -2,7 +2,7 @@
 //! submitted; durability is what the test says. `fail_next` makes the next submit fail. With [`Cold`] its data
 //! lies on a disk as slow as the test likes.
 
-use crate::store::{IoError, ObjectReads, ObjectStat, ObjectStore, Seq, Ticket};
+use crate::store::{IoError, ObjectReads, ObjectStat, ObjectStore, OmapPage, Seq, Ticket};
 use bytes::{Bytes, BytesMut};
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -342,24 +342,28 @@ impl ObjectReads for MemoryStore {
         Ok(found.map(|(k, v)| (k.clone(), v.clone())).collect())
     }
 
+    /// As the real store: the page ends before the row that would pass `max_bytes`.
     fn omap_range(
         &mut self,
         oid: &ObjectId,
         from: Bound<&[u8]>,
         max_entries: usize,
         max_bytes: usize,
-    ) -> Result<Vec<(Bytes, Bytes)>, IoError> {
+    ) -> Result<OmapPage, IoError> {
+        let mut page = OmapPage::default();
         let Some(o) = self.read_object(oid)? else {
-            return Ok(Vec::new());
+            return Ok(page);
         };
         let mut bytes = 0;
-        let rows = o.omap.range::<[u8], _>((from, Bound::Unbounded));
-        let taken = rows.take(max_entries).take_while(|(k, v)| {
-            let before = bytes;
+        for (k, v) in o.omap.range::<[u8], _>((from, Bound::Unbounded)) {
             bytes += k.len() + v.len();
-            before < max_bytes
-        });
-        Ok(taken.map(|(k, v)| (k.clone(), v.clone())).collect())
+            if !page.rows.is_empty() && (page.rows.len() >= max_entries || bytes > max_bytes) {
+                page.more = true;
+                break;
+            }
+            page.rows.push((k.clone(), v.clone()));
+        }
+        Ok(page)
     }
 
     fn list(&mut self, from: &ObjectId, max: usize) -> Result<Vec<ObjectId>, IoError> {

@@ -28,6 +28,14 @@ pub struct ObjectStat {
     pub size: u64,
 }
 
+/// Some rows of an object's omap.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct OmapPage {
+    pub rows: Vec<(Bytes, Bytes)>,
+    /// Others follow.
+    pub more: bool,
+}
+
 pub trait ObjectReads {
     /// `None`: there is no such object.
     fn stat(&mut self, oid: &ObjectId) -> Result<Option<ObjectStat>, IoError>;
@@ -52,15 +60,15 @@ pub trait ObjectReads {
     fn omap_header(&mut self, oid: &ObjectId) -> Result<Bytes, IoError>;
     /// Values of those of `keys` that exist, in the order of `keys`.
     fn omap_get(&mut self, oid: &ObjectId, keys: &[Bytes]) -> Result<Vec<(Bytes, Bytes)>, IoError>;
-    /// Rows from `from` on, ascending: at most `max_entries`, and none more once `max_bytes` are passed
-    /// (at least one row where there is any).
+    /// Rows from `from` on, ascending: at most `max_entries`, of `max_bytes` together or little more (at least
+    /// one row where there is any).
     fn omap_range(
         &mut self,
         oid: &ObjectId,
         from: Bound<&[u8]>,
         max_entries: usize,
         max_bytes: usize,
-    ) -> Result<Vec<(Bytes, Bytes)>, IoError>;
+    ) -> Result<OmapPage, IoError>;
 
     /// Objects of all collections at or behind `from`, ascending, at most `max`.
     fn list(&mut self, from: &ObjectId, max: usize) -> Result<Vec<ObjectId>, IoError>;

@@ -22,6 +22,8 @@ const TRUNCATE_SEQ: u8 = 32;
 /// Rows of a source's omap taken at a time.
 const OMAP_STEP: usize = 1024;
 const OMAP_STEP_BYTES: usize = 8 << 20;
+/// An omap larger than this is not copied (EFBIG): it would have to fit into one transaction.
+const OMAP_BYTES_MAX: usize = 64 << 20;
 
 /// The decoded in-data.
 pub(crate) struct Source {
@@ -79,14 +81,19 @@ fn user_attrs(oid: &ObjectId, store: &mut dyn ObjectStore) -> Result<Vec<(Bytes,
 
 fn whole_omap(oid: &ObjectId, store: &mut dyn ObjectStore) -> Result<Vec<(Bytes, Bytes)>, Fail> {
     let mut all: Vec<(Bytes, Bytes)> = Vec::new();
+    let mut bytes = 0;
     loop {
         let from = all.last().map(|(k, _)| k.clone());
         let from = from.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-        let rows = store.omap_range(oid, from, OMAP_STEP, OMAP_STEP_BYTES)?;
-        if rows.is_empty() {
+        let page = store.omap_range(oid, from, OMAP_STEP, OMAP_STEP_BYTES)?;
+        bytes += page.rows.iter().map(|(k, v)| k.len() + v.len()).sum::<usize>();
+        if bytes > OMAP_BYTES_MAX {
+            return Err(Errno::EFBIG.into());
+        }
+        all.extend(page.rows);
+        if !page.more {
             return Ok(all);
         }
-        all.extend(rows);
     }
 }
 

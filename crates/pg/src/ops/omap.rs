@@ -13,6 +13,9 @@ const KEYS_MAX: u64 = 1024;
 /// Bytes of rows in one answer, about; the client asks again.
 const ROWS_BYTES_MAX: usize = 64 << 20;
 
+/// Bytes of rows that were asked for by their keys: more is refused, since such an answer has no "more".
+const GET_BYTES_MAX: usize = 128 << 20;
+
 /// Rows and whether more of the range follow.
 type Page = (Vec<(Bytes, Bytes)>, bool);
 
@@ -27,16 +30,18 @@ impl Exec<'_, '_> {
         } else {
             Bound::Excluded(after)
         };
-        let mut rows = self
+        // One row more than asked for tells whether the prefix goes on.
+        let asked = max.saturating_add(1);
+        let page = self
             .ctx
             .store
-            .omap_range(self.source, from, max.saturating_add(1), ROWS_BYTES_MAX)?;
+            .omap_range(self.source, from, asked, ROWS_BYTES_MAX)?;
+        let mut rows = page.rows;
         let found = rows.len();
         let bytes: usize = rows.iter().map(|(k, v)| k.len() + v.len()).sum();
         let in_prefix = rows.iter().take_while(|(k, _)| k.starts_with(prefix)).count();
         rows.truncate(in_prefix.min(max));
-        let cut = found > max || bytes >= ROWS_BYTES_MAX;
-        let more = in_prefix > max || (cut && in_prefix == found);
+        let more = in_prefix > max || (page.more && in_prefix == found);
         self.read_bytes += bytes as u64;
         Ok((rows, more))
     }
@@ -72,11 +77,22 @@ impl Exec<'_, '_> {
         Ok(self.ctx.store.omap_header(self.source)?.into())
     }
 
+    /// Values of those keys that exist; E2BIG if that is more than an answer holds.
     pub fn omap_get(&mut self, keys: &[Bytes]) -> Result<Vec<(Bytes, Bytes)>, Fail> {
+        let mut rows = Vec::new();
         if !self.old.exists || !self.old.info.omap || self.pool.erasure {
-            return Ok(Vec::new());
+            return Ok(rows);
         }
-        Ok(self.ctx.store.omap_get(self.source, keys)?)
+        let mut bytes = 0;
+        for key in keys {
+            let found = self.ctx.store.omap_get(self.source, std::slice::from_ref(key))?;
+            bytes += found.iter().map(|(k, v)| k.len() + v.len()).sum::<usize>();
+            if bytes > GET_BYTES_MAX {
+                return Err(Errno::E2BIG.into());
+            }
+            rows.extend(found);
+        }
+        Ok(rows)
     }
 
     pub fn omap_by_keys(&mut self, op: &OsdOp) -> OpResult {

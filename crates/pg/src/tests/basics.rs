@@ -174,3 +174,42 @@ fn statistics_follow_and_survive() {
     assert_eq!(rig.pg.stats().version, before.version);
     assert_eq!(rig.pg.stats().user_version, before.user_version);
 }
+
+#[test]
+fn large_omaps_are_listed_in_pages_and_refused_where_there_are_none() {
+    // A page that ended at its bytes and not at its rows claimed to be the last.
+    let mut rig = Rig::new();
+    let value = "v".repeat(30 << 20);
+    let keys = ["a", "b", "c", "d", "e"];
+    for k in keys {
+        assert_eq!(rig.one("o", omap_set(&[(k, &value)])), 0);
+    }
+    let list = |rig: &mut Rig, after: &str| {
+        let mut w = denc::Writer::new();
+        w.string(after);
+        w.u64(100);
+        let r = rig.run("o", vec![op(code::OMAPGETKEYS).with_data(w.finish())]);
+        assert_eq!(r.result, 0);
+        let mut out = denc::Reader::new(r.ops[0].outdata.clone());
+        let found: Vec<Bytes> = out.get().unwrap();
+        (found, out.get::<bool>().unwrap())
+    };
+    assert_eq!(list(&mut rig, ""), (vec!["a".into(), "b".into()], true));
+    assert_eq!(list(&mut rig, "b"), (vec!["c".into(), "d".into()], true));
+    assert_eq!(list(&mut rig, "d"), (vec!["e".into()], false));
+    let by_keys = |rig: &mut Rig, keys: &[&str]| {
+        let keys: Vec<String> = keys.iter().map(|k| k.to_string()).collect();
+        rig.one(
+            "o",
+            op(code::OMAPGETVALSBYKEYS).with_data(denc::Encode::to_bytes(&keys)),
+        )
+    };
+    assert_eq!(by_keys(&mut rig, &keys[..4]), 0);
+    assert_eq!(by_keys(&mut rig, &keys), -7);
+    assert_eq!(rig.one("copy", copies::copy_from(POOL, "o", 0)), -27);
+    rig.one(
+        "o",
+        op(code::OMAPRMKEYS).with_data(denc::Encode::to_bytes(&vec!["a", "b", "c"])),
+    );
+    assert_eq!(rig.one("copy", copies::copy_from(POOL, "o", 0)), 0);
+}
