@@ -31,6 +31,11 @@ impl Commits {
         }
     }
 
+    /// What will never be sent from here.
+    pub fn abandon(&mut self) -> impl Iterator<Item = Output> + use<> {
+        std::mem::take(&mut self.waiting).into_values().flatten()
+    }
+
     pub fn advance(&mut self, committed: Seq, out: &mut Vec<Output>) {
         self.committed = self.committed.max(committed);
         while let Some(e) = self.waiting.first_entry() {

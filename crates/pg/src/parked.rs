@@ -122,7 +122,7 @@ impl Turns {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Parked {
     /// Ascending in the order in which they came.
     jobs: BTreeMap<JobId, Job>,
@@ -135,6 +135,18 @@ pub(crate) struct Parked {
 }
 
 impl Parked {
+    /// Fetches are numbered behind `before`: an answer to the PG's life before must not be taken for one to this.
+    pub fn new(before: u64) -> Self {
+        Self {
+            jobs: BTreeMap::new(),
+            objects: HashMap::new(),
+            reads: HashMap::new(),
+            fetches: HashMap::new(),
+            last_job: 0,
+            last_fetch: before,
+        }
+    }
+
     /// True if a message of this order need not queue behind another of its object.
     pub fn is_free_for(&self, head: &HObject, order: Order) -> bool {
         let turns = self.objects.get(head);
@@ -343,6 +355,12 @@ impl Pg {
     pub fn leave(mut self, ctx: &mut Context<'_>) {
         let gone = self.parked.remove(|_| true);
         self.drop_jobs(gone, ctx);
+        for output in self.commits.abandon() {
+            if let Output::Exported { token, .. } = output {
+                let result = Err(Errno::EAGAIN);
+                ctx.out.push(Output::Exported { token, result });
+            }
+        }
     }
 
     fn drop_jobs(&mut self, gone: Vec<Job>, ctx: &mut Context<'_>) {

@@ -86,7 +86,7 @@ impl Pg {
             watches: WatchTable::default(),
             // Not the ids of the life before, in the same epoch.
             notify_id: now.as_micros() as u32,
-            parked: Parked::default(),
+            parked: Parked::new(now.as_micros() as u64),
             trim: None,
             count: None,
         };

@@ -297,6 +297,37 @@ fn a_split_and_the_end_of_a_pg_release_every_ticket() {
 }
 
 #[test]
+fn an_export_that_waits_for_a_flush_is_told_when_the_pg_ends() {
+    let mut rig = Rig::new();
+    rig.auto_commit = false;
+    post(&mut rig, "o", vec![write_full(b"x")]);
+    let object = HObject::new(POOL, hash(b"o"), Bytes::new(), Bytes::new(), "o".into(), NOSNAP);
+    rig.apply(Input::Export { token: 3, object });
+    assert!(rig.out.is_empty());
+    rig.restart();
+    let told = matches!(&rig.out[..], [Output::Exported { token: 3, result: Err(e) }] if *e == Errno::EAGAIN);
+    assert!(told, "{:?}", rig.out);
+}
+
+#[test]
+fn the_answer_to_a_fetch_of_the_life_before_is_not_taken() {
+    let mut rig = cold_rig();
+    post(&mut rig, "o", vec![copies::copy_from(8, "src", 77)]);
+    let old = copies::fetch_id(&mut rig);
+    rig.now += Duration::from_secs(1);
+    rig.restart();
+    post(&mut rig, "o", vec![copies::copy_from(8, "other", 77)]);
+    let new = copies::fetch_id(&mut rig);
+    let result = Ok(copies::source());
+    rig.apply(Input::Fetched { id: old, result });
+    assert!(rig.replies().is_empty());
+    let result = Err(Errno::ENOENT);
+    rig.apply(Input::Fetched { id: new, result });
+    assert_eq!(rig.replies()[0].result, -2);
+    assert!(is_idle(&rig));
+}
+
+#[test]
 fn a_damaged_object_is_told_when_its_turn_comes() {
     let mut rig = cold_rig();
     post(&mut rig, "o", vec![read(0, 10)]);
