@@ -13,6 +13,7 @@
 //! [`Counters::stalls`]).
 
 mod alloc;
+pub mod broken;
 mod cache;
 mod check;
 mod checkpoint;

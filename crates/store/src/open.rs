@@ -6,6 +6,7 @@
 //! the last one if the direct extents that its flush was to cover are whole; else that batch never was.
 
 use crate::alloc::Allocator;
+use crate::broken::{self, Rule};
 use crate::checkpoint::{Meta, decode_collection};
 use crate::codec::Input;
 use crate::index::{Index, RedbIndex, Snapshot, Table};
@@ -258,7 +259,7 @@ fn replay(scanner: &mut Scanner, state: &mut State) -> Result<Cursor> {
         }
     }
     if let Some((at, found)) = last {
-        if directs_are_whole(state, &found.records)? {
+        if broken::is(Rule::LastDirectsWhole) || directs_are_whole(state, &found.records)? {
             apply(scanner, state, at, found)?;
         } else {
             end = at;

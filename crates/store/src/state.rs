@@ -9,6 +9,7 @@
 //! what the present index snapshot holds.
 
 use crate::alloc::{Allocator, GROUP};
+use crate::broken::{self, Rule};
 use crate::cache::BlockCache;
 use crate::codec::Bad;
 use crate::committer::Direct;
@@ -394,6 +395,12 @@ impl State {
             usage.allocated = usage.allocated.wrapping_add_signed(blocks * BLOCK as i64);
         }
         self.tx.undo.clear();
+        if broken::is(Rule::FreedBlocksWait) {
+            for (start, len) in self.active.freed.drain(self.tx.freed_len..) {
+                self.active.freed_blocks -= len;
+                self.alloc.clear(start, len);
+            }
+        }
     }
 
     /// Forgets the transaction: as if it had never begun.

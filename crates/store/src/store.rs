@@ -4,6 +4,7 @@
 //! `overlay_bytes`, the log when it is half full; when either is full while a checkpoint runs, or when
 //! `waiting_bytes` wait for a flush, [`Store::queue`] waits and counts a stall.
 
+use crate::broken::{self, Rule};
 use crate::cache::BlockCache;
 use crate::checkpoint::{Checkpoint, Meta};
 use crate::committer::{Committer, Start};
@@ -156,9 +157,11 @@ impl Store {
 
     /// The first batch of this incarnation; see `ring` for why it must be durable before any other.
     fn begin_life(&mut self) -> Result<()> {
-        let marker = self.committer.mark();
-        self.committer.pump();
-        self.committer.marker_end(marker)?;
+        if !broken::is(Rule::MarkerAtOpen) {
+            let marker = self.committer.mark();
+            self.committer.pump();
+            self.committer.marker_end(marker)?;
+        }
         if self.options.threads {
             let io = |e| Error::io(&self.path, "start a thread", e);
             let (committer, helper) = (self.committer.clone(), self.helper.clone());

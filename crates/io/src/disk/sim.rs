@@ -77,7 +77,7 @@ pub enum Survival {
 #[derive(Debug, Clone, Copy)]
 pub struct Flush<'a> {
     pub file: &'a str,
-    /// Flushes of any file before it, since the disk was made or copied.
+    /// Flushes of this file before it, since the disk was made or copied.
     pub number: u64,
     /// Lowest byte of what it should make durable.
     pub lowest: u64,
@@ -116,6 +116,7 @@ struct FileState {
     now: Image,
     /// A pending operation was reported as failed and is not in `now`.
     failed: bool,
+    flushes: u64,
     /// The name survives a cut.
     named: bool,
     locked: Arc<AtomicBool>,
@@ -131,7 +132,6 @@ struct State {
     failures: u64,
     space: Option<Space>,
     bytes_written: u64,
-    flushes: u64,
     lie: Option<Lie>,
     /// Chooses the survivors that are kept before each call.
     sample: Option<Sample>,
@@ -534,14 +534,14 @@ impl DiskFile for SimFile {
     fn flush(&self) -> Result<()> {
         let mut s = self.disk.state();
         s.admit(Call::Flush, &self.name)?;
-        let (number, lie) = (s.flushes, s.lie);
-        s.flushes += 1;
+        let lie = s.lie;
         let f = s.files.get_mut(&self.name).ok_or(ErrorKind::NotFound)?;
         let flush = Flush {
             file: &self.name,
-            number,
+            number: f.flushes,
             lowest: f.pending.iter().map(Pending::at).min().unwrap_or(0),
         };
+        f.flushes += 1;
         if !lie.is_some_and(|lies| lies(&flush)) {
             f.flush();
         }

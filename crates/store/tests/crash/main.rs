@@ -7,10 +7,13 @@
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::disallowed_macros)]
 
+#[cfg(debug_assertions)]
+mod broken;
 #[path = "../common/mod.rs"]
 mod common;
 mod run;
 mod sequences;
+mod stale;
 
 use common::*;
 use io::disk::sim::SimDisk;
@@ -59,8 +62,8 @@ fn random_step(run: &mut Run, g: &mut Generator) {
     }
 }
 
-fn random_run(seed: u64) -> u64 {
-    let mut run = Run::new(format!("seed {seed}"));
+fn random_run(seed: u64, disk: SimDisk) -> u64 {
+    let mut run = Run::on(disk, &Model::default(), format!("seed {seed}"));
     run.disk.sample(seed, 150);
     let mut g = Generator::new(seed);
     run.queue(Generator::first());
@@ -89,7 +92,7 @@ fn random_runs_survive_cuts() {
     let wanted = cuts_wanted() / 4;
     let (mut cuts, mut seed) = (0, 0);
     while cuts < wanted {
-        cuts += on_all_cores(8, |n| random_run(seed + n));
+        cuts += on_all_cores(8, |n| random_run(seed + n, fresh()));
         seed += 8;
     }
     println!("random runs: {seed} of 400 steps, {cuts} cuts");
@@ -135,24 +138,26 @@ fn the_alphabet_has_every_kind_of_operation() {
     assert_eq!(kinds.len(), sequences::KINDS);
 }
 
+/// Lengths of sequences, how many schedules each runs under, and the survivors kept at their calls.
+const SEQUENCES: [(u32, u64, sequences::Shares); 3] = [
+    (1, sequences::SCHEDULES, [1000, 1000, 2000]),
+    (2, sequences::SCHEDULES, [30, 30, 80]),
+    (3, 1, [4, 4, 12]),
+];
+
 #[test]
 fn all_sequences_survive_cuts() {
-    let as_it_is: fn(SimDisk) -> SimDisk = |d| d;
     let more = (cuts_wanted() / 100_000).max(1);
-    let shares = |shares: [u64; 3]| shares.map(|s| s * more);
     let mut all = 0;
-    for (len, schedules, shares) in [
-        (1, sequences::SCHEDULES, shares([1000, 1000, 2000])),
-        (2, sequences::SCHEDULES, shares([30, 30, 80])),
-        (3, 1, shares([4, 4, 12])),
-    ] {
+    for (len, schedules, shares) in SEQUENCES {
+        let shares = shares.map(|s| s * more);
         let n = sequences::count(len) * schedules;
         let cuts = on_all_cores(n, |i| {
             let (number, schedule) = match schedules {
                 1 => (i, sequences::schedule_of(i)),
                 _ => (i / schedules, i % schedules),
             };
-            sequences::sequence(len, number, schedule, shares, as_it_is)
+            sequences::sequence(len, number, schedule, shares, |_| {})
         });
         println!("all {n} runs of {len} operations: {cuts} cuts");
         all += cuts;

@@ -30,7 +30,7 @@ fn one(c: SPgId, ops: Vec<Op>) -> Transaction {
 }
 
 /// The store that all sequences begin with, its model, and how much of it a checkpoint holds.
-fn prepared() -> (SimDisk, Model) {
+pub fn prepared() -> (SimDisk, Model) {
     static PREPARED: OnceLock<(SimDisk, Model)> = OnceLock::new();
     let (disk, model) = PREPARED.get_or_init(|| {
         let mut run = Run::new("preparation".into());
@@ -211,17 +211,12 @@ pub fn count(len: u32) -> u64 {
 /// Survivors of each sort kept at each call, in thousandths.
 pub type Shares = [u64; 3];
 
-/// Runs one sequence under one schedule on `disk_of(prepared disk)`; returns how many cuts were verified.
-pub fn sequence(
-    len: u32,
-    number: u64,
-    schedule: u64,
-    shares: Shares,
-    disk_of: fn(SimDisk) -> SimDisk,
-) -> u64 {
+/// Runs one sequence under one schedule, after `prepare` had the disk; returns how many cuts were verified.
+pub fn sequence(len: u32, number: u64, schedule: u64, shares: Shares, prepare: impl Fn(&SimDisk)) -> u64 {
     let (disk, model) = prepared();
     let label = format!("sequence {number} of {len}, schedule {schedule}");
-    let mut run = Run::on(disk_of(disk), &model, label);
+    prepare(&disk);
+    let mut run = Run::on(disk, &model, label);
     run.disk.sample_each(number, shares);
     let alphabet = alphabet();
     let n = alphabet.len() as u64;
