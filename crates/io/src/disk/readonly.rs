@@ -5,7 +5,7 @@
 //!
 //! Invariant: every call that would change something fails with `ReadOnlyFilesystem`.
 
-use super::host::{length, lock};
+use super::host::lock;
 use super::{Disk, DiskFile, HostDisk, Space};
 use rustix::fs::FlockOperation;
 use std::fs::File;

@@ -165,8 +165,10 @@ pub enum Test {
     SequentialWrite,
     /// 4 KiB writes at random places, durable
     Overwrite,
-    /// 4 KiB reads at random places, with cold caches and with warm ones
-    Read,
+    /// 4 KiB reads at random places, no block twice, with cold caches
+    ReadCold,
+    /// 4 KiB reads at random places of 16 MiB that were read before
+    ReadWarm,
     /// 4 MiB reads in order, with cold caches
     SequentialRead,
 }

@@ -119,14 +119,14 @@ impl Running<'_> {
             }
         }
         for depth in &self.args.depth {
-            if self.wants(Test::Read) {
+            if self.wants(Test::ReadCold) {
                 self.say(format!("4 KiB reads, cold, depth {depth}"));
                 e = self.cool(e, results)?;
                 results.measured.push(e.read_cold(*depth, time)?);
             }
         }
         for depth in &self.args.depth {
-            if self.wants(Test::Read) {
+            if self.wants(Test::ReadWarm) {
                 self.say(format!("4 KiB reads, warm, depth {depth}"));
                 results.measured.push(e.read_warm(*depth, time)?);
             }
