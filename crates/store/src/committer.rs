@@ -15,7 +15,7 @@ use crate::options::{Seq, Waker};
 use crate::ring::{HEADER, Header, Ring, padded};
 use crate::{Counters, Error, Result};
 use bytes::Bytes;
-use io::disk::{DiskFile, Write};
+use io::disk::{AlignedVec, DiskFile, Write};
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -46,7 +46,7 @@ struct Batch {
     first_seq: Seq,
     count: u32,
     /// Room for the header, then records.
-    bytes: Vec<u8>,
+    bytes: AlignedVec,
     directs: Vec<Direct>,
     direct_bytes: u64,
 }
@@ -64,7 +64,7 @@ impl Batch {
 struct Inner {
     open: Batch,
     sealed: VecDeque<Batch>,
-    spare: Vec<Vec<u8>>,
+    spare: Vec<AlignedVec>,
     next_seq: Seq,
     next_batch: u64,
     head: u64,
@@ -460,7 +460,7 @@ impl Committer {
             crc: crc32c(!0, &batch.bytes[HEADER..]),
         };
         batch.bytes[..HEADER].copy_from_slice(&header.encode());
-        batch.bytes.resize(padded(records) as usize, 0);
+        batch.bytes.resize(padded(records) as usize);
         let piece = if self.file.is_direct() {
             usize::MAX
         } else {
@@ -522,11 +522,11 @@ impl Inner {
     fn renew_open(&mut self) {
         let mut bytes = self.spare.pop().unwrap_or_default();
         bytes.clear();
-        bytes.resize(HEADER, 0);
+        bytes.resize(HEADER);
         self.open.bytes = bytes;
     }
 
-    fn recycle(&mut self, bytes: Vec<u8>) {
+    fn recycle(&mut self, bytes: AlignedVec) {
         if bytes.capacity() <= SPARE_BYTES && self.spare.len() < 2 {
             self.spare.push(bytes);
         }

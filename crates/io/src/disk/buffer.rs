@@ -76,6 +76,64 @@ impl AsRef<[u8]> for AlignedBuf {
     }
 }
 
+/// Bytes that grow, in memory that direct I/O takes as it is.
+#[derive(Debug, Default)]
+pub struct AlignedVec {
+    buf: Option<AlignedBuf>,
+    len: usize,
+}
+
+impl AlignedVec {
+    pub fn capacity(&self) -> usize {
+        self.buf.as_ref().map_or(0, |b| b.len())
+    }
+
+    pub fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    /// Longer: with zeros.
+    pub fn resize(&mut self, len: usize) {
+        self.reserve(len);
+        if let Some(buf) = self.buf.as_mut().filter(|_| len > self.len) {
+            buf[self.len..len].fill(0);
+        }
+        self.len = len;
+    }
+
+    pub fn extend_from_slice(&mut self, data: &[u8]) {
+        let end = self.len + data.len();
+        self.reserve(end);
+        if let Some(buf) = &mut self.buf {
+            buf[self.len..end].copy_from_slice(data);
+        }
+        self.len = end;
+    }
+
+    fn reserve(&mut self, len: usize) {
+        if len <= self.capacity() {
+            return;
+        }
+        let mut larger = AlignedBuf::new(len.max(2 * self.capacity()));
+        larger[..self.len].copy_from_slice(self);
+        self.buf = Some(larger);
+    }
+}
+
+impl Deref for AlignedVec {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        self.buf.as_ref().map_or(&[], |b| &b[..self.len])
+    }
+}
+
+impl DerefMut for AlignedVec {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        let len = self.len;
+        self.buf.as_mut().map_or(&mut [], |b| &mut b[..len])
+    }
+}
+
 /// True if direct I/O takes this memory as it is.
 pub fn is_aligned(data: &[u8]) -> bool {
     data.as_ptr() as usize % ALIGN == 0 && data.len() % ALIGN == 0
@@ -84,6 +142,22 @@ pub fn is_aligned(data: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn vectors_grow_and_stay_aligned() {
+        let mut v = AlignedVec::default();
+        assert!(v.is_empty());
+        v.resize(64);
+        for i in 0..3000u32 {
+            v.extend_from_slice(&i.to_le_bytes());
+        }
+        v.resize(16384);
+        assert!(is_aligned(&v) && v[..64] == [0; 64] && v[12064..] == [0; 4320]);
+        assert_eq!(v[64 + 4 * 2999..][..4], 2999u32.to_le_bytes());
+        v.clear();
+        v.resize(8);
+        assert_eq!((v.len(), &v[..]), (8, &[0; 8][..]), "no old bytes");
+    }
 
     #[test]
     fn buffers_are_aligned_and_zeroed() {

@@ -20,7 +20,7 @@ mod readonly;
 pub mod sim;
 mod uring;
 
-pub use buffer::{ALIGN, AlignedBuf};
+pub use buffer::{ALIGN, AlignedBuf, AlignedVec};
 pub use host::{HostDisk, Mode, is_device};
 pub use readonly::ReadOnlyDisk;
 
