@@ -13,3 +13,4 @@ mod supervise;
 pub use datadir::{AuthMode, DataDir, FORMAT, KeepFree, Settings};
 pub use error::Error;
 pub use node::{Node, StartOptions};
+pub use osd::MEMORY_MIN as OSD_MEMORY_MIN;

@@ -432,13 +432,14 @@ fn osd_config(
         id,
         what: e.to_string(),
     };
+    let memory = osd::Memory::of(settings.osd_memory.unwrap_or(osd::MEMORY_DEFAULT));
     let mut options = store::Options {
         osd_id: id,
         fsid: settings.fsid()?,
         max_bytes: settings.osd_size,
         disk_io: start.disk_io,
         device: start.devices.get(id as usize).cloned(),
-        ..store::Options::for_memory(settings.osd_memory.unwrap_or(store::Options::MEMORY_DEFAULT))
+        ..store::Options::for_memory(memory.store)
     };
     if let Some(keep) = settings.keep_free {
         let total = store::host_bytes(dir.root()).map_err(bad)?;
@@ -500,5 +501,6 @@ fn osd_config(
         hostname: platform.hostname.clone(),
         nonce: platform.random.u32(),
         disk_share,
+        memory,
     }))
 }

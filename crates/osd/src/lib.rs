@@ -13,6 +13,7 @@ mod caps;
 mod command;
 mod event;
 mod maps;
+mod memory;
 mod osd;
 mod peers;
 mod placement;
@@ -24,5 +25,6 @@ mod store_view;
 #[cfg(test)]
 mod tests;
 
+pub use memory::{MEMORY_DEFAULT, MEMORY_MIN, Memory};
 pub use peers::Peers;
 pub use serve::{Config, Error, serve};

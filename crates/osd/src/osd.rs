@@ -1,6 +1,7 @@
 //! The shell round the placement groups: routes, lends the store, carries out.
 
 use crate::maps;
+use crate::memory::Memory;
 use crate::peers::{Copied, FetchRequest, Peers};
 use crate::placement::Placement;
 use crate::reaper::Reaper;
@@ -57,6 +58,7 @@ pub struct Osd {
     pub clock: Arc<dyn Clock>,
     pub random: Arc<dyn Random>,
     pub disk_share: u32,
+    pub memory: Memory,
     pub sessions: Sessions,
     reaper: Reaper,
     slots: HashMap<PgId, Slot>,
@@ -79,6 +81,7 @@ pub struct Parts {
     pub clock: Arc<dyn Clock>,
     pub random: Arc<dyn Random>,
     pub disk_share: u32,
+    pub memory: Memory,
     pub fetched: FetchedSender,
 }
 
@@ -95,6 +98,7 @@ impl Osd {
             clock: p.clock,
             random: p.random,
             disk_share: p.disk_share,
+            memory: p.memory,
             sessions: Sessions::default(),
             reaper: Reaper::default(),
             slots: HashMap::new(),
@@ -312,6 +316,10 @@ impl Osd {
             if !self.slots.contains_key(&pg) {
                 self.load(pg);
             }
+        }
+        let entries = self.memory.log_entries(self.slots.len());
+        for slot in self.slots.values_mut() {
+            slot.pg.keep_log_entries(entries);
         }
     }
 

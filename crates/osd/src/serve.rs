@@ -1,6 +1,7 @@
 //! An OSD's life: open the store, listen, join the map, run the event loop, stop cleanly.
 
 use crate::event::Event;
+use crate::memory::Memory;
 use crate::osd::{Osd, Parts};
 use crate::peers::Peers;
 use crate::store_view::StoreView;
@@ -34,6 +35,7 @@ pub struct Config {
     pub id: OsdId,
     pub dir: PathBuf,
     pub store: store::Options,
+    pub memory: Memory,
     /// Where to listen; port 0 takes a free one.
     pub bind: SocketAddr,
     pub auth: Arc<dyn Authenticator>,
@@ -88,7 +90,10 @@ pub async fn serve(
     let conns = net::serve(
         listener,
         Arc::new(config),
-        net::Options::default(),
+        net::Options {
+            total_bytes_max: c.memory.messages as usize,
+            ..net::Options::default()
+        },
         c.clock.clone(),
         net_tx,
     )
@@ -111,6 +116,7 @@ pub async fn serve(
         clock: c.clock.clone(),
         random: c.random.clone(),
         disk_share: c.disk_share,
+        memory: c.memory,
         fetched: fetched_tx,
     });
     let mut state = c.cluster.subscribe_state();

@@ -146,6 +146,7 @@ impl Rig {
             clock,
             random: SystemRandom::shared(),
             disk_share: 1,
+            memory: crate::Memory::of(0),
             fetched: mpsc::unbounded_channel().0,
         });
         osd.load_served();
@@ -301,6 +302,7 @@ async fn start(rig: &Rig) -> Running {
         hostname: "vm".into(),
         nonce: 1,
         disk_share: 1,
+        memory: crate::Memory::of(0),
     };
     let (ready, up) = oneshot::channel();
     let (stop, stopping) = watch::channel(false);

@@ -51,6 +51,7 @@ pub use api::{
     Allow, Capabilities, Client, ClientOp, ClusterView, ConnId, Context, Input, Located, Need, ObjectCopy,
     Output, Permit, PgStats,
 };
+pub use log::{LOG_ENTRY_BYTES, LOG_KEPT};
 pub use pg::{LoadError, Pg};
 pub use pool::{Blocklist, PoolView, SnapIntervals};
 pub use range::seed_of;

@@ -12,8 +12,12 @@ use denc::{Decode, Encode, Reader, Result, Writer};
 use std::collections::{HashMap, VecDeque};
 use types::{EVersion, HObject, OsdReqId, Utime};
 
-/// Entries kept at least; a client has at most 1024 operations in flight.
-pub(crate) const LOG_MIN: usize = 3000;
+/// Entries kept where memory allows; a client has at most 1024 operations in flight.
+pub const LOG_KEPT: usize = 3000;
+/// Entries kept however little memory there is.
+pub const LOG_KEPT_MIN: usize = 500;
+/// Memory of one entry, roughly: the answer, its place in the table and in the order.
+pub const LOG_ENTRY_BYTES: u64 = 256;
 /// Entries trimmed at a time.
 pub(crate) const LOG_TRIM: usize = 250;
 
@@ -112,10 +116,22 @@ pub(crate) struct Answer {
 }
 
 /// The memory of request ids, in the order of the log.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct PgLog {
     answers: HashMap<OsdReqId, Answer>,
     order: VecDeque<(EVersion, OsdReqId)>,
+    /// Entries to keep.
+    pub keep: usize,
+}
+
+impl Default for PgLog {
+    fn default() -> Self {
+        Self {
+            answers: HashMap::new(),
+            order: VecDeque::new(),
+            keep: LOG_KEPT,
+        }
+    }
 }
 
 impl PgLog {
@@ -145,7 +161,7 @@ impl PgLog {
 
     /// The version up to which the next transaction should trim, once there are [`LOG_TRIM`] too many.
     pub fn trim_point(&self) -> Option<EVersion> {
-        (self.order.len() >= LOG_MIN + LOG_TRIM).then(|| self.order[LOG_TRIM - 1].0)
+        (self.order.len() >= self.keep + LOG_TRIM).then(|| self.order[LOG_TRIM - 1].0)
     }
 
     /// Forgets what was trimmed.
@@ -202,10 +218,10 @@ mod tests {
             if let Some(to) = log.trim_point() {
                 log.trimmed(to);
             }
-            assert!(log.len() < LOG_MIN + LOG_TRIM);
+            assert!(log.len() < LOG_KEPT + LOG_TRIM);
             assert_eq!(log.answers.len(), log.order.len());
         }
-        assert!(log.find(&entry(10_000 - LOG_MIN as u64 + 1).reqid).is_some());
+        assert!(log.find(&entry(10_000 - LOG_KEPT as u64 + 1).reqid).is_some());
         assert!(log.find(&entry(1).reqid).is_none());
     }
 }

@@ -6,7 +6,7 @@ use crate::commit::Commits;
 use crate::count::Count;
 use crate::execute::{Exec, Fail, Work};
 use crate::fetch::{Copies, copies_objects};
-use crate::log::{LogEntry, PgLog};
+use crate::log::{LOG_KEPT, LOG_KEPT_MIN, LogEntry, PgLog};
 use crate::meta::PgMeta;
 use crate::object::{ObjectCache, ObjectState};
 use crate::object_info::INFO_ATTR;
@@ -166,6 +166,11 @@ impl Pg {
     /// Removed snapshots whose clones are gone from every object.
     pub fn trimmed_snaps(&self) -> &SnapIntervals {
         &self.meta.trimmed
+    }
+
+    /// How many log entries to remember, as memory allows: between [`LOG_KEPT_MIN`] and [`LOG_KEPT`].
+    pub fn keep_log_entries(&mut self, entries: usize) {
+        self.log.keep = entries.clamp(LOG_KEPT_MIN, LOG_KEPT);
     }
 
     pub fn log_len(&self) -> usize {

@@ -75,7 +75,7 @@ pub struct Up {
     /// Most bytes one OSD may use, e.g. 20G, fixed at the first start [default: what the disk has]
     #[arg(long, value_name = "BYTES", value_parser = parse_size)]
     pub osd_size: Option<u64>,
-    /// Memory for the caches and queues of one OSD, kept for later starts; at least 64M [default: 256M]
+    /// Memory budget of one OSD, all caches and queues together, kept for later starts; at least 64M [default: 256M]
     #[arg(long, value_name = "BYTES", value_parser = parse_memory)]
     pub osd_memory: Option<u64>,
     /// Free space of the host's file system that is left untouched, in bytes (20G) or percent of its size (10%),
@@ -129,7 +129,7 @@ pub struct Down {
 
 fn parse_memory(text: &str) -> Result<u64, String> {
     let bytes = parse_size(text)?;
-    if bytes < store::Options::MEMORY_MIN {
+    if bytes < node::OSD_MEMORY_MIN {
         return Err("an OSD works from 64M on".into());
     }
     Ok(bytes)

@@ -90,8 +90,7 @@ impl Options {
     /// As `osd_id` at open: whichever it is.
     pub const ANY_OSD: OsdId = -1;
     /// The least budget that [`Options::for_memory`] takes.
-    pub const MEMORY_MIN: u64 = 64 * MIB;
-    pub const MEMORY_DEFAULT: u64 = 256 * MIB;
+    pub const MEMORY_MIN: u64 = 48 * MIB;
 
     /// Caches and queues so that all of them together, full, stay within `budget` bytes (at least
     /// [`Options::MEMORY_MIN`] is used).

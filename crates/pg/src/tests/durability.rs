@@ -1,7 +1,7 @@
 //! When answers leave, what a restart keeps, and duplicates (spec chapter 04, 7.3, 7.5).
 
 use super::*;
-use crate::log::{LOG_MIN, LOG_TRIM};
+use crate::log::{LOG_KEPT, LOG_TRIM};
 use types::Op;
 
 #[test]
@@ -134,12 +134,24 @@ fn a_refused_transaction_leaves_everything_as_it_was_and_is_not_remembered() {
 #[test]
 fn the_log_is_trimmed_and_the_statistics_outlive_it() {
     let mut rig = Rig::new();
-    for n in 0..LOG_MIN + 3 * LOG_TRIM {
+    for n in 0..LOG_KEPT + 3 * LOG_TRIM {
         rig.run(&format!("o{}", n % 10), vec![append(b"x")]);
-        assert!(rig.pg.log_len() <= LOG_MIN + LOG_TRIM);
+        assert!(rig.pg.log_len() <= LOG_KEPT + LOG_TRIM);
     }
     let s = rig.pg.stats();
-    assert_eq!((s.objects, s.bytes), (10, (LOG_MIN + 3 * LOG_TRIM) as i64));
+    assert_eq!((s.objects, s.bytes), (10, (LOG_KEPT + 3 * LOG_TRIM) as i64));
+    // Less memory: the next writes trim it down, and no further.
+    rig.pg.keep_log_entries(1);
+    for n in 0..20 {
+        rig.run(&format!("o{}", n % 10), vec![append(b"x")]);
+    }
+    let kept = crate::log::LOG_KEPT_MIN;
+    assert!(
+        (kept..kept + LOG_TRIM).contains(&rig.pg.log_len()),
+        "{}",
+        rig.pg.log_len()
+    );
+    let s = rig.pg.stats();
     let len = rig.pg.log_len();
     rig.restart();
     let t = rig.pg.stats();
