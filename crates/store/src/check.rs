@@ -273,6 +273,9 @@ impl Walk<'_> {
                 ));
                 continue;
             }
+            if stop > u64::MAX / BLOCK {
+                continue;
+            }
             (e.phys..phys_stop).for_each(|b| self.owners.add(b, e.shared));
             self.content(oid, o, e.at, e.len)?;
         }
@@ -468,3 +471,6 @@ impl Walk<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
