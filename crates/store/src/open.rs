@@ -163,6 +163,11 @@ fn open_error(path: &str, e: std::io::Error) -> Error {
 }
 
 pub fn load(disk: &dyn Disk, options: &Options) -> Result<Loaded> {
+    load_from(disk, options, true)
+}
+
+/// Without its log the store is that of the last checkpoint: only to look at.
+pub fn load_from(disk: &dyn Disk, options: &Options, with_log: bool) -> Result<Loaded> {
     let path = disk.name();
     let (file, s) = identify(disk, options)?;
     let mut index = RedbIndex::open(&path, open_index_file(disk)?, options.index_cache_bytes)?;
@@ -199,7 +204,10 @@ pub fn load(disk: &dyn Disk, options: &Options) -> Result<Loaded> {
         seq: meta.seq,
     };
     let mut scanner = Scanner::new(&path, file.clone(), ring, tag, start);
-    let end = replay(&mut scanner, &mut state)?;
+    let end = match with_log {
+        true => replay(&mut scanner, &mut state)?,
+        false => start,
+    };
     Ok(Loaded {
         path,
         file,

@@ -43,17 +43,23 @@ pub struct Salvage {
 impl View {
     /// The store in `dir`; any OSD's with [`Options::ANY_OSD`].
     pub fn open(dir: &Path, options: &Options) -> Result<Self> {
-        Self::open_on(&ReadOnlyDisk::new(dir), options)
+        Self::load(&ReadOnlyDisk::new(dir), options, true)
     }
 
-    pub(crate) fn open_on(disk: &dyn Disk, options: &Options) -> Result<Self> {
+    /// As of the last checkpoint: for a store whose log is damaged. What is newer is not seen; a block that a
+    /// checkpoint under way had overwritten in place reads as damaged.
+    pub fn open_without_log(dir: &Path, options: &Options) -> Result<Self> {
+        Self::load(&ReadOnlyDisk::new(dir), options, false)
+    }
+
+    fn load(disk: &dyn Disk, options: &Options, with_log: bool) -> Result<Self> {
         let Loaded {
             superblock,
             state,
             index,
             replayed,
             ..
-        } = open::load(disk, options)?;
+        } = open::load_from(disk, options, with_log)?;
         Ok(Self {
             state,
             _index: index,

@@ -252,6 +252,12 @@ fn a_damaged_log_is_a_problem_of_the_check() {
         "{:#?}",
         report.problems
     );
+    let r = View::open(dir.path(), &any()).map(drop);
+    assert!(matches!(r, Err(Error::LogDamaged { .. })), "{r:?}");
+    // What the last checkpoint has can still be read; what is newer is not there.
+    let v = View::open_without_log(dir.path(), &any()).unwrap();
+    assert_eq!(v.read(&oid("a"), 8190, 4).unwrap(), [7, 7, 3, 3][..]);
+    assert!(!v.exists(&oid("late")).unwrap() && v.replayed() == 0);
 }
 
 #[test]

@@ -46,6 +46,9 @@ pub struct Dump {
     /// Output format
     #[arg(short, long, value_enum, default_value = "plain", global = true)]
     pub format: Format,
+    /// Where the log is damaged: leave it out, and show what the last checkpoint has
+    #[arg(long, global = true)]
+    pub without_log: bool,
     #[command(subcommand)]
     pub what: Option<What>,
 }

@@ -54,7 +54,10 @@ fn dump(args: &Dump) -> Outcome {
         osd_id: Options::ANY_OSD,
         ..Options::default()
     };
-    let view = View::open(&args.dir, &options)?;
+    let view = match args.without_log {
+        true => View::open_without_log(&args.dir, &options)?,
+        false => View::open(&args.dir, &options)?,
+    };
     let out = &mut BufWriter::new(std::io::stdout().lock());
     let json = args.format == Format::Json;
     let verdict = match &args.what {

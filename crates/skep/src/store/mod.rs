@@ -95,6 +95,9 @@ fn explain(dir: &Path, e: &Fail) -> String {
             [] => e.to_string(),
             names => format!("{e}; it has {}: name one of them", names.join(", ")),
         },
+        Fail::Store(e @ Error::LogDamaged { .. }) => {
+            format!("{e}; dump --without-log shows what the last checkpoint has")
+        }
         Fail::Store(e) => e.to_string(),
         Fail::Io(what, e) => format!("cannot {what}: {e}"),
         Fail::Usage(text) => text.clone(),
