@@ -1,6 +1,7 @@
 //! The real disk and the helper threads: concurrency, kill -9 of a writing process, restarts.
 //!
-//! `SKEP_KILL_ROUNDS` sets how often a process is killed (default 12).
+//! `SKEP_KILL_ROUNDS` sets how often a process is killed (default 200), `SKEP_KILL_IN` in which directory its
+//! store lies (default: the system's for temporary files).
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::disallowed_macros)]
 
@@ -9,12 +10,14 @@ mod common;
 use bytes::Bytes;
 use common::*;
 use std::io::{BufRead, BufReader};
+use std::ops::Bound;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use store::{Options, Store};
-use types::{EVersion, Op, Transaction};
+use std::time::Duration;
+use store::{Options, Store, View};
+use types::{EVersion, Op, SPgId, Transaction};
 
 const DIR: &str = "SKEP_KILL_DIR";
 
@@ -39,7 +42,7 @@ fn numbered(n: u64) -> Transaction {
     t.ops.push(Op::Touch { oid: o.clone() });
     let fill = |len: usize| Bytes::from(vec![n as u8; len]);
     let offset = n.wrapping_mul(0x9e37_79b9) % 40 * 2048;
-    t.ops.push(match n % 7 {
+    t.ops.push(match n % 11 {
         0 => Op::Write {
             oid: o.clone(),
             offset,
@@ -61,6 +64,19 @@ fn numbered(n: u64) -> Transaction {
         4 => Op::OmapSet {
             oid: o.clone(),
             entries: vec![(fill(2), fill(20))],
+        },
+        5 => Op::SetAttrs {
+            oid: o.clone(),
+            attrs: vec![(fill(1), fill(30))],
+        },
+        6 if n.is_multiple_of(5) => Op::Remove { oid: o.clone() },
+        7 if n.is_multiple_of(5) => Op::OmapClear { oid: o.clone() },
+        8 => Op::CloneRange {
+            src: o.clone(),
+            dst: oid((n + 1) % 4),
+            src_offset: offset / 4096 * 4096,
+            len: 20_000,
+            dst_offset: 8192,
         },
         _ => Op::Write {
             oid: o.clone(),
@@ -85,15 +101,84 @@ fn numbered(n: u64) -> Transaction {
 fn kill_child() {
     let Ok(dir) = std::env::var(DIR) else { return };
     let mut store = Store::open(Path::new(&dir), &threaded(), nobody()).unwrap();
+    println!("durable {}", store.queued());
     loop {
         for _ in 0..5 {
             let n = store.queued() + 1;
             assert_eq!(store.queue(numbered(n)).unwrap(), n);
         }
         store.kick();
-        std::thread::sleep(std::time::Duration::from_micros(300));
         println!("durable {}", store.durable());
     }
+}
+
+/// Lets the writer live for so many of its lines (none: it is killed while it opens) and a moment longer;
+/// returns the last transaction that it called durable.
+fn live_and_die(dir: &Path, lines_wanted: u64, moment: Duration) -> u64 {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["kill_child", "--exact", "--nocapture"])
+        .env(DIR, dir)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut numbers = lines.map_while(Result::ok).filter_map(|line| {
+        let (_, n) = line.split_once("durable ")?;
+        n.trim().parse().ok()
+    });
+    let mut acked = 0;
+    for _ in 0..lines_wanted {
+        acked = numbers.next().expect("the writer lives");
+    }
+    std::thread::sleep(moment);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    numbers.last().unwrap_or(acked)
+}
+
+/// What a dead writer left, looked at without changing it, so that the next one recovers by itself. Returns the
+/// number of its last transaction.
+fn look(dir: &Path, model_of: &mut dyn FnMut(u64) -> Model, what: &str) -> u64 {
+    let view = View::open(dir, &threaded()).unwrap();
+    let newest = |c: &SPgId| view.log_entries(c).unwrap().last().map_or(1, |(v, _)| v.version);
+    // Each transaction appends its number to the log, but the first, which makes the collection.
+    let k = view.collections().first().map_or(0, newest);
+    let model = model_of(k);
+    let start = types::ObjectId {
+        shard: i8::MIN,
+        object: types::HObject::min(),
+    };
+    let listed = view.list(&start, usize::MAX).unwrap();
+    assert_eq!(
+        listed,
+        model.objects.keys().cloned().collect::<Vec<_>>(),
+        "{what}"
+    );
+    for (oid, o) in &model.objects {
+        assert!(
+            view.read(oid, 0, u64::MAX).unwrap() == o.data,
+            "{what}: data of {oid:?}"
+        );
+        assert_eq!(
+            view.attrs(oid).unwrap(),
+            o.attrs.clone().into_iter().collect::<Vec<_>>(),
+            "{what}"
+        );
+        let page = view
+            .omap_range(oid, Bound::Unbounded, usize::MAX, usize::MAX)
+            .unwrap();
+        assert_eq!(
+            page.entries,
+            o.omap.clone().into_iter().collect::<Vec<_>>(),
+            "{what}"
+        );
+    }
+    for (c, m) in &model.collections {
+        let log: Vec<_> = m.log.clone().into_iter().collect();
+        assert_eq!(view.log_entries(c).unwrap(), log, "{what}");
+    }
+    k
 }
 
 #[test]
@@ -101,50 +186,37 @@ fn killed_processes_lose_nothing() {
     let rounds: u64 = std::env::var("SKEP_KILL_ROUNDS")
         .ok()
         .and_then(|v| v.parse().ok())
-        .unwrap_or(12);
-    let dir = tempfile::tempdir().unwrap();
+        .unwrap_or(200);
+    let dir = match std::env::var("SKEP_KILL_IN") {
+        Ok(parent) => tempfile::tempdir_in(parent).unwrap(),
+        Err(_) => tempfile::tempdir().unwrap(),
+    };
     Store::mkfs(dir.path(), &threaded()).unwrap();
-    let (mut model, mut at) = (Model::default(), 0);
-    for round in 0..rounds {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["kill_child", "--exact", "--nocapture"])
-            .env(DIR, dir.path())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut acked = 0;
-        let wanted = 5 + round * 37 % 200;
-        for _ in 0..wanted {
-            let line = lines.next().expect("the writer lives").unwrap();
-            if let Some((_, n)) = line.split_once("durable ") {
-                acked = n.trim().parse().unwrap();
-            }
-        }
-        child.kill().unwrap();
-        child.wait().unwrap();
-        for line in lines.map_while(Result::ok) {
-            if let Some((_, n)) = line.split_once("durable ") {
-                acked = n.trim().parse().unwrap_or(acked);
-            }
-        }
-        let store = Store::open(dir.path(), &threaded(), nobody()).unwrap();
-        let k = store.queued();
-        assert!(
-            k >= acked && k >= at,
-            "round {round}: {acked} was durable, {k} came back"
-        );
+    let (mut model, mut at, mut last) = (Model::default(), 0, 0);
+    let mut model_of = |k: u64| {
         while at < k {
             at += 1;
             model = model.after(&numbered(at)).unwrap();
         }
-        compare(&store, &model, &format!("round {round}"));
-        drop(store);
+        assert_eq!(at, k, "less came back than before");
+        model.clone()
+    };
+    for round in 0..rounds {
+        let lines = if round % 5 == 4 { 0 } else { 1 + round * 37 % 40 };
+        let moment =
+            Duration::from_micros(round * 7919 % 3000 + u64::from(lines == 0) * (round * 101 % 9000));
+        let acked = live_and_die(dir.path(), lines, moment);
+        let what = format!("round {round}");
+        let k = look(dir.path(), &mut model_of, &what);
+        assert!(k >= acked.max(last), "{what}: {acked} was durable, {k} came back");
+        last = k;
         let report = Store::check(dir.path(), &threaded()).unwrap();
-        assert!(report.is_clean(), "round {round}: {:?}", report.problems);
+        assert!(report.is_clean(), "{what}: {:?}", report.problems);
     }
-    assert!(at > 100, "only {at} transactions in all rounds");
+    let store = Store::open(dir.path(), &threaded(), nobody()).unwrap();
+    compare(&store, &model_of(last), "at the end");
+    println!("{rounds} processes killed, {last} transactions");
+    assert!(last > rounds, "only {last} transactions in all rounds");
 }
 
 #[test]
