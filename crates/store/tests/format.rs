@@ -1,0 +1,212 @@
+//! Stores that earlier versions left: every later one must open them, replay their log and find all in order.
+//!
+//! `formats/*.tgz` are such directories, each made by the version that its name says:
+//! `SKEP_MAKE_FORMAT=DIR cargo test -p store --test format` in a checkout of it makes another one.
+
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)]
+
+mod common;
+
+use bytes::Bytes;
+use common::*;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use store::{Error, Options, Store};
+use types::{EVersion, Op, Transaction};
+
+/// How many of the transactions a checkpoint covers; the others are in the log alone.
+const CHECKPOINTED: usize = 12;
+
+/// Every kind of operation; never to be changed, since the stores hold what it gives.
+fn transactions() -> Vec<Transaction> {
+    let fill = |n: u8, len: usize| Bytes::from(vec![n; len]);
+    let pair = |k: &str, v: &str| (Bytes::from(k.to_owned()), Bytes::from(v.to_owned()));
+    let mut out = vec![Vec::new()];
+    out[0].push(Op::CreateCollection);
+    for round in 0..2u64 {
+        let (a, b, c) = (oid(4 * round), oid(4 * round + 1), oid(4 * round + 2));
+        let n = 16 * round as u8;
+        let write = |oid: &types::ObjectId, offset, data| Op::Write {
+            oid: oid.clone(),
+            offset,
+            data,
+        };
+        out.push(vec![
+            Op::Touch { oid: a.clone() },
+            write(&a, 100, fill(n + 1, 10_000)),
+        ]);
+        out.push(vec![write(&a, 65_536, fill(n + 2, 150_000))]);
+        out.push(vec![Op::SetAttrs {
+            oid: a.clone(),
+            attrs: vec![pair("_", "info"), pair("x", "y")],
+        }]);
+        out.push(vec![
+            Op::OmapSet {
+                oid: a.clone(),
+                entries: (0..40)
+                    .map(|i| pair(&format!("key{i:02}"), &"v".repeat(i)))
+                    .collect(),
+            },
+            Op::OmapSetHeader {
+                oid: a.clone(),
+                header: fill(n + 3, 20),
+            },
+        ]);
+        out.push(vec![Op::Clone {
+            src: a.clone(),
+            dst: b.clone(),
+        }]);
+        out.push(vec![
+            write(&a, 70_000, fill(n + 4, 5000)),
+            Op::Zero {
+                oid: a.clone(),
+                offset: 100_000,
+                len: 30_000,
+            },
+            Op::Truncate {
+                oid: a.clone(),
+                size: 190_001,
+            },
+        ]);
+        out.push(vec![
+            Op::Touch { oid: c.clone() },
+            Op::CloneRange {
+                src: a.clone(),
+                dst: c.clone(),
+                src_offset: 65_536,
+                len: 16_384,
+                dst_offset: 8192,
+            },
+            Op::RemoveAttr {
+                oid: a.clone(),
+                name: Bytes::from("x"),
+            },
+        ]);
+        out.push(vec![
+            Op::OmapRemove {
+                oid: a.clone(),
+                keys: vec![Bytes::from("key01"), Bytes::from("key39")],
+            },
+            Op::OmapRemoveRange {
+                oid: a.clone(),
+                first: Bytes::from("key10"),
+                last: Bytes::from("key20"),
+            },
+        ]);
+        out.push(vec![
+            Op::SetMeta {
+                meta: fill(n + 5, 99),
+            },
+            Op::LogAppend {
+                version: EVersion::new(1, 10 * round + 1),
+                entry: fill(n + 6, 180),
+            },
+            Op::LogAppend {
+                version: EVersion::new(1, 10 * round + 2),
+                entry: fill(n + 7, 180),
+            },
+        ]);
+    }
+    out.push(vec![
+        Op::LogTrim {
+            to: EVersion::new(1, 1),
+        },
+        Op::Remove { oid: oid(1) },
+    ]);
+    out.into_iter()
+        .map(|ops| {
+            let mut t = Transaction::new(coll(0));
+            t.ops = ops;
+            t
+        })
+        .collect()
+}
+
+fn golden() -> Options {
+    Options {
+        threads: true,
+        ..options()
+    }
+}
+
+fn unpack(name: &str, into: &Path) {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/formats");
+    let tar = Command::new("tar")
+        .arg("-xzf")
+        .arg(Path::new(file).join(name))
+        .arg("-C")
+        .arg(into)
+        .status();
+    assert!(tar.unwrap().success(), "{name}");
+}
+
+#[test]
+fn earlier_formats_are_read() {
+    if let Some(dir) = std::env::var_os("SKEP_MAKE_FORMAT") {
+        return make(Path::new(&dir));
+    }
+    for name in ["1-2026-11-22.tgz"] {
+        let dir = tempfile::tempdir().unwrap();
+        unpack(name, dir.path());
+        let mut model = Model::default();
+        for t in transactions() {
+            model = model.after(&t).unwrap();
+        }
+        assert!(Store::check(dir.path(), &golden()).unwrap().is_clean(), "{name}");
+        let mut store = Store::open(dir.path(), &golden(), nobody()).unwrap();
+        assert_eq!(store.queued(), transactions().len() as u64, "{name}");
+        compare(&store, &model, name);
+        // And they can be written on.
+        let mut t = Transaction::new(coll(0));
+        t.ops.push(Op::Write {
+            oid: oid(0),
+            offset: 0,
+            data: Bytes::from(vec![9; 100_000]),
+        });
+        model = model.after(&t).unwrap();
+        store.queue(t).unwrap();
+        store.close().unwrap();
+        assert!(Store::check(dir.path(), &golden()).unwrap().is_clean(), "{name}");
+        let store = Store::open(dir.path(), &golden(), nobody()).unwrap();
+        compare(&store, &model, name);
+    }
+}
+
+fn make(dir: &Path) {
+    Store::mkfs(dir, &golden()).unwrap();
+    let mut store = Store::open(dir, &golden(), Arc::new(|| {})).unwrap();
+    for (i, t) in transactions().into_iter().enumerate() {
+        store.queue(t).unwrap();
+        if i + 1 == CHECKPOINTED {
+            store.checkpoint().unwrap();
+        }
+    }
+    store.wait(store.queued()).unwrap();
+}
+
+/// A superblock with another version or an unknown feature, its checksum right.
+#[test]
+fn newer_formats_are_refused() {
+    // (offset in the superblock, byte, refused?)
+    for (at, value, refused) in [(8, 2, true), (16, 1, true), (23, 0x80, true), (24, 1, false)] {
+        let dir = tempfile::tempdir().unwrap();
+        unpack("1-2026-11-22.tgz", dir.path());
+        let path = dir.path().join("block");
+        let mut bytes = std::fs::read(&path).unwrap();
+        for copy in [0, 4096] {
+            bytes[copy + at] = value;
+            let crc = types::checksum::crc32c(!0, &bytes[copy..copy + 4092]);
+            bytes[copy + 4092..copy + 4096].copy_from_slice(&crc.to_le_bytes());
+        }
+        std::fs::write(&path, &bytes).unwrap();
+        match Store::open(dir.path(), &golden(), nobody()) {
+            Err(Error::NewerFormat { .. }) => assert!(refused, "byte {at}"),
+            Err(e) => panic!("byte {at}: {e}"),
+            Ok(_) => assert!(!refused, "byte {at}"),
+        }
+        if refused {
+            assert!(std::fs::read(&path).unwrap() == bytes, "nothing was changed");
+        }
+    }
+}
