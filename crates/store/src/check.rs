@@ -93,7 +93,7 @@ impl Store {
         // Its lock holds until the end, so that nobody starts to serve the store in between.
         let (lock, superblock) = open::identify(&disk, options)?;
         report.identity = Some(superblock.identity);
-        let index = open::open_index_file(&disk)?;
+        let index = open::open_index_file(&disk, &superblock)?;
         match RedbIndex::verify(&disk.name(), index, options.index_cache_bytes) {
             Ok(()) => walk(&disk, options, &mut report, progress)?,
             Err(e) => report.take(e)?,

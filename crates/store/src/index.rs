@@ -8,9 +8,11 @@
 //!
 //! Not here: what the rows mean (that is `checkpoint`, `state`).
 
+mod checked;
 mod layer;
 mod redb;
 
+pub use self::checked::Checked;
 pub use self::redb::RedbIndex;
 
 use crate::Result;

@@ -9,7 +9,7 @@ use crate::alloc::Allocator;
 use crate::broken::{self, Rule};
 use crate::checkpoint::{Meta, decode_collection};
 use crate::codec::Input;
-use crate::index::{Index, RedbIndex, Snapshot, Table};
+use crate::index::{Checked, Index, RedbIndex, Snapshot, Table};
 use crate::key;
 use crate::onode::BLOCK;
 use crate::record::{self, Step};
@@ -87,6 +87,7 @@ pub fn mkfs(disk: &dyn Disk, options: &Options) -> Result<()> {
     file.flush().map_err(io("flush the data file"))?;
 
     let index = disk.create(INDEX_FILE).map_err(io("create the index"))?;
+    let index = index_file(index, &s).map_err(io("create the index"))?;
     let index = RedbIndex::open(&path, index, options.index_cache_bytes)?;
     let meta = Meta {
         position: 0,
@@ -148,8 +149,17 @@ pub fn identify(disk: &dyn Disk, options: &Options) -> Result<(Arc<dyn DiskFile>
     Ok((file, s))
 }
 
-pub fn open_index_file(disk: &dyn Disk) -> Result<Arc<dyn DiskFile>> {
-    disk.open(INDEX_FILE).map_err(|e| open_error(&disk.name(), e))
+pub fn open_index_file(disk: &dyn Disk, s: &Superblock) -> Result<Arc<dyn DiskFile>> {
+    let file = disk.open(INDEX_FILE).and_then(|f| index_file(f, s));
+    file.map_err(|e| open_error(&disk.name(), e))
+}
+
+/// The index as its library sees it.
+fn index_file(file: Arc<dyn DiskFile>, s: &Superblock) -> std::io::Result<Arc<dyn DiskFile>> {
+    match s.identity.features & superblock::FEATURE_INDEX_SUMS {
+        0 => Ok(file),
+        _ => Ok(Arc::new(Checked::over(file)?)),
+    }
 }
 
 fn open_error(path: &str, e: std::io::Error) -> Error {
@@ -170,7 +180,7 @@ pub fn load(disk: &dyn Disk, options: &Options) -> Result<Loaded> {
 pub fn load_from(disk: &dyn Disk, options: &Options, with_log: bool) -> Result<Loaded> {
     let path = disk.name();
     let (file, s) = identify(disk, options)?;
-    let mut index = RedbIndex::open(&path, open_index_file(disk)?, options.index_cache_bytes)?;
+    let mut index = RedbIndex::open(&path, open_index_file(disk, &s)?, options.index_cache_bytes)?;
     index.shrink()?;
     let snapshot = index.snapshot()?;
     let damaged = |why: &str| Error::Index {

@@ -26,6 +26,10 @@ use types::checksum::crc32c;
 
 pub const SIZE: usize = 4096;
 pub const FORMAT: u32 = 1;
+/// The index file has a sum page before every 1024 pages (see `index::checked`).
+pub const FEATURE_INDEX_SUMS: u64 = 1;
+/// Those this program knows; a new store has them all.
+const FEATURES: u64 = FEATURE_INDEX_SUMS;
 const MAGIC: &[u8; 8] = b"SKEPSTOR";
 const LOG_OFFSET: u64 = 64 << 10;
 /// The smallest log that holds a record of useful size.
@@ -62,7 +66,7 @@ impl Superblock {
                 fsid: options.fsid,
                 osd_uuid: options.osd_uuid,
                 format: FORMAT,
-                features: 0,
+                features: FEATURES,
             },
             log_offset: LOG_OFFSET,
             log_bytes,
@@ -135,7 +139,7 @@ impl Superblock {
         };
         let s = found.ok_or_else(|| not(why))?;
         let id = &s.identity;
-        if id.format > FORMAT || id.features != 0 {
+        if id.format > FORMAT || id.features & !FEATURES != 0 {
             return Err(Error::NewerFormat {
                 path: path.to_owned(),
                 found: id.format,

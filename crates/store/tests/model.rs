@@ -1,59 +1,185 @@
-//! Long random sequences against the reference model, with checkpoints, pauses and clean restarts between,
-//! shrunk when they fail.
+//! Long random sequences against the reference model, with checkpoints, pauses, clean restarts, power cuts
+//! and full disks between, shrunk when they fail.
+//!
+//! Each case has its own bounds: the usual ones, the least that work, or a file that is soon full.
+//! `PROPTEST_CASES` sets how many cases there are (default 256).
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::disallowed_macros)]
 
 mod common;
 
 use common::*;
-use io::disk::sim::Dice;
+use io::disk::sim::{Call, Dice, SimDisk};
 use proptest::prelude::*;
-use store::Error;
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::time::Duration;
+use store::{Error, Options, Store};
 
-fn run(steps: &[u64]) {
-    let disk = fresh();
-    let mut store = open(&disk);
-    let mut model = Model::default();
-    let mut g = Generator::new(0);
-    store.queue(Generator::first()).unwrap();
-    model = model.after(&Generator::first()).unwrap();
-    for (i, seed) in steps.iter().enumerate() {
-        g.dice = Dice::new(*seed);
-        match seed % 16 {
-            0 => drop(store.pump()),
-            1 => drop((store.pump_log(), store.pump_helper())),
-            2 => drop((0..20).map(|_| store.pump()).collect::<Vec<_>>()),
-            3 if seed % 64 == 3 => store.checkpoint().unwrap(),
-            3 if seed % 64 == 19 => {
-                store.close().unwrap();
-                check(&disk, "after a clean end");
-                store = open(&disk);
+#[derive(Debug, Clone)]
+enum Step {
+    /// A transaction of the generator's, from that seed.
+    Work(u64),
+    /// So many pieces of log and helper work.
+    Pump(u8),
+    Kick,
+    /// A checkpoint begins; the work on it goes on by and by.
+    Tick,
+    Checkpoint,
+    Restart,
+    /// The power fails; what survives of the unflushed is chosen by the seed.
+    Cut(u64),
+    /// The next few allocations of the host find no space.
+    NoSpace(u8),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        20 => any::<u64>().prop_map(Step::Work),
+        4 => (1..30u8).prop_map(Step::Pump),
+        2 => Just(Step::Kick),
+        1 => Just(Step::Tick),
+        1 => Just(Step::Checkpoint),
+        1 => Just(Step::Restart),
+        1 => any::<u64>().prop_map(Step::Cut),
+        1 => (1..4u8).prop_map(Step::NoSpace),
+    ]
+}
+
+fn bounds(which: u8) -> Options {
+    match which {
+        0 => options(),
+        // Everything stalls at once.
+        1 => Options {
+            overlay_bytes: 24 << 10,
+            waiting_bytes: 16 << 10,
+            record_cache_bytes: 1,
+            block_cache_bytes: 0,
+            index_cache_bytes: 1,
+            grow_bytes: 64 << 10,
+            ..options()
+        },
+        // Soon full: 40 blocks of data.
+        _ => Options {
+            max_bytes: Some((64 << 10) + (256 << 10) + (160 << 10)),
+            grow_bytes: 32 << 10,
+            ..options()
+        },
+    }
+}
+
+struct Case {
+    options: Options,
+    disk: SimDisk,
+    store: Store,
+    /// By transaction number.
+    history: Vec<Model>,
+    generator: Generator,
+}
+
+impl Case {
+    fn new(which: u8) -> Self {
+        let (options, disk) = (bounds(which), fresh());
+        let store = Store::open_on(Arc::new(disk.clone()), &options, nobody()).unwrap();
+        let mut case = Self {
+            options,
+            disk,
+            store,
+            history: vec![Model::default()],
+            generator: Generator::new(0),
+        };
+        case.queue(&Generator::first());
+        case
+    }
+
+    fn model(&self) -> &Model {
+        self.history.last().unwrap()
+    }
+
+    fn queue(&mut self, t: &types::Transaction) {
+        match (self.store.queue(t.clone()), self.model().after(t)) {
+            (Ok(seq), Some(m)) => {
+                self.history.push(m);
+                assert_eq!(seq as usize, self.history.len() - 1);
             }
-            3 => store.kick(),
-            _ => {
-                let t = g.transaction();
-                match (store.queue(t.clone()), model.after(&t)) {
-                    (Ok(_), Some(m)) => model = m,
-                    (Err(e), None) => assert!(e.is_refusal(), "step {i}: {e}"),
-                    (Err(Error::NoSpace { .. } | Error::TooBig { .. }), Some(_)) => {}
-                    (r, m) => panic!("step {i}: {r:?}, the model says {}", m.is_some()),
-                }
-            }
-        }
-        if i % 8 == 0 {
-            compare(&store, &model, &format!("step {i}"));
+            (Err(e), None) => assert!(e.is_refusal(), "{e}"),
+            (Err(Error::NoSpace { .. } | Error::TooBig { .. }), Some(_)) => {}
+            (r, m) => panic!("{r:?}, the model says {}", m.is_some()),
         }
     }
-    compare(&store, &model, "at the end");
-    drop(store);
-    // Dropped, not closed: what was not durable may be gone, the rest must be sound.
-    check(&disk, "after a drop");
+
+    /// What is on the disk now, opened; it holds the transactions up to at least `acked`.
+    fn reopen(&mut self, disk: SimDisk, acked: u64) {
+        check(&disk.copy(), "reopened");
+        self.disk = disk;
+        self.store = Store::open_on(Arc::new(self.disk.clone()), &self.options, nobody()).unwrap();
+        let k = self.store.queued();
+        assert!(
+            k >= acked && (k as usize) < self.history.len(),
+            "{acked} was durable, {k} came back"
+        );
+        self.history.truncate(k as usize + 1);
+        compare(&self.store, self.model(), "reopened");
+    }
+
+    fn step(&mut self, step: &Step) {
+        match step {
+            Step::Work(seed) => {
+                self.generator.dice = Dice::new(*seed);
+                let t = self.generator.transaction();
+                self.queue(&t);
+            }
+            Step::Pump(n) => {
+                for _ in 0..*n {
+                    self.store.pump();
+                }
+            }
+            Step::Kick => self.store.kick(),
+            Step::Tick => {
+                self.store.tick(Duration::ZERO);
+                self.store.tick(Duration::from_secs(1000));
+            }
+            Step::Checkpoint => self.store.checkpoint().unwrap(),
+            Step::Restart => {
+                let acked = self.store.queued();
+                self.store.wait(acked).unwrap();
+                self.store.checkpoint().unwrap();
+                self.reopen(self.disk.survivor_of(io::disk::sim::Survival::Nothing), acked);
+            }
+            Step::Cut(seed) => {
+                let acked = self.store.durable();
+                self.reopen(self.disk.survivor(*seed), acked);
+            }
+            Step::NoSpace(n) => {
+                self.disk
+                    .fail_times(Call::Allocate, "block", 0, u64::from(*n), ErrorKind::StorageFull);
+            }
+        }
+    }
+}
+
+fn run(which: u8, steps: &[Step]) {
+    let mut case = Case::new(which);
+    for (i, step) in steps.iter().enumerate() {
+        case.step(step);
+        if i % 8 == 0 {
+            compare(&case.store, case.model(), &format!("step {i}"));
+        }
+    }
+    compare(&case.store, case.model(), "at the end");
+    case.disk.heal();
+    let Case {
+        store, disk, history, ..
+    } = case;
+    store.close().unwrap();
+    check(&disk, "after a clean end");
+    compare(&open(&disk), history.last().unwrap(), "after a clean end");
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { max_shrink_iters: 3000, ..ProptestConfig::default() })]
     #[test]
-    fn behaves_as_the_model(steps in prop::collection::vec(any::<u64>(), 1..250)) {
-        run(&steps);
+    fn behaves_as_the_model(which in 0..3u8, steps in prop::collection::vec(step(), 1..250)) {
+        run(which, &steps);
     }
 }

@@ -1,7 +1,7 @@
 //! Each thing that a check looks at, made wrong in an index that is whole: it must say so.
 
 use super::*;
-use crate::index::{Change, Index};
+use crate::index::{Change, Checked, Index};
 use crate::state::BlockRow;
 use io::disk::sim::SimDisk;
 use types::{EVersion, NOSNAP, Op, PgId, SPgId, Transaction};
@@ -64,7 +64,8 @@ fn said(change: impl Fn(&mut dyn Change) -> Result<()>) -> Vec<String> {
             .unwrap()
             .is_clean()
     );
-    let index = RedbIndex::open("index", disk.open(open::INDEX_FILE).unwrap(), 1 << 20).unwrap();
+    let file = Arc::new(Checked::over(disk.open(open::INDEX_FILE).unwrap()).unwrap());
+    let index = RedbIndex::open("index", file, 1 << 20).unwrap();
     index.commit(&mut |w| change(w)).unwrap();
     drop(index);
     let report = Store::check_on(Arc::new(disk), &options()).unwrap();

@@ -133,9 +133,7 @@ fn all_right_or_error(store: &Store, model: &Model, what: &str) -> bool {
     false
 }
 
-/// Known to fail: redb keeps checksums of its pages, but looks at them only in a check, not when it reads.
 #[test]
-#[ignore = "a flipped bit in the index is found by `check`, but not yet by reads"]
 fn a_bit_in_the_index_is_never_wrong_data() {
     let (disk, history) = filled(7, false);
     let model = history.last().unwrap();
