@@ -6,9 +6,39 @@ use bytes::Bytes;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// What direct I/O is aligned to, in memory and on the disk: no device that hosts use asks for more.
 pub const ALIGN: usize = 4096;
+
+/// Buffers of just this size, a long read's, are used again: given back and asked for anew, among blocks that live
+/// longer, they grow the heap to many times what is in use.
+const SPARE_BYTES: usize = 1 << 20;
+/// Kept for all files of the process.
+const SPARES_MAX: usize = 16;
+static SPARES: Mutex<Vec<AlignedBuf>> = Mutex::new(Vec::new());
+
+fn spares() -> MutexGuard<'static, Vec<AlignedBuf>> {
+    SPARES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Goes back to the spares.
+struct Spare(Option<AlignedBuf>);
+
+impl AsRef<[u8]> for Spare {
+    fn as_ref(&self) -> &[u8] {
+        self.0.as_deref().unwrap_or_default()
+    }
+}
+
+impl Drop for Spare {
+    fn drop(&mut self) {
+        let mut spares = spares();
+        if spares.len() < SPARES_MAX {
+            spares.extend(self.0.take());
+        }
+    }
+}
 
 /// A zeroed buffer of `len` bytes, rounded up to whole [`ALIGN`]s.
 #[derive(Debug)]
@@ -40,6 +70,22 @@ impl AlignedBuf {
         let size = len.max(1).next_multiple_of(ALIGN);
         // Sizes come from bounded requests; one that no memory could hold ends in `handle_alloc_error`.
         Layout::from_size_align(size, ALIGN).unwrap_or(Layout::new::<[u8; ALIGN]>())
+    }
+
+    /// A buffer for a read, which fills all of it or fails: a large one may have old bytes in it.
+    pub fn for_read(len: usize) -> Self {
+        match len {
+            SPARE_BYTES => spares().pop().unwrap_or_else(|| Self::new(len)),
+            _ => Self::new(len),
+        }
+    }
+
+    /// All of it as shared bytes; a large one is used again when the last of them is gone.
+    pub fn into_read(self) -> Bytes {
+        match self.len {
+            SPARE_BYTES => Bytes::from_owner(Spare(Some(self))),
+            len => self.into_bytes(len),
+        }
     }
 
     /// The first `len` bytes as shared bytes, without a copy.
@@ -157,6 +203,30 @@ mod tests {
         v.clear();
         v.resize(8);
         assert_eq!((v.len(), &v[..]), (8, &[0; 8][..]), "no old bytes");
+    }
+
+    #[test]
+    fn large_read_buffers_are_used_again_within_a_bound() {
+        let take = |n| {
+            (0..n)
+                .map(|_| AlignedBuf::for_read(SPARE_BYTES))
+                .collect::<Vec<_>>()
+        };
+        let mut all = take(2 * SPARES_MAX);
+        all[0][SPARE_BYTES - 1] = 7;
+        let shared: Vec<Bytes> = all.into_iter().map(AlignedBuf::into_read).collect();
+        assert!(shared[0].len() == SPARE_BYTES && shared[0][SPARE_BYTES - 1] == 7);
+        let places: Vec<_> = shared.iter().map(|b| b.as_ptr()).collect();
+        drop(shared);
+        assert_eq!(spares().len(), SPARES_MAX);
+        assert!(
+            take(SPARES_MAX)
+                .iter()
+                .all(|b| places.contains(&b.as_ptr()) && is_aligned(b))
+        );
+        // Others are not kept.
+        let small = AlignedBuf::for_read(4096).into_read();
+        assert_eq!((small.len(), spares().len()), (4096, 0));
     }
 
     #[test]

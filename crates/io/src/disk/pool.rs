@@ -46,10 +46,9 @@ impl Shared {
                 continue;
             };
             drop(inner);
-            let mut buf = AlignedBuf::new(len);
-            let whole = buf.len();
+            let mut buf = AlignedBuf::for_read(len);
             let read = self.file.read_exact_at(&mut buf, offset);
-            let data = read.map(|()| buf.into_bytes(whole));
+            let data = read.map(|()| buf.into_read());
             inner = self.lock();
             inner.done.push(ReadDone { token, data });
             // Cannot fail but for a counter of 2^64: the owner is woken.

@@ -293,7 +293,7 @@ impl UringReads {
 
 impl ReadQueue for UringReads {
     fn push(&mut self, token: u64, offset: u64, len: usize) {
-        let buf = AlignedBuf::new(len);
+        let buf = AlignedBuf::for_read(len);
         self.waiting.push_back(Read { token, offset, buf });
     }
 
@@ -329,7 +329,7 @@ impl ReadQueue for UringReads {
             };
             out.push(ReadDone {
                 token,
-                data: result.map(|()| buf.into_bytes(whole)),
+                data: result.map(|()| buf.into_read()),
             });
         }
         self.submit();
