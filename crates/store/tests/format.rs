@@ -189,7 +189,7 @@ fn make(dir: &Path) {
 #[test]
 fn newer_formats_are_refused() {
     // (offset in the superblock, byte, refused?)
-    for (at, value, refused) in [(8, 2, true), (16, 1, true), (23, 0x80, true), (24, 1, false)] {
+    for (at, value, refused) in [(8, 2, true), (16, 2, true), (23, 0x80, true), (24, 1, false)] {
         let dir = tempfile::tempdir().unwrap();
         unpack("1-2026-11-22.tgz", dir.path());
         let path = dir.path().join("block");
