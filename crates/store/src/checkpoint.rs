@@ -13,6 +13,7 @@
 //!
 //! The owner is never held: all of this runs beside it, one [`Checkpoint::step`] at a time.
 
+use crate::alloc::GROUP;
 use crate::codec::{Decoded, Input, put_bytes, put_u, put_version};
 use crate::committer::Committer;
 use crate::generation::{Collection, Generation};
@@ -308,6 +309,7 @@ impl Checkpoint {
             }
             put_omap(g, w)?;
             put_blocks(g, w, path)?;
+            drop_regions(g, &self.taken, w)?;
             for (group, row) in &self.taken {
                 w.put(Table::Taken, &group.to_be_bytes(), row)?;
             }
@@ -443,4 +445,98 @@ fn put_blocks(g: &Generation, w: &mut dyn Change, path: &str) -> Result<()> {
         w.put(Table::Blocks, &k, &row.encode())?;
     }
     Ok(())
+}
+
+/// Deletes the rows of regions that lost their last block: nobody asks for the checksum of a free block, and
+/// whoever takes it brings a new one. Else an index keeps a row for each region that ever was in use.
+fn drop_regions(g: &Generation, taken: &[(u32, Vec<u8>)], w: &mut dyn Change) -> Result<()> {
+    let freed = g.freed.iter();
+    let groups: BTreeSet<u64> = freed
+        .flat_map(|(start, len)| start / GROUP..=(start + len - 1) / GROUP)
+        .collect();
+    for (group, row) in taken.iter().filter(|(n, _)| groups.contains(&u64::from(*n))) {
+        let base = u64::from(*group) * (GROUP / REGION);
+        let key = |region: usize| ((base + region as u64) as u32).to_be_bytes();
+        let empty: Vec<bool> = row
+            .chunks_exact(REGION as usize / 8)
+            .map(|bits| bits.iter().all(|b| *b == 0))
+            .collect();
+        let mut at = 0;
+        for run in empty.chunk_by(|a, b| a == b) {
+            if run[0] {
+                w.delete_range(Table::Blocks, &key(at), &key(at + run.len()))?;
+            }
+            at += run.len();
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::index::RedbIndex;
+    use crate::{Options, Store};
+    use io::disk::Disk;
+    use io::disk::sim::SimDisk;
+    use std::ops::Bound;
+    use types::{HObject, NOSNAP, ObjectId, Op, PgId, Transaction};
+
+    fn oid(name: &'static str) -> ObjectId {
+        let o = HObject::new(1, 7, Bytes::new(), Bytes::new(), name.into(), NOSNAP);
+        ObjectId::replicated(o)
+    }
+
+    fn rows(disk: &SimDisk) -> usize {
+        let index = RedbIndex::open("test", disk.copy().open("index").unwrap(), 1 << 20).unwrap();
+        let s = index.snapshot().unwrap();
+        let rows = s.range(Table::Blocks, Bound::Unbounded, Bound::Unbounded);
+        rows.unwrap().count()
+    }
+
+    /// Space that was once used left its rows of checksums in the index for good.
+    #[test]
+    fn regions_without_blocks_have_no_row() {
+        let disk = SimDisk::new();
+        let options = Options {
+            threads: false,
+            host_reserve_bytes: 0,
+            log_bytes: 1 << 20,
+            grow_bytes: 4 << 20,
+            ..Options::default()
+        };
+        Store::mkfs_on(Arc::new(disk.clone()), &options).unwrap();
+        let mut store = Store::open_on(Arc::new(disk.clone()), &options, Arc::new(|| {})).unwrap();
+        let mut queue = |ops: Vec<Op>| {
+            let mut t = Transaction::new(SPgId::replicated(PgId::new(1, 0)));
+            t.ops = ops;
+            store.queue(t).unwrap();
+            store.checkpoint().unwrap();
+        };
+        let write = |name, data: &[u8]| Op::Write {
+            oid: oid(name),
+            offset: 0,
+            data: Bytes::copy_from_slice(data),
+        };
+        let remove = |name| Op::Remove { oid: oid(name) };
+        queue(vec![Op::CreateCollection, write("small", &[1; 4096])]);
+        let alone = rows(&disk);
+        assert_eq!(alone, 1);
+        queue(vec![write("large", &[2; 3 << 20])]);
+        assert!(rows(&disk) >= alone + 11);
+        queue(vec![remove("large")]);
+        assert_eq!(rows(&disk), alone);
+        // Taken again, and taken and freed between two checkpoints.
+        queue(vec![write("large", &[3; 3 << 20])]);
+        queue(vec![
+            write("short", &[4; 1 << 20]),
+            remove("short"),
+            remove("large"),
+        ]);
+        assert_eq!(rows(&disk), alone);
+        queue(vec![remove("small")]);
+        assert_eq!(rows(&disk), 0);
+        queue(vec![write("large", &[5; 1 << 20])]);
+        assert_eq!(store.read(&oid("large"), 0, 1 << 20).unwrap(), vec![5; 1 << 20]);
+    }
 }

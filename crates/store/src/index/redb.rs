@@ -37,8 +37,9 @@ const SHRINK_FROM_BYTES: u64 = 64 << 20;
 /// A file is compacted when it has more than this times its rows' bytes. Pages are half full at the worst,
 /// a commit needs its pages twice, and the file doubles when it grows: none of this is worth a compaction.
 const SHRINK_RATIO: u64 = 6;
-/// Beyond this the file keeps its size: what is moved is held in memory as a list, and opening waits.
-const SHRINK_ROW_BYTES_MAX: u64 = 256 << 20;
+/// Beyond this the file keeps its size: what is moved is held in memory as a list, and opening waits (34 MB of
+/// rows took 0.9 s, once 3.4 s, on the two busy cores that docs/decisions/0005 was measured on).
+const SHRINK_ROW_BYTES_MAX: u64 = 128 << 20;
 
 #[derive(Debug)]
 pub struct RedbIndex {
