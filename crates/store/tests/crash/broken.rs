@@ -6,10 +6,13 @@ use io::disk::sim::Lie;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use store::broken::{self, Rule};
 
+/// One run of a test.
+type Job = Box<dyn Fn()>;
+
 const DATA: u64 = (64 << 10) + (256 << 10);
 
 /// Runs until one fails; returns how, and after how many runs.
-fn first_failure(runs: impl Iterator<Item = Box<dyn Fn()>>) -> Option<(String, usize)> {
+fn first_failure(runs: impl Iterator<Item = Job>) -> Option<(String, usize)> {
     for (i, run) in runs.enumerate() {
         if let Err(e) = catch_unwind(AssertUnwindSafe(run)) {
             let text = e.downcast_ref::<String>().cloned();
@@ -21,7 +24,7 @@ fn first_failure(runs: impl Iterator<Item = Box<dyn Fn()>>) -> Option<(String, u
 }
 
 /// What the default tests run, from the shortest on.
-fn default_runs(lie: Option<Lie>) -> impl Iterator<Item = Box<dyn Fn()>> {
+fn default_runs(lie: Option<Lie>) -> impl Iterator<Item = Job> {
     let prepare = move |d: &SimDisk| {
         if let Some(lie) = lie {
             d.lie(lie);
@@ -33,11 +36,11 @@ fn default_runs(lie: Option<Lie>) -> impl Iterator<Item = Box<dyn Fn()>> {
                 1 => (i, sequences::schedule_of(i)),
                 _ => (i / schedules, i % schedules),
             };
-            Box::new(move || _ = sequences::sequence(len, number, schedule, shares, prepare)) as Box<dyn Fn()>
+            Box::new(move || _ = sequences::sequence(len, number, schedule, shares, prepare)) as Job
         })
     });
     let stale = stale::LENGTHS.map(move |len| {
-        let run: Box<dyn Fn()> = Box::new(move || _ = stale::two_lives(len, prepare));
+        let run: Job = Box::new(move || _ = stale::two_lives(len, prepare));
         run
     });
     let random = (0..100).map(move |seed| {
@@ -45,10 +48,10 @@ fn default_runs(lie: Option<Lie>) -> impl Iterator<Item = Box<dyn Fn()>> {
             let disk = fresh();
             prepare(&disk);
             random_run(seed, disk);
-        }) as Box<dyn Fn()>
+        }) as Job
     });
     // One by one of each sort, so that none has to wait for the end of another.
-    let mut sorts: Vec<Box<dyn Iterator<Item = Box<dyn Fn()>>>> =
+    let mut sorts: Vec<Box<dyn Iterator<Item = Job>>> =
         vec![Box::new(sequences), Box::new(stale.into_iter()), Box::new(random)];
     std::iter::from_fn(move || {
         sorts.rotate_left(1);

@@ -209,10 +209,11 @@ fn the_hosts_free_space_shrinks_and_grows() {
             set(dice.below(3) * dice.below(2 << 20));
         }
         match dice.below(4) {
-            0 => match model.objects.keys().nth(dice.below(20) as usize).cloned() {
-                Some(oid) => must(&mut store, &mut model, with(Op::Remove { oid })),
-                None => {}
-            },
+            0 => {
+                if let Some(oid) = model.objects.keys().nth(dice.below(20) as usize).cloned() {
+                    must(&mut store, &mut model, with(Op::Remove { oid }));
+                }
+            }
             _ => match queue(
                 &mut store,
                 &mut model,
