@@ -182,6 +182,23 @@ mod tests {
         Args::command().debug_assert();
     }
 
+    /// `--only` once had a default that was no longer one of its values.
+    #[test]
+    fn defaults_are_among_the_values() {
+        for line in [
+            "up",
+            "status",
+            "conf",
+            "down",
+            "store check d",
+            "store dump d",
+            "store bench d",
+        ] {
+            let words = std::iter::once("skep").chain(line.split(' '));
+            Args::try_parse_from(words).unwrap_or_else(|e| panic!("{line}: {e}"));
+        }
+    }
+
     #[test]
     fn sizes() {
         for (text, bytes) in [

@@ -151,7 +151,7 @@ pub struct Bench {
         value_enum,
         value_name = "TEST,TEST",
         value_delimiter = ',',
-        default_value = "sequential-write,overwrite,read,sequential-read"
+        default_value = "sequential-write,overwrite,read-cold,read-warm,sequential-read"
     )]
     pub only: Vec<Test>,
     /// How the data file is used
