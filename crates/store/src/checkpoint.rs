@@ -475,7 +475,7 @@ fn drop_regions(g: &Generation, taken: &[(u32, Vec<u8>)], w: &mut dyn Change) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::index::RedbIndex;
+    use crate::index::{Checked, RedbIndex};
     use crate::{Options, Store};
     use io::disk::Disk;
     use io::disk::sim::SimDisk;
@@ -488,7 +488,8 @@ mod tests {
     }
 
     fn rows(disk: &SimDisk) -> usize {
-        let index = RedbIndex::open("test", disk.copy().open("index").unwrap(), 1 << 20).unwrap();
+        let file = Checked::over(disk.copy().open("index").unwrap()).unwrap();
+        let index = RedbIndex::open("test", Arc::new(file), 1 << 20).unwrap();
         let s = index.snapshot().unwrap();
         let rows = s.range(Table::Blocks, Bound::Unbounded, Bound::Unbounded);
         rows.unwrap().count()

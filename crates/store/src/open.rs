@@ -180,8 +180,7 @@ pub fn load(disk: &dyn Disk, options: &Options) -> Result<Loaded> {
 pub fn load_from(disk: &dyn Disk, options: &Options, with_log: bool) -> Result<Loaded> {
     let path = disk.name();
     let (file, s) = identify(disk, options)?;
-    let mut index = RedbIndex::open(&path, open_index_file(disk, &s)?, options.index_cache_bytes)?;
-    index.shrink()?;
+    let index = RedbIndex::open(&path, open_index_file(disk, &s)?, options.index_cache_bytes)?;
     let snapshot = index.snapshot()?;
     let damaged = |why: &str| Error::Index {
         path: path.clone(),

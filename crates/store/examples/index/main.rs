@@ -52,8 +52,7 @@ impl Setup {
         } else {
             disk.create("index")
         };
-        let mut index = RedbIndex::open("redb", file.unwrap(), self.cache).unwrap();
-        index.shrink().unwrap();
+        let index = RedbIndex::open("redb", file.unwrap(), self.cache).unwrap();
         Arc::new(index)
     }
 

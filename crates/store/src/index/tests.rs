@@ -2,7 +2,7 @@
 //! not redb's shape; and a map in memory, which says what is right.
 
 use self::fjall::FjallIndex;
-use super::{Change, Index, RedbIndex, Row, Rows, Snapshot, Table};
+use super::{Change, Checked, Index, RedbIndex, Row, Rows, Snapshot, Table};
 use crate::{Error, Result};
 use bytes::Bytes;
 use io::disk::Disk;
@@ -106,13 +106,15 @@ impl Change for MapChange {
     }
 }
 
+/// As the store opens it: over pages that are verified.
 fn redb(disk: &SimDisk) -> RedbIndex {
     let file = if disk.exists("index").unwrap() {
         disk.open("index")
     } else {
         disk.create("index")
     };
-    RedbIndex::open("test", file.unwrap(), 1 << 20).unwrap()
+    let file = Arc::new(Checked::over(file.unwrap()).unwrap());
+    RedbIndex::open("test", file, 1 << 20).unwrap()
 }
 
 /// One index that can be opened again and again, as after a restart.
@@ -438,114 +440,4 @@ fn commits_are_durable_and_whole() {
         let s = disk.survivor(seed);
         assert_eq!(all(&redb(&s)), "abcdefgh");
     }
-}
-
-fn number(n: u32) -> Vec<u8> {
-    n.to_be_bytes().to_vec()
-}
-
-/// An index that lost nearly all of its rows, as when PGs leave: those of the last keys are left, whose pages
-/// no deletion touched. Returns how many.
-fn mostly_free(disk: &SimDisk, rows: u32) -> usize {
-    let i = redb(disk);
-    disk.sync().unwrap();
-    // Order as of hashes, so that what stays lies everywhere.
-    let key = |n: u32| number(n.wrapping_mul(0x9e37_79b9));
-    for step in 0..10 {
-        let some = (0..rows).filter(|n| n % 10 == step);
-        i.commit(&mut |w| {
-            some.clone()
-                .try_for_each(|n| w.put(Table::Objects, &key(n), &[n as u8; 300]))
-        })
-        .unwrap();
-    }
-    let end = number(u32::MAX / 50 * 49);
-    i.commit(&mut |w| w.delete_range(Table::Objects, b"", &end))
-        .unwrap();
-    (0..rows).filter(|n| key(*n) >= end).count()
-}
-
-fn objects(i: &dyn Index) -> Vec<Row> {
-    let s = i.snapshot().unwrap();
-    let rows = s.range(Table::Objects, Bound::Unbounded, Bound::Unbounded);
-    rows.unwrap().map(|r| r.unwrap()).collect()
-}
-
-#[test]
-fn a_mostly_free_file_shrinks() {
-    let disk = SimDisk::new();
-    let left = mostly_free(&disk, 10_000);
-    let mut i = redb(&disk);
-    let (before, rows) = (i.bytes(), objects(&i));
-    let bytes = left as u64 * 304;
-    assert_eq!((rows.len(), i.row_bytes().unwrap()), (left, Some(bytes)));
-    i.shrink_from(before + 1).unwrap();
-    assert_eq!(i.bytes(), before);
-    i.shrink_from(before).unwrap();
-    assert!(i.bytes() < before / 8, "{before} to {}", i.bytes());
-    assert_eq!(objects(&i), rows);
-    // It still takes commits, and is not shrunk again without need.
-    i.commit(&mut |w| w.put(Table::Objects, b"more", b"v")).unwrap();
-    drop(i);
-    let mut i = redb(&disk.copy());
-    assert_eq!(i.row_bytes().unwrap(), Some(bytes + 5));
-    assert_eq!(objects(&i).len(), left + 1);
-    i.commit(&mut |w| (0..3000).try_for_each(|n| w.put(Table::Omap, &number(n), &[1; 300])))
-        .unwrap();
-    let full = i.bytes();
-    i.shrink_from(0).unwrap();
-    assert_eq!(i.bytes(), full);
-}
-
-/// The bytes of all rows are known whatever puts and deletes were made, and over a failed commit.
-#[test]
-fn the_bytes_of_rows_are_counted() {
-    let disk = SimDisk::new();
-    let i = redb(&disk);
-    i.commit(&mut |w| {
-        w.put(Table::Omap, b"abc", &[0; 97])?;
-        w.put(Table::Omap, b"abc", &[0; 7])?;
-        w.put(Table::Meta, b"m", b"")?;
-        w.delete(Table::Omap, b"absent")
-    })
-    .unwrap();
-    assert_eq!(i.row_bytes().unwrap(), Some(11));
-    let failed = i.commit(&mut |w| {
-        w.delete(Table::Omap, b"abc")
-            .and(Err(Error::NoObject("x".into())))
-    });
-    assert!(failed.is_err());
-    assert_eq!(i.row_bytes().unwrap(), Some(11));
-    i.commit(&mut |w| {
-        put_all(w, "pqr")?;
-        w.delete_range(Table::Omap, b"a", b"q")
-    })
-    .unwrap();
-    assert_eq!(i.row_bytes().unwrap(), Some(5));
-}
-
-/// A cut at any call of the shrinking leaves all rows, and an index that works.
-#[test]
-fn a_cut_while_shrinking_loses_nothing() {
-    let mut cuts = 0;
-    for seed in 0..6 {
-        let disk = SimDisk::new();
-        mostly_free(&disk, 3000);
-        let mut i = redb(&disk);
-        let rows = objects(&i);
-        disk.sample(seed, 300);
-        i.shrink_from(0).unwrap();
-        for s in disk.survivors() {
-            let i = redb(&s);
-            assert!(objects(&i) == rows);
-            i.commit(&mut |w| w.put(Table::Objects, b"more", b"v")).unwrap();
-            drop(i);
-            let mut i = redb(&s.survivor(seed));
-            assert_eq!(objects(&i).len(), rows.len() + 1);
-            i.shrink_from(0).unwrap();
-            assert_eq!(objects(&i).len(), rows.len() + 1);
-            cuts += 1;
-        }
-    }
-    assert!(cuts > 50, "{cuts}");
 }
