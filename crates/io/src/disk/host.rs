@@ -5,7 +5,7 @@
 //! other files go through the page cache. All calls but those of a [`ReadQueue`] block; the callers choose the
 //! thread.
 //!
-//! Bound: [`WRITERS`] idle writers are kept, a MiB each.
+//! Bound: [`WRITERS`] idle writers are kept, 2 MiB each.
 
 use super::buffer::{ALIGN, AlignedBuf, is_aligned};
 use super::pool::PoolReads;

@@ -2,7 +2,7 @@
 //!
 //! [`Writer`] hands a batch to the kernel with one call and waits for all of it; [`UringReads`] keeps reads
 //! under way beside its owner. Bounds: [`WRITE_DEPTH`] and [`READ_DEPTH`] requests in the kernel; a writer
-//! copies at most [`ARENA`] bytes at a time; what waits before the read ring is the caller's bound.
+//! copies at most [`SLOTS`] times [`SLOT`] bytes at a time; what waits before the read ring is the caller's bound.
 //!
 //! Invariants: no buffer is freed or changed while the kernel may use it: a batch ends only when every
 //! request of it has ended, and a read ring that is dropped waits for its reads (or leaks their buffers,
@@ -23,8 +23,10 @@ use std::sync::Arc;
 /// Requests of one writer in the kernel. A log write of another thread waits behind at most these in the
 /// device's queue.
 const WRITE_DEPTH: usize = 32;
-/// Memory of one writer for data that is not aligned, registered with the kernel.
-const ARENA: usize = 1 << 20;
+/// Memory of one writer for data that is not aligned, registered with the kernel: slots that are filled in turn
+/// while the disk works on those before.
+const SLOTS: usize = 8;
+const SLOT: usize = 256 << 10;
 /// One request writes at most this much, so that a large write is in flight in several pieces.
 const PIECE: usize = 512 << 10;
 /// Reads in the kernel.
@@ -52,18 +54,27 @@ struct Piece {
     ptr: *const u8,
     len: usize,
     offset: u64,
-    in_arena: bool,
+    /// The part of the arena that it lies in; None: the caller's memory.
+    slot: Option<usize>,
 }
 
 pub struct Writer {
     ring: IoUring,
     arena: AlignedBuf,
     registered: bool,
+    /// By number: what the kernel has.
+    active: Vec<Option<Piece>>,
+    free: Vec<usize>,
+    /// Not given to the kernel yet.
+    gathered: Vec<Piece>,
+    /// The arena's slot being filled, how far, and how many pieces of each are gathered or in the kernel.
+    slot: usize,
     used: usize,
-    pieces: Vec<Piece>,
+    pieces_of: [usize; SLOTS],
+    failed: Option<Error>,
 }
 
-// SAFETY: the pointers in `pieces` live only inside `write_all`; ring and arena may move between threads.
+// SAFETY: the pointers in the pieces live only inside `write_all`; ring and arena may move between threads.
 unsafe impl Send for Writer {}
 
 impl std::fmt::Debug for Writer {
@@ -75,10 +86,10 @@ impl std::fmt::Debug for Writer {
 impl Writer {
     pub fn new() -> Result<Self> {
         let ring = ring(WRITE_DEPTH as u32)?;
-        let mut arena = AlignedBuf::new(ARENA);
+        let mut arena = AlignedBuf::new(SLOTS * SLOT);
         let iovec = libc::iovec {
             iov_base: arena.as_mut_ptr().cast(),
-            iov_len: ARENA,
+            iov_len: SLOTS * SLOT,
         };
         // SAFETY: the arena lives as long as the ring: both are fields, and the ring is declared (and so
         // dropped) first. Refused where locked memory is scarce: then the kernel maps it for each request.
@@ -87,13 +98,26 @@ impl Writer {
             ring,
             arena,
             registered,
+            active: vec![None; WRITE_DEPTH],
+            free: (0..WRITE_DEPTH).collect(),
+            gathered: Vec::with_capacity(WRITE_DEPTH),
+            slot: 0,
             used: 0,
-            pieces: Vec::with_capacity(WRITE_DEPTH),
+            pieces_of: [0; SLOTS],
+            failed: None,
         })
     }
 
-    /// Writes all, in any order. `direct`: memory must be aligned, what is not is copied.
+    /// Writes all, in any order. `direct`: memory must be aligned, what is not is copied. After an error the
+    /// writer is not used again.
     pub fn write_all(&mut self, file: &File, writes: &[Write<'_>], direct: bool) -> Result<()> {
+        self.add_all(file, writes, direct)?;
+        self.finish(file)?;
+        self.used = 0;
+        self.failed.take().map_or(Ok(()), Err)
+    }
+
+    fn add_all(&mut self, file: &File, writes: &[Write<'_>], direct: bool) -> Result<()> {
         for w in writes {
             let mut at = w.offset;
             for part in w.data.iter() {
@@ -109,104 +133,141 @@ impl Writer {
                 }
             }
         }
-        self.run(file)
+        Ok(())
     }
 
     /// Adds a piece that stays where it is.
     fn borrow(&mut self, file: &File, data: &[u8], offset: u64) -> Result<usize> {
-        if self.pieces.len() == WRITE_DEPTH {
-            self.run(file)?;
-        }
         let len = data.len().min(PIECE);
-        self.pieces.push(Piece {
-            ptr: data.as_ptr(),
-            len,
-            offset,
-            in_arena: false,
-        });
-        Ok(len)
-    }
-
-    /// Copies a piece into the arena, joined with the one before it where they touch.
-    fn copy(&mut self, file: &File, data: &[u8], offset: u64) -> Result<usize> {
-        if self.used == ARENA {
-            self.run(file)?;
-        }
-        let joins = |p: &Piece| p.in_arena && p.offset + p.len as u64 == offset && p.len < PIECE;
-        if self.pieces.len() == WRITE_DEPTH && !self.pieces.last().is_some_and(joins) {
-            self.run(file)?;
-        }
-        let start = self.used;
-        // Cut at whole blocks only: piece and arena are multiples of one, and a write is whole blocks.
-        let joined = self.pieces.last().filter(|p| joins(p)).map_or(0, |p| p.len);
-        let len = data.len().min(ARENA - start).min(PIECE - joined);
-        self.arena[start..start + len].copy_from_slice(&data[..len]);
-        self.used += len;
-        match self.pieces.last_mut().filter(|p| joins(p)) {
-            Some(p) => p.len += len,
-            None => self.pieces.push(Piece {
-                ptr: self.arena[start..].as_ptr(),
+        self.gather(
+            file,
+            Piece {
+                ptr: data.as_ptr(),
                 len,
                 offset,
-                in_arena: true,
-            }),
-        }
+                slot: None,
+            },
+        )?;
         Ok(len)
     }
 
-    /// Hands the gathered pieces to the kernel and waits for all of them.
-    fn run(&mut self, file: &File) -> Result<()> {
-        let pieces = std::mem::take(&mut self.pieces);
-        let result = self.run_pieces(file, &pieces);
-        self.pieces = pieces;
-        self.pieces.clear();
-        self.used = 0;
-        result
+    /// Copies a piece into the arena, joined with the one before it where they touch. Slots and writes are whole
+    /// blocks, so a write is cut at whole blocks only.
+    fn copy(&mut self, file: &File, data: &[u8], offset: u64) -> Result<usize> {
+        if self.used == SLOT {
+            // The disk works on the full slot while the next one is filled.
+            self.submit(file)?;
+            self.slot = (self.slot + 1) % SLOTS;
+            self.used = 0;
+        }
+        while self.used == 0 && self.pieces_of[self.slot] > 0 {
+            self.reap(file)?;
+        }
+        let slot = self.slot;
+        let start = slot * SLOT + self.used;
+        let len = data.len().min(SLOT - self.used);
+        let joins = |p: &Piece| p.slot == Some(slot) && p.offset + p.len as u64 == offset;
+        let joined = self.gathered.last_mut().filter(|p| joins(p));
+        if let Some(p) = joined {
+            p.len += len;
+        } else {
+            self.gather(
+                file,
+                Piece {
+                    ptr: self.arena[start..].as_ptr(),
+                    len,
+                    offset,
+                    slot: Some(slot),
+                },
+            )?;
+        }
+        self.arena[start..start + len].copy_from_slice(&data[..len]);
+        self.used += len;
+        Ok(len)
     }
 
-    fn run_pieces(&mut self, file: &File, pieces: &[Piece]) -> Result<()> {
-        if let [p] = pieces {
-            // SAFETY: `p` points into the arena or into the caller's data, both alive.
-            let data = unsafe { std::slice::from_raw_parts(p.ptr, p.len) };
-            return file.write_all_at(data, p.offset);
+    fn gather(&mut self, file: &File, piece: Piece) -> Result<()> {
+        if self.gathered.len() == WRITE_DEPTH {
+            self.submit(file)?;
         }
+        if let Some(slot) = piece.slot {
+            self.pieces_of[slot] += 1;
+        }
+        self.gathered.push(piece);
+        Ok(())
+    }
+
+    /// Gives what was gathered to the kernel, waiting for room where there is none.
+    fn submit(&mut self, file: &File) -> Result<()> {
         let fd = types::Fd(file.as_raw_fd());
-        for (i, p) in pieces.iter().enumerate() {
-            let entry = if p.in_arena && self.registered {
-                opcode::WriteFixed::new(fd, p.ptr, p.len as u32, 0)
-                    .offset(p.offset)
+        for piece in std::mem::take(&mut self.gathered) {
+            while self.free.is_empty() {
+                self.reap(file)?;
+            }
+            let Some(number) = self.free.pop() else { continue };
+            let len = piece.len as u32;
+            let entry = if piece.slot.is_some() && self.registered {
+                opcode::WriteFixed::new(fd, piece.ptr, len, 0)
+                    .offset(piece.offset)
                     .build()
             } else {
-                opcode::Write::new(fd, p.ptr, p.len as u32)
-                    .offset(p.offset)
+                opcode::Write::new(fd, piece.ptr, len)
+                    .offset(piece.offset)
                     .build()
             };
-            // SAFETY: the memory lives until this function has seen every completion. There is room:
-            // the ring has WRITE_DEPTH entries and was empty.
-            unsafe { self.ring.submission().push(&entry.user_data(i as u64)) }
+            self.active[number] = Some(piece);
+            // SAFETY: the memory lives until `write_all` has seen every completion. There is room: the ring has
+            // as many entries as there are numbers.
+            unsafe { self.ring.submission().push(&entry.user_data(number as u64)) }
                 .map_err(|_| Error::other("the ring has no room"))?;
         }
-        let mut first_error = None;
-        let mut left = pieces.len();
-        while left > 0 {
-            match self.ring.submit_and_wait(left) {
-                Ok(_) => {}
-                Err(e) if retry(&e) => {}
-                // The kernel only reads from this memory: returning while it may is safe, and the caller
-                // stops after a failed write.
-                Err(e) => return Err(e),
+        match self.ring.submit() {
+            Err(e) if !retry(&e) => Err(e),
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits for at least one completion and takes all there are.
+    fn reap(&mut self, file: &File) -> Result<()> {
+        match self.ring.submit_and_wait(1) {
+            // The kernel only reads from this memory: returning while it may is safe, and the caller stops
+            // after a failed write.
+            Err(e) if !retry(&e) => return Err(e),
+            _ => {}
+        }
+        for c in self.ring.completion() {
+            let number = c.user_data() as usize;
+            let Some(piece) = self.active.get_mut(number).and_then(Option::take) else {
+                continue;
+            };
+            self.free.push(number);
+            if let Some(slot) = piece.slot {
+                self.pieces_of[slot] -= 1;
             }
-            for c in self.ring.completion() {
-                left -= 1;
-                let Some(p) = pieces.get(c.user_data() as usize) else {
-                    continue;
-                };
-                if let Err(e) = finish(file, p, c.result()) {
-                    first_error.get_or_insert(e);
-                }
+            if let Err(e) = finish(file, &piece, c.result()) {
+                self.failed.get_or_insert(e);
             }
         }
-        first_error.map_or(Ok(()), Err)
+        Ok(())
+    }
+
+    fn finish(&mut self, file: &File) -> Result<()> {
+        let idle = self.free.len() == WRITE_DEPTH;
+        if let (true, [p]) = (idle, &self.gathered[..]) {
+            // SAFETY: `p` points into the arena or into the caller's data, both alive.
+            let data = unsafe { std::slice::from_raw_parts(p.ptr, p.len) };
+            let written = file.write_all_at(data, p.offset);
+            if let Some(slot) = p.slot {
+                self.pieces_of[slot] -= 1;
+            }
+            self.gathered.clear();
+            return written;
+        }
+        self.submit(file)?;
+        while self.free.len() < WRITE_DEPTH {
+            self.reap(file)?;
+        }
+        Ok(())
     }
 }
 
