@@ -6,12 +6,12 @@
 //! Invariant: what is kept is what the disk holds: [`Prefetches::outdated`] drops all that a checkpoint
 //! wrote or freed, also of reads that are still under way.
 
-use crate::generation::Generation;
+use crate::generation::{Generation, NumberMap};
 use crate::onode::BLOCK;
 use crate::options::Ticket;
 use bytes::Bytes;
 use io::disk::{ReadDone, ReadQueue};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 
 /// One read of the disk; a longer run is several.
@@ -32,9 +32,9 @@ struct Read {
 pub struct Prefetches {
     queue: Option<Box<dyn ReadQueue>>,
     /// Reads that each ticket still waits for.
-    tickets: HashMap<Ticket, usize>,
+    tickets: NumberMap<Ticket, usize>,
     /// By token.
-    reads: HashMap<u64, Read>,
+    reads: NumberMap<u64, Read>,
     kept: BTreeMap<(u64, Ticket), Bytes>,
     last: u64,
     bytes: u64,

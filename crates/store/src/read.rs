@@ -53,10 +53,48 @@ impl State {
             return Ok(Bytes::new());
         }
         let (first, last) = (offset / BLOCK, end.div_ceil(BLOCK));
+        let skip = (offset - first * BLOCK) as usize;
+        let wanted = skip..skip + (end - offset) as usize;
+        if let Some(kept) = self.read_kept(o, first, last)? {
+            return Ok(kept.slice(wanted));
+        }
         let mut out = BytesMut::zeroed(((last - first) * BLOCK) as usize);
         self.read_blocks(o, first, &mut out)?;
-        let skip = (offset - first * BLOCK) as usize;
-        Ok(out.freeze().slice(skip..skip + (end - offset) as usize))
+        Ok(out.freeze().slice(wanted))
+    }
+
+    /// The blocks `[first, last)` without a copy, if a prefetch brought all of them in one piece and nothing is
+    /// newer. None: the long way, which also finds out what is wrong with a block that does not fit.
+    fn read_kept(&self, o: &Onode, first: u64, last: u64) -> Result<Option<Bytes>> {
+        if self.reads.is_empty() {
+            return Ok(None);
+        }
+        let mut extents = o.extents.within(first, last);
+        let (Some(e), None) = (extents.next(), extents.next()) else {
+            return Ok(None);
+        };
+        if e.at != first || e.len != last - first {
+            return Ok(None);
+        }
+        let Some(data) = self.reads.find(e.phys) else {
+            return Ok(None);
+        };
+        let whole = (e.len * BLOCK) as usize;
+        if data.len() < whole {
+            return Ok(None);
+        }
+        let data = data.slice(..whole);
+        let keep = e.len * BLOCK <= CACHED_READ_BYTES;
+        for (phys, block) in (e.phys..).zip(data.chunks_exact(BLOCK as usize)) {
+            let newer = self.dirty(phys).is_some_and(|d| d.data.is_some());
+            if newer || block_crc(block) != self.crc(phys)? {
+                return Ok(None);
+            }
+            if keep {
+                self.blocks.borrow_mut().put(phys, block);
+            }
+        }
+        Ok(Some(data))
     }
 
     /// Fills `out` (zeros, whole blocks) with what is mapped from logical block `first` on.

@@ -11,31 +11,35 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// What direct I/O is aligned to, in memory and on the disk: no device that hosts use asks for more.
 pub const ALIGN: usize = 4096;
 
-/// Buffers of just this size, a long read's, are used again: given back and asked for anew, among blocks that live
-/// longer, they grow the heap to many times what is in use.
-const SPARE_BYTES: usize = 1 << 20;
-/// Kept for all files of the process.
-const SPARES_MAX: usize = 16;
-static SPARES: Mutex<Vec<AlignedBuf>> = Mutex::new(Vec::new());
+/// Buffers of these sizes, a block's and a long read's, are used again: given back and asked for anew, among blocks
+/// that live longer, they grow the heap to many times what is in use; and a new one is zeroed first.
+const SPARE_BYTES: [usize; 2] = [ALIGN, 1 << 20];
+/// Kept of each for all files of the process.
+const SPARES_MAX: [usize; 2] = [256, 16];
+static SPARES: [Mutex<Vec<AlignedBuf>>; 2] = [const { Mutex::new(Vec::new()) }; 2];
 
-fn spares() -> MutexGuard<'static, Vec<AlignedBuf>> {
-    SPARES.lock().unwrap_or_else(PoisonError::into_inner)
+fn class_of(len: usize) -> Option<usize> {
+    SPARE_BYTES.iter().position(|n| *n == len)
+}
+
+fn spares(class: usize) -> MutexGuard<'static, Vec<AlignedBuf>> {
+    SPARES[class].lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Goes back to the spares.
-struct Spare(Option<AlignedBuf>);
+struct Spare(usize, Option<AlignedBuf>);
 
 impl AsRef<[u8]> for Spare {
     fn as_ref(&self) -> &[u8] {
-        self.0.as_deref().unwrap_or_default()
+        self.1.as_deref().unwrap_or_default()
     }
 }
 
 impl Drop for Spare {
     fn drop(&mut self) {
-        let mut spares = spares();
-        if spares.len() < SPARES_MAX {
-            spares.extend(self.0.take());
+        let mut spares = spares(self.0);
+        if spares.len() < SPARES_MAX[self.0] {
+            spares.extend(self.1.take());
         }
     }
 }
@@ -72,19 +76,20 @@ impl AlignedBuf {
         Layout::from_size_align(size, ALIGN).unwrap_or(Layout::new::<[u8; ALIGN]>())
     }
 
-    /// A buffer for a read, which fills all of it or fails: a large one may have old bytes in it.
+    /// A buffer for a read, which fills all of it or fails: one that was used before has old bytes in it.
     pub fn for_read(len: usize) -> Self {
-        match len {
-            SPARE_BYTES => spares().pop().unwrap_or_else(|| Self::new(len)),
-            _ => Self::new(len),
-        }
+        let spare = class_of(len).and_then(|class| spares(class).pop());
+        spare.unwrap_or_else(|| Self::new(len))
     }
 
-    /// All of it as shared bytes; a large one is used again when the last of them is gone.
+    /// All of it as shared bytes; it is used again when the last of them is gone.
     pub fn into_read(self) -> Bytes {
-        match self.len {
-            SPARE_BYTES => Bytes::from_owner(Spare(Some(self))),
-            len => self.into_bytes(len),
+        match class_of(self.len) {
+            Some(class) => Bytes::from_owner(Spare(class, Some(self))),
+            None => {
+                let len = self.len;
+                self.into_bytes(len)
+            }
         }
     }
 
@@ -206,27 +211,25 @@ mod tests {
     }
 
     #[test]
-    fn large_read_buffers_are_used_again_within_a_bound() {
-        let take = |n| {
-            (0..n)
-                .map(|_| AlignedBuf::for_read(SPARE_BYTES))
-                .collect::<Vec<_>>()
-        };
-        let mut all = take(2 * SPARES_MAX);
-        all[0][SPARE_BYTES - 1] = 7;
+    fn read_buffers_are_used_again_within_a_bound() {
+        // Other tests of this process use the small ones.
+        let (class, len, max) = (1, SPARE_BYTES[1], SPARES_MAX[1]);
+        let take = |n| (0..n).map(|_| AlignedBuf::for_read(len)).collect::<Vec<_>>();
+        let mut all = take(2 * max);
+        all[0][len - 1] = 7;
         let shared: Vec<Bytes> = all.into_iter().map(AlignedBuf::into_read).collect();
-        assert!(shared[0].len() == SPARE_BYTES && shared[0][SPARE_BYTES - 1] == 7);
+        assert!(shared[0].len() == len && shared[0][len - 1] == 7);
         let places: Vec<_> = shared.iter().map(|b| b.as_ptr()).collect();
         drop(shared);
-        assert_eq!(spares().len(), SPARES_MAX);
+        assert_eq!(spares(class).len(), max);
         assert!(
-            take(SPARES_MAX)
+            take(max)
                 .iter()
                 .all(|b| places.contains(&b.as_ptr()) && is_aligned(b))
         );
         // Others are not kept.
-        let small = AlignedBuf::for_read(4096).into_read();
-        assert_eq!((small.len(), spares().len()), (4096, 0));
+        let between = AlignedBuf::for_read(2 * ALIGN).into_read();
+        assert_eq!((between.len(), spares(class).len()), (2 * ALIGN, 0));
     }
 
     #[test]
