@@ -209,7 +209,9 @@ impl MonServer {
         let mut state = self.cluster.subscribe_state();
         let mut stats = self.cluster.subscribe_stats();
         let follower = self.cluster.clone();
-        let mut follow = std::pin::pin!(async move { follower.follow().await });
+        // A task of its own: it takes the turn to commit now and then, and must go on while an event of this loop
+        // waits for that turn.
+        let mut follow = io::task::spawn_local(async move { follower.follow().await });
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         // What changed between binding and now.
@@ -221,7 +223,7 @@ impl MonServer {
                 _ = state.changed() => Event::State,
                 _ = stats.changed() => Event::Stats,
                 _ = tick.tick() => Event::Tick,
-                done = &mut follow => Event::Followed(done),
+                done = &mut follow => Event::Followed(done.unwrap_or(Err(metastore::Error::Closed))),
                 _ = stop.wait_for(|stop| *stop) => Event::Stop,
             };
             match event {
