@@ -1,0 +1,398 @@
+"""What a run leaves behind: one JSONL file, and the types that everything else reads it through.
+
+Vocabulary
+    run         one invocation of `lab run` (with its resumptions); a directory with `run.jsonl` and `raw/`
+    study       an experiment of the published studies: `matrix`, `boot`, ... (STUDIES)
+    back end    what is measured: `ceph:1` is a kind and a number of copies
+    case        the factors of one measurement: {"bs": 4096, "read": 0, "depth": 8}
+    round       the n-th pass over all cases and back ends; rounds interleave the back ends
+    sample      one value of one metric, from one measurement of one case on one back end in one round
+
+Format of run.jsonl: one JSON object a line, whose `type` names it; only ever appended to.
+    run          the head: id, studies, options, when; always the first line
+    environment  machine and versions; again at each resumption
+    backend      a back end's state changed: ready, done, skipped (cannot run here), failed (broke while it ran)
+    sample       a Sample; a failed measurement is a sample with ok=false, value=null and the error
+    end          the run came to its end; a run without it was interrupted
+
+Invariants: a file cut anywhere loads (only its last, incomplete line is dropped); a measurement that failed is
+in the file; samples of one measurement share backend, study, case, round and started. Does not judge or
+summarise anything: that is stats and report.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Union
+
+Factor = Union[str, int, float]
+RUN_FILE = "run.jsonl"
+RAW_DIR = "raw"
+VERSION = 1
+
+
+class RecordError(Exception):
+    """A run file that is none, or one of another version; the message names file and line."""
+
+
+# --- the vocabulary: one row per metric, factor, study ------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Metric:
+    """`better` is "higher", "lower", or "" where neither is better as such."""
+
+    name: str
+    unit: str
+    better: str
+    title: str
+
+
+_METRICS = [
+    Metric("iops", "1/s", "higher", "operations per second, reads and writes together"),
+    Metric("read_iops", "1/s", "higher", "reads per second"),
+    Metric("write_iops", "1/s", "higher", "writes per second"),
+    Metric("bandwidth", "B/s", "higher", "bytes per second, reads and writes together"),
+    Metric("latency_mean", "us", "lower", "mean completion latency"),
+    Metric("latency_p50", "us", "lower", "median completion latency"),
+    Metric("latency_p99", "us", "lower", "99th percentile of completion latency"),
+    Metric("latency_max", "us", "lower", "longest completion latency"),
+    Metric("server_cores", "cores", "lower", "processor used by the storage servers"),
+    Metric("client_cores", "cores", "lower", "processor used by the load generator and its client library"),
+    Metric("server_cpu_per_op", "us", "lower", "processor time of the storage servers per operation"),
+    Metric("server_memory", "B", "lower", "memory of the storage servers (resident, proportional share)"),
+    Metric("server_written", "B", "lower", "bytes that the storage servers gave to the disk"),
+    Metric("write_amplification", "1", "lower", "bytes that the servers wrote to disk per byte the client wrote"),
+    Metric("run_time", "s", "lower", "time of the whole benchmark inside the VM"),
+    Metric("create_time", "s", "lower", "time until the VM's disk exists"),
+    Metric("boot_time", "s", "lower", "time from starting the VM until its init reports"),
+    Metric("delete_time", "s", "lower", "time to end the VM and delete its disk"),
+    Metric("download_time", "s", "lower", "fetch the image from the image store"),
+    Metric("convert_time", "s", "lower", "convert the image to the format of the VM's disk"),
+    Metric("resize_time", "s", "lower", "grow the disk to the VM's size"),
+    Metric("overlay_time", "s", "lower", "make the overlay, or the clone"),
+    Metric("provision_time", "s", "lower", "from request until the disks of all VMs exist"),
+    Metric("batch_boot_time", "s", "lower", "time until the last VM of the batch reports"),
+    Metric("migration_time", "s", "lower", "live migration, from the command until it completed"),
+    Metric("migration_pause", "ms", "lower", "time for which the guest stood still"),
+    Metric("migration_bytes", "B", "lower", "bytes moved between the two hosts, memory and disks"),
+    Metric("stall", "s", "lower", "longest time for which the client saw no I/O complete"),
+    Metric("stall_before", "s", "lower", "the same in the undisturbed time before the fault"),
+    Metric("recovery_time", "s", "lower", "from the server's return until all copies are whole"),
+    Metric("rebuild_latency_p99", "us", "lower", "99th percentile of latency while copies are rebuilt"),
+    Metric("rebuild_latency_p50", "us", "lower", "median latency while copies are rebuilt"),
+    Metric("errors", "1", "lower", "I/O errors that the client saw"),
+]
+METRICS: dict[str, Metric] = {m.name: m for m in _METRICS}
+
+
+@dataclass(frozen=True)
+class FactorInfo:
+    """`unit` as of Metric; "" for a name or a plain number."""
+
+    name: str
+    unit: str
+    title: str
+
+
+_FACTORS = [
+    FactorInfo("bs", "B", "block size"),
+    FactorInfo("read", "%", "share of reads"),
+    FactorInfo("depth", "", "operations in flight per client"),
+    FactorInfo("clients", "", "clients"),
+    FactorInfo("op", "", "operation: write, rewrite, read, reread, randwrite, randread"),
+    FactorInfo("record", "B", "record size"),
+    FactorInfo("format", "", "disk format: raw, qcow2, qed, rbd"),
+    FactorInfo("vms", "", "virtual machines"),
+    FactorInfo("hosts", "", "hosts"),
+    FactorInfo("storage", "", "shared or local"),
+    FactorInfo("accel", "", "how the guest's processor runs: kvm or tcg"),
+    FactorInfo("stripe_unit", "B", "stripe unit"),
+    FactorInfo("stripe_count", "", "stripe count"),
+    FactorInfo("threads", "", "threads"),
+    FactorInfo("delay", "ms", "network delay added"),
+    FactorInfo("fault", "", "what is done to a server: kill, hang"),
+    FactorInfo("instrument", "", "program that measured: fio, iozone"),
+]
+FACTORS: dict[str, FactorInfo] = {f.name: f for f in _FACTORS}
+
+
+@dataclass(frozen=True)
+class StudyInfo:
+    """A study; `headline` metrics come first in a report, `x` is the factor along a figure's axis, `panels` the
+    factors that make a figure of their own for each value. The figures of the source are in `published`."""
+
+    name: str
+    title: str
+    source: str
+    headline: tuple[str, ...]
+    x: str
+    panels: tuple[str, ...]
+    published: str
+
+
+_STUDIES = [
+    StudyInfo(
+        "matrix",
+        "fio over block size, read share, depth and clients",
+        "Ra 2018: all-flash hyper-converged cloud on Ceph",
+        ("iops", "bandwidth", "latency_p99", "server_cpu_per_op", "server_memory"),
+        "read",
+        ("bs", "depth", "clients"),
+        "4 KiB: 76,446 IOPS at 100 % writes to 675,363 at 100 % reads on ten hosts; OSDs take over 90 % of a host at 100 % writes",
+    ),
+    StudyInfo(
+        "boot",
+        "a VM's life: create, boot, 1 GiB of 4 KiB synchronous writes, delete",
+        "Oliveira et al. 2019: BeeFS against Ceph RBD under Nova",
+        ("bandwidth", "boot_time", "delete_time", "run_time", "create_time"),
+        "",
+        (),
+        "Ceph about 25,000 KB/s, BeeFS about 5,000 KB/s; deletion about 2.3 s on both",
+    ),
+    StudyInfo(
+        "formats",
+        "iozone pattern over disk formats",
+        "Johari et al. 2014: GlusterFS against Ceph RBD under OpenNebula",
+        ("bandwidth",),
+        "record",
+        ("op",),
+        "RBD wins at 4 and 8 KiB write and rewrite, GlusterFS from 16 to 256 KiB",
+    ),
+    StudyInfo(
+        "provision",
+        "time until the disks of many VMs exist, and until they have booted",
+        "Ding et al. 2015: unified storage by RBD",
+        ("provision_time", "batch_boot_time", "download_time", "convert_time", "resize_time", "overlay_time"),
+        "vms",
+        ("hosts",),
+        "clone on unified storage against download, convert, resize and overlay on local storage",
+    ),
+    StudyInfo(
+        "migrate",
+        "live migration over shared and over local storage",
+        "Ding et al. 2015: unified storage by RBD",
+        ("migration_time", "migration_pause", "migration_bytes"),
+        "",
+        (),
+        "121.4 s on local disks, about 1 s on shared ones",
+    ),
+    StudyInfo(
+        "layouts",
+        "bandwidth of files over stripe unit, stripe count, block size and threads",
+        "Borges et al. 2015: CephFS for physics",
+        ("bandwidth",),
+        "stripe_unit",
+        ("op", "bs", "threads", "stripe_count", "delay"),
+        "bandwidth grows until the stripe unit reaches the block size; the stripe count has no effect",
+    ),
+    StudyInfo(
+        "failure",
+        "what the client sees when a server is killed or hangs, and while copies are rebuilt",
+        "asked by operators; no figures published in the five studies",
+        ("stall", "recovery_time", "rebuild_latency_p99", "errors"),
+        "",
+        ("fault",),
+        "",
+    ),
+]
+STUDIES: dict[str, StudyInfo] = {s.name: s for s in _STUDIES}
+
+
+# --- the records ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Sample:
+    study: str
+    backend: str  # "ceph:1": kind and copies
+    case: dict[str, Factor]
+    metric: str
+    value: float | None  # None only where ok is false
+    unit: str
+    round: int  # from 0
+    started: str  # ISO 8601, UTC, of the measurement
+    ok: bool = True
+    error: str = ""
+    raw: str = ""  # the tool's own output, relative to the run's directory; "" where there is none
+
+
+@dataclass(frozen=True)
+class BackendState:
+    """The last state of a back end counts. state: ready, done, skipped, failed; reason where it is not good."""
+
+    name: str
+    study: str
+    state: str
+    reason: str = ""
+    title: str = ""  # for people: "Ceph RBD, 1 copy"
+    version: str = ""
+    options: dict[str, Any] = field(default_factory=dict)  # settings that matter: cache, sync, size
+    at: str = ""
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Of the machine that ran it. `tools` maps program to version line; `notes` are sentences for the report,
+    such as that the guests' processors were emulated."""
+
+    host: str = ""
+    kernel: str = ""
+    system: str = ""
+    cpu: str = ""
+    cpus: int = 0
+    memory_bytes: int = 0
+    disk: str = ""
+    filesystem: str = ""
+    virtual: str = ""
+    load_before: float = 0.0
+    governor: str = ""
+    tools: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    at: str = ""
+
+
+@dataclass
+class Run:
+    id: str
+    started: str
+    studies: list[str]
+    options: dict[str, Any]
+    environments: list[Environment] = field(default_factory=list)
+    backends: list[BackendState] = field(default_factory=list)  # in order of their events
+    samples: list[Sample] = field(default_factory=list)
+    ended: str = ""
+    end_state: str = "interrupted"  # "complete", "partial" (said why in backends), "interrupted"
+    end_reason: str = ""
+    path: Path | None = None
+
+    @property
+    def environment(self) -> Environment:
+        return self.environments[-1] if self.environments else Environment()
+
+    def last_states(self) -> dict[tuple[str, str], BackendState]:
+        """(study, back end) -> its last state, in order of first appearance."""
+        last: dict[tuple[str, str], BackendState] = {}
+        for b in self.backends:
+            last[(b.study, b.name)] = b
+        return last
+
+
+def _from(cls: type, data: dict[str, Any]) -> Any:
+    """A dataclass out of a JSON object; keys that a later version added are ignored."""
+    names = {f.name for f in fields(cls)}
+    return cls(**{k: v for k, v in data.items() if k in names})
+
+
+def run_file(path: Path) -> Path:
+    return path / RUN_FILE if path.is_dir() else path
+
+
+def load_run(path: Path | str) -> Run:
+    """Reads a run's directory or file, also one that was cut short."""
+    file = run_file(Path(path))
+    try:
+        lines = file.read_text(encoding="utf-8", errors="replace").split("\n")
+    except OSError as e:
+        raise RecordError(f"{file}: {e.strerror}") from e
+    run: Run | None = None
+    last = max((n for n, line in enumerate(lines, 1) if line.strip()), default=0)
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            data = json.loads(line)
+            run = _take(run, data, file)
+        except (ValueError, TypeError, KeyError) as e:
+            # Only a file's last line can be cut, by a kill in the middle of the write.
+            if number == last and run is not None and not file_ends_whole(lines):
+                break
+            raise RecordError(f"{file}:{number}: not a record of a run: {e}") from e
+    if run is None:
+        raise RecordError(f"{file}: empty, no run in it")
+    return run
+
+
+def file_ends_whole(lines: list[str]) -> bool:
+    return lines[-1] == ""
+
+
+def _take(run: Run | None, data: Any, file: Path) -> Run:
+    if not isinstance(data, dict):
+        raise ValueError("a line is not a JSON object")
+    kind = data.get("type")
+    if kind == "run":
+        if data.get("version") != VERSION:
+            raise ValueError(f"version {data.get('version')} of the format; this lab reads {VERSION}")
+        if run is not None:
+            raise ValueError("a second head")
+        return Run(data["id"], data["started"], list(data["studies"]), dict(data.get("options", {})), path=file.parent)
+    if run is None:
+        raise ValueError("the first line is not a run's head")
+    if kind == "environment":
+        run.environments.append(_from(Environment, data))
+    elif kind == "backend":
+        run.backends.append(_from(BackendState, data))
+    elif kind == "sample":
+        run.samples.append(_from(Sample, data))
+    elif kind == "end":
+        run.ended, run.end_state, run.end_reason = data["at"], data["state"], data.get("reason", "")
+    elif kind == "resume":
+        run.ended, run.end_state, run.end_reason = "", "interrupted", ""
+    return run
+
+
+class RunWriter:
+    """Appends records, each durable before the next measurement starts: what a kill leaves is what was measured."""
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / RAW_DIR).mkdir(exist_ok=True)
+        self.path = directory / RUN_FILE
+        _drop_cut_line(self.path)
+        self._file = open(self.path, "a", encoding="utf-8")
+
+    def head(self, run_id: str, started: str, studies: list[str], options: dict[str, Any]) -> None:
+        self._put({"type": "run", "version": VERSION, "id": run_id, "started": started, "studies": studies, "options": options})
+
+    def resume(self, at: str) -> None:
+        self._put({"type": "resume", "at": at})
+
+    def environment(self, environment: Environment) -> None:
+        self._put({"type": "environment", **asdict(environment)})
+
+    def backend(self, state: BackendState) -> None:
+        self._put({"type": "backend", **asdict(state)})
+
+    def samples(self, samples: list[Sample]) -> None:
+        self._put(*({"type": "sample", **asdict(s)} for s in samples))
+
+    def end(self, at: str, state: str, reason: str = "") -> None:
+        self._put({"type": "end", "at": at, "state": state, "reason": reason})
+
+    def _put(self, *records: dict[str, Any]) -> None:
+        self._file.write("".join(json.dumps(r, separators=(",", ":"), ensure_ascii=False) + "\n" for r in records))
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __enter__(self) -> RunWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _drop_cut_line(path: Path) -> None:
+    """Before a resumption: a line that a kill cut is taken away, so that the file stays one record a line."""
+    if not path.exists():
+        return
+    data = path.read_bytes()
+    if data and not data.endswith(b"\n"):
+        with open(path, "r+b") as f:
+            f.truncate(data.rfind(b"\n") + 1)
