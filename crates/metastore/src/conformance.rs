@@ -3,8 +3,20 @@
 //! which each implementation tests by its own means.
 
 use crate::kv::*;
+use crate::lease::LeaseTimes;
 use bytes::Bytes;
+use io::Clock;
 use std::time::Duration;
+
+/// How time passes for the store under test.
+pub struct Time<'a> {
+    /// The clock that the store reads.
+    pub clock: &'a dyn Clock,
+    /// Makes it go on by so much.
+    pub advance: &'a dyn Fn(Duration) -> BoxFuture<'static, ()>,
+    /// A time to live that the store can keep.
+    pub ttl: Duration,
+}
 
 fn put(key: &str, value: &'static str) -> TxnOp {
     TxnOp::put(key, Bytes::from_static(value.as_bytes()))
@@ -28,14 +40,14 @@ async fn value(s: &dyn Metastore, key: &str) -> Option<Bytes> {
     s.get(key).await.unwrap().map(|kv| kv.value)
 }
 
-/// `advance` makes the store's clock go on by so much.
-pub async fn run(s: &dyn Metastore, advance: &dyn Fn(Duration)) {
+pub async fn run(s: &dyn Metastore, time: &Time<'_>) {
     compare_and_swap(s).await;
     atomic(s).await;
     ranges(s).await;
     limits(s).await;
     watches(s).await;
-    leases(s, advance).await;
+    leases(s, time).await;
+    held_leases(s, time).await;
 }
 
 async fn compare_and_swap(s: &dyn Metastore) {
@@ -117,6 +129,28 @@ async fn limits(s: &dyn Metastore) {
         .await;
     assert!(matches!(over, Err(Error::ValueTooLarge { .. })));
     assert_eq!(value(s, "lim/big").await, None);
+    let half = || vec![0; TXN_BYTES_MAX / 2];
+    let ops = vec![TxnOp::put("lim/x", half()), TxnOp::put("lim/y", half())];
+    let over = s
+        .txn(Txn {
+            compares: vec![],
+            ops,
+        })
+        .await;
+    assert!(matches!(over, Err(Error::TooManyBytes(_))));
+    assert_eq!(value(s, "lim/x").await, None);
+    // The largest value, and the largest transaction, come back whole.
+    let (a, b) = (
+        vec![1; VALUE_BYTES_MAX],
+        vec![2; TXN_BYTES_MAX - VALUE_BYTES_MAX - 10],
+    );
+    let ops = vec![TxnOp::put("lim/a", a.clone()), TxnOp::put("lim/b", b)];
+    assert!(commit(s, vec![], ops).await.is_some());
+    assert_eq!(value(s, "lim/a").await.unwrap(), a);
+    assert_eq!(
+        s.range(Range::prefix("lim/")).await.unwrap().0.len(),
+        TXN_OPS_MAX + 2
+    );
 }
 
 async fn watches(s: &dyn Metastore) {
@@ -151,8 +185,20 @@ async fn watches(s: &dyn Metastore) {
     assert_eq!(late.next().await.unwrap().len(), 2);
 }
 
-async fn leases(s: &dyn Metastore, advance: &dyn Fn(Duration)) {
-    let ttl = Duration::from_secs(10);
+/// Waits until `key` has vanished; stores look at their leases now and then.
+async fn vanishes(s: &dyn Metastore, key: &str, time: &Time<'_>) {
+    for _ in 0..100 {
+        s.maintain().await.unwrap();
+        if value(s, key).await.is_none() {
+            return;
+        }
+        (time.advance)(time.ttl / 20).await;
+    }
+    panic!("{key} outlives its lease");
+}
+
+async fn leases(s: &dyn Metastore, time: &Time<'_>) {
+    let ttl = time.ttl;
     let lease = s.lease_grant(ttl).await.unwrap();
     let leased = |key: &str, v: &'static str| TxnOp::Put {
         key: key.into(),
@@ -164,15 +210,19 @@ async fn leases(s: &dyn Metastore, advance: &dyn Fn(Duration)) {
         .unwrap();
     assert_eq!(s.get("l/a").await.unwrap().unwrap().lease, Some(lease));
     let mut watch = s.watch(Range::prefix("l/"), r).unwrap();
-    advance(ttl / 2);
+    (time.advance)(ttl / 2).await;
+    let renewed = time.clock.monotonic();
     s.lease_renew(lease).await.unwrap();
-    advance(ttl * 3 / 4);
+    (time.advance)(ttl * 3 / 4).await;
     s.maintain().await.unwrap();
-    assert_eq!(value(s, "l/a").await.unwrap(), "1", "a renewed lease lives on");
-    advance(ttl / 2);
-    s.maintain().await.unwrap();
-    assert_eq!(value(s, "l/a").await, None, "its keys end with it");
-    assert_eq!(value(s, "l/b").await.unwrap(), "2", "others do not");
+    let found = value(s, "l/a").await;
+    // On a real clock the machine may have slept longer than it was told to.
+    if time.clock.monotonic() < renewed + ttl {
+        assert_eq!(found.unwrap(), "1", "a renewed lease lives on");
+    }
+    (time.advance)(ttl / 2).await;
+    vanishes(s, "l/a", time).await;
+    assert_eq!(value(s, "l/b").await.unwrap(), "2", "others do not end with it");
     let events = watch.next().await.unwrap();
     assert_eq!((events[0].key.as_str(), &events[0].value), ("l/a", &None));
     assert!(matches!(s.lease_renew(lease).await, Err(Error::NoLease(_))));
@@ -200,4 +250,53 @@ async fn leases(s: &dyn Metastore, advance: &dyn Fn(Duration)) {
     s.lease_revoke(lease).await.unwrap();
     assert_eq!(value(s, "l/b").await, None);
     assert_eq!(value(s, "l/d").await.unwrap(), "4");
+}
+
+async fn held_leases(s: &dyn Metastore, time: &Time<'_>) {
+    let times = LeaseTimes {
+        ttl: time.ttl,
+        margin: time.ttl / 8,
+    };
+    let now = || time.clock.monotonic();
+    let began = now();
+    let lease = s.lease_hold(times).await.unwrap();
+    assert!(lease.ttl() >= times.ttl);
+    let end = |sent: Duration| sent + lease.ttl() - times.margin;
+    assert!(lease.valid_until() >= end(began) && lease.valid_until() <= end(now()));
+    let op = TxnOp::Put {
+        key: "h/a".into(),
+        value: "1".into(),
+        lease: Some(lease.id()),
+    };
+    commit(s, vec![], vec![op]).await.unwrap();
+    for _ in 0..8 {
+        (time.advance)(time.ttl / 4).await;
+        let (before, touched) = (lease.last_renewal(), now());
+        lease.touch();
+        for _ in 0..100 {
+            if lease.last_renewal() > before {
+                break;
+            }
+            (time.advance)(time.ttl / 1000).await;
+        }
+        assert!(lease.last_renewal() >= touched, "a touch renews");
+        s.maintain().await.unwrap();
+        let found = value(s, "h/a").await;
+        assert!(
+            found.is_some() || !lease.is_valid(now()),
+            "valid, and yet it has ended"
+        );
+    }
+    // An owner that does not touch it: its time is over before the key vanishes.
+    let until = lease.valid_until();
+    vanishes(s, "h/a", time).await;
+    assert!(now() > until && !lease.is_valid(now()));
+    lease.touch();
+    for _ in 0..100 {
+        if lease.has_ended() {
+            break;
+        }
+        (time.advance)(time.ttl / 100).await;
+    }
+    assert!(lease.has_ended() && lease.valid_until().is_zero());
 }

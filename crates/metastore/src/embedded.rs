@@ -11,6 +11,7 @@
 //! Not here: sharing between processes. redb locks its file: a second process is refused.
 
 use crate::kv::*;
+use crate::lease::{Lease as HeldLease, LeaseTimes, Renewals};
 use bytes::Bytes;
 use io::Clock;
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
@@ -306,6 +307,40 @@ impl Inner {
         self.wake.send_replace(revision);
     }
 
+    /// A new lease, and when it began.
+    fn grant(&self, ttl: Duration) -> Result<(LeaseId, Duration)> {
+        let now = self.clock.monotonic();
+        let mut shared = self.lock()?;
+        if shared.leases.len() >= LEASES_MAX {
+            return Err(Error::Storage(format!("{LEASES_MAX} leases are live already")));
+        }
+        let id = shared.next_lease;
+        shared.next_lease += 1;
+        shared.leases.insert(
+            id,
+            Lease {
+                ttl,
+                expires: now + ttl,
+                keys: Vec::new(),
+            },
+        );
+        Ok((id, now))
+    }
+
+    /// Renews; gives the time it was renewed at. Ended by time but not yet swept, a lease stays ended: its owner
+    /// must not believe otherwise.
+    fn renew(&self, lease: LeaseId) -> Result<Duration> {
+        let now = self.clock.monotonic();
+        let mut shared = self.lock()?;
+        match shared.leases.get_mut(&lease) {
+            Some(l) if l.expires > now => {
+                l.expires = now + l.ttl;
+                Ok(now)
+            }
+            _ => Err(Error::NoLease(lease)),
+        }
+    }
+
     fn end_leases(&self, shared: &mut Shared, ended: &[LeaseId]) {
         let mut keys: Vec<String> = Vec::new();
         for id in ended {
@@ -421,38 +456,25 @@ impl Metastore for Embedded {
     }
 
     fn lease_grant(&self, ttl: Duration) -> BoxFuture<'_, Result<LeaseId>> {
-        Box::pin(async move {
-            let now = self.inner.clock.monotonic();
-            let mut shared = self.inner.lock()?;
-            if shared.leases.len() >= LEASES_MAX {
-                return Err(Error::Storage(format!("{LEASES_MAX} leases are live already")));
-            }
-            let id = shared.next_lease;
-            shared.next_lease += 1;
-            shared.leases.insert(
-                id,
-                Lease {
-                    ttl,
-                    expires: now + ttl,
-                    keys: Vec::new(),
-                },
-            );
-            Ok(id)
-        })
+        Box::pin(async move { self.inner.grant(ttl).map(|(id, _)| id) })
     }
 
     fn lease_renew(&self, lease: LeaseId) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move { self.inner.renew(lease).map(|_| ()) })
+    }
+
+    fn lease_hold(&self, times: LeaseTimes) -> BoxFuture<'_, Result<HeldLease>> {
         Box::pin(async move {
-            let now = self.inner.clock.monotonic();
-            let mut shared = self.inner.lock()?;
-            // Ended by time but not yet swept: it stays ended, its owner must not believe otherwise.
-            match shared.leases.get_mut(&lease) {
-                Some(l) if l.expires > now => {
-                    l.expires = now + l.ttl;
-                    Ok(())
-                }
-                _ => Err(Error::NoLease(lease)),
-            }
+            let (id, now) = self.inner.grant(times.ttl)?;
+            let renewals = Renewals::new(times, now);
+            let (weak, told) = (Arc::downgrade(&self.inner), renewals.clone());
+            let renew = move || match weak.upgrade().map(|inner| inner.renew(id)) {
+                Some(Ok(sent)) => told.confirm(sent),
+                Some(Err(Error::NoLease(_))) => told.end(),
+                // A store that has failed or is gone: the owner's time runs out.
+                Some(Err(_)) | None => {}
+            };
+            Ok(HeldLease::new(id, renewals, Arc::new(renew)))
         })
     }
 
@@ -537,10 +559,16 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let clock = Arc::new(TestClock::default());
         let store = Embedded::open(&dir.path().join("state"), clock.clone()).unwrap();
-        let advance = |d: Duration| {
+        let advance = |d: Duration| -> BoxFuture<'static, ()> {
             clock.0.fetch_add(d.as_millis() as u64, Ordering::Relaxed);
+            Box::pin(std::future::ready(()))
         };
-        block_on(crate::conformance::run(&store, &advance));
+        let time = crate::conformance::Time {
+            clock: &*clock,
+            advance: &advance,
+            ttl: Duration::from_secs(10),
+        };
+        block_on(crate::conformance::run(&store, &time));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The contract of the cluster-state store: what `embedded` does today and etcd can do tomorrow.
+//! The contract of the cluster-state store, which `embedded` and `etcd` keep.
 //!
 //! Contract that every implementation keeps, and [`crate::conformance`] checks:
 //! - A committed transaction is durable when its future resolves, except for leased keys, which live as long
@@ -8,9 +8,13 @@
 //! - A watch sees every change after its revision once and in order, or fails with [`Error::Compacted`];
 //!   it never skips silently.
 //! - An error other than [`Error::Unknown`] means that nothing was changed.
+//! - A transaction with comparisons is applied once or not at all. One without may be applied again
+//!   when the store's answer was lost, so it must say the same twice (the reports of OSDs).
+//! - A store that cannot be reached is waited for, with a log line; [`Metastore::close`] ends the waiting.
 //!
 //! Keys are text with `/` between parts; ranges are half-open over byte order.
 
+use crate::lease::{Lease, LeaseTimes};
 use bytes::Bytes;
 use std::future::Future;
 use std::pin::Pin;
@@ -21,10 +25,12 @@ pub type Revision = u64;
 /// Handle of a lease; never 0.
 pub type LeaseId = u64;
 
-/// Operations one transaction may hold (etcd's default limit).
-pub const TXN_OPS_MAX: usize = 128;
-/// Bytes one value may have; etcd refuses requests above 1.5 MiB.
+/// Operations one transaction may hold: etcd's default limit of 128, less what an implementation adds of its own.
+pub const TXN_OPS_MAX: usize = 120;
+/// Bytes one value may have.
 pub const VALUE_BYTES_MAX: usize = 1 << 20;
+/// Bytes that keys and values of one transaction may have together; etcd refuses requests above 1.5 MiB.
+pub const TXN_BYTES_MAX: usize = 1400 << 10;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -32,6 +38,8 @@ pub enum Error {
     TooManyOps(usize),
     #[error("value of key {key} has {len} bytes, at most {VALUE_BYTES_MAX} are possible")]
     ValueTooLarge { key: String, len: usize },
+    #[error("{0} bytes in one transaction, at most {TXN_BYTES_MAX} are possible")]
+    TooManyBytes(usize),
     #[error("lease {0} has ended or never was")]
     NoLease(LeaseId),
     #[error("changes after revision {0} are no longer kept")]
@@ -41,6 +49,9 @@ pub enum Error {
     Unknown(String),
     #[error("{0}")]
     Open(String),
+    /// A commit that needs an OSD's lease to have ended found it alive.
+    #[error("osd.{0} still holds its lease")]
+    LeaseHeld(i32),
     #[error("cluster state: {0}")]
     Storage(String),
     #[error("cluster state holds a bad value under {key}: {why}")]
@@ -148,6 +159,19 @@ pub struct Txn {
 }
 
 impl Txn {
+    /// What keys and values take together.
+    pub fn bytes(&self) -> usize {
+        let compares = self.compares.iter().map(|c| match c {
+            Compare::Revision { key, .. } => key.len(),
+            Compare::Value { key, value } => key.len() + value.len(),
+        });
+        let ops = self.ops.iter().map(|op| match op {
+            TxnOp::Put { key, value, .. } => key.len() + value.len(),
+            TxnOp::Delete { key } => key.len(),
+        });
+        compares.chain(ops).sum()
+    }
+
     /// The limits that every implementation enforces before it does anything.
     pub fn check(&self) -> Result<()> {
         if self.ops.len() > TXN_OPS_MAX || self.compares.len() > TXN_OPS_MAX {
@@ -163,7 +187,11 @@ impl Txn {
                 });
             }
         }
-        Ok(())
+        let bytes = self.bytes();
+        match bytes > TXN_BYTES_MAX {
+            true => Err(Error::TooManyBytes(bytes)),
+            false => Ok(()),
+        }
     }
 }
 
@@ -205,7 +233,14 @@ pub trait Metastore: Send + Sync {
     /// Ends the lease now; its keys are deleted in one revision.
     fn lease_revoke(&self, lease: LeaseId) -> BoxFuture<'_, Result<()>>;
 
-    /// Ends leases whose time has come, where the implementation has to do that itself. Call it about once
-    /// a second.
+    /// A lease whose owner renews it by [`Lease::touch`] and reads from it until when it may act.
+    fn lease_hold(&self, times: LeaseTimes) -> BoxFuture<'_, Result<Lease>>;
+
+    /// Ends leases whose time has come and drops old revisions, where the implementation has to do that
+    /// itself. Call it about once a second.
     fn maintain(&self) -> BoxFuture<'_, Result<()>>;
+
+    /// The process is going to end: from now on what the store does not answer soon fails with
+    /// [`Error::Closed`] instead of being waited for.
+    fn close(&self) {}
 }

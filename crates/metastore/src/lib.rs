@@ -5,8 +5,9 @@
 //! comparisons and, if all hold, a set of operations applied at one revision; a *lease* lets keys vanish
 //! when their owner stops renewing; a *watch* reads the changes after a revision, in order.
 //!
-//! Layers: [`kv`] is the contract, [`embedded`] the implementation of one process, [`conformance`] the suite
-//! that every implementation passes; [`cluster`] gives the keys their meaning.
+//! Layers: [`kv`] is the contract (with [`lease`], the owner's side of a lease), [`embedded`] the implementation of
+//! one process, [`conformance`] the suite that every implementation passes; [`cluster`] gives the keys
+//! their meaning.
 //!
 //! Not here: sockets, Ceph messages, decisions (who may do what lives in `mon`).
 
@@ -15,6 +16,7 @@ pub mod cluster;
 mod conformance;
 pub mod embedded;
 pub mod kv;
+pub mod lease;
 
 pub use cluster::{
     Change, Changes, ClusterHandle, ClusterState, ClusterStats, CreateOptions, OsdBoot, OsdReport,
@@ -22,3 +24,4 @@ pub use cluster::{
 };
 pub use embedded::Embedded;
 pub use kv::{Error, Kv, Metastore, Result, Revision};
+pub use lease::{Lease, LeaseTimes};

@@ -132,7 +132,13 @@ impl Request {
             },
             Action::Log { entries } => {
                 let list = entries.iter().cloned().map(Change::Log).collect();
-                (Changes { osdmap: None, list }, Reply::default())
+                (
+                    Changes {
+                        list,
+                        ..Changes::default()
+                    },
+                    Reply::default(),
+                )
             }
         }
     }

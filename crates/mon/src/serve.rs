@@ -373,7 +373,9 @@ impl MonServer {
     ) -> Result<(), Error> {
         let too_large = matches!(
             e,
-            metastore::Error::TooManyOps(_) | metastore::Error::ValueTooLarge { .. }
+            metastore::Error::TooManyOps(_)
+                | metastore::Error::TooManyBytes(_)
+                | metastore::Error::ValueTooLarge { .. }
         );
         let errno = if too_large { Errno::E2BIG } else { Errno::EIO };
         let answer = request.answer(Reply::error(errno, e.to_string()), self.monitor.state());

@@ -157,5 +157,6 @@ pub fn down(state: &ClusterState, ids: &[OsdId], now: Utime) -> Changes {
     Changes {
         osdmap: Some(Box::new(inc)),
         list: log,
+        ..Changes::default()
     }
 }

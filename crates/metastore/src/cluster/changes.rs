@@ -1,6 +1,6 @@
 //! What a decision wants changed: at most one OSD map increment, and any number of other facts.
 //!
-//! All of it is committed together or not at all. Bounds: what fits one transaction (128 keys).
+//! All of it is committed together or not at all. Bounds: what fits one transaction (`kv::TXN_OPS_MAX`, `kv::TXN_BYTES_MAX`).
 
 use super::state::{ClusterState, HealthMute};
 use auth::EntityAuth;
@@ -68,6 +68,9 @@ pub struct Changes {
     /// reachable, and the checksum.
     pub osdmap: Option<Box<Incremental>>,
     pub list: Vec<Change>,
+    /// Commit only if these OSDs hold no lease (`ClusterHandle::osd_lease`): they surely no longer serve. Otherwise
+    /// the commit fails with `Error::LeaseHeld`.
+    pub unleased: Vec<OsdId>,
 }
 
 impl Changes {
@@ -76,14 +79,14 @@ impl Changes {
     }
     pub fn one(change: Change) -> Self {
         Self {
-            osdmap: None,
             list: vec![change],
+            ..Self::default()
         }
     }
     pub fn map(inc: Incremental) -> Self {
         Self {
             osdmap: Some(Box::new(inc)),
-            list: Vec::new(),
+            ..Self::default()
         }
     }
     pub fn is_empty(&self) -> bool {

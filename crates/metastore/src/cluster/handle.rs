@@ -2,8 +2,8 @@
 //!
 //! A handle is `Clone + Send + Sync`; each thread keeps one. Readers never wait: snapshots come from watch
 //! channels. Writers of one process queue on a lock (so they seldom lose the compare), writers of other
-//! processes are met by compare-and-swap. One task of the process runs [`ClusterHandle::follow`], which
-//! brings in what others wrote and the OSDs' reports.
+//! processes are met by compare-and-swap. One task of the process runs [`ClusterHandle::follow`]
+//! (`follow.rs`), which brings in what others wrote and the OSDs' reports. What OSDs do is in `osds.rs`.
 //!
 //! Invariant: a snapshot is published only after the transaction that made it is durable.
 
@@ -12,22 +12,21 @@ use super::history::MapHistory;
 use super::keys;
 use super::load::load;
 use super::state::ClusterState;
-use super::stats::{ClusterStats, OsdReport};
-use crate::kv::{Compare, Error, LeaseId, Metastore, Range, Result, Txn, TxnOp, TxnOutcome, VALUE_BYTES_MAX};
+use super::stats::ClusterStats;
+use crate::kv::{Compare, Error, LeaseId, Metastore, Range, Result, Txn, TxnOutcome};
 use auth::RotatingSecrets;
-use denc::{Decode, Encode};
 use io::Clock;
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::watch;
 use types::osdmap::OsdMap;
-use types::{EntityAddrVec, EntityKind, Epoch, OsdId, Utime, Uuid};
+use types::{EntityAddrVec, EntityKind, OsdId, Utime, Uuid};
 
 /// Times a decision is made again because another writer was faster.
 const RETRIES_MAX: usize = 64;
-/// An OSD's report, and with it its sign of life, ends this long after the last renewal.
-pub const REPORT_TTL: Duration = Duration::from_secs(30);
+/// What a commit that was beaten waits for the follower before it reads everything itself.
+const FOLLOW_WAIT: Duration = Duration::from_millis(300);
 
 /// Global ids below it are not given to clients.
 pub const FIRST_GLOBAL_ID: u64 = 4100;
@@ -60,19 +59,21 @@ pub struct Committed<R> {
     pub changed: bool,
 }
 
-struct Shared {
-    store: Arc<dyn Metastore>,
-    clock: Arc<dyn Clock>,
-    state: watch::Sender<Arc<ClusterState>>,
-    osdmap: watch::Sender<Arc<OsdMap>>,
-    stats: watch::Sender<Arc<ClusterStats>>,
-    commit: tokio::sync::Mutex<()>,
-    report_leases: Mutex<BTreeMap<OsdId, LeaseId>>,
+pub(super) struct Shared {
+    pub(super) store: Arc<dyn Metastore>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) state: watch::Sender<Arc<ClusterState>>,
+    pub(super) osdmap: watch::Sender<Arc<OsdMap>>,
+    pub(super) stats: watch::Sender<Arc<ClusterStats>>,
+    pub(super) commit: tokio::sync::Mutex<()>,
+    /// The OSDs that hold a lease.
+    pub(super) leased: watch::Sender<Arc<BTreeSet<OsdId>>>,
+    pub(super) report_leases: Mutex<BTreeMap<OsdId, LeaseId>>,
 }
 
 #[derive(Clone)]
 pub struct ClusterHandle {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
 }
 
 impl ClusterHandle {
@@ -85,12 +86,14 @@ impl ClusterHandle {
         let (osdmap, _) = watch::channel(state.osdmap.clone());
         let (state, _) = watch::channel(Arc::new(state));
         let (stats, _) = watch::channel(Arc::default());
+        let (leased, _) = watch::channel(Arc::default());
         let shared = Shared {
             store,
             clock,
             state,
             osdmap,
             stats,
+            leased,
             commit: tokio::sync::Mutex::new(()),
             report_leases: Mutex::default(),
         };
@@ -123,6 +126,19 @@ impl ClusterHandle {
         self.shared.stats.subscribe()
     }
 
+    /// The OSDs that hold a lease now: one that is not among them surely does not serve.
+    pub fn leased(&self) -> Arc<BTreeSet<OsdId>> {
+        self.shared.leased.borrow().clone()
+    }
+    pub fn subscribe_leased(&self) -> watch::Receiver<Arc<BTreeSet<OsdId>>> {
+        self.shared.leased.subscribe()
+    }
+
+    /// The process is going to end: what the store does not answer soon fails from now on.
+    pub fn close(&self) {
+        self.shared.store.close();
+    }
+
     #[cfg(test)]
     pub(crate) fn store_for_tests(&self) -> Arc<dyn Metastore> {
         self.shared.store.clone()
@@ -139,9 +155,11 @@ impl ClusterHandle {
         mut decide: impl FnMut(&ClusterState) -> (Changes, R),
     ) -> Result<Committed<R>> {
         let _turn = self.shared.commit.lock().await;
+        let mut moved = self.subscribe_state();
         for _ in 0..RETRIES_MAX {
-            let state = self.state();
-            let (changes, reply) = decide(&state);
+            let state = moved.borrow_and_update().clone();
+            let (mut changes, reply) = decide(&state);
+            let unleased = std::mem::take(&mut changes.unleased);
             if changes.is_empty() {
                 return Ok(Committed {
                     reply,
@@ -150,19 +168,10 @@ impl ClusterHandle {
                 });
             }
             let (mut next, ops) = state.apply(changes, self.now())?;
-            let compare = Compare::Revision {
-                key: keys::VERSION.into(),
-                revision: state.revision,
-            };
-            match self
-                .shared
-                .store
-                .txn(Txn {
-                    compares: vec![compare],
-                    ops,
-                })
-                .await?
-            {
+            let at = |key: String, revision| Compare::Revision { key, revision };
+            let mut compares = vec![at(keys::VERSION.into(), state.revision)];
+            compares.extend(unleased.iter().map(|id| at(keys::live_lease(*id), 0)));
+            match self.shared.store.txn(Txn { compares, ops }).await? {
                 TxnOutcome::Committed(revision) => {
                     next.revision = revision;
                     let state = Arc::new(next);
@@ -173,7 +182,13 @@ impl ClusterHandle {
                         changed: true,
                     });
                 }
-                TxnOutcome::Conflict => self.reload().await?,
+                TxnOutcome::Conflict => {
+                    self.no_lease_of(&unleased).await?;
+                    // The follower brings in what the other writer did, which is less than everything.
+                    if io::task::timeout(FOLLOW_WAIT, moved.changed()).await.is_err() {
+                        self.reload().await?;
+                    }
+                }
             }
         }
         Err(Error::Storage(format!(
@@ -181,18 +196,23 @@ impl ClusterHandle {
         )))
     }
 
-    async fn reload(&self) -> Result<()> {
+    pub(super) async fn reload(&self) -> Result<()> {
         let (rows, _) = self.shared.store.range(Range::prefix("")).await?;
         let state = load(&rows)?.ok_or_else(|| Error::Storage("the cluster was removed".into()))?;
-        if state.revision > self.state().revision {
-            self.publish(Arc::new(state));
-        }
+        self.publish(Arc::new(state));
         Ok(())
     }
 
-    fn publish(&self, state: Arc<ClusterState>) {
+    /// Makes `state` the snapshot unless there is a newer one.
+    pub(super) fn publish(&self, state: Arc<ClusterState>) {
         let map = state.osdmap.clone();
-        self.shared.state.send_replace(state);
+        self.shared.state.send_if_modified(|old| {
+            let newer = state.revision > old.revision;
+            if newer {
+                *old = state;
+            }
+            newer
+        });
         self.shared.osdmap.send_if_modified(|old| {
             let newer = map.epoch > old.epoch;
             if newer {
@@ -202,117 +222,9 @@ impl ClusterHandle {
         });
     }
 
-    /// Follows the store until it closes: other writers' commits, the OSDs' reports, the end of leases.
-    /// Exactly one task per process runs this.
-    pub async fn follow(&self) -> Result<()> {
-        loop {
-            let (rows, revision) = self.shared.store.range(Range::prefix(keys::LIVE_OSD)).await?;
-            let mut stats = ClusterStats {
-                version: revision,
-                ..ClusterStats::default()
-            };
-            for kv in rows {
-                note_report(&mut stats, &kv.key, Some(&kv.value));
-            }
-            self.shared.stats.send_replace(Arc::new(stats));
-            // A commit between our snapshot and this revision is not among the changes to come.
-            self.catch_up().await?;
-            match self.follow_from(revision).await {
-                Err(Error::Compacted(_)) => {
-                    let _turn = self.shared.commit.lock().await;
-                    self.reload().await?;
-                }
-                other => return other,
-            }
-        }
-    }
-
-    /// Loads the state anew if another writer was here since the snapshot.
-    async fn catch_up(&self) -> Result<()> {
-        let _turn = self.shared.commit.lock().await;
-        let newest = self
-            .shared
-            .store
-            .get(keys::VERSION)
-            .await?
-            .map_or(0, |kv| kv.revision);
-        match newest > self.state().revision {
-            true => self.reload().await,
-            false => Ok(()),
-        }
-    }
-
-    async fn follow_from(&self, revision: u64) -> Result<()> {
-        let mut watch = self.shared.store.watch(Range::prefix(""), revision)?;
-        loop {
-            let events = watch.next().await?;
-            let mut stats = None;
-            let mut newest_version = 0;
-            for event in &events {
-                if event.key.starts_with(keys::LIVE_OSD) {
-                    let s = stats.get_or_insert_with(|| (*self.stats()).clone());
-                    s.version = event.revision;
-                    note_report(s, &event.key, event.value.as_ref());
-                } else if event.key == keys::VERSION {
-                    newest_version = event.revision;
-                }
-            }
-            if let Some(stats) = stats {
-                self.shared.stats.send_replace(Arc::new(stats));
-            }
-            if newest_version > self.state().revision {
-                let _turn = self.shared.commit.lock().await;
-                if newest_version > self.state().revision {
-                    self.reload().await?;
-                }
-            }
-        }
-    }
-
     /// Lets leases end whose time has come. Call it about once a second from one task.
     pub async fn maintain(&self) -> Result<()> {
         self.shared.store.maintain().await
-    }
-
-    /// Publishes an OSD's report and renews its sign of life. Call it every few seconds.
-    pub async fn publish_stats(&self, id: OsdId, report: &OsdReport) -> Result<()> {
-        let lease = self.report_lease(id).await?;
-        let key = keys::live_osd(id);
-        let op = TxnOp::Put {
-            key,
-            value: encode_report(id, report),
-            lease: Some(lease),
-        };
-        self.shared
-            .store
-            .txn(Txn {
-                compares: vec![],
-                ops: vec![op],
-            })
-            .await
-            .map(|_| ())
-    }
-
-    async fn report_lease(&self, id: OsdId) -> Result<LeaseId> {
-        let known = self
-            .shared
-            .report_leases
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(&id)
-            .copied();
-        if let Some(lease) = known
-            && self.shared.store.lease_renew(lease).await.is_ok()
-        {
-            return Ok(lease);
-        }
-        let lease = self.shared.store.lease_grant(REPORT_TTL).await?;
-        self.shared
-            .report_leases
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(id, lease);
-        Ok(lease)
     }
 
     /// The secrets that open tickets for a service ("osd", "mgr"); they change about once an hour, so look again
@@ -330,83 +242,5 @@ impl ClusterHandle {
             })
             .await?;
         Ok(done.reply)
-    }
-
-    /// Marks OSDs down whose reports have ended, of those that are up in the map. Returns whom.
-    pub async fn mark_silent_down(&self, silent: &[OsdId]) -> Result<()> {
-        self.commit(|state| (super::boot::down(state, silent, self.now()), ()))
-            .await
-            .map(|_| ())
-    }
-
-    /// Marks an OSD up at its addresses; creates it first when its id is new. Returns the epoch in which it
-    /// is up.
-    ///
-    /// An OSD that was killed is still up in the map, at its old address. It is marked down first, in an epoch
-    /// of its own: clients send what they had in flight again only when they see the PG's interval change, and
-    /// a mere change of address loses those operations for ever.
-    pub async fn osd_boot(&self, boot: &OsdBoot) -> Result<Epoch> {
-        self.commit(|state| (super::boot::down_if_moved(state, boot, self.now()), ()))
-            .await?;
-        let done = self
-            .commit(|state| super::boot::decide(state, boot, self.now()))
-            .await?;
-        done.reply
-            .map(|()| done.state.osdmap.epoch)
-            .map_err(Error::Storage)
-    }
-
-    /// Marks an OSD down (clean stop). Nothing happens if it is down already.
-    pub async fn osd_down(&self, id: OsdId) -> Result<Epoch> {
-        let lease = self
-            .shared
-            .report_leases
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(&id);
-        if let Some(lease) = lease {
-            self.shared.store.lease_revoke(lease).await?;
-        }
-        let done = self
-            .commit(|state| (super::boot::down(state, &[id], self.now()), ()))
-            .await?;
-        Ok(done.state.osdmap.epoch)
-    }
-}
-
-/// The report, without the details of some placement groups if it would be too large for the store.
-fn encode_report(id: OsdId, report: &OsdReport) -> bytes::Bytes {
-    let whole = report.to_bytes();
-    if whole.len() <= VALUE_BYTES_MAX {
-        return whole;
-    }
-    tracing::warn!(
-        osd = id,
-        pgs = report.pgs.len(),
-        bytes = whole.len(),
-        "report is too large: cut to half"
-    );
-    let mut half = report.clone();
-    half.pgs = report
-        .pgs
-        .iter()
-        .take(report.pgs.len() / 2)
-        .map(|(k, v)| (*k, v.clone()))
-        .collect();
-    half.purged_snaps.retain(|pg, _| half.pgs.contains_key(pg));
-    match report.pgs.is_empty() {
-        true => whole,
-        false => encode_report(id, &half),
-    }
-}
-
-fn note_report(stats: &mut ClusterStats, key: &str, value: Option<&bytes::Bytes>) {
-    let Some(Ok(id)) = key.strip_prefix(keys::LIVE_OSD).map(str::parse) else {
-        return;
-    };
-    match value.map(OsdReport::from_bytes) {
-        Some(Ok(report)) => stats.note(id, report),
-        Some(Err(e)) => tracing::warn!(osd = id, "report cannot be read: {e}"),
-        None => stats.forget(id),
     }
 }

@@ -33,6 +33,10 @@ pub const PG_CONFIG: &str = "pgs/";
 /// Cluster log by number in 16 hex digits.
 pub const LOG: &str = "log/";
 
+/// Everything ephemeral.
+pub const LIVE: &str = "live/";
+/// Ephemeral: an OSD that may serve; the value is the address nonce of its run, in decimal. See [`crate::lease`].
+pub const LIVE_LEASE: &str = "live/lease/";
 /// Ephemeral: the last report of an OSD.
 pub const LIVE_OSD: &str = "live/osd/";
 
@@ -53,4 +57,7 @@ pub fn log(version: u64) -> String {
 }
 pub fn live_osd(id: i32) -> String {
     format!("{LIVE_OSD}{id}")
+}
+pub fn live_lease(id: i32) -> String {
+    format!("{LIVE_LEASE}{id}")
 }

@@ -1,10 +1,11 @@
-//! From the keys in the store to a [`ClusterState`]: at start, and after another writer's commit.
+//! From the keys in the store to a [`ClusterState`]: from all of them at start, from the changed ones after another
+//! writer's commit. Both give the same (`tests.rs` compares them).
 
 use super::config::ConfigLogEntry;
 use super::history::MapHistory;
 use super::keys;
 use super::state::{ClusterId, ClusterState, HealthMute};
-use crate::kv::{Error, Kv, Result};
+use crate::kv::{Error, Event, Kv, Result};
 use bytes::Bytes;
 use denc::Decode;
 use std::collections::BTreeMap;
@@ -21,10 +22,6 @@ fn bad(key: &str, why: impl std::fmt::Display) -> Error {
         key: key.to_string(),
         why: why.to_string(),
     }
-}
-
-fn text(kv: &Kv) -> Result<String> {
-    String::from_utf8(kv.value.to_vec()).map_err(|e| bad(&kv.key, e))
 }
 
 fn number(key: &str, digits: &str) -> Result<u64> {
@@ -86,42 +83,141 @@ pub fn load(rows: &[Kv]) -> Result<Option<ClusterState>> {
         global_id_limit: value(single(keys::GLOBAL_ID_LIMIT)?)?,
     };
     for kv in rows {
-        load_row(&mut state, kv)?;
+        row(&mut state, &kv.key, Some(&kv.value))?;
     }
     Ok(Some(state))
 }
 
-fn load_row(state: &mut ClusterState, kv: &Kv) -> Result<()> {
-    let key = kv.key.as_str();
+/// The snapshot that `state` becomes by `events`: all changes of whole commits, in order. Those that it holds
+/// already are passed over. An error means that something is missing between.
+pub fn advance(state: &ClusterState, events: &[Event]) -> Result<ClusterState> {
+    let mut next = state.clone();
+    for e in events.iter().filter(|e| e.revision > state.revision) {
+        let (key, new) = (e.key.as_str(), e.value.as_ref());
+        if key == keys::VERSION {
+            next.version = need(key, new)?;
+            next.revision = e.revision;
+        } else if let Some(epoch) = key.strip_prefix(keys::OSDMAP_INC) {
+            map_changed(&mut next, key, number(key, epoch)? as Epoch, new)?;
+        } else if let Some(epoch) = key.strip_prefix(keys::OSDMAP_FULL) {
+            let fulls = &mut Arc::make_mut(&mut next.history).fulls;
+            let epoch = number(key, epoch)? as Epoch;
+            match new {
+                Some(raw) => drop(fulls.insert(epoch, raw.clone())),
+                None => drop(fulls.remove(&epoch)),
+            }
+        } else if key.contains('/') {
+            row(&mut next, key, new)?;
+        } else {
+            single_changed(&mut next, key, new)?;
+        }
+    }
+    Ok(next)
+}
+
+fn need<T: Decode>(key: &str, new: Option<&Bytes>) -> Result<T> {
+    let raw = new.ok_or_else(|| bad(key, "was deleted"))?;
+    T::from_bytes(raw).map_err(|e| bad(key, e))
+}
+
+fn single_changed(state: &mut ClusterState, key: &str, new: Option<&Bytes>) -> Result<()> {
+    match key {
+        keys::CLUSTER => {
+            let id: ClusterId = need(key, new)?;
+            if id.fsid != state.fsid {
+                return Err(bad(key, "is another cluster's"));
+            }
+        }
+        keys::MONMAP => state.monmap = Arc::new(need(key, new)?),
+        keys::MGRMAP => state.mgrmap = Arc::new(need(key, new)?),
+        keys::FSMAP => state.fsmap = Arc::new(need(key, new)?),
+        keys::ROTATING => state.rotating = Arc::new(need(key, new)?),
+        keys::GLOBAL_ID_LIMIT => state.global_id_limit = need(key, new)?,
+        _ => {}
+    }
+    Ok(())
+}
+
+/// An increment was written, or left the window.
+fn map_changed(state: &mut ClusterState, key: &str, epoch: Epoch, new: Option<&Bytes>) -> Result<()> {
+    let history = Arc::make_mut(&mut state.history);
+    let Some(raw) = new else {
+        history.incs.remove(&epoch);
+        return Ok(());
+    };
+    if epoch != state.osdmap.epoch + 1 {
+        return Err(bad(key, format!("follows epoch {}", state.osdmap.epoch)));
+    }
+    let inc = Incremental::from_bytes(raw).map_err(|e| bad(key, e))?;
+    let mut map = (*state.osdmap).clone();
+    map.apply(&inc).map_err(|e| bad(key, e))?;
+    let (full, crc) = map.encode_for(u64::MAX);
+    if crc != inc.full_crc {
+        return Err(bad(key, "leads to a map with another checksum"));
+    }
+    history.incs.insert(epoch, raw.clone());
+    history.latest = epoch;
+    history.latest_full = full;
+    state.osdmap = Arc::new(map);
+    Ok(())
+}
+
+/// One of the many keys with parts: its new value, or that it is gone.
+fn row(state: &mut ClusterState, key: &str, new: Option<&Bytes>) -> Result<()> {
     if let Some(rest) = key.strip_prefix(keys::CONFIG) {
         let (who, name) = rest.split_once("//").ok_or_else(|| bad(key, "no section"))?;
-        Arc::make_mut(&mut state.config).put(who, name, Some(&text(kv)?));
-    } else if key.starts_with(keys::CONFIG_LOG) {
-        let entry: ConfigLogEntry = value(kv)?;
+        let text = new.map(|raw| std::str::from_utf8(raw).map_err(|e| bad(key, e)));
+        Arc::make_mut(&mut state.config).put(who, name, text.transpose()?);
+    } else if let Some(n) = key.strip_prefix(keys::CONFIG_LOG) {
         let config = Arc::make_mut(&mut state.config);
+        if new.is_none() {
+            let gone = number(key, n)?;
+            config.log.retain(|e| e.version != gone);
+            return Ok(());
+        }
+        let entry: ConfigLogEntry = need(key, new)?;
         config.version = entry.version;
         config.log.push_back(entry);
     } else if let Some(name) = key.strip_prefix(keys::CONFIG_KEY) {
-        Arc::make_mut(&mut state.config_keys).insert(name.to_string(), kv.value.clone());
+        put_or_remove(&mut state.config_keys, name.to_string(), new.cloned());
     } else if let Some(name) = key.strip_prefix(keys::AUTH) {
         let name = name
             .parse()
             .map_err(|()| bad(key, "is not the name of an entity"))?;
-        Arc::make_mut(&mut state.auth).entities.insert(name, value(kv)?);
-    } else if key.starts_with(keys::MUTE) {
-        let mute: HealthMute = value(kv)?;
-        Arc::make_mut(&mut state.mutes).insert(mute.code.clone(), mute);
+        let entities = &mut Arc::make_mut(&mut state.auth).entities;
+        match new {
+            Some(_) => drop(entities.insert(name, need(key, new)?)),
+            None => drop(entities.remove(&name)),
+        }
+    } else if let Some(code) = key.strip_prefix(keys::MUTE) {
+        let mute: Option<HealthMute> = new.map(|_| need(key, new)).transpose()?;
+        put_or_remove(&mut state.mutes, code.to_string(), mute);
     } else if let Some(id) = key.strip_prefix(keys::OSD_METADATA) {
         let id = id.parse().map_err(|e| bad(key, e))?;
-        Arc::make_mut(&mut state.osd_metadata).insert(id, value(kv)?);
+        let metadata = new.map(|_| need(key, new)).transpose()?;
+        put_or_remove(&mut state.osd_metadata, id, metadata);
     } else if key.starts_with(keys::PG_CONFIG) {
-        Arc::make_mut(&mut state.pgs).load(kv)?;
+        Arc::make_mut(&mut state.pgs).take_row(key, new)?;
     } else if let Some(n) = key.strip_prefix(keys::LOG) {
         let log = Arc::make_mut(&mut state.log);
-        log.version = number(key, n)?;
-        log.entries.push_back(value(kv)?);
+        match new {
+            Some(_) => {
+                log.version = number(key, n)?;
+                log.entries.push_back(need(key, new)?);
+            }
+            // The oldest goes; a batch of changes names them in order.
+            None => drop(log.entries.pop_front()),
+        }
     }
     Ok(())
+}
+
+fn put_or_remove<K: Ord + Clone, V: Clone>(map: &mut Arc<BTreeMap<K, V>>, key: K, value: Option<V>) {
+    let map = Arc::make_mut(map);
+    match value {
+        Some(value) => drop(map.insert(key, value)),
+        None => drop(map.remove(&key)),
+    }
 }
 
 /// The newest map from the newest full one and the increments behind it, checksums compared.

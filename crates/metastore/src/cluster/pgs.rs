@@ -10,7 +10,7 @@
 //! Not here yet: changing the in-sync set, moving data (issue "copies").
 
 use super::keys;
-use crate::kv::{Error, Kv, Result, TxnOp};
+use crate::kv::{Error, Result, TxnOp};
 use denc::{Decode, Encode};
 use std::collections::{BTreeMap, BTreeSet};
 use types::osdmap::{Incremental, OsdMap};
@@ -50,14 +50,21 @@ impl PgConfigs {
             .map(|(pg, _)| *pg)
     }
 
-    /// Takes one row of the store in.
-    pub fn load(&mut self, kv: &Kv) -> Result<()> {
+    /// Takes one row of the store in, in place of what it said before; None: the row is gone.
+    pub fn take_row(&mut self, key: &str, value: Option<&bytes::Bytes>) -> Result<()> {
         let bad = |why: String| Error::BadValue {
-            key: kv.key.clone(),
+            key: key.to_string(),
             why,
         };
-        let (pool, _) = parse_key(&kv.key).ok_or_else(|| bad("not a pool and a piece".into()))?;
-        let rows = Vec::<(u32, PgConfig)>::from_bytes(&kv.value).map_err(|e| bad(e.to_string()))?;
+        let (pool, chunk) = parse_key(key).ok_or_else(|| bad("not a pool and a piece".into()))?;
+        let rows = match value {
+            Some(raw) => Vec::<(u32, PgConfig)>::from_bytes(raw).map_err(|e| bad(e.to_string()))?,
+            None => Vec::new(),
+        };
+        let old: Vec<PgId> = self.0.range(piece(pool, chunk)).map(|(pg, _)| *pg).collect();
+        for pg in old {
+            self.0.remove(&pg);
+        }
         self.0
             .extend(rows.into_iter().map(|(seed, c)| (PgId::new(pool, seed), c)));
         Ok(())
@@ -128,8 +135,11 @@ impl PgConfigs {
     }
 
     fn op(&self, pool: PoolId, chunk: u32) -> TxnOp {
-        let range = PgId::new(pool, chunk * CHUNK)..=PgId::new(pool, chunk * CHUNK + (CHUNK - 1));
-        let rows: Vec<(u32, PgConfig)> = self.0.range(range).map(|(pg, c)| (pg.seed, c.clone())).collect();
+        let rows = self
+            .0
+            .range(piece(pool, chunk))
+            .map(|(pg, c)| (pg.seed, c.clone()));
+        let rows: Vec<(u32, PgConfig)> = rows.collect();
         let key = format!("{}{pool}/{chunk:04x}", keys::PG_CONFIG);
         if rows.is_empty() {
             TxnOp::delete(key)
@@ -137,6 +147,12 @@ impl PgConfigs {
             TxnOp::put(key, rows.to_bytes())
         }
     }
+}
+
+/// The PGs of one row.
+fn piece(pool: PoolId, chunk: u32) -> std::ops::RangeInclusive<PgId> {
+    let first = chunk.saturating_mul(CHUNK);
+    PgId::new(pool, first)..=PgId::new(pool, first.saturating_add(CHUNK - 1))
 }
 
 fn parse_key(key: &str) -> Option<(PoolId, u32)> {
@@ -282,13 +298,7 @@ mod tests {
             }
             let mut back = PgConfigs::default();
             for (key, value) in &rows {
-                back.load(&Kv {
-                    key: key.clone(),
-                    value: value.clone(),
-                    revision: 1,
-                    lease: None,
-                })
-                .unwrap();
+                back.take_row(key, Some(value)).unwrap();
             }
             back
         };

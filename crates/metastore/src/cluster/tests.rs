@@ -518,3 +518,165 @@ fn decoded_reports_are_what_was_sent() {
         assert!(OsdReport::from_bytes(&raw.slice(..len)).is_err());
     }
 }
+
+/// A second process on the same store, which follows: a handle, and the task that keeps it up.
+async fn follower(store: Arc<dyn Metastore>, rig: &Rig) -> ClusterHandle {
+    let other = ClusterHandle::open(store, rig.clock.clone())
+        .await
+        .unwrap()
+        .unwrap();
+    let follow = other.clone();
+    tokio::spawn(async move { follow.follow().await });
+    other
+}
+
+async fn reaches(c: &ClusterHandle, revision: u64) -> Arc<ClusterState> {
+    let mut state = c.subscribe_state();
+    let found = state.wait_for(|s| s.revision >= revision).await.unwrap().clone();
+    assert_eq!(found.revision, revision);
+    found
+}
+
+/// What another process commits is taken in from its changes alone, and gives the very state.
+#[test]
+fn a_follower_comes_to_the_same_state() {
+    let rig = Rig::new();
+    block_on(async {
+        let c = rig.create().await;
+        let store = c.store_for_tests();
+        let other = follower(store.clone(), &rig).await;
+        let check = async |what: &str| {
+            let want = c.state();
+            let found = reaches(&other, want.revision).await;
+            assert_eq!(print(&found), print(&want), "{what}");
+            assert_eq!(found.pgs, want.pgs, "{what}");
+            let fresh = ClusterHandle::open(store.clone(), rig.clock.clone()).await;
+            assert_eq!(print(&fresh.unwrap().unwrap().state()), print(&want), "{what}");
+        };
+        for id in 0..3 {
+            c.osd_boot(&boot_of(id)).await.unwrap();
+        }
+        check("boots").await;
+        change_map(&c, |_, inc| add_pool(inc, 1, 600)).await;
+        change_map(&c, |_, inc| add_pool(inc, 2, 8)).await;
+        c.osd_down(1).await.unwrap();
+        check("pools").await;
+        change_map(&c, |_, inc| {
+            let _ = inc.old_pools.insert(1);
+        })
+        .await;
+        check("a pool gone").await;
+        let set = |who: &str, name: &str, value: &str| Change::ConfigSet {
+            who: who.into(),
+            name: name.into(),
+            value: value.into(),
+        };
+        let lists = [
+            vec![set("osd", "a", "1"), set("osd", "b", "2")],
+            vec![
+                Change::ConfigRm {
+                    who: "osd".into(),
+                    name: "a".into(),
+                },
+                Change::ConfigKeySet {
+                    key: "x/y".into(),
+                    value: "v".into(),
+                },
+            ],
+            vec![
+                Change::ConfigKeyRm { key: "x/y".into() },
+                Change::AuthRm {
+                    name: types::AuthName::new(types::EntityKind::Osd, "2"),
+                },
+                Change::GlobalIdLimit(1 << 20),
+            ],
+        ];
+        for list in lists {
+            let mut changes = Some(list);
+            c.commit(|_| {
+                let list = changes.take().unwrap();
+                (
+                    Changes {
+                        list,
+                        ..Changes::default()
+                    },
+                    (),
+                )
+            })
+            .await
+            .unwrap();
+        }
+        check("settings and keys").await;
+        // Past the windows of the log and of the maps, so that their oldest entries go.
+        for i in 0..super::state::LOG_MAX + 40 {
+            c.commit(|s| {
+                let entry = s.log_entry(Utime::ZERO, types::clusterlog::LogLevel::Info, format!("{i}"));
+                let mut changes = Changes::one(Change::Log(entry));
+                changes.push(set("osd", "n", &i.to_string()));
+                changes.inc(s, Utime::ZERO);
+                (changes, ())
+            })
+            .await
+            .unwrap();
+        }
+        check("windows moved on").await;
+        // Both write at once: neither loses a commit.
+        let before = c.state().version;
+        for i in 0..20 {
+            let bump = |c: ClusterHandle| async move {
+                c.commit(move |_| (Changes::one(Change::GlobalIdLimit(2 << 20 | i)), ()))
+                    .await
+                    .map(|_| ())
+            };
+            let (a, b) = tokio::join!(bump(c.clone()), bump(other.clone()));
+            a.and(b).unwrap();
+        }
+        let last = other.state().revision.max(c.state().revision);
+        assert_eq!(reaches(&other, last).await.version, before + 40);
+    });
+}
+
+/// An OSD that may still serve by its own clock is not taken out by a commit that asks for its lease to be over.
+#[test]
+fn a_lease_fences_commits() {
+    let rig = Rig::new();
+    block_on(async {
+        let c = rig.create().await;
+        let other = follower(c.store_for_tests(), &rig).await;
+        let times = crate::LeaseTimes {
+            ttl: Duration::from_secs(4),
+            margin: Duration::from_secs(1),
+        };
+        let lease = c.osd_lease(0, 7, times).await.unwrap();
+        let mut leased = other.subscribe_leased();
+        leased.wait_for(|l| l.contains(&0)).await.unwrap();
+        let out = async || {
+            c.commit(|_| {
+                let changes = Changes {
+                    unleased: vec![0, 1],
+                    ..Changes::one(Change::GlobalIdLimit(1 << 20))
+                };
+                (changes, ())
+            })
+            .await
+        };
+        assert!(matches!(out().await, Err(crate::Error::LeaseHeld(0))));
+        rig.clock.0.fetch_add(3, Ordering::Relaxed);
+        assert!(!lease.is_valid(rig.clock.monotonic()), "the owner has stopped");
+        c.maintain().await.unwrap();
+        assert!(matches!(out().await, Err(crate::Error::LeaseHeld(0))));
+        rig.clock.0.fetch_add(1, Ordering::Relaxed);
+        c.maintain().await.unwrap();
+        leased.wait_for(|l| !l.contains(&0)).await.unwrap();
+        assert!(out().await.unwrap().changed);
+        lease.touch();
+        assert!(lease.has_ended() && !lease.is_valid(Duration::ZERO));
+        // A new run takes the place of one whose lease still lives, whose end then takes nothing away.
+        let first = c.osd_lease(0, 8, times).await.unwrap();
+        let second = c.osd_lease(0, 9, times).await.unwrap();
+        c.end_lease(&first).await.unwrap();
+        assert!(matches!(out().await, Err(crate::Error::LeaseHeld(0))));
+        c.end_lease(&second).await.unwrap();
+        assert!(out().await.unwrap().changed);
+    });
+}
