@@ -1,89 +1,188 @@
-//! TCP sockets: listening, accepting, connecting, reading, writing. Thin, so that a simulated twin can
-//! take its place; what the bytes mean is none of its business.
+//! TCP sockets: listening, accepting, connecting, reading, writing. Thin, and with a twin: a thread that
+//! [`use_network`] was called on gets its sockets from that [`Network`] (crate `io-sim`) in place of the host.
+//! What the bytes mean is none of its business.
 //!
 //! All streams are without Nagle's delay, since protocols above write whole batches at once. Reading and
 //! writing are two-step (wait, then try), so that a caller holds no buffer while it waits.
+//!
+//! Invariant: a thread's network never changes while it has sockets (the duty of who calls [`use_network`]).
 
-use bytes::BufMut;
+use bytes::{BufMut, Bytes};
 use socket2::{Domain, Protocol, Socket, Type};
+use std::cell::RefCell;
+use std::fmt::Debug;
+use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
 use std::net::{SocketAddr, TcpListener as StdListener};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
 use tokio::net::{TcpListener, TcpStream};
 
 /// Connections that the kernel keeps for us until we accept them.
 const BACKLOG: i32 = 1024;
 
+pub type Connecting = Pin<Box<dyn Future<Output = io::Result<Box<dyn Wire>>>>>;
+pub type Accepted = io::Result<(Box<dyn Wire>, SocketAddr)>;
+
+/// Something that sockets come from other than the host.
+pub trait Network: Debug {
+    fn bind(&self, addr: SocketAddr) -> io::Result<Box<dyn Port>>;
+    fn connect(&self, addr: SocketAddr) -> Connecting;
+}
+
+/// A bound, listening socket of a [`Network`]. Dropped: closed.
+pub trait Port: Debug + Send + Sync {
+    fn local_addr(&self) -> SocketAddr;
+    fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<Accepted>;
+}
+
+/// One end of a connection of a [`Network`], for one reader and one writer. Dropped: closed.
+pub trait Wire: Debug + Send + Sync {
+    fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+    /// At most `max` bytes; none is the end of the stream; `WouldBlock` means wait again.
+    fn try_read(&self, max: usize) -> io::Result<Bytes>;
+    fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+    fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize>;
+}
+
+thread_local! {
+    static NETWORK: RefCell<Option<Arc<dyn Network>>> = const { RefCell::new(None) };
+}
+
+/// From now on the calling thread's sockets come from `network`; None: from the host again.
+pub fn use_network(network: Option<Arc<dyn Network>>) {
+    NETWORK.with(|n| *n.borrow_mut() = network);
+}
+
+fn network() -> Option<Arc<dyn Network>> {
+    NETWORK.with(|n| n.borrow().clone())
+}
+
+#[derive(Debug)]
+enum Twin<H, S: ?Sized> {
+    Host(H),
+    Sim(Box<S>),
+}
+
 /// A bound socket that does not need a runtime yet: bind first, announce the address, serve later.
 #[derive(Debug)]
 pub struct Listener {
-    socket: StdListener,
+    socket: Twin<StdListener, dyn Port>,
 }
 
 impl Listener {
     /// Port 0 lets the system choose; see [`Self::local_addr`].
     pub fn bind(addr: SocketAddr) -> io::Result<Self> {
-        let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
-        socket.set_reuse_address(true)?;
-        socket.set_nonblocking(true)?;
-        socket.bind(&addr.into())?;
-        socket.listen(BACKLOG)?;
-        Ok(Self {
-            socket: socket.into(),
-        })
+        let socket = match network() {
+            None => Twin::Host(bind_host(addr)?),
+            Some(n) => Twin::Sim(n.bind(addr)?),
+        };
+        Ok(Self { socket })
     }
 
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.socket.local_addr()
+        match &self.socket {
+            Twin::Host(s) => s.local_addr(),
+            Twin::Sim(p) => Ok(p.local_addr()),
+        }
     }
 
     /// Joins the runtime of the calling task.
     pub fn start(self) -> io::Result<Acceptor> {
-        Ok(Acceptor {
-            inner: TcpListener::from_std(self.socket)?,
-        })
+        let inner = match self.socket {
+            Twin::Host(s) => Twin::Host(TcpListener::from_std(s)?),
+            Twin::Sim(p) => Twin::Sim(p),
+        };
+        Ok(Acceptor { inner })
     }
+}
+
+fn bind_host(addr: SocketAddr) -> io::Result<StdListener> {
+    let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&addr.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
 }
 
 #[derive(Debug)]
 pub struct Acceptor {
-    inner: TcpListener,
+    inner: Twin<TcpListener, dyn Port>,
 }
 
 impl Acceptor {
     pub async fn accept(&self) -> io::Result<(Stream, SocketAddr)> {
-        let (inner, peer) = self.inner.accept().await?;
-        inner.set_nodelay(true)?;
-        Ok((Stream { inner }, peer))
+        match &self.inner {
+            Twin::Host(l) => {
+                let (stream, peer) = l.accept().await?;
+                stream.set_nodelay(true)?;
+                Ok((Stream::host(stream), peer))
+            }
+            Twin::Sim(p) => {
+                let (wire, peer) = poll_fn(|cx| p.poll_accept(cx)).await?;
+                let inner = Twin::Sim(wire);
+                Ok((Stream { inner }, peer))
+            }
+        }
     }
 }
 
 #[derive(Debug)]
 pub struct Stream {
-    inner: TcpStream,
+    inner: Twin<TcpStream, dyn Wire>,
 }
 
 impl Stream {
+    fn host(stream: TcpStream) -> Self {
+        Self {
+            inner: Twin::Host(stream),
+        }
+    }
+
     pub async fn connect(addr: SocketAddr) -> io::Result<Self> {
-        let inner = TcpStream::connect(addr).await?;
-        inner.set_nodelay(true)?;
-        Ok(Self { inner })
+        if let Some(n) = network() {
+            let inner = Twin::Sim(n.connect(addr).await?);
+            return Ok(Self { inner });
+        }
+        let stream = TcpStream::connect(addr).await?;
+        stream.set_nodelay(true)?;
+        Ok(Self::host(stream))
     }
 
     pub async fn readable(&self) -> io::Result<()> {
-        self.inner.readable().await
+        match &self.inner {
+            Twin::Host(s) => s.readable().await,
+            Twin::Sim(w) => poll_fn(|cx| w.poll_readable(cx)).await,
+        }
     }
 
     /// Reads into `buf`'s free space; 0 is the end of the stream; `WouldBlock` means wait again.
     pub fn try_read(&self, buf: &mut impl BufMut) -> io::Result<usize> {
-        self.inner.try_read_buf(buf)
+        match &self.inner {
+            Twin::Host(s) => s.try_read_buf(buf),
+            Twin::Sim(w) => {
+                let bytes = w.try_read(buf.remaining_mut())?;
+                let n = bytes.len();
+                buf.put(bytes);
+                Ok(n)
+            }
+        }
     }
 
     pub async fn writable(&self) -> io::Result<()> {
-        self.inner.writable().await
+        match &self.inner {
+            Twin::Host(s) => s.writable().await,
+            Twin::Sim(w) => poll_fn(|cx| w.poll_writable(cx)).await,
+        }
     }
 
     /// Writes some of `slices`; `WouldBlock` means wait again.
     pub fn try_write(&self, slices: &[IoSlice]) -> io::Result<usize> {
-        self.inner.try_write_vectored(slices)
+        match &self.inner {
+            Twin::Host(s) => s.try_write_vectored(slices),
+            Twin::Sim(w) => w.try_write(slices),
+        }
     }
 }

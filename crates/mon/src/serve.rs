@@ -217,14 +217,16 @@ impl MonServer {
         // What changed between binding and now.
         self.take_state();
         loop {
+            // Rare things first, and always in this order: the same events give the same run.
             let event = tokio::select! {
-                event = self.mon.events.recv() => Event::Net(Port::Mon, event.ok_or(Error::Net("monitor"))?),
-                event = self.mgr.events.recv() => Event::Net(Port::Mgr, event.ok_or(Error::Net("manager"))?),
+                biased;
+                _ = stop.wait_for(|stop| *stop) => Event::Stop,
+                done = &mut follow => Event::Followed(done.unwrap_or(Err(metastore::Error::Closed))),
+                _ = tick.tick() => Event::Tick,
                 _ = state.changed() => Event::State,
                 _ = stats.changed() => Event::Stats,
-                _ = tick.tick() => Event::Tick,
-                done = &mut follow => Event::Followed(done.unwrap_or(Err(metastore::Error::Closed))),
-                _ = stop.wait_for(|stop| *stop) => Event::Stop,
+                event = self.mgr.events.recv() => Event::Net(Port::Mgr, event.ok_or(Error::Net("manager"))?),
+                event = self.mon.events.recv() => Event::Net(Port::Mon, event.ok_or(Error::Net("monitor"))?),
             };
             match event {
                 Event::Net(port, event) => self.net_event(port, event).await?,

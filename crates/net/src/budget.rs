@@ -57,6 +57,7 @@ impl Budget {
     pub async fn room_for(&self, bytes: usize) {
         while !self.fits(bytes) {
             tokio::select! {
+                biased;
                 () = self.freed.notified() => {}
                 () = self.total.freed.notified() => {}
             }

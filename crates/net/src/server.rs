@@ -55,7 +55,9 @@ impl Server {
         let mut sweep = tokio::time::interval(SWEEP);
         while !self.connections.shared.stopped.get() {
             tokio::select! {
+                biased;
                 () = self.connections.shared.stop.notified() => {}
+                _ = sweep.tick() => self.sweep(),
                 accepted = acceptor.accept() => match accepted {
                     Ok((stream, peer)) => self.open(stream, peer),
                     Err(e) => {
@@ -63,7 +65,6 @@ impl Server {
                         tokio::time::sleep(ACCEPT_RETRY).await;
                     }
                 },
-                _ = sweep.tick() => self.sweep(),
             }
         }
     }
