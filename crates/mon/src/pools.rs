@@ -4,16 +4,13 @@
 //! Each function checks first and writes into the increment only when it succeeds. What is asked for and is
 //! so already is a success without a change ([`Done::Already`]), since clients repeat their requests.
 //!
-//! Not built yet, and refused with a clear text: more than one copy ([`SIZE_MAX_BUILT`]), erasure code, fewer
-//! placement groups than before.
+//! Not built yet, and refused with a clear text: erasure code, fewer placement groups than before.
 
 use metastore::ClusterState;
 use types::osdmap::{Incremental, OsdMap};
 use types::pool::{PgPool, PoolOption, pool_flag};
 use types::{Errno, PoolId, Utime};
 
-/// Copies that the OSDs can keep today.
-pub const SIZE_MAX_BUILT: u8 = 1;
 /// Ceph's own limit.
 pub const SIZE_MAX: i64 = 10;
 /// Pools that a cluster may have.
@@ -208,11 +205,7 @@ fn is_replicated_rule(map: &OsdMap, id: u32) -> bool {
 
 pub(crate) fn checked_size(size: u64) -> Result<u8> {
     match u8::try_from(size) {
-        Ok(n) if (1..=SIZE_MAX_BUILT).contains(&n) => Ok(n),
-        Ok(n) if (1..=SIZE_MAX as u8).contains(&n) => refuse(
-            Errno::EOPNOTSUPP,
-            format!("size {n}: more than {SIZE_MAX_BUILT} copy of each object is not built in skep yet"),
-        ),
+        Ok(n) if (1..=SIZE_MAX as u8).contains(&n) => Ok(n),
         _ => refuse(
             Errno::EINVAL,
             format!("pool size must be between 1 and {SIZE_MAX}"),

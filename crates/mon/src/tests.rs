@@ -693,7 +693,6 @@ fn pools_are_made_and_set_with_cephs_words() {
         -2,
         "specified rule 7 doesn't exist",
     );
-    make(NewPool { size: 3, ..pool("a") }, -95, "size 3: more than 1 copy");
     make(
         NewPool {
             size: 11,

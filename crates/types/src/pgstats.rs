@@ -359,8 +359,10 @@ pub struct PgStat {
     pub acting: Vec<OsdId>,
     pub up_primary: OsdId,
     pub acting_primary: OsdId,
+    /// OSDs that the PG waits for: it cannot serve, or not heal, until they answer or come back.
+    pub blocked_by: Vec<OsdId>,
 }
-denc::envelope_denc!(PgStat, 1, 1, {
+denc::envelope_denc!(PgStat, 2, 2, {
     pgid,
     state,
     version,
@@ -391,6 +393,7 @@ denc::envelope_denc!(PgStat, 1, 1, {
     acting,
     up_primary,
     acting_primary,
+    blocked_by,
 });
 
 impl PgStat {
@@ -427,6 +430,7 @@ impl PgStat {
             acting: Vec::new(),
             up_primary: -1,
             acting_primary: -1,
+            blocked_by: Vec::new(),
         }
     }
 }
@@ -444,8 +448,13 @@ pub struct OsdStat {
     pub hb_peers: Vec<OsdId>,
     pub commit_latency_ns: u64,
     pub apply_latency_ns: u64,
+    /// Operations that have waited longer than `osd_op_complaint_time`, the oldest first, at most
+    /// [`SLOW_OPS_MAX`] of them.
+    pub slow_ops: Vec<SlowOp>,
+    /// How many there are, those not listed included.
+    pub slow_ops_count: u32,
 }
-denc::envelope_denc!(OsdStat, 1, 1, {
+denc::envelope_denc!(OsdStat, 2, 2, {
     osd,
     up_from,
     seq,
@@ -455,7 +464,62 @@ denc::envelope_denc!(OsdStat, 1, 1, {
     hb_peers,
     commit_latency_ns,
     apply_latency_ns,
+    slow_ops,
+    slow_ops_count,
 });
+
+/// Slow operations that one report lists.
+pub const SLOW_OPS_MAX: usize = 16;
+
+/// An operation that has waited long, and what for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SlowOp {
+    /// When it came.
+    pub since: Utime,
+    /// `client.4123 10.0.0.7:0/3343`
+    pub client: String,
+    /// As `dump_ops_in_flight` describes it.
+    pub what: String,
+    pub pg: PgId,
+    pub object: String,
+    /// All of these must happen before it is answered.
+    pub waits: Vec<Wait>,
+}
+denc::envelope_denc!(SlowOp, 1, 1, { since, client, what, pg, object, waits });
+
+/// One thing that an operation waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wait {
+    /// [`wait`].
+    pub kind: u8,
+    /// The OSD that is waited for; -1 if it is none.
+    pub osd: OsdId,
+    /// Who else: a watcher's `client.4124 10.0.0.8:0/77`.
+    pub who: String,
+    /// Since when it is waited for, or since when a watcher is there; zero if nobody knows.
+    pub since: Utime,
+}
+denc::envelope_denc!(Wait, 1, 1, { kind, osd, who, since });
+
+/// Kinds of [`Wait`].
+pub mod wait {
+    /// The OSD may not serve: its lease is not renewed.
+    pub const LEASE: u8 = 1;
+    /// The PG cannot serve until `osd` answers or comes back.
+    pub const MEMBER: u8 = 2;
+    /// The write is not durable on `osd` (the reporting one: its own disk).
+    pub const DURABLE: u8 = 3;
+    /// The object is being copied to `osd`.
+    pub const COPY: u8 = 4;
+    /// A watcher has not answered a notification: for RBD images, the holder of the exclusive lock.
+    pub const WATCHER: u8 = 5;
+    /// Another operation on the same object.
+    pub const ORDER: u8 = 6;
+    /// The disk has no room.
+    pub const SPACE: u8 = 7;
+    /// The map says that clients shall wait (pause, full).
+    pub const MAP: u8 = 8;
+}
 
 impl OsdStat {
     pub fn kb(&self) -> u64 {
