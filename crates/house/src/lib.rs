@@ -29,6 +29,7 @@ pub const LAYERS: &[Layer] = &[
     layer(1, "objclass", &[]),
     layer(1, "pg", &["messages", "objclass"]),
     layer(2, "io", &[]),
+    layer(2, "io-sim", &["io"]),
     layer(2, "store", &["io"]),
     layer(2, "metastore", &["io"]),
     layer(3, "net", &[]),
@@ -63,13 +64,13 @@ pub const LIBRARIES: &[Library] = &[
     library("aws-lc-rs", &["auth", "msgr", "io"]),
     library("clap", &["skep"]),
     library("indicatif", &["skep"]),
-    library("libc", &["io"]),
+    library("libc", &["io", "io-sim"]),
     library("redb", &["metastore", "store"]),
     library("rustix", &["io", "node"]),
     library("signal-hook", &["io", "skep"]),
     library("socket2", &["io"]),
     library("tempfile", &[]),
-    library("tokio", &["io", "metastore", "net", "mon", "osd", "node", "skep"]),
+    library("tokio", &["io", "io-sim", "metastore", "net", "mon", "osd", "node", "skep"]),
     library("tracing-subscriber", &["skep"]),
 ];
 
@@ -91,7 +92,7 @@ const fn absent(text: &'static str, except: &'static [&'static str], instead: &'
 
 /// The program may print, and wait for its own server; `hostile` reads the vectors; `house` itself is tests only.
 pub const ABSENT: &[Absent] = &[
-    absent("Instant::now", &["io", "skep"], "io::clock"),
+    absent("Instant::now", &["io", "io-sim", "skep"], "io::clock"),
     absent("SystemTime::now", &["io", "skep"], "io::clock"),
     absent("std::fs::", &["io", "skep", "hostile"], "io::file, io::disk"),
     absent("File::open", &["io", "skep"], "io::file, io::disk"),
@@ -102,7 +103,7 @@ pub const ABSENT: &[Absent] = &[
     absent("std::thread::spawn", &["io", "skep"], "io::thread"),
     absent("std::thread::sleep", &["io", "skep"], "an event or a timer of io"),
     absent("std::thread::Builder", &["io", "skep"], "io::thread"),
-    absent("getrandom", &["io"], "io::random"),
+    absent("getrandom", &["io", "io-sim"], "io::random"),
     absent("::rand::", &["io"], "io::random"),
     absent("println!", &["skep"], "tracing, or a returned value"),
     absent("print!(", &["skep"], "tracing, or a returned value"),
