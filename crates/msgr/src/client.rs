@@ -16,6 +16,8 @@ use std::sync::Arc;
 use types::{AddrKind, EntityAddr, EntityAddrVec, EntityKind, Errno, Utime};
 
 pub struct ClientConfig {
+    /// What we are: a daemon says its number as `gid`.
+    pub kind: EntityKind,
     /// Type of the server dialled, and its address as a map gives it.
     pub peer_kind: EntityKind,
     pub target: EntityAddr,
@@ -38,6 +40,7 @@ pub struct ClientConfig {
 impl ClientConfig {
     pub fn new(peer_kind: EntityKind, target: EntityAddr, nonce: u32, entropy: Arc<dyn Entropy>) -> Self {
         Self {
+            kind: EntityKind::Client,
             peer_kind,
             target,
             modes: vec![ConMode::Crc, ConMode::Secure],
@@ -127,7 +130,7 @@ impl<A: ClientAuth> ClientConnection<A> {
                 return Ok(None);
             }
             let hello = Hello {
-                entity_type: EntityKind::Client as u8,
+                entity_type: self.config.kind as u8,
                 peer_addr: self.config.target,
             };
             self.link.send_control(Tag::Hello, &hello.to_bytes())?;

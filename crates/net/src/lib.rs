@@ -16,11 +16,13 @@ mod budget;
 mod client;
 mod connection;
 mod connections;
+mod dial;
 mod server;
 
 pub use budget::Permit;
 pub use client::{ClientError, ClientStream};
 pub use connections::{ConnId, Connections, NetEvent, Options};
+pub use dial::{DialEvent, DialOptions, Dialled, dial};
 pub use io::socket::Listener;
 pub use msgr::{Message, Peer, ServerConfig};
 pub use server::{entropy, serve};

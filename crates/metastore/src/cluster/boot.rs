@@ -4,7 +4,7 @@ use super::changes::{Change, Changes};
 use super::handle::OsdBoot;
 use super::state::ClusterState;
 use types::clusterlog::LogLevel;
-use types::osdmap::{Incremental, MAX_OSD_LIMIT, OsdBoot as MapBoot, OsdMap, osd_state};
+use types::osdmap::{Incremental, MAX_OSD_LIMIT, OsdBoot as MapBoot, OsdMap, map_flag, osd_state};
 use types::{OsdId, Utime};
 
 /// CRUSH weight of 1.0 stands for so many bytes.
@@ -139,6 +139,22 @@ fn bucket_name(host: &str) -> String {
 
 /// Marks OSDs down that are up.
 pub fn down(state: &ClusterState, ids: &[OsdId], now: Utime) -> Changes {
+    down_for(state, ids, now, "")
+}
+
+/// The same, less those that an operator keeps up (`ceph osd set nodown`).
+pub fn down_unless_kept(state: &ClusterState, ids: &[OsdId], now: Utime, why: &str) -> Changes {
+    let map = &*state.osdmap;
+    if map.has_flag(map_flag::NODOWN) {
+        return Changes::none();
+    }
+    let kept = |id: &OsdId| map.osd(*id).is_some_and(|o| o.state & osd_state::NODOWN != 0);
+    let ids: Vec<_> = ids.iter().copied().filter(|id| !kept(id)).collect();
+    down_for(state, &ids, now, why)
+}
+
+/// Marks OSDs down that are up, and says why in the cluster log.
+pub fn down_for(state: &ClusterState, ids: &[OsdId], now: Utime, why: &str) -> Changes {
     let map = &*state.osdmap;
     let up: Vec<_> = ids.iter().copied().filter(|id| map.is_up(*id)).collect();
     if up.is_empty() {
@@ -146,12 +162,16 @@ pub fn down(state: &ClusterState, ids: &[OsdId], now: Utime) -> Changes {
     }
     let mut inc = Incremental::next_after(map, now);
     let mut log = Vec::new();
+    let why = match why {
+        "" => String::new(),
+        why => format!(" ({why})"),
+    };
     for id in up {
         inc.mark_down(map, id);
         log.push(Change::Log(state.log_entry(
             now,
             LogLevel::Info,
-            format!("osd.{id} is marked down"),
+            format!("osd.{id} is marked down{why}"),
         )));
     }
     Changes {

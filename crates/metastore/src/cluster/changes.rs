@@ -2,6 +2,7 @@
 //!
 //! All of it is committed together or not at all. Bounds: what fits one transaction (`kv::TXN_OPS_MAX`, `kv::TXN_BYTES_MAX`).
 
+use super::pgs::PgProposal;
 use super::state::{ClusterState, HealthMute};
 use auth::EntityAuth;
 use bytes::Bytes;
@@ -68,6 +69,9 @@ pub struct Changes {
     /// reachable, and the checksum.
     pub osdmap: Option<Box<Incremental>>,
     pub list: Vec<Change>,
+    /// Configurations that their primaries want changed; only such as the state does not refuse
+    /// ([`super::pgs::PgConfigs::refuses`]).
+    pub pgs: Vec<PgProposal>,
     /// Commit only if these OSDs hold no lease (`ClusterHandle::osd_lease`): they surely no longer serve. Otherwise
     /// the commit fails with `Error::LeaseHeld`.
     pub unleased: Vec<OsdId>,
@@ -90,7 +94,7 @@ impl Changes {
         }
     }
     pub fn is_empty(&self) -> bool {
-        self.osdmap.is_none() && self.list.is_empty()
+        self.osdmap.is_none() && self.list.is_empty() && self.pgs.is_empty()
     }
     pub fn push(&mut self, change: Change) {
         self.list.push(change);

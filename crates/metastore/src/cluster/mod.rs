@@ -11,6 +11,7 @@
 mod boot;
 pub mod changes;
 pub mod config;
+mod copies;
 pub mod create;
 mod follow;
 pub mod handle;
@@ -30,6 +31,6 @@ pub use config::{ConfigDb, ConfigLogEntry};
 pub use create::{CreateOptions, OSD_CAPS, create_cluster, new_entity};
 pub use handle::{ClusterHandle, Committed, OsdBoot};
 pub use history::MapHistory;
-pub use pgs::{PgConfig, PgConfigs};
+pub use pgs::{PgConfig, PgConfigs, PgProposal, Refusal};
 pub use state::{ClusterState, HealthMute};
 pub use stats::{ClusterStats, IoRates, OsdReport};

@@ -8,7 +8,7 @@ use super::changes::{Change, Changes};
 use super::config::{CONFIG_LOG_MAX, ConfigDb, ConfigLogEntry};
 use super::history::MapHistory;
 use super::keys;
-use super::pgs::PgConfigs;
+use super::pgs::{PgConfigs, PgProposal};
 use crate::kv::{Error, Result, Revision, TxnOp};
 use auth::KeyDb;
 use bytes::Bytes;
@@ -132,8 +132,11 @@ impl ClusterState {
         let mut next = self.clone();
         next.version += 1;
         let mut ops = vec![TxnOp::put(keys::VERSION, next.version.to_bytes())];
-        if let Some(inc) = changes.osdmap {
-            next.apply_map(*inc, now, &mut ops)?;
+        let inc = changes.osdmap.map(|inc| *inc);
+        let inc =
+            inc.or_else(|| (!changes.pgs.is_empty()).then(|| Incremental::next_after(&self.osdmap, now)));
+        if let Some(inc) = inc {
+            next.apply_map(inc, &changes.pgs, now, &mut ops)?;
         }
         let mut diff = Vec::new();
         for change in changes.list {
@@ -154,7 +157,13 @@ impl ClusterState {
         Ok((next, kept))
     }
 
-    fn apply_map(&mut self, mut inc: Incremental, now: Utime, ops: &mut Vec<TxnOp>) -> Result<()> {
+    fn apply_map(
+        &mut self,
+        mut inc: Incremental,
+        proposals: &[PgProposal],
+        now: Utime,
+        ops: &mut Vec<TxnOp>,
+    ) -> Result<()> {
         let bad = |why: String| Error::BadValue {
             key: keys::OSDMAP_INC.into(),
             why,
@@ -166,7 +175,7 @@ impl ClusterState {
         }
         let mut map = (*self.osdmap).clone();
         map.apply(&inc).map_err(|e| bad(e.to_string()))?;
-        if Arc::make_mut(&mut self.pgs).settle(&self.osdmap, &map, &mut inc, ops) {
+        if Arc::make_mut(&mut self.pgs).settle(&self.osdmap, &map, &mut inc, proposals, ops) {
             map = (*self.osdmap).clone();
             map.apply(&inc).map_err(|e| bad(e.to_string()))?;
         }

@@ -1,0 +1,71 @@
+//! What OSDs commit about each other and about their PGs' copies: proposals, and who is down.
+
+use super::boot::down_unless_kept;
+use super::changes::Changes;
+use super::handle::ClusterHandle;
+use super::pgs::{PgProposal, Refusal};
+use crate::kv::{Error, Result};
+use types::{EntityAddrVec, OsdId, PgId};
+
+impl ClusterHandle {
+    /// Commits what can be committed of `wishes`, in batches; what became of each. Those behind an error were not
+    /// tried.
+    pub async fn propose(&self, wishes: &[PgProposal]) -> Result<Vec<(PgId, Option<Refusal>)>> {
+        let mut fates = Vec::with_capacity(wishes.len());
+        for batch in PgProposal::batches(wishes) {
+            let done = self
+                .commit(|state| {
+                    let fate = |p: &PgProposal| (p.pg, state.pgs.refuses(&state.osdmap, p));
+                    let fates: Vec<_> = batch.iter().map(fate).collect();
+                    let good = batch
+                        .iter()
+                        .zip(&fates)
+                        .filter(|(_, (_, refused))| refused.is_none());
+                    let changes = Changes {
+                        pgs: good.map(|(p, _)| p.clone()).collect(),
+                        ..Changes::none()
+                    };
+                    (changes, fates)
+                })
+                .await?;
+            fates.extend(done.reply);
+        }
+        Ok(fates)
+    }
+
+    /// Marks those of `osds` down that are up and hold no lease any more: they surely do not serve. An operator's
+    /// `nodown` keeps them. False if one of them has its lease again.
+    pub async fn mark_unleased_down(&self, osds: &[OsdId]) -> Result<bool> {
+        let decide = |state: &super::ClusterState| {
+            let mut changes = down_unless_kept(state, osds, self.now(), "its lease has ended");
+            changes.unleased = osds.to_vec();
+            (changes, ())
+        };
+        match self.commit(decide).await {
+            Ok(_) => Ok(true),
+            Err(Error::LeaseHeld(_)) => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Marks `osd` down if it is up in the map at `addrs`, where connections are refused: its process is gone.
+    pub async fn mark_refused_down(&self, osd: OsdId, addrs: &EntityAddrVec) -> Result<()> {
+        self.commit(|state| {
+            let there = state.osdmap.osd(osd).is_some_and(|o| o.cluster_addrs == *addrs);
+            let changes = match there {
+                true => down_unless_kept(state, &[osd], self.now(), "its port refuses connections"),
+                false => Changes::none(),
+            };
+            (changes, ())
+        })
+        .await
+        .map(drop)
+    }
+
+    /// Marks an OSD down on its own word: it goes on living, but must not serve.
+    pub async fn step_down(&self, osd: OsdId, why: &str) -> Result<()> {
+        self.commit(|state| (super::boot::down_for(state, &[osd], self.now(), why), ()))
+            .await
+            .map(drop)
+    }
+}

@@ -1,0 +1,244 @@
+//! A connection that we dial and whose messages go both ways at any time: how OSDs talk to each other.
+//!
+//! A task reads and writes; the owner queues messages without waiting and hears of everything on a channel, under
+//! the name it gave the connection.
+//!
+//! Invariants: [`DialEvent::Ready`] comes before messages, [`DialEvent::Ended`] last and always, also when there never
+//! was a session. Messages queued before the session is open are refused. Bound: [`DialOptions::output_max`].
+//!
+//! Not here: dialling again.
+
+use crate::client::ClientError;
+use auth::ClientAuth;
+use bytes::BufMut;
+use io::socket::Stream;
+use msgr::{ClientConfig, ClientConnection, ClientEvent, Message};
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::io::{ErrorKind, IoSlice};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Notify, mpsc};
+use types::Utime;
+
+/// Pieces of output given to one write call.
+const WRITE_SLICES: usize = 64;
+
+#[derive(Debug)]
+pub enum DialEvent {
+    Ready,
+    Message(Message),
+    Ended(ClientError),
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct DialOptions {
+    /// From the first packet to the open session.
+    pub handshake_timeout: Duration,
+    /// Output waiting at which the connection is ended: the peer does not read.
+    pub output_max: usize,
+}
+
+struct Shared<A> {
+    proto: RefCell<ClientConnection<A>>,
+    open: Cell<bool>,
+    output_max: usize,
+    wake: Notify,
+    cancel: Notify,
+}
+
+/// The owner's end. Dropping it ends the connection.
+pub struct Dialled<A> {
+    shared: Rc<Shared<A>>,
+}
+
+impl<A> fmt::Debug for Dialled<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Dialled")
+            .field("open", &self.shared.open.get())
+            .finish()
+    }
+}
+
+impl<A> Drop for Dialled<A> {
+    fn drop(&mut self) {
+        self.shared.cancel.notify_one();
+    }
+}
+
+impl<A: ClientAuth> Dialled<A> {
+    /// Queues a message; false if there is no session, or none any more. Messages queued in one go leave in one
+    /// write.
+    pub fn send(&self, m: Message) -> bool {
+        let s = &self.shared;
+        if !s.open.get() {
+            return false;
+        }
+        let mut proto = s.proto.borrow_mut();
+        if proto.output().len() + m.size() > s.output_max || proto.send(m).is_err() {
+            s.open.set(false);
+            s.cancel.notify_one();
+            return false;
+        }
+        s.wake.notify_one();
+        true
+    }
+
+    /// Bytes waiting to be written.
+    pub fn queued_bytes(&self) -> usize {
+        self.shared.proto.borrow_mut().output().len()
+    }
+}
+
+/// Dials `addr`; what happens comes to `events` under `name`. Inside a `LocalSet`.
+pub fn dial<A: ClientAuth + 'static, N: Copy + 'static>(
+    addr: SocketAddr,
+    config: ClientConfig,
+    auth: A,
+    options: DialOptions,
+    clock: Arc<dyn io::Clock>,
+    name: N,
+    events: mpsc::Sender<(N, DialEvent)>,
+) -> Dialled<A> {
+    let shared = Rc::new(Shared {
+        proto: RefCell::new(ClientConnection::new(config, auth)),
+        open: Cell::new(false),
+        output_max: options.output_max,
+        wake: Notify::new(),
+        cancel: Notify::new(),
+    });
+    let task = Task {
+        shared: shared.clone(),
+        clock,
+        name,
+        events,
+    };
+    io::task::spawn_local(task.run(addr, options.handshake_timeout));
+    Dialled { shared }
+}
+
+struct Task<A, N> {
+    shared: Rc<Shared<A>>,
+    clock: Arc<dyn io::Clock>,
+    name: N,
+    events: mpsc::Sender<(N, DialEvent)>,
+}
+
+impl<A: ClientAuth, N: Copy> Task<A, N> {
+    async fn run(self, addr: SocketAddr, handshake_timeout: Duration) {
+        let end = tokio::select! {
+            biased;
+            () = self.shared.cancel.notified() => ClientError::Closed,
+            () = self.deadline(handshake_timeout) => {
+                let why = "no session within the time for a handshake";
+                ClientError::Io(std::io::Error::new(ErrorKind::TimedOut, why))
+            }
+            e = self.talk(addr) => e,
+        };
+        self.shared.open.set(false);
+        // The owner may be gone; then nobody is left to be told.
+        let _ = self.events.send((self.name, DialEvent::Ended(end))).await;
+    }
+
+    async fn deadline(&self, timeout: Duration) {
+        io::task::sleep(timeout).await;
+        if self.shared.open.get() {
+            std::future::pending().await
+        }
+    }
+
+    async fn talk(&self, addr: SocketAddr) -> ClientError {
+        let stream = match Stream::connect(addr).await {
+            Ok(stream) => stream,
+            Err(e) => return e.into(),
+        };
+        tokio::select! {
+            biased;
+            e = self.write_loop(&stream) => e,
+            e = self.read_loop(&stream) => e,
+        }
+    }
+
+    async fn write_loop(&self, stream: &Stream) -> ClientError {
+        loop {
+            match self.write_some(stream) {
+                Ok(0) => self.shared.wake.notified().await,
+                Ok(_) => {}
+                Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                    if let Err(e) = stream.writable().await {
+                        return e.into();
+                    }
+                }
+                Err(e) => return e.into(),
+            }
+        }
+    }
+
+    /// One write call; 0 when there is nothing to write.
+    fn write_some(&self, stream: &Stream) -> std::io::Result<usize> {
+        let mut proto = self.shared.proto.borrow_mut();
+        let out = proto.output();
+        let mut slices = [IoSlice::new(&[]); WRITE_SLICES];
+        let n = out.slices(&mut slices);
+        if n == 0 {
+            return Ok(0);
+        }
+        let written = stream.try_write(&slices[..n])?;
+        if written == 0 {
+            return Err(ErrorKind::WriteZero.into());
+        }
+        out.advance(written);
+        Ok(written)
+    }
+
+    async fn read_loop(&self, stream: &Stream) -> ClientError {
+        loop {
+            if let Err(e) = self.hand_on().await {
+                return e;
+            }
+            if let Err(e) = stream.readable().await {
+                return e.into();
+            }
+            match self.read_some(stream) {
+                Ok(0) => return ClientError::Closed,
+                Ok(_) => {}
+                Err(e) if e.kind() == ErrorKind::WouldBlock => {}
+                Err(e) => return e.into(),
+            }
+        }
+    }
+
+    fn read_some(&self, stream: &Stream) -> std::io::Result<usize> {
+        let mut proto = self.shared.proto.borrow_mut();
+        let (buf, max) = proto.read_target();
+        stream.try_read(&mut buf.limit(max))
+    }
+
+    /// Hands on what the bytes received so far hold, as fast as the owner takes it.
+    async fn hand_on(&self) -> Result<(), ClientError> {
+        loop {
+            let now = Utime::from_unix(self.clock.wall());
+            let event = {
+                let mut proto = self.shared.proto.borrow_mut();
+                let event = proto.next(now)?;
+                // Steps of the handshake are answered by the machine itself.
+                if !proto.output().is_empty() {
+                    self.shared.wake.notify_one();
+                }
+                event
+            };
+            let event = match event {
+                None => return Ok(()),
+                Some(ClientEvent::Ready(_)) => {
+                    self.shared.open.set(true);
+                    DialEvent::Ready
+                }
+                Some(ClientEvent::Message(m)) => DialEvent::Message(m),
+            };
+            let sent = self.events.send((self.name, event)).await;
+            sent.map_err(|_| ClientError::Closed)?;
+        }
+    }
+}
