@@ -8,6 +8,9 @@
 //! as the keys; a reader holds the same lock as the writer, so it sees durable and leased keys of one moment.
 //! Bounds: [`EVENTS_MAX`] remembered changes for watchers, [`CACHE_BYTES`] of page cache.
 //!
+//! [`Embedded::in_memory`] keeps nothing on a disk and does all work at once, in the calling task: for simulations,
+//! which have no other thread.
+//!
 //! Not here: sharing between processes. redb locks its file: a second process is refused.
 
 use crate::kv::*;
@@ -56,6 +59,8 @@ struct Inner {
     clock: Arc<dyn Clock>,
     shared: Mutex<Shared>,
     wake: watch::Sender<Revision>,
+    /// Commits do not wait for a disk: they need no thread of their own.
+    at_once: bool,
 }
 
 /// A handle; clones share the store.
@@ -105,7 +110,20 @@ impl Embedded {
         if let Some(dir) = path.parent().filter(|d| !d.as_os_str().is_empty()) {
             io::files::sync_dir(dir).map_err(|e| Error::Open(format!("{}: {e}", dir.display())))?;
         }
-        let revision = Self::prepare(&db, path)?;
+        Self::with_db(db, &path.display().to_string(), clock, false)
+    }
+
+    /// A new store that ends with its last handle.
+    pub fn in_memory(clock: Arc<dyn Clock>) -> Result<Self> {
+        let memory = redb::backends::InMemoryBackend::new();
+        let mut builder = redb::Builder::new();
+        builder.set_cache_size(CACHE_BYTES);
+        let db = builder.create_with_backend(memory).map_err(storage)?;
+        Self::with_db(db, "memory", clock, true)
+    }
+
+    fn with_db(db: Database, name: &str, clock: Arc<dyn Clock>, at_once: bool) -> Result<Self> {
+        let revision = Self::prepare(&db, name)?;
         let (wake, _) = watch::channel(revision);
         let shared = Shared {
             revision,
@@ -122,12 +140,13 @@ impl Embedded {
                 clock,
                 shared: Mutex::new(shared),
                 wake,
+                at_once,
             }),
         })
     }
 
     /// Creates the tables on first use; returns the revision reached before.
-    fn prepare(db: &Database, path: &Path) -> Result<Revision> {
+    fn prepare(db: &Database, name: &str) -> Result<Revision> {
         let mut txn = db.begin_write().map_err(storage)?;
         txn.set_quick_repair(true);
         let (format, revision, fresh) = {
@@ -142,8 +161,7 @@ impl Embedded {
         };
         if format > FORMAT {
             return Err(Error::Open(format!(
-                "{} has format {format}, this program knows up to {FORMAT}",
-                path.display()
+                "{name} has format {format}, this program knows up to {FORMAT}"
             )));
         }
         if fresh {
@@ -159,6 +177,9 @@ impl Embedded {
         &self,
         work: impl FnOnce(&Inner) -> Result<T> + Send + 'static,
     ) -> Result<T> {
+        if self.inner.at_once {
+            return work(&self.inner);
+        }
         let inner = self.inner.clone();
         tokio::task::spawn_blocking(move || work(&inner))
             .await
@@ -559,6 +580,22 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let clock = Arc::new(TestClock::default());
         let store = Embedded::open(&dir.path().join("state"), clock.clone()).unwrap();
+        let advance = |d: Duration| -> BoxFuture<'static, ()> {
+            clock.0.fetch_add(d.as_millis() as u64, Ordering::Relaxed);
+            Box::pin(std::future::ready(()))
+        };
+        let time = crate::conformance::Time {
+            clock: &*clock,
+            advance: &advance,
+            ttl: Duration::from_secs(10),
+        };
+        block_on(crate::conformance::run(&store, &time));
+    }
+
+    #[test]
+    fn conforms_in_memory() {
+        let clock = Arc::new(TestClock::default());
+        let store = Embedded::in_memory(clock.clone()).unwrap();
         let advance = |d: Duration| -> BoxFuture<'static, ()> {
             clock.0.fetch_add(d.as_millis() as u64, Ordering::Relaxed);
             Box::pin(std::future::ready(()))

@@ -27,9 +27,9 @@ pub struct LeaseTimes {
     pub margin: Duration,
 }
 
-/// Time stamps of the renewals, shared between the owner and what renews.
+/// Time stamps of the renewals, shared between the owner and what renews: for implementations of the store.
 #[derive(Debug)]
-pub(crate) struct Renewals {
+pub struct Renewals {
     times: LeaseTimes,
     /// Nanoseconds of the owner's clock when the last confirmed renewal was sent.
     sent: AtomicU64,
@@ -83,7 +83,7 @@ impl std::fmt::Debug for Lease {
 }
 
 impl Lease {
-    pub(crate) fn new(id: LeaseId, renewals: Arc<Renewals>, renew: Arc<dyn Fn() + Send + Sync>) -> Self {
+    pub fn new(id: LeaseId, renewals: Arc<Renewals>, renew: Arc<dyn Fn() + Send + Sync>) -> Self {
         Self { id, renewals, renew }
     }
 

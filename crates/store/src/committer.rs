@@ -11,7 +11,7 @@
 //! Bounds: [`Committer::fits`] says whether a record of some size still fits into the ring.
 
 use crate::helper;
-use crate::options::{Seq, Waker};
+use crate::options::{Driver, Seq, Waker};
 use crate::ring::{HEADER, Header, Ring, padded};
 use crate::{Counters, Error, Result};
 use bytes::Bytes;
@@ -74,6 +74,8 @@ struct Inner {
     kicked: bool,
     /// A batch is on its way.
     busy: bool,
+    /// Without a thread: the batch that is written and not flushed.
+    begun: Option<Work>,
     stop: bool,
     durable_batch: u64,
     failed: Option<Arc<Error>>,
@@ -90,6 +92,7 @@ pub struct Committer {
     tag: u64,
     incarnation: u64,
     waker: Waker,
+    driver: Option<Arc<dyn Driver>>,
     inner: Mutex<Inner>,
     work: Condvar,
     done: Condvar,
@@ -113,6 +116,7 @@ pub struct Start {
 }
 
 /// A batch with its place, off the lock.
+#[derive(Debug)]
 struct Work {
     batch: Batch,
     position: u64,
@@ -128,6 +132,7 @@ impl Committer {
         ring: Ring,
         tag: u64,
         waker: Waker,
+        driver: Option<Arc<dyn Driver>>,
         start: Start,
     ) -> Self {
         let mut inner = Inner {
@@ -145,6 +150,7 @@ impl Committer {
             },
             kicked: false,
             busy: false,
+            begun: None,
             stop: false,
             durable_batch: start.batch - 1,
             failed: None,
@@ -160,6 +166,7 @@ impl Committer {
             tag,
             incarnation: start.incarnation,
             waker,
+            driver,
             inner: Mutex::new(inner),
             work: Condvar::new(),
             done: Condvar::new(),
@@ -169,6 +176,14 @@ impl Committer {
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells whoever writes batches that one waits.
+    fn call(&self) {
+        self.work.notify_one();
+        if let Some(d) = &self.driver {
+            d.wake();
+        }
     }
 
     /// The largest record: so that a checkpoint can always make room for one.
@@ -229,7 +244,7 @@ impl Committer {
         {
             inner.seal();
             if !inner.busy {
-                self.work.notify_one();
+                self.call();
             }
         }
         Ok(seq)
@@ -241,7 +256,7 @@ impl Committer {
         if !inner.open.is_empty() {
             inner.kicked = true;
             if !inner.busy {
-                self.work.notify_one();
+                self.call();
             }
         }
     }
@@ -255,7 +270,7 @@ impl Committer {
         }
         inner.marker = inner.next_batch;
         inner.seal();
-        self.work.notify_one();
+        self.call();
         inner.marker
     }
 
@@ -365,8 +380,43 @@ impl Committer {
         }
     }
 
+    /// Without a thread: writes the batch that was kicked, and leaves its flush to [`Self::end`]. False: there is
+    /// none, or one is begun, or the store has failed.
+    pub fn begin(&self) -> bool {
+        let mut inner = self.lock();
+        if inner.stop || inner.failed.is_some() || inner.begun.is_some() {
+            return false;
+        }
+        let Some(mut work) = self.take(&mut inner) else {
+            return false;
+        };
+        drop(inner);
+        let written = self.write(&mut work);
+        if let Err(e) = written {
+            self.fail(e);
+            return false;
+        }
+        self.lock().begun = Some(work);
+        true
+    }
+
+    /// Flushes what was begun, if anything was.
+    pub fn end(&self) {
+        let mut inner = self.lock();
+        let begun = inner.begun.take();
+        if inner.failed.is_some() {
+            return;
+        }
+        drop(inner);
+        if let Some(work) = begun {
+            let flushed = self.flush();
+            self.complete(work, flushed);
+        }
+    }
+
     /// Without a thread: writes one batch, if one waits. False: there was none.
     pub fn pump(&self) -> bool {
+        self.end();
         let mut inner = self.lock();
         if inner.failed.is_some() {
             return false;
@@ -409,7 +459,11 @@ impl Committer {
     }
 
     fn step(&self, mut work: Work) {
-        let result = self.write(&mut work);
+        let result = self.write(&mut work).and_then(|()| self.flush());
+        self.complete(work, result);
+    }
+
+    fn complete(&self, work: Work, result: Result<()>) {
         let Work { batch, position, .. } = work;
         let mut inner = self.lock();
         inner.busy = false;
@@ -491,7 +545,7 @@ impl Committer {
             .write_all(&writes)
             .map_err(|e| Error::io(&self.path, "write the log and data", e))?;
         batch.directs.clear();
-        self.flush()
+        Ok(())
     }
 
     fn flush(&self) -> Result<()> {

@@ -6,7 +6,7 @@
 
 use crate::checkpoint::{Checkpoint, Progress};
 use crate::committer::Committer;
-use crate::options::Waker;
+use crate::options::{Driver, Waker};
 use crate::{Error, Result};
 use io::disk::{DiskFile, Write};
 use std::collections::VecDeque;
@@ -122,6 +122,7 @@ struct Inner {
 pub struct Helper {
     committer: Arc<Committer>,
     waker: Waker,
+    driver: Option<Arc<dyn Driver>>,
     inner: Mutex<Inner>,
     changed: Condvar,
     news: AtomicBool,
@@ -134,10 +135,11 @@ impl std::fmt::Debug for Helper {
 }
 
 impl Helper {
-    pub fn new(committer: Arc<Committer>, waker: Waker) -> Self {
+    pub fn new(committer: Arc<Committer>, waker: Waker, driver: Option<Arc<dyn Driver>>) -> Self {
         Self {
             committer,
             waker,
+            driver,
             inner: Mutex::default(),
             changed: Condvar::new(),
             news: AtomicBool::new(false),
@@ -151,6 +153,9 @@ impl Helper {
     pub fn submit(&self, job: Job) {
         self.lock().jobs.push_back(job);
         self.changed.notify_all();
+        if let Some(d) = &self.driver {
+            d.wake();
+        }
     }
 
     /// What ended since the last call; costs nothing when nothing did.

@@ -13,6 +13,7 @@
 //! [`Counters::stalls`]).
 
 mod alloc;
+mod background;
 pub mod broken;
 mod cache;
 mod check;
@@ -40,8 +41,11 @@ mod store;
 mod superblock;
 mod view;
 
+pub use background::Background;
 pub use check::{Progress, Report};
 pub use error::{Error, Result};
-pub use options::{Counters, Identity, OmapPage, Options, PoolUsage, Seq, Stat, StatFs, Ticket, Waker};
+pub use options::{
+    Counters, Driver, Identity, OmapPage, Options, PoolUsage, Seq, Stat, StatFs, Ticket, Waker,
+};
 pub use store::{Store, device_of, host_bytes};
 pub use view::{LogBounds, Salvage, View};

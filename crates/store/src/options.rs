@@ -1,6 +1,9 @@
 //! Who a store belongs to, its bounds, and what it reports.
 
+use crate::background::Background;
 use bytes::Bytes;
+use io::disk::Disk;
+use std::fmt::Debug;
 use std::path::PathBuf;
 use std::sync::Arc;
 use types::{OsdId, Uuid};
@@ -11,6 +14,15 @@ pub type Seq = u64;
 /// Called from a helper thread whenever [`durable`](crate::Store::durable) advanced, a checkpoint ended
 /// or the store failed; it should only wake the owner.
 pub type Waker = Arc<dyn Fn() + Send + Sync>;
+
+/// Who does the work beside the owner where there are no threads for it ([`Options::threads`]): a simulation, which
+/// lets time pass in it.
+pub trait Driver: Debug + Send + Sync {
+    /// A store was opened: it may have work from now on.
+    fn start(&self, work: Background);
+    /// There is work. Called from within the store: it must only note it.
+    fn wake(&self);
+}
 
 /// A read of the disk under way, see [`Store::prefetch`](crate::Store::prefetch). Never used twice.
 pub type Ticket = u64;
@@ -58,6 +70,10 @@ pub struct Options {
     /// False: helper threads are not started, and the owner drives all work itself through
     /// [`pump`](crate::Store::pump). For simulation.
     pub threads: bool,
+    /// Without threads: who does their work in the owner's place.
+    pub driver: Option<Arc<dyn Driver>>,
+    /// In place of the directory: for simulation.
+    pub disk: Option<Arc<dyn Disk>>,
 }
 
 impl Default for Options {
@@ -82,6 +98,8 @@ impl Default for Options {
             disk_io: io::disk::Mode::Auto,
             checkpoint_after: std::time::Duration::from_secs(5),
             threads: true,
+            driver: None,
+            disk: None,
         }
     }
 }

@@ -4,6 +4,7 @@
 //! `overlay_bytes`, the log when it is half full; when either is full while a checkpoint runs, or when
 //! `waiting_bytes` wait for a flush, [`Store::queue`] waits and counts a stall.
 
+use crate::background::Background;
 use crate::broken::{self, Rule};
 use crate::cache::BlockCache;
 use crate::checkpoint::{Checkpoint, Meta};
@@ -78,11 +79,11 @@ impl Store {
 
     /// Opens and replays; `waker` is called from helper threads.
     pub fn open(dir: &Path, options: &Options, waker: Waker) -> Result<Store> {
-        Self::open_on(
-            Arc::new(HostDisk::with_mode(dir, options.disk_io)),
-            options,
-            waker,
-        )
+        let disk = options
+            .disk
+            .clone()
+            .unwrap_or_else(|| Arc::new(HostDisk::with_mode(dir, options.disk_io)));
+        Self::open_on(disk, options, waker)
     }
 
     pub fn open_on(disk: Arc<dyn Disk>, options: &Options, waker: Waker) -> Result<Store> {
@@ -120,9 +121,10 @@ impl Store {
             ring,
             tag,
             waker.clone(),
+            options.driver.clone(),
             start,
         ));
-        let helper = Arc::new(Helper::new(committer.clone(), waker));
+        let helper = Arc::new(Helper::new(committer.clone(), waker, options.driver.clone()));
         let space = disk
             .space()
             .map_err(|e| Error::io(&path, "ask for the host's free space", e))?;
@@ -169,6 +171,8 @@ impl Store {
                 .push(io::thread::spawn("store-commit", move || committer.run()).map_err(io)?);
             self.threads
                 .push(io::thread::spawn("store-helper", move || helper.run()).map_err(io)?);
+        } else if let Some(driver) = &self.options.driver {
+            driver.start(Background::new(self.committer.clone(), self.helper.clone()));
         }
         self.grow_ahead();
         self.start_due_checkpoint()
