@@ -1,14 +1,16 @@
 //! What goes into a PG and what comes out.
 
 use crate::pool::PoolView;
+use crate::replication::{Group, Proposal};
 use crate::store::{ObjectStore, Seq, Ticket};
 use bytes::Bytes;
+use messages::osd::peer::PeerBody;
 use messages::osd::{MOSDOp, MOSDOpReply, MWatchNotify};
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
-use types::{EntityAddr, EntityName, Errno, HObject, ObjectLocator, Utime};
+use types::{EntityAddr, EntityName, Epoch, Errno, HObject, ObjectLocator, OsdId, Utime};
 
 /// The shell's number of a client connection; never used twice.
 pub type ConnId = u64;
@@ -96,6 +98,22 @@ pub enum Input {
     ConnectionClosed(ConnId),
     /// A new map; same or later epoch.
     MapChanged(Arc<PoolView>),
+    /// The configuration, or where CRUSH wants the PG, has changed; also the first input of a PG that has others.
+    Group(Box<Group>),
+    /// A connection to this OSD was made: nothing that was sent before counts.
+    PeerUp(OsdId),
+    /// The connection has ended, or the peer is silent.
+    PeerDown(OsdId),
+    /// What a member answered, over the connection of the last [`Input::PeerUp`].
+    Peer {
+        from: OsdId,
+        interval: Epoch,
+        body: PeerBody,
+    },
+    /// The shell lets the PG copy so many objects to its members now; see [`crate::Pg::wants_to_copy`].
+    Grant {
+        objects: usize,
+    },
     /// The time given by [`crate::Pg::next_timer`] has come (or any other time).
     Tick,
     /// Answer to [`Output::FetchObject`].
@@ -133,6 +151,19 @@ pub enum Output {
     Close {
         conn: ConnId,
         why: &'static str,
+    },
+    /// For the member (or, from a member, for the primary) of this PG.
+    Peer {
+        to: OsdId,
+        interval: Epoch,
+        body: PeerBody,
+    },
+    /// Change the configuration by compare-and-swap. The answer is a new [`Input::Group`], or none: the PG asks
+    /// again after a while.
+    Propose(Proposal),
+    /// So many bytes of an object went to a member that is not in sync: what the recovery's budget counts.
+    Copied {
+        bytes: u64,
     },
     /// Get an object that another OSD holds, and give it back as [`Input::Fetched`] with the same id.
     FetchObject {

@@ -38,7 +38,13 @@ impl Pg {
             }
             let Ok(source) = source_of(op) else { continue };
             let located = ctx.cluster.locate(&source.oloc, &source.oid, op.copy_from().snap);
-            if let Located::Remote(object) = located {
+            // Members get the data itself: what a transaction shares with another PG's object they need not have.
+            let object = match located {
+                Located::Remote(object) => Some(object),
+                Located::Local(object) if self.is_replicated() => Some(object),
+                _ => None,
+            };
+            if let Some(object) = object {
                 let id = self.parked.begin_fetch(job, index);
                 ctx.out.push(Output::FetchObject { id, object });
                 missing += 1;

@@ -38,6 +38,7 @@ mod parked;
 mod pg;
 mod pool;
 mod range;
+mod replication;
 mod reply;
 mod snapset;
 mod split;
@@ -55,6 +56,7 @@ pub use log::{LOG_ENTRY_BYTES, LOG_KEPT};
 pub use pg::{LoadError, Pg};
 pub use pool::{Blocklist, PoolView, SnapIntervals};
 pub use range::seed_of;
+pub use replication::{CopyNeed, Group, MemberState, Proposal, Replica};
 pub use store::{IoError, ObjectReads, ObjectStat, ObjectStore, OmapPage, Seq, Ticket};
 
 #[cfg(test)]

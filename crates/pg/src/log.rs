@@ -6,6 +6,7 @@
 //! blob holds the sums as of an entry, and is written again before that entry is trimmed.
 
 use crate::Seq;
+use crate::intervals::Intervals;
 use crate::stats::StatsDelta;
 use bytes::Bytes;
 use denc::{Decode, Encode, Reader, Result, Writer};
@@ -49,11 +50,14 @@ pub(crate) struct LogEntry {
     /// Per-operation return values and output, under RETURNVEC.
     pub returns: Vec<(i32, Bytes)>,
     pub delta: StatsDelta,
+    /// What the write wrote of the head's data, if it did nothing else (but to the object info): enough to bring a
+    /// copy that has the version before to this one.
+    pub ranges: Option<Intervals>,
 }
 
 impl Encode for LogEntry {
     fn encode(&self, w: &mut Writer) {
-        w.envelope(1, 1, |w| {
+        w.envelope(2, 1, |w| {
             w.u8(self.kind as u8);
             w.put(&self.version);
             w.put(&self.prior_version);
@@ -66,6 +70,7 @@ impl Encode for LogEntry {
             w.u64(self.clone);
             w.put(&self.returns);
             w.put(&self.delta);
+            w.put(&self.ranges);
         });
     }
 
@@ -78,7 +83,7 @@ impl Encode for LogEntry {
 
 impl Decode for LogEntry {
     fn decode(r: &mut Reader) -> Result<Self> {
-        r.envelope(1, |_, r| {
+        r.envelope(2, |encoding, r| {
             let kind = match r.u8()? {
                 1 => EntryKind::Modify,
                 2 => EntryKind::Delete,
@@ -99,6 +104,7 @@ impl Decode for LogEntry {
                 clone: r.u64()?,
                 returns: r.get()?,
                 delta: r.get()?,
+                ranges: if encoding >= 2 { r.get()? } else { None },
             })
         })
     }
@@ -119,7 +125,7 @@ pub(crate) struct Answer {
 #[derive(Debug)]
 pub(crate) struct PgLog {
     answers: HashMap<OsdReqId, Answer>,
-    order: VecDeque<(EVersion, OsdReqId)>,
+    order: VecDeque<(EVersion, OsdReqId, Seq)>,
     /// Entries to keep.
     pub keep: usize,
 }
@@ -139,13 +145,35 @@ impl PgLog {
         self.order.len()
     }
 
+    /// The newest version; 0'0 if there is none.
+    pub fn head(&self) -> EVersion {
+        self.order.back().map_or(EVersion::default(), |(v, ..)| *v)
+    }
+
+    /// The newest version that is not above `v`.
+    pub fn at_or_before(&self, v: EVersion) -> Option<EVersion> {
+        let behind = self.order.partition_point(|(at, ..)| *at <= v);
+        Some(self.order.get(behind.checked_sub(1)?)?.0)
+    }
+
+    /// Whether all entries behind `v`, an entry of this history, are here.
+    pub fn reaches(&self, v: EVersion) -> bool {
+        match self.at_or_before(v) {
+            Some(found) => found == v,
+            // Nothing was ever trimmed from a log that begins with the first version.
+            None => {
+                v == EVersion::default() && self.order.front().is_some_and(|(first, ..)| first.version == 1)
+            }
+        }
+    }
+
     pub fn find(&self, reqid: &OsdReqId) -> Option<&Answer> {
         self.answers.get(reqid)
     }
 
     /// Remembers an entry that was submitted as `seq`.
     pub fn push(&mut self, entry: LogEntry, seq: Seq) {
-        self.order.push_back((entry.version, entry.reqid));
+        self.order.push_back((entry.version, entry.reqid, seq));
         if entry.kind == EntryKind::Internal {
             return;
         }
@@ -160,13 +188,18 @@ impl PgLog {
     }
 
     /// The version up to which the next transaction should trim, once there are [`LOG_TRIM`] too many.
-    pub fn trim_point(&self) -> Option<EVersion> {
-        (self.order.len() >= self.keep + LOG_TRIM).then(|| self.order[LOG_TRIM - 1].0)
+    /// Never an entry of a transaction that is not `committed`.
+    pub fn trim_point(&self, committed: Seq) -> Option<EVersion> {
+        if self.order.len() < self.keep + LOG_TRIM {
+            return None;
+        }
+        let (version, _, seq) = self.order[LOG_TRIM - 1];
+        (seq <= committed).then_some(version)
     }
 
     /// Forgets what was trimmed.
     pub fn trimmed(&mut self, to: EVersion) {
-        while let Some((version, reqid)) = self.order.front().copied() {
+        while let Some((version, reqid, _)) = self.order.front().copied() {
             if version > to {
                 break;
             }
@@ -202,6 +235,7 @@ mod tests {
             clone: 0,
             returns: vec![(1, Bytes::from_static(b"x"))],
             delta: StatsDelta::default(),
+            ranges: Some(Intervals::range(3, 9)),
         }
     }
 
@@ -215,7 +249,7 @@ mod tests {
         let mut log = PgLog::default();
         for n in 1..=10_000 {
             log.push(entry(n), n);
-            if let Some(to) = log.trim_point() {
+            if let Some(to) = log.trim_point(Seq::MAX) {
                 log.trimmed(to);
             }
             assert!(log.len() < LOG_KEPT + LOG_TRIM);

@@ -24,7 +24,7 @@ use crate::fetch::{Copies, Fetched};
 use crate::store::{ObjectStore, Ticket};
 use messages::osd::{MOSDOp, code, flag};
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use types::{Errno, HObject};
+use types::{Errno, HObject, OsdId};
 
 pub(crate) type JobId = u64;
 
@@ -57,7 +57,15 @@ impl Order {
 #[derive(Debug)]
 pub(crate) enum Task {
     Message(Box<ClientOp>),
-    Export { token: u64, object: HObject },
+    Export {
+        token: u64,
+        object: HObject,
+    },
+    /// The object is copied to a member: its turn lasts until the member has it.
+    Copy {
+        member: OsdId,
+        token: u64,
+    },
 }
 
 #[derive(Debug)]
@@ -318,6 +326,11 @@ impl Pg {
         };
         match job.task {
             Task::Export { token, ref object } => self.export_now(token, object, ctx),
+            Task::Copy { member, token } => {
+                if self.copy_begins(member, token, id, ctx) {
+                    return self.parked.put_back(id, job, 0);
+                }
+            }
             Task::Message(c) => {
                 let verdict = self.admit(&c);
                 if let Some((c, class)) = self.answer_early(c, verdict, &job.head, ctx) {
@@ -332,6 +345,22 @@ impl Pg {
         }
         release(job.tickets, ctx.store);
         self.parked.end(&job.head, job.order);
+    }
+
+    /// The turn of a copy that has begun is over.
+    pub(crate) fn copy_job_ends(&mut self, id: JobId, ctx: &mut Context<'_>) {
+        if let Some(job) = self.parked.take(id) {
+            release(job.tickets, ctx.store);
+            self.parked.end(&job.head, job.order);
+            self.pump(&job.head, ctx);
+        }
+    }
+
+    /// A copy that has not begun is not wanted any more.
+    pub(crate) fn drop_copy_job(&mut self, token: u64, ctx: &mut Context<'_>) {
+        let of_token = |job: &Job| matches!(&job.task, Task::Copy { token: t, .. } if *t == token);
+        let gone = self.parked.remove(of_token);
+        self.drop_jobs(gone, ctx);
     }
 
     /// Drops the jobs of objects that other PGs have now: their clients send again.

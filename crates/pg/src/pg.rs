@@ -13,6 +13,7 @@ use crate::object_info::INFO_ATTR;
 use crate::parked::{Job, Order, Parked, Task};
 use crate::pool::{PoolView, SnapIntervals};
 use crate::range::HashRange;
+use crate::replication::Replication;
 use crate::snapset::{Resolved, SnapSet};
 use crate::store::{IoError, ObjectStore, Seq};
 use crate::trim::Trim;
@@ -60,6 +61,7 @@ pub struct Pg {
     pub(crate) trim: Option<Trim>,
     /// While the statistics are being counted anew.
     pub(crate) count: Option<Count>,
+    pub(crate) repl: Replication,
 }
 
 impl Pg {
@@ -89,6 +91,7 @@ impl Pg {
             parked: Parked::new(now.as_micros() as u64),
             trim: None,
             count: None,
+            repl: Replication::alone(),
         };
         match store.meta(id).map_err(read)? {
             Some(meta) => pg.load_meta_and_log(&meta, store, now)?,
@@ -134,10 +137,20 @@ impl Pg {
     /// One input; outputs are appended to `ctx.out`.
     pub fn apply(&mut self, input: Input, ctx: &mut Context<'_>) {
         match input {
-            Input::ClientOp(c) => self.client_op(c, ctx),
-            Input::Committed(seq) => self.commits.advance(seq, ctx.out),
+            Input::ClientOp(c) => {
+                if let Some(c) = self.hold(c) {
+                    self.client_op(c, ctx);
+                }
+            }
+            Input::Committed(seq) => self.durable_here(seq, ctx.out),
+            Input::Group(group) => self.group_changed(*group, ctx),
+            Input::PeerUp(osd) => self.peer_up(osd, ctx),
+            Input::PeerDown(osd) => self.peer_down(osd, ctx),
+            Input::Peer { from, interval, body } => self.peer(from, interval, body, ctx),
+            Input::Grant { objects } => self.grant(objects, ctx),
             Input::Prefetched(ticket) => self.prefetched(ticket, ctx),
             Input::ConnectionClosed(conn) => {
+                self.drop_held(|op| op.conn == conn);
                 self.drop_jobs_from(conn, ctx);
                 self.watches.connection_closed(conn, ctx.now);
             }
@@ -154,7 +167,15 @@ impl Pg {
             (Some(count), _) => Some(count.next_at),
             (None, trim) => trim.as_ref().map(|t| t.next_at),
         };
-        [self.watches.next_timer(), walk].into_iter().flatten().min()
+        let replication = self.replication_timer();
+        if !self.is_active() {
+            // The PG's own changes wait as clients' do.
+            return replication;
+        }
+        [self.watches.next_timer(), walk, replication]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// True while answers wait for durability: only such a PG needs [`Input::Committed`], at once if what it
@@ -221,7 +242,7 @@ impl Pg {
         checks::admit(c, &self.pool, &self.range)
     }
 
-    fn client_op(&mut self, c: Box<ClientOp>, ctx: &mut Context<'_>) {
+    pub(crate) fn client_op(&mut self, c: Box<ClientOp>, ctx: &mut Context<'_>) {
         let verdict = self.admit(&c);
         match verdict {
             Verdict::Drop(why) => return self.drop_message(&c, why, ctx),
@@ -481,6 +502,8 @@ impl Pg {
         let split = pool.pg_num != self.pool.pg_num;
         self.pool = pool;
         if split {
+            self.restart_catching_up(ctx);
+            self.drop_held(|_| true);
             self.leave_split_off(ctx);
             self.recount(ctx.store, ctx.now);
         }
@@ -491,6 +514,10 @@ impl Pg {
     }
 
     fn tick(&mut self, ctx: &mut Context<'_>) {
+        self.replication_tick(ctx);
+        if !self.is_active() {
+            return;
+        }
         let mut ended = Vec::new();
         let due = self.watches.expired(ctx.now, &mut ended);
         ctx.out.append(&mut ended);

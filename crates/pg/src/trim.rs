@@ -162,13 +162,19 @@ impl Pg {
         self.meta.trimmed.union(&trim.snaps);
         let mut txn = Transaction::new(self.id);
         txn.ops.push(self.meta_op());
-        if ctx.store.submit(txn).is_err() {
-            self.meta.trimmed = before;
-            self.trim = Some(Trim {
-                next_at: ctx.now + RETRY_REST,
-                ..trim
-            });
-            return;
+        match ctx.store.submit(txn.clone()) {
+            Ok(seq) => {
+                self.last_seq = seq;
+                self.replicate(txn, None, seq, ctx);
+            }
+            Err(_) => {
+                self.meta.trimmed = before;
+                self.trim = Some(Trim {
+                    next_at: ctx.now + RETRY_REST,
+                    ..trim
+                });
+                return;
+            }
         }
         self.note_removed_snaps(ctx.now);
     }

@@ -39,6 +39,8 @@ struct Record {
     delta: StatsDelta,
     reqid: types::OsdReqId,
     prior: EVersion,
+    /// See [`LogEntry::ranges`].
+    ranges: Option<Intervals>,
 }
 
 impl Pg {
@@ -140,6 +142,7 @@ impl Pg {
             delta: StatsDelta::default(),
             reqid: c.op.effective_reqid(c.client.name),
             prior: old.info.version,
+            ranges: None,
         };
         let seq = self.submit(&head.object, Vec::new(), record, ctx);
         // Not to be able to remember it (a full disk) does not change that it failed.
@@ -167,6 +170,8 @@ impl Pg {
         let clone = self.clone_and_overlap(&head, &old, &mut work, context);
         let version = self.next_version(if clone == 0 { 1 } else { 2 });
         self.set_versions(&c, &old, &mut work, version);
+        let only_wrote = clone == 0 && old.exists && work.txn.iter().all(|op| matches!(op, Op::Write { .. }));
+        let ranges = (only_wrote && work.change == Change::Content).then(|| work.modified.clone());
         let new = &work.new;
         let user_version = match (work.change, new.exists) {
             (Change::Content, false) if !old.exists => 0,
@@ -196,6 +201,7 @@ impl Pg {
             delta,
             reqid: c.op.effective_reqid(c.client.name),
             prior: old.info.version,
+            ranges,
         };
         match self.submit(&head.object, work.txn, record, ctx) {
             Err(e) => {
@@ -367,6 +373,7 @@ impl Pg {
             clone: r.clone,
             returns: r.returns,
             delta: r.delta,
+            ranges: r.ranges,
         };
         let mut txn = Transaction {
             collection: self.id,
@@ -380,15 +387,20 @@ impl Pg {
         self.meta.stats.add(&entry.delta);
         self.meta.stats.version = r.version.version;
         self.meta.stats.user_version = last_user_version;
-        let trim = self.log.trim_point();
+        // What a member of the set has not confirmed is still needed to tell what it lacks.
+        let trim = self.log.trim_point(self.commits.committed());
         if let Some(to) = trim {
             // The sums first: the deltas of the trimmed entries go.
             txn.ops.push(self.meta_op());
             txn.ops.push(Op::LogTrim { to });
         }
+        let copy = self.is_replicated().then(|| txn.clone());
         match ctx.store.submit(txn) {
             Ok(seq) => {
                 self.last_seq = seq;
+                if let Some(txn) = copy {
+                    self.replicate(txn, Some(object), seq, ctx);
+                }
                 self.count_change(object, &entry.delta);
                 self.log.push(entry, seq);
                 if let Some(to) = trim {
@@ -439,12 +451,8 @@ impl Pg {
         };
         let mut new = (*old).clone();
         new.info.watchers.retain(|w| key_of(w) != key);
-        let ops = vec![Op::SetAttrs {
-            oid: oid.clone(),
-            attrs: vec![(Bytes::from_static(INFO_ATTR), new.info.to_bytes())],
-        }];
         let seq = if old.physical {
-            self.write_internal(&oid, old, new, ops, ctx)
+            self.write_internal(&oid, old, new, Vec::new(), ctx)
         } else {
             Some(old.last_write)
         };
@@ -462,12 +470,21 @@ impl Pg {
         oid: &ObjectId,
         old: Box<ObjectState>,
         mut new: ObjectState,
-        ops: Vec<Op>,
+        mut ops: Vec<Op>,
         ctx: &mut Context<'_>,
     ) -> Option<Seq> {
+        let version = self.next_version(1);
+        if new.physical {
+            // A version stands for what the object is, watches and clones included: copies are compared by it.
+            new.info.version = version;
+            ops.push(Op::SetAttrs {
+                oid: oid.clone(),
+                attrs: vec![(Bytes::from_static(INFO_ATTR), new.info.to_bytes())],
+            });
+        }
         let record = Record {
             kind: EntryKind::Internal,
-            version: self.next_version(1),
+            version,
             user_version: old.info.user_version,
             mtime: old.info.mtime,
             result: 0,
@@ -476,6 +493,7 @@ impl Pg {
             delta: StatsDelta::between(&old, &new),
             reqid: NO_REQID,
             prior: old.info.version,
+            ranges: None,
         };
         match self.submit(&oid.object, ops, record, ctx) {
             Ok(seq) => {

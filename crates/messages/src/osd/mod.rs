@@ -12,6 +12,8 @@ mod backoff;
 mod command;
 mod op;
 mod opcode;
+pub mod peer;
+mod peer_txn;
 mod reply;
 mod request;
 mod watch_notify;

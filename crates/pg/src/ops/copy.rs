@@ -132,8 +132,8 @@ impl Exec<'_, '_> {
             Located::Local(o) | Located::Remote(o) if a.snap == NOSNAP && o == self.head.object => {
                 return Err(Errno::EINVAL.into());
             }
-            Located::Local(o) => self.local_copy(&o, a.version)?,
-            Located::Remote(_) => {
+            Located::Local(o) if !self.fetched.contains_key(&index) => self.local_copy(&o, a.version)?,
+            Located::Local(_) | Located::Remote(_) => {
                 let copy = self
                     .fetched
                     .remove(&index)

@@ -9,6 +9,7 @@ mod hostile;
 mod model;
 mod parking;
 mod pools;
+mod replication;
 mod vectors;
 mod watching;
 

@@ -1,0 +1,204 @@
+//! The transactions that make an object (a head with all its clones) on a member what it is here.
+//!
+//! The member has said which versions it has ([`PeerBody::Listing`]); what is equal stays. Where the member's head is
+//! one that the log here knows, and every write since then only wrote ranges, these ranges go; else the whole object.
+//! A clone is made from its older neighbour on the member where it shares data with it, so that copies share as
+//! the originals do.
+//!
+//! Invariant: the object info goes last, so that an object that was copied in part has no version.
+
+use super::replica::Versions;
+use crate::Pg;
+use crate::intervals::Intervals;
+use crate::log::{EntryKind, LogEntry};
+use crate::object::ObjectState;
+use crate::object_info::{INFO_ATTR, SNAPSET_ATTR};
+use crate::store::{IoError, ObjectStore};
+use bytes::Bytes;
+use std::ops::Bound;
+use types::{EVersion, HObject, ObjectId, Op};
+
+/// Data read from the store at a time: one step of a transaction.
+const READ_BYTES: u64 = 1 << 20;
+/// Rows of an omap in one step.
+const OMAP_ROWS: usize = 1024;
+const OMAP_BYTES: usize = 1 << 20;
+
+/// Bytes that a step puts on the wire, roughly.
+pub(super) fn weight(op: &Op) -> u64 {
+    let rows = |rows: &[(Bytes, Bytes)]| rows.iter().map(|(k, v)| k.len() + v.len() + 16).sum::<usize>();
+    let payload = match op {
+        Op::Write { data, .. } => data.len(),
+        Op::SetAttrs { attrs, .. } => rows(attrs),
+        Op::OmapSet { entries, .. } => rows(entries),
+        Op::OmapSetHeader { header, .. } => header.len(),
+        Op::LogAppend { entry, .. } => entry.len(),
+        Op::SetMeta { meta } => meta.len(),
+        _ => 0,
+    };
+    payload as u64 + 64
+}
+
+impl Pg {
+    /// Steps for a member that has `theirs` of the object's versions. Empty: it has the same.
+    pub(super) fn copy_steps(
+        &self,
+        head: &HObject,
+        theirs: &Versions,
+        entries: &[LogEntry],
+        store: &mut dyn ObjectStore,
+    ) -> Result<Vec<Op>, IoError> {
+        let start = self.object_id(head.with_snap(0));
+        let (ours, _) = super::replica::list_versions(&start, head, usize::MAX >> 1, store)?;
+        let mut ops = Vec::new();
+        for (object, _) in theirs.iter().filter(|(o, _)| !ours.iter().any(|(x, _)| x == o)) {
+            let oid = self.object_id(object.clone());
+            ops.push(Op::Remove { oid });
+        }
+        for (object, version) in &ours {
+            let there = theirs.iter().find(|(o, _)| o == object).map(|(_, v)| *v);
+            if there == Some(*version) && *version != EVersion::default() {
+                continue;
+            }
+            let oid = self.object_id(object.clone());
+            let since = there
+                .and_then(|v| ranges_since(head, v, entries))
+                .filter(|_| object.is_head());
+            match since {
+                Some(ranges) => self.range_steps(&oid, &ranges, store, &mut ops)?,
+                None => self.whole_steps(&oid, store, &mut ops)?,
+            }
+        }
+        Ok(ops)
+    }
+
+    fn whole_steps(
+        &self,
+        oid: &ObjectId,
+        store: &mut dyn ObjectStore,
+        ops: &mut Vec<Op>,
+    ) -> Result<(), IoError> {
+        let Some(stat) = store.stat(oid)? else {
+            return Ok(());
+        };
+        let oid = || oid.clone();
+        ops.push(Op::Touch { oid: oid() });
+        ops.push(Op::Remove { oid: oid() });
+        ops.push(Op::Touch { oid: oid() });
+        if stat.size > 0 {
+            ops.push(Op::Truncate {
+                oid: oid(),
+                size: stat.size,
+            });
+        }
+        for (offset, len) in store.extents(&oid(), 0, stat.size)? {
+            write_steps(&oid(), offset, len, store, ops)?;
+        }
+        omap_steps(&oid(), store, ops)?;
+        let attrs = store.attrs(&oid())?;
+        ops.push(Op::SetAttrs { oid: oid(), attrs });
+        Ok(())
+    }
+
+    /// Only what writes of ranges have changed.
+    fn range_steps(
+        &self,
+        oid: &ObjectId,
+        ranges: &Intervals,
+        store: &mut dyn ObjectStore,
+        ops: &mut Vec<Op>,
+    ) -> Result<(), IoError> {
+        let state = ObjectState::load(oid, store)?;
+        for (start, end) in ranges.intervals() {
+            let end = (*end).min(state.size);
+            if *start < end {
+                write_steps(oid, *start, end - start, store, ops)?;
+            }
+        }
+        let mut attrs = Vec::new();
+        for name in [SNAPSET_ATTR, INFO_ATTR] {
+            if let Some(value) = store.attr(oid, name)? {
+                attrs.push((Bytes::from_static(name), value));
+            }
+        }
+        ops.push(Op::SetAttrs {
+            oid: oid.clone(),
+            attrs,
+        });
+        Ok(())
+    }
+}
+
+fn write_steps(
+    oid: &ObjectId,
+    offset: u64,
+    len: u64,
+    store: &mut dyn ObjectStore,
+    ops: &mut Vec<Op>,
+) -> Result<(), IoError> {
+    let mut at = offset;
+    while at < offset + len {
+        // Steps end at whole pieces, so that the member writes whole blocks.
+        let end = ((at / READ_BYTES + 1) * READ_BYTES).min(offset + len);
+        let data = store.read(oid, at, end - at)?;
+        if (data.len() as u64) < end - at {
+            return Err(IoError(format!("{}: shorter than its size", oid.object)));
+        }
+        ops.push(Op::Write {
+            oid: oid.clone(),
+            offset: at,
+            data,
+        });
+        at = end;
+    }
+    Ok(())
+}
+
+fn omap_steps(oid: &ObjectId, store: &mut dyn ObjectStore, ops: &mut Vec<Op>) -> Result<(), IoError> {
+    let header = store.omap_header(oid)?;
+    if !header.is_empty() {
+        ops.push(Op::OmapSetHeader {
+            oid: oid.clone(),
+            header,
+        });
+    }
+    let mut from: Option<Bytes> = None;
+    loop {
+        let bound = from
+            .as_ref()
+            .map_or(Bound::Unbounded, |k| Bound::Excluded(k.as_ref()));
+        let page = store.omap_range(oid, bound, OMAP_ROWS, OMAP_BYTES)?;
+        let Some((last, _)) = page.rows.last() else {
+            return Ok(());
+        };
+        from = Some(last.clone());
+        ops.push(Op::OmapSet {
+            oid: oid.clone(),
+            entries: page.rows,
+        });
+        if !page.more {
+            return Ok(());
+        }
+    }
+}
+
+/// The ranges that were written since the head had version `v`, if that is all that happened to it. `entries`: the
+/// log, ascending.
+fn ranges_since(head: &HObject, v: EVersion, entries: &[LogEntry]) -> Option<Intervals> {
+    let mut ranges = Intervals::new();
+    let mut at = v;
+    for e in entries.iter().filter(|e| e.object == *head && e.version > v) {
+        if e.kind == EntryKind::Error {
+            continue;
+        }
+        let written = e.ranges.as_ref()?;
+        if e.prior_version != at {
+            return None;
+        }
+        at = e.version;
+        for (start, end) in written.intervals() {
+            ranges.insert(*start, *end);
+        }
+    }
+    (at > v).then_some(ranges)
+}

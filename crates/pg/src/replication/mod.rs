@@ -1,0 +1,453 @@
+//! Copies of the PG on other OSDs, as its primary keeps them (docs/internals/replication.md).
+//!
+//! Vocabulary: a *member* is another OSD that has the PG or shall have it; it is *full* when it has everything and
+//! gets every transaction as it is. [`resync`] brings a member of `in_sync` to the primary's state in one atomic
+//! step, [`catchup`] brings any other up object by object, and [`copy`] builds the transactions of both.
+//!
+//! Invariants:
+//! - Nothing is executed before every other OSD of `in_sync` has said what it has (or has left the set), and never
+//!   while fewer than min_size are in sync.
+//! - The logs of `in_sync` are prefixes of one another; the longest becomes primary and is never undone.
+//! - An answer waits for every OSD of `in_sync` and for those whose addition was proposed, until the outcome is seen.
+//!
+//! Bounds: clients' operations that wait are bounded by their permits; the rest is named where it is.
+//!
+//! Place of erasure coding: a back end that gives each member its shard instead of the transaction as it is.
+
+mod catchup;
+mod copy;
+mod group;
+mod member;
+mod propose;
+mod replica;
+mod resync;
+
+pub use catchup::CopyNeed;
+pub use group::{Group, Proposal};
+pub use member::MemberState;
+pub use replica::Replica;
+
+use crate::Pg;
+use crate::api::{ClientOp, Context, Output};
+use crate::store::Seq;
+use member::{Member, Phase};
+use messages::osd::peer::{PeerBody, PgInfo};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+use types::{EVersion, Epoch, HObject, Op, OsdId, Transaction};
+
+/// How often a PG whose members are not all full looks after them.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// A question without an answer is asked again.
+const ASK_AGAIN: Duration = Duration::from_millis(500);
+/// A member that refused a transaction (a full or broken disk) is left alone so long.
+const FAILED_REST: Duration = Duration::from_secs(5);
+
+/// What the primary knows of the copies.
+#[derive(Debug, Default)]
+pub(crate) struct Replication {
+    pub group: Group,
+    members: BTreeMap<OsdId, Member>,
+    /// Connections, whether the OSD is a member now or not.
+    connected: BTreeSet<OsdId>,
+    /// Durable here.
+    durable: Seq,
+    /// All of `in_sync` have been heard in this interval.
+    peered: bool,
+    /// Nothing new is executed: the PG is being handed over, since then.
+    handing: Option<Duration>,
+    no_handing_before: Duration,
+    /// Another primary was proposed, and the outcome was not seen: it may serve already.
+    handed: bool,
+    /// Clients' operations that cannot be executed yet.
+    held: VecDeque<Box<ClientOp>>,
+    proposal: Option<propose::Pending>,
+    /// Proposed additions whose outcome is not known: answers wait for them, too.
+    counted: BTreeSet<OsdId>,
+    /// Number of the last [`PeerBody::Apply`] or [`PeerBody::Scan`].
+    last_number: u64,
+    look_at: Option<Duration>,
+}
+
+impl Replication {
+    /// Before the shell has said otherwise the PG is here alone.
+    pub fn alone() -> Self {
+        Self {
+            group: Group::alone(0),
+            peered: true,
+            ..Self::default()
+        }
+    }
+
+    /// The newest transaction that all of whom it takes have made durable.
+    fn committed(&self) -> Seq {
+        let required = |osd: &OsdId| self.group.is_in_sync(*osd) || self.counted.contains(osd);
+        self.members
+            .iter()
+            .filter(|(osd, _)| required(osd))
+            .map(|(_, m)| m.confirmed())
+            .fold(self.durable, Seq::min)
+    }
+
+    fn is_active(&self) -> bool {
+        self.peered && self.handing.is_none() && !self.handed && self.group.is_enough()
+    }
+
+    fn number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
+    }
+
+    fn all_full(&self) -> bool {
+        self.members.values().all(|m| m.is_full())
+    }
+
+    fn has_peers(&self) -> bool {
+        !self.members.is_empty()
+    }
+}
+
+impl Pg {
+    /// The configuration that this PG goes by.
+    pub fn group(&self) -> &Group {
+        &self.repl.group
+    }
+
+    /// True if clients' operations are executed.
+    pub fn is_active(&self) -> bool {
+        self.repl.is_active()
+    }
+
+    /// Operations that wait for the PG to become active.
+    pub fn held(&self) -> usize {
+        self.repl.held.len()
+    }
+
+    pub(crate) fn send_to(&self, to: OsdId, body: PeerBody, ctx: &mut Context<'_>) {
+        let interval = self.repl.group.interval;
+        ctx.out.push(Output::Peer { to, interval, body });
+    }
+
+    // --- inputs ---------------------------------------------------------------------------------------
+
+    pub(crate) fn group_changed(&mut self, group: Group, ctx: &mut Context<'_>) {
+        let old = std::mem::replace(&mut self.repl.group, group);
+        let group = &self.repl.group;
+        let new_interval = old.interval != group.interval;
+        if new_interval || old.in_sync != group.in_sync {
+            // Whatever was proposed on the old set has happened, or never will.
+            self.repl.proposal = None;
+            self.repl.counted.clear();
+            self.repl.handing = None;
+            self.repl.handed = false;
+        }
+        let peers: BTreeSet<OsdId> = group.peers().collect();
+        let gone: Vec<OsdId> = self
+            .repl
+            .members
+            .keys()
+            .filter(|o| new_interval || !peers.contains(o))
+            .copied()
+            .collect();
+        for osd in gone {
+            self.stop_catching_up(osd, ctx);
+            self.repl.members.remove(&osd);
+        }
+        if new_interval {
+            self.repl.peered = false;
+        }
+        for osd in peers {
+            if let std::collections::btree_map::Entry::Vacant(v) = self.repl.members.entry(osd) {
+                v.insert(Member::new(ctx.now));
+                if self.repl.connected.contains(&osd) {
+                    self.ask(osd, ctx);
+                }
+            }
+        }
+        self.review(ctx);
+    }
+
+    pub(crate) fn peer_up(&mut self, osd: OsdId, ctx: &mut Context<'_>) {
+        self.repl.connected.insert(osd);
+        if self.repl.members.contains_key(&osd) {
+            self.lose(osd, ctx);
+            self.ask(osd, ctx);
+        }
+        self.review(ctx);
+    }
+
+    pub(crate) fn peer_down(&mut self, osd: OsdId, ctx: &mut Context<'_>) {
+        self.repl.connected.remove(&osd);
+        self.lose(osd, ctx);
+        self.review(ctx);
+    }
+
+    /// Everything about the member is begun anew; what it has confirmed counts on.
+    fn lose(&mut self, osd: OsdId, ctx: &mut Context<'_>) {
+        self.stop_catching_up(osd, ctx);
+        let last = self.last_seq;
+        if let Some(m) = self.repl.members.get_mut(&osd) {
+            m.lose(last, ctx.now);
+        }
+    }
+
+    fn ask(&mut self, osd: OsdId, ctx: &mut Context<'_>) {
+        if let Some(m) = self.repl.members.get_mut(&osd) {
+            m.phase = Phase::Asked { at: ctx.now };
+            m.away_since = None;
+            self.send_to(osd, PeerBody::Query, ctx);
+        }
+    }
+
+    /// A member that cannot keep up: its disk refused something.
+    fn fail(&mut self, osd: OsdId, why: &str, ctx: &mut Context<'_>) {
+        tracing::warn!("pg {}: osd.{osd} {why}: left alone for a while", self.id);
+        self.lose(osd, ctx);
+        if let Some(m) = self.repl.members.get_mut(&osd) {
+            m.phase = Phase::Failed { at: ctx.now };
+        }
+    }
+
+    pub(crate) fn peer(&mut self, from: OsdId, interval: Epoch, body: PeerBody, ctx: &mut Context<'_>) {
+        if interval != self.repl.group.interval || !self.repl.connected.contains(&from) {
+            return;
+        }
+        match body {
+            PeerBody::Info(info) => self.heard(from, info, ctx),
+            PeerBody::Applied { seq, result } if result < 0 => {
+                let why = format!("refused transaction {seq} ({result})");
+                self.fail(from, &why, ctx);
+            }
+            PeerBody::Applied { seq, .. } => self.applied(from, seq, ctx),
+            PeerBody::Listing { token, items, next } => self.listed(from, token, items, next, ctx),
+            PeerBody::Stale { known } => {
+                tracing::debug!("pg {}: osd.{from} knows interval {known}", self.id);
+            }
+            // What only a primary sends: the other one is told that it is none, if it is not.
+            PeerBody::Query
+            | PeerBody::Rewind { .. }
+            | PeerBody::Reset
+            | PeerBody::Scan { .. }
+            | PeerBody::Apply { .. } => {
+                tracing::warn!(
+                    "pg {}: osd.{from} takes itself for the primary of our interval",
+                    self.id
+                );
+            }
+        }
+        self.review(ctx);
+    }
+
+    fn heard(&mut self, from: OsdId, info: PgInfo, ctx: &mut Context<'_>) {
+        let Some(m) = self.repl.members.get_mut(&from) else {
+            return;
+        };
+        match &m.phase {
+            Phase::Asked { .. } => {
+                m.phase = Phase::Heard(info);
+                if self.repl.peered || !self.repl.group.is_in_sync(from) {
+                    self.begin(from, ctx);
+                }
+            }
+            Phase::Undoing { .. } => {
+                m.phase = Phase::Heard(info);
+                self.begin(from, ctx);
+            }
+            _ => {}
+        }
+    }
+
+    fn applied(&mut self, from: OsdId, number: u64, ctx: &mut Context<'_>) {
+        if let Some(m) = self.repl.members.get_mut(&from) {
+            m.applied(number);
+        }
+        self.copy_applied(from, number, ctx);
+    }
+
+    // --- peering --------------------------------------------------------------------------------------
+
+    /// The newest version of the log here.
+    pub(crate) fn log_head(&self) -> EVersion {
+        self.log.head()
+    }
+
+    /// Once all of `in_sync` have been heard: the longest log leads.
+    fn try_to_peer(&mut self, ctx: &mut Context<'_>) {
+        let group = &self.repl.group;
+        if self.repl.peered || !group.is_primary() || !group.is_in_sync(group.me) {
+            return;
+        }
+        let mut longest = (self.log_head(), group.me);
+        for osd in group.in_sync.iter().filter(|o| **o != group.me) {
+            let Some(Phase::Heard(info)) = self.repl.members.get(osd).map(|m| &m.phase) else {
+                return;
+            };
+            // One that holds no whole copy (a PG that was just split off) cannot lead.
+            if info.complete && info.head > longest.0 {
+                longest = (info.head, *osd);
+            }
+        }
+        if longest.1 != group.me {
+            return self.yield_to(longest.1, ctx);
+        }
+        self.repl.peered = true;
+        tracing::debug!("pg {}: peered in interval {}", self.id, group.interval);
+        let others: Vec<OsdId> = self.repl.members.keys().copied().collect();
+        for osd in others {
+            self.begin(osd, ctx);
+        }
+    }
+
+    /// What is to be done about a member that was heard.
+    fn begin(&mut self, osd: OsdId, ctx: &mut Context<'_>) {
+        let head = self.log_head();
+        let empty = self.log.len() == 0 && self.meta.stats.version == 0;
+        let Some(m) = self.repl.members.get_mut(&osd) else {
+            return;
+        };
+        let Phase::Heard(info) = &m.phase else { return };
+        let whole = info.exists && info.complete && info.dirty.is_empty();
+        let has_log = self.log.len() > 0 || empty;
+        if whole && has_log && info.head == head {
+            let last = self.last_seq;
+            m.become_full(last);
+        } else if self.repl.group.is_in_sync(osd) && whole && self.log.reaches(info.head) {
+            let since = info.head;
+            self.begin_resync(osd, since, ctx);
+        } else {
+            let info = info.clone();
+            self.begin_catching_up(osd, info, ctx);
+        }
+    }
+
+    // --- writes ---------------------------------------------------------------------------------------
+
+    /// Sends a transaction that was submitted here as `seq` to the members. `head`: the object that it is about.
+    pub(crate) fn replicate(
+        &mut self,
+        txn: Transaction,
+        head: Option<&HObject>,
+        seq: Seq,
+        ctx: &mut Context<'_>,
+    ) {
+        let interval = self.repl.group.interval;
+        let mut number = self.repl.last_number;
+        let mut objects_only = None;
+        for (osd, m) in &mut self.repl.members {
+            let txn = if m.is_full() {
+                txn.clone()
+            } else if head.is_some_and(|h| m.takes_objects(h)) {
+                objects_only.get_or_insert_with(|| strip(&txn)).clone()
+            } else {
+                continue;
+            };
+            number += 1;
+            if m.is_full() {
+                m.sent(number, seq - 1);
+            }
+            if txn.ops.is_empty() {
+                continue;
+            }
+            let body = PeerBody::Apply { seq: number, txn };
+            ctx.out.push(Output::Peer {
+                to: *osd,
+                interval,
+                body,
+            });
+        }
+        self.repl.last_number = number;
+    }
+
+    /// True if somebody else has to be told of writes.
+    pub(crate) fn is_replicated(&self) -> bool {
+        self.repl.has_peers()
+    }
+
+    /// Lets answers go that all have made durable.
+    pub(crate) fn release_committed(&mut self, out: &mut Vec<Output>) {
+        let committed = self.repl.committed();
+        self.commits.advance(committed, out);
+    }
+
+    pub(crate) fn durable_here(&mut self, seq: Seq, out: &mut Vec<Output>) {
+        self.repl.durable = self.repl.durable.max(seq);
+        self.release_committed(out);
+    }
+
+    // --- operations that wait -------------------------------------------------------------------------
+
+    /// Holds an operation back while the PG is not active.
+    pub(crate) fn hold(&mut self, op: Box<ClientOp>) -> Option<Box<ClientOp>> {
+        if self.repl.is_active() && self.repl.held.is_empty() {
+            return Some(op);
+        }
+        self.repl.held.push_back(op);
+        None
+    }
+
+    fn release_held(&mut self, ctx: &mut Context<'_>) {
+        while self.repl.is_active()
+            && let Some(op) = self.repl.held.pop_front()
+        {
+            self.client_op(op, ctx);
+        }
+    }
+
+    pub(crate) fn drop_held(&mut self, gone: impl Fn(&ClientOp) -> bool) {
+        self.repl.held.retain(|op| !gone(op));
+    }
+
+    // --- time -----------------------------------------------------------------------------------------
+
+    /// After anything that may have changed what is to be done.
+    pub(crate) fn review(&mut self, ctx: &mut Context<'_>) {
+        self.try_to_peer(ctx);
+        self.go_on_resyncing(ctx);
+        self.go_on_catching_up(ctx);
+        self.release_committed(ctx.out);
+        self.propose(ctx);
+        self.release_held(ctx);
+        let restless = !self.repl.peered
+            || !self.repl.all_full()
+            || self.repl.proposal.is_some()
+            || self.repl.handing.is_some()
+            || self.wants_another_group();
+        self.repl.look_at = (restless && self.repl.group.is_primary()).then(|| ctx.now + LOOK_EVERY);
+    }
+
+    pub(crate) fn replication_timer(&self) -> Option<Duration> {
+        self.repl.look_at
+    }
+
+    pub(crate) fn replication_tick(&mut self, ctx: &mut Context<'_>) {
+        if self.repl.look_at.is_none_or(|at| at > ctx.now) {
+            return;
+        }
+        let again: Vec<OsdId> = self
+            .repl
+            .members
+            .iter()
+            .filter(|(osd, m)| self.repl.connected.contains(osd) && m.wants_to_be_asked(ctx.now))
+            .map(|(osd, _)| *osd)
+            .collect();
+        for osd in again {
+            self.ask(osd, ctx);
+        }
+        self.review(ctx);
+    }
+
+    /// Who has what, for reports.
+    pub fn members(&self) -> Vec<MemberState> {
+        let of = |(osd, m): (&OsdId, &Member)| m.state(*osd, self.repl.group.is_in_sync(*osd));
+        self.repl.members.iter().map(of).collect()
+    }
+}
+
+/// A transaction without what speaks of the log.
+fn strip(txn: &Transaction) -> Transaction {
+    let of_object = |op: &&Op| !matches!(op, Op::LogAppend { .. } | Op::LogTrim { .. } | Op::SetMeta { .. });
+    Transaction {
+        collection: txn.collection,
+        ops: txn.ops.iter().filter(of_object).cloned().collect(),
+    }
+}

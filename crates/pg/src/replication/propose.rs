@@ -1,0 +1,166 @@
+//! What the primary wants the configuration to be (rules 4 and 6 of docs/internals/replication.md).
+
+use super::group::Proposal;
+use super::member::Member;
+use crate::Pg;
+use crate::api::{Context, Output};
+use std::time::Duration;
+use types::OsdId;
+
+/// A member of `in_sync` without a connection for so long leaves the set. The shell calls a silent one down only
+/// after a while of its own; this is for connections that are being made again.
+const AWAY_MAX: Duration = Duration::from_millis(300);
+/// A proposal without an outcome is made again.
+const PROPOSE_AGAIN: Duration = Duration::from_secs(1);
+/// A hand-over that does not come about is given up.
+const HANDING_MAX: Duration = Duration::from_secs(2);
+/// And not tried again before.
+const HANDING_REST: Duration = Duration::from_secs(10);
+
+/// A proposal on its way, since then.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pending {
+    at: Duration,
+}
+
+impl Pg {
+    /// The set as it should be now.
+    fn wanted_group(&self, now: Duration) -> Vec<OsdId> {
+        let r = &self.repl;
+        let g = &r.group;
+        let gone = |o: &OsdId| *o != g.me && r.members.get(o).is_none_or(|m| m.is_gone(now, AWAY_MAX));
+        // Everything that anybody was ever answered for is durable there.
+        let answered = self.commits.committed().min(self.last_seq);
+        let has_all = |m: &Member| m.is_full() && m.synced && m.confirmed() >= answered;
+        let ready = |o: &OsdId| *o == g.me || r.members.get(o).is_some_and(has_all);
+        // Learners that are ready come in.
+        let mut set = g.in_sync.clone();
+        if self.may_add() {
+            set.extend(g.up.iter().filter(|o| !g.in_sync.contains(o) && ready(o)));
+        }
+        // Those of no use go, while enough stay.
+        for osd in g.in_sync.iter().filter(|o| gone(o)) {
+            if set.len() > (g.min_size as usize).max(1) {
+                set.retain(|o| o != osd);
+            }
+        }
+        // All are there that should be: no one else is needed, and the order is CRUSH's.
+        let enough = g.up.len() >= g.size as usize;
+        let covered = !g.up.is_empty() && g.up.iter().all(|o| set.contains(o));
+        if covered && enough {
+            return g.up.clone();
+        }
+        if covered {
+            let extra: Vec<OsdId> = set.iter().filter(|o| !g.up.contains(o)).copied().collect();
+            return g.up.iter().copied().chain(extra).collect();
+        }
+        set
+    }
+
+    /// A learner joins a primary that knows its own place.
+    fn may_add(&self) -> bool {
+        let g = &self.repl.group;
+        // While others of the set were not heard yet, additions make up for them.
+        self.repl.peered || g.in_sync.len() <= g.min_size as usize
+    }
+
+    pub(super) fn wants_another_group(&self) -> bool {
+        let g = &self.repl.group;
+        g.is_primary() && g.in_sync != g.up
+    }
+
+    pub(super) fn propose(&mut self, ctx: &mut Context<'_>) {
+        let g = &self.repl.group;
+        if !g.is_primary() || !g.is_in_sync(g.me) {
+            return;
+        }
+        if !self.repl.handed && self.repl.handing.is_some_and(|at| ctx.now >= at + HANDING_MAX) {
+            self.repl.handing = None;
+            self.repl.no_handing_before = ctx.now + HANDING_REST;
+        }
+        if self
+            .repl
+            .proposal
+            .as_ref()
+            .is_some_and(|p| ctx.now < p.at + PROPOSE_AGAIN)
+        {
+            return;
+        }
+        let mut want = self.wanted_group(ctx.now);
+        if want == self.repl.group.in_sync {
+            // An addition, or another primary, was proposed and is not wanted any more: a proposal of what is (which
+            // makes a new interval) rules out that it still comes true.
+            return match self.repl.counted.is_empty() && !self.repl.handed {
+                true => self.repl.proposal = None,
+                false => self.send_proposal(want, ctx),
+            };
+        }
+        let leaves = want.first() != Some(&self.repl.group.me);
+        if leaves && !self.repl.handed && !self.is_ready_to_hand_over(ctx) {
+            // Not yet: what can be had without another primary, first.
+            want = self.keep_the_lead(want);
+            if want == self.repl.group.in_sync {
+                return;
+            }
+        }
+        self.send_proposal(want, ctx);
+    }
+
+    fn keep_the_lead(&self, mut want: Vec<OsdId>) -> Vec<OsdId> {
+        let me = self.repl.group.me;
+        want.retain(|o| *o != me);
+        want.insert(0, me);
+        want
+    }
+
+    /// The next primary must have all that was answered, and is spared to take back what was not: nothing new is
+    /// executed, and everything is durable everywhere.
+    fn is_ready_to_hand_over(&mut self, ctx: &mut Context<'_>) -> bool {
+        if !self.repl.peered {
+            return false;
+        }
+        let in_sync = |o: &OsdId| self.repl.group.is_in_sync(*o);
+        let next_is_in = self.repl.group.up.first().is_some_and(in_sync);
+        if !next_is_in || !self.repl.all_full() || ctx.now < self.repl.no_handing_before {
+            return false;
+        }
+        self.repl.handing.get_or_insert(ctx.now);
+        !self.commits.is_waiting() && self.parked.is_empty() && self.repl.committed() >= self.last_seq
+    }
+
+    /// Another one's log is longer: it leads.
+    pub(super) fn yield_to(&mut self, osd: OsdId, ctx: &mut Context<'_>) {
+        if self
+            .repl
+            .proposal
+            .as_ref()
+            .is_some_and(|p| ctx.now < p.at + PROPOSE_AGAIN)
+        {
+            return;
+        }
+        let mut want = self.repl.group.in_sync.clone();
+        want.retain(|o| *o != osd);
+        want.insert(0, osd);
+        self.send_proposal(want, ctx);
+    }
+
+    fn send_proposal(&mut self, in_sync: Vec<OsdId>, ctx: &mut Context<'_>) {
+        let g = &self.repl.group;
+        let (in_sync_first, proposal_of) = (in_sync.first().copied(), g.me);
+        let additions: Vec<OsdId> = in_sync
+            .iter()
+            .filter(|o| !g.in_sync.contains(o))
+            .copied()
+            .collect();
+        tracing::info!("pg {}: in sync {:?} -> {in_sync:?} proposed", self.id, g.in_sync);
+        let proposal = Proposal {
+            interval: g.interval,
+            expect: g.in_sync.clone(),
+            in_sync,
+        };
+        self.repl.handed |= in_sync_first != Some(proposal_of);
+        self.repl.counted.extend(additions);
+        self.repl.proposal = Some(Pending { at: ctx.now });
+        ctx.out.push(Output::Propose(proposal));
+    }
+}

@@ -1,0 +1,320 @@
+//! A PG on a member that is not its primary: it queues transactions as they come and says when they are durable.
+//!
+//! Invariants: nothing of an interval below the newest that it knows is accepted. Every answer leaves only when all
+//! that was queued before the question is durable, so that what the primary learns here outlives a crash.
+//! Answers leave in the order of the questions.
+//!
+//! Bound: one answer per message of the primary, whose number the connection's budget bounds; [`INFO_DIRTY_MAX`].
+
+use super::group::Group;
+use crate::api::{Context, Output};
+use crate::log::LogEntry;
+use crate::meta::PgMeta;
+use crate::object_info::{INFO_ATTR, ObjectInfo};
+use crate::store::{IoError, ObjectStore, Seq};
+use denc::{Decode, Encode};
+use messages::osd::peer::{PeerBody, PgInfo};
+use std::collections::VecDeque;
+use types::{EVersion, Epoch, Errno, HObject, ObjectId, Op, OsdId, SPgId, Transaction};
+
+/// More dirty objects than this are not listed: the member counts as incomplete and is filled anew.
+const INFO_DIRTY_MAX: usize = 4096;
+/// Objects in one listing.
+const SCAN_MAX: u32 = 1024;
+
+#[derive(Debug)]
+pub struct Replica {
+    id: SPgId,
+    group: Group,
+    /// Answers that wait until the store has made so much durable.
+    waiting: VecDeque<(Seq, OsdId, Epoch, PeerBody)>,
+    durable: Seq,
+}
+
+impl Replica {
+    pub fn new(id: SPgId, group: Group) -> Self {
+        Self {
+            id,
+            group,
+            waiting: VecDeque::new(),
+            durable: 0,
+        }
+    }
+
+    pub fn id(&self) -> SPgId {
+        self.id
+    }
+
+    pub fn group(&self) -> &Group {
+        &self.group
+    }
+
+    /// The configuration moved on; same or later interval.
+    pub fn set_group(&mut self, group: Group) {
+        self.group = group;
+    }
+
+    pub fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Everything up to `seq` is durable here.
+    pub fn committed(&mut self, seq: Seq, out: &mut Vec<Output>) {
+        self.durable = self.durable.max(seq);
+        while let Some((at, ..)) = self.waiting.front() {
+            if *at > self.durable {
+                break;
+            }
+            if let Some((_, to, interval, body)) = self.waiting.pop_front() {
+                out.push(Output::Peer { to, interval, body });
+            }
+        }
+    }
+
+    /// A message of `from`, who takes itself for the primary of `interval`.
+    pub fn peer(&mut self, from: OsdId, interval: Epoch, body: PeerBody, ctx: &mut Context<'_>) {
+        let known = self.group.interval;
+        if interval < known || (interval == known && from != self.group.primary) {
+            let body = PeerBody::Stale { known };
+            ctx.out.push(Output::Peer {
+                to: from,
+                interval,
+                body,
+            });
+            return;
+        }
+        if interval > known {
+            // Our view of the cluster is behind. What the new primary says is true all the same; the old one is
+            // refused from now on.
+            self.group.interval = interval;
+            self.group.primary = from;
+        }
+        let answer = self.handle(body, ctx);
+        if let Some(body) = answer {
+            let seq = ctx.store.submitted();
+            self.waiting.push_back((seq, from, interval, body));
+        }
+    }
+
+    fn handle(&mut self, body: PeerBody, ctx: &mut Context<'_>) -> Option<PeerBody> {
+        let store = &mut *ctx.store;
+        if matches!(body, PeerBody::Rewind { .. } | PeerBody::Reset) && self.may_be_needed_whole(store) {
+            tracing::warn!("pg {}: in sync, and not undone", self.id);
+            return Some(PeerBody::Stale {
+                known: self.group.interval,
+            });
+        }
+        let answer = match body {
+            PeerBody::Query => self.info(store),
+            PeerBody::Rewind { to } => self.rewind(to, store).and_then(|()| self.info(store)),
+            PeerBody::Reset => self.reset(store).and_then(|()| self.info(store)),
+            PeerBody::Scan { token, from, to, max } => self.scan(token, from, to, max, store),
+            PeerBody::Apply { seq, txn } => return Some(self.apply(seq, txn, store)),
+            PeerBody::Info(_)
+            | PeerBody::Listing { .. }
+            | PeerBody::Applied { .. }
+            | PeerBody::Stale { .. } => return None,
+        };
+        match answer {
+            Ok(answer) => Some(answer),
+            Err(e) => {
+                tracing::error!("pg {}: {e}", self.id);
+                // Sequence number 0 is no transaction's: the primary takes the member for failed.
+                Some(PeerBody::Applied {
+                    seq: 0,
+                    result: Errno::EIO.code(),
+                })
+            }
+        }
+    }
+
+    /// A whole copy of a member of `in_sync` may be the one that is left: it changes in whole steps only.
+    fn may_be_needed_whole(&self, store: &mut dyn ObjectStore) -> bool {
+        self.group.is_in_sync(self.group.me)
+            && matches!(store.meta(self.id), Ok(Some(_)))
+            && self.meta(store).is_ok_and(|m| m.complete && m.dirty.is_empty())
+    }
+
+    fn apply(&mut self, seq: u64, txn: Transaction, store: &mut dyn ObjectStore) -> PeerBody {
+        let result = match self.check(&txn) {
+            Err(e) => Err(e),
+            Ok(()) => store.submit(txn).map(|_| ()),
+        };
+        if let Err(e) = result {
+            tracing::warn!("pg {}: a transaction of the primary was refused: {e}", self.id);
+        }
+        PeerBody::Applied {
+            seq,
+            result: result.err().map_or(0, |e| e.code()),
+        }
+    }
+
+    /// A transaction names this PG and objects of its pool.
+    fn check(&self, txn: &Transaction) -> Result<(), Errno> {
+        let ours = |oid: &ObjectId| oid.object.pool == self.id.pg.pool && !oid.object.max;
+        let fits = txn.collection == self.id && txn.ops.iter().flat_map(objects_of).all(ours);
+        if fits { Ok(()) } else { Err(Errno::EINVAL) }
+    }
+
+    fn submit(&mut self, txn: Transaction, store: &mut dyn ObjectStore) -> Result<(), IoError> {
+        let submitted = store.submit(txn);
+        submitted.map_err(|e| IoError(format!("pg {}: the store refused a change: {e}", self.id)))?;
+        Ok(())
+    }
+
+    fn meta(&self, store: &mut dyn ObjectStore) -> Result<PgMeta, IoError> {
+        match store.meta(self.id)? {
+            None => Ok(PgMeta::default()),
+            Some(bytes) => {
+                let bad = |e| IoError(format!("pg {}: metadata does not decode: {e}", self.id));
+                PgMeta::from_bytes(&bytes).map_err(bad)
+            }
+        }
+    }
+
+    fn info(&mut self, store: &mut dyn ObjectStore) -> Result<PeerBody, IoError> {
+        if !store.has_collection(self.id)? {
+            return Ok(PeerBody::Info(PgInfo::default()));
+        }
+        let had_meta = store.meta(self.id)?.is_some();
+        let meta = self.meta(store)?;
+        let log = store.log_entries(self.id)?;
+        let version = |e: Option<&(EVersion, bytes::Bytes)>| e.map_or(EVersion::default(), |(v, _)| *v);
+        let fits = meta.dirty.len() <= INFO_DIRTY_MAX;
+        Ok(PeerBody::Info(PgInfo {
+            exists: true,
+            complete: had_meta && meta.complete && fits,
+            head: version(log.last()),
+            tail: version(log.first()),
+            dirty: if fits { meta.dirty } else { Vec::new() },
+        }))
+    }
+
+    /// The entries behind `to` go, their objects are remembered as dirty, all in one transaction.
+    fn rewind(&mut self, to: EVersion, store: &mut dyn ObjectStore) -> Result<(), IoError> {
+        let bad = |e| IoError(format!("a log entry does not decode: {e}"));
+        let mut meta = self.meta(store)?;
+        let mut txn = Transaction::new(self.id);
+        txn.ops.push(Op::LogTrim {
+            to: EVersion::new(u32::MAX, u64::MAX),
+        });
+        for (version, entry) in store.log_entries(self.id)? {
+            if version <= to {
+                txn.ops.push(Op::LogAppend { version, entry });
+                continue;
+            }
+            let object = LogEntry::from_bytes(&entry).map_err(bad)?.object;
+            if !meta.dirty.contains(&object) {
+                meta.dirty.push(object);
+            }
+        }
+        if meta.dirty.len() > INFO_DIRTY_MAX {
+            return self.reset(store);
+        }
+        txn.ops.push(Op::SetMeta {
+            meta: meta.to_bytes(),
+        });
+        self.submit(txn, store)
+    }
+
+    fn reset(&mut self, store: &mut dyn ObjectStore) -> Result<(), IoError> {
+        let mut txn = Transaction::new(self.id);
+        if store.has_collection(self.id)? {
+            txn.ops.push(Op::LogTrim {
+                to: EVersion::new(u32::MAX, u64::MAX),
+            });
+        } else {
+            txn.ops.push(Op::CreateCollection);
+        }
+        let meta = PgMeta {
+            complete: false,
+            dirty: Vec::new(),
+            ..self.meta(store)?
+        };
+        txn.ops.push(Op::SetMeta {
+            meta: meta.to_bytes(),
+        });
+        self.submit(txn, store)
+    }
+
+    fn scan(
+        &mut self,
+        token: u64,
+        from: HObject,
+        to: HObject,
+        max: u32,
+        store: &mut dyn ObjectStore,
+    ) -> Result<PeerBody, IoError> {
+        let start = ObjectId {
+            shard: self.id.shard,
+            object: from,
+        };
+        let max = max.min(SCAN_MAX) as usize;
+        let listed = list_versions(&start, &to, max, store)?;
+        let next = listed.1;
+        Ok(PeerBody::Listing {
+            token,
+            items: listed.0,
+            next,
+        })
+    }
+}
+
+/// Objects and versions.
+pub(crate) type Versions = Vec<(HObject, EVersion)>;
+
+/// Objects from `start` up to and with `to`, at most `max`, and where the next listing begins.
+pub(crate) fn list_versions(
+    start: &ObjectId,
+    to: &HObject,
+    max: usize,
+    store: &mut dyn ObjectStore,
+) -> Result<(Versions, Option<HObject>), IoError> {
+    let mut found = store.list(start, max + 1)?;
+    let inside =
+        |o: &ObjectId| o.shard == start.shard && o.object.pool == start.object.pool && o.object <= *to;
+    let end = found.iter().position(|o| !inside(o)).unwrap_or(found.len());
+    found.truncate(end);
+    let next = (found.len() > max).then(|| found[max].object.clone());
+    found.truncate(max);
+    let mut items = Vec::with_capacity(found.len());
+    for oid in found {
+        let version = version_of(&oid, store)?;
+        items.push((oid.object, version));
+    }
+    Ok((items, next))
+}
+
+/// The version in the object info; 0'0 where there is none to read: such an object is never taken for equal.
+fn version_of(oid: &ObjectId, store: &mut dyn ObjectStore) -> Result<EVersion, IoError> {
+    let info = store.attr(oid, INFO_ATTR)?.map(|b| ObjectInfo::from_bytes(&b));
+    Ok(match info {
+        Some(Ok(info)) => info.version,
+        _ => EVersion::default(),
+    })
+}
+
+/// The objects that a step touches.
+fn objects_of(op: &Op) -> Vec<&ObjectId> {
+    match op {
+        Op::Touch { oid }
+        | Op::Write { oid, .. }
+        | Op::Zero { oid, .. }
+        | Op::Truncate { oid, .. }
+        | Op::Remove { oid }
+        | Op::SetAttrs { oid, .. }
+        | Op::RemoveAttr { oid, .. }
+        | Op::RemoveAttrs { oid }
+        | Op::OmapSet { oid, .. }
+        | Op::OmapRemove { oid, .. }
+        | Op::OmapRemoveRange { oid, .. }
+        | Op::OmapClear { oid }
+        | Op::OmapSetHeader { oid, .. } => vec![oid],
+        Op::Clone { src, dst } | Op::CloneRange { src, dst, .. } | Op::Rename { src, dst } => vec![src, dst],
+        Op::CreateCollection
+        | Op::RemoveCollection
+        | Op::SetMeta { .. }
+        | Op::LogAppend { .. }
+        | Op::LogTrim { .. } => Vec::new(),
+    }
+}

@@ -1,0 +1,595 @@
+//! Several PGs, one for each OSD, with stores of their own and a network that a seed may cut: a small cluster without
+//! the shell. The configuration is kept as the cluster state keeps it.
+
+use super::*;
+use crate::replication::{Group, Proposal, Replica};
+use messages::osd::peer::{PeerBody, PeerMsg};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+enum Role {
+    Primary(Box<Pg>),
+    Replica(Replica),
+    Down,
+}
+
+struct Node {
+    store: MemoryStore,
+    /// The store as of the newest flush.
+    flushed: MemoryStore,
+    role: Role,
+}
+
+/// A cluster of one PG.
+struct Cluster {
+    nodes: Vec<Node>,
+    group: Group,
+    epoch: u32,
+    /// Messages on the way, by sender and receiver; in order on each of these.
+    links: BTreeMap<(OsdId, OsdId), VecDeque<(u32, PeerBody)>>,
+    cut: BTreeSet<(OsdId, OsdId)>,
+    proposals: VecDeque<Proposal>,
+    now: Duration,
+    replies: Vec<MOSDOpReply>,
+    tid: u64,
+}
+
+fn id() -> SPgId {
+    SPgId::replicated(PgId::new(POOL, 0))
+}
+
+impl Cluster {
+    fn new(n: usize, size: u32, min_size: u32) -> Self {
+        let members: Vec<OsdId> = (0..size as OsdId).collect();
+        let mut c = Self {
+            nodes: (0..n)
+                .map(|_| Node {
+                    store: MemoryStore::default(),
+                    flushed: MemoryStore::default(),
+                    role: Role::Down,
+                })
+                .collect(),
+            group: Group {
+                me: -1,
+                interval: 5,
+                primary: 0,
+                in_sync: members.clone(),
+                up: members,
+                size,
+                min_size,
+            },
+            epoch: 5,
+            links: BTreeMap::new(),
+            cut: BTreeSet::new(),
+            proposals: VecDeque::new(),
+            now: Duration::from_secs(1000),
+            replies: Vec::new(),
+            tid: 0,
+        };
+        (0..n as OsdId).for_each(|o| c.start(o));
+        c
+    }
+
+    fn alive(&self) -> Vec<OsdId> {
+        let up = |o: &OsdId| !matches!(self.nodes[*o as usize].role, Role::Down);
+        (0..self.nodes.len() as OsdId).filter(up).collect()
+    }
+
+    fn view(&self, osd: OsdId) -> Group {
+        Group {
+            me: osd,
+            ..self.group.clone()
+        }
+    }
+
+    fn pool(&self) -> Arc<PoolView> {
+        Arc::new(PoolView {
+            epoch: self.epoch,
+            ..pool()
+        })
+    }
+
+    fn pg(&self) -> &Pg {
+        let Role::Primary(pg) = &self.nodes[self.group.primary as usize].role else {
+            panic!("the primary is down");
+        };
+        pg
+    }
+
+    /// Gives an OSD the present configuration.
+    fn tell(&mut self, osd: OsdId) {
+        let (group, pool, now) = (self.view(osd), self.pool(), self.now);
+        let node = &mut self.nodes[osd as usize];
+        let mut fresh = false;
+        match &mut node.role {
+            Role::Primary(_) if group.is_primary() => {}
+            Role::Replica(r) if !group.is_primary() => r.set_group(group.clone()),
+            Role::Down => return,
+            role if group.is_primary() => {
+                let pg = Pg::load(id(), pool.clone(), &mut node.store, now).unwrap();
+                *role = Role::Primary(Box::new(pg));
+                fresh = true;
+            }
+            role => *role = Role::Replica(Replica::new(id(), group.clone())),
+        }
+        if group.is_primary() {
+            self.input(osd, Input::MapChanged(pool));
+            self.input(osd, Input::Group(Box::new(group)));
+            if fresh {
+                for peer in self.alive() {
+                    if peer != osd && !self.cut.contains(&(osd, peer)) {
+                        self.input(osd, Input::PeerUp(peer));
+                    }
+                }
+            }
+        }
+    }
+
+    fn tell_all(&mut self) {
+        self.alive().into_iter().for_each(|o| self.tell(o));
+    }
+
+    fn start(&mut self, osd: OsdId) {
+        self.epoch += 1;
+        if self.group.primary == osd {
+            self.group.interval = self.epoch;
+        }
+        self.nodes[osd as usize].role = Role::Replica(Replica::new(
+            id(),
+            Group {
+                interval: 0,
+                ..self.view(osd)
+            },
+        ));
+        self.tell_all();
+        self.connect_all(osd, true);
+    }
+
+    fn connect_all(&mut self, osd: OsdId, up: bool) {
+        self.links.retain(|(a, b), _| *a != osd && *b != osd);
+        for other in self.alive().into_iter().filter(|o| *o != osd) {
+            if self.cut.contains(&(osd, other)) {
+                continue;
+            }
+            for (a, b) in [(osd, other), (other, osd)] {
+                let event = if up { Input::PeerUp(b) } else { Input::PeerDown(b) };
+                if matches!(self.nodes[a as usize].role, Role::Primary(_)) {
+                    self.input(a, event);
+                }
+            }
+        }
+    }
+
+    /// The process dies; of what was not flushed nothing is left.
+    fn kill(&mut self, osd: OsdId) {
+        let node = &mut self.nodes[osd as usize];
+        node.role = Role::Down;
+        node.store = node.flushed.clone();
+        self.connect_all(osd, false);
+        self.mark_down(osd);
+    }
+
+    /// Rule 5.
+    fn mark_down(&mut self, osd: OsdId) {
+        self.epoch += 1;
+        let alive = self.alive();
+        let g = &mut self.group;
+        g.up.retain(|o| *o != osd);
+        if g.in_sync.contains(&osd) && g.in_sync.len() > (g.min_size as usize).max(1) {
+            g.in_sync.retain(|o| *o != osd);
+        }
+        if g.primary == osd
+            && let Some(next) = g.in_sync.iter().find(|o| alive.contains(o)).copied()
+        {
+            g.in_sync.retain(|o| *o != next);
+            g.in_sync.insert(0, next);
+            (g.primary, g.interval) = (next, self.epoch);
+        }
+        self.tell_all();
+    }
+
+    fn set_up(&mut self, up: &[OsdId]) {
+        self.epoch += 1;
+        self.group.up = up.to_vec();
+        self.tell_all();
+    }
+
+    fn cut(&mut self, a: OsdId, b: OsdId) {
+        self.cut.extend([(a, b), (b, a)]);
+        self.links.retain(|k, _| *k != (a, b) && *k != (b, a));
+        for (x, y) in [(a, b), (b, a)] {
+            if matches!(self.nodes[x as usize].role, Role::Primary(_)) {
+                self.input(x, Input::PeerDown(y));
+            }
+        }
+    }
+
+    fn mend(&mut self) {
+        for (a, b) in std::mem::take(&mut self.cut) {
+            if matches!(self.nodes[a as usize].role, Role::Primary(_)) && self.alive().contains(&b) {
+                self.input(a, Input::PeerUp(b));
+            }
+        }
+    }
+
+    /// One input to one OSD's PG, and what comes of it.
+    fn input(&mut self, osd: OsdId, input: Input) {
+        let node = &mut self.nodes[osd as usize];
+        let mut out = Vec::new();
+        let mut ctx = Context {
+            store: &mut node.store,
+            cluster: &View,
+            now: self.now,
+            wall: Utime { sec: 1000, nsec: 0 },
+            random: &mut || 7,
+            out: &mut out,
+        };
+        match (&mut node.role, input) {
+            (Role::Primary(pg), input) => {
+                pg.apply(input, &mut ctx);
+                if pg.wants_to_copy().is_some() {
+                    pg.apply(Input::Grant { objects: 2 }, &mut ctx);
+                }
+            }
+            (Role::Replica(r), Input::Peer { from, interval, body }) => {
+                r.peer(from, interval, body, &mut ctx)
+            }
+            (Role::Replica(r), Input::Committed(seq)) => r.committed(seq, ctx.out),
+            _ => {}
+        }
+        self.carry_out(osd, out);
+    }
+
+    fn carry_out(&mut self, osd: OsdId, out: Vec<Output>) {
+        for o in out {
+            match o {
+                Output::Peer { to, interval, body } => {
+                    let reachable = self.alive().contains(&to) && !self.cut.contains(&(osd, to));
+                    if reachable {
+                        // Through the wire form, as between processes.
+                        let msg = PeerMsg::Pg {
+                            pg: id(),
+                            interval,
+                            body,
+                        };
+                        let PeerMsg::Pg { interval, body, .. } =
+                            PeerMsg::from_message(&msg.to_message()).unwrap()
+                        else {
+                            unreachable!()
+                        };
+                        self.links
+                            .entry((osd, to))
+                            .or_default()
+                            .push_back((interval, body));
+                    }
+                }
+                Output::Propose(p) => self.proposals.push_back(p),
+                Output::Reply { reply, .. } => self.replies.push(reply),
+                _ => {}
+            }
+        }
+    }
+
+    fn flush(&mut self, osd: OsdId) {
+        let node = &mut self.nodes[osd as usize];
+        node.flushed = node.store.clone();
+        let seq = node.store.seq;
+        self.input(osd, Input::Committed(seq));
+    }
+
+    fn decide(&mut self) {
+        let Some(p) = self.proposals.pop_front() else {
+            return;
+        };
+        let g = &mut self.group;
+        if p.interval != g.interval || p.expect != g.in_sync {
+            return;
+        }
+        self.epoch += 1;
+        if p.in_sync[0] != g.primary || p.in_sync == g.in_sync {
+            g.interval = self.epoch;
+        }
+        g.primary = p.in_sync[0];
+        g.in_sync = p.in_sync;
+        self.tell_all();
+    }
+
+    fn deliver(&mut self, link: (OsdId, OsdId)) {
+        let Some((interval, body)) = self.links.get_mut(&link).and_then(VecDeque::pop_front) else {
+            return;
+        };
+        let from = link.0;
+        self.input(link.1, Input::Peer { from, interval, body });
+    }
+
+    /// Everything that can happen happens, the order by `pick`, until nothing is on its way for a while.
+    fn run(&mut self, mut pick: impl FnMut(usize) -> usize, turns: usize) {
+        for _ in 0..turns {
+            let links: Vec<_> = self
+                .links
+                .iter()
+                .filter(|(_, q)| !q.is_empty())
+                .map(|(k, _)| *k)
+                .collect();
+            let alive = self.alive();
+            let n = links.len() + alive.len() + 2;
+            match pick(n) % n {
+                i if i < links.len() => self.deliver(links[i]),
+                i if i < links.len() + alive.len() => self.flush(alive[i - links.len()]),
+                i if i == n - 1 => self.decide(),
+                _ => {
+                    self.now += Duration::from_millis(50);
+                    alive.into_iter().for_each(|o| self.input(o, Input::Tick));
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, oid: &str, ops: Vec<OsdOp>) -> u64 {
+        self.tid += 1;
+        let tid = self.tid;
+        self.send_again(tid, oid, ops);
+        tid
+    }
+
+    fn send_again(&mut self, tid: u64, oid: &str, ops: Vec<OsdOp>) {
+        let rig = Rig::new();
+        let mut op = {
+            let mut rig = rig;
+            rig.request(oid, ops)
+        };
+        (op.tid, op.epoch) = (tid, self.epoch);
+        let client = Arc::new(Client {
+            name: EntityName::client(4100),
+            global_id: 4100,
+            addr: EntityAddr::msgr2("1.2.3.4:5000".parse().unwrap(), 1),
+            features: 0,
+            caps: Arc::new(Caps(|_| true)),
+        });
+        let primary = self.group.primary;
+        let input = Input::ClientOp(Box::new(ClientOp {
+            conn: 1,
+            client,
+            op,
+            permit: Permit::default(),
+        }));
+        self.input(primary, input);
+    }
+
+    fn answered(&self, tid: u64) -> Option<&MOSDOpReply> {
+        self.replies.iter().find(|r| r.tid == tid)
+    }
+
+    /// Objects with their attributes, and the log.
+    fn content(&mut self, osd: OsdId) -> Vec<String> {
+        let store = &mut self.nodes[osd as usize].store;
+        let mut out = Vec::new();
+        for oid in store.list(&ObjectId::replicated(HObject::min()), 10_000).unwrap() {
+            let data = store.read(&oid, 0, u64::MAX).unwrap();
+            let attrs = store.attrs(&oid).unwrap();
+            let omap = store
+                .omap_range(&oid, std::ops::Bound::Unbounded, 1000, 1 << 20)
+                .unwrap();
+            out.push(format!("{} {data:?} {attrs:?} {omap:?}", oid.object));
+        }
+        for (v, e) in store.log_entries(id()).unwrap() {
+            out.push(format!("{v} {e:?}"));
+        }
+        out
+    }
+
+    fn check_equal(&mut self) {
+        let all = self.group.in_sync.clone();
+        let want = self.content(all[0]);
+        for osd in &all[1..] {
+            let got = self.content(*osd);
+            assert_eq!(got, want, "osd.{osd} and osd.{}", all[0]);
+        }
+    }
+}
+
+fn in_turn() -> impl FnMut(usize) -> usize {
+    let mut n = 0;
+    move |max| {
+        n += 1;
+        n % max
+    }
+}
+
+#[test]
+fn a_write_is_answered_when_it_is_durable_on_all() {
+    let mut c = Cluster::new(3, 3, 2);
+    c.run(in_turn(), 300);
+    assert!(c.pg().is_active());
+    let tid = c.send("a", vec![write_full(b"hello")]);
+    c.flush(0);
+    c.flush(1);
+    while c.links.get(&(0, 1)).is_some_and(|q| !q.is_empty()) {
+        c.deliver((0, 1));
+    }
+    c.flush(1);
+    while c.links.get(&(1, 0)).is_some_and(|q| !q.is_empty()) {
+        c.deliver((1, 0));
+    }
+    assert!(c.answered(tid).is_none(), "osd.2 has not said anything");
+    c.run(in_turn(), 100);
+    assert_eq!(c.answered(tid).unwrap().result, 0);
+    c.check_equal();
+}
+
+#[test]
+fn a_dead_member_leaves_and_comes_back_by_its_log() {
+    let mut c = Cluster::new(3, 3, 2);
+    c.run(in_turn(), 300);
+    let tid = c.send("a", vec![write(0, &[1; 9000])]);
+    c.run(in_turn(), 100);
+    assert!(c.answered(tid).is_some());
+    c.kill(2);
+    let tid = c.send("a", vec![write(4096, &[2; 100])]);
+    let other = c.send("b", vec![omap_set(&[("k", "v")])]);
+    c.run(in_turn(), 200);
+    assert!(c.answered(tid).is_some() && c.answered(other).is_some());
+    assert_eq!(c.group.in_sync, [0, 1]);
+    c.set_up(&[0, 1, 2]);
+    c.start(2);
+    c.run(in_turn(), 400);
+    assert_eq!(c.group.in_sync, [0, 1, 2]);
+    c.check_equal();
+}
+
+#[test]
+fn a_dead_primary_is_followed_by_one_that_has_everything() {
+    let mut c = Cluster::new(3, 3, 2);
+    c.run(in_turn(), 300);
+    let tid = c.send("a", vec![append(b"one")]);
+    c.run(in_turn(), 100);
+    assert!(c.answered(tid).is_some());
+    // This one reaches osd.2 alone.
+    let lost = c.send("a", vec![append(b"two")]);
+    c.deliver((0, 2));
+    c.flush(2);
+    c.kill(0);
+    assert_eq!(c.group.primary, 1);
+    c.run(in_turn(), 400);
+    assert_eq!(c.group.primary, 2, "its log is longer");
+    c.send_again(lost, "a", vec![append(b"two")]);
+    c.run(in_turn(), 200);
+    assert_eq!(c.answered(lost).unwrap().result, 0);
+    let read = c.send("a", vec![read(0, 0)]);
+    c.run(in_turn(), 100);
+    assert_eq!(&c.answered(read).unwrap().ops[0].outdata[..], b"onetwo", "once");
+    c.check_equal();
+    c.set_up(&[0, 1, 2]);
+    c.start(0);
+    c.run(in_turn(), 800);
+    assert_eq!(
+        c.group.in_sync,
+        [0, 1, 2],
+        "the primary that CRUSH wants leads again"
+    );
+    c.check_equal();
+}
+
+#[test]
+fn a_new_osd_is_filled_and_replaces_another() {
+    let mut c = Cluster::new(4, 3, 2);
+    c.run(in_turn(), 300);
+    for n in 0..40 {
+        c.send(
+            &format!("object {n}"),
+            vec![write_full(&[n; 5000]), set_xattr(b"x", b"y")],
+        );
+    }
+    c.run(in_turn(), 600);
+    c.set_up(&[0, 1, 3]);
+    for n in 0..40 {
+        c.send(&format!("object {n}"), vec![write(n, b"new")]);
+        c.run(in_turn(), 20);
+    }
+    c.run(in_turn(), 3000);
+    assert_eq!(c.group.in_sync, [0, 1, 3]);
+    c.check_equal();
+}
+
+/// Kills, cuts, restarts and moves at random; then quiet. Every acknowledged append is there once, in order; the
+/// copies are equal.
+#[test]
+fn random_histories_lose_nothing() {
+    use proptest::prelude::*;
+    use proptest::test_runner::{Config, TestRunner};
+    let mut runner = TestRunner::new(Config::with_cases(150));
+    let steps = prop::collection::vec(
+        (0u8..12, any::<u16>(), prop::collection::vec(any::<u16>(), 5..60)),
+        5..40,
+    );
+    runner
+        .run(&steps, |steps| {
+            history(steps);
+            Ok(())
+        })
+        .unwrap();
+}
+
+fn history(steps: Vec<(u8, u16, Vec<u16>)>) {
+    let mut c = Cluster::new(4, 3, 2);
+    c.run(in_turn(), 300);
+    // By object: what was sent, in order, each with its request.
+    let mut sent: BTreeMap<String, Vec<(u64, String)>> = BTreeMap::new();
+    let mut n = 0;
+    for (what, arg, order) in steps {
+        let osd = OsdId::from(arg % 4);
+        let alive = c.alive();
+        match what {
+            0..=5 => {
+                // One append at a time for each object: the client waits for its answer.
+                let oid = format!("o{}", arg % 5);
+                let log = sent.entry(oid.clone()).or_default();
+                if log.last().is_none_or(|(tid, _)| c.answered(*tid).is_some()) {
+                    n += 1;
+                    let word = format!("<{n}>");
+                    if alive.contains(&c.group.primary) {
+                        let tid = c.send(&oid, vec![append(word.as_bytes())]);
+                        log.push((tid, word));
+                    }
+                } else if let Some((tid, word)) = log.last().cloned()
+                    && alive.contains(&c.group.primary)
+                {
+                    c.send_again(tid, &oid, vec![append(word.as_bytes())]);
+                }
+            }
+            6 if alive.len() > 2 && alive.contains(&osd) => c.kill(osd),
+            7 if !alive.contains(&osd) => {
+                c.start(osd);
+                let mut up = c.group.up.clone();
+                if up.len() < 3 {
+                    up.push(osd);
+                    c.set_up(&up);
+                }
+            }
+            8 if alive.contains(&osd) => {
+                let other = OsdId::from((arg / 4) % 4);
+                if other != osd {
+                    c.cut(osd, other);
+                }
+            }
+            9 => c.mend(),
+            10 => {
+                let mut up: Vec<OsdId> = alive
+                    .iter()
+                    .copied()
+                    .cycle()
+                    .skip(arg as usize % 4)
+                    .take(alive.len())
+                    .collect();
+                up.truncate(3);
+                c.set_up(&up);
+            }
+            _ => {}
+        }
+        let mut order = order.into_iter().cycle();
+        c.run(|_| order.next().map_or(0, usize::from), 40);
+    }
+    c.mend();
+    for osd in 0..4 {
+        if !c.alive().contains(&osd) {
+            c.start(osd);
+        }
+    }
+    c.set_up(&[0, 1, 2]);
+    c.run(in_turn(), 6000);
+    assert_eq!(c.group.in_sync, [0, 1, 2]);
+    for (oid, log) in &sent {
+        let (tid, word) = log.last().unwrap();
+        if c.answered(*tid).is_none() {
+            c.send_again(*tid, oid, vec![append(word.as_bytes())]);
+        }
+    }
+    c.run(in_turn(), 1500);
+    c.check_equal();
+    for (oid, log) in sent {
+        let tid = c.send(&oid, vec![read(0, 0)]);
+        c.run(in_turn(), 200);
+        let got = String::from_utf8(c.answered(tid).unwrap().ops[0].outdata.to_vec()).unwrap();
+        let want: String = log.iter().map(|(_, w)| w.as_str()).collect();
+        assert_eq!(got, want, "{oid}");
+    }
+}
