@@ -444,6 +444,8 @@ impl Osd {
                     self.conns.send(ConnId(conn), reply.to_message());
                     drop(permit);
                 }
+                // A PG that was given no group is alone.
+                Output::Peer { .. } | Output::Propose(_) | Output::Copied { .. } => {}
                 Output::Send { conn, event } => drop(self.conns.send(ConnId(conn), event.to_message())),
                 Output::Dropped { conn, tid, why } => {
                     tracing::debug!("conn {conn}: operation {tid} dropped: {why}");
