@@ -38,6 +38,7 @@ pub const LAYERS: &[Layer] = &[
     layer(5, "node", &[]),
     layer(5, "skep", &["node"]),
     layer(5, "hostile", &[]),
+    layer(5, "model", &[]),
     layer(5, "house", &[]),
 ];
 

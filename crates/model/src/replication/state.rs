@@ -1,0 +1,315 @@
+//! The state: the cluster's, each OSD's, what travels between them, and what clients saw.
+//!
+//! Invariants: of equal systems the states are equal: what a role does not use has its first value, so that the
+//! search does not tell them apart.
+
+use super::Replication;
+use super::messages::{Answer, Request};
+
+pub const OSDS: usize = 3;
+/// The primary in the view of an OSD that is not it.
+const NOBODY: u8 = OSDS as u8;
+/// Entries of a log: one for each write at most, since a write that is there is not executed again.
+pub const LOG_MAX: usize = 3;
+
+pub fn bit(osd: usize) -> u8 {
+    1 << osd
+}
+
+pub fn is_in(set: u8, osd: usize) -> bool {
+    set & bit(osd) != 0
+}
+
+pub fn ups(set: u8) -> impl Iterator<Item = usize> {
+    (0..OSDS).filter(move |o| is_in(set, *o))
+}
+
+pub fn count(set: u8) -> usize {
+    set.count_ones() as usize
+}
+
+/// A log entry: its version is the interval with its place in the log, beside it stands which write it is.
+/// Zero is none.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Entry(u8);
+
+/// Intervals fit in four bits: budgets of faults keep far below.
+const INTERVAL_MAX: u8 = 15;
+
+impl Entry {
+    pub fn new(interval: u8, write: u8) -> Self {
+        assert!(interval <= INTERVAL_MAX && write <= LOG_MAX as u8);
+        Self(interval << 4 | write)
+    }
+    pub fn interval(self) -> u8 {
+        self.0 >> 4
+    }
+    pub fn write(self) -> u8 {
+        self.0 & 15
+    }
+}
+
+impl std::fmt::Debug for Entry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            0 => f.write_str("-"),
+            _ => write!(f, "w{}@{}", self.write(), self.interval()),
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Log {
+    entries: [Entry; LOG_MAX],
+    len: u8,
+}
+
+impl std::fmt::Debug for Log {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.entries()).finish()
+    }
+}
+
+impl Log {
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries[..self.len as usize]
+    }
+    pub fn len(&self) -> usize {
+        self.len as usize
+    }
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+    pub fn last(&self) -> Entry {
+        self.entries().last().copied().unwrap_or_default()
+    }
+    pub fn has(&self, write: u8) -> bool {
+        self.entries().iter().any(|e| e.write() == write)
+    }
+    pub fn push(&mut self, entry: Entry) {
+        self.entries[self.len as usize] = entry;
+        self.len += 1;
+    }
+    pub fn first(&self, len: usize) -> Self {
+        let mut log = Self::default();
+        for e in &self.entries()[..len] {
+            log.push(*e);
+        }
+        log
+    }
+    pub fn is_prefix_of(&self, other: &Self) -> bool {
+        other.entries().starts_with(self.entries())
+    }
+    /// Entries in common, by what the protocol can see of them: their versions.
+    pub fn common(&self, other: &Self) -> usize {
+        let pairs = self.entries().iter().zip(other.entries());
+        pairs.take_while(|(a, b)| a.interval() == b.interval()).count()
+    }
+    /// Entries in common, in truth.
+    pub fn same(&self, other: &Self) -> usize {
+        let pairs = self.entries().iter().zip(other.entries());
+        pairs.take_while(|(a, b)| a == b).count()
+    }
+    pub fn same_version_other_write(&self, other: &Self) -> bool {
+        self.common(other) != self.same(other)
+    }
+}
+
+/// `PgConfig` of the cluster state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Config {
+    pub interval: u8,
+    pub in_sync: u8,
+    pub primary: u8,
+}
+
+/// What an OSD knows of the cluster state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct View {
+    pub config: Config,
+    pub up: u8,
+    pub place: u8,
+}
+
+impl View {
+    /// An OSD that is not the primary uses the interval alone.
+    pub fn forget_unused(&mut self, osd: usize) {
+        if self.config.primary as usize != osd {
+            let interval = self.config.interval;
+            *self = Self::default();
+            self.config.interval = interval;
+            self.config.primary = NOBODY;
+        }
+    }
+}
+
+/// A proposal on its way to the cluster state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Flight {
+    pub expect: Config,
+    pub in_sync: u8,
+    pub primary: u8,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Status {
+    /// No process.
+    #[default]
+    Dead,
+    /// A process without a lease: it answers no client, and must boot.
+    Idle,
+    /// It holds its lease.
+    Live,
+    /// Its disk is gone, for good.
+    Lost,
+}
+
+/// What the primary knows of a member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Phase {
+    #[default]
+    Away,
+    Asked,
+    Finishing,
+    Full,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Node {
+    pub status: Status,
+    pub view: View,
+    /// With what is queued but not durable yet.
+    pub log: Log,
+    pub content: Entry,
+    pub durable_log: Log,
+    pub durable_content: Entry,
+    /// Length of log plus one that each primary is owed an answer for.
+    pub owed: [u8; OSDS],
+    // What follows belongs to the primary of `view.config`.
+    pub phase: [Phase; OSDS],
+    /// Entries known to be durable on each member.
+    pub durable: [u8; OSDS],
+    /// Entries that clients may have been answered for.
+    pub acked: u8,
+    /// Members that a proposal adds.
+    pub adding: u8,
+    pub handing_over: bool,
+    pub flight: Option<Flight>,
+}
+
+impl Node {
+    pub fn runs(&self) -> bool {
+        matches!(self.status, Status::Idle | Status::Live)
+    }
+    pub fn is_primary(&self, me: usize) -> bool {
+        self.runs() && self.view.config.primary as usize == me
+    }
+    pub fn serves(&self, me: usize) -> bool {
+        self.status == Status::Live && self.is_primary(me) && !self.handing_over
+    }
+    /// The object has no write that could not be acknowledged yet.
+    pub fn reads(&self) -> bool {
+        self.acked as usize == self.log.len()
+    }
+    pub fn forget_role(&mut self) {
+        self.phase = Default::default();
+        self.durable = Default::default();
+        self.acked = 0;
+        self.adding = 0;
+        self.handing_over = false;
+        self.flight = None;
+    }
+    pub fn lose_volatile(&mut self) {
+        self.log = self.durable_log;
+        self.content = self.durable_content;
+        self.owed = Default::default();
+        self.view = View::default();
+        self.forget_role();
+    }
+}
+
+/// Faults of each kind that may still happen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Budget {
+    /// A process ends; it may start again.
+    pub crashes: u8,
+    /// A connection breaks.
+    pub cuts: u8,
+    /// A lease ends: a pause, a partition from the cluster state.
+    pub expiries: u8,
+    /// A disk is lost for good.
+    pub losses: u8,
+    /// The map places the PG elsewhere.
+    pub moves: u8,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct State {
+    pub config: Config,
+    pub up: u8,
+    pub place: u8,
+    pub nodes: [Node; OSDS],
+    /// From a primary to a member, in order.
+    pub requests: [[Vec<Request>; OSDS]; OSDS],
+    /// From the member back: `answers[primary][member]`.
+    pub answers: [[Vec<Answer>; OSDS]; OSDS],
+    /// A proposal whose process is gone.
+    pub orphan: Option<Flight>,
+    /// What clients saw.
+    pub exposed: Log,
+    /// Writes that clients began.
+    pub issued: u8,
+    pub budget: Budget,
+    pub broken: Option<&'static str>,
+}
+
+impl State {
+    pub fn new(model: &Replication) -> Self {
+        assert!(model.writes as usize <= LOG_MAX);
+        let all = (1 << OSDS) - 1;
+        let config = Config {
+            interval: 1,
+            in_sync: model.in_sync.iter().fold(0, |set, o| set | bit(*o)),
+            primary: model.in_sync[0] as u8,
+        };
+        let node = Node {
+            status: Status::Live,
+            view: View {
+                config,
+                up: all,
+                place: 0,
+            },
+            ..Node::default()
+        };
+        let mut state = Self {
+            config,
+            up: all,
+            place: 0,
+            nodes: [node.clone(), node.clone(), node],
+            requests: Default::default(),
+            answers: Default::default(),
+            orphan: None,
+            exposed: Log::default(),
+            issued: 0,
+            budget: model.budget,
+            broken: None,
+        };
+        // The members of the in-sync set are known to be empty and full: one round of Query less in every path.
+        for m in model.in_sync.iter().copied() {
+            state.nodes[model.in_sync[0]].phase[m] = Phase::Full;
+        }
+        state.nodes[model.in_sync[0]].phase[model.in_sync[0]] = Phase::Away;
+        for osd in 0..OSDS {
+            state.nodes[osd].view.forget_unused(osd);
+        }
+        state
+    }
+
+    pub fn view(&self) -> View {
+        View {
+            config: self.config,
+            up: self.up,
+            place: self.place,
+        }
+    }
+}
