@@ -27,7 +27,8 @@ def run_dir(tmp_path):
         w.head("r", "2026-01-01T00:00:00Z", ["matrix"], {"quick": True})
         w.environment(Environment(kernel="6.1", tools={"fio": "3.33"}))
         w.backend(BackendState("file:1", "matrix", "ready"))
-        w.samples([sample(), sample(1)])
+        w.samples([sample()])
+        w.samples([sample(1)])
         w.samples([sample(2, None, ok=False, error="fio: exit 1")])
         w.backend(BackendState("file:1", "matrix", "failed", "fio: exit 1"))
         w.end("2026-01-01T00:01:00Z", "partial", "file:1 failed")
@@ -49,7 +50,7 @@ def test_a_file_cut_anywhere_loads_with_its_whole_lines(run_dir):
     for cut in range(head, len(whole)):
         file.write_bytes(whole[:cut])
         run = load_run(run_dir)
-        lines = whole[:cut].count(b'{"type":"sample"')
+        lines = whole[:cut].count(b'{"type":"result"')
         assert len(run.samples) in (lines, lines - 1)
         assert run.end_state in ("interrupted", "partial")
 
@@ -73,7 +74,7 @@ def test_a_cut_line_goes_when_the_run_is_resumed(run_dir):
         ("[]\n", "not a JSON object"),
         ('{"type":"run","version":9,"id":"x","started":"","studies":[]}\n', "version 9"),
         ('{"type":"run","version":1,"id":"x","started":"","studies":[]}\nnonsense\n{}\n', ":2"),
-        ('{"type":"run","version":1,"id":"x","started":"","studies":[]}\n{"type":"sample"}\n', ":2"),
+        ('{"type":"run","version":1,"id":"x","started":"","studies":[]}\n{"type":"result"}\n', ":2"),
     ],
 )
 def test_what_is_no_run_is_refused_with_its_place(tmp_path, text, said):

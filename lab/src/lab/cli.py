@@ -16,6 +16,11 @@ from typing import Annotated, Any, Optional
 import typer
 from rich.console import Console
 
+from lab import inventory, launch
+from lab.config import ConfigError, RunSettings
+from lab.config import load as load_config
+from lab.launch import UserError
+from lab.process import abandoned, sweep
 from lab.records import RecordError, load_run
 
 app = typer.Typer(
@@ -33,12 +38,63 @@ class Format(str, enum.Enum):
     json = "json"
 
 
+ConfigOption = Annotated[Optional[Path], typer.Option("-c", "--config", help="settings, TOML; see README")]
 FormatOption = Annotated[Format, typer.Option("-f", "--format", help="text, or json for one JSON document")]
 
 
 def emit_json(value: Any) -> None:
     json.dump(value, sys.stdout, indent=2, ensure_ascii=False)
     sys.stdout.write("\n")
+
+@app.command(name="list")
+def list_(format: FormatOption = Format.text) -> None:
+    """Studies, back ends, and the runs under ./runs."""
+    found = inventory.everything(Path(RunSettings().out))
+    if format is Format.json:
+        emit_json(found)
+    else:
+        for table in inventory.tables(found):
+            console.print(table)
+
+
+@app.command()
+def check(config: ConfigOption = None, format: FormatOption = Format.text) -> None:
+    """What can run here, and why the rest cannot."""
+    found = inventory.check(load_config("quick", config))
+    if format is Format.json:
+        emit_json(found)
+    else:
+        console.print(inventory.check_table(found))
+
+
+@app.command()
+def run(
+    studies: Annotated[Optional[list[str]], typer.Argument(help="studies by name, or all")] = None,
+    backends: Annotated[Optional[str], typer.Option(help="instead of those of the configuration: skep:1,ceph:2,file")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="the small grid (the default)")] = False,
+    full: Annotated[bool, typer.Option("--full", help="the studies' own sizes")] = False,
+    config: ConfigOption = None,
+    out: Annotated[Optional[Path], typer.Option(help="the run's directory; a new one under ./runs by default")] = None,
+    resume: Annotated[Optional[Path], typer.Option(help="a run's directory: goes on where it was interrupted")] = None,
+    rounds: Annotated[int, typer.Option(help="instead of the configured number", min=0, max=10_000)] = 0,
+    stop_after: Annotated[float, typer.Option(help="seconds, then stop; --resume goes on", min=0)] = 0.0,
+    lock: Annotated[Optional[list[Path]], typer.Option(help="file to flock while measuring, on a machine whose users take turns")] = None,
+    report: Annotated[bool, typer.Option(help="write the report at the end")] = True,
+    format: FormatOption = Format.text,
+) -> None:
+    """Measures, interleaving the back ends; keeps every result in the run's directory."""
+    if quick and full:
+        raise UserError("--quick and --full exclude each other")
+    request = launch.Request(studies or [], [b for b in (backends or "").split(",") if b], "full" if full else "quick", config, out, resume, rounds, stop_after, lock or [])
+    raise typer.Exit(launch.run(request, complaints, report, emit_json if format is Format.json else None))
+
+
+@app.command()
+def clean(scratch: Annotated[Path, typer.Option(help="where runs keep what is temporary")] = Path(RunSettings().scratch)) -> None:
+    """Ends and removes what labs that are gone left behind: processes, mounts, loop devices, files."""
+    for directory, mark in abandoned(scratch):
+        sweep(directory, mark)
+        console.print(f"removed {directory}", highlight=False)
 
 
 @app.command()
@@ -89,13 +145,9 @@ def plan(
             complaints.print(str(path), soft_wrap=True, highlight=False)
 
 
-class UserError(Exception):
-    """Something that the user can put right; the message is one sentence."""
-
-
 def main() -> None:
     try:
         app(standalone_mode=True)
-    except (UserError, RecordError) as e:
+    except (UserError, ConfigError, RecordError) as e:
         complaints.print(f"lab: {e}", highlight=False, markup=False, soft_wrap=True)
         raise SystemExit(2) from None

@@ -12,7 +12,8 @@ Format of run.jsonl: one JSON object a line, whose `type` names it; only ever ap
     run          the head: id, studies, options, when; always the first line
     environment  machine and versions; again at each resumption
     backend      a back end's state changed: ready, done, skipped (cannot run here), failed (broke while it ran)
-    sample       a Sample; a failed measurement is a sample with ok=false, value=null and the error
+    result       one measurement: study, back end, case, round, and a value for each metric, or the error; it is read as one
+                 Sample a metric (of a failed one: a single sample with ok=false and value=None)
     end          the run came to its end; a run without it was interrupted
 
 Invariants: a file cut anywhere loads (only its last, incomplete line is dropped); a measurement that failed is
@@ -61,6 +62,7 @@ _METRICS = [
     Metric("latency_p99", "us", "lower", "99th percentile of completion latency"),
     Metric("latency_max", "us", "lower", "longest completion latency"),
     Metric("server_cores", "cores", "lower", "processor used by the storage servers"),
+    Metric("other_cores", "cores", "", "processor used meanwhile by the other back ends' servers, which are at rest"),
     Metric("client_cores", "cores", "lower", "processor used by the load generator and its client library"),
     Metric("server_cpu_per_op", "us", "lower", "processor time of the storage servers per operation"),
     Metric("server_memory", "B", "lower", "memory of the storage servers (resident, proportional share)"),
@@ -316,6 +318,21 @@ def load_run(path: Path | str) -> Run:
     return run
 
 
+def _samples_of(data: dict[str, Any]) -> list[Sample]:
+    """The samples of one measurement; units come from METRICS, except those that the record names."""
+    common = (data["study"], data["backend"], data["case"])
+    rest = (data["round"], data["started"])
+    error, raw = data.get("error", ""), data.get("raw", "")
+    units = data.get("units", {})
+    found = []
+    for metric, value in data["values"].items():
+        if metric not in METRICS and metric not in units:
+            raise ValueError(f"no metric {metric!r}")
+        unit = units.get(metric) or METRICS[metric].unit
+        found.append(Sample(*common, metric, value, unit, *rest, ok=not error, error=error, raw=raw))
+    return found
+
+
 def file_ends_whole(lines: list[str]) -> bool:
     return lines[-1] == ""
 
@@ -336,8 +353,8 @@ def _take(run: Run | None, data: Any, file: Path) -> Run:
         run.environments.append(_from(Environment, data))
     elif kind == "backend":
         run.backends.append(_from(BackendState, data))
-    elif kind == "sample":
-        run.samples.append(_from(Sample, data))
+    elif kind == "result":
+        run.samples.extend(_samples_of(data))
     elif kind == "end":
         run.ended, run.end_state, run.end_reason = data["at"], data["state"], data.get("reason", "")
     elif kind == "resume":
@@ -368,7 +385,16 @@ class RunWriter:
         self._put({"type": "backend", **asdict(state)})
 
     def samples(self, samples: list[Sample]) -> None:
-        self._put(*({"type": "sample", **asdict(s)} for s in samples))
+        """Grouped into one record for each measurement."""
+        records: dict[str, dict[str, Any]] = {}
+        for s in samples:
+            head = {"type": "result", "study": s.study, "backend": s.backend, "case": s.case, "round": s.round, "started": s.started}
+            head |= {k: v for k, v in (("error", s.error or ("" if s.ok else "no reason given")), ("raw", s.raw)) if v}
+            record = records.setdefault(json.dumps(head), {**head, "values": {}})
+            record["values"][s.metric] = None if s.value is None else float(f"{s.value:.9g}")
+            if s.metric not in METRICS or METRICS[s.metric].unit != s.unit:
+                record.setdefault("units", {})[s.metric] = s.unit
+        self._put(*records.values())
 
     def end(self, at: str, state: str, reason: str = "") -> None:
         self._put({"type": "end", "at": at, "state": state, "reason": reason})

@@ -1,0 +1,221 @@
+"""What a back end is to the studies, and what it needs to know about the machine.
+
+Vocabulary
+    service   servers that may carry several back ends (one Ceph cluster: copies 1, 2, 3, and CephFS)
+    disk      a VM's disk by name, with size and format; `rbd` is the native format of RBD
+    base      a disk that others are cloned from
+    victim    a server process that the failure study kills or hangs
+
+Contract (what each Backend must hold, and the studies rely on)
+    - `missing()` says what keeps it from running here, changes nothing, and is quick
+    - `start()` brings it to where disks can be made; a second call does nothing
+    - `create` makes a disk whose reads give zeros; `remove` ends it and its space; both return when it is done
+    - `fio(disk)` is fio's engine and target for the back end's own client; `blockdev(disk)` is QEMU's
+    - what cannot be done raises Unsupported with the reason; nothing is faked
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lab.config import Config
+from lab.process import Scratch, ToolError, marked
+
+
+class Unsupported(Exception):
+    """This back end has no such thing; the message says what and why."""
+
+
+@dataclass(frozen=True)
+class Disk:
+    name: str
+    size: int
+    format: str
+    stripe_unit: int = 0
+    stripe_count: int = 0
+
+
+@dataclass
+class Context:
+    """What back ends share: configuration, the run's scratch, the services already made."""
+
+    config: Config
+    scratch: Scratch
+    services: dict[str, "Service"]
+    isolated: bool = True
+
+    def service(self, kind: type["Service"]) -> Any:
+        if kind.name not in self.services:
+            self.services[kind.name] = kind(self)
+        return self.services[kind.name]
+
+
+def programs_missing(names: dict[str, str]) -> list[str]:
+    """`names`: program -> Debian package that has it."""
+    path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
+    return [f"{program} is not installed (Debian: {package})" for program, package in names.items() if not shutil.which(program, path=path)]
+
+
+def device_missing(path: str, what: str) -> list[str]:
+    return [] if os.path.exists(path) and os.access(path, os.R_OK | os.W_OK) else [f"{path} cannot be used ({what})"]
+
+
+def not_root(what: str) -> list[str]:
+    return [] if os.geteuid() == 0 else [f"{what} needs root"]
+
+
+class Service(ABC):
+    """Servers under one name; `role` marks their processes."""
+
+    name = ""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.scratch = context.scratch
+        self.started = False
+
+    @property
+    def role(self) -> str:
+        return f"server:{self.name}"
+
+    def start(self) -> None:
+        if not self.started:
+            self._start()
+            self.started = True
+
+    @abstractmethod
+    def _start(self) -> None: ...
+
+    def version(self) -> str:
+        return ""
+
+    def pids(self) -> list[int]:
+        return marked(self.scratch.mark, self.role)
+
+    def alive(self) -> str:
+        """Why the service cannot serve any more, or ""."""
+        return "" if self.pids() else f"{self.name}: no server process is left"
+
+
+class Backend(ABC):
+    kind = ""
+    title = ""
+    formats: tuple[str, ...] = ("raw", "qcow2", "qed")
+    copies_possible: tuple[int, ...] = (1,)
+    storage = "shared"  # or "local": whether another host would see the disks
+    acknowledged = ""  # where a write is when it is answered
+    service: Service | None = None
+
+    def __init__(self, context: Context, copies: int) -> None:
+        self.context, self.copies = context, copies
+        self.scratch, self.config = context.scratch, context.config
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind}:{self.copies}"
+
+    def describe(self) -> str:
+        return f"{self.title}, {self.copies} {'copy' if self.copies == 1 else 'copies'}" if self.storage == "shared" else self.title
+
+    @classmethod
+    def missing(cls, config: Config) -> list[str]:
+        return []
+
+    @abstractmethod
+    def start(self) -> None: ...
+
+    def version(self) -> str:
+        return self.service.version() if self.service else ""
+
+    def options(self) -> dict[str, Any]:
+        """Settings that the figures depend on."""
+        return {"acknowledged": self.acknowledged}
+
+    def server_pids(self) -> list[int]:
+        return self.service.pids() if self.service else []
+
+    def client_pids(self) -> list[int]:
+        """Client daemons beside the load generator: FUSE mounts and the like."""
+        return marked(self.scratch.mark, f"client:{self.name}")
+
+    def alive(self) -> str:
+        return self.service.alive() if self.service else ""
+
+    # --- disks
+    @abstractmethod
+    def create(self, disk: Disk) -> None: ...
+
+    @abstractmethod
+    def remove(self, disk: Disk) -> None: ...
+
+    @abstractmethod
+    def fio(self, disk: Disk) -> list[str]: ...
+
+    @abstractmethod
+    def protocol(self, disk: Disk) -> dict[str, Any]:
+        """QEMU's block driver for the bytes of the disk."""
+
+    @abstractmethod
+    def location(self, disk: Disk) -> str:
+        """The disk as qemu-img names it."""
+
+    @abstractmethod
+    def clone(self, base: Disk, disk: Disk) -> None:
+        """A disk that begins with the base's content, made as this back end's clouds do: clone or overlay."""
+
+    def blockdev(self, disk: Disk, node: str = "disk0") -> dict[str, Any]:
+        """The disk as a node of QEMU, past the host's page cache."""
+        protocol = {**self.protocol(disk), "cache": {"direct": True, "no-flush": False}}
+        driver = "raw" if disk.format == "rbd" else disk.format
+        return {"driver": driver, "node-name": node, "file": protocol, "cache": {"direct": True, "no-flush": False}}
+
+    def qemu_img(self, *args: str, timeout: float = 300, env: dict[str, str] | None = None) -> str:
+        return self.scratch.run(["qemu-img", *args], timeout=timeout, env=env).out
+
+    def client_env(self) -> dict[str, str]:
+        """Environment that clients of this back end need."""
+        return {}
+
+    def import_image(self, image: Path, base: Disk) -> None:
+        """The image store's copy inside the back end, as a base for clones."""
+        self.qemu_img("convert", "-n", "-f", "raw", "-O", "raw" if base.format == "rbd" else base.format, str(image), self.location(base), env=self.client_env())
+
+    def directory(self) -> Path:
+        """A mounted directory of this back end for files."""
+        raise Unsupported(f"{self.kind} has no mounted directory")
+
+    def close(self) -> None:
+        """At the run's end, for what the sweep does not reach: things on servers that were not started here."""
+
+    # --- faults
+    def victim(self) -> int:
+        """The pid of the server that a fault strikes."""
+        raise Unsupported(f"{self.kind} has no server that could fail")
+
+    def revive(self) -> None:
+        """Starts the victim again after a kill."""
+        raise Unsupported(f"{self.kind} has no server that could fail")
+
+    def whole(self) -> bool:
+        """Whether all copies are complete and in sync."""
+        return True
+
+
+def hang(pid: int) -> None:
+    os.kill(pid, signal.SIGSTOP)
+
+
+def wake(pid: int) -> None:
+    os.kill(pid, signal.SIGCONT)
+
+
+__all__ = [
+    "Backend", "Context", "Disk", "Service", "ToolError", "Unsupported",
+    "device_missing", "hang", "not_root", "programs_missing", "wake",
+]

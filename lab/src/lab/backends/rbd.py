@@ -1,0 +1,103 @@
+"""Disks that are RBD images: on Ceph and on Skep, through the same stock librbd."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lab.backends.base import Backend, Context, Disk, Unsupported, programs_missing
+from lab.backends.ceph import CephService
+from lab.backends.skep import SkepService, binary
+from lab.config import Config
+
+CLIENT_PROGRAMS = {"ceph": "ceph-common", "rbd": "ceph-common", "fio": "fio", "qemu-img": "qemu-utils"}
+
+
+class RbdBackend(Backend):
+    formats = ("rbd",)
+    copies_possible = (1, 2, 3)
+    acknowledged = "on disk, flushed, on every copy"
+    service_class: type[CephService]
+
+    def __init__(self, context: Context, copies: int) -> None:
+        super().__init__(context, copies)
+        self.service: CephService = context.service(self.service_class)
+        self.pool = f"lab{copies}" if not self.service.external else f"lab-{self.scratch.mark}-{copies}"
+
+    def start(self) -> None:
+        self.service.start()
+        self.service.pool(self.pool, self.copies)
+
+    def close(self) -> None:
+        if self.service.external and self.service.started:
+            self.service.ceph("osd", "pool", "rm", self.pool, self.pool, "--yes-i-really-really-mean-it")
+
+    def options(self) -> dict[str, Any]:
+        s = self.service.settings
+        return {**super().options(), "rbd_cache": s.rbd_cache, "osds": s.osds, "osd_memory": s.osd_memory, "auth": "none"}
+
+    def rbd(self, *args: str, timeout: float = 120) -> str:
+        return self.scratch.run(["rbd", "-c", self.service.conf, "--no-progress", *args] if args[0] in ("rm", "import", "export")
+                                else ["rbd", "-c", self.service.conf, *args], timeout=timeout).out
+
+    def spec(self, disk: Disk) -> str:
+        return f"{self.pool}/{disk.name}"
+
+    def create(self, disk: Disk) -> None:
+        layout = ["--stripe-unit", str(disk.stripe_unit), "--stripe-count", str(disk.stripe_count)] if disk.stripe_unit else []
+        self.rbd("create", "--size", f"{disk.size}B", *layout, self.spec(disk))
+
+    def remove(self, disk: Disk) -> None:
+        self.rbd("rm", self.spec(disk))
+
+    def import_image(self, image: Any, base: Disk) -> None:
+        super().import_image(image, base)
+        self.rbd("snap", "create", f"{self.spec(base)}@base")
+        self.rbd("snap", "protect", f"{self.spec(base)}@base")
+
+    def clone(self, base: Disk, disk: Disk) -> None:
+        self.rbd("clone", f"{self.spec(base)}@base", self.spec(disk))
+        if disk.size > base.size:
+            self.rbd("resize", "--no-progress", "--size", f"{disk.size}B", self.spec(disk))
+
+    def fio(self, disk: Disk) -> list[str]:
+        return ["--ioengine=rbd", "--clientname=admin", f"--pool={self.pool}", f"--rbdname={disk.name}"]
+
+    def protocol(self, disk: Disk) -> dict[str, Any]:
+        return {"driver": "rbd", "pool": self.pool, "image": disk.name, "conf": self.service.conf, "user": "admin"}
+
+    def location(self, disk: Disk) -> str:
+        return f"rbd:{self.pool}/{disk.name}:id=admin:conf={self.service.conf}"
+
+    def client_env(self) -> dict[str, str]:
+        return {"CEPH_CONF": self.service.conf}
+
+    def victim(self) -> int:
+        if self.service.external:
+            raise Unsupported("the lab does not kill servers that it did not start")
+        return self.service.victim()
+
+    def revive(self) -> None:
+        self.service.revive()
+
+    def whole(self) -> bool:
+        return self.service.clean()
+
+
+class Ceph(RbdBackend):
+    kind, title, service_class = "ceph", "Ceph RBD", CephService
+
+    @classmethod
+    def missing(cls, config: Config) -> list[str]:
+        servers = {} if config.ceph.conf else {"ceph-mon": "ceph-mon", "ceph-mgr": "ceph-mgr", "ceph-osd": "ceph-osd", "monmaptool": "ceph-base"}
+        return programs_missing({**CLIENT_PROGRAMS, **servers})
+
+
+class Skep(RbdBackend):
+    kind, title, service_class = "skep", "Skep RBD", SkepService
+
+    @classmethod
+    def missing(cls, config: Config) -> list[str]:
+        problems = programs_missing(CLIENT_PROGRAMS)
+        if not config.skep.conf and not binary(config.skep.bin):
+            problems.append("no skep program: set SKEP_BIN, or `bin` under [skep] in the configuration")
+        return problems

@@ -1,0 +1,80 @@
+"""Skep on loopback: one process with monitor and OSDs, started and stopped by the lab."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+
+from lab.backends.base import Context, ToolError
+from lab.backends.ceph import CephService
+
+READY_LIMIT_S = 60.0
+
+
+class SkepService(CephService):
+    """Speaks Ceph's protocol, so pools, images and commands are Ceph's; only how it starts differs."""
+
+    name = "skep"
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self.settings = context.config.skep
+        self.external = bool(self.settings.conf)
+        self.dir = self.scratch.path / "skep"
+        self.conf = self.settings.conf or str(self.dir / "client.conf")
+        self.process: subprocess.Popen | None = None
+
+    def _start(self) -> None:
+        if self.external:
+            self.ceph("status")
+            return
+        self.dir.mkdir()
+        self._launch()
+        text = (self.dir / "data" / "ceph.conf").read_text()
+        cache = "true" if self.settings.rbd_cache else "false"
+        (self.dir / "client.conf").write_text(f"{text}\n[client]\nrbd_cache = {cache}\nadmin_socket =\nlog_file = {self.dir}/client.log\n")
+
+    def _launch(self) -> None:
+        log = self.dir / "server.log"
+        seen = log.stat().st_size if log.exists() else 0
+        argv = [binary(self.settings.bin), "up", "--data", str(self.dir / "data"), "--osds", str(self.settings.osds), "--auth", "none",
+                "--osd-memory", str(self.settings.osd_memory), "--osd-size", str(self.settings.osd_size)]
+        if seen == 0:
+            argv += ["--mon-port", "0"]
+        self.process = self.scratch.spawn(argv, self.role, log=log)
+        deadline = time.monotonic() + READY_LIMIT_S
+        while b"\nready" not in log.read_bytes()[seen:]:
+            if self.process.poll() is not None:
+                raise ToolError(f"skep ended with status {self.process.returncode}: {log.read_text()[-300:].strip()}")
+            if time.monotonic() > deadline:
+                raise ToolError(f"skep: not ready within {READY_LIMIT_S:.0f} s")
+            time.sleep(0.02)
+
+    def alive(self) -> str:
+        if self.process is not None and self.process.poll() is not None:
+            return f"skep ended with status {self.process.returncode}"
+        return ""
+
+    def victim(self) -> int:
+        return self.process.pid  # all OSDs are threads of the one process
+
+    def revive(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self._launch()
+
+    def version(self) -> str:
+        if self.external:
+            return super().version()
+        return self.scratch.run([binary(self.settings.bin), "--version"], check=False).out.strip()
+
+
+def binary(configured: str) -> str:
+    """The program: configuration, SKEP_BIN, or the search path; "" where there is none."""
+    for name in (configured, os.environ.get("SKEP_BIN", ""), "skep"):
+        found = shutil.which(name) if name else None
+        if found:
+            return found
+    return ""

@@ -1,0 +1,120 @@
+"""From the options of `lab run` to a run that ended: settings, directory, signals, report, exit status.
+
+Exit status: 0 complete, 1 partial (something could not be measured; the report names it), 3 stopped or interrupted
+(resumable). SIGTERM and SIGHUP end a run as Ctrl-C does: what was measured is kept, what was started is ended.
+"""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Callable, Optional
+
+from rich.console import Console
+
+from lab.config import Config, ConfigError, load, restore
+from lab.backends import parse
+from lab.live import View
+from lab.records import Run, RunWriter, load_run
+from lab.runner import Options, Runner, Stopped, now
+from lab.studies import KINDS
+
+COMPLETE, PARTIAL, INTERRUPTED = 0, 1, 3
+
+
+class UserError(Exception):
+    """Something that the user can put right; the message is one sentence."""
+
+
+@dataclass
+class Request:
+    studies: list[str]
+    backends: list[str]
+    profile: str
+    config: Optional[Path]
+    out: Optional[Path]
+    resume: Optional[Path]
+    rounds: int
+    stop_after: float
+    locks: list[Path]
+
+
+def run(request: Request, console: Console, report: bool, emit: Callable[[Any], None] | None) -> int:
+    directory, config, options, earlier = resumed(request) if request.resume else fresh(request)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
+    with RunWriter(directory) as writer:
+        if earlier:
+            writer.resume(now())
+        else:
+            writer.head(directory.name, now(), options.studies, {"profile": request.profile, "backends": options.backends, "config": asdict(config)})
+        try:
+            with View(console) as view:
+                state, reason = Runner(config, options, writer, view, earlier).run()
+        except (KeyboardInterrupt, Stopped) as e:
+            state, reason = "interrupted", str(e) or "by a signal"
+        writer.end(now(), state, reason)
+    _report(directory, console, report and state != "interrupted", emit)
+    return {"complete": COMPLETE, "partial": PARTIAL}.get(state, INTERRUPTED)
+
+
+def _interrupt(number: int, _: Any) -> None:
+    raise KeyboardInterrupt(f"by {signal.Signals(number).name}")
+
+
+def fresh(request: Request) -> tuple[Path, Config, Options, None]:
+    config = load(request.profile, request.config)
+    if request.rounds:
+        config.run.rounds = request.rounds
+        for name in KINDS:
+            getattr(config, name).rounds = 0
+    if not request.studies:
+        raise UserError(f"which study? {', '.join(KINDS)}, or all")
+    studies = list(KINDS) if request.studies == ["all"] else request.studies
+    for name in studies:
+        if name not in KINDS:
+            raise UserError(f"no study {name!r}; there are {', '.join(KINDS)}, or all")
+    for name in [*request.backends, *config.run.backends, *(b for s in KINDS for b in getattr(config, s).backends)]:
+        parse(name)
+    backends = [canonical(b) for b in request.backends]
+    for settings in (config.run, *(getattr(config, s) for s in KINDS)):
+        settings.backends = [canonical(b) for b in settings.backends]
+    stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
+    directory = request.out or Path(config.run.out) / f"{studies[0] if len(studies) == 1 else 'run'}-{stamp}"
+    if (directory / "run.jsonl").exists():
+        raise UserError(f"{directory} has a run already; --resume goes on with it")
+    return directory, config, Options(studies, backends, request.locks, request.stop_after), None
+
+
+def canonical(name: str) -> str:
+    kind, copies = parse(name)
+    return f"{kind.kind}:{copies}"
+
+
+def resumed(request: Request) -> tuple[Path, Config, Options, Run]:
+    """The settings are those that the run began with: its samples must stay comparable."""
+    if request.studies or request.backends or request.config or request.rounds:
+        raise UserError("--resume takes its studies, back ends and settings from the run itself")
+    earlier = load_run(request.resume)
+    try:
+        config = restore(earlier.options["config"])
+        options = Options(earlier.studies, list(earlier.options["backends"]), request.locks, request.stop_after)
+    except (KeyError, TypeError, ConfigError) as e:
+        raise UserError(f"{request.resume}: its head does not say how it was run: {e}") from e
+    return earlier.path or request.resume, config, options, earlier
+
+
+def _report(directory: Path, console: Console, wanted: bool, emit: Callable[[Any], None] | None) -> None:
+    done = load_run(directory)
+    if emit or wanted:
+        from lab import report as reporting
+    if emit:
+        emit(reporting.summary(done))
+    console.print(f"{done.end_state}{': ' + done.end_reason if done.end_reason else ''}", markup=False, highlight=False, soft_wrap=True)
+    if wanted:
+        for path in reporting.write(done, directory):
+            console.print(str(path), highlight=False, soft_wrap=True)
+    else:
+        console.print(str(directory), highlight=False, soft_wrap=True)

@@ -1,0 +1,142 @@
+"""What a study is to the runner, and what the studies share: accounting around a measurement, disks, a client path.
+
+Contract
+    - `cases(backend)` is the same list at each call; a back end that has none is not part of the study
+    - `measure` leaves nothing behind that the next measurement would feel, also when it raises
+    - a result's case contains the case that was asked for; a measurement may give several results
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from lab import account, fio
+from lab.backends import Backend, Context, Disk, Unsupported
+from lab.guest import GuestMaker
+from lab.qsd import Export
+from lab.records import STUDIES, StudyInfo
+
+Case = dict[str, Any]
+FIO_GRACE_S = 60.0
+FILL_LIMIT_S = 900.0
+
+
+@dataclass
+class Result:
+    case: Case
+    values: dict[str, float]
+    raw: str = ""  # the tool's own output, kept beside the samples
+
+
+@dataclass
+class Accounting:
+    """Filled when the block of `accounted` ends."""
+
+    values: dict[str, float] = field(default_factory=dict)
+    server_cpu_s: float | None = None
+    server_written: int | None = None
+
+
+class Study(ABC):
+    name = ""
+
+    def __init__(self, context: Context, guests: GuestMaker) -> None:
+        self.context, self.guests = context, guests
+        self.config, self.scratch = context.config, context.scratch
+        self._ready: set[tuple[str, str]] = set()
+        self._disks: dict[str, list[Disk]] = {}
+
+    @property
+    def info(self) -> StudyInfo:
+        return STUDIES[self.name]
+
+    @abstractmethod
+    def cases(self, backend: Backend) -> list[Case]: ...
+
+    def prepare(self, backend: Backend, case: Case) -> None:
+        """Untimed; before the first measurement of each case on each back end."""
+
+    @abstractmethod
+    def measure(self, backend: Backend, case: Case, round: int) -> list[Result]: ...
+
+    def missing(self) -> list[str]:
+        """What keeps the whole study from running here."""
+        return []
+
+    def finish(self, backend: Backend) -> None:
+        """Removes what `prepare` made."""
+        for disk in self._disks.pop(backend.name, []):
+            with contextlib.suppress(Exception):
+                backend.remove(disk)
+        self._ready = {r for r in self._ready if r[0] != backend.name}
+
+    # --- shared
+    @contextlib.contextmanager
+    def accounted(self, backend: Backend) -> Iterator[Accounting]:
+        """Processor, bytes and memory of the servers, and the other back ends' processor, during the block."""
+        found = Accounting()
+        pids = backend.server_pids()
+        others = [p for s in self.context.services.values() if s is not backend.service for p in s.pids()]
+        clients = backend.client_pids()
+        before, before_others, before_clients = account.snapshot(pids), account.snapshot(others), account.snapshot(clients)
+        yield found
+        used = account.used(before, account.snapshot(pids))
+        if pids and used:
+            found.server_cpu_s, found.server_written = used.cpu_s, used.written
+            found.values |= {"server_cores": used.cores, "server_memory": float(account.memory(pids)), "server_written": float(used.written)}
+        used_others = account.used(before_others, account.snapshot(others))
+        if used_others:
+            found.values["other_cores"] = used_others.cores
+        used_clients = account.used(before_clients, account.snapshot(clients))
+        if used_clients:
+            found.values["client_cores"] = used_clients.cores
+
+    def run_fio(self, backend: Backend, argv: list[str], seconds: float) -> tuple[dict[str, float], str]:
+        """Runs fio under accounting; all metrics that come of it, and its output."""
+        with self.accounted(backend) as accounting:
+            done = self.scratch.run(argv, timeout=seconds + FIO_GRACE_S, check=False, role="load", env=backend.client_env())
+        if done.status != 0:
+            raise fio.FioError(f"fio ended with status {done.status}: {(done.err or done.out).strip()[-300:]}")
+        document = fio.parse(done.out)
+        values = fio.metrics(document) | accounting.values
+        values["client_cores"] = values.get("client_cores", 0.0) + done.cpu_s / done.seconds
+        operations, written = fio.operations(document), fio.bytes_written(document)
+        # The ramp is in the servers' time but not in fio's count, so both are taken as rates.
+        if accounting.server_cpu_s is not None and operations:
+            share = min(1.0, fio.seconds(document) / done.seconds)
+            values["server_cpu_per_op"] = accounting.server_cpu_s * share / operations * 1e6
+        if accounting.server_written is not None and written:
+            share = min(1.0, fio.seconds(document) / done.seconds)
+            values["write_amplification"] = accounting.server_written * share / written
+        return {k: v for k, v in values.items() if math.isfinite(v)}, done.out
+
+    def disk(self, backend: Backend, name: str, size: int, format: str | None = None, fill: bool = True, **layout: int) -> Disk:
+        """A disk that lasts until `finish`; made and filled at the first call."""
+        disk = Disk(f"{self.name}-{name}", size, format or ("rbd" if "rbd" in backend.formats else "raw"), **layout)
+        if disk not in self._disks.get(backend.name, []):
+            backend.create(disk)
+            self._disks.setdefault(backend.name, []).append(disk)
+            if fill:
+                self.fill(backend, disk)
+        return disk
+
+    def fill(self, backend: Backend, disk: Disk) -> None:
+        with self.target(backend, disk) as target:
+            argv = fio.command([target], rw="write", bs=1 << 20, depth=4, size=disk.size, extra=["--refill_buffers=1"])
+            self.scratch.run(argv, timeout=FILL_LIMIT_S, env=backend.client_env())
+
+    @contextlib.contextmanager
+    def target(self, backend: Backend, disk: Disk) -> Iterator[list[str]]:
+        """fio's way to the disk: the back end's own client where fio has it, else QEMU's block layer."""
+        try:
+            yield_target = backend.fio(disk)
+        except Unsupported:
+            with Export(backend, disk) as export:
+                yield export.fio()
+            return
+        yield yield_target

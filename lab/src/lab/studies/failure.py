@@ -1,0 +1,106 @@
+"""What a client sees when a server is killed or hangs: the longest stall, the errors, then the copies being made whole.
+
+A client writes at a fixed rate all the time. At `before` seconds the victim gets SIGKILL or SIGSTOP; after `outage`
+seconds it is started again or wakes. With one copy nothing can take over, so the stall is at least the outage; with more,
+it is the time until the survivors go on. stall_before is the longest gap of the undisturbed time, for comparison.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+
+from lab import fio
+from lab.backends import Backend
+from lab.backends.base import hang, wake
+from lab.process import ToolError, kill_group
+from lab.studies.base import Case, Result, Study
+
+POLL_S = 0.2
+
+
+class Failure(Study):
+    name = "failure"
+
+    def cases(self, backend: Backend) -> list[Case]:
+        if type(backend).victim is Backend.victim:
+            return []
+        return [{"fault": fault} for fault in self.config.failure.faults]
+
+    def prepare(self, backend: Backend, case: Case) -> None:
+        self.disk(backend, "disk", self.config.failure.size)
+
+    def measure(self, backend: Backend, case: Case, round: int) -> list[Result]:
+        s = self.config.failure
+        directory = self.scratch.directory(f"failure-{backend.kind}")
+        runtime = s.before + s.outage + s.after
+        with self.target(backend, self.disk(backend, "disk", s.size)) as target:
+            argv = fio.command([target], rw="randwrite", bs=s.bs, depth=s.depth, size=s.size, runtime=runtime, extra=[
+                f"--rate_iops={s.rate}", f"--write_lat_log={directory}/log", "--log_unix_epoch=1", f"--output={directory}/out"])
+            load = self.scratch.spawn(argv, "load", log=directory / "messages", env=backend.client_env())
+            try:
+                times = self._strike(backend, case["fault"], load)
+                status = load.wait(runtime + 120)
+            finally:
+                kill_group(load)
+                self._restore(backend, case["fault"])
+        return [Result(case, self._values(directory, times, status), "")]
+
+    def _strike(self, backend: Backend, fault: str, load) -> dict[str, float]:
+        s = self.config.failure
+        time.sleep(s.before + 1.0)  # fio's own start-up is not part of the undisturbed time
+        if load.poll() is not None:
+            raise fio.FioError(f"fio ended before the fault, with status {load.returncode}")
+        self._victim = backend.victim()
+        times = {"struck": time.time()}
+        if fault == "kill":
+            import os, signal
+            os.kill(self._victim, signal.SIGKILL)
+        elif fault == "hang":
+            hang(self._victim)
+        else:
+            raise ValueError(f"no fault {fault}")
+        time.sleep(s.outage)
+        times["back"] = time.time()
+        if fault == "kill":
+            backend.revive()
+        else:
+            wake(self._victim)
+        deadline = time.monotonic() + s.recover_limit
+        while not backend.whole():
+            if time.monotonic() > deadline:
+                raise ToolError(f"copies not whole {s.recover_limit:.0f} s after the server's return")
+            time.sleep(POLL_S)
+        times["whole"] = time.time()
+        return times
+
+    def _restore(self, backend: Backend, fault: str) -> None:
+        """Whatever went wrong: the victim runs."""
+        victim = getattr(self, "_victim", 0)
+        if victim and fault == "hang":
+            try:
+                wake(victim)
+            except ProcessLookupError:
+                pass
+
+    def _values(self, directory, times: dict[str, float], status: int) -> dict[str, float]:
+        log = next(directory.glob("log_clat.*.log"))
+        completions = fio.completion_times(log.read_text())
+        document = fio.parse((directory / "out").read_text())
+        for path in directory.iterdir():
+            path.unlink()
+        if not completions:
+            raise fio.FioError("no I/O completed")
+        at = [t for t, _ in completions]
+        begin, end = at[0], at[-1]
+        values = {
+            "stall": fio.longest_gap(at, times["struck"], end),
+            "stall_before": fio.longest_gap(at, begin, times["struck"]),
+            "recovery_time": times["whole"] - times["back"],
+            "errors": float(sum(job.get("total_err", 0) for job in document["jobs"]) + (1 if status else 0)),
+        }
+        rebuild = sorted(lat * 1e6 for t, lat in completions if times["back"] <= t <= times["whole"] and lat < times["whole"] - times["back"])
+        if len(rebuild) >= 20:
+            values["rebuild_latency_p50"] = statistics.median(rebuild)
+            values["rebuild_latency_p99"] = rebuild[min(len(rebuild) - 1, int(len(rebuild) * 0.99))]
+        return values

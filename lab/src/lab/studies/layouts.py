@@ -1,0 +1,79 @@
+"""Bandwidth of files over stripe unit, stripe count, block size, threads and network delay.
+
+CephFS has a layout per file, RBD one per image, both laid out by the client. Back ends that have none take part with the
+plain layout alone (stripe unit 4 MiB, count 1: whole objects), which is the case that all have in common. A delay needs
+the kernel's netem and a network of the lab's own; elsewhere those cases are left out, and `missing_delay` says why.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import subprocess
+from collections.abc import Iterator
+
+from lab import fio
+from lab.backends import Backend
+from lab.config import expand
+from lab.studies.base import Case, Result, Study
+
+FACTORS = ("op", "bs", "stripe_unit", "stripe_count", "threads", "delay")
+PLAIN = (4 << 20, 1)
+STRIPING = ("cephfs", "ceph", "skep")
+
+
+class Layouts(Study):
+    name = "layouts"
+
+    def cases(self, backend: Backend) -> list[Case]:
+        cases = expand(self.config.layouts.grid, FACTORS, self.name, {"delay": 0, "threads": 1, "op": "write", "stripe_unit": PLAIN[0]})
+        if any(c["delay"] for c in cases) and missing_delay(self.context.isolated):
+            cases = [c for c in cases if not c["delay"]]
+        if backend.kind not in STRIPING:
+            cases = [c for c in cases if (c["stripe_unit"], c["stripe_count"]) == PLAIN]
+        if backend.storage == "local":
+            cases = [c for c in cases if not c["delay"]]
+        return cases
+
+    def _disk(self, backend: Backend, case: Case):
+        layout = {"stripe_unit": case["stripe_unit"], "stripe_count": case["stripe_count"]}
+        name = f"{case['stripe_unit']}-{case['stripe_count']}"
+        if backend.kind not in STRIPING or (layout["stripe_unit"], layout["stripe_count"]) == PLAIN:
+            layout = {}
+        return self.disk(backend, name, self.config.layouts.size * case["threads"], **layout)
+
+    def prepare(self, backend: Backend, case: Case) -> None:
+        self._disk(backend, case)
+
+    def measure(self, backend: Backend, case: Case, round: int) -> list[Result]:
+        settings = self.config.layouts
+        disk = self._disk(backend, case)
+        with self.target(backend, disk) as target, delayed(case["delay"]):
+            # Threads share one file, each in a part of its own, as jobs of an analysis farm do.
+            parts = [[*target, f"--offset={n * settings.size}"] for n in range(case["threads"])]
+            argv = fio.command(parts, rw=case["op"], bs=case["bs"], size=settings.size, runtime=settings.runtime, ramp=settings.ramp)
+            values, raw = self.run_fio(backend, argv, settings.runtime + settings.ramp)
+        return [Result(case, values, raw)]
+
+
+def missing_delay(isolated: bool) -> str:
+    """Why no delay can be added to the network, or ""; tried in a network that ends with the trial."""
+    if not isolated:
+        return "no network of its own to delay"
+    if not shutil.which("tc", path="/usr/sbin:/sbin:/usr/bin:/bin"):
+        return "tc is not installed (Debian: iproute2)"
+    trial = subprocess.run(["unshare", "-n", "tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"], capture_output=True, text=True)
+    return "" if trial.returncode == 0 else f"this kernel adds no delay: {trial.stderr.strip()}"
+
+
+@contextlib.contextmanager
+def delayed(ms: int) -> Iterator[None]:
+    """Half of the round trip in each direction: loopback passes twice."""
+    if not ms:
+        yield
+        return
+    subprocess.run(["tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", f"{ms / 2}ms"], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["tc", "qdisc", "del", "dev", "lo", "root"], check=False)
