@@ -124,14 +124,12 @@ class Runner:
                 taking_part[name] = cases
                 done = sum(self._is_done(study.name, name, case, r) for case in cases for r in range(rounds))
                 self.view.plan(study.name, name, len(cases) * rounds, done)
-        try:
-            self._rounds(study, taking_part, rounds)
-        finally:
-            for name in taking_part:
-                if name not in self.broken:
-                    study.finish(self.backends[name])
+        # When this is interrupted the disks are not removed one by one: they go with the servers, and at once.
+        self._rounds(study, taking_part, rounds)
         for name in taking_part:
             if name not in self.broken:
+                for problem in study.finish(self.backends[name]):
+                    self.view.note(f"{study.name} {name}: {problem}")
                 self._state(study, name, "done")
 
     def _join(self, study: Study, name: str) -> list[Case]:

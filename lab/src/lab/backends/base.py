@@ -39,6 +39,7 @@ class Disk:
     format: str
     stripe_unit: int = 0
     stripe_count: int = 0
+    writers: int = 1  # clients that write at the same time
 
 
 @dataclass

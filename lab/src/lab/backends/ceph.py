@@ -129,7 +129,11 @@ class CephService(Service):
     def clean(self) -> bool:
         states = self.json("pg", "stat")
         states = states.get("pg_summary", states)
-        return bool(states["num_pgs"]) and all(s["name"] == "active+clean" for s in states["num_pg_by_state"])
+        return bool(states["num_pgs"]) and all({"active", "clean"} <= set(s["name"].split("+")) for s in states["num_pg_by_state"])
+
+    def copies_kept(self, pool: str) -> int:
+        """How many OSDs act for a PG of the pool, which is what a write waits for."""
+        return len(self.json("osd", "map", pool, "lab")["acting"])
 
     def wait(self, condition, what: str, limit: float = CLEAN_LIMIT_S) -> None:
         deadline = time.monotonic() + limit

@@ -21,11 +21,15 @@ class RbdBackend(Backend):
     def __init__(self, context: Context, copies: int) -> None:
         super().__init__(context, copies)
         self.service: CephService = context.service(self.service_class)
+        self.bases: set[str] = set()  # disks with a protected snapshot
         self.pool = f"lab{copies}" if not self.service.external else f"lab-{self.scratch.mark}-{copies}"
 
     def start(self) -> None:
         self.service.start()
         self.service.pool(self.pool, self.copies)
+        kept = self.service.copies_kept(self.pool)
+        if kept != self.copies:
+            raise Unsupported(f"the pool says {self.copies} copies, but {kept} OSD acts for a PG: its writes would be taken for what they are not")
 
     def close(self) -> None:
         if self.service.external and self.service.started:
@@ -44,15 +48,23 @@ class RbdBackend(Backend):
 
     def create(self, disk: Disk) -> None:
         layout = ["--stripe-unit", str(disk.stripe_unit), "--stripe-count", str(disk.stripe_count)] if disk.stripe_unit else []
+        if disk.writers > 1:
+            # Without the exclusive lock, which writers would take from each other all the time.
+            layout += ["--image-feature", "layering"]
         self.rbd("create", "--size", f"{disk.size}B", *layout, self.spec(disk))
 
     def remove(self, disk: Disk) -> None:
+        if disk.name in self.bases:
+            self.rbd("snap", "unprotect", f"{self.spec(disk)}@base")
+            self.rbd("snap", "rm", "--no-progress", f"{self.spec(disk)}@base")
+            self.bases.discard(disk.name)
         self.rbd("rm", self.spec(disk))
 
     def import_image(self, image: Any, base: Disk) -> None:
         super().import_image(image, base)
         self.rbd("snap", "create", f"{self.spec(base)}@base")
         self.rbd("snap", "protect", f"{self.spec(base)}@base")
+        self.bases.add(base.name)
 
     def clone(self, base: Disk, disk: Disk) -> None:
         self.rbd("clone", f"{self.spec(base)}@base", self.spec(disk))

@@ -68,12 +68,16 @@ class Study(ABC):
         """What keeps the whole study from running here."""
         return []
 
-    def finish(self, backend: Backend) -> None:
-        """Removes what `prepare` made."""
+    def finish(self, backend: Backend) -> list[str]:
+        """Removes what `prepare` made; what could not be removed, with the reason (the sweep takes it with the servers)."""
+        problems = []
         for disk in self._disks.pop(backend.name, []):
-            with contextlib.suppress(Exception):
+            try:
                 backend.remove(disk)
+            except Exception as e:
+                problems.append(f"{disk.name} stays: {e}")
         self._ready = {r for r in self._ready if r[0] != backend.name}
+        return problems
 
     # --- shared
     @contextlib.contextmanager

@@ -67,11 +67,11 @@ def round_up(seconds: float) -> int:
 
 def imported_base(study: Study, backend: Backend) -> Disk:
     """The guest's root disk inside the back end, once."""
-    base = Disk("guest-base", ROOT_BYTES, "rbd" if "rbd" in backend.formats else "raw")
+    base = Disk(f"{study.name}-base", ROOT_BYTES, "rbd" if "rbd" in backend.formats else "raw")
     key = (backend.name, "base")
     if key not in study._ready:
+        study._disks.setdefault(backend.name, []).append(base)
         backend.create(base)
         backend.import_image(study.guests.image().root, base)
         study._ready.add(key)
-        study._disks.setdefault(backend.name, []).append(base)
     return base

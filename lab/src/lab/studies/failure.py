@@ -7,8 +7,12 @@ it is the time until the survivors go on. stall_before is the longest gap of the
 
 from __future__ import annotations
 
+import os
+import signal
 import statistics
+import subprocess
 import time
+from pathlib import Path
 
 from lab import fio
 from lab.backends import Backend
@@ -17,6 +21,8 @@ from lab.process import ToolError, kill_group
 from lab.studies.base import Case, Result, Study
 
 POLL_S = 0.2
+AFTER_S = 2.0
+EINTR = 4  # what fio calls the error of a job that was asked to end
 
 
 class Failure(Study):
@@ -33,20 +39,20 @@ class Failure(Study):
     def measure(self, backend: Backend, case: Case, round: int) -> list[Result]:
         s = self.config.failure
         directory = self.scratch.directory(f"failure-{backend.kind}")
-        runtime = s.before + s.outage + s.after
+        runtime = s.before + s.outage + s.after + s.recover_limit
         with self.target(backend, self.disk(backend, "disk", s.size)) as target:
             argv = fio.command([target], rw="randwrite", bs=s.bs, depth=s.depth, size=s.size, runtime=runtime, extra=[
                 f"--rate_iops={s.rate}", f"--write_lat_log={directory}/log", "--log_unix_epoch=1", f"--output={directory}/out"])
             load = self.scratch.spawn(argv, "load", log=directory / "messages", env=backend.client_env())
             try:
                 times = self._strike(backend, case["fault"], load)
-                status = load.wait(runtime + 120)
+                self._end(load, directory, times)
             finally:
                 kill_group(load)
                 self._restore(backend, case["fault"])
-        return [Result(case, self._values(directory, times, status), "")]
+        return [Result(case, self._values(directory, times), "")]
 
-    def _strike(self, backend: Backend, fault: str, load) -> dict[str, float]:
+    def _strike(self, backend: Backend, fault: str, load: subprocess.Popen) -> dict[str, float]:
         s = self.config.failure
         time.sleep(s.before + 1.0)  # fio's own start-up is not part of the undisturbed time
         if load.poll() is not None:
@@ -54,7 +60,6 @@ class Failure(Study):
         self._victim = backend.victim()
         times = {"struck": time.time()}
         if fault == "kill":
-            import os, signal
             os.kill(self._victim, signal.SIGKILL)
         elif fault == "hang":
             hang(self._victim)
@@ -74,6 +79,16 @@ class Failure(Study):
         times["whole"] = time.time()
         return times
 
+    def _end(self, load: subprocess.Popen, directory: Path, times: dict[str, float]) -> None:
+        """Lets I/O flow for AFTER_S once all is whole again, then ends the load; one that is stuck ends by its own limit."""
+        time.sleep(AFTER_S)
+        if load.poll() is None:
+            load.send_signal(signal.SIGINT)
+        try:
+            load.wait(self.config.failure.after + self.config.failure.recover_limit)
+        except subprocess.TimeoutExpired as e:
+            raise ToolError("the client's I/O did not go on after the server's return") from e
+
     def _restore(self, backend: Backend, fault: str) -> None:
         """Whatever went wrong: the victim runs."""
         victim = getattr(self, "_victim", 0)
@@ -83,7 +98,7 @@ class Failure(Study):
             except ProcessLookupError:
                 pass
 
-    def _values(self, directory, times: dict[str, float], status: int) -> dict[str, float]:
+    def _values(self, directory: Path, times: dict[str, float]) -> dict[str, float]:
         log = next(directory.glob("log_clat.*.log"))
         completions = fio.completion_times(log.read_text())
         document = fio.parse((directory / "out").read_text())
@@ -97,7 +112,7 @@ class Failure(Study):
             "stall": fio.longest_gap(at, times["struck"], end),
             "stall_before": fio.longest_gap(at, begin, times["struck"]),
             "recovery_time": times["whole"] - times["back"],
-            "errors": float(sum(job.get("total_err", 0) for job in document["jobs"]) + (1 if status else 0)),
+            "errors": float(sum(max(job.get("total_err", 0), job["error"] not in (0, EINTR)) for job in document["jobs"])),
         }
         rebuild = sorted(lat * 1e6 for t, lat in completions if times["back"] <= t <= times["whole"] and lat < times["whole"] - times["back"])
         if len(rebuild) >= 20:

@@ -40,7 +40,7 @@ class Layouts(Study):
         name = f"{case['stripe_unit']}-{case['stripe_count']}"
         if backend.kind not in STRIPING or (layout["stripe_unit"], layout["stripe_count"]) == PLAIN:
             layout = {}
-        return self.disk(backend, name, self.config.layouts.size * case["threads"], **layout)
+        return self.disk(backend, f"{name}-{case['threads']}", self.config.layouts.size * case["threads"], writers=case["threads"], **layout)
 
     def prepare(self, backend: Backend, case: Case) -> None:
         self._disk(backend, case)

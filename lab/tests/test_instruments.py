@@ -1,0 +1,174 @@
+"""Recorded outputs of fio 3.33, iozone 3.489 and QEMU 7.2 become the right figures; damaged ones become errors."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lab import account, fio, iozone
+from lab.guest import libraries
+from lab.process import ToolError
+from lab.studies.migrate import Migrate
+
+DATA = Path(__file__).parent / "data"
+
+
+def recorded(name):
+    return (DATA / name).read_text()
+
+
+# --- fio
+
+
+def test_fio_writes_alone_have_percentiles():
+    document = fio.parse(recorded("fio-randwrite.json"))
+    job = document["jobs"][0]["write"]
+    values = fio.metrics(document)
+    assert values["iops"] == job["iops"] and values["bandwidth"] == job["bw_bytes"]
+    assert values["latency_p99"] == job["clat_ns"]["percentile"]["99.000000"] / 1000
+    assert values["latency_mean"] <= values["latency_max"]
+    assert "read_iops" not in values
+    assert fio.bytes_written(document) == job["total_ios"] * 4096
+    assert fio.operations(document) == job["total_ios"]
+
+
+def test_fio_mixed_load_is_the_sum_and_claims_no_percentiles():
+    document = fio.parse(recorded("fio-randrw.json"))
+    job = document["jobs"][0]
+    values = fio.metrics(document)
+    assert values["iops"] == job["read"]["iops"] + job["write"]["iops"]
+    assert values["read_iops"] == job["read"]["iops"]
+    assert "latency_p99" not in values
+    low, high = sorted(job[side]["clat_ns"]["mean"] / 1000 for side in ("read", "write"))
+    assert low <= values["latency_mean"] <= high
+
+
+def test_fio_messages_around_the_json_do_no_harm():
+    text = "fio: connected to NBD server\n" + recorded("fio-randwrite.json") + "\nfio: one more word\n"
+    assert fio.metrics(fio.parse(text)) == fio.metrics(fio.parse(recorded("fio-randwrite.json")))
+
+
+def test_fio_that_failed_is_an_error_and_no_sample_of_zero():
+    with pytest.raises(fio.FioError):
+        fio.metrics(fio.parse(recorded("fio-error.json")))
+
+
+@pytest.mark.parametrize("text", ["", "fio: nothing\n", "{", '{"jobs": []}', "[]", recorded("fio-randwrite.json")[:2000]])
+def test_fio_output_that_is_damaged_is_an_error(text):
+    with pytest.raises(fio.FioError):
+        fio.parse(text)
+
+
+def test_fio_job_with_an_error_number_is_an_error():
+    document = json.loads(recorded("fio-randwrite.json"))
+    document["jobs"][0]["error"] = 5
+    with pytest.raises(fio.FioError, match="error 5"):
+        fio.metrics(document)
+
+
+def test_longest_gap_counts_from_the_start_and_to_the_end():
+    assert fio.longest_gap([1.0, 1.5, 4.0, 4.1], 0.8, 4.2) == 2.5
+    assert fio.longest_gap([4.0], 0.0, 4.5) == 4.0
+    assert fio.longest_gap([], 1.0, 3.0) == 2.0
+    assert fio.longest_gap([0.0, 9.0], 1.0, 3.0) == 2.0
+
+
+def test_completion_log():
+    assert fio.completion_times("1500, 250000, 1, 4096, 0, 0\n2500, 1000000000, 1, 4096, 0, 0\n") == [(1.5, 0.00025), (2.5, 1.0)]
+    with pytest.raises(fio.FioError, match="line 2"):
+        fio.completion_times("1500, 250000, 1, 4096, 0\nrubbish\n")
+
+
+# --- iozone
+
+
+def test_iozone_table():
+    values = iozone.parse(recorded("iozone-4k.txt"))
+    assert values == {"write": 310964 * 1024, "rewrite": 292306 * 1024, "read": 1178512 * 1024, "reread": 1179537 * 1024,
+                      "randread": 173968 * 1024, "randwrite": 195313 * 1024}
+
+
+@pytest.mark.parametrize("text", ["", "rewrite\n", recorded("iozone-4k.txt")[:-260], "Can not open temp file: /x\nrewrite\n 1 2 3 4\n"])
+def test_iozone_without_figures_is_an_error(text):
+    with pytest.raises(iozone.IozoneError):
+        iozone.parse(text)
+
+
+# --- QMP: the recorded conversation of a migration with a mirrored disk, played back
+
+
+class Played:
+    """A machine that answers as recorded, and insists on the recorded commands."""
+
+    def __init__(self, conversation, name):
+        self.left = [c for c in conversation if c.get("machine") == name]
+        self.last = {}
+
+    def qmp(self, command, **arguments):
+        if not self.left or self.left[0]["execute"] != command:
+            # A poll more than was recorded gets the last answer again.
+            assert command in self.last, f"not in the recording: {command}"
+            return self.last[command]
+        entry = self.left.pop(0)
+        if "path" not in json.dumps(entry["arguments"]) and command != "migrate":
+            assert entry["arguments"] == arguments
+        self.last[command] = entry["return"]
+        return entry["return"]
+
+
+class Study(Migrate):
+    def __init__(self, scratch):
+        class Settings:
+            limit = 5.0
+
+        class Config:
+            migrate = Settings()
+
+        class Scratch:
+            path = scratch
+
+        self.config, self.scratch = Config(), Scratch()
+
+
+def test_migration_with_a_mirrored_disk_follows_the_recorded_conversation(tmp_path):
+    conversation = json.loads(recorded("qmp-migrate-local.json"))
+    source, target = Played(conversation, "source"), Played(conversation, "target")
+    target.qmp("query-status")
+    study = Study(tmp_path)
+    assert study._mirror(source, target) == 1074135040
+    info = study._move(source, "unix:x", mirrored=True)
+    assert (info["status"], info["downtime"]) == ("completed", 76)
+    assert [c["execute"] for c in source.left] == ["quit"]
+
+
+def test_a_failed_migration_says_why(tmp_path):
+    class Broken:
+        def qmp(self, command, **_):
+            return {"status": "failed", "error-desc": "no route"} if command == "query-migrate" else {}
+
+    with pytest.raises(ToolError, match="no route"):
+        Study(tmp_path)._move(Broken(), "unix:x", mirrored=False)
+
+
+# --- /proc
+
+
+def test_processor_time_of_a_process_whose_name_has_brackets():
+    stat = "77 (a ) b (c) S 1 77 77 0 -1 4194560 1 2 3 4 250 150 7 8 20 0 3 0 100 200 300"
+    assert account.cpu_seconds(stat) == pytest.approx(400 / account._TICK)
+
+
+def test_bytes_written_are_less_what_was_cancelled():
+    assert account.bytes_written("rchar: 1\nwrite_bytes: 8192\ncancelled_write_bytes: 4096\n") == 4096
+
+
+def test_usage_is_unknown_when_a_server_ended_meanwhile():
+    before = account.Snapshot(0.0, {1: 1.0, 2: 1.0}, {1: 0, 2: 0})
+    assert account.used(before, account.Snapshot(1.0, {1: 2.0}, {1: 10})) is None
+    found = account.used(before, account.Snapshot(2.0, {1: 2.0, 2: 1.5}, {1: 10, 2: 5}))
+    assert (found.cpu_s, found.cores, found.written) == (1.5, 0.75, 15)
+
+
+def test_libraries_out_of_ldd():
+    text = "\tlinux-vdso.so.1 (0x1)\n\tlibaio.so.1 => /lib/x/libaio.so.1 (0x2)\n\t/lib64/ld-linux-x86-64.so.2 (0x3)\n\tlibgone.so => not found\n"
+    assert libraries(text) == ["/lib/x/libaio.so.1", "/lib64/ld-linux-x86-64.so.2"]
