@@ -35,6 +35,7 @@ class RunSettings:
     scratch: str = "/var/tmp"
     out: str = "runs"
     network: bool = False  # stay in the host's network, for servers that already run elsewhere
+    turn: float = 100.0  # seconds for which a lock (--lock) is kept at a stretch
     failures_max: int = 2  # failed measurements in a row until a back end is given up
 
 

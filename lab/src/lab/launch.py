@@ -52,10 +52,11 @@ def run(request: Request, console: Console, report: bool, emit: Callable[[Any], 
             writer.head(directory.name, now(), options.studies, {"profile": request.profile, "backends": options.backends, "config": asdict(config)})
         try:
             with View(console) as view:
-                state, reason = Runner(config, options, writer, view, earlier).run()
+                work = Runner(config, options, writer, view, earlier)
+                state, reason = work.run()
         except (KeyboardInterrupt, Stopped) as e:
             state, reason = "interrupted", str(e) or "by a signal"
-        writer.end(now(), state, reason)
+        writer.end(now(), state, reason, work.seconds())
     _report(directory, console, report and state != "interrupted", emit)
     return {"complete": COMPLETE, "partial": PARTIAL}.get(state, INTERRUPTED)
 

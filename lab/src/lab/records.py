@@ -14,7 +14,8 @@ Format of run.jsonl: one JSON object a line, whose `type` names it; only ever ap
     backend      a back end's state changed: ready, done, skipped (cannot run here), failed (broke while it ran)
     result       one measurement: study, back end, case, round, and a value for each metric, or the error; it is read as one
                  Sample a metric (of a failed one: a single sample with ok=false and value=None)
-    end          the run came to its end; a run without it was interrupted
+    end          the run came to its end (again, after a resumption), how long it took and how long it waited for its turn;
+                 a run without it was interrupted
 
 Invariants: a file cut anywhere loads (only its last, incomplete line is dropped); a measurement that failed is
 in the file; samples of one measurement share backend, study, case, round and started. Does not judge or
@@ -396,8 +397,8 @@ class RunWriter:
                 record.setdefault("units", {})[s.metric] = s.unit
         self._put(*records.values())
 
-    def end(self, at: str, state: str, reason: str = "") -> None:
-        self._put({"type": "end", "at": at, "state": state, "reason": reason})
+    def end(self, at: str, state: str, reason: str = "", seconds: dict[str, float] | None = None) -> None:
+        self._put({"type": "end", "at": at, "state": state, "reason": reason, **(seconds or {})})
 
     def _put(self, *records: dict[str, Any]) -> None:
         self._file.write("".join(json.dumps(r, separators=(",", ":"), ensure_ascii=False) + "\n" for r in records))

@@ -30,7 +30,7 @@ from lab.records import METRICS, RAW_DIR, BackendState, Run, RunWriter, Sample
 from lab.studies import KINDS
 from lab.studies.base import Case, Result, Study
 
-TURN_S = 100.0  # how long a shared machine's lock is kept at a stretch
+NO_CASE = "the study has no case for it"
 
 
 class Stopped(Exception):
@@ -52,17 +52,20 @@ class Options:
 class Turn:
     """Locks (flock) that are held while measuring, for machines whose users take turns."""
 
-    def __init__(self, paths: list[Path]) -> None:
-        self.paths, self.files, self.since = paths, list[TextIO](), 0.0
+    def __init__(self, paths: list[Path], seconds: float) -> None:
+        self.paths, self.seconds, self.files, self.since = paths, seconds, list[TextIO](), 0.0
+        self.waited = 0.0
 
     def take(self) -> None:
-        if self.files and time.monotonic() - self.since < TURN_S:
+        if self.files and time.monotonic() - self.since < self.seconds:
             return
         self.give()
+        asked = time.monotonic()
         for path in self.paths:
             file = open(path, "a")
             fcntl.flock(file, fcntl.LOCK_EX)
             self.files.append(file)
+        self.waited += time.monotonic() - asked
         self.since = time.monotonic()
 
     def give(self) -> None:
@@ -78,12 +81,13 @@ class Runner:
         self.backends: dict[str, Backend] = {}
         self.broken: dict[str, str] = {}  # back end -> why it takes no further part
         self.partial: list[str] = []
-        self.turn = Turn(options.locks)
+        self.turn = Turn(options.locks, config.run.turn)
         self.raw_lines: dict[str, int] = {}
 
     # --- the whole
     def run(self) -> tuple[str, str]:
         """(end state, reason)."""
+        self.begun = time.monotonic()
         self.deadline = time.monotonic() + self.options.stop_after if self.options.stop_after else None
         with Scratch(Path(self.config.run.scratch)) as scratch:
             self.guests = GuestMaker(self.config, scratch)
@@ -100,6 +104,10 @@ class Runner:
                 for backend in self.backends.values():
                     backend.close()
         return ("partial", "; ".join(self.partial)) if self.partial else ("complete", "")
+
+    def seconds(self) -> dict[str, float]:
+        """How long it took, and how much of that was waiting for a turn."""
+        return {"seconds": round(time.monotonic() - self.begun, 1), "waited": round(self.turn.waited, 1)}
 
     def _make_guest(self, scratch: Scratch) -> None:
         """Before the isolation: the image's packages come over the network."""
@@ -145,7 +153,7 @@ class Runner:
             backend = self.backends.get(name) or kind(self.context, copies)
             cases = study.cases(backend)
             if not cases:
-                self._state(study, name, "skipped", "the study has no case for it")
+                self._state(study, name, "skipped", NO_CASE)
                 return []
             started = time.monotonic()
             backend.start()
@@ -232,7 +240,7 @@ class Runner:
         title = backend.describe() if backend else kind.title
         version = backend.version() if backend and state == "ready" else ""
         options = backend.options() if backend and state == "ready" else {}
-        if state == "skipped":
+        if state == "skipped" and reason != NO_CASE:
             self.partial.append(f"{study.name} {name}: {reason}")
         self.writer.backend(BackendState(name, study.name, state, reason, title, version, options, now()))
         self.view.set_state(study.name, name, state, reason)
