@@ -1,0 +1,370 @@
+"""Shapes of figures, as SVG that is readable on a light and on a dark page.
+
+Vocabulary
+    figure      what a report embeds: a name, SVG, a caption
+    shape       lines over a factor, dots with whiskers, stacked bars, ratios, curves
+    colour      a variable of the page (`var(--s0)`), so that one SVG suits both schemes; series also differ by
+                marker and dash, so that none is told by colour alone
+
+Invariants: the same data give the same bytes; a whisker is an interval of stats, never a standard deviation; an
+axis of amounts starts at 0 unless it is logarithmic; what does not fit is left out by a named bound, and the
+caption says how much. Which figures a study gets is the business of plots_studies.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import matplotlib
+
+matplotlib.use("svg")
+from matplotlib.axes import Axes  # noqa: E402
+from matplotlib.figure import Figure as Canvas  # noqa: E402
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter  # noqa: E402
+
+from lab.report_units import scale, significant  # noqa: E402
+
+MAX_PANELS = 12
+MAX_ROWS = 40
+MAX_DOTS = 60  # rounds drawn behind a whisker
+LOG_SPREAD = 50  # largest over smallest value from which an axis is logarithmic
+WIDTH_IN = 9.0
+COLUMNS = 3
+
+# Stand-ins that matplotlib can parse; `_themed` puts the page's variables in their place.
+FG, GRID, BG, MUTED = "#010203", "#010204", "#010205", "#010206"
+SERIES = [f"#0203{i:02x}" for i in range(8)]
+GAIN = {"better": "#030401", "worse": "#030402", "same": MUTED, "undecided": MUTED, "undefined": MUTED, "changed": FG}
+MARKERS = ["o", "s", "^", "D", "v", "P", "X", "*"]
+DASHES = ["-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (8, 2))]
+
+_VARIABLES = {FG: "--fg", GRID: "--grid", BG: "--plot-bg", MUTED: "--muted", GAIN["better"]: "--good", GAIN["worse"]: "--bad"} | {
+    c: f"--s{i}" for i, c in enumerate(SERIES)
+}
+# One table: the page and a figure of its own take their colours here.
+COLOURS = {
+    "light": {
+        "--fg": "#1f2328", "--muted": "#6e7781", "--grid": "#d8dee4", "--plot-bg": "#ffffff", "--good": "#1a7f37", "--bad": "#cf222e",
+        "--s0": "#0b62b3", "--s1": "#c84e00", "--s2": "#00805a", "--s3": "#9a3d8c", "--s4": "#8a6a00", "--s5": "#3a8fb7", "--s6": "#5b6470", "--s7": "#b02a4c",
+    },
+    "dark": {
+        "--fg": "#e6edf3", "--muted": "#8b949e", "--grid": "#30363d", "--plot-bg": "#0d1117", "--good": "#3fb950", "--bad": "#ff7b72",
+        "--s0": "#58a6ff", "--s1": "#ff9b57", "--s2": "#3ecf9e", "--s3": "#db8fd0", "--s4": "#e3c04d", "--s5": "#8fd3f0", "--s6": "#b1bac4", "--s7": "#ff8fab",
+    },
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Figure:
+    name: str
+    svg: str  # inline: its colours come from the page
+    caption: str
+
+    def standalone(self) -> str:
+        """For a file of its own: with both colour schemes inside."""
+        light, dark = (";".join(f"{k}:{v}" for k, v in COLOURS[s].items()) for s in ("light", "dark"))
+        style = f"<style>svg{{{light}}}@media (prefers-color-scheme: dark){{svg{{{dark}}}}}</style>"
+        return '<?xml version="1.0" encoding="utf-8"?>\n' + re.sub(r"(<svg[^>]*>)", lambda m: m.group(1) + style, self.svg, count=1)
+
+
+@dataclass
+class Line:
+    label: str
+    style: int
+    points: list[tuple[float, float, float | None, float | None]] = field(default_factory=list)  # x, median, low, high
+    filled: bool = True
+
+
+@dataclass
+class Panel:
+    title: str
+    lines: list[Line]
+
+
+@dataclass(frozen=True)
+class Dot:
+    label: str
+    style: int
+    value: float
+    low: float | None
+    high: float | None
+    rounds: tuple[float, ...] = ()
+    gain: str = ""
+
+
+@dataclass(frozen=True)
+class Bar:
+    label: str
+    segments: tuple[tuple[str, float], ...]  # part, amount
+
+
+def lines(
+    name: str, caption: str, panels: Sequence[Panel], unit: str, ylabel: str, xlabel: str,
+    ticks: Sequence[tuple[float, str]] = (), log_x: bool = False, columns: int = COLUMNS,
+) -> Figure:  # fmt: skip
+    """Small multiples of medians with whiskers over a factor."""
+    shown, left_out = _spread(panels, MAX_PANELS)
+    rows, columns = -(-len(shown) // columns), min(columns, len(shown))
+    height = 2.5 * rows + 0.9
+    canvas, grid = _canvas(rows, columns, height)
+    for axes, panel in zip(grid, shown):
+        values = [v for line in panel.lines for p in line.points for v in p[1:] if v is not None]
+        divisor, unit_name = scale(values, unit)
+        for line in panel.lines:
+            _draw_line(axes, line, divisor)
+        axes.set_title(panel.title, fontsize=9, color=FG, loc="left")
+        if log_x:
+            axes.set_xscale("log", base=2)
+        if ticks:
+            axes.set_xticks([x for x, _ in ticks], [label for _, label in ticks])
+            axes.minorticks_off()
+            if len(ticks) > 6:
+                axes.tick_params(axis="x", labelrotation=45)
+        _amounts(axes.yaxis, axes.set_ylim, values, divisor)
+        axes.set_xlabel(xlabel, fontsize=8, color=FG)
+        axes.set_ylabel(_with_unit(ylabel, unit_name), fontsize=8, color=FG)
+    for axes in grid[len(shown) :]:
+        axes.set_visible(False)
+    _legend(canvas, [line for p in shown for line in p.lines], height)
+    return _figure(canvas, name, caption + _left_out(left_out, "panels"))
+
+
+def dots(name: str, caption: str, groups: Sequence[tuple[str, str, Sequence[Dot]]]) -> Figure:
+    """Per metric (title, unit) a panel with a row for each back end or case: median, whisker, the rounds behind."""
+    kept = [(title, unit, _spread(rows, MAX_ROWS)) for title, unit, rows in groups]
+    heights = [0.3 * max(1, len(rows)) + 0.85 for _, _, (rows, _) in kept]
+    canvas, grid = _canvas(len(kept), 1, sum(heights) + 0.2, heights)
+    for axes, (title, unit, (rows, _)) in zip(grid, kept):
+        values = [v for d in rows for v in (d.value, d.low, d.high, *d.rounds[:MAX_DOTS]) if v is not None]
+        divisor, unit_name = scale(values, unit)
+        for y, dot in enumerate(rows):
+            axes.plot([v / divisor for v in dot.rounds[:MAX_DOTS]], [y] * len(dot.rounds[:MAX_DOTS]), "|", color=MUTED, markersize=7, alpha=0.55)
+            _whisker(axes, dot, y, divisor, SERIES[dot.style % len(SERIES)])
+        _rows(axes, [d.label for d in rows])
+        axes.set_title(_with_unit(title, unit_name), fontsize=9, color=FG, loc="left")
+        _amounts(axes.xaxis, axes.set_xlim, values, divisor)
+    return _figure(canvas, name, caption + _left_out(sum(n for _, _, (_, n) in kept), "rows"))
+
+
+def ratios(name: str, caption: str, rows: Sequence[Dot], xlabel: str) -> Figure:
+    """Ratios with their intervals around 1: filled where the interval excludes 1, hollow where it does not."""
+    shown, left_out = _spread(rows, MAX_ROWS)
+    canvas, grid = _canvas(1, 1, 0.26 * len(shown) + 1.0)
+    axes = grid[0]
+    axes.axvline(1, color=FG, linewidth=1)
+    for y, dot in enumerate(shown):
+        decided = dot.gain in ("better", "worse", "changed")
+        _whisker(axes, dot, y, 1.0, GAIN.get(dot.gain, MUTED), filled=decided)
+    _rows(axes, [d.label for d in shown])
+    values = [v for d in shown for v in (d.value, d.low, d.high) if v is not None and v > 0] + [1.0]
+    axes.set_xscale("log")
+    axes.set_xlim(min(values) / 1.25, max(values) * 1.25)
+    _log_ticks(axes.xaxis, max(values) / min(values))
+    axes.set_xlabel(xlabel, fontsize=8, color=FG)
+    return _figure(canvas, name, caption + _left_out(left_out, "rows"))
+
+
+def bars(name: str, caption: str, rows: Sequence[Bar], unit: str, xlabel: str) -> Figure:
+    """Stacked horizontal bars: of what parts an amount is made."""
+    shown, left_out = _spread(rows, MAX_ROWS)
+    parts = list(dict.fromkeys(part for bar in shown for part, _ in bar.segments))
+    totals = [sum(v for _, v in bar.segments) for bar in shown]
+    divisor, unit_name = scale(totals, unit)
+    height = 0.34 * len(shown) + 1.25
+    canvas, grid = _canvas(1, 1, height)
+    axes = grid[0]
+    for y, bar in enumerate(shown):
+        left = 0.0
+        for part, amount in bar.segments:
+            axes.barh(y, amount / divisor, left=left / divisor, height=0.62, color=SERIES[parts.index(part) % len(SERIES)], edgecolor=BG, linewidth=0.8)
+            left += amount
+        axes.text(left / divisor, y, f"  {significant(left / divisor)}", va="center", fontsize=8, color=FG)
+    _rows(axes, [b.label for b in shown])
+    axes.set_xlim(0, max(totals, default=1) / divisor * 1.12 or 1)
+    axes.set_xlabel(_with_unit(xlabel, unit_name), fontsize=8, color=FG)
+    handles = [matplotlib.patches.Patch(color=SERIES[i % len(SERIES)], label=p) for i, p in enumerate(parts)]
+    _legend_of(canvas, handles, parts, height)
+    return _figure(canvas, name, caption + _left_out(left_out, "rows"))
+
+
+def curves(
+    name: str, caption: str, drawn: Sequence[Line], xlabel: str, ylabel: str, log_x: bool = False, log_y: bool = False,
+    mark_x: tuple[float, str] | None = None, format_y: Callable[[float], str] = significant,
+) -> Figure:  # fmt: skip
+    """Lines without whiskers on one wide panel, each named at its end: for models."""
+    canvas, grid = _canvas(1, 1, 3.6)
+    axes = grid[0]
+    for line in drawn:
+        color = SERIES[line.style % len(SERIES)]
+        xs, ys = [p[0] for p in line.points], [p[1] for p in line.points]
+        axes.plot(xs, ys, color=color, linestyle=DASHES[line.style % len(DASHES)], linewidth=1.8, label=line.label)
+    if log_x:
+        axes.set_xscale("log")
+    if log_y:
+        axes.set_yscale("log")
+    else:
+        axes.set_ylim(bottom=0)
+    if mark_x:
+        axes.axvline(mark_x[0], color=MUTED, linewidth=1, linestyle=":")
+        axes.text(mark_x[0], axes.get_ylim()[1], f" {mark_x[1]}", fontsize=8, color=MUTED, va="top")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(FuncFormatter(lambda v, _: format_y(v) if axis is axes.yaxis else significant(v)))
+        axis.set_minor_formatter(NullFormatter())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda v, _: format_y(v)))
+    axes.set_xlabel(xlabel, fontsize=8, color=FG)
+    axes.set_ylabel(ylabel, fontsize=8, color=FG)
+    _legend(canvas, list(drawn), 3.6, markers=False)
+    return _figure(canvas, name, caption)
+
+
+def tornado(name: str, caption: str, rows: Sequence[tuple[str, float, float]], centre: float, xlabel: str, format_x: Callable[[float], str]) -> Figure:
+    """How far each input moves the result, the strongest on top: (input, result when it is low, when high)."""
+    canvas, grid = _canvas(1, 1, 0.34 * len(rows) + 1.2)
+    axes = grid[0]
+    for y, (_, low, high) in enumerate(rows):
+        for value, color in ((low, SERIES[0]), (high, SERIES[1])):
+            axes.barh(y, value - centre, left=centre, height=0.58, color=color)
+            if value != centre:
+                outward = 1 if value > centre else -1
+                axes.annotate(format_x(value), (value, y), (4 * outward, 0), textcoords="offset points", va="center",
+                              ha="left" if outward > 0 else "right", fontsize=7.5, color=FG)  # fmt: skip
+    axes.axvline(centre, color=FG, linewidth=1)
+    _rows(axes, [label for label, _, _ in rows])
+    values = [v for _, a, b in rows for v in (a, b)] + [centre]
+    spread = (max(values) - min(values)) or abs(centre) or 1.0
+    axes.set_xlim(min(values) - 0.16 * spread, max(values) + 0.16 * spread)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: format_x(v)))
+    axes.xaxis.set_major_locator(MaxNLocator(6))
+    axes.set_xlabel(xlabel, fontsize=8, color=FG)
+    handles = [matplotlib.patches.Patch(color=SERIES[i], label=t) for i, t in enumerate(("input lower", "input higher"))]
+    _legend_of(canvas, handles, ["input lower", "input higher"], 0.34 * len(rows) + 1.2)
+    return _figure(canvas, name, caption)
+
+
+# --- parts -------------------------------------------------------------------------------------------------
+
+
+def _canvas(rows: int, columns: int, height: float, heights: Sequence[float] | None = None) -> tuple[Canvas, list[Axes]]:
+    canvas = Canvas(figsize=(WIDTH_IN, height), layout="constrained")
+    canvas.set_facecolor(BG)
+    grid = canvas.subplots(rows, columns, squeeze=False, height_ratios=heights)
+    for axes in grid.flat:
+        axes.set_facecolor("none")
+        axes.grid(True, color=GRID, linewidth=0.6)
+        axes.set_axisbelow(True)
+        axes.tick_params(colors=FG, labelsize=8, length=3)
+        for side, spine in axes.spines.items():
+            spine.set_visible(side in ("left", "bottom"))
+            spine.set_color(MUTED)
+    return canvas, list(grid.flat)
+
+
+def _draw_line(axes: Axes, line: Line, divisor: float) -> None:
+    color = SERIES[line.style % len(SERIES)]
+    points = sorted(line.points)
+    xs, ys = [p[0] for p in points], [p[1] / divisor for p in points]
+    axes.plot(xs, ys, color=color, marker=MARKERS[line.style % len(MARKERS)], linestyle=DASHES[line.style % len(DASHES)], linewidth=1.5,
+              markersize=4.5, markerfacecolor=color if line.filled else BG, label=line.label)  # fmt: skip
+    bars = [(p[0], p[2] / divisor, p[3] / divisor) for p in points if p[2] is not None and p[3] is not None]
+    if bars:
+        axes.vlines([b[0] for b in bars], [b[1] for b in bars], [b[2] for b in bars], color=color, linewidth=1.1)
+
+
+def _whisker(axes: Axes, dot: Dot, y: float, divisor: float, color: str, filled: bool = True) -> None:
+    if dot.low is not None and dot.high is not None:
+        axes.hlines(y, dot.low / divisor, dot.high / divisor, color=color, linewidth=2)
+    axes.plot(dot.value / divisor, y, MARKERS[dot.style % len(MARKERS)], color=color, markerfacecolor=color if filled else BG, markersize=6.5)
+
+
+def _rows(axes: Axes, labels: Sequence[str]) -> None:
+    axes.set_yticks(range(len(labels)), labels)
+    axes.set_ylim(len(labels) - 0.4, -0.6)
+    axes.grid(False, axis="y")
+
+
+def _amounts(axis: matplotlib.axis.Axis, limit: Callable[..., object], values: Sequence[float], divisor: float) -> None:
+    """From 0, or logarithmic where the values are far apart and all positive."""
+    top, low = max(values, default=0.0), min(values, default=0.0)
+    if low > 0 and top / low > LOG_SPREAD:
+        (axis.axes.set_yscale if axis is axis.axes.yaxis else axis.axes.set_xscale)("log")
+        limit(low / divisor / 1.4, top / divisor * 1.4)
+        _log_ticks(axis, top / low)
+        return
+    limit(0, top / divisor * 1.08 if top > 0 else 1)
+    axis.set_major_locator(MaxNLocator(5))
+    axis.set_major_formatter(FuncFormatter(lambda v, _: significant(v, 2) if v < 10 else f"{v:,.0f}"))
+
+
+def _log_ticks(axis: matplotlib.axis.Axis, spread: float) -> None:
+    subs = (1.0, 2.0, 5.0) if spread < 500 else (1.0,)
+    if spread < 4:
+        subs = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0)
+    axis.set_major_locator(LogLocator(base=10, subs=subs))
+    axis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.6g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def _legend(canvas: Canvas, drawn: Sequence[Line], height: float, markers: bool = True) -> None:
+    handles: dict[str, matplotlib.lines.Line2D] = {}
+    for line in drawn:
+        color = SERIES[line.style % len(SERIES)]
+        handles.setdefault(line.label, matplotlib.lines.Line2D(
+            [], [], color=color, marker=MARKERS[line.style % len(MARKERS)] if markers else None, linestyle=DASHES[line.style % len(DASHES)],
+            markersize=5, markerfacecolor=color if line.filled else BG))  # fmt: skip
+    _legend_of(canvas, list(handles.values()), list(handles), height)
+
+
+def _legend_of(canvas: Canvas, handles: Sequence[object], labels: Sequence[str], height: float) -> None:
+    if not labels:
+        return
+    columns = max(1, min(len(labels), int(110 / (max(map(len, labels)) + 6))))
+    canvas.legend(handles, labels, loc="outside upper left", ncols=columns, fontsize=8, frameon=False, labelcolor=FG)
+
+
+def _with_unit(title: str, unit: str) -> str:
+    return f"{title} [{unit}]" if unit else title
+
+
+def _spread(items: Sequence, bound: int) -> tuple[list, int]:
+    """At most `bound` of them, evenly spread from the first to the last; and how many were left out."""
+    if len(items) <= bound:
+        return list(items), 0
+    chosen = [items[round(i * (len(items) - 1) / (bound - 1))] for i in range(bound)]
+    return chosen, len(items) - bound
+
+
+def _left_out(count: int, what: str) -> str:
+    return f" {count} more {what} are in the tables only." if count else ""
+
+
+_RC = {"svg.fonttype": "none", "font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"], "text.color": FG, "axes.unicode_minus": False}
+
+
+def _figure(canvas: Canvas, name: str, caption: str) -> Figure:
+    out = io.StringIO()
+    with matplotlib.rc_context(_RC | {"svg.hashsalt": name}):
+        canvas.savefig(out, format="svg", metadata={"Date": None, "Creator": None, "Title": name})
+    return Figure(name, _themed(out.getvalue(), name, caption), caption)
+
+
+def _themed(svg: str, name: str, caption: str) -> str:
+    """The page's variables for the stand-in colours; the SVG element alone, scaling with the page."""
+    svg = svg[svg.index("<svg") :]
+    # Half of the bytes are decimals and indentation that nobody sees.
+    svg = re.sub(r"(\d+\.\d\d)\d+", r"\1", svg)
+    svg = re.sub(r"\n\s*", "\n", svg)
+    svg = re.sub(r"<!--.*?-->\n?", "", svg)
+    svg = svg.replace("; stroke-linejoin: round", "").replace("; stroke-linecap: square", "")
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.S)
+    for stand_in, variable in _VARIABLES.items():
+        svg = svg.replace(stand_in, f"var({variable})")
+    # Ids must not meet those of the page's other figures.
+    svg = re.sub(r'\bid="', f'id="{name}-', svg)
+    svg = re.sub(r'(xlink:href="#|url\(#)', lambda m: m.group(1) + name + "-", svg)
+    svg = svg.replace("font: 8px 'DejaVu Sans'", "font: 8px 'DejaVu Sans', sans-serif")
+    label = caption.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
+    return re.sub(r"<svg ", f'<svg role="img" aria-label="{label}" ', svg, count=1).strip()
