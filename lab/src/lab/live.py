@@ -62,7 +62,7 @@ class View:
     def plan(self, study: str, backend: str, count: int, done: int) -> None:
         self.total[study, backend] = count
         self.done[study, backend] = done
-        self.state[study, backend] = "waits"
+        self.state.setdefault((study, backend), "waits")
 
     def set_state(self, study: str, backend: str, state: str, reason: str = "") -> None:
         self.state[study, backend] = state

@@ -158,21 +158,22 @@ def kill_group(process: subprocess.Popen) -> None:
 # --- isolation ------------------------------------------------------------------------------------------------
 
 
-def isolate(scratch: Scratch, network: bool, private: list[str]) -> str:
+PRIVATE = ("/run", "/var/lib/glusterd", "/var/log/glusterfs")  # fixed places of servers' state, sockets and logs
+MADE = ("/run/lock", "/run/gluster", "/run/rpcbind", "/run/ganesha")  # directories that servers expect
+
+
+def isolate(scratch: Scratch, network: bool) -> str:
     """Gives this process and its children their own mounts (and network, with only loopback): servers with fixed ports
-    and fixed paths meet no others, and mounts end with the last process. `private`: directories replaced by empty
+    and fixed paths meet no others, and mounts end with the last process. PRIVATE directories are replaced by empty
     ones. Returns why it could not, or ""."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(CLONE_NEWNS | (CLONE_NEWNET if network else 0)) != 0:
         return f"no namespaces of its own: {os.strerror(ctypes.get_errno())}"
     if libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None) != 0:
         return f"mounts stay shared: {os.strerror(ctypes.get_errno())}"
-    for n, target in enumerate(private):
-        if not Path(target).is_dir():
-            continue
-        source = scratch.directory(f"private/{n}")
-        shutil.copymode(target, source)
-        libc.mount(str(source).encode(), target.encode(), None, MS_BIND, None)
+    for target in PRIVATE:
+        if Path(target).is_dir():
+            _replace(libc, scratch, target)
     if network:
         subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
         # No name server can be reached from here: clients that look a name up must not wait for one.
@@ -181,6 +182,17 @@ def isolate(scratch: Scratch, network: bool, private: list[str]) -> str:
         if Path("/etc/resolv.conf").exists():
             bind_file(empty, "/etc/resolv.conf")
     return ""
+
+
+def _replace(libc: ctypes.CDLL, scratch: Scratch, target: str) -> None:
+    """An empty directory in the target's place. Nothing of the host's is ever mounted below the scratch directory,
+    which `sweep` deletes."""
+    source = scratch.directory(f"private{target}")
+    shutil.copymode(target, source)
+    for path in MADE:
+        if Path(path).is_relative_to(target):
+            (source / Path(path).relative_to(target)).mkdir(parents=True)
+    libc.mount(str(source).encode(), target.encode(), None, MS_BIND, None)
 
 
 def bind_file(source: Path, target: str) -> None:
@@ -247,7 +259,8 @@ def sweep(scratch: Path, mark: str) -> None:
         subprocess.run(["dmsetup", "remove", "--force", name], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     for device in loops_under(scratch):
         subprocess.run(["losetup", "-d", device], stderr=subprocess.DEVNULL)
-    shutil.rmtree(scratch, ignore_errors=True)
+    if not mounts_under(scratch):  # never delete what is somebody else's, through a mount that stayed
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _reap_children() -> None:

@@ -21,7 +21,6 @@ from typing import Any, TextIO
 
 from lab import environment
 from lab.backends import Backend, Context, Unsupported, parse
-from lab.backends.gluster import PRIVATE
 from lab.config import Config
 from lab.guest import GuestMaker
 from lab.live import View
@@ -92,7 +91,7 @@ class Runner:
         with Scratch(Path(self.config.run.scratch)) as scratch:
             self.guests = GuestMaker(self.config, scratch)
             self._make_guest(scratch)
-            why = isolate(scratch, not self.config.run.network, list(PRIVATE))
+            why = isolate(scratch, not self.config.run.network)
             self.context = Context(self.config, scratch, {}, isolated=not why)
             self.studies = [KINDS[name](self.context, self.guests) for name in self.options.studies]
             self.writer.environment(environment.collect(self.config, now(), [*self.guests.notes, *([why] if why else [])]))

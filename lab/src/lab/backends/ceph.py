@@ -66,6 +66,7 @@ class CephService(Service):
             "mon_data_avail_crit": "1", "mon_data_avail_warn": "2",
             "run_dir": str(self.dir),
             "log_file": f"{self.dir}/$name.log", "admin_socket": f"{self.dir}/$name.$pid.asok", "pid_file": "",
+            "mon_cluster_log_file": f"{self.dir}/cluster.log",
             "osd_data": f"{self.dir}/osd.$id", "mon_data": f"{self.dir}/mon.$id",
             "mgr_data": f"{self.dir}/mgr.$id", "mds_data": f"{self.dir}/mds.$id",
             "bluestore_block_size": str(self.settings.osd_size),

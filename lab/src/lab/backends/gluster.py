@@ -1,6 +1,6 @@
 """GlusterFS on loopback: glusterd with volumes of 1, 2 or 3 bricks that hold the same data; FUSE or gfapi clients.
 
-glusterd keeps its state in fixed places (PRIVATE) and refuses a brick on an address it takes for loopback, so it runs
+glusterd keeps its state in fixed places (lab.process.PRIVATE) and refuses a brick on an address it takes for loopback, so it runs
 only where the lab has mounts of its own: there those places are empty, and /etc/hosts has the name HOST.
 """
 
@@ -20,7 +20,6 @@ from lab.process import bind_file, marked
 
 HOST = "labgluster"
 PORT = 24007
-PRIVATE = ("/var/lib/glusterd", "/var/log/glusterfs", "/run/gluster")
 START_LIMIT_S = 60.0
 VOLUME_OPTIONS = {"cluster.heal-timeout": "5", "performance.client-io-threads": "on"}
 
