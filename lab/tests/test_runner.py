@@ -131,7 +131,9 @@ def test_the_report_of_such_a_run_names_the_back_end_and_the_reason(lab, monkeyp
     reporting = pytest.importorskip("lab.report")
     monkeypatch.setattr(B, "dies_at", 3)
     lab()
-    pages = reporting.write(load_run(tmp_path / "run"), tmp_path / "report")
+    written = reporting.write(load_run(tmp_path / "run"), tmp_path / "report")
+    pages = [path for path in written if path.suffix in (".html", ".md")]
+    assert len(pages) == 2
     for page in pages:
         text = page.read_text()
         assert "b:1" in text and "status -9" in text, page
