@@ -265,18 +265,32 @@ impl CrushMap {
         self.sum_up(id)
     }
 
-    /// Carries a bucket's sum to the buckets above it.
+    /// Carries a bucket's sum to the buckets above it: all of them, for one that lies in several places.
     fn sum_up(&mut self, id: i32) -> Result<()> {
-        let mut at = id;
+        let mut level = BTreeSet::from([id]);
         for _ in 0..DEPTH_MAX {
-            let sum = self.bucket(at).map_or(0, |b| b.weight);
-            let Some(parent) = self.parent(at).map(|p| p.id) else {
+            let mut above = BTreeSet::new();
+            for at in level {
+                let sum = self.bucket(at).map_or(0, |b| b.weight);
+                for parent in self.parents(at) {
+                    self.change_weight(parent, at, sum)?;
+                    above.insert(parent);
+                }
+            }
+            if above.is_empty() {
                 return Ok(());
-            };
-            self.change_weight(parent, at, sum)?;
-            at = parent;
+            }
+            level = above;
         }
         Err(EditError::Cycle(self.name_or_id(id)))
+    }
+
+    /// The buckets that hold `item` directly, shadow trees left out.
+    fn parents(&self, item: i32) -> Vec<i32> {
+        self.iter_buckets()
+            .filter(|b| !self.is_shadow(b.id) && b.items.contains(&item))
+            .map(|b| b.id)
+            .collect()
     }
 
     /// Sets the weight of an item in one bucket; nothing above it.
@@ -336,41 +350,95 @@ impl CrushMap {
             let Some((bucket, at)) = self.parent(item).and_then(|b| Some((b.id, b.position(item)?))) else {
                 break;
             };
-            let b = self
-                .bucket(bucket)
-                .ok_or_else(|| EditError::NoSuchItem(bucket.to_string()))?;
-            let (mut items, mut weights) = (b.items.clone(), b.item_weights());
-            items.remove(at);
-            weights.remove(at);
-            let slot = bucket_slot(bucket).unwrap_or(0) as u32;
-            for arg in self
-                .choose_args
-                .values_mut()
-                .filter_map(|a| a.by_slot.get_mut(&slot))
-            {
-                arg.weight_set.iter_mut().for_each(|row| {
-                    row.remove(at);
-                });
-                if !arg.ids.is_empty() {
-                    arg.ids.remove(at);
-                }
-            }
-            self.set_items(bucket, items, weights)?;
+            self.take_out(bucket, at)?;
         }
         Ok(())
     }
 
+    /// Takes the item at a position out of a bucket.
+    fn take_out(&mut self, bucket: i32, at: usize) -> Result<()> {
+        let b = self
+            .bucket(bucket)
+            .ok_or_else(|| EditError::NoSuchItem(bucket.to_string()))?;
+        let (mut items, mut weights) = (b.items.clone(), b.item_weights());
+        items.remove(at);
+        weights.remove(at);
+        let slot = bucket_slot(bucket).unwrap_or(0) as u32;
+        for arg in self
+            .choose_args
+            .values_mut()
+            .filter_map(|a| a.by_slot.get_mut(&slot))
+        {
+            arg.weight_set.iter_mut().for_each(|row| {
+                row.remove(at);
+            });
+            if !arg.ids.is_empty() {
+                arg.ids.remove(at);
+            }
+        }
+        self.set_items(bucket, items, weights)
+    }
+
     /// True if `item` lies somewhere below `top`.
     fn is_below(&self, item: i32, top: i32) -> bool {
-        let mut at = item;
+        let mut level = BTreeSet::from([item]);
         for _ in 0..DEPTH_MAX {
-            match self.parent(at) {
-                Some(p) if p.id == top => return true,
-                Some(p) => at = p.id,
-                None => return false,
+            level = level.iter().flat_map(|i| self.parents(*i)).collect();
+            if level.is_empty() {
+                return false;
+            }
+            if level.contains(&top) {
+                return true;
             }
         }
         true
+    }
+
+    /// Lets a bucket lie in one more place, with all below it.
+    pub fn link_item(&mut self, name: &str, location: Location) -> Result<()> {
+        self.edit(|m| {
+            let id = m.id_of(name)?;
+            let weight = m.bucket(id).map_or(0, |b| b.weight);
+            m.place(id, weight, location)
+        })
+    }
+
+    /// Takes an item out of one bucket that holds it directly. False: it is not there.
+    pub fn unlink_item(&mut self, name: &str, bucket: &str) -> Result<bool> {
+        self.edit(|m| {
+            let (id, from) = (m.id_of(name)?, m.id_of(bucket)?);
+            match m.bucket(from).and_then(|b| b.position(id)) {
+                None => Ok(false),
+                Some(at) => m.take_out(from, at).map(|()| true),
+            }
+        })
+    }
+
+    /// Takes an item out of all places and keeps it.
+    pub fn unlink_everywhere(&mut self, name: &str) -> Result<()> {
+        self.edit(|m| {
+            let id = m.id_of(name)?;
+            m.detach(id)
+        })
+    }
+
+    /// Makes the weight of every bucket the sum of what is in it.
+    pub fn reweight_all(&mut self) -> Result<()> {
+        self.edit(|m| {
+            let ids: Vec<i32> = m
+                .iter_buckets()
+                .filter(|b| !m.is_shadow(b.id))
+                .map(|b| b.id)
+                .collect();
+            for id in ids {
+                let b = m
+                    .bucket(id)
+                    .ok_or_else(|| EditError::NoSuchItem(id.to_string()))?;
+                let (items, weights) = (b.items.clone(), b.item_weights());
+                m.set_items(id, items, weights)?;
+            }
+            Ok(())
+        })
     }
 
     /// Moves a bucket or device, with all below it, to another place.

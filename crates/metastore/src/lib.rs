@@ -19,7 +19,7 @@ pub mod kv;
 pub mod lease;
 
 pub use cluster::{
-    Change, Changes, ClusterHandle, ClusterState, ClusterStats, CreateOptions, OsdBoot, OsdReport,
+    Change, Changes, ClusterHandle, ClusterState, ClusterStats, CreateOptions, MonReport, OsdBoot, OsdReport,
     create_cluster,
 };
 pub use embedded::Embedded;

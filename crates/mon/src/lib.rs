@@ -8,20 +8,24 @@
 //!
 //! Not here: what the state is and how it is kept (`metastore`), frames and handshakes (`net`, `auth`).
 
+pub mod ask;
+pub mod auto_out;
 pub mod commands;
 pub mod format;
 pub mod manager;
 pub mod monitor;
 pub mod pool_set;
 pub mod pools;
+pub mod progress;
 pub mod publish;
 pub mod requests;
 pub mod serve;
 pub mod session;
+pub mod spread;
 pub mod subscriptions;
 #[cfg(test)]
 mod tests;
 pub mod upkeep;
 pub mod usage;
 
-pub use serve::{MonConfig, Ready, serve};
+pub use serve::{MonConfig, Ready, serve, serve_asked};

@@ -8,6 +8,7 @@
 //! [`crate::session`].
 
 use crate::commands::{self, INPUT_BYTES_MAX, MonInfo, SessionInfo};
+use crate::progress::Progress;
 use crate::publish;
 use crate::requests::{self, Action, Door, Env, LOG_ENTRIES_PER_MESSAGE_MAX, Reply, Request};
 use crate::session::{HOSTNAME_BYTES_MAX, Session, SessionId};
@@ -43,6 +44,7 @@ pub struct Monitor {
     state: Arc<ClusterState>,
     stats: Arc<ClusterStats>,
     sessions: BTreeMap<SessionId, Session>,
+    progress: Progress,
 }
 
 impl Monitor {
@@ -52,6 +54,7 @@ impl Monitor {
             state,
             stats,
             sessions: BTreeMap::new(),
+            progress: Progress::default(),
         }
     }
 
@@ -85,6 +88,11 @@ impl Monitor {
         self.stats = stats;
     }
 
+    /// Looks how far healing is. Call it about once a second.
+    pub fn observe(&mut self, now: types::Utime) {
+        self.progress.observe(&self.state, &self.stats, now);
+    }
+
     pub fn stats(&self) -> &Arc<ClusterStats> {
         &self.stats
     }
@@ -95,6 +103,9 @@ impl Monitor {
             return Vec::new();
         }
         self.state = state;
+        if let Some(rank) = self.state.monmap.rank_of(&self.info.name) {
+            self.info.rank = rank as i32;
+        }
         let ids: Vec<_> = self.sessions.keys().copied().collect();
         ids.into_iter().flat_map(|id| self.serve(id, None)).collect()
     }
@@ -353,6 +364,37 @@ impl Monitor {
         self.request(id, tid, Action::Log { entries })
     }
 
+    /// A question of the own process, see [`crate::ask`].
+    pub fn ask(&self, command: &str, env: &MessageEnv<'_>) -> crate::ask::Answer {
+        let sessions = self.session_infos();
+        let who = types::AuthName::new(types::EntityKind::Client, "admin");
+        crate::ask::run(
+            command,
+            &self.context(env, &sessions, &who, types::EntityAddr::BLANK),
+        )
+    }
+
+    fn context<'a>(
+        &'a self,
+        env: &MessageEnv<'a>,
+        sessions: &'a [SessionInfo],
+        who: &'a types::AuthName,
+        addr: types::EntityAddr,
+    ) -> commands::Context<'a> {
+        commands::Context {
+            state: &self.state,
+            stats: &self.stats,
+            now: env.now,
+            random: env.random,
+            target: commands::Target::TellMon,
+            mon: &self.info,
+            progress: &self.progress,
+            sessions,
+            who,
+            addr,
+        }
+    }
+
     fn ping(&self, id: SessionId, env: &MessageEnv<'_>) -> Message {
         let sessions = self.session_infos();
         let who = self
@@ -365,17 +407,7 @@ impl Monitor {
                 types::EntityAddr::BLANK,
             )
         });
-        let ctx = commands::Context {
-            state: &self.state,
-            stats: &self.stats,
-            now: env.now,
-            random: env.random,
-            target: commands::Target::TellMon,
-            mon: &self.info,
-            sessions: &sessions,
-            who: &who,
-            addr,
-        };
+        let ctx = self.context(env, &sessions, &who, addr);
         MPing {
             text: Some(commands::ping_text(&ctx)),
         }
@@ -403,6 +435,7 @@ impl Monitor {
             now: env.now,
             random: env.random,
             info: &self.info,
+            progress: &self.progress,
             stats: &self.stats,
             sessions,
         }

@@ -117,7 +117,7 @@ pub fn set(
         return Ok(done);
     }
     match var {
-        "size" => set_size(map, id, integer(val)?, sure, inc)?,
+        "size" => set_size(state, id, integer(val)?, sure, inc)?,
         "min_size" => set_min_size(map, id, integer(val)?, inc)?,
         "pg_num" | "pgp_num" | "pgp_num_actual" => set_pg_num(state, id, var, integer(val)?, inc)?,
         "crush_rule" => {
@@ -179,19 +179,30 @@ fn is_tiering(var: &str) -> bool {
     prefixes.iter().any(|p| var.starts_with(p))
 }
 
-fn set_size(map: &OsdMap, id: PoolId, n: i64, sure: bool, inc: &mut Incremental) -> Result<()> {
+fn set_size(state: &ClusterState, id: PoolId, n: i64, sure: bool, inc: &mut Incremental) -> Result<()> {
     if !(1..=SIZE_MAX).contains(&n) {
         return refuse(
             Errno::EINVAL,
             format!("pool size must be between 1 and {SIZE_MAX}"),
         );
     }
+    let map = &*state.osdmap;
+    let defaults = PoolDefaults::of(state);
+    let others: u64 = map
+        .pools
+        .iter()
+        .filter(|(p, _)| **p != id)
+        .map(|(_, p)| u64::from(p.pg_num) * u64::from(p.size))
+        .sum();
     let pool = pool_mut(map, inc, id)?;
     if pool.has(pool_flag::NOSIZECHANGE) {
         return refuse(
             Errno::EPERM,
             "pool size change is disabled; you must unset nosizechange flag for the pool first",
         );
+    }
+    if n == 1 && !defaults.allow_size_one {
+        return refuse(Errno::EPERM, pools::SIZE_ONE_OFF);
     }
     if n == 1 && !sure {
         return refuse(
@@ -200,8 +211,13 @@ fn set_size(map: &OsdMap, id: PoolId, n: i64, sure: bool, inc: &mut Incremental)
              CERTAIN* that is what you want, pass the flag --yes-i-really-mean-it.",
         );
     }
-    pool.size = pools::checked_size(n as u64)?;
-    pool.min_size = pool.min_size.min(pool.size).max(1);
+    let size = pools::checked_size(n as u64)?;
+    if size > pool.size {
+        pools::check_pgs_per_osd(map, &defaults, others, u64::from(pool.pg_num), size)?;
+    }
+    pool.size = size;
+    // As Ceph does: what an operator set for the old number of copies means nothing for the new one.
+    pool.min_size = defaults.min_size_for(size);
     Ok(())
 }
 

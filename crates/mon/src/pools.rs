@@ -6,11 +6,15 @@
 //!
 //! Not built yet, and refused with a clear text: erasure code, fewer placement groups than before.
 
+use crate::spread::Spread;
 use metastore::ClusterState;
 use types::osdmap::{Incremental, OsdMap};
 use types::pool::{PgPool, PoolOption, pool_flag};
 use types::{Errno, PoolId, Utime};
 
+/// Copies where nothing else was said, as in Ceph.
+pub const SIZE_DEFAULT: u64 = 3;
+pub(crate) const SIZE_ONE_OFF: &str = "configuring pool size as 1 is disabled by default.";
 /// Ceph's own limit.
 pub const SIZE_MAX: i64 = 10;
 /// Pools that a cluster may have.
@@ -52,24 +56,48 @@ impl Done {
 /// Options of the monitors that pool creation obeys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolDefaults {
-    pub size: u64,
+    /// `osd_pool_default_size`, if somebody set it.
+    pub size: Option<u64>,
     pub min_size: u64,
     pub pg_num: u64,
     pub pg_num_max: u64,
     pub pg_per_osd_max: u64,
+    /// Ceph's default is false; here a single disk is a store like any other.
+    pub allow_size_one: bool,
     pub allow_delete: bool,
 }
 
 impl PoolDefaults {
     pub fn of(state: &ClusterState) -> Self {
         Self {
-            size: state.mon_option_u64("osd_pool_default_size", 3),
+            size: state
+                .mon_option("osd_pool_default_size")
+                .and_then(|v| v.parse().ok()),
             min_size: state.mon_option_u64("osd_pool_default_min_size", 0),
             pg_num: state.mon_option_u64("osd_pool_default_pg_num", 32),
             pg_num_max: state.mon_option_u64("mon_max_pool_pg_num", 65_536),
             pg_per_osd_max: state.mon_option_u64("mon_max_pg_per_osd", 250),
+            allow_size_one: state.mon_option_bool("mon_allow_pool_size_one", true),
             allow_delete: state.mon_option_bool("mon_allow_pool_delete", false),
         }
+    }
+}
+
+impl PoolDefaults {
+    pub(crate) fn min_size_for(&self, size: u8) -> u8 {
+        u8::try_from(self.min_size)
+            .ok()
+            .filter(|m| (1..=size).contains(m))
+            .unwrap_or(PgPool::default_min_size(size))
+    }
+
+    /// Copies of a pool that names no number: what was configured, else [`SIZE_DEFAULT`], but not more than its rule
+    /// can place now.
+    fn size_for(&self, map: &OsdMap, rule: u8) -> u64 {
+        self.size.unwrap_or_else(|| {
+            let domains = Spread::of(map, u32::from(rule)).domains.len() as u64;
+            SIZE_DEFAULT.min(domains).max(1)
+        })
     }
 }
 
@@ -130,7 +158,14 @@ pub fn create(
     }
     let defaults = PoolDefaults::of(state);
     let rule = find_rule(map, new.rule)?;
-    let size = checked_size(if new.size == 0 { defaults.size } else { new.size })?;
+    let size = match new.size {
+        0 => defaults.size_for(map, rule),
+        n => n,
+    };
+    let size = checked_size(size)?;
+    if size == 1 && !defaults.allow_size_one {
+        return refuse(Errno::EPERM, SIZE_ONE_OFF);
+    }
     let (pg_num, pgp_num) = checked_pg_nums(map, new, &defaults, size)?;
     let id = PoolId::from(inc.new_pool_max.unwrap_or(map.pool_max)) + 1;
     let Ok(pool_max) = i32::try_from(id) else {
@@ -138,10 +173,7 @@ pub fn create(
     };
     let mut pool = PgPool {
         size,
-        min_size: u8::try_from(defaults.min_size)
-            .ok()
-            .filter(|m| (1..=size).contains(m))
-            .unwrap_or(PgPool::default_min_size(size)),
+        min_size: defaults.min_size_for(size),
         crush_rule: rule,
         pg_num,
         pgp_num,

@@ -3,6 +3,7 @@
 
 use crate::commands::{self, Command, Context, MonInfo, SessionInfo, Target};
 use crate::pools::{self, Done, NewPool, PoolError, RuleChoice};
+use crate::progress::Progress;
 use bytes::Bytes;
 use io::Random;
 use messages::mon::{
@@ -61,6 +62,7 @@ pub struct Env<'a> {
     pub now: Utime,
     pub random: &'a dyn Random,
     pub info: &'a MonInfo,
+    pub progress: &'a Progress,
     pub stats: &'a ClusterStats,
     pub sessions: &'a [SessionInfo],
 }
@@ -101,6 +103,7 @@ impl Request {
                     random: env.random,
                     target: door.target(),
                     mon: env.info,
+                    progress: env.progress,
                     sessions: env.sessions,
                     who: &self.who,
                     addr: self.addr,
@@ -109,7 +112,7 @@ impl Request {
                 let changes = if out.code < 0 {
                     Changes::none()
                 } else {
-                    out.changes
+                    *out.changes
                 };
                 (
                     changes,

@@ -6,6 +6,8 @@
 //!
 //! Bounds: connections, bytes and messages in flight are the messenger's (`net`); [`EVENTS_MAX`] events wait.
 
+use crate::ask::{self, Ask, Asks};
+use crate::auto_out::DownWatch;
 use crate::commands::MonInfo;
 use crate::manager::Manager;
 use crate::monitor::{Effect, MessageEnv, Monitor};
@@ -15,7 +17,7 @@ use auth::{
     AllowNone, AuthMethod, Authenticator, ConMode, Entropy, KeyServer, KeyServerConfig, TicketVerifier,
 };
 use io::{Clock, Random};
-use metastore::{Change, Changes, ClusterHandle, ClusterState};
+use metastore::{Change, Changes, ClusterHandle, ClusterState, ClusterStats, MonReport};
 use msgr::{Message, ServerConfig};
 use net::{ConnId, Connections, Listener, NetEvent, Options};
 use std::collections::BTreeMap;
@@ -23,7 +25,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
-use types::mgrmap::MgrMap;
+use types::mgrmap::{MgrMap, Standby};
 use types::{EntityAddr, EntityAddrVec, EntityKind, EntityName, Errno, Utime};
 
 /// Events of the messenger that may wait for the monitor.
@@ -87,6 +89,7 @@ enum Event {
     State,
     Stats,
     Tick,
+    Ask(Ask),
     Followed(Result<(), metastore::Error>),
     Stop,
 }
@@ -110,6 +113,10 @@ pub struct MonServer {
     mon: Front,
     mgr: Front,
     silence: Silence,
+    down: DownWatch,
+    /// What this monitor says of itself to the others.
+    report: MonReport,
+    asks: Option<Asks>,
     at: Ready,
 }
 
@@ -119,7 +126,18 @@ pub async fn serve(
     ready: oneshot::Sender<Ready>,
     stop: watch::Receiver<bool>,
 ) -> Result<(), Error> {
-    let server = MonServer::bind(config).await?;
+    serve_asked(config, None, ready, stop).await
+}
+
+/// As [`serve`], with a door for questions of the own process.
+pub async fn serve_asked(
+    config: MonConfig,
+    asks: Option<Asks>,
+    ready: oneshot::Sender<Ready>,
+    stop: watch::Receiver<bool>,
+) -> Result<(), Error> {
+    let mut server = MonServer::bind(config).await?;
+    server.asks = asks;
     // Nobody may be waiting.
     let _ = ready.send(server.at);
     server.run(stop).await
@@ -160,8 +178,19 @@ impl MonServer {
         keys.grant_global_ids(ids.start + 1, ids.end);
         let (mgr_auth, verifier) = manager_auth(&config, &state);
         let rank = state.monmap.rank_of(&config.name).unwrap_or(0) as i64;
+        let facts = metadata(&config, &mon_addrs);
+        let report = MonReport {
+            name: config.name.clone(),
+            started: now,
+            mgr_name: config.mgr_name.clone(),
+            mgr_gid,
+            mgr_addrs: mgr_addrs.clone(),
+            metadata: facts.clone(),
+        };
+        // Before anybody is served: who asks for the quorum finds this monitor in it.
+        cluster.publish_mon(&report).await?;
         let info = MonInfo {
-            metadata: metadata(&config, &mon_addrs),
+            metadata: facts,
             name: config.name,
             rank: rank as i32,
             mgr_name: config.mgr_name,
@@ -193,6 +222,9 @@ impl MonServer {
             mon,
             mgr,
             silence: Silence::default(),
+            down: DownWatch::default(),
+            report,
+            asks: None,
             at: Ready {
                 mon: mon_addr,
                 mgr: mgr_addr,
@@ -223,6 +255,7 @@ impl MonServer {
                 _ = stop.wait_for(|stop| *stop) => Event::Stop,
                 done = &mut follow => Event::Followed(done.unwrap_or(Err(metastore::Error::Closed))),
                 _ = tick.tick() => Event::Tick,
+                question = ask::next(&mut self.asks) => Event::Ask(question),
                 _ = state.changed() => Event::State,
                 _ = stats.changed() => Event::Stats,
                 event = self.mgr.events.recv() => Event::Net(Port::Mgr, event.ok_or(Error::Net("manager"))?),
@@ -233,11 +266,22 @@ impl MonServer {
                 Event::State => self.take_state(),
                 Event::Stats => self.monitor.stats_changed(self.cluster.stats()),
                 Event::Tick => self.tick().await?,
+                Event::Ask(question) => {
+                    let random = self.random.clone();
+                    let env = MessageEnv {
+                        now: self.now(),
+                        random: &*random,
+                    };
+                    // Who asked may have gone.
+                    let _ = question.reply.send(self.monitor.ask(&question.command, &env));
+                }
                 Event::Followed(done) => {
                     done?;
                     return Err(Error::Cluster(metastore::Error::Closed));
                 }
                 Event::Stop => {
+                    // The others shall not wait for the lease's end; if this fails they do.
+                    let _ = self.cluster.mon_gone(&self.report.name).await;
                     self.mon.connections.shutdown();
                     self.mgr.connections.shutdown();
                     return Ok(());
@@ -390,12 +434,24 @@ impl MonServer {
 
     async fn tick(&mut self) -> Result<(), Error> {
         self.cluster.maintain().await?;
+        self.cluster.publish_mon(&self.report).await?;
         self.refill_global_ids().await?;
         self.rotate_secrets().await?;
+        self.stand_for_manager().await?;
         let (state, stats, now) = (self.cluster.state(), self.cluster.stats(), self.now());
-        if !upkeep::due(&state, &stats, now).is_empty() {
+        self.monitor.observe(now);
+        if !self.leads(&state, &stats) {
+            self.take_state();
+            return Ok(());
+        }
+        let verdicts = self.down.look(&state, &stats, self.clock.monotonic().as_secs());
+        for (osd, why) in &verdicts.kept {
+            tracing::warn!(osd, "is down for long and stays in: {why}");
+        }
+        let out = verdicts.out;
+        if !upkeep::due(&state, &stats, &out, now).is_empty() {
             self.cluster
-                .commit(|state| (upkeep::due(state, &stats, now), ()))
+                .commit(|state| (upkeep::due(state, &stats, &out, now), ()))
                 .await?;
         }
         let silent = self
@@ -405,6 +461,37 @@ impl MonServer {
             tracing::warn!(osds = ?silent, "OSDs that report no more are marked down");
             self.cluster.mark_silent_down(&silent).await?;
         }
+        self.take_state();
+        Ok(())
+    }
+
+    /// The living monitor of the lowest rank does what has to be done once.
+    fn leads(&self, state: &ClusterState, stats: &ClusterStats) -> bool {
+        let own = &self.report.name;
+        let first = state
+            .monmap
+            .by_rank()
+            .find(|i| i.name == *own || stats.mons.contains_key(&i.name));
+        first.is_none_or(|i| i.name == *own)
+    }
+
+    /// The manager's part goes to the leader when the one that has it lives no more; the others stand by.
+    async fn stand_for_manager(&mut self) -> Result<(), Error> {
+        let (state, stats, now) = (self.cluster.state(), self.cluster.stats(), self.now());
+        // Before the first look at the others nobody is known to be gone.
+        if !stats.mons.contains_key(&self.report.name) || !self.leads(&state, &stats) {
+            return Ok(());
+        }
+        let wanted = |state: &ClusterState| managers(&state.mgrmap, &self.report, &stats.mons, now);
+        if wanted(&state).is_none() {
+            return Ok(());
+        }
+        self.cluster
+            .commit(|state| {
+                let change = wanted(state).map(|m| Change::MgrMap(Box::new(m)));
+                (change.map_or_else(Changes::none, Changes::one), ())
+            })
+            .await?;
         self.take_state();
         Ok(())
     }
@@ -483,6 +570,34 @@ fn front(listener: Listener, config: ServerConfig, clock: &Arc<dyn Clock>) -> Re
     Ok(Front { events, connections })
 }
 
+/// The manager map as it should be, if it is not: the active one lives, and all others that live stand by.
+fn managers(
+    now_map: &MgrMap,
+    own: &MonReport,
+    live: &BTreeMap<String, MonReport>,
+    now: Utime,
+) -> Option<MgrMap> {
+    let mut next = now_map.clone();
+    let lives = live.values().any(|m| m.mgr_gid == now_map.active_gid);
+    if !lives || !now_map.available {
+        next = MgrMap::active(0, &own.mgr_name, own.mgr_gid, own.mgr_addrs.clone(), now);
+    }
+    let standby = |m: &MonReport| Standby {
+        gid: m.mgr_gid,
+        name: m.mgr_name.clone(),
+        old_modules: Default::default(),
+        available_modules: Vec::new(),
+        mgr_features: now_map.active_mgr_features,
+    };
+    next.standbys = live
+        .values()
+        .filter(|m| m.mgr_gid != next.active_gid)
+        .map(|m| (m.mgr_gid, standby(m)))
+        .collect();
+    next.epoch = now_map.epoch;
+    (next != *now_map).then_some(next)
+}
+
 /// Facts for `mon metadata`.
 fn metadata(config: &MonConfig, addrs: &EntityAddrVec) -> BTreeMap<String, String> {
     let facts = [
@@ -516,10 +631,55 @@ async fn publish(
             map.last_changed = now;
             changes.push(Change::MonMap(Box::new(map)));
         }
-        let map = MgrMap::active(0, &config.mgr_name, mgr_gid, mgr_addrs.clone(), now);
-        changes.push(Change::MgrMap(Box::new(map)));
+        // Another monitor's manager stays until it is known to be gone; an earlier run of this one is.
+        let old = &state.mgrmap;
+        let alone = state.monmap.ranks.iter().all(|name| *name == config.name);
+        if alone || !old.available || old.active_name == config.mgr_name {
+            let mut map = MgrMap::active(0, &config.mgr_name, mgr_gid, mgr_addrs.clone(), now);
+            map.standbys = old.standbys.clone();
+            changes.push(Change::MgrMap(Box::new(map)));
+        }
         (changes, ())
     };
     cluster.commit(decide).await?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(name: &str, gid: u64) -> MonReport {
+        MonReport {
+            name: name.into(),
+            mgr_name: format!("mgr-{name}"),
+            mgr_gid: gid,
+            ..MonReport::default()
+        }
+    }
+
+    fn live(of: &[&MonReport]) -> BTreeMap<String, MonReport> {
+        of.iter().map(|m| (m.name.clone(), (*m).clone())).collect()
+    }
+
+    #[test]
+    fn the_managers_part_moves_only_when_its_holder_is_gone() {
+        let (a, b, c) = (report("a", 10), report("b", 20), report("c", 30));
+        let now = Utime { sec: 5, nsec: 0 };
+        let first = managers(&MgrMap::default(), &a, &live(&[&a]), now).unwrap();
+        assert_eq!((first.active_name.as_str(), first.active_gid), ("mgr-a", 10));
+        assert!(first.available);
+        // Others stand by; nothing more to change then.
+        let three = managers(&first, &a, &live(&[&a, &b, &c]), now).unwrap();
+        assert_eq!(three.active_gid, 10);
+        assert_eq!(three.standbys.keys().copied().collect::<Vec<_>>(), [20, 30]);
+        assert_eq!(managers(&three, &a, &live(&[&a, &b, &c]), now), None);
+        // Its holder is gone: the leader that looks takes it.
+        let next = managers(&three, &b, &live(&[&b, &c]), now).unwrap();
+        assert_eq!((next.active_gid, next.standbys.len()), (20, 1));
+        // The old one comes back with a new identity and stands by.
+        let back = report("a", 40);
+        let last = managers(&next, &back, &live(&[&back, &b, &c]), now).unwrap();
+        assert_eq!((last.active_gid, last.standbys.len()), (20, 2));
+    }
 }

@@ -871,9 +871,9 @@ fn upkeep_does_what_is_due_and_no_more() {
         nsec: 0,
     };
     let mut stats = ClusterStats::default();
-    assert!(due(&rig.state(), &stats, now).is_empty());
+    assert!(due(&rig.state(), &stats, &[], now).is_empty());
     let apply = |rig: &Rig, stats: &ClusterStats| {
-        block_on(rig.cluster.commit(|s| (due(s, stats, now), ())))
+        block_on(rig.cluster.commit(|s| (due(s, stats, &[], now), ())))
             .unwrap()
             .changed
     };

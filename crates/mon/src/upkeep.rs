@@ -4,10 +4,12 @@
 //! - snapshots that every placement group has purged leave the queue;
 //! - pools over their quota, and OSDs near their end of space, get their flags; and lose them again;
 //! - mutes that have ended go;
+//! - OSDs that stay down are marked out (`auto_out` says which);
 //! - OSDs that are up in the map but report no more are marked down.
 
 use metastore::{Change, Changes, ClusterState, ClusterStats};
 use std::collections::BTreeMap;
+use types::clusterlog::LogLevel;
 use types::osdmap::{Incremental, OsdMap, osd_state};
 use types::pool::pool_flag;
 use types::{OsdId, Utime};
@@ -19,7 +21,7 @@ const PER_STEP_MAX: usize = 1000;
 const RATIO_HYSTERESIS: f64 = 0.005;
 
 /// Everything that is due, in one increment.
-pub fn due(state: &ClusterState, stats: &ClusterStats, now: Utime) -> Changes {
+pub fn due(state: &ClusterState, stats: &ClusterStats, out: &[(OsdId, u64)], now: Utime) -> Changes {
     let map = &*state.osdmap;
     let mut inc = Incremental::next_after(map, now);
     let untouched = inc.clone();
@@ -28,6 +30,7 @@ pub fn due(state: &ClusterState, stats: &ClusterStats, now: Utime) -> Changes {
     flag_osds(map, stats, &mut inc);
     flag_pools(map, stats, &mut inc);
     let mut changes = Changes::none();
+    mark_out(state, out, now, &mut inc, &mut changes);
     if inc != untouched {
         changes.osdmap = Some(Box::new(inc));
     }
@@ -39,6 +42,16 @@ pub fn due(state: &ClusterState, stats: &ClusterStats, now: Utime) -> Changes {
         }
     }
     changes
+}
+
+/// Those of `out` (with the seconds they were down) that still are down and in.
+fn mark_out(state: &ClusterState, out: &[(OsdId, u64)], now: Utime, inc: &mut Incremental, to: &mut Changes) {
+    let map = &*state.osdmap;
+    for (id, sec) in out.iter().filter(|(id, _)| map.is_down(*id) && map.is_in(*id)) {
+        inc.auto_out(map, *id);
+        let text = format!("Marking osd.{id} out (has been down for {sec} seconds)");
+        to.push(Change::Log(state.log_entry(now, LogLevel::Info, text)));
+    }
 }
 
 fn expire_blocklist(map: &OsdMap, now: Utime, inc: &mut Incremental) {

@@ -1,7 +1,7 @@
-//! The admin socket's commands, and the client side for `skep status`.
+//! The admin socket's commands, and the client side for `skep status` and `skep doctor`.
 //!
-//! `skep status` shows this process; any other word is run as a monitor command (`ceph daemon
-//! DIR/skep.asok status`), read-only ones only.
+//! `skep status` shows this process and the cluster; any other word is run as a monitor command (`ceph daemon
+//! DIR/skep.asok osd_tree`), read-only ones only.
 
 use crate::{DataDir, Error};
 use metastore::ClusterHandle;
@@ -26,6 +26,8 @@ pub fn ask(dir: &DataDir, request: &str) -> Result<String, Error> {
 pub struct AdminContext {
     pub dir: DataDir,
     pub cluster: ClusterHandle,
+    /// Puts questions to this process' monitor.
+    pub asker: mon::ask::Asker,
     pub mon_addr: String,
     pub version: &'static str,
 }
@@ -36,18 +38,56 @@ impl AdminContext {
             serde_json::from_str(&request).unwrap_or_else(|_| json!({ "prefix": request.trim() }));
         let text = |key: &str| parsed.get(key).and_then(Value::as_str).unwrap_or_default();
         let out = match text("prefix") {
-            "skep status" | "status" => self.status(text("format") != "plain"),
+            "skep status" | "status" => self.status(text("format") != "plain").await,
             "version" | "0" => json!({"version": self.version}).to_string(),
-            "help" | "get_command_descriptions" => {
-                json!({"status": "state of this process and of its cluster", "version": "version", "help": "this list"})
-                    .to_string()
-            }
-            other => json!({"error": format!("unknown command {other:?}; try help")}).to_string(),
+            "help" | "get_command_descriptions" => json!({
+                "status": "state of this process and of its cluster",
+                "version": "version",
+                "help": "this list",
+                "doctor": "what is blocked or slow, and what to do next",
+                "(any)": "a monitor command that only reads",
+            })
+            .to_string(),
+            prefix => return self.monitor_command(prefix, parsed.clone()).await,
         };
         out.into_bytes()
     }
 
-    fn status(&self, as_json: bool) -> String {
+    /// The answer of the monitor, or why there is none.
+    async fn monitor_command(&self, prefix: &str, mut command: Value) -> Vec<u8> {
+        // `ceph daemon` cannot send blanks within one word.
+        command["prefix"] = json!(prefix.replace('_', " "));
+        if let Some(answer) = self.asker.ask(command.to_string()).await {
+            // Some commands do have an underscore.
+            let answer = match answer.code < 0 && prefix.contains('_') {
+                true => {
+                    command["prefix"] = json!(prefix);
+                    self.asker.ask(command.to_string()).await.unwrap_or(answer)
+                }
+                false => answer,
+            };
+            return match (answer.code, answer.data.is_empty()) {
+                (0, false) => answer.data.to_vec(),
+                (0, true) => answer.status.into_bytes(),
+                (code, _) => json!({"error": answer.status, "code": code})
+                    .to_string()
+                    .into_bytes(),
+            };
+        }
+        json!({"error": "the monitor of this process does not run"})
+            .to_string()
+            .into_bytes()
+    }
+
+    /// What the monitor says about the whole cluster, as JSON or for people.
+    async fn cluster_status(&self, as_json: bool) -> Option<String> {
+        let format = if as_json { "json" } else { "plain" };
+        let command = json!({"prefix": "status", "format": format}).to_string();
+        let answer = self.asker.ask(command).await.filter(|a| a.code == 0)?;
+        Some(String::from_utf8_lossy(&answer.data).into_owned())
+    }
+
+    async fn status(&self, as_json: bool) -> String {
         let state = self.cluster.state();
         let stats = self.cluster.stats();
         let map = &state.osdmap;
@@ -85,10 +125,16 @@ impl AdminContext {
             "available_bytes": available,
             "resident_bytes": memory,
         });
+        let cluster = self.cluster_status(as_json).await;
         if as_json {
+            let mut value = value;
+            value["cluster"] = cluster
+                .and_then(|text| serde_json::from_str(&text).ok())
+                .unwrap_or(Value::Null);
             serde_json::to_string_pretty(&value).unwrap_or_default()
         } else {
-            plain(&value)
+            let cluster = cluster.unwrap_or_else(|| "the monitor of this process does not run\n".into());
+            format!("{}\n{}", plain(&value), cluster.trim_end_matches([' ', '\n']))
         }
     }
 }

@@ -90,11 +90,12 @@ impl Node {
         // The monitor comes last: clients that waited for a restart get one map in which all OSDs are up,
         // not the first of many, after which they would ask again only some seconds later.
         let (osds, failed) = start_osds(recipes, &stopped, progress).await?;
+        let (asker, asks) = mon::ask::door();
         let started = match failed {
             Some(e) => Err(e),
             None => {
                 progress("starting the monitor");
-                start_mon(&settings, mon_addr, &cluster, &platform, stopped.clone()).await
+                start_mon(&settings, mon_addr, &cluster, &platform, asks, stopped.clone()).await
             }
         };
         let (mon, mon_ended) = match started {
@@ -118,7 +119,7 @@ impl Node {
             dir: dir.clone(),
             _lock: lock,
         };
-        node.open_admin_socket(&cluster)?;
+        node.open_admin_socket(&cluster, asker)?;
         Ok(node)
     }
 
@@ -154,7 +155,7 @@ impl Node {
         let _ = io::files::remove(&self.dir.admin_path());
     }
 
-    fn open_admin_socket(&self, cluster: &ClusterHandle) -> Result<(), Error> {
+    fn open_admin_socket(&self, cluster: &ClusterHandle, asker: mon::ask::Asker) -> Result<(), Error> {
         let path = self.dir.admin_path();
         let listener = io::admin::bind(&path).map_err(|source| Error::Io {
             what: path.display().to_string(),
@@ -163,6 +164,7 @@ impl Node {
         let context = AdminContext {
             dir: self.dir.clone(),
             cluster: cluster.clone(),
+            asker,
             mon_addr: self.mon_addr.to_string(),
             version: env!("CARGO_PKG_VERSION"),
         };
@@ -343,6 +345,7 @@ async fn start_mon(
     addr: EntityAddr,
     cluster: &ClusterHandle,
     platform: &Platform,
+    asks: mon::ask::Asks,
     stop: watch::Receiver<bool>,
 ) -> Result<Running, Error> {
     let config = mon::MonConfig {
@@ -360,7 +363,7 @@ async fn start_mon(
     let (ready_tx, ready_rx) = tokio::sync::oneshot::channel();
     let (ended_tx, ended) = watch::channel(false);
     let thread = task::spawn_role("mon.a", move || async move {
-        let done = mon::serve(config, ready_tx, stop)
+        let done = mon::serve_asked(config, Some(asks), ready_tx, stop)
             .await
             .map_err(|e| e.to_string());
         let _ = ended_tx.send(true);

@@ -25,6 +25,8 @@ pub enum Command {
     Up(Up),
     /// Show whether the store runs, its health, usage and addresses
     Status(Status),
+    /// Show what is blocked or slow, what it waits for, and what to do next
+    Doctor(Status),
     /// Print the ceph.conf for clients of this store
     Conf(Where),
     /// Stop the running store cleanly and wait until it has ended
@@ -188,6 +190,7 @@ mod tests {
         for line in [
             "up",
             "status",
+            "doctor -f json",
             "conf",
             "down",
             "store check d",

@@ -1,4 +1,4 @@
-//! `skep status|conf|down`: talk to a running store by its data directory.
+//! `skep status|doctor|conf|down`: talk to a running store by its data directory.
 
 use crate::args;
 use node::{DataDir, Error};
@@ -6,6 +6,15 @@ use std::time::{Duration, Instant};
 
 /// `skep status`: what the running process says over its admin socket.
 pub fn status(args: &args::Status) -> Result<(), Error> {
+    ask(args, "skep status")
+}
+
+/// `skep doctor`: what its monitor finds wrong, and the next step.
+pub fn doctor(args: &args::Status) -> Result<(), Error> {
+    ask(args, "doctor")
+}
+
+fn ask(args: &args::Status, command: &str) -> Result<(), Error> {
     let dir = DataDir::existing(&args.place.dir())?;
     let format = if args.format == args::Format::Json {
         "json-pretty"
@@ -14,7 +23,7 @@ pub fn status(args: &args::Status) -> Result<(), Error> {
     };
     let answer = node::admin::ask(
         &dir,
-        &format!("{{\"prefix\": \"skep status\", \"format\": \"{format}\"}}"),
+        &format!("{{\"prefix\": \"{command}\", \"format\": \"{format}\"}}"),
     )?;
     println!("{}", answer.trim_end());
     Ok(())

@@ -17,6 +17,7 @@ fn main() -> ExitCode {
     let done = match &args.command {
         args::Command::Up(up) => up::run(up),
         args::Command::Status(a) => client::status(a),
+        args::Command::Doctor(a) => client::doctor(a),
         args::Command::Conf(a) => client::conf(a),
         args::Command::Down(a) => client::down(a),
         args::Command::Store(a) => return store::run(a),

@@ -6,6 +6,7 @@
 use super::handle::ClusterHandle;
 use super::keys;
 use super::load::advance;
+use super::monitors::MonReport;
 use super::stats::{ClusterStats, OsdReport};
 use crate::kv::{Error, Event, Range, Result};
 use bytes::Bytes;
@@ -26,6 +27,7 @@ impl ClusterHandle {
             let mut leased = BTreeSet::new();
             for kv in rows {
                 note_report(&mut stats, &kv.key, Some(&kv.value));
+                note_mon(&mut stats, &kv.key, Some(&kv.value));
                 note_lease(&mut leased, &kv.key, true);
             }
             self.shared.stats.send_replace(Arc::new(stats));
@@ -83,10 +85,14 @@ impl ClusterHandle {
     fn take_live(&self, events: &[Event]) {
         let (mut stats, mut leased) = (None, None);
         for event in events {
-            if event.key.starts_with(keys::LIVE_OSD) {
+            let of_mon = event.key.starts_with(keys::LIVE_MON);
+            if of_mon || event.key.starts_with(keys::LIVE_OSD) {
                 let s = stats.get_or_insert_with(|| (*self.stats()).clone());
                 s.version = event.revision;
-                note_report(s, &event.key, event.value.as_ref());
+                match of_mon {
+                    true => note_mon(s, &event.key, event.value.as_ref()),
+                    false => note_report(s, &event.key, event.value.as_ref()),
+                }
             } else if event.key.starts_with(keys::LIVE_LEASE) {
                 let l = leased.get_or_insert_with(|| (*self.leased()).clone());
                 note_lease(l, &event.key, event.value.is_some());
@@ -119,6 +125,17 @@ fn note_lease(leased: &mut BTreeSet<OsdId>, key: &str, live: bool) {
         true => leased.insert(id),
         false => leased.remove(&id),
     };
+}
+
+fn note_mon(stats: &mut ClusterStats, key: &str, value: Option<&Bytes>) {
+    let Some(name) = key.strip_prefix(keys::LIVE_MON) else {
+        return;
+    };
+    match value.map(MonReport::from_bytes) {
+        Some(Ok(report)) => drop(stats.mons.insert(name.to_string(), report)),
+        Some(Err(e)) => tracing::warn!(mon = name, "what it says of itself cannot be read: {e}"),
+        None => drop(stats.mons.remove(name)),
+    }
 }
 
 fn note_report(stats: &mut ClusterStats, key: &str, value: Option<&Bytes>) {

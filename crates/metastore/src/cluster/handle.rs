@@ -69,6 +69,8 @@ pub(super) struct Shared {
     /// The OSDs that hold a lease.
     pub(super) leased: watch::Sender<Arc<BTreeSet<OsdId>>>,
     pub(super) report_leases: Mutex<BTreeMap<OsdId, LeaseId>>,
+    /// Leases of this process' monitors (one, but in tests) by name.
+    pub(super) mon_leases: Mutex<BTreeMap<String, LeaseId>>,
 }
 
 #[derive(Clone)]
@@ -96,6 +98,7 @@ impl ClusterHandle {
             leased,
             commit: tokio::sync::Mutex::new(()),
             report_leases: Mutex::default(),
+            mon_leases: Mutex::default(),
         };
         Ok(Some(Self {
             shared: Arc::new(shared),

@@ -40,6 +40,9 @@ pub const LIVE_LEASE: &str = "live/lease/";
 /// Ephemeral: the last report of an OSD.
 pub const LIVE_OSD: &str = "live/osd/";
 
+/// Ephemeral: a living monitor, see [`super::monitors`].
+pub const LIVE_MON: &str = "live/mon/";
+
 pub fn inc(epoch: Epoch) -> String {
     format!("{OSDMAP_INC}{epoch:08x}")
 }
@@ -57,6 +60,9 @@ pub fn log(version: u64) -> String {
 }
 pub fn live_osd(id: i32) -> String {
     format!("{LIVE_OSD}{id}")
+}
+pub fn live_mon(name: &str) -> String {
+    format!("{LIVE_MON}{name}")
 }
 pub fn live_lease(id: i32) -> String {
     format!("{LIVE_LEASE}{id}")

@@ -18,6 +18,7 @@ pub mod handle;
 pub mod history;
 pub mod keys;
 mod load;
+pub mod monitors;
 mod osds;
 pub mod pgs;
 pub mod state;
@@ -25,12 +26,13 @@ pub mod stats;
 #[cfg(test)]
 mod tests;
 
-pub use boot::weight_for;
+pub use boot::{decide as boot_decision, weight_for};
 pub use changes::{Change, Changes};
 pub use config::{ConfigDb, ConfigLogEntry};
 pub use create::{CreateOptions, OSD_CAPS, create_cluster, new_entity};
 pub use handle::{ClusterHandle, Committed, OsdBoot};
 pub use history::MapHistory;
+pub use monitors::MonReport;
 pub use pgs::{PgConfig, PgConfigs, PgProposal, Refusal};
 pub use state::{ClusterState, HealthMute};
-pub use stats::{ClusterStats, IoRates, OsdReport};
+pub use stats::{ClusterStats, IoRates, OsdReport, RecoveryRates};

@@ -3,6 +3,7 @@
 //! Reports live under leased keys, so those of a dead OSD vanish. A report too
 //! large for the store loses the details of some groups (`handle.rs`).
 
+use super::monitors::MonReport;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use types::pgstats::{ObjectStatSum, OsdStat, PgStat, PoolStat};
@@ -32,6 +33,8 @@ pub struct ClusterStats {
     pub osds: BTreeMap<OsdId, Arc<OsdReport>>,
     /// The ones before them: rates are the difference.
     pub previous: BTreeMap<OsdId, Arc<OsdReport>>,
+    /// Living monitors by name.
+    pub mons: BTreeMap<String, MonReport>,
 }
 
 /// Client I/O per second.
@@ -41,6 +44,18 @@ pub struct IoRates {
     pub write_bytes: u64,
     pub read_ops: u64,
     pub write_ops: u64,
+}
+
+/// What is copied to members that lack it, per second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RecoveryRates {
+    pub bytes: u64,
+    pub objects: u64,
+    pub keys: u64,
+    /// Of which the rates are: what was copied between the last two reports.
+    pub bytes_done: u64,
+    pub objects_done: u64,
+    pub keys_done: u64,
 }
 
 impl ClusterStats {
@@ -59,6 +74,31 @@ impl ClusterStats {
     /// What clients do per second, in one pool or in all, between the last two reports of each OSD.
     pub fn io_rates(&self, pool: Option<PoolId>) -> IoRates {
         let mut out = IoRates::default();
+        self.each_delta(pool, |sum, seconds| {
+            out.read_bytes += per_second(sum.num_rd_kb.saturating_mul(1024), seconds);
+            out.write_bytes += per_second(sum.num_wr_kb.saturating_mul(1024), seconds);
+            out.read_ops += per_second(sum.num_rd, seconds);
+            out.write_ops += per_second(sum.num_wr, seconds);
+        });
+        out
+    }
+
+    /// As [`Self::io_rates`], for what is copied to heal.
+    pub fn recovery_rates(&self, pool: Option<PoolId>) -> RecoveryRates {
+        let mut out = RecoveryRates::default();
+        self.each_delta(pool, |sum, seconds| {
+            out.bytes += per_second(sum.num_bytes_recovered, seconds);
+            out.objects += per_second(sum.num_objects_recovered, seconds);
+            out.keys += per_second(sum.num_keys_recovered, seconds);
+            out.bytes_done += sum.num_bytes_recovered.max(0) as u64;
+            out.objects_done += sum.num_objects_recovered.max(0) as u64;
+            out.keys_done += sum.num_keys_recovered.max(0) as u64;
+        });
+        out
+    }
+
+    /// What each OSD's counters gained between its last two reports, and in how many seconds.
+    fn each_delta(&self, pool: Option<PoolId>, mut f: impl FnMut(ObjectStatSum, f64)) {
         for (id, now) in &self.osds {
             let Some(before) = self.previous.get(id) else {
                 continue;
@@ -78,13 +118,8 @@ impl ClusterStats {
                     sum += stat.stats.sum - old.stats.sum;
                 }
             }
-            let per_second = |n: i64| (n.max(0) as f64 / seconds) as u64;
-            out.read_bytes += per_second(sum.num_rd_kb.saturating_mul(1024));
-            out.write_bytes += per_second(sum.num_wr_kb.saturating_mul(1024));
-            out.read_ops += per_second(sum.num_rd);
-            out.write_ops += per_second(sum.num_wr);
+            f(sum, seconds);
         }
-        out
     }
 
     /// All placement groups that were reported, with the OSD that did.
@@ -142,4 +177,8 @@ impl ClusterStats {
         }
         stat
     }
+}
+
+fn per_second(n: i64, seconds: f64) -> u64 {
+    (n.max(0) as f64 / seconds) as u64
 }

@@ -158,17 +158,30 @@ fn features(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     cmd.json(&feature_map(ctx))
 }
 
+/// Names of daemons by host.
+type Hosts = BTreeMap<String, Vec<String>>;
+
 fn node_ls(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     let mut osds: BTreeMap<String, Vec<i32>> = BTreeMap::new();
     for id in ctx.map().osd_ids() {
         osds.entry(ctx.osd_host(id)).or_default().push(id);
     }
-    let host = &ctx.mon.hostname;
+    let (mut mons, mut mgrs): (Hosts, Hosts) = Default::default();
+    for (_, name) in super::monitor::quorum(ctx) {
+        let other = ctx.stats.mons.get(&name).filter(|_| name != ctx.mon.name);
+        let host = other
+            .and_then(|m| m.metadata.get("hostname"))
+            .unwrap_or(&ctx.mon.hostname)
+            .clone();
+        let mgr = other.map_or(&ctx.mon.mgr_name, |m| &m.mgr_name).clone();
+        mons.entry(host.clone()).or_default().push(name);
+        mgrs.entry(host).or_default().push(mgr);
+    }
     let mut all = Map::new();
-    all.insert("mon".into(), json!({host: [ctx.mon.name]}));
+    all.insert("mon".into(), json!(mons));
     all.insert("osd".into(), json!(osds));
     if ctx.state.mgrmap.available {
-        all.insert("mgr".into(), json!({host: [ctx.mon.mgr_name]}));
+        all.insert("mgr".into(), json!(mgrs));
     }
     match cmd.opt_text("type") {
         None | Some("all") => cmd.json(&Value::Object(all)),
@@ -191,7 +204,7 @@ fn report(cmd: &Command, ctx: &Context<'_>) -> Outcome {
         "tag": cmd.list("tags").join(" "),
         "health": health::Report::with(ctx, &figures).json(true),
         "monmap": super::monitor::monmap_json(ctx),
-        "quorum": [ctx.mon.rank],
+        "quorum": super::monitor::quorum(ctx).iter().map(|(rank, _)| *rank).collect::<Vec<_>>(),
         "osdmap": super::osd_dump::map_json(ctx.map()),
         "osd_metadata": super::osd_read::all_metadata(ctx),
         "crushmap": super::crush_read::dump(&ctx.map().crush),

@@ -126,12 +126,24 @@ pub const TABLE: &[Spec] = &[
         RW,
         "osd crush swap-bucket source:str dest:str yes_i_really_mean_it?:bool",
     ),
-    later(RW, "osd crush link name:str args*:str([A-Za-z0-9-_.=])"),
-    later(
+    spec(
+        RW,
+        "osd crush link name:str args*:str([A-Za-z0-9-_.=])",
+        "let a bucket lie in one more place",
+        link,
+    ),
+    spec(
         RW,
         "osd crush unlink name:str([A-Za-z0-9-_.]) ancestor?:str([A-Za-z0-9-_.])",
+        "take a bucket or device out of a place, or out of all, and keep it",
+        unlink,
     ),
-    later(RW, "osd crush reweight-all"),
+    spec(
+        RW,
+        "osd crush reweight-all",
+        "make every bucket's weight the sum of what is in it",
+        reweight_all,
+    ),
     later(RW, "osd crush weight-set create-compat"),
     later(
         RW,
@@ -372,7 +384,7 @@ fn move_item(cmd: &Command, ctx: &Context<'_>) -> Outcome {
 fn rm(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     let name = cmd.text("name");
     if cmd.opt_text("ancestor").is_some() {
-        return Outcome::not_built("removing an item from one of several places");
+        return unlink(cmd, ctx);
     }
     match ctx.map().crush.item_id(name) {
         None => Outcome::status(format!("device '{name}' does not appear in the crush map")),
@@ -385,6 +397,56 @@ fn rm(cmd: &Command, ctx: &Context<'_>) -> Outcome {
             out
         }
     }
+}
+
+fn link(cmd: &Command, ctx: &Context<'_>) -> Outcome {
+    let name = cmd.text("name");
+    let (place, text) = match location(cmd) {
+        Ok(l) => l,
+        Err(refusal) => return refusal,
+    };
+    let c = &ctx.map().crush;
+    let Some(id) = c.item_id(name) else {
+        return Outcome::absent(format!("item {name} does not exist"));
+    };
+    let holds = |(_, bucket): &(&str, &str)| {
+        let b = c.item_id(bucket).and_then(|b| c.bucket(b));
+        b.is_some_and(|b| b.items.contains(&id))
+    };
+    if place.iter().any(holds) {
+        let said = format!("no need to move item id {id} name '{name}' to location {text} in crush map");
+        return Outcome::status(said);
+    }
+    if id >= 0 {
+        return Outcome::invalid(format!(
+            "'{name}' is a device: only buckets can lie in several places"
+        ));
+    }
+    let said = format!("linked item id {id} name '{name}' to location {text} in crush map");
+    edit(ctx, said, |c| c.link_item(name, &place))
+}
+
+fn unlink(cmd: &Command, ctx: &Context<'_>) -> Outcome {
+    let name = cmd.text("name");
+    let c = &ctx.map().crush;
+    let Some(id) = c.item_id(name) else {
+        return Outcome::status(format!("device '{name}' does not appear in the crush map"));
+    };
+    let said = format!("removed item id {id} name '{name}' from crush map");
+    let Some(ancestor) = cmd.opt_text("ancestor") else {
+        return edit(ctx, said, |c| c.unlink_everywhere(name));
+    };
+    let Some(from) = c.item_id(ancestor) else {
+        return Outcome::absent(format!("no ancestor item '{ancestor}'"));
+    };
+    match c.bucket(from).is_some_and(|b| b.items.contains(&id)) {
+        false => Outcome::status(format!("item {id} does not appear in that position")),
+        true => edit(ctx, said, |c| c.unlink_item(name, ancestor).map(|_| ())),
+    }
+}
+
+fn reweight_all(_: &Command, ctx: &Context<'_>) -> Outcome {
+    edit(ctx, "reweighted crush hierarchy".into(), CrushMap::reweight_all)
 }
 
 fn tunables(cmd: &Command, ctx: &Context<'_>) -> Outcome {

@@ -5,7 +5,7 @@
 
 use super::pg_stats::Figures;
 use super::table::{Spec, spec};
-use super::{Command, Context, Outcome, health_checks, show};
+use super::{Command, Context, Outcome, health_checks, health_pgs, show};
 use crate::format::units;
 use metastore::cluster::HealthMute;
 use metastore::{Change, Changes};
@@ -85,7 +85,10 @@ impl Report {
         health_checks::flags(ctx, &mut found);
         health_checks::fullness(ctx, &mut found);
         health_checks::pools(ctx, figures, &mut found);
-        health_checks::pgs(ctx, figures, &mut found);
+        health_pgs::pgs(ctx, figures, &mut found);
+        health_pgs::objects(ctx, figures, &mut found);
+        health_pgs::slow_ops(ctx, &mut found);
+        health_pgs::monitors(ctx, &mut found);
         health_checks::sizing(ctx, figures, &mut found);
         if !ctx.state.mgrmap.available {
             found.push(health_checks::warn("MGR_DOWN", "no active mgr".into(), 0, vec![]));

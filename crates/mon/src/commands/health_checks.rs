@@ -3,13 +3,10 @@
 //! Codes, severities and wording are those of 16.2.15; the order of the checks is of no matter.
 
 use super::health::{Check, Severity};
-use super::pg_stats::{Figures, count};
-use super::{Context, pool_use, show};
-use crate::format::units;
-use std::collections::BTreeMap;
+use super::pg_stats::Figures;
+use super::{Context, pool_use};
 use types::OsdId;
 use types::osdmap::{map_flag, osd_state};
-use types::pgstats::{PgStat, pg_state};
 use types::pool::pool_flag;
 
 /// PGs or OSDs listed one by one in the details; the rest is counted.
@@ -23,7 +20,7 @@ pub fn warn(code: &'static str, summary: String, count: u64, detail: Vec<String>
     check(code, Severity::Warn, summary, count, detail)
 }
 
-fn check(
+pub fn check(
     code: &'static str,
     severity: Severity,
     summary: String,
@@ -307,95 +304,14 @@ pub fn pools(ctx: &Context<'_>, figures: &Figures, found: &mut Vec<Check>) {
     }
 }
 
-pub fn pgs(ctx: &Context<'_>, figures: &Figures, found: &mut Vec<Check>) {
-    let mut inactive = Vec::new();
-    let mut words: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut degraded = Vec::new();
-    let (mut n_degraded, mut n_undersized, mut inconsistent) = (0, 0, Vec::new());
-    for s in figures.pgs.values() {
-        if s.state & pg_state::ACTIVE == 0 {
-            inactive.push(pg_line(ctx, s));
-            for (bit, word) in [
-                (pg_state::DOWN, "down"),
-                (pg_state::INCOMPLETE, "incomplete"),
-                (pg_state::PEERING, "peering"),
-                (pg_state::STALE, "stale"),
-            ] {
-                if s.state & bit != 0 {
-                    *words.entry(word).or_default() += 1;
-                }
-            }
-        }
-        let bad = s.state & (pg_state::DEGRADED | pg_state::UNDERSIZED) != 0;
-        n_degraded += usize::from(s.state & pg_state::DEGRADED != 0);
-        n_undersized += usize::from(s.state & pg_state::UNDERSIZED != 0);
-        if bad {
-            degraded.push(format!(
-                "pg {} is {}, acting {}",
-                s.pgid,
-                pg_state::names(s.state),
-                show::ids(&s.acting)
-            ));
-        }
-        if s.state & pg_state::INCONSISTENT != 0 {
-            inconsistent.push(pg_line(ctx, s));
-        }
-    }
-    if !inactive.is_empty() {
-        let mut parts = vec![format!("{} pgs inactive", inactive.len())];
-        parts.extend(words.iter().map(|(w, n)| format!("{n} pgs {w}")));
-        let n = inactive.len() as u64;
-        let text = format!("Reduced data availability: {}", parts.join(", "));
-        found.push(warn("PG_AVAILABILITY", text, n, inactive));
-    }
-    if !degraded.is_empty() {
-        let sum = figures.sum();
-        let mut parts = Vec::new();
-        if sum.num_objects_degraded > 0 && sum.num_object_copies > 0 {
-            let (bad, all) = (count(sum.num_objects_degraded), count(sum.num_object_copies));
-            let percent = bad as f64 * 100.0 / all as f64;
-            parts.push(format!("{bad}/{all} objects degraded ({percent:.3}%)"));
-        }
-        for (n, word) in [(n_degraded, "degraded"), (n_undersized, "undersized")] {
-            if n > 0 {
-                parts.push(format!("{n} pg{} {word}", if n == 1 { "" } else { "s" }));
-            }
-        }
-        let n = degraded.len() as u64;
-        let text = format!("Degraded data redundancy: {}", parts.join(", "));
-        found.push(warn("PG_DEGRADED", text, n, degraded));
-    }
-    if !inconsistent.is_empty() {
-        let n = inconsistent.len();
-        let text = format!("Possible data damage: {n} pgs inconsistent");
-        found.push(check("PG_DAMAGED", Severity::Err, text, n as u64, inconsistent));
-    }
-}
-
-fn pg_line(ctx: &Context<'_>, s: &PgStat) -> String {
-    let state = pg_state::names(s.state);
-    let since = if s.last_active.is_zero() {
-        None
-    } else {
-        Some(units::age(s.last_active, ctx.now))
-    };
-    let acting = show::ids(&s.acting);
-    match since {
-        Some(age) => format!(
-            "pg {} is stuck inactive for {age}, current state {state}, last acting {acting}",
-            s.pgid
-        ),
-        None => format!("pg {} is {state}, acting {acting}", s.pgid),
-    }
-}
-
 pub fn sizing(ctx: &Context<'_>, figures: &Figures, found: &mut Vec<Check>) {
     let map = ctx.map();
     let osds = map.num_osds() as u64;
-    if osds == 0 {
-        let want = ctx.state.mon_option_u64("osd_pool_default_size", 1).max(1);
-        let text = format!("OSD count 0 < osd_pool_default_size {want}");
-        found.push(warn("TOO_FEW_OSDS", text, 0, vec![]));
+    // Without an explicit wish a pool takes as many copies as there is room for: nothing to warn of but having none.
+    let want = ctx.state.mon_option_u64("osd_pool_default_size", 1);
+    if osds < want && ctx.state.mon_option_bool("mon_warn_on_too_few_osds", true) {
+        let text = format!("OSD count {osds} < osd_pool_default_size {want}");
+        found.push(warn("TOO_FEW_OSDS", text, want - osds, vec![]));
     }
     let max = ctx.state.mon_option_u64("mon_max_pg_per_osd", MAX_PG_PER_OSD);
     let copies: u64 = figures.per_osd().values().map(|(n, _)| u64::from(*n)).sum();

@@ -1,8 +1,9 @@
-//! Client I/O per second, as `status`, `pg stat` and `osd pool stats` show it. Nothing is shown at rest.
+//! I/O per second, of clients and of healing, as `status`, `pg stat` and `osd pool stats` show it. Nothing is shown at
+//! rest.
 
 use super::Context;
 use crate::format::units;
-use metastore::cluster::IoRates;
+use metastore::cluster::{IoRates, RecoveryRates};
 use serde_json::{Map, Value};
 use types::PoolId;
 
@@ -47,4 +48,31 @@ pub fn text(r: &IoRates) -> String {
 /// The short form of `pg stat`.
 pub fn short_text(r: &IoRates) -> String {
     format!("{}{} op/s", bytes_text(r), units::si(r.read_ops + r.write_ops))
+}
+
+pub fn recovery(ctx: &Context<'_>, pool: Option<PoolId>) -> Option<RecoveryRates> {
+    Some(ctx.stats.recovery_rates(pool)).filter(|r| *r != RecoveryRates::default())
+}
+
+pub fn add_recovery_json(rates: Option<RecoveryRates>, to: &mut Map<String, Value>) {
+    let Some(r) = rates else { return };
+    let rows = [
+        ("recovering_objects_per_sec", r.objects),
+        ("recovering_bytes_per_sec", r.bytes),
+        ("recovering_keys_per_sec", r.keys),
+        ("num_objects_recovered", r.objects_done),
+        ("num_bytes_recovered", r.bytes_done),
+        ("num_keys_recovered", r.keys_done),
+    ];
+    to.extend(rows.map(|(k, n)| (k.to_string(), n.into())));
+}
+
+/// `659 KiB/s, 2 objects/s`
+pub fn recovery_text(r: &RecoveryRates) -> String {
+    let mut out = format!("{}/s", units::bytes(r.bytes));
+    if r.keys > 0 {
+        out.push_str(&format!(", {} keys/s", units::si(r.keys)));
+    }
+    out.push_str(&format!(", {} objects/s", units::si(r.objects)));
+    out
 }

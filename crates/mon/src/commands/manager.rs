@@ -75,6 +75,15 @@ fn modules(ctx: &Context<'_>) -> Vec<Value> {
         .collect()
 }
 
+fn standbys(m: &types::mgrmap::MgrMap) -> Vec<Value> {
+    m.standbys
+        .values()
+        .map(|s| {
+            json!({"gid": s.gid, "name": s.name, "mgr_features": s.mgr_features, "available_modules": []})
+        })
+        .collect()
+}
+
 fn dump(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     let m = &ctx.state.mgrmap;
     if let Some(e) = cmd.int("epoch").filter(|e| *e != 0 && *e != i64::from(m.epoch)) {
@@ -89,7 +98,7 @@ fn dump(cmd: &Command, ctx: &Context<'_>) -> Outcome {
         "active_change": m.active_change.to_string(),
         "active_mgr_features": m.active_mgr_features,
         "available": m.available,
-        "standbys": [],
+        "standbys": standbys(m),
         "modules": m.modules,
         "available_modules": modules(ctx),
         "services": m.services,

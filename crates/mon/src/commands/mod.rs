@@ -15,9 +15,11 @@ mod crush_change;
 mod crush_class;
 mod crush_read;
 mod df;
+mod doctor;
 mod fs;
 mod health;
 mod health_checks;
+mod health_pgs;
 mod io_rates;
 mod json_text;
 mod manager;
@@ -28,6 +30,7 @@ mod osd_df;
 mod osd_dump;
 mod osd_flags;
 mod osd_read;
+mod osd_safety;
 mod osd_tree;
 mod pg;
 mod pg_dump;
@@ -40,14 +43,18 @@ mod show;
 mod signature;
 mod status;
 mod table;
+mod upmap;
 
+#[cfg(test)]
+mod copies_transcript;
 #[cfg(test)]
 mod replay;
 #[cfg(test)]
-mod sample;
+pub(crate) mod sample;
 #[cfg(test)]
 mod transcript;
 
+use crate::progress::Progress;
 use bytes::Bytes;
 use io::Random;
 use metastore::{Changes, ClusterState, ClusterStats};
@@ -121,6 +128,8 @@ pub struct Context<'a> {
     pub random: &'a dyn Random,
     pub target: Target,
     pub mon: &'a MonInfo,
+    /// Healing as this monitor has seen it.
+    pub progress: &'a Progress,
     pub sessions: &'a [SessionInfo],
     /// Who asks.
     pub who: &'a AuthName,
@@ -145,7 +154,7 @@ pub struct Outcome {
     /// The human line (standard error of the `ceph` program).
     pub status: String,
     pub data: Bytes,
-    pub changes: Changes,
+    pub changes: Box<Changes>,
 }
 
 impl Outcome {
@@ -169,7 +178,7 @@ impl Outcome {
         }
     }
     pub fn with(mut self, changes: Changes) -> Self {
-        self.changes = changes;
+        self.changes = Box::new(changes);
         self
     }
 }

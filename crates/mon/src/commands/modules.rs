@@ -213,12 +213,15 @@ fn device_info(cmd: &Command, _: &Context<'_>) -> Outcome {
     Outcome::absent(format!("device {} not found", cmd.text("devid")))
 }
 
-fn progress(_: &Command, _: &Context<'_>) -> Outcome {
-    Outcome::status("Nothing in progress")
+fn progress(_: &Command, ctx: &Context<'_>) -> Outcome {
+    match ctx.progress.plain(ctx.now) {
+        Some(text) => Outcome::ok(text),
+        None => Outcome::status("Nothing in progress"),
+    }
 }
 
-fn progress_json(_: &Command, _: &Context<'_>) -> Outcome {
-    pretty(&json!({"completed": [], "events": []}))
+fn progress_json(_: &Command, ctx: &Context<'_>) -> Outcome {
+    pretty(&ctx.progress.json(ctx.now))
 }
 
 fn telemetry_status(_: &Command, _: &Context<'_>) -> Outcome {

@@ -1,12 +1,13 @@
 //! Commands about monitors: the map, the quorum, their facts.
 //!
-//! Monitors hold no elections (they are fronts of the shared cluster state), so each says that it leads a
-//! quorum of all: what clients do with the quorum stays true.
+//! Monitors hold no elections (they are fronts of the shared cluster state). The quorum is all that live, the living
+//! one of the lowest rank leads: what clients do with the quorum stays true.
 
 use super::table::{DEPRECATED, HIDDEN, NOFORWARD, Spec, later, spec};
 use super::{Command, Context, Outcome, cluster, show};
 use crate::format::{self, units};
 use denc::Encode;
+use metastore::{Change, Changes};
 use serde_json::{Map, Value, json};
 use types::Errno;
 use types::monmap::{MON_FEATURES, MON_FEATURES_PACIFIC, mon_feature_names};
@@ -64,11 +65,48 @@ pub const TABLE: &[Spec] = &[
     ),
     spec(R, "mon_status", "state of the monitor that answers", status).flagged(NOFORWARD | HIDDEN),
     later(RW, "mon add name:str addr:ip location?*:str"),
-    later(RW, "mon rm name:str"),
-    later(RW, "mon remove name:str").flagged(DEPRECATED),
+    spec(
+        RW,
+        "mon rm name:str",
+        "forget a monitor that is gone for good",
+        rm,
+    ),
+    spec(
+        RW,
+        "mon remove name:str",
+        "forget a monitor that is gone for good",
+        rm,
+    )
+    .flagged(DEPRECATED),
     later(RW, "mon set-addrs name:str addrs:str"),
     later(RW, "mon enable-msgr2"),
 ];
+
+/// Monitors of the map that live, by rank: the one that answers, and those whose sign of life is in the cluster state.
+pub fn quorum(ctx: &Context<'_>) -> Vec<(i32, String)> {
+    let lives = |name: &str| name == ctx.mon.name || ctx.stats.mons.contains_key(name);
+    let ranked = ctx.state.monmap.by_rank().enumerate();
+    ranked
+        .filter(|(_, i)| lives(&i.name))
+        .map(|(rank, i)| (rank as i32, i.name.clone()))
+        .collect()
+}
+
+fn quorum_ranks(ctx: &Context<'_>) -> Vec<i32> {
+    quorum(ctx).into_iter().map(|(rank, _)| rank).collect()
+}
+
+/// `a,b,c`
+pub fn quorum_names(ctx: &Context<'_>) -> String {
+    let names: Vec<String> = quorum(ctx).into_iter().map(|(_, name)| name).collect();
+    names.join(",")
+}
+
+/// The leader, whose absence the answering monitor would fill.
+fn leader(ctx: &Context<'_>) -> (i32, String) {
+    let own = || (ctx.mon.rank, ctx.mon.name.clone());
+    quorum(ctx).into_iter().next().unwrap_or_else(own)
+}
 
 /// `epoch` of the arguments, if it is not the present one.
 fn wrong_epoch(cmd: &Command, ctx: &Context<'_>) -> Option<Outcome> {
@@ -126,7 +164,7 @@ fn dump(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     let with_quorum = || {
         let mut v = monmap_json(ctx);
         if let Some(map) = v.as_object_mut() {
-            map.insert("quorum".into(), json!([ctx.mon.rank]));
+            map.insert("quorum".into(), json!(quorum_ranks(ctx)));
         }
         v
     };
@@ -158,7 +196,8 @@ fn getmap(cmd: &Command, ctx: &Context<'_>) -> Outcome {
 
 fn stat(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     let m = &ctx.state.monmap;
-    let (rank, name) = (ctx.mon.rank, &ctx.mon.name);
+    let (rank, name) = leader(ctx);
+    let members = quorum(ctx);
     let mons: Vec<String> = m.by_rank().map(|i| format!("{}={}", i.name, i.addrs)).collect();
     cmd.either(
         || {
@@ -167,50 +206,87 @@ fn stat(cmd: &Command, ctx: &Context<'_>) -> Outcome {
                 "min_mon_release_name": release::name(m.min_mon_release),
                 "num_mons": m.ranks.len(),
                 "leader": name,
-                "quorum": [{"rank": rank, "name": name}],
+                "quorum": members.iter().map(|(r, n)| json!({"rank": r, "name": n})).collect::<Vec<_>>(),
             })
         },
         || {
             format!(
-                "e{}: {} mons at {{{}}} removed_ranks: {{}}, election epoch {}, leader {rank} {name}, quorum {rank} {name}\n",
+                "e{}: {} mons at {{{}}} removed_ranks: {{}}, election epoch {}, leader {rank} {name}, quorum {} {}\n",
                 m.epoch,
                 m.ranks.len(),
                 mons.join(","),
-                show::ELECTION_EPOCH
+                show::ELECTION_EPOCH,
+                members.iter().map(|(r, _)| r.to_string()).collect::<Vec<_>>().join(","),
+                quorum_names(ctx)
             )
         },
     )
 }
 
-/// Facts about the answering monitor; others are not known to it.
-fn facts(ctx: &Context<'_>) -> Map<String, Value> {
+/// Facts about a living monitor; of one that does not live only its addresses are known.
+fn facts(ctx: &Context<'_>, name: &str) -> Map<String, Value> {
     let mut m = Map::new();
-    let addrs = ctx
-        .state
-        .monmap
-        .mon_info
-        .get(&ctx.mon.name)
-        .map(|i| i.addrs.to_string());
+    let addrs = ctx.state.monmap.mon_info.get(name).map(|i| i.addrs.to_string());
     m.insert("addrs".into(), addrs.unwrap_or_default().into());
-    m.extend(ctx.own_metadata());
+    match ctx.stats.mons.get(name) {
+        Some(other) if name != ctx.mon.name => {
+            let known = other.metadata.iter().filter(|(k, _)| k.as_str() != "addrs");
+            m.extend(known.map(|(k, v)| (k.clone(), Value::from(v.clone()))));
+            m.insert("ceph_version".into(), show::VERSION.into());
+        }
+        _ if name == ctx.mon.name => m.extend(ctx.own_metadata()),
+        _ => {}
+    }
     m
+}
+
+fn names(ctx: &Context<'_>) -> Vec<String> {
+    ctx.state.monmap.by_rank().map(|i| i.name.clone()).collect()
 }
 
 fn metadata(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     match cmd.opt_text("id") {
         None => {
-            let mut m = Map::new();
-            m.insert("name".into(), ctx.mon.name.clone().into());
-            m.extend(facts(ctx));
-            cmd.json(&json!([m]))
+            let one = |name: &String| {
+                let mut m = Map::new();
+                m.insert("name".into(), name.clone().into());
+                m.extend(facts(ctx, name));
+                Value::Object(m)
+            };
+            cmd.json(&names(ctx).iter().map(one).collect())
         }
-        Some(id) if id == ctx.mon.name => cmd.json(&Value::Object(facts(ctx))),
+        Some(id) if ctx.state.monmap.mon_info.contains_key(id) || id == ctx.mon.name => {
+            cmd.json(&Value::Object(facts(ctx, id)))
+        }
         Some(_) => Outcome::absent("requested mon not found"),
     }
 }
 
+/// A monitor that runs puts itself into the map again when it starts the next time.
+fn rm(cmd: &Command, ctx: &Context<'_>) -> Outcome {
+    let name = cmd.text("name");
+    let map = &ctx.state.monmap;
+    let Some(info) = map.mon_info.get(name) else {
+        return Outcome::status(format!("mon.{name} does not exist or has already been removed"));
+    };
+    if map.ranks.len() == 1 {
+        return Outcome::invalid(format!("error: refusing removal of last monitor {name}"));
+    }
+    let left = map.ranks.len() - 1;
+    let said = format!(
+        "removing mon.{name} at {}, there will be {left} monitors",
+        show::bracketed(&info.addrs)
+    );
+    let mut next = (**map).clone();
+    next.mon_info.remove(name);
+    next.ranks.retain(|n| n != name);
+    next.last_changed = ctx.now;
+    Outcome::status(said).with(Changes::one(Change::MonMap(Box::new(next))))
+}
+
 fn count_metadata(cmd: &Command, ctx: &Context<'_>) -> Outcome {
-    cmd.json(&show::count_values([value_of(&facts(ctx), cmd.text("property"))]))
+    let of = |name: &String| value_of(&facts(ctx, name), cmd.text("property"));
+    cmd.json(&show::count_values(names(ctx).iter().map(of)))
 }
 
 pub fn value_of(facts: &Map<String, Value>, property: &str) -> String {
@@ -221,8 +297,9 @@ pub fn value_of(facts: &Map<String, Value>, property: &str) -> String {
         .to_string()
 }
 
-fn versions(cmd: &Command, _: &Context<'_>) -> Outcome {
-    cmd.json(&show::count_values([show::VERSION.to_string()]))
+fn versions(cmd: &Command, ctx: &Context<'_>) -> Outcome {
+    let live = quorum(ctx).into_iter().map(|_| show::VERSION.to_string());
+    cmd.json(&show::count_values(live))
 }
 
 fn feature_ls(cmd: &Command, ctx: &Context<'_>) -> Outcome {
@@ -270,8 +347,13 @@ fn ok_to_stop(cmd: &Command, ctx: &Context<'_>) -> Outcome {
         .copied()
         .filter(|i| ctx.state.monmap.mon_info.contains_key(*i))
         .collect();
-    let rest = ctx.state.monmap.ranks.len() - known.len();
-    if !known.is_empty() && rest == 0 {
+    // One living monitor is enough: they are fronts of the cluster state.
+    let rest: Vec<String> = quorum(ctx)
+        .into_iter()
+        .map(|(_, n)| n)
+        .filter(|n| !known.contains(&n.as_str()))
+        .collect();
+    if !known.is_empty() && rest.is_empty() {
         let why = format!(
             "not enough monitors would be available () after stopping mons [{}]",
             ids.join(",")
@@ -313,9 +395,9 @@ fn age(ctx: &Context<'_>) -> u64 {
 fn quorum_status(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     let v = json!({
         "election_epoch": show::ELECTION_EPOCH,
-        "quorum": [ctx.mon.rank],
-        "quorum_names": [ctx.mon.name],
-        "quorum_leader_name": ctx.mon.name,
+        "quorum": quorum_ranks(ctx),
+        "quorum_names": quorum(ctx).into_iter().map(|(_, name)| name).collect::<Vec<_>>(),
+        "quorum_leader_name": leader(ctx).1,
         "quorum_age": age(ctx),
         "features": quorum_features(),
         "monmap": monmap_json(ctx),
@@ -334,9 +416,9 @@ pub fn mon_status(ctx: &Context<'_>) -> Value {
     json!({
         "name": ctx.mon.name,
         "rank": ctx.mon.rank,
-        "state": "leader",
+        "state": if leader(ctx).1 == ctx.mon.name { "leader" } else { "peon" },
         "election_epoch": show::ELECTION_EPOCH,
-        "quorum": [ctx.mon.rank],
+        "quorum": quorum_ranks(ctx),
         "quorum_age": age(ctx),
         "features": {
             "required_con": REQUIRED_CON,

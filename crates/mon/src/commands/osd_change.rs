@@ -1,11 +1,13 @@
 //! Commands that change OSDs: out, in, down, weights, life and death.
 
+use super::osd_safety;
+use super::pg_stats::Figures;
 use super::table::{DEPRECATED, Spec, later, spec};
-use super::{Command, Context, Outcome, show};
+use super::{Command, Context, Outcome};
 use crate::format::json::significant;
 use metastore::{Change, Changes};
 use types::osdmap::{AFFINITY_DEFAULT, Incremental, MAX_OSD_LIMIT, osd_state};
-use types::{Errno, OsdId, PgId, Uuid, release};
+use types::{Errno, OsdId, Uuid, release};
 
 const RW: (&str, &str) = ("osd", "rw");
 
@@ -92,23 +94,6 @@ pub const TABLE: &[Spec] = &[
         "refuse OSDs older than a release",
         require_release,
     ),
-    spec(
-        RW,
-        "osd pg-temp pgid:pgid id?*:osd",
-        "set who serves a placement group for now",
-        pg_temp,
-    ),
-    spec(
-        RW,
-        "osd primary-temp pgid:pgid id:osd",
-        "set the primary of a placement group for now",
-        primary_temp,
-    ),
-    later(RW, "osd pg-upmap pgid:pgid id*:osd"),
-    later(RW, "osd rm-pg-upmap pgid:pgid"),
-    later(RW, "osd pg-upmap-items pgid:pgid id*:osd"),
-    later(RW, "osd rm-pg-upmap-items pgid:pgid"),
-    later(RW, "osd force-create-pg pgid:pgid yes_i_really_mean_it?:bool"),
     later(RW, "osd stop ids*:str"),
     later(RW, "osd reweightn weights:str"),
     later(
@@ -235,7 +220,7 @@ fn remove(cmd: &Command, ctx: &Context<'_>) -> Outcome {
 }
 
 /// The argument `id` as an OSD that exists.
-fn the_osd(cmd: &Command, ctx: &Context<'_>) -> Result<OsdId, Outcome> {
+pub fn the_osd(cmd: &Command, ctx: &Context<'_>) -> Result<OsdId, Outcome> {
     let id = cmd
         .int("id")
         .ok_or_else(|| Outcome::invalid("bad or missing field 'id'"))?;
@@ -300,7 +285,7 @@ fn lost(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     };
     let map = ctx.map();
     if map.is_up(id) {
-        return Outcome::error(Errno::EBUSY, format!("osd.{id} is not down or doesn't exist"));
+        return Outcome::error(Errno::EBUSY, format!("osd.{id} is not down"));
     }
     let epoch = map.osd(id).map_or(0, |o| o.info.down_at);
     let mut inc = ctx.inc();
@@ -313,10 +298,7 @@ fn in_use(cmd: &Command, ctx: &Context<'_>, id: OsdId) -> Option<Outcome> {
     if cmd.flag("force") {
         return None;
     }
-    let pgs = super::pg_stats::Figures::of(ctx)
-        .per_osd()
-        .get(&id)
-        .map_or(0, |(n, _)| *n);
+    let pgs = osd_safety::needed_by(ctx, &Figures::of(ctx), id).len();
     let why = format!(
         "OSD(s) {id} have {pgs} pgs currently mapped to them. \nYou can proceed by passing --force, but be warned that this will likely mean real, permanent data loss."
     );
@@ -510,52 +492,4 @@ fn require_release(cmd: &Command, ctx: &Context<'_>) -> Outcome {
         Some(r) if r == now => Outcome::default(),
         Some(_) => Outcome::error(Errno::EPERM, format!("not all up OSDs have {name} features")),
     }
-}
-
-/// The PG of the arguments, if it exists.
-fn the_pg(cmd: &Command, ctx: &Context<'_>) -> Result<PgId, Outcome> {
-    let text = cmd.text("pgid");
-    let pg: PgId = text
-        .parse()
-        .map_err(|()| Outcome::invalid(format!("invalid pgid '{text}'")))?;
-    match ctx.map().pool(pg.pool) {
-        Some(p) if pg.seed < p.pg_num => Ok(pg),
-        _ => Err(Outcome::absent(format!("pgid '{pg}' does not exist"))),
-    }
-}
-
-fn pg_temp(cmd: &Command, ctx: &Context<'_>) -> Outcome {
-    let pg = match the_pg(cmd, ctx) {
-        Ok(pg) => pg,
-        Err(refusal) => return refusal,
-    };
-    let ids = cmd.args.get("id").and_then(serde_json::Value::as_array);
-    let mut osds = Vec::new();
-    for id in ids.into_iter().flatten().filter_map(serde_json::Value::as_i64) {
-        match OsdId::try_from(id) {
-            Ok(osd) if ctx.map().exists(osd) => osds.push(osd),
-            _ => return Outcome::absent(format!("osd.{id} does not exist")),
-        }
-    }
-    let text = format!("set {pg} pg_temp mapping to {}", show::ids(&osds));
-    let mut inc = ctx.inc();
-    inc.new_pg_temp.insert(pg, osds);
-    Outcome::status(text).with(Changes::map(inc))
-}
-
-fn primary_temp(cmd: &Command, ctx: &Context<'_>) -> Outcome {
-    let pg = match the_pg(cmd, ctx) {
-        Ok(pg) => pg,
-        Err(refusal) => return refusal,
-    };
-    let osd = match cmd.int("id") {
-        Some(-1) => -1,
-        _ => match the_osd(cmd, ctx) {
-            Ok(id) => id,
-            Err(refusal) => return refusal,
-        },
-    };
-    let mut inc = ctx.inc();
-    inc.new_primary_temp.insert(pg, osd);
-    Outcome::status(format!("set {pg} primary_temp mapping to {osd}")).with(Changes::map(inc))
 }

@@ -93,18 +93,6 @@ pub const TABLE: &[Spec] = &[
     ),
     spec(
         R,
-        "osd safe-to-destroy ids*:str",
-        "whether OSDs hold nothing any more",
-        safe_to_destroy,
-    ),
-    spec(
-        R,
-        "osd ok-to-stop ids*:str max?:int",
-        "whether OSDs can be stopped without making data unavailable",
-        ok_to_stop,
-    ),
-    spec(
-        R,
         "osd last-stat-seq id:osd",
         "number of an OSD's last report",
         last_stat_seq,
@@ -448,9 +436,29 @@ fn utilization(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     cmd.either(json, plain)
 }
 
-fn blocked_by(cmd: &Command, _: &Context<'_>) -> Outcome {
-    let json = || json!({"pg_ready": true, "osd_blocked_by": {"osd_blocked_by_infos": []}});
-    cmd.either(json, || Table::new().right(&["osd", "num_blocked"]).print())
+/// How many PGs wait for each OSD.
+fn blocked_by(cmd: &Command, ctx: &Context<'_>) -> Outcome {
+    let mut counts: std::collections::BTreeMap<OsdId, u32> = std::collections::BTreeMap::new();
+    for s in Figures::of(ctx).pgs.values() {
+        for osd in &s.blocked_by {
+            *counts.entry(*osd).or_default() += 1;
+        }
+    }
+    let json = || {
+        let infos: Vec<Value> = counts
+            .iter()
+            .map(|(osd, n)| json!({"osd": osd, "num_blocked": n}))
+            .collect();
+        json!({"pg_ready": true, "osd_blocked_by": {"osd_blocked_by_infos": infos}})
+    };
+    let plain = || {
+        let mut t = Table::new().right(&["osd", "num_blocked"]);
+        for (osd, n) in &counts {
+            t.row([osd.to_string(), n.to_string()]);
+        }
+        t.print()
+    };
+    cmd.either(json, plain)
 }
 
 fn map_object(cmd: &Command, ctx: &Context<'_>) -> Outcome {
@@ -493,80 +501,6 @@ fn get_min_compat(_: &Command, ctx: &Context<'_>) -> Outcome {
         "{}\n",
         types::release::name(ctx.map().require_min_compat_client)
     ))
-}
-
-fn wanted_osds(cmd: &Command, ctx: &Context<'_>) -> Result<Vec<OsdId>, Outcome> {
-    let mut out = Vec::new();
-    for text in cmd.list("ids") {
-        if matches!(text, "all" | "any" | "*") {
-            out.extend(ctx.map().osd_ids());
-            continue;
-        }
-        out.push(super::osd_change::parse_osd_id(text).map_err(Outcome::invalid)?);
-    }
-    Ok(out)
-}
-
-fn safe_to_destroy(cmd: &Command, ctx: &Context<'_>) -> Outcome {
-    let osds = match wanted_osds(cmd, ctx) {
-        Ok(osds) => osds,
-        Err(refusal) => return refusal,
-    };
-    let per_osd = Figures::of(ctx).per_osd();
-    let pgs = |id: &OsdId| per_osd.get(id).map_or(0, |(n, _)| *n);
-    let (active, safe): (Vec<OsdId>, Vec<OsdId>) = osds.iter().partition(|id| pgs(id) > 0);
-    if cmd.wants_json() {
-        return cmd.json(&json!({
-            "safe_to_destroy": safe, "active": active, "missing_stats": [], "stored_pgs": []
-        }));
-    }
-    let list = |l: &[OsdId]| l.iter().map(i32::to_string).collect::<Vec<_>>().join(",");
-    if active.is_empty() {
-        return Outcome::status(format!(
-            "OSD(s) {} are safe to destroy without reducing data durability.",
-            list(&safe)
-        ));
-    }
-    let n: u32 = active.iter().map(pgs).sum();
-    Outcome::error(
-        Errno::EBUSY,
-        format!("OSD(s) {} have {n} pgs currently mapped to them. ", list(&active)),
-    )
-}
-
-fn ok_to_stop(cmd: &Command, ctx: &Context<'_>) -> Outcome {
-    let osds = match wanted_osds(cmd, ctx) {
-        Ok(osds) => osds,
-        Err(refusal) => return refusal,
-    };
-    let mut bad = Vec::new();
-    let mut degraded = Vec::new();
-    for s in Figures::of(ctx)
-        .pgs
-        .values()
-        .filter(|s| s.acting.iter().any(|o| osds.contains(o)))
-    {
-        let left = s.acting.iter().filter(|o| !osds.contains(o)).count();
-        let min = ctx.map().pool(s.pgid.pool).map_or(1, |p| usize::from(p.min_size));
-        if left < min { &mut bad } else { &mut degraded }.push(s.pgid.to_string());
-    }
-    let mut v = Map::new();
-    v.insert("ok_to_stop".into(), bad.is_empty().into());
-    v.insert("osds".into(), json!(osds));
-    v.insert("num_ok_pgs".into(), degraded.len().into());
-    v.insert("num_not_ok_pgs".into(), bad.len().into());
-    for (key, list) in [("bad_become_inactive", &bad), ("ok_become_degraded", &degraded)] {
-        if !list.is_empty() {
-            v.insert(key.into(), json!(list));
-        }
-    }
-    let mut out = Outcome::ok(crate::format::compact(&Value::Object(v)));
-    if !bad.is_empty() {
-        out.code = Errno::EBUSY.code();
-        let n = bad.len();
-        out.status = format!("unsafe to stop osd(s) at this time ({n} PGs are or would become offline)");
-    }
-    out
 }
 
 fn last_stat_seq(cmd: &Command, ctx: &Context<'_>) -> Outcome {

@@ -102,6 +102,13 @@ fn stat(cmd: &Command, ctx: &Context<'_>) -> Outcome {
         m.insert("total_avail_bytes".into(), count(figures.total.available).into());
         m.insert("total_used_bytes".into(), count(figures.total.used()).into());
         m.insert("total_used_raw_bytes".into(), count(figures.total.used()).into());
+        status::add_shares(&sum, &mut m);
+        io_rates::add_recovery_json(io_rates::recovery(ctx, None), &mut m);
+        if let Some(r) = io_rates::of(ctx, None) {
+            m.insert("read_bytes_sec".into(), r.read_bytes.into());
+            m.insert("write_bytes_sec".into(), r.write_bytes.into());
+            m.insert("io_sec".into(), (r.read_ops + r.write_ops).into());
+        }
         json!({"pg_ready": true, "pg_summary": m})
     };
     let plain = || {
@@ -116,12 +123,11 @@ fn stat(cmd: &Command, ctx: &Context<'_>) -> Outcome {
         if let Some(rates) = io_rates::of(ctx, None) {
             out.push_str(&format!("; {}", io_rates::short_text(&rates)));
         }
-        if sum.num_objects_degraded > 0 && sum.num_object_copies > 0 {
-            let (bad, all) = (count(sum.num_objects_degraded), count(sum.num_object_copies));
-            out.push_str(&format!(
-                "; {bad}/{all} objects degraded ({:.3}%)",
-                bad as f64 * 100.0 / all as f64
-            ));
+        for text in status::share_texts(&sum) {
+            out.push_str(&format!("; {text}"));
+        }
+        if let Some(rates) = io_rates::recovery(ctx, None) {
+            out.push_str(&format!("; {} recovering", io_rates::recovery_text(&rates)));
         }
         out + "\n"
     };

@@ -82,9 +82,10 @@ pub fn pg_json(s: &PgStat) -> Value {
     put("stat_sum", sum_json(&s.stats.sum));
     put("up", json!(s.up));
     put("acting", json!(s.acting));
-    for k in ["avail_no_missing", "object_location_counts", "blocked_by"] {
+    for k in ["avail_no_missing", "object_location_counts"] {
         put(k, json!([]));
     }
+    put("blocked_by", json!(s.blocked_by));
     put("up_primary", s.up_primary.into());
     put("acting_primary", s.acting_primary.into());
     put("purged_snaps", json!([]));

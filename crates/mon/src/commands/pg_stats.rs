@@ -1,9 +1,12 @@
 //! Figures over placement groups and OSDs, from the map and the OSDs' reports: the base of `status`, `df`, `pg *`.
 //!
-//! A PG's figures count only when the OSD that reports them is the PG's acting primary now. A PG without a
-//! primary is "down"; one whose primary has not reported yet is "unknown".
+//! Counters are the newest that anybody reported; the state counts only from the PG's acting primary of now. A PG
+//! without a primary is "down"; one whose new primary has not reported yet is "peering", or "unknown" if nobody
+//! ever reported it. What the map alone says (fewer OSDs than copies, other OSDs than wanted) is true at once,
+//! without waiting for a report.
 
 use super::Context;
+use metastore::{ClusterState, ClusterStats};
 use std::collections::BTreeMap;
 use types::osdmap::UpActing;
 use types::pgstats::{ObjectStatSum, PgStat, StoreStatfs, pg_state};
@@ -19,14 +22,20 @@ pub struct Figures {
 
 impl Figures {
     pub fn of(ctx: &Context<'_>) -> Self {
-        let map = ctx.map();
+        Self::new(ctx.state, ctx.stats)
+    }
+
+    pub fn new(state: &ClusterState, stats: &ClusterStats) -> Self {
+        let map = &*state.osdmap;
+        let newest = newest_reports(stats);
         let mut pgs = BTreeMap::new();
         for pg in map.pgs() {
-            pgs.insert(pg, stat_of(ctx, pg, &map.pg_to_up_acting(pg)));
+            let sets = map.pg_to_up_acting(pg);
+            pgs.insert(pg, stat_of(state, newest.get(&pg).copied(), pg, sets));
         }
         let mut disks = BTreeMap::new();
         let mut total = StoreStatfs::default();
-        for (id, report) in &ctx.stats.osds {
+        for (id, report) in &stats.osds {
             if map.is_in(*id) {
                 disks.insert(*id, report.stat.statfs);
                 total += report.stat.statfs;
@@ -99,21 +108,60 @@ fn sum<'a>(pgs: impl Iterator<Item = &'a PgStat>) -> ObjectStatSum {
     out
 }
 
-fn stat_of(ctx: &Context<'_>, pg: PgId, sets: &UpActing) -> PgStat {
-    let reporter = ctx.stats.osds.get(&sets.acting_primary);
-    let mut stat = match reporter.and_then(|r| r.pgs.get(&pg)) {
-        Some(s) if sets.acting_primary >= 0 => s.clone(),
-        _ => {
-            let mut unknown = PgStat::unknown(pg);
-            if sets.acting_primary < 0 {
-                unknown.state = pg_state::DOWN;
-            }
-            unknown
+/// The newest report of each PG, and who made it.
+fn newest_reports(stats: &ClusterStats) -> BTreeMap<PgId, (OsdId, &PgStat)> {
+    let mut out: BTreeMap<PgId, (OsdId, &PgStat)> = BTreeMap::new();
+    for (osd, pg, stat) in stats.pgs() {
+        let newer = out.get(&pg).is_none_or(|(_, s)| {
+            (stat.reported_epoch, stat.reported_seq) > (s.reported_epoch, s.reported_seq)
+        });
+        if newer {
+            out.insert(pg, (osd, stat));
         }
-    };
-    stat.up = sets.up.clone();
+    }
+    out
+}
+
+fn stat_of(state: &ClusterState, newest: Option<(OsdId, &PgStat)>, pg: PgId, sets: UpActing) -> PgStat {
+    let map = &*state.osdmap;
+    let mut stat = newest.map_or_else(|| PgStat::unknown(pg), |(_, s)| s.clone());
+    let about_now = stat.up == sets.up && stat.acting == sets.acting;
+    if sets.acting_primary < 0 {
+        stat.state = pg_state::DOWN;
+        let members = state.pgs.get(pg).map_or(&[][..], |c| &c.in_sync[..]);
+        stat.blocked_by = members.iter().copied().filter(|o| !map.is_up(*o)).collect();
+    } else if newest.is_some_and(|(by, _)| by != sets.acting_primary) {
+        stat.state = pg_state::PEERING;
+        stat.blocked_by.clear();
+    }
+    let size = map.pool(pg.pool).map_or(0, |p| usize::from(p.size));
+    let missing = size.saturating_sub(sets.acting.len());
+    let elsewhere = sets.up.iter().filter(|o| !sets.acting.contains(o)).count();
+    if stat.state & (pg_state::ACTIVE | pg_state::PEERED | pg_state::DOWN) != 0 {
+        if missing > 0 && sets.acting_primary >= 0 {
+            stat.state |= pg_state::UNDERSIZED | pg_state::DEGRADED;
+            stat.state &= !pg_state::CLEAN;
+        }
+        if sets.up != sets.acting && sets.acting_primary >= 0 {
+            stat.state |= pg_state::REMAPPED;
+            stat.state &= !pg_state::CLEAN;
+        }
+    }
+    let sum = &mut stat.stats.sum;
+    sum.num_object_copies = sum
+        .num_object_copies
+        .max(sum.num_objects.saturating_mul(size as i64));
+    // A report about other sets says nothing of what lacks now: every object does.
+    if !about_now {
+        sum.num_objects_degraded = sum.num_objects.saturating_mul(missing as i64);
+        sum.num_objects_misplaced = match missing {
+            0 => sum.num_objects.saturating_mul(elsewhere as i64),
+            _ => 0,
+        };
+    }
+    stat.up = sets.up;
     stat.up_primary = sets.up_primary;
-    stat.acting = sets.acting.clone();
+    stat.acting = sets.acting;
     stat.acting_primary = sets.acting_primary;
     stat
 }
@@ -121,4 +169,46 @@ fn stat_of(ctx: &Context<'_>, pg: PgId, sets: &UpActing) -> PgStat {
 /// A counter that is never negative in a sane report, for output.
 pub fn count(v: i64) -> u64 {
     v.max(0) as u64
+}
+
+/// Objects in a bad way, of how many copies: `12/300 objects degraded (4.000%)`.
+pub struct Share {
+    pub bad: u64,
+    pub all: u64,
+}
+
+impl Share {
+    /// None when there are none.
+    pub fn of(bad: i64, all: i64) -> Option<Self> {
+        (bad > 0 && all > 0).then(|| Self {
+            bad: count(bad),
+            all: count(all),
+        })
+    }
+
+    pub fn degraded(sum: &ObjectStatSum) -> Option<Self> {
+        Self::of(sum.num_objects_degraded, sum.num_object_copies)
+    }
+
+    pub fn misplaced(sum: &ObjectStatSum) -> Option<Self> {
+        Self::of(sum.num_objects_misplaced, sum.num_object_copies)
+    }
+
+    /// Unfound objects are counted once, not by copies.
+    pub fn unfound(sum: &ObjectStatSum) -> Option<Self> {
+        Self::of(sum.num_objects_unfound, sum.num_objects)
+    }
+
+    pub fn ratio(&self) -> f64 {
+        self.bad as f64 / self.all as f64
+    }
+
+    pub fn text(&self, word: &str) -> String {
+        format!(
+            "{}/{} objects {word} ({:.3}%)",
+            self.bad,
+            self.all,
+            self.ratio() * 100.0
+        )
+    }
 }

@@ -5,7 +5,7 @@
 use super::pg_stats::{Figures, count};
 use super::request::lines;
 use super::table::{DEPRECATED, Spec, later, spec};
-use super::{Command, Context, Outcome, io_rates, osd_dump, pool_get};
+use super::{Command, Context, Outcome, io_rates, osd_dump, pool_get, status};
 use crate::format::json::significant;
 use crate::format::{Align, Table};
 use crate::pool_set;
@@ -119,17 +119,29 @@ fn stats(cmd: &Command, ctx: &Context<'_>) -> Outcome {
             return unrecognized(name);
         }
     }
+    let figures = Figures::of(ctx);
     let one = |(id, n): &(PoolId, String)| {
         let mut rate = serde_json::Map::new();
         io_rates::add_json(io_rates::of(ctx, Some(*id)), &mut rate);
-        json!({"pool_name": n, "pool_id": id, "recovery": {}, "recovery_rate": {}, "client_io_rate": rate})
+        let (mut lacking, mut healing) = (serde_json::Map::new(), serde_json::Map::new());
+        status::add_shares(&figures.pool_sum(*id), &mut lacking);
+        io_rates::add_recovery_json(io_rates::recovery(ctx, Some(*id)), &mut healing);
+        json!({
+            "pool_name": n, "pool_id": id, "recovery": lacking, "recovery_rate": healing, "client_io_rate": rate
+        })
     };
     let text = |(id, n): &(PoolId, String)| {
-        let what = match io_rates::of(ctx, Some(*id)) {
-            Some(rates) => format!("client io {}", io_rates::text(&rates)),
-            None => "nothing is going on".to_string(),
-        };
-        format!("pool {n} id {id}\n  {what}\n\n")
+        let mut what = status::share_texts(&figures.pool_sum(*id));
+        if let Some(r) = io_rates::recovery(ctx, Some(*id)) {
+            what.push(format!("recovery io {}", io_rates::recovery_text(&r)));
+        }
+        if let Some(r) = io_rates::of(ctx, Some(*id)) {
+            what.push(format!("client io {}", io_rates::text(&r)));
+        }
+        if what.is_empty() {
+            what.push("nothing is going on".to_string());
+        }
+        format!("pool {n} id {id}\n  {}\n\n", what.join("\n  "))
     };
     cmd.either(
         || pools.iter().map(one).collect(),

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
+use crate::progress::Progress;
 use io::{Clock, SystemRandom};
 use metastore::cluster::{CreateOptions, OsdBoot, create_cluster};
 use metastore::{ClusterHandle, Embedded, OsdReport};
@@ -28,7 +29,8 @@ impl Clock for Still {
 pub struct Cluster {
     pub state: ClusterState,
     pub stats: ClusterStats,
-    mon: MonInfo,
+    pub mon: MonInfo,
+    pub progress: Progress,
     pub now: Utime,
 }
 
@@ -56,19 +58,19 @@ fn boot(id: i32) -> OsdBoot {
     }
 }
 
-async fn make() -> ClusterState {
+async fn make(osds: i32) -> ClusterState {
     let dir = tempfile::tempdir().unwrap();
     let clock: Arc<dyn Clock> = Arc::new(Still);
     let store = Arc::new(Embedded::open(&dir.path().join("state"), clock.clone()).unwrap());
     let options = CreateOptions {
-        osds: vec![0, 1, 2],
+        osds: (0..osds).collect(),
         ..CreateOptions::new(Uuid([9; 16]), "a", addrs(3300, 0).first())
     };
     create_cluster(&*store, &options, &*clock, &SystemRandom)
         .await
         .unwrap();
     let handle = ClusterHandle::open(store, clock).await.unwrap().unwrap();
-    for id in 0..3 {
+    for id in 0..osds {
         handle.osd_boot(&boot(id)).await.unwrap();
     }
     (*handle.state()).clone()
@@ -76,11 +78,15 @@ async fn make() -> ClusterState {
 
 impl Cluster {
     pub fn new() -> Self {
+        Self::with_osds(3)
+    }
+
+    pub fn with_osds(osds: i32) -> Self {
         let rt = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .unwrap();
-        let mut state = rt.block_on(make());
+        let mut state = rt.block_on(make(osds));
         let now = Utime {
             sec: START as u32 + 60,
             nsec: 0,
@@ -103,6 +109,7 @@ impl Cluster {
             state,
             stats: ClusterStats::default(),
             mon,
+            progress: Progress::default(),
             now,
         };
         made.report();
@@ -113,7 +120,9 @@ impl Cluster {
     pub fn report(&mut self) {
         let map = self.state.osdmap.clone();
         self.stats.version += 1;
-        for id in 0..3 {
+        self.stats.osds.clear();
+        let up: Vec<i32> = map.osd_ids().filter(|id| map.is_up(*id)).collect();
+        for id in up {
             let mut report = OsdReport {
                 stamp: self.now,
                 stat: OsdStat {
@@ -130,6 +139,9 @@ impl Cluster {
             for pg in map.pgs() {
                 if map.acting_primary(pg) == Some(id) {
                     let mut stat = PgStat::unknown(pg);
+                    let sets = map.pg_to_up_acting(pg);
+                    (stat.up, stat.acting) = (sets.up, sets.acting);
+                    stat.reported_epoch = map.epoch;
                     stat.state = pg_state::ACTIVE | pg_state::CLEAN;
                     stat.stats.sum.num_objects = 2;
                     stat.stats.sum.num_bytes = 1000;
@@ -138,6 +150,71 @@ impl Cluster {
             }
             self.stats.osds.insert(id, Arc::new(report));
         }
+    }
+
+    /// An OSD comes up (again).
+    pub fn boot(&mut self, id: i32) {
+        let changes = metastore::cluster::boot_decision(&self.state, &boot(id), self.now).0;
+        self.state = self.state.apply(changes, self.now).unwrap().0;
+        self.report();
+    }
+
+    fn edit(&mut self, id: i32, change: impl FnOnce(&mut OsdReport)) {
+        let mut report = (**self.stats.osds.get(&id).unwrap()).clone();
+        change(&mut report);
+        self.stats.osds.insert(id, Arc::new(report));
+    }
+
+    /// Lets an OSD report a part of its space as used.
+    pub fn fill(&mut self, id: i32, ratio: f64) {
+        self.edit(id, |r| {
+            let s = &mut r.stat.statfs;
+            s.available = (s.total as f64 * (1.0 - ratio)) as i64;
+        });
+    }
+
+    /// Lets the primaries of a pool report so many bytes in all.
+    pub fn pool_bytes(&mut self, pool: i64, bytes: i64) {
+        let pgs = self.state.osdmap.pgs().filter(|pg| pg.pool == pool).count() as i64;
+        self.each_pg(|s| {
+            if s.pgid.pool == pool {
+                s.stats.sum.num_bytes = bytes / pgs;
+            }
+        });
+    }
+
+    /// Changes what is reported of every PG.
+    pub fn each_pg(&mut self, change: impl Fn(&mut PgStat)) {
+        let ids: Vec<i32> = self.stats.osds.keys().copied().collect();
+        for id in ids {
+            self.edit(id, |r| r.pgs.values_mut().for_each(&change));
+        }
+    }
+
+    /// Changes what one OSD reports of itself.
+    pub fn each_osd(&mut self, id: i32, change: impl FnOnce(&mut OsdStat)) {
+        self.edit(id, |r| change(&mut r.stat));
+    }
+
+    /// A further monitor in the map.
+    pub fn add_monitor(&mut self, name: &str, port: u16) {
+        let mut map = (*self.state.monmap).clone();
+        let fresh = types::monmap::MonMap::new(map.fsid, self.now, [(name.to_string(), addrs(port, 0))]);
+        map.mon_info.extend(fresh.mon_info);
+        map.ranks.push(name.into());
+        let changes = Changes::one(metastore::Change::MonMap(Box::new(map)));
+        self.state = self.state.apply(changes, self.now).unwrap().0;
+    }
+
+    /// It gives its sign of life.
+    pub fn monitor_lives(&mut self, name: &str) {
+        let report = metastore::MonReport {
+            name: name.into(),
+            mgr_name: format!("mgr-{name}"),
+            metadata: BTreeMap::from([("hostname".to_string(), format!("host-{name}"))]),
+            ..metastore::MonReport::default()
+        };
+        self.stats.mons.insert(name.into(), report);
     }
 
     /// As a message brings it: parsed, checked against the table, run, its changes applied.
@@ -155,6 +232,7 @@ impl Cluster {
             random: &SystemRandom,
             target: Target::Mon,
             mon: &self.mon,
+            progress: &self.progress,
             sessions: &[],
             who: &who,
             addr: EntityAddr::BLANK,
@@ -162,7 +240,7 @@ impl Cluster {
         let out = run(&cmd, &ctx);
         assert!(out.code <= 0, "{text}: code {}", out.code);
         if out.code == 0 && !out.changes.is_empty() {
-            self.state = self.state.apply(out.changes.clone(), self.now).unwrap().0;
+            self.state = self.state.apply((*out.changes).clone(), self.now).unwrap().0;
             self.report();
         }
         out

@@ -1,12 +1,13 @@
 //! `status` (`ceph -s`): the cluster on one page.
 
 use super::health::Report;
-use super::pg_stats::{Figures, count};
-use super::{Command, Context, Outcome, io_rates, osd_flags, show};
+use super::pg_stats::{Figures, Share, count};
+use super::{Command, Context, Outcome, io_rates, monitor, osd_flags, show};
 use crate::format::units;
 use serde_json::{Map, Value, json};
 use types::Utime;
 use types::osdmap::map_flag;
+use types::pgstats::ObjectStatSum;
 
 pub fn status(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     let figures = Figures::of(ctx);
@@ -19,12 +20,13 @@ pub fn status(cmd: &Command, ctx: &Context<'_>) -> Outcome {
 
 fn json_form(ctx: &Context<'_>, figures: &Figures, report: &Report) -> Value {
     let s = ctx.state;
+    let quorum = monitor::quorum(ctx);
     json!({
         "fsid": s.fsid.to_string(),
         "health": report.json(false),
         "election_epoch": show::ELECTION_EPOCH,
-        "quorum": [ctx.mon.rank],
-        "quorum_names": [ctx.mon.name],
+        "quorum": quorum.iter().map(|(rank, _)| *rank).collect::<Vec<_>>(),
+        "quorum_names": quorum.iter().map(|(_, name)| name.as_str()).collect::<Vec<_>>(),
         "quorum_age": units::seconds_between(ctx.mon.started, ctx.now) as u64,
         "monmap": {
             "epoch": s.monmap.epoch,
@@ -41,7 +43,7 @@ fn json_form(ctx: &Context<'_>, figures: &Figures, report: &Report) -> Value {
             "services": s.mgrmap.services,
         },
         "servicemap": {"epoch": 1, "modified": s.created.to_string(), "services": {}},
-        "progress_events": {},
+        "progress_events": ctx.progress.status_json(ctx.now),
     })
 }
 
@@ -83,14 +85,38 @@ fn pg_numbers(ctx: &Context<'_>, figures: &Figures) -> Value {
             m.insert(key.into(), (n as f64 / pgs).into());
         }
     }
+    add_shares(&sum, &mut m);
+    io_rates::add_recovery_json(io_rates::recovery(ctx, None), &mut m);
     io_rates::add_json(io_rates::of(ctx, None), &mut m);
-    if sum.num_objects_degraded > 0 && sum.num_object_copies > 0 {
-        let (bad, all) = (count(sum.num_objects_degraded), count(sum.num_object_copies));
-        m.insert("degraded_objects".into(), bad.into());
-        m.insert("degraded_total".into(), all.into());
-        m.insert("degraded_ratio".into(), (bad as f64 / all as f64).into());
-    }
     Value::Object(m)
+}
+
+/// Objects that lack copies, lie elsewhere, or cannot be found; nothing when all is well.
+pub fn add_shares(sum: &ObjectStatSum, to: &mut Map<String, Value>) {
+    let shares = [
+        ("degraded", Share::degraded(sum)),
+        ("misplaced", Share::misplaced(sum)),
+        ("unfound", Share::unfound(sum)),
+    ];
+    for (word, share) in shares {
+        let Some(s) = share else { continue };
+        to.insert(format!("{word}_objects"), s.bad.into());
+        to.insert(format!("{word}_total"), s.all.into());
+        to.insert(format!("{word}_ratio"), s.ratio().into());
+    }
+}
+
+/// The same in words.
+pub fn share_texts(sum: &ObjectStatSum) -> Vec<String> {
+    let shares = [
+        ("degraded", Share::degraded(sum)),
+        ("misplaced", Share::misplaced(sum)),
+        ("unfound", Share::unfound(sum)),
+    ];
+    shares
+        .iter()
+        .filter_map(|(word, s)| Some(s.as_ref()?.text(word)))
+        .collect()
 }
 
 /// `3 osds: 3 up (since 74s), 3 in (since 82s)`
@@ -145,7 +171,7 @@ fn services(out: &mut String, ctx: &Context<'_>, figures: &Figures) {
     out.push_str(&format!(
         "    mon: {} daemons, quorum {} (age {})\n",
         s.monmap.ranks.len(),
-        ctx.mon.name,
+        monitor::quorum_names(ctx),
         units::age(ctx.mon.started, ctx.now)
     ));
     let m = &s.mgrmap;
@@ -157,6 +183,11 @@ fn services(out: &mut String, ctx: &Context<'_>, figures: &Figures) {
         )
     } else {
         "no daemons active".to_string()
+    };
+    let standbys: Vec<&str> = m.standbys.values().map(|s| s.name.as_str()).collect();
+    let mgr = match standbys.is_empty() {
+        true => mgr,
+        false => format!("{mgr}, standbys: {}", standbys.join(", ")),
     };
     out.push_str(&format!("    mgr: {mgr}\n"));
     out.push_str(&format!("    osd: {}", osd_counts(ctx)));
@@ -189,16 +220,19 @@ fn data(out: &mut String, ctx: &Context<'_>, figures: &Figures) {
             lines.push(format!("{:.3}% {text}", n as f64 * 100.0 / pgs as f64));
         }
     }
-    if sum.num_objects_degraded > 0 && sum.num_object_copies > 0 {
-        let (bad, all) = (count(sum.num_objects_degraded), count(sum.num_object_copies));
-        let percent = bad as f64 * 100.0 / all as f64;
-        lines.push(format!("{bad}/{all} objects degraded ({percent:.3}%)"));
-    }
+    lines.extend(share_texts(&sum));
     let states = figures.by_state();
     let width = states.iter().map(|(_, n)| n.to_string().len()).max().unwrap_or(0);
     lines.extend(states.iter().map(|(name, n)| format!("{n:<width$} {name}")));
     out.push_str(&format!("    pgs:     {}\n \n", lines.join("\n             ")));
-    if let Some(rates) = io_rates::of(ctx, None) {
-        out.push_str(&format!("  io:\n    client:   {}\n \n", io_rates::text(&rates)));
+    let client = io_rates::of(ctx, None).map(|r| format!("    client:   {}\n", io_rates::text(&r)));
+    let healing = io_rates::recovery(ctx, None);
+    let healing = healing.map(|r| format!("    recovery: {}\n", io_rates::recovery_text(&r)));
+    if client.is_some() || healing.is_some() {
+        let lines = [client, healing].into_iter().flatten().collect::<String>();
+        out.push_str(&format!("  io:\n{lines} \n"));
+    }
+    if let Some(event) = &ctx.progress.now {
+        out.push_str(&format!("  progress:\n    {}\n \n", event.text(ctx.now, 6)));
     }
 }

@@ -61,13 +61,15 @@ fn not_built(cmd: &Command, _: &Context<'_>) -> Outcome {
 }
 
 /// Families in the order of the documentation.
-pub static FAMILIES: [(&str, &[Spec]); 19] = [
+pub static FAMILIES: [(&str, &[Spec]); 22] = [
     ("Cluster", super::cluster::TABLE),
     ("Health", super::health::TABLE),
+    ("What waits, and for what", super::doctor::TABLE),
     ("Monitors", super::monitor::TABLE),
     ("Manager", super::manager::TABLE),
     ("OSDs", super::osd_read::TABLE),
     ("OSDs: changes", super::osd_change::TABLE),
+    ("OSDs: safety", super::osd_safety::TABLE),
     ("OSDs: flags", super::osd_flags::TABLE),
     ("Blocklist", super::blocklist::TABLE),
     ("CRUSH", super::crush_read::TABLE),
@@ -76,6 +78,7 @@ pub static FAMILIES: [(&str, &[Spec]); 19] = [
     ("Pools", super::pool::TABLE),
     ("Pools: use", super::pool_use::TABLE),
     ("Placement groups", super::pg::TABLE),
+    ("Placement groups: by hand", super::upmap::TABLE),
     ("Configuration", super::config::TABLE),
     ("Keys and values", super::config_key::TABLE),
     ("Authentication", super::auth::TABLE),

@@ -179,7 +179,7 @@ fn a_degraded_cluster_says_so() {
     shown(
         c,
         r#"{"prefix":"health"}"#,
-        "Reduced data availability: 32 pgs inactive, 32 pgs down",
+        "Reduced data availability: 32 pgs down",
     );
     shown(
         c,

@@ -114,7 +114,9 @@ impl Incremental {
         let mut xinfo = self.xinfo_of(map, id);
         xinfo.features = boot.features;
         let slot_state = map.osd(id).map_or(0, |o| o.state);
-        if slot_state & osd_state::AUTOOUT != 0 && !map.is_in(id) {
+        if map.has_flag(map_flag::NOIN) || slot_state & osd_state::NOIN != 0 {
+            // It is up and keeps the weight it has.
+        } else if slot_state & osd_state::AUTOOUT != 0 && !map.is_in(id) {
             let weight = if xinfo.old_weight > 0 {
                 xinfo.old_weight
             } else {

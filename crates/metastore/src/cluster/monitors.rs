@@ -1,0 +1,78 @@
+//! Which monitors live: each says so under a leased key, with what the others must know of it.
+//!
+//! Monitors share the cluster's state and hold no elections. The living one of the lowest rank leads: it does what has
+//! to be done once (upkeep), and is the first in line for the manager's part. Two that lead for a moment do no harm:
+//! all that they do is decided from the state and committed by compare-and-swap.
+
+use super::handle::ClusterHandle;
+use super::keys;
+use crate::kv::{Result, Txn, TxnOp};
+use denc::Encode;
+use std::collections::BTreeMap;
+use std::sync::PoisonError;
+use std::time::Duration;
+use types::{EntityAddrVec, Utime};
+
+/// A monitor that does not renew its sign of life is gone after this long.
+pub const MON_TTL: Duration = Duration::from_secs(5);
+
+/// What a living monitor says of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct MonReport {
+    pub name: String,
+    /// When it began to serve.
+    pub started: Utime,
+    /// The manager's front of the same process: name, identity, addresses.
+    pub mgr_name: String,
+    pub mgr_gid: u64,
+    pub mgr_addrs: EntityAddrVec,
+    /// Facts for `mon metadata`.
+    pub metadata: BTreeMap<String, String>,
+}
+denc::envelope_denc!(MonReport, 1, 1, { name, started, mgr_name, mgr_gid, mgr_addrs, metadata });
+
+impl ClusterHandle {
+    /// Says that a monitor of this process lives. Call it about once a second; what it says is written at the first
+    /// call, and again when the lease was lost.
+    pub async fn publish_mon(&self, report: &MonReport) -> Result<()> {
+        let leases = || {
+            self.shared
+                .mon_leases
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+        };
+        let known = leases().get(&report.name).copied();
+        if let Some(lease) = known
+            && self.shared.store.lease_renew(lease).await.is_ok()
+        {
+            return Ok(());
+        }
+        let lease = self.shared.store.lease_grant(MON_TTL).await?;
+        let op = TxnOp::Put {
+            key: keys::live_mon(&report.name),
+            value: report.to_bytes(),
+            lease: Some(lease),
+        };
+        let txn = Txn {
+            compares: vec![],
+            ops: vec![op],
+        };
+        self.shared.store.txn(txn).await?;
+        leases().insert(report.name.clone(), lease);
+        Ok(())
+    }
+
+    /// A monitor of this process stops: the others know at once.
+    pub async fn mon_gone(&self, name: &str) -> Result<()> {
+        let lease = self
+            .shared
+            .mon_leases
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(name);
+        match lease {
+            Some(lease) => self.shared.store.lease_revoke(lease).await,
+            None => Ok(()),
+        }
+    }
+}

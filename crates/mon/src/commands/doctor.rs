@@ -1,0 +1,572 @@
+//! `doctor`: what is blocked or slow now, what it waits for, and the next step to take.
+//!
+//! Everything is computed from the state and the OSDs' reports; a finding is there exactly while its cause is. The
+//! worst come first. Placement groups that wait for the same are one finding.
+//!
+//! Bounds: [`NAMED_MAX`] names in a sentence, [`OPS_MAX`] operations; the rest is counted.
+
+use super::pg_stats::{Figures, Share};
+use super::table::{Spec, spec};
+use super::{Command, Context, Outcome, osd_safety};
+use crate::auto_out;
+use crate::format::units;
+use crate::spread::Spread;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use types::osdmap::{map_flag, osd_state};
+use types::pgstats::{SlowOp, Wait, pg_state, wait};
+use types::pool::pool_flag;
+use types::{OsdId, PgId, Utime};
+
+pub const TABLE: &[Spec] = &[spec(
+    ("mon", "r"),
+    "doctor",
+    "what is blocked or slow, what it waits for, and what to do next (skep's own)",
+    doctor,
+)];
+
+const NAMED_MAX: usize = 5;
+const OPS_MAX: usize = 20;
+/// A disk whose commits take this long, and this many times longer than the others', is named.
+const SLOW_DISK_NS: u64 = 50_000_000;
+const SLOW_DISK_TIMES: u64 = 8;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Somebody waits and nothing goes on by itself.
+    Blocked,
+    /// It goes on, but slowly.
+    Slow,
+    /// One more failure would hurt.
+    Risk,
+    /// Being repaired, or as the operator wanted it.
+    Note,
+}
+
+impl Level {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Blocked => "blocked",
+            Self::Slow => "slow",
+            Self::Risk => "risk",
+            Self::Note => "note",
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    pub level: Level,
+    /// What is concerned: `pg 2.1f`, `osd.3`, `client.4123`.
+    pub subject: String,
+    /// What is wrong with it, and what it waits for.
+    pub waits: String,
+    pub since: Option<Utime>,
+    pub next: String,
+}
+
+impl Finding {
+    fn new(
+        level: Level,
+        subject: impl Into<String>,
+        waits: impl Into<String>,
+        next: impl Into<String>,
+    ) -> Self {
+        Self {
+            level,
+            subject: subject.into(),
+            waits: waits.into(),
+            since: None,
+            next: next.into(),
+        }
+    }
+
+    fn since(mut self, t: Utime) -> Self {
+        self.since = (!t.is_zero()).then_some(t);
+        self
+    }
+
+    fn json(&self, now: Utime) -> Value {
+        json!({
+            "level": self.level.name(),
+            "subject": self.subject,
+            "waits_for": self.waits,
+            "since": self.since.map(|t| t.to_string()),
+            "seconds": self.since.map(|t| units::seconds_between(t, now) as u64),
+            "next": self.next,
+        })
+    }
+
+    fn text(&self, now: Utime) -> String {
+        let since = self.since.map(|t| format!(" (for {})", units::age(t, now)));
+        format!(
+            "{:<8} {}: {}{}\n         next: {}\n",
+            self.level.name().to_uppercase(),
+            self.subject,
+            self.waits,
+            since.unwrap_or_default(),
+            self.next
+        )
+    }
+}
+
+fn doctor(cmd: &Command, ctx: &Context<'_>) -> Outcome {
+    let found = examine(ctx);
+    cmd.either(
+        || json!({"findings": found.iter().map(|f| f.json(ctx.now)).collect::<Vec<_>>()}),
+        || match found.is_empty() {
+            true => "Nothing is blocked, slow or at risk.\n".to_string(),
+            false => found.iter().map(|f| f.text(ctx.now)).collect(),
+        },
+    )
+}
+
+/// All findings, the worst first.
+pub fn examine(ctx: &Context<'_>) -> Vec<Finding> {
+    let figures = Figures::of(ctx);
+    let mut out = Vec::new();
+    map_flags(ctx, &mut out);
+    inactive_pgs(ctx, &figures, &mut out);
+    slow_ops(ctx, &mut out);
+    unfound(&figures, &mut out);
+    osds_down(ctx, &figures, &mut out);
+    osds_silent(ctx, &mut out);
+    fullness(ctx, &mut out);
+    slow_disks(ctx, &mut out);
+    few_copies(ctx, &figures, &mut out);
+    healing(ctx, &figures, &mut out);
+    monitors(ctx, &mut out);
+    out.sort_by_key(|f| f.level);
+    out
+}
+
+/// `a, b, c and 4 more`
+fn some<T: std::fmt::Display>(all: &[T]) -> String {
+    let named: Vec<String> = all.iter().take(NAMED_MAX).map(T::to_string).collect();
+    let more = all.len().saturating_sub(NAMED_MAX);
+    match more {
+        0 => named.join(", "),
+        n => format!("{} and {n} more", named.join(", ")),
+    }
+}
+
+/// `osd.3 on host b, down for 5m`
+fn osd_text(ctx: &Context<'_>, id: OsdId) -> String {
+    let map = ctx.map();
+    let host = ctx.osd_host(id);
+    match (map.exists(id), map.is_up(id), map.osd(id)) {
+        (false, ..) => format!("osd.{id}, which was removed"),
+        (_, true, _) => format!("osd.{id} on host {host}"),
+        (_, false, slot) => {
+            let at = slot.map_or(Utime::ZERO, |o| o.xinfo.down_stamp);
+            format!("osd.{id} on host {host}, down for {}", units::age(at, ctx.now))
+        }
+    }
+}
+
+fn start_osds(ctx: &Context<'_>, down: &[OsdId]) -> String {
+    let hosts: BTreeSet<String> = down.iter().map(|id| ctx.osd_host(*id)).collect();
+    let hosts: Vec<String> = hosts.into_iter().collect();
+    let names: Vec<String> = down.iter().map(|id| format!("osd.{id}")).collect();
+    let first = down.first().copied().unwrap_or(0);
+    format!(
+        "start {} again (skep up on {}); only if the data there is lost for ever: ceph osd lost {first} --yes-i-really-mean-it",
+        some(&names),
+        some(&hosts)
+    )
+}
+
+fn map_flags(ctx: &Context<'_>, out: &mut Vec<Finding>) {
+    let map = ctx.map();
+    if map.flags & (map_flag::PAUSERD | map_flag::PAUSEWR) != 0 {
+        out.push(Finding::new(
+            Level::Blocked,
+            "all clients",
+            "reads or writes are paused by an operator",
+            "ceph osd unpause",
+        ));
+    }
+    for (bit, name) in [(map_flag::NOUP, "noup"), (map_flag::NODOWN, "nodown")] {
+        if map.has_flag(bit) {
+            let next = format!("ceph osd unset {name}, when the work is done");
+            out.push(Finding::new(
+                Level::Risk,
+                "the cluster",
+                format!("{name} is set: OSDs' states are not followed"),
+                next,
+            ));
+        }
+    }
+}
+
+/// PGs that cannot serve, by what they wait for.
+fn inactive_pgs(ctx: &Context<'_>, figures: &Figures, out: &mut Vec<Finding>) {
+    let mut groups: BTreeMap<(String, Vec<OsdId>), Vec<PgId>> = BTreeMap::new();
+    let mut oldest: BTreeMap<(String, Vec<OsdId>), Utime> = BTreeMap::new();
+    for (pg, s) in &figures.pgs {
+        if s.state & pg_state::ACTIVE != 0 {
+            continue;
+        }
+        let key = (pg_state::names(s.state), s.blocked_by.clone());
+        let since = oldest.entry(key.clone()).or_insert(s.last_active);
+        if !s.last_active.is_zero() && (since.is_zero() || s.last_active < *since) {
+            *since = s.last_active;
+        }
+        groups.entry(key).or_default().push(*pg);
+    }
+    for (key, pgs) in groups {
+        let (state, blockers) = &key;
+        let subject = format!("pg {}", some(&pgs));
+        let first = figures.pgs.get(&pgs[0]);
+        let primary = first.map_or(-1, |s| s.acting_primary);
+        let (waits, next) = if !blockers.is_empty() {
+            let who: Vec<String> = blockers.iter().map(|id| osd_text(ctx, *id)).collect();
+            let down: Vec<OsdId> = blockers
+                .iter()
+                .copied()
+                .filter(|o| !ctx.map().is_up(*o))
+                .collect();
+            let next = match down.is_empty() {
+                true => "look at those OSDs' logs: they are up and do not answer".to_string(),
+                false => start_osds(ctx, &down),
+            };
+            (
+                format!("cannot serve ({state}); waits for {}", who.join("; ")),
+                next,
+            )
+        } else if primary < 0 {
+            (
+                format!("cannot serve ({state}); no OSD is there for it"),
+                "bring OSDs up and in: ceph osd tree".to_string(),
+            )
+        } else {
+            (
+                format!(
+                    "cannot serve ({state}); {} works on it or has not reported",
+                    osd_text(ctx, primary)
+                ),
+                format!("ceph tell osd.{primary} status; ceph pg {} query", pgs[0]),
+            )
+        };
+        let since = oldest.get(&key).copied().unwrap_or(Utime::ZERO);
+        out.push(Finding::new(Level::Blocked, subject, waits, next).since(since));
+    }
+}
+
+fn slow_ops(ctx: &Context<'_>, out: &mut Vec<Finding>) {
+    let mut ops: Vec<(OsdId, &SlowOp)> = ctx
+        .stats
+        .osds
+        .iter()
+        .flat_map(|(id, r)| r.stat.slow_ops.iter().map(move |op| (*id, op)))
+        .collect();
+    ops.sort_by_key(|(_, op)| op.since);
+    let all: usize = ctx
+        .stats
+        .osds
+        .values()
+        .map(|r| (r.stat.slow_ops_count as usize).max(r.stat.slow_ops.len()))
+        .sum();
+    for (osd, op) in ops.iter().take(OPS_MAX) {
+        let waits: Vec<String> = op.waits.iter().map(|w| wait_text(ctx, *osd, w)).collect();
+        let waits = match waits.is_empty() {
+            true => format!("osd.{osd} has not begun it"),
+            false => waits.join("; "),
+        };
+        let next = op.waits.first().map_or_else(
+            || format!("ceph tell osd.{osd} dump_ops_in_flight"),
+            |w| wait_next(ctx, *osd, w),
+        );
+        let subject = format!("{} ({} on pg {})", op.client, op.what, op.pg);
+        out.push(Finding::new(Level::Slow, subject, waits, next).since(op.since));
+    }
+    if all > OPS_MAX.min(ops.len()) {
+        let n = all - OPS_MAX.min(ops.len());
+        out.push(Finding::new(
+            Level::Slow,
+            format!("{n} more operations"),
+            "wait too; the oldest are listed",
+            "ceph tell osd.N dump_ops_in_flight",
+        ));
+    }
+}
+
+fn wait_text(ctx: &Context<'_>, by: OsdId, w: &Wait) -> String {
+    let since = match w.since.is_zero() {
+        true => String::new(),
+        false => format!(" (since {})", w.since),
+    };
+    match w.kind {
+        wait::LEASE => format!("osd.{by} may not serve: its lease is not renewed{since}"),
+        wait::MEMBER => format!("{} must answer or come back{since}", osd_text(ctx, w.osd)),
+        wait::DURABLE if w.osd == by => format!("the disk of osd.{by} has not made it durable{since}"),
+        wait::DURABLE => format!("{} has not made it durable{since}", osd_text(ctx, w.osd)),
+        wait::COPY => format!("the object is being copied to osd.{}{since}", w.osd),
+        wait::WATCHER => format!(
+            "watcher {} has not answered{since}; for an RBD image it holds the lock",
+            w.who
+        ),
+        wait::ORDER => format!("an earlier operation on the same object{since}"),
+        wait::SPACE => format!("osd.{by} has no room{since}"),
+        wait::MAP => format!("the OSD map lets no client in (pause or full){since}"),
+        other => format!("something this version does not know ({other}){since}"),
+    }
+}
+
+fn wait_next(ctx: &Context<'_>, by: OsdId, w: &Wait) -> String {
+    match w.kind {
+        wait::LEASE => format!(
+            "look at the cluster state (etcd) and at the clock and load of host {}",
+            ctx.osd_host(by)
+        ),
+        wait::MEMBER if !ctx.map().is_up(w.osd) => start_osds(ctx, &[w.osd]),
+        wait::MEMBER | wait::COPY => format!("ceph tell osd.{} status", w.osd),
+        wait::DURABLE => format!(
+            "look at the disk of osd.{} on host {}: ceph osd perf",
+            w.osd,
+            ctx.osd_host(w.osd)
+        ),
+        wait::WATCHER => {
+            let addr = w.who.split_whitespace().nth(1).unwrap_or("ADDRESS");
+            format!("if that client is dead: ceph osd blocklist add {addr}")
+        }
+        wait::ORDER => format!("ceph tell osd.{by} dump_ops_in_flight"),
+        wait::SPACE => "free space or add OSDs: ceph osd df".to_string(),
+        wait::MAP => "ceph osd unpause, or free space: ceph health detail".to_string(),
+        _ => format!("ceph tell osd.{by} dump_ops_in_flight"),
+    }
+}
+
+fn unfound(figures: &Figures, out: &mut Vec<Finding>) {
+    let pgs: Vec<PgId> = figures
+        .pgs
+        .iter()
+        .filter(|(_, s)| s.stats.sum.num_objects_unfound > 0)
+        .map(|(pg, _)| *pg)
+        .collect();
+    if let Some(share) = Share::unfound(&figures.sum()) {
+        out.push(Finding::new(
+            Level::Blocked,
+            format!("pg {}", some(&pgs)),
+            format!("{} objects are on no OSD that is up", share.bad),
+            "start the OSDs that had them: ceph osd tree down",
+        ));
+    }
+}
+
+fn osds_down(ctx: &Context<'_>, figures: &Figures, out: &mut Vec<Finding>) {
+    let map = ctx.map();
+    for id in map.osd_ids().filter(|id| map.is_down(*id)) {
+        let Some(slot) = map.osd(id).filter(|o| o.state & osd_state::DESTROYED == 0) else {
+            continue;
+        };
+        let pgs = osd_safety::needed_by(ctx, figures, id).len();
+        let since = slot.xinfo.down_stamp;
+        let host = ctx.osd_host(id);
+        if !map.is_in(id) {
+            let next = match pgs {
+                0 => format!("ceph osd purge {id} --yes-i-really-mean-it, or start it again on host {host}"),
+                n => format!(
+                    "wait until its {n} placement groups have left it, or start it again on host {host}"
+                ),
+            };
+            out.push(
+                Finding::new(
+                    Level::Note,
+                    format!("osd.{id}"),
+                    format!("is down and out, on host {host}"),
+                    next,
+                )
+                .since(since),
+            );
+            continue;
+        }
+        let plan = match auto_out::judge(ctx.state, ctx.stats, id) {
+            Err(why) => format!("stays in: {why}"),
+            Ok(()) => {
+                let delay = auto_out::delay_sec(ctx.state, id);
+                format!("will be marked out {delay} s after it went down, and its copies made elsewhere")
+            }
+        };
+        let waits = format!("is down, on host {host}; {pgs} placement groups have it; {plan}");
+        let next =
+            format!("start it again on host {host} (its log says why it ended), or: ceph osd out {id}");
+        out.push(Finding::new(Level::Risk, format!("osd.{id}"), waits, next).since(since));
+    }
+}
+
+fn osds_silent(ctx: &Context<'_>, out: &mut Vec<Finding>) {
+    let map = ctx.map();
+    let silent = |id: &OsdId| map.is_up(*id) && !ctx.stats.osds.contains_key(id);
+    for id in map.osd_ids().filter(silent) {
+        out.push(Finding::new(
+            Level::Slow,
+            format!("osd.{id}"),
+            format!(
+                "is up and has not reported for a while, on host {}",
+                ctx.osd_host(id)
+            ),
+            format!("ceph tell osd.{id} status; if it hangs it is marked down by itself"),
+        ));
+    }
+}
+
+fn fullness(ctx: &Context<'_>, out: &mut Vec<Finding>) {
+    let map = ctx.map();
+    for (bit, level, word) in [
+        (
+            osd_state::FULL,
+            Level::Blocked,
+            "is full: writes to it are refused",
+        ),
+        (
+            osd_state::BACKFILLFULL,
+            Level::Risk,
+            "is too full to take more copies",
+        ),
+        (osd_state::NEARFULL, Level::Risk, "is nearly full"),
+    ] {
+        let has = |id: &OsdId| map.osd(*id).is_some_and(|o| o.state & bit != 0);
+        let ids: Vec<String> = map.osd_ids().filter(has).map(|id| format!("osd.{id}")).collect();
+        if !ids.is_empty() {
+            out.push(Finding::new(
+                level,
+                some(&ids),
+                word,
+                "delete data, add OSDs, or move data away: ceph osd df; ceph osd reweight",
+            ));
+        }
+    }
+    for (id, p) in map.pools.iter().filter(|(_, p)| p.has(pool_flag::FULL_QUOTA)) {
+        let name = map.pool_name(*id).unwrap_or("?");
+        out.push(Finding::new(
+            Level::Blocked,
+            format!("pool '{name}'"),
+            format!(
+                "has reached its quota of {} bytes, {} objects",
+                p.quota_max_bytes, p.quota_max_objects
+            ),
+            format!("delete data, or: ceph osd pool set-quota {name} max_bytes N"),
+        ));
+    }
+}
+
+fn slow_disks(ctx: &Context<'_>, out: &mut Vec<Finding>) {
+    let mut all: Vec<u64> = ctx
+        .stats
+        .osds
+        .values()
+        .map(|r| r.stat.commit_latency_ns)
+        .collect();
+    all.sort_unstable();
+    let Some(median) = all.get(all.len().saturating_sub(1) / 2).copied() else {
+        return;
+    };
+    for (id, r) in &ctx.stats.osds {
+        let ns = r.stat.commit_latency_ns;
+        if ns >= SLOW_DISK_NS && ns >= median.saturating_mul(SLOW_DISK_TIMES) {
+            let ms = |n: u64| n / 1_000_000;
+            out.push(Finding::new(
+                Level::Slow,
+                format!("osd.{id}"),
+                format!(
+                    "its disk takes {} ms to commit, the others' {} ms",
+                    ms(ns),
+                    ms(median)
+                ),
+                format!(
+                    "look at the disk on host {}, or: ceph osd out {id}",
+                    ctx.osd_host(*id)
+                ),
+            ));
+        }
+    }
+}
+
+/// Pools whose rule cannot place as many copies as they want: nothing will ever heal that.
+fn few_copies(ctx: &Context<'_>, figures: &Figures, out: &mut Vec<Finding>) {
+    let map = ctx.map();
+    for (id, p) in &map.pools {
+        let name = map.pool_name(*id).unwrap_or("?");
+        let domains = Spread::of(map, u32::from(p.crush_rule)).domains.len();
+        if domains < usize::from(p.size) {
+            out.push(Finding::new(
+                Level::Risk,
+                format!("pool '{name}'"),
+                format!(
+                    "wants {} copies apart, and there are {domains} failure domains for them",
+                    p.size
+                ),
+                format!(
+                    "add OSDs or hosts, or: ceph osd pool set {name} size {}",
+                    domains.max(1)
+                ),
+            ));
+        }
+        let last_copy: Vec<PgId> = figures
+            .pool_pgs(*id)
+            .filter(|s| p.size > 1 && s.state & pg_state::ACTIVE != 0)
+            .filter(|s| {
+                let holders = ctx.state.pgs.get(s.pgid).map(|c| &c.in_sync);
+                holders.is_some_and(|h| h.iter().filter(|o| map.is_up(**o)).count() == 1)
+            })
+            .map(|s| s.pgid)
+            .collect();
+        if !last_copy.is_empty() {
+            out.push(Finding::new(
+                Level::Risk,
+                format!("pg {}", some(&last_copy)),
+                format!("of pool '{name}' has one living copy of {}", p.size),
+                "start the OSDs that are down, or let it heal: ceph osd tree; ceph progress",
+            ));
+        }
+    }
+}
+
+fn healing(ctx: &Context<'_>, figures: &Figures, out: &mut Vec<Finding>) {
+    let sum = figures.sum();
+    let shares = super::status::share_texts(&sum);
+    if shares.is_empty() {
+        return;
+    }
+    let map = ctx.map();
+    let stopped: Vec<&str> = [
+        (map_flag::NORECOVER, "norecover"),
+        (map_flag::NOBACKFILL, "nobackfill"),
+        (map_flag::NOREBALANCE, "norebalance"),
+    ]
+    .into_iter()
+    .filter(|(bit, _)| map.has_flag(*bit))
+    .map(|(_, name)| name)
+    .collect();
+    let text = shares.join(", ");
+    if !stopped.is_empty() {
+        let next = format!("ceph osd unset {}", stopped.join("; ceph osd unset "));
+        let waits = format!("{text}; healing is held up by {}", stopped.join(", "));
+        out.push(Finding::new(Level::Risk, "healing", waits, next));
+        return;
+    }
+    let event = ctx.progress.now.as_ref();
+    let end = event.and_then(|e| e.remaining_sec());
+    let next = match end {
+        Some(sec) => format!("nothing: done in about {sec} s at the present pace"),
+        None => "ceph -s shows whether copies are being made".to_string(),
+    };
+    let finding = Finding::new(Level::Note, "healing", text, next);
+    out.push(match event {
+        Some(e) => finding.since(e.started),
+        None => finding,
+    });
+}
+
+fn monitors(ctx: &Context<'_>, out: &mut Vec<Finding>) {
+    let live: BTreeSet<String> = super::monitor::quorum(ctx).into_iter().map(|(_, n)| n).collect();
+    for i in ctx.state.monmap.by_rank().filter(|i| !live.contains(&i.name)) {
+        out.push(Finding::new(
+            Level::Risk,
+            format!("mon.{}", i.name),
+            format!("at {} does not live; clients try the others", i.addrs),
+            format!("start it again, or: ceph mon rm {}", i.name),
+        ));
+    }
+}
