@@ -279,8 +279,11 @@ impl Pg {
         }
         let mut longest = (self.log_head(), group.me);
         for osd in group.in_sync.iter().filter(|o| **o != group.me) {
-            let Some(Phase::Heard(info)) = self.repl.members.get(osd).map(|m| &m.phase) else {
-                return;
+            let info = match self.repl.members.get(osd).map(|m| &m.phase) {
+                Some(Phase::Heard(info)) => info,
+                // It was brought to what is here before it joined the set.
+                Some(Phase::Full) => continue,
+                _ => return,
             };
             // One that holds no whole copy (a PG that was just split off) cannot lead.
             if info.complete && info.head > longest.0 {

@@ -73,6 +73,14 @@ impl Replica {
 
     /// A message of `from`, who takes itself for the primary of `interval`.
     pub fn peer(&mut self, from: OsdId, interval: Epoch, body: PeerBody, ctx: &mut Context<'_>) {
+        // Late answers to a primary that is none any more need no answer; two of these would else talk for ever.
+        let answers = matches!(
+            body,
+            PeerBody::Info(_) | PeerBody::Listing { .. } | PeerBody::Applied { .. } | PeerBody::Stale { .. }
+        );
+        if answers {
+            return;
+        }
         let known = self.group.interval;
         if interval < known || (interval == known && from != self.group.primary) {
             let body = PeerBody::Stale { known };

@@ -31,6 +31,9 @@ struct Cluster {
     now: Duration,
     replies: Vec<MOSDOpReply>,
     tid: u64,
+    snapc: (u64, Vec<u64>),
+    /// Who was primary.
+    led: BTreeSet<OsdId>,
 }
 
 fn id() -> SPgId {
@@ -64,6 +67,8 @@ impl Cluster {
             now: Duration::from_secs(1000),
             replies: Vec::new(),
             tid: 0,
+            snapc: (0, Vec::new()),
+            led: BTreeSet::new(),
         };
         (0..n as OsdId).for_each(|o| c.start(o));
         c
@@ -289,6 +294,7 @@ impl Cluster {
             g.interval = self.epoch;
         }
         g.primary = p.in_sync[0];
+        self.led.insert(g.primary);
         g.in_sync = p.in_sync;
         self.tell_all();
     }
@@ -335,6 +341,7 @@ impl Cluster {
         let rig = Rig::new();
         let mut op = {
             let mut rig = rig;
+            rig.snapc = self.snapc.clone();
             rig.request(oid, ops)
         };
         (op.tid, op.epoch) = (tid, self.epoch);
@@ -387,11 +394,14 @@ impl Cluster {
     }
 }
 
+/// Each now and then: a fixed walk without a rhythm that could leave something out for ever.
 fn in_turn() -> impl FnMut(usize) -> usize {
-    let mut n = 0;
+    let mut n = 1u64;
     move |max| {
-        n += 1;
-        n % max
+        n = n
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (n >> 33) as usize % max
     }
 }
 
@@ -450,7 +460,7 @@ fn a_dead_primary_is_followed_by_one_that_has_everything() {
     c.kill(0);
     assert_eq!(c.group.primary, 1);
     c.run(in_turn(), 400);
-    assert_eq!(c.group.primary, 2, "its log is longer");
+    assert!(c.led.contains(&2), "its log is longer");
     c.send_again(lost, "a", vec![append(b"two")]);
     c.run(in_turn(), 200);
     assert_eq!(c.answered(lost).unwrap().result, 0);
@@ -496,9 +506,12 @@ fn a_new_osd_is_filled_and_replaces_another() {
 fn random_histories_lose_nothing() {
     use proptest::prelude::*;
     use proptest::test_runner::{Config, TestRunner};
-    let mut runner = TestRunner::new(Config::with_cases(150));
+    let cases = std::env::var("SKEP_PG_HISTORIES")
+        .ok()
+        .and_then(|n| n.parse().ok());
+    let mut runner = TestRunner::new(Config::with_cases(cases.unwrap_or(200)));
     let steps = prop::collection::vec(
-        (0u8..12, any::<u16>(), prop::collection::vec(any::<u16>(), 5..60)),
+        (0u8..15, any::<u16>(), prop::collection::vec(any::<u16>(), 5..60)),
         5..40,
     );
     runner
@@ -552,6 +565,26 @@ fn history(steps: Vec<(u8, u16, Vec<u16>)>) {
                 }
             }
             9 => c.mend(),
+            // Other changes, whose result only has to be the same everywhere.
+            11..=14 if alive.contains(&c.group.primary) => {
+                let oid = format!("x{}", arg % 3);
+                c.snapc = match arg % 7 {
+                    0 => (c.snapc.0 + 1, vec![c.snapc.0 + 1]),
+                    _ => c.snapc.clone(),
+                };
+                let at = u64::from(arg) % 20_000;
+                let ops = match arg % 11 {
+                    0 => vec![op(code::DELETE)],
+                    1 => vec![omap_set(&[("k", "v"), ("l", "w")])],
+                    2 => vec![op(code::OMAPCLEAR)],
+                    3 => vec![OsdOp::ranged(code::TRUNCATE, at, 0)],
+                    4 => vec![OsdOp::ranged(code::ZERO, at, 5000)],
+                    5 => vec![set_xattr(b"n", &arg.to_le_bytes())],
+                    6 => vec![write_full(&[arg as u8; 9000])],
+                    _ => vec![write(at, &[arg as u8; 3000])],
+                };
+                c.send(&oid, ops);
+            }
             10 => {
                 let mut up: Vec<OsdId> = alive
                     .iter()
@@ -576,7 +609,12 @@ fn history(steps: Vec<(u8, u16, Vec<u16>)>) {
     }
     c.set_up(&[0, 1, 2]);
     c.run(in_turn(), 6000);
-    assert_eq!(c.group.in_sync, [0, 1, 2]);
+    let members = c
+        .alive()
+        .contains(&c.group.primary)
+        .then(|| format!("{:?}", c.pg().repl));
+    assert_eq!(c.group.in_sync, [0, 1, 2], "{members:?}");
+    sent.retain(|_, log| !log.is_empty());
     for (oid, log) in &sent {
         let (tid, word) = log.last().unwrap();
         if c.answered(*tid).is_none() {
