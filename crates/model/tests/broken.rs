@@ -139,13 +139,14 @@ fn an_interval_kept_by_a_boot() {
         keep_interval_at_boot: true,
         ..Rules::default()
     };
-    let two = Replication {
+    let one = Replication {
+        min_size: 1,
         writes: 2,
         places: vec![vec![0, 1]],
-        in_sync: vec![0, 1],
-        ..pool(rules, faults(2, 0, 0))
+        in_sync: vec![0],
+        ..pool(rules, faults(1, 0, 0))
     };
-    caught(two, &[EQUAL_VERSIONS, IN_SYNC_HAVE_ALL]);
+    caught(one, &[EQUAL_VERSIONS]);
 }
 
 /// Finding F3: the proposal of a process that ended, found again by its value.
@@ -206,5 +207,30 @@ fn answers_on_any_connection() {
     caught(
         pool(rules, faults(1, 1, 0)),
         &[IN_SYNC_HAVE_ALL, IN_SYNC_ARE_WHOLE],
+    );
+}
+
+/// Finding F10, which the search found: the PG waits for an OSD that is lost, while one that has everything is up.
+#[test]
+fn a_primary_that_is_down_committed() {
+    let rules = Rules {
+        commit_a_primary_that_is_down: true,
+        ..Rules::default()
+    };
+    let budget = Budget {
+        losses: 1,
+        ..faults(1, 0, 0)
+    };
+    let report = search(&pool(rules, budget), STATES_MAX);
+    let Verdict::DeadEnd { trace, state } = report.verdict else {
+        panic!("not caught in {} states: {:#?}", report.states, report.verdict)
+    };
+    println!("after {} states: a dead end", report.states);
+    for action in &trace {
+        println!("    {action:?}");
+    }
+    assert!(
+        trace.iter().any(|a| matches!(a, Action::LoseDisk { .. })),
+        "{state:#?}"
     );
 }

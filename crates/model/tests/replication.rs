@@ -158,6 +158,25 @@ fn the_place_changes() {
     holds("move, crash", Replication { budget, ..moving() });
 }
 
+/// A primary that begins at once with its own log would do as well, if members are undone in whole steps.
+#[test]
+fn trusting_its_own_log() {
+    let rules = Rules {
+        trust_own_log: true,
+        ..Rules::default()
+    };
+    let budget = faults(1, 0, 0);
+    holds(
+        "own log, crash, 2 writes",
+        Replication {
+            rules,
+            writes: 2,
+            budget,
+            ..pool()
+        },
+    );
+}
+
 #[test]
 fn bigger_bounds() {
     if std::env::var("SKEP_MODEL").as_deref() != Ok("big") {

@@ -90,7 +90,7 @@ pub fn all(model: &Replication, s: &State, out: Out<'_>) {
             connection(model, s, osd, member, out);
         }
     }
-    cluster_acts(s, out);
+    cluster_acts(model, s, out);
     for (_, n) in out.iter_mut() {
         settle(model, n);
     }
@@ -117,14 +117,17 @@ fn settle(model: &Replication, s: &mut State) {
                 messages::send(s, osd, m, Ask::Query);
             }
         }
+        if !s.nodes[osd].peered {
+            messages::peer(model, s, osd);
+        }
     }
 }
 
-fn cluster_acts(s: &State, out: Out<'_>) {
+fn cluster_acts(model: &Replication, s: &State, out: Out<'_>) {
     if let Some(flight) = s.orphan {
         let mut n = s.clone();
         n.orphan = None;
-        cluster::commit(&mut n, flight);
+        cluster::commit(model, &mut n, flight);
         out.push((Action::CommitOrphan, n));
     }
     if s.budget.moves > 0 {
@@ -137,7 +140,7 @@ fn cluster_acts(s: &State, out: Out<'_>) {
 
 fn writes(model: &Replication, s: &State, osd: usize, out: Out<'_>) {
     let node = &s.nodes[osd];
-    if !node.serves(osd) || count(node.view.config.in_sync) < model.in_sync_min() {
+    if !node.serves(osd) || !node.peered || count(node.view.config.in_sync) < model.in_sync_min() {
         return;
     }
     // Writes are alike, so they begin in order; answered ones are not sent again.
@@ -192,6 +195,14 @@ fn learn(model: &Replication, s: &mut State, osd: usize) {
         node.adding = 0;
         node.handing_over = false;
     }
+    // One that left the set in the meantime is asked again, as a learner.
+    let node = &mut s.nodes[osd];
+    for m in (0..OSDS).filter(|m| !is_in(view.config.in_sync, *m)) {
+        if node.phase[m] == Phase::Heard {
+            node.phase[m] = Phase::Away;
+            node.heads[m] = Default::default();
+        }
+    }
     messages::acknowledge(model, s, osd);
 }
 
@@ -232,6 +243,7 @@ fn connection(model: &Replication, s: &State, primary: usize, member: usize, out
 }
 
 fn disconnect(s: &mut State, primary: usize, member: usize, sent: bool) {
+    s.nodes[primary].heads[member] = Default::default();
     let requests = &mut s.requests[primary][member];
     match sent {
         false => requests.clear(),
@@ -248,7 +260,7 @@ fn proposals(model: &Replication, s: &State, osd: usize, out: Out<'_>) {
     if let Some(flight) = node.flight {
         let mut n = s.clone();
         n.nodes[osd].flight = None;
-        cluster::commit(&mut n, flight);
+        cluster::commit(model, &mut n, flight);
         out.push((Action::Commit { osd }, n));
         return;
     }
@@ -270,6 +282,12 @@ fn proposals(model: &Replication, s: &State, osd: usize, out: Out<'_>) {
         node.handing_over = flight.primary != expect.primary && !model.rules.read_during_hand_over;
         out.push((Action::Propose { osd, flight }, n));
     };
+    if let Some(longest) = node.longest(osd).filter(|m| *m != osd) {
+        propose(Flight {
+            primary: longest as u8,
+            ..keep
+        });
+    }
     let up = model.up_set(node.view.place, node.view.up);
     let away = |m: &usize| *m != osd && matches!(node.phase[*m], Phase::Away | Phase::Asked);
     if count(expect.in_sync) > model.in_sync_min() {
@@ -286,7 +304,8 @@ fn proposals(model: &Replication, s: &State, osd: usize, out: Out<'_>) {
             ..keep
         });
     }
-    let covers = up & !expect.in_sync == 0 && count(up) >= model.min_size;
+    let drained = node.peered && node.acked as usize == node.log.len();
+    let covers = drained && up & !expect.in_sync == 0 && count(up) >= model.min_size;
     let full = ups(up).all(|m| m == osd || node.phase[m] == Phase::Full);
     if let Some(first) = model
         .up(node.view.place, node.view.up)
@@ -305,7 +324,7 @@ fn proposals(model: &Replication, s: &State, osd: usize, out: Out<'_>) {
 fn may_add(model: &Replication, s: &State, primary: usize, learner: usize) -> bool {
     let node = &s.nodes[primary];
     match node.phase[learner] {
-        Phase::Away | Phase::Asked => false,
+        Phase::Away | Phase::Asked | Phase::Heard => false,
         Phase::Finishing => model.rules.add_before_full,
         Phase::Full => {
             node.durable[learner] >= node.acked

@@ -57,9 +57,11 @@ pub fn boot(model: &Replication, s: &mut State, osd: usize) {
     s.nodes[osd].status = Status::Live;
 }
 
-/// Rule 9: a proposal stands or falls with the configuration that it expects.
-pub fn commit(s: &mut State, flight: Flight) {
-    if s.config != flight.expect {
+/// Rule 9: a proposal stands or falls with the configuration that it expects. One whose primary went down meanwhile
+/// is refused: mark-down has settled the PG already, and nothing would settle it again.
+pub fn commit(model: &Replication, s: &mut State, flight: Flight) {
+    let up = is_in(s.up, flight.primary as usize) || model.rules.commit_a_primary_that_is_down;
+    if s.config != flight.expect || !up {
         return;
     }
     s.config.in_sync = flight.in_sync;

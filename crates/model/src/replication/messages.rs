@@ -145,7 +145,34 @@ pub fn hear(model: &Replication, s: &mut State, primary: usize, member: usize) {
             }
             node.durable[member] = node.durable[member].max(len);
         }
-        Tell::Info { log, dirty } => catch_up(model, s, primary, member, log, dirty),
+        Tell::Info { log, dirty } => hear_info(model, s, primary, member, log, dirty),
+    }
+    acknowledge(model, s, primary);
+}
+
+fn hear_info(model: &Replication, s: &mut State, primary: usize, member: usize, log: Log, dirty: bool) {
+    let node = &mut s.nodes[primary];
+    if node.peered || model.rules.trust_own_log || !is_in(node.view.config.in_sync, member) {
+        return catch_up(model, s, primary, member, log, dirty);
+    }
+    node.phase[member] = Phase::Heard;
+    node.heads[member] = log.head();
+}
+
+/// Once all of the in-sync set were heard and none is ahead, they are brought to the primary's log. Their logs
+/// are prefixes of its own, so their heads say all.
+pub fn peer(model: &Replication, s: &mut State, primary: usize) {
+    let node = &s.nodes[primary];
+    if !model.rules.trust_own_log && node.longest(primary) != Some(primary) {
+        return;
+    }
+    s.nodes[primary].peered = true;
+    for m in 0..OSDS {
+        if s.nodes[primary].phase[m] == Phase::Heard {
+            let len = std::mem::take(&mut s.nodes[primary].heads[m]).1 as usize;
+            let log = s.nodes[primary].log.first(len);
+            catch_up(model, s, primary, m, log, false);
+        }
     }
     acknowledge(model, s, primary);
 }
@@ -182,7 +209,7 @@ fn catch_up(model: &Replication, s: &mut State, primary: usize, member: usize, l
 pub fn acknowledge(model: &Replication, s: &mut State, primary: usize) {
     let node = &s.nodes[primary];
     let config = node.view.config;
-    if !node.is_primary(primary) || count(config.in_sync) < model.in_sync_min() {
+    if !node.is_primary(primary) || !node.peered || count(config.in_sync) < model.in_sync_min() {
         return;
     }
     let mut counts = config.in_sync;

@@ -40,6 +40,9 @@ pub struct Rules {
     pub add_when_caught_up_once: bool,
     /// Rule 1: an OSD counts when its addition is committed, not from the proposal on.
     pub count_after_commit: bool,
+    /// Not broken, another contract: a primary begins at once with its own log, and members are undone to it (in whole
+    /// steps). The contract is that it hears all of the in-sync set first, and that the longest log leads.
+    pub trust_own_log: bool,
     /// A member of the in-sync set is caught up like a learner: rewound, object before log.
     pub rewind_in_sync: bool,
     /// A primary that boots keeps its interval.
@@ -50,6 +53,8 @@ pub struct Rules {
     pub info_before_durable: bool,
     /// A member sends its answer on whatever connection it has to the primary now, not on that of the request.
     pub answer_on_any_connection: bool,
+    /// A hand-over is committed though its new primary was marked down since it was proposed.
+    pub commit_a_primary_that_is_down: bool,
 }
 
 /// A model: rules, and the bounds within which every behaviour is looked at.
@@ -121,6 +126,7 @@ pub const READS_ARE_THE_LOG: &str = "a read shows what the log says";
 pub const PRIMARY_HAS_ALL: &str = "a serving primary's log has every acknowledged write";
 pub const IN_SYNC_HAVE_ALL: &str = "every OSD of in_sync holds every acknowledged write";
 pub const IN_SYNC_ARE_WHOLE: &str = "the object of an OSD of in_sync is what its log says";
+pub const IN_SYNC_ARE_A_CHAIN: &str = "the logs of in_sync are prefixes of one another";
 pub const ONE_HISTORY: &str = "answers agree on one order of writes";
 pub const MIN_SIZE_COPIES: &str = "an acknowledged write is durable on min_size OSDs";
 pub const EQUAL_VERSIONS: &str = "equal versions in sync are equal writes";
@@ -158,6 +164,10 @@ fn check(model: &Replication, s: &State) -> Result<(), &'static str> {
         for j in ups(s.config.in_sync) {
             if node.log.same_version_other_write(&s.nodes[j].log) {
                 return Err(EQUAL_VERSIONS);
+            }
+            let other = &s.nodes[j].log;
+            if !model.rules.trust_own_log && !node.log.is_prefix_of(other) && !other.is_prefix_of(&node.log) {
+                return Err(IN_SYNC_ARE_A_CHAIN);
             }
         }
     }

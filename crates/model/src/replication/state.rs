@@ -83,6 +83,10 @@ impl Log {
     pub fn last(&self) -> Entry {
         self.entries().last().copied().unwrap_or_default()
     }
+    /// The version of the newest entry.
+    pub fn head(&self) -> (u8, u8) {
+        (self.last().interval(), self.len)
+    }
     pub fn has(&self, write: u8) -> bool {
         self.entries().iter().any(|e| e.write() == write)
     }
@@ -170,6 +174,8 @@ pub enum Phase {
     #[default]
     Away,
     Asked,
+    /// It said what it has; what follows waits until all of the in-sync set have.
+    Heard,
     Finishing,
     Full,
 }
@@ -189,6 +195,10 @@ pub struct Node {
     pub phase: [Phase; OSDS],
     /// Entries known to be durable on each member.
     pub durable: [u8; OSDS],
+    /// The version of the newest entry of each member in phase `Heard`.
+    pub heads: [(u8, u8); OSDS],
+    /// All of the in-sync set were heard in this interval, and none is ahead.
+    pub peered: bool,
     /// Entries that clients may have been answered for.
     pub acked: u8,
     /// Members that a proposal adds.
@@ -209,11 +219,32 @@ impl Node {
     }
     /// The object has no write that could not be acknowledged yet.
     pub fn reads(&self) -> bool {
-        self.acked as usize == self.log.len()
+        self.peered && self.acked as usize == self.log.len()
+    }
+    /// OSDs of the in-sync set that were not heard yet.
+    pub fn unheard(&self, me: usize) -> impl Iterator<Item = usize> + '_ {
+        ups(self.view.config.in_sync)
+            .filter(move |m| *m != me && matches!(self.phase[*m], Phase::Away | Phase::Asked))
+    }
+    /// The longest log of the in-sync set, once all of it was heard.
+    pub fn longest(&self, me: usize) -> Option<usize> {
+        if self.peered || self.unheard(me).next().is_some() {
+            return None;
+        }
+        let heard = ups(self.view.config.in_sync).filter(|m| self.phase[*m] == Phase::Heard);
+        let mut longest = (self.log.head(), me);
+        for m in heard {
+            if self.heads[m] > longest.0 {
+                longest = (self.heads[m], m);
+            }
+        }
+        Some(longest.1)
     }
     pub fn forget_role(&mut self) {
         self.phase = Default::default();
         self.durable = Default::default();
+        self.heads = Default::default();
+        self.peered = false;
         self.acked = 0;
         self.adding = 0;
         self.handing_over = false;
@@ -299,6 +330,7 @@ impl State {
             state.nodes[model.in_sync[0]].phase[m] = Phase::Full;
         }
         state.nodes[model.in_sync[0]].phase[model.in_sync[0]] = Phase::Away;
+        state.nodes[model.in_sync[0]].peered = true;
         for osd in 0..OSDS {
             state.nodes[osd].view.forget_unused(osd);
         }
