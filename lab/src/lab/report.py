@@ -78,9 +78,9 @@ def write(run: Run, out_dir: Path) -> list[Path]:
     return [page, text, *write_figures(out_dir / "plots", [f for s in context["studies"] for f in s["figures"]])]
 
 
-def write_figures(directory: Path, drawn: list[plots.Figure]) -> list[Path]:
+def write_figures(directory: Path, drawn: list[plots.Figure], prefix: str = "") -> list[Path]:
     directory.mkdir(exist_ok=True)
-    for old in directory.glob("*.svg"):
+    for old in directory.glob(f"{prefix}*.svg"):
         old.unlink()
     paths = []
     for figure in drawn:

@@ -1,0 +1,125 @@
+"""The published five-year cost model of storage for many sites, and its sensitivity. Units: docs/cost-model.md.
+
+    annual cost = (hardware purchase / lifetime + hardware support + software support + power and cooling) x sites
+                  + development and certification + operations staff
+
+after Ra's study of a hyper-converged cloud (lifetime 5 years, sites 1 to 500, storage overhead 10 to 70 %).
+The overhead is the share of each converged host that storage takes: so much of the host's price, support and power
+is storage's; its disks are storage's altogether. A dedicated host's overhead is 100 %. VM hosts are no part of it.
+Does not size anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from lab.plan_input import CpuPoint, Host, Inputs
+from lab.plan_size import Design, size
+from lab.plan_toml import PlanError
+
+HOURS_PER_YEAR = 8766.0
+COST_YEARS = 5
+SITES = (1, 2, 5, 10, 20, 50, 100, 200, 500)
+OVERHEADS = (0.1, 0.3, 0.5, 0.7)
+SWING = 0.25  # of the sensitivity: each input lower and higher by this share
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Per year, in the prices' currency; the first five are of one site."""
+
+    purchase: float  # once per lifetime, not per year
+    hardware: float
+    hardware_support: float
+    software_support: float
+    power: float
+    sites: int
+    development: float
+    staff: float
+
+    @property
+    def per_site(self) -> float:
+        return self.hardware + self.hardware_support + self.software_support + self.power
+
+    @property
+    def annual(self) -> float:
+        return self.per_site * self.sites + self.development + self.staff
+
+    @property
+    def five_years(self) -> float:
+        return COST_YEARS * self.annual
+
+
+def cost(inputs: Inputs, design: Design, sites: int | None = None, overhead: float | None = None) -> Cost:
+    """`sites` and `overhead` other than the plan's, for the curves."""
+    p, host = inputs.prices, host_of(inputs, design)
+    sites = inputs.site.sites if sites is None else sites
+    if overhead is None:
+        overhead = design.share if design.kind == "converged" else 1.0
+    hosts = design.storage_hosts * overhead
+    purchase = hosts * host.price + design.disks * inputs.disk.price
+    watts = hosts * host.power_w + design.disks * inputs.disk.power_w
+    return Cost(
+        purchase, purchase / p.lifetime_years, purchase * p.hardware_support_percent / 100,
+        design.storage_hosts * p.software_per_host + design.raw_tb * p.software_per_raw_tb, watts / 1000 * HOURS_PER_YEAR * p.pue * p.power_per_kwh,
+        sites, p.development_per_year, (p.people + p.people_per_site * sites) * p.salary,
+    )  # fmt: skip
+
+
+def host_of(inputs: Inputs, design: Design) -> Host:
+    return inputs.host if design.kind == "converged" else inputs.dedicated
+
+
+def over_sites(inputs: Inputs, design: Design, overhead: float | None = None) -> list[tuple[int, float]]:
+    """(sites, cost per usable TB and year)"""
+    usable = design.usable_tb
+    return [(n, cost(inputs, design, n, overhead).annual / (n * usable)) for n in SITES]
+
+
+Change = Callable[[Inputs, float], Inputs]
+
+
+def _cpu(inputs: Inputs, f: float) -> Inputs:
+    points = tuple(CpuPoint(p.block_kib, p.read_us * f, p.write_us * f) for p in inputs.storage.cpu)
+    return replace(inputs, storage=replace(inputs.storage, cpu=points))
+
+
+def _host_price(inputs: Inputs, f: float) -> Inputs:
+    return replace(inputs, host=replace(inputs.host, price=inputs.host.price * f), dedicated=replace(inputs.dedicated, price=inputs.dedicated.price * f))
+
+
+def _people(inputs: Inputs, f: float) -> Inputs:
+    p = inputs.prices
+    return replace(inputs, prices=replace(p, people=p.people * f, people_per_site=p.people_per_site * f))
+
+
+# What is varied: one row per input.
+CHANGES: dict[str, Change] = {
+    "usable capacity": lambda i, f: replace(i, site=replace(i.site, usable_tb=i.site.usable_tb * f)),
+    "growth": lambda i, f: replace(i, site=replace(i.site, growth_percent=i.site.growth_percent * f)),
+    "operations": lambda i, f: replace(i, loads=tuple(replace(x, iops=x.iops * f) for x in i.loads)),
+    "processor time per operation": _cpu,
+    "write amplification": lambda i, f: replace(i, storage=replace(i.storage, write_amplification=max(1.0, i.storage.write_amplification * f))),
+    "price of a host": _host_price,
+    "price of a disk": lambda i, f: replace(i, disk=replace(i.disk, price=i.disk.price * f)),
+    "software support": lambda i, f: replace(i, prices=replace(i.prices, software_per_host=i.prices.software_per_host * f, software_per_raw_tb=i.prices.software_per_raw_tb * f)),
+    "price of electricity": lambda i, f: replace(i, prices=replace(i.prices, power_per_kwh=i.prices.power_per_kwh * f)),
+    "people": _people,
+    "development": lambda i, f: replace(i, prices=replace(i.prices, development_per_year=i.prices.development_per_year * f)),
+}  # fmt: skip
+
+
+def sensitivity(inputs: Inputs, converged: bool) -> list[tuple[str, float | None, float | None]]:
+    """(input, five-year cost with it lower, higher) with everything sized anew; the strongest first. None where
+    no design holds with it; hosts and disks are whole, so small changes may move nothing."""
+
+    def at(change: Change, factor: float) -> float | None:
+        varied = change(inputs, factor)
+        try:
+            return cost(varied, size(varied, converged)).five_years
+        except PlanError:
+            return None
+
+    rows = [(name, at(change, 1 - SWING), at(change, 1 + SWING)) for name, change in CHANGES.items()]
+    return sorted(rows, key=lambda r: -abs((r[2] or 0) - (r[1] or 0)))
