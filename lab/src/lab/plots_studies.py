@@ -115,7 +115,7 @@ def _matrix(view: View) -> list[Figure | None]:
     around = ("bs", "depth", "clients")
     made = [_over(view, "iops", "read", around, "matrix-iops", "Operations per second over the share of reads: medians, whiskers 95 %.")]
     deepest = _only(view, {f: _values(view, f)[-1] for f in ("depth", "clients") if _values(view, f)})
-    if len(_values(view, "bs")) > 1:
+    if len(_values(deepest, "bs")) > 1:
         at = case_label({f: v for f, v in deepest.constants().items() if f in ("depth", "clients")})
         made.append(_over(deepest, "iops", "read", (), "matrix-block-sizes", f"The same by block size for each back end ({at}).", series=("bs",)))
     if len(_values(view, "clients")) > 1:

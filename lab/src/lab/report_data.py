@@ -116,12 +116,19 @@ class View:
         return {n: v for case in self.cases[:1] for n, v in case if n not in varying}
 
     def headline(self) -> list[str]:
-        return [m for m in self.info.headline if m in self.metrics] or self.metrics[:1]
+        """At one block size bandwidth says again what IOPS say."""
+        chosen = [m for m in self.info.headline if m in self.metrics and not (m == "bandwidth" and "iops" in self.metrics)]
+        return chosen or self.metrics[:1]
 
 
 def copies_of(backend: str) -> str:
     """Of `gluster:2/qcow2` the 2."""
     return backend.partition(":")[2].partition("/")[0]
+
+
+def _variant(name: str, siblings: list[str]) -> str:
+    """`, qcow2` where the back end was measured with several formats."""
+    return "".join(f", {v}" for v in name.split("/")[1:]) if len(siblings) > 1 else ""
 
 
 def _title(title: str) -> str:
@@ -210,7 +217,7 @@ def _backends(run: Run, study: str, samples: list[Sample], variants: dict[str, l
         failed = [s for s in own if not s.ok]
         found.append(
             BackendView(
-                shown_name, _title(state.title or told.get(name, state).title or name) + "".join(f", {v}" for v in shown_name.split("/")[1:]), shown, reason, state.version or told.get(name, state).version,
+                shown_name, _title(state.title or told.get(name, state).title or name) + _variant(shown_name, variants.get(name, [])), shown, reason, state.version or told.get(name, state).version,
                 dict(state.options or told.get(name, state).options), sum(s.ok for s in own), len({(_key(s), s.round) for s in failed}),
                 list(dict.fromkeys(s.error for s in failed if s.error))[:MAX_ERRORS],
             )
