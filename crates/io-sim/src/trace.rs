@@ -51,7 +51,7 @@ impl Trace {
         let at = inner.start.elapsed();
         inner.events += 1;
         // Hashing cannot fail.
-        let _ = write!(inner, "{} {line}\n", at.as_nanos());
+        let _ = writeln!(inner, "{} {line}", at.as_nanos());
         if let Some(sink) = inner.sink {
             sink(&format!("{:10.3} {line}", at.as_secs_f64() * 1e3));
         }

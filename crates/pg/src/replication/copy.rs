@@ -64,12 +64,70 @@ impl Pg {
             let since = there
                 .and_then(|v| ranges_since(head, v, entries))
                 .filter(|_| object.is_head());
-            match since {
-                Some(ranges) => self.range_steps(&oid, &ranges, store, &mut ops)?,
-                None => self.whole_steps(&oid, store, &mut ops)?,
+            if let Some(ranges) = since {
+                self.range_steps(&oid, &ranges, store, &mut ops)?;
+            } else if let Some(older) = self.neighbour(object, &ours, store)? {
+                self.sharing_steps(&oid, older, store, &mut ops)?;
+            } else {
+                self.whole_steps(&oid, store, &mut ops)?;
             }
         }
         Ok(ops)
+    }
+
+    /// The next older clone, and the ranges in which it is the same. It comes before the object in a copy, so the
+    /// member has it by then.
+    fn neighbour(
+        &self,
+        object: &HObject,
+        unit: &Versions,
+        store: &mut dyn ObjectStore,
+    ) -> Result<Option<(HObject, Intervals)>, IoError> {
+        let at = unit.iter().position(|(o, _)| o == object);
+        let Some((older, _)) = at.and_then(|at| unit.get(at.checked_sub(1)?)) else {
+            return Ok(None);
+        };
+        let head = ObjectState::load(&self.object_id(object.head()), store)?;
+        let clone = head.snapset.clones.iter().find(|c| c.id == older.snap);
+        let same = clone.map(|c| c.overlap.clone()).filter(|same| !same.is_empty());
+        Ok(same.map(|same| (older.clone(), same)))
+    }
+
+    /// A copy of the older clone, and what differs from it.
+    fn sharing_steps(
+        &self,
+        oid: &ObjectId,
+        (older, same): (HObject, Intervals),
+        store: &mut dyn ObjectStore,
+        ops: &mut Vec<Op>,
+    ) -> Result<(), IoError> {
+        let Some(stat) = store.stat(oid)? else {
+            return Ok(());
+        };
+        let src = self.object_id(older);
+        let oid = || oid.clone();
+        ops.push(Op::Clone { src, dst: oid() });
+        ops.push(Op::RemoveAttrs { oid: oid() });
+        ops.push(Op::OmapClear { oid: oid() });
+        ops.push(Op::Truncate {
+            oid: oid(),
+            size: stat.size,
+        });
+        for (start, end) in Intervals::range(0, stat.size).minus(&same).intervals() {
+            let (offset, len) = (*start, end - start);
+            ops.push(Op::Zero {
+                oid: oid(),
+                offset,
+                len,
+            });
+            for (offset, len) in store.extents(&oid(), offset, len)? {
+                write_steps(&oid(), offset, len, store, ops)?;
+            }
+        }
+        omap_steps(&oid(), store, ops)?;
+        let attrs = store.attrs(&oid())?;
+        ops.push(Op::SetAttrs { oid: oid(), attrs });
+        Ok(())
     }
 
     fn whole_steps(

@@ -89,8 +89,16 @@ impl Replication {
             .fold(self.durable, Seq::min)
     }
 
+    /// A member of `in_sync` is being caught up in place: until it has everything its objects may be newer than its
+    /// log, so nothing new is written that it might show without a memory of it.
+    fn is_filling(&self) -> bool {
+        let filling = |m: &Member| matches!(m.phase, Phase::CatchUp(_) | Phase::Undoing { .. });
+        let in_sync = |osd: &OsdId| self.group.is_in_sync(*osd);
+        self.members.iter().any(|(osd, m)| in_sync(osd) && filling(m))
+    }
+
     fn is_active(&self) -> bool {
-        self.peered && self.handing.is_none() && !self.handed && self.group.is_enough()
+        self.peered && self.handing.is_none() && !self.handed && self.group.is_enough() && !self.is_filling()
     }
 
     fn number(&mut self) -> u64 {
@@ -277,23 +285,24 @@ impl Pg {
         if self.repl.peered || !group.is_primary() || !group.is_in_sync(group.me) {
             return;
         }
-        let mut longest = (self.log_head(), group.me);
+        // One that holds no whole copy (a new PG's member, a split one's) leads only where nobody holds one.
+        let mut longest = ((self.meta.complete, self.log_head()), group.me);
         for osd in group.in_sync.iter().filter(|o| **o != group.me) {
             let info = match self.repl.members.get(osd).map(|m| &m.phase) {
                 Some(Phase::Heard(info)) => info,
                 // It was brought to what is here before it joined the set.
-                Some(Phase::Full) => continue,
+                Some(Phase::Full) if self.meta.complete => continue,
                 _ => return,
             };
-            // One that holds no whole copy (a PG that was just split off) cannot lead.
-            if info.complete && info.head > longest.0 {
-                longest = (info.head, *osd);
+            if (info.complete, info.head) > longest.0 {
+                longest = ((info.complete, info.head), *osd);
             }
         }
         if longest.1 != group.me {
             return self.yield_to(longest.1, ctx);
         }
         self.repl.peered = true;
+        self.meta.complete = true;
         tracing::debug!("pg {}: peered in interval {}", self.id, group.interval);
         let others: Vec<OsdId> = self.repl.members.keys().copied().collect();
         for osd in others {
