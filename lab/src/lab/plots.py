@@ -23,7 +23,7 @@ import matplotlib
 matplotlib.use("svg")
 from matplotlib.axes import Axes  # noqa: E402
 from matplotlib.figure import Figure as Canvas  # noqa: E402
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter  # noqa: E402
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator  # noqa: E402
 
 from lab.report_units import scale, significant  # noqa: E402
 
@@ -212,8 +212,7 @@ def curves(
         axes.axvline(mark_x[0], color=MUTED, linewidth=1, linestyle=":")
         axes.text(mark_x[0], axes.get_ylim()[1], f" {mark_x[1]}", fontsize=8, color=MUTED, va="top")
     for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(FuncFormatter(lambda v, _: format_y(v) if axis is axes.yaxis else significant(v)))
-        axis.set_minor_formatter(NullFormatter())
+        axis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda v, _: format_y(v)))
     axes.set_xlabel(xlabel, fontsize=8, color=FG)
@@ -312,7 +311,7 @@ def _log_ticks(axis: matplotlib.axis.Axis, spread: float) -> None:
         subs = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0)
     axis.set_major_locator(LogLocator(base=10, subs=subs))
     axis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.6g}"))
-    axis.set_minor_formatter(NullFormatter())
+    axis.set_minor_locator(NullLocator())
 
 
 def _legend(canvas: Canvas, drawn: Sequence[Line], height: float, markers: bool = True) -> None:

@@ -113,7 +113,7 @@ def _axis(factor: str) -> str:
 
 def _matrix(view: View) -> list[Figure | None]:
     around = ("bs", "depth", "clients")
-    made = [_over(view, "iops", "read", around, "matrix-iops", "Operations per second over the share of reads: medians, whiskers 95 %.")]
+    made = [_over(view, "iops", "read", around, "matrix-iops", "Operations per second over the share of reads: medians, whiskers their intervals.")]
     deepest = _only(view, {f: _values(view, f)[-1] for f in ("depth", "clients") if _values(view, f)})
     if len(_values(deepest, "bs")) > 1:
         at = case_label({f: v for f, v in deepest.constants().items() if f in ("depth", "clients")})
@@ -180,7 +180,7 @@ def _dots(view: View) -> Figure | None:
 
 
 def _formats(view: View) -> Figure | None:
-    made = _over(view, "bandwidth", "record", ("op", "instrument"), "formats-bandwidth", "Bandwidth over the record size: medians, whiskers 95 %.")
+    made = _over(view, "bandwidth", "record", ("op", "instrument"), "formats-bandwidth", "Bandwidth over the record size: medians, whiskers their intervals.")
     return made or _dots(view)
 
 
