@@ -39,9 +39,12 @@ def test_what_got_faster_is_found_and_the_rest_is_not():
 def test_what_only_one_run_has_and_what_changed_is_said():
     old, new = run_of(1), run_of(2, names=("skep:1",))
     new.environments[0].tools["fio"] = "fio-3.40"
+    old.options["config"], new.options["config"] = {"matrix": {"size": 1, "same": 2}}, {"matrix": {"size": 3, "same": 2}}
     found = compare(old, new)
     assert found["only"] == ["boot: ceph:1 is in run1 only"]
     assert {"what": "tool fio", "old": "fio-3.33", "new": "fio-3.40"} in found["changed"]
+    # A setting at a time, however deep, and only those that changed.
+    assert [c for c in found["changed"] if "config" in c["what"]] == [{"what": "option config.matrix.size", "old": "1", "new": "3"}]
     assert "fio-3.33 -> fio-3.40" in screen(found)
 
 

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from lab import stats
 from lab.records import Run
-from lab.report_data import gain_of, views
+from lab.report_data import flattened, gain_of, views
 from lab.report_units import case_label, metric_name, significant, written
 
 MAX_ROWS = 200  # of the table on screen; the JSON has all
@@ -62,7 +62,7 @@ def _changed(old: Run, new: Run) -> list[dict[str, str]]:
         e = asdict(run.environment)
         tools = e.pop("tools")
         told = {k: str(v) for k, v in e.items() if k not in ("at", "load_before", "notes")}
-        told |= {f"tool {k}": v for k, v in tools.items()} | {f"option {k}": str(v) for k, v in run.options.items()}
+        told |= {f"tool {k}": v for k, v in tools.items()} | {f"option {k}": v for k, v in flattened(run.options).items()}
         return told | {f"version of {b.name}": b.version for b in run.backends if b.version}
 
     a, b = facts(old), facts(new)

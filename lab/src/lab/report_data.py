@@ -15,6 +15,7 @@ Does no formatting and reads no files.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from lab import stats
 from lab.records import METRICS, STUDIES, BackendState, Factor, Run, Sample, StudyInfo
@@ -148,6 +149,17 @@ def gain_of(metric: str, verdict: str) -> str:
     if not better:
         return "changed"
     return "better" if verdict == better else "worse"
+
+
+def flattened(options: dict[str, Any], before: str = "") -> dict[str, str]:
+    """{"matrix": {"size": 1}} -> {"matrix.size": "1"}: one setting a line. Rows of a grid stay together."""
+    flat: dict[str, str] = {}
+    for key, value in options.items():
+        if isinstance(value, dict):
+            flat |= flattened(value, f"{before}{key}.")
+        else:
+            flat[before + key] = ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+    return flat
 
 
 def views(run: Run) -> list[View]:
