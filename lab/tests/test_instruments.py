@@ -150,6 +150,18 @@ def test_a_failed_migration_says_why(tmp_path):
         Study(tmp_path)._move(Broken(), "unix:x", mirrored=False)
 
 
+def test_a_target_that_still_takes_in_is_waited_for():
+    class Target:
+        answers = [{"running": False, "status": "inmigrate"}] * 3 + [{"running": True, "status": "running"}]
+
+        def qmp(self, _):
+            return self.answers.pop(0)
+
+    target = Target()
+    Migrate._await_running(None, target)
+    assert target.answers == []
+
+
 # --- /proc
 
 

@@ -118,7 +118,7 @@ class View:
 
     def headline(self) -> list[str]:
         """At one block size bandwidth says again what IOPS say."""
-        chosen = [m for m in self.info.headline if m in self.metrics and not (m == "bandwidth" and "iops" in self.metrics)]
+        chosen = [m for m in self.info.headline if m in self.metrics and not (m == "bandwidth" and "iops" in self.info.headline)]
         return chosen or self.metrics[:1]
 
 

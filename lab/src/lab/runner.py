@@ -127,7 +127,7 @@ class Runner:
         self.turn.take()
         taking_part: dict[str, list[Case]] = {}
         for name in names:
-            if cases := self._join(study, name):
+            if cases := self._join(study, name, rounds):
                 taking_part[name] = cases
                 done = sum(self._is_done(study.name, name, case, r) for case in cases for r in range(rounds))
                 self.view.plan(study.name, name, len(cases) * rounds, done)
@@ -139,8 +139,8 @@ class Runner:
                     self.view.note(f"{study.name} {name}: {problem}")
                 self._state(study, name, "done")
 
-    def _join(self, study: Study, name: str) -> list[Case]:
-        """Starts the back end; its cases, or none where it takes no part."""
+    def _join(self, study: Study, name: str, rounds: int) -> list[Case]:
+        """Starts the back end; its cases, or none where it takes no part or has nothing left to do."""
         kind, copies = parse(name)
         if name in self.broken:
             self._state(study, name, "failed", self.broken[name])
@@ -153,6 +153,9 @@ class Runner:
             cases = study.cases(backend)
             if not cases:
                 self._state(study, name, "skipped", NO_CASE)
+                return []
+            if all(self._is_done(study.name, name, case, r) for case in cases for r in range(rounds)):
+                self._state(study, name, "done")
                 return []
             started = time.monotonic()
             backend.start()

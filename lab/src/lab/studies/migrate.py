@@ -19,6 +19,7 @@ from lab.studies.boot import imported_base
 from lab.vm import Machine
 
 POLL_S = 0.02
+RUNNING_LIMIT_S = 10.0
 LOAD = "filename=/dev/vda,ioengine=sync,direct=1,rw=randwrite,bs=4096,rate_iops=50,time_based=1,runtime=3600"
 
 
@@ -77,9 +78,16 @@ class Migrate(Study):
             info = self._move(source, address, mirrored=moved is not None)
             values = {"migration_time": time.monotonic() - started, "migration_pause": float(info["downtime"]),
                       "migration_bytes": float(info["ram"]["transferred"] + (moved or 0))}
-            if not target.qmp("query-status")["running"]:
-                raise ToolError("the guest does not run after its migration")
+            self._await_running(target)
             return values
+
+    def _await_running(self, target: Machine) -> None:
+        """The source says completed when all is sent; the target may still be taking it in."""
+        deadline = time.monotonic() + RUNNING_LIMIT_S
+        while not (status := target.qmp("query-status"))["running"]:
+            if time.monotonic() > deadline:
+                raise ToolError(f"the guest does not run after its migration: {status['status']}")
+            time.sleep(POLL_S)
 
     def _mirror(self, source: Machine, target: Machine) -> int:
         """The disk to the other host, until both are equal; the bytes that moved."""
