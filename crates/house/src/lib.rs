@@ -32,6 +32,7 @@ pub const LAYERS: &[Layer] = &[
     layer(2, "io-sim", &["io"]),
     layer(2, "store", &["io"]),
     layer(2, "metastore", &["io"]),
+    layer(2, "etcd", &["io", "metastore"]),
     layer(3, "net", &[]),
     layer(4, "mon", &[]),
     layer(4, "osd", &[]),
@@ -64,6 +65,7 @@ const fn library(name: &'static str, users: &'static [&'static str]) -> Library 
 pub const LIBRARIES: &[Library] = &[
     library("aws-lc-rs", &["auth", "msgr", "io"]),
     library("clap", &["skep"]),
+    library("etcd-client", &["etcd"]),
     library("indicatif", &["skep"]),
     library("libc", &["io", "io-sim"]),
     library("redb", &["metastore", "store"]),
@@ -71,7 +73,20 @@ pub const LIBRARIES: &[Library] = &[
     library("signal-hook", &["io", "skep"]),
     library("socket2", &["io"]),
     library("tempfile", &[]),
-    library("tokio", &["io", "io-sim", "metastore", "net", "mon", "osd", "node", "skep"]),
+    library(
+        "tokio",
+        &[
+            "io",
+            "io-sim",
+            "metastore",
+            "etcd",
+            "net",
+            "mon",
+            "osd",
+            "node",
+            "skep",
+        ],
+    ),
     library("tracing-subscriber", &["skep"]),
 ];
 

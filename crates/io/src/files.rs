@@ -21,8 +21,23 @@ pub fn read(path: &Path) -> io::Result<Option<String>> {
     Ok(Some(text))
 }
 
-/// Replaces the file as a whole: after a crash it holds the old or the new text. `mode` as in chmod.
-pub fn replace(path: &Path, text: &str, mode: u32) -> io::Result<()> {
+/// The file's bytes, at most `max` of them; `None` if it does not exist. A longer one is an error.
+pub fn read_bytes(path: &Path, max: u64) -> io::Result<Option<Vec<u8>>> {
+    let file = match File::open(path) {
+        Ok(f) => f,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(e),
+    };
+    let mut bytes = Vec::new();
+    file.take(max + 1).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > max {
+        true => Err(io::Error::other("too large")),
+        false => Ok(Some(bytes)),
+    }
+}
+
+/// Replaces the file as a whole: after a crash it holds the old or the new contents. `mode` as in chmod.
+pub fn replace(path: &Path, contents: impl AsRef<[u8]>, mode: u32) -> io::Result<()> {
     let dir = path
         .parent()
         .ok_or_else(|| io::Error::other("path without a directory"))?;
@@ -36,7 +51,7 @@ pub fn replace(path: &Path, text: &str, mode: u32) -> io::Result<()> {
         .create_new(true)
         .mode(mode)
         .open(&tmp)?;
-    f.write_all(text.as_bytes())?;
+    f.write_all(contents.as_ref())?;
     f.sync_all()?;
     fs::rename(&tmp, path)?;
     File::open(dir)?.sync_all()
@@ -45,6 +60,15 @@ pub fn replace(path: &Path, text: &str, mode: u32) -> io::Result<()> {
 /// Makes the directory's entries durable: a file that was just created is found again after power loss.
 pub fn sync_dir(dir: &Path) -> io::Result<()> {
     File::open(dir)?.sync_all()
+}
+
+/// Gives a file another name in its directory, durably.
+pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    std::fs::rename(from, to)?;
+    match to.parent() {
+        Some(dir) => sync_dir(dir),
+        None => Ok(()),
+    }
 }
 
 /// Creates the directory and those above it; new ones are for the owner alone.

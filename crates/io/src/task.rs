@@ -39,6 +39,43 @@ pub fn block_on<F: Future>(main: F) -> io::Result<F::Output> {
     Ok(runtime.block_on(local.run_until(main)))
 }
 
+/// A thread with a runtime for tasks of all other threads: for a client that many roles share.
+///
+/// It ends when this is dropped, and with it the tasks, wherever they are.
+#[derive(Debug)]
+pub struct Background {
+    handle: tokio::runtime::Handle,
+    /// Dropped with this, which ends the thread.
+    _alive: tokio::sync::oneshot::Sender<()>,
+}
+
+impl Background {
+    #[allow(clippy::disallowed_methods)]
+    pub fn start(name: &str) -> io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let handle = runtime.handle().clone();
+        let (alive, ended) = tokio::sync::oneshot::channel::<()>();
+        std::thread::Builder::new()
+            .name(name.to_string())
+            .spawn(move || runtime.block_on(async { drop(ended.await) }))?;
+        Ok(Self {
+            handle,
+            _alive: alive,
+        })
+    }
+
+    /// Runs `task` on the thread; its answer can be awaited anywhere, or not at all.
+    pub fn spawn<F>(&self, task: F) -> tokio::task::JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        self.handle.spawn(task)
+    }
+}
+
 /// Completes when the process is asked to end (SIGTERM, SIGINT); says which.
 pub async fn termination() -> io::Result<&'static str> {
     use tokio::signal::unix::{SignalKind, signal};

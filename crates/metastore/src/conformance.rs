@@ -2,6 +2,9 @@
 //! transactions, ranges, order and completeness of watches, leases. What it does not: survival of a crash,
 //! which each implementation tests by its own means.
 
+// Only tests call this: a failure is to end them where it happens.
+#![allow(clippy::unwrap_used)]
+
 use crate::kv::*;
 use crate::lease::LeaseTimes;
 use bytes::Bytes;

@@ -6,14 +6,14 @@
 //! when their owner stops renewing; a *watch* reads the changes after a revision, in order.
 //!
 //! Layers: [`kv`] is the contract (with [`lease`], the owner's side of a lease), [`embedded`] the implementation of
-//! one process, [`conformance`] the suite that every implementation passes; [`cluster`] gives the keys
-//! their meaning.
+//! one process (the crate `etcd` has that of many machines), `conformance` the suite that every implementation
+//! passes; [`cluster`] gives the keys their meaning.
 //!
 //! Not here: sockets, Ceph messages, decisions (who may do what lives in `mon`).
 
 pub mod cluster;
-#[cfg(test)]
-mod conformance;
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
 pub mod embedded;
 pub mod kv;
 pub mod lease;

@@ -3,7 +3,7 @@
 //! ```text
 //! DIR/skep.toml                  settings of this cluster on this machine (below)
 //! DIR/lock                       flock held while a process serves the directory; holds its pid
-//! DIR/cluster/                   cluster state (embedded metastore)
+//! DIR/cluster/                   cluster state (embedded metastore); nothing where it is in etcd
 //! DIR/osd.N/                     one OSD's store each
 //! DIR/ceph.conf                  for clients; written at every start
 //! DIR/ceph.client.admin.keyring  for clients, mode 0600; written at every start
@@ -17,8 +17,10 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use types::Uuid;
 
-/// Version of the directory's layout that this program writes; it reads this and older ones.
-pub const FORMAT: u32 = 1;
+/// Newest version of the directory's layout that this program knows; it reads this and older ones.
+pub const FORMAT: u32 = 2;
+/// Version of a store with its cluster state in a file, which earlier programs read, too.
+pub const FORMAT_EMBEDDED: u32 = 1;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -45,6 +47,44 @@ pub struct Settings {
     /// What stays free on the host's file system; absent: the default. May change at any start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_free: Option<KeepFree>,
+    /// This machine's name in the CRUSH tree; absent: the host's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// The name of its monitor; absent: `a`, and with etcd the machine's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mon: Option<String>,
+    /// Where the cluster state is; absent: in `cluster/`. May change at any start, but for the prefix.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub etcd: Option<EtcdSettings>,
+    /// The OSDs of this machine, where ids are given out by the cluster; otherwise they are 0, 1 and so on.
+    #[serde(default, rename = "osd", skip_serializing_if = "Vec::is_empty")]
+    pub slots: Vec<OsdSlot>,
+}
+
+/// How etcd is reached. Secrets stay in files of their own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EtcdSettings {
+    pub endpoints: Vec<String>,
+    pub prefix: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cacert: Option<PathBuf>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cert: Option<PathBuf>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<PathBuf>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub password_file: Option<PathBuf>,
+}
+
+/// One OSD of this machine. The identity is written before the id is asked for: a start that was cut off between
+/// finds the id that it was given.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OsdSlot {
+    pub uuid: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<i32>,
 }
 
 /// Free space of the host's file system that the store leaves untouched.
@@ -67,6 +107,22 @@ impl KeepFree {
 }
 
 impl Settings {
+    /// Ids of this machine's OSDs, those without one left out.
+    pub fn osd_ids(&self) -> Vec<i32> {
+        match self.etcd {
+            Some(_) => self.slots.iter().filter_map(|s| s.id).collect(),
+            None => (0..self.osds as i32).collect(),
+        }
+    }
+
+    pub fn mon_name(&self) -> String {
+        match (&self.mon, &self.etcd, &self.host) {
+            (Some(mon), _, _) => mon.clone(),
+            (None, Some(_), Some(host)) => host.clone(),
+            _ => "a".into(),
+        }
+    }
+
     pub fn fsid(&self) -> Result<Uuid, Error> {
         self.fsid
             .parse()
@@ -112,6 +168,14 @@ impl DataDir {
     }
     pub fn cluster_path(&self) -> PathBuf {
         self.root.join("cluster")
+    }
+    /// The file of an embedded cluster state.
+    pub fn state_path(&self) -> PathBuf {
+        self.cluster_path().join("state.redb")
+    }
+    /// What it is called once etcd has taken its place: no start opens that.
+    pub fn moved_state_path(&self) -> PathBuf {
+        self.cluster_path().join("state.redb.moved-to-etcd")
     }
     pub fn osd_path(&self, id: i32) -> PathBuf {
         self.root.join(format!("osd.{id}"))
@@ -220,6 +284,21 @@ mod tests {
             osd_size: None,
             osd_memory: Some(64 << 20),
             keep_free: Some(KeepFree::Percent(12.5)),
+            host: Some("h1".into()),
+            mon: None,
+            etcd: Some(EtcdSettings {
+                endpoints: vec!["https://a:2379".into(), "https://b:2379".into()],
+                prefix: "skep".into(),
+                cacert: Some("/etc/ca.pem".into()),
+                cert: None,
+                key: None,
+                user: Some("skep".into()),
+                password_file: Some("/etc/password".into()),
+            }),
+            slots: vec![OsdSlot {
+                uuid: "b1d6d5f2-9a3c-4a52-8d6e-2f1f2a3b4c5e".into(),
+                id: Some(7),
+            }],
         }
     }
 

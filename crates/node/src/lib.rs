@@ -5,12 +5,21 @@
 
 pub mod admin;
 mod clients;
+mod copies;
 mod datadir;
 mod error;
+mod move_state;
 mod node;
+mod osds;
+mod rebuild;
+mod settle;
+mod state;
 mod supervise;
 
-pub use datadir::{AuthMode, DataDir, FORMAT, KeepFree, Settings};
+pub use datadir::{AuthMode, DataDir, EtcdSettings, FORMAT, KeepFree, OsdSlot, Settings};
 pub use error::Error;
-pub use node::{Node, StartOptions};
+pub use move_state::{Moved, move_to_etcd};
+pub use node::Node;
 pub use osd::MEMORY_MIN as OSD_MEMORY_MIN;
+pub use rebuild::{Rebuilt, rebuild};
+pub use settle::{First, StartOptions};

@@ -2,37 +2,21 @@
 
 use crate::admin::AdminContext;
 use crate::supervise;
-use crate::{AuthMode, DataDir, Error, FORMAT, KeepFree, Settings, clients};
+use crate::{AuthMode, DataDir, Error, Settings, StartOptions, clients, copies, osds, state};
 use auth::{AllowNone, Authenticator, ConMode, Entropy, TicketVerifier};
 use io::files::LockFile;
 use io::{Clock, Random, SystemClock, SystemRandom, task};
-use metastore::cluster::{CreateOptions, create_cluster};
-use metastore::{ClusterHandle, Embedded};
+use metastore::ClusterHandle;
 use std::future::Future;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 use tokio::sync::watch;
-use types::{EntityAddr, EntityKind, Uuid};
+use types::{EntityAddr, EntityKind};
 
-const MON_PORT: u16 = 3300;
-const OSDS: u32 = 3;
-
-/// What the command line may say; most of it only at the first start.
-#[derive(Debug, Clone, Default)]
-pub struct StartOptions {
-    pub osds: Option<u32>,
-    /// Block devices of OSD 0, 1 and so on; those behind them have files.
-    pub devices: Vec<PathBuf>,
-    pub bind: Option<IpAddr>,
-    pub mon_port: Option<u16>,
-    pub auth: Option<AuthMode>,
-    pub osd_size: Option<u64>,
-    pub osd_memory: Option<u64>,
-    pub keep_free: Option<KeepFree>,
-    pub disk_io: io::disk::Mode,
-}
+/// What a stopping node waits for the cluster state before it goes without.
+const LEAVE_MAX: Duration = Duration::from_secs(10);
 
 pub struct Node {
     settings: Settings,
@@ -43,19 +27,28 @@ pub struct Node {
     /// Ends when the monitor's thread did.
     mon_ended: watch::Receiver<bool>,
     dir: DataDir,
+    cluster: ClusterHandle,
     _lock: LockFile,
 }
 
 /// What every role is given.
 #[derive(Clone)]
-struct Platform {
-    clock: Arc<dyn Clock>,
-    random: Arc<dyn Random>,
-    hostname: String,
+pub(crate) struct Platform {
+    pub clock: Arc<dyn Clock>,
+    pub random: Arc<dyn Random>,
+    pub hostname: String,
 }
 
 impl Platform {
-    fn entropy(&self) -> Arc<dyn Entropy> {
+    pub fn system() -> Self {
+        Self {
+            clock: SystemClock::shared(),
+            random: SystemRandom::shared(),
+            hostname: io::files::hostname(),
+        }
+    }
+
+    pub fn entropy(&self) -> Arc<dyn Entropy> {
         let random = self.random.clone();
         Arc::new(move |buf: &mut [u8]| random.fill(buf))
     }
@@ -65,31 +58,27 @@ impl Node {
     /// Starts everything; returns when clients are served. `progress` is told what is being waited for.
     pub async fn start(dir: &DataDir, options: StartOptions, progress: &dyn Fn(&str)) -> Result<Self, Error> {
         let lock = dir.lock()?;
-        let platform = Platform {
-            clock: SystemClock::shared(),
-            random: SystemRandom::shared(),
-            hostname: io::files::hostname(),
-        };
-        let settings = settle(dir, &options, &*platform.random)?;
-        progress("opening the cluster state");
-        let (cluster, verifier_modes) = (
-            open_cluster(dir, &settings, &platform).await?,
-            vec![ConMode::Secure, ConMode::Crc],
-        );
+        let mut platform = Platform::system();
+        let (mut settings, cluster) = state::open(dir, &options, &platform, progress).await?;
+        if let Some(host) = &settings.host {
+            platform.hostname = host.clone();
+        }
+        osds::take_ids(dir, &mut settings, &cluster, &platform).await?;
+        let verifier_modes = vec![ConMode::Secure, ConMode::Crc];
         let mon_addr = EntityAddr::msgr2(SocketAddr::new(settings.bind, settings.mon_port), 0);
         let (stop, stopped) = watch::channel(false);
         let osd_auth = osd_authenticator(&settings, &cluster, verifier_modes, stopped.clone());
         let peers = osd::Peers::default();
-        let recipes: Vec<supervise::MakeConfig> = (0..settings.osds as i32)
-            .map(|id| {
-                osd_config(
-                    dir, id, &settings, &cluster, &osd_auth, &peers, &platform, &options,
+        let recipes: Vec<supervise::MakeConfig> = (0..settings.osds as usize)
+            .map(|index| {
+                osds::osd_config(
+                    dir, index, &settings, &cluster, &osd_auth, &peers, &platform, &options,
                 )
             })
             .collect::<Result<_, Error>>()?;
         // The monitor comes last: clients that waited for a restart get one map in which all OSDs are up,
         // not the first of many, after which they would ask again only some seconds later.
-        let (osds, failed) = start_osds(recipes, &stopped, progress).await?;
+        let (osds, failed) = start_osds(settings.osd_ids(), recipes, &stopped, progress).await?;
         let (asker, asks) = mon::ask::door();
         let started = match failed {
             Some(e) => Err(e),
@@ -108,7 +97,14 @@ impl Node {
                 return Err(e);
             }
         };
-        clients::write(dir, &settings, mon_addr, &cluster.state().auth)?;
+        clients::write(dir, &settings, &cluster.state())?;
+        task::spawn_local(clients::keep(dir.clone(), settings.clone(), cluster.clone()));
+        let osd_dirs = settings
+            .osd_ids()
+            .into_iter()
+            .map(|id| dir.osd_path(id))
+            .collect();
+        task::spawn_local(copies::keep(osd_dirs, cluster.clone()));
         let node = Self {
             settings,
             mon_addr,
@@ -117,9 +113,10 @@ impl Node {
             mon,
             mon_ended,
             dir: dir.clone(),
+            cluster,
             _lock: lock,
         };
-        node.open_admin_socket(&cluster, asker)?;
+        node.open_admin_socket(asker)?;
         Ok(node)
     }
 
@@ -143,9 +140,15 @@ impl Node {
         }
     }
 
-    /// OSDs first, so that they can leave the map; then the monitor.
+    /// OSDs first, so that they can leave the map; then the monitor. A cluster state that is away is not waited for
+    /// long: the others find out by the leases' end.
     pub async fn stop(self) {
         let _ = self.stop.send(true);
+        let cluster = self.cluster.clone();
+        task::spawn_local(async move {
+            task::sleep(LEAVE_MAX).await;
+            cluster.close();
+        });
         for thread in self.osds {
             join(thread).await;
         }
@@ -155,7 +158,7 @@ impl Node {
         let _ = io::files::remove(&self.dir.admin_path());
     }
 
-    fn open_admin_socket(&self, cluster: &ClusterHandle, asker: mon::ask::Asker) -> Result<(), Error> {
+    fn open_admin_socket(&self, asker: mon::ask::Asker) -> Result<(), Error> {
         let path = self.dir.admin_path();
         let listener = io::admin::bind(&path).map_err(|source| Error::Io {
             what: path.display().to_string(),
@@ -163,7 +166,7 @@ impl Node {
         })?;
         let context = AdminContext {
             dir: self.dir.clone(),
-            cluster: cluster.clone(),
+            cluster: self.cluster.clone(),
             asker,
             mon_addr: self.mon_addr.to_string(),
             version: env!("CARGO_PKG_VERSION"),
@@ -184,140 +187,16 @@ async fn join<T: Send + 'static>(thread: JoinHandle<T>) -> Option<T> {
     thread.join().ok()
 }
 
-/// The settings of this store: read, or chosen and written at the first start.
-fn settle(dir: &DataDir, o: &StartOptions, random: &dyn Random) -> Result<Settings, Error> {
-    let Some(mut known) = dir.settings()? else {
-        let bind = o.bind.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
-        let auth = o.auth.unwrap_or(AuthMode::Cephx);
-        if auth == AuthMode::None && !bind.is_loopback() {
-            return Err(Error::Usage(format!(
-                "--auth none lets anybody in: refused on {bind}, only on loopback"
-            )));
-        }
-        if bind.is_unspecified() {
-            return Err(Error::Usage(format!(
-                "clients dial the address they are told: name one, not {bind}"
-            )));
-        }
-        let mon_port = free_port(bind, o.mon_port.unwrap_or(MON_PORT))?;
-        let fsid = Uuid::from_random(random.bytes()).to_string();
-        let osds = o.osds.unwrap_or(match o.devices.len() {
-            0 => OSDS,
-            n => n as u32,
-        });
-        let settings = Settings {
-            format: FORMAT,
-            fsid,
-            auth,
-            bind,
-            mon_port,
-            osds,
-            osd_size: o.osd_size,
-            osd_memory: o.osd_memory,
-            keep_free: o.keep_free,
-        };
-        dir.write_settings(&settings)?;
-        return Ok(settings);
-    };
-    let old = known.clone();
-    let fixed = |what: &str, old: String| {
-        Err(Error::Usage(format!(
-            "{what} was fixed at the first start: {old}"
-        )))
-    };
-    if o.bind.is_some_and(|b| b != known.bind) {
-        return fixed("--bind", known.bind.to_string());
-    }
-    if o.mon_port.is_some_and(|p| p != 0 && p != known.mon_port) {
-        return fixed("--mon-port", known.mon_port.to_string());
-    }
-    if o.auth.is_some_and(|a| a != known.auth) {
-        return fixed("--auth", format!("{:?}", known.auth).to_lowercase());
-    }
-    if o.osd_size.is_some() && o.osd_size != known.osd_size {
-        return fixed(
-            "--osd-size",
-            known
-                .osd_size
-                .map_or("what the disk has".into(), |b| b.to_string()),
-        );
-    }
-    if let Some(osds) = o.osds {
-        if osds < known.osds {
-            return Err(Error::Usage(format!(
-                "the store has {} OSDs; taking OSDs away is not built yet (their data would have to move first)",
-                known.osds
-            )));
-        }
-        known.osds = osds;
-    }
-    known.osd_memory = o.osd_memory.or(known.osd_memory);
-    known.keep_free = o.keep_free.or(known.keep_free);
-    if known != old {
-        dir.write_settings(&known)?;
-    }
-    Ok(known)
-}
-
-/// `port`, or a free one for 0. A port in use is reported before anything is written.
-fn free_port(bind: IpAddr, port: u16) -> Result<u16, Error> {
-    let addr = SocketAddr::new(bind, port);
-    let listener = net::Listener::bind(addr).map_err(|source| Error::Listen { addr, source })?;
-    Ok(listener
-        .local_addr()
-        .map_err(|source| Error::Listen { addr, source })?
-        .port())
-}
-
-async fn open_cluster(
-    dir: &DataDir,
-    settings: &Settings,
-    platform: &Platform,
-) -> Result<ClusterHandle, Error> {
-    let path = dir.cluster_path();
-    io::files::make_dir(&path).map_err(|source| Error::DataDir {
-        path: path.clone(),
-        source,
-    })?;
-    let bad = |e: metastore::Error| Error::Cluster(e.to_string());
-    let store = Arc::new(Embedded::open(&path.join("state.redb"), platform.clock.clone()).map_err(bad)?);
-    let fsid = settings.fsid()?;
-    let handle = match ClusterHandle::open(store.clone(), platform.clock.clone())
-        .await
-        .map_err(bad)?
-    {
-        Some(handle) => handle,
-        None => {
-            let addr = EntityAddr::msgr2(SocketAddr::new(settings.bind, settings.mon_port), 0);
-            let options = CreateOptions::new(fsid, "a", addr);
-            create_cluster(&*store, &options, &*platform.clock, &*platform.random)
-                .await
-                .map_err(bad)?;
-            ClusterHandle::open(store, platform.clock.clone())
-                .await
-                .map_err(bad)?
-                .ok_or_else(|| Error::Cluster("created, but not to be found".into()))?
-        }
-    };
-    let found = handle.state().fsid;
-    if found != fsid {
-        return Err(Error::Cluster(format!(
-            "{} belongs to cluster {found}, not to {fsid}",
-            path.display()
-        )));
-    }
-    Ok(handle)
-}
-
 /// Starts all OSDs at once and waits for each: their threads, and the first failure.
 async fn start_osds(
+    ids: Vec<i32>,
     recipes: Vec<supervise::MakeConfig>,
     stopped: &watch::Receiver<bool>,
     progress: &dyn Fn(&str),
 ) -> Result<(Vec<JoinHandle<()>>, Option<Error>), Error> {
     let mut threads = Vec::new();
     let mut firsts = Vec::new();
-    for (id, make) in (0i32..).zip(recipes) {
+    for (id, make) in ids.into_iter().zip(recipes) {
         let (thread, first) = supervise::run(id, make, stopped.clone()).map_err(|source| Error::Io {
             what: format!("thread of osd.{id}"),
             source,
@@ -348,9 +227,13 @@ async fn start_mon(
     asks: mon::ask::Asks,
     stop: watch::Receiver<bool>,
 ) -> Result<Running, Error> {
+    let name = settings.mon_name();
     let config = mon::MonConfig {
-        name: "a".into(),
-        mgr_name: "x".into(),
+        mgr_name: match settings.etcd {
+            Some(_) => name.clone(),
+            None => "x".into(),
+        },
+        name: name.clone(),
         addr,
         mgr_bind: SocketAddr::new(settings.bind, 0),
         cephx: settings.auth == AuthMode::Cephx,
@@ -362,7 +245,7 @@ async fn start_mon(
     };
     let (ready_tx, ready_rx) = tokio::sync::oneshot::channel();
     let (ended_tx, ended) = watch::channel(false);
-    let thread = task::spawn_role("mon.a", move || async move {
+    let thread = task::spawn_role(&format!("mon.{name}"), move || async move {
         let done = mon::serve_asked(config, Some(asks), ready_tx, stop)
             .await
             .map_err(|e| e.to_string());
@@ -417,93 +300,4 @@ fn osd_authenticator(
         }
     });
     verifier
-}
-
-/// Makes the OSD's store if there is none, and the recipe for its runs.
-fn osd_config(
-    dir: &DataDir,
-    id: i32,
-    settings: &Settings,
-    cluster: &ClusterHandle,
-    auth: &Arc<dyn Authenticator>,
-    peers: &osd::Peers,
-    platform: &Platform,
-    start: &StartOptions,
-) -> Result<supervise::MakeConfig, Error> {
-    let path = dir.osd_path(id);
-    let bad = |e: store::Error| Error::Osd {
-        id,
-        what: e.to_string(),
-    };
-    let memory = osd::Memory::of(settings.osd_memory.unwrap_or(osd::MEMORY_DEFAULT));
-    let mut options = store::Options {
-        osd_id: id,
-        fsid: settings.fsid()?,
-        max_bytes: settings.osd_size,
-        disk_io: start.disk_io,
-        device: start.devices.get(id as usize).cloned(),
-        ..store::Options::for_memory(memory.store)
-    };
-    if let Some(keep) = settings.keep_free {
-        let total = store::host_bytes(dir.root()).map_err(bad)?;
-        options.host_reserve_bytes = keep.of(total);
-    }
-    let known = cluster.osdmap().osd(id).is_some_and(|o| !o.uuid.is_nil());
-    if known && io::files::list_dir(&path).is_ok_and(|names| names.is_empty()) {
-        // A new store in its place would hide the old one's data, and block putting it back.
-        let what = format!(
-            "{} is missing or empty, but the cluster knows this OSD: put it back",
-            path.display()
-        );
-        return Err(Error::Osd { id, what });
-    }
-    let uuid = Uuid::from_random(platform.random.bytes());
-    match store::Store::mkfs(
-        &path,
-        &store::Options {
-            osd_uuid: uuid,
-            ..options.clone()
-        },
-    ) {
-        Ok(()) => tracing::info!("osd.{id}: new store in {}", path.display()),
-        Err(store::Error::AlreadyAStore { .. }) => {
-            if let Some(device) = &options.device
-                && store::device_of(&path) != io::files::canonical(device).ok()
-            {
-                let what = format!("its store is there already, and not on {}", device.display());
-                return Err(Error::Osd { id, what });
-            }
-        }
-        Err(e) => return Err(bad(e)),
-    }
-    options.osd_uuid = Uuid::default();
-    // Without a size of its own an OSD may grow into all free space of the file system, as may its neighbours.
-    let disk_share = if settings.osd_size.is_some() || store::device_of(&path).is_some() {
-        1
-    } else {
-        settings.osds.max(1)
-    };
-    let (bind, cluster, auth, peers, platform) = (
-        SocketAddr::new(settings.bind, 0),
-        cluster.clone(),
-        auth.clone(),
-        peers.clone(),
-        platform.clone(),
-    );
-    Ok(Arc::new(move || osd::Config {
-        id,
-        dir: path.clone(),
-        store: options.clone(),
-        bind,
-        auth: auth.clone(),
-        cluster: cluster.clone(),
-        peers: peers.clone(),
-        clock: platform.clock.clone(),
-        random: platform.random.clone(),
-        entropy: platform.entropy(),
-        hostname: platform.hostname.clone(),
-        nonce: platform.random.u32(),
-        disk_share,
-        memory,
-    }))
 }

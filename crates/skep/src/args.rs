@@ -31,6 +31,8 @@ pub enum Command {
     Conf(Where),
     /// Stop the running store cleanly and wait until it has ended
     Down(Down),
+    /// Change where the cluster's state is kept
+    Cluster(Cluster),
     /// Verify, read or measure one OSD's store by itself, without a server
     Store(crate::store::args::Store),
 }
@@ -87,6 +89,103 @@ pub struct Up {
     /// How data files are used: past the page cache and by io_uring where the host can, or by simpler ways
     #[arg(long, value_enum, value_name = "WAY", default_value = "auto")]
     pub disk_io: DiskIo,
+    /// This machine's name in the CRUSH tree and of its monitor, fixed at the first start [default: the host name]
+    #[arg(long, value_name = "NAME")]
+    pub host: Option<String>,
+    #[command(flatten)]
+    pub etcd: EtcdArgs,
+    /// First start on a machine: make the cluster in etcd, which must not hold one. Later starts ignore it
+    #[arg(long, requires = "etcd", conflicts_with = "join")]
+    pub create: bool,
+    /// First start on a further machine: join the cluster that etcd holds. Later starts ignore it
+    #[arg(long, requires = "etcd")]
+    pub join: bool,
+    /// Read options from a TOML file: `osds = 4`, `etcd = ["http://a:2379"]`, `osd-size = "1T"`; the command line wins
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+/// How etcd is reached; remembered by the store, and changed by naming it again.
+#[derive(Debug, ClapArgs)]
+pub struct EtcdArgs {
+    /// Keep the cluster's state in etcd (3.4 or newer): its endpoints, http://HOST:2379,...
+    #[arg(long, value_name = "URL", value_delimiter = ',', num_args = 1..)]
+    pub etcd: Vec<String>,
+    /// Certificate of the authority that signed etcd's, for https://
+    #[arg(long, value_name = "FILE", requires = "etcd")]
+    pub etcd_cacert: Option<PathBuf>,
+    /// Our certificate, where etcd asks for one
+    #[arg(long, value_name = "FILE", requires = "etcd_key")]
+    pub etcd_cert: Option<PathBuf>,
+    /// The key of our certificate
+    #[arg(long, value_name = "FILE", requires = "etcd_cert")]
+    pub etcd_key: Option<PathBuf>,
+    /// Our name to etcd
+    #[arg(long, value_name = "NAME", requires = "etcd_password_file")]
+    pub etcd_user: Option<String>,
+    /// File with the password
+    #[arg(long, value_name = "FILE", requires = "etcd_user")]
+    pub etcd_password_file: Option<PathBuf>,
+    /// First part of our keys in etcd, one for each cluster
+    #[arg(long, value_name = "TEXT", default_value = "skep", requires = "etcd")]
+    pub etcd_prefix: String,
+}
+
+impl EtcdArgs {
+    /// What the store shall remember; None if etcd was not named.
+    pub fn settings(&self) -> Option<node::EtcdSettings> {
+        // A file is looked for again at later starts, from wherever they are.
+        let file = |path: &Option<PathBuf>| {
+            let path = path.as_ref()?;
+            Some(io::files::canonical(path).unwrap_or_else(|_| path.clone()))
+        };
+        (!self.etcd.is_empty()).then(|| node::EtcdSettings {
+            endpoints: self.etcd.clone(),
+            prefix: self.etcd_prefix.clone(),
+            cacert: file(&self.etcd_cacert),
+            cert: file(&self.etcd_cert),
+            key: file(&self.etcd_key),
+            user: self.etcd_user.clone(),
+            password_file: file(&self.etcd_password_file),
+        })
+    }
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct Cluster {
+    #[command(subcommand)]
+    pub command: ClusterCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ClusterCommand {
+    /// Move the cluster's state of a stopped store from its file into etcd, which must hold no cluster
+    MoveToEtcd(MoveToEtcd),
+    /// Make the cluster's state again from the copies in the OSDs' directories, after it was lost; the store is stopped
+    Rebuild(Rebuild),
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct Rebuild {
+    #[command(flatten)]
+    pub place: Where,
+    /// Data directory of another machine of this cluster, copied or mounted here: its copy may be newer
+    #[arg(long, value_name = "DIR")]
+    pub from: Vec<PathBuf>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct MoveToEtcd {
+    #[command(flatten)]
+    pub place: Where,
+    #[command(flatten)]
+    pub etcd: EtcdArgs,
+    /// Address for other machines and clients from now on [default: stays]
+    #[arg(long, value_name = "IP")]
+    pub bind: Option<IpAddr>,
+    /// This machine's name from now on [default: the host name]
+    #[arg(long, value_name = "NAME")]
+    pub host: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -196,6 +295,9 @@ mod tests {
             "store check d",
             "store dump d",
             "store bench d",
+            "cluster move-to-etcd --etcd http://a:1,http://b:2",
+            "cluster rebuild --from x",
+            "up --etcd http://a:1 --create --bind 10.0.0.1",
         ] {
             let words = std::iter::once("skep").chain(line.split(' '));
             Args::try_parse_from(words).unwrap_or_else(|e| panic!("{line}: {e}"));

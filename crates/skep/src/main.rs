@@ -2,17 +2,24 @@
 
 mod args;
 mod client;
+mod cluster;
+mod config;
 mod store;
 mod up;
 
-use clap::Parser;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let args = args::Args::parse();
+    let args = match config::parse() {
+        Ok(args) => args,
+        Err(e) => {
+            eprintln!("skep: {e}");
+            return ExitCode::FAILURE;
+        }
+    };
     // A command that prints its result has nothing to tell beside it; a server has.
-    let quiet = matches!(args.command, args::Command::Store(_));
+    let quiet = matches!(args.command, args::Command::Store(_) | args::Command::Cluster(_));
     init_log(args.verbose, if quiet { "warn" } else { "info" });
     let done = match &args.command {
         args::Command::Up(up) => up::run(up),
@@ -20,6 +27,7 @@ fn main() -> ExitCode {
         args::Command::Doctor(a) => client::doctor(a),
         args::Command::Conf(a) => client::conf(a),
         args::Command::Down(a) => client::down(a),
+        args::Command::Cluster(a) => cluster::run(a),
         args::Command::Store(a) => return store::run(a),
     };
     match done {

@@ -2,7 +2,7 @@
 
 use crate::args;
 use indicatif::{ProgressBar, ProgressStyle};
-use node::{AuthMode, DataDir, Error, Node, StartOptions};
+use node::{AuthMode, DataDir, Error, First, Node, StartOptions};
 use std::time::{Duration, Instant};
 
 pub fn run(args: &args::Up) -> Result<(), Error> {
@@ -23,6 +23,13 @@ pub fn run(args: &args::Up) -> Result<(), Error> {
             args::DiskIo::Auto => io::disk::Mode::Auto,
             args::DiskIo::Direct => io::disk::Mode::Direct,
             args::DiskIo::Plain => io::disk::Mode::Plain,
+        },
+        host: args.host.clone(),
+        etcd: args.etcd.settings(),
+        first: match (args.create, args.join) {
+            (true, _) => First::Create,
+            (_, true) => First::Join,
+            _ => First::Unsaid,
         },
     };
     let start = Instant::now();
@@ -57,6 +64,16 @@ fn greet(node: &Node, dir: &DataDir, took: Duration) {
             "none"
         }
     );
+    if let Some(etcd) = &s.etcd {
+        let ids: Vec<String> = s.osd_ids().iter().map(i32::to_string).collect();
+        let host = s.host.as_deref().unwrap_or("this one");
+        println!("  host     {host}, OSDs {}", ids.join(", "));
+        println!(
+            "  etcd     {} (prefix {})",
+            etcd.endpoints.join(", "),
+            etcd.prefix
+        );
+    }
     println!("  data     {}", dir.root().display());
     println!("  conf     {}", conf.display());
     println!("  keyring  {}", dir.keyring_path().display());

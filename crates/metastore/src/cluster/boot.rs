@@ -116,7 +116,7 @@ fn place(inc: &mut Incremental, map: &OsdMap, boot: &OsdBoot) -> Result<(), Stri
 }
 
 /// A host name as CRUSH allows it; never the name of a device or the root.
-fn bucket_name(host: &str) -> String {
+pub fn bucket_name(host: &str) -> String {
     let short = host.split('.').next().unwrap_or_default();
     let mut name: String = short
         .chars()

@@ -137,6 +137,13 @@ impl ClusterHandle {
         self.shared.leased.subscribe()
     }
 
+    /// All durable keys as of one moment, in order: for a copy of the whole state.
+    pub async fn rows(&self) -> Result<Vec<(String, bytes::Bytes)>> {
+        let (rows, _) = self.shared.store.range(Range::prefix("")).await?;
+        let durable = rows.into_iter().filter(|kv| !kv.key.starts_with(keys::LIVE));
+        Ok(durable.map(|kv| (kv.key, kv.value)).collect())
+    }
+
     /// The process is going to end: what the store does not answer soon fails from now on.
     pub fn close(&self) {
         self.shared.store.close();
@@ -174,7 +181,17 @@ impl ClusterHandle {
             let at = |key: String, revision| Compare::Revision { key, revision };
             let mut compares = vec![at(keys::VERSION.into(), state.revision)];
             compares.extend(unleased.iter().map(|id| at(keys::live_lease(*id), 0)));
-            match self.shared.store.txn(Txn { compares, ops }).await? {
+            let done = match self.shared.store.txn(Txn { compares, ops }).await {
+                // It may have happened or not: what is there now is decided on again. A decision that finds its own
+                // effect there wants no change, or says that it is done already.
+                Err(Error::Unknown(why)) => {
+                    tracing::warn!("a commit's outcome is unknown ({why}): deciding again");
+                    self.reload().await?;
+                    continue;
+                }
+                done => done?,
+            };
+            match done {
                 TxnOutcome::Committed(revision) => {
                     next.revision = revision;
                     let state = Arc::new(next);

@@ -26,7 +26,7 @@ pub mod stats;
 #[cfg(test)]
 mod tests;
 
-pub use boot::{decide as boot_decision, weight_for};
+pub use boot::{bucket_name, decide as boot_decision, weight_for};
 pub use changes::{Change, Changes};
 pub use config::{ConfigDb, ConfigLogEntry};
 pub use create::{CreateOptions, OSD_CAPS, create_cluster, new_entity};

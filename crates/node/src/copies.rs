@@ -1,0 +1,155 @@
+//! Copies of the cluster state beside each OSD's store, for `skep cluster rebuild` when the state itself is lost.
+//!
+//! ```text
+//! DIR/osd.N/cluster.copy    8 bytes "SKEPCOPY", u32 format, u32 crc32c of the rest,
+//!                           then fsid, u64 version, utime, vec of (key, value)
+//! ```
+//! Little-endian, as denc writes. The copy holds everything durable, keys and passwords too: mode 0600, like the state's own
+//! file. It is written soon after the OSD map changed (at most every [`EVERY_MIN`]), after other changes within
+//! [`EVERY_MAX`]; what was committed since is what a rebuild loses.
+//!
+//! Bounds: [`COPY_BYTES_MAX`]. A copy that cannot be written is a line in the log, nothing more.
+
+use crate::Error;
+use bytes::Bytes;
+use denc::{Decode, Encode};
+use io::task;
+use metastore::ClusterHandle;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use types::{Utime, Uuid};
+
+const MAGIC: &[u8; 8] = b"SKEPCOPY";
+const FORMAT: u32 = 1;
+const HEAD: usize = 16;
+pub(crate) const NAME: &str = "cluster.copy";
+const COPY_BYTES_MAX: u64 = 256 << 20;
+const EVERY_MIN: Duration = Duration::from_secs(3);
+const EVERY_MAX: Duration = Duration::from_secs(60);
+
+/// A copy, as read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Copy {
+    pub fsid: Uuid,
+    /// Counts commits: the higher, the newer.
+    pub version: u64,
+    pub stamp: Utime,
+    pub rows: Vec<(String, Bytes)>,
+}
+denc::plain_denc!(Copy {
+    fsid,
+    version,
+    stamp,
+    rows
+});
+
+impl Copy {
+    async fn of(cluster: &ClusterHandle) -> Result<Self, metastore::Error> {
+        let rows = cluster.rows().await?;
+        let version = rows
+            .iter()
+            .find(|(key, _)| key == metastore::cluster::keys::VERSION)
+            .and_then(|(_, value)| u64::from_bytes(value).ok())
+            .unwrap_or(0);
+        Ok(Self {
+            fsid: cluster.state().fsid,
+            version,
+            stamp: cluster.now(),
+            rows,
+        })
+    }
+
+    fn pack(&self) -> Vec<u8> {
+        let body = self.to_bytes();
+        let mut out = Vec::with_capacity(HEAD + body.len());
+        out.extend_from_slice(MAGIC);
+        out.extend_from_slice(&FORMAT.to_le_bytes());
+        out.extend_from_slice(&types::checksum::crc32c(0, &body).to_le_bytes());
+        out.extend_from_slice(&body);
+        out
+    }
+
+    fn unpack(raw: &[u8]) -> Result<Self, String> {
+        let (Some(magic), Some(format), Some(crc)) = (raw.get(..8), raw.get(8..12), raw.get(12..HEAD)) else {
+            return Err("too short".into());
+        };
+        let number = |b: &[u8]| b.iter().rev().fold(0u32, |n, b| n << 8 | u32::from(*b));
+        let body = &raw[HEAD..];
+        match () {
+            () if magic != MAGIC => Err("not a copy of a cluster state".into()),
+            () if number(format) > FORMAT => {
+                Err(format!("format {} is newer than this program", number(format)))
+            }
+            () if number(crc) != types::checksum::crc32c(0, body) => {
+                Err("damaged: its checksum is another".into())
+            }
+            () => Self::from_bytes(&Bytes::copy_from_slice(body)).map_err(|e| e.to_string()),
+        }
+    }
+
+    /// The copy in an OSD's directory.
+    pub fn read(osd: &Path) -> Result<Self, String> {
+        match io::files::read_bytes(&osd.join(NAME), COPY_BYTES_MAX) {
+            Ok(Some(raw)) => Self::unpack(&raw),
+            Ok(None) => Err("no copy".into()),
+            Err(e) => Err(e.to_string()),
+        }
+    }
+}
+
+/// Keeps the copies of these OSDs up to date for as long as the process runs.
+pub(crate) async fn keep(osds: Vec<PathBuf>, cluster: ClusterHandle) {
+    let mut changes = cluster.subscribe_state();
+    loop {
+        let epoch = changes.borrow_and_update().osdmap.epoch;
+        if let Err(e) = write(&osds, &cluster).await {
+            tracing::warn!("the copies of the cluster state are not up to date: {e}");
+        }
+        task::sleep(EVERY_MIN).await;
+        if changes.changed().await.is_err() {
+            return;
+        }
+        let moved = changes.wait_for(|state| state.osdmap.epoch != epoch);
+        // A map counts at once; without one the rest waits its time.
+        if let Ok(Err(_)) = task::timeout(EVERY_MAX, moved).await {
+            return;
+        }
+    }
+}
+
+async fn write(osds: &[PathBuf], cluster: &ClusterHandle) -> Result<(), Error> {
+    let copy = Copy::of(cluster).await.map_err(crate::state::bad)?;
+    let raw = copy.pack();
+    for osd in osds {
+        let path = osd.join(NAME);
+        io::files::replace(&path, &raw, 0o600).map_err(|source| Error::DataDir { path, source })?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_comes_back_and_a_damaged_one_does_not() {
+        let copy = Copy {
+            fsid: Uuid([7; 16]),
+            version: 12,
+            stamp: Utime::ZERO,
+            rows: vec![
+                ("version".into(), Bytes::from_static(b"x")),
+                ("auth/a".into(), Bytes::new()),
+            ],
+        };
+        let raw = copy.pack();
+        assert_eq!(Copy::unpack(&raw), Ok(copy));
+        for at in 0..raw.len() {
+            let mut bad = raw.clone();
+            bad[at] ^= 1;
+            // A lower format number is the one thing that is not noticed, and none was ever written.
+            assert!(Copy::unpack(&bad).is_err() || at == 8, "byte {at}");
+            assert!(Copy::unpack(&raw[..at]).is_err(), "cut at {at}");
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! The settings of a store: chosen at the first start, read and compared at every later one.
+//!
+//! Not here: the file itself (`datadir.rs`), whether etcd holds the cluster they name (`state.rs`).
+
+use crate::datadir::FORMAT_EMBEDDED;
+use crate::node::Platform;
+use crate::{AuthMode, DataDir, Error, EtcdSettings, FORMAT, KeepFree, Settings};
+use metastore::cluster::bucket_name;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use types::Uuid;
+
+const MON_PORT: u16 = 3300;
+const OSDS: u32 = 3;
+
+/// What the command line may say; most of it only at the first start.
+#[derive(Debug, Clone, Default)]
+pub struct StartOptions {
+    pub osds: Option<u32>,
+    /// Block devices of OSD 0, 1 and so on; those behind them have files.
+    pub devices: Vec<PathBuf>,
+    pub bind: Option<IpAddr>,
+    pub mon_port: Option<u16>,
+    pub auth: Option<AuthMode>,
+    pub osd_size: Option<u64>,
+    pub osd_memory: Option<u64>,
+    pub keep_free: Option<KeepFree>,
+    pub disk_io: io::disk::Mode,
+    /// This machine's name in the CRUSH tree.
+    pub host: Option<String>,
+    pub etcd: Option<EtcdSettings>,
+    pub first: First,
+}
+
+/// What a first start with etcd is to do. Later starts need not say it, and may.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum First {
+    #[default]
+    Unsaid,
+    /// Make the cluster, which must not be there.
+    Create,
+    /// Join the cluster, which must be there.
+    Join,
+}
+
+/// The settings of this store: read, or chosen and written at the first start. `fsid`: of the cluster that is
+/// joined; None makes a new one.
+pub(crate) fn settle(
+    dir: &DataDir,
+    o: &StartOptions,
+    fsid: Option<Uuid>,
+    platform: &Platform,
+) -> Result<Settings, Error> {
+    let random = &*platform.random;
+    let Some(mut known) = dir.settings()? else {
+        let bind = first_bind(o)?;
+        let auth = o.auth.unwrap_or(AuthMode::Cephx);
+        let mon_port = free_port(bind, o.mon_port.unwrap_or(MON_PORT))?;
+        let fsid = fsid
+            .unwrap_or_else(|| Uuid::from_random(random.bytes()))
+            .to_string();
+        let osds = o.osds.unwrap_or(match o.devices.len() {
+            0 => OSDS,
+            n => n as u32,
+        });
+        let settings = Settings {
+            format: match o.etcd {
+                Some(_) => FORMAT,
+                None => FORMAT_EMBEDDED,
+            },
+            fsid,
+            auth,
+            bind,
+            mon_port,
+            osds,
+            osd_size: o.osd_size,
+            osd_memory: o.osd_memory,
+            keep_free: o.keep_free,
+            host: match (&o.host, &o.etcd) {
+                (None, Some(_)) => Some(bucket_name(&platform.hostname)),
+                (host, _) => host.as_deref().map(bucket_name),
+            },
+            mon: None,
+            etcd: o.etcd.clone(),
+            slots: Vec::new(),
+        };
+        dir.write_settings(&settings)?;
+        return Ok(settings);
+    };
+    let old = known.clone();
+    if o.bind.is_some_and(|b| b != known.bind) {
+        return fixed("--bind", known.bind.to_string());
+    }
+    if o.mon_port.is_some_and(|p| p != 0 && p != known.mon_port) {
+        return fixed("--mon-port", known.mon_port.to_string());
+    }
+    if o.auth.is_some_and(|a| a != known.auth) {
+        return fixed("--auth", format!("{:?}", known.auth).to_lowercase());
+    }
+    if o.osd_size.is_some() && o.osd_size != known.osd_size {
+        return fixed(
+            "--osd-size",
+            known
+                .osd_size
+                .map_or("what the disk has".into(), |b| b.to_string()),
+        );
+    }
+    if let Some(host) = o.host.as_deref().map(bucket_name)
+        && known.host.as_ref() != Some(&host)
+    {
+        let old = known.host.unwrap_or_else(|| platform.hostname.clone());
+        return fixed("--host", old);
+    }
+    if let Some(etcd) = &o.etcd {
+        // `state::open` has refused it for a store without, and another prefix.
+        known.etcd = Some(etcd.clone());
+    }
+    if let Some(osds) = o.osds {
+        if osds < known.osds {
+            return Err(Error::Usage(format!(
+                "the store has {} OSDs; taking OSDs away is not built yet (their data would have to move first)",
+                known.osds
+            )));
+        }
+        known.osds = osds;
+    }
+    known.osd_memory = o.osd_memory.or(known.osd_memory);
+    known.keep_free = o.keep_free.or(known.keep_free);
+    if known != old {
+        dir.write_settings(&known)?;
+    }
+    Ok(known)
+}
+
+/// The refusal of an option that cannot be changed any more.
+pub(crate) fn fixed<T>(what: &str, old: String) -> Result<T, Error> {
+    Err(Error::Usage(format!(
+        "{what} was fixed at the first start: {old}"
+    )))
+}
+
+/// Name and monitor's address that a first start with etcd will give this machine; port 0 is one to be found.
+pub(crate) fn planned(o: &StartOptions, platform: &Platform) -> Result<(String, SocketAddr), Error> {
+    let name = bucket_name(o.host.as_deref().unwrap_or(&platform.hostname));
+    let addr = SocketAddr::new(first_bind(o)?, o.mon_port.unwrap_or(MON_PORT));
+    Ok((name, addr))
+}
+
+/// The address of a first start.
+fn first_bind(o: &StartOptions) -> Result<IpAddr, Error> {
+    let bind = match (o.bind, &o.etcd) {
+        (Some(bind), _) => bind,
+        (None, None) => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        (None, Some(_)) => {
+            return Err(Error::Usage(
+                "name this machine's address, which clients and other machines dial: --bind ADDRESS".into(),
+            ));
+        }
+    };
+    if o.auth == Some(AuthMode::None) && (!bind.is_loopback() || o.etcd.is_some()) {
+        return Err(Error::Usage(format!(
+            "--auth none lets anybody in: refused on {bind}, only on loopback and on one machine"
+        )));
+    }
+    match bind.is_unspecified() {
+        true => Err(Error::Usage(format!(
+            "clients dial the address they are told: name one, not {bind}"
+        ))),
+        false => Ok(bind),
+    }
+}
+
+/// `port`, or a free one for 0. A port in use is reported before anything is written.
+fn free_port(bind: IpAddr, port: u16) -> Result<u16, Error> {
+    let addr = SocketAddr::new(bind, port);
+    let listener = net::Listener::bind(addr).map_err(|source| Error::Listen { addr, source })?;
+    Ok(listener
+        .local_addr()
+        .map_err(|source| Error::Listen { addr, source })?
+        .port())
+}

@@ -1,0 +1,133 @@
+//! `skep up --config FILE`: options from a TOML file.
+//!
+//! The file has the options' own names, so it is turned into a command line and parsed by the same table: nothing can be
+//! said there that cannot be said here, and the same errors come. What the command line says wins.
+
+use crate::args::{Args, Command};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, CommandFactory, FromArgMatches};
+use node::Error;
+use std::ffi::OsString;
+use std::path::Path;
+
+/// The command line, with what its `--config` file adds.
+pub fn parse() -> Result<Args, Error> {
+    let line: Vec<OsString> = std::env::args_os().collect();
+    with_config(line).map(|parsed| match parsed.map(|m| Args::from_arg_matches(&m)) {
+        Ok(Ok(args)) => args,
+        Ok(Err(e)) | Err(e) => e.exit(),
+    })
+}
+
+type Parsed = Result<ArgMatches, clap::Error>;
+
+fn with_config(mut line: Vec<OsString>) -> Result<Parsed, Error> {
+    let first = match Args::command().try_get_matches_from(&line) {
+        Ok(first) => first,
+        Err(e) => return Ok(Err(e)),
+    };
+    let Ok(Args {
+        command: Command::Up(up),
+        ..
+    }) = Args::from_arg_matches(&first)
+    else {
+        return Ok(Ok(first));
+    };
+    let (Some(path), Some(said)) = (up.config, first.subcommand_matches("up")) else {
+        return Ok(Ok(first));
+    };
+    line.extend(words(&path, said)?);
+    Ok(Args::command().try_get_matches_from(&line))
+}
+
+fn words(path: &Path, said: &ArgMatches) -> Result<Vec<OsString>, Error> {
+    let bad = |why: String| Error::Settings(format!("{}: {why}", path.display()));
+    let text = io::files::read(path)
+        .map_err(|e| bad(e.to_string()))?
+        .ok_or_else(|| bad("no such file".into()))?;
+    let table: toml::Table = text
+        .parse()
+        .map_err(|e: toml::de::Error| bad(e.message().to_string()))?;
+    let up = Args::command();
+    let up = up
+        .find_subcommand("up")
+        .ok_or_else(|| bad("`up` is missing".into()))?;
+    let mut out = Vec::new();
+    for (key, value) in &table {
+        let option = up
+            .get_arguments()
+            .find(|a| a.get_long() == Some(key) && key != "config" && key != "help")
+            .ok_or_else(|| bad(format!("{key:?} is no option of `skep up`")))?;
+        if said.value_source(option.get_id().as_str()) == Some(ValueSource::CommandLine) {
+            continue;
+        }
+        let values = match value {
+            toml::Value::Array(values) => values.as_slice(),
+            one => std::slice::from_ref(one),
+        };
+        let takes_value = option.get_action().takes_values();
+        for value in values {
+            let word = match value {
+                toml::Value::Boolean(true) if !takes_value => {
+                    out.push(format!("--{key}").into());
+                    continue;
+                }
+                toml::Value::Boolean(false) if !takes_value => continue,
+                toml::Value::String(s) => s.clone(),
+                toml::Value::Integer(n) => n.to_string(),
+                other => return Err(bad(format!("{key}: {other} is not a value for it"))),
+            };
+            out.push(format!("--{key}={word}").into());
+        }
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::Up;
+
+    fn up(file: &str, line: &str) -> Result<Up, String> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("skep.conf");
+        io::files::replace(&path, file, 0o644).unwrap();
+        let mut words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
+        words.push("--config".into());
+        words.push(path.into());
+        let matches = with_config(words)
+            .map_err(|e| e.to_string())?
+            .map_err(|e| e.to_string())?;
+        match Args::from_arg_matches(&matches).unwrap().command {
+            Command::Up(up) => Ok(up),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_file_says_what_the_command_line_does_not() {
+        let file = "osds = 4\nosd-size = \"1G\"\netcd = [\"http://a:1\", \"http://b:2\"]\ncreate = true\nbind = \"10.0.0.1\"\n";
+        let found = up(file, "skep up --osds 2").unwrap();
+        assert_eq!((found.osds, found.osd_size), (Some(2), Some(1 << 30)));
+        assert_eq!(found.etcd.etcd, ["http://a:1", "http://b:2"]);
+        assert!(found.create && !found.join);
+        let found = up(file, "skep up --etcd http://c:3 --bind 10.0.0.2").unwrap();
+        assert_eq!(found.etcd.etcd, ["http://c:3"]);
+        assert_eq!(found.bind, Some("10.0.0.2".parse().unwrap()));
+    }
+
+    #[test]
+    fn what_is_no_option_is_refused() {
+        for (file, why) in [
+            ("sods = 4", "no option"),
+            ("config = \"x\"", "no option"),
+            ("osds = 0", "0 is not in"),
+            ("osds = 1.5", "not a value"),
+            ("join = true", "--etcd"),
+            ("osds = [", ""),
+        ] {
+            let e = up(file, "skep up").unwrap_err();
+            assert!(e.contains(why), "{file}: {e}");
+        }
+    }
+}

@@ -1,0 +1,229 @@
+"""Several hosts on one machine: network namespaces on one switch, each with its own address, etcd and Skep.
+
+    hosts = Hosts(3, workdir)             # or the fixture `hosts`
+    hosts.start_etcd()                    # one member in each; or hosts.start_etcd(apart=True): one of its own
+    hosts[0].up(create=True); hosts[1].up(join=True)
+    hosts[0].ceph('-s')                   # stock clients run on a host of their own, the client
+    hosts[1].cut(); hosts[1].heal()       # its cable
+
+Needs root. Everything is gone at the end, also after a failure: processes die with the test run, and namespaces carry
+the pid of the run that made them, so that the next run removes those of one that was killed.
+"""
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+
+from skeptest.run import end_group, popen, run, wait_until
+from skeptest.skep import Skep, find_binary
+
+NET = '10.77.0.'
+SWITCH, CLIENT = 'sw', 'cl'
+_PREFIX = 'skt'
+
+
+def usable():
+    """Why hosts cannot be made here, or None."""
+    if os.geteuid() != 0:
+        return 'needs root for network namespaces'
+    for program in ('ip', 'etcd'):
+        if not shutil.which(program):
+            return '%s is missing' % program
+    probe = subprocess.run(['unshare', '--net', 'true'], stderr=subprocess.DEVNULL)
+    return None if probe.returncode == 0 else 'network namespaces are forbidden here'
+
+
+def remove_stale():
+    """Namespaces of test runs that are no more."""
+    for line in run(['ip', 'netns', 'list']).out.splitlines():
+        name = line.split()[0]
+        m = re.fullmatch(_PREFIX + r'(\d+)-\w+', name)
+        if m and not os.path.exists('/proc/' + m.group(1)):
+            run(['ip', 'netns', 'del', name], check=None)
+
+
+class Etcd:
+    """One member of an etcd cluster, on a host."""
+
+    def __init__(self, host, data):
+        self.host, self.data, self.proc = host, pathlib.Path(data), None
+        self.log = self.data.with_name(self.data.name + '.log')
+
+    @property
+    def url(self):
+        return 'http://%s:2379' % self.host.ip
+
+    def member(self):
+        return '%s=http://%s:2380' % (self.host.name, self.host.ip)
+
+    def start(self, members):
+        with open(self.log, 'ab') as log:
+            self.proc = popen(self.host.argv([
+                'etcd', '--name', self.host.name, '--data-dir', self.data,
+                '--listen-client-urls', self.url, '--advertise-client-urls', self.url,
+                '--listen-peer-urls', 'http://%s:2380' % self.host.ip,
+                '--initial-advertise-peer-urls', 'http://%s:2380' % self.host.ip,
+                '--initial-cluster', ','.join(members)]), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        self.members = members
+
+    def kill(self):
+        if self.proc is not None:
+            end_group(self.proc)
+            self.proc.wait(10)
+
+    def restart(self):
+        self.kill()
+        self.start(self.members)
+
+    def signal(self, sig):
+        os.kill(self.proc.pid, sig)
+
+
+class Host(Skep):
+    """A host, and the Skep on it. Its tools (`ceph`, `rados`, ...) run on the client's host."""
+
+    def __init__(self, hosts, number, workdir):
+        self.hosts, self.name, self.ip = hosts, 'h%d' % number, NET + str(number)
+        self.netns = hosts.namespace(self.name)
+        self.etcd = Etcd(self, workdir / (self.name + '-etcd'))
+        super().__init__(workdir / self.name, osds=1)
+        self.port = 3300
+        self.first = []
+
+    def argv(self, command=None):
+        """A command on this host; without one: Skep's own."""
+        if command is None:
+            command = [find_binary(), 'up', '--data', self.data, '--osds', self.osds, '--bind', self.ip,
+                       '--host', self.name, *self.etcd_options(), *self.first, *self.options]
+        return ['ip', 'netns', 'exec', self.netns, *command]
+
+    def etcd_options(self):
+        return ['--etcd', ','.join(self.hosts.etcd_urls)] if self.hosts.etcd_urls else []
+
+    def up(self, create=False, join=False, osds=1, options=(), timeout=60):
+        """Starts Skep and returns when it serves."""
+        self.first = ['--create'] * create + ['--join'] * join
+        self.osds, self.options = osds, list(options)
+        return self.start(timeout)
+
+    def refused(self, *options, first=(), name=None, ip=None):
+        """Starts Skep, which must end by itself; what it said."""
+        return run(self.argv([find_binary(), 'up', '--data', self.data, '--bind', ip or self.ip,
+                              '--host', name or self.name, *self.etcd_options(), *first, *options]),
+                   check='fails', timeout=60).err
+
+    # -- stock clients
+    def run(self, *argv, **kw):
+        return super().run(*self.hosts.on_client(argv), **kw)
+
+    def popen(self, *argv, **kw):
+        return super().popen(*self.hosts.on_client(argv), **kw)
+
+    # -- trouble
+    def cut(self):
+        """Pulls its cable: nothing gets in or out."""
+        self.hosts.switch('ip', 'link', 'set', self.name, 'down')
+
+    def heal(self):
+        self.hosts.switch('ip', 'link', 'set', self.name, 'up')
+
+    def isolate(self, on=True):
+        """Among the isolated hosts nobody reaches another; all others, and the client, reach all."""
+        self.hosts.switch('ip', 'link', 'set', self.name, 'type', 'bridge_slave', 'isolated', 'on' if on else 'off')
+
+    def pause(self):
+        os.kill(self.proc.pid, signal.SIGSTOP)
+
+    def resume(self):
+        os.kill(self.proc.pid, signal.SIGCONT)
+
+
+class Hosts:
+    """`n` hosts, a client and the switch between them."""
+
+    def __init__(self, n, workdir):
+        remove_stale()
+        self.made, self.etcd_urls, self.members, self.extra = [], [], [], None
+        self.list = []
+        try:
+            self._namespace(SWITCH)
+            self.switch('ip', 'link', 'add', 'br0', 'type', 'bridge')
+            self.switch('ip', 'link', 'set', 'br0', 'up')
+            self._plug(CLIENT, 100)
+            for i in range(1, n + 1):
+                self._plug('h%d' % i, i)
+                self.list.append(Host(self, i, workdir))
+        except BaseException:
+            self.close()
+            raise
+        self.workdir = workdir
+
+    def __getitem__(self, i):
+        return self.list[i]
+
+    def __iter__(self):
+        return iter(self.list)
+
+    def namespace(self, name):
+        return '%s%d-%s' % (_PREFIX, os.getpid(), name)
+
+    def _namespace(self, name):
+        run(['ip', 'netns', 'add', self.namespace(name)])
+        self.made.append(name)
+        run(['ip', '-n', self.namespace(name), 'link', 'set', 'lo', 'up'])
+
+    def _plug(self, name, number):
+        """A host's namespace, with a cable to the switch."""
+        self._namespace(name)
+        inside = self.namespace(name)
+        self.switch('ip', 'link', 'add', name, 'type', 'veth', 'peer', 'name', 'eth0', 'netns', inside)
+        self.switch('ip', 'link', 'set', name, 'master', 'br0', 'up')
+        run(['ip', '-n', inside, 'addr', 'add', '%s%d/24' % (NET, number), 'dev', 'eth0'])
+        run(['ip', '-n', inside, 'link', 'set', 'eth0', 'up'])
+
+    def switch(self, *argv):
+        return run(['ip', 'netns', 'exec', self.namespace(SWITCH), *argv])
+
+    def on_client(self, argv):
+        return ['ip', 'netns', 'exec', self.namespace(CLIENT), *argv]
+
+    # -- etcd
+    def start_etcd(self, apart=False):
+        """A member on each host, or a single one on a host of its own."""
+        if apart:
+            self._plug('e90', 90)
+            self.extra = Host(self, 90, self.workdir)
+            self.extra.name, self.extra.netns = 'e90', self.namespace('e90')
+            self.members = [self.extra.etcd]
+        else:
+            self.members = [h.etcd for h in self.list]
+        names = [m.member() for m in self.members]
+        for m in self.members:
+            m.start(names)
+        self.etcd_urls = [m.url for m in self.members]
+        wait_until(self.etcd_healthy, 30, 0.2, 'etcd')
+
+    def etcdctl(self, *args, **kw):
+        """etcd's own tool, on the client."""
+        kw['env'] = {'ETCDCTL_API': '3'}
+        return run(self.on_client(['etcdctl', '--endpoints', ','.join(self.etcd_urls), *args]), **kw)
+
+    def etcd_healthy(self):
+        return self.etcdctl('endpoint', 'health', check=None, timeout=20).returncode == 0
+
+    def forget_etcd(self):
+        """Ends etcd and removes what it stored."""
+        for m in self.members:
+            m.kill()
+            shutil.rmtree(m.data, ignore_errors=True)
+
+    def close(self):
+        for host in self.list:
+            host.kill()
+        for member in self.members:
+            member.kill()
+        for name in reversed(self.made):
+            run(['ip', 'netns', 'del', self.namespace(name)], check=None)
+        self.made = []
