@@ -29,12 +29,12 @@ pub fn write(dir: &DataDir, settings: &Settings, state: &ClusterState) -> Result
         let path = what.to_path_buf();
         move |source| Error::DataDir { path, source }
     };
-    files::replace(&dir.conf_path(), &conf(dir, settings, &state.monmap), 0o644)
+    files::replace(&dir.conf_path(), conf(dir, settings, &state.monmap), 0o644)
         .map_err(fail(&dir.conf_path()))?;
     let admin = AuthName::new(EntityKind::Client, "admin");
     if let Some(entity) = state.auth.get(&admin) {
         let path = dir.keyring_path();
-        files::replace(&path, &print_section(&admin, entity), 0o600).map_err(fail(&path))?;
+        files::replace(&path, print_section(&admin, entity), 0o600).map_err(fail(&path))?;
     }
     Ok(())
 }
