@@ -1,16 +1,20 @@
 //! How far healing is: one event from the first copy that lacks to the last one made, with rate and end time.
 //!
+//! Beside it: since when each placement group is inactive or lacks copies, for the health checks.
+//!
 //! Every monitor watches for itself, from what the OSDs report; nothing is stored. An event begins when copies
 //! lack or lie in the wrong place, and its total grows if more come to lack: then it honestly falls back.
 //! The end is reckoned from the last [`WINDOW_SEC`] seconds, not from the beginning, so it follows a changed pace.
 //!
-//! Bounds: [`SAMPLES_MAX`] samples of the present event, [`DONE_MAX`] past events.
+//! Bounds: [`SAMPLES_MAX`] samples of the present event, [`DONE_MAX`] past events, one entry for each PG.
 
+use crate::commands::newest_reports;
 use crate::format::units;
 use metastore::{ClusterState, ClusterStats};
 use serde_json::{Map, Value, json};
-use std::collections::VecDeque;
-use types::{OsdId, Utime};
+use std::collections::{BTreeMap, VecDeque};
+use types::pgstats::pg_state;
+use types::{OsdId, PgId, Utime};
 
 const WINDOW_SEC: f64 = 30.0;
 const SAMPLES_MAX: usize = 64;
@@ -62,6 +66,9 @@ pub struct Progress {
     known_in: Option<Vec<OsdId>>,
     cause: Option<(Utime, String)>,
     count: u64,
+    /// PGs that are not well, and since when this monitor sees it.
+    inactive: BTreeMap<PgId, Utime>,
+    undersized: BTreeMap<PgId, Utime>,
 }
 
 impl Event {
@@ -124,6 +131,7 @@ impl Progress {
     /// Looks at the newest reports. Call it about once a second.
     pub fn observe(&mut self, state: &ClusterState, stats: &ClusterStats, now: Utime) {
         self.notice_cause(state, now);
+        self.notice_troubles(stats, now);
         let left = copies_left(stats);
         if left == 0 {
             if let Some(e) = self.now.take() {
@@ -152,6 +160,27 @@ impl Progress {
         {
             event.samples.pop_front();
         }
+    }
+
+    /// Since when a PG is inactive; now, if this monitor has not seen it yet.
+    pub fn inactive_since(&self, pg: PgId, now: Utime) -> Utime {
+        self.inactive.get(&pg).copied().unwrap_or(now)
+    }
+
+    /// Since when a PG has fewer OSDs than copies.
+    pub fn undersized_since(&self, pg: PgId, now: Utime) -> Utime {
+        self.undersized.get(&pg).copied().unwrap_or(now)
+    }
+
+    fn notice_troubles(&mut self, stats: &ClusterStats, now: Utime) {
+        let newest = newest_reports(stats);
+        let with = |wrong: fn(u64) -> bool, old: &BTreeMap<PgId, Utime>| {
+            let bad = newest.iter().filter(|(_, (_, s))| wrong(s.state));
+            bad.map(|(pg, _)| (*pg, old.get(pg).copied().unwrap_or(now)))
+                .collect()
+        };
+        self.inactive = with(|s| s & pg_state::ACTIVE == 0, &self.inactive);
+        self.undersized = with(|s| s & pg_state::UNDERSIZED != 0, &self.undersized);
     }
 
     fn begin(&mut self, left: u64, now: Utime) -> Event {

@@ -448,10 +448,9 @@ pub struct OsdStat {
     pub hb_peers: Vec<OsdId>,
     pub commit_latency_ns: u64,
     pub apply_latency_ns: u64,
-    /// Operations that have waited longer than `osd_op_complaint_time`, the oldest first, at most
-    /// [`SLOW_OPS_MAX`] of them.
+    /// Operations that have waited for more than a second, the oldest first, at most [`SLOW_OPS_MAX`] of them.
     pub slow_ops: Vec<SlowOp>,
-    /// How many there are, those not listed included.
+    /// How many have waited longer than `osd_op_complaint_time`: what the health check counts.
     pub slow_ops_count: u32,
 }
 denc::envelope_denc!(OsdStat, 2, 2, {

@@ -680,3 +680,38 @@ fn a_lease_fences_commits() {
         assert!(out().await.unwrap().changed);
     });
 }
+
+/// A monitor's sign of life is written once, renewed, and gone with its lease or its clean end.
+#[test]
+fn monitors_give_signs_of_life() {
+    let rig = Rig::new();
+    let local = tokio::task::LocalSet::new();
+    block_on(local.run_until(async {
+        let c = rig.create().await;
+        let follower = c.clone();
+        tokio::task::spawn_local(async move { follower.follow().await });
+        let mut stats = c.subscribe_stats();
+        let report = |name: &str| MonReport {
+            name: name.into(),
+            mgr_gid: 7,
+            ..MonReport::default()
+        };
+        for name in ["a", "b"] {
+            c.publish_mon(&report(name)).await.unwrap();
+        }
+        stats.wait_for(|s| s.mons.len() == 2).await.unwrap();
+        assert_eq!(c.stats().mons["b"], report("b"));
+        // "a" renews, "b" does not.
+        for _ in 0..monitors::MON_TTL.as_secs() + 1 {
+            rig.clock.0.fetch_add(1, Ordering::Relaxed);
+            c.publish_mon(&report("a")).await.unwrap();
+            c.maintain().await.unwrap();
+        }
+        stats.wait_for(|s| !s.mons.contains_key("b")).await.unwrap();
+        assert!(c.stats().mons.contains_key("a"));
+        c.publish_mon(&report("b")).await.unwrap();
+        stats.wait_for(|s| s.mons.len() == 2).await.unwrap();
+        c.mon_gone("b").await.unwrap();
+        stats.wait_for(|s| s.mons.len() == 1).await.unwrap();
+    }));
+}

@@ -453,6 +453,27 @@ fn inactive_for_long() {
     );
 }
 
+/// A primary that does not know since when: this monitor does.
+#[test]
+fn inactive_since_the_monitor_saw_it() {
+    let c = &mut four();
+    c.each_pg(|s| {
+        s.state = pg_state::PEERING;
+        s.last_active = Utime::ZERO;
+    });
+    let (state, stats) = (c.state.clone(), c.stats.clone());
+    c.progress.observe(&state, &stats, c.now);
+    c.now.sec += 59;
+    assert_eq!(c.text(r#"{"prefix":"health"}"#), "HEALTH_OK\n");
+    c.now.sec += 2;
+    shown(
+        c,
+        r#"{"prefix":"health"}"#,
+        "Reduced data availability: 8 pgs inactive, 8 pgs peering",
+    );
+    shown(c, r#"{"prefix":"doctor"}"#, "(for 61s)");
+}
+
 #[test]
 fn slow_operations_and_what_they_wait_for() {
     let c = &mut four();

@@ -208,10 +208,12 @@ fn inactive_pgs(ctx: &Context<'_>, figures: &Figures, out: &mut Vec<Finding>) {
             continue;
         }
         let key = (pg_state::names(s.state), s.blocked_by.clone());
-        let since = oldest.entry(key.clone()).or_insert(s.last_active);
-        if !s.last_active.is_zero() && (since.is_zero() || s.last_active < *since) {
-            *since = s.last_active;
-        }
+        let at = match s.last_active.is_zero() {
+            true => ctx.progress.inactive_since(*pg, ctx.now),
+            false => s.last_active,
+        };
+        let since = oldest.entry(key.clone()).or_insert(at);
+        *since = at.min(*since);
         groups.entry(key).or_default().push(*pg);
     }
     for (key, pgs) in groups {

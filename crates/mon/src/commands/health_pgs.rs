@@ -68,19 +68,22 @@ fn is_line(s: &PgStat) -> String {
     format!("pg {} is {state}, acting {}", s.pgid, show::ids(&s.acting))
 }
 
-/// Since when, as far as anybody knows: a PG that nobody reported counts from its pool's beginning, or from that of the
-/// monitor that answers.
-fn since(ctx: &Context<'_>, s: &PgStat, last_good: Utime) -> Utime {
+/// Since when, as far as anybody knows: what the primary says, else what this monitor has seen. A PG that nobody
+/// reported counts from its pool's beginning, or from that of the monitor that answers.
+fn since(ctx: &Context<'_>, s: &PgStat, last_good: Utime, seen: Utime) -> Utime {
     if !last_good.is_zero() {
         return last_good;
+    }
+    if s.reported_epoch > 0 {
+        return seen;
     }
     let made = ctx.map().pool(s.pgid.pool).map_or(Utime::ZERO, |p| p.create_time);
     made.max(ctx.mon.started)
 }
 
 /// The line of a PG that has been so for too long; None before that.
-fn stuck(ctx: &Context<'_>, s: &PgStat, word: &str, last_good: Utime) -> Option<String> {
-    let since = since(ctx, s, last_good);
+fn stuck(ctx: &Context<'_>, s: &PgStat, word: &str, last_good: Utime, seen: Utime) -> Option<String> {
+    let since = since(ctx, s, last_good, seen);
     let limit = ctx
         .state
         .mon_option_u64("mon_pg_stuck_threshold", STUCK_AFTER_SEC);
@@ -108,7 +111,13 @@ pub fn pgs(ctx: &Context<'_>, figures: &Figures, found: &mut Vec<Check>) {
             thin.add("degraded", s, is_line(s));
         }
         if has(s, pg_state::UNDERSIZED)
-            && let Some(line) = stuck(ctx, s, "undersized", s.last_fullsized)
+            && let Some(line) = stuck(
+                ctx,
+                s,
+                "undersized",
+                s.last_fullsized,
+                ctx.progress.undersized_since(s.pgid, ctx.now),
+            )
         {
             thin.add("undersized", s, line);
         }
@@ -138,8 +147,9 @@ fn availability(ctx: &Context<'_>, s: &PgStat, away: &mut Group) {
             away.add(word, s, is_line(s));
         }
     }
+    let seen = ctx.progress.inactive_since(s.pgid, ctx.now);
     if !has(s, pg_state::ACTIVE)
-        && let Some(line) = stuck(ctx, s, "inactive", s.last_active)
+        && let Some(line) = stuck(ctx, s, "inactive", s.last_active, seen)
     {
         away.add("inactive", s, line.clone());
         if has(s, pg_state::PEERING) {
@@ -147,7 +157,7 @@ fn availability(ctx: &Context<'_>, s: &PgStat, away: &mut Group) {
         }
     }
     if has(s, pg_state::STALE)
-        && let Some(line) = stuck(ctx, s, "stale", s.last_unstale)
+        && let Some(line) = stuck(ctx, s, "stale", s.last_unstale, seen)
     {
         away.add("stale", s, line);
     }
@@ -196,7 +206,7 @@ pub fn slow_ops(ctx: &Context<'_>, found: &mut Vec<Check>) {
     let mut oldest = ctx.now;
     let mut osds: Vec<OsdId> = Vec::new();
     for (id, r) in &ctx.stats.osds {
-        let n = u64::from(r.stat.slow_ops_count).max(r.stat.slow_ops.len() as u64);
+        let n = u64::from(r.stat.slow_ops_count);
         if n == 0 {
             continue;
         }

@@ -54,6 +54,8 @@ pub(crate) mod sample;
 #[cfg(test)]
 mod transcript;
 
+pub use pg_stats::newest_reports;
+
 use crate::progress::Progress;
 use bytes::Bytes;
 use io::Random;

@@ -109,7 +109,7 @@ fn sum<'a>(pgs: impl Iterator<Item = &'a PgStat>) -> ObjectStatSum {
 }
 
 /// The newest report of each PG, and who made it.
-fn newest_reports(stats: &ClusterStats) -> BTreeMap<PgId, (OsdId, &PgStat)> {
+pub fn newest_reports(stats: &ClusterStats) -> BTreeMap<PgId, (OsdId, &PgStat)> {
     let mut out: BTreeMap<PgId, (OsdId, &PgStat)> = BTreeMap::new();
     for (osd, pg, stat) in stats.pgs() {
         let newer = out.get(&pg).is_none_or(|(_, s)| {
@@ -125,7 +125,8 @@ fn newest_reports(stats: &ClusterStats) -> BTreeMap<PgId, (OsdId, &PgStat)> {
 fn stat_of(state: &ClusterState, newest: Option<(OsdId, &PgStat)>, pg: PgId, sets: UpActing) -> PgStat {
     let map = &*state.osdmap;
     let mut stat = newest.map_or_else(|| PgStat::unknown(pg), |(_, s)| s.clone());
-    let about_now = stat.up == sets.up && stat.acting == sets.acting;
+    // The order says who leads, not where data is.
+    let about_now = same_osds(&stat.up, &sets.up) && same_osds(&stat.acting, &sets.acting);
     if sets.acting_primary < 0 {
         stat.state = pg_state::DOWN;
         let members = state.pgs.get(pg).map_or(&[][..], |c| &c.in_sync[..]);
@@ -164,6 +165,10 @@ fn stat_of(state: &ClusterState, newest: Option<(OsdId, &PgStat)>, pg: PgId, set
     stat.acting = sets.acting;
     stat.acting_primary = sets.acting_primary;
     stat
+}
+
+fn same_osds(a: &[OsdId], b: &[OsdId]) -> bool {
+    a.len() == b.len() && a.iter().all(|o| b.contains(o))
 }
 
 /// A counter that is never negative in a sane report, for output.
