@@ -71,7 +71,10 @@ pub const LIBRARIES: &[Library] = &[
     library("signal-hook", &["io", "skep"]),
     library("socket2", &["io"]),
     library("tempfile", &[]),
-    library("tokio", &["io", "io-sim", "metastore", "net", "mon", "osd", "node", "skep"]),
+    library(
+        "tokio",
+        &["io", "io-sim", "metastore", "net", "mon", "osd", "node", "skep"],
+    ),
     library("tracing-subscriber", &["skep"]),
 ];
 
