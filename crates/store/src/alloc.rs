@@ -4,9 +4,9 @@
 //! Vocabulary: a *group* is the unit of rows, 8192 blocks (32 MiB); a *zone* is 16 blocks, aligned: what a
 //! sparse object takes its blocks from, so that its later neighbours can lie beside them.
 //!
-//! A group is *raw* while some of it was perhaps never written since the host gave it: large writes go
-//! there, since they fill it anyway; small ones go where a flush does not drag the host's journal along. This
-//! is a preference, known only as long as the store is open.
+//! A group is *raw* while some of it was perhaps never written since the host gave it: writing there makes a flush
+//! drag the host's journal along. Small writes go elsewhere; large ones too while there is much else, and fill the
+//! raw ones when there is not. This is a preference, known only as long as the store is open.
 //!
 //! Invariants: a block that a durable checkpoint or a log record since may refer to is never free here;
 //! freed blocks are cleared only once the checkpoint that frees them is durable (the caller's duty).
@@ -19,6 +19,9 @@ const WORDS: usize = (GROUP / 64) as usize;
 /// Words looked at for a better run once some free run is known.
 const SEARCH_WORDS: usize = 1024;
 const ZONE: u64 = 16;
+
+/// Written space that large writes leave to small ones while there is raw space.
+const SMALL_BLOCKS: u64 = GROUP;
 
 /// What blocks are taken for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,8 +65,14 @@ impl Allocator {
         self.free
     }
 
-    pub fn raw_free(&self) -> u64 {
-        self.raw_free
+    /// Free blocks that were written before.
+    pub fn written_free(&self) -> u64 {
+        self.free - self.raw_free
+    }
+
+    /// Free blocks that large writes would like to take.
+    pub fn large_free(&self) -> u64 {
+        self.raw_free + self.written_free().saturating_sub(SMALL_BLOCKS)
     }
 
     /// The file has grown to `blocks`; `raw`: without being written there.
@@ -189,7 +198,7 @@ impl Allocator {
 
     /// Takes a run of up to `len` blocks, near the last one taken for the same purpose.
     pub fn take(&mut self, len: u64, purpose: For) -> Option<(u64, u64)> {
-        let raw = purpose == For::LargeWrite;
+        let raw = purpose == For::LargeWrite && self.written_free() < SMALL_BLOCKS + len;
         let (start, n) = self.take_from(len, raw).or_else(|| self.take_from(len, !raw))?;
         self.mark(start, n);
         Some((start, n))
@@ -334,7 +343,7 @@ mod tests {
     fn large_writes_go_to_raw_groups() {
         let mut a = Allocator::new(10, GROUP);
         a.extend(3 * GROUP, true);
-        assert_eq!(a.raw_free(), 2 * GROUP);
+        assert_eq!(a.raw_free, 2 * GROUP);
         assert_eq!(a.take(64, For::LargeWrite), Some((GROUP, 64)));
         assert_eq!(a.take(1, For::SmallWrite), Some((10, 1)));
         assert_eq!(a.take_at(GROUP + 64, 1, For::SmallWrite), 0);
@@ -345,14 +354,29 @@ mod tests {
             a.take(2 * GROUP, For::LargeWrite),
             Some((GROUP + 65, 2 * GROUP - 65))
         );
-        assert_eq!(a.raw_free(), 0);
+        assert_eq!(a.raw_free, 0);
         assert!(a.take(1, For::LargeWrite).is_some_and(|(at, _)| at < GROUP));
         a.clear(2 * GROUP, GROUP);
-        assert_eq!(a.raw_free(), 0);
+        assert_eq!(a.raw_free, 0);
         a.punched(2 * GROUP, 64);
-        assert_eq!(a.raw_free(), GROUP);
+        assert_eq!(a.raw_free, GROUP);
         while a.take(GROUP, For::SmallWrite).is_some() {}
-        assert_eq!((a.free(), a.raw_free()), (0, 0));
+        assert_eq!((a.free(), a.raw_free), (0, 0));
+    }
+
+    #[test]
+    fn large_writes_leave_written_space_to_small_ones() {
+        let mut a = Allocator::new(0, 3 * GROUP);
+        a.extend(4 * GROUP, true);
+        // Raw space is not touched while much else is free.
+        let large = For::LargeWrite;
+        assert_eq!(a.large_free(), 3 * GROUP);
+        assert_eq!(a.take(GROUP, large), Some((0, GROUP)));
+        assert_eq!(a.take(GROUP, large), Some((GROUP, GROUP)));
+        assert_eq!(a.take(64, large), Some((3 * GROUP, 64)));
+        assert_eq!(a.large_free(), GROUP - 64);
+        a.clear(0, 64);
+        assert_eq!(a.take(64, large), Some((2 * GROUP, 64)));
     }
 
     #[test]

@@ -1,20 +1,26 @@
 //! Verified data blocks in memory, for reads: the host's page cache is bypassed.
 //!
-//! One slab of 4 KiB slots with a clock hand: a block that was not asked for again since it came goes first,
-//! so a scan does not push out what is used. Bound: the slab; memory is taken as slots are first used.
+//! Slots of 4 KiB with a clock hand: a block that was not asked for again since it came goes first, so a scan
+//! does not push out what is used. A slot keeps the memory that the disk filled, without a copy. Bound: the
+//! number of slots.
 //!
 //! Invariant (the owner's duty): a block is removed before its content on the disk can change.
 
 use crate::generation::NumberMap;
 use crate::onode::BLOCK;
+use bytes::Bytes;
 
-const SIZE: usize = BLOCK as usize;
+#[derive(Debug, Default)]
+struct Slot {
+    /// None: free.
+    held: Option<(u64, Bytes)>,
+    /// Since the hand passed.
+    asked: bool,
+}
 
 #[derive(Debug, Default)]
 pub struct BlockCache {
-    data: Vec<u8>,
-    /// By slot: the block it holds (None: free), and whether it was asked for since the hand passed.
-    slots: Vec<(Option<u64>, bool)>,
+    slots: Vec<Slot>,
     by_block: NumberMap<u64, usize>,
     free: Vec<usize>,
     hand: usize,
@@ -23,11 +29,8 @@ pub struct BlockCache {
 
 impl BlockCache {
     pub fn new(bytes_max: u64) -> Self {
-        let slots_max = (bytes_max / BLOCK) as usize;
         Self {
-            // Zeroed memory that the host gives only when it is touched.
-            data: vec![0; slots_max * SIZE],
-            slots_max,
+            slots_max: (bytes_max / BLOCK) as usize,
             ..Self::default()
         }
     }
@@ -41,18 +44,25 @@ impl BlockCache {
         let Some(slot) = self.by_block.get(&block).copied() else {
             return false;
         };
-        self.slots[slot].1 = true;
-        out.copy_from_slice(&self.data[slot * SIZE..(slot + 1) * SIZE]);
+        let slot = &mut self.slots[slot];
+        slot.asked = true;
+        match &slot.held {
+            Some((_, data)) => out.copy_from_slice(data),
+            None => return false,
+        }
         true
     }
 
-    pub fn put(&mut self, block: u64, data: &[u8]) {
+    /// `data` is the whole of its memory: a part would hold on to all of it.
+    pub fn put(&mut self, block: u64, data: Bytes) {
         let slot = match self.by_block.get(&block).copied().or_else(|| self.slot()) {
             Some(slot) => slot,
             None => return,
         };
-        self.data[slot * SIZE..(slot + 1) * SIZE].copy_from_slice(data);
-        self.slots[slot] = (Some(block), false);
+        self.slots[slot] = Slot {
+            held: Some((block, data)),
+            asked: false,
+        };
         self.by_block.insert(block, slot);
     }
 
@@ -62,29 +72,28 @@ impl BlockCache {
             return Some(slot);
         }
         if self.slots.len() < self.slots_max {
-            self.slots.push((None, false));
+            self.slots.push(Slot::default());
             return Some(self.slots.len() - 1);
         }
         // Two rounds: the first one may clear every mark.
         for _ in 0..2 * self.slots.len() {
             let slot = self.hand;
             self.hand = (self.hand + 1) % self.slots.len();
-            match &mut self.slots[slot] {
-                (_, asked @ true) => *asked = false,
-                (held, _) => {
-                    if let Some(block) = held.take() {
-                        self.by_block.remove(&block);
-                    }
-                    return Some(slot);
-                }
+            let s = &mut self.slots[slot];
+            if std::mem::take(&mut s.asked) {
+                continue;
             }
+            if let Some((block, _)) = s.held.take() {
+                self.by_block.remove(&block);
+            }
+            return Some(slot);
         }
         None
     }
 
     pub fn remove(&mut self, block: u64) {
         if let Some(slot) = self.by_block.remove(&block) {
-            self.slots[slot] = (None, false);
+            self.slots[slot] = Slot::default();
             self.free.push(slot);
         }
     }
@@ -98,25 +107,25 @@ impl BlockCache {
 mod tests {
     use super::*;
 
-    fn block(n: u64) -> Vec<u8> {
-        vec![n as u8; SIZE]
+    fn block(n: u64) -> Bytes {
+        vec![n as u8; BLOCK as usize].into()
     }
 
     #[test]
     fn keeps_what_is_asked_for() {
         let mut c = BlockCache::new(4 * BLOCK);
-        let mut out = block(0);
-        (1..=4).for_each(|n| c.put(n, &block(n)));
+        let mut out = block(0).to_vec();
+        (1..=4).for_each(|n| c.put(n, block(n)));
         assert!(c.get(2, &mut out) && out == block(2));
-        (10..13).for_each(|n| c.put(n, &block(n)));
+        (10..13).for_each(|n| c.put(n, block(n)));
         assert!(c.contains(2), "asked for");
         assert_eq!(c.by_block.len(), 4);
         c.remove(2);
         assert!(!c.get(2, &mut out));
-        c.put(2, &block(9));
+        c.put(2, block(9));
         assert!(c.get(2, &mut out) && out == block(9));
         for n in 0..100 {
-            c.put(n, &block(n));
+            c.put(n, block(n));
             assert!(c.get(n, &mut out) && out == block(n), "{n}");
             assert!(c.by_block.len() <= 4);
         }
@@ -125,7 +134,7 @@ mod tests {
     #[test]
     fn no_slab_keeps_nothing() {
         let mut c = BlockCache::new(0);
-        c.put(1, &block(1));
+        c.put(1, block(1));
         assert!(!c.contains(1));
     }
 }

@@ -7,7 +7,7 @@
 //!    flush each, so that a commit's flush never waits behind a mountain of write-back; direct writes leave no
 //!    mountain, and one flush ends them.
 //! 3. One durable commit of the index: rows, and the log position to replay from. This is the moment.
-//! 4. Holes are punched where much was freed. Only after this does the owner reuse freed blocks.
+//! 4. Holes are punched where much was freed, beyond a stock that stays in the file. Only after this does the owner reuse freed blocks.
 //!
 //! A cut before 3 leaves the old index and a log that rebuilds everything; after 3 the new index.
 //!
@@ -171,6 +171,8 @@ pub struct Checkpoint {
     pub collections: Vec<(SPgId, Option<Collection>)>,
     /// All but the position.
     pub meta: Meta,
+    /// Freed blocks that stay in the file.
+    stock: u64,
     /// Freed runs, joined, once it comes to punching.
     merged: Vec<(u64, u64)>,
     phase: Phase,
@@ -188,6 +190,7 @@ impl Checkpoint {
         taken: Vec<(u32, Vec<u8>)>,
         collections: Vec<(SPgId, Option<Collection>)>,
         meta: Meta,
+        stock: u64,
     ) -> Self {
         Self {
             path: path.to_owned(),
@@ -199,6 +202,7 @@ impl Checkpoint {
             taken,
             collections,
             meta,
+            stock,
             merged: Vec::new(),
             phase: Phase::Marker,
         }
@@ -379,7 +383,12 @@ impl Checkpoint {
             let mut freed = self.generation.freed.clone();
             freed.sort_unstable();
             self.merged = merge(freed);
-            self.merged.retain(|(_, len)| *len >= PUNCH_BLOCKS);
+            let mut stock = self.stock;
+            self.merged.retain(|(_, len)| {
+                let stays = stock > 0;
+                stock = stock.saturating_sub(*len);
+                *len >= PUNCH_BLOCKS && !stays
+            });
         }
         let Some(run) = self.merged.get(from) else {
             return Ok(None);

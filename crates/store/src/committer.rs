@@ -2,11 +2,12 @@
 //!
 //! The owner appends records to the *open* batch; the committer (a thread, or the owner itself in
 //! simulation) takes everything that gathered while it flushed the batch before. Direct extents of a
-//! batch are written first and covered by the same flush.
+//! batch are covered by the same flush. While the committer is busy with one batch, the *data thread* writes direct
+//! extents of those behind it: nothing refers to them before their record, so they may be written any time.
 //!
-//! Invariants: batches are written strictly one after the other, each only after the flush of the one
-//! before; a failed write or flush is final, and nothing is written after it. `head - tail` never exceeds
-//! the ring.
+//! Invariants: a batch's records go to the log only after the flush of the batch before, and are flushed only when
+//! all of its direct extents are written; a failed write or flush is final, and no record is written after it.
+//! `head - tail` never exceeds the ring.
 //!
 //! Bounds: [`Committer::fits`] says whether a record of some size still fits into the ring.
 
@@ -15,9 +16,8 @@ use crate::options::{Driver, Seq, Waker};
 use crate::ring::{HEADER, Header, Ring, padded};
 use crate::{Counters, Error, Result};
 use bytes::Bytes;
-use io::disk::{AlignedVec, DiskFile, Write};
+use io::disk::{AlignedVec, DiskFile, write_slices};
 use std::collections::VecDeque;
-use std::io::IoSlice;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use types::checksum::crc32c;
@@ -25,7 +25,11 @@ use types::checksum::crc32c;
 /// A batch closes at this size.
 const BATCH_BYTES: usize = 4 << 20;
 /// Direct data in one batch: closes it as well.
-const BATCH_DIRECT_BYTES: u64 = 16 << 20;
+const BATCH_DIRECT_BYTES: u64 = 8 << 20;
+/// A transaction with so much direct data begins at once, without a kick: it is worth a flush of its own.
+const EAGER_BYTES: u64 = 1 << 20;
+/// The data thread writes at most this much at a time (or one transaction's), so that a batch waits only for its own.
+const AHEAD_BYTES: u64 = 4 << 20;
 /// Log space that is zeroed at a time, ahead of its first use.
 const ZERO_BYTES: u64 = 1 << 20;
 /// One write of direct data through the page cache; see `helper` for why pieces are small.
@@ -40,6 +44,14 @@ pub struct Direct {
     pub data: Bytes,
 }
 
+/// Direct extents of one transaction.
+#[derive(Debug)]
+struct Data {
+    batch: u64,
+    bytes: u64,
+    directs: Vec<Direct>,
+}
+
 #[derive(Debug, Default)]
 struct Batch {
     number: u64,
@@ -47,7 +59,6 @@ struct Batch {
     count: u32,
     /// Room for the header, then records.
     bytes: AlignedVec,
-    directs: Vec<Direct>,
     direct_bytes: u64,
 }
 
@@ -64,6 +75,10 @@ impl Batch {
 struct Inner {
     open: Batch,
     sealed: VecDeque<Batch>,
+    /// Of open and sealed batches, in their order: what nobody writes yet.
+    data: VecDeque<Data>,
+    /// The batch of which the data thread writes some.
+    ahead: Option<u64>,
     spare: Vec<AlignedVec>,
     next_seq: Seq,
     next_batch: u64,
@@ -95,6 +110,10 @@ pub struct Committer {
     driver: Option<Arc<dyn Driver>>,
     inner: Mutex<Inner>,
     work: Condvar,
+    /// For the data thread.
+    data: Condvar,
+    /// The data thread has ended what it took.
+    written: Condvar,
     done: Condvar,
     durable: AtomicU64,
 }
@@ -119,6 +138,7 @@ pub struct Start {
 #[derive(Debug)]
 struct Work {
     batch: Batch,
+    data: Vec<Data>,
     position: u64,
     zero: Option<(u64, u64)>,
     /// It would overwrite what is still needed.
@@ -138,6 +158,8 @@ impl Committer {
         let mut inner = Inner {
             open: Batch::default(),
             sealed: VecDeque::new(),
+            data: VecDeque::new(),
+            ahead: None,
             spare: Vec::new(),
             next_seq: start.seq,
             next_batch: start.batch,
@@ -169,6 +191,8 @@ impl Committer {
             driver,
             inner: Mutex::new(inner),
             work: Condvar::new(),
+            data: Condvar::new(),
+            written: Condvar::new(),
             done: Condvar::new(),
             durable: AtomicU64::new(start.seq - 1),
         }
@@ -236,16 +260,29 @@ impl Committer {
         open.count += 1;
         open.bytes.extend_from_slice(&(record.len() as u32).to_le_bytes());
         open.bytes.extend_from_slice(record);
-        open.direct_bytes += directs.iter().map(|d| d.data.len() as u64).sum::<u64>();
-        open.directs.append(directs);
+        let bytes: u64 = directs.iter().map(|d| d.data.len() as u64).sum();
+        open.direct_bytes += bytes;
+        if bytes > 0 {
+            let data = Data {
+                batch: inner.next_batch,
+                bytes,
+                directs: std::mem::take(directs),
+            };
+            inner.data.push_back(data);
+        }
         inner.counters.transactions += 1;
-        if inner.open.bytes.len() >= BATCH_BYTES.min(self.ring.len as usize / 8)
-            || inner.open.direct_bytes >= BATCH_DIRECT_BYTES
-        {
+        let full = inner.open.bytes.len() >= BATCH_BYTES.min(self.ring.len as usize / 8)
+            || inner.open.direct_bytes >= BATCH_DIRECT_BYTES;
+        if full {
             inner.seal();
-            if !inner.busy {
-                self.call();
-            }
+        }
+        let eager = bytes >= EAGER_BYTES;
+        inner.kicked |= eager && !full;
+        if (full || eager) && !inner.busy {
+            self.call();
+        }
+        if bytes > 0 && inner.busy {
+            self.data.notify_one();
         }
         Ok(seq)
     }
@@ -294,9 +331,14 @@ impl Committer {
             inner.failed = Some(Arc::new(e));
         }
         drop(inner);
-        self.work.notify_all();
-        self.done.notify_all();
+        self.notify_all();
         (self.waker)();
+    }
+
+    fn notify_all(&self) {
+        [&self.work, &self.data, &self.written, &self.done]
+            .iter()
+            .for_each(|c| c.notify_all());
     }
 
     /// The position behind marker `number`, once it is durable.
@@ -348,8 +390,7 @@ impl Committer {
 
     pub fn stop(&self) {
         self.lock().stop = true;
-        self.work.notify_all();
-        self.done.notify_all();
+        self.notify_all();
     }
 
     pub fn stopping(&self) -> bool {
@@ -414,12 +455,63 @@ impl Committer {
         }
     }
 
-    /// Without a thread: writes one batch, if one waits. False: there was none.
+    /// The data thread's body.
+    pub fn run_data(&self) {
+        let mut inner = self.lock();
+        loop {
+            if inner.stop || inner.failed.is_some() {
+                return;
+            }
+            // An idle committer writes a batch's data itself, without a hand-over.
+            let data = if inner.busy {
+                inner.take_ahead()
+            } else {
+                Vec::new()
+            };
+            if data.is_empty() {
+                inner = self.data.wait(inner).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            drop(inner);
+            self.write_ahead(data);
+            inner = self.lock();
+        }
+    }
+
+    fn write_ahead(&self, data: Vec<Data>) {
+        let result = self.write_data(&data, None);
+        drop(data);
+        self.lock().ahead = None;
+        match result {
+            Ok(()) => self.written.notify_all(),
+            Err(e) => self.fail(e),
+        }
+    }
+
+    /// Waits until the data thread has written what it took of this batch or of one before.
+    fn wait_ahead(&self, batch: u64) -> Result<()> {
+        let mut inner = self.lock();
+        while inner.ahead.is_some_and(|n| n <= batch) {
+            inner = self.written.wait(inner).unwrap_or_else(PoisonError::into_inner);
+        }
+        match &inner.failed {
+            Some(e) => Err(Error::Stopped(e.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// Without threads: writes some data ahead or else one batch, if one waits. False: there was none.
     pub fn pump(&self) -> bool {
         self.end();
         let mut inner = self.lock();
         if inner.failed.is_some() {
             return false;
+        }
+        let data = inner.take_ahead();
+        if !data.is_empty() {
+            drop(inner);
+            self.write_ahead(data);
+            return true;
         }
         inner.kicked = true;
         let Some(work) = self.take(&mut inner) else {
@@ -439,6 +531,11 @@ impl Committer {
         }
         inner.kicked = !inner.open.is_empty();
         let batch = inner.sealed.pop_front()?;
+        let own = inner.data.iter().take_while(|d| d.batch <= batch.number).count();
+        let data = inner.data.drain(..own).collect();
+        if !inner.data.is_empty() {
+            self.data.notify_one();
+        }
         let need = batch.padded();
         let position = self.ring.place(inner.head, need);
         inner.head = position + need;
@@ -452,6 +549,7 @@ impl Committer {
         });
         Some(Work {
             batch,
+            data,
             position,
             zero,
             overrun,
@@ -515,37 +613,32 @@ impl Committer {
         };
         batch.bytes[..HEADER].copy_from_slice(&header.encode());
         batch.bytes.resize(padded(records) as usize);
+        let mut data = std::mem::take(&mut work.data);
+        if self.lock().ahead.is_some_and(|n| n <= batch.number) {
+            self.write_data(&data, None)?;
+            data.clear();
+            self.wait_ahead(batch.number)?;
+        }
+        // Data and log in any order: one flush covers both, and replay verifies the last batch's data.
+        let log = (self.ring.at(work.position), &batch.bytes[..]);
+        self.write_data(&data, Some(log))?;
+        Ok(())
+    }
+
+    fn write_data(&self, data: &[Data], log: Option<(u64, &[u8])>) -> Result<()> {
         let piece = if self.file.is_direct() {
             usize::MAX
         } else {
             CACHED_WRITE_BYTES
         };
-        // Data and log in any order: one flush covers both, and replay verifies the last batch's data.
-        let slices: Vec<(u64, [IoSlice<'_>; 1])> = batch
-            .directs
-            .iter()
-            .flat_map(|d| {
-                let parts = d.data.chunks(piece.min(d.data.len().max(1)));
-                parts.scan(d.offset, |at, part| {
-                    let offset = *at;
-                    *at += part.len() as u64;
-                    Some((offset, [IoSlice::new(part)]))
-                })
-            })
-            .chain([(self.ring.at(work.position), [IoSlice::new(&batch.bytes)])])
-            .collect();
-        let writes: Vec<Write<'_>> = slices
-            .iter()
-            .map(|(offset, data)| Write {
-                offset: *offset,
-                data,
-            })
-            .collect();
-        self.file
-            .write_all(&writes)
-            .map_err(|e| Error::io(&self.path, "write the log and data", e))?;
-        batch.directs.clear();
-        Ok(())
+        let directs = data.iter().flat_map(|d| &d.directs);
+        let parts = directs.flat_map(|d| {
+            let piece = piece.min(d.data.len().max(1));
+            let parts = d.data.chunks(piece).enumerate();
+            parts.map(move |(i, part)| (d.offset + (i * piece) as u64, part))
+        });
+        write_slices(&*self.file, parts.chain(log))
+            .map_err(|e| Error::io(&self.path, "write the log and data", e))
     }
 
     fn flush(&self) -> Result<()> {
@@ -571,6 +664,21 @@ impl Inner {
         let closed = std::mem::take(&mut self.open);
         self.sealed.push_back(closed);
         self.renew_open();
+    }
+
+    /// Some of one batch's data, for who writes it ahead of its batch.
+    fn take_ahead(&mut self) -> Vec<Data> {
+        let Some(batch) = self.data.front().map(|d| d.batch) else {
+            return Vec::new();
+        };
+        let mut bytes = 0;
+        let some = self.data.iter().take_while(|d| {
+            bytes += d.bytes;
+            d.batch == batch && (bytes <= AHEAD_BYTES || bytes == d.bytes)
+        });
+        let count = some.count();
+        self.ahead = Some(batch);
+        self.data.drain(..count).collect()
     }
 
     fn renew_open(&mut self) {

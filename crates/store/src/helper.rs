@@ -8,9 +8,8 @@ use crate::checkpoint::{Checkpoint, Progress};
 use crate::committer::Committer;
 use crate::options::{Driver, Waker};
 use crate::{Error, Result};
-use io::disk::{DiskFile, Write};
+use io::disk::{DiskFile, write_slices};
 use std::collections::VecDeque;
-use std::io::IoSlice;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -27,17 +26,10 @@ static ZEROS: Zeros = Zeros([0; 64 << 10]);
 pub fn write_zeros(file: &dyn DiskFile, from: u64, to: u64) -> std::io::Result<()> {
     let step = ZEROS.0.len() as u64;
     let starts = (from..to).step_by(ZEROS.0.len());
-    let slices: Vec<(u64, [IoSlice<'_>; 1])> = starts
-        .map(|at| (at, [IoSlice::new(&ZEROS.0[..step.min(to - at) as usize])]))
-        .collect();
-    let writes: Vec<Write<'_>> = slices
-        .iter()
-        .map(|(offset, data)| Write {
-            offset: *offset,
-            data,
-        })
-        .collect();
-    file.write_all(&writes)
+    write_slices(
+        file,
+        starts.map(|at| (at, &ZEROS.0[..step.min(to - at) as usize])),
+    )
 }
 
 #[derive(Debug)]

@@ -16,6 +16,8 @@ use std::os::fd::BorrowedFd;
 
 /// One read of the disk; a longer run is several.
 const READ_BLOCKS: u64 = 256;
+/// So many begin at once, while their owner still looks for more: the disk should not idle meanwhile.
+const SUBMIT_READS: u32 = 8;
 /// Kept pieces looked at for one block: several tickets may have read overlapping runs.
 const LOOK_BACK: usize = 8;
 
@@ -28,11 +30,21 @@ struct Read {
     stale: bool,
 }
 
+/// What a ticket that was not released stands for.
+#[derive(Debug)]
+struct Wanted {
+    /// Reads that it still waits for.
+    left: usize,
+    /// First blocks of its reads; most tickets have one.
+    first: u64,
+    more: Vec<u64>,
+}
+
 #[derive(Debug, Default)]
 pub struct Prefetches {
     queue: Option<Box<dyn ReadQueue>>,
-    /// Reads that each ticket still waits for.
-    tickets: NumberMap<Ticket, usize>,
+    unsubmitted: u32,
+    tickets: NumberMap<Ticket, Wanted>,
     /// By token.
     reads: NumberMap<u64, Read>,
     kept: BTreeMap<(u64, Ticket), Bytes>,
@@ -65,7 +77,7 @@ impl Prefetches {
         self.bytes += bytes;
         self.last += 1;
         let ticket = self.last;
-        let mut count = 0;
+        let mut starts = Vec::new();
         for (start, len) in runs {
             let mut at = *start;
             while at < start + len {
@@ -79,16 +91,26 @@ impl Prefetches {
                 };
                 queue.push(self.last, at * BLOCK, (blocks * BLOCK) as usize);
                 self.reads.insert(self.last, read);
-                count += 1;
+                starts.push(at);
+                self.unsubmitted += 1;
                 at += blocks;
             }
         }
-        self.tickets.insert(ticket, count);
+        let wanted = Wanted {
+            left: starts.len(),
+            first: runs[0].0,
+            more: starts.split_off(1),
+        };
+        self.tickets.insert(ticket, wanted);
+        if self.unsubmitted >= SUBMIT_READS {
+            self.submit();
+        }
         Some(ticket)
     }
 
     pub fn submit(&mut self) {
-        if let Some(q) = self.queue.as_mut().filter(|_| !self.reads.is_empty()) {
+        if let Some(q) = self.queue.as_mut().filter(|_| self.unsubmitted > 0) {
+            self.unsubmitted = 0;
             q.submit();
         }
     }
@@ -110,9 +132,9 @@ impl Prefetches {
                 // Not wanted, outdated or failed: the reader asks the disk, and tells.
                 _ => self.bytes -= read.blocks * BLOCK,
             }
-            if let Some(left) = wanted {
-                *left -= 1;
-                if *left == 0 {
+            if let Some(w) = wanted {
+                w.left -= 1;
+                if w.left == 0 {
                     ended.push(read.ticket);
                 }
             }
@@ -121,24 +143,24 @@ impl Prefetches {
     }
 
     pub fn release(&mut self, ticket: Ticket) {
-        self.tickets.remove(&ticket);
-        let bytes = &mut self.bytes;
-        self.kept.retain(|(_, t), data| {
-            let keep = *t != ticket;
-            if !keep {
-                *bytes -= data.len() as u64;
+        let Some(wanted) = self.tickets.remove(&ticket) else {
+            return;
+        };
+        for start in std::iter::once(wanted.first).chain(wanted.more) {
+            if let Some(data) = self.kept.remove(&(start, ticket)) {
+                self.bytes -= data.len() as u64;
             }
-            keep
-        });
+        }
     }
 
-    /// The data from `block` on that one kept piece has.
-    pub fn find(&self, block: u64) -> Option<Bytes> {
+    /// The data from `block` on that one kept piece has, and whether the piece is this block alone.
+    pub fn find(&self, block: u64) -> Option<(Bytes, bool)> {
         let before = self.kept.range(..=(block, Ticket::MAX)).rev().take(LOOK_BACK);
         before
             .filter_map(|((start, _), data)| {
                 let skip = (block - start) * BLOCK;
-                (skip < data.len() as u64).then(|| data.slice(skip as usize..))
+                let alone = data.len() as u64 == BLOCK;
+                (skip < data.len() as u64).then(|| (data.slice(skip as usize..), alone))
             })
             .next()
     }

@@ -11,6 +11,7 @@ use crate::options::{OmapPage, Stat, Ticket};
 use crate::state::{State, block_crc};
 use crate::{Error, Result, key};
 use bytes::{Bytes, BytesMut};
+use io::disk::page_of;
 use std::collections::BTreeMap;
 use std::iter::Peekable;
 use std::ops::Bound;
@@ -76,7 +77,7 @@ impl State {
         if e.at != first || e.len != last - first {
             return Ok(None);
         }
-        let Some(data) = self.reads.find(e.phys) else {
+        let Some((data, alone)) = self.reads.find(e.phys) else {
             return Ok(None);
         };
         let whole = (e.len * BLOCK) as usize;
@@ -91,7 +92,8 @@ impl State {
                 return Ok(None);
             }
             if keep {
-                self.blocks.borrow_mut().put(phys, block);
+                let own = if alone { data.clone() } else { page_of(block) };
+                self.blocks.borrow_mut().put(phys, own);
             }
         }
         Ok(Some(data))
@@ -167,7 +169,7 @@ impl State {
                 }
             }
             if keep {
-                self.blocks.borrow_mut().put(phys, block);
+                self.blocks.borrow_mut().put(phys, page_of(block));
             }
         }
         Ok(())
@@ -220,7 +222,7 @@ impl State {
             (skip < d.data.len() as u64).then(|| d.data.slice(skip as usize..))
         });
         own.or_else(|| self.inflight.find(block))
-            .or_else(|| self.reads.find(block))
+            .or_else(|| self.reads.find(block).map(|(data, _)| data))
     }
 
     /// Physical blocks from the disk, or from writes on their way to it.

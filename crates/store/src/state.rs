@@ -76,12 +76,12 @@ pub struct BlockValues {
 impl BlockValues {
     pub fn encode(&self) -> Vec<u8> {
         let shared = self.refs.iter().any(|n| *n > 0);
-        let refs = self.refs.iter().filter(|_| shared);
-        self.crcs
-            .iter()
-            .chain(refs)
-            .flat_map(|v| v.to_le_bytes())
-            .collect()
+        let mut out = vec![0; if shared { 2 * CRC_BYTES } else { CRC_BYTES }];
+        let values = self.crcs.iter().chain(&self.refs);
+        for (place, v) in out.chunks_exact_mut(4).zip(values) {
+            place.copy_from_slice(&v.to_le_bytes());
+        }
+        out
     }
 }
 

@@ -166,7 +166,7 @@ impl State {
         for (b, block) in (phys..).zip(data.chunks_exact(BLOCK as usize)) {
             let entry = Dirty {
                 crc: block_crc(block),
-                data: Some(Bytes::copy_from_slice(block)),
+                data: Some(io::disk::page_of(block)),
             };
             self.set_block(b, Some(entry));
         }

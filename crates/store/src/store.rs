@@ -37,6 +37,10 @@ const RESERVE_BLOCKS_MIN: u64 = 8;
 const RESERVE_BLOCKS_MAX: u64 = 16384;
 /// Blocks that were freed and wait for a checkpoint: one in so many of the file's starts one.
 const FREED_SHARE: u64 = 8;
+/// Freed space that stays in the file for what is written next, which then costs the host no allocation and a flush
+/// no journal: one in so many of the file's blocks, and at most so many bytes. More goes back to the host.
+const STOCK_SHARE: u64 = 4;
+const STOCK_BYTES_MAX: u64 = 512 << 20;
 /// Space for large writes is cheap to get (nothing is written) and is used up fast: so many steps at once.
 const RAW_GROWTH: u64 = 4;
 
@@ -166,11 +170,16 @@ impl Store {
         }
         if self.options.threads {
             let io = |e| Error::io(&self.path, "start a thread", e);
-            let (committer, helper) = (self.committer.clone(), self.helper.clone());
-            self.threads
-                .push(io::thread::spawn("store-commit", move || committer.run()).map_err(io)?);
-            self.threads
-                .push(io::thread::spawn("store-helper", move || helper.run()).map_err(io)?);
+            let (committer, data) = (self.committer.clone(), self.committer.clone());
+            let helper = self.helper.clone();
+            let threads = [
+                io::thread::spawn("store-commit", move || committer.run()),
+                io::thread::spawn("store-data", move || data.run_data()),
+                io::thread::spawn("store-helper", move || helper.run()),
+            ];
+            for t in threads {
+                self.threads.push(t.map_err(io)?);
+            }
         } else if let Some(driver) = &self.options.driver {
             driver.start(Background::new(self.committer.clone(), self.helper.clone()));
         }
@@ -270,8 +279,11 @@ impl Store {
     /// Housekeeping by time: the owner calls it about once a second.
     pub fn tick(&mut self, now: Duration) {
         // Others use the host's file system too.
-        if self.settle().and_then(|()| self.refresh_space()).is_err() || self.state.active.is_empty() {
+        if self.settle().and_then(|()| self.refresh_space()).is_err() {
             return;
+        }
+        if self.state.active.is_empty() {
+            return io::disk::cool_pages();
         }
         let since = *self.dirty_since.get_or_insert(now);
         if now.saturating_sub(since) >= self.options.checkpoint_after && !self.checkpointing {
@@ -415,9 +427,9 @@ impl Store {
         let (step, alloc) = (self.options.grow_bytes, &self.state.alloc);
         let low = step / BLOCK / 2 + self.state.reserve;
         let raw_step = step * RAW_GROWTH;
-        let (step, zero) = if alloc.free() - alloc.raw_free() < low {
+        let (step, zero) = if alloc.written_free() < low {
             (step, true)
-        } else if self.large_blocks * BLOCK >= step / 4 && alloc.raw_free() < raw_step / BLOCK / 2 {
+        } else if self.large_blocks * BLOCK >= step / 4 && alloc.large_free() < raw_step / BLOCK / 2 {
             (raw_step, false)
         } else {
             return;
@@ -504,12 +516,27 @@ impl Store {
     fn start_due_checkpoint(&mut self) -> Result<()> {
         let g = &self.state.active;
         let due = g.bytes() >= self.options.overlay_bytes / 2
-            || g.freed_blocks * FREED_SHARE >= self.state.alloc.blocks().max(1)
+            || g.freed_blocks >= self.freed_blocks_max()
             || self.committer.used() >= self.superblock.log_bytes / 2;
         if due && !self.checkpointing {
             self.start_checkpoint();
         }
         Ok(())
+    }
+
+    /// So many freed blocks start a checkpoint: half of the stock, so that what one frees serves while the next gathers.
+    fn freed_blocks_max(&self) -> u64 {
+        let share = self.state.alloc.blocks() / FREED_SHARE;
+        share.clamp(1, STOCK_BYTES_MAX / BLOCK / 2)
+    }
+
+    /// Of the blocks freed next, so many stay in the file.
+    fn stock_wanted(&self) -> u64 {
+        if self.state.host_low {
+            return 0;
+        }
+        let stock = (self.state.alloc.blocks() / STOCK_SHARE).min(STOCK_BYTES_MAX / BLOCK);
+        stock.saturating_sub(self.state.alloc.written_free())
     }
 
     /// Freezes what has gathered and lets the helper write it to its places.
@@ -541,6 +568,7 @@ impl Store {
             taken,
             collections.collect(),
             meta,
+            self.stock_wanted(),
         );
         self.checkpointing = true;
         self.dirty_since = None;

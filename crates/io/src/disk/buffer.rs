@@ -1,4 +1,9 @@
 //! Memory that direct I/O can use: aligned to 4096 bytes, in whole multiples of it.
+//!
+//! Single blocks, of which caches and write-back hold thousands, are *pages* of a pool of the process: cut from
+//! slabs, used again at once, never given back to the allocator, which among blocks of unlike ages grows the heap
+//! to many times what is in use. Bound: as many pages as were ever in use at once, and [`HOT_PAGES_MAX`] idle ones
+//! that still have memory; that of more is the host's again until they are used.
 
 #![allow(unsafe_code)] // allocation with an alignment
 
@@ -11,35 +16,109 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// What direct I/O is aligned to, in memory and on the disk: no device that hosts use asks for more.
 pub const ALIGN: usize = 4096;
 
-/// Buffers of these sizes, a block's and a long read's, are used again: given back and asked for anew, among blocks
-/// that live longer, they grow the heap to many times what is in use; and a new one is zeroed first.
-const SPARE_BYTES: [usize; 2] = [ALIGN, 1 << 20];
-/// Kept of each for all files of the process.
-const SPARES_MAX: [usize; 2] = [256, 16];
-static SPARES: [Mutex<Vec<AlignedBuf>>; 2] = [const { Mutex::new(Vec::new()) }; 2];
+/// Long reads' buffers are used again: a new one is zeroed first.
+const SPARE_BYTES: usize = 1 << 20;
+/// Kept for all files of the process.
+const SPARES_MAX: usize = 16;
+static SPARES: Mutex<Vec<AlignedBuf>> = Mutex::new(Vec::new());
 
-fn class_of(len: usize) -> Option<usize> {
-    SPARE_BYTES.iter().position(|n| *n == len)
+/// Idle pages of the process that keep their memory.
+const HOT_PAGES_MAX: usize = 16384;
+/// Idle pages whose memory [`cool_pages`] gives back at a time, and those it leaves.
+const COOL_PAGES: usize = 1024;
+const WARM_PAGES: usize = 256;
+/// Pages that one slab is cut into.
+const SLAB_PAGES: usize = 64;
+
+/// One idle page.
+struct Idle(NonNull<u8>);
+
+// SAFETY: an idle page belongs to the pool alone; the pointer is not tied to a thread.
+unsafe impl Send for Idle {}
+
+struct Pages {
+    hot: Vec<Idle>,
+    /// Their memory was given back to the host; they read as anything.
+    cold: Vec<Idle>,
 }
 
-fn spares(class: usize) -> MutexGuard<'static, Vec<AlignedBuf>> {
-    SPARES[class].lock().unwrap_or_else(PoisonError::into_inner)
+static PAGES: Mutex<Pages> = Mutex::new(Pages {
+    hot: Vec::new(),
+    cold: Vec::new(),
+});
+
+fn pages() -> MutexGuard<'static, Pages> {
+    PAGES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Pages {
+    fn take(&mut self) -> NonNull<u8> {
+        if let Some(Idle(page)) = self.hot.pop().or_else(|| self.cold.pop()) {
+            return page;
+        }
+        let slab = std::mem::ManuallyDrop::new(AlignedBuf::new(SLAB_PAGES * ALIGN));
+        for i in (1..SLAB_PAGES).rev() {
+            // SAFETY: within the slab, which is never freed.
+            self.hot.push(Idle(unsafe { slab.ptr.add(i * ALIGN) }));
+        }
+        slab.ptr
+    }
+
+    fn put(&mut self, page: NonNull<u8>) {
+        if self.hot.len() < HOT_PAGES_MAX {
+            self.hot.push(Idle(page));
+            return;
+        }
+        self.cool(page);
+    }
+
+    fn cool_some(&mut self) {
+        for _ in 0..self.hot.len().saturating_sub(WARM_PAGES).min(COOL_PAGES) {
+            if let Some(Idle(page)) = self.hot.pop() {
+                self.cool(page);
+            }
+        }
+    }
+
+    fn cool(&mut self, page: NonNull<u8>) {
+        // SAFETY: a whole page of private memory that nobody refers to; it reads as zeros or as before.
+        unsafe { libc::madvise(page.as_ptr().cast(), ALIGN, libc::MADV_DONTNEED) };
+        self.cold.push(Idle(page));
+    }
+}
+
+/// Gives the memory of some idle pages back to the host: for who has nothing else to do.
+pub fn cool_pages() {
+    pages().cool_some();
+}
+
+/// A copy of one block in a page of its own.
+pub fn page_of(block: &[u8]) -> Bytes {
+    let mut page = AlignedBuf::page();
+    let len = block.len().min(ALIGN);
+    page[..len].copy_from_slice(&block[..len]);
+    page[len..].fill(0);
+    Bytes::from_owner(page)
+}
+
+fn spares() -> MutexGuard<'static, Vec<AlignedBuf>> {
+    SPARES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Goes back to the spares.
-struct Spare(usize, Option<AlignedBuf>);
+struct Spare(Option<AlignedBuf>);
 
 impl AsRef<[u8]> for Spare {
     fn as_ref(&self) -> &[u8] {
-        self.1.as_deref().unwrap_or_default()
+        self.0.as_deref().unwrap_or_default()
     }
 }
 
 impl Drop for Spare {
     fn drop(&mut self) {
-        let mut spares = spares(self.0);
-        if spares.len() < SPARES_MAX[self.0] {
-            spares.extend(self.1.take());
+        let mut spares = spares();
+        if spares.len() < SPARES_MAX {
+            spares.extend(self.0.take());
         }
     }
 }
@@ -49,6 +128,8 @@ impl Drop for Spare {
 pub struct AlignedBuf {
     ptr: NonNull<u8>,
     len: usize,
+    /// One of the pool.
+    is_page: bool,
 }
 
 // SAFETY: the buffer is owned memory like a `Box<[u8]>`; the pointer is never shared.
@@ -67,6 +148,16 @@ impl AlignedBuf {
         Self {
             ptr,
             len: layout.size(),
+            is_page: false,
+        }
+    }
+
+    /// One block, with old bytes in it.
+    fn page() -> Self {
+        Self {
+            ptr: pages().take(),
+            len: ALIGN,
+            is_page: true,
         }
     }
 
@@ -78,18 +169,18 @@ impl AlignedBuf {
 
     /// A buffer for a read, which fills all of it or fails: one that was used before has old bytes in it.
     pub fn for_read(len: usize) -> Self {
-        let spare = class_of(len).and_then(|class| spares(class).pop());
-        spare.unwrap_or_else(|| Self::new(len))
+        match len {
+            ALIGN => Self::page(),
+            SPARE_BYTES => spares().pop().unwrap_or_else(|| Self::new(len)),
+            _ => Self::new(len),
+        }
     }
 
     /// All of it as shared bytes; it is used again when the last of them is gone.
     pub fn into_read(self) -> Bytes {
-        match class_of(self.len) {
-            Some(class) => Bytes::from_owner(Spare(class, Some(self))),
-            None => {
-                let len = self.len;
-                self.into_bytes(len)
-            }
+        match self.len {
+            SPARE_BYTES => Bytes::from_owner(Spare(Some(self))),
+            _ => Bytes::from_owner(self),
         }
     }
 
@@ -101,6 +192,9 @@ impl AlignedBuf {
 
 impl Drop for AlignedBuf {
     fn drop(&mut self) {
+        if self.is_page {
+            return pages().put(self.ptr);
+        }
         // SAFETY: allocated in `new` with this layout (`len` is its size).
         unsafe { dealloc(self.ptr.as_ptr(), Self::layout(self.len)) }
     }
@@ -212,8 +306,7 @@ mod tests {
 
     #[test]
     fn read_buffers_are_used_again_within_a_bound() {
-        // Other tests of this process use the small ones.
-        let (class, len, max) = (1, SPARE_BYTES[1], SPARES_MAX[1]);
+        let (len, max) = (SPARE_BYTES, SPARES_MAX);
         let take = |n| (0..n).map(|_| AlignedBuf::for_read(len)).collect::<Vec<_>>();
         let mut all = take(2 * max);
         all[0][len - 1] = 7;
@@ -221,7 +314,7 @@ mod tests {
         assert!(shared[0].len() == len && shared[0][len - 1] == 7);
         let places: Vec<_> = shared.iter().map(|b| b.as_ptr()).collect();
         drop(shared);
-        assert_eq!(spares(class).len(), max);
+        assert_eq!(spares().len(), max);
         assert!(
             take(max)
                 .iter()
@@ -229,7 +322,58 @@ mod tests {
         );
         // Others are not kept.
         let between = AlignedBuf::for_read(2 * ALIGN).into_read();
-        assert_eq!((between.len(), spares(class).len()), (2 * ALIGN, 0));
+        assert_eq!((between.len(), spares().len()), (2 * ALIGN, 0));
+    }
+
+    /// On a pool of its own: other tests of this process use the shared one.
+    #[test]
+    fn idle_pages_are_bounded_and_serve_again() {
+        let mut pool = Pages {
+            hot: Vec::new(),
+            cold: Vec::new(),
+        };
+        let count = HOT_PAGES_MAX + 3 * SLAB_PAGES;
+        let take = |pool: &mut Pages| (0..count).map(|_| pool.take()).collect::<Vec<_>>();
+        let many = take(&mut pool);
+        let mut places: Vec<usize> = many.iter().map(|p| p.as_ptr() as usize).collect();
+        assert!(places.iter().all(|p| p % ALIGN == 0));
+        places.sort_unstable();
+        places.dedup();
+        assert_eq!(places.len(), count);
+        many.into_iter().for_each(|p| pool.put(p));
+        assert_eq!((pool.hot.len(), pool.cold.len()), (HOT_PAGES_MAX, 3 * SLAB_PAGES));
+        // Cold ones serve before new ones are made.
+        let again = take(&mut pool);
+        assert!(
+            again
+                .iter()
+                .all(|p| places.binary_search(&(p.as_ptr() as usize)).is_ok())
+        );
+        again.into_iter().for_each(|p| pool.put(p));
+        pool.cool_some();
+        assert_eq!(pool.hot.len(), HOT_PAGES_MAX - COOL_PAGES);
+        (0..HOT_PAGES_MAX / COOL_PAGES).for_each(|_| pool.cool_some());
+        assert_eq!(
+            (pool.hot.len(), pool.hot.len() + pool.cold.len()),
+            (WARM_PAGES, count)
+        );
+    }
+
+    #[test]
+    fn pages_hold_copies() {
+        let block = |n: usize| [n as u8; ALIGN];
+        let many: Vec<Bytes> = (0..300).map(|i| page_of(&block(i))).collect();
+        assert!(
+            many.iter()
+                .enumerate()
+                .all(|(i, b)| is_aligned(b) && b[..] == block(i))
+        );
+        drop(many);
+        let short = page_of(&[1, 2]);
+        assert!(
+            short[..2] == [1, 2] && short[2..] == [0; ALIGN - 2],
+            "no old bytes"
+        );
     }
 
     #[test]

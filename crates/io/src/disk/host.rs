@@ -31,7 +31,7 @@ const COPY_BYTES: usize = 256 << 10;
 const SLICES_MAX: usize = 1024;
 
 /// Writers kept for the next batch: as many as there are threads that write.
-const WRITERS: usize = 2;
+const WRITERS: usize = 3;
 
 /// How data files are used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

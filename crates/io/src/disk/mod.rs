@@ -20,7 +20,7 @@ mod readonly;
 pub mod sim;
 mod uring;
 
-pub use buffer::{ALIGN, AlignedBuf, AlignedVec};
+pub use buffer::{ALIGN, AlignedBuf, AlignedVec, cool_pages, page_of};
 pub use host::{HostDisk, Mode, is_device};
 pub use readonly::ReadOnlyDisk;
 
@@ -68,6 +68,22 @@ pub trait Disk: Debug + Send + Sync {
 pub struct Write<'a> {
     pub offset: u64,
     pub data: &'a [IoSlice<'a>],
+}
+
+/// Writes slices to their places, in any order and at once where the host can.
+pub fn write_slices<'a>(file: &dyn DiskFile, parts: impl IntoIterator<Item = (u64, &'a [u8])>) -> Result<()> {
+    let slices: Vec<(u64, [IoSlice<'a>; 1])> = parts
+        .into_iter()
+        .map(|(offset, data)| (offset, [IoSlice::new(data)]))
+        .collect();
+    let writes: Vec<Write<'_>> = slices
+        .iter()
+        .map(|(offset, data)| Write {
+            offset: *offset,
+            data,
+        })
+        .collect();
+    file.write_all(&writes)
 }
 
 /// A read that ended.

@@ -120,10 +120,13 @@ impl Writer {
     fn add_all(&mut self, file: &File, writes: &[Write<'_>], direct: bool) -> Result<()> {
         for w in writes {
             let mut at = w.offset;
+            // Slices that touch are joined by copying them: one request for all.
+            let alone = w.data.len() == 1;
             for part in w.data.iter() {
                 let mut rest: &[u8] = part;
                 while !rest.is_empty() {
-                    let n = if !direct || (is_aligned(rest) && at % ALIGN as u64 == 0) {
+                    let stays = is_aligned(rest) && at % ALIGN as u64 == 0 && (alone || rest.len() >= SLOT);
+                    let n = if !direct || stays {
                         self.borrow(file, rest, at)?
                     } else {
                         self.copy(file, rest, at)?

@@ -42,7 +42,7 @@ pub fn two_lives(len: usize, prepare: impl Fn(&SimDisk)) -> u64 {
     let mut first = Run::on(disk, &model, format!("first life, {len} bytes"));
     first.disk.sample_each(1, [0, 0, TORN * 1000]);
     first.queue(work(1, len));
-    first.store.pump_log();
+    while first.store.pump_log() {}
     let mut cuts = 0;
     for (i, left) in first.disk.survivors().into_iter().enumerate() {
         prepare(&left);
@@ -53,7 +53,7 @@ pub fn two_lives(len: usize, prepare: impl Fn(&SimDisk)) -> u64 {
         second.disk.sample_each(i as u64, [0, 0, TORN * 1000]);
         second.queue(work(2, len));
         let acked = second.store.durable();
-        second.store.pump_log();
+        while second.store.pump_log() {}
         second.verify(acked);
         cuts += second.cuts;
     }

@@ -274,28 +274,29 @@ impl Engine {
         mut next: impl FnMut(&mut Self) -> Option<(ObjectId, u64, u64)>,
     ) -> Result<(Duration, u64), Fail> {
         let mut waiting: HashMap<Ticket, (ObjectId, u64, u64, Instant)> = HashMap::new();
-        let (mut more, mut beside) = (true, 0);
-        loop {
-            while more && waiting.len() < depth {
-                let Some((oid, offset, len)) = next(self).filter(|_| !self.stopped()) else {
-                    more = false;
-                    break;
+        let mut beside = 0;
+        // Starts reads until `depth` are under way: false when `next` gives none.
+        let mut refill = |e: &mut Self, waiting: &mut HashMap<_, _>, m: &mut Meter| -> Result<bool, Fail> {
+            while waiting.len() < depth {
+                let Some((oid, offset, len)) = next(e).filter(|_| !e.stopped()) else {
+                    return Ok(false);
                 };
                 let at = Instant::now();
-                match self.store.prefetch(&oid, offset, len)? {
+                match e.store.prefetch(&oid, offset, len)? {
                     Some(ticket) => {
                         waiting.insert(ticket, (oid, offset, len, at));
                         beside += 1;
                     }
                     None => {
-                        self.take(&oid, offset, len)?;
+                        e.take(&oid, offset, len)?;
                         m.latencies.add(at.elapsed());
                     }
                 }
             }
-            if waiting.is_empty() {
-                return Ok((m.start.elapsed(), beside));
-            }
+            Ok(true)
+        };
+        let mut more = refill(self, &mut waiting, m)?;
+        while !waiting.is_empty() {
             self.store.kick();
             self.store.wait_reads()?;
             for ticket in self.store.prefetched() {
@@ -306,8 +307,11 @@ impl Engine {
                 self.store.release(ticket);
                 read?;
                 m.latencies.add(at.elapsed());
+                // One comes as one goes, as with clients that each wait for their own.
+                more = more && refill(self, &mut waiting, m)?;
             }
         }
+        Ok((m.start.elapsed(), beside))
     }
 
     fn take(&self, oid: &ObjectId, offset: u64, len: u64) -> Result<(), Fail> {
