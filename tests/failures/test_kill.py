@@ -15,69 +15,9 @@ from skeptest.api import connect, in_child
 from skeptest.cluster import unique
 from skeptest.images import MIB
 from skeptest.run import end_group, wait_until
+from skeptest.writer import check_notes, content, start_writer
 
 pytestmark = pytest.mark.own
-
-WRITER = r'''
-"""Writes versions of numbered objects without end; prints a line per acknowledged write."""
-import os, sys, hashlib
-sys.path.insert(0, sys.argv[1])
-from skeptest.api import connect
-from skeptest.cluster import Cluster
-handle = connect(Cluster(sys.argv[2]))
-io = handle.open_ioctx(sys.argv[3])
-flight = {}
-version = 0
-out = sys.stdout
-SIZES = [100, 4096, 4096, 9000, 65536, 300000]
-while True:
-    version += 1
-    slot = (version * 7) % 40
-    old = flight.pop(slot, None)
-    if old:
-        old[0].wait_for_complete()
-        assert old[0].get_return_value() == 0, old[0].get_return_value()
-        out.write('%d %d\n' % (slot, old[1])); out.flush()
-    data = (b'%010d' % version) * (SIZES[version % len(SIZES)] // 10)
-    flight[slot] = (io.aio_write_full('slot-%d' % slot, data), version)
-'''
-SIZES = [100, 4096, 4096, 9000, 65536, 300000]
-
-
-def content(version):
-    return (b'%010d' % version) * (SIZES[version % len(SIZES)] // 10)
-
-
-def start_writer(skep, pool, tmp_path):
-    import pathlib
-    import skeptest
-    script, notes = tmp_path / 'writer.py', tmp_path / 'notes'
-    script.write_text(WRITER)
-    lib = str(pathlib.Path(skeptest.__file__).parent.parent)
-    with open(notes, 'ab') as f:
-        proc = skep.popen('/usr/bin/python3', '-u', script, lib, skep.conf, pool, stdin=subprocess.DEVNULL, stdout=f,
-                          stderr=open(tmp_path / 'errors', 'ab'))
-    return proc, notes
-
-
-def check_notes(skep, pool, notes):
-    """Every slot holds its last acknowledged version or a later one, whole."""
-    acknowledged = {}
-    for line in notes.read_text().splitlines():
-        slot, version = map(int, line.split())
-        acknowledged[slot] = max(version, acknowledged.get(slot, 0))
-
-    def read_all():
-        handle = connect(skep)
-        with handle.open_ioctx(pool) as io:
-            return {slot: io.read('slot-%d' % slot, 1 << 20) for slot in acknowledged}
-    wrong = []
-    for slot, data in in_child(read_all).items():
-        found = int(data[:10] or b'-1')
-        if found < acknowledged[slot] or data != content(found):
-            wrong.append((slot, acknowledged[slot], found, len(data)))
-    assert not wrong, 'slot, acknowledged, found, length: %s' % wrong
-    return sum(acknowledged.values())
 
 
 def test_kill_loop_under_a_client_that_lives_on(own, tmp_path):

@@ -170,5 +170,7 @@ pub(crate) fn osd_config(
         nonce: platform.random.u32(),
         disk_share,
         memory,
+        lease: osd::Config::LEASE,
+        hung_disk: osd::Config::HUNG_DISK,
     }))
 }

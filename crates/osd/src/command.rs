@@ -2,11 +2,13 @@
 //!
 //! One table: prefix, arguments in the monitor's signature form, help. What is not in it is refused.
 
+use crate::health::PgHealth;
 use crate::osd::Osd;
 use bytes::Bytes;
 use messages::osd::{MCommand, MCommandReply};
 use net::ConnId;
 use serde_json::{Map, Value, json};
+use types::pgstats::pg_state;
 use types::{Errno, PgId};
 
 /// Version that clients see: the release whose protocol is spoken.
@@ -129,19 +131,25 @@ impl Osd {
                 format!("'pg {pgid} {cmd}' is not built in skep yet"),
             ));
         }
-        let Some(pg) = self.pg(id) else {
+        let Some(pg) = self.primary(id) else {
             return Err((Errno::ENOENT, format!("i don't have pgid {pgid}")));
         };
         let stats = pg.stats();
+        let health = PgHealth::of(pg, &self.placement.state.osdmap);
+        let peers: Vec<Value> = pg.members().iter().map(member).collect();
         let sets = self.placement.state.osdmap.pg_to_up_acting(id);
         let history = self.placement.state.pgs.get(id);
         Ok(json!({
             "snap_trimq": "[]",
             "snap_trimq_len": 0,
-            "state": "active+clean",
+            "state": pg_state::names(health.state),
             "epoch": self.placement.epoch(),
             "up": sets.up,
             "acting": sets.acting,
+            "in_sync": pg.group().in_sync,
+            "blocked_by": health.blocked_by,
+            "peer_info": peers,
+            "waiting_for_peered": pg.held(),
             "info": {
                 "pgid": id.to_string(),
                 "last_update": format!("{}'{}", self.placement.epoch(), stats.version),
@@ -164,7 +172,7 @@ impl Osd {
             "cluster_fsid": self.placement.state.fsid.to_string(),
             "osd_fsid": self.store.engine.identity().osd_uuid.to_string(),
             "whoami": self.id,
-            "state": "active",
+            "state": if self.standing.is_hung() { "disk hangs" } else if self.serving() { "active" } else { "no lease" },
             "oldest_map": self.placement.state.history.first(),
             "newest_map": self.placement.epoch(),
             "num_pgs": self.pgs().count(),
@@ -179,13 +187,22 @@ impl Osd {
             (reads, writes) = (reads + s.reads, writes + s.writes);
             (read_bytes, write_bytes) = (read_bytes + s.read_bytes, write_bytes + s.write_bytes);
         }
+        let slowest = self.links.slowest();
         json!({
+            "heartbeats": {"peers": self.links.open().count(), "slowest_peer": slowest.map(|s| s.0),
+                           "slowest_us": slowest.map(|s| s.1.as_micros() as u64)},
             "osd": {"op_r": reads, "op_w": writes, "op_r_out_bytes": read_bytes, "op_w_in_bytes": write_bytes,
-                    "numpg": self.pgs().count(), "sessions": self.sessions.len()},
+                    "numpg": self.slots.len(), "numpg_primary": self.pgs().count(),
+                    "recovery_bytes": self.recovery.bytes, "recovery_ops": self.recovery.objects, "sessions": self.sessions.len()},
             "store": {"transactions": c.transactions, "flushes": c.flushes, "log_bytes": c.log_bytes,
                       "direct_bytes": c.direct_bytes, "checkpoints": c.checkpoints, "stalls": c.stalls},
         })
     }
+}
+
+fn member(m: &pg::MemberState) -> Value {
+    json!({"peer": m.osd.to_string(), "in_sync": m.in_sync, "state": m.state, "objects_missing": m.dirty,
+           "backfill": m.backfill})
 }
 
 /// The table in the form that the `ceph` program reads.

@@ -1,25 +1,45 @@
 //! Everything that makes an OSD do something.
 
+use crate::links::LinkId;
 use crate::peers::{Copied, FetchRequest};
-use net::NetEvent;
-use types::PgId;
+use metastore::Lease;
+use net::{DialEvent, NetEvent};
+use types::{Epoch, OsdId, PgId};
 
 #[derive(Debug)]
 pub enum Event {
-    /// From a client's connection.
+    /// From a connection that a client or another OSD made.
     Net(NetEvent),
+    /// From a connection that we made to another OSD.
+    Link(LinkId, DialEvent),
     /// The store made more of its transactions durable, or read from the disk, or failed.
     Store,
     /// The cluster state moved on.
     Cluster,
+    /// What we asked of the cluster state was done.
+    Told(Told),
     /// Another OSD of this process wants an object.
     Fetch(FetchRequest),
     /// An object that a PG of ours asked another OSD for.
     Fetched { pg: PgId, id: u64, result: Copied },
-    /// A PG's timer has come.
+    /// A PG's timer has come, or a connection is to be tried again.
     Timer,
+    /// Five times a second: heartbeats, the lease, who is up.
+    Beat,
     /// Once a second: housekeeping and, every few of them, the report.
     Tick,
     /// Asked to end.
     Stop,
+}
+
+/// The end of something that was asked of the cluster state; at most one of each kind is on its way.
+#[derive(Debug)]
+pub enum Told {
+    /// A batch of proposals is through, whatever came of each.
+    Proposed,
+    Leased(Result<Lease, metastore::Error>),
+    Booted(Result<Epoch, metastore::Error>),
+    /// These were marked down, or could not be.
+    Marked(Vec<OsdId>),
+    SteppedDown,
 }

@@ -12,15 +12,23 @@
 mod caps;
 mod command;
 mod event;
+mod fetches;
+mod health;
+mod links;
 mod maps;
 mod memory;
 mod osd;
+mod peer_auth;
+mod peering;
 mod peers;
 mod placement;
 mod reaper;
+mod recovery;
 mod report;
 mod serve;
 mod sessions;
+mod slots;
+mod standing;
 mod store_view;
 #[cfg(test)]
 mod tests;

@@ -1,29 +1,38 @@
 //! The shell round the placement groups: routes, lends the store, carries out.
 
+use crate::event::Told;
+use crate::fetches::Fetches;
+use crate::links::Links;
 use crate::maps;
 use crate::memory::Memory;
-use crate::peers::{Copied, FetchRequest, Peers};
+use crate::peering::Ahead;
+use crate::peers::{Copied, Peers};
 use crate::placement::Placement;
 use crate::reaper::Reaper;
+use crate::recovery::Recovery;
 use crate::sessions::Sessions;
+use crate::slots::Slot;
+use crate::standing::Standing;
 use crate::store_view::StoreView;
 use bytes::Bytes;
 use io::{Clock, Random};
+use messages::osd::peer::KIND as PEER;
 use messages::osd::{MCommand, MOSDOp, MOSDOpReply, kind};
 use metastore::ClusterHandle;
+use metastore::cluster::PgProposal;
 use msgr::Message;
 use net::{ConnId, Connections, NetEvent};
-use pg::{ClientOp, Context, Input, Output, Permit, Pg};
-use std::collections::{BTreeSet, HashMap, HashSet};
+use pg::{ClientOp, Input, Output, Permit};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{mpsc, oneshot};
-use types::{EVersion, Errno, OsdId, PgId, SPgId, Utime};
+use tokio::sync::mpsc;
+use types::{EVersion, Epoch, Errno, OsdId, PgId, Utime};
 
-/// One placement group in service, and when it wants to be woken.
-struct Slot {
-    pg: Pg,
-    timer: Option<Duration>,
+/// What rides with a client's operation until it is answered.
+struct InFlight {
+    _permit: net::Permit,
+    since: Duration,
 }
 
 /// The answer to an operation that does not decode: all that is known of it is its number.
@@ -60,15 +69,27 @@ pub struct Osd {
     pub disk_share: u32,
     pub memory: Memory,
     pub sessions: Sessions,
+    pub links: Links,
+    pub standing: Standing,
+    pub recovery: Recovery,
+    pub fetches: Fetches,
     reaper: Reaper,
-    slots: HashMap<PgId, Slot>,
+    pub slots: BTreeMap<PgId, Slot>,
     /// PGs whose answers wait for a flush.
-    uncommitted: HashSet<PgId>,
-    timers: BTreeSet<(Duration, PgId)>,
-    exports: HashMap<u64, oneshot::Sender<Copied>>,
-    next_export: u64,
-    fetched: FetchedSender,
-    out: Vec<Output>,
+    pub uncommitted: BTreeSet<PgId>,
+    pub timers: BTreeSet<(Duration, PgId)>,
+    /// The connection that each other OSD has made to this one.
+    pub inbound: BTreeMap<OsdId, ConnId>,
+    pub ahead: VecDeque<Ahead>,
+    /// Configurations that PGs want, to be committed; at most one for each.
+    pub wishes: BTreeMap<PgId, PgProposal>,
+    pub proposing: bool,
+    /// Answers of an interval that may not leave now; each holds its client's permit.
+    pub held: Vec<(PgId, Epoch, Output)>,
+    pub fetched: FetchedSender,
+    /// One message for each thing asked of the cluster state, of which few are on their way.
+    pub told: mpsc::UnboundedSender<Told>,
+    pub out: Vec<Output>,
 }
 
 /// What an OSD is made of.
@@ -83,6 +104,9 @@ pub struct Parts {
     pub disk_share: u32,
     pub memory: Memory,
     pub fetched: FetchedSender,
+    pub told: mpsc::UnboundedSender<Told>,
+    pub links: Links,
+    pub standing: Standing,
 }
 
 impl Osd {
@@ -100,13 +124,21 @@ impl Osd {
             disk_share: p.disk_share,
             memory: p.memory,
             sessions: Sessions::default(),
+            links: p.links,
+            standing: p.standing,
+            recovery: Recovery::default(),
+            fetches: Fetches::default(),
             reaper: Reaper::default(),
-            slots: HashMap::new(),
-            uncommitted: HashSet::new(),
+            slots: BTreeMap::new(),
+            uncommitted: BTreeSet::new(),
             timers: BTreeSet::new(),
-            exports: HashMap::new(),
-            next_export: 1,
+            inbound: BTreeMap::new(),
+            ahead: VecDeque::new(),
+            wishes: BTreeMap::new(),
+            proposing: false,
+            held: Vec::new(),
             fetched: p.fetched,
+            told: p.told,
             out: Vec::new(),
         }
     }
@@ -119,11 +151,24 @@ impl Osd {
 
     pub fn on_net(&mut self, event: NetEvent) {
         match event {
-            NetEvent::Opened { conn, peer } => self.sessions.opened(conn, &peer),
+            NetEvent::Opened { conn, peer } => {
+                self.sessions.opened(conn, &peer);
+                if let Some(osd) = self.sessions.osd(conn) {
+                    self.peer_opened(osd, conn);
+                }
+            }
             NetEvent::Message { conn, msg, permit } => {
-                self.on_message(conn, msg, Permit(Some(Box::new(permit))))
+                let since = self.clock.monotonic();
+                let in_flight = InFlight {
+                    _permit: permit,
+                    since,
+                };
+                self.on_message(conn, msg, Permit(Some(Box::new(in_flight))));
             }
             NetEvent::Closed { conn } => {
+                if let Some(osd) = self.sessions.osd(conn) {
+                    self.peer_closed(osd, conn);
+                }
                 self.sessions.closed(conn);
                 let ids: Vec<PgId> = self.slots.keys().copied().collect();
                 for pg in ids {
@@ -133,11 +178,19 @@ impl Osd {
         }
     }
 
+    /// An operation of a client has its answer.
+    pub fn answered(&mut self, permit: Permit) {
+        if let Some(Ok(op)) = permit.0.map(|p| p.downcast::<InFlight>()) {
+            self.recovery
+                .answered(self.clock.monotonic().saturating_sub(op.since));
+        }
+    }
+
     /// The store flushed: answers may go. Or it read from the disk: operations that waited for that may go on.
     pub fn on_store(&mut self) {
         let durable = self.store.engine.durable();
-        for pg in self.uncommitted.drain().collect::<Vec<_>>() {
-            self.drive(pg, Input::Committed(durable));
+        for pg in std::mem::take(&mut self.uncommitted) {
+            self.turn(pg, |role, ctx| role.committed(durable, ctx));
         }
         self.on_reads();
     }
@@ -148,38 +201,51 @@ impl Osd {
         }
     }
 
-    /// The cluster state moved on: new views, new and gone PGs, operations that waited for the map.
+    /// The cluster state moved on: new roles and configurations, new and gone PGs, operations that waited for the map.
     pub fn on_cluster(&mut self) {
         let state = self.cluster.state();
         if state.osdmap.epoch == self.placement.epoch() && Arc::ptr_eq(&state.pgs, &self.placement.state.pgs)
         {
             return;
         }
-        self.placement = Placement::new(self.id, state);
-        self.drop_gone();
-        for pg in self.slots.keys().copied().collect::<Vec<_>>() {
-            if let Some(view) = self.placement.pool(pg.pool).cloned() {
-                self.drive(pg, Input::MapChanged(view));
-            }
+        self.placement = self.placement.next(state);
+        self.want_peers();
+        if self.settle_slots() {
+            self.update_maps();
         }
+        self.hear_early();
         self.reaper.scan(&self.store, &self.placement);
-        self.load_served();
+        self.route_waiting();
+        self.come_up();
+    }
+
+    /// Connections to those with whom this OSD has to do.
+    pub fn want_peers(&mut self) {
+        let map = self.placement.state.osdmap.clone();
+        let mut wanted = self.placement.peers();
+        wanted.extend(self.fetches.sources());
+        let addrs = |o: OsdId| Some((o, map.osd(o).filter(|_| map.is_up(o))?.cluster_addrs.clone()));
+        let wanted: BTreeMap<_, _> = wanted.into_iter().filter_map(addrs).collect();
+        for osd in self.links.want(&wanted) {
+            self.peer_down(osd);
+        }
+        self.links.step();
+    }
+
+    /// Operations that waited for a newer map or for the lease.
+    fn route_waiting(&mut self) {
         for op in self.sessions.take_waiting() {
             self.route(op);
         }
     }
 
-    pub fn on_timer(&mut self) {
-        let now = self.clock.monotonic();
-        while let Some((at, pg)) = self.timers.first().copied()
-            && at <= now
-        {
-            self.timers.remove(&(at, pg));
-            if let Some(slot) = self.slots.get_mut(&pg) {
-                slot.timer = None;
-            }
-            self.drive(pg, Input::Tick);
+    /// At the end of each turn of the loop: what waits for the lease, what is to be committed together.
+    pub fn end_turn(&mut self) {
+        if (self.sessions.has_waiting() || !self.held.is_empty()) && self.serving() {
+            self.release_held();
+            self.route_waiting();
         }
+        self.flush_wishes();
     }
 
     pub fn on_tick(&mut self) {
@@ -188,35 +254,13 @@ impl Osd {
         self.reaper.step(&mut self.store, &self.placement);
     }
 
-    /// Another OSD wants an object that is (or should be) here.
-    pub fn on_fetch(&mut self, request: FetchRequest) {
-        let map = &self.placement.state.osdmap;
-        let pg = map
-            .pool(request.object.pool)
-            .map(|p| PgId::new(request.object.pool, p.raw_to_pg(request.object.hash)));
-        match pg {
-            Some(pg) if self.slots.contains_key(&pg) => {
-                let token = self.next_export;
-                self.next_export += 1;
-                self.exports.insert(token, request.answer);
-                self.drive(
-                    pg,
-                    Input::Export {
-                        token,
-                        object: request.object,
-                    },
-                );
-            }
-            _ => drop(request.answer.send(Err(Errno::EAGAIN))),
-        }
-    }
-
-    pub fn on_fetched(&mut self, pg: PgId, id: u64, result: Copied) {
-        self.drive(pg, Input::Fetched { id, result });
-    }
-
+    /// When [`Osd::on_timer`] is to be called next.
     pub fn next_timer(&self) -> Option<Duration> {
-        self.timers.first().map(|(at, _)| *at)
+        let pgs = self.timers.first().map(|(at, _)| *at);
+        [pgs, self.links.next_timer(), self.recovery_timer()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     // --- messages -------------------------------------------------------------------------------------
@@ -224,6 +268,10 @@ impl Osd {
     fn on_message(&mut self, conn: ConnId, msg: Message, permit: Permit) {
         match msg.kind {
             kind::OSD_OP => self.on_op(conn, &msg, permit),
+            PEER => match self.sessions.osd(conn) {
+                Some(from) => self.on_request(conn, from, &msg, permit),
+                None => self.close(conn, "not an OSD, but speaks as one"),
+            },
             kind::PING | kind::OSD_BACKOFF => {}
             kind::COMMAND => match MCommand::from_message(&msg) {
                 Ok(command) => {
@@ -259,13 +307,14 @@ impl Osd {
         });
     }
 
-    /// To the PG that the operation is for now; it waits where its sender's map is newer than ours.
+    /// To the PG that the operation is for now; it waits where its sender's map is newer than ours, and while
+    /// this OSD may not serve.
     pub fn route(&mut self, op: ClientOp) {
         let conn = ConnId(op.conn);
         let epoch = self.placement.epoch();
-        if op.op.epoch > epoch || self.sessions.is_waiting(conn) {
+        if op.op.epoch > epoch || !self.serving() || self.sessions.is_waiting(conn) {
             if !self.sessions.park(op) {
-                self.close(conn, "too many operations wait for a newer map");
+                self.close(conn, "too many operations wait for a newer map or the lease");
             }
             return;
         }
@@ -283,12 +332,19 @@ impl Osd {
             tracing::debug!("operation for {pg}, which is not served here: dropped");
             return;
         }
-        if !self.slots.contains_key(&pg) && !self.load(pg) {
-            let reply = MOSDOpReply::to(&op.op, epoch, Errno::EIO.code());
-            self.conns.send(conn, reply.to_message());
-            return;
+        if self.primary(pg).is_none() && !self.retry_load(pg) {
+            return self.cannot_load(&op, epoch);
         }
         self.drive(pg, Input::ClientOp(Box::new(op)));
+    }
+
+    /// Pushes the newest map to all clients: what they wait for may have another primary, and a client that waits
+    /// does not ask for maps by itself.
+    fn update_maps(&mut self) {
+        let epoch = self.placement.epoch();
+        for conn in self.sessions.with_maps().collect::<Vec<_>>() {
+            self.update_map(conn, epoch);
+        }
     }
 
     /// Pushes the newest map to a client whose own is older, once for each epoch.
@@ -303,187 +359,8 @@ impl Osd {
         }
     }
 
-    fn close(&mut self, conn: ConnId, why: &str) {
+    pub fn close(&self, conn: ConnId, why: &str) {
         tracing::warn!("conn {}: {why}: closed", conn.0);
         self.conns.close(conn);
-    }
-
-    // --- placement groups -----------------------------------------------------------------------------
-
-    /// Loads every PG that is served here and is not loaded yet.
-    pub fn load_served(&mut self) {
-        for pg in self.placement.served() {
-            if !self.slots.contains_key(&pg) {
-                self.load(pg);
-            }
-        }
-        let entries = self.memory.log_entries(self.slots.len());
-        for slot in self.slots.values_mut() {
-            slot.pg.keep_log_entries(entries);
-        }
-    }
-
-    fn load(&mut self, pg: PgId) -> bool {
-        let Some(view) = self.placement.pool(pg.pool).cloned() else {
-            return false;
-        };
-        let now = self.clock.monotonic();
-        match Pg::load(SPgId::replicated(pg), view, &mut self.store, now) {
-            Ok(loaded) => {
-                self.slots.insert(
-                    pg,
-                    Slot {
-                        pg: loaded,
-                        timer: None,
-                    },
-                );
-                self.arm(pg);
-                true
-            }
-            Err(e) => {
-                tracing::error!("{e}");
-                false
-            }
-        }
-    }
-
-    fn forget(&mut self, pg: PgId) {
-        self.uncommitted.remove(&pg);
-        let Some(slot) = self.slots.remove(&pg) else {
-            return;
-        };
-        if let Some(at) = slot.timer {
-            self.timers.remove(&(at, pg));
-        }
-        let random = self.random.clone();
-        slot.pg.leave(&mut Context {
-            store: &mut self.store,
-            cluster: &self.placement,
-            now: self.clock.monotonic(),
-            wall: Utime::from_unix(self.clock.wall()),
-            random: &mut || random.u64(),
-            out: &mut self.out,
-        });
-        self.carry_out(pg);
-    }
-
-    /// The OSD ends: what its PGs hold of the store goes back.
-    pub fn forget_all(&mut self) {
-        for pg in self.slots.keys().copied().collect::<Vec<_>>() {
-            self.forget(pg);
-        }
-    }
-
-    fn drop_gone(&mut self) {
-        let gone: Vec<PgId> = self
-            .slots
-            .keys()
-            .filter(|pg| !self.placement.serves(**pg))
-            .copied()
-            .collect();
-        for pg in gone {
-            self.forget(pg);
-        }
-    }
-
-    /// One input to one PG, and all that comes of it.
-    fn drive(&mut self, pg: PgId, input: Input) {
-        let Some(slot) = self.slots.get_mut(&pg) else {
-            return;
-        };
-        self.store.lend(pg);
-        let random = self.random.clone();
-        let mut random = || random.u64();
-        let mut apply = |input, store: &mut StoreView| {
-            slot.pg.apply(
-                input,
-                &mut Context {
-                    store,
-                    cluster: &self.placement,
-                    now: self.clock.monotonic(),
-                    wall: Utime::from_unix(self.clock.wall()),
-                    random: &mut random,
-                    out: &mut self.out,
-                },
-            );
-            slot.pg.is_waiting()
-        };
-        if apply(input, &mut self.store) {
-            // What it waits for may have become durable before it began to wait.
-            let durable = self.store.engine.durable();
-            if apply(Input::Committed(durable), &mut self.store) {
-                self.uncommitted.insert(pg);
-            }
-        }
-        self.arm(pg);
-        self.carry_out(pg);
-    }
-
-    /// Keeps the timer queue in step with what the PG wants.
-    fn arm(&mut self, pg: PgId) {
-        let Some(slot) = self.slots.get_mut(&pg) else {
-            return;
-        };
-        let want = slot.pg.next_timer();
-        if want == slot.timer {
-            return;
-        }
-        if let Some(at) = slot.timer {
-            self.timers.remove(&(at, pg));
-        }
-        if let Some(at) = want {
-            self.timers.insert((at, pg));
-        }
-        slot.timer = want;
-    }
-
-    fn carry_out(&mut self, pg: PgId) {
-        for output in std::mem::take(&mut self.out) {
-            match output {
-                Output::Reply { conn, reply, permit } => {
-                    self.conns.send(ConnId(conn), reply.to_message());
-                    drop(permit);
-                }
-                // A PG that was given no group is alone.
-                Output::Peer { .. } | Output::Propose(_) | Output::Copied { .. } => {}
-                Output::Send { conn, event } => drop(self.conns.send(ConnId(conn), event.to_message())),
-                Output::Dropped { conn, tid, why } => {
-                    tracing::debug!("conn {conn}: operation {tid} dropped: {why}");
-                }
-                Output::Close { conn, why } => self.close(ConnId(conn), why),
-                Output::FetchObject { id, object } => self.fetch(pg, id, object),
-                Output::Exported { token, result } => {
-                    if let Some(answer) = self.exports.remove(&token) {
-                        drop(answer.send(result));
-                    }
-                }
-            }
-        }
-    }
-
-    fn fetch(&self, pg: PgId, id: u64, object: types::HObject) {
-        let map = &self.placement.state.osdmap;
-        let home = map
-            .pool(object.pool)
-            .map(|p| PgId::new(object.pool, p.raw_to_pg(object.hash)))
-            .and_then(|source| self.placement.state.pgs.get(source))
-            .map(|config| config.primary);
-        let (peers, fetched) = (self.peers.clone(), self.fetched.clone());
-        io::task::spawn_local(async move {
-            let result = match home {
-                Some(osd) => peers.fetch(osd, object).await,
-                None => Err(Errno::ENOENT),
-            };
-            let _ = fetched.send((pg, id, result));
-        });
-    }
-
-    /// The PGs in service, for reports and commands.
-    pub fn pgs(&self) -> impl Iterator<Item = (PgId, &Pg)> {
-        self.slots.iter().map(|(id, slot)| (*id, &slot.pg))
-    }
-
-    pub fn pg(&self, id: PgId) -> Option<&Pg> {
-        self.slots.get(&id).map(|slot| &slot.pg)
     }
 }

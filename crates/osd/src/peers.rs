@@ -1,6 +1,6 @@
 //! OSDs of one process asking each other for whole objects (the source of COPY_FROM).
 //!
-//! Bounds: [`QUEUE`] requests wait per OSD; an answer has [`ANSWER_TIMEOUT`]. Not here: OSDs of other hosts.
+//! Bounds: [`QUEUE`] requests wait per OSD; an answer has [`ANSWER_TIMEOUT`]. Not here: OSDs of other hosts (`fetches`).
 
 use pg::ObjectCopy;
 use std::collections::HashMap;
@@ -36,6 +36,14 @@ impl Peers {
             .unwrap_or_else(PoisonError::into_inner)
             .insert(id, tx);
         rx
+    }
+
+    /// True if it runs in this process.
+    pub fn has(&self, osd: OsdId) -> bool {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .contains_key(&osd)
     }
 
     /// Asks `osd` for `object`. EAGAIN where it is not here, too busy, or stopping: the client asks again.

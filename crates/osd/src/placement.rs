@@ -2,11 +2,18 @@
 
 use bytes::Bytes;
 use metastore::ClusterState;
-use pg::{Blocklist, ClusterView, Located, PoolView, SnapIntervals};
-use std::collections::HashMap;
+use pg::{Blocklist, ClusterView, Group, Located, PoolView, SnapIntervals};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+use types::osdmap::OsdMap;
 use types::pool::{PgPool, pool_flag};
 use types::{HObject, ObjectLocator, OsdId, PgId, PoolId};
+
+/// Peers that this OSD is connected with for heartbeats alone.
+const HEARTBEAT_PEERS_MAX: usize = 64;
+
+/// Where CRUSH wants each PG.
+type UpSets = BTreeMap<PgId, Vec<OsdId>>;
 
 /// A snapshot of the cluster, prepared for one OSD; made anew for each epoch.
 #[derive(Debug)]
@@ -14,10 +21,27 @@ pub struct Placement {
     pub osd: OsdId,
     pub state: Arc<ClusterState>,
     pools: HashMap<PoolId, Arc<PoolView>>,
+    up: Arc<UpSets>,
+    /// The PGs in which this OSD has a part.
+    groups: BTreeMap<PgId, Group>,
 }
 
 impl Placement {
     pub fn new(osd: OsdId, state: Arc<ClusterState>) -> Self {
+        let up = Arc::new(up_sets(&state.osdmap));
+        Self::with_up(osd, state, up)
+    }
+
+    /// The placement in a later state.
+    pub fn next(&self, state: Arc<ClusterState>) -> Self {
+        let up = match same_places(&self.state.osdmap, &state.osdmap) {
+            true => self.up.clone(),
+            false => Arc::new(up_sets(&state.osdmap)),
+        };
+        Self::with_up(self.osd, state, up)
+    }
+
+    fn with_up(osd: OsdId, state: Arc<ClusterState>, up: Arc<UpSets>) -> Self {
         let map = &state.osdmap;
         let blocked = map.blocklist.keys().chain(map.range_blocklist.keys());
         let blocklist = Arc::new(Blocklist::new(blocked));
@@ -26,7 +50,64 @@ impl Placement {
             .iter()
             .map(|(id, pool)| (*id, Arc::new(pool_view(&state, *id, pool, blocklist.clone()))))
             .collect();
-        Self { osd, state, pools }
+        let groups = groups(osd, &state, &up);
+        Self {
+            osd,
+            state,
+            pools,
+            up,
+            groups,
+        }
+    }
+
+    pub fn groups(&self) -> &BTreeMap<PgId, Group> {
+        &self.groups
+    }
+
+    /// The configuration of a PG in which this OSD has a part.
+    pub fn group(&self, pg: PgId) -> Option<&Group> {
+        self.groups.get(&pg)
+    }
+
+    /// True if this OSD has no part in a PG that has all the copies it should have.
+    pub fn is_stray(&self, pg: PgId) -> bool {
+        let map = &self.state.osdmap;
+        let (Some(config), Some(up), Some(pool)) =
+            (self.state.pgs.get(pg), self.up.get(&pg), map.pool(pg.pool))
+        else {
+            return false;
+        };
+        !self.groups.contains_key(&pg)
+            && config.in_sync.len() >= usize::from(pool.size)
+            && config.in_sync == *up
+            && config.in_sync.iter().all(|o| map.is_up(*o))
+    }
+
+    /// The others that this OSD shares PGs with and that are up, and its neighbours in the order of ids: at most
+    /// [`HEARTBEAT_PEERS_MAX`], those that it needs as a primary in any case.
+    pub fn peers(&self) -> BTreeSet<OsdId> {
+        let map = &self.state.osdmap;
+        let other = |o: &OsdId| *o != self.osd && map.is_up(*o);
+        let led = self.groups.values().filter(|g| g.is_primary());
+        let mut peers: BTreeSet<OsdId> = led.flat_map(Group::members).filter(other).collect();
+        let up: Vec<OsdId> = map.osd_ids().filter(other).collect();
+        if !up.is_empty() {
+            let after = up.partition_point(|o| *o < self.osd);
+            peers.extend([up[after % up.len()], up[(after + up.len() - 1) % up.len()]]);
+        }
+        let shared: BTreeSet<OsdId> = self
+            .groups
+            .values()
+            .flat_map(Group::members)
+            .filter(other)
+            .collect();
+        for osd in shared {
+            if peers.len() >= HEARTBEAT_PEERS_MAX {
+                break;
+            }
+            peers.insert(osd);
+        }
+        peers
     }
 
     pub fn epoch(&self) -> u32 {
@@ -40,11 +121,6 @@ impl Placement {
     /// True if this OSD is the one that serves `pg`.
     pub fn serves(&self, pg: PgId) -> bool {
         self.state.pgs.serves(pg, self.osd)
-    }
-
-    /// Every PG that this OSD serves.
-    pub fn served(&self) -> Vec<PgId> {
-        self.state.osdmap.pgs().filter(|pg| self.serves(*pg)).collect()
     }
 
     /// The PG that an operation's hash and seed lead to now: a client with an older map may name the PG from
@@ -81,6 +157,48 @@ impl ClusterView for Placement {
             Located::Remote(object)
         }
     }
+}
+
+fn up_sets(map: &OsdMap) -> UpSets {
+    map.pgs().map(|pg| (pg, map.pg_to_up_acting(pg).up)).collect()
+}
+
+/// True if CRUSH surely wants every PG where it wanted it before.
+fn same_places(a: &OsdMap, b: &OsdMap) -> bool {
+    let shape = |p: &PgPool| (p.size, p.pg_num, p.pgp_num, p.crush_rule, p.flags);
+    let pools = |m: &OsdMap| -> Vec<_> { m.pools.iter().map(|(id, p)| (*id, shape(p))).collect() };
+    let ups = |m: &OsdMap| -> Vec<_> { m.osd_ids().map(|o| (o, m.is_up(o))).collect() };
+    Arc::ptr_eq(&a.crush, &b.crush)
+        && a.osd_weight == b.osd_weight
+        && a.primary_affinity == b.primary_affinity
+        && a.pg_upmap == b.pg_upmap
+        && a.pg_upmap_items == b.pg_upmap_items
+        && a.pg_upmap_primaries == b.pg_upmap_primaries
+        && ups(a) == ups(b)
+        && pools(a) == pools(b)
+}
+
+fn groups(osd: OsdId, state: &ClusterState, up: &UpSets) -> BTreeMap<PgId, Group> {
+    let mut groups = BTreeMap::new();
+    for (pg, config) in state.pgs.iter() {
+        let (Some(up), Some(pool)) = (up.get(&pg), state.osdmap.pool(pg.pool)) else {
+            continue;
+        };
+        if !config.in_sync.contains(&osd) && !up.contains(&osd) {
+            continue;
+        }
+        let group = Group {
+            me: osd,
+            interval: config.interval,
+            primary: config.primary,
+            in_sync: config.in_sync.clone(),
+            up: up.clone(),
+            size: u32::from(pool.size),
+            min_size: u32::from(pool.min_size),
+        };
+        groups.insert(pg, group);
+    }
+    groups
 }
 
 fn pool_view(state: &ClusterState, id: PoolId, pool: &PgPool, blocklist: Arc<Blocklist>) -> PoolView {

@@ -1,7 +1,11 @@
-//! Removes what is left of deleted pools: objects in small steps, then the collections.
+//! Removes what is left of deleted pools, and of PGs that are whole without this OSD: objects in small steps, then the
+//! collections.
 //!
-//! Progress needs no record of its own: what still exists in the store of a pool that the map does not have
-//! is what is left to do, also after a restart.
+//! Progress needs no record of its own: what still exists in the store of a pool that the map does not have, or of
+//! a PG in which this OSD has no part, is what is left to do, also after a restart.
+//!
+//! Invariants: a PG's copy is removed only while its configuration is whole elsewhere; before the first object goes, its
+//! log and metadata go, so that a copy that was removed in part is never taken for a whole one.
 
 use crate::placement::Placement;
 use crate::store_view::StoreView;
@@ -15,6 +19,7 @@ const OBJECTS_PER_STEP: usize = 512;
 #[derive(Debug, Default)]
 pub struct Reaper {
     pools: BTreeSet<PoolId>,
+    strays: BTreeSet<SPgId>,
 }
 
 impl Reaper {
@@ -28,12 +33,14 @@ impl Reaper {
             .filter(|c| gone(c))
             .map(|c| c.pg.pool)
             .collect();
+        let collections = store.engine.collections().into_iter();
+        self.strays = collections.filter(|c| placement.is_stray(c.pg)).collect();
     }
 
     /// One bounded piece of work.
     pub fn step(&mut self, store: &mut StoreView, placement: &Placement) {
         let Some(pool) = self.pools.first().copied() else {
-            return;
+            return self.step_stray(store, placement);
         };
         if placement.pool(pool).is_some() {
             self.pools.remove(&pool);
@@ -46,6 +53,58 @@ impl Reaper {
             tracing::info!("pool {pool} removed");
             self.pools.remove(&pool);
         }
+    }
+
+    fn step_stray(&mut self, store: &mut StoreView, placement: &Placement) {
+        let Some(stray) = self.strays.first().copied() else {
+            return;
+        };
+        let pg_num = placement.pool(stray.pg.pool).map_or(0, |p| p.pg_num);
+        let done = match placement.is_stray(stray.pg) {
+            true => Self::remove_stray(store, stray, pg_num),
+            false => Ok(true),
+        };
+        match done {
+            Ok(false) => {}
+            Ok(true) => drop(self.strays.remove(&stray)),
+            Err(e) => {
+                tracing::warn!("removing the copy of pg {stray}: {e}");
+                self.strays.remove(&stray);
+            }
+        }
+    }
+
+    /// True if nothing is left of it.
+    fn remove_stray(store: &mut StoreView, stray: SPgId, pg_num: u32) -> Result<bool, String> {
+        let text = |e: &dyn std::fmt::Display| e.to_string();
+        let mut txn = Transaction::new(stray);
+        let speaks = store.meta(stray).map_err(|e| text(&e))?.is_some()
+            || !store.log_entries(stray).map_err(|e| text(&e))?.is_empty();
+        if speaks {
+            txn.ops.extend([Op::RemoveCollection, Op::CreateCollection]);
+            return store.submit(txn).map(|_| false).map_err(|e| text(&e));
+        }
+        // A PG's objects are those of one stretch of the order, which begins at the hash that is its seed.
+        let from = ObjectId {
+            shard: stray.shard,
+            object: HObject {
+                pool: stray.pg.pool,
+                hash: stray.pg.seed,
+                ..HObject::min()
+            },
+        };
+        let ours = |o: &ObjectId| {
+            o.object.pool == stray.pg.pool && pg::seed_of(o.object.hash, pg_num) == stray.pg.seed
+        };
+        let objects = store.list(&from, OBJECTS_PER_STEP).map_err(|e| text(&e))?;
+        txn.ops
+            .extend(objects.into_iter().take_while(ours).map(|oid| Op::Remove { oid }));
+        let done = txn.ops.is_empty();
+        if done {
+            txn.ops.push(Op::RemoveCollection);
+            tracing::info!("pg {stray}: its copy here was removed, it is whole elsewhere");
+        }
+        store.submit(txn).map(|_| done).map_err(|e| text(&e))
     }
 
     fn remove_some(store: &mut StoreView, pool: PoolId) -> Result<(), String> {

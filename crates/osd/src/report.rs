@@ -1,12 +1,12 @@
 //! What an OSD tells the cluster about itself, for people: usage and the state of its PGs.
 
+use crate::health::PgHealth;
 use crate::osd::Osd;
 use metastore::OsdReport;
-use pg::PgStats;
-use pg::SnapIntervals;
+use pg::{Pg, PgStats, SnapIntervals};
 use std::collections::BTreeMap;
 use types::pgstats::{ObjectStatCollection, ObjectStatSum, OsdStat, PgStat, StoreStatfs, pg_state};
-use types::{EVersion, IntervalSet, PgId, PoolId};
+use types::{EVersion, IntervalSet, PgId, PoolId, Utime};
 
 impl Osd {
     pub fn report(&self) -> OsdReport {
@@ -19,19 +19,19 @@ impl Osd {
                 osd: self.id,
                 up_from,
                 seq: u64::from(stamp.sec),
-                num_pgs: self.pgs().count() as u32,
+                num_pgs: self.slots.len() as u32,
+                hb_peers: self.links.open().collect(),
+                commit_latency_ns: self.recovery.latency().as_nanos() as u64,
                 statfs: self.statfs(),
                 pool_statfs: self.pool_statfs(),
                 ..OsdStat::default()
             },
-            pgs: self
-                .pgs()
-                .map(|(id, pg)| (id, self.pg_stat(id, &pg.stats(), pg.log_len())))
-                .collect(),
+            pgs: self.pgs().map(|(id, pg)| (id, self.pg_stat(id, pg))).collect(),
             purged_snaps: self
                 .pgs()
                 .map(|(id, pg)| (id, intervals(pg.trimmed_snaps())))
                 .collect(),
+            silent: self.links.silent().collect(),
         }
     }
 
@@ -60,38 +60,59 @@ impl Osd {
         usage.into_iter().map(|(pool, u)| (pool, of(u))).collect()
     }
 
-    fn pg_stat(&self, id: PgId, s: &PgStats, log_len: usize) -> PgStat {
+    fn pg_stat(&self, id: PgId, pg: &Pg) -> PgStat {
         let epoch = self.placement.epoch();
-        let now = self.wall();
-        let sets = self.placement.state.osdmap.pg_to_up_acting(id);
-        let remapped = if sets.up == sets.acting {
-            0
-        } else {
-            pg_state::REMAPPED
+        let (now, s) = (self.wall(), pg.stats());
+        let health = PgHealth::of(pg, &self.placement.state.osdmap);
+        let (up, acting) = (pg.group().up.clone(), pg.group().in_sync.clone());
+        let interval = pg.group().interval;
+        let then = |flag: u64| {
+            if health.state & flag != 0 {
+                now
+            } else {
+                Utime::ZERO
+            }
         };
-        let interval = self.placement.state.pgs.get(id).map_or(epoch, |c| c.interval);
+        let recovered = self.slots.get(&id).map_or((0, 0), |slot| slot.recovered);
+        let sum = ObjectStatSum {
+            num_object_copies: health.copies,
+            num_objects_degraded: health.degraded,
+            num_objects_misplaced: health.misplaced,
+            num_objects_recovered: recovered.0,
+            num_bytes_recovered: recovered.1,
+            ..stat_sum(&s)
+        };
         PgStat {
-            state: pg_state::ACTIVE | pg_state::CLEAN | remapped,
+            state: health.state,
             version: EVersion::new(epoch, s.version),
             reported_seq: u64::from(now.sec),
             reported_epoch: epoch,
             last_fresh: now,
-            last_active: now,
-            last_peered: now,
-            last_clean: now,
+            last_active: then(pg_state::ACTIVE),
+            last_peered: then(pg_state::ACTIVE | pg_state::PEERED),
+            last_clean: then(pg_state::CLEAN),
             last_unstale: now,
-            last_undegraded: now,
-            last_fullsized: now,
+            last_undegraded: if health.state & pg_state::DEGRADED == 0 {
+                now
+            } else {
+                Utime::ZERO
+            },
+            last_fullsized: if health.state & pg_state::UNDERSIZED == 0 {
+                now
+            } else {
+                Utime::ZERO
+            },
             mapping_epoch: interval,
             created: interval,
             last_epoch_clean: epoch,
-            log_size: log_len as i64,
-            ondisk_log_size: log_len as i64,
-            up_primary: sets.up_primary,
-            acting_primary: sets.acting_primary,
-            up: sets.up,
-            acting: sets.acting,
-            stats: ObjectStatCollection { sum: stat_sum(s) },
+            log_size: pg.log_len() as i64,
+            ondisk_log_size: pg.log_len() as i64,
+            up_primary: up.first().copied().unwrap_or(-1),
+            acting_primary: self.id,
+            up,
+            acting,
+            blocked_by: health.blocked_by,
+            stats: ObjectStatCollection { sum },
             ..PgStat::unknown(id)
         }
     }
@@ -121,7 +142,6 @@ fn stat_sum(s: &PgStats) -> ObjectStatSum {
         num_bytes: s.bytes,
         num_objects: s.objects,
         num_object_clones: s.clones,
-        num_object_copies: s.objects,
         num_whiteouts: s.whiteouts,
         num_objects_omap: s.omap_objects,
         num_rd: s.reads as i64,

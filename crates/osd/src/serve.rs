@@ -1,17 +1,20 @@
 //! An OSD's life: open the store, listen, join the map, run the event loop, stop cleanly.
 
-use crate::event::Event;
+use crate::event::{Event, Told};
+use crate::links::{self, LinkId, LinkParts, Links};
 use crate::memory::Memory;
 use crate::osd::{Osd, Parts};
 use crate::peers::Peers;
+use crate::standing::{Standing, StandingParts};
 use crate::store_view::StoreView;
-use auth::{Authenticator, Entropy};
+use auth::{AuthMethod, Authenticator, Entropy};
 use io::task::Readable;
 use io::{Clock, Random};
 use metastore::ClusterHandle;
 use metastore::cluster::OsdBoot;
+use metastore::lease::LeaseTimes;
 use msgr::ServerConfig;
-use net::{Listener, NetEvent};
+use net::{DialEvent, Listener, NetEvent};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -19,7 +22,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use store::Store;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
-use types::osdmap::{map_flag, osd_state};
 use types::{EntityAddr, EntityAddrVec, EntityName, OsdId};
 
 /// Messages of all connections that may wait for the loop.
@@ -49,6 +51,19 @@ pub struct Config {
     pub nonce: u32,
     /// OSDs that share the free space of its file system: each reports its part of it.
     pub disk_share: u32,
+    /// How long it may serve without a word from the cluster state.
+    pub lease: LeaseTimes,
+    /// A flush that takes longer means that the disk hangs.
+    pub hung_disk: Duration,
+}
+
+impl Config {
+    /// As long as etcd's shortest; enough for a loop that waits for a processor.
+    pub const LEASE: LeaseTimes = LeaseTimes {
+        ttl: Duration::from_secs(2),
+        margin: Duration::from_millis(300),
+    };
+    pub const HUNG_DISK: Duration = Duration::from_secs(3);
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -107,6 +122,25 @@ pub async fn serve(
         .transpose()
         .map_err(Error::Reads)?;
     let size = crate::report::space(&store.statfs(), c.disk_share).0;
+    let (link_tx, link_rx) = mpsc::channel(links::QUEUE);
+    let (told_tx, told_rx) = mpsc::unbounded_channel();
+    let links = Links::new(LinkParts {
+        me: c.id,
+        cluster: c.cluster.clone(),
+        open_door: c.auth.methods().contains(&AuthMethod::None),
+        clock: c.clock.clone(),
+        entropy: c.entropy.clone(),
+        nonce: c.nonce,
+        events: link_tx,
+    });
+    let standing = Standing::new(StandingParts {
+        clock: c.clock.clone(),
+        boot: boot(&c, addr, identity.osd_uuid, size),
+        run: c.nonce,
+        times: c.lease,
+        hung_after: c.hung_disk,
+        ready: Some((ready, addr)),
+    });
     let mut osd = Osd::new(Parts {
         id: c.id,
         store: StoreView::new(store),
@@ -118,17 +152,18 @@ pub async fn serve(
         disk_share: c.disk_share,
         memory: c.memory,
         fetched: fetched_tx,
+        told: told_tx,
+        links,
+        standing,
     });
     let mut state = c.cluster.subscribe_state();
-    let me = boot(&c, addr, identity.osd_uuid, size);
-    let epoch = c.cluster.osd_boot(&me).await?;
-    tracing::info!("osd.{}: up at {addr} in epoch {epoch}", c.id);
-    osd.on_cluster();
-    osd.load_served();
+    osd.want_peers();
+    osd.settle_slots();
     osd.store.engine.kick();
-    let _ = ready.send(addr);
 
     let mut sources = Sources {
+        told: told_rx,
+        links: link_rx,
         net: net_rx,
         fetches,
         fetched: fetched_rx,
@@ -137,6 +172,8 @@ pub async fn serve(
     };
     let mut tick = io::task::interval(Duration::from_secs(1));
     tick.set_missed_tick_behavior(io::task::MissedTickBehavior::Delay);
+    let mut beat = io::task::interval(links::BEAT);
+    beat.set_missed_tick_behavior(io::task::MissedTickBehavior::Delay);
     let mut ticks = 0u32;
     loop {
         let now = c.clock.monotonic();
@@ -149,6 +186,7 @@ pub async fn serve(
             biased;
             _ = stop.wait_for(|s| *s) => Event::Stop,
             Ok(()) = state.changed() => Event::Cluster,
+            _ = beat.tick() => Event::Beat,
             _ = tick.tick() => Event::Tick,
             event = sources.next() => event,
             () = io::task::sleep(timer) => Event::Timer,
@@ -157,10 +195,12 @@ pub async fn serve(
             Event::Stop => break,
             Event::Net(first) => apply_net(&mut osd, first, &mut sources.net),
             Event::Store => osd.on_store(),
+            Event::Link(id, first) => apply_links(&mut osd, id, first, &mut sources.links),
+            Event::Told(told) => osd.on_told(told)?,
+            Event::Beat => osd.on_beat(),
             Event::Cluster => {
                 let served = osd.pgs().count();
                 osd.on_cluster();
-                come_back(&c, &me).await;
                 // New groups are known at once, not only with the next report.
                 if osd.pgs().count() != served {
                     osd.flush_report();
@@ -178,6 +218,7 @@ pub async fn serve(
                 ticks = ticks.wrapping_add(1);
             }
         }
+        osd.end_turn();
         osd.store.engine.kick();
         if let Some(e) = osd.store.engine.failed() {
             // What is not durable now will never be acknowledged; a restart goes on from the log.
@@ -189,29 +230,20 @@ pub async fn serve(
     finish(osd, &c).await
 }
 
-/// An OSD that finds itself marked down while it serves says that it is there (`ceph osd down`, or a monitor that
-/// missed its reports), unless it was removed or the operator keeps it down.
-async fn come_back(c: &Config, me: &OsdBoot) {
-    let map = c.cluster.osdmap();
-    let kept_down = map.has_flag(map_flag::NOUP)
-        || map
-            .osd(c.id)
-            .is_none_or(|o| o.state & (osd_state::NOUP | osd_state::DESTROYED) != 0);
-    if map.is_up(c.id) || !map.exists(c.id) || kept_down {
-        return;
-    }
-    match c.cluster.osd_boot(me).await {
-        Ok(epoch) => tracing::warn!("osd.{}: was marked down wrongly; up again in epoch {epoch}", c.id),
-        Err(e) => tracing::warn!("osd.{}: is marked down, and cannot come back: {e}", c.id),
-    }
-}
-
 /// One message, and those that came with it.
 fn apply_net(osd: &mut Osd, first: NetEvent, queue: &mut mpsc::Receiver<NetEvent>) {
     osd.on_net(first);
     for _ in 1..TURN_MAX {
         let Ok(event) = queue.try_recv() else { break };
         osd.on_net(event);
+    }
+}
+
+fn apply_links(osd: &mut Osd, id: LinkId, first: DialEvent, queue: &mut mpsc::Receiver<(LinkId, DialEvent)>) {
+    osd.on_link(id, first);
+    for _ in 1..TURN_MAX {
+        let Ok((id, event)) = queue.try_recv() else { break };
+        osd.on_link(id, event);
     }
 }
 
@@ -223,6 +255,11 @@ async fn finish(mut osd: Osd, c: &Config) -> Result<(), Error> {
     let queued = osd.store.engine.queued();
     osd.store.engine.wait(queued)?;
     osd.on_store();
+    if let Some(lease) = osd.standing.lease()
+        && let Err(e) = c.cluster.end_lease(lease).await
+    {
+        tracing::debug!("osd.{}: its lease is left to end: {e}", c.id);
+    }
     for _ in 0..LAST_WORDS_MAX {
         if osd.sessions.ids().all(|c| osd.conns.queued_bytes(c) == 0) {
             break;
@@ -237,6 +274,8 @@ async fn finish(mut osd: Osd, c: &Config) -> Result<(), Error> {
 }
 
 struct Sources {
+    told: mpsc::UnboundedReceiver<Told>,
+    links: mpsc::Receiver<(LinkId, DialEvent)>,
     net: mpsc::Receiver<NetEvent>,
     fetches: mpsc::Receiver<crate::peers::FetchRequest>,
     fetched: mpsc::UnboundedReceiver<(types::PgId, u64, crate::peers::Copied)>,
@@ -264,6 +303,9 @@ impl Sources {
             biased;
             () = self.wake.notified() => Event::Store,
             () = turned(&mut self.reads) => Event::Store,
+            Some(told) = self.told.recv() => Event::Told(told),
+            // Answers of members before new work of clients.
+            Some((id, event)) = self.links.recv() => Event::Link(id, event),
             Some((pg, id, result)) = self.fetched.recv() => Event::Fetched { pg, id, result },
             Some(event) = self.net.recv() => Event::Net(event),
             Some(request) = self.fetches.recv() => Event::Fetch(request),

@@ -1,13 +1,14 @@
 //! Clients' connections: who they are, which map they have, and operations that wait for a newer map.
 
 use crate::caps::ClientCaps;
+use crate::peer_auth;
 use auth::{OsdCaps, PeerCaps};
 use msgr::Peer;
 use net::ConnId;
 use pg::{Client, ClientOp};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use types::Epoch;
+use types::{EntityKind, Epoch, OsdId};
 
 /// Operations of all clients that may wait for a map; one more closes its connection.
 const WAITING_MAX: usize = 4096;
@@ -17,13 +18,15 @@ pub struct Session {
     pub client: Arc<Client>,
     /// Commands (`ceph tell`) are for those who may do everything.
     may_command: bool,
+    /// The OSD that it is, if it proved to be one.
+    pub osd: Option<OsdId>,
     /// The newest epoch that the client is known to have, by its own word or because we sent it.
     pub epoch: Epoch,
 }
 
 #[derive(Debug, Default)]
 pub struct Sessions {
-    open: HashMap<ConnId, Session>,
+    open: BTreeMap<ConnId, Session>,
     waiting: VecDeque<ClientOp>,
 }
 
@@ -46,6 +49,7 @@ impl Sessions {
             Session {
                 client: Arc::new(client),
                 may_command,
+                osd: peer_auth::osd_of(&peer.auth_name).filter(|_| peer.name.kind == EntityKind::Osd as u8),
                 epoch: 0,
             },
         );
@@ -54,6 +58,22 @@ impl Sessions {
     pub fn closed(&mut self, conn: ConnId) {
         self.open.remove(&conn);
         self.waiting.retain(|op| op.conn != conn.0);
+    }
+
+    /// Clients that have sent operations.
+    pub fn with_maps(&self) -> impl Iterator<Item = ConnId> + '_ {
+        self.open
+            .iter()
+            .filter(|(_, s)| s.epoch > 0)
+            .map(|(conn, _)| *conn)
+    }
+
+    pub fn osd(&self, conn: ConnId) -> Option<OsdId> {
+        self.open.get(&conn)?.osd
+    }
+
+    pub fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
     }
 
     pub fn get_mut(&mut self, conn: ConnId) -> Option<&mut Session> {

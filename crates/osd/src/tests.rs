@@ -3,13 +3,17 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::caps::ClientCaps;
+use crate::event::Told;
+use crate::links::{LinkParts, Links};
 use crate::osd::{Osd, Parts};
+use crate::standing::{Standing, StandingParts};
 use crate::store_view::StoreView;
 use crate::{Config, Peers, serve};
 use auth::{AllowNone, Authenticator, NoneClient};
 use bytes::Bytes;
 use io::{SystemClock, SystemRandom};
 use messages::osd::{MOSDOp, MOSDOpReply, OsdOp, code, kind};
+use metastore::LeaseTimes;
 use metastore::cluster::OsdBoot;
 use metastore::{Changes, ClusterHandle, CreateOptions, Embedded, Metastore, create_cluster};
 use msgr::{ClientConfig, ServerConfig};
@@ -22,6 +26,8 @@ use store::Store;
 use tokio::sync::{mpsc, oneshot, watch};
 use types::pool::PgPool;
 use types::*;
+
+mod copies;
 
 const POOL: i64 = 1;
 const OBJECTS: usize = 8;
@@ -59,29 +65,38 @@ fn name(object: usize) -> String {
 
 impl Rig {
     async fn new() -> Self {
+        let rig = Self::bare(vec![0]).await;
+        rig.mkfs("osd", 8);
+        rig.add_pool(1, 1).await;
+        rig
+    }
+
+    fn mkfs(&self, dir: &str, uuid: u8) {
+        let made = store::Options {
+            osd_uuid: Uuid([uuid; 16]),
+            fsid: Uuid([7; 16]),
+            ..options()
+        };
+        Store::mkfs(&self.dir.path().join(dir), &made).unwrap();
+    }
+
+    /// A cluster state without pools.
+    async fn bare(osds: Vec<i32>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let clock = SystemClock::shared();
         let kv = Embedded::open(&dir.path().join("state"), clock.clone()).unwrap();
         let kv: Arc<dyn Metastore> = Arc::new(kv);
         let new = CreateOptions {
-            osds: vec![0],
+            osds,
             ..CreateOptions::new(Uuid([7; 16]), "a", addr(3300))
         };
         create_cluster(&*kv, &new, &*clock, &SystemRandom).await.unwrap();
         let cluster = ClusterHandle::open(kv, clock).await.unwrap().unwrap();
-        let made = store::Options {
-            osd_uuid: Uuid([8; 16]),
-            fsid: Uuid([7; 16]),
-            ..options()
-        };
-        Store::mkfs(&dir.path().join("osd"), &made).unwrap();
-        let rig = Self { dir, cluster };
-        rig.add_pool().await;
-        rig
+        Self { dir, cluster }
     }
 
-    async fn add_pool(&self) {
-        let (size, min_size, pg_num) = (1, 1, 2);
+    async fn add_pool(&self, size: u8, min_size: u8) {
+        let pg_num = 2;
         let pool = PgPool {
             size,
             min_size,
@@ -104,9 +119,13 @@ impl Rig {
     }
 
     async fn boot(&self) {
+        self.cluster.osd_boot(&self.boot_of(0)).await.unwrap();
+    }
+
+    fn boot_of(&self, id: i32) -> OsdBoot {
         let at = EntityAddrVec::one(addr(6800));
-        let boot = OsdBoot {
-            id: 0,
+        OsdBoot {
+            id,
             uuid: Uuid([8; 16]),
             client_addrs: at.clone(),
             cluster_addrs: at.clone(),
@@ -117,12 +136,11 @@ impl Rig {
             device_class: String::new(),
             features: msgr::features::SUPPORTED,
             metadata: BTreeMap::new(),
-        };
-        self.cluster.osd_boot(&boot).await.unwrap();
+        }
     }
 
     /// An OSD without its event loop; its caches are empty.
-    fn osd(&self) -> Osd {
+    async fn osd(&self) -> Osd {
         let clock = SystemClock::shared();
         let store = Store::open(&self.dir.path().join("osd"), &options(), Arc::new(|| ())).unwrap();
         let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -143,13 +161,38 @@ impl Rig {
             cluster: self.cluster.clone(),
             conns: conns.unwrap(),
             peers: Peers::default(),
-            clock,
+            clock: clock.clone(),
             random: SystemRandom::shared(),
             disk_share: 1,
             memory: crate::Memory::of(0),
             fetched: mpsc::unbounded_channel().0,
+            told: mpsc::unbounded_channel().0,
+            links: Links::new(LinkParts {
+                me: 0,
+                cluster: self.cluster.clone(),
+                open_door: true,
+                clock: clock.clone(),
+                entropy: net::entropy(SystemRandom::shared()),
+                nonce: 1,
+                events: mpsc::channel(1).0,
+            }),
+            standing: Standing::new(StandingParts {
+                clock,
+                boot: self.boot_of(0),
+                run: 1,
+                times: Config::LEASE,
+                hung_after: Config::HUNG_DISK,
+                ready: None,
+            }),
         });
-        osd.load_served();
+        // Long enough for a test that no loop renews it.
+        let times = LeaseTimes {
+            ttl: Duration::from_secs(600),
+            margin: Duration::ZERO,
+        };
+        let lease = self.cluster.osd_lease(0, 1, times).await;
+        osd.on_told(Told::Leased(lease)).unwrap();
+        osd.settle_slots();
         osd
     }
 
@@ -235,14 +278,14 @@ fn no_prefetch_outlives_its_message_or_its_pg() {
     local(async {
         let rig = Rig::new().await;
         rig.boot().await;
-        let mut osd = rig.osd();
+        let mut osd = rig.osd().await;
         for o in 0..OBJECTS {
             rig.give(&mut osd, o as u64 + 1, o, write(0, content(o)));
         }
         assert_eq!(osd.store.held(), 0, "nothing to read yet");
         close(osd);
 
-        let mut osd = rig.osd();
+        let mut osd = rig.osd().await;
         let reads = |osd: &Osd| osd.pgs().map(|(_, pg)| pg.stats().reads).sum::<u64>();
         for o in 0..OBJECTS {
             let tid = 100 + 2 * o as u64;
@@ -261,7 +304,7 @@ fn no_prefetch_outlives_its_message_or_its_pg() {
         close(osd);
 
         // The pool goes while reads are under way.
-        let mut osd = rig.osd();
+        let mut osd = rig.osd().await;
         (0..OBJECTS).for_each(|o| rig.give(&mut osd, 200 + o as u64, o, read(0, 100_000)));
         assert_eq!(osd.store.held(), OBJECTS);
         let remove = |state: &metastore::ClusterState| {
@@ -287,10 +330,17 @@ struct Running {
     client: ClientStream<NoneClient>,
 }
 
-async fn start(rig: &Rig) -> Running {
+/// One OSD's loop, and where it listens.
+struct Loop {
+    stop: watch::Sender<bool>,
+    ended: oneshot::Receiver<Result<(), crate::Error>>,
+    at: EntityAddr,
+}
+
+async fn start_osd(rig: &Rig, id: i32, dir: &str) -> Loop {
     let config = Config {
-        id: 0,
-        dir: rig.dir.path().join("osd"),
+        id,
+        dir: rig.dir.path().join(dir),
         store: options(),
         bind: "127.0.0.1:0".parse().unwrap(),
         auth: Arc::new(AllowNone),
@@ -300,9 +350,11 @@ async fn start(rig: &Rig) -> Running {
         random: SystemRandom::shared(),
         entropy: net::entropy(SystemRandom::shared()),
         hostname: "vm".into(),
-        nonce: 1,
+        nonce: SystemRandom::shared().u32(),
         disk_share: 1,
         memory: crate::Memory::of(0),
+        lease: Config::LEASE,
+        hung_disk: Config::HUNG_DISK,
     };
     let (ready, up) = oneshot::channel();
     let (stop, stopping) = watch::channel(false);
@@ -311,17 +363,23 @@ async fn start(rig: &Rig) -> Running {
         let _ = end.send(serve(config, ready, stopping).await);
     });
     let at = up.await.unwrap();
+    Loop { stop, ended, at }
+}
+
+async fn connect(at: EntityAddr) -> ClientStream<NoneClient> {
     let auth = NoneClient {
         name: AuthName::new(EntityKind::Client, "admin"),
         global_id: 12,
     };
     let config = ClientConfig::new(EntityKind::Osd, at, 5, net::entropy(SystemRandom::shared()));
     let client = ClientStream::connect(at.sock.unwrap(), config, auth, SystemClock::shared()).await;
-    Running {
-        stop,
-        ended,
-        client: client.unwrap(),
-    }
+    client.unwrap()
+}
+
+async fn start(rig: &Rig) -> Running {
+    let Loop { stop, ended, at } = start_osd(rig, 0, "osd").await;
+    let client = connect(at).await;
+    Running { stop, ended, client }
 }
 
 async fn stop(running: Running) {

@@ -20,6 +20,8 @@ struct Object {
 struct Collection {
     meta: Option<Bytes>,
     log: BTreeMap<EVersion, Bytes>,
+    /// The newest entry that there ever was: none that is older comes after it.
+    head: EVersion,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -242,13 +244,17 @@ impl MemoryStore {
             let new = self.collections.insert(id, Collection::default()).is_none();
             return if new { Ok(()) } else { Err(Errno::EEXIST) };
         }
+        if let Op::RemoveCollection = op {
+            return self.collections.remove(&id).map(drop).ok_or(Errno::ENOENT);
+        }
         let c = self.collections.get_mut(&id).ok_or(Errno::ENOENT)?;
         match op {
             Op::SetMeta { meta } => c.meta = Some(meta.clone()),
             Op::LogAppend { version, entry } => {
-                if c.log.last_key_value().is_some_and(|(v, _)| v >= version) {
+                if *version <= c.head {
                     return Err(Errno::EINVAL);
                 }
+                c.head = *version;
                 c.log.insert(*version, entry.clone());
             }
             Op::LogTrim { to } => c.log.retain(|v, _| v > to),

@@ -22,8 +22,10 @@ pub struct OsdReport {
     /// Of these PGs: snapshots of the map's `removed_snaps_queue` whose clones are all gone. When every PG of
     /// a pool says so, the monitor takes the snapshot off the queue.
     pub purged_snaps: BTreeMap<PgId, IntervalSet>,
+    /// Peers that it does not hear.
+    pub silent: Vec<OsdId>,
 }
-denc::envelope_denc!(OsdReport, 1, 1, { stamp, stat, pgs, purged_snaps });
+denc::envelope_denc!(OsdReport, 2, 2, { stamp, stat, pgs, purged_snaps, silent });
 
 /// The latest reports of all OSDs.
 #[derive(Debug, Clone, Default)]

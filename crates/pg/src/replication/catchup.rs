@@ -12,7 +12,7 @@
 
 use super::copy::weight;
 use super::member::Phase;
-use super::replica::{Versions, list_versions};
+use super::replica::{Versions, clear_log, list_versions};
 use crate::Pg;
 use crate::api::{Context, Output};
 use crate::meta::PgMeta;
@@ -515,9 +515,7 @@ impl Pg {
         let mut ops = Vec::new();
         let since = since.filter(|v| self.log.reaches(*v));
         if since.is_none() {
-            ops.push(Op::LogTrim {
-                to: EVersion::new(u32::MAX, u64::MAX),
-            });
+            ops.extend(clear_log());
         }
         for (version, entry) in ctx.store.log_entries(self.id)? {
             if since.is_none_or(|s| version > s) {

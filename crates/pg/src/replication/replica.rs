@@ -19,6 +19,8 @@ use types::{EVersion, Epoch, Errno, HObject, ObjectId, Op, OsdId, SPgId, Transac
 
 /// More dirty objects than this are not listed: the member counts as incomplete and is filled anew.
 const INFO_DIRTY_MAX: usize = 4096;
+/// Log entries that outlive a rewind: what one transaction takes.
+const REWIND_KEPT: usize = 1200;
 /// Objects in one listing.
 const SCAN_MAX: u32 = 1024;
 
@@ -56,6 +58,11 @@ impl Replica {
 
     pub fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
+    }
+
+    /// The connection with `osd` has ended: its questions have no answers any more.
+    pub fn disconnected(&mut self, osd: OsdId) {
+        self.waiting.retain(|(_, to, ..)| *to != osd);
     }
 
     /// Everything up to `seq` is durable here.
@@ -203,12 +210,23 @@ impl Replica {
         let bad = |e| IoError(format!("a log entry does not decode: {e}"));
         let mut meta = self.meta(store)?;
         let mut txn = Transaction::new(self.id);
-        txn.ops.push(Op::LogTrim {
-            to: EVersion::new(u32::MAX, u64::MAX),
-        });
-        for (version, entry) in store.log_entries(self.id)? {
-            if version <= to {
-                txn.ops.push(Op::LogAppend { version, entry });
+        txn.ops.extend(clear_log());
+        let entries = store.log_entries(self.id)?;
+        let kept = entries.partition_point(|(version, _)| *version <= to);
+        for (version, entry) in &entries[..kept.saturating_sub(REWIND_KEPT)] {
+            // What it counts for goes into the sums before it goes.
+            if version.version > meta.stats.version {
+                let entry = LogEntry::from_bytes(entry).map_err(bad)?;
+                meta.stats.add(&entry.delta);
+                meta.stats.version = version.version;
+                meta.stats.user_version = entry.last_user_version;
+            }
+        }
+        for (at, (version, entry)) in entries.into_iter().enumerate() {
+            if at < kept {
+                if at >= kept.saturating_sub(REWIND_KEPT) {
+                    txn.ops.push(Op::LogAppend { version, entry });
+                }
                 continue;
             }
             let object = LogEntry::from_bytes(&entry).map_err(bad)?.object;
@@ -228,9 +246,7 @@ impl Replica {
     fn reset(&mut self, store: &mut dyn ObjectStore) -> Result<(), IoError> {
         let mut txn = Transaction::new(self.id);
         if store.has_collection(self.id)? {
-            txn.ops.push(Op::LogTrim {
-                to: EVersion::new(u32::MAX, u64::MAX),
-            });
+            txn.ops.extend(clear_log());
         } else {
             txn.ops.push(Op::CreateCollection);
         }
@@ -266,6 +282,12 @@ impl Replica {
             next,
         })
     }
+}
+
+/// Makes a collection's log empty, as if it had never had an entry: one that is only trimmed takes none that is older
+/// than its newest was. The metadata goes, too; without any a member counts as incomplete.
+pub(crate) fn clear_log() -> [Op; 2] {
+    [Op::RemoveCollection, Op::CreateCollection]
 }
 
 /// Objects and versions.

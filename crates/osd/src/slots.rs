@@ -1,0 +1,328 @@
+//! The placement groups that this OSD has a part in: as a primary or as a member, whichever the configuration says.
+//!
+//! Invariants: a slot's role and configuration are those of the newest cluster state that the loop has seen; a PG that
+//! this OSD begins to lead is loaded from the store. PGs are visited in the order of their ids.
+
+use crate::osd::Osd;
+use crate::store_view::StoreView;
+use net::ConnId;
+use pg::{Context, Group, Input, Output, Pg, Replica};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use types::{Errno, OsdId, PgId, SPgId, Utime};
+
+#[derive(Debug)]
+pub enum Role {
+    Primary(Box<Pg>),
+    Replica(Replica),
+}
+
+/// One placement group, and when it wants to be woken.
+#[derive(Debug)]
+pub struct Slot {
+    pub role: Role,
+    /// What it was last told.
+    pub group: Group,
+    /// Objects and bytes copied to members since this OSD leads the PG.
+    pub recovered: (i64, i64),
+    timer: Option<Duration>,
+}
+
+impl Osd {
+    /// Brings the slots in step with the newest state: roles, configurations, pools. True if a PG that this OSD led
+    /// has another configuration now.
+    pub fn settle_slots(&mut self) -> bool {
+        let moved = self.slots.iter().any(|(pg, slot)| {
+            matches!(slot.role, Role::Primary(_)) && self.placement.group(*pg) != Some(&slot.group)
+        });
+        for pg in self.slots.keys().copied().collect::<Vec<_>>() {
+            if self.placement.group(pg).is_none() {
+                self.forget(pg);
+            }
+        }
+        for (pg, group) in self.placement.groups().clone() {
+            self.settle_slot(pg, group);
+        }
+        let primaries = self.pgs().count();
+        let entries = self.memory.log_entries(primaries);
+        for slot in self.slots.values_mut() {
+            if let Role::Primary(pg) = &mut slot.role {
+                pg.keep_log_entries(entries);
+            }
+        }
+        moved
+    }
+
+    fn settle_slot(&mut self, pg: PgId, group: Group) {
+        let Some(slot) = self.slots.get_mut(&pg) else {
+            return self.take_on(pg, group);
+        };
+        let same = slot.group == group;
+        match &mut slot.role {
+            Role::Primary(_) if group.is_primary() => {
+                slot.group = group.clone();
+                if let Some(view) = self.placement.pool(pg.pool).cloned()
+                    && self.primary(pg).is_some_and(|p| p.pool().epoch != view.epoch)
+                {
+                    self.drive(pg, Input::MapChanged(view));
+                }
+                if !same {
+                    self.drive(pg, Input::Group(Box::new(group)));
+                }
+            }
+            Role::Replica(replica) if !group.is_primary() => {
+                slot.group = group.clone();
+                // A primary of a newer interval may have been here before the news of it.
+                if group.interval >= replica.group().interval {
+                    replica.set_group(group);
+                }
+            }
+            _ => {
+                self.forget(pg);
+                self.take_on(pg, group);
+            }
+        }
+    }
+
+    /// Begins to be what the configuration says.
+    fn take_on(&mut self, pg: PgId, group: Group) {
+        let role = match group.is_primary() {
+            true => self.load(pg).map(|pg| Role::Primary(Box::new(pg))),
+            false => Some(Role::Replica(Replica::new(SPgId::replicated(pg), group.clone()))),
+        };
+        let Some(role) = role else { return };
+        let primary = matches!(role, Role::Primary(_));
+        let peers: Vec<OsdId> = self.links.open().collect();
+        let slot = Slot {
+            role,
+            group: group.clone(),
+            recovered: (0, 0),
+            timer: None,
+        };
+        self.slots.insert(pg, slot);
+        if primary {
+            self.drive(pg, Input::Group(Box::new(group)));
+            for peer in peers {
+                self.drive(pg, Input::PeerUp(peer));
+            }
+        }
+    }
+
+    /// Loads a PG that this OSD is to lead and that could not be loaded before.
+    pub fn retry_load(&mut self, pg: PgId) -> bool {
+        if let Some(group) = self.placement.group(pg).cloned()
+            && !self.slots.contains_key(&pg)
+        {
+            self.take_on(pg, group);
+        }
+        self.slots.contains_key(&pg)
+    }
+
+    fn load(&mut self, pg: PgId) -> Option<Pg> {
+        let view = self.placement.pool(pg.pool).cloned()?;
+        let now = self.clock.monotonic();
+        match Pg::load(SPgId::replicated(pg), view, &mut self.store, now) {
+            Ok(loaded) => Some(loaded),
+            Err(e) => {
+                tracing::error!("{e}");
+                None
+            }
+        }
+    }
+
+    fn forget(&mut self, pg: PgId) {
+        self.uncommitted.remove(&pg);
+        self.wishes.remove(&pg);
+        let Some(slot) = self.slots.remove(&pg) else {
+            return;
+        };
+        if let Some(at) = slot.timer {
+            self.timers.remove(&(at, pg));
+        }
+        let Role::Primary(primary) = slot.role else { return };
+        let random = self.random.clone();
+        primary.leave(&mut Context {
+            store: &mut self.store,
+            cluster: &self.placement,
+            now: self.clock.monotonic(),
+            wall: Utime::from_unix(self.clock.wall()),
+            random: &mut || random.u64(),
+            out: &mut self.out,
+        });
+        self.carry_out(pg, true);
+    }
+
+    /// The OSD ends: what its PGs hold of the store goes back.
+    pub fn forget_all(&mut self) {
+        for pg in self.slots.keys().copied().collect::<Vec<_>>() {
+            self.forget(pg);
+        }
+    }
+
+    /// One input to one PG that this OSD leads, and all that comes of it.
+    pub fn drive(&mut self, pg: PgId, input: Input) {
+        if self.primary(pg).is_none() {
+            return;
+        }
+        self.turn(pg, |role, ctx| {
+            if let Role::Primary(p) = role {
+                p.apply(input, ctx);
+            }
+        });
+    }
+
+    /// One step of a slot, and all that comes of it.
+    pub fn turn(&mut self, pg: PgId, step: impl FnOnce(&mut Role, &mut Context<'_>)) {
+        let Some(slot) = self.slots.get_mut(&pg) else {
+            return;
+        };
+        self.store.lend(pg);
+        let random = self.random.clone();
+        let mut random = || random.u64();
+        let durable = |store: &StoreView| store.engine.durable();
+        let at = durable(&self.store);
+        let ctx = &mut Context {
+            store: &mut self.store,
+            cluster: &self.placement,
+            now: self.clock.monotonic(),
+            wall: Utime::from_unix(self.clock.wall()),
+            random: &mut random,
+            out: &mut self.out,
+        };
+        step(&mut slot.role, ctx);
+        // What it waits for may have become durable before it began to wait; and a hand-over waits without an answer
+        // that does.
+        slot.role.committed(at, ctx);
+        if slot.role.is_waiting() {
+            self.uncommitted.insert(pg);
+        }
+        let primary = matches!(slot.role, Role::Primary(_));
+        self.arm(pg);
+        self.carry_out(pg, primary);
+    }
+
+    /// Keeps the timer queue in step with what the PG wants.
+    fn arm(&mut self, pg: PgId) {
+        let Some(slot) = self.slots.get_mut(&pg) else {
+            return;
+        };
+        let want = match &slot.role {
+            Role::Primary(p) => p.next_timer(),
+            Role::Replica(_) => None,
+        };
+        if want == slot.timer {
+            return;
+        }
+        if let Some(at) = slot.timer {
+            self.timers.remove(&(at, pg));
+        }
+        if let Some(at) = want {
+            self.timers.insert((at, pg));
+        }
+        slot.timer = want;
+    }
+
+    pub fn on_timer(&mut self) {
+        let now = self.clock.monotonic();
+        while let Some((at, pg)) = self.timers.first().copied()
+            && at <= now
+        {
+            self.timers.remove(&(at, pg));
+            if let Some(slot) = self.slots.get_mut(&pg) {
+                slot.timer = None;
+            }
+            self.drive(pg, Input::Tick);
+        }
+        self.links.step();
+        self.recover();
+    }
+
+    fn carry_out(&mut self, pg: PgId, primary: bool) {
+        for output in std::mem::take(&mut self.out) {
+            match output {
+                // A read's answer may have become stale since it was asked for.
+                Output::Reply { .. } | Output::Send { .. } if !self.serving() => self.hold(pg, output),
+                Output::Reply { conn, reply, permit } => {
+                    self.conns.send(ConnId(conn), reply.to_message());
+                    self.answered(permit);
+                }
+                Output::Send { conn, event } => drop(self.conns.send(ConnId(conn), event.to_message())),
+                Output::Dropped { conn, tid, why } => {
+                    tracing::debug!("conn {conn}: operation {tid} dropped: {why}");
+                }
+                Output::Close { conn, why } => self.close(ConnId(conn), why),
+                Output::Peer { to, interval, body } => self.send_peer(pg, primary, to, interval, body),
+                Output::Propose(wish) => self.wish(pg, wish),
+                Output::Copied { bytes } => {
+                    self.recovery.copied(bytes);
+                    if let Some(slot) = self.slots.get_mut(&pg) {
+                        slot.recovered.1 += bytes as i64;
+                    }
+                }
+                Output::FetchObject { id, object } => self.fetch(pg, id, object),
+                Output::Exported { token, result } => self.exported(token, result),
+            }
+        }
+    }
+
+    /// Answers that may not leave while the lease is not sure: kept for when it is again, as long as the interval lasts.
+    fn hold(&mut self, pg: PgId, output: Output) {
+        let interval = self.placement.group(pg).map_or(0, |g| g.interval);
+        self.held.push((pg, interval, output));
+    }
+
+    /// The lease is good: what was held leaves, unless another interval began.
+    pub fn release_held(&mut self) {
+        let mut by_pg: BTreeMap<PgId, Vec<Output>> = BTreeMap::new();
+        for (pg, interval, output) in std::mem::take(&mut self.held) {
+            if self
+                .placement
+                .group(pg)
+                .is_some_and(|g| g.interval == interval && g.is_primary())
+            {
+                by_pg.entry(pg).or_default().push(output);
+            }
+        }
+        for (pg, outputs) in by_pg {
+            self.out = outputs;
+            self.carry_out(pg, true);
+        }
+    }
+
+    /// Errors for a PG that cannot be had.
+    pub fn cannot_load(&self, op: &pg::ClientOp, epoch: u32) {
+        let reply = messages::osd::MOSDOpReply::to(&op.op, epoch, Errno::EIO.code());
+        self.conns.send(ConnId(op.conn), reply.to_message());
+    }
+
+    /// The PGs that this OSD leads, for reports and commands.
+    pub fn pgs(&self) -> impl Iterator<Item = (PgId, &Pg)> {
+        self.slots.iter().filter_map(|(id, slot)| match &slot.role {
+            Role::Primary(pg) => Some((*id, &**pg)),
+            Role::Replica(_) => None,
+        })
+    }
+
+    pub fn primary(&self, id: PgId) -> Option<&Pg> {
+        match &self.slots.get(&id)?.role {
+            Role::Primary(pg) => Some(pg),
+            Role::Replica(_) => None,
+        }
+    }
+}
+
+impl Role {
+    pub fn is_waiting(&self) -> bool {
+        match self {
+            Self::Primary(pg) => pg.is_waiting(),
+            Self::Replica(r) => r.is_waiting(),
+        }
+    }
+
+    pub fn committed(&mut self, durable: u64, ctx: &mut Context<'_>) {
+        match self {
+            Self::Primary(pg) => pg.apply(Input::Committed(durable), ctx),
+            Self::Replica(r) => r.committed(durable, ctx.out),
+        }
+    }
+}

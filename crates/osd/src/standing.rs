@@ -1,0 +1,385 @@
+//! This OSD's standing in the cluster: its lease, whether it is up, and whom it takes for dead.
+//!
+//! Invariants: it serves only while its lease is live by its own clock, and never while its disk hangs; the lease is
+//! renewed by the event loop alone, so a loop that hangs loses it. It boots only with a lease, and comes back only if it
+//! reaches most of the peers that are up. Nothing here waits: what is asked of the cluster state answers by an event.
+
+use crate::event::Told;
+use crate::osd::Osd;
+use io::Clock;
+use metastore::cluster::OsdBoot;
+use metastore::lease::{Lease, LeaseTimes};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+use types::osdmap::{map_flag, osd_state};
+use types::{EntityAddr, EntityAddrVec, OsdId};
+
+/// A first start does not wait longer for its peers to be reached.
+const FIRST_BOOT_WAIT: Duration = Duration::from_secs(5);
+/// The cluster state is asked again after an error.
+const ASK_AGAIN: Duration = Duration::from_millis(500);
+/// Several OSDs see a lease end at the same time: each waits this much longer than the one before it.
+const SPREAD: Duration = Duration::from_millis(100);
+/// Returns within this time make the next one later: 1 s, doubled each time, up to the longest.
+const FLAPS_WITHIN: Duration = Duration::from_secs(600);
+const RETURN_AFTER_MAX: Duration = Duration::from_secs(60);
+/// Returns that are remembered.
+const RETURNS_MAX: usize = 16;
+
+pub struct Standing {
+    clock: Arc<dyn Clock>,
+    boot: OsdBoot,
+    run: u32,
+    times: LeaseTimes,
+    /// A batch of the store that is not flushed for so long means that the disk hangs.
+    hung_after: Duration,
+    lease: Option<Lease>,
+    touched: Duration,
+    began: Duration,
+    leasing: bool,
+    booting: bool,
+    /// It has been up since it was started.
+    booted: bool,
+    /// Who waits for that, and our address.
+    ready: Option<(oneshot::Sender<EntityAddr>, EntityAddr)>,
+    not_before: Duration,
+    /// It knows that it is marked down.
+    noticed: bool,
+    returns: VecDeque<Duration>,
+    stepping_down: bool,
+    /// The oldest transaction seen waiting for the disk, since then.
+    unflushed: Option<(u64, Duration)>,
+    hung: bool,
+    unleased: BTreeMap<OsdId, Duration>,
+    marking: BTreeSet<OsdId>,
+    /// Silent peers, as last reported.
+    silent: BTreeSet<OsdId>,
+}
+
+pub struct StandingParts {
+    pub clock: Arc<dyn Clock>,
+    pub boot: OsdBoot,
+    pub run: u32,
+    pub times: LeaseTimes,
+    pub hung_after: Duration,
+    pub ready: Option<(oneshot::Sender<EntityAddr>, EntityAddr)>,
+}
+
+impl Standing {
+    pub fn new(p: StandingParts) -> Self {
+        let began = p.clock.monotonic();
+        Self {
+            clock: p.clock,
+            boot: p.boot,
+            run: p.run,
+            times: p.times,
+            hung_after: p.hung_after,
+            lease: None,
+            touched: began,
+            began,
+            leasing: false,
+            booting: false,
+            booted: false,
+            ready: p.ready,
+            not_before: Duration::ZERO,
+            noticed: false,
+            returns: VecDeque::new(),
+            stepping_down: false,
+            unflushed: None,
+            hung: false,
+            unleased: BTreeMap::new(),
+            marking: BTreeSet::new(),
+            silent: BTreeSet::new(),
+        }
+    }
+
+    pub fn serving(&self) -> bool {
+        let valid = |l: &Lease| l.is_valid(self.clock.monotonic());
+        !self.hung && self.lease.as_ref().is_some_and(valid)
+    }
+
+    pub fn lease(&self) -> Option<&Lease> {
+        self.lease.as_ref()
+    }
+
+    pub fn is_hung(&self) -> bool {
+        self.hung
+    }
+
+    /// When it may come back, having been away once more.
+    fn return_at(&mut self, now: Duration) -> Duration {
+        while self.returns.front().is_some_and(|at| *at + FLAPS_WITHIN < now)
+            || self.returns.len() >= RETURNS_MAX
+        {
+            self.returns.pop_front();
+        }
+        let wait = match self.returns.len() as u32 {
+            0 => Duration::ZERO,
+            n => (Duration::from_secs(1) * (1 << (n - 1).min(6))).min(RETURN_AFTER_MAX),
+        };
+        self.returns.push_back(now);
+        now + wait
+    }
+}
+
+impl Osd {
+    /// False: what clients ask is held back, and no answer leaves.
+    pub fn serving(&self) -> bool {
+        self.standing.serving()
+    }
+
+    /// Five times a second.
+    pub fn on_beat(&mut self) {
+        self.renew_lease();
+        for osd in self.links.beat(self.placement.epoch()) {
+            self.peer_down(osd);
+        }
+        self.links.step();
+        self.watch_disk();
+        self.look_for_dead();
+        self.heed_accusers();
+        self.come_up();
+        self.expire_early();
+        self.expire_fetches();
+        self.tell_silent();
+    }
+
+    fn renew_lease(&mut self) {
+        let now = self.clock.monotonic();
+        let s = &mut self.standing;
+        match &s.lease {
+            Some(lease) if !lease.has_ended() => {
+                if now >= s.touched + lease.ttl() / 5 {
+                    s.touched = now;
+                    lease.touch();
+                }
+            }
+            _ if !s.leasing
+                && (s.touched + ASK_AGAIN <= now || s.lease.is_none() && s.touched == s.began) =>
+            {
+                (s.leasing, s.touched) = (true, now);
+                let (cluster, told) = (self.cluster.clone(), self.told.clone());
+                let (id, run, times) = (self.id, s.run, s.times);
+                io::task::spawn_local(async move {
+                    let _ = told.send(Told::Leased(cluster.osd_lease(id, run, times).await));
+                });
+            }
+            _ => {}
+        }
+    }
+
+    pub fn on_told(&mut self, told: Told) -> Result<(), metastore::Error> {
+        let id = self.id;
+        match told {
+            Told::Proposed => self.proposing = false,
+            Told::Marked(osds) => self.standing.marking.retain(|o| !osds.contains(o)),
+            Told::SteppedDown => self.standing.stepping_down = false,
+            Told::Leased(result) => {
+                self.standing.leasing = false;
+                match result {
+                    Ok(lease) => self.standing.lease = Some(lease),
+                    Err(e) => tracing::warn!("osd.{id}: no lease: {e}"),
+                }
+                self.come_up();
+            }
+            Told::Booted(result) => {
+                self.standing.booting = false;
+                self.booted(result)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn booted(&mut self, result: Result<types::Epoch, metastore::Error>) -> Result<(), metastore::Error> {
+        let id = self.id;
+        let epoch = match result {
+            Ok(epoch) => epoch,
+            Err(e) if !self.standing.booted => return Err(e),
+            Err(e) => {
+                self.standing.not_before = self.clock.monotonic() + ASK_AGAIN;
+                tracing::warn!("osd.{id}: is marked down, and cannot come back: {e}");
+                return Ok(());
+            }
+        };
+        self.standing.noticed = false;
+        let at = &self.standing.boot.client_addrs;
+        match std::mem::replace(&mut self.standing.booted, true) {
+            false => tracing::info!("osd.{id}: up at {at} in epoch {epoch}"),
+            true => tracing::warn!("osd.{id}: was marked down while it lives; up again in epoch {epoch}"),
+        }
+        self.on_cluster();
+        self.flush_report();
+        if let Some((ready, addr)) = self.standing.ready.take() {
+            let _ = ready.send(addr);
+        }
+        Ok(())
+    }
+
+    /// Boots, where the map has it down and nothing speaks against it.
+    pub fn come_up(&mut self) {
+        let now = self.clock.monotonic();
+        let map = self.cluster.osdmap();
+        let s = &self.standing;
+        let valid = s.lease.as_ref().is_some_and(|l| l.is_valid(now));
+        if s.booting || s.hung || s.stepping_down || !valid || now < s.not_before {
+            return;
+        }
+        if s.booted {
+            let kept_down = map.has_flag(map_flag::NOUP)
+                || map
+                    .osd(self.id)
+                    .is_none_or(|o| o.state & (osd_state::NOUP | osd_state::DESTROYED) != 0);
+            if map.is_up(self.id) || !map.exists(self.id) || kept_down {
+                return;
+            }
+            if !s.noticed {
+                let at = self.standing.return_at(now);
+                let s = &mut self.standing;
+                (s.noticed, s.not_before) = (true, at);
+                let wait = (at - now).as_secs();
+                tracing::warn!(
+                    "osd.{}: is marked down; comes back in {wait} s at the earliest",
+                    self.id
+                );
+                if wait > 0 {
+                    return;
+                }
+            }
+        }
+        let wanted = self.links.len();
+        let reached = self.links.open().count();
+        let alone = wanted > 0 && reached * 2 <= wanted;
+        if alone && (self.standing.booted || now < self.standing.began + FIRST_BOOT_WAIT) {
+            return;
+        }
+        self.standing.booting = true;
+        let (cluster, told, boot) = (
+            self.cluster.clone(),
+            self.told.clone(),
+            self.standing.boot.clone(),
+        );
+        io::task::spawn_local(async move {
+            let _ = told.send(Told::Booted(cluster.osd_boot(&boot).await));
+        });
+    }
+
+    /// A batch that the disk does not take: whoever needs an answer gets it from another copy.
+    fn watch_disk(&mut self) {
+        let now = self.clock.monotonic();
+        let engine = &self.store.engine;
+        let (queued, durable) = (engine.queued(), engine.durable());
+        let s = &mut self.standing;
+        if s.unflushed.is_none_or(|(seq, _)| seq <= durable) {
+            s.unflushed = (queued > durable).then_some((queued, now));
+        }
+        let since = s.unflushed.map_or(now, |(_, at)| at);
+        let hangs = now >= since + s.hung_after;
+        match (hangs, s.hung) {
+            (true, false) => {
+                s.hung = true;
+                let secs = (now - since).as_secs();
+                tracing::error!(
+                    "osd.{}: the disk has not ended a flush for {secs} s: stepping down",
+                    self.id
+                );
+                self.step_down("its disk hangs");
+            }
+            (false, true) => {
+                s.hung = false;
+                tracing::warn!("osd.{}: the disk has ended its flush", self.id);
+            }
+            _ => {}
+        }
+    }
+
+    /// Marks this OSD down; it goes on living.
+    fn step_down(&mut self, why: &'static str) {
+        if self.standing.stepping_down || !self.cluster.osdmap().is_up(self.id) {
+            return;
+        }
+        self.standing.stepping_down = true;
+        let (cluster, told, id) = (self.cluster.clone(), self.told.clone(), self.id);
+        io::task::spawn_local(async move {
+            if let Err(e) = cluster.step_down(id, why).await {
+                tracing::warn!("osd.{id}: not marked down: {e}");
+            }
+            let _ = told.send(Told::SteppedDown);
+        });
+    }
+
+    /// Others whose lease has ended surely do not serve.
+    fn look_for_dead(&mut self) {
+        let now = self.clock.monotonic();
+        if !self.standing.serving() {
+            return;
+        }
+        let (map, leased) = (self.cluster.osdmap(), self.cluster.leased());
+        let up: Vec<OsdId> = map.osd_ids().filter(|o| map.is_up(*o)).collect();
+        let live = |o: &&OsdId| **o == self.id || leased.contains(o);
+        let place = up.iter().filter(live).position(|o| *o == self.id).unwrap_or(0) as u32;
+        let s = &mut self.standing;
+        let dead: BTreeSet<OsdId> = up.iter().filter(|o| !live(o)).copied().collect();
+        s.unleased.retain(|o, _| dead.contains(o));
+        for osd in &dead {
+            s.unleased.entry(*osd).or_insert(now);
+        }
+        let due = |(osd, at): (&OsdId, &Duration)| {
+            (now >= *at + SPREAD * place && !s.marking.contains(osd)).then_some(*osd)
+        };
+        for osd in s.unleased.iter().filter_map(due).collect::<Vec<_>>() {
+            s.marking.insert(osd);
+            let (cluster, told, id) = (self.cluster.clone(), self.told.clone(), self.id);
+            io::task::spawn_local(async move {
+                match cluster.mark_unleased_down(&[osd]).await {
+                    Ok(true) => tracing::info!("osd.{id}: osd.{osd}'s lease has ended"),
+                    Ok(false) => {}
+                    Err(e) => tracing::warn!("osd.{id}: osd.{osd} not marked down: {e}"),
+                }
+                let _ = told.send(Told::Marked(vec![osd]));
+            });
+        }
+    }
+
+    /// A peer's port refuses connections: nothing serves there.
+    pub fn mark_refused(&mut self, osd: OsdId, addrs: EntityAddrVec) {
+        if !self.cluster.osdmap().is_up(osd) || !self.standing.marking.insert(osd) {
+            return;
+        }
+        let (cluster, told, id) = (self.cluster.clone(), self.told.clone(), self.id);
+        io::task::spawn_local(async move {
+            tracing::info!("osd.{id}: osd.{osd} refuses connections");
+            if let Err(e) = cluster.mark_refused_down(osd, &addrs).await {
+                tracing::warn!("osd.{id}: osd.{osd} not marked down: {e}");
+            }
+            let _ = told.send(Told::Marked(vec![osd]));
+        });
+    }
+
+    /// More peers call this OSD silent than it reaches: it is the one that is cut off.
+    fn heed_accusers(&mut self) {
+        let map = self.cluster.osdmap();
+        if !map.is_up(self.id) {
+            return;
+        }
+        let stats = self.cluster.stats();
+        let accuses = |(osd, report): (&OsdId, &Arc<metastore::OsdReport>)| {
+            *osd != self.id && map.is_up(*osd) && report.silent.contains(&self.id)
+        };
+        let accusers = stats.osds.iter().filter(|r| accuses(*r)).count();
+        if accusers > self.links.open().count() {
+            tracing::warn!("osd.{}: {accusers} peers do not hear it: stepping down", self.id);
+            self.step_down("its peers do not hear it");
+        }
+    }
+
+    /// Who is silent is told at once, not only with the next report.
+    fn tell_silent(&mut self) {
+        let silent: BTreeSet<OsdId> = self.links.silent().collect();
+        if silent != self.standing.silent {
+            self.standing.silent = silent;
+            self.flush_report();
+        }
+    }
+}
