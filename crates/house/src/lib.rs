@@ -38,6 +38,7 @@ pub const LAYERS: &[Layer] = &[
     layer(4, "osd", &[]),
     layer(5, "node", &[]),
     layer(5, "skep", &["node"]),
+    layer(5, "simtest", &[]),
     layer(5, "hostile", &[]),
     layer(5, "model", &[]),
     layer(5, "house", &[]),
@@ -85,9 +86,10 @@ pub const LIBRARIES: &[Library] = &[
             "osd",
             "node",
             "skep",
+            "simtest",
         ],
     ),
-    library("tracing-subscriber", &["skep"]),
+    library("tracing-subscriber", &["skep", "simtest"]),
 ];
 
 /// Text that must not appear in the code of crates, tests aside.
@@ -108,7 +110,7 @@ const fn absent(text: &'static str, except: &'static [&'static str], instead: &'
 
 /// The program may print, and wait for its own server; `hostile` reads the vectors; `house` itself is tests only.
 pub const ABSENT: &[Absent] = &[
-    absent("Instant::now", &["io", "io-sim", "skep"], "io::clock"),
+    absent("Instant::now", &["simtest", "io", "io-sim", "skep"], "io::clock"),
     absent("SystemTime::now", &["io", "skep"], "io::clock"),
     absent("std::fs::", &["io", "skep", "hostile"], "io::file, io::disk"),
     absent("File::open", &["io", "skep"], "io::file, io::disk"),
@@ -116,15 +118,19 @@ pub const ABSENT: &[Absent] = &[
     absent("TcpStream::", &["io"], "io::socket"),
     absent("TcpListener::", &["io"], "io::socket"),
     absent("UdpSocket::", &["io"], "io::socket"),
-    absent("std::thread::spawn", &["io", "skep"], "io::thread"),
-    absent("std::thread::sleep", &["io", "skep"], "an event or a timer of io"),
+    absent("std::thread::spawn", &["simtest", "io", "skep"], "io::thread"),
+    absent(
+        "std::thread::sleep",
+        &["simtest", "io", "skep"],
+        "an event or a timer of io",
+    ),
     absent("std::thread::Builder", &["io", "skep"], "io::thread"),
     absent("getrandom", &["io", "io-sim"], "io::random"),
     absent("::rand::", &["io"], "io::random"),
-    absent("println!", &["skep"], "tracing, or a returned value"),
-    absent("print!(", &["skep"], "tracing, or a returned value"),
+    absent("println!", &["simtest", "skep"], "tracing, or a returned value"),
+    absent("print!(", &["simtest", "skep"], "tracing, or a returned value"),
     absent("dbg!", &[], "tracing"),
     absent("todo!", &[], "an error that says what is not built"),
     absent("unimplemented!", &[], "an error that says what is not built"),
-    absent("process::exit", &["skep"], "a returned error"),
+    absent("process::exit", &["simtest", "skep"], "a returned error"),
 ];

@@ -91,6 +91,7 @@ struct State {
     held: BTreeMap<PipeId, Vec<Event>>,
     blocked: BTreeSet<(IpAddr, IpAddr)>,
     off: BTreeSet<IpAddr>,
+    unplugged: BTreeSet<IpAddr>,
     next_event: u64,
     next_pipe: PipeId,
     next_port: u16,
@@ -118,6 +119,7 @@ impl SimNet {
             held: BTreeMap::new(),
             blocked: BTreeSet::new(),
             off: BTreeSet::new(),
+            unplugged: BTreeSet::new(),
             next_event: 0,
             next_pipe: 0,
             next_port: FIRST_FREE_PORT,
@@ -147,9 +149,22 @@ impl SimNet {
         self.0.earlier.notify_one();
     }
 
+    /// Pulls a host's cable, or puts it in again.
+    pub fn unplug(&self, host: IpAddr, unplugged: bool) {
+        let mut s = self.state();
+        match unplugged {
+            true => s.unplugged.insert(host),
+            false => s.unplugged.remove(&host),
+        };
+        s.release();
+        self.0.earlier.notify_one();
+    }
+
+    /// All links carry again, all cables are in.
     pub fn heal_links(&self) {
         let mut s = self.state();
         s.blocked.clear();
+        s.unplugged.clear();
         s.release();
         self.0.earlier.notify_one();
     }
@@ -261,7 +276,8 @@ impl State {
     fn is_blocked(&self, id: PipeId) -> bool {
         self.pipes.get(&id).is_some_and(|p| {
             let (from, to) = (p.from.ip(), p.to.ip());
-            self.blocked.contains(&(from, to)) || self.off.contains(&from) || self.off.contains(&to)
+            let dead = |host| self.off.contains(host) || self.unplugged.contains(host);
+            self.blocked.contains(&(from, to)) || dead(&from) || dead(&to)
         })
     }
 

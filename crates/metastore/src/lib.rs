@@ -11,6 +11,7 @@
 //!
 //! Not here: sockets, Ceph messages, decisions (who may do what lives in `mon`).
 
+pub mod broken;
 pub mod cluster;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;

@@ -22,6 +22,7 @@ mod peer_auth;
 mod peering;
 mod peers;
 mod placement;
+pub mod probe;
 mod reaper;
 mod recovery;
 mod report;

@@ -246,6 +246,9 @@ impl Osd {
             self.route_waiting();
         }
         self.flush_wishes();
+        if cfg!(debug_assertions) {
+            self.tell_probe();
+        }
     }
 
     pub fn on_tick(&mut self) {

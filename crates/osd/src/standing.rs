@@ -9,6 +9,7 @@ use crate::osd::Osd;
 use io::Clock;
 use metastore::cluster::OsdBoot;
 use metastore::lease::{Lease, LeaseTimes};
+use pg::broken::{self, Rule};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -97,7 +98,17 @@ impl Standing {
 
     pub fn serving(&self) -> bool {
         let valid = |l: &Lease| l.is_valid(self.clock.monotonic());
-        !self.hung && self.lease.as_ref().is_some_and(valid)
+        let leased = || self.lease.as_ref().is_some_and(valid) || broken::is(Rule::Lease) && self.booted;
+        // Who asked to be marked down serves no more from then on: another may, before this one hears of it.
+        !self.hung && !self.stepping_down && leased()
+    }
+
+    /// Until when it may serve, as things stand.
+    pub fn valid_until(&self) -> Duration {
+        match broken::is(Rule::Lease) {
+            true => Duration::MAX,
+            false => self.lease.as_ref().map_or(Duration::ZERO, Lease::valid_until),
+        }
     }
 
     pub fn lease(&self) -> Option<&Lease> {
@@ -317,7 +328,11 @@ impl Osd {
         }
         let (map, leased) = (self.cluster.osdmap(), self.cluster.leased());
         let up: Vec<OsdId> = map.osd_ids().filter(|o| map.is_up(*o)).collect();
-        let live = |o: &&OsdId| **o == self.id || leased.contains(o);
+        let hasty = match broken::is(Rule::Fence) {
+            true => self.standing.silent.clone(),
+            false => BTreeSet::new(),
+        };
+        let live = |o: &&OsdId| **o == self.id || leased.contains(o) && !hasty.contains(o);
         let place = up.iter().filter(live).position(|o| *o == self.id).unwrap_or(0) as u32;
         let s = &mut self.standing;
         let dead: BTreeSet<OsdId> = up.iter().filter(|o| !live(o)).copied().collect();

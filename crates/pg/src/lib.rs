@@ -19,6 +19,7 @@
 
 mod ahead;
 mod api;
+pub mod broken;
 mod checks;
 mod commit;
 mod count;

@@ -45,7 +45,7 @@ impl ClusterHandle {
     }
 
     /// Loads the state anew if another writer was here since the snapshot.
-    async fn catch_up(&self) -> Result<()> {
+    pub(super) async fn catch_up(&self) -> Result<()> {
         let newest = self
             .shared
             .store

@@ -13,6 +13,7 @@ use super::keys;
 use super::load::load;
 use super::state::ClusterState;
 use super::stats::ClusterStats;
+use crate::broken::{self, Rule};
 use crate::kv::{Compare, Error, LeaseId, Metastore, Range, Result, Txn, TxnOutcome};
 use auth::RotatingSecrets;
 use io::Clock;
@@ -169,7 +170,10 @@ impl ClusterHandle {
         for _ in 0..RETRIES_MAX {
             let state = moved.borrow_and_update().clone();
             let (mut changes, reply) = decide(&state);
-            let unleased = std::mem::take(&mut changes.unleased);
+            let mut unleased = std::mem::take(&mut changes.unleased);
+            if broken::is(Rule::LeaseEnded) {
+                unleased.clear();
+            }
             if changes.is_empty() {
                 return Ok(Committed {
                     reply,

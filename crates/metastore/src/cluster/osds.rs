@@ -17,7 +17,7 @@ pub const REPORT_TTL: Duration = Duration::from_secs(30);
 impl ClusterHandle {
     /// A lease that lets OSD `id` serve; `run` tells this run of it from earlier ones. Call it once the OSD's
     /// store is open, whose lock ended an earlier run of the same OSD: the new lease takes the old one's place.
-    /// The owner touches it from its loop and serves while [`Lease::is_valid`].
+    /// The owner touches it from its loop and serves while [`Lease::is_valid`]. The snapshot is then as new as the lease.
     pub async fn osd_lease(&self, id: OsdId, run: u32, times: LeaseTimes) -> Result<Lease> {
         let lease = self.shared.store.lease_hold(times).await?;
         let op = TxnOp::Put {
@@ -30,6 +30,9 @@ impl ClusterHandle {
             ops: vec![op],
         };
         self.shared.store.txn(txn).await?;
+        // It may have been marked down after an earlier lease of its had ended, and another may serve in its place: it
+        // must know before it serves again. From here on the lease stands against that.
+        self.catch_up().await?;
         Ok(lease)
     }
 

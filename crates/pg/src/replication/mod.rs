@@ -29,6 +29,7 @@ pub use replica::Replica;
 
 use crate::Pg;
 use crate::api::{ClientOp, Context, Output};
+use crate::broken::{self, Rule};
 use crate::store::Seq;
 use member::{Member, Phase};
 use messages::osd::peer::{PeerBody, PgInfo};
@@ -81,6 +82,9 @@ impl Replication {
 
     /// The newest transaction that all of whom it takes have made durable.
     fn committed(&self) -> Seq {
+        if broken::is(Rule::AllDurable) {
+            return self.durable;
+        }
         let required = |osd: &OsdId| self.group.is_in_sync(*osd) || self.counted.contains(osd);
         self.members
             .iter()
@@ -294,7 +298,7 @@ impl Pg {
                 Some(Phase::Full) if self.meta.complete => continue,
                 _ => return,
             };
-            if (info.complete, info.head) > longest.0 {
+            if (info.complete, info.head) > longest.0 && !broken::is(Rule::LongestLeads) {
                 longest = ((info.complete, info.head), *osd);
             }
         }

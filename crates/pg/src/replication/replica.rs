@@ -8,6 +8,7 @@
 
 use super::group::Group;
 use crate::api::{Context, Output};
+use crate::broken::{self, Rule};
 use crate::log::LogEntry;
 use crate::meta::PgMeta;
 use crate::object_info::{INFO_ATTR, ObjectInfo};
@@ -89,7 +90,8 @@ impl Replica {
             return;
         }
         let known = self.group.interval;
-        if interval < known || (interval == known && from != self.group.primary) {
+        let stale = interval < known || (interval == known && from != self.group.primary);
+        if stale && !broken::is(Rule::Fence) {
             let body = PeerBody::Stale { known };
             ctx.out.push(Output::Peer {
                 to: from,

@@ -2,6 +2,7 @@
 //! docs/internals/replication.md).
 
 use super::{CHUNK, PgConfig, PgConfigs, PgProposal};
+use crate::broken::{self, Rule};
 use crate::kv::TxnOp;
 use std::collections::BTreeSet;
 use types::osdmap::{Incremental, OsdMap};
@@ -124,6 +125,9 @@ fn settled(c: &PgConfig, up: &[OsdId], old: &OsdMap, next: &OsdMap, min_size: us
         in_sync.remove(at);
     }
     let first = || {
+        if broken::is(Rule::PrimaryInSync) {
+            return up.iter().find(|o| is_up(o));
+        }
         let member = |o: &&OsdId| is_up(o) && in_sync.contains(o);
         up.iter()
             .find(member)

@@ -1,0 +1,45 @@
+//! What a simulation hears of an OSD that nobody else has to know: which placement groups it serves just now.
+//!
+//! Invariant: only in builds with debug assertions, and only in a thread that set a listener; else this costs nothing.
+
+use crate::osd::Osd;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+use types::{Epoch, OsdId, PgId};
+
+/// An OSD's word: it executes operations of these placement groups, each in this interval, until then by its own
+/// monotonic clock unless it says otherwise before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Serving {
+    pub osd: OsdId,
+    pub until: Duration,
+    pub pgs: Vec<(PgId, Epoch)>,
+}
+
+pub type Listener = Rc<dyn Fn(Serving)>;
+
+thread_local! {
+    static LISTENER: RefCell<Option<Listener>> = const { RefCell::new(None) };
+}
+
+/// From now on the OSDs of this thread are heard.
+pub fn listen(listener: Option<Listener>) {
+    LISTENER.with(|l| *l.borrow_mut() = listener);
+}
+
+impl Osd {
+    /// At the end of each turn of the loop.
+    pub(crate) fn tell_probe(&self) {
+        let Some(listener) = LISTENER.with(|l| l.borrow().clone()) else {
+            return;
+        };
+        let serving = self.serving();
+        let pgs = self.pgs().filter(|(_, pg)| serving && pg.is_active());
+        listener(Serving {
+            osd: self.id,
+            until: self.standing.valid_until(),
+            pgs: pgs.map(|(id, pg)| (id, pg.group().interval)).collect(),
+        });
+    }
+}

@@ -1,0 +1,267 @@
+//! Carries a plan's faults out, and undoes them.
+
+use crate::check;
+use crate::cluster::Cluster;
+use crate::disk::Pace;
+use crate::plan::{Event, Fault, Plan, storm};
+use io::disk::sim::{Call, SimDisk};
+use io_sim::{Dice, Process};
+use std::cell::RefCell;
+use std::io::ErrorKind;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::time::sleep;
+
+/// Full weight of an OSD that is in.
+const IN: u32 = 0x10000;
+const SLOW: Pace = Pace {
+    flush_us: (20_000, 300_000),
+    hangs: false,
+};
+const HUNG: Pace = Pace {
+    flush_us: (500, 4000),
+    hangs: true,
+};
+
+pub type Clients = Rc<RefCell<Vec<Process>>>;
+
+/// Starts every fault at its time; done when the last is undone.
+pub async fn run(cluster: &Rc<Cluster>, plan: &Plan, clients: &Clients) {
+    let mut tasks = Vec::new();
+    for (n, event) in plan.events.iter().enumerate() {
+        let (cluster, clients, event) = (cluster.clone(), clients.clone(), *event);
+        let weather = plan.weather;
+        let dice = cluster.sim.dice(&format!("fault {n}"));
+        tasks.push(tokio::task::spawn_local(async move {
+            sleep(event.at).await;
+            cluster
+                .sim
+                .trace
+                .note(format_args!("FAULT {:?} for {:?}", event.fault, event.lasts));
+            let mut hand = Hand {
+                cluster: cluster.clone(),
+                clients,
+                dice,
+            };
+            hand.one(&event).await;
+            if event.fault == Fault::Storm {
+                cluster.sim.net.set_weather(weather);
+            }
+            cluster.sim.trace.note(format_args!("UNDONE {:?}", event.fault));
+        }));
+    }
+    for t in tasks {
+        // A panic ends the program by its hook.
+        let _ = t.await;
+    }
+}
+
+/// All is well again: links, disks, the cluster state, weights; whoever may run, runs.
+pub async fn heal(cluster: &Rc<Cluster>, plan: &Plan) {
+    cluster.sim.trace.note(format_args!("HEAL"));
+    cluster.sim.net.set_weather(plan.weather);
+    cluster.sim.net.heal_links();
+    cluster.etcd.heal();
+    let nodes = cluster.osds.borrow().clone();
+    for node in nodes {
+        node.pacing.set(Pace::FAST);
+        node.disk.borrow().heal();
+        cluster.with_process(&node, Process::resume);
+        cluster.start_osd(&node);
+    }
+}
+
+struct Hand {
+    cluster: Rc<Cluster>,
+    clients: Clients,
+    dice: Dice,
+}
+
+impl Hand {
+    async fn one(&mut self, event: &Event) {
+        let (c, lasts) = (self.cluster.clone(), event.lasts);
+        match event.fault {
+            Fault::Kill { osd, power } => {
+                let node = c.osd(osd);
+                c.kill_osd(&node, power, self.dice.roll());
+                sleep(lasts).await;
+                c.start_osd(&node);
+            }
+            Fault::LastWords { osd } => self.last_words(osd, lasts).await,
+            Fault::Blackout => self.blackout(lasts).await,
+            Fault::Pause { osd } => {
+                let node = c.osd(osd);
+                c.with_process(&node, Process::pause);
+                sleep(lasts).await;
+                c.with_process(&node, Process::resume);
+            }
+            Fault::SlowDisk { osd } | Fault::HungDisk { osd } => {
+                let node = c.osd(osd);
+                let hung = matches!(event.fault, Fault::HungDisk { .. });
+                node.pacing.set(if hung { HUNG } else { SLOW });
+                sleep(lasts).await;
+                node.pacing.set(Pace::FAST);
+            }
+            Fault::FailedFlush { osd } => {
+                let node = c.osd(osd);
+                node.may_end.set(true);
+                node.disk.borrow().fail(Call::Flush, "block", 0, ErrorKind::Other);
+                sleep(lasts).await;
+            }
+            Fault::LostDisk { osd } => self.lose_disk(osd).await,
+            Fault::Out { osd } | Fault::Reweight { osd } => {
+                let id = c.osd(osd).id;
+                let less = match event.fault {
+                    Fault::Out { .. } => 0,
+                    _ => IN / 4 + self.dice.below(u64::from(IN) / 2) as u32,
+                };
+                self.weigh(id, less).await;
+                sleep(lasts).await;
+                self.weigh(id, IN).await;
+            }
+            Fault::KillMon => {
+                c.kill_mon();
+                sleep(lasts).await;
+                c.start_mon();
+            }
+            Fault::KillClient => {
+                let clients = self.clients.borrow();
+                // One stays, so that something goes on.
+                if clients.len() > 1 {
+                    clients[self.dice.below(clients.len() as u64 - 1) as usize].kill();
+                }
+            }
+            fault => self.network(fault, lasts).await,
+        }
+    }
+
+    async fn network(&mut self, fault: Fault, lasts: Duration) {
+        let c = self.cluster.clone();
+        let (net, etcd) = (&c.sim.net, &c.etcd);
+        match fault {
+            Fault::Unplug { osd, state } => {
+                let node = c.osd(osd);
+                self.unplug(node.host, true);
+                if state {
+                    etcd.cut(node.host, true);
+                }
+                sleep(lasts).await;
+                self.unplug(node.host, false);
+                etcd.cut(node.host, false);
+            }
+            Fault::Partition { from, to, both } => {
+                let (a, b) = (c.osd(from).host, c.osd(to).host);
+                net.block(a, b, true);
+                if both {
+                    net.block(b, a, true);
+                }
+                sleep(lasts).await;
+                net.block(a, b, false);
+                if both {
+                    net.block(b, a, false);
+                }
+            }
+            Fault::Cut { a, b } => {
+                let (a, b) = (c.osd(a).host, c.osd(b).host);
+                net.cut(a, b);
+                net.cut(b, a);
+            }
+            Fault::StateDown => {
+                etcd.set_down(true);
+                sleep(lasts).await;
+                etcd.set_down(false);
+            }
+            Fault::StateCut { osd } => {
+                let host = c.osd(osd).host;
+                etcd.cut(host, true);
+                sleep(lasts).await;
+                etcd.cut(host, false);
+            }
+            Fault::StateSlow => {
+                etcd.set_slow(Duration::from_millis(self.dice.below(700)));
+                sleep(lasts).await;
+                etcd.set_slow(Duration::ZERO);
+            }
+            Fault::Storm => {
+                net.set_weather(storm(&mut self.dice));
+                sleep(lasts).await;
+            }
+            _ => {}
+        }
+    }
+
+    /// From everybody else.
+    fn unplug(&self, host: std::net::IpAddr, unplugged: bool) {
+        self.cluster.sim.net.unplug(host, unplugged);
+    }
+
+    async fn weigh(&self, id: types::OsdId, weight: u32) {
+        let nodes = self.cluster.osds.borrow().clone();
+        if weight > 0 && nodes.iter().any(|n| n.id == id && n.gone.get()) {
+            return;
+        }
+        // In memory the cluster state does not fail.
+        let _ = self.cluster.set_weight(id, weight).await;
+    }
+
+    async fn last_words(&mut self, osd: usize, lasts: Duration) {
+        let c = self.cluster.clone();
+        let node = c.osd(osd);
+        let others: Vec<_> = c
+            .osds
+            .borrow()
+            .iter()
+            .map(|o| o.host)
+            .filter(|h| *h != node.host)
+            .collect();
+        let block = |blocked| {
+            for host in &others {
+                c.sim.net.block(node.host, *host, blocked);
+                c.sim.net.block(*host, node.host, blocked);
+            }
+        };
+        block(true);
+        sleep(Duration::from_millis(100 + self.dice.below(1500))).await;
+        c.kill_osd(&node, self.dice.below(2) == 0, self.dice.roll());
+        block(false);
+        sleep(lasts).await;
+        c.start_osd(&node);
+    }
+
+    async fn blackout(&mut self, lasts: Duration) {
+        let c = self.cluster.clone();
+        let nodes = c.osds.borrow().clone();
+        for node in &nodes {
+            c.kill_osd(node, true, self.dice.roll());
+        }
+        sleep(lasts).await;
+        for node in &nodes {
+            c.start_osd(node);
+        }
+    }
+
+    /// Its directory is gone for ever: the operator takes it out and brings another disk. Only while all is clean, so that
+    /// what is lost is elsewhere.
+    async fn lose_disk(&mut self, osd: usize) {
+        let c = self.cluster.clone();
+        let node = c.osd(osd);
+        if node.gone.get() || check::unclean(&c).is_some() {
+            return c
+                .sim
+                .trace
+                .note(format_args!("osd.{} keeps its disk: not clean", node.id));
+        }
+        node.gone.set(true);
+        c.kill_osd(&node, true, self.dice.roll());
+        *node.disk.borrow_mut() = SimDisk::new();
+        sleep(Duration::from_millis(self.dice.below(3000))).await;
+        self.weigh(node.id, 0).await;
+        match c.add_osd(Duration::ZERO, 0) {
+            Ok(new) => c.start_osd(&new),
+            Err(why) => c
+                .wrongs
+                .borrow_mut()
+                .push(format!("a new OSD cannot be made: {why}")),
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! What must hold when all is over.
+//!
+//! - every PG is clean: its in-sync set is what CRUSH wants, all up, and its primary says active and clean;
+//! - the history of every object is linearizable (which includes that no acknowledged write is lost);
+//! - the copies of every PG are equal, objects and logs.
+//!
+//! Not here: what must hold at every moment (`watchdog`).
+
+use crate::cluster::{Cluster, OsdNode, POOL};
+use crate::linear::{self, Entry, Verdict};
+use crate::workload::History;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::rc::Rc;
+use std::time::Duration;
+use store::Store;
+use tokio::time::sleep;
+use types::pgstats::pg_state;
+use types::{EVersion, HObject, ObjectId, OsdId, PgId, SPgId};
+
+/// Objects asked for at a time.
+const LIST: usize = 256;
+const OMAP_ENTRIES: usize = 4096;
+const OMAP_BYTES: usize = 16 << 20;
+
+/// Why the configuration is not what is wanted; None: every PG has all its copies, where they belong.
+pub fn unclean(cluster: &Cluster) -> Option<String> {
+    let state = cluster.view.state();
+    let map = &state.osdmap;
+    for pg in map.pgs().filter(|pg| pg.pool == POOL) {
+        let Some(config) = state.pgs.get(pg) else {
+            return Some(format!("{pg} has no configuration"));
+        };
+        let size = usize::from(map.pool(POOL).map_or(0, |p| p.size));
+        let up = map.pg_to_up_acting(pg).up;
+        if config.in_sync != up {
+            return Some(format!(
+                "{pg} is in sync on {:?}, wanted on {up:?}",
+                config.in_sync
+            ));
+        }
+        if up.len() < size || up.iter().any(|o| !map.is_up(*o)) {
+            return Some(format!("{pg} has copies on {up:?} only"));
+        }
+    }
+    None
+}
+
+/// What the primaries have to add.
+fn unclean_by_report(cluster: &Cluster) -> Option<String> {
+    let (state, stats) = (cluster.view.state(), cluster.view.stats());
+    for pg in state.osdmap.pgs().filter(|pg| pg.pool == POOL) {
+        let primary = state.pgs.get(pg).map_or(-1, |c| c.primary);
+        let report = stats.osds.get(&primary).and_then(|r| r.pgs.get(&pg));
+        let Some(report) = report else {
+            return Some(format!("{pg}: osd.{primary} reports nothing"));
+        };
+        let want = pg_state::ACTIVE | pg_state::CLEAN;
+        if report.state & want != want {
+            return Some(format!("{pg}: osd.{primary} says {:#x}", report.state));
+        }
+    }
+    None
+}
+
+/// Waits until every PG is clean, for at most `most`; what is missing then.
+pub async fn becomes_clean(cluster: &Cluster, most: Duration) -> Option<String> {
+    let end = cluster.sim.elapsed() + most;
+    loop {
+        let why = unclean(cluster).or_else(|| unclean_by_report(cluster))?;
+        if cluster.sim.elapsed() >= end {
+            return Some(why);
+        }
+        sleep(Duration::from_millis(100)).await;
+    }
+}
+
+pub fn linearizable(history: &History) -> Vec<String> {
+    let objects = history.objects.borrow();
+    let mut out = Vec::new();
+    for (oid, entries) in objects.iter() {
+        match linear::check(entries) {
+            Verdict::Linearizable => {}
+            verdict => out.push(format!(
+                "{oid} is not linearizable ({verdict:?}):{}",
+                listing(entries)
+            )),
+        }
+    }
+    out
+}
+
+fn listing(entries: &[Entry]) -> String {
+    let mut out = String::new();
+    for e in entries {
+        // Writing to a String does not fail.
+        let _ = match &e.told {
+            Some((at, told)) => write!(
+                out,
+                "\n    {:4}-{at:4} client.{} {}: {told}",
+                e.called, e.client, e.ask
+            ),
+            None => write!(out, "\n    {:4}-     client.{} {}", e.called, e.client, e.ask),
+        };
+    }
+    out
+}
+
+/// One copy of a PG: its objects, in words that are compared, and its log.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Copy {
+    objects: BTreeMap<String, String>,
+    log: BTreeMap<EVersion, Vec<u8>>,
+}
+
+/// Compares all copies. The OSDs have to be stopped.
+pub fn copies_equal(cluster: &Rc<Cluster>) -> Vec<String> {
+    let mut wrongs = Vec::new();
+    let mut disks: BTreeMap<OsdId, BTreeMap<PgId, Copy>> = BTreeMap::new();
+    for node in cluster.osds.borrow().iter().filter(|n| !n.gone.get()) {
+        match read_disk(cluster, node) {
+            Ok(copies) => drop(disks.insert(node.id, copies)),
+            Err(why) => wrongs.push(format!("osd.{}: its store cannot be read: {why}", node.id)),
+        }
+    }
+    let state = cluster.view.state();
+    for pg in state.osdmap.pgs().filter(|pg| pg.pool == POOL) {
+        let members = state.pgs.get(pg).map(|c| c.in_sync.clone()).unwrap_or_default();
+        let nothing = Copy::default();
+        let of = |osd: &OsdId| disks.get(osd).and_then(|d| d.get(&pg)).unwrap_or(&nothing);
+        let Some((first, others)) = members.split_first() else {
+            continue;
+        };
+        for other in others {
+            if let Some(why) = difference(of(first), of(other)) {
+                wrongs.push(format!("{pg}: osd.{first} and osd.{other} differ: {why}"));
+            }
+        }
+    }
+    wrongs
+}
+
+fn difference(a: &Copy, b: &Copy) -> Option<String> {
+    for oid in a.objects.keys().chain(b.objects.keys()) {
+        let (x, y) = (a.objects.get(oid), b.objects.get(oid));
+        if x != y {
+            return Some(format!("{oid}:\n      {x:?}\n      {y:?}"));
+        }
+    }
+    if a.log.keys().next_back() != b.log.keys().next_back() {
+        let ends = (a.log.keys().next_back(), b.log.keys().next_back());
+        return Some(format!("logs end at {ends:?}"));
+    }
+    // Each may have trimmed more than the other.
+    let from = a.log.keys().next().max(b.log.keys().next())?;
+    let (x, y) = (a.log.range(from..), b.log.range(from..));
+    (!x.clone().eq(y.clone())).then(|| {
+        let versions = |l: std::collections::btree_map::Range<'_, EVersion, Vec<u8>>| {
+            l.map(|e| *e.0).collect::<Vec<_>>()
+        };
+        format!("logs hold {:?} and {:?}", versions(x), versions(y))
+    })
+}
+
+fn read_disk(cluster: &Cluster, node: &OsdNode) -> Result<BTreeMap<PgId, Copy>, String> {
+    let store = cluster.open_store(node)?;
+    let state = cluster.view.state();
+    let pool = state.osdmap.pool(POOL).ok_or("no pool")?;
+    let mut out: BTreeMap<PgId, Copy> = BTreeMap::new();
+    let mut from = ObjectId {
+        shard: i8::MIN,
+        object: HObject {
+            pool: POOL,
+            ..HObject::min()
+        },
+    };
+    let text = |e: store::Error| e.to_string();
+    loop {
+        let page = store.list(&from, LIST).map_err(text)?;
+        let last = page.last().cloned();
+        for oid in page.iter().filter(|o| o.object.pool == POOL && **o != from) {
+            let pg = PgId::new(POOL, pool.raw_to_pg(oid.object.hash));
+            let words = object(&store, oid).map_err(text)?;
+            out.entry(pg)
+                .or_default()
+                .objects
+                .insert(format!("{:?}", oid.object), words);
+        }
+        match last {
+            Some(l) if page.len() == LIST && l.object.pool == POOL => from = l,
+            _ => break,
+        }
+    }
+    for pg in state.osdmap.pgs().filter(|pg| pg.pool == POOL) {
+        let c = SPgId::replicated(pg);
+        if store.collections().contains(&c) {
+            let entries = store.log_entries(&c).map_err(text)?;
+            let log = entries.into_iter().map(|(v, e)| (v, e.to_vec())).collect();
+            out.entry(pg).or_default().log = log;
+        }
+    }
+    Ok(out)
+}
+
+/// All that an object has, short enough to read.
+fn object(store: &Store, oid: &ObjectId) -> Result<String, store::Error> {
+    let size = store.stat(oid)?.size;
+    let data = store.read(oid, 0, size)?;
+    let omap = store.omap_range(oid, std::ops::Bound::Unbounded, OMAP_ENTRIES, OMAP_BYTES)?;
+    let attrs = store.attrs(oid)?;
+    let sum = |b: &[u8]| types::checksum::crc32c(!0, b);
+    let mut out = format!("{size} bytes, sum {:08x}", sum(&data));
+    for (what, rows) in [("attr", &attrs), ("omap", &omap.entries)] {
+        for (k, v) in rows {
+            // Writing to a String does not fail.
+            let _ = write!(
+                out,
+                ", {what} {} {}/{:08x}",
+                String::from_utf8_lossy(k),
+                v.len(),
+                sum(v)
+            );
+        }
+    }
+    let _ = write!(out, ", header {:08x}", sum(&store.omap_header(oid)?));
+    Ok(out)
+}

@@ -1,0 +1,298 @@
+//! A RADOS client as librados behaves: sends an operation to the primary that its map names, and sends it again when that
+//! changes, when the connection breaks, when it is told to, or when nothing comes for long.
+//!
+//! Invariants: one operation at a time; it keeps its number over all sends, so that it takes effect at most once.
+//!
+//! Not here: what is asked (`workload`), what the answers mean together (`linear`).
+
+use crate::model::{Ask, Object, Told};
+use auth::{Entropy, NoneClient};
+use bytes::Bytes;
+use denc::{Decode, Encode};
+use io::Clock;
+use io_sim::Trace;
+use messages::osd::{MOSDOp, MOSDOpReply, OsdOp, code, flag, kind};
+use metastore::ClusterHandle;
+use msgr::ClientConfig;
+use net::{ClientError, ClientStream};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::sleep;
+use types::osdmap::OsdMap;
+use types::{
+    AuthName, EntityAddr, EntityKind, EntityName, Errno, NOSNAP, ObjectLocator, OsdId, OsdReqId, PgId,
+    PoolId, SPgId, Utime,
+};
+
+/// Without an answer for this long the connection is given up.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+/// Before the next try after a connection broke.
+const RETRY: Duration = Duration::from_millis(100);
+/// All of an object: the workload's objects are smaller.
+const READ_MAX: u64 = 4 << 20;
+const GUARD: &[u8] = b"guard";
+/// String comparison for equality (chapter 04 of the protocol's description).
+const CMP_EQ: u8 = 1;
+const CMP_STRING: u8 = 1;
+
+type Maps = watch::Receiver<Arc<OsdMap>>;
+
+pub struct Rados {
+    pub id: u64,
+    pub pool: PoolId,
+    pub trace: Trace,
+    clock: Arc<dyn Clock>,
+    entropy: Arc<dyn Entropy>,
+    maps: Maps,
+    conns: BTreeMap<OsdId, Conn>,
+    tid: u64,
+}
+
+struct Conn {
+    addr: EntityAddr,
+    stream: ClientStream<NoneClient>,
+}
+
+/// Where an operation goes now.
+#[derive(Debug, Clone, PartialEq)]
+struct Target {
+    pg: PgId,
+    up: Vec<OsdId>,
+    acting: Vec<OsdId>,
+    primary: OsdId,
+    addr: EntityAddr,
+}
+
+fn target(map: &OsdMap, pool: PoolId, oid: &str) -> Option<(u32, Target)> {
+    let (hash, pg) = map.object_to_pg(pool, b"", b"", oid.as_bytes())?;
+    let sets = map.pg_to_up_acting(pg);
+    let primary = sets.acting_primary;
+    let addr = map
+        .osd(primary)
+        .filter(|_| map.is_up(primary))?
+        .client_addrs
+        .first();
+    let (up, acting) = (sets.up, sets.acting);
+    Some((
+        hash,
+        Target {
+            pg,
+            up,
+            acting,
+            primary,
+            addr,
+        },
+    ))
+}
+
+/// Completes when the operation has to be sent again.
+async fn moved(mut maps: Maps, pool: PoolId, oid: &str, from: &Target) {
+    loop {
+        if maps.changed().await.is_err() {
+            return std::future::pending().await;
+        }
+        let now = target(&maps.borrow_and_update(), pool, oid).map(|t| t.1);
+        if now.as_ref() != Some(from) {
+            return;
+        }
+    }
+}
+
+impl Rados {
+    pub fn new(
+        id: u64,
+        pool: PoolId,
+        cluster: &ClusterHandle,
+        clock: Arc<dyn Clock>,
+        random: Arc<dyn io::Random>,
+        trace: Trace,
+    ) -> Self {
+        Self {
+            id,
+            pool,
+            trace,
+            clock,
+            entropy: net::entropy(random),
+            maps: cluster.subscribe_osdmap(),
+            conns: BTreeMap::new(),
+            tid: 0,
+        }
+    }
+
+    /// Asks until it is told. An error that no operation here may end with is the error.
+    pub async fn run(&mut self, oid: &str, ask: &Ask) -> Result<Told, i32> {
+        self.tid += 1;
+        let mut attempt = 0;
+        loop {
+            let map = self.maps.borrow_and_update().clone();
+            let Some((hash, target)) = target(&map, self.pool, oid) else {
+                // The sender lives as long as the handle, which the process holds.
+                let _ = self.maps.changed().await;
+                continue;
+            };
+            let request = self.request(oid, hash, &target, map.epoch, ask, attempt);
+            self.trace.note(format_args!(
+                "client.{} #{} try {attempt} {oid} {} to osd.{} {} {ask}",
+                self.id, self.tid, target.pg, target.primary, target.addr
+            ));
+            attempt += 1;
+            let maps = self.maps.clone();
+            let pool = self.pool;
+            tokio::select! {
+                biased;
+                done = self.exchange(&target, &request) => match done {
+                    Ok(reply) if reply.result == Errno::EAGAIN.code() => sleep(RETRY).await,
+                    Ok(reply) => return told(ask, &reply),
+                    Err(e) => {
+                        self.trace.note(format_args!("client.{} #{}: {e}", self.id, self.tid));
+                        self.conns.remove(&target.primary);
+                        sleep(RETRY).await;
+                    }
+                },
+                () = moved(maps, pool, oid, &target) => {}
+                () = sleep(ANSWER_MAX) => drop(self.conns.remove(&target.primary)),
+            }
+        }
+    }
+
+    async fn exchange(&mut self, to: &Target, request: &MOSDOp) -> Result<MOSDOpReply, ClientError> {
+        if self.conns.get(&to.primary).is_none_or(|c| c.addr != to.addr) {
+            let conn = self.connect(to.addr).await?;
+            self.conns.insert(to.primary, conn);
+        }
+        let Some(conn) = self.conns.get_mut(&to.primary) else {
+            return Err(ClientError::Closed);
+        };
+        conn.stream.send(request.to_message()).await?;
+        loop {
+            let m = conn.stream.recv().await?;
+            if m.kind != kind::OSD_OPREPLY {
+                continue;
+            }
+            let Ok(reply) = MOSDOpReply::from_message(&m) else {
+                return Err(ClientError::Closed);
+            };
+            // Answers to earlier sends are dropped, as librados does it.
+            if reply.tid == request.tid && reply.retry_attempt == request.retry_attempt {
+                return Ok(reply);
+            }
+        }
+    }
+
+    async fn connect(&self, addr: EntityAddr) -> Result<Conn, ClientError> {
+        let auth = NoneClient {
+            name: AuthName::new(EntityKind::Client, "admin"),
+            global_id: 5000 + self.id,
+        };
+        let config = ClientConfig::new(EntityKind::Osd, addr, self.id as u32 + 1, self.entropy.clone());
+        let sock = addr.sock.ok_or(ClientError::Closed)?;
+        let open = ClientStream::connect(sock, config, auth, self.clock.clone());
+        let stream = tokio::time::timeout(CONNECT_MAX, open)
+            .await
+            .map_err(|_| ClientError::Closed)??;
+        Ok(Conn { addr, stream })
+    }
+
+    fn request(&self, oid: &str, hash: u32, to: &Target, epoch: u32, ask: &Ask, attempt: i32) -> MOSDOp {
+        let way = match ask.is_read() {
+            true => flag::READ,
+            false => flag::WRITE | flag::ONDISK,
+        };
+        let retry = if attempt > 0 { flag::RETRY } else { 0 };
+        MOSDOp {
+            tid: self.tid,
+            pgid: SPgId::replicated(to.pg),
+            hash,
+            epoch,
+            flags: way | retry,
+            reqid: OsdReqId {
+                name: EntityName { kind: 0, num: 0 },
+                tid: 0,
+                inc: 0,
+            },
+            trace: [0; 3],
+            client_inc: 0,
+            mtime: Utime::from_unix(self.clock.wall()),
+            oloc: ObjectLocator {
+                pool: self.pool,
+                key: Bytes::new(),
+                nspace: Bytes::new(),
+                hash: -1,
+            },
+            oid: oid.to_owned().into(),
+            ops: operations(ask),
+            snapid: NOSNAP,
+            snap_seq: 0,
+            snaps: Vec::new(),
+            retry_attempt: attempt,
+            features: 0,
+        }
+    }
+}
+
+fn operations(ask: &Ask) -> Vec<OsdOp> {
+    let full = |data: &Bytes| OsdOp::ranged(code::WRITEFULL, 0, data.len() as u64).with_data(data.clone());
+    let set_guard = |v: &[u8]| OsdOp::on_xattr(code::SETXATTR, GUARD, v, 0, 0);
+    match ask {
+        Ask::Read => {
+            let page = (Bytes::new(), u64::from(u32::MAX), Bytes::new());
+            let mut arg = page.0.to_bytes().to_vec();
+            arg.extend_from_slice(&page.1.to_bytes());
+            arg.extend_from_slice(&page.2.to_bytes());
+            vec![
+                OsdOp::ranged(code::READ, 0, READ_MAX),
+                OsdOp::new(code::OMAPGETVALS).with_data(arg),
+                OsdOp::new(code::GETXATTRS),
+            ]
+        }
+        Ask::WriteFull(d) => vec![full(d), set_guard(&d[..d.len().min(16)])],
+        Ask::Write { at, data } => {
+            vec![OsdOp::ranged(code::WRITE, *at, data.len() as u64).with_data(data.clone())]
+        }
+        Ask::Append(d) => vec![OsdOp::ranged(code::APPEND, 0, d.len() as u64).with_data(d.clone())],
+        Ask::OmapSet(k, v) => {
+            let map = BTreeMap::from([(Bytes::from(k.clone()), v.clone())]);
+            vec![OsdOp::new(code::OMAPSETVALS).with_data(map.to_bytes())]
+        }
+        Ask::Delete => vec![OsdOp::new(code::DELETE)],
+        Ask::Guarded { expect, then } => vec![
+            OsdOp::on_xattr(code::CMPXATTR, GUARD, expect, CMP_EQ, CMP_STRING),
+            full(then),
+            set_guard(then),
+        ],
+    }
+}
+
+fn told(ask: &Ask, reply: &MOSDOpReply) -> Result<Told, i32> {
+    let code = reply.result;
+    let is = |e: Errno| code == e.code();
+    match ask {
+        Ask::Read if is(Errno::ENOENT) => Ok(Told::Saw(None)),
+        Ask::Read if code >= 0 => seen(reply).map(|o| Told::Saw(Some(o))),
+        Ask::Delete if is(Errno::ENOENT) => Ok(Told::NoObject),
+        Ask::Guarded { .. } if is(Errno::ECANCELED) || is(Errno::ENOENT) || is(Errno::ENODATA) => {
+            Ok(Told::Refused)
+        }
+        _ if code >= 0 => Ok(Told::Done),
+        _ => Err(code),
+    }
+}
+
+fn seen(reply: &MOSDOpReply) -> Result<Object, i32> {
+    let [data, omap, attrs] = &reply.ops[..] else {
+        return Err(Errno::EINVAL.code());
+    };
+    let map = |raw| BTreeMap::<Bytes, Bytes>::from_bytes(raw).map_err(|_| Errno::EINVAL.code());
+    let attrs = map(&attrs.outdata)?;
+    Ok(Object {
+        data: data.outdata.to_vec(),
+        omap: map(&omap.outdata)?
+            .into_iter()
+            .map(|(k, v)| (String::from_utf8_lossy(&k).into_owned(), v))
+            .collect(),
+        guard: attrs.get(GUARD).cloned(),
+    })
+}

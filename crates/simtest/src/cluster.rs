@@ -1,0 +1,357 @@
+//! The cluster under test: real OSDs, a real monitor, each a process on a host of its own, over simulated disks, sockets
+//! and cluster state.
+//!
+//! Not here: when what fails (`plan`, `chaos`), and whether it was right (`check`).
+
+use crate::disk::{Pacing, SimDriver};
+use crate::etcd::SimEtcd;
+use crate::watchdog::Watchdog;
+use auth::{AllowNone, KeyServerConfig};
+use io::Clock;
+use io::disk::sim::{SimDisk, Survival};
+use io_sim::{Process, Sim};
+use metastore::{Changes, ClusterHandle, ClusterState, CreateOptions, create_cluster};
+use std::cell::{Cell, RefCell};
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use store::Store;
+use tokio::sync::{oneshot, watch};
+use tokio::time::sleep;
+use types::pool::PgPool;
+use types::{EntityAddr, OsdId, PoolId, Utime, Uuid};
+
+pub const POOL: PoolId = 1;
+const FSID: Uuid = Uuid([7; 16]);
+const OSD_PORT: u16 = 6800;
+const MON_PORT: u16 = 3300;
+/// What a process supervisor waits before it starts again what ended by itself.
+const RESTART: Duration = Duration::from_millis(700);
+
+pub fn mon_host() -> IpAddr {
+    [10, 0, 0, 1].into()
+}
+pub fn client_host(id: u64) -> IpAddr {
+    [10, 0, 2, id as u8 + 1].into()
+}
+
+pub struct OsdNode {
+    pub id: OsdId,
+    pub host: IpAddr,
+    pub disk: RefCell<SimDisk>,
+    pub pacing: Pacing,
+    pub clock: Arc<dyn Clock>,
+    uuid: Uuid,
+    process: RefCell<Option<Process>>,
+    stop: RefCell<Option<watch::Sender<bool>>>,
+    lives: Cell<u32>,
+    /// It may end by itself: a fault that has to end it was injected.
+    pub may_end: Cell<bool>,
+    /// Nobody starts it any more.
+    pub gone: Cell<bool>,
+}
+
+pub struct Cluster {
+    pub sim: Sim,
+    pub etcd: SimEtcd,
+    /// The simulation's own view.
+    pub view: ClusterHandle,
+    pub osds: RefCell<Vec<Rc<OsdNode>>>,
+    mon: RefCell<Option<Process>>,
+    pub watchdog: Rc<Watchdog>,
+    /// What must not have happened.
+    pub wrongs: Rc<RefCell<Vec<String>>>,
+}
+
+fn options(node: &OsdNode) -> store::Options {
+    store::Options {
+        osd_id: node.id,
+        fsid: FSID,
+        osd_uuid: node.uuid,
+        // As in life: what one transaction may hold is a part of it.
+        log_bytes: 64 << 20,
+        grow_bytes: 1 << 20,
+        overlay_bytes: 2 << 20,
+        waiting_bytes: 4 << 20,
+        block_cache_bytes: 1 << 20,
+        index_cache_bytes: 1 << 20,
+        record_cache_bytes: 1 << 20,
+        host_reserve_bytes: 0,
+        threads: false,
+        ..store::Options::default()
+    }
+}
+
+/// Opens the cluster state as a process of `host`, and follows it.
+pub async fn open_state(
+    etcd: &SimEtcd,
+    host: IpAddr,
+    clock: &Arc<dyn Clock>,
+) -> Result<ClusterHandle, String> {
+    let store = etcd.client(host, clock.clone());
+    let opened = ClusterHandle::open(store, clock.clone()).await;
+    let handle = opened.map_err(|e| e.to_string())?.ok_or("no cluster")?;
+    let follower = handle.clone();
+    tokio::task::spawn_local(async move {
+        // It ends with the process.
+        let _ = follower.follow().await;
+    });
+    Ok(handle)
+}
+
+impl Cluster {
+    /// A new cluster without OSDs.
+    pub async fn create(sim: &Sim) -> Result<Self, String> {
+        let etcd = SimEtcd::start(sim).map_err(|e| e.to_string())?;
+        let clock = sim.clock(Duration::ZERO, 0);
+        let mon = EntityAddr::msgr2(SocketAddr::new(mon_host(), MON_PORT), 0);
+        let new = CreateOptions::new(FSID, "a", mon);
+        let direct = etcd.direct();
+        create_cluster(&*direct, &new, &*clock, &*sim.random("create"))
+            .await
+            .map_err(|e| e.to_string())?;
+        let opened = ClusterHandle::open(direct, clock).await;
+        let view = opened.map_err(|e| e.to_string())?.ok_or("no cluster")?;
+        let follower = view.clone();
+        tokio::task::spawn_local(async move {
+            // As long as the simulation.
+            let _ = follower.follow().await;
+        });
+        Ok(Self {
+            sim: sim.clone(),
+            etcd,
+            view,
+            osds: RefCell::default(),
+            mon: RefCell::default(),
+            watchdog: Watchdog::start(sim),
+            wrongs: Rc::default(),
+        })
+    }
+
+    pub fn osd(&self, n: usize) -> Rc<OsdNode> {
+        let osds = self.osds.borrow();
+        osds[n % osds.len()].clone()
+    }
+
+    /// A new disk with a new store on it, in a new host.
+    pub fn add_osd(&self, skew: Duration, drift_ppm: i32) -> Result<Rc<OsdNode>, String> {
+        let id = self.osds.borrow().len() as OsdId;
+        let purpose = format!("osd.{id}");
+        let node = Rc::new(OsdNode {
+            id,
+            host: [10, 0, 1, id as u8 + 1].into(),
+            disk: RefCell::new(SimDisk::new()),
+            pacing: Pacing::new(self.sim.dice(&format!("{purpose} disk"))),
+            clock: self.sim.clock(skew, drift_ppm),
+            uuid: Uuid(self.sim.random(&purpose).bytes()),
+            process: RefCell::default(),
+            stop: RefCell::default(),
+            lives: Cell::new(0),
+            may_end: Cell::new(false),
+            gone: Cell::new(false),
+        });
+        self.watchdog.know(id, drift_ppm);
+        let disk = Arc::new(node.disk.borrow().clone());
+        Store::mkfs_on(disk, &options(&node)).map_err(|e| e.to_string())?;
+        self.osds.borrow_mut().push(node.clone());
+        Ok(node)
+    }
+
+    /// Starts its process, unless it runs. Where it ends by itself without a reason that the simulation knows, that is a
+    /// wrong; it is started again after a while in any case.
+    pub fn start_osd(self: &Rc<Self>, node: &Rc<OsdNode>) {
+        if node.gone.get() || node.process.borrow().as_ref().is_some_and(Process::is_alive) {
+            return;
+        }
+        self.sim.net.power_on(node.host);
+        node.lives.set(node.lives.get() + 1);
+        let life = node.lives.get();
+        self.sim
+            .trace
+            .note(format_args!("osd.{} starts, life {life}", node.id));
+        let (stop, stopped) = watch::channel(false);
+        let (end, ended) = oneshot::channel();
+        let (cluster, own) = (self.clone(), node.clone());
+        let main = async move {
+            let out = cluster.osd_main(&own, life, stopped).await;
+            let _ = end.send(out);
+        };
+        *node.stop.borrow_mut() = Some(stop);
+        *node.process.borrow_mut() = Some(self.sim.start(node.host, main));
+        let (cluster, node) = (self.clone(), node.clone());
+        tokio::task::spawn_local(async move {
+            // Killed: who killed it starts it again.
+            let Ok(out) = ended.await else { return };
+            if let Some(p) = node.process.borrow_mut().take() {
+                p.kill();
+            }
+            cluster.watchdog.forget(node.id);
+            cluster
+                .sim
+                .trace
+                .note(format_args!("osd.{} ended: {out:?}", node.id));
+            if let Err(why) = out
+                && !node.may_end.replace(false)
+            {
+                let line = format!("osd.{} ended by itself: {why}", node.id);
+                cluster.wrongs.borrow_mut().push(line);
+            }
+            let stopping = node.stop.borrow().as_ref().is_none_or(|s| *s.borrow());
+            if !stopping {
+                sleep(RESTART).await;
+                node.disk.borrow().heal();
+                cluster.start_osd(&node);
+            }
+        });
+    }
+
+    async fn osd_main(&self, node: &OsdNode, life: u32, stop: watch::Receiver<bool>) -> Result<(), String> {
+        let cluster = open_state(&self.etcd, node.host, &node.clock).await?;
+        let random = self.sim.random(&format!("osd.{} life {life}", node.id));
+        let options = store::Options {
+            driver: Some(SimDriver::new(node.pacing.clone())),
+            disk: Some(Arc::new(node.disk.borrow().clone())),
+            ..options(node)
+        };
+        let config = osd::Config {
+            id: node.id,
+            dir: "/".into(),
+            store: options,
+            memory: osd::Memory::of(0),
+            bind: SocketAddr::new(node.host, OSD_PORT),
+            auth: Arc::new(AllowNone),
+            cluster,
+            peers: osd::Peers::default(),
+            clock: node.clock.clone(),
+            random: random.clone(),
+            entropy: net::entropy(random),
+            hostname: format!("host{}", node.id),
+            nonce: life,
+            disk_share: 1,
+            lease: osd::Config::LEASE,
+            hung_disk: osd::Config::HUNG_DISK,
+        };
+        let (ready, _up) = oneshot::channel();
+        osd::serve(config, ready, stop).await.map_err(|e| e.to_string())
+    }
+
+    /// SIGKILL. Without `power` what it had written stays; with it, what was not flushed may be lost, and nobody is told.
+    pub fn kill_osd(&self, node: &OsdNode, power: bool, seed: u64) {
+        let Some(process) = node.process.borrow_mut().take() else {
+            return;
+        };
+        if power {
+            self.sim.net.power_off(node.host);
+        }
+        process.kill();
+        self.watchdog.forget(node.id);
+        let left = match power {
+            true => node.disk.borrow().survivor(seed),
+            false => node.disk.borrow().survivor_of(Survival::Everything),
+        };
+        *node.disk.borrow_mut() = left;
+    }
+
+    pub fn with_process(&self, node: &OsdNode, work: impl FnOnce(&Process)) {
+        if let Some(p) = node.process.borrow().as_ref() {
+            work(p);
+        }
+    }
+
+    /// As an operator stops it; done when its process has ended.
+    pub async fn stop_osd(&self, node: &OsdNode) {
+        if let Some(stop) = node.stop.borrow().as_ref() {
+            stop.send_replace(true);
+        }
+        while node.process.borrow().as_ref().is_some_and(Process::is_alive) {
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// What its disk holds, looked at while it does not run.
+    pub fn open_store(&self, node: &OsdNode) -> Result<Store, String> {
+        let disk = Arc::new(node.disk.borrow().clone());
+        Store::open_on(disk, &options(node), Arc::new(|| ())).map_err(|e| e.to_string())
+    }
+
+    /// Starts it, unless it runs.
+    pub fn start_mon(self: &Rc<Self>) {
+        if self.mon.borrow().is_some() {
+            return;
+        }
+        let cluster = self.clone();
+        let main = async move {
+            let clock = cluster.sim.clock(Duration::ZERO, 0);
+            let opened = open_state(&cluster.etcd, mon_host(), &clock).await;
+            let Ok(handle) = opened else { return };
+            let config = mon::MonConfig {
+                name: "a".into(),
+                mgr_name: "x".into(),
+                addr: EntityAddr::msgr2(SocketAddr::new(mon_host(), MON_PORT), 0),
+                mgr_bind: SocketAddr::new(mon_host(), 0),
+                cephx: false,
+                tickets: KeyServerConfig::default(),
+                hostname: "mon".into(),
+                cluster: handle,
+                clock,
+                random: cluster.sim.random("mon"),
+            };
+            let (ready, _at) = oneshot::channel();
+            let (_keep, stop) = watch::channel(false);
+            if let Err(e) = mon::serve(config, ready, stop).await {
+                cluster
+                    .wrongs
+                    .borrow_mut()
+                    .push(format!("the monitor ended by itself: {e}"));
+            }
+        };
+        *self.mon.borrow_mut() = Some(self.sim.start(mon_host(), main));
+    }
+
+    pub fn kill_mon(&self) {
+        if let Some(p) = self.mon.borrow_mut().take() {
+            p.kill();
+        }
+    }
+
+    /// Changes the cluster state as an operator would.
+    pub async fn change(&self, decide: impl FnMut(&ClusterState) -> Changes) -> Result<(), String> {
+        let mut decide = decide;
+        let done = self.view.commit(|state| (decide(state), ())).await;
+        done.map(|_| ()).map_err(|e| e.to_string())
+    }
+
+    pub async fn add_pool(&self, size: u8, min_size: u8, pg_num: u32) -> Result<(), String> {
+        let pool = PgPool {
+            size,
+            min_size,
+            pg_num,
+            pgp_num: pg_num,
+            pg_num_target: pg_num,
+            pgp_num_target: pg_num,
+            pg_num_pending: pg_num,
+            ..PgPool::default()
+        };
+        self.change(|state| {
+            let mut changes = Changes::none();
+            let inc = changes.inc(state, Utime::ZERO);
+            inc.new_pool_max = Some(POOL as i32);
+            inc.new_pools.insert(POOL, pool.clone());
+            inc.new_pool_names.insert(POOL, "pool".into());
+            changes
+        })
+        .await
+    }
+
+    pub async fn set_weight(&self, id: OsdId, weight: u32) -> Result<(), String> {
+        self.change(|state| {
+            let mut changes = Changes::none();
+            if state.osdmap.exists(id) {
+                changes.inc(state, Utime::ZERO).new_weight.insert(id, weight);
+            }
+            changes
+        })
+        .await
+    }
+}

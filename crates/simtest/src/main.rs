@@ -1,0 +1,168 @@
+//! `simtest seed N [--trace] [--broken RULE]` runs one seed in this process; `simtest run FIRST COUNT` runs many, each in
+//! a process of its own, one beside the other on each processor; with `--broken RULE` until one of them notices. Exit code
+//! 1: a checker found something wrong; 101: a panic.
+
+#![allow(clippy::disallowed_macros, clippy::disallowed_methods)] // a program: prints, starts processes, ends itself
+
+use simtest::{run, sabotage};
+use std::io::Write;
+use std::process::{Command, ExitCode, exit};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A seed that runs longer than this in real time is stuck: the simulation goes round in circles.
+const STUCK: Duration = Duration::from_secs(120);
+/// Failing seeds after which a run stops.
+const FAILURES_MAX: usize = 20;
+
+const USAGE: &str =
+    "usage: simtest seed N [--trace] [--broken RULE] | simtest run FIRST COUNT [--broken RULE]";
+
+fn main() -> ExitCode {
+    let mut args: Vec<String> = std::env::args().skip(1).collect();
+    let trace = args
+        .iter()
+        .position(|a| a == "--trace")
+        .map(|i| args.remove(i))
+        .is_some();
+    let mut broken = None;
+    if let Some(i) = args.iter().position(|a| a == "--broken") {
+        args.remove(i);
+        broken = (i < args.len()).then(|| args.remove(i));
+        if broken.as_deref().and_then(sabotage::find).is_none() {
+            let known: Vec<&str> = sabotage::ALL.iter().map(|s| s.name).collect();
+            eprintln!("--broken is one of {}", known.join(", "));
+            return ExitCode::from(2);
+        }
+    }
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    let number = |s: &str| s.parse::<u64>().ok();
+    match &words[..] {
+        ["seed", n] => number(n).map_or_else(usage, |n| one(n, trace, broken.as_deref())),
+        ["run", first, count] => match (number(first), number(count)) {
+            (Some(first), Some(count)) => many(first, count, broken.as_deref()),
+            _ => usage(),
+        },
+        _ => usage(),
+    }
+}
+
+fn usage() -> ExitCode {
+    eprintln!("{USAGE}");
+    ExitCode::from(2)
+}
+
+fn one(seed: u64, trace: bool, broken: Option<&str>) -> ExitCode {
+    if let Some(s) = broken.and_then(sabotage::find) {
+        (s.begin)();
+    }
+    // A task's panic would be its own affair; here it is the finding.
+    std::panic::set_hook(Box::new(move |info| {
+        println!(
+            "seed {seed}: PANIC {info}\n{}",
+            std::backtrace::Backtrace::force_capture()
+        );
+        exit(101);
+    }));
+    let level = match trace {
+        true => tracing_subscriber::filter::LevelFilter::DEBUG,
+        false => tracing_subscriber::filter::LevelFilter::OFF,
+    };
+    if trace {
+        // The time of the run stands on the trace's own lines.
+        tracing_subscriber::fmt()
+            .without_time()
+            .with_ansi(false)
+            .with_max_level(level)
+            .init();
+    }
+    let sink: Option<fn(&str)> = if trace {
+        Some(|line| println!("{line}"))
+    } else {
+        None
+    };
+    let outcome = match io_sim::run(seed, sink, run::seed) {
+        Ok(outcome) => outcome,
+        Err(e) => {
+            println!("seed {seed}: the simulation does not start: {e}");
+            return ExitCode::from(2);
+        }
+    };
+    println!("seed {seed}: {outcome}");
+    ExitCode::from(u8::from(!outcome.wrongs.is_empty()))
+}
+
+fn many(first: u64, count: u64, broken: Option<&str>) -> ExitCode {
+    let enough = if broken.is_some() { 1 } else { FAILURES_MAX };
+    let start = Instant::now();
+    let next = AtomicU64::new(first);
+    let failures: Mutex<Vec<String>> = Mutex::default();
+    let failed = || failures.lock().unwrap_or_else(PoisonError::into_inner);
+    let workers = std::thread::available_parallelism().map_or(1, |n| n.get());
+    std::thread::scope(|s| {
+        for _ in 0..workers {
+            s.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= first + count || failed().len() >= enough {
+                        return;
+                    }
+                    if let Err(story) = child(seed, broken) {
+                        println!("{story}");
+                        let _ = std::io::stdout().flush();
+                        failed().push(format!("{seed}"));
+                    }
+                }
+            });
+        }
+    });
+    let failures = failed();
+    let ran = (next.load(Ordering::Relaxed) - first).min(count);
+    println!(
+        "{ran} seeds from {first}, {} failed: {}; {:.0} s",
+        failures.len(),
+        failures.join(" "),
+        start.elapsed().as_secs_f64()
+    );
+    ExitCode::from(u8::from(!failures.is_empty()))
+}
+
+/// Runs one seed in a process of its own; its output if it failed.
+fn child(seed: u64, broken: Option<&str>) -> Result<(), String> {
+    let exe = std::env::current_exe().map_err(|e| e.to_string())?;
+    let mut child = Command::new(exe)
+        .args(["seed", &seed.to_string()])
+        .args(broken.map(|b| ["--broken", b]).into_iter().flatten())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .map_err(|e| e.to_string())?;
+    let mut output = child.stdout.take();
+    let reader = std::thread::spawn(move || {
+        let mut text = String::new();
+        if let Some(out) = output.as_mut() {
+            // What is readable is enough.
+            let _ = std::io::Read::read_to_string(out, &mut text);
+        }
+        text
+    });
+    let start = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().map_err(|e| e.to_string())? {
+            break Some(status);
+        }
+        if start.elapsed() > STUCK {
+            // It may just have ended.
+            let _ = child.kill();
+            let _ = child.wait();
+            break None;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    };
+    let text = reader.join().unwrap_or_default();
+    match status {
+        Some(s) if s.success() => Ok(()),
+        Some(_) => Err(text),
+        None => Err(format!("seed {seed}: stuck, ended after {STUCK:?}\n{text}")),
+    }
+}

@@ -1,0 +1,139 @@
+//! What one object is, and what an operation does to it: the sequential truth that histories are held against.
+
+use bytes::Bytes;
+use std::collections::BTreeMap;
+
+/// An object's content; `None` elsewhere means that there is no such object.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Object {
+    pub data: Vec<u8>,
+    pub omap: BTreeMap<String, Bytes>,
+    /// The attribute that guarded writes compare.
+    pub guard: Option<Bytes>,
+}
+
+/// What a client asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ask {
+    Read,
+    WriteFull(Bytes),
+    Write {
+        at: u64,
+        data: Bytes,
+    },
+    Append(Bytes),
+    OmapSet(String, Bytes),
+    Delete,
+    /// If the guard is `expect`: set it to `then` and the data as well.
+    Guarded {
+        expect: Bytes,
+        then: Bytes,
+    },
+}
+
+/// What it was told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Told {
+    /// A read's view.
+    Saw(Option<Object>),
+    Done,
+    NoObject,
+    /// The guard was another.
+    Refused,
+}
+
+impl Ask {
+    pub fn is_read(&self) -> bool {
+        matches!(self, Self::Read)
+    }
+
+    /// What an object becomes, and what who asked is told. Reads leave it as it is.
+    pub fn apply(&self, object: &Option<Object>) -> (Option<Object>, Told) {
+        let mut next = object.clone().unwrap_or_default();
+        match self {
+            Self::Read => return (object.clone(), Told::Saw(object.clone())),
+            Self::Delete if object.is_none() => return (None, Told::NoObject),
+            Self::Delete => return (None, Told::Done),
+            Self::Guarded { expect, .. } if next.guard.as_ref() != Some(expect) => {
+                return (object.clone(), Told::Refused);
+            }
+            Self::Guarded { then, .. } => {
+                next.guard = Some(then.clone());
+                next.data = then.to_vec();
+            }
+            Self::WriteFull(data) => {
+                next.data = data.to_vec();
+                next.guard = Some(data.slice(..data.len().min(16)));
+            }
+            Self::Write { at, data } => {
+                let (at, end) = (*at as usize, *at as usize + data.len());
+                if next.data.len() < end {
+                    next.data.resize(end, 0);
+                }
+                next.data[at..end].copy_from_slice(data);
+            }
+            Self::Append(data) => next.data.extend_from_slice(data),
+            Self::OmapSet(key, value) => {
+                next.omap.insert(key.clone(), value.clone());
+            }
+        }
+        (Some(next), Told::Done)
+    }
+}
+
+impl std::fmt::Display for Ask {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Read => f.write_str("read"),
+            Self::WriteFull(d) => write!(f, "writefull {} {}", tag(d), d.len()),
+            Self::Write { at, data } => write!(f, "write {} {at}~{}", tag(data), data.len()),
+            Self::Append(d) => write!(f, "append {} {}", tag(d), d.len()),
+            Self::OmapSet(k, v) => write!(f, "omap {k}={}", tag(v)),
+            Self::Delete => f.write_str("delete"),
+            Self::Guarded { expect, then } => write!(f, "guarded {} -> {}", tag(expect), tag(then)),
+        }
+    }
+}
+
+impl std::fmt::Display for Told {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Saw(None) => f.write_str("saw nothing"),
+            Self::Saw(Some(o)) => {
+                write!(f, "saw {} bytes of", o.data.len())?;
+                let mut seen = Vec::new();
+                for part in runs(&o.data) {
+                    if !seen.contains(&part) {
+                        seen.push(part);
+                    }
+                }
+                seen.iter().try_for_each(|p| write!(f, " {p}"))?;
+                o.omap.iter().try_for_each(|(k, v)| write!(f, " {k}={}", tag(v)))
+            }
+            Self::Done => f.write_str("done"),
+            Self::NoObject => f.write_str("no object"),
+            Self::Refused => f.write_str("refused"),
+        }
+    }
+}
+
+/// Values begin with a tag of their own, in brackets.
+fn tag(data: &[u8]) -> String {
+    let end = data
+        .iter()
+        .position(|b| *b == b']')
+        .map_or(data.len().min(12), |i| i + 1);
+    String::from_utf8_lossy(&data[..end]).into_owned()
+}
+
+/// The tags in some data, in order.
+fn runs(data: &[u8]) -> Vec<String> {
+    let starts = data.iter().enumerate().filter(|(_, b)| **b == b'[');
+    starts.map(|(i, _)| tag(&data[i..])).collect()
+}
+
+/// A value that is like no other: its tag, again and again.
+pub fn value(client: u64, n: u64, len: usize) -> Bytes {
+    let tag = format!("[{client}.{n}]");
+    tag.bytes().cycle().take(len.max(tag.len())).collect()
+}

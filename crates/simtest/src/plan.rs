@@ -1,0 +1,245 @@
+//! What one seed draws: the cluster, the clients, and what goes wrong when.
+//!
+//! Invariant: a plan never destroys what it demands back. A disk is lost only while every PG is clean, once in a run, and
+//! only from pools with a copy elsewhere.
+
+use io_sim::{Dice, Weather};
+use std::fmt;
+use std::time::Duration;
+
+/// When faults begin and end, from the moment that the clients start.
+const CALM: Duration = Duration::from_millis(1500);
+const STORM: Duration = Duration::from_secs(14);
+const FAULTS_MAX: u64 = 7;
+
+/// Which OSD: its place in the list of those that run.
+pub type Nth = usize;
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Fault {
+    /// SIGKILL; with `power` what was not flushed is lost, and peers are told nothing.
+    Kill {
+        osd: Nth,
+        power: bool,
+    },
+    Pause {
+        osd: Nth,
+    },
+    /// Its cable is pulled; `state`: the cluster state is out of its reach as well.
+    Unplug {
+        osd: Nth,
+        state: bool,
+    },
+    /// Nothing passes from one OSD to another; `both`: nor back.
+    Partition {
+        from: Nth,
+        to: Nth,
+        both: bool,
+    },
+    /// All connections between two OSDs break.
+    Cut {
+        a: Nth,
+        b: Nth,
+    },
+    /// Cut off from all other OSDs, not from clients, and killed while it is.
+    LastWords {
+        osd: Nth,
+    },
+    /// The cluster state cannot be reached, by anybody or by one.
+    StateDown,
+    StateCut {
+        osd: Nth,
+    },
+    StateSlow,
+    SlowDisk {
+        osd: Nth,
+    },
+    HungDisk {
+        osd: Nth,
+    },
+    /// The next flush fails.
+    FailedFlush {
+        osd: Nth,
+    },
+    LostDisk {
+        osd: Nth,
+    },
+    /// Weight 0, and back.
+    Out {
+        osd: Nth,
+    },
+    Reweight {
+        osd: Nth,
+    },
+    /// Delays, stalls and cuts everywhere.
+    Storm,
+    KillMon,
+    KillClient,
+    /// Every OSD loses its power at once.
+    Blackout,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct Event {
+    pub at: Duration,
+    /// How long it lasts, where it does.
+    pub lasts: Duration,
+    pub fault: Fault,
+}
+
+#[derive(Debug, Clone)]
+pub struct Plan {
+    pub osds: usize,
+    pub size: u8,
+    pub min_size: u8,
+    pub pgs: u32,
+    pub clients: usize,
+    pub objects: usize,
+    /// Between two operations of a client, at most.
+    pub gap: Duration,
+    pub value_bytes: u64,
+    pub weather: Weather,
+    /// Of each OSD's clock: the wall's lead, and the rate in millionths.
+    pub clocks: Vec<(Duration, i32)>,
+    pub events: Vec<Event>,
+    /// When clients stop asking.
+    pub ends: Duration,
+}
+
+impl Plan {
+    pub fn draw(dice: &mut Dice) -> Self {
+        let (size, min_size) = match dice.below(20) {
+            0 => (1, 1),
+            1 | 2 => (2, 1),
+            3 | 4 => (2, 2),
+            5 => (3, 1),
+            6 => (3, 3),
+            _ => (3, 2),
+        };
+        let osds = (3 + dice.below(3)).max(u64::from(size)) as usize;
+        let mut plan = Self {
+            osds,
+            size,
+            min_size,
+            pgs: 1 << dice.below(4),
+            clients: 2 + dice.below(3) as usize,
+            objects: 1 + dice.below(6) as usize,
+            gap: Duration::from_millis(10 + dice.below(150)),
+            value_bytes: if dice.below(8) == 0 { 100_000 } else { 2_000 },
+            weather: weather(dice),
+            clocks: (0..osds).map(|_| clock(dice)).collect(),
+            events: Vec::new(),
+            ends: CALM + STORM + Duration::from_secs(2),
+        };
+        let mut lost = false;
+        for _ in 0..1 + dice.below(FAULTS_MAX) {
+            let fault = plan.fault(dice);
+            if let Fault::LostDisk { .. } = fault {
+                if lost || plan.size < 2 {
+                    continue;
+                }
+                lost = true;
+            }
+            let longest = [600, 3000, 8000][dice.below(3) as usize];
+            plan.events.push(Event {
+                at: CALM + millis(dice, STORM.as_millis() as u64),
+                lasts: millis(dice, longest),
+                fault,
+            });
+        }
+        plan.events.sort_by_key(|e| e.at);
+        plan
+    }
+
+    fn fault(&self, dice: &mut Dice) -> Fault {
+        let osd = dice.below(self.osds as u64) as usize;
+        let other = (osd + 1 + dice.below(self.osds as u64 - 1) as usize) % self.osds;
+        let coin = dice.below(2) == 0;
+        match dice.below(37) {
+            0..=6 => Fault::Kill { osd, power: coin },
+            7..=9 => Fault::Pause { osd },
+            10..=12 => Fault::Unplug { osd, state: coin },
+            13..=15 => Fault::Partition {
+                from: osd,
+                to: other,
+                both: coin,
+            },
+            16 | 17 => Fault::Cut { a: osd, b: other },
+            18 => Fault::StateDown,
+            19 | 20 => Fault::StateCut { osd },
+            21 => Fault::StateSlow,
+            22 => Fault::SlowDisk { osd },
+            23 => Fault::HungDisk { osd },
+            24 => Fault::FailedFlush { osd },
+            25 => Fault::LostDisk { osd },
+            26 | 27 => Fault::Out { osd },
+            28 => Fault::Reweight { osd },
+            29 | 30 => Fault::Storm,
+            31 => Fault::KillMon,
+            32 => Fault::KillClient,
+            33..=35 => Fault::LastWords { osd },
+            _ => Fault::Blackout,
+        }
+    }
+}
+
+fn millis(dice: &mut Dice, most: u64) -> Duration {
+    Duration::from_millis(dice.below(most + 1))
+}
+
+fn weather(dice: &mut Dice) -> Weather {
+    match dice.below(3) {
+        0 => Weather::FAIR,
+        1 => Weather {
+            latency_us: (100, 5_000),
+            ..Weather::FAIR
+        },
+        _ => Weather {
+            latency_us: (100, 3_000),
+            stall_ppm: 2_000,
+            stall_us_max: 300_000,
+            cut_ppm: 300,
+        },
+    }
+}
+
+pub fn storm(dice: &mut Dice) -> Weather {
+    Weather {
+        latency_us: (100, 20_000),
+        stall_ppm: 20_000,
+        stall_us_max: 1_000_000,
+        cut_ppm: dice.below(3) * 3_000,
+    }
+}
+
+/// Within what the leases' margin allows for (300 ms of 2 s is far more than clocks of computers drift).
+fn clock(dice: &mut Dice) -> (Duration, i32) {
+    let skew = if dice.below(4) == 0 {
+        dice.below(60_000)
+    } else {
+        dice.below(100)
+    };
+    let drift = dice.below(2001) as i32 - 1000;
+    (Duration::from_millis(skew), drift)
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} OSDs, size {}, min_size {}, {} PGs, {} clients, {} objects, values up to {} bytes, every {:?}",
+            self.osds,
+            self.size,
+            self.min_size,
+            self.pgs,
+            self.clients,
+            self.objects,
+            self.value_bytes,
+            self.gap
+        )?;
+        for e in &self.events {
+            write!(f, "\n  at {:?} for {:?}: {:?}", e.at, e.lasts, e.fault)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,41 @@
+//! Rules of the product that a run breaks on purpose, to show that its seeds would notice: one table.
+
+/// A rule, and how this thread breaks it.
+pub struct Sabotage {
+    pub name: &'static str,
+    pub begin: fn(),
+}
+
+/// What a builder of the cluster must not get wrong.
+pub const ALL: &[Sabotage] = &[
+    // A write is answered before every OSD of the in-sync set has it on its disk.
+    Sabotage {
+        name: "answer-early",
+        begin: || pg::broken::set(Some(pg::broken::Rule::AllDurable)),
+    },
+    // A silent OSD is marked down, and another made primary, while its lease lives; members take what either sends.
+    Sabotage {
+        name: "no-fence",
+        begin: || {
+            pg::broken::set(Some(pg::broken::Rule::Fence));
+            metastore::broken::set(Some(metastore::broken::Rule::LeaseEnded));
+        },
+    },
+    // An OSD serves although its lease has ended.
+    Sabotage {
+        name: "no-lease",
+        begin: || pg::broken::set(Some(pg::broken::Rule::Lease)),
+    },
+    // An OSD from outside the in-sync set becomes primary, and its log is taken for the truth.
+    Sabotage {
+        name: "foreign-log",
+        begin: || {
+            pg::broken::set(Some(pg::broken::Rule::LongestLeads));
+            metastore::broken::set(Some(metastore::broken::Rule::PrimaryInSync));
+        },
+    },
+];
+
+pub fn find(name: &str) -> Option<&'static Sabotage> {
+    ALL.iter().find(|s| s.name == name)
+}

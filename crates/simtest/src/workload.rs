@@ -1,0 +1,119 @@
+//! What clients ask: few objects, many at once, every value its own, so that a checker can tell who saw what.
+
+use crate::client::Rados;
+use crate::linear::Entry;
+use crate::model::{Ask, Told, value};
+use crate::plan::Plan;
+use bytes::Bytes;
+use io_sim::Dice;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::time::sleep;
+
+/// Everything that clients asked and were told, by object. Times are places in one order: who was told before another
+/// asked comes first in every linearization.
+#[derive(Debug, Default)]
+pub struct History {
+    pub objects: RefCell<BTreeMap<String, Vec<Entry>>>,
+    clock: Cell<u64>,
+    /// Errors that no operation here may end with.
+    pub errors: RefCell<Vec<String>>,
+    pub answered: Cell<u64>,
+    /// Clients that have stopped.
+    pub ended: RefCell<BTreeSet<u64>>,
+}
+
+impl History {
+    fn tick(&self) -> u64 {
+        self.clock.set(self.clock.get() + 1);
+        self.clock.get()
+    }
+
+    fn call(&self, oid: &str, client: u64, ask: &Ask) -> usize {
+        let called = self.tick();
+        let mut objects = self.objects.borrow_mut();
+        let entries = objects.entry(oid.to_owned()).or_default();
+        entries.push(Entry {
+            client,
+            ask: ask.clone(),
+            called,
+            told: None,
+        });
+        entries.len() - 1
+    }
+
+    fn tell(&self, oid: &str, place: usize, told: Told) {
+        let at = self.tick();
+        self.answered.set(self.answered.get() + 1);
+        if let Some(e) = self
+            .objects
+            .borrow_mut()
+            .get_mut(oid)
+            .and_then(|o| o.get_mut(place))
+        {
+            e.told = Some((at, told));
+        }
+    }
+}
+
+fn draw(dice: &mut Dice, client: u64, n: u64, plan: &Plan, guards: &[Bytes]) -> Ask {
+    let most = if dice.below(20) == 0 {
+        plan.value_bytes
+    } else {
+        plan.value_bytes.min(600)
+    };
+    let fresh = |dice: &mut Dice| value(client, n, 1 + dice.below(most) as usize);
+    match dice.below(20) {
+        0..=6 => Ask::Read,
+        7..=9 => Ask::WriteFull(fresh(dice)),
+        10..=12 => Ask::Write {
+            at: dice.below(1000),
+            data: fresh(dice),
+        },
+        13 | 14 => Ask::Append(value(client, n, 1 + dice.below(40) as usize)),
+        15 | 16 => Ask::OmapSet(format!("k{}", dice.below(4)), value(client, n, 1)),
+        17 => Ask::Delete,
+        _ => {
+            let expect = match guards.len() {
+                0 => Bytes::from_static(b"?"),
+                n => guards[n - 1 - dice.below(n.min(2) as u64) as usize].clone(),
+            };
+            Ask::Guarded {
+                expect,
+                then: value(client, n, 1),
+            }
+        }
+    }
+}
+
+/// One client's life: asks, one operation at a time, until it is told to stop.
+pub async fn work(mut rados: Rados, plan: Plan, mut dice: Dice, history: Rc<History>, stop: Rc<Cell<bool>>) {
+    let mut guards: BTreeMap<String, Vec<Bytes>> = BTreeMap::new();
+    let mut n = 0;
+    while !stop.get() {
+        sleep(Duration::from_micros(dice.below(plan.gap.as_micros() as u64 + 1))).await;
+        n += 1;
+        let oid = format!("obj{}", dice.below(plan.objects as u64));
+        let seen = guards.entry(oid.clone()).or_default();
+        let ask = draw(&mut dice, rados.id, n, &plan, seen);
+        let place = history.call(&oid, rados.id, &ask);
+        match rados.run(&oid, &ask).await {
+            Ok(told) => {
+                rados
+                    .trace
+                    .note(format_args!("client.{} {oid} {ask}: {told}", rados.id));
+                if let Told::Saw(Some(o)) = &told {
+                    seen.extend(o.guard.clone());
+                }
+                history.tell(&oid, place, told);
+            }
+            Err(code) => {
+                let line = format!("client.{} {oid} {ask}: error {code}", rados.id);
+                rados.trace.note(format_args!("{line}"));
+                history.errors.borrow_mut().push(line);
+            }
+        }
+    }
+}
