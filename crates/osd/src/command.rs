@@ -8,6 +8,7 @@ use bytes::Bytes;
 use messages::osd::{MCommand, MCommandReply};
 use net::ConnId;
 use serde_json::{Map, Value, json};
+use std::time::Duration;
 use types::pgstats::pg_state;
 use types::{Errno, PgId};
 
@@ -23,6 +24,11 @@ const COMMANDS: &[(&str, &str, &str)] = &[
     ),
     ("config show", "config show", "options in force"),
     ("dump_blocklist", "dump_blocklist", "clients that are fenced"),
+    (
+        "dump_blocked_ops",
+        "dump_blocked_ops",
+        "operations that wait too long",
+    ),
     (
         "dump_ops_in_flight",
         "dump_ops_in_flight",
@@ -91,10 +97,8 @@ impl Osd {
             "status" => Ok(self.status_command()),
             "flush_pg_stats" => Ok(Value::String(format!("{}\n", self.flush_report()))),
             "perf dump" => Ok(self.perf_command()),
-            "dump_ops_in_flight" => Err((
-                Errno::EOPNOTSUPP,
-                "'dump_ops_in_flight' is not built in skep yet".to_string(),
-            )),
+            "dump_ops_in_flight" => Ok(self.dump_ops(Duration::ZERO)),
+            "dump_blocked_ops" => Ok(self.dump_blocked_ops()),
             "dump_blocklist" => Ok(Value::Array(
                 self.placement
                     .state

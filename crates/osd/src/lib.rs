@@ -17,6 +17,7 @@ mod health;
 mod links;
 mod maps;
 mod memory;
+mod ops;
 mod osd;
 mod peer_auth;
 mod peering;

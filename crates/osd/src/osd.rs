@@ -5,6 +5,7 @@ use crate::fetches::Fetches;
 use crate::links::Links;
 use crate::maps;
 use crate::memory::Memory;
+use crate::ops::{InList, Ops};
 use crate::peering::Ahead;
 use crate::peers::{Copied, Peers};
 use crate::placement::Placement;
@@ -33,6 +34,8 @@ use types::{EVersion, Epoch, Errno, OsdId, PgId, Utime};
 struct InFlight {
     _permit: net::Permit,
     since: Duration,
+    /// From its decoding on.
+    _listed: Option<InList>,
 }
 
 /// The answer to an operation that does not decode: all that is known of it is its number.
@@ -72,6 +75,7 @@ pub struct Osd {
     pub links: Links,
     pub standing: Standing,
     pub recovery: Recovery,
+    pub ops: Ops,
     pub fetches: Fetches,
     reaper: Reaper,
     pub slots: BTreeMap<PgId, Slot>,
@@ -127,6 +131,7 @@ impl Osd {
             links: p.links,
             standing: p.standing,
             recovery: Recovery::default(),
+            ops: Ops::default(),
             fetches: Fetches::default(),
             reaper: Reaper::default(),
             slots: BTreeMap::new(),
@@ -162,6 +167,7 @@ impl Osd {
                 let in_flight = InFlight {
                     _permit: permit,
                     since,
+                    _listed: None,
                 };
                 self.on_message(conn, msg, Permit(Some(Box::new(in_flight))));
             }
@@ -287,7 +293,7 @@ impl Osd {
         }
     }
 
-    fn on_op(&mut self, conn: ConnId, msg: &Message, permit: Permit) {
+    fn on_op(&mut self, conn: ConnId, msg: &Message, mut permit: Permit) {
         let op = match MOSDOp::from_message(msg) {
             Ok(op) => op,
             Err(e) => {
@@ -302,6 +308,9 @@ impl Osd {
         };
         session.epoch = session.epoch.max(op.epoch);
         let client = session.client.clone();
+        if let Some(flight) = permit.0.as_mut().and_then(|p| p.downcast_mut::<InFlight>()) {
+            flight._listed = Some(self.list_op(flight.since, &client, &op));
+        }
         self.route(ClientOp {
             conn: conn.0,
             client,

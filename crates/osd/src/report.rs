@@ -13,6 +13,7 @@ impl Osd {
         let state = &self.placement.state;
         let up_from = state.osdmap.osd(self.id).map_or(0, |o| o.info.up_from);
         let stamp = self.wall();
+        let (slow_ops, slow_ops_count) = self.slow_ops();
         OsdReport {
             stamp,
             stat: OsdStat {
@@ -22,6 +23,8 @@ impl Osd {
                 num_pgs: self.slots.len() as u32,
                 hb_peers: self.links.open().collect(),
                 commit_latency_ns: self.recovery.latency().as_nanos() as u64,
+                slow_ops,
+                slow_ops_count,
                 statfs: self.statfs(),
                 pool_statfs: self.pool_statfs(),
                 ..OsdStat::default()

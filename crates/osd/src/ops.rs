@@ -1,0 +1,262 @@
+//! Clients' operations that are not answered yet: for `dump_ops_in_flight`, the slow ones of a report, `skep doctor`.
+//!
+//! An operation is in the list from its decoding until its permit is dropped, whatever became of it. What it waits for
+//! is not written down anywhere: it is read off the state of its PG when somebody asks.
+//!
+//! Bounds: an entry for each operation in flight, of which `net` has a budget; a report lists [`SLOW_OPS_MAX`].
+
+use crate::osd::Osd;
+use bytes::Bytes;
+use messages::osd::{MOSDOp, OpCode, flag};
+use pg::Client;
+use serde_json::{Value, json};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use types::pgstats::{SLOW_OPS_MAX, SlowOp, Wait, wait};
+use types::{OsdId, PgId, Utime};
+
+/// Operations older than this are listed in the report.
+const LISTED_AFTER: Duration = Duration::from_secs(1);
+/// Ceph's default of `osd_op_complaint_time`: operations older than this are counted as slow.
+const COMPLAINT: Duration = Duration::from_secs(30);
+
+/// What is kept of an operation; its text is made when somebody asks.
+pub struct LiveOp {
+    pub since: Duration,
+    pub client: Arc<Client>,
+    pub tid: u64,
+    pub pg: PgId,
+    pub oid: Bytes,
+    pub first: Option<OpCode>,
+    pub count: usize,
+    pub is_write: bool,
+}
+
+#[derive(Default)]
+struct Inner {
+    next: u64,
+    live: BTreeMap<u64, LiveOp>,
+}
+
+/// The list; its clones are the same list.
+#[derive(Clone, Default)]
+pub struct Ops(Rc<RefCell<Inner>>);
+
+/// Keeps one operation in the list.
+pub struct InList {
+    ops: Ops,
+    id: u64,
+}
+
+impl Drop for InList {
+    fn drop(&mut self) {
+        self.ops.0.borrow_mut().live.remove(&self.id);
+    }
+}
+
+impl Ops {
+    pub fn begin(&self, op: LiveOp) -> InList {
+        let mut inner = self.0.borrow_mut();
+        inner.next += 1;
+        let id = inner.next;
+        inner.live.insert(id, op);
+        InList {
+            ops: self.clone(),
+            id,
+        }
+    }
+
+    /// Older than `age` at `now`, the oldest first, and how many there are.
+    fn older<T>(
+        &self,
+        now: Duration,
+        age: Duration,
+        max: usize,
+        f: impl Fn(&LiveOp) -> T,
+    ) -> (Vec<T>, usize) {
+        let inner = self.0.borrow();
+        // They came in the order of their numbers.
+        let old = inner
+            .live
+            .values()
+            .take_while(|op| now.saturating_sub(op.since) >= age);
+        let all: Vec<&LiveOp> = old.collect();
+        (all.iter().take(max).map(|op| f(op)).collect(), all.len())
+    }
+}
+
+/// `osd_op(client.4123:17 1.3 rbd_header.1 [notify +2])`
+fn text(op: &LiveOp) -> String {
+    let first = op.first.and_then(OpCode::name).unwrap_or("?");
+    let more = match op.count {
+        0 | 1 => String::new(),
+        n => format!(" +{}", n - 1),
+    };
+    let name = String::from_utf8_lossy(&op.oid);
+    format!(
+        "osd_op({}:{} {} {name} [{first}{more}])",
+        op.client.name, op.tid, op.pg
+    )
+}
+
+impl Osd {
+    /// Begins to list an operation that came just now.
+    pub fn list_op(&self, since: Duration, client: &Arc<Client>, op: &MOSDOp) -> InList {
+        self.ops.begin(LiveOp {
+            since,
+            client: client.clone(),
+            tid: op.tid,
+            pg: op.pgid.pg,
+            oid: op.oid.clone(),
+            first: op.ops.first().map(|o| o.code),
+            count: op.ops.len(),
+            is_write: op.flags & flag::WRITE != 0,
+        })
+    }
+
+    /// What an operation waits for, read off the state that it finds.
+    fn waits(&self, pg: PgId, is_write: bool) -> Vec<Wait> {
+        let on = |kind: u8, osd: OsdId| Wait {
+            kind,
+            osd,
+            who: String::new(),
+            since: Utime::ZERO,
+        };
+        if !self.serving() {
+            return vec![on(wait::LEASE, self.id)];
+        }
+        let map = &self.placement.state.osdmap;
+        let Some(of) = map.raw_pg_to_pg(pg).and_then(|pg| self.primary(pg)) else {
+            return vec![on(wait::MEMBER, self.id)];
+        };
+        let health = crate::health::PgHealth::of(of, map);
+        if !of.is_active() {
+            let blocked: Vec<Wait> = health.blocked_by.iter().map(|o| on(wait::MEMBER, *o)).collect();
+            return match blocked.is_empty() {
+                true => vec![on(wait::MEMBER, self.id)],
+                false => blocked,
+            };
+        }
+        if !is_write {
+            return vec![on(wait::DURABLE, self.id)];
+        }
+        let members = of.members();
+        let lacking = members
+            .iter()
+            .filter(|m| m.in_sync && m.state != "full" && m.osd != self.id);
+        let copies: Vec<Wait> = lacking.map(|m| on(wait::COPY, m.osd)).collect();
+        if !copies.is_empty() {
+            return copies;
+        }
+        of.group().in_sync.iter().map(|o| on(wait::DURABLE, *o)).collect()
+    }
+
+    /// The oldest operations that wait for more than a second, and how many are slow by Ceph's measure.
+    pub fn slow_ops(&self) -> (Vec<SlowOp>, u32) {
+        let (now, wall) = (self.clock.monotonic(), self.clock.wall());
+        let since = |op: &LiveOp| Utime::from_unix(wall.saturating_sub(now.saturating_sub(op.since)));
+        let (mut listed, _) = self.ops.older(now, LISTED_AFTER, SLOW_OPS_MAX, |op| {
+            let slow = SlowOp {
+                since: since(op),
+                client: format!("{} {}", op.client.name, op.client.addr),
+                what: text(op),
+                pg: op.pg,
+                object: String::from_utf8_lossy(&op.oid).into_owned(),
+                waits: Vec::new(),
+            };
+            (slow, op.is_write)
+        });
+        for (slow, is_write) in &mut listed {
+            slow.waits = self.waits(slow.pg, *is_write);
+        }
+        let (_, count) = self.ops.older(now, COMPLAINT, 0, |_| ());
+        (listed.into_iter().map(|(s, _)| s).collect(), count as u32)
+    }
+
+    /// `dump_ops_in_flight`, and with an age `dump_blocked_ops`.
+    pub fn dump_ops(&self, age: Duration) -> Value {
+        const DUMPED_MAX: usize = 1000;
+        let (now, wall) = (self.clock.monotonic(), self.clock.wall());
+        let (ops, count) = self.ops.older(now, age, DUMPED_MAX, |op| {
+            let old = now.saturating_sub(op.since);
+            json!({
+                "description": text(op),
+                "initiated_at": Utime::from_unix(wall.saturating_sub(old)).to_string(),
+                "age": old.as_secs_f64(),
+                "duration": old.as_secs_f64(),
+                "type_data": {"client": format!("{} {}", op.client.name, op.client.addr), "pg": op.pg.to_string()},
+            })
+        });
+        json!({"ops": ops, "num_ops": count})
+    }
+
+    /// Operations older than Ceph's complaint time.
+    pub fn dump_blocked_ops(&self) -> Value {
+        let mut v = self.dump_ops(COMPLAINT);
+        let n = v["num_ops"].take();
+        json!({
+            "ops": v["ops"].take(),
+            "complaint_time": COMPLAINT.as_secs_f64(),
+            "num_blocked_ops": n,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use types::{EntityAddr, EntityName};
+
+    #[derive(Debug)]
+    struct All;
+    impl pg::Capabilities for All {
+        fn allows(&self, _: &pg::Need<'_>, _: pg::Allow<'_>) -> bool {
+            true
+        }
+    }
+
+    fn op(tid: u64, since: u64) -> LiveOp {
+        LiveOp {
+            since: Duration::from_secs(since),
+            client: Arc::new(Client {
+                name: EntityName::new(types::EntityKind::Client, 4123),
+                global_id: 4123,
+                addr: EntityAddr::BLANK,
+                features: 0,
+                caps: Arc::new(All),
+            }),
+            tid,
+            pg: PgId::new(1, 3),
+            oid: Bytes::from_static(b"rbd_header.1"),
+            first: None,
+            count: 3,
+            is_write: true,
+        }
+    }
+
+    #[test]
+    fn an_operation_is_listed_until_its_permit_goes() {
+        let ops = Ops::default();
+        let first = ops.begin(op(1, 10));
+        let second = ops.begin(op(2, 19));
+        let older = |age: u64| {
+            let (tids, n) = ops.older(Duration::from_secs(20), Duration::from_secs(age), 1, |op| op.tid);
+            (tids, n)
+        };
+        assert_eq!(older(5), (vec![1], 1));
+        // The list is cut, the number is not.
+        assert_eq!(older(0), (vec![1], 2));
+        drop(first);
+        assert_eq!(older(0), (vec![2], 1));
+        drop(second);
+        assert_eq!(older(0), (vec![], 0));
+    }
+
+    #[test]
+    fn its_text() {
+        assert_eq!(text(&op(17, 0)), "osd_op(client.4123:17 1.3 rbd_header.1 [? +2])");
+    }
+}
