@@ -309,6 +309,10 @@ fn happen(c: &mut Cluster, dice: &mut Dice) {
                     2 => set = c.map.pg_to_up_acting(pg).up,
                     _ => continue,
                 }
+                // A proposal of what is begins a new interval on purpose; it has a test of its own.
+                if set == now.in_sync {
+                    continue;
+                }
                 let wish = proposal(pg, now, &set);
                 if c.pgs.refuses(&c.map, &wish).is_none() {
                     wishes.push(wish);
