@@ -42,6 +42,8 @@ pub(super) struct Member {
     pending: VecDeque<(u64, Seq)>,
     /// It has confirmed everything up to where it became full.
     pub synced: bool,
+    /// Its store does not take what a resync puts into one transaction.
+    pub small_steps: bool,
 }
 
 impl Member {
@@ -52,6 +54,7 @@ impl Member {
             floor: 0,
             pending: VecDeque::new(),
             synced: false,
+            small_steps: false,
         }
     }
 

@@ -35,7 +35,7 @@ use member::{Member, Phase};
 use messages::osd::peer::{PeerBody, PgInfo};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
-use types::{EVersion, Epoch, HObject, Op, OsdId, Transaction};
+use types::{EVersion, Epoch, Errno, HObject, Op, OsdId, Transaction};
 
 /// How often a PG whose members are not all full looks after them.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -227,6 +227,9 @@ impl Pg {
         match body {
             PeerBody::Info(info) => self.heard(from, info, ctx),
             PeerBody::Applied { seq, result } if result < 0 => {
+                if let Some(m) = self.repl.members.get_mut(&from) {
+                    m.small_steps |= result == Errno::EFBIG.code();
+                }
                 let why = format!("refused transaction {seq} ({result})");
                 self.fail(from, &why, ctx);
             }
@@ -327,7 +330,7 @@ impl Pg {
         if whole && has_log && info.head == head {
             let last = self.last_seq;
             m.become_full(last);
-        } else if self.repl.group.is_in_sync(osd) && whole && self.log.reaches(info.head) {
+        } else if self.repl.group.is_in_sync(osd) && whole && !m.small_steps && self.log.reaches(info.head) {
             let since = info.head;
             self.begin_resync(osd, since, ctx);
         } else {

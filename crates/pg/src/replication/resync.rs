@@ -16,8 +16,8 @@ use messages::osd::peer::{PeerBody, PgInfo};
 use std::collections::{BTreeMap, BTreeSet};
 use types::{EVersion, HObject, Op, OsdId, Transaction};
 
-/// The most that goes into the one transaction.
-const RESYNC_BYTES_MAX: u64 = 48 << 20;
+/// The most that goes into the one transaction: a store takes records of a quarter of its log, 16 MiB.
+const RESYNC_BYTES_MAX: u64 = 12 << 20;
 /// Versions of one object.
 const UNIT_MAX: u32 = 1024;
 
