@@ -33,13 +33,6 @@ pub struct Ahead {
     _permit: Permit,
 }
 
-/// What became of a request.
-enum Taken {
-    Done,
-    /// Our state does not know of it yet.
-    Early(PeerBody),
-}
-
 impl Osd {
     // --- connections that we dialled ------------------------------------------------------------------
 
@@ -142,11 +135,11 @@ impl Osd {
     ) {
         let pg = spg.pg;
         let in_line = self.ahead.iter().any(|a| a.pg == pg && a.from == from);
-        let taken = match in_line {
-            true => Taken::Early(body),
+        let early = match in_line {
+            true => Some(body),
             false => self.take_request(conn, from, pg, interval, body),
         };
-        let Taken::Early(body) = taken else { return };
+        let Some(body) = early else { return };
         if self.ahead.len() >= AHEAD_MAX {
             return self.close(conn, "too many requests wait for a newer map");
         }
@@ -161,6 +154,7 @@ impl Osd {
         });
     }
 
+    /// Gives the request back if our state does not know of its configuration yet.
     fn take_request(
         &mut self,
         conn: ConnId,
@@ -168,7 +162,7 @@ impl Osd {
         pg: PgId,
         interval: Epoch,
         body: PeerBody,
-    ) -> Taken {
+    ) -> Option<PeerBody> {
         let known = match self.slots.get(&pg) {
             Some(slot) if matches!(slot.role, Role::Replica(_)) => {
                 self.turn(pg, |role, ctx| {
@@ -176,7 +170,7 @@ impl Osd {
                         r.peer(from, interval, body, ctx);
                     }
                 });
-                return Taken::Done;
+                return None;
             }
             // One who leads in our interval takes itself for the primary: stale, like an older one.
             Some(slot) => slot.group.interval,
@@ -187,11 +181,11 @@ impl Osd {
             },
         };
         if interval > known {
-            return Taken::Early(body);
+            return Some(body);
         }
         let stale = PeerBody::Stale { known };
         self.answer_pg(conn, pg, interval, stale);
-        Taken::Done
+        None
     }
 
     /// The cluster state has moved on: who waited for it is heard again, in order.

@@ -146,7 +146,7 @@ impl Recovery {
 fn allowed(need: &CopyNeed, flags: u32, whole: bool) -> bool {
     let set = |flag: u32| flags & flag != 0;
     match need.backfill {
-        true => !set(map_flag::NOBACKFILL) && !(set(map_flag::NOREBALANCE) && whole),
+        true => !(set(map_flag::NOBACKFILL) || set(map_flag::NOREBALANCE) && whole),
         false => !set(map_flag::NORECOVER),
     }
 }

@@ -161,11 +161,10 @@ impl Osd {
         let now = self.clock.monotonic();
         let s = &mut self.standing;
         match &s.lease {
+            Some(lease) if !lease.has_ended() && now < s.touched + lease.ttl() / 5 => {}
             Some(lease) if !lease.has_ended() => {
-                if now >= s.touched + lease.ttl() / 5 {
-                    s.touched = now;
-                    lease.touch();
-                }
+                s.touched = now;
+                lease.touch();
             }
             _ if !s.leasing
                 && (s.touched + ASK_AGAIN <= now || s.lease.is_none() && s.touched == s.began) =>

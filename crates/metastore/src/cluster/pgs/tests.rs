@@ -289,8 +289,9 @@ impl Dice {
     }
 }
 
-/// One random event.
-fn happen(c: &mut Cluster, dice: &mut Dice) {
+/// One random event. Gives the PGs whose primary asked for what it has.
+fn happen(c: &mut Cluster, dice: &mut Dice) -> Vec<PgId> {
+    let mut asserted = Vec::new();
     let osd = dice.roll(6) as OsdId;
     match dice.roll(6) {
         0 | 1 if c.map.is_up(osd) => c.down(&[osd]),
@@ -315,12 +316,14 @@ fn happen(c: &mut Cluster, dice: &mut Dice) {
                 }
                 let wish = proposal(pg, now, &set);
                 if c.pgs.refuses(&c.map, &wish).is_none() {
+                    asserted.extend((set == now.in_sync).then_some(pg));
                     wishes.push(wish);
                 }
             }
             c.propose(&wishes, |_, _| {});
         }
     }
+    asserted
 }
 
 #[test]
@@ -332,7 +335,7 @@ fn whatever_happens_the_rules_hold() {
         for step in 0..60 {
             let before = c.pgs.clone();
             let was_up: Vec<bool> = (0..6).map(|o| c.map.is_up(o)).collect();
-            happen(&mut c, &mut dice);
+            let asserted = happen(&mut c, &mut dice);
             c.check();
             for (pg, now) in c.pgs.iter() {
                 let why = format!("seed {seed} step {step} pg {pg}: {:?} -> {now:?}", before.get(pg));
@@ -346,7 +349,7 @@ fn whatever_happens_the_rules_hold() {
                 );
                 assert!(old.in_sync.contains(&now.primary), "{why}");
                 let returned = c.map.is_up(now.primary) && !was_up[now.primary as usize];
-                let new_term = now.primary != old.primary || returned;
+                let new_term = now.primary != old.primary || returned || asserted.contains(&pg);
                 assert_eq!(now.interval != old.interval, new_term, "{why}");
                 assert!(!new_term || now.interval == c.map.epoch, "{why}");
                 let someone = now.in_sync.iter().any(|o| c.map.is_up(*o));
