@@ -99,8 +99,10 @@ impl Standing {
     pub fn serving(&self) -> bool {
         let valid = |l: &Lease| l.is_valid(self.clock.monotonic());
         let leased = || self.lease.as_ref().is_some_and(valid) || broken::is(Rule::Lease) && self.booted;
-        // Who asked to be marked down serves no more from then on: another may, before this one hears of it.
-        !self.hung && !self.stepping_down && leased()
+        // Who asked to be marked down serves no more from then on: another may, before this one hears of it. And who was
+        // started again serves only once its boot is committed: until then the map may name its earlier run, whose
+        // place another takes with the boot's first transaction.
+        !self.hung && !self.stepping_down && self.booted && leased()
     }
 
     /// Until when it may serve, as things stand.

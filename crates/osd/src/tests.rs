@@ -192,6 +192,9 @@ impl Rig {
         };
         let lease = self.cluster.osd_lease(0, 1, times).await;
         osd.on_told(Told::Leased(lease)).unwrap();
+        // The rig has booted it ([`Self::boot`]).
+        let epoch = self.cluster.osdmap().epoch;
+        osd.on_told(Told::Booted(Ok(epoch))).unwrap();
         osd.settle_slots();
         osd
     }

@@ -23,6 +23,9 @@ const HUNG: Pace = Pace {
     hangs: true,
 };
 
+/// In which a lost disk is made up for.
+const REPAIRED_MAX: Duration = Duration::from_secs(60);
+
 pub type Clients = Rc<RefCell<Vec<Process>>>;
 
 /// Starts every fault at its time; done when the last is undone.
@@ -34,6 +37,10 @@ pub async fn run(cluster: &Rc<Cluster>, plan: &Plan, clients: &Clients) {
         let dice = cluster.sim.dice(&format!("fault {n}"));
         tasks.push(tokio::task::spawn_local(async move {
             sleep(event.at).await;
+            if cluster.fragile.get() {
+                return cluster.sim.trace.note(format_args!("spared: {:?}", event.fault));
+            }
+            cluster.faults.set(cluster.faults.get() + 1);
             cluster
                 .sim
                 .trace
@@ -47,6 +54,7 @@ pub async fn run(cluster: &Rc<Cluster>, plan: &Plan, clients: &Clients) {
             if event.fault == Fault::Storm {
                 cluster.sim.net.set_weather(weather);
             }
+            cluster.faults.set(cluster.faults.get() - 1);
             cluster.sim.trace.note(format_args!("UNDONE {:?}", event.fault));
         }));
     }
@@ -240,18 +248,19 @@ impl Hand {
         }
     }
 
-    /// Its directory is gone for ever: the operator takes it out and brings another disk. Only while all is clean, so that
-    /// what is lost is elsewhere.
+    /// Its directory is gone for ever: the operator takes it out and brings another disk. Only while all is clean
+    /// and nothing else is wrong; then nothing else goes wrong until all is clean again: what is lost is elsewhere.
     async fn lose_disk(&mut self, osd: usize) {
         let c = self.cluster.clone();
         let node = c.osd(osd);
-        if node.gone.get() || check::unclean(&c).is_some() {
+        if node.gone.get() || c.faults.get() > 1 || check::unclean(&c).is_some() {
             return c
                 .sim
                 .trace
                 .note(format_args!("osd.{} keeps its disk: not clean", node.id));
         }
         node.gone.set(true);
+        c.fragile.set(true);
         c.kill_osd(&node, true, self.dice.roll());
         *node.disk.borrow_mut() = SimDisk::new();
         sleep(Duration::from_millis(self.dice.below(3000))).await;
@@ -263,5 +272,8 @@ impl Hand {
                 .borrow_mut()
                 .push(format!("a new OSD cannot be made: {why}")),
         }
+        // If it does not, the run ends with that.
+        check::becomes_clean(&c, REPAIRED_MAX).await;
+        c.fragile.set(false);
     }
 }

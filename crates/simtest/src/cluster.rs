@@ -59,6 +59,10 @@ pub struct Cluster {
     pub view: ClusterHandle,
     pub osds: RefCell<Vec<Rc<OsdNode>>>,
     mon: RefCell<Option<Process>>,
+    /// Faults that are in effect.
+    pub faults: Cell<usize>,
+    /// A disk was lost, and its copies are not made up for yet: another failure would be one too many.
+    pub fragile: Cell<bool>,
     pub watchdog: Rc<Watchdog>,
     /// What must not have happened.
     pub wrongs: Rc<RefCell<Vec<String>>>,
@@ -124,6 +128,8 @@ impl Cluster {
             view,
             osds: RefCell::default(),
             mon: RefCell::default(),
+            faults: Cell::new(0),
+            fragile: Cell::new(false),
             watchdog: Watchdog::start(sim),
             wrongs: Rc::default(),
         })
