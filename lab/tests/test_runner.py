@@ -250,6 +250,10 @@ time.sleep(100)
 def start_to_be_killed(tmp_path):
     child = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path)], stdout=subprocess.PIPE, text=True)
     path, mark = child.stdout.readline().split()
+    # What has just forked away may be in the middle of its exec, where its environment reads as empty.
+    deadline = time.monotonic() + 10
+    while not process.marked(mark) and time.monotonic() < deadline:
+        time.sleep(0.02)
     assert process.marked(mark)
     return child, Path(path), mark
 

@@ -30,6 +30,8 @@ const NET_QUEUE: usize = 1024;
 const TURN_MAX: usize = 64;
 /// Times 5 ms that a stopping OSD waits for its last answers to leave.
 const LAST_WORDS_MAX: u32 = 200;
+/// A stopping OSD does not wait longer for the cluster state: its lease ends by itself.
+const FAREWELL_MAX: Duration = Duration::from_secs(5);
 /// Ticks between two reports.
 const REPORT_EVERY: u32 = 3;
 
@@ -249,16 +251,19 @@ fn apply_links(osd: &mut Osd, id: LinkId, first: DialEvent, queue: &mut mpsc::Re
 
 /// Leaves the map, lets what was accepted become durable and be answered, and closes the store.
 async fn finish(mut osd: Osd, c: &Config) -> Result<(), Error> {
-    if let Err(e) = c.cluster.osd_down(c.id).await {
-        tracing::warn!("osd.{}: not marked down: {e}", c.id);
+    match io::task::timeout(FAREWELL_MAX, c.cluster.osd_down(c.id)).await {
+        Ok(Ok(_)) => {}
+        Ok(Err(e)) => tracing::warn!("osd.{}: not marked down: {e}", c.id),
+        Err(_) => tracing::warn!("osd.{}: not marked down: the cluster state does not answer", c.id),
     }
     let queued = osd.store.engine.queued();
     osd.store.engine.wait(queued)?;
     osd.on_store();
-    if let Some(lease) = osd.standing.lease()
-        && let Err(e) = c.cluster.end_lease(lease).await
-    {
-        tracing::debug!("osd.{}: its lease is left to end: {e}", c.id);
+    if let Some(lease) = osd.standing.lease() {
+        let ended = io::task::timeout(FAREWELL_MAX, c.cluster.end_lease(lease)).await;
+        if !matches!(ended, Ok(Ok(()))) {
+            tracing::debug!("osd.{}: its lease is left to end by itself", c.id);
+        }
     }
     for _ in 0..LAST_WORDS_MAX {
         if osd.sessions.ids().all(|c| osd.conns.queued_bytes(c) == 0) {

@@ -242,17 +242,18 @@ def _has_role(environment: list[bytes], role: bytes) -> bool:
 def sweep(scratch: Path, mark: str) -> None:
     """Ends the marked processes, unmounts, detaches, deletes."""
     deadline = time.monotonic() + SWEEP_LIMIT_S
-    while time.monotonic() < deadline:
-        pids = [p for p in marked(mark) if p != os.getpid()]
+    empty = 0
+    # Twice, because a process in the middle of its exec has no environment that could be read.
+    while empty < 2 and time.monotonic() < deadline:
+        pids = [p for p in marked(mark) if p != os.getpid() and not is_zombie(p)]
+        empty = 0 if pids else empty + 1
         for pid in pids:
             try:
                 os.kill(pid, signal.SIGKILL)
             except OSError:
                 pass
         _reap_children()
-        if not [p for p in pids if start_time(p) and not is_zombie(p)]:
-            break
-        time.sleep(0.05)
+        time.sleep(0.02)
     for target in reversed(mounts_under(scratch)):
         subprocess.run(["umount", "-l", target], stderr=subprocess.DEVNULL)
     for name in device_maps(f"lab{mark}"):

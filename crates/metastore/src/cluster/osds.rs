@@ -92,11 +92,12 @@ impl ClusterHandle {
         Ok(lease)
     }
 
-    /// Marks OSDs down whose reports have ended, of those that are up in the map. Returns whom.
+    /// Marks OSDs down whose reports have ended, of those that are up in the map. One that holds its lease may serve
+    /// all the same, and stays up: to mark it down would let another one serve beside it.
     pub async fn mark_silent_down(&self, silent: &[OsdId]) -> Result<()> {
-        self.commit(|state| (down(state, silent, self.now()), ()))
-            .await
-            .map(|_| ())
+        let leased = self.leased();
+        let unleased: Vec<OsdId> = silent.iter().copied().filter(|o| !leased.contains(o)).collect();
+        self.mark_unleased_down(&unleased).await.map(drop)
     }
 
     /// Marks an OSD up at its addresses; creates it first when its id is new. Returns the epoch in which it

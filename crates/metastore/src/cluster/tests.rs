@@ -681,6 +681,28 @@ fn a_lease_fences_commits() {
     });
 }
 
+/// Silence is not death: an OSD whose reports are missing but whose lease lives may be serving, and to mark it down
+/// would let another serve beside it. The monitor once did.
+#[test]
+fn who_is_silent_but_leased_stays_up() {
+    let rig = Rig::new();
+    block_on(async {
+        let c = rig.create().await;
+        c.osd_boot(&boot_of(0)).await.unwrap();
+        let times = crate::LeaseTimes {
+            ttl: Duration::from_secs(4),
+            margin: Duration::from_secs(1),
+        };
+        let lease = c.osd_lease(0, 7, times).await.unwrap();
+        // Also where this handle has not heard of the lease: the commit itself asks.
+        c.mark_silent_down(&[0]).await.unwrap();
+        assert!(c.osdmap().is_up(0));
+        c.end_lease(&lease).await.unwrap();
+        c.mark_silent_down(&[0]).await.unwrap();
+        assert!(!c.osdmap().is_up(0));
+    });
+}
+
 /// A monitor's sign of life is written once, renewed, and gone with its lease or its clean end.
 #[test]
 fn monitors_give_signs_of_life() {

@@ -421,9 +421,13 @@ impl Pg {
             return;
         };
         let job = *job;
-        let steps = self
-            .log_since(None, ctx.store)
-            .and_then(|entries| self.copy_steps(&head, theirs, &entries, ctx.store));
+        // The log tells something only about a version that it reaches: most of a backfill needs none of it.
+        let known = theirs.iter().find(|(o, _)| *o == head).map(|(_, v)| *v);
+        let entries = match known.filter(|v| self.log.reaches(*v)) {
+            Some(v) => self.log_since(Some(v), ctx.store),
+            None => Ok(Vec::new()),
+        };
+        let steps = entries.and_then(|entries| self.copy_steps(&head, theirs, &entries, ctx.store));
         let steps = match steps {
             Ok(steps) => steps,
             Err(e) => {
