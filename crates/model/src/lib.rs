@@ -4,6 +4,7 @@
 //! - [`lease`]: one lease against two clocks: whoever believes in it, holds it.
 //! - [`replication`]: three OSDs, one PG, one object: the in-sync set, hand-over, catching up. It takes from
 //!   `lease` only what that model shows.
+//! - [`reads`]: a member of `in_sync` that answers reads by grants of its primary, against clocks.
 //!
 //! Each rule that the contract stands on can be broken by a field of a model's rules; tests show that the search
 //! then finds the counterexample, so a search that finds none says something.
@@ -12,5 +13,6 @@
 //! not, with the numbers of states: docs/internals/replication-model.md.
 
 pub mod lease;
+pub mod reads;
 pub mod replication;
 pub mod search;

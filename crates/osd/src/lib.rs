@@ -11,6 +11,7 @@
 
 mod caps;
 mod command;
+mod copy_reads;
 mod event;
 mod fetches;
 mod health;

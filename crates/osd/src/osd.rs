@@ -1,5 +1,6 @@
 //! The shell round the placement groups: routes, lends the store, carries out.
 
+use crate::copy_reads::CopyReadCounts;
 use crate::event::Told;
 use crate::fetches::Fetches;
 use crate::links::Links;
@@ -12,7 +13,7 @@ use crate::placement::Placement;
 use crate::reaper::Reaper;
 use crate::recovery::Recovery;
 use crate::sessions::Sessions;
-use crate::slots::Slot;
+use crate::slots::{Role, Slot};
 use crate::standing::Standing;
 use crate::store_view::StoreView;
 use bytes::Bytes;
@@ -77,6 +78,7 @@ pub struct Osd {
     pub recovery: Recovery,
     pub ops: Ops,
     pub fetches: Fetches,
+    pub copy_reads: CopyReadCounts,
     reaper: Reaper,
     pub slots: BTreeMap<PgId, Slot>,
     /// PGs whose answers wait for a flush.
@@ -133,6 +135,7 @@ impl Osd {
             recovery: Recovery::default(),
             ops: Ops::default(),
             fetches: Fetches::default(),
+            copy_reads: CopyReadCounts::default(),
             reaper: Reaper::default(),
             slots: BTreeMap::new(),
             uncommitted: BTreeSet::new(),
@@ -203,7 +206,10 @@ impl Osd {
 
     fn on_reads(&mut self) {
         for (ticket, pg) in self.store.prefetched() {
-            self.drive(pg, Input::Prefetched(ticket));
+            self.turn(pg, |role, ctx| match role {
+                Role::Primary(p) => p.apply(Input::Prefetched(ticket), ctx),
+                Role::Replica(r) => r.read_prefetched(ticket, ctx),
+            });
         }
     }
 
@@ -340,6 +346,9 @@ impl Osd {
             return;
         };
         if !self.placement.serves(pg) {
+            if self.read_copy(pg, op) {
+                return;
+            }
             // The client sends again when the map that tells it where the PG is has reached it.
             tracing::debug!("operation for {pg}, which is not served here: dropped");
             return;

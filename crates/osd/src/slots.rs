@@ -5,6 +5,7 @@
 
 use crate::osd::Osd;
 use crate::store_view::StoreView;
+use messages::osd::peer::PeerBody;
 use net::ConnId;
 use pg::{Context, Group, Input, Output, Pg, Replica};
 use std::collections::BTreeMap;
@@ -139,17 +140,26 @@ impl Osd {
         if let Some(at) = slot.timer {
             self.timers.remove(&(at, pg));
         }
-        let Role::Primary(primary) = slot.role else { return };
         let random = self.random.clone();
-        primary.leave(&mut Context {
+        let ctx = &mut Context {
             store: &mut self.store,
             cluster: &self.placement,
             now: self.clock.monotonic(),
             wall: Utime::from_unix(self.clock.wall()),
             random: &mut || random.u64(),
             out: &mut self.out,
-        });
-        self.carry_out(pg, true);
+        };
+        let led = match slot.role {
+            Role::Primary(primary) => {
+                primary.leave(ctx);
+                true
+            }
+            Role::Replica(mut r) => {
+                r.end_reads(ctx);
+                false
+            }
+        };
+        self.carry_out(pg, led);
     }
 
     /// The OSD ends: what its PGs hold of the store goes back.
@@ -173,9 +183,15 @@ impl Osd {
 
     /// One step of a slot, and all that comes of it.
     pub fn turn(&mut self, pg: PgId, step: impl FnOnce(&mut Role, &mut Context<'_>)) {
+        let reads =
+            matches!(self.slots.get(&pg), Some(s) if matches!(&s.role, Role::Replica(r) if r.has_reads()));
+        let serving = reads && self.may_answer_for(pg);
         let Some(slot) = self.slots.get_mut(&pg) else {
             return;
         };
+        if let Role::Replica(r) = &mut slot.role {
+            r.set_serving(serving);
+        }
         self.store.lend(pg);
         let random = self.random.clone();
         let mut random = || random.u64();
@@ -241,7 +257,18 @@ impl Osd {
         for output in std::mem::take(&mut self.out) {
             match output {
                 // A read's answer may have become stale since it was asked for.
-                Output::Reply { .. } | Output::Send { .. } if !self.serving() => self.hold(pg, output),
+                Output::Reply { .. } | Output::Send { .. } if primary && !self.serving() => {
+                    self.hold(pg, output)
+                }
+                // To grant is to say that nobody else leads.
+                Output::Peer {
+                    body: PeerBody::Granted { .. },
+                    ..
+                } if !self.serving() => {}
+                Output::Reply { conn, reply, permit } if !primary => {
+                    self.copy_answered(conn, &reply);
+                    self.answered(permit);
+                }
                 Output::Reply { conn, reply, permit } => {
                     self.conns.send(ConnId(conn), reply.to_message());
                     self.answered(permit);

@@ -156,6 +156,7 @@ impl Osd {
         self.come_up();
         self.expire_early();
         self.expire_fetches();
+        self.look_after_copy_reads();
         self.tell_silent();
     }
 

@@ -15,6 +15,10 @@ pub enum Rule {
     LongestLeads,
     /// An OSD serves only while its lease is live.
     Lease,
+    /// A member shows only what all of `in_sync` have.
+    Stable,
+    /// A member answers reads only while its grant runs.
+    Grant,
 }
 
 #[cfg(debug_assertions)]

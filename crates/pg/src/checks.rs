@@ -52,7 +52,7 @@ fn writes(op: &OsdOp) -> Result<bool, Errno> {
 }
 
 /// The class of the message: by its operations, whatever its flags say.
-fn classify(m: &MOSDOp) -> Result<Class, Errno> {
+pub(crate) fn classify(m: &MOSDOp) -> Result<Class, Errno> {
     if m.ops.is_empty() || m.ops.iter().any(|op| op.code.0 == 0) {
         return Err(Errno::EINVAL);
     }

@@ -57,7 +57,7 @@ pub use log::{LOG_ENTRY_BYTES, LOG_KEPT};
 pub use pg::{LoadError, Pg};
 pub use pool::{Blocklist, PoolView, SnapIntervals};
 pub use range::seed_of;
-pub use replication::{CopyNeed, Group, MemberState, Proposal, Replica};
+pub use replication::{CopyNeed, ForCopy, Group, MemberState, Proposal, Replica, refuse_read};
 pub use store::{IoError, ObjectReads, ObjectStat, ObjectStore, OmapPage, Seq, Ticket};
 
 #[cfg(test)]

@@ -156,6 +156,14 @@ impl PgLog {
         Some(self.order.get(behind.checked_sub(1)?)?.0)
     }
 
+    /// The newest version of a transaction up to `seq`; 0'0 where the log remembers none.
+    pub fn newest_up_to(&self, seq: Seq) -> EVersion {
+        let behind = self.order.partition_point(|(.., at)| *at <= seq);
+        behind
+            .checked_sub(1)
+            .map_or(EVersion::default(), |i| self.order[i].0)
+    }
+
     /// Whether all entries behind `v`, an entry of this history, are here.
     pub fn reaches(&self, v: EVersion) -> bool {
         match self.at_or_before(v) {

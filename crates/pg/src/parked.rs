@@ -392,6 +392,16 @@ impl Pg {
         }
     }
 
+    /// The clients of all that is parked are sent elsewhere (a member's reads).
+    pub(crate) fn refuse_jobs(&mut self, ctx: &mut Context<'_>) {
+        for job in self.parked.remove(|_| true) {
+            release(job.tickets, ctx.store);
+            if let Task::Message(c) = job.task {
+                self.refuse(c, &job.head, Errno::EAGAIN, ctx);
+            }
+        }
+    }
+
     fn drop_jobs(&mut self, gone: Vec<Job>, ctx: &mut Context<'_>) {
         for job in gone {
             release(job.tickets, ctx.store);

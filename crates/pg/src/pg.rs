@@ -13,7 +13,7 @@ use crate::object_info::INFO_ATTR;
 use crate::parked::{Job, Order, Parked, Task};
 use crate::pool::{PoolView, SnapIntervals};
 use crate::range::HashRange;
-use crate::replication::Replication;
+use crate::replication::{May, Replication, Shown};
 use crate::snapset::{Resolved, SnapSet};
 use crate::store::{IoError, ObjectStore, Seq};
 use crate::trim::Trim;
@@ -62,6 +62,8 @@ pub struct Pg {
     /// While the statistics are being counted anew.
     pub(crate) count: Option<Count>,
     pub(crate) repl: Replication,
+    /// Only reads are executed, of a member's copy, and only what this lets it show.
+    pub(crate) shown: Option<Box<Shown>>,
 }
 
 impl Pg {
@@ -74,17 +76,52 @@ impl Pg {
         now: Duration,
     ) -> Result<Self, LoadError> {
         let read = |source| LoadError::Read { pg: id, source };
-        let mut pg = Self {
+        let mut pg = Self::new(id, pool, store.submitted(), now);
+        match store.meta(id).map_err(read)? {
+            Some(meta) => pg.load_meta_and_log(&meta, store, now)?,
+            None => pg.create(store, now)?,
+        }
+        pg.note_removed_snaps(now);
+        Ok(pg)
+    }
+
+    /// What answers reads of a member's copy; None where it has none. It changes nothing, and is told by
+    /// [`crate::Replica`] what has changed.
+    pub(crate) fn reader(
+        id: SPgId,
+        pool: Arc<PoolView>,
+        store: &mut dyn ObjectStore,
+        now: Duration,
+    ) -> Result<Option<Self>, LoadError> {
+        let Some(meta) = store
+            .meta(id)
+            .map_err(|source| LoadError::Read { pg: id, source })?
+        else {
+            return Ok(None);
+        };
+        let mut pg = Self::new(id, pool, store.submitted(), now);
+        pg.meta = PgMeta::from_bytes(&meta).map_err(|source| LoadError::Decode {
+            pg: id,
+            what: "metadata",
+            source,
+        })?;
+        pg.meta.removed.union(&pg.pool.removed_snaps);
+        pg.commits = Commits::nothing_waits();
+        Ok(Some(pg))
+    }
+
+    fn new(id: SPgId, pool: Arc<PoolView>, submitted: Seq, now: Duration) -> Self {
+        Self {
             id,
             range: HashRange::of(id.pg.seed, pool.pg_num),
             pool,
-            loaded_seq: store.submitted(),
+            loaded_seq: submitted,
             loaded_at: now,
             log: PgLog::default(),
             meta: PgMeta::default(),
             cache: ObjectCache::default(),
             commits: Commits::default(),
-            last_seq: store.submitted(),
+            last_seq: submitted,
             watches: WatchTable::default(),
             // Not the ids of the life before, in the same epoch.
             notify_id: now.as_micros() as u32,
@@ -92,13 +129,8 @@ impl Pg {
             trim: None,
             count: None,
             repl: Replication::alone(),
-        };
-        match store.meta(id).map_err(read)? {
-            Some(meta) => pg.load_meta_and_log(&meta, store, now)?,
-            None => pg.create(store, now)?,
+            shown: None,
         }
-        pg.note_removed_snaps(now);
-        Ok(pg)
     }
 
     fn load_meta_and_log(
@@ -222,7 +254,7 @@ impl Pg {
         }
         let mut state = ObjectState::load(oid, ctx.store)?;
         state.last_write = self.loaded_seq;
-        if oid.object.is_head() {
+        if oid.object.is_head() && self.shown.is_none() {
             self.watches
                 .adopt(&oid.object, &mut state.info.watchers, self.loaded_at, ctx.now);
         }
@@ -335,6 +367,11 @@ impl Pg {
     }
 
     pub(crate) fn reply(&mut self, c: Box<ClientOp>, seq: Seq, reply: MOSDOpReply, ctx: &mut Context<'_>) {
+        let reply = match self.shown.is_some() && is_unreadable(&reply) {
+            // Only this copy is known to be damaged.
+            true => MOSDOpReply::to(&c.op, self.pool.epoch, Errno::EAGAIN.code()),
+            false => reply,
+        };
         let output = Output::Reply {
             conn: c.conn,
             reply,
@@ -384,6 +421,12 @@ impl Pg {
         fetched: Copies,
         ctx: &mut Context<'_>,
     ) {
+        let shown = self.shown.as_deref();
+        if shown.is_some_and(|s| s.may(&head.object, ctx.now) != May::Show) {
+            // Time has passed since it was admitted.
+            self.put_back(head.object.clone(), state);
+            return self.refuse(c, &head.object, Errno::EAGAIN, ctx);
+        }
         match class {
             Class::Write => self.execute_write(c, head, state, fetched, ctx),
             Class::Read | Class::Pg => self.execute_read(c, head, state, ctx),
@@ -560,4 +603,10 @@ impl Pg {
         let info = info.map(|b| crate::object_info::ObjectInfo::from_bytes(&b));
         Ok(matches!(info, Some(Ok(i)) if i.whiteout))
     }
+}
+
+/// Something of it could not be read.
+fn is_unreadable(reply: &MOSDOpReply) -> bool {
+    let eio = Errno::EIO.code();
+    reply.result == eio || reply.ops.iter().any(|op| op.rval == eio)
 }

@@ -1,7 +1,8 @@
 //! A RADOS client as librados behaves: sends an operation to the primary that its map names, and sends it again when that
-//! changes, when the connection breaks, when it is told to, or when nothing comes for long.
+//! changes, when the connection breaks, when it is told to, or when nothing comes for long. A read may ask for a copy: it goes
+//! to any OSD that the map names for the PG, and if that one refuses, under a new number to the primary.
 //!
-//! Invariants: one operation at a time; it keeps its number over all sends, so that it takes effect at most once.
+//! Invariants: one operation at a time; a write keeps its number over all sends, so that it takes effect at most once.
 //!
 //! Not here: what is asked (`workload`), what the answers mean together (`linear`).
 
@@ -49,6 +50,8 @@ pub struct Rados {
     maps: Maps,
     conns: BTreeMap<OsdId, Conn>,
     tid: u64,
+    /// Reads that another OSD than the primary answered.
+    pub from_copies: u64,
 }
 
 struct Conn {
@@ -63,18 +66,22 @@ struct Target {
     up: Vec<OsdId>,
     acting: Vec<OsdId>,
     primary: OsdId,
+    /// Who is asked: the primary, or a copy.
+    osd: OsdId,
     addr: EntityAddr,
 }
 
-fn target(map: &OsdMap, pool: PoolId, oid: &str) -> Option<(u32, Target)> {
+/// `copy`: which of those that hold the PG, counted round; None: its primary.
+fn target(map: &OsdMap, pool: PoolId, oid: &str, copy: Option<u64>) -> Option<(u32, Target)> {
     let (hash, pg) = map.object_to_pg(pool, b"", b"", oid.as_bytes())?;
     let sets = map.pg_to_up_acting(pg);
     let primary = sets.acting_primary;
-    let addr = map
-        .osd(primary)
-        .filter(|_| map.is_up(primary))?
-        .client_addrs
-        .first();
+    let all: Vec<OsdId> = sets.acting.iter().copied().filter(|o| map.is_up(*o)).collect();
+    let osd = match copy {
+        Some(n) if !all.is_empty() => all[n as usize % all.len()],
+        _ => primary,
+    };
+    let addr = map.osd(osd).filter(|_| map.is_up(osd))?.client_addrs.first();
     let (up, acting) = (sets.up, sets.acting);
     Some((
         hash,
@@ -83,18 +90,19 @@ fn target(map: &OsdMap, pool: PoolId, oid: &str) -> Option<(u32, Target)> {
             up,
             acting,
             primary,
+            osd,
             addr,
         },
     ))
 }
 
 /// Completes when the operation has to be sent again.
-async fn moved(mut maps: Maps, pool: PoolId, oid: &str, from: &Target) {
+async fn moved(mut maps: Maps, pool: PoolId, oid: &str, copy: Option<u64>, from: &Target) {
     loop {
         if maps.changed().await.is_err() {
             return std::future::pending().await;
         }
-        let now = target(&maps.borrow_and_update(), pool, oid).map(|t| t.1);
+        let now = target(&maps.borrow_and_update(), pool, oid, copy).map(|t| t.1);
         if now.as_ref() != Some(from) {
             return;
         }
@@ -119,24 +127,35 @@ impl Rados {
             maps: cluster.subscribe_osdmap(),
             conns: BTreeMap::new(),
             tid: 0,
+            from_copies: 0,
         }
     }
 
-    /// Asks until it is told. An error that no operation here may end with is the error.
-    pub async fn run(&mut self, oid: &str, ask: &Ask) -> Result<Told, i32> {
+    /// Asks until it is told. An error that no operation here may end with is the error. `copy`: a read goes there first
+    /// ([`target`]).
+    pub async fn run(&mut self, oid: &str, ask: &Ask, copy: Option<u64>) -> Result<Told, i32> {
+        let mut copy = copy.filter(|_| ask.is_read());
         self.tid += 1;
         let mut attempt = 0;
         loop {
             let map = self.maps.borrow_and_update().clone();
-            let Some((hash, target)) = target(&map, self.pool, oid) else {
+            let Some((hash, target)) = target(&map, self.pool, oid, copy) else {
                 // The sender lives as long as the handle, which the process holds.
                 let _ = self.maps.changed().await;
                 continue;
             };
-            let request = self.request(oid, hash, &target, map.epoch, ask, attempt);
+            let mut request = self.request(oid, hash, &target, map.epoch, ask, attempt);
+            if copy.is_some() {
+                request.flags |= flag::BALANCE_READS;
+            }
             self.trace.note(format_args!(
-                "client.{} #{} try {attempt} {oid} {} to osd.{} {} {ask}",
-                self.id, self.tid, target.pg, target.primary, target.addr
+                "client.{} #{} try {attempt} {oid} {} to osd.{} {} {ask}{}",
+                self.id,
+                self.tid,
+                target.pg,
+                target.osd,
+                target.addr,
+                if copy.is_some() { " of any copy" } else { "" }
             ));
             attempt += 1;
             let maps = self.maps.clone();
@@ -144,26 +163,35 @@ impl Rados {
             tokio::select! {
                 biased;
                 done = self.exchange(&target, &request) => match done {
+                    Ok(reply) if reply.result == Errno::EAGAIN.code() && copy.is_some() => {
+                        (copy, attempt) = (None, 0);
+                        self.tid += 1;
+                    }
                     Ok(reply) if reply.result == Errno::EAGAIN.code() => sleep(RETRY).await,
-                    Ok(reply) => return told(ask, &reply),
+                    Ok(reply) => {
+                        if target.osd != target.primary {
+                            self.from_copies += 1;
+                        }
+                        return told(ask, &reply);
+                    }
                     Err(e) => {
                         self.trace.note(format_args!("client.{} #{}: {e}", self.id, self.tid));
-                        self.conns.remove(&target.primary);
+                        self.conns.remove(&target.osd);
                         sleep(RETRY).await;
                     }
                 },
-                () = moved(maps, pool, oid, &target) => {}
-                () = sleep(ANSWER_MAX) => drop(self.conns.remove(&target.primary)),
+                () = moved(maps, pool, oid, copy, &target) => {}
+                () = sleep(ANSWER_MAX) => drop(self.conns.remove(&target.osd)),
             }
         }
     }
 
     async fn exchange(&mut self, to: &Target, request: &MOSDOp) -> Result<MOSDOpReply, ClientError> {
-        if self.conns.get(&to.primary).is_none_or(|c| c.addr != to.addr) {
+        if self.conns.get(&to.osd).is_none_or(|c| c.addr != to.addr) {
             let conn = self.connect(to.addr).await?;
-            self.conns.insert(to.primary, conn);
+            self.conns.insert(to.osd, conn);
         }
-        let Some(conn) = self.conns.get_mut(&to.primary) else {
+        let Some(conn) = self.conns.get_mut(&to.osd) else {
             return Err(ClientError::Closed);
         };
         conn.stream.send(request.to_message()).await?;

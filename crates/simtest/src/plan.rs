@@ -98,6 +98,8 @@ pub struct Plan {
     /// Between two operations of a client, at most.
     pub gap: Duration,
     pub value_bytes: u64,
+    /// Of a hundred reads so many ask for any copy.
+    pub any_copy: u64,
     pub weather: Weather,
     /// Of each OSD's clock: the wall's lead, and the rate in millionths.
     pub clocks: Vec<(Duration, i32)>,
@@ -126,6 +128,7 @@ impl Plan {
             objects: 1 + dice.below(6) as usize,
             gap: Duration::from_millis(10 + dice.below(150)),
             value_bytes: if dice.below(8) == 0 { 100_000 } else { 2_000 },
+            any_copy: 0,
             weather: weather(dice),
             clocks: (0..osds).map(|_| clock(dice)).collect(),
             events: Vec::new(),
@@ -148,6 +151,7 @@ impl Plan {
             });
         }
         plan.events.sort_by_key(|e| e.at);
+        plan.any_copy = [0, 50, 100][dice.below(3) as usize];
         plan
     }
 
@@ -227,7 +231,7 @@ impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} OSDs, size {}, min_size {}, {} PGs, {} clients, {} objects, values up to {} bytes, every {:?}",
+            "{} OSDs, size {}, min_size {}, {} PGs, {} clients, {} objects, values up to {} bytes, every {:?}, {}% from any copy",
             self.osds,
             self.size,
             self.min_size,
@@ -235,7 +239,8 @@ impl fmt::Display for Plan {
             self.clients,
             self.objects,
             self.value_bytes,
-            self.gap
+            self.gap,
+            self.any_copy
         )?;
         for e in &self.events {
             write!(f, "\n  at {:?} for {:?}: {:?}", e.at, e.lasts, e.fault)?;

@@ -28,6 +28,8 @@ pub struct Outcome {
     pub events: u64,
     /// Operations that were answered.
     pub answered: u64,
+    /// Of these, reads that a copy answered.
+    pub by_copies: u64,
     pub virtual_ms: u64,
 }
 
@@ -35,8 +37,8 @@ impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "hash {:016x}, {} events, {} operations, {} virtual ms",
-            self.hash, self.events, self.answered, self.virtual_ms
+            "hash {:016x}, {} events, {} operations, {} by copies, {} virtual ms",
+            self.hash, self.events, self.answered, self.by_copies, self.virtual_ms
         )?;
         self.wrongs.iter().try_for_each(|w| write!(f, "\n  WRONG {w}"))
     }
@@ -57,6 +59,7 @@ pub async fn seed(sim: Sim) -> Outcome {
         hash: sim.trace.hash(),
         events: sim.trace.events(),
         answered: history.answered.get(),
+        by_copies: history.by_copies.get(),
         virtual_ms: sim.elapsed().as_millis() as u64,
     }
 }
@@ -152,7 +155,10 @@ fn start_client(
         };
         let random = sim.random(&format!("client.{id}"));
         let rados = Rados::new(id, POOL, &handle, clock, random, sim.trace.clone());
-        let dice = sim.dice(&format!("client.{id} work"));
+        let dice = (
+            sim.dice(&format!("client.{id} work")),
+            sim.dice(&format!("client.{id} copies")),
+        );
         workload::work(rados, plan, dice, history.clone(), stop).await;
         history.ended.borrow_mut().insert(id);
     })

@@ -26,6 +26,11 @@ pub const ALL: &[Sabotage] = &[
         name: "no-lease",
         begin: || pg::broken::set(Some(pg::broken::Rule::Lease)),
     },
+    // A member shows a write that not every OSD of the in-sync set has.
+    Sabotage {
+        name: "unstable-reads",
+        begin: || pg::broken::set(Some(pg::broken::Rule::Stable)),
+    },
     // An OSD from outside the in-sync set becomes primary, and its log is taken for the truth.
     Sabotage {
         name: "foreign-log",

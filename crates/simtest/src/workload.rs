@@ -21,6 +21,8 @@ pub struct History {
     /// Errors that no operation here may end with.
     pub errors: RefCell<Vec<String>>,
     pub answered: Cell<u64>,
+    /// Reads of these that another OSD than the primary answered.
+    pub by_copies: Cell<u64>,
     /// Clients that have stopped.
     pub ended: RefCell<BTreeSet<u64>>,
 }
@@ -89,7 +91,13 @@ fn draw(dice: &mut Dice, client: u64, n: u64, plan: &Plan, guards: &[Bytes]) -> 
 }
 
 /// One client's life: asks, one operation at a time, until it is told to stop.
-pub async fn work(mut rados: Rados, plan: Plan, mut dice: Dice, history: Rc<History>, stop: Rc<Cell<bool>>) {
+pub async fn work(
+    mut rados: Rados,
+    plan: Plan,
+    (mut dice, mut copies): (Dice, Dice),
+    history: Rc<History>,
+    stop: Rc<Cell<bool>>,
+) {
     let mut guards: BTreeMap<String, Vec<Bytes>> = BTreeMap::new();
     let mut n = 0;
     while !stop.get() {
@@ -99,7 +107,13 @@ pub async fn work(mut rados: Rados, plan: Plan, mut dice: Dice, history: Rc<Hist
         let seen = guards.entry(oid.clone()).or_default();
         let ask = draw(&mut dice, rados.id, n, &plan, seen);
         let place = history.call(&oid, rados.id, &ask);
-        match rados.run(&oid, &ask).await {
+        let copy = (copies.below(100) < plan.any_copy).then(|| copies.below(1 << 20));
+        let before = rados.from_copies;
+        let told = rados.run(&oid, &ask, copy).await;
+        history
+            .by_copies
+            .set(history.by_copies.get() + rados.from_copies - before);
+        match told {
             Ok(told) => {
                 rados
                     .trace

@@ -70,6 +70,21 @@ pub enum PeerBody {
     Stale {
         known: Epoch,
     },
+    /// A member of `in_sync` wants to answer reads. Answered by `Granted`.
+    Ask {
+        token: u64,
+    },
+    /// It may, for a while counted from the sending of the question; where `pg_num` (that of the primary's pool) is 0 it may
+    /// not. All of `in_sync` have what is in the log up to `stable`.
+    Granted {
+        token: u64,
+        pg_num: u32,
+        stable: EVersion,
+    },
+    /// News for those that were granted it; without an answer.
+    Stable {
+        to: EVersion,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -220,6 +235,24 @@ fn encode_body(body: &PeerBody, w: &mut Writer, data: &mut Vec<Bytes>) {
             w.u8(9);
             w.u32(*known);
         }
+        PeerBody::Ask { token } => {
+            w.u8(10);
+            w.u64(*token);
+        }
+        PeerBody::Granted {
+            token,
+            pg_num,
+            stable,
+        } => {
+            w.u8(11);
+            w.u64(*token);
+            w.u32(*pg_num);
+            w.put(stable);
+        }
+        PeerBody::Stable { to } => {
+            w.u8(12);
+            w.put(to);
+        }
     }
 }
 
@@ -249,6 +282,13 @@ fn decode_body(r: &mut Reader, data: &mut Reader) -> Result<PeerBody> {
             result: r.i32()?,
         },
         9 => PeerBody::Stale { known: r.u32()? },
+        10 => PeerBody::Ask { token: r.u64()? },
+        11 => PeerBody::Granted {
+            token: r.u64()?,
+            pg_num: r.u32()?,
+            stable: r.get()?,
+        },
+        12 => PeerBody::Stable { to: r.get()? },
         _ => return Err(bad(r)),
     })
 }
@@ -318,6 +358,13 @@ mod tests {
         });
         check(PeerBody::Applied { seq: 6, result: -28 });
         check(PeerBody::Stale { known: 8 });
+        check(PeerBody::Ask { token: 4 });
+        check(PeerBody::Granted {
+            token: 4,
+            pg_num: 32,
+            stable: v,
+        });
+        check(PeerBody::Stable { to: v });
         for msg in [
             PeerMsg::Ping { stamp: 5, epoch: 6 },
             PeerMsg::Pong { stamp: 5, epoch: 6 },

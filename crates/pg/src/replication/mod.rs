@@ -16,16 +16,21 @@
 
 mod catchup;
 mod copy;
+mod grants;
 mod group;
 mod member;
 mod propose;
+mod reads;
 mod replica;
 mod resync;
+mod shown;
 
 pub use catchup::CopyNeed;
 pub use group::{Group, Proposal};
 pub use member::MemberState;
+pub use reads::{ForCopy, refuse as refuse_read};
 pub use replica::Replica;
+pub(crate) use shown::{May, Shown};
 
 use crate::Pg;
 use crate::api::{ClientOp, Context, Output};
@@ -65,6 +70,7 @@ pub(crate) struct Replication {
     proposal: Option<propose::Pending>,
     /// Proposed additions whose outcome is not known: answers wait for them, too.
     counted: BTreeSet<OsdId>,
+    grants: grants::Grants,
     /// Number of the last [`PeerBody::Apply`] or [`PeerBody::Scan`].
     last_number: u64,
     look_at: Option<Duration>,
@@ -152,6 +158,7 @@ impl Pg {
             self.repl.counted.clear();
             self.repl.handing = None;
             self.repl.handed = false;
+            self.repl.grants.set_changed(&group.in_sync);
         }
         let peers: BTreeSet<OsdId> = group.peers().collect();
         let gone: Vec<OsdId> = self
@@ -167,6 +174,9 @@ impl Pg {
         }
         if new_interval {
             self.repl.peered = false;
+            let r = &mut self.repl;
+            let others = r.group.in_sync.iter().filter(|o| **o != r.group.me);
+            r.grants.new_interval(others.copied(), ctx.now);
         }
         for osd in peers {
             if let std::collections::btree_map::Entry::Vacant(v) = self.repl.members.entry(osd) {
@@ -235,6 +245,7 @@ impl Pg {
             }
             PeerBody::Applied { seq, .. } => self.applied(from, seq, ctx),
             PeerBody::Listing { token, items, next } => self.listed(from, token, items, next, ctx),
+            PeerBody::Ask { token } => self.asked_for_grant(from, token, ctx),
             PeerBody::Stale { known } => {
                 tracing::debug!("pg {}: osd.{from} knows interval {known}", self.id);
             }
@@ -243,7 +254,9 @@ impl Pg {
             | PeerBody::Rewind { .. }
             | PeerBody::Reset
             | PeerBody::Scan { .. }
-            | PeerBody::Apply { .. } => {
+            | PeerBody::Apply { .. }
+            | PeerBody::Granted { .. }
+            | PeerBody::Stable { .. } => {
                 tracing::warn!(
                     "pg {}: osd.{from} takes itself for the primary of our interval",
                     self.id
@@ -260,6 +273,7 @@ impl Pg {
         match &m.phase {
             Phase::Asked { .. } => {
                 m.phase = Phase::Heard(info);
+                self.repl.grants.heard(from);
                 if self.repl.peered || !self.repl.group.is_in_sync(from) {
                     self.begin(from, ctx);
                 }
@@ -386,6 +400,7 @@ impl Pg {
     pub(crate) fn release_committed(&mut self, out: &mut Vec<Output>) {
         let committed = self.repl.committed();
         self.commits.advance(committed, out);
+        self.tell_stable(out);
     }
 
     pub(crate) fn durable_here(&mut self, seq: Seq, out: &mut Vec<Output>) {
@@ -420,6 +435,7 @@ impl Pg {
 
     /// After anything that may have changed what is to be done.
     pub(crate) fn review(&mut self, ctx: &mut Context<'_>) {
+        self.forget_ended_grants(ctx.now);
         self.try_to_peer(ctx);
         self.go_on_resyncing(ctx);
         self.go_on_catching_up(ctx);

@@ -4,6 +4,7 @@ use super::group::Proposal;
 use super::member::Member;
 use crate::Pg;
 use crate::api::{Context, Output};
+use std::collections::BTreeSet;
 use std::time::Duration;
 use types::OsdId;
 
@@ -89,11 +90,20 @@ impl Pg {
         let mut want = self.wanted_group(ctx.now);
         if want == self.repl.group.in_sync {
             // An addition, or another primary, was proposed and is not wanted any more: a proposal of what is (which
-            // makes a new interval) rules out that it still comes true.
-            return match self.repl.counted.is_empty() && !self.repl.handed {
+            // makes a new interval) rules out that it still comes true. So for a removal, if the member wants to answer reads.
+            let open =
+                !self.repl.counted.is_empty() || self.repl.handed || self.repl.grants.is_kept_waiting();
+            self.repl.grants.let_go(BTreeSet::new(), ctx.now);
+            return match !open {
                 true => self.repl.proposal = None,
                 false => self.send_proposal(want, ctx),
             };
+        }
+        let in_sync = self.repl.group.in_sync.iter();
+        let leaving = in_sync.filter(|o| !want.contains(o)).copied().collect();
+        if !self.repl.grants.let_go(leaving, ctx.now) {
+            // They may answer reads yet.
+            return;
         }
         let leaves = want.first() != Some(&self.repl.group.me);
         if leaves && !self.repl.handed && !self.is_ready_to_hand_over(ctx) {
@@ -147,6 +157,7 @@ impl Pg {
     fn send_proposal(&mut self, in_sync: Vec<OsdId>, ctx: &mut Context<'_>) {
         let g = &self.repl.group;
         let (in_sync_first, proposal_of) = (in_sync.first().copied(), g.me);
+        let g_in_sync = g.in_sync.clone();
         let additions: Vec<OsdId> = in_sync
             .iter()
             .filter(|o| !g.in_sync.contains(o))
@@ -160,6 +171,8 @@ impl Pg {
         };
         self.repl.handed |= in_sync_first != Some(proposal_of);
         self.repl.counted.extend(additions);
+        let removed = g_in_sync.into_iter().filter(|o| !proposal.in_sync.contains(o));
+        self.repl.grants.proposed(removed);
         self.repl.proposal = Some(Pending { at: ctx.now });
         ctx.out.push(Output::Propose(proposal));
     }

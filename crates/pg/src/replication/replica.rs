@@ -7,6 +7,7 @@
 //! Bound: one answer per message of the primary, whose number the connection's budget bounds; [`INFO_DIRTY_MAX`].
 
 use super::group::Group;
+use super::reads::CopyReads;
 use crate::api::{Context, Output};
 use crate::broken::{self, Rule};
 use crate::log::LogEntry;
@@ -32,6 +33,9 @@ pub struct Replica {
     /// Answers that wait until the store has made so much durable.
     waiting: VecDeque<(Seq, OsdId, Epoch, PeerBody)>,
     durable: Seq,
+    /// Reads that it answers, where clients ask for that ([`super::reads`]).
+    pub(super) reads: Option<Box<CopyReads>>,
+    pub(super) serving: bool,
 }
 
 impl Replica {
@@ -41,6 +45,8 @@ impl Replica {
             group,
             waiting: VecDeque::new(),
             durable: 0,
+            reads: None,
+            serving: false,
         }
     }
 
@@ -54,6 +60,9 @@ impl Replica {
 
     /// The configuration moved on; same or later interval.
     pub fn set_group(&mut self, group: Group) {
+        if group.interval != self.group.interval || !group.is_in_sync(group.me) {
+            self.forget_reads();
+        }
         self.group = group;
     }
 
@@ -64,6 +73,9 @@ impl Replica {
     /// The connection with `osd` has ended: its questions have no answers any more.
     pub fn disconnected(&mut self, osd: OsdId) {
         self.waiting.retain(|(_, to, ..)| *to != osd);
+        if osd == self.group.primary && !broken::is(Rule::Grant) {
+            self.forget_reads();
+        }
     }
 
     /// Everything up to `seq` is durable here.
@@ -84,7 +96,11 @@ impl Replica {
         // Late answers to a primary that is none any more need no answer; two of these would else talk for ever.
         let answers = matches!(
             body,
-            PeerBody::Info(_) | PeerBody::Listing { .. } | PeerBody::Applied { .. } | PeerBody::Stale { .. }
+            PeerBody::Info(_)
+                | PeerBody::Listing { .. }
+                | PeerBody::Applied { .. }
+                | PeerBody::Stale { .. }
+                | PeerBody::Ask { .. }
         );
         if answers {
             return;
@@ -105,6 +121,16 @@ impl Replica {
             // refused from now on.
             self.group.interval = interval;
             self.group.primary = from;
+            self.forget_reads();
+        }
+        match body {
+            PeerBody::Granted {
+                token,
+                pg_num,
+                stable,
+            } => return self.granted(token, pg_num, stable, ctx),
+            PeerBody::Stable { to } => return self.stable(to, ctx),
+            _ => {}
         }
         let answer = self.handle(body, ctx);
         if let Some(body) = answer {
@@ -114,6 +140,12 @@ impl Replica {
     }
 
     fn handle(&mut self, body: PeerBody, ctx: &mut Context<'_>) -> Option<PeerBody> {
+        match &body {
+            PeerBody::Apply { txn, .. } => self.note_for_reads(txn, ctx.now),
+            // Who is asked what it has may be about to be changed, and has no grant until it asks again.
+            PeerBody::Query | PeerBody::Rewind { .. } | PeerBody::Reset => self.forget_reads(),
+            _ => {}
+        }
         let store = &mut *ctx.store;
         if matches!(body, PeerBody::Rewind { .. } | PeerBody::Reset) && self.may_be_needed_whole(store) {
             tracing::warn!("pg {}: in sync, and not undone", self.id);
@@ -130,7 +162,10 @@ impl Replica {
             PeerBody::Info(_)
             | PeerBody::Listing { .. }
             | PeerBody::Applied { .. }
-            | PeerBody::Stale { .. } => return None,
+            | PeerBody::Stale { .. }
+            | PeerBody::Ask { .. }
+            | PeerBody::Granted { .. }
+            | PeerBody::Stable { .. } => return None,
         };
         match answer {
             Ok(answer) => Some(answer),
@@ -159,6 +194,7 @@ impl Replica {
         };
         if let Err(e) = result {
             tracing::warn!("pg {}: a transaction of the primary was refused: {e}", self.id);
+            self.forget_reads();
         }
         PeerBody::Applied {
             seq,
@@ -327,7 +363,7 @@ fn version_of(oid: &ObjectId, store: &mut dyn ObjectStore) -> Result<EVersion, I
 }
 
 /// The objects that a step touches.
-fn objects_of(op: &Op) -> Vec<&ObjectId> {
+pub(super) fn objects_of(op: &Op) -> Vec<&ObjectId> {
     match op {
         Op::Touch { oid }
         | Op::Write { oid, .. }

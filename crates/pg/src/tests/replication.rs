@@ -1,6 +1,8 @@
 //! Several PGs, one for each OSD, with stores of their own and a network that a seed may cut: a small cluster without
 //! the shell. The configuration is kept as the cluster state keeps it.
 
+mod copy_reads;
+
 use super::*;
 use crate::replication::{Group, Proposal, Replica};
 use messages::osd::peer::{PeerBody, PeerMsg};
@@ -34,6 +36,8 @@ struct Cluster {
     snapc: (u64, Vec<u64>),
     /// Who was primary.
     led: BTreeSet<OsdId>,
+    /// Hears nothing of the cluster state, but what primaries tell.
+    deaf: BTreeSet<OsdId>,
 }
 
 fn id() -> SPgId {
@@ -69,6 +73,7 @@ impl Cluster {
             tid: 0,
             snapc: (0, Vec::new()),
             led: BTreeSet::new(),
+            deaf: BTreeSet::new(),
         };
         (0..n as OsdId).for_each(|o| c.start(o));
         c
@@ -102,6 +107,9 @@ impl Cluster {
 
     /// Gives an OSD the present configuration.
     fn tell(&mut self, osd: OsdId) {
+        if self.deaf.contains(&osd) {
+            return;
+        }
         let (group, pool, now) = (self.view(osd), self.pool(), self.now);
         let node = &mut self.nodes[osd as usize];
         let mut fresh = false;
@@ -218,7 +226,12 @@ impl Cluster {
 
     /// One input to one OSD's PG, and what comes of it.
     fn input(&mut self, osd: OsdId, input: Input) {
+        let pool = self.pool();
         let node = &mut self.nodes[osd as usize];
+        if let Role::Replica(r) = &mut node.role {
+            let knows = r.group().is_in_sync(osd);
+            r.set_serving(knows);
+        }
         let mut out = Vec::new();
         let mut ctx = Context {
             store: &mut node.store,
@@ -239,6 +252,8 @@ impl Cluster {
                 r.peer(from, interval, body, &mut ctx)
             }
             (Role::Replica(r), Input::Committed(seq)) => r.committed(seq, ctx.out),
+            (Role::Replica(r), Input::ClientOp(c)) => r.read(c, &pool, &mut ctx),
+            (Role::Replica(r), Input::Tick) => r.look_after_reads(&mut ctx),
             _ => {}
         }
         self.carry_out(osd, out);
@@ -338,6 +353,10 @@ impl Cluster {
     }
 
     fn send_again(&mut self, tid: u64, oid: &str, ops: Vec<OsdOp>) {
+        self.send_to(self.group.primary, tid, oid, ops);
+    }
+
+    fn send_to(&mut self, osd: OsdId, tid: u64, oid: &str, ops: Vec<OsdOp>) {
         let rig = Rig::new();
         let mut op = {
             let mut rig = rig;
@@ -352,14 +371,13 @@ impl Cluster {
             features: 0,
             caps: Arc::new(Caps(|_| true)),
         });
-        let primary = self.group.primary;
         let input = Input::ClientOp(Box::new(ClientOp {
             conn: 1,
             client,
             op,
             permit: Permit::default(),
         }));
-        self.input(primary, input);
+        self.input(osd, input);
     }
 
     fn answered(&self, tid: u64) -> Option<&MOSDOpReply> {
