@@ -23,7 +23,10 @@ pub fn bind(path: &Path) -> io::Result<UnixListener> {
         Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
         _ => {}
     }
-    UnixListener::bind(path)
+    let listener = UnixListener::bind(path)?;
+    // What it takes changes the cluster: for the owner alone, whatever the umask says.
+    std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+    Ok(listener)
 }
 
 /// Answers requests one after the other, for ever.

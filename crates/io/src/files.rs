@@ -103,6 +103,12 @@ pub fn canonical(path: &Path) -> io::Result<PathBuf> {
     path.canonicalize()
 }
 
+/// What a file takes of its file system: holes are not in it.
+pub fn allocated_bytes(path: &Path) -> io::Result<u64> {
+    use std::os::unix::fs::MetadataExt;
+    Ok(std::fs::metadata(path)?.blocks() * 512)
+}
+
 /// This machine's name.
 pub fn hostname() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()

@@ -231,7 +231,13 @@ fn room_for(state: &ClusterState, stats: &ClusterStats, osd: OsdId) -> Result<()
 }
 
 /// Bytes of a pool that lie on one OSD, by its share of the weights: an OSD that is down reports nothing.
-fn share_of(state: &ClusterState, stats: &ClusterStats, pool: i64, spread: &Spread, osd: OsdId) -> u64 {
+pub(crate) fn share_of(
+    state: &ClusterState,
+    stats: &ClusterStats,
+    pool: i64,
+    spread: &Spread,
+    osd: OsdId,
+) -> u64 {
     let map = &*state.osdmap;
     let weight = |o: OsdId| f64::from(map.crush.weight_of(o).unwrap_or(0)) * f64::from(map.weight(o));
     let all: f64 = spread.osds().map(weight).sum();
@@ -244,7 +250,7 @@ fn share_of(state: &ClusterState, stats: &ClusterStats, pool: i64, spread: &Spre
 }
 
 /// What an OSD can take until it is too full for backfill. Nothing without a report.
-fn free_bytes(map: &OsdMap, stats: &ClusterStats, osd: OsdId) -> u64 {
+pub(crate) fn free_bytes(map: &OsdMap, stats: &ClusterStats, osd: OsdId) -> u64 {
     let Some(report) = stats.osds.get(&osd).filter(|_| map.is_up(osd)) else {
         return 0;
     };

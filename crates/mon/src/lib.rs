@@ -14,13 +14,16 @@ pub mod commands;
 pub mod format;
 pub mod manager;
 pub mod monitor;
+pub mod near;
 pub mod pool_set;
 pub mod pools;
 pub mod progress;
 pub mod publish;
+pub mod removal;
 pub mod requests;
 pub mod serve;
 pub mod session;
+pub mod spare;
 pub mod spread;
 pub mod subscriptions;
 #[cfg(test)]

@@ -423,10 +423,16 @@ impl MonServer {
                 | metastore::Error::TooManyBytes(_)
                 | metastore::Error::ValueTooLarge { .. }
         );
-        let errno = if too_large { Errno::E2BIG } else { Errno::EIO };
+        // What was decided for OSDs that do not serve, and one of them has its lease again.
+        let again = matches!(e, metastore::Error::LeaseHeld(_));
+        let errno = match (too_large, again) {
+            (true, _) => Errno::E2BIG,
+            (_, true) => Errno::EAGAIN,
+            _ => Errno::EIO,
+        };
         let answer = request.answer(Reply::error(errno, e.to_string()), self.monitor.state());
         self.send(port, id, answer);
-        match too_large {
+        match too_large || again {
             true => Ok(()),
             false => Err(e.into()),
         }
@@ -461,6 +467,7 @@ impl MonServer {
             tracing::warn!(osds = ?silent, "OSDs that report no more are marked down");
             self.cluster.mark_silent_down(&silent).await?;
         }
+        self.cluster.mark_asked_down().await?;
         self.take_state();
         Ok(())
     }

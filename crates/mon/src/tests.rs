@@ -56,7 +56,9 @@ impl Rig {
         let dir = tempfile::tempdir().unwrap();
         let clock = SystemClock::shared();
         let store = Arc::new(Embedded::open(&dir.path().join("state"), clock.clone()).unwrap());
-        let options = CreateOptions::new(FSID, "a", addrs(3300).first());
+        let mut options = CreateOptions::new(FSID, "a", addrs(3300).first());
+        let one_copy = ("global".into(), "osd_pool_default_size".into(), "1".into());
+        options.config.push(one_copy);
         block_on(create_cluster(&*store, &options, &*clock, &SystemRandom)).unwrap();
         let cluster = block_on(ClusterHandle::open(store, clock)).unwrap().unwrap();
         for id in 0..3 {

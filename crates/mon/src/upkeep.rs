@@ -5,8 +5,11 @@
 //! - pools over their quota, and OSDs near their end of space, get their flags; and lose them again;
 //! - mutes that have ended go;
 //! - OSDs that stay down are marked out (`auto_out` says which);
+//! - hosts are put where the rules of pools that are near a host look for them (`near`);
+//! - the weights of OSDs in spare space follow it (`spare`);
 //! - OSDs that are up in the map but report no more are marked down.
 
+use crate::{near, spare};
 use metastore::{Change, Changes, ClusterState, ClusterStats};
 use std::collections::BTreeMap;
 use types::clusterlog::LogLevel;
@@ -31,6 +34,10 @@ pub fn due(state: &ClusterState, stats: &ClusterStats, out: &[(OsdId, u64)], now
     flag_pools(map, stats, &mut inc);
     let mut changes = Changes::none();
     mark_out(state, out, now, &mut inc, &mut changes);
+    if let Some(crush) = near::mend(&map.crush) {
+        *inc.crush_mut(map) = crush;
+    }
+    weigh_spare(state, stats, now, &mut inc, &mut changes);
     if inc != untouched {
         changes.osdmap = Some(Box::new(inc));
     }
@@ -51,6 +58,19 @@ fn mark_out(state: &ClusterState, out: &[(OsdId, u64)], now: Utime, inc: &mut In
         inc.auto_out(map, *id);
         let text = format!("Marking osd.{id} out (has been down for {sec} seconds)");
         to.push(Change::Log(state.log_entry(now, LogLevel::Info, text)));
+    }
+}
+
+fn weigh_spare(
+    state: &ClusterState,
+    stats: &ClusterStats,
+    now: Utime,
+    inc: &mut Incremental,
+    to: &mut Changes,
+) {
+    for change in spare::due(&state.osdmap, stats) {
+        inc.set_weight(change.osd, change.weight);
+        to.push(Change::Log(state.log_entry(now, LogLevel::Info, change.text)));
     }
 }
 

@@ -1,8 +1,8 @@
 //! How full the cluster is: sums over the OSDs' reports, and what can still be written to a pool.
 
+use crate::spread::{Part, parts};
 use metastore::{ClusterState, ClusterStats};
 use std::collections::BTreeMap;
-use types::pool::PgPool;
 use types::{OsdId, PoolId};
 
 /// Raw capacity of the OSDs that report.
@@ -39,7 +39,20 @@ pub fn pool_max_avail(state: &ClusterState, stats: &ClusterStats, id: PoolId) ->
     let Some(pool) = state.osdmap.pool(id) else {
         return 0;
     };
-    let weights = rule_weights(state, pool);
+    // What its rule takes copies from; each part must have room for its copies.
+    let parts = parts(&state.osdmap, u32::from(pool.crush_rule));
+    let of = |part: &Part| part_max_avail(state, stats, part.root) / u64::from(part.copies(pool.size).max(1));
+    parts
+        .iter()
+        .filter(|p| p.copies(pool.size) > 0)
+        .map(of)
+        .min()
+        .unwrap_or(0)
+}
+
+/// Bytes that can be written to the OSDs below a bucket.
+fn part_max_avail(state: &ClusterState, stats: &ClusterStats, root: i32) -> u64 {
+    let weights = weights_below(state, root);
     let all: f64 = weights.values().sum();
     let full_ratio = f64::from(state.osdmap.full_ratio);
     let mut min: Option<f64> = None;
@@ -53,16 +66,13 @@ pub fn pool_max_avail(state: &ClusterState, stats: &ClusterStats, id: PoolId) ->
         let projected = avail * all / weight;
         min = Some(min.map_or(projected, |m: f64| m.min(projected)));
     }
-    (min.unwrap_or(0.0) / f64::from(pool.size.max(1))) as u64
+    min.unwrap_or(0.0) as u64
 }
 
-/// The OSDs below the root of the pool's rule with their weights (CRUSH times reweight), without those at 0.
-fn rule_weights(state: &ClusterState, pool: &PgPool) -> BTreeMap<OsdId, f64> {
+/// The OSDs below a bucket with their weights (CRUSH times reweight), without those at 0.
+fn weights_below(state: &ClusterState, root: i32) -> BTreeMap<OsdId, f64> {
     let map = &*state.osdmap;
     let mut out = BTreeMap::new();
-    let Some(root) = map.crush.rule_root(u32::from(pool.crush_rule)) else {
-        return out;
-    };
     let mut todo = vec![root];
     // A map decoded from a client may hold a cycle: no more steps than there are buckets.
     let mut steps = map.crush.iter_buckets().count() + 1;

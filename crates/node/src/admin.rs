@@ -1,11 +1,14 @@
 //! The admin socket's commands, and the client side for `skep status` and `skep doctor`.
 //!
 //! `skep status` shows this process and the cluster; any other word is run as a monitor command (`ceph daemon
-//! DIR/skep.asok osd_tree`), read-only ones only.
+//! DIR/skep.asok osd_tree`), read-only ones only. What changes the cluster are `skep pool near`, and `skep host rm` and
+//! `skep osd rm`, one step at a time. Only the user who runs the process can open the socket.
 
 use crate::{DataDir, Error};
-use metastore::ClusterHandle;
+use metastore::{Changes, ClusterHandle, ClusterState};
+use mon::removal::{self, Target};
 use serde_json::{Value, json};
+use types::OsdId;
 
 /// Asks the process that serves `dir`.
 pub fn ask(dir: &DataDir, request: &str) -> Result<String, Error> {
@@ -28,6 +31,8 @@ pub struct AdminContext {
     pub cluster: ClusterHandle,
     /// Puts questions to this process' monitor.
     pub asker: mon::ask::Asker,
+    /// The OSDs of this machine.
+    pub osds: Vec<OsdId>,
     pub mon_addr: String,
     pub version: &'static str,
 }
@@ -39,18 +44,78 @@ impl AdminContext {
         let text = |key: &str| parsed.get(key).and_then(Value::as_str).unwrap_or_default();
         let out = match text("prefix") {
             "skep status" | "status" => self.status(text("format") != "plain").await,
+            "skep host rm" => {
+                let host = Target::Host(text("host").to_string());
+                self.remove(host, &parsed).await
+            }
+            "skep osd rm" => match parsed.get("id").and_then(Value::as_i64).map(OsdId::try_from) {
+                Some(Ok(id)) => self.remove(Target::Osd(id), &parsed).await,
+                _ => json!({"error": "the id of an OSD is missing"}).to_string(),
+            },
+            "skep pool near" => self.near(text("pool"), text("host")).await,
             "version" | "0" => json!({"version": self.version}).to_string(),
             "help" | "get_command_descriptions" => json!({
                 "status": "state of this process and of its cluster",
                 "version": "version",
                 "help": "this list",
                 "doctor": "what is blocked or slow, and what to do next",
+                "skep host rm": "a step towards a host being out of the cluster: host, begin",
+                "skep osd rm": "a step towards an OSD being out of the cluster: id, begin",
+                "skep pool near": "keep the first copies of a pool on a host: pool, host",
                 "(any)": "a monitor command that only reads",
             })
             .to_string(),
             prefix => return self.monitor_command(prefix, parsed.clone()).await,
         };
         out.into_bytes()
+    }
+
+    /// One step towards an OSD or a host being out of the cluster for good. Who may open the socket may do that.
+    async fn remove(&self, target: Target, request: &Value) -> String {
+        let begin = request.get("begin").and_then(Value::as_bool).unwrap_or(false);
+        let error = |why: String| json!({ "error": why }).to_string();
+        if let Target::Host(host) = &target
+            && self.is_own(host)
+        {
+            return error(format!("{host} is this machine: ask on one that stays"));
+        }
+        let stats = self.cluster.stats();
+        let decide = |state: &ClusterState| removal::step(state, &stats, &target, begin, self.cluster.now());
+        match self.cluster.commit(decide).await.map(|done| done.reply) {
+            Ok(Ok(p)) => json!({
+                "phase": p.phase.name(), "text": p.text, "osds": p.osds, "pgs": p.pgs, "bytes": p.bytes,
+            })
+            .to_string(),
+            Ok(Err(why)) => error(why),
+            Err(e) => error(e.to_string()),
+        }
+    }
+
+    async fn near(&self, pool: &str, host: &str) -> String {
+        let decide = |state: &ClusterState| {
+            let mut changes = Changes::none();
+            let set = mon::near::set(&state.osdmap, pool, host, changes.inc(state, self.cluster.now()));
+            match set {
+                Ok(done @ mon::pools::Done::Changed(_)) => (changes, Ok(done)),
+                other => (Changes::none(), other),
+            }
+        };
+        match self.cluster.commit(decide).await.map(|done| done.reply) {
+            Ok(Ok(done)) => json!({"phase": "done", "text": done.text()}).to_string(),
+            Ok(Err(e)) => json!({"error": e.text}).to_string(),
+            Err(e) => json!({"error": e.to_string()}).to_string(),
+        }
+    }
+
+    /// True if all OSDs of this machine are on that host: it would end the process that is asked.
+    fn is_own(&self, host: &str) -> bool {
+        let map = self.cluster.osdmap();
+        let below = map
+            .crush
+            .item_id(host)
+            .map(|id| map.crush.devices_under(id))
+            .unwrap_or_default();
+        !self.osds.is_empty() && self.osds.iter().all(|o| below.contains(o))
     }
 
     /// The answer of the monitor, or why there is none.

@@ -47,6 +47,9 @@ pub struct Settings {
     /// What stays free on the host's file system; absent: the default. May change at any start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_free: Option<KeepFree>,
+    /// The OSDs live in what the host can spare beyond `keep_free`: they shrink when it needs room. May change at any start.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub spare: bool,
     /// This machine's name in the CRUSH tree; absent: the host's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
@@ -56,6 +59,9 @@ pub struct Settings {
     /// Where the cluster state is; absent: in `cluster/`. May change at any start, but for the prefix.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub etcd: Option<EtcdSettings>,
+    /// Of the OSDs 0, 1 and so on: those that were removed for good.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub removed: Vec<i32>,
     /// The OSDs of this machine, where ids are given out by the cluster; otherwise they are 0, 1 and so on.
     #[serde(default, rename = "osd", skip_serializing_if = "Vec::is_empty")]
     pub slots: Vec<OsdSlot>,
@@ -111,7 +117,9 @@ impl Settings {
     pub fn osd_ids(&self) -> Vec<i32> {
         match self.etcd {
             Some(_) => self.slots.iter().filter_map(|s| s.id).collect(),
-            None => (0..self.osds as i32).collect(),
+            None => (0..self.osds as i32)
+                .filter(|id| !self.removed.contains(id))
+                .collect(),
         }
     }
 
@@ -284,6 +292,7 @@ mod tests {
             osd_size: None,
             osd_memory: Some(64 << 20),
             keep_free: Some(KeepFree::Percent(12.5)),
+            spare: true,
             host: Some("h1".into()),
             mon: None,
             etcd: Some(EtcdSettings {
@@ -295,6 +304,7 @@ mod tests {
                 user: Some("skep".into()),
                 password_file: Some("/etc/password".into()),
             }),
+            removed: vec![2],
             slots: vec![OsdSlot {
                 uuid: "b1d6d5f2-9a3c-4a52-8d6e-2f1f2a3b4c5e".into(),
                 id: Some(7),

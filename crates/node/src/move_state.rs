@@ -62,12 +62,16 @@ pub async fn move_to_etcd(
         ));
     }
     let map = cluster.osdmap();
-    settings.slots = (0..settings.osds as i32)
+    settings.slots = settings
+        .osd_ids()
+        .into_iter()
         .map(|id| OsdSlot {
             uuid: map.osd(id).map(|o| o.uuid).unwrap_or_default().to_string(),
             id: Some(id),
         })
         .collect();
+    settings.osds = settings.slots.len() as u32;
+    settings.removed.clear();
     // Clients know the monitor by its name and address.
     settings.mon = Some(settings.mon_name());
     settings.host = Some(bucket_name(

@@ -18,6 +18,9 @@ use types::{EntityAddr, EntityKind};
 /// What a stopping node waits for the cluster state before it goes without.
 const LEAVE_MAX: Duration = Duration::from_secs(10);
 
+/// Time between two looks whether the OSDs have ended.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
 pub struct Node {
     settings: Settings,
     mon_addr: EntityAddr,
@@ -69,16 +72,17 @@ impl Node {
         let (stop, stopped) = watch::channel(false);
         let osd_auth = osd_authenticator(&settings, &cluster, verifier_modes, stopped.clone());
         let peers = osd::Peers::default();
-        let recipes: Vec<supervise::MakeConfig> = (0..settings.osds as usize)
-            .map(|index| {
-                osds::osd_config(
+        let recipes: Vec<(i32, supervise::MakeConfig)> = osds::places(&settings)
+            .map(|(index, id)| {
+                let made = osds::osd_config(
                     dir, index, &settings, &cluster, &osd_auth, &peers, &platform, &options,
-                )
+                );
+                made.map(|recipe| (id, recipe))
             })
             .collect::<Result<_, Error>>()?;
         // The monitor comes last: clients that waited for a restart get one map in which all OSDs are up,
         // not the first of many, after which they would ask again only some seconds later.
-        let (osds, failed) = start_osds(settings.osd_ids(), recipes, &stopped, progress).await?;
+        let (osds, failed) = start_osds(&cluster, recipes, &stopped, progress).await?;
         let (asker, asks) = mon::ask::door();
         let started = match failed {
             Some(e) => Err(e),
@@ -135,8 +139,16 @@ impl Node {
     ) -> Result<&'static str, Error> {
         let mut mon_ended = self.mon_ended.clone();
         tokio::select! {
+            () = self.all_removed() => Ok("the OSDs of this machine were removed from the cluster"),
             signal = until => signal.map_err(|source| Error::Io { what: "signals".into(), source }),
             _ = mon_ended.wait_for(|e| *e) => Err(Error::Mon("ended by itself".into())),
+        }
+    }
+
+    /// Waits until no OSD runs any more: each ends by itself once it is removed from the cluster.
+    async fn all_removed(&self) {
+        while !self.osds.iter().all(JoinHandle::is_finished) {
+            task::sleep(LOOK_EVERY).await;
         }
     }
 
@@ -168,6 +180,7 @@ impl Node {
             dir: self.dir.clone(),
             cluster: self.cluster.clone(),
             asker,
+            osds: self.settings.osd_ids(),
             mon_addr: self.mon_addr.to_string(),
             version: env!("CARGO_PKG_VERSION"),
         };
@@ -189,15 +202,16 @@ async fn join<T: Send + 'static>(thread: JoinHandle<T>) -> Option<T> {
 
 /// Starts all OSDs at once and waits for each: their threads, and the first failure.
 async fn start_osds(
-    ids: Vec<i32>,
-    recipes: Vec<supervise::MakeConfig>,
+    cluster: &ClusterHandle,
+    recipes: Vec<(i32, supervise::MakeConfig)>,
     stopped: &watch::Receiver<bool>,
     progress: &dyn Fn(&str),
 ) -> Result<(Vec<JoinHandle<()>>, Option<Error>), Error> {
     let mut threads = Vec::new();
     let mut firsts = Vec::new();
-    for (id, make) in ids.into_iter().zip(recipes) {
-        let (thread, first) = supervise::run(id, make, stopped.clone()).map_err(|source| Error::Io {
+    for (id, make) in recipes {
+        let stop = osds::stop_of(id, cluster, stopped);
+        let (thread, first) = supervise::run(id, make, stop).map_err(|source| Error::Io {
             what: format!("thread of osd.{id}"),
             source,
         })?;

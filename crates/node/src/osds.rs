@@ -4,9 +4,12 @@ use crate::node::Platform;
 use crate::settle::StartOptions;
 use crate::{DataDir, Error, OsdSlot, Settings, supervise};
 use auth::Authenticator;
+use bytes::Bytes;
+use io::task;
 use metastore::{Change, Changes, ClusterHandle, ClusterState};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use tokio::sync::watch;
 use types::clusterlog::LogLevel;
 use types::{OsdId, Utime, Uuid};
 
@@ -18,6 +21,7 @@ pub(crate) async fn take_ids(
     cluster: &ClusterHandle,
     platform: &Platform,
 ) -> Result<(), Error> {
+    drop_retired(dir, settings, &cluster.state())?;
     if settings.etcd.is_none() {
         return Ok(());
     }
@@ -48,6 +52,52 @@ pub(crate) async fn take_ids(
     dir.write_settings(settings)
 }
 
+/// Forgets the OSDs of this machine that were removed from the cluster: their data is elsewhere.
+fn drop_retired(dir: &DataDir, settings: &mut Settings, state: &ClusterState) -> Result<(), Error> {
+    let before = settings.osd_ids();
+    if settings.etcd.is_some() {
+        let gone = |slot: &OsdSlot| slot_uuid(slot).is_ok_and(|uuid| state.is_retired(uuid));
+        let known = settings.slots.len();
+        settings.slots.retain(|slot| !gone(slot));
+        settings.osds -= ((known - settings.slots.len()) as u32).min(settings.osds);
+    } else {
+        let id = |said: &Bytes| {
+            let text = String::from_utf8_lossy(said);
+            text.split_whitespace()
+                .next()?
+                .strip_prefix("osd.")?
+                .parse::<i32>()
+                .ok()
+        };
+        settings.removed = state
+            .retired()
+            .filter_map(id)
+            .filter(|id| *id < settings.osds as i32)
+            .collect();
+    }
+    let left = settings.osd_ids();
+    let gone: Vec<String> = before
+        .iter()
+        .filter(|id| !left.contains(id))
+        .map(|id| format!("osd.{id}"))
+        .collect();
+    if !gone.is_empty() && left.is_empty() {
+        return Err(Error::Usage(format!(
+            "{} of this directory were removed from the cluster, and their data is elsewhere: to use this machine again, \
+             start with an empty directory (--join)",
+            gone.join(", ")
+        )));
+    }
+    if !gone.is_empty() {
+        tracing::warn!(
+            "{} were removed from the cluster: their directories can be deleted",
+            gone.join(", ")
+        );
+        dir.write_settings(settings)?;
+    }
+    Ok(())
+}
+
 fn slot_uuid(slot: &OsdSlot) -> Result<Uuid, Error> {
     slot.uuid
         .parse()
@@ -75,6 +125,38 @@ fn assign(state: &ClusterState, uuids: &[Uuid], host: &str, now: Utime) -> (Chan
         ids.push(id);
     }
     (out, ids)
+}
+
+/// Place among the OSDs of this machine (as their devices are listed), and id.
+pub(crate) fn places(settings: &Settings) -> impl Iterator<Item = (usize, OsdId)> + '_ {
+    let id = |index: usize| {
+        settings
+            .slots
+            .get(index)
+            .and_then(|s| s.id)
+            .unwrap_or(index as i32)
+    };
+    let all = (0..settings.osds as usize).map(move |index| (index, id(index)));
+    all.filter(|(_, id)| !settings.removed.contains(id))
+}
+
+/// Turns true when the node stops, or when this OSD was removed from the cluster for good.
+pub(crate) fn stop_of(
+    id: OsdId,
+    cluster: &ClusterHandle,
+    stop: &watch::Receiver<bool>,
+) -> watch::Receiver<bool> {
+    let (end, ended) = watch::channel(*stop.borrow());
+    let (mut states, mut stop) = (cluster.subscribe_state(), stop.clone());
+    task::spawn_local(async move {
+        let retired = |s: &Arc<ClusterState>| s.osdmap.osd(id).is_some_and(|o| s.is_retired(o.uuid));
+        tokio::select! {
+            _ = stop.wait_for(|s| *s) => {}
+            _ = states.wait_for(retired) => tracing::info!("osd.{id}: was removed from the cluster: stopping"),
+        }
+        let _ = end.send(true);
+    });
+    ended
 }
 
 /// Makes the OSD's store if there is none, and the recipe for its runs.
@@ -148,6 +230,7 @@ pub(crate) fn osd_config(
     } else {
         settings.osds.max(1)
     };
+    let spare = settings.spare && store::device_of(&path).is_none();
     let (bind, cluster, auth, peers, platform) = (
         SocketAddr::new(settings.bind, 0),
         cluster.clone(),
@@ -169,6 +252,7 @@ pub(crate) fn osd_config(
         hostname: platform.hostname.clone(),
         nonce: platform.random.u32(),
         disk_share,
+        spare,
         memory,
         lease: osd::Config::LEASE,
         hung_disk: osd::Config::HUNG_DISK,

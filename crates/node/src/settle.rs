@@ -25,6 +25,8 @@ pub struct StartOptions {
     pub osd_size: Option<u64>,
     pub osd_memory: Option<u64>,
     pub keep_free: Option<KeepFree>,
+    /// The OSDs live in what the host can spare.
+    pub spare: Option<bool>,
     pub disk_io: io::disk::Mode,
     /// This machine's name in the CRUSH tree.
     pub host: Option<String>,
@@ -76,12 +78,14 @@ pub(crate) fn settle(
             osd_size: o.osd_size,
             osd_memory: o.osd_memory,
             keep_free: o.keep_free,
+            spare: o.spare.unwrap_or(false),
             host: match (&o.host, &o.etcd) {
                 (None, Some(_)) => Some(bucket_name(&platform.hostname)),
                 (host, _) => host.as_deref().map(bucket_name),
             },
             mon: None,
             etcd: o.etcd.clone(),
+            removed: Vec::new(),
             slots: Vec::new(),
         };
         dir.write_settings(&settings)?;
@@ -118,7 +122,7 @@ pub(crate) fn settle(
     if let Some(osds) = o.osds {
         if osds < known.osds {
             return Err(Error::Usage(format!(
-                "the store has {} OSDs; taking OSDs away is not built yet (their data would have to move first)",
+                "the store has {} OSDs: take one away with skep osd rm N, which moves its data off first",
                 known.osds
             )));
         }
@@ -126,6 +130,7 @@ pub(crate) fn settle(
     }
     known.osd_memory = o.osd_memory.or(known.osd_memory);
     known.keep_free = o.keep_free.or(known.keep_free);
+    known.spare = o.spare.unwrap_or(known.spare);
     if known != old {
         dir.write_settings(&known)?;
     }

@@ -35,6 +35,7 @@ mod standing;
 mod store_view;
 #[cfg(test)]
 mod tests;
+mod witness;
 
 pub use memory::{MEMORY_DEFAULT, MEMORY_MIN, Memory};
 pub use peers::Peers;

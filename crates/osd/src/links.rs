@@ -47,8 +47,8 @@ pub enum Heard {
     Nothing,
     Up(OsdId),
     Down(OsdId),
-    /// Its port refused twice: the process at this address is gone.
-    Refused(OsdId, EntityAddrVec),
+    /// Its port refused twice ([`Links::refusing`]).
+    Refused,
     Message(OsdId, Message),
 }
 
@@ -69,6 +69,8 @@ struct Link {
     /// Heartbeats since the last word.
     quiet: u32,
     refused: bool,
+    /// Its port refused twice, and it was not reached since.
+    gone: bool,
     /// Without a connection since then.
     lost: Option<Duration>,
     /// Smoothed round trip of heartbeats.
@@ -133,6 +135,7 @@ impl Links {
                 backoff: BACKOFF_MIN,
                 quiet: 0,
                 refused: false,
+                gone: false,
                 lost: Some(now),
                 rtt: None,
             });
@@ -221,6 +224,7 @@ impl Links {
         match event {
             DialEvent::Ready => {
                 (link.backoff, link.refused, link.lost) = (BACKOFF_MIN, false, None);
+                link.gone = false;
                 let state = std::mem::replace(&mut link.state, State::Waiting(now));
                 if let State::Dialling(dialled) = state {
                     link.state = State::Open(dialled);
@@ -293,10 +297,16 @@ impl Links {
         self.links.len()
     }
 
-    /// Peers without a connection for a while.
+    /// Peers whose ports refuse, and where.
+    pub fn refusing(&self) -> impl Iterator<Item = (OsdId, &EntityAddrVec)> {
+        let gone = self.links.iter().filter(|(_, l)| l.gone);
+        gone.map(|(o, l)| (*o, &l.addrs))
+    }
+
+    /// Peers without a connection for a while, or whose ports refuse.
     pub fn silent(&self) -> impl Iterator<Item = OsdId> + '_ {
         let now = self.clock.monotonic();
-        let late = move |l: &Link| l.lost.is_some_and(|at| now >= at + BEAT * QUIET_MAX);
+        let late = move |l: &Link| l.gone || l.lost.is_some_and(|at| now >= at + BEAT * QUIET_MAX);
         self.links.iter().filter(move |(_, l)| late(l)).map(|(o, _)| *o)
     }
 
@@ -321,10 +331,11 @@ impl Link {
             return Heard::Nothing;
         }
         self.refused = false;
+        self.gone = refused;
         self.state = State::Waiting(now + self.backoff);
         self.backoff = (self.backoff * 2).min(BACKOFF_MAX);
         match refused {
-            true => Heard::Refused(osd, self.addrs.clone()),
+            true => Heard::Refused,
             false => Heard::Nothing,
         }
     }

@@ -26,6 +26,7 @@ use msgr::Message;
 use net::{ConnId, Connections, NetEvent};
 use pg::{ClientOp, Input, Output, Permit};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -71,6 +72,7 @@ pub struct Osd {
     pub clock: Arc<dyn Clock>,
     pub random: Arc<dyn Random>,
     pub disk_share: u32,
+    pub spare: Option<Spare>,
     pub memory: Memory,
     pub sessions: Sessions,
     pub links: Links,
@@ -98,6 +100,14 @@ pub struct Osd {
     pub out: Vec<Output>,
 }
 
+/// The file system that an OSD shares with its host.
+#[derive(Debug, Clone)]
+pub struct Spare {
+    pub dir: PathBuf,
+    /// What stays free there.
+    pub reserve: u64,
+}
+
 /// What an OSD is made of.
 pub struct Parts {
     pub id: OsdId,
@@ -108,6 +118,7 @@ pub struct Parts {
     pub clock: Arc<dyn Clock>,
     pub random: Arc<dyn Random>,
     pub disk_share: u32,
+    pub spare: Option<Spare>,
     pub memory: Memory,
     pub fetched: FetchedSender,
     pub told: mpsc::UnboundedSender<Told>,
@@ -128,6 +139,7 @@ impl Osd {
             clock: p.clock,
             random: p.random,
             disk_share: p.disk_share,
+            spare: p.spare,
             memory: p.memory,
             sessions: Sessions::default(),
             links: p.links,
@@ -215,6 +227,7 @@ impl Osd {
 
     /// The cluster state moved on: new roles and configurations, new and gone PGs, operations that waited for the map.
     pub fn on_cluster(&mut self) {
+        self.heed_operator();
         let state = self.cluster.state();
         if state.osdmap.epoch == self.placement.epoch() && Arc::ptr_eq(&state.pgs, &self.placement.state.pgs)
         {

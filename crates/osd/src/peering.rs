@@ -42,7 +42,7 @@ impl Osd {
             Heard::Nothing => {}
             Heard::Up(osd) => self.peer_up(osd),
             Heard::Down(osd) => self.peer_down(osd),
-            Heard::Refused(osd, addrs) => self.mark_refused(osd, addrs),
+            Heard::Refused => self.heed_refusals(),
             Heard::Message(osd, m) => return self.on_answer(osd, &m),
         }
         self.links.step();

@@ -3,6 +3,7 @@
 use crate::health::PgHealth;
 use crate::osd::Osd;
 use metastore::OsdReport;
+use metastore::cluster::SpareSpace;
 use pg::{Pg, PgStats, SnapIntervals};
 use std::collections::BTreeMap;
 use types::pgstats::{ObjectStatCollection, ObjectStatSum, OsdStat, PgStat, StoreStatfs, pg_state};
@@ -35,12 +36,41 @@ impl Osd {
                 .map(|(id, pg)| (id, intervals(pg.trimmed_snaps())))
                 .collect(),
             silent: self.links.silent().collect(),
+            spare: self.spare(),
         }
+    }
+
+    /// What the host lets it have, where it lives in its spare space.
+    fn spare(&self) -> Option<SpareSpace> {
+        let spare = self.spare.as_ref()?;
+        let (host_free, taken) = match store::host_use(&spare.dir) {
+            Ok(found) => found,
+            Err(e) => {
+                tracing::warn!("osd.{}: the host's free space is not known: {e}", self.id);
+                return None;
+            }
+        };
+        let fs = self.store.engine.statfs();
+        Some(SpareSpace {
+            usable: usable(
+                taken.saturating_sub(fs.log_bytes),
+                host_free,
+                spare.reserve,
+                self.disk_share,
+            ),
+            reserve: spare.reserve,
+            host_free,
+        })
     }
 
     fn statfs(&self) -> StoreStatfs {
         let fs = self.store.engine.statfs();
-        let (total, available) = space(&fs, self.disk_share);
+        let (mut total, mut available) = space(&fs, self.disk_share);
+        if let Some(spare) = self.spare() {
+            // Holes in the file are the host's: what lies in them cannot be counted on.
+            available = available.min(spare.usable.saturating_sub(fs.used));
+            total = total.min(spare.usable.max(fs.used));
+        }
         StoreStatfs {
             total: total as i64,
             available: available as i64,
@@ -140,6 +170,14 @@ pub fn space(fs: &store::StatFs, share: u32) -> (u64, u64) {
     (fs.total.saturating_sub(fs.available) + available, available)
 }
 
+/// Bytes that an OSD may hold which takes `taken` of its host's file system: its part of what is free beyond the
+/// reserve, or of what is missing there, counts.
+fn usable(taken: u64, host_free: u64, reserve: u64, share: u32) -> u64 {
+    let share = u64::from(share.max(1));
+    (taken + host_free.saturating_sub(reserve) / share)
+        .saturating_sub(reserve.saturating_sub(host_free) / share)
+}
+
 fn stat_sum(s: &PgStats) -> ObjectStatSum {
     ObjectStatSum {
         num_bytes: s.bytes,
@@ -161,4 +199,22 @@ fn intervals(s: &SnapIntervals) -> IntervalSet {
         .iter()
         .for_each(|(first, end)| out.insert_range(*first, end - first));
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::usable;
+
+    #[test]
+    fn what_an_osd_may_hold_in_spare_space() {
+        const G: u64 = 1 << 30;
+        // Ten taken, fifty free, ten of them the host's.
+        assert_eq!(usable(10 * G, 50 * G, 10 * G, 1), 50 * G);
+        // It does not matter whose the data is: what it gives up is free then.
+        assert_eq!(usable(4 * G, 56 * G, 10 * G, 1), 50 * G);
+        // The host has less than it shall have.
+        assert_eq!(usable(10 * G, 4 * G, 10 * G, 1), 4 * G);
+        assert_eq!(usable(10 * G, 4 * G, 10 * G, 2), 7 * G);
+        assert_eq!(usable(G, 0, 10 * G, 1), 0);
+    }
 }

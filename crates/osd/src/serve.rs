@@ -3,7 +3,7 @@
 use crate::event::{Event, Told};
 use crate::links::{self, LinkId, LinkParts, Links};
 use crate::memory::Memory;
-use crate::osd::{Osd, Parts};
+use crate::osd::{Osd, Parts, Spare};
 use crate::peers::Peers;
 use crate::standing::{Standing, StandingParts};
 use crate::store_view::StoreView;
@@ -53,6 +53,8 @@ pub struct Config {
     pub nonce: u32,
     /// OSDs that share the free space of its file system: each reports its part of it.
     pub disk_share: u32,
+    /// It lives in space that its host can spare, and says how much that is.
+    pub spare: bool,
     /// How long it may serve without a word from the cluster state.
     pub lease: LeaseTimes,
     /// A flush that takes longer means that the disk hangs.
@@ -152,6 +154,10 @@ pub async fn serve(
         clock: c.clock.clone(),
         random: c.random.clone(),
         disk_share: c.disk_share,
+        spare: c.spare.then(|| Spare {
+            dir: c.dir.clone(),
+            reserve: c.store.host_reserve_bytes,
+        }),
         memory: c.memory,
         fetched: fetched_tx,
         told: told_tx,

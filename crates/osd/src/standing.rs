@@ -6,16 +6,18 @@
 
 use crate::event::Told;
 use crate::osd::Osd;
+use crate::witness::Facts;
 use io::Clock;
 use metastore::cluster::OsdBoot;
 use metastore::lease::{Lease, LeaseTimes};
 use pg::broken::{self, Rule};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 use types::osdmap::{map_flag, osd_state};
-use types::{EntityAddr, EntityAddrVec, OsdId};
+use types::{AuthName, EntityAddr, EntityAddrVec, EntityKind, OsdId};
 
 /// A first start does not wait longer for its peers to be reached.
 const FIRST_BOOT_WAIT: Duration = Duration::from_secs(5);
@@ -28,6 +30,9 @@ const FLAPS_WITHIN: Duration = Duration::from_secs(600);
 const RETURN_AFTER_MAX: Duration = Duration::from_secs(60);
 /// Returns that are remembered.
 const RETURNS_MAX: usize = 16;
+/// The option that says for how long a flush may take, in seconds, and its smallest value.
+const HUNG_DISK_OPTION: &str = "osd_hung_disk_timeout";
+const HUNG_DISK_MIN: Duration = Duration::from_secs(1);
 
 pub struct Standing {
     clock: Arc<dyn Clock>,
@@ -137,6 +142,11 @@ impl Standing {
     }
 }
 
+/// The host of an OSD, by its address.
+fn host_of(addrs: &EntityAddrVec) -> Option<IpAddr> {
+    addrs.0.iter().find_map(|a| a.sock).map(|s| s.ip())
+}
+
 impl Osd {
     /// False: what clients ask is held back, and no answer leaves.
     pub fn serving(&self) -> bool {
@@ -152,7 +162,9 @@ impl Osd {
         self.links.step();
         self.watch_disk();
         self.look_for_dead();
+        self.heed_refusals();
         self.heed_accusers();
+        self.heed_operator();
         self.come_up();
         self.expire_early();
         self.expire_fetches();
@@ -288,7 +300,9 @@ impl Osd {
             s.unflushed = (queued > durable).then_some((queued, now));
         }
         let since = s.unflushed.map_or(now, |(_, at)| at);
-        let hangs = now >= since + s.hung_after;
+        // Asked only when it may matter: this is looked at five times a second.
+        let hangs = now >= since + HUNG_DISK_MIN && now >= since + self.hung_after();
+        let s = &mut self.standing;
         match (hangs, s.hung) {
             (true, false) => {
                 s.hung = true;
@@ -305,6 +319,14 @@ impl Osd {
             }
             _ => {}
         }
+    }
+
+    /// How long a flush may take.
+    fn hung_after(&self) -> Duration {
+        let me = AuthName::new(EntityKind::Osd, self.id.to_string());
+        let said = self.placement.state.option(&me, HUNG_DISK_OPTION);
+        let seconds = said.and_then(|v| v.parse().ok()).map(Duration::from_secs);
+        seconds.map_or(self.standing.hung_after, |d| d.max(HUNG_DISK_MIN))
     }
 
     /// Marks this OSD down; it goes on living.
@@ -359,8 +381,36 @@ impl Osd {
         }
     }
 
-    /// A peer's port refuses connections: nothing serves there.
-    pub fn mark_refused(&mut self, osd: OsdId, addrs: EntityAddrVec) {
+    /// Ports refuse connections: where that proves that the process is gone, nothing serves there.
+    pub fn heed_refusals(&mut self) {
+        // The others wait for this word.
+        self.tell_silent();
+        let map = self.cluster.osdmap();
+        let refusing: BTreeMap<OsdId, EntityAddrVec> =
+            self.links.refusing().map(|(o, a)| (o, a.clone())).collect();
+        if refusing.is_empty() {
+            return;
+        }
+        let up = map.osd_ids().filter(|o| map.is_up(*o) && *o != self.id);
+        let mut hosts: BTreeMap<_, _> = up
+            .filter_map(|o| Some((o, host_of(&map.osd(o)?.cluster_addrs)?)))
+            .collect();
+        hosts.extend(host_of(&self.standing.boot.cluster_addrs).map(|ip| (self.id, ip)));
+        let (stats, leased) = (self.cluster.stats(), self.cluster.leased());
+        let facts = Facts {
+            me: self.id,
+            hosts: &hosts,
+            refusing: &refusing.keys().copied().collect(),
+            leased: &leased,
+            reports: &stats.osds,
+        };
+        let gone: Vec<OsdId> = refusing.keys().copied().filter(|o| facts.is_gone(*o)).collect();
+        for (osd, addrs) in refusing.into_iter().filter(|(o, _)| gone.contains(o)) {
+            self.mark_refused(osd, addrs);
+        }
+    }
+
+    fn mark_refused(&mut self, osd: OsdId, addrs: EntityAddrVec) {
         if !self.cluster.osdmap().is_up(osd) || !self.standing.marking.insert(osd) {
             return;
         }
@@ -388,6 +438,14 @@ impl Osd {
         if accusers > self.links.open().count() {
             tracing::warn!("osd.{}: {accusers} peers do not hear it: stepping down", self.id);
             self.step_down("its peers do not hear it");
+        }
+    }
+
+    /// An operator wants it down: it says so itself, since only it knows from when on it serves no more. Then it comes
+    /// back, as after any other time that it was marked down.
+    pub fn heed_operator(&mut self) {
+        if self.cluster.state().is_asked_down(self.id) {
+            self.step_down("an operator asked for it");
         }
     }
 

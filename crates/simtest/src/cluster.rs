@@ -235,6 +235,7 @@ impl Cluster {
             hostname: format!("host{}", node.id),
             nonce: life,
             disk_share: 1,
+            spare: false,
             lease: osd::Config::LEASE,
             hung_disk: osd::Config::HUNG_DISK,
         };

@@ -31,6 +31,12 @@ pub enum Command {
     Conf(Where),
     /// Stop the running store cleanly and wait until it has ended
     Down(Down),
+    /// Remove a host from the cluster: moves its data off, waits, removes its OSDs and its monitor
+    Host(Host),
+    /// Remove an OSD from the cluster: moves its data off, waits, removes it
+    Osd(OsdCommand),
+    /// Say where a pool's copies shall lie
+    Pool(Pool),
     /// Change where the cluster's state is kept
     Cluster(Cluster),
     /// Verify, read or measure one OSD's store by itself, without a server
@@ -86,6 +92,13 @@ pub struct Up {
     /// kept for later starts [default: 256M]
     #[arg(long, value_name = "SPACE", value_parser = parse_keep_free)]
     pub keep_free: Option<KeepFree>,
+    /// Live in what the host can spare beyond --keep-free: when it needs room, data moves to other OSDs and the space
+    /// goes back to it; kept for later starts
+    #[arg(long)]
+    pub spare: bool,
+    /// No longer do that
+    #[arg(long, conflicts_with = "spare")]
+    pub no_spare: bool,
     /// How data files are used: past the page cache and by io_uring where the host can, or by simpler ways
     #[arg(long, value_enum, value_name = "WAY", default_value = "auto")]
     pub disk_io: DiskIo,
@@ -149,6 +162,71 @@ impl EtcdArgs {
             password_file: file(&self.etcd_password_file),
         })
     }
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct Host {
+    #[command(subcommand)]
+    pub command: HostRm,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum HostRm {
+    /// Take a host out for good; can be interrupted and run again. Refused where copies would find no place
+    Rm {
+        /// The host's name in `ceph osd tree`
+        #[arg(value_name = "HOST")]
+        host: String,
+        #[command(flatten)]
+        how: Removal,
+    },
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct OsdCommand {
+    #[command(subcommand)]
+    pub command: OsdRm,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum OsdRm {
+    /// Take an OSD out for good; can be interrupted and run again. Refused where copies would find no place
+    Rm {
+        /// The OSD's number
+        #[arg(value_name = "N", value_parser = clap::value_parser!(i32).range(0..))]
+        id: i32,
+        #[command(flatten)]
+        how: Removal,
+    },
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct Pool {
+    #[command(subcommand)]
+    pub command: PoolCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum PoolCommand {
+    /// Keep the first copy of everything on one host (the one that writes), the others on other hosts
+    Near {
+        #[arg(value_name = "POOL")]
+        pool: String,
+        /// The host's name in `ceph osd tree`
+        #[arg(value_name = "HOST")]
+        host: String,
+        #[command(flatten)]
+        place: Where,
+    },
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct Removal {
+    /// Do it; without this it is only said what would be done
+    #[arg(long)]
+    pub yes: bool,
+    #[command(flatten)]
+    pub place: Where,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -297,6 +375,9 @@ mod tests {
             "store bench d",
             "cluster move-to-etcd --etcd http://a:1,http://b:2",
             "cluster rebuild --from x",
+            "host rm h4 --yes",
+            "osd rm 3 --data d",
+            "pool near p h1",
             "up --etcd http://a:1 --create --bind 10.0.0.1",
         ] {
             let words = std::iter::once("skep").chain(line.split(' '));

@@ -29,6 +29,23 @@ fn ask(args: &args::Status, command: &str) -> Result<(), Error> {
     Ok(())
 }
 
+/// `skep pool near`: one question to the running process, which changes the cluster.
+pub fn pool(args: &args::Pool) -> Result<(), Error> {
+    let args::PoolCommand::Near { pool, host, place } = &args.command;
+    let dir = DataDir::existing(&place.dir())?;
+    let request = serde_json::json!({"prefix": "skep pool near", "pool": pool, "host": host});
+    let answer = node::admin::ask(&dir, &request.to_string())?;
+    let answer: serde_json::Value = serde_json::from_str(&answer)
+        .map_err(|e| Error::Usage(format!("an answer that cannot be read ({e}): {answer}")))?;
+    match answer.get("error").and_then(serde_json::Value::as_str) {
+        Some(why) => Err(Error::Usage(why.to_string())),
+        None => {
+            println!("{}", answer["text"].as_str().unwrap_or_default());
+            Ok(())
+        }
+    }
+}
+
 /// `skep conf`: the ceph.conf, for `> /etc/ceph/ceph.conf` or a look.
 pub fn conf(args: &args::Where) -> Result<(), Error> {
     let dir = DataDir::existing(&args.dir())?;

@@ -4,6 +4,7 @@ mod args;
 mod client;
 mod cluster;
 mod config;
+mod remove;
 mod store;
 mod up;
 
@@ -27,6 +28,9 @@ fn main() -> ExitCode {
         args::Command::Doctor(a) => client::doctor(a),
         args::Command::Conf(a) => client::conf(a),
         args::Command::Down(a) => client::down(a),
+        args::Command::Host(a) => remove::host(a),
+        args::Command::Osd(a) => remove::osd(a),
+        args::Command::Pool(a) => client::pool(a),
         args::Command::Cluster(a) => cluster::run(a),
         args::Command::Store(a) => return store::run(a),
     };

@@ -19,6 +19,11 @@ pub fn run(args: &args::Up) -> Result<(), Error> {
         osd_size: args.osd_size,
         osd_memory: args.osd_memory,
         keep_free: args.keep_free,
+        spare: match (args.spare, args.no_spare) {
+            (true, _) => Some(true),
+            (_, true) => Some(false),
+            _ => None,
+        },
         disk_io: match args.disk_io {
             args::DiskIo::Auto => io::disk::Mode::Auto,
             args::DiskIo::Direct => io::disk::Mode::Direct,
@@ -74,11 +79,22 @@ fn greet(node: &Node, dir: &DataDir, took: Duration) {
             etcd.prefix
         );
     }
+    println!("  copies   {}", copies(s));
     println!("  data     {}", dir.root().display());
     println!("  conf     {}", conf.display());
     println!("  keyring  {}", dir.keyring_path().display());
     println!("try:  ceph -c {} -s", conf.display());
     println!("ready after {:.2} s", took.as_secs_f64());
+}
+
+/// How many copies new pools get, and what to do for more.
+fn copies(s: &node::Settings) -> String {
+    match (&s.etcd, s.osds) {
+        (Some(_), _) => "new pools: 3, on as many hosts; fewer while there are fewer hosts".into(),
+        (None, 1) => "new pools: 1, on the one OSD; more with --osds 3".into(),
+        (None, 2) => "new pools: 2, on both OSDs; 3 with --osds 3".into(),
+        (None, n) => format!("new pools: 3, on {n} OSDs of this machine"),
+    }
 }
 
 /// A spinner that shows itself only when a step takes more than a second, and only on a terminal.

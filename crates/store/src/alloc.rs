@@ -36,6 +36,8 @@ pub struct Allocator {
     words: Vec<u64>,
     group_free: Vec<u32>,
     raw: Vec<bool>,
+    /// What is free of these groups went back to the host, as far as it could.
+    given: Vec<bool>,
     /// Free blocks in raw groups.
     raw_free: u64,
     blocks: u64,
@@ -85,6 +87,7 @@ impl Allocator {
         self.words.resize(groups * WORDS, u64::MAX);
         self.group_free.resize(groups, 0);
         self.raw.resize(groups, raw);
+        self.given.resize(groups, false);
         if raw {
             // Where the end lay inside a group, that is raw now as a whole.
             self.set_raw((self.blocks / GROUP) as usize);
@@ -102,6 +105,39 @@ impl Allocator {
     /// The host took these blocks back: they are as if never written.
     pub fn punched(&mut self, start: u64, len: u64) {
         (start / GROUP..(start + len).div_ceil(GROUP)).for_each(|g| self.set_raw(g as usize));
+    }
+
+    /// True if the host could have back some of what is free, in runs of at least `min`.
+    pub fn can_give(&self, min: u64) -> bool {
+        let mut groups = self.group_free.iter().zip(&self.given);
+        groups.any(|(free, given)| !given && u64::from(*free) >= min)
+    }
+
+    /// Takes free runs of at least `min` blocks, about `max` blocks in all, for the host to have them back; they are
+    /// cleared like other blocks that a checkpoint frees.
+    pub fn give(&mut self, min: u64, max: u64) -> Vec<(u64, u64)> {
+        let mut out = Vec::new();
+        let mut sum = 0;
+        for group in 0..self.group_free.len() {
+            if sum >= max {
+                break;
+            }
+            if self.given[group] || u64::from(self.group_free[group]) < min {
+                continue;
+            }
+            let (mut at, end) = (group as u64 * GROUP, (group as u64 + 1) * GROUP);
+            while at < end.min(self.blocks) {
+                let n = self.free_run(at, end - at);
+                if n >= min {
+                    self.mark(at, n);
+                    out.push((at, n));
+                    sum += n;
+                }
+                at += n.max(1);
+            }
+            self.given[group] = true;
+        }
+        out
     }
 
     pub fn is_taken(&self, block: u64) -> bool {
@@ -158,6 +194,7 @@ impl Allocator {
                 *g -= n as u32;
                 self.free -= n;
                 self.raw_free -= raw;
+                self.given[group] = false;
                 // Full: all of it is or will be written.
                 self.raw[group] &= *g > 0;
             }
@@ -362,6 +399,24 @@ mod tests {
         assert_eq!(a.raw_free, GROUP);
         while a.take(GROUP, For::SmallWrite).is_some() {}
         assert_eq!((a.free(), a.raw_free), (0, 0));
+    }
+
+    #[test]
+    fn what_is_free_is_given_once() {
+        let mut a = Allocator::new(10, 2 * GROUP);
+        a.mark(100, 7);
+        a.mark(GROUP + 32, 1);
+        assert!(a.can_give(64));
+        let runs = a.give(64, 4 * GROUP);
+        assert_eq!(runs, [(10, 90), (107, GROUP - 107), (GROUP + 33, GROUP - 33)]);
+        assert_eq!(a.free(), 32);
+        runs.iter().for_each(|(at, n)| a.clear(*at, *n));
+        assert!(!a.can_give(64) && a.give(64, GROUP).is_empty());
+        // What was used since may be given again.
+        let (at, n) = a.take(64, For::LargeWrite).unwrap();
+        a.clear(at, n);
+        assert!(a.can_give(64));
+        assert_eq!(a.give(64, 1).len(), 1 + usize::from(at < GROUP));
     }
 
     #[test]

@@ -36,7 +36,7 @@ const DIRECT_RUN_BLOCKS: usize = 128;
 /// Written back in one step; through the page cache, with a flush behind it.
 const STEP_BLOCKS: usize = 256;
 /// Freed runs of this many blocks are given back to the host.
-const PUNCH_BLOCKS: u64 = 64;
+pub const PUNCH_BLOCKS: u64 = 64;
 /// A log block of the index takes more entries until it has this size.
 const LOG_BLOCK_BYTES: usize = 32 << 10;
 

@@ -47,5 +47,5 @@ pub use error::{Error, Result};
 pub use options::{
     Counters, Driver, Identity, OmapPage, Options, PoolUsage, Seq, Stat, StatFs, Ticket, Waker,
 };
-pub use store::{Store, device_of, host_bytes};
+pub use store::{Store, device_of, host_bytes, host_use};
 pub use view::{LogBounds, Salvage, View};

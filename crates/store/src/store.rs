@@ -7,7 +7,7 @@
 use crate::background::Background;
 use crate::broken::{self, Rule};
 use crate::cache::BlockCache;
-use crate::checkpoint::{Checkpoint, Meta};
+use crate::checkpoint::{Checkpoint, Meta, PUNCH_BLOCKS};
 use crate::committer::{Committer, Start};
 use crate::helper::{Grow, Helper, Job, Outcome};
 use crate::index::Index;
@@ -41,6 +41,9 @@ const FREED_SHARE: u64 = 8;
 /// no journal: one in so many of the file's blocks, and at most so many bytes. More goes back to the host.
 const STOCK_SHARE: u64 = 4;
 const STOCK_BYTES_MAX: u64 = 512 << 20;
+/// Free blocks that go back to a host that is short of space with one checkpoint: until it has ended nothing can be
+/// written there.
+const GIVE_BLOCKS_MAX: u64 = (256 << 20) / BLOCK;
 /// Space for large writes is cheap to get (nothing is written) and is used up fast: so many steps at once.
 const RAW_GROWTH: u64 = 4;
 
@@ -66,6 +69,8 @@ pub struct Store {
     checkpoints: u64,
     /// Blocks of large writes since the file last grew.
     large_blocks: u64,
+    /// When free space last went back to the host.
+    gave_at: Duration,
 }
 
 impl Store {
@@ -151,6 +156,7 @@ impl Store {
             stalls: 0,
             checkpoints: 0,
             large_blocks: 0,
+            gave_at: Duration::ZERO,
         };
         store.refresh_space()?;
         store.begin_life()?;
@@ -281,6 +287,11 @@ impl Store {
         // Others use the host's file system too.
         if self.settle().and_then(|()| self.refresh_space()).is_err() {
             return;
+        }
+        let may_give = now >= self.gave_at + self.options.checkpoint_after && !self.checkpointing;
+        if may_give && self.is_short() && self.state.alloc.can_give(PUNCH_BLOCKS) {
+            self.gave_at = now;
+            return self.start_checkpoint();
         }
         if self.state.active.is_empty() {
             return io::disk::cool_pages();
@@ -532,17 +543,34 @@ impl Store {
 
     /// Of the blocks freed next, so many stay in the file.
     fn stock_wanted(&self) -> u64 {
-        if self.state.host_low {
+        if self.is_short() {
             return 0;
         }
         let stock = (self.state.alloc.blocks() / STOCK_SHARE).min(STOCK_BYTES_MAX / BLOCK);
         stock.saturating_sub(self.state.alloc.written_free())
     }
 
+    /// True if the host has less left than shall be left to it: what is not needed goes back.
+    fn is_short(&self) -> bool {
+        !self.file.is_device() && self.space.available < self.options.host_reserve_bytes
+    }
+
+    /// Where the host is short of space, free runs go with what this checkpoint frees.
+    fn give_back(&mut self) {
+        if !self.is_short() {
+            return;
+        }
+        for (start, len) in self.state.alloc.give(PUNCH_BLOCKS, GIVE_BLOCKS_MAX) {
+            self.state.active.freed.push((start, len));
+            self.state.active.freed_blocks += len;
+        }
+    }
+
     /// Freezes what has gathered and lets the helper write it to its places.
     fn start_checkpoint(&mut self) {
         let seq = self.committer.queued() + 1;
         let marker = self.committer.mark();
+        self.give_back();
         let taken = self.taken_rows();
         let g = self.state.freeze();
         let collections = g
@@ -768,6 +796,16 @@ pub fn host_bytes(dir: &Path) -> Result<u64> {
     let space = disk.space();
     let space = space.map_err(|e| Error::io(&disk.name(), "ask for the host's free space", e))?;
     Ok(space.total)
+}
+
+/// What the host has left on the file system of `dir`, and what the data file of the store there takes of it, holes left
+/// out.
+pub fn host_use(dir: &Path) -> Result<(u64, u64)> {
+    let disk = HostDisk::new(dir);
+    let failed = |e| Error::io(&disk.name(), "ask for the host's free space", e);
+    let space = disk.space().map_err(failed)?;
+    let taken = io::files::allocated_bytes(&dir.join(open::DATA_FILE)).map_err(failed)?;
+    Ok((space.available, taken))
 }
 
 /// The block device that the store in `dir` has its data on, if it does.

@@ -89,7 +89,7 @@ class Cluster:
 
     # -- pools
     def make_pool(self, app='rados', pg_num=8, name=None):
-        """A new pool of one copy (the default of Skep; a real Ceph's own default stays)."""
+        """A new pool with as many copies as the cluster gives by itself."""
         name = name or unique('test')
         self.ceph('osd', 'pool', 'create', name, pg_num, pg_num)
         if app == 'rbd':

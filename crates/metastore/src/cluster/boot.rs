@@ -51,6 +51,12 @@ fn changes(state: &ClusterState, boot: &OsdBoot, now: Utime) -> Result<Changes, 
     if id < 0 || id as usize >= MAX_OSD_LIMIT {
         return Err(format!("osd.{id} is not a possible id"));
     }
+    if let Some(said) = state.config_keys.get(&super::keys::retired(boot.uuid)) {
+        return Err(format!(
+            "it was removed from the cluster ({})",
+            String::from_utf8_lossy(said)
+        ));
+    }
     let mut out = Changes::none();
     if state.osd_metadata.get(&id) != Some(&boot.metadata) {
         out.push(Change::OsdMetadata {
@@ -91,6 +97,10 @@ fn changes(state: &ClusterState, boot: &OsdBoot, now: Utime) -> Result<Changes, 
         place(&mut inc, map, boot)?;
     }
     out.osdmap = Some(Box::new(inc));
+    if state.asked_down.contains_key(&id) {
+        // That was about an earlier life.
+        out.push(Change::AskDown { id, up_from: None });
+    }
     out.push(Change::Log(state.log_entry(
         now,
         LogLevel::Info,
@@ -168,6 +178,9 @@ pub fn down_for(state: &ClusterState, ids: &[OsdId], now: Utime, why: &str) -> C
     };
     for id in up {
         inc.mark_down(map, id);
+        if state.asked_down.contains_key(&id) {
+            log.push(Change::AskDown { id, up_from: None });
+        }
         log.push(Change::Log(state.log_entry(
             now,
             LogLevel::Info,

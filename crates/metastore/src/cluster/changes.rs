@@ -12,7 +12,7 @@ use types::fsmap::FsMap;
 use types::mgrmap::MgrMap;
 use types::monmap::MonMap;
 use types::osdmap::Incremental;
-use types::{AuthName, OsdId, Utime};
+use types::{AuthName, Epoch, OsdId, Utime};
 
 /// One changed fact outside the OSD map.
 #[derive(Debug, Clone)]
@@ -52,6 +52,12 @@ pub enum Change {
     Mute(HealthMute),
     Unmute {
         code: String,
+    },
+    /// An operator wants the OSD down, in the life that began in this epoch; None: no more. It says so itself, or its
+    /// lease ends: only then is it sure to serve no more.
+    AskDown {
+        id: OsdId,
+        up_from: Option<Epoch>,
     },
     /// Replaces all facts about one OSD; empty removes them.
     OsdMetadata {

@@ -62,6 +62,18 @@ impl ClusterHandle {
         .map(drop)
     }
 
+    /// Marks those down that an operator asked to go down and that hold no lease: they cannot do it themselves.
+    pub async fn mark_asked_down(&self) -> Result<()> {
+        let leased = self.leased();
+        let state = self.state();
+        let dead = |o: &OsdId| state.is_asked_down(*o) && !leased.contains(o);
+        let dead: Vec<OsdId> = state.asked_down.keys().copied().filter(dead).collect();
+        match dead.is_empty() {
+            true => Ok(()),
+            false => self.mark_unleased_down(&dead).await.map(drop),
+        }
+    }
+
     /// Marks an OSD down on its own word: it goes on living, but must not serve.
     pub async fn step_down(&self, osd: OsdId, why: &str) -> Result<()> {
         self.commit(|state| (super::boot::down_for(state, &[osd], self.now(), why), ()))

@@ -30,8 +30,8 @@ pub struct CreateOptions {
 }
 
 impl CreateOptions {
-    /// One machine, one process: copies are spread over OSDs, pools have one copy (all that is built), and
-    /// pools may be deleted.
+    /// One machine, one process: copies are spread over OSDs, and pools may be deleted. How many copies a pool has
+    /// is decided when it is made (docs/decisions/0010).
     pub fn new(fsid: Uuid, mon_name: &str, mon_addr: EntityAddr) -> Self {
         let set = |who: &str, name: &str, value: &str| (who.to_string(), name.to_string(), value.to_string());
         Self {
@@ -40,11 +40,7 @@ impl CreateOptions {
             mon_addrs: EntityAddrVec::one(mon_addr),
             failure_domain: FailureDomain::Osd,
             osds: Vec::new(),
-            config: vec![
-                set("global", "osd_pool_default_size", "1"),
-                set("mon", "mon_allow_pool_delete", "true"),
-                set("mon", "mon_warn_on_pool_no_redundancy", "false"),
-            ],
+            config: vec![set("mon", "mon_allow_pool_delete", "true")],
         }
     }
 }
@@ -138,6 +134,7 @@ fn first_state(o: &CreateOptions, now: Utime, random: &dyn Random) -> Result<(Cl
         rotating: Arc::new(rotating),
         mutes: Arc::default(),
         pgs: Arc::default(),
+        asked_down: Arc::default(),
         osd_metadata: Arc::default(),
         log: Arc::default(),
         global_id_limit: super::handle::FIRST_GLOBAL_ID,

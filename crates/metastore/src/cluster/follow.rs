@@ -30,6 +30,7 @@ impl ClusterHandle {
                 note_mon(&mut stats, &kv.key, Some(&kv.value));
                 note_lease(&mut leased, &kv.key, true);
             }
+            stats.leased = Arc::new(leased.clone());
             self.shared.stats.send_replace(Arc::new(stats));
             self.publish_leased(leased);
             // A commit between our snapshot and this revision is not among the changes to come.
@@ -97,6 +98,10 @@ impl ClusterHandle {
                 let l = leased.get_or_insert_with(|| (*self.leased()).clone());
                 note_lease(l, &event.key, event.value.is_some());
             }
+        }
+        if let Some(leased) = &leased {
+            let s = stats.get_or_insert_with(|| (*self.stats()).clone());
+            s.leased = Arc::new(leased.clone());
         }
         if let Some(stats) = stats {
             self.shared.stats.send_replace(Arc::new(stats));

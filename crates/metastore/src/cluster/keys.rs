@@ -1,6 +1,6 @@
 //! The layout of the key space: one table. Values are encoded as the types' own wire form unless said.
 
-use types::Epoch;
+use types::{Epoch, Uuid};
 
 /// u64: counts commits; compared and rewritten by each of them.
 pub const VERSION: &str = "version";
@@ -26,6 +26,8 @@ pub const CONFIG_LOG: &str = "configlog/";
 pub const CONFIG_KEY: &str = "config-key/";
 pub const AUTH: &str = "auth/";
 pub const MUTE: &str = "mute/";
+/// u32 by OSD: an operator wants the one that came up in this epoch down (see [`super::copies`]).
+pub const ASKED_DOWN: &str = "asked-down/";
 /// map<string, string> of one OSD.
 pub const OSD_METADATA: &str = "osdmeta/";
 /// `pgs/<pool>/<piece in 4 hex digits>` -> vec<(seed, PgConfig)>, see [`super::pgs`].
@@ -35,6 +37,10 @@ pub const LOG: &str = "log/";
 
 /// Everything ephemeral.
 pub const LIVE: &str = "live/";
+/// In the config-key store (`config-key/skep/retired/<uuid>`): an OSD that was removed for good, in words; the first is
+/// `osd.N`. Its directory does not come back until somebody removes the key.
+pub const RETIRED: &str = "skep/retired/";
+
 /// Ephemeral: an OSD that may serve; the value is the address nonce of its run, in decimal. See [`crate::lease`].
 pub const LIVE_LEASE: &str = "live/lease/";
 /// Ephemeral: the last report of an OSD.
@@ -57,6 +63,10 @@ pub fn config_log(version: u64) -> String {
 }
 pub fn log(version: u64) -> String {
     format!("{LOG}{version:016x}")
+}
+/// Without the prefix of the config-key store.
+pub fn retired(uuid: Uuid) -> String {
+    format!("{RETIRED}{uuid}")
 }
 pub fn live_osd(id: i32) -> String {
     format!("{LIVE_OSD}{id}")

@@ -78,6 +78,7 @@ pub fn load(rows: &[Kv]) -> Result<Option<ClusterState>> {
         rotating: Arc::new(value(single(keys::ROTATING)?)?),
         mutes: Arc::default(),
         pgs: Arc::default(),
+        asked_down: Arc::default(),
         osd_metadata: Arc::default(),
         log: Arc::default(),
         global_id_limit: value(single(keys::GLOBAL_ID_LIMIT)?)?,
@@ -192,6 +193,10 @@ fn row(state: &mut ClusterState, key: &str, new: Option<&Bytes>) -> Result<()> {
     } else if let Some(code) = key.strip_prefix(keys::MUTE) {
         let mute: Option<HealthMute> = new.map(|_| need(key, new)).transpose()?;
         put_or_remove(&mut state.mutes, code.to_string(), mute);
+    } else if let Some(id) = key.strip_prefix(keys::ASKED_DOWN) {
+        let id = id.parse().map_err(|e| bad(key, e))?;
+        let up_from = new.map(|_| need(key, new)).transpose()?;
+        put_or_remove(&mut state.asked_down, id, up_from);
     } else if let Some(id) = key.strip_prefix(keys::OSD_METADATA) {
         let id = id.parse().map_err(|e| bad(key, e))?;
         let metadata = new.map(|_| need(key, new)).transpose()?;

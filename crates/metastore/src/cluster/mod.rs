@@ -35,4 +35,4 @@ pub use history::MapHistory;
 pub use monitors::MonReport;
 pub use pgs::{PgConfig, PgConfigs, PgProposal, Refusal};
 pub use state::{ClusterState, HealthMute};
-pub use stats::{ClusterStats, IoRates, OsdReport, RecoveryRates};
+pub use stats::{ClusterStats, IoRates, OsdReport, RecoveryRates, SpareSpace};

@@ -20,7 +20,7 @@ use types::fsmap::FsMap;
 use types::mgrmap::MgrMap;
 use types::monmap::MonMap;
 use types::osdmap::{Incremental, OsdMap};
-use types::{AuthName, EntityKind, EntityName, OsdId, Utime, Uuid};
+use types::{AuthName, EntityKind, EntityName, Epoch, OsdId, Utime, Uuid};
 
 /// Cluster log entries that are kept.
 pub const LOG_MAX: usize = 500;
@@ -59,6 +59,8 @@ pub struct ClusterState {
     pub mutes: Arc<BTreeMap<String, HealthMute>>,
     /// Where every PG's data is.
     pub pgs: Arc<PgConfigs>,
+    /// OSDs that an operator wants down, and since when they are up.
+    pub asked_down: Arc<BTreeMap<OsdId, Epoch>>,
     pub osd_metadata: Arc<BTreeMap<OsdId, BTreeMap<String, String>>>,
     pub log: Arc<ClusterLog>,
     pub global_id_limit: u64,
@@ -86,6 +88,24 @@ impl ClusterLog {
 }
 
 impl ClusterState {
+    /// True if the OSD with this identity was removed for good.
+    pub fn is_retired(&self, uuid: Uuid) -> bool {
+        self.config_keys.contains_key(&keys::retired(uuid))
+    }
+
+    /// What is said of the OSDs that were removed for good; the first word is `osd.N`.
+    pub fn retired(&self) -> impl Iterator<Item = &Bytes> {
+        let from = self.config_keys.range(keys::RETIRED.to_string()..);
+        from.take_while(|(key, _)| key.starts_with(keys::RETIRED))
+            .map(|(_, said)| said)
+    }
+
+    /// True if an operator wants this OSD down as it is up now.
+    pub fn is_asked_down(&self, osd: OsdId) -> bool {
+        let up_from = self.osdmap.osd(osd).map(|o| o.info.up_from);
+        self.osdmap.is_up(osd) && self.asked_down.get(&osd).copied() == up_from
+    }
+
     /// A central option as it holds for `who` (no masks), if somebody set it.
     pub fn option(&self, who: &AuthName, name: &str) -> Option<String> {
         self.config.effective(who, "", "").remove(name)
@@ -249,6 +269,20 @@ impl ClusterState {
             Change::Unmute { code } => {
                 ops.push(TxnOp::delete(format!("{}{code}", keys::MUTE)));
                 Arc::make_mut(&mut self.mutes).remove(&code);
+            }
+            Change::AskDown { id, up_from } => {
+                let key = format!("{}{id}", keys::ASKED_DOWN);
+                let all = Arc::make_mut(&mut self.asked_down);
+                match up_from {
+                    Some(epoch) => {
+                        ops.push(TxnOp::put(key, epoch.to_bytes()));
+                        all.insert(id, epoch);
+                    }
+                    None => {
+                        ops.push(TxnOp::delete(key));
+                        all.remove(&id);
+                    }
+                }
             }
             Change::OsdMetadata { id, metadata } => {
                 let key = format!("{}{id}", keys::OSD_METADATA);

@@ -4,7 +4,7 @@
 //! large for the store loses the details of some groups (`handle.rs`).
 
 use super::monitors::MonReport;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use types::pgstats::{ObjectStatSum, OsdStat, PgStat, PoolStat};
 use types::{IntervalSet, OsdId, PgId, PoolId, Utime};
@@ -24,8 +24,26 @@ pub struct OsdReport {
     pub purged_snaps: BTreeMap<PgId, IntervalSet>,
     /// Peers that it does not hear.
     pub silent: Vec<OsdId>,
+    /// Where it lives in what its host can spare.
+    pub spare: Option<SpareSpace>,
 }
-denc::envelope_denc!(OsdReport, 2, 2, { stamp, stat, pgs, purged_snaps, silent });
+denc::envelope_denc!(OsdReport, 3, 3, { stamp, stat, pgs, purged_snaps, silent, spare });
+
+/// What an OSD may use of a file system that it shares with its host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SpareSpace {
+    /// Bytes that it may hold in all, as things stand: what it takes now, and what is free beyond the reserve; less, where
+    /// the host has less free than that.
+    pub usable: u64,
+    /// What shall stay free for the host, and what is free.
+    pub reserve: u64,
+    pub host_free: u64,
+}
+denc::plain_denc!(SpareSpace {
+    usable,
+    reserve,
+    host_free
+});
 
 /// The latest reports of all OSDs.
 #[derive(Debug, Clone, Default)]
@@ -37,6 +55,8 @@ pub struct ClusterStats {
     pub previous: BTreeMap<OsdId, Arc<OsdReport>>,
     /// Living monitors by name.
     pub mons: BTreeMap<String, MonReport>,
+    /// The OSDs that hold a lease: any other surely does not serve.
+    pub leased: Arc<BTreeSet<OsdId>>,
 }
 
 /// Client I/O per second.

@@ -119,7 +119,7 @@ fn add_pool(inc: &mut Incremental, id: i64, pg_num: u32) {
 fn print(s: &ClusterState) -> String {
     let map = s.osdmap.encode_for(u64::MAX);
     format!(
-        "{} {} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {} {:?} {:?}",
+        "{} {} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {} {:?} {:?}",
         s.version,
         s.fsid,
         s.monmap,
@@ -131,6 +131,7 @@ fn print(s: &ClusterState) -> String {
         s.rotating,
         s.mutes,
         s.osd_metadata,
+        s.asked_down,
         s.global_id_limit,
         s.log,
         s.history,

@@ -616,3 +616,50 @@ fn several_monitors() {
         "error: refusing removal of last monitor b",
     );
 }
+
+/// Pools of one copy are warned of only where they could have more.
+#[test]
+fn one_copy_is_no_news_where_there_is_one_place() {
+    for (osds, warned) in [(1, false), (2, true)] {
+        let c = &mut Cluster::with_osds(osds);
+        ok(
+            c,
+            r#"{"prefix":"config rm","who":"mon","name":"mon_warn_on_pool_no_redundancy"}"#,
+        );
+        ok(
+            c,
+            r#"{"prefix":"osd pool create","pool":"p","pg_num":8,"size":1}"#,
+        );
+        let checks = c.json("health")["checks"].clone();
+        assert_eq!(
+            checks.get("POOL_NO_REDUNDANCY").is_some(),
+            warned,
+            "{osds}: {checks}"
+        );
+    }
+}
+
+/// An OSD that may serve is asked to go down; one that cannot is marked at once, if that is still so.
+#[test]
+fn down_of_one_that_serves_is_a_wish() {
+    let c = &mut Cluster::new();
+    c.leased(&[0, 1]);
+    let down = |c: &mut Cluster, ids: &str| c.run(&format!(r#"{{"prefix":"osd down","ids":[{ids}]}}"#), b"");
+    let out = down(c, r#""0","2""#);
+    assert_eq!(out.status, "marked down osd.0. marked down osd.2. ");
+    assert_eq!(out.changes.unleased, [2]);
+    assert!(c.state.osdmap.is_up(0) && c.state.osdmap.is_down(2));
+    assert!(c.state.is_asked_down(0) && !c.state.is_asked_down(1));
+    // A wish alone makes no map, and is forgotten once it is down.
+    let epoch = c.state.osdmap.epoch;
+    assert_eq!(
+        down(c, r#""all""#).status,
+        "marked down osd.0. marked down osd.1. "
+    );
+    assert_eq!(c.state.osdmap.epoch, epoch);
+    c.leased(&[1]);
+    down(c, r#""0""#);
+    assert!(c.state.osdmap.is_down(0));
+    c.boot(0);
+    assert!(c.state.osdmap.is_up(0) && !c.state.is_asked_down(0));
+}

@@ -10,6 +10,7 @@ use super::table::{Spec, spec};
 use super::{Command, Context, Outcome, osd_safety};
 use crate::auto_out;
 use crate::format::units;
+use crate::spare;
 use crate::spread::Spread;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -132,6 +133,7 @@ pub fn examine(ctx: &Context<'_>) -> Vec<Finding> {
     osds_down(ctx, &figures, &mut out);
     osds_silent(ctx, &mut out);
     fullness(ctx, &mut out);
+    spare_space(ctx, &mut out);
     slow_disks(ctx, &mut out);
     few_copies(ctx, &figures, &mut out);
     healing(ctx, &figures, &mut out);
@@ -449,6 +451,29 @@ fn fullness(ctx: &Context<'_>, out: &mut Vec<Finding>) {
                 p.quota_max_bytes, p.quota_max_objects
             ),
             format!("delete data, or: ceph osd pool set-quota {name} max_bytes N"),
+        ));
+    }
+}
+
+/// OSDs whose hosts need room: why they weigh what they weigh.
+fn spare_space(ctx: &Context<'_>, out: &mut Vec<Finding>) {
+    for (id, space, share) in spare::spared(ctx.map(), ctx.stats) {
+        let weight = f64::from(ctx.map().weight(id)) / 65_536.0;
+        if share >= 1.0 || weight >= 1.0 {
+            continue;
+        }
+        let host = ctx.osd_host(id);
+        out.push(Finding::new(
+            Level::Note,
+            format!("osd.{id}"),
+            format!(
+                "lives in spare space of host {host}, which needs room: {} are free there, and {} shall be; it may use {} \
+                 and weighs {weight:.2}",
+                units::bytes(space.host_free),
+                units::bytes(space.reserve),
+                units::bytes(space.usable)
+            ),
+            format!("free space on host {host}, and the weight rises by itself; or leave it so"),
         ));
     }
 }

@@ -90,6 +90,7 @@ impl Report {
         health_pgs::slow_ops(ctx, &mut found);
         health_pgs::monitors(ctx, &mut found);
         health_checks::sizing(ctx, figures, &mut found);
+        health_checks::spare_space(ctx, &mut found);
         if !ctx.state.mgrmap.available {
             found.push(health_checks::warn("MGR_DOWN", "no active mgr".into(), 0, vec![]));
         }

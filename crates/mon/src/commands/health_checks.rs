@@ -5,6 +5,10 @@
 use super::health::{Check, Severity};
 use super::pg_stats::Figures;
 use super::{Context, pool_use};
+use crate::format::units;
+use crate::spare;
+use crate::spread::Spread;
+use metastore::cluster::SpareSpace;
 use types::OsdId;
 use types::osdmap::{map_flag, osd_state};
 use types::pool::pool_flag;
@@ -242,7 +246,8 @@ pub fn pools(ctx: &Context<'_>, figures: &Figures, found: &mut Vec<Check>) {
                 "Pool {name} has target_size_bytes and target_size_ratio set"
             ));
         }
-        if p.size == 1 {
+        // Where its rule finds a single place nobody could do anything about it.
+        if p.size == 1 && Spread::of(map, u32::from(p.crush_rule)).domains.len() > 1 {
             no_copies.push(format!("pool '{name}' has no replicas configured"));
         }
         if !p.pg_num_target.is_power_of_two() {
@@ -301,6 +306,27 @@ pub fn pools(ctx: &Context<'_>, figures: &Figures, found: &mut Vec<Check>) {
             "have no replicas configured",
             no_copies,
         );
+    }
+}
+
+/// OSDs whose hosts need the room that they were made for.
+pub fn spare_space(ctx: &Context<'_>, found: &mut Vec<Check>) {
+    let shrunk = |(osd, space, share): (OsdId, SpareSpace, f64)| {
+        (share < 1.0 && ctx.map().weight(osd) < 0x1_0000).then(|| {
+            format!(
+                "osd.{osd} on host {} may use {}: its host has {} free, of which {} are kept for it",
+                ctx.osd_host(osd),
+                units::bytes(space.usable),
+                units::bytes(space.host_free),
+                units::bytes(space.reserve.min(space.host_free))
+            )
+        })
+    };
+    let detail: Vec<String> = spare::spared(ctx.map(), ctx.stats).filter_map(shrunk).collect();
+    if !detail.is_empty() {
+        let n = detail.len();
+        let text = format!("{n} osd(s) in spare space take less, since their hosts need room");
+        found.push(warn("OSD_SPARE_SHRUNK", text, n as u64, detail));
     }
 }
 

@@ -166,7 +166,7 @@ fn over_ids(
             }
         }
     }
-    let changes = if changed {
+    let changes = if changed && inc != ctx.inc() {
         Changes::map(inc)
     } else {
         Changes::none()
@@ -198,13 +198,30 @@ fn into(cmd: &Command, ctx: &Context<'_>) -> Outcome {
 
 fn down(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     let map = ctx.map();
-    over_ids(cmd, ctx, |id, inc| {
+    let (mut asked, mut unleased) = (Vec::new(), Vec::new());
+    let mut out = over_ids(cmd, ctx, |id, inc| {
         if map.is_down(id) {
             return Ok((Some(format!("osd.{id} is already down. ")), false));
         }
-        inc.mark_down(map, id);
+        // One that may serve is asked, and says itself when it serves no more: another in its place while it still
+        // answered would let clients read what is old. `--definitely-dead` does not change what a lease says.
+        match (ctx.stats.leased.contains(&id), map.osd(id)) {
+            (true, Some(o)) => {
+                let up_from = Some(o.info.up_from);
+                asked.push(Change::AskDown { id, up_from });
+            }
+            _ => {
+                inc.mark_down(map, id);
+                unleased.push(id);
+            }
+        }
         Ok((Some(format!("marked down osd.{id}. ")), true))
-    })
+    });
+    if out.code == 0 {
+        out.changes.list.extend(asked);
+        out.changes.unleased = unleased;
+    }
+    out
 }
 
 fn remove(cmd: &Command, ctx: &Context<'_>) -> Outcome {

@@ -3,7 +3,7 @@
 use super::pool::{change, unrecognized};
 use super::table::{Spec, spec};
 use super::{Command, Context, Outcome};
-use crate::pool_set;
+use crate::{near, pool_set};
 use serde_json::{Map, Value, json};
 
 const R: (&str, &str) = ("osd", "r");
@@ -40,10 +40,22 @@ pub const TABLE: &[Spec] = &[
         "what pools are used for, with notes",
         get,
     ),
+    spec(
+        RW,
+        "osd pool near pool:pool host:str([A-Za-z0-9-_.])",
+        "keep the first copy of everything on one host, the others on other hosts (skep's own)",
+        near,
+    ),
 ];
 
 /// The advice behind the warning about pools without an application.
 pub const HINT: &str = "use 'ceph osd pool application enable <pool-name> <app-name>', where <app-name> is 'cephfs', 'rbd', 'rgw', or freeform for custom applications.";
+
+fn near(cmd: &Command, ctx: &Context<'_>) -> Outcome {
+    change(ctx, |inc| {
+        near::set(ctx.map(), cmd.text("pool"), cmd.text("host"), inc)
+    })
+}
 
 fn enable(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     let app = cmd.text("app");

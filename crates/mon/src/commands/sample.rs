@@ -62,10 +62,19 @@ async fn make(osds: i32) -> ClusterState {
     let dir = tempfile::tempdir().unwrap();
     let clock: Arc<dyn Clock> = Arc::new(Still);
     let store = Arc::new(Embedded::open(&dir.path().join("state"), clock.clone()).unwrap());
-    let options = CreateOptions {
+    let mut options = CreateOptions {
         osds: (0..osds).collect(),
         ..CreateOptions::new(Uuid([9; 16]), "a", addrs(3300, 0).first())
     };
+    // Pools have one copy where a test names no number.
+    let one_copy = ("global".into(), "osd_pool_default_size".into(), "1".into());
+    options.config.push(one_copy);
+    let no_warning = (
+        "mon".into(),
+        "mon_warn_on_pool_no_redundancy".into(),
+        "false".into(),
+    );
+    options.config.push(no_warning);
     create_cluster(&*store, &options, &*clock, &SystemRandom)
         .await
         .unwrap();
@@ -244,6 +253,16 @@ impl Cluster {
             self.report();
         }
         out
+    }
+
+    /// Lets an OSD report what its host can spare.
+    pub fn spare(&mut self, id: i32, spare: metastore::cluster::SpareSpace) {
+        self.edit(id, |r| r.spare = Some(spare));
+    }
+
+    /// These OSDs hold their leases.
+    pub fn leased(&mut self, osds: &[i32]) {
+        self.stats.leased = Arc::new(osds.iter().copied().collect());
     }
 
     pub fn text(&mut self, text: &str) -> String {

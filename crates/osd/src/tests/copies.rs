@@ -1,6 +1,7 @@
 //! Three OSDs of one pool of three copies, by the wire: writes, one that goes and comes back, another primary.
 
 use super::*;
+use metastore::Change;
 use types::osdmap::osd_state;
 
 const OSDS: i32 = 3;
@@ -108,6 +109,34 @@ fn an_osd_goes_and_comes_back_and_leads() {
         put(&rig, 2001, 0, vec![7; 10]).await;
         halt(&mut loops, 0).await;
         halt(&mut loops, 2).await;
+    });
+}
+
+/// `ceph osd down` of one that serves: it hears of it, steps down by itself, and comes back.
+#[test]
+fn one_that_is_asked_to_goes_down_by_itself_and_comes_back() {
+    local(async {
+        let (rig, mut loops) = rig().await;
+        copies(&rig, 3).await;
+        for round in 0..2u64 {
+            let osd = round as i32;
+            let up_from = |s: &metastore::ClusterState| s.osdmap.osd(osd).unwrap().info.up_from;
+            let before = up_from(&rig.cluster.state());
+            let ask = |state: &metastore::ClusterState| {
+                let up_from = Some(up_from(state));
+                (Changes::one(Change::AskDown { id: osd, up_from }), ())
+            };
+            rig.cluster.commit(ask).await.unwrap();
+            put(&rig, 10 + round, 0, vec![round as u8; 3000]).await;
+            let mut state = rig.cluster.subscribe_state();
+            let back = |s: &Arc<metastore::ClusterState>| s.osdmap.is_up(osd) && up_from(s) > before;
+            assert!(state.wait_for(back).await.unwrap().asked_down.is_empty());
+            copies(&rig, 3).await;
+            check(&rig, 20 + round, 0, &[round as u8; 3000]).await;
+        }
+        for osd in 0..OSDS {
+            halt(&mut loops, osd).await;
+        }
     });
 }
 
