@@ -116,7 +116,24 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.skip(reason='this cluster has no authentication'))
 
 
+def pytest_sessionfinish(session):
+    """A process of a parallel run hands its lines to the one that prints."""
+    if hasattr(session.config, 'workeroutput'):
+        session.config.workeroutput['memory'] = _memory
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    _memory.extend(getattr(node, 'workeroutput', {}).get('memory', []))
+
+
 def pytest_terminal_summary(terminalreporter):
+    reports = [r for outcome in ('passed', 'failed') for r in terminalreporter.stats.get(outcome, [])]
+    noted = ['%s: %s: %s' % (r.nodeid.split('::')[-1], *p) for r in reports for p in r.user_properties]
+    if noted:
+        terminalreporter.section('noted by tests')
+        for line in noted:
+            terminalreporter.write_line(line)
     if _memory:
         terminalreporter.section('memory of the servers')
         for line in _memory:

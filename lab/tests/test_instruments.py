@@ -8,6 +8,7 @@ import pytest
 from lab import account, fio, iozone
 from lab.guest import libraries
 from lab.process import ToolError
+from lab.studies.failure import LATENCIES_MIN, percentiles
 from lab.studies.migrate import Migrate
 
 DATA = Path(__file__).parent / "data"
@@ -184,3 +185,12 @@ def test_usage_is_unknown_when_a_server_ended_meanwhile():
 def test_libraries_out_of_ldd():
     text = "\tlinux-vdso.so.1 (0x1)\n\tlibaio.so.1 => /lib/x/libaio.so.1 (0x2)\n\t/lib64/ld-linux-x86-64.so.2 (0x3)\n\tlibgone.so => not found\n"
     assert libraries(text) == ["/lib/x/libaio.so.1", "/lib64/ld-linux-x86-64.so.2"]
+
+
+# --- failure
+
+
+def test_the_latencies_of_a_phase_are_in_microseconds_and_need_enough_of_them():
+    found = percentiles("before", [0.001] * 98 + [0.5, 0.7])
+    assert found == {"before_latency_p50": pytest.approx(1000), "before_latency_p99": pytest.approx(700_000)}
+    assert percentiles("after", [0.001] * (LATENCIES_MIN - 1)) == {}

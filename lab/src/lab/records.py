@@ -87,6 +87,12 @@ _METRICS = [
     Metric("recovery_time", "s", "lower", "from the server's return until all copies are whole"),
     Metric("rebuild_latency_p99", "us", "lower", "99th percentile of latency while copies are rebuilt"),
     Metric("rebuild_latency_p50", "us", "lower", "median latency while copies are rebuilt"),
+    Metric("before_latency_p99", "us", "lower", "99th percentile of latency before the fault"),
+    Metric("before_latency_p50", "us", "lower", "median latency before the fault"),
+    Metric("outage_latency_p99", "us", "lower", "99th percentile of latency while the server is away"),
+    Metric("outage_latency_p50", "us", "lower", "median latency while the server is away"),
+    Metric("after_latency_p99", "us", "lower", "99th percentile of latency once all copies are whole again"),
+    Metric("after_latency_p50", "us", "lower", "median latency once all copies are whole again"),
     Metric("errors", "1", "lower", "I/O errors that the client saw"),
 ]
 METRICS: dict[str, Metric] = {m.name: m for m in _METRICS}

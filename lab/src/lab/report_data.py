@@ -20,7 +20,7 @@ from typing import Any
 from lab import stats
 from lab.records import METRICS, STUDIES, BackendState, Factor, Run, Sample, StudyInfo
 
-REFERENCE_KIND = "skep"
+REFERENCE_KINDS = ("skep", "skep-hosts")
 MAX_ERRORS = 10  # different errors kept for each back end of a study
 
 # A factor that tells what a back end's disks are like rather than what is asked of them. Where a study has more
@@ -261,7 +261,7 @@ def _cells(samples: list[Sample]) -> dict[tuple[str, str, CaseKey], Cell]:
 
 def _pairs(measured: list[str]) -> list[Pair]:
     """Every other back end beside the reference of as many copies; where there is none, beside the first one."""
-    references = [b for b in measured if kind_of(b) == REFERENCE_KIND] or measured[:1]
+    references = [b for b in measured if kind_of(b) in REFERENCE_KINDS] or measured[:1]
     pairs = []
     for other in measured:
         if other in references:

@@ -84,6 +84,12 @@ _SHORT = {
     "server_written": "bytes written by servers",
     "rebuild_latency_p99": "99th percentile of latency during rebuild",
     "rebuild_latency_p50": "median latency during rebuild",
+    "before_latency_p99": "99th percentile of latency before the fault",
+    "before_latency_p50": "median latency before the fault",
+    "outage_latency_p99": "99th percentile of latency during the outage",
+    "outage_latency_p50": "median latency during the outage",
+    "after_latency_p99": "99th percentile of latency after the rebuild",
+    "after_latency_p50": "median latency after the rebuild",
     "errors": "I/O errors",
 }
 

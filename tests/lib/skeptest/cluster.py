@@ -8,7 +8,7 @@ import os
 import re
 import secrets
 
-from skeptest.run import LIMIT_S, popen, run
+from skeptest.run import LIMIT_S, popen, run, wait_until
 
 RUN_ID = secrets.token_hex(2)                     # names of two test runs on one cluster do not meet
 _count = itertools.count(1)
@@ -97,6 +97,30 @@ class Cluster:
         else:
             self.ceph('osd', 'pool', 'application', 'enable', name, app)
         return name
+
+    def make_copies(self, size=3, app='rados', pg_num=16, timeout=60):
+        """A new pool of that many copies, once all are there."""
+        name = self.make_pool(app, pg_num)
+        self.ceph('osd', 'pool', 'set', name, 'size', size, *['--yes-i-really-mean-it'] * (size == 1))
+        wait_until(lambda: self.whole(name), timeout, 0.3, 'pool %s to be whole' % name)
+        return name
+
+    def pgs(self):
+        """Every PG's id, state, up and acting set."""
+        brief = self.ceph_json('pg', 'dump', 'pgs_brief')
+        return brief.get('pg_stats', brief) if isinstance(brief, dict) else brief
+
+    def pool_number(self, name):
+        return self.ceph_json('osd', 'pool', 'stats', name)[0]['pool_id']
+
+    def whole(self, pool=None):
+        """True if all PGs (of the pool) have all their copies."""
+        of_pool = '' if pool is None else '%d.' % self.pool_number(pool)
+        states = [pg['state'] for pg in self.pgs() if pg['pgid'].startswith(of_pool)]
+        return bool(states) and all(state == 'active+clean' for state in states)
+
+    def enter(self):
+        """Puts this process where clients of the cluster are: that is here."""
 
     def drop_pool(self, name):
         return self.ceph('osd', 'pool', 'delete', name, name, '--yes-i-really-really-mean-it')

@@ -5,10 +5,13 @@
     hosts[0].up(create=True); hosts[1].up(join=True)
     hosts[0].ceph('-s')                   # stock clients run on a host of their own, the client
     hosts[1].cut(); hosts[1].heal()       # its cable
+    hosts[1].mute(); hosts[1].unmute()    # what it sends to the other hosts is lost; what they send arrives
+    hosts.power_cut(); hosts.power_on()   # of all machines at once, etcd with them
 
 Needs root. Everything is gone at the end, also after a failure: processes die with the test run, and namespaces carry
 the pid of the run that made them, so that the next run removes those of one that was killed.
 """
+import ctypes
 import os
 import pathlib
 import re
@@ -22,6 +25,8 @@ from skeptest.skep import Skep, find_binary
 NET = '10.77.0.'
 SWITCH, CLIENT = 'sw', 'cl'
 _PREFIX = 'skt'
+NOBODY = '02:00:00:00:00:01'                       # a hardware address that nobody has
+CLONE_NEWNET = 0x40000000
 
 
 def usable():
@@ -90,7 +95,7 @@ class Host(Skep):
         self.etcd = Etcd(self, workdir / (self.name + '-etcd'))
         super().__init__(workdir / self.name, osds=1)
         self.port = 3300
-        self.first = []
+        self.first, self.disk = [], None
 
     def argv(self, command=None):
         """A command on this host; without one: Skep's own."""
@@ -121,7 +126,43 @@ class Host(Skep):
     def popen(self, *argv, **kw):
         return super().popen(*self.hosts.on_client(argv), **kw)
 
+    def enter(self):
+        """Puts this (child) process on the client's host."""
+        self.hosts.enter_client()
+
+    def on_small_disk(self, mib):
+        """Before its first start: its data lies on a disk of its own of that size. Why that cannot be, or None."""
+        disk = self.data.with_name(self.data.name + '-disk')
+        disk.mkdir()
+        image = disk.with_suffix('.img')
+        run(['truncate', '-s', '%dM' % mib, image])
+        run(['/sbin/mke2fs', '-q', '-F', '-t', 'ext4', '-m', '0', image])
+        mounted = run(['mount', '-o', 'loop', image, disk], check=None)
+        if mounted.returncode:
+            return mounted.err.strip()
+        self.disk, self.data = disk, disk / 'data'
+        self.conf = str(self.data / 'ceph.conf')
+
     # -- trouble
+    def fill_disk(self):
+        """Another program takes all the space of its small disk."""
+        with open(self.disk / 'other', 'wb') as f:
+            free = os.statvfs(self.disk).f_bavail * os.statvfs(self.disk).f_frsize
+            os.posix_fallocate(f.fileno(), 0, free - (1 << 20))
+
+    def empty_disk(self):
+        (self.disk / 'other').unlink()
+
+    def mute(self, on=True):
+        """What it sends to other hosts gets lost on the way, what they send arrives. The client hears it."""
+        for other in self.hosts:
+            if other is not self:
+                what = ['replace', other.ip, 'lladdr', NOBODY, 'nud', 'permanent'] if on else ['del', other.ip]
+                run(['ip', '-n', self.netns, 'neigh', *what, 'dev', 'eth0'])
+
+    def unmute(self):
+        self.mute(False)
+
     def cut(self):
         """Pulls its cable: nothing gets in or out."""
         self.hosts.switch('ip', 'link', 'set', self.name, 'down')
@@ -145,6 +186,7 @@ class Hosts:
 
     def __init__(self, n, workdir):
         remove_stale()
+        self.pid = os.getpid()                      # also for children, who only use what is here
         self.made, self.etcd_urls, self.members, self.extra = [], [], [], None
         self.list = []
         try:
@@ -167,7 +209,7 @@ class Hosts:
         return iter(self.list)
 
     def namespace(self, name):
-        return '%s%d-%s' % (_PREFIX, os.getpid(), name)
+        return '%s%d-%s' % (_PREFIX, self.pid, name)
 
     def _namespace(self, name):
         run(['ip', 'netns', 'add', self.namespace(name)])
@@ -188,6 +230,29 @@ class Hosts:
 
     def on_client(self, argv):
         return ['ip', 'netns', 'exec', self.namespace(CLIENT), *argv]
+
+    def enter_client(self):
+        """Puts the calling process (a child made for that) on the client's host."""
+        with open('/run/netns/' + self.namespace(CLIENT)) as f:
+            if ctypes.CDLL(None, use_errno=True).setns(f.fileno(), CLONE_NEWNET) != 0:
+                raise OSError(ctypes.get_errno(), 'setns')
+
+    # -- all at once
+    def power_cut(self):
+        """Every process of every machine ends now."""
+        procs = [h.proc for h in self.list] + [m.proc for m in self.members]
+        for proc in procs:
+            end_group(proc)
+        for proc in procs:
+            proc.wait(10)
+
+    def power_on(self, timeout=90):
+        for member in self.members:
+            member.restart()
+        for host in self.list:
+            host.launch()
+        for host in self.list:
+            host.wait_ready(timeout)
 
     # -- etcd
     def start_etcd(self, apart=False):
@@ -224,6 +289,9 @@ class Hosts:
             host.kill()
         for member in self.members:
             member.kill()
+        for host in self.list:
+            if host.disk:
+                run(['umount', '-l', host.disk], check=None)
         for name in reversed(self.made):
             run(['ip', 'netns', 'del', self.namespace(name)], check=None)
         self.made = []

@@ -1,6 +1,7 @@
 """One `skep` process over one data directory: start, wait until ready, kill, stop, start again."""
 import os
 import pathlib
+import random
 import shutil
 import signal
 import socket
@@ -21,9 +22,17 @@ def find_binary():
 
 
 def free_port():
-    with socket.socket() as s:
-        s.bind(('127.0.0.1', 0))
-        return s.getsockname()[1]
+    """One that stays free while a server that has it is restarted: the kernel gives none out below 32768, and each
+    process of a parallel run (pytest-xdist) takes its own of them."""
+    worker = int(os.environ.get('PYTEST_XDIST_WORKER', 'gw0')[2:]) % 8
+    while True:
+        port = 12000 + 2500 * worker + random.randrange(2500)
+        with socket.socket() as s:
+            try:
+                s.bind(('127.0.0.1', port))
+            except OSError:
+                continue
+        return port
 
 
 class Skep(Cluster):
@@ -44,17 +53,22 @@ class Skep(Cluster):
     # -- life and death
     def start(self, timeout=READY_S):
         """Starts the process and returns when it says that it serves."""
+        self.launch()
+        return self.wait_ready(timeout)
+
+    def launch(self):
         assert self.proc is None or self.proc.poll() is not None, 'runs already'
         log = open(self.log, 'ab')
-        said_before = self.log.stat().st_size
+        self.said_before = self.log.stat().st_size
         self.proc = popen(self.argv(), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         log.close()
 
+    def wait_ready(self, timeout=READY_S):
         def ready():
             assert self.proc.poll() is None, 'skep ended at its start with %s:\n%s' % (
                 self.proc.returncode, self.log_tail())
             with open(self.log, 'rb') as f:
-                f.seek(said_before)
+                f.seek(self.said_before)
                 return any(line.startswith(b'ready') for line in f)
         try:
             wait_until(ready, timeout, 0.02, 'skep to say ready')

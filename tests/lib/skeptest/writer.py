@@ -56,6 +56,7 @@ def check_notes(skep, pool, notes):
         acknowledged[slot] = max(version, acknowledged.get(slot, 0))
 
     def read_all():
+        skep.enter()
         handle = connect(skep)
         with handle.open_ioctx(pool) as io:
             return {slot: io.read('slot-%d' % slot, 1 << 20) for slot in acknowledged}

@@ -142,7 +142,7 @@ class CephService(Service):
             if gone := self.alive():
                 raise ToolError(gone)
             if time.monotonic() > deadline:
-                raise ToolError(f"ceph: not {what} within {limit:.0f} s")
+                raise ToolError(f"{self.name}: not {what} within {limit:.0f} s")
             time.sleep(0.3)
 
     def version(self) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 from lab.backends.base import Backend, Context, Disk, Unsupported, programs_missing
 from lab.backends.ceph import CephService
 from lab.backends.skep import SkepService, binary
+from lab.backends.skep_hosts import SkepHostsService
 from lab.config import Config
 
 CLIENT_PROGRAMS = {"ceph": "ceph-common", "rbd": "ceph-common", "fio": "fio", "qemu-img": "qemu-utils"}
@@ -16,6 +17,7 @@ class RbdBackend(Backend):
     formats = ("rbd",)
     copies_possible = (1, 2, 3)
     acknowledged = "on disk, flushed, on every copy"
+    auth = "none"
     service_class: type[CephService]
 
     def __init__(self, context: Context, copies: int) -> None:
@@ -37,7 +39,7 @@ class RbdBackend(Backend):
 
     def options(self) -> dict[str, Any]:
         s = self.service.settings
-        return {**super().options(), "rbd_cache": s.rbd_cache, "osds": s.osds, "osd_memory": s.osd_memory, "auth": "none"}
+        return {**super().options(), "rbd_cache": s.rbd_cache, "osds": s.osds, "osd_memory": s.osd_memory, "auth": self.auth}
 
     def rbd(self, *args: str, timeout: float = 120) -> str:
         return self.scratch.run(["rbd", "-c", self.service.conf, "--no-progress", *args] if args[0] in ("rm", "import", "export")
@@ -113,3 +115,14 @@ class Skep(RbdBackend):
         if not config.skep.conf and not binary(config.skep.bin):
             problems.append("no skep program: set SKEP_BIN, or `bin` under [skep] in the configuration")
         return problems
+
+
+class SkepHosts(Skep):
+    """For the failure study: a process for each host, so that one can be lost."""
+
+    kind, title, service_class, auth = "skep-hosts", "Skep RBD, a process per host", SkepHostsService, "cephx"
+
+    @classmethod
+    def missing(cls, config: Config) -> list[str]:
+        own = [] if binary(config.skep.bin) else ["no skep program: set SKEP_BIN, or `bin` under [skep] in the configuration"]
+        return programs_missing({**CLIENT_PROGRAMS, "etcd": "etcd-server", "etcdctl": "etcd-client"}) + own

@@ -1,4 +1,4 @@
-"""Skep on loopback: one process with monitor and OSDs, started and stopped by the lab."""
+"""Skep on loopback: one process with monitor and OSDs, started and stopped by the lab (several: skep_hosts)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import time
+from pathlib import Path
 
 from lab.backends.base import Context, ToolError
 from lab.backends.ceph import CephService
@@ -32,9 +33,13 @@ class SkepService(CephService):
             return
         self.dir.mkdir()
         self._launch()
-        text = (self.dir / "data" / "ceph.conf").read_text()
+        self.write_client_conf(self.dir / "data" / "ceph.conf")
+
+    def write_client_conf(self, conf: Path) -> None:
+        """What clients use: Skep's own ceph.conf, and the lab's settings for them."""
         cache = "true" if self.settings.rbd_cache else "false"
-        (self.dir / "client.conf").write_text(f"{text}\n[client]\nrbd_cache = {cache}\nadmin_socket =\nlog_file = {self.dir}/client.log\n")
+        text = f"{conf.read_text()}\n[client]\nrbd_cache = {cache}\nadmin_socket =\nlog_file = {self.dir}/client.log\n"
+        Path(self.conf).write_text(text)
 
     def _launch(self) -> None:
         log = self.dir / "server.log"
@@ -44,13 +49,7 @@ class SkepService(CephService):
         if seen == 0:
             argv += ["--mon-port", "0"]
         self.process = self.scratch.spawn(argv, self.role, log=log)
-        deadline = time.monotonic() + READY_LIMIT_S
-        while b"\nready" not in log.read_bytes()[seen:]:
-            if self.process.poll() is not None:
-                raise ToolError(f"skep ended with status {self.process.returncode}: {log.read_text()[-300:].strip()}")
-            if time.monotonic() > deadline:
-                raise ToolError(f"skep: not ready within {READY_LIMIT_S:.0f} s")
-            time.sleep(0.02)
+        wait_ready(self.process, log, seen)
 
     def alive(self) -> str:
         if self.process is not None and self.process.poll() is not None:
@@ -69,6 +68,17 @@ class SkepService(CephService):
         if self.external:
             return super().version()
         return self.scratch.run([binary(self.settings.bin), "--version"], check=False).out.strip()
+
+
+def wait_ready(process: subprocess.Popen, log: Path, seen: int) -> None:
+    """Until it says so, behind the first `seen` bytes of its log."""
+    deadline = time.monotonic() + READY_LIMIT_S
+    while b"\nready" not in log.read_bytes()[seen:]:
+        if process.poll() is not None:
+            raise ToolError(f"skep ended with status {process.returncode}: {log.read_text()[-300:].strip()}")
+        if time.monotonic() > deadline:
+            raise ToolError(f"skep: not ready within {READY_LIMIT_S:.0f} s")
+        time.sleep(0.02)
 
 
 def binary(configured: str) -> str:

@@ -3,10 +3,13 @@
 A client writes at a fixed rate all the time. At `before` seconds the victim gets SIGKILL or SIGSTOP; after `outage`
 seconds it is started again or wakes. With one copy nothing can take over, so the stall is at least the outage; with more,
 it is the time until the survivors go on. stall_before is the longest gap of the undisturbed time, for comparison.
+Latencies are given apart for the time before the fault, while the victim is away, while it is rebuilt, and after that; each
+operation counts where it completed.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import statistics
@@ -21,7 +24,8 @@ from lab.process import ToolError, kill_group
 from lab.studies.base import Case, Result, Study
 
 POLL_S = 0.2
-AFTER_S = 2.0
+AFTER_S = 3.0
+LATENCIES_MIN = 20  # of a phase; fewer have no percentiles
 EINTR = 4  # what fio calls the error of a job that was asked to end
 
 
@@ -114,8 +118,19 @@ class Failure(Study):
             "recovery_time": times["whole"] - times["back"],
             "errors": float(sum(max(job.get("total_err", 0), job["error"] not in (0, EINTR)) for job in document["jobs"])),
         }
-        rebuild = sorted(lat * 1e6 for t, lat in completions if times["back"] <= t <= times["whole"] and lat < times["whole"] - times["back"])
-        if len(rebuild) >= 20:
-            values["rebuild_latency_p50"] = statistics.median(rebuild)
-            values["rebuild_latency_p99"] = rebuild[min(len(rebuild) - 1, int(len(rebuild) * 0.99))]
+        phases = {"before": (begin, times["struck"]), "outage": (times["struck"], times["back"]),
+                  "rebuild": (times["back"], times["whole"]), "after": (times["whole"], end)}
+        for phase, (since, until) in phases.items():
+            # What was asked for before the rebuild began is not its work.
+            most = until - since if phase == "rebuild" else math.inf
+            values |= percentiles(phase, [lat for t, lat in completions if since <= t <= until and lat < most])
         return values
+
+
+def percentiles(phase: str, latencies: list[float]) -> dict[str, float]:
+    """In microseconds; of too few, none."""
+    if len(latencies) < LATENCIES_MIN:
+        return {}
+    found = sorted(lat * 1e6 for lat in latencies)
+    p99 = found[min(len(found) - 1, int(len(found) * 0.99))]
+    return {f"{phase}_latency_p50": statistics.median(found), f"{phase}_latency_p99": p99}
