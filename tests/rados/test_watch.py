@@ -1,6 +1,10 @@
 """Watch and notify between separate client processes, and the list of watchers."""
+import os
 import re
+import signal
 import subprocess
+
+import pytest
 
 from skeptest.run import end_group, wait_until
 
@@ -60,3 +64,27 @@ def test_notify_without_watchers_returns_at_once(cluster, pool, oid):
 def test_watch_needs_the_object(cluster, pool):
     r = cluster.rados(pool, 'watch', 'no-such-object', stdin=b'\n', check=1)
     assert '(2) No such file or directory' in r.err, r
+
+
+@pytest.mark.own
+def test_the_doctor_names_a_watcher_that_does_not_answer(own):
+    """As with an RBD image's lock: who asked waits, and the one that holds it is named with its address."""
+    skep = own(osds=1).start()
+    pool = skep.make_pool()
+    skep.rados(pool, 'put', 'o', '-', stdin=b'x')
+    watcher = skep.popen('rados', '-p', pool, 'watch', 'o', stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: 'watcher=' in skep.rados(pool, 'listwatchers', 'o').out, 20, what='the watch')
+        held = re.search(r'watcher=(\S+) client\.(\d+)', skep.rados(pool, 'listwatchers', 'o').out)
+        os.kill(watcher.pid, signal.SIGSTOP)
+        asking = skep.popen('rados', '-p', pool, 'notify', 'o', 'hello', stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+        def found():
+            out = skep.cli('doctor', '--data', skep.data).out
+            return out if 'watcher client.' + held.group(2) in out else None
+        said = wait_until(found, 20, 0.3, 'the doctor to say so')
+        address = held.group(1).split('/')[0]
+        assert address in said and 'ceph osd blocklist add' in said and '(since ' in said, said
+        end_group(asking)
+    finally:
+        end_group(watcher)

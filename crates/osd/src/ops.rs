@@ -16,7 +16,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use types::pgstats::{SLOW_OPS_MAX, SlowOp, Wait, wait};
-use types::{OsdId, PgId, Utime};
+use types::{EntityAddr, OsdId, PgId, Utime};
 
 /// Operations older than this are listed in the report.
 const LISTED_AFTER: Duration = Duration::from_secs(1);
@@ -173,7 +173,41 @@ impl Osd {
             slow.waits = self.waits(slow.pg, *is_write);
         }
         let (_, count) = self.ops.older(now, COMPLAINT, 0, |_| ());
-        (listed.into_iter().map(|(s, _)| s).collect(), count as u32)
+        let mut all: Vec<SlowOp> = listed.into_iter().map(|(s, _)| s).collect();
+        all.extend(self.unanswered(SLOW_OPS_MAX - all.len().min(SLOW_OPS_MAX)));
+        (all, count as u32)
+    }
+
+    /// Clients that wait for an answer of others: of an RBD image, for its exclusive lock. The operation that asked is
+    /// answered long since; who has not answered holds what is waited for.
+    fn unanswered(&self, max: usize) -> Vec<SlowOp> {
+        let (now, wall) = (self.clock.monotonic(), self.clock.wall());
+        let at = |t: Duration| Utime::from_unix(wall.saturating_sub(now.saturating_sub(t)));
+        let before = now.saturating_sub(LISTED_AFTER);
+        let mut out = Vec::new();
+        for (id, pg) in self.pgs() {
+            for n in pg.unanswered(before, max - out.len()) {
+                let object = String::from_utf8_lossy(&n.object.oid).into_owned();
+                let watcher = |(client, addr, connected): &(i64, EntityAddr, bool)| Wait {
+                    kind: wait::WATCHER,
+                    osd: -1,
+                    who: match connected {
+                        true => format!("client.{client} {addr}"),
+                        false => format!("client.{client} {addr} (not connected)"),
+                    },
+                    since: at(n.began),
+                };
+                out.push(SlowOp {
+                    since: at(n.began),
+                    client: format!("client.{}", n.by),
+                    what: format!("notify of the watchers of {object}"),
+                    pg: id,
+                    object,
+                    waits: n.watchers.iter().map(watcher).collect(),
+                });
+            }
+        }
+        out
     }
 
     /// `dump_ops_in_flight`, and with an age `dump_blocked_ops`.

@@ -59,6 +59,7 @@ pub use pool::{Blocklist, PoolView, SnapIntervals};
 pub use range::seed_of;
 pub use replication::{CopyNeed, ForCopy, Group, MemberState, Proposal, Replica, refuse_read};
 pub use store::{IoError, ObjectReads, ObjectStat, ObjectStore, OmapPage, Seq, Ticket};
+pub use watch::Unanswered;
 
 #[cfg(test)]
 mod tests;

@@ -226,6 +226,11 @@ impl Pg {
         self.log.keep = entries.clamp(LOG_KEPT_MIN, LOG_KEPT);
     }
 
+    /// Notifications that began at `before` or earlier and wait for somebody, at most `max`.
+    pub fn unanswered(&self, before: Duration, max: usize) -> Vec<crate::Unanswered> {
+        self.watches.unanswered(before, max)
+    }
+
     pub fn log_len(&self) -> usize {
         self.log.len()
     }

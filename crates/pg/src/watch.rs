@@ -46,6 +46,7 @@ struct Notify {
     gid: u64,
     payload: Bytes,
     ver: u64,
+    began: Duration,
     deadline: Duration,
     waiting: BTreeSet<WatchKey>,
     replies: BTreeMap<WatchKey, Bytes>,
@@ -140,7 +141,37 @@ impl Notify {
     }
 }
 
+/// A notification that somebody has not answered: for an RBD image, the holder of its lock was asked for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unanswered {
+    pub object: HObject,
+    /// Who asked, by global id.
+    pub by: u64,
+    pub began: Duration,
+    /// The watchers that have not answered: client's number, address, and whether it is connected.
+    pub watchers: Vec<(i64, EntityAddr, bool)>,
+}
+
 impl WatchTable {
+    /// Notifications that began at `before` or earlier and wait for somebody, at most `max`.
+    pub fn unanswered(&self, before: Duration, max: usize) -> Vec<Unanswered> {
+        let of = |(object, watched): (&HObject, &Watched)| -> Vec<Unanswered> {
+            let late = watched.notifies.values().filter(|n| n.began <= before);
+            let who = |n: &Notify| {
+                let watch = |k: &WatchKey| watched.watches.get(k).map(|w| (k.0, w.addr, w.conn.is_some()));
+                n.waiting.iter().filter_map(watch).collect()
+            };
+            late.map(|n| Unanswered {
+                object: object.clone(),
+                by: n.gid,
+                began: n.began,
+                watchers: who(n),
+            })
+            .collect()
+        };
+        self.objects.iter().flat_map(of).take(max).collect()
+    }
+
     pub fn next_timer(&self) -> Option<Duration> {
         self.timers.first().map(|t| t.0)
     }
@@ -285,6 +316,7 @@ impl WatchTable {
             gid: r.gid,
             payload: r.payload,
             ver: r.ver,
+            began: now,
             deadline: now + timeout(r.timeout_s),
             waiting: watched.watches.keys().copied().collect(),
             replies: BTreeMap::new(),

@@ -181,3 +181,27 @@ fn a_watch_that_died_with_the_server_is_not_seen_long_after() {
     client(&mut rig, 1);
     assert_eq!(rig.one("o", watch(RECONNECT, 11, 0)), -107);
 }
+
+/// What `skep doctor` says of a client that waits for the holder of a lock.
+#[test]
+fn who_has_not_answered_is_named() {
+    let mut rig = with_two_watchers();
+    let late = |rig: &Rig| {
+        rig.pg
+            .unanswered(rig.now.saturating_sub(Duration::from_secs(1)), 10)
+    };
+    let id = rig.run("o", vec![notify(7, 30)]).ops[0].outdata.clone();
+    assert!(late(&rig).is_empty(), "it has just been asked");
+    rig.now += Duration::from_secs(2);
+    let found = late(&rig);
+    assert_eq!(found.len(), 1);
+    assert_eq!((&found[0].object.oid[..], found[0].by), (&b"o"[..], 4103));
+    let who = |n: &crate::Unanswered| n.watchers.iter().map(|(c, _, on)| (*c, *on)).collect::<Vec<_>>();
+    assert_eq!(who(&found[0]), [(4101, true), (4102, true)]);
+    client(&mut rig, 1);
+    rig.run("o", vec![ack(&id, 11, b"")]);
+    assert_eq!(who(&late(&rig)[0]), [(4102, true)]);
+    client(&mut rig, 2);
+    rig.run("o", vec![ack(&id, 22, b"")]);
+    assert!(late(&rig).is_empty());
+}
