@@ -143,6 +143,8 @@ impl Osd {
         let peers: Vec<Value> = pg.members().iter().map(member).collect();
         let sets = self.placement.state.osdmap.pg_to_up_acting(id);
         let history = self.placement.state.pgs.get(id);
+        let scrub = pg.scrub_view();
+        let stamps = scrub.stamps;
         Ok(json!({
             "snap_trimq": "[]",
             "snap_trimq_len": 0,
@@ -158,7 +160,14 @@ impl Osd {
                 "pgid": id.to_string(),
                 "last_update": format!("{}'{}", self.placement.epoch(), stats.version),
                 "last_user_version": stats.user_version,
-                "history": {"same_interval_since": history.map_or(0, |c| c.interval)},
+                "history": {
+                    "same_interval_since": history.map_or(0, |c| c.interval),
+                    "last_scrub": stamps.version.to_string(),
+                    "last_scrub_stamp": stamps.at.to_string(),
+                    "last_deep_scrub": stamps.deep_version.to_string(),
+                    "last_deep_scrub_stamp": stamps.deep_at.to_string(),
+                    "last_clean_scrub_stamp": stamps.clean_at.to_string(),
+                },
                 "stats": {"stat_sum": {
                     "num_bytes": stats.bytes,
                     "num_objects": stats.objects,
@@ -166,6 +175,10 @@ impl Osd {
                     "num_whiteouts": stats.whiteouts,
                     "num_read": stats.reads,
                     "num_write": stats.writes,
+                    "num_scrub_errors": stamps.errors(),
+                    "num_shallow_scrub_errors": stamps.shallow_errors,
+                    "num_deep_scrub_errors": stamps.deep_errors,
+                    "num_objects_repaired": scrub.repaired,
                 }},
             },
         }))
@@ -200,6 +213,7 @@ impl Osd {
                     "replica_read": self.copy_reads.asked, "replica_read_served": self.copy_reads.served,
                     "replica_read_out_bytes": self.copy_reads.served_bytes,
                     "replica_read_redirected": self.copy_reads.redirected,
+                    "scrub_bytes": self.scrubs.bytes, "scrubs": self.scrubs.ended,
                     "recovery_bytes": self.recovery.bytes, "recovery_ops": self.recovery.objects, "sessions": self.sessions.len()},
             "store": {"transactions": c.transactions, "flushes": c.flushes, "log_bytes": c.log_bytes,
                       "direct_bytes": c.direct_bytes, "checkpoints": c.checkpoints, "stalls": c.stalls},

@@ -2,7 +2,7 @@
 //!
 //! Not here: `stale` and `unknown`, which only the monitor can tell.
 
-use pg::{Group, MemberState, Pg};
+use pg::{Group, MemberState, Pg, ScrubView};
 use types::OsdId;
 use types::osdmap::{OsdMap, map_flag};
 use types::pgstats::pg_state;
@@ -28,13 +28,15 @@ pub struct Facts<'a> {
 
 impl PgHealth {
     pub fn of(pg: &Pg, map: &OsdMap) -> Self {
-        Self::judge(&Facts {
+        let mut health = Self::judge(&Facts {
             group: pg.group(),
             members: &pg.members(),
             active: pg.is_active(),
             objects: pg.stats().objects,
             map,
-        })
+        });
+        health.state |= scrub_state(&pg.scrub_view());
+        health
     }
 
     pub fn judge(f: &Facts<'_>) -> Self {
@@ -69,6 +71,22 @@ impl PgHealth {
             blocked_by,
         }
     }
+}
+
+/// Flags of what is being compared, and of what that found.
+fn scrub_state(view: &ScrubView) -> u64 {
+    let mut state = match view.running {
+        None => 0,
+        Some(order) => {
+            let deep = if order.deep { pg_state::DEEP_SCRUB } else { 0 };
+            let repair = if order.repair { pg_state::REPAIR } else { 0 };
+            pg_state::SCRUBBING | deep | repair
+        }
+    };
+    if view.stamps.errors() > 0 {
+        state |= pg_state::INCONSISTENT;
+    }
+    state
 }
 
 /// Flags of what is being copied.

@@ -28,6 +28,7 @@ pub mod probe;
 mod reaper;
 mod recovery;
 mod report;
+mod scrub;
 mod serve;
 mod sessions;
 mod slots;

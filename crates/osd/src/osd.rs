@@ -12,8 +12,9 @@ use crate::peers::{Copied, Peers};
 use crate::placement::Placement;
 use crate::reaper::Reaper;
 use crate::recovery::Recovery;
+use crate::scrub::Scrubs;
 use crate::sessions::Sessions;
-use crate::slots::{Role, Slot};
+use crate::slots::Slot;
 use crate::standing::Standing;
 use crate::store_view::StoreView;
 use bytes::Bytes;
@@ -78,6 +79,7 @@ pub struct Osd {
     pub links: Links,
     pub standing: Standing,
     pub recovery: Recovery,
+    pub scrubs: Scrubs,
     pub ops: Ops,
     pub fetches: Fetches,
     pub copy_reads: CopyReadCounts,
@@ -145,6 +147,7 @@ impl Osd {
             links: p.links,
             standing: p.standing,
             recovery: Recovery::default(),
+            scrubs: Scrubs::default(),
             ops: Ops::default(),
             fetches: Fetches::default(),
             copy_reads: CopyReadCounts::default(),
@@ -218,10 +221,7 @@ impl Osd {
 
     fn on_reads(&mut self) {
         for (ticket, pg) in self.store.prefetched() {
-            self.turn(pg, |role, ctx| match role {
-                Role::Primary(p) => p.apply(Input::Prefetched(ticket), ctx),
-                Role::Replica(r) => r.read_prefetched(ticket, ctx),
-            });
+            self.turn(pg, |role, ctx| role.prefetched(ticket, ctx));
         }
     }
 
@@ -285,10 +285,15 @@ impl Osd {
     /// When [`Osd::on_timer`] is to be called next.
     pub fn next_timer(&self) -> Option<Duration> {
         let pgs = self.timers.first().map(|(at, _)| *at);
-        [pgs, self.links.next_timer(), self.recovery_timer()]
-            .into_iter()
-            .flatten()
-            .min()
+        [
+            pgs,
+            self.links.next_timer(),
+            self.recovery_timer(),
+            self.scrub_timer(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     // --- messages -------------------------------------------------------------------------------------

@@ -107,12 +107,18 @@ impl Osd {
             }
         };
         let recovered = self.slots.get(&id).map_or((0, 0), |slot| slot.recovered);
+        let scrub = pg.scrub_view();
+        let stamps = scrub.stamps;
         let sum = ObjectStatSum {
             num_object_copies: health.copies,
             num_objects_degraded: health.degraded,
             num_objects_misplaced: health.misplaced,
             num_objects_recovered: recovered.0,
             num_bytes_recovered: recovered.1,
+            num_scrub_errors: i64::from(stamps.errors()),
+            num_shallow_scrub_errors: i64::from(stamps.shallow_errors),
+            num_deep_scrub_errors: i64::from(stamps.deep_errors),
+            num_objects_repaired: scrub.repaired as i64,
             ..stat_sum(&s)
         };
         PgStat {
@@ -138,6 +144,10 @@ impl Osd {
             mapping_epoch: interval,
             created: interval,
             last_epoch_clean: epoch,
+            last_scrub: stamps.version,
+            last_scrub_stamp: stamps.at,
+            last_deep_scrub: stamps.deep_version,
+            last_deep_scrub_stamp: stamps.deep_at,
             log_size: pg.log_len() as i64,
             ondisk_log_size: pg.log_len() as i64,
             up_primary: up.first().copied().unwrap_or(-1),

@@ -7,7 +7,7 @@ use crate::osd::Osd;
 use crate::store_view::StoreView;
 use messages::osd::peer::PeerBody;
 use net::ConnId;
-use pg::{Context, Group, Input, Output, Pg, Replica};
+use pg::{Context, Group, Input, Output, Pg, Replica, Ticket};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use types::{Errno, OsdId, PgId, SPgId, Utime};
@@ -141,6 +141,7 @@ impl Osd {
             self.timers.remove(&(at, pg));
         }
         let random = self.random.clone();
+        self.store.lend(pg);
         let ctx = &mut Context {
             store: &mut self.store,
             cluster: &self.placement,
@@ -154,8 +155,8 @@ impl Osd {
                 primary.leave(ctx);
                 true
             }
-            Role::Replica(mut r) => {
-                r.end_reads(ctx);
+            Role::Replica(r) => {
+                r.leave(ctx);
                 false
             }
         };
@@ -251,6 +252,7 @@ impl Osd {
         }
         self.links.step();
         self.recover();
+        self.scrub();
     }
 
     fn carry_out(&mut self, pg: PgId, primary: bool) {
@@ -286,6 +288,8 @@ impl Osd {
                         slot.recovered.1 += bytes as i64;
                     }
                 }
+                Output::Scrubbed { bytes } => self.scrubs.scrubbed(bytes),
+                Output::ScrubEnded(result) => self.scrub_ended(pg, result),
                 Output::FetchObject { id, object } => self.fetch(pg, id, object),
                 Output::Exported { token, result } => self.exported(token, result),
             }
@@ -343,6 +347,21 @@ impl Role {
         match self {
             Self::Primary(pg) => pg.is_waiting(),
             Self::Replica(r) => r.is_waiting(),
+        }
+    }
+
+    /// A read of the disk has ended.
+    pub fn prefetched(&mut self, ticket: Ticket, ctx: &mut Context<'_>) {
+        match self {
+            Self::Primary(pg) => pg.apply(Input::Prefetched(ticket), ctx),
+            Self::Replica(r) => r.prefetched(ticket, ctx),
+        }
+    }
+
+    /// A PG that was never scrubbed counts as scrubbed now.
+    pub fn begin_scrub_periods(&mut self, ctx: &mut Context<'_>) {
+        if let Self::Primary(pg) = self {
+            pg.begin_scrub_periods(ctx);
         }
     }
 

@@ -2,6 +2,7 @@
 
 use crate::pool::PoolView;
 use crate::replication::{Group, Proposal};
+use crate::scrub::{ScrubOrder, ScrubResult};
 use crate::store::{ObjectStore, Seq, Ticket};
 use bytes::Bytes;
 use messages::osd::peer::PeerBody;
@@ -114,6 +115,10 @@ pub enum Input {
     Grant {
         objects: usize,
     },
+    /// Compare the copies, if nothing stands against it now; see [`crate::Pg::scrub_view`].
+    Scrub(ScrubOrder),
+    /// The shell lets the running scrub take one stretch more.
+    ScrubGrant,
     /// The time given by [`crate::Pg::next_timer`] has come (or any other time).
     Tick,
     /// Answer to [`Output::FetchObject`].
@@ -165,6 +170,12 @@ pub enum Output {
     Copied {
         bytes: u64,
     },
+    /// So many bytes of copies are being compared: what the scrub's budget counts.
+    Scrubbed {
+        bytes: u64,
+    },
+    /// A scrub is over; its stamps are in the report.
+    ScrubEnded(ScrubResult),
     /// Get an object that another OSD holds, and give it back as [`Input::Fetched`] with the same id.
     FetchObject {
         id: u64,

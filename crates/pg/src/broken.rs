@@ -19,6 +19,8 @@ pub enum Rule {
     Stable,
     /// A member answers reads only while its grant runs.
     Grant,
+    /// What cannot be read on the primary is fetched from another member before a client is answered.
+    ReadRepair,
 }
 
 #[cfg(debug_assertions)]

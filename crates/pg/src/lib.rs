@@ -14,8 +14,7 @@
 //! - Every table has a bound named next to it.
 //!
 //! Not here: sockets, threads, clocks, the store (all come in through [`Context`]); routing an operation to
-//! its PG, map distribution and epochs (shell); replication (execution and commit tracking are apart so that
-//! "durable here" can become "durable on all in-sync members").
+//! its PG, map distribution and epochs, when copies are compared and how fast they are copied (shell).
 
 mod ahead;
 mod api;
@@ -41,6 +40,7 @@ mod pool;
 mod range;
 mod replication;
 mod reply;
+mod scrub;
 mod snapset;
 mod split;
 mod stats;
@@ -58,6 +58,7 @@ pub use pg::{LoadError, Pg};
 pub use pool::{Blocklist, PoolView, SnapIntervals};
 pub use range::seed_of;
 pub use replication::{CopyNeed, ForCopy, Group, MemberState, Proposal, Replica, refuse_read};
+pub use scrub::{Inconsistent, ScrubOrder, ScrubResult, ScrubStamps, ScrubView};
 pub use store::{IoError, ObjectReads, ObjectStat, ObjectStore, OmapPage, Seq, Ticket};
 pub use watch::Unanswered;
 

@@ -66,6 +66,7 @@ impl Pg {
                 let filter = plain_filter(&mut r)?;
                 self.names(c, op, Some(filter), r, ctx)
             }
+            code::SCRUBLS => self.scrub_ls(&op.indata, ctx),
             code::PG_HITSET_LS => Ok((0, Bytes::from_static(&[0; 4]))),
             code::PG_HITSET_GET => Err(Errno::ENOENT.into()),
             _ => Err(Errno::EINVAL.into()),

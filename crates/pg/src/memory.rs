@@ -4,7 +4,7 @@
 
 use crate::store::{IoError, ObjectReads, ObjectStat, ObjectStore, OmapPage, Seq, Ticket};
 use bytes::{Bytes, BytesMut};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use types::{EVersion, Errno, ObjectId, Op, SPgId, Transaction};
 
@@ -14,6 +14,35 @@ struct Object {
     attrs: BTreeMap<Bytes, Bytes>,
     header: Bytes,
     omap: BTreeMap<Bytes, Bytes>,
+    /// Blocks whose checksum does not fit.
+    bad: BTreeSet<u64>,
+}
+
+impl Object {
+    fn is_bad(&self, start: u64, end: u64) -> bool {
+        start < end
+            && self
+                .bad
+                .range(start / BLOCK..end.div_ceil(BLOCK))
+                .next()
+                .is_some()
+    }
+
+    /// The range gets new content: whole blocks forget what they were, parts of bad ones cannot be completed.
+    fn overwrite(&mut self, start: u64, end: u64) -> Result<(), Errno> {
+        let size = self.data.len() as u64;
+        let whole = |b: &u64| start <= b * BLOCK && end >= ((b + 1) * BLOCK).min(size);
+        let hit: Vec<u64> = self
+            .bad
+            .range(start / BLOCK..end.div_ceil(BLOCK))
+            .copied()
+            .collect();
+        if start < end && !hit.iter().all(whole) {
+            return Err(Errno::EIO);
+        }
+        self.bad.retain(|b| start >= end || !hit.contains(b));
+        Ok(())
+    }
 }
 
 #[derive(Debug, Clone, Default)]
@@ -127,6 +156,37 @@ impl MemoryStore {
         self.objects.len()
     }
 
+    /// The block at `offset` cannot be read any more.
+    pub fn spoil(&mut self, oid: &ObjectId, offset: u64) {
+        if let Some(o) = self.objects.get_mut(oid) {
+            o.bad.insert(offset / BLOCK);
+        }
+    }
+
+    /// A byte is another one, and nothing tells.
+    pub fn alter(&mut self, oid: &ObjectId, offset: usize) {
+        if let Some(b) = self.objects.get_mut(oid).and_then(|o| o.data.get_mut(offset)) {
+            *b ^= 0xff;
+        }
+    }
+
+    pub fn lose(&mut self, oid: &ObjectId) {
+        self.objects.remove(oid);
+    }
+
+    pub fn lose_attr(&mut self, oid: &ObjectId, name: &[u8]) {
+        if let Some(o) = self.objects.get_mut(oid) {
+            o.attrs.remove(name);
+        }
+    }
+
+    pub fn put_row(&mut self, oid: &ObjectId, key: &'static [u8]) {
+        if let Some(o) = self.objects.get_mut(oid) {
+            o.omap
+                .insert(Bytes::from_static(key), Bytes::from_static(b"stray"));
+        }
+    }
+
     fn object(&mut self, oid: &ObjectId) -> Result<&mut Object, Errno> {
         self.objects.get_mut(oid).ok_or(Errno::ENOENT)
     }
@@ -135,13 +195,15 @@ impl MemoryStore {
         self.objects.entry(oid.clone()).or_default()
     }
 
-    fn write(&mut self, oid: &ObjectId, offset: u64, data: &[u8]) {
+    fn write(&mut self, oid: &ObjectId, offset: u64, data: &[u8]) -> Step {
         let o = self.make(oid);
+        o.overwrite(offset, offset + data.len() as u64)?;
         let (start, end) = (offset as usize, offset as usize + data.len());
         if o.data.len() < end {
             o.data.resize(end, 0);
         }
         o.data[start..end].copy_from_slice(data);
+        Ok(())
     }
 
     /// A real store reads the rest of a block that is changed in part.
@@ -183,15 +245,14 @@ impl MemoryStore {
                 self.make(oid);
                 Ok(())
             }
-            Op::Write { oid, offset, data } => {
-                self.write(oid, *offset, data);
+            Op::Write { oid, offset, data } => self.write(oid, *offset, data),
+            Op::Zero { oid, offset, len } => self.write(oid, *offset, &vec![0; *len as usize]),
+            Op::Truncate { oid, size } => self.object(oid).and_then(|o| {
+                let old = o.data.len() as u64;
+                o.overwrite(*size, old.max(*size))?;
+                o.data.resize(*size as usize, 0);
                 Ok(())
-            }
-            Op::Zero { oid, offset, len } => {
-                self.write(oid, *offset, &vec![0; *len as usize]);
-                Ok(())
-            }
-            Op::Truncate { oid, size } => self.object(oid).map(|o| o.data.resize(*size as usize, 0)),
+            }),
             Op::Remove { oid } => self.objects.remove(oid).map(|_| ()).ok_or(Errno::ENOENT),
             Op::Clone { src, dst } => self.object(src).map(|o| o.clone()).map(|o| {
                 self.objects.insert(dst.clone(), o);
@@ -202,10 +263,10 @@ impl MemoryStore {
                 src_offset,
                 len,
                 dst_offset,
-            } => self.object(src).map(|o| o.data.clone()).map(|data| {
+            } => self.object(src).map(|o| o.data.clone()).and_then(|data| {
                 let start = (*src_offset as usize).min(data.len());
                 let end = (start + *len as usize).min(data.len());
-                self.write(dst, *dst_offset, &data[start..end]);
+                self.write(dst, *dst_offset, &data[start..end])
             }),
             Op::Rename { src, dst } => match self.objects.remove(src) {
                 Some(o) => {
@@ -285,6 +346,9 @@ impl ObjectReads for MemoryStore {
         };
         let start = (offset as usize).min(o.data.len());
         let end = start.saturating_add(len as usize).min(o.data.len());
+        if o.is_bad(start as u64, end as u64) {
+            return Err(IoError(format!("{}: a bad block", oid.object)));
+        }
         let data = Bytes::copy_from_slice(&o.data[start..end]);
         if let Some(cold) = &mut self.cold {
             cold.read(oid, start as u64, end as u64);

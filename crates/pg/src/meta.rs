@@ -2,6 +2,7 @@
 
 use crate::PgStats;
 use crate::pool::SnapIntervals;
+use crate::scrub::ScrubStamps;
 use denc::{Decode, Encode, Reader, Result, Writer};
 use types::HObject;
 
@@ -20,6 +21,7 @@ pub(crate) struct PgMeta {
     pub complete: bool,
     /// Objects (heads) that the log does not speak for: entries of theirs were undone and nothing put in their place.
     pub dirty: Vec<HObject>,
+    pub scrub: ScrubStamps,
 }
 
 impl Default for PgMeta {
@@ -31,26 +33,28 @@ impl Default for PgMeta {
             pg_num: 0,
             complete: true,
             dirty: Vec::new(),
+            scrub: ScrubStamps::default(),
         }
     }
 }
 
 impl Encode for PgMeta {
     fn encode(&self, w: &mut Writer) {
-        w.envelope(3, 1, |w| {
+        w.envelope(4, 1, |w| {
             w.put(&self.stats);
             w.put(&self.removed);
             w.put(&self.trimmed);
             w.u32(self.pg_num);
             w.bool(self.complete);
             w.put(&self.dirty);
+            w.put(&self.scrub);
         });
     }
 }
 
 impl Decode for PgMeta {
     fn decode(r: &mut Reader) -> Result<Self> {
-        r.envelope(3, |version, r| {
+        r.envelope(4, |version, r| {
             Ok(Self {
                 stats: r.get()?,
                 removed: r.get()?,
@@ -58,6 +62,11 @@ impl Decode for PgMeta {
                 pg_num: if version >= 2 { r.u32()? } else { 0 },
                 complete: if version >= 3 { r.bool()? } else { true },
                 dirty: if version >= 3 { r.get()? } else { Vec::new() },
+                scrub: if version >= 4 {
+                    r.get()?
+                } else {
+                    ScrubStamps::default()
+                },
             })
         })
     }

@@ -66,6 +66,14 @@ pub(crate) enum Task {
         member: OsdId,
         token: u64,
     },
+    /// A bad copy is made good.
+    Repair {
+        id: u64,
+    },
+    /// The copies are compared: its turn lasts until they are found the same, or repaired.
+    Check {
+        token: u64,
+    },
 }
 
 #[derive(Debug)]
@@ -78,6 +86,8 @@ pub(crate) struct Job {
     pub tickets: Vec<Ticket>,
     /// Objects of other OSDs, as far as they came.
     pub copies: Copies,
+    /// It met a damaged copy before, and a repair was tried.
+    pub repaired: bool,
     has_turn: bool,
     /// Tickets whose read has not ended.
     reading: usize,
@@ -94,6 +104,7 @@ impl Job {
             reading: tickets.len(),
             tickets,
             copies: Copies::default(),
+            repaired: false,
             has_turn: false,
             fetching: 0,
         }
@@ -187,6 +198,21 @@ impl Parked {
         let ready = job.is_ready();
         self.jobs.insert(id, job);
         ready.then_some(id)
+    }
+
+    /// Takes in a repair, or who waits for one, before all others that have no turn yet; the repair first.
+    fn add_first(&mut self, job: Job) {
+        self.last_job += 1;
+        let id = self.last_job;
+        let jobs = &self.jobs;
+        let is_repair = |id: &JobId| {
+            jobs.get(id)
+                .is_some_and(|j| matches!(j.task, Task::Repair { .. }))
+        };
+        let turns = self.objects.entry(job.head.clone()).or_default();
+        let repair_at = turns.behind.iter().position(is_repair);
+        turns.behind.insert(repair_at.map_or(0, |at| at + 1), id);
+        self.jobs.insert(id, job);
     }
 
     fn is_ready(&self, id: JobId) -> bool {
@@ -292,7 +318,15 @@ impl Pg {
         }
     }
 
+    /// Parks it before everything that waits for this object. Who calls this pumps.
+    pub(crate) fn park_first(&mut self, job: Job) {
+        self.parked.add_first(job);
+    }
+
     pub(crate) fn prefetched(&mut self, ticket: Ticket, ctx: &mut Context<'_>) {
+        if self.scrub_read_ended(ticket, ctx) {
+            return;
+        }
         let ready = self.parked.read_ended(ticket);
         self.start_ready(ready, ctx);
     }
@@ -312,7 +346,7 @@ impl Pg {
     }
 
     /// Runs what is ready now on this object.
-    fn pump(&mut self, head: &HObject, ctx: &mut Context<'_>) {
+    pub(crate) fn pump(&mut self, head: &HObject, ctx: &mut Context<'_>) {
         while let Some(id) = self.parked.next_ready(head) {
             self.start(id, ctx);
         }
@@ -331,6 +365,16 @@ impl Pg {
                     return self.parked.put_back(id, job, 0);
                 }
             }
+            Task::Repair { id: repair } => {
+                if self.repair_begins(repair, id) {
+                    return self.parked.put_back(id, job, 0);
+                }
+            }
+            Task::Check { token } => {
+                if self.check_begins(token, id, ctx) {
+                    return self.parked.put_back(id, job, 0);
+                }
+            }
             Task::Message(c) => {
                 let verdict = self.admit(&c);
                 if let Some((c, class)) = self.answer_early(c, verdict, &job.head, ctx) {
@@ -339,7 +383,10 @@ impl Pg {
                         job.task = Task::Message(c);
                         return self.parked.put_back(id, job, fetching);
                     }
-                    self.execute(c, class, job.head.clone(), job.copies, ctx);
+                    let may_repair = !job.repaired;
+                    if let Some(c) = self.execute(c, class, job.head.clone(), job.copies, may_repair, ctx) {
+                        self.park_behind_repair(c, job.head.clone(), job.order);
+                    }
                 }
             }
         }
@@ -354,6 +401,20 @@ impl Pg {
             self.parked.end(&job.head, job.order);
             self.pump(&job.head, ctx);
         }
+    }
+
+    /// A message that met a damaged copy: again when the repair has ended.
+    pub(crate) fn park_behind_repair(&mut self, c: Box<ClientOp>, head: HObject, order: Order) {
+        let mut job = Job::new(Task::Message(c), head, order, Vec::new());
+        job.repaired = true;
+        self.park_first(job);
+    }
+
+    /// A check that has not begun is not wanted any more.
+    pub(crate) fn drop_check_job(&mut self, token: u64, ctx: &mut Context<'_>) {
+        let of_token = |job: &Job| matches!(&job.task, Task::Check { token: t } if *t == token);
+        let gone = self.parked.remove(of_token);
+        self.drop_jobs(gone, ctx);
     }
 
     /// A copy that has not begun is not wanted any more.
@@ -384,6 +445,7 @@ impl Pg {
     pub fn leave(mut self, ctx: &mut Context<'_>) {
         let gone = self.parked.remove(|_| true);
         self.drop_jobs(gone, ctx);
+        self.leave_scrub(ctx);
         for output in self.commits.abandon() {
             if let Output::Exported { token, .. } = output {
                 let result = Err(Errno::EAGAIN);
@@ -409,6 +471,11 @@ impl Pg {
                 // The asker's client asks again, and finds the PG that has the object then.
                 let result = Err(Errno::EAGAIN);
                 ctx.out.push(Output::Exported { token, result });
+            }
+            match job.task {
+                Task::Repair { id } => self.repair_dropped(id, ctx),
+                Task::Check { token } => self.check_dropped(token, ctx),
+                _ => {}
             }
             self.pump(&job.head, ctx);
         }

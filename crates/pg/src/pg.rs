@@ -14,6 +14,7 @@ use crate::parked::{Job, Order, Parked, Task};
 use crate::pool::{PoolView, SnapIntervals};
 use crate::range::HashRange;
 use crate::replication::{May, Replication, Shown};
+use crate::scrub::{Scrub, Watched};
 use crate::snapset::{Resolved, SnapSet};
 use crate::store::{IoError, ObjectStore, Seq};
 use crate::trim::Trim;
@@ -21,6 +22,7 @@ use crate::watch::WatchTable;
 use bytes::Bytes;
 use denc::{Decode, Encode};
 use messages::osd::{MOSDOpReply, flag};
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 use types::{Errno, HObject, NOSNAP, ObjectId, Op, SNAPDIR, SPgId};
@@ -64,6 +66,15 @@ pub struct Pg {
     pub(crate) repl: Replication,
     /// Only reads are executed, of a member's copy, and only what this lets it show.
     pub(crate) shown: Option<Box<Shown>>,
+    pub(crate) scrub: Scrub,
+}
+
+/// Whether a message met something that cannot be read here, and what that leads to.
+#[derive(Clone, Copy)]
+pub(crate) struct Damage<'a> {
+    pub met: &'a Cell<bool>,
+    /// No repair was tried for this message yet.
+    pub may_repair: bool,
 }
 
 impl Pg {
@@ -130,6 +141,7 @@ impl Pg {
             count: None,
             repl: Replication::alone(),
             shown: None,
+            scrub: Scrub::default(),
         }
     }
 
@@ -187,10 +199,13 @@ impl Pg {
                 self.watches.connection_closed(conn, ctx.now);
             }
             Input::MapChanged(pool) => self.map_changed(pool, ctx),
+            Input::Scrub(order) => self.begin_scrub(order, ctx),
+            Input::ScrubGrant => self.scrub_granted(ctx),
             Input::Tick => self.tick(ctx),
             Input::Fetched { id, result } => self.fetched(id, result, ctx),
             Input::Export { token, object } => self.export(token, object, ctx),
         }
+        self.scrub_on(ctx);
     }
 
     /// When the PG next wants an [`Input::Tick`].
@@ -199,7 +214,10 @@ impl Pg {
             (Some(count), _) => Some(count.next_at),
             (None, trim) => trim.as_ref().map(|t| t.next_at),
         };
-        let replication = self.replication_timer();
+        let replication = [self.replication_timer(), self.repair_timer()]
+            .into_iter()
+            .flatten()
+            .min();
         if !self.is_active() {
             // The PG's own changes wait as clients' do.
             return replication;
@@ -299,12 +317,19 @@ impl Pg {
             return;
         };
         let head = self.object_id(head);
-        let Some((c, state)) = self.take_for(c, &head, ctx) else {
-            return;
+        let state = match self.take(&head, ctx) {
+            Ok(state) => state,
+            Err(e) => {
+                tracing::error!("pg {}: {e}", self.id);
+                let c = self.refuse_unless_repaired(c, &head.object, true, ctx);
+                return self.again_when_repaired(c, head.object, order, ctx);
+            }
         };
         let tickets = self.prefetch(&c, class, &head, &state, ctx);
         if tickets.is_empty() && !copies_objects(&c) {
-            return self.execute_on(c, class, head, state, Copies::default(), ctx);
+            let object = head.object.clone();
+            let c = self.execute_on(c, class, (head, state), Copies::default(), true, ctx);
+            return self.again_when_repaired(c, object, order, ctx);
         }
         self.put_back(head.object.clone(), state);
         self.park(Job::new(Task::Message(c), head.object, order, tickets), ctx);
@@ -385,35 +410,53 @@ impl Pg {
         self.commits.release(seq, output, ctx.out);
     }
 
-    /// Takes the object's state for a message, which is refused if that cannot be read.
-    fn take_for(
+    /// A message whose object cannot be read: refused, or given back if a repair is on its way.
+    fn refuse_unless_repaired(
         &mut self,
         c: Box<ClientOp>,
-        head: &ObjectId,
+        head: &HObject,
+        may_repair: bool,
         ctx: &mut Context<'_>,
-    ) -> Option<(Box<ClientOp>, Box<ObjectState>)> {
-        match self.take(head, ctx) {
-            Ok(state) => Some((c, state)),
-            Err(e) => {
-                tracing::error!("pg {}: {e}", self.id);
-                self.refuse(c, &head.object, Errno::EIO, ctx);
-                None
-            }
+    ) -> Option<Box<ClientOp>> {
+        if may_repair && self.damaged(head, ctx) {
+            return Some(c);
+        }
+        self.refuse(c, head, Errno::EIO, ctx);
+        None
+    }
+
+    /// Parks a message that was given back by its execution.
+    fn again_when_repaired(
+        &mut self,
+        c: Option<Box<ClientOp>>,
+        head: HObject,
+        order: Order,
+        ctx: &mut Context<'_>,
+    ) {
+        if let Some(c) = c {
+            self.park_behind_repair(c, head.clone(), order);
+            self.pump(&head, ctx);
         }
     }
 
-    /// Finds the object and runs the message on it.
+    /// Finds the object and runs the message on it. Given back if its copy here is damaged and on the way to be
+    /// repaired: nothing has happened then.
     pub(crate) fn execute(
         &mut self,
         c: Box<ClientOp>,
         class: Class,
         head: HObject,
         fetched: Copies,
+        may_repair: bool,
         ctx: &mut Context<'_>,
-    ) {
+    ) -> Option<Box<ClientOp>> {
         let head = self.object_id(head);
-        if let Some((c, state)) = self.take_for(c, &head, ctx) {
-            self.execute_on(c, class, head, state, fetched, ctx);
+        match self.take(&head, ctx) {
+            Ok(state) => self.execute_on(c, class, (head, state), fetched, may_repair, ctx),
+            Err(e) => {
+                tracing::error!("pg {}: {e}", self.id);
+                self.refuse_unless_repaired(c, &head.object, may_repair, ctx)
+            }
         }
     }
 
@@ -421,21 +464,47 @@ impl Pg {
         &mut self,
         c: Box<ClientOp>,
         class: Class,
-        head: ObjectId,
-        state: Box<ObjectState>,
+        (head, state): (ObjectId, Box<ObjectState>),
         fetched: Copies,
+        may_repair: bool,
         ctx: &mut Context<'_>,
-    ) {
+    ) -> Option<Box<ClientOp>> {
         let shown = self.shown.as_deref();
         if shown.is_some_and(|s| s.may(&head.object, ctx.now) != May::Show) {
             // Time has passed since it was admitted.
             self.put_back(head.object.clone(), state);
-            return self.refuse(c, &head.object, Errno::EAGAIN, ctx);
+            self.refuse(c, &head.object, Errno::EAGAIN, ctx);
+            return None;
         }
+        let met = Cell::new(false);
+        let damage = Damage {
+            met: &met,
+            may_repair,
+        };
+        let object = head.object.clone();
+        let mut store = Watched::new(ctx.store, &object, &met);
+        let ctx = &mut Context {
+            store: &mut store,
+            cluster: ctx.cluster,
+            now: ctx.now,
+            wall: ctx.wall,
+            random: &mut *ctx.random,
+            out: &mut *ctx.out,
+        };
         match class {
-            Class::Write => self.execute_write(c, head, state, fetched, ctx),
-            Class::Read | Class::Pg => self.execute_read(c, head, state, ctx),
+            Class::Write => self.execute_write(c, head, state, fetched, damage, ctx),
+            Class::Read | Class::Pg => self.execute_read(c, head, state, damage, ctx),
         }
+    }
+
+    /// True if a message met a damaged copy that is on its way to be repaired: it is to be tried again.
+    pub(crate) fn is_repaired_first(
+        &mut self,
+        damage: Damage<'_>,
+        head: &HObject,
+        ctx: &mut Context<'_>,
+    ) -> bool {
+        damage.may_repair && damage.met.get() && self.damaged(head, ctx)
     }
 
     fn execute_read(
@@ -443,8 +512,9 @@ impl Pg {
         c: Box<ClientOp>,
         head: ObjectId,
         state: Box<ObjectState>,
+        damage: Damage<'_>,
         ctx: &mut Context<'_>,
-    ) {
+    ) -> Option<Box<ClientOp>> {
         let last_write = state.last_write;
         let snap = c.op.snapid;
         let found = if snap == NOSNAP || snap == SNAPDIR {
@@ -458,12 +528,18 @@ impl Pg {
             }
         };
         let reply = match found {
-            None => MOSDOpReply::to(&c.op, self.pool.epoch, Errno::ENOENT.code()),
-            Some(None) => self.run_read(&c, &head, &head, &state, ctx),
-            Some(Some(clone)) => self.read_clone(&c, &head, clone, ctx),
+            None => Some(MOSDOpReply::to(&c.op, self.pool.epoch, Errno::ENOENT.code())),
+            Some(None) => self.run_read(&c, &head, &head, &state, damage, ctx),
+            Some(Some(clone)) => self.read_clone(&c, &head, clone, damage, ctx),
         };
         self.put_back(head.object, state);
-        self.reply(c, last_write, reply, ctx);
+        match reply {
+            Some(reply) => {
+                self.reply(c, last_write, reply, ctx);
+                None
+            }
+            None => Some(c),
+        }
     }
 
     /// What a read's snapshot means for the object.
@@ -483,28 +559,27 @@ impl Pg {
         c: &ClientOp,
         head: &ObjectId,
         clone: u64,
+        damage: Damage<'_>,
         ctx: &mut Context<'_>,
-    ) -> MOSDOpReply {
+    ) -> Option<MOSDOpReply> {
         let source = self.object_id(head.object.with_snap(clone));
         let epoch = self.pool.epoch;
-        let refuse = |e: Errno| MOSDOpReply::to(&c.op, epoch, e.code());
         match self.take(&source, ctx) {
             Ok(state) if state.exists => {
-                let reply = self.run_read(c, head, &source, &state, ctx);
+                let reply = self.run_read(c, head, &source, &state, damage, ctx);
                 self.put_back(source.object, state);
-                reply
+                return reply;
             }
-            Ok(_) => {
-                tracing::error!(
-                    "{}: the snapset lists a clone that the store does not have",
-                    source.object
-                );
-                refuse(Errno::EIO)
-            }
-            Err(e) => {
-                tracing::error!("{e}");
-                refuse(Errno::EIO)
-            }
+            Ok(_) => tracing::error!(
+                "{}: the snapset lists a clone that the store does not have",
+                source.object
+            ),
+            Err(e) => tracing::error!("{e}"),
+        }
+        damage.met.set(true);
+        match self.is_repaired_first(damage, &head.object, ctx) {
+            true => None,
+            false => Some(MOSDOpReply::to(&c.op, epoch, Errno::EIO.code())),
         }
     }
 
@@ -514,8 +589,9 @@ impl Pg {
         head: &ObjectId,
         source: &ObjectId,
         old: &ObjectState,
+        damage: Damage<'_>,
         ctx: &mut Context<'_>,
-    ) -> MOSDOpReply {
+    ) -> Option<MOSDOpReply> {
         let pool = self.pool.clone();
         let mut exec = Exec {
             ctx,
@@ -538,12 +614,15 @@ impl Pg {
         };
         let ran = exec.run();
         let (effects, read_bytes) = (exec.effects, exec.read_bytes);
+        if self.is_repaired_first(damage, &head.object, ctx) {
+            return None;
+        }
         self.meta.stats.reads += 1;
         self.meta.stats.read_bytes += read_bytes;
         if ran.result >= 0 {
             self.carry_out(&head.object, effects, c.conn, old.last_write, ctx);
         }
-        self.read_reply(c, old, ran)
+        Some(self.read_reply(c, old, ran))
     }
 
     fn map_changed(&mut self, pool: Arc<PoolView>, ctx: &mut Context<'_>) {
@@ -593,6 +672,11 @@ impl Pg {
             Err(Errno::ENOENT)
         } else {
             crate::ops::copy::export(object, self.id.shard, ctx.store).map_err(|f: Fail| Errno(-f.rval))
+        };
+        let result = match result {
+            // The asker's client asks again, and may find it repaired.
+            Err(Errno::EIO) if self.damaged(&object.head(), ctx) => Err(Errno::EAGAIN),
+            result => result,
         };
         let seq = self.last_write(&object.head());
         self.commits

@@ -8,6 +8,7 @@ use crate::intervals::Intervals;
 use crate::log::{EntryKind, LogEntry};
 use crate::object::ObjectState;
 use crate::object_info::{INFO_ATTR, NO_REQID, SNAPSET_ATTR};
+use crate::pg::Damage;
 use crate::reply::{Versions, returns_fit};
 use crate::snapset::{CloneInfo, SnapSet, context_is_valid};
 use crate::stats::StatsDelta;
@@ -67,8 +68,9 @@ impl Pg {
         head: ObjectId,
         old: Box<ObjectState>,
         fetched: Copies,
+        damage: Damage<'_>,
         ctx: &mut Context<'_>,
-    ) {
+    ) -> Option<Box<ClientOp>> {
         let context = self.snap_context(&c.op).and_then(|s| {
             let outdated = c.op.has(flag::ORDERSNAP) && s.seq < old.snapset.seq;
             if outdated { Err(Errno::EOLDSNAPC) } else { Ok(s) }
@@ -77,7 +79,8 @@ impl Pg {
             Ok(s) => s,
             Err(e) => {
                 self.put_back(head.object.clone(), old);
-                return self.refuse(c, &head.object, e, ctx);
+                self.refuse(c, &head.object, e, ctx);
+                return None;
             }
         };
         let pool = self.pool.clone();
@@ -102,6 +105,10 @@ impl Pg {
         };
         let mut ran = exec.run();
         let (work, effects) = (exec.work, exec.effects);
+        if self.is_repaired_first(damage, &head.object, ctx) {
+            self.put_back(head.object, old);
+            return Some(c);
+        }
         if ran.result >= 0
             && let Err(e) = returns_fit(&c.op, &ran)
         {
@@ -111,9 +118,10 @@ impl Pg {
             };
         }
         if ran.result < 0 {
-            return self.finish_failure(c, head, old, ran, ctx);
+            self.finish_failure(c, head, old, ran, ctx);
+            return None;
         }
-        self.finish_write(c, head, old, context, (work, effects, ran), ctx);
+        self.finish_write(c, head, old, (context, damage), (work, effects, ran), ctx)
     }
 
     /// A failed write changes nothing but the log, which remembers the failure.
@@ -163,10 +171,10 @@ impl Pg {
         c: Box<ClientOp>,
         head: ObjectId,
         old: Box<ObjectState>,
-        context: SnapContext,
+        (context, damage): (SnapContext, Damage<'_>),
         (mut work, effects, ran): (Work, Vec<Effect>, Ran),
         ctx: &mut Context<'_>,
-    ) {
+    ) -> Option<Box<ClientOp>> {
         let clone = self.clone_and_overlap(&head, &old, &mut work, context);
         let version = self.next_version(if clone == 0 { 1 } else { 2 });
         self.set_versions(&c, &old, &mut work, version);
@@ -182,7 +190,8 @@ impl Pg {
         let mut delta = StatsDelta::between(&old, &work.new);
         if let Err(e) = self.full_check(&c.op, &delta) {
             self.put_back(head.object.clone(), old);
-            return self.refuse(c, &head.object, e, ctx);
+            self.refuse(c, &head.object, e, ctx);
+            return None;
         }
         delta.write_bytes = work.write_bytes;
         let deleted = old.exists && !work.new.exists;
@@ -206,6 +215,9 @@ impl Pg {
         match self.submit(&head.object, work.txn, record, ctx) {
             Err(e) => {
                 self.put_back(head.object.clone(), old);
+                if self.is_repaired_first(damage, &head.object, ctx) {
+                    return Some(c);
+                }
                 self.refuse(c, &head.object, e, ctx);
             }
             Ok(seq) => {
@@ -226,6 +238,7 @@ impl Pg {
                 self.carry_out(&head.object, effects, conn, seq, ctx);
             }
         }
+        None
     }
 
     /// 11.3: a clone if the context has snapshots that the head has not seen, and what the clones share.

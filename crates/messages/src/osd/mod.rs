@@ -13,6 +13,7 @@ mod command;
 mod op;
 mod opcode;
 pub mod peer;
+pub mod peer_scrub;
 mod peer_txn;
 mod reply;
 mod request;

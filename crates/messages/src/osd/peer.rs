@@ -6,6 +6,7 @@
 //! Invariants: decoding takes memory bounded by the message's size; a transaction that comes out touches what its
 //! operations name and nothing else (whether that is the PG's own is for the receiver to check).
 
+use super::peer_scrub::{self, ScrubBody};
 use super::peer_txn::{decode_txn, encode_txn};
 use denc::{Bytes, BytesMut, Error, Reader, Result, Writer};
 use types::{EVersion, Epoch, HObject, SPgId, Transaction};
@@ -85,6 +86,8 @@ pub enum PeerBody {
     Stable {
         to: EVersion,
     },
+    /// Comparing and repairing copies.
+    Scrub(ScrubBody),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -253,6 +256,7 @@ fn encode_body(body: &PeerBody, w: &mut Writer, data: &mut Vec<Bytes>) {
             w.u8(12);
             w.put(to);
         }
+        PeerBody::Scrub(body) => peer_scrub::encode(body, w, data),
     }
 }
 
@@ -289,7 +293,10 @@ fn decode_body(r: &mut Reader, data: &mut Reader) -> Result<PeerBody> {
             stable: r.get()?,
         },
         12 => PeerBody::Stable { to: r.get()? },
-        _ => return Err(bad(r)),
+        tag => match peer_scrub::decode(tag, r, data)? {
+            Some(body) => PeerBody::Scrub(body),
+            None => return Err(bad(r)),
+        },
     })
 }
 

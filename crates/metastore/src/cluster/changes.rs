@@ -3,6 +3,7 @@
 //! All of it is committed together or not at all. Bounds: what fits one transaction (`kv::TXN_OPS_MAX`, `kv::TXN_BYTES_MAX`).
 
 use super::pgs::PgProposal;
+use super::scrubs::ScrubWish;
 use super::state::{ClusterState, HealthMute};
 use auth::EntityAuth;
 use bytes::Bytes;
@@ -12,7 +13,7 @@ use types::fsmap::FsMap;
 use types::mgrmap::MgrMap;
 use types::monmap::MonMap;
 use types::osdmap::Incremental;
-use types::{AuthName, Epoch, OsdId, Utime};
+use types::{AuthName, Epoch, OsdId, PoolId, Utime};
 
 /// One changed fact outside the OSD map.
 #[derive(Debug, Clone)]
@@ -67,6 +68,11 @@ pub enum Change {
     /// The number in the log is set by the commit.
     Log(LogEntry),
     GlobalIdLimit(u64),
+    /// Wishes for PGs of one pool, by seed; None: it was done.
+    Scrubs {
+        pool: PoolId,
+        wishes: Vec<(u32, Option<ScrubWish>)>,
+    },
 }
 
 #[derive(Debug, Clone, Default)]

@@ -136,6 +136,7 @@ fn first_state(o: &CreateOptions, now: Utime, random: &dyn Random) -> Result<(Cl
         pgs: Arc::default(),
         asked_down: Arc::default(),
         osd_metadata: Arc::default(),
+        scrubs: Arc::default(),
         log: Arc::default(),
         global_id_limit: super::handle::FIRST_GLOBAL_ID,
     };

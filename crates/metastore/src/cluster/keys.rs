@@ -32,6 +32,8 @@ pub const ASKED_DOWN: &str = "asked-down/";
 pub const OSD_METADATA: &str = "osdmeta/";
 /// `pgs/<pool>/<piece in 4 hex digits>` -> vec<(seed, PgConfig)>, see [`super::pgs`].
 pub const PG_CONFIG: &str = "pgs/";
+/// `scrub/<pool>` -> vec<(seed, ScrubWish)>: scrubs that operators asked for, see [`super::scrubs`].
+pub const SCRUB: &str = "scrub/";
 /// Cluster log by number in 16 hex digits.
 pub const LOG: &str = "log/";
 

@@ -80,6 +80,7 @@ pub fn load(rows: &[Kv]) -> Result<Option<ClusterState>> {
         pgs: Arc::default(),
         asked_down: Arc::default(),
         osd_metadata: Arc::default(),
+        scrubs: Arc::default(),
         log: Arc::default(),
         global_id_limit: value(single(keys::GLOBAL_ID_LIMIT)?)?,
     };
@@ -203,6 +204,10 @@ fn row(state: &mut ClusterState, key: &str, new: Option<&Bytes>) -> Result<()> {
         put_or_remove(&mut state.osd_metadata, id, metadata);
     } else if key.starts_with(keys::PG_CONFIG) {
         Arc::make_mut(&mut state.pgs).take_row(key, new)?;
+    } else if let Some(pool) = key.strip_prefix(keys::SCRUB) {
+        let pool = pool.parse().map_err(|e| bad(key, e))?;
+        let rows = new.map(|_| need(key, new)).transpose()?.unwrap_or_default();
+        super::scrubs::take_row(Arc::make_mut(&mut state.scrubs), pool, rows);
     } else if let Some(n) = key.strip_prefix(keys::LOG) {
         let log = Arc::make_mut(&mut state.log);
         match new {

@@ -21,6 +21,7 @@ mod load;
 pub mod monitors;
 mod osds;
 pub mod pgs;
+mod scrubs;
 pub mod state;
 pub mod stats;
 #[cfg(test)]
@@ -34,5 +35,6 @@ pub use handle::{ClusterHandle, Committed, OsdBoot};
 pub use history::MapHistory;
 pub use monitors::MonReport;
 pub use pgs::{PgConfig, PgConfigs, PgProposal, Refusal};
+pub use scrubs::{ScrubWish, WISHES_MAX as SCRUB_WISHES_MAX};
 pub use state::{ClusterState, HealthMute};
 pub use stats::{ClusterStats, IoRates, OsdReport, RecoveryRates, SpareSpace};

@@ -9,6 +9,7 @@ use super::config::{CONFIG_LOG_MAX, ConfigDb, ConfigLogEntry};
 use super::history::MapHistory;
 use super::keys;
 use super::pgs::{PgConfigs, PgProposal};
+use super::scrubs::ScrubWish;
 use crate::kv::{Error, Result, Revision, TxnOp};
 use auth::KeyDb;
 use bytes::Bytes;
@@ -20,7 +21,7 @@ use types::fsmap::FsMap;
 use types::mgrmap::MgrMap;
 use types::monmap::MonMap;
 use types::osdmap::{Incremental, OsdMap};
-use types::{AuthName, EntityKind, EntityName, Epoch, OsdId, Utime, Uuid};
+use types::{AuthName, EntityKind, EntityName, Epoch, OsdId, PgId, Utime, Uuid};
 
 /// Cluster log entries that are kept.
 pub const LOG_MAX: usize = 500;
@@ -62,6 +63,8 @@ pub struct ClusterState {
     /// OSDs that an operator wants down, and since when they are up.
     pub asked_down: Arc<BTreeMap<OsdId, Epoch>>,
     pub osd_metadata: Arc<BTreeMap<OsdId, BTreeMap<String, String>>>,
+    /// Scrubs that operators asked for and that were not done yet.
+    pub scrubs: Arc<BTreeMap<PgId, ScrubWish>>,
     pub log: Arc<ClusterLog>,
     pub global_id_limit: u64,
 }
@@ -294,6 +297,16 @@ impl ClusterState {
                     ops.push(TxnOp::put(key, metadata.to_bytes()));
                     all.insert(id, metadata);
                 }
+            }
+            Change::Scrubs { pool, wishes } => {
+                let all = Arc::make_mut(&mut self.scrubs);
+                for (seed, wish) in wishes {
+                    match wish {
+                        Some(wish) => drop(all.insert(PgId::new(pool, seed), wish)),
+                        None => drop(all.remove(&PgId::new(pool, seed))),
+                    }
+                }
+                ops.push(super::scrubs::row_of(all, pool));
             }
             Change::Log(entry) => self.append_log(entry, ops),
             Change::GlobalIdLimit(limit) => {

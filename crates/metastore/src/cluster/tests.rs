@@ -119,7 +119,7 @@ fn add_pool(inc: &mut Incremental, id: i64, pg_num: u32) {
 fn print(s: &ClusterState) -> String {
     let map = s.osdmap.encode_for(u64::MAX);
     format!(
-        "{} {} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {} {:?} {:?}",
+        "{} {} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {} {:?} {:?} {:?}",
         s.version,
         s.fsid,
         s.monmap,
@@ -135,6 +135,7 @@ fn print(s: &ClusterState) -> String {
         s.global_id_limit,
         s.log,
         s.history,
+        s.scrubs,
     )
 }
 
@@ -147,6 +148,15 @@ fn what_was_committed_is_there_after_reopening() {
             c.osd_boot(&boot_of(id)).await.unwrap();
         }
         change_map(&c, |_, inc| add_pool(inc, 1, 8)).await;
+        let pgs: Vec<PgId> = (0..8).map(|seed| PgId::new(1, seed)).collect();
+        c.commit(|s| (s.wish_scrubs(&pgs, true, false).unwrap(), ()))
+            .await
+            .unwrap();
+        let number = c.state().scrubs[&pgs[0]].number;
+        c.scrub_done(pgs[3], number).await.unwrap();
+        // Another one was asked for meanwhile: it stays.
+        c.scrub_done(pgs[4], number + 7).await.unwrap();
+        assert_eq!(c.state().scrubs.len(), 7);
         c.commit(|s| {
             let mut ch = Changes::none();
             let set = |who: &str, v: &str| Change::ConfigSet {
@@ -572,6 +582,17 @@ fn a_follower_comes_to_the_same_state() {
             name: name.into(),
             value: value.into(),
         };
+        let wish = |seed, on: bool| Change::Scrubs {
+            pool: 1,
+            wishes: vec![(
+                seed,
+                on.then_some(ScrubWish {
+                    deep: true,
+                    repair: false,
+                    number: 5,
+                }),
+            )],
+        };
         let lists = [
             vec![set("osd", "a", "1"), set("osd", "b", "2")],
             vec![
@@ -591,6 +612,8 @@ fn a_follower_comes_to_the_same_state() {
                 },
                 Change::GlobalIdLimit(1 << 20),
             ],
+            vec![wish(4, true), wish(5, true)],
+            vec![wish(4, false)],
         ];
         for list in lists {
             let mut changes = Some(list);

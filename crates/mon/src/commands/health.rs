@@ -87,6 +87,7 @@ impl Report {
         health_checks::pools(ctx, figures, &mut found);
         health_pgs::pgs(ctx, figures, &mut found);
         health_pgs::objects(ctx, figures, &mut found);
+        health_pgs::scrubs(ctx, figures, &mut found);
         health_pgs::slow_ops(ctx, &mut found);
         health_pgs::monitors(ctx, &mut found);
         health_checks::sizing(ctx, figures, &mut found);

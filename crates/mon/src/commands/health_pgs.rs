@@ -10,10 +10,13 @@ use super::{Context, show};
 use crate::format::units;
 use std::collections::BTreeMap;
 use types::pgstats::{PgStat, pg_state};
+use types::pool::{PgPool, PoolOption, PoolOptions};
 use types::{OsdId, Utime};
 
 /// The real one's default of `mon_pg_stuck_threshold`, in seconds.
 pub const STUCK_AFTER_SEC: u64 = 60;
+/// Seconds: the default of both scrub periods.
+const WEEK: f64 = 604_800.0;
 
 /// `1 pg`, `2 pgs`
 fn pgs_text(n: usize) -> String {
@@ -160,6 +163,76 @@ fn availability(ctx: &Context<'_>, s: &PgStat, away: &mut Group) {
         && let Some(line) = stuck(ctx, s, "stale", s.last_unstale, seen)
     {
         away.add("stale", s, line);
+    }
+}
+
+/// A period within which every PG is promised to be scrubbed.
+struct Promise {
+    code: &'static str,
+    what: &'static str,
+    option: &'static str,
+    pool_option: &'static str,
+    /// By how much of itself the period may be exceeded before anybody is told.
+    ratio_option: &'static str,
+    ratio: f64,
+    stamp: fn(&PgStat) -> Utime,
+}
+
+const PROMISES: [Promise; 2] = [
+    Promise {
+        code: "PG_NOT_SCRUBBED",
+        what: "scrubbed",
+        option: "osd_scrub_max_interval",
+        pool_option: "scrub_max_interval",
+        ratio_option: "mon_warn_pg_not_scrubbed_ratio",
+        ratio: 0.5,
+        stamp: |s| s.last_scrub_stamp,
+    },
+    Promise {
+        code: "PG_NOT_DEEP_SCRUBBED",
+        what: "deep-scrubbed",
+        option: "osd_deep_scrub_interval",
+        pool_option: "deep_scrub_interval",
+        ratio_option: "mon_warn_pg_not_deep_scrubbed_ratio",
+        ratio: 0.75,
+        stamp: |s| s.last_deep_scrub_stamp,
+    },
+];
+
+/// PGs whose promised time is over.
+pub fn scrubs(ctx: &Context<'_>, figures: &Figures, found: &mut Vec<Check>) {
+    let number = |text: Option<&str>| text.and_then(|v| v.parse::<f64>().ok());
+    let config = &ctx.state.config;
+    for p in &PROMISES {
+        let ratio = number(ctx.state.mon_option(p.ratio_option)).unwrap_or(p.ratio);
+        let set = number(
+            config
+                .get("osd", p.option)
+                .or_else(|| config.get("global", p.option)),
+        );
+        let broken = |s: &&PgStat| {
+            let own = ctx
+                .map()
+                .pool(s.pgid.pool)
+                .and_then(|x| pool_interval(x, p.pool_option));
+            let limit = own.or(set).unwrap_or(WEEK) * (1.0 + ratio);
+            let at = (p.stamp)(s);
+            ratio > 0.0 && limit > 0.0 && !at.is_zero() && units::seconds_between(at, ctx.now) > limit
+        };
+        let line = |s: &PgStat| format!("pg {} not {} since {}", s.pgid, p.what, show::time((p.stamp)(s)));
+        let lines: Vec<String> = figures.pgs.values().filter(broken).map(line).collect();
+        if !lines.is_empty() {
+            let text = format!("{} not {} in time", pgs_text(lines.len()), p.what);
+            found.push(warn(p.code, text, lines.len() as u64, lines));
+        }
+    }
+}
+
+fn pool_interval(pool: &PgPool, option: &str) -> Option<f64> {
+    let (number, _) = PoolOptions::lookup(option)?;
+    match pool.opts.0.get(&number) {
+        Some(PoolOption::Double(v)) if *v > 0.0 => Some(*v),
+        _ => None,
     }
 }
 

@@ -39,6 +39,7 @@ mod pool;
 mod pool_get;
 mod pool_use;
 mod request;
+mod scrub;
 mod show;
 mod signature;
 mod status;

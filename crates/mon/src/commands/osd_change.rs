@@ -104,9 +104,6 @@ pub const TABLE: &[Spec] = &[
         ("osd", "r"),
         "osd test-reweight-by-utilization oload?:int max_change?:float max_osds?:int no_increasing?:bool",
     ),
-    later(RW, "osd scrub who:str"),
-    later(RW, "osd deep-scrub who:str"),
-    later(RW, "osd repair who:str"),
     later(
         RW,
         "osd erasure-code-profile set name:str([A-Za-z0-9-_.]) profile?*:str force?:bool",

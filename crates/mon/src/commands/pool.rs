@@ -4,7 +4,7 @@
 
 use super::pg_stats::{Figures, count};
 use super::request::lines;
-use super::table::{DEPRECATED, Spec, later, spec};
+use super::table::{DEPRECATED, Spec, spec};
 use super::{Command, Context, Outcome, io_rates, osd_dump, pool_get, status};
 use crate::format::json::significant;
 use crate::format::{Align, Table};
@@ -60,9 +60,6 @@ pub const TABLE: &[Spec] = &[
     spec(RW, "osd pool mksnap pool:pool snap:str", "take a snapshot of a pool", mksnap),
     spec(RW, "osd pool rmsnap pool:pool snap:str", "remove a snapshot of a pool", rmsnap),
     spec(("mgr", "r"), "osd pool autoscale-status format?:str", "sizes of the pools and their placement groups", autoscale),
-    later(RW, "osd pool scrub who*:pool"),
-    later(RW, "osd pool deep-scrub who*:pool"),
-    later(RW, "osd pool repair who*:pool"),
 ];
 
 /// A change of the map that `f` makes in an increment, as an answer.

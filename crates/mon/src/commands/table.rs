@@ -61,7 +61,7 @@ fn not_built(cmd: &Command, _: &Context<'_>) -> Outcome {
 }
 
 /// Families in the order of the documentation.
-pub static FAMILIES: [(&str, &[Spec]); 22] = [
+pub static FAMILIES: [(&str, &[Spec]); 23] = [
     ("Cluster", super::cluster::TABLE),
     ("Health", super::health::TABLE),
     ("What waits, and for what", super::doctor::TABLE),
@@ -79,6 +79,7 @@ pub static FAMILIES: [(&str, &[Spec]); 22] = [
     ("Pools: use", super::pool_use::TABLE),
     ("Placement groups", super::pg::TABLE),
     ("Placement groups: by hand", super::upmap::TABLE),
+    ("Scrub", super::scrub::TABLE),
     ("Configuration", super::config::TABLE),
     ("Keys and values", super::config_key::TABLE),
     ("Authentication", super::auth::TABLE),

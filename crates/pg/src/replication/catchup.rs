@@ -427,11 +427,12 @@ impl Pg {
             Some(v) => self.log_since(Some(v), ctx.store),
             None => Ok(Vec::new()),
         };
-        let steps = entries.and_then(|entries| self.copy_steps(&head, theirs, &entries, ctx.store));
+        let steps = entries.and_then(|entries| self.copy_steps_for(osd, &head, theirs, &entries, ctx.store));
         let steps = match steps {
             Ok(steps) => steps,
             Err(e) => {
                 tracing::error!("pg {}: {head}: cannot be copied: {e}", self.id);
+                self.damaged(&head, ctx);
                 return self.fail(osd, "cannot be given what cannot be read here", ctx);
             }
         };

@@ -25,7 +25,7 @@ const OMAP_ROWS: usize = 1024;
 const OMAP_BYTES: usize = 1 << 20;
 
 /// Bytes that a step puts on the wire, roughly.
-pub(super) fn weight(op: &Op) -> u64 {
+pub(crate) fn weight(op: &Op) -> u64 {
     let rows = |rows: &[(Bytes, Bytes)]| rows.iter().map(|(k, v)| k.len() + v.len() + 16).sum::<usize>();
     let payload = match op {
         Op::Write { data, .. } => data.len(),
@@ -66,96 +66,13 @@ impl Pg {
                 .filter(|_| object.is_head());
             if let Some(ranges) = since {
                 self.range_steps(&oid, &ranges, store, &mut ops)?;
-            } else if let Some(older) = self.neighbour(object, &ours, store)? {
-                self.sharing_steps(&oid, older, store, &mut ops)?;
+            } else if let Some(older) = neighbour(&oid, &ours, store)? {
+                sharing_steps(&oid, older, store, &mut ops)?;
             } else {
-                self.whole_steps(&oid, store, &mut ops)?;
+                whole_steps(&oid, store, &mut ops)?;
             }
         }
         Ok(ops)
-    }
-
-    /// The next older clone, and the ranges in which it is the same. It comes before the object in a copy, so the
-    /// member has it by then.
-    fn neighbour(
-        &self,
-        object: &HObject,
-        unit: &Versions,
-        store: &mut dyn ObjectStore,
-    ) -> Result<Option<(HObject, Intervals)>, IoError> {
-        let at = unit.iter().position(|(o, _)| o == object);
-        let Some((older, _)) = at.and_then(|at| unit.get(at.checked_sub(1)?)) else {
-            return Ok(None);
-        };
-        let head = ObjectState::load(&self.object_id(object.head()), store)?;
-        let clone = head.snapset.clones.iter().find(|c| c.id == older.snap);
-        let same = clone.map(|c| c.overlap.clone()).filter(|same| !same.is_empty());
-        Ok(same.map(|same| (older.clone(), same)))
-    }
-
-    /// A copy of the older clone, and what differs from it.
-    fn sharing_steps(
-        &self,
-        oid: &ObjectId,
-        (older, same): (HObject, Intervals),
-        store: &mut dyn ObjectStore,
-        ops: &mut Vec<Op>,
-    ) -> Result<(), IoError> {
-        let Some(stat) = store.stat(oid)? else {
-            return Ok(());
-        };
-        let src = self.object_id(older);
-        let oid = || oid.clone();
-        ops.push(Op::Clone { src, dst: oid() });
-        ops.push(Op::RemoveAttrs { oid: oid() });
-        ops.push(Op::OmapClear { oid: oid() });
-        ops.push(Op::Truncate {
-            oid: oid(),
-            size: stat.size,
-        });
-        for (start, end) in Intervals::range(0, stat.size).minus(&same).intervals() {
-            let (offset, len) = (*start, end - start);
-            ops.push(Op::Zero {
-                oid: oid(),
-                offset,
-                len,
-            });
-            for (offset, len) in store.extents(&oid(), offset, len)? {
-                write_steps(&oid(), offset, len, store, ops)?;
-            }
-        }
-        omap_steps(&oid(), store, ops)?;
-        let attrs = store.attrs(&oid())?;
-        ops.push(Op::SetAttrs { oid: oid(), attrs });
-        Ok(())
-    }
-
-    fn whole_steps(
-        &self,
-        oid: &ObjectId,
-        store: &mut dyn ObjectStore,
-        ops: &mut Vec<Op>,
-    ) -> Result<(), IoError> {
-        let Some(stat) = store.stat(oid)? else {
-            return Ok(());
-        };
-        let oid = || oid.clone();
-        ops.push(Op::Touch { oid: oid() });
-        ops.push(Op::Remove { oid: oid() });
-        ops.push(Op::Touch { oid: oid() });
-        if stat.size > 0 {
-            ops.push(Op::Truncate {
-                oid: oid(),
-                size: stat.size,
-            });
-        }
-        for (offset, len) in store.extents(&oid(), 0, stat.size)? {
-            write_steps(&oid(), offset, len, store, ops)?;
-        }
-        omap_steps(&oid(), store, ops)?;
-        let attrs = store.attrs(&oid())?;
-        ops.push(Op::SetAttrs { oid: oid(), attrs });
-        Ok(())
     }
 
     /// Only what writes of ranges have changed.
@@ -185,6 +102,132 @@ impl Pg {
         });
         Ok(())
     }
+}
+
+/// Another object of the same PG's copy.
+fn beside(oid: &ObjectId, object: HObject) -> ObjectId {
+    ObjectId {
+        shard: oid.shard,
+        object,
+    }
+}
+
+/// Steps that make the versions from `start` up to and with `to` anew wherever they are, in place of what is there;
+/// a clone shares with its older neighbour among them. `None`: they weigh more than `limit`.
+pub(crate) fn anew_steps(
+    start: &ObjectId,
+    to: &HObject,
+    limit: u64,
+    store: &mut dyn ObjectStore,
+) -> Result<Option<Vec<Op>>, IoError> {
+    let (unit, _) = super::replica::list_versions(start, to, usize::MAX >> 1, store)?;
+    let mut ops = Vec::new();
+    let mut weighed = 0;
+    for (object, _) in &unit {
+        let oid = beside(start, object.clone());
+        let older = neighbour(&oid, &unit, store)?;
+        let bytes = allocated(&oid, older.as_ref().map(|(_, same)| same), store)?;
+        if weighed + bytes > limit {
+            return Ok(None);
+        }
+        let before = ops.len();
+        match older {
+            Some(older) => sharing_steps(&oid, older, store, &mut ops)?,
+            None => whole_steps(&oid, store, &mut ops)?,
+        }
+        weighed += ops[before..].iter().map(weight).sum::<u64>();
+        if weighed > limit {
+            return Ok(None);
+        }
+    }
+    Ok(Some(ops))
+}
+
+/// Data that would have to be read.
+fn allocated(oid: &ObjectId, same: Option<&Intervals>, store: &mut dyn ObjectStore) -> Result<u64, IoError> {
+    let size = store.stat(oid)?.map_or(0, |s| s.size);
+    let mut has = Intervals::new();
+    for (offset, len) in store.extents(oid, 0, size)? {
+        has.insert(offset, offset + len);
+    }
+    Ok(same.map_or_else(|| has.total(), |same| has.minus(same).total()))
+}
+
+/// The next older clone, and the ranges in which it is the same. It comes before the object in a copy, so the
+/// member has it by then.
+fn neighbour(
+    oid: &ObjectId,
+    unit: &Versions,
+    store: &mut dyn ObjectStore,
+) -> Result<Option<(HObject, Intervals)>, IoError> {
+    let object = &oid.object;
+    let at = unit.iter().position(|(o, _)| o == object);
+    let Some((older, _)) = at.and_then(|at| unit.get(at.checked_sub(1)?)) else {
+        return Ok(None);
+    };
+    let head = ObjectState::load(&beside(oid, object.head()), store)?;
+    let clone = head.snapset.clones.iter().find(|c| c.id == older.snap);
+    let same = clone.map(|c| c.overlap.clone()).filter(|same| !same.is_empty());
+    Ok(same.map(|same| (older.clone(), same)))
+}
+
+/// A copy of the older clone, and what differs from it.
+fn sharing_steps(
+    oid: &ObjectId,
+    (older, same): (HObject, Intervals),
+    store: &mut dyn ObjectStore,
+    ops: &mut Vec<Op>,
+) -> Result<(), IoError> {
+    let Some(stat) = store.stat(oid)? else {
+        return Ok(());
+    };
+    let src = beside(oid, older);
+    let oid = || oid.clone();
+    ops.push(Op::Clone { src, dst: oid() });
+    ops.push(Op::RemoveAttrs { oid: oid() });
+    ops.push(Op::OmapClear { oid: oid() });
+    ops.push(Op::Truncate {
+        oid: oid(),
+        size: stat.size,
+    });
+    for (start, end) in Intervals::range(0, stat.size).minus(&same).intervals() {
+        let (offset, len) = (*start, end - start);
+        ops.push(Op::Zero {
+            oid: oid(),
+            offset,
+            len,
+        });
+        for (offset, len) in store.extents(&oid(), offset, len)? {
+            write_steps(&oid(), offset, len, store, ops)?;
+        }
+    }
+    omap_steps(&oid(), store, ops)?;
+    let attrs = store.attrs(&oid())?;
+    ops.push(Op::SetAttrs { oid: oid(), attrs });
+    Ok(())
+}
+
+fn whole_steps(oid: &ObjectId, store: &mut dyn ObjectStore, ops: &mut Vec<Op>) -> Result<(), IoError> {
+    let Some(stat) = store.stat(oid)? else {
+        return Ok(());
+    };
+    let oid = || oid.clone();
+    ops.push(Op::Touch { oid: oid() });
+    ops.push(Op::Remove { oid: oid() });
+    ops.push(Op::Touch { oid: oid() });
+    if stat.size > 0 {
+        ops.push(Op::Truncate {
+            oid: oid(),
+            size: stat.size,
+        });
+    }
+    for (offset, len) in store.extents(&oid(), 0, stat.size)? {
+        write_steps(&oid(), offset, len, store, ops)?;
+    }
+    omap_steps(&oid(), store, ops)?;
+    let attrs = store.attrs(&oid())?;
+    ops.push(Op::SetAttrs { oid: oid(), attrs });
+    Ok(())
 }
 
 fn write_steps(

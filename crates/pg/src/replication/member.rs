@@ -44,6 +44,8 @@ pub(super) struct Member {
     pub synced: bool,
     /// Its store does not take what a resync puts into one transaction.
     pub small_steps: bool,
+    /// Something of its copy cannot be read there: objects go there whole.
+    pub damaged: bool,
 }
 
 impl Member {
@@ -55,6 +57,7 @@ impl Member {
             pending: VecDeque::new(),
             synced: false,
             small_steps: false,
+            damaged: false,
         }
     }
 

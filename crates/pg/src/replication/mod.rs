@@ -26,10 +26,12 @@ mod resync;
 mod shown;
 
 pub use catchup::CopyNeed;
+pub(crate) use copy::anew_steps;
 pub use group::{Group, Proposal};
 pub use member::MemberState;
 pub use reads::{ForCopy, refuse as refuse_read};
 pub use replica::Replica;
+pub(crate) use replica::list_versions;
 pub(crate) use shown::{May, Shown};
 
 use crate::Pg;
@@ -111,12 +113,22 @@ impl Replication {
         self.peered && self.handing.is_none() && !self.handed && self.group.is_enough() && !self.is_filling()
     }
 
-    fn number(&mut self) -> u64 {
+    pub fn number(&mut self) -> u64 {
         self.last_number += 1;
         self.last_number
     }
 
-    fn all_full(&self) -> bool {
+    pub fn is_full(&self, osd: OsdId) -> bool {
+        self.members.get(&osd).is_some_and(Member::is_full)
+    }
+
+    /// Those that have everything.
+    pub fn full_members(&self) -> Vec<OsdId> {
+        let full = self.members.iter().filter(|(_, m)| m.is_full());
+        full.map(|(osd, _)| *osd).collect()
+    }
+
+    pub fn all_full(&self) -> bool {
         self.members.values().all(|m| m.is_full())
     }
 
@@ -239,6 +251,8 @@ impl Pg {
             PeerBody::Applied { seq, result } if result < 0 => {
                 if let Some(m) = self.repl.members.get_mut(&from) {
                     m.small_steps |= result == Errno::EFBIG.code();
+                    // A part of a block that cannot be read there was to be written: whole objects can.
+                    m.damaged |= result == Errno::EIO.code();
                 }
                 let why = format!("refused transaction {seq} ({result})");
                 self.fail(from, &why, ctx);
@@ -246,6 +260,7 @@ impl Pg {
             PeerBody::Applied { seq, .. } => self.applied(from, seq, ctx),
             PeerBody::Listing { token, items, next } => self.listed(from, token, items, next, ctx),
             PeerBody::Ask { token } => self.asked_for_grant(from, token, ctx),
+            PeerBody::Scrub(body) => self.scrub_said(from, body, ctx),
             PeerBody::Stale { known } => {
                 tracing::debug!("pg {}: osd.{from} knows interval {known}", self.id);
             }
@@ -291,6 +306,7 @@ impl Pg {
             m.applied(number);
         }
         self.copy_applied(from, number, ctx);
+        self.repair_applied(from, number);
     }
 
     // --- peering --------------------------------------------------------------------------------------

@@ -13,9 +13,11 @@ use crate::broken::{self, Rule};
 use crate::log::LogEntry;
 use crate::meta::PgMeta;
 use crate::object_info::{INFO_ATTR, ObjectInfo};
+use crate::scrub::Works;
 use crate::store::{IoError, ObjectStore, Seq};
 use denc::{Decode, Encode};
 use messages::osd::peer::{PeerBody, PgInfo};
+use messages::osd::peer_scrub::ScrubBody;
 use std::collections::VecDeque;
 use types::{EVersion, Epoch, Errno, HObject, ObjectId, Op, OsdId, SPgId, Transaction};
 
@@ -36,6 +38,8 @@ pub struct Replica {
     /// Reads that it answers, where clients ask for that ([`super::reads`]).
     pub(super) reads: Option<Box<CopyReads>>,
     pub(super) serving: bool,
+    /// What the primary's scrub asked.
+    pub(crate) works: Works,
 }
 
 impl Replica {
@@ -47,6 +51,7 @@ impl Replica {
             durable: 0,
             reads: None,
             serving: false,
+            works: Works::default(),
         }
     }
 
@@ -76,6 +81,7 @@ impl Replica {
         if osd == self.group.primary && !broken::is(Rule::Grant) {
             self.forget_reads();
         }
+        self.works.disconnected(osd);
     }
 
     /// Everything up to `seq` is durable here.
@@ -101,6 +107,7 @@ impl Replica {
                 | PeerBody::Applied { .. }
                 | PeerBody::Stale { .. }
                 | PeerBody::Ask { .. }
+                | PeerBody::Scrub(ScrubBody::Digests { .. } | ScrubBody::Pulled { .. })
         );
         if answers {
             return;
@@ -132,11 +139,25 @@ impl Replica {
             PeerBody::Stable { to } => return self.stable(to, ctx),
             _ => {}
         }
+        let body = match body {
+            PeerBody::Scrub(body) => return self.scrub_asked(from, interval, body, ctx),
+            body => body,
+        };
         let answer = self.handle(body, ctx);
         if let Some(body) = answer {
-            let seq = ctx.store.submitted();
-            self.waiting.push_back((seq, from, interval, body));
+            self.answer_when_durable(from, interval, body, ctx.store);
         }
+    }
+
+    /// The answer leaves when all that is queued now is durable.
+    pub(crate) fn answer_when_durable(
+        &mut self,
+        to: OsdId,
+        interval: Epoch,
+        body: PeerBody,
+        store: &mut dyn ObjectStore,
+    ) {
+        self.waiting.push_back((store.submitted(), to, interval, body));
     }
 
     fn handle(&mut self, body: PeerBody, ctx: &mut Context<'_>) -> Option<PeerBody> {
@@ -165,7 +186,8 @@ impl Replica {
             | PeerBody::Stale { .. }
             | PeerBody::Ask { .. }
             | PeerBody::Granted { .. }
-            | PeerBody::Stable { .. } => return None,
+            | PeerBody::Stable { .. }
+            | PeerBody::Scrub(_) => return None,
         };
         match answer {
             Ok(answer) => Some(answer),

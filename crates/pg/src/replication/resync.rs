@@ -153,6 +153,23 @@ impl Pg {
         self.begin_catching_up(osd, info, ctx);
     }
 
+    /// What the member needs of one object; whole where what it has cannot be read there.
+    pub(super) fn copy_steps_for(
+        &self,
+        osd: OsdId,
+        head: &HObject,
+        theirs: &Versions,
+        entries: &[LogEntry],
+        store: &mut dyn ObjectStore,
+    ) -> Result<Vec<Op>, IoError> {
+        if !self.repl.members.get(&osd).is_some_and(|m| m.damaged) {
+            return self.copy_steps(head, theirs, entries, store);
+        }
+        let unknown = |(o, _): &(HObject, EVersion)| (o.clone(), EVersion::default());
+        let theirs: Versions = theirs.iter().map(unknown).collect();
+        self.copy_steps(head, &theirs, &[], store)
+    }
+
     /// All that the member lacks. `None`: too much.
     fn resync_txn(
         &self,
@@ -168,7 +185,7 @@ impl Pg {
         let mut bytes = 0;
         for head in changed {
             let theirs = &r.listings[head];
-            let ops = self.copy_steps(head, theirs, entries, store)?;
+            let ops = self.copy_steps_for(osd, head, theirs, entries, store)?;
             bytes += ops.iter().map(super::copy::weight).sum::<u64>();
             if bytes > RESYNC_BYTES_MAX {
                 return Ok(None);
@@ -186,7 +203,7 @@ impl Pg {
     }
 
     /// The log as it stands, ascending; from behind `since` if given.
-    pub(super) fn log_since(
+    pub(crate) fn log_since(
         &self,
         since: Option<EVersion>,
         store: &mut dyn ObjectStore,

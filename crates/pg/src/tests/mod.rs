@@ -10,6 +10,7 @@ mod model;
 mod parking;
 mod pools;
 mod replication;
+mod scrub;
 mod vectors;
 mod watching;
 

@@ -8,36 +8,38 @@ use crate::replication::{Group, Proposal, Replica};
 use messages::osd::peer::{PeerBody, PeerMsg};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-enum Role {
+pub(super) enum Role {
     Primary(Box<Pg>),
     Replica(Replica),
     Down,
 }
 
-struct Node {
-    store: MemoryStore,
+pub(super) struct Node {
+    pub(super) store: MemoryStore,
     /// The store as of the newest flush.
     flushed: MemoryStore,
-    role: Role,
+    pub(super) role: Role,
 }
 
 /// A cluster of one PG.
-struct Cluster {
-    nodes: Vec<Node>,
-    group: Group,
-    epoch: u32,
+pub(super) struct Cluster {
+    pub(super) nodes: Vec<Node>,
+    pub(super) group: Group,
+    pub(super) epoch: u32,
     /// Messages on the way, by sender and receiver; in order on each of these.
-    links: BTreeMap<(OsdId, OsdId), VecDeque<(u32, PeerBody)>>,
-    cut: BTreeSet<(OsdId, OsdId)>,
-    proposals: VecDeque<Proposal>,
-    now: Duration,
-    replies: Vec<MOSDOpReply>,
-    tid: u64,
-    snapc: (u64, Vec<u64>),
+    pub(super) links: BTreeMap<(OsdId, OsdId), VecDeque<(u32, PeerBody)>>,
+    pub(super) cut: BTreeSet<(OsdId, OsdId)>,
+    pub(super) proposals: VecDeque<Proposal>,
+    pub(super) now: Duration,
+    pub(super) replies: Vec<MOSDOpReply>,
+    pub(super) tid: u64,
+    pub(super) snapc: (u64, Vec<u64>),
     /// Who was primary.
-    led: BTreeSet<OsdId>,
+    pub(super) led: BTreeSet<OsdId>,
     /// Hears nothing of the cluster state, but what primaries tell.
-    deaf: BTreeSet<OsdId>,
+    pub(super) deaf: BTreeSet<OsdId>,
+    /// Scrubs that were over.
+    pub(super) scrubs: Vec<ScrubResult>,
 }
 
 fn id() -> SPgId {
@@ -45,7 +47,7 @@ fn id() -> SPgId {
 }
 
 impl Cluster {
-    fn new(n: usize, size: u32, min_size: u32) -> Self {
+    pub(super) fn new(n: usize, size: u32, min_size: u32) -> Self {
         let members: Vec<OsdId> = (0..size as OsdId).collect();
         let mut c = Self {
             nodes: (0..n)
@@ -74,31 +76,32 @@ impl Cluster {
             snapc: (0, Vec::new()),
             led: BTreeSet::new(),
             deaf: BTreeSet::new(),
+            scrubs: Vec::new(),
         };
         (0..n as OsdId).for_each(|o| c.start(o));
         c
     }
 
-    fn alive(&self) -> Vec<OsdId> {
+    pub(super) fn alive(&self) -> Vec<OsdId> {
         let up = |o: &OsdId| !matches!(self.nodes[*o as usize].role, Role::Down);
         (0..self.nodes.len() as OsdId).filter(up).collect()
     }
 
-    fn view(&self, osd: OsdId) -> Group {
+    pub(super) fn view(&self, osd: OsdId) -> Group {
         Group {
             me: osd,
             ..self.group.clone()
         }
     }
 
-    fn pool(&self) -> Arc<PoolView> {
+    pub(super) fn pool(&self) -> Arc<PoolView> {
         Arc::new(PoolView {
             epoch: self.epoch,
             ..pool()
         })
     }
 
-    fn pg(&self) -> &Pg {
+    pub(super) fn pg(&self) -> &Pg {
         let Role::Primary(pg) = &self.nodes[self.group.primary as usize].role else {
             panic!("the primary is down");
         };
@@ -106,7 +109,7 @@ impl Cluster {
     }
 
     /// Gives an OSD the present configuration.
-    fn tell(&mut self, osd: OsdId) {
+    pub(super) fn tell(&mut self, osd: OsdId) {
         if self.deaf.contains(&osd) {
             return;
         }
@@ -137,11 +140,11 @@ impl Cluster {
         }
     }
 
-    fn tell_all(&mut self) {
+    pub(super) fn tell_all(&mut self) {
         self.alive().into_iter().for_each(|o| self.tell(o));
     }
 
-    fn start(&mut self, osd: OsdId) {
+    pub(super) fn start(&mut self, osd: OsdId) {
         self.epoch += 1;
         if self.group.primary == osd {
             self.group.interval = self.epoch;
@@ -157,7 +160,7 @@ impl Cluster {
         self.connect_all(osd, true);
     }
 
-    fn connect_all(&mut self, osd: OsdId, up: bool) {
+    pub(super) fn connect_all(&mut self, osd: OsdId, up: bool) {
         self.links.retain(|(a, b), _| *a != osd && *b != osd);
         for other in self.alive().into_iter().filter(|o| *o != osd) {
             if self.cut.contains(&(osd, other)) {
@@ -173,7 +176,7 @@ impl Cluster {
     }
 
     /// The process dies; of what was not flushed nothing is left.
-    fn kill(&mut self, osd: OsdId) {
+    pub(super) fn kill(&mut self, osd: OsdId) {
         let node = &mut self.nodes[osd as usize];
         node.role = Role::Down;
         node.store = node.flushed.clone();
@@ -182,7 +185,7 @@ impl Cluster {
     }
 
     /// Rule 5.
-    fn mark_down(&mut self, osd: OsdId) {
+    pub(super) fn mark_down(&mut self, osd: OsdId) {
         self.epoch += 1;
         let alive = self.alive();
         let g = &mut self.group;
@@ -200,13 +203,13 @@ impl Cluster {
         self.tell_all();
     }
 
-    fn set_up(&mut self, up: &[OsdId]) {
+    pub(super) fn set_up(&mut self, up: &[OsdId]) {
         self.epoch += 1;
         self.group.up = up.to_vec();
         self.tell_all();
     }
 
-    fn cut(&mut self, a: OsdId, b: OsdId) {
+    pub(super) fn cut(&mut self, a: OsdId, b: OsdId) {
         self.cut.extend([(a, b), (b, a)]);
         self.links.retain(|k, _| *k != (a, b) && *k != (b, a));
         for (x, y) in [(a, b), (b, a)] {
@@ -216,7 +219,7 @@ impl Cluster {
         }
     }
 
-    fn mend(&mut self) {
+    pub(super) fn mend(&mut self) {
         for (a, b) in std::mem::take(&mut self.cut) {
             if matches!(self.nodes[a as usize].role, Role::Primary(_)) && self.alive().contains(&b) {
                 self.input(a, Input::PeerUp(b));
@@ -225,7 +228,7 @@ impl Cluster {
     }
 
     /// One input to one OSD's PG, and what comes of it.
-    fn input(&mut self, osd: OsdId, input: Input) {
+    pub(super) fn input(&mut self, osd: OsdId, input: Input) {
         let pool = self.pool();
         let node = &mut self.nodes[osd as usize];
         if let Role::Replica(r) = &mut node.role {
@@ -247,6 +250,9 @@ impl Cluster {
                 if pg.wants_to_copy().is_some() {
                     pg.apply(Input::Grant { objects: 2 }, &mut ctx);
                 }
+                if pg.scrub_view().wants_grant {
+                    pg.apply(Input::ScrubGrant, &mut ctx);
+                }
             }
             (Role::Replica(r), Input::Peer { from, interval, body }) => {
                 r.peer(from, interval, body, &mut ctx)
@@ -254,12 +260,13 @@ impl Cluster {
             (Role::Replica(r), Input::Committed(seq)) => r.committed(seq, ctx.out),
             (Role::Replica(r), Input::ClientOp(c)) => r.read(c, &pool, &mut ctx),
             (Role::Replica(r), Input::Tick) => r.look_after_reads(&mut ctx),
+            (Role::Replica(r), Input::Prefetched(ticket)) => r.prefetched(ticket, &mut ctx),
             _ => {}
         }
         self.carry_out(osd, out);
     }
 
-    fn carry_out(&mut self, osd: OsdId, out: Vec<Output>) {
+    pub(super) fn carry_out(&mut self, osd: OsdId, out: Vec<Output>) {
         for o in out {
             match o {
                 Output::Peer { to, interval, body } => {
@@ -284,19 +291,31 @@ impl Cluster {
                 }
                 Output::Propose(p) => self.proposals.push_back(p),
                 Output::Reply { reply, .. } => self.replies.push(reply),
+                Output::ScrubEnded(result) => self.scrubs.push(result),
                 _ => {}
             }
         }
     }
 
-    fn flush(&mut self, osd: OsdId) {
+    /// Ends what the OSD's disk is reading.
+    pub(super) fn end_reads(&mut self, osd: OsdId) {
+        while let Some(cold) = &mut self.nodes[osd as usize].store.cold
+            && let Some(ticket) = cold.reading().first().copied()
+        {
+            cold.end(ticket);
+            self.input(osd, Input::Prefetched(ticket));
+        }
+    }
+
+    pub(super) fn flush(&mut self, osd: OsdId) {
+        self.end_reads(osd);
         let node = &mut self.nodes[osd as usize];
         node.flushed = node.store.clone();
         let seq = node.store.seq;
         self.input(osd, Input::Committed(seq));
     }
 
-    fn decide(&mut self) {
+    pub(super) fn decide(&mut self) {
         let Some(p) = self.proposals.pop_front() else {
             return;
         };
@@ -314,7 +333,7 @@ impl Cluster {
         self.tell_all();
     }
 
-    fn deliver(&mut self, link: (OsdId, OsdId)) {
+    pub(super) fn deliver(&mut self, link: (OsdId, OsdId)) {
         let Some((interval, body)) = self.links.get_mut(&link).and_then(VecDeque::pop_front) else {
             return;
         };
@@ -323,7 +342,7 @@ impl Cluster {
     }
 
     /// Everything that can happen happens, the order by `pick`, until nothing is on its way for a while.
-    fn run(&mut self, mut pick: impl FnMut(usize) -> usize, turns: usize) {
+    pub(super) fn run(&mut self, mut pick: impl FnMut(usize) -> usize, turns: usize) {
         for _ in 0..turns {
             let links: Vec<_> = self
                 .links
@@ -345,18 +364,18 @@ impl Cluster {
         }
     }
 
-    fn send(&mut self, oid: &str, ops: Vec<OsdOp>) -> u64 {
+    pub(super) fn send(&mut self, oid: &str, ops: Vec<OsdOp>) -> u64 {
         self.tid += 1;
         let tid = self.tid;
         self.send_again(tid, oid, ops);
         tid
     }
 
-    fn send_again(&mut self, tid: u64, oid: &str, ops: Vec<OsdOp>) {
+    pub(super) fn send_again(&mut self, tid: u64, oid: &str, ops: Vec<OsdOp>) {
         self.send_to(self.group.primary, tid, oid, ops);
     }
 
-    fn send_to(&mut self, osd: OsdId, tid: u64, oid: &str, ops: Vec<OsdOp>) {
+    pub(super) fn send_to(&mut self, osd: OsdId, tid: u64, oid: &str, ops: Vec<OsdOp>) {
         let rig = Rig::new();
         let mut op = {
             let mut rig = rig;
@@ -380,12 +399,12 @@ impl Cluster {
         self.input(osd, input);
     }
 
-    fn answered(&self, tid: u64) -> Option<&MOSDOpReply> {
+    pub(super) fn answered(&self, tid: u64) -> Option<&MOSDOpReply> {
         self.replies.iter().find(|r| r.tid == tid)
     }
 
     /// Objects with their attributes, and the log.
-    fn content(&mut self, osd: OsdId) -> Vec<String> {
+    pub(super) fn content(&mut self, osd: OsdId) -> Vec<String> {
         let store = &mut self.nodes[osd as usize].store;
         let mut out = Vec::new();
         for oid in store.list(&ObjectId::replicated(HObject::min()), 10_000).unwrap() {
@@ -402,7 +421,7 @@ impl Cluster {
         out
     }
 
-    fn check_equal(&mut self) {
+    pub(super) fn check_equal(&mut self) {
         let all = self.group.in_sync.clone();
         let want = self.content(all[0]);
         for osd in &all[1..] {
@@ -413,7 +432,7 @@ impl Cluster {
 }
 
 /// Each now and then: a fixed walk without a rhythm that could leave something out for ever.
-fn in_turn() -> impl FnMut(usize) -> usize {
+pub(super) fn in_turn() -> impl FnMut(usize) -> usize {
     let mut n = 1u64;
     move |max| {
         n = n

@@ -1,0 +1,220 @@
+//! What OSDs tell each other of their copies to compare and repair them (docs/internals/scrub.md).
+//!
+//! Invariants: as in [`super::peer`]. Not here: what the figures are judged by (`pg::scrub`).
+
+use super::peer_txn::{decode_txn, encode_txn};
+use denc::{Bytes, Reader, Result, Writer};
+use types::{EVersion, HObject, Transaction};
+
+/// Bits of [`ObjectDigest::faults`]: what is wrong with a copy by itself.
+pub mod fault {
+    /// The store cannot give the data, or not all of it.
+    pub const READ: u32 = 1;
+    /// The store cannot give attributes, omap or size.
+    pub const STAT: u32 = 2;
+    pub const INFO_MISSING: u32 = 4;
+    pub const INFO_CORRUPTED: u32 = 8;
+    pub const SNAPSET_MISSING: u32 = 16;
+    pub const SNAPSET_CORRUPTED: u32 = 32;
+    /// A clone has another size than the snapset says.
+    pub const SIZE_INFO: u32 = 64;
+}
+
+/// One object (a head or a clone) as one OSD holds it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ObjectDigest {
+    pub object: HObject,
+    /// In the object info; 0'0 where there is none to read.
+    pub version: EVersion,
+    pub size: u64,
+    /// CRC-32C over names and values of all attributes, and over the names alone.
+    pub attrs: u32,
+    pub names: u32,
+    /// CRC-32C over the data, and over omap header and rows; only of a deep look.
+    pub data: Option<u32>,
+    pub omap: Option<u32>,
+    /// [`fault`].
+    pub faults: u32,
+    /// Where the first unreadable piece of data is.
+    pub bad_offset: u64,
+    /// It changed while it was read: nothing here counts.
+    pub changed: bool,
+}
+
+impl ObjectDigest {
+    /// Of which nothing is known yet.
+    pub fn of(object: HObject) -> Self {
+        Self {
+            object,
+            version: EVersion::default(),
+            size: 0,
+            attrs: 0,
+            names: 0,
+            data: None,
+            omap: None,
+            faults: 0,
+            bad_offset: 0,
+            changed: false,
+        }
+    }
+}
+denc::envelope_denc!(ObjectDigest, 1, 1, {
+    object, version, size, attrs, names, data, omap, faults, bad_offset, changed
+});
+
+/// Between the primary of a PG and a member that has everything.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ScrubBody {
+    /// Looks at the objects from `from` up to and with `to`. Answered by `Digests`.
+    Digest {
+        token: u64,
+        from: HObject,
+        to: HObject,
+        deep: bool,
+    },
+    Digests {
+        token: u64,
+        items: Vec<ObjectDigest>,
+        /// The first that was not looked at: there were too many.
+        next: Option<HObject>,
+    },
+    /// The steps that make the objects from `from` up to and with `to` anew. Answered by `Pulled`.
+    Pull { token: u64, from: HObject, to: HObject },
+    /// 0 and the steps, or an error number: EFBIG where they are too many bytes for one transaction, EIO where they
+    /// cannot be read there either.
+    Pulled {
+        token: u64,
+        result: i32,
+        txn: Transaction,
+    },
+}
+
+pub(super) const FIRST_TAG: u8 = 32;
+
+pub(super) fn encode(body: &ScrubBody, w: &mut Writer, data: &mut Vec<Bytes>) {
+    match body {
+        ScrubBody::Digest {
+            token,
+            from,
+            to,
+            deep,
+        } => {
+            w.u8(FIRST_TAG);
+            w.u64(*token);
+            w.put(from);
+            w.put(to);
+            w.bool(*deep);
+        }
+        ScrubBody::Digests { token, items, next } => {
+            w.u8(FIRST_TAG + 1);
+            w.u64(*token);
+            w.put(items);
+            w.put(next);
+        }
+        ScrubBody::Pull { token, from, to } => {
+            w.u8(FIRST_TAG + 2);
+            w.u64(*token);
+            w.put(from);
+            w.put(to);
+        }
+        ScrubBody::Pulled { token, result, txn } => {
+            w.u8(FIRST_TAG + 3);
+            w.u64(*token);
+            w.i32(*result);
+            encode_txn(txn, w, data);
+        }
+    }
+}
+
+/// The body whose tag, `FIRST_TAG` or above, was read already; None: no such message.
+pub(super) fn decode(tag: u8, r: &mut Reader, data: &mut Reader) -> Result<Option<ScrubBody>> {
+    Ok(Some(match tag.wrapping_sub(FIRST_TAG) {
+        0 => ScrubBody::Digest {
+            token: r.u64()?,
+            from: r.get()?,
+            to: r.get()?,
+            deep: r.bool()?,
+        },
+        1 => ScrubBody::Digests {
+            token: r.u64()?,
+            items: r.get()?,
+            next: r.get()?,
+        },
+        2 => ScrubBody::Pull {
+            token: r.u64()?,
+            from: r.get()?,
+            to: r.get()?,
+        },
+        3 => ScrubBody::Pulled {
+            token: r.u64()?,
+            result: r.i32()?,
+            txn: decode_txn(r, data)?,
+        },
+        _ => return Ok(None),
+    }))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::peer::{PeerBody, PeerMsg};
+    use super::*;
+    use types::{ObjectId, Op, PgId, SPgId};
+
+    #[test]
+    fn messages_survive_the_wire() {
+        let object = |name: &'static str| {
+            let oid = Bytes::from_static(name.as_bytes());
+            HObject::new(3, 77, Bytes::new(), Bytes::new(), oid, types::NOSNAP)
+        };
+        let pg = SPgId::replicated(PgId::new(3, 5));
+        let (from, to) = (object("a"), object("b"));
+        let digest = ObjectDigest {
+            object: object("a"),
+            version: EVersion::new(4, 5),
+            size: 6,
+            attrs: 7,
+            names: 8,
+            data: Some(9),
+            omap: None,
+            faults: fault::READ | fault::INFO_MISSING,
+            bad_offset: 4096,
+            changed: true,
+        };
+        let oid = ObjectId::replicated(object("a"));
+        let txn = Transaction {
+            collection: pg,
+            ops: vec![Op::Write {
+                oid,
+                offset: 1,
+                data: Bytes::from_static(b"data"),
+            }],
+        };
+        for body in [
+            ScrubBody::Digest {
+                token: 1,
+                from: from.clone(),
+                to: to.clone(),
+                deep: true,
+            },
+            ScrubBody::Digests {
+                token: 1,
+                items: vec![digest],
+                next: Some(object("c")),
+            },
+            ScrubBody::Pull { token: 2, from, to },
+            ScrubBody::Pulled {
+                token: 2,
+                result: -5,
+                txn,
+            },
+        ] {
+            let msg = PeerMsg::Pg {
+                pg,
+                interval: 9,
+                body: PeerBody::Scrub(body),
+            };
+            assert_eq!(PeerMsg::from_message(&msg.to_message()), Ok(msg));
+        }
+    }
+}

@@ -1,0 +1,479 @@
+//! When the PGs that this OSD leads are scrubbed, and how fast.
+//!
+//! Vocabulary: a *wish* is a scrub that an operator asked for: a key in the cluster state, taken away when it was done. The
+//! *promise* is `osd_deep_scrub_interval`: within it every PG is read whole.
+//!
+//! Invariants: a scheduled scrub begins in a time that is the PG's own, so that they do not all begin at once, and so
+//! early that the promise holds; it keeps to the hours and days that the operator gives, until `osd_scrub_max_interval` is
+//! over. While clients' operations take twice as long as without, the rate is halved at each step, to 1/16 at least.
+//!
+//! Bounds: [`ASKED_MAX`] wishes and `osd_max_scrubs` others at a time; the budget does not pile up beyond [`BURST`].
+
+use crate::osd::Osd;
+use metastore::ClusterState;
+use pg::{Input, ScrubOrder, ScrubResult, ScrubView};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use types::osdmap::map_flag;
+use types::pool::{PgPool, PoolOption, PoolOptions, pool_flag};
+use types::{AuthName, EntityKind, PgId, Utime};
+
+/// Time between two rounds of grants.
+const STEP: Duration = Duration::from_millis(50);
+/// How often it is looked whether a scrub is due.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+const BURST: Duration = Duration::from_millis(250);
+/// Wishes carried out at a time.
+const ASKED_MAX: usize = 2;
+/// Bytes per second, of all copies together: when somebody waits for it, and at least.
+const RATE_ASKED: u64 = 256 << 20;
+const RATE_LEAST: u64 = 16 << 20;
+/// Scheduled scrubs go this much faster than the promise asks for.
+const AHEAD: u64 = 4;
+const SHARES: u32 = 16;
+/// Errors up to which `osd_scrub_auto_repair` repairs by itself, unless the option says another number.
+const AUTO_REPAIR_ERRORS: u32 = 5;
+const DAY: u64 = 86_400;
+
+/// What the operator has set.
+#[derive(Debug, Clone, PartialEq)]
+struct Options {
+    min_interval: f64,
+    max_interval: f64,
+    deep_interval: f64,
+    randomize: f64,
+    hours: (u64, u64),
+    days: (u64, u64),
+    scrubs: usize,
+    auto_repair: Option<u32>,
+}
+
+impl Options {
+    fn of(state: &ClusterState, me: &AuthName) -> Self {
+        let set = state.config.effective(me, "", "");
+        let real = |name: &str, default: f64| set.get(name).and_then(|v| v.parse().ok()).unwrap_or(default);
+        let whole = |name: &str, default: u64| set.get(name).and_then(|v| v.parse().ok()).unwrap_or(default);
+        let auto = set
+            .get("osd_scrub_auto_repair")
+            .is_some_and(|v| v == "true" || v == "1");
+        let errors = whole("osd_scrub_auto_repair_num_errors", u64::from(AUTO_REPAIR_ERRORS));
+        Self {
+            min_interval: real("osd_scrub_min_interval", DAY as f64),
+            max_interval: real("osd_scrub_max_interval", 7.0 * DAY as f64),
+            deep_interval: real("osd_deep_scrub_interval", 7.0 * DAY as f64),
+            randomize: real("osd_scrub_interval_randomize_ratio", 0.5),
+            hours: (whole("osd_scrub_begin_hour", 0), whole("osd_scrub_end_hour", 0)),
+            days: (
+                whole("osd_scrub_begin_week_day", 0),
+                whole("osd_scrub_end_week_day", 0),
+            ),
+            scrubs: whole("osd_max_scrubs", 1) as usize,
+            auto_repair: auto.then_some(u32::try_from(errors).unwrap_or(u32::MAX)),
+        }
+    }
+
+    /// With what the pool has set for itself.
+    fn for_pool(&self, pool: &PgPool) -> Self {
+        let own =
+            |name: &str, all: f64| match PoolOptions::lookup(name).and_then(|(n, _)| pool.opts.0.get(&n)) {
+                Some(PoolOption::Double(v)) if *v > 0.0 => *v,
+                _ => all,
+            };
+        Self {
+            min_interval: own("scrub_min_interval", self.min_interval),
+            max_interval: own("scrub_max_interval", self.max_interval),
+            deep_interval: own("deep_scrub_interval", self.deep_interval),
+            ..self.clone()
+        }
+    }
+
+    /// Whether scheduled scrubs may begin at this hour and day (UTC).
+    fn permits(&self, now: Utime) -> bool {
+        let days = u64::from(now.sec) / DAY;
+        let hour = u64::from(now.sec) % DAY / 3600;
+        // The first day of the epoch was a Thursday; weeks begin with Sunday.
+        let day = (days + 4) % 7;
+        within(hour, self.hours) && within(day, self.days)
+    }
+}
+
+/// `begin..end` on a circle; equal: always.
+fn within(n: u64, (begin, end): (u64, u64)) -> bool {
+    match begin.cmp(&end) {
+        std::cmp::Ordering::Equal => true,
+        std::cmp::Ordering::Less => (begin..end).contains(&n),
+        std::cmp::Ordering::Greater => n >= begin || n < end,
+    }
+}
+
+/// A number from 0 to 1 that is this PG's for this round.
+fn share_of(pg: PgId, round: Utime) -> f64 {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&pg.pool.to_le_bytes());
+    bytes[8..12].copy_from_slice(&pg.seed.to_le_bytes());
+    bytes[12..].copy_from_slice(&round.sec.to_le_bytes());
+    f64::from(types::checksum::crc32c(0, &bytes)) / f64::from(u32::MAX)
+}
+
+fn after(stamp: Utime, seconds: f64, now: Utime) -> bool {
+    f64::from(now.sec) >= f64::from(stamp.sec) + seconds
+}
+
+/// What a PG is due for by its stamps.
+fn due(pg: PgId, view: &ScrubView, o: &Options, now: Utime, light: bool, deep: bool) -> Option<ScrubOrder> {
+    let s = view.stamps;
+    if !view.ready || view.running.is_some() || s.at.is_zero() {
+        return None;
+    }
+    let order = |deep| Some(ScrubOrder { deep, repair: false });
+    let permits = o.permits(now);
+    // The last third of the period is a reserve: a scrub takes a while, and others are due, too.
+    let early = 0.66 - 0.33 * share_of(pg, s.deep_at);
+    let broken = after(s.deep_at, o.deep_interval, now);
+    if deep && (broken || (permits && after(s.deep_at, o.deep_interval * early.max(0.0), now))) {
+        return order(true);
+    }
+    let later = o.min_interval * (1.0 + o.randomize * share_of(pg, s.at));
+    let must = after(s.at, o.max_interval, now);
+    if light && (must || (permits && after(s.at, later, now))) {
+        return order(false);
+    }
+    None
+}
+
+#[derive(Debug)]
+struct Running {
+    order: ScrubOrder,
+    /// The wish that it carries out.
+    wish: Option<u64>,
+}
+
+#[derive(Debug)]
+pub struct Scrubs {
+    running: BTreeMap<PgId, Running>,
+    /// Scrubbed, found bad, and to be repaired without being asked.
+    to_repair: BTreeSet<PgId>,
+    options: Option<Options>,
+    budget: i64,
+    filled: Duration,
+    share: u32,
+    usual_us: f64,
+    next: Option<Duration>,
+    look_at: Duration,
+    /// Since the start, for reports.
+    pub bytes: u64,
+    pub ended: u64,
+}
+
+impl Default for Scrubs {
+    fn default() -> Self {
+        Self {
+            running: BTreeMap::new(),
+            to_repair: BTreeSet::new(),
+            options: None,
+            budget: 0,
+            filled: Duration::ZERO,
+            share: SHARES,
+            usual_us: 0.0,
+            next: None,
+            look_at: Duration::ZERO,
+            bytes: 0,
+            ended: 0,
+        }
+    }
+}
+
+impl Scrubs {
+    pub fn scrubbed(&mut self, bytes: u64) {
+        self.budget -= bytes as i64;
+        self.bytes += bytes;
+    }
+
+    fn steer(&mut self, latency: Duration) {
+        let slow = self.usual_us > 0.0 && latency.as_micros() as f64 > 2.0 * self.usual_us;
+        self.share = match slow {
+            true => (self.share / 2).max(1),
+            false => (self.share + 1).min(SHARES),
+        };
+    }
+
+    fn fill(&mut self, now: Duration, rate: u64) {
+        let rate = rate / u64::from(SHARES) * u64::from(self.share);
+        let of = |time: Duration| (u128::from(rate) * time.as_millis() / 1000) as i64;
+        let passed = now.saturating_sub(self.filled).min(BURST);
+        self.filled = now;
+        self.budget = (self.budget + of(passed)).min(of(BURST).max(1));
+    }
+}
+
+impl Osd {
+    pub fn scrub_timer(&self) -> Option<Duration> {
+        self.scrubs.next
+    }
+
+    fn scrub_name(&self) -> AuthName {
+        AuthName::new(EntityKind::Osd, self.id.to_string())
+    }
+
+    /// A round: what is due begins, what runs gets its next stretch.
+    pub fn scrub(&mut self) {
+        let now = self.clock.monotonic();
+        if self.scrubs.next.is_some_and(|at| now < at) {
+            return;
+        }
+        if now >= self.scrubs.look_at {
+            self.scrubs.look_at = now + LOOK_EVERY;
+            self.begin_scrubs();
+        }
+        if self.scrubs.running.is_empty() {
+            self.scrubs.usual_us = self.recovery.latency().as_micros() as f64;
+            self.scrubs.share = SHARES;
+            self.scrubs.next = Some(self.scrubs.look_at);
+            return;
+        }
+        self.scrubs.next = Some(now + STEP);
+        let latency = self.recovery.latency();
+        self.scrubs.steer(latency);
+        let rate = self.scrub_rate();
+        self.scrubs.fill(now, rate);
+        self.grant_scrubs();
+    }
+
+    /// Bytes per second: as fast as the promise asks for, and more where somebody waits.
+    fn scrub_rate(&self) -> u64 {
+        if self.scrubs.running.values().any(|r| r.wish.is_some()) {
+            return RATE_ASKED;
+        }
+        let period = self
+            .scrubs
+            .options
+            .as_ref()
+            .map_or(DAY as f64, |o| o.deep_interval);
+        let copies = |g: &pg::Group| g.in_sync.len() as u64;
+        let bytes: u64 = self
+            .pgs()
+            .map(|(_, p)| p.stats().bytes.max(0) as u64 * copies(p.group()))
+            .sum();
+        let promised = (bytes as f64 / period.max(1.0)) as u64;
+        promised.saturating_mul(AHEAD).clamp(RATE_LEAST, RATE_ASKED)
+    }
+
+    fn grant_scrubs(&mut self) {
+        // A stretch of each in turn, while the budget lasts.
+        loop {
+            let mut granted = false;
+            for pg in self.scrubs.running.keys().copied().collect::<Vec<_>>() {
+                if self.scrubs.budget <= 0 {
+                    return;
+                }
+                if self.primary(pg).is_some_and(|p| p.scrub_view().wants_grant) {
+                    granted = true;
+                    self.drive(pg, Input::ScrubGrant);
+                }
+            }
+            if !granted {
+                return;
+            }
+        }
+    }
+
+    /// Begins what operators asked for, and what is due.
+    fn begin_scrubs(&mut self) {
+        let (me, state) = (self.scrub_name(), self.cluster.state());
+        let options = Options::of(&state, &me);
+        self.scrubs.options = Some(options.clone());
+        let wall = self.wall();
+        // Those that were given up, or that are led by another OSD now.
+        let views: BTreeMap<PgId, ScrubView> = self.pgs().map(|(id, pg)| (id, pg.scrub_view())).collect();
+        let runs = |pg: &PgId| views.get(pg).is_some_and(|v| v.running.is_some());
+        self.scrubs.running.retain(|pg, _| runs(pg));
+        for (pg, view) in views.iter().filter(|(_, v)| v.ready && v.stamps.at.is_zero()) {
+            tracing::debug!("pg {pg}: its scrub periods begin: {:?}", view.stamps);
+            self.turn(*pg, |role, ctx| role.begin_scrub_periods(ctx));
+        }
+        for (pg, wish) in state.scrubs.iter() {
+            let asked = self.scrubs.running.values().filter(|r| r.wish.is_some()).count();
+            if asked >= ASKED_MAX {
+                break;
+            }
+            let free = views.get(pg).is_some_and(|v| v.ready) && !self.scrubs.running.contains_key(pg);
+            if free {
+                let (deep, repair) = (wish.deep || wish.repair, wish.repair);
+                self.begin_scrub(*pg, ScrubOrder { deep, repair }, Some(wish.number));
+            }
+        }
+        let repairs = std::mem::take(&mut self.scrubs.to_repair);
+        for pg in repairs
+            .into_iter()
+            .filter(|pg| views.get(pg).is_some_and(|v| v.ready))
+        {
+            let order = ScrubOrder {
+                deep: true,
+                repair: true,
+            };
+            self.begin_scrub(pg, order, None);
+        }
+        let map = &state.osdmap;
+        for (pg, view) in &views {
+            if self.scrubs.running.len() >= options.scrubs {
+                break;
+            }
+            let Some(pool) = map.pool(pg.pool) else { continue };
+            let light = !map.has_flag(map_flag::NOSCRUB) && pool.flags & pool_flag::NOSCRUB == 0;
+            let deep = !map.has_flag(map_flag::NODEEP_SCRUB) && pool.flags & pool_flag::NODEEP_SCRUB == 0;
+            if let Some(order) = due(*pg, view, &options.for_pool(pool), wall, light, deep) {
+                self.begin_scrub(*pg, order, None);
+            }
+        }
+    }
+
+    fn begin_scrub(&mut self, pg: PgId, order: ScrubOrder, wish: Option<u64>) {
+        if self.scrubs.running.contains_key(&pg) {
+            return;
+        }
+        self.drive(pg, Input::Scrub(order));
+        if self.primary(pg).is_some_and(|p| p.scrub_view().running.is_some()) {
+            self.scrubs.running.insert(pg, Running { order, wish });
+            self.flush_report();
+        }
+    }
+
+    pub fn scrub_ended(&mut self, pg: PgId, result: ScrubResult) {
+        self.scrubs.ended += 1;
+        let running = self.scrubs.running.remove(&pg);
+        let left = result.errors.saturating_sub(result.fixed);
+        let auto = self.scrubs.options.as_ref().and_then(|o| o.auto_repair);
+        if !result.order.repair && left > 0 && auto.is_some_and(|most| left <= most) {
+            self.scrubs.to_repair.insert(pg);
+        }
+        // The next one begins without delay.
+        self.scrubs.look_at = Duration::ZERO;
+        self.flush_report();
+        let Some(Running {
+            order,
+            wish: Some(number),
+        }) = running
+        else {
+            return;
+        };
+        tracing::debug!("pg {pg}: {order:?} was asked for, and is done");
+        let cluster = self.cluster.clone();
+        io::task::spawn_local(async move {
+            if let Err(e) = cluster.scrub_done(pg, number).await {
+                tracing::warn!("pg {pg}: a wish to scrub stays, and will be carried out again: {e}");
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pg::ScrubStamps;
+
+    fn options() -> Options {
+        Options {
+            min_interval: DAY as f64,
+            max_interval: 7.0 * DAY as f64,
+            deep_interval: 7.0 * DAY as f64,
+            randomize: 0.5,
+            hours: (0, 0),
+            days: (0, 0),
+            scrubs: 1,
+            auto_repair: None,
+        }
+    }
+
+    fn at(sec: u64) -> Utime {
+        Utime {
+            sec: sec as u32,
+            nsec: 0,
+        }
+    }
+
+    fn view(scrub: u64, deep: u64) -> ScrubView {
+        ScrubView {
+            stamps: ScrubStamps {
+                at: at(scrub),
+                deep_at: at(deep),
+                ..ScrubStamps::default()
+            },
+            running: None,
+            wants_grant: false,
+            repaired: 0,
+            ready: true,
+        }
+    }
+
+    #[test]
+    fn every_group_is_read_whole_within_the_promise_and_not_all_at_once() {
+        let start = 1_000 * DAY;
+        let mut days = BTreeSet::new();
+        for seed in 0..256 {
+            let pg = PgId::new(1, seed);
+            let deep_on = |day: f64| {
+                let now = at(start + (day * DAY as f64) as u64);
+                let v = view(u64::from(now.sec), start);
+                due(pg, &v, &options(), now, true, true).is_some_and(|o| o.deep)
+            };
+            let first = (0..70).find(|d| deep_on(f64::from(*d) / 10.0));
+            assert!(first.is_some_and(|d| d <= 50), "{pg}: {first:?}");
+            days.insert(first.map(|d| d / 5));
+        }
+        assert!(days.len() >= 4, "{days:?}");
+    }
+
+    #[test]
+    fn flags_hours_and_what_runs_are_honoured() {
+        let (pg, start) = (PgId::new(1, 1), 1_000 * DAY);
+        let now = at(start + 10 * DAY + 5 * 3600);
+        let old = view(start, start);
+        let check = |o: &Options, v: &ScrubView, light, deep| due(pg, v, o, now, light, deep).map(|o| o.deep);
+        assert_eq!(check(&options(), &old, true, true), Some(true));
+        assert_eq!(check(&options(), &old, true, false), Some(false));
+        assert_eq!(check(&options(), &old, false, false), None);
+        let busy = ScrubView { ready: false, ..old };
+        assert_eq!(check(&options(), &busy, true, true), None);
+        // Outside of its hours only what is overdue.
+        let night = Options {
+            hours: (22, 4),
+            ..options()
+        };
+        assert_eq!(check(&night, &old, true, true), Some(true));
+        let fresh = view(start + 8 * DAY, start + 8 * DAY);
+        assert_eq!(check(&options(), &fresh, true, true), Some(false));
+        assert_eq!(check(&night, &fresh, true, true), None);
+        assert!(night.permits(at(23 * 3600)) && night.permits(at(3 * 3600)) && !night.permits(at(4 * 3600)));
+        // 1970-01-01 was a Thursday.
+        let weekend = Options {
+            days: (6, 1),
+            ..options()
+        };
+        assert!(!weekend.permits(at(0)) && weekend.permits(at(2 * DAY)) && weekend.permits(at(3 * DAY)));
+    }
+
+    #[test]
+    fn the_rate_yields_to_clients() {
+        let mut s = Scrubs {
+            usual_us: 100.0,
+            ..Scrubs::default()
+        };
+        (0..10).for_each(|_| s.steer(Duration::from_micros(900)));
+        assert_eq!(s.share, 1);
+        let mut now = Duration::from_secs(5);
+        s.filled = now;
+        let mut granted = 0;
+        for _ in 0..200 {
+            now += STEP;
+            s.fill(now, 64 << 20);
+            while s.budget > 0 {
+                s.scrubbed(1 << 20);
+                granted += 1;
+            }
+        }
+        // 10 s at a sixteenth of 64 MiB/s.
+        assert!((38..=42).contains(&granted), "{granted}");
+        (0..30).for_each(|_| s.steer(Duration::from_micros(150)));
+        assert_eq!(s.share, SHARES);
+    }
+}

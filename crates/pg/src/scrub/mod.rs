@@ -1,0 +1,205 @@
+//! Scrub: the copies of a PG compared with one another, and bad ones repaired (docs/internals/scrub.md).
+//!
+//! Vocabulary: a *light* scrub compares versions, sizes and attributes, a *deep* one all data and omap. The [`run`] walks
+//! the PG in *stretches* that are compared without stopping writes; what differs there is *suspect*, and is looked at once
+//! more while its writes wait (a *check*). [`verdict`] says which copy is right, [`repair`] puts it in the place of the
+//! others, [`answer`] is the member's side, [`digest`] looks at objects on either.
+//!
+//! Invariants: only a PG that is whole, active and has nothing to copy is scrubbed; a run ends when that does. What is
+//! compared in a check is one state of the object on all copies. An operation that meets an unreadable copy on the
+//! primary is answered with an error only if no other member has a good one.
+//!
+//! Not here: when a scrub begins and how fast it goes (the shell: it orders a run and grants its stretches).
+
+mod answer;
+mod compare;
+mod digest;
+mod ls;
+mod repair;
+mod run;
+mod stamps;
+mod take;
+pub mod verdict;
+mod watched;
+
+pub(crate) use answer::Works;
+pub use stamps::ScrubStamps;
+pub use verdict::Inconsistent;
+pub(crate) use watched::Watched;
+
+use crate::Pg;
+use crate::api::{Context, Output};
+use crate::store::Ticket;
+use messages::osd::peer::PeerBody;
+use messages::osd::peer_scrub::ScrubBody;
+use repair::Repair;
+use run::Run;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use types::{HObject, OsdId, Transaction};
+use verdict::{Side, shard_error};
+
+/// Inconsistent objects that a PG remembers one by one; more are only counted.
+const FOUND_MAX: usize = 1024;
+
+/// What the operator, or the schedule, wants of a PG.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ScrubOrder {
+    pub deep: bool,
+    pub repair: bool,
+}
+
+/// What a run came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ScrubResult {
+    pub order: ScrubOrder,
+    pub objects: u64,
+    /// Bad copies found, and of these repaired.
+    pub errors: u32,
+    pub fixed: u32,
+}
+
+/// How a PG stands, for the shell and for reports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ScrubView {
+    pub stamps: ScrubStamps,
+    pub running: Option<ScrubOrder>,
+    /// A stretch could be taken on now.
+    pub wants_grant: bool,
+    /// Copies repaired since this OSD leads the PG.
+    pub repaired: u64,
+    /// It could be scrubbed now.
+    pub ready: bool,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Scrub {
+    run: Option<Box<Run>>,
+    repairs: BTreeMap<u64, Repair>,
+    /// Objects whose repair failed: not tried again before.
+    given_up: BTreeMap<HObject, Duration>,
+    /// Of the last runs of this interval; None: there was none.
+    found: Option<BTreeMap<HObject, Inconsistent>>,
+    repaired: u64,
+    ended: u64,
+}
+
+impl Pg {
+    pub fn scrub_view(&self) -> ScrubView {
+        let run = self.scrub.run.as_deref();
+        ScrubView {
+            stamps: self.meta.scrub,
+            running: run.map(|r| r.order),
+            wants_grant: run.is_some_and(Run::wants_grant),
+            repaired: self.scrub.repaired,
+            ready: self.can_scrub(),
+        }
+    }
+
+    /// What the last scrubs of this interval found; None: there was none.
+    pub fn inconsistent(&self) -> Option<impl Iterator<Item = &Inconsistent>> {
+        self.scrub.found.as_ref().map(|f| f.values())
+    }
+
+    /// Whole, active, and every member has everything: only then all copies are the same.
+    fn can_scrub(&self) -> bool {
+        let g = &self.repl.group;
+        self.is_active() && g.is_primary() && g.is_whole() && self.repl.all_full() && self.count.is_none()
+    }
+
+    pub(crate) fn scrub_said(&mut self, from: OsdId, body: ScrubBody, ctx: &mut Context<'_>) {
+        match body {
+            ScrubBody::Digests { token, items, next } => self.digests(from, token, items, next),
+            ScrubBody::Pulled { token, result, txn } => self.pulled(from, token, result, txn, ctx),
+            ScrubBody::Digest { .. } | ScrubBody::Pull { .. } => {
+                tracing::warn!(
+                    "pg {}: osd.{from} takes itself for the primary of our interval",
+                    self.id
+                );
+            }
+        }
+    }
+
+    /// True if the read was scrub's.
+    pub(crate) fn scrub_read_ended(&mut self, ticket: Ticket, ctx: &mut Context<'_>) -> bool {
+        self.scrub.run.as_mut().is_some_and(|r| r.read_ended(ticket)) || self.repair_read_ended(ticket, ctx)
+    }
+
+    /// After every input: goes on with what it may have set free.
+    pub(crate) fn scrub_on(&mut self, ctx: &mut Context<'_>) {
+        if self.scrub.run.is_some() && !self.can_scrub() {
+            self.stop_scrub(ctx);
+        }
+        if !self.scrub.repairs.is_empty() {
+            self.go_on_repairing(ctx);
+        }
+        if self.scrub.run.is_some() {
+            self.go_on_scrubbing(ctx);
+        }
+    }
+
+    /// Something of an object cannot be read here, and nobody could give it.
+    fn note_unreadable(&mut self, head: &HObject, ctx: &mut Context<'_>) {
+        let me = Side {
+            osd: self.repl.group.me,
+            digest: None,
+            errors: shard_error::READ,
+            bad: true,
+        };
+        let one = Inconsistent {
+            object: head.clone(),
+            errors: 0,
+            sides: vec![me],
+            good: None,
+            shallow: 0,
+            deep: 1,
+        };
+        let found = self.scrub.found.get_or_insert_default();
+        if found.contains_key(head) || found.len() >= FOUND_MAX {
+            return;
+        }
+        found.insert(head.clone(), one);
+        self.meta.scrub.deep_errors = self.meta.scrub.deep_errors.saturating_add(1);
+        self.write_stamps(ctx);
+    }
+
+    /// The stamps go to all members.
+    fn write_stamps(&mut self, ctx: &mut Context<'_>) {
+        let mut txn = Transaction::new(self.id);
+        txn.ops.push(self.meta_op());
+        match ctx.store.submit(txn.clone()) {
+            Ok(seq) => {
+                self.last_seq = seq;
+                self.replicate(txn, None, seq, ctx);
+            }
+            // They are written with the next change of the metadata.
+            Err(e) => tracing::warn!("pg {}: when it was scrubbed is not written down: {e}", self.id),
+        }
+    }
+
+    /// A PG that was never scrubbed counts as scrubbed when it was first led here: the periods begin then.
+    pub fn begin_scrub_periods(&mut self, ctx: &mut Context<'_>) {
+        if self.meta.scrub.at.is_zero() && self.is_active() {
+            (self.meta.scrub.at, self.meta.scrub.deep_at) = (ctx.wall, ctx.wall);
+            self.meta.scrub.clean_at = ctx.wall;
+            self.write_stamps(ctx);
+        }
+    }
+
+    pub(crate) fn leave_scrub(&mut self, ctx: &mut Context<'_>) {
+        self.stop_scrub(ctx);
+        self.leave_repairs(ctx);
+    }
+
+    fn ask_all(&mut self, body: &ScrubBody, ctx: &mut Context<'_>) -> Vec<OsdId> {
+        let members = self.repl.full_members();
+        for osd in &members {
+            self.send_to(*osd, PeerBody::Scrub(body.clone()), ctx);
+        }
+        members
+    }
+
+    fn tell_scrubbed(&self, bytes: u64, ctx: &mut Context<'_>) {
+        ctx.out.push(Output::Scrubbed { bytes });
+    }
+}

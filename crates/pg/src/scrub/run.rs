@@ -1,0 +1,537 @@
+//! One scrub of the PG: stretches compared while writes go on, then what is suspect checked while its writes wait.
+//!
+//! Bounds: one stretch at a time, of [`STRETCH_OBJECTS`] objects and about [`STRETCH_BYTES`] of data; [`CHECKS_MAX`]
+//! checks at a time; no new stretch while [`SUSPECTS_MAX`] wait; [`TRIES_MAX`] looks at one object.
+
+use super::compare::{Compare, Own};
+use super::digest::{Walk, version_now};
+use super::repair::{Fix, Owner};
+use super::verdict::Inconsistent;
+use super::{FOUND_MAX, ScrubOrder, ScrubResult};
+use crate::Pg;
+use crate::api::{Context, Output};
+use crate::parked::{Job, JobId, Order, Task};
+use crate::store::{IoError, Ticket};
+use crate::trim::behind;
+use messages::osd::peer_scrub::{ObjectDigest, ScrubBody};
+use std::collections::{BTreeMap, VecDeque};
+use types::{EVersion, HObject, OsdId};
+
+const STRETCH_OBJECTS: usize = 32;
+const STRETCH_BYTES: u64 = 4 << 20;
+const CHECKS_MAX: usize = 2;
+const SUSPECTS_MAX: usize = 256;
+/// The PG's own changes (of watches, of trimmed snapshots) do not wait for a check: what they pass is looked at again.
+const TRIES_MAX: u32 = 8;
+/// What a stretch counts for with the budget beside its data.
+const OBJECT_COST: u64 = 4 << 10;
+
+/// A suspect object (a head with its clones) that nothing changes now.
+#[derive(Debug)]
+struct Check {
+    head: HObject,
+    job: Option<JobId>,
+    compare: Option<Compare>,
+    tries: u32,
+    /// What was found before the repair whose outcome is looked at now.
+    before: Option<Vec<Inconsistent>>,
+    repairing: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub order: ScrubOrder,
+    began_at: EVersion,
+    /// None: all was compared.
+    cursor: Option<HObject>,
+    stretch: Option<Compare>,
+    suspects: VecDeque<HObject>,
+    checks: BTreeMap<u64, Check>,
+    found: BTreeMap<HObject, Inconsistent>,
+    objects: u64,
+    shallow: u32,
+    deep: u32,
+    fixed: u32,
+}
+
+impl Run {
+    pub fn wants_grant(&self) -> bool {
+        self.cursor.is_some() && self.stretch.is_none() && self.suspects.len() < SUSPECTS_MAX
+    }
+
+    pub fn read_ended(&mut self, ticket: Ticket) -> bool {
+        let checks = self.checks.values_mut().filter_map(|c| c.compare.as_mut());
+        self.stretch
+            .iter_mut()
+            .chain(checks)
+            .any(|c| c.read_ended(ticket))
+    }
+
+    fn compares(&mut self) -> impl Iterator<Item = &mut Compare> {
+        let checks = self.checks.values_mut().filter_map(|c| c.compare.as_mut());
+        self.stretch.iter_mut().chain(checks)
+    }
+
+    fn suspect(&mut self, head: HObject) {
+        if !self.suspects.contains(&head) {
+            self.suspects.push_back(head);
+        }
+    }
+
+    fn note(&mut self, wrong: Inconsistent) {
+        self.shallow = self.shallow.saturating_add(wrong.shallow);
+        self.deep = self.deep.saturating_add(wrong.deep);
+        if self.found.len() < FOUND_MAX {
+            self.found.insert(wrong.object.clone(), wrong);
+        }
+    }
+}
+
+impl Pg {
+    pub(crate) fn begin_scrub(&mut self, order: ScrubOrder, ctx: &mut Context<'_>) {
+        self.begin_scrub_periods(ctx);
+        if self.scrub.run.is_some() || !self.can_scrub() {
+            return;
+        }
+        tracing::info!(
+            "pg {}: {}{} begins",
+            self.id,
+            if order.deep { "deep-scrub" } else { "scrub" },
+            if order.repair { " with repair" } else { "" }
+        );
+        self.scrub.run = Some(Box::new(Run {
+            order,
+            began_at: self.log_head(),
+            cursor: Some(self.range.start_cursor(self.pool.id).with_snap(0)),
+            stretch: None,
+            suspects: VecDeque::new(),
+            checks: BTreeMap::new(),
+            found: BTreeMap::new(),
+            objects: 0,
+            shallow: 0,
+            deep: 0,
+            fixed: 0,
+        }));
+    }
+
+    /// The PG is not whole any more, or ends: a later run begins from the start.
+    pub(super) fn stop_scrub(&mut self, ctx: &mut Context<'_>) {
+        let Some(run) = self.scrub.run.take() else { return };
+        tracing::info!("pg {}: the scrub is given up: it is not whole now", self.id);
+        self.drop_check_repairs(ctx);
+        if let Some(c) = run.stretch {
+            c.leave(ctx);
+        }
+        for (token, check) in run.checks {
+            if let Some(c) = check.compare {
+                c.leave(ctx);
+            }
+            match check.job {
+                Some(job) => self.copy_job_ends(job, ctx),
+                None => self.drop_check_job(token, ctx),
+            }
+        }
+    }
+
+    /// The shell lets one stretch be compared.
+    pub(crate) fn scrub_granted(&mut self, ctx: &mut Context<'_>) {
+        let Some(run) = self.scrub.run.as_ref().filter(|r| r.wants_grant()) else {
+            return;
+        };
+        let Some(from) = run.cursor.clone() else { return };
+        let deep = run.order.deep;
+        let begun = self
+            .stretch_end(&from, deep, ctx)
+            .and_then(|(to, cost)| Ok((self.compare_all(from, to, ctx)?, cost)));
+        match begun {
+            Ok((compare, cost)) => {
+                self.tell_scrubbed(cost, ctx);
+                if let Some(run) = &mut self.scrub.run {
+                    run.stretch = Some(compare);
+                }
+            }
+            Err(e) => {
+                tracing::error!("pg {}: scrub: {e}", self.id);
+                self.stop_scrub(ctx);
+            }
+        }
+    }
+
+    /// The last object of the stretch that begins at `from`, never in the middle of an object's clones, and what it costs.
+    fn stretch_end(
+        &self,
+        from: &HObject,
+        deep: bool,
+        ctx: &mut Context<'_>,
+    ) -> Result<(HObject, u64), IoError> {
+        let copies = self.repl.group.in_sync.len().max(1) as u64;
+        let found = self.list_objects(from, STRETCH_OBJECTS + 1, ctx.store)?;
+        let (mut bytes, mut cost, mut last) = (0, 0, None);
+        for oid in found.iter().take(STRETCH_OBJECTS) {
+            if bytes >= STRETCH_BYTES {
+                break;
+            }
+            let size = match deep {
+                true => ctx.store.stat(oid).ok().flatten().map_or(0, |s| s.size),
+                false => 0,
+            };
+            bytes += size;
+            cost += (size + OBJECT_COST) * copies;
+            if oid.object.is_head() {
+                last = Some(oid.object.clone());
+            }
+        }
+        let all = found.len() <= STRETCH_OBJECTS && bytes < STRETCH_BYTES;
+        let to = match (all, last, found.first()) {
+            (true, ..) | (_, _, None) => self.range.end_cursor(self.pool.id),
+            (_, Some(last), _) => last,
+            // One object has more clones than a stretch.
+            (_, None, Some(first)) => first.object.head(),
+        };
+        Ok((to, cost.max(OBJECT_COST)))
+    }
+
+    /// Asks all members for the same objects, and begins to look at them here.
+    fn compare_all(&mut self, from: HObject, to: HObject, ctx: &mut Context<'_>) -> Result<Compare, IoError> {
+        let deep = self.scrub.run.as_ref().is_some_and(|r| r.order.deep);
+        let token = self.repl.number();
+        let start = self.object_id(from.clone());
+        let walk = Walk::begin(&start, &to, deep, ctx.store)?;
+        let body = ScrubBody::Digest {
+            token,
+            from: from.clone(),
+            to: to.clone(),
+            deep,
+        };
+        let asked = self.ask_all(&body, ctx);
+        Ok(Compare {
+            token,
+            from,
+            to,
+            own: Own::Walking(Box::new(walk)),
+            theirs: asked.into_iter().map(|osd| (osd, None)).collect(),
+        })
+    }
+
+    pub(super) fn digests(
+        &mut self,
+        from: OsdId,
+        token: u64,
+        items: Vec<ObjectDigest>,
+        next: Option<HObject>,
+    ) {
+        let Some(run) = &mut self.scrub.run else { return };
+        let compare = run.compares().find(|c| c.token == token);
+        if let Some(slot) = compare.and_then(|c| c.theirs.get_mut(&from)) {
+            *slot = Some((items, next));
+        }
+    }
+
+    pub(super) fn go_on_scrubbing(&mut self, ctx: &mut Context<'_>) {
+        if let Some(run) = &mut self.scrub.run {
+            run.compares().for_each(|c| c.go_on(ctx));
+        }
+        self.end_stretch();
+        let ready = |c: &Check| c.compare.as_ref().is_some_and(Compare::is_done);
+        let tokens: Vec<u64> = match &self.scrub.run {
+            Some(run) => run
+                .checks
+                .iter()
+                .filter(|(_, c)| ready(c))
+                .map(|(t, _)| *t)
+                .collect(),
+            None => return,
+        };
+        for token in tokens {
+            self.conclude(token, ctx);
+        }
+        self.begin_checks(ctx);
+        let over = |r: &Run| {
+            r.cursor.is_none() && r.stretch.is_none() && r.suspects.is_empty() && r.checks.is_empty()
+        };
+        if self.scrub.run.as_deref().is_some_and(over) {
+            self.end_scrub(ctx);
+        }
+    }
+
+    /// All have said what they have in the stretch.
+    fn end_stretch(&mut self) {
+        let me = self.repl.group.me;
+        let end = self.range.end_cursor(self.pool.id);
+        let Some(run) = &mut self.scrub.run else { return };
+        if !run.stretch.as_ref().is_some_and(Compare::is_done) {
+            return;
+        }
+        let Some(compare) = run.stretch.take() else { return };
+        let (sides, next) = compare.sides(me);
+        let stop = next.map(|n| n.head().with_snap(0));
+        run.objects += sides.first().map_or(0, |(_, items)| items.len() as u64);
+        let (wrong, changed) = compare.judge(me);
+        let within = |o: &HObject| stop.as_ref().is_none_or(|s| o < s);
+        for object in wrong.iter().map(|w| &w.object).chain(&changed) {
+            if within(object) {
+                run.suspect(object.head());
+            }
+        }
+        run.cursor = match stop {
+            None if compare.to == end => None,
+            None => Some(behind(&compare.to)),
+            Some(stop) if stop <= compare.from => {
+                // One object has more clones than an answer takes: it is looked at by itself, as far as that goes.
+                let head = compare.from.head();
+                run.suspect(head.clone());
+                Some(behind(&head))
+            }
+            Some(stop) => Some(stop),
+        };
+    }
+
+    fn begin_checks(&mut self, ctx: &mut Context<'_>) {
+        while let Some(run) = &mut self.scrub.run
+            && run.checks.len() < CHECKS_MAX
+            && let Some(head) = run.suspects.pop_front()
+        {
+            let token = self.repl.number();
+            run.checks.insert(
+                token,
+                Check {
+                    head: head.clone(),
+                    job: None,
+                    compare: None,
+                    tries: 0,
+                    before: None,
+                    repairing: false,
+                },
+            );
+            let job = Job::new(Task::Check { token }, head, Order::Shared, Vec::new());
+            self.park(job, ctx);
+            if let Some(run) = &mut self.scrub.run {
+                run.compares().for_each(|c| c.go_on(ctx));
+            }
+        }
+    }
+
+    /// The check has its turn: nothing that clients send changes the object until it ends. False: nobody wants it.
+    pub(crate) fn check_begins(&mut self, token: u64, job: JobId, ctx: &mut Context<'_>) -> bool {
+        match self.scrub.run.as_mut().and_then(|r| r.checks.get_mut(&token)) {
+            Some(check) => check.job = Some(job),
+            None => return false,
+        }
+        self.look(token, ctx);
+        true
+    }
+
+    /// Looks at the object on all copies.
+    fn look(&mut self, token: u64, ctx: &mut Context<'_>) {
+        let check = self.scrub.run.as_ref().and_then(|r| r.checks.get(&token));
+        let Some(head) = check.map(|c| c.head.clone()) else {
+            return;
+        };
+        let compare = self.compare_all(head.with_snap(0), head, ctx);
+        let check = self.scrub.run.as_mut().and_then(|r| r.checks.get_mut(&token));
+        match (compare, check) {
+            (Ok(compare), Some(check)) => {
+                check.tries += 1;
+                check.compare = Some(compare);
+            }
+            (Ok(compare), None) => compare.leave(ctx),
+            (Err(e), _) => {
+                tracing::error!("pg {}: scrub: {e}", self.id);
+                self.end_check(token, ctx);
+            }
+        }
+    }
+
+    /// All have said what they have of a checked object.
+    fn conclude(&mut self, token: u64, ctx: &mut Context<'_>) {
+        let me = self.repl.group.me;
+        let shard = self.id.shard;
+        let Some(check) = self.scrub.run.as_mut().and_then(|r| r.checks.get_mut(&token)) else {
+            return;
+        };
+        let Some(compare) = check.compare.take() else {
+            return;
+        };
+        let (wrong, changed) = compare.judge(me);
+        let moved = |d: &ObjectDigest| {
+            let oid = types::ObjectId {
+                shard,
+                object: d.object.clone(),
+            };
+            version_now(&oid, ctx.store) != d.version
+        };
+        let passed = match &compare.own {
+            Own::Done(items, _) => items.iter().any(moved),
+            Own::Walking(_) => false,
+        };
+        if (passed || !changed.is_empty()) && check.tries < TRIES_MAX {
+            return self.look(token, ctx);
+        }
+        self.decide(token, wrong, ctx);
+    }
+
+    fn decide(&mut self, token: u64, wrong: Vec<Inconsistent>, ctx: &mut Context<'_>) {
+        let Some(run) = &mut self.scrub.run else { return };
+        let Some(check) = run.checks.get_mut(&token) else {
+            return;
+        };
+        let (head, repair) = (check.head.clone(), run.order.repair);
+        if let Some(before) = check.before.take() {
+            let left: u32 = wrong.iter().map(|w| w.shallow + w.deep).sum();
+            let had: u32 = before.iter().map(|w| w.shallow + w.deep).sum();
+            run.fixed += had.saturating_sub(left);
+        } else if repair && wrong.iter().any(|w| w.good.is_some()) {
+            let fixes = self.fixes(&head, &wrong);
+            if let Some(check) = self.scrub.run.as_mut().and_then(|r| r.checks.get_mut(&token)) {
+                (check.before, check.repairing) = (Some(wrong), true);
+            }
+            self.add_repair(head, Owner::Check(token), fixes, ctx);
+            return self.go_on_repairing(ctx);
+        }
+        for w in wrong {
+            tracing::error!(
+                "pg {}: {}: {} of {} copies are bad{}",
+                self.id,
+                w.object,
+                w.bad().count(),
+                w.sides.len(),
+                if w.good.is_some() {
+                    ""
+                } else {
+                    ", and none is good"
+                }
+            );
+            if let Some(run) = &mut self.scrub.run {
+                run.note(w);
+            }
+        }
+        self.end_check(token, ctx);
+    }
+
+    /// What is to be done, the primary's own copy first: the others are made from it.
+    fn fixes(&self, head: &HObject, wrong: &[Inconsistent]) -> VecDeque<Fix> {
+        let me = self.repl.group.me;
+        let all_good = wrong.iter().all(|w| w.good.is_some());
+        let bad_on = |osd: OsdId| -> Vec<HObject> {
+            let of = |w: &&Inconsistent| w.good.is_some() && w.bad().any(|o| o == osd);
+            wrong.iter().filter(of).map(|w| w.object.clone()).collect()
+        };
+        let whole: Vec<OsdId> = self
+            .repl
+            .group
+            .in_sync
+            .iter()
+            .copied()
+            .filter(|o| *o != me && !wrong.iter().any(|w| w.bad().any(|b| b == *o)))
+            .collect();
+        let mut fixes = VecDeque::new();
+        let mine = bad_on(me);
+        if !mine.is_empty() {
+            if all_good && !whole.is_empty() {
+                fixes.push_back(Fix::Pull {
+                    from: head.with_snap(0),
+                    to: head.clone(),
+                    split: mine,
+                    sources: Some(whole),
+                });
+            } else {
+                for object in mine {
+                    let good = wrong.iter().find(|w| w.object == object).and_then(|w| w.good);
+                    fixes.push_back(Fix::Pull {
+                        from: object.clone(),
+                        to: object,
+                        split: Vec::new(),
+                        sources: Some(good.into_iter().collect()),
+                    });
+                }
+            }
+        }
+        for member in self.repl.group.in_sync.iter().copied().filter(|o| *o != me) {
+            let split = bad_on(member);
+            if split.is_empty() {
+                continue;
+            }
+            if all_good {
+                fixes.push_back(Fix::Push {
+                    member,
+                    from: head.with_snap(0),
+                    to: head.clone(),
+                    split,
+                });
+            } else {
+                fixes.extend(split.into_iter().map(|o| Fix::Push {
+                    member,
+                    from: o.clone(),
+                    to: o,
+                    split: Vec::new(),
+                }));
+            }
+        }
+        fixes
+    }
+
+    /// The repair has ended, well or not: what it came to is looked at.
+    pub(super) fn check_repaired(&mut self, token: u64, ctx: &mut Context<'_>) {
+        if let Some(check) = self.scrub.run.as_mut().and_then(|r| r.checks.get_mut(&token)) {
+            (check.repairing, check.tries) = (false, 0);
+            self.scrub.given_up.remove(&check.head);
+            self.look(token, ctx);
+        }
+    }
+
+    fn end_check(&mut self, token: u64, ctx: &mut Context<'_>) {
+        let check = self.scrub.run.as_mut().and_then(|r| r.checks.remove(&token));
+        if let Some(check) = check {
+            if let Some(c) = check.compare {
+                c.leave(ctx);
+            }
+            if let Some(job) = check.job {
+                self.copy_job_ends(job, ctx);
+            }
+        }
+    }
+
+    /// The object is another PG's now.
+    pub(crate) fn check_dropped(&mut self, token: u64, ctx: &mut Context<'_>) {
+        let check = self.scrub.run.as_mut().and_then(|r| r.checks.remove(&token));
+        if let Some(c) = check.and_then(|c| c.compare) {
+            c.leave(ctx);
+        }
+    }
+
+    fn end_scrub(&mut self, ctx: &mut Context<'_>) {
+        let Some(run) = self.scrub.run.take() else { return };
+        let found = self.scrub.found.get_or_insert_default();
+        // A light look does not see what a deep one has found.
+        let kept = |w: &Inconsistent| !run.order.deep && w.deep > 0;
+        found.retain(|o, w| kept(w) && !run.found.contains_key(o));
+        let s = &mut self.meta.scrub;
+        (s.version, s.at) = (run.began_at, ctx.wall);
+        s.shallow_errors = run.shallow;
+        if run.order.deep {
+            (s.deep_version, s.deep_at, s.deep_errors) = (run.began_at, ctx.wall, run.deep);
+        }
+        found.extend(run.found);
+        if s.errors() == 0 {
+            s.clean_at = ctx.wall;
+            found.clear();
+        }
+        let errors = run.shallow + run.deep + run.fixed;
+        tracing::info!(
+            "pg {}: {} of {} objects ended: {errors} bad copies, {} repaired",
+            self.id,
+            if run.order.deep { "deep-scrub" } else { "scrub" },
+            run.objects,
+            run.fixed
+        );
+        self.scrub.ended += 1;
+        self.write_stamps(ctx);
+        let result = ScrubResult {
+            order: run.order,
+            objects: run.objects,
+            errors,
+            fixed: run.fixed,
+        };
+        ctx.out.push(Output::ScrubEnded(result));
+    }
+}

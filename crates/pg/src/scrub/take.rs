@@ -1,0 +1,139 @@
+//! Taking a member's copy in place of the one here.
+//!
+//! Invariants: what comes touches the object that was asked for and nothing else, and is of the version that is known here;
+//! it is one transaction, and is read again before anybody counts on it.
+
+use crate::Pg;
+use crate::api::Context;
+use crate::log::EntryKind;
+use crate::object::ObjectState;
+use crate::object_info::{INFO_ATTR, ObjectInfo};
+use denc::Decode;
+use types::{EVersion, HObject, ObjectId, Op, Transaction};
+
+/// Data read at a time to look at what was repaired.
+const READ_BYTES: u64 = 1 << 20;
+
+impl Pg {
+    /// Puts what a member gave in the place of what is here, and reads it.
+    pub(super) fn take_copy(
+        &mut self,
+        from: &HObject,
+        to: &HObject,
+        mut txn: Transaction,
+        ctx: &mut Context<'_>,
+    ) -> Result<(), String> {
+        let text = |e: &dyn std::fmt::Display| e.to_string();
+        let versions = self.versions_in(from, to, &txn)?;
+        for (object, version) in &versions {
+            let want = self.version_here(object, ctx);
+            if want.is_some_and(|w| w != *version) {
+                return Err(format!(
+                    "{object}: it has version {version} there, not {}",
+                    want.unwrap_or_default()
+                ));
+            }
+        }
+        let start = self.object_id(from.clone());
+        let here = super::digest::versions_of(&start, to, ctx.store).map_err(|e| text(&e))?;
+        for gone in here.into_iter().filter(|o| !versions.iter().any(|(v, _)| v == o)) {
+            let oid = self.object_id(gone);
+            txn.ops.push(Op::Remove { oid });
+        }
+        let seq = ctx.store.submit(txn).map_err(|e| text(&e))?;
+        self.last_seq = seq;
+        self.look_again(&to.head(), &versions, seq, ctx)
+    }
+
+    /// The versions that a transaction makes; refused if it does anything else.
+    fn versions_in(
+        &self,
+        from: &HObject,
+        to: &HObject,
+        txn: &Transaction,
+    ) -> Result<Vec<(HObject, EVersion)>, String> {
+        let mut out: Vec<(HObject, EVersion)> = Vec::new();
+        let inside = |o: &ObjectId| o.shard == self.id.shard && *from <= o.object && o.object <= *to;
+        for op in &txn.ops {
+            let oid = match op {
+                Op::Clone { src, dst } if inside(src) => dst,
+                Op::Touch { oid }
+                | Op::Write { oid, .. }
+                | Op::Zero { oid, .. }
+                | Op::Truncate { oid, .. }
+                | Op::Remove { oid }
+                | Op::RemoveAttrs { oid }
+                | Op::OmapClear { oid }
+                | Op::OmapSetHeader { oid, .. }
+                | Op::OmapSet { oid, .. } => oid,
+                Op::SetAttrs { oid, attrs } => {
+                    let info = attrs.iter().find(|(n, _)| n == INFO_ATTR);
+                    let info = info.map(|(_, v)| ObjectInfo::from_bytes(v));
+                    let Some(Ok(info)) = info else {
+                        return Err(format!("{}: it has no object info there", oid.object));
+                    };
+                    out.push((oid.object.clone(), info.version));
+                    oid
+                }
+                _ => return Err("it came with steps that do not belong to it".into()),
+            };
+            if txn.collection != self.id || !inside(oid) {
+                return Err("it came with steps for other objects".into());
+            }
+        }
+        match out.is_empty() {
+            true => Err("it is not there".into()),
+            false => Ok(out),
+        }
+    }
+
+    /// Which version the object has, as far as anybody here knows.
+    fn version_here(&self, object: &HObject, ctx: &mut Context<'_>) -> Option<EVersion> {
+        if let Some(state) = self.cache.get(object).filter(|s| s.physical) {
+            return Some(state.info.version);
+        }
+        let oid = self.object_id(object.clone());
+        let there = super::digest::version_now(&oid, ctx.store);
+        if there != EVersion::default() {
+            return Some(there);
+        }
+        // Only heads are named by log entries.
+        let entries = self.log_since(None, ctx.store).ok()?;
+        let newest = entries
+            .iter()
+            .rev()
+            .find(|e| e.object == *object && e.kind != EntryKind::Error)?;
+        (newest.kind != EntryKind::Delete).then_some(newest.version)
+    }
+
+    /// What was put there is what the next operation finds, and can be read.
+    fn look_again(
+        &mut self,
+        head: &HObject,
+        versions: &[(HObject, EVersion)],
+        seq: u64,
+        ctx: &mut Context<'_>,
+    ) -> Result<(), String> {
+        let text = |e: &dyn std::fmt::Display| e.to_string();
+        for (object, _) in versions.iter().filter(|(o, _)| !o.is_head()) {
+            self.cache.forget(object);
+        }
+        // The answer to what finds it waits for the writes that made it, as it did before.
+        let last_write = self.last_write(head).max(seq);
+        self.cache.forget(head);
+        let oid = self.object_id(head.clone());
+        let mut state = self.take(&oid, ctx).map_err(|e| text(&e))?;
+        state.last_write = last_write;
+        self.put_back(head.clone(), state);
+        for (object, _) in versions {
+            let oid = self.object_id(object.clone());
+            let size = ObjectState::load(&oid, ctx.store).map_err(|e| text(&e))?.size;
+            let mut at = 0;
+            while at < size {
+                let data = ctx.store.read(&oid, at, READ_BYTES).map_err(|e| text(&e))?;
+                at += (data.len() as u64).max(1);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,116 @@
+//! The store with a memory: whether anything that was asked of one object could not be read.
+//!
+//! Errors turn into numbers on their way through operations and class methods; this sees them before they do.
+
+use crate::store::{IoError, ObjectReads, ObjectStat, ObjectStore, OmapPage, Seq, Ticket};
+use bytes::Bytes;
+use std::cell::Cell;
+use std::ops::Bound;
+use types::{EVersion, Errno, HObject, ObjectId, SPgId, Transaction};
+
+/// A store that is lent for one message about `head` and its clones.
+pub(crate) struct Watched<'a> {
+    store: &'a mut dyn ObjectStore,
+    head: &'a HObject,
+    failed: &'a Cell<bool>,
+}
+
+impl<'a> Watched<'a> {
+    pub fn new(store: &'a mut dyn ObjectStore, head: &'a HObject, failed: &'a Cell<bool>) -> Self {
+        Self { store, head, failed }
+    }
+
+    fn note<T>(&self, oid: &ObjectId, r: Result<T, IoError>) -> Result<T, IoError> {
+        if r.is_err() && oid.object.head() == *self.head {
+            self.failed.set(true);
+        }
+        r
+    }
+}
+
+impl ObjectReads for Watched<'_> {
+    fn stat(&mut self, oid: &ObjectId) -> Result<Option<ObjectStat>, IoError> {
+        let r = self.store.stat(oid);
+        self.note(oid, r)
+    }
+
+    fn read(&mut self, oid: &ObjectId, offset: u64, len: u64) -> Result<Bytes, IoError> {
+        let r = self.store.read(oid, offset, len);
+        self.note(oid, r)
+    }
+
+    fn prefetch(&mut self, oid: &ObjectId, offset: u64, len: u64) -> Option<Ticket> {
+        self.store.prefetch(oid, offset, len)
+    }
+
+    fn release(&mut self, ticket: Ticket) {
+        self.store.release(ticket);
+    }
+
+    fn extents(&mut self, oid: &ObjectId, offset: u64, len: u64) -> Result<Vec<(u64, u64)>, IoError> {
+        let r = self.store.extents(oid, offset, len);
+        self.note(oid, r)
+    }
+
+    fn attr(&mut self, oid: &ObjectId, name: &[u8]) -> Result<Option<Bytes>, IoError> {
+        let r = self.store.attr(oid, name);
+        self.note(oid, r)
+    }
+
+    fn attrs(&mut self, oid: &ObjectId) -> Result<Vec<(Bytes, Bytes)>, IoError> {
+        let r = self.store.attrs(oid);
+        self.note(oid, r)
+    }
+
+    fn omap_header(&mut self, oid: &ObjectId) -> Result<Bytes, IoError> {
+        let r = self.store.omap_header(oid);
+        self.note(oid, r)
+    }
+
+    fn omap_get(&mut self, oid: &ObjectId, keys: &[Bytes]) -> Result<Vec<(Bytes, Bytes)>, IoError> {
+        let r = self.store.omap_get(oid, keys);
+        self.note(oid, r)
+    }
+
+    fn omap_range(
+        &mut self,
+        oid: &ObjectId,
+        from: Bound<&[u8]>,
+        max_entries: usize,
+        max_bytes: usize,
+    ) -> Result<OmapPage, IoError> {
+        let r = self.store.omap_range(oid, from, max_entries, max_bytes);
+        self.note(oid, r)
+    }
+
+    fn list(&mut self, from: &ObjectId, max: usize) -> Result<Vec<ObjectId>, IoError> {
+        self.store.list(from, max)
+    }
+
+    fn meta(&mut self, collection: SPgId) -> Result<Option<Bytes>, IoError> {
+        self.store.meta(collection)
+    }
+
+    fn log_entries(&mut self, collection: SPgId) -> Result<Vec<(EVersion, Bytes)>, IoError> {
+        self.store.log_entries(collection)
+    }
+
+    fn has_collection(&mut self, collection: SPgId) -> Result<bool, IoError> {
+        self.store.has_collection(collection)
+    }
+}
+
+impl ObjectStore for Watched<'_> {
+    /// A store reads the rest of a block that is written in part: that may fail like any other read.
+    fn submit(&mut self, txn: Transaction) -> Result<Seq, Errno> {
+        let r = self.store.submit(txn);
+        if r == Err(Errno::EIO) {
+            self.failed.set(true);
+        }
+        r
+    }
+
+    fn submitted(&self) -> Seq {
+        self.store.submitted()
+    }
+}
