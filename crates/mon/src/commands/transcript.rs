@@ -460,9 +460,9 @@ fn what_is_not_built_says_so() {
     let c = &mut Cluster::new();
     check(
         c,
-        r#"{"prefix":"osd scrub","who":"0"}"#,
+        r#"{"prefix":"osd stop","ids":["0"]}"#,
         -95,
-        "'osd scrub' is not built in skep yet",
+        "'osd stop' is not built in skep yet",
     );
     check(
         c,
