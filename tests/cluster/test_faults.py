@@ -178,6 +178,23 @@ def test_mute(group, load):
             victim.unmute()
 
 
+def test_full_disk(group, load):
+    """Another program fills one host's disk: the others go on, health says so; when there is room again it catches up."""
+    victim = group[2]
+    if victim.disk is None:
+        pytest.skip('no loop device here: %s' % group.no_disk)
+    with load(8):
+        victim.fill_disk()
+        try:
+            wait_until(lambda: degraded(group), 30, 0.2, 'a copy to be missed')
+            wait_until(lambda: 'OSD_FULL' in group[0].ceph_json('health')['checks'], 30, 0.5, 'health to say OSD_FULL')
+            # The primary of every PG is one that can write.
+            wait_until(lambda: all(pg['acting_primary'] != victim.osd or pg['state'] == 'active+clean'
+                                   for pg in group[0].pgs()), 30, 0.2, 'others to lead')
+        finally:
+            victim.empty_disk()
+
+
 def test_etcd_loses_a_member(group, load):
     with load(8):
         group[0].etcd.kill()

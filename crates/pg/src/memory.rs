@@ -61,6 +61,8 @@ pub struct MemoryStore {
     pub fail_next: Option<Errno>,
     /// Transactions behind this number fail.
     pub refuse_from: Option<Seq>,
+    /// No room for data: whatever writes some is refused.
+    pub full: bool,
     /// Steps of the last transaction, for tests that look at its shape.
     pub last: Vec<Op>,
     /// Reads of objects fail while it is set.
@@ -470,6 +472,9 @@ impl ObjectStore for MemoryStore {
         }
         if self.refuse_from.is_some_and(|s| self.seq >= s) {
             return Err(Errno::EIO);
+        }
+        if self.full && txn.ops.iter().any(|op| matches!(op, Op::Write { .. })) {
+            return Err(Errno::ENOSPC);
         }
         if txn.ops.len() > OPS_MAX {
             return Err(Errno::EFBIG);

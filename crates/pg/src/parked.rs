@@ -441,6 +441,20 @@ impl Pg {
         }
     }
 
+    /// Takes all messages out, in the order in which they came: they are executed later.
+    pub(crate) fn take_parked_messages(&mut self, ctx: &mut Context<'_>) -> VecDeque<Box<ClientOp>> {
+        let gone = self.parked.remove(|job| matches!(job.task, Task::Message(_)));
+        let mut messages = VecDeque::new();
+        for job in gone {
+            release(job.tickets, ctx.store);
+            if let Task::Message(c) = job.task {
+                messages.push_back(c);
+            }
+            self.pump(&job.head, ctx);
+        }
+        messages
+    }
+
     /// The PG ends: nothing that it asked for may stay with the store, and who waits for it is told.
     pub fn leave(mut self, ctx: &mut Context<'_>) {
         let gone = self.parked.remove(|_| true);

@@ -218,7 +218,13 @@ impl Pg {
                 if self.is_repaired_first(damage, &head.object, ctx) {
                     return Some(c);
                 }
-                self.refuse(c, &head.object, e, ctx);
+                let mut refused = Some(c);
+                if e == Errno::ENOSPC {
+                    refused = refused.and_then(|c| self.stand_aside(c, ctx));
+                }
+                if let Some(c) = refused {
+                    self.refuse(c, &head.object, e, ctx);
+                }
             }
             Ok(seq) => {
                 let mut state = old;

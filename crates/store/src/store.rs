@@ -722,7 +722,11 @@ impl Store {
         StatFs {
             total: total * BLOCK,
             used: used * BLOCK,
-            available: total.saturating_sub(used + self.reserve_blocks()) * BLOCK,
+            // While others have taken the host's space nothing more is written, free as the file may be.
+            available: match self.state.host_low {
+                true => 0,
+                false => total.saturating_sub(used + self.reserve_blocks()) * BLOCK,
+            },
             stored: sum(|u| u.stored),
             omap_bytes: sum(|u| u.omap_bytes),
             index_bytes: self.index.bytes(),

@@ -15,6 +15,7 @@ use super::member::Phase;
 use super::replica::{Versions, clear_log, list_versions};
 use crate::Pg;
 use crate::api::{Context, Output};
+use crate::log::EntryKind;
 use crate::meta::PgMeta;
 use crate::parked::{Job, JobId, Order, Task};
 use crate::store::{IoError, Ticket};
@@ -70,6 +71,8 @@ pub(crate) struct Catchup {
     cursor: Option<HObject>,
     scanning: Option<u64>,
     dirty: BTreeSet<HObject>,
+    /// Some of them, to be taken first: they were removed, which makes room on a member that has none.
+    removed: Vec<HObject>,
     copies: BTreeMap<u64, Copy>,
     /// Objects that the shell lets it take on.
     granted: usize,
@@ -96,6 +99,15 @@ impl Catchup {
 
     fn is_done(&self) -> bool {
         self.dirty.is_empty() && self.copies.is_empty() && self.cursor.is_none()
+    }
+
+    fn next(&mut self) -> Option<HObject> {
+        while let Some(head) = self.removed.pop() {
+            if self.dirty.remove(&head) {
+                return Some(head);
+            }
+        }
+        self.dirty.pop_first()
     }
 
     fn room(&self) -> usize {
@@ -140,6 +152,8 @@ impl Pg {
             Ok(entries) => entries,
             Err(e) => return tracing::error!("pg {}: {e}", self.id),
         };
+        let removals = entries.iter().filter(|e| e.kind == EntryKind::Delete);
+        let removed = removals.map(|e| e.object.clone()).collect();
         let changed = entries.into_iter().map(|e| e.object).chain(dirty);
         let range = self.range;
         self.start_catching_up(
@@ -149,6 +163,7 @@ impl Pg {
                 cursor: None,
                 scanning: None,
                 dirty: changed.filter(|o| range.contains(o.hash)).collect(),
+                removed,
                 copies: BTreeMap::new(),
                 granted: 0,
             },
@@ -164,6 +179,7 @@ impl Pg {
                 cursor: Some(cursor),
                 scanning: None,
                 dirty: BTreeSet::new(),
+                removed: Vec::new(),
                 copies: BTreeMap::new(),
                 granted: 0,
             },
@@ -367,7 +383,7 @@ impl Pg {
             if c.room() == 0 || (!free && c.granted == 0) {
                 return;
             }
-            let Some(head) = c.dirty.pop_first() else { return };
+            let Some(head) = c.next() else { return };
             c.granted = c.granted.saturating_sub(1);
             c.copies.insert(
                 token,

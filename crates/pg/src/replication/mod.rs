@@ -14,6 +14,7 @@
 //!
 //! Place of erasure coding: a back end that gives each member its shard instead of the transaction as it is.
 
+mod aside;
 mod catchup;
 mod copy;
 mod grants;
@@ -67,6 +68,8 @@ pub(crate) struct Replication {
     no_handing_before: Duration,
     /// Another primary was proposed, and the outcome was not seen: it may serve already.
     handed: bool,
+    /// The store here has no room: another one of the set shall lead (see [`aside`]).
+    aside: bool,
     /// Clients' operations that cannot be executed yet.
     held: VecDeque<Box<ClientOp>>,
     proposal: Option<propose::Pending>,
@@ -110,7 +113,8 @@ impl Replication {
     }
 
     fn is_active(&self) -> bool {
-        self.peered && self.handing.is_none() && !self.handed && self.group.is_enough() && !self.is_filling()
+        let stays = self.handing.is_none() && !self.handed && !self.aside;
+        self.peered && stays && self.group.is_enough() && !self.is_filling()
     }
 
     pub fn number(&mut self) -> u64 {
@@ -171,6 +175,7 @@ impl Pg {
             self.repl.handing = None;
             self.repl.handed = false;
             self.repl.grants.set_changed(&group.in_sync);
+            self.repl.aside = false;
         }
         let peers: BTreeSet<OsdId> = group.peers().collect();
         let gone: Vec<OsdId> = self
@@ -189,6 +194,7 @@ impl Pg {
             let r = &mut self.repl;
             let others = r.group.in_sync.iter().filter(|o| **o != r.group.me);
             r.grants.new_interval(others.copied(), ctx.now);
+            self.repl.no_handing_before = ctx.now + propose::LEAD_MIN;
         }
         for osd in peers {
             if let std::collections::btree_map::Entry::Vacant(v) = self.repl.members.entry(osd) {
@@ -456,12 +462,14 @@ impl Pg {
         self.go_on_resyncing(ctx);
         self.go_on_catching_up(ctx);
         self.release_committed(ctx.out);
+        self.give_up_aside(ctx.now);
         self.propose(ctx);
         self.release_held(ctx);
         let restless = !self.repl.peered
             || !self.repl.all_full()
             || self.repl.proposal.is_some()
             || self.repl.handing.is_some()
+            || self.repl.aside
             || self.wants_another_group();
         self.repl.look_at = (restless && self.repl.group.is_primary()).then(|| ctx.now + LOOK_EVERY);
     }

@@ -10,13 +10,16 @@ use types::OsdId;
 
 /// A member of `in_sync` without a connection for so long leaves the set. The shell calls a silent one down only
 /// after a while of its own; this is for connections that are being made again.
-const AWAY_MAX: Duration = Duration::from_millis(300);
+pub(super) const AWAY_MAX: Duration = Duration::from_millis(300);
 /// A proposal without an outcome is made again.
 const PROPOSE_AGAIN: Duration = Duration::from_secs(1);
 /// A hand-over that does not come about is given up.
 const HANDING_MAX: Duration = Duration::from_secs(2);
 /// And not tried again before.
 const HANDING_REST: Duration = Duration::from_secs(10);
+/// A primary keeps its lead for so long, so that clients that followed it find it: the one that it shall go back to may
+/// have stood aside for lack of room.
+pub(super) const LEAD_MIN: Duration = Duration::from_secs(2);
 
 /// A proposal on its way, since then.
 #[derive(Debug, Clone, Copy)]
@@ -28,6 +31,9 @@ impl Pg {
     /// The set as it should be now.
     fn wanted_group(&self, now: Duration) -> Vec<OsdId> {
         let r = &self.repl;
+        if r.aside {
+            return self.group_without_me(now);
+        }
         let g = &r.group;
         let gone = |o: &OsdId| *o != g.me && r.members.get(o).is_none_or(|m| m.is_gone(now, AWAY_MAX));
         // Everything that anybody was ever answered for is durable there.
@@ -106,7 +112,11 @@ impl Pg {
             return;
         }
         let leaves = want.first() != Some(&self.repl.group.me);
-        if leaves && !self.repl.handed && !self.is_ready_to_hand_over(ctx) {
+        let ready = match self.repl.aside {
+            true => self.is_settled(&want),
+            false => self.is_ready_to_hand_over(ctx),
+        };
+        if leaves && !self.repl.handed && !ready {
             // Not yet: what can be had without another primary, first.
             want = self.keep_the_lead(want);
             if want == self.repl.group.in_sync {

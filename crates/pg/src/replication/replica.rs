@@ -2,7 +2,8 @@
 //!
 //! Invariants: nothing of an interval below the newest that it knows is accepted. Every answer leaves only when all
 //! that was queued before the question is durable, so that what the primary learns here outlives a crash.
-//! Answers leave in the order of the questions.
+//! Answers leave in the order of the questions. After a transaction that was refused none is taken before the primary
+//! has asked anew: one that fits would else stand in the log behind one that is missing.
 //!
 //! Bound: one answer per message of the primary, whose number the connection's budget bounds; [`INFO_DIRTY_MAX`].
 
@@ -40,6 +41,8 @@ pub struct Replica {
     pub(super) serving: bool,
     /// What the primary's scrub asked.
     pub(crate) works: Works,
+    /// Why a transaction since the last [`PeerBody::Query`] was refused.
+    refused: Option<Errno>,
 }
 
 impl Replica {
@@ -52,6 +55,7 @@ impl Replica {
             reads: None,
             serving: false,
             works: Works::default(),
+            refused: None,
         }
     }
 
@@ -175,7 +179,10 @@ impl Replica {
             });
         }
         let answer = match body {
-            PeerBody::Query => self.info(store),
+            PeerBody::Query => {
+                self.refused = None;
+                self.info(store)
+            }
             PeerBody::Rewind { to } => self.rewind(to, store).and_then(|()| self.info(store)),
             PeerBody::Reset => self.reset(store).and_then(|()| self.info(store)),
             PeerBody::Scan { token, from, to, max } => self.scan(token, from, to, max, store),
@@ -210,11 +217,13 @@ impl Replica {
     }
 
     fn apply(&mut self, seq: u64, txn: Transaction, store: &mut dyn ObjectStore) -> PeerBody {
-        let result = match self.check(&txn) {
-            Err(e) => Err(e),
-            Ok(()) => store.submit(txn).map(|_| ()),
+        let result = match self.refused {
+            Some(e) => Err(e),
+            None => self.check(&txn).and_then(|()| store.submit(txn)),
         };
-        if let Err(e) = result {
+        if let Err(e) = result
+            && self.refused.replace(e).is_none()
+        {
             tracing::warn!("pg {}: a transaction of the primary was refused: {e}", self.id);
             self.forget_reads();
         }

@@ -282,6 +282,7 @@ fn a_host_without_space_stops_growth_but_not_deletes() {
     store.checkpoint().unwrap();
     let r = store.queue(with(vec![write(&oid(2), 0, 4096, 1)]));
     assert!(matches!(r, Err(Error::NoSpace { .. })), "{r:?}");
+    assert_eq!(store.statfs().available, 0, "reports say that it is full");
     store.queue(with(vec![Op::Remove { oid: oid(0) }])).unwrap();
     // Room again, and no checkpoint between that would notice.
     disk.set_space(Space {
