@@ -289,7 +289,7 @@ impl Inner {
             return session.txn(&self.conn, &self.space, &txn).await;
         }
         let seen = self.conn.seen();
-        let ops: Vec<_> = txn.ops.iter().map(|op| self.space.op(op)).collect();
+        let ops = self.space.ops(&txn.ops);
         let request = etcd_client::Txn::new().and_then(ops);
         let answer = self
             .conn

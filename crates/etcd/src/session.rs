@@ -12,11 +12,20 @@ use crate::conn::{Conn, Failed};
 use crate::{Keyspace, final_error};
 use etcd_client::{Compare as EtcdCompare, CompareOp, PutOptions, Txn as EtcdTxn, TxnOp as EtcdOp};
 use etcd_client::{TxnOpResponse, TxnResponse};
-use metastore::kv::{Compare, Error, LeaseId, Result, Txn, TxnOp, TxnOutcome};
+use metastore::kv::{Compare, Error, LeaseId, Result, TXN_COMPARES_MAX, TXN_OPS_MAX, Txn, TxnOp, TxnOutcome};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 const SESSION_TTL: Duration = Duration::from_secs(600);
+/// etcd's limit with its default settings (`--max-txn-ops`).
+const ETCD_OPS: usize = 128;
+/// Operations that go as they are, beside the session's own.
+const FLAT_OPS_MAX: usize = 120;
+/// Operations in each of the inner transactions of a larger one.
+const GROUP_OPS: usize = 96;
+// Groups and the session's operation, or the comparisons and the session's, beside the operations of one group.
+const _: () = assert!(TXN_OPS_MAX.div_ceil(GROUP_OPS) + 1 + GROUP_OPS <= ETCD_OPS);
+const _: () = assert!(TXN_COMPARES_MAX + 1 + GROUP_OPS <= ETCD_OPS && FLAT_OPS_MAX < ETCD_OPS);
 /// The session's lease is renewed when it is older than this.
 const RENEW_AFTER: Duration = Duration::from_secs(120);
 
@@ -123,7 +132,7 @@ impl Open {
     /// None: the session had ended, and nothing was applied.
     async fn run(&mut self, conn: &Conn, space: &Keyspace, txn: &Txn) -> Result<Option<TxnOutcome>> {
         let compares = txn.compares.iter().map(|c| space.compare(c)).collect();
-        let ops = txn.ops.iter().map(|op| space.op(op)).collect();
+        let ops = space.ops(&txn.ops);
         let request = self.guarded(compares, ops);
         let sent = AtomicU32::new(0);
         let answer = self.ask(conn, &request, &sent).await;
@@ -249,7 +258,19 @@ impl Keyspace {
         }
     }
 
-    pub fn op(&self, op: &TxnOp) -> EtcdOp {
+    /// The operations of one transaction. etcd counts those that stand side by side and takes that off what a
+    /// transaction among them may hold: so many go as transactions in the transaction, all or none all the same.
+    pub fn ops(&self, ops: &[TxnOp]) -> Vec<EtcdOp> {
+        let plain = |ops: &[TxnOp]| ops.iter().map(|op| self.op(op)).collect::<Vec<_>>();
+        if ops.len() <= FLAT_OPS_MAX {
+            return plain(ops);
+        }
+        ops.chunks(GROUP_OPS)
+            .map(|group| EtcdOp::txn(EtcdTxn::new().and_then(plain(group))))
+            .collect()
+    }
+
+    fn op(&self, op: &TxnOp) -> EtcdOp {
         match op {
             TxnOp::Put { key, value, lease } => {
                 let options = lease.map(|id: LeaseId| PutOptions::new().with_lease(id as i64));

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-pub use tokio::task::spawn_local;
+pub use tokio::task::{JoinHandle as TaskHandle, spawn_local};
 pub use tokio::time::{Interval, MissedTickBehavior, interval, sleep, timeout};
 
 /// Runs `role()` to its end on a new thread named `name`, inside a current-thread runtime.

@@ -123,6 +123,24 @@ async fn limits(s: &dyn Metastore) {
         })
         .await;
     assert!(matches!(over, Err(Error::TooManyOps(_))));
+    // All of a large one is compared, and all at one revision.
+    let clash = commit(s, vec![at("lim/7", 0)], many(TXN_OPS_MAX)).await;
+    assert!(clash.is_none());
+    let whole = (0..TXN_OPS_MAX).map(|i| put(&format!("lim/{i}"), "w")).collect();
+    let absent = |i: usize| at(&format!("none/{i}"), 0);
+    let revision = commit(s, (0..TXN_COMPARES_MAX).map(absent).collect(), whole).await;
+    let (rows, _) = s.range(Range::prefix("lim/")).await.unwrap();
+    assert!(
+        rows.iter()
+            .all(|kv| Some(kv.revision) == revision && kv.value == "w")
+    );
+    let over = s
+        .txn(Txn {
+            compares: (0..TXN_COMPARES_MAX + 1).map(absent).collect(),
+            ops: many(1),
+        })
+        .await;
+    assert!(matches!(over, Err(Error::TooManyCompares(_))));
     let big = TxnOp::put("lim/big", vec![0; VALUE_BYTES_MAX + 1]);
     let over = s
         .txn(Txn {

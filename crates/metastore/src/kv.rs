@@ -8,8 +8,9 @@
 //! - A watch sees every change after its revision once and in order, or fails with [`Error::Compacted`];
 //!   it never skips silently.
 //! - An error other than [`Error::Unknown`] means that nothing was changed.
-//! - A transaction with comparisons is applied once or not at all. One without may be applied again
-//!   when the store's answer was lost, so it must say the same twice (the reports of OSDs).
+//! - A transaction with comparisons is applied once or not at all; one that ended as [`Error::Unknown`] may also be
+//!   applied later, as long as its comparisons hold. One without comparisons may be applied again, and later, when the
+//!   store's answer was lost, so it must say the same twice and never undo what came after it (the reports of OSDs).
 //! - A store that cannot be reached is waited for, with a log line; [`Metastore::close`] ends the waiting.
 //!
 //! Keys are text with `/` between parts; ranges are half-open over byte order.
@@ -25,8 +26,11 @@ pub type Revision = u64;
 /// Handle of a lease; never 0.
 pub type LeaseId = u64;
 
-/// Operations one transaction may hold: etcd's default limit of 128, less what an implementation adds of its own.
-pub const TXN_OPS_MAX: usize = 120;
+/// Operations one transaction may hold. Far above etcd's default limit of 128: that counts what stands side by side, and
+/// transactions may stand in transactions (the crate `etcd` does that).
+pub const TXN_OPS_MAX: usize = 2400;
+/// Comparisons one transaction may hold: they stand side by side.
+pub const TXN_COMPARES_MAX: usize = 24;
 /// Bytes one value may have.
 pub const VALUE_BYTES_MAX: usize = 1 << 20;
 /// Bytes that keys and values of one transaction may have together; etcd refuses requests above 1.5 MiB.
@@ -36,6 +40,8 @@ pub const TXN_BYTES_MAX: usize = 1400 << 10;
 pub enum Error {
     #[error("{0} operations in one transaction, at most {TXN_OPS_MAX} are possible")]
     TooManyOps(usize),
+    #[error("{0} comparisons in one transaction, at most {TXN_COMPARES_MAX} are possible")]
+    TooManyCompares(usize),
     #[error("value of key {key} has {len} bytes, at most {VALUE_BYTES_MAX} are possible")]
     ValueTooLarge { key: String, len: usize },
     #[error("{0} bytes in one transaction, at most {TXN_BYTES_MAX} are possible")]
@@ -174,8 +180,11 @@ impl Txn {
 
     /// The limits that every implementation enforces before it does anything.
     pub fn check(&self) -> Result<()> {
-        if self.ops.len() > TXN_OPS_MAX || self.compares.len() > TXN_OPS_MAX {
-            return Err(Error::TooManyOps(self.ops.len().max(self.compares.len())));
+        if self.ops.len() > TXN_OPS_MAX {
+            return Err(Error::TooManyOps(self.ops.len()));
+        }
+        if self.compares.len() > TXN_COMPARES_MAX {
+            return Err(Error::TooManyCompares(self.compares.len()));
         }
         for op in &self.ops {
             if let TxnOp::Put { key, value, .. } = op

@@ -10,7 +10,9 @@
 
 pub mod ask;
 pub mod auto_out;
+pub mod chores;
 pub mod commands;
+pub mod commits;
 pub mod format;
 pub mod manager;
 pub mod monitor;

@@ -93,6 +93,10 @@ impl Monitor {
         self.progress.observe(&self.state, &self.stats, now);
     }
 
+    pub fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
     pub fn stats(&self) -> &Arc<ClusterStats> {
         &self.stats
     }

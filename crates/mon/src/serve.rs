@@ -1,23 +1,25 @@
 //! The shell: sockets and timers round the monitor's and the manager's state machines.
 //!
-//! One task waits for the next event (`select`), then applies it; a change of the cluster is committed before
-//! the next event is taken, so requests are decided in the order in which they came. Runs in a `LocalSet` of
-//! the thread that owns the monitor.
+//! One task waits for the next event (`select`), then applies it and never waits: changes of the cluster are committed
+//! beside it (`commits`, `chores`), so that a cluster state without a majority keeps nobody from reading what was known
+//! last. Runs in a `LocalSet` of the thread that owns the monitor.
 //!
 //! Bounds: connections, bytes and messages in flight are the messenger's (`net`); [`EVENTS_MAX`] events wait.
 
 use crate::ask::{self, Ask, Asks};
 use crate::auto_out::DownWatch;
+use crate::chores::{Chores, GLOBAL_IDS_PER_RANGE, Rotation};
 use crate::commands::MonInfo;
+use crate::commits::{Asked, Commits, Outcome, OwnEnv, WAITING_MAX};
 use crate::manager::Manager;
 use crate::monitor::{Effect, MessageEnv, Monitor};
-use crate::requests::{Reply, Request};
-use crate::upkeep::{self, Silence};
+use crate::requests::{Action, Reply, Request};
+use crate::upkeep::Silence;
 use auth::{
     AllowNone, AuthMethod, Authenticator, ConMode, Entropy, KeyServer, KeyServerConfig, TicketVerifier,
 };
 use io::{Clock, Random};
-use metastore::{Change, Changes, ClusterHandle, ClusterState, ClusterStats, MonReport};
+use metastore::{Change, Changes, ClusterHandle, ClusterState, MonReport};
 use msgr::{Message, ServerConfig};
 use net::{ConnId, Connections, Listener, NetEvent, Options};
 use std::collections::BTreeMap;
@@ -25,15 +27,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
-use types::mgrmap::{MgrMap, Standby};
+use types::mgrmap::MgrMap;
 use types::{EntityAddr, EntityAddrVec, EntityKind, EntityName, Errno, Utime};
 
 /// Events of the messenger that may wait for the monitor.
 const EVENTS_MAX: usize = 256;
 const TICK: Duration = Duration::from_secs(1);
-/// Global ids taken from the cluster state at once, and how few may be left before more are taken.
-const GLOBAL_IDS_PER_RANGE: u64 = 10_000;
-const GLOBAL_IDS_LOW: u64 = 5_000;
+/// A change that is under way for so long: the cluster state cannot be changed, and health says so.
+const STALLED_AFTER: Duration = Duration::from_secs(5);
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -90,6 +91,8 @@ enum Event {
     Stats,
     Tick,
     Ask(Ask),
+    Committed(Option<Asked<Port>>, Outcome),
+    Chores(Box<Chores>, Result<(), metastore::Error>),
     Followed(Result<(), metastore::Error>),
     Stop,
 }
@@ -97,6 +100,19 @@ enum Event {
 struct Front {
     events: mpsc::Receiver<NetEvent>,
     connections: Connections,
+}
+
+/// A round of chores, on its way.
+type Round = io::task::TaskHandle<(Box<Chores>, Result<(), metastore::Error>)>;
+
+/// The round's end.
+async fn ended(round: &mut Option<(Duration, Round)>) -> Option<(Box<Chores>, Result<(), metastore::Error>)> {
+    let Some((_, task)) = round else {
+        return std::future::pending().await;
+    };
+    let done = task.await.ok();
+    *round = None;
+    done
 }
 
 /// A monitor that listens and is named in the maps.
@@ -112,10 +128,11 @@ pub struct MonServer {
     manager: Manager,
     mon: Front,
     mgr: Front,
-    silence: Silence,
-    down: DownWatch,
-    /// What this monitor says of itself to the others.
-    report: MonReport,
+    commits: Commits<Port>,
+    /// None while a round of them is under way.
+    chores: Option<Box<Chores>>,
+    round: Option<(Duration, Round)>,
+    name: String,
     asks: Option<Asks>,
     at: Ready,
 }
@@ -191,11 +208,12 @@ impl MonServer {
         cluster.publish_mon(&report).await?;
         let info = MonInfo {
             metadata: facts,
-            name: config.name,
+            name: config.name.clone(),
             rank: rank as i32,
             mgr_name: config.mgr_name,
             hostname: config.hostname,
             started: now,
+            stalled: None,
         };
         let mon_name = EntityName::new(EntityKind::Mon, rank);
         let mgr_name = EntityName::new(EntityKind::Mgr, mgr_gid as i64);
@@ -210,6 +228,14 @@ impl MonServer {
             &clock,
         )?;
         let monitor = Monitor::new(info, state, cluster.stats());
+        let chores = Chores {
+            cluster: cluster.clone(),
+            clock: clock.clone(),
+            keys: keys.clone(),
+            report,
+            silence: Silence::default(),
+            down: DownWatch::default(),
+        };
         Ok(Self {
             cluster,
             clock,
@@ -221,9 +247,10 @@ impl MonServer {
             manager: Manager::default(),
             mon,
             mgr,
-            silence: Silence::default(),
-            down: DownWatch::default(),
-            report,
+            commits: Commits::default(),
+            chores: Some(Box::new(chores)),
+            round: None,
+            name: config.name,
             asks: None,
             at: Ready {
                 mon: mon_addr,
@@ -255,6 +282,11 @@ impl MonServer {
                 _ = stop.wait_for(|stop| *stop) => Event::Stop,
                 done = &mut follow => Event::Followed(done.unwrap_or(Err(metastore::Error::Closed))),
                 _ = tick.tick() => Event::Tick,
+                (asked, done) = self.commits.ended() => Event::Committed(asked, done),
+                done = ended(&mut self.round) => match done {
+                    Some((chores, done)) => Event::Chores(chores, done),
+                    None => Event::Followed(Err(metastore::Error::Closed)),
+                },
                 question = ask::next(&mut self.asks) => Event::Ask(question),
                 _ = state.changed() => Event::State,
                 _ = stats.changed() => Event::Stats,
@@ -262,10 +294,17 @@ impl MonServer {
                 event = self.mon.events.recv() => Event::Net(Port::Mon, event.ok_or(Error::Net("monitor"))?),
             };
             match event {
-                Event::Net(port, event) => self.net_event(port, event).await?,
+                Event::Net(port, event) => self.net_event(port, event),
                 Event::State => self.take_state(),
                 Event::Stats => self.monitor.stats_changed(self.cluster.stats()),
-                Event::Tick => self.tick().await?,
+                Event::Tick => self.tick(),
+                Event::Committed(asked, done) => self.committed(asked, done)?,
+                Event::Chores(chores, done) => {
+                    done?;
+                    self.chores = Some(chores);
+                    self.note_stall();
+                    self.take_state();
+                }
                 Event::Ask(question) => {
                     let random = self.random.clone();
                     let env = MessageEnv {
@@ -281,7 +320,7 @@ impl MonServer {
                 }
                 Event::Stop => {
                     // The others shall not wait for the lease's end; if this fails they do.
-                    let _ = self.cluster.mon_gone(&self.report.name).await;
+                    let _ = self.cluster.mon_gone(&self.name).await;
                     self.mon.connections.shutdown();
                     self.mgr.connections.shutdown();
                     return Ok(());
@@ -314,12 +353,18 @@ impl MonServer {
         }
     }
 
-    async fn net_event(&mut self, port: Port, event: NetEvent) -> Result<(), Error> {
+    fn net_event(&mut self, port: Port, event: NetEvent) {
         match (port, event) {
             (Port::Mon, NetEvent::Opened { conn, peer }) => self.monitor.opened(conn.0, peer),
             (Port::Mgr, NetEvent::Opened { conn, peer }) => self.manager.opened(conn.0, peer),
-            (Port::Mon, NetEvent::Closed { conn }) => self.monitor.closed(conn.0),
-            (Port::Mgr, NetEvent::Closed { conn }) => self.manager.closed(conn.0),
+            (Port::Mon, NetEvent::Closed { conn }) => {
+                self.monitor.closed(conn.0);
+                self.commits.forget(port, conn.0);
+            }
+            (Port::Mgr, NetEvent::Closed { conn }) => {
+                self.manager.closed(conn.0);
+                self.commits.forget(port, conn.0);
+            }
             (Port::Mon, NetEvent::Message { conn, msg, .. }) => {
                 let (now, random) = (self.now(), self.random.clone());
                 let env = MessageEnv {
@@ -327,15 +372,14 @@ impl MonServer {
                     random: &*random,
                 };
                 let effects = self.monitor.message(conn.0, msg, &env);
-                self.carry_out(port, effects).await?;
+                self.carry_out(port, effects);
             }
             (Port::Mgr, NetEvent::Message { conn, msg, .. }) => {
                 let state = self.monitor.state().clone();
                 let effects = self.manager.message(conn.0, msg, &state);
-                self.carry_out(port, effects).await?;
+                self.carry_out(port, effects);
             }
         }
-        Ok(())
     }
 
     fn send(&self, port: Port, id: u64, message: Message) {
@@ -352,7 +396,7 @@ impl MonServer {
         };
     }
 
-    async fn carry_out(&mut self, port: Port, effects: Vec<Effect>) -> Result<(), Error> {
+    fn carry_out(&mut self, port: Port, effects: Vec<Effect>) {
         for effect in effects {
             match effect {
                 Effect::Send(id, message) => self.send(port, id, message),
@@ -361,10 +405,9 @@ impl MonServer {
                     self.close(port, id);
                 }
                 Effect::Renew(id, message) => self.renew(id, &message),
-                Effect::Decide(id, request) => self.decide(port, id, *request).await?,
+                Effect::Decide(id, request) => self.decide(port, id, *request),
             }
         }
-        Ok(())
     }
 
     fn renew(&self, id: u64, request: &Message) {
@@ -382,30 +425,71 @@ impl MonServer {
         self.send(Port::Mon, id, reply);
     }
 
-    /// Commits what the request wants, tells subscribers, answers.
-    async fn decide(&mut self, port: Port, id: u64, request: Request) -> Result<(), Error> {
-        let random = self.random.clone();
-        let now = self.now();
-        let done = {
-            let sessions = self.monitor.session_infos();
-            let env = self.monitor.env(
-                &MessageEnv {
-                    now,
-                    random: &*random,
-                },
-                &sessions,
-            );
-            self.cluster.commit(|state| request.decide(state, &env)).await
-        };
-        let done = match done {
-            Ok(done) => done,
-            Err(e) => return self.commit_failed(port, id, &request, e),
-        };
-        if done.changed {
-            self.take_state();
+    fn own_env(&self) -> OwnEnv {
+        OwnEnv {
+            now: self.now(),
+            random: self.random.clone(),
+            info: self.monitor.info.clone(),
+            progress: self.monitor.progress().clone(),
+            stats: self.monitor.stats().clone(),
+            sessions: self.monitor.session_infos(),
         }
-        let answer = request.answer(done.reply, &done.state);
-        self.send(port, id, answer);
+    }
+
+    /// Answers what changes nothing at once; what changes something takes its place in the line.
+    fn decide(&mut self, port: Port, id: u64, request: Request) {
+        if !self.commits.holds(port, id) {
+            let state = self.cluster.state();
+            let (random, sessions) = (self.random.clone(), self.monitor.session_infos());
+            let env = MessageEnv {
+                now: self.now(),
+                random: &*random,
+            };
+            let (changes, reply) = request.decide(&state, &self.monitor.env(&env, &sessions));
+            if changes.is_empty() {
+                // Who is answered from a state has been told of it.
+                self.take_state();
+                return self.send(port, id, request.answer(reply, &state));
+            }
+        }
+        let now = self.clock.monotonic();
+        if let Err(request) = self.commits.push(port, id, request, now) {
+            let text = format!("{WAITING_MAX} changes wait for the cluster state already");
+            return self.answer(port, id, &request, Reply::error(Errno::EBUSY, text));
+        }
+        self.next_commit();
+    }
+
+    fn next_commit(&mut self) {
+        let mut commits = std::mem::take(&mut self.commits);
+        commits.go_on(&self.cluster, || self.own_env());
+        self.commits = commits;
+    }
+
+    /// Answers a request that was not carried out. Log entries without an answer come again.
+    fn answer(&self, port: Port, id: u64, request: &Request, reply: Reply) {
+        if !matches!(request.action, Action::Log { .. }) {
+            self.send(port, id, request.answer(reply, self.monitor.state()));
+        }
+    }
+
+    /// A change was carried out: subscribers are told, then whoever asked for it.
+    fn committed(&mut self, asked: Option<Asked<Port>>, done: Outcome) -> Result<(), Error> {
+        match (done, asked) {
+            (Ok(done), asked) => {
+                if done.changed {
+                    self.take_state();
+                }
+                if let Some(a) = asked {
+                    self.send(a.port, a.session, a.request.answer(done.reply, &done.state));
+                }
+            }
+            (Err(e), Some(a)) => self.commit_failed(a.port, a.session, &a.request, e)?,
+            (Err(e), None) if is_too_large(&e) || matches!(e, metastore::Error::LeaseHeld(_)) => {}
+            (Err(e), None) => return Err(e.into()),
+        }
+        self.note_stall();
+        self.next_commit();
         Ok(())
     }
 
@@ -417,12 +501,7 @@ impl MonServer {
         request: &Request,
         e: metastore::Error,
     ) -> Result<(), Error> {
-        let too_large = matches!(
-            e,
-            metastore::Error::TooManyOps(_)
-                | metastore::Error::TooManyBytes(_)
-                | metastore::Error::ValueTooLarge { .. }
-        );
+        let too_large = is_too_large(&e);
         // What was decided for OSDs that do not serve, and one of them has its lease again.
         let again = matches!(e, metastore::Error::LeaseHeld(_));
         let errno = match (too_large, again) {
@@ -430,109 +509,64 @@ impl MonServer {
             (_, true) => Errno::EAGAIN,
             _ => Errno::EIO,
         };
-        let answer = request.answer(Reply::error(errno, e.to_string()), self.monitor.state());
-        self.send(port, id, answer);
+        self.answer(port, id, request, Reply::error(errno, e.to_string()));
         match too_large || again {
             true => Ok(()),
             false => Err(e.into()),
         }
     }
 
-    async fn tick(&mut self) -> Result<(), Error> {
-        self.cluster.maintain().await?;
-        self.cluster.publish_mon(&self.report).await?;
-        self.refill_global_ids().await?;
-        self.rotate_secrets().await?;
-        self.stand_for_manager().await?;
-        let (state, stats, now) = (self.cluster.state(), self.cluster.stats(), self.now());
-        self.monitor.observe(now);
-        if !self.leads(&state, &stats) {
-            self.take_state();
-            return Ok(());
+    /// About once a second: looks, and lets the chores begin if the last ones have ended.
+    fn tick(&mut self) {
+        self.monitor.observe(self.now());
+        for (port, id, request, reply) in self.commits.expired(self.clock.monotonic()) {
+            self.answer(port, id, &request, reply);
         }
-        let verdicts = self.down.look(&state, &stats, self.clock.monotonic().as_secs());
-        for (osd, why) in &verdicts.kept {
-            tracing::warn!(osd, "is down for long and stays in: {why}");
-        }
-        let out = verdicts.out;
-        if !upkeep::due(&state, &stats, &out, now).is_empty() {
-            self.cluster
-                .commit(|state| (upkeep::due(state, &stats, &out, now), ()))
-                .await?;
-        }
-        let silent = self
-            .silence
-            .due(&state.osdmap, &stats, self.clock.monotonic().as_secs());
-        if !silent.is_empty() {
-            tracing::warn!(osds = ?silent, "OSDs that report no more are marked down");
-            self.cluster.mark_silent_down(&silent).await?;
-        }
-        self.cluster.mark_asked_down().await?;
-        self.take_state();
-        Ok(())
-    }
-
-    /// The living monitor of the lowest rank does what has to be done once.
-    fn leads(&self, state: &ClusterState, stats: &ClusterStats) -> bool {
-        let own = &self.report.name;
-        let first = state
-            .monmap
-            .by_rank()
-            .find(|i| i.name == *own || stats.mons.contains_key(&i.name));
-        first.is_none_or(|i| i.name == *own)
-    }
-
-    /// The manager's part goes to the leader when the one that has it lives no more; the others stand by.
-    async fn stand_for_manager(&mut self) -> Result<(), Error> {
-        let (state, stats, now) = (self.cluster.state(), self.cluster.stats(), self.now());
-        // Before the first look at the others nobody is known to be gone.
-        if !stats.mons.contains_key(&self.report.name) || !self.leads(&state, &stats) {
-            return Ok(());
-        }
-        let wanted = |state: &ClusterState| managers(&state.mgrmap, &self.report, &stats.mons, now);
-        if wanted(&state).is_none() {
-            return Ok(());
-        }
-        self.cluster
-            .commit(|state| {
-                let change = wanted(state).map(|m| Change::MgrMap(Box::new(m)));
-                (change.map_or_else(Changes::none, Changes::one), ())
-            })
-            .await?;
-        self.take_state();
-        Ok(())
-    }
-
-    async fn refill_global_ids(&self) -> Result<(), Error> {
-        if self.keys.remaining_global_ids() < GLOBAL_IDS_LOW {
-            let ids = self.cluster.reserve_global_ids(GLOBAL_IDS_PER_RANGE).await?;
-            self.keys.grant_global_ids(ids.start, ids.end);
-        }
-        Ok(())
-    }
-
-    /// New secrets are durable before a ticket is made with them.
-    async fn rotate_secrets(&mut self) -> Result<(), Error> {
+        self.note_stall();
+        let Some(mut chores) = self.chores.take() else {
+            return;
+        };
         let cx = auth::Context {
             now: self.now(),
             entropy: &*self.entropy,
         };
-        let Some(secrets) = self.keys.rotated(&cx) else {
-            return Ok(());
-        };
-        let before = self.monitor.state().rotating.clone();
-        let decide = |state: &ClusterState| {
-            // Another monitor may have rotated them: then its secrets count.
-            let changes = match *state.rotating == *before {
-                true => Changes::one(Change::Rotating(Box::new(secrets.clone()))),
-                false => Changes::none(),
-            };
-            (changes, ())
-        };
-        self.cluster.commit(decide).await?;
-        self.take_state();
-        Ok(())
+        let rotation = self.keys.rotated(&cx).map(|secrets| Rotation {
+            secrets,
+            before: self.monitor.state().rotating.clone(),
+        });
+        let task = io::task::spawn_local(async move {
+            let done = chores.round(rotation).await;
+            (chores, done)
+        });
+        self.round = Some((self.clock.monotonic(), task));
     }
+
+    /// Says since when the cluster state lets nothing be changed, if it does not.
+    fn note_stall(&mut self) {
+        let round = self.round.as_ref().map(|(at, _)| *at);
+        let since = [round, self.commits.oldest()].into_iter().flatten().min();
+        let age = since.map(|at| self.clock.monotonic().saturating_sub(at));
+        let stalled = age.filter(|age| *age >= STALLED_AFTER);
+        let since = stalled.map(|age| Utime::from_unix(self.clock.wall().saturating_sub(age)));
+        match (&self.monitor.info.stalled, &since) {
+            (None, Some(_)) => tracing::error!("the cluster state lets nothing be changed"),
+            (Some(_), None) => tracing::warn!("the cluster state can be changed again"),
+            // The same, to the second.
+            (Some(_), Some(_)) => return,
+            (None, None) => {}
+        }
+        self.monitor.info.stalled = since;
+    }
+}
+
+fn is_too_large(e: &metastore::Error) -> bool {
+    matches!(
+        e,
+        metastore::Error::TooManyOps(_)
+            | metastore::Error::TooManyCompares(_)
+            | metastore::Error::TooManyBytes(_)
+            | metastore::Error::ValueTooLarge { .. }
+    )
 }
 
 fn key_server(config: &MonConfig, state: &ClusterState) -> KeyServer {
@@ -575,34 +609,6 @@ fn front(listener: Listener, config: ServerConfig, clock: &Arc<dyn Clock>) -> Re
     )
     .map_err(|source| Error::Bind { addr, source })?;
     Ok(Front { events, connections })
-}
-
-/// The manager map as it should be, if it is not: the active one lives, and all others that live stand by.
-fn managers(
-    now_map: &MgrMap,
-    own: &MonReport,
-    live: &BTreeMap<String, MonReport>,
-    now: Utime,
-) -> Option<MgrMap> {
-    let mut next = now_map.clone();
-    let lives = live.values().any(|m| m.mgr_gid == now_map.active_gid);
-    if !lives || !now_map.available {
-        next = MgrMap::active(0, &own.mgr_name, own.mgr_gid, own.mgr_addrs.clone(), now);
-    }
-    let standby = |m: &MonReport| Standby {
-        gid: m.mgr_gid,
-        name: m.mgr_name.clone(),
-        old_modules: Default::default(),
-        available_modules: Vec::new(),
-        mgr_features: now_map.active_mgr_features,
-    };
-    next.standbys = live
-        .values()
-        .filter(|m| m.mgr_gid != next.active_gid)
-        .map(|m| (m.mgr_gid, standby(m)))
-        .collect();
-    next.epoch = now_map.epoch;
-    (next != *now_map).then_some(next)
 }
 
 /// Facts for `mon metadata`.
@@ -650,43 +656,4 @@ async fn publish(
     };
     cluster.commit(decide).await?;
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn report(name: &str, gid: u64) -> MonReport {
-        MonReport {
-            name: name.into(),
-            mgr_name: format!("mgr-{name}"),
-            mgr_gid: gid,
-            ..MonReport::default()
-        }
-    }
-
-    fn live(of: &[&MonReport]) -> BTreeMap<String, MonReport> {
-        of.iter().map(|m| (m.name.clone(), (*m).clone())).collect()
-    }
-
-    #[test]
-    fn the_managers_part_moves_only_when_its_holder_is_gone() {
-        let (a, b, c) = (report("a", 10), report("b", 20), report("c", 30));
-        let now = Utime { sec: 5, nsec: 0 };
-        let first = managers(&MgrMap::default(), &a, &live(&[&a]), now).unwrap();
-        assert_eq!((first.active_name.as_str(), first.active_gid), ("mgr-a", 10));
-        assert!(first.available);
-        // Others stand by; nothing more to change then.
-        let three = managers(&first, &a, &live(&[&a, &b, &c]), now).unwrap();
-        assert_eq!(three.active_gid, 10);
-        assert_eq!(three.standbys.keys().copied().collect::<Vec<_>>(), [20, 30]);
-        assert_eq!(managers(&three, &a, &live(&[&a, &b, &c]), now), None);
-        // Its holder is gone: the leader that looks takes it.
-        let next = managers(&three, &b, &live(&[&b, &c]), now).unwrap();
-        assert_eq!((next.active_gid, next.standbys.len()), (20, 1));
-        // The old one comes back with a new identity and stands by.
-        let back = report("a", 40);
-        let last = managers(&next, &back, &live(&[&back, &b, &c]), now).unwrap();
-        assert_eq!((last.active_gid, last.standbys.len()), (20, 2));
-    }
 }

@@ -47,6 +47,7 @@ fn info() -> MonInfo {
         mgr_name: "x".into(),
         hostname: "vm".into(),
         started: Utime::ZERO,
+        stalled: None,
         metadata: BTreeMap::new(),
     }
 }

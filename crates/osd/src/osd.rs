@@ -213,10 +213,15 @@ impl Osd {
     /// The store flushed: answers may go. Or it read from the disk: operations that waited for that may go on.
     pub fn on_store(&mut self) {
         let durable = self.store.engine.durable();
-        for pg in std::mem::take(&mut self.uncommitted) {
-            self.turn(pg, |role, ctx| role.committed(durable, ctx));
-        }
+        self.release(durable);
         self.on_reads();
+    }
+
+    /// Everything up to `durable` is: answers that waited for it leave, in the order of their PGs.
+    pub fn release(&mut self, durable: u64) {
+        for pg in std::mem::take(&mut self.uncommitted) {
+            self.turn_at(pg, durable, |role, ctx| role.committed(durable, ctx));
+        }
     }
 
     fn on_reads(&mut self) {

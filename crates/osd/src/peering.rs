@@ -70,7 +70,7 @@ impl Osd {
     fn on_answer(&mut self, from: OsdId, m: &Message) {
         match PeerMsg::from_message(m) {
             Ok(PeerMsg::Pong { stamp, .. }) => self.links.pong(from, stamp),
-            Ok(PeerMsg::Pg { pg, interval, body }) => self.drive(pg.pg, Input::Peer { from, interval, body }),
+            Ok(PeerMsg::Pg { pg, interval, body }) => self.on_pg_answer(pg.pg, from, interval, body),
             Ok(PeerMsg::Fetched { id, result, copy }) => self.on_peer_fetched(id, result, &copy),
             Ok(_) => tracing::warn!("osd.{from}: a request where an answer belongs, ignored"),
             Err(e) => tracing::warn!("osd.{from}: malformed message: {e}"),
@@ -165,7 +165,12 @@ impl Osd {
     ) -> Option<PeerBody> {
         let known = match self.slots.get(&pg) {
             Some(slot) if matches!(slot.role, Role::Replica(_)) => {
-                self.turn(pg, |role, ctx| {
+                let durable = self.store.engine.durable();
+                if matches!(body, PeerBody::Query) {
+                    // What is said of a PG that was split off does not overtake what is said of the one it came from.
+                    self.release(durable);
+                }
+                self.turn_at(pg, durable, |role, ctx| {
                     if let Role::Replica(r) = role {
                         r.peer(from, interval, body, ctx);
                     }

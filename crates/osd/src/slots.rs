@@ -4,13 +4,12 @@
 //! this OSD begins to lead is loaded from the store. PGs are visited in the order of their ids.
 
 use crate::osd::Osd;
-use crate::store_view::StoreView;
 use messages::osd::peer::PeerBody;
 use net::ConnId;
-use pg::{Context, Group, Input, Output, Pg, Replica, Ticket};
+use pg::{Context, Group, Input, Kin, Output, Pg, Replica, Ticket};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use types::{Errno, OsdId, PgId, SPgId, Utime};
+use types::{Epoch, Errno, OsdId, PgId, SPgId, Utime};
 
 #[derive(Debug)]
 pub enum Role {
@@ -26,6 +25,8 @@ pub struct Slot {
     pub group: Group,
     /// Objects and bytes copied to members since this OSD leads the PG.
     pub recovered: (i64, i64),
+    /// It was split off now: from which, and who had everything of that.
+    kin: Option<(PgId, Kin)>,
     timer: Option<Duration>,
 }
 
@@ -55,6 +56,7 @@ impl Osd {
     }
 
     fn settle_slot(&mut self, pg: PgId, group: Group) {
+        let pg_num = self.placement.pool(pg.pool).map_or(1, |p| p.pg_num);
         let Some(slot) = self.slots.get_mut(&pg) else {
             return self.take_on(pg, group);
         };
@@ -73,6 +75,7 @@ impl Osd {
             }
             Role::Replica(replica) if !group.is_primary() => {
                 slot.group = group.clone();
+                replica.set_pg_num(pg_num);
                 // A primary of a newer interval may have been here before the news of it.
                 if group.interval >= replica.group().interval {
                     replica.set_group(group);
@@ -89,15 +92,20 @@ impl Osd {
     fn take_on(&mut self, pg: PgId, group: Group) {
         let role = match group.is_primary() {
             true => self.load(pg).map(|pg| Role::Primary(Box::new(pg))),
-            false => Some(Role::Replica(Replica::new(SPgId::replicated(pg), group.clone()))),
+            false => Some(self.replica(pg, group.clone())),
         };
         let Some(role) = role else { return };
         let primary = matches!(role, Role::Primary(_));
+        let kin = match &role {
+            Role::Primary(p) => self.kin_of(p),
+            Role::Replica(_) => None,
+        };
         let peers: Vec<OsdId> = self.links.open().collect();
         let slot = Slot {
             role,
             group: group.clone(),
             recovered: (0, 0),
+            kin,
             timer: None,
         };
         self.slots.insert(pg, slot);
@@ -107,6 +115,40 @@ impl Osd {
                 self.drive(pg, Input::PeerUp(peer));
             }
         }
+    }
+
+    fn replica(&self, pg: PgId, group: Group) -> Role {
+        let mut replica = Replica::new(SPgId::replicated(pg), group);
+        if let Some(pool) = self.placement.pool(pg.pool) {
+            replica.set_pg_num(pool.pg_num);
+        }
+        Role::Replica(replica)
+    }
+
+    /// The PG that one was split off from with the newest map, if this OSD leads both, and its full members.
+    fn kin_of(&self, born: &Pg) -> Option<(PgId, Kin)> {
+        let epoch = self.placement.epoch();
+        if born.born_in() != Some(epoch) {
+            return None;
+        }
+        let old = pg::ancestors(born.id()).find_map(|a| {
+            let old = self.primary(a.pg)?;
+            (old.split_in() == Some(epoch)).then_some(old)
+        })?;
+        Some((old.id().pg, old.kin()))
+    }
+
+    /// A member's answer to a PG that this OSD leads.
+    pub fn on_pg_answer(&mut self, pg: PgId, from: OsdId, interval: Epoch, body: PeerBody) {
+        if let PeerBody::Info(info) = &body
+            && !info.exists
+            && let Some((old, kin)) = self.slots.get(&pg).and_then(|s| s.kin.as_ref())
+            && kin.has(from)
+            && self.primary(*old).is_some_and(|old| old.has_kept(kin))
+        {
+            self.drive(pg, Input::Twin(from));
+        }
+        self.drive(pg, Input::Peer { from, interval, body });
     }
 
     /// Loads a PG that this OSD is to lead and that could not be loaded before.
@@ -184,6 +226,12 @@ impl Osd {
 
     /// One step of a slot, and all that comes of it.
     pub fn turn(&mut self, pg: PgId, step: impl FnOnce(&mut Role, &mut Context<'_>)) {
+        let durable = self.store.engine.durable();
+        self.turn_at(pg, durable, step);
+    }
+
+    /// The same, after which no answer leaves that waits for more than `at`.
+    pub fn turn_at(&mut self, pg: PgId, at: u64, step: impl FnOnce(&mut Role, &mut Context<'_>)) {
         let reads =
             matches!(self.slots.get(&pg), Some(s) if matches!(&s.role, Role::Replica(r) if r.has_reads()));
         let serving = reads && self.may_answer_for(pg);
@@ -196,8 +244,6 @@ impl Osd {
         self.store.lend(pg);
         let random = self.random.clone();
         let mut random = || random.u64();
-        let durable = |store: &StoreView| store.engine.durable();
-        let at = durable(&self.store);
         let ctx = &mut Context {
             store: &mut self.store,
             cluster: &self.placement,

@@ -111,6 +111,8 @@ pub enum Input {
         interval: Epoch,
         body: PeerBody,
     },
+    /// The member, whose first answer comes now, holds the objects that are here: see [`crate::Kin`].
+    Twin(OsdId),
     /// The shell lets the PG copy so many objects to its members now; see [`crate::Pg::wants_to_copy`].
     Grant {
         objects: usize,

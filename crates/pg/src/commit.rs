@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 #[derive(Debug, Default)]
 pub(crate) struct Commits {
     committed: Seq,
-    waiting: BTreeMap<Seq, Vec<Output>>,
+    /// Each with the hash of the object that it is about, where it is a client's answer.
+    waiting: BTreeMap<Seq, Vec<(Option<u32>, Output)>>,
 }
 
 impl Commits {
@@ -32,16 +33,30 @@ impl Commits {
 
     /// Sends `output` once `seq` is durable.
     pub fn release(&mut self, seq: Seq, output: Output, out: &mut Vec<Output>) {
+        self.release_of(seq, None, output, out);
+    }
+
+    /// The same for the answer about an object of this hash.
+    pub fn release_of(&mut self, seq: Seq, hash: Option<u32>, output: Output, out: &mut Vec<Output>) {
         if seq <= self.committed {
             out.push(output);
         } else {
-            self.waiting.entry(seq).or_default().push(output);
+            self.waiting.entry(seq).or_default().push((hash, output));
         }
+    }
+
+    /// Drops the answers about objects that are not `ours`.
+    pub fn drop_others(&mut self, ours: impl Fn(u32) -> bool) {
+        for waiting in self.waiting.values_mut() {
+            waiting.retain(|(hash, _)| hash.is_none_or(&ours));
+        }
+        self.waiting.retain(|_, waiting| !waiting.is_empty());
     }
 
     /// What will never be sent from here.
     pub fn abandon(&mut self) -> impl Iterator<Item = Output> + use<> {
-        std::mem::take(&mut self.waiting).into_values().flatten()
+        let waiting = std::mem::take(&mut self.waiting).into_values().flatten();
+        waiting.map(|(_, output)| output)
     }
 
     pub fn advance(&mut self, committed: Seq, out: &mut Vec<Output>) {
@@ -50,7 +65,7 @@ impl Commits {
             if *e.key() > self.committed {
                 break;
             }
-            out.extend(e.remove());
+            out.extend(e.remove().into_iter().map(|(_, output)| output));
         }
     }
 }

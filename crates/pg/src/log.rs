@@ -175,6 +175,12 @@ impl PgLog {
         }
     }
 
+    /// Whether all that a copy lacks is here, whose log is a prefix of this one and ends at `v`: an entry, or older than all
+    /// that is here. What lies between was trimmed, or belongs to a PG that was split off, when everybody had it.
+    pub fn goes_on_from(&self, v: EVersion) -> bool {
+        self.at_or_before(v).is_none_or(|found| found == v)
+    }
+
     pub fn find(&self, reqid: &OsdReqId) -> Option<&Answer> {
         self.answers.get(reqid)
     }

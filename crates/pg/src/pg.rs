@@ -90,7 +90,10 @@ impl Pg {
         let mut pg = Self::new(id, pool, store.submitted(), now);
         match store.meta(id).map_err(read)? {
             Some(meta) => pg.load_meta_and_log(&meta, store, now)?,
-            None => pg.create(store, now)?,
+            None => {
+                pg.create(store, now)?;
+                pg.is_born();
+            }
         }
         pg.note_removed_snaps(now);
         Ok(pg)
@@ -162,7 +165,10 @@ impl Pg {
                 self.meta.stats.version = entry.version.version;
                 self.meta.stats.user_version = entry.last_user_version;
             }
-            self.log.push(entry, self.loaded_seq);
+            // Those of PGs that were split off answer nobody here, and not every copy has them.
+            if self.range.contains(entry.object.hash) {
+                self.log.push(entry, self.loaded_seq);
+            }
         }
         if self.meta.pg_num != self.pool.pg_num {
             self.recount(store, now);
@@ -191,6 +197,7 @@ impl Pg {
             Input::PeerUp(osd) => self.peer_up(osd, ctx),
             Input::PeerDown(osd) => self.peer_down(osd, ctx),
             Input::Peer { from, interval, body } => self.peer(from, interval, body, ctx),
+            Input::Twin(osd) => self.note_twin(osd),
             Input::Grant { objects } => self.grant(objects, ctx),
             Input::Prefetched(ticket) => self.prefetched(ticket, ctx),
             Input::ConnectionClosed(conn) => {
@@ -407,7 +414,7 @@ impl Pg {
             reply,
             permit: c.permit,
         };
-        self.commits.release(seq, output, ctx.out);
+        self.commits.release_of(seq, Some(c.op.hash), output, ctx.out);
     }
 
     /// A message whose object cannot be read: refused, or given back if a repair is on its way.
@@ -629,6 +636,7 @@ impl Pg {
         let split = pool.pg_num != self.pool.pg_num;
         self.pool = pool;
         if split {
+            self.note_split();
             self.restart_catching_up(ctx);
             self.drop_held(|_| true);
             self.leave_split_off(ctx);

@@ -7,7 +7,7 @@
 
 use crate::Pg;
 use crate::api::Context;
-use crate::log::LogEntry;
+use crate::log::{LogEntry, PgLog};
 use crate::meta::PgMeta;
 use crate::pg::LoadError;
 use crate::range::HashRange;
@@ -27,7 +27,7 @@ enum Birth {
 }
 
 /// The PGs out of which one may have been split, the nearest first: its seed with top bits cleared.
-pub(crate) fn ancestors(id: SPgId) -> impl Iterator<Item = SPgId> {
+pub fn ancestors(id: SPgId) -> impl Iterator<Item = SPgId> {
     let mut seed = id.pg.seed;
     std::iter::from_fn(move || {
         if seed == 0 {
@@ -50,6 +50,7 @@ impl Pg {
         let mut entries: BTreeMap<EVersion, LogEntry> = BTreeMap::new();
         // No object has a version above those of the PG that it came from.
         let (mut newest, mut user_version) = (0, 0);
+        let mut nearest = true;
         for ancestor in ancestors(self.id) {
             if !store.has_collection(ancestor).map_err(read)? {
                 continue;
@@ -57,6 +58,10 @@ impl Pg {
             if let Some(meta) = store.meta(ancestor).map_err(read)? {
                 let meta = PgMeta::from_bytes(&meta).map_err(decode("ancestor's metadata"))?;
                 self.meta.removed.union(&meta.removed);
+                // What the one that it came from here lacks, it lacks.
+                if std::mem::take(&mut nearest) {
+                    self.meta.complete = meta.complete && meta.dirty.is_empty();
+                }
                 newest = meta.stats.version.max(newest);
                 user_version = meta.stats.user_version.max(user_version);
             }
@@ -111,14 +116,37 @@ impl Pg {
     }
 
     /// Forgets what belongs to other PGs now. Answers that wait for durability stay: a client sends again only
-    /// what was for a PG that split. Watches go on in the new PG once their clients reconnect.
+    /// what was for a PG that split. With copies those about others' objects go: a member that is caught up from here on
+    /// gets the objects of this PG alone, so that it has confirmed says nothing of the others'; the new PG answers
+    /// who sends again. Watches go on in the new PG once their clients reconnect.
     pub(crate) fn leave_split_off(&mut self, ctx: &mut Context<'_>) {
         let range = HashRange::of(self.id.pg.seed, self.pool.pg_num);
         self.range = range;
+        if self.is_replicated() {
+            self.commits.drop_others(|hash| range.contains(hash));
+        }
+        self.forget_their_writes(ctx);
         let ours = |o: &HObject| range.contains(o.hash);
         self.cache.retain(ours);
         self.watches.retain(ours);
         self.drop_jobs_of_others(ctx);
+    }
+
+    /// The memory of writes to objects that are others' now; the store's log keeps them until they are trimmed.
+    fn forget_their_writes(&mut self, ctx: &mut Context<'_>) {
+        let mut log = PgLog::default();
+        log.keep = self.log.keep;
+        let entries = match self.log_since(None, ctx.store) {
+            Ok(entries) => entries,
+            Err(e) => return tracing::error!("pg {}: {e}", self.id),
+        };
+        for entry in entries {
+            if self.range.contains(entry.object.hash) {
+                // All that was submitted has to be durable before one of them is answered again.
+                log.push(entry, self.last_seq);
+            }
+        }
+        self.log = log;
     }
 
     /// Counts anew what is left after a split.

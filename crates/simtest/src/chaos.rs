@@ -1,7 +1,7 @@
 //! Carries a plan's faults out, and undoes them.
 
 use crate::check;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, LOG_BYTES, OsdNode};
 use crate::disk::Pace;
 use crate::plan::{Event, Fault, Plan, storm};
 use io::disk::sim::{Call, SimDisk};
@@ -22,6 +22,14 @@ const HUNG: Pace = Pace {
     flush_us: (500, 4000),
     hangs: true,
 };
+
+/// Longer than any lease.
+const OUTAGE_MIN: Duration = Duration::from_secs(3);
+/// Bits that flip at once, at most.
+const ROT_MAX: u64 = 12;
+const BLOCK: u64 = 4096;
+/// Where a store's log begins (docs/internals/disk-format.md).
+const LOG_OFFSET: u64 = 64 << 10;
 
 /// In which a lost disk is made up for.
 const REPAIRED_MAX: Duration = Duration::from_secs(60);
@@ -77,6 +85,17 @@ pub async fn heal(cluster: &Rc<Cluster>, plan: &Plan) {
         cluster.with_process(&node, Process::resume);
         cluster.start_osd(&node);
     }
+}
+
+/// Where blocks with data begin in the file that a store keeps them in: behind the superblock and the log.
+fn data_blocks(disk: &SimDisk) -> Vec<u64> {
+    let content = disk.content("block");
+    let first = LOG_OFFSET + LOG_BYTES;
+    let starts = (first..).step_by(BLOCK as usize);
+    let blocks = content.get(first as usize..).unwrap_or_default();
+    let blocks = blocks.chunks(BLOCK as usize).zip(starts);
+    let used = blocks.filter(|(b, _)| b.iter().any(|b| *b != 0));
+    used.map(|(_, at)| at).collect()
 }
 
 struct Hand {
@@ -139,7 +158,51 @@ impl Hand {
                     clients[self.dice.below(clients.len() as u64 - 1) as usize].kill();
                 }
             }
+            Fault::Split { place } => self.split(place).await,
+            Fault::SplitAndKill { osd } => {
+                let place = self.dice.below(2) == 0;
+                self.split(place).await;
+                // In the middle of it, or while copies are compared.
+                sleep(Duration::from_millis(self.dice.below(60))).await;
+                let node = c.osd(osd);
+                c.kill_osd(&node, self.dice.below(2) == 0, self.dice.roll());
+                sleep(lasts).await;
+                c.start_osd(&node);
+            }
+            Fault::Rot { osd, seen } => {
+                let node = c.osd(osd);
+                self.rot(&node);
+                if seen {
+                    c.kill_osd(&node, false, 0);
+                    sleep(lasts).await;
+                    c.start_osd(&node);
+                }
+            }
             fault => self.network(fault, lasts).await,
+        }
+    }
+
+    async fn split(&self, place: bool) {
+        if let Err(why) = self.cluster.split(place).await {
+            let line = format!("the pool cannot be split: {why}");
+            self.cluster.wrongs.borrow_mut().push(line);
+        }
+    }
+
+    /// Flips bits in blocks of data.
+    fn rot(&mut self, node: &OsdNode) {
+        let disk = node.disk.borrow();
+        let used = data_blocks(&disk);
+        if node.gone.get() || used.is_empty() {
+            return;
+        }
+        node.rotten.set(true);
+        for _ in 0..1 + self.dice.below(ROT_MAX) {
+            let block = used[self.dice.below(used.len() as u64) as usize];
+            let at = block + self.dice.below(BLOCK);
+            disk.flip("block", at, self.dice.below(8) as u8);
+            let line = format_args!("osd.{}: a bit at {at} flips", node.id);
+            self.cluster.sim.trace.note(line);
         }
     }
 
@@ -184,6 +247,20 @@ impl Hand {
                 etcd.cut(host, true);
                 sleep(lasts).await;
                 etcd.cut(host, false);
+            }
+            Fault::StateDoubt => {
+                etcd.set_doubt(100 + self.dice.below(500));
+                sleep(lasts).await;
+                etcd.set_doubt(0);
+            }
+            Fault::Outage => {
+                etcd.set_doubt(700);
+                sleep(Duration::from_millis(self.dice.below(500))).await;
+                etcd.set_down(true);
+                sleep(OUTAGE_MIN + lasts).await;
+                etcd.set_down(false);
+                sleep(Duration::from_millis(300)).await;
+                etcd.set_doubt(0);
             }
             Fault::StateSlow => {
                 etcd.set_slow(Duration::from_millis(self.dice.below(700)));

@@ -4,6 +4,8 @@
 //! - the history of every object is linearizable (which includes that no acknowledged write is lost);
 //! - the copies of every PG are equal, objects and logs.
 //!
+//! Where bits have flipped, what they were part of may be unreadable (and a PG unclean for it), but never wrong.
+//!
 //! Not here: what must hold at every moment (`watchdog`).
 
 use crate::cluster::{Cluster, OsdNode, POOL};
@@ -20,6 +22,8 @@ use types::{EVersion, HObject, ObjectId, OsdId, PgId, SPgId};
 
 /// Objects asked for at a time.
 const LIST: usize = 256;
+/// Of an object whose bits have flipped: there is nothing to compare.
+const UNREADABLE: &str = "unreadable";
 const OMAP_ENTRIES: usize = 4096;
 const OMAP_BYTES: usize = 16 << 20;
 
@@ -143,7 +147,8 @@ pub fn copies_equal(cluster: &Rc<Cluster>) -> Vec<String> {
 fn difference(a: &Copy, b: &Copy) -> Option<String> {
     for oid in a.objects.keys().chain(b.objects.keys()) {
         let (x, y) = (a.objects.get(oid), b.objects.get(oid));
-        if x != y {
+        let rotten = |o: Option<&String>| o.is_some_and(|words| words == UNREADABLE);
+        if x != y && !rotten(x) && !rotten(y) {
             return Some(format!("{oid}:\n      {x:?}\n      {y:?}"));
         }
     }
@@ -180,7 +185,10 @@ fn read_disk(cluster: &Cluster, node: &OsdNode) -> Result<BTreeMap<PgId, Copy>, 
         let last = page.last().cloned();
         for oid in page.iter().filter(|o| o.object.pool == POOL && **o != from) {
             let pg = PgId::new(POOL, pool.raw_to_pg(oid.object.hash));
-            let words = object(&store, oid).map_err(text)?;
+            let words = match object(&store, oid) {
+                Err(store::Error::Corrupt { .. }) if node.rotten.get() => UNREADABLE.into(),
+                words => words.map_err(text)?,
+            };
             out.entry(pg)
                 .or_default()
                 .objects
@@ -195,7 +203,14 @@ fn read_disk(cluster: &Cluster, node: &OsdNode) -> Result<BTreeMap<PgId, Copy>, 
         let c = SPgId::replicated(pg);
         if store.collections().contains(&c) {
             let entries = store.log_entries(&c).map_err(text)?;
-            let log = entries.into_iter().map(|(v, e)| (v, e.to_vec())).collect();
+            let mut log = BTreeMap::new();
+            for (version, raw) in entries {
+                // A split PG may remember writes to objects that left it, or not.
+                let line = pg::inspect::log_entry(&raw).map_err(|e| e.to_string())?;
+                if pool.raw_to_pg(line.object.hash) == pg.seed {
+                    log.insert(version, raw.to_vec());
+                }
+            }
             out.entry(pg).or_default().log = log;
         }
     }

@@ -63,6 +63,8 @@ struct Conn {
 #[derive(Debug, Clone, PartialEq)]
 struct Target {
     pg: PgId,
+    /// What was for a PG that split is sent again, even where the object stays in it.
+    pg_num: u32,
     up: Vec<OsdId>,
     acting: Vec<OsdId>,
     primary: OsdId,
@@ -87,6 +89,7 @@ fn target(map: &OsdMap, pool: PoolId, oid: &str, copy: Option<u64>) -> Option<(u
         hash,
         Target {
             pg,
+            pg_num: map.pool(pool).map_or(0, |p| p.pg_num),
             up,
             acting,
             primary,

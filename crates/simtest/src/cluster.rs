@@ -26,11 +26,21 @@ pub const POOL: PoolId = 1;
 const FSID: Uuid = Uuid([7; 16]);
 const OSD_PORT: u16 = 6800;
 const MON_PORT: u16 = 3300;
+/// More PGs than this are not split.
+const PGS_MAX: u32 = 32;
+/// Of each store.
+pub const LOG_BYTES: u64 = 64 << 20;
 /// What a process supervisor waits before it starts again what ended by itself.
 const RESTART: Duration = Duration::from_millis(700);
 
+pub fn mon_addr() -> EntityAddr {
+    EntityAddr::msgr2(SocketAddr::new(mon_host(), MON_PORT), 0)
+}
 pub fn mon_host() -> IpAddr {
     [10, 0, 0, 1].into()
+}
+fn operator_host() -> IpAddr {
+    [10, 0, 0, 2].into()
 }
 pub fn client_host(id: u64) -> IpAddr {
     [10, 0, 2, id as u8 + 1].into()
@@ -50,6 +60,8 @@ pub struct OsdNode {
     pub may_end: Cell<bool>,
     /// Nobody starts it any more.
     pub gone: Cell<bool>,
+    /// Bits have flipped on its disk.
+    pub rotten: Cell<bool>,
 }
 
 pub struct Cluster {
@@ -57,6 +69,8 @@ pub struct Cluster {
     pub etcd: SimEtcd,
     /// The simulation's own view.
     pub view: ClusterHandle,
+    /// Who changes things as a process with a network between, where there is one; else `view` does.
+    operator: RefCell<Option<ClusterHandle>>,
     pub osds: RefCell<Vec<Rc<OsdNode>>>,
     mon: RefCell<Option<Process>>,
     /// Faults that are in effect.
@@ -74,7 +88,7 @@ fn options(node: &OsdNode) -> store::Options {
         fsid: FSID,
         osd_uuid: node.uuid,
         // As in life: what one transaction may hold is a part of it.
-        log_bytes: 64 << 20,
+        log_bytes: LOG_BYTES,
         grow_bytes: 1 << 20,
         overlay_bytes: 2 << 20,
         waiting_bytes: 4 << 20,
@@ -109,7 +123,7 @@ impl Cluster {
     pub async fn create(sim: &Sim) -> Result<Self, String> {
         let etcd = SimEtcd::start(sim).map_err(|e| e.to_string())?;
         let clock = sim.clock(Duration::ZERO, 0);
-        let mon = EntityAddr::msgr2(SocketAddr::new(mon_host(), MON_PORT), 0);
+        let mon = mon_addr();
         let new = CreateOptions::new(FSID, "a", mon);
         let direct = etcd.direct();
         create_cluster(&*direct, &new, &*clock, &*sim.random("create"))
@@ -126,6 +140,7 @@ impl Cluster {
             sim: sim.clone(),
             etcd,
             view,
+            operator: RefCell::default(),
             osds: RefCell::default(),
             mon: RefCell::default(),
             faults: Cell::new(0),
@@ -156,6 +171,7 @@ impl Cluster {
             lives: Cell::new(0),
             may_end: Cell::new(false),
             gone: Cell::new(false),
+            rotten: Cell::new(false),
         });
         self.watchdog.know(id, drift_ppm);
         let disk = Arc::new(node.disk.borrow().clone());
@@ -295,7 +311,7 @@ impl Cluster {
             let config = mon::MonConfig {
                 name: "a".into(),
                 mgr_name: "x".into(),
-                addr: EntityAddr::msgr2(SocketAddr::new(mon_host(), MON_PORT), 0),
+                addr: mon_addr(),
                 mgr_bind: SocketAddr::new(mon_host(), 0),
                 cephx: false,
                 tickets: KeyServerConfig::default(),
@@ -325,8 +341,39 @@ impl Cluster {
     /// Changes the cluster state as an operator would.
     pub async fn change(&self, decide: impl FnMut(&ClusterState) -> Changes) -> Result<(), String> {
         let mut decide = decide;
-        let done = self.view.commit(|state| (decide(state), ())).await;
+        let hand = self.operator.borrow().clone();
+        let hand = hand.as_ref().unwrap_or(&self.view);
+        let done = hand.commit(|state| (decide(state), ())).await;
         done.map(|_| ()).map_err(|e| e.to_string())
+    }
+
+    /// From now on the cluster state's faults meet the operator, too.
+    pub async fn appoint_operator(&self) -> Result<(), String> {
+        let clock = self.sim.clock(Duration::ZERO, 0);
+        let handle = open_state(&self.etcd, operator_host(), &clock).await?;
+        *self.operator.borrow_mut() = Some(handle);
+        Ok(())
+    }
+
+    /// Twice as many PGs; with `place` also in their own places.
+    pub async fn split(&self, place: bool) -> Result<(), String> {
+        self.change(|state| {
+            let mut changes = Changes::none();
+            let (map, epoch) = (state.osdmap.clone(), state.osdmap.epoch + 1);
+            let Some(pool) = changes.inc(state, Utime::ZERO).pool_mut(&map, POOL) else {
+                return Changes::none();
+            };
+            let (places, pgs) = (pool.pgp_num, pool.pg_num * 2);
+            if pgs > PGS_MAX {
+                return Changes::none();
+            }
+            pool.set_pg_num(pgs, epoch);
+            if !place {
+                pool.set_pgp_num(places);
+            }
+            changes
+        })
+        .await
     }
 
     pub async fn add_pool(&self, size: u8, min_size: u8, pg_num: u32) -> Result<(), String> {

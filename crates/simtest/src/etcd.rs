@@ -1,8 +1,9 @@
 //! The cluster state as a simulated machine apart: what OSDs, monitors and clients reach over a network that delays,
-//! cuts hosts off, and stops for a while.
+//! cuts hosts off, stops for a while, and does not always say what became of a transaction.
 //!
 //! Invariants (the contract of `metastore::kv`): a call that cannot reach the store waits; what was asked with comparisons
-//! is applied once. A call may be applied and its answer come much later, after its caller was killed too. The store's
+//! is applied once, and where the answer is "unknown", at once, later, or never. A call may be applied and its answer come
+//! much later, after its caller was killed too; one without comparisons may come again much later. The store's
 //! clock stands while it is down, as etcd's leader extends leases when it is back.
 //!
 //! Not here: members of etcd, elections; the store itself is `Embedded`, in memory.
@@ -20,6 +21,10 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep};
 
+/// What was asked and answered with "unknown", or comes a second time, is applied after this at most.
+const LATE_MAX: Duration = Duration::from_secs(3);
+const MILLE: u64 = 1000;
+
 /// How often the store ends leases.
 const SWEEP: Duration = Duration::from_millis(100);
 
@@ -29,6 +34,8 @@ struct Faults {
     cut: BTreeSet<IpAddr>,
     /// What a call takes more, each way.
     slow: Duration,
+    /// Of a thousand transactions so many have no known outcome.
+    doubt: u64,
 }
 
 /// A clock that stands while the store is down.
@@ -63,6 +70,20 @@ struct Shared {
     clock: Arc<StoreClock>,
     faults: watch::Sender<Faults>,
     dice: Mutex<Dice>,
+    /// Apart, so that runs without doubts are what they were before there were any.
+    doubts: Mutex<Dice>,
+}
+
+/// What becomes of a transaction.
+#[derive(Debug, Clone, Copy)]
+enum Fate {
+    Answered,
+    /// Done or not done, the caller hears that nobody knows.
+    Doubtful {
+        done: bool,
+    },
+    /// The same, and it is done only after a while.
+    Late(Duration),
 }
 
 /// A handle; clones are the same store.
@@ -91,6 +112,7 @@ impl SimEtcd {
             clock,
             faults,
             dice: Mutex::new(sim.dice("etcd")),
+            doubts: Mutex::new(sim.dice("etcd's doubts")),
         }));
         let sweep = etcd.clone();
         tokio::task::spawn_local(async move {
@@ -143,6 +165,26 @@ impl SimEtcd {
         self.0.faults.send_modify(|f| f.slow = slow);
     }
 
+    /// From now on so many of a thousand transactions have no known outcome.
+    pub fn set_doubt(&self, mille: u64) {
+        self.0.faults.send_modify(|f| f.doubt = mille);
+    }
+
+    fn fate(&self) -> Fate {
+        let doubt = self.0.faults.borrow().doubt;
+        if doubt == 0 {
+            return Fate::Answered;
+        }
+        let mut dice = self.0.doubts.lock().unwrap_or_else(PoisonError::into_inner);
+        match dice.below(MILLE) < doubt {
+            false => Fate::Answered,
+            true => match dice.below(3) {
+                0 => Fate::Late(Duration::from_millis(dice.below(LATE_MAX.as_millis() as u64))),
+                n => Fate::Doubtful { done: n == 1 },
+            },
+        }
+    }
+
     pub fn heal(&self) {
         self.set_down(false);
         self.0.faults.send_modify(|f| *f = Faults::default());
@@ -186,12 +228,38 @@ impl Request {
         let etcd = &from.etcd;
         from.pass().await;
         // Without comparisons it may be sent again where its answer was lost.
-        if txn.compares.is_empty() && etcd.dice().below(16) == 0 {
+        let plain = txn.compares.is_empty();
+        if plain && etcd.dice().below(16) == 0 {
             let _ = etcd.0.store.txn(txn.clone()).await;
         }
-        let out = etcd.0.store.txn(txn).await;
-        from.pass().await;
-        let _ = answer.send(out);
+        let fate = etcd.fate();
+        let unknown = || Err(Error::Unknown("the answer was lost".into()));
+        match fate {
+            Fate::Late(_) if !plain => {
+                from.pass().await;
+                let _ = answer.send(unknown());
+            }
+            Fate::Doubtful { done } if !plain => {
+                let out = match done {
+                    true => etcd.0.store.txn(txn).await.and_then(|_| unknown()),
+                    false => unknown(),
+                };
+                from.pass().await;
+                let _ = answer.send(out);
+                return;
+            }
+            _ => {
+                let out = etcd.0.store.txn(txn.clone()).await;
+                from.pass().await;
+                let _ = answer.send(out);
+            }
+        }
+        if let Fate::Late(after) = fate {
+            sleep(after).await;
+            from.pass().await;
+            // Nobody waits for it any more; its comparisons may fail, its lease may have ended.
+            let _ = etcd.0.store.txn(txn).await;
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! `simtest seed N [--trace] [--broken RULE]` runs one seed in this process; `simtest run FIRST COUNT` runs many, each in
-//! a process of its own, one beside the other on each processor; with `--broken RULE` until one of them notices. Exit code
+//! a process of its own, one beside the other on each processor; with `--broken RULE` until one of them notices, with
+//! `--until TEXT` until one says that. Exit code
 //! 1: a checker found something wrong; 101: a panic.
 
 #![allow(clippy::disallowed_macros, clippy::disallowed_methods)] // a program: prints, starts processes, ends itself
@@ -16,8 +17,7 @@ const STUCK: Duration = Duration::from_secs(120);
 /// Failing seeds after which a run stops.
 const FAILURES_MAX: usize = 20;
 
-const USAGE: &str =
-    "usage: simtest seed N [--trace] [--broken RULE] | simtest run FIRST COUNT [--broken RULE]";
+const USAGE: &str = "usage: simtest seed N [--trace] [--broken RULE] | simtest run FIRST COUNT [--broken RULE [--until TEXT]]";
 
 fn main() -> ExitCode {
     let mut args: Vec<String> = std::env::args().skip(1).collect();
@@ -26,6 +26,11 @@ fn main() -> ExitCode {
         .position(|a| a == "--trace")
         .map(|i| args.remove(i))
         .is_some();
+    let mut until = None;
+    if let Some(i) = args.iter().position(|a| a == "--until") {
+        args.remove(i);
+        until = (i < args.len()).then(|| args.remove(i));
+    }
     let mut broken = None;
     if let Some(i) = args.iter().position(|a| a == "--broken") {
         args.remove(i);
@@ -41,7 +46,7 @@ fn main() -> ExitCode {
     match &words[..] {
         ["seed", n] => number(n).map_or_else(usage, |n| one(n, trace, broken.as_deref())),
         ["run", first, count] => match (number(first), number(count)) {
-            (Some(first), Some(count)) => many(first, count, broken.as_deref()),
+            (Some(first), Some(count)) => many(first, count, broken.as_deref(), until.as_deref()),
             _ => usage(),
         },
         _ => usage(),
@@ -93,7 +98,7 @@ fn one(seed: u64, trace: bool, broken: Option<&str>) -> ExitCode {
     ExitCode::from(u8::from(!outcome.wrongs.is_empty()))
 }
 
-fn many(first: u64, count: u64, broken: Option<&str>) -> ExitCode {
+fn many(first: u64, count: u64, broken: Option<&str>, until: Option<&str>) -> ExitCode {
     let enough = if broken.is_some() { 1 } else { FAILURES_MAX };
     let start = Instant::now();
     let next = AtomicU64::new(first);
@@ -108,7 +113,9 @@ fn many(first: u64, count: u64, broken: Option<&str>) -> ExitCode {
                     if seed >= first + count || failed().len() >= enough {
                         return;
                     }
-                    if let Err(story) = child(seed, broken) {
+                    if let Err(story) = child(seed, broken)
+                        && until.is_none_or(|text| story.contains(text))
+                    {
                         println!("{story}");
                         let _ = std::io::stdout().flush();
                         failed().push(format!("{seed}"));

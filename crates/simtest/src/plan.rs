@@ -1,7 +1,7 @@
 //! What one seed draws: the cluster, the clients, and what goes wrong when.
 //!
 //! Invariant: a plan never destroys what it demands back. A disk is lost only while every PG is clean, once in a run, and
-//! only from pools with a copy elsewhere.
+//! only from pools with a copy elsewhere; bits rot on one disk only, while no disk is lost, and where another copy is.
 
 use io_sim::{Dice, Weather};
 use std::fmt;
@@ -11,6 +11,8 @@ use std::time::Duration;
 const CALM: Duration = Duration::from_millis(1500);
 const STORM: Duration = Duration::from_secs(14);
 const FAULTS_MAX: u64 = 7;
+/// Leases live for 2 s.
+const OUTAGE_MAX: u64 = 9000;
 
 /// Which OSD: its place in the list of those that run.
 pub type Nth = usize;
@@ -77,6 +79,23 @@ pub enum Fault {
     KillClient,
     /// Every OSD loses its power at once.
     Blackout,
+    /// The cluster state does not say what became of many transactions.
+    StateDoubt,
+    /// It is away for longer than leases live, and leaves those in doubt that were on their way.
+    Outage,
+    /// The pool has twice as many PGs; `place`: which are placed by themselves at once.
+    Split {
+        place: bool,
+    },
+    /// The same, and an OSD is killed a moment later.
+    SplitAndKill {
+        osd: Nth,
+    },
+    /// Bits of the data on its disk flip; `seen`: and it is started again, so that nothing is in its memory.
+    Rot {
+        osd: Nth,
+        seen: bool,
+    },
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -85,6 +104,12 @@ pub struct Event {
     /// How long it lasts, where it does.
     pub lasts: Duration,
     pub fault: Fault,
+}
+
+impl Event {
+    fn is_rot(&self) -> bool {
+        matches!(self.fault, Fault::Rot { .. })
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -153,6 +178,57 @@ impl Plan {
         plan.events.sort_by_key(|e| e.at);
         plan.any_copy = [0, 50, 100][dice.below(3) as usize];
         plan
+    }
+
+    /// Faults that came later than others, drawn apart: seeds that were wrong once stay what they were where they get
+    /// none of these. About half of the seeds do.
+    pub fn more(&mut self, dice: &mut Dice) {
+        let some = self.osds as u64;
+        let mut add = |dice: &mut Dice, longest: u64, fault| {
+            let at = CALM + millis(dice, STORM.as_millis() as u64);
+            let lasts = millis(dice, longest);
+            self.events.push(Event { at, lasts, fault });
+        };
+        if dice.below(5) == 0 {
+            for _ in 0..1 + dice.below(2) {
+                add(dice, 6000, Fault::StateDoubt);
+            }
+        }
+        if dice.below(8) == 0 {
+            add(dice, OUTAGE_MAX, Fault::Outage);
+        }
+        if dice.below(4) == 0 {
+            for _ in 0..1 + dice.below(2) {
+                let osd = dice.below(some) as usize;
+                let fault = match dice.below(3) {
+                    0 => Fault::Split { place: false },
+                    1 => Fault::Split { place: true },
+                    _ => Fault::SplitAndKill { osd },
+                };
+                add(dice, 2000, fault);
+            }
+        }
+        if dice.below(6) == 0 && self.size > 1 {
+            let (osd, seen) = (dice.below(some) as usize, dice.below(3) > 0);
+            add(dice, 2000, Fault::Rot { osd, seen });
+        }
+        // What would be lost with a disk may be rotten elsewhere.
+        if self.rots() {
+            self.events.retain(|e| !matches!(e.fault, Fault::LostDisk { .. }));
+        }
+        self.events.sort_by_key(|e| e.at);
+    }
+
+    /// Whether bits rot in this run.
+    pub fn rots(&self) -> bool {
+        self.events.iter().any(Event::is_rot)
+    }
+
+    /// Whether outcomes of changes of the cluster state are unknown in this run: then the operator's are, too.
+    pub fn doubts(&self) -> bool {
+        self.events
+            .iter()
+            .any(|e| matches!(e.fault, Fault::StateDoubt | Fault::Outage))
     }
 
     fn fault(&self, dice: &mut Dice) -> Fault {

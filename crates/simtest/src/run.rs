@@ -17,6 +17,8 @@ use tokio::time::sleep;
 /// Virtual time in which a new cluster is to be clean, and one that was healed.
 const UP_MAX: Duration = Duration::from_secs(60);
 const HEALED_MAX: Duration = Duration::from_secs(180);
+/// The same, where bits have flipped: it may not become so.
+const ROTTEN_MAX: Duration = Duration::from_secs(30);
 /// In which the clients' last operations are to be answered after that.
 const LAST_MAX: Duration = Duration::from_secs(60);
 
@@ -45,7 +47,8 @@ impl fmt::Display for Outcome {
 }
 
 pub async fn seed(sim: Sim) -> Outcome {
-    let plan = Plan::draw(&mut sim.dice("plan"));
+    let mut plan = Plan::draw(&mut sim.dice("plan"));
+    plan.more(&mut sim.dice("more of the plan"));
     sim.trace.note(format_args!("PLAN {plan}"));
     let history = Rc::new(History::default());
     let mut wrongs = Vec::new();
@@ -77,6 +80,9 @@ async fn lived(
         cluster.start_osd(&node);
     }
     cluster.start_mon();
+    if plan.doubts() {
+        cluster.appoint_operator().await?;
+    }
     let up = |c: &Cluster| (0..plan.osds as i32).all(|id| c.view.osdmap().is_up(id));
     while !up(&cluster) {
         if sim.elapsed() > UP_MAX {
@@ -98,7 +104,11 @@ async fn lived(
     chaos::run(&cluster, plan, &clients).await;
     sleep((began + plan.ends).saturating_sub(sim.elapsed())).await;
     chaos::heal(&cluster, plan).await;
-    if let Some(why) = check::becomes_clean(&cluster, HEALED_MAX).await {
+    // What was rotten may keep a copy from being made.
+    let healed_max = if plan.rots() { ROTTEN_MAX } else { HEALED_MAX };
+    if let Some(why) = check::becomes_clean(&cluster, healed_max).await
+        && !plan.rots()
+    {
         wrongs.push(format!("no progress: healed, and not clean: {why}"));
     }
     stop.set(true);
@@ -111,7 +121,7 @@ async fn lived(
     while wait() && sim.elapsed() < end {
         sleep(Duration::from_millis(50)).await;
     }
-    if wait() {
+    if wait() && !plan.rots() {
         wrongs.push("no progress: healed, and a client still waits for its answer".into());
     }
     if wrongs.is_empty() {
@@ -126,7 +136,11 @@ async fn lived(
 async fn finish(cluster: &Rc<Cluster>, wrongs: &mut Vec<String>) {
     // What is queued comes to rest first.
     sleep(Duration::from_secs(2)).await;
-    if let Some(why) = check::unclean(cluster) {
+    // Who was killed just before may be noticed only now.
+    if let Some(why) = check::becomes_clean(cluster, HEALED_MAX).await {
+        if cluster.osds.borrow().iter().any(|n| n.rotten.get()) {
+            return;
+        }
         return wrongs.push(format!("did not stay clean: {why}"));
     }
     let nodes = cluster.osds.borrow().clone();

@@ -3,6 +3,8 @@
 /// A rule, and how this thread breaks it.
 pub struct Sabotage {
     pub name: &'static str,
+    /// What the run has to say: the harm itself, where the checkers could also see that something hangs.
+    pub seen_as: &'static str,
     pub begin: fn(),
 }
 
@@ -11,11 +13,13 @@ pub const ALL: &[Sabotage] = &[
     // A write is answered before every OSD of the in-sync set has it on its disk.
     Sabotage {
         name: "answer-early",
+        seen_as: "not linearizable",
         begin: || pg::broken::set(Some(pg::broken::Rule::AllDurable)),
     },
     // A silent OSD is marked down, and another made primary, while its lease lives; members take what either sends.
     Sabotage {
         name: "no-fence",
+        seen_as: "WRONG",
         begin: || {
             pg::broken::set(Some(pg::broken::Rule::Fence));
             metastore::broken::set(Some(metastore::broken::Rule::LeaseEnded));
@@ -24,16 +28,19 @@ pub const ALL: &[Sabotage] = &[
     // An OSD serves although its lease has ended.
     Sabotage {
         name: "no-lease",
+        seen_as: "WRONG",
         begin: || pg::broken::set(Some(pg::broken::Rule::Lease)),
     },
     // A member shows a write that not every OSD of the in-sync set has.
     Sabotage {
         name: "unstable-reads",
+        seen_as: "WRONG",
         begin: || pg::broken::set(Some(pg::broken::Rule::Stable)),
     },
     // An OSD from outside the in-sync set becomes primary, and its log is taken for the truth.
     Sabotage {
         name: "foreign-log",
+        seen_as: "not linearizable",
         begin: || {
             pg::broken::set(Some(pg::broken::Rule::LongestLeads));
             metastore::broken::set(Some(metastore::broken::Rule::PrimaryInSync));

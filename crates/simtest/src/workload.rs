@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::sleep;
+use types::Errno;
 
 /// Everything that clients asked and were told, by object. Times are places in one order: who was told before another
 /// asked comes first in every linearization.
@@ -23,6 +24,8 @@ pub struct History {
     pub answered: Cell<u64>,
     /// Reads of these that another OSD than the primary answered.
     pub by_copies: Cell<u64>,
+    /// Operations that ended with EIO where bits had rotted.
+    pub unreadable: Cell<u64>,
     /// Clients that have stopped.
     pub ended: RefCell<BTreeSet<u64>>,
 }
@@ -122,6 +125,12 @@ pub async fn work(
                     seen.extend(o.guard.clone());
                 }
                 history.tell(&oid, place, told);
+            }
+            // What was rotten was not read, and may have been written or not.
+            Err(code) if plan.rots() && code == Errno::EIO.code() => {
+                let line = format_args!("client.{} {oid} {ask}: cannot be read", rados.id);
+                rados.trace.note(line);
+                history.unreadable.set(history.unreadable.get() + 1);
             }
             Err(code) => {
                 let line = format!("client.{} {oid} {ask}: error {code}", rados.id);

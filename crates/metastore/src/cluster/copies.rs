@@ -4,8 +4,11 @@ use super::boot::down_unless_kept;
 use super::changes::Changes;
 use super::handle::ClusterHandle;
 use super::pgs::{PgProposal, Refusal};
-use crate::kv::{Error, Result};
+use crate::kv::{Error, Result, TXN_COMPARES_MAX};
 use types::{EntityAddrVec, OsdId, PgId};
+
+/// Leases that one commit can ask to have ended, beside the state's version.
+const UNLEASED_MAX: usize = TXN_COMPARES_MAX - 4;
 
 impl ClusterHandle {
     /// Commits what can be committed of `wishes`, in batches; what became of each. Those behind an error were not
@@ -36,16 +39,20 @@ impl ClusterHandle {
     /// Marks those of `osds` down that are up and hold no lease any more: they surely do not serve. An operator's
     /// `nodown` keeps them. False if one of them has its lease again.
     pub async fn mark_unleased_down(&self, osds: &[OsdId]) -> Result<bool> {
-        let decide = |state: &super::ClusterState| {
-            let mut changes = down_unless_kept(state, osds, self.now(), "its lease has ended");
-            changes.unleased = osds.to_vec();
-            (changes, ())
-        };
-        match self.commit(decide).await {
-            Ok(_) => Ok(true),
-            Err(Error::LeaseHeld(_)) => Ok(false),
-            Err(e) => Err(e),
+        // In as many commits as it takes: each of them stands for itself.
+        for some in osds.chunks(UNLEASED_MAX) {
+            let decide = |state: &super::ClusterState| {
+                let mut changes = down_unless_kept(state, some, self.now(), "its lease has ended");
+                changes.unleased = some.to_vec();
+                (changes, ())
+            };
+            match self.commit(decide).await {
+                Ok(_) => {}
+                Err(Error::LeaseHeld(_)) => return Ok(false),
+                Err(e) => return Err(e),
+            }
         }
+        Ok(true)
     }
 
     /// Marks `osd` down if it is up in the map at `addrs`, where connections are refused: its process is gone.

@@ -121,6 +121,7 @@ fn first_state(o: &CreateOptions, now: Utime, random: &dyn Random) -> Result<(Cl
     let state = ClusterState {
         revision: 0,
         version: 0,
+        format: None,
         fsid: o.fsid,
         created: now,
         monmap: Arc::new(monmap),

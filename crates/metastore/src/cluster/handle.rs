@@ -14,7 +14,7 @@ use super::load::load;
 use super::state::ClusterState;
 use super::stats::ClusterStats;
 use crate::broken::{self, Rule};
-use crate::kv::{Compare, Error, LeaseId, Metastore, Range, Result, Txn, TxnOutcome};
+use crate::kv::{Compare, Error, LeaseId, Metastore, Range, Result, Txn, TxnOp, TxnOutcome};
 use auth::RotatingSecrets;
 use io::Clock;
 use std::collections::{BTreeMap, BTreeSet};
@@ -217,6 +217,40 @@ impl ClusterHandle {
         }
         Err(Error::Storage(format!(
             "gave up after losing {RETRIES_MAX} races against other writers"
+        )))
+    }
+
+    /// Sets a leased key in place of what is there. Compared, so that it happens once: a copy that comes late must not put
+    /// an earlier run's lease under the key again, with whose end the key would vanish while its owner lives.
+    pub(super) async fn put_leased(&self, key: &str, value: bytes::Bytes, lease: LeaseId) -> Result<()> {
+        for _ in 0..RETRIES_MAX {
+            let there = self.shared.store.get(key).await?;
+            if there
+                .as_ref()
+                .is_some_and(|kv| kv.lease == Some(lease) && kv.value == value)
+            {
+                return Ok(());
+            }
+            let txn = Txn {
+                compares: vec![Compare::Revision {
+                    key: key.into(),
+                    revision: there.map_or(0, |kv| kv.revision),
+                }],
+                ops: vec![TxnOp::Put {
+                    key: key.into(),
+                    value: value.clone(),
+                    lease: Some(lease),
+                }],
+            };
+            match self.shared.store.txn(txn).await {
+                Ok(TxnOutcome::Committed(_)) => return Ok(()),
+                Ok(TxnOutcome::Conflict) => {}
+                Err(Error::Unknown(why)) => tracing::warn!("{key}: outcome unknown ({why}): looking"),
+                Err(e) => return Err(e),
+            }
+        }
+        Err(Error::Storage(format!(
+            "gave up setting {key} after {RETRIES_MAX} tries"
         )))
     }
 

@@ -4,6 +4,8 @@ use types::{Epoch, Uuid};
 
 /// u64: counts commits; compared and rewritten by each of them.
 pub const VERSION: &str = "version";
+/// Which form all this has, see [`super::format`].
+pub const FORMAT: &str = "format";
 /// fsid (16 bytes), created (utime).
 pub const CLUSTER: &str = "cluster";
 pub const MONMAP: &str = "monmap";

@@ -2,6 +2,7 @@
 //! writer's commit. Both give the same (`tests.rs` compares them).
 
 use super::config::ConfigLogEntry;
+use super::format::Format;
 use super::history::MapHistory;
 use super::keys;
 use super::state::{ClusterId, ClusterState, HealthMute};
@@ -51,6 +52,9 @@ pub fn load(rows: &[Kv]) -> Result<Option<ClusterState>> {
     let Some(cluster) = parts.singles.get(keys::CLUSTER) else {
         return Ok(None);
     };
+    // Before anything else is read: it may mean something else.
+    let format = parts.singles.get(keys::FORMAT);
+    let format = format.map(|kv| Format::read(&kv.value)).transpose()?;
     let id: ClusterId = value(cluster)?;
     let single = |key: &str| parts.singles.get(key).ok_or_else(|| bad(key, "is missing"));
     let version = single(keys::VERSION)?;
@@ -58,6 +62,7 @@ pub fn load(rows: &[Kv]) -> Result<Option<ClusterState>> {
     let mut state = ClusterState {
         revision: version.revision,
         version: value(version)?,
+        format,
         fsid: id.fsid,
         created: id.created,
         monmap: Arc::new(value(single(keys::MONMAP)?)?),
@@ -130,6 +135,7 @@ fn single_changed(state: &mut ClusterState, key: &str, new: Option<&Bytes>) -> R
                 return Err(bad(key, "is another cluster's"));
             }
         }
+        keys::FORMAT => state.format = new.map(Format::read).transpose()?,
         keys::MONMAP => state.monmap = Arc::new(need(key, new)?),
         keys::MGRMAP => state.mgrmap = Arc::new(need(key, new)?),
         keys::FSMAP => state.fsmap = Arc::new(need(key, new)?),

@@ -14,6 +14,7 @@ pub mod config;
 mod copies;
 pub mod create;
 mod follow;
+pub mod format;
 pub mod handle;
 pub mod history;
 pub mod keys;

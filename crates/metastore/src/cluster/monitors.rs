@@ -6,7 +6,7 @@
 
 use super::handle::ClusterHandle;
 use super::keys;
-use crate::kv::{Result, Txn, TxnOp};
+use crate::kv::Result;
 use denc::Encode;
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
@@ -48,16 +48,8 @@ impl ClusterHandle {
             return Ok(());
         }
         let lease = self.shared.store.lease_grant(MON_TTL).await?;
-        let op = TxnOp::Put {
-            key: keys::live_mon(&report.name),
-            value: report.to_bytes(),
-            lease: Some(lease),
-        };
-        let txn = Txn {
-            compares: vec![],
-            ops: vec![op],
-        };
-        self.shared.store.txn(txn).await?;
+        self.put_leased(&keys::live_mon(&report.name), report.to_bytes(), lease)
+            .await?;
         leases().insert(report.name.clone(), lease);
         Ok(())
     }

@@ -20,16 +20,8 @@ impl ClusterHandle {
     /// The owner touches it from its loop and serves while [`Lease::is_valid`]. The snapshot is then as new as the lease.
     pub async fn osd_lease(&self, id: OsdId, run: u32, times: LeaseTimes) -> Result<Lease> {
         let lease = self.shared.store.lease_hold(times).await?;
-        let op = TxnOp::Put {
-            key: keys::live_lease(id),
-            value: run.to_string().into(),
-            lease: Some(lease.id()),
-        };
-        let txn = Txn {
-            compares: vec![],
-            ops: vec![op],
-        };
-        self.shared.store.txn(txn).await?;
+        self.put_leased(&keys::live_lease(id), run.to_string().into(), lease.id())
+            .await?;
         // It may have been marked down after an earlier lease of its had ended, and another may serve in its place: it
         // must know before it serves again. From here on the lease stands against that.
         self.catch_up().await?;

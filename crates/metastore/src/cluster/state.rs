@@ -6,6 +6,7 @@
 
 use super::changes::{Change, Changes};
 use super::config::{CONFIG_LOG_MAX, ConfigDb, ConfigLogEntry};
+use super::format::Format;
 use super::history::MapHistory;
 use super::keys;
 use super::pgs::{PgConfigs, PgProposal};
@@ -46,6 +47,8 @@ pub struct ClusterState {
     pub revision: Revision,
     /// Counts commits.
     pub version: u64,
+    /// None: the state is from before this was written; the next commit does.
+    pub format: Option<Format>,
     pub fsid: Uuid,
     pub created: Utime,
     pub monmap: Arc<MonMap>,
@@ -155,6 +158,10 @@ impl ClusterState {
         let mut next = self.clone();
         next.version += 1;
         let mut ops = vec![TxnOp::put(keys::VERSION, next.version.to_bytes())];
+        if next.format.is_none() {
+            ops.push(TxnOp::put(keys::FORMAT, Format::CURRENT.to_bytes()));
+            next.format = Some(Format::CURRENT);
+        }
         let inc = changes.osdmap.map(|inc| *inc);
         let inc =
             inc.or_else(|| (!changes.pgs.is_empty()).then(|| Incremental::next_after(&self.osdmap, now)));

@@ -761,3 +761,92 @@ fn monitors_give_signs_of_life() {
         stats.wait_for(|s| s.mons.len() == 1).await.unwrap();
     }));
 }
+
+/// A commit that settles many pools at once writes a row for each: such a change was refused above about 100 pools, for
+/// etcd counts operations, and an OSD of theirs could not even be marked down.
+#[test]
+fn two_hundred_pools_are_settled_in_one_commit() {
+    let rig = Rig::new();
+    block_on(async {
+        let c = rig.create().await;
+        for id in 0..3 {
+            c.osd_boot(&boot_of(id)).await.unwrap();
+        }
+        for id in 1..=200 {
+            let copies = |p: &mut PgPool| (p.size, p.min_size) = (3, 1);
+            change_map(&c, |_, inc| {
+                add_pool(inc, id, 4);
+                inc.new_pools.values_mut().for_each(copies);
+            })
+            .await;
+        }
+        let rows = |state: &ClusterState| state.pgs.iter().count();
+        assert_eq!(rows(&c.state()), 800);
+        let led = c.state().pgs.iter().filter(|(_, g)| g.primary == 1).count();
+        assert!(led > 0);
+        // All of it in one epoch (rule 5), and the same after opening it again.
+        let before = c.osdmap().epoch;
+        c.osd_down(1).await.unwrap();
+        assert_eq!(c.osdmap().epoch, before + 1);
+        let check = |state: &ClusterState| {
+            assert_eq!(rows(state), 800);
+            for (pg, g) in state.pgs.iter() {
+                assert!(!g.in_sync.contains(&1) && g.primary != 1, "{pg}: {g:?}");
+            }
+        };
+        check(&c.state());
+        let (before, written) = (print(&c.state()), c.state().pgs.clone());
+        drop(c);
+        let again = rig.reopen().await;
+        check(&again.state());
+        assert_eq!(print(&again.state()), before);
+        assert_eq!(again.state().pgs, written);
+    });
+}
+
+/// A cluster state from before the format was written is read, and gets it with its next commit; one that a newer program
+/// has written is refused, at start and while another program runs.
+#[test]
+fn the_format_is_looked_at() {
+    use crate::kv::{Txn, TxnOp};
+    let rig = Rig::new();
+    block_on(async {
+        let c = rig.create().await;
+        let store = c.store_for_tests();
+        assert_eq!(c.state().format, Some(format::Format::CURRENT));
+        let write = async |ops: Vec<TxnOp>| {
+            let txn = Txn {
+                compares: vec![],
+                ops,
+            };
+            store.txn(txn).await.unwrap();
+        };
+        let open = async || ClusterHandle::open(store.clone(), rig.clock.clone()).await;
+        write(vec![TxnOp::delete(keys::FORMAT)]).await;
+        let old = open().await.unwrap().unwrap();
+        assert_eq!(old.state().format, None);
+        old.commit(|_| (Changes::one(Change::GlobalIdLimit(1 << 20)), ()))
+            .await
+            .unwrap();
+        let again = open().await.unwrap().unwrap();
+        assert_eq!(again.state().format, Some(format::Format::CURRENT));
+        let running = again.clone();
+        let newer = format::Format {
+            version: format::VERSION + 1,
+            features: 0,
+        };
+        let raise = async {
+            tokio::task::yield_now().await;
+            let version = store.get(keys::VERSION).await.unwrap().unwrap();
+            let format = TxnOp::put(keys::FORMAT, newer.to_bytes());
+            // As a newer program's commit does it.
+            write(vec![format, TxnOp::put(keys::VERSION, version.value)]).await;
+        };
+        let (ended, ()) = tokio::join!(running.follow(), raise);
+        let said = [ended.err(), open().await.err()];
+        for e in said {
+            let text = e.expect("refused").to_string();
+            assert!(text.contains("newer Skep"), "{text}");
+        }
+    });
+}

@@ -81,6 +81,7 @@ impl Report {
 
     pub fn with(ctx: &Context<'_>, figures: &Figures) -> Self {
         let mut found = Vec::new();
+        health_checks::cluster_state(ctx, &mut found);
         health_checks::osds_down(ctx, &mut found);
         health_checks::flags(ctx, &mut found);
         health_checks::fullness(ctx, &mut found);

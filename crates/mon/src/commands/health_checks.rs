@@ -52,6 +52,24 @@ fn location(ctx: &Context<'_>, item: i32) -> String {
     parts.join(",")
 }
 
+/// Skep's own: where the real one has no quorum it answers nobody.
+pub fn cluster_state(ctx: &Context<'_>, found: &mut Vec<Check>) {
+    let Some(since) = ctx.mon.stalled else { return };
+    let sec = u64::from(ctx.now.sec.saturating_sub(since.sec));
+    let detail = [
+        "what is shown is what was known last; changes wait, and so does whoever needs one".to_string(),
+        "with etcd: look whether most of its members are up and reach each other (etcdctl endpoint status)"
+            .to_string(),
+    ];
+    found.push(check(
+        "CLUSTER_STATE_STALLED",
+        Severity::Err,
+        format!("the cluster state cannot be changed since {since} ({sec} seconds)"),
+        1,
+        detail.into(),
+    ));
+}
+
 pub fn osds_down(ctx: &Context<'_>, found: &mut Vec<Check>) {
     let map = ctx.map();
     let down: Vec<OsdId> = map

@@ -119,6 +119,8 @@ pub struct MonInfo {
     pub hostname: String,
     /// When this process began to serve (wall clock).
     pub started: Utime,
+    /// Since when the cluster state lets nothing be changed, if it does not (wall clock).
+    pub stalled: Option<Utime>,
     /// Facts for `mon metadata`/`mgr metadata`: hostname, kernel, cpu, mem...
     pub metadata: std::collections::BTreeMap<String, String>,
 }

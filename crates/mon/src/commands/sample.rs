@@ -112,6 +112,7 @@ impl Cluster {
                 sec: START as u32,
                 nsec: 0,
             },
+            stalled: None,
             metadata: BTreeMap::new(),
         };
         let mut made = Self {

@@ -15,11 +15,11 @@ use super::member::Phase;
 use super::replica::{Versions, clear_log, list_versions};
 use crate::Pg;
 use crate::api::{Context, Output};
-use crate::log::EntryKind;
+use crate::log::{EntryKind, LogEntry};
 use crate::meta::PgMeta;
 use crate::parked::{Job, JobId, Order, Task};
 use crate::store::{IoError, Ticket};
-use denc::Encode;
+use denc::{Decode, Encode};
 use messages::osd::peer::{PeerBody, PgInfo};
 use std::collections::{BTreeMap, BTreeSet};
 use types::{EVersion, HObject, Op, OsdId, Transaction};
@@ -466,7 +466,7 @@ impl Pg {
     }
 
     /// In transactions of bounded size; the number of the last.
-    fn send_steps(&mut self, osd: OsdId, steps: Vec<Op>, ctx: &mut Context<'_>) -> Option<u64> {
+    pub(super) fn send_steps(&mut self, osd: OsdId, steps: Vec<Op>, ctx: &mut Context<'_>) -> Option<u64> {
         let mut last = None;
         let mut txn = Transaction::new(self.id);
         let mut bytes = 0;
@@ -532,14 +532,21 @@ impl Pg {
     }
 
     /// Steps that make a log that ends at `since` (`None`: no log) the one here, the metadata last.
-    fn log_steps(&self, since: Option<EVersion>, ctx: &mut Context<'_>) -> Result<Vec<Op>, IoError> {
+    pub(super) fn log_steps(
+        &self,
+        since: Option<EVersion>,
+        ctx: &mut Context<'_>,
+    ) -> Result<Vec<Op>, IoError> {
         let mut ops = Vec::new();
         let since = since.filter(|v| self.log.reaches(*v));
         if since.is_none() {
             ops.extend(clear_log());
         }
+        let bad = |e| IoError(format!("a log entry does not decode: {e}"));
         for (version, entry) in ctx.store.log_entries(self.id)? {
-            if since.is_none_or(|s| version > s) {
+            // Not those of PGs that were split off, whose objects are not copied here.
+            let ours = || LogEntry::from_bytes(&entry).map(|e| self.range.contains(e.object.hash));
+            if since.is_none_or(|s| version > s) && ours().map_err(bad)? {
                 ops.push(Op::LogAppend { version, entry });
             }
         }

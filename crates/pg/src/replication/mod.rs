@@ -25,6 +25,7 @@ mod reads;
 mod replica;
 mod resync;
 mod shown;
+mod twins;
 
 pub use catchup::CopyNeed;
 pub(crate) use copy::anew_steps;
@@ -34,6 +35,7 @@ pub use reads::{ForCopy, refuse as refuse_read};
 pub use replica::Replica;
 pub(crate) use replica::list_versions;
 pub(crate) use shown::{May, Shown};
+pub use twins::Kin;
 
 use crate::Pg;
 use crate::api::{ClientOp, Context, Output};
@@ -79,6 +81,7 @@ pub(crate) struct Replication {
     /// Number of the last [`PeerBody::Apply`] or [`PeerBody::Scan`].
     last_number: u64,
     look_at: Option<Duration>,
+    birth: twins::Birth,
 }
 
 impl Replication {
@@ -188,6 +191,8 @@ impl Pg {
         for osd in gone {
             self.stop_catching_up(osd, ctx);
             self.repl.members.remove(&osd);
+            self.repl.birth.falls += 1;
+            self.repl.birth.forget(osd);
         }
         if new_interval {
             self.repl.peered = false;
@@ -225,6 +230,8 @@ impl Pg {
     /// Everything about the member is begun anew; what it has confirmed counts on.
     fn lose(&mut self, osd: OsdId, ctx: &mut Context<'_>) {
         self.stop_catching_up(osd, ctx);
+        self.repl.birth.falls += 1;
+        self.repl.birth.forget(osd);
         let last = self.last_seq;
         if let Some(m) = self.repl.members.get_mut(&osd) {
             m.lose(last, ctx.now);
@@ -291,11 +298,22 @@ impl Pg {
         let Some(m) = self.repl.members.get_mut(&from) else {
             return;
         };
+        tracing::debug!(
+            "pg {}: osd.{from} has {:?} to {:?}, complete {}, dirty {}, exists {}",
+            self.id,
+            info.tail,
+            info.head,
+            info.complete,
+            info.dirty.len(),
+            info.exists
+        );
         match &m.phase {
             Phase::Asked { .. } => {
                 m.phase = Phase::Heard(info);
                 self.repl.grants.heard(from);
-                if self.repl.peered || !self.repl.group.is_in_sync(from) {
+                // Nobody is filled from a copy that is not whole, unless no other is.
+                let may_fill = self.meta.complete && !self.repl.group.is_in_sync(from);
+                if self.repl.peered || may_fill {
                     self.begin(from, ctx);
                 }
             }
@@ -362,16 +380,20 @@ impl Pg {
         };
         let Phase::Heard(info) = &m.phase else { return };
         let whole = info.exists && info.complete && info.dirty.is_empty();
-        let has_log = self.log.len() > 0 || empty;
+        let in_sync = self.repl.group.is_in_sync(osd);
+        // One that was split off may have no log, and neither may its members: of those in sync that tells enough.
+        let has_log = self.log.len() > 0 || empty || in_sync;
         if whole && has_log && info.head == head {
             let last = self.last_seq;
             m.become_full(last);
-        } else if self.repl.group.is_in_sync(osd) && whole && !m.small_steps && self.log.reaches(info.head) {
+        } else if in_sync && whole && !m.small_steps && self.log.goes_on_from(info.head) {
             let since = info.head;
             self.begin_resync(osd, since, ctx);
         } else {
             let info = info.clone();
-            self.begin_catching_up(osd, info, ctx);
+            if info.exists || !self.give_twin_its_log(osd, ctx) {
+                self.begin_catching_up(osd, info, ctx);
+            }
         }
     }
 

@@ -14,6 +14,7 @@ use crate::broken::{self, Rule};
 use crate::log::LogEntry;
 use crate::meta::PgMeta;
 use crate::object_info::{INFO_ATTR, ObjectInfo};
+use crate::range::HashRange;
 use crate::scrub::Works;
 use crate::store::{IoError, ObjectStore, Seq};
 use denc::{Decode, Encode};
@@ -43,6 +44,8 @@ pub struct Replica {
     pub(crate) works: Works,
     /// Why a transaction since the last [`PeerBody::Query`] was refused.
     refused: Option<Errno>,
+    /// The objects of this PG, as far as this OSD knows of splits; None: all.
+    range: Option<HashRange>,
 }
 
 impl Replica {
@@ -56,7 +59,13 @@ impl Replica {
             serving: false,
             works: Works::default(),
             refused: None,
+            range: None,
         }
+    }
+
+    /// How many PGs the pool has, as far as this OSD knows.
+    pub fn set_pg_num(&mut self, pg_num: u32) {
+        self.range = Some(HashRange::of(self.id.pg.seed, pg_num));
     }
 
     pub fn id(&self) -> SPgId {
@@ -172,7 +181,9 @@ impl Replica {
             _ => {}
         }
         let store = &mut *ctx.store;
-        if matches!(body, PeerBody::Rewind { .. } | PeerBody::Reset) && self.may_be_needed_whole(store) {
+        let undoes = matches!(body, PeerBody::Rewind { .. } | PeerBody::Reset);
+        // Where the log of one from outside the set leads, the others have to give up what theirs has more.
+        if undoes && self.may_be_needed_whole(store) && !broken::is(Rule::LongestLeads) {
             tracing::warn!("pg {}: in sync, and not undone", self.id);
             return Some(PeerBody::Stale {
                 known: self.group.interval,
@@ -265,10 +276,23 @@ impl Replica {
         let log = store.log_entries(self.id)?;
         let version = |e: Option<&(EVersion, bytes::Bytes)>| e.map_or(EVersion::default(), |(v, _)| *v);
         let fits = meta.dirty.len() <= INFO_DIRTY_MAX;
+        // Entries of PGs that were split off say nothing of this one, and not every copy has them.
+        let bad = |e| IoError(format!("a log entry does not decode: {e}"));
+        let mut head = EVersion::default();
+        for (version, raw) in log.iter().rev() {
+            let ours = match self.range {
+                Some(range) => range.contains(LogEntry::from_bytes(raw).map_err(bad)?.object.hash),
+                None => true,
+            };
+            if ours {
+                head = *version;
+                break;
+            }
+        }
         Ok(PeerBody::Info(PgInfo {
             exists: true,
             complete: had_meta && meta.complete && fits,
-            head: version(log.last()),
+            head,
             tail: version(log.first()),
             dirty: if fits { meta.dirty } else { Vec::new() },
         }))

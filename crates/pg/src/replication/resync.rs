@@ -82,7 +82,7 @@ impl Pg {
             return;
         };
         let since = r.since;
-        if !self.log.reaches(since) {
+        if !self.log.goes_on_from(since) {
             // Its place was trimmed away while it was gone.
             return self.resync_object_by_object(osd, since, ctx);
         }
@@ -192,7 +192,10 @@ impl Pg {
             }
             txn.ops.extend(ops);
         }
-        for e in entries.iter().filter(|e| e.version > r.since) {
+        // Not those of PGs that were split off: it does not get their objects with them, and one that makes such a PG out
+        // of this log would take them for there.
+        let ours = |e: &&LogEntry| e.version > r.since && self.range.contains(e.object.hash);
+        for e in entries.iter().filter(ours) {
             txn.ops.push(Op::LogAppend {
                 version: e.version,
                 entry: e.to_bytes(),

@@ -11,6 +11,7 @@ mod parking;
 mod pools;
 mod replication;
 mod scrub;
+mod twins;
 mod vectors;
 mod watching;
 
