@@ -75,6 +75,11 @@ impl ObjectReads for StoreView {
         or_default(self.engine.read(oid, offset, len))
     }
 
+    fn uncache(&mut self, oid: &ObjectId, offset: u64, len: u64) {
+        // An index that cannot be read says so to the read that follows.
+        let _ = self.engine.uncache(oid, offset, len);
+    }
+
     fn prefetch(&mut self, oid: &ObjectId, offset: u64, len: u64) -> Option<Ticket> {
         match self.engine.prefetch(oid, offset, len) {
             Ok(ticket) => {

@@ -211,6 +211,21 @@ impl State {
         Ok(self.reads.start(&runs))
     }
 
+    /// Lets go of what is kept in memory of the range only to be read faster: the next read asks the disk.
+    pub fn uncache(&mut self, oid: &ObjectId, offset: u64, len: u64) -> Result<()> {
+        let Some(o) = self.object(oid)? else {
+            return Ok(());
+        };
+        let end = offset.saturating_add(len).min(o.size);
+        if offset < end {
+            let mut blocks = self.blocks.borrow_mut();
+            for e in o.extents.within(offset / BLOCK, end.div_ceil(BLOCK)) {
+                (e.phys..e.phys + e.len).for_each(|b| blocks.remove(b));
+            }
+        }
+        Ok(())
+    }
+
     /// Data from `block` on that need not be read: direct data that is not on the disk yet, of this transaction
     /// or of one before, or what a prefetch brought.
     fn on_the_way(&self, block: u64) -> Option<Bytes> {

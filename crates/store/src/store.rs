@@ -652,6 +652,11 @@ impl Store {
         self.settle()?;
         self.state.prefetch(oid, offset, len)
     }
+    /// Lets go of what is kept in memory of the range only to be read faster, so that the next read asks the disk
+    /// itself. What is not written back yet is in memory alone, and stays.
+    pub fn uncache(&mut self, oid: &ObjectId, offset: u64, len: u64) -> Result<()> {
+        self.state.uncache(oid, offset, len)
+    }
     /// Prefetches that ended since the last call, well or not: `read` gives the data or the error.
     pub fn prefetched(&mut self) -> Vec<Ticket> {
         self.state.reads.completed()

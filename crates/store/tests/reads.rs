@@ -157,3 +157,42 @@ fn tickets_end_and_hold_their_data() {
     assert!(store.read(&oid(0), 4096, 4096).is_err(), "that one is not");
     tickets.into_iter().for_each(|t| store.release(t));
 }
+
+/// What rots on the disk is not seen by who reads from memory; after `uncache` it is.
+#[test]
+fn uncache_lets_the_next_read_ask_the_disk() {
+    use std::os::unix::fs::FileExt;
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options {
+        block_cache_bytes: 1 << 20,
+        ..small()
+    };
+    Store::mkfs(dir.path(), &options).unwrap();
+    let mut store = Store::open(dir.path(), &options, nobody()).unwrap();
+    store.queue(Generator::first()).unwrap();
+    let data: Vec<u8> = (0..8192u64).map(|i| (i * 31 / 7) as u8).collect();
+    store.queue(write(0, 0, data.clone().into())).unwrap();
+    store.close().unwrap();
+    let mut store = Store::open(dir.path(), &options, nobody()).unwrap();
+    assert_eq!(store.read(&oid(0), 0, 8192).unwrap(), data);
+    let mut flipped = 0;
+    for entry in std::fs::read_dir(dir.path()).unwrap() {
+        let path = entry.unwrap().path();
+        let Ok(bytes) = std::fs::read(&path) else { continue };
+        let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+        // The second block: the log may hold a copy of it, too, which nobody reads any more.
+        for at in (0..bytes.len().saturating_sub(4096)).step_by(4096) {
+            if bytes[at..at + 4096] == data[4096..] {
+                file.write_all_at(&[!data[4096 + 9]], at as u64 + 9).unwrap();
+                flipped += 1;
+            }
+        }
+        file.sync_all().unwrap();
+    }
+    assert!(flipped > 0);
+    assert_eq!(store.read(&oid(0), 0, 8192).unwrap(), data, "from memory");
+    store.uncache(&oid(0), 0, 8192).unwrap();
+    let e = store.read(&oid(0), 0, 8192).unwrap_err();
+    assert!(matches!(e, store::Error::Corrupt { offset: 4096, .. }), "{e}");
+    store.uncache(&oid(7), 0, 8192).unwrap();
+}

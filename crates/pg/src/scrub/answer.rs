@@ -22,8 +22,8 @@ const WORKS_MAX: usize = 64;
 enum What {
     Look(Box<Walk>),
     Give {
-        from: HObject,
-        to: HObject,
+        from: Box<HObject>,
+        to: Box<HObject>,
         tickets: Vec<Ticket>,
         left: usize,
     },
@@ -119,7 +119,7 @@ fn answer(id: SPgId, w: Work, store: &mut dyn ObjectStore) -> Option<ScrubBody> 
         } => {
             let start = ObjectId {
                 shard: id.shard,
-                object: from,
+                object: *from,
             };
             let steps = anew_steps(&start, &to, FIX_BYTES_MAX, store);
             tickets.into_iter().for_each(|t| store.release(t));
@@ -172,8 +172,8 @@ impl Replica {
                 }
                 let left = tickets.len();
                 let what = What::Give {
-                    from,
-                    to,
+                    from: Box::new(from),
+                    to: Box::new(to),
                     tickets,
                     left,
                 };

@@ -115,6 +115,8 @@ impl Walk {
             return false;
         }
         if r.ticket.is_none() {
+            // What rots is the disk: a copy in memory proves nothing for it.
+            store.uncache(&r.oid, r.at, len);
             r.ticket = store.prefetch(&r.oid, r.at, len);
             if r.ticket.is_some() {
                 self.waits = true;

@@ -39,6 +39,10 @@ impl ObjectReads for Watched<'_> {
         self.note(oid, r)
     }
 
+    fn uncache(&mut self, oid: &ObjectId, offset: u64, len: u64) {
+        self.store.uncache(oid, offset, len);
+    }
+
     fn prefetch(&mut self, oid: &ObjectId, offset: u64, len: u64) -> Option<Ticket> {
         self.store.prefetch(oid, offset, len)
     }
