@@ -292,9 +292,9 @@ impl Links {
         self.links.keys().copied().filter(|o| self.is_open(*o))
     }
 
-    /// Wanted peers, connected or not.
-    pub fn len(&self) -> usize {
-        self.links.len()
+    /// Peers that should be connected, and may be.
+    pub fn wanted(&self) -> impl Iterator<Item = OsdId> + '_ {
+        self.links.keys().copied()
     }
 
     /// Peers whose ports refuse, and where.

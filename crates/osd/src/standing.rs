@@ -200,11 +200,17 @@ impl Osd {
         match told {
             Told::Proposed => self.proposing = false,
             Told::Marked(osds) => self.standing.marking.retain(|o| !osds.contains(o)),
-            Told::SteppedDown => self.standing.stepping_down = false,
+            Told::SteppedDown => {
+                self.standing.stepping_down = false;
+                self.come_up();
+            }
             Told::Leased(result) => {
                 self.standing.leasing = false;
                 match result {
-                    Ok(lease) => self.standing.lease = Some(lease),
+                    Ok(lease) => {
+                        self.standing.lease = Some(lease);
+                        self.bury_earlier_run();
+                    }
                     Err(e) => tracing::warn!("osd.{id}: no lease: {e}"),
                 }
                 self.come_up();
@@ -215,6 +221,15 @@ impl Osd {
             }
         }
         Ok(())
+    }
+
+    /// The lease is this run's: the one that the map has up is gone, and with it what it said of others. Who starts at the same
+    /// time would wait to reach it.
+    fn bury_earlier_run(&mut self) {
+        if !self.standing.booted {
+            self.flush_report();
+            self.step_down("it was started again");
+        }
     }
 
     fn booted(&mut self, result: Result<types::Epoch, metastore::Error>) -> Result<(), metastore::Error> {
@@ -273,8 +288,10 @@ impl Osd {
                 }
             }
         }
-        let wanted = self.links.len();
-        let reached = self.links.open().count();
+        // Those without a lease are gone, whatever the map says of them: after a power cut that is everybody.
+        let leased = self.cluster.leased();
+        let wanted = self.links.wanted().filter(|o| leased.contains(o)).count();
+        let reached = self.links.open().filter(|o| leased.contains(o)).count();
         let alone = wanted > 0 && reached * 2 <= wanted;
         if alone && (self.standing.booted || now < self.standing.began + FIRST_BOOT_WAIT) {
             return;
@@ -430,9 +447,9 @@ impl Osd {
         if !map.is_up(self.id) {
             return;
         }
-        let stats = self.cluster.stats();
+        let (stats, leased) = (self.cluster.stats(), self.cluster.leased());
         let accuses = |(osd, report): (&OsdId, &Arc<metastore::OsdReport>)| {
-            *osd != self.id && map.is_up(*osd) && report.silent.contains(&self.id)
+            *osd != self.id && map.is_up(*osd) && leased.contains(osd) && report.silent.contains(&self.id)
         };
         let accusers = stats.osds.iter().filter(|r| accuses(*r)).count();
         if accusers > self.links.open().count() {
