@@ -191,11 +191,11 @@ impl Rig {
             ttl: Duration::from_secs(600),
             margin: Duration::ZERO,
         };
-        let lease = self.cluster.osd_lease(0, 1, times).await;
-        osd.on_told(Told::Leased(lease)).unwrap();
-        // The rig has booted it ([`Self::boot`]).
+        // The rig has booted it ([`Self::boot`]): said first, or it would bury itself as its own earlier run.
         let epoch = self.cluster.osdmap().epoch;
         osd.on_told(Told::Booted(Ok(epoch))).unwrap();
+        let lease = self.cluster.osd_lease(0, 1, times).await;
+        osd.on_told(Told::Leased(lease)).unwrap();
         osd.settle_slots();
         osd
     }
