@@ -2,7 +2,7 @@
 //!
 //! Invariants: it serves only while its lease is live by its own clock, and never while its disk hangs; the lease is
 //! renewed by the event loop alone, so a loop that hangs loses it. It boots only with a lease, and comes back only if it
-//! reaches most of the peers that are up. Nothing here waits: what is asked of the cluster state answers by an event.
+//! reaches most of the peers that are up and hold a lease. Nothing here waits: what is asked of the cluster state answers by an event.
 
 use crate::event::Told;
 use crate::osd::Osd;
