@@ -20,6 +20,7 @@ mod maps;
 mod memory;
 mod ops;
 mod osd;
+mod pace;
 mod peer_auth;
 mod peering;
 mod peers;

@@ -7,6 +7,7 @@ use crate::links::Links;
 use crate::maps;
 use crate::memory::Memory;
 use crate::ops::{InList, Ops};
+use crate::pace::Latency;
 use crate::peering::Ahead;
 use crate::peers::{Copied, Peers};
 use crate::placement::Placement;
@@ -78,6 +79,8 @@ pub struct Osd {
     pub sessions: Sessions,
     pub links: Links,
     pub standing: Standing,
+    /// What clients' operations take; recovery and scrub yield to that.
+    pub clients: Latency,
     pub recovery: Recovery,
     pub scrubs: Scrubs,
     pub ops: Ops,
@@ -146,6 +149,7 @@ impl Osd {
             sessions: Sessions::default(),
             links: p.links,
             standing: p.standing,
+            clients: Latency::default(),
             recovery: Recovery::default(),
             scrubs: Scrubs::default(),
             ops: Ops::default(),
@@ -205,8 +209,8 @@ impl Osd {
     /// An operation of a client has its answer.
     pub fn answered(&mut self, permit: Permit) {
         if let Some(Ok(op)) = permit.0.map(|p| p.downcast::<InFlight>()) {
-            self.recovery
-                .answered(self.clock.monotonic().saturating_sub(op.since));
+            let now = self.clock.monotonic();
+            self.clients.answered(now, now.saturating_sub(op.since));
         }
     }
 

@@ -4,19 +4,15 @@
 //! Vocabulary: a *grant* lets a PG take on one object; what it costs comes back as [`Recovery::copied`]. The *profile*
 //! is the operator's `osd_recovery_profile`: gentle, normal or urgent.
 //!
-//! Invariants: while clients wait twice as long as they did without recovery, the rate is halved at each step, to 1/16 at
-//! least; `urgent` knows no limit. Members of `in_sync` need no grant. Bound: what one [`BURST`] of the rate covers.
+//! Invariants: how the budget yields is [`crate::pace`]'s; `urgent` knows no limit. Members of `in_sync` need no grant.
 
 use crate::osd::Osd;
+use crate::pace::{Pace, STEP};
 use pg::{CopyNeed, Input};
 use std::time::Duration;
 use types::osdmap::map_flag;
 use types::{AuthName, EntityKind, PgId};
 
-/// Time between two rounds of grants.
-pub const STEP: Duration = Duration::from_millis(50);
-/// The budget does not pile up for longer.
-const BURST: Duration = Duration::from_millis(250);
 /// What an object is taken to cost before any was copied.
 const OBJECT_BYTES: u64 = 1 << 20;
 const OBJECT_BYTES_MIN: u64 = 16 << 10;
@@ -51,17 +47,10 @@ impl Profile {
 
 #[derive(Debug)]
 pub struct Recovery {
-    /// Bytes that may be copied now; below zero after a large object.
-    budget: i64,
-    filled: Duration,
-    /// 16ths of the profile's rate.
-    share: u32,
+    pace: Pace,
     /// A grant's mean cost: copied and granted, both halved now and then.
     copied: u64,
     granted: u64,
-    /// Clients' operations: microseconds now, and what is usual without recovery.
-    latency_us: f64,
-    usual_us: f64,
     next: Option<Duration>,
     /// Since the start, for reports.
     pub bytes: u64,
@@ -71,13 +60,9 @@ pub struct Recovery {
 impl Default for Recovery {
     fn default() -> Self {
         Self {
-            budget: 0,
-            filled: Duration::ZERO,
-            share: SHARES,
+            pace: Pace::default(),
             copied: OBJECT_BYTES,
             granted: 1,
-            latency_us: 0.0,
-            usual_us: 0.0,
             next: None,
             bytes: 0,
             objects: 0,
@@ -85,11 +70,9 @@ impl Default for Recovery {
     }
 }
 
-const SHARES: u32 = 16;
-
 impl Recovery {
     pub fn copied(&mut self, bytes: u64) {
-        self.budget -= bytes as i64;
+        self.pace.used(bytes);
         self.copied += bytes;
         self.bytes += bytes;
         if self.granted > 1024 {
@@ -97,48 +80,16 @@ impl Recovery {
         }
     }
 
-    /// A client's operation was answered after so long.
-    pub fn answered(&mut self, after: Duration) {
-        let us = after.as_micros() as f64;
-        self.latency_us += (us - self.latency_us) / 64.0;
-    }
-
-    pub fn latency(&self) -> Duration {
-        Duration::from_micros(self.latency_us as u64)
-    }
-
     fn object_bytes(&self) -> u64 {
         (self.copied / self.granted.max(1)).max(OBJECT_BYTES_MIN)
     }
 
-    /// Objects that may be taken on now.
-    fn allowance(&mut self, now: Duration, profile: Profile) -> usize {
-        let rate = profile.rate() / u64::from(SHARES) * u64::from(self.share);
-        let full = (rate as u128 * BURST.as_millis() / 1000) as i64;
-        let passed = now.saturating_sub(self.filled).min(BURST);
-        self.filled = now;
-        self.budget += (rate as u128 * passed.as_millis() / 1000) as i64;
-        self.budget = self.budget.min(full);
-        if self.budget <= 0 {
-            return 0;
+    /// Objects that the budget covers.
+    fn allowance(&self) -> usize {
+        match u64::try_from(self.pace.budget()) {
+            Ok(bytes) if bytes > 0 => ((bytes / self.object_bytes()) as usize).clamp(1, ROUND_MAX),
+            _ => 0,
         }
-        ((self.budget as u64 / self.object_bytes()) as usize).clamp(1, ROUND_MAX)
-    }
-
-    /// More or less, as clients fare.
-    fn steer(&mut self, profile: Profile) {
-        let slow = self.usual_us > 0.0 && self.latency_us > 2.0 * self.usual_us;
-        self.share = match profile {
-            Profile::Urgent => SHARES,
-            _ if slow => (self.share / 2).max(1),
-            _ => (self.share + 1).min(SHARES),
-        };
-    }
-
-    /// Nothing is being copied: this is how fast clients are without.
-    fn idle(&mut self) {
-        self.usual_us = self.latency_us;
-        self.share = SHARES;
     }
 }
 
@@ -173,7 +124,7 @@ impl Osd {
             }
         }
         if needs.is_empty() {
-            return self.recovery.idle();
+            return self.recovery.pace.idle(&self.clients);
         }
         let me = AuthName::new(EntityKind::Osd, self.id.to_string());
         let profile = Profile::parse(
@@ -182,8 +133,13 @@ impl Osd {
                 .option(&me, "osd_recovery_profile")
                 .as_deref(),
         );
-        self.recovery.steer(profile);
-        let mut left = self.recovery.allowance(now, profile);
+        let wall = self.clock.wall();
+        match profile {
+            Profile::Urgent => self.recovery.pace.step_regardless(now, profile.rate()),
+            _ if self.recovery.pace.step(now, wall, &self.clients, profile.rate()) => {}
+            _ => return,
+        }
+        let mut left = self.recovery.allowance();
         needs.sort_by_key(|(need, id)| (need.in_sync, need.backfill, *id));
         for (need, id) in needs {
             let objects = need.objects.min(left);
@@ -204,27 +160,22 @@ impl Osd {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pace::Latency;
 
     #[test]
-    fn the_rate_is_kept_and_yields() {
+    fn grants_follow_what_objects_cost() {
         let mut r = Recovery::default();
+        assert_eq!(r.allowance(), 0);
         let (mut granted, mut now) = (0, Duration::from_secs(5));
         for _ in 0..200 {
-            r.steer(Profile::Gentle);
-            let n = r.allowance(now, Profile::Gentle);
-            r.granted += n as u64;
-            (0..n).for_each(|_| r.copied(1 << 20));
-            granted += n;
             now += STEP;
+            r.pace.step(now, now, &Latency::default(), Profile::Gentle.rate());
+            let n = r.allowance();
+            r.granted += n as u64;
+            (0..n).for_each(|_| r.copied(4 << 20));
+            granted += n;
         }
         // 10 s at 32 MiB/s, and what a burst adds.
-        assert!((300..=340).contains(&granted), "{granted}");
-        r.usual_us = 100.0;
-        r.latency_us = 500.0;
-        (0..10).for_each(|_| r.steer(Profile::Normal));
-        assert_eq!(r.share, 1);
-        r.latency_us = 150.0;
-        (0..20).for_each(|_| r.steer(Profile::Normal));
-        assert_eq!(r.share, SHARES);
+        assert!((75..=90).contains(&granted), "{granted}");
     }
 }

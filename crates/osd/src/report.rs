@@ -23,7 +23,7 @@ impl Osd {
                 seq: u64::from(stamp.sec),
                 num_pgs: self.slots.len() as u32,
                 hb_peers: self.links.open().collect(),
-                commit_latency_ns: self.recovery.latency().as_nanos() as u64,
+                commit_latency_ns: self.clients.mean().as_nanos() as u64,
                 slow_ops,
                 slow_ops_count,
                 statfs: self.statfs(),

@@ -5,11 +5,12 @@
 //!
 //! Invariants: a scheduled scrub begins in a time that is the PG's own, so that they do not all begin at once, and so
 //! early that the promise holds; it keeps to the hours and days that the operator gives, until `osd_scrub_max_interval` is
-//! over. While clients' operations take twice as long as without, the rate is halved at each step, to 1/16 at least.
+//! over. How the rate yields to clients is [`crate::pace`]'s.
 //!
-//! Bounds: [`ASKED_MAX`] wishes and `osd_max_scrubs` others at a time; the budget does not pile up beyond [`BURST`].
+//! Bounds: [`ASKED_MAX`] wishes and `osd_max_scrubs` others at a time.
 
 use crate::osd::Osd;
+use crate::pace::{Pace, STEP};
 use metastore::ClusterState;
 use pg::{Input, ScrubOrder, ScrubResult, ScrubView};
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,11 +19,8 @@ use types::osdmap::map_flag;
 use types::pool::{PgPool, PoolOption, PoolOptions, pool_flag};
 use types::{AuthName, EntityKind, PgId, Utime};
 
-/// Time between two rounds of grants.
-const STEP: Duration = Duration::from_millis(50);
 /// How often it is looked whether a scrub is due.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-const BURST: Duration = Duration::from_millis(250);
 /// Wishes carried out at a time.
 const ASKED_MAX: usize = 2;
 /// Bytes per second, of all copies together: when somebody waits for it, and at least.
@@ -30,7 +28,6 @@ const RATE_ASKED: u64 = 256 << 20;
 const RATE_LEAST: u64 = 16 << 20;
 /// Scheduled scrubs go this much faster than the promise asks for.
 const AHEAD: u64 = 4;
-const SHARES: u32 = 16;
 /// Errors up to which `osd_scrub_auto_repair` repairs by itself, unless the option says another number.
 const AUTO_REPAIR_ERRORS: u32 = 5;
 const DAY: u64 = 86_400;
@@ -148,16 +145,13 @@ struct Running {
     wish: Option<u64>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Scrubs {
     running: BTreeMap<PgId, Running>,
     /// Scrubbed, found bad, and to be repaired without being asked.
     to_repair: BTreeSet<PgId>,
     options: Option<Options>,
-    budget: i64,
-    filled: Duration,
-    share: u32,
-    usual_us: f64,
+    pace: Pace,
     next: Option<Duration>,
     look_at: Duration,
     /// Since the start, for reports.
@@ -165,44 +159,10 @@ pub struct Scrubs {
     pub ended: u64,
 }
 
-impl Default for Scrubs {
-    fn default() -> Self {
-        Self {
-            running: BTreeMap::new(),
-            to_repair: BTreeSet::new(),
-            options: None,
-            budget: 0,
-            filled: Duration::ZERO,
-            share: SHARES,
-            usual_us: 0.0,
-            next: None,
-            look_at: Duration::ZERO,
-            bytes: 0,
-            ended: 0,
-        }
-    }
-}
-
 impl Scrubs {
     pub fn scrubbed(&mut self, bytes: u64) {
-        self.budget -= bytes as i64;
+        self.pace.used(bytes);
         self.bytes += bytes;
-    }
-
-    fn steer(&mut self, latency: Duration) {
-        let slow = self.usual_us > 0.0 && latency.as_micros() as f64 > 2.0 * self.usual_us;
-        self.share = match slow {
-            true => (self.share / 2).max(1),
-            false => (self.share + 1).min(SHARES),
-        };
-    }
-
-    fn fill(&mut self, now: Duration, rate: u64) {
-        let rate = rate / u64::from(SHARES) * u64::from(self.share);
-        let of = |time: Duration| (u128::from(rate) * time.as_millis() / 1000) as i64;
-        let passed = now.saturating_sub(self.filled).min(BURST);
-        self.filled = now;
-        self.budget = (self.budget + of(passed)).min(of(BURST).max(1));
     }
 }
 
@@ -226,17 +186,15 @@ impl Osd {
             self.begin_scrubs();
         }
         if self.scrubs.running.is_empty() {
-            self.scrubs.usual_us = self.recovery.latency().as_micros() as f64;
-            self.scrubs.share = SHARES;
+            self.scrubs.pace.idle(&self.clients);
             self.scrubs.next = Some(self.scrubs.look_at);
             return;
         }
         self.scrubs.next = Some(now + STEP);
-        let latency = self.recovery.latency();
-        self.scrubs.steer(latency);
-        let rate = self.scrub_rate();
-        self.scrubs.fill(now, rate);
-        self.grant_scrubs();
+        let (wall, rate) = (self.clock.wall(), self.scrub_rate());
+        if self.scrubs.pace.step(now, wall, &self.clients, rate) {
+            self.grant_scrubs();
+        }
     }
 
     /// Bytes per second: as fast as the promise asks for, and more where somebody waits.
@@ -263,7 +221,7 @@ impl Osd {
         loop {
             let mut granted = false;
             for pg in self.scrubs.running.keys().copied().collect::<Vec<_>>() {
-                if self.scrubs.budget <= 0 {
+                if self.scrubs.pace.budget() <= 0 {
                     return;
                 }
                 if self.primary(pg).is_some_and(|p| p.scrub_view().wants_grant) {
@@ -450,30 +408,5 @@ mod tests {
             ..options()
         };
         assert!(!weekend.permits(at(0)) && weekend.permits(at(2 * DAY)) && weekend.permits(at(3 * DAY)));
-    }
-
-    #[test]
-    fn the_rate_yields_to_clients() {
-        let mut s = Scrubs {
-            usual_us: 100.0,
-            ..Scrubs::default()
-        };
-        (0..10).for_each(|_| s.steer(Duration::from_micros(900)));
-        assert_eq!(s.share, 1);
-        let mut now = Duration::from_secs(5);
-        s.filled = now;
-        let mut granted = 0;
-        for _ in 0..200 {
-            now += STEP;
-            s.fill(now, 64 << 20);
-            while s.budget > 0 {
-                s.scrubbed(1 << 20);
-                granted += 1;
-            }
-        }
-        // 10 s at a sixteenth of 64 MiB/s.
-        assert!((38..=42).contains(&granted), "{granted}");
-        (0..30).for_each(|_| s.steer(Duration::from_micros(150)));
-        assert_eq!(s.share, SHARES);
     }
 }
