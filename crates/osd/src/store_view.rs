@@ -75,6 +75,10 @@ impl ObjectReads for StoreView {
         or_default(self.engine.read(oid, offset, len))
     }
 
+    fn read_pieces(&mut self, oid: &ObjectId, offset: u64, len: u64) -> Result<Vec<Bytes>, IoError> {
+        or_default(self.engine.read_pieces(oid, offset, len))
+    }
+
     fn uncache(&mut self, oid: &ObjectId, offset: u64, len: u64) {
         // An index that cannot be read says so to the read that follows.
         let _ = self.engine.uncache(oid, offset, len);

@@ -41,6 +41,10 @@ pub trait ObjectReads {
     fn stat(&mut self, oid: &ObjectId) -> Result<Option<ObjectStat>, IoError>;
     /// Bytes of `offset~len`, holes as zeros, cut off at the object's end. Empty for a missing object.
     fn read(&mut self, oid: &ObjectId, offset: u64, len: u64) -> Result<Bytes, IoError>;
+    /// Like `read`, in one or more pieces, for whoever puts them behind one another anyway.
+    fn read_pieces(&mut self, oid: &ObjectId, offset: u64, len: u64) -> Result<Vec<Bytes>, IoError> {
+        Ok(vec![self.read(oid, offset, len)?])
+    }
     /// The next read of the range asks the disk, not a memory of what it once gave.
     fn uncache(&mut self, _oid: &ObjectId, _offset: u64, _len: u64) {}
     /// Starts to bring into memory what a `read` of the range would wait for. `None`: there is nothing to wait

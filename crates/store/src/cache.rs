@@ -41,16 +41,19 @@ impl BlockCache {
 
     /// Copies the block out; false: it is not here.
     pub fn get(&mut self, block: u64, out: &mut [u8]) -> bool {
-        let Some(slot) = self.by_block.get(&block).copied() else {
-            return false;
-        };
+        let page = self.page(block);
+        if let Some(data) = &page {
+            out.copy_from_slice(data);
+        }
+        page.is_some()
+    }
+
+    /// The block as it is held.
+    pub fn page(&mut self, block: u64) -> Option<Bytes> {
+        let slot = self.by_block.get(&block).copied()?;
         let slot = &mut self.slots[slot];
         slot.asked = true;
-        match &slot.held {
-            Some((_, data)) => out.copy_from_slice(data),
-            None => return false,
-        }
-        true
+        slot.held.as_ref().map(|(_, data)| data.clone())
     }
 
     /// `data` is the whole of its memory: a part would hold on to all of it.

@@ -47,6 +47,28 @@ impl State {
         })
     }
 
+    /// Like `read`, in as many pieces as it lies in memory: without a copy where a prefetch brought it.
+    pub fn read_pieces(&self, oid: &ObjectId, offset: u64, len: u64) -> Result<Vec<Bytes>> {
+        let o = self.need(oid)?;
+        let end = offset.saturating_add(len).min(o.size);
+        let kept = match offset < end {
+            true => self.read_kept(&o, offset / BLOCK, end.div_ceil(BLOCK))?,
+            false => None,
+        };
+        let Some(mut pieces) = kept else {
+            return Ok(vec![self.read(oid, offset, len)?]);
+        };
+        // Whole blocks were read: what is before and behind the range goes.
+        if let Some(first) = pieces.first_mut() {
+            *first = first.slice((offset % BLOCK) as usize..);
+        }
+        let behind = end.next_multiple_of(BLOCK) - end;
+        if let Some(last) = pieces.last_mut() {
+            last.truncate(last.len() - behind as usize);
+        }
+        Ok(pieces)
+    }
+
     /// Like `read`, for a record at hand.
     pub fn read_onode(&self, o: &Onode, offset: u64, len: u64) -> Result<Bytes> {
         let end = offset.saturating_add(len).min(o.size);
@@ -56,47 +78,71 @@ impl State {
         let (first, last) = (offset / BLOCK, end.div_ceil(BLOCK));
         let skip = (offset - first * BLOCK) as usize;
         let wanted = skip..skip + (end - offset) as usize;
-        if let Some(kept) = self.read_kept(o, first, last)? {
-            return Ok(kept.slice(wanted));
+        match self.read_kept(o, first, last)?.as_deref() {
+            Some([whole]) => return Ok(whole.slice(wanted)),
+            Some(pieces) => return Ok(Bytes::from(pieces.concat()).slice(wanted)),
+            None => {}
         }
         let mut out = BytesMut::zeroed(((last - first) * BLOCK) as usize);
         self.read_blocks(o, first, &mut out)?;
         Ok(out.freeze().slice(wanted))
     }
 
-    /// The blocks `[first, last)` without a copy, if a prefetch brought all of them in one piece and nothing is
-    /// newer. None: the long way, which also finds out what is wrong with a block that does not fit.
-    fn read_kept(&self, o: &Onode, first: u64, last: u64) -> Result<Option<Bytes>> {
+    /// The blocks `[first, last)` in pieces, without a copy, if a prefetch brought what is not in memory anyway. None:
+    /// the long way, which also finds out what is wrong with a block that does not fit.
+    fn read_kept(&self, o: &Onode, first: u64, last: u64) -> Result<Option<Vec<Bytes>>> {
         if self.reads.is_empty() {
             return Ok(None);
         }
-        let mut extents = o.extents.within(first, last);
-        let (Some(e), None) = (extents.next(), extents.next()) else {
-            return Ok(None);
-        };
-        if e.at != first || e.len != last - first {
-            return Ok(None);
+        let mut pieces = Vec::new();
+        let mut at = first;
+        for e in o.extents.within(first, last) {
+            if e.at != at {
+                return Ok(None);
+            }
+            at += e.len;
+            let mut done = 0;
+            while done < e.len {
+                match self.piece(e.phys + done, e.len - done, e.len * BLOCK <= CACHED_READ_BYTES)? {
+                    Some(piece) => {
+                        done += piece.len() as u64 / BLOCK;
+                        pieces.push(piece);
+                    }
+                    None => return Ok(None),
+                }
+            }
         }
-        let Some((data, alone)) = self.reads.find(e.phys) else {
-            return Ok(None);
-        };
-        let whole = (e.len * BLOCK) as usize;
-        if data.len() < whole {
-            return Ok(None);
+        Ok((at == last).then_some(pieces))
+    }
+
+    /// Blocks from `phys` on that are in memory, in one piece, checked; `max` at most, and at least one.
+    fn piece(&self, phys: u64, max: u64, keep: bool) -> Result<Option<Bytes>> {
+        let newer = |b: u64| self.dirty(b).and_then(|d| d.data.as_ref());
+        if let Some(data) = newer(phys) {
+            return Ok(Some(data.clone()));
         }
-        let data = data.slice(..whole);
-        let keep = e.len * BLOCK <= CACHED_READ_BYTES;
-        for (phys, block) in (e.phys..).zip(data.chunks_exact(BLOCK as usize)) {
-            let newer = self.dirty(phys).is_some_and(|d| d.data.is_some());
-            if newer || block_crc(block) != self.crc(phys)? {
+        let Some((data, alone)) = self.reads.find(phys) else {
+            let cached = self.blocks.borrow_mut().page(phys);
+            return match cached {
+                Some(data) if block_crc(&data) == self.crc(phys)? => Ok(Some(data)),
+                _ => Ok(None),
+            };
+        };
+        let mut len = 0;
+        for (b, block) in (phys..phys + max).zip(data.chunks_exact(BLOCK as usize)) {
+            if len > 0 && newer(b).is_some() {
+                break;
+            }
+            if block_crc(block) != self.crc(b)? {
                 return Ok(None);
             }
             if keep {
                 let own = if alone { data.clone() } else { page_of(block) };
-                self.blocks.borrow_mut().put(phys, own);
+                self.blocks.borrow_mut().put(b, own);
             }
+            len += block.len();
         }
-        Ok(Some(data))
+        Ok((len > 0).then(|| data.slice(..len)))
     }
 
     /// Fills `out` (zeros, whole blocks) with what is mapped from logical block `first` on.

@@ -645,6 +645,10 @@ impl Store {
     pub fn read(&self, oid: &ObjectId, offset: u64, len: u64) -> Result<Bytes> {
         self.state.read(oid, offset, len)
     }
+    /// Like `read`, in as many pieces as it lies in memory.
+    pub fn read_pieces(&self, oid: &ObjectId, offset: u64, len: u64) -> Result<Vec<Bytes>> {
+        self.state.read_pieces(oid, offset, len)
+    }
     /// Starts reading from the disk what a `read` of this range would have to wait for; it begins at the next
     /// [`Store::kick`]. None: all of it is in memory (or a hole, or there is no such object), or no room is left
     /// for reads under way, or the disk cannot do this beside the owner; then `read` does.

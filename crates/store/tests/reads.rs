@@ -38,8 +38,9 @@ fn write(n: u64, offset: u64, data: Bytes) -> Transaction {
     t
 }
 
-/// What is read, with or without a ticket, early or late, is always what was written last.
-fn churn(mode: Mode, seed: u64) -> usize {
+/// What is read, with or without a ticket, early or late, in one piece or several, is always what was written last.
+/// How many prefetches were started, and how many reads came in several pieces.
+fn churn(mode: Mode, seed: u64) -> (usize, usize) {
     let dir = tempfile::tempdir().unwrap();
     Store::mkfs(dir.path(), &small()).unwrap();
     let disk = Arc::new(HostDisk::with_mode(dir.path(), mode));
@@ -51,7 +52,7 @@ fn churn(mode: Mode, seed: u64) -> usize {
         store.queue(write(n, 0, vec![0; SIZE as usize].into())).unwrap();
     }
     let mut open: Vec<(Ticket, u64, u64, u64)> = Vec::new();
-    let mut started = 0;
+    let (mut started, mut in_pieces) = (0, 0);
     for _ in 0..6000 {
         let (n, at) = (dice.below(OBJECTS), dice.below(SIZE));
         let len = [4096, 10_000, 100_000][dice.below(3) as usize].min(SIZE - at);
@@ -87,10 +88,17 @@ fn churn(mode: Mode, seed: u64) -> usize {
         if open.len() > 6 {
             let (ticket, n, at, len) = open.swap_remove(dice.below(open.len() as u64) as usize);
             let whole = &content[n as usize][at as usize..(at + len) as usize];
-            assert!(
-                store.read(&oid(n), at, len).unwrap() == whole,
-                "seed {seed}, ticket"
-            );
+            match dice.below(2) {
+                0 => assert!(
+                    store.read(&oid(n), at, len).unwrap() == whole,
+                    "seed {seed}, ticket"
+                ),
+                _ => {
+                    let pieces = store.read_pieces(&oid(n), at, len).unwrap();
+                    in_pieces += usize::from(pieces.len() > 1);
+                    assert!(pieces.concat() == whole, "seed {seed}, ticket, pieces");
+                }
+            }
             store.release(ticket);
         }
         if dice.below(500) == 0 {
@@ -100,14 +108,15 @@ fn churn(mode: Mode, seed: u64) -> usize {
     assert!(store.counters().checkpoints > 5);
     store.close().unwrap();
     assert!(Store::check(dir.path(), &small()).unwrap().is_clean());
-    started
+    (started, in_pieces)
 }
 
 #[test]
 fn a_prefetch_never_brings_old_data() {
     for (seed, mode) in [Mode::Auto, Mode::Direct, Mode::Plain].into_iter().enumerate() {
-        let started = churn(mode, seed as u64);
+        let (started, in_pieces) = churn(mode, seed as u64);
         assert!(started > 100, "{mode:?}: only {started} prefetches");
+        assert!(in_pieces > 10, "{mode:?}: only {in_pieces} reads in pieces");
     }
 }
 

@@ -77,16 +77,14 @@ impl Exec<'_, '_> {
         w.u32(total as u32);
         out.extend_from_slice(w.as_slice());
         for (offset, len) in extents {
-            let data = self.read_range(offset, len)?;
-            if data.len() as u64 != len {
-                tracing::error!(
-                    "{}: extent {offset}~{len} gave {} bytes",
-                    self.source.object,
-                    data.len()
-                );
+            let pieces = self.ctx.store.read_pieces(self.source, offset, len)?;
+            let got: u64 = pieces.iter().map(|p| p.len() as u64).sum();
+            if got != len {
+                tracing::error!("{}: extent {offset}~{len} gave {got} bytes", self.source.object);
                 return Err(Errno::EIO.into());
             }
-            out.extend_from_slice(&data);
+            self.read_bytes += got;
+            pieces.iter().for_each(|p| out.extend_from_slice(p));
         }
         Ok(out.freeze().into())
     }

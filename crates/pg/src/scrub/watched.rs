@@ -39,6 +39,11 @@ impl ObjectReads for Watched<'_> {
         self.note(oid, r)
     }
 
+    fn read_pieces(&mut self, oid: &ObjectId, offset: u64, len: u64) -> Result<Vec<Bytes>, IoError> {
+        let r = self.store.read_pieces(oid, offset, len);
+        self.note(oid, r)
+    }
+
     fn uncache(&mut self, oid: &ObjectId, offset: u64, len: u64) {
         self.store.uncache(oid, offset, len);
     }
