@@ -3,6 +3,8 @@ never notices. Damage is made in the data file of one OSD while the server is st
 """
 import hashlib
 import json
+import mmap
+import random
 
 import pytest
 
@@ -41,16 +43,60 @@ def filled(own, tmp_path):
 
 
 def flip(skep, osd, content):
-    """One bit in the middle of where `content` lies in the data file of an OSD, behind its log."""
+    """One bit in the middle of where `content` lies in the data file of an OSD, behind its log: wherever it does, since
+    what a repair replaced may lie there yet."""
     block = skep.data / ('osd.%d' % osd) / 'block'
-    at = block.read_bytes().find(content, LOG_END)
-    assert at > 0, 'the content is in the data file of osd.%d' % osd
-    at += len(content) // 2
-    with open(block, 'r+b') as f:
-        f.seek(at)
-        byte = f.read(1)[0]
-        f.seek(at)
-        f.write(bytes([byte ^ 4]))
+    with open(block, 'r+b') as f, mmap.mmap(f.fileno(), 0) as data:
+        found = 0
+        at = data.find(content, LOG_END)
+        while at >= 0:
+            data[at + len(content) // 2] ^= 4
+            found += 1
+            at = data.find(content, at + len(content))
+    assert found, 'the content is in the data file of osd.%d' % osd
+
+
+LARGE = random.Random(11).randbytes(40 << 20)            # more than one transaction takes
+
+
+def large(skep, tmp_path):
+    file = tmp_path / 'large'
+    file.write_bytes(LARGE)
+    skep.rados(skep.pool, 'put', 'large', file)
+    skep.rados(skep.pool, 'setxattr', 'large', 'colour', 'red')
+    skep.rados(skep.pool, 'setomapval', 'large', 'key', 'value')
+
+
+def block(n):
+    return LARGE[n * 4096:(n + 1) * 4096]
+
+
+def flip_all(skep, *what):
+    """Bits of blocks of `large`: (OSD, block) each."""
+    skep.stop()
+    for osd, n in what:
+        flip(skep, osd, block(n))
+    skep.start()
+    wait_until(lambda: whole(skep), 40, every=0.5, what='a whole pool again')
+
+
+def read_on_each(skep):
+    """Every OSD in turn leads, and gives what was written."""
+    for osd in (0, 1, 2):
+        skep.ceph('osd', 'down', str(osd))
+        assert skep.rados(skep.pool, 'get', 'large', '-').out_bytes == LARGE
+        assert skep.rados(skep.pool, 'getxattr', 'large', 'colour').out.strip() == 'red'
+        assert b'value' in skep.rados(skep.pool, 'listomapvals', 'large').out_bytes
+
+
+def names(skep):
+    return sorted(skep.rados(skep.pool, 'ls').out.split())
+
+
+def repaired(skep):
+    """Copies that were repaired since the present primaries lead."""
+    stats = skep.ceph_json('pg', skep.pgid, 'query')['info']['stats']['stat_sum']
+    return stats['num_objects_repaired']
 
 
 def damage(skep, osd, content=DATA[8 * 4096:9 * 4096]):
@@ -123,6 +169,77 @@ def test_a_client_reads_what_rotted_on_the_primary_and_heals_it(filled):
     assert scrub(skep, 'deep-scrub') == 'active+clean', 'the copy was healed by the read'
     r = skep.ceph_json('pg', skep.pgid, 'query')
     assert r['info']['stats']['stat_sum']['num_objects_repaired'] == 1, r
+
+
+@pytest.mark.parametrize('victim', [0, 1], ids=['primary', 'replica'])
+def test_a_large_object_is_repaired(filled, tmp_path, victim):
+    skep = filled
+    large(skep, tmp_path)
+    before = names(skep)
+    flip_all(skep, (skep.acting[victim], 5000))
+    assert scrub(skep, 'deep-scrub') == 'active+clean+inconsistent'
+    assert [f['object']['name'] for f in inconsistent(skep)] == ['large']
+    assert scrub(skep, 'repair') == 'active+clean'
+    assert inconsistent(skep) == [] and names(skep) == before
+    read_on_each(skep)
+    assert scrub_when_whole(skep) == 'active+clean'
+
+
+def test_a_client_reads_a_large_object_that_rotted_on_the_primary(filled, tmp_path):
+    skep = filled
+    large(skep, tmp_path)
+    flip_all(skep, (skep.acting[0], 77), (skep.acting[0], 9000))
+    assert skep.rados(skep.pool, 'get', 'large', '-').out_bytes == LARGE
+    assert repaired(skep) == 1
+    assert scrub(skep, 'deep-scrub') == 'active+clean', 'the copy was healed by the read'
+
+
+def test_copies_that_rotted_at_different_places_make_a_good_one(filled, tmp_path):
+    """No copy is whole: the good one is made of the blocks of all."""
+    skep = filled
+    large(skep, tmp_path)
+    a, b, c = skep.acting
+    flip_all(skep, (a, 7), (a, 6000), (b, 9), (c, 8), (c, 9500))
+    assert skep.rados(skep.pool, 'get', 'large', '-').out_bytes == LARGE
+    flip_all(skep, (a, 100), (b, 101))
+    assert scrub(skep, 'deep-scrub') == 'active+clean+inconsistent'
+    assert inconsistent(skep)[0]['union_shard_errors'] == ['read_error']
+    assert scrub(skep, 'repair') == 'active+clean'
+    read_on_each(skep)
+    assert scrub_when_whole(skep) == 'active+clean'
+
+
+def test_what_rotted_on_all_copies_stays_and_is_said(filled, tmp_path):
+    skep = filled
+    large(skep, tmp_path)
+    flip_all(skep, *((osd, 7) for osd in skep.acting))
+    r = skep.rados(skep.pool, 'get', 'large', '-', check='fails')
+    assert 'Input/output error' in r.err, r
+    assert scrub(skep, 'repair') == 'active+clean+inconsistent'
+    assert [f['object']['name'] for f in inconsistent(skep)] == ['large']
+
+
+def test_a_copy_that_a_client_cannot_read_is_repaired(filled, tmp_path):
+    """A client that reads from copies meets what rotted on one of them: it gets its data, and nobody has to scrub."""
+    skep = filled
+    skep.ceph('osd', 'pool', 'application', 'enable', skep.pool, 'rbd', '--yes-i-really-mean-it')
+    image = '%s/i' % skep.pool
+    (tmp_path / 'image').write_bytes(LARGE[:8 << 20])
+    skep.rbd('import', '--object-size', '1M', tmp_path / 'image', image)
+    for key in ('noscrub', 'nodeep-scrub'):
+        skep.ceph('osd', 'set', key)
+    skep.stop()
+    for osd in skep.acting[1:]:
+        flip(skep, osd, block(300))
+    skep.start()
+    wait_until(lambda: whole(skep), 40, every=0.5, what='a whole pool again')
+    balanced = skep.with_args('--rbd-read-from-replica-policy=balance')
+
+    def mended():
+        assert balanced.rbd('export', image, '-').out_bytes == LARGE[:8 << 20]
+        return repaired(skep) == 2
+    wait_until(mended, 40, every=0.2, what='the repair of both copies')
+    assert scrub(skep, 'deep-scrub') == 'active+clean'
 
 
 def test_an_image_on_rotting_disks(filled, tmp_path):

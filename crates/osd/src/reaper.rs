@@ -84,7 +84,8 @@ impl Reaper {
             txn.ops.extend([Op::RemoveCollection, Op::CreateCollection]);
             return store.submit(txn).map(|_| false).map_err(|e| text(&e));
         }
-        // A PG's objects are those of one stretch of the order, which begins at the hash that is its seed.
+        // A PG's objects are those of one stretch of the order, which begins at the hash that is its seed; and another
+        // one, of what repairs may have left.
         let from = ObjectId {
             shard: stray.shard,
             object: HObject {
@@ -93,12 +94,17 @@ impl Reaper {
                 ..HObject::min()
             },
         };
-        let ours = |o: &ObjectId| {
-            o.object.pool == stray.pg.pool && pg::seed_of(o.object.hash, pg_num) == stray.pg.seed
-        };
-        let objects = store.list(&from, OBJECTS_PER_STEP).map_err(|e| text(&e))?;
-        txn.ops
-            .extend(objects.into_iter().take_while(ours).map(|oid| Op::Remove { oid }));
+        for from in [pg::first_scratch(stray), from] {
+            let ours = |o: &ObjectId| {
+                o.shard == from.shard
+                    && o.object.pool == stray.pg.pool
+                    && pg::seed_of(o.object.hash, pg_num) == stray.pg.seed
+            };
+            let room = OBJECTS_PER_STEP - txn.ops.len();
+            let objects = store.list(&from, room).map_err(|e| text(&e))?;
+            txn.ops
+                .extend(objects.into_iter().take_while(ours).map(|oid| Op::Remove { oid }));
+        }
         let done = txn.ops.is_empty();
         if done {
             txn.ops.push(Op::RemoveCollection);

@@ -58,7 +58,7 @@ pub use pg::{LoadError, Pg};
 pub use pool::{Blocklist, PoolView, SnapIntervals};
 pub use range::seed_of;
 pub use replication::{CopyNeed, ForCopy, Group, Kin, MemberState, Proposal, Replica, refuse_read};
-pub use scrub::{Inconsistent, ScrubOrder, ScrubResult, ScrubStamps, ScrubView};
+pub use scrub::{Inconsistent, ScrubOrder, ScrubResult, ScrubStamps, ScrubView, first_scratch};
 pub use split::ancestors;
 pub use store::{IoError, ObjectReads, ObjectStat, ObjectStore, OmapPage, Seq, Ticket};
 pub use watch::Unanswered;

@@ -16,6 +16,8 @@ struct Object {
     omap: BTreeMap<Bytes, Bytes>,
     /// Blocks whose checksum does not fit.
     bad: BTreeSet<u64>,
+    /// Omap and its header cannot be read.
+    bad_rows: bool,
 }
 
 impl Object {
@@ -26,6 +28,13 @@ impl Object {
                 .range(start / BLOCK..end.div_ceil(BLOCK))
                 .next()
                 .is_some()
+    }
+
+    fn rows(&self) -> Result<(), IoError> {
+        match self.bad_rows {
+            true => Err(IoError("an omap cannot be read".into())),
+            false => Ok(()),
+        }
     }
 
     /// The range gets new content: whole blocks forget what they were, parts of bad ones cannot be completed.
@@ -162,6 +171,13 @@ impl MemoryStore {
     pub fn spoil(&mut self, oid: &ObjectId, offset: u64) {
         if let Some(o) = self.objects.get_mut(oid) {
             o.bad.insert(offset / BLOCK);
+        }
+    }
+
+    /// Omap and its header cannot be read any more.
+    pub fn spoil_rows(&mut self, oid: &ObjectId) {
+        if let Some(o) = self.objects.get_mut(oid) {
+            o.bad_rows = true;
         }
     }
 
@@ -403,6 +419,7 @@ impl ObjectReads for MemoryStore {
 
     fn omap_header(&mut self, oid: &ObjectId) -> Result<Bytes, IoError> {
         let o = self.read_object(oid)?;
+        o.map_or(Ok(()), Object::rows)?;
         Ok(o.map_or_else(Bytes::new, |o| o.header.clone()))
     }
 
@@ -426,6 +443,7 @@ impl ObjectReads for MemoryStore {
         let Some(o) = self.read_object(oid)? else {
             return Ok(page);
         };
+        o.rows()?;
         let mut bytes = 0;
         for (k, v) in o.omap.range::<[u8], _>((from, Bound::Unbounded)) {
             bytes += k.len() + v.len();

@@ -95,6 +95,7 @@ impl Pg {
                 pg.is_born();
             }
         }
+        crate::scrub::clear_scratch(id, pg.range, store).map_err(read)?;
         pg.note_removed_snaps(now);
         Ok(pg)
     }
@@ -235,10 +236,10 @@ impl Pg {
             .min()
     }
 
-    /// True while answers wait for durability: only such a PG needs [`Input::Committed`], at once if what it
+    /// True while answers, or a repair, wait for durability: only such a PG needs [`Input::Committed`], at once if what it
     /// waits for is durable already (a PG that was just loaded cannot know that).
     pub fn is_waiting(&self) -> bool {
-        self.commits.is_waiting()
+        self.commits.is_waiting() || self.repair_waits_for_flush()
     }
 
     /// Removed snapshots whose clones are gone from every object.
@@ -406,7 +407,11 @@ impl Pg {
     pub(crate) fn reply(&mut self, c: Box<ClientOp>, seq: Seq, reply: MOSDOpReply, ctx: &mut Context<'_>) {
         let reply = match self.shown.is_some() && is_unreadable(&reply) {
             // Only this copy is known to be damaged.
-            true => MOSDOpReply::to(&c.op, self.pool.epoch, Errno::EAGAIN.code()),
+            true => {
+                let head = self.head_of(&c);
+                self.shown.get_or_insert_default().damage.meet(head);
+                MOSDOpReply::to(&c.op, self.pool.epoch, Errno::EAGAIN.code())
+            }
             false => reply,
         };
         let output = Output::Reply {
@@ -623,6 +628,10 @@ impl Pg {
         let (effects, read_bytes) = (exec.effects, exec.read_bytes);
         if self.is_repaired_first(damage, &head.object, ctx) {
             return None;
+        }
+        if self.shown.is_some() && damage.met.get() {
+            // Whatever an operation or a class method made of it.
+            return Some(MOSDOpReply::to(&c.op, pool.epoch, Errno::EIO.code()));
         }
         self.meta.stats.reads += 1;
         self.meta.stats.read_bytes += read_bytes;

@@ -3,7 +3,7 @@
 //! Invariants: as in [`super::peer`]. Not here: what the figures are judged by (`pg::scrub`).
 
 use super::peer_txn::{decode_txn, encode_txn};
-use denc::{Bytes, Reader, Result, Writer};
+use denc::{Bytes, Decode, Encode, Reader, Result, Writer};
 use types::{EVersion, HObject, Transaction};
 
 /// Bits of [`ObjectDigest::faults`]: what is wrong with a copy by itself.
@@ -62,6 +62,66 @@ denc::envelope_denc!(ObjectDigest, 1, 1, {
     object, version, size, attrs, names, data, omap, faults, bad_offset, changed
 });
 
+/// One object of a unit: what it is and how much of it there is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutlineItem {
+    pub object: HObject,
+    pub version: EVersion,
+    pub size: u64,
+}
+denc::envelope_denc!(OutlineItem, 1, 1, { object, version, size });
+
+/// What a unit (a head with its clones), or one object of it, is made of: ascending, the head last.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Outline {
+    pub items: Vec<OutlineItem>,
+    /// The head's attribute, as it is; empty where it has none.
+    pub snapset: Bytes,
+}
+denc::envelope_denc!(Outline, 1, 1, { items, snapset });
+
+/// A part of one object; an answer holds as much of it as one transaction takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Part {
+    /// Data of `offset~len`.
+    Data { offset: u64, len: u64 },
+    /// Rows of the omap behind a key; from the beginning its header, too.
+    Omap { after: Option<Bytes> },
+    /// All attributes.
+    Attrs,
+}
+
+impl Encode for Part {
+    fn encode(&self, w: &mut Writer) {
+        match self {
+            Self::Data { offset, len } => {
+                w.u8(1);
+                w.u64(*offset);
+                w.u64(*len);
+            }
+            Self::Omap { after } => {
+                w.u8(2);
+                w.put(after);
+            }
+            Self::Attrs => w.u8(3),
+        }
+    }
+}
+
+impl Decode for Part {
+    fn decode(r: &mut Reader) -> Result<Self> {
+        Ok(match r.u8()? {
+            1 => Self::Data {
+                offset: r.u64()?,
+                len: r.u64()?,
+            },
+            2 => Self::Omap { after: r.get()? },
+            3 => Self::Attrs,
+            _ => return Err(r.invalid("unknown part of an object")),
+        })
+    }
+}
+
 /// Between the primary of a PG and a member that has everything.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ScrubBody {
@@ -87,6 +147,45 @@ pub enum ScrubBody {
         result: i32,
         txn: Transaction,
     },
+    /// What are the objects from `from` up to and with `to`? Answered by `Outlined`.
+    Outline { token: u64, from: HObject, to: HObject },
+    /// 0 and the outline, or EIO: not all of it can be told there.
+    Outlined {
+        token: u64,
+        result: i32,
+        outline: Outline,
+    },
+    /// A part of an object of this version. Answered by `Pieced`.
+    Piece {
+        token: u64,
+        object: HObject,
+        version: EVersion,
+        part: Part,
+    },
+    /// 0 and the steps that make the part what it is, up to where something cannot be read; `next`: what of the part is
+    /// left. EIO: not even the first of it can be read. ESTALE: the object has another version.
+    Pieced {
+        token: u64,
+        result: i32,
+        next: Option<Part>,
+        txn: Transaction,
+    },
+    /// From a member, unasked: it could not read something of this object (a head, or its clones) for a client.
+    Damaged { head: HObject },
+}
+
+impl ScrubBody {
+    /// What only a member says.
+    pub fn is_for_primary(&self) -> bool {
+        match self {
+            Self::Digests { .. }
+            | Self::Pulled { .. }
+            | Self::Outlined { .. }
+            | Self::Pieced { .. }
+            | Self::Damaged { .. } => true,
+            Self::Digest { .. } | Self::Pull { .. } | Self::Outline { .. } | Self::Piece { .. } => false,
+        }
+    }
 }
 
 pub(super) const FIRST_TAG: u8 = 32;
@@ -123,6 +222,61 @@ pub(super) fn encode(body: &ScrubBody, w: &mut Writer, data: &mut Vec<Bytes>) {
             w.i32(*result);
             encode_txn(txn, w, data);
         }
+        _ => encode_pieces(body, w, data),
+    }
+}
+
+/// What is said of units that are made in pieces, and of damage.
+fn encode_pieces(body: &ScrubBody, w: &mut Writer, data: &mut Vec<Bytes>) {
+    match body {
+        ScrubBody::Outline { token, from, to } => {
+            w.u8(FIRST_TAG + 4);
+            w.u64(*token);
+            w.put(from);
+            w.put(to);
+        }
+        ScrubBody::Outlined {
+            token,
+            result,
+            outline,
+        } => {
+            w.u8(FIRST_TAG + 5);
+            w.u64(*token);
+            w.i32(*result);
+            w.put(outline);
+        }
+        ScrubBody::Piece {
+            token,
+            object,
+            version,
+            part,
+        } => {
+            w.u8(FIRST_TAG + 6);
+            w.u64(*token);
+            w.put(object);
+            w.put(version);
+            w.put(part);
+        }
+        ScrubBody::Pieced {
+            token,
+            result,
+            next,
+            txn,
+        } => {
+            w.u8(FIRST_TAG + 7);
+            w.u64(*token);
+            w.i32(*result);
+            w.put(next);
+            encode_txn(txn, w, data);
+        }
+        ScrubBody::Damaged { head } => {
+            w.u8(FIRST_TAG + 8);
+            w.put(head);
+        }
+        ScrubBody::Digest { .. }
+        | ScrubBody::Digests { .. }
+        | ScrubBody::Pull { .. }
+        | ScrubBody::Pulled { .. } => {}
     }
 }
 
@@ -150,6 +304,29 @@ pub(super) fn decode(tag: u8, r: &mut Reader, data: &mut Reader) -> Result<Optio
             result: r.i32()?,
             txn: decode_txn(r, data)?,
         },
+        4 => ScrubBody::Outline {
+            token: r.u64()?,
+            from: r.get()?,
+            to: r.get()?,
+        },
+        5 => ScrubBody::Outlined {
+            token: r.u64()?,
+            result: r.i32()?,
+            outline: r.get()?,
+        },
+        6 => ScrubBody::Piece {
+            token: r.u64()?,
+            object: r.get()?,
+            version: r.get()?,
+            part: r.get()?,
+        },
+        7 => ScrubBody::Pieced {
+            token: r.u64()?,
+            result: r.i32()?,
+            next: r.get()?,
+            txn: decode_txn(r, data)?,
+        },
+        8 => ScrubBody::Damaged { head: r.get()? },
         _ => return Ok(None),
     }))
 }
@@ -190,6 +367,12 @@ mod tests {
                 data: Bytes::from_static(b"data"),
             }],
         };
+        let piece = |part| ScrubBody::Piece {
+            token: 4,
+            object: object("a"),
+            version: EVersion::new(4, 5),
+            part,
+        };
         for body in [
             ScrubBody::Digest {
                 token: 1,
@@ -206,8 +389,38 @@ mod tests {
             ScrubBody::Pulled {
                 token: 2,
                 result: -5,
+                txn: txn.clone(),
+            },
+            ScrubBody::Outline {
+                token: 3,
+                from: object("a"),
+                to: object("b"),
+            },
+            ScrubBody::Outlined {
+                token: 3,
+                result: 0,
+                outline: Outline {
+                    items: vec![OutlineItem {
+                        object: object("a"),
+                        version: EVersion::new(4, 5),
+                        size: 40 << 20,
+                    }],
+                    snapset: Bytes::from_static(b"set"),
+                },
+            },
+            piece(Part::Data { offset: 7, len: 8 }),
+            piece(Part::Omap { after: None }),
+            piece(Part::Omap {
+                after: Some(Bytes::from_static(b"key")),
+            }),
+            piece(Part::Attrs),
+            ScrubBody::Pieced {
+                token: 4,
+                result: 0,
+                next: Some(Part::Data { offset: 9, len: 6 }),
                 txn,
             },
+            ScrubBody::Damaged { head: object("a") },
         ] {
             let msg = PeerMsg::Pg {
                 pg,

@@ -143,6 +143,23 @@ pub(crate) fn anew_steps(
     Ok(Some(ops))
 }
 
+/// Whether the versions from `start` up to and with `to` hold more data than `limit`, told without reading any.
+pub(crate) fn is_large(
+    start: &ObjectId,
+    to: &HObject,
+    limit: u64,
+    store: &mut dyn ObjectStore,
+) -> Result<bool, IoError> {
+    let (unit, _) = super::replica::list_versions(start, to, usize::MAX >> 1, store)?;
+    let mut bytes = 0;
+    for (object, _) in &unit {
+        let oid = beside(start, object.clone());
+        let older = neighbour(&oid, &unit, store)?;
+        bytes += allocated(&oid, older.as_ref().map(|(_, same)| same), store)?;
+    }
+    Ok(bytes > limit)
+}
+
 /// Data that would have to be read.
 fn allocated(oid: &ObjectId, same: Option<&Intervals>, store: &mut dyn ObjectStore) -> Result<u64, IoError> {
     let size = store.stat(oid)?.map_or(0, |s| s.size);

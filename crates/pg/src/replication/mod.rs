@@ -28,7 +28,7 @@ mod shown;
 mod twins;
 
 pub use catchup::CopyNeed;
-pub(crate) use copy::anew_steps;
+pub(crate) use copy::{anew_steps, is_large, weight};
 pub use group::{Group, Proposal};
 pub use member::MemberState;
 pub use reads::{ForCopy, refuse as refuse_read};
@@ -123,6 +123,11 @@ impl Replication {
     pub fn number(&mut self) -> u64 {
         self.last_number += 1;
         self.last_number
+    }
+
+    /// The store here has flushed up to there.
+    pub fn is_durable(&self, seq: Seq) -> bool {
+        seq <= self.durable
     }
 
     pub fn is_full(&self, osd: OsdId) -> bool {

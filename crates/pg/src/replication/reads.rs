@@ -5,7 +5,7 @@
 //! primary is asked for a grant, or until what was here when that began is stable; *refused* reads are answered with
 //! EAGAIN, and the client asks the primary.
 //!
-//! Invariants: whatever ends the member's knowledge of its copy (another interval, a question of the primary, a connection that
+//! Invariants: what cannot be read here is refused, and told to the primary ([`crate::scrub`]). Whatever ends the member's knowledge of its copy (another interval, a question of the primary, a connection that
 //! breaks, a transaction that fails) ends all this; the next read begins anew. Every read is answered or refused.
 //!
 //! Bounds: [`WAITING_MAX`] reads wait, each for [`WAIT_MAX`] and the shell's next look; nothing is left after [`IDLE_MAX`].
@@ -22,6 +22,7 @@ use crate::pool::PoolView;
 use crate::store::Ticket;
 use denc::Decode;
 use messages::osd::peer::PeerBody;
+use messages::osd::peer_scrub::ScrubBody;
 use messages::osd::{MOSDOp, MOSDOpReply, code, flag};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -193,7 +194,22 @@ impl Replica {
         }
         reads.last_read = ctx.now;
         reads.go(ctx.now, c, ctx);
+        self.tell_damage(ctx);
         self.ask(ctx);
+    }
+
+    /// What could not be read here was refused, and the primary has it repaired.
+    fn tell_damage(&mut self, ctx: &mut Context<'_>) {
+        let (to, interval) = (self.group().primary, self.group().interval);
+        let Some(reads) = &mut self.reads else { return };
+        for head in reads.shown().damage.tell(ctx.now) {
+            tracing::error!(
+                "pg {}: {head}: the copy here is damaged: osd.{to} is told",
+                self.id()
+            );
+            let body = PeerBody::Scrub(ScrubBody::Damaged { head });
+            ctx.out.push(Output::Peer { to, interval, body });
+        }
     }
 
     fn begin_reads(
@@ -261,7 +277,9 @@ impl Replica {
         for (since, c) in std::mem::take(&mut reads.waiting) {
             reads.go(since, c, ctx);
         }
-        if !reads.waiting.is_empty() {
+        let waits = !reads.waiting.is_empty();
+        self.tell_damage(ctx);
+        if waits {
             self.ask(ctx);
         }
     }
@@ -270,6 +288,7 @@ impl Replica {
     pub fn read_prefetched(&mut self, ticket: Ticket, ctx: &mut Context<'_>) {
         if let Some(reads) = &mut self.reads {
             reads.reader.prefetched(ticket, ctx);
+            self.tell_damage(ctx);
         }
     }
 

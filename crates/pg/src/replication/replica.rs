@@ -19,7 +19,6 @@ use crate::scrub::Works;
 use crate::store::{IoError, ObjectStore, Seq};
 use denc::{Decode, Encode};
 use messages::osd::peer::{PeerBody, PgInfo};
-use messages::osd::peer_scrub::ScrubBody;
 use std::collections::VecDeque;
 use types::{EVersion, Epoch, Errno, HObject, ObjectId, Op, OsdId, SPgId, Transaction};
 
@@ -120,8 +119,7 @@ impl Replica {
                 | PeerBody::Applied { .. }
                 | PeerBody::Stale { .. }
                 | PeerBody::Ask { .. }
-                | PeerBody::Scrub(ScrubBody::Digests { .. } | ScrubBody::Pulled { .. })
-        );
+        ) || matches!(&body, PeerBody::Scrub(body) if body.is_for_primary());
         if answers {
             return;
         }
@@ -192,7 +190,7 @@ impl Replica {
         let answer = match body {
             PeerBody::Query => {
                 self.refused = None;
-                self.info(store)
+                self.clear_scratch(store).and_then(|()| self.info(store))
             }
             PeerBody::Rewind { to } => self.rewind(to, store).and_then(|()| self.info(store)),
             PeerBody::Reset => self.reset(store).and_then(|()| self.info(store)),
@@ -264,6 +262,14 @@ impl Replica {
                 let bad = |e| IoError(format!("pg {}: metadata does not decode: {e}", self.id));
                 PgMeta::from_bytes(&bytes).map_err(bad)
             }
+        }
+    }
+
+    /// Whatever was being made here for an earlier question is not gone on with.
+    fn clear_scratch(&mut self, store: &mut dyn ObjectStore) -> Result<(), IoError> {
+        match self.range {
+            Some(range) => crate::scrub::clear_scratch(self.id, range, store),
+            None => Ok(()),
         }
     }
 

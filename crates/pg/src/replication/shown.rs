@@ -9,6 +9,7 @@
 //! Bound: [`UNSETTLED_MAX`] writes that are not known to be stable.
 
 use crate::broken::{self, Rule};
+use crate::scrub::DamageMet;
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 use types::{EVersion, HObject};
@@ -38,6 +39,8 @@ pub(crate) struct Shown {
     order: VecDeque<(EVersion, HObject)>,
     /// Of each of their objects the newest.
     newest: HashMap<HObject, EVersion>,
+    /// What could not be read, for the primary.
+    pub damage: DamageMet,
 }
 
 impl Shown {

@@ -1,4 +1,5 @@
-//! What a member does for the primary's scrub: looks at its objects, and gives the steps that make one anew.
+//! What a member does for the primary's scrub: looks at its objects, and gives the steps that make one anew, whole or
+//! in pieces.
 //!
 //! Invariants: nothing here changes an object. The data is read beside the loop: an answer leaves when all of it was
 //! looked at, and what it speaks of is durable.
@@ -6,14 +7,15 @@
 //! Bound: [`WORKS_MAX`] questions; a primary has no more on their way.
 
 use super::digest::{Walk, versions_of};
+use super::piece;
 use super::repair::FIX_BYTES_MAX;
 use crate::Replica;
 use crate::api::Context;
-use crate::replication::anew_steps;
-use crate::store::{ObjectStore, Ticket};
+use crate::replication::{anew_steps, is_large};
+use crate::store::{IoError, ObjectStore, Ticket};
 use messages::osd::peer::PeerBody;
-use messages::osd::peer_scrub::ScrubBody;
-use types::{Epoch, Errno, HObject, ObjectId, OsdId, SPgId, Transaction};
+use messages::osd::peer_scrub::{Outline, Part, ScrubBody};
+use types::{EVersion, Epoch, Errno, HObject, ObjectId, Op, OsdId, SPgId, Transaction};
 
 /// Questions that wait for the disk.
 const WORKS_MAX: usize = 64;
@@ -22,11 +24,28 @@ const WORKS_MAX: usize = 64;
 enum What {
     Look(Box<Walk>),
     Give {
-        from: Box<HObject>,
-        to: Box<HObject>,
+        what: Box<Asked>,
         tickets: Vec<Ticket>,
         left: usize,
     },
+}
+
+/// What is to be given.
+#[derive(Debug)]
+enum Asked {
+    Whole(HObject, HObject),
+    Outline(HObject, HObject),
+    Part(HObject, EVersion, Part),
+}
+
+impl What {
+    fn give(what: Asked, tickets: Vec<Ticket>) -> Self {
+        Self::Give {
+            what: Box::new(what),
+            left: tickets.len(),
+            tickets,
+        }
+    }
 }
 
 /// One question of the primary.
@@ -114,16 +133,23 @@ fn answer(id: SPgId, w: Work, store: &mut dyn ObjectStore) -> Option<ScrubBody> 
             let (items, next) = walk.into_found();
             Some(ScrubBody::Digests { token, items, next })
         }
-        What::Give {
-            from, to, tickets, ..
-        } => {
-            let start = ObjectId {
-                shard: id.shard,
-                object: *from,
-            };
-            let steps = anew_steps(&start, &to, FIX_BYTES_MAX, store);
+        What::Give { what, tickets, .. } => {
+            let body = give(id, token, *what, store);
             tickets.into_iter().for_each(|t| store.release(t));
-            let mut txn = Transaction::new(id);
+            Some(body)
+        }
+    }
+}
+
+fn give(id: SPgId, token: u64, what: Asked, store: &mut dyn ObjectStore) -> ScrubBody {
+    let at = |object| ObjectId {
+        shard: id.shard,
+        object,
+    };
+    let mut txn = Transaction::new(id);
+    match what {
+        Asked::Whole(from, to) => {
+            let steps = whole(&at(from), &to, store);
             let result = match steps {
                 Ok(Some(ops)) => {
                     txn.ops = ops;
@@ -135,8 +161,47 @@ fn answer(id: SPgId, w: Work, store: &mut dyn ObjectStore) -> Option<ScrubBody> 
                     Errno::EIO.code()
                 }
             };
-            Some(ScrubBody::Pulled { token, result, txn })
+            ScrubBody::Pulled { token, result, txn }
         }
+        Asked::Outline(from, to) => {
+            let (result, outline) = match piece::outline(&at(from), &to, store) {
+                Ok(outline) => (0, outline),
+                Err(e) => {
+                    tracing::info!("pg {id}: {e}");
+                    (Errno::EIO.code(), Outline::default())
+                }
+            };
+            ScrubBody::Outlined {
+                token,
+                result,
+                outline,
+            }
+        }
+        Asked::Part(object, version, part) => {
+            let (result, next) = match piece::piece(&at(object), version, &part, store) {
+                Ok((ops, next)) => {
+                    txn.ops = ops;
+                    (0, next)
+                }
+                Err(e) => (e.code(), None),
+            };
+            ScrubBody::Pieced {
+                token,
+                result,
+                next,
+                txn,
+            }
+        }
+    }
+}
+
+/// The steps that make all of it anew, if they are not too much for one transaction.
+fn whole(start: &ObjectId, to: &HObject, store: &mut dyn ObjectStore) -> Result<Option<Vec<Op>>, IoError> {
+    // A copy that lacks a clone says nothing of the whole.
+    piece::outline(start, to, store)?;
+    match is_large(start, to, FIX_BYTES_MAX, store)? {
+        true => Ok(None),
+        false => anew_steps(start, to, FIX_BYTES_MAX, store),
     }
 }
 
@@ -165,21 +230,33 @@ impl Replica {
                 Err(e) => return self.cannot_scrub(asker, interval, &e.to_string(), ctx),
             },
             ScrubBody::Pull { token, from, to } => {
-                let objects = versions_of(&start(&from), &to, ctx.store).unwrap_or_default();
-                let mut tickets = Vec::new();
-                for object in objects {
-                    tickets.extend(ctx.store.prefetch(&start(&object), 0, FIX_BYTES_MAX));
-                }
-                let left = tickets.len();
-                let what = What::Give {
-                    from: Box::new(from),
-                    to: Box::new(to),
-                    tickets,
-                    left,
+                let large = is_large(&start(&from), &to, FIX_BYTES_MAX, ctx.store).unwrap_or(true);
+                let objects = match large {
+                    true => Vec::new(),
+                    false => versions_of(&start(&from), &to, ctx.store).unwrap_or_default(),
                 };
-                (token, what)
+                let prefetch = |object: &HObject| ctx.store.prefetch(&start(object), 0, FIX_BYTES_MAX);
+                let tickets = objects.iter().filter_map(prefetch).collect();
+                (token, What::give(Asked::Whole(from, to), tickets))
             }
-            ScrubBody::Digests { .. } | ScrubBody::Pulled { .. } => return,
+            ScrubBody::Outline { token, from, to } => {
+                (token, What::give(Asked::Outline(from, to), Vec::new()))
+            }
+            ScrubBody::Piece {
+                token,
+                object,
+                version,
+                part,
+            } => {
+                let ticket = piece::prefetch(&start(&object), &part, ctx.store);
+                let tickets = ticket.into_iter().collect();
+                (token, What::give(Asked::Part(object, version, part), tickets))
+            }
+            ScrubBody::Digests { .. }
+            | ScrubBody::Pulled { .. }
+            | ScrubBody::Outlined { .. }
+            | ScrubBody::Pieced { .. }
+            | ScrubBody::Damaged { .. } => return,
         };
         if self.works.0.len() >= WORKS_MAX {
             Works(vec![Work {

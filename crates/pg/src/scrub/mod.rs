@@ -3,7 +3,7 @@
 //! Vocabulary: a *light* scrub compares versions, sizes and attributes, a *deep* one all data and omap. The [`run`] walks
 //! the PG in *stretches* that are compared without stopping writes; what differs there is *suspect*, and is looked at once
 //! more while its writes wait (a *check*). [`verdict`] says which copy is right, [`repair`] puts it in the place of the
-//! others, [`answer`] is the member's side, [`digest`] looks at objects on either.
+//! others, whole or in pieces ([`rebuild`]), [`answer`] is the member's side, [`digest`] looks at objects on either.
 //!
 //! Invariants: only a PG that is whole, active and has nothing to copy is scrubbed; a run ends when that does. What is
 //! compared in a check is one state of the object on all copies. An operation that meets an unreadable copy on the
@@ -14,16 +14,25 @@
 mod answer;
 mod compare;
 mod digest;
+mod fixes;
 mod ls;
+mod piece;
+mod plan;
+mod rebuild;
 mod repair;
 mod run;
+mod scratch;
 mod stamps;
 mod take;
+mod told;
 pub mod verdict;
 mod watched;
 
 pub(crate) use answer::Works;
+pub(crate) use scratch::clear as clear_scratch;
+pub use scratch::first_scratch;
 pub use stamps::ScrubStamps;
+pub(crate) use told::DamageMet;
 pub use verdict::Inconsistent;
 pub(crate) use watched::Watched;
 
@@ -47,6 +56,16 @@ const FOUND_MAX: usize = 1024;
 pub struct ScrubOrder {
     pub deep: bool,
     pub repair: bool,
+}
+
+impl ScrubOrder {
+    /// What both want.
+    fn and(self, other: Self) -> Self {
+        Self {
+            deep: self.deep || other.deep,
+            repair: self.repair || other.repair,
+        }
+    }
 }
 
 /// What a run came to.
@@ -86,7 +105,7 @@ pub(crate) struct Scrub {
 
 impl Pg {
     pub fn scrub_view(&self) -> ScrubView {
-        let run = self.scrub.run.as_deref();
+        let run = self.scrub.run.as_deref().filter(|r| !r.alone);
         ScrubView {
             stamps: self.meta.scrub,
             running: run.map(|r| r.order),
@@ -111,7 +130,22 @@ impl Pg {
         match body {
             ScrubBody::Digests { token, items, next } => self.digests(from, token, items, next),
             ScrubBody::Pulled { token, result, txn } => self.pulled(from, token, result, txn, ctx),
-            ScrubBody::Digest { .. } | ScrubBody::Pull { .. } => {
+            ScrubBody::Outlined {
+                token,
+                result,
+                outline,
+            } => self.outline_told(from, token, (result, outline), ctx),
+            ScrubBody::Pieced {
+                token,
+                result,
+                next,
+                txn,
+            } => self.pieced(from, token, result, (txn, next), ctx),
+            ScrubBody::Damaged { head } => self.damage_told(from, head, ctx),
+            ScrubBody::Digest { .. }
+            | ScrubBody::Pull { .. }
+            | ScrubBody::Outline { .. }
+            | ScrubBody::Piece { .. } => {
                 tracing::warn!(
                     "pg {}: osd.{from} takes itself for the primary of our interval",
                     self.id

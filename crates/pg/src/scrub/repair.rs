@@ -1,29 +1,31 @@
 //! Making bad copies good: the primary's own from a member (*pull*), a member's from the primary (*push*).
 //!
 //! Vocabulary: a [`Repair`] is a list of [`Fix`]es for one object (a head with its clones) whose writes wait meanwhile. A
-//! *read repair* is begun by an operation that met an unreadable copy here: the operation has its turn behind it.
+//! *read repair* is begun by an operation that met an unreadable copy here: the operation has its turn behind it. What one
+//! transaction takes goes over as one; what is larger, and what no single copy can give, is made in pieces ([`rebuild`]).
 //!
-//! Invariants: what takes the place of a copy comes from one that could be read whole, and is of the version that the
+//! Invariants: what takes the place of a copy comes from ones that could be read, and is of the version that the
 //! bad one is of; it takes its place in ONE transaction, so a member of `in_sync` is never half-written. After a pull the
 //! object is read again. Of a push nothing is believed before a new look at it (`check`).
 //!
-//! Bounds: [`PULLS_MAX`] at a time, [`FIX_BYTES_MAX`] each; an object too large for one transaction with its clones is
-//! repaired version by version, and where one version alone is too large it is left alone, and said so.
+//! Bounds: [`PULLS_MAX`] at a time, [`FIX_BYTES_MAX`] in one transaction.
 
+use super::rebuild::{self, Halt, Rebuild};
 use crate::Pg;
 use crate::api::Context;
 use crate::parked::{Job, JobId, Order, Task};
-use crate::replication::anew_steps;
+use crate::replication::{anew_steps, is_large};
 use crate::store::Ticket;
 use messages::osd::peer::PeerBody;
-use messages::osd::peer_scrub::ScrubBody;
+use messages::osd::peer_scrub::{Outline, Part, ScrubBody};
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 use types::{Errno, HObject, ObjectId, OsdId, Transaction};
 
-/// What one transaction of a repair may weigh; a store takes 16 MiB.
-pub(crate) const FIX_BYTES_MAX: u64 = 12 << 20;
-/// Objects pulled at a time; more wait.
+/// What one transaction of a repair may weigh; a store takes 16 MiB. Little in unit tests, so that their objects may be
+/// small and yet made in pieces.
+pub(crate) const FIX_BYTES_MAX: u64 = if cfg!(test) { 48 << 10 } else { 12 << 20 };
+/// Copies made good here at a time; more wait.
 const PULLS_MAX: usize = 4;
 /// A member of `in_sync` that is away may come back with a good copy: operations wait so long for that.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -33,26 +35,26 @@ const GIVEN_UP_MAX: usize = 1024;
 /// Times that a copy is asked for again because it did not fit.
 const OUTRUN_MAX: u32 = 4;
 
-/// One bad copy. `split`: the bad versions, if all of the object may go at once.
+/// One bad copy.
 #[derive(Debug)]
 pub(super) enum Fix {
     Pull {
         from: HObject,
         to: HObject,
-        split: Vec<HObject>,
-        /// None: any full member of `in_sync`.
+        /// None: this OSD and any full member of `in_sync`.
         sources: Option<Vec<OsdId>>,
+        /// No single copy can give all of it, or not at once.
+        pieces: bool,
     },
     Push {
         member: OsdId,
         from: HObject,
         to: HObject,
-        split: Vec<HObject>,
     },
 }
 
 #[derive(Debug)]
-enum Doing {
+pub(super) enum Doing {
     Pulling {
         token: u64,
         source: OsdId,
@@ -68,6 +70,7 @@ enum Doing {
         member: OsdId,
         number: u64,
     },
+    Rebuilding(Box<Rebuild>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,8 +90,10 @@ pub(crate) struct Repair {
     job: Option<JobId>,
     todo: VecDeque<Fix>,
     doing: Option<Doing>,
-    /// Members that could not give the object.
+    /// Members that could not give all of the object.
     failed: BTreeSet<OsdId>,
+    /// Whose pieces together were not enough.
+    asked: Vec<OsdId>,
     /// Copies that were of another version than the one here: a change of the PG's own had passed by.
     outrun: u32,
     /// It waits for a member, until then.
@@ -96,8 +101,13 @@ pub(crate) struct Repair {
 }
 
 impl Repair {
+    /// The primary's own copy is being made good.
     fn is_pulling(&self) -> bool {
-        matches!(self.doing, Some(Doing::Pulling { .. }))
+        match &self.doing {
+            Some(Doing::Pulling { .. }) => true,
+            Some(Doing::Rebuilding(b)) => b.is_here(),
+            _ => false,
+        }
     }
 
     fn may_begin(&self) -> bool {
@@ -134,8 +144,8 @@ impl Pg {
         let fix = Fix::Pull {
             from,
             to,
-            split: Vec::new(),
             sources: None,
+            pieces: false,
         };
         let id = self.add_repair(head.clone(), Owner::Read, VecDeque::from([fix]), ctx);
         let job = Job::new(Task::Repair { id }, head.clone(), Order::Exclusive, Vec::new());
@@ -159,6 +169,7 @@ impl Pg {
             todo,
             doing: None,
             failed: BTreeSet::new(),
+            asked: Vec::new(),
             outrun: 0,
             until: None,
         };
@@ -180,7 +191,7 @@ impl Pg {
     /// The object's operations are dropped: it is another PG's now.
     pub(crate) fn repair_dropped(&mut self, id: u64, ctx: &mut Context<'_>) {
         if let Some(r) = self.scrub.repairs.remove(&id) {
-            release(r.doing, ctx);
+            self.drop_doing(r.doing, ctx);
         }
     }
 
@@ -188,9 +199,19 @@ impl Pg {
     pub(super) fn go_on_repairing(&mut self, ctx: &mut Context<'_>) {
         let ids: Vec<u64> = self.scrub.repairs.keys().copied().collect();
         for id in ids {
-            let lost = match self.scrub.repairs.get(&id).and_then(|r| r.doing.as_ref()) {
-                Some(Doing::Pulling { source, .. }) => !self.repl.is_full(*source),
-                Some(Doing::Pushing { member, .. }) => !self.repl.is_full(*member),
+            let repl = &self.repl;
+            if let Some(b) = self
+                .scrub
+                .repairs
+                .get_mut(&id)
+                .and_then(|r| rebuild::of(&mut r.doing))
+            {
+                b.flushed(|seq| repl.is_durable(seq));
+            }
+            let lost = match self.scrub.repairs.get_mut(&id).and_then(|r| r.doing.as_mut()) {
+                Some(Doing::Pulling { source, .. }) => !repl.is_full(*source),
+                Some(Doing::Pushing { member, .. }) => !repl.is_full(*member),
+                Some(Doing::Rebuilding(b)) => b.lost(|o| repl.is_full(o)),
                 _ => false,
             };
             if lost {
@@ -207,15 +228,23 @@ impl Pg {
         };
         match r.doing.take() {
             Some(Doing::Pulling { fix, .. }) => r.todo.push_front(fix),
-            Some(Doing::Pushing { .. }) => self.repair_ends(id, false, ctx),
+            doing @ Some(Doing::Pushing { .. } | Doing::Rebuilding(_)) => {
+                self.drop_doing(doing, ctx);
+                self.repair_ends(id, false, ctx);
+            }
             other => r.doing = other,
         }
     }
 
     fn repair_step(&mut self, id: u64, ctx: &mut Context<'_>) {
-        while let Some(r) = self.scrub.repairs.get_mut(&id)
-            && r.may_begin()
-        {
+        while let Some(r) = self.scrub.repairs.get_mut(&id) {
+            if rebuild::of(&mut r.doing).is_some_and(|b| !b.is_waiting()) {
+                self.drive(id, |_, _, _| Ok(()), ctx);
+                continue;
+            }
+            if !r.may_begin() {
+                return;
+            }
             match r.todo.pop_front() {
                 None => return self.repair_ends(id, true, ctx),
                 Some(fix @ Fix::Pull { .. }) => {
@@ -231,44 +260,57 @@ impl Pg {
     /// False: it waits, or has ended.
     fn begin_pull(&mut self, id: u64, fix: Fix, ctx: &mut Context<'_>) -> bool {
         let Fix::Pull {
-            from, to, sources, ..
+            from,
+            to,
+            sources,
+            pieces,
         } = &fix
         else {
             return false;
         };
         let (from, to) = (from.clone(), to.clone());
         let busy = self.scrub.repairs.values().filter(|r| r.is_pulling()).count() >= PULLS_MAX;
-        let token = self.repl.number();
-        let group = &self.repl.group;
+        let (me, token) = (self.repl.group.me, self.repl.number());
+        let named = self.sources_of(sources.as_deref());
         let Some(r) = self.scrub.repairs.get_mut(&id) else {
             return false;
         };
         r.until = None;
-        let fits = |o: &OsdId| !r.failed.contains(o) && sources.as_ref().is_none_or(|s| s.contains(o));
-        let mut left = group.in_sync.iter().filter(|o| **o != group.me && fits(o));
-        let source = left.clone().find(|o| self.repl.is_full(**o)).copied();
-        match source {
-            Some(source) if !busy => {
-                r.doing = Some(Doing::Pulling { token, source, fix });
-                let body = ScrubBody::Pull { token, from, to };
-                self.send_to(source, PeerBody::Scrub(body), ctx);
-                false
-            }
-            // Its turn comes, or a member that may have a good copy comes back.
-            Some(_) => {
-                r.todo.push_front(fix);
-                false
-            }
-            None if left.next().is_some() && ctx.now < r.since + PATIENCE => {
-                r.until = Some(r.since + PATIENCE);
-                r.todo.push_front(fix);
-                false
-            }
-            None => {
-                self.repair_ends(id, false, ctx);
-                false
-            }
+        if busy {
+            r.todo.push_front(fix);
+            return false;
         }
+        let (there, away): (Vec<OsdId>, Vec<OsdId>) =
+            named.into_iter().partition(|o| *o == me || self.repl.is_full(*o));
+        let fresh = |o: &&OsdId| **o != me && !r.failed.contains(*o);
+        let source = there.iter().find(fresh).filter(|_| !pieces).copied();
+        if let Some(source) = source {
+            r.doing = Some(Doing::Pulling { token, source, fix });
+            let body = ScrubBody::Pull { token, from, to };
+            self.send_to(source, PeerBody::Scrub(body), ctx);
+            return false;
+        }
+        let others = there.iter().any(|o| *o != me);
+        if others && there.iter().any(|o| !r.asked.contains(o)) {
+            r.asked.clone_from(&there);
+            let rebuild = Rebuild::new(fix, (from, to), None, there);
+            r.doing = Some(Doing::Rebuilding(Box::new(rebuild)));
+            return true;
+        }
+        // A member that may have a good copy comes back.
+        if !away.is_empty() && ctx.now < r.since + PATIENCE {
+            r.until = Some(r.since + PATIENCE);
+            r.todo.push_front(fix);
+            return false;
+        }
+        self.repair_ends(id, false, ctx);
+        false
+    }
+
+    /// Something is made here, and goes on with the next flush.
+    pub(crate) fn repair_waits_for_flush(&self) -> bool {
+        let waits = |r: &Repair| matches!(&r.doing, Some(Doing::Rebuilding(b)) if b.waits_for_flush());
+        self.scrub.repairs.values().any(waits)
     }
 
     /// When a repair that waits for a member gives up.
@@ -292,25 +334,10 @@ impl Pg {
         let Some(Doing::Pulling { fix, .. }) = r.doing.take() else {
             return;
         };
-        let Fix::Pull {
-            from,
-            to,
-            split,
-            sources,
-        } = &fix
-        else {
-            return;
-        };
+        let Fix::Pull { from, to, .. } = &fix else { return };
         let taken = match result {
             0 => self.take_copy(from, to, txn, ctx),
-            e if e == Errno::EFBIG.code() && from != to => {
-                let fixes = self.pull_one_by_one(from, to, split, sources, ctx);
-                if let Some(r) = self.scrub.repairs.get_mut(&id) {
-                    fixes.into_iter().rev().for_each(|f| r.todo.push_front(f));
-                }
-                return self.repair_step(id, ctx);
-            }
-            e if e == Errno::EFBIG.code() => Err("it is too large for one transaction".into()),
+            e if e == Errno::EFBIG.code() => return self.in_pieces(id, source, fix, ctx),
             e => Err(format!("it cannot be read there either ({e})")),
         };
         match taken {
@@ -335,27 +362,115 @@ impl Pg {
         self.repair_step(id, ctx);
     }
 
-    /// All of the object is too much for one transaction: the versions that are bad, else those that are here.
-    fn pull_one_by_one(
-        &self,
-        from: &HObject,
-        to: &HObject,
-        split: &[HObject],
-        sources: &Option<Vec<OsdId>>,
-        ctx: &mut Context<'_>,
-    ) -> Vec<Fix> {
-        let mut objects = split.to_vec();
-        if objects.is_empty() {
-            let start = self.object_id(from.clone());
-            objects = super::digest::versions_of(&start, to, ctx.store).unwrap_or_default();
+    // --- in pieces ------------------------------------------------------------------------------------
+
+    /// All of it is too much for one transaction.
+    fn in_pieces(&mut self, id: u64, source: OsdId, fix: Fix, ctx: &mut Context<'_>) {
+        if let Some(r) = self.scrub.repairs.get_mut(&id) {
+            tracing::debug!("pg {}: {}: osd.{source} gives it in pieces", self.id, r.head);
+            r.todo.push_front(as_pieces(fix));
         }
-        let one = |o: HObject| Fix::Pull {
-            from: o.clone(),
-            to: o,
-            split: Vec::new(),
-            sources: sources.clone(),
+        self.repair_step(id, ctx);
+    }
+
+    /// One step of a repair in pieces, and as far as it goes on from there.
+    fn drive(
+        &mut self,
+        id: u64,
+        step: impl FnOnce(&mut Self, &mut Rebuild, &mut Context<'_>) -> Result<(), Halt>,
+        ctx: &mut Context<'_>,
+    ) {
+        let Some(r) = self.scrub.repairs.get_mut(&id) else {
+            return;
         };
-        objects.into_iter().map(one).collect()
+        let mut b = match r.doing.take() {
+            Some(Doing::Rebuilding(b)) => b,
+            other => return r.doing = other,
+        };
+        let went = match step(self, &mut b, ctx) {
+            Ok(()) => self.rebuild_on(&mut b, ctx),
+            Err(halt) => Err(halt),
+        };
+        match (went, self.scrub.repairs.get_mut(&id)) {
+            (Ok(false), Some(r)) => r.doing = Some(Doing::Rebuilding(b)),
+            (Ok(true), Some(r)) => {
+                let whose = b.whose(self.repl.group.me);
+                tracing::info!(
+                    "pg {}: {}: the copy on osd.{whose} was made anew",
+                    self.id,
+                    r.head
+                );
+                self.scrub.repaired += 1;
+            }
+            (Err(halt), Some(_)) => self.rebuild_halts(id, *b, halt, ctx),
+            (_, None) => drop(self.drop_rebuild(*b, ctx)),
+        }
+    }
+
+    fn rebuild_halts(&mut self, id: u64, b: Rebuild, halt: Halt, ctx: &mut Context<'_>) {
+        let fix = self.drop_rebuild(b, ctx);
+        let Some(r) = self.scrub.repairs.get_mut(&id) else {
+            return;
+        };
+        let again = match halt {
+            Halt::Outrun => {
+                r.outrun += 1;
+                tracing::info!("pg {}: {}: it was written while it was repaired", self.id, r.head);
+                r.outrun < OUTRUN_MAX
+            }
+            Halt::Failed(why) => {
+                tracing::error!("pg {}: not repaired: {why}", self.id);
+                false
+            }
+        };
+        match fix {
+            Fix::Push { .. } if !again => self.repair_ends(id, false, ctx),
+            fix => {
+                if again {
+                    r.asked.clear();
+                }
+                r.todo.push_front(as_pieces(fix));
+            }
+        }
+    }
+
+    /// Whose repair in pieces is meant; the rest of what is to be done follows.
+    fn drive_one(
+        &mut self,
+        of: impl Fn(&Rebuild) -> bool,
+        step: impl FnOnce(&mut Self, &mut Rebuild, &mut Context<'_>) -> Result<(), Halt>,
+        ctx: &mut Context<'_>,
+    ) -> bool {
+        let is = |r: &Repair| matches!(&r.doing, Some(Doing::Rebuilding(b)) if of(b));
+        let Some(id) = self.scrub.repairs.iter().find(|(_, r)| is(r)).map(|(id, _)| *id) else {
+            return false;
+        };
+        self.drive(id, step, ctx);
+        self.repair_step(id, ctx);
+        true
+    }
+
+    pub(super) fn outline_told(
+        &mut self,
+        from: OsdId,
+        token: u64,
+        said: (i32, Outline),
+        ctx: &mut Context<'_>,
+    ) {
+        let of = |b: &Rebuild| b.waits_for_answer(from, token);
+        self.drive_one(of, |pg, b, ctx| pg.outline_came(b, from, said, ctx), ctx);
+    }
+
+    pub(super) fn pieced(
+        &mut self,
+        from: OsdId,
+        token: u64,
+        result: i32,
+        said: (Transaction, Option<Part>),
+        ctx: &mut Context<'_>,
+    ) {
+        let of = |b: &Rebuild| b.waits_for_answer(from, token);
+        self.drive_one(of, |pg, b, ctx| pg.piece_came(b, from, result, said, ctx), ctx);
     }
 
     // --- members --------------------------------------------------------------------------------------
@@ -363,6 +478,10 @@ impl Pg {
     fn begin_push(&mut self, id: u64, fix: Fix, ctx: &mut Context<'_>) {
         let Fix::Push { from, to, .. } = &fix else { return };
         let start = self.object_id(from.clone());
+        // What cannot be told by now says so when it is read.
+        if is_large(&start, to, FIX_BYTES_MAX, ctx.store).unwrap_or(false) {
+            return self.push_in_pieces(id, fix);
+        }
         let mut tickets = Vec::new();
         for object in super::digest::versions_of(&start, to, ctx.store).unwrap_or_default() {
             let oid = self.object_id(object);
@@ -375,6 +494,17 @@ impl Pg {
         r.doing = Some(Doing::Reading { tickets, left, fix });
         if left == 0 {
             self.push_now(id, ctx);
+        }
+    }
+
+    fn push_in_pieces(&mut self, id: u64, fix: Fix) {
+        let Fix::Push { member, from, to } = &fix else {
+            return;
+        };
+        let (member, unit, me) = (*member, (from.clone(), to.clone()), self.repl.group.me);
+        if let Some(r) = self.scrub.repairs.get_mut(&id) {
+            let rebuild = Rebuild::new(fix, unit, Some(member), vec![me]);
+            r.doing = Some(Doing::Rebuilding(Box::new(rebuild)));
         }
     }
 
@@ -392,7 +522,8 @@ impl Pg {
                 return true;
             }
         }
-        false
+        let of = |b: &Rebuild| b.waits_for_disk(ticket);
+        self.drive_one(of, |pg, b, ctx| pg.rebuild_read_ended(b, ctx), ctx)
     }
 
     fn push_now(&mut self, id: u64, ctx: &mut Context<'_>) {
@@ -403,15 +534,10 @@ impl Pg {
         let Some(Doing::Reading { tickets, fix, .. }) = r.doing.take() else {
             return;
         };
-        let Fix::Push {
-            member,
-            from,
-            to,
-            split,
-        } = fix
-        else {
+        let Fix::Push { member, from, to } = &fix else {
             return;
         };
+        let (member, to) = (*member, to.clone());
         let start = ObjectId {
             shard: self.id.shard,
             object: from.clone(),
@@ -425,19 +551,7 @@ impl Pg {
                 txn.ops = ops;
                 self.send_to(member, PeerBody::Apply { seq: number, txn }, ctx);
             }
-            Ok(None) if from != to => {
-                let one = |o: HObject| Fix::Push {
-                    member,
-                    from: o.clone(),
-                    to: o,
-                    split: Vec::new(),
-                };
-                split.into_iter().rev().for_each(|o| r.todo.push_front(one(o)));
-            }
-            Ok(None) => {
-                tracing::error!("pg {}: {to}: too large to be repaired in one step", self.id);
-                self.repair_ends(id, false, ctx);
-            }
+            Ok(None) => self.push_in_pieces(id, fix),
             Ok(Some(_)) => self.repair_ends(id, false, ctx),
             Err(e) => {
                 tracing::error!("pg {}: {to}: osd.{member} cannot be given it: {e}", self.id);
@@ -449,6 +563,10 @@ impl Pg {
     /// A member has made a transaction durable.
     pub(crate) fn repair_applied(&mut self, osd: OsdId, number: u64) {
         for r in self.scrub.repairs.values_mut() {
+            if let Some(b) = rebuild::of(&mut r.doing) {
+                // What is behind it goes on with the end of this input.
+                b.applied(osd, number);
+            }
             if let Some(Doing::Pushing { member, number: n }) = r.doing
                 && member == osd
                 && n <= number
@@ -464,7 +582,7 @@ impl Pg {
         let Some(r) = self.scrub.repairs.remove(&id) else {
             return;
         };
-        release(r.doing, ctx);
+        self.drop_doing(r.doing, ctx);
         match r.owner {
             Owner::Check(token) => self.check_repaired(token, ctx),
             Owner::Read => {
@@ -486,25 +604,46 @@ impl Pg {
 
     /// Ends what belongs to a scrub that is given up.
     pub(super) fn drop_check_repairs(&mut self, ctx: &mut Context<'_>) {
+        self.drop_repairs(|owner| owner != Owner::Read, ctx);
+    }
+
+    pub(super) fn drop_repairs(&mut self, of: impl Fn(Owner) -> bool, ctx: &mut Context<'_>) {
         let gone: Vec<Repair> = self
             .scrub
             .repairs
-            .extract_if(.., |_, r| r.owner != Owner::Read)
+            .extract_if(.., |_, r| of(r.owner))
             .map(|(_, r)| r)
             .collect();
-        gone.into_iter().for_each(|r| release(r.doing, ctx));
+        gone.into_iter().for_each(|r| self.drop_doing(r.doing, ctx));
     }
 
     /// The PG ends.
     pub(super) fn leave_repairs(&mut self, ctx: &mut Context<'_>) {
         for (_, r) in std::mem::take(&mut self.scrub.repairs) {
-            release(r.doing, ctx);
+            self.drop_doing(r.doing, ctx);
+        }
+    }
+
+    fn drop_doing(&mut self, doing: Option<Doing>, ctx: &mut Context<'_>) {
+        match doing {
+            Some(Doing::Reading { tickets, .. }) => tickets.into_iter().for_each(|t| ctx.store.release(t)),
+            Some(Doing::Rebuilding(b)) => drop(self.drop_rebuild(*b, ctx)),
+            Some(Doing::Pulling { .. } | Doing::Pushing { .. }) | None => {}
         }
     }
 }
 
-fn release(doing: Option<Doing>, ctx: &mut Context<'_>) {
-    if let Some(Doing::Reading { tickets, .. }) = doing {
-        tickets.into_iter().for_each(|t| ctx.store.release(t));
+/// The same, and its pulls do not ask for all at once any more.
+fn as_pieces(fix: Fix) -> Fix {
+    match fix {
+        Fix::Pull {
+            from, to, sources, ..
+        } => Fix::Pull {
+            from,
+            to,
+            sources,
+            pieces: true,
+        },
+        push => push,
     }
 }

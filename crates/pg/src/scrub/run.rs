@@ -1,11 +1,13 @@
 //! One scrub of the PG: stretches compared while writes go on, then what is suspect checked while its writes wait.
 //!
+//! A unit that a member could not read is checked *alone*: a run without stretches, of which nobody but the unit hears.
+//!
 //! Bounds: one stretch at a time, of [`STRETCH_OBJECTS`] objects and about [`STRETCH_BYTES`] of data; [`CHECKS_MAX`]
-//! checks at a time; no new stretch while [`SUSPECTS_MAX`] wait; [`TRIES_MAX`] looks at one object.
+//! checks at a time; no new stretch while [`SUSPECTS_MAX`] wait; [`ALONE_MAX`]; [`TRIES_MAX`] looks at one object.
 
 use super::compare::{Compare, Own};
 use super::digest::{Walk, version_now};
-use super::repair::{Fix, Owner};
+use super::repair::Owner;
 use super::verdict::Inconsistent;
 use super::{FOUND_MAX, ScrubOrder, ScrubResult};
 use crate::Pg;
@@ -21,6 +23,8 @@ const STRETCH_OBJECTS: usize = 32;
 const STRETCH_BYTES: u64 = 4 << 20;
 const CHECKS_MAX: usize = 2;
 const SUSPECTS_MAX: usize = 256;
+/// Units that wait to be checked alone; of one more a member has to say so again.
+pub(super) const ALONE_MAX: usize = 64;
 /// The PG's own changes (of watches, of trimmed snapshots) do not wait for a check: what they pass is looked at again.
 const TRIES_MAX: u32 = 8;
 /// What a stretch counts for with the budget beside its data.
@@ -30,6 +34,7 @@ const OBJECT_COST: u64 = 4 << 10;
 #[derive(Debug)]
 struct Check {
     head: HObject,
+    order: ScrubOrder,
     job: Option<JobId>,
     compare: Option<Compare>,
     tries: u32,
@@ -41,20 +46,42 @@ struct Check {
 #[derive(Debug)]
 pub(crate) struct Run {
     pub order: ScrubOrder,
+    /// Nothing but what members could not read is looked at.
+    pub alone: bool,
     began_at: EVersion,
     /// None: all was compared.
     cursor: Option<HObject>,
     stretch: Option<Compare>,
-    suspects: VecDeque<HObject>,
+    suspects: VecDeque<(HObject, ScrubOrder)>,
     checks: BTreeMap<u64, Check>,
     found: BTreeMap<HObject, Inconsistent>,
     objects: u64,
     shallow: u32,
     deep: u32,
     fixed: u32,
+    /// Units that were bad, and are not any more.
+    mended: Vec<HObject>,
 }
 
 impl Run {
+    fn new(order: ScrubOrder, began_at: EVersion, cursor: Option<HObject>) -> Self {
+        Self {
+            order,
+            alone: cursor.is_none(),
+            began_at,
+            cursor,
+            stretch: None,
+            suspects: VecDeque::new(),
+            checks: BTreeMap::new(),
+            found: BTreeMap::new(),
+            objects: 0,
+            shallow: 0,
+            deep: 0,
+            fixed: 0,
+            mended: Vec::new(),
+        }
+    }
+
     pub fn wants_grant(&self) -> bool {
         self.cursor.is_some() && self.stretch.is_none() && self.suspects.len() < SUSPECTS_MAX
     }
@@ -72,10 +99,18 @@ impl Run {
         self.stretch.iter_mut().chain(checks)
     }
 
-    fn suspect(&mut self, head: HObject) {
-        if !self.suspects.contains(&head) {
-            self.suspects.push_back(head);
+    fn suspect(&mut self, head: HObject, order: ScrubOrder) {
+        match self.suspects.iter_mut().find(|(h, _)| *h == head) {
+            Some((_, o)) => *o = o.and(order),
+            None => self.suspects.push_back((head, order)),
         }
+    }
+
+    /// Not one that is being looked at: two checks of a unit would see one another's repairs half done.
+    fn next_suspect(&mut self) -> Option<(HObject, ScrubOrder)> {
+        let free = |(head, _): &(HObject, ScrubOrder)| self.checks.values().all(|c| c.head != *head);
+        let at = self.suspects.iter().position(free)?;
+        self.suspects.remove(at)
     }
 
     fn note(&mut self, wrong: Inconsistent) {
@@ -90,7 +125,8 @@ impl Run {
 impl Pg {
     pub(crate) fn begin_scrub(&mut self, order: ScrubOrder, ctx: &mut Context<'_>) {
         self.begin_scrub_periods(ctx);
-        if self.scrub.run.is_some() || !self.can_scrub() {
+        let runs = self.scrub.run.as_ref().is_some_and(|r| !r.alone);
+        if runs || !self.can_scrub() {
             return;
         }
         tracing::info!(
@@ -99,25 +135,37 @@ impl Pg {
             if order.deep { "deep-scrub" } else { "scrub" },
             if order.repair { " with repair" } else { "" }
         );
-        self.scrub.run = Some(Box::new(Run {
-            order,
-            began_at: self.log_head(),
-            cursor: Some(self.range.start_cursor(self.pool.id).with_snap(0)),
-            stretch: None,
-            suspects: VecDeque::new(),
-            checks: BTreeMap::new(),
-            found: BTreeMap::new(),
-            objects: 0,
-            shallow: 0,
-            deep: 0,
-            fixed: 0,
-        }));
+        let cursor = self.range.start_cursor(self.pool.id).with_snap(0);
+        let mut run = Run::new(order, self.log_head(), Some(cursor));
+        // What is checked alone goes on as a part of it.
+        if let Some(alone) = self.scrub.run.take() {
+            (run.suspects, run.checks) = (alone.suspects, alone.checks);
+            (run.found, run.mended) = (alone.found, alone.mended);
+            (run.shallow, run.deep, run.fixed) = (alone.shallow, alone.deep, alone.fixed);
+        }
+        self.scrub.run = Some(Box::new(run));
+    }
+
+    /// Has one unit looked at, beside whatever runs.
+    pub(super) fn check_alone(&mut self, head: HObject, order: ScrubOrder, ctx: &mut Context<'_>) {
+        let at = self.log_head();
+        let run = self
+            .scrub
+            .run
+            .get_or_insert_with(|| Box::new(Run::new(order, at, None)));
+        let checked = run.checks.values().any(|c| c.head == head);
+        if !checked && run.suspects.len() < ALONE_MAX {
+            run.suspect(head, order);
+            self.begin_checks(ctx);
+        }
     }
 
     /// The PG is not whole any more, or ends: a later run begins from the start.
     pub(super) fn stop_scrub(&mut self, ctx: &mut Context<'_>) {
         let Some(run) = self.scrub.run.take() else { return };
-        tracing::info!("pg {}: the scrub is given up: it is not whole now", self.id);
+        if !run.alone {
+            tracing::info!("pg {}: the scrub is given up: it is not whole now", self.id);
+        }
         self.drop_check_repairs(ctx);
         if let Some(c) = run.stretch {
             c.leave(ctx);
@@ -142,7 +190,7 @@ impl Pg {
         let deep = run.order.deep;
         let begun = self
             .stretch_end(&from, deep, ctx)
-            .and_then(|(to, cost)| Ok((self.compare_all(from, to, ctx)?, cost)));
+            .and_then(|(to, cost)| Ok((self.compare_all(from, to, deep, ctx)?, cost)));
         match begun {
             Ok((compare, cost)) => {
                 self.tell_scrubbed(cost, ctx);
@@ -192,8 +240,13 @@ impl Pg {
     }
 
     /// Asks all members for the same objects, and begins to look at them here.
-    fn compare_all(&mut self, from: HObject, to: HObject, ctx: &mut Context<'_>) -> Result<Compare, IoError> {
-        let deep = self.scrub.run.as_ref().is_some_and(|r| r.order.deep);
+    fn compare_all(
+        &mut self,
+        from: HObject,
+        to: HObject,
+        deep: bool,
+        ctx: &mut Context<'_>,
+    ) -> Result<Compare, IoError> {
         let token = self.repl.number();
         let start = self.object_id(from.clone());
         let walk = Walk::begin(&start, &to, deep, ctx.store)?;
@@ -266,11 +319,12 @@ impl Pg {
         let (sides, next) = compare.sides(me);
         let stop = next.map(|n| n.head().with_snap(0));
         run.objects += sides.first().map_or(0, |(_, items)| items.len() as u64);
+        let order = run.order;
         let (wrong, changed) = compare.judge(me);
         let within = |o: &HObject| stop.as_ref().is_none_or(|s| o < s);
         for object in wrong.iter().map(|w| &w.object).chain(&changed) {
             if within(object) {
-                run.suspect(object.head());
+                run.suspect(object.head(), order);
             }
         }
         run.cursor = match stop {
@@ -279,7 +333,7 @@ impl Pg {
             Some(stop) if stop <= compare.from => {
                 // One object has more clones than an answer takes: it is looked at by itself, as far as that goes.
                 let head = compare.from.head();
-                run.suspect(head.clone());
+                run.suspect(head.clone(), order);
                 Some(behind(&head))
             }
             Some(stop) => Some(stop),
@@ -289,13 +343,14 @@ impl Pg {
     fn begin_checks(&mut self, ctx: &mut Context<'_>) {
         while let Some(run) = &mut self.scrub.run
             && run.checks.len() < CHECKS_MAX
-            && let Some(head) = run.suspects.pop_front()
+            && let Some((head, order)) = run.next_suspect()
         {
             let token = self.repl.number();
             run.checks.insert(
                 token,
                 Check {
                     head: head.clone(),
+                    order,
                     job: None,
                     compare: None,
                     tries: 0,
@@ -324,10 +379,10 @@ impl Pg {
     /// Looks at the object on all copies.
     fn look(&mut self, token: u64, ctx: &mut Context<'_>) {
         let check = self.scrub.run.as_ref().and_then(|r| r.checks.get(&token));
-        let Some(head) = check.map(|c| c.head.clone()) else {
+        let Some((head, deep)) = check.map(|c| (c.head.clone(), c.order.deep)) else {
             return;
         };
-        let compare = self.compare_all(head.with_snap(0), head, ctx);
+        let compare = self.compare_all(head.with_snap(0), head, deep, ctx);
         let check = self.scrub.run.as_mut().and_then(|r| r.checks.get_mut(&token));
         match (compare, check) {
             (Ok(compare), Some(check)) => {
@@ -375,12 +430,16 @@ impl Pg {
         let Some(check) = run.checks.get_mut(&token) else {
             return;
         };
-        let (head, repair) = (check.head.clone(), run.order.repair);
+        let (head, repair) = (check.head.clone(), check.order.repair);
+        let may_mend = |w: &Inconsistent| w.good.is_some() || !w.partly().is_empty();
         if let Some(before) = check.before.take() {
             let left: u32 = wrong.iter().map(|w| w.shallow + w.deep).sum();
             let had: u32 = before.iter().map(|w| w.shallow + w.deep).sum();
             run.fixed += had.saturating_sub(left);
-        } else if repair && wrong.iter().any(|w| w.good.is_some()) {
+            if left == 0 {
+                run.mended.push(head);
+            }
+        } else if repair && wrong.iter().any(may_mend) {
             let fixes = self.fixes(&head, &wrong);
             if let Some(check) = self.scrub.run.as_mut().and_then(|r| r.checks.get_mut(&token)) {
                 (check.before, check.repairing) = (Some(wrong), true);
@@ -406,68 +465,6 @@ impl Pg {
             }
         }
         self.end_check(token, ctx);
-    }
-
-    /// What is to be done, the primary's own copy first: the others are made from it.
-    fn fixes(&self, head: &HObject, wrong: &[Inconsistent]) -> VecDeque<Fix> {
-        let me = self.repl.group.me;
-        let all_good = wrong.iter().all(|w| w.good.is_some());
-        let bad_on = |osd: OsdId| -> Vec<HObject> {
-            let of = |w: &&Inconsistent| w.good.is_some() && w.bad().any(|o| o == osd);
-            wrong.iter().filter(of).map(|w| w.object.clone()).collect()
-        };
-        let whole: Vec<OsdId> = self
-            .repl
-            .group
-            .in_sync
-            .iter()
-            .copied()
-            .filter(|o| *o != me && !wrong.iter().any(|w| w.bad().any(|b| b == *o)))
-            .collect();
-        let mut fixes = VecDeque::new();
-        let mine = bad_on(me);
-        if !mine.is_empty() {
-            if all_good && !whole.is_empty() {
-                fixes.push_back(Fix::Pull {
-                    from: head.with_snap(0),
-                    to: head.clone(),
-                    split: mine,
-                    sources: Some(whole),
-                });
-            } else {
-                for object in mine {
-                    let good = wrong.iter().find(|w| w.object == object).and_then(|w| w.good);
-                    fixes.push_back(Fix::Pull {
-                        from: object.clone(),
-                        to: object,
-                        split: Vec::new(),
-                        sources: Some(good.into_iter().collect()),
-                    });
-                }
-            }
-        }
-        for member in self.repl.group.in_sync.iter().copied().filter(|o| *o != me) {
-            let split = bad_on(member);
-            if split.is_empty() {
-                continue;
-            }
-            if all_good {
-                fixes.push_back(Fix::Push {
-                    member,
-                    from: head.with_snap(0),
-                    to: head.clone(),
-                    split,
-                });
-            } else {
-                fixes.extend(split.into_iter().map(|o| Fix::Push {
-                    member,
-                    from: o.clone(),
-                    to: o,
-                    split: Vec::new(),
-                }));
-            }
-        }
-        fixes
     }
 
     /// The repair has ended, well or not: what it came to is looked at.
@@ -497,10 +494,14 @@ impl Pg {
         if let Some(c) = check.and_then(|c| c.compare) {
             c.leave(ctx);
         }
+        self.drop_repairs(|owner| owner == Owner::Check(token), ctx);
     }
 
     fn end_scrub(&mut self, ctx: &mut Context<'_>) {
         let Some(run) = self.scrub.run.take() else { return };
+        if run.alone {
+            return self.end_alone(*run, ctx);
+        }
         let found = self.scrub.found.get_or_insert_default();
         // A light look does not see what a deep one has found.
         let kept = |w: &Inconsistent| !run.order.deep && w.deep > 0;
@@ -533,5 +534,35 @@ impl Pg {
             fixed: run.fixed,
         };
         ctx.out.push(Output::ScrubEnded(result));
+    }
+
+    /// All units that were checked alone are done with: what is known of them is what was found now.
+    fn end_alone(&mut self, run: Run, ctx: &mut Context<'_>) {
+        if self.scrub.found.is_none() && run.found.is_empty() {
+            return;
+        }
+        let found = self.scrub.found.get_or_insert_default();
+        let s = &mut self.meta.scrub;
+        let before = *s;
+        let of = |heads: &[HObject], w: &Inconsistent| heads.contains(&w.object.head());
+        let again: Vec<HObject> = run.found.keys().map(HObject::head).collect();
+        found.retain(|_, w| {
+            let gone = of(&run.mended, w) || of(&again, w);
+            if gone {
+                s.shallow_errors = s.shallow_errors.saturating_sub(w.shallow);
+                s.deep_errors = s.deep_errors.saturating_sub(w.deep);
+            }
+            !gone
+        });
+        for (object, w) in run.found {
+            if found.len() < FOUND_MAX {
+                s.shallow_errors = s.shallow_errors.saturating_add(w.shallow);
+                s.deep_errors = s.deep_errors.saturating_add(w.deep);
+                found.insert(object, w);
+            }
+        }
+        if *s != before {
+            self.write_stamps(ctx);
+        }
     }
 }

@@ -8,6 +8,7 @@ use crate::api::Context;
 use crate::log::EntryKind;
 use crate::object::ObjectState;
 use crate::object_info::{INFO_ATTR, ObjectInfo};
+use crate::store::IoError;
 use denc::Decode;
 use types::{EVersion, HObject, ObjectId, Op, Transaction};
 
@@ -88,7 +89,7 @@ impl Pg {
     }
 
     /// Which version the object has, as far as anybody here knows.
-    fn version_here(&self, object: &HObject, ctx: &mut Context<'_>) -> Option<EVersion> {
+    pub(super) fn version_here(&self, object: &HObject, ctx: &mut Context<'_>) -> Option<EVersion> {
         if let Some(state) = self.cache.get(object).filter(|s| s.physical) {
             return Some(state.info.version);
         }
@@ -106,7 +107,7 @@ impl Pg {
         (newest.kind != EntryKind::Delete).then_some(newest.version)
     }
 
-    /// What was put there is what the next operation finds, and can be read.
+    /// What was put there can be read.
     fn look_again(
         &mut self,
         head: &HObject,
@@ -115,16 +116,8 @@ impl Pg {
         ctx: &mut Context<'_>,
     ) -> Result<(), String> {
         let text = |e: &dyn std::fmt::Display| e.to_string();
-        for (object, _) in versions.iter().filter(|(o, _)| !o.is_head()) {
-            self.cache.forget(object);
-        }
-        // The answer to what finds it waits for the writes that made it, as it did before.
-        let last_write = self.last_write(head).max(seq);
-        self.cache.forget(head);
-        let oid = self.object_id(head.clone());
-        let mut state = self.take(&oid, ctx).map_err(|e| text(&e))?;
-        state.last_write = last_write;
-        self.put_back(head.clone(), state);
+        self.forget_replaced(head, versions, seq, ctx)
+            .map_err(|e| text(&e))?;
         for (object, _) in versions {
             let oid = self.object_id(object.clone());
             let size = ObjectState::load(&oid, ctx.store).map_err(|e| text(&e))?.size;
@@ -135,5 +128,32 @@ impl Pg {
             }
         }
         Ok(())
+    }
+
+    /// What was put there by transaction `seq` is what the next operation finds.
+    pub(super) fn forget_replaced(
+        &mut self,
+        head: &HObject,
+        versions: &[(HObject, EVersion)],
+        seq: u64,
+        ctx: &mut Context<'_>,
+    ) -> Result<(), IoError> {
+        for (object, _) in versions.iter().filter(|(o, _)| !o.is_head()) {
+            self.cache.forget(object);
+        }
+        // The answer to what finds it waits for the writes that made it, as it did before.
+        let last_write = self.last_write(head).max(seq);
+        self.cache.forget(head);
+        let oid = self.object_id(head.clone());
+        match self.take(&oid, ctx) {
+            Ok(mut state) => {
+                state.last_write = last_write;
+                self.put_back(head.clone(), state);
+                Ok(())
+            }
+            // It is bad itself, and its own turn comes.
+            Err(_) if !versions.iter().any(|(o, _)| o == head) => Ok(()),
+            Err(e) => Err(e),
+        }
     }
 }

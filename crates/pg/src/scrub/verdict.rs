@@ -4,7 +4,7 @@
 //! the largest is right, the primary's of equal ones. Names and bits of errors are Ceph's (docs/protocol/osd.md).
 
 use messages::osd::peer_scrub::{ObjectDigest, fault};
-use types::{HObject, OsdId};
+use types::{EVersion, HObject, OsdId};
 
 /// Bits of what is wrong with one copy (*shard* in Ceph's words).
 pub mod shard_error {
@@ -62,6 +62,29 @@ pub struct Inconsistent {
 impl Inconsistent {
     pub fn bad(&self) -> impl Iterator<Item = OsdId> + '_ {
         self.sides.iter().filter(|s| s.bad).map(|s| s.osd)
+    }
+
+    /// Where no copy is whole: those of one version that together may hold all of it, since each of them only has parts
+    /// that cannot be read. The largest party of them, the primary's of equal ones; a party of one is none.
+    pub fn partly(&self) -> Vec<OsdId> {
+        if self.good.is_some() {
+            return Vec::new();
+        }
+        let parts = fault::READ | fault::STAT;
+        let some = |s: &&Side| {
+            let d = s.digest.as_ref();
+            d.is_some_and(|d| d.version != EVersion::default() && d.faults & !parts == 0)
+        };
+        let what = |s: &Side| s.digest.as_ref().map(|d| (d.version, d.size, d.names, d.attrs));
+        let sides: Vec<&Side> = self.sides.iter().filter(some).collect();
+        let party = |one: &Side| -> Vec<OsdId> {
+            let same = sides.iter().filter(|s| what(s) == what(one));
+            same.map(|s| s.osd).collect()
+        };
+        let parties = sides.iter().map(|s| party(s)).filter(|p| p.len() > 1);
+        parties
+            .reduce(|a, b| if b.len() > a.len() { b } else { a })
+            .unwrap_or_default()
     }
 
     pub fn union_errors(&self) -> u64 {
@@ -207,6 +230,31 @@ mod tests {
         assert_eq!((v.union_errors(), v.errors), (shard_error::READ, 0));
         let v = check(&[Some(broken.clone()), Some(broken)]).unwrap();
         assert_eq!(v.good, None);
+    }
+
+    /// Copies of one version that only have blocks which cannot be read make a whole one together.
+    #[test]
+    fn copies_that_are_damaged_in_parts_may_make_a_whole() {
+        let part = |f: fn(&mut ObjectDigest)| {
+            let mut d = ObjectDigest {
+                faults: fault::READ,
+                data: None,
+                ..digest(1)
+            };
+            f(&mut d);
+            Some(d)
+        };
+        let partly = |copies: &[Option<ObjectDigest>]| check(copies).unwrap().partly();
+        let (same, older) = (part(|_| ()), part(|d| d.version = EVersion::new(1, 1)));
+        let unknown = part(|d| d.faults |= fault::INFO_MISSING);
+        assert_eq!(partly(&[same.clone(), None, same.clone()]), [0, 2]);
+        assert_eq!(partly(&[older.clone(), same.clone(), same.clone()]), [1, 2]);
+        assert_eq!(partly(&[unknown, same.clone(), older]), [0; 0]);
+        assert_eq!(
+            partly(&[same.clone(), same, Some(digest(1))]),
+            [0; 0],
+            "one is whole"
+        );
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod durability;
 mod hostile;
 mod model;
 mod parking;
+mod pieces;
 mod pools;
 mod replication;
 mod scrub;

@@ -46,6 +46,12 @@ fn id() -> SPgId {
     SPgId::replicated(PgId::new(POOL, 0))
 }
 
+fn member(group: Group) -> Replica {
+    let mut replica = Replica::new(id(), group);
+    replica.set_pg_num(pool().pg_num);
+    replica
+}
+
 impl Cluster {
     pub(super) fn new(n: usize, size: u32, min_size: u32) -> Self {
         let members: Vec<OsdId> = (0..size as OsdId).collect();
@@ -125,7 +131,7 @@ impl Cluster {
                 *role = Role::Primary(Box::new(pg));
                 fresh = true;
             }
-            role => *role = Role::Replica(Replica::new(id(), group.clone())),
+            role => *role = Role::Replica(member(group.clone())),
         }
         if group.is_primary() {
             self.input(osd, Input::MapChanged(pool));
@@ -149,13 +155,10 @@ impl Cluster {
         if self.group.primary == osd {
             self.group.interval = self.epoch;
         }
-        self.nodes[osd as usize].role = Role::Replica(Replica::new(
-            id(),
-            Group {
-                interval: 0,
-                ..self.view(osd)
-            },
-        ));
+        self.nodes[osd as usize].role = Role::Replica(member(Group {
+            interval: 0,
+            ..self.view(osd)
+        }));
         self.tell_all();
         self.connect_all(osd, true);
     }

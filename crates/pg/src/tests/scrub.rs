@@ -5,7 +5,7 @@ use super::*;
 use crate::broken::{self, Rule};
 use crate::scrub::verdict::{object_error, shard_error};
 
-fn oid(name: &str) -> ObjectId {
+pub(super) fn oid(name: &str) -> ObjectId {
     ObjectId::replicated(HObject::new(
         POOL,
         hash(name.as_bytes()),
@@ -16,24 +16,24 @@ fn oid(name: &str) -> ObjectId {
     ))
 }
 
-fn cluster() -> Cluster {
+pub(super) fn cluster() -> Cluster {
     let mut c = Cluster::new(3, 3, 2);
     c.run(in_turn(), 300);
     assert!(c.pg().is_active());
     c
 }
 
-fn done(c: &mut Cluster, name: &str, ops: Vec<OsdOp>) -> MOSDOpReply {
+pub(super) fn done(c: &mut Cluster, name: &str, ops: Vec<OsdOp>) -> MOSDOpReply {
     let tid = c.send(name, ops);
     c.run(in_turn(), 300);
     c.answered(tid).expect("an answer").clone()
 }
 
-fn store(c: &mut Cluster, osd: i32) -> &mut crate::memory::MemoryStore {
+pub(super) fn store(c: &mut Cluster, osd: i32) -> &mut crate::memory::MemoryStore {
     &mut c.nodes[osd as usize].store
 }
 
-fn scrub(c: &mut Cluster, deep: bool, repair: bool) -> ScrubResult {
+pub(super) fn scrub(c: &mut Cluster, deep: bool, repair: bool) -> ScrubResult {
     let before = c.scrubs.len();
     c.input(c.group.primary, Input::Scrub(ScrubOrder { deep, repair }));
     c.run(in_turn(), 1500);
