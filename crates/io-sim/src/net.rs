@@ -4,10 +4,12 @@
 //! Vocabulary: a *pipe* is one direction of a connection; a *segment* is what one write put into it. A segment flies for
 //! as long as the weather says, never passing an earlier one of its pipe; those of different pipes overtake each other. A
 //! link (ordered pair of hosts) that is *blocked* holds what flies on it, as TCP's retransmissions do; a host that is *off*
-//! loses what it had and holds what comes.
+//! loses what it had and holds what comes. A link with a *firewall* that *rejects* answers what comes by it with a reset,
+//! and a request for a connection with a refusal: what is silent lives on.
 //!
-//! Invariants: inside a stream nothing is lost, doubled or reordered; a stream ends with its last byte (closed) or
-//! anywhere (reset). What is sent to a socket that is gone resets the sender. Bounds: [`WINDOW_BYTES`] in a pipe,
+//! Invariants: inside a stream nothing is lost, doubled or reordered; a stream ends with its last byte (closed, also by the
+//! end of its process) or anywhere (reset). It is a reset where something had come that was not read; and what is sent to a socket
+//! that is gone is answered with one, which comes behind the end. An end that has been read stays one. Bounds: [`WINDOW_BYTES`] in a pipe,
 //! [`BACKLOG_MAX`] connections at a port.
 //!
 //! Not here: bandwidth, acknowledgements (a link that is blocked one way carries the other way on, until the window).
@@ -92,6 +94,8 @@ struct State {
     blocked: BTreeSet<(IpAddr, IpAddr)>,
     off: BTreeSet<IpAddr>,
     unplugged: BTreeSet<IpAddr>,
+    /// Between whom a firewall stands, in both orders.
+    rejects: BTreeSet<(IpAddr, IpAddr)>,
     next_event: u64,
     next_pipe: PipeId,
     next_port: u16,
@@ -120,6 +124,7 @@ impl SimNet {
             blocked: BTreeSet::new(),
             off: BTreeSet::new(),
             unplugged: BTreeSet::new(),
+            rejects: BTreeSet::new(),
             next_event: 0,
             next_pipe: 0,
             next_port: FIRST_FREE_PORT,
@@ -160,11 +165,23 @@ impl SimNet {
         self.0.earlier.notify_one();
     }
 
-    /// All links carry again, all cables are in.
+    /// Puts a firewall that rejects between two hosts, or takes it away.
+    pub fn reject(&self, a: IpAddr, b: IpAddr, rejects: bool) {
+        let mut s = self.state();
+        for pair in [(a, b), (b, a)] {
+            match rejects {
+                true => s.rejects.insert(pair),
+                false => s.rejects.remove(&pair),
+            };
+        }
+    }
+
+    /// All links carry again, all cables are in, no firewall stands between.
     pub fn heal_links(&self) {
         let mut s = self.state();
         s.blocked.clear();
         s.unplugged.clear();
+        s.rejects.clear();
         s.release();
         self.0.earlier.notify_one();
     }
@@ -240,7 +257,7 @@ impl SimNet {
         s.at(at, Event::Syn(id));
         drop(s);
         self.0.earlier.notify_one();
-        SimWire::new(self.clone(), back(id), id)
+        SimWire::new(self.clone(), back(id), id, from)
     }
 }
 
@@ -281,6 +298,11 @@ impl State {
         })
     }
 
+    fn is_rejected(&self, id: PipeId) -> bool {
+        let pipe = self.pipes.get(&id);
+        pipe.is_some_and(|p| self.rejects.contains(&(p.from.ip(), p.to.ip())))
+    }
+
     /// What was held on links that are open again comes after a retransmission's time.
     fn release(&mut self) {
         let free: Vec<PipeId> = self
@@ -309,8 +331,8 @@ impl State {
         };
         self.trace
             .note(format_args!("net {} > {} {segment}", pipe.from, pipe.to));
-        if pipe.reader_gone && !matches!(segment, Segment::Reset) {
-            return self.reset(id);
+        if pipe.reader_gone && matches!(segment, Segment::Data(_)) {
+            return self.refuse(id);
         }
         match segment {
             Segment::Data(data) => pipe.arrive(data),
@@ -323,6 +345,15 @@ impl State {
             }
         }
         self.forget_if_over(id);
+    }
+
+    /// Nobody is there to take what came: its host answers with a reset, behind all that was sent before.
+    fn refuse(&mut self, id: PipeId) {
+        if let Some(pipe) = self.pipes.get_mut(&id)
+            && !std::mem::replace(&mut pipe.refused, true)
+        {
+            wire::push(self, back(id), Segment::Reset);
+        }
     }
 
     /// Both ends find the connection broken.
@@ -369,6 +400,7 @@ impl SimNet {
             return;
         }
         match event {
+            Event::Segment(id) if s.is_rejected(id) => s.reset(id),
             Event::Segment(id) => s.segment(id),
             Event::Syn(id) => self.syn(s, id),
             Event::SynAck(id) => s.opened(id, Ok(())),
@@ -380,7 +412,8 @@ impl SimNet {
     fn syn(&self, s: &mut State, id: PipeId) {
         let Some(pipe) = s.pipes.get(&id) else { return };
         let (from, to) = (pipe.from, pipe.to);
-        let open = s.ports.get(&to).is_some_and(|q| q.waiting.len() < BACKLOG_MAX);
+        let free = |q: &Queue| q.waiting.len() < BACKLOG_MAX;
+        let open = !s.is_rejected(id) && s.ports.get(&to).is_some_and(free);
         s.trace.note(format_args!(
             "net {from} > {to} connect {}",
             if open { "" } else { "refused" }
@@ -390,7 +423,7 @@ impl SimNet {
             return s.at(at, Event::Refused(id));
         }
         s.at(at, Event::SynAck(id));
-        let wire = SimWire::new(self.clone(), id, back(id));
+        let wire = SimWire::new(self.clone(), id, back(id), to);
         if let Some(q) = s.ports.get_mut(&to) {
             q.waiting.push_back((wire, from));
             if let Some(w) = q.waker.take() {

@@ -170,6 +170,110 @@ fn nobody_listens_and_a_killed_server_is_noticed() {
     .unwrap();
 }
 
+/// Takes connections: from each of the first `read` bytes, and then nothing any more.
+async fn hold(at: SocketAddr, read_max: usize) {
+    let acceptor = Listener::bind(at).unwrap().start().unwrap();
+    let mut held = Vec::new();
+    loop {
+        let (s, _) = acceptor.accept().await.unwrap();
+        let mut got = 0;
+        while got < read_max {
+            got += read(&s).await.unwrap().len();
+        }
+        held.push(s);
+    }
+}
+
+/// Connects, says two bytes, and notes how the stream ends.
+async fn wait_for_end(to: SocketAddr, log: Log) {
+    let end = async {
+        let s = Stream::connect(to).await?;
+        write(&s, b"ab").await?;
+        let end = read(&s).await?;
+        assert!(end.is_empty());
+        // It stays what it was.
+        sleep(Duration::from_secs(1)).await;
+        read(&s).await
+    };
+    let end = end.await.map_err(|e| e.kind());
+    log.borrow_mut().push(format!("{end:?}"));
+}
+
+/// A process that is gone ends its streams as Linux does: with a FIN where it had read all, else with a reset; a host
+/// without power says nothing.
+#[test]
+fn the_end_of_a_process_is_told_from_a_reset() {
+    for (read_max, power, said) in [
+        (2, false, vec!["Ok([])"]),
+        (0, false, vec!["Err(ConnectionReset)"]),
+        (2, true, vec![]),
+    ] {
+        run(7, None, |sim| async move {
+            let log = Log::default();
+            let server = sim.start(host(1), hold(port(1), read_max));
+            let _client = sim.start(host(2), wait_for_end(port(1), log.clone()));
+            sleep(Duration::from_secs(1)).await;
+            assert!(log.borrow().is_empty());
+            server.pause();
+            sleep(Duration::from_secs(60)).await;
+            assert!(log.borrow().is_empty(), "who is paused ends nothing");
+            if power {
+                sim.net.power_off(host(1));
+            }
+            server.kill();
+            sleep(Duration::from_secs(60)).await;
+            assert_eq!(*log.borrow(), said);
+        })
+        .unwrap();
+    }
+}
+
+#[test]
+fn a_firewall_that_rejects_resets_what_speaks_and_refuses_what_is_new() {
+    run(8, None, |sim| async move {
+        let (silent, loud, late) = (Log::default(), Log::default(), Log::default());
+        let _server = sim.start(host(1), hold(port(1), 2));
+        let other: SocketAddr = (host(1), 8).into();
+        let _echo = sim.start(host(1), echo(other));
+        let _silent = sim.start(host(2), wait_for_end(port(1), silent.clone()));
+        let _loud = sim.start(host(2), count(other, loud.clone()));
+        sleep(Duration::from_millis(100)).await;
+        sim.net.reject(host(2), host(1), true);
+        sleep(Duration::from_millis(100)).await;
+        assert_eq!(loud.take().pop().unwrap(), "Err(ConnectionReset)");
+        let _late = sim.start(host(2), count(other, late.clone()));
+        sleep(Duration::from_millis(100)).await;
+        assert_eq!(late.take(), ["Err(ConnectionRefused)"]);
+        sim.net.reject(host(1), host(2), false);
+        let _again = sim.start(host(2), count(other, late.clone()));
+        sleep(Duration::from_secs(2)).await;
+        assert_eq!(late.take().pop().unwrap(), "Ok(())");
+        assert!(silent.borrow().is_empty(), "it went on all the time");
+        // A cut is no end either.
+        sim.net.cut(host(1), host(2));
+        sleep(Duration::from_millis(100)).await;
+        assert_eq!(silent.take(), ["Err(ConnectionReset)"]);
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_stream_that_aborts_on_its_close_is_reset() {
+    run(9, None, |sim| async move {
+        let log = Log::default();
+        let _server = sim.start(host(1), async {
+            let acceptor = Listener::bind(port(1)).unwrap().start().unwrap();
+            let (s, _) = acceptor.accept().await.unwrap();
+            assert_eq!(read(&s).await.unwrap(), b"ab");
+            s.abort_on_close().unwrap();
+        });
+        let _client = sim.start(host(2), wait_for_end(port(1), log.clone()));
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(*log.borrow(), ["Err(ConnectionReset)"]);
+    })
+    .unwrap();
+}
+
 #[test]
 fn a_link_that_is_blocked_one_way_holds_and_loses_nothing() {
     for (from, to) in [(1, 2), (2, 1)] {

@@ -5,10 +5,13 @@
 //! All streams are without Nagle's delay, since protocols above write whole batches at once. Reading and
 //! writing are two-step (wait, then try), so that a caller holds no buffer while it waits.
 //!
+//! How a stream ends is told truly, since `osd` builds on it: a read of 0 bytes is the peer's FIN and nothing else. A reset, a
+//! timeout, an abort by the own kernel are errors, given once: who goes on reading after an error learns nothing.
+//!
 //! Invariant: a thread's network never changes while it has sockets (the duty of who calls [`use_network`]).
 
 use bytes::{BufMut, Bytes};
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use std::cell::RefCell;
 use std::fmt::Debug;
 use std::future::{Future, poll_fn};
@@ -17,6 +20,7 @@ use std::net::{SocketAddr, TcpListener as StdListener};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 
 /// Connections that the kernel keeps for us until we accept them.
@@ -44,6 +48,9 @@ pub trait Wire: Debug + Send + Sync {
     fn try_read(&self, max: usize) -> io::Result<Bytes>;
     fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
     fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize>;
+    fn local_addr(&self) -> SocketAddr;
+    /// Dropping it resets the connection.
+    fn abort_on_close(&self);
 }
 
 thread_local! {
@@ -183,6 +190,36 @@ impl Stream {
         match &self.inner {
             Twin::Host(s) => s.try_write_vectored(slices),
             Twin::Sim(w) => w.try_write(slices),
+        }
+    }
+
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        match &self.inner {
+            Twin::Host(s) => s.local_addr(),
+            Twin::Sim(w) => Ok(w.local_addr()),
+        }
+    }
+
+    /// From now on its end, by whatever, is a reset: the peer cannot take it for a stream that has come to its end.
+    pub fn abort_on_close(&self) -> io::Result<()> {
+        match &self.inner {
+            Twin::Host(s) => SockRef::from(s).set_linger(Some(Duration::ZERO)),
+            Twin::Sim(w) => {
+                w.abort_on_close();
+                Ok(())
+            }
+        }
+    }
+
+    /// Has the kernel ask the peer's, after `idle` without a packet and then each `idle`, whether there still is a
+    /// connection; without an answer it ends with an error. No bytes that the peer would read. The simulation has none of it.
+    pub fn keep_alive(&self, idle: Duration) -> io::Result<()> {
+        match &self.inner {
+            Twin::Host(s) => {
+                let keepalive = TcpKeepalive::new().with_time(idle).with_interval(idle);
+                SockRef::from(s).set_tcp_keepalive(&keepalive)
+            }
+            Twin::Sim(_) => Ok(()),
         }
     }
 }

@@ -108,6 +108,7 @@ impl Rig {
             method: AuthMethod::Cephx,
             secure: false,
             server_challenge: Some(1),
+            lifeline: false,
         };
         self.monitor.opened(id, Arc::new(peer));
     }

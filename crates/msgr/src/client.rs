@@ -106,6 +106,11 @@ impl<A: ClientAuth> ClientConnection<A> {
         &mut self.link.out
     }
 
+    /// Where this connection comes from in the eyes of the server, from its HELLO on.
+    pub fn my_sock(&self) -> Option<SocketAddr> {
+        self.my_sock
+    }
+
     /// The credentials, with what the handshake added to them (tickets, global id).
     pub fn into_auth(self) -> A {
         self.auth

@@ -36,7 +36,8 @@ pub use frame::{CONTROL_FRAME_MAX, Limits, Revision, Tag};
 pub use message::Message;
 pub use output::Output;
 pub use payload::{
-    AuthBadMethod, AuthDone, AuthRequest, ClientIdent, Hello, Reconnect, ServerIdent, con_modes,
+    AuthBadMethod, AuthDone, AuthRequest, ClientIdent, FLAG_LIFELINE, Hello, Reconnect, ServerIdent,
+    con_modes,
 };
 pub use peer::{Peer, answer_mauth};
 pub use server::{Event, ServerConfig, ServerConnection};

@@ -55,6 +55,8 @@ plain_denc!(AuthDone {
 
 /// Flag of both idents: the session ends with its connection.
 pub(crate) const FLAG_LOSSY: u64 = 1;
+/// Of both idents, ours alone and only between OSDs: a client asks for a lifeline, a server says that it keeps them.
+pub const FLAG_LIFELINE: u64 = 1 << 32;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientIdent {

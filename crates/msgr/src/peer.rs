@@ -23,6 +23,8 @@ pub struct Peer {
     pub secure: bool,
     /// The monitor's challenge of this connection, which renewals must answer again.
     pub server_challenge: Option<u64>,
+    /// An OSD's lifeline: a connection on which neither side says anything more.
+    pub lifeline: bool,
 }
 
 impl Peer {

@@ -9,8 +9,8 @@ use crate::frame::{Limits, Tag};
 use crate::gcm::Gcm;
 use crate::link::{Link, decode};
 use crate::payload::{
-    AuthBadMethod, AuthDone, AuthRequest, ClientIdent, FLAG_LOSSY, Hello, Reconnect, ServerIdent, blob,
-    con_modes, method_numbers,
+    AuthBadMethod, AuthDone, AuthRequest, ClientIdent, FLAG_LIFELINE, FLAG_LOSSY, Hello, Reconnect,
+    ServerIdent, blob, con_modes, method_numbers,
 };
 use crate::{Error, Message, Output, Peer, features};
 use auth::{
@@ -41,6 +41,8 @@ pub struct ServerConfig {
     pub required: u64,
     /// Announced in the banner; 0 makes frames of revision 2.0.
     pub msgr2_features: u64,
+    /// Other OSDs may ask for lifelines, which the shell keeps then.
+    pub lifelines: bool,
 }
 
 impl ServerConfig {
@@ -59,6 +61,7 @@ impl ServerConfig {
             supported: features::SUPPORTED,
             required: features::REQUIRED,
             msgr2_features: features::MSGR2_REVISION_1,
+            lifelines: false,
         }
     }
 }
@@ -329,13 +332,20 @@ impl ServerConnection {
             return Err(Error::Ident("ident without authentication".into()));
         };
         let name = self.peer_name(&identity, ident.gid)?;
+        let keeps = self.config.lifelines && name.kind == EntityKind::Osd as u8;
+        let lifeline = ident.flags & FLAG_LIFELINE != 0;
+        if lifeline && !keeps {
+            return Err(Error::Ident(format!(
+                "{name} asks for a lifeline, and gets none here"
+            )));
+        }
         let reply = ServerIdent {
             addrs: self.config.addrs.clone(),
             gid: self.config.name.num,
             global_seq: self.global_seq,
             supported: self.config.supported,
             required: self.config.required,
-            flags: FLAG_LOSSY,
+            flags: FLAG_LOSSY | if keeps { FLAG_LIFELINE } else { 0 },
             cookie: 0,
         };
         self.link.send_control(Tag::ServerIdent, &reply.to_bytes())?;
@@ -352,6 +362,7 @@ impl ServerConnection {
             method,
             secure: mode == ConMode::Secure,
             server_challenge: identity.server_challenge,
+            lifeline,
         }))))
     }
 

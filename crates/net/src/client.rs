@@ -16,8 +16,11 @@ pub enum ClientError {
     Io(#[from] std::io::Error),
     #[error("{0}")]
     Protocol(#[from] msgr::Error),
+    /// The stream came to its end: a FIN, and nothing else.
     #[error("closed by server")]
     Closed,
+    #[error("given up by its owner")]
+    GivenUp,
 }
 
 pub struct ClientStream<A> {

@@ -34,6 +34,9 @@ pub(crate) enum End {
     Cut(&'static str),
     #[error("the owner has gone")]
     OwnerGone,
+    /// No end: the stream goes on as a lifeline of this peer.
+    #[error("it is a lifeline from now on")]
+    Lifeline(Arc<Peer>),
 }
 
 impl End {
@@ -124,6 +127,9 @@ impl Connection {
             e = self.read_loop(&stream, &options, &*clock, &events) => e,
             e = self.handshake_deadline(&options) => e,
         };
+        if let End::Lifeline(peer) = end {
+            return self.become_lifeline(stream, &options, &peer);
+        }
         // Nothing may be queued any more.
         if self.why.get().is_empty() {
             self.why.set("closed");
@@ -133,6 +139,19 @@ impl Connection {
         if self.peer.borrow().is_some() {
             // The owner may be gone; then nobody is left to be told.
             let _ = events.send(NetEvent::Closed { conn: self.id }).await;
+        }
+    }
+
+    /// The peer learns by the last packet of the handshake that it has a lifeline: it is kept before that leaves.
+    fn become_lifeline(&self, stream: Stream, options: &Options, peer: &Peer) {
+        let tell = |stream: &Stream| {
+            // A few bytes into a stream that was empty: all at once, or something is wrong with it.
+            self.write_some(stream).is_ok() && self.queued_bytes() == 0
+        };
+        if options.lifelines.keep(peer.auth_name.clone(), stream, tell) {
+            tracing::debug!(conn = self.id.0, peer = %self.sock, "lifeline of {}", peer.auth_name);
+        } else {
+            tracing::warn!(conn = self.id.0, peer = %self.sock, "{}: no lifeline for it", peer.auth_name);
         }
     }
 
@@ -249,6 +268,7 @@ impl Connection {
                     tracing::info!(conn = self.id.0, peer = %self.sock, "access denied: {why}");
                     continue;
                 }
+                Some(Event::Ready(peer)) if peer.lifeline => return Err(End::Lifeline(peer)),
                 Some(Event::Ready(peer)) => {
                     *self.peer.borrow_mut() = Some(peer.clone());
                     NetEvent::Opened { conn: self.id, peer }

@@ -2,6 +2,7 @@
 
 use crate::budget::{Permit, TotalBudget};
 use crate::connection::Connection;
+use crate::lifelines::Door;
 use msgr::{Message, Peer};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -54,6 +55,8 @@ pub struct Options {
     pub output_pause: usize,
     /// Output waiting at which a peer that does not read is cut.
     pub output_max: usize,
+    /// Where lifelines go; to be open where [`msgr::ServerConfig::lifelines`] says that they are kept.
+    pub lifelines: Door,
 }
 
 impl Default for Options {
@@ -67,6 +70,7 @@ impl Default for Options {
             total_bytes_max: 512 << 20,
             output_pause: 16 << 20,
             output_max: 512 << 20,
+            lifelines: Door::default(),
         }
     }
 }

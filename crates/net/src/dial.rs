@@ -4,7 +4,8 @@
 //! the name it gave the connection.
 //!
 //! Invariants: [`DialEvent::Ready`] comes before messages, [`DialEvent::Ended`] last and always, also when there never
-//! was a session. Messages queued before the session is open are refused. Bound: [`DialOptions::output_max`].
+//! was a session. Messages queued before the session is open are refused. [`ClientError::Closed`] is the peer's FIN, and never
+//! anything else: it is the first that a read says once the stream has ended. Bound: [`DialOptions::output_max`].
 //!
 //! Not here: dialling again.
 
@@ -12,7 +13,7 @@ use crate::client::ClientError;
 use auth::ClientAuth;
 use bytes::BufMut;
 use io::socket::Stream;
-use msgr::{ClientConfig, ClientConnection, ClientEvent, Message};
+use msgr::{ClientConfig, ClientConnection, ClientEvent, FLAG_LIFELINE, Message};
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::io::{ErrorKind, IoSlice};
@@ -26,9 +27,19 @@ use types::Utime;
 /// Pieces of output given to one write call.
 const WRITE_SLICES: usize = 64;
 
+/// What is known of an open session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Session {
+    /// The server keeps lifelines.
+    pub lifelines: bool,
+    /// The server sees the connection come from where it begins: nobody between them ends it on one side and begins it on the
+    /// other, as a proxy does.
+    pub direct: bool,
+}
+
 #[derive(Debug)]
 pub enum DialEvent {
-    Ready,
+    Ready(Session),
     Message(Message),
     Ended(ClientError),
 }
@@ -39,11 +50,16 @@ pub struct DialOptions {
     pub handshake_timeout: Duration,
     /// Output waiting at which the connection is ended: the peer does not read.
     pub output_max: usize,
+    /// A lifeline is asked for: nothing may be sent on it.
+    pub lifeline: bool,
+    /// After so long without a packet the kernels ask each other whether the connection still is.
+    pub keep_alive: Option<Duration>,
 }
 
 struct Shared<A> {
     proto: RefCell<ClientConnection<A>>,
     open: Cell<bool>,
+    lifeline: bool,
     output_max: usize,
     wake: Notify,
     cancel: Notify,
@@ -69,11 +85,11 @@ impl<A> Drop for Dialled<A> {
 }
 
 impl<A: ClientAuth> Dialled<A> {
-    /// Queues a message; false if there is no session, or none any more. Messages queued in one go leave in one
+    /// Queues a message; false if there is no session, or none any more, or if it is a lifeline. Messages queued in one go leave in one
     /// write.
     pub fn send(&self, m: Message) -> bool {
         let s = &self.shared;
-        if !s.open.get() {
+        if !s.open.get() || s.lifeline {
             return false;
         }
         let mut proto = s.proto.borrow_mut();
@@ -95,16 +111,20 @@ impl<A: ClientAuth> Dialled<A> {
 /// Dials `addr`; what happens comes to `events` under `name`. Inside a `LocalSet`.
 pub fn dial<A: ClientAuth + 'static, N: Copy + 'static>(
     addr: SocketAddr,
-    config: ClientConfig,
+    mut config: ClientConfig,
     auth: A,
     options: DialOptions,
     clock: Arc<dyn io::Clock>,
     name: N,
     events: mpsc::Sender<(N, DialEvent)>,
 ) -> Dialled<A> {
+    if options.lifeline {
+        config.flags |= FLAG_LIFELINE;
+    }
     let shared = Rc::new(Shared {
         proto: RefCell::new(ClientConnection::new(config, auth)),
         open: Cell::new(false),
+        lifeline: options.lifeline,
         output_max: options.output_max,
         wake: Notify::new(),
         cancel: Notify::new(),
@@ -114,8 +134,9 @@ pub fn dial<A: ClientAuth + 'static, N: Copy + 'static>(
         clock,
         name,
         events,
+        options,
     };
-    io::task::spawn_local(task.run(addr, options.handshake_timeout));
+    io::task::spawn_local(task.run(addr));
     Dialled { shared }
 }
 
@@ -124,14 +145,15 @@ struct Task<A, N> {
     clock: Arc<dyn io::Clock>,
     name: N,
     events: mpsc::Sender<(N, DialEvent)>,
+    options: DialOptions,
 }
 
 impl<A: ClientAuth, N: Copy> Task<A, N> {
-    async fn run(self, addr: SocketAddr, handshake_timeout: Duration) {
+    async fn run(self, addr: SocketAddr) {
         let end = tokio::select! {
             biased;
-            () = self.shared.cancel.notified() => ClientError::Closed,
-            () = self.deadline(handshake_timeout) => {
+            () = self.shared.cancel.notified() => ClientError::GivenUp,
+            () = self.deadline(self.options.handshake_timeout) => {
                 let why = "no session within the time for a handshake";
                 ClientError::Io(std::io::Error::new(ErrorKind::TimedOut, why))
             }
@@ -154,6 +176,11 @@ impl<A: ClientAuth, N: Copy> Task<A, N> {
             Ok(stream) => stream,
             Err(e) => return e.into(),
         };
+        if let Some(idle) = self.options.keep_alive
+            && let Err(e) = stream.keep_alive(idle)
+        {
+            return e.into();
+        }
         tokio::select! {
             biased;
             e = self.write_loop(&stream) => e,
@@ -195,7 +222,7 @@ impl<A: ClientAuth, N: Copy> Task<A, N> {
 
     async fn read_loop(&self, stream: &Stream) -> ClientError {
         loop {
-            if let Err(e) = self.hand_on().await {
+            if let Err(e) = self.hand_on(stream).await {
                 return e;
             }
             if let Err(e) = stream.readable().await {
@@ -213,11 +240,15 @@ impl<A: ClientAuth, N: Copy> Task<A, N> {
     fn read_some(&self, stream: &Stream) -> std::io::Result<usize> {
         let mut proto = self.shared.proto.borrow_mut();
         let (buf, max) = proto.read_target();
+        if max == 0 {
+            // Reading nothing would look like the end of the stream.
+            return Err(ErrorKind::InvalidInput.into());
+        }
         stream.try_read(&mut buf.limit(max))
     }
 
     /// Hands on what the bytes received so far hold, as fast as the owner takes it.
-    async fn hand_on(&self) -> Result<(), ClientError> {
+    async fn hand_on(&self, stream: &Stream) -> Result<(), ClientError> {
         loop {
             let now = Utime::from_unix(self.clock.wall());
             let event = {
@@ -231,14 +262,24 @@ impl<A: ClientAuth, N: Copy> Task<A, N> {
             };
             let event = match event {
                 None => return Ok(()),
-                Some(ClientEvent::Ready(_)) => {
+                Some(ClientEvent::Ready(ident)) => {
                     self.shared.open.set(true);
-                    DialEvent::Ready
+                    DialEvent::Ready(Session {
+                        lifelines: ident.flags & FLAG_LIFELINE != 0,
+                        direct: self.is_direct(stream),
+                    })
                 }
                 Some(ClientEvent::Message(m)) => DialEvent::Message(m),
             };
             let sent = self.events.send((self.name, event)).await;
-            sent.map_err(|_| ClientError::Closed)?;
+            sent.map_err(|_| ClientError::GivenUp)?;
         }
+    }
+
+    fn is_direct(&self, stream: &Stream) -> bool {
+        let plain = |s: SocketAddr| (s.ip().to_canonical(), s.port());
+        let seen = self.shared.proto.borrow().my_sock();
+        let here = stream.local_addr().ok();
+        here.is_some() && seen.map(plain) == here.map(plain)
     }
 }

@@ -95,6 +95,7 @@ impl Server {
 
     fn sweep(&self) {
         let shared = &self.connections.shared;
+        shared.options.lifelines.sweep();
         let limit = (shared.options.idle_timeout.as_secs() / SWEEP.as_secs()) as u32;
         let all: Vec<_> = shared.conns.borrow().values().cloned().collect();
         for c in all {

@@ -15,6 +15,7 @@ mod copy_reads;
 mod event;
 mod fetches;
 mod health;
+mod lifeline;
 mod links;
 mod maps;
 mod memory;
@@ -37,7 +38,6 @@ mod standing;
 mod store_view;
 #[cfg(test)]
 mod tests;
-mod witness;
 
 pub use memory::{MEMORY_DEFAULT, MEMORY_MIN, Memory};
 pub use peers::Peers;

@@ -1,20 +1,20 @@
 //! Connections that this OSD dials to other OSDs: requests of its primaries go out on them, answers come back,
-//! and heartbeats tell who is silent.
+//! and heartbeats tell who is silent. Beside each link goes a [`Lifeline`], which tells who is gone.
 //!
-//! Invariants: at most one link per peer; [`Heard::Up`] and [`Heard::Down`] of a peer alternate; what is heard of an
+//! Invariants: at most one link per peer, with one lifeline; [`Heard::Up`] and [`Heard::Down`] of a peer alternate; what is heard of an
 //! earlier connection to it is dropped. Bounds: [`OUTPUT_MAX`] bytes wait for a peer, then the link is ended.
 //!
 //! Not here: what the messages mean (`peering`), who is wanted (`placement`), what follows from silence (`standing`).
 
+use crate::lifeline::{KEEP_ALIVE, Lifeline};
 use crate::peer_auth::{self, PeerAuth};
 use auth::Entropy;
 use io::Clock;
 use messages::osd::peer::PeerMsg;
 use metastore::ClusterHandle;
 use msgr::{ClientConfig, Message};
-use net::{ClientError, DialEvent, DialOptions, Dialled};
+use net::{DialEvent, DialOptions, Dialled};
 use std::collections::BTreeMap;
-use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -29,8 +29,8 @@ const OUTPUT_MAX: usize = 256 << 20;
 const HANDSHAKE: Duration = Duration::from_secs(1);
 const BACKOFF_MIN: Duration = Duration::from_millis(50);
 const BACKOFF_MAX: Duration = Duration::from_secs(1);
-/// A refused connection is tried once more after this before it counts.
-const REFUSED_AGAIN: Duration = Duration::from_millis(20);
+/// Of the handshake of a lifeline.
+const LIFELINE_OUTPUT_MAX: usize = 64 << 10;
 /// Messages of all links that may wait for the loop.
 pub const QUEUE: usize = 1024;
 
@@ -47,8 +47,8 @@ pub enum Heard {
     Nothing,
     Up(OsdId),
     Down(OsdId),
-    /// Its port refused twice ([`Links::refusing`]).
-    Refused,
+    /// Its process is gone; as long as it is wanted [`Links::gone`] has it.
+    Gone(OsdId),
     Message(OsdId, Message),
 }
 
@@ -68,9 +68,7 @@ struct Link {
     backoff: Duration,
     /// Heartbeats since the last word.
     quiet: u32,
-    refused: bool,
-    /// Its port refused twice, and it was not reached since.
-    gone: bool,
+    lifeline: Lifeline,
     /// Without a connection since then.
     lost: Option<Duration>,
     /// Smoothed round trip of heartbeats.
@@ -134,8 +132,7 @@ impl Links {
                 state: State::Waiting(now),
                 backoff: BACKOFF_MIN,
                 quiet: 0,
-                refused: false,
-                gone: false,
+                lifeline: Lifeline::default(),
                 lost: Some(now),
                 rtt: None,
             });
@@ -146,54 +143,69 @@ impl Links {
     /// Dials those whose time has come.
     pub fn step(&mut self) {
         let now = self.clock.monotonic();
-        let due = |l: &Link| matches!(l.state, State::Waiting(at) if at <= now);
-        let due: Vec<OsdId> = self
-            .links
-            .iter()
-            .filter(|(_, l)| due(l))
-            .map(|(o, _)| *o)
-            .collect();
-        for osd in due {
+        let due = |at: Option<Duration>| at.is_some_and(|at| at <= now);
+        let links: Vec<OsdId> = self.which(|l| due(l.due()));
+        for osd in links {
             self.dial(osd, now);
         }
+        let lifelines: Vec<OsdId> = self.which(|l| due(l.lifeline_due()));
+        for osd in lifelines {
+            self.dial_lifeline(osd, now);
+        }
+    }
+
+    fn which(&self, f: impl Fn(&Link) -> bool) -> Vec<OsdId> {
+        self.links.iter().filter(|(_, l)| f(l)).map(|(o, _)| *o).collect()
     }
 
     pub fn next_timer(&self) -> Option<Duration> {
-        let at = |l: &Link| match l.state {
-            State::Waiting(at) => Some(at),
-            _ => None,
-        };
-        self.links.values().filter_map(at).min()
+        let times = self.links.values().flat_map(|l| [l.due(), l.lifeline_due()]);
+        times.flatten().min()
     }
 
     fn dial(&mut self, osd: OsdId, now: Duration) {
-        self.runs += 1;
-        let run = self.runs;
+        let dialled = self.connect(osd, false);
         let Some(link) = self.links.get_mut(&osd) else {
             return;
         };
-        link.run = run;
-        let target = link.addrs.0.iter().find(|a| a.sock.is_some()).copied();
-        let wall = Utime::from_unix(self.clock.wall());
-        let auth = match self.open_door {
-            true => Some(PeerAuth::none(self.me)),
-            false => peer_auth::ticket(self.me, &self.cluster, wall, &*self.entropy).map(PeerAuth::Cephx),
-        };
-        let (Some(target), Some(auth)) = (target, auth) else {
-            tracing::warn!(
-                "osd.{}: osd.{osd} has no address, or the cluster no secrets",
-                self.me
-            );
-            link.state = State::Waiting(now + BACKOFF_MAX);
-            return;
-        };
-        let dialled = self.dial_at(LinkId { osd, run }, target, auth);
-        if let Some(link) = self.links.get_mut(&osd) {
-            link.state = State::Dialling(dialled);
+        match dialled {
+            Some((run, dialled)) => (link.run, link.state) = (run, State::Dialling(dialled)),
+            None => {
+                tracing::warn!(
+                    "osd.{}: osd.{osd} has no address, or the cluster no secrets",
+                    self.me
+                );
+                link.state = State::Waiting(now + BACKOFF_MAX);
+            }
         }
     }
 
-    fn dial_at(&self, id: LinkId, target: EntityAddr, auth: PeerAuth) -> Dialled<PeerAuth> {
+    fn dial_lifeline(&mut self, osd: OsdId, now: Duration) {
+        let dialled = self.connect(osd, true);
+        let Some(link) = self.links.get_mut(&osd) else {
+            return;
+        };
+        match dialled {
+            Some((run, dialled)) => link.lifeline.dialled(run, dialled),
+            None => link.lifeline.not_dialled(now),
+        }
+    }
+
+    /// A connection, and its name.
+    fn connect(&mut self, osd: OsdId, lifeline: bool) -> Option<(u64, Dialled<PeerAuth>)> {
+        let addrs = &self.links.get(&osd)?.addrs;
+        let target = addrs.0.iter().find(|a| a.sock.is_some()).copied()?;
+        let wall = Utime::from_unix(self.clock.wall());
+        let auth = match self.open_door {
+            true => PeerAuth::none(self.me),
+            false => PeerAuth::Cephx(peer_auth::ticket(self.me, &self.cluster, wall, &*self.entropy)?),
+        };
+        self.runs += 1;
+        let id = LinkId { osd, run: self.runs };
+        Some((self.runs, self.dial_at(id, target, auth, lifeline)))
+    }
+
+    fn dial_at(&self, id: LinkId, target: EntityAddr, auth: PeerAuth, lifeline: bool) -> Dialled<PeerAuth> {
         let config = ClientConfig {
             kind: EntityKind::Osd,
             gid: i64::from(self.me),
@@ -201,7 +213,9 @@ impl Links {
         };
         let options = DialOptions {
             handshake_timeout: HANDSHAKE,
-            output_max: OUTPUT_MAX,
+            output_max: if lifeline { LIFELINE_OUTPUT_MAX } else { OUTPUT_MAX },
+            lifeline,
+            keep_alive: lifeline.then_some(KEEP_ALIVE),
         };
         let sock = target.sock.unwrap_or(([0, 0, 0, 0], 0).into());
         net::dial(
@@ -217,14 +231,25 @@ impl Links {
 
     pub fn on_event(&mut self, id: LinkId, event: DialEvent) -> Heard {
         let now = self.clock.monotonic();
-        let Some(link) = self.links.get_mut(&id.osd).filter(|l| l.run == id.run) else {
+        let Some(link) = self.links.get_mut(&id.osd) else {
             return Heard::Nothing;
         };
+        if link.lifeline.is_run(id.run) {
+            return match link.lifeline.on_event(id.osd, event, now) {
+                true => Heard::Gone(id.osd),
+                false => Heard::Nothing,
+            };
+        }
+        if link.run != id.run {
+            return Heard::Nothing;
+        }
         link.quiet = 0;
         match event {
-            DialEvent::Ready => {
-                (link.backoff, link.refused, link.lost) = (BACKOFF_MIN, false, None);
-                link.gone = false;
+            DialEvent::Ready(session) => {
+                (link.backoff, link.lost) = (BACKOFF_MIN, None);
+                if session.lifelines {
+                    link.lifeline.want(now);
+                }
                 let state = std::mem::replace(&mut link.state, State::Waiting(now));
                 if let State::Dialling(dialled) = state {
                     link.state = State::Open(dialled);
@@ -238,7 +263,7 @@ impl Links {
             },
             DialEvent::Ended(e) => {
                 tracing::debug!("osd.{}: connection to osd.{} ended: {e}", self.me, id.osd);
-                link.ended(id.osd, &e, now)
+                link.ended(id.osd, now)
             }
         }
     }
@@ -297,16 +322,16 @@ impl Links {
         self.links.keys().copied()
     }
 
-    /// Peers whose ports refuse, and where.
-    pub fn refusing(&self) -> impl Iterator<Item = (OsdId, &EntityAddrVec)> {
-        let gone = self.links.iter().filter(|(_, l)| l.gone);
+    /// Peers whose processes are gone, and where they were.
+    pub fn gone(&self) -> impl Iterator<Item = (OsdId, &EntityAddrVec)> {
+        let gone = self.links.iter().filter(|(_, l)| l.lifeline.has_ended());
         gone.map(|(o, l)| (*o, &l.addrs))
     }
 
-    /// Peers without a connection for a while, or whose ports refuse.
+    /// Peers without a connection for a while.
     pub fn silent(&self) -> impl Iterator<Item = OsdId> + '_ {
         let now = self.clock.monotonic();
-        let late = move |l: &Link| l.gone || l.lost.is_some_and(|at| now >= at + BEAT * QUIET_MAX);
+        let late = move |l: &Link| l.lost.is_some_and(|at| now >= at + BEAT * QUIET_MAX);
         self.links.iter().filter(move |(_, l)| late(l)).map(|(o, _)| *o)
     }
 
@@ -318,25 +343,26 @@ impl Links {
 }
 
 impl Link {
-    fn ended(&mut self, osd: OsdId, why: &ClientError, now: Duration) -> Heard {
-        let was_open = matches!(self.state, State::Open(_));
-        let refused = matches!(why, ClientError::Io(e) if e.kind() == ErrorKind::ConnectionRefused);
-        if was_open {
+    /// When it is to be dialled, if it is.
+    fn due(&self) -> Option<Duration> {
+        match self.state {
+            State::Waiting(at) => Some(at),
+            _ => None,
+        }
+    }
+
+    fn lifeline_due(&self) -> Option<Duration> {
+        let open = matches!(self.state, State::Open(_));
+        self.lifeline.due().filter(|_| open)
+    }
+
+    fn ended(&mut self, osd: OsdId, now: Duration) -> Heard {
+        if matches!(self.state, State::Open(_)) {
             (self.state, self.lost) = (State::Waiting(now), Some(now));
             return Heard::Down(osd);
         }
-        if refused && !self.refused {
-            self.refused = true;
-            self.state = State::Waiting(now + REFUSED_AGAIN);
-            return Heard::Nothing;
-        }
-        self.refused = false;
-        self.gone = refused;
         self.state = State::Waiting(now + self.backoff);
         self.backoff = (self.backoff * 2).min(BACKOFF_MAX);
-        match refused {
-            true => Heard::Refused,
-            false => Heard::Nothing,
-        }
+        Heard::Nothing
     }
 }

@@ -42,7 +42,10 @@ impl Osd {
             Heard::Nothing => {}
             Heard::Up(osd) => self.peer_up(osd),
             Heard::Down(osd) => self.peer_down(osd),
-            Heard::Refused => self.heed_refusals(),
+            Heard::Gone(osd) => {
+                tracing::info!("osd.{}: the process of osd.{osd} is gone", self.id);
+                self.heed_gone();
+            }
             Heard::Message(osd, m) => return self.on_answer(osd, &m),
         }
         self.links.step();

@@ -14,7 +14,7 @@ use metastore::ClusterHandle;
 use metastore::cluster::OsdBoot;
 use metastore::lease::LeaseTimes;
 use msgr::ServerConfig;
-use net::{DialEvent, Listener, NetEvent};
+use net::{DialEvent, Lifelines, Listener, NetEvent};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -91,6 +91,8 @@ pub async fn serve(
     ready: oneshot::Sender<EntityAddr>,
     mut stop: watch::Receiver<bool>,
 ) -> Result<(), Error> {
+    // First made, last dropped, also where something panics: when its lifelines end, nothing of this OSD serves any more.
+    let lifelines = Lifelines::default();
     let wake = Arc::new(Notify::new());
     let waker = wake.clone();
     let store = Store::open(&c.dir, &c.store, Arc::new(move || waker.notify_one()))?;
@@ -100,17 +102,21 @@ pub async fn serve(
         .map_err(|source| Error::Listen { addr: c.bind, source })?;
     let addr = EntityAddr::msgr2(bound, c.nonce);
     let (net_tx, net_rx) = mpsc::channel(NET_QUEUE);
-    let config = ServerConfig::new(
-        EntityName::osd(c.id),
-        EntityAddrVec::one(addr),
-        c.auth.clone(),
-        c.entropy.clone(),
-    );
+    let config = ServerConfig {
+        lifelines: true,
+        ..ServerConfig::new(
+            EntityName::osd(c.id),
+            EntityAddrVec::one(addr),
+            c.auth.clone(),
+            c.entropy.clone(),
+        )
+    };
     let conns = net::serve(
         listener,
         Arc::new(config),
         net::Options {
             total_bytes_max: c.memory.messages as usize,
+            lifelines: lifelines.door(),
             ..net::Options::default()
         },
         c.clock.clone(),

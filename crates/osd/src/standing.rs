@@ -6,13 +6,11 @@
 
 use crate::event::Told;
 use crate::osd::Osd;
-use crate::witness::Facts;
 use io::Clock;
 use metastore::cluster::OsdBoot;
 use metastore::lease::{Lease, LeaseTimes};
 use pg::broken::{self, Rule};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -25,6 +23,9 @@ const FIRST_BOOT_WAIT: Duration = Duration::from_secs(5);
 const ASK_AGAIN: Duration = Duration::from_millis(500);
 /// Several OSDs see a lease end at the same time: each waits this much longer than the one before it.
 const SPREAD: Duration = Duration::from_millis(100);
+/// The same where lifelines end; the first of many that see it is enough, and it may be gone, too.
+const SPREAD_GONE: Duration = Duration::from_millis(5);
+const SPREAD_GONE_MAX: u32 = 20;
 /// Returns within this time make the next one later: 1 s, doubled each time, up to the longest.
 const FLAPS_WITHIN: Duration = Duration::from_secs(600);
 const RETURN_AFTER_MAX: Duration = Duration::from_secs(60);
@@ -142,11 +143,6 @@ impl Standing {
     }
 }
 
-/// The host of an OSD, by its address.
-fn host_of(addrs: &EntityAddrVec) -> Option<IpAddr> {
-    addrs.0.iter().find_map(|a| a.sock).map(|s| s.ip())
-}
-
 impl Osd {
     /// False: what clients ask is held back, and no answer leaves.
     pub fn serving(&self) -> bool {
@@ -162,7 +158,7 @@ impl Osd {
         self.links.step();
         self.watch_disk();
         self.look_for_dead();
-        self.heed_refusals();
+        self.heed_gone();
         self.heed_accusers();
         self.heed_operator();
         self.come_up();
@@ -398,43 +394,28 @@ impl Osd {
         }
     }
 
-    /// Ports refuse connections: where that proves that the process is gone, nothing serves there.
-    pub fn heed_refusals(&mut self) {
-        // The others wait for this word.
-        self.tell_silent();
-        let map = self.cluster.osdmap();
-        let refusing: BTreeMap<OsdId, EntityAddrVec> =
-            self.links.refusing().map(|(o, a)| (o, a.clone())).collect();
-        if refusing.is_empty() {
-            return;
-        }
-        let up = map.osd_ids().filter(|o| map.is_up(*o) && *o != self.id);
-        let mut hosts: BTreeMap<_, _> = up
-            .filter_map(|o| Some((o, host_of(&map.osd(o)?.cluster_addrs)?)))
-            .collect();
-        hosts.extend(host_of(&self.standing.boot.cluster_addrs).map(|ip| (self.id, ip)));
-        let (stats, leased) = (self.cluster.stats(), self.cluster.leased());
-        let facts = Facts {
-            me: self.id,
-            hosts: &hosts,
-            refusing: &refusing.keys().copied().collect(),
-            leased: &leased,
-            reports: &stats.osds,
-        };
-        let gone: Vec<OsdId> = refusing.keys().copied().filter(|o| facts.is_gone(*o)).collect();
-        for (osd, addrs) in refusing.into_iter().filter(|(o, _)| gone.contains(o)) {
-            self.mark_refused(osd, addrs);
+    /// Lifelines have ended: the processes are gone, and nothing serves there. Asked again with each beat, as long as the map has
+    /// them up there: the cluster state may not have answered.
+    pub fn heed_gone(&mut self) {
+        let gone: Vec<_> = self.links.gone().map(|(o, addrs)| (o, addrs.clone())).collect();
+        for (osd, addrs) in gone {
+            self.mark_gone(osd, addrs);
         }
     }
 
-    fn mark_refused(&mut self, osd: OsdId, addrs: EntityAddrVec) {
-        if !self.cluster.osdmap().is_up(osd) || !self.standing.marking.insert(osd) {
+    fn mark_gone(&mut self, osd: OsdId, addrs: EntityAddrVec) {
+        let map = self.cluster.osdmap();
+        if !map.is_up(osd) || !self.standing.marking.insert(osd) {
             return;
         }
+        let before = |o: &OsdId| *o < self.id && *o != osd && map.is_up(*o);
+        let place = (map.osd_ids().filter(before).count() as u32).min(SPREAD_GONE_MAX);
         let (cluster, told, id) = (self.cluster.clone(), self.told.clone(), self.id);
         io::task::spawn_local(async move {
-            tracing::info!("osd.{id}: osd.{osd} refuses connections");
-            if let Err(e) = cluster.mark_refused_down(osd, &addrs).await {
+            io::task::sleep(SPREAD_GONE * place).await;
+            if cluster.osdmap().is_up(osd)
+                && let Err(e) = cluster.mark_gone_down(osd, &addrs).await
+            {
                 tracing::warn!("osd.{id}: osd.{osd} not marked down: {e}");
             }
             let _ = told.send(Told::Marked(vec![osd]));

@@ -21,6 +21,8 @@ pub enum Rule {
     Grant,
     /// What cannot be read on the primary is fetched from another member before a client is answered.
     ReadRepair,
+    /// Only a FIN on a lifeline says that a process is gone.
+    CleanEnd,
 }
 
 #[cfg(debug_assertions)]

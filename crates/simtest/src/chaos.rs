@@ -237,6 +237,16 @@ impl Hand {
                 net.cut(a, b);
                 net.cut(b, a);
             }
+            Fault::Firewall { a, b, at_once } => {
+                let (a, b) = (c.osd(a).host, c.osd(b).host);
+                net.reject(a, b, true);
+                if at_once {
+                    net.cut(a, b);
+                    net.cut(b, a);
+                }
+                sleep(lasts).await;
+                net.reject(a, b, false);
+            }
             Fault::StateDown => {
                 etcd.set_down(true);
                 sleep(lasts).await;

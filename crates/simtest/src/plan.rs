@@ -43,6 +43,13 @@ pub enum Fault {
         a: Nth,
         b: Nth,
     },
+    /// A firewall between two OSDs that both live: new connections are refused, and what speaks on one is reset; `at_once`: all
+    /// that there are.
+    Firewall {
+        a: Nth,
+        b: Nth,
+        at_once: bool,
+    },
     /// Cut off from all other OSDs, not from clients, and killed while it is.
     LastWords {
         osd: Nth,
@@ -215,6 +222,24 @@ impl Plan {
         // What would be lost with a disk may be rotten elsewhere.
         if self.rots() {
             self.events.retain(|e| !matches!(e.fault, Fault::LostDisk { .. }));
+        }
+        self.events.sort_by_key(|e| e.at);
+    }
+
+    /// The same once more: about a quarter of the seeds get a firewall.
+    pub fn walls(&mut self, dice: &mut Dice) {
+        if dice.below(4) > 0 {
+            return;
+        }
+        for _ in 0..1 + dice.below(2) {
+            let a = dice.below(self.osds as u64) as usize;
+            let b = (a + 1 + dice.below(self.osds as u64 - 1) as usize) % self.osds;
+            let at_once = dice.below(2) == 0;
+            self.events.push(Event {
+                at: CALM + millis(dice, STORM.as_millis() as u64),
+                lasts: millis(dice, 4000),
+                fault: Fault::Firewall { a, b, at_once },
+            });
         }
         self.events.sort_by_key(|e| e.at);
     }

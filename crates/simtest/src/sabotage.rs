@@ -25,6 +25,12 @@ pub const ALL: &[Sabotage] = &[
             metastore::broken::set(Some(metastore::broken::Rule::LeaseEnded));
         },
     },
+    // A lifeline that was reset is taken for one that ended: its OSD is marked down while it lives.
+    Sabotage {
+        name: "reset-is-death",
+        seen_as: "two primaries",
+        begin: || pg::broken::set(Some(pg::broken::Rule::CleanEnd)),
+    },
     // An OSD serves although its lease has ended.
     Sabotage {
         name: "no-lease",

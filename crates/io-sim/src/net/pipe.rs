@@ -51,6 +51,8 @@ pub(super) struct Pipe {
     pub closed: bool,
     pub broken: bool,
     pub reader_gone: bool,
+    /// What came after that was answered with a reset.
+    pub refused: bool,
     pub reader: Option<Waker>,
     pub writer: Option<Waker>,
 }
@@ -69,6 +71,7 @@ impl Pipe {
             closed: false,
             broken: false,
             reader_gone: false,
+            refused: false,
             reader: None,
             writer: None,
         }

@@ -7,6 +7,7 @@ use io::socket::{Accepted, Connecting, Network, Port, Wire};
 use std::future::poll_fn;
 use std::io::{Error, ErrorKind, IoSlice, Result};
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 #[derive(Debug)]
@@ -14,11 +15,22 @@ pub(super) struct SimWire {
     net: SimNet,
     read: PipeId,
     write: PipeId,
+    at: SocketAddr,
+    /// Closing it is a reset.
+    aborts: AtomicBool,
 }
 
 impl SimWire {
-    pub fn new(net: SimNet, read: PipeId, write: PipeId) -> Self {
-        Self { net, read, write }
+    /// The end at `at` of two pipes.
+    pub fn new(net: SimNet, read: PipeId, write: PipeId, at: SocketAddr) -> Self {
+        let aborts = AtomicBool::new(false);
+        Self {
+            net,
+            read,
+            write,
+            at,
+            aborts,
+        }
     }
 
     fn poll_open(&self, cx: &mut Context<'_>) -> Poll<Result<()>> {
@@ -54,8 +66,9 @@ impl Wire for SimWire {
         let pipe = s.pipes.get_mut(&self.read).ok_or(ErrorKind::ConnectionReset)?;
         match pipe.take(max) {
             Some(data) => Ok(data),
-            None if pipe.broken => Err(ErrorKind::ConnectionReset.into()),
+            // An end that has come stays one, whatever comes behind it.
             None if pipe.ended => Ok(Bytes::new()),
+            None if pipe.broken => Err(ErrorKind::ConnectionReset.into()),
             None => Err(ErrorKind::WouldBlock.into()),
         }
     }
@@ -93,6 +106,14 @@ impl Wire for SimWire {
         self.net.0.earlier.notify_one();
         Ok(n)
     }
+
+    fn local_addr(&self) -> SocketAddr {
+        self.at
+    }
+
+    fn abort_on_close(&self) {
+        self.aborts.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Puts data on its way; it may be the last that this connection carries.
@@ -108,7 +129,7 @@ fn send(s: &mut State, id: PipeId, mut data: Bytes) {
     }
 }
 
-fn push(s: &mut State, id: PipeId, segment: Segment) {
+pub(super) fn push(s: &mut State, id: PipeId, segment: Segment) {
     let at = s.arrival(id);
     let Some(pipe) = s.pipes.get_mut(&id) else { return };
     if let Segment::Data(d) = &segment {
@@ -136,11 +157,11 @@ impl Drop for SimWire {
         {
             p.closed = true;
             p.writer = None;
-            push(
-                &mut s,
-                self.write,
-                if unread { Segment::Reset } else { Segment::Fin },
-            );
+            let end = match unread || self.aborts.load(Ordering::Relaxed) {
+                true => Segment::Reset,
+                false => Segment::Fin,
+            };
+            push(&mut s, self.write, end);
         }
         s.forget_if_over(self.read);
         drop(s);

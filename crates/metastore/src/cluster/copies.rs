@@ -55,12 +55,12 @@ impl ClusterHandle {
         Ok(true)
     }
 
-    /// Marks `osd` down if it is up in the map at `addrs`, where connections are refused: its process is gone.
-    pub async fn mark_refused_down(&self, osd: OsdId, addrs: &EntityAddrVec) -> Result<()> {
+    /// Marks `osd` down if it is up in the map at `addrs`: the process that was there is gone.
+    pub async fn mark_gone_down(&self, osd: OsdId, addrs: &EntityAddrVec) -> Result<()> {
         self.commit(|state| {
             let there = state.osdmap.osd(osd).is_some_and(|o| o.cluster_addrs == *addrs);
             let changes = match there {
-                true => down_unless_kept(state, &[osd], self.now(), "its port refuses connections"),
+                true => down_unless_kept(state, &[osd], self.now(), "its process is gone"),
                 false => Changes::none(),
             };
             (changes, ())
