@@ -89,6 +89,9 @@ pub enum AuthError {
     /// No answer at all: the connection is closed.
     #[error("{0}")]
     Close(String),
+    /// As `Close`, and no fault of the peer's: it shall try another server.
+    #[error("sent elsewhere: {0}")]
+    Elsewhere(String),
 }
 
 impl AuthError {
@@ -104,7 +107,7 @@ impl AuthError {
     pub fn errno(&self) -> Errno {
         match self {
             Self::Denied { errno, .. } => *errno,
-            Self::Close(_) => Errno::EBUSY,
+            Self::Close(_) | Self::Elsewhere(_) => Errno::EBUSY,
         }
     }
 }

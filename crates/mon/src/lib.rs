@@ -17,6 +17,7 @@ pub mod format;
 pub mod manager;
 pub mod monitor;
 pub mod near;
+pub mod others;
 pub mod pool_set;
 pub mod pools;
 pub mod progress;
@@ -27,6 +28,7 @@ pub mod serve;
 pub mod session;
 pub mod spare;
 pub mod spread;
+pub mod standing;
 pub mod subscriptions;
 #[cfg(test)]
 mod tests;

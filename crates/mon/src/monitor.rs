@@ -74,6 +74,13 @@ impl Monitor {
         self.sessions.get(&id)
     }
 
+    /// The sessions of all but monitors.
+    pub fn clients(&self) -> Vec<SessionId> {
+        let is_client = |s: &Session| s.peer.auth_name.kind != types::EntityKind::Mon;
+        let clients = self.sessions.iter().filter(|(_, s)| is_client(s));
+        clients.map(|(id, _)| *id).collect()
+    }
+
     pub fn session_infos(&self) -> Vec<SessionInfo> {
         let info = |s: &Session| SessionInfo {
             name: s.peer.auth_name.clone(),

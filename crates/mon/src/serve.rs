@@ -13,7 +13,9 @@ use crate::commands::MonInfo;
 use crate::commits::{Asked, Commits, Outcome, OwnEnv, WAITING_MAX};
 use crate::manager::Manager;
 use crate::monitor::{Effect, MessageEnv, Monitor};
+use crate::others::Others;
 use crate::requests::{Action, Reply, Request};
+use crate::standing::{Door, Stance, Standing, Words};
 use crate::upkeep::Silence;
 use auth::{
     AllowNone, AuthMethod, Authenticator, ConMode, Entropy, KeyServer, KeyServerConfig, TicketVerifier,
@@ -35,6 +37,8 @@ const EVENTS_MAX: usize = 256;
 const TICK: Duration = Duration::from_secs(1);
 /// A change that is under way for so long: the cluster state cannot be changed, and health says so.
 const STALLED_AFTER: Duration = Duration::from_secs(5);
+
+mod turn;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -93,6 +97,8 @@ enum Event {
     Ask(Ask),
     Committed(Option<Asked<Port>>, Outcome),
     Chores(Box<Chores>, Result<(), metastore::Error>),
+    /// What the other monitors said of themselves.
+    Heard(Words),
     Followed(Result<(), metastore::Error>),
     Stop,
 }
@@ -132,6 +138,11 @@ pub struct MonServer {
     /// None while a round of them is under way.
     chores: Option<Box<Chores>>,
     round: Option<(Duration, Round)>,
+    standing: Standing,
+    door: Arc<Door>,
+    /// None while they are being asked.
+    others: Option<Box<Others>>,
+    asking: Option<turn::Asking>,
     name: String,
     asks: Option<Asks>,
     at: Ready,
@@ -193,6 +204,7 @@ impl MonServer {
         let state = cluster.state();
         let keys = Arc::new(key_server(&config, &state));
         keys.grant_global_ids(ids.start + 1, ids.end);
+        let door = Arc::new(Door::new(keys.clone()));
         let (mgr_auth, verifier) = manager_auth(&config, &state);
         let rank = state.monmap.rank_of(&config.name).unwrap_or(0) as i64;
         let facts = metadata(&config, &mon_addrs);
@@ -214,12 +226,14 @@ impl MonServer {
             hostname: config.hostname,
             started: now,
             stalled: None,
+            behind: Duration::ZERO,
+            stance: Stance::Serving,
         };
         let mon_name = EntityName::new(EntityKind::Mon, rank);
         let mgr_name = EntityName::new(EntityKind::Mgr, mgr_gid as i64);
         let mon = front(
             mon_listener,
-            ServerConfig::new(mon_name, mon_addrs, keys.clone(), entropy.clone()),
+            ServerConfig::new(mon_name, mon_addrs, door.clone(), entropy.clone()),
             &clock,
         )?;
         let mgr = front(
@@ -236,7 +250,18 @@ impl MonServer {
             silence: Silence::default(),
             down: DownWatch::default(),
         };
+        let others = Others::new(
+            config.name.clone(),
+            config.cephx,
+            clock.clone(),
+            entropy.clone(),
+            random.u32().max(1),
+        );
         Ok(Self {
+            standing: Standing::new(clock.monotonic()),
+            door,
+            others: Some(Box::new(others)),
+            asking: None,
             cluster,
             clock,
             random,
@@ -287,6 +312,13 @@ impl MonServer {
                     Some((chores, done)) => Event::Chores(chores, done),
                     None => Event::Followed(Err(metastore::Error::Closed)),
                 },
+                done = turn::heard(&mut self.asking) => match done {
+                    Some((others, words)) => {
+                        self.others = Some(others);
+                        Event::Heard(words)
+                    }
+                    None => Event::Followed(Err(metastore::Error::Closed)),
+                },
                 question = ask::next(&mut self.asks) => Event::Ask(question),
                 _ = state.changed() => Event::State,
                 _ = stats.changed() => Event::Stats,
@@ -302,8 +334,14 @@ impl MonServer {
                 Event::Chores(chores, done) => {
                     done?;
                     self.chores = Some(chores);
+                    let turn = self.standing.followed(self.clock.monotonic());
+                    self.turn(turn);
                     self.note_stall();
                     self.take_state();
+                }
+                Event::Heard(words) => {
+                    let turn = self.standing.heard(self.clock.monotonic(), &words);
+                    self.turn(turn);
                 }
                 Event::Ask(question) => {
                     let random = self.random.clone();
@@ -355,6 +393,12 @@ impl MonServer {
 
     fn net_event(&mut self, port: Port, event: NetEvent) {
         match (port, event) {
+            // It was in the handshake when the door was shut.
+            (Port::Mon, NetEvent::Opened { conn, peer })
+                if self.door.is_shut() && peer.auth_name.kind != EntityKind::Mon =>
+            {
+                self.close(port, conn.0);
+            }
             (Port::Mon, NetEvent::Opened { conn, peer }) => self.monitor.opened(conn.0, peer),
             (Port::Mgr, NetEvent::Opened { conn, peer }) => self.manager.opened(conn.0, peer),
             (Port::Mon, NetEvent::Closed { conn }) => {
@@ -523,6 +567,7 @@ impl MonServer {
             self.answer(port, id, &request, reply);
         }
         self.note_stall();
+        self.look_around();
         let Some(mut chores) = self.chores.take() else {
             return;
         };

@@ -48,6 +48,8 @@ fn info() -> MonInfo {
         hostname: "vm".into(),
         started: Utime::ZERO,
         stalled: None,
+        behind: std::time::Duration::ZERO,
+        stance: Default::default(),
         metadata: BTreeMap::new(),
     }
 }

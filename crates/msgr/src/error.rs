@@ -46,6 +46,9 @@ pub enum Error {
     NoncesUsedUp,
     #[error("authentication: {0}")]
     Auth(String),
+    /// Not the peer's fault: this server sends everybody to another one.
+    #[error("sent elsewhere: {0}")]
+    Elsewhere(String),
     #[error("{0} attempts without success")]
     TooManyAttempts(u32),
     #[error("peer's signature of the handshake is wrong")]

@@ -263,6 +263,7 @@ impl ServerConnection {
     ) -> Result<Option<Event>, Error> {
         match step {
             Err(AuthError::Close(reason)) => Err(Error::Auth(reason)),
+            Err(AuthError::Elsewhere(reason)) => Err(Error::Elsewhere(reason)),
             Err(e) => self.refuse(method as u32, e),
             Ok(Step::More { payload, pending }) => {
                 self.link.send_control(Tag::AuthReplyMore, &blob(&payload))?;

@@ -43,7 +43,7 @@ impl End {
     /// Peers that hang up, at any point, are everyday.
     fn is_ordinary(&self) -> bool {
         match self {
-            End::PeerClosed | End::OwnerGone => true,
+            End::PeerClosed | End::OwnerGone | End::Protocol(msgr::Error::Elsewhere(_)) => true,
             End::Cut(why) => *why != SLOW_READER,
             End::Io(e) => matches!(e.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe),
             _ => false,

@@ -82,6 +82,7 @@ pub(crate) struct Shared {
     pub next_id: Cell<u64>,
     pub stop: Notify,
     pub stopped: Cell<bool>,
+    pub hesitation: Cell<Duration>,
 }
 
 /// Cheap to clone; for the thread that serves.
@@ -101,6 +102,7 @@ impl Connections {
                 next_id: Cell::new(1),
                 stop: Notify::new(),
                 stopped: Cell::new(false),
+                hesitation: Cell::new(Duration::ZERO),
             }),
         }
     }
@@ -121,6 +123,12 @@ impl Connections {
         if let Some(c) = self.get(conn) {
             c.cut("closed by us");
         }
+    }
+
+    /// From now on nothing is said to a new connection before so much time has passed: who tries several servers at once
+    /// gets to another one.
+    pub fn hesitate(&self, time: Duration) {
+        self.shared.hesitation.set(time);
     }
 
     /// The peer of an open connection.

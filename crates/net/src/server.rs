@@ -88,6 +88,10 @@ impl Server {
         let (options, clock, events) = (options.clone(), self.clock.clone(), self.events.clone());
         let connections = self.connections.clone();
         tokio::task::spawn_local(async move {
+            let hesitation = connections.shared.hesitation.get();
+            if !hesitation.is_zero() {
+                tokio::time::sleep(hesitation).await;
+            }
             conn.run(stream, options, clock, events).await;
             connections.shared.conns.borrow_mut().remove(&id);
         });

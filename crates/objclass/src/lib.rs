@@ -31,4 +31,5 @@ mod tests;
 mod version;
 
 pub use context::{Caller, ObjectContext, ObjectStat, OmapPage, Result, Watcher};
+pub use lock::{LockHolder, lock_attr, lock_holders, lock_name};
 pub use registry::{CLASSES, Class, LookupError, Method, Reply, lookup};

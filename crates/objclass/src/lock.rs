@@ -59,6 +59,41 @@ struct LockInfo {
 }
 envelope_denc!(LockInfo, 1, 1, { lockers, kind, tag });
 
+/// A locker, for those who tell people about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LockHolder {
+    pub entity: EntityName,
+    pub cookie: Bytes,
+    /// Where it was when it took the lock.
+    pub addr: EntityAddr,
+}
+
+/// The user attribute in which a lock is kept.
+pub fn lock_attr(name: &[u8]) -> Vec<u8> {
+    xattr_name(name)
+}
+
+/// The lock's name in the input of `lock`; None: it cannot be read.
+pub fn lock_name(input: &Bytes) -> Option<Bytes> {
+    Input::new(input.clone()).envelope(Bytes::decode).ok()
+}
+
+/// Who holds the lock that the attribute describes, at `now`; nobody, if it cannot be read.
+pub fn lock_holders(attr: &Bytes, now: Utime) -> Vec<LockHolder> {
+    let Ok(info) = LockInfo::decode(&mut Reader::new(attr.clone())) else {
+        return Vec::new();
+    };
+    let lives = |l: &LockerInfo| l.expiration.is_zero() || l.expiration >= now;
+    let holders = info.lockers.into_iter().filter(|(_, l)| lives(l));
+    holders
+        .map(|(id, l)| LockHolder {
+            entity: id.entity,
+            cookie: id.cookie,
+            addr: l.addr,
+        })
+        .collect()
+}
+
 struct Names {
     names: Vec<Bytes>,
 }

@@ -168,6 +168,8 @@ mod tests {
             state,
             dirty: 4,
             backfill: *backfill,
+            no_room: false,
+            lacks: 0,
         };
         PgHealth::judge(&Facts {
             group: &group,

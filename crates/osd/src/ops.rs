@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use types::pgstats::{SLOW_OPS_MAX, SlowOp, Wait, wait};
+use types::pgstats::{HELD_LOCKS_MAX, HeldLock, NoRoom, SLOW_OPS_MAX, SlowOp, Wait, holder, wait};
 use types::{EntityAddr, OsdId, PgId, Utime};
 
 /// Operations older than this are listed in the report.
@@ -102,6 +102,18 @@ fn text(op: &LiveOp) -> String {
     )
 }
 
+/// Members of a PG whose disks have no room.
+pub fn no_room(pg: &pg::Pg) -> impl Iterator<Item = NoRoom> {
+    let group = pg.group();
+    let few = group.in_sync.len() <= (group.min_size as usize).max(1);
+    let without = pg.members().into_iter().filter(|m| m.no_room);
+    without.map(move |m| NoRoom {
+        osd: m.osd,
+        needed: m.in_sync && few,
+        lacks: m.lacks as u64,
+    })
+}
+
 impl Osd {
     /// Begins to list an operation that came just now.
     pub fn list_op(&self, since: Duration, client: &Arc<Client>, op: &MOSDOp) -> InList {
@@ -132,6 +144,13 @@ impl Osd {
         let Some(of) = map.raw_pg_to_pg(pg).and_then(|pg| self.primary(pg)) else {
             return vec![on(wait::MEMBER, self.id)];
         };
+        let no_room: Vec<Wait> = no_room(of)
+            .filter(|n| n.needed)
+            .map(|n| on(wait::SPACE, n.osd))
+            .collect();
+        if is_write && !no_room.is_empty() {
+            return no_room;
+        }
         let health = crate::health::PgHealth::of(of, map);
         if !of.is_active() {
             let blocked: Vec<Wait> = health.blocked_by.iter().map(|o| on(wait::MEMBER, *o)).collect();
@@ -206,6 +225,37 @@ impl Osd {
                     waits: n.watchers.iter().map(watcher).collect(),
                 });
             }
+        }
+        out
+    }
+
+    /// Locks that somebody was refused, or whose holders are lost.
+    pub fn held_locks(&self) -> Vec<HeldLock> {
+        let (now, wall) = (self.clock.monotonic(), self.clock.wall());
+        let at = |t: Duration| Utime::from_unix(wall.saturating_sub(now.saturating_sub(t)));
+        let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
+        let mut out = Vec::new();
+        for (id, pg) in self.pgs() {
+            let seen = pg.locks_seen(now, HELD_LOCKS_MAX - out.len());
+            out.extend(seen.into_iter().map(|s| HeldLock {
+                pg: id,
+                nspace: text(&s.object.nspace),
+                object: text(&s.object.oid),
+                lock: text(&s.lock),
+                holder: s.holder.entity.to_string(),
+                addr: s.holder.addr,
+                cookie: text(&s.holder.cookie),
+                watch: match s.watches {
+                    None => holder::NO_WATCH,
+                    Some(false) => holder::AWAY,
+                    Some(true) => holder::CONNECTED,
+                },
+                lost: s.lost.map_or(Utime::ZERO, at),
+                refused: s.refused.as_ref().map_or(0, |r| r.times),
+                refused_since: s.refused.as_ref().map_or(Utime::ZERO, |r| at(r.first)),
+                refused_last: s.refused.as_ref().map_or(Utime::ZERO, |r| at(r.last)),
+                refused_by: s.refused.as_ref().map_or_else(String::new, |r| r.by.to_string()),
+            }));
         }
         out
     }

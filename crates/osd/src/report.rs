@@ -1,6 +1,7 @@
 //! What an OSD tells the cluster about itself, for people: usage and the state of its PGs.
 
 use crate::health::PgHealth;
+use crate::ops::no_room;
 use crate::osd::Osd;
 use metastore::OsdReport;
 use metastore::cluster::SpareSpace;
@@ -37,6 +38,12 @@ impl Osd {
                 .collect(),
             silent: self.links.silent().collect(),
             spare: self.spare(),
+            locks: self.held_locks(),
+            no_room: self
+                .pgs()
+                .map(|(id, pg)| (id, no_room(pg).collect::<Vec<_>>()))
+                .filter(|(_, list)| !list.is_empty())
+                .collect(),
         }
     }
 

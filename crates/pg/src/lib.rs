@@ -27,6 +27,7 @@ mod fetch;
 pub mod inspect;
 mod intervals;
 mod list;
+mod locks;
 mod log;
 #[cfg(any(test, feature = "testing"))]
 pub mod memory;
@@ -53,6 +54,7 @@ pub use api::{
     Allow, Capabilities, Client, ClientOp, ClusterView, ConnId, Context, Input, Located, Need, ObjectCopy,
     Output, Permit, PgStats,
 };
+pub use locks::{LockSeen, Refusal};
 pub use log::{LOG_ENTRY_BYTES, LOG_KEPT};
 pub use pg::{LoadError, Pg};
 pub use pool::{Blocklist, PoolView, SnapIntervals};

@@ -164,6 +164,11 @@ impl PgLog {
             .map_or(EVersion::default(), |i| self.order[i].0)
     }
 
+    /// How many entries came with transactions behind `seq`.
+    pub fn since(&self, seq: Seq) -> usize {
+        self.order.len() - self.order.partition_point(|(.., at)| *at <= seq)
+    }
+
     /// Whether all entries behind `v`, an entry of this history, are here.
     pub fn reaches(&self, v: EVersion) -> bool {
         match self.at_or_before(v) {

@@ -257,6 +257,10 @@ impl Pg {
         self.watches.unanswered(before, max)
     }
 
+    pub fn locks_seen(&self, now: Duration, max: usize) -> Vec<crate::LockSeen> {
+        self.watches.locks_seen(now, max)
+    }
+
     pub fn log_len(&self) -> usize {
         self.log.len()
     }

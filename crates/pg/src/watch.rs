@@ -10,6 +10,7 @@
 //! Not here: changing the records (execution), writing them (the PG).
 
 use crate::api::{ConnId, Output};
+use crate::locks::{LockSeen, Locks};
 use crate::object_info::WatchRecord;
 use crate::pool::Blocklist;
 use bytes::Bytes;
@@ -80,6 +81,8 @@ pub(crate) struct NotifyRequest {
 pub(crate) struct WatchTable {
     objects: HashMap<HObject, Watched>,
     timers: BTreeSet<(Duration, HObject, Timer)>,
+    /// Locks of watched objects, where there is something to tell.
+    pub locks: Locks,
 }
 
 pub(crate) fn timeout(seconds: u32) -> Duration {
@@ -170,6 +173,15 @@ impl WatchTable {
             .collect()
         };
         self.objects.iter().flat_map(of).take(max).collect()
+    }
+
+    /// Holders of locks whom somebody waits for, or who are lost, at most `max`.
+    pub fn locks_seen(&self, now: Duration, max: usize) -> Vec<LockSeen> {
+        self.locks.seen(now, max, |object, client| {
+            let watched = self.objects.get(object)?;
+            let its = watched.watches.range((client, 0)..=(client, u64::MAX));
+            its.map(|(_, w)| w.conn.is_some()).max()
+        })
     }
 
     pub fn next_timer(&self) -> Option<Duration> {
@@ -400,6 +412,7 @@ impl WatchTable {
     pub fn retain(&mut self, keep: impl Fn(&HObject) -> bool) {
         self.objects.retain(|o, _| keep(o));
         self.timers.retain(|(_, o, _)| keep(o));
+        self.locks.retain(keep);
     }
 
     /// Watches of clients that are blocked now.

@@ -5,9 +5,10 @@ use crate::api::{ClientOp, ConnId, Context, Output};
 use crate::execute::{Change, Effect, Exec, Ran, Work};
 use crate::fetch::Copies;
 use crate::intervals::Intervals;
+use crate::locks::RBD_LOCK;
 use crate::log::{EntryKind, LogEntry};
 use crate::object::ObjectState;
-use crate::object_info::{INFO_ATTR, NO_REQID, SNAPSET_ATTR};
+use crate::object_info::{INFO_ATTR, NO_REQID, SNAPSET_ATTR, user_attr};
 use crate::pg::Damage;
 use crate::reply::{Versions, returns_fit};
 use crate::snapset::{CloneInfo, SnapSet, context_is_valid};
@@ -234,6 +235,9 @@ impl Pg {
                     self.cache.forget(&head.object.with_snap(clone));
                 }
                 self.put_back(head.object.clone(), state);
+                if deleted {
+                    self.watches.locks.forget(&head.object);
+                }
                 let versions = Versions {
                     replay: version,
                     bad_replay: EVersion::new(version.epoch, user_version),
@@ -468,6 +472,9 @@ impl Pg {
             Ok(old) => old,
             Err(e) => return tracing::error!("pg {}: ending a watch: {e}", self.id),
         };
+        if old.physical {
+            self.note_lost_holder(&oid, key, ctx);
+        }
         let mut new = (*old).clone();
         new.info.watchers.retain(|w| key_of(w) != key);
         let seq = if old.physical {
@@ -480,6 +487,18 @@ impl Pg {
             for o in self.watches.remove(object, key, tell) {
                 self.commits.release(seq, o, ctx.out);
             }
+        }
+    }
+
+    /// Who loses its watch here may hold the image's lock, for which others wait then.
+    fn note_lost_holder(&mut self, oid: &ObjectId, key: WatchKey, ctx: &mut Context<'_>) {
+        let attr = user_attr(&objclass::lock_attr(RBD_LOCK));
+        let Ok(Some(attr)) = ctx.store.attr(oid, &attr) else {
+            return;
+        };
+        let holders = objclass::lock_holders(&attr, ctx.wall);
+        if holders.iter().any(|h| h.entity.num == key.0) {
+            self.watches.locks.lost(&oid.object, RBD_LOCK, holders, ctx.now);
         }
     }
 

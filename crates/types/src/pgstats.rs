@@ -4,7 +4,7 @@
 //! [`ObjectStatSum`], [`ObjectStatCollection`], [`StoreStatfs`] and [`PoolStat`] travel to clients and have
 //! Ceph's encoding. [`PgStat`] and [`OsdStat`] stay among our own daemons: their encoding is ours.
 
-use crate::{EVersion, Epoch, OsdId, PgId, PoolId, Utime};
+use crate::{EVersion, EntityAddr, Epoch, OsdId, PgId, PoolId, Utime};
 use denc::{Decode, Encode, Reader, Result, Writer};
 use std::collections::BTreeMap;
 use std::ops::{Add, AddAssign, Sub};
@@ -485,6 +485,54 @@ pub struct SlowOp {
     pub waits: Vec<Wait>,
 }
 denc::envelope_denc!(SlowOp, 1, 1, { since, client, what, pg, object, waits });
+
+/// Locks that one report names.
+pub const HELD_LOCKS_MAX: usize = 16;
+
+/// Who holds a lock (class `lock`) that others were refused, or that its holder does not watch any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeldLock {
+    pub pg: PgId,
+    pub nspace: String,
+    pub object: String,
+    /// The lock's name: of RBD images `rbd_lock`.
+    pub lock: String,
+    /// `client.4124`
+    pub holder: String,
+    pub addr: EntityAddr,
+    pub cookie: String,
+    /// [`holder`].
+    pub watch: u8,
+    /// When its watch ended without its doing; zero: it did not, as far as this OSD knows.
+    pub lost: Utime,
+    /// How often others were refused lately, since when, and who was last, and when; empty: nobody.
+    pub refused: u32,
+    pub refused_since: Utime,
+    pub refused_last: Utime,
+    pub refused_by: String,
+}
+denc::envelope_denc!(HeldLock, 1, 1, {
+    pg, nspace, object, lock, holder, addr, cookie, watch, lost, refused, refused_since, refused_last, refused_by
+});
+
+/// Whether a lock's holder watches the object.
+pub mod holder {
+    pub const NO_WATCH: u8 = 0;
+    /// It does, and is not connected now.
+    pub const AWAY: u8 = 1;
+    pub const CONNECTED: u8 = 2;
+}
+
+/// A member of a PG whose disk has no room for what the PG wrote.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NoRoom {
+    pub osd: OsdId,
+    /// The PG cannot go on without it: fewer than `min_size` would stay.
+    pub needed: bool,
+    /// Writes that are not there yet; at least so many.
+    pub lacks: u64,
+}
+denc::envelope_denc!(NoRoom, 1, 1, { osd, needed, lacks });
 
 /// One thing that an operation waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -155,13 +155,16 @@ class Host(Skep):
 
     def mute(self, on=True):
         """What it sends to other hosts gets lost on the way, what they send arrives. The client hears it."""
-        for other in self.hosts:
-            if other is not self:
-                what = ['replace', other.ip, 'lladdr', NOBODY, 'nud', 'permanent'] if on else ['del', other.ip]
-                run(['ip', '-n', self.netns, 'neigh', *what, 'dev', 'eth0'])
+        self.lose(*(other.ip for other in self.hosts if other is not self), on=on)
 
     def unmute(self):
         self.mute(False)
+
+    def lose(self, *ips, on=True):
+        """What it sends to these addresses gets lost on the way; everybody else hears it."""
+        for ip in ips:
+            what = ['replace', ip, 'lladdr', NOBODY, 'nud', 'permanent'] if on else ['del', ip]
+            run(['ip', '-n', self.netns, 'neigh', *what, 'dev', 'eth0'])
 
     def cut(self):
         """Pulls its cable: nothing gets in or out."""

@@ -143,6 +143,7 @@ fn encode_report(id: OsdId, report: &OsdReport) -> bytes::Bytes {
         .map(|(k, v)| (*k, v.clone()))
         .collect();
     half.purged_snaps.retain(|pg, _| half.pgs.contains_key(pg));
+    half.no_room.retain(|pg, _| half.pgs.contains_key(pg));
     match report.pgs.is_empty() {
         true => whole,
         false => encode_report(id, &half),

@@ -6,7 +6,7 @@
 use super::monitors::MonReport;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use types::pgstats::{ObjectStatSum, OsdStat, PgStat, PoolStat};
+use types::pgstats::{HeldLock, NoRoom, ObjectStatSum, OsdStat, PgStat, PoolStat};
 use types::{IntervalSet, OsdId, PgId, PoolId, Utime};
 
 /// Reports closer together give no rate.
@@ -26,8 +26,12 @@ pub struct OsdReport {
     pub silent: Vec<OsdId>,
     /// Where it lives in what its host can spare.
     pub spare: Option<SpareSpace>,
+    /// Locks on objects of these PGs, where somebody should know of them; at most `HELD_LOCKS_MAX`.
+    pub locks: Vec<HeldLock>,
+    /// Members of these PGs whose disks have no room.
+    pub no_room: BTreeMap<PgId, Vec<NoRoom>>,
 }
-denc::envelope_denc!(OsdReport, 3, 3, { stamp, stat, pgs, purged_snaps, silent, spare });
+denc::envelope_denc!(OsdReport, 4, 4, { stamp, stat, pgs, purged_snaps, silent, spare, locks, no_room });
 
 /// What an OSD may use of a file system that it shares with its host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -7,11 +7,12 @@
 
 use super::pg_stats::{Figures, Share};
 use super::table::{Spec, spec};
-use super::{Command, Context, Outcome, osd_safety};
+use super::{Command, Context, Outcome, doctor_locks, doctor_space, osd_safety};
 use crate::auto_out;
 use crate::format::units;
 use crate::spare;
 use crate::spread::Spread;
+use crate::standing::Stance;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use types::osdmap::{map_flag, osd_state};
@@ -67,7 +68,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    fn new(
+    pub(super) fn new(
         level: Level,
         subject: impl Into<String>,
         waits: impl Into<String>,
@@ -82,7 +83,7 @@ impl Finding {
         }
     }
 
-    fn since(mut self, t: Utime) -> Self {
+    pub(super) fn since(mut self, t: Utime) -> Self {
         self.since = (!t.is_zero()).then_some(t);
         self
     }
@@ -126,9 +127,12 @@ fn doctor(cmd: &Command, ctx: &Context<'_>) -> Outcome {
 pub fn examine(ctx: &Context<'_>) -> Vec<Finding> {
     let figures = Figures::of(ctx);
     let mut out = Vec::new();
+    cluster_state(ctx, &mut out);
     map_flags(ctx, &mut out);
     inactive_pgs(ctx, &figures, &mut out);
     slow_ops(ctx, &mut out);
+    doctor_space::no_room(ctx, &mut out);
+    doctor_locks::held(ctx, &mut out);
     unfound(&figures, &mut out);
     osds_down(ctx, &figures, &mut out);
     osds_silent(ctx, &mut out);
@@ -143,7 +147,7 @@ pub fn examine(ctx: &Context<'_>) -> Vec<Finding> {
 }
 
 /// `a, b, c and 4 more`
-fn some<T: std::fmt::Display>(all: &[T]) -> String {
+pub(super) fn some<T: std::fmt::Display>(all: &[T]) -> String {
     let named: Vec<String> = all.iter().take(NAMED_MAX).map(T::to_string).collect();
     let more = all.len().saturating_sub(NAMED_MAX);
     match more {
@@ -153,7 +157,7 @@ fn some<T: std::fmt::Display>(all: &[T]) -> String {
 }
 
 /// `osd.3 on host b, down for 5m`
-fn osd_text(ctx: &Context<'_>, id: OsdId) -> String {
+pub(super) fn osd_text(ctx: &Context<'_>, id: OsdId) -> String {
     let map = ctx.map();
     let host = ctx.osd_host(id);
     match (map.exists(id), map.is_up(id), map.osd(id)) {
@@ -176,6 +180,26 @@ fn start_osds(ctx: &Context<'_>, down: &[OsdId]) -> String {
         some(&names),
         some(&hosts)
     )
+}
+
+/// The cluster state does not answer this monitor.
+fn cluster_state(ctx: &Context<'_>, out: &mut Vec<Finding>) {
+    let Some(since) = ctx.mon.stalled else { return };
+    let host = &ctx.mon.hostname;
+    let (waits, next) = match &ctx.mon.stance {
+        Stance::Away(to) => (
+            format!(
+                "on host {host} is cut off from the cluster state, and mon.{} is not: its clients are sent there",
+                to.join(", mon.")
+            ),
+            format!("look at the network between host {host} and etcd; this monitor serves again by itself"),
+        ),
+        Stance::Hesitating | Stance::Serving => (
+            "cannot reach the cluster state: nothing can be changed, and what is shown is what was known last".to_string(),
+            "look whether most members of etcd are up and reach each other: etcdctl endpoint status".to_string(),
+        ),
+    };
+    out.push(Finding::new(Level::Blocked, format!("mon.{}", ctx.mon.name), waits, next).since(since));
 }
 
 fn map_flags(ctx: &Context<'_>, out: &mut Vec<Finding>) {
@@ -311,7 +335,10 @@ fn wait_text(ctx: &Context<'_>, by: OsdId, w: &Wait) -> String {
             w.who
         ),
         wait::ORDER => format!("an earlier operation on the same object{since}"),
-        wait::SPACE => format!("osd.{by} has no room{since}"),
+        wait::SPACE => format!(
+            "{} has no room for it, and too few copies would be left without that one{since}",
+            osd_text(ctx, w.osd)
+        ),
         wait::MAP => format!("the OSD map lets no client in (pause or full){since}"),
         other => format!("something this version does not know ({other}){since}"),
     }
@@ -335,7 +362,7 @@ fn wait_next(ctx: &Context<'_>, by: OsdId, w: &Wait) -> String {
             format!("if that client is dead: ceph osd blocklist add {addr}")
         }
         wait::ORDER => format!("ceph tell osd.{by} dump_ops_in_flight"),
-        wait::SPACE => "free space or add OSDs: ceph osd df".to_string(),
+        wait::SPACE => "delete data, or make room there: see the finding of that pg; ceph osd df".to_string(),
         wait::MAP => "ceph osd unpause, or free space: ceph health detail".to_string(),
         _ => format!("ceph tell osd.{by} dump_ops_in_flight"),
     }
@@ -592,8 +619,14 @@ fn monitors(ctx: &Context<'_>, out: &mut Vec<Finding>) {
         out.push(Finding::new(
             Level::Risk,
             format!("mon.{}", i.name),
-            format!("at {} does not live; clients try the others", i.addrs),
-            format!("start it again, or: ceph mon rm {}", i.name),
+            format!(
+                "at {} is down, or cut off from the cluster state; clients go to the others",
+                i.addrs
+            ),
+            format!(
+                "start it again, or look at its way to etcd; if it is gone for good: ceph mon rm {}",
+                i.name
+            ),
         ));
     }
 }

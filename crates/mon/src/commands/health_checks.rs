@@ -8,6 +8,7 @@ use super::{Context, pool_use};
 use crate::format::units;
 use crate::spare;
 use crate::spread::Spread;
+use crate::standing::Stance;
 use metastore::cluster::SpareSpace;
 use types::OsdId;
 use types::osdmap::{map_flag, osd_state};
@@ -56,8 +57,16 @@ fn location(ctx: &Context<'_>, item: i32) -> String {
 pub fn cluster_state(ctx: &Context<'_>, found: &mut Vec<Check>) {
     let Some(since) = ctx.mon.stalled else { return };
     let sec = u64::from(ctx.now.sec.saturating_sub(since.sec));
+    let clients = match &ctx.mon.stance {
+        Stance::Away(to) => format!(
+            "clients are sent to those who follow it: mon.{}",
+            to.join(", mon.")
+        ),
+        _ => "no other monitor is known to follow it".to_string(),
+    };
     let detail = [
         "what is shown is what was known last; changes wait, and so does whoever needs one".to_string(),
+        clients,
         "with etcd: look whether most of its members are up and reach each other (etcdctl endpoint status)"
             .to_string(),
     ];

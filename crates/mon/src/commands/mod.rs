@@ -16,6 +16,8 @@ mod crush_class;
 mod crush_read;
 mod df;
 mod doctor;
+mod doctor_locks;
+mod doctor_space;
 mod fs;
 mod health;
 mod health_checks;
@@ -49,6 +51,8 @@ mod upmap;
 #[cfg(test)]
 mod copies_transcript;
 #[cfg(test)]
+mod doctor_transcript;
+#[cfg(test)]
 mod replay;
 #[cfg(test)]
 pub(crate) mod sample;
@@ -57,7 +61,9 @@ mod transcript;
 
 pub use pg_stats::newest_reports;
 
+use crate::others;
 use crate::progress::Progress;
+use crate::standing::Stance;
 use bytes::Bytes;
 use io::Random;
 use metastore::{Changes, ClusterState, ClusterStats};
@@ -121,6 +127,10 @@ pub struct MonInfo {
     pub started: Utime,
     /// Since when the cluster state lets nothing be changed, if it does not (wall clock).
     pub stalled: Option<Utime>,
+    /// For how long the cluster state has not answered.
+    pub behind: std::time::Duration,
+    /// What this monitor does with clients because of that.
+    pub stance: Stance,
     /// Facts for `mon metadata`/`mgr metadata`: hostname, kernel, cpu, mem...
     pub metadata: std::collections::BTreeMap<String, String>,
 }
@@ -226,9 +236,11 @@ pub fn run(cmd: &Command, ctx: &Context<'_>) -> Outcome {
 
 /// The JSON text that `ceph ping mon.X` prints: keys `health` and `mon_status`.
 pub fn ping_text(ctx: &Context<'_>) -> String {
+    let (behind, since) = others::said(ctx.mon.behind);
     let text = serde_json::json!({
         "health": health::Report::of(ctx).json(true),
         "mon_status": monitor::mon_status(ctx),
+        behind: since,
     });
     crate::format::pretty(&text)
 }

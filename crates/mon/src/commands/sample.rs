@@ -113,6 +113,8 @@ impl Cluster {
                 nsec: 0,
             },
             stalled: None,
+            behind: std::time::Duration::ZERO,
+            stance: Default::default(),
             metadata: BTreeMap::new(),
         };
         let mut made = Self {
@@ -204,6 +206,11 @@ impl Cluster {
     /// Changes what one OSD reports of itself.
     pub fn each_osd(&mut self, id: i32, change: impl FnOnce(&mut OsdStat)) {
         self.edit(id, |r| change(&mut r.stat));
+    }
+
+    /// Changes one OSD's report.
+    pub fn report_of(&mut self, id: i32, change: impl FnOnce(&mut OsdReport)) {
+        self.edit(id, change);
     }
 
     /// A further monitor in the map.

@@ -15,7 +15,11 @@ impl Exec<'_, '_> {
         }
         let (_, _, len) = op.call();
         let at = class.len() + name.len();
-        let reply = method.call(self, op.indata.slice(at..at + len));
+        let input = op.indata.slice(at..at + len);
+        let reply = method.call(self, input.clone());
+        if class == b"lock" && method.writes() {
+            self.note_lock(method.name, &input, reply.rval);
+        }
         if reply.rval < 0 {
             return Err(Fail {
                 rval: reply.rval,
@@ -26,6 +30,29 @@ impl Exec<'_, '_> {
             rval: reply.rval,
             out: reply.out,
         })
+    }
+}
+
+impl Exec<'_, '_> {
+    /// A lock was changed, or refused because others hold it: for people who look who holds an image.
+    fn note_lock(&mut self, method: &str, input: &Bytes, rval: i32) {
+        if rval >= 0 {
+            return self.watches.locks.forget(&self.head.object);
+        }
+        if method != "lock" || rval != Errno::EBUSY.code() {
+            return;
+        }
+        let Some(name) = objclass::lock_name(input) else {
+            return;
+        };
+        let Ok(Some(attr)) = self.user_xattr(&objclass::lock_attr(&name)) else {
+            return;
+        };
+        let holders = objclass::lock_holders(&attr, self.ctx.wall);
+        let (by, now) = (self.client.name, self.ctx.now);
+        self.watches
+            .locks
+            .refused(&self.head.object, &name, holders, by, now);
     }
 }
 

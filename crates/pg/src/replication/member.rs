@@ -44,6 +44,8 @@ pub(super) struct Member {
     pub synced: bool,
     /// Its store does not take what a resync puts into one transaction.
     pub small_steps: bool,
+    /// Its disk had no room, and it has not taken everything since.
+    pub no_room: bool,
     /// Something of its copy cannot be read there: objects go there whole.
     pub damaged: bool,
 }
@@ -57,6 +59,7 @@ impl Member {
             pending: VecDeque::new(),
             synced: false,
             small_steps: false,
+            no_room: false,
             damaged: false,
         }
     }
@@ -80,6 +83,7 @@ impl Member {
         self.pending.clear();
         self.floor = last;
         self.synced = true;
+        self.no_room = false;
     }
 
     /// It will have everything with transaction `number`.
@@ -100,6 +104,7 @@ impl Member {
             self.pending.pop_front();
             self.synced = true;
         }
+        self.no_room &= !self.is_full() || !self.pending.is_empty();
     }
 
     /// The connection has ended; `last` is the newest transaction here.
@@ -140,7 +145,8 @@ impl Member {
         }
     }
 
-    pub fn state(&self, osd: OsdId, in_sync: bool) -> MemberState {
+    /// `lacks`: changes that it has not confirmed.
+    pub fn state(&self, osd: OsdId, in_sync: bool, lacks: usize) -> MemberState {
         let (name, dirty, backfill) = match &self.phase {
             Phase::Away => ("away", 0, false),
             Phase::Asked { .. } | Phase::Heard(_) | Phase::Undoing { .. } => ("asked", 0, false),
@@ -155,6 +161,8 @@ impl Member {
             state: name,
             dirty,
             backfill,
+            no_room: self.no_room,
+            lacks,
         }
     }
 }
@@ -170,4 +178,8 @@ pub struct MemberState {
     pub dirty: usize,
     /// All objects behind a cursor are missing, too.
     pub backfill: bool,
+    /// Its disk has no room for what was written.
+    pub no_room: bool,
+    /// Changes of the log that it has not confirmed.
+    pub lacks: usize,
 }

@@ -269,6 +269,7 @@ impl Pg {
             PeerBody::Applied { seq, result } if result < 0 => {
                 if let Some(m) = self.repl.members.get_mut(&from) {
                     m.small_steps |= result == Errno::EFBIG.code();
+                    m.no_room |= result == Errno::ENOSPC.code();
                     // A part of a block that cannot be read there was to be written: whole objects can.
                     m.damaged |= result == Errno::EIO.code();
                 }
@@ -524,7 +525,10 @@ impl Pg {
 
     /// Who has what, for reports.
     pub fn members(&self) -> Vec<MemberState> {
-        let of = |(osd, m): (&OsdId, &Member)| m.state(*osd, self.repl.group.is_in_sync(*osd));
+        let of = |(osd, m): (&OsdId, &Member)| {
+            let lacks = self.log.since(m.confirmed());
+            m.state(*osd, self.repl.group.is_in_sync(*osd), lacks)
+        };
         self.repl.members.iter().map(of).collect()
     }
 }

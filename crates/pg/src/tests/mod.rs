@@ -6,6 +6,7 @@ mod basics;
 mod copies;
 mod durability;
 mod hostile;
+mod locks;
 mod model;
 mod parking;
 mod pieces;

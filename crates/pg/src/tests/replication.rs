@@ -600,6 +600,32 @@ fn no_room_on_too_many_is_said() {
     assert_eq!(c.answered(touched).unwrap().result, 0);
 }
 
+/// The doctor names who has no room where writes wait for it.
+#[test]
+fn a_needed_copy_without_room_is_named_until_it_has_everything() {
+    let mut c = Cluster::new(2, 2, 2);
+    c.run(in_turn(), 300);
+    let copy = |c: &Cluster| c.pg().members().into_iter().find(|m| m.osd == 1).unwrap();
+    assert!(!copy(&c).no_room);
+    c.set_full(1, true);
+    let first = c.send("a", vec![append(b"0")]);
+    let second = c.send("b", vec![append(b"1")]);
+    for _ in 0..4 {
+        c.run(in_turn(), 300);
+        assert!(c.answered(first).is_none() && c.answered(second).is_none());
+        assert!(copy(&c).no_room && copy(&c).in_sync, "{:?}", copy(&c));
+        assert_eq!(copy(&c).lacks, 2);
+        c.now += Duration::from_secs(6);
+    }
+    c.set_full(1, false);
+    c.now += Duration::from_secs(6);
+    c.run(in_turn(), 1500);
+    assert!(c.answered(first).is_some_and(|r| r.result == 0));
+    assert!(c.answered(second).is_some_and(|r| r.result == 0));
+    assert_eq!((copy(&c).no_room, copy(&c).lacks), (false, 0));
+    c.check_equal();
+}
+
 #[test]
 fn a_new_osd_is_filled_and_replaces_another() {
     let mut c = Cluster::new(4, 3, 2);
