@@ -145,3 +145,52 @@ impl Reaper {
         store.submit(txn).map(drop).map_err(|e| e.to_string())
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use std::sync::Arc;
+    use store::{Options, Store};
+    use types::{NOSNAP, PgId};
+
+    fn object(shard: i8, hash: u32) -> ObjectId {
+        let none = Bytes::new();
+        let object = HObject::new(3, hash, none.clone(), none, "a".into(), NOSNAP);
+        ObjectId { shard, object }
+    }
+
+    #[test]
+    fn a_copy_takes_along_what_repairs_left_of_it_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = Options {
+            log_bytes: 16 << 20,
+            grow_bytes: 8 << 20,
+            host_reserve_bytes: 0,
+            ..Options::default()
+        };
+        let path = dir.path().join("osd");
+        Store::mkfs(&path, &options).unwrap();
+        let mut store = StoreView::new(Store::open(&path, &options, Arc::new(|| ())).unwrap());
+        let stray = SPgId::replicated(PgId::new(3, 1));
+        let scratch = pg::first_scratch(stray).shard;
+        let mut txn = Transaction::new(stray);
+        txn.ops.push(Op::CreateCollection);
+        for (shard, hash) in [(-1, 0), (-1, 1), (-1, 3), (scratch, 0), (scratch, 3)] {
+            let oid = object(shard, hash);
+            txn.ops.push(Op::Touch { oid });
+        }
+        store.submit(txn).unwrap();
+        // Of the two PGs of the pool this one has the odd hashes.
+        let mut steps = 0;
+        while !Reaper::remove_stray(&mut store, stray, 2).unwrap() {
+            steps += 1;
+            assert!(steps < 10);
+        }
+        let from = object(i8::MIN, 0);
+        let left = store.list(&from, 10).unwrap();
+        assert_eq!(left, [object(scratch, 0), object(-1, 0)]);
+        assert!(!store.has_collection(stray).unwrap());
+    }
+}
