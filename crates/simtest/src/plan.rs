@@ -244,6 +244,18 @@ impl Plan {
         self.events.sort_by_key(|e| e.at);
     }
 
+    /// And once more: about one of eight seeds is all reads of copies, over a network on which some copies hear of a write much
+    /// later than others.
+    pub fn readers(&mut self, dice: &mut Dice) {
+        if self.size < 3 || dice.below(8) > 0 {
+            return;
+        }
+        self.any_copy = 100;
+        self.gap = Duration::from_millis(10 + dice.below(20));
+        self.weather.stall_ppm = 20_000;
+        self.weather.stall_us_max = 200_000;
+    }
+
     /// Whether bits rot in this run.
     pub fn rots(&self) -> bool {
         self.events.iter().any(Event::is_rot)

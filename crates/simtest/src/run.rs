@@ -50,6 +50,7 @@ pub async fn seed(sim: Sim) -> Outcome {
     let mut plan = Plan::draw(&mut sim.dice("plan"));
     plan.more(&mut sim.dice("more of the plan"));
     plan.walls(&mut sim.dice("firewalls"));
+    plan.readers(&mut sim.dice("readers"));
     sim.trace.note(format_args!("PLAN {plan}"));
     let history = Rc::new(History::default());
     let mut wrongs = Vec::new();
