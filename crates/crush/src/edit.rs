@@ -540,6 +540,23 @@ impl CrushMap {
         })
     }
 
+    /// Renames a class; its devices, shadows and the rules that take them stay as they are.
+    pub fn rename_class(&mut self, from: &str, to: &str) -> Result<()> {
+        self.edit(|m| {
+            let id = m
+                .class_id(from)
+                .ok_or_else(|| EditError::NoSuchClass(from.to_string()))?;
+            if !valid_name(to) {
+                return Err(EditError::BadName(to.to_string()));
+            }
+            if m.class_id(to).is_some() {
+                return Err(EditError::NameTaken(to.to_string()));
+            }
+            m.class_names.insert(id, to.to_string());
+            Ok(())
+        })
+    }
+
     /// Adds a rule that takes `root` (devices of `class` only, if given) and spreads over buckets of a type.
     pub fn add_simple_rule(
         &mut self,

@@ -214,3 +214,29 @@ fn refusals_say_why() {
     m.move_item("a", &[("rack", "r")]).unwrap();
     check(m.move_item("r", &[("host", "a")]), "no place");
 }
+
+/// A renamed class keeps its devices, and the rules that take its shadows place as before.
+#[test]
+fn a_renamed_class_places_as_before() {
+    let mut m = CrushMap::new_default(FailureDomain::Osd);
+    for osd in 0..4 {
+        m.add_osd(osd, WEIGHT_ONE, &[("root", "default"), ("host", "h")])
+            .unwrap();
+        m.set_device_class(osd, if osd < 2 { "hdd" } else { "ssd" })
+            .unwrap();
+    }
+    let rule = m
+        .add_simple_rule("fast", "default", "osd", Some("ssd"), RuleKind::Replicated)
+        .unwrap();
+    let place = |m: &CrushMap| {
+        (0..64)
+            .map(|x| m.do_rule(rule, x, 2, &[0x10000; 4], 0))
+            .collect::<Vec<_>>()
+    };
+    let before = place(&m);
+    m.rename_class("ssd", "nvme").unwrap();
+    assert_eq!(place(&m), before);
+    assert!(m.item_id("default~nvme").is_some() && m.item_id("default~ssd").is_none());
+    assert!(m.rename_class("ssd", "x").is_err() && m.rename_class("hdd", "nvme").is_err());
+    m.validate().unwrap();
+}

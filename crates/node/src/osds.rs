@@ -230,6 +230,13 @@ pub(crate) fn osd_config(
     } else {
         settings.osds.max(1)
     };
+    // As Ceph names them; an operator may change it.
+    let device = store::device_of(&path).unwrap_or_else(|| path.clone());
+    let device_class = match io::files::spins(&device) {
+        Some(true) => "hdd",
+        Some(false) => "ssd",
+        None => "",
+    };
     let spare = settings.spare && store::device_of(&path).is_none();
     let (bind, cluster, auth, peers, platform) = (
         SocketAddr::new(settings.bind, 0),
@@ -250,6 +257,7 @@ pub(crate) fn osd_config(
         random: platform.random.clone(),
         entropy: platform.entropy(),
         hostname: platform.hostname.clone(),
+        device_class: device_class.to_string(),
         nonce: platform.random.u32(),
         disk_share,
         spare,

@@ -12,6 +12,7 @@
 mod caps;
 mod command;
 mod copy_reads;
+mod disk_time;
 mod event;
 mod fetches;
 mod health;

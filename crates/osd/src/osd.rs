@@ -1,6 +1,7 @@
 //! The shell round the placement groups: routes, lends the store, carries out.
 
 use crate::copy_reads::CopyReadCounts;
+use crate::disk_time::DiskTime;
 use crate::event::Told;
 use crate::fetches::Fetches;
 use crate::links::Links;
@@ -82,6 +83,7 @@ pub struct Osd {
     /// What clients' operations take; recovery and scrub yield to that.
     pub clients: Latency,
     pub recovery: Recovery,
+    pub disk_time: DiskTime,
     pub scrubs: Scrubs,
     pub ops: Ops,
     pub fetches: Fetches,
@@ -151,6 +153,7 @@ impl Osd {
             standing: p.standing,
             clients: Latency::default(),
             recovery: Recovery::default(),
+            disk_time: DiskTime::default(),
             scrubs: Scrubs::default(),
             ops: Ops::default(),
             fetches: Fetches::default(),
@@ -217,6 +220,7 @@ impl Osd {
     /// The store flushed: answers may go. Or it read from the disk: operations that waited for that may go on.
     pub fn on_store(&mut self) {
         let durable = self.store.engine.durable();
+        self.disk_time.durable(durable, || self.clock.monotonic());
         self.release(durable);
         self.on_reads();
     }
@@ -280,6 +284,10 @@ impl Osd {
             self.route_waiting();
         }
         self.flush_wishes();
+        if self.disk_time.is_armed() && !self.uncommitted.is_empty() {
+            let now = self.clock.monotonic();
+            self.disk_time.watch(self.store.engine.queued(), now);
+        }
         if cfg!(debug_assertions) {
             self.tell_probe();
         }

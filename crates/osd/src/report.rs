@@ -16,6 +16,7 @@ impl Osd {
         let up_from = state.osdmap.osd(self.id).map_or(0, |o| o.info.up_from);
         let stamp = self.wall();
         let (slow_ops, slow_ops_count) = self.slow_ops();
+        let commit_ns = self.disk_time.latency(self.clock.monotonic()).as_nanos() as u64;
         OsdReport {
             stamp,
             stat: OsdStat {
@@ -24,7 +25,9 @@ impl Osd {
                 seq: u64::from(stamp.sec),
                 num_pgs: self.slots.len() as u32,
                 hb_peers: self.links.open().collect(),
-                commit_latency_ns: self.clients.mean().as_nanos() as u64,
+                commit_latency_ns: commit_ns,
+                // What is durable is applied here: one figure, as BlueStore has it.
+                apply_latency_ns: commit_ns,
                 slow_ops,
                 slow_ops_count,
                 statfs: self.statfs(),

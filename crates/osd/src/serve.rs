@@ -50,6 +50,8 @@ pub struct Config {
     /// Randomness for handshakes.
     pub entropy: Arc<dyn Entropy>,
     pub hostname: String,
+    /// The class that it gets when it is made: hdd, ssd, or empty for none.
+    pub device_class: String,
     pub nonce: u32,
     /// OSDs that share the free space of its file system: each reports its part of it.
     pub disk_share: u32,
@@ -211,7 +213,10 @@ pub async fn serve(
             Event::Store => osd.on_store(),
             Event::Link(id, first) => apply_links(&mut osd, id, first, &mut sources.links),
             Event::Told(told) => osd.on_told(told)?,
-            Event::Beat => osd.on_beat(),
+            Event::Beat => {
+                osd.disk_time.arm();
+                osd.on_beat();
+            }
             Event::Cluster => {
                 let served = osd.pgs().count();
                 osd.on_cluster();
@@ -358,7 +363,7 @@ fn boot(c: &Config, addr: EntityAddr, uuid: types::Uuid, size: u64) -> OsdBoot {
         hb_front_addrs: addrs,
         size_bytes: size,
         host: c.hostname.clone(),
-        device_class: String::new(),
+        device_class: c.device_class.clone(),
         features: msgr::features::SUPPORTED,
         metadata,
     }

@@ -254,6 +254,7 @@ impl Cluster {
             spare: false,
             lease: osd::Config::LEASE,
             hung_disk: osd::Config::HUNG_DISK,
+            device_class: String::new(),
         };
         let (ready, _up) = oneshot::channel();
         osd::serve(config, ready, stop).await.map_err(|e| e.to_string())

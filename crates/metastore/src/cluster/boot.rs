@@ -4,7 +4,9 @@ use super::changes::{Change, Changes};
 use super::handle::OsdBoot;
 use super::state::ClusterState;
 use types::clusterlog::LogLevel;
-use types::osdmap::{Incremental, MAX_OSD_LIMIT, OsdBoot as MapBoot, OsdMap, map_flag, osd_state};
+use types::osdmap::{
+    Incremental, MAX_OSD_LIMIT, OsdBoot as MapBoot, OsdMap, WEIGHT_OUT, map_flag, osd_state,
+};
 use types::{OsdId, Utime};
 
 /// CRUSH weight of 1.0 stands for so many bytes.
@@ -93,6 +95,10 @@ fn changes(state: &ClusterState, boot: &OsdBoot, now: Utime) -> Result<Changes, 
         features: boot.features,
     };
     inc.boot_osd(map, id, &addrs);
+    if is_new && map.has_flag(map_flag::NOIN) {
+        // It waits for the operator's `osd in`.
+        inc.new_weight.insert(id, WEIGHT_OUT);
+    }
     if is_new || map.crush.item_name(id).is_none() {
         place(&mut inc, map, boot)?;
     }

@@ -546,8 +546,20 @@ fn a_disk_slower_than_the_others() {
     shown(
         c,
         r#"{"prefix":"doctor"}"#,
-        "SLOW     osd.2: its disk takes 200 ms to commit, the others' 2 ms\n",
+        "SLOW     osd.2: its disk takes 200 ms to commit, the others of class hdd 2.0 ms; writes wait for it\n",
     );
+    shown(
+        c,
+        r#"{"prefix":"health","detail":"detail"}"#,
+        "[WRN] OSD_SLOW_DISK: 1 osds have a disk much slower than the others\n    osd.2 on host vm takes 200 ms to commit, the \
+         others of class hdd 2.0 ms\n",
+    );
+    // A class of its own: nothing to compare it with.
+    ok(c, r#"{"prefix":"osd crush rm-device-class","ids":["2"]}"#);
+    for (id, ms) in [(0, 2), (1, 3), (2, 200), (3, 2)] {
+        c.each_osd(id, |s| s.commit_latency_ns = ms * 1_000_000);
+    }
+    assert!(!c.text(r#"{"prefix":"doctor"}"#).contains("its disk"));
 }
 
 #[test]

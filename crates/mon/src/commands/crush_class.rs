@@ -40,9 +40,11 @@ pub const TABLE: &[Spec] = &[
     ),
     later(RW, "osd crush class create class:str([A-Za-z0-9-_])"),
     later(RW, "osd crush class rm class:str([A-Za-z0-9-_])"),
-    later(
+    spec(
         RW,
         "osd crush class rename srcname:str([A-Za-z0-9-_]) dstname:str([A-Za-z0-9-_])",
+        "rename a device class; rules that take it go on",
+        rename,
     ),
 ];
 
@@ -85,6 +87,20 @@ fn get(cmd: &Command, ctx: &Context<'_>) -> Outcome {
         many => lines(many.iter().map(|id| format!("osd.{id} {}", class(id)))),
     };
     cmd.either(|| ids.iter().map(one).collect::<Vec<Value>>().into(), plain)
+}
+
+fn rename(cmd: &Command, ctx: &Context<'_>) -> Outcome {
+    let (from, to) = (cmd.text("srcname"), cmd.text("dstname"));
+    let c = &ctx.map().crush;
+    match (c.class_id(from), c.class_id(to)) {
+        // As after a first try whose answer was lost.
+        (None, Some(_)) => Outcome::status(format!("already renamed to '{to}'")),
+        (None, None) => Outcome::absent(format!("class '{from}' does not exist")),
+        (Some(_), Some(_)) => Outcome::error(Errno::EEXIST, format!("class '{to}' already exists")),
+        (Some(_), None) => edit(ctx, format!("rename class '{from}' to '{to}'"), |c| {
+            c.rename_class(from, to)
+        }),
+    }
 }
 
 fn text_of(ids: &[OsdId]) -> String {

@@ -7,7 +7,7 @@
 
 use super::pg_stats::{Figures, Share};
 use super::table::{Spec, spec};
-use super::{Command, Context, Outcome, doctor_locks, doctor_space, osd_safety};
+use super::{Command, Context, Outcome, doctor_locks, doctor_space, osd_safety, slow_disk};
 use crate::auto_out;
 use crate::format::units;
 use crate::spare;
@@ -29,9 +29,6 @@ pub const TABLE: &[Spec] = &[spec(
 
 const NAMED_MAX: usize = 5;
 const OPS_MAX: usize = 20;
-/// A disk whose commits take this long, and this many times longer than the others', is named.
-const SLOW_DISK_NS: u64 = 50_000_000;
-const SLOW_DISK_TIMES: u64 = 8;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
@@ -506,34 +503,14 @@ fn spare_space(ctx: &Context<'_>, out: &mut Vec<Finding>) {
 }
 
 fn slow_disks(ctx: &Context<'_>, out: &mut Vec<Finding>) {
-    let mut all: Vec<u64> = ctx
-        .stats
-        .osds
-        .values()
-        .map(|r| r.stat.commit_latency_ns)
-        .collect();
-    all.sort_unstable();
-    let Some(median) = all.get(all.len().saturating_sub(1) / 2).copied() else {
-        return;
-    };
-    for (id, r) in &ctx.stats.osds {
-        let ns = r.stat.commit_latency_ns;
-        if ns >= SLOW_DISK_NS && ns >= median.saturating_mul(SLOW_DISK_TIMES) {
-            let ms = |n: u64| n / 1_000_000;
-            out.push(Finding::new(
-                Level::Slow,
-                format!("osd.{id}"),
-                format!(
-                    "its disk takes {} ms to commit, the others' {} ms",
-                    ms(ns),
-                    ms(median)
-                ),
-                format!(
-                    "look at the disk on host {}, or: ceph osd out {id}",
-                    ctx.osd_host(*id)
-                ),
-            ));
-        }
+    for d in slow_disk::slow(ctx) {
+        let (id, host) = (d.osd, ctx.osd_host(d.osd));
+        out.push(Finding::new(
+            Level::Slow,
+            format!("osd.{id}"),
+            format!("its disk {}; writes wait for it", d.text(ctx)),
+            format!("look at the disk on host {host}; to go on without it: ceph osd out {id}"),
+        ));
     }
 }
 

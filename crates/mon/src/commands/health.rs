@@ -5,7 +5,7 @@
 
 use super::pg_stats::Figures;
 use super::table::{Spec, spec};
-use super::{Command, Context, Outcome, health_checks, health_pgs, show};
+use super::{Command, Context, Outcome, health_checks, health_pgs, show, slow_disk};
 use crate::format::units;
 use metastore::cluster::HealthMute;
 use metastore::{Change, Changes};
@@ -93,6 +93,7 @@ impl Report {
         health_pgs::monitors(ctx, &mut found);
         health_checks::sizing(ctx, figures, &mut found);
         health_checks::spare_space(ctx, &mut found);
+        slow_disk::health(ctx, &mut found);
         if !ctx.state.mgrmap.available {
             found.push(health_checks::warn("MGR_DOWN", "no active mgr".into(), 0, vec![]));
         }

@@ -6,7 +6,7 @@ use super::table::{DEPRECATED, Spec, later, spec};
 use super::{Command, Context, Outcome};
 use crate::format::json::significant;
 use metastore::{Change, Changes};
-use types::osdmap::{AFFINITY_DEFAULT, Incremental, MAX_OSD_LIMIT, osd_state};
+use types::osdmap::{AFFINITY_DEFAULT, Incremental, MAX_OSD_LIMIT, WEIGHT_IN, osd_state};
 use types::{Errno, OsdId, Uuid, release};
 
 const RW: (&str, &str) = ("osd", "rw");
@@ -95,15 +95,6 @@ pub const TABLE: &[Spec] = &[
         require_release,
     ),
     later(RW, "osd stop ids*:str"),
-    later(RW, "osd reweightn weights:str"),
-    later(
-        RW,
-        "osd reweight-by-utilization oload?:int max_change?:float max_osds?:int no_increasing?:choice(--no-increasing)",
-    ),
-    later(
-        ("osd", "r"),
-        "osd test-reweight-by-utilization oload?:int max_change?:float max_osds?:int no_increasing?:bool",
-    ),
     later(
         RW,
         "osd erasure-code-profile set name:str([A-Za-z0-9-_.]) profile?*:str force?:bool",
@@ -260,6 +251,9 @@ fn reweight(cmd: &Command, ctx: &Context<'_>) -> Outcome {
         (Ok(w), Ok(id)) => (w, id),
         (Err(refusal), _) | (_, Err(refusal)) => return refusal,
     };
+    if fixed > WEIGHT_IN {
+        return Outcome::invalid(format!("weight {w} is out of range: it lies between 0 and 1"));
+    }
     let mut inc = ctx.inc();
     inc.set_weight(id, fixed);
     Outcome::status(format!(

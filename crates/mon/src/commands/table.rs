@@ -61,7 +61,7 @@ fn not_built(cmd: &Command, _: &Context<'_>) -> Outcome {
 }
 
 /// Families in the order of the documentation.
-pub static FAMILIES: [(&str, &[Spec]); 23] = [
+pub static FAMILIES: [(&str, &[Spec]); 24] = [
     ("Cluster", super::cluster::TABLE),
     ("Health", super::health::TABLE),
     ("What waits, and for what", super::doctor::TABLE),
@@ -69,6 +69,7 @@ pub static FAMILIES: [(&str, &[Spec]); 23] = [
     ("Manager", super::manager::TABLE),
     ("OSDs", super::osd_read::TABLE),
     ("OSDs: changes", super::osd_change::TABLE),
+    ("OSDs: weights", super::osd_weights::TABLE),
     ("OSDs: safety", super::osd_safety::TABLE),
     ("OSDs: flags", super::osd_flags::TABLE),
     ("Blocklist", super::blocklist::TABLE),

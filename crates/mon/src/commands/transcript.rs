@@ -435,6 +435,16 @@ fn crush_changes() {
         0,
         "done removing class of osd(s): 2",
     );
+    let rename = |from: &str, to: &str| {
+        format!(r#"{{"prefix":"osd crush class rename","srcname":"{from}","dstname":"{to}"}}"#)
+    };
+    check(c, &rename("hdd", "slow"), 0, "rename class 'hdd' to 'slow'");
+    assert_eq!(
+        c.json(r#"{"prefix":"osd crush class ls-osd","class":"slow"}"#),
+        serde_json::json!([0, 1])
+    );
+    check(c, &rename("hdd", "slow"), 0, "already renamed to 'slow'");
+    check(c, &rename("ssd", "fast"), -2, "class 'ssd' does not exist");
     check(
         c,
         r#"{"prefix":"osd crush rule rm","name":"nosuch"}"#,

@@ -1,0 +1,115 @@
+"""Flags of the OSD map, as an operator uses them before and during work: what each holds up, what it does not, that the
+health and `doctor` say so, and that all goes on once it is unset.
+"""
+import subprocess
+import time
+
+import pytest
+
+from skeptest.run import end_group, wait_until
+
+pytestmark = pytest.mark.own
+
+
+@pytest.fixture
+def skep(own):
+    skep = own(osds=4, options=['--osd-memory', '64M']).start()
+    skep.pool = skep.make_copies(3, pg_num=16)
+    for n in range(40):
+        skep.rados(skep.pool, 'put', 'o%d' % n, '-', stdin=b'%d' % n * 10000)
+    return skep
+
+
+def states(skep):
+    return {pg['pgid']: pg['state'] for pg in skep.pgs()}
+
+
+def flags(skep):
+    check = skep.ceph_json('health')['checks'].get('OSDMAP_FLAGS')
+    return check and check['summary']['message']
+
+
+def osd(skep, id):
+    return next(o for o in skep.ceph_json('osd', 'dump')['osds'] if o['osd'] == id)
+
+
+def settled(skep):
+    return all(s == 'active+clean' for s in states(skep).values())
+
+
+def test_pause_holds_up_clients_and_nothing_is_lost(skep):
+    skep.ceph('osd', 'set', 'pause')
+    assert flags(skep) == 'pauserd,pausewr flag(s) set'
+    put = skep.popen('rados', '-p', skep.pool, 'put', 'late', '-', stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    get = skep.popen('rados', '-p', skep.pool, 'get', 'o1', '-', stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    try:
+        put.stdin.write(b'late')
+        put.stdin.close()
+        time.sleep(2)
+        assert put.poll() is None and get.poll() is None
+        skep.ceph('osd', 'unset', 'pause')
+        assert put.wait(30) == 0 and get.communicate(timeout=30)[0] == b'1' * 10000
+    finally:
+        end_group(put)
+        end_group(get)
+    assert skep.rados(skep.pool, 'get', 'late', '-').out_bytes == b'late' and flags(skep) is None
+
+
+@pytest.mark.parametrize('flag', ['nobackfill', 'norebalance'])
+def test_data_does_not_move_while_it_shall_not(skep, flag):
+    skep.ceph('osd', 'set', flag)
+    assert flags(skep) == flag + ' flag(s) set'
+    before = {pg['pgid']: pg['acting'] for pg in skep.pgs()}
+    skep.ceph('osd', 'out', '3')
+    time.sleep(3)
+    now = {pg['pgid']: (pg['acting'], pg['state']) for pg in skep.pgs()}
+    assert {p: a for p, (a, _) in now.items()} == before
+    held = [s for a, s in now.values() if 3 in a]
+    assert held and all('remapped' in s for s in held), now
+    doctor = skep.ceph_json('doctor')['findings']
+    assert any(f['subject'] == 'healing' and flag in f['waits_for'] and f['next'] == 'ceph osd unset ' + flag for f in doctor), doctor
+    assert skep.rados(skep.pool, 'get', 'o1', '-').out_bytes == b'1' * 10000
+    skep.ceph('osd', 'unset', flag)
+    wait_until(lambda: settled(skep) and not any(3 in pg['acting'] for pg in skep.pgs()), 60, 0.5, 'the data to move')
+
+
+def test_no_copies_are_caught_up_while_they_shall_not(skep):
+    skep.ceph('osd', 'set', 'norecover')
+    skep.ceph('osd', 'set', 'noup')
+    skep.ceph('osd', 'down', '2')
+    wait_until(lambda: osd(skep, 2)['up'] == 0, 10, what='osd.2 to be down')
+    for n in range(40):
+        skep.rados(skep.pool, 'put', 'o%d' % n, '-', stdin=b'%d' % n * 20000)
+    skep.ceph('osd', 'unset', 'noup')
+    wait_until(lambda: osd(skep, 2)['up'] == 1, 30, what='osd.2 to be up')
+    time.sleep(2)
+    waits = [s for s in states(skep).values() if 'recovery_wait' in s]
+    assert waits and all('degraded' in s for s in waits), states(skep)
+    skep.ceph('osd', 'unset', 'norecover')
+    wait_until(lambda: settled(skep), 60, 0.5, 'all copies')
+
+
+def test_noup_and_nodown_and_noin(skep):
+    skep.ceph('osd', 'set', 'nodown')
+    skep.ceph('osd', 'down', '1')
+    time.sleep(2)
+    print('nodown:', osd(skep, 1)['up'], flags(skep))
+    skep.ceph('osd', 'unset', 'nodown')
+    skep.ceph('osd', 'set', 'noup')
+    skep.ceph('osd', 'down', '1')
+    wait_until(lambda: osd(skep, 1)['up'] == 0, 10, what='osd.1 to be down')
+    time.sleep(2)
+    assert osd(skep, 1)['up'] == 0
+    skep.ceph('osd', 'unset', 'noup')
+    wait_until(lambda: osd(skep, 1)['up'] == 1, 40, what='osd.1 to be up')
+    # noin: who comes up with it set stays out, if it was out by itself or is new.
+    skep.ceph('osd', 'set', 'noin')
+    assert flags(skep) == 'noin flag(s) set'
+    skep.stop()
+    skep.osds = 5
+    skep.start()
+    wait_until(lambda: osd(skep, 4)['up'] == 1, 30, what='osd.4 to be up')
+    assert osd(skep, 4)['in'] == 0, osd(skep, 4)
+    skep.ceph('osd', 'unset', 'noin')
+    skep.ceph('osd', 'in', '4')
+    wait_until(lambda: settled(skep) and any(4 in pg['acting'] for pg in skep.pgs()), 60, 0.5, 'data on osd.4')
