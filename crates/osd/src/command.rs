@@ -209,6 +209,7 @@ impl Osd {
             "heartbeats": {"peers": self.links.open().count(), "slowest_peer": slowest.map(|s| s.0),
                            "slowest_us": slowest.map(|s| s.1.as_micros() as u64)},
             "osd": {"op_r": reads, "op_w": writes, "op_r_out_bytes": read_bytes, "op_w_in_bytes": write_bytes,
+                    "op_latency": {"avgtime": self.clients.mean().as_secs_f64()},
                     "numpg": self.slots.len(), "numpg_primary": self.pgs().count(),
                     "replica_read": self.copy_reads.asked, "replica_read_served": self.copy_reads.served,
                     "replica_read_out_bytes": self.copy_reads.served_bytes,

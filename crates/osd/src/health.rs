@@ -45,17 +45,24 @@ impl PgHealth {
         let blocked_by = blocked_by(f);
         let full = |m: &MemberState| m.state == "full";
         let kept_waiting = !f.members.iter().filter(|m| m.in_sync).all(full);
+        // One that is down and cannot be let go, as too few would be left, holds up every write.
+        let alive = g
+            .in_sync
+            .iter()
+            .filter(|o| **o == g.me || f.map.is_up(**o))
+            .count();
         let mut state = match f.active {
+            true if alive < g.min_size as usize => pg_state::PEERED,
             true => pg_state::ACTIVE,
             false if !g.is_enough() => pg_state::PEERED,
             false if blocked_by.iter().any(|o| !f.map.is_up(*o)) => pg_state::PEERING | pg_state::DOWN,
             false => pg_state::PEERING,
         };
         let mut set = |flag: u64, on: bool| state |= if on { flag } else { 0 };
-        set(pg_state::UNDERSIZED, g.in_sync.len() < g.size as usize);
+        set(pg_state::UNDERSIZED, alive < g.size as usize);
         set(
             pg_state::DEGRADED,
-            degraded > 0 || g.in_sync.len() < g.size as usize || (f.active && kept_waiting),
+            degraded > 0 || alive < g.size as usize || (f.active && kept_waiting),
         );
         set(pg_state::REMAPPED, g.up != g.in_sync);
         set(
@@ -143,6 +150,7 @@ fn blocked_by(f: &Facts<'_>) -> Vec<OsdId> {
 mod tests {
     use super::*;
     use types::Uuid;
+    use types::osdmap::osd_state;
     use types::pgstats::pg_state::{
         ACTIVE, CLEAN, DEGRADED, DOWN, PEERED, PEERING, RECOVERING, REMAPPED, UNDERSIZED,
     };
@@ -153,6 +161,21 @@ mod tests {
         members: &[(OsdId, &'static str, bool)],
         active: bool,
     ) -> PgHealth {
+        check_with(in_sync, up, members, active, &[0, 1, 2, 3])
+    }
+
+    fn check_with(
+        in_sync: &[OsdId],
+        up: &[OsdId],
+        members: &[(OsdId, &'static str, bool)],
+        active: bool,
+        alive: &[OsdId],
+    ) -> PgHealth {
+        let mut map = OsdMap::empty(Uuid::default());
+        map.set_max_osd(4);
+        for osd in alive {
+            map.osds[*osd as usize].state = osd_state::EXISTS | osd_state::UP;
+        }
         let group = Group {
             me: in_sync[0],
             primary: in_sync[0],
@@ -176,7 +199,7 @@ mod tests {
             members: &members.iter().map(state).collect::<Vec<_>>(),
             active,
             objects: 10,
-            map: &OsdMap::empty(Uuid::default()),
+            map: &map,
         })
     }
 
@@ -216,8 +239,12 @@ mod tests {
             (too_few.state, too_few.degraded),
             (PEERED | UNDERSIZED | DEGRADED, 20)
         );
-        let waits = check(&[0, 1], &[0], &[(1, "away", false)], false);
+        let waits = check_with(&[0, 1], &[0], &[(1, "away", false)], false, &[0]);
         assert_eq!(waits.state & (PEERING | DOWN), PEERING | DOWN);
         assert_eq!(waits.blocked_by, [1]);
+        // As many copies as are required, and one of them is down: it leads and cannot write.
+        let held = check_with(&[0, 1], &[0], &[(1, "away", false)], true, &[0]);
+        assert_eq!(held.state, PEERED | UNDERSIZED | DEGRADED | REMAPPED);
+        assert_eq!(held.blocked_by, [1]);
     }
 }

@@ -146,6 +146,8 @@ impl Incremental {
             *self.new_state.entry(id).or_insert(0) |= osd_state::UP;
             let mut xinfo = self.xinfo_of(map, id);
             xinfo.dead_epoch = self.epoch;
+            // What is sent here replaces what applying the state sets.
+            xinfo.down_stamp = self.modified;
             self.new_xinfo.insert(id, xinfo);
             self.new_last_up_change = self.modified;
         }
