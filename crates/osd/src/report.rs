@@ -32,7 +32,6 @@ impl Osd {
                 slow_ops_count,
                 statfs: self.statfs(),
                 pool_statfs: self.pool_statfs(),
-                ..OsdStat::default()
             },
             pgs: self.pgs().map(|(id, pg)| (id, self.pg_stat(id, pg))).collect(),
             purged_snaps: self
