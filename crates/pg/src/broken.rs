@@ -23,6 +23,8 @@ pub enum Rule {
     ReadRepair,
     /// Only a FIN on a lifeline says that a process is gone.
     CleanEnd,
+    /// While a check of a scrub looks at an object on all copies, nothing changes the object.
+    CheckHolds,
 }
 
 #[cfg(debug_assertions)]

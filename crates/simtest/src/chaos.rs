@@ -1,16 +1,20 @@
 //! Carries a plan's faults out, and undoes them.
 
 use crate::check;
-use crate::cluster::{Cluster, LOG_BYTES, OsdNode};
+use crate::cluster::{Cluster, LOG_BYTES, OsdNode, POOL, client_host};
 use crate::disk::Pace;
-use crate::plan::{Event, Fault, Plan, storm};
+use crate::operator;
+use crate::plan::{Event, Fault, Plan, Wish, storm};
+use crate::scrubs;
 use io::disk::sim::{Call, SimDisk};
 use io_sim::{Dice, Process};
 use std::cell::RefCell;
 use std::io::ErrorKind;
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::sleep;
+use types::PgId;
 
 /// Full weight of an OSD that is in.
 const IN: u32 = 0x10000;
@@ -66,9 +70,31 @@ pub async fn run(cluster: &Rc<Cluster>, plan: &Plan, clients: &Clients) {
             cluster.sim.trace.note(format_args!("UNDONE {:?}", event.fault));
         }));
     }
+    for wish in plan.wishes.iter().copied() {
+        let cluster = cluster.clone();
+        tasks.push(tokio::task::spawn_local(async move {
+            sleep(wish.at).await;
+            ask_for_scrub(&cluster, wish).await;
+        }));
+    }
     for t in tasks {
         // A panic ends the program by its hook.
         let _ = t.await;
+    }
+}
+
+async fn ask_for_scrub(cluster: &Cluster, wish: Wish) {
+    let map = cluster.view.osdmap();
+    let pgs: Vec<PgId> = map.pgs().filter(|pg| pg.pool == POOL).collect();
+    let one = wish.pg.map(|n| pgs[n as usize % pgs.len()]);
+    let done = match (cluster.by_commands.get(), one) {
+        (true, one) => operator::scrub(cluster, one, wish.asked).await,
+        (false, Some(one)) => scrubs::wish(cluster, &[one], wish.asked).await,
+        (false, None) => scrubs::wish(cluster, &pgs, wish.asked).await,
+    };
+    if let Err(why) = done {
+        let line = format!("a scrub cannot be asked for: {why}");
+        cluster.wrongs.borrow_mut().push(line);
     }
 }
 
@@ -98,6 +124,24 @@ fn data_blocks(disk: &SimDisk) -> Vec<u64> {
     used.map(|(_, at)| at).collect()
 }
 
+/// Flips bits in blocks of data.
+pub fn rot(cluster: &Cluster, node: &OsdNode, dice: &mut Dice) {
+    let disk = node.disk.borrow();
+    let used = data_blocks(&disk);
+    if node.gone.get() || used.is_empty() {
+        return;
+    }
+    let bits = 1 + dice.below(ROT_MAX);
+    cluster.rot.flipped(node.id, bits);
+    for _ in 0..bits {
+        let block = used[dice.below(used.len() as u64) as usize];
+        let at = block + dice.below(BLOCK);
+        disk.flip("block", at, dice.below(8) as u8);
+        let line = format_args!("osd.{}: a bit at {at} flips", node.id);
+        cluster.sim.trace.note(line);
+    }
+}
+
 struct Hand {
     cluster: Rc<Cluster>,
     clients: Clients,
@@ -115,6 +159,7 @@ impl Hand {
                 c.start_osd(&node);
             }
             Fault::LastWords { osd } => self.last_words(osd, lasts).await,
+            Fault::Blind { osd, cut } => self.blind(osd, cut, lasts).await,
             Fault::Blackout => self.blackout(lasts).await,
             Fault::Pause { osd } => {
                 let node = c.osd(osd);
@@ -171,7 +216,7 @@ impl Hand {
             }
             Fault::Rot { osd, seen } => {
                 let node = c.osd(osd);
-                self.rot(&node);
+                rot(&c, &node, &mut self.dice);
                 if seen {
                     c.kill_osd(&node, false, 0);
                     sleep(lasts).await;
@@ -186,23 +231,6 @@ impl Hand {
         if let Err(why) = self.cluster.split(place).await {
             let line = format!("the pool cannot be split: {why}");
             self.cluster.wrongs.borrow_mut().push(line);
-        }
-    }
-
-    /// Flips bits in blocks of data.
-    fn rot(&mut self, node: &OsdNode) {
-        let disk = node.disk.borrow();
-        let used = data_blocks(&disk);
-        if node.gone.get() || used.is_empty() {
-            return;
-        }
-        node.rotten.set(true);
-        for _ in 0..1 + self.dice.below(ROT_MAX) {
-            let block = used[self.dice.below(used.len() as u64) as usize];
-            let at = block + self.dice.below(BLOCK);
-            disk.flip("block", at, self.dice.below(8) as u8);
-            let line = format_args!("osd.{}: a bit at {at} flips", node.id);
-            self.cluster.sim.trace.note(line);
         }
     }
 
@@ -286,7 +314,7 @@ impl Hand {
     }
 
     /// From everybody else.
-    fn unplug(&self, host: std::net::IpAddr, unplugged: bool) {
+    fn unplug(&self, host: IpAddr, unplugged: bool) {
         self.cluster.sim.net.unplug(host, unplugged);
     }
 
@@ -295,32 +323,58 @@ impl Hand {
         if weight > 0 && nodes.iter().any(|n| n.id == id && n.gone.get()) {
             return;
         }
-        // In memory the cluster state does not fail.
-        let _ = self.cluster.set_weight(id, weight).await;
+        if let Err(why) = self.cluster.set_weight(id, weight).await {
+            let line = format!("osd.{id} cannot be given weight {weight:#x}: {why}");
+            self.cluster.wrongs.borrow_mut().push(line);
+        }
+    }
+
+    fn other_osds(&self, node: &OsdNode) -> Vec<IpAddr> {
+        let osds = self.cluster.osds.borrow();
+        let hosts = osds.iter().map(|o| o.host);
+        hosts.filter(|h| *h != node.host).collect()
+    }
+
+    /// Nothing passes between it and the other OSDs.
+    fn cut_off(&self, node: &OsdNode, blocked: bool) {
+        for host in self.other_osds(node) {
+            self.cluster.sim.net.block(node.host, host, blocked);
+            self.cluster.sim.net.block(host, node.host, blocked);
+        }
     }
 
     async fn last_words(&mut self, osd: usize, lasts: Duration) {
         let c = self.cluster.clone();
         let node = c.osd(osd);
-        let others: Vec<_> = c
-            .osds
-            .borrow()
-            .iter()
-            .map(|o| o.host)
-            .filter(|h| *h != node.host)
-            .collect();
-        let block = |blocked| {
-            for host in &others {
-                c.sim.net.block(node.host, *host, blocked);
-                c.sim.net.block(*host, node.host, blocked);
-            }
-        };
-        block(true);
+        self.cut_off(&node, true);
         sleep(Duration::from_millis(100 + self.dice.below(1500))).await;
         c.kill_osd(&node, self.dice.below(2) == 0, self.dice.roll());
-        block(false);
+        self.cut_off(&node, false);
         sleep(lasts).await;
         c.start_osd(&node);
+    }
+
+    async fn blind(&mut self, osd: usize, cut: bool, lasts: Duration) {
+        let c = self.cluster.clone();
+        let node = c.osd(osd);
+        // Some clients go on asking where the PGs were.
+        let number = self.clients.borrow().len() as u64;
+        let blind: Vec<IpAddr> = (0..number)
+            .filter(|_| self.dice.below(2) == 0)
+            .map(client_host)
+            .chain([node.host])
+            .collect();
+        blind.iter().for_each(|host| c.etcd.cut(*host, true));
+        self.cut_off(&node, true);
+        if cut {
+            for host in self.other_osds(&node) {
+                c.sim.net.cut(node.host, host);
+                c.sim.net.cut(host, node.host);
+            }
+        }
+        sleep(lasts).await;
+        self.cut_off(&node, false);
+        blind.iter().for_each(|host| c.etcd.cut(*host, false));
     }
 
     async fn blackout(&mut self, lasts: Duration) {

@@ -4,78 +4,110 @@
 //! - the history of every object is linearizable (which includes that no acknowledged write is lost);
 //! - the copies of every PG are equal, objects and logs.
 //!
-//! Where bits have flipped, what they were part of may be unreadable (and a PG unclean for it), but never wrong.
+//! A placement group that bits that flipped may have cost something ([`crate::rot`]) may stay unclean: it is *lost* then, and
+//! not compared. One that is clean has to be whole, whatever flipped.
 //!
 //! Not here: what must hold at every moment (`watchdog`).
 
 use crate::cluster::{Cluster, OsdNode, POOL};
 use crate::linear::{self, Entry, Verdict};
 use crate::workload::History;
-use std::collections::BTreeMap;
+use metastore::{ClusterState, ClusterStats};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::rc::Rc;
 use std::time::Duration;
 use store::Store;
 use tokio::time::sleep;
+use types::osdmap::WEIGHT_IN;
 use types::pgstats::pg_state;
 use types::{EVersion, HObject, ObjectId, OsdId, PgId, SPgId};
 
 /// Objects asked for at a time.
 const LIST: usize = 256;
-/// Of an object whose bits have flipped: there is nothing to compare.
+/// Of an object of which a checksum does not fit.
 const UNREADABLE: &str = "unreadable";
+/// What may stay unclean gets so long to become clean all the same.
+const LOST_AFTER: Duration = Duration::from_secs(30);
 const OMAP_ENTRIES: usize = 4096;
 const OMAP_BYTES: usize = 16 << 20;
 
-/// Why the configuration is not what is wanted; None: every PG has all its copies, where they belong.
+/// Why a configuration is not what is wanted; None: the PG has all its copies, where they belong.
+fn unclean_config(state: &ClusterState, pg: PgId) -> Option<String> {
+    let map = &state.osdmap;
+    let Some(config) = state.pgs.get(pg) else {
+        return Some(format!("{pg} has no configuration"));
+    };
+    let size = usize::from(map.pool(POOL).map_or(0, |p| p.size));
+    let up = map.pg_to_up_acting(pg).up;
+    if config.in_sync != up {
+        return Some(format!(
+            "{pg} is in sync on {:?}, wanted on {up:?}",
+            config.in_sync
+        ));
+    }
+    let short = up.len() < size || up.iter().any(|o| !map.is_up(*o));
+    short.then(|| format!("{pg} has copies on {up:?} only"))
+}
+
+/// What its primary has to add.
+fn unclean_by_report(state: &ClusterState, stats: &ClusterStats, pg: PgId) -> Option<String> {
+    let primary = state.pgs.get(pg).map_or(-1, |c| c.primary);
+    let report = stats.osds.get(&primary).and_then(|r| r.pgs.get(&pg));
+    let Some(report) = report else {
+        return Some(format!("{pg}: osd.{primary} reports nothing"));
+    };
+    let want = pg_state::ACTIVE | pg_state::CLEAN;
+    (report.state & want != want).then(|| format!("{pg}: osd.{primary} says {:#x}", report.state))
+}
+
+/// Why the configuration of some PG is not what is wanted.
 pub fn unclean(cluster: &Cluster) -> Option<String> {
     let state = cluster.view.state();
-    let map = &state.osdmap;
-    for pg in map.pgs().filter(|pg| pg.pool == POOL) {
-        let Some(config) = state.pgs.get(pg) else {
-            return Some(format!("{pg} has no configuration"));
-        };
-        let size = usize::from(map.pool(POOL).map_or(0, |p| p.size));
-        let up = map.pg_to_up_acting(pg).up;
-        if config.in_sync != up {
-            return Some(format!(
-                "{pg} is in sync on {:?}, wanted on {up:?}",
-                config.in_sync
-            ));
-        }
-        if up.len() < size || up.iter().any(|o| !map.is_up(*o)) {
-            return Some(format!("{pg} has copies on {up:?} only"));
-        }
-    }
-    None
+    let mut pgs = state.osdmap.pgs().filter(|pg| pg.pool == POOL);
+    pgs.find_map(|pg| unclean_config(&state, pg))
 }
 
-/// What the primaries have to add.
-fn unclean_by_report(cluster: &Cluster) -> Option<String> {
+/// All PGs that are not clean, and why.
+fn unclean_pgs(cluster: &Cluster) -> Vec<(PgId, String)> {
     let (state, stats) = (cluster.view.state(), cluster.view.stats());
-    for pg in state.osdmap.pgs().filter(|pg| pg.pool == POOL) {
-        let primary = state.pgs.get(pg).map_or(-1, |c| c.primary);
-        let report = stats.osds.get(&primary).and_then(|r| r.pgs.get(&pg));
-        let Some(report) = report else {
-            return Some(format!("{pg}: osd.{primary} reports nothing"));
-        };
-        let want = pg_state::ACTIVE | pg_state::CLEAN;
-        if report.state & want != want {
-            return Some(format!("{pg}: osd.{primary} says {:#x}", report.state));
-        }
-    }
-    None
+    let why = |pg| unclean_config(&state, pg).or_else(|| unclean_by_report(&state, &stats, pg));
+    let pgs = state.osdmap.pgs().filter(|pg| pg.pool == POOL);
+    pgs.filter_map(|pg| Some((pg, why(pg)?))).collect()
 }
 
-/// Waits until every PG is clean, for at most `most`; what is missing then.
+/// Whoever was taken out, or less in, was taken in again: that was an operator's last word.
+pub fn weights(cluster: &Cluster) -> Vec<String> {
+    let map = cluster.view.osdmap();
+    let nodes = cluster.osds.borrow();
+    let there = nodes.iter().filter(|n| !n.gone.get());
+    let less = there.filter(|n| map.weight(n.id) != WEIGHT_IN);
+    less.map(|n| format!("osd.{} has weight {:#x} in the end", n.id, map.weight(n.id)))
+        .collect()
+}
+
+/// What flipped bits have cost: PGs that are not clean, and need not be.
+pub fn lost(cluster: &Cluster) -> BTreeSet<PgId> {
+    let pgs = unclean_pgs(cluster).into_iter().map(|(pg, _)| pg);
+    pgs.filter(|pg| cluster.rot.excuses(*pg)).collect()
+}
+
+/// Waits until every PG is clean, for at most `most`; what is missing then. Those that may be lost are waited for, but not
+/// for as long.
 pub async fn becomes_clean(cluster: &Cluster, most: Duration) -> Option<String> {
-    let end = cluster.sim.elapsed() + most;
+    let began = cluster.sim.elapsed();
     loop {
-        let why = unclean(cluster).or_else(|| unclean_by_report(cluster))?;
-        if cluster.sim.elapsed() >= end {
-            return Some(why);
+        let unclean = unclean_pgs(cluster);
+        if unclean.is_empty() {
+            return None;
         }
-        sleep(Duration::from_millis(100)).await;
+        let waited = cluster.sim.elapsed() - began;
+        let mut wrong = unclean.into_iter().filter(|(pg, _)| !cluster.rot.excuses(*pg));
+        match wrong.next() {
+            Some((_, why)) if waited >= most => return Some(why),
+            None if waited >= most.min(LOST_AFTER) => return None,
+            _ => sleep(Duration::from_millis(100)).await,
+        }
     }
 }
 
@@ -117,8 +149,8 @@ struct Copy {
     log: BTreeMap<EVersion, Vec<u8>>,
 }
 
-/// Compares all copies. The OSDs have to be stopped.
-pub fn copies_equal(cluster: &Rc<Cluster>) -> Vec<String> {
+/// Compares all copies but those of PGs that are lost. The OSDs have to be stopped.
+pub fn copies_equal(cluster: &Rc<Cluster>, lost: &BTreeSet<PgId>) -> Vec<String> {
     let mut wrongs = Vec::new();
     let mut disks: BTreeMap<OsdId, BTreeMap<PgId, Copy>> = BTreeMap::new();
     for node in cluster.osds.borrow().iter().filter(|n| !n.gone.get()) {
@@ -128,10 +160,17 @@ pub fn copies_equal(cluster: &Rc<Cluster>) -> Vec<String> {
         }
     }
     let state = cluster.view.state();
-    for pg in state.osdmap.pgs().filter(|pg| pg.pool == POOL) {
+    let kept = |pg: &PgId| pg.pool == POOL && !lost.contains(pg);
+    for pg in state.osdmap.pgs().filter(kept) {
         let members = state.pgs.get(pg).map(|c| c.in_sync.clone()).unwrap_or_default();
         let nothing = Copy::default();
         let of = |osd: &OsdId| disks.get(osd).and_then(|d| d.get(&pg)).unwrap_or(&nothing);
+        for osd in &members {
+            let mut objects = of(osd).objects.iter();
+            if let Some((oid, _)) = objects.find(|(_, words)| *words == UNREADABLE) {
+                wrongs.push(format!("{pg}: osd.{osd} cannot read {oid}"));
+            }
+        }
         let Some((first, others)) = members.split_first() else {
             continue;
         };
@@ -147,8 +186,7 @@ pub fn copies_equal(cluster: &Rc<Cluster>) -> Vec<String> {
 fn difference(a: &Copy, b: &Copy) -> Option<String> {
     for oid in a.objects.keys().chain(b.objects.keys()) {
         let (x, y) = (a.objects.get(oid), b.objects.get(oid));
-        let rotten = |o: Option<&String>| o.is_some_and(|words| words == UNREADABLE);
-        if x != y && !rotten(x) && !rotten(y) {
+        if x != y {
             return Some(format!("{oid}:\n      {x:?}\n      {y:?}"));
         }
     }
@@ -186,7 +224,7 @@ fn read_disk(cluster: &Cluster, node: &OsdNode) -> Result<BTreeMap<PgId, Copy>, 
         for oid in page.iter().filter(|o| o.object.pool == POOL && **o != from) {
             let pg = PgId::new(POOL, pool.raw_to_pg(oid.object.hash));
             let words = match object(&store, oid) {
-                Err(store::Error::Corrupt { .. }) if node.rotten.get() => UNREADABLE.into(),
+                Err(store::Error::Corrupt { .. }) => UNREADABLE.into(),
                 words => words.map_err(text)?,
             };
             out.entry(pg)

@@ -5,6 +5,9 @@
 
 use crate::disk::{Pacing, SimDriver};
 use crate::etcd::SimEtcd;
+use crate::operator::{self, Operator};
+use crate::rot::Rot;
+use crate::scrubs::Scrubs;
 use crate::watchdog::Watchdog;
 use auth::{AllowNone, KeyServerConfig};
 use io::Clock;
@@ -39,7 +42,7 @@ pub fn mon_addr() -> EntityAddr {
 pub fn mon_host() -> IpAddr {
     [10, 0, 0, 1].into()
 }
-fn operator_host() -> IpAddr {
+pub fn operator_host() -> IpAddr {
     [10, 0, 0, 2].into()
 }
 pub fn client_host(id: u64) -> IpAddr {
@@ -60,8 +63,6 @@ pub struct OsdNode {
     pub may_end: Cell<bool>,
     /// Nobody starts it any more.
     pub gone: Cell<bool>,
-    /// Bits have flipped on its disk.
-    pub rotten: Cell<bool>,
 }
 
 pub struct Cluster {
@@ -78,6 +79,13 @@ pub struct Cluster {
     /// A disk was lost, and its copies are not made up for yet: another failure would be one too many.
     pub fragile: Cell<bool>,
     pub watchdog: Rc<Watchdog>,
+    pub rot: Rc<Rot>,
+    pub scrubs: Rc<Scrubs>,
+    /// Reads of disks take time; else they are done at once.
+    pub slow_reads: Cell<bool>,
+    pub operators: Operator,
+    /// What can be a command to the monitor is one.
+    pub by_commands: Cell<bool>,
     /// What must not have happened.
     pub wrongs: Rc<RefCell<Vec<String>>>,
 }
@@ -136,9 +144,15 @@ impl Cluster {
             // As long as the simulation.
             let _ = follower.follow().await;
         });
+        let rot = Rot::watch(&view, &sim.trace);
         Ok(Self {
             sim: sim.clone(),
             etcd,
+            scrubs: Scrubs::listen(sim, &rot),
+            rot,
+            slow_reads: Cell::new(false),
+            operators: Operator::default(),
+            by_commands: Cell::new(false),
             view,
             operator: RefCell::default(),
             osds: RefCell::default(),
@@ -163,7 +177,10 @@ impl Cluster {
             id,
             host: [10, 0, 1, id as u8 + 1].into(),
             disk: RefCell::new(SimDisk::new()),
-            pacing: Pacing::new(self.sim.dice(&format!("{purpose} disk"))),
+            pacing: Pacing::new(
+                self.sim.dice(&format!("{purpose} disk")),
+                self.sim.dice(&format!("{purpose} disk's reads")),
+            ),
             clock: self.sim.clock(skew, drift_ppm),
             uuid: Uuid(self.sim.random(&purpose).bytes()),
             process: RefCell::default(),
@@ -171,7 +188,6 @@ impl Cluster {
             lives: Cell::new(0),
             may_end: Cell::new(false),
             gone: Cell::new(false),
-            rotten: Cell::new(false),
         });
         self.watchdog.know(id, drift_ppm);
         let disk = Arc::new(node.disk.borrow().clone());
@@ -208,7 +224,7 @@ impl Cluster {
             if let Some(p) = node.process.borrow_mut().take() {
                 p.kill();
             }
-            cluster.watchdog.forget(node.id);
+            cluster.forget(&node);
             cluster
                 .sim
                 .trace
@@ -232,7 +248,7 @@ impl Cluster {
         let cluster = open_state(&self.etcd, node.host, &node.clock).await?;
         let random = self.sim.random(&format!("osd.{} life {life}", node.id));
         let options = store::Options {
-            driver: Some(SimDriver::new(node.pacing.clone())),
+            driver: Some(SimDriver::new(node.pacing.clone(), self.slow_reads.get())),
             disk: Some(Arc::new(node.disk.borrow().clone())),
             ..options(node)
         };
@@ -269,12 +285,18 @@ impl Cluster {
             self.sim.net.power_off(node.host);
         }
         process.kill();
-        self.watchdog.forget(node.id);
+        self.forget(node);
         let left = match power {
             true => node.disk.borrow().survivor(seed),
             false => node.disk.borrow().survivor_of(Survival::Everything),
         };
         *node.disk.borrow_mut() = left;
+    }
+
+    /// What it said of itself holds no more.
+    fn forget(&self, node: &OsdNode) {
+        self.watchdog.forget(node.id);
+        self.scrubs.forget(node.id);
     }
 
     pub fn with_process(&self, node: &OsdNode, work: impl FnOnce(&Process)) {
@@ -400,6 +422,9 @@ impl Cluster {
     }
 
     pub async fn set_weight(&self, id: OsdId, weight: u32) -> Result<(), String> {
+        if self.by_commands.get() {
+            return operator::weigh(self, id, weight).await;
+        }
         self.change(|state| {
             let mut changes = Changes::none();
             if state.osdmap.exists(id) {

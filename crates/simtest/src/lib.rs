@@ -7,7 +7,7 @@
 //! Invariants: as `io-sim`'s: the same seed and the same code give the same trace, bit by bit. A seed is one process
 //! (`simtest seed N`), since tokio seeds its random choices by counting what the process made before.
 //!
-//! Not here: scrub, snapshots, watches, capabilities (OSDs take everybody), more than one pool; the etcd client (the
+//! Not here: snapshots, watches, capabilities (OSDs take everybody), more than one pool; the etcd client (the
 //! cluster state is in memory behind a network, see [`etcd`]); sub-millisecond timers.
 
 pub mod chaos;
@@ -18,8 +18,11 @@ pub mod disk;
 pub mod etcd;
 pub mod linear;
 pub mod model;
+pub mod operator;
 pub mod plan;
+pub mod rot;
 pub mod run;
 pub mod sabotage;
+pub mod scrubs;
 pub mod watchdog;
 pub mod workload;

@@ -6,6 +6,7 @@
 #![allow(clippy::disallowed_macros, clippy::disallowed_methods)] // a program: prints, starts processes, ends itself
 
 use simtest::{run, sabotage};
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::process::{Command, ExitCode, exit};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -103,6 +104,7 @@ fn many(first: u64, count: u64, broken: Option<&str>, until: Option<&str>) -> Ex
     let start = Instant::now();
     let next = AtomicU64::new(first);
     let failures: Mutex<Vec<String>> = Mutex::default();
+    let sums: Mutex<BTreeMap<String, u64>> = Mutex::default();
     let failed = || failures.lock().unwrap_or_else(PoisonError::into_inner);
     let workers = std::thread::available_parallelism().map_or(1, |n| n.get());
     std::thread::scope(|s| {
@@ -113,12 +115,14 @@ fn many(first: u64, count: u64, broken: Option<&str>, until: Option<&str>) -> Ex
                     if seed >= first + count || failed().len() >= enough {
                         return;
                     }
-                    if let Err(story) = child(seed, broken)
-                        && until.is_none_or(|text| story.contains(text))
-                    {
-                        println!("{story}");
-                        let _ = std::io::stdout().flush();
-                        failed().push(format!("{seed}"));
+                    match child(seed, broken) {
+                        Ok(story) => add_up(&story, &mut sums.lock().unwrap_or_else(PoisonError::into_inner)),
+                        Err(story) if until.is_none_or(|text| story.contains(text)) => {
+                            println!("{story}");
+                            let _ = std::io::stdout().flush();
+                            failed().push(format!("{seed}"));
+                        }
+                        Err(_) => {}
                     }
                 }
             });
@@ -132,11 +136,25 @@ fn many(first: u64, count: u64, broken: Option<&str>, until: Option<&str>) -> Ex
         failures.join(" "),
         start.elapsed().as_secs_f64()
     );
+    let sums = sums.lock().unwrap_or_else(PoisonError::into_inner);
+    let sums: Vec<String> = sums.iter().map(|(what, n)| format!("{n} {what}")).collect();
+    println!("those that passed: {}", sums.join(", "));
     ExitCode::from(u8::from(!failures.is_empty()))
 }
 
-/// Runs one seed in a process of its own; its output if it failed.
-fn child(seed: u64, broken: Option<&str>) -> Result<(), String> {
+/// Adds up what a seed says of itself: numbers, each with its name behind it.
+fn add_up(story: &str, sums: &mut BTreeMap<String, u64>) {
+    for part in story.lines().next().unwrap_or_default().split(", ") {
+        if let Some((n, what)) = part.trim().split_once(' ')
+            && let Ok(n) = n.parse::<u64>()
+        {
+            *sums.entry(what.to_owned()).or_default() += n;
+        }
+    }
+}
+
+/// Runs one seed in a process of its own; its output, as an error if it failed.
+fn child(seed: u64, broken: Option<&str>) -> Result<String, String> {
     let exe = std::env::current_exe().map_err(|e| e.to_string())?;
     let mut child = Command::new(exe)
         .args(["seed", &seed.to_string()])
@@ -168,7 +186,7 @@ fn child(seed: u64, broken: Option<&str>) -> Result<(), String> {
     };
     let text = reader.join().unwrap_or_default();
     match status {
-        Some(s) if s.success() => Ok(()),
+        Some(s) if s.success() => Ok(text),
         Some(_) => Err(text),
         None => Err(format!("seed {seed}: stuck, ended after {STUCK:?}\n{text}")),
     }

@@ -1,8 +1,9 @@
 //! What one seed draws: the cluster, the clients, and what goes wrong when.
 //!
 //! Invariant: a plan never destroys what it demands back. A disk is lost only while every PG is clean, once in a run, and
-//! only from pools with a copy elsewhere; bits rot on one disk only, while no disk is lost, and where another copy is.
+//! only from pools with a copy elsewhere; bits rot on one disk only, while no disk is lost, and in pools of several copies.
 
+use crate::scrubs::Asked;
 use io_sim::{Dice, Weather};
 use std::fmt;
 use std::time::Duration;
@@ -13,6 +14,11 @@ const STORM: Duration = Duration::from_secs(14);
 const FAULTS_MAX: u64 = 7;
 /// Leases live for 2 s.
 const OUTAGE_MAX: u64 = 9000;
+/// Others take a moment to do without it; afterwards it has no lease.
+const BLIND_MIN: Duration = Duration::from_millis(1000);
+const BLIND_MORE: u64 = 3000;
+/// Of twenty values, where large ones are wanted.
+const LARGE: u64 = 8;
 
 /// Which OSD: its place in the list of those that run.
 pub type Nth = usize;
@@ -103,6 +109,21 @@ pub enum Fault {
         osd: Nth,
         seen: bool,
     },
+    /// Cut off from all other OSDs and from the cluster state, not from clients, of which some are cut off from the cluster
+    /// state as well: what it has may be old, and nobody tells it or them. `cut`: its connections break at once.
+    Blind {
+        osd: Nth,
+        cut: bool,
+    },
+}
+
+/// A scrub that an operator asks for.
+#[derive(Debug, Clone, Copy)]
+pub struct Wish {
+    pub at: Duration,
+    /// Of which PG, counted round; None: of all.
+    pub pg: Option<u32>,
+    pub asked: Asked,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -130,12 +151,23 @@ pub struct Plan {
     /// Between two operations of a client, at most.
     pub gap: Duration,
     pub value_bytes: u64,
+    /// Of twenty values so many may be that large.
+    pub large: u64,
     /// Of a hundred reads so many ask for any copy.
     pub any_copy: u64,
     pub weather: Weather,
     /// Of each OSD's clock: the wall's lead, and the rate in millionths.
     pub clocks: Vec<(Duration, i32)>,
+    /// Objects that are written once, in the beginning, and only read then: what rots there stays.
+    pub cold: usize,
+    /// Bits of this OSD's disk flip when all is over, before the last scrubs.
+    pub last_rot: Option<Nth>,
     pub events: Vec<Event>,
+    pub wishes: Vec<Wish>,
+    /// Reads of disks take time.
+    pub slow_reads: bool,
+    /// What an operator does goes through the monitor, where it can.
+    pub by_commands: bool,
     /// When clients stop asking.
     pub ends: Duration,
 }
@@ -160,10 +192,16 @@ impl Plan {
             objects: 1 + dice.below(6) as usize,
             gap: Duration::from_millis(10 + dice.below(150)),
             value_bytes: if dice.below(8) == 0 { 100_000 } else { 2_000 },
+            large: 1,
             any_copy: 0,
             weather: weather(dice),
             clocks: (0..osds).map(|_| clock(dice)).collect(),
+            cold: 0,
+            last_rot: None,
             events: Vec::new(),
+            wishes: Vec::new(),
+            slow_reads: false,
+            by_commands: false,
             ends: CALM + STORM + Duration::from_secs(2),
         };
         let mut lost = false;
@@ -256,6 +294,61 @@ impl Plan {
         self.weather.stall_us_max = 200_000;
     }
 
+    /// The same for what came with scrubs and with reads of copies.
+    pub fn latest(&mut self, dice: &mut Dice) {
+        let some = self.osds as u64;
+        let at = |dice: &mut Dice| CALM + millis(dice, STORM.as_millis() as u64);
+        if dice.below(2) == 0 {
+            for _ in 0..1 + dice.below(5) {
+                let (deep, repair) = [(false, false), (true, false), (true, true)][dice.below(3) as usize];
+                self.wishes.push(Wish {
+                    at: at(dice),
+                    pg: (dice.below(2) == 0).then(|| dice.below(1 << 16) as u32),
+                    asked: Asked { deep, repair },
+                });
+            }
+        }
+        self.slow_reads = dice.below(2) == 0;
+        self.by_commands = dice.below(2) == 0;
+        if self.slow_reads && !self.wishes.is_empty() && dice.below(2) == 0 {
+            // Large writes go to the disk at once: what looks at such an object waits for it, and writes pass by.
+            (self.value_bytes, self.large) = (100_000, LARGE);
+            self.wishes
+                .iter_mut()
+                .for_each(|w| (w.pg, w.asked.deep) = (None, true));
+        }
+        if dice.below(6) == 0 {
+            for _ in 0..1 + dice.below(3) {
+                let (osd, cut) = (dice.below(some) as usize, dice.below(2) == 0);
+                let (at, lasts) = (at(dice), BLIND_MIN + millis(dice, BLIND_MORE));
+                let fault = Fault::Blind { osd, cut };
+                self.events.push(Event { at, lasts, fault });
+            }
+        }
+        let mut rotten = self.events.iter().find_map(|e| match e.fault {
+            Fault::Rot { osd, .. } => Some(osd),
+            _ => None,
+        });
+        if self.size > 1 && dice.below(if rotten.is_some() { 2 } else { 8 }) == 0 {
+            // Once more on the same disk, or a disk where none was to rot.
+            let osd = *rotten.get_or_insert(dice.below(some) as usize);
+            for _ in 0..1 + dice.below(3) {
+                let (at, lasts) = (at(dice), millis(dice, 1000));
+                let fault = Fault::Rot {
+                    osd,
+                    seen: dice.below(2) == 0,
+                };
+                self.events.push(Event { at, lasts, fault });
+            }
+            self.events.retain(|e| !matches!(e.fault, Fault::LostDisk { .. }));
+        }
+        self.events.sort_by_key(|e| e.at);
+        if self.rots() || self.size > 1 && dice.below(4) == 0 {
+            self.cold = 4 + dice.below(12) as usize;
+            self.last_rot = Some(rotten.unwrap_or(dice.below(some) as usize));
+        }
+    }
+
     /// Whether bits rot in this run.
     pub fn rots(&self) -> bool {
         self.events.iter().any(Event::is_rot)
@@ -344,19 +437,30 @@ impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} OSDs, size {}, min_size {}, {} PGs, {} clients, {} objects, values up to {} bytes, every {:?}, {}% from any copy",
+            "{} OSDs, size {}, min_size {}, {} PGs, {} clients, {} objects and {} cold ones, {} of 20 values up to {} bytes, every {:?}, {}% from any copy",
             self.osds,
             self.size,
             self.min_size,
             self.pgs,
             self.clients,
             self.objects,
+            self.cold,
+            self.large,
             self.value_bytes,
             self.gap,
             self.any_copy
         )?;
+        if self.slow_reads {
+            f.write_str(", reads of disks take time")?;
+        }
+        if self.by_commands {
+            f.write_str(", operators give commands")?;
+        }
         for e in &self.events {
             write!(f, "\n  at {:?} for {:?}: {:?}", e.at, e.lasts, e.fault)?;
+        }
+        for w in &self.wishes {
+            write!(f, "\n  at {:?}: {:?} of {:?}", w.at, w.asked, w.pg)?;
         }
         Ok(())
     }

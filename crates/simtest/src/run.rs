@@ -6,6 +6,7 @@ use crate::check;
 use crate::client::Rados;
 use crate::cluster::{Cluster, POOL, client_host, open_state};
 use crate::plan::Plan;
+use crate::scrubs;
 use crate::workload::{self, History};
 use io_sim::{Process, Sim};
 use std::cell::{Cell, RefCell};
@@ -17,8 +18,6 @@ use tokio::time::sleep;
 /// Virtual time in which a new cluster is to be clean, and one that was healed.
 const UP_MAX: Duration = Duration::from_secs(60);
 const HEALED_MAX: Duration = Duration::from_secs(180);
-/// The same, where bits have flipped: it may not become so.
-const ROTTEN_MAX: Duration = Duration::from_secs(30);
 /// In which the clients' last operations are to be answered after that.
 const LAST_MAX: Duration = Duration::from_secs(60);
 
@@ -32,7 +31,28 @@ pub struct Outcome {
     pub answered: u64,
     /// Of these, reads that a copy answered.
     pub by_copies: u64,
+    pub scrubs: Scrubbed,
+    pub rot: Rotten,
+    /// Commands of operators whose outcome nobody told them.
+    pub doubts: u64,
     pub virtual_ms: u64,
+}
+
+/// Runs of scrubs, and what they found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Scrubbed {
+    pub ended: u64,
+    pub given_up: u64,
+    pub bad_copies: u64,
+}
+
+/// Bits that flipped, and what that cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Rotten {
+    pub bits: u64,
+    /// Operations that ended with EIO, and PGs that stayed unclean, where nobody else was in sync.
+    pub operations: u64,
+    pub pgs: u64,
 }
 
 impl fmt::Display for Outcome {
@@ -42,6 +62,19 @@ impl fmt::Display for Outcome {
             "hash {:016x}, {} events, {} operations, {} by copies, {} virtual ms",
             self.hash, self.events, self.answered, self.by_copies, self.virtual_ms
         )?;
+        let (s, r) = (self.scrubs, self.rot);
+        write!(
+            f,
+            ", {} scrubs, {} given up, {} bad copies, {} commands in doubt",
+            s.ended, s.given_up, s.bad_copies, self.doubts
+        )?;
+        if r.bits > 0 {
+            write!(
+                f,
+                ", {} bits flipped, {} EIO excused, {} PGs lost",
+                r.bits, r.operations, r.pgs
+            )?;
+        }
         self.wrongs.iter().try_for_each(|w| write!(f, "\n  WRONG {w}"))
     }
 }
@@ -51,12 +84,14 @@ pub async fn seed(sim: Sim) -> Outcome {
     plan.more(&mut sim.dice("more of the plan"));
     plan.walls(&mut sim.dice("firewalls"));
     plan.readers(&mut sim.dice("readers"));
+    plan.latest(&mut sim.dice("the latest of the plan"));
     sim.trace.note(format_args!("PLAN {plan}"));
     let history = Rc::new(History::default());
-    let mut wrongs = Vec::new();
-    if let Err(why) = lived(&sim, &plan, &history, &mut wrongs).await {
-        wrongs.push(why);
+    let mut lived = Lived::default();
+    if let Err(why) = live(&sim, &plan, &history, &mut lived).await {
+        lived.wrongs.push(why);
     }
+    let mut wrongs = lived.wrongs;
     wrongs.extend(history.errors.borrow().iter().cloned());
     wrongs.extend(check::linearizable(&history));
     Outcome {
@@ -65,17 +100,29 @@ pub async fn seed(sim: Sim) -> Outcome {
         events: sim.trace.events(),
         answered: history.answered.get(),
         by_copies: history.by_copies.get(),
+        scrubs: lived.scrubs,
+        rot: Rotten {
+            operations: history.excused.get(),
+            ..lived.rot
+        },
+        doubts: lived.doubts,
         virtual_ms: sim.elapsed().as_millis() as u64,
     }
 }
 
-async fn lived(
-    sim: &Sim,
-    plan: &Plan,
-    history: &Rc<History>,
-    wrongs: &mut Vec<String>,
-) -> Result<(), String> {
+/// What a run came to, beside what its clients saw.
+#[derive(Default)]
+struct Lived {
+    wrongs: Vec<String>,
+    scrubs: Scrubbed,
+    rot: Rotten,
+    doubts: u64,
+}
+
+async fn live(sim: &Sim, plan: &Plan, history: &Rc<History>, lived: &mut Lived) -> Result<(), String> {
     let cluster = Rc::new(Cluster::create(sim).await?);
+    cluster.slow_reads.set(plan.slow_reads);
+    cluster.by_commands.set(plan.by_commands);
     sim.net.set_weather(plan.weather);
     for (skew, drift) in &plan.clocks {
         let node = cluster.add_osd(*skew, *drift)?;
@@ -106,50 +153,69 @@ async fn lived(
     chaos::run(&cluster, plan, &clients).await;
     sleep((began + plan.ends).saturating_sub(sim.elapsed())).await;
     chaos::heal(&cluster, plan).await;
-    // What was rotten may keep a copy from being made.
-    let healed_max = if plan.rots() { ROTTEN_MAX } else { HEALED_MAX };
-    if let Some(why) = check::becomes_clean(&cluster, healed_max).await
-        && !plan.rots()
-    {
-        wrongs.push(format!("no progress: healed, and not clean: {why}"));
+    if let Some(why) = check::becomes_clean(&cluster, HEALED_MAX).await {
+        lived
+            .wrongs
+            .push(format!("no progress: healed, and not clean: {why}"));
     }
     stop.set(true);
     let end = sim.elapsed() + LAST_MAX;
-    let wait = || {
-        let clients = clients.borrow();
-        let mut left = clients.iter().zip(0u64..).filter(|(p, _)| p.is_alive());
-        left.any(|(_, id)| !history.ended.borrow().contains(&id))
-    };
-    while wait() && sim.elapsed() < end {
+    while let Some((id, oid)) = waits(&clients, history, &cluster) {
+        if sim.elapsed() >= end {
+            let line = format!("no progress: healed, and client.{id} still waits for {oid}");
+            lived.wrongs.push(line);
+            break;
+        }
         sleep(Duration::from_millis(50)).await;
     }
-    if wait() && !plan.rots() {
-        wrongs.push("no progress: healed, and a client still waits for its answer".into());
+    if lived.wrongs.is_empty() {
+        if let Some(osd) = plan.last_rot {
+            chaos::rot(&cluster, &cluster.osd(osd), &mut sim.dice("last rot"));
+        }
+        lived.rot.pgs = finish(&cluster, &mut lived.wrongs).await;
     }
-    if wrongs.is_empty() {
-        finish(&cluster, wrongs).await;
-    }
-    wrongs.extend(cluster.watchdog.wrongs());
-    wrongs.extend(cluster.wrongs.borrow().iter().cloned());
+    lived.wrongs.extend(cluster.watchdog.wrongs());
+    lived.wrongs.extend(cluster.scrubs.wrongs());
+    lived.wrongs.extend(cluster.wrongs.borrow().iter().cloned());
+    lived.rot.bits = cluster.rot.bits();
+    lived.doubts = cluster.operators.doubts.get();
+    lived.scrubs = Scrubbed {
+        ended: cluster.scrubs.ended.get(),
+        given_up: cluster.scrubs.given_up.get(),
+        bad_copies: cluster.scrubs.found.get(),
+    };
     Ok(())
 }
 
-/// Stops all and compares the copies.
-async fn finish(cluster: &Rc<Cluster>, wrongs: &mut Vec<String>) {
+/// A client that was not told to stop yet, and what it waits for; those who ask for what may be lost may wait for ever.
+fn waits(clients: &Clients, history: &History, cluster: &Cluster) -> Option<(u64, String)> {
+    let clients = clients.borrow();
+    let alive = clients.iter().zip(0u64..).filter(|(p, _)| p.is_alive());
+    let mut left = alive.filter(|(_, id)| !history.ended.borrow().contains(id));
+    left.find_map(|(_, id)| {
+        let oid = history.asked_last(id).unwrap_or_default();
+        (!cluster.rot.excuses_object(&oid)).then_some((id, oid))
+    })
+}
+
+/// Lets the last scrubs look, stops all and compares the copies. The number of PGs that are lost.
+async fn finish(cluster: &Rc<Cluster>, wrongs: &mut Vec<String>) -> u64 {
     // What is queued comes to rest first.
     sleep(Duration::from_secs(2)).await;
     // Who was killed just before may be noticed only now.
     if let Some(why) = check::becomes_clean(cluster, HEALED_MAX).await {
-        if cluster.osds.borrow().iter().any(|n| n.rotten.get()) {
-            return;
-        }
-        return wrongs.push(format!("did not stay clean: {why}"));
+        wrongs.push(format!("did not stay clean: {why}"));
+        return 0;
     }
+    wrongs.extend(check::weights(cluster));
+    wrongs.extend(scrubs::last(cluster).await);
+    let lost = check::lost(cluster);
     let nodes = cluster.osds.borrow().clone();
     for node in &nodes {
         cluster.kill_osd(node, false, 0);
     }
-    wrongs.extend(check::copies_equal(cluster));
+    wrongs.extend(check::copies_equal(cluster, &lost));
+    lost.len() as u64
 }
 
 fn start_client(
@@ -174,8 +240,10 @@ fn start_client(
         let dice = (
             sim.dice(&format!("client.{id} work")),
             sim.dice(&format!("client.{id} copies")),
+            sim.dice(&format!("client.{id} cold")),
         );
-        workload::work(rados, plan, dice, history.clone(), stop).await;
+        let books = (history.clone(), cluster.rot.clone());
+        workload::work(rados, plan, dice, books, stop).await;
         history.ended.borrow_mut().insert(id);
     })
 }

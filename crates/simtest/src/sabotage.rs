@@ -43,6 +43,18 @@ pub const ALL: &[Sabotage] = &[
         seen_as: "WRONG",
         begin: || pg::broken::set(Some(pg::broken::Rule::Stable)),
     },
+    // A member goes on answering reads after its grant has ended, and its primary does without it before that.
+    Sabotage {
+        name: "endless-grants",
+        seen_as: "not linearizable",
+        begin: || pg::broken::set(Some(pg::broken::Rule::Grant)),
+    },
+    // What cannot be read on the primary is not fetched from another member.
+    Sabotage {
+        name: "no-read-repair",
+        seen_as: "EIO, and a copy in sync is whole",
+        begin: || pg::broken::set(Some(pg::broken::Rule::ReadRepair)),
+    },
     // An OSD from outside the in-sync set becomes primary, and its log is taken for the truth.
     Sabotage {
         name: "foreign-log",

@@ -4,6 +4,7 @@ use crate::client::Rados;
 use crate::linear::Entry;
 use crate::model::{Ask, Told, value};
 use crate::plan::Plan;
+use crate::rot::Rot;
 use bytes::Bytes;
 use io_sim::Dice;
 use std::cell::{Cell, RefCell};
@@ -24,8 +25,8 @@ pub struct History {
     pub answered: Cell<u64>,
     /// Reads of these that another OSD than the primary answered.
     pub by_copies: Cell<u64>,
-    /// Operations that ended with EIO where bits had rotted.
-    pub unreadable: Cell<u64>,
+    /// Operations that ended with EIO because of bits that had flipped where nobody else was in sync.
+    pub excused: Cell<u64>,
     /// Clients that have stopped.
     pub ended: RefCell<BTreeSet<u64>>,
 }
@@ -34,6 +35,16 @@ impl History {
     fn tick(&self) -> u64 {
         self.clock.set(self.clock.get() + 1);
         self.clock.get()
+    }
+
+    /// What a client was called to do last.
+    pub fn asked_last(&self, client: u64) -> Option<String> {
+        let objects = self.objects.borrow();
+        let calls = objects
+            .iter()
+            .flat_map(|(oid, entries)| entries.iter().map(move |e| (e.called, e.client, oid)));
+        let last = calls.filter(|(_, by, _)| *by == client).max();
+        last.map(|(_, _, oid)| oid.clone())
     }
 
     fn call(&self, oid: &str, client: u64, ask: &Ask) -> usize {
@@ -63,8 +74,11 @@ impl History {
     }
 }
 
+/// Of an object that is written once, at most.
+const COLD_BYTES: u64 = 20_000;
+
 fn draw(dice: &mut Dice, client: u64, n: u64, plan: &Plan, guards: &[Bytes]) -> Ask {
-    let most = if dice.below(20) == 0 {
+    let most = if dice.below(20) < plan.large {
         plan.value_bytes
     } else {
         plan.value_bytes.min(600)
@@ -93,22 +107,34 @@ fn draw(dice: &mut Dice, client: u64, n: u64, plan: &Plan, guards: &[Bytes]) -> 
     }
 }
 
+fn cold_name(at: usize) -> String {
+    format!("cold{at}")
+}
+
 /// One client's life: asks, one operation at a time, until it is told to stop.
 pub async fn work(
     mut rados: Rados,
     plan: Plan,
-    (mut dice, mut copies): (Dice, Dice),
-    history: Rc<History>,
+    (mut dice, mut copies, mut cold): (Dice, Dice, Dice),
+    (history, rot): (Rc<History>, Rc<Rot>),
     stop: Rc<Cell<bool>>,
 ) {
     let mut guards: BTreeMap<String, Vec<Bytes>> = BTreeMap::new();
     let mut n = 0;
+    // Each client has its share of them to write.
+    let mut unwritten = (rados.id as usize..plan.cold).step_by(plan.clients);
     while !stop.get() {
         sleep(Duration::from_micros(dice.below(plan.gap.as_micros() as u64 + 1))).await;
         n += 1;
-        let oid = format!("obj{}", dice.below(plan.objects as u64));
+        let mut oid = format!("obj{}", dice.below(plan.objects as u64));
         let seen = guards.entry(oid.clone()).or_default();
-        let ask = draw(&mut dice, rados.id, n, &plan, seen);
+        let mut ask = draw(&mut dice, rados.id, n, &plan, seen);
+        if let Some(at) = unwritten.next() {
+            let len = 1 + cold.below(COLD_BYTES);
+            (oid, ask) = (cold_name(at), Ask::WriteFull(value(rados.id, n, len as usize)));
+        } else if plan.cold > 0 && cold.below(3) == 0 {
+            (oid, ask) = (cold_name(cold.below(plan.cold as u64) as usize), Ask::Read);
+        }
         let place = history.call(&oid, rados.id, &ask);
         let copy = (copies.below(100) < plan.any_copy).then(|| copies.below(1 << 20));
         let before = rados.from_copies;
@@ -122,15 +148,24 @@ pub async fn work(
                     .trace
                     .note(format_args!("client.{} {oid} {ask}: {told}", rados.id));
                 if let Told::Saw(Some(o)) = &told {
-                    seen.extend(o.guard.clone());
+                    guards.entry(oid.clone()).or_default().extend(o.guard.clone());
                 }
                 history.tell(&oid, place, told);
             }
             // What was rotten was not read, and may have been written or not.
-            Err(code) if plan.rots() && code == Errno::EIO.code() => {
-                let line = format_args!("client.{} {oid} {ask}: cannot be read", rados.id);
+            Err(code) if code == Errno::EIO.code() && rot.excuses_object(&oid) => {
+                let line = format_args!("client.{} {oid} {ask}: cannot be read, excused", rados.id);
                 rados.trace.note(line);
-                history.unreadable.set(history.unreadable.get() + 1);
+                history.excused.set(history.excused.get() + 1);
+            }
+            Err(code) if code == Errno::EIO.code() => {
+                let line = format!(
+                    "client.{} {oid} {ask}: EIO, and a copy in sync is whole (bits flipped on {:?})",
+                    rados.id,
+                    rot.osd()
+                );
+                rados.trace.note(format_args!("{line}"));
+                history.errors.borrow_mut().push(line);
             }
             Err(code) => {
                 let line = format!("client.{} {oid} {ask}: error {code}", rados.id);

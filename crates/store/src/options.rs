@@ -2,7 +2,7 @@
 
 use crate::background::Background;
 use bytes::Bytes;
-use io::disk::Disk;
+use io::disk::{Disk, DiskFile, ReadQueue};
 use std::fmt::Debug;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,6 +22,10 @@ pub trait Driver: Debug + Send + Sync {
     fn start(&self, work: Background);
     /// There is work. Called from within the store: it must only note it.
     fn wake(&self);
+    /// Reads of the data file that go on beside the owner, who is told by `done`. None: time stands while the owner reads.
+    fn reads(&self, _file: &Arc<dyn DiskFile>, _done: &Waker) -> Option<Box<dyn ReadQueue>> {
+        None
+    }
 }
 
 /// A read of the disk under way, see [`Store::prefetch`](crate::Store::prefetch). Never used twice.

@@ -205,6 +205,6 @@ impl Prefetches {
     }
 
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
-        self.queue.as_ref().map(|q| q.fd())
+        self.queue.as_ref().and_then(|q| q.fd())
     }
 }

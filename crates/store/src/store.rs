@@ -111,10 +111,14 @@ impl Store {
         state.direct_blocks = options.direct_bytes.div_ceil(BLOCK).max(1);
         state.object_bytes_max = options.object_bytes_max;
         state.blocks = RefCell::new(BlockCache::new(options.block_cache_bytes));
-        if options.threads {
-            let queue = file
+        let queue = match (&options.driver, options.threads) {
+            (_, true) => file
                 .read_queue()
-                .map_err(|e| Error::io(&path, "set up reads", e))?;
+                .map_err(|e| Error::io(&path, "set up reads", e))?,
+            (Some(driver), false) => driver.reads(&file, &waker),
+            (None, false) => None,
+        };
+        if queue.is_some() {
             state.reads = Prefetches::new(queue, options.read_bytes);
         }
         let start = Start {

@@ -103,8 +103,8 @@ pub trait ReadQueue: Debug + Send {
     fn completed(&mut self, out: &mut Vec<ReadDone>);
     /// Blocks until `completed` has something to give, or nothing is under way.
     fn wait(&mut self) -> Result<()>;
-    /// Turns readable when `completed` has something to give.
-    fn fd(&self) -> BorrowedFd<'_>;
+    /// Turns readable when `completed` has something to give; None: its owner is woken by other means.
+    fn fd(&self) -> Option<BorrowedFd<'_>>;
 }
 
 /// One open file. All methods may be called from several threads at once.

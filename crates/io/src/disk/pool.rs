@@ -110,8 +110,8 @@ impl ReadQueue for PoolReads {
         Ok(())
     }
 
-    fn fd(&self) -> BorrowedFd<'_> {
-        self.shared.bell.as_fd()
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.shared.bell.as_fd())
     }
 }
 

@@ -411,9 +411,8 @@ impl ReadQueue for UringReads {
         }
     }
 
-    fn fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: the ring owns the descriptor and outlives the borrow.
-        unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) }
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.as_fd())
     }
 }
 
@@ -435,6 +434,7 @@ impl Drop for UringReads {
 
 impl AsFd for UringReads {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd()
+        // SAFETY: the ring owns the descriptor and outlives the borrow.
+        unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) }
     }
 }

@@ -499,7 +499,9 @@ impl Pg {
             || self.repl.handing.is_some()
             || self.repl.aside
             || self.wants_another_group();
-        self.repl.look_at = (restless && self.repl.group.is_primary()).then(|| ctx.now + LOOK_EVERY);
+        // Not put off by what comes in meanwhile: under load that never ends.
+        let at = self.repl.look_at.unwrap_or(ctx.now + LOOK_EVERY);
+        self.repl.look_at = (restless && self.repl.group.is_primary()).then_some(at);
     }
 
     pub(crate) fn replication_timer(&self) -> Option<Duration> {
@@ -510,6 +512,7 @@ impl Pg {
         if self.repl.look_at.is_none_or(|at| at > ctx.now) {
             return;
         }
+        self.repl.look_at = None;
         let again: Vec<OsdId> = self
             .repl
             .members

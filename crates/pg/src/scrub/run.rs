@@ -12,7 +12,9 @@ use super::verdict::Inconsistent;
 use super::{FOUND_MAX, ScrubOrder, ScrubResult};
 use crate::Pg;
 use crate::api::{Context, Output};
+use crate::broken::{self, Rule};
 use crate::parked::{Job, JobId, Order, Task};
+use crate::probe::{self, Scrubbed};
 use crate::store::{IoError, Ticket};
 use crate::trim::behind;
 use messages::osd::peer_scrub::{ObjectDigest, ScrubBody};
@@ -135,6 +137,7 @@ impl Pg {
             if order.deep { "deep-scrub" } else { "scrub" },
             if order.repair { " with repair" } else { "" }
         );
+        probe::tell(self.id.pg, self.repl.group.me, Scrubbed::Began(order));
         let cursor = self.range.start_cursor(self.pool.id).with_snap(0);
         let mut run = Run::new(order, self.log_head(), Some(cursor));
         // What is checked alone goes on as a part of it.
@@ -165,6 +168,7 @@ impl Pg {
         let Some(run) = self.scrub.run.take() else { return };
         if !run.alone {
             tracing::info!("pg {}: the scrub is given up: it is not whole now", self.id);
+            probe::tell(self.id.pg, self.repl.group.me, Scrubbed::GivenUp);
         }
         self.drop_check_repairs(ctx);
         if let Some(c) = run.stretch {
@@ -358,7 +362,11 @@ impl Pg {
                     repairing: false,
                 },
             );
-            let job = Job::new(Task::Check { token }, head, Order::Shared, Vec::new());
+            let order = match broken::is(Rule::CheckHolds) {
+                true => Order::Free,
+                false => Order::Shared,
+            };
+            let job = Job::new(Task::Check { token }, head, order, Vec::new());
             self.park(job, ctx);
             if let Some(run) = &mut self.scrub.run {
                 run.compares().for_each(|c| c.go_on(ctx));
@@ -419,13 +427,17 @@ impl Pg {
             Own::Done(items, _) => items.iter().any(moved),
             Own::Walking(_) => false,
         };
-        if (passed || !changed.is_empty()) && check.tries < TRIES_MAX {
+        let again = (passed || !changed.is_empty()) && !broken::is(Rule::CheckHolds);
+        if again && check.tries < TRIES_MAX {
             return self.look(token, ctx);
         }
         self.decide(token, wrong, ctx);
     }
 
     fn decide(&mut self, token: u64, wrong: Vec<Inconsistent>, ctx: &mut Context<'_>) {
+        if !wrong.is_empty() {
+            probe::tell(self.id.pg, self.repl.group.me, Scrubbed::Judged(&wrong));
+        }
         let Some(run) = &mut self.scrub.run else { return };
         let Some(check) = run.checks.get_mut(&token) else {
             return;
@@ -533,6 +545,7 @@ impl Pg {
             errors,
             fixed: run.fixed,
         };
+        probe::tell(self.id.pg, self.repl.group.me, Scrubbed::Ended(result));
         ctx.out.push(Output::ScrubEnded(result));
     }
 

@@ -1,0 +1,111 @@
+//! What bits that flip may cost: the rule, and to which placement groups it applies.
+//!
+//! The rule: bits flip on one disk of a run. As long as anybody else is in sync, every object has a copy that is whole: no
+//! client is told EIO, and in the end all copies can be read and are equal. A placement group is *exposed* if from the
+//! first flip on there was a moment at which that disk's OSD was its whole in-sync set. Of an exposed one an
+//! operation may end with EIO; and in the end it may be unclean, since what nobody can read cannot be copied. One that is
+//! clean in the end has no such excuse: whoever came into the set has all of it.
+//!
+//! Not here: who flips bits (`chaos`).
+
+use crate::cluster::POOL;
+use io_sim::Trace;
+use metastore::{ClusterHandle, ClusterState};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use types::{OsdId, PgId};
+
+/// Each as the pool was then: number of its PGs, and which. Numbers of PGs are powers of two here.
+#[derive(Debug, Default)]
+struct Exposed(BTreeSet<(u32, u32)>);
+
+impl Exposed {
+    /// It, or what it was split off.
+    fn holds(&self, pg: PgId) -> bool {
+        self.0.iter().any(|(pgs, seed)| pg.seed % pgs == *seed)
+    }
+}
+
+pub struct Rot {
+    trace: Trace,
+    view: ClusterHandle,
+    osd: Cell<Option<OsdId>>,
+    bits: Cell<u64>,
+    exposed: RefCell<Exposed>,
+}
+
+impl Rot {
+    /// Follows the cluster state from now on.
+    pub fn watch(view: &ClusterHandle, trace: &Trace) -> Rc<Self> {
+        let rot = Rc::new(Self {
+            trace: trace.clone(),
+            view: view.clone(),
+            osd: Cell::new(None),
+            bits: Cell::new(0),
+            exposed: RefCell::default(),
+        });
+        let (heeding, mut states) = (rot.clone(), view.subscribe_state());
+        tokio::task::spawn_local(async move {
+            while states.changed().await.is_ok() {
+                let state = states.borrow_and_update().clone();
+                heeding.heed(&state);
+            }
+        });
+        rot
+    }
+
+    /// Bits of this OSD's disk flip now.
+    pub fn flipped(&self, osd: OsdId, bits: u64) {
+        debug_assert!(self.osd.get().is_none_or(|o| o == osd), "one disk rots in a run");
+        self.osd.set(Some(osd));
+        self.bits.set(self.bits.get() + bits);
+        self.heed(&self.view.state());
+    }
+
+    /// Whose disk rots.
+    pub fn osd(&self) -> Option<OsdId> {
+        self.osd.get()
+    }
+
+    pub fn bits(&self) -> u64 {
+        self.bits.get()
+    }
+
+    fn heed(&self, state: &ClusterState) {
+        let (Some(osd), Some(pool)) = (self.osd.get(), state.osdmap.pool(POOL)) else {
+            return;
+        };
+        for pg in state.osdmap.pgs().filter(|pg| pg.pool == POOL) {
+            let alone = state.pgs.get(pg).is_some_and(|c| c.in_sync == [osd]);
+            if alone && self.exposed.borrow_mut().0.insert((pool.pg_num, pg.seed)) {
+                self.trace
+                    .note(format_args!("{pg} is exposed: in sync on osd.{osd} alone"));
+            }
+        }
+    }
+
+    pub fn excuses(&self, pg: PgId) -> bool {
+        self.exposed.borrow().holds(pg)
+    }
+
+    pub fn excuses_object(&self, oid: &str) -> bool {
+        let map = self.view.osdmap();
+        let pg = map.object_to_pg(POOL, b"", b"", oid.as_bytes());
+        pg.is_some_and(|(_, pg)| self.excuses(pg))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_split_off_an_exposed_group_is_exposed_and_nothing_else() {
+        let exposed = Exposed(BTreeSet::from([(4, 1)]));
+        let held: Vec<u32> = (0..16)
+            .filter(|seed| exposed.holds(PgId::new(POOL, *seed)))
+            .collect();
+        assert_eq!(held, [1, 5, 9, 13]);
+    }
+}
