@@ -3,6 +3,8 @@
 //! Invariants: a call ends only with etcd's answer, with an error that another try would not mend, or because the process
 //! stops ([`Conn::close`]). All answers come from one etcd cluster whose revision never goes back; anything else
 //! (an endpoint of another cluster, a member restored from a backup) ends this store's use for good.
+//! What etcd has against our certificate or password is an answer at the first call, for whoever set it so; later it is
+//! waited out, since somebody is changing it: the lease of a running OSD is worth more than a quick error.
 //! Waiting is never silent: a line after [`QUIET`], and again every [`REMIND`].
 //!
 //! Not here: what a repeated call does (`session.rs` makes transactions safe against it).
@@ -111,7 +113,11 @@ impl Conn {
             (self.options.endpoints[current.endpoint].clone(), current.turn)
         };
         // Connects only where it has to log in; otherwise with the first call.
-        let connect = Client::connect([endpoint], Some(self.connect_options()));
+        let options = match self.connect_options() {
+            Ok(options) => options,
+            Err(why) => return Err((EtcdError::EndpointError(why), turn)),
+        };
+        let connect = Client::connect([endpoint], Some(options));
         let client = match io::task::timeout(CONNECT_MAX, connect).await {
             Ok(Ok(client)) => client,
             Ok(Err(e)) => return Err((e, turn)),
@@ -124,7 +130,7 @@ impl Conn {
         Ok((client, turn))
     }
 
-    fn connect_options(&self) -> ConnectOptions {
+    fn connect_options(&self) -> std::result::Result<ConnectOptions, String> {
         let mut o = ConnectOptions::new()
             .with_connect_timeout(CONNECT_MAX)
             .with_keep_alive(PING_EVERY, PING_MAX)
@@ -132,12 +138,12 @@ impl Conn {
             .with_require_leader(true)
             .with_auto_token_refresh(true);
         if let Some((user, password)) = &self.options.user {
-            o = o.with_user(user, password);
+            o = o.with_user(user, password()?);
         }
         if let Some(tls) = &self.options.tls {
             o = o.with_tls(tls.client());
         }
-        o
+        Ok(o)
     }
 
     /// The client of turn `turn` failed: the next endpoint's takes its place.
@@ -193,7 +199,8 @@ impl Conn {
     }
 
     fn judge(&self, e: EtcdError, turn: u64) -> Failed {
-        let failed = judge(e);
+        let known = self.cluster.load(Ordering::Acquire) != 0;
+        let failed = judge(e, known);
         if matches!(failed, Failed::Again(_)) {
             self.next_endpoint(turn);
         }
@@ -277,20 +284,25 @@ mod code {
     pub const UNIMPLEMENTED: i32 = 12;
 }
 
-fn judge(e: EtcdError) -> Failed {
+/// What an error means. `known`: this process has had an answer before.
+fn judge(e: EtcdError, known: bool) -> Failed {
     let EtcdError::GRpcStatus(status) = &e else {
         return match e {
             EtcdError::InvalidArgs(_) | EtcdError::InvalidUri(_) | EtcdError::InvalidMetadataValue(_) => {
                 Failed::Final(e.to_string())
             }
             EtcdError::LeaseKeepAliveError(why) if why.contains("lease not found") => Failed::NoLease,
-            e => Failed::Again(with_causes(&e)),
+            e => unreached(with_causes(&e), known),
         };
     };
     let why = status.message().trim_start_matches("etcdserver: ").to_string();
     match status.code() as i32 {
         code::NOT_FOUND if why.contains("lease") => Failed::NoLease,
         code::OUT_OF_RANGE if why.contains("compacted") => Failed::Compacted,
+        code::INVALID_ARGUMENT if why.contains("revision of auth store") => Failed::Again(why),
+        code::INVALID_ARGUMENT if known && why.contains("authentication failed") => {
+            Failed::Again(format!("etcd refuses: {why}"))
+        }
         code::PERMISSION_DENIED => Failed::Final(format!("etcd denies its user the keys: {why}")),
         code::INVALID_ARGUMENT if why.contains("user name is empty") => {
             Failed::Final("etcd asks for a user and a password".into())
@@ -298,7 +310,16 @@ fn judge(e: EtcdError) -> Failed {
         code::INVALID_ARGUMENT | code::FAILED_PRECONDITION | code::UNIMPLEMENTED | code::NOT_FOUND => {
             Failed::Final(format!("etcd refuses: {why}"))
         }
-        _ => Failed::Again(with_causes(status)),
+        _ => unreached(with_causes(status), known),
+    }
+}
+
+/// No answer of etcd itself. One side's certificate that the other does not take will not become better by waiting.
+fn unreached(why: String, known: bool) -> Failed {
+    let certificate = why.to_ascii_lowercase().contains("certificate");
+    match certificate && !known {
+        true => Failed::Final(format!("no trusted connection with etcd: {why}")),
+        false => Failed::Again(why),
     }
 }
 

@@ -37,14 +37,16 @@ const COMPACT_LOOKS: u32 = 8;
 /// etcd's shortest lease is 2 s with its default settings.
 const TTL_MIN: Duration = Duration::from_secs(2);
 
+/// The password as it is now, asked for at every login: it may be changed while this runs. Or why there is none.
+pub type Password = Arc<dyn Fn() -> std::result::Result<String, String> + Send + Sync>;
+
 /// Where etcd is, and who we are to it.
 #[derive(Clone)]
 pub struct Options {
     /// `http://host:2379` or `https://...`, at least one.
     pub endpoints: Vec<String>,
     pub tls: Option<Tls>,
-    /// Name and password.
-    pub user: Option<(String, String)>,
+    pub user: Option<(String, Password)>,
     /// First part of all keys, for several clusters on one etcd.
     pub prefix: String,
     /// How long a watcher may be away without having to read everything again.

@@ -151,7 +151,17 @@ fn etcd_options(s: &EtcdSettings) -> Result<etcd::Options, Error> {
         (None, None) => None,
     };
     let user = match (&s.user, &s.password_file) {
-        (Some(user), Some(file)) => Some((user.clone(), text(file)?.trim_end().to_string())),
+        (Some(user), Some(file)) => {
+            // Now, so that a file that is not there is told at once; later at every login.
+            text(file)?;
+            let file = file.clone();
+            let password: etcd::Password = Arc::new(move || match io::files::read(&file) {
+                Ok(Some(text)) => Ok(text.trim_end().to_string()),
+                Ok(None) => Err(format!("{} is not there", file.display())),
+                Err(e) => Err(format!("{}: {e}", file.display())),
+            });
+            Some((user.clone(), password))
+        }
         (None, None) => None,
         _ => {
             return Err(Error::Usage(

@@ -125,19 +125,54 @@ fn it_conforms_with_certificates_and_a_password() {
         }
         admin.auth_enable().await.unwrap();
 
-        options.user = Some(("bee".into(), "wasp".into()));
+        let word = Arc::new(Mutex::new("wasp".to_string()));
+        let said = word.clone();
+        options.user = Some(("bee".into(), Arc::new(move || Ok(said.lock().unwrap().clone()))));
         assert!(
             open_error(options.clone())
                 .await
                 .contains("invalid user ID or password")
         );
-        options.user = Some(("bee".into(), "honey".into()));
+        *word.lock().unwrap() = "honey".into();
         let other = Options {
             prefix: "other".into(),
             ..options.clone()
         };
         assert!(open_error(other).await.contains("denies"));
-        conforms(&open(options).await).await;
+        let store = open(options.clone()).await;
+        conforms(&store).await;
+
+        // The password changes under way: who does not know it yet waits, and goes on when it does.
+        let put = || async {
+            let (compares, ops) = (Vec::new(), vec![TxnOp::put("word", "x")]);
+            store.txn(Txn { compares, ops }).await
+        };
+        put().await.unwrap();
+        let tls = ConnectOptions::new().with_tls(options.tls.as_ref().unwrap().client());
+        let root = tls.with_user("root", "honey");
+        let mut admin = Client::connect(&options.endpoints, Some(root)).await.unwrap();
+        admin.user_change_password("bee", "nectar").await.unwrap();
+        let mut waits = std::pin::pin!(put());
+        let early = io::task::timeout(Duration::from_secs(3), &mut waits).await;
+        assert!(early.is_err(), "{early:?}");
+        *word.lock().unwrap() = "nectar".into();
+        assert!(matches!(waits.await.unwrap(), TxnOutcome::Committed(_)));
+    });
+}
+
+/// Who is not what it says, on one side or the other, is told so: waiting would not help.
+#[test]
+fn certificates_that_do_not_fit_are_refused() {
+    let (servers, others) = (Servers::start_secure(), Servers::start_secure());
+    block_on(async {
+        let mut options = servers.options();
+        let wrong = others.options().tls.unwrap();
+        options.tls = Some(wrong);
+        let why = open_error(options.clone()).await;
+        assert!(why.contains("no trusted connection"), "{why}");
+        options.tls.as_mut().unwrap().authority = b"no certificate".to_vec();
+        let why = open_error(options).await;
+        assert!(why.to_lowercase().contains("certificate"), "{why}");
     });
 }
 
