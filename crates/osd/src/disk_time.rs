@@ -9,10 +9,11 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// At five samples a second: what the last seconds were like.
-const SAMPLES: usize = 15;
+/// At five samples a second: what the last fifteen seconds were like, so that a busy moment of a disk that it shares with
+/// others is none of its own.
+const SAMPLES: usize = 75;
 /// With fewer the median says nothing.
-const SAMPLES_MIN: usize = 5;
+const SAMPLES_MIN: usize = 25;
 /// What was measured longer ago says nothing about now.
 const STALE: Duration = Duration::from_secs(60);
 
@@ -95,18 +96,18 @@ mod tests {
             assert_eq!(disk.latency(now), MS(want), "{all:?}");
         };
         check(&[], 0);
-        check(&[3, 3, 3, 3], 0); // too few
-        check(&[3, 3, 3, 3, 3], 3);
+        check(&[3; SAMPLES_MIN - 1], 0); // too few
+        check(&[3; SAMPLES_MIN], 3);
         // One stall is no slow disk; half of all is.
-        check(&[2, 2, 2, 900, 2, 2, 2], 2);
-        check(&[2, 2, 2, 90, 90, 90, 90], 90);
+        check(&[&[2; 30][..], &[900; 10], &[2; 20]].concat(), 2);
+        check(&[&[2; 30][..], &[90; 40]].concat(), 90);
         // Old samples go.
-        check(&[&[50; 20][..], &[1; 15][..]].concat(), 1);
+        check(&[&[50; 20][..], &[1; SAMPLES][..]].concat(), 1);
     }
 
     #[test]
     fn what_was_long_ago_is_not_told() {
-        let (disk, now) = after(&[7; 10]);
+        let (disk, now) = after(&[7; SAMPLES_MIN]);
         assert_eq!(disk.latency(now + STALE - MS(100)), MS(7));
         assert_eq!(disk.latency(now + STALE), Duration::ZERO);
     }

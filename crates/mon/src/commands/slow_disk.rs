@@ -11,7 +11,7 @@ use types::OsdId;
 
 /// A disk is slow whose commits take this long, and this many times longer than the others' of its class.
 const SLOW_NS: u64 = 10_000_000;
-const SLOW_TIMES: u64 = 5;
+const SLOW_TIMES: u64 = 8;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SlowDisk {
