@@ -76,6 +76,34 @@ def test_copies_follow_the_rule_and_the_tree(skep, tmp_path):
     load.verify()
 
 
+def test_copies_follow_device_classes_and_weights(skep, tmp_path):
+    pool = skep.make_copies(3, 'rbd', pg_num=32)
+    with Load(skep, pool, tmp_path, seconds=14, note=lambda *a: print(*a)) as load:
+        skep.ceph('osd', 'pool', 'set', pool, 'crush_rule', make_rule(skep, 'osd', 'ssd'))
+        settle(skep, pool, 'host', [0, 1, 2, 3])
+        # One of them becomes another class: its copies go to those that stay.
+        skep.ceph('osd', 'crush', 'rm-device-class', '3')
+        skep.ceph('osd', 'crush', 'set-device-class', 'hdd', '3')
+        settle(skep, pool, 'host', [0, 1, 2])
+        skep.ceph('osd', 'crush', 'class', 'rename', 'ssd', 'fast')
+        skep.ceph('osd', 'pool', 'set', pool, 'crush_rule', make_rule(skep, 'osd', 'hdd'))
+        settle(skep, pool, 'host', [3, 4, 5, 6, 7])
+        # Weights: 0 is nothing there, in CRUSH and by override.
+        skep.ceph('osd', 'crush', 'reweight', 'osd.7', '0')
+        settle(skep, pool, 'host', [3, 4, 5, 6])
+        skep.ceph('osd', 'reweight', '6', '0')
+        settle(skep, pool, 'host', [3, 4, 5])
+        skep.ceph('osd', 'reweight', '6', '1')
+        skep.ceph('osd', 'crush', 'reweight', 'osd.7', '1')
+        settle(skep, pool, 'host', [3, 4, 5, 6, 7])
+        # An OSD that shall not lead leads nothing.
+        skep.ceph('osd', 'primary-affinity', '4', '0')
+        settle(skep, pool, 'host', [3, 4, 5, 6, 7])
+        leads = [pg['acting_primary'] for pg in skep.pgs()]
+        assert 4 not in leads and len(set(leads)) >= 3, leads
+    load.verify()
+
+
 def test_a_group_is_moved_by_hand(skep, tmp_path):
     skep.ceph('osd', 'set-require-min-compat-client', 'luminous')
     pool = skep.make_copies(3, 'rbd', pg_num=8)

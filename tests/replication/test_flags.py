@@ -87,3 +87,37 @@ def test_no_copies_are_caught_up_while_they_shall_not(skep):
     assert waits and all('degraded' in s for s in waits), states(skep)
     skep.ceph('osd', 'unset', 'norecover')
     wait_until(lambda: settled(skep), 60, 0.5, 'all copies')
+
+
+def test_noup_and_too_few_copies(skep):
+    """As many copies as are required, and one of them is down: no writes, and the state and the health say so."""
+    skep.ceph('osd', 'pool', 'set', skep.pool, 'min_size', '3')
+    skep.ceph('osd', 'set', 'noup')
+    skep.ceph('osd', 'down', '1')
+    wait_until(lambda: osd(skep, 1)['up'] == 0, 10, what='osd.1 to be down')
+    concerned = {pg['pgid'] for pg in skep.pgs() if pg['state'] != 'active+clean'}
+    assert concerned
+
+    def inactive():
+        return all('active' not in s for p, s in states(skep).items() if p in concerned)
+    wait_until(inactive, 20, 0.5, 'groups without enough copies to say so')
+    assert 'PG_AVAILABILITY' in skep.ceph_json('health')['checks']
+    assert not any('down for - ' in f['waits_for'] for f in skep.ceph_json('doctor')['findings'])
+    skep.ceph('osd', 'pool', 'set', skep.pool, 'min_size', '2')
+    wait_until(lambda: all('active' in s for s in states(skep).values()), 30, 0.5, 'groups to go on with two copies')
+    assert osd(skep, 1)['up'] == 0
+    skep.ceph('osd', 'unset', 'noup')
+    wait_until(lambda: osd(skep, 1)['up'] == 1 and settled(skep), 60, 0.5, 'osd.1 to be up, and all copies')
+
+
+def test_a_new_osd_waits_outside_while_noin_is_set(skep):
+    skep.ceph('osd', 'set', 'noin')
+    assert flags(skep) == 'noin flag(s) set'
+    skep.stop()
+    skep.osds = 5
+    skep.start()
+    wait_until(lambda: osd(skep, 4)['up'] == 1, 30, what='osd.4 to be up')
+    assert osd(skep, 4)['in'] == 0, osd(skep, 4)
+    skep.ceph('osd', 'unset', 'noin')
+    skep.ceph('osd', 'in', '4')
+    wait_until(lambda: settled(skep) and any(4 in pg['acting'] for pg in skep.pgs()), 60, 0.5, 'data on osd.4')
