@@ -409,9 +409,12 @@ impl Pg {
 
     fn rebuild_halts(&mut self, id: u64, b: Rebuild, halt: Halt, ctx: &mut Context<'_>) {
         let fix = self.drop_rebuild(b, ctx);
+        let (me, repl) = (self.repl.group.me, &self.repl);
         let Some(r) = self.scrub.repairs.get_mut(&id) else {
             return;
         };
+        // Who is away now may have more to give when it is back.
+        r.asked.retain(|o| *o == me || repl.is_full(*o));
         let again = match halt {
             Halt::Outrun => {
                 r.outrun += 1;

@@ -258,6 +258,26 @@ fn a_source_that_goes_in_the_middle_is_followed_by_another() {
     nothing_is_left(&mut c);
 }
 
+/// A member that is away for a moment may still have a good copy: what it was asked for before does not count.
+#[test]
+fn a_source_that_comes_back_is_asked_again() {
+    let mut c = cluster();
+    write_large(&mut c, "a", 1);
+    (0..36).for_each(|b| store(&mut c, 0).spoil(&oid("a"), b * BLOCK));
+    let tid = c.send("a", vec![read(0, 0)]);
+    until_made(&mut c, 0);
+    c.cut(0, 1);
+    c.cut(0, 2);
+    c.run(in_turn(), 20);
+    assert!(c.answered(tid).is_none(), "it waits");
+    c.mend();
+    c.run(in_turn(), 2500);
+    let r = c.answered(tid).expect("an answer");
+    assert_eq!((r.result, &r.ops[0].outdata[..]), (0, &data(1, LARGE)[..]));
+    assert_eq!(c.pg().scrub_view().stamps.errors(), 0);
+    nothing_is_left(&mut c);
+}
+
 /// The PG's own changes do not wait for a check: a repair that one passed by begins anew.
 #[test]
 fn a_change_that_passes_by_is_not_undone() {
