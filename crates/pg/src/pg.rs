@@ -678,10 +678,12 @@ impl Pg {
 
     fn export(&mut self, token: u64, object: HObject, ctx: &mut Context<'_>) {
         let tickets = self.prefetch_export(&object, ctx);
-        if tickets.is_empty() {
-            return self.export_now(token, &object, ctx);
-        }
         let head = object.head();
+        if tickets.is_empty() {
+            self.export_now(token, &object, ctx);
+            // What it met may have to be repaired.
+            return self.pump(&head, ctx);
+        }
         self.park(
             Job::new(Task::Export { token, object }, head, Order::Free, tickets),
             ctx,

@@ -88,6 +88,22 @@ fn a_write_into_a_damaged_block_repairs_it_first() {
     c.check_equal();
 }
 
+/// Another OSD copies the object, from a disk that is read at once.
+#[test]
+fn an_export_that_meets_damage_has_it_repaired() {
+    let mut c = cluster();
+    done(&mut c, "a", vec![write_full(&data(3, 20_000))]);
+    store(&mut c, 0).spoil(&oid("a"), 0);
+    let object = oid("a").object;
+    c.input(0, Input::Export { token: 1, object });
+    c.run(in_turn(), 300);
+    assert_eq!(c.pg().scrub_view().repaired, 1);
+    let r = done(&mut c, "a", vec![read(0, 0)]);
+    assert_eq!((r.result, &r.ops[0].outdata[..]), (0, &data(3, 20_000)[..]));
+    c.check_equal();
+    assert!(c.pg().parked.is_idle());
+}
+
 /// Order: what came behind the read on the same object is executed behind it.
 #[test]
 fn what_waits_for_a_repair_keeps_its_place() {
