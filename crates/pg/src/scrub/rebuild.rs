@@ -495,7 +495,7 @@ impl Pg {
     }
 
     /// Whether the unit was written since its log entries ended at `as_of`, as far as anybody can know.
-    fn was_written(&self, head: &HObject, as_of: EVersion, ctx: &mut Context<'_>) -> bool {
+    pub(super) fn was_written(&self, head: &HObject, as_of: EVersion, ctx: &mut Context<'_>) -> bool {
         if self.log_head() == as_of {
             return false;
         }

@@ -20,7 +20,7 @@ use messages::osd::peer::PeerBody;
 use messages::osd::peer_scrub::{Outline, Part, ScrubBody};
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
-use types::{Errno, HObject, ObjectId, OsdId, Transaction};
+use types::{EVersion, Errno, HObject, ObjectId, OsdId, Transaction};
 
 /// What one transaction of a repair may weigh; a store takes 16 MiB. Little in unit tests, so that their objects may be
 /// small and yet made in pieces.
@@ -58,6 +58,8 @@ pub(super) enum Doing {
     Pulling {
         token: u64,
         source: OsdId,
+        /// The log's newest version when it was asked.
+        as_of: EVersion,
         fix: Fix,
     },
     /// The disk reads what is to be pushed.
@@ -270,7 +272,7 @@ impl Pg {
         };
         let (from, to) = (from.clone(), to.clone());
         let busy = self.scrub.repairs.values().filter(|r| r.is_pulling()).count() >= PULLS_MAX;
-        let (me, token) = (self.repl.group.me, self.repl.number());
+        let (me, token, as_of) = (self.repl.group.me, self.repl.number(), self.log_head());
         let named = self.sources_of(sources.as_deref());
         let Some(r) = self.scrub.repairs.get_mut(&id) else {
             return false;
@@ -285,7 +287,12 @@ impl Pg {
         let fresh = |o: &&OsdId| **o != me && !r.failed.contains(*o);
         let source = there.iter().find(fresh).filter(|_| !pieces).copied();
         if let Some(source) = source {
-            r.doing = Some(Doing::Pulling { token, source, fix });
+            r.doing = Some(Doing::Pulling {
+                token,
+                source,
+                as_of,
+                fix,
+            });
             let body = ScrubBody::Pull { token, from, to };
             self.send_to(source, PeerBody::Scrub(body), ctx);
             return false;
@@ -331,12 +338,12 @@ impl Pg {
             return;
         };
         let id = *id;
-        let Some(Doing::Pulling { fix, .. }) = r.doing.take() else {
+        let Some(Doing::Pulling { fix, as_of, .. }) = r.doing.take() else {
             return;
         };
         let Fix::Pull { from, to, .. } = &fix else { return };
         let taken = match result {
-            0 => self.take_copy(from, to, txn, ctx),
+            0 => self.take_copy((from, to), txn, as_of, ctx),
             e if e == Errno::EFBIG.code() => return self.in_pieces(id, source, fix, ctx),
             e => Err(format!("it cannot be read there either ({e})")),
         };

@@ -1,11 +1,11 @@
 //! Taking a member's copy in place of the one here.
 //!
 //! Invariants: what comes touches the object that was asked for and nothing else, and is of the version that is known here;
-//! it is one transaction, and is read again before anybody counts on it.
+//! what the log says was removed is not taken; it is one transaction, and is read again before anybody counts on it.
 
 use crate::Pg;
 use crate::api::Context;
-use crate::log::EntryKind;
+use crate::log::{EntryKind, LogEntry};
 use crate::object::ObjectState;
 use crate::object_info::{INFO_ATTR, ObjectInfo};
 use crate::store::IoError;
@@ -16,23 +16,27 @@ use types::{EVersion, HObject, ObjectId, Op, Transaction};
 const READ_BYTES: u64 = 1 << 20;
 
 impl Pg {
-    /// Puts what a member gave in the place of what is here, and reads it.
+    /// Puts what a member gave in the place of what is here, and reads it. `as_of`: the log's newest version when it was
+    /// asked.
     pub(super) fn take_copy(
         &mut self,
-        from: &HObject,
-        to: &HObject,
+        (from, to): (&HObject, &HObject),
         mut txn: Transaction,
+        as_of: EVersion,
         ctx: &mut Context<'_>,
     ) -> Result<(), String> {
         let text = |e: &dyn std::fmt::Display| e.to_string();
         let versions = self.versions_in(from, to, &txn)?;
         for (object, version) in &versions {
-            let want = self.version_here(object, ctx);
-            if want.is_some_and(|w| w != *version) {
-                return Err(format!(
-                    "{object}: it has version {version} there, not {}",
-                    want.unwrap_or_default()
-                ));
+            match self.version_here(object, ctx) {
+                Some(want) if want != *version => {
+                    return Err(format!("{object}: it has version {version} there, not {want}"));
+                }
+                // A clone, which may have been trimmed since.
+                None if self.was_written(&to.head(), as_of, ctx) => {
+                    return Err(format!("{object}: it was changed meanwhile"));
+                }
+                _ => {}
             }
         }
         let start = self.object_id(from.clone());
@@ -88,7 +92,8 @@ impl Pg {
         }
     }
 
-    /// Which version the object has, as far as anybody here knows.
+    /// Which version the object has, as far as anybody here knows; of a removed one that of its removal, which no copy
+    /// has but a head that stays for its clones.
     pub(super) fn version_here(&self, object: &HObject, ctx: &mut Context<'_>) -> Option<EVersion> {
         if let Some(state) = self.cache.get(object).filter(|s| s.physical) {
             return Some(state.info.version);
@@ -100,11 +105,8 @@ impl Pg {
         }
         // Only heads are named by log entries.
         let entries = self.log_since(None, ctx.store).ok()?;
-        let newest = entries
-            .iter()
-            .rev()
-            .find(|e| e.object == *object && e.kind != EntryKind::Error)?;
-        (newest.kind != EntryKind::Delete).then_some(newest.version)
+        let of_it = |e: &&LogEntry| e.object == *object && e.kind != EntryKind::Error;
+        entries.iter().rev().find(of_it).map(|e| e.version)
     }
 
     /// What was put there can be read.

@@ -4,6 +4,8 @@ use super::replication::{Cluster, in_turn};
 use super::*;
 use crate::broken::{self, Rule};
 use crate::scrub::verdict::{object_error, shard_error};
+use messages::osd::peer::PeerBody;
+use messages::osd::peer_scrub::ScrubBody;
 
 pub(super) fn oid(name: &str) -> ObjectId {
     ObjectId::replicated(HObject::new(
@@ -100,6 +102,91 @@ fn an_export_that_meets_damage_has_it_repaired() {
     assert_eq!(c.pg().scrub_view().repaired, 1);
     let r = done(&mut c, "a", vec![read(0, 0)]);
     assert_eq!((r.result, &r.ops[0].outdata[..]), (0, &data(3, 20_000)[..]));
+    c.check_equal();
+    assert!(c.pg().parked.is_idle());
+}
+
+/// One copy has an object that the log says was removed: it does not come back, and that copy is told of.
+#[test]
+fn what_was_removed_is_not_fetched_from_a_copy_that_has_it_still() {
+    for len in [5_000, 150_000] {
+        let mut c = cluster();
+        done(&mut c, "a", vec![write_full(&data(3, len))]);
+        let attrs = store(&mut c, 1).attrs(&oid("a")).unwrap();
+        done(&mut c, "a", vec![op(code::DELETE)]);
+        let mut txn = Transaction::new(c.pg().id());
+        txn.ops.push(types::Op::Touch { oid: oid("a") });
+        txn.ops.push(types::Op::Write {
+            oid: oid("a"),
+            offset: 0,
+            data: data(3, len).into(),
+        });
+        txn.ops.push(types::Op::SetAttrs { oid: oid("a"), attrs });
+        store(&mut c, 1).submit(txn).unwrap();
+        let r = scrub(&mut c, true, true);
+        assert_eq!((r.errors, r.fixed), (2, 0));
+        for osd in [0, 2] {
+            assert!(store(&mut c, osd).stat(&oid("a")).unwrap().is_none(), "osd.{osd}");
+        }
+        assert_eq!(done(&mut c, "a", vec![read(0, 0)]).result, -2);
+        assert!(c.pg().parked.is_idle());
+    }
+}
+
+/// A head that was removed and has clones is there, and comes back as such.
+#[test]
+fn a_whiteout_is_fetched() {
+    let mut c = cluster();
+    done(&mut c, "a", vec![write_full(&data(3, 5_000))]);
+    c.snapc = (1, vec![1]);
+    done(&mut c, "a", vec![op(code::DELETE)]);
+    assert!(store(&mut c, 0).stat(&oid("a")).unwrap().is_some());
+    store(&mut c, 0).lose(&oid("a"));
+    let r = scrub(&mut c, true, true);
+    assert_eq!((r.errors, r.fixed), (1, 1));
+    c.check_equal();
+}
+
+/// Nobody's log knows a clone: one that was trimmed while it was on its way is not taken.
+#[test]
+fn a_clone_that_is_trimmed_meanwhile_does_not_come_back() {
+    let mut c = cluster();
+    done(&mut c, "a", vec![write_full(&data(3, 9_000))]);
+    c.snapc = (1, vec![1]);
+    done(&mut c, "a", vec![write(0, b"new")]);
+    let clone = ObjectId::replicated(oid("a").object.with_snap(1));
+    // No copy is whole: version by version.
+    store(&mut c, 0).spoil(&clone, 4096);
+    store(&mut c, 1).spoil(&oid("a"), 4096);
+    store(&mut c, 2).spoil(&oid("a"), 8192);
+    let order = ScrubOrder {
+        deep: true,
+        repair: true,
+    };
+    c.input(0, Input::Scrub(order));
+    let mut pick = in_turn();
+    let asked = |c: &Cluster| {
+        let pull = |b: &PeerBody| matches!(b, PeerBody::Scrub(ScrubBody::Pull { .. }));
+        c.links.values().flatten().any(|(_, b)| pull(b))
+    };
+    for _ in 0..2000 {
+        if asked(&c) {
+            break;
+        }
+        c.run(&mut pick, 1);
+    }
+    assert!(asked(&c));
+    let mut pool = (*c.pool()).clone();
+    pool.removed_snaps.insert(1, 2);
+    c.input(0, Input::MapChanged(Arc::new(pool)));
+    c.now += Duration::from_millis(50);
+    c.input(0, Input::Tick);
+    c.run(pick, 3000);
+    for osd in 0..3 {
+        assert!(store(&mut c, osd).stat(&clone).unwrap().is_none(), "osd.{osd}");
+    }
+    let r = scrub(&mut c, true, true);
+    assert_eq!(r.errors, r.fixed);
     c.check_equal();
     assert!(c.pg().parked.is_idle());
 }
