@@ -9,6 +9,7 @@
 
 use super::Context;
 use super::doctor::{Finding, Level};
+use crate::format::shell::{quoted, seen, word};
 use crate::format::units;
 use types::pgstats::{HeldLock, holder};
 
@@ -29,10 +30,10 @@ fn finding(ctx: &Context<'_>, l: &HeldLock) -> Finding {
     let dead = blocked || of_itself && l.watch == holder::NO_WATCH;
     let mut waits = format!(
         "its lock {} is held by {} at {} (cookie \"{}\"), {}",
-        l.lock,
+        seen(&l.lock),
         l.holder,
         l.addr.to_blocklist_form(),
-        l.cookie,
+        seen(&l.cookie),
         state(ctx, l, blocked, of_itself)
     );
     if l.refused > 0 {
@@ -58,13 +59,14 @@ fn finding(ctx: &Context<'_>, l: &HeldLock) -> Finding {
 /// `image 10f2... (rbd_header.10f2..., pool 'vms')`
 fn subject(ctx: &Context<'_>, l: &HeldLock) -> String {
     let pool = ctx.map().pool_name(l.pg.pool).unwrap_or("?");
-    let place = match l.nspace.is_empty() {
+    let (nspace, object) = (seen(&l.nspace), seen(&l.object));
+    let place = match nspace.is_empty() {
         true => format!("pool '{pool}'"),
-        false => format!("pool '{pool}', namespace '{}'", l.nspace),
+        false => format!("pool '{pool}', namespace '{nspace}'"),
     };
     match image_id(l) {
-        Some(id) => format!("image {id} in {place} ({})", l.object),
-        None => format!("object {} in {place}", l.object),
+        Some(id) => format!("image {} in {place} ({object})", seen(id)),
+        None => format!("object {object} in {place}"),
     }
 }
 
@@ -92,26 +94,23 @@ fn state(ctx: &Context<'_>, l: &HeldLock, blocked: bool, of_itself: bool) -> Str
 
 fn next(ctx: &Context<'_>, l: &HeldLock, blocked: bool, of_itself: bool) -> String {
     let addr = l.addr.to_blocklist_form();
+    let pool = word(ctx.map().pool_name(l.pg.pool).unwrap_or("?"));
+    let nspace = match l.nspace.is_empty() {
+        true => String::new(),
+        false => format!(" --namespace {}", word(&l.nspace)),
+    };
+    let (cookie, holder) = (quoted(&l.cookie), &l.holder);
     let remove = match image_id(l) {
         Some(id) => {
-            let pool = ctx.map().pool_name(l.pg.pool).unwrap_or("?");
-            let nspace = match l.nspace.is_empty() {
-                true => String::new(),
-                false => format!(" --namespace {}", l.nspace),
-            };
+            let id = word(id);
             format!(
-                "rbd lock rm {pool}/IMAGE \"{}\" {}{nspace} (rbd info --pool {pool}{nspace} --image-id {id} says the IMAGE)",
-                l.cookie, l.holder
+                "rbd lock rm {pool}/IMAGE {cookie} {holder}{nspace} (rbd info --pool {pool}{nspace} --image-id {id} says the IMAGE)"
             )
         }
-        None => format!(
-            "rados -p {} lock break {} {} {} --lock-cookie \"{}\"",
-            ctx.map().pool_name(l.pg.pool).unwrap_or("?"),
-            l.object,
-            l.lock,
-            l.holder,
-            l.cookie
-        ),
+        None => {
+            let (object, lock) = (word(&l.object), word(&l.lock));
+            format!("rados -p {pool}{nspace} lock break {object} {lock} {holder} --lock-cookie {cookie}")
+        }
     };
     match (blocked, l.watch, of_itself) {
         // It cannot write any more.

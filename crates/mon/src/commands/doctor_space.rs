@@ -7,6 +7,7 @@
 
 use super::Context;
 use super::doctor::{Finding, Level, osd_text, some};
+use crate::format::shell::word;
 use crate::format::units;
 use std::collections::{BTreeMap, BTreeSet};
 use types::{OsdId, PgId};
@@ -76,6 +77,21 @@ fn pools_of(ctx: &Context<'_>, pgs: &[PgId]) -> Vec<String> {
     pools.into_iter().map(name).collect()
 }
 
+/// How to do with one copy less; nothing where one is all that is asked for.
+fn fewer_copies(ctx: &Context<'_>, pgs: &[PgId]) -> String {
+    let pools: BTreeSet<_> = pgs.iter().map(|pg| pg.pool).collect();
+    let less = |id| {
+        let (name, p) = (ctx.map().pool_name(id)?, ctx.map().pool(id)?);
+        let set = |n: u8| format!("ceph osd pool set {} min_size {n}", word(name));
+        (p.min_size > 1).then(|| set(p.min_size - 1))
+    };
+    let all: Vec<String> = pools.into_iter().filter_map(less).collect();
+    match all.is_empty() {
+        true => String::new(),
+        false => format!("; to go on with one copy less until then: {}", all.join("; ")),
+    }
+}
+
 fn waiting(ctx: &Context<'_>, osd: OsdId, l: &Lacking) -> Finding {
     let pools = pools_of(ctx, &l.waiting);
     let host = ctx.osd_host(osd);
@@ -85,10 +101,10 @@ fn waiting(ctx: &Context<'_>, osd: OsdId, l: &Lacking) -> Finding {
         room(ctx, osd),
         l.changes
     );
-    let pool = pools.first().map_or("POOL", String::as_str);
+    let fewer = fewer_copies(ctx, &l.waiting);
     let next = format!(
         "delete data (ceph df), or make room on host {host} (another program's files, a larger --osd-size or disk), or add an \
-         OSD, to which copies move by themselves; to go on with one copy less until then: ceph osd pool set {pool} min_size 1"
+         OSD, to which copies move by themselves{fewer}"
     );
     Finding::new(
         Level::Blocked,

@@ -114,8 +114,19 @@ fn who_holds_a_lock_that_others_want() {
     shown(
         c,
         doctor,
-        "next: if whoever took it is done: rados -p p lock break rbd_header.10f2a other client.4200 --lock-cookie \"mine\"\n",
+        "next: if whoever took it is done: rados -p p --namespace n1 lock break rbd_header.10f2a other client.4200 --lock-cookie \"mine\"\n",
     );
+    // Clients choose names: what is proposed does what it says, and a terminal shows what is there.
+    lock.nspace = String::new();
+    lock.object = "o;reboot".into();
+    lock.cookie = "$(reboot)\u{1b}[2J".into();
+    c.report_of(1, |r| r.locks = vec![lock.clone()]);
+    shown(
+        c,
+        doctor,
+        r"rados -p p lock break 'o;reboot' other client.4200 --lock-cookie $'$(reboot)\U0000001b[2J'",
+    );
+    shown(c, doctor, r#"(cookie "$(reboot)\u{1b}[2J")"#);
 }
 
 #[test]
@@ -149,6 +160,19 @@ fn a_disk_without_room_that_writes_wait_for() {
         doctor,
         "to go on with one copy less until then: ceph osd pool set p min_size 1\n",
     );
+    // One copy less than it needs, which need not be one; and nothing where one is enough.
+    for (min_size, want) in [
+        (
+            "3",
+            "by themselves; to go on with one copy less until then: ceph osd pool set p min_size 2\n",
+        ),
+        ("1", "to which copies move by themselves\n"),
+    ] {
+        let set = format!(r#"{{"prefix":"osd pool set","pool":"p","var":"min_size","val":"{min_size}"}}"#);
+        assert_eq!(c.run(&set, b"").code, 0);
+        c.report_of(1, |r| drop(r.no_room.insert(pg, vec![lacking(true)])));
+        shown(c, doctor, want);
+    }
     c.report_of(1, |r| drop(r.no_room.insert(pg, vec![lacking(false)])));
     shown(
         c,
