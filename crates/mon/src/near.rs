@@ -163,6 +163,10 @@ pub fn mend(crush: &CrushMap) -> Option<CrushMap> {
             Some((host, id))
         })
         .collect();
+    // Asked once a second, and hardly ever there is one.
+    if hosts.is_empty() {
+        return None;
+    }
     let mut next = crush.clone();
     let mut changed = false;
     for (host, id) in hosts {

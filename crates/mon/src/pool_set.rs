@@ -179,6 +179,12 @@ fn is_tiering(var: &str) -> bool {
     prefixes.iter().any(|p| var.starts_with(p))
 }
 
+/// Copies of placement groups of all other pools.
+fn copies_of_others(map: &OsdMap, id: PoolId) -> u64 {
+    let others = map.pools.iter().filter(|(p, _)| **p != id);
+    others.map(|(_, p)| u64::from(p.pg_num) * u64::from(p.size)).sum()
+}
+
 fn set_size(state: &ClusterState, id: PoolId, n: i64, sure: bool, inc: &mut Incremental) -> Result<()> {
     if !(1..=SIZE_MAX).contains(&n) {
         return refuse(
@@ -188,12 +194,7 @@ fn set_size(state: &ClusterState, id: PoolId, n: i64, sure: bool, inc: &mut Incr
     }
     let map = &*state.osdmap;
     let defaults = PoolDefaults::of(state);
-    let others: u64 = map
-        .pools
-        .iter()
-        .filter(|(p, _)| **p != id)
-        .map(|(_, p)| u64::from(p.pg_num) * u64::from(p.size))
-        .sum();
+    let others = copies_of_others(map, id);
     let pool = pool_mut(map, inc, id)?;
     if pool.has(pool_flag::NOSIZECHANGE) {
         return refuse(
@@ -240,12 +241,7 @@ fn set_min_size(map: &OsdMap, id: PoolId, n: i64, inc: &mut Incremental) -> Resu
 fn set_pg_num(state: &ClusterState, id: PoolId, var: &str, n: i64, inc: &mut Incremental) -> Result<()> {
     let map = &*state.osdmap;
     let defaults = PoolDefaults::of(state);
-    let others: u64 = map
-        .pools
-        .iter()
-        .filter(|(p, _)| **p != id)
-        .map(|(_, p)| u64::from(p.pg_num) * u64::from(p.size))
-        .sum();
+    let others = copies_of_others(map, id);
     let pool = pool_mut(map, inc, id)?;
     if var != "pg_num" && n <= 0 {
         return refuse(

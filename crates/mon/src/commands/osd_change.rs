@@ -320,22 +320,31 @@ fn forget_key(ctx: &Context<'_>, id: OsdId, changes: &mut Changes) {
     }
 }
 
-fn purge(cmd: &Command, ctx: &Context<'_>) -> Outcome {
+/// The OSD that is to go for good: one that is down and that nothing needs, and the caller is sure. Err: the answer; one
+/// that is not there has gone already.
+fn doomed(cmd: &Command, ctx: &Context<'_>, are_you_sure: &str) -> Result<OsdId, Outcome> {
     let id = match the_osd(cmd, ctx) {
-        Ok(id) => id,
-        Err(r) if r.code == Errno::ENOENT.code() => return Outcome::status(r.status),
-        Err(refusal) => return refusal,
+        Err(r) if r.code == Errno::ENOENT.code() => return Err(Outcome::status(r.status)),
+        other => other?,
     };
     if let Some(refusal) = in_use(cmd, ctx, id) {
-        return refusal;
+        return Err(refusal);
     }
     if !cmd.flag("yes_i_really_mean_it") && !cmd.flag("force") {
-        return Outcome::error(Errno::EPERM, ARE_YOU_SURE);
+        return Err(Outcome::error(Errno::EPERM, are_you_sure));
     }
+    match ctx.map().is_up(id) {
+        true => Err(Outcome::error(Errno::EBUSY, format!("osd.{id} is not `down`."))),
+        false => Ok(id),
+    }
+}
+
+fn purge(cmd: &Command, ctx: &Context<'_>) -> Outcome {
+    let id = match doomed(cmd, ctx, ARE_YOU_SURE) {
+        Ok(id) => id,
+        Err(answer) => return answer,
+    };
     let map = ctx.map();
-    if map.is_up(id) {
-        return Outcome::error(Errno::EBUSY, format!("osd.{id} is not `down`."));
-    }
     let mut inc = ctx.inc();
     inc.remove_osd(map, id);
     let name = format!("osd.{id}");
@@ -354,22 +363,12 @@ fn purge(cmd: &Command, ctx: &Context<'_>) -> Outcome {
 }
 
 fn destroy(cmd: &Command, ctx: &Context<'_>) -> Outcome {
-    let id = match the_osd(cmd, ctx) {
+    let why = "Are you SURE?  Did you verify with 'ceph osd safe-to-destroy'?  This will mean real, permanent data loss, as well as deletion of cephx and lockbox keys. Pass --yes-i-really-mean-it if you really do.";
+    let id = match doomed(cmd, ctx, why) {
         Ok(id) => id,
-        Err(r) if r.code == Errno::ENOENT.code() => return Outcome::status(r.status),
-        Err(refusal) => return refusal,
+        Err(answer) => return answer,
     };
-    if let Some(refusal) = in_use(cmd, ctx, id) {
-        return refusal;
-    }
-    if !cmd.flag("yes_i_really_mean_it") && !cmd.flag("force") {
-        let why = "Are you SURE?  Did you verify with 'ceph osd safe-to-destroy'?  This will mean real, permanent data loss, as well as deletion of cephx and lockbox keys. Pass --yes-i-really-mean-it if you really do.";
-        return Outcome::error(Errno::EPERM, why);
-    }
     let map = ctx.map();
-    if map.is_up(id) {
-        return Outcome::error(Errno::EBUSY, format!("osd.{id} is not `down`."));
-    }
     let state = map.osd(id).map_or(0, |o| o.state);
     let mut changes = Changes::none();
     if state & osd_state::DESTROYED == 0 {
