@@ -1,11 +1,12 @@
 //! The connecting side over a socket: enough for tests, tools and the beginnings of our own client. It
 //! neither reconnects nor resends.
 
+use crate::write::write_some;
 use auth::ClientAuth;
 use bytes::BufMut;
 use io::socket::Stream;
 use msgr::{ClientConfig, ClientConnection, ClientEvent, Message, ServerIdent};
-use std::io::{ErrorKind, IoSlice};
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use types::Utime;
@@ -99,11 +100,8 @@ impl<A: ClientAuth> ClientStream<A> {
     async fn flush(&mut self) -> Result<(), ClientError> {
         while !self.proto.output().is_empty() {
             self.stream.writable().await?;
-            let out = self.proto.output();
-            let mut slices = [IoSlice::new(&[]); 16];
-            let n = out.slices(&mut slices);
-            match self.stream.try_write(&slices[..n]) {
-                Ok(n) => out.advance(n),
+            match write_some(&self.stream, self.proto.output()) {
+                Ok(_) => {}
                 Err(e) if e.kind() == ErrorKind::WouldBlock => {}
                 Err(e) => return Err(e.into()),
             }

@@ -5,19 +5,17 @@
 
 use crate::budget::Budget;
 use crate::connections::{ConnId, NetEvent, Options};
+use crate::write::write_some;
 use bytes::BufMut;
 use io::socket::Stream;
 use msgr::{Event, Message, Peer, ServerConnection};
 use std::cell::{Cell, RefCell};
-use std::io::{ErrorKind, IoSlice};
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use tokio::sync::{Notify, mpsc};
 use types::Utime;
-
-/// Pieces of output given to one write call.
-const WRITE_SLICES: usize = 64;
 
 /// Why a connection ended.
 #[derive(Debug, thiserror::Error)]
@@ -194,21 +192,8 @@ impl Connection {
         }
     }
 
-    /// One write call; 0 when there is nothing to write.
     fn write_some(&self, stream: &Stream) -> std::io::Result<usize> {
-        let mut proto = self.proto.borrow_mut();
-        let out = proto.output();
-        let mut slices = [IoSlice::new(&[]); WRITE_SLICES];
-        let n = out.slices(&mut slices);
-        if n == 0 {
-            return Ok(0);
-        }
-        let written = stream.try_write(&slices[..n])?;
-        if written == 0 {
-            return Err(ErrorKind::WriteZero.into());
-        }
-        out.advance(written);
-        Ok(written)
+        write_some(stream, self.proto.borrow_mut().output())
     }
 
     async fn read_loop(

@@ -10,22 +10,20 @@
 //! Not here: dialling again.
 
 use crate::client::ClientError;
+use crate::write::write_some;
 use auth::ClientAuth;
 use bytes::BufMut;
 use io::socket::Stream;
 use msgr::{ClientConfig, ClientConnection, ClientEvent, FLAG_LIFELINE, Message};
 use std::cell::{Cell, RefCell};
 use std::fmt;
-use std::io::{ErrorKind, IoSlice};
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
 use types::Utime;
-
-/// Pieces of output given to one write call.
-const WRITE_SLICES: usize = 64;
 
 /// What is known of an open session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -203,21 +201,8 @@ impl<A: ClientAuth, N: Copy> Task<A, N> {
         }
     }
 
-    /// One write call; 0 when there is nothing to write.
     fn write_some(&self, stream: &Stream) -> std::io::Result<usize> {
-        let mut proto = self.shared.proto.borrow_mut();
-        let out = proto.output();
-        let mut slices = [IoSlice::new(&[]); WRITE_SLICES];
-        let n = out.slices(&mut slices);
-        if n == 0 {
-            return Ok(0);
-        }
-        let written = stream.try_write(&slices[..n])?;
-        if written == 0 {
-            return Err(ErrorKind::WriteZero.into());
-        }
-        out.advance(written);
-        Ok(written)
+        write_some(stream, self.shared.proto.borrow_mut().output())
     }
 
     async fn read_loop(&self, stream: &Stream) -> ClientError {

@@ -20,6 +20,7 @@ mod connections;
 mod dial;
 mod lifelines;
 mod server;
+mod write;
 
 pub use budget::Permit;
 pub use client::{ClientError, ClientStream};
