@@ -31,9 +31,7 @@ impl Exec<'_, '_> {
             out: reply.out,
         })
     }
-}
 
-impl Exec<'_, '_> {
     /// A lock was changed, or refused because others hold it: for people who look who holds an image.
     fn note_lock(&mut self, method: &str, input: &Bytes, rval: i32) {
         if rval >= 0 {
