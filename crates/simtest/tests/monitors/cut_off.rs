@@ -1,15 +1,13 @@
 //! Three monitors, of which some are cut off from the cluster state: clients are sent to one that follows it, and served by
 //! those who are there where none does. With cephx, so that the monitors prove to each other that they are monitors.
 
-#![allow(clippy::unwrap_used)]
-
+use super::{HEALTH, NOOUT, Tool};
 use auth::{CephxClient, KeyServerConfig};
-use bytes::Bytes;
 use io_sim::Sim;
-use messages::mon::{Body, MMonCommand, MMonCommandAck, MMonSubscribe, MOsdMap, PaxosHeader, SubscribeItem};
+use messages::mon::{Body, MMonSubscribe, MOsdMap, SubscribeItem};
 use msgr::ClientConfig;
 use net::ClientStream;
-use simtest::cluster::{Cluster, client_host, mon_host, open_state};
+use simtest::cluster::{Cluster, mon_host, open_state};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
@@ -18,8 +16,6 @@ use tokio::time::{sleep, timeout};
 use types::{AuthName, EntityAddr, EntityKind};
 
 const PORT: u16 = 3300;
-const HEALTH: &str = r#"{"prefix":"health","detail":"detail"}"#;
-const NOOUT: &str = r#"{"prefix":"osd set","key":"noout"}"#;
 
 fn host(n: usize) -> IpAddr {
     match n {
@@ -59,75 +55,34 @@ fn start_mon(sim: &Sim, cluster: &Rc<Cluster>, n: usize) {
     std::mem::forget(process.start(host(n), main));
 }
 
-/// A client with a session of one monitor.
-struct Tool {
-    stream: ClientStream<CephxClient>,
-    fsid: types::Uuid,
-    tid: u64,
+type Client = Tool<CephxClient>;
+
+/// None: the monitor lets it not in.
+async fn connect(sim: &Sim, cluster: &Cluster, to: usize) -> Option<Client> {
+    let state = cluster.view.state();
+    let me = AuthName::new(EntityKind::Client, "admin");
+    let auth = CephxClient::new(me.clone(), state.auth.get(&me).unwrap().key.clone());
+    let random = sim.random(&format!("tool {:?}", sim.elapsed()));
+    let config = ClientConfig::new(EntityKind::Mon, addr(to), 7, net::entropy(random));
+    let clock = sim.clock(Duration::ZERO, 0);
+    let stream = ClientStream::connect(addr(to).sock.unwrap(), config, auth, clock);
+    let stream = timeout(Duration::from_secs(5), stream).await.ok()?.ok()?;
+    Some(Tool::new(stream, cluster))
 }
 
-impl Tool {
-    /// None: the monitor lets it not in.
-    async fn connect(sim: &Sim, cluster: &Cluster, to: usize) -> Option<Self> {
-        let state = cluster.view.state();
-        let me = AuthName::new(EntityKind::Client, "admin");
-        let auth = CephxClient::new(me.clone(), state.auth.get(&me).unwrap().key.clone());
-        let random = sim.random(&format!("tool {:?}", sim.elapsed()));
-        let config = ClientConfig::new(EntityKind::Mon, addr(to), 7, net::entropy(random));
-        let clock = sim.clock(Duration::ZERO, 0);
-        let stream = ClientStream::connect(addr(to).sock.unwrap(), config, auth, clock);
-        Some(Self {
-            stream: timeout(Duration::from_secs(5), stream).await.ok()?.ok()?,
-            fsid: state.fsid,
-            tid: 0,
-        })
-    }
-
-    /// Code and text of the answer; None: the monitor ended the session.
-    async fn run(&mut self, cmd: &str) -> Option<(i32, String)> {
-        self.tid += 1;
-        let m = MMonCommand {
-            fsid: self.fsid,
-            cmd: vec![cmd.into()],
-            input: Bytes::new(),
-            paxos: PaxosHeader { version: 0 },
-        };
-        self.stream.send(m.message(self.tid)).await.ok()?;
-        loop {
-            let m = self.stream.recv().await.ok()?;
-            if m.kind == MMonCommandAck::KIND && m.tid == self.tid {
-                let ack = MMonCommandAck::from_message(&m).unwrap();
-                let text = format!("{} {}", ack.status, String::from_utf8_lossy(&ack.output));
-                return Some((ack.code, text));
-            }
-        }
-    }
-
-    async fn is_open(&mut self) -> bool {
-        self.run(HEALTH).await.is_some()
-    }
+async fn is_open(tool: &mut Client) -> bool {
+    tool.run(HEALTH).await.is_some()
 }
 
-/// One seed's simulation with three monitors, in which `scene` plays on a client's host.
+/// With three monitors.
 fn play<F: Future<Output = ()> + 'static>(scene: impl FnOnce(Sim, Rc<Cluster>) -> F + 'static) {
-    let done = io_sim::run(1, None, |sim: Sim| async move {
-        let cluster = Rc::new(Cluster::create(&sim).await.unwrap());
+    let three = async |sim: &Sim, cluster: &Rc<Cluster>| {
         for n in 0..3 {
-            start_mon(&sim, &cluster, n);
-            sleep(Duration::from_secs(1)).await;
+            start_mon(sim, cluster, n);
+            seconds(1).await;
         }
-        sleep(Duration::from_secs(2)).await;
-        let (end, ended) = oneshot::channel();
-        let (inner, of) = (sim.clone(), cluster.clone());
-        let _client = sim.start(client_host(0), async move {
-            scene(inner, of).await;
-            let _ = end.send(());
-        });
-        timeout(Duration::from_secs(300), ended)
-            .await
-            .is_ok_and(|e| e.is_ok())
-    });
-    assert!(done.unwrap(), "the scene did not come to its end");
+    };
+    super::play(three, scene);
 }
 
 async fn seconds(n: u64) {
@@ -137,26 +92,26 @@ async fn seconds(n: u64) {
 #[test]
 fn one_that_alone_is_cut_off_sends_its_clients_away_and_takes_them_again() {
     play(|sim, cluster| async move {
-        let mut tool = Tool::connect(&sim, &cluster, 0).await.unwrap();
-        assert!(tool.is_open().await);
+        let mut tool = connect(&sim, &cluster, 0).await.unwrap();
+        assert!(is_open(&mut tool).await);
         cluster.etcd.cut(host(0), true);
         seconds(4).await;
-        assert!(tool.is_open().await, "elections of etcd take so long");
+        assert!(is_open(&mut tool).await, "elections of etcd take so long");
         seconds(6).await;
-        assert!(!tool.is_open().await);
-        assert!(Tool::connect(&sim, &cluster, 0).await.is_none());
+        assert!(!is_open(&mut tool).await);
+        assert!(connect(&sim, &cluster, 0).await.is_none());
         // Elsewhere all goes on, and says who is missing.
-        let mut other = Tool::connect(&sim, &cluster, 1).await.unwrap();
+        let mut other = connect(&sim, &cluster, 1).await.unwrap();
         assert_eq!(other.run(NOOUT).await.unwrap().0, 0);
         let (_, text) = other.run(HEALTH).await.unwrap();
         assert!(text.contains("1/3 mons down"), "{text}");
         assert!(!text.contains("CLUSTER_STATE"), "{text}");
         seconds(60).await;
-        assert!(Tool::connect(&sim, &cluster, 0).await.is_none());
-        assert!(other.is_open().await, "its session has been left alone");
+        assert!(connect(&sim, &cluster, 0).await.is_none());
+        assert!(is_open(&mut other).await, "its session has been left alone");
         cluster.etcd.cut(host(0), false);
         seconds(4).await;
-        let mut tool = Tool::connect(&sim, &cluster, 0).await.unwrap();
+        let mut tool = connect(&sim, &cluster, 0).await.unwrap();
         let (_, text) = tool.run(HEALTH).await.unwrap();
         assert!(text.contains("noout") && !text.contains("mons down"), "{text}");
     });
@@ -167,18 +122,18 @@ fn where_none_follows_all_serve_what_was_known_last() {
     play(|sim, cluster| async move {
         let mut tools = Vec::new();
         for n in 0..3 {
-            tools.push(Tool::connect(&sim, &cluster, n).await.unwrap());
+            tools.push(connect(&sim, &cluster, n).await.unwrap());
         }
         cluster.etcd.set_down(true);
         // Long enough for a monitor that gave each asker a new identity to run out of them, and much asking.
         for _ in 0..12 {
             seconds(5).await;
             for tool in &mut tools {
-                assert!(tool.is_open().await, "no session is ended");
+                assert!(is_open(tool).await, "no session is ended");
             }
         }
         let asked = sim.elapsed();
-        let mut late = Tool::connect(&sim, &cluster, 1).await.unwrap();
+        let mut late = connect(&sim, &cluster, 1).await.unwrap();
         assert!(
             sim.elapsed() - asked < Duration::from_secs(1),
             "and new ones are not kept waiting"
@@ -194,16 +149,16 @@ fn where_none_follows_all_serve_what_was_known_last() {
 #[test]
 fn one_that_can_ask_nobody_serves_after_a_pause() {
     play(|sim, cluster| async move {
-        let mut tool = Tool::connect(&sim, &cluster, 0).await.unwrap();
+        let mut tool = connect(&sim, &cluster, 0).await.unwrap();
         cluster.etcd.cut(host(0), true);
         for n in 1..3 {
             sim.net.block(host(0), host(n), true);
             sim.net.block(host(n), host(0), true);
         }
         seconds(11).await;
-        assert!(!tool.is_open().await, "it shall look for another one");
+        assert!(!is_open(&mut tool).await, "it shall look for another one");
         let asked = sim.elapsed();
-        let mut again = Tool::connect(&sim, &cluster, 0).await.unwrap();
+        let mut again = connect(&sim, &cluster, 0).await.unwrap();
         let took = sim.elapsed() - asked;
         assert!(
             took >= mon::standing::HESITATION,
@@ -211,12 +166,15 @@ fn one_that_can_ask_nobody_serves_after_a_pause() {
         );
         assert!(took < Duration::from_secs(3), "before clients give up: {took:?}");
         seconds(60).await;
-        assert!(again.is_open().await, "it is sent away once, not again and again");
+        assert!(
+            is_open(&mut again).await,
+            "it is sent away once, not again and again"
+        );
         // The others can be asked again: one of them follows.
         sim.net.heal_links();
         seconds(8).await;
-        assert!(!again.is_open().await);
-        assert!(Tool::connect(&sim, &cluster, 0).await.is_none());
+        assert!(!is_open(&mut again).await);
+        assert!(connect(&sim, &cluster, 0).await.is_none());
     });
 }
 
@@ -234,18 +192,18 @@ fn a_client_that_comes_back_elsewhere_hears_what_it_missed() {
             .into(),
             hostname: String::new(),
         };
-        let mut tool = Tool::connect(&sim, &cluster, 2).await.unwrap();
+        let mut tool = connect(&sim, &cluster, 2).await.unwrap();
         let epoch = u64::from(cluster.view.osdmap().epoch);
         tool.stream.send(want(epoch + 1).message(0)).await.unwrap();
         cluster.etcd.cut(host(2), true);
-        let mut other = Tool::connect(&sim, &cluster, 0).await.unwrap();
+        let mut other = connect(&sim, &cluster, 0).await.unwrap();
         assert_eq!(other.run(NOOUT).await.unwrap().0, 0);
         // Its monitor cannot tell it, and ends the session.
         let ended = timeout(Duration::from_secs(15), tool.stream.recv())
             .await
             .unwrap();
         assert!(ended.is_err(), "{ended:?}");
-        let mut tool = Tool::connect(&sim, &cluster, 1).await.unwrap();
+        let mut tool = connect(&sim, &cluster, 1).await.unwrap();
         tool.stream.send(want(epoch + 1).message(0)).await.unwrap();
         let m = timeout(Duration::from_secs(2), tool.stream.recv())
             .await
