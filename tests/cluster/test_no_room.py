@@ -79,3 +79,25 @@ def test_a_needed_copy_without_room(two, tmp_path):
     wait_until(lambda: 'no room' not in doctor(a) and a.whole(pool), 60, 0.5, 'the doctor to be content')
     for name in names[4:]:
         assert a.rados(pool, 'get', name, '-', timeout=60).out_bytes == block * 8
+
+
+def test_going_on_with_one_copy_as_the_doctor_says(two):
+    a, b = two
+    pool = needs_both(a)
+    small = next(n['children'][0] for n in a.ceph_json('osd', 'tree')['nodes'] if n['name'] == b.name)
+    b.fill_disk()
+    block = os.urandom(16 << 20)
+    writer = a.popen('rados', '-p', pool, 'bench', '60', 'write', '-b', '4M', '-t', '2', '--max-objects', '40', '--no-cleanup',
+                     stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    try:
+        says(a, 'writes wait: osd.%d on host %s has no room for the copy' % (small, b.name))
+        a.ceph('osd', 'pool', 'set', pool, 'min_size', '1')
+        out = says(a, 'has no room for its copy', 'one copy fewer until it has')
+        assert 'writes wait: osd.' not in out, out
+        a.rados(pool, 'put', 'big', '-', stdin=block, timeout=60)
+    finally:
+        end_group(writer)
+        writer.wait(10)
+        b.empty_disk()
+    wait_until(lambda: a.whole(pool), 90, 0.5, 'both copies')
+    wait_until(lambda: 'no room' not in doctor(a), 30, 0.5, 'the doctor to be content')

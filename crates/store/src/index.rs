@@ -11,9 +11,11 @@
 mod checked;
 mod layer;
 mod redb;
+mod slack;
 
 pub use self::checked::Checked;
 pub use self::redb::RedbIndex;
+pub use self::slack::Slack;
 
 use crate::Result;
 use bytes::Bytes;

@@ -9,7 +9,7 @@ use crate::alloc::Allocator;
 use crate::broken::{self, Rule};
 use crate::checkpoint::{Meta, decode_collection};
 use crate::codec::Input;
-use crate::index::{Checked, Index, RedbIndex, Snapshot, Table};
+use crate::index::{Checked, Index, RedbIndex, Slack, Snapshot, Table};
 use crate::key;
 use crate::onode::BLOCK;
 use crate::record::{self, Step};
@@ -125,6 +125,7 @@ pub struct Loaded {
     pub file: Arc<dyn DiskFile>,
     pub superblock: Superblock,
     pub index: Arc<dyn Index>,
+    pub slack: Slack,
     pub state: State,
     pub ring: Ring,
     pub tag: u64,
@@ -181,6 +182,11 @@ pub fn load_from(disk: &dyn Disk, options: &Options, with_log: bool) -> Result<L
     let path = disk.name();
     let (file, s) = identify(disk, options)?;
     let index = RedbIndex::open(&path, open_index_file(disk, &s)?, options.index_cache_bytes)?;
+    let slack = match options.index_slack_bytes {
+        0 => Slack::default(),
+        _ if file.is_read_only() => Slack::default(),
+        bytes => Slack::behind(disk.open(INDEX_FILE).map_err(|e| open_error(&path, e))?, bytes),
+    };
     let snapshot = index.snapshot()?;
     let damaged = |why: &str| Error::Index {
         path: path.clone(),
@@ -222,6 +228,7 @@ pub fn load_from(disk: &dyn Disk, options: &Options, with_log: bool) -> Result<L
         file,
         superblock: s,
         index: Arc::new(index),
+        slack,
         state,
         ring,
         tag,

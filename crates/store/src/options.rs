@@ -32,6 +32,7 @@ pub trait Driver: Debug + Send + Sync {
 pub type Ticket = u64;
 
 const MIB: u64 = 1 << 20;
+const INDEX_SLACK_BYTES_MAX: u64 = 64 * MIB;
 
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -49,6 +50,8 @@ pub struct Options {
     pub max_bytes: Option<u64>,
     /// What is left free on the host's file system.
     pub host_reserve_bytes: u64,
+    /// Held behind the index's end, for when others have taken the host's file system to its last byte; 0: nothing.
+    pub index_slack_bytes: u64,
     /// Step in which the data file grows and is zeroed.
     pub grow_bytes: u64,
     /// Data and metadata that may wait in memory for a checkpoint, in each of two generations (the one that
@@ -90,6 +93,7 @@ impl Default for Options {
             log_bytes: 64 * MIB,
             max_bytes: None,
             host_reserve_bytes: 256 * MIB,
+            index_slack_bytes: 0,
             grow_bytes: 32 * MIB,
             overlay_bytes: 16 * MIB,
             waiting_bytes: 32 * MIB,
@@ -120,6 +124,8 @@ impl Options {
         let budget = budget.max(Self::MEMORY_MIN);
         Self {
             overlay_bytes: budget / 8,
+            // Both generations, if all of them were changes of a block each: a page of the index for every one.
+            index_slack_bytes: (budget / 4).min(INDEX_SLACK_BYTES_MAX),
             waiting_bytes: budget / 16,
             block_cache_bytes: budget / 4,
             read_bytes: budget / 16,

@@ -10,7 +10,7 @@ use crate::cache::BlockCache;
 use crate::checkpoint::{Checkpoint, Meta, PUNCH_BLOCKS};
 use crate::committer::{Committer, Start};
 use crate::helper::{Grow, Helper, Job, Outcome};
-use crate::index::Index;
+use crate::index::{Index, Slack};
 use crate::onode::BLOCK;
 use crate::open::{self, Loaded};
 use crate::prefetch::Prefetches;
@@ -56,6 +56,7 @@ pub struct Store {
     superblock: Superblock,
     options: Options,
     state: State,
+    slack: Slack,
     committer: Arc<Committer>,
     helper: Arc<Helper>,
     threads: Vec<JoinHandle<()>>,
@@ -101,6 +102,7 @@ impl Store {
             file,
             superblock,
             index,
+            slack,
             mut state,
             ring,
             tag,
@@ -146,6 +148,7 @@ impl Store {
             disk,
             file,
             index,
+            slack,
             superblock,
             options: options.clone(),
             state,
@@ -383,11 +386,19 @@ impl Store {
         self.refresh_space()
     }
 
+    fn host_space(&self) -> Result<Space> {
+        let failed = |e| Error::io(&self.path, "ask for the host's free space", e);
+        self.disk.space().map_err(failed)
+    }
+
     fn refresh_space(&mut self) -> Result<()> {
-        self.space = self
-            .disk
-            .space()
-            .map_err(|e| Error::io(&self.path, "ask for the host's free space", e))?;
+        self.space = self.host_space()?;
+        if let Some(bytes) = self.slack.missing()
+            && self.space.available >= self.options.host_reserve_bytes + bytes
+        {
+            self.slack.hold();
+            self.space = self.host_space()?;
+        }
         let reserve = self.reserve_blocks();
         // What the file can still grow by serves as well.
         let growable = self.file_bytes_max() / BLOCK - self.state.alloc.blocks();

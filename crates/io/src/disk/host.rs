@@ -336,6 +336,16 @@ impl DiskFile for HostFile {
         }
     }
 
+    fn reserve(&self, offset: u64, len: u64) -> Result<()> {
+        if self.is_device() {
+            return Ok(());
+        }
+        match rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, offset, len) {
+            Err(e) if unsupported(e) => Ok(()),
+            other => Ok(other?),
+        }
+    }
+
     fn allocate(&self, offset: u64, len: u64) -> Result<()> {
         if self.is_device() {
             let fits = self.len()? >= offset + len;

@@ -140,6 +140,10 @@ pub trait DiskFile: Debug + Send + Sync {
     /// Reserves space for the range and extends the file to hold it. A host that cannot reserve only
     /// extends.
     fn allocate(&self, offset: u64, len: u64) -> Result<()>;
+    /// Holds space for the range, for later writes; the length stays. A host that cannot do this is no error.
+    fn reserve(&self, _offset: u64, _len: u64) -> Result<()> {
+        Ok(())
+    }
     /// Tells the host that the range, flushed before, will not be read soon; only a hint.
     fn uncache(&self, _offset: u64, _len: u64) {}
     fn set_len(&self, len: u64) -> Result<()>;

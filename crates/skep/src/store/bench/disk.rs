@@ -116,6 +116,9 @@ impl DiskFile for CountingFile {
     fn allocate(&self, offset: u64, len: u64) -> Result<()> {
         self.file.allocate(offset, len)
     }
+    fn reserve(&self, offset: u64, len: u64) -> Result<()> {
+        self.file.reserve(offset, len)
+    }
     fn uncache(&self, offset: u64, len: u64) {
         self.file.uncache(offset, len);
     }
