@@ -249,6 +249,11 @@ pub trait Metastore: Send + Sync {
     /// itself. Call it about once a second.
     fn maintain(&self) -> BoxFuture<'_, Result<()>>;
 
+    /// Why the store itself lets what it was asked for wait, if it does and knows.
+    fn trouble(&self) -> Option<String> {
+        None
+    }
+
     /// The process is going to end: from now on what the store does not answer soon fails with
     /// [`Error::Closed`] instead of being waited for.
     fn close(&self) {}

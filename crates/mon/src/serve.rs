@@ -226,6 +226,7 @@ impl MonServer {
             hostname: config.hostname,
             started: now,
             stalled: None,
+            trouble: None,
             behind: Duration::ZERO,
             stance: Stance::Serving,
         };
@@ -592,6 +593,7 @@ impl MonServer {
         let since = [round, self.commits.oldest()].into_iter().flatten().min();
         let age = since.map(|at| self.clock.monotonic().saturating_sub(at));
         let stalled = age.filter(|age| *age >= STALLED_AFTER);
+        self.monitor.info.trouble = stalled.and_then(|_| self.cluster.trouble());
         let since = stalled.map(|age| Utime::from_unix(self.clock.wall().saturating_sub(age)));
         match (&self.monitor.info.stalled, &since) {
             (None, Some(_)) => tracing::error!("the cluster state lets nothing be changed"),

@@ -48,6 +48,7 @@ fn info() -> MonInfo {
         hostname: "vm".into(),
         started: Utime::ZERO,
         stalled: None,
+        trouble: None,
         behind: std::time::Duration::ZERO,
         stance: Default::default(),
         metadata: BTreeMap::new(),

@@ -145,6 +145,11 @@ impl ClusterHandle {
         Ok(durable.map(|kv| (kv.key, kv.value)).collect())
     }
 
+    /// Why the store lets changes wait, if it does and knows.
+    pub fn trouble(&self) -> Option<String> {
+        self.shared.store.trouble()
+    }
+
     /// The process is going to end: what the store does not answer soon fails from now on.
     pub fn close(&self) {
         self.shared.store.close();

@@ -191,6 +191,10 @@ fn cluster_state(ctx: &Context<'_>, out: &mut Vec<Finding>) {
             ),
             format!("look at the network between host {host} and etcd; this monitor serves again by itself"),
         ),
+        Stance::Hesitating | Stance::Serving if let Some(why) = &ctx.mon.trouble => (
+            format!("cannot write the cluster state ({why}): nothing can be changed, and what is shown is what was known last"),
+            format!("make room on host {host}, or look at the disk there that holds Skep's directory; it goes on by itself"),
+        ),
         Stance::Hesitating | Stance::Serving => (
             "cannot reach the cluster state: nothing can be changed, and what is shown is what was known last".to_string(),
             "look whether most members of etcd are up and reach each other: etcdctl endpoint status".to_string(),

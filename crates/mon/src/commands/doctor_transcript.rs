@@ -195,6 +195,12 @@ fn a_monitor_cut_off_says_so() {
         doctor,
         "BLOCKED  mon.a: cannot reach the cluster state: nothing can be changed",
     );
+    c.mon.trouble = Some("No space left on device".into());
+    shown(
+        c,
+        doctor,
+        "BLOCKED  mon.a: cannot write the cluster state (No space left on device): nothing can be changed",
+    );
     c.mon.stance = crate::standing::Stance::Away(vec!["b".into(), "c".into()]);
     shown(
         c,

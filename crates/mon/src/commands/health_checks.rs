@@ -67,8 +67,11 @@ pub fn cluster_state(ctx: &Context<'_>, found: &mut Vec<Check>) {
     let detail = [
         "what is shown is what was known last; changes wait, and so does whoever needs one".to_string(),
         clients,
-        "with etcd: look whether most of its members are up and reach each other (etcdctl endpoint status)"
-            .to_string(),
+        match &ctx.mon.trouble {
+            Some(why) => format!("host {} cannot write it: {why}", ctx.mon.hostname),
+            None => "with etcd: look whether most of its members are up and reach each other (etcdctl endpoint status)"
+                .to_string(),
+        },
     ];
     found.push(check(
         "CLUSTER_STATE_STALLED",

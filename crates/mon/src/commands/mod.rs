@@ -129,6 +129,8 @@ pub struct MonInfo {
     pub started: Utime,
     /// Since when the cluster state lets nothing be changed, if it does not (wall clock).
     pub stalled: Option<Utime>,
+    /// Why, where the cluster state knows: its file on this host.
+    pub trouble: Option<String>,
     /// For how long the cluster state has not answered.
     pub behind: std::time::Duration,
     /// What this monitor does with clients because of that.

@@ -113,6 +113,7 @@ impl Cluster {
                 nsec: 0,
             },
             stalled: None,
+            trouble: None,
             behind: std::time::Duration::ZERO,
             stance: Default::default(),
             metadata: BTreeMap::new(),
