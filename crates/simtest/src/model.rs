@@ -1,6 +1,7 @@
 //! What one object is, and what an operation does to it: the sequential truth that histories are held against.
 
 use bytes::Bytes;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// An object's content; `None` elsewhere means that there is no such object.
@@ -101,13 +102,9 @@ impl std::fmt::Display for Told {
             Self::Saw(None) => f.write_str("saw nothing"),
             Self::Saw(Some(o)) => {
                 write!(f, "saw {} bytes of", o.data.len())?;
-                let mut seen = Vec::new();
-                for part in runs(&o.data) {
-                    if !seen.contains(&part) {
-                        seen.push(part);
-                    }
-                }
-                seen.iter().try_for_each(|p| write!(f, " {p}"))?;
+                tags(&o.data)
+                    .iter()
+                    .try_for_each(|t| write!(f, " {}", String::from_utf8_lossy(t)))?;
                 o.omap.iter().try_for_each(|(k, v)| write!(f, " {k}={}", tag(v)))
             }
             Self::Done => f.write_str("done"),
@@ -118,22 +115,66 @@ impl std::fmt::Display for Told {
 }
 
 /// Values begin with a tag of their own, in brackets.
-fn tag(data: &[u8]) -> String {
+fn tag(data: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(tag_bytes(data))
+}
+
+fn tag_bytes(data: &[u8]) -> &[u8] {
     let end = data
         .iter()
         .position(|b| *b == b']')
         .map_or(data.len().min(12), |i| i + 1);
-    String::from_utf8_lossy(&data[..end]).into_owned()
+    &data[..end]
 }
 
-/// The tags in some data, in order.
-fn runs(data: &[u8]) -> Vec<String> {
-    let starts = data.iter().enumerate().filter(|(_, b)| **b == b'[');
-    starts.map(|(i, _)| tag(&data[i..])).collect()
+/// The tags in some data, each once, in the order of their first places. Every read is noted, so this has to be fast: a value
+/// is its tag again and again, and repetitions are passed over whole.
+fn tags(mut data: &[u8]) -> Vec<&[u8]> {
+    let mut seen: Vec<&[u8]> = Vec::new();
+    while let Some(start) = data.iter().position(|b| *b == b'[') {
+        data = &data[start..];
+        let tag = tag_bytes(data);
+        if !seen.contains(&tag) {
+            seen.push(tag);
+        }
+        // Behind its bracket: a tag that was torn may hold another one's beginning.
+        let next = tag[1..]
+            .iter()
+            .position(|b| *b == b'[')
+            .map_or(tag.len(), |i| i + 1);
+        data = &data[next..];
+        while next == tag.len() && data.starts_with(tag) {
+            data = &data[next..];
+        }
+    }
+    seen
 }
 
 /// A value that is like no other: its tag, again and again.
 pub fn value(client: u64, n: u64, len: usize) -> Bytes {
     let tag = format!("[{client}.{n}]");
     tag.bytes().cycle().take(len.max(tag.len())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_seen_is_told_by_its_tags() {
+        let told = |data: &[u8]| {
+            Told::Saw(Some(Object {
+                data: data.to_vec(),
+                ..Object::default()
+            }))
+            .to_string()
+        };
+        assert_eq!(told(b""), "saw 0 bytes of");
+        assert_eq!(told(&value(1, 2, 18)), "saw 18 bytes of [1.2] [1.");
+        assert_eq!(told(b"[1.2][1.2][3.4][1.2]"), "saw 20 bytes of [1.2] [3.4]");
+        assert_eq!(
+            told(b".2][1.[3.4][3.4]x[5.6]"),
+            "saw 22 bytes of [1.[3.4] [3.4] [5.6]"
+        );
+    }
 }
