@@ -21,7 +21,7 @@ def test_the_first_copy_is_on_the_writers_host(hosts):
     there = next(n['children'] for n in a.ceph_json('osd', 'tree')['nodes'] if n['name'] == 'h2')
 
     def sets():
-        return [(pg['up'], pg['acting'], pg['state']) for pg in a.ceph_json('pg', 'dump', 'pgs_brief')['pg_stats']]
+        return [(pg['up'], pg['acting'], pg['state']) for pg in a.pgs()]
 
     def settled(size=3):
         return all(up == acting and len(up) == size and up[0] in there and state == 'active+clean' for up, acting, state in sets())

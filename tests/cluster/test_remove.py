@@ -22,7 +22,7 @@ def remove(host, *args, **kw):
 
 
 def whole(host, size):
-    return all(pg['state'] == 'active+clean' and len(pg['acting']) == size for pg in host.ceph_json('pg', 'dump', 'pgs_brief')['pg_stats'])
+    return all(pg['state'] == 'active+clean' and len(pg['acting']) == size for pg in host.pgs())
 
 
 def test_a_host_is_removed(hosts):

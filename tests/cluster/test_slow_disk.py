@@ -72,7 +72,7 @@ def test_a_slow_disk_is_named(hosts, slow_disk, tmp_path):
         return {i['id']: i['perf_stats']['commit_latency_ms'] for i in infos}
 
     def named():
-        detail = a.ceph_json('health', 'detail')['checks'].get('OSD_SLOW_DISK', {}).get('detail', [])
+        detail = a.ask('health', detail='detail')['checks'].get('OSD_SLOW_DISK', {}).get('detail', [])
         return [d['message'].split()[0] for d in detail]
     with Load(a, pool, tmp_path, seconds=20, note=lambda *a: print(*a)) as load:
         flag.touch()

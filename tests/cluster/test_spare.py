@@ -44,14 +44,13 @@ def test_data_moves_off_when_the_host_needs_room_and_comes_back(small_disk, host
     a.rados(pool, 'bench', '30', 'write', '-b', '4M', '-t', '4', '--max-objects', '120', '--no-cleanup', timeout=120)
 
     def weight():
-        return next(o['weight'] for o in a.ceph_json('osd', 'dump')['osds'] if o['osd'] == 0)
+        return next(o['weight'] for o in a.ask('osd', 'dump')['osds'] if o['osd'] == 0)
 
     def taken():
         return (a.data / 'osd.0' / 'block').stat().st_blocks * 512 // MIB
 
     def settled():
-        pgs = a.ceph_json('pg', 'dump', 'pgs_brief')['pg_stats']
-        return all(pg['state'] == 'active+clean' and pg['up'] == pg['acting'] for pg in pgs)
+        return all(pg['state'] == 'active+clean' and pg['up'] == pg['acting'] for pg in a.pgs())
     wait_until(settled, 60, 0.5, 'a settled pool')
     assert weight() == 1
     before = taken()

@@ -47,7 +47,7 @@ def pair(workdir):
 
 
 def osds(pair):
-    return {o['osd']: o for o in pair[0].ceph_json('osd', 'dump', timeout=60)['osds']}
+    return {o['osd']: o for o in pair[0].ask('osd', 'dump')['osds']}
 
 
 def whole(pair):

@@ -19,23 +19,11 @@ from skeptest.writer import check_notes, start_writer
 pytestmark = pytest.mark.own
 
 
-def pg_states(skep):
-    """Every PG's state, and where it is."""
-    brief = skep.ceph_json('pg', 'dump', 'pgs_brief')
-    return brief.get('pg_stats', brief) if isinstance(brief, dict) else brief
-
-
-def whole(skep, pool):
-    num = skep.ceph_json('osd', 'pool', 'stats', pool)[0]['pool_id']
-    mine = [pg for pg in pg_states(skep) if pg['pgid'].startswith('%d.' % num)]
-    return bool(mine) and all(pg['state'] == 'active+clean' for pg in mine)
-
-
 def make_pool(skep, size=3, min_size=2, app='rados', pg_num=8):
     pool = skep.make_pool(app, pg_num=pg_num)
     skep.ceph('osd', 'pool', 'set', pool, 'size', str(size), '--yes-i-really-mean-it')
     skep.ceph('osd', 'pool', 'set', pool, 'min_size', str(min_size))
-    wait_until(lambda: whole(skep, pool), 40, every=0.5, what='a whole pool')
+    wait_until(lambda: skep.whole(pool), 40, every=0.5, what='a whole pool')
     return pool
 
 
@@ -53,7 +41,7 @@ def test_three_copies_are_three_copies(own):
     assert sorted(where['acting']) == [0, 1, 2] and where['acting'] == where['up']
 
     def stored():
-        return [o['kb_used_data'] for o in skep.ceph_json('osd', 'df')['nodes']]
+        return [o['kb_used_data'] for o in skep.ask('osd', 'df', to='mgr')['nodes']]
     wait_until(lambda: min(stored()) >= 290, 20, every=0.5, what='the object on every OSD')
 
 
@@ -81,7 +69,7 @@ def test_an_osd_marked_down_again_and_again_under_a_writer(own, tmp_path):
             skep.ceph('osd', 'down', str(round_))
             progress(notes, 'writes after osd.%d was marked down' % round_)
             time.sleep(0.5)
-        wait_until(lambda: whole(skep, pool), 60, every=0.5, what='a whole pool')
+        wait_until(lambda: skep.whole(pool), 60, every=0.5, what='a whole pool')
         progress(notes, 'writes at the end')
         assert writer.poll() is None, (tmp_path / 'errors').read_text()
     finally:
@@ -101,10 +89,10 @@ def test_an_osd_that_was_away_catches_up_and_can_lead(own, tmp_path):
         skep.ceph('osd', 'down', '2')
         progress(notes, 'writes with two of three')
         time.sleep(1)
-        degraded = [pg['state'] for pg in pg_states(skep)]
+        degraded = [pg['state'] for pg in skep.pgs()]
         assert any('undersized' in s and 'active' in s for s in degraded), degraded
         skep.ceph('osd', 'unset', 'noup')
-        wait_until(lambda: whole(skep, pool), 60, every=0.5, what='osd.2 to catch up')
+        wait_until(lambda: skep.whole(pool), 60, every=0.5, what='osd.2 to catch up')
     finally:
         end_group(writer)
         writer.wait(10)
@@ -142,11 +130,11 @@ def test_out_moves_the_copies_and_in_brings_them_back(own, tmp_path):
     try:
         progress(notes, 'writes')
         skep.ceph('osd', 'out', '1')
-        wait_until(lambda: whole(skep, pool) and not any(1 in pg['acting'] for pg in pg_states(skep)), 90, every=0.5,
+        wait_until(lambda: skep.whole(pool) and not any(1 in pg['acting'] for pg in skep.pgs()), 90, every=0.5,
                    what='the data to leave osd.1')
         progress(notes, 'writes while osd.1 is out')
         skep.ceph('osd', 'in', '1')
-        wait_until(lambda: whole(skep, pool) and any(1 in pg['acting'] for pg in pg_states(skep)), 90, every=0.5,
+        wait_until(lambda: skep.whole(pool) and any(1 in pg['acting'] for pg in skep.pgs()), 90, every=0.5,
                    what='the data to come back')
         progress(notes, 'writes at the end')
         assert writer.poll() is None, (tmp_path / 'errors').read_text()
@@ -169,7 +157,7 @@ def test_kill_of_everything_under_a_writer(own, tmp_path):
             skep.start()
         progress(notes, 'the client to go on')
         assert writer.poll() is None, (tmp_path / 'errors').read_text()
-        wait_until(lambda: whole(skep, pool), 60, every=0.5, what='a whole pool')
+        wait_until(lambda: skep.whole(pool), 60, every=0.5, what='a whole pool')
     finally:
         end_group(writer)
         writer.wait(10)
@@ -207,12 +195,12 @@ def test_size_changes_add_and_remove_copies(own):
     pool = make_pool(skep, size=1, min_size=1)
     in_child(lambda: [connect(skep).open_ioctx(pool).write_full('o-%d' % i, b'%d' % i * 1000) for i in range(100)])
     skep.ceph('osd', 'pool', 'set', pool, 'size', '3')
-    wait_until(lambda: whole(skep, pool), 60, every=0.5, what='three copies')
+    wait_until(lambda: skep.whole(pool), 60, every=0.5, what='three copies')
     skep.ceph('osd', 'pool', 'set', pool, 'size', '2')
-    wait_until(lambda: whole(skep, pool), 60, every=0.5, what='two copies')
-    assert all(len(pg['acting']) == 2 for pg in pg_states(skep))
+    wait_until(lambda: skep.whole(pool), 60, every=0.5, what='two copies')
+    assert all(len(pg['acting']) == 2 for pg in skep.pgs())
     for osd in (0, 1, 2):
         skep.ceph('osd', 'down', str(osd))
-        wait_until(lambda: whole(skep, pool), 60, every=0.5, what='a whole pool')
+        wait_until(lambda: skep.whole(pool), 60, every=0.5, what='a whole pool')
         got = in_child(lambda: [connect(skep).open_ioctx(pool).read('o-%d' % i) for i in range(100)])
         assert got == [b'%d' % i * 1000 for i in range(100)]

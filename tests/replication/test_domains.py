@@ -33,7 +33,7 @@ def make_rule(skep, domain, *cls):
 
 def inside(skep, kind):
     """OSD -> its bucket of that type."""
-    nodes = skep.ceph_json('osd', 'tree')['nodes']
+    nodes = skep.ask('osd', 'tree')['nodes']
     below = {n['id']: n.get('children', []) for n in nodes}
 
     def osds(item):
@@ -110,7 +110,7 @@ def test_a_group_is_moved_by_hand(skep, tmp_path):
     pg = '%d.0' % skep.pool_number(pool)
 
     def up():
-        return skep.ceph_json('pg', 'map', pg)['up']
+        return skep.ask('pg', 'map', pgid=pg)['up']
     before = up()
     spare = [o for o in range(8) if o not in before]
     with Load(skep, pool, tmp_path, seconds=6, note=lambda *a: print(*a)) as load:

@@ -30,7 +30,7 @@ def flags(skep):
 
 
 def osd(skep, id):
-    return next(o for o in skep.ceph_json('osd', 'dump')['osds'] if o['osd'] == id)
+    return next(o for o in skep.ask('osd', 'dump')['osds'] if o['osd'] == id)
 
 
 def settled(skep):

@@ -14,14 +14,7 @@ pytestmark = pytest.mark.own
 
 
 def wait_whole(skep, pool):
-    num = skep.ceph_json('osd', 'pool', 'stats', pool)[0]['pool_id']
-
-    def whole():
-        brief = skep.ceph_json('pg', 'dump', 'pgs_brief')
-        pgs = brief.get('pg_stats', brief) if isinstance(brief, dict) else brief
-        mine = [pg['state'] for pg in pgs if pg['pgid'].startswith('%d.' % num)]
-        return bool(mine) and all(state == 'active+clean' for state in mine)
-    wait_until(whole, 60, every=0.5, what='a whole pool')
+    wait_until(lambda: skep.whole(pool), 60, every=0.5, what='a whole pool')
 
 
 def make_pool(skep, app='rados'):

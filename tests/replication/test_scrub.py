@@ -17,8 +17,7 @@ DATA = b''.join(hashlib.sha256(b'%d' % n).digest() for n in range(40_000))[:1_20
 
 
 def whole(skep):
-    brief = skep.ceph_json('pg', 'dump', 'pgs_brief')
-    pgs = brief.get('pg_stats', brief) if isinstance(brief, dict) else brief
+    pgs = skep.pgs()
     return bool(pgs) and all(pg['state'].startswith('active+clean') for pg in pgs)
 
 
@@ -111,7 +110,7 @@ def scrub(skep, kind):
     field = 'last_scrub_stamp' if kind == 'scrub' else 'last_deep_scrub_stamp'
 
     def stamp():
-        stats = skep.ceph_json('pg', 'dump', 'pgs')
+        stats = skep.ask('pg', 'dump', to='mgr', dumpcontents=['pgs'])
         stats = stats.get('pg_stats', stats) if isinstance(stats, dict) else stats
         mine = [pg for pg in stats if pg['pgid'] == skep.pgid]
         return mine and (mine[0][field], mine[0]['state'])
@@ -282,6 +281,6 @@ def test_what_can_be_asked_for(filled):
         assert words in skep.ceph(*args, check=status).err
 
     def idle():
-        stats = skep.ceph_json('pg', 'ls')
+        stats = skep.ask('pg', 'ls', to='mgr')
         return not any('scrubbing' in pg['state'] for pg in stats['pg_stats'])
     wait_until(idle, 60, every=0.5, what='the end of all that was asked for')

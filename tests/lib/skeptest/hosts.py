@@ -243,6 +243,8 @@ class Hosts:
     # -- all at once
     def power_cut(self):
         """Every process of every machine ends now."""
+        for host in self.list:
+            host.asker.end()
         procs = [h.proc for h in self.list] + [m.proc for m in self.members]
         for proc in procs:
             end_group(proc)

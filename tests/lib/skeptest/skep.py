@@ -79,12 +79,14 @@ class Skep(Cluster):
 
     def kill(self):
         """SIGKILL, as the out-of-memory killer would."""
+        self.asker.end()
         if self.proc is not None:
             end_group(self.proc)
             self.proc.wait(10)
 
     def stop(self, timeout=20):
         """SIGTERM; returns the exit status."""
+        self.asker.end()
         os.kill(self.proc.pid, signal.SIGTERM)
         try:
             return self.proc.wait(timeout)
