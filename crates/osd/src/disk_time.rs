@@ -33,14 +33,13 @@ impl DiskTime {
         self.armed = self.watched.is_none();
     }
 
-    pub fn is_armed(&self) -> bool {
-        self.armed
-    }
-
-    /// Everything up to `queued` waits for the disk since now.
-    pub fn watch(&mut self, queued: u64, now: Duration) {
-        self.armed = false;
-        self.watched = Some((queued, now));
+    /// Everything behind `durable` up to `queued` waits for the disk, since now at most. If nothing does, what is waited for is
+    /// somebody else's disk, and nothing that this one does would end it.
+    pub fn watch(&mut self, queued: u64, durable: u64, now: impl FnOnce() -> Duration) {
+        if self.armed && queued > durable {
+            self.armed = false;
+            self.watched = Some((queued, now()));
+        }
     }
 
     /// The transaction that is watched is durable, if it is.
@@ -81,8 +80,8 @@ mod tests {
         for (seq, ms) in all.iter().enumerate() {
             now += MS(200);
             disk.arm();
-            assert!(disk.is_armed());
-            disk.watch(seq as u64 + 1, now);
+            disk.watch(seq as u64, seq as u64, || panic!("the disk has done all"));
+            disk.watch(seq as u64 + 1, seq as u64, || now);
             disk.durable(seq as u64, || panic!("not durable yet"));
             disk.durable(seq as u64 + 1, || now + MS(*ms));
         }
@@ -116,8 +115,8 @@ mod tests {
     fn only_one_is_watched_at_a_time() {
         let mut disk = DiskTime::default();
         disk.arm();
-        disk.watch(5, MS(10));
+        disk.watch(5, 4, || MS(10));
         disk.arm();
-        assert!(!disk.is_armed());
+        disk.watch(6, 4, || panic!("one is watched already"));
     }
 }

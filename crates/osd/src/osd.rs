@@ -284,10 +284,8 @@ impl Osd {
             self.route_waiting();
         }
         self.flush_wishes();
-        if self.disk_time.is_armed() && !self.uncommitted.is_empty() {
-            let now = self.clock.monotonic();
-            self.disk_time.watch(self.store.engine.queued(), now);
-        }
+        let (queued, durable) = (self.store.engine.queued(), self.store.engine.durable());
+        self.disk_time.watch(queued, durable, || self.clock.monotonic());
         if cfg!(debug_assertions) {
             self.tell_probe();
         }
