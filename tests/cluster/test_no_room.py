@@ -43,14 +43,21 @@ def needs_both(host):
     return pool
 
 
+def led_elsewhere(host, pool, osd):
+    """Names of objects whose primary has room when that OSD, their other copy, has none: a primary without refuses."""
+    led = {pg['pgid'] for pg in host.pgs() if pg['pgid'].startswith('%d.' % host.pool_number(pool)) and pg['acting_primary'] != osd}
+    return [n for n in ('o%d' % i for i in range(60)) if host.ceph_json('osd', 'map', pool, n)['pgid'] in led][:12]
+
+
+def osd_of(host):
+    return next(n['children'][0] for n in host.ceph_json('osd', 'tree')['nodes'] if n['name'] == host.name)
+
+
 def test_a_needed_copy_without_room(two, tmp_path):
     a, b = two
     pool = needs_both(a)
-    small = next(n['children'][0] for n in a.ceph_json('osd', 'tree')['nodes'] if n['name'] == b.name)
-    number = a.pool_number(pool)
-    # One whose primary has room: its copy has not.
-    led = {pg['pgid'] for pg in a.pgs() if pg['pgid'].startswith('%d.' % number) and pg['acting_primary'] != small}
-    names = [n for n in ('o%d' % i for i in range(60)) if a.ceph_json('osd', 'map', pool, n)['pgid'] in led][:12]
+    number, small = a.pool_number(pool), osd_of(b)
+    names = led_elsewhere(a, pool, small)
     block, source = os.urandom(2 << 20), tmp_path / 'block'
     source.write_bytes(block * 8)
     for name in names[:4]:
@@ -81,23 +88,29 @@ def test_a_needed_copy_without_room(two, tmp_path):
         assert a.rados(pool, 'get', name, '-', timeout=60).out_bytes == block * 8
 
 
-def test_going_on_with_one_copy_as_the_doctor_says(two):
+def test_going_on_with_one_copy_as_the_doctor_says(two, tmp_path):
     a, b = two
     pool = needs_both(a)
-    small = next(n['children'][0] for n in a.ceph_json('osd', 'tree')['nodes'] if n['name'] == b.name)
+    small = osd_of(b)
+    names = led_elsewhere(a, pool, small)
+    block, source = os.urandom(16 << 20), tmp_path / 'block'
+    source.write_bytes(block)
     b.fill_disk()
-    block = os.urandom(16 << 20)
-    writer = a.popen('rados', '-p', pool, 'bench', '60', 'write', '-b', '4M', '-t', '2', '--max-objects', '40', '--no-cleanup',
-                     stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    waiting = [a.popen('rados', '-p', pool, 'put', name, source, stdin=-3, stdout=-3, stderr=subprocess.PIPE) for name in names[:8]]
     try:
         says(a, 'writes wait: osd.%d on host %s has no room for the copy' % (small, b.name))
         a.ceph('osd', 'pool', 'set', pool, 'min_size', '1')
         out = says(a, 'has no room for its copy', 'one copy fewer until it has')
         assert 'writes wait: osd.' not in out, out
-        a.rados(pool, 'put', 'big', '-', stdin=block, timeout=60)
+        for proc in waiting:
+            assert proc.wait(60) == 0, proc.stderr.read()
+        a.rados(pool, 'put', 'big', source, timeout=60)
     finally:
-        end_group(writer)
-        writer.wait(10)
+        for proc in waiting:
+            end_group(proc)
+            proc.wait(10)
         b.empty_disk()
     wait_until(lambda: a.whole(pool), 90, 0.5, 'both copies')
     wait_until(lambda: 'no room' not in doctor(a), 30, 0.5, 'the doctor to be content')
+    for name in names[:8] + ['big']:
+        assert a.rados(pool, 'get', name, '-', timeout=60).out_bytes == block

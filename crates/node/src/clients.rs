@@ -4,6 +4,8 @@ use crate::{AuthMode, DataDir, Error, Settings};
 use auth::print_section;
 use io::files;
 use metastore::{ClusterHandle, ClusterState};
+use std::io::ErrorKind;
+use std::path::Path;
 use types::monmap::MonMap;
 use types::{AuthName, EntityKind};
 
@@ -25,18 +27,31 @@ pub async fn keep(dir: DataDir, settings: Settings, cluster: ClusterHandle) {
 
 /// Writes both; the keyring is for its owner alone.
 pub fn write(dir: &DataDir, settings: &Settings, state: &ClusterState) -> Result<(), Error> {
-    let fail = |what: &std::path::Path| {
-        let path = what.to_path_buf();
-        move |source| Error::DataDir { path, source }
-    };
-    files::replace(&dir.conf_path(), conf(dir, settings, &state.monmap), 0o644)
-        .map_err(fail(&dir.conf_path()))?;
+    put(&dir.conf_path(), &conf(dir, settings, &state.monmap), 0o644)?;
     let admin = AuthName::new(EntityKind::Client, "admin");
-    if let Some(entity) = state.auth.get(&admin) {
-        let path = dir.keyring_path();
-        files::replace(&path, print_section(&admin, entity), 0o600).map_err(fail(&path))?;
+    match state.auth.get(&admin) {
+        Some(entity) => put(&dir.keyring_path(), &print_section(&admin, entity), 0o600),
+        None => Ok(()),
     }
-    Ok(())
+}
+
+/// Replaces a file whose text is another. On a disk without room one that is there stays as it is: who has no room left
+/// needs what the store holds more than its newest addresses.
+fn put(path: &Path, text: &str, mode: u32) -> Result<(), Error> {
+    let there = files::read(path).ok().flatten();
+    if there.as_deref() == Some(text) {
+        return Ok(());
+    }
+    match files::replace(path, text, mode) {
+        Err(e) if e.kind() == ErrorKind::StorageFull && there.is_some() => {
+            tracing::warn!("{} is not up to date: {e}", path.display());
+            Ok(())
+        }
+        done => done.map_err(|source| Error::DataDir {
+            path: path.to_path_buf(),
+            source,
+        }),
+    }
 }
 
 fn conf(dir: &DataDir, settings: &Settings, mons: &MonMap) -> String {
