@@ -61,11 +61,13 @@ def test_data_does_not_move_while_it_shall_not(skep, flag):
     assert flags(skep) == flag + ' flag(s) set'
     before = {pg['pgid']: pg['acting'] for pg in skep.pgs()}
     skep.ceph('osd', 'out', '3')
-    time.sleep(3)
-    now = {pg['pgid']: (pg['acting'], pg['state']) for pg in skep.pgs()}
-    assert {p: a for p, (a, _) in now.items()} == before
-    held = [s for a, s in now.values() if 3 in a]
-    assert held and all('remapped' in s for s in held), now
+
+    def held():
+        states = [pg['state'] for pg in skep.pgs() if 3 in pg['acting']]
+        return bool(states) and all('remapped' in s for s in states)
+    wait_until(held, 30, 0.5, 'groups that should move to say so')
+    time.sleep(2)                                          # for long enough to move, if anything did
+    assert held() and {pg['pgid']: pg['acting'] for pg in skep.pgs()} == before, skep.pgs()
     doctor = skep.ceph_json('doctor')['findings']
     assert any(f['subject'] == 'healing' and flag in f['waits_for'] and f['next'] == 'ceph osd unset ' + flag for f in doctor), doctor
     assert skep.rados(skep.pool, 'get', 'o1', '-').out_bytes == b'1' * 10000
@@ -82,9 +84,12 @@ def test_no_copies_are_caught_up_while_they_shall_not(skep):
         skep.rados(skep.pool, 'put', 'o%d' % n, '-', stdin=b'%d' % n * 20000)
     skep.ceph('osd', 'unset', 'noup')
     wait_until(lambda: osd(skep, 2)['up'] == 1, 30, what='osd.2 to be up')
-    time.sleep(2)
-    waits = [s for s in states(skep).values() if 'recovery_wait' in s]
-    assert waits and all('degraded' in s for s in waits), states(skep)
+
+    def waiting():
+        return [s for s in states(skep).values() if 'recovery_wait' in s]
+    wait_until(waiting, 30, 0.5, 'groups to wait for recovery')
+    time.sleep(2)                                          # for long enough to be caught up, if anything were
+    assert waiting() and all('degraded' in s for s in waiting()), states(skep)
     skep.ceph('osd', 'unset', 'norecover')
     wait_until(lambda: settled(skep), 60, 0.5, 'all copies')
 
