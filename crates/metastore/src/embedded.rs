@@ -375,6 +375,8 @@ fn write_durable(shared: &mut Shared, txn: &Txn, revision: Revision) -> rows::Re
         return Ok(());
     }
     let Err(e) = shared.rows.write(&txn.ops, revision) else {
+        // Who waited may be gone.
+        shared.trouble = None;
         return Ok(());
     };
     let Failed::Disk(why) = e else { return Err(e) };

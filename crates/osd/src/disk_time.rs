@@ -33,6 +33,10 @@ impl DiskTime {
         self.armed = self.watched.is_none();
     }
 
+    pub fn is_armed(&self) -> bool {
+        self.armed
+    }
+
     /// Everything behind `durable` up to `queued` waits for the disk, since now at most. If nothing does, what is waited for is
     /// somebody else's disk, and nothing that this one does would end it.
     pub fn watch(&mut self, queued: u64, durable: u64, now: impl FnOnce() -> Duration) {

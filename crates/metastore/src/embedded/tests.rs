@@ -23,37 +23,30 @@ fn block_on<T>(f: impl Future<Output = T>) -> T {
         .block_on(f)
 }
 
-#[test]
-fn conforms() {
-    let dir = tempfile::tempdir().unwrap();
-    let clock = Arc::new(TestClock::default());
-    let store = Embedded::open(&dir.path().join("state"), clock.clone()).unwrap();
+fn check_contract(store: &Embedded, clock: &Arc<TestClock>) {
     let advance = |d: Duration| -> BoxFuture<'static, ()> {
         clock.0.fetch_add(d.as_millis() as u64, Ordering::Relaxed);
         Box::pin(std::future::ready(()))
     };
     let time = crate::conformance::Time {
-        clock: &*clock,
+        clock: &**clock,
         advance: &advance,
         ttl: Duration::from_secs(10),
     };
-    block_on(crate::conformance::run(&store, &time));
+    block_on(crate::conformance::run(store, &time));
+}
+
+#[test]
+fn conforms() {
+    let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(TestClock::default()));
+    let store = Embedded::open(&dir.path().join("state"), clock.clone()).unwrap();
+    check_contract(&store, &clock);
 }
 
 #[test]
 fn conforms_in_memory() {
     let clock = Arc::new(TestClock::default());
-    let store = Embedded::in_memory(clock.clone()).unwrap();
-    let advance = |d: Duration| -> BoxFuture<'static, ()> {
-        clock.0.fetch_add(d.as_millis() as u64, Ordering::Relaxed);
-        Box::pin(std::future::ready(()))
-    };
-    let time = crate::conformance::Time {
-        clock: &*clock,
-        advance: &advance,
-        ttl: Duration::from_secs(10),
-    };
-    block_on(crate::conformance::run(&store, &time));
+    check_contract(&Embedded::in_memory(clock.clone()).unwrap(), &clock);
 }
 
 #[test]
