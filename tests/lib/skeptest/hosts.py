@@ -11,6 +11,7 @@
 Needs root. Everything is gone at the end, also after a failure: processes die with the test run, and namespaces carry
 the pid of the run that made them, so that the next run removes those of one that was killed.
 """
+import contextlib
 import ctypes
 import os
 import pathlib
@@ -18,6 +19,7 @@ import re
 import shutil
 import signal
 import subprocess
+import time
 
 from skeptest.run import end_group, popen, run, wait_until
 from skeptest.skep import Skep, find_binary
@@ -27,6 +29,7 @@ SWITCH, CLIENT = 'sw', 'cl'
 _PREFIX = 'skt'
 NOBODY = '02:00:00:00:00:01'                       # a hardware address that nobody has
 CLONE_NEWNET = 0x40000000
+GIVES_WITHIN_S = 4                                 # an OSD looks each second whether its host is short of space
 
 
 def usable():
@@ -145,10 +148,20 @@ class Host(Skep):
 
     # -- trouble
     def fill_disk(self):
-        """Another program takes all the space of its small disk."""
-        with open(self.disk / 'other', 'wb') as f:
-            free = os.statvfs(self.disk).f_bavail * os.statvfs(self.disk).f_frsize
-            os.posix_fallocate(f.fileno(), 0, free - (1 << 20))
+        """Another program takes all the space of its small disk, and then what the OSD gives back to a host without room (it
+        holds some ahead of its data): from here on it takes nothing that grows. Else it had room for what a test writes."""
+        def nothing_free():
+            found = os.statvfs(self.disk)
+            free = found.f_bavail * found.f_frsize - (1 << 20)
+            if free > 0:
+                last[0] = time.monotonic()
+                with contextlib.suppress(OSError):         # the OSD was faster
+                    os.posix_fallocate(other.fileno(), os.fstat(other.fileno()).st_size, free)
+            return time.monotonic() - last[0] >= GIVES_WITHIN_S
+
+        last = [time.monotonic()]
+        with open(self.disk / 'other', 'wb') as other:
+            wait_until(nothing_free, every=0.5, what='a full disk')
 
     def empty_disk(self):
         (self.disk / 'other').unlink()
