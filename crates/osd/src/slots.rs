@@ -165,7 +165,10 @@ impl Osd {
         let view = self.placement.pool(pg.pool).cloned()?;
         let now = self.clock.monotonic();
         match Pg::load(SPgId::replicated(pg), view, &mut self.store, now) {
-            Ok(loaded) => Some(loaded),
+            Ok(mut loaded) => {
+                loaded.share_pull_turns(self.pull_turns.clone());
+                Some(loaded)
+            }
             Err(e) => {
                 tracing::error!("{e}");
                 None

@@ -62,7 +62,7 @@ pub use pool::{Blocklist, PoolView, SnapIntervals};
 pub use range::seed_of;
 pub use replication::{CopyNeed, ForCopy, Group, Kin, MemberState, Proposal, Replica, refuse_read};
 pub use scrub::verdict::shard_error;
-pub use scrub::{Inconsistent, ScrubOrder, ScrubResult, ScrubStamps, ScrubView, first_scratch};
+pub use scrub::{Inconsistent, PullTurns, ScrubOrder, ScrubResult, ScrubStamps, ScrubView, first_scratch};
 pub use split::ancestors;
 pub use store::{IoError, ObjectReads, ObjectStat, ObjectStore, OmapPage, Seq, Ticket};
 pub use watch::Unanswered;

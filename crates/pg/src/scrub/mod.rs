@@ -25,6 +25,7 @@ mod scratch;
 mod stamps;
 mod take;
 mod told;
+mod turns;
 pub mod verdict;
 mod watched;
 
@@ -33,6 +34,9 @@ pub(crate) use scratch::clear as clear_scratch;
 pub use scratch::first_scratch;
 pub use stamps::ScrubStamps;
 pub(crate) use told::DamageMet;
+pub use turns::PullTurns;
+#[cfg(test)]
+pub(crate) use turns::TURNS_MAX;
 pub use verdict::Inconsistent;
 pub(crate) use watched::Watched;
 
@@ -95,6 +99,7 @@ pub struct ScrubView {
 pub(crate) struct Scrub {
     run: Option<Box<Run>>,
     repairs: BTreeMap<u64, Repair>,
+    turns: PullTurns,
     /// Objects whose repair failed: not tried again before.
     given_up: BTreeMap<HObject, Duration>,
     /// Of the last runs of this interval; None: there was none.
@@ -104,6 +109,11 @@ pub(crate) struct Scrub {
 }
 
 impl Pg {
+    /// From now on it repairs its own copies in turn with the other PGs that share these.
+    pub fn share_pull_turns(&mut self, turns: PullTurns) {
+        self.scrub.turns = turns;
+    }
+
     pub fn scrub_view(&self) -> ScrubView {
         let run = self.scrub.run.as_deref().filter(|r| !r.alone);
         ScrubView {

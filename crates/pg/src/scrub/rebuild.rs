@@ -13,6 +13,7 @@ use super::piece::{self, PIECE_BYTES};
 use super::plan::Plan;
 use super::repair::{Doing, Fix};
 use super::scratch::{self, scratch};
+use super::turns::PullTurn;
 use crate::Pg;
 use crate::api::Context;
 use crate::log::EntryKind;
@@ -76,6 +77,8 @@ pub(super) struct Rebuild {
     as_of: EVersion,
     phase: Phase,
     wait: Option<Wait>,
+    /// Held while it is made here.
+    _turn: Option<PullTurn>,
 }
 
 impl Rebuild {
@@ -91,7 +94,13 @@ impl Rebuild {
             as_of: EVersion::default(),
             phase: Phase::Outline,
             wait: None,
+            _turn: None,
         }
+    }
+
+    pub fn in_turn(mut self, turn: PullTurn) -> Self {
+        self._turn = Some(turn);
+        self
     }
 
     /// Whose copy it is about.

@@ -8,9 +8,10 @@
 //! bad one is of; it takes its place in ONE transaction, so a member of `in_sync` is never half-written. After a pull the
 //! object is read again. Of a push nothing is believed before a new look at it (`check`).
 //!
-//! Bounds: [`PULLS_MAX`] at a time, [`FIX_BYTES_MAX`] in one transaction.
+//! Bounds: [`PULLS_MAX`] at a time, and those of all PGs of an OSD by [`super::turns`]; [`FIX_BYTES_MAX`] in one transaction.
 
 use super::rebuild::{self, Halt, Rebuild};
+use super::turns::{AGAIN, PullTurn};
 use crate::Pg;
 use crate::api::Context;
 use crate::parked::{Job, JobId, Order, Task};
@@ -61,6 +62,8 @@ pub(super) enum Doing {
         /// The log's newest version when it was asked.
         as_of: EVersion,
         fix: Fix,
+        /// Held until the copy is here.
+        _turn: PullTurn,
     },
     /// The disk reads what is to be pushed.
     Reading {
@@ -98,7 +101,7 @@ pub(crate) struct Repair {
     asked: Vec<OsdId>,
     /// Copies that were of another version than the one here: a change of the PG's own had passed by.
     outrun: u32,
-    /// It waits for a member, until then.
+    /// It waits for a member, or for its turn, until then.
     until: Option<Duration>,
 }
 
@@ -282,6 +285,11 @@ impl Pg {
             r.todo.push_front(fix);
             return false;
         }
+        let Some(turn) = self.scrub.turns.take() else {
+            r.until = Some(ctx.now + AGAIN);
+            r.todo.push_front(fix);
+            return false;
+        };
         let (there, away): (Vec<OsdId>, Vec<OsdId>) =
             named.into_iter().partition(|o| *o == me || self.repl.is_full(*o));
         let fresh = |o: &&OsdId| **o != me && !r.failed.contains(*o);
@@ -292,6 +300,7 @@ impl Pg {
                 source,
                 as_of,
                 fix,
+                _turn: turn,
             });
             let body = ScrubBody::Pull { token, from, to };
             self.send_to(source, PeerBody::Scrub(body), ctx);
@@ -300,7 +309,7 @@ impl Pg {
         let others = there.iter().any(|o| *o != me);
         if others && there.iter().any(|o| !r.asked.contains(o)) {
             r.asked.clone_from(&there);
-            let rebuild = Rebuild::new(fix, (from, to), None, there);
+            let rebuild = Rebuild::new(fix, (from, to), None, there).in_turn(turn);
             r.doing = Some(Doing::Rebuilding(Box::new(rebuild)));
             return true;
         }

@@ -1,8 +1,9 @@
 //! Damaged copies: read repair, scrub, repair; on the small cluster of `replication`.
 
-use super::replication::{Cluster, in_turn};
+use super::replication::{Cluster, Role, in_turn};
 use super::*;
 use crate::broken::{self, Rule};
+use crate::scrub::TURNS_MAX;
 use crate::scrub::verdict::{object_error, shard_error};
 use messages::osd::peer::PeerBody;
 use messages::osd::peer_scrub::ScrubBody;
@@ -88,6 +89,35 @@ fn a_write_into_a_damaged_block_repairs_it_first() {
     want[5000..5003].copy_from_slice(b"new");
     assert_eq!(&done(&mut c, "a", vec![read(0, 0)]).ops[0].outdata[..], &want[..]);
     c.check_equal();
+}
+
+/// Other PGs of the OSD have all the turns: it waits for one, and gives its own back.
+#[test]
+fn a_repair_waits_for_its_turn_among_the_pgs_of_an_osd() {
+    let mut c = cluster();
+    let turns = crate::PullTurns::default();
+    if let Role::Primary(pg) = &mut c.nodes[0].role {
+        pg.share_pull_turns(turns.clone());
+    }
+    for len in [20_000, 200_000] {
+        // The second is made in pieces.
+        done(&mut c, "a", vec![write_full(&data(3, len))]);
+        store(&mut c, 0).spoil(&oid("a"), 9000);
+        let held: Vec<_> = std::iter::from_fn(|| turns.take()).collect();
+        assert!(held.len() > 1, "and not more than there are");
+        let tid = c.send("a", vec![read(0, 0)]);
+        c.run(in_turn(), 300);
+        assert!(c.answered(tid).is_none(), "it waits");
+        drop(held);
+        c.run(in_turn(), 3000);
+        let r = c
+            .answered(tid)
+            .unwrap_or_else(|| panic!("no answer, {len} bytes"));
+        assert_eq!((r.result, &r.ops[0].outdata[..]), (0, &data(3, len)[..]));
+        c.check_equal();
+        let free: Vec<_> = std::iter::from_fn(|| turns.take()).collect();
+        assert_eq!(free.len(), TURNS_MAX, "all are back");
+    }
 }
 
 /// Another OSD copies the object, from a disk that is read at once.
