@@ -192,7 +192,7 @@ fn subtree_down(map: &OsdMap, osd: OsdId, limit: &str) -> Option<(String, String
 }
 
 /// Fails when a pool that uses `osd` could not put its copies elsewhere.
-fn room_for(state: &ClusterState, stats: &ClusterStats, osd: OsdId) -> Result<(), Keep> {
+pub(crate) fn room_for(state: &ClusterState, stats: &ClusterStats, osd: OsdId) -> Result<(), Keep> {
     let map = &*state.osdmap;
     let mut spreads: BTreeMap<u8, Spread> = BTreeMap::new();
     // What every OSD would have to take, over all pools: checked pool by pool against what is free.

@@ -421,8 +421,11 @@ fn osds_down(ctx: &Context<'_>, figures: &Figures, out: &mut Vec<Finding>) {
             }
         };
         let waits = format!("is down, on host {host}; {pgs} placement groups have it; {plan}");
-        let next =
-            format!("start it again on host {host} (its log says why it ended), or: ceph osd out {id}");
+        let otherwise = match auto_out::room_for(ctx.state, ctx.stats, id) {
+            Ok(()) => format!("or: ceph osd out {id}"),
+            Err(_) => "or add an OSD where its copies find a place".into(),
+        };
+        let next = format!("start it again on host {host} (its log says why it ended), {otherwise}");
         out.push(Finding::new(Level::Risk, format!("osd.{id}"), waits, next).since(since));
     }
 }
@@ -513,7 +516,12 @@ fn slow_disks(ctx: &Context<'_>, out: &mut Vec<Finding>) {
             Level::Slow,
             format!("osd.{id}"),
             format!("its disk {}; writes wait for it", d.text(ctx)),
-            format!("look at the disk on host {host}; to go on without it: ceph osd out {id}"),
+            match auto_out::room_for(ctx.state, ctx.stats, id) {
+                Ok(()) => format!("look at the disk on host {host}; to go on without it: ceph osd out {id}"),
+                Err(why) => {
+                    format!("look at the disk on host {host}; to go on without it, first add an OSD: {why}")
+                }
+            },
         ));
     }
 }

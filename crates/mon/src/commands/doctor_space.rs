@@ -7,6 +7,7 @@
 
 use super::Context;
 use super::doctor::{Finding, Level, osd_text, some};
+use crate::auto_out;
 use crate::format::shell::word;
 use crate::format::units;
 use std::collections::{BTreeMap, BTreeSet};
@@ -120,9 +121,10 @@ fn without(ctx: &Context<'_>, osd: OsdId, l: &Lacking) -> Finding {
         osd_text(ctx, osd),
         room(ctx, osd)
     );
-    let next = format!(
-        "make room on host {}, or add OSDs, or: ceph osd out {osd}, and its copies are made elsewhere",
-        ctx.osd_host(osd)
-    );
+    let otherwise = match auto_out::room_for(ctx.state, ctx.stats, osd) {
+        Ok(()) => format!(", or: ceph osd out {osd}, and its copies are made elsewhere"),
+        Err(_) => String::new(),
+    };
+    let next = format!("make room on host {}, or add OSDs{otherwise}", ctx.osd_host(osd));
     Finding::new(Level::Risk, format!("pg {}", some(&l.without)), waits, next)
 }
