@@ -334,6 +334,15 @@ fn an_osd_less() {
     );
     ok(c, r#"{"prefix":"osd set","key":"noout"}"#);
     shown(c, r#"{"prefix":"doctor"}"#, "stays in: noout is set");
+    shown(c, r#"{"prefix":"doctor"}"#, "or: ceph osd out 3\n");
+    // Without room elsewhere that would not help.
+    c.pool_bytes(1, 4 << 20);
+    (0..3).for_each(|osd| c.fill(osd, 1.0));
+    shown(
+        c,
+        r#"{"prefix":"doctor"}"#,
+        "or add an OSD where its copies find a place\n",
+    );
 }
 
 #[test]

@@ -180,6 +180,10 @@ fn a_disk_without_room_that_writes_wait_for() {
         &format!("RISK     pg {pg}: osd.2 on host vm has no room for its copy"),
     );
     shown(c, doctor, "ceph osd out 2, and its copies are made elsewhere");
+    // Where nobody else has room either, that would not help.
+    (0..4).for_each(|osd| c.fill(osd, 1.0));
+    c.report_of(1, |r| drop(r.no_room.insert(pg, vec![lacking(false)])));
+    shown(c, doctor, "make room on host vm, or add OSDs\n");
 }
 
 #[test]
