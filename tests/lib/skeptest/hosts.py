@@ -153,8 +153,9 @@ class Host(Skep):
         def nothing_free():
             found = os.statvfs(self.disk)
             free = found.f_bavail * found.f_frsize - (1 << 20)
-            if free > 0:
+            if free > 8 << 20:                             # less comes and goes with what clients write
                 last[0] = time.monotonic()
+            if free > 0:
                 with contextlib.suppress(OSError):         # the OSD was faster
                     os.posix_fallocate(other.fileno(), os.fstat(other.fileno()).st_size, free)
             return time.monotonic() - last[0] >= GIVES_WITHIN_S
