@@ -6,6 +6,7 @@ use crate::disk::Pace;
 use crate::operator;
 use crate::plan::{Event, Fault, Plan, Wish, storm};
 use crate::scrubs;
+use crate::workload::History;
 use io::disk::sim::{Call, SimDisk};
 use io_sim::{Dice, Process};
 use std::cell::RefCell;
@@ -13,7 +14,7 @@ use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use types::PgId;
 
 /// Full weight of an OSD that is in.
@@ -35,16 +36,20 @@ const BLOCK: u64 = 4096;
 /// Where a store's log begins (docs/internals/disk-format.md).
 const LOG_OFFSET: u64 = 64 << 10;
 
+/// How long an answer is waited for that shall be the last.
+const ACK_MAX: Duration = Duration::from_secs(4);
+
 /// In which a lost disk is made up for.
 const REPAIRED_MAX: Duration = Duration::from_secs(60);
 
 pub type Clients = Rc<RefCell<Vec<Process>>>;
 
 /// Starts every fault at its time; done when the last is undone.
-pub async fn run(cluster: &Rc<Cluster>, plan: &Plan, clients: &Clients) {
+pub async fn run(cluster: &Rc<Cluster>, plan: &Plan, clients: &Clients, history: &Rc<History>) {
     let mut tasks = Vec::new();
     for (n, event) in plan.events.iter().enumerate() {
         let (cluster, clients, event) = (cluster.clone(), clients.clone(), *event);
+        let (history, least) = (history.clone(), plan.min_size.max(2));
         let weather = plan.weather;
         let dice = cluster.sim.dice(&format!("fault {n}"));
         tasks.push(tokio::task::spawn_local(async move {
@@ -60,6 +65,8 @@ pub async fn run(cluster: &Rc<Cluster>, plan: &Plan, clients: &Clients) {
             let mut hand = Hand {
                 cluster: cluster.clone(),
                 clients,
+                history,
+                least,
                 dice,
             };
             hand.one(&event).await;
@@ -145,6 +152,9 @@ pub fn rot(cluster: &Cluster, node: &OsdNode, dice: &mut Dice) {
 struct Hand {
     cluster: Rc<Cluster>,
     clients: Clients,
+    history: Rc<History>,
+    /// Copies that a pool keeps.
+    least: u8,
     dice: Dice,
 }
 
@@ -214,6 +224,19 @@ impl Hand {
                 sleep(lasts).await;
                 c.start_osd(&node);
             }
+            Fault::AtAck { all, again } => self.at_ack(all, again, lasts).await,
+            Fault::Upmap { osd } => self.upmap(osd, lasts).await,
+            Fault::Resize { more } => self.resize(more, lasts).await,
+            Fault::MoveHost { osd } => {
+                let host = c.osd(osd).hostname();
+                for to_rack in [true, false] {
+                    let moved = c.move_host(&host, to_rack).await;
+                    self.expect(moved, "a host cannot be moved");
+                    if to_rack {
+                        sleep(lasts).await;
+                    }
+                }
+            }
             Fault::Rot { osd, seen } => {
                 let node = c.osd(osd);
                 rot(&c, &node, &mut self.dice);
@@ -227,11 +250,92 @@ impl Hand {
         }
     }
 
-    async fn split(&self, place: bool) {
-        if let Err(why) = self.cluster.split(place).await {
-            let line = format!("the pool cannot be split: {why}");
-            self.cluster.wrongs.borrow_mut().push(line);
+    fn expect(&self, done: Result<(), String>, what: &str) {
+        if let Err(why) = done {
+            self.cluster.wrongs.borrow_mut().push(format!("{what}: {why}"));
         }
+    }
+
+    async fn split(&self, place: bool) {
+        self.expect(self.cluster.split(place).await, "the pool cannot be split");
+    }
+
+    /// Power is lost in the moment at which a client hears that its write is done: with it goes what was only said to be.
+    async fn at_ack(&mut self, all: bool, again: bool, lasts: Duration) {
+        let c = self.cluster.clone();
+        let acks = &self.history.acks;
+        let heard = acks.next(|ack| !again || ack.attempt > 0);
+        let Ok(Some(ack)) = timeout(ACK_MAX, heard).await else {
+            return;
+        };
+        if c.fragile.get() {
+            return;
+        }
+        let nodes = c.osds.borrow().clone();
+        let hit: Vec<_> = nodes.iter().filter(|n| all || n.id == ack.osd).collect();
+        for node in &hit {
+            c.kill_osd(node, true, self.dice.roll());
+        }
+        if all {
+            c.wrongs.borrow_mut().extend(acks.lacking(&c));
+        }
+        sleep(lasts).await;
+        for node in &hit {
+            c.start_osd(node);
+        }
+    }
+
+    /// A PG of this OSD goes to one that does not have it.
+    async fn upmap(&mut self, osd: usize, lasts: Duration) {
+        let c = self.cluster.clone();
+        let (from, map) = (c.osd(osd).id, c.view.osdmap());
+        let up = |pg: PgId| map.pg_to_up_acting(pg).up;
+        let pgs: Vec<PgId> = map
+            .pgs()
+            .filter(|pg| pg.pool == POOL && up(*pg).contains(&from))
+            .collect();
+        if pgs.is_empty() {
+            return;
+        }
+        let pg = pgs[self.dice.below(pgs.len() as u64) as usize];
+        let others: Vec<_> = map
+            .osd_ids()
+            .filter(|o| map.is_up(*o) && !up(pg).contains(o))
+            .collect();
+        if others.is_empty() {
+            return;
+        }
+        let to = others[self.dice.below(others.len() as u64) as usize];
+        self.expect(
+            c.upmap(pg, Some((from, to))).await,
+            "a PG cannot be placed elsewhere",
+        );
+        sleep(lasts).await;
+        self.expect(c.upmap(pg, None).await, "a PG cannot be placed as before");
+    }
+
+    async fn resize(&mut self, more: bool, lasts: Duration) {
+        let c = self.cluster.clone();
+        let Some(before) = c.view.osdmap().pool(POOL).map(|p| p.size) else {
+            return;
+        };
+        let there = c.osds.borrow().iter().filter(|n| !n.gone.get()).count();
+        let size = if more {
+            before + 1
+        } else {
+            before.saturating_sub(1)
+        };
+        // Another one may be in effect: each undoes what it did.
+        if size < self.least || usize::from(size) > there || self.cluster.resized.replace(true) {
+            return;
+        }
+        self.expect(c.resize(size).await, "the pool cannot have another size");
+        sleep(lasts).await;
+        self.expect(
+            c.resize(before).await,
+            "the pool cannot have the size that it had",
+        );
+        c.resized.set(false);
     }
 
     async fn network(&mut self, fault: Fault, lasts: Duration) {

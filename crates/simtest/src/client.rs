@@ -2,17 +2,19 @@
 //! changes, when the connection breaks, when it is told to, or when nothing comes for long. A read may ask for a copy: it goes
 //! to any OSD that the map names for the PG, and if that one refuses, under a new number to the primary.
 //!
-//! Invariants: one operation at a time; a write keeps its number over all sends, so that it takes effect at most once.
+//! Invariants: one operation at a time; a write keeps its number over all sends, so that it takes effect at most once. Only
+//! where it is told EAGAIN, that it was not done, it goes on under a new one.
 //!
 //! Not here: what is asked (`workload`), what the answers mean together (`linear`).
 
+use crate::acks::FIRST_CLIENT;
 use crate::model::{Ask, Object, Told};
 use auth::{Entropy, NoneClient};
 use bytes::Bytes;
 use denc::{Decode, Encode};
 use io::Clock;
 use io_sim::Trace;
-use messages::osd::{MOSDOp, MOSDOpReply, OsdOp, code, flag, kind};
+use messages::osd::{CopyFromArg, MOSDOp, MOSDOpReply, OsdOp, code, flag, kind};
 use metastore::ClusterHandle;
 use msgr::ClientConfig;
 use net::{ClientError, ClientStream};
@@ -32,6 +34,8 @@ const ANSWER_MAX: Duration = Duration::from_secs(10);
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// Before the next try after a connection broke.
 const RETRY: Duration = Duration::from_millis(100);
+/// Numbers are kept as text in the omap.
+const COUNTER: (&str, &str) = ("numops", "add");
 /// All of an object: the workload's objects are smaller.
 const READ_MAX: u64 = 4 << 20;
 const GUARD: &[u8] = b"guard";
@@ -52,6 +56,20 @@ pub struct Rados {
     tid: u64,
     /// Reads that another OSD than the primary answered.
     pub from_copies: u64,
+    /// A write that is not answered so soon loses its connection, once, and is sent again.
+    pub hasty: Option<Duration>,
+}
+
+/// What came of an operation.
+#[derive(Debug)]
+pub struct Answer {
+    pub told: Told,
+    /// As the answer named it.
+    pub version: Option<u64>,
+    /// Who gave it, to which try of which number.
+    pub osd: OsdId,
+    pub attempt: i32,
+    pub tid: u64,
 }
 
 struct Conn {
@@ -131,12 +149,14 @@ impl Rados {
             conns: BTreeMap::new(),
             tid: 0,
             from_copies: 0,
+            hasty: None,
         }
     }
 
     /// Asks until it is told. An error that no operation here may end with is the error. `copy`: a read goes there first
     /// ([`target`]).
-    pub async fn run(&mut self, oid: &str, ask: &Ask, copy: Option<u64>) -> Result<Told, i32> {
+    pub async fn run(&mut self, oid: &str, ask: &Ask, copy: Option<u64>) -> Result<Answer, i32> {
+        let mut hasty = self.hasty.filter(|_| !ask.is_read());
         let mut copy = copy.filter(|_| ask.is_read());
         self.tid += 1;
         let mut attempt = 0;
@@ -148,8 +168,11 @@ impl Rados {
                 continue;
             };
             let mut request = self.request(oid, hash, &target, map.epoch, ask, attempt);
-            if copy.is_some() {
-                request.flags |= flag::BALANCE_READS;
+            if let Some(n) = copy {
+                request.flags |= match n >> 8 & 1 {
+                    0 => flag::BALANCE_READS,
+                    _ => flag::LOCALIZE_READS,
+                };
             }
             self.trace.note(format_args!(
                 "client.{} #{} try {attempt} {oid} {} to osd.{} {} {ask}{}",
@@ -170,12 +193,20 @@ impl Rados {
                         (copy, attempt) = (None, 0);
                         self.tid += 1;
                     }
-                    Ok(reply) if reply.result == Errno::EAGAIN.code() => sleep(RETRY).await,
+                    // It was not done, and the answer may be remembered: librados gives it a new number, too.
+                    Ok(reply) if reply.result == Errno::EAGAIN.code() => {
+                        attempt = 0;
+                        self.tid += 1;
+                        sleep(RETRY).await;
+                    }
                     Ok(reply) => {
                         if target.osd != target.primary {
                             self.from_copies += 1;
                         }
-                        return told(ask, &reply);
+                        let told = told(ask, &reply)?;
+                        let version = matches!(told, Told::Done | Told::Saw(Some(_))).then_some(reply.user_version);
+                        let (osd, attempt, tid) = (target.osd, reply.retry_attempt, reply.tid);
+                        return Ok(Answer { told, version, osd, attempt, tid });
                     }
                     Err(e) => {
                         self.trace.note(format_args!("client.{} #{}: {e}", self.id, self.tid));
@@ -184,7 +215,7 @@ impl Rados {
                     }
                 },
                 () = moved(maps, pool, oid, copy, &target) => {}
-                () = sleep(ANSWER_MAX) => drop(self.conns.remove(&target.osd)),
+                () = sleep(hasty.take().unwrap_or(ANSWER_MAX)) => drop(self.conns.remove(&target.osd)),
             }
         }
     }
@@ -216,7 +247,7 @@ impl Rados {
     async fn connect(&self, addr: EntityAddr) -> Result<Conn, ClientError> {
         let auth = NoneClient {
             name: AuthName::new(EntityKind::Client, "admin"),
-            global_id: 5000 + self.id,
+            global_id: FIRST_CLIENT + self.id,
         };
         let config = ClientConfig::new(EntityKind::Osd, addr, self.id as u32 + 1, self.entropy.clone());
         let sock = addr.sock.ok_or(ClientError::Closed)?;
@@ -254,7 +285,7 @@ impl Rados {
                 hash: -1,
             },
             oid: oid.to_owned().into(),
-            ops: operations(ask),
+            ops: operations(ask, self.pool),
             snapid: NOSNAP,
             snap_seq: 0,
             snaps: Vec::new(),
@@ -264,7 +295,7 @@ impl Rados {
     }
 }
 
-fn operations(ask: &Ask) -> Vec<OsdOp> {
+fn operations(ask: &Ask, pool: PoolId) -> Vec<OsdOp> {
     let full = |data: &Bytes| OsdOp::ranged(code::WRITEFULL, 0, data.len() as u64).with_data(data.clone());
     let set_guard = |v: &[u8]| OsdOp::on_xattr(code::SETXATTR, GUARD, v, 0, 0);
     match ask {
@@ -289,6 +320,27 @@ fn operations(ask: &Ask) -> Vec<OsdOp> {
             vec![OsdOp::new(code::OMAPSETVALS).with_data(map.to_bytes())]
         }
         Ask::Delete => vec![OsdOp::new(code::DELETE)],
+        Ask::Add(key, n) => {
+            let mut input = key.to_bytes().to_vec();
+            input.extend_from_slice(&n.to_string().to_bytes());
+            vec![OsdOp::on_class(COUNTER.0, COUNTER.1, &input)]
+        }
+        Ask::CopyFrom { from, .. } => {
+            let oloc = ObjectLocator {
+                pool,
+                key: Bytes::new(),
+                nspace: Bytes::new(),
+                hash: -1,
+            };
+            let mut source = from.to_bytes().to_vec();
+            source.extend_from_slice(&oloc.to_bytes());
+            let arg = CopyFromArg {
+                snap: NOSNAP,
+                version: 0,
+                flags: 0,
+            };
+            vec![OsdOp::new(code::COPY_FROM).with_copy_from(arg).with_data(source)]
+        }
         Ask::Guarded { expect, then } => vec![
             OsdOp::on_xattr(code::CMPXATTR, GUARD, expect, CMP_EQ, CMP_STRING),
             full(then),
@@ -303,7 +355,7 @@ fn told(ask: &Ask, reply: &MOSDOpReply) -> Result<Told, i32> {
     match ask {
         Ask::Read if is(Errno::ENOENT) => Ok(Told::Saw(None)),
         Ask::Read if code >= 0 => seen(reply).map(|o| Told::Saw(Some(o))),
-        Ask::Delete if is(Errno::ENOENT) => Ok(Told::NoObject),
+        Ask::Delete | Ask::CopyFrom { .. } if is(Errno::ENOENT) => Ok(Told::NoObject),
         Ask::Guarded { .. } if is(Errno::ECANCELED) || is(Errno::ENOENT) || is(Errno::ENODATA) => {
             Ok(Told::Refused)
         }

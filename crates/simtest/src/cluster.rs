@@ -23,7 +23,7 @@ use store::Store;
 use tokio::sync::{oneshot, watch};
 use tokio::time::sleep;
 use types::pool::PgPool;
-use types::{EntityAddr, OsdId, PoolId, Utime, Uuid};
+use types::{EntityAddr, OsdId, PgId, PoolId, Utime, Uuid};
 
 pub const POOL: PoolId = 1;
 const FSID: Uuid = Uuid([7; 16]);
@@ -86,8 +86,18 @@ pub struct Cluster {
     pub operators: Operator,
     /// What can be a command to the monitor is one.
     pub by_commands: Cell<bool>,
+    /// PGs of the pool when it was made.
+    pub first_pgs: Cell<u32>,
+    /// The pool has another size than it was made with.
+    pub resized: Cell<bool>,
     /// What must not have happened.
     pub wrongs: Rc<RefCell<Vec<String>>>,
+}
+
+impl OsdNode {
+    pub fn hostname(&self) -> String {
+        format!("host{}", self.id)
+    }
 }
 
 fn options(node: &OsdNode) -> store::Options {
@@ -153,6 +163,8 @@ impl Cluster {
             slow_reads: Cell::new(false),
             operators: Operator::default(),
             by_commands: Cell::new(false),
+            first_pgs: Cell::new(0),
+            resized: Cell::new(false),
             view,
             operator: RefCell::default(),
             osds: RefCell::default(),
@@ -264,7 +276,7 @@ impl Cluster {
             clock: node.clock.clone(),
             random: random.clone(),
             entropy: net::entropy(random),
-            hostname: format!("host{}", node.id),
+            hostname: node.hostname(),
             nonce: life,
             disk_share: 1,
             spare: false,
@@ -317,8 +329,11 @@ impl Cluster {
 
     /// What its disk holds, looked at while it does not run.
     pub fn open_store(&self, node: &OsdNode) -> Result<Store, String> {
-        let disk = Arc::new(node.disk.borrow().clone());
-        Store::open_on(disk, &options(node), Arc::new(|| ())).map_err(|e| e.to_string())
+        self.open_store_on(node, node.disk.borrow().clone())
+    }
+
+    pub fn open_store_on(&self, node: &OsdNode, disk: SimDisk) -> Result<Store, String> {
+        Store::open_on(Arc::new(disk), &options(node), Arc::new(|| ())).map_err(|e| e.to_string())
     }
 
     /// Starts it, unless it runs.
@@ -400,6 +415,7 @@ impl Cluster {
     }
 
     pub async fn add_pool(&self, size: u8, min_size: u8, pg_num: u32) -> Result<(), String> {
+        self.first_pgs.set(pg_num);
         let pool = PgPool {
             size,
             min_size,
@@ -419,6 +435,61 @@ impl Cluster {
             changes
         })
         .await
+    }
+
+    /// How many copies the pool wants.
+    pub async fn resize(&self, size: u8) -> Result<(), String> {
+        self.change(|state| {
+            let mut changes = Changes::none();
+            let map = state.osdmap.clone();
+            if let Some(pool) = changes.inc(state, Utime::ZERO).pool_mut(&map, POOL) {
+                pool.size = size;
+            }
+            changes
+        })
+        .await
+    }
+
+    /// Puts a PG's copy elsewhere, as a balancer does it; nothing: where CRUSH wants it.
+    pub async fn upmap(&self, pg: PgId, item: Option<(OsdId, OsdId)>) -> Result<(), String> {
+        self.change(|state| {
+            let mut changes = Changes::none();
+            let inc = changes.inc(state, Utime::ZERO);
+            match item {
+                Some(item) => drop(inc.new_pg_upmap_items.insert(pg, vec![item])),
+                None => drop(inc.old_pg_upmap_items.insert(pg)),
+            }
+            changes
+        })
+        .await
+    }
+
+    /// Moves a host below a rack of its own (`ceph osd crush move`), or back below the root.
+    pub async fn move_host(&self, host: &str, to_rack: bool) -> Result<(), String> {
+        let rack = format!("rack-{host}");
+        let mut wrong = None;
+        let done = self
+            .change(|state| {
+                let mut changes = Changes::none();
+                let map = state.osdmap.clone();
+                let crush = changes.inc(state, Utime::ZERO).crush_mut(&map);
+                let edited = match to_rack {
+                    true => crush
+                        .add_bucket(&rack, "rack")
+                        .and_then(|_| crush.move_item(&rack, &[("root", "default")]))
+                        .and_then(|()| crush.move_item(host, &[("rack", rack.as_str())])),
+                    false => crush
+                        .move_item(host, &[("root", "default")])
+                        .and_then(|()| crush.remove_item(&rack)),
+                };
+                wrong = edited.err().map(|e| e.to_string());
+                match wrong {
+                    None => changes,
+                    Some(_) => Changes::none(),
+                }
+            })
+            .await;
+        done.and_then(|()| wrong.map_or(Ok(()), Err))
     }
 
     pub async fn set_weight(&self, id: OsdId, weight: u32) -> Result<(), String> {

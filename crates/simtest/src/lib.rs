@@ -10,6 +10,7 @@
 //! Not here: snapshots, watches, capabilities (OSDs take everybody), more than one pool; the etcd client (the
 //! cluster state is in memory behind a network, see [`etcd`]); sub-millisecond timers.
 
+pub mod acks;
 pub mod chaos;
 pub mod check;
 pub mod client;

@@ -22,6 +22,22 @@ pub struct Entry {
     pub called: u64,
     /// When, and what.
     pub told: Option<(u64, Told)>,
+    /// The version that the answer named: a write's own, or of what a read saw.
+    pub version: Option<u64>,
+}
+
+impl Entry {
+    /// The object's version after this, where it was `before`; the error: no such answer is possible. `None` stands for one
+    /// that nobody was told yet.
+    fn version_after(&self, before: Option<u64>) -> Result<Option<u64>, ()> {
+        match (&self.told, self.version, before) {
+            (Some((_, Told::Saw(Some(_)))), Some(told), Some(before)) if told != before => Err(()),
+            (Some((_, Told::Saw(Some(_)))), told, before) => Ok(told.or(before)),
+            (Some((_, Told::Done)), told, _) => Ok(told),
+            (Some(_), ..) => Ok(before),
+            (None, ..) => Ok(if self.ask.is_read() { before } else { None }),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +51,7 @@ pub enum Verdict {
 /// Where the search stands: operations done, and the object then.
 struct Frame {
     object: Option<Object>,
+    version: Option<u64>,
     /// The operation that led here.
     taken: usize,
     /// Candidates that were not tried.
@@ -68,7 +85,7 @@ impl Search<'_> {
             .all(|(e, done)| *done || e.told.is_none())
     }
 
-    fn is_new(&mut self, object: &Option<Object>) -> bool {
+    fn is_new(&mut self, object: &Option<Object>, version: Option<u64>) -> bool {
         let mut bits = vec![0u64; self.done.len().div_ceil(64)];
         for (i, _) in self.done.iter().enumerate().filter(|(_, d)| **d) {
             bits[i / 64] |= 1 << (i % 64);
@@ -77,7 +94,7 @@ impl Search<'_> {
         if let Some(o) = object {
             (&o.data, &o.guard).hash(&mut h);
             o.omap.iter().for_each(|e| e.hash(&mut h));
-            1u8.hash(&mut h);
+            (1u8, version).hash(&mut h);
         }
         self.seen.insert((bits, h.finish()))
     }
@@ -92,6 +109,7 @@ pub fn check(history: &[Entry]) -> Verdict {
     let first = s.candidates();
     let mut stack = vec![Frame {
         object: None,
+        version: None,
         taken: usize::MAX,
         next: first,
     }];
@@ -112,8 +130,11 @@ pub fn check(history: &[Entry]) -> Verdict {
         if entry.told.as_ref().is_some_and(|(_, t)| *t != told) {
             continue;
         }
+        let Ok(version) = entry.version_after(frame.version) else {
+            continue;
+        };
         s.done[i] = true;
-        if !s.is_new(&object) {
+        if !s.is_new(&object, version) {
             s.done[i] = false;
             continue;
         }
@@ -123,6 +144,7 @@ pub fn check(history: &[Entry]) -> Verdict {
         let next = s.candidates();
         stack.push(Frame {
             object,
+            version,
             taken: i,
             next,
         });
@@ -145,6 +167,7 @@ mod tests {
             ask,
             called,
             told,
+            version: None,
         }
     }
     fn write(called: u64, v: &'static str, end: Option<u64>) -> Entry {
@@ -231,6 +254,46 @@ mod tests {
             read(6, "a", 7),
         ];
         assert_eq!(check(&back), Verdict::Not);
+    }
+
+    #[test]
+    fn a_read_names_the_version_that_its_write_was_told() {
+        let versions = |write_v: Option<u64>, read_v| {
+            let mut h = [write(1, "a", Some(2)), read(3, "a", 4), read(5, "a", 6)];
+            h[0].version = write_v;
+            (h[1].version, h[2].version) = read_v;
+            check(&h)
+        };
+        assert_eq!(versions(Some(7), (Some(7), Some(7))), Verdict::Linearizable);
+        assert_eq!(versions(Some(7), (Some(8), Some(8))), Verdict::Not);
+        assert_eq!(versions(None, (Some(8), Some(8))), Verdict::Linearizable);
+        assert_eq!(versions(None, (Some(8), Some(9))), Verdict::Not);
+    }
+
+    #[test]
+    fn a_counter_counts_once() {
+        let add = |called, n, end: Option<u64>| {
+            entry(called, Ask::Add("n".into(), n), end.map(|e| (e, Told::Done)))
+        };
+        let sum = |text: &'static str| {
+            let object = Object {
+                omap: [("n".to_owned(), Bytes::from(text))].into(),
+                ..Object::default()
+            };
+            entry(20, Ask::Read, Some((21, Told::Saw(Some(object)))))
+        };
+        for (text, want) in [
+            ("3", Verdict::Linearizable),
+            ("8", Verdict::Linearizable),
+            ("6", Verdict::Not),
+            ("13", Verdict::Not),
+        ] {
+            assert_eq!(
+                check(&[add(1, 3, Some(2)), add(3, 5, None), sum(text)]),
+                want,
+                "{text}"
+            );
+        }
     }
 
     #[test]

@@ -25,6 +25,13 @@ pub enum Ask {
     Append(Bytes),
     OmapSet(String, Bytes),
     Delete,
+    /// `numops.add`: the number kept as text under this key becomes so much more.
+    Add(String, u64),
+    /// COPY_FROM of an object that nobody else writes, and what that was then.
+    CopyFrom {
+        from: String,
+        content: Option<Object>,
+    },
     /// If the guard is `expect`: set it to `then` and the data as well.
     Guarded {
         expect: Bytes,
@@ -55,6 +62,16 @@ impl Ask {
             Self::Read => return (object.clone(), Told::Saw(object.clone())),
             Self::Delete if object.is_none() => return (None, Told::NoObject),
             Self::Delete => return (None, Told::Done),
+            Self::CopyFrom { content: None, .. } => return (object.clone(), Told::NoObject),
+            Self::CopyFrom { content, .. } => return (content.clone(), Told::Done),
+            Self::Add(key, n) => {
+                let text = next
+                    .omap
+                    .get(key)
+                    .map(|v| String::from_utf8_lossy(v).into_owned());
+                let before: u64 = text.and_then(|t| t.parse().ok()).unwrap_or(0);
+                next.omap.insert(key.clone(), (before + n).to_string().into());
+            }
             Self::Guarded { expect, .. } if next.guard.as_ref() != Some(expect) => {
                 return (object.clone(), Told::Refused);
             }
@@ -91,6 +108,11 @@ impl std::fmt::Display for Ask {
             Self::Append(d) => write!(f, "append {} {}", tag(d), d.len()),
             Self::OmapSet(k, v) => write!(f, "omap {k}={}", tag(v)),
             Self::Delete => f.write_str("delete"),
+            Self::Add(k, n) => write!(f, "add {k} {n}"),
+            Self::CopyFrom { from, content } => {
+                let told = Told::Saw(content.clone());
+                write!(f, "copy of {from}, where it {told}")
+            }
             Self::Guarded { expect, then } => write!(f, "guarded {} -> {}", tag(expect), tag(then)),
         }
     }

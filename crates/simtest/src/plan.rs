@@ -20,6 +20,9 @@ const BLIND_MORE: u64 = 3000;
 /// Of twenty values, where large ones are wanted.
 const LARGE: u64 = 8;
 
+/// How much a clock's rate may be off where that is tried.
+const HARSH_PPM: u64 = 80_000;
+
 /// Which OSD: its place in the list of those that run.
 pub type Nth = usize;
 
@@ -109,6 +112,24 @@ pub enum Fault {
         osd: Nth,
         seen: bool,
     },
+    /// At the moment at which a write is answered power is lost: on all hosts, or where the answer came from. `again`: at the answer
+    /// to one that was sent again.
+    AtAck {
+        all: bool,
+        again: bool,
+    },
+    /// A PG's copy is placed elsewhere, and back (upmap).
+    Upmap {
+        osd: Nth,
+    },
+    /// The pool wants one copy more, or one less, and then as many as before.
+    Resize {
+        more: bool,
+    },
+    /// A host is moved to another place of the CRUSH tree, and back.
+    MoveHost {
+        osd: Nth,
+    },
     /// Cut off from all other OSDs and from the cluster state, not from clients, of which some are cut off from the cluster
     /// state as well: what it has may be old, and nobody tells it or them. `cut`: its connections break at once.
     Blind {
@@ -168,6 +189,8 @@ pub struct Plan {
     pub slow_reads: bool,
     /// What an operator does goes through the monitor, where it can.
     pub by_commands: bool,
+    /// Clients copy objects and count as well, and send writes again that are not answered at once.
+    pub thrash: bool,
     /// When clients stop asking.
     pub ends: Duration,
 }
@@ -202,6 +225,7 @@ impl Plan {
             wishes: Vec::new(),
             slow_reads: false,
             by_commands: false,
+            thrash: false,
             ends: CALM + STORM + Duration::from_secs(2),
         };
         let mut lost = false;
@@ -349,6 +373,34 @@ impl Plan {
         }
     }
 
+    /// What Ceph's thrasher does beside all that: half of the seeds get it.
+    pub fn thrash(&mut self, dice: &mut Dice) {
+        if dice.below(2) == 0 {
+            return;
+        }
+        self.thrash = true;
+        if dice.below(2) == 0 {
+            self.clocks = self.clocks.iter().map(|(skew, _)| (*skew, harsh(dice))).collect();
+        }
+        for _ in 0..dice.below(5) {
+            let osd = dice.below(self.osds as u64) as usize;
+            let fault = match dice.below(6) {
+                0..=2 => Fault::AtAck {
+                    all: dice.below(3) > 0,
+                    again: dice.below(2) == 0,
+                },
+                3 => Fault::Upmap { osd },
+                4 => Fault::Resize {
+                    more: dice.below(2) == 0,
+                },
+                _ => Fault::MoveHost { osd },
+            };
+            let (at, lasts) = (CALM + millis(dice, STORM.as_millis() as u64), millis(dice, 4000));
+            self.events.push(Event { at, lasts, fault });
+        }
+        self.events.sort_by_key(|e| e.at);
+    }
+
     /// Whether bits rot in this run.
     pub fn rots(&self) -> bool {
         self.events.iter().any(Event::is_rot)
@@ -433,6 +485,11 @@ fn clock(dice: &mut Dice) -> (Duration, i32) {
     (Duration::from_millis(skew), drift)
 }
 
+/// As far apart as leases and grants allow for: a margin of 300 ms of 2 s, and of 50 ms of 250 ms between two OSDs.
+fn harsh(dice: &mut Dice) -> i32 {
+    dice.below(2 * HARSH_PPM + 1) as i32 - HARSH_PPM as i32
+}
+
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -455,6 +512,9 @@ impl fmt::Display for Plan {
         }
         if self.by_commands {
             f.write_str(", operators give commands")?;
+        }
+        if self.thrash {
+            f.write_str(", clients copy, count and are hasty")?;
         }
         for e in &self.events {
             write!(f, "\n  at {:?} for {:?}: {:?}", e.at, e.lasts, e.fault)?;

@@ -85,6 +85,7 @@ pub async fn seed(sim: Sim) -> Outcome {
     plan.walls(&mut sim.dice("firewalls"));
     plan.readers(&mut sim.dice("readers"));
     plan.latest(&mut sim.dice("the latest of the plan"));
+    plan.thrash(&mut sim.dice("thrasher"));
     sim.trace.note(format_args!("PLAN {plan}"));
     let history = Rc::new(History::default());
     let mut lived = Lived::default();
@@ -150,7 +151,7 @@ async fn live(sim: &Sim, plan: &Plan, history: &Rc<History>, lived: &mut Lived) 
             .collect(),
     ));
     let began = sim.elapsed();
-    chaos::run(&cluster, plan, &clients).await;
+    chaos::run(&cluster, plan, &clients, history).await;
     sleep((began + plan.ends).saturating_sub(sim.elapsed())).await;
     chaos::heal(&cluster, plan).await;
     if let Some(why) = check::becomes_clean(&cluster, HEALED_MAX).await {
@@ -241,6 +242,7 @@ fn start_client(
             sim.dice(&format!("client.{id} work")),
             sim.dice(&format!("client.{id} copies")),
             sim.dice(&format!("client.{id} cold")),
+            sim.dice(&format!("client.{id} thrash")),
         );
         let books = (history.clone(), cluster.rot.clone());
         workload::work(rados, plan, dice, books, stop).await;

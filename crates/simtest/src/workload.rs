@@ -1,8 +1,9 @@
 //! What clients ask: few objects, many at once, every value its own, so that a checker can tell who saw what.
 
-use crate::client::Rados;
+use crate::acks::{Ack, Acks};
+use crate::client::{Answer, Rados};
 use crate::linear::Entry;
-use crate::model::{Ask, Told, value};
+use crate::model::{Ask, Object, Told, value};
 use crate::plan::Plan;
 use crate::rot::Rot;
 use bytes::Bytes;
@@ -27,6 +28,8 @@ pub struct History {
     pub by_copies: Cell<u64>,
     /// Operations that ended with EIO because of bits that had flipped where nobody else was in sync.
     pub excused: Cell<u64>,
+    /// Writes of these.
+    pub acks: Acks,
     /// Clients that have stopped.
     pub ended: RefCell<BTreeSet<u64>>,
 }
@@ -56,11 +59,12 @@ impl History {
             ask: ask.clone(),
             called,
             told: None,
+            version: None,
         });
         entries.len() - 1
     }
 
-    fn tell(&self, oid: &str, place: usize, told: Told) {
+    fn tell(&self, oid: &str, place: usize, told: Told, version: Option<u64>) {
         let at = self.tick();
         self.answered.set(self.answered.get() + 1);
         if let Some(e) = self
@@ -69,7 +73,7 @@ impl History {
             .get_mut(oid)
             .and_then(|o| o.get_mut(place))
         {
-            e.told = Some((at, told));
+            (e.told, e.version) = (Some((at, told)), version);
         }
     }
 }
@@ -111,15 +115,57 @@ fn cold_name(at: usize) -> String {
     format!("cold{at}")
 }
 
+/// The object, or what it was to be a copy of.
+fn may_be_rotten(rot: &Rot, oid: &str, ask: &Ask) -> bool {
+    let source = |ask: &Ask| matches!(ask, Ask::CopyFrom { from, .. } if rot.excuses_object(from));
+    rot.excuses_object(oid) || source(ask)
+}
+
+/// How soon a hasty client wants its answers: in the time in which they are on their way.
+const HASTY_US: u64 = 12_000;
+
+/// What a client knows of the object that it alone writes, and others do not; copies are made of it.
+struct Own {
+    oid: String,
+    /// None: it cannot know.
+    known: Option<Option<Object>>,
+}
+
+impl Own {
+    /// What the thrasher's clients do beside all else.
+    fn draw(&self, dice: &mut Dice, client: u64, n: u64, oid: &str) -> Option<(String, Ask)> {
+        let content = self.known.as_ref()?;
+        let of_own = |ask| Some((self.oid.clone(), ask));
+        match dice.below(12) {
+            0 => of_own(Ask::WriteFull(value(client, n, 1 + dice.below(9000) as usize))),
+            1 => of_own(Ask::Append(value(client, n, 1 + dice.below(100) as usize))),
+            2 => of_own(Ask::OmapSet("k".into(), value(client, n, 1))),
+            3 | 4 => {
+                let (from, content) = (self.oid.clone(), content.clone());
+                Some((oid.to_owned(), Ask::CopyFrom { from, content }))
+            }
+            5 | 6 => {
+                let key = format!("n{}", dice.below(2));
+                Some((oid.to_owned(), Ask::Add(key, 1 + dice.below(1000))))
+            }
+            _ => None,
+        }
+    }
+}
+
 /// One client's life: asks, one operation at a time, until it is told to stop.
 pub async fn work(
     mut rados: Rados,
     plan: Plan,
-    (mut dice, mut copies, mut cold): (Dice, Dice, Dice),
+    (mut dice, mut copies, mut cold, mut thrash): (Dice, Dice, Dice, Dice),
     (history, rot): (Rc<History>, Rc<Rot>),
     stop: Rc<Cell<bool>>,
 ) {
     let mut guards: BTreeMap<String, Vec<Bytes>> = BTreeMap::new();
+    let mut own = Own {
+        oid: format!("own{}", rados.id),
+        known: Some(None),
+    };
     let mut n = 0;
     // Each client has its share of them to write.
     let mut unwritten = (rados.id as usize..plan.cold).step_by(plan.clients);
@@ -135,6 +181,12 @@ pub async fn work(
         } else if plan.cold > 0 && cold.below(3) == 0 {
             (oid, ask) = (cold_name(cold.below(plan.cold as u64) as usize), Ask::Read);
         }
+        if plan.thrash {
+            if let Some(other) = own.draw(&mut thrash, rados.id, n, &oid) {
+                (oid, ask) = other;
+            }
+            rados.hasty = (thrash.below(5) == 0).then(|| Duration::from_micros(thrash.below(HASTY_US)));
+        }
         let place = history.call(&oid, rados.id, &ask);
         let copy = (copies.below(100) < plan.any_copy).then(|| copies.below(1 << 20));
         let before = rados.from_copies;
@@ -142,18 +194,39 @@ pub async fn work(
         history
             .by_copies
             .set(history.by_copies.get() + rados.from_copies - before);
+        if oid == own.oid && !ask.is_read() {
+            let before = own.known.take();
+            own.known = before.filter(|_| told.is_ok()).map(|o| ask.apply(&o).0);
+        }
         match told {
-            Ok(told) => {
+            Ok(Answer {
+                told,
+                version,
+                osd,
+                attempt,
+                tid,
+            }) => {
                 rados
                     .trace
                     .note(format_args!("client.{} {oid} {ask}: {told}", rados.id));
                 if let Told::Saw(Some(o)) = &told {
                     guards.entry(oid.clone()).or_default().extend(o.guard.clone());
                 }
-                history.tell(&oid, place, told);
+                let is_done = !ask.is_read() && told == Told::Done;
+                history.tell(&oid, place, told, version);
+                if is_done {
+                    let (client, oid) = (rados.id, oid);
+                    history.acks.note(Ack {
+                        client,
+                        tid,
+                        oid,
+                        osd,
+                        attempt,
+                    });
+                }
             }
             // What was rotten was not read, and may have been written or not.
-            Err(code) if code == Errno::EIO.code() && rot.excuses_object(&oid) => {
+            Err(code) if code == Errno::EIO.code() && may_be_rotten(&rot, &oid, &ask) => {
                 let line = format_args!("client.{} {oid} {ask}: cannot be read, excused", rados.id);
                 rados.trace.note(line);
                 history.excused.set(history.excused.get() + 1);
