@@ -1,40 +1,36 @@
-//! Rules of the cluster state that tests may break, to show that the simulation would notice.
-//!
-//! Invariants: a rule is broken only in the thread that asked for it, and only in builds with debug
-//! assertions; in all others [`is`] is a constant and the switch does not exist.
+//! Rules of the cluster state that tests may break, to show that the simulation would notice (`simtest mutants`).
 
-/// What can be broken; each where the code says `broken::is`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rule {
+types::breakable_rules! {
     /// Only an OSD of `in_sync` becomes primary.
-    PrimaryInSync,
+    "pgs" PrimaryInSync,
+    /// A primary that comes up again begins a new interval.
+    "pgs" ReturnedIsNew,
+    /// An OSD that was started again is marked down before it is marked up.
+    "pgs" DownBeforeUp,
+    /// Another primary begins a new interval.
+    "pgs" PrimaryIsNew,
+    /// A proposal counts only where the configuration is the one that it names.
+    "pgs" Expected,
+    /// A proposal of what is begins a new interval.
+    "pgs" SameIsNew,
+    /// Only who is up is added.
+    "pgs" OnlyUpJoins,
+    /// Settling keeps min_size.
+    "pgs" KeepsMinSize,
+    /// A PG that is split off begins where its ancestor is.
+    "pgs" LikeItsAncestor,
+    /// Wherever the set is not where CRUSH wants it, the map says where it is.
+    "pgs" TempSaysWhere,
     /// An OSD that may serve is not marked down.
-    LeaseEnded,
-}
-
-#[cfg(debug_assertions)]
-mod switch {
-    use super::Rule;
-    use std::cell::Cell;
-
-    thread_local! {
-        static BROKEN: Cell<Option<Rule>> = const { Cell::new(None) };
-    }
-
-    /// Breaks a rule in this thread, or none any more.
-    pub fn set(rule: Option<Rule>) {
-        BROKEN.with(|b| b.set(rule));
-    }
-
-    pub fn is(rule: Rule) -> bool {
-        BROKEN.with(|b| b.get() == Some(rule))
-    }
-}
-
-#[cfg(debug_assertions)]
-pub use switch::{is, set};
-
-#[cfg(not(debug_assertions))]
-pub const fn is(_: Rule) -> bool {
-    false
+    "lease" LeaseEnded,
+    /// The owner stops before the store's side may end.
+    "lease" LeaseMargin,
+    /// A lease that the store has ended is renewed by nobody's word.
+    "lease" EndedIsEnded,
+    /// Who has a new lease knows what happened while it had none before it serves.
+    "lease" CaughtUp,
+    /// A lease's key is set once.
+    "lease" KeySetOnce,
+    /// A lifeline's end speaks of one process, and of none after it.
+    "lease" GoneByAddress,
 }

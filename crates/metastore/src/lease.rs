@@ -13,6 +13,7 @@
 //!
 //! Not here: what is leased, and what the owner does when its time is over.
 
+use crate::broken::{self, Rule};
 use crate::kv::LeaseId;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -103,10 +104,14 @@ impl Lease {
 
     /// Until when the owner may act, by its own monotonic clock. Zero once the lease has ended.
     pub fn valid_until(&self) -> Duration {
-        if self.has_ended() {
+        if self.has_ended() && !broken::is(Rule::EndedIsEnded) {
             return Duration::ZERO;
         }
-        self.renewals.ends().saturating_sub(self.renewals.times.margin)
+        let margin = match broken::is(Rule::LeaseMargin) {
+            true => Duration::ZERO,
+            false => self.renewals.times.margin,
+        };
+        self.renewals.ends().saturating_sub(margin)
     }
 
     pub fn is_valid(&self, now: Duration) -> bool {

@@ -6,6 +6,7 @@
 use crate::osd::Osd;
 use messages::osd::peer::PeerBody;
 use net::ConnId;
+use pg::broken::{self, Rule};
 use pg::{Context, Group, Input, Kin, Output, Pg, Replica, Ticket};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -308,7 +309,9 @@ impl Osd {
         for output in std::mem::take(&mut self.out) {
             match output {
                 // A read's answer may have become stale since it was asked for.
-                Output::Reply { .. } | Output::Send { .. } if primary && !self.serving() => {
+                Output::Reply { .. } | Output::Send { .. }
+                    if primary && !self.serving() && !broken::is(Rule::AnswersHeld) =>
+                {
                     self.hold(pg, output)
                 }
                 // To grant is to say that nobody else leads.

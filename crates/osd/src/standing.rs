@@ -108,7 +108,9 @@ impl Standing {
         // Who asked to be marked down serves no more from then on: another may, before this one hears of it. And who was
         // started again serves only once its boot is committed: until then the map may name its earlier run, whose
         // place another takes with the boot's first transaction.
-        !self.hung && !self.stepping_down && self.booted && leased()
+        let leaving = self.stepping_down && !broken::is(Rule::SteppingDown);
+        let booted = self.booted || broken::is(Rule::BootedFirst);
+        !self.hung && !leaving && booted && leased()
     }
 
     /// Until when it may serve, as things stand.

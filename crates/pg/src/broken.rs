@@ -1,55 +1,81 @@
-//! Rules of copies that tests may break, to show that the simulation would notice.
+//! Rules of copies that tests may break, to show that the simulation would notice (`simtest mutants`).
 //!
-//! Invariants: a rule is broken only in the thread that asked for it, and only in builds with debug
-//! assertions; in all others [`is`] is a constant and the switch does not exist.
+//! Those of module `lease` are the OSD's (`osd::standing`, `osd::lifeline`), which has no table of its own.
 
-/// What can be broken; each where the code says `broken::is`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rule {
+types::breakable_rules! {
     /// An answer waits for every OSD of `in_sync`.
-    AllDurable,
+    "replication" AllDurable,
+    /// And for those whose addition is proposed.
+    "replication" CountedToo,
     /// A member refuses what a primary of an earlier interval sends, and nobody is taken for dead before its lease
     /// has ended.
-    Fence,
+    "replication" Fence,
     /// Of the logs of `in_sync` the longest leads.
-    LongestLeads,
-    /// An OSD serves only while its lease is live.
-    Lease,
+    "replication" LongestLeads,
+    /// A member's word of what it has leaves when that is durable.
+    "replication" InfoDurable,
+    /// A new interval begins with asking everybody anew.
+    "replication" PeeredAnew,
+    /// What a member confirmed holds on when its connection ends, and no more than that.
+    "replication" ConfirmedOnly,
+    /// Each answer confirms its own transaction.
+    "replication" AppliedExact,
+    /// A learner is proposed when all that anybody was answered for is durable there.
+    "replication" LearnerHasAll,
+    /// A member that is caught up by log gets every object that changed.
+    "replication" CatchUpWhole,
+    /// A resync brings every object that changed.
+    "replication" ResyncWhole,
+    /// An object that was written while it was copied is copied once more.
+    "replication" CopiedAgain,
+    /// A member that is not full gets no writes to objects that are dirty there.
+    "replication" DirtyWaits,
+    /// What a member has and the primary has not is removed there.
+    "replication" SurplusGoes,
+    /// A member whose log goes back remembers the objects of the entries as dirty.
+    "replication" RewoundIsDirty,
+    /// After a transaction that a member refused it takes none before it was asked anew.
+    "replication" RefusedStays,
+    /// While the PG is handed over nothing is executed.
+    "replication" HandingStops,
     /// A member shows only what all of `in_sync` have.
-    Stable,
-    /// A member answers reads only while its grant runs.
-    Grant,
+    "replication" Stable,
+    /// A member answers reads only while its grant runs, and nobody goes before that.
+    "replication" Grant,
+    /// A member that may hold a grant does not leave the set.
+    "replication" GrantWaited,
     /// What cannot be read on the primary is fetched from another member before a client is answered.
-    ReadRepair,
-    /// Only a FIN on a lifeline says that a process is gone.
-    CleanEnd,
+    "scrub" ReadRepair,
     /// While a check of a scrub looks at an object on all copies, nothing changes the object.
-    CheckHolds,
-}
-
-#[cfg(debug_assertions)]
-mod switch {
-    use super::Rule;
-    use std::cell::Cell;
-
-    thread_local! {
-        static BROKEN: Cell<Option<Rule>> = const { Cell::new(None) };
-    }
-
-    /// Breaks a rule in this thread, or none any more.
-    pub fn set(rule: Option<Rule>) {
-        BROKEN.with(|b| b.set(rule));
-    }
-
-    pub fn is(rule: Rule) -> bool {
-        BROKEN.with(|b| b.get() == Some(rule))
-    }
-}
-
-#[cfg(debug_assertions)]
-pub use switch::{is, set};
-
-#[cfg(not(debug_assertions))]
-pub const fn is(_: Rule) -> bool {
-    false
+    "scrub" CheckHolds,
+    /// What a PG finds in the store when it is loaded may be as young as the newest transaction.
+    "log" LoadedIsYoung,
+    /// A write that is sent again is answered when its first execution is durable.
+    "log" DuplicateWaits,
+    /// It is answered as it was first: failures, too.
+    "log" DuplicateFails,
+    /// And with the version that it has.
+    "log" DuplicateVersion,
+    /// All entries of the log are remembered when a PG is loaded.
+    "log" LoadedWhole,
+    /// The newest version up to a transaction is not that of the next one.
+    "log" StableExact,
+    /// Entries behind a version are all behind it.
+    "log" SinceWhole,
+    /// An entry names ranges only where its write did nothing else.
+    "log" RangesOnly,
+    /// Versions carry the map's epoch, so that two primaries never use the same one.
+    "log" EpochInVersion,
+    /// Entries of transactions that are not durable everywhere are not trimmed.
+    "log" TrimsCommitted,
+    /// An OSD serves only while its lease is live.
+    "lease" Lease,
+    /// Only a FIN on a lifeline says that a process is gone.
+    "lease" CleanEnd,
+    /// Who was started again serves once its boot is committed.
+    "lease" BootedFirst,
+    /// Who has asked to be marked down serves no more.
+    "lease" SteppingDown,
+    /// Answers of an OSD that lost its lease leave when it has it again in the same interval, or never.
+    "lease" AnswersHeld,
 }

@@ -6,6 +6,7 @@
 //! blob holds the sums as of an entry, and is written again before that entry is trimmed.
 
 use crate::Seq;
+use crate::broken::{self, Rule};
 use crate::intervals::Intervals;
 use crate::stats::StatsDelta;
 use bytes::Bytes;
@@ -158,7 +159,10 @@ impl PgLog {
 
     /// The newest version of a transaction up to `seq`; 0'0 where the log remembers none.
     pub fn newest_up_to(&self, seq: Seq) -> EVersion {
-        let behind = self.order.partition_point(|(.., at)| *at <= seq);
+        let mut behind = self.order.partition_point(|(.., at)| *at <= seq);
+        if broken::is(Rule::StableExact) {
+            behind = (behind + 1).min(self.order.len());
+        }
         behind
             .checked_sub(1)
             .map_or(EVersion::default(), |i| self.order[i].0)
@@ -213,7 +217,7 @@ impl PgLog {
             return None;
         }
         let (version, _, seq) = self.order[LOG_TRIM - 1];
-        (seq <= committed).then_some(version)
+        (seq <= committed || broken::is(Rule::TrimsCommitted)).then_some(version)
     }
 
     /// Forgets what was trimmed.

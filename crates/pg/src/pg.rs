@@ -1,6 +1,7 @@
 //! One placement group: takes inputs apart and keeps the order.
 
 use crate::api::{ClientOp, Context, Input, Output};
+use crate::broken::{self, Rule};
 use crate::checks::{self, Class, Verdict};
 use crate::commit::Commits;
 use crate::count::Count;
@@ -130,7 +131,11 @@ impl Pg {
             id,
             range: HashRange::of(id.pg.seed, pool.pg_num),
             pool,
-            loaded_seq: submitted,
+            loaded_seq: if broken::is(Rule::LoadedIsYoung) {
+                0
+            } else {
+                submitted
+            },
             loaded_at: now,
             log: PgLog::default(),
             meta: PgMeta::default(),
@@ -159,7 +164,11 @@ impl Pg {
         let read = |source| LoadError::Read { pg, source };
         let decode = |what| move |source| LoadError::Decode { pg, what, source };
         self.meta = PgMeta::from_bytes(meta).map_err(decode("metadata"))?;
-        for (_, bytes) in store.log_entries(pg).map_err(read)? {
+        let mut rows = store.log_entries(pg).map_err(read)?;
+        if broken::is(Rule::LoadedWhole) {
+            rows.pop();
+        }
+        for (_, bytes) in rows {
             let entry = LogEntry::from_bytes(&bytes).map_err(decode("log entry"))?;
             if entry.version.version > self.meta.stats.version {
                 self.meta.stats.add(&entry.delta);
@@ -380,7 +389,11 @@ impl Pg {
         if class == Class::Write
             && let Some((seq, reply)) = self.duplicate(&c)
         {
-            self.reply(c, seq.max(self.last_write(head)), reply, ctx);
+            let seq = match broken::is(Rule::DuplicateWaits) {
+                true => 0,
+                false => seq.max(self.last_write(head)),
+            };
+            self.reply(c, seq, reply, ctx);
             return None;
         }
         if !checks::snapdir_fits(&c.op) {

@@ -2,6 +2,7 @@
 
 use crate::Pg;
 use crate::api::ClientOp;
+use crate::broken::{self, Rule};
 use crate::execute::Ran;
 use crate::object::ObjectState;
 use crate::store::Seq;
@@ -69,10 +70,15 @@ impl Pg {
     pub(crate) fn duplicate(&self, c: &ClientOp) -> Option<(Seq, MOSDOpReply)> {
         let reqid = c.op.effective_reqid(c.client.name);
         let known = self.log.find(&reqid)?;
-        let mut reply = MOSDOpReply::to(&c.op, self.pool.epoch, known.result);
+        let result = if broken::is(Rule::DuplicateFails) {
+            0
+        } else {
+            known.result
+        };
+        let mut reply = MOSDOpReply::to(&c.op, self.pool.epoch, result);
         reply.replay_version = known.version;
         reply.bad_replay_version = EVersion::new(known.version.epoch, known.user_version);
-        reply.user_version = known.user_version;
+        reply.user_version = known.user_version + u64::from(broken::is(Rule::DuplicateVersion));
         if let (true, Some(returns)) = (c.op.has(flag::RETURNVEC), &known.returns) {
             fill(&mut reply, returns.iter().cloned());
         }

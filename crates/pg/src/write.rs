@@ -2,6 +2,7 @@
 
 use crate::Pg;
 use crate::api::{ClientOp, ConnId, Context, Output};
+use crate::broken::{self, Rule};
 use crate::execute::{Change, Effect, Exec, Ran, Work};
 use crate::fetch::Copies;
 use crate::intervals::Intervals;
@@ -179,7 +180,8 @@ impl Pg {
         let clone = self.clone_and_overlap(&head, &old, &mut work, context);
         let version = self.next_version(if clone == 0 { 1 } else { 2 });
         self.set_versions(&c, &old, &mut work, version);
-        let only_wrote = clone == 0 && old.exists && work.txn.iter().all(|op| matches!(op, Op::Write { .. }));
+        let writes = |op: &Op| matches!(op, Op::Write { .. }) || broken::is(Rule::RangesOnly);
+        let only_wrote = clone == 0 && old.exists && work.txn.iter().all(writes);
         let ranges = (only_wrote && work.change == Change::Content).then(|| work.modified.clone());
         let new = &work.new;
         let user_version = match (work.change, new.exists) {
@@ -300,7 +302,11 @@ impl Pg {
 
     /// A PG-log version, `step` after the last one used.
     fn next_version(&self, step: u64) -> EVersion {
-        EVersion::new(self.pool.epoch, self.meta.stats.version + step)
+        let epoch = match broken::is(Rule::EpochInVersion) {
+            true => 1,
+            false => self.pool.epoch,
+        };
+        EVersion::new(epoch, self.meta.stats.version + step)
     }
 
     /// Puts versions, time and request id into the new object info.

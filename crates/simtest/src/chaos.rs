@@ -7,6 +7,7 @@ use crate::operator;
 use crate::plan::{Event, Fault, Plan, Wish, storm};
 use crate::scrubs;
 use crate::workload::History;
+use io::disk::Space;
 use io::disk::sim::{Call, SimDisk};
 use io_sim::{Dice, Process};
 use std::cell::RefCell;
@@ -36,6 +37,8 @@ const BLOCK: u64 = 4096;
 /// Where a store's log begins (docs/internals/disk-format.md).
 const LOG_OFFSET: u64 = 64 << 10;
 
+/// What a disk says of itself that has been full.
+const DISK_BYTES: u64 = 1 << 40;
 /// How long an answer is waited for that shall be the last.
 const ACK_MAX: Duration = Duration::from_secs(4);
 
@@ -225,6 +228,16 @@ impl Hand {
                 c.start_osd(&node);
             }
             Fault::AtAck { all, again } => self.at_ack(all, again, lasts).await,
+            Fault::FullDisk { osd } => {
+                let node = c.osd(osd);
+                let room = |available| {
+                    let total = DISK_BYTES;
+                    node.disk.borrow().set_space(Space { total, available });
+                };
+                room(0);
+                sleep(lasts).await;
+                room(DISK_BYTES);
+            }
             Fault::Upmap { osd } => self.upmap(osd, lasts).await,
             Fault::Resize { more } => self.resize(more, lasts).await,
             Fault::MoveHost { osd } => {

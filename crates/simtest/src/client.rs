@@ -193,6 +193,12 @@ impl Rados {
                         (copy, attempt) = (None, 0);
                         self.tid += 1;
                     }
+                    // A full disk: a user frees something, or somebody else has room by then.
+                    Ok(reply) if reply.result == Errno::ENOSPC.code() && !ask.is_read() => {
+                        attempt = 0;
+                        self.tid += 1;
+                        sleep(RETRY).await;
+                    }
                     // It was not done, and the answer may be remembered: librados gives it a new number, too.
                     Ok(reply) if reply.result == Errno::EAGAIN.code() => {
                         attempt = 0;

@@ -33,6 +33,8 @@ const MON_PORT: u16 = 3300;
 const PGS_MAX: u32 = 32;
 /// Of each store.
 pub const LOG_BYTES: u64 = 64 << 20;
+/// What a store leaves to its host.
+const HOST_RESERVE_BYTES: u64 = 1 << 20;
 /// What a process supervisor waits before it starts again what ended by itself.
 const RESTART: Duration = Duration::from_millis(700);
 
@@ -113,7 +115,7 @@ fn options(node: &OsdNode) -> store::Options {
         block_cache_bytes: 1 << 20,
         index_cache_bytes: 1 << 20,
         record_cache_bytes: 1 << 20,
-        host_reserve_bytes: 0,
+        host_reserve_bytes: HOST_RESERVE_BYTES,
         threads: false,
         ..store::Options::default()
     }
@@ -472,6 +474,10 @@ impl Cluster {
             .change(|state| {
                 let mut changes = Changes::none();
                 let map = state.osdmap.clone();
+                // A change whose outcome nobody knew is decided on again.
+                if map.crush.item_id(&rack).is_some() == to_rack {
+                    return Changes::none();
+                }
                 let crush = changes.inc(state, Utime::ZERO).crush_mut(&map);
                 let edited = match to_rack {
                     true => crush

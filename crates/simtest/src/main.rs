@@ -1,7 +1,7 @@
 //! `simtest seed N [--trace] [--broken RULE]` runs one seed in this process; `simtest run FIRST COUNT` runs many, each in
 //! a process of its own, one beside the other on each processor; with `--broken RULE` until one of them notices, with
-//! `--until TEXT` until one says that. Exit code
-//! 1: a checker found something wrong; 101: a panic.
+//! `--until TEXT` until one says that. `simtest mutants [WORD [SEEDS]]` does so for every rule, or those of which the module or
+//! the name has the word in it. Exit code 1: a checker found something wrong; 101: a panic.
 
 #![allow(clippy::disallowed_macros, clippy::disallowed_methods)] // a program: prints, starts processes, ends itself
 
@@ -22,10 +22,14 @@ const MALLOC: [(&str, &str); 3] = [
     ("MALLOC_TRIM_THRESHOLD_", "1073741824"),
     ("MALLOC_TOP_PAD_", "16777216"),
 ];
+/// Of what a seed says is wrong.
+const COMPLAINT_CHARS: usize = 110;
+/// Seeds that a broken rule is run against.
+const MUTANT_SEEDS: u64 = 300;
 /// Failing seeds after which a run stops.
 const FAILURES_MAX: usize = 20;
 
-const USAGE: &str = "usage: simtest seed N [--trace] [--broken RULE] | simtest run FIRST COUNT [--broken RULE [--until TEXT]]";
+const USAGE: &str = "usage: simtest seed N [--trace] [--broken RULE] | simtest run FIRST COUNT [--broken RULE [--until TEXT]] | simtest mutants [WORD [SEEDS]]";
 
 fn main() -> ExitCode {
     let mut args: Vec<String> = std::env::args().skip(1).collect();
@@ -44,7 +48,7 @@ fn main() -> ExitCode {
         args.remove(i);
         broken = (i < args.len()).then(|| args.remove(i));
         if broken.as_deref().and_then(sabotage::find).is_none() {
-            let known: Vec<&str> = sabotage::ALL.iter().map(|s| s.name).collect();
+            let known: Vec<String> = sabotage::all().into_iter().map(|s| s.name).collect();
             eprintln!("--broken is one of {}", known.join(", "));
             return ExitCode::from(2);
         }
@@ -57,8 +61,44 @@ fn main() -> ExitCode {
             (Some(first), Some(count)) => many(first, count, broken.as_deref(), until.as_deref()),
             _ => usage(),
         },
+        ["mutants"] => mutants("", MUTANT_SEEDS),
+        ["mutants", word] => mutants(word, MUTANT_SEEDS),
+        ["mutants", word, count] => number(count).map_or_else(usage, |count| mutants(word, count)),
         _ => usage(),
     }
+}
+
+/// Breaks each rule whose module or name has this word in it, until a seed notices: a table of which one, and what it said.
+fn mutants(word: &str, count: u64) -> ExitCode {
+    let mut scores: BTreeMap<&str, (u32, u32)> = BTreeMap::new();
+    let hit = |s: &sabotage::Sabotage| s.module.contains(word) || s.name.contains(word);
+    for s in sabotage::all().into_iter().filter(hit) {
+        let found = hunt(0, count, Some(&s.name), None, 1);
+        let score = scores.entry(s.module).or_default();
+        score.1 += 1;
+        let said = match found.stories.iter().min_by_key(|(seed, _)| *seed) {
+            Some((seed, story)) => {
+                score.0 += 1;
+                format!("{seed} | {}", first_complaint(story))
+            }
+            None => format!("- | not within {count}"),
+        };
+        println!("| {} | {} | {} | {said} |", s.module, s.name, s.says);
+        let _ = std::io::stdout().flush();
+    }
+    for (module, (noticed, of)) in scores {
+        println!("{module}: {noticed} of {of}");
+    }
+    ExitCode::SUCCESS
+}
+
+/// What a seed found wrong, in short.
+fn first_complaint(story: &str) -> String {
+    let line = story
+        .lines()
+        .find(|l| l.contains("WRONG") || l.contains("PANIC") || l.contains("stuck"));
+    let line = line.unwrap_or("no word").trim().trim_start_matches("WRONG ");
+    line.chars().take(COMPLAINT_CHARS).collect()
 }
 
 fn usage() -> ExitCode {
@@ -106,11 +146,18 @@ fn one(seed: u64, trace: bool, broken: Option<&str>) -> ExitCode {
     ExitCode::from(u8::from(!outcome.wrongs.is_empty()))
 }
 
-fn many(first: u64, count: u64, broken: Option<&str>, until: Option<&str>) -> ExitCode {
-    let enough = if broken.is_some() { 1 } else { FAILURES_MAX };
-    let start = Instant::now();
+/// What many seeds said.
+struct Found {
+    ran: u64,
+    /// Those that failed, each with what it said.
+    stories: Vec<(u64, String)>,
+    sums: BTreeMap<String, u64>,
+}
+
+/// Runs seeds until `enough` of them have failed.
+fn hunt(first: u64, count: u64, broken: Option<&str>, until: Option<&str>, enough: usize) -> Found {
     let next = AtomicU64::new(first);
-    let failures: Mutex<Vec<String>> = Mutex::default();
+    let failures: Mutex<Vec<(u64, String)>> = Mutex::default();
     let sums: Mutex<BTreeMap<String, u64>> = Mutex::default();
     let failed = || failures.lock().unwrap_or_else(PoisonError::into_inner);
     let workers = std::thread::available_parallelism().map_or(1, |n| n.get());
@@ -125,9 +172,7 @@ fn many(first: u64, count: u64, broken: Option<&str>, until: Option<&str>) -> Ex
                     match child(seed, broken) {
                         Ok(story) => add_up(&story, &mut sums.lock().unwrap_or_else(PoisonError::into_inner)),
                         Err(story) if until.is_none_or(|text| story.contains(text)) => {
-                            println!("{story}");
-                            let _ = std::io::stdout().flush();
-                            failed().push(format!("{seed}"));
+                            failed().push((seed, story));
                         }
                         Err(_) => {}
                     }
@@ -135,18 +180,29 @@ fn many(first: u64, count: u64, broken: Option<&str>, until: Option<&str>) -> Ex
             });
         }
     });
-    let failures = failed();
-    let ran = (next.load(Ordering::Relaxed) - first).min(count);
+    Found {
+        ran: (next.load(Ordering::Relaxed) - first).min(count),
+        stories: failures.into_inner().unwrap_or_else(PoisonError::into_inner),
+        sums: sums.into_inner().unwrap_or_else(PoisonError::into_inner),
+    }
+}
+
+fn many(first: u64, count: u64, broken: Option<&str>, until: Option<&str>) -> ExitCode {
+    let enough = if broken.is_some() { 1 } else { FAILURES_MAX };
+    let start = Instant::now();
+    let found = hunt(first, count, broken, until, enough);
+    found.stories.iter().for_each(|(_, story)| println!("{story}"));
+    let failed: Vec<String> = found.stories.iter().map(|(seed, _)| seed.to_string()).collect();
     println!(
-        "{ran} seeds from {first}, {} failed: {}; {:.0} s",
-        failures.len(),
-        failures.join(" "),
+        "{} seeds from {first}, {} failed: {}; {:.0} s",
+        found.ran,
+        failed.len(),
+        failed.join(" "),
         start.elapsed().as_secs_f64()
     );
-    let sums = sums.lock().unwrap_or_else(PoisonError::into_inner);
-    let sums: Vec<String> = sums.iter().map(|(what, n)| format!("{n} {what}")).collect();
+    let sums: Vec<String> = found.sums.iter().map(|(what, n)| format!("{n} {what}")).collect();
     println!("those that passed: {}", sums.join(", "));
-    ExitCode::from(u8::from(!failures.is_empty()))
+    ExitCode::from(u8::from(!failed.is_empty()))
 }
 
 /// Adds up what a seed says of itself: numbers, each with its name behind it.

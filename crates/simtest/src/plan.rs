@@ -126,6 +126,10 @@ pub enum Fault {
     Resize {
         more: bool,
     },
+    /// Its disk has no room.
+    FullDisk {
+        osd: Nth,
+    },
     /// A host is moved to another place of the CRUSH tree, and back.
     MoveHost {
         osd: Nth,
@@ -384,13 +388,14 @@ impl Plan {
         }
         for _ in 0..dice.below(5) {
             let osd = dice.below(self.osds as u64) as usize;
-            let fault = match dice.below(6) {
+            let fault = match dice.below(7) {
                 0..=2 => Fault::AtAck {
                     all: dice.below(3) > 0,
                     again: dice.below(2) == 0,
                 },
                 3 => Fault::Upmap { osd },
-                4 => Fault::Resize {
+                4 => Fault::FullDisk { osd },
+                5 => Fault::Resize {
                     more: dice.below(2) == 0,
                 },
                 _ => Fault::MoveHost { osd },

@@ -1,71 +1,100 @@
-//! Rules of the product that a run breaks on purpose, to show that its seeds would notice: one table.
+//! Rules of the product that a run breaks on purpose, to show that its seeds would notice: the tables of `pg`, `metastore` and
+//! `store`, and what it takes of several of them together.
+//!
+//! `simtest mutants` runs each against seeds; docs/internals/simulation.md holds what came of it.
 
-/// A rule, and how this thread breaks it.
+/// A rule that can be broken, and how this thread breaks it.
 pub struct Sabotage {
-    pub name: &'static str,
-    /// What the run has to say: the harm itself, where the checkers could also see that something hangs.
-    pub seen_as: &'static str,
-    pub begin: fn(),
+    pub name: String,
+    /// Of which part of the product.
+    pub module: &'static str,
+    /// What holds otherwise.
+    pub says: String,
+    pub begin: Box<dyn Fn()>,
 }
 
-/// What a builder of the cluster must not get wrong.
-pub const ALL: &[Sabotage] = &[
-    // A write is answered before every OSD of the in-sync set has it on its disk.
-    Sabotage {
-        name: "answer-early",
-        seen_as: "not linearizable",
-        begin: || pg::broken::set(Some(pg::broken::Rule::AllDurable)),
-    },
-    // A silent OSD is marked down, and another made primary, while its lease lives; members take what either sends.
-    Sabotage {
+/// Two rules that stand for one another: only where both are broken there is harm to be seen.
+struct Pair {
+    name: &'static str,
+    module: &'static str,
+    says: &'static str,
+    pg: pg::broken::Rule,
+    metastore: metastore::broken::Rule,
+}
+
+const PAIRS: &[Pair] = &[
+    Pair {
         name: "no-fence",
-        seen_as: "WRONG",
-        begin: || {
-            pg::broken::set(Some(pg::broken::Rule::Fence));
-            metastore::broken::set(Some(metastore::broken::Rule::LeaseEnded));
-        },
+        module: "lease",
+        says: "A silent OSD is not marked down while its lease lives, and members refuse what an earlier primary sends.",
+        pg: pg::broken::Rule::Fence,
+        metastore: metastore::broken::Rule::LeaseEnded,
     },
-    // A lifeline that was reset is taken for one that ended: its OSD is marked down while it lives.
-    Sabotage {
-        name: "reset-is-death",
-        seen_as: "two primaries",
-        begin: || pg::broken::set(Some(pg::broken::Rule::CleanEnd)),
-    },
-    // An OSD serves although its lease has ended.
-    Sabotage {
-        name: "no-lease",
-        seen_as: "WRONG",
-        begin: || pg::broken::set(Some(pg::broken::Rule::Lease)),
-    },
-    // A member shows a write that not every OSD of the in-sync set has.
-    Sabotage {
-        name: "unstable-reads",
-        seen_as: "WRONG",
-        begin: || pg::broken::set(Some(pg::broken::Rule::Stable)),
-    },
-    // A member goes on answering reads after its grant has ended, and its primary does without it before that.
-    Sabotage {
-        name: "endless-grants",
-        seen_as: "not linearizable",
-        begin: || pg::broken::set(Some(pg::broken::Rule::Grant)),
-    },
-    // What cannot be read on the primary is not fetched from another member.
-    Sabotage {
-        name: "no-read-repair",
-        seen_as: "EIO, and a copy in sync is whole",
-        begin: || pg::broken::set(Some(pg::broken::Rule::ReadRepair)),
-    },
-    // An OSD from outside the in-sync set becomes primary, and its log is taken for the truth.
-    Sabotage {
+    Pair {
         name: "foreign-log",
-        seen_as: "not linearizable",
-        begin: || {
-            pg::broken::set(Some(pg::broken::Rule::LongestLeads));
-            metastore::broken::set(Some(metastore::broken::Rule::PrimaryInSync));
-        },
+        module: "metastore pgs",
+        says: "Only an OSD of the in-sync set becomes primary, and of their logs the longest is the truth.",
+        pg: pg::broken::Rule::LongestLeads,
+        metastore: metastore::broken::Rule::PrimaryInSync,
     },
 ];
 
-pub fn find(name: &str) -> Option<&'static Sabotage> {
-    ALL.iter().find(|s| s.name == name)
+/// Where the tables name a part of their crate only.
+fn module(crate_name: &'static str, module: &'static str) -> &'static str {
+    match (crate_name, module) {
+        (_, "lease") => "lease",
+        ("pg", "log") => "pg::log",
+        ("pg", "scrub") => "pg::scrub",
+        ("pg", _) => "pg::replication",
+        ("metastore", _) => "metastore pgs",
+        (_, "open") => "store open",
+        _ => "store committer",
+    }
 }
+
+macro_rules! table {
+    ($out:ident, $name:literal, $of:ident) => {
+        for rule in $of::broken::Rule::ALL {
+            $out.push(Sabotage {
+                name: format!("{}::{}", $name, rule.name()),
+                module: module($name, rule.module()),
+                says: rule.says().trim().to_owned(),
+                begin: Box::new(|| $of::broken::set(Some(*rule))),
+            });
+        }
+    };
+}
+
+/// All that can be broken.
+pub fn all() -> Vec<Sabotage> {
+    let mut out = Vec::new();
+    table!(out, "pg", pg);
+    table!(out, "metastore", metastore);
+    table!(out, "store", store);
+    out.extend(PAIRS.iter().map(|p| Sabotage {
+        name: p.name.to_owned(),
+        module: p.module,
+        says: p.says.to_owned(),
+        begin: Box::new(|| {
+            pg::broken::set(Some(p.pg));
+            metastore::broken::set(Some(p.metastore));
+        }),
+    }));
+    out
+}
+
+pub fn find(name: &str) -> Option<Sabotage> {
+    all().into_iter().find(|s| s.name == name)
+}
+
+/// A sample for every run of the tests: what has to be said within so many seeds, some three times of what it took.
+pub const SAMPLE: &[(&str, u64, &str)] = &[
+    ("pg::AllDurable", 100, "not linearizable"),
+    ("no-fence", 200, "WRONG"),
+    ("pg::CleanEnd", 200, "two primaries"),
+    ("pg::Lease", 100, "WRONG"),
+    ("pg::Stable", 100, "WRONG"),
+    ("pg::Grant", 500, "not linearizable"),
+    ("pg::ReadRepair", 100, "EIO, and a copy in sync is whole"),
+    ("foreign-log", 200, "not linearizable"),
+];

@@ -12,9 +12,6 @@ use std::sync::{Mutex, PoisonError};
 /// One test at a time: each uses all processors.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// In which each broken rule has to be noticed.
-const SABOTAGE_SEEDS: u64 = 500;
-
 /// Seeds that found something once, and what. They stay.
 const ONCE_WRONG: &[(u64, &str)] = &[
     (
@@ -91,14 +88,21 @@ fn seeds_that_were_wrong_once() {
 }
 
 #[test]
-fn every_broken_rule_is_noticed() {
+fn a_sample_of_broken_rules_is_noticed() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    for s in sabotage::ALL {
-        let count = SABOTAGE_SEEDS.to_string();
-        let out = simtest(&["run", "0", &count, "--broken", s.name, "--until", s.seen_as]);
+    for (name, seeds, seen_as) in sabotage::SAMPLE {
+        let out = simtest(&[
+            "run",
+            "0",
+            &seeds.to_string(),
+            "--broken",
+            name,
+            "--until",
+            seen_as,
+        ]);
         let told = text(&out);
-        assert!(told.contains(s.seen_as), "{} goes unnoticed: {told}", s.name);
+        assert!(told.contains(seen_as), "{name} goes unnoticed: {told}");
         let lines: Vec<&str> = told.lines().take(3).collect();
-        println!("{}: {}", s.name, lines.join("\n  "));
+        println!("{name}: {}", lines.join("\n  "));
     }
 }

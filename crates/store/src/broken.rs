@@ -1,44 +1,40 @@
-//! Rules of the store that its tests may break, to show that the crash tests would notice.
-//!
-//! Invariants: a rule is broken only in the thread that asked for it, and only in builds with debug
-//! assertions; in all others [`is`] is a constant and the switch does not exist.
+//! Rules of the store that tests may break, to show that the crash tests and the simulation would notice (`simtest mutants`).
 
-/// What can be broken; each where the code says `broken::is`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rule {
+types::breakable_rules! {
     /// The first batch of a life is a flushed marker.
-    MarkerAtOpen,
-    /// Freed blocks are taken again only after the checkpoint that frees them.
-    FreedBlocksWait,
+    "open" MarkerAtOpen,
     /// The last batch of the log counts only if its direct extents are whole.
-    LastDirectsWhole,
-}
-
-#[cfg(debug_assertions)]
-mod switch {
-    use super::Rule;
-    use std::cell::Cell;
-
-    thread_local! {
-        static BROKEN: Cell<Option<Rule>> = const { Cell::new(None) };
-    }
-
-    /// Breaks a rule in this thread, or none any more.
-    pub fn set(rule: Option<Rule>) {
-        BROKEN.with(|b| b.set(rule));
-    }
-
-    pub(crate) fn is(rule: Rule) -> bool {
-        BROKEN.with(|b| b.get() == Some(rule))
-    }
-}
-
-#[cfg(debug_assertions)]
-pub(crate) use switch::is;
-#[cfg(debug_assertions)]
-pub use switch::set;
-
-#[cfg(not(debug_assertions))]
-pub(crate) const fn is(_: Rule) -> bool {
-    false
+    "open" LastDirectsWhole,
+    /// The last batch of the log counts if they are.
+    "open" LastCounts,
+    /// A batch counts only if its records are what its checksum says.
+    "open" TornIsNone,
+    /// Batches of an earlier life end where a later one begins.
+    "open" LaterLifeOnly,
+    /// Each life has a number of its own.
+    "open" LifeIsNew,
+    /// All rows of the allocator count.
+    "open" TakenWhole,
+    /// Blocks that the log names are taken.
+    "open" ReplayTakes,
+    /// Transactions are numbered on from the log's end.
+    "open" SeqGoesOn,
+    /// Freed blocks are taken again only after the checkpoint that frees them.
+    "committer" FreedBlocksWait,
+    /// A batch is durable when its flush has ended.
+    "committer" FlushedFirst,
+    /// Every batch is flushed.
+    "committer" EveryFlush,
+    /// A batch's direct extents are written before its flush.
+    "committer" OwnDirects,
+    /// Durable is what was in the batch.
+    "committer" DurableExact,
+    /// A flush that failed is final.
+    "committer" FailedIsFinal,
+    /// A checkpoint is written when its marker is durable.
+    "committer" MarkerFirst,
+    /// What is written back is flushed before the index says so.
+    "committer" WrittenBackFirst,
+    /// The log is needed from behind the marker on.
+    "committer" BehindTheMarker,
 }

@@ -14,6 +14,7 @@
 //! The owner is never held: all of this runs beside it, one [`Checkpoint::step`] at a time.
 
 use crate::alloc::GROUP;
+use crate::broken::{self, Rule};
 use crate::codec::{Decoded, Input, put_bytes, put_u, put_version};
 use crate::committer::Committer;
 use crate::generation::{Collection, Generation};
@@ -262,7 +263,7 @@ impl Checkpoint {
         let io = |action| move |e| Error::io(path, action, e);
         let rest = &blocks[*next..];
         if rest.is_empty() {
-            if *unflushed {
+            if *unflushed && !broken::is(Rule::WrittenBackFirst) {
                 self.file.flush().map_err(io("flush data"))?;
             }
             self.phase = Phase::Commit;
@@ -295,7 +296,7 @@ impl Checkpoint {
         self.file.write_all(&writes).map_err(io("write data"))?;
         *next += step.len();
         *unflushed = direct;
-        if !direct {
+        if !direct && !broken::is(Rule::WrittenBackFirst) {
             self.file.flush().map_err(io("flush data"))?;
         }
         Ok(())

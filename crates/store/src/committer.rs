@@ -11,6 +11,7 @@
 //!
 //! Bounds: [`Committer::fits`] says whether a record of some size still fits into the ring.
 
+use crate::broken::{self, Rule};
 use crate::helper;
 use crate::options::{Driver, Seq, Waker};
 use crate::ring::{HEADER, Header, Ring, padded};
@@ -347,6 +348,10 @@ impl Committer {
         match &inner.failed {
             Some(e) => Err(Error::Stopped(e.clone())),
             None if inner.durable_batch >= number => Ok(Some(inner.marker_end)),
+            None if broken::is(Rule::MarkerFirst) => {
+                let waiting: u64 = inner.sealed.iter().map(Batch::padded).sum();
+                Ok(Some(inner.head + waiting))
+            }
             None => Ok(None),
         }
     }
@@ -411,7 +416,7 @@ impl Committer {
                 inner = self.lock();
             } else if let Some(zero) = inner.zero_ahead(&self.ring) {
                 drop(inner);
-                if let Err(e) = self.zero(zero).and_then(|()| self.flush()) {
+                if let Err(e) = self.zero(zero).and_then(|()| self.flush(0)) {
                     self.fail(e);
                 }
                 inner = self.lock();
@@ -450,7 +455,7 @@ impl Committer {
         }
         drop(inner);
         if let Some(work) = begun {
-            let flushed = self.flush();
+            let flushed = self.flush(work.batch.number);
             self.complete(work, flushed);
         }
     }
@@ -531,7 +536,12 @@ impl Committer {
         }
         inner.kicked = !inner.open.is_empty();
         let batch = inner.sealed.pop_front()?;
-        let own = inner.data.iter().take_while(|d| d.batch <= batch.number).count();
+        let early = u64::from(broken::is(Rule::OwnDirects));
+        let own = inner
+            .data
+            .iter()
+            .take_while(|d| d.batch + early <= batch.number)
+            .count();
         let data = inner.data.drain(..own).collect();
         if !inner.data.is_empty() {
             self.data.notify_one();
@@ -557,7 +567,8 @@ impl Committer {
     }
 
     fn step(&self, mut work: Work) {
-        let result = self.write(&mut work).and_then(|()| self.flush());
+        let result = self.write(&mut work);
+        let result = result.and_then(|()| self.flush(work.batch.number));
         self.complete(work, result);
     }
 
@@ -565,19 +576,24 @@ impl Committer {
         let Work { batch, position, .. } = work;
         let mut inner = self.lock();
         inner.busy = false;
-        if let Err(e) = result {
+        if let Err(e) = result
+            && !broken::is(Rule::FailedIsFinal)
+        {
             drop(inner);
             return self.fail(e);
         }
         inner.durable_batch = batch.number;
         if batch.number == inner.marker {
-            inner.marker_end = position + batch.padded();
+            inner.marker_end = match broken::is(Rule::BehindTheMarker) {
+                true => position,
+                false => position + batch.padded(),
+            };
         }
         inner.counters.flushes += 1;
         inner.counters.log_bytes += batch.bytes.len() as u64;
         inner.counters.direct_bytes += batch.direct_bytes;
         if batch.count > 0 {
-            let last = batch.first_seq + u64::from(batch.count) - 1;
+            let last = batch.first_seq + u64::from(batch.count) - u64::from(!broken::is(Rule::DurableExact));
             self.durable.store(last, Ordering::Release);
         }
         // What gathered during the flush goes next, kicked or not.
@@ -622,6 +638,11 @@ impl Committer {
         // Data and log in any order: one flush covers both, and replay verifies the last batch's data.
         let log = (self.ring.at(work.position), &batch.bytes[..]);
         self.write_data(&data, Some(log))?;
+        if broken::is(Rule::FlushedFirst) && batch.count > 0 {
+            let last = batch.first_seq + u64::from(batch.count) - 1;
+            self.durable.store(last, Ordering::Release);
+            (self.waker)();
+        }
         Ok(())
     }
 
@@ -641,7 +662,11 @@ impl Committer {
             .map_err(|e| Error::io(&self.path, "write the log and data", e))
     }
 
-    fn flush(&self) -> Result<()> {
+    /// Of this batch; 0: of what no batch speaks of.
+    fn flush(&self, batch: u64) -> Result<()> {
+        if broken::is(Rule::EveryFlush) && batch % 4 == 3 {
+            return Ok(());
+        }
         self.file
             .flush()
             .map_err(|e| Error::io(&self.path, "flush the log", e))

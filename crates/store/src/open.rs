@@ -248,6 +248,9 @@ fn load_taken(
     let mut alloc = Allocator::new(first, blocks);
     for row in snapshot.range(Table::Taken, Bound::Unbounded, Bound::Unbounded)? {
         let (k, v) = row?;
+        if broken::is(Rule::TakenWhole) {
+            continue;
+        }
         let group = k.as_ref().try_into().map(u32::from_be_bytes);
         if !group.is_ok_and(|g| alloc.load(g, &v)) {
             return Err(damaged("an allocation row makes no sense"));
@@ -283,7 +286,8 @@ fn replay(scanner: &mut Scanner, state: &mut State) -> Result<Cursor> {
         }
     }
     if let Some((at, found)) = last {
-        if broken::is(Rule::LastDirectsWhole) || directs_are_whole(state, &found.records)? {
+        let counts = broken::is(Rule::LastDirectsWhole) || directs_are_whole(state, &found.records)?;
+        if counts && !broken::is(Rule::LastCounts) {
             apply(scanner, state, at, found)?;
         } else {
             end = at;

@@ -127,8 +127,8 @@ impl Store {
             head: end.position,
             tail,
             batch: end.batch,
-            incarnation: end.incarnation + 1,
-            seq: end.seq,
+            incarnation: end.incarnation + u64::from(!broken::is(Rule::LifeIsNew)),
+            seq: end.seq + u64::from(broken::is(Rule::SeqGoesOn)),
         };
         let committer = Arc::new(Committer::new(
             &path,

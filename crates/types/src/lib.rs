@@ -6,6 +6,7 @@
 //! pools, entities and services are `String`.
 
 pub mod addr;
+pub mod broken;
 pub mod checksum;
 pub mod clusterlog;
 pub mod entity;

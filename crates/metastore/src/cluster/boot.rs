@@ -3,6 +3,7 @@
 use super::changes::{Change, Changes};
 use super::handle::OsdBoot;
 use super::state::ClusterState;
+use crate::broken::{self, Rule};
 use types::clusterlog::LogLevel;
 use types::osdmap::{
     Incremental, MAX_OSD_LIMIT, OsdBoot as MapBoot, OsdMap, WEIGHT_OUT, map_flag, osd_state,
@@ -32,7 +33,8 @@ fn is_up_as(map: &OsdMap, boot: &OsdBoot) -> bool {
 
 /// Marks the OSD down if the map has it up as something else: another address, an earlier run.
 pub fn down_if_moved(state: &ClusterState, boot: &OsdBoot, now: Utime) -> Changes {
-    match state.osdmap.is_up(boot.id) && !is_up_as(&state.osdmap, boot) {
+    let moved = state.osdmap.is_up(boot.id) && !is_up_as(&state.osdmap, boot);
+    match moved && !broken::is(Rule::DownBeforeUp) {
         true => down(state, &[boot.id], now),
         false => Changes::none(),
     }

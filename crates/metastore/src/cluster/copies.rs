@@ -4,7 +4,9 @@ use super::boot::down_unless_kept;
 use super::changes::Changes;
 use super::handle::ClusterHandle;
 use super::pgs::{PgProposal, Refusal};
+use crate::broken::{self, Rule};
 use crate::kv::{Error, Result, TXN_COMPARES_MAX};
+use types::osdmap::OsdSlot;
 use types::{EntityAddrVec, OsdId, PgId};
 
 /// Leases that one commit can ask to have ended, beside the state's version.
@@ -58,7 +60,8 @@ impl ClusterHandle {
     /// Marks `osd` down if it is up in the map at `addrs`: the process that was there is gone.
     pub async fn mark_gone_down(&self, osd: OsdId, addrs: &EntityAddrVec) -> Result<()> {
         self.commit(|state| {
-            let there = state.osdmap.osd(osd).is_some_and(|o| o.cluster_addrs == *addrs);
+            let named = |o: &OsdSlot| o.cluster_addrs == *addrs || broken::is(Rule::GoneByAddress);
+            let there = state.osdmap.osd(osd).is_some_and(named);
             let changes = match there {
                 true => down_unless_kept(state, &[osd], self.now(), "its process is gone"),
                 false => Changes::none(),

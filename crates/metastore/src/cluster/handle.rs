@@ -236,11 +236,15 @@ impl ClusterHandle {
             {
                 return Ok(());
             }
+            let as_seen = Compare::Revision {
+                key: key.into(),
+                revision: there.map_or(0, |kv| kv.revision),
+            };
             let txn = Txn {
-                compares: vec![Compare::Revision {
-                    key: key.into(),
-                    revision: there.map_or(0, |kv| kv.revision),
-                }],
+                compares: match broken::is(Rule::KeySetOnce) {
+                    true => Vec::new(),
+                    false => vec![as_seen],
+                },
                 ops: vec![TxnOp::Put {
                     key: key.into(),
                     value: value.clone(),

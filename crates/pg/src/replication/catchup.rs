@@ -15,6 +15,7 @@ use super::member::Phase;
 use super::replica::{Versions, clear_log, list_versions};
 use crate::Pg;
 use crate::api::{Context, Output};
+use crate::broken::{self, Rule};
 use crate::log::{EntryKind, LogEntry};
 use crate::meta::PgMeta;
 use crate::parked::{Job, JobId, Order, Task};
@@ -94,7 +95,8 @@ impl Catchup {
             copy.again |= !matches!(copy.state, Copying::Parked);
             return false;
         }
-        self.cursor.as_ref().is_none_or(|c| head < c) && !self.dirty.contains(head)
+        let dirty = self.dirty.contains(head) && !broken::is(Rule::DirtyWaits);
+        self.cursor.as_ref().is_none_or(|c| head < c) && !dirty
     }
 
     fn is_done(&self) -> bool {
@@ -148,10 +150,13 @@ impl Pg {
     }
 
     fn catch_up_by_log(&mut self, osd: OsdId, since: EVersion, dirty: Vec<HObject>, ctx: &mut Context<'_>) {
-        let entries = match self.log_since(Some(since), ctx.store) {
+        let mut entries = match self.log_since(Some(since), ctx.store) {
             Ok(entries) => entries,
             Err(e) => return tracing::error!("pg {}: {e}", self.id),
         };
+        if broken::is(Rule::CatchUpWhole) {
+            entries.pop();
+        }
         let removals = entries.iter().filter(|e| e.kind == EntryKind::Delete);
         let removed = removals.map(|e| e.object.clone()).collect();
         let changed = entries.into_iter().map(|e| e.object).chain(dirty);
@@ -506,6 +511,7 @@ impl Pg {
         if let Some(c) = self.catchup(osd)
             && let Some(copy) = c.copies.remove(&token)
             && copy.again
+            && !broken::is(Rule::CopiedAgain)
         {
             c.dirty.insert(copy.head);
         }

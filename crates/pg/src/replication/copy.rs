@@ -9,6 +9,7 @@
 
 use super::replica::Versions;
 use crate::Pg;
+use crate::broken::{self, Rule};
 use crate::intervals::Intervals;
 use crate::log::{EntryKind, LogEntry};
 use crate::object::ObjectState;
@@ -53,7 +54,9 @@ impl Pg {
         let mut ops = Vec::new();
         for (object, _) in theirs.iter().filter(|(o, _)| !ours.iter().any(|(x, _)| x == o)) {
             let oid = self.object_id(object.clone());
-            ops.push(Op::Remove { oid });
+            if !broken::is(Rule::SurplusGoes) {
+                ops.push(Op::Remove { oid });
+            }
         }
         for (object, version) in &ours {
             let there = theirs.iter().find(|(o, _)| o == object).map(|(_, v)| *v);

@@ -67,7 +67,9 @@ impl Grants {
     /// These shall leave `in_sync`: they get no grants any more. True if none of them may hold a live one.
     pub fn let_go(&mut self, leaving: BTreeSet<OsdId>, now: Duration) -> bool {
         self.leaving = leaving;
-        broken::is(Rule::Grant) || !self.leaving.iter().any(|o| self.may_read(*o, now))
+        broken::is(Rule::Grant)
+            || broken::is(Rule::GrantWaited)
+            || !self.leaving.iter().any(|o| self.may_read(*o, now))
     }
 
     /// It was proposed that they leave.

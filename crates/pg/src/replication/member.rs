@@ -3,6 +3,7 @@
 use super::catchup::Catchup;
 use super::resync::Resync;
 use super::{ASK_AGAIN, FAILED_REST};
+use crate::broken::{self, Rule};
 use crate::store::Seq;
 use messages::osd::peer::PgInfo;
 use std::collections::VecDeque;
@@ -100,6 +101,11 @@ impl Member {
 
     /// Answers come in order.
     pub fn applied(&mut self, number: u64) {
+        let number = if broken::is(Rule::AppliedExact) {
+            number + 1
+        } else {
+            number
+        };
         while self.pending.front().is_some_and(|(n, _)| *n <= number) {
             self.pending.pop_front();
             self.synced = true;
@@ -112,7 +118,11 @@ impl Member {
         let confirmed = self.confirmed();
         self.floor = self
             .floor
-            .max(if confirmed == Seq::MAX { last } else { confirmed });
+            .max(if confirmed == Seq::MAX || broken::is(Rule::ConfirmedOnly) {
+                last
+            } else {
+                confirmed
+            });
         self.pending.clear();
         self.phase = Phase::Away;
         self.synced = false;

@@ -99,7 +99,8 @@ impl Replication {
         if broken::is(Rule::AllDurable) {
             return self.durable;
         }
-        let required = |osd: &OsdId| self.group.is_in_sync(*osd) || self.counted.contains(osd);
+        let counted = |osd: &OsdId| self.counted.contains(osd) && !broken::is(Rule::CountedToo);
+        let required = |osd: &OsdId| self.group.is_in_sync(*osd) || counted(osd);
         self.members
             .iter()
             .filter(|(osd, _)| required(osd))
@@ -116,7 +117,8 @@ impl Replication {
     }
 
     fn is_active(&self) -> bool {
-        let stays = self.handing.is_none() && !self.handed && !self.aside;
+        let handing = self.handing.is_some() && !broken::is(Rule::HandingStops);
+        let stays = !handing && !self.handed && !self.aside;
         self.peered && stays && self.group.is_enough() && !self.is_filling()
     }
 
@@ -200,7 +202,7 @@ impl Pg {
             self.repl.birth.forget(osd);
         }
         if new_interval {
-            self.repl.peered = false;
+            self.repl.peered &= broken::is(Rule::PeeredAnew);
             let r = &mut self.repl;
             let others = r.group.in_sync.iter().filter(|o| **o != r.group.me);
             r.grants.new_interval(others.copied(), ctx.now);

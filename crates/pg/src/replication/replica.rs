@@ -155,6 +155,16 @@ impl Replica {
             body => body,
         };
         let answer = self.handle(body, ctx);
+        if let Some(body @ PeerBody::Info(_)) = &answer
+            && broken::is(Rule::InfoDurable)
+        {
+            let body = body.clone();
+            return ctx.out.push(Output::Peer {
+                to: from,
+                interval,
+                body,
+            });
+        }
         if let Some(body) = answer {
             self.answer_when_durable(from, interval, body, ctx.store);
         }
@@ -231,6 +241,7 @@ impl Replica {
             None => self.check(&txn).and_then(|()| store.submit(txn)),
         };
         if let Err(e) = result
+            && !broken::is(Rule::RefusedStays)
             && self.refused.replace(e).is_none()
         {
             tracing::warn!("pg {}: a transaction of the primary was refused: {e}", self.id);
@@ -329,7 +340,7 @@ impl Replica {
                 continue;
             }
             let object = LogEntry::from_bytes(&entry).map_err(bad)?.object;
-            if !meta.dirty.contains(&object) {
+            if !meta.dirty.contains(&object) && !broken::is(Rule::RewoundIsDirty) {
                 meta.dirty.push(object);
             }
         }

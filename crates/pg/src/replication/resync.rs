@@ -9,6 +9,7 @@ use super::member::Phase;
 use super::replica::Versions;
 use crate::Pg;
 use crate::api::Context;
+use crate::broken::{self, Rule};
 use crate::log::LogEntry;
 use crate::store::{IoError, ObjectStore};
 use denc::Encode;
@@ -183,7 +184,8 @@ impl Pg {
         };
         let mut txn = Transaction::new(self.id);
         let mut bytes = 0;
-        for head in changed {
+        let short = usize::from(broken::is(Rule::ResyncWhole));
+        for head in changed.iter().skip(short) {
             let theirs = &r.listings[head];
             let ops = self.copy_steps_for(osd, head, theirs, entries, store)?;
             bytes += ops.iter().map(super::copy::weight).sum::<u64>();
@@ -214,7 +216,12 @@ impl Pg {
         use denc::Decode;
         let bad = |e| IoError(format!("a log entry does not decode: {e}"));
         let rows = store.log_entries(self.id)?;
-        let wanted = rows.into_iter().filter(|(v, _)| since.is_none_or(|s| *v > s));
+        let behind = |v: &EVersion, s: EVersion| {
+            *v > s && !(broken::is(Rule::SinceWhole) && v.version == s.version + 1)
+        };
+        let wanted = rows
+            .into_iter()
+            .filter(|(v, _)| since.is_none_or(|s| behind(v, s)));
         wanted
             .map(|(_, raw)| LogEntry::from_bytes(&raw).map_err(bad))
             .collect()

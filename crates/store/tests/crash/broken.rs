@@ -118,6 +118,21 @@ fn a_last_batch_taken_without_its_direct_extents() {
     is_caught("direct extents not verified", Some(Rule::LastDirectsWhole), None);
 }
 
+/// What only the simulation of the cluster can notice, and why.
+const NOT_HERE: &[(Rule, &str)] = &[];
+
+#[test]
+fn each_rule_of_the_table_is_caught_when_it_is_broken() {
+    for rule in Rule::ALL.iter().filter(|r| NOT_HERE.iter().all(|n| n.0 != **r)) {
+        broken::set(Some(*rule));
+        let found = first_failure(default_runs(None));
+        broken::set(None);
+        let how = found.map(|(how, runs)| (runs, how.chars().take(100).collect::<String>()));
+        println!("{}: {how:?}", rule.name());
+        assert!(how.is_some(), "{}: nothing noticed", rule.name());
+    }
+}
+
 #[test]
 fn nothing_broken_is_nothing_caught() {
     let found = first_failure(default_runs(None).take(12));

@@ -1,6 +1,7 @@
 //! Proposals: a primary wants another configuration of its PG.
 
 use super::{PgConfig, PgConfigs};
+use crate::broken::{self, Rule};
 use types::osdmap::OsdMap;
 use types::{Epoch, OsdId, PgId};
 
@@ -44,7 +45,9 @@ impl PgProposal {
         in_sync.retain(|o| *o != self.primary);
         in_sync.insert(0, self.primary);
         PgConfig {
-            interval: match self.primary == self.expect.primary && in_sync != self.expect.in_sync {
+            interval: match self.primary == self.expect.primary
+                && (in_sync != self.expect.in_sync || broken::is(Rule::SameIsNew))
+            {
                 true => self.expect.interval,
                 false => epoch,
             },
@@ -59,6 +62,7 @@ impl PgConfigs {
     pub fn refuses(&self, map: &OsdMap, p: &PgProposal) -> Option<Refusal> {
         let now = match self.get(p.pg) {
             Some(now) if *now == p.expect => now,
+            Some(now) if now.primary == p.expect.primary && broken::is(Rule::Expected) => now,
             _ => return Some(Refusal::Moved),
         };
         let twice = |(at, o): (usize, &OsdId)| p.in_sync[..at].contains(o);
@@ -69,7 +73,8 @@ impl PgConfigs {
             return Some(Refusal::NotInSync(p.primary));
         }
         let new = p.in_sync.iter().filter(|o| !now.in_sync.contains(o));
-        if let Some(down) = new.chain([&p.primary]).find(|o| !map.is_up(**o)) {
+        let down = |o: &&OsdId| !map.is_up(**o) && !broken::is(Rule::OnlyUpJoins);
+        if let Some(down) = new.chain([&p.primary]).find(down) {
             return Some(Refusal::Down(*down));
         }
         let least = super::settle::min_size(map, p.pg).min(now.in_sync.len());

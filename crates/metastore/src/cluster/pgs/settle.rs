@@ -61,7 +61,7 @@ impl PgConfigs {
         }
         let home = config.in_sync;
         let temp = next.pg_temp.get(&pg);
-        let want = (up != home).then_some(&home);
+        let want = (up != home && !broken::is(Rule::TempSaysWhere)).then_some(&home);
         // A home that is down stays the home: the PG waits for it. The map need not say so.
         let asleep = temp.is_none() && home.iter().all(|o| !next.is_up(*o));
         if temp == want || asleep {
@@ -86,6 +86,7 @@ impl PgConfigs {
     fn first_config(&self, old: &OsdMap, next: &OsdMap, pg: PgId, up: &[OsdId]) -> Option<PgConfig> {
         if let Some(pool) = old.pool(pg.pool)
             && pg.seed >= pool.pg_num
+            && !broken::is(Rule::LikeItsAncestor)
         {
             let ancestor = PgId::new(pg.pool, pool.raw_to_pg(pg.seed));
             return self.0.get(&ancestor).map(|c| PgConfig {
@@ -119,7 +120,8 @@ fn settled(c: &PgConfig, up: &[OsdId], old: &OsdMap, next: &OsdMap, min_size: us
         return c.clone();
     }
     let mut in_sync = c.in_sync.clone();
-    while in_sync.len() > min_size
+    let least = min_size - usize::from(broken::is(Rule::KeepsMinSize));
+    while in_sync.len() > least.max(1)
         && let Some(at) = in_sync.iter().rposition(|o| !is_up(o))
     {
         in_sync.remove(at);
@@ -140,8 +142,9 @@ fn settled(c: &PgConfig, up: &[OsdId], old: &OsdMap, next: &OsdMap, min_size: us
     in_sync.retain(|o| *o != primary);
     in_sync.insert(0, primary);
     // One that comes up again begins a new term: it may have forgotten what it had not made durable.
-    let returned = !old.is_up(primary);
-    let interval = match primary != c.primary || returned {
+    let returned = !old.is_up(primary) && !broken::is(Rule::ReturnedIsNew);
+    let another = primary != c.primary && !broken::is(Rule::PrimaryIsNew);
+    let interval = match another || returned {
         true => next.epoch,
         false => c.interval,
     };
