@@ -83,6 +83,8 @@ class Wire:
             raise
         self.s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.timeout, self.buf = timeout, bytearray()
+        self.ready = select.poll()                 # `select` knows no descriptor above 1023
+        self.ready.register(self.s, select.POLLIN)
         self.transcript = [b'', b'']               # sent, received; None once the handshake has signed them
         self.tx = self.rx = None
 
@@ -109,7 +111,7 @@ class Wire:
     def rd(self, n, until=None):
         until = time.monotonic() + self.timeout if until is None else until
         while len(self.buf) < n:
-            if not select.select([self.s], [], [], max(0, until - time.monotonic()))[0]:
+            if not self.ready.poll(max(0, until - time.monotonic()) * 1000):
                 raise Silent()
             try:
                 d = self.s.recv(1 << 20)
