@@ -90,14 +90,17 @@ impl Osd {
         self.drive(pg, Input::Fetched { id, result });
     }
 
+    /// Who leads the PG of an object.
+    fn home_of(&self, object: &HObject) -> Option<OsdId> {
+        let state = &self.placement.state;
+        let pool = state.osdmap.pool(object.pool)?;
+        let source = PgId::new(object.pool, pool.raw_to_pg(object.hash));
+        Some(state.pgs.get(source)?.primary)
+    }
+
     /// A PG of ours wants an object of another one.
     pub fn fetch(&mut self, pg: PgId, id: u64, object: HObject) {
-        let map = &self.placement.state.osdmap;
-        let home = map
-            .pool(object.pool)
-            .map(|p| PgId::new(object.pool, p.raw_to_pg(object.hash)))
-            .and_then(|source| self.placement.state.pgs.get(source))
-            .map(|config| config.primary);
+        let home = self.home_of(&object);
         match home {
             Some(from) if from != self.id && !self.peers.has(from) => {
                 let number = self.fetches.number();
@@ -125,7 +128,7 @@ impl Osd {
         io::task::spawn_local(async move {
             let result = match home {
                 Some(osd) => peers.fetch(osd, object).await,
-                None => Err(Errno::ENOENT),
+                None => Err(Errno::EAGAIN),
             };
             let _ = fetched.send((pg, id, result));
         });
@@ -164,10 +167,10 @@ impl Osd {
         self.on_fetched(w.pg, w.id, result);
     }
 
-    /// Gives up what nobody answers, so that the client asks again.
+    /// Gives up what nobody answers, or what another OSD has to be asked for by now: the PG asks again.
     pub fn expire_fetches(&mut self) {
         let now = self.clock.monotonic();
-        let late = |w: &Wanted| w.until <= now;
+        let late = |w: &Wanted| w.until <= now || self.home_of(&w.object) != Some(w.from);
         let late: Vec<u64> = self
             .fetches
             .wanted

@@ -16,7 +16,7 @@ use crate::reaper::Reaper;
 use crate::recovery::Recovery;
 use crate::scrub::Scrubs;
 use crate::sessions::Sessions;
-use crate::slots::Slot;
+use crate::slots::{Role, Slot};
 use crate::standing::Standing;
 use crate::store_view::StoreView;
 use bytes::Bytes;
@@ -391,8 +391,17 @@ impl Osd {
             tracing::debug!("operation for {pg}, which is not served here: dropped");
             return;
         }
-        if self.primary(pg).is_none() && !self.retry_load(pg) {
-            return self.cannot_load(&op, epoch);
+        let led = |slot: &Slot| matches!(slot.role, Role::Primary(_)).then_some(slot.led_after);
+        let led_after = match self.slots.get(&pg).and_then(led) {
+            Some(epoch) => epoch,
+            None if self.retry_load(pg) => 0,
+            None => return self.cannot_load(&op, epoch),
+        };
+        if op.op.epoch <= led_after {
+            tracing::debug!(
+                "operation for {pg} from before epoch {led_after}, when it was led elsewhere: dropped"
+            );
+            return;
         }
         self.drive(pg, Input::ClientOp(Box::new(op)));
     }

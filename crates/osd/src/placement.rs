@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use types::osdmap::OsdMap;
 use types::pool::{PgPool, pool_flag};
-use types::{HObject, ObjectLocator, OsdId, PgId, PoolId};
+use types::{Epoch, HObject, ObjectLocator, OsdId, PgId, PoolId};
 
 /// Peers that this OSD is connected with for heartbeats alone.
 const HEARTBEAT_PEERS_MAX: usize = 64;
@@ -24,6 +24,8 @@ pub struct Placement {
     up: Arc<UpSets>,
     /// The PGs in which this OSD has a part.
     groups: BTreeMap<PgId, Group>,
+    /// The newest epoch seen in which another OSD led a PG that this one leads now, if one was seen.
+    led_after: BTreeMap<PgId, Epoch>,
 }
 
 impl Placement {
@@ -38,7 +40,33 @@ impl Placement {
             true => self.up.clone(),
             false => Arc::new(up_sets(&state.osdmap)),
         };
-        Self::with_up(self.osd, state, up)
+        let mut next = Self::with_up(self.osd, state, up);
+        next.led_after = next
+            .led()
+            .filter_map(|pg| Some((pg, self.led_before(pg)?)))
+            .collect();
+        next
+    }
+
+    fn led(&self) -> impl Iterator<Item = PgId> {
+        self.groups
+            .iter()
+            .filter(|(_, g)| g.is_primary())
+            .map(|(pg, _)| *pg)
+    }
+
+    /// What [`Placement::led_after`] is in the next state, if this OSD leads the PG there.
+    fn led_before(&self, pg: PgId) -> Option<Epoch> {
+        match self.serves(pg) {
+            true => self.led_after.get(&pg).copied(),
+            false => Some(self.epoch()),
+        }
+    }
+
+    /// An operation that its client sent in this epoch or earlier was sent before another OSD led the PG: the client sends it
+    /// again, and with it all that this OSD has dropped meanwhile. To execute it now would let it overtake those.
+    pub fn led_after(&self, pg: PgId) -> Epoch {
+        self.led_after.get(&pg).copied().unwrap_or(0)
     }
 
     fn with_up(osd: OsdId, state: Arc<ClusterState>, up: Arc<UpSets>) -> Self {
@@ -57,6 +85,7 @@ impl Placement {
             pools,
             up,
             groups,
+            led_after: BTreeMap::new(),
         }
     }
 
@@ -135,6 +164,10 @@ impl Placement {
 }
 
 impl ClusterView for Placement {
+    fn pool(&self, id: PoolId) -> Option<&PoolView> {
+        self.pools.get(&id).map(Arc::as_ref)
+    }
+
     fn locate(&self, oloc: &ObjectLocator, oid: &Bytes, snap: u64) -> Located {
         let Some((hash, pg)) = self
             .state

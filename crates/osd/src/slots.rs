@@ -24,6 +24,8 @@ pub struct Slot {
     pub role: Role,
     /// What it was last told.
     pub group: Group,
+    /// See [`crate::placement::Placement::led_after`].
+    pub led_after: Epoch,
     /// Objects and bytes copied to members since this OSD leads the PG.
     pub recovered: (i64, i64),
     /// It was split off now: from which, and who had everything of that.
@@ -105,6 +107,7 @@ impl Osd {
         let slot = Slot {
             role,
             group: group.clone(),
+            led_after: self.placement.led_after(pg),
             recovered: (0, 0),
             kin,
             timer: None,
@@ -343,6 +346,8 @@ impl Osd {
                 Output::Scrubbed { bytes } => self.scrubs.scrubbed(bytes),
                 Output::ScrubEnded(result) => self.scrub_ended(pg, result),
                 Output::FetchObject { id, object } => self.fetch(pg, id, object),
+                // A read like another: somebody else may lead by now.
+                Output::Exported { token, .. } if !self.serving() => self.exported(token, Err(Errno::EAGAIN)),
                 Output::Exported { token, result } => self.exported(token, result),
             }
         }

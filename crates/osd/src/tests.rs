@@ -234,17 +234,20 @@ impl Rig {
         }
     }
 
-    fn give(&self, osd: &mut Osd, tid: u64, object: usize, op: OsdOp) {
-        let client = Client {
+    fn client(&self) -> Client {
+        Client {
             name: EntityName::client(9),
             global_id: 9,
             addr: addr(9),
             features: 0,
             caps: Arc::new(ClientCaps::All),
-        };
+        }
+    }
+
+    fn give(&self, osd: &mut Osd, tid: u64, object: usize, op: OsdOp) {
         osd.route(ClientOp {
             conn: 1,
-            client: Arc::new(client),
+            client: Arc::new(self.client()),
             op: self.request(tid, object, op),
             permit: Permit::default(),
         });
@@ -322,6 +325,78 @@ fn no_prefetch_outlives_its_message_or_its_pg() {
         // What the disk still brings is nobody's.
         osd.store.engine.wait_reads().unwrap();
         osd.on_store();
+        close(osd);
+    });
+}
+
+/// Makes `osd` the primary of a PG; the epoch since when it is.
+async fn lead(rig: &Rig, pg: PgId, osd: i32) -> Epoch {
+    let state = rig.cluster.state();
+    let expect = state.pgs.get(pg).unwrap().clone();
+    let mut in_sync = expect.in_sync.clone();
+    in_sync.sort_by_key(|o| *o != osd);
+    let wish = metastore::cluster::PgProposal {
+        pg,
+        expect,
+        in_sync,
+        primary: osd,
+    };
+    rig.cluster.propose(&[wish]).await.unwrap();
+    assert!(rig.cluster.state().pgs.serves(pg, osd), "osd.{osd} leads");
+    rig.cluster.osdmap().epoch
+}
+
+/// A client that sent two operations, of which the first came while another OSD led the PG and was dropped, sends both again:
+/// the second may not be executed before that.
+#[test]
+fn what_was_sent_before_another_led_does_not_overtake_what_was_dropped_then() {
+    local(async {
+        let rig = Rig::bare(vec![0, 1]).await;
+        rig.mkfs("osd", 8);
+        rig.boot().await;
+        let second = OsdBoot {
+            uuid: Uuid([9; 16]),
+            ..rig.boot_of(1)
+        };
+        rig.cluster.osd_boot(&second).await.unwrap();
+        rig.add_pool(2, 1).await;
+        let mut osd = rig.osd().await;
+        let pg = rig.request(1, 0, read(0, 1)).pgid.pg;
+        lead(&rig, pg, 1).await;
+        let sent = lead(&rig, pg, 0).await;
+        osd.on_cluster();
+        // True if the OSD keeps it, to be executed as soon as the PG is active.
+        let kept = |osd: &mut Osd, epoch: Epoch| {
+            let alive = std::rc::Rc::new(());
+            let mut op = rig.request(1, 0, read(0, 1));
+            op.epoch = epoch;
+            osd.route(ClientOp {
+                conn: 1,
+                client: Arc::new(rig.client()),
+                op,
+                permit: Permit(Some(Box::new(alive.clone()))),
+            });
+            std::rc::Rc::strong_count(&alive) == 2
+        };
+        assert!(kept(&mut osd, sent));
+        let elsewhere = lead(&rig, pg, 1).await;
+        osd.on_cluster();
+        assert!(!kept(&mut osd, sent));
+        let back = lead(&rig, pg, 0).await;
+        osd.on_cluster();
+        assert!(!kept(&mut osd, sent), "sent before osd.1 led");
+        assert!(!kept(&mut osd, elsewhere));
+        assert!(kept(&mut osd, back));
+        // Other epochs change nothing in that.
+        let another = |state: &metastore::ClusterState| {
+            let mut changes = Changes::none();
+            changes.inc(state, Utime::ZERO);
+            (changes, ())
+        };
+        rig.cluster.commit(another).await.unwrap();
+        osd.on_cluster();
+        assert!(!kept(&mut osd, sent));
+        assert!(kept(&mut osd, back));
         close(osd);
     });
 }

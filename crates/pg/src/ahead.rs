@@ -10,6 +10,7 @@
 use crate::Pg;
 use crate::api::{ClientOp, Context, Located};
 use crate::checks::{Class, method_of};
+use crate::fetch::copies;
 use crate::intervals::Intervals;
 use crate::object::ObjectState;
 use crate::ops::copy;
@@ -163,8 +164,7 @@ impl Pg {
             ranges.of_read(op);
             if class == Class::Write {
                 ranges.of_write(op, state.info.truncate_seq);
-                if matches!(op.code, code::COPY_FROM | code::COPY_FROM2) && tickets.len() < MESSAGE_RANGES_MAX
-                {
+                if copies(op) && tickets.len() < MESSAGE_RANGES_MAX {
                     self.fetch_local_source(op, ctx, &mut tickets);
                 }
             }

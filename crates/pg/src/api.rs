@@ -11,7 +11,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
-use types::{EntityAddr, EntityName, Epoch, Errno, HObject, ObjectLocator, OsdId, Utime};
+use types::{EntityAddr, EntityName, Epoch, Errno, HObject, ObjectLocator, OsdId, PoolId, Utime};
 
 /// The shell's number of a client connection; never used twice.
 pub type ConnId = u64;
@@ -200,6 +200,9 @@ pub enum Located {
 
 /// The cluster beyond this PG: needed for the source of COPY_FROM.
 pub trait ClusterView {
+    /// The pool's name and applications, by which capabilities go. None: there is no such pool.
+    fn pool(&self, id: PoolId) -> Option<&PoolView>;
+
     /// Hashes and places `oid` at `oloc`; the result has `snap` as its snapshot.
     fn locate(&self, oloc: &ObjectLocator, oid: &Bytes, snap: u64) -> Located;
 }

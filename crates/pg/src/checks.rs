@@ -1,6 +1,9 @@
 //! What is looked at before an operation touches an object, in the order of spec chapter 04, section 7.1.
 
-use crate::api::{Allow, ClientOp, Need};
+use crate::api::{Allow, ClientOp, ClusterView, Need};
+use crate::fetch::copies;
+use crate::list::ALL_NAMESPACES;
+use crate::ops::copy::source_of;
 use crate::pool::PoolView;
 use crate::range::HashRange;
 use messages::osd::{MOSDOp, OpClass, OsdOp, code, flag};
@@ -67,7 +70,31 @@ pub(crate) fn classify(m: &MOSDOp) -> Result<Class, Errno> {
     })
 }
 
-fn allowed(c: &ClientOp, pool: &PoolView) -> bool {
+/// True if the client may read the object that `op` names beside the message's own. What does not decode names none, and
+/// a pool that is not there has none: the execution says so.
+fn may_read_other(c: &ClientOp, op: &OsdOp, cluster: &dyn ClusterView) -> bool {
+    // The other operations that name one (SET_REDIRECT, SET_CHUNK) are not served.
+    if !copies(op) {
+        return true;
+    }
+    let Ok(source) = source_of(op) else { return true };
+    let Some(pool) = cluster.pool(source.oloc.pool) else {
+        return true;
+    };
+    let need = Need {
+        pool,
+        nspace: &source.oloc.nspace,
+        oid: &source.oid,
+        client: c.client.addr,
+    };
+    let read = Allow::Data {
+        read: true,
+        write: false,
+    };
+    c.client.caps.allows(&need, read)
+}
+
+fn allowed(c: &ClientOp, pool: &PoolView, cluster: &dyn ClusterView) -> bool {
     let need = Need {
         pool,
         nspace: &c.op.oloc.nspace,
@@ -76,6 +103,17 @@ fn allowed(c: &ClientOp, pool: &PoolView) -> bool {
     };
     let caps = &c.client.caps;
     c.op.ops.iter().all(|op| {
+        if !may_read_other(c, op, cluster) {
+            return false;
+        }
+        // It tells of the objects of all namespaces, whichever its sender names.
+        let need = match op.code {
+            code::SCRUBLS => Need {
+                nspace: ALL_NAMESPACES,
+                ..need
+            },
+            _ => need,
+        };
         if op.code == code::CALL {
             // classify has found the method, so the names are its table's: text.
             let Ok((method, class, name)) = method_of(op) else {
@@ -104,7 +142,7 @@ fn allowed(c: &ClientOp, pool: &PoolView) -> bool {
 }
 
 /// Steps 5 to 13 and 15; what needs the PG's memory or the object comes after.
-pub(crate) fn admit(c: &ClientOp, pool: &PoolView, range: &HashRange) -> Verdict {
+pub(crate) fn admit(c: &ClientOp, pool: &PoolView, range: &HashRange, cluster: &dyn ClusterView) -> Verdict {
     let m = &c.op;
     if m.pgid.pg.pool != pool.id {
         return Verdict::Drop("another pool");
@@ -119,7 +157,7 @@ pub(crate) fn admit(c: &ClientOp, pool: &PoolView, range: &HashRange) -> Verdict
     if m.has(flag::PARALLELEXEC) {
         return Verdict::Refuse(Errno::EINVAL);
     }
-    if !allowed(c, pool) {
+    if !allowed(c, pool, cluster) {
         return Verdict::Refuse(Errno::EPERM);
     }
     if class == Class::Pg {

@@ -5,7 +5,7 @@ use crate::Pg;
 use crate::api::{ClientOp, Context, Located, ObjectCopy, Output};
 use crate::ops::copy::source_of;
 use crate::parked::JobId;
-use messages::osd::code;
+use messages::osd::{OsdOp, code};
 use std::collections::HashMap;
 use types::Errno;
 
@@ -15,9 +15,13 @@ pub(crate) type Fetched = Result<Box<ObjectCopy>, Errno>;
 /// Fetched objects by the index of the operation that wants them.
 pub(crate) type Copies = HashMap<usize, Fetched>;
 
+/// Whether the operation makes its object a copy of another.
+pub(crate) fn copies(op: &OsdOp) -> bool {
+    matches!(op.code, code::COPY_FROM | code::COPY_FROM2)
+}
+
 /// Whether a message may need objects of other OSDs.
 pub(crate) fn copies_objects(c: &ClientOp) -> bool {
-    let copies = |op: &messages::osd::OsdOp| matches!(op.code, code::COPY_FROM | code::COPY_FROM2);
     c.op.ops.iter().any(copies)
 }
 
@@ -33,7 +37,7 @@ impl Pg {
     ) -> usize {
         let mut missing = 0;
         for (index, op) in c.op.ops.iter().enumerate() {
-            if !matches!(op.code, code::COPY_FROM | code::COPY_FROM2) || copies.contains_key(&index) {
+            if !self::copies(op) || copies.contains_key(&index) {
                 continue;
             }
             let Ok(source) = source_of(op) else { continue };

@@ -16,7 +16,7 @@ const ENTRIES_MAX: u64 = 1024;
 const SCAN_MAX: usize = 16 * 1024;
 const PAGE: usize = 256;
 
-const ALL_NAMESPACES: &[u8] = &[1];
+pub(crate) const ALL_NAMESPACES: &[u8] = &[1];
 const INTERNAL_NAMESPACE: &[u8] = b".ceph-internal";
 
 /// PGNLS_FILTER with the type "plain": an xattr equals a value.

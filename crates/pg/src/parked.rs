@@ -14,6 +14,9 @@
 //! Invariants: a job asks the disk once, when it comes; its tickets are released once, when it ends or is
 //! dropped. Nothing here recurses: a thousand jobs behind one are a loop.
 //!
+//! A source that cannot be had now is asked for again every [`FETCH_AGAIN`], and the message keeps its turn: told to try again,
+//! its client would send it under a new number, behind what it has sent since.
+//!
 //! Bound: the shell's permits; a connection has a limited number of operations in a PG, and an OSD a limited
 //! number of wishes ([`Job`] holds one of either).
 
@@ -24,9 +27,13 @@ use crate::fetch::{Copies, Fetched};
 use crate::store::{ObjectStore, Ticket};
 use messages::osd::{MOSDOp, code, flag};
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::time::Duration;
 use types::{Errno, HObject, OsdId};
 
 pub(crate) type JobId = u64;
+
+/// After this a source that could not be had (EAGAIN: its PG has no primary now, or that is busy) is asked for again.
+const FETCH_AGAIN: Duration = Duration::from_millis(100);
 
 /// How a job stands to the others of its object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,6 +100,8 @@ pub(crate) struct Job {
     reading: usize,
     /// Objects that other OSDs were asked for and that have not come.
     fetching: usize,
+    /// Until then nobody is asked for those that could not be had.
+    pausing: bool,
 }
 
 impl Job {
@@ -107,11 +116,12 @@ impl Job {
             repaired: false,
             has_turn: false,
             fetching: 0,
+            pausing: false,
         }
     }
 
     fn is_ready(&self) -> bool {
-        self.has_turn && self.reading == 0 && self.fetching == 0
+        self.has_turn && self.reading == 0 && self.fetching == 0 && !self.pausing
     }
 }
 
@@ -149,6 +159,8 @@ pub(crate) struct Parked {
     reads: HashMap<Ticket, JobId>,
     /// Fetches under way: whose, and for which of its operations.
     fetches: HashMap<u64, (JobId, usize)>,
+    /// Pausing jobs, and until when; ascending. Those that are gone are passed over.
+    pauses: VecDeque<(Duration, JobId)>,
     last_job: JobId,
     last_fetch: u64,
 }
@@ -161,6 +173,7 @@ impl Parked {
             objects: HashMap::new(),
             reads: HashMap::new(),
             fetches: HashMap::new(),
+            pauses: VecDeque::new(),
             last_job: 0,
             last_fetch: before,
         }
@@ -179,7 +192,11 @@ impl Parked {
     /// Nothing is left of anything.
     #[cfg(test)]
     pub fn is_idle(&self) -> bool {
-        self.jobs.is_empty() && self.objects.is_empty() && self.reads.is_empty() && self.fetches.is_empty()
+        self.jobs.is_empty()
+            && self.objects.is_empty()
+            && self.reads.is_empty()
+            && self.fetches.is_empty()
+            && self.pauses.is_empty()
     }
 
     /// Takes a job in; its number, if it is ready at once.
@@ -234,12 +251,35 @@ impl Parked {
     }
 
     /// An object came; the job that this makes ready.
-    fn fetch_ended(&mut self, fetch: u64, copy: Fetched) -> Option<JobId> {
+    fn fetch_ended(&mut self, fetch: u64, copy: Fetched, now: Duration) -> Option<JobId> {
         let (id, index) = self.fetches.remove(&fetch)?;
         let job = self.jobs.get_mut(&id)?;
         job.fetching -= 1;
-        job.copies.insert(index, copy);
+        match copy {
+            Err(Errno::EAGAIN) => {
+                if !std::mem::replace(&mut job.pausing, true) {
+                    self.pauses.push_back((now + FETCH_AGAIN, id));
+                }
+            }
+            copy => drop(job.copies.insert(index, copy)),
+        }
         self.is_ready(id).then_some(id)
+    }
+
+    /// When a job has paused enough.
+    fn next_pause(&self) -> Option<Duration> {
+        self.pauses.front().map(|(until, _)| *until)
+    }
+
+    /// A job that has paused enough, ready or not; [`Parked::next_pause`] tells whether there is one.
+    fn end_pause(&mut self, now: Duration) -> Option<JobId> {
+        while let Some((_, id)) = self.pauses.pop_front_if(|(until, _)| *until <= now) {
+            if let Some(job) = self.jobs.get_mut(&id) {
+                job.pausing = false;
+                return Some(id);
+            }
+        }
+        None
     }
 
     /// Takes a ready job out to be executed. It keeps its turn until [`Parked::end`].
@@ -298,6 +338,7 @@ impl Parked {
             return out;
         }
         let jobs = &self.jobs;
+        self.pauses.retain(|(_, id)| jobs.contains_key(id));
         self.reads.retain(|_, id| jobs.contains_key(id));
         self.fetches.retain(|_, (id, _)| jobs.contains_key(id));
         // Queues skip the numbers of those that had no turn yet.
@@ -332,8 +373,20 @@ impl Pg {
     }
 
     pub(crate) fn fetched(&mut self, fetch: u64, copy: Fetched, ctx: &mut Context<'_>) {
-        let ready = self.parked.fetch_ended(fetch, copy);
+        let ready = self.parked.fetch_ended(fetch, copy, ctx.now);
         self.start_ready(ready, ctx);
+    }
+
+    pub(crate) fn next_fetch_again(&self) -> Option<Duration> {
+        self.parked.next_pause()
+    }
+
+    /// Those whose sources could not be had ask for them again, wherever these are now.
+    pub(crate) fn fetch_again(&mut self, ctx: &mut Context<'_>) {
+        while let Some(id) = self.parked.end_pause(ctx.now) {
+            let ready = self.parked.is_ready(id).then_some(id);
+            self.start_ready(ready, ctx);
+        }
     }
 
     fn start_ready(&mut self, ready: Option<JobId>, ctx: &mut Context<'_>) {
@@ -376,7 +429,7 @@ impl Pg {
                 }
             }
             Task::Message(c) => {
-                let verdict = self.admit(&c);
+                let verdict = self.admit(&c, ctx.cluster);
                 if let Some((c, class)) = self.answer_early(c, verdict, &job.head, ctx) {
                     let fetching = self.fetch_sources(id, &c, &job.copies, ctx);
                     if fetching > 0 {

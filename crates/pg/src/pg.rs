@@ -1,6 +1,6 @@
 //! One placement group: takes inputs apart and keeps the order.
 
-use crate::api::{ClientOp, Context, Input, Output};
+use crate::api::{ClientOp, ClusterView, Context, Input, Output};
 use crate::broken::{self, Rule};
 use crate::checks::{self, Class, Verdict};
 use crate::commit::Commits;
@@ -239,10 +239,15 @@ impl Pg {
             // The PG's own changes wait as clients' do.
             return replication;
         }
-        [self.watches.next_timer(), walk, replication]
-            .into_iter()
-            .flatten()
-            .min()
+        [
+            self.watches.next_timer(),
+            self.next_fetch_again(),
+            walk,
+            replication,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     /// True while answers, or a repair, wait for durability: only such a PG needs [`Input::Committed`], at once if what it
@@ -314,12 +319,12 @@ impl Pg {
         self.cache.get(head).map_or(self.loaded_seq, |s| s.last_write)
     }
 
-    pub(crate) fn admit(&self, c: &ClientOp) -> Verdict {
-        checks::admit(c, &self.pool, &self.range)
+    pub(crate) fn admit(&self, c: &ClientOp, cluster: &dyn ClusterView) -> Verdict {
+        checks::admit(c, &self.pool, &self.range, cluster)
     }
 
     pub(crate) fn client_op(&mut self, c: Box<ClientOp>, ctx: &mut Context<'_>) {
-        let verdict = self.admit(&c);
+        let verdict = self.admit(&c, ctx.cluster);
         match verdict {
             Verdict::Drop(why) => return self.drop_message(&c, why, ctx),
             Verdict::Go(Class::Pg) => return self.list(*c, ctx),
@@ -664,8 +669,9 @@ impl Pg {
         if split {
             self.note_split();
             self.restart_catching_up(ctx);
-            self.drop_held(|_| true);
             self.leave_split_off(ctx);
+            let range = self.range;
+            self.drop_held(|op| !range.contains(op.op.hash));
             self.recount(ctx.store, ctx.now);
         }
         self.note_removed_snaps(ctx.now);
@@ -685,6 +691,7 @@ impl Pg {
         for (object, key) in due {
             self.end_watch(&object, key, true, ctx);
         }
+        self.fetch_again(ctx);
         self.count_step(ctx.store, ctx.now);
         self.trim_step(ctx);
     }
@@ -704,7 +711,10 @@ impl Pg {
     }
 
     pub(crate) fn export_now(&mut self, token: u64, object: &HObject, ctx: &mut Context<'_>) {
-        let result = if self.meta.removed.contains(object.snap) {
+        let result = if !self.is_active() {
+            // What is here may be older, or newer, than what stands.
+            Err(Errno::EAGAIN)
+        } else if self.meta.removed.contains(object.snap) {
             Err(Errno::ENOENT)
         } else {
             crate::ops::copy::export(object, self.id.shard, ctx.store).map_err(|f: Fail| Errno(-f.rval))

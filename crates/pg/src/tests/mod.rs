@@ -27,17 +27,32 @@ use types::*;
 
 pub(super) const POOL: i64 = 7;
 
+/// What is allowed, and where.
 #[derive(Debug)]
-pub(super) struct Caps(pub fn(&Allow<'_>) -> bool);
+pub(super) struct Caps(pub fn(&Allow<'_>) -> bool, pub fn(&Need<'_>) -> bool);
 impl Capabilities for Caps {
-    fn allows(&self, _: &Need<'_>, what: Allow<'_>) -> bool {
-        (self.0)(&what)
+    fn allows(&self, need: &Need<'_>, what: Allow<'_>) -> bool {
+        (self.0)(&what) && (self.1)(need)
     }
 }
 
 /// Objects of pools other than [`POOL`] are elsewhere; pool 99 does not exist. The hash is a toy.
 pub(super) struct View;
 impl ClusterView for View {
+    fn pool(&self, id: PoolId) -> Option<&PoolView> {
+        static OTHERS: std::sync::LazyLock<PoolView> = std::sync::LazyLock::new(|| PoolView {
+            id: 8,
+            name: "others".into(),
+            ..pool()
+        });
+        static OWN: std::sync::LazyLock<PoolView> = std::sync::LazyLock::new(pool);
+        match id {
+            POOL => Some(&OWN),
+            99 => None,
+            _ => Some(&OTHERS),
+        }
+    }
+
     fn locate(&self, oloc: &ObjectLocator, oid: &Bytes, snap: u64) -> Located {
         let o = HObject::new(
             oloc.pool,
@@ -72,6 +87,7 @@ pub(super) struct Rig {
     pub gid: u64,
     pub conn: ConnId,
     pub caps: fn(&Allow<'_>) -> bool,
+    pub places: fn(&Need<'_>) -> bool,
     pub snapc: (u64, Vec<u64>),
     pub flags: u32,
     pub mtime: Utime,
@@ -107,6 +123,7 @@ impl Rig {
             gid: 4100,
             conn: 1,
             caps: |_| true,
+            places: |_| true,
             snapc: (0, Vec::new()),
             flags: 0,
             mtime: Utime { sec: 50, nsec: 6 },
@@ -226,7 +243,7 @@ impl Rig {
             global_id: self.gid,
             addr: EntityAddr::msgr2("1.2.3.4:5000".parse().unwrap(), self.gid as u32),
             features: 0,
-            caps: Arc::new(Caps(self.caps)),
+            caps: Arc::new(Caps(self.caps, self.places)),
         });
         self.apply(Input::ClientOp(Box::new(ClientOp {
             conn: self.conn,

@@ -396,7 +396,7 @@ impl Cluster {
             global_id: 4100,
             addr: EntityAddr::msgr2("1.2.3.4:5000".parse().unwrap(), 1),
             features: 0,
-            caps: Arc::new(Caps(|_| true)),
+            caps: Arc::new(Caps(|_| true, |_| true)),
         });
         let input = Input::ClientOp(Box::new(ClientOp {
             conn: 1,
