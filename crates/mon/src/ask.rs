@@ -4,6 +4,7 @@
 //! Bound: [`ASKS_MAX`] questions wait.
 
 use crate::commands::{self, Outcome};
+use auth::Access;
 use tokio::sync::{mpsc, oneshot};
 use types::Errno;
 
@@ -74,7 +75,7 @@ pub(crate) fn run(command: &str, ctx: &commands::Context<'_>) -> Answer {
         Err(refusal) => return refusal.into(),
     };
     match commands::need(&cmd) {
-        Some(need) if need.write || need.exec => {
+        Some(need) if need.access != Access::R => {
             Outcome::error(Errno::EACCES, "only commands that read are taken here").into()
         }
         _ => commands::run(&cmd, ctx).into(),

@@ -20,6 +20,8 @@ pub mod near;
 pub mod others;
 pub mod pool_set;
 pub mod pools;
+#[cfg(test)]
+mod privileges;
 pub mod progress;
 pub mod publish;
 pub mod removal;

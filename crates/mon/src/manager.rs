@@ -1,5 +1,7 @@
 //! The manager's front on its own port: it takes commands and the greetings of service daemons. There is no
-//! other manager behind it; the same dispatcher as the monitor's answers (spec chapter 02, section 9).
+//! other manager behind it; the same dispatcher as the monitor's answers (docs/protocol/monitor.md).
+//!
+//! Invariant: `mgr` capabilities alone give what Ceph's manager answers by itself, and nothing of the monitor's.
 
 use crate::monitor::{Effect, check_command, refusal, text_of};
 use crate::requests::{Action, Door, Request};
@@ -38,7 +40,7 @@ impl Manager {
         }
     }
 
-    fn dispatch(&self, id: SessionId, m: &Message, state: &ClusterState) -> denc::Result<Vec<Effect>> {
+    fn dispatch(&mut self, id: SessionId, m: &Message, state: &ClusterState) -> denc::Result<Vec<Effect>> {
         let send = |message| vec![Effect::Send(id, message)];
         Ok(match m.kind {
             MMgrCommand::KIND => {
@@ -70,7 +72,7 @@ impl Manager {
     }
 
     fn command(
-        &self,
+        &mut self,
         id: SessionId,
         tid: u64,
         door: Door,
@@ -78,9 +80,10 @@ impl Manager {
         input: Bytes,
         state: &ClusterState,
     ) -> Vec<Effect> {
-        let Some(session) = self.sessions.get(&id) else {
+        let Some(session) = self.sessions.get_mut(&id) else {
             return Vec::new();
         };
+        session.look_up_mon_caps(&state.auth);
         match check_command(session, &door, cmd, input) {
             Ok(command) => {
                 let who = session.peer.auth_name.clone();

@@ -488,12 +488,15 @@ pub fn check_command(
     let Some(need) = commands::need(&command) else {
         return Err(Reply::error(Errno::EINVAL, "command not known"));
     };
-    let flag = |on: bool, access: Access| if on { access } else { Access::NONE };
-    let access = flag(need.read, Access::R) | flag(need.write, Access::W) | flag(need.exec, Access::X);
     let args = commands::cap_args(&command);
-    let allowed = match door {
-        Door::Mon { .. } | Door::Tell => session.may_command(need.module, &command.prefix, &args, access),
-        Door::MgrTell | Door::Mgr => session.may_mgr_command(need.module, &command.prefix, &args, access),
+    let (prefix, access) = (&command.prefix, need.access);
+    let mon = || session.may_command(need.module, prefix, &args, access);
+    let mgr = |module| session.may_mgr_command(need.module, module, prefix, &args, access);
+    let allowed = match (door, need.manager) {
+        (Door::Mon { .. } | Door::Tell, _) => mon(),
+        (Door::Mgr | Door::MgrTell, Some(module)) => mgr(module),
+        // The monitor's business, whatever door it came by.
+        (Door::Mgr | Door::MgrTell, None) => mgr("") && mon(),
     };
     match allowed {
         true => Ok(command),

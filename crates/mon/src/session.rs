@@ -2,7 +2,7 @@
 
 use crate::subscriptions::Subscriptions;
 use auth::caps::{MgrNeed, MonNeed};
-use auth::{Access, MgrCaps, MonCaps, OsdCaps, PeerCaps};
+use auth::{Access, AuthMethod, KeyDb, MgrCaps, MonCaps, OsdCaps, PeerCaps};
 use msgr::Peer;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -94,22 +94,33 @@ impl Session {
         })
     }
 
-    /// The same at the manager's door.
+    /// The same at the manager's door. `module` is "" for the manager's own commands.
     pub fn may_mgr_command(
         &self,
         service: &str,
+        module: &str,
         command: &str,
         args: &BTreeMap<String, String>,
         access: Access,
     ) -> bool {
         self.mgr_caps.allows(&MgrNeed {
-            service,
-            module: "",
+            service: if module.is_empty() { service } else { "" },
+            module,
             command,
             args,
             access,
             peer: self.ip(),
         })
+    }
+
+    /// At the manager's port: a ticket for the manager says nothing of the monitor's capabilities, so they are taken
+    /// from the key database as it is now. An entity that is not there any more has none.
+    pub fn look_up_mon_caps(&mut self, keys: &KeyDb) {
+        if self.peer.method == AuthMethod::None {
+            return;
+        }
+        let text = keys.get(&self.peer.auth_name).and_then(|e| e.caps.get("mon"));
+        self.mon_caps = text.and_then(|t| MonCaps::parse(t).ok()).unwrap_or_default();
     }
 
     /// Self-managed snapshots belong to whoever may write in the pool, in whatever namespace.

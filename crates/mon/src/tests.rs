@@ -61,8 +61,9 @@ impl Rig {
         let clock = SystemClock::shared();
         let store = Arc::new(Embedded::open(&dir.path().join("state"), clock.clone()).unwrap());
         let mut options = CreateOptions::new(FSID, "a", addrs(3300).first());
-        let one_copy = ("global".into(), "osd_pool_default_size".into(), "1".into());
-        options.config.push(one_copy);
+        let set = |who: &str, name: &str, value: &str| (who.to_string(), name.to_string(), value.to_string());
+        options.config.push(set("global", "osd_pool_default_size", "1"));
+        options.config.push(set("mon", "mon_allow_pool_delete", "true"));
         block_on(create_cluster(&*store, &options, &*clock, &SystemRandom)).unwrap();
         let cluster = block_on(ClusterHandle::open(store, clock)).unwrap().unwrap();
         for id in 0..3 {

@@ -63,6 +63,9 @@ impl Node {
         let lock = dir.lock()?;
         let mut platform = Platform::system();
         let (mut settings, cluster) = state::open(dir, &options, &platform, progress).await?;
+        if options.allow_pool_delete {
+            state::allow_pool_delete(&cluster).await?;
+        }
         if let Some(host) = &settings.host {
             platform.hostname = host.clone();
         }

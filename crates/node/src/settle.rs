@@ -32,6 +32,8 @@ pub struct StartOptions {
     pub host: Option<String>,
     pub etcd: Option<EtcdSettings>,
     pub first: First,
+    /// Sets `mon_allow_pool_delete` in the cluster's configuration.
+    pub allow_pool_delete: bool,
 }
 
 /// What a first start with etcd is to do. Later starts need not say it, and may.

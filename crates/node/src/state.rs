@@ -10,7 +10,7 @@ use crate::{DataDir, Error, EtcdSettings, Settings};
 use crush::FailureDomain;
 use etcd::Etcd;
 use metastore::cluster::{CreateOptions, create_cluster};
-use metastore::{ClusterHandle, Embedded, Metastore};
+use metastore::{Change, Changes, ClusterHandle, ClusterState, Embedded, Metastore};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -103,6 +103,22 @@ async fn create(
         .await
         .map_err(bad)?
         .ok_or_else(|| Error::Cluster("created, but not to be found".into()))
+}
+
+/// Sets `mon_allow_pool_delete`, unless it is set so.
+pub(crate) async fn allow_pool_delete(cluster: &ClusterHandle) -> Result<(), Error> {
+    let allow = |state: &ClusterState| {
+        let change = Change::ConfigSet {
+            who: "mon".into(),
+            name: "mon_allow_pool_delete".into(),
+            value: "true".into(),
+        };
+        match state.mon_option_bool("mon_allow_pool_delete", false) {
+            true => (Changes::none(), ()),
+            false => (Changes::one(change), ()),
+        }
+    };
+    cluster.commit(allow).await.map(drop).map_err(bad)
 }
 
 fn same_cluster(settings: &Settings, handle: &ClusterHandle, place: &str) -> Result<(), Error> {

@@ -99,6 +99,10 @@ pub struct Up {
     /// No longer do that
     #[arg(long, conflicts_with = "spare")]
     pub no_spare: bool,
+    /// Let pools be deleted: sets mon_allow_pool_delete in the cluster's configuration, which is false by default;
+    /// `ceph config set mon mon_allow_pool_delete false` takes it back
+    #[arg(long)]
+    pub allow_pool_delete: bool,
     /// How data files are used: past the page cache and by io_uring where the host can, or by simpler ways
     #[arg(long, value_enum, value_name = "WAY", default_value = "auto")]
     pub disk_io: DiskIo,

@@ -29,6 +29,7 @@ pub fn run(args: &args::Up) -> Result<(), Error> {
             args::DiskIo::Direct => io::disk::Mode::Direct,
             args::DiskIo::Plain => io::disk::Mode::Plain,
         },
+        allow_pool_delete: args.allow_pool_delete,
         host: args.host.clone(),
         etcd: args.etcd.settings(),
         first: match (args.create, args.join) {

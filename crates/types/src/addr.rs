@@ -55,6 +55,31 @@ impl EntityAddr {
         }
     }
 
+    /// `[v1:|v2:|any:]IP[:PORT][/NONCE]`, as people and programs name who shall be fenced.
+    pub fn from_text(text: &str) -> Option<Self> {
+        let rest = ["v1:", "v2:", "any:"]
+            .iter()
+            .find_map(|p| text.strip_prefix(p))
+            .unwrap_or(text);
+        let (place, nonce) = rest.split_once('/').unwrap_or((rest, "0"));
+        let nonce = nonce.parse().ok()?;
+        let sock = match place.parse::<SocketAddr>() {
+            Ok(sock) => sock,
+            Err(_) => SocketAddr::new(place.trim_matches(['[', ']']).parse::<IpAddr>().ok()?, 0),
+        };
+        Some(Self {
+            kind: AddrKind::Any,
+            nonce,
+            sock: Some(sock),
+        })
+    }
+
+    /// Names one running client: it has a host, a nonce (0 stands for all of a host), and no port (daemons have one).
+    pub fn is_client(&self) -> bool {
+        let host = |s: SocketAddr| s.port() == 0 && !s.ip().is_unspecified() && !s.ip().is_multicast();
+        self.nonce != 0 && self.kind != AddrKind::Cidr && self.sock.is_some_and(host)
+    }
+
     /// The bytes of the sockaddr: family little-endian, port big-endian.
     fn sock_bytes(&self) -> SockBytes {
         let mut b = SockBytes {

@@ -104,7 +104,7 @@ class Host(Skep):
         """A command on this host; without one: Skep's own."""
         if command is None:
             command = [find_binary(), 'up', '--data', self.data, '--osds', self.osds, '--bind', self.ip,
-                       '--host', self.name, *self.etcd_options(), *self.first, *self.options]
+                       '--host', self.name, '--allow-pool-delete', *self.etcd_options(), *self.first, *self.options]
         return ['ip', 'netns', 'exec', self.netns, *command]
 
     def etcd_options(self):

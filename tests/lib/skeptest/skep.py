@@ -38,17 +38,18 @@ def free_port():
 class Skep(Cluster):
     """A cluster served by a process of ours. Its port stays the same over restarts, as clients need it."""
 
-    def __init__(self, data, osds=3, auth='cephx', options=()):
+    def __init__(self, data, osds=3, auth='cephx', options=(), allow_pool_delete=True):
         self.data = pathlib.Path(data)
         self.log = self.data.with_name(self.data.name + '.log')
         self.osds, self.auth, self.options = osds, auth, list(options)
+        self.allow_pool_delete = allow_pool_delete
         self.port = free_port()
         self.proc = None
         super().__init__(self.data / 'ceph.conf')
 
     def argv(self):
         return [find_binary(), 'up', '--data', self.data, '--osds', self.osds, '--auth', self.auth,
-                '--mon-port', self.port, *self.options]
+                '--mon-port', self.port, *['--allow-pool-delete'] * self.allow_pool_delete, *self.options]
 
     # -- life and death
     def start(self, timeout=READY_S):

@@ -4,6 +4,7 @@
 use super::cursor::Cursor;
 use regex::Regex;
 use std::collections::BTreeMap;
+use types::EntityAddr;
 
 #[derive(Debug, Clone)]
 pub(super) enum Constraint {
@@ -11,6 +12,10 @@ pub(super) enum Constraint {
     Prefix(String),
     /// `None`: the expression does not compile, so nothing matches.
     Regex(Option<Box<Regex>>),
+    /// Not given, or empty.
+    Absent,
+    /// One running client: see [`EntityAddr::is_client`].
+    Client,
 }
 
 /// Compiled size of one expression, in bytes.
@@ -30,6 +35,8 @@ impl Constraint {
             Self::Equal(v) => v == value,
             Self::Prefix(p) => value.starts_with(p.as_str()),
             Self::Regex(r) => r.as_ref().is_some_and(|r| r.is_match(value)),
+            Self::Absent => value.is_empty(),
+            Self::Client => EntityAddr::from_text(value).is_some_and(|a| a.is_client()),
         }
     }
 }
@@ -78,7 +85,8 @@ pub(super) fn with_pairs(c: &mut Cursor) -> Constraints {
 
 /// Every constrained argument is given and accepted.
 pub(super) fn accept(constraints: &Constraints, args: &BTreeMap<String, String>) -> bool {
-    constraints
-        .iter()
-        .all(|(k, c)| args.get(k).is_some_and(|v| c.accepts(v)))
+    constraints.iter().all(|(k, c)| match args.get(k) {
+        Some(v) => c.accepts(v),
+        None => matches!(c, Constraint::Absent),
+    })
 }

@@ -25,7 +25,7 @@ struct Entry {
     network: Option<Network>,
 }
 
-/// What a command to the manager needs: `module` is empty for the manager's own commands.
+/// What a command to the manager needs: `module` is empty for the manager's own commands, `service` for those of modules.
 #[derive(Debug, Clone, Copy)]
 pub struct MgrNeed<'a> {
     pub service: &'a str,
@@ -129,6 +129,13 @@ fn expand(name: &str, args: Constraints) -> Result<Vec<Grant>, String> {
     }
 }
 
+/// Constraints of a module grant, on what the command is about. One that is about nothing in particular (a listing) may be
+/// read: the module leaves out what the caller may not see.
+fn about(constraints: &Constraints, need: &MgrNeed) -> bool {
+    let names_none = !constraints.keys().any(|k| need.args.contains_key(k));
+    args::accept(constraints, need.args) || (names_none && need.access == Access::R)
+}
+
 impl Grant {
     fn gives(&self, need: &MgrNeed) -> Access {
         let when = |fits: bool, a: Access| if fits { a } else { Access::NONE };
@@ -136,7 +143,7 @@ impl Grant {
             Grant::All => Access::ALL,
             Grant::Rights(a) => *a,
             Grant::Service(s, a) => when(s == need.service, *a),
-            Grant::Module(m, c, a) => when(m == need.module && args::accept(c, need.args), *a),
+            Grant::Module(m, c, a) => when(m == need.module && about(c, need), *a),
             Grant::Command(p, c) => when(p == need.command && args::accept(c, need.args), Access::ALL),
             Grant::Profile(grants) => grants.iter().fold(Access::NONE, |a, g| a | g.gives(need)),
         }

@@ -114,11 +114,13 @@ fn services(names: &[&str], access: Access) -> Vec<Grant> {
         .collect()
 }
 
-/// Only a client's address with a nonce may be put on the blocklist.
+/// Only a single running client may be put on the blocklist: no network, no whole host, no daemon. (Ceph's profile lets
+/// `range 0.0.0.0/0` through, which fences everybody.)
 fn blocklist(prefix: &str, op: &str) -> Grant {
     let constraints = Constraints::from([
         (op.to_string(), Constraint::Equal("add".into())),
-        ("addr".to_string(), Constraint::regex("[^/]+/[0-9]+")),
+        ("addr".to_string(), Constraint::Client),
+        ("range".to_string(), Constraint::Absent),
     ]);
     Grant::Command(prefix.into(), constraints)
 }

@@ -30,17 +30,16 @@ pub struct CreateOptions {
 }
 
 impl CreateOptions {
-    /// One machine, one process: copies are spread over OSDs, and pools may be deleted. How many copies a pool has
-    /// is decided when it is made (docs/decisions/0010).
+    /// One machine, one process: copies are spread over OSDs. How many copies a pool has is
+    /// decided when it is made (docs/decisions/0010).
     pub fn new(fsid: Uuid, mon_name: &str, mon_addr: EntityAddr) -> Self {
-        let set = |who: &str, name: &str, value: &str| (who.to_string(), name.to_string(), value.to_string());
         Self {
             fsid,
             mon_name: mon_name.to_string(),
             mon_addrs: EntityAddrVec::one(mon_addr),
             failure_domain: FailureDomain::Osd,
             osds: Vec::new(),
-            config: vec![set("mon", "mon_allow_pool_delete", "true")],
+            config: Vec::new(),
         }
     }
 }

@@ -6,7 +6,6 @@ use super::{Command, Context, Outcome, show};
 use crate::format::{self, json::significant};
 use metastore::Changes;
 use serde_json::{Value, json};
-use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use types::EntityAddr;
 use types::addr::AddrKind;
@@ -40,28 +39,9 @@ const EXPIRE_DEFAULT: f64 = 3600.0;
 /// As long as times can be written down.
 const EXPIRE_MAX: f64 = 10.0 * 365.0 * 86_400.0;
 
-/// `[v1:|v2:|any:]IP[:PORT][/NONCE]`
-pub fn parse_addr(text: &str) -> Option<EntityAddr> {
-    let rest = ["v1:", "v2:", "any:"]
-        .iter()
-        .find_map(|p| text.strip_prefix(p))
-        .unwrap_or(text);
-    let (place, nonce) = rest.split_once('/').unwrap_or((rest, "0"));
-    let nonce = nonce.parse().ok()?;
-    let sock = match place.parse::<SocketAddr>() {
-        Ok(sock) => sock,
-        Err(_) => SocketAddr::new(place.trim_matches(['[', ']']).parse::<IpAddr>().ok()?, 0),
-    };
-    Some(EntityAddr {
-        kind: AddrKind::Any,
-        nonce,
-        sock: Some(sock),
-    })
-}
-
 /// A network: the "nonce" is the prefix length.
 fn parse_range(text: &str) -> Option<EntityAddr> {
-    let mut addr = parse_addr(text).filter(|_| text.contains('/'))?;
+    let mut addr = EntityAddr::from_text(text).filter(|_| text.contains('/'))?;
     let sock = addr.sock.as_mut()?;
     sock.set_port(0);
     let bits = if sock.is_ipv4() { 32 } else { 128 };
@@ -71,7 +51,7 @@ fn parse_range(text: &str) -> Option<EntityAddr> {
 
 fn change(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     let text = cmd.text("addr");
-    let Some(mut addr) = parse_addr(text) else {
+    let Some(mut addr) = EntityAddr::from_text(text) else {
         return Outcome::invalid(format!("unable to parse address {text}"));
     };
     let range = cmd.text("range") == "range";
@@ -85,7 +65,10 @@ fn change(cmd: &Command, ctx: &Context<'_>) -> Outcome {
             }
         }
     }
-    let op = cmd.opt_text("blocklistop").unwrap_or(cmd.text("blacklistop"));
+    let op = match cmd.prefix.as_str() {
+        "osd blacklist" => cmd.text("blacklistop"),
+        _ => cmd.text("blocklistop"),
+    };
     match op {
         "add" => add(cmd, ctx, addr, range),
         "rm" => remove(ctx, addr, range),
@@ -184,7 +167,11 @@ mod tests {
     #[test]
     fn addresses() {
         let check = |text: &str, want: Option<&str>| {
-            assert_eq!(parse_addr(text).map(|a| a.to_string()).as_deref(), want, "{text}");
+            assert_eq!(
+                EntityAddr::from_text(text).map(|a| a.to_string()).as_deref(),
+                want,
+                "{text}"
+            );
         };
         check("10.0.0.1:0/1234", Some("10.0.0.1:0/1234"));
         check("10.0.0.2", Some("10.0.0.2:0/0"));

@@ -59,13 +59,15 @@ pub const TABLE: &[Spec] = &[
         "service dump",
         "services registered with the manager",
         service_dump,
-    ),
+    )
+    .by_manager(""),
     spec(
         SERVICE,
         "service status",
         "state of the registered services",
         service_status,
-    ),
+    )
+    .by_manager(""),
     spec(
         R,
         "get_command_descriptions",

@@ -60,13 +60,15 @@ pub const TABLE: &[Spec] = &[
         "config show who:str key?:str",
         "options in force at a daemon",
         show_daemon,
-    ),
+    )
+    .by_manager(""),
     spec(
         ("mgr", "r"),
         "config show-with-defaults who:str",
         "options in force at a daemon, defaults too",
         show_defaults,
-    ),
+    )
+    .by_manager(""),
     later(RW, "injectargs injected_args*:str"),
 ];
 

@@ -21,8 +21,9 @@ pub const TABLE: &[Spec] = &[
         "fs status fs?:str",
         "what goes on in the file systems",
         status,
-    ),
-    spec(MGR, "fs volume ls", "volumes", volume_ls),
+    )
+    .by_manager("status"),
+    spec(MGR, "fs volume ls", "volumes", volume_ls).by_manager("volumes"),
     spec(R, "mds stat", "metadata servers in one line", mds_stat).flagged(HIDDEN),
     spec(
         R,
@@ -62,26 +63,28 @@ pub const TABLE: &[Spec] = &[
     later(FS_RW, "fs rm fs_name:str yes_i_really_mean_it?:bool"),
     later(FS_RW, "fs fail fs_name:str"),
     later(
-        FS_RW,
+        ("mds", "rw"),
         "fs set fs_name:str var:str val:str yes_i_really_mean_it?:bool",
     ),
     later(
         FS_RW,
         "fs flag set flag_name:choice(enable_multiple) val:str yes_i_really_mean_it?:bool",
     ),
-    later(MGR_RW, "fs volume create name:str([A-Za-z0-9-_.]) placement?:str"),
-    later(MGR_RW, "fs volume rm vol_name:str yes-i-really-mean-it?:str"),
-    later(MGR, "fs volume info vol_name:str human_readable?:bool"),
-    later(MGR, "fs subvolumegroup ls vol_name:str"),
+    later(MGR_RW, "fs volume create name:str([A-Za-z0-9-_.]) placement?:str").by_manager("volumes"),
+    later(MGR_RW, "fs volume rm vol_name:str yes-i-really-mean-it?:str").by_manager("volumes"),
+    later(MGR, "fs volume info vol_name:str human_readable?:bool").by_manager("volumes"),
+    later(MGR, "fs subvolumegroup ls vol_name:str").by_manager("volumes"),
     later(
         MGR_RW,
         "fs subvolumegroup create vol_name:str group_name:str([A-Za-z0-9-_.])",
-    ),
-    later(MGR, "fs subvolume ls vol_name:str group_name?:str"),
+    )
+    .by_manager("volumes"),
+    later(MGR, "fs subvolume ls vol_name:str group_name?:str").by_manager("volumes"),
     later(
         MGR_RW,
         "fs subvolume create vol_name:str sub_name:str([A-Za-z0-9-_.]) size?:int group_name?:str",
-    ),
+    )
+    .by_manager("volumes"),
 ];
 
 /// Incompatible features of a Ceph 16 file system, by number.

@@ -47,7 +47,7 @@ mod show;
 mod signature;
 mod slow_disk;
 mod status;
-mod table;
+pub(crate) mod table;
 mod upmap;
 
 #[cfg(test)]
@@ -66,10 +66,12 @@ pub use pg_stats::newest_reports;
 use crate::others;
 use crate::progress::Progress;
 use crate::standing::Stance;
+use ::auth::Access;
 use bytes::Bytes;
 use io::Random;
 use metastore::{Changes, ClusterState, ClusterStats};
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 use types::{AuthName, EntityAddr, Errno, Utime};
 
 /// The largest input (`ceph -i FILE`) that a command takes.
@@ -136,7 +138,7 @@ pub struct MonInfo {
     /// What this monitor does with clients because of that.
     pub stance: Stance,
     /// Facts for `mon metadata`/`mgr metadata`: hostname, kernel, cpu, mem...
-    pub metadata: std::collections::BTreeMap<String, String>,
+    pub metadata: BTreeMap<String, String>,
 }
 
 /// Everything a command may look at.
@@ -155,14 +157,14 @@ pub struct Context<'a> {
     pub addr: EntityAddr,
 }
 
-/// The permission a command needs: checked by the core with [`auth::MonCaps`].
+/// The permission a command needs: checked by the core with [`auth::MonCaps`] and [`auth::MgrCaps`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Need {
     /// "mon", "osd", "pg", "mds", "fs", "auth", "config", "config-key", "log", "mgr".
     pub module: &'static str,
-    pub read: bool,
-    pub write: bool,
-    pub exec: bool,
+    pub access: Access,
+    /// See [`table::Spec::manager`].
+    pub manager: Option<&'static str>,
 }
 
 /// The answer, and what shall be changed before it is given.
@@ -212,19 +214,28 @@ pub fn need(cmd: &Command) -> Option<Need> {
     let spec = table::find(&cmd.prefix)?;
     Some(Need {
         module: spec.module,
-        read: spec.perm.contains('r'),
-        write: spec.perm.contains('w'),
-        exec: spec.perm.contains('x'),
+        access: spec.access(),
+        manager: spec.manager,
     })
 }
 
-/// Arguments as text for the `with` clauses of capabilities (`addr` = `1.2.3.4:0/55`).
-pub fn cap_args(cmd: &Command) -> std::collections::BTreeMap<String, String> {
+#[cfg(test)]
+pub(crate) fn prefix_of(spec: &table::Spec) -> String {
+    signature::prefix(spec.sig)
+}
+
+/// Arguments as text for the `with` clauses of capabilities (`addr` = `1.2.3.4:0/55`). The commands of `rbd_support`
+/// name their pool and namespace within one argument: profiles are about those two.
+pub fn cap_args(cmd: &Command) -> BTreeMap<String, String> {
     let text = |v: &Value| match v {
         Value::String(s) => s.clone(),
         other => other.to_string(),
     };
-    cmd.args.iter().map(|(k, v)| (k.clone(), text(v))).collect()
+    let mut out: BTreeMap<_, _> = cmd.args.iter().map(|(k, v)| (k.clone(), text(v))).collect();
+    if table::find(&cmd.prefix).and_then(|s| s.manager) == Some(modules::RBD_SUPPORT) {
+        out.extend(modules::place_of(cmd));
+    }
+    out
 }
 
 /// Runs one command.

@@ -11,152 +11,174 @@ const R: (&str, &str) = ("mgr", "r");
 const W: (&str, &str) = ("mgr", "w");
 const RW: (&str, &str) = ("mgr", "rw");
 
+/// The module of Ceph's manager behind all commands that begin with `rbd`.
+pub const RBD_SUPPORT: &str = "rbd_support";
+
 pub const TABLE: &[Spec] = &[
     spec(
         R,
         "balancer status",
         "state of the balancer: off, since there is none yet",
         balancer_status,
-    ),
-    later(RW, "balancer on"),
-    spec(RW, "balancer off", "turn the balancer off", nothing),
-    later(RW, "balancer mode mode:choice(none|crush-compat|upmap)"),
-    later(R, "balancer eval option?:str"),
-    spec(R, "crash ls", "crashes of daemons", crash_ls),
-    spec(R, "crash ls-new", "crashes that nobody has looked at", crash_ls),
-    spec(R, "crash stat", "number of crashes", crash_stat),
-    spec(R, "crash info id:str", "all about one crash", crash_info),
-    spec(W, "crash archive-all", "mark all crashes as looked at", nothing),
-    spec(R, "device ls", "physical devices", device_ls),
+    ).by_manager("balancer"),
+    later(RW, "balancer on").by_manager("balancer"),
+    spec(RW, "balancer off", "turn the balancer off", nothing).by_manager("balancer"),
+    later(RW, "balancer mode mode:choice(none|crush-compat|upmap)").by_manager("balancer"),
+    later(R, "balancer eval option?:str").by_manager("balancer"),
+    spec(R, "crash ls", "crashes of daemons", crash_ls).by_manager("crash"),
+    spec(R, "crash ls-new", "crashes that nobody has looked at", crash_ls).by_manager("crash"),
+    spec(R, "crash stat", "number of crashes", crash_stat).by_manager("crash"),
+    spec(R, "crash info id:str", "all about one crash", crash_info).by_manager("crash"),
+    spec(W, "crash archive-all", "mark all crashes as looked at", nothing).by_manager("crash"),
+    spec(R, "device ls", "physical devices", device_ls).by_manager(""),
     spec(
         R,
         "device ls-by-host host:str",
         "physical devices of a host",
         device_ls_host,
-    ),
+    ).by_manager(""),
     spec(
         R,
         "device ls-by-daemon who:str",
         "physical devices of a daemon",
         device_ls_daemon,
-    ),
-    spec(R, "device info devid:str", "all about one device", device_info),
-    spec(R, "progress", "long running work", progress),
-    spec(R, "progress json", "long running work, as JSON", progress_json),
+    ).by_manager(""),
+    spec(R, "device info devid:str", "all about one device", device_info).by_manager(""),
+    spec(R, "progress", "long running work", progress).by_manager("progress"),
+    spec(R, "progress json", "long running work, as JSON", progress_json).by_manager("progress"),
     spec(
         R,
         "telemetry status",
         "state of telemetry: off, nothing is ever sent",
         telemetry_status,
-    ),
-    spec(RW, "telemetry off", "turn telemetry off", nothing),
-    later(RW, "telemetry on license?:str"),
-    later(R, "telemetry show channels?*:str"),
+    ).by_manager("telemetry"),
+    spec(RW, "telemetry off", "turn telemetry off", nothing).by_manager("telemetry"),
+    later(RW, "telemetry on license?:str").by_manager("telemetry"),
+    later(R, "telemetry show channels?*:str").by_manager("telemetry"),
     spec(
         R,
         "orch status detail?:bool format?:choice(plain|json|json-pretty|yaml|xml-pretty|xml)",
         "state of the orchestrator: there is none",
         no_orchestrator,
-    ),
+    ).by_manager("orchestrator"),
     spec(
         R,
         "orch ls service_type?:str service_name?:str export?:bool format?:choice(plain|json|json-pretty|yaml|xml-pretty|xml) refresh?:bool",
         "services of the orchestrator: there is none",
         no_orchestrator,
-    ),
-    later(R, "iostat width?:int print_header?:bool"),
-    later(R, "insights"),
-    later(R, "rbd perf image stats pool_spec?:str sort_by?:str"),
-    later(R, "rbd perf image counters pool_spec?:str sort_by?:str"),
+    ).by_manager("orchestrator"),
+    later(R, "iostat width?:int print_header?:bool").by_manager("iostat"),
+    later(R, "insights").by_manager("insights"),
+    later(R, "rbd perf image stats pool_spec?:str sort_by?:str").by_manager(RBD_SUPPORT),
+    later(R, "rbd perf image counters pool_spec?:str sort_by?:str").by_manager(RBD_SUPPORT),
     spec(
         R,
         "rbd task list task_id?:str",
         "work in the background: none is ever taken on",
         task_list,
-    ),
+    ).by_manager(RBD_SUPPORT),
     spec(
         W,
         "rbd task add flatten image_spec:str",
         "not built in skep yet; clients then do the work themselves",
         no_handler,
-    ),
+    ).by_manager(RBD_SUPPORT),
     spec(
         W,
         "rbd task add remove image_spec:str",
         "not built in skep yet; clients then do the work themselves",
         no_handler,
-    ),
+    ).by_manager(RBD_SUPPORT),
     spec(
         W,
         "rbd task add trash remove image_id_spec:str",
         "not built in skep yet; clients then do the work themselves",
         no_handler,
-    ),
+    ).by_manager(RBD_SUPPORT),
     spec(
         W,
         "rbd task add migration execute image_spec:str",
         "not built in skep yet; clients then do the work themselves",
         no_handler,
-    ),
+    ).by_manager(RBD_SUPPORT),
     spec(
         W,
         "rbd task add migration commit image_spec:str",
         "not built in skep yet; clients then do the work themselves",
         no_handler,
-    ),
+    ).by_manager(RBD_SUPPORT),
     spec(
         W,
         "rbd task add migration abort image_spec:str",
         "not built in skep yet; clients then do the work themselves",
         no_handler,
-    ),
+    ).by_manager(RBD_SUPPORT),
     spec(
         R,
         "rbd task cancel task_id:str",
         "not built in skep yet",
         no_handler,
-    ),
+    ).by_manager(RBD_SUPPORT),
     later(
         W,
         "rbd trash purge schedule add level_spec:str interval:str start_time?:str",
-    ),
+    ).by_manager(RBD_SUPPORT),
     later(
         W,
         "rbd trash purge schedule remove level_spec:str interval?:str start_time?:str",
-    ),
+    ).by_manager(RBD_SUPPORT),
     spec(
         R,
         "rbd trash purge schedule list level_spec?:str",
         "schedules of emptying the trash: none",
         no_schedules,
-    ),
+    ).by_manager(RBD_SUPPORT),
     spec(
         R,
         "rbd trash purge schedule status level_spec?:str",
         "what is scheduled next: nothing",
         no_scheduled,
-    ),
+    ).by_manager(RBD_SUPPORT),
     later(
         W,
         "rbd mirror snapshot schedule add level_spec:str interval:str start_time?:str",
-    ),
+    ).by_manager(RBD_SUPPORT),
     later(
         W,
         "rbd mirror snapshot schedule remove level_spec:str interval?:str start_time?:str",
-    ),
+    ).by_manager(RBD_SUPPORT),
     spec(
         R,
         "rbd mirror snapshot schedule list level_spec?:str",
         "schedules of mirror snapshots: none",
         no_schedules,
-    ),
+    ).by_manager(RBD_SUPPORT),
     spec(
         R,
         "rbd mirror snapshot schedule status level_spec?:str",
         "what is scheduled next: nothing",
         no_scheduled,
-    ),
+    ).by_manager(RBD_SUPPORT),
 ];
+
+/// Pool and namespace that an argument `POOL[/NAMESPACE]/IMAGE`, or a level `POOL[/NAMESPACE]/[IMAGE]`, is about; nothing
+/// where the command has no such argument, and a place that no constraint means where it is not understood.
+pub fn place_of(cmd: &Command) -> Vec<(String, String)> {
+    let given = |names: [&str; 2]| names.iter().find_map(|name| cmd.opt_text(name));
+    let image = given(["image_spec", "image_id_spec"]).map(|spec| spec.split('/').collect::<Vec<_>>());
+    let level = given(["level_spec", "pool_spec"]).map(|spec| spec.split('/').collect::<Vec<_>>());
+    let (pool, namespace) = match (image.as_deref(), level.as_deref()) {
+        (None, None) => return Vec::new(),
+        (Some([pool, _]), None) | (None, Some([pool] | [pool, ""])) => (*pool, ""),
+        (Some([pool, namespace, _]), None) | (None, Some([pool, namespace, _])) => (*pool, *namespace),
+        // `POOL/X`: a namespace, or an image of the default one. Who may only one of them says it in full.
+        (None, Some([pool, _])) => (*pool, "/"),
+        _ => ("/", "/"),
+    };
+    [("pool", pool), ("namespace", namespace)]
+        .map(|(k, v)| (k.to_string(), v.to_string()))
+        .into()
+}
 
 /// Python modules print pretty JSON whatever was asked for.
 fn pretty(v: &Value) -> Outcome {

@@ -24,7 +24,8 @@ pub const TABLE: &[Spec] = &[
         "osd df output_method?:choice(plain|tree) filter_by?:choice(class|name) filter?:str",
         "how full the OSDs are",
         osd_df::df,
-    ),
+    )
+    .by_manager(""),
     spec(R, "osd ls epoch?:int(0..)", "ids of the OSDs", ls),
     spec(
         R,
@@ -66,19 +67,20 @@ pub const TABLE: &[Spec] = &[
         numa_status,
     ),
     spec(
-        R,
+        ("mgr", "r"),
         "osd status bucket?:str",
         "space and state of the OSDs",
         osd_status,
-    ),
-    spec(R, "osd perf", "commit and apply latencies of the OSDs", perf),
+    )
+    .by_manager("status"),
+    spec(R, "osd perf", "commit and apply latencies of the OSDs", perf).by_manager(""),
     spec(
         R,
         "osd utilization",
         "how evenly placement groups are spread",
         utilization,
     ),
-    spec(R, "osd blocked-by", "OSDs that others wait for", blocked_by),
+    spec(R, "osd blocked-by", "OSDs that others wait for", blocked_by).by_manager(""),
     spec(
         R,
         "osd map pool:pool object:object nspace?:str",

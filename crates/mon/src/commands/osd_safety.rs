@@ -19,13 +19,15 @@ pub const TABLE: &[Spec] = &[
         "osd safe-to-destroy ids*:str",
         "whether OSDs hold nothing any more",
         safe_to_destroy,
-    ),
+    )
+    .by_manager(""),
     spec(
         R,
         "osd ok-to-stop ids*:str max?:int",
         "whether OSDs can be stopped without making data unavailable",
         ok_to_stop,
-    ),
+    )
+    .by_manager(""),
 ];
 
 /// PGs that need the OSD.

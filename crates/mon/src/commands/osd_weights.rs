@@ -41,7 +41,8 @@ pub const TABLE: &[Spec] = &[
         "osd test-reweight-by-utilization oload?:int max_change?:float max_osds?:int no_increasing?:bool",
         "what reweight-by-utilization would do",
         test_by_utilization,
-    ),
+    )
+    .by_manager(""),
     spec(
         RW,
         "osd reweight-by-pg oload?:int max_change?:float max_osds?:int pools?*:pool",
@@ -53,7 +54,8 @@ pub const TABLE: &[Spec] = &[
         "osd test-reweight-by-pg oload?:int max_change?:float max_osds?:int pools?*:pool",
         "what reweight-by-pg would do",
         test_by_pg,
-    ),
+    )
+    .by_manager(""),
 ];
 
 const OLOAD_DEFAULT: i64 = 120;

@@ -13,55 +13,63 @@ const R: (&str, &str) = ("pg", "r");
 const RW: (&str, &str) = ("pg", "rw");
 
 pub const TABLE: &[Spec] = &[
-    spec(R, "pg stat", "placement groups in one line", stat),
+    spec(R, "pg stat", "placement groups in one line", stat).by_manager(""),
     spec(
         R,
         "pg dump dumpcontents?*:choice(all|summary|sum|delta|pools|osds|pgs|pgs_brief)",
         "figures of placement groups, pools and OSDs",
         pg_dump::dump,
-    ),
+    )
+    .by_manager(""),
     spec(
         R,
         "pg dump_json dumpcontents?*:choice(all|summary|sum|pools|osds|pgs)",
         "figures of placement groups, pools and OSDs, as JSON",
         pg_dump::dump,
-    ),
+    )
+    .by_manager(""),
     spec(
         R,
         "pg dump_pools_json",
         "figures of pools, as JSON",
         pg_dump::dump,
-    ),
+    )
+    .by_manager(""),
     spec(
         R,
         "pg ls pool?:int states?*:str",
         "placement groups of a pool, in some states",
         ls,
-    ),
+    )
+    .by_manager(""),
     spec(
         R,
         "pg ls-by-pool poolstr:str states?*:str",
         "placement groups of a pool by name",
         ls_by_pool,
-    ),
+    )
+    .by_manager(""),
     spec(
         R,
         "pg ls-by-osd osd:osd pool?:int states?*:str",
         "placement groups on an OSD",
         ls_by_osd,
-    ),
+    )
+    .by_manager(""),
     spec(
         R,
         "pg ls-by-primary osd:osd pool?:int states?*:str",
         "placement groups that an OSD leads",
         ls_by_primary,
-    ),
+    )
+    .by_manager(""),
     spec(
         R,
         "pg dump_stuck stuckops?*:choice(inactive|unclean|stale|undersized|degraded) threshold?:int",
         "placement groups that are not well for some time",
         dump_stuck,
-    ),
+    )
+    .by_manager(""),
     spec(
         R,
         "pg map pgid:pgid",
@@ -73,13 +81,14 @@ pub const TABLE: &[Spec] = &[
         "pg debug debugop:choice(unfound_objects_exist|degraded_pgs_exist)",
         "TRUE or FALSE",
         debug,
-    ),
-    later(R, "pg getmap"),
+    )
+    .by_manager(""),
+    later(R, "pg getmap").by_manager(""),
     later(("osd", "rw"), "pg repeer pgid:pgid"),
-    later(RW, "pg force-recovery pgid*:pgid"),
-    later(RW, "pg force-backfill pgid*:pgid"),
-    later(RW, "pg cancel-force-recovery pgid*:pgid"),
-    later(RW, "pg cancel-force-backfill pgid*:pgid"),
+    later(RW, "pg force-recovery pgid*:pgid").by_manager(""),
+    later(RW, "pg force-backfill pgid*:pgid").by_manager(""),
+    later(RW, "pg cancel-force-recovery pgid*:pgid").by_manager(""),
+    later(RW, "pg cancel-force-backfill pgid*:pgid").by_manager(""),
 ];
 
 /// The real one's default of `mon_pg_stuck_threshold`, in seconds.

@@ -22,7 +22,7 @@ const RW: (&str, &str) = ("osd", "rw");
 pub const TABLE: &[Spec] = &[
     spec(R, "osd lspools", "ids and names of the pools", lspools).flagged(DEPRECATED),
     spec(R, "osd pool ls detail?:choice(detail)", "names of the pools, or all about them", ls),
-    spec(R, "osd pool stats pool_name?:pool", "what goes on in the pools", stats),
+    spec(R, "osd pool stats pool_name?:pool", "what goes on in the pools", stats).by_manager(""),
     spec(
         RW,
         "osd pool create pool:pool pg_num?:int(0..) pgp_num?:int(0..) pool_type?:choice(replicated|erasure) erasure_code_profile?:str([A-Za-z0-9-_.]) rule?:str expected_num_objects?:int(0..) size?:int(0..) pg_num_min?:int(0..) pg_num_max?:int(0..) autoscale_mode?:choice(on|off|warn) bulk?:bool target_size_bytes?:int(0..) target_size_ratio?:float(0.0..)",
@@ -59,7 +59,7 @@ pub const TABLE: &[Spec] = &[
     spec(R, "osd pool get-quota pool:pool", "limits of a pool", pool_get::quota),
     spec(RW, "osd pool mksnap pool:pool snap:str", "take a snapshot of a pool", mksnap),
     spec(RW, "osd pool rmsnap pool:pool snap:str", "remove a snapshot of a pool", rmsnap),
-    spec(("mgr", "r"), "osd pool autoscale-status format?:str", "sizes of the pools and their placement groups", autoscale),
+    spec(("mgr", "r"), "osd pool autoscale-status format?:str", "sizes of the pools and their placement groups", autoscale).by_manager("pg_autoscaler"),
 ];
 
 /// A change of the map that `f` makes in an increment, as an answer.

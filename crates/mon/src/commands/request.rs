@@ -52,8 +52,18 @@ fn format_of(v: Option<&Value>) -> Format {
     }
 }
 
+/// What the signature does not name is left out: neither a command nor a capability's constraint shall see an argument
+/// that the other does not know.
 fn type_arguments(prefix: &str, args: &mut Map<String, Value>) -> Result<(), Outcome> {
-    for spec in table::all_named(prefix) {
+    let specs = table::all_named(prefix);
+    let named = |name: &str| {
+        specs
+            .iter()
+            .flat_map(|s| signature::args(s.sig))
+            .any(|a| a.name == name)
+    };
+    args.retain(|name, _| named(name));
+    for spec in specs {
         for arg in signature::args(spec.sig) {
             let Some(v) = args.get(arg.name) else { continue };
             let Some(typed) = signature::convert(&arg, v) else {

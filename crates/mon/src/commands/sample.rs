@@ -75,6 +75,8 @@ async fn make(osds: i32) -> ClusterState {
         "false".into(),
     );
     options.config.push(no_warning);
+    let delete = ("mon".into(), "mon_allow_pool_delete".into(), "true".into());
+    options.config.push(delete);
     create_cluster(&*store, &options, &*clock, &SystemRandom)
         .await
         .unwrap();

@@ -9,30 +9,33 @@ const PG: (&str, &str) = ("pg", "rw");
 const OSD: (&str, &str) = ("osd", "rw");
 
 pub const TABLE: &[Spec] = &[
-    spec(PG, "pg scrub pgid:pgid", "compare the copies' metadata", pg_scrub),
-    spec(PG, "pg deep-scrub pgid:pgid", "compare the copies' data", pg_deep),
+    spec(PG, "pg scrub pgid:pgid", "compare the copies' metadata", pg_scrub).by_manager(""),
+    spec(PG, "pg deep-scrub pgid:pgid", "compare the copies' data", pg_deep).by_manager(""),
     spec(
         PG,
         "pg repair pgid:pgid",
         "compare the copies' data, and repair bad ones",
         pg_repair,
-    ),
-    spec(OSD, "osd scrub who:str", "scrub what an OSD leads", osd_scrub),
+    )
+    .by_manager(""),
+    spec(OSD, "osd scrub who:str", "scrub what an OSD leads", osd_scrub).by_manager(""),
     spec(
         OSD,
         "osd deep-scrub who:str",
         "deep-scrub what an OSD leads",
         osd_deep,
-    ),
-    spec(OSD, "osd repair who:str", "repair what an OSD leads", osd_repair),
-    spec(OSD, "osd pool scrub who*:pool", "scrub pools", pool_scrub),
+    )
+    .by_manager(""),
+    spec(OSD, "osd repair who:str", "repair what an OSD leads", osd_repair).by_manager(""),
+    spec(OSD, "osd pool scrub who*:pool", "scrub pools", pool_scrub).by_manager(""),
     spec(
         OSD,
         "osd pool deep-scrub who*:pool",
         "deep-scrub pools",
         pool_deep,
-    ),
-    spec(OSD, "osd pool repair who*:pool", "repair pools", pool_repair),
+    )
+    .by_manager(""),
+    spec(OSD, "osd pool repair who*:pool", "repair pools", pool_repair).by_manager(""),
 ];
 
 /// What is asked of the primaries.

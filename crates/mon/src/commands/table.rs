@@ -5,6 +5,7 @@
 //! listed but not built refuse with EOPNOTSUPP; commands that are not listed do not exist.
 
 use super::{Command, Context, Outcome, signature};
+use ::auth::Access;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -24,12 +25,32 @@ pub struct Spec {
     pub module: &'static str,
     pub perm: &'static str,
     pub flags: u32,
+    /// Set for what Ceph's manager answers: "" for the manager itself, else the name of its module.
+    pub manager: Option<&'static str>,
     pub run: Handler,
 }
 
 impl Spec {
+    pub fn access(&self) -> Access {
+        let one = |c: char, access| {
+            if self.perm.contains(c) {
+                access
+            } else {
+                Access::NONE
+            }
+        };
+        one('r', Access::R) | one('w', Access::W) | one('x', Access::X)
+    }
+
     pub const fn flagged(mut self, flags: u32) -> Self {
         self.flags = flags;
+        self
+    }
+
+    /// A command of the manager (`module` ""), or of one of its modules: at the manager's doors `mgr` capabilities
+    /// are enough for it. Everything else needs the monitor's there, too.
+    pub const fn by_manager(mut self, module: &'static str) -> Self {
+        self.manager = Some(module);
         self
     }
 }
@@ -47,6 +68,7 @@ pub const fn spec(
         module: need.0,
         perm: need.1,
         flags: 0,
+        manager: None,
         run,
     }
 }
@@ -133,7 +155,9 @@ pub fn markdown() -> String {
     let mut out = String::from(
         "# Commands\n\n<!-- Generated from the table in crates/mon/src/commands (test `reference_is_current`). -->\n\n\
          What `ceph` can ask of Skep. `NAME?` is optional, `NAME*` takes several values. The permission is what the\n\
-         caller's monitor capability must allow. Commands marked \"not built\" refuse with EOPNOTSUPP.\n",
+         caller's monitor capability must allow. At the manager's address (MGR_COMMAND, `ceph tell mgr`) commands marked\n\
+         \"manager\" need it of the `mgr` capability alone, with the module if one is named; all others of both. Commands\n\
+         marked \"not built\" refuse with EOPNOTSUPP.\n",
     );
     for (family, specs) in &FAMILIES {
         out.push_str(&format!(
@@ -146,8 +170,13 @@ pub fn markdown() -> String {
             } else {
                 ""
             };
+            let server = match s.manager {
+                None => String::new(),
+                Some("") => ", manager".into(),
+                Some(module) => format!(", manager ({module})"),
+            };
             out.push_str(&format!(
-                "| `{sig}` | {}{old} | {} {} |\n",
+                "| `{sig}` | {}{old} | {} {}{server} |\n",
                 s.help, s.module, s.perm
             ));
         }

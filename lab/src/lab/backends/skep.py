@@ -45,7 +45,7 @@ class SkepService(CephService):
         log = self.dir / "server.log"
         seen = log.stat().st_size if log.exists() else 0
         argv = [binary(self.settings.bin), "up", "--data", str(self.dir / "data"), "--osds", str(self.settings.osds), "--auth", "none",
-                "--osd-memory", str(self.settings.osd_memory), "--osd-size", str(self.settings.osd_size)]
+                "--osd-memory", str(self.settings.osd_memory), "--osd-size", str(self.settings.osd_size), "--allow-pool-delete"]
         if seen == 0:
             argv += ["--mon-port", "0"]
         self.process = self.scratch.spawn(argv, self.role, log=log)
