@@ -4,20 +4,31 @@
 //! whoever joins the set later has it as well. So after a loss of power, at any moment, the disk of each OSD that the cluster
 //! state names in sync holds the log entry of every write that was answered: nothing has to be started for that to be told.
 //!
-//! Bound: the newest [`KEPT`] answers are remembered; a log keeps more.
+//! That is asked where the power is lost, and also where it might be: at the first answers of a placement group whose set or interval
+//! has changed, and at answers to writes that were sent again, copies of the disks are looked at as a loss of power in this
+//! moment would leave them. The run itself goes on undisturbed.
+//!
+//! Bounds: the newest [`KEPT`] answers are remembered (a log keeps more), [`LOOKS_MAX`] looks in a run.
 //!
 //! Not here: who cuts the power (`chaos`); what reads show (`linear`).
 
 use crate::cluster::{Cluster, OsdNode, POOL};
+use crate::workload::History;
 use io::disk::sim::Survival;
+use metastore::cluster::PgConfig;
+use std::cell::Cell;
 use std::cell::RefCell;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use tokio::sync::watch;
 use types::{OsdId, PgId, SPgId};
 
 /// Answers that are remembered.
 const KEPT: usize = 64;
+/// Looks at what a loss of power would leave.
+const LOOKS_MAX: u32 = 24;
+/// Answers of a placement group after it has changed at which that is done.
+const FRESH: u32 = 3;
 /// Clients' names are theirs and this (`client`).
 pub const FIRST_CLIENT: u64 = 5000;
 
@@ -32,10 +43,20 @@ pub struct Ack {
     pub attempt: i32,
 }
 
-#[derive(Debug)]
 pub struct Acks {
     recent: RefCell<VecDeque<Ack>>,
     newest: watch::Sender<Option<Ack>>,
+    /// Whose disks are looked at; set when there are some.
+    cluster: RefCell<Option<Rc<Cluster>>>,
+    /// Placement groups that have changed, each with the answers that are looked at yet.
+    fresh: RefCell<BTreeMap<PgId, u32>>,
+    looks: Cell<u32>,
+}
+
+impl std::fmt::Debug for Acks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Acks").field("recent", &self.recent).finish()
+    }
 }
 
 impl Default for Acks {
@@ -43,6 +64,9 @@ impl Default for Acks {
         Self {
             recent: RefCell::default(),
             newest: watch::Sender::new(None),
+            cluster: RefCell::default(),
+            fresh: RefCell::default(),
+            looks: Cell::new(0),
         }
     }
 }
@@ -54,7 +78,54 @@ impl Acks {
             recent.pop_front();
         }
         recent.push_back(ack.clone());
+        drop(recent);
+        self.look(&ack);
         self.newest.send_replace(Some(ack));
+    }
+
+    /// From now on the disks of this cluster are looked at.
+    pub fn judge(history: &Rc<History>, cluster: &Rc<Cluster>) {
+        *history.acks.cluster.borrow_mut() = Some(cluster.clone());
+        let (history, mut states) = (history.clone(), cluster.view.subscribe_state());
+        tokio::task::spawn_local(async move {
+            let mut before = states.borrow_and_update().clone();
+            while states.changed().await.is_ok() {
+                let now = states.borrow_and_update().clone();
+                for (pg, config) in now.pgs.iter().filter(|(pg, _)| pg.pool == POOL) {
+                    let grown = |old: &PgConfig| config.in_sync.iter().any(|o| !old.in_sync.contains(o));
+                    let changed = |old: &PgConfig| old.interval != config.interval || grown(old);
+                    if before.pgs.get(pg).is_none_or(changed) {
+                        history.acks.fresh.borrow_mut().insert(pg, FRESH);
+                    }
+                }
+                before = now;
+            }
+        });
+    }
+
+    /// Looks at what the disks would hold if the power were lost now, where that is of interest.
+    fn look(&self, ack: &Ack) {
+        let cluster = self.cluster.borrow().clone();
+        let Some(cluster) = cluster.filter(|_| self.looks.get() < LOOKS_MAX) else {
+            return;
+        };
+        let pg = cluster
+            .view
+            .osdmap()
+            .object_to_pg(POOL, b"", b"", ack.oid.as_bytes());
+        let mut fresh = self.fresh.borrow_mut();
+        let left = pg
+            .and_then(|(_, pg)| fresh.get_mut(&pg))
+            .filter(|left| **left > 0);
+        if left.map(|left| *left -= 1).is_none() && ack.attempt == 0 {
+            return;
+        }
+        self.looks.set(self.looks.get() + 1);
+        let wrongs = self.lacking(&cluster, pg.map(|(_, pg)| pg), Survival::Nothing);
+        for wrong in wrongs {
+            cluster.sim.trace.note(format_args!("{wrong}"));
+            cluster.wrongs.borrow_mut().push(wrong);
+        }
     }
 
     /// The next answer for which `wanted` holds, at the moment at which it is given.
@@ -70,16 +141,26 @@ impl Acks {
         }
     }
 
-    /// What the disks of those in sync lack of what was answered. Nobody runs.
-    pub fn lacking(&self, cluster: &Cluster) -> Vec<String> {
+    /// What the disks of those in sync lack of what was answered, as a loss of power leaves them; `only`: of this PG.
+    pub fn lacking(&self, cluster: &Cluster, only: Option<PgId>, how: Survival) -> Vec<String> {
         let state = cluster.view.state();
         let Some(pool) = state.osdmap.pool(POOL) else {
             return Vec::new();
         };
         let mut wrongs = Vec::new();
         let nodes = cluster.osds.borrow();
+        let asked = |pg: &PgId| pg.pool == POOL && only.is_none_or(|only| only == *pg);
+        let holds = |osd: OsdId, pg: PgId| state.pgs.get(pg).is_some_and(|c| c.in_sync.contains(&osd));
         for node in nodes.iter().filter(|n| !n.gone.get()) {
-            let held = match requests(cluster, node, state.osdmap.pgs().filter(|pg| pg.pool == POOL)) {
+            let pgs: Vec<PgId> = state
+                .osdmap
+                .pgs()
+                .filter(|pg| asked(pg) && holds(node.id, *pg))
+                .collect();
+            if pgs.is_empty() {
+                continue;
+            }
+            let held = match requests(cluster, node, &pgs, how) {
                 Ok(held) => held,
                 Err(why) => {
                     wrongs.push(format!(
@@ -93,10 +174,9 @@ impl Acks {
                 let Some((_, pg)) = state.osdmap.object_to_pg(POOL, b"", b"", ack.oid.as_bytes()) else {
                     continue;
                 };
-                let in_sync = state.pgs.get(pg).is_some_and(|c| c.in_sync.contains(&node.id));
                 // A PG that was split off begins without what its members did not take over: its objects say it.
                 let whole = held.logs.contains(&pg) && pool.pg_num == cluster.first_pgs.get();
-                if in_sync
+                if pgs.contains(&pg)
                     && whole
                     && !held.requests.contains(&(ack.client, ack.tid))
                     && !cluster.rot.excuses(pg)
@@ -119,12 +199,12 @@ struct Held {
     requests: BTreeSet<(u64, u64)>,
 }
 
-fn requests(cluster: &Cluster, node: &Rc<OsdNode>, pgs: impl Iterator<Item = PgId>) -> Result<Held, String> {
+fn requests(cluster: &Cluster, node: &Rc<OsdNode>, pgs: &[PgId], how: Survival) -> Result<Held, String> {
     // A disk apart: to open a store writes to it.
-    let disk = node.disk.borrow().survivor_of(Survival::Everything);
+    let disk = node.disk.borrow().survivor_of(how);
     let store = cluster.open_store_on(node, disk)?;
     let mut held = Held::default();
-    for pg in pgs {
+    for pg in pgs.iter().copied() {
         let c = SPgId::replicated(pg);
         if !store.collections().contains(&c) {
             continue;

@@ -8,7 +8,7 @@ use crate::plan::{Event, Fault, Plan, Wish, storm};
 use crate::scrubs;
 use crate::workload::History;
 use io::disk::Space;
-use io::disk::sim::{Call, SimDisk};
+use io::disk::sim::{Call, SimDisk, Survival};
 use io_sim::{Dice, Process};
 use std::cell::RefCell;
 use std::io::ErrorKind;
@@ -290,7 +290,9 @@ impl Hand {
             c.kill_osd(node, true, self.dice.roll());
         }
         if all {
-            c.wrongs.borrow_mut().extend(acks.lacking(&c));
+            c.wrongs
+                .borrow_mut()
+                .extend(acks.lacking(&c, None, Survival::Everything));
         }
         sleep(lasts).await;
         for node in &hit {

@@ -1,6 +1,7 @@
 //! One seed from beginning to end: the cluster comes up, clients work while faults come and go, all is healed, and the
 //! checkers look.
 
+use crate::acks::Acks;
 use crate::chaos::{self, Clients};
 use crate::check;
 use crate::client::Rados;
@@ -144,6 +145,7 @@ async fn live(sim: &Sim, plan: &Plan, history: &Rc<History>, lived: &mut Lived) 
     if let Some(why) = check::becomes_clean(&cluster, UP_MAX).await {
         return Err(format!("the new cluster does not become clean: {why}"));
     }
+    Acks::judge(history, &cluster);
     let stop = Rc::new(Cell::new(false));
     let clients: Clients = Rc::new(RefCell::new(
         (0..plan.clients as u64)
