@@ -26,7 +26,7 @@ use types::{OsdId, PgId, SPgId};
 /// Answers that are remembered.
 const KEPT: usize = 64;
 /// Looks at what a loss of power would leave.
-const LOOKS_MAX: u32 = 24;
+const LOOKS_MAX: u32 = 10;
 /// Answers of a placement group after it has changed at which that is done.
 const FRESH: u32 = 3;
 /// Clients' names are theirs and this (`client`).
@@ -41,6 +41,8 @@ pub struct Ack {
     /// Who gave it, and to which try.
     pub osd: OsdId,
     pub attempt: i32,
+    /// PGs of the pool then.
+    pub pg_num: u32,
 }
 
 pub struct Acks {
@@ -174,8 +176,8 @@ impl Acks {
                 let Some((_, pg)) = state.osdmap.object_to_pg(POOL, b"", b"", ack.oid.as_bytes()) else {
                     continue;
                 };
-                // A PG that was split off begins without what its members did not take over: its objects say it.
-                let whole = held.logs.contains(&pg) && pool.pg_num == cluster.first_pgs.get();
+                // A PG that was split off begins without what its members did not take over: its objects say that.
+                let whole = held.logs.contains(&pg) && pool.pg_num == ack.pg_num;
                 if pgs.contains(&pg)
                     && whole
                     && !held.requests.contains(&(ack.client, ack.tid))

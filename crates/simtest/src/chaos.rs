@@ -37,6 +37,12 @@ const BLOCK: u64 = 4096;
 /// Where a store's log begins (docs/internals/disk-format.md).
 const LOG_OFFSET: u64 = 64 << 10;
 
+/// Long enough to come up and to be brought to where the others are.
+const LIMP_MIN: Duration = Duration::from_secs(5);
+/// Less than a lease has left.
+const BLIND_MAX: Duration = Duration::from_millis(1200);
+/// Long enough to copy what little there is.
+const UPMAP_MIN: Duration = Duration::from_secs(2);
 /// What a disk says of itself that has been full.
 const DISK_BYTES: u64 = 1 << 40;
 /// How long an answer is waited for that shall be the last.
@@ -238,6 +244,7 @@ impl Hand {
                 sleep(lasts).await;
                 room(DISK_BYTES);
             }
+            Fault::Limp { osd } => self.limp(osd, lasts).await,
             Fault::Upmap { osd } => self.upmap(osd, lasts).await,
             Fault::Resize { more } => self.resize(more, lasts).await,
             Fault::MoveHost { osd } => {
@@ -300,6 +307,26 @@ impl Hand {
         }
     }
 
+    async fn limp(&mut self, osd: usize, lasts: Duration) {
+        let c = self.cluster.clone();
+        let node = c.osd(osd);
+        c.kill_osd(&node, false, 0);
+        c.etcd.set_slow(Duration::from_millis(20 + self.dice.below(150)));
+        node.pacing.set(SLOW);
+        sleep(Duration::from_millis(self.dice.below(800))).await;
+        c.start_osd(&node);
+        let end = c.sim.elapsed() + LIMP_MIN + lasts;
+        while c.sim.elapsed() < end {
+            sleep(Duration::from_millis(200 + self.dice.below(1200))).await;
+            for host in self.other_osds(&node) {
+                c.sim.net.cut(node.host, host);
+                c.sim.net.cut(host, node.host);
+            }
+        }
+        node.pacing.set(Pace::FAST);
+        c.etcd.set_slow(Duration::ZERO);
+    }
+
     /// A PG of this OSD goes to one that does not have it.
     async fn upmap(&mut self, osd: usize, lasts: Duration) {
         let c = self.cluster.clone();
@@ -321,11 +348,31 @@ impl Hand {
             return;
         }
         let to = others[self.dice.below(others.len() as u64) as usize];
+        let how = self.dice.below(3);
+        // Who loses it may not hear of that, and neither may clients that read there.
+        let blind = match how {
+            0 => self.some_clients_and(c.osd(osd).host),
+            _ => Vec::new(),
+        };
+        blind.iter().for_each(|host| c.etcd.cut(*host, true));
         self.expect(
             c.upmap(pg, Some((from, to))).await,
             "a PG cannot be placed elsewhere",
         );
-        sleep(lasts).await;
+        // What comes there may be long on its way to the disk, and its primary may hear late that it has joined.
+        let node = c.osds.borrow().iter().find(|n| n.id == to).cloned();
+        let slow = node.filter(|_| how == 1);
+        if let Some(node) = &slow {
+            node.pacing.set(SLOW);
+            c.etcd.set_slow(Duration::from_millis(50 + self.dice.below(350)));
+        }
+        sleep(BLIND_MAX).await;
+        blind.iter().for_each(|host| c.etcd.cut(*host, false));
+        sleep(lasts + UPMAP_MIN).await;
+        if let Some(node) = &slow {
+            node.pacing.set(Pace::FAST);
+            c.etcd.set_slow(Duration::ZERO);
+        }
         self.expect(c.upmap(pg, None).await, "a PG cannot be placed as before");
     }
 
@@ -473,16 +520,20 @@ impl Hand {
         c.start_osd(&node);
     }
 
+    /// Some clients, which go on asking where the PGs were, and this one.
+    fn some_clients_and(&mut self, host: IpAddr) -> Vec<IpAddr> {
+        let number = self.clients.borrow().len() as u64;
+        (0..number)
+            .filter(|_| self.dice.below(2) == 0)
+            .map(client_host)
+            .chain([host])
+            .collect()
+    }
+
     async fn blind(&mut self, osd: usize, cut: bool, lasts: Duration) {
         let c = self.cluster.clone();
         let node = c.osd(osd);
-        // Some clients go on asking where the PGs were.
-        let number = self.clients.borrow().len() as u64;
-        let blind: Vec<IpAddr> = (0..number)
-            .filter(|_| self.dice.below(2) == 0)
-            .map(client_host)
-            .chain([node.host])
-            .collect();
+        let blind = self.some_clients_and(node.host);
         blind.iter().for_each(|host| c.etcd.cut(*host, true));
         self.cut_off(&node, true);
         if cut {

@@ -70,6 +70,8 @@ pub struct Answer {
     pub osd: OsdId,
     pub attempt: i32,
     pub tid: u64,
+    /// PGs of the pool, as it was asked.
+    pub pg_num: u32,
 }
 
 struct Conn {
@@ -212,7 +214,8 @@ impl Rados {
                         let told = told(ask, &reply)?;
                         let version = matches!(told, Told::Done | Told::Saw(Some(_))).then_some(reply.user_version);
                         let (osd, attempt, tid) = (target.osd, reply.retry_attempt, reply.tid);
-                        return Ok(Answer { told, version, osd, attempt, tid });
+                        let pg_num = target.pg_num;
+                        return Ok(Answer { told, version, osd, attempt, tid, pg_num });
                     }
                     Err(e) => {
                         self.trace.note(format_args!("client.{} #{}: {e}", self.id, self.tid));

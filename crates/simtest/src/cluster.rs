@@ -88,8 +88,6 @@ pub struct Cluster {
     pub operators: Operator,
     /// What can be a command to the monitor is one.
     pub by_commands: Cell<bool>,
-    /// PGs of the pool when it was made.
-    pub first_pgs: Cell<u32>,
     /// The pool has another size than it was made with.
     pub resized: Cell<bool>,
     /// What must not have happened.
@@ -165,7 +163,6 @@ impl Cluster {
             slow_reads: Cell::new(false),
             operators: Operator::default(),
             by_commands: Cell::new(false),
-            first_pgs: Cell::new(0),
             resized: Cell::new(false),
             view,
             operator: RefCell::default(),
@@ -417,7 +414,6 @@ impl Cluster {
     }
 
     pub async fn add_pool(&self, size: u8, min_size: u8, pg_num: u32) -> Result<(), String> {
-        self.first_pgs.set(pg_num);
         let pool = PgPool {
             size,
             min_size,

@@ -15,6 +15,7 @@ pub mod chaos;
 pub mod check;
 pub mod client;
 pub mod cluster;
+pub mod contract;
 pub mod disk;
 pub mod etcd;
 pub mod linear;

@@ -21,7 +21,8 @@ const BLIND_MORE: u64 = 3000;
 const LARGE: u64 = 8;
 
 /// How much a clock's rate may be off where that is tried.
-const HARSH_PPM: u64 = 80_000;
+const SLOW_PPM: u64 = 120_000;
+const FAST_PPM: u64 = 10_000;
 
 /// Which OSD: its place in the list of those that run.
 pub type Nth = usize;
@@ -128,6 +129,11 @@ pub enum Fault {
     },
     /// Its disk has no room.
     FullDisk {
+        osd: Nth,
+    },
+    /// It is started again, and is behind from then on: its disk is slow, its connections break again and again, and the cluster state
+    /// answers late. What it says it has may not be durable yet, and it joins sets of which its primary hears late.
+    Limp {
         osd: Nth,
     },
     /// A host is moved to another place of the CRUSH tree, and back.
@@ -386,16 +392,17 @@ impl Plan {
         if dice.below(2) == 0 {
             self.clocks = self.clocks.iter().map(|(skew, _)| (*skew, harsh(dice))).collect();
         }
-        for _ in 0..dice.below(5) {
+        for _ in 0..dice.below(6) {
             let osd = dice.below(self.osds as u64) as usize;
-            let fault = match dice.below(7) {
+            let fault = match dice.below(10) {
                 0..=2 => Fault::AtAck {
                     all: dice.below(3) > 0,
                     again: dice.below(2) == 0,
                 },
-                3 => Fault::Upmap { osd },
-                4 => Fault::FullDisk { osd },
-                5 => Fault::Resize {
+                3 | 4 => Fault::Upmap { osd },
+                5 => Fault::FullDisk { osd },
+                6 | 7 => Fault::Limp { osd },
+                8 => Fault::Resize {
                     more: dice.below(2) == 0,
                 },
                 _ => Fault::MoveHost { osd },
@@ -490,9 +497,9 @@ fn clock(dice: &mut Dice) -> (Duration, i32) {
     (Duration::from_millis(skew), drift)
 }
 
-/// As far apart as leases and grants allow for: a margin of 300 ms of 2 s, and of 50 ms of 250 ms between two OSDs.
+/// As slow as leases and grants allow for: a margin of 300 ms of 2 s, and of 50 ms of 250 ms between two OSDs.
 fn harsh(dice: &mut Dice) -> i32 {
-    dice.below(2 * HARSH_PPM + 1) as i32 - HARSH_PPM as i32
+    dice.below(SLOW_PPM + FAST_PPM + 1) as i32 - SLOW_PPM as i32
 }
 
 impl fmt::Display for Plan {

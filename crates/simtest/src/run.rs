@@ -6,6 +6,7 @@ use crate::chaos::{self, Clients};
 use crate::check;
 use crate::client::Rados;
 use crate::cluster::{Cluster, POOL, client_host, open_state};
+use crate::contract;
 use crate::plan::Plan;
 use crate::scrubs;
 use crate::workload::{self, History};
@@ -146,6 +147,7 @@ async fn live(sim: &Sim, plan: &Plan, history: &Rc<History>, lived: &mut Lived) 
         return Err(format!("the new cluster does not become clean: {why}"));
     }
     Acks::judge(history, &cluster);
+    contract::watch(&cluster);
     let stop = Rc::new(Cell::new(false));
     let clients: Clients = Rc::new(RefCell::new(
         (0..plan.clients as u64)

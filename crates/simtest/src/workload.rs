@@ -205,6 +205,7 @@ pub async fn work(
                 osd,
                 attempt,
                 tid,
+                pg_num,
             }) => {
                 rados
                     .trace
@@ -222,6 +223,7 @@ pub async fn work(
                         oid,
                         osd,
                         attempt,
+                        pg_num,
                     });
                 }
             }
