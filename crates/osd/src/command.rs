@@ -108,10 +108,11 @@ impl Osd {
                     .map(|(addr, until)| json!({"addr": addr.to_string(), "expire": until.to_string()}))
                     .collect(),
             )),
-            "config show" => Ok(json!({"osd_max_object_size": "134217728", "osd_max_write_size": "90"})),
+            "config show" => Ok(json!({"osd_max_attr_size": pg::XATTR_VALUE_MAX.to_string(),
+                                       "osd_max_object_size": "134217728", "osd_max_write_size": "90"})),
             "config get" => match text("key") {
                 "osd_max_object_size" => Ok(json!({"osd_max_object_size": "134217728"})),
-                "osd_max_attr_size" => Ok(json!({"osd_max_attr_size": "0"})),
+                "osd_max_attr_size" => Ok(json!({"osd_max_attr_size": pg::XATTR_VALUE_MAX.to_string()})),
                 other => Err((
                     Errno::ENOENT,
                     format!("error getting '{other}': (2) No such file or directory"),

@@ -65,7 +65,12 @@ fn or_default<T: Default>(r: store::Result<T>) -> Result<T, IoError> {
 impl ObjectReads for StoreView {
     fn stat(&mut self, oid: &ObjectId) -> Result<Option<ObjectStat>, IoError> {
         match self.engine.stat(oid) {
-            Ok(s) => Ok(Some(ObjectStat { size: s.size })),
+            Ok(s) => Ok(Some(ObjectStat {
+                size: s.size,
+                omap_keys: s.omap_keys,
+                omap_bytes: s.omap_bytes,
+                weight: s.weight,
+            })),
             Err(Error::NoObject(_)) => Ok(None),
             Err(e) => Err(IoError(e.to_string())),
         }
@@ -110,6 +115,10 @@ impl ObjectReads for StoreView {
 
     fn attr(&mut self, oid: &ObjectId, name: &[u8]) -> Result<Option<Bytes>, IoError> {
         or_default(self.engine.attr(oid, name))
+    }
+
+    fn attr_sizes(&mut self, oid: &ObjectId) -> Result<Vec<(Bytes, u64)>, IoError> {
+        or_default(self.engine.attr_sizes(oid))
     }
 
     fn attrs(&mut self, oid: &ObjectId) -> Result<Vec<(Bytes, Bytes)>, IoError> {

@@ -1,19 +1,18 @@
 //! What is looked at before an operation touches an object, in the order of spec chapter 04, section 7.1.
 
 use crate::api::{Allow, ClientOp, ClusterView, Need};
+use crate::cost::{COPIES_MAX, OPS_MAX, PG_OPS_MAX, SNAPS_MAX, WRITTEN_MAX};
 use crate::fetch::copies;
 use crate::list::ALL_NAMESPACES;
 use crate::ops::copy::source_of;
 use crate::pool::PoolView;
 use crate::range::HashRange;
-use messages::osd::{MOSDOp, OpClass, OsdOp, code, flag};
+use messages::osd::{MOSDOp, OpClass, OpCode, OsdOp, code, flag};
 use objclass::Method;
 use types::{Errno, NOSNAP, SNAPDIR};
 
 const NAME_MAX: usize = 2048;
 const NSPACE_MAX: usize = 256;
-/// In-data of one message (osd_max_write_size).
-const INDATA_MAX: usize = 90 << 20;
 
 /// What kind of message it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +51,11 @@ fn writes(op: &OsdOp) -> Result<bool, Errno> {
         return Ok(method_of(op)?.0.writes());
     }
     Ok(matches!(op.code.class(), OpClass::Write | OpClass::ReadWrite) && !is_ping(op))
+}
+
+/// Operations whose in-data, or what they make of it, becomes the object's data.
+pub(crate) fn is_write_of_data(c: OpCode) -> bool {
+    matches!(c, code::WRITE | code::WRITEFULL | code::APPEND | code::WRITESAME)
 }
 
 /// The class of the message: by its operations, whatever its flags say.
@@ -157,6 +161,12 @@ pub(crate) fn admit(c: &ClientOp, pool: &PoolView, range: &HashRange, cluster: &
     if m.has(flag::PARALLELEXEC) {
         return Verdict::Refuse(Errno::EINVAL);
     }
+    // Before the rights, which are looked at for each operation.
+    let ops_max = if class == Class::Pg { PG_OPS_MAX } else { OPS_MAX };
+    let many_copies = || m.ops.iter().filter(|op| copies(op)).count() > COPIES_MAX;
+    if m.ops.len() > ops_max || m.snaps.len() > SNAPS_MAX || m.ops.len() > COPIES_MAX && many_copies() {
+        return Verdict::Refuse(Errno::E2BIG);
+    }
     if !allowed(c, pool, cluster) {
         return Verdict::Refuse(Errno::EPERM);
     }
@@ -183,7 +193,7 @@ fn object_checks(c: &ClientOp, pool: &PoolView, class: Class) -> Result<(), Errn
     if class == Class::Write && m.snapid != NOSNAP {
         return Err(Errno::EINVAL);
     }
-    if m.ops.iter().map(|op| op.indata.len()).sum::<usize>() > INDATA_MAX {
+    if m.ops.iter().map(|op| op.indata.len() as u64).sum::<u64>() > WRITTEN_MAX {
         return Err(Errno::EMSGSIZE);
     }
     Ok(())

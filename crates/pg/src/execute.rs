@@ -7,6 +7,7 @@
 //! Not here: versions, clones, the log, replies (the PG's `write` and `reply`).
 
 use crate::api::{Client, ConnId, Context, ObjectCopy};
+use crate::cost::{Cost, gives_more};
 use crate::intervals::Intervals;
 use crate::object::ObjectState;
 use crate::object_info::WatchRecord;
@@ -15,11 +16,8 @@ use crate::store::IoError;
 use crate::watch::{NotifyRequest, WatchKey, WatchTable};
 use bytes::Bytes;
 use messages::osd::{MOSDOp, OsdOp, op_flag};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use types::{Errno, ObjectId, Op, Utime};
-
-/// Output of all operations of a message together: two whole objects.
-const MESSAGE_OUT_MAX: usize = 256 << 20;
 
 /// A failed operation; class methods may give data with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,10 +92,11 @@ pub(crate) enum Effect {
     },
 }
 
-/// The part of an execution that a failed operation under FAILOK takes back.
-#[derive(Debug, Clone, Default)]
+/// What a message has made so far.
+#[derive(Debug, Default)]
 pub(crate) struct Work {
     pub new: ObjectState,
+    /// Operations only append to it.
     pub txn: Vec<Op>,
     /// Ranges of the head's old data that are not the same any more.
     pub modified: Intervals,
@@ -108,6 +107,66 @@ pub(crate) struct Work {
     pub user_version: Option<u64>,
     pub mtime: Option<Utime>,
     pub write_bytes: u64,
+    /// Client xattrs by their names in the store, and their sizes, as the message leaves them; known once it sets one.
+    pub xattrs: Option<XattrSizes>,
+}
+
+/// See [`Work::xattrs`].
+pub(crate) type XattrSizes = BTreeMap<Bytes, u64>;
+
+/// To what a failed operation under FAILOK takes the work back. The transaction, which grows with each operation, is cut
+/// and not copied: a message of a thousand such operations costs a thousand times one, not a million times.
+struct Mark {
+    new: ObjectState,
+    steps: usize,
+    effects: usize,
+    modified: Intervals,
+    change: Change,
+    snapset_lost: bool,
+    user_version: Option<u64>,
+    mtime: Option<Utime>,
+    write_bytes: u64,
+    xattrs: Option<XattrSizes>,
+}
+
+impl Mark {
+    fn of(w: &Work, effects: usize) -> Self {
+        Self {
+            new: w.new.clone(),
+            steps: w.txn.len(),
+            effects,
+            modified: w.modified.clone(),
+            change: w.change,
+            snapset_lost: w.snapset_lost,
+            user_version: w.user_version,
+            mtime: w.mtime,
+            write_bytes: w.write_bytes,
+            xattrs: w.xattrs.clone(),
+        }
+    }
+
+    /// What a mark costs.
+    fn bytes(w: &Work) -> u64 {
+        let rows = w.new.info.watchers.len() + w.modified.intervals().len();
+        64 * (rows + w.xattrs.as_ref().map_or(0, |x| x.len())) as u64
+    }
+
+    fn back(self, w: &mut Work, effects: &mut Vec<Effect>) {
+        effects.truncate(self.effects);
+        w.txn.truncate(self.steps);
+        let txn = std::mem::take(&mut w.txn);
+        *w = Work {
+            new: self.new,
+            txn,
+            modified: self.modified,
+            change: self.change,
+            snapset_lost: self.snapset_lost,
+            user_version: self.user_version,
+            mtime: self.mtime,
+            write_bytes: self.write_bytes,
+            xattrs: self.xattrs,
+        };
+    }
 }
 
 pub(crate) struct Exec<'a, 'c> {
@@ -123,6 +182,7 @@ pub(crate) struct Exec<'a, 'c> {
     /// State of `source` before the message.
     pub old: &'a ObjectState,
     pub work: Work,
+    pub cost: Cost,
     pub effects: Vec<Effect>,
     /// Objects of other OSDs for COPY_FROM, by the operation's index.
     pub fetched: HashMap<usize, Result<Box<ObjectCopy>, Errno>>,
@@ -142,26 +202,31 @@ pub(crate) struct Ran {
 impl Exec<'_, '_> {
     pub fn run(&mut self) -> Ran {
         let mut ran = Ran::default();
-        let mut out = 0;
         let message = self.message;
         for (index, op) in message.ops.iter().enumerate() {
             let may_fail = op.flags & op_flag::FAILOK != 0;
-            let before = may_fail.then(|| (self.work.clone(), self.effects.len()));
-            let mut result = self.one(index, op);
-            if let Ok(d) = &result {
-                out += d.out.len();
-                if out > MESSAGE_OUT_MAX {
-                    result = Err(Errno::E2BIG.into());
-                }
+            if may_fail {
+                let _ = self.cost.charge(Mark::bytes(&self.work), 0);
+            }
+            let before = may_fail.then(|| Mark::of(&self.work, self.effects.len()));
+            let result = self.one(index, op);
+            if let (Ok(d), true) = (&result, gives_more(op)) {
+                let _ = self.cost.charge(d.out.len() as u64, 0);
+            }
+            if self.cost.exceeded {
+                // Not what was read up to here: that is as much as a message may give.
+                return Ran {
+                    results: Vec::new(),
+                    result: Errno::E2BIG.code(),
+                };
             }
             match (result, before) {
                 (Ok(d), _) => {
                     ran.result = d.rval;
                     ran.results.push((d.rval, d.out));
                 }
-                (Err(f), Some((work, effects))) if !never_swallowed(f.rval) => {
-                    self.work = work;
-                    self.effects.truncate(effects);
+                (Err(f), Some(mark)) if !never_swallowed(f.rval) => {
+                    mark.back(&mut self.work, &mut self.effects);
                     ran.result = 0;
                     ran.results.push((f.rval, f.out));
                 }

@@ -21,6 +21,7 @@ mod api;
 pub mod broken;
 mod checks;
 mod commit;
+mod cost;
 mod count;
 mod execute;
 mod fetch;
@@ -57,6 +58,7 @@ pub use api::{
 };
 pub use locks::{LockSeen, Refusal};
 pub use log::{LOG_ENTRY_BYTES, LOG_KEPT};
+pub use ops::xattr::XATTR_VALUE_MAX;
 pub use pg::{LoadError, Pg};
 pub use pool::{Blocklist, PoolView, SnapIntervals};
 pub use range::seed_of;

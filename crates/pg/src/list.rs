@@ -15,6 +15,10 @@ const ENTRIES_MAX: u64 = 1024;
 /// Objects looked at for one answer; the client goes on from the cursor that it gets.
 const SCAN_MAX: usize = 16 * 1024;
 const PAGE: usize = 256;
+/// Names in one answer, about; the client goes on from the cursor here, too.
+const NAMES_BYTES_MAX: usize = 1 << 20;
+/// Bytes of filtered attributes that are as much work as to look at one object.
+const ATTR_BYTES_PER_LOOK: usize = 4096;
 
 pub(crate) const ALL_NAMESPACES: &[u8] = &[1];
 const INTERNAL_NAMESPACE: &[u8] = b".ceph-internal";
@@ -36,8 +40,10 @@ impl Pg {
     /// Executes a message of PG operations.
     pub(crate) fn list(&mut self, c: ClientOp, ctx: &mut Context<'_>) {
         let mut reply = MOSDOpReply::to(&c.op, self.pool.epoch, 0);
+        // All operations of the message share it.
+        let mut looks = SCAN_MAX;
         for (op, out) in c.op.ops.iter().zip(&mut reply.ops) {
-            match self.list_op(&c, op, ctx) {
+            match self.list_op(&c, op, &mut looks, ctx) {
                 Ok((rval, data)) => {
                     out.rval = rval;
                     out.outdata = data;
@@ -58,13 +64,19 @@ impl Pg {
         self.reply(Box::new(c), self.last_seq, reply, ctx);
     }
 
-    fn list_op(&mut self, c: &ClientOp, op: &OsdOp, ctx: &mut Context<'_>) -> Result<(i32, Bytes), Fail> {
+    fn list_op(
+        &mut self,
+        c: &ClientOp,
+        op: &OsdOp,
+        looks: &mut usize,
+        ctx: &mut Context<'_>,
+    ) -> Result<(i32, Bytes), Fail> {
         match op.code {
-            code::PGNLS | code::PGLS => self.names(c, op, None, Reader::new(op.indata.clone()), ctx),
+            code::PGNLS | code::PGLS => self.names(c, op, (None, looks), Reader::new(op.indata.clone()), ctx),
             code::PGNLS_FILTER => {
                 let mut r = Reader::new(op.indata.clone());
                 let filter = plain_filter(&mut r)?;
-                self.names(c, op, Some(filter), r, ctx)
+                self.names(c, op, (Some(filter), looks), r, ctx)
             }
             code::SCRUBLS => self.scrub_ls(&op.indata, ctx),
             code::PG_HITSET_LS => Ok((0, Bytes::from_static(&[0; 4]))),
@@ -77,7 +89,7 @@ impl Pg {
         &mut self,
         c: &ClientOp,
         op: &OsdOp,
-        filter: Option<PlainFilter>,
+        (filter, looks): (Option<PlainFilter>, &mut usize),
         mut input: Reader,
         ctx: &mut Context<'_>,
     ) -> Result<(i32, Bytes), Fail> {
@@ -104,7 +116,7 @@ impl Pg {
                 pool: self.pool.id,
                 ..handle
             };
-            self.collect(&start, count, &c.op.oloc.nspace, filter, ctx)?
+            self.collect(&start, count, &c.op.oloc.nspace, (filter, looks), ctx)?
         };
         let rval = i32::from(listing.next.is_none());
         let next = listing
@@ -118,12 +130,12 @@ impl Pg {
         start: &HObject,
         count: usize,
         nspace: &[u8],
-        filter: Option<PlainFilter>,
+        (filter, looks): (Option<PlainFilter>, &mut usize),
         ctx: &mut Context<'_>,
     ) -> Result<Listing, Fail> {
-        let mut entries = Vec::new();
+        let mut entries: Vec<HObject> = Vec::new();
         let mut cursor = start.clone();
-        let mut scanned = 0;
+        let mut bytes = 0;
         // Only an object with clones may be a whiteout, and its clones come before it; of the first one
         // nothing is known.
         let mut with_clones: Option<HObject> = None;
@@ -134,7 +146,7 @@ impl Pg {
                 return Ok(Listing { entries, next: None });
             };
             cursor = behind(&last.object);
-            scanned += page.len();
+            *looks = looks.saturating_sub(page.len());
             for oid in page {
                 let head = oid.object.head();
                 if !oid.object.is_head() {
@@ -150,12 +162,17 @@ impl Pg {
                 if !shown || (doubt && self.is_whiteout(&oid, ctx.store)?) {
                     continue;
                 }
-                if let Some(f) = &filter
-                    && ctx.store.attr(&oid, &f.attr)? != Some(f.value.clone())
-                {
-                    continue;
+                if let Some(f) = &filter {
+                    let value = ctx.store.attr(&oid, &f.attr)?;
+                    let read = value.as_ref().map_or(0, Bytes::len);
+                    *looks = looks.saturating_sub(read / ATTR_BYTES_PER_LOOK);
+                    if value.as_ref() != Some(&f.value) {
+                        continue;
+                    }
                 }
-                if entries.len() == count {
+                let o = &oid.object;
+                bytes += o.nspace.len() + o.oid.len() + o.key.len() + 12;
+                if entries.len() == count || (bytes > NAMES_BYTES_MAX && !entries.is_empty()) {
                     return Ok(Listing {
                         entries,
                         next: Some(oid.object),
@@ -163,7 +180,7 @@ impl Pg {
                 }
                 entries.push(oid.object);
             }
-            if scanned >= SCAN_MAX {
+            if *looks == 0 {
                 return Ok(Listing {
                     entries,
                     next: Some(cursor),

@@ -353,8 +353,13 @@ impl MemoryStore {
 impl ObjectReads for MemoryStore {
     fn stat(&mut self, oid: &ObjectId) -> Result<Option<ObjectStat>, IoError> {
         let o = self.read_object(oid)?;
+        let bytes =
+            |m: &BTreeMap<Bytes, Bytes>| m.iter().map(|(k, v)| (k.len() + v.len()) as u64).sum::<u64>();
         Ok(o.map(|o| ObjectStat {
             size: o.data.len() as u64,
+            omap_keys: o.omap.len() as u64,
+            omap_bytes: bytes(&o.omap),
+            weight: 256 + bytes(&o.attrs),
         }))
     }
 
@@ -410,6 +415,11 @@ impl ObjectReads for MemoryStore {
 
     fn attr(&mut self, oid: &ObjectId, name: &[u8]) -> Result<Option<Bytes>, IoError> {
         Ok(self.read_object(oid)?.and_then(|o| o.attrs.get(name).cloned()))
+    }
+
+    fn attr_sizes(&mut self, oid: &ObjectId) -> Result<Vec<(Bytes, u64)>, IoError> {
+        let all = self.attrs(oid)?;
+        Ok(all.into_iter().map(|(n, v)| (n, v.len() as u64)).collect())
     }
 
     fn attrs(&mut self, oid: &ObjectId) -> Result<Vec<(Bytes, Bytes)>, IoError> {

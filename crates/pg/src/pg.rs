@@ -4,6 +4,7 @@ use crate::api::{ClientOp, ClusterView, Context, Input, Output};
 use crate::broken::{self, Rule};
 use crate::checks::{self, Class, Verdict};
 use crate::commit::Commits;
+use crate::cost::Cost;
 use crate::count::Count;
 use crate::execute::{Exec, Fail, Work};
 use crate::fetch::{Copies, copies_objects};
@@ -627,6 +628,10 @@ impl Pg {
         ctx: &mut Context<'_>,
     ) -> Option<MOSDOpReply> {
         let pool = self.pool.clone();
+        let cost = match Cost::of(&c.op, old) {
+            Ok(cost) => cost,
+            Err(e) => return Some(MOSDOpReply::to(&c.op, pool.epoch, e.code())),
+        };
         let mut exec = Exec {
             ctx,
             pool: &pool,
@@ -641,6 +646,7 @@ impl Pg {
                 new: old.clone(),
                 ..Work::default()
             },
+            cost,
             effects: Vec::new(),
             fetched: Default::default(),
             notify_id: &mut self.notify_id,

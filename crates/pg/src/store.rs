@@ -26,6 +26,12 @@ pub struct IoError(pub String);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ObjectStat {
     pub size: u64,
+    /// Rows of omap.
+    pub omap_keys: u64,
+    /// Their keys and values together.
+    pub omap_bytes: u64,
+    /// Memory that its record takes, roughly: what a look at it costs.
+    pub weight: u64,
 }
 
 /// Some rows of an object's omap.
@@ -59,6 +65,8 @@ pub trait ObjectReads {
     fn extents(&mut self, oid: &ObjectId, offset: u64, len: u64) -> Result<Vec<(u64, u64)>, IoError>;
 
     fn attr(&mut self, oid: &ObjectId, name: &[u8]) -> Result<Option<Bytes>, IoError>;
+    /// Names of all attributes, ascending, and how long their values are.
+    fn attr_sizes(&mut self, oid: &ObjectId) -> Result<Vec<(Bytes, u64)>, IoError>;
     /// All attributes, ascending by name.
     fn attrs(&mut self, oid: &ObjectId) -> Result<Vec<(Bytes, Bytes)>, IoError>;
 

@@ -3,6 +3,7 @@
 use crate::Pg;
 use crate::api::{ClientOp, ConnId, Context, Output};
 use crate::broken::{self, Rule};
+use crate::cost::{Cost, rows_to_clone, shared_blocks};
 use crate::execute::{Change, Effect, Exec, Ran, Work};
 use crate::fetch::Copies;
 use crate::intervals::Intervals;
@@ -77,8 +78,13 @@ impl Pg {
             let outdated = c.op.has(flag::ORDERSNAP) && s.seq < old.snapset.seq;
             if outdated { Err(Errno::EOLDSNAPC) } else { Ok(s) }
         });
-        let context = match context {
-            Ok(s) => s,
+        let admitted = context.and_then(|s| {
+            let mut cost = Cost::of(&c.op, &old)?;
+            self.charge_clone(&head, &old, &s, &mut cost, ctx)?;
+            Ok((s, cost))
+        });
+        let (context, cost) = match admitted {
+            Ok(admitted) => admitted,
             Err(e) => {
                 self.put_back(head.object.clone(), old);
                 self.refuse(c, &head.object, e, ctx);
@@ -100,6 +106,7 @@ impl Pg {
                 new: (*old).clone(),
                 ..Work::default()
             },
+            cost,
             effects: Vec::new(),
             fetched,
             notify_id: &mut self.notify_id,
@@ -124,6 +131,30 @@ impl Pg {
             return None;
         }
         self.finish_write(c, head, old, (context, damage), (work, effects, ran), ctx)
+    }
+
+    /// The clone that this context demands of a write, before anything is done: the blocks that it begins to share, and its
+    /// rows, which the store copies.
+    fn charge_clone(
+        &self,
+        head: &ObjectId,
+        old: &ObjectState,
+        context: &SnapContext,
+        cost: &mut Cost,
+        ctx: &mut Context<'_>,
+    ) -> Result<(), Errno> {
+        if !old.exists
+            || context
+                .snaps
+                .first()
+                .is_none_or(|newest| *newest <= old.snapset.seq)
+        {
+            return Ok(());
+        }
+        cost.charge(0, shared_blocks(old.size))?;
+        rows_to_clone(head, old, ctx.store)
+            .map(drop)
+            .map_err(|f| Errno(-f.rval))
     }
 
     /// A failed write changes nothing but the log, which remembers the failure.

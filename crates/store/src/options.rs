@@ -153,6 +153,8 @@ pub struct Stat {
     pub allocated: u64,
     pub omap_keys: u64,
     pub omap_bytes: u64,
+    /// Memory of its record, roughly.
+    pub weight: u64,
 }
 
 /// Some entries of an object's omap, in key order.

@@ -33,6 +33,7 @@ impl State {
             allocated: o.extents.blocks() * BLOCK,
             omap_keys: o.omap_keys,
             omap_bytes: o.omap_bytes,
+            weight: o.weight() as u64,
         })
     }
 
@@ -328,6 +329,12 @@ impl State {
 
     pub fn attr(&self, oid: &ObjectId, name: &[u8]) -> Result<Option<Bytes>> {
         Ok(self.need(oid)?.attr(name).cloned())
+    }
+
+    /// Names of all attributes, ascending, and how long their values are.
+    pub fn attr_sizes(&self, oid: &ObjectId) -> Result<Vec<(Bytes, u64)>> {
+        let o = self.need(oid)?;
+        Ok(o.attrs.iter().map(|(n, v)| (n.clone(), v.len() as u64)).collect())
     }
 
     pub fn attrs(&self, oid: &ObjectId) -> Result<Vec<(Bytes, Bytes)>> {

@@ -701,6 +701,10 @@ impl Store {
     pub fn attr(&self, oid: &ObjectId, name: &[u8]) -> Result<Option<Bytes>> {
         self.state.attr(oid, name)
     }
+    /// Names of all attributes, and how long their values are.
+    pub fn attr_sizes(&self, oid: &ObjectId) -> Result<Vec<(Bytes, u64)>> {
+        self.state.attr_sizes(oid)
+    }
     /// All attributes, by name.
     pub fn attrs(&self, oid: &ObjectId) -> Result<Vec<(Bytes, Bytes)>> {
         self.state.attrs(oid)

@@ -74,6 +74,7 @@ impl ObjectContext for Exec<'_, '_> {
         if offset >= size {
             return Ok(Bytes::new());
         }
+        self.cost.charge(len.min(size - offset), 1)?;
         let data = self.ctx.store.read(self.source, offset, len.min(size - offset));
         data.map_err(|e| errno(e.into()))
     }
@@ -87,6 +88,7 @@ impl ObjectContext for Exec<'_, '_> {
     }
 
     fn omap_get(&mut self, key: &[u8]) -> objclass::Result<Option<Bytes>> {
+        self.cost.charge(0, 1)?;
         let rows = Exec::omap_get(self, &[Bytes::copy_from_slice(key)]).map_err(errno)?;
         Ok(rows.into_iter().next().map(|(_, v)| v))
     }
@@ -137,10 +139,12 @@ impl ObjectContext for Exec<'_, '_> {
     }
 
     fn omap_set(&mut self, rows: Vec<(Bytes, Bytes)>) -> objclass::Result<()> {
+        self.cost.charge(0, rows.len() as u64)?;
         Exec::omap_set(self, rows).map_err(errno)
     }
 
     fn omap_remove(&mut self, keys: Vec<Bytes>) -> objclass::Result<()> {
+        self.cost.charge(0, keys.len() as u64)?;
         Exec::omap_remove(self, keys).map_err(errno)
     }
 

@@ -4,9 +4,12 @@
 //! executed, and comes in whole.
 
 use crate::api::{Located, ObjectCopy};
-use crate::execute::{Exec, Fail, OpResult, done};
+use crate::cost::{STEPS_MAX, shared_blocks};
+use crate::execute::{Exec, Fail, OpResult, XattrSizes, done};
 use crate::object::ObjectState;
 use crate::object_info::{user_attr, user_name};
+use crate::ops::omap::HEADER_MAX;
+use crate::ops::xattr::xattrs_fit;
 use crate::snapset::Resolved;
 use crate::store::ObjectStore;
 use bytes::Bytes;
@@ -22,8 +25,9 @@ const TRUNCATE_SEQ: u8 = 32;
 /// Rows of a source's omap taken at a time.
 const OMAP_STEP: usize = 1024;
 const OMAP_STEP_BYTES: usize = 8 << 20;
-/// An omap larger than this is not copied (EFBIG): it would have to fit into one transaction.
+/// An omap larger than this is not copied (E2BIG): it would have to fit into one transaction.
 const OMAP_BYTES_MAX: usize = 64 << 20;
+const OMAP_ROWS_MAX: usize = STEPS_MAX as usize;
 
 /// The decoded in-data.
 pub(crate) struct Source {
@@ -87,8 +91,8 @@ fn whole_omap(oid: &ObjectId, store: &mut dyn ObjectStore) -> Result<Vec<(Bytes,
         let from = from.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
         let page = store.omap_range(oid, from, OMAP_STEP, OMAP_STEP_BYTES)?;
         bytes += page.rows.iter().map(|(k, v)| k.len() + v.len()).sum::<usize>();
-        if bytes > OMAP_BYTES_MAX {
-            return Err(Errno::EFBIG.into());
+        if bytes > OMAP_BYTES_MAX || all.len() + page.rows.len() > OMAP_ROWS_MAX {
+            return Err(Errno::E2BIG.into());
         }
         all.extend(page.rows);
         if !page.more {
@@ -155,6 +159,7 @@ impl Exec<'_, '_> {
             return Err(Errno::EINVAL.into());
         }
         check_version(version, state.info.user_version)?;
+        self.cost.charge(0, shared_blocks(state.size))?;
         let (omap_header, omap) = if state.info.omap {
             (
                 self.ctx.store.omap_header(&oid)?,
@@ -180,6 +185,15 @@ impl Exec<'_, '_> {
         data: Data,
         truncate: Option<(u32, u64)>,
     ) -> Result<(), Fail> {
+        let rows = copy.attrs.iter().chain(&copy.omap);
+        let bytes: usize = rows.map(|(k, v)| k.len() + v.len()).sum();
+        self.cost
+            .charge(bytes as u64, (copy.attrs.len() + copy.omap.len()) as u64)?;
+        let xattrs = copy.attrs.iter().map(|(n, v)| (user_attr(n), v.len() as u64));
+        let xattrs: XattrSizes = xattrs.collect();
+        if !xattrs_fit(&xattrs) || copy.omap_header.len() > HEADER_MAX {
+            return Err(Errno::E2BIG.into());
+        }
         let has_omap = !copy.omap.is_empty() || !copy.omap_header.is_empty();
         if has_omap && self.pool.erasure {
             return Err(Errno::EOPNOTSUPP.into());
@@ -189,6 +203,7 @@ impl Exec<'_, '_> {
             self.remove();
         }
         self.ensure_exists();
+        self.work.xattrs = Some(xattrs);
         let new = &mut self.work.new;
         new.info.watchers = watchers;
         (new.info.truncate_seq, new.info.truncate_size) = truncate.unwrap_or_default();

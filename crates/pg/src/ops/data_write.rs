@@ -1,17 +1,20 @@
 //! Writing data, creating and deleting (spec chapter 04, 9.2). The primitives at the end are what class
 //! methods use, too.
 
-use crate::execute::{Change, Effect, Exec, Fail, OpResult, done};
+use crate::execute::{Change, Effect, Exec, Fail, OpResult, XattrSizes, done};
 use crate::object::ObjectState;
 use crate::object_info::{AllocHint, ObjectInfo};
 use crate::watch::key_of;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use denc::Reader;
 use messages::osd::{ExtentArg, OsdOp, op_flag};
 use types::{Errno, Op};
 
 /// osd_max_object_size.
 pub(crate) const OBJECT_SIZE_MAX: u64 = 128 << 20;
+
+/// What WRITESAME repeats is laid out up to about this, and written as often as needed.
+const REPEATED_BYTES: u64 = 1 << 20;
 
 fn fits(offset: u64, len: u64) -> Result<(), Fail> {
     if offset >= OBJECT_SIZE_MAX || len > OBJECT_SIZE_MAX || offset + len > OBJECT_SIZE_MAX {
@@ -98,11 +101,21 @@ impl Exec<'_, '_> {
         }
         fits(a.offset, a.length)?;
         self.erasure_append_only(a.offset)?;
-        let mut data = BytesMut::with_capacity(a.length as usize);
-        for _ in 0..a.length / a.data_length {
-            data.extend_from_slice(&op.indata);
+        if a.length == 0 {
+            self.write(a.offset, Bytes::new());
+            return done();
         }
-        self.write(a.offset, data.freeze());
+        // One piece of memory for all of it.
+        let times = (REPEATED_BYTES / a.data_length)
+            .max(1)
+            .min(a.length / a.data_length);
+        let piece = Bytes::from(op.indata.repeat(times as usize));
+        let mut at = 0;
+        while at < a.length {
+            let len = (a.length - at).min(piece.len() as u64);
+            self.write(a.offset + at, piece.slice(..len as usize));
+            at += len;
+        }
         done()
     }
 
@@ -279,6 +292,7 @@ impl Exec<'_, '_> {
             last_write: new.last_write,
             ..ObjectState::default()
         };
+        self.work.xattrs = Some(XattrSizes::new());
     }
 
     /// What class methods may write: the same limits as the operations'.

@@ -11,10 +11,13 @@ use types::{Errno, Op};
 /// Keys in one answer (osd_max_omap_entries_per_request).
 const KEYS_MAX: u64 = 1024;
 /// Bytes of rows in one answer, about; the client asks again.
-const ROWS_BYTES_MAX: usize = 64 << 20;
-
-/// Bytes of rows that were asked for by their keys: more is refused, since such an answer has no "more".
-const GET_BYTES_MAX: usize = 128 << 20;
+const ROWS_BYTES_MAX: usize = 8 << 20;
+/// An object's header.
+pub(crate) const HEADER_MAX: usize = 1 << 20;
+/// An omap of so few rows is taken whole for the cost of removing a range of it.
+const FEW_ROWS: u64 = 256;
+/// Rows counted at a time.
+const COUNTED_ROWS: usize = 1024;
 
 /// Rows and whether more of the range follow.
 type Page = (Vec<(Bytes, Bytes)>, bool);
@@ -30,12 +33,13 @@ impl Exec<'_, '_> {
         } else {
             Bound::Excluded(after)
         };
+        // A page may always be shorter, but not empty.
+        self.cost.charge(0, 1)?;
+        let max = max.min(self.cost.steps_left().max(1));
+        let bytes = ROWS_BYTES_MAX.min(self.cost.bytes_left());
         // One row more than asked for tells whether the prefix goes on.
         let asked = max.saturating_add(1);
-        let page = self
-            .ctx
-            .store
-            .omap_range(self.source, from, asked, ROWS_BYTES_MAX)?;
+        let page = self.ctx.store.omap_range(self.source, from, asked, bytes)?;
         let mut rows = page.rows;
         let found = rows.len();
         let bytes: usize = rows.iter().map(|(k, v)| k.len() + v.len()).sum();
@@ -43,6 +47,9 @@ impl Exec<'_, '_> {
         rows.truncate(in_prefix.min(max));
         let more = in_prefix > max || (page.more && in_prefix == found);
         self.read_bytes += bytes as u64;
+        let left = (self.cost.bytes_left(), self.cost.steps_left());
+        self.cost
+            .charge(bytes.min(left.0) as u64, found.min(left.1) as u64)?;
         Ok((rows, more))
     }
 
@@ -77,19 +84,16 @@ impl Exec<'_, '_> {
         Ok(self.ctx.store.omap_header(self.source)?.into())
     }
 
-    /// Values of those keys that exist; E2BIG if that is more than an answer holds.
+    /// Values of those keys that exist. The keys are charged, the rows are here; such an answer has no "more".
     pub fn omap_get(&mut self, keys: &[Bytes]) -> Result<Vec<(Bytes, Bytes)>, Fail> {
         let mut rows = Vec::new();
         if !self.old.exists || !self.old.info.omap || self.pool.erasure {
             return Ok(rows);
         }
-        let mut bytes = 0;
         for key in keys {
             let found = self.ctx.store.omap_get(self.source, std::slice::from_ref(key))?;
-            bytes += found.iter().map(|(k, v)| k.len() + v.len()).sum::<usize>();
-            if bytes > GET_BYTES_MAX {
-                return Err(Errno::E2BIG.into());
-            }
+            let bytes: usize = found.iter().map(|(k, v)| k.len() + v.len()).sum();
+            self.cost.charge(bytes as u64, 0)?;
             rows.extend(found);
         }
         Ok(rows)
@@ -155,6 +159,9 @@ impl Exec<'_, '_> {
     }
 
     pub fn omap_set_header(&mut self, op: &OsdOp) -> OpResult {
+        if op.indata.len() > HEADER_MAX {
+            return Err(Errno::E2BIG.into());
+        }
         self.ensure_exists();
         self.work.new.info.omap = true;
         self.work.txn.push(Op::OmapSetHeader {
@@ -201,6 +208,7 @@ impl Exec<'_, '_> {
         let (first, last) = (r.blob()?, r.blob()?);
         self.must_exist()?;
         if first < last {
+            self.charge_range(&first, &last)?;
             self.work.txn.push(Op::OmapRemoveRange {
                 oid: self.head.clone(),
                 first,
@@ -209,5 +217,31 @@ impl Exec<'_, '_> {
         }
         self.changed();
         done()
+    }
+
+    /// The rows of a range that is to be removed, one by one; E2BIG if they are too many for one message. Those that this
+    /// message has set are charged already.
+    fn charge_range(&mut self, first: &[u8], last: &[u8]) -> Result<(), Fail> {
+        if !self.old.exists || !self.old.info.omap {
+            return Ok(());
+        }
+        let rows = self.ctx.store.stat(self.head)?.map_or(0, |s| s.omap_keys);
+        if rows <= FEW_ROWS {
+            return Ok(self.cost.charge(0, rows)?);
+        }
+        let mut from = Bound::Included(Bytes::copy_from_slice(first));
+        loop {
+            let at = from.as_ref().map(|k| k.as_ref());
+            let page = self
+                .ctx
+                .store
+                .omap_range(self.head, at, COUNTED_ROWS, ROWS_BYTES_MAX)?;
+            let found = page.rows.iter().take_while(|(k, _)| k.as_ref() < last).count();
+            self.cost.charge(0, found as u64)?;
+            match page.rows.last() {
+                Some((k, _)) if page.more && found == page.rows.len() => from = Bound::Excluded(k.clone()),
+                _ => return Ok(()),
+            }
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! ROLLBACK and LIST_SNAPS (spec chapter 04, 11.5, 11.6). Cloning on write is the PG's `write`.
 
+use crate::cost::{CLONED_ROWS_MAX, STEPS_MAX, rows_to_clone, shared_blocks};
 use crate::execute::{Exec, OpResult, done};
 use crate::intervals::Intervals;
 use crate::object::ObjectState;
@@ -44,6 +45,11 @@ impl Exec<'_, '_> {
             );
             return Err(Errno::EIO.into());
         }
+        let rows = rows_to_clone(&src, &then, self.ctx.store)?;
+        // A fraction of what a row costs that comes in: at most one each message, if they are many.
+        let steps = shared_blocks(then.size) + rows * STEPS_MAX / CLONED_ROWS_MAX / 2;
+        self.cost.charge(0, steps)?;
+        self.work.xattrs = Some(self.user_sizes(&src)?);
         let new = &mut self.work.new;
         let all = Intervals::range(0, new.size.max(then.size));
         // Nothing may be taken for common that an earlier operation of this message has changed.

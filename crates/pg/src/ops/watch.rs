@@ -17,6 +17,8 @@ pub(crate) const PING: u8 = 7;
 
 /// Watches of one object.
 const WATCHERS_MAX: usize = 4096;
+/// An event about a notify without its payload, roughly.
+const EVENT_BYTES: u64 = 128;
 
 impl Exec<'_, '_> {
     fn key(&self, cookie: u64) -> WatchKey {
@@ -90,6 +92,10 @@ impl Exec<'_, '_> {
             return Err(Errno::EBUSY.into());
         }
         let (timeout_s, payload) = notify_input(&op.indata).unwrap_or_default();
+        // Each watcher gets it all.
+        let watchers = self.work.new.info.watchers.len() as u64;
+        let event = EVENT_BYTES + payload.len() as u64;
+        self.cost.charge(watchers * event, watchers)?;
         *self.notify_id = self.notify_id.wrapping_add(1);
         let id = u64::from(self.pool.epoch) << 32 | u64::from(*self.notify_id);
         self.effects.push(Effect::Notify(NotifyRequest {

@@ -1,14 +1,20 @@
 //! Client xattrs (spec chapter 04, 9.3).
 
-use crate::execute::{Done, Exec, Fail, OpResult, done};
+use crate::execute::{Done, Exec, Fail, OpResult, XattrSizes, done};
 use crate::object_info::{user_attr, user_name};
 use bytes::Bytes;
 use denc::{Reader, Writer};
 use messages::osd::OsdOp;
 use std::cmp::Ordering;
-use types::{Errno, Op};
+use types::{Errno, ObjectId, Op};
 
 const XATTR_NAME_MAX: usize = 100;
+/// The value of one; what `osd_max_attr_size` says. Linux' file systems take 64 KiB, and recorded clients a little more.
+pub const XATTR_VALUE_MAX: usize = 128 << 10;
+/// Of one object.
+pub(crate) const XATTRS_MAX: usize = 256;
+/// Names and values of one object's together.
+pub(crate) const XATTRS_BYTES_MAX: u64 = 1 << 20;
 
 const MODE_STRING: u8 = 1;
 const MODE_U64: u8 = 2;
@@ -36,12 +42,21 @@ fn holds(cmp_op: u8, order: Ordering) -> Option<bool> {
     })
 }
 
+/// Whether an object may have these.
+pub(crate) fn xattrs_fit(sizes: &XattrSizes) -> bool {
+    let bytes: u64 = sizes.iter().map(|(n, v)| n.len() as u64 + v).sum();
+    sizes.len() <= XATTRS_MAX && bytes <= XATTRS_BYTES_MAX
+}
+
 impl Exec<'_, '_> {
     pub fn user_xattr(&mut self, name: &[u8]) -> Result<Option<Bytes>, Fail> {
         if !self.old.exists {
             return Ok(None);
         }
-        Ok(self.ctx.store.attr(self.source, &user_attr(name))?)
+        let value = self.ctx.store.attr(self.source, &user_attr(name))?;
+        self.cost
+            .charge(value.as_ref().map_or(0, |v| v.len() as u64), 1)?;
+        Ok(value)
     }
 
     /// Ascending by name.
@@ -49,11 +64,30 @@ impl Exec<'_, '_> {
         if !self.old.exists {
             return Ok(Vec::new());
         }
+        let sizes = self.ctx.store.attr_sizes(self.source)?;
+        self.cost
+            .charge(sizes.iter().map(|(_, n)| n).sum(), sizes.len() as u64)?;
         let all = self.ctx.store.attrs(self.source)?;
         Ok(all
             .into_iter()
             .filter_map(|(n, v)| Some((user_name(&n)?, v)))
             .collect())
+    }
+
+    /// The sizes as this message leaves them.
+    fn xattr_sizes(&mut self) -> Result<&mut XattrSizes, Fail> {
+        let sizes = match self.work.xattrs.take() {
+            Some(sizes) => sizes,
+            None if !self.old.exists => XattrSizes::new(),
+            None => self.user_sizes(self.head)?,
+        };
+        Ok(self.work.xattrs.insert(sizes))
+    }
+
+    /// Those of an object as it is in the store.
+    pub fn user_sizes(&mut self, oid: &ObjectId) -> Result<XattrSizes, Fail> {
+        let all = self.ctx.store.attr_sizes(oid)?;
+        Ok(all.into_iter().filter(|(n, _)| user_name(n).is_some()).collect())
     }
 
     pub fn get_xattr(&mut self, op: &OsdOp) -> OpResult {
@@ -109,10 +143,25 @@ impl Exec<'_, '_> {
         if name.len() > XATTR_NAME_MAX {
             return Err(Errno::ENAMETOOLONG.into());
         }
+        if value.len() > XATTR_VALUE_MAX {
+            return Err(Errno::EFBIG.into());
+        }
+        let name = user_attr(name);
+        let sizes = self.xattr_sizes()?;
+        let before = sizes.insert(name.clone(), value.len() as u64);
+        // What older builds let grow above a limit may shrink, if not at once to below it.
+        let grows = before.is_none_or(|n| n < value.len() as u64);
+        if grows && !xattrs_fit(sizes) {
+            match before {
+                Some(n) => sizes.insert(name, n),
+                None => sizes.remove(&name),
+            };
+            return Err(Errno::E2BIG.into());
+        }
         self.ensure_exists();
         self.work.txn.push(Op::SetAttrs {
             oid: self.head.clone(),
-            attrs: vec![(user_attr(name), value)],
+            attrs: vec![(name, value)],
         });
         Ok(())
     }
@@ -120,6 +169,9 @@ impl Exec<'_, '_> {
     pub fn remove_xattr(&mut self, op: &OsdOp) -> OpResult {
         self.must_exist()?;
         let (name, _) = name_and_value(op)?;
+        if let Some(sizes) = &mut self.work.xattrs {
+            sizes.remove(&user_attr(&name));
+        }
         self.work.txn.push(Op::RemoveAttr {
             oid: self.head.clone(),
             name: user_attr(&name),

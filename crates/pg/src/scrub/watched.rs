@@ -66,6 +66,11 @@ impl ObjectReads for Watched<'_> {
         self.note(oid, r)
     }
 
+    fn attr_sizes(&mut self, oid: &ObjectId) -> Result<Vec<(Bytes, u64)>, IoError> {
+        let r = self.store.attr_sizes(oid);
+        self.note(oid, r)
+    }
+
     fn attrs(&mut self, oid: &ObjectId) -> Result<Vec<(Bytes, Bytes)>, IoError> {
         let r = self.store.attrs(oid);
         self.note(oid, r)

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod basics;
+mod bounds;
 mod copies;
 mod durability;
 mod hostile;
