@@ -28,6 +28,8 @@ use types::{EntityAddr, EntityAddrVec, EntityName, OsdId};
 const NET_QUEUE: usize = 1024;
 /// Messages applied in one turn before the store is kicked: bounds the wait of the first of them.
 const TURN_MAX: usize = 64;
+/// No further one is begun in a turn that has lasted so long: what else waits (the lease, heartbeats) has its turn.
+const TURN_TIME_MAX: Duration = Duration::from_millis(20);
 /// Times 5 ms that a stopping OSD waits for its last answers to leave.
 const LAST_WORDS_MAX: u32 = 200;
 /// A stopping OSD does not wait longer for the cluster state: its lease ends by itself.
@@ -251,16 +253,24 @@ pub async fn serve(
 
 /// One message, and those that came with it.
 fn apply_net(osd: &mut Osd, first: NetEvent, queue: &mut mpsc::Receiver<NetEvent>) {
+    let until = osd.clock.monotonic() + TURN_TIME_MAX;
     osd.on_net(first);
     for _ in 1..TURN_MAX {
+        if osd.clock.monotonic() >= until {
+            break;
+        }
         let Ok(event) = queue.try_recv() else { break };
         osd.on_net(event);
     }
 }
 
 fn apply_links(osd: &mut Osd, id: LinkId, first: DialEvent, queue: &mut mpsc::Receiver<(LinkId, DialEvent)>) {
+    let until = osd.clock.monotonic() + TURN_TIME_MAX;
     osd.on_link(id, first);
     for _ in 1..TURN_MAX {
+        if osd.clock.monotonic() >= until {
+            break;
+        }
         let Ok((id, event)) = queue.try_recv() else { break };
         osd.on_link(id, event);
     }

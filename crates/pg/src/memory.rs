@@ -489,6 +489,20 @@ impl ObjectReads for MemoryStore {
     }
 }
 
+/// What attributes, rows and log entries of one transaction may take, as in the real store.
+const ROW_BYTES_MAX: usize = 16 << 20;
+
+fn row_bytes(op: &Op) -> usize {
+    let rows = |rows: &[(Bytes, Bytes)]| rows.iter().map(|(k, v)| k.len() + v.len() + 16).sum();
+    match op {
+        Op::SetAttrs { attrs, .. } => rows(attrs),
+        Op::OmapSet { entries, .. } => rows(entries),
+        Op::OmapSetHeader { header, .. } => header.len(),
+        Op::LogAppend { entry, .. } => entry.len(),
+        _ => 0,
+    }
+}
+
 impl ObjectStore for MemoryStore {
     fn submitted(&self) -> Seq {
         self.seq
@@ -504,7 +518,7 @@ impl ObjectStore for MemoryStore {
         if self.full && txn.ops.iter().any(|op| matches!(op, Op::Write { .. })) {
             return Err(Errno::ENOSPC);
         }
-        if txn.ops.len() > OPS_MAX {
+        if txn.ops.len() > OPS_MAX || txn.ops.iter().map(row_bytes).sum::<usize>() > ROW_BYTES_MAX {
             return Err(Errno::EFBIG);
         }
         let mut next = self.clone();

@@ -12,6 +12,10 @@ use types::{EVersion, Errno};
 
 /// Output of one operation of a write under RETURNVEC.
 const RETURN_MAX: usize = 64;
+/// Values and outputs of all its operations, which the log keeps.
+const RETURNS_MAX: usize = 8 << 10;
+/// What one value takes of that without its output.
+pub(crate) const RETURN_BYTES: usize = 8;
 
 /// The version fields of a reply.
 #[derive(Debug, Clone, Copy, Default)]
@@ -86,10 +90,14 @@ impl Pg {
     }
 }
 
-/// Under RETURNVEC output of an operation is limited, since it is remembered.
+/// Under RETURNVEC the output of an operation is limited, since it is remembered, and so is that of all.
 pub(crate) fn returns_fit(m: &MOSDOp, ran: &Ran) -> Result<(), Errno> {
-    if m.has(flag::RETURNVEC) && ran.results.iter().any(|(_, out)| out.len() > RETURN_MAX) {
-        return Err(Errno::EOVERFLOW);
+    if !m.has(flag::RETURNVEC) {
+        return Ok(());
     }
-    Ok(())
+    let all: usize = ran.results.iter().map(|(_, out)| RETURN_BYTES + out.len()).sum();
+    match all > RETURNS_MAX || ran.results.iter().any(|(_, out)| out.len() > RETURN_MAX) {
+        true => Err(Errno::EOVERFLOW),
+        false => Ok(()),
+    }
 }

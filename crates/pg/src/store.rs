@@ -87,6 +87,12 @@ pub trait ObjectReads {
     /// Objects of all collections at or behind `from`, ascending, at most `max`.
     fn list(&mut self, from: &ObjectId, max: usize) -> Result<Vec<ObjectId>, IoError>;
 
+    /// The same up to and with `to`: nothing of what lies behind is looked at.
+    fn list_within(&mut self, from: &ObjectId, to: &ObjectId, max: usize) -> Result<Vec<ObjectId>, IoError> {
+        let found = self.list(from, max)?;
+        Ok(found.into_iter().take_while(|o| o <= to).collect())
+    }
+
     /// The collection's metadata blob; `None` if there is none, or no such collection.
     fn meta(&mut self, collection: SPgId) -> Result<Option<Bytes>, IoError>;
     /// All retained log entries, ascending. Used when a PG is loaded.

@@ -43,7 +43,8 @@ impl Pg {
         max: usize,
         store: &mut dyn ObjectStore,
     ) -> Result<Vec<ObjectId>, IoError> {
-        let mut found = store.list(&self.object_id(from.clone()), max)?;
+        let end = self.object_id(self.range.end_cursor(self.pool.id));
+        let mut found = store.list_within(&self.object_id(from.clone()), &end, max)?;
         let end = found.iter().position(|o| {
             o.shard != self.id.shard
                 || o.object.pool != self.pool.id

@@ -31,6 +31,11 @@ struct SnapContext {
     snaps: Vec<u64>,
 }
 
+/// Values of a failed message's operations that the log keeps; a duplicate is told 0 for those behind.
+const RETURNS_KEPT: usize = 1024;
+/// Ranges of a write that its log entry keeps; a copy that lacks one with more gets the object whole.
+const RANGES_MAX: usize = 256;
+
 /// A log entry's fields that differ between the ways of writing.
 struct Record {
     kind: EntryKind,
@@ -213,7 +218,8 @@ impl Pg {
         self.set_versions(&c, &old, &mut work, version);
         let writes = |op: &Op| matches!(op, Op::Write { .. }) || broken::is(Rule::RangesOnly);
         let only_wrote = clone == 0 && old.exists && work.txn.iter().all(writes);
-        let ranges = (only_wrote && work.change == Change::Content).then(|| work.modified.clone());
+        let few = work.modified.intervals().len() <= RANGES_MAX;
+        let ranges = (only_wrote && few && work.change == Change::Content).then(|| work.modified.clone());
         let new = &work.new;
         let user_version = match (work.change, new.exists) {
             (Change::Content, false) if !old.exists => 0,
@@ -592,5 +598,5 @@ fn remembered(m: &MOSDOp, ran: &Ran) -> Vec<(i32, Bytes)> {
     // The outputs of a failed write may be large; its duplicates get the values only.
     let fits = |out: &Bytes| ran.result >= 0 && out.len() <= 64;
     let keep = |(rval, out): &(i32, Bytes)| (*rval, if fits(out) { out.clone() } else { Bytes::new() });
-    ran.results.iter().map(keep).collect()
+    ran.results.iter().take(RETURNS_KEPT).map(keep).collect()
 }

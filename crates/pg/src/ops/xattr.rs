@@ -169,9 +169,7 @@ impl Exec<'_, '_> {
     pub fn remove_xattr(&mut self, op: &OsdOp) -> OpResult {
         self.must_exist()?;
         let (name, _) = name_and_value(op)?;
-        if let Some(sizes) = &mut self.work.xattrs {
-            sizes.remove(&user_attr(&name));
-        }
+        self.xattr_sizes()?.remove(&user_attr(&name));
         self.work.txn.push(Op::RemoveAttr {
             oid: self.head.clone(),
             name: user_attr(&name),

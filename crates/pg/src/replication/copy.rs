@@ -21,6 +21,8 @@ use types::{EVersion, HObject, ObjectId, Op};
 
 /// Data read from the store at a time: one step of a transaction.
 const READ_BYTES: u64 = 1 << 20;
+/// Attributes in one step.
+const ATTR_BYTES: u64 = 1 << 20;
 /// Rows of an omap in one step.
 const OMAP_ROWS: usize = 1024;
 const OMAP_BYTES: usize = 1 << 20;
@@ -222,9 +224,7 @@ fn sharing_steps(
         }
     }
     omap_steps(&oid(), store, ops)?;
-    let attrs = store.attrs(&oid())?;
-    ops.push(Op::SetAttrs { oid: oid(), attrs });
-    Ok(())
+    attr_steps(&oid(), store, ops)
 }
 
 fn whole_steps(oid: &ObjectId, store: &mut dyn ObjectStore, ops: &mut Vec<Op>) -> Result<(), IoError> {
@@ -245,8 +245,33 @@ fn whole_steps(oid: &ObjectId, store: &mut dyn ObjectStore, ops: &mut Vec<Op>) -
         write_steps(&oid(), offset, len, store, ops)?;
     }
     omap_steps(&oid(), store, ops)?;
-    let attrs = store.attrs(&oid())?;
-    ops.push(Op::SetAttrs { oid: oid(), attrs });
+    attr_steps(&oid(), store, ops)
+}
+
+/// All attributes, in steps of bounded size (an older build let them grow beyond what one transaction takes); the object info
+/// in the last.
+fn attr_steps(oid: &ObjectId, store: &mut dyn ObjectStore, ops: &mut Vec<Op>) -> Result<(), IoError> {
+    let (mut attrs, mut bytes) = (Vec::new(), 0);
+    let sizes = store.attr_sizes(oid)?;
+    let (info, others): (Vec<_>, Vec<_>) = sizes.into_iter().partition(|(n, _)| n == INFO_ATTR);
+    for (name, len) in others.into_iter().chain(info) {
+        if bytes + len > ATTR_BYTES && !attrs.is_empty() {
+            let attrs = std::mem::take(&mut attrs);
+            ops.push(Op::SetAttrs {
+                oid: oid.clone(),
+                attrs,
+            });
+            bytes = 0;
+        }
+        bytes += len;
+        if let Some(value) = store.attr(oid, &name)? {
+            attrs.push((name, value));
+        }
+    }
+    ops.push(Op::SetAttrs {
+        oid: oid.clone(),
+        attrs,
+    });
     Ok(())
 }
 

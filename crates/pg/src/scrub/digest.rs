@@ -57,9 +57,12 @@ impl Walk {
         deep: bool,
         store: &mut dyn ObjectStore,
     ) -> Result<Self, IoError> {
-        let mut found = store.list(start, WALK_OBJECTS_MAX + 1)?;
-        let inside =
-            |o: &ObjectId| o.shard == start.shard && o.object.pool == start.object.pool && o.object <= *to;
+        let last = ObjectId {
+            shard: start.shard,
+            object: to.clone(),
+        };
+        let mut found = store.list_within(start, &last, WALK_OBJECTS_MAX + 1)?;
+        let inside = |o: &ObjectId| o.shard == start.shard && o.object.pool == start.object.pool;
         let end = found.iter().position(|o| !inside(o)).unwrap_or(found.len());
         found.truncate(end);
         let next = (found.len() > WALK_OBJECTS_MAX).then(|| found[WALK_OBJECTS_MAX].object.clone());

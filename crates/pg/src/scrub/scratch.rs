@@ -86,7 +86,11 @@ pub(crate) fn list(
             && o.object.pool == id.pg.pool
             && u64::from(o.object.reversed_hash()) < range.end
     };
-    let found = store.list(&from, max)?;
+    let to = ObjectId {
+        shard: from.shard,
+        object: range.end_cursor(id.pg.pool),
+    };
+    let found = store.list_within(&from, &to, max)?;
     Ok(found.into_iter().take_while(ours).collect())
 }
 

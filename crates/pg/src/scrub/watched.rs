@@ -101,6 +101,10 @@ impl ObjectReads for Watched<'_> {
         self.store.list(from, max)
     }
 
+    fn list_within(&mut self, from: &ObjectId, to: &ObjectId, max: usize) -> Result<Vec<ObjectId>, IoError> {
+        self.store.list_within(from, to, max)
+    }
+
     fn meta(&mut self, collection: SPgId) -> Result<Option<Bytes>, IoError> {
         self.store.meta(collection)
     }

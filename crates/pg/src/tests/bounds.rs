@@ -350,29 +350,25 @@ fn xattrs_of_a_copied_object_are_bounded() {
     assert!(rig.data("o", NOSNAP).is_none());
 }
 
-/// An object of a build that knew no limits.
+/// Attributes that only a build without limits took: 96 MiB of them.
+pub(super) fn poison(oid: &ObjectId, pg: SPgId, store: &mut MemoryStore) {
+    for n in 0..8 {
+        let mut txn = Transaction::new(pg);
+        let name = user_attr(format!("a{n}").as_bytes());
+        let attrs = vec![(name, Bytes::from(vec![n; 12 << 20]))];
+        txn.ops.push(Op::SetAttrs {
+            oid: oid.clone(),
+            attrs,
+        });
+        store.submit(txn).unwrap();
+    }
+}
+
 fn poisoned(rig: &mut Rig) {
     rig.run("o", vec![write_full(b"data"), set_xattr(b"small", b"1")]);
-    let oid = rig.pg.object_id(HObject::new(
-        POOL,
-        hash(b"o"),
-        Bytes::new(),
-        Bytes::new(),
-        "o".into(),
-        NOSNAP,
-    ));
-    let attrs = (0..8).map(|n| {
-        (
-            user_attr(format!("a{n}").as_bytes()),
-            Bytes::from(vec![n; 12 << 20]),
-        )
-    });
-    let mut txn = Transaction::new(rig.pg.id());
-    txn.ops.push(Op::SetAttrs {
-        oid,
-        attrs: attrs.collect(),
-    });
-    rig.store.submit(txn).unwrap();
+    let oid = super::scrub::oid("o");
+    let pg = rig.pg.id();
+    poison(&oid, pg, &mut rig.store);
     rig.restart();
 }
 
@@ -427,4 +423,95 @@ fn a_listing_of_long_names_comes_in_pages() {
         at = next;
     }
     assert_eq!((found, pages), (count, 2));
+}
+
+#[test]
+fn a_write_does_not_leave_a_large_log_entry() {
+    let mut rig = Rig::new();
+    rig.run("o", vec![write_full(&[7; 4096])]);
+    rig.flags = flag::RETURNVEC;
+    let mut reads = vec![read(0, 64); 500];
+    reads.push(append(b"x"));
+    assert_eq!(rig.run("o", reads.clone()).result, -75);
+    assert_eq!(rig.run("o", reads[450..].to_vec()).result, 0);
+    rig.flags = 0;
+    let pieces = |n: u64| (0..n).map(|i| write(i * 2, b"p")).collect::<Vec<_>>();
+    assert_eq!(rig.run("o", pieces(900)).result, 0);
+    let all = rig.store.log_entries(rig.pg.id()).unwrap();
+    let largest = all.iter().map(|(_, e)| e.len()).max().unwrap();
+    assert!(largest < 10_000, "{largest} bytes");
+}
+
+#[test]
+fn a_poisoned_object_does_not_keep_a_member_from_catching_up() {
+    use super::replication::{Cluster, in_turn};
+    let mut c = Cluster::new(4, 3, 2);
+    c.run(in_turn(), 300);
+    for n in 0..20 {
+        super::scrub::done(&mut c, &format!("o{n}"), vec![write_full(b"data")]);
+    }
+    // All copies have it, as if an older build had written it; and one of the largest allowed.
+    let bad = super::scrub::oid("o7");
+    for osd in [0, 1, 2] {
+        poison(
+            &bad,
+            SPgId::replicated(PgId::new(POOL, 0)),
+            super::scrub::store(&mut c, osd),
+        );
+    }
+    let value = vec![1; XATTR_VALUE_MAX];
+    let largest = (0..7)
+        .map(|i| set_xattr(format!("n{i}").as_bytes(), &value))
+        .collect();
+    assert_eq!(super::scrub::done(&mut c, "o8", largest).result, 0);
+    // By its log.
+    c.kill(2);
+    super::scrub::done(&mut c, "o7", vec![append(b"!")]);
+    super::scrub::done(&mut c, "o8", vec![set_xattr(b"n1", b"other")]);
+    assert_eq!(c.group.in_sync, [0, 1]);
+    c.set_up(&[0, 1, 2]);
+    c.start(2);
+    c.run(in_turn(), 3000);
+    assert_eq!(c.group.in_sync, [0, 1, 2]);
+    // One that has nothing.
+    c.set_up(&[0, 1, 3]);
+    c.run(in_turn(), 3000);
+    assert_eq!(c.group.in_sync, [0, 1, 3]);
+    let sizes = |c: &mut Cluster, osd, o: &ObjectId| super::scrub::store(c, osd).attr_sizes(o).unwrap();
+    for o in [bad, super::scrub::oid("o8")] {
+        let want = sizes(&mut c, 0, &o);
+        assert!(want.len() > 7);
+        for osd in [2, 3] {
+            assert_eq!(sizes(&mut c, osd, &o), want, "osd.{osd}: {}", o.object);
+        }
+    }
+}
+
+#[test]
+fn a_listing_for_a_peer_looks_at_a_limited_part_of_large_records() {
+    let mut rig = Rig::new();
+    for n in 0..10 {
+        rig.run(&format!("o{n}"), vec![write_full(b"data")]);
+        poison(&super::scrub::oid(&format!("o{n}")), rig.pg.id(), &mut rig.store);
+    }
+    let mut at = ObjectId::replicated(HObject {
+        pool: POOL,
+        snap: 0,
+        ..HObject::min()
+    });
+    let end = HObject {
+        pool: POOL + 1,
+        ..HObject::min()
+    };
+    let mut found = Vec::new();
+    loop {
+        let (items, next) = crate::replication::list_versions(&at, &end, 1000, &mut rig.store).unwrap();
+        assert_eq!(items.len(), 1, "one such object at a time");
+        found.extend(items);
+        match next {
+            Some(next) => at.object = next,
+            None => break,
+        }
+    }
+    assert_eq!(found.len(), 10);
 }

@@ -445,7 +445,9 @@ fn may_change(m: &MOSDOp) -> bool {
             code::READ | code::SPARSE_READ | code::CMPEXT | code::STAT | code::GETXATTR
         )
     };
-    m.has(flag::RWORDERED) || !m.ops.iter().all(reads)
+    let copies = m.ops.iter().filter(|o| o.code == code::COPY_FROM).count();
+    // One that is refused at once changes nothing.
+    copies <= crate::cost::COPIES_MAX && (m.has(flag::RWORDERED) || !m.ops.iter().all(reads))
 }
 
 /// The requests of a run. A reply is known by the attempt that it echoes.
