@@ -388,6 +388,9 @@ fn an_oversized_object_of_an_older_build_is_read_and_shrunk_and_deleted() {
     assert_eq!(rig.one("o", set_xattr(b"b", b"new")), 0);
 }
 
+/// Namespace, name and locator key.
+type Name = (Bytes, (Bytes, Bytes));
+
 #[test]
 fn a_listing_of_long_names_comes_in_pages() {
     let mut rig = Rig::new();
@@ -411,10 +414,9 @@ fn a_listing_of_long_names_comes_in_pages() {
         m.hash = 0;
         let r = rig.answer(m);
         assert!(r.ops[0].outdata.len() < (1 << 20) + 10_000);
-        let (next, entries): (HObject, Vec<(Bytes, (Bytes, Bytes))>) =
-            denc::Reader::new(r.ops[0].outdata.clone())
-                .envelope(1, |_, r| Ok((r.get()?, r.get()?)))
-                .unwrap();
+        let (next, entries): (HObject, Vec<Name>) = denc::Reader::new(r.ops[0].outdata.clone())
+            .envelope(1, |_, r| Ok((r.get()?, r.get()?)))
+            .unwrap();
         found += entries.len() as u64;
         pages += 1;
         if r.result == 1 {
