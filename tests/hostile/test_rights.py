@@ -163,7 +163,6 @@ RANGES = [dict(addr='0.0.0.0/0', range='range'), dict(addr='127.0.0.1/8', range=
 
 
 @pytest.mark.parametrize('prefix,op_key', [('osd blocklist', 'blocklistop'), ('osd blacklist', 'blacklistop')])
-@pytest.mark.point(5)
 def test_a_client_of_rbd_fences_single_clients_only(server, user, mine, prefix, op_key):
     who = user(mon='profile rbd', osd='profile rbd pool=%s' % mine)
     with server.mon(who) as mon:

@@ -5,6 +5,7 @@ pub mod admin;
 pub mod clock;
 pub mod disk;
 pub mod files;
+pub mod log_file;
 pub mod random;
 pub mod socket;
 pub mod task;

@@ -3,6 +3,7 @@
 //!
 //! Bound: [`ASKS_MAX`] questions wait.
 
+use crate::audit::Record;
 use crate::commands::{self, Outcome};
 use auth::Access;
 use tokio::sync::{mpsc, oneshot};
@@ -68,16 +69,19 @@ pub(crate) async fn next(asks: &mut Option<Asks>) -> Ask {
     std::future::pending().await
 }
 
-/// Runs a command that only reads.
-pub(crate) fn run(command: &str, ctx: &commands::Context<'_>) -> Answer {
+/// Runs a command that only reads; with a record of it where it shows a secret or was refused.
+pub(crate) fn run(command: &str, ctx: &commands::Context<'_>) -> (Answer, Option<Record>) {
     let cmd = match commands::parse(&[command.to_string()], bytes::Bytes::new()) {
         Ok(cmd) => cmd,
-        Err(refusal) => return refusal.into(),
+        Err(refusal) => return (refusal.into(), None),
     };
-    match commands::need(&cmd) {
+    let answer: Answer = match commands::need(&cmd) {
         Some(need) if need.access != Access::R => {
             Outcome::error(Errno::EACCES, "only commands that read are taken here").into()
         }
         _ => commands::run(&cmd, ctx).into(),
-    }
+    };
+    let record = commands::is_audited(&cmd)
+        .then(|| Record::of_admin_socket(commands::without_secrets(&cmd), answer.code, ctx.now));
+    (answer, record)
 }

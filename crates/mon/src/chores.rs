@@ -12,6 +12,7 @@ use metastore::{Change, Changes, ClusterHandle, ClusterState, ClusterStats, MonR
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use types::Utime;
+use types::clusterlog::LogLevel;
 use types::mgrmap::{MgrMap, Standby};
 
 /// Global ids taken from the cluster state at once, and how few may be left before more are taken.
@@ -35,8 +36,30 @@ pub struct Chores {
 }
 
 impl Chores {
-    pub async fn round(&mut self, rotation: Option<Rotation>) -> Result<()> {
+    /// `records`: lines for the channel `audit` of the cluster log.
+    pub async fn round(
+        &mut self,
+        rotation: Option<Rotation>,
+        records: Vec<(LogLevel, String)>,
+    ) -> Result<()> {
         self.cluster.maintain().await?;
+        if !records.is_empty() {
+            let now = self.now();
+            let lines = |state: &ClusterState| {
+                let line = |(level, text): &(LogLevel, String)| {
+                    Change::Audit(state.log_entry(now, *level, text.clone()))
+                };
+                let list = records.iter().map(line).collect();
+                (
+                    Changes {
+                        list,
+                        ..Changes::default()
+                    },
+                    (),
+                )
+            };
+            self.cluster.commit(lines).await?;
+        }
         self.cluster.publish_mon(&self.report).await?;
         self.refill_global_ids().await?;
         if let Some(rotation) = rotation {

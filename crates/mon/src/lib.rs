@@ -9,6 +9,7 @@
 //! Not here: what the state is and how it is kept (`metastore`), frames and handshakes (`net`, `auth`).
 
 pub mod ask;
+pub mod audit;
 pub mod auto_out;
 pub mod chores;
 pub mod commands;
@@ -37,4 +38,4 @@ mod tests;
 pub mod upkeep;
 pub mod usage;
 
-pub use serve::{MonConfig, Ready, serve, serve_asked};
+pub use serve::{Inside, MonConfig, Ready, serve, serve_inside};

@@ -3,8 +3,8 @@
 //!
 //! Invariant: `mgr` capabilities alone give what Ceph's manager answers by itself, and nothing of the monitor's.
 
-use crate::monitor::{Effect, check_command, refusal, text_of};
-use crate::requests::{Action, Door, Request};
+use crate::monitor::{Effect, check_command, text_of};
+use crate::requests::{Action, Door};
 use crate::session::{Session, SessionId};
 use bytes::Bytes;
 use messages::mon::{Body, MMgrClose, MMgrCommand, MMgrConfigure, MMgrOpen, MMgrReport};
@@ -86,19 +86,10 @@ impl Manager {
         session.look_up_mon_caps(&state.auth);
         match check_command(session, &door, cmd, input) {
             Ok(command) => {
-                let who = session.peer.auth_name.clone();
-                let action = Action::Command { door, command };
-                vec![Effect::Decide(
-                    id,
-                    Box::new(Request {
-                        tid,
-                        who,
-                        addr: session.addr(),
-                        action,
-                    }),
-                )]
+                let request = session.request(tid, Action::Command { door, command });
+                vec![Effect::Decide(id, Box::new(request))]
             }
-            Err(reply) => vec![Effect::Send(id, refusal(tid, door, reply, state))],
+            Err(denied) => denied.effects(id, tid, door, session, state),
         }
     }
 }

@@ -8,6 +8,7 @@
 //! [`crate::session`].
 
 use crate::commands::{self, INPUT_BYTES_MAX, MonInfo, SessionInfo};
+use crate::pools::SnapRights;
 use crate::progress::Progress;
 use crate::publish;
 use crate::requests::{self, Action, Door, Env, LOG_ENTRIES_PER_MESSAGE_MAX, Reply, Request};
@@ -35,6 +36,8 @@ pub enum Effect {
     Close(SessionId, String),
     /// Commit what the request decides, then answer it.
     Decide(SessionId, Box<Request>),
+    /// Keep a record of what was refused before it was decided.
+    Refused(Box<Request>, Reply),
     /// Ask the key server (ticket renewal).
     Renew(SessionId, Message),
 }
@@ -275,16 +278,7 @@ impl Monitor {
         let Some(session) = self.sessions.get(&id) else {
             return Vec::new();
         };
-        let who = session.peer.auth_name.clone();
-        vec![Effect::Decide(
-            id,
-            Box::new(Request {
-                tid,
-                who,
-                addr: session.addr(),
-                action,
-            }),
-        )]
+        vec![Effect::Decide(id, Box::new(session.request(tid, action)))]
     }
 
     fn pool_op(&self, id: SessionId, op: MPoolOp, tid: u64) -> Vec<Effect> {
@@ -298,32 +292,36 @@ impl Monitor {
         if op.fsid != self.state.fsid {
             return refuse(Errno::EINVAL);
         }
-        if !self.may_pool_op(id, &op) {
-            return refuse(Errno::EPERM);
+        if let Some(rights) = self.pool_op_rights(id, &op) {
+            return self.request(id, tid, Action::PoolOp { op, rights });
         }
-        self.request(id, tid, Action::PoolOp(op))
+        let mut out = refuse(Errno::EPERM);
+        if let Some(session) = self.sessions.get(&id) {
+            let rights = SnapRights::Own;
+            let request = session.request(tid, Action::PoolOp { op, rights });
+            let reply = Reply::error(Errno::EPERM, "access denied");
+            out.push(Effect::Refused(Box::new(request), reply));
+        }
+        out
     }
 
     /// Self-managed snapshots need the right to write to the pool, everything else to change the OSD map.
-    fn may_pool_op(&self, id: SessionId, op: &MPoolOp) -> bool {
-        let Some(session) = self.sessions.get(&id) else {
-            return false;
-        };
+    fn pool_op_rights(&self, id: SessionId, op: &MPoolOp) -> Option<SnapRights> {
+        let session = self.sessions.get(&id)?;
         if session.may("osd", Access::W) {
-            return true;
+            return Some(SnapRights::Pool);
         }
         let kind = PoolOpKind::from_u32(op.op);
         let own = matches!(
             kind,
             Some(PoolOpKind::CreateSelfManagedSnap | PoolOpKind::RemoveSelfManagedSnap)
         );
-        match (
-            self.state.osdmap.pool(op.pool),
-            self.state.osdmap.pool_name(op.pool),
-        ) {
-            (Some(pool), Some(name)) => own && session.may_write_pool(name, pool),
+        let map = &self.state.osdmap;
+        match (map.pool(op.pool), map.pool_name(op.pool)) {
+            _ if !own => None,
+            (Some(pool), Some(name)) => session.snap_rights(name, pool),
             // That it does not exist is no secret: the map says so.
-            _ => own,
+            _ => Some(SnapRights::Own),
         }
     }
 
@@ -357,7 +355,7 @@ impl Monitor {
         };
         match check_command(session, &door, cmd, input) {
             Ok(command) => self.request(id, tid, Action::Command { door, command }),
-            Err(reply) => self.refuse(id, tid, door, reply),
+            Err(denied) => denied.effects(id, tid, door, session, &self.state),
         }
     }
 
@@ -376,7 +374,11 @@ impl Monitor {
     }
 
     /// A question of the own process, see [`crate::ask`].
-    pub fn ask(&self, command: &str, env: &MessageEnv<'_>) -> crate::ask::Answer {
+    pub fn ask(
+        &self,
+        command: &str,
+        env: &MessageEnv<'_>,
+    ) -> (crate::ask::Answer, Option<crate::audit::Record>) {
         let sessions = self.session_infos();
         let who = types::AuthName::new(types::EntityKind::Client, "admin");
         crate::ask::run(
@@ -467,18 +469,49 @@ pub fn text_of(cmd: &[Bytes]) -> Vec<String> {
         .collect()
 }
 
-/// Parses a command and checks the caller's capabilities. The error is the answer.
+/// Why a command is not decided: the answer, and what was asked if it was understood.
+#[derive(Debug)]
+pub struct Denied {
+    pub reply: Reply,
+    pub asked: Option<Box<commands::Command>>,
+}
+
+impl From<Reply> for Denied {
+    fn from(reply: Reply) -> Self {
+        Self { reply, asked: None }
+    }
+}
+
+impl Denied {
+    pub fn effects(
+        self,
+        id: SessionId,
+        tid: u64,
+        door: Door,
+        session: &Session,
+        state: &ClusterState,
+    ) -> Vec<Effect> {
+        let mut out = Vec::new();
+        if let Some(command) = self.asked {
+            let (door, command) = (door.clone(), *command);
+            let request = session.request(tid, Action::Command { door, command });
+            out.push(Effect::Refused(Box::new(request), self.reply.clone()));
+        }
+        out.push(Effect::Send(id, refusal(tid, door, self.reply, state)));
+        out
+    }
+}
+
+/// Parses a command and checks the caller's capabilities.
 pub fn check_command(
     session: &Session,
     door: &Door,
     cmd: &[String],
     input: Bytes,
-) -> Result<commands::Command, Reply> {
+) -> Result<commands::Command, Denied> {
     if input.len() > INPUT_BYTES_MAX {
-        return Err(Reply::error(
-            Errno::E2BIG,
-            format!("input is longer than {INPUT_BYTES_MAX} bytes"),
-        ));
+        let why = format!("input is longer than {INPUT_BYTES_MAX} bytes");
+        return Err(Reply::error(Errno::E2BIG, why).into());
     }
     let command = commands::parse(cmd, input).map_err(|o| Reply {
         code: o.code,
@@ -486,7 +519,7 @@ pub fn check_command(
         data: o.data,
     })?;
     let Some(need) = commands::need(&command) else {
-        return Err(Reply::error(Errno::EINVAL, "command not known"));
+        return Err(Reply::error(Errno::EINVAL, "command not known").into());
     };
     let args = commands::cap_args(&command);
     let (prefix, access) = (&command.prefix, need.access);
@@ -500,7 +533,10 @@ pub fn check_command(
     };
     match allowed {
         true => Ok(command),
-        false => Err(Reply::error(Errno::EACCES, "access denied")),
+        false => Err(Denied {
+            reply: Reply::error(Errno::EACCES, "access denied"),
+            asked: Some(Box::new(command)),
+        }),
     }
 }
 
@@ -512,7 +548,9 @@ pub fn refusal(tid: u64, door: Door, reply: Reply, state: &ClusterState) -> Mess
     Request {
         tid,
         who,
+        global_id: 0,
         addr: types::EntityAddr::BLANK,
+        sock: (std::net::Ipv4Addr::UNSPECIFIED, 0).into(),
         action,
     }
     .answer(reply, state)

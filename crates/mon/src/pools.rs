@@ -10,10 +10,17 @@ use crate::spread::Spread;
 use metastore::ClusterState;
 use types::osdmap::{Incremental, OsdMap};
 use types::pool::{PgPool, PoolOption, pool_flag};
-use types::{Errno, PoolId, Utime};
+use types::{AuthName, Errno, PoolId, Utime};
 
 /// Copies where nothing else was said, as in Ceph.
 pub const SIZE_DEFAULT: u64 = 3;
+/// Flags that new pools get where the option says so.
+const DEFAULT_FLAGS: [(&str, u64); 4] = [
+    ("osd_pool_default_flag_nodelete", pool_flag::NODELETE),
+    ("osd_pool_default_flag_nopgchange", pool_flag::NOPGCHANGE),
+    ("osd_pool_default_flag_nosizechange", pool_flag::NOSIZECHANGE),
+    ("osd_pool_default_flag_bulk", pool_flag::BULK),
+];
 pub(crate) const SIZE_ONE_OFF: &str = "configuring pool size as 1 is disabled by default.";
 /// Ceph's own limit.
 pub const SIZE_MAX: i64 = 10;
@@ -188,6 +195,11 @@ pub fn create(
     };
     if new.bulk {
         pool.flags |= pool_flag::BULK;
+    }
+    for (option, flag) in DEFAULT_FLAGS {
+        if state.mon_option_bool(option, false) {
+            pool.flags |= flag;
+        }
     }
     for (name, value) in &new.options {
         pool.opts.set(name, value.clone());
@@ -399,6 +411,15 @@ pub fn remove_snap(map: &OsdMap, id: PoolId, name: &str, inc: &mut Incremental) 
     Ok(Done::Changed(format!("removed pool {pool_name} snap {name}")))
 }
 
+/// Whose self-managed snapshots somebody may remove.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SnapRights {
+    /// All of the pool: who may write everywhere in it, or change the OSD map.
+    Pool,
+    /// Those that it made: who may write in a part of the pool, a namespace.
+    Own,
+}
+
 /// A new id for a snapshot that the client manages by itself (RBD).
 pub fn create_selfmanaged_snap(map: &OsdMap, id: PoolId, inc: &mut Incremental) -> Result<u64> {
     let Some(pool) = map.pool(id) else {
@@ -410,7 +431,16 @@ pub fn create_selfmanaged_snap(map: &OsdMap, id: PoolId, inc: &mut Incremental) 
     Ok(pool_mut(map, inc, id)?.new_selfmanaged_snap(map.epoch + 1))
 }
 
-pub fn remove_selfmanaged_snap(map: &OsdMap, id: PoolId, snap: u64, inc: &mut Incremental) -> Result<Done> {
+/// Ids belong to the pool, so a tenant of one namespace could name another's: what it did not make itself, and what is
+/// nobody's (made before owners were kept), it may not remove.
+pub fn remove_selfmanaged_snap(
+    state: &ClusterState,
+    id: PoolId,
+    snap: u64,
+    who: (&AuthName, SnapRights),
+    inc: &mut Incremental,
+) -> Result<Done> {
+    let map = &*state.osdmap;
     let Some(pool) = map.pool(id) else {
         return refuse(Errno::ENOENT, format!("unrecognized pool '{id}'"));
     };
@@ -423,7 +453,11 @@ pub fn remove_selfmanaged_snap(map: &OsdMap, id: PoolId, snap: u64, inc: &mut In
     if snap > pool.snap_seq {
         return refuse(Errno::ENOENT, format!("snap {snap} was never created"));
     }
-    if was_removed(map, id, snap) {
+    let (name, rights) = who;
+    if rights == SnapRights::Own && state.snap_owners.owner(id, snap) != Some(name) {
+        return refuse(Errno::EPERM, format!("snap {snap} is not {name}'s"));
+    }
+    if was_removed(state, id, snap) {
         return Ok(Done::Already(format!("snap {snap} is removed already")));
     }
     pool_mut(map, inc, id)?.remove_selfmanaged_snap(snap, map.epoch + 1);
@@ -431,9 +465,11 @@ pub fn remove_selfmanaged_snap(map: &OsdMap, id: PoolId, snap: u64, inc: &mut In
     Ok(Done::Changed(String::new()))
 }
 
-/// Removed and not yet purged. A snap purged long ago is removed once more when asked to: harmless, since its
-/// clones are gone.
-fn was_removed(map: &OsdMap, id: PoolId, snap: u64) -> bool {
-    map.removed_snaps_queue.get(&id).is_some_and(|s| s.contains(snap))
+/// Removed, as far as is known. One that is nobody's and was purged long ago is removed once more when asked to: harmless,
+/// since its clones are gone.
+fn was_removed(state: &ClusterState, id: PoolId, snap: u64) -> bool {
+    let map = &state.osdmap;
+    state.snap_owners.is_removed(id, snap)
+        || map.removed_snaps_queue.get(&id).is_some_and(|s| s.contains(snap))
         || map.new_removed_snaps.get(&id).is_some_and(|s| s.contains(snap))
 }

@@ -397,7 +397,9 @@ fn opens(session: &Session, door: &Door, ask: &Ask) -> bool {
             assert_eq!(prefix, ask.prefix);
             true
         }
-        Err(reply) => {
+        Err(denied) => {
+            assert!(denied.asked.is_some(), "a record is kept of it");
+            let reply = denied.reply;
             assert_eq!(
                 (reply.code, reply.status.as_str()),
                 (-13, "access denied"),

@@ -1,8 +1,9 @@
 //! What a session asks that may change the cluster: decided as a pure function of the state, so that the
 //! commit loop can run it again, and answered after the change is durable.
 
+use crate::audit::Record;
 use crate::commands::{self, Command, Context, MonInfo, SessionInfo, Target};
-use crate::pools::{self, Done, NewPool, PoolError, RuleChoice};
+use crate::pools::{self, Done, NewPool, PoolError, RuleChoice, SnapRights};
 use crate::progress::Progress;
 use bytes::Bytes;
 use io::Random;
@@ -10,8 +11,10 @@ use messages::mon::{
     Body, MLogAck, MMgrCommandReply, MMonCommandAck, MPoolOp, MPoolOpReply, PaxosHeader, PoolOpKind,
 };
 use messages::osd::MCommandReply;
+use metastore::cluster::AUDIT_CHANNEL;
 use metastore::{Change, Changes, ClusterState, ClusterStats};
 use msgr::Message;
+use std::net::SocketAddr;
 use types::clusterlog::LogEntry;
 use types::osdmap::Incremental;
 use types::{AuthName, EntityAddr, Errno, Utime};
@@ -45,7 +48,7 @@ impl Door {
 #[derive(Debug, Clone)]
 pub enum Action {
     Command { door: Door, command: Command },
-    PoolOp(MPoolOp),
+    PoolOp { op: MPoolOp, rights: SnapRights },
     Log { entries: Vec<LogEntry> },
 }
 
@@ -53,7 +56,10 @@ pub enum Action {
 pub struct Request {
     pub tid: u64,
     pub who: AuthName,
+    pub global_id: u64,
+    /// What it says its address is, and where its packets come from.
     pub addr: EntityAddr,
+    pub sock: SocketAddr,
     pub action: Action,
 }
 
@@ -93,7 +99,19 @@ impl From<PoolError> for Reply {
 }
 
 impl Request {
+    /// What is changed, with the record of it, and the answer.
     pub fn decide(&self, state: &ClusterState, env: &Env<'_>) -> (Changes, Reply) {
+        let (mut changes, reply) = self.decide_alone(state, env);
+        if !changes.is_empty()
+            && let Some(record) = Record::of(self, &reply, env.now).filter(|r| r.in_log)
+        {
+            let entry = state.log_entry(env.now, record.level(), record.text());
+            changes.push(Change::Audit(entry));
+        }
+        (changes, reply)
+    }
+
+    fn decide_alone(&self, state: &ClusterState, env: &Env<'_>) -> (Changes, Reply) {
         match &self.action {
             Action::Command { door, command } => {
                 let ctx = Context {
@@ -123,7 +141,7 @@ impl Request {
                     },
                 )
             }
-            Action::PoolOp(op) => match pool_op(op, state, env.now) {
+            Action::PoolOp { op, rights } => match pool_op(op, (&self.who, *rights), state, env.now) {
                 Ok((changes, data)) => (
                     changes,
                     Reply {
@@ -134,7 +152,16 @@ impl Request {
                 Err(e) => (Changes::none(), e.into()),
             },
             Action::Log { entries } => {
-                let list = entries.iter().cloned().map(Change::Log).collect();
+                // Who sends a line is who sent it, and the channel of records is the monitors' own.
+                let own = |e: &LogEntry| {
+                    let mut e = e.clone();
+                    e.name = self.who.clone();
+                    if e.channel == AUDIT_CHANNEL {
+                        e.channel = "cluster".into();
+                    }
+                    Change::Log(e)
+                };
+                let list = entries.iter().map(own).collect();
                 (
                     Changes {
                         list,
@@ -180,7 +207,7 @@ impl Request {
                 output: data,
             }
             .to_message(),
-            Action::PoolOp(op) => pool_op_reply(op, self.tid, code, epoch, data),
+            Action::PoolOp { op, .. } => pool_op_reply(op, self.tid, code, epoch, data),
             Action::Log { entries } => {
                 let last = entries.last().map_or(0, |e| e.seq);
                 MLogAck {
@@ -207,8 +234,13 @@ pub fn pool_op_reply(op: &MPoolOp, tid: u64, code: i32, epoch: u32, data: Bytes)
     .message(tid)
 }
 
-/// What a POOLOP changes, and the data of its answer (section 6.4).
-fn pool_op(op: &MPoolOp, state: &ClusterState, now: Utime) -> pools::Result<(Changes, Bytes)> {
+/// What a POOLOP changes, and the data of its answer (docs/protocol/monitor.md).
+fn pool_op(
+    op: &MPoolOp,
+    who: (&AuthName, SnapRights),
+    state: &ClusterState,
+    now: Utime,
+) -> pools::Result<(Changes, Bytes)> {
     let map = &*state.osdmap;
     let mut inc = Incremental::next_after(map, now);
     let Some(kind) = PoolOpKind::from_u32(op.op) else {
@@ -219,6 +251,7 @@ fn pool_op(op: &MPoolOp, state: &ClusterState, now: Utime) -> pools::Result<(Cha
         return pools::refuse(Errno::ENOENT, format!("pool {} does not exist", op.pool));
     }
     let mut data = Bytes::new();
+    let mut owner = None;
     let done = match kind {
         PoolOpKind::Create => {
             let rule = match op.crush_rule {
@@ -244,14 +277,27 @@ fn pool_op(op: &MPoolOp, state: &ClusterState, now: Utime) -> pools::Result<(Cha
         PoolOpKind::CreateSelfManagedSnap => {
             let id = pools::create_selfmanaged_snap(map, op.pool, &mut inc)?;
             data = Bytes::copy_from_slice(&id.to_le_bytes());
+            owner = Some(Change::SnapMade {
+                pool: op.pool,
+                snap: id,
+                owner: who.0.clone(),
+            });
             Done::Changed(String::new())
         }
         PoolOpKind::RemoveSelfManagedSnap => {
-            pools::remove_selfmanaged_snap(map, op.pool, op.snapid, &mut inc)?
+            owner = Some(Change::SnapRemoved {
+                pool: op.pool,
+                snap: op.snapid,
+            });
+            pools::remove_selfmanaged_snap(state, op.pool, op.snapid, who, &mut inc)?
         }
     };
     Ok(match done {
-        Done::Changed(_) => (Changes::map(inc), data),
+        Done::Changed(_) => {
+            let mut changes = Changes::map(inc);
+            changes.list.extend(owner);
+            (changes, data)
+        }
         Done::Already(_) => (Changes::none(), data),
     })
 }

@@ -7,6 +7,7 @@
 //! Bounds: connections, bytes and messages in flight are the messenger's (`net`); [`EVENTS_MAX`] events wait.
 
 use crate::ask::{self, Ask, Asks};
+use crate::audit::{AuditFile, Records};
 use crate::auto_out::DownWatch;
 use crate::chores::{Chores, GLOBAL_IDS_PER_RANGE, Rotation};
 use crate::commands::MonInfo;
@@ -95,7 +96,7 @@ enum Event {
     Stats,
     Tick,
     Ask(Ask),
-    Committed(Option<Asked<Port>>, Outcome),
+    Committed(Option<Box<Asked<Port>>>, Outcome),
     Chores(Box<Chores>, Result<(), metastore::Error>),
     /// What the other monitors said of themselves.
     Heard(Words),
@@ -145,6 +146,7 @@ pub struct MonServer {
     asking: Option<turn::Asking>,
     name: String,
     asks: Option<Asks>,
+    records: Records,
     at: Ready,
 }
 
@@ -154,18 +156,28 @@ pub async fn serve(
     ready: oneshot::Sender<Ready>,
     stop: watch::Receiver<bool>,
 ) -> Result<(), Error> {
-    serve_asked(config, None, ready, stop).await
+    serve_inside(config, Inside::default(), ready, stop).await
 }
 
-/// As [`serve`], with a door for questions of the own process.
-pub async fn serve_asked(
+/// What the own process gives and takes.
+#[derive(Default)]
+pub struct Inside {
+    /// A door for its questions.
+    pub asks: Option<Asks>,
+    /// Where records of what was asked go.
+    pub audit: Option<AuditFile>,
+}
+
+/// As [`serve`], with doors inside the own process.
+pub async fn serve_inside(
     config: MonConfig,
-    asks: Option<Asks>,
+    inside: Inside,
     ready: oneshot::Sender<Ready>,
     stop: watch::Receiver<bool>,
 ) -> Result<(), Error> {
     let mut server = MonServer::bind(config).await?;
-    server.asks = asks;
+    server.asks = inside.asks;
+    server.records.file = inside.audit;
     // Nobody may be waiting.
     let _ = ready.send(server.at);
     server.run(stop).await
@@ -278,6 +290,7 @@ impl MonServer {
             round: None,
             name: config.name,
             asks: None,
+            records: Records::default(),
             at: Ready {
                 mon: mon_addr,
                 mgr: mgr_addr,
@@ -308,7 +321,7 @@ impl MonServer {
                 _ = stop.wait_for(|stop| *stop) => Event::Stop,
                 done = &mut follow => Event::Followed(done.unwrap_or(Err(metastore::Error::Closed))),
                 _ = tick.tick() => Event::Tick,
-                (asked, done) = self.commits.ended() => Event::Committed(asked, done),
+                (asked, done) = self.commits.ended() => Event::Committed(asked.map(Box::new), done),
                 done = ended(&mut self.round) => match done {
                     Some((chores, done)) => Event::Chores(chores, done),
                     None => Event::Followed(Err(metastore::Error::Closed)),
@@ -350,8 +363,12 @@ impl MonServer {
                         now: self.now(),
                         random: &*random,
                     };
+                    let (answer, record) = self.monitor.ask(&question.command, &env);
+                    if let Some(record) = record {
+                        self.records.keep(record);
+                    }
                     // Who asked may have gone.
-                    let _ = question.reply.send(self.monitor.ask(&question.command, &env));
+                    let _ = question.reply.send(answer);
                 }
                 Event::Followed(done) => {
                     done?;
@@ -449,6 +466,7 @@ impl MonServer {
                     tracing::warn!(conn = id, "connection closed: {why}");
                     self.close(port, id);
                 }
+                Effect::Refused(request, reply) => self.records.refused(&request, &reply, self.now()),
                 Effect::Renew(id, message) => self.renew(id, &message),
                 Effect::Decide(id, request) => self.decide(port, id, *request),
             }
@@ -492,6 +510,7 @@ impl MonServer {
             };
             let (changes, reply) = request.decide(&state, &self.monitor.env(&env, &sessions));
             if changes.is_empty() {
+                self.records.unchanged(&request, &reply, self.now());
                 // Who is answered from a state has been told of it.
                 self.take_state();
                 return self.send(port, id, request.answer(reply, &state));
@@ -512,20 +531,25 @@ impl MonServer {
     }
 
     /// Answers a request that was not carried out. Log entries without an answer come again.
-    fn answer(&self, port: Port, id: u64, request: &Request, reply: Reply) {
+    fn answer(&mut self, port: Port, id: u64, request: &Request, reply: Reply) {
+        self.records.unchanged(request, &reply, self.now());
         if !matches!(request.action, Action::Log { .. }) {
             self.send(port, id, request.answer(reply, self.monitor.state()));
         }
     }
 
     /// A change was carried out: subscribers are told, then whoever asked for it.
-    fn committed(&mut self, asked: Option<Asked<Port>>, done: Outcome) -> Result<(), Error> {
+    fn committed(&mut self, asked: Option<Box<Asked<Port>>>, done: Outcome) -> Result<(), Error> {
         match (done, asked) {
             (Ok(done), asked) => {
                 if done.changed {
                     self.take_state();
                 }
                 if let Some(a) = asked {
+                    match done.changed {
+                        true => self.records.changed(&a.request, &done.reply, self.now()),
+                        false => self.records.unchanged(&a.request, &done.reply, self.now()),
+                    }
                     self.send(a.port, a.session, a.request.answer(done.reply, &done.state));
                 }
             }
@@ -540,7 +564,7 @@ impl MonServer {
 
     /// What is too large is the caller's mistake; anything else ends the monitor.
     fn commit_failed(
-        &self,
+        &mut self,
         port: Port,
         id: u64,
         request: &Request,
@@ -580,8 +604,9 @@ impl MonServer {
             secrets,
             before: self.monitor.state().rotating.clone(),
         });
+        let records = self.records.waiting(self.now());
         let task = io::task::spawn_local(async move {
-            let done = chores.round(rotation).await;
+            let done = chores.round(rotation, records).await;
             (chores, done)
         });
         self.round = Some((self.clock.monotonic(), task));

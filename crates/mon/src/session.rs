@@ -1,5 +1,7 @@
 //! One client's session with the monitor: who it is, what it may, what it wants to be told.
 
+use crate::pools::SnapRights;
+use crate::requests::{Action, Request};
 use crate::subscriptions::Subscriptions;
 use auth::caps::{MgrNeed, MonNeed};
 use auth::{Access, AuthMethod, KeyDb, MgrCaps, MonCaps, OsdCaps, PeerCaps};
@@ -59,6 +61,18 @@ impl Session {
 
     pub fn addr(&self) -> EntityAddr {
         self.peer.addrs.first()
+    }
+
+    /// A request of this session.
+    pub fn request(&self, tid: u64, action: Action) -> Request {
+        Request {
+            tid,
+            who: self.peer.auth_name.clone(),
+            global_id: self.peer.global_id,
+            addr: self.addr(),
+            sock: self.peer.sock,
+            action,
+        }
     }
 
     fn ip(&self) -> Option<IpAddr> {
@@ -123,9 +137,15 @@ impl Session {
         self.mon_caps = text.and_then(|t| MonCaps::parse(t).ok()).unwrap_or_default();
     }
 
-    /// Self-managed snapshots belong to whoever may write in the pool, in whatever namespace.
-    pub fn may_write_pool(&self, name: &str, pool: &PgPool) -> bool {
-        self.osd_caps
-            .writes_in_pool(name, &pool.application_metadata, self.ip())
+    /// The pool's self-managed snapshots are open to whoever may write in it, in whatever namespace; of others' only to
+    /// who may write everywhere in it.
+    pub fn snap_rights(&self, name: &str, pool: &PgPool) -> Option<SnapRights> {
+        let applications = &pool.application_metadata;
+        let (some, all) = self.osd_caps.writes_in_pool(name, applications, self.ip());
+        match (some, all) {
+            (_, true) => Some(SnapRights::Pool),
+            (true, false) => Some(SnapRights::Own),
+            _ => None,
+        }
     }
 }

@@ -38,6 +38,7 @@ pub(crate) struct Rig {
     pub monitor: Monitor,
     now: Utime,
     next_tid: u64,
+    records: crate::audit::Records,
 }
 
 fn info() -> MonInfo {
@@ -92,6 +93,7 @@ impl Rig {
                 nsec: 0,
             },
             next_tid: 10,
+            records: Default::default(),
         }
     }
 
@@ -100,10 +102,14 @@ impl Rig {
     }
 
     pub fn open(&mut self, id: u64, caps: &[(&str, &str)]) {
+        self.open_as(id, "test", caps);
+    }
+
+    fn open_as(&mut self, id: u64, who: &str, caps: &[(&str, &str)]) {
         let texts = caps.iter().map(|(s, t)| (s.to_string(), t.to_string())).collect();
         let peer = Peer {
             name: EntityName::client(id),
-            auth_name: AuthName::new(EntityKind::Client, "test"),
+            auth_name: AuthName::new(EntityKind::Client, who),
             global_id: id,
             caps: PeerCaps::Texts(texts),
             addrs: addrs(0),
@@ -139,6 +145,10 @@ impl Rig {
     fn carry_out(&mut self, id: u64, effect: Effect) -> Vec<Message> {
         match effect {
             Effect::Send(to, m) if to == id => vec![m],
+            Effect::Refused(request, reply) => {
+                self.records.refused(&request, &reply, self.now);
+                Vec::new()
+            }
             Effect::Decide(_, request) => {
                 let random = SystemRandom;
                 let done = {
@@ -151,6 +161,10 @@ impl Rig {
                     );
                     block_on(self.cluster.commit(|s| request.decide(s, &env))).unwrap()
                 };
+                match done.changed {
+                    true => self.records.changed(&request, &done.reply, self.now),
+                    false => self.records.unchanged(&request, &done.reply, self.now),
+                }
                 let mut out = self.pushed(id);
                 out.push(request.answer(done.reply, &done.state));
                 out
@@ -536,6 +550,237 @@ fn what_capabilities_do_not_grant_is_denied() {
         )
         .is_empty()
     );
+}
+
+/// A tenant of one namespace deleted another's snapshots by their ids, which belong to the pool.
+#[test]
+fn a_tenant_removes_no_snapshot_of_another() {
+    let mut rig = Rig::new();
+    rig.admin(1);
+    rig.pool_op(1, PoolOpKind::Create, 0, "p", 0);
+    let p = rig.state().osdmap.pool_by_name("p").unwrap();
+    let within = |ns: &str| format!("profile rbd pool=p{ns}");
+    let tenants = [
+        (2, "x", within(" namespace=x")),
+        (3, "y", within(" namespace=y")),
+        (4, "owner", within("")),
+        (5, "prefix", "allow rwx pool=p object_prefix a".to_string()),
+        (6, "star", "allow rw pool=p namespace=\"\"*".to_string()),
+    ];
+    for (id, who, osd) in &tenants {
+        rig.open_as(*id, who, &[("mon", "profile rbd"), ("osd", osd)]);
+    }
+    let make = |rig: &mut Rig, who| {
+        rig.pool_op(who, PoolOpKind::CreateSelfManagedSnap, p, "", 0)
+            .2
+            .unwrap()
+    };
+    let remove =
+        |rig: &mut Rig, who, snap| rig.pool_op(who, PoolOpKind::RemoveSelfManagedSnap, p, "", snap).0;
+    let (mine, theirs) = (make(&mut rig, 2), make(&mut rig, 3));
+    for thief in [2, 5] {
+        assert_eq!(remove(&mut rig, thief, theirs), -1);
+    }
+    let map = rig.state().osdmap.clone();
+    assert!(
+        map.removed_snaps_queue
+            .get(&p)
+            .is_none_or(|q| !q.contains(theirs)),
+        "it is still there"
+    );
+    assert_eq!(remove(&mut rig, 2, mine), 0);
+    // Its answer was lost, and the OSDs have purged it meanwhile: the same again, and no new epoch.
+    let purged = rig.change(1, |s| {
+        let mut inc = Incremental::next_after(&s.osdmap, Utime::ZERO);
+        inc.new_purged_snaps.entry(p).or_default().insert(mine);
+        Changes::map(inc)
+    });
+    drop(purged);
+    let epoch = rig.state().osdmap.epoch;
+    assert_eq!((remove(&mut rig, 2, mine), rig.state().osdmap.epoch), (0, epoch));
+    assert_eq!(remove(&mut rig, 3, mine), -1, "not even one that is gone");
+    // Whoever may write in all of the pool may remove any; so may the administrator.
+    let others = [make(&mut rig, 3), make(&mut rig, 3)];
+    assert_eq!(
+        (
+            remove(&mut rig, 4, theirs),
+            remove(&mut rig, 6, others[0]),
+            remove(&mut rig, 1, others[1])
+        ),
+        (0, 0, 0)
+    );
+
+    // From before owners were kept.
+    rig.change(1, |s| {
+        let mut inc = Incremental::next_after(&s.osdmap, Utime::ZERO);
+        inc.pool_mut(&s.osdmap, p)
+            .unwrap()
+            .new_selfmanaged_snap(s.osdmap.epoch + 1);
+        Changes::map(inc)
+    });
+    let old = rig.state().osdmap.pool(p).unwrap().snap_seq;
+    assert_eq!(
+        remove(&mut rig, 2, old),
+        -1,
+        "nobody's: for those of the whole pool"
+    );
+    assert_eq!(remove(&mut rig, 4, old), 0);
+    rig.pool_op(1, PoolOpKind::Delete, p, "delete", 0);
+    assert!(!rig.state().snap_owners.has_pool(p), "owners go with the pool");
+}
+
+/// An operator's default guards of new pools were accepted, and did nothing.
+#[test]
+fn new_pools_get_the_flags_that_were_asked_for() {
+    let mut rig = Rig::new();
+    rig.admin(1);
+    for name in ["nodelete", "nopgchange", "nosizechange"] {
+        let set = Change::ConfigSet {
+            who: "mon".into(),
+            name: format!("osd_pool_default_flag_{name}"),
+            value: "true".into(),
+        };
+        rig.change(1, |_| Changes::one(set.clone()));
+    }
+    rig.pool_op(1, PoolOpKind::Create, 0, "p", 0);
+    let state = rig.state();
+    let id = state.osdmap.pool_by_name("p").unwrap();
+    let pool = state.osdmap.pool(id).unwrap();
+    let all = pool_flag::NODELETE | pool_flag::NOPGCHANGE | pool_flag::NOSIZECHANGE;
+    assert_eq!(pool.flags & all, all);
+    assert_eq!(rig.pool_op(1, PoolOpKind::Delete, id, "delete", 0).0, -1);
+}
+
+fn command(rig: &mut Rig, id: u64, text: &str) -> MMonCommandAck {
+    let body = MMonCommand {
+        paxos: PaxosHeader::default(),
+        fsid: FSID,
+        cmd: vec![text.to_string()],
+        input: Bytes::from_static(b"secret-input"),
+    };
+    MMonCommandAck::from_message(rig.ask(id, body).last().unwrap()).unwrap()
+}
+
+fn last_of(rig: &mut Rig, channel: &str) -> String {
+    let text = format!(r#"{{"prefix":"log last","num":100,"level":"debug"{channel}}}"#);
+    let body = MMonCommand {
+        paxos: PaxosHeader::default(),
+        fsid: FSID,
+        cmd: vec![text],
+        input: Bytes::new(),
+    };
+    let ack = MMonCommandAck::from_message(rig.ask(1, body).last().unwrap()).unwrap();
+    String::from_utf8(ack.output.to_vec()).unwrap()
+}
+
+/// Who changed what, who looked at a secret, who was refused; and nothing of the secrets themselves.
+#[test]
+fn changes_secrets_and_refusals_leave_a_record() {
+    const AUDIT: &str = r#","channel":"audit""#;
+    let mut rig = Rig::new();
+    rig.admin(1);
+    rig.open_as(2, "thief", &[("mon", "allow r")]);
+    let run = |rig: &mut Rig, id, text: &str| command(rig, id, text).code;
+    assert_eq!(run(&mut rig, 1, r#"{"prefix":"osd pool create","pool":"p"}"#), 0);
+    assert_eq!(
+        run(
+            &mut rig,
+            1,
+            r#"{"prefix":"config-key set","key":"k","val":"secret-val","junk":"secret-junk"}"#
+        ),
+        0
+    );
+    let option = "mgr/dashboard/admin_password";
+    let set = format!(
+        r#"{{"prefix":"config set","who":"mgr","name":"{option}","value":"secret-option","force":true}}"#
+    );
+    command(&mut rig, 1, &set);
+    assert_eq!(run(&mut rig, 1, r#"{"prefix":"config-key get","key":"k"}"#), 0);
+    assert_eq!(
+        run(&mut rig, 1, r#"{"prefix":"auth get","entity":"client.admin"}"#),
+        0
+    );
+    assert_eq!(run(&mut rig, 1, r#"{"prefix":"osd pool ls"}"#), 0);
+    assert_eq!(
+        run(&mut rig, 2, r#"{"prefix":"auth get","entity":"client.admin"}"#),
+        -13
+    );
+    assert_eq!(rig.pool_op(2, PoolOpKind::Delete, 1, "delete", 0).0, -1);
+    rig.pool_op(1, PoolOpKind::CreateSelfManagedSnap, 1, "", 0);
+    // What changed something has its record with the change, before any round of chores.
+    let at_once = last_of(&mut rig, AUDIT);
+    assert_eq!(at_once.lines().count(), 2, "{at_once}");
+    for (level, text) in rig.records.waiting(rig.now) {
+        rig.change(1, |s| {
+            Changes::one(Change::Audit(s.log_entry(Utime::ZERO, level, text.clone())))
+        });
+    }
+    let all = last_of(&mut rig, AUDIT);
+    for want in [
+        r#"[INF] from='client.1 127.0.0.1:40000' entity='client.test' cmd=[{"prefix":"osd pool create","pool":"p","input_bytes":12}]: finished"#,
+        r#"{"prefix":"config-key set","key":"k","val":"***","input_bytes":12}"#,
+        r#""value":"***""#,
+        r#"{"prefix":"config-key get","key":"k","input_bytes":12}]: finished"#,
+        r#"{"prefix":"auth get","entity":"client.admin","input_bytes":12}]: finished"#,
+        r#"[SEC] from='client.2 127.0.0.1:40000' entity='client.thief' cmd=[{"prefix":"auth get","entity":"client.admin","input_bytes":12}]: refused (-13)"#,
+        r#""pool_op":"Delete","pool":1,"name":"delete","snap":0}]: refused (-1)"#,
+    ] {
+        assert!(all.contains(want), "{want}\n{all}");
+    }
+    assert!(
+        !all.contains("secret-") && !all.contains("pool ls") && !all.contains("SelfManaged"),
+        "{all}"
+    );
+    let plain = last_of(&mut rig, "");
+    assert!(
+        !plain.contains("audit") && !plain.is_empty(),
+        "the channels are apart: {plain}"
+    );
+    let both = last_of(&mut rig, r#","channel":"*""#);
+    assert_eq!(both.lines().count(), plain.lines().count() + all.lines().count());
+}
+
+/// Neither channel pushes the other's lines out, and nobody but the monitors writes records.
+#[test]
+fn the_channel_of_records_is_bounded_and_the_monitors_own() {
+    let mut rig = Rig::new();
+    rig.admin(1);
+    let forged = LogEntry {
+        name: AuthName::new(EntityKind::Mon, "a"),
+        rank: EntityName::new(EntityKind::Mon, 0),
+        addrs: addrs(0),
+        stamp: Utime::ZERO,
+        seq: 1,
+        level: LogLevel::Info,
+        message: "all is well".into(),
+        channel: "audit".into(),
+    };
+    let body = MLog {
+        paxos: PaxosHeader::default(),
+        fsid: FSID,
+        entries: vec![forged],
+    };
+    rig.ask(1, body);
+    let state = rig.state();
+    let line = state.log.entries.back().unwrap();
+    assert_eq!(
+        (line.channel.as_str(), line.name.to_string().as_str()),
+        ("cluster", "client.test")
+    );
+    assert!(state.audit.entries.is_empty());
+    let max = metastore::cluster::LOG_MAX;
+    for _ in 0..4 {
+        rig.change(1, |s| {
+            let entry = |n| Change::Audit(s.log_entry(Utime::ZERO, LogLevel::Info, format!("{n}")));
+            Changes {
+                list: (0..200).map(entry).collect(),
+                ..Changes::default()
+            }
+        });
+    }
+    let state = rig.state();
+    assert_eq!(state.audit.entries.len(), max);
+    assert!(state.log.entries.iter().any(|e| e.message == "all is well"));
 }
 
 #[test]

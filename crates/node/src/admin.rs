@@ -5,10 +5,12 @@
 //! `skep osd rm`, one step at a time. Only the user who runs the process can open the socket.
 
 use crate::{DataDir, Error};
-use metastore::{Changes, ClusterHandle, ClusterState};
+use metastore::cluster::Committed;
+use metastore::{Change, Changes, ClusterHandle, ClusterState};
+use mon::audit::{AuditFile, Record};
 use mon::removal::{self, Target};
 use serde_json::{Value, json};
-use types::OsdId;
+use types::{Errno, OsdId};
 
 /// Asks the process that serves `dir`.
 pub fn ask(dir: &DataDir, request: &str) -> Result<String, Error> {
@@ -31,6 +33,8 @@ pub struct AdminContext {
     pub cluster: ClusterHandle,
     /// Puts questions to this process' monitor.
     pub asker: mon::ask::Asker,
+    /// Where records of what it changes go.
+    pub audit: AuditFile,
     /// The OSDs of this machine.
     pub osds: Vec<OsdId>,
     pub mon_addr: String,
@@ -81,13 +85,35 @@ impl AdminContext {
         }
         let stats = self.cluster.stats();
         let decide = |state: &ClusterState| removal::step(state, &stats, &target, begin, self.cluster.now());
-        match self.cluster.commit(decide).await.map(|done| done.reply) {
+        let done = self.cluster.commit(decide).await;
+        let what = json!({"prefix": "skep rm", "target": format!("{target:?}"), "begin": begin});
+        self.record(what, &done).await;
+        match done.map(|done| done.reply) {
             Ok(Ok(p)) => json!({
                 "phase": p.phase.name(), "text": p.text, "osds": p.osds, "pgs": p.pgs, "bytes": p.bytes,
             })
             .to_string(),
             Ok(Err(why)) => error(why),
             Err(e) => error(e.to_string()),
+        }
+    }
+
+    /// Keeps a record of what was changed, or failed.
+    async fn record<T>(&self, what: Value, done: &Result<Committed<T>, metastore::Error>) {
+        let code = match done {
+            Ok(done) if !done.changed => return,
+            Ok(_) => 0,
+            Err(_) => Errno::EIO.code(),
+        };
+        let now = self.cluster.now();
+        let record = Record::of_admin_socket(what, code, now);
+        self.audit.write(&record);
+        let line = |state: &ClusterState| {
+            let entry = state.log_entry(now, record.level(), record.text());
+            (Changes::one(Change::Audit(entry)), ())
+        };
+        if let Err(e) = self.cluster.commit(line).await {
+            tracing::warn!("the cluster log did not take a record: {e}");
         }
     }
 
@@ -100,7 +126,13 @@ impl AdminContext {
                 other => (Changes::none(), other),
             }
         };
-        match self.cluster.commit(decide).await.map(|done| done.reply) {
+        let done = self.cluster.commit(decide).await;
+        self.record(
+            json!({"prefix": "skep pool near", "pool": pool, "host": host}),
+            &done,
+        )
+        .await;
+        match done.map(|done| done.reply) {
             Ok(Ok(done)) => json!({"phase": "done", "text": done.text()}).to_string(),
             Ok(Err(e)) => json!({"error": e.text}).to_string(),
             Err(e) => json!({"error": e.to_string()}).to_string(),

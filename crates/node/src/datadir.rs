@@ -8,6 +8,7 @@
 //! DIR/ceph.conf                  for clients; written at every start
 //! DIR/ceph.client.admin.keyring  for clients, mode 0600; written at every start
 //! DIR/skep.asok                  admin socket
+//! DIR/audit.log                  who asked the monitor for what, mode 0600; older ones: audit.log.1 to .7
 //! ```
 
 use crate::Error;
@@ -193,6 +194,9 @@ impl DataDir {
     }
     pub fn keyring_path(&self) -> PathBuf {
         self.root.join("ceph.client.admin.keyring")
+    }
+    pub fn audit_path(&self) -> PathBuf {
+        self.root.join("audit.log")
     }
     pub fn admin_path(&self) -> PathBuf {
         self.root.join("skep.asok")

@@ -7,6 +7,7 @@ use auth::{AllowNone, Authenticator, ConMode, Entropy, TicketVerifier};
 use io::files::LockFile;
 use io::{Clock, Random, SystemClock, SystemRandom, task};
 use metastore::ClusterHandle;
+use mon::audit::AuditFile;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -87,11 +88,19 @@ impl Node {
         // not the first of many, after which they would ask again only some seconds later.
         let (osds, failed) = start_osds(&cluster, recipes, &stopped, progress).await?;
         let (asker, asks) = mon::ask::door();
+        let audit = AuditFile::open(&dir.audit_path()).map_err(|source| Error::Io {
+            what: "thread of the audit file".into(),
+            source,
+        })?;
+        let inside = mon::Inside {
+            asks: Some(asks),
+            audit: Some(audit.clone()),
+        };
         let started = match failed {
             Some(e) => Err(e),
             None => {
                 progress("starting the monitor");
-                start_mon(&settings, mon_addr, &cluster, &platform, asks, stopped.clone()).await
+                start_mon(&settings, mon_addr, &cluster, &platform, inside, stopped.clone()).await
             }
         };
         let (mon, mon_ended) = match started {
@@ -123,7 +132,7 @@ impl Node {
             cluster,
             _lock: lock,
         };
-        node.open_admin_socket(asker)?;
+        node.open_admin_socket(asker, audit)?;
         Ok(node)
     }
 
@@ -173,7 +182,7 @@ impl Node {
         let _ = io::files::remove(&self.dir.admin_path());
     }
 
-    fn open_admin_socket(&self, asker: mon::ask::Asker) -> Result<(), Error> {
+    fn open_admin_socket(&self, asker: mon::ask::Asker, audit: AuditFile) -> Result<(), Error> {
         let path = self.dir.admin_path();
         let listener = io::admin::bind(&path).map_err(|source| Error::Io {
             what: path.display().to_string(),
@@ -183,6 +192,7 @@ impl Node {
             dir: self.dir.clone(),
             cluster: self.cluster.clone(),
             asker,
+            audit,
             osds: self.settings.osd_ids(),
             mon_addr: self.mon_addr.to_string(),
             version: env!("CARGO_PKG_VERSION"),
@@ -241,7 +251,7 @@ async fn start_mon(
     addr: EntityAddr,
     cluster: &ClusterHandle,
     platform: &Platform,
-    asks: mon::ask::Asks,
+    inside: mon::Inside,
     stop: watch::Receiver<bool>,
 ) -> Result<Running, Error> {
     let name = settings.mon_name();
@@ -263,7 +273,7 @@ async fn start_mon(
     let (ready_tx, ready_rx) = tokio::sync::oneshot::channel();
     let (ended_tx, ended) = watch::channel(false);
     let thread = task::spawn_role(&format!("mon.{name}"), move || async move {
-        let done = mon::serve_asked(config, Some(asks), ready_tx, stop)
+        let done = mon::serve_inside(config, inside, ready_tx, stop)
             .await
             .map_err(|e| e.to_string());
         let _ = ended_tx.send(true);

@@ -18,6 +18,12 @@ struct Match {
     object_prefix: Option<String>,
 }
 
+impl Match {
+    fn is_everywhere_in_its_pool(&self) -> bool {
+        self.object_prefix.is_none() && self.namespace.as_deref().is_none_or(|n| n == "*")
+    }
+}
+
 /// What a grant gives.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Spec {
@@ -401,20 +407,25 @@ impl OsdCaps {
         false
     }
 
-    /// True if some grant allows writing in the pool, be it in one namespace or to some objects only: what the
-    /// monitor asks for before it gives out snapshot ids, which belong to the pool as a whole.
+    /// Whether some grant allows writing in the pool, be it in one namespace or to some objects only; and whether one does
+    /// everywhere in it. What the monitor asks for before it gives out snapshot ids, which belong to the pool as a whole.
     pub fn writes_in_pool(
         &self,
         pool: &str,
         applications: &BTreeMap<String, BTreeMap<String, String>>,
         peer: Option<IpAddr>,
-    ) -> bool {
-        self.grants.iter().any(|g| {
+    ) -> (bool, bool) {
+        let writes = |g: &&Grant| {
             g.spec.write
                 && admits(&g.network, peer)
                 && g.place.pool.as_deref().is_none_or(|p| p == pool)
                 && g.place.tag.as_ref().is_none_or(|t| has_tag(applications, t))
-        })
+        };
+        let mut all = self.grants.iter().filter(writes).peekable();
+        (
+            all.peek().is_some(),
+            all.any(|g| g.place.is_everywhere_in_its_pool()),
+        )
     }
 
     /// Rights on `need`'s place that come in one grant, for callers that only ask about plain access.

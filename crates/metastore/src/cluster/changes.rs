@@ -67,6 +67,18 @@ pub enum Change {
     },
     /// The number in the log is set by the commit.
     Log(LogEntry),
+    /// A line of the channel `audit`.
+    Audit(LogEntry),
+    /// Somebody made a self-managed snapshot.
+    SnapMade {
+        pool: PoolId,
+        snap: u64,
+        owner: AuthName,
+    },
+    SnapRemoved {
+        pool: PoolId,
+        snap: u64,
+    },
     GlobalIdLimit(u64),
     /// Wishes for PGs of one pool, by seed; None: it was done.
     Scrubs {

@@ -138,6 +138,8 @@ fn first_state(o: &CreateOptions, now: Utime, random: &dyn Random) -> Result<(Cl
         osd_metadata: Arc::default(),
         scrubs: Arc::default(),
         log: Arc::default(),
+        audit: Arc::default(),
+        snap_owners: Arc::default(),
         global_id_limit: super::handle::FIRST_GLOBAL_ID,
     };
     let epoch = state.osdmap.epoch;

@@ -38,6 +38,10 @@ pub const PG_CONFIG: &str = "pgs/";
 pub const SCRUB: &str = "scrub/";
 /// Cluster log by number in 16 hex digits.
 pub const LOG: &str = "log/";
+/// The log's channel `audit`, numbered by itself.
+pub const AUDIT: &str = "audit/";
+/// `snap-owner/<pool>/<row in hex>`: who made which self-managed snapshot, see [`super::snap_owners`].
+pub const SNAP_OWNER: &str = "snap-owner/";
 
 /// Everything ephemeral.
 pub const LIVE: &str = "live/";
@@ -67,6 +71,9 @@ pub fn config_log(version: u64) -> String {
 }
 pub fn log(version: u64) -> String {
     format!("{LOG}{version:016x}")
+}
+pub fn audit(version: u64) -> String {
+    format!("{AUDIT}{version:016x}")
 }
 /// Without the prefix of the config-key store.
 pub fn retired(uuid: Uuid) -> String {

@@ -5,7 +5,7 @@ use super::config::ConfigLogEntry;
 use super::format::Format;
 use super::history::MapHistory;
 use super::keys;
-use super::state::{ClusterId, ClusterState, HealthMute};
+use super::state::{ClusterId, ClusterLog, ClusterState, HealthMute};
 use crate::kv::{Error, Event, Kv, Result};
 use bytes::Bytes;
 use denc::Decode;
@@ -87,6 +87,8 @@ pub fn load(rows: &[Kv]) -> Result<Option<ClusterState>> {
         osd_metadata: Arc::default(),
         scrubs: Arc::default(),
         log: Arc::default(),
+        audit: Arc::default(),
+        snap_owners: Arc::default(),
         global_id_limit: value(single(keys::GLOBAL_ID_LIMIT)?)?,
     };
     for kv in rows {
@@ -215,15 +217,23 @@ fn row(state: &mut ClusterState, key: &str, new: Option<&Bytes>) -> Result<()> {
         let rows = new.map(|_| need(key, new)).transpose()?.unwrap_or_default();
         super::scrubs::take_row(Arc::make_mut(&mut state.scrubs), pool, rows);
     } else if let Some(n) = key.strip_prefix(keys::LOG) {
-        let log = Arc::make_mut(&mut state.log);
-        match new {
-            Some(_) => {
-                log.version = number(key, n)?;
-                log.entries.push_back(need(key, new)?);
-            }
-            // The oldest goes; a batch of changes names them in order.
-            None => drop(log.entries.pop_front()),
+        log_row(Arc::make_mut(&mut state.log), key, n, new)?;
+    } else if let Some(n) = key.strip_prefix(keys::AUDIT) {
+        log_row(Arc::make_mut(&mut state.audit), key, n, new)?;
+    } else if key.starts_with(keys::SNAP_OWNER) {
+        Arc::make_mut(&mut state.snap_owners).take_row(key, new)?;
+    }
+    Ok(())
+}
+
+fn log_row(log: &mut ClusterLog, key: &str, n: &str, new: Option<&Bytes>) -> Result<()> {
+    match new {
+        Some(_) => {
+            log.version = number(key, n)?;
+            log.entries.push_back(need(key, new)?);
         }
+        // The oldest goes; a batch of changes names them in order.
+        None => drop(log.entries.pop_front()),
     }
     Ok(())
 }

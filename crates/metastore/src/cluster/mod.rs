@@ -23,6 +23,7 @@ pub mod monitors;
 mod osds;
 pub mod pgs;
 mod scrubs;
+mod snap_owners;
 pub mod state;
 pub mod stats;
 #[cfg(test)]
@@ -37,5 +38,6 @@ pub use history::MapHistory;
 pub use monitors::MonReport;
 pub use pgs::{PgConfig, PgConfigs, PgProposal, Refusal};
 pub use scrubs::{ScrubWish, WISHES_MAX as SCRUB_WISHES_MAX};
-pub use state::{ClusterState, HealthMute};
+pub use snap_owners::SnapOwners;
+pub use state::{AUDIT_CHANNEL, ClusterState, HealthMute, LOG_MAX};
 pub use stats::{ClusterStats, IoRates, OsdReport, RecoveryRates, SpareSpace};

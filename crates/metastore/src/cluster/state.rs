@@ -11,6 +11,7 @@ use super::history::MapHistory;
 use super::keys;
 use super::pgs::{PgConfigs, PgProposal};
 use super::scrubs::ScrubWish;
+use super::snap_owners::SnapOwners;
 use crate::kv::{Error, Result, Revision, TxnOp};
 use auth::KeyDb;
 use bytes::Bytes;
@@ -24,7 +25,9 @@ use types::monmap::MonMap;
 use types::osdmap::{Incremental, OsdMap};
 use types::{AuthName, EntityKind, EntityName, Epoch, OsdId, PgId, Utime, Uuid};
 
-/// Cluster log entries that are kept.
+/// The name of the log's channel that only monitors write to.
+pub const AUDIT_CHANNEL: &str = "audit";
+/// Cluster log entries that are kept, of each channel.
 pub const LOG_MAX: usize = 500;
 /// Bytes of one cluster log message; longer ones are cut.
 pub const LOG_MESSAGE_MAX: usize = 8192;
@@ -69,6 +72,9 @@ pub struct ClusterState {
     /// Scrubs that operators asked for and that were not done yet.
     pub scrubs: Arc<BTreeMap<PgId, ScrubWish>>,
     pub log: Arc<ClusterLog>,
+    /// The channel `audit`: who asked for what that changes something or shows a secret.
+    pub audit: Arc<ClusterLog>,
+    pub snap_owners: Arc<SnapOwners>,
     pub global_id_limit: u64,
 }
 
@@ -82,6 +88,24 @@ pub struct ClusterLog {
 }
 
 impl ClusterLog {
+    /// `key`: of an entry by its number.
+    fn append(&mut self, mut entry: LogEntry, key: fn(u64) -> String, ops: &mut Vec<TxnOp>) {
+        if entry.message.len() > LOG_MESSAGE_MAX {
+            let mut at = LOG_MESSAGE_MAX;
+            while !entry.message.is_char_boundary(at) {
+                at -= 1;
+            }
+            entry.message.truncate(at);
+        }
+        self.version += 1;
+        ops.push(TxnOp::put(key(self.version), entry.to_bytes()));
+        self.entries.push_back(entry);
+        if self.entries.len() > LOG_MAX {
+            ops.push(TxnOp::delete(key(self.version - self.entries.len() as u64 + 1)));
+            self.entries.pop_front();
+        }
+    }
+
     /// Entries with a number above `after`, with their numbers.
     pub fn since(&self, after: u64) -> impl Iterator<Item = (u64, &LogEntry)> {
         let first = self.version + 1 - self.entries.len() as u64;
@@ -166,6 +190,13 @@ impl ClusterState {
         let inc =
             inc.or_else(|| (!changes.pgs.is_empty()).then(|| Incremental::next_after(&self.osdmap, now)));
         if let Some(inc) = inc {
+            for pool in inc
+                .old_pools
+                .iter()
+                .filter(|pool| self.snap_owners.has_pool(**pool))
+            {
+                Arc::make_mut(&mut next.snap_owners).pool_gone(*pool, &mut ops);
+            }
             next.apply_map(inc, &changes.pgs, now, &mut ops)?;
         }
         let mut diff = Vec::new();
@@ -315,31 +346,21 @@ impl ClusterState {
                 }
                 ops.push(super::scrubs::row_of(all, pool));
             }
-            Change::Log(entry) => self.append_log(entry, ops),
+            Change::Log(entry) => Arc::make_mut(&mut self.log).append(entry, keys::log, ops),
+            Change::Audit(mut entry) => {
+                entry.channel = AUDIT_CHANNEL.into();
+                Arc::make_mut(&mut self.audit).append(entry, keys::audit, ops);
+            }
+            Change::SnapMade { pool, snap, owner } => {
+                Arc::make_mut(&mut self.snap_owners).made(pool, snap, owner, ops);
+            }
+            Change::SnapRemoved { pool, snap } => {
+                Arc::make_mut(&mut self.snap_owners).removed(pool, snap, ops);
+            }
             Change::GlobalIdLimit(limit) => {
                 ops.push(TxnOp::put(keys::GLOBAL_ID_LIMIT, limit.to_bytes()));
                 self.global_id_limit = limit;
             }
-        }
-    }
-
-    fn append_log(&mut self, mut entry: LogEntry, ops: &mut Vec<TxnOp>) {
-        let log = Arc::make_mut(&mut self.log);
-        if entry.message.len() > LOG_MESSAGE_MAX {
-            let mut at = LOG_MESSAGE_MAX;
-            while !entry.message.is_char_boundary(at) {
-                at -= 1;
-            }
-            entry.message.truncate(at);
-        }
-        log.version += 1;
-        ops.push(TxnOp::put(keys::log(log.version), entry.to_bytes()));
-        log.entries.push_back(entry);
-        if log.entries.len() > LOG_MAX {
-            ops.push(TxnOp::delete(keys::log(
-                log.version - log.entries.len() as u64 + 1,
-            )));
-            log.entries.pop_front();
         }
     }
 

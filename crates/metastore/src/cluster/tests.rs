@@ -119,7 +119,7 @@ fn add_pool(inc: &mut Incremental, id: i64, pg_num: u32) {
 fn print(s: &ClusterState) -> String {
     let map = s.osdmap.encode_for(u64::MAX);
     format!(
-        "{} {} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {} {:?} {:?} {:?}",
+        "{} {} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {} {:?} {:?} {:?} {:?} {:?}",
         s.version,
         s.fsid,
         s.monmap,
@@ -136,6 +136,8 @@ fn print(s: &ClusterState) -> String {
         s.log,
         s.history,
         s.scrubs,
+        s.audit,
+        s.snap_owners,
     )
 }
 
@@ -582,6 +584,11 @@ fn a_follower_comes_to_the_same_state() {
             name: name.into(),
             value: value.into(),
         };
+        let snap = |snap| Change::SnapMade {
+            pool: 1,
+            snap,
+            owner: types::AuthName::new(types::EntityKind::Client, "a"),
+        };
         let wish = |seed, on: bool| Change::Scrubs {
             pool: 1,
             wishes: vec![(
@@ -614,6 +621,9 @@ fn a_follower_comes_to_the_same_state() {
             ],
             vec![wish(4, true), wish(5, true)],
             vec![wish(4, false)],
+            vec![snap(2), snap(3), snap(900)],
+            vec![Change::SnapRemoved { pool: 1, snap: 3 }],
+            vec![Change::SnapRemoved { pool: 1, snap: 2 }, snap(901)],
         ];
         for list in lists {
             let mut changes = Some(list);
@@ -635,7 +645,8 @@ fn a_follower_comes_to_the_same_state() {
         for i in 0..super::state::LOG_MAX + 40 {
             c.commit(|s| {
                 let entry = s.log_entry(Utime::ZERO, types::clusterlog::LogLevel::Info, format!("{i}"));
-                let mut changes = Changes::one(Change::Log(entry));
+                let mut changes = Changes::one(Change::Log(entry.clone()));
+                changes.push(Change::Audit(entry));
                 changes.push(set("osd", "n", &i.to_string()));
                 changes.inc(s, Utime::ZERO);
                 (changes, ())

@@ -242,18 +242,15 @@ fn log_last(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     let Some(level) = LogLevel::ALL.into_iter().find(|l| l.word() == level) else {
         return Outcome::invalid(format!("unknown log level '{level}'"));
     };
-    let channel = cmd.opt_text("channel").unwrap_or("*");
+    // As in Ceph: the channel of records only for who asks for it.
+    let channel = cmd.opt_text("channel").unwrap_or("cluster");
+    let (log, audit) = (&ctx.state.log.entries, &ctx.state.audit.entries);
     let wanted = |e: &&LogEntry| e.level >= level && (channel == "*" || e.channel == channel);
-    let mut entries: Vec<&LogEntry> = ctx
-        .state
-        .log
-        .entries
-        .iter()
-        .rev()
-        .filter(wanted)
-        .take(num)
-        .collect();
-    entries.reverse();
+    let mut entries: Vec<&LogEntry> = log.iter().chain(audit.iter()).filter(wanted).collect();
+    if channel == "*" {
+        entries.sort_by_key(|e| e.stamp);
+    }
+    entries.drain(..entries.len().saturating_sub(num));
     cmd.either(
         || entries.iter().map(|e| log_json(e)).collect::<Vec<_>>().into(),
         || super::request::lines(entries.iter().map(|e| log_line(e))),

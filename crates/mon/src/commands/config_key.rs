@@ -11,19 +11,21 @@ const R: (&str, &str) = ("config-key", "r");
 const RW: (&str, &str) = ("config-key", "rw");
 
 pub const TABLE: &[Spec] = &[
-    spec(R, "config-key get key:str", "the value of a key", get),
+    spec(R, "config-key get key:str", "the value of a key", get).showing_secrets(),
     spec(
         RW,
         "config-key set key:str val?:str",
         "set a key, from the argument or the input",
         set,
-    ),
+    )
+    .hiding("val"),
     spec(
         RW,
         "config-key put key:str val?:str",
         "set a key, from the argument or the input",
         set,
     )
+    .hiding("val")
     .flagged(DEPRECATED),
     spec(RW, "config-key rm key:str", "remove a key", rm),
     spec(RW, "config-key del key:str", "remove a key", rm).flagged(DEPRECATED),
@@ -35,7 +37,8 @@ pub const TABLE: &[Spec] = &[
         "config-key dump key?:str",
         "all keys with values, or those with a prefix",
         dump,
-    ),
+    )
+    .showing_secrets(),
 ];
 
 /// The longest value, as in the real one; and keys.

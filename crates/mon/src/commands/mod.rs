@@ -238,6 +238,67 @@ pub fn cap_args(cmd: &Command) -> BTreeMap<String, String> {
     out
 }
 
+/// Whether a record is kept of it: it may change something, or shows a secret.
+pub fn is_audited(cmd: &Command) -> bool {
+    table::find(&cmd.prefix).is_some_and(|s| s.access() != Access::R || s.shows_secrets)
+}
+
+/// Characters of one argument that a record shows, and members of a list.
+pub const SHOWN_CHARS_MAX: usize = 256;
+const SHOWN_ITEMS_MAX: usize = 32;
+const HIDDEN: &str = "***";
+
+/// What was asked, for a record: without the input, and without what the table or its name calls a secret.
+pub fn without_secrets(cmd: &Command) -> Value {
+    let hidden = table::find(&cmd.prefix).map_or("", |s| s.secret_arg);
+    let option = cmd.args.get("name").and_then(Value::as_str).unwrap_or_default();
+    let secret = |arg: &str| {
+        !hidden.is_empty() && arg == hidden
+            || cmd.prefix == "config set" && arg == "value" && is_secret_name(option)
+    };
+    let mut out = Map::from_iter([("prefix".to_string(), cmd.prefix.clone().into())]);
+    for (arg, v) in &cmd.args {
+        let v = if secret(arg) { HIDDEN.into() } else { shortened(v) };
+        out.insert(arg.clone(), v);
+    }
+    if !cmd.inbuf.is_empty() {
+        out.insert("input_bytes".into(), cmd.inbuf.len().into());
+    }
+    Value::Object(out)
+}
+
+/// Options of modules and gateways that hold passwords are told from others by their names only.
+fn is_secret_name(option: &str) -> bool {
+    let option = option.to_ascii_lowercase();
+    let words = [
+        "password",
+        "passwd",
+        "passphrase",
+        "secret",
+        "token",
+        "key",
+        "credential",
+    ];
+    words.iter().any(|w| option.contains(w))
+}
+
+fn shortened(v: &Value) -> Value {
+    match v {
+        Value::String(s) if s.chars().nth(SHOWN_CHARS_MAX).is_some() => {
+            let start: String = s.chars().take(SHOWN_CHARS_MAX).collect();
+            format!("{start}...").into()
+        }
+        Value::Array(items) => {
+            let mut out: Vec<Value> = items.iter().take(SHOWN_ITEMS_MAX).map(shortened).collect();
+            if items.len() > SHOWN_ITEMS_MAX {
+                out.push("...".into());
+            }
+            out.into()
+        }
+        other => other.clone(),
+    }
+}
+
 /// Runs one command.
 pub fn run(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     let Some(spec) = table::find(&cmd.prefix) else {

@@ -27,6 +27,10 @@ pub struct Spec {
     pub flags: u32,
     /// Set for what Ceph's manager answers: "" for the manager itself, else the name of its module.
     pub manager: Option<&'static str>,
+    /// Reads, and its answer holds a secret.
+    pub shows_secrets: bool,
+    /// An argument that holds a secret; "" if none does.
+    pub secret_arg: &'static str,
     pub run: Handler,
 }
 
@@ -44,6 +48,16 @@ impl Spec {
 
     pub const fn flagged(mut self, flags: u32) -> Self {
         self.flags = flags;
+        self
+    }
+
+    pub const fn showing_secrets(mut self) -> Self {
+        self.shows_secrets = true;
+        self
+    }
+
+    pub const fn hiding(mut self, arg: &'static str) -> Self {
+        self.secret_arg = arg;
         self
     }
 
@@ -69,6 +83,8 @@ pub const fn spec(
         perm: need.1,
         flags: 0,
         manager: None,
+        shows_secrets: false,
+        secret_arg: "",
         run,
     }
 }
