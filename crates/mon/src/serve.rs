@@ -248,6 +248,7 @@ impl MonServer {
             clock: clock.clone(),
             keys: keys.clone(),
             report,
+            sessions: Vec::new(),
             silence: Silence::default(),
             down: DownWatch::default(),
         };
@@ -580,6 +581,7 @@ impl MonServer {
             secrets,
             before: self.monitor.state().rotating.clone(),
         });
+        chores.sessions = self.monitor.instances();
         let task = io::task::spawn_local(async move {
             let done = chores.round(rotation).await;
             (chores, done)

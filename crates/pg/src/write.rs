@@ -41,6 +41,8 @@ struct Record {
     returns: Vec<(i32, Bytes)>,
     delta: StatsDelta,
     reqid: types::OsdReqId,
+    /// See [`LogEntry::instance`].
+    instance: u64,
     prior: EVersion,
     /// See [`LogEntry::ranges`].
     ranges: Option<Intervals>,
@@ -151,6 +153,7 @@ impl Pg {
             returns: remembered(&c.op, &ran),
             delta: StatsDelta::default(),
             reqid: c.op.effective_reqid(c.client.name),
+            instance: c.client.instance,
             prior: old.info.version,
             ranges: None,
         };
@@ -212,6 +215,7 @@ impl Pg {
             returns: remembered(&c.op, &ran),
             delta,
             reqid: c.op.effective_reqid(c.client.name),
+            instance: c.client.instance,
             prior: old.info.version,
             ranges,
         };
@@ -403,6 +407,7 @@ impl Pg {
             returns: r.returns,
             delta: r.delta,
             ranges: r.ranges,
+            instance: r.instance,
         };
         let mut txn = Transaction {
             collection: self.id,
@@ -536,6 +541,7 @@ impl Pg {
             returns: Vec::new(),
             delta: StatsDelta::between(&old, &new),
             reqid: NO_REQID,
+            instance: 0,
             prior: old.info.version,
             ranges: None,
         };

@@ -138,6 +138,7 @@ fn first_state(o: &CreateOptions, now: Utime, random: &dyn Random) -> Result<(Cl
         asked_down: Arc::default(),
         osd_metadata: Arc::default(),
         scrubs: Arc::default(),
+        fences: Arc::default(),
         log: Arc::default(),
         global_id_limit: super::handle::FIRST_GLOBAL_ID,
     };

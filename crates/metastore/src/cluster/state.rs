@@ -6,6 +6,7 @@
 
 use super::changes::{Change, Changes};
 use super::config::{CONFIG_LOG_MAX, ConfigDb, ConfigLogEntry};
+use super::fences::{self, Fences};
 use super::format::Format;
 use super::history::MapHistory;
 use super::keys;
@@ -68,6 +69,8 @@ pub struct ClusterState {
     pub osd_metadata: Arc<BTreeMap<OsdId, BTreeMap<String, String>>>,
     /// Scrubs that operators asked for and that were not done yet.
     pub scrubs: Arc<BTreeMap<PgId, ScrubWish>>,
+    /// Client instances that entries of the blocklist have fenced.
+    pub fences: Arc<Fences>,
     pub log: Arc<ClusterLog>,
     pub global_id_limit: u64,
 }
@@ -220,6 +223,7 @@ impl ClusterState {
         }
         ops.extend(step.drop_incs.iter().map(|e| TxnOp::delete(keys::inc(*e))));
         ops.extend(step.drop_fulls.iter().map(|e| TxnOp::delete(keys::full(*e))));
+        fences::settle(&mut self.fences, &map, ops);
         self.osdmap = Arc::new(map);
         Ok(())
     }
@@ -314,6 +318,9 @@ impl ClusterState {
                     }
                 }
                 ops.push(super::scrubs::row_of(all, pool));
+            }
+            Change::Fence { entry, ids } => {
+                ops.extend(fences::add(Arc::make_mut(&mut self.fences), entry, &ids))
             }
             Change::Log(entry) => self.append_log(entry, ops),
             Change::GlobalIdLimit(limit) => {
