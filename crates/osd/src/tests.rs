@@ -29,6 +29,7 @@ use types::*;
 
 mod copies;
 mod fences;
+mod rights;
 
 const POOL: i64 = 1;
 const OBJECTS: usize = 8;
