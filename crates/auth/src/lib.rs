@@ -14,6 +14,7 @@
 pub mod caps;
 mod client;
 mod handshake;
+mod instance;
 mod key;
 mod keydb;
 mod keyring;
@@ -29,6 +30,7 @@ pub use handshake::{
     AuthError, AuthMethod, Authenticator, ConMode, ConnectionSecret, Context, Entropy, Granted, Identity,
     PeerCaps, Pending, Step,
 };
+pub use instance::instance;
 pub use key::{CryptError, CryptoKey, SECRET_LEN};
 pub use keydb::{EntityAuth, KeyDb};
 pub use keyring::{KeyringError, parse_keyring, print_keyring, print_section};

@@ -20,8 +20,8 @@ pub mod kv;
 pub mod lease;
 
 pub use cluster::{
-    Change, Changes, ClusterHandle, ClusterState, ClusterStats, CreateOptions, MonReport, OsdBoot, OsdReport,
-    create_cluster,
+    Change, Changes, ClusterHandle, ClusterState, ClusterStats, CreateOptions, Instance, MonReport, OsdBoot,
+    OsdReport, create_cluster,
 };
 pub use embedded::Embedded;
 pub use kv::{Error, Kv, Metastore, Result, Revision};

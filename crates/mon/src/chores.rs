@@ -8,7 +8,7 @@ use crate::auto_out::DownWatch;
 use crate::upkeep::{self, Silence};
 use auth::{KeyServer, ServiceSecrets};
 use io::Clock;
-use metastore::{Change, Changes, ClusterHandle, ClusterState, ClusterStats, MonReport, Result};
+use metastore::{Change, Changes, ClusterHandle, ClusterState, ClusterStats, Instance, MonReport, Result};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use types::Utime;
@@ -31,6 +31,8 @@ pub struct Chores {
     pub keys: Arc<KeyServer>,
     /// What this monitor says of itself to the others.
     pub report: MonReport,
+    /// Those who have a session here, while anybody is fenced.
+    pub sessions: Vec<Instance>,
     pub silence: Silence,
     pub down: DownWatch,
 }
@@ -62,6 +64,8 @@ impl Chores {
         }
         self.cluster.publish_mon(&self.report).await?;
         self.refill_global_ids().await?;
+        // Another monitor carried out the command.
+        self.cluster.fence(&self.sessions).await?;
         if let Some(rotation) = rotation {
             self.rotate_secrets(&rotation).await?;
         }

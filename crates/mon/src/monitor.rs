@@ -89,9 +89,22 @@ impl Monitor {
             name: s.peer.auth_name.clone(),
             global_id: s.peer.global_id,
             addr: s.addr(),
+            from: s.peer.sock.ip(),
             features: s.peer.features,
         };
         self.sessions.values().map(info).collect()
+    }
+
+    /// Whom the blocklist may fence; nobody while it is empty.
+    pub fn instances(&self) -> Vec<metastore::Instance> {
+        let map = &self.state.osdmap;
+        if map.blocklist.is_empty() && map.range_blocklist.is_empty() {
+            return Vec::new();
+        }
+        self.session_infos()
+            .iter()
+            .filter_map(SessionInfo::instance)
+            .collect()
     }
 
     pub fn stats_changed(&mut self, stats: Arc<ClusterStats>) {

@@ -260,6 +260,7 @@ impl MonServer {
             clock: clock.clone(),
             keys: keys.clone(),
             report,
+            sessions: Vec::new(),
             silence: Silence::default(),
             down: DownWatch::default(),
         };
@@ -605,6 +606,7 @@ impl MonServer {
             before: self.monitor.state().rotating.clone(),
         });
         let records = self.records.waiting(self.now());
+        chores.sessions = self.monitor.instances();
         let task = io::task::spawn_local(async move {
             let done = chores.round(rotation, records).await;
             (chores, done)

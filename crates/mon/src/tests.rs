@@ -151,13 +151,14 @@ impl Rig {
             }
             Effect::Decide(_, request) => {
                 let random = SystemRandom;
+                let sessions = self.monitor.session_infos();
                 let done = {
                     let env = self.monitor.env(
                         &MessageEnv {
                             now: self.now,
                             random: &random,
                         },
-                        &[],
+                        &sessions,
                     );
                     block_on(self.cluster.commit(|s| request.decide(s, &env))).unwrap()
                 };
@@ -835,6 +836,33 @@ fn a_foreign_fsid_is_refused() {
         )
         .is_empty()
     );
+}
+
+#[test]
+fn who_has_a_session_under_a_blocklisted_address_is_fenced_as_an_instance() {
+    let mut rig = Rig::new();
+    rig.admin(1);
+    rig.open(7, &[]);
+    let (fsid, add) = (
+        FSID,
+        r#"{"prefix":"osd blocklist","blocklistop":"add","addr":"127.0.0.1:0/0"}"#,
+    );
+    let cmd = vec![add.to_string()];
+    let message = MMonCommand {
+        paxos: PaxosHeader::default(),
+        fsid,
+        cmd,
+        input: Bytes::new(),
+    };
+    let out = rig.ask(1, message);
+    let ack = MMonCommandAck::from_message(out.last().unwrap()).unwrap();
+    assert_eq!(ack.code, 0, "{}", ack.status);
+    let ids: Vec<u64> = rig.state().fenced_ids().collect();
+    assert_eq!(ids, [1, 7], "in the same change");
+    // Another monitor's sessions, when that one looks.
+    rig.open(8, &[]);
+    block_on(rig.cluster.fence(&rig.monitor.instances())).unwrap();
+    assert!(rig.state().is_fenced_id(8));
 }
 
 #[test]

@@ -22,7 +22,7 @@ impl Capabilities for ClientCaps {
             read: false,
             write: false,
             calls: &[],
-            peer: need.client.sock.map(|s| s.ip()),
+            peer: need.from,
         };
         match what {
             Allow::Data { read, write } => {

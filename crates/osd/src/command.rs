@@ -64,7 +64,8 @@ impl Osd {
         if c.fsid != self.placement.state.fsid {
             return reply(Errno::EACCES.code(), "wrong fsid".into(), Bytes::new());
         }
-        if !self.sessions.may_command(conn) {
+        let fenced = self.sessions.client(conn).is_none_or(|c| self.is_fenced(&c));
+        if fenced || !self.sessions.may_command(conn) {
             return reply(Errno::EACCES.code(), "access denied".into(), Bytes::new());
         }
         let text = c.cmd.first().map(|b| b.as_ref()).unwrap_or_default();

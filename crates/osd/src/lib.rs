@@ -14,6 +14,7 @@ mod command;
 mod copy_reads;
 mod disk_time;
 mod event;
+mod fences;
 mod fetches;
 mod health;
 mod lifeline;

@@ -308,9 +308,12 @@ mod tests {
             client: Arc::new(Client {
                 name: EntityName::new(types::EntityKind::Client, 4123),
                 global_id: 4123,
+                instance: 4123,
                 addr: EntityAddr::BLANK,
+                from: None,
                 features: 0,
                 caps: Arc::new(All),
+                fence: pg::Fence::default(),
             }),
             tid,
             pg: PgId::new(1, 3),

@@ -3,6 +3,7 @@
 use crate::copy_reads::CopyReadCounts;
 use crate::disk_time::DiskTime;
 use crate::event::Told;
+use crate::fences::Fences;
 use crate::fetches::Fetches;
 use crate::links::Links;
 use crate::maps;
@@ -87,6 +88,7 @@ pub struct Osd {
     pub scrubs: Scrubs,
     pub pull_turns: pg::PullTurns,
     pub ops: Ops,
+    pub fences: Fences,
     pub fetches: Fetches,
     pub copy_reads: CopyReadCounts,
     reaper: Reaper,
@@ -158,6 +160,7 @@ impl Osd {
             scrubs: Scrubs::default(),
             pull_turns: pg::PullTurns::default(),
             ops: Ops::default(),
+            fences: Fences::default(),
             fetches: Fetches::default(),
             copy_reads: CopyReadCounts::default(),
             reaper: Reaper::default(),
@@ -185,8 +188,9 @@ impl Osd {
         match event {
             NetEvent::Opened { conn, peer } => {
                 self.sessions.opened(conn, &peer);
-                if let Some(osd) = self.sessions.osd(conn) {
-                    self.peer_opened(osd, conn);
+                match self.sessions.osd(conn) {
+                    Some(osd) => self.peer_opened(osd, conn),
+                    None => self.meet_session(conn),
                 }
             }
             NetEvent::Message { conn, msg, permit } => {
@@ -249,10 +253,12 @@ impl Osd {
             return;
         }
         self.placement = self.placement.next(state);
+        let fenced = self.mark_fenced();
         self.want_peers();
         if self.settle_slots() {
             self.update_maps();
         }
+        self.end_fenced(fenced);
         self.hear_early();
         self.reaper.scan(&self.store, &self.placement);
         self.route_waiting();
@@ -297,6 +303,7 @@ impl Osd {
     }
 
     pub fn on_tick(&mut self) {
+        self.tell_fenced();
         self.store.engine.tick(self.clock.monotonic());
         self.on_reads();
         self.reaper.step(&mut self.store, &self.placement);

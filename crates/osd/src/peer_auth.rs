@@ -37,7 +37,12 @@ fn name(me: OsdId) -> AuthName {
 /// Which OSD an authenticated peer is; None: it is none.
 pub fn osd_of(name: &AuthName) -> Option<OsdId> {
     match name.kind {
-        EntityKind::Osd => name.id.parse().ok().filter(|id| *id >= 0),
+        // Only as it is written: `osd.07` and `osd.+7` are entities of their own, with keys of their own.
+        EntityKind::Osd => name
+            .id
+            .parse()
+            .ok()
+            .filter(|id: &OsdId| *id >= 0 && id.to_string() == name.id),
         _ => None,
     }
 }

@@ -20,6 +20,7 @@ type UpSets = BTreeMap<PgId, Vec<OsdId>>;
 pub struct Placement {
     pub osd: OsdId,
     pub state: Arc<ClusterState>,
+    pub blocklist: Arc<Blocklist>,
     pools: HashMap<PoolId, Arc<PoolView>>,
     up: Arc<UpSets>,
     /// The PGs in which this OSD has a part.
@@ -72,7 +73,7 @@ impl Placement {
     fn with_up(osd: OsdId, state: Arc<ClusterState>, up: Arc<UpSets>) -> Self {
         let map = &state.osdmap;
         let blocked = map.blocklist.keys().chain(map.range_blocklist.keys());
-        let blocklist = Arc::new(Blocklist::new(blocked));
+        let blocklist = Arc::new(Blocklist::new(blocked).with_ids(state.fenced_ids()));
         let pools = map
             .pools
             .iter()
@@ -82,6 +83,7 @@ impl Placement {
         Self {
             osd,
             state,
+            blocklist,
             pools,
             up,
             groups,

@@ -5,10 +5,10 @@ use crate::peer_auth;
 use auth::{OsdCaps, PeerCaps};
 use msgr::Peer;
 use net::ConnId;
-use pg::{Client, ClientOp};
+use pg::{Client, ClientOp, Fence};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use types::{EntityKind, Epoch, OsdId};
+use types::{EntityName, Epoch, OsdId};
 
 /// Operations of all clients that may wait for a map; one more closes its connection.
 const WAITING_MAX: usize = 4096;
@@ -18,7 +18,7 @@ pub struct Session {
     pub client: Arc<Client>,
     /// Commands (`ceph tell`) are for those who may do everything.
     may_command: bool,
-    /// The OSD that it is, if it proved to be one.
+    /// The OSD that it is, if it proved to be one and calls itself so.
     pub osd: Option<OsdId>,
     /// The newest epoch that the client is known to have, by its own word or because we sent it.
     pub epoch: Epoch,
@@ -40,16 +40,19 @@ impl Sessions {
         let client = Client {
             name: peer.name,
             global_id: peer.global_id,
+            instance: auth::instance(&peer.auth_name, peer.global_id),
             addr: peer.addrs.first(),
+            from: Some(peer.sock.ip().to_canonical()),
             features: peer.features,
             caps: Arc::new(caps),
+            fence: Fence::default(),
         };
         self.open.insert(
             conn,
             Session {
                 client: Arc::new(client),
                 may_command,
-                osd: peer_auth::osd_of(&peer.auth_name).filter(|_| peer.name.kind == EntityKind::Osd as u8),
+                osd: peer_auth::osd_of(&peer.auth_name).filter(|id| peer.name == EntityName::osd(*id)),
                 epoch: 0,
             },
         );
@@ -66,6 +69,16 @@ impl Sessions {
             .iter()
             .filter(|(_, s)| s.epoch > 0)
             .map(|(conn, _)| *conn)
+    }
+
+    pub fn client(&self, conn: ConnId) -> Option<Arc<Client>> {
+        Some(self.open.get(&conn)?.client.clone())
+    }
+
+    /// All that are no OSDs.
+    pub fn clients(&self) -> Vec<(ConnId, Arc<Client>)> {
+        let clients = self.open.iter().filter(|(_, s)| s.osd.is_none());
+        clients.map(|(conn, s)| (*conn, s.client.clone())).collect()
     }
 
     pub fn osd(&self, conn: ConnId) -> Option<OsdId> {

@@ -28,6 +28,8 @@ use types::pool::PgPool;
 use types::*;
 
 mod copies;
+mod fences;
+mod rights;
 
 const POOL: i64 = 1;
 const OBJECTS: usize = 8;
@@ -238,9 +240,12 @@ impl Rig {
         Client {
             name: EntityName::client(9),
             global_id: 9,
+            instance: 9,
             addr: addr(9),
+            from: None,
             features: 0,
             caps: Arc::new(ClientCaps::All),
+            fence: pg::Fence::default(),
         }
     }
 

@@ -89,7 +89,7 @@ fn may_read_other(c: &ClientOp, op: &OsdOp, cluster: &dyn ClusterView) -> bool {
         pool,
         nspace: &source.oloc.nspace,
         oid: &source.oid,
-        client: c.client.addr,
+        from: c.client.from,
     };
     let read = Allow::Data {
         read: true,
@@ -103,7 +103,7 @@ fn allowed(c: &ClientOp, pool: &PoolView, cluster: &dyn ClusterView) -> bool {
         pool,
         nspace: &c.op.oloc.nspace,
         oid: &c.op.oid,
-        client: c.client.addr,
+        from: c.client.from,
     };
     let caps = &c.client.caps;
     c.op.ops.iter().all(|op| {
@@ -170,25 +170,25 @@ pub(crate) fn admit(c: &ClientOp, pool: &PoolView, range: &HashRange, cluster: &
     if !allowed(c, pool, cluster) {
         return Verdict::Refuse(Errno::EPERM);
     }
+    if c.client.is_fenced(pool) {
+        return Verdict::Refuse(Errno::EBLOCKLISTED);
+    }
     if class == Class::Pg {
         return Verdict::Go(class);
     }
-    match object_checks(c, pool, class) {
+    match object_checks(c, class) {
         Ok(()) => Verdict::Go(class),
         Err(e) => Verdict::Refuse(e),
     }
 }
 
-fn object_checks(c: &ClientOp, pool: &PoolView, class: Class) -> Result<(), Errno> {
+fn object_checks(c: &ClientOp, class: Class) -> Result<(), Errno> {
     let m = &c.op;
     if m.oid.len() > NAME_MAX || m.oloc.key.len() > NAME_MAX || m.oloc.nspace.len() > NSPACE_MAX {
         return Err(Errno::ENAMETOOLONG);
     }
     if m.oid.is_empty() {
         return Err(Errno::EINVAL);
-    }
-    if pool.blocklist.contains(&c.client.addr) {
-        return Err(Errno::EBLOCKLISTED);
     }
     if class == Class::Write && m.snapid != NOSNAP {
         return Err(Errno::EINVAL);

@@ -53,8 +53,8 @@ mod watch;
 mod write;
 
 pub use api::{
-    Allow, Capabilities, Client, ClientOp, ClusterView, ConnId, Context, Input, Located, Need, ObjectCopy,
-    Output, Permit, PgStats,
+    Allow, Capabilities, Client, ClientOp, ClusterView, ConnId, Context, Fence, Input, Located, Need,
+    ObjectCopy, Output, Permit, PgStats,
 };
 pub use locks::{LockSeen, Refusal};
 pub use log::{LOG_ENTRY_BYTES, LOG_KEPT};

@@ -54,11 +54,13 @@ pub(crate) struct LogEntry {
     /// What the write wrote of the head's data, if it did nothing else (but to the object info): enough to bring a
     /// copy that has the version before to this one.
     pub ranges: Option<Intervals>,
+    /// [`crate::Client::instance`] of who sent it; 0: of before this was written, or nobody.
+    pub instance: u64,
 }
 
 impl Encode for LogEntry {
     fn encode(&self, w: &mut Writer) {
-        w.envelope(2, 1, |w| {
+        w.envelope(3, 1, |w| {
             w.u8(self.kind as u8);
             w.put(&self.version);
             w.put(&self.prior_version);
@@ -72,6 +74,7 @@ impl Encode for LogEntry {
             w.put(&self.returns);
             w.put(&self.delta);
             w.put(&self.ranges);
+            w.u64(self.instance);
         });
     }
 
@@ -84,7 +87,7 @@ impl Encode for LogEntry {
 
 impl Decode for LogEntry {
     fn decode(r: &mut Reader) -> Result<Self> {
-        r.envelope(2, |encoding, r| {
+        r.envelope(3, |encoding, r| {
             let kind = match r.u8()? {
                 1 => EntryKind::Modify,
                 2 => EntryKind::Delete,
@@ -106,6 +109,7 @@ impl Decode for LogEntry {
                 returns: r.get()?,
                 delta: r.get()?,
                 ranges: if encoding >= 2 { r.get()? } else { None },
+                instance: if encoding >= 3 { r.u64()? } else { 0 },
             })
         })
     }
@@ -122,11 +126,16 @@ pub(crate) struct Answer {
     pub seq: Seq,
 }
 
+/// A request and the client instance that sent it: the number alone is any other's word, who could use up a victim's.
+type Sent = (OsdReqId, u64);
+
 /// The memory of request ids, in the order of the log.
 #[derive(Debug)]
 pub(crate) struct PgLog {
-    answers: HashMap<OsdReqId, Answer>,
-    order: VecDeque<(EVersion, OsdReqId, Seq)>,
+    answers: HashMap<Sent, Answer>,
+    order: VecDeque<(EVersion, Sent, Seq)>,
+    /// Answers of which it is not known to whom they were given: of an earlier build. Whoever asks gets them.
+    anybodys: usize,
     /// Entries to keep.
     pub keep: usize,
 }
@@ -136,6 +145,7 @@ impl Default for PgLog {
         Self {
             answers: HashMap::new(),
             order: VecDeque::new(),
+            anybodys: 0,
             keep: LOG_KEPT,
         }
     }
@@ -190,13 +200,18 @@ impl PgLog {
         self.at_or_before(v).is_none_or(|found| found == v)
     }
 
-    pub fn find(&self, reqid: &OsdReqId) -> Option<&Answer> {
-        self.answers.get(reqid)
+    pub fn find(&self, reqid: OsdReqId, instance: u64) -> Option<&Answer> {
+        let own = self.answers.get(&(reqid, instance));
+        match self.anybodys {
+            0 => own,
+            _ => own.or_else(|| self.answers.get(&(reqid, 0))),
+        }
     }
 
     /// Remembers an entry that was submitted as `seq`.
     pub fn push(&mut self, entry: LogEntry, seq: Seq) {
-        self.order.push_back((entry.version, entry.reqid, seq));
+        let sent = (entry.reqid, entry.instance);
+        self.order.push_back((entry.version, sent, seq));
         if entry.kind == EntryKind::Internal {
             return;
         }
@@ -207,7 +222,8 @@ impl PgLog {
             returns: (!entry.returns.is_empty()).then(|| entry.returns.into_boxed_slice()),
             seq,
         };
-        self.answers.insert(entry.reqid, answer);
+        let old = self.answers.insert(sent, answer);
+        self.anybodys += usize::from(entry.instance == 0 && old.is_none());
     }
 
     /// The version up to which the next transaction should trim, once there are [`LOG_TRIM`] too many.
@@ -222,14 +238,15 @@ impl PgLog {
 
     /// Forgets what was trimmed.
     pub fn trimmed(&mut self, to: EVersion) {
-        while let Some((version, reqid, _)) = self.order.front().copied() {
+        while let Some((version, sent, _)) = self.order.front().copied() {
             if version > to {
                 break;
             }
             self.order.pop_front();
             // The id may have been used again by a later entry only if this one was forgotten before.
-            if self.answers.get(&reqid).is_some_and(|a| a.version == version) {
-                self.answers.remove(&reqid);
+            if self.answers.get(&sent).is_some_and(|a| a.version == version) {
+                self.answers.remove(&sent);
+                self.anybodys -= usize::from(sent.1 == 0);
             }
         }
     }
@@ -259,6 +276,7 @@ mod tests {
             returns: vec![(1, Bytes::from_static(b"x"))],
             delta: StatsDelta::default(),
             ranges: Some(Intervals::range(3, 9)),
+            instance: 77,
         }
     }
 
@@ -278,7 +296,29 @@ mod tests {
             assert!(log.len() < LOG_KEPT + LOG_TRIM);
             assert_eq!(log.answers.len(), log.order.len());
         }
-        assert!(log.find(&entry(10_000 - LOG_KEPT as u64 + 1).reqid).is_some());
-        assert!(log.find(&entry(1).reqid).is_none());
+        assert!(log.find(entry(10_000 - LOG_KEPT as u64 + 1).reqid, 77).is_some());
+        assert!(log.find(entry(1).reqid, 77).is_none());
+    }
+
+    #[test]
+    fn an_entry_of_an_earlier_build_answers_whoever_asks_until_it_is_trimmed() {
+        let old = LogEntry {
+            instance: 0,
+            ..entry(5)
+        };
+        // As that build wrote it: encoding 2, without the last field.
+        let mut raw = old.to_bytes().to_vec();
+        raw.truncate(raw.len() - 8);
+        raw[0] = 2;
+        let len = u32::from_le_bytes([raw[2], raw[3], raw[4], raw[5]]) - 8;
+        raw[2..6].copy_from_slice(&len.to_le_bytes());
+        assert_eq!(LogEntry::from_bytes(&raw.into()), Ok(old.clone()));
+        let mut log = PgLog::default();
+        log.push(old.clone(), 1);
+        log.push(entry(6), 2);
+        assert_eq!(log.find(old.reqid, 77).map(|a| a.version), Some(old.version));
+        assert_eq!(log.find(entry(6).reqid, 78), None);
+        log.trimmed(old.version);
+        assert_eq!((log.find(old.reqid, 77), log.anybodys), (None, 0));
     }
 }

@@ -1,17 +1,19 @@
 //! What a PG knows of the cluster: its pool as of an epoch, removed snapshots, blocked clients.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use types::{AddrKind, EntityAddr, Epoch, PoolId};
 
 /// A set of snapshot ids.
 pub type SnapIntervals = crate::intervals::Intervals;
 
-/// Addresses that must not write or read objects any more.
+/// Clients that must not do anything any more: by their addresses, and by the global ids of those that had such an address.
 #[derive(Debug, Clone, Default)]
 pub struct Blocklist {
-    exact: BTreeSet<(std::net::SocketAddr, u32)>,
-    ranges: Vec<(std::net::IpAddr, u32)>,
+    exact: BTreeMap<(SocketAddr, u32), EntityAddr>,
+    ranges: Vec<EntityAddr>,
+    ids: BTreeSet<u64>,
 }
 
 impl Blocklist {
@@ -21,42 +23,42 @@ impl Blocklist {
         for e in entries {
             let Some(sock) = e.sock else { continue };
             if e.kind == AddrKind::Cidr {
-                out.ranges.push((sock.ip(), e.nonce));
+                out.ranges.push(*e);
             } else {
-                out.exact.insert((sock, e.nonce));
+                out.exact.insert((sock, e.nonce), *e);
             }
         }
         out
     }
 
-    /// An entry names one client instance (address, port, nonce), or with port and nonce 0 a whole host.
-    pub fn contains(&self, addr: &EntityAddr) -> bool {
-        let Some(sock) = addr.sock else { return false };
-        if self.exact.is_empty() && self.ranges.is_empty() {
-            return false;
-        }
-        let host = std::net::SocketAddr::new(sock.ip(), 0);
-        self.exact.contains(&(sock, addr.nonce))
-            || self.exact.contains(&(host, 0))
-            || self
-                .ranges
-                .iter()
-                .any(|(net, bits)| in_range(*net, *bits, sock.ip()))
+    /// The same, with these global ids.
+    pub fn with_ids(mut self, ids: impl IntoIterator<Item = u64>) -> Self {
+        self.ids.extend(ids);
+        self
     }
-}
 
-fn in_range(net: std::net::IpAddr, bits: u32, ip: std::net::IpAddr) -> bool {
-    use std::net::IpAddr::{V4, V6};
-    match (net, ip) {
-        (V4(n), V4(i)) => {
-            let shift = 32u32.saturating_sub(bits);
-            u32::from(n).checked_shr(shift) == u32::from(i).checked_shr(shift)
-        }
-        (V6(n), V6(i)) => {
-            let shift = 128u32.saturating_sub(bits);
-            u128::from(n).checked_shr(shift) == u128::from(i).checked_shr(shift)
-        }
-        _ => false,
+    pub fn is_empty(&self) -> bool {
+        self.exact.is_empty() && self.ranges.is_empty() && self.ids.is_empty()
+    }
+
+    pub fn has_id(&self, global_id: u64) -> bool {
+        self.ids.contains(&global_id)
+    }
+
+    /// The entry that fences who calls itself `claimed` and sends from `from`, by [`EntityAddr::fences`].
+    pub fn entry_for(&self, claimed: &EntityAddr, from: Option<IpAddr>) -> Option<EntityAddr> {
+        let (nonce, port) = (claimed.nonce, claimed.sock.map_or(0, |s| s.port()));
+        let mut hosts = [claimed.sock.map(|s| s.ip()), from.map(|ip| ip.to_canonical())]
+            .into_iter()
+            .flatten();
+        let exact = hosts.find_map(|ip| {
+            let places = [(port, nonce), (0, nonce), (0, 0)];
+            let mut found = places
+                .iter()
+                .filter_map(|(port, nonce)| self.exact.get(&(SocketAddr::new(ip, *port), *nonce)));
+            found.find(|e| e.fences(claimed, from)).copied()
+        });
+        exact.or_else(|| self.ranges.iter().find(|e| e.fences(claimed, from)).copied())
     }
 }
 
@@ -100,11 +102,17 @@ mod tests {
             sock: Some("10.1.2.0:0".parse().unwrap()),
         };
         let b = Blocklist::new(&[a("1.2.3.4:5", 6), a("1.2.3.9:0", 0), range]);
-        let check = |addr: EntityAddr, want| assert_eq!(b.contains(&addr), want, "{addr}");
+        let check = |addr: EntityAddr, want| assert_eq!(b.entry_for(&addr, None).is_some(), want, "{addr}");
         check(a("1.2.3.4:5", 6), true);
         check(a("1.2.3.4:5", 7), false);
         check(a("1.2.3.9:77", 7), true);
         check(a("10.1.2.200:1", 2), true);
         check(a("10.1.3.1:1", 2), false);
+        // By where it sends from, whatever it calls itself.
+        let from = |ip: &str, claimed: EntityAddr| b.entry_for(&claimed, ip.parse().ok());
+        assert_eq!(from("1.2.3.4", a("7.7.7.7:5", 6)), Some(a("1.2.3.4:5", 6)));
+        assert_eq!(from("1.2.3.4", a("7.7.7.7:5", 7)), None);
+        assert_eq!(from("1.2.3.9", a("7.7.7.7:5", 7)), Some(a("1.2.3.9:0", 0)));
+        assert_eq!(from("10.1.2.200", a("7.7.7.7:5", 7)), Some(range));
     }
 }

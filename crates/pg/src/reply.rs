@@ -73,7 +73,7 @@ impl Pg {
     /// If the write was executed before: its answer, and what that must wait for.
     pub(crate) fn duplicate(&self, c: &ClientOp) -> Option<(Seq, MOSDOpReply)> {
         let reqid = c.op.effective_reqid(c.client.name);
-        let known = self.log.find(&reqid)?;
+        let known = self.log.find(reqid, c.client.instance)?;
         let result = if broken::is(Rule::DuplicateFails) {
             0
         } else {

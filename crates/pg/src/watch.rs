@@ -421,7 +421,7 @@ impl WatchTable {
             .objects
             .iter()
             .flat_map(|(o, w)| w.watches.iter().map(move |(k, w)| (o, k, w)));
-        all.filter(|(_, _, w)| list.contains(&w.addr))
+        all.filter(|(_, k, w)| list.has_id(k.0 as u64) || list.entry_for(&w.addr, None).is_some())
             .map(|(o, k, _)| (o.clone(), *k))
             .collect()
     }

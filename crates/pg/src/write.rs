@@ -47,6 +47,8 @@ struct Record {
     returns: Vec<(i32, Bytes)>,
     delta: StatsDelta,
     reqid: types::OsdReqId,
+    /// See [`LogEntry::instance`].
+    instance: u64,
     prior: EVersion,
     /// See [`LogEntry::ranges`].
     ranges: Option<Intervals>,
@@ -187,6 +189,7 @@ impl Pg {
             returns: remembered(&c.op, &ran),
             delta: StatsDelta::default(),
             reqid: c.op.effective_reqid(c.client.name),
+            instance: c.client.instance,
             prior: old.info.version,
             ranges: None,
         };
@@ -249,6 +252,7 @@ impl Pg {
             returns: remembered(&c.op, &ran),
             delta,
             reqid: c.op.effective_reqid(c.client.name),
+            instance: c.client.instance,
             prior: old.info.version,
             ranges,
         };
@@ -440,6 +444,7 @@ impl Pg {
             returns: r.returns,
             delta: r.delta,
             ranges: r.ranges,
+            instance: r.instance,
         };
         let mut txn = Transaction {
             collection: self.id,
@@ -573,6 +578,7 @@ impl Pg {
             returns: Vec::new(),
             delta: StatsDelta::between(&old, &new),
             reqid: NO_REQID,
+            instance: 0,
             prior: old.info.version,
             ranges: None,
         };

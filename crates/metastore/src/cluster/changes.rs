@@ -13,7 +13,7 @@ use types::fsmap::FsMap;
 use types::mgrmap::MgrMap;
 use types::monmap::MonMap;
 use types::osdmap::Incremental;
-use types::{AuthName, Epoch, OsdId, PoolId, Utime};
+use types::{AuthName, EntityAddr, Epoch, OsdId, PoolId, Utime};
 
 /// One changed fact outside the OSD map.
 #[derive(Debug, Clone)]
@@ -80,6 +80,11 @@ pub enum Change {
         snap: u64,
     },
     GlobalIdLimit(u64),
+    /// An entry of the blocklist has fenced these, too; see [`super::fences`].
+    Fence {
+        entry: EntityAddr,
+        ids: Vec<u64>,
+    },
     /// Wishes for PGs of one pool, by seed; None: it was done.
     Scrubs {
         pool: PoolId,

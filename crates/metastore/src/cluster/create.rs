@@ -137,6 +137,7 @@ fn first_state(o: &CreateOptions, now: Utime, random: &dyn Random) -> Result<(Cl
         asked_down: Arc::default(),
         osd_metadata: Arc::default(),
         scrubs: Arc::default(),
+        fences: Arc::default(),
         log: Arc::default(),
         audit: Arc::default(),
         snap_owners: Arc::default(),

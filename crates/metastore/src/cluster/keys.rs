@@ -36,6 +36,8 @@ pub const OSD_METADATA: &str = "osdmeta/";
 pub const PG_CONFIG: &str = "pgs/";
 /// `scrub/<pool>` -> vec<(seed, ScrubWish)>: scrubs that operators asked for, see [`super::scrubs`].
 pub const SCRUB: &str = "scrub/";
+/// By an entry of the blocklist: whom it has fenced, see [`super::fences`].
+pub const FENCE: &str = "fence/";
 /// Cluster log by number in 16 hex digits.
 pub const LOG: &str = "log/";
 /// The log's channel `audit`, numbered by itself.

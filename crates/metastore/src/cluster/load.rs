@@ -86,6 +86,7 @@ pub fn load(rows: &[Kv]) -> Result<Option<ClusterState>> {
         asked_down: Arc::default(),
         osd_metadata: Arc::default(),
         scrubs: Arc::default(),
+        fences: Arc::default(),
         log: Arc::default(),
         audit: Arc::default(),
         snap_owners: Arc::default(),
@@ -216,6 +217,9 @@ fn row(state: &mut ClusterState, key: &str, new: Option<&Bytes>) -> Result<()> {
         let pool = pool.parse().map_err(|e| bad(key, e))?;
         let rows = new.map(|_| need(key, new)).transpose()?.unwrap_or_default();
         super::scrubs::take_row(Arc::make_mut(&mut state.scrubs), pool, rows);
+    } else if let Some(entry) = key.strip_prefix(keys::FENCE) {
+        let fenced = new.map(|_| need(key, new)).transpose()?;
+        put_or_remove(&mut state.fences, entry.to_string(), fenced);
     } else if let Some(n) = key.strip_prefix(keys::LOG) {
         log_row(Arc::make_mut(&mut state.log), key, n, new)?;
     } else if let Some(n) = key.strip_prefix(keys::AUDIT) {

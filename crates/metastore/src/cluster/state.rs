@@ -6,6 +6,7 @@
 
 use super::changes::{Change, Changes};
 use super::config::{CONFIG_LOG_MAX, ConfigDb, ConfigLogEntry};
+use super::fences::{self, Fences};
 use super::format::Format;
 use super::history::MapHistory;
 use super::keys;
@@ -71,6 +72,8 @@ pub struct ClusterState {
     pub osd_metadata: Arc<BTreeMap<OsdId, BTreeMap<String, String>>>,
     /// Scrubs that operators asked for and that were not done yet.
     pub scrubs: Arc<BTreeMap<PgId, ScrubWish>>,
+    /// Client instances that entries of the blocklist have fenced.
+    pub fences: Arc<Fences>,
     pub log: Arc<ClusterLog>,
     /// The channel `audit`: who asked for what that changes something or shows a secret.
     pub audit: Arc<ClusterLog>,
@@ -251,6 +254,7 @@ impl ClusterState {
         }
         ops.extend(step.drop_incs.iter().map(|e| TxnOp::delete(keys::inc(*e))));
         ops.extend(step.drop_fulls.iter().map(|e| TxnOp::delete(keys::full(*e))));
+        fences::settle(&mut self.fences, &map, ops);
         self.osdmap = Arc::new(map);
         Ok(())
     }
@@ -356,6 +360,9 @@ impl ClusterState {
             }
             Change::SnapRemoved { pool, snap } => {
                 Arc::make_mut(&mut self.snap_owners).removed(pool, snap, ops);
+            }
+            Change::Fence { entry, ids } => {
+                ops.extend(fences::add(Arc::make_mut(&mut self.fences), entry, &ids))
             }
             Change::GlobalIdLimit(limit) => {
                 ops.push(TxnOp::put(keys::GLOBAL_ID_LIMIT, limit.to_bytes()));

@@ -861,3 +861,59 @@ fn the_format_is_looked_at() {
         }
     });
 }
+
+#[test]
+fn whom_an_entry_of_the_blocklist_fenced_is_known_as_long_as_it_stands() {
+    let rig = Rig::new();
+    block_on(async {
+        let c = rig.create().await;
+        let at = |port: u16, nonce| EntityAddr::msgr2(([10, 0, 0, 5], port).into(), nonce);
+        let instance = |global_id, addr: EntityAddr| Instance {
+            global_id,
+            addr,
+            from: addr.sock.map(|s| s.ip()),
+        };
+        let (one, other) = (at(0, 7).to_blocklist_form(), at(0, 8).to_blocklist_form());
+        let seen = [
+            instance(4200, at(0, 7)),
+            instance(4201, at(0, 8)),
+            instance(4202, at(0, 9)),
+        ];
+        let edit = async |c: &ClusterHandle, add: &[EntityAddr], remove: &[EntityAddr]| {
+            let decide = |s: &ClusterState| {
+                let mut changes = Changes::none();
+                let inc = changes.inc(s, Utime::ZERO);
+                inc.new_blocklist.extend(add.iter().map(|e| (*e, Utime::ZERO)));
+                inc.old_blocklist.extend(remove);
+                for e in add {
+                    changes.list.extend(s.fence_by(*e, &seen[..1]));
+                }
+                (changes, ())
+            };
+            c.commit(decide).await.unwrap();
+        };
+        let ids = |s: &ClusterState| s.fenced_ids().collect::<Vec<_>>();
+        c.fence(&seen).await.unwrap();
+        assert_eq!(ids(&c.state()), [] as [u64; 0], "nobody is on the list");
+        // With the entry itself; and by who sees it later, in an epoch of its own.
+        edit(&c, &[one, other], &[]).await;
+        assert_eq!(ids(&c.state()), [4200]);
+        let epoch = c.osdmap().epoch;
+        c.fence(&seen).await.unwrap();
+        assert_eq!((ids(&c.state()), c.osdmap().epoch), (vec![4200, 4201], epoch + 1));
+        // Nothing is written twice.
+        c.fence(&seen).await.unwrap();
+        assert_eq!(c.osdmap().epoch, epoch + 1);
+        // Known after a restart, and to who follows the changes.
+        let version = c.state().version;
+        drop(c);
+        let c = rig.reopen().await;
+        assert_eq!((ids(&c.state()), c.state().version), (vec![4200, 4201], version));
+        assert!(c.state().is_fenced_id(4201) && !c.state().is_fenced_id(4202));
+        edit(&c, &[], &[one]).await;
+        assert_eq!(ids(&c.state()), [4201]);
+        drop(c);
+        let c = rig.reopen().await;
+        assert_eq!(ids(&c.state()), [4201]);
+    });
+}

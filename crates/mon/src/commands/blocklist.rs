@@ -2,7 +2,7 @@
 
 use super::request::lines;
 use super::table::{DEPRECATED, Spec, spec};
-use super::{Command, Context, Outcome, show};
+use super::{Command, Context, Outcome, SessionInfo, show};
 use crate::format::{self, json::significant};
 use metastore::Changes;
 use serde_json::{Value, json};
@@ -100,7 +100,10 @@ fn add(cmd: &Command, ctx: &Context<'_>, addr: EntityAddr, range: bool) -> Outco
         addr,
         significant(expire, 6)
     );
-    Outcome::status(text).with(Changes::map(inc))
+    let mut changes = Changes::map(inc);
+    let seen: Vec<_> = ctx.sessions.iter().filter_map(SessionInfo::instance).collect();
+    changes.list.extend(ctx.state.fence_by(addr, &seen));
+    Outcome::status(text).with(changes)
 }
 
 fn remove(ctx: &Context<'_>, addr: EntityAddr, range: bool) -> Outcome {

@@ -116,7 +116,22 @@ pub struct SessionInfo {
     pub name: AuthName,
     pub global_id: u64,
     pub addr: EntityAddr,
+    /// Where its packets come from.
+    pub from: std::net::IpAddr,
     pub features: u64,
+}
+
+impl SessionInfo {
+    /// As the blocklist sees it; None: no entry keeps it from anything.
+    pub fn instance(&self) -> Option<metastore::Instance> {
+        use types::EntityKind::{Mon, Osd};
+        let instance = metastore::Instance {
+            global_id: self.global_id,
+            addr: self.addr,
+            from: Some(self.from),
+        };
+        (!matches!(self.name.kind, Mon | Osd)).then_some(instance)
+    }
 }
 
 /// What the monitor is by itself, outside the shared state.

@@ -86,6 +86,10 @@ pub(super) struct Rig {
     pub auto_read: bool,
     pub tid: u64,
     pub gid: u64,
+    /// Not the one that goes with the global id.
+    pub instance: Option<u64>,
+    /// Another address than the one that goes with the global id.
+    pub addr: Option<EntityAddr>,
     pub conn: ConnId,
     pub caps: fn(&Allow<'_>) -> bool,
     pub places: fn(&Need<'_>) -> bool,
@@ -122,6 +126,8 @@ impl Rig {
             auto_read: true,
             tid: 0,
             gid: 4100,
+            instance: None,
+            addr: None,
             conn: 1,
             caps: |_| true,
             places: |_| true,
@@ -242,9 +248,14 @@ impl Rig {
         let client = Arc::new(Client {
             name: EntityName::client(self.gid),
             global_id: self.gid,
-            addr: EntityAddr::msgr2("1.2.3.4:5000".parse().unwrap(), self.gid as u32),
+            instance: self.instance.unwrap_or(self.gid),
+            addr: self
+                .addr
+                .unwrap_or_else(|| EntityAddr::msgr2("1.2.3.4:5000".parse().unwrap(), self.gid as u32)),
+            from: Some("1.2.3.4".parse().unwrap()),
             features: 0,
             caps: Arc::new(Caps(self.caps, self.places)),
+            fence: Fence::default(),
         });
         self.apply(Input::ClientOp(Box::new(ClientOp {
             conn: self.conn,

@@ -290,3 +290,99 @@ fn a_large_pg_counts_in_steps_while_it_is_written() {
     }
     assert_eq!(objects, rig.store.object_count() as i64);
 }
+
+/// The pool with these entries on the blocklist, in the next epoch.
+fn with_fences(rig: &Rig, entries: &[EntityAddr], ids: &[u64]) -> PoolView {
+    PoolView {
+        epoch: rig.pg.pool().epoch + 1,
+        blocklist: Arc::new(Blocklist::new(entries).with_ids(ids.iter().copied())),
+        ..pool()
+    }
+}
+
+#[test]
+fn a_fenced_instance_does_not_come_back_under_another_address() {
+    let mut rig = Rig::new();
+    assert_eq!(rig.one("o", write_full(b"mine")), 0);
+    let first = EntityAddr::msgr2("1.2.3.4:5000".parse().unwrap(), rig.gid as u32);
+    rig.set_pool(with_fences(&rig, &[first], &[rig.gid]));
+    assert_eq!(rig.one("o", write_full(b"late")), -108);
+    // With another nonce, with another address.
+    for (at, nonce) in [
+        ("1.2.3.4:5000", 1),
+        ("9.9.9.9:0", rig.gid as u32),
+        ("9.9.9.9:0", 8),
+    ] {
+        rig.addr = Some(EntityAddr::msgr2(at.parse().unwrap(), nonce));
+        assert_eq!(rig.one("o", write_full(b"late")), -108, "{at}/{nonce}");
+        assert_eq!(rig.one("o", read(0, 1)), -108, "{at}/{nonce}");
+    }
+    // Listings are operations like others.
+    let listing = rig.request("", vec![op(code::PGNLS)]);
+    assert_eq!(rig.answer(listing).result, -108);
+    // Another instance is served.
+    rig.gid += 1;
+    rig.addr = None;
+    assert_eq!(rig.data("o", NOSNAP).unwrap(), "mine");
+    // And the first one, when the entry has gone.
+    rig.gid -= 1;
+    rig.set_pool(PoolView {
+        epoch: rig.pg.pool().epoch + 1,
+        ..pool()
+    });
+    assert_eq!(rig.one("o", write_full(b"again")), 0);
+}
+
+#[test]
+fn a_client_that_calls_itself_another_host_is_fenced_by_where_it_sends_from() {
+    let mut rig = Rig::new();
+    let nonce = rig.gid as u32;
+    let a = |at: &str, nonce| EntityAddr::msgr2(at.parse().unwrap(), nonce);
+    let range = EntityAddr {
+        kind: AddrKind::Cidr,
+        nonce: 24,
+        sock: Some("1.2.3.0:0".parse().unwrap()),
+    };
+    // The rig's clients send from 1.2.3.4.
+    rig.addr = Some(a("9.9.9.9:0", nonce));
+    for (entry, want) in [
+        (a("1.2.3.4:0", nonce), -108),
+        (a("1.2.3.4:0", nonce + 1), 0),
+        (a("1.2.3.4:0", 0), -108),
+        (a("1.2.3.5:0", 0), 0),
+        (range, -108),
+    ] {
+        rig.set_pool(with_fences(&rig, &[entry], &[]));
+        assert_eq!(rig.one("o", write_full(b"x")), want, "{entry}");
+    }
+}
+
+#[test]
+fn nobody_else_uses_up_a_clients_request_id() {
+    let mut rig = Rig::new();
+    // Another entity under the victim's global id, with the number that its next write will have.
+    rig.instance = Some(666);
+    let stolen = rig.request("o", vec![write_full(b"stolen")]);
+    assert_eq!(rig.answer(stolen.clone()).result, 0);
+    rig.instance = None;
+    let mut own = rig.request("o", vec![write_full(b"own")]);
+    own.tid = stolen.tid;
+    let first = rig.answer(own.clone());
+    assert_eq!(
+        rig.data("o", NOSNAP).unwrap(),
+        "own",
+        "done, and not taken for a repetition"
+    );
+    // Nor can it make the victim's writes be done twice.
+    rig.run("o", vec![write_full(b"later")]);
+    rig.instance = Some(666);
+    assert_eq!(rig.answer(stolen.clone()).result, 0);
+    rig.instance = None;
+    for _ in 0..2 {
+        let again = rig.answer(own.clone());
+        assert_eq!((again.result, again.user_version), (0, first.user_version));
+        assert_eq!(rig.data("o", NOSNAP).unwrap(), "later");
+        // What the next primary, or this one after a restart, knows of it.
+        rig.restart();
+    }
+}

@@ -394,9 +394,12 @@ impl Cluster {
         let client = Arc::new(Client {
             name: EntityName::client(4100),
             global_id: 4100,
+            instance: 4100,
             addr: EntityAddr::msgr2("1.2.3.4:5000".parse().unwrap(), 1),
+            from: None,
             features: 0,
             caps: Arc::new(Caps(|_| true, |_| true)),
+            fence: Fence::default(),
         });
         let input = Input::ClientOp(Box::new(ClientOp {
             conn: 1,

@@ -20,6 +20,29 @@ impl EntityAddr {
         }
         self
     }
+
+    /// True if this entry of a blocklist fences a client that calls itself `claimed` and whose packets come from `from`: what
+    /// it says of itself lets nobody slip through, and what it says truly fences it behind a translation of addresses too.
+    pub fn fences(&self, claimed: &EntityAddr, from: Option<IpAddr>) -> bool {
+        let Some(entry) = self.sock else { return false };
+        let from = from.map(|ip| ip.to_canonical());
+        if self.kind == AddrKind::Cidr {
+            let from = from.map(|ip| SocketAddr::new(ip, 0));
+            return [claimed.sock, from]
+                .into_iter()
+                .flatten()
+                .any(|sock| same_network(entry, sock, self.nonce));
+        }
+        let its_host = claimed.sock.is_some_and(|s| s.ip() == entry.ip()) || from == Some(entry.ip());
+        let port = claimed.sock.map_or(0, |s| s.port());
+        match (entry.port(), self.nonce) {
+            (0, 0) => its_host,
+            (0, nonce) if claimed.sock.map(|s| s.ip()) != Some(entry.ip()) => {
+                from == Some(entry.ip()) && nonce == claimed.nonce
+            }
+            (at, nonce) => its_host && (at, nonce) == (port, claimed.nonce),
+        }
+    }
 }
 
 /// True if the first `bits` bits of both addresses agree; never across families.
@@ -54,6 +77,31 @@ impl OsdMap {
             .map(|(_, until)| *until)
     }
 
+    /// An entry that fences who calls itself `claimed` and sends from `from`, by [`EntityAddr::fences`].
+    pub fn fencing(&self, claimed: &EntityAddr, from: Option<IpAddr>) -> Option<EntityAddr> {
+        if self.blocklist.is_empty() && self.range_blocklist.is_empty() {
+            return None;
+        }
+        let port = claimed.sock.map_or(0, |s| s.port());
+        let hosts = [claimed.sock.map(|s| s.ip()), from.map(|ip| ip.to_canonical())];
+        let places = [(port, claimed.nonce), (0, claimed.nonce), (0, 0)];
+        let exact = hosts.into_iter().flatten().flat_map(|ip| {
+            places.map(|(port, nonce)| EntityAddr {
+                kind: AddrKind::Any,
+                nonce,
+                sock: Some(SocketAddr::new(ip, port)),
+            })
+        });
+        let mut listed = exact.filter(|e| self.blocklist.contains_key(e));
+        let found = listed.find(|e| e.fences(claimed, from));
+        found.or_else(|| {
+            self.range_blocklist
+                .keys()
+                .find(|e| e.fences(claimed, from))
+                .copied()
+        })
+    }
+
     pub fn is_blocklisted(&self, addr: &EntityAddr) -> bool {
         self.blocklisted(addr).is_some()
     }
@@ -67,6 +115,35 @@ mod tests {
     fn addr(s: &str, nonce: u32) -> EntityAddr {
         // Reason for unwrap: literals of this test.
         EntityAddr::msgr2(s.parse().unwrap(), nonce)
+    }
+
+    #[test]
+    fn an_entry_fences_by_what_a_client_says_and_by_where_it_sends_from() {
+        let entry = |s: &str, nonce| addr(s, nonce).to_blocklist_form();
+        let check = |e: EntityAddr, claimed: EntityAddr, from: &str, want: bool| {
+            let from = from.parse().ok();
+            assert_eq!(e.fences(&claimed, from), want, "{e} {claimed} {from:?}");
+        };
+        let one = entry("10.0.0.1:0", 9);
+        check(one, addr("10.0.0.1:0", 9), "10.0.0.1", true);
+        check(one, addr("10.0.0.1:0", 9), "10.9.9.9", true);
+        // It calls itself another host.
+        check(one, addr("10.7.7.7:0", 9), "10.0.0.1", true);
+        check(one, addr("10.7.7.7:55", 9), "10.0.0.1", true);
+        check(one, addr("10.0.0.1:0", 8), "10.0.0.1", false);
+        check(one, addr("10.7.7.7:0", 9), "10.7.7.7", false);
+        check(entry("10.0.0.1:7", 9), addr("10.0.0.2:7", 9), "10.0.0.1", true);
+        check(entry("10.0.0.1:7", 9), addr("10.0.0.1:8", 9), "10.0.0.1", false);
+        let host = entry("10.0.0.1:0", 0);
+        check(host, addr("10.7.7.7:5", 3), "10.0.0.1", true);
+        check(host, addr("10.0.0.1:5", 3), "10.7.7.7", true);
+        check(host, addr("10.7.7.7:5", 3), "10.7.7.7", false);
+        let mut net = entry("10.1.0.0:0", 16);
+        net.kind = AddrKind::Cidr;
+        check(net, addr("10.7.7.7:5", 3), "10.1.200.3", true);
+        check(net, addr("10.1.7.7:5", 3), "10.7.0.3", true);
+        check(net, addr("10.7.7.7:5", 3), "10.7.7.7", false);
+        check(host, addr("10.7.7.7:5", 3), "::ffff:10.0.0.1", true);
     }
 
     #[test]
