@@ -32,6 +32,7 @@ mod log;
 #[cfg(any(test, feature = "testing"))]
 pub mod memory;
 mod meta;
+mod notifies;
 mod object;
 mod object_info;
 mod ops;
@@ -57,6 +58,7 @@ pub use api::{
 };
 pub use locks::{LockSeen, Refusal};
 pub use log::{LOG_ENTRY_BYTES, LOG_KEPT};
+pub use notifies::NotifyBytes;
 pub use pg::{LoadError, Pg};
 pub use pool::{Blocklist, PoolView, SnapIntervals};
 pub use range::seed_of;

@@ -9,6 +9,7 @@ use crate::execute::{Exec, Fail, Work};
 use crate::fetch::{Copies, copies_objects};
 use crate::log::{LOG_KEPT, LOG_KEPT_MIN, LogEntry, PgLog};
 use crate::meta::PgMeta;
+use crate::notifies::NotifyBytes;
 use crate::object::{ObjectCache, ObjectState};
 use crate::object_info::INFO_ATTR;
 use crate::parked::{Job, Order, Parked, Task};
@@ -79,6 +80,11 @@ pub(crate) struct Damage<'a> {
 }
 
 impl Pg {
+    /// From now on its notifications share these bytes with those of the OSD's other PGs.
+    pub fn share_notify_bytes(&mut self, bytes: NotifyBytes) {
+        self.watches.bytes = bytes;
+    }
+
     /// Loads the PG from the store, or creates its collection if it is new. A new collection may find objects
     /// there: those of the PG from which it was split.
     pub fn load(

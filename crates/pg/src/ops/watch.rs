@@ -3,7 +3,7 @@
 
 use crate::execute::{Change, Effect, Exec, OpResult, done};
 use crate::object_info::WatchRecord;
-use crate::watch::{NotifyRequest, TIMEOUT_DEFAULT_S, WatchKey, key_of};
+use crate::watch::{NotifyRequest, TIMEOUT_DEFAULT_S, WATCH_TIMEOUT_MAX_S, WatchKey, key_of};
 use bytes::Bytes;
 use denc::{Reader, Writer};
 use messages::osd::OsdOp;
@@ -53,7 +53,7 @@ impl Exec<'_, '_> {
         let record = WatchRecord {
             name: self.client.name,
             cookie,
-            timeout_s: if timeout == 0 { TIMEOUT_DEFAULT_S } else { timeout },
+            timeout_s: if timeout == 0 { TIMEOUT_DEFAULT_S } else { timeout }.min(WATCH_TIMEOUT_MAX_S),
             addr: self.client.addr,
         };
         let watchers = &mut self.work.new.info.watchers;
@@ -90,6 +90,7 @@ impl Exec<'_, '_> {
             return Err(Errno::EBUSY.into());
         }
         let (timeout_s, payload) = notify_input(&op.indata).unwrap_or_default();
+        let charge = self.watches.bytes.take(self.client.global_id, payload.len())?;
         *self.notify_id = self.notify_id.wrapping_add(1);
         let id = u64::from(self.pool.epoch) << 32 | u64::from(*self.notify_id);
         self.effects.push(Effect::Notify(NotifyRequest {
@@ -98,7 +99,9 @@ impl Exec<'_, '_> {
             cookie: op.first_u64(),
             gid: self.client.global_id,
             timeout_s,
-            payload,
+            // It may outlive its message by minutes, and must not keep all of that.
+            payload: Bytes::copy_from_slice(&payload),
+            charge,
             ver: self.old.info.user_version,
         }));
         Ok(Bytes::copy_from_slice(&id.to_le_bytes()).into())
@@ -109,10 +112,13 @@ impl Exec<'_, '_> {
         let mut r = Reader::new(op.indata.clone());
         let (id, cookie) = (r.u64()?, r.u64()?);
         let reply = r.blob().unwrap_or_default();
+        let key = self.key(cookie);
+        self.watches
+            .room_for_reply(&self.head.object, id, key, reply.len())?;
         self.effects.push(Effect::Ack {
             id,
-            key: self.key(cookie),
-            reply,
+            key,
+            reply: Bytes::copy_from_slice(&reply),
         });
         done()
     }
