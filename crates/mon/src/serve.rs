@@ -238,7 +238,11 @@ impl MonServer {
         let mon_name = EntityName::new(EntityKind::Mon, rank);
         let mgr_name = EntityName::new(EntityKind::Mgr, mgr_gid as i64);
         let modes = [EntityKind::Mon, EntityKind::Mgr].map(|kind| {
-            let id = if kind == EntityKind::Mon { &info.name } else { &info.mgr_name };
+            let id = if kind == EntityKind::Mon {
+                &info.name
+            } else {
+                &info.mgr_name
+            };
             let who = AuthName::new(kind, id.as_str());
             (ModeSwitch::new(modes_of(&who, &state)), who)
         });

@@ -122,7 +122,10 @@ mod tests {
         assert_eq!(mon.clients, [ConMode::Secure, ConMode::Crc]);
         assert_eq!(mon.daemons, [ConMode::Crc]);
         let osd = Modes::of(EntityKind::Osd, set);
-        assert_eq!((osd.clients.as_slice(), osd.daemons.len()), (&[ConMode::Secure][..], 2));
+        assert_eq!(
+            (osd.clients.as_slice(), osd.daemons.len()),
+            (&[ConMode::Secure][..], 2)
+        );
     }
 
     #[test]

@@ -7,8 +7,8 @@
 
 use crate::frame::{Limits, Tag};
 use crate::gcm::Gcm;
-use crate::modes::ModeSwitch;
 use crate::link::{Link, decode};
+use crate::modes::ModeSwitch;
 use crate::payload::{
     AuthBadMethod, AuthDone, AuthRequest, ClientIdent, FLAG_LIFELINE, FLAG_LOSSY, Hello, Reconnect,
     ServerIdent, blob, con_modes, method_numbers,
@@ -280,7 +280,9 @@ impl ServerConnection {
     }
 
     fn modes(&self) -> Vec<ConMode> {
-        self.config.modes.allowed(self.peer_kind, self.config.auth.modes())
+        self.config
+            .modes
+            .allowed(self.peer_kind, self.config.auth.modes())
     }
 
     /// The connection stays open: the client may try another method.

@@ -405,7 +405,12 @@ fn what_is_said_before_authentication_is_bounded() {
         ) -> Result<auth::Step, auth::AuthError> {
             Err(auth::AuthError::access("nobody"))
         }
-        fn resume(&self, _: auth::Pending, _: &Bytes, _: &auth::Context) -> Result<auth::Step, auth::AuthError> {
+        fn resume(
+            &self,
+            _: auth::Pending,
+            _: &Bytes,
+            _: &auth::Context,
+        ) -> Result<auth::Step, auth::AuthError> {
             Err(auth::AuthError::access("nobody"))
         }
     }

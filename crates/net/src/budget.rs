@@ -96,7 +96,9 @@ impl TotalBudget {
     fn is_turn_of(&self, b: &Budget) -> bool {
         let line = self.line.borrow();
         let (long, holds) = b.class();
-        let mut like = line.iter().filter(|o| o.class().0 == long && (holds || !o.class().1));
+        let mut like = line
+            .iter()
+            .filter(|o| o.class().0 == long && (holds || !o.class().1));
         like.next().is_some_and(|first| first.id == b.id)
     }
 
@@ -114,7 +116,12 @@ impl TotalBudget {
         if self.line.borrow().is_empty() {
             return;
         }
-        let all: Vec<_> = self.connections.borrow().values().filter_map(Weak::upgrade).collect();
+        let all: Vec<_> = self
+            .connections
+            .borrow()
+            .values()
+            .filter_map(Weak::upgrade)
+            .collect();
         for b in all {
             b.look(now, self.beyond.get() == Some(b.id));
         }

@@ -150,7 +150,11 @@ impl Shared {
             let conns = self.conns.borrow();
             conns.values().filter(|c| c.output.stalls(now)).cloned().collect()
         };
-        if let Some(worst) = stalled.into_iter().filter(|c| c.is_counted()).max_by_key(|c| c.output.waiting()) {
+        if let Some(worst) = stalled
+            .into_iter()
+            .filter(|c| c.is_counted())
+            .max_by_key(|c| c.output.waiting())
+        {
             worst.cut(SLOW_READER);
         }
     }

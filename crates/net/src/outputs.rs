@@ -218,7 +218,11 @@ mod tests {
     #[test]
     fn who_takes_nothing_stalls_and_who_takes_some_does_not() {
         let all = total();
-        let (slow, good, idle) = (Output::new(all.clone()), Output::new(all.clone()), Output::new(all));
+        let (slow, good, idle) = (
+            Output::new(all.clone()),
+            Output::new(all.clone()),
+            Output::new(all),
+        );
         slow.is_queued(10);
         good.is_queued(10);
         let at = Duration::from_secs;

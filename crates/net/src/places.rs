@@ -152,7 +152,9 @@ impl Places {
     /// A connection ended, or is none of the counted any more.
     pub fn left(&mut self, conn: ConnId) {
         self.new.remove(&conn);
-        let Some(s) = self.sessions.remove(&conn) else { return };
+        let Some(s) = self.sessions.remove(&conn) else {
+            return;
+        };
         if s.trusted {
             self.trusted -= 1;
             return;
@@ -208,7 +210,9 @@ mod tests {
 
         fn open(&mut self, at: u8, entity: &str, trusted: bool) -> Result<Option<u64>, NoPlace> {
             let (conn, _) = self.arrive(at);
-            let opened = self.places.opened(ConnId(conn), ip(at), &client(entity), trusted, |_| 0);
+            let opened = self
+                .places
+                .opened(ConnId(conn), ip(at), &client(entity), trusted, |_| 0);
             if opened.is_err() {
                 self.places.left(ConnId(conn));
             }
@@ -271,7 +275,12 @@ mod tests {
             assert_eq!(rig.open(1, "admin", true), Ok(None), "{n}");
         }
         assert_eq!(rig.open(1, "admin", true), Err(NoPlace::All));
-        let trusted = rig.places.sessions.iter().find(|(_, s)| s.trusted).map(|(c, _)| *c);
+        let trusted = rig
+            .places
+            .sessions
+            .iter()
+            .find(|(_, s)| s.trusted)
+            .map(|(c, _)| *c);
         rig.places.left(trusted.unwrap());
         assert_eq!(rig.open(1, "admin", true), Ok(None));
     }

@@ -513,7 +513,11 @@ fn a_listener_offers_only_its_modes_and_daemons_have_others() {
         };
         let try_with = |modes: Vec<ConMode>| {
             let s = &s;
-            async move { s.client(CephxClient::new(admin(), key()), &modes).await.map(|_| ()) }
+            async move {
+                s.client(CephxClient::new(admin(), key()), &modes)
+                    .await
+                    .map(|_| ())
+            }
         };
         try_with(vec![ConMode::Crc]).await.unwrap();
         switch.set(msgr::Modes {
@@ -521,7 +525,11 @@ fn a_listener_offers_only_its_modes_and_daemons_have_others() {
             daemons: vec![ConMode::Crc],
         });
         let e = try_with(vec![ConMode::Crc]).await.unwrap_err();
-        assert!(e.to_string().contains("refused method 2: Operation not supported"), "{e}");
+        assert!(
+            e.to_string()
+                .contains("refused method 2: Operation not supported"),
+            "{e}"
+        );
         try_with(vec![ConMode::Crc, ConMode::Secure]).await.unwrap();
         // Whoever says to be a daemon, to get crc, has to prove it.
         let mut config = ClientConfig::new(s.kind, s.addr, 5, random());
@@ -606,7 +614,11 @@ fn unfinished_messages_have_one_bound_and_stalled_ones_give_way() {
         });
         exchange(&mut good).await;
         watch.abort();
-        assert!(*most.borrow() <= BOUND + ONE + (1 << 20), "{} bytes", most.borrow());
+        assert!(
+            *most.borrow() <= BOUND + ONE + (1 << 20),
+            "{} bytes",
+            most.borrow()
+        );
         // They wait for each other's memory: the stalled ones go, and the last has it all.
         while attackers.iter().filter(|a| a.is_finished()).count() < 2 {
             tokio::time::sleep(Duration::from_millis(1)).await;

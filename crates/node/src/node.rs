@@ -314,7 +314,10 @@ fn check_modes(settings: &Settings, cluster: &ClusterHandle) -> Result<(), Error
     let state = cluster.state();
     for kind in [EntityKind::Mon, EntityKind::Osd] {
         let modes = msgr::Modes::of(kind, |name| state.option(&AuthName::new(kind, ""), name));
-        if [&modes.clients, &modes.daemons].iter().any(|m| !m.contains(&ConMode::Crc)) {
+        if [&modes.clients, &modes.daemons]
+            .iter()
+            .any(|m| !m.contains(&ConMode::Crc))
+        {
             return Err(Error::Usage(format!(
                 "{} of the central configuration demand encryption, and --auth none has no keys for it",
                 msgr::Modes::options(kind).join(", ")

@@ -124,7 +124,9 @@ fn set(cmd: &Command, ctx: &Context<'_>) -> Outcome {
             "{name} = {value}: this cluster is without authentication (--auth none), so there are no keys to encrypt with"
         ));
     }
-    let said = found.and_then(|_| config_options::notice(&name, &who)).unwrap_or_default();
+    let said = found
+        .and_then(|_| config_options::notice(&name, &who))
+        .unwrap_or_default();
     let db = &ctx.state.config;
     if db.get(&who, &name) == Some(value.as_str()) {
         return Outcome::status(said);
@@ -389,7 +391,9 @@ fn assimilate(cmd: &Command, ctx: &Context<'_>) -> Outcome {
             (Some(_), Some(value))
                 if !ctx.mon.cephx && config_options::find(&name).is_some_and(|o| o.demands_keys(&value)) =>
             {
-                return Outcome::invalid(format!("{name} = {value}: this cluster is without authentication"));
+                return Outcome::invalid(format!(
+                    "{name} = {value}: this cluster is without authentication"
+                ));
             }
             (Some(who), Some(value)) => {
                 notes.extend(config_options::notice(&name, &who));

@@ -101,7 +101,12 @@ pub fn notice(name: &str, section: &str) -> Option<String> {
 }
 
 fn is_of_clients(name: &str) -> bool {
-    let towards_servers = ["ms_cluster_mode", "ms_service_mode", "ms_mon_cluster_mode", "ms_mon_service_mode"];
+    let towards_servers = [
+        "ms_cluster_mode",
+        "ms_service_mode",
+        "ms_mon_cluster_mode",
+        "ms_mon_service_mode",
+    ];
     OF_CLIENTS.iter().any(|p| name.starts_with(p)) && !towards_servers.contains(&name)
 }
 
@@ -321,7 +326,11 @@ mod tests {
         );
         check("ms_service_mode", "secure", Ok("secure"));
         check("ms_cluster_mode", "crc secure", Ok("crc secure"));
-        check("ms_cluster_mode", "plain", Err("'plain' is no list of crc and secure"));
+        check(
+            "ms_cluster_mode",
+            "plain",
+            Err("'plain' is no list of crc and secure"),
+        );
         assert!(find("nosuch_option").is_none());
         assert!(find("debug_rbd").is_some());
         assert!(names().count() > 500);
@@ -330,7 +339,11 @@ mod tests {
     /// Options were accepted, kept, and did nothing, without a word.
     #[test]
     fn what_does_nothing_is_said() {
-        assert!(ACTING.iter().all(|n| find(n).is_some() || *n == "osd_recovery_profile"));
+        assert!(
+            ACTING
+                .iter()
+                .all(|n| find(n).is_some() || *n == "osd_recovery_profile")
+        );
         for (name, section, acts) in [
             ("ms_cluster_mode", "global", true),
             ("osd_max_scrubs", "osd.3", true),

@@ -216,7 +216,10 @@ fn a_notify_does_not_live_longer_than_the_longest_timeout() {
     rig.tick_after(Duration::from_secs(u64::from(crate::watch::NOTIFY_TIMEOUT_MAX_S)));
     assert!(kinds(&mut rig).contains(&(3, WatchEvent::NotifyComplete, 333, -110)));
     rig.tick_after(Duration::from_secs(u64::from(crate::watch::WATCH_TIMEOUT_MAX_S)));
-    assert!(kinds(&mut rig).contains(&(3, WatchEvent::Disconnect, 33, 0)), "and so for watches");
+    assert!(
+        kinds(&mut rig).contains(&(3, WatchEvent::Disconnect, 33, 0)),
+        "and so for watches"
+    );
 }
 
 /// 20 messages held 1.2 GiB, for as long as a watcher did not answer.
