@@ -135,7 +135,7 @@ def test_options_of_the_central_configuration_demand_encryption(own):
     assert in_clear(skep, pool, only_crc, 1 << 20) > 0, 'the test sees what is said'
     said = skep.ceph('config', 'set', 'global', 'ms_service_mode', 'secure')
     assert 'does nothing' not in said.err
-    refused(skep.with_args(only_crc + ' --rados_osd_op_timeout=8'), '-p', pool, 'ls')
+    skep.with_args(only_crc + ' --rados_osd_op_timeout=5').rados(pool, 'ls', check='fails')
     skep.rados(pool, 'ls')
     # From client to OSD nothing is read; between OSDs it is.
     assert in_clear(skep, pool, '', 1 << 20) > 0
