@@ -58,7 +58,6 @@ pub use api::{
 };
 pub use locks::{LockSeen, Refusal};
 pub use log::{LOG_ENTRY_BYTES, LOG_KEPT};
-pub use notifies::NotifyBytes;
 pub use pg::{LoadError, Pg};
 pub use pool::{Blocklist, PoolView, SnapIntervals};
 pub use range::seed_of;
@@ -67,7 +66,7 @@ pub use scrub::verdict::shard_error;
 pub use scrub::{Inconsistent, PullTurns, ScrubOrder, ScrubResult, ScrubStamps, ScrubView, first_scratch};
 pub use split::ancestors;
 pub use store::{IoError, ObjectReads, ObjectStat, ObjectStore, OmapPage, Seq, Ticket};
-pub use watch::Unanswered;
+pub use watch::{NotifyBytes, Unanswered};
 
 #[cfg(test)]
 mod tests;

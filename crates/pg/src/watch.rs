@@ -11,7 +11,7 @@
 
 use crate::api::{ConnId, Output};
 use crate::locks::{LockSeen, Locks};
-use crate::notifies::{NotifyBytes, NotifyCharge};
+use crate::notifies::NotifyCharge;
 use crate::object_info::WatchRecord;
 use crate::pool::Blocklist;
 use bytes::Bytes;
@@ -20,6 +20,8 @@ use messages::osd::{MWatchNotify, WatchEvent};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 use types::{EntityAddr, Errno, HObject};
+
+pub use crate::notifies::NotifyBytes;
 
 /// Used where the client says 0 (osd_client_watch_timeout, osd_default_notify_timeout).
 pub(crate) const TIMEOUT_DEFAULT_S: u32 = 30;

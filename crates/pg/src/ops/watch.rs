@@ -90,9 +90,9 @@ impl Exec<'_, '_> {
             return Err(Errno::EBUSY.into());
         }
         let (timeout_s, payload) = notify_input(&op.indata).unwrap_or_default();
-        let charge = self.watches.bytes.take(self.client.global_id, payload.len())?;
         *self.notify_id = self.notify_id.wrapping_add(1);
         let id = u64::from(self.pool.epoch) << 32 | u64::from(*self.notify_id);
+        let charge = self.watches.bytes.take(self.client.global_id, payload.len())?;
         self.effects.push(Effect::Notify(NotifyRequest {
             id,
             conn: self.conn,
