@@ -3,11 +3,15 @@
 A client that offers one mode only and is served has used that mode: the server cannot choose another.
 """
 import os
+import pathlib
 import re
+import socket
+import threading
 
 import pytest
 
 from skeptest.cluster import unique
+from skeptest.run import wait_until
 
 pytestmark = pytest.mark.cephx
 
@@ -89,3 +93,77 @@ def test_key_files_are_private(cluster):
     assert secrets, list(cluster.data.iterdir())
     for path in secrets:
         assert path.stat().st_mode & 0o777 == 0o600, path
+
+
+def in_clear(skep, pool, conf, size):
+    """Writes an object of three copies that says one thing over and over, and counts the packets on the loopback that say it."""
+    what = unique('said-in-clear').encode()
+    try:
+        tap = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.ntohs(3))
+    except PermissionError:
+        pytest.skip('needs the right to listen to packets')
+    seen, on = [0], True
+    tap.bind(('lo', 0))
+    tap.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 << 20)
+    tap.settimeout(0.2)
+
+    def listen():
+        while on:
+            try:
+                seen[0] += what in tap.recv(1 << 17)
+            except socket.timeout:
+                pass
+    thread = threading.Thread(target=listen)
+    thread.start()
+    try:
+        data = what * (size // len(what))
+        skep.with_args(conf).rados(pool, 'put', unique('object'), '-', stdin=data)
+        skep.whole(pool)
+    finally:
+        on = False
+        thread.join()
+        tap.close()
+    return seen[0]
+
+
+@pytest.mark.own
+def test_options_of_the_central_configuration_demand_encryption(own):
+    """They were accepted, and nothing followed."""
+    skep = own(osds=3).start()
+    pool = skep.make_copies(3)
+    only_crc = '--ms_client_mode=crc --ms_mon_client_mode=secure'
+    assert in_clear(skep, pool, only_crc, 1 << 20) > 0, 'the test sees what is said'
+    said = skep.ceph('config', 'set', 'global', 'ms_service_mode', 'secure')
+    assert 'does nothing' not in said.err
+    skep.with_args(only_crc + ' --rados_osd_op_timeout=5').rados(pool, 'ls', check='fails')
+    skep.rados(pool, 'ls')
+    # From client to OSD nothing is read; between OSDs it is.
+    assert in_clear(skep, pool, '', 1 << 20) > 0
+    skep.ceph('config', 'set', 'global', 'ms_cluster_mode', 'secure')
+    skep.stop()
+    skep.start()
+    skep.whole(pool)
+    assert in_clear(skep, pool, '', 1 << 20) == 0
+    skep.ceph('config', 'set', 'mon', 'ms_mon_service_mode', 'secure')
+    assert 'ms_' not in pathlib.Path(skep.conf).read_text(), 'stock clients need nothing for it'
+    assert skep.ceph('fsid').out.strip()
+    refused(skep.with_args('--ms_mon_client_mode=crc'))
+    skep.ceph('config', 'set', 'client', 'ms_mon_client_mode', 'secure')
+    wait_until(lambda: 'ms_mon_client_mode = secure' in pathlib.Path(skep.conf).read_text(), 10, 0.05, 'ceph.conf to say it')
+
+
+@pytest.mark.own
+def test_an_option_that_does_nothing_says_so(own):
+    skep = own(osds=1).start()
+    assert 'does nothing' in skep.ceph('config', 'set', 'osd', 'osd_op_queue', 'wpq').err
+    assert 'does nothing' in skep.ceph('config', 'help', 'osd_op_queue').out
+    assert 'does nothing' not in skep.ceph('config', 'set', 'client', 'rbd_cache', 'true').err
+    assert 'no list of' in skep.ceph('config', 'set', 'global', 'ms_cluster_mode', 'plain', check=22).err
+
+
+@pytest.mark.own
+def test_without_keys_encryption_is_refused(own):
+    skep = own(osds=1, auth='none').start()
+    assert 'without authentication' in skep.ceph('config', 'set', 'global', 'ms_service_mode', 'secure', check=22).err
+    skep.ceph('config', 'set', 'global', 'ms_service_mode', 'secure crc')
+    skep.rados(skep.make_pool(), 'ls')

@@ -98,7 +98,7 @@ def test_many_xattrs_end_no_osd(server, tenant, neighbour, mine):
     assert sum(map(len, held['outs'])) < 8 * MIB, 'the object holds %d bytes of xattrs' % sum(map(len, held['outs']))
 
 
-@pytest.mark.point(15)
+@pytest.mark.point(13)
 def test_many_rows_in_one_message_do_not_stall_others(server, tenant, neighbour, mine):
     box = server.pool(mine)
     rows = u32(500_000) + b''.join(struct.pack('<I8sI4s', 8, b'%08d' % n, 4, b'row!') for n in range(500_000))

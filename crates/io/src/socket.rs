@@ -11,6 +11,7 @@
 //! Invariant: a thread's network never changes while it has sockets (the duty of who calls [`use_network`]).
 
 use bytes::{BufMut, Bytes};
+use rustix::process::{Resource, getrlimit, setrlimit};
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use std::cell::RefCell;
 use std::fmt::Debug;
@@ -23,6 +24,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 
+/// More descriptors than this are of no use: some tables of the kernel grow with the limit.
+const DESCRIPTORS_MAX: u64 = 1 << 20;
 /// Connections that the kernel keeps for us until we accept them.
 const BACKLOG: i32 = 1024;
 
@@ -64,6 +67,21 @@ pub fn use_network(network: Option<Arc<dyn Network>>) {
 
 fn network() -> Option<Arc<dyn Network>> {
     NETWORK.with(|n| n.borrow().clone())
+}
+
+/// Has the kernel allow this process as many descriptors as it may have at all; says how many.
+pub fn raise_descriptors() -> u64 {
+    let mut limit = getrlimit(Resource::Nofile);
+    let most = limit.maximum.unwrap_or(DESCRIPTORS_MAX).min(DESCRIPTORS_MAX);
+    if limit.current.is_some_and(|now| now < most) {
+        limit.current = Some(most);
+        // Where it is refused, there are as many as there were.
+        if setrlimit(Resource::Nofile, limit).is_err() {
+            return getrlimit(Resource::Nofile).current.unwrap_or(most);
+        }
+        return most;
+    }
+    limit.current.unwrap_or(most)
 }
 
 #[derive(Debug)]

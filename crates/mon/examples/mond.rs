@@ -66,6 +66,7 @@ async fn run(dir: std::path::PathBuf, port: u16, cephx: bool, ttl: Option<u64>) 
         cephx,
         tickets,
         hostname: io::files::hostname(),
+        connections_max: net::CONNECTIONS_MAX,
         cluster: cluster.clone(),
         clock,
         random,

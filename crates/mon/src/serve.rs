@@ -23,7 +23,7 @@ use auth::{
 };
 use io::{Clock, Random};
 use metastore::{Change, Changes, ClusterHandle, ClusterState, MonReport};
-use msgr::{Message, ServerConfig};
+use msgr::{Message, ModeSwitch, Modes, ServerConfig};
 use net::{ConnId, Connections, Listener, NetEvent, Options};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -31,7 +31,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use types::mgrmap::MgrMap;
-use types::{EntityAddr, EntityAddrVec, EntityKind, EntityName, Errno, Utime};
+use types::{AuthName, EntityAddr, EntityAddrVec, EntityKind, EntityName, Errno, Utime};
 
 /// Events of the messenger that may wait for the monitor.
 const EVENTS_MAX: usize = 256;
@@ -71,6 +71,8 @@ pub struct MonConfig {
     /// from `cephx`.
     pub tickets: KeyServerConfig,
     pub hostname: String,
+    /// Connections at once, at each of the two ports.
+    pub connections_max: usize,
     pub cluster: ClusterHandle,
     pub clock: Arc<dyn Clock>,
     pub random: Arc<dyn Random>,
@@ -131,6 +133,8 @@ pub struct MonServer {
     keys: Arc<KeyServer>,
     /// Opens tickets at the manager's door; none without cephx.
     verifier: Option<Arc<TicketVerifier>>,
+    /// Of the monitor's port and the manager's, and whose options hold for them.
+    modes: [(Arc<ModeSwitch>, AuthName); 2],
     monitor: Monitor,
     manager: Manager,
     mon: Front,
@@ -236,6 +240,7 @@ impl MonServer {
             rank: rank as i32,
             mgr_name: config.mgr_name,
             hostname: config.hostname,
+            cephx: config.cephx,
             started: now,
             stalled: None,
             trouble: None,
@@ -244,15 +249,32 @@ impl MonServer {
         };
         let mon_name = EntityName::new(EntityKind::Mon, rank);
         let mgr_name = EntityName::new(EntityKind::Mgr, mgr_gid as i64);
+        let modes = [EntityKind::Mon, EntityKind::Mgr].map(|kind| {
+            let id = if kind == EntityKind::Mon {
+                &info.name
+            } else {
+                &info.mgr_name
+            };
+            let who = AuthName::new(kind, id.as_str());
+            (ModeSwitch::new(modes_of(&who, &state)), who)
+        });
         let mon = front(
             mon_listener,
-            ServerConfig::new(mon_name, mon_addrs, door.clone(), entropy.clone()),
+            ServerConfig {
+                modes: modes[0].0.clone(),
+                ..ServerConfig::new(mon_name, mon_addrs, door.clone(), entropy.clone())
+            },
             &clock,
+            config.connections_max,
         )?;
         let mgr = front(
             mgr_listener,
-            ServerConfig::new(mgr_name, mgr_addrs, mgr_auth, entropy.clone()),
+            ServerConfig {
+                modes: modes[1].0.clone(),
+                ..ServerConfig::new(mgr_name, mgr_addrs, mgr_auth, entropy.clone())
+            },
             &clock,
+            config.connections_max,
         )?;
         let monitor = Monitor::new(info, state, cluster.stats());
         let chores = Chores {
@@ -282,6 +304,7 @@ impl MonServer {
             entropy,
             keys,
             verifier,
+            modes,
             monitor,
             manager: Manager::default(),
             mon,
@@ -403,6 +426,11 @@ impl MonServer {
                 v.update(secrets.clone());
             }
         }
+        if !Arc::ptr_eq(&old.config, &state.config) {
+            for (switch, who) in &self.modes {
+                switch.set(modes_of(who, &state));
+            }
+        }
         for effect in self.monitor.state_changed(state) {
             if let Effect::Send(id, message) = effect {
                 self.mon.connections.send(ConnId(id), message);
@@ -412,6 +440,7 @@ impl MonServer {
 
     fn net_event(&mut self, port: Port, event: NetEvent) {
         match (port, event) {
+            (_, NetEvent::Drained) => {}
             // It was in the handshake when the door was shut.
             (Port::Mon, NetEvent::Opened { conn, peer })
                 if self.door.is_shut() && peer.auth_name.kind != EntityKind::Mon =>
@@ -671,13 +700,26 @@ fn manager_auth(config: &MonConfig, state: &ClusterState) -> MgrAuth {
     (verifier.clone(), Some(verifier))
 }
 
-fn front(listener: Listener, config: ServerConfig, clock: &Arc<dyn Clock>) -> Result<Front, Error> {
+/// How connections to this monitor or manager are protected, as the central configuration says now.
+fn modes_of(who: &AuthName, state: &ClusterState) -> Modes {
+    Modes::of(who.kind, |name| state.option(who, name))
+}
+
+fn front(
+    listener: Listener,
+    config: ServerConfig,
+    clock: &Arc<dyn Clock>,
+    connections_max: usize,
+) -> Result<Front, Error> {
     let (sender, events) = mpsc::channel(EVENTS_MAX);
     let addr = config.addrs.first().sock.ok_or(Error::NoAddress)?;
     let connections = net::serve(
         listener,
         Arc::new(config),
-        Options::default(),
+        Options {
+            connections_max,
+            ..Options::default()
+        },
         clock.clone(),
         sender,
     )

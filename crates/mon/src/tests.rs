@@ -47,6 +47,7 @@ fn info() -> MonInfo {
         rank: 0,
         mgr_name: "x".into(),
         hostname: "vm".into(),
+        cephx: true,
         started: Utime::ZERO,
         stalled: None,
         trouble: None,

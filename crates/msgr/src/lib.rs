@@ -21,6 +21,7 @@ mod frame;
 mod gcm;
 mod link;
 mod message;
+mod modes;
 mod output;
 mod payload;
 mod peer;
@@ -34,10 +35,12 @@ pub use client::{ClientConfig, ClientConnection, ClientEvent};
 pub use error::Error;
 pub use frame::{CONTROL_FRAME_MAX, Limits, Revision, Tag};
 pub use message::Message;
+pub use modes::{ModeSwitch, Modes, parse_modes};
 pub use output::Output;
 pub use payload::{
     AuthBadMethod, AuthDone, AuthRequest, ClientIdent, FLAG_LIFELINE, Hello, Reconnect, ServerIdent,
     con_modes,
 };
 pub use peer::{Peer, answer_mauth};
+pub use reader::{BODY_SLICE, TRANSCRIPT_MAX};
 pub use server::{Event, ServerConfig, ServerConnection};

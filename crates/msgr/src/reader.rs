@@ -1,8 +1,8 @@
 //! Received bytes to frames, in both revisions and both modes.
 //!
 //! Two buffers: small frames are slices of a shared receive buffer; a frame whose body is large gets a
-//! buffer of exactly its size, which the socket then fills directly. Memory is taken only after the
-//! preamble has passed its checksum and the limits.
+//! buffer of its own, which the socket then fills directly. Memory is taken only after the preamble has passed its
+//! checksum and the limits, and slice by slice.
 
 use crate::frame::{
     CONTROL_FRAME_MAX, HEADER_LEN, Limits, PREAMBLE_LEN, Preamble, SEGMENT_SEED, Tag, padded,
@@ -18,6 +18,11 @@ const READ_CHUNK: usize = 32 << 10;
 const HANDSHAKE_CHUNK: usize = 4 << 10;
 /// A body from this size on gets its own buffer.
 const OWN_BUFFER_FROM: usize = 16 << 10;
+/// That buffer grows by so much: what a frame only announces takes no memory. All of an object of RBD.
+pub const BODY_SLICE: usize = (4 << 20) + (64 << 10);
+/// All that is received before authentication is done, and kept until then for the signature. Stock clients of 16.2 and 18.2
+/// say less than 1 KiB, and twice their ticket; both come in control frames.
+pub const TRANSCRIPT_MAX: usize = 3 * CONTROL_FRAME_MAX;
 /// Bytes of segment 0 that ride in the first block of a secure 2.1 frame.
 pub(crate) const INLINE_LEN: usize = 48;
 pub(crate) const EPILOGUE_SECURE: usize = 16;
@@ -79,6 +84,19 @@ impl FrameReader {
         }
     }
 
+    /// A frame of this body may still become part of the transcript.
+    fn check_record(&self, need: usize) -> Result<(), Error> {
+        let len = self.record.as_ref().map_or(0, |r| r.len() + need);
+        match len > TRANSCRIPT_MAX && self.limits.is_none() {
+            true => Err(Error::TooLong {
+                what: "handshake",
+                len,
+                max: TRANSCRIPT_MAX,
+            }),
+            false => Ok(()),
+        }
+    }
+
     /// Where received bytes belong, and how many at most: more than none, once [`Self::next_frame`] has
     /// said that it has no frame.
     pub fn target(&mut self) -> (&mut BytesMut, usize) {
@@ -86,8 +104,11 @@ impl FrameReader {
             need, own: Some(own), ..
         }) = &mut self.body
         {
-            let left = *need - own.len();
-            return (own, left);
+            if own.len() == own.capacity() {
+                own.reserve((*need - own.len()).min(BODY_SLICE));
+            }
+            let room = (own.capacity() - own.len()).min(*need - own.len());
+            return (own, room);
         }
         let chunk = match self.limits {
             Some(_) => READ_CHUNK,
@@ -105,10 +126,10 @@ impl FrameReader {
         self.buf.extend_from_slice(b);
     }
 
-    /// Bytes of a large frame still to come: what reading on will take.
-    pub fn large_body(&self) -> Option<usize> {
+    /// The large frame that is being received: bytes it has, and is to have.
+    pub fn large_body(&self) -> Option<(usize, usize)> {
         let body = self.body.as_ref()?;
-        body.own.as_ref().map(|own| body.need - own.len())
+        body.own.as_ref().map(|own| (own.len(), body.need))
     }
 
     /// The first `n` raw bytes, once they are there (banner).
@@ -176,6 +197,7 @@ impl FrameReader {
         let preamble = Preamble::decode(&block)?;
         preamble.check(self.limits.as_ref())?;
         let need = kept + self.body_len(&preamble);
+        self.check_record(need)?;
         self.body = Some(Body {
             preamble,
             need,
@@ -222,7 +244,7 @@ impl FrameReader {
             if body.need < OWN_BUFFER_FROM {
                 return None;
             }
-            let mut own = BytesMut::with_capacity(body.need);
+            let mut own = BytesMut::with_capacity(body.need.min(BODY_SLICE));
             own.extend_from_slice(&self.buf);
             self.buf.clear();
             body.own = Some(own);

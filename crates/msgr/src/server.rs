@@ -8,6 +8,7 @@
 use crate::frame::{Limits, Tag};
 use crate::gcm::Gcm;
 use crate::link::{Link, decode};
+use crate::modes::ModeSwitch;
 use crate::payload::{
     AuthBadMethod, AuthDone, AuthRequest, ClientIdent, FLAG_LIFELINE, FLAG_LOSSY, Hello, Reconnect,
     ServerIdent, blob, con_modes, method_numbers,
@@ -41,6 +42,8 @@ pub struct ServerConfig {
     pub required: u64,
     /// Announced in the banner; 0 makes frames of revision 2.0.
     pub msgr2_features: u64,
+    /// Modes offered, out of those that the authentication knows.
+    pub modes: Arc<ModeSwitch>,
     /// Other OSDs may ask for lifelines, which the shell keeps then.
     pub lifelines: bool,
 }
@@ -61,6 +64,7 @@ impl ServerConfig {
             supported: features::SUPPORTED,
             required: features::REQUIRED,
             msgr2_features: features::MSGR2_REVISION_1,
+            modes: Arc::default(),
             lifelines: false,
         }
     }
@@ -136,8 +140,8 @@ impl ServerConnection {
         self.link.feed(b)
     }
 
-    /// Bytes that the frame being received will still take, when it is large.
-    pub fn large_body(&self) -> Option<usize> {
+    /// The frame that is being received, when it is large: bytes it has, and is to have.
+    pub fn large_body(&self) -> Option<(usize, usize)> {
         self.link.reader.large_body()
     }
 
@@ -237,10 +241,11 @@ impl ServerConnection {
         self.attempt()?;
         let config = self.config.clone();
         let method = AuthMethod::from_u32(req.method).filter(|m| config.auth.methods().contains(m));
+        let modes = self.modes();
         let allowed = |m: &AuthMethod, mode: &ConMode| match m {
             // Without a key there is nothing to be secure with.
-            AuthMethod::None => *mode == ConMode::Crc,
-            AuthMethod::Cephx => config.auth.modes().contains(mode),
+            AuthMethod::None => *mode == ConMode::Crc && modes.contains(mode),
+            AuthMethod::Cephx => modes.contains(mode),
         };
         let chosen = method.and_then(|m| {
             let mut modes = req.modes.iter().filter_map(|v| ConMode::from_u32(*v));
@@ -274,13 +279,19 @@ impl ServerConnection {
         }
     }
 
+    fn modes(&self) -> Vec<ConMode> {
+        self.config
+            .modes
+            .allowed(self.peer_kind, self.config.auth.modes())
+    }
+
     /// The connection stays open: the client may try another method.
     fn refuse(&mut self, method: u32, e: AuthError) -> Result<Option<Event>, Error> {
         let reply = AuthBadMethod {
             method,
             result: e.errno().code(),
             methods: method_numbers(self.config.auth.methods()),
-            modes: con_modes(self.config.auth.modes()),
+            modes: con_modes(&self.modes()),
         };
         self.link.send_control(Tag::AuthBadMethod, &reply.to_bytes())?;
         self.state = State::Auth;

@@ -294,7 +294,7 @@ fn memory_follows_what_arrived_not_what_was_claimed() {
     s.feed(&frame(17, 4, [41, 0, 0, 1 << 20], 0));
     assert_eq!(s.next(Utime::ZERO), Ok(None));
     let need = 41 + 4 + (1 << 20) + 13;
-    assert_eq!(s.large_body(), Some(need));
+    assert_eq!(s.large_body(), Some((0, need)));
     let (buf, room) = s.read_target();
     assert_eq!((buf.len(), room), (0, need));
     assert!(buf.capacity() < need + 4096);
@@ -383,4 +383,103 @@ proptest! {
             run(&all, usize::MAX);
         }
     }
+}
+
+/// Requests that were refused again and again stayed in the transcript: 256 KiB before anybody was known.
+#[test]
+fn what_is_said_before_authentication_is_bounded() {
+    struct Refusing;
+    impl auth::Authenticator for Refusing {
+        fn methods(&self) -> &[auth::AuthMethod] {
+            &[auth::AuthMethod::None]
+        }
+        fn modes(&self) -> &[ConMode] {
+            &[ConMode::Crc]
+        }
+        fn start(
+            &self,
+            _: auth::AuthMethod,
+            _: ConMode,
+            _: &Bytes,
+            _: &auth::Context,
+        ) -> Result<auth::Step, auth::AuthError> {
+            Err(auth::AuthError::access("nobody"))
+        }
+        fn resume(
+            &self,
+            _: auth::Pending,
+            _: &Bytes,
+            _: &auth::Context,
+        ) -> Result<auth::Step, auth::AuthError> {
+            Err(auth::AuthError::access("nobody"))
+        }
+    }
+    let name = EntityName::osd(0);
+    let config = ServerConfig::new(name, EntityAddrVec::one(addr()), Arc::new(Refusing), entropy());
+    let mut s = ServerConnection::new(Arc::new(config), "127.0.0.1:5000".parse().unwrap(), 1);
+    let auth = NoneClient {
+        name: AuthName::new(EntityKind::Client, "admin"),
+        global_id: 12,
+    };
+    let mut config = ClientConfig::new(EntityKind::Osd, addr(), 5, entropy());
+    config.modes = vec![ConMode::Crc; 3000];
+    let mut c = ClientConnection::new(config, auth);
+    let mut request = Bytes::new();
+    while request.len() < 12_000 {
+        s.feed(&c.output().take());
+        s.next(Utime::ZERO).unwrap();
+        c.feed(&s.output().take());
+        c.next(Utime::ZERO).unwrap();
+        request = c.output().take();
+    }
+    // Behind its HELLO.
+    let hello = 32 + u32::from_le_bytes(request[2..6].try_into().unwrap()) as usize + 4;
+    s.feed(&request.split_to(hello));
+    assert_eq!(s.next(Utime::ZERO), Ok(None));
+    let mut taken = 0;
+    let end = loop {
+        s.feed(&request);
+        match s.next(Utime::ZERO) {
+            Ok(Some(Event::Denied(_))) => taken += request.len(),
+            other => break other,
+        }
+    };
+    assert!(
+        matches!(
+            end,
+            Err(Error::TooLong {
+                what: "handshake",
+                ..
+            })
+        ),
+        "{end:?}"
+    );
+    assert!(taken <= TRANSCRIPT_MAX && TRANSCRIPT_MAX <= 64 << 10, "{taken}");
+}
+
+/// A frame that announces 1 MiB and more takes its memory when the bytes come.
+#[test]
+fn an_announced_body_takes_no_memory() {
+    let (bytes, handshake) = good_session();
+    let mut s = server();
+    s.feed(&bytes[..handshake]);
+    while s.next(Utime::ZERO).unwrap().is_some() {}
+    let (mut c, mut t) = (client(), server());
+    while !t.is_open() {
+        t.feed(&c.output().take());
+        t.next(Utime::ZERO).unwrap();
+        c.feed(&t.output().take());
+        c.next(Utime::ZERO).unwrap();
+    }
+    let big = Message {
+        kind: 42,
+        data: vec![2; 1 << 20].into(),
+        ..Message::default()
+    };
+    c.send(big).unwrap();
+    s.feed(&c.output().take()[..200]);
+    assert_eq!(s.next(Utime::ZERO), Ok(None));
+    let (received, need) = s.large_body().unwrap();
+    assert!(received < 200 && need > 1 << 20, "{received} of {need}");
+    assert!(s.read_target().1 <= BODY_SLICE);
 }

@@ -74,6 +74,7 @@ fn main() {
                         );
                         drop(permit);
                     }
+                    NetEvent::Drained => {}
                     NetEvent::Closed { .. } => return thread_cpu_us() - start,
                 }
             }

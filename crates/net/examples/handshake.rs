@@ -70,6 +70,7 @@ async fn serve_forever(port: u16, method: &str, mode: &str) {
                     msg.front.len()
                 );
             }
+            NetEvent::Drained => {}
             NetEvent::Closed { conn } => println!("{conn} closed"),
         }
     }

@@ -3,19 +3,21 @@
 //! The protocol machine is borrowed only between waits, never across one, so the owner's `send` and this
 //! task cannot collide.
 
-use crate::budget::Budget;
-use crate::connections::{ConnId, NetEvent, Options};
+use crate::budget::{Body, Budget};
+use crate::connections::{ConnId, NetEvent, Options, Shared};
+use crate::outputs;
+use crate::places::NoPlace;
 use crate::write::write_some;
 use bytes::BufMut;
 use io::socket::Stream;
-use msgr::{Event, Message, Peer, ServerConnection};
+use msgr::{BODY_SLICE, Event, Message, Peer, ServerConnection};
 use std::cell::{Cell, RefCell};
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use tokio::sync::{Notify, mpsc};
-use types::Utime;
+use types::{EntityKind, Utime};
 
 /// Why a connection ended.
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +34,8 @@ pub(crate) enum End {
     Cut(&'static str),
     #[error("the owner has gone")]
     OwnerGone,
+    #[error("no place for it: {0}")]
+    NoPlace(#[from] NoPlace),
     /// No end: the stream goes on as a lifeline of this peer.
     #[error("it is a lifeline from now on")]
     Lifeline(Arc<Peer>),
@@ -42,14 +46,19 @@ impl End {
     fn is_ordinary(&self) -> bool {
         match self {
             End::PeerClosed | End::OwnerGone | End::Protocol(msgr::Error::Elsewhere(_)) => true,
-            End::Cut(why) => *why != SLOW_READER,
+            End::Cut(why) => ![SLOW_READER, STALLED, SILENT].contains(why),
             End::Io(e) => matches!(e.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe),
             _ => false,
         }
     }
 }
 
-const SLOW_READER: &str = "peer does not read: too much output is waiting";
+pub(crate) const SLOW_READER: &str = "peer does not read: too much output is waiting";
+pub(crate) const STALLED: &str = "its message does not go on, and others wait for the memory";
+/// Of a new connection that gives way.
+pub(crate) const SILENT: &str = "too many connections without a session: the oldest goes";
+/// Of an open one.
+pub(crate) const GIVES_WAY: &str = "too many connections: the longest silent of those with the most goes";
 
 pub(crate) struct Connection {
     id: ConnId,
@@ -57,6 +66,7 @@ pub(crate) struct Connection {
     proto: RefCell<ServerConnection>,
     pub peer: RefCell<Option<Arc<Peer>>>,
     budget: Rc<Budget>,
+    pub output: outputs::Output,
     /// Something to write.
     wake: Notify,
     /// Output went below the mark at which reading pauses.
@@ -68,13 +78,20 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub fn new(id: ConnId, sock: SocketAddr, proto: ServerConnection, budget: Rc<Budget>) -> Rc<Self> {
+    pub fn new(
+        id: ConnId,
+        sock: SocketAddr,
+        proto: ServerConnection,
+        budget: Rc<Budget>,
+        output: outputs::Output,
+    ) -> Rc<Self> {
         Rc::new(Self {
             id,
             sock,
             proto: RefCell::new(proto),
             peer: RefCell::new(None),
             budget,
+            output,
             wake: Notify::new(),
             drained: Notify::new(),
             cancel: Notify::new(),
@@ -87,12 +104,20 @@ impl Connection {
         self.proto.borrow_mut().output().len()
     }
 
+    /// Counts what waits to be written.
+    fn count_output(&self) -> usize {
+        let bytes = self.queued_bytes();
+        self.output.is_queued(bytes);
+        bytes
+    }
+
     pub fn send(&self, m: Message, output_max: usize) -> bool {
         if !self.why.get().is_empty() {
             return false;
         }
         let mut proto = self.proto.borrow_mut();
-        if proto.output().len() + m.size() > output_max {
+        let waiting = proto.output().len();
+        if waiting > 0 && waiting + m.size() > output_max {
             drop(proto);
             self.cut(SLOW_READER);
             return false;
@@ -101,8 +126,15 @@ impl Connection {
             tracing::warn!(conn = self.id.0, peer = %self.sock, "message not sent: {e}");
             return false;
         }
+        drop(proto);
+        self.count_output();
         self.wake.notify_one();
         true
+    }
+
+    /// Its output is part of the total.
+    pub fn is_counted(&self) -> bool {
+        self.why.get().is_empty() && !self.budget.is_peer.get()
     }
 
     pub fn cut(&self, why: &'static str) {
@@ -114,19 +146,22 @@ impl Connection {
     pub async fn run(
         self: Rc<Self>,
         stream: Stream,
-        options: Options,
+        shared: Rc<Shared>,
         clock: Arc<dyn io::Clock>,
         events: mpsc::Sender<NetEvent>,
     ) {
+        let options = &shared.options;
         let end = tokio::select! {
             biased;
             () = self.cancel.notified() => End::Cut(self.why.get()),
-            e = self.write_loop(&stream, &options) => e,
-            e = self.read_loop(&stream, &options, &*clock, &events) => e,
-            e = self.handshake_deadline(&options) => e,
+            () = self.budget.stalled.notified() => End::Cut(STALLED),
+            e = self.write_loop(&stream, &shared, &events) => e,
+            e = self.read_loop(&stream, &shared, &*clock, &events) => e,
+            e = self.handshake_deadline(options) => e,
         };
+        self.output.set_free();
         if let End::Lifeline(peer) = end {
-            return self.become_lifeline(stream, &options, &peer);
+            return self.become_lifeline(stream, options, &peer);
         }
         // Nothing may be queued any more.
         if self.why.get().is_empty() {
@@ -174,11 +209,18 @@ impl Connection {
         std::future::pending().await
     }
 
-    async fn write_loop(&self, stream: &Stream, options: &Options) -> End {
+    async fn write_loop(&self, stream: &Stream, shared: &Shared, events: &mpsc::Sender<NetEvent>) -> End {
+        let options = &shared.options;
         loop {
             match self.write_some(stream) {
                 Ok(0) => self.wake.notified().await,
-                Ok(_) => {}
+                Ok(n) => {
+                    self.output.has_written(n);
+                    self.count_output();
+                    if self.has_room(shared) && events.send(NetEvent::Drained).await.is_err() {
+                        return End::OwnerGone;
+                    }
+                }
                 Err(e) if e.kind() == ErrorKind::WouldBlock => {
                     if let Err(e) = stream.writable().await {
                         return e.into();
@@ -192,6 +234,19 @@ impl Connection {
         }
     }
 
+    /// What was written made room for an answer that had found none.
+    fn has_room(&self, shared: &Shared) -> bool {
+        let own = self.output.choked.get() && self.output.waiting() <= shared.options.output_pause / 2;
+        let all = shared.outputs.starved.get() && shared.outputs.has_room();
+        if own {
+            self.output.choked.set(false);
+        }
+        if all {
+            shared.outputs.starved.set(false);
+        }
+        own || all
+    }
+
     fn write_some(&self, stream: &Stream) -> std::io::Result<usize> {
         write_some(stream, self.proto.borrow_mut().output())
     }
@@ -199,22 +254,28 @@ impl Connection {
     async fn read_loop(
         &self,
         stream: &Stream,
-        options: &Options,
+        shared: &Shared,
         clock: &dyn io::Clock,
         events: &mpsc::Sender<NetEvent>,
     ) -> End {
+        // The large frame that is being received.
+        let mut body: Option<Body> = None;
         loop {
-            if let Err(e) = self.hand_on(options, clock, events).await {
+            if let Err(e) = self.hand_on(shared, clock, events, &mut body).await {
                 return e;
             }
             let large = self.proto.borrow().large_body();
-            if let Some(bytes) = large {
-                self.budget.room_for(bytes).await;
+            let mut max = usize::MAX;
+            if let Some((received, need)) = large {
+                let body = body.get_or_insert_with(|| Body::begin(&self.budget, need));
+                body.room(received, need.min(received - received % BODY_SLICE + BODY_SLICE))
+                    .await;
+                max = body.held() - received;
             }
             if let Err(e) = stream.readable().await {
                 return e.into();
             }
-            match self.read_some(stream) {
+            match self.read_some(stream, max) {
                 Ok(0) => return End::PeerClosed,
                 Ok(_) => self.idle_sweeps.set(0),
                 Err(e) if e.kind() == ErrorKind::WouldBlock => {}
@@ -223,30 +284,36 @@ impl Connection {
         }
     }
 
-    fn read_some(&self, stream: &Stream) -> std::io::Result<usize> {
+    fn read_some(&self, stream: &Stream, most: usize) -> std::io::Result<usize> {
         let mut proto = self.proto.borrow_mut();
         let (buf, max) = proto.read_target();
-        stream.try_read(&mut buf.limit(max))
+        stream.try_read(&mut buf.limit(max.min(most)))
     }
 
     /// Hands on everything that the bytes received so far hold, as fast as the owner lets us.
     async fn hand_on(
         &self,
-        options: &Options,
+        shared: &Shared,
         clock: &dyn io::Clock,
         events: &mpsc::Sender<NetEvent>,
+        body: &mut Option<Body>,
     ) -> Result<(), End> {
         loop {
-            self.budget.room_for(0).await;
-            while self.queued_bytes() >= options.output_pause {
-                self.drained.notified().await;
+            if body.is_none() {
+                self.budget.room().await;
             }
+            self.output_taken(shared).await;
             let now = Utime::from_unix(clock.wall());
             let event = self.proto.borrow_mut().next(now)?;
             // Handshake frames and keepalives are answered by the machine itself.
-            if self.queued_bytes() > 0 {
+            if self.count_output() > 0 {
                 self.wake.notify_one();
             }
+            // A body that has ended without a message was given up by its sender.
+            let ended = match body.is_some() && self.proto.borrow().large_body().is_none() {
+                true => body.take(),
+                false => None,
+            };
             let event = match event {
                 None => return Ok(()),
                 Some(Event::Denied(why)) => {
@@ -255,16 +322,42 @@ impl Connection {
                 }
                 Some(Event::Ready(peer)) if peer.lifeline => return Err(End::Lifeline(peer)),
                 Some(Event::Ready(peer)) => {
+                    self.take_place(shared, &peer)?;
                     *self.peer.borrow_mut() = Some(peer.clone());
                     NetEvent::Opened { conn: self.id, peer }
                 }
                 Some(Event::Message(msg)) => NetEvent::Message {
                     conn: self.id,
-                    permit: self.budget.take(msg.size()),
+                    permit: match ended {
+                        Some(body) => body.into_permit(msg.size()),
+                        None => self.budget.take(msg.size()),
+                    },
                     msg,
                 },
             };
             events.send(event).await.map_err(|_| End::OwnerGone)?;
         }
+    }
+
+    /// Nothing more is taken from a peer that leaves its answers, or whose answers lie with too many others.
+    async fn output_taken(&self, shared: &Shared) {
+        loop {
+            let waiting = self.queued_bytes();
+            let is_peer = self.budget.is_peer.get();
+            let full = waiting > 0 && !is_peer && shared.outputs.is_full();
+            if waiting < shared.options.output_pause && !full {
+                return;
+            }
+            self.drained.notified().await;
+        }
+    }
+
+    fn take_place(&self, shared: &Shared, peer: &Peer) -> Result<(), NoPlace> {
+        let is_peer = peer.auth_name.kind == EntityKind::Osd && peer.name.kind == EntityKind::Osd as u8;
+        if is_peer {
+            self.budget.is_peer.set(true);
+            self.output.set_free();
+        }
+        shared.take_place(self.id, self.sock.ip(), peer)
     }
 }

@@ -1,16 +1,21 @@
 //! The owner's handle on its open connections, and what it is told.
 
 use crate::budget::{Permit, TotalBudget};
-use crate::connection::Connection;
+use crate::connection::{Connection, GIVES_WAY, SLOW_READER};
 use crate::lifelines::Door;
+use crate::outputs::Outputs;
+use crate::places::{NoPlace, Places};
+use auth::{AuthMethod, PeerCaps};
 use msgr::{Message, Peer};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::fmt;
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
+use types::{AuthName, EntityKind};
 
 /// Names one connection for as long as the process lives; never used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -36,12 +41,14 @@ pub enum NetEvent {
     Closed {
         conn: ConnId,
     },
+    /// An answer for which [`Connections::promise`] had no room may find some now.
+    Drained,
 }
 
 /// The bounds of one listener.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Connections at once; one more is closed on arrival.
+    /// Connections at once. Who gets which of them: `places`.
     pub connections_max: usize,
     pub handshake_timeout: Duration,
     /// Without a byte from the peer for this long, a connection is closed.
@@ -49,27 +56,38 @@ pub struct Options {
     /// In flight per connection.
     pub messages_max: usize,
     pub message_bytes_max: usize,
-    /// In flight over all connections.
+    /// In flight over all connections, with what is being received; and one message more.
     pub total_bytes_max: usize,
-    /// Output waiting from which on a connection's messages are no longer taken.
+    /// Output waiting from which on a connection's messages are no longer taken; and what it may be promised at once.
     pub output_pause: usize,
     /// Output waiting at which a peer that does not read is cut.
     pub output_max: usize,
+    /// Output waiting and promised over all connections.
+    pub output_total_max: usize,
+    /// Who holds memory that others wait for has to go on within this ([`PACE_BYTES_PER_S`]).
+    ///
+    /// [`PACE_BYTES_PER_S`]: crate::PACE_BYTES_PER_S
+    pub stall: Duration,
     /// Where lifelines go; to be open where [`msgr::ServerConfig::lifelines`] says that they are kept.
     pub lifelines: Door,
 }
 
+/// Connections of one listener, where the host allows for so many descriptors.
+pub const CONNECTIONS_MAX: usize = 16 << 10;
+
 impl Default for Options {
     fn default() -> Self {
         Self {
-            connections_max: 4096,
+            connections_max: CONNECTIONS_MAX,
             handshake_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(900),
             messages_max: 256,
             message_bytes_max: 100 << 20,
-            total_bytes_max: 512 << 20,
+            total_bytes_max: 128 << 20,
             output_pause: 16 << 20,
-            output_max: 512 << 20,
+            output_max: 128 << 20,
+            output_total_max: 128 << 20,
+            stall: Duration::from_secs(2),
             lifelines: Door::default(),
         }
     }
@@ -79,10 +97,85 @@ pub(crate) struct Shared {
     pub options: Options,
     pub conns: RefCell<HashMap<ConnId, Rc<Connection>>>,
     pub total: Rc<TotalBudget>,
+    pub outputs: Rc<Outputs>,
+    pub places: RefCell<Places>,
     pub next_id: Cell<u64>,
     pub stop: Notify,
     pub stopped: Cell<bool>,
     pub hesitation: Cell<Duration>,
+}
+
+/// A daemon of the cluster, or an administrator.
+fn is_trusted(peer: &Peer) -> bool {
+    let admin = AuthName::new(EntityKind::Client, "admin");
+    // Without authentication everybody may do everything.
+    let all = peer.method == AuthMethod::Cephx && matches!(peer.caps, PeerCaps::AllowAll);
+    peer.auth_name.kind != EntityKind::Client || peer.auth_name == admin || all
+}
+
+impl Shared {
+    pub fn take_place(&self, conn: ConnId, ip: IpAddr, peer: &Peer) -> Result<(), NoPlace> {
+        let silence = |c: ConnId| self.conns.borrow().get(&c).map_or(0, |c| c.idle_sweeps.get());
+        let mut places = self.places.borrow_mut();
+        let gone = places.opened(conn, ip, &peer.auth_name, is_trusted(peer), silence)?;
+        if let Some(gone) = gone {
+            self.cut(gone, GIVES_WAY);
+        }
+        Ok(())
+    }
+
+    pub fn cut(&self, conn: ConnId, why: &'static str) {
+        let conn = self.conns.borrow().get(&conn).cloned();
+        if let Some(c) = conn {
+            c.cut(why);
+        }
+    }
+
+    /// The connection with the most output waiting, among those for which `f` holds.
+    fn most_output(&self, f: impl Fn(&Connection) -> bool) -> Option<Rc<Connection>> {
+        let conns = self.conns.borrow();
+        let some = conns.values().filter(|c| c.is_counted() && f(c));
+        some.max_by_key(|c| c.output.waiting()).cloned()
+    }
+
+    /// To be called about once a second: whoever holds memory that others wait for, and does not go on, is ended.
+    pub fn look(&self, now: Duration) {
+        self.total.look(now);
+        if !self.outputs.pressed.replace(false) {
+            self.conns.borrow().values().for_each(|c| c.output.forget());
+            return;
+        }
+        // All are looked at, or the marks of the rest would be old.
+        let stalled: Vec<_> = {
+            let conns = self.conns.borrow();
+            conns.values().filter(|c| c.output.stalls(now)).cloned().collect()
+        };
+        if let Some(worst) = stalled
+            .into_iter()
+            .filter(|c| c.is_counted())
+            .max_by_key(|c| c.output.waiting())
+        {
+            worst.cut(SLOW_READER);
+        }
+    }
+}
+
+/// Room for one answer, until it is queued.
+pub struct Promise {
+    conn: Rc<Connection>,
+    bytes: usize,
+}
+
+impl fmt::Debug for Promise {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a promise of {} bytes", self.bytes)
+    }
+}
+
+impl Drop for Promise {
+    fn drop(&mut self) {
+        self.conn.output.keep(self.bytes);
+    }
 }
 
 /// Cheap to clone; for the thread that serves.
@@ -93,9 +186,11 @@ pub struct Connections {
 
 impl Connections {
     pub(crate) fn new(options: Options) -> Self {
-        let total = TotalBudget::new(options.total_bytes_max);
+        let total = TotalBudget::new(options.total_bytes_max, options.stall);
         Self {
             shared: Rc::new(Shared {
+                outputs: Outputs::new(options.output_total_max, options.stall),
+                places: RefCell::new(Places::new(options.connections_max)),
                 options,
                 conns: RefCell::new(HashMap::new()),
                 total,
@@ -114,8 +209,34 @@ impl Connections {
     /// Queues a message; false if the connection is gone (then so is its session). Messages queued in one
     /// go leave in one write.
     pub fn send(&self, conn: ConnId, m: Message) -> bool {
-        self.get(conn)
-            .is_some_and(|c| c.send(m, self.shared.options.output_max))
+        let s = &self.shared;
+        let sent = self.get(conn).is_some_and(|c| c.send(m, s.options.output_max));
+        if s.outputs.is_far_beyond()
+            && let Some(most) = s.most_output(|_| true)
+        {
+            most.cut(SLOW_READER);
+        }
+        sent
+    }
+
+    /// Room for an answer of about `bytes` that is still to be made. None: there is none now; [`NetEvent::Drained`] tells
+    /// when to ask again, and asking again now and then does no harm.
+    pub fn promise(&self, conn: ConnId, bytes: usize) -> Option<Promise> {
+        let conn = self.get(conn)?;
+        let window = self.shared.options.output_pause;
+        conn.output
+            .promise(bytes, window)
+            .then(|| Promise { conn, bytes })
+    }
+
+    /// Bytes of messages that are being received or worked on, over all connections.
+    pub fn message_bytes(&self) -> usize {
+        self.shared.total.bytes()
+    }
+
+    /// Bytes of answers that clients have not taken, over all connections.
+    pub fn output_bytes(&self) -> usize {
+        self.shared.outputs.bytes()
     }
 
     /// Ends a connection; `Closed` follows. What is queued may be lost.

@@ -6,10 +6,10 @@
 //! once it is open, and whose end is the news; it is none of the connections that are counted, and never idle.
 //!
 //! Invariants: every connection sends `Opened` before its messages and `Closed` last, or nothing at all
-//! when its handshake fails. Memory is bounded: unauthenticated peers get small frames and ten seconds;
-//! a connection's messages in flight have a budget, and reading stops when it is used up; all
-//! connections together have one too; output that a peer does not take first stops reading from it,
-//! then ends the connection with a log line.
+//! when its handshake fails. Memory is bounded (docs/protocol/messenger.md has the table): unauthenticated peers get small
+//! frames and ten seconds; messages have a budget per connection and one for all, from their first bytes on, and reading
+//! stops when it is used up (`budget`); output that peers do not take has the same (`outputs`). Whoever holds what others wait
+//! for, and does not go on, is ended with a log line. So are connections bounded in number (`places`).
 //!
 //! Not here: what messages mean, retries, timers of sessions.
 
@@ -19,12 +19,14 @@ mod connection;
 mod connections;
 mod dial;
 mod lifelines;
+mod outputs;
+mod places;
 mod server;
 mod write;
 
-pub use budget::Permit;
+pub use budget::{PACE_BEYOND_BYTES_PER_S, PACE_BYTES_PER_S, Permit};
 pub use client::{ClientError, ClientStream};
-pub use connections::{ConnId, Connections, NetEvent, Options};
+pub use connections::{CONNECTIONS_MAX, ConnId, Connections, NetEvent, Options, Promise};
 pub use dial::{DialEvent, DialOptions, Dialled, Session, dial};
 pub use io::socket::Listener;
 pub use lifelines::{Door, Lifelines};

@@ -1,8 +1,9 @@
 //! Accepting connections and sweeping out idle ones.
 
 use crate::budget::Budget;
-use crate::connection::Connection;
+use crate::connection::{Connection, SILENT};
 use crate::connections::{ConnId, Connections, NetEvent, Options};
+use crate::outputs::Output;
 use auth::Entropy;
 use io::socket::{Acceptor, Listener, Stream};
 use msgr::{ServerConfig, ServerConnection};
@@ -11,6 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
+/// How often connections are looked at that hold what others wait for.
+const LOOK: Duration = Duration::from_secs(1);
 /// How often idle connections are looked for.
 const SWEEP: Duration = Duration::from_secs(30);
 /// Pause after accept failed (no file descriptors left, say).
@@ -53,11 +56,14 @@ struct Server {
 impl Server {
     async fn run(self, acceptor: Acceptor) {
         let mut sweep = tokio::time::interval(SWEEP);
+        let mut look = tokio::time::interval(LOOK);
+        look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         while !self.connections.shared.stopped.get() {
             tokio::select! {
                 biased;
                 () = self.connections.shared.stop.notified() => {}
                 _ = sweep.tick() => self.sweep(),
+                _ = look.tick() => self.connections.shared.look(self.clock.monotonic()),
                 accepted = acceptor.accept() => match accepted {
                     Ok((stream, peer)) => self.open(stream, peer),
                     Err(e) => {
@@ -72,28 +78,30 @@ impl Server {
     fn open(&self, stream: Stream, peer: SocketAddr) {
         let shared = &self.connections.shared;
         let options = &shared.options;
-        if self.connections.len() >= options.connections_max {
-            tracing::warn!(%peer, "connection refused: {} are open", options.connections_max);
-            return;
-        }
         let id = ConnId(shared.next_id.replace(shared.next_id.get() + 1));
+        let gone = shared.places.borrow_mut().arrived(id, peer.ip());
+        if let Some(gone) = gone {
+            shared.cut(gone, SILENT);
+        }
         let budget = Budget::new(
+            id.0,
             options.messages_max,
             options.message_bytes_max,
             shared.total.clone(),
         );
         let proto = ServerConnection::new(self.config.clone(), peer, id.0);
-        let conn = Connection::new(id, peer, proto, budget);
+        let output = Output::new(shared.outputs.clone());
+        let conn = Connection::new(id, peer, proto, budget, output);
         shared.conns.borrow_mut().insert(id, conn.clone());
-        let (options, clock, events) = (options.clone(), self.clock.clone(), self.events.clone());
-        let connections = self.connections.clone();
+        let (shared, clock, events) = (shared.clone(), self.clock.clone(), self.events.clone());
         tokio::task::spawn_local(async move {
-            let hesitation = connections.shared.hesitation.get();
+            let hesitation = shared.hesitation.get();
             if !hesitation.is_zero() {
                 tokio::time::sleep(hesitation).await;
             }
-            conn.run(stream, options, clock, events).await;
-            connections.shared.conns.borrow_mut().remove(&id);
+            conn.run(stream, shared.clone(), clock, events).await;
+            shared.conns.borrow_mut().remove(&id);
+            shared.places.borrow_mut().left(id);
         });
     }
 

@@ -140,6 +140,7 @@ impl Server {
                         drop(permit);
                     }
                     NetEvent::Closed { .. } => told.borrow_mut().push("closed".into()),
+                    NetEvent::Drained => {}
                 }
             }
         });
@@ -404,7 +405,6 @@ fn silence_and_noise_before_authentication() {
     local(async {
         let options = Options {
             handshake_timeout: Duration::from_millis(100),
-            connections_max: 3,
             ..Options::default()
         };
         let mut s = Server::none(options);
@@ -423,21 +423,210 @@ fn silence_and_noise_before_authentication() {
         assert_eq!(raw(b"").await.unwrap().len(), 26, "a banner and then nothing");
         assert_eq!(raw(b"ceph v027").await.unwrap().len(), 26);
         assert_eq!(raw(b"GET / HTTP/1.1\r\n\r\n").await.unwrap().len(), 26);
-        // More connections than allowed: the fourth gets nothing at all.
-        let busy: Vec<_> = (0..3)
-            .map(|_| std::net::TcpStream::connect(addr).unwrap())
-            .collect();
-        while s.connections.len() < 3 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-        assert_eq!(raw(b"").await.unwrap().len(), 0);
-        drop(busy);
         while !s.connections.is_empty() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         assert!(s.events.try_recv().is_err(), "none of them opened");
         s.none_client().await;
         assert!(matches!(s.events.recv().await, Some(NetEvent::Opened { .. })));
+    });
+}
+
+/// Silent connections closed the port, to clients and to other OSDs.
+#[test]
+fn silent_connections_keep_nobody_out() {
+    local(async {
+        let options = Options {
+            handshake_timeout: Duration::from_secs(600),
+            connections_max: 64,
+            ..Options::default()
+        };
+        let mut s = Server::none(options);
+        let (mut silent, addr) = (Vec::new(), s.sock());
+        for _ in 0..100 {
+            silent.push(tokio::net::TcpStream::connect(addr).await.unwrap());
+        }
+        let mut c = s.none_client().await;
+        assert!(matches!(s.events.recv().await, Some(NetEvent::Opened { .. })));
+        assert!(s.connections.len() <= 64);
+        exchange_with(&mut s, &mut c).await;
+        drop(silent);
+    });
+}
+
+/// One key held all the places for as long as it liked.
+#[test]
+fn one_key_does_not_take_all_places_and_daemons_have_their_own() {
+    local(async {
+        let options = Options {
+            connections_max: 64,
+            ..Options::default()
+        };
+        let s = Server::none(options);
+        let of = |kind, id: &str| NoneClient {
+            name: AuthName::new(kind, id),
+            global_id: 12,
+        };
+        let (mut held, mut refused) = (Vec::new(), 0);
+        let (sock, addr, kind) = (s.sock(), s.addr, s.kind);
+        let log = s.echo();
+        for _ in 0..64 {
+            let config = ClientConfig::new(kind, addr, 5, random());
+            let auth = of(EntityKind::Client, "reader");
+            match ClientStream::connect(sock, config, auth, io::SystemClock::shared()).await {
+                Ok(c) => held.push(c),
+                Err(_) => refused += 1,
+            }
+        }
+        assert!(refused >= 64 - 48, "{refused} were refused");
+        for (what, id) in [(EntityKind::Client, "admin"), (EntityKind::Osd, "3")] {
+            let mut config = ClientConfig::new(kind, addr, 5, random());
+            config.kind = what;
+            let mut c = ClientStream::connect(sock, config, of(what, id), io::SystemClock::shared())
+                .await
+                .unwrap();
+            exchange(&mut c).await;
+        }
+        assert!(!log.borrow().is_empty());
+    });
+}
+
+/// The options that demand encryption were read by nobody.
+#[test]
+fn a_listener_offers_only_its_modes_and_daemons_have_others() {
+    local(async {
+        let keys = key_server(vec![AuthMethod::Cephx]);
+        let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let addr = EntityAddr::msgr2(listener.local_addr().unwrap(), 77);
+        let name = EntityName::new(EntityKind::Mon, 0);
+        let switch = msgr::ModeSwitch::new(msgr::Modes::default());
+        let mut config = ServerConfig::new(name, EntityAddrVec::one(addr), keys, random());
+        config.modes = switch.clone();
+        let (tx, events) = mpsc::channel(64);
+        let clock = io::SystemClock::shared();
+        let connections = serve(listener, Arc::new(config), Options::default(), clock, tx).unwrap();
+        let s = Server {
+            addr,
+            kind: EntityKind::Mon,
+            connections,
+            events,
+        };
+        let try_with = |modes: Vec<ConMode>| {
+            let s = &s;
+            async move {
+                s.client(CephxClient::new(admin(), key()), &modes)
+                    .await
+                    .map(|_| ())
+            }
+        };
+        try_with(vec![ConMode::Crc]).await.unwrap();
+        switch.set(msgr::Modes {
+            clients: vec![ConMode::Secure],
+            daemons: vec![ConMode::Crc],
+        });
+        let e = try_with(vec![ConMode::Crc]).await.unwrap_err();
+        assert!(
+            e.to_string()
+                .contains("refused method 2: Operation not supported"),
+            "{e}"
+        );
+        try_with(vec![ConMode::Crc, ConMode::Secure]).await.unwrap();
+        // Whoever says to be a daemon, to get crc, has to prove it.
+        let mut config = ClientConfig::new(s.kind, s.addr, 5, random());
+        (config.kind, config.modes) = (EntityKind::Osd, vec![ConMode::Crc]);
+        let auth = CephxClient::new(admin(), key());
+        let lie = ClientStream::connect(s.sock(), config, auth, io::SystemClock::shared()).await;
+        assert!(lie.is_err());
+    });
+}
+
+async fn exchange_with<A: ClientAuth>(s: &mut Server, c: &mut ClientStream<A>) {
+    let m = message(9, 3 << 20);
+    let (sent, event) = tokio::join!(c.send(m.clone()), s.events.recv());
+    sent.unwrap();
+    let Some(NetEvent::Message { msg, .. }) = event else {
+        panic!("{event:?}")
+    };
+    assert_eq!(msg, m);
+}
+
+/// A session by hand, so that a message can be left unfinished.
+async fn raw_session(s: &Server) -> (tokio::net::TcpStream, msgr::ClientConnection<NoneClient>) {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let auth = NoneClient {
+        name: AuthName::new(EntityKind::Client, "reader"),
+        global_id: 13,
+    };
+    let mut proto = msgr::ClientConnection::new(ClientConfig::new(s.kind, s.addr, 6, random()), auth);
+    let mut stream = tokio::net::TcpStream::connect(s.sock()).await.unwrap();
+    let mut buf = [0; 4096];
+    loop {
+        let ready = proto.next(Utime::ZERO).unwrap();
+        let out = proto.output().take();
+        stream.write_all(&out).await.unwrap();
+        if ready.is_some() {
+            return (stream, proto);
+        }
+        let n = stream.read(&mut buf).await.unwrap();
+        proto.feed(&buf[..n]);
+    }
+}
+
+/// Each connection could have a message of 132 MiB received up to its last byte, and nobody counted that.
+#[test]
+fn unfinished_messages_have_one_bound_and_stalled_ones_give_way() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    const BOUND: usize = 16 << 20;
+    const ONE: usize = 32 << 20;
+    local(async {
+        let options = Options {
+            total_bytes_max: BOUND,
+            stall: Duration::from_millis(300),
+            ..Options::default()
+        };
+        let mut s = Server::none(options);
+        let mut attackers = Vec::new();
+        for _ in 0..8 {
+            let (mut stream, mut proto) = raw_session(&s).await;
+            proto.send(message(1, ONE)).unwrap();
+            let bytes = proto.output().take();
+            attackers.push(tokio::task::spawn_local(async move {
+                // All but the last byte; then it waits for its end.
+                let sent = stream.write_all(&bytes[..bytes.len() - 1]).await;
+                sent.is_err() || stream.read_u8().await.is_err()
+            }));
+            assert!(matches!(s.events.recv().await, Some(NetEvent::Opened { .. })));
+        }
+        let conns = s.connections.clone();
+        while conns.message_bytes() < ONE {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let mut good = s.none_client().await;
+        let log = s.echo();
+        let most = Rc::new(RefCell::new(0));
+        let (seen, watched) = (most.clone(), conns.clone());
+        let watch = tokio::task::spawn_local(async move {
+            loop {
+                let now = watched.message_bytes();
+                seen.replace_with(|most| now.max(*most));
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        });
+        exchange(&mut good).await;
+        watch.abort();
+        assert!(
+            *most.borrow() <= BOUND + ONE + (1 << 20),
+            "{} bytes",
+            most.borrow()
+        );
+        // They wait for each other's memory: the stalled ones go, and the last has it all.
+        while attackers.iter().filter(|a| a.is_finished()).count() < 2 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        for a in attackers.into_iter().filter(|a| a.is_finished()) {
+            assert!(a.await.unwrap());
+        }
+        drop(log);
     });
 }
 

@@ -6,28 +6,33 @@ use io::files;
 use metastore::{ClusterHandle, ClusterState};
 use std::io::ErrorKind;
 use std::path::Path;
-use types::monmap::MonMap;
 use types::{AuthName, EntityKind};
 
-/// Writes both again whenever a monitor came, went or moved, for as long as the process runs.
+/// What clients have to know before they can ask a monitor for their configuration.
+const FOR_CLIENTS: [&str; 2] = ["ms_client_mode", "ms_mon_client_mode"];
+
+/// Writes both again whenever a monitor came, went or moved, or clients are to be told something else, for as long as the
+/// process runs.
 pub async fn keep(dir: DataDir, settings: Settings, cluster: ClusterHandle) {
     let mut changes = cluster.subscribe_state();
-    let mut written = cluster.state().monmap.clone();
+    let state = cluster.state();
+    let (mut written, mut told) = (state.monmap.clone(), options(&state));
     while changes.changed().await.is_ok() {
         let state = cluster.state();
-        if state.monmap == written {
+        let options = options(&state);
+        if state.monmap == written && options == told {
             continue;
         }
         if let Err(e) = write(&dir, &settings, &state) {
             tracing::warn!("the files of clients are not up to date: {e}");
         }
-        written = state.monmap.clone();
+        (written, told) = (state.monmap.clone(), options);
     }
 }
 
 /// Writes both; the keyring is for its owner alone.
 pub fn write(dir: &DataDir, settings: &Settings, state: &ClusterState) -> Result<(), Error> {
-    put(&dir.conf_path(), &conf(dir, settings, &state.monmap), 0o644)?;
+    put(&dir.conf_path(), &conf(dir, settings, state), 0o644)?;
     let admin = AuthName::new(EntityKind::Client, "admin");
     match state.auth.get(&admin) {
         Some(entity) => put(&dir.keyring_path(), &print_section(&admin, entity), 0o600),
@@ -54,8 +59,19 @@ fn put(path: &Path, text: &str, mode: u32) -> Result<(), Error> {
     }
 }
 
-fn conf(dir: &DataDir, settings: &Settings, mons: &MonMap) -> String {
-    let hosts: Vec<String> = mons.by_rank().map(|m| format!("[{}]", m.addrs.first())).collect();
+/// Lines of the central configuration for clients in general.
+fn options(state: &ClusterState) -> String {
+    let set = |name: &&str| {
+        let config = &state.config;
+        let value = config.get("client", name).or_else(|| config.get("global", name));
+        value.map(|v| format!("{name} = {v}\n"))
+    };
+    FOR_CLIENTS.iter().filter_map(set).collect()
+}
+
+fn conf(dir: &DataDir, settings: &Settings, state: &ClusterState) -> String {
+    let mons = state.monmap.by_rank();
+    let hosts: Vec<String> = mons.map(|m| format!("[{}]", m.addrs.first())).collect();
     let method = match settings.auth {
         AuthMode::Cephx => "cephx",
         AuthMode::None => "none",
@@ -68,9 +84,10 @@ fn conf(dir: &DataDir, settings: &Settings, mons: &MonMap) -> String {
          auth_cluster_required = {method}\n\
          auth_service_required = {method}\n\
          auth_client_required = {method}\n\
-         keyring = {}/$cluster.$name.keyring\n",
+         keyring = {}/$cluster.$name.keyring\n{}",
         settings.fsid,
         hosts.join(","),
         dir.root().display(),
+        options(state),
     )
 }

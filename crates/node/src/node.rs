@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::watch;
-use types::{EntityAddr, EntityKind};
+use types::{AuthName, EntityAddr, EntityKind};
 
 /// What a stopping node waits for the cluster state before it goes without.
 const LEAVE_MAX: Duration = Duration::from_secs(10);
@@ -41,7 +41,14 @@ pub(crate) struct Platform {
     pub clock: Arc<dyn Clock>,
     pub random: Arc<dyn Random>,
     pub hostname: String,
+    /// Descriptors that this process may have.
+    pub descriptors: u64,
 }
+
+/// Descriptors of each OSD and of everything else, apart from connections of clients.
+const OWN_DESCRIPTORS: u64 = 256;
+/// Connections of each listener, however few descriptors there are.
+const CONNECTIONS_MIN: u64 = 128;
 
 impl Platform {
     pub fn system() -> Self {
@@ -49,7 +56,22 @@ impl Platform {
             clock: SystemClock::shared(),
             random: SystemRandom::shared(),
             hostname: io::files::hostname(),
+            descriptors: io::socket::raise_descriptors(),
         }
+    }
+
+    /// Connections of each listener: of the OSDs, the monitor and the manager.
+    pub fn connections_max(&self, settings: &Settings) -> usize {
+        let listeners = u64::from(settings.osds) + 2;
+        let fair = (self.descriptors / listeners).saturating_sub(OWN_DESCRIPTORS);
+        let most = fair.clamp(CONNECTIONS_MIN, net::CONNECTIONS_MAX as u64);
+        if most < 1024 {
+            tracing::warn!(
+                "{} descriptors are allowed (ulimit -n): at most {most} connections to each OSD and monitor",
+                self.descriptors
+            );
+        }
+        most as usize
     }
 
     pub fn entropy(&self) -> Arc<dyn Entropy> {
@@ -70,6 +92,7 @@ impl Node {
         if let Some(host) = &settings.host {
             platform.hostname = host.clone();
         }
+        check_modes(&settings, &cluster)?;
         osds::take_ids(dir, &mut settings, &cluster, &platform).await?;
         let verifier_modes = vec![ConMode::Secure, ConMode::Crc];
         let mon_addr = EntityAddr::msgr2(SocketAddr::new(settings.bind, settings.mon_port), 0);
@@ -266,6 +289,7 @@ async fn start_mon(
         cephx: settings.auth == AuthMode::Cephx,
         tickets: auth::KeyServerConfig::default(),
         hostname: platform.hostname.clone(),
+        connections_max: platform.connections_max(settings),
         cluster: cluster.clone(),
         clock: platform.clock.clone(),
         random: platform.random.clone(),
@@ -290,6 +314,27 @@ async fn start_mon(
         }));
     }
     Ok((thread, ended))
+}
+
+/// Without authentication there are no keys, so a configuration that demands encryption would let nobody in.
+fn check_modes(settings: &Settings, cluster: &ClusterHandle) -> Result<(), Error> {
+    if settings.auth == AuthMode::Cephx {
+        return Ok(());
+    }
+    let state = cluster.state();
+    for kind in [EntityKind::Mon, EntityKind::Osd] {
+        let modes = msgr::Modes::of(kind, |name| state.option(&AuthName::new(kind, ""), name));
+        if [&modes.clients, &modes.daemons]
+            .iter()
+            .any(|m| !m.contains(&ConMode::Crc))
+        {
+            return Err(Error::Usage(format!(
+                "{} of the central configuration demand encryption, and --auth none has no keys for it",
+                msgr::Modes::options(kind).join(", ")
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Checks clients' tickets with the secrets that the cluster state holds now and later.

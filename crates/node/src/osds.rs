@@ -237,6 +237,7 @@ pub(crate) fn osd_config(
         Some(false) => "ssd",
         None => "",
     };
+    let connections_max = platform.connections_max(settings);
     let spare = settings.spare && store::device_of(&path).is_none();
     let (bind, cluster, auth, peers, platform) = (
         SocketAddr::new(settings.bind, 0),
@@ -257,6 +258,7 @@ pub(crate) fn osd_config(
         random: platform.random.clone(),
         entropy: platform.entropy(),
         hostname: platform.hostname.clone(),
+        connections_max,
         device_class: device_class.to_string(),
         nonce: platform.random.u32(),
         disk_share,

@@ -31,6 +31,7 @@ mod placement;
 pub mod probe;
 mod reaper;
 mod recovery;
+mod replies;
 mod report;
 mod scrub;
 mod serve;

@@ -8,17 +8,17 @@
 
 use crate::lifeline::{KEEP_ALIVE, Lifeline};
 use crate::peer_auth::{self, PeerAuth};
-use auth::Entropy;
+use auth::{ConMode, Entropy};
 use io::Clock;
 use messages::osd::peer::PeerMsg;
 use metastore::ClusterHandle;
-use msgr::{ClientConfig, Message};
+use msgr::{ClientConfig, Message, Modes};
 use net::{DialEvent, DialOptions, Dialled};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
-use types::{EntityAddr, EntityAddrVec, EntityKind, Epoch, OsdId, Utime};
+use types::{AuthName, EntityAddr, EntityAddrVec, EntityKind, Epoch, OsdId, Utime};
 
 /// Time between two heartbeats.
 pub const BEAT: Duration = Duration::from_millis(200);
@@ -209,6 +209,7 @@ impl Links {
         let config = ClientConfig {
             kind: EntityKind::Osd,
             gid: i64::from(self.me),
+            modes: self.modes(),
             ..ClientConfig::new(EntityKind::Osd, target, self.nonce, self.entropy.clone())
         };
         let options = DialOptions {
@@ -227,6 +228,16 @@ impl Links {
             id,
             self.events.clone(),
         )
+    }
+
+    /// How connections to other OSDs are to be protected (`ms_cluster_mode`); those that there are stay as they are.
+    fn modes(&self) -> Vec<ConMode> {
+        if self.open_door {
+            return vec![ConMode::Crc];
+        }
+        let me = AuthName::new(EntityKind::Osd, self.me.to_string());
+        let state = self.cluster.state();
+        Modes::of(EntityKind::Osd, |name| state.option(&me, name)).daemons
     }
 
     pub fn on_event(&mut self, id: LinkId, event: DialEvent) -> Heard {

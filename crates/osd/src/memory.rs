@@ -1,7 +1,8 @@
-//! One budget for what an OSD keeps in memory: the store's caches and queues, clients' messages, PG logs.
+//! One budget for what an OSD keeps in memory: the store's caches and queues, clients' messages, answers and notifications,
+//! PG logs.
 //!
 //! Not in it: code and stacks, the map, the allocator's bits (32 MiB for each TiB of disk), what the memory
-//! allocator itself wastes, and answers that clients do not take (each connection's output is bounded).
+//! allocator itself wastes, one message and one answer that may be larger than their parts, and what goes to other OSDs.
 
 /// The least budget, in bytes.
 pub const MEMORY_MIN: u64 = 64 << 20;
@@ -10,18 +11,26 @@ pub const MEMORY_DEFAULT: u64 = 256 << 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Memory {
     pub store: u64,
-    /// Messages of clients that are being worked on; a connection always has one.
+    /// Messages of clients that are being received or worked on.
     pub messages: u64,
+    /// Answers that clients have not taken, and those still to be made.
+    pub replies: u64,
+    /// Notifications that watchers have not acknowledged, and what those say who have.
+    pub notifies: u64,
     pub pg_logs: u64,
 }
 
 impl Memory {
     pub fn of(budget: u64) -> Self {
         let budget = budget.max(MEMORY_MIN);
+        let store = (budget / 8 * 5).max(store::Options::MEMORY_MIN);
+        let rest = (budget - store) / 16;
         Self {
-            store: budget / 4 * 3,
-            messages: budget / 8,
-            pg_logs: budget / 8,
+            store,
+            messages: rest * 5,
+            replies: rest * 4,
+            notifies: rest,
+            pg_logs: rest * 6,
         }
     }
 
@@ -39,7 +48,7 @@ mod tests {
     fn the_parts_are_the_whole() {
         for budget in [MEMORY_MIN, MEMORY_DEFAULT, 4 << 30] {
             let m = Memory::of(budget);
-            assert!(m.store + m.messages + m.pg_logs <= budget);
+            assert!(m.store + m.messages + m.replies + m.notifies + m.pg_logs <= budget);
             assert!(m.store >= store::Options::MEMORY_MIN);
         }
         assert_eq!(Memory::of(0), Memory::of(MEMORY_MIN));

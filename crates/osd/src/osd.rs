@@ -37,8 +37,10 @@ use tokio::sync::mpsc;
 use types::{EVersion, Epoch, Errno, OsdId, PgId, Utime};
 
 /// What rides with a client's operation until it is answered.
-struct InFlight {
+pub struct InFlight {
     _permit: net::Permit,
+    /// Room for the answer, where it is large.
+    pub promise: Option<net::Promise>,
     since: Duration,
     /// From its decoding on.
     _listed: Option<InList>,
@@ -87,6 +89,7 @@ pub struct Osd {
     pub disk_time: DiskTime,
     pub scrubs: Scrubs,
     pub pull_turns: pg::PullTurns,
+    pub notify_bytes: pg::NotifyBytes,
     pub ops: Ops,
     pub fences: Fences,
     pub fetches: Fetches,
@@ -159,6 +162,7 @@ impl Osd {
             disk_time: DiskTime::default(),
             scrubs: Scrubs::default(),
             pull_turns: pg::PullTurns::default(),
+            notify_bytes: pg::NotifyBytes::new(p.memory.notifies as usize),
             ops: Ops::default(),
             fences: Fences::default(),
             fetches: Fetches::default(),
@@ -197,11 +201,14 @@ impl Osd {
                 let since = self.clock.monotonic();
                 let in_flight = InFlight {
                     _permit: permit,
+                    promise: None,
                     since,
                     _listed: None,
                 };
                 self.on_message(conn, msg, Permit(Some(Box::new(in_flight))));
             }
+            // What waits for room is looked at at the end of the turn.
+            NetEvent::Drained => {}
             NetEvent::Closed { conn } => {
                 if let Some(osd) = self.sessions.osd(conn) {
                     self.peer_closed(osd, conn);
@@ -291,6 +298,9 @@ impl Osd {
             self.release_held();
             self.route_waiting();
         }
+        if self.sessions.has_choked() {
+            self.admit_choked();
+        }
         self.flush_wishes();
         // Asked for only when it counts: the store's answer takes a lock that its committer wants, too.
         if self.disk_time.is_armed() {
@@ -362,7 +372,7 @@ impl Osd {
         if let Some(flight) = permit.0.as_mut().and_then(|p| p.downcast_mut::<InFlight>()) {
             flight._listed = Some(self.list_op(flight.since, &client, &op));
         }
-        self.route(ClientOp {
+        self.admit(ClientOp {
             conn: conn.0,
             client,
             op,

@@ -13,7 +13,7 @@ use io::{Clock, Random};
 use metastore::ClusterHandle;
 use metastore::cluster::OsdBoot;
 use metastore::lease::LeaseTimes;
-use msgr::ServerConfig;
+use msgr::{ModeSwitch, Modes, ServerConfig};
 use net::{DialEvent, Lifelines, Listener, NetEvent};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use store::Store;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
-use types::{EntityAddr, EntityAddrVec, EntityName, OsdId};
+use types::{AuthName, EntityAddr, EntityAddrVec, EntityKind, EntityName, OsdId};
 
 /// Messages of all connections that may wait for the loop.
 const NET_QUEUE: usize = 1024;
@@ -59,6 +59,8 @@ pub struct Config {
     pub disk_share: u32,
     /// It lives in space that its host can spare, and says how much that is.
     pub spare: bool,
+    /// Connections at once.
+    pub connections_max: usize,
     /// How long it may serve without a word from the cluster state.
     pub lease: LeaseTimes,
     /// A flush that takes longer means that the disk hangs.
@@ -106,7 +108,10 @@ pub async fn serve(
         .map_err(|source| Error::Listen { addr: c.bind, source })?;
     let addr = EntityAddr::msgr2(bound, c.nonce);
     let (net_tx, net_rx) = mpsc::channel(NET_QUEUE);
+    let modes = ModeSwitch::new(modes(&c));
+    let mut config_seen = c.cluster.state().config.clone();
     let config = ServerConfig {
+        modes: modes.clone(),
         lifelines: true,
         ..ServerConfig::new(
             EntityName::osd(c.id),
@@ -119,7 +124,9 @@ pub async fn serve(
         listener,
         Arc::new(config),
         net::Options {
+            connections_max: c.connections_max,
             total_bytes_max: c.memory.messages as usize,
+            output_total_max: c.memory.replies as usize,
             lifelines: lifelines.door(),
             ..net::Options::default()
         },
@@ -220,6 +227,11 @@ pub async fn serve(
                 osd.on_beat();
             }
             Event::Cluster => {
+                let config = c.cluster.state().config.clone();
+                if !Arc::ptr_eq(&config, &config_seen) {
+                    modes.set(self::modes(&c));
+                    config_seen = config;
+                }
                 let served = osd.pgs().count();
                 osd.on_cluster();
                 // New groups are known at once, not only with the next report.
@@ -249,6 +261,13 @@ pub async fn serve(
     }
     drop(sources);
     finish(osd, &c).await
+}
+
+/// How its connections are protected, as the central configuration says now.
+fn modes(c: &Config) -> Modes {
+    let me = AuthName::new(EntityKind::Osd, c.id.to_string());
+    let state = c.cluster.state();
+    Modes::of(EntityKind::Osd, |name| state.option(&me, name))
 }
 
 /// One message, and those that came with it.

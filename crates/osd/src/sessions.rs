@@ -28,6 +28,8 @@ pub struct Session {
 pub struct Sessions {
     open: BTreeMap<ConnId, Session>,
     waiting: VecDeque<ClientOp>,
+    /// Operations whose answers wait for room, of each connection in order (`replies`).
+    pub choked: BTreeMap<ConnId, VecDeque<ClientOp>>,
 }
 
 impl Sessions {
@@ -60,6 +62,7 @@ impl Sessions {
 
     pub fn closed(&mut self, conn: ConnId) {
         self.open.remove(&conn);
+        self.choked.remove(&conn);
         self.waiting.retain(|op| op.conn != conn.0);
     }
 

@@ -171,6 +171,7 @@ impl Osd {
         match Pg::load(SPgId::replicated(pg), view, &mut self.store, now) {
             Ok(mut loaded) => {
                 loaded.share_pull_turns(self.pull_turns.clone());
+                loaded.share_notify_bytes(self.notify_bytes.clone());
                 Some(loaded)
             }
             Err(e) => {

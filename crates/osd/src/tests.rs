@@ -440,6 +440,7 @@ async fn start_osd(rig: &Rig, id: i32, dir: &str) -> Loop {
         memory: crate::Memory::of(0),
         lease: Config::LEASE,
         hung_disk: Config::HUNG_DISK,
+        connections_max: net::CONNECTIONS_MAX,
         device_class: String::new(),
     };
     let (ready, up) = oneshot::channel();

@@ -33,6 +33,7 @@ mod log;
 #[cfg(any(test, feature = "testing"))]
 pub mod memory;
 mod meta;
+mod notifies;
 mod object;
 mod object_info;
 mod ops;
@@ -67,7 +68,7 @@ pub use scrub::verdict::shard_error;
 pub use scrub::{Inconsistent, PullTurns, ScrubOrder, ScrubResult, ScrubStamps, ScrubView, first_scratch};
 pub use split::ancestors;
 pub use store::{IoError, ObjectReads, ObjectStat, ObjectStore, OmapPage, Seq, Ticket};
-pub use watch::Unanswered;
+pub use watch::{NotifyBytes, Unanswered};
 
 #[cfg(test)]
 mod tests;

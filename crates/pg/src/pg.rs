@@ -20,7 +20,7 @@ use crate::scrub::{Scrub, Watched};
 use crate::snapset::{Resolved, SnapSet};
 use crate::store::{IoError, ObjectStore, Seq};
 use crate::trim::Trim;
-use crate::watch::WatchTable;
+use crate::watch::{NotifyBytes, WatchTable};
 use bytes::Bytes;
 use denc::{Decode, Encode};
 use messages::osd::{MOSDOpReply, flag};
@@ -80,6 +80,11 @@ pub(crate) struct Damage<'a> {
 }
 
 impl Pg {
+    /// From now on its notifications share these bytes with those of the OSD's other PGs.
+    pub fn share_notify_bytes(&mut self, bytes: NotifyBytes) {
+        self.watches.bytes = bytes;
+    }
+
     /// Loads the PG from the store, or creates its collection if it is new. A new collection may find objects
     /// there: those of the PG from which it was split.
     pub fn load(

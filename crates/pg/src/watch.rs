@@ -11,6 +11,7 @@
 
 use crate::api::{ConnId, Output};
 use crate::locks::{LockSeen, Locks};
+use crate::notifies::NotifyCharge;
 use crate::object_info::WatchRecord;
 use crate::pool::Blocklist;
 use bytes::Bytes;
@@ -20,8 +21,15 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 use types::{EntityAddr, Errno, HObject};
 
+pub use crate::notifies::NotifyBytes;
+
 /// Used where the client says 0 (osd_client_watch_timeout, osd_default_notify_timeout).
 pub(crate) const TIMEOUT_DEFAULT_S: u32 = 30;
+/// The longest that a client may ask for. The real OSD has no bound: notifications of a client that says 2^32 s stay
+/// for as long as a watcher does not answer.
+pub(crate) const NOTIFY_TIMEOUT_MAX_S: u32 = 300;
+/// The same for watches, of which a record stays with the object: what is lost is found out within the hour.
+pub(crate) const WATCH_TIMEOUT_MAX_S: u32 = 3600;
 /// Running notifies per object.
 const NOTIFIES_MAX: usize = 1024;
 
@@ -51,6 +59,7 @@ struct Notify {
     deadline: Duration,
     waiting: BTreeSet<WatchKey>,
     replies: BTreeMap<WatchKey, Bytes>,
+    charge: NotifyCharge,
 }
 
 #[derive(Debug, Default)]
@@ -75,18 +84,22 @@ pub(crate) struct NotifyRequest {
     pub timeout_s: u32,
     pub payload: Bytes,
     pub ver: u64,
+    pub charge: NotifyCharge,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct WatchTable {
+    pub bytes: NotifyBytes,
     objects: HashMap<HObject, Watched>,
     timers: BTreeSet<(Duration, HObject, Timer)>,
     /// Locks of watched objects, where there is something to tell.
     pub locks: Locks,
 }
 
-pub(crate) fn timeout(seconds: u32) -> Duration {
-    Duration::from_secs(u64::from(if seconds == 0 { TIMEOUT_DEFAULT_S } else { seconds }))
+/// What a client asks for, 0 being the default, and at most `max`.
+fn timeout(seconds: u32, max: u32) -> Duration {
+    let seconds = if seconds == 0 { TIMEOUT_DEFAULT_S } else { seconds };
+    Duration::from_secs(u64::from(seconds.min(max)))
 }
 
 fn event(kind: WatchEvent, cookie: u64, conn: ConnId) -> (ConnId, MWatchNotify) {
@@ -202,7 +215,7 @@ impl WatchTable {
             if known.is_some_and(|o| o.watches.contains_key(&key_of(r))) {
                 return true;
             }
-            let timeout = timeout(r.timeout_s);
+            let timeout = timeout(r.timeout_s, WATCH_TIMEOUT_MAX_S);
             let deadline = since + timeout;
             if deadline <= now {
                 return false;
@@ -224,7 +237,7 @@ impl WatchTable {
     /// Registers a watch or takes it over on another connection; events of running notifies follow.
     pub fn connect(&mut self, object: &HObject, r: &WatchRecord, conn: ConnId, now: Duration) -> Vec<Output> {
         let key = key_of(r);
-        let timeout = timeout(r.timeout_s);
+        let timeout = timeout(r.timeout_s, WATCH_TIMEOUT_MAX_S);
         let watched = self.objects.entry(object.clone()).or_default();
         let deadline = now + timeout;
         let new = Watch {
@@ -329,9 +342,10 @@ impl WatchTable {
             payload: r.payload,
             ver: r.ver,
             began: now,
-            deadline: now + timeout(r.timeout_s),
+            deadline: now + timeout(r.timeout_s, NOTIFY_TIMEOUT_MAX_S),
             waiting: watched.watches.keys().copied().collect(),
             replies: BTreeMap::new(),
+            charge: r.charge,
         };
         let mut out: Vec<Output> = watched
             .watches
@@ -343,6 +357,21 @@ impl WatchTable {
         watched.notifies.insert(r.id, n);
         self.finish_notifies(object, |n| n.waiting.is_empty(), &mut out);
         out
+    }
+
+    /// Room for what an acknowledgement says; unknown and late ones say nothing.
+    pub fn room_for_reply(
+        &mut self,
+        object: &HObject,
+        id: u64,
+        key: WatchKey,
+        bytes: usize,
+    ) -> Result<(), Errno> {
+        let notify = self.objects.get_mut(object).and_then(|o| o.notifies.get_mut(&id));
+        match notify.filter(|n| n.waiting.contains(&key)) {
+            Some(n) => n.charge.grow(bytes),
+            None => Ok(()),
+        }
     }
 
     /// An acknowledgement; unknown and late ones are ignored.

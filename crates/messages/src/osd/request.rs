@@ -189,6 +189,9 @@ impl MOSDOp {
 }
 
 /// The operations, each with its slice of the data section. More in-data than there is data is malformed.
+/// What an operation brings is copied out of a message that brings much more, up to this size.
+const COPIED_UPTO: usize = 64 << 10;
+
 fn decode_ops(r: &mut Reader, data: Bytes) -> Result<Vec<OsdOp>> {
     let n = r.u16()? as usize;
     if n * OP_SIZE > r.remaining() {
@@ -202,8 +205,14 @@ fn decode_ops(r: &mut Reader, data: Bytes) -> Result<Vec<OsdOp>> {
         ops.push(op);
         payloads.push(payload);
     }
+    let all = data.remaining();
     for (op, payload) in ops.iter_mut().zip(payloads) {
-        op.indata = data.bytes(payload)?;
+        let indata = data.bytes(payload)?;
+        // The value of an attribute may be kept for as long as its object is known, and a slice would keep all that came with it.
+        op.indata = match payload <= COPIED_UPTO && payload < all / 2 {
+            true => Bytes::copy_from_slice(&indata),
+            false => indata,
+        };
     }
     Ok(ops)
 }

@@ -119,9 +119,17 @@ fn set(cmd: &Command, ctx: &Context<'_>) -> Outcome {
             Err(why) => return Outcome::invalid(format!("error parsing value: {why}")),
         },
     };
+    if !ctx.mon.cephx && found.is_some_and(|o| o.demands_keys(&value)) {
+        return Outcome::invalid(format!(
+            "{name} = {value}: this cluster is without authentication (--auth none), so there are no keys to encrypt with"
+        ));
+    }
+    let said = found
+        .and_then(|_| config_options::notice(&name, &who))
+        .unwrap_or_default();
     let db = &ctx.state.config;
     if db.get(&who, &name) == Some(value.as_str()) {
-        return Outcome::default();
+        return Outcome::status(said);
     }
     if db.sections.values().map(BTreeMap::len).sum::<usize>() >= OPTIONS_MAX {
         return Outcome::error(
@@ -129,7 +137,7 @@ fn set(cmd: &Command, ctx: &Context<'_>) -> Outcome {
             format!("{OPTIONS_MAX} options are set already"),
         );
     }
-    Outcome::default().with(Changes::one(Change::ConfigSet { who, name, value }))
+    Outcome::status(said).with(Changes::one(Change::ConfigSet { who, name, value }))
 }
 
 fn rm(cmd: &Command, ctx: &Context<'_>) -> Outcome {
@@ -337,7 +345,8 @@ fn help(cmd: &Command, _: &Context<'_>) -> Outcome {
         if !enums.is_empty() {
             out.push_str(&format!("  Possible values: {}\n", enums.join(", ")));
         }
-        out + &format!("  Can update at runtime: {}\n", o.runtime)
+        out.push_str(&format!("  Can update at runtime: {}\n", o.runtime));
+        out + &config_options::notice(&key, "global").map_or(String::new(), |n| format!("  {n}\n"))
     };
     cmd.either(json, plain)
 }
@@ -355,6 +364,7 @@ fn assimilate(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     };
     let mut changes = Changes::none();
     let mut rest: BTreeMap<String, Vec<(String, String)>> = BTreeMap::new();
+    let mut notes = Vec::new();
     let mut at = "global".to_string();
     for (i, raw) in text.lines().enumerate() {
         let line = raw.split(['#', ';']).next().unwrap_or("").trim();
@@ -378,7 +388,15 @@ fn assimilate(cmd: &Command, ctx: &Context<'_>) -> Outcome {
         let known = config_options::find(&name).filter(|_| !OF_THE_FILE.contains(&name.as_str()));
         let checked = known.and_then(|o| o.check(&value).ok());
         match (section(&at), checked) {
+            (Some(_), Some(value))
+                if !ctx.mon.cephx && config_options::find(&name).is_some_and(|o| o.demands_keys(&value)) =>
+            {
+                return Outcome::invalid(format!(
+                    "{name} = {value}: this cluster is without authentication"
+                ));
+            }
             (Some(who), Some(value)) => {
+                notes.extend(config_options::notice(&name, &who));
                 if ctx.state.config.get(&who, &name) != Some(value.as_str()) {
                     changes.push(Change::ConfigSet { who, name, value });
                 }
@@ -396,7 +414,7 @@ fn assimilate(cmd: &Command, ctx: &Context<'_>) -> Outcome {
             out.push_str(&format!("\t{name} = {value}\n"));
         }
     }
-    Outcome::ok(out).with(changes)
+    Outcome::ok(out).saying(notes.join("\n")).with(changes)
 }
 
 fn log(cmd: &Command, ctx: &Context<'_>) -> Outcome {

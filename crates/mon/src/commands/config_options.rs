@@ -28,6 +28,92 @@ static OPTIONS: LazyLock<BTreeMap<&'static str, ConfigOption>> = LazyLock::new(|
     rows.filter_map(row).map(|o| (o.name, o)).collect()
 });
 
+/// Options of servers that Skep's monitors, manager and OSDs act upon. Whoever makes one act adds it here: `config set` says
+/// of all others that they do nothing.
+const ACTING: &[&str] = &[
+    "auth_allow_insecure_global_id_reclaim",
+    "mon_allow_pool_delete",
+    "mon_allow_pool_size_one",
+    "mon_max_pg_per_osd",
+    "mon_osd_down_out_interval",
+    "mon_osd_down_out_subtree_limit",
+    "mon_osd_min_in_ratio",
+    "mon_pg_stuck_threshold",
+    "mon_warn_on_misplaced",
+    "mon_warn_on_pool_no_redundancy",
+    "mon_warn_on_too_few_osds",
+    "mon_warn_pg_not_deep_scrubbed_ratio",
+    "mon_warn_pg_not_scrubbed_ratio",
+    "ms_cluster_mode",
+    "ms_mon_cluster_mode",
+    "ms_mon_service_mode",
+    "ms_service_mode",
+    "osd_deep_scrub_interval",
+    "osd_hung_disk_timeout",
+    "osd_max_scrubs",
+    "osd_pool_default_flag_bulk",
+    "osd_pool_default_flag_nodelete",
+    "osd_pool_default_flag_nopgchange",
+    "osd_pool_default_flag_nosizechange",
+    "osd_pool_default_min_size",
+    "osd_pool_default_pg_num",
+    "osd_pool_default_size",
+    "osd_recovery_profile",
+    "osd_scrub_auto_repair",
+    "osd_scrub_auto_repair_num_errors",
+    "osd_scrub_begin_hour",
+    "osd_scrub_begin_week_day",
+    "osd_scrub_end_hour",
+    "osd_scrub_end_week_day",
+    "osd_scrub_interval_randomize_ratio",
+    "osd_scrub_max_interval",
+    "osd_scrub_min_interval",
+];
+
+/// Beginnings of the names of options that stock clients act upon: monitors hand them out.
+const OF_CLIENTS: &[&str] = &[
+    "auth_client_required",
+    "client_",
+    "clog_",
+    "compressor_",
+    "debug_",
+    "err_to_",
+    "fatal_signal_handlers",
+    "journaler_",
+    "key",
+    "librados_",
+    "log_",
+    "mon_client_",
+    "mon_host",
+    "ms_",
+    "objecter_",
+    "rados_",
+    "rbd_",
+    "throttler_",
+];
+
+/// What an option does that is set for `section` (`global`, `osd.1`, `client/host:vm`). None: it acts.
+pub fn notice(name: &str, section: &str) -> Option<String> {
+    let kind = section.split(['.', '/']).next().unwrap_or(section);
+    let servers = ["global", "mon", "mgr", "osd"].contains(&kind);
+    let clients = kind == "global" || kind == "client";
+    let acts = servers && ACTING.contains(&name) || clients && is_of_clients(name);
+    (!acts).then(|| match kind {
+        "client" => format!("note: {name} is kept, and does nothing for clients"),
+        _ => format!("note: {name} is kept, but Skep's daemons do not use it: it does nothing"),
+    })
+}
+
+fn is_of_clients(name: &str) -> bool {
+    let towards_servers = [
+        "ms_cluster_mode",
+        "ms_service_mode",
+        "ms_mon_cluster_mode",
+        "ms_mon_service_mode",
+    ];
+    OF_CLIENTS.iter().any(|p| name.starts_with(p)) && !towards_servers.contains(&name)
+}
+
 fn row(line: &'static str) -> Option<ConfigOption> {
     let mut f = line.split('\t');
     Some(ConfigOption {
@@ -88,8 +174,23 @@ impl ConfigOption {
                 Ok(id) => Ok(id.to_string()),
                 Err(()) => Err(String::new()),
             },
+            _ if self.is_modes() => match msgr::parse_modes(text) {
+                Some(_) => Ok(text.to_string()),
+                None => Err(format!("'{text}' is no list of crc and secure")),
+            },
             _ => self.permitted(text),
         }
+    }
+
+    /// A list of the messenger's modes.
+    pub fn is_modes(&self) -> bool {
+        self.name.starts_with("ms_") && self.name.ends_with("_mode")
+    }
+
+    /// A value that nobody could connect with where nobody has a key.
+    pub fn demands_keys(&self, value: &str) -> bool {
+        let modes = self.is_modes().then(|| msgr::parse_modes(value)).flatten();
+        modes.is_some_and(|m| !m.contains(&auth::ConMode::Crc))
     }
 
     fn permitted(&self, text: &str) -> Result<String, String> {
@@ -227,8 +328,46 @@ mod tests {
             "99999999999999999999",
             Err("The option value '99999999999999999999' seems to be invalid"),
         );
+        check("ms_service_mode", "secure", Ok("secure"));
+        check("ms_cluster_mode", "crc secure", Ok("crc secure"));
+        check(
+            "ms_cluster_mode",
+            "plain",
+            Err("'plain' is no list of crc and secure"),
+        );
         assert!(find("nosuch_option").is_none());
         assert!(find("debug_rbd").is_some());
         assert!(names().count() > 500);
+    }
+
+    /// Options were accepted, kept, and did nothing, without a word.
+    #[test]
+    fn what_does_nothing_is_said() {
+        assert!(
+            ACTING
+                .iter()
+                .all(|n| find(n).is_some() || *n == "osd_recovery_profile")
+        );
+        for (name, section, acts) in [
+            ("ms_cluster_mode", "global", true),
+            ("osd_max_scrubs", "osd.3", true),
+            ("osd_max_scrubs", "client", false),
+            ("osd_op_queue", "osd", false),
+            ("rbd_cache", "global", true),
+            ("rbd_cache", "client.vm/host:a", true),
+            ("rbd_cache", "osd", false),
+            ("debug_osd", "osd", false),
+            ("debug_rbd", "client", true),
+            ("ms_service_mode", "client", false),
+        ] {
+            assert_eq!(notice(name, section).is_none(), acts, "{name} for {section}");
+        }
+    }
+
+    #[test]
+    fn encryption_needs_keys() {
+        let demands = |name: &str, v: &str| find(name).unwrap().demands_keys(v);
+        assert!(demands("ms_service_mode", "secure"));
+        assert!(!demands("ms_service_mode", "crc secure") && !demands("osd_op_queue", "secure"));
     }
 }

@@ -142,6 +142,8 @@ pub struct MonInfo {
     pub rank: i32,
     pub mgr_name: String,
     pub hostname: String,
+    /// Clients prove who they are; without that nothing can be encrypted.
+    pub cephx: bool,
     /// When this process began to serve (wall clock).
     pub started: Utime,
     /// Since when the cluster state lets nothing be changed, if it does not (wall clock).

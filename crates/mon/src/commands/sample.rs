@@ -110,6 +110,7 @@ impl Cluster {
             rank: 0,
             mgr_name: "x".into(),
             hostname: "vm".into(),
+            cephx: true,
             started: Utime {
                 sec: START as u32,
                 nsec: 0,

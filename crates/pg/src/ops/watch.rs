@@ -3,7 +3,7 @@
 
 use crate::execute::{Change, Effect, Exec, OpResult, done};
 use crate::object_info::WatchRecord;
-use crate::watch::{NotifyRequest, TIMEOUT_DEFAULT_S, WatchKey, key_of};
+use crate::watch::{NotifyRequest, TIMEOUT_DEFAULT_S, WATCH_TIMEOUT_MAX_S, WatchKey, key_of};
 use bytes::Bytes;
 use denc::{Reader, Writer};
 use messages::osd::OsdOp;
@@ -55,7 +55,7 @@ impl Exec<'_, '_> {
         let record = WatchRecord {
             name: self.client.name,
             cookie,
-            timeout_s: if timeout == 0 { TIMEOUT_DEFAULT_S } else { timeout },
+            timeout_s: if timeout == 0 { TIMEOUT_DEFAULT_S } else { timeout }.min(WATCH_TIMEOUT_MAX_S),
             addr: self.client.addr,
         };
         let watchers = &mut self.work.new.info.watchers;
@@ -98,13 +98,16 @@ impl Exec<'_, '_> {
         self.cost.charge(watchers * event, watchers)?;
         *self.notify_id = self.notify_id.wrapping_add(1);
         let id = u64::from(self.pool.epoch) << 32 | u64::from(*self.notify_id);
+        let charge = self.watches.bytes.take(self.client.global_id, payload.len())?;
         self.effects.push(Effect::Notify(NotifyRequest {
             id,
             conn: self.conn,
             cookie: op.first_u64(),
             gid: self.client.global_id,
             timeout_s,
-            payload,
+            // It may outlive its message by minutes, and must not keep all of that.
+            payload: Bytes::copy_from_slice(&payload),
+            charge,
             ver: self.old.info.user_version,
         }));
         Ok(Bytes::copy_from_slice(&id.to_le_bytes()).into())
@@ -115,10 +118,13 @@ impl Exec<'_, '_> {
         let mut r = Reader::new(op.indata.clone());
         let (id, cookie) = (r.u64()?, r.u64()?);
         let reply = r.blob().unwrap_or_default();
+        let key = self.key(cookie);
+        self.watches
+            .room_for_reply(&self.head.object, id, key, reply.len())?;
         self.effects.push(Effect::Ack {
             id,
-            key: self.key(cookie),
-            reply,
+            key,
+            reply: Bytes::copy_from_slice(&reply),
         });
         done()
     }

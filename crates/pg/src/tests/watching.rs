@@ -205,3 +205,46 @@ fn who_has_not_answered_is_named() {
     rig.run("o", vec![ack(&id, 22, b"")]);
     assert!(late(&rig).is_empty());
 }
+
+/// A notification lived as long as its client said, 2^32 s, and kept its payload.
+#[test]
+fn a_notify_does_not_live_longer_than_the_longest_timeout() {
+    let mut rig = with_two_watchers();
+    rig.one("o", watch(WATCH, 33, u32::MAX));
+    rig.one("o", notify(333, u32::MAX));
+    rig.events();
+    rig.tick_after(Duration::from_secs(u64::from(crate::watch::NOTIFY_TIMEOUT_MAX_S)));
+    assert!(kinds(&mut rig).contains(&(3, WatchEvent::NotifyComplete, 333, -110)));
+    rig.tick_after(Duration::from_secs(u64::from(crate::watch::WATCH_TIMEOUT_MAX_S)));
+    assert!(
+        kinds(&mut rig).contains(&(3, WatchEvent::Disconnect, 33, 0)),
+        "and so for watches"
+    );
+}
+
+/// 20 messages held 1.2 GiB, for as long as a watcher did not answer.
+#[test]
+fn what_notifications_hold_is_bounded() {
+    let mut rig = with_two_watchers();
+    let big = |bytes: usize| {
+        let mut w = denc::Writer::new();
+        w.u32(1);
+        w.u32(30);
+        w.blob(&vec![7; bytes]);
+        op(code::NOTIFY).with_first_u64(333).with_data(w.finish())
+    };
+    assert_eq!(rig.one("o", big(60 << 20)), -7, "never fits");
+    let mut taken = 0;
+    while rig.one("o", big(1 << 20)) == 0 {
+        taken += 1;
+        assert!(taken < 16, "all that one client may have, and more");
+    }
+    assert!(taken > 4);
+    assert_eq!(rig.one("o", big(1 << 20)), -16);
+    client(&mut rig, 1);
+    assert_eq!(rig.one("o", big(1 << 20)), 0, "another client");
+    rig.tick_after(Duration::from_secs(30));
+    client(&mut rig, 3);
+    rig.run("o", vec![write_full(b"x")]);
+    assert_eq!(rig.one("o", big(1 << 20)), 0, "their time is over");
+}

@@ -42,6 +42,7 @@ fn start_mon(sim: &Sim, cluster: &Rc<Cluster>, n: usize) {
             cephx: true,
             tickets: KeyServerConfig::default(),
             hostname: format!("host-{name}"),
+            connections_max: net::CONNECTIONS_MAX,
             cluster: handle,
             clock,
             random: sim.random(&name),

@@ -1,0 +1,112 @@
+//! What running notifications of one OSD hold in memory: their payloads, and what watchers have answered.
+//!
+//! Bounds: `bytes_max` over all PGs of the OSD, half of that for one client. At the bound a notification, or an
+//! acknowledgement, is refused with EBUSY; one that never fits with E2BIG.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use types::Errno;
+
+/// What one weighs without its payload.
+const OVERHEAD: usize = 512;
+/// Where nobody says more.
+const BYTES_DEFAULT: usize = 16 << 20;
+
+/// The bytes of one OSD; its PGs share them.
+#[derive(Debug, Clone)]
+pub struct NotifyBytes {
+    bytes_max: usize,
+    held: Arc<Mutex<Held>>,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    all: usize,
+    /// By global id.
+    clients: BTreeMap<u64, usize>,
+}
+
+impl Default for NotifyBytes {
+    fn default() -> Self {
+        Self::new(BYTES_DEFAULT)
+    }
+}
+
+impl NotifyBytes {
+    pub fn new(bytes_max: usize) -> Self {
+        Self {
+            bytes_max,
+            held: Arc::default(),
+        }
+    }
+
+    /// Room for a notification of `client` with `payload` bytes.
+    pub(crate) fn take(&self, client: u64, payload: usize) -> Result<NotifyCharge, Errno> {
+        let mut charge = NotifyCharge {
+            of: self.clone(),
+            client,
+            bytes: 0,
+        };
+        charge.grow(OVERHEAD + payload)?;
+        Ok(charge)
+    }
+}
+
+/// What one notification holds, until it ends.
+#[derive(Debug)]
+pub(crate) struct NotifyCharge {
+    of: NotifyBytes,
+    client: u64,
+    bytes: usize,
+}
+
+impl NotifyCharge {
+    pub fn grow(&mut self, more: usize) -> Result<(), Errno> {
+        if more > self.of.bytes_max / 2 {
+            return Err(Errno::E2BIG);
+        }
+        let mut held = self.of.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = held.clients.get(&self.client).copied().unwrap_or(0);
+        if held.all + more > self.of.bytes_max || own + more > self.of.bytes_max / 2 {
+            return Err(Errno::EBUSY);
+        }
+        held.all += more;
+        held.clients.insert(self.client, own + more);
+        self.bytes += more;
+        Ok(())
+    }
+}
+
+impl Drop for NotifyCharge {
+    fn drop(&mut self) {
+        let mut held = self.of.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.all -= self.bytes;
+        if let Some(own) = held.clients.get_mut(&self.client) {
+            *own -= self.bytes;
+            if *own == 0 {
+                held.clients.remove(&self.client);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_client_has_half_and_all_give_back() {
+        let all = NotifyBytes::new(100 << 10);
+        let of = |client, kib: usize| all.take(client, kib << 10);
+        let mut held = vec![of(1, 20).unwrap(), of(1, 25).unwrap()];
+        assert_eq!(of(1, 5).err(), Some(Errno::EBUSY));
+        assert_eq!(of(1, 60).err(), Some(Errno::E2BIG), "never");
+        held.push(of(2, 20).unwrap());
+        held.push(of(3, 25).unwrap());
+        assert_eq!(of(4, 20).err(), Some(Errno::EBUSY));
+        assert_eq!(held[0].grow(20 << 10), Err(Errno::EBUSY));
+        held.clear();
+        let held = all.held.lock().unwrap();
+        assert!(held.all == 0 && held.clients.is_empty());
+    }
+}
