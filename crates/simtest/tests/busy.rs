@@ -90,3 +90,38 @@ fn a_loop_that_hangs_is_known_within_five_seconds() {
     let healed = seen.healed.expect("it comes back");
     assert!(healed < SECOND * 20, "{healed:?}");
 }
+
+/// An operator's word, or a lease that ended, says nothing of the OSD: however often it was marked down, it is back at once.
+/// It stayed away for 1 s, 2 s ... 60 s, and its copies with it.
+#[test]
+fn who_was_marked_down_without_fault_is_back_at_once() {
+    let run = |sim: io_sim::Sim| async move {
+        let cluster = Rc::new(Cluster::create(&sim).await.unwrap());
+        for _ in 0..OSDS {
+            let node = cluster.add_osd(Duration::ZERO, 0).unwrap();
+            cluster.start_osd(&node);
+        }
+        let from = |c: &Cluster| c.view.osdmap().osd(VICTIM).map(|o| o.info.up_from);
+        let up = |c: &Cluster| c.view.osdmap().is_up(VICTIM);
+        while !up(&cluster) {
+            sleep(TICK).await;
+        }
+        sleep(SECOND * 10).await;
+        for _ in 0..8 {
+            let (began, before) = (sim.elapsed(), from(&cluster));
+            let ask = |_: &metastore::ClusterState| {
+                metastore::Changes::one(metastore::Change::AskDown {
+                    id: VICTIM,
+                    up_from: before,
+                })
+            };
+            cluster.change(ask).await.unwrap();
+            while !up(&cluster) || from(&cluster) == before {
+                sleep(TICK).await;
+            }
+            let away = sim.elapsed() - began;
+            assert!(away < SECOND * 3, "{away:?}");
+        }
+    };
+    std::thread::scope(|s| s.spawn(|| io_sim::run(1, None, run).unwrap()).join().unwrap())
+}
