@@ -65,6 +65,11 @@ pub fn use_network(network: Option<Arc<dyn Network>>) {
     NETWORK.with(|n| *n.borrow_mut() = network);
 }
 
+/// True on a thread of a simulation, which has no others.
+pub(crate) fn is_simulated() -> bool {
+    NETWORK.with(|n| n.borrow().is_some())
+}
+
 fn network() -> Option<Arc<dyn Network>> {
     NETWORK.with(|n| n.borrow().clone())
 }

@@ -30,6 +30,34 @@ where
     })
 }
 
+/// A part of a role that goes on while the role itself works: on a thread with a runtime of its own. In a simulation, which has
+/// one thread, it is a task of the same process.
+#[derive(Debug)]
+pub struct Beside(Option<JoinHandle<()>>);
+
+/// Runs `part()` beside the calling role, inside a `LocalSet`. How it is told to end is theirs to agree on.
+pub fn spawn_beside<R, F>(name: &str, part: R) -> io::Result<Beside>
+where
+    R: FnOnce() -> F + Send + 'static,
+    F: Future<Output = ()> + 'static,
+{
+    if crate::socket::is_simulated() {
+        drop(spawn_local(async move { part().await }));
+        return Ok(Beside(None));
+    }
+    spawn_role(name, part).map(|thread| Beside(Some(thread)))
+}
+
+impl Beside {
+    /// Waits for its end; call it when it was told to end, and will at once.
+    pub fn join(self) {
+        if let Some(thread) = self.0 {
+            // It panicked: whoever looks after it knows already.
+            let _ = thread.join();
+        }
+    }
+}
+
 /// Runs `main()` on the calling thread the same way.
 pub fn block_on<F: Future>(main: F) -> io::Result<F::Output> {
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -5,7 +5,7 @@
 //!   store confirmed, plus the lease's time to live, less the margin. The store counts from receiving it, so
 //!   the lease's keys vanish later than that, as long as the two clocks' rates differ by less than margin / ttl.
 //! - It never goes back while the lease lives, and is zero for ever once the store said that the lease has ended.
-//! - Nothing renews by itself: the owner calls [`Lease::touch`] from its own loop, so an owner that hangs loses
+//! - Nothing renews by itself: the owner calls [`Lease::touch`], from where it knows that it gets on, so an owner that hangs loses
 //!   its lease even if the process lives. A touch never waits.
 //!
 //! Who declares the owner dead waits until its leased key has vanished. Nobody but the owner revokes a lease: the

@@ -9,11 +9,12 @@ use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 use types::EntityAddr;
 
-/// First wait before a restart, doubled for each failure in a row up to the longest.
+/// First wait before a restart, doubled for each failure in a row up to the longest: what made it fail may be over, and the
+/// cluster waits for its copies.
 const RESTART_AFTER: Duration = Duration::from_secs(1);
-const RESTART_AFTER_MAX: Duration = Duration::from_secs(60);
+const RESTART_AFTER_MAX: Duration = Duration::from_secs(10);
 /// An OSD that ran this long has recovered: its next failure counts as the first.
-const STEADY: Duration = Duration::from_secs(300);
+const STEADY: Duration = Duration::from_secs(60);
 
 /// Makes the configuration of one run; asked again for each restart.
 pub type MakeConfig = Arc<dyn Fn() -> osd::Config + Send + Sync>;

@@ -1,12 +1,16 @@
 //! Connections that this OSD dials to other OSDs: requests of its primaries go out on them, answers come back,
 //! and heartbeats tell who is silent. Beside each link goes a [`Lifeline`], which tells who is gone.
 //!
+//! A link is silent when nothing came on it for as long as its [`Patience`] goes, and the peer's pulse is not heard either; nothing on it for
+//! [`HEARD_MAX`] heartbeats is the end of it in any case.
+//!
 //! Invariants: at most one link per peer, with one lifeline; [`Heard::Up`] and [`Heard::Down`] of a peer alternate; what is heard of an
 //! earlier connection to it is dropped. Bounds: [`OUTPUT_MAX`] bytes wait for a peer, then the link is ended.
 //!
 //! Not here: what the messages mean (`peering`), who is wanted (`placement`), what follows from silence (`standing`).
 
 use crate::lifeline::{KEEP_ALIVE, Lifeline};
+use crate::patience::Patience;
 use crate::peer_auth::{self, PeerAuth};
 use auth::{ConMode, Entropy};
 use io::Clock;
@@ -14,7 +18,7 @@ use messages::osd::peer::PeerMsg;
 use metastore::ClusterHandle;
 use msgr::{ClientConfig, Message, Modes};
 use net::{DialEvent, DialOptions, Dialled};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -22,10 +26,12 @@ use types::{AuthName, EntityAddr, EntityAddrVec, EntityKind, Epoch, OsdId, Utime
 
 /// Time between two heartbeats.
 pub const BEAT: Duration = Duration::from_millis(200);
-/// Heartbeats in a row without a word from a peer that make it silent: 1 s.
-const QUIET_MAX: u32 = 5;
+/// Heartbeats without a word before a peer whose pulse is heard is silent all the same: the connection is dead. Longer than a loop may stand still.
+const HEARD_MAX: u32 = 20;
+/// Without a connection for so long a peer is called silent, if it is not heard.
+const LOST: Duration = Duration::from_secs(1);
 /// Bytes that may wait for one peer: more than all clients together may have in flight.
-const OUTPUT_MAX: usize = 256 << 20;
+pub const OUTPUT_MAX: usize = 256 << 20;
 const HANDSHAKE: Duration = Duration::from_secs(1);
 const BACKOFF_MIN: Duration = Duration::from_millis(50);
 const BACKOFF_MAX: Duration = Duration::from_secs(1);
@@ -68,6 +74,7 @@ struct Link {
     backoff: Duration,
     /// Heartbeats since the last word.
     quiet: u32,
+    patience: Patience,
     lifeline: Lifeline,
     /// Without a connection since then.
     lost: Option<Duration>,
@@ -83,6 +90,7 @@ pub struct Links {
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
     nonce: u32,
+    output_max: usize,
     events: mpsc::Sender<(LinkId, DialEvent)>,
     links: BTreeMap<OsdId, Link>,
     runs: u64,
@@ -95,6 +103,8 @@ pub struct LinkParts {
     pub clock: Arc<dyn Clock>,
     pub entropy: Arc<dyn Entropy>,
     pub nonce: u32,
+    /// Bytes that may wait for one peer.
+    pub output_max: usize,
     pub events: mpsc::Sender<(LinkId, DialEvent)>,
 }
 
@@ -107,6 +117,7 @@ impl Links {
             clock: p.clock,
             entropy: p.entropy,
             nonce: p.nonce,
+            output_max: p.output_max,
             events: p.events,
             links: BTreeMap::new(),
             runs: 0,
@@ -132,6 +143,7 @@ impl Links {
                 state: State::Waiting(now),
                 backoff: BACKOFF_MIN,
                 quiet: 0,
+                patience: Patience::default(),
                 lifeline: Lifeline::default(),
                 lost: Some(now),
                 rtt: None,
@@ -214,7 +226,11 @@ impl Links {
         };
         let options = DialOptions {
             handshake_timeout: HANDSHAKE,
-            output_max: if lifeline { LIFELINE_OUTPUT_MAX } else { OUTPUT_MAX },
+            output_max: if lifeline {
+                LIFELINE_OUTPUT_MAX
+            } else {
+                self.output_max
+            },
             lifeline,
             keep_alive: lifeline.then_some(KEEP_ALIVE),
         };
@@ -254,7 +270,9 @@ impl Links {
         if link.run != id.run {
             return Heard::Nothing;
         }
-        link.quiet = 0;
+        if link.quiet > 0 {
+            link.patience.heard(std::mem::take(&mut link.quiet));
+        }
         match event {
             DialEvent::Ready(session) => {
                 (link.backoff, link.lost) = (BACKOFF_MIN, None);
@@ -279,8 +297,9 @@ impl Links {
         }
     }
 
-    /// A heartbeat to everyone. Returns peers that have become silent: their connections are ended.
-    pub fn beat(&mut self, epoch: Epoch) -> Vec<OsdId> {
+    /// A heartbeat to everyone. Returns peers that have become silent: their connections are ended. The pulses of those in `heard` answer:
+    /// what they do not say here they have no time for.
+    pub fn beat(&mut self, epoch: Epoch, heard: &BTreeSet<OsdId>) -> Vec<OsdId> {
         let now = self.clock.monotonic();
         let stamp = now.as_nanos() as u64;
         let mut silent = Vec::new();
@@ -289,7 +308,11 @@ impl Links {
                 continue;
             };
             link.quiet += 1;
-            if link.quiet > QUIET_MAX {
+            let most = match heard.contains(osd) {
+                true => HEARD_MAX,
+                false => link.patience.beats(),
+            };
+            if link.quiet > most {
                 tracing::warn!("osd.{}: osd.{osd} is silent", self.me);
                 // What this connection still says is nobody's.
                 link.run = 0;
@@ -342,7 +365,7 @@ impl Links {
     /// Peers without a connection for a while.
     pub fn silent(&self) -> impl Iterator<Item = OsdId> + '_ {
         let now = self.clock.monotonic();
-        let late = move |l: &Link| l.lost.is_some_and(|at| now >= at + BEAT * QUIET_MAX);
+        let late = move |l: &Link| l.lost.is_some_and(|at| now >= at + LOST);
         self.links.iter().filter(move |(_, l)| late(l)).map(|(o, _)| *o)
     }
 

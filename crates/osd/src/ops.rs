@@ -102,16 +102,22 @@ fn text(op: &LiveOp) -> String {
     )
 }
 
-/// Members of a PG whose disks have no room.
+/// Members of a PG whose disks have no room, this OSD among them.
 pub fn no_room(pg: &pg::Pg) -> impl Iterator<Item = NoRoom> {
     let group = pg.group();
+    let here = pg.lacks_room().then(|| NoRoom {
+        osd: group.me,
+        needed: true,
+        lacks: pg.held() as u64,
+    });
     let few = group.in_sync.len() <= (group.min_size as usize).max(1);
     let without = pg.members().into_iter().filter(|m| m.no_room);
-    without.map(move |m| NoRoom {
+    let there = without.map(move |m| NoRoom {
         osd: m.osd,
         needed: m.in_sync && few,
         lacks: m.lacks as u64,
-    })
+    });
+    here.into_iter().chain(there)
 }
 
 impl Osd {

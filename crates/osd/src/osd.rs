@@ -13,6 +13,7 @@ use crate::pace::Latency;
 use crate::peering::Ahead;
 use crate::peers::{Copied, Peers};
 use crate::placement::Placement;
+use crate::pulse::Beating;
 use crate::reaper::Reaper;
 use crate::recovery::Recovery;
 use crate::scrub::Scrubs;
@@ -83,6 +84,8 @@ pub struct Osd {
     pub sessions: Sessions,
     pub links: Links,
     pub standing: Standing,
+    /// Its pulse, once it is started.
+    pub beating: Option<Beating>,
     /// What clients' operations take; recovery and scrub yield to that.
     pub clients: Latency,
     pub recovery: Recovery,
@@ -157,6 +160,7 @@ impl Osd {
             sessions: Sessions::default(),
             links: p.links,
             standing: p.standing,
+            beating: None,
             clients: Latency::default(),
             recovery: Recovery::default(),
             disk_time: DiskTime::default(),
@@ -277,8 +281,17 @@ impl Osd {
         let map = self.placement.state.osdmap.clone();
         let mut wanted = self.placement.peers();
         wanted.extend(self.fetches.sources());
-        let addrs = |o: OsdId| Some((o, map.osd(o).filter(|_| map.is_up(o))?.cluster_addrs.clone()));
-        let wanted: BTreeMap<_, _> = wanted.into_iter().filter_map(addrs).collect();
+        let up = |o: OsdId| Some((o, map.osd(o).filter(|_| map.is_up(o))?));
+        let wanted: BTreeMap<OsdId, _> = wanted.into_iter().filter_map(up).collect();
+        if let Some(beating) = &self.beating {
+            // An earlier version has its heartbeats where it has everything, and no pulse.
+            let pulses = wanted.iter().filter(|(_, o)| o.hb_back_addrs != o.cluster_addrs);
+            beating.want(pulses.map(|(id, o)| (*id, o.hb_back_addrs.clone())).collect());
+        }
+        let wanted: BTreeMap<_, _> = wanted
+            .into_iter()
+            .map(|(id, o)| (id, o.cluster_addrs.clone()))
+            .collect();
         for osd in self.links.want(&wanted) {
             self.peer_down(osd);
         }

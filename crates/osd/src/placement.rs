@@ -5,7 +5,7 @@ use metastore::ClusterState;
 use pg::{Blocklist, ClusterView, Group, Located, PoolView, SnapIntervals};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
-use types::osdmap::OsdMap;
+use types::osdmap::{OsdMap, osd_state};
 use types::pool::{PgPool, pool_flag};
 use types::{Epoch, HObject, ObjectLocator, OsdId, PgId, PoolId};
 
@@ -74,10 +74,18 @@ impl Placement {
         let map = &state.osdmap;
         let blocked = map.blocklist.keys().chain(map.range_blocklist.keys());
         let blocklist = Arc::new(Blocklist::new(blocked).with_ids(state.fenced_ids()));
+        let full = |o: &OsdId| map.osd(*o).is_some_and(|i| i.state & osd_state::FULL != 0);
+        let full_osds: Arc<BTreeSet<OsdId>> = Arc::new(map.osd_ids().filter(full).collect());
+        let view = |id, pool| {
+            Arc::new(PoolView {
+                full_osds: full_osds.clone(),
+                ..pool_view(&state, id, pool, blocklist.clone())
+            })
+        };
         let pools = map
             .pools
             .iter()
-            .map(|(id, pool)| (*id, Arc::new(pool_view(&state, *id, pool, blocklist.clone()))))
+            .map(|(id, pool)| (*id, view(*id, pool)))
             .collect();
         let groups = groups(osd, &state, &up);
         Self {
@@ -263,5 +271,6 @@ fn pool_view(state: &ClusterState, id: PoolId, pool: &PgPool, blocklist: Arc<Blo
         stripe_width: pool.stripe_width,
         ec_overwrites: pool.flags & pool_flag::EC_OVERWRITES != 0,
         blocklist,
+        full_osds: Arc::default(),
     }
 }

@@ -1,9 +1,11 @@
-//! What a simulation hears of an OSD that nobody else has to know: which placement groups it serves just now.
+//! What a simulation hears of an OSD that nobody else has to know: which placement groups it serves just now. And how it makes its
+//! loop slow.
 //!
 //! Invariant: only in builds with debug assertions, and only in a thread that set a listener; else this costs nothing.
 
 use crate::osd::Osd;
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 use types::{Epoch, OsdId, PgId};
@@ -26,6 +28,22 @@ thread_local! {
 /// From now on the OSDs of this thread are heard.
 pub fn listen(listener: Option<Listener>) {
     LISTENER.with(|l| *l.borrow_mut() = listener);
+}
+
+thread_local! {
+    static DRAGS: RefCell<BTreeMap<OsdId, Duration>> = const { RefCell::new(BTreeMap::new()) };
+}
+
+/// From now on each turn of this OSD's loop takes so much longer; none: as long as it takes.
+pub fn slow_down(osd: OsdId, drag: Option<Duration>) {
+    DRAGS.with(|d| match drag {
+        Some(drag) => drop(d.borrow_mut().insert(osd, drag)),
+        None => drop(d.borrow_mut().remove(&osd)),
+    });
+}
+
+pub(crate) fn drag(osd: OsdId) -> Option<Duration> {
+    DRAGS.with(|d| d.borrow().get(&osd).copied())
 }
 
 impl Osd {

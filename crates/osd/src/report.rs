@@ -38,7 +38,7 @@ impl Osd {
                 .pgs()
                 .map(|(id, pg)| (id, intervals(pg.trimmed_snaps())))
                 .collect(),
-            silent: self.links.silent().collect(),
+            silent: self.silent().into_iter().collect(),
             spare: self.spare(),
             locks: self.held_locks(),
             no_room: self

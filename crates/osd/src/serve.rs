@@ -5,6 +5,7 @@ use crate::links::{self, LinkId, LinkParts, Links};
 use crate::memory::Memory;
 use crate::osd::{Osd, Parts, Spare};
 use crate::peers::Peers;
+use crate::pulse::{self, Pulse, PulseParts};
 use crate::standing::{Standing, StandingParts};
 use crate::store_view::StoreView;
 use auth::{AuthMethod, Authenticator, Entropy};
@@ -85,6 +86,10 @@ pub enum Error {
         addr: SocketAddr,
         source: std::io::Error,
     },
+    #[error("cannot start its pulse: {0}")]
+    Pulse(std::io::Error),
+    #[error("its pulse has ended")]
+    PulseEnded,
     #[error("cannot wait for reads of the disk: {0}")]
     Reads(std::io::Error),
     #[error("cluster state: {0}")]
@@ -102,11 +107,9 @@ pub async fn serve(
     let wake = Arc::new(Notify::new());
     let waker = wake.clone();
     let store = Store::open(&c.dir, &c.store, Arc::new(move || waker.notify_one()))?;
-    let listener = Listener::bind(c.bind).map_err(|source| Error::Listen { addr: c.bind, source })?;
-    let bound = listener
-        .local_addr()
-        .map_err(|source| Error::Listen { addr: c.bind, source })?;
-    let addr = EntityAddr::msgr2(bound, c.nonce);
+    let (listener, addr) = listen(c.bind, c.nonce)?;
+    // Heartbeats have a port of their own, which the system chooses.
+    let (hb_listener, hb_addr) = listen(SocketAddr::new(c.bind.ip(), 0), c.nonce)?;
     let (net_tx, net_rx) = mpsc::channel(NET_QUEUE);
     let modes = ModeSwitch::new(modes(&c));
     let mut config_seen = c.cluster.state().config.clone();
@@ -152,11 +155,14 @@ pub async fn serve(
         clock: c.clock.clone(),
         entropy: c.entropy.clone(),
         nonce: c.nonce,
+        output_max: links::OUTPUT_MAX,
         events: link_tx,
     });
+    let pulse = Arc::new(Pulse::default());
     let standing = Standing::new(StandingParts {
         clock: c.clock.clone(),
-        boot: boot(&c, addr, identity.osd_uuid, size),
+        pulse: pulse.clone(),
+        boot: boot(&c, addr, hb_addr, identity.osd_uuid, size),
         run: c.nonce,
         times: c.lease,
         hung_after: c.hung_disk,
@@ -182,6 +188,19 @@ pub async fn serve(
         standing,
     });
     let mut state = c.cluster.subscribe_state();
+    let beating = pulse::start(PulseParts {
+        me: c.id,
+        cluster: c.cluster.clone(),
+        auth: c.auth.clone(),
+        clock: c.clock.clone(),
+        entropy: c.entropy.clone(),
+        nonce: c.nonce,
+        listener: hb_listener,
+        addr: hb_addr,
+        margin: c.lease.margin,
+        shared: pulse.clone(),
+    });
+    osd.beating = Some(beating.map_err(Error::Pulse)?);
     osd.want_peers();
     osd.settle_slots();
     osd.store.engine.kick();
@@ -202,6 +221,7 @@ pub async fn serve(
     let mut ticks = 0u32;
     loop {
         let now = c.clock.monotonic();
+        pulse.turned(now);
         let timer = osd
             .next_timer()
             .map_or(Duration::from_secs(3600), |at| at.saturating_sub(now));
@@ -216,12 +236,14 @@ pub async fn serve(
             event = sources.next() => event,
             () = io::task::sleep(timer) => Event::Timer,
         };
+        let rare = matches!(event, Event::Beat | Event::Tick);
         match event {
             Event::Stop => break,
             Event::Net(first) => apply_net(&mut osd, first, &mut sources.net),
             Event::Store => osd.on_store(),
             Event::Link(id, first) => apply_links(&mut osd, id, first, &mut sources.links),
             Event::Told(told) => osd.on_told(told)?,
+            Event::Beat if pulse.has_ended() => return Err(Error::PulseEnded),
             Event::Beat => {
                 osd.disk_time.arm();
                 osd.on_beat();
@@ -258,6 +280,15 @@ pub async fn serve(
             tracing::error!("osd.{}: stopping: {e}", c.id);
             return Err(Error::Store(e));
         }
+        if cfg!(debug_assertions)
+            && let Some(drag) = crate::probe::drag(c.id)
+        {
+            io::task::sleep(drag).await;
+        }
+        if rare {
+            // Counted from the end of the turn: where turns take longer than a beat, something else has its turn in between.
+            beat.reset();
+        }
     }
     drop(sources);
     finish(osd, &c).await
@@ -268,6 +299,14 @@ fn modes(c: &Config) -> Modes {
     let me = AuthName::new(EntityKind::Osd, c.id.to_string());
     let state = c.cluster.state();
     Modes::of(EntityKind::Osd, |name| state.option(&me, name))
+}
+
+/// A bound socket, and the address that it is known by.
+fn listen(bind: SocketAddr, nonce: u32) -> Result<(Listener, EntityAddr), Error> {
+    let failed = |source| Error::Listen { addr: bind, source };
+    let listener = Listener::bind(bind).map_err(failed)?;
+    let bound = listener.local_addr().map_err(failed)?;
+    Ok((listener, EntityAddr::msgr2(bound, nonce)))
 }
 
 /// One message, and those that came with it.
@@ -297,6 +336,8 @@ fn apply_links(osd: &mut Osd, id: LinkId, first: DialEvent, queue: &mut mpsc::Re
 
 /// Leaves the map, lets what was accepted become durable and be answered, and closes the store.
 async fn finish(mut osd: Osd, c: &Config) -> Result<(), Error> {
+    // The loop turns no more: nobody speaks for it.
+    osd.beating = None;
     match io::task::timeout(FAREWELL_MAX, c.cluster.osd_down(c.id)).await {
         Ok(Ok(_)) => {}
         Ok(Err(e)) => tracing::warn!("osd.{}: not marked down: {e}", c.id),
@@ -364,8 +405,9 @@ impl Sources {
     }
 }
 
-fn boot(c: &Config, addr: EntityAddr, uuid: types::Uuid, size: u64) -> OsdBoot {
+fn boot(c: &Config, addr: EntityAddr, hb_addr: EntityAddr, uuid: types::Uuid, size: u64) -> OsdBoot {
     let addrs = EntityAddrVec::one(addr);
+    let hb_addrs = EntityAddrVec::one(hb_addr);
     let metadata = BTreeMap::from([
         ("id".to_string(), c.id.to_string()),
         (
@@ -380,6 +422,8 @@ fn boot(c: &Config, addr: EntityAddr, uuid: types::Uuid, size: u64) -> OsdBoot {
         ("hostname".to_string(), c.hostname.clone()),
         ("osd_data".to_string(), c.dir.display().to_string()),
         ("osd_objectstore".to_string(), "skep".to_string()),
+        ("hb_back_addr".to_string(), hb_addr.to_string()),
+        ("hb_front_addr".to_string(), hb_addr.to_string()),
         ("front_addr".to_string(), addr.to_string()),
         ("back_addr".to_string(), addr.to_string()),
     ]);
@@ -387,9 +431,9 @@ fn boot(c: &Config, addr: EntityAddr, uuid: types::Uuid, size: u64) -> OsdBoot {
         id: c.id,
         uuid,
         client_addrs: addrs.clone(),
-        cluster_addrs: addrs.clone(),
-        hb_back_addrs: addrs.clone(),
-        hb_front_addrs: addrs,
+        cluster_addrs: addrs,
+        hb_back_addrs: hb_addrs.clone(),
+        hb_front_addrs: hb_addrs,
         size_bytes: size,
         host: c.hostname.clone(),
         device_class: c.device_class.clone(),

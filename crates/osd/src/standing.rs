@@ -1,11 +1,12 @@
 //! This OSD's standing in the cluster: its lease, whether it is up, and whom it takes for dead.
 //!
-//! Invariants: it serves only while its lease is live by its own clock, and never while its disk hangs; the lease is
-//! renewed by the event loop alone, so a loop that hangs loses it. It boots only with a lease, and comes back only if it
+//! Invariants: it serves only while its lease is live by its own clock, and never while its disk hangs or its pulse has fenced it; the lease is
+//! renewed by the [`Pulse`] as long as the loop turns, so a loop that hangs loses it. It boots only with a lease, and comes back only if it
 //! reaches most of the peers that are up and hold a lease. Nothing here waits: what is asked of the cluster state answers by an event.
 
 use crate::event::Told;
 use crate::osd::Osd;
+use crate::pulse::Pulse;
 use io::Clock;
 use metastore::cluster::OsdBoot;
 use metastore::lease::{Lease, LeaseTimes};
@@ -26,9 +27,9 @@ const SPREAD: Duration = Duration::from_millis(100);
 /// The same where lifelines end; the first of many that see it is enough, and it may be gone, too.
 const SPREAD_GONE: Duration = Duration::from_millis(5);
 const SPREAD_GONE_MAX: u32 = 20;
-/// Returns within this time make the next one later: 1 s, doubled each time, up to the longest.
+/// Returns of one that was at fault itself make the next such one within this time later: 1 s, doubled each time, up to the longest.
 const FLAPS_WITHIN: Duration = Duration::from_secs(600);
-const RETURN_AFTER_MAX: Duration = Duration::from_secs(60);
+const RETURN_AFTER_MAX: Duration = Duration::from_secs(10);
 /// Returns that are remembered.
 const RETURNS_MAX: usize = 16;
 /// The option that says for how long a flush may take, in seconds, and its smallest value.
@@ -37,6 +38,7 @@ const HUNG_DISK_MIN: Duration = Duration::from_secs(1);
 
 pub struct Standing {
     clock: Arc<dyn Clock>,
+    pulse: Arc<Pulse>,
     boot: OsdBoot,
     run: u32,
     times: LeaseTimes,
@@ -56,6 +58,8 @@ pub struct Standing {
     noticed: bool,
     returns: VecDeque<Duration>,
     stepping_down: bool,
+    /// It was marked down for what is wrong with itself, and may be again: its disk or its loop hung, its peers did not hear it.
+    at_fault: bool,
     /// The oldest transaction seen waiting for the disk, since then.
     unflushed: Option<(u64, Duration)>,
     hung: bool,
@@ -67,6 +71,7 @@ pub struct Standing {
 
 pub struct StandingParts {
     pub clock: Arc<dyn Clock>,
+    pub pulse: Arc<Pulse>,
     pub boot: OsdBoot,
     pub run: u32,
     pub times: LeaseTimes,
@@ -79,6 +84,7 @@ impl Standing {
         let began = p.clock.monotonic();
         Self {
             clock: p.clock,
+            pulse: p.pulse,
             boot: p.boot,
             run: p.run,
             times: p.times,
@@ -94,6 +100,7 @@ impl Standing {
             noticed: false,
             returns: VecDeque::new(),
             stepping_down: false,
+            at_fault: false,
             unflushed: None,
             hung: false,
             unleased: BTreeMap::new(),
@@ -110,7 +117,7 @@ impl Standing {
         // place another takes with the boot's first transaction.
         let leaving = self.stepping_down && !broken::is(Rule::SteppingDown);
         let booted = self.booted || broken::is(Rule::BootedFirst);
-        !self.hung && !leaving && booted && leased()
+        !self.hung && !leaving && booted && !self.pulse.is_fenced() && leased()
     }
 
     /// Until when it may serve, as things stand.
@@ -129,8 +136,12 @@ impl Standing {
         self.hung
     }
 
-    /// When it may come back, having been away once more.
+    /// When it may come back, having been away once more: at once where nothing is wrong with itself. A lease that ended under load
+    /// or an operator's wish says nothing of that.
     fn return_at(&mut self, now: Duration) -> Duration {
+        if !std::mem::take(&mut self.at_fault) {
+            return now;
+        }
         while self.returns.front().is_some_and(|at| *at + FLAPS_WITHIN < now)
             || self.returns.len() >= RETURNS_MAX
         {
@@ -153,8 +164,10 @@ impl Osd {
 
     /// Five times a second.
     pub fn on_beat(&mut self) {
-        self.renew_lease();
-        for osd in self.links.beat(self.placement.epoch()) {
+        let heard = self.standing.pulse.heard();
+        self.heed_pulse();
+        self.ask_lease();
+        for osd in self.links.beat(self.placement.epoch(), &heard) {
             self.peer_down(osd);
         }
         self.links.step();
@@ -170,15 +183,17 @@ impl Osd {
         self.tell_silent();
     }
 
-    fn renew_lease(&mut self) {
+    /// It was marked down while the loop hung.
+    fn heed_pulse(&mut self) {
+        self.standing.at_fault |= self.standing.pulse.is_fenced();
+    }
+
+    /// Gets a lease where there is none, or none any more.
+    fn ask_lease(&mut self) {
         let now = self.clock.monotonic();
         let s = &mut self.standing;
         match &s.lease {
-            Some(lease) if !lease.has_ended() && now < s.touched + lease.ttl() / 5 => {}
-            Some(lease) if !lease.has_ended() => {
-                s.touched = now;
-                lease.touch();
-            }
+            Some(lease) if !lease.has_ended() => {}
             _ if !s.leasing
                 && (s.touched + ASK_AGAIN <= now || s.lease.is_none() && s.touched == s.began) =>
             {
@@ -206,6 +221,7 @@ impl Osd {
                 self.standing.leasing = false;
                 match result {
                     Ok(lease) => {
+                        self.standing.pulse.hold(&lease);
                         self.standing.lease = Some(lease);
                         self.bury_earlier_run();
                     }
@@ -261,7 +277,7 @@ impl Osd {
         let map = self.cluster.osdmap();
         let s = &self.standing;
         let valid = s.lease.as_ref().is_some_and(|l| l.is_valid(now));
-        if s.booting || s.hung || s.stepping_down || !valid || now < s.not_before {
+        if s.booting || s.hung || s.stepping_down || s.pulse.is_fenced() || !valid || now < s.not_before {
             return;
         }
         if s.booted {
@@ -289,7 +305,7 @@ impl Osd {
         // Those without a lease are gone, whatever the map says of them: after a power cut that is everybody.
         let leased = self.cluster.leased();
         let wanted = self.links.wanted().filter(|o| leased.contains(o)).count();
-        let reached = self.links.open().filter(|o| leased.contains(o)).count();
+        let reached = self.reached().iter().filter(|o| leased.contains(o)).count();
         let alone = wanted > 0 && reached * 2 <= wanted;
         if alone && (self.standing.booted || now < self.standing.began + FIRST_BOOT_WAIT) {
             return;
@@ -326,6 +342,7 @@ impl Osd {
                     "osd.{}: the disk has not ended a flush for {secs} s: stepping down",
                     self.id
                 );
+                self.standing.at_fault = true;
                 self.step_down("its disk hangs");
             }
             (false, true) => {
@@ -435,10 +452,26 @@ impl Osd {
             *osd != self.id && map.is_up(*osd) && leased.contains(osd) && report.silent.contains(&self.id)
         };
         let accusers = stats.osds.iter().filter(|r| accuses(*r)).count();
-        if accusers > self.links.open().count() {
+        if accusers > self.reached().len() {
             tracing::warn!("osd.{}: {accusers} peers do not hear it: stepping down", self.id);
+            self.standing.at_fault = true;
             self.step_down("its peers do not hear it");
         }
+    }
+
+    /// Peers that hear this OSD and answer, its loop or its pulse.
+    fn reached(&self) -> BTreeSet<OsdId> {
+        let mut reached = self.standing.pulse.heard();
+        let wanted: BTreeSet<OsdId> = self.links.wanted().collect();
+        reached.retain(|o| wanted.contains(o));
+        reached.extend(self.links.open());
+        reached
+    }
+
+    /// Peers that neither their loop nor their pulse speaks for.
+    pub fn silent(&self) -> BTreeSet<OsdId> {
+        let heard = self.standing.pulse.heard();
+        self.links.silent().filter(|o| !heard.contains(o)).collect()
     }
 
     /// An operator wants it down: it says so itself, since only it knows from when on it serves no more. Then it comes
@@ -451,7 +484,7 @@ impl Osd {
 
     /// Who is silent is told at once, not only with the next report.
     fn tell_silent(&mut self) {
-        let silent: BTreeSet<OsdId> = self.links.silent().collect();
+        let silent = self.silent();
         if silent != self.standing.silent {
             self.standing.silent = silent;
             self.flush_report();

@@ -177,10 +177,12 @@ impl Rig {
                 clock: clock.clone(),
                 entropy: net::entropy(SystemRandom::shared()),
                 nonce: 1,
+                output_max: crate::links::OUTPUT_MAX,
                 events: mpsc::channel(1).0,
             }),
             standing: Standing::new(StandingParts {
                 clock,
+                pulse: Arc::default(),
                 boot: self.boot_of(0),
                 run: 1,
                 times: Config::LEASE,

@@ -185,6 +185,10 @@ impl Parked {
         turns.is_none_or(|t| t.behind.is_empty() && t.is_free_for(order))
     }
 
+    pub fn has_messages(&self) -> bool {
+        self.jobs.values().any(|job| matches!(job.task, Task::Message(_)))
+    }
+
     pub fn is_empty(&self) -> bool {
         self.jobs.is_empty()
     }

@@ -204,7 +204,7 @@ impl Pg {
     pub fn apply(&mut self, input: Input, ctx: &mut Context<'_>) {
         match input {
             Input::ClientOp(c) => {
-                if let Some(c) = self.hold(c) {
+                if let Some(c) = self.hold(c, ctx.now) {
                     self.client_op(c, ctx);
                 }
             }

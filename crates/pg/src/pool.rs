@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use types::{AddrKind, EntityAddr, Epoch, PoolId};
+use types::{AddrKind, EntityAddr, Epoch, OsdId, PoolId};
 
 /// A set of snapshot ids.
 pub type SnapIntervals = crate::intervals::Intervals;
@@ -87,6 +87,8 @@ pub struct PoolView {
     pub stripe_width: u32,
     pub ec_overwrites: bool,
     pub blocklist: Arc<Blocklist>,
+    /// OSDs of which the map says that they are full.
+    pub full_osds: Arc<BTreeSet<OsdId>>,
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use tokio::time::sleep;
 
 /// Virtual time in which a new cluster is to be clean, and one that was healed.
 const UP_MAX: Duration = Duration::from_secs(60);
-const HEALED_MAX: Duration = Duration::from_secs(180);
+const HEALED_MAX: Duration = Duration::from_secs(30);
 /// In which the clients' last operations are to be answered after that.
 const LAST_MAX: Duration = Duration::from_secs(60);
 

@@ -18,7 +18,7 @@ pub const REPORT_TTL: Duration = Duration::from_secs(30);
 impl ClusterHandle {
     /// A lease that lets OSD `id` serve; `run` tells this run of it from earlier ones. Call it once the OSD's
     /// store is open, whose lock ended an earlier run of the same OSD: the new lease takes the old one's place.
-    /// The owner touches it from its loop and serves while [`Lease::is_valid`]. The snapshot is then as new as the lease.
+    /// The owner touches it as long as its loop turns, and serves while [`Lease::is_valid`]. The snapshot is then as new as the lease.
     pub async fn osd_lease(&self, id: OsdId, run: u32, times: LeaseTimes) -> Result<Lease> {
         let lease = self.shared.store.lease_hold(times).await?;
         self.put_leased(&keys::live_lease(id), run.to_string().into(), lease.id())

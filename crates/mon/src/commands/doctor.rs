@@ -7,7 +7,7 @@
 
 use super::pg_stats::{Figures, Share};
 use super::table::{Spec, spec};
-use super::{Command, Context, Outcome, doctor_locks, doctor_space, osd_safety, slow_disk};
+use super::{Command, Context, Outcome, doctor_locks, doctor_space, doctor_unclean, osd_safety, slow_disk};
 use crate::auto_out;
 use crate::format::units;
 use crate::spare;
@@ -137,6 +137,7 @@ pub fn examine(ctx: &Context<'_>) -> Vec<Finding> {
     spare_space(ctx, &mut out);
     slow_disks(ctx, &mut out);
     few_copies(ctx, &figures, &mut out);
+    doctor_unclean::unclean(ctx, &figures, &mut out);
     healing(ctx, &figures, &mut out);
     monitors(ctx, &mut out);
     out.sort_by_key(|f| f.level);

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::sample::Cluster;
-use types::pgstats::{HeldLock, NoRoom, holder};
+use types::pgstats::{HeldLock, NoRoom, holder, pg_state};
 use types::{PgId, Utime};
 
 fn shown(c: &mut Cluster, command: &str, want: &str) {
@@ -216,4 +216,66 @@ fn a_monitor_cut_off_says_so() {
         r#"{"prefix":"health","detail":"detail"}"#,
         "clients are sent to those who follow it: mon.b, mon.c",
     );
+}
+
+/// How many groups the doctor calls not clean, and the sentences.
+fn not_clean(c: &mut Cluster) -> (usize, Vec<String>) {
+    let found = c.json("doctor")["findings"].as_array().unwrap().clone();
+    let (mut count, mut said) = (0, Vec::new());
+    for f in found {
+        let waits = f["waits_for"].as_str().unwrap().to_string();
+        let Some(why) = waits.strip_prefix("not clean: ") else {
+            continue;
+        };
+        assert!(!f["next"].as_str().unwrap().is_empty());
+        let names = f["subject"]
+            .as_str()
+            .unwrap()
+            .strip_prefix("pg ")
+            .unwrap()
+            .to_string();
+        let (named, more) = names.split_once(" and ").unwrap_or((&names, "0 more"));
+        count += named.split(", ").count() + more.strip_suffix(" more").unwrap().parse::<usize>().unwrap();
+        said.push(why.to_string());
+    }
+    (count, said)
+}
+
+#[test]
+fn every_group_that_is_not_clean_has_a_sentence() {
+    let c = &mut four();
+    assert_eq!(not_clean(c), (0, vec![]));
+    c.each_pg(|s| s.state = pg_state::ACTIVE | pg_state::RECOVERING);
+    let (count, said) = not_clean(c);
+    assert_eq!(count, 8);
+    let all = said
+        .iter()
+        .all(|s| s.starts_with("its copies are brought to the same state by osd."));
+    assert!(all, "{said:?}");
+    c.each_pg(|s| s.blocked_by = vec![2]);
+    let (count, said) = not_clean(c);
+    assert_eq!(
+        (count, said),
+        (8, vec!["waits for an answer of osd.2 on host vm".to_string()])
+    );
+    // One is down: its groups have a copy less, and nowhere to make it.
+    let down = c.run(r#"{"prefix":"osd down","ids":["3"]}"#, b"");
+    assert_eq!(down.code, 0, "{}", down.status);
+    c.each_pg(|s| (s.state, s.blocked_by) = (pg_state::ACTIVE | pg_state::DEGRADED, vec![]));
+    let (count, said) = not_clean(c);
+    assert_eq!(count, 8);
+    let want = "3 copies are wanted, and there are OSDs for 2";
+    assert!(said.iter().any(|s| s == want), "{said:?}");
+    // Its disk has no room for the copy: that comes first.
+    for pg in c.state.osdmap.pgs().collect::<Vec<_>>() {
+        let none = NoRoom {
+            osd: 1,
+            needed: false,
+            lacks: 3,
+        };
+        c.report_of(0, |r| drop(r.no_room.insert(pg, vec![none])));
+    }
+    let (_, said) = not_clean(c);
+    let roomless = |s: &&String| s.starts_with("there is no room for the copy on osd.1");
+    assert!(said.iter().any(|s| roomless(&s)), "{said:?}");
 }

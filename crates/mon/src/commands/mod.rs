@@ -18,6 +18,7 @@ mod df;
 mod doctor;
 mod doctor_locks;
 mod doctor_space;
+mod doctor_unclean;
 mod fs;
 mod health;
 mod health_checks;

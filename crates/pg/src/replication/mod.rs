@@ -70,8 +70,12 @@ pub(crate) struct Replication {
     no_handing_before: Duration,
     /// Another primary was proposed, and the outcome was not seen: it may serve already.
     handed: bool,
-    /// The store here has no room: another one of the set shall lead (see [`aside`]).
-    aside: bool,
+    /// The store here has no room, since then: another one of the set shall lead (see [`aside`]).
+    aside: Option<Duration>,
+    /// When that came to nothing last.
+    tried_aside: Option<Duration>,
+    /// The `aside` for which the reads were taken out of what is held.
+    sifted: Option<Duration>,
     /// Clients' operations that cannot be executed yet.
     held: VecDeque<Box<ClientOp>>,
     proposal: Option<propose::Pending>,
@@ -118,8 +122,13 @@ impl Replication {
 
     fn is_active(&self) -> bool {
         let handing = self.handing.is_some() && !broken::is(Rule::HandingStops);
-        let stays = !handing && !self.handed && !self.aside;
-        self.peered && stays && self.group.is_enough() && !self.is_filling()
+        let stays = !handing && !self.handed && self.aside.is_none();
+        stays && self.could_be_active()
+    }
+
+    /// Active, if it is to lead at all.
+    fn could_be_active(&self) -> bool {
+        self.peered && self.group.is_enough() && !self.is_filling()
     }
 
     pub fn number(&mut self) -> u64 {
@@ -185,7 +194,7 @@ impl Pg {
             self.repl.handing = None;
             self.repl.handed = false;
             self.repl.grants.set_changed(&group.in_sync);
-            self.repl.aside = false;
+            self.repl.aside = None;
         }
         let peers: BTreeSet<OsdId> = group.peers().collect();
         let gone: Vec<OsdId> = self
@@ -463,12 +472,17 @@ impl Pg {
     // --- operations that wait -------------------------------------------------------------------------
 
     /// Holds an operation back while the PG is not active.
-    pub(crate) fn hold(&mut self, op: Box<ClientOp>) -> Option<Box<ClientOp>> {
+    pub(crate) fn hold(&mut self, op: Box<ClientOp>, now: Duration) -> Option<Box<ClientOp>> {
         if self.repl.is_active() && self.repl.held.is_empty() {
             return Some(op);
         }
-        self.repl.held.push_back(op);
-        None
+        match self.read_meanwhile(op, now) {
+            Ok(op) => Some(op),
+            Err(op) => {
+                self.repl.held.push_back(op);
+                None
+            }
+        }
     }
 
     fn release_held(&mut self, ctx: &mut Context<'_>) {
@@ -477,6 +491,7 @@ impl Pg {
         {
             self.client_op(op, ctx);
         }
+        self.read_held_meanwhile(ctx);
     }
 
     pub(crate) fn drop_held(&mut self, gone: impl Fn(&ClientOp) -> bool) {
@@ -499,7 +514,7 @@ impl Pg {
             || !self.repl.all_full()
             || self.repl.proposal.is_some()
             || self.repl.handing.is_some()
-            || self.repl.aside
+            || self.repl.aside.is_some()
             || self.wants_another_group();
         // Not put off by what comes in meanwhile: under load that never ends.
         let at = self.repl.look_at.unwrap_or(ctx.now + LOOK_EVERY);

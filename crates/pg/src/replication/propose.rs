@@ -32,7 +32,7 @@ impl Pg {
     /// The set as it should be now.
     fn wanted_group(&self, now: Duration) -> Vec<OsdId> {
         let r = &self.repl;
-        if r.aside {
+        if self.can_stand_aside(now) {
             return self.group_without_me(now);
         }
         let g = &r.group;
@@ -114,7 +114,7 @@ impl Pg {
             return;
         }
         let leaves = want.first() != Some(&self.repl.group.me);
-        let ready = match self.repl.aside {
+        let ready = match self.can_stand_aside(ctx.now) {
             true => self.is_settled(&want),
             false => self.is_ready_to_hand_over(ctx),
         };

@@ -101,8 +101,11 @@ impl Cluster {
     }
 
     pub(super) fn pool(&self) -> Arc<PoolView> {
+        let full = |o: &OsdId| self.nodes[*o as usize].store.full;
+        let all = 0..self.nodes.len() as OsdId;
         Arc::new(PoolView {
             epoch: self.epoch,
+            full_osds: Arc::new(all.filter(full).collect()),
             ..pool()
         })
     }
@@ -209,6 +212,9 @@ impl Cluster {
     fn set_full(&mut self, osd: OsdId, full: bool) {
         let node = &mut self.nodes[osd as usize];
         (node.store.full, node.flushed.full) = (full, full);
+        // Its report says so, and then the map.
+        self.epoch += 1;
+        self.tell_all();
     }
 
     pub(super) fn set_up(&mut self, up: &[OsdId]) {
@@ -613,6 +619,75 @@ fn a_primary_without_room_lets_another_lead_and_leads_again_when_it_has_some() {
     c.run(in_turn(), 200);
     assert_eq!(&c.answered(read).unwrap().ops[0].outdata[..], b"012345");
     c.check_equal();
+}
+
+/// ENOSPC went to clients where the primary's disk was full and another copy was behind for the moment; and reads stood still.
+#[test]
+fn a_write_without_room_waits_for_a_copy_that_is_behind_and_reads_go_on() {
+    let mut c = Cluster::new(3, 3, 2);
+    c.run(in_turn(), 300);
+    let first = c.send("a", vec![append(b"0")]);
+    c.run(in_turn(), 200);
+    assert_eq!(c.answered(first).unwrap().result, 0);
+    c.cut(0, 2);
+    c.now += Duration::from_secs(1);
+    c.input(0, Input::Tick);
+    c.run(in_turn(), 300);
+    assert_eq!(c.group.in_sync, [0, 1]);
+    c.set_full(0, true);
+    let ops = |n: u8| vec![append(&[b'0' + n])];
+    let sent: Vec<_> = (1..4).map(|n| (c.send("a", ops(n)), "a", ops(n))).collect();
+    let elsewhere = c.send("b", vec![read(0, 0)]);
+    let behind = c.send("a", vec![read(0, 0)]);
+    c.run(in_turn(), 300);
+    assert!(
+        sent.iter().all(|(tid, ..)| c.answered(*tid).is_none()),
+        "they wait"
+    );
+    assert!(
+        c.answered(behind).is_none(),
+        "in order with the writes of its object"
+    );
+    assert_eq!(c.answered(elsewhere).unwrap().result, Errno::ENOENT.code());
+    assert_eq!(c.group.in_sync, [0, 1], "one other is not enough to lead");
+    c.mend();
+    for _ in 0..20 {
+        c.now += Duration::from_millis(500);
+        c.input(c.group.primary, Input::Tick);
+        settle(&mut c, &sent);
+    }
+    assert!(sent.iter().all(|(tid, ..)| c.answered(*tid).unwrap().result == 0));
+    assert_eq!(c.group.primary, 1);
+    c.set_full(0, false);
+    c.now += Duration::from_secs(6);
+    c.run(in_turn(), 1500);
+    assert_eq!(c.group.in_sync, [0, 1, 2]);
+    let read = c.send("a", vec![read(0, 0)]);
+    c.run(in_turn(), 200);
+    assert_eq!(&c.answered(read).unwrap().ops[0].outdata[..], b"0123");
+    c.check_equal();
+}
+
+/// One that is down may come back, but not for ever.
+#[test]
+fn a_write_without_room_waits_a_while_for_who_is_down() {
+    let mut c = Cluster::new(3, 3, 2);
+    c.run(in_turn(), 300);
+    c.kill(2);
+    c.run(in_turn(), 300);
+    assert_eq!(c.group.in_sync, [0, 1]);
+    c.set_full(0, true);
+    let sent = c.send("a", vec![append(b"0")]);
+    c.run(in_turn(), 300);
+    assert_eq!(c.answered(sent).map(|r| r.result), None);
+    c.now += Duration::from_secs(31);
+    c.input(0, Input::Tick);
+    c.run(in_turn(), 300);
+    assert_eq!(c.answered(sent).map(|r| r.result), Some(Errno::ENOSPC.code()));
+    // And the next one does not wait as long once more.
+    let next = c.send("a", vec![append(b"0")]);
+    c.run(in_turn(), 300);
+    assert_eq!(c.answered(next).map(|r| r.result), Some(Errno::ENOSPC.code()));
 }
 
 #[test]
