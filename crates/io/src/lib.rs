@@ -5,6 +5,7 @@ pub mod admin;
 pub mod clock;
 pub mod disk;
 pub mod files;
+pub mod log;
 pub mod random;
 pub mod socket;
 pub mod task;

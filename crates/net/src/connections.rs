@@ -2,6 +2,7 @@
 
 use crate::budget::{Permit, TotalBudget};
 use crate::connection::Connection;
+use crate::guesses::Guesses;
 use crate::lifelines::Door;
 use msgr::{Message, Peer};
 use std::cell::{Cell, RefCell};
@@ -83,6 +84,7 @@ pub(crate) struct Shared {
     pub stop: Notify,
     pub stopped: Cell<bool>,
     pub hesitation: Cell<Duration>,
+    pub guesses: Rc<RefCell<Guesses>>,
 }
 
 /// Cheap to clone; for the thread that serves.
@@ -103,6 +105,7 @@ impl Connections {
                 stop: Notify::new(),
                 stopped: Cell::new(false),
                 hesitation: Cell::new(Duration::ZERO),
+                guesses: Rc::default(),
             }),
         }
     }

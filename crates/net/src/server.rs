@@ -83,7 +83,7 @@ impl Server {
             shared.total.clone(),
         );
         let proto = ServerConnection::new(self.config.clone(), peer, id.0);
-        let conn = Connection::new(id, peer, proto, budget);
+        let conn = Connection::new(id, peer, proto, budget, shared.guesses.clone());
         shared.conns.borrow_mut().insert(id, conn.clone());
         let (options, clock, events) = (options.clone(), self.clock.clone(), self.events.clone());
         let connections = self.connections.clone();
