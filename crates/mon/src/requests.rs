@@ -12,6 +12,8 @@ use messages::mon::{
 use messages::osd::MCommandReply;
 use metastore::{Change, Changes, ClusterState, ClusterStats};
 use msgr::Message;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use types::clusterlog::LogEntry;
 use types::osdmap::Incremental;
 use types::{AuthName, EntityAddr, Errno, Utime};
@@ -49,10 +51,19 @@ pub enum Action {
     Log { entries: Vec<LogEntry> },
 }
 
+/// What somebody had when a request was permitted.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Rights {
+    pub key_epoch: u64,
+    pub caps: BTreeMap<String, String>,
+}
+
 #[derive(Debug, Clone)]
 pub struct Request {
     pub tid: u64,
     pub who: AuthName,
+    /// It is not carried out when they are others by then. None: no entity's key stands behind the session.
+    pub rights: Option<Arc<Rights>>,
     pub addr: EntityAddr,
     pub action: Action,
 }
@@ -93,7 +104,19 @@ impl From<PoolError> for Reply {
 }
 
 impl Request {
+    /// Whether who asked may still do what it might when it asked: changes wait, and keys are taken away meanwhile.
+    fn is_permitted(&self, state: &ClusterState) -> bool {
+        self.rights.as_ref().is_none_or(|r| {
+            let entity = state.auth.current(&self.who, r.key_epoch);
+            entity.is_some_and(|e| e.caps == r.caps)
+        })
+    }
+
     pub fn decide(&self, state: &ClusterState, env: &Env<'_>) -> (Changes, Reply) {
+        if !self.is_permitted(state) {
+            let why = "access denied: key or capabilities changed meanwhile";
+            return (Changes::none(), Reply::error(Errno::EACCES, why));
+        }
         match &self.action {
             Action::Command { door, command } => {
                 let ctx = Context {
@@ -134,7 +157,12 @@ impl Request {
                 Err(e) => (Changes::none(), e.into()),
             },
             Action::Log { entries } => {
-                let list = entries.iter().cloned().map(Change::Log).collect();
+                // The log is shown on terminals and a line of it is one entry.
+                let plain = |e: &LogEntry| LogEntry {
+                    message: io::log::one_line(&e.message),
+                    ..e.clone()
+                };
+                let list = entries.iter().map(plain).map(Change::Log).collect();
                 (
                     Changes {
                         list,

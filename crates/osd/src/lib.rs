@@ -33,6 +33,7 @@ mod recovery;
 mod report;
 mod scrub;
 mod serve;
+mod session_caps;
 mod sessions;
 mod slots;
 mod standing;

@@ -28,6 +28,7 @@ use types::pool::PgPool;
 use types::*;
 
 mod copies;
+mod revocation;
 
 const POOL: i64 = 1;
 const OBJECTS: usize = 8;
