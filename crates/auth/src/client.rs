@@ -3,6 +3,7 @@
 //! [`CephxClient`] keeps what a client keeps over connections: its key, its global id and its tickets.
 //! Renewal over an open session is not here yet; a caller reconnects to its monitor for fresh tickets.
 
+use crate::key::same_u64;
 use crate::server::{AUTH_MODE_AUTHORIZER, AUTH_MODE_MON, GET_AUTH_SESSION_KEY};
 use crate::ticket::{GrantedTicket, TicketBlob};
 use crate::verifier::{AuthorizeBody, Authorizer};
@@ -170,7 +171,7 @@ impl CephxClient {
             r.u8()?;
             Ok((r.u64()?, if r.is_empty() { Bytes::new() } else { r.blob()? }))
         })?;
-        if nonce != self.nonce.wrapping_add(1) {
+        if !same_u64(nonce, self.nonce.wrapping_add(1)) {
             return Err(AuthError::access("the service did not prove the session key"));
         }
         let connection_secret = connection_secret(&secret)?;

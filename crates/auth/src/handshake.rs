@@ -149,6 +149,9 @@ pub struct Identity {
     pub name: AuthName,
     pub global_id: u64,
     pub caps: PeerCaps,
+    /// Of the key that it proved to have, or that stands behind its ticket ([`crate::EntityAuth::epoch`]): when the
+    /// entity's is another, its sessions are over. None: no entity's key does (method none, daemons among each other).
+    pub key_epoch: Option<u64>,
     /// The monitor's challenge of this connection, which a later renewal must answer again.
     pub server_challenge: Option<u64>,
 }

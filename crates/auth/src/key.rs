@@ -1,13 +1,17 @@
 //! Keys of type 1 (AES-128) and what they do: the text form, sealing in cephx's envelope, the proof of
-//! knowledge from two challenges, and signatures.
+//! knowledge from two challenges, signatures, and sealing what only Skep itself reads again.
 //!
 //! Envelope: `E(key, T) = AES-128-CBC(u8 1, u64 magic, T)`, fixed IV, PKCS#7 padding. The magic is how a
-//! reader knows that its key was the right one. Spec chapter 01, section 6.3.
+//! reader knows that its key was the right one (docs/protocol/auth.md). It is no proof that nobody changed `T`: whoever
+//! holds the bytes can flip any bit behind the first block. So nothing that others hand back to us is sealed like that,
+//! but with [`CryptoKey::guard`], which shows every change.
 
+use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use aws_lc_rs::cipher::{
     AES_128, DecryptionContext, EncryptionContext, PaddedBlockDecryptingKey, PaddedBlockEncryptingKey,
     UnboundCipherKey,
 };
+use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::hmac;
 use base64::Engine;
 use denc::{Bytes, Decode, Encode, Reader, Writer};
@@ -19,6 +23,16 @@ pub const SECRET_LEN: usize = 16;
 const TYPE_AES128: u16 = 1;
 const IV: &[u8; 16] = b"cephsageyudagreg";
 const MAGIC: u64 = 0xff00_9cad_8826_aa55;
+/// From a secret comes the key of [`CryptoKey::guard`]: the same secret sealed with CBC in earlier versions.
+const GUARD_LABEL: &[u8] = b"skep guarded blob, AES-256-GCM";
+/// Bytes of the nonce of a guarded blob. It must never come twice with one key; drawn by chance it does not within the
+/// life of a rotating secret.
+pub const GUARD_NONCE_LEN: usize = NONCE_LEN;
+
+/// Compares two challenges or proofs in constant time.
+pub(crate) fn same_u64(a: u64, b: u64) -> bool {
+    verify_slices_are_equal(&a.to_le_bytes(), &b.to_le_bytes()).is_ok()
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CryptError {
@@ -26,6 +40,8 @@ pub enum CryptError {
     WrongKey,
     #[error("decrypted but malformed")]
     Malformed,
+    #[error("not a ticket of the form that is made now")]
+    NotATicket,
     #[error("not a key in base64 form")]
     NotAKey,
 }
@@ -108,6 +124,39 @@ impl CryptoKey {
             return Err(CryptError::WrongKey);
         }
         body(&mut r).map_err(|_| CryptError::Malformed)
+    }
+
+    fn guard_key(&self) -> LessSafeKey {
+        let key = self.sign(GUARD_LABEL);
+        // The key has the algorithm's length.
+        LessSafeKey::new(UnboundKey::new(&AES_256_GCM, &key).expect("32 byte key"))
+    }
+
+    /// AES-256-GCM under a key made from this one: ciphertext and tag. `clear` is authenticated with it.
+    pub fn guard(&self, nonce: [u8; GUARD_NONCE_LEN], clear: &[u8], plain: &[u8]) -> Vec<u8> {
+        let mut out = plain.to_vec();
+        // Fails only for texts of many GiB.
+        self.guard_key()
+            .seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), Aad::from(clear), &mut out)
+            .expect("encryption in memory");
+        out
+    }
+
+    /// The text of [`Self::guard`], if neither it nor `clear` was changed.
+    pub fn unguard(
+        &self,
+        nonce: [u8; GUARD_NONCE_LEN],
+        clear: &[u8],
+        sealed: &[u8],
+    ) -> Result<Bytes, CryptError> {
+        let mut buf = sealed.to_vec();
+        let n = self
+            .guard_key()
+            .open_in_place(Nonce::assume_unique_for_key(nonce), Aad::from(clear), &mut buf)
+            .map_err(|_| CryptError::WrongKey)?
+            .len();
+        buf.truncate(n);
+        Ok(buf.into())
     }
 
     /// The client's answer to the monitor's challenge: the XOR of the whole words of the sealed

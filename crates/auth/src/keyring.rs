@@ -75,7 +75,11 @@ fn close(db: &mut KeyDb, section: Option<Section>) -> Result<(), KeyringError> {
         line: s.line,
         what: format!("{} has no key", s.name),
     })?;
-    db.entities.insert(s.name, EntityAuth { key, caps: s.caps });
+    let entity = EntityAuth {
+        caps: s.caps,
+        ..EntityAuth::new(key)
+    };
+    db.entities.insert(s.name, entity);
     Ok(())
 }
 

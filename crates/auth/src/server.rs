@@ -1,22 +1,25 @@
 //! The monitor's side: proof of the long-lived key, global ids, tickets and their renewal
 //! (spec chapter 01, sections 6.2 to 6.7).
 //!
-//! Invariants: a global id is given once (the owner persists a high-water mark and grants ranges); a
-//! claimed one must lie below that mark and, with a readable old ticket, be the ticket's; an entity
-//! without capabilities for the monitor does not get in. Unknown entities get a challenge like known
-//! ones and fail in the second step, so names cannot be probed.
+//! Invariants: a global id is given once (the owner persists a high-water mark and grants ranges), and to one entity;
+//! who claims one gets it for a readable, unexpired AUTH ticket of the same entity and id (of the old form, too, which is
+//! good for nothing else), and a fresh one otherwise; an
+//! entity without capabilities for the monitor does not get in. Unknown entities get a challenge like known ones and
+//! fail in the second step after the same work, so names cannot be probed.
 //!
 //! Does not persist: the owner stores [`KeyDb`], [`ServiceSecrets`] and the high-water mark, each before
 //! the server uses it.
 
 use crate::handshake::{AuthError, AuthMethod, Authenticator, ConMode, Context, Pending, Step};
-use crate::ticket::{AuthTicket, GrantedTicket, SessionTicket, TicketBlob};
+use crate::key::same_u64;
+use crate::owners::Owners;
+use crate::ticket::{AuthTicket, GrantedTicket, SessionTicket, TicketBlob, id_of_old_form};
 use crate::{
-    ConnectionSecret, CryptoKey, Granted, Identity, KeyDb, MAuth, MAuthReply, PeerCaps, RotatingSecrets,
-    ServiceSecrets,
+    ConnectionSecret, CryptoKey, EntityAuth, Granted, Identity, KeyDb, MAuth, MAuthReply, PeerCaps,
+    RotatingSecrets, SECRET_LEN, ServiceSecrets,
 };
 use denc::{Bytes, Decode, Reader, Writer};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use types::{AuthName, EntityKind, Errno, Utime};
 
@@ -53,8 +56,11 @@ impl Default for KeyServerConfig {
 }
 
 struct State {
-    db: KeyDb,
+    db: Arc<KeyDb>,
     secrets: ServiceSecrets,
+    owners: Owners,
+    /// `auth_allow_insecure_global_id_reclaim`.
+    insecure_reclaim: bool,
     /// Ids that may be given: `next..end`; everything below `next` may be in use.
     next_global_id: u64,
     end_global_id: u64,
@@ -100,17 +106,22 @@ impl Decode for SessionRequest {
 /// What became of the old AUTH ticket in a request.
 enum OldTicket {
     Absent,
-    /// Sealed with a secret that we no longer have.
-    Unreadable,
+    /// Expired, another's, of an older form, made with another key of the entity, or sealed with a secret that we no
+    /// longer have.
+    Unusable,
+    /// Of the form of versions up to 0.1.0: it says whose this id is, and nothing more.
+    OldForm(u64),
     Opened(Box<SessionTicket>),
 }
 
 impl KeyServer {
     /// `secrets` must have been rotated to now and persisted.
-    pub fn new(config: KeyServerConfig, db: KeyDb, secrets: ServiceSecrets) -> Self {
+    pub fn new(config: KeyServerConfig, db: impl Into<Arc<KeyDb>>, secrets: ServiceSecrets) -> Self {
         let state = State {
-            db,
+            db: db.into(),
             secrets,
+            owners: Owners::default(),
+            insecure_reclaim: false,
             next_global_id: 0,
             end_global_id: 0,
         };
@@ -130,8 +141,23 @@ impl KeyServer {
     }
 
     /// Takes over entities that the owner has persisted.
-    pub fn set_db(&self, db: KeyDb) {
-        self.state().db = db;
+    pub fn set_db(&self, db: impl Into<Arc<KeyDb>>) {
+        self.state().db = db.into();
+    }
+
+    /// Whether an entity that proved its key gets the id that it claims without a usable ticket
+    /// (`auth_allow_insecure_global_id_reclaim`). Even then no id that another is known to have been given.
+    pub fn allow_insecure_reclaim(&self, allow: bool) {
+        self.state().insecure_reclaim = allow;
+    }
+
+    /// A session of this id began: it is remembered as long as it lasts.
+    pub fn session_opened(&self, global_id: u64, name: &AuthName) {
+        self.state().owners.opened(global_id, name);
+    }
+
+    pub fn session_closed(&self, global_id: u64) {
+        self.state().owners.closed(global_id);
     }
 
     pub fn with_db<T>(&self, f: impl FnOnce(&KeyDb) -> T) -> T {
@@ -188,6 +214,7 @@ impl KeyServer {
                 name,
                 global_id,
                 caps: PeerCaps::AllowAll,
+                key_epoch: None,
                 server_challenge: None,
             },
             session_key: None,
@@ -195,55 +222,86 @@ impl KeyServer {
         })))
     }
 
-    /// Checks the proof of a 0x0100 request; gives the entity's key and capabilities.
-    fn check_proof(
-        s: &State,
+    /// Checks the proof of a 0x0100 request; gives the entity.
+    fn check_proof<'a>(
+        s: &'a State,
         name: &AuthName,
         challenge: u64,
         req: &SessionRequest,
-    ) -> Result<(CryptoKey, PeerCaps), AuthError> {
-        let entity =
-            s.db.get(name)
-                .ok_or_else(|| AuthError::access(format!("unknown entity {name}")))?;
-        if entity.key.proof(challenge, req.client_challenge) != req.proof {
+    ) -> Result<&'a EntityAuth, AuthError> {
+        let Some(entity) = s.db.get(name) else {
+            // The same work as for a known name: time shall not tell them apart.
+            let nobody = CryptoKey::new([0; SECRET_LEN], Utime::ZERO);
+            same_u64(nobody.proof(challenge, req.client_challenge), req.proof);
+            return Err(AuthError::access(format!("unknown entity {name}")));
+        };
+        if !same_u64(entity.key.proof(challenge, req.client_challenge), req.proof) {
             return Err(AuthError::access(format!("wrong key for {name}")));
         }
         if !entity.caps.contains_key("mon") {
             return Err(AuthError::access(format!("{name} has no capabilities for mon")));
         }
-        Ok((entity.key.clone(), PeerCaps::Texts(entity.caps.clone())))
+        Ok(entity)
     }
 
-    fn open_old(s: &State, name: &AuthName, old: &TicketBlob) -> OldTicket {
+    /// The old AUTH ticket in a request of `name`.
+    fn open_old(s: &State, name: &AuthName, old: &TicketBlob, now: Utime) -> OldTicket {
         if old.blob.is_empty() {
             return OldTicket::Absent;
         }
         let secret = s.secrets.get(EntityKind::Auth).and_then(|r| r.get(old.secret_id));
-        match secret.map(|k| SessionTicket::open(&old.blob, k)) {
-            Some(Ok(t)) if t.ticket.name == *name => OldTicket::Opened(Box::new(t)),
-            _ => OldTicket::Unreadable,
+        let opened = secret.and_then(|k| SessionTicket::open(old, EntityKind::Auth, k).ok());
+        let key_epoch = s.db.get(name).map(|e| e.epoch);
+        let usable = |t: &SessionTicket| {
+            t.ticket.name == *name && !t.ticket.has_expired(now) && t.key_epoch == key_epoch
+        };
+        if let Some(t) = opened.filter(usable) {
+            return OldTicket::Opened(Box::new(t));
+        }
+        // Only for a key from before there were epochs: another one is not what that ticket was made for.
+        let secret = secret.filter(|_| key_epoch == Some(0));
+        match secret.and_then(|k| id_of_old_form(&old.blob, k, name, now)) {
+            Some(id) => OldTicket::OldForm(id),
+            None => OldTicket::Unusable,
         }
     }
 
-    /// The id that this client shall have, and whether its other tickets must be replaced too.
-    fn settle_global_id(s: &mut State, claimed: u64, old: &OldTicket) -> Result<(u64, bool), AuthError> {
-        match (claimed, old) {
-            (0, OldTicket::Absent) => Ok((Self::new_global_id(s)?, false)),
-            (0, _) => Err(AuthError::denied(
-                Errno::EINVAL,
-                "old ticket without the global id it is for",
-            )),
-            (id, OldTicket::Opened(t)) if t.ticket.global_id == id => Ok((id, false)),
-            (id, OldTicket::Opened(_)) => Err(AuthError::access(format!(
-                "global id {id} claimed with another's ticket"
-            ))),
-            (id, OldTicket::Absent) => Err(AuthError::access(format!(
-                "global id {id} claimed without ticket"
-            ))),
-            // Our secrets were lost. Refusing would strand the client for good; the key was proven.
-            (id, OldTicket::Unreadable) if id < s.next_global_id => Ok((id, true)),
-            (id, OldTicket::Unreadable) => Err(AuthError::access(format!("global id {id} was never given"))),
-        }
+    /// The id that this client shall have, and whether its other tickets must be replaced too. Whoever proved its key but
+    /// not that the id is its own gets a fresh id: refusing would strand a client whose ticket expired while it slept.
+    fn settle_global_id(
+        s: &mut State,
+        name: &AuthName,
+        claimed: u64,
+        old: &OldTicket,
+    ) -> Result<(u64, bool), AuthError> {
+        let settled = match (claimed, old) {
+            (0, OldTicket::Absent) => (Self::new_global_id(s)?, false),
+            (0, _) => {
+                return Err(AuthError::denied(
+                    Errno::EINVAL,
+                    "old ticket without the global id it is for",
+                ));
+            }
+            (id, OldTicket::Opened(t)) if t.ticket.global_id == id => (id, false),
+            (id, OldTicket::Opened(_)) => {
+                return Err(AuthError::access(format!(
+                    "global id {id} claimed with another's ticket"
+                )));
+            }
+            // A client that goes on through an upgrade: with another id its operations under way, sent again, would not
+            // be known again.
+            (id, OldTicket::OldForm(its)) if *its == id => (id, true),
+            (id, OldTicket::Absent | OldTicket::Unusable | OldTicket::OldForm(_)) => {
+                let known = s.owners.of(id);
+                let free = id < s.next_global_id && known.is_none_or(|owner| owner == name);
+                match s.insecure_reclaim && free {
+                    true => (id, true),
+                    false => (Self::new_global_id(s)?, true),
+                }
+            }
+        };
+        s.owners.given(settled.0, name);
+        Ok(settled)
     }
 
     fn make_ticket(
@@ -269,7 +327,9 @@ impl KeyServer {
             _ => s.db.get(name).and_then(|e| e.caps.get(service.as_str()).cloned()),
         };
         let session_key = cx.key();
+        let key_epoch = s.db.get(name).map_or(0, |e| e.epoch);
         let sealed = SessionTicket {
+            key_epoch: Some(key_epoch),
             ticket: AuthTicket {
                 name: name.clone(),
                 global_id,
@@ -284,7 +344,7 @@ impl KeyServer {
             service: service as u32,
             session_key,
             validity: GrantedTicket::lifetime(ttl),
-            blob: sealed.seal(secret_id, &secret.key),
+            blob: sealed.seal(service, secret_id, &secret.key, cx),
         })
     }
 
@@ -320,9 +380,11 @@ impl KeyServer {
             ));
         }
         let mut s = self.state();
-        let (key, caps) = Self::check_proof(&s, &c.name, c.challenge, &req)?;
-        let old = Self::open_old(&s, &c.name, &req.old_ticket);
-        let (global_id, replace_all) = Self::settle_global_id(&mut s, c.claimed_id, &old)?;
+        let entity = Self::check_proof(&s, &c.name, c.challenge, &req)?;
+        let (key, key_epoch) = (entity.key.clone(), entity.epoch);
+        let caps = PeerCaps::Texts(entity.caps.clone());
+        let old = Self::open_old(&s, &c.name, &req.old_ticket, cx.now);
+        let (global_id, replace_all) = Self::settle_global_id(&mut s, &c.name, c.claimed_id, &old)?;
         let auth = self.make_ticket(&s, EntityKind::Auth, &c.name, global_id, cx)?;
         let session_key = auth.session_key.clone();
         let secret = (c.mode == ConMode::Secure).then(|| ConnectionSecret(cx.bytes()));
@@ -345,6 +407,7 @@ impl KeyServer {
                 name: c.name,
                 global_id,
                 caps,
+                key_epoch: Some(key_epoch),
                 server_challenge: Some(c.challenge),
             },
             session_key: Some(session_key),
@@ -388,6 +451,13 @@ impl KeyServer {
                 format!("renewal with protocol {}", m.protocol),
             ));
         }
+        let epoch = peer.key_epoch.unwrap_or_default();
+        if self.state().db.current(&peer.name, epoch).is_none() {
+            return Err(AuthError::access(format!(
+                "{} has no such key any more",
+                peer.name
+            )));
+        }
         let challenge = peer
             .server_challenge
             .ok_or_else(|| AuthError::access("renewal on a session without cephx"))?;
@@ -411,8 +481,8 @@ impl KeyServer {
         cx: &Context,
     ) -> Result<Bytes, AuthError> {
         let s = self.state();
-        let (key, _) = Self::check_proof(&s, &peer.name, challenge, req)?;
-        let wrap = match Self::open_old(&s, &peer.name, &req.old_ticket) {
+        let key = Self::check_proof(&s, &peer.name, challenge, req)?.key.clone();
+        let wrap = match Self::open_old(&s, &peer.name, &req.old_ticket, cx.now) {
             OldTicket::Opened(t) if t.ticket.global_id != peer.global_id => {
                 return Err(AuthError::access("renewal with a ticket of another global id"));
             }
@@ -437,8 +507,8 @@ impl KeyServer {
         r.u8()?;
         let mask = r.u32()?;
         let s = self.state();
-        let OldTicket::Opened(t) = Self::open_old(&s, &peer.name, &ticket) else {
-            return Err(AuthError::access("renewal with an unreadable ticket"));
+        let OldTicket::Opened(t) = Self::open_old(&s, &peer.name, &ticket, cx.now) else {
+            return Err(AuthError::access("renewal with a ticket that is of no use"));
         };
         // Decrypting it proves possession of the session key.
         t.session_key.open(&proof, |r| {
@@ -450,9 +520,6 @@ impl KeyServer {
             return Err(AuthError::access(
                 "renewal with a ticket for another id or service",
             ));
-        }
-        if s.db.get(&peer.name).is_none() {
-            return Err(AuthError::access(format!("{} no longer exists", peer.name)));
         }
         let tickets = self.make_tickets(&s, mask, &peer.name, peer.global_id, cx)?;
         let mut w = Writer::new();

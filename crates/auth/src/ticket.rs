@@ -1,11 +1,24 @@
 //! Tickets: the blob that a service opens, and the reply in which the monitor hands tickets out.
-//! Spec chapter 01, section 6.3.
+//!
+//! A client keeps the blob and shows it again, and no client looks into it, so its form is ours: format byte,
+//! service, id of the secret and the owner's name in clear, a nonce, and the rest encrypted; all of it is authenticated
+//! (AES-GCM). A blob of another form, as earlier versions made them with CBC, is refused: its owner asks the monitor for
+//! a new one. Layout: docs/protocol/auth.md.
 
-use crate::{CryptError, CryptoKey, PeerCaps};
+use crate::key::GUARD_NONCE_LEN;
+use crate::{Context, CryptError, CryptoKey, PeerCaps};
 use denc::{Bytes, Decode, Encode, Reader, Writer};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use types::{AuthName, EntityKind, Utime};
+
+/// The form of the blob inside [`TicketBlob`]; 1 is not used, so that nothing older looks like it.
+const FORMAT: u8 = 2;
+/// How far the clocks of the machine that made a ticket and of the one that opens it may be apart.
+pub const CLOCK_LEEWAY: Duration = Duration::from_secs(300);
+
+/// On disk and on the wire for "no key epoch"; counters do not come that far.
+const NO_EPOCH: u64 = u64::MAX;
 
 /// Opaque to the client: it stores the blob and shows it again.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -91,6 +104,11 @@ impl Decode for AuthTicket {
 }
 
 impl AuthTicket {
+    /// True if it is no longer good at `now`, even by the clock of whoever made it.
+    pub fn has_expired(&self, now: Utime) -> bool {
+        now.to_duration() > self.expires.to_duration().saturating_add(CLOCK_LEEWAY)
+    }
+
     pub fn peer_caps(&self, service: EntityKind) -> PeerCaps {
         if self.allow_all {
             return PeerCaps::AllowAll;
@@ -108,30 +126,86 @@ impl AuthTicket {
 pub struct SessionTicket {
     pub ticket: AuthTicket,
     pub session_key: CryptoKey,
+    /// Of the owner's key when the ticket was made ([`crate::EntityAuth::epoch`]). None: a daemon made it with the secret
+    /// of its own service, and no entity's key stands behind it.
+    pub key_epoch: Option<u64>,
+}
+
+/// What stands in front of the encrypted part and is authenticated with it.
+fn clear_part(service: EntityKind, secret_id: u64, name: &AuthName) -> Writer {
+    let mut w = Writer::new();
+    w.u8(FORMAT);
+    w.u32(service as u32);
+    w.u64(secret_id);
+    w.put(name);
+    w
 }
 
 impl SessionTicket {
-    pub fn seal(&self, secret_id: u64, secret: &CryptoKey) -> TicketBlob {
-        let blob = secret.seal(|w| {
-            w.u8(1);
-            w.put(&self.ticket);
-            w.put(&self.session_key);
-        });
+    /// For `service`, whose secret with this id it is.
+    pub fn seal(
+        &self,
+        service: EntityKind,
+        secret_id: u64,
+        secret: &CryptoKey,
+        cx: &Context<'_>,
+    ) -> TicketBlob {
+        let mut w = clear_part(service, secret_id, &self.ticket.name);
+        let mut plain = Writer::new();
+        plain.put(&self.ticket);
+        plain.put(&self.session_key);
+        plain.u64(self.key_epoch.unwrap_or(NO_EPOCH));
+        let nonce: [u8; GUARD_NONCE_LEN] = cx.bytes();
+        let sealed = secret.guard(nonce, w.as_slice(), plain.as_slice());
+        w.raw(&nonce);
+        w.raw(&sealed);
         TicketBlob {
             secret_id,
-            blob: blob.into(),
+            blob: w.finish(),
         }
     }
 
-    pub fn open(blob: &[u8], secret: &CryptoKey) -> Result<Self, CryptError> {
-        secret.open(blob, |r| {
-            r.u8()?;
-            Ok(Self {
-                ticket: r.get()?,
-                session_key: r.get()?,
-            })
-        })
+    /// The ticket in a blob that [`Self::seal`] made for this service with this secret. Who shows it learns nothing of why
+    /// it was refused; the errors are for the log.
+    pub fn open(shown: &TicketBlob, service: EntityKind, secret: &CryptoKey) -> Result<Self, CryptError> {
+        let foreign = |_| CryptError::NotATicket;
+        let mut r = Reader::new(shown.blob.clone());
+        if r.u8().map_err(foreign)? != FORMAT {
+            return Err(CryptError::NotATicket);
+        }
+        let (of, id) = (r.u32().map_err(foreign)?, r.u64().map_err(foreign)?);
+        let name: AuthName = r.get().map_err(foreign)?;
+        if of != service as u32 || id != shown.secret_id {
+            return Err(CryptError::NotATicket);
+        }
+        let nonce = r.array().map_err(foreign)?;
+        let sealed = r.rest();
+        let clear = clear_part(service, id, &name);
+        let malformed = |_| CryptError::Malformed;
+        let mut r = Reader::new(secret.unguard(nonce, clear.as_slice(), &sealed)?);
+        let ticket = Self {
+            ticket: r.get().map_err(malformed)?,
+            session_key: r.get().map_err(malformed)?,
+            key_epoch: Some(r.u64().map_err(malformed)?).filter(|e| *e != NO_EPOCH),
+        };
+        match ticket.ticket.name == name && r.is_empty() {
+            true => Ok(ticket),
+            false => Err(CryptError::Malformed),
+        }
     }
+}
+
+/// The global id in an AUTH ticket as versions up to 0.1.0 made it, if it is `name`'s and not expired. It is good for
+/// nothing else: CBC alone lets its owner change what follows the id. Not the id itself, since whoever changes that
+/// garbles the block before it, where the name (or the magic) stands.
+pub(crate) fn id_of_old_form(blob: &[u8], secret: &CryptoKey, name: &AuthName, now: Utime) -> Option<u64> {
+    let ticket: AuthTicket = secret
+        .open(blob, |r| {
+            r.u8()?;
+            r.get()
+        })
+        .ok()?;
+    (ticket.name == *name && !ticket.has_expired(now)).then_some(ticket.global_id)
 }
 
 /// One ticket of a ticket reply.

@@ -1,21 +1,30 @@
 //! The service's side (OSD, MDS, manager): authorizers made from tickets, always with a challenge
 //! (spec chapter 01, section 6.8); and [`AllowNone`], which believes what the client says.
 //!
-//! A ticket is opened with the service's rotating secrets alone: no question to the monitor. Capabilities
-//! are those of the time when the ticket was made.
+//! A ticket is opened with the service's rotating secrets: no question to the monitor. Where the service knows the
+//! cluster's entities ([`TicketVerifier::set_entities`]), a ticket of a key that is gone is refused, and capabilities are
+//! those of now; elsewhere they are those of the time when the ticket was made.
 
 use crate::handshake::{AuthError, AuthMethod, Authenticator, ConMode, Context, Pending, Step};
+use crate::key::same_u64;
 use crate::server::AUTH_MODE_AUTHORIZER;
 use crate::ticket::{SessionTicket, TicketBlob};
-use crate::{ConnectionSecret, CryptoKey, Granted, Identity, PeerCaps, RotatingSecrets};
+use crate::{ConnectionSecret, CryptoKey, Granted, Identity, KeyDb, PeerCaps, RotatingSecrets};
 use denc::{Bytes, Decode, Reader, Writer};
-use std::sync::{Mutex, PoisonError};
-use types::{AuthName, EntityKind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use types::{AuthName, EntityKind, Utime};
 
 pub struct TicketVerifier {
     service: EntityKind,
     modes: Vec<ConMode>,
-    secrets: Mutex<RotatingSecrets>,
+    known: Mutex<Known>,
+}
+
+struct Known {
+    secrets: RotatingSecrets,
+    /// Whose tickets are good still, and what they may, with the epoch up to which that is known. None: it is not known
+    /// here, and a ticket speaks for itself.
+    entities: Option<(Arc<KeyDb>, u64)>,
 }
 
 /// The sealed half of an authorizer.
@@ -117,32 +126,62 @@ impl TicketVerifier {
         Self {
             service,
             modes,
-            secrets: Mutex::new(secrets),
+            known: Mutex::new(Known {
+                secrets,
+                entities: None,
+            }),
         }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        // Only ever replaced as a whole.
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on tickets are taken from entities that exist, made with the key that they have; their capabilities are
+    /// those of now. `version` counts commits, as key epochs do: a ticket for a key that was made after it, of which the
+    /// monitor knows already, speaks for itself.
+    pub fn set_entities(&self, entities: Arc<KeyDb>, version: u64) {
+        self.known().entities = Some((entities, version));
     }
 
     /// New secrets from the monitor; the old ones are forgotten.
     pub fn update(&self, secrets: RotatingSecrets) {
-        *self.secrets.lock().unwrap_or_else(PoisonError::into_inner) = secrets;
+        self.known().secrets = secrets;
     }
 
-    fn open_ticket(&self, a: &Authorizer) -> Result<SessionTicket, AuthError> {
+    fn open_ticket(&self, a: &Authorizer, now: Utime) -> Result<SessionTicket, AuthError> {
         if a.service != self.service as u32 {
             return Err(AuthError::access(format!(
                 "ticket for service {} shown to {}",
                 a.service, self.service
             )));
         }
-        let secrets = self.secrets.lock().unwrap_or_else(PoisonError::into_inner);
-        let secret = secrets
+        let known = self.known();
+        let secret = known
+            .secrets
             .get(a.ticket.secret_id)
             .ok_or_else(|| AuthError::access(format!("ticket of unknown secret {}", a.ticket.secret_id)))?;
-        let t = SessionTicket::open(&a.ticket.blob, secret)?;
+        let mut t = SessionTicket::open(&a.ticket, self.service, secret)?;
+        if t.ticket.has_expired(now) {
+            return Err(AuthError::access(format!(
+                "ticket of {} expired at {}",
+                t.ticket.name, t.ticket.expires
+            )));
+        }
         if t.ticket.global_id != a.global_id {
             return Err(AuthError::access(format!(
                 "ticket of global id {} shown by {}",
                 t.ticket.global_id, a.global_id
             )));
+        }
+        if let (Some((entities, version)), Some(epoch)) = (&known.entities, t.key_epoch)
+            && epoch <= *version
+        {
+            let entity = entities.current(&t.ticket.name, epoch).ok_or_else(|| {
+                AuthError::access(format!("ticket of a key that {} no longer has", t.ticket.name))
+            })?;
+            t.ticket.caps = entity.caps.get(self.service.as_str()).cloned();
         }
         Ok(t)
     }
@@ -159,7 +198,7 @@ impl Authenticator for TicketVerifier {
 
     fn start(&self, _: AuthMethod, mode: ConMode, payload: &Bytes, cx: &Context) -> Result<Step, AuthError> {
         let a = Authorizer::from_bytes(payload)?;
-        let ticket = self.open_ticket(&a)?;
+        let ticket = self.open_ticket(&a, cx.now)?;
         let body = AuthorizeBody::open(&a.sealed, &ticket.session_key)?;
         let challenge = cx.challenge();
         Ok(Step::More {
@@ -178,8 +217,8 @@ impl Authenticator for TicketVerifier {
         let a = Authorizer::from_bytes(payload)?;
         let key = c.ticket.session_key;
         let body = AuthorizeBody::open(&a.sealed, &key)?;
-        let answered = body.has_challenge && body.challenge_plus_one == c.challenge.wrapping_add(1);
-        if !answered || body.nonce != c.nonce || a.global_id != c.ticket.ticket.global_id {
+        let answered = body.has_challenge & same_u64(body.challenge_plus_one, c.challenge.wrapping_add(1));
+        if !answered || !same_u64(body.nonce, c.nonce) || a.global_id != c.ticket.ticket.global_id {
             return Err(AuthError::access("wrong answer to the challenge"));
         }
         let secret = (c.mode == ConMode::Secure).then(|| ConnectionSecret(cx.bytes()));
@@ -189,6 +228,7 @@ impl Authenticator for TicketVerifier {
                 caps: c.ticket.ticket.peer_caps(self.service),
                 name: c.ticket.ticket.name,
                 global_id: c.ticket.ticket.global_id,
+                key_epoch: c.ticket.key_epoch,
                 server_challenge: None,
             },
             session_key: Some(key),
@@ -227,6 +267,7 @@ impl Authenticator for AllowNone {
                 name,
                 global_id,
                 caps: PeerCaps::AllowAll,
+                key_epoch: None,
                 server_challenge: None,
             },
             session_key: None,

@@ -65,10 +65,44 @@ impl World {
     }
 
     fn cx(&self) -> Context<'_> {
+        self.at(Duration::ZERO)
+    }
+
+    /// So long after the tickets were made.
+    fn at(&self, age: Duration) -> Context<'_> {
         Context {
-            now: NOW,
+            now: Utime::from_unix(NOW.to_duration() + age),
             entropy: &self.entropy,
         }
+    }
+
+    /// What an OSD says to this client at once.
+    fn shown(
+        &self,
+        client: &mut CephxClient,
+        osd: &TicketVerifier,
+        age: Duration,
+    ) -> Result<Step, AuthError> {
+        let cx = self.at(age);
+        let request = client.request(EntityKind::Osd, &cx)?;
+        osd.start(AuthMethod::Cephx, ConMode::Crc, &request, &cx)
+    }
+
+    /// Puts another entity into the database, with this epoch of its key.
+    fn put(&self, name: &str, epoch: u64) -> CephxClient {
+        let name = AuthName::new(EntityKind::Client, name);
+        let mut db = self.server.with_db(Clone::clone);
+        let mut entity = EntityAuth::new(Self::key())
+            .with_cap("mon", "allow r")
+            .with_cap("osd", "allow r");
+        entity.epoch = epoch;
+        db.entities.insert(name.clone(), entity);
+        self.server.set_db(db);
+        CephxClient::new(name, Self::key())
+    }
+
+    fn entities(&self) -> std::sync::Arc<KeyDb> {
+        std::sync::Arc::new(self.server.with_db(Clone::clone))
     }
 
     fn client(&self) -> CephxClient {
@@ -137,14 +171,10 @@ fn ids_are_given_once_and_reclaimed_with_the_ticket() {
     assert_eq!(w.login(&mut b).unwrap().global_id, 4101);
     assert_eq!(w.login(&mut a).unwrap().global_id, 4100, "reclaimed");
     assert_eq!(w.server.remaining_global_ids(), 98);
-    // Another's id with one's own ticket.
+    // Another's id with one's own ticket: of the same key, and still not its own.
     let mut thief = a.clone();
     thief.global_id = 4101;
     assert_eq!(w.login(&mut thief).unwrap_err().errno(), Errno::EACCES);
-    // An id without a ticket.
-    let mut bare = w.client();
-    bare.global_id = 4100;
-    assert!(w.login(&mut bare).is_err());
     // A ticket without an id.
     let mut odd = a.clone();
     odd.global_id = 0;
@@ -196,7 +226,7 @@ fn secrets_that_survive_keep_tickets_and_lost_ones_heal() {
     assert!(saved.is_none(), "nothing was due");
     let osd = w.osd();
     w.handshake(&mut c, EntityKind::Osd, &osd, ConMode::Crc).unwrap();
-    // (b) It restarts with fresh ones: the OSD refuses the old ticket, the monitor takes the id and gives
+    // (b) It restarts with fresh ones: the OSD refuses the old ticket, the monitor gives a fresh id and
     // tickets for everything.
     let fresh = World::new(600);
     fresh.server.grant_global_ids(4200, 4300);
@@ -206,15 +236,15 @@ fn secrets_that_survive_keep_tickets_and_lost_ones_heal() {
             .handshake(&mut c, EntityKind::Osd, &osd, ConMode::Crc)
             .is_err()
     );
-    assert_eq!(fresh.login(&mut c).unwrap().global_id, 4100);
+    let id = fresh.login(&mut c).unwrap().global_id;
+    assert!(
+        (4200..4300).contains(&id),
+        "a fresh id, not the claimed one: {id}"
+    );
     assert_eq!(c.tickets.keys().copied().collect::<Vec<_>>(), [1, 2, 4, 16, 32]);
     fresh
         .handshake(&mut c, EntityKind::Osd, &osd, ConMode::Crc)
         .unwrap();
-    // An id that was never given is not taken on such a ticket.
-    let other = World::new(700);
-    c.global_id = 5000;
-    assert!(other.login(&mut c).is_err());
 }
 
 #[test]
@@ -298,6 +328,284 @@ fn authorizers_that_are_not_right() {
     assert!(
         osd.resume(pending, &stale, &cx).is_err(),
         "answer to an older challenge"
+    );
+}
+
+/// A client flipped one bit of its own ticket, and was allowed everything: the ticket was CBC without authentication.
+#[test]
+fn no_bit_of_a_ticket_can_be_changed() {
+    let w = World::new(10);
+    let mut c = w.client();
+    w.login(&mut c).unwrap();
+    let osd = w.osd();
+    let good = c.tickets[&4].blob.clone();
+    for at in 0..good.blob.len() {
+        for bit in 0..8 {
+            let mut blob = good.blob.to_vec();
+            blob[at] ^= 1 << bit;
+            c.tickets.get_mut(&4).unwrap().blob.blob = blob.into();
+            let e = w.shown(&mut c, &osd, Duration::ZERO).unwrap_err();
+            assert_eq!(e.errno(), Errno::EACCES, "bit {bit} of byte {at}");
+        }
+    }
+    for len in 0..good.blob.len() {
+        c.tickets.get_mut(&4).unwrap().blob.blob = good.blob.slice(..len);
+        assert!(w.shown(&mut c, &osd, Duration::ZERO).is_err(), "cut at {len}");
+    }
+    // The other id that the OSD has a secret for.
+    let other = TicketBlob {
+        secret_id: good.secret_id + 1,
+        blob: good.blob.clone(),
+    };
+    c.tickets.get_mut(&4).unwrap().blob = other;
+    assert!(w.shown(&mut c, &osd, Duration::ZERO).is_err());
+    c.tickets.get_mut(&4).unwrap().blob = good;
+    assert!(w.shown(&mut c, &osd, Duration::ZERO).is_ok());
+}
+
+/// As versions up to 0.1.0 made it: what the service's secret seals with CBC is no ticket any more.
+#[test]
+fn tickets_of_the_old_form_are_refused() {
+    let w = World::new(11);
+    let mut c = w.client();
+    w.login(&mut c).unwrap();
+    let old = |service: EntityKind, caps: &str| {
+        let secrets = w.server.secrets_for(service).unwrap();
+        let (secret_id, secret) = secrets.current().unwrap();
+        let ticket = AuthTicket {
+            name: admin(),
+            global_id: 4100,
+            created: NOW,
+            expires: Utime {
+                sec: NOW.sec + 3600,
+                nsec: 0,
+            },
+            allow_all: true,
+            caps: Some(caps.to_string()),
+        };
+        let blob = secret.key.seal(|w| {
+            w.u8(1);
+            w.put(&ticket);
+            w.put(&World::key());
+        });
+        TicketBlob {
+            secret_id,
+            blob: blob.into(),
+        }
+    };
+    let osd = w.osd();
+    for n in 0..300 {
+        let t = c.tickets.get_mut(&4).unwrap();
+        t.blob = old(EntityKind::Osd, &"x".repeat(n));
+        t.session_key = World::key();
+        let e = w.shown(&mut c, &osd, Duration::ZERO).unwrap_err();
+        assert_eq!(e.errno(), Errno::EACCES);
+    }
+    // It still says whose an id is: who goes on through an upgrade keeps its id, or what it sends again is done twice.
+    let mut other = w.client();
+    assert_eq!(w.login(&mut other).unwrap().global_id, 4101);
+    let before = old(EntityKind::Auth, "");
+    let claim = |id: u64, blob: TicketBlob| {
+        let mut c = c.clone();
+        c.global_id = id;
+        c.tickets.get_mut(&32).unwrap().blob = blob;
+        w.login(&mut c).map(|id| (id.global_id, c))
+    };
+    let (id, mut upgraded) = claim(4100, before.clone()).unwrap();
+    assert_eq!(id, 4100);
+    assert!(
+        w.shown(&mut upgraded, &osd, Duration::ZERO).is_ok(),
+        "with the new tickets it goes on"
+    );
+    w.server.grant_global_ids(0, 10_000);
+    for bit in 0..before.blob.len() * 8 {
+        let mut blob = before.blob.to_vec();
+        blob[bit / 8] ^= 1 << (bit % 8);
+        let blob = TicketBlob {
+            blob: blob.into(),
+            ..before.clone()
+        };
+        assert_ne!(
+            claim(4101, blob).unwrap().0,
+            4101,
+            "bit {bit} made the ticket another's"
+        );
+    }
+    // It renews nothing.
+    let mut asking = c.clone();
+    asking.tickets.get_mut(&32).unwrap().blob = before.clone();
+    asking.tickets.get_mut(&32).unwrap().session_key = World::key();
+    let payload = asking.renewal(4, &w.cx()).unwrap();
+    let front = MAuth {
+        protocol: 2,
+        payload,
+        monmap_epoch: 0,
+    }
+    .to_bytes();
+    let id = w.login(&mut w.client()).unwrap();
+    let same = Identity {
+        global_id: 4100,
+        ..id
+    };
+    assert_eq!(
+        w.server.answer_mauth(&same, &front, &w.cx()).0.result,
+        Errno::EACCES.code()
+    );
+    // Nor is it of use for a key that was made since.
+    let mut db = w.server.with_db(Clone::clone);
+    db.entities.get_mut(&admin()).unwrap().epoch = 5;
+    w.server.set_db(db);
+    assert_ne!(claim(4100, before).unwrap().0, 4100);
+}
+
+#[test]
+fn expired_tickets_are_refused_everywhere() {
+    let w = World::new(12);
+    let config = KeyServerConfig::default();
+    let mut c = w.client();
+    let id = w.login(&mut c).unwrap();
+    let osd = w.osd();
+    let late = |ttl: Duration| ttl + CLOCK_LEEWAY + Duration::from_secs(1);
+    assert!(
+        w.shown(&mut c, &osd, config.service_ttl).is_ok(),
+        "clocks may differ a little"
+    );
+    let e = w.shown(&mut c, &osd, late(config.service_ttl)).unwrap_err();
+    assert_eq!(e.errno(), Errno::EACCES);
+    // The AUTH ticket at the monitor: neither new tickets nor the id.
+    let renew = |age: Duration| {
+        let payload = c.renewal(4, &w.at(age)).unwrap();
+        let front = MAuth {
+            protocol: 2,
+            payload,
+            monmap_epoch: 0,
+        }
+        .to_bytes();
+        w.server.answer_mauth(&id, &front, &w.at(age)).0.result
+    };
+    assert_eq!(renew(config.auth_ttl), 0);
+    assert_eq!(renew(late(config.auth_ttl)), Errno::EACCES.code());
+    let age = late(config.auth_ttl);
+    let mut asking = c.clone();
+    let request = asking.request(EntityKind::Mon, &w.cx()).unwrap();
+    let step = w
+        .server
+        .start(AuthMethod::Cephx, ConMode::Crc, &request, &w.cx())
+        .unwrap();
+    let Step::More { payload, pending } = step else {
+        panic!()
+    };
+    let answer = asking.more(&payload, &w.cx()).unwrap();
+    let Step::Done(g) = w.server.resume(pending, &answer, &w.at(age)).unwrap() else {
+        panic!()
+    };
+    assert_ne!(g.identity.global_id, 4100);
+}
+
+/// As CVE-2021-20288: whoever had any key got any id with a garbage ticket, and the victim's next write was taken for a
+/// repetition and never done.
+#[test]
+fn nobody_gets_an_id_that_was_given_to_another() {
+    let w = World::new(13);
+    let mut victim = w.client();
+    assert_eq!(w.login(&mut victim).unwrap().global_id, 4100);
+    let mut thief = w.put("thief", 0);
+    assert_eq!(w.login(&mut thief).unwrap().global_id, 4101);
+    let claims = |mut c: CephxClient, blob: TicketBlob| {
+        c.global_id = 4100;
+        c.tickets.get_mut(&32).unwrap().blob = blob;
+        w.login(&mut c).map(|id| id.global_id)
+    };
+    let own = thief.tickets[&32].blob.clone();
+    let garbage = TicketBlob {
+        secret_id: own.secret_id,
+        blob: Bytes::from_static(b"garbage"),
+    };
+    let attempts = || {
+        [
+            ("garbage", garbage.clone()),
+            ("no ticket", TicketBlob::default()),
+            ("the victim's ticket", victim.tickets[&32].blob.clone()),
+            ("a ticket for another service", thief.tickets[&4].blob.clone()),
+        ]
+    };
+    for (what, blob) in attempts() {
+        let got = claims(thief.clone(), blob).unwrap();
+        assert!(got > 4101, "{what}: {got}");
+    }
+    assert_eq!(claims(thief.clone(), own).unwrap_err().errno(), Errno::EACCES);
+    // The option lets an entity have its own id back, and nobody another's.
+    w.server.allow_insecure_reclaim(true);
+    for (what, blob) in attempts() {
+        assert!(claims(thief.clone(), blob).unwrap() > 4101, "{what}");
+    }
+    assert_eq!(claims(victim.clone(), garbage.clone()).unwrap(), 4100);
+    w.server.allow_insecure_reclaim(false);
+    assert_ne!(claims(victim.clone(), garbage).unwrap(), 4100);
+    assert_eq!(w.login(&mut victim).unwrap().global_id, 4100, "with its ticket");
+}
+
+/// A removed client went on with the tickets that it had, for an hour at OSDs.
+#[test]
+fn a_ticket_dies_with_the_key_that_it_was_made_for() {
+    let w = World::new(14);
+    let mut c = w.put("x", 7);
+    w.login(&mut c).unwrap();
+    let osd = w.osd();
+    osd.set_entities(w.entities(), 7);
+    assert!(w.shown(&mut c, &osd, Duration::ZERO).is_ok());
+    // Made anew, with the same key even.
+    w.put("x", 8);
+    osd.set_entities(w.entities(), 8);
+    assert_eq!(
+        w.shown(&mut c, &osd, Duration::ZERO).unwrap_err().errno(),
+        Errno::EACCES
+    );
+    let got = w.login(&mut c).unwrap();
+    assert_eq!(
+        (got.global_id, got.key_epoch),
+        (4101, Some(8)),
+        "nor does it keep its id"
+    );
+    assert!(w.shown(&mut c, &osd, Duration::ZERO).is_ok());
+    // Gone.
+    osd.set_entities(std::sync::Arc::new(KeyDb::default()), 9);
+    assert!(w.shown(&mut c, &osd, Duration::ZERO).is_err());
+    // An OSD that has not heard of the key yet believes the monitor's ticket.
+    osd.set_entities(std::sync::Arc::new(KeyDb::default()), 7);
+    assert!(w.shown(&mut c, &osd, Duration::ZERO).is_ok());
+}
+
+#[test]
+fn capabilities_of_new_sessions_are_those_of_now() {
+    let w = World::new(15);
+    let mut c = w.client();
+    w.login(&mut c).unwrap();
+    let osd = w.osd();
+    let mut db = w.server.with_db(Clone::clone);
+    db.entities
+        .get_mut(&admin())
+        .unwrap()
+        .caps
+        .insert("osd".to_string(), "allow r".to_string());
+    osd.set_entities(std::sync::Arc::new(db), 1);
+    let id = w.handshake(&mut c, EntityKind::Osd, &osd, ConMode::Crc).unwrap();
+    assert_eq!(id.caps.text("osd"), Some("allow r"));
+}
+
+#[test]
+fn entities_of_earlier_versions_are_read() {
+    let entity = EntityAuth::new(World::key()).with_cap("mon", "allow r");
+    let mut w = denc::Writer::new();
+    w.envelope(1, 1, |w| {
+        w.put(&entity.key);
+        w.put(&entity.caps);
+    });
+    assert_eq!(EntityAuth::from_bytes(&w.finish()).unwrap(), entity);
+    let with_epoch = EntityAuth { epoch: 9, ..entity };
+    assert_eq!(
+        EntityAuth::from_bytes(&with_epoch.to_bytes()).unwrap(),
+        with_epoch
     );
 }
 

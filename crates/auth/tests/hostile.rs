@@ -65,6 +65,7 @@ proptest! {
             name: AuthName::new(EntityKind::Client, "admin"),
             global_id: 4100,
             caps: PeerCaps::AllowAll,
+            key_epoch: Some(0),
             server_challenge: Some(5),
         };
         let (reply, error) = s.answer_mauth(&id, &payload, &cx());
@@ -80,7 +81,8 @@ proptest! {
         let _ = AuthTicket::from_bytes(&bytes);
         let _ = MAuthReply::from_bytes(&bytes);
         let _ = GrantedTicket::decode_reply(&mut denc::Reader::new(bytes.clone()), &key, Some(&key));
-        let _ = SessionTicket::open(&bytes, &key);
+        let shown = TicketBlob { secret_id: 1, blob: bytes };
+        prop_assert!(SessionTicket::open(&shown, EntityKind::Osd, &key).is_err());
     }
 
     #[test]

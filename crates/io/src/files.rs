@@ -3,8 +3,62 @@
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+
+/// What only the owner may read and write.
+pub const PRIVATE_FILE: u32 = 0o600;
+pub const PRIVATE_DIR: u32 = 0o700;
+/// How deep [`tighten`] goes: a data directory has two levels.
+const TIGHTEN_DEPTH_MAX: u32 = 8;
+
+/// From now on this process makes no file or socket that others can open, whatever it was started with.
+pub fn set_private_umask() {
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+}
+
+/// Makes the file for the owner alone, if it does not exist: for libraries that create theirs as the umask says.
+pub fn create_private(path: &Path) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(PRIVATE_FILE);
+    options.open(path).map(drop)
+}
+
+/// Takes `dir` and what lies in it away from others: directories, files and sockets get [`PRIVATE_DIR`] and
+/// [`PRIVATE_FILE`] where they were looser. Symbolic links stay, and what they point to. Gives the paths that could not
+/// be changed (another's).
+pub fn tighten(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut failed = Vec::new();
+    let closed = |path: &Path, mode: u32, wanted: u32| {
+        mode & 0o077 == 0 || fs::set_permissions(path, fs::Permissions::from_mode(wanted)).is_ok()
+    };
+    if !closed(dir, fs::metadata(dir)?.permissions().mode(), PRIVATE_DIR) {
+        failed.push(dir.to_path_buf());
+    }
+    let mut todo = vec![(dir.to_path_buf(), 0)];
+    while let Some((at, depth)) = todo.pop() {
+        for entry in fs::read_dir(&at)? {
+            let entry = entry?;
+            let kind = entry.file_type()?;
+            if kind.is_symlink() {
+                continue;
+            }
+            let path = entry.path();
+            let wanted = if kind.is_dir() { PRIVATE_DIR } else { PRIVATE_FILE };
+            let mode = entry.metadata()?.permissions().mode();
+            if !closed(&path, mode, wanted) {
+                failed.push(path);
+            } else if kind.is_dir() && depth < TIGHTEN_DEPTH_MAX {
+                todo.push((path, depth + 1));
+            }
+        }
+    }
+    Ok(failed)
+}
 
 /// A configuration file larger than this is not one.
 const FILE_MAX: u64 = 16 << 20;
@@ -36,7 +90,8 @@ pub fn read_bytes(path: &Path, max: u64) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-/// Replaces the file as a whole: after a crash it holds the old or the new contents. `mode` as in chmod.
+/// Replaces the file as a whole: after a crash it holds the old or the new contents. It gets `mode` whatever the umask
+/// says.
 pub fn replace(path: &Path, contents: impl AsRef<[u8]>, mode: u32) -> io::Result<()> {
     let dir = path
         .parent()
@@ -51,6 +106,7 @@ pub fn replace(path: &Path, contents: impl AsRef<[u8]>, mode: u32) -> io::Result
         .create_new(true)
         .mode(mode)
         .open(&tmp)?;
+    f.set_permissions(fs::Permissions::from_mode(mode))?;
     f.write_all(contents.as_ref())?;
     f.sync_all()?;
     fs::rename(&tmp, path)?;
@@ -230,6 +286,42 @@ impl LockFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// `osd.N/block` of earlier versions could be read by everybody where the directory above could be entered.
+    #[test]
+    fn what_was_open_to_others_is_closed() {
+        use std::os::unix::fs::PermissionsExt;
+        let tmp = tempfile::tempdir().unwrap();
+        let mode = |p: &Path| fs::symlink_metadata(p).unwrap().permissions().mode() & 0o777;
+        let at = |p: &str| tmp.path().join(p);
+        fs::create_dir_all(at("osd.0/deep")).unwrap();
+        let outside = tempfile::NamedTempFile::new().unwrap();
+        fs::set_permissions(outside.path(), fs::Permissions::from_mode(0o644)).unwrap();
+        std::os::unix::fs::symlink(outside.path(), at("osd.0/device")).unwrap();
+        for file in ["osd.0/block", "osd.0/deep/x", "ceph.conf", "keyring"] {
+            fs::write(at(file), "x").unwrap();
+            fs::set_permissions(at(file), fs::Permissions::from_mode(0o644)).unwrap();
+        }
+        for dir in ["osd.0", "osd.0/deep"] {
+            fs::set_permissions(at(dir), fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        assert!(tighten(tmp.path()).unwrap().is_empty());
+        let modes = [
+            "osd.0",
+            "osd.0/deep",
+            "osd.0/block",
+            "osd.0/deep/x",
+            "keyring",
+            "ceph.conf",
+        ]
+        .map(|p| mode(&at(p)));
+        assert_eq!(modes, [0o700, 0o700, 0o600, 0o600, 0o600, 0o600]);
+        assert_eq!(mode(outside.path()), 0o644, "what a link points to is not ours");
+        create_private(&at("new")).unwrap();
+        assert_eq!(mode(&at("new")), 0o600);
+        replace(&at("ceph.conf"), "y", 0o644).unwrap();
+        assert_eq!(mode(&at("ceph.conf")), 0o644);
+    }
 
     #[test]
     fn a_lock_has_one_holder() {

@@ -6,6 +6,7 @@ pub mod clock;
 pub mod disk;
 pub mod files;
 pub mod log_file;
+pub mod log;
 pub mod random;
 pub mod socket;
 pub mod task;

@@ -39,3 +39,7 @@ pub mod upkeep;
 pub mod usage;
 
 pub use serve::{Inside, MonConfig, Ready, serve, serve_inside};
+
+/// Whether a client gets back the id that it claims without a ticket for it. Unlike in Ceph false unless set: no client
+/// since 16 needs it.
+const INSECURE_RECLAIM: &str = "auth_allow_insecure_global_id_reclaim";

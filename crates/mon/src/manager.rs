@@ -3,7 +3,7 @@
 //!
 //! Invariant: `mgr` capabilities alone give what Ceph's manager answers by itself, and nothing of the monitor's.
 
-use crate::monitor::{Effect, check_command, text_of};
+use crate::monitor::{Effect, check_command, heed_keys, text_of};
 use crate::requests::{Action, Door};
 use crate::session::{Session, SessionId};
 use bytes::Bytes;
@@ -24,8 +24,19 @@ pub struct Manager {
 }
 
 impl Manager {
-    pub fn opened(&mut self, id: SessionId, peer: Arc<Peer>) {
-        self.sessions.insert(id, Session::new(peer));
+    /// False: its key was taken from it while it shook hands; close it.
+    pub fn opened(&mut self, id: SessionId, peer: Arc<Peer>, state: &ClusterState) -> bool {
+        let mut session = Session::new(peer);
+        let stays = session.heed(state);
+        if stays {
+            self.sessions.insert(id, session);
+        }
+        stays
+    }
+
+    /// Keys or capabilities have changed.
+    pub fn heed_keys(&mut self, state: &ClusterState) -> Vec<Effect> {
+        heed_keys(&mut self.sessions, state)
     }
 
     pub fn closed(&mut self, id: SessionId) {

@@ -65,8 +65,14 @@ impl Monitor {
         &self.state
     }
 
-    pub fn opened(&mut self, id: SessionId, peer: Arc<Peer>) {
-        self.sessions.insert(id, Session::new(peer));
+    /// False: its key was taken from it while it shook hands; close it.
+    pub fn opened(&mut self, id: SessionId, peer: Arc<Peer>) -> bool {
+        let mut session = Session::new(peer);
+        let stays = session.heed(&self.state);
+        if stays {
+            self.sessions.insert(id, session);
+        }
+        stays
     }
 
     pub fn closed(&mut self, id: SessionId) {
@@ -129,12 +135,17 @@ impl Monitor {
         if state.version <= self.state.version {
             return Vec::new();
         }
-        self.state = state;
+        let old = std::mem::replace(&mut self.state, state);
+        let mut out = match Arc::ptr_eq(&old.auth, &self.state.auth) {
+            true => Vec::new(),
+            false => heed_keys(&mut self.sessions, &self.state),
+        };
         if let Some(rank) = self.state.monmap.rank_of(&self.info.name) {
             self.info.rank = rank as i32;
         }
         let ids: Vec<_> = self.sessions.keys().copied().collect();
-        ids.into_iter().flat_map(|id| self.serve(id, None)).collect()
+        out.extend(ids.into_iter().flat_map(|id| self.serve(id, None)));
+        out
     }
 
     /// What a session is due for, among `topics` or all.
@@ -468,6 +479,18 @@ impl Monitor {
     }
 }
 
+/// Keys or capabilities have changed: sessions get the rights of now, and those whose keys are gone end at once.
+pub fn heed_keys(sessions: &mut BTreeMap<SessionId, Session>, state: &ClusterState) -> Vec<Effect> {
+    let gone =
+        |(id, s): (&SessionId, &mut Session)| (!s.heed(state)).then(|| (*id, s.peer.auth_name.clone()));
+    let gone: Vec<_> = sessions.iter_mut().filter_map(gone).collect();
+    let end = |(id, name)| {
+        sessions.remove(&id);
+        Effect::Close(id, format!("{name} has no such key any more"))
+    };
+    gone.into_iter().map(end).collect()
+}
+
 /// Time and randomness of one step.
 #[derive(Clone, Copy)]
 pub struct MessageEnv<'a> {
@@ -562,6 +585,7 @@ pub fn refusal(tid: u64, door: Door, reply: Reply, state: &ClusterState) -> Mess
         tid,
         who,
         global_id: 0,
+        rights: None,
         addr: types::EntityAddr::BLANK,
         sock: (std::net::Ipv4Addr::UNSPECIFIED, 0).into(),
         action,

@@ -382,6 +382,7 @@ fn peer(caps: &[(&str, &str)]) -> Arc<Peer> {
         features: u64::MAX,
         method: AuthMethod::Cephx,
         secure: false,
+        key_epoch: None,
         server_challenge: Some(1),
         lifeline: false,
     })

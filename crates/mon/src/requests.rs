@@ -14,7 +14,9 @@ use messages::osd::MCommandReply;
 use metastore::cluster::AUDIT_CHANNEL;
 use metastore::{Change, Changes, ClusterState, ClusterStats};
 use msgr::Message;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use types::clusterlog::LogEntry;
 use types::osdmap::Incremental;
 use types::{AuthName, EntityAddr, Errno, Utime};
@@ -52,11 +54,20 @@ pub enum Action {
     Log { entries: Vec<LogEntry> },
 }
 
+/// What somebody had when a request was permitted.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Rights {
+    pub key_epoch: u64,
+    pub caps: BTreeMap<String, String>,
+}
+
 #[derive(Debug, Clone)]
 pub struct Request {
     pub tid: u64,
     pub who: AuthName,
     pub global_id: u64,
+    /// It is not carried out when they are others by then. None: no entity's key stands behind the session.
+    pub rights: Option<Arc<Rights>>,
     /// What it says its address is, and where its packets come from.
     pub addr: EntityAddr,
     pub sock: SocketAddr,
@@ -99,6 +110,14 @@ impl From<PoolError> for Reply {
 }
 
 impl Request {
+    /// Whether who asked may still do what it might when it asked: changes wait, and keys are taken away meanwhile.
+    fn is_permitted(&self, state: &ClusterState) -> bool {
+        self.rights.as_ref().is_none_or(|r| {
+            let entity = state.auth.current(&self.who, r.key_epoch);
+            entity.is_some_and(|e| e.caps == r.caps)
+        })
+    }
+
     /// What is changed, with the record of it, and the answer.
     pub fn decide(&self, state: &ClusterState, env: &Env<'_>) -> (Changes, Reply) {
         let (mut changes, reply) = self.decide_alone(state, env);
@@ -112,6 +131,10 @@ impl Request {
     }
 
     fn decide_alone(&self, state: &ClusterState, env: &Env<'_>) -> (Changes, Reply) {
+        if !self.is_permitted(state) {
+            let why = "access denied: key or capabilities changed meanwhile";
+            return (Changes::none(), Reply::error(Errno::EACCES, why));
+        }
         match &self.action {
             Action::Command { door, command } => {
                 let ctx = Context {
@@ -152,10 +175,12 @@ impl Request {
                 Err(e) => (Changes::none(), e.into()),
             },
             Action::Log { entries } => {
-                // Who sends a line is who sent it, and the channel of records is the monitors' own.
+                // Who sends a line is who sent it, and the channel of records is the monitors' own. The log is shown on
+                // terminals, and a line of it is one entry.
                 let own = |e: &LogEntry| {
                     let mut e = e.clone();
                     e.name = self.who.clone();
+                    e.message = io::log::one_line(&e.message);
                     if e.channel == AUDIT_CHANNEL {
                         e.channel = "cluster".into();
                     }

@@ -6,6 +6,7 @@
 //!
 //! Bounds: connections, bytes and messages in flight are the messenger's (`net`); [`EVENTS_MAX`] events wait.
 
+use crate::INSECURE_RECLAIM;
 use crate::ask::{self, Ask, Asks};
 use crate::audit::{AuditFile, Records};
 use crate::auto_out::DownWatch;
@@ -137,6 +138,8 @@ pub struct MonServer {
     modes: [(Arc<ModeSwitch>, AuthName); 2],
     monitor: Monitor,
     manager: Manager,
+    /// Global ids of the monitor's open connections.
+    ids: BTreeMap<u64, u64>,
     mon: Front,
     mgr: Front,
     commits: Commits<Port>,
@@ -307,6 +310,7 @@ impl MonServer {
             modes,
             monitor,
             manager: Manager::default(),
+            ids: BTreeMap::new(),
             mon,
             mgr,
             commits: Commits::default(),
@@ -418,7 +422,14 @@ impl MonServer {
         let state = self.cluster.state();
         let old = self.monitor.state().clone();
         if !Arc::ptr_eq(&old.auth, &state.auth) {
-            self.keys.set_db((*state.auth).clone());
+            self.keys.set_db(state.auth.clone());
+            if let Some(v) = &self.verifier {
+                v.set_entities(state.auth.clone(), state.version);
+            }
+        }
+        if !Arc::ptr_eq(&old.config, &state.config) {
+            let allow = state.mon_option_bool(INSECURE_RECLAIM, false);
+            self.keys.allow_insecure_reclaim(allow);
         }
         if !Arc::ptr_eq(&old.rotating, &state.rotating) {
             self.keys.set_secrets((*state.rotating).clone());
@@ -431,9 +442,26 @@ impl MonServer {
                 switch.set(modes_of(who, &state));
             }
         }
-        for effect in self.monitor.state_changed(state) {
-            if let Effect::Send(id, message) = effect {
-                self.mon.connections.send(ConnId(id), message);
+        if !Arc::ptr_eq(&old.auth, &state.auth) {
+            let ended = self.manager.heed_keys(&state);
+            self.tell(Port::Mgr, ended);
+        }
+        let effects = self.monitor.state_changed(state);
+        self.tell(Port::Mon, effects);
+    }
+
+    /// Sends and closes; whoever is closed has asked in vain.
+    fn tell(&mut self, port: Port, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Send(id, message) => self.send(port, id, message),
+                Effect::Close(id, why) => {
+                    let now = self.clock.monotonic();
+                    io::log::refused(now, format_args!("conn {id}: connection closed: {why}"));
+                    self.commits.forget(port, id);
+                    self.close(port, id);
+                }
+                Effect::Renew(..) | Effect::Decide(..) => {}
             }
         }
     }
@@ -447,9 +475,23 @@ impl MonServer {
             {
                 self.close(port, conn.0);
             }
-            (Port::Mon, NetEvent::Opened { conn, peer }) => self.monitor.opened(conn.0, peer),
-            (Port::Mgr, NetEvent::Opened { conn, peer }) => self.manager.opened(conn.0, peer),
+            (Port::Mon, NetEvent::Opened { conn, peer }) => {
+                self.keys.session_opened(peer.global_id, &peer.auth_name);
+                self.ids.insert(conn.0, peer.global_id);
+                if !self.monitor.opened(conn.0, peer) {
+                    self.close(port, conn.0);
+                }
+            }
+            (Port::Mgr, NetEvent::Opened { conn, peer }) => {
+                let state = self.monitor.state().clone();
+                if !self.manager.opened(conn.0, peer, &state) {
+                    self.close(port, conn.0);
+                }
+            }
             (Port::Mon, NetEvent::Closed { conn }) => {
+                if let Some(global_id) = self.ids.remove(&conn.0) {
+                    self.keys.session_closed(global_id);
+                }
                 self.monitor.closed(conn.0);
                 self.commits.forget(port, conn.0);
             }
@@ -493,7 +535,8 @@ impl MonServer {
             match effect {
                 Effect::Send(id, message) => self.send(port, id, message),
                 Effect::Close(id, why) => {
-                    tracing::warn!(conn = id, "connection closed: {why}");
+                    let now = self.clock.monotonic();
+                    io::log::refused(now, format_args!("conn {id}: connection closed: {why}"));
                     self.close(port, id);
                 }
                 Effect::Refused(request, reply) => self.records.refused(&request, &reply, self.now()),
@@ -513,7 +556,8 @@ impl MonServer {
         };
         let (reply, error) = msgr::answer_mauth(&self.keys, &session.peer, request, &cx);
         if let Some(e) = error {
-            tracing::warn!(peer = %session.peer.auth_name, "ticket not renewed: {e}");
+            let (now, who) = (self.clock.monotonic(), &session.peer.auth_name);
+            io::log::refused(now, format_args!("ticket of {who} not renewed: {e}"));
         }
         self.send(Port::Mon, id, reply);
     }
@@ -682,7 +726,9 @@ fn key_server(config: &MonConfig, state: &ClusterState) -> KeyServer {
         modes,
         ..config.tickets.clone()
     };
-    KeyServer::new(keys, (*state.auth).clone(), (*state.rotating).clone())
+    let server = KeyServer::new(keys, state.auth.clone(), (*state.rotating).clone());
+    server.allow_insecure_reclaim(state.mon_option_bool(INSECURE_RECLAIM, false));
+    server
 }
 
 type MgrAuth = (Arc<dyn Authenticator>, Option<Arc<TicketVerifier>>);
@@ -697,6 +743,7 @@ fn manager_auth(config: &MonConfig, state: &ClusterState) -> MgrAuth {
         config.tickets.modes.clone(),
         secrets,
     ));
+    verifier.set_entities(state.auth.clone(), state.version);
     (verifier.clone(), Some(verifier))
 }
 

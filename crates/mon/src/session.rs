@@ -1,10 +1,11 @@
 //! One client's session with the monitor: who it is, what it may, what it wants to be told.
 
 use crate::pools::SnapRights;
-use crate::requests::{Action, Request};
+use crate::requests::{Action, Request, Rights};
 use crate::subscriptions::Subscriptions;
 use auth::caps::{MgrNeed, MonNeed};
 use auth::{Access, AuthMethod, KeyDb, MgrCaps, MonCaps, OsdCaps, PeerCaps};
+use metastore::ClusterState;
 use msgr::Peer;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -21,6 +22,8 @@ pub const HOSTNAME_BYTES_MAX: usize = 256;
 #[derive(Debug)]
 pub struct Session {
     pub peer: Arc<Peer>,
+    /// What the capabilities below are from.
+    pub rights: Option<Arc<Rights>>,
     mon_caps: MonCaps,
     mgr_caps: MgrCaps,
     osd_caps: OsdCaps,
@@ -33,29 +36,50 @@ pub struct Session {
 impl Session {
     /// Capabilities that do not parse (an older version accepted them) grant nothing.
     pub fn new(peer: Arc<Peer>) -> Self {
-        let caps = &peer.caps;
-        let all = *caps == PeerCaps::AllowAll;
-        let text = |service: &str| caps.text(service).unwrap_or_default().to_string();
-        Self {
-            mon_caps: if all {
-                MonCaps::allow_all()
-            } else {
-                MonCaps::parse(&text("mon")).unwrap_or_default()
-            },
-            mgr_caps: if all {
-                MgrCaps::allow_all()
-            } else {
-                MgrCaps::parse(&text("mgr")).unwrap_or_default()
-            },
-            osd_caps: if all {
-                OsdCaps::allow_all()
-            } else {
-                OsdCaps::parse(&text("osd")).unwrap_or_default()
-            },
-            peer,
+        let mut session = Self {
+            mon_caps: MonCaps::default(),
+            mgr_caps: MgrCaps::default(),
+            osd_caps: OsdCaps::default(),
+            peer: peer.clone(),
+            rights: None,
             subscriptions: Subscriptions::default(),
             hostname: String::new(),
             config_sent: None,
+        };
+        match &peer.caps {
+            PeerCaps::AllowAll => {
+                session.mon_caps = MonCaps::allow_all();
+                session.mgr_caps = MgrCaps::allow_all();
+                session.osd_caps = OsdCaps::allow_all();
+            }
+            PeerCaps::Texts(texts) => session.grant(texts),
+        }
+        session
+    }
+
+    fn grant(&mut self, texts: &BTreeMap<String, String>) {
+        let text = |service: &str| texts.get(service).map(String::as_str).unwrap_or_default();
+        self.mon_caps = MonCaps::parse(text("mon")).unwrap_or_default();
+        self.mgr_caps = MgrCaps::parse(text("mgr")).unwrap_or_default();
+        self.osd_caps = OsdCaps::parse(text("osd")).unwrap_or_default();
+    }
+
+    /// Brings its rights up to what the state says. False: its key is gone, and so shall it be.
+    pub fn heed(&mut self, state: &ClusterState) -> bool {
+        // No entity's key behind it, or one that was made after this state.
+        let Some(key_epoch) = self.peer.key_epoch.filter(|e| *e <= state.version) else {
+            return true;
+        };
+        match state.auth.current(&self.peer.auth_name, key_epoch) {
+            Some(entity) => {
+                self.grant(&entity.caps);
+                self.rights = Some(Arc::new(Rights {
+                    key_epoch,
+                    caps: entity.caps.clone(),
+                }));
+                true
+            }
+            None => false,
         }
     }
 
@@ -69,6 +93,7 @@ impl Session {
             tid,
             who: self.peer.auth_name.clone(),
             global_id: self.peer.global_id,
+            rights: self.rights.clone(),
             addr: self.addr(),
             sock: self.peer.sock,
             action,
@@ -147,5 +172,89 @@ impl Session {
             (true, false) => Some(SnapRights::Own),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::monitor::Effect;
+    use crate::tests::Rig;
+    use auth::{AuthMethod, CryptoKey, EntityAuth, PeerCaps};
+    use metastore::{Change, Changes, ClusterState};
+    use msgr::Peer;
+    use std::sync::Arc;
+    use types::{AuthName, EntityAddrVec, EntityKind, EntityName, Utime};
+
+    fn name() -> AuthName {
+        AuthName::new(EntityKind::Client, "x")
+    }
+
+    fn put(rig: &mut Rig, key: u8, caps: &str) -> Vec<Effect> {
+        let entity = EntityAuth::new(CryptoKey::new([key; 16], Utime::ZERO)).with_cap("mon", caps);
+        rig.changed(|_| {
+            Changes::one(Change::AuthPut {
+                name: name(),
+                entity: entity.clone(),
+            })
+        })
+    }
+
+    fn peer(state: &ClusterState) -> Arc<Peer> {
+        let known = state.auth.get(&name()).unwrap();
+        Arc::new(Peer {
+            name: EntityName::client(4100),
+            auth_name: name(),
+            global_id: 4100,
+            caps: PeerCaps::Texts(known.caps.clone()),
+            key_epoch: Some(known.epoch),
+            addrs: EntityAddrVec::default(),
+            sock: ([127, 0, 0, 1], 4000).into(),
+            features: u64::MAX,
+            method: AuthMethod::Cephx,
+            secure: false,
+            server_challenge: Some(1),
+            lifeline: false,
+        })
+    }
+
+    fn closed(effects: &[Effect]) -> Vec<u64> {
+        let id = |e: &Effect| match e {
+            Effect::Close(id, _) => Some(*id),
+            _ => None,
+        };
+        effects.iter().filter_map(id).collect()
+    }
+
+    /// A removed client made itself an administrator's key over the session that it had.
+    #[test]
+    fn a_removed_clients_session_ends_at_once_and_its_waiting_command_is_refused() {
+        const SET: &str =
+            r#"{"prefix": "config set", "who": "global", "name": "osd_pool_default_size", "value": "2"}"#;
+        let mut rig = Rig::new();
+        put(&mut rig, 1, "allow *");
+        let old = peer(&rig.state());
+        assert!(rig.monitor.opened(1, old.clone()));
+        let waiting = rig.decision(1, SET).unwrap();
+        // Fewer rights: the session stays, what waits is not done, what comes is judged anew.
+        assert!(closed(&put(&mut rig, 1, "allow r")).is_empty());
+        assert!(
+            rig.decide(&waiting).is_err(),
+            "the command waited while the capabilities went"
+        );
+        assert!(rig.decision(1, SET).is_none(), "refused at once");
+        assert!(closed(&put(&mut rig, 1, "allow *")).is_empty());
+        let waiting = rig.decision(1, SET).unwrap();
+        assert!(rig.decide(&waiting).is_ok());
+        let waiting = rig.decision(1, SET).unwrap();
+        let effects = rig.changed(|_| Changes::one(Change::AuthRm { name: name() }));
+        assert_eq!(closed(&effects), [1]);
+        assert!(rig.decision(1, SET).is_none(), "nobody is there any more");
+        assert!(rig.decide(&waiting).is_err());
+        // Made anew, with the same key: neither what waited nor the old handshake comes back to life.
+        put(&mut rig, 1, "allow *");
+        assert!(rig.decide(&waiting).is_err());
+        assert!(!rig.monitor.opened(2, old));
+        assert!(rig.monitor.opened(3, peer(&rig.state())));
+        assert_eq!(closed(&put(&mut rig, 2, "allow *")), [3], "another key");
     }
 }

@@ -280,7 +280,7 @@ mod tests {
             now: types::Utime::ZERO,
             entropy: &entropy,
         };
-        let keys = KeyServer::new(Default::default(), Default::default(), Default::default());
+        let keys = KeyServer::new(Default::default(), auth::KeyDb::default(), Default::default());
         let door = Door::new(Arc::new(keys));
         let knock = |kind: EntityKind| {
             let mut w = denc::Writer::new();

@@ -2,6 +2,7 @@
 
 use crate::commands::MonInfo;
 use crate::monitor::{Effect, MessageEnv, Monitor};
+use crate::requests::Request;
 use auth::{AuthMethod, PeerCaps};
 use bytes::Bytes;
 use denc::Decode;
@@ -118,10 +119,12 @@ impl Rig {
             features: u64::MAX,
             method: AuthMethod::Cephx,
             secure: false,
+            // As if authentication were off: the tests give what capabilities they like.
+            key_epoch: None,
             server_challenge: Some(1),
             lifeline: false,
         };
-        self.monitor.opened(id, Arc::new(peer));
+        assert!(self.monitor.opened(id, Arc::new(peer)));
     }
 
     pub fn admin(&mut self, id: u64) {
@@ -223,6 +226,46 @@ impl Rig {
     fn change(&mut self, id: u64, changes: impl Fn(&ClusterState) -> Changes) -> Vec<Message> {
         block_on(self.cluster.commit(|s| (changes(s), ()))).unwrap();
         self.pushed(id)
+    }
+
+    /// All that a change brings about.
+    pub fn changed(&mut self, changes: impl Fn(&ClusterState) -> Changes) -> Vec<Effect> {
+        block_on(self.cluster.commit(|s| (changes(s), ()))).unwrap();
+        self.monitor.state_changed(self.cluster.state())
+    }
+
+    /// What a command wants decided; None: it is refused at once.
+    pub fn decision(&mut self, id: u64, command: &str) -> Option<Request> {
+        let body = MMonCommand {
+            paxos: PaxosHeader::default(),
+            fsid: FSID,
+            cmd: vec![command.to_string()],
+            input: Bytes::new(),
+        };
+        let random = SystemRandom;
+        let env = MessageEnv {
+            now: self.now,
+            random: &random,
+        };
+        let effects = self.monitor.message(id, body.message(1), &env);
+        effects.into_iter().find_map(|e| match e {
+            Effect::Decide(_, request) => Some(*request),
+            _ => None,
+        })
+    }
+
+    /// Decides it by the newest state. The error is the refusal.
+    pub fn decide(&mut self, request: &Request) -> Result<(), String> {
+        let random = SystemRandom;
+        let env = MessageEnv {
+            now: self.now,
+            random: &random,
+        };
+        let (_, reply) = request.decide(&self.cluster.state(), &self.monitor.env(&env, &[]));
+        match reply.code {
+            0 => Ok(()),
+            _ => Err(reply.status),
+        }
     }
 
     /// Makes `n` epochs.

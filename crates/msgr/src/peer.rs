@@ -13,6 +13,8 @@ pub struct Peer {
     pub auth_name: AuthName,
     pub global_id: u64,
     pub caps: PeerCaps,
+    /// Of the key behind its credentials, as in [`Identity::key_epoch`].
+    pub key_epoch: Option<u64>,
     /// What the peer calls itself; the first one is its identity for blocklists, watches and locks.
     pub addrs: EntityAddrVec,
     /// Where its packets come from: for capabilities with a network, since `addrs` is only its word.
@@ -33,6 +35,7 @@ impl Peer {
             name: self.auth_name.clone(),
             global_id: self.global_id,
             caps: self.caps.clone(),
+            key_epoch: self.key_epoch,
             server_challenge: self.server_challenge,
         }
     }

@@ -239,6 +239,7 @@ impl Scripted {
                 name: AuthName::new(EntityKind::Client, "admin"),
                 global_id: self.done.global_id,
                 caps: PeerCaps::AllowAll,
+                key_epoch: None,
                 server_challenge: None,
             },
             session_key: self.session_key.clone(),

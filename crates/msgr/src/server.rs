@@ -368,6 +368,7 @@ impl ServerConnection {
             auth_name: identity.name,
             global_id: identity.global_id,
             caps: identity.caps,
+            key_epoch: identity.key_epoch,
             addrs: ident.addrs,
             sock: self.peer_sock,
             features: ident.supported & self.config.supported,

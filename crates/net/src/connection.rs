@@ -5,6 +5,7 @@
 
 use crate::budget::{Body, Budget};
 use crate::connections::{ConnId, NetEvent, Options, Shared};
+use crate::guesses::Guesses;
 use crate::outputs;
 use crate::places::NoPlace;
 use crate::write::write_some;
@@ -16,6 +17,7 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
 use types::{EntityKind, Utime};
 
@@ -67,6 +69,9 @@ pub(crate) struct Connection {
     pub peer: RefCell<Option<Arc<Peer>>>,
     budget: Rc<Budget>,
     pub output: outputs::Output,
+    guesses: Rc<RefCell<Guesses>>,
+    /// A refusal in the output waits.
+    held: Cell<bool>,
     /// Something to write.
     wake: Notify,
     /// Output went below the mark at which reading pauses.
@@ -84,6 +89,7 @@ impl Connection {
         proto: ServerConnection,
         budget: Rc<Budget>,
         output: outputs::Output,
+        guesses: Rc<RefCell<Guesses>>,
     ) -> Rc<Self> {
         Rc::new(Self {
             id,
@@ -92,6 +98,8 @@ impl Connection {
             peer: RefCell::new(None),
             budget,
             output,
+            guesses,
+            held: Cell::new(false),
             wake: Notify::new(),
             drained: Notify::new(),
             cancel: Notify::new(),
@@ -168,7 +176,7 @@ impl Connection {
             self.why.set("closed");
         }
         drop(stream);
-        self.log(&end);
+        self.log(&end, clock.monotonic());
         if self.peer.borrow().is_some() {
             // The owner may be gone; then nobody is left to be told.
             let _ = events.send(NetEvent::Closed { conn: self.id }).await;
@@ -188,7 +196,7 @@ impl Connection {
         }
     }
 
-    fn log(&self, end: &End) {
+    fn log(&self, end: &End, now: Duration) {
         let who = match &*self.peer.borrow() {
             Some(p) => format!("{} ({})", p.name, p.auth_name),
             None => "unauthenticated".to_string(),
@@ -197,7 +205,10 @@ impl Connection {
         if end.is_ordinary() {
             tracing::debug!(conn, %peer, "{who}: connection ended: {end}");
         } else {
-            tracing::warn!(conn, %peer, "{who}: connection closed: {end}");
+            io::log::refused(
+                now,
+                format_args!("{who}: connection closed: {end} conn={conn} peer={peer}"),
+            );
         }
     }
 
@@ -212,6 +223,10 @@ impl Connection {
     async fn write_loop(&self, stream: &Stream, shared: &Shared, events: &mpsc::Sender<NetEvent>) -> End {
         let options = &shared.options;
         loop {
+            if self.held.get() {
+                self.wake.notified().await;
+                continue;
+            }
             match self.write_some(stream) {
                 Ok(0) => self.wake.notified().await,
                 Ok(n) => {
@@ -290,6 +305,17 @@ impl Connection {
         stream.try_read(&mut buf.limit(max.min(most)))
     }
 
+    /// Lets the peer wait for the refusal that is in the output.
+    async fn refused(&self, why: &str, clock: &dyn io::Clock) {
+        let (conn, peer, now) = (self.id.0, self.sock, clock.monotonic());
+        io::log::refused(now, format_args!("access denied: {why} conn={conn} peer={peer}"));
+        let wait = self.guesses.borrow_mut().failed(peer.ip(), now);
+        self.held.set(true);
+        tokio::time::sleep(wait).await;
+        self.held.set(false);
+        self.wake.notify_one();
+    }
+
     /// Hands on everything that the bytes received so far hold, as fast as the owner lets us.
     async fn hand_on(
         &self,
@@ -305,6 +331,10 @@ impl Connection {
             self.output_taken(shared).await;
             let now = Utime::from_unix(clock.wall());
             let event = self.proto.borrow_mut().next(now)?;
+            if let Some(Event::Denied(why)) = event {
+                self.refused(&why, clock).await;
+                continue;
+            }
             // Handshake frames and keepalives are answered by the machine itself.
             if self.count_output() > 0 {
                 self.wake.notify_one();
@@ -316,10 +346,8 @@ impl Connection {
             };
             let event = match event {
                 None => return Ok(()),
-                Some(Event::Denied(why)) => {
-                    tracing::info!(conn = self.id.0, peer = %self.sock, "access denied: {why}");
-                    continue;
-                }
+                // Above.
+                Some(Event::Denied(_)) => continue,
                 Some(Event::Ready(peer)) if peer.lifeline => return Err(End::Lifeline(peer)),
                 Some(Event::Ready(peer)) => {
                     self.take_place(shared, &peer)?;

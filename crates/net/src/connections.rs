@@ -2,6 +2,7 @@
 
 use crate::budget::{Permit, TotalBudget};
 use crate::connection::{Connection, GIVES_WAY, SLOW_READER};
+use crate::guesses::Guesses;
 use crate::lifelines::Door;
 use crate::outputs::Outputs;
 use crate::places::{NoPlace, Places};
@@ -103,6 +104,7 @@ pub(crate) struct Shared {
     pub stop: Notify,
     pub stopped: Cell<bool>,
     pub hesitation: Cell<Duration>,
+    pub guesses: Rc<RefCell<Guesses>>,
 }
 
 /// A daemon of the cluster, or an administrator.
@@ -198,6 +200,7 @@ impl Connections {
                 stop: Notify::new(),
                 stopped: Cell::new(false),
                 hesitation: Cell::new(Duration::ZERO),
+                guesses: Rc::default(),
             }),
         }
     }

@@ -18,6 +18,7 @@ mod client;
 mod connection;
 mod connections;
 mod dial;
+mod guesses;
 mod lifelines;
 mod outputs;
 mod places;

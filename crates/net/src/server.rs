@@ -91,7 +91,7 @@ impl Server {
         );
         let proto = ServerConnection::new(self.config.clone(), peer, id.0);
         let output = Output::new(shared.outputs.clone());
-        let conn = Connection::new(id, peer, proto, budget, output);
+        let conn = Connection::new(id, peer, proto, budget, output, shared.guesses.clone());
         shared.conns.borrow_mut().insert(id, conn.clone());
         let (shared, clock, events) = (shared.clone(), self.clock.clone(), self.events.clone());
         tokio::task::spawn_local(async move {

@@ -30,12 +30,20 @@ pub async fn keep(dir: DataDir, settings: Settings, cluster: ClusterHandle) {
     }
 }
 
-/// Writes both; the keyring is for its owner alone.
+/// Writes both, for the owner alone.
 pub fn write(dir: &DataDir, settings: &Settings, state: &ClusterState) -> Result<(), Error> {
-    put(&dir.conf_path(), &conf(dir, settings, state), 0o644)?;
+    put(
+        &dir.conf_path(),
+        &conf(dir, settings, state),
+        files::PRIVATE_FILE,
+    )?;
     let admin = AuthName::new(EntityKind::Client, "admin");
     match state.auth.get(&admin) {
-        Some(entity) => put(&dir.keyring_path(), &print_section(&admin, entity), 0o600),
+        Some(entity) => put(
+            &dir.keyring_path(),
+            &print_section(&admin, entity),
+            files::PRIVATE_FILE,
+        ),
         None => Ok(()),
     }
 }

@@ -10,6 +10,9 @@
 //! DIR/skep.asok                  admin socket
 //! DIR/audit.log                  who asked the monitor for what, mode 0600; older ones: audit.log.1 to .7
 //! ```
+//!
+//! All of it is for its owner alone: 0600, directories 0700, the directory itself included. Who serves clients of other
+//! users gives them their own `ceph.conf` (`skep conf` prints it) and keyring.
 
 use crate::Error;
 use io::files::{self, LockError, LockFile};
@@ -157,6 +160,21 @@ impl DataDir {
         })
     }
 
+    /// Takes from others what an earlier version, or a copy made without care, left open to them.
+    pub fn tighten(&self) -> Result<(), Error> {
+        let failed = files::tighten(&self.root).map_err(|source| Error::DataDir {
+            path: self.root.clone(),
+            source,
+        })?;
+        for path in failed {
+            tracing::warn!(
+                "{} is open to others, and cannot be closed to them",
+                path.display()
+            );
+        }
+        Ok(())
+    }
+
     /// The directory of a store that exists already.
     pub fn existing(root: &Path) -> Result<Self, Error> {
         let found = files::canonical(root).map(|root| Self { root });
@@ -274,7 +292,7 @@ impl DataDir {
             "# Written by skep at the first start and read at every later one. To change the number of OSDs:\n\
              # skep up --osds N.\n{body}"
         );
-        files::replace(&self.settings_path(), &text, 0o644).map_err(|source| Error::DataDir {
+        files::replace(&self.settings_path(), &text, files::PRIVATE_FILE).map_err(|source| Error::DataDir {
             path: self.settings_path(),
             source,
         })

@@ -84,6 +84,7 @@ impl Node {
     /// Starts everything; returns when clients are served. `progress` is told what is being waited for.
     pub async fn start(dir: &DataDir, options: StartOptions, progress: &dyn Fn(&str)) -> Result<Self, Error> {
         let lock = dir.lock()?;
+        dir.tighten()?;
         let mut platform = Platform::system();
         let (mut settings, cluster) = state::open(dir, &options, &platform, progress).await?;
         if options.allow_pool_delete {
@@ -355,10 +356,13 @@ fn osd_authenticator(
             .unwrap_or_default()
     };
     let verifier = Arc::new(TicketVerifier::new(EntityKind::Osd, modes, secrets(cluster)));
+    let state = cluster.state();
+    verifier.set_entities(state.auth.clone(), state.version);
     let (handle, updated) = (cluster.clone(), verifier.clone());
     let (mut changes, mut stop) = (cluster.subscribe_state(), stop);
     task::spawn_local(async move {
         let mut known = secrets(&handle);
+        let mut entities = state.auth.clone();
         loop {
             tokio::select! {
                 _ = stop.wait_for(|s| *s) => return,
@@ -368,6 +372,11 @@ fn osd_authenticator(
             if now != known {
                 updated.update(now.clone());
                 known = now;
+            }
+            let state = handle.state();
+            if !Arc::ptr_eq(&entities, &state.auth) {
+                entities = state.auth.clone();
+                updated.set_entities(entities.clone(), state.version);
             }
         }
     });

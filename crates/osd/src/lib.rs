@@ -37,6 +37,7 @@ mod replies;
 mod report;
 mod scrub;
 mod serve;
+mod session_caps;
 mod sessions;
 mod slots;
 mod standing;

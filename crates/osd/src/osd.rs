@@ -195,7 +195,9 @@ impl Osd {
     pub fn on_net(&mut self, event: NetEvent) {
         match event {
             NetEvent::Opened { conn, peer } => {
-                self.sessions.opened(conn, &peer);
+                if !self.sessions.opened(conn, &peer) {
+                    return self.close(conn, "its key is gone");
+                }
                 match self.sessions.osd(conn) {
                     Some(osd) => self.peer_opened(osd, conn),
                     None => self.meet_session(conn),
@@ -259,6 +261,9 @@ impl Osd {
     pub fn on_cluster(&mut self) {
         self.heed_operator();
         let state = self.cluster.state();
+        for conn in self.sessions.heed(&state) {
+            self.close(conn, "its key is gone");
+        }
         if state.osdmap.epoch == self.placement.epoch() && Arc::ptr_eq(&state.pgs, &self.placement.state.pgs)
         {
             return;
@@ -371,7 +376,8 @@ impl Osd {
         let op = match MOSDOp::from_message(msg) {
             Ok(op) => op,
             Err(e) => {
-                tracing::warn!("conn {}: malformed operation: {e}", conn.0);
+                let now = self.clock.monotonic();
+                io::log::refused(now, format_args!("conn {}: malformed operation: {e}", conn.0));
                 self.conns
                     .send(conn, refusal(msg.tid, self.placement.epoch()).to_message());
                 return;
@@ -458,7 +464,8 @@ impl Osd {
     }
 
     pub fn close(&self, conn: ConnId, why: &str) {
-        tracing::warn!("conn {}: {why}: closed", conn.0);
+        let now = self.clock.monotonic();
+        io::log::refused(now, format_args!("conn {}: {why}: closed", conn.0));
         self.conns.close(conn);
     }
 }

@@ -54,6 +54,7 @@ pub fn ticket(me: OsdId, cluster: &ClusterHandle, now: Utime, entropy: &dyn Entr
     let cx = Context { now, entropy };
     let session_key: CryptoKey = cx.key();
     let ticket = SessionTicket {
+        key_epoch: None,
         ticket: AuthTicket {
             name: name(me),
             global_id: me as u64,
@@ -72,7 +73,7 @@ pub fn ticket(me: OsdId, cluster: &ClusterHandle, now: Utime, entropy: &dyn Entr
             service: EntityKind::Osd as u32,
             session_key,
             validity: Utime::from_unix(VALID),
-            blob: ticket.seal(id, &secret.key),
+            blob: ticket.seal(EntityKind::Osd, id, &secret.key, &cx),
         },
     );
     Some(client)

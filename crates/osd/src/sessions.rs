@@ -1,14 +1,19 @@
 //! Clients' connections: who they are, which map they have, and operations that wait for a newer map.
+//!
+//! Invariant: a session lasts as long as the key that stands behind its ticket, and may what its entity may now, as far
+//! as the newest cluster state that the loop has seen says ([`Sessions::heed`]).
 
 use crate::caps::ClientCaps;
 use crate::peer_auth;
-use auth::{OsdCaps, PeerCaps};
+use crate::session_caps::SessionCaps;
+use auth::{KeyDb, OsdCaps, PeerCaps};
+use metastore::ClusterState;
 use msgr::Peer;
 use net::ConnId;
 use pg::{Client, ClientOp, Fence};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use types::{EntityName, Epoch, OsdId};
+use types::{AuthName, EntityName, Epoch, OsdId};
 
 /// Operations of all clients that may wait for a map; one more closes its connection.
 const WAITING_MAX: usize = 4096;
@@ -16,6 +21,11 @@ const WAITING_MAX: usize = 4096;
 #[derive(Debug)]
 pub struct Session {
     pub client: Arc<Client>,
+    entity: AuthName,
+    key_epoch: Option<u64>,
+    caps: Arc<SessionCaps>,
+    /// The text of `caps`.
+    text: Option<String>,
     /// Commands (`ceph tell`) are for those who may do everything.
     may_command: bool,
     /// The OSD that it is, if it proved to be one and calls itself so.
@@ -24,21 +34,15 @@ pub struct Session {
     pub epoch: Epoch,
 }
 
-#[derive(Debug, Default)]
-pub struct Sessions {
-    open: BTreeMap<ConnId, Session>,
-    waiting: VecDeque<ClientOp>,
-    /// Operations whose answers wait for room, of each connection in order (`replies`).
-    pub choked: BTreeMap<ConnId, VecDeque<ClientOp>>,
-}
-
-impl Sessions {
-    pub fn opened(&mut self, conn: ConnId, peer: &Peer) {
-        let caps = match &peer.caps {
+impl Session {
+    fn new(peer: &Peer) -> Self {
+        let text = peer.caps.text("osd").map(str::to_string);
+        let granted = match &peer.caps {
             PeerCaps::AllowAll => ClientCaps::All,
-            texts => ClientCaps::parse(texts.text("osd")),
+            PeerCaps::Texts(_) => ClientCaps::parse(text.as_deref()),
         };
-        let may_command = matches!(caps, ClientCaps::All);
+        let may_command = matches!(granted, ClientCaps::All);
+        let caps = Arc::new(SessionCaps::new(granted));
         let client = Client {
             name: peer.name,
             global_id: peer.global_id,
@@ -46,18 +50,84 @@ impl Sessions {
             addr: peer.addrs.first(),
             from: Some(peer.sock.ip().to_canonical()),
             features: peer.features,
-            caps: Arc::new(caps),
+            caps: caps.clone(),
             fence: Fence::default(),
         };
-        self.open.insert(
-            conn,
-            Session {
-                client: Arc::new(client),
-                may_command,
-                osd: peer_auth::osd_of(&peer.auth_name).filter(|id| peer.name == EntityName::osd(*id)),
-                epoch: 0,
-            },
-        );
+        Self {
+            client: Arc::new(client),
+            entity: peer.auth_name.clone(),
+            key_epoch: peer.key_epoch,
+            caps,
+            text,
+            may_command,
+            osd: peer_auth::osd_of(&peer.auth_name).filter(|id| peer.name == EntityName::osd(*id)),
+            epoch: 0,
+        }
+    }
+
+    /// Brings its rights up to what the state says. False: its key is gone, and it may nothing any more.
+    fn heed(&mut self, entities: &KeyDb, version: u64) -> bool {
+        // No entity's key behind it, or one that was made after this state.
+        let Some(key_epoch) = self.key_epoch.filter(|e| *e <= version) else {
+            return true;
+        };
+        let Some(entity) = entities.current(&self.entity, key_epoch) else {
+            self.grant(None);
+            self.osd = None;
+            return false;
+        };
+        let text = entity.caps.get("osd");
+        if self.text.as_ref() != text {
+            self.grant(text.cloned());
+        }
+        true
+    }
+
+    fn grant(&mut self, text: Option<String>) {
+        let caps = ClientCaps::parse(text.as_deref());
+        self.may_command = matches!(caps, ClientCaps::All);
+        self.caps.set(caps);
+        self.text = text;
+    }
+}
+
+#[derive(Debug, Default)]
+pub struct Sessions {
+    open: BTreeMap<ConnId, Session>,
+    waiting: VecDeque<ClientOp>,
+    /// Operations whose answers wait for room, of each connection in order (`replies`).
+    pub choked: BTreeMap<ConnId, VecDeque<ClientOp>>,
+    /// By what state's keys the sessions were looked at last, and how new that state is.
+    heeded: Option<(Arc<KeyDb>, u64)>,
+}
+
+impl Sessions {
+    /// False: its key was taken from it while it shook hands; close it.
+    pub fn opened(&mut self, conn: ConnId, peer: &Peer) -> bool {
+        let mut session = Session::new(peer);
+        let stays = match &self.heeded {
+            Some((entities, version)) => session.heed(entities, *version),
+            None => true,
+        };
+        self.open.insert(conn, session);
+        stays
+    }
+
+    /// Looks at all sessions if keys or capabilities changed. Those whose keys are gone: what they have sent is refused
+    /// from now on; close them.
+    pub fn heed(&mut self, state: &ClusterState) -> Vec<ConnId> {
+        if let Some((entities, version)) = &mut self.heeded
+            && Arc::ptr_eq(entities, &state.auth)
+        {
+            *version = state.version;
+            return Vec::new();
+        }
+        self.heeded = Some((state.auth.clone(), state.version));
+        let gone = |(conn, s): (&ConnId, &mut Session)| {
+            let stays = s.heed(&state.auth, state.version);
+            (!stays).then_some(*conn)
+        };
+        self.open.iter_mut().filter_map(gone).collect()
     }
 
     pub fn closed(&mut self, conn: ConnId) {

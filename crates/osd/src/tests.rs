@@ -30,6 +30,7 @@ use types::*;
 mod copies;
 mod fences;
 mod rights;
+mod revocation;
 
 const POOL: i64 = 1;
 const OBJECTS: usize = 8;

@@ -10,8 +10,11 @@ mod up;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
+use tracing_subscriber::field::MakeExt;
+use tracing_subscriber::fmt::format::debug_fn;
 
 fn main() -> ExitCode {
+    io::files::set_private_umask();
     let args = match config::parse() {
         Ok(args) => args,
         Err(e) => {
@@ -54,10 +57,13 @@ fn init_log(verbose: u8, level: &str) {
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
     // Colours only for people: a log file or a pipe gets plain lines.
     let colours = std::io::stderr().is_terminal();
+    // What clients named is in many a line: it shall not end one, nor reach the terminal with power over it.
+    let fields = debug_fn(|to, field, value| io::log::write_field(to, field.name(), value)).delimited(" ");
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_ansi(colours)
+        .fmt_fields(fields)
         .with_target(false)
         .init();
 }

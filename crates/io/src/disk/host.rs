@@ -65,7 +65,7 @@ impl HostDisk {
 
     /// Makes the directory and what leads to it.
     pub fn create_dir(&self) -> Result<()> {
-        std::fs::create_dir_all(&self.dir)
+        crate::files::make_dir(&self.dir)
     }
 
     fn path(&self, file: &str) -> PathBuf {
@@ -121,6 +121,7 @@ impl Disk for HostDisk {
             .read(true)
             .write(true)
             .create_new(true)
+            .mode(crate::files::PRIVATE_FILE)
             .open(path)?;
         Ok(Arc::new(HostFile::plain(file)))
     }

@@ -277,7 +277,13 @@ impl ClusterState {
                 ops.push(TxnOp::delete(format!("{}{key}", keys::CONFIG_KEY)));
                 Arc::make_mut(&mut self.config_keys).remove(&key);
             }
-            Change::AuthPut { name, entity } => {
+            Change::AuthPut { name, mut entity } => {
+                // The number of this commit, which never comes again, unless the entity keeps its key.
+                let same = self
+                    .auth
+                    .get(&name)
+                    .filter(|e| e.key.secret() == entity.key.secret());
+                entity.epoch = same.map_or(self.version, |e| e.epoch);
                 ops.push(TxnOp::put(format!("{}{name}", keys::AUTH), entity.to_bytes()));
                 Arc::make_mut(&mut self.auth).entities.insert(name, entity);
             }

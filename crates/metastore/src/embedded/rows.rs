@@ -97,6 +97,8 @@ impl Rows {
     /// Opens or creates the file `path`; gives the revision reached before, too.
     pub fn open(path: &Path) -> crate::kv::Result<(Self, Revision)> {
         let name = path.display().to_string();
+        // All keys are in it; redb would make it as the umask says.
+        io::files::create_private(path).map_err(|e| Error::Open(format!("{name}: {e}")))?;
         let db = builder().create(path).map_err(|e| match e {
             DatabaseError::DatabaseAlreadyOpen => Error::Open(format!("{name} is in use by another process")),
             e => Error::Open(format!("{name}: {e}")),

@@ -92,6 +92,7 @@ impl Report {
         health_pgs::slow_ops(ctx, &mut found);
         health_pgs::monitors(ctx, &mut found);
         health_checks::sizing(ctx, figures, &mut found);
+        health_checks::global_ids(ctx, &mut found);
         health_checks::spare_space(ctx, &mut found);
         slow_disk::health(ctx, &mut found);
         if !ctx.state.mgrmap.available {

@@ -5,6 +5,7 @@
 use super::health::{Check, Severity};
 use super::pg_stats::Figures;
 use super::{Context, pool_use};
+use crate::INSECURE_RECLAIM;
 use crate::format::units;
 use crate::spare;
 use crate::spread::Spread;
@@ -358,6 +359,32 @@ pub fn spare_space(ctx: &Context<'_>, found: &mut Vec<Check>) {
         let text = format!("{n} osd(s) in spare space take less, since their hosts need room");
         found.push(warn("OSD_SPARE_SHRUNK", text, n as u64, detail));
     }
+}
+
+/// Clients may have global ids that they cannot prove to be theirs.
+pub fn global_ids(ctx: &Context<'_>, found: &mut Vec<Check>) {
+    let allowed = ctx.state.mon_option_bool(INSECURE_RECLAIM, false);
+    if !allowed
+        || !ctx
+            .state
+            .mon_option_bool("mon_warn_on_insecure_global_id_reclaim_allowed", true)
+    {
+        return;
+    }
+    let mons: Vec<&str> = ctx.state.monmap.by_rank().map(|m| m.name.as_str()).collect();
+    let summary = match mons.len() {
+        1 => "mon is allowing insecure global_id reclaim".to_string(),
+        _ => "mons are allowing insecure global_id reclaim".to_string(),
+    };
+    let said = |name: &&str| format!("mon.{name} has {INSECURE_RECLAIM} set to true");
+    let detail: Vec<String> = mons.iter().map(said).collect();
+    let count = detail.len() as u64;
+    found.push(warn(
+        "AUTH_INSECURE_GLOBAL_ID_RECLAIM_ALLOWED",
+        summary,
+        count,
+        detail,
+    ));
 }
 
 pub fn sizing(ctx: &Context<'_>, figures: &Figures, found: &mut Vec<Check>) {

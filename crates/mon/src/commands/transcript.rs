@@ -219,6 +219,18 @@ fn flags_and_mutes() {
         c.text(r#"{"prefix":"health"}"#),
         "HEALTH_WARN noout flag(s) set\n"
     );
+    let reclaim = r#""who":"mon","name":"auth_allow_insecure_global_id_reclaim""#;
+    check(
+        c,
+        &format!(r#"{{"prefix":"config set",{reclaim},"value":"true"}}"#),
+        0,
+        "",
+    );
+    assert_eq!(
+        c.text(r#"{"prefix":"health"}"#),
+        "HEALTH_WARN noout flag(s) set; mon is allowing insecure global_id reclaim\n"
+    );
+    check(c, &format!(r#"{{"prefix":"config rm",{reclaim}}}"#), 0, "");
     check(
         c,
         r#"{"prefix":"health mute","code":"OSD_DOWN"}"#,
