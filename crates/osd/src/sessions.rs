@@ -1,17 +1,15 @@
-//! Clients' connections: who they are, which map they have, and operations that wait for a newer map.
+//! Clients' connections: who they are, which map they have, and their operations that wait.
 
 use crate::caps::ClientCaps;
 use crate::peer_auth;
+use crate::waiting::Waiting;
 use auth::{OsdCaps, PeerCaps};
 use msgr::Peer;
 use net::ConnId;
-use pg::{Client, ClientOp};
-use std::collections::{BTreeMap, VecDeque};
+use pg::Client;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use types::{EntityKind, Epoch, OsdId};
-
-/// Operations of all clients that may wait for a map; one more closes its connection.
-const WAITING_MAX: usize = 4096;
 
 #[derive(Debug)]
 pub struct Session {
@@ -27,7 +25,7 @@ pub struct Session {
 #[derive(Debug, Default)]
 pub struct Sessions {
     open: BTreeMap<ConnId, Session>,
-    waiting: VecDeque<ClientOp>,
+    pub waiting: Waiting,
 }
 
 impl Sessions {
@@ -57,7 +55,7 @@ impl Sessions {
 
     pub fn closed(&mut self, conn: ConnId) {
         self.open.remove(&conn);
-        self.waiting.retain(|op| op.conn != conn.0);
+        self.waiting.forget(conn);
     }
 
     /// Clients that have sent operations.
@@ -70,10 +68,6 @@ impl Sessions {
 
     pub fn osd(&self, conn: ConnId) -> Option<OsdId> {
         self.open.get(&conn)?.osd
-    }
-
-    pub fn has_waiting(&self) -> bool {
-        !self.waiting.is_empty()
     }
 
     pub fn get_mut(&mut self, conn: ConnId) -> Option<&mut Session> {
@@ -90,25 +84,6 @@ impl Sessions {
 
     pub fn len(&self) -> usize {
         self.open.len()
-    }
-
-    /// True if an operation of this connection waits already: later ones must queue behind it.
-    pub fn is_waiting(&self, conn: ConnId) -> bool {
-        self.waiting.iter().any(|op| op.conn == conn.0)
-    }
-
-    /// Parks an operation that was sent under a newer map. False: no room.
-    pub fn park(&mut self, op: ClientOp) -> bool {
-        if self.waiting.len() >= WAITING_MAX {
-            return false;
-        }
-        self.waiting.push_back(op);
-        true
-    }
-
-    /// All parked operations, in order; those that still have to wait are parked again by the caller.
-    pub fn take_waiting(&mut self) -> VecDeque<ClientOp> {
-        std::mem::take(&mut self.waiting)
     }
 }
 
