@@ -256,3 +256,25 @@ def test_a_command_of_many_megabytes_is_no_burden(server, reader, neighbour):
     neighbour.check()
     assert neighbour.grown_mib() < GROWN_MAX_MIB
 
+
+def test_maps_of_tomorrow_take_no_place_from_others(server, user, admin, neighbour, mine):
+    """Operations may wait for a newer map; who says that he has one fills those places with his own only."""
+    box = server.pool(mine)
+    nobody = server.login(user(mon='allow r', osd='allow r pool=nothing'))
+    primary, crowd, now = box.place(b'o')[2], [], box.epoch
+    try:
+        box.epoch = 2**31
+        for _ in range(18):                        # each connection may have 256 messages under way
+            osd = server.osd(nobody, primary)
+            crowd.append(osd)
+            quietly(lambda: [box.send(osd, b'o', [ext('READ', 0, 1)], R) for _ in range(256)])
+        with server.osd(admin, primary) as true:   # its map is a little newer than the OSD's
+            box.epoch = now + 1
+            box.send(true, b'o', [ext('READ', 0, 1)], R)
+            box.epoch = now
+            assert true.serves(3), 'closed for what another fills'
+        neighbour.check()
+    finally:
+        box.epoch = now
+        for osd in crowd:
+            osd.close()

@@ -44,6 +44,7 @@ mod standing;
 mod store_view;
 #[cfg(test)]
 mod tests;
+mod waiting;
 
 pub use memory::{MEMORY_DEFAULT, MEMORY_MIN, Memory};
 pub use peers::Peers;

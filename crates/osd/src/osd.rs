@@ -21,6 +21,7 @@ use crate::sessions::Sessions;
 use crate::slots::{Role, Slot};
 use crate::standing::Standing;
 use crate::store_view::StoreView;
+use crate::waiting::Until;
 use bytes::Bytes;
 use io::{Clock, Random};
 use messages::osd::peer::KIND as PEER;
@@ -305,14 +306,15 @@ impl Osd {
 
     /// Operations that waited for a newer map or for the lease.
     fn route_waiting(&mut self) {
-        for op in self.sessions.take_waiting() {
-            self.route(op);
+        for parked in self.sessions.waiting.take() {
+            self.route_since(parked.op, Some(parked.since));
         }
     }
 
     /// At the end of each turn of the loop: what waits for the lease, what is to be committed together.
     pub fn end_turn(&mut self) {
-        if (self.sessions.has_waiting() || !self.held.is_empty()) && self.serving() {
+        let may_go = self.sessions.waiting.may_go(self.placement.epoch());
+        if (may_go || !self.held.is_empty()) && self.serving() {
             self.release_held();
             self.route_waiting();
         }
@@ -332,6 +334,11 @@ impl Osd {
 
     pub fn on_tick(&mut self) {
         self.tell_fenced();
+        if self.serving() {
+            for conn in self.sessions.waiting.overdue(self.clock.monotonic()) {
+                self.close(conn, "its operations wait for a map that does not come");
+            }
+        }
         self.store.engine.tick(self.clock.monotonic());
         self.on_reads();
         self.reaper.step(&mut self.store, &self.placement);
@@ -402,11 +409,26 @@ impl Osd {
     /// To the PG that the operation is for now; it waits where its sender's map is newer than ours, and while
     /// this OSD may not serve.
     pub fn route(&mut self, op: ClientOp) {
+        self.route_since(op, None);
+    }
+
+    /// `since`: when it began to wait, if it has waited.
+    fn route_since(&mut self, op: ClientOp, since: Option<Duration>) {
         let conn = ConnId(op.conn);
         let epoch = self.placement.epoch();
-        if op.op.epoch > epoch || !self.serving() || self.sessions.is_waiting(conn) {
-            if !self.sessions.park(op) {
-                self.close(conn, "too many operations wait for a newer map or the lease");
+        if self.sessions.waiting.is_shut(conn) {
+            return;
+        }
+        let until = match () {
+            () if self.sessions.waiting.holds(conn) => Some(Until::Earlier),
+            () if op.op.epoch > epoch => Some(Until::Epoch(op.op.epoch)),
+            () if !self.serving() => Some(Until::Lease),
+            () => None,
+        };
+        if let Some(until) = until {
+            let since = since.unwrap_or_else(|| self.clock.monotonic());
+            if let Some(greedy) = self.sessions.waiting.park(op, since, until) {
+                self.close(greedy, "too many operations wait for a newer map or the lease");
             }
             return;
         }

@@ -1,4 +1,4 @@
-//! Clients' connections: who they are, which map they have, and operations that wait for a newer map.
+//! Clients' connections: who they are, which map they have, and their operations that wait.
 //!
 //! Invariant: a session lasts as long as the key that stands behind its ticket, and may what its entity may now, as far
 //! as the newest cluster state that the loop has seen says ([`Sessions::heed`]).
@@ -6,6 +6,7 @@
 use crate::caps::ClientCaps;
 use crate::peer_auth;
 use crate::session_caps::SessionCaps;
+use crate::waiting::Waiting;
 use auth::{KeyDb, OsdCaps, PeerCaps};
 use metastore::ClusterState;
 use msgr::Peer;
@@ -14,9 +15,6 @@ use pg::{Client, ClientOp, Fence};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use types::{AuthName, EntityName, Epoch, OsdId};
-
-/// Operations of all clients that may wait for a map; one more closes its connection.
-const WAITING_MAX: usize = 4096;
 
 #[derive(Debug)]
 pub struct Session {
@@ -94,7 +92,7 @@ impl Session {
 #[derive(Debug, Default)]
 pub struct Sessions {
     open: BTreeMap<ConnId, Session>,
-    waiting: VecDeque<ClientOp>,
+    pub waiting: Waiting,
     /// Operations whose answers wait for room, of each connection in order (`replies`).
     pub choked: BTreeMap<ConnId, VecDeque<ClientOp>>,
     /// By what state's keys the sessions were looked at last, and how new that state is.
@@ -133,7 +131,7 @@ impl Sessions {
     pub fn closed(&mut self, conn: ConnId) {
         self.open.remove(&conn);
         self.choked.remove(&conn);
-        self.waiting.retain(|op| op.conn != conn.0);
+        self.waiting.forget(conn);
     }
 
     /// Clients that have sent operations.
@@ -158,10 +156,6 @@ impl Sessions {
         self.open.get(&conn)?.osd
     }
 
-    pub fn has_waiting(&self) -> bool {
-        !self.waiting.is_empty()
-    }
-
     pub fn get_mut(&mut self, conn: ConnId) -> Option<&mut Session> {
         self.open.get_mut(&conn)
     }
@@ -176,25 +170,6 @@ impl Sessions {
 
     pub fn len(&self) -> usize {
         self.open.len()
-    }
-
-    /// True if an operation of this connection waits already: later ones must queue behind it.
-    pub fn is_waiting(&self, conn: ConnId) -> bool {
-        self.waiting.iter().any(|op| op.conn == conn.0)
-    }
-
-    /// Parks an operation that was sent under a newer map. False: no room.
-    pub fn park(&mut self, op: ClientOp) -> bool {
-        if self.waiting.len() >= WAITING_MAX {
-            return false;
-        }
-        self.waiting.push_back(op);
-        true
-    }
-
-    /// All parked operations, in order; those that still have to wait are parked again by the caller.
-    pub fn take_waiting(&mut self) -> VecDeque<ClientOp> {
-        std::mem::take(&mut self.waiting)
     }
 }
 
