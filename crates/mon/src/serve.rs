@@ -461,6 +461,7 @@ impl MonServer {
                     self.commits.forget(port, id);
                     self.close(port, id);
                 }
+                Effect::Refused(request, reply) => self.records.refused(&request, &reply, self.now()),
                 Effect::Renew(..) | Effect::Decide(..) => {}
             }
         }

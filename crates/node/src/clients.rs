@@ -32,11 +32,7 @@ pub async fn keep(dir: DataDir, settings: Settings, cluster: ClusterHandle) {
 
 /// Writes both, for the owner alone.
 pub fn write(dir: &DataDir, settings: &Settings, state: &ClusterState) -> Result<(), Error> {
-    put(
-        &dir.conf_path(),
-        &conf(dir, settings, state),
-        files::PRIVATE_FILE,
-    )?;
+    put(&dir.conf_path(), &conf(dir, settings, state), files::PRIVATE_FILE)?;
     let admin = AuthName::new(EntityKind::Client, "admin");
     match state.auth.get(&admin) {
         Some(entity) => put(

@@ -339,7 +339,7 @@ impl Heart {
                 }
             }
             NetEvent::Message { conn, msg, .. } => self.on_message(conn, &msg),
-            NetEvent::Closed { .. } => {}
+            NetEvent::Drained | NetEvent::Closed { .. } => {}
         }
     }
 

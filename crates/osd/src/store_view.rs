@@ -151,6 +151,10 @@ impl ObjectReads for StoreView {
         or_default(self.engine.list(from, max))
     }
 
+    fn list_within(&mut self, from: &ObjectId, to: &ObjectId, max: usize) -> Result<Vec<ObjectId>, IoError> {
+        or_default(self.engine.list_within(from, to, max))
+    }
+
     fn meta(&mut self, collection: SPgId) -> Result<Option<Bytes>, IoError> {
         let meta = or_default(self.engine.meta(&collection))?;
         Ok(if meta.is_empty() { None } else { Some(meta) })

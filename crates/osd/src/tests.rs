@@ -29,8 +29,8 @@ use types::*;
 
 mod copies;
 mod fences;
-mod rights;
 mod revocation;
+mod rights;
 
 const POOL: i64 = 1;
 const OBJECTS: usize = 8;

@@ -281,6 +281,7 @@ impl Walk<'_> {
         }
         (self.progress)(self.done);
         self.omap(oid, o)?;
+        self.values(oid, o)?;
         let u = self.usage.entry(oid.object.pool).or_default();
         u.objects += 1;
         u.stored += o.stored();
@@ -338,6 +339,32 @@ impl Walk<'_> {
             self.report
                 .problem(format!("{}: data behind its end", oid.object));
         }
+    }
+
+    /// Values that are not in the record.
+    fn values(&mut self, oid: &ObjectId, o: &Onode) -> Result<()> {
+        if o.values != 0 && !self.with_omap.insert(o.values) {
+            self.report.problem(format!(
+                "{}: another object has its number {}",
+                oid.object, o.values
+            ));
+        }
+        let read = self.s.attrs(oid).and_then(|_| self.s.omap_header(oid));
+        if o.has_rows()
+            && let Err(e) = read
+        {
+            self.report.problem(format!("{}: {e}", oid.object));
+        }
+        if o.values == 0 {
+            return Ok(());
+        }
+        let page = self.s.omap_page(o.values, Bound::Unbounded, PAGE, usize::MAX)?;
+        let known = o.value_rows();
+        if page.entries.iter().any(|(k, _)| !known.contains(k)) {
+            self.report
+                .problem(format!("{}: a row that none of its values has", oid.object));
+        }
+        Ok(())
     }
 
     fn omap(&mut self, oid: &ObjectId, o: &Onode) -> Result<()> {

@@ -53,6 +53,7 @@ tables! {
 }
 
 pub type Row = (Bytes, Bytes);
+pub type Keys<'a> = Box<dyn Iterator<Item = Result<Bytes>> + 'a>;
 pub type Rows<'a> = Box<dyn Iterator<Item = Result<Row>> + 'a>;
 
 pub trait Index: Debug + Send + Sync {
@@ -65,6 +66,12 @@ pub trait Index: Debug + Send + Sync {
 pub trait Snapshot: Debug + Send {
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Bytes>>;
     fn range<'a>(&'a self, table: Table, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Result<Rows<'a>>;
+    /// The keys of such a range alone.
+    fn keys<'a>(&'a self, table: Table, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Result<Keys<'a>> {
+        Ok(Box::new(
+            self.range(table, from, to)?.map(|row| row.map(|(k, _)| k)),
+        ))
+    }
 }
 
 /// What a commit may do; reads see the changes made before them.

@@ -95,6 +95,12 @@ pub fn parse_object(mut key: &[u8]) -> Decoded<ObjectId> {
     })
 }
 
+/// The rows of values that are not in a record: an attribute's, and the omap's header.
+pub fn attr_value(name: &[u8]) -> Bytes {
+    [b"a", name].concat().into()
+}
+pub const HEADER_VALUE: &[u8] = b"h";
+
 /// An omap row: the object's number, then the key as it is.
 pub fn omap(nid: u64, key: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(8 + key.len());

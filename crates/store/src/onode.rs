@@ -6,9 +6,12 @@
 //!
 //! Invariants: extents ascend, do not overlap, and none lies behind the block that holds the last byte;
 //! bytes behind the object's end inside its last block are zeros on the disk. An extent without the
-//! `shared` mark has no other owner; one with it may have.
+//! `shared` mark has no other owner; one with it may have. What attributes and the omap's header take of the record is
+//! bounded ([`INLINE_BYTES_MAX`]), since each change of the object writes it anew and each look at the object reads it:
+//! larger values are rows of their own ([`Value::Row`]).
 
 use crate::codec::{Bad, Decoded, Input, put_bytes, put_u};
+use crate::key;
 use bytes::Bytes;
 
 pub const BLOCK: u64 = 4096;
@@ -144,6 +147,46 @@ impl Extents {
     }
 }
 
+/// A value longer than this is a row of its own.
+pub const INLINE_VALUE_MAX: usize = 4 << 10;
+/// Values of one record together; what comes beyond goes to rows of its own.
+pub const INLINE_BYTES_MAX: usize = 16 << 10;
+
+/// An attribute's value, or the omap's header.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Value {
+    Inline(Bytes),
+    /// In a row of the table `Omap` under the record's number for such rows; how long it is.
+    Row(u64),
+}
+
+impl Default for Value {
+    fn default() -> Self {
+        Self::Inline(Bytes::new())
+    }
+}
+
+impl Value {
+    pub fn len(&self) -> u64 {
+        match self {
+            Self::Inline(v) => v.len() as u64,
+            Self::Row(len) => *len,
+        }
+    }
+
+    /// What it takes of the record.
+    fn inline(&self) -> usize {
+        match self {
+            Self::Inline(v) => v.len(),
+            Self::Row(_) => 0,
+        }
+    }
+
+    pub fn is_row(&self) -> bool {
+        matches!(self, Self::Row(_))
+    }
+}
+
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Onode {
     /// Names the object's omap rows; unique in the store's life, kept over renames.
@@ -151,15 +194,22 @@ pub struct Onode {
     pub size: u64,
     pub extents: Extents,
     /// By name.
-    pub attrs: Vec<(Bytes, Bytes)>,
-    pub omap_header: Bytes,
+    pub attrs: Vec<(Bytes, Value)>,
+    pub omap_header: Value,
+    /// Names the rows of values that are not in the record; drawn like `nid`, 0 as long as there was none.
+    pub values: u64,
     pub omap_keys: u64,
     /// Keys and values together.
     pub omap_bytes: u64,
 }
 
-/// Version of the record's encoding.
+/// Versions of the record's encoding: the second has values in rows of their own. A record without such is written as the
+/// first, which older builds read.
 const ONODE_V1: u8 = 1;
+const ONODE_V2: u8 = 2;
+/// How a value stands in a record of the second version.
+const INLINE: u8 = 0;
+const ROW: u8 = 1;
 
 impl Onode {
     pub fn new(nid: u64) -> Self {
@@ -179,12 +229,42 @@ impl Onode {
         }
     }
 
-    pub fn attr(&self, name: &[u8]) -> Option<&Bytes> {
+    pub fn attr(&self, name: &[u8]) -> Option<&Value> {
         let i = self.attrs.binary_search_by(|(n, _)| n.as_ref().cmp(name)).ok()?;
         Some(&self.attrs[i].1)
     }
 
-    pub fn set_attr(&mut self, name: Bytes, value: Bytes) {
+    /// Whether a value of this length may stand in the record in the place of `before`.
+    pub fn takes(&self, len: usize, before: Option<&Value>) -> bool {
+        len <= INLINE_VALUE_MAX && self.inline() - before.map_or(0, Value::inline) + len <= INLINE_BYTES_MAX
+    }
+
+    /// Whether a value of it is in a row of its own now.
+    pub fn has_rows(&self) -> bool {
+        self.omap_header.is_row() || self.attrs.iter().any(|(_, v)| v.is_row())
+    }
+
+    /// The keys of these rows.
+    pub fn value_rows(&self) -> Vec<Bytes> {
+        let rows = self.attrs.iter().filter(|(_, v)| v.is_row());
+        let header = self
+            .omap_header
+            .is_row()
+            .then(|| Bytes::from_static(key::HEADER_VALUE));
+        rows.map(|(n, _)| key::attr_value(n)).chain(header).collect()
+    }
+
+    /// What values take of the record.
+    fn inline(&self) -> usize {
+        self.omap_header.inline() + self.attrs.iter().map(|(_, v)| v.inline()).sum::<usize>()
+    }
+
+    /// Holds what an older build put into the record, and this one would not.
+    pub fn is_oversized(&self) -> bool {
+        self.inline() > INLINE_BYTES_MAX
+    }
+
+    pub fn set_attr(&mut self, name: Bytes, value: Value) {
         match self.attrs.binary_search_by(|(n, _)| n.cmp(&name)) {
             Ok(i) => self.attrs[i].1 = value,
             Err(i) => self.attrs.insert(i, (name, value)),
@@ -197,21 +277,37 @@ impl Onode {
 
     /// Rough memory, for bounds.
     pub fn weight(&self) -> usize {
-        let attrs: usize = self.attrs.iter().map(|(n, v)| n.len() + v.len() + 128).sum();
-        192 + self.extents.0.len() * size_of::<Extent>() + attrs + self.omap_header.len()
+        let attrs: usize = self.attrs.iter().map(|(n, v)| n.len() + v.inline() + 128).sum();
+        192 + self.extents.0.len() * size_of::<Extent>() + attrs + self.omap_header.inline()
     }
 
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.weight() / 2);
-        out.push(ONODE_V1);
+        let has_rows = self.values != 0;
+        out.push(if has_rows { ONODE_V2 } else { ONODE_V1 });
         for v in [self.nid, self.size, self.omap_keys, self.omap_bytes] {
             put_u(&mut out, v);
         }
-        put_bytes(&mut out, &self.omap_header);
+        if has_rows {
+            put_u(&mut out, self.values);
+        }
+        let put_value = |out: &mut Vec<u8>, v: &Value| match v {
+            Value::Inline(v) => {
+                if has_rows {
+                    out.push(INLINE);
+                }
+                put_bytes(out, v);
+            }
+            Value::Row(len) => {
+                out.push(ROW);
+                put_u(out, *len);
+            }
+        };
+        put_value(&mut out, &self.omap_header);
         put_u(&mut out, self.attrs.len() as u64);
         for (n, v) in &self.attrs {
             put_bytes(&mut out, n);
-            put_bytes(&mut out, v);
+            put_value(&mut out, v);
         }
         put_u(&mut out, self.extents.0.len() as u64);
         let mut end = 0;
@@ -226,19 +322,30 @@ impl Onode {
 
     pub fn decode(row: Bytes) -> Decoded<Self> {
         let r = &mut Input::new(row);
-        if r.u8()? != ONODE_V1 {
-            return Err(Bad("object record of unknown version"));
-        }
+        let has_rows = match r.u8()? {
+            ONODE_V1 => false,
+            ONODE_V2 => true,
+            _ => return Err(Bad("object record of unknown version")),
+        };
         let mut o = Self {
             nid: r.u()?,
             size: r.u()?,
             omap_keys: r.u()?,
             omap_bytes: r.u()?,
-            omap_header: r.bytes()?,
+            values: if has_rows { r.u()? } else { 0 },
             ..Self::default()
         };
+        let value = |r: &mut Input| match has_rows {
+            false => Ok(Value::Inline(r.bytes()?)),
+            true => match r.u8()? {
+                INLINE => Ok(Value::Inline(r.bytes()?)),
+                ROW => Ok(Value::Row(r.u()?)),
+                _ => Err(Bad("value of unknown kind")),
+            },
+        };
+        o.omap_header = value(r)?;
         for _ in 0..r.u()? {
-            o.attrs.push((r.bytes()?, r.bytes()?));
+            o.attrs.push((r.bytes()?, value(r)?));
         }
         let mut end = 0u64;
         for _ in 0..r.u()? {
@@ -310,15 +417,21 @@ mod tests {
     fn the_record_comes_back() {
         let mut o = Onode::new(7);
         o.size = 10_000;
-        o.set_attr(Bytes::from("b"), Bytes::from("2"));
-        o.set_attr(Bytes::from("a"), Bytes::from("1"));
+        let inline = |v: &'static str| Value::Inline(Bytes::from(v));
+        o.set_attr(Bytes::from("b"), inline("2"));
+        o.set_attr(Bytes::from("a"), inline("1"));
         o.extents.insert(ext(0, 9, 1));
         o.extents.insert(Extent {
             shared: true,
             ..ext(2, 5, 1)
         });
-        o.omap_header = Bytes::from("h");
+        o.omap_header = inline("h");
+        assert_eq!(o.encode()[0], ONODE_V1);
         assert_eq!(Onode::decode(o.encode().into()), Ok(o.clone()));
+        let mut with_rows = o.clone();
+        with_rows.values = 8;
+        with_rows.set_attr(Bytes::from("large"), Value::Row(1 << 20));
+        assert_eq!(Onode::decode(with_rows.encode().into()), Ok(with_rows));
         assert_eq!(o.stored(), 4096 + 10_000 - 8192);
     }
 }

@@ -6,7 +6,7 @@
 use crate::codec::Input;
 use crate::generation::OmapDelta;
 use crate::index::{Row, Table};
-use crate::onode::{BLOCK, Extent, Onode};
+use crate::onode::{BLOCK, Extent, Onode, Value};
 use crate::options::{OmapPage, Stat, Ticket};
 use crate::state::{State, block_crc};
 use crate::{Error, Result, key};
@@ -328,21 +328,37 @@ impl State {
     }
 
     pub fn attr(&self, oid: &ObjectId, name: &[u8]) -> Result<Option<Bytes>> {
-        Ok(self.need(oid)?.attr(name).cloned())
+        let o = self.need(oid)?;
+        o.attr(name)
+            .map(|v| self.value(&o, v, || key::attr_value(name)))
+            .transpose()
     }
 
     /// Names of all attributes, ascending, and how long their values are.
     pub fn attr_sizes(&self, oid: &ObjectId) -> Result<Vec<(Bytes, u64)>> {
         let o = self.need(oid)?;
-        Ok(o.attrs.iter().map(|(n, v)| (n.clone(), v.len() as u64)).collect())
+        Ok(o.attrs.iter().map(|(n, v)| (n.clone(), v.len())).collect())
     }
 
     pub fn attrs(&self, oid: &ObjectId) -> Result<Vec<(Bytes, Bytes)>> {
-        Ok(self.need(oid)?.attrs.clone())
+        let o = self.need(oid)?;
+        let value = |(n, v): &(Bytes, Value)| Ok((n.clone(), self.value(&o, v, || key::attr_value(n))?));
+        o.attrs.iter().map(value).collect()
     }
 
     pub fn omap_header(&self, oid: &ObjectId) -> Result<Bytes> {
-        Ok(self.need(oid)?.omap_header.clone())
+        let o = self.need(oid)?;
+        self.value(&o, &o.omap_header, || Bytes::from_static(key::HEADER_VALUE))
+    }
+
+    fn value(&self, o: &Onode, v: &Value, k: impl Fn() -> Bytes) -> Result<Bytes> {
+        match v {
+            Value::Inline(v) => Ok(v.clone()),
+            Value::Row(len) => match self.omap_row(o.values, &k())? {
+                Some(v) if v.len() as u64 == *len => Ok(v),
+                _ => Err(self.damaged("a value has no row, or a wrong one")),
+            },
+        }
     }
 
     pub fn omap_get(&self, oid: &ObjectId, keys: &[Bytes]) -> Result<Vec<(Bytes, Bytes)>> {
@@ -421,23 +437,36 @@ impl State {
 
     /// Objects from `from` on, merged from all layers.
     pub fn list(&self, from: &ObjectId, max: usize) -> Result<Vec<ObjectId>> {
+        self.list_within(from, None, max)
+    }
+
+    /// The same up to and with `to`. No record is read, nor anything of what lies behind.
+    pub fn list_within(&self, from: &ObjectId, to: Option<&ObjectId>, max: usize) -> Result<Vec<ObjectId>> {
         let mut out = Vec::new();
-        if from.object.max {
+        if from.object.max || to.is_some_and(|to| to < from) {
             return Ok(out);
         }
         let start = key::object(from);
+        let to = to.filter(|to| !to.object.max);
+        let stop = to.map(key::object);
+        let stop = stop
+            .as_ref()
+            .map_or(Bound::Unbounded, |k| Bound::Included(k.as_slice()));
         let mut below = self
             .snapshot
-            .range(Table::Objects, Bound::Included(&start), Bound::Unbounded)?
-            .map(|r| {
-                let (k, _) = r?;
-                key::parse_object(&k).map_err(|e| self.damaged(e.0))
-            })
+            .keys(Table::Objects, Bound::Included(&start), stop)?
+            .map(|k| key::parse_object(&k?).map_err(|e| self.damaged(e.0)))
             .peekable();
-        let mut newer = self.active.objects.range(from..).peekable();
+        let range = || {
+            (
+                Bound::Included(from),
+                to.map_or(Bound::Unbounded, Bound::Included),
+            )
+        };
+        let mut newer = self.active.objects.range::<ObjectId, _>(range()).peekable();
         let nothing = BTreeMap::new();
         let frozen = self.frozen.as_ref().map_or(&nothing, |f| &f.objects);
-        let mut older = frozen.range(from..).peekable();
+        let mut older = frozen.range::<ObjectId, _>(range()).peekable();
         while out.len() < max {
             if let Some(Err(e)) = below.peek() {
                 return Err(e.clone());

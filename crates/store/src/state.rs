@@ -94,6 +94,9 @@ struct Cache {
     bytes_max: u64,
 }
 
+/// Records to be laid out anew that are remembered; others are met again.
+const OVERSIZED_MAX: usize = 64;
+
 /// An object's name and its place in a map, roughly.
 const ENTRY_WEIGHT: u64 = 384;
 /// A cached row with its place in the map.
@@ -218,6 +221,8 @@ pub struct State {
     /// The host has too little space left for anything that grows.
     pub host_low: bool,
     cache: RefCell<Cache>,
+    /// Records of older builds that were met in the index and are to be laid out anew.
+    oversized: RefCell<Vec<ObjectId>>,
     pub blocks: RefCell<BlockCache>,
     pub reads: Prefetches,
 }
@@ -242,6 +247,7 @@ impl State {
             object_bytes_max: u64::MAX,
             host_low: false,
             cache: RefCell::default(),
+            oversized: RefCell::default(),
             blocks: RefCell::default(),
             reads: Prefetches::default(),
         }
@@ -274,6 +280,12 @@ impl State {
             Some(raw) => Some(Arc::new(Onode::decode(raw).map_err(|e| self.damaged(e.0))?)),
             None => None,
         };
+        if o.as_ref().is_some_and(|o| o.is_oversized()) {
+            let mut found = self.oversized.borrow_mut();
+            if found.len() < OVERSIZED_MAX && !found.contains(oid) {
+                found.push(crate::exec::detach_oid(oid));
+            }
+        }
         self.cache.borrow_mut().put_onode(oid, o.clone());
         Ok(o)
     }
@@ -359,10 +371,34 @@ impl State {
         Ok(self.tx.objects.len() - 1)
     }
 
+    /// Gives one record of an older build, whose values are all in it, rows for what is too large; the next checkpoint writes
+    /// them. Not in the log: it says the same in another form, and is done again if it is lost.
+    pub fn lay_out_oversized(&mut self) {
+        let Some(oid) = self.oversized.get_mut().pop() else {
+            return;
+        };
+        let Ok(Some(o)) = self.object(&oid) else { return };
+        if !o.is_oversized() {
+            return;
+        }
+        let mut o = (*o).clone();
+        self.lay_out(&mut o);
+        self.tx.undo.clear();
+        self.active.meta_bytes += ENTRY_WEIGHT + o.weight() as u64;
+        self.active.objects.insert(oid, Some(Arc::new(o)));
+    }
+
     /// Publishes the transaction that `seq` names.
     pub fn commit(&mut self, seq: Seq, directs: &[Direct]) {
         for d in directs {
             self.inflight.add(seq, d.offset / BLOCK, d.data.clone());
+        }
+        for i in 0..self.tx.objects.len() {
+            if let Some(o) = self.tx.objects[i].current.take_if(|o| o.is_oversized()) {
+                let mut o = Arc::unwrap_or_clone(o);
+                self.lay_out(&mut o);
+                self.tx.objects[i].current = Some(Arc::new(o));
+            }
         }
         for t in self.tx.objects.drain(..) {
             let same = match (&t.original, &t.current) {

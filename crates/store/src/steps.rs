@@ -6,10 +6,10 @@
 use crate::broken::{self, Rule};
 use crate::committer::Direct;
 use crate::generation::{Collection, Dirty};
-use crate::onode::{BLOCK, Extent, Onode, Place};
+use crate::onode::{BLOCK, Extent, Onode, Place, Value};
 use crate::record::{Run, Step};
 use crate::state::{State, block_crc};
-use crate::{Error, Result};
+use crate::{Error, Result, key};
 use bytes::Bytes;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -61,16 +61,19 @@ impl State {
             }),
             Step::Unmap(from, to) => self.with_current(|s, o, pool| s.unmap(o, pool, from, to)),
             Step::Remove => self.remove(),
-            Step::SetAttr(n, v) => self.with_current(|_, o, _| {
-                o.set_attr(n, v);
+            Step::SetAttr(n, v) => self.with_current(|s, o, _| {
+                s.set_attr(o, n, v);
                 Ok(())
             }),
-            Step::RemoveAttr(n) => self.with_current(|_, o, _| {
+            Step::RemoveAttr(n) => self.with_current(|s, o, _| {
+                s.drop_value(o.values, o.attr(&n), || key::attr_value(&n));
                 o.remove_attr(&n);
                 Ok(())
             }),
-            Step::RemoveAttrs => self.with_current(|_, o, _| {
-                o.attrs.clear();
+            Step::RemoveAttrs => self.with_current(|s, o, _| {
+                for (n, v) in std::mem::take(&mut o.attrs) {
+                    s.drop_value(o.values, Some(&v), || key::attr_value(&n));
+                }
                 Ok(())
             }),
             Step::OmapSet(k, v) => self.with_current(|s, o, _| s.omap_set(o, k, v)),
@@ -78,11 +81,11 @@ impl State {
             Step::OmapRemoveRange(a, b) => self.with_current(|s, o, _| s.omap_remove_range(o, a, b)),
             Step::OmapClear => self.with_current(|s, o, _| {
                 s.omap_clear(o);
-                o.omap_header = Bytes::new();
+                s.set_header(o, Bytes::new());
                 Ok(())
             }),
-            Step::OmapHeader(h) => self.with_current(|_, o, _| {
-                o.omap_header = h;
+            Step::OmapHeader(h) => self.with_current(|s, o, _| {
+                s.set_header(o, h);
                 Ok(())
             }),
             Step::CloneFrom(src) => self.clone_from(&src),
@@ -101,8 +104,7 @@ impl State {
         let slot = self.slot(oid)?;
         self.tx.current = Some(slot);
         if self.tx.objects[slot].current.is_none() {
-            let nid = self.next_nid;
-            self.next_nid += 1;
+            let nid = self.draw_nid();
             self.tx.objects[slot].current = Some(Arc::new(Onode::new(nid)));
         }
         Ok(())
@@ -220,6 +222,9 @@ impl State {
         self.with_current(|s, o, pool| {
             s.unmap(o, pool, 0, u64::MAX)?;
             s.omap_clear(o);
+            if o.values != 0 {
+                s.clear_omap(o.values);
+            }
             Ok(())
         })?;
         if let Some(i) = self.tx.current.take() {
@@ -248,13 +253,93 @@ impl State {
             }
         }
         self.copy_omap(&source)?;
+        let values = self.copy_values(&source)?;
         self.with_current(|_, o, _| {
             *o = Onode {
                 nid: o.nid,
+                values,
                 ..(*source).clone()
             };
             Ok(())
         })
+    }
+
+    /// Copies the values that are not in `source`'s record; the number of the copies' rows.
+    fn copy_values(&mut self, source: &Onode) -> Result<u64> {
+        if !source.has_rows() {
+            return Ok(0);
+        }
+        let values = self.draw_nid();
+        for k in source.value_rows() {
+            let Some(v) = self.omap_row(source.values, &k)? else {
+                return Err(self.damaged("a value has no row"));
+            };
+            self.set_omap_row(values, k, Some(v));
+        }
+        Ok(values)
+    }
+
+    fn draw_nid(&mut self) -> u64 {
+        let nid = self.next_nid;
+        self.next_nid += 1;
+        nid
+    }
+
+    // --- values ---
+
+    /// Puts a value into the record, or beside it; `before` is what it replaces.
+    fn place_value(
+        &mut self,
+        o: &mut Onode,
+        before: Option<Value>,
+        k: impl Fn() -> Bytes,
+        v: Bytes,
+    ) -> Value {
+        if o.takes(v.len(), before.as_ref()) {
+            self.drop_value(o.values, before.as_ref(), k);
+            return Value::Inline(v);
+        }
+        if o.values == 0 {
+            o.values = self.draw_nid();
+        }
+        let len = v.len() as u64;
+        self.set_omap_row(o.values, k(), Some(v));
+        Value::Row(len)
+    }
+
+    /// A value is not needed any more: its row goes, where it has one.
+    fn drop_value(&mut self, values: u64, value: Option<&Value>, k: impl Fn() -> Bytes) {
+        if value.is_some_and(Value::is_row) {
+            self.set_omap_row(values, k(), None);
+        }
+    }
+
+    fn set_attr(&mut self, o: &mut Onode, name: Bytes, value: Bytes) {
+        let before = o.attr(&name).cloned();
+        let value = self.place_value(o, before, || key::attr_value(&name), value);
+        o.set_attr(name, value);
+    }
+
+    fn set_header(&mut self, o: &mut Onode, header: Bytes) {
+        let before = Some(o.omap_header.clone());
+        o.omap_header = self.place_value(o, before, || Bytes::from_static(key::HEADER_VALUE), header);
+    }
+
+    /// Lays out anew what an older build put into the record whole.
+    pub fn lay_out(&mut self, o: &mut Onode) {
+        let attrs = std::mem::take(&mut o.attrs);
+        let header = std::mem::take(&mut o.omap_header);
+        // The owner's own come last by name, and into the record first.
+        for (name, value) in attrs.into_iter().rev() {
+            match value {
+                Value::Inline(v) => self.set_attr(o, name, v),
+                row => o.set_attr(name, row),
+            }
+        }
+        match header {
+            Value::Inline(v) => self.set_header(o, v),
+            row => o.omap_header = row,
+        }
     }
 
     /// Copies all rows of `source` to the current object, which has none.

@@ -295,6 +295,7 @@ impl Store {
         if self.settle().and_then(|()| self.refresh_space()).is_err() {
             return;
         }
+        self.state.lay_out_oversized();
         let may_give = now >= self.gave_at + self.options.checkpoint_after && !self.checkpointing;
         if may_give && self.is_short() && self.state.alloc.can_give(PUNCH_BLOCKS) {
             self.gave_at = now;
@@ -729,6 +730,10 @@ impl Store {
     /// Objects from `from` on (it included), in order.
     pub fn list(&self, from: &ObjectId, max: usize) -> Result<Vec<ObjectId>> {
         self.state.list(from, max)
+    }
+    /// The same up to and with `to`.
+    pub fn list_within(&self, from: &ObjectId, to: &ObjectId, max: usize) -> Result<Vec<ObjectId>> {
+        self.state.list_within(from, Some(to), max)
     }
     pub fn collections(&self) -> Vec<SPgId> {
         self.state.collections.keys().copied().collect()

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::index::{Change, Checked, Index};
+use crate::onode::Value;
 use crate::state::BlockRow;
 use io::disk::sim::SimDisk;
 use types::{EVersion, NOSNAP, Op, PgId, SPgId, Transaction};
@@ -234,4 +235,189 @@ fn many_owners_of_a_block_are_counted() {
     owners.add(3, false);
     assert_eq!((owners.of(69), owners.of(3), owners.of(4)), (300, 1, 0));
     assert!(owners.says_alone(3) && !owners.says_alone(69));
+}
+
+/// The index row of an object, and the rows beside it.
+fn rows(disk: &SimDisk, name: &str) -> (usize, usize) {
+    let file = Arc::new(Checked::over(disk.copy().open(open::INDEX_FILE).unwrap()).unwrap());
+    let index = RedbIndex::open("index", file, 1 << 20).unwrap();
+    let snapshot = index.snapshot().unwrap();
+    let record = snapshot
+        .get(Table::Objects, &key::object(&oid(name)))
+        .unwrap()
+        .unwrap();
+    let all = snapshot
+        .range(Table::Omap, Bound::Unbounded, Bound::Unbounded)
+        .unwrap();
+    (record.len(), all.count())
+}
+
+fn serve(disk: &SimDisk, f: impl Fn(&mut Store)) {
+    let mut s = Store::open_on(Arc::new(disk.clone()), &options(), Arc::new(|| {})).unwrap();
+    f(&mut s);
+    s.close().unwrap();
+    let report = Store::check_on(Arc::new(disk.copy()), &options()).unwrap();
+    assert!(report.is_clean(), "{report:?}");
+}
+
+fn queue(s: &mut Store, ops: Vec<Op>) {
+    let mut t = Transaction::new(SPgId::replicated(PgId::new(1, 0)));
+    t.ops = ops;
+    s.queue(t).unwrap();
+}
+
+fn set_attr(name: &str, attr: &str, len: usize) -> Op {
+    Op::SetAttrs {
+        oid: oid(name),
+        attrs: vec![(Bytes::copy_from_slice(attr.as_bytes()), vec![7; len].into())],
+    }
+}
+
+#[test]
+fn large_values_are_not_in_the_record() {
+    let disk = store();
+    let before = rows(&disk, "a").1;
+    serve(&disk, |s| {
+        for n in 0..20 {
+            queue(s, vec![set_attr("a", &format!("small{n}"), 3000)]);
+        }
+        queue(s, vec![set_attr("a", "large", 30_000)]);
+        let header = vec![8; 20_000].into();
+        queue(
+            s,
+            vec![Op::OmapSetHeader {
+                oid: oid("a"),
+                header,
+            }],
+        );
+    });
+    let (record, beside) = rows(&disk, "a");
+    assert!(record < 20_000, "{record} bytes");
+    assert!(beside > before + 15, "{beside} rows");
+    serve(&disk, |s| {
+        assert_eq!(s.attr(&oid("a"), b"large").unwrap().unwrap().len(), 30_000);
+        assert_eq!(s.omap_header(&oid("a")).unwrap().len(), 20_000);
+        assert_eq!(s.attrs(&oid("a")).unwrap().len(), 21);
+        assert!(
+            s.attr_sizes(&oid("a"))
+                .unwrap()
+                .contains(&("large".into(), 30_000))
+        );
+        // A clone has its own; the original's go.
+        queue(
+            s,
+            vec![Op::Clone {
+                src: oid("a"),
+                dst: oid("d"),
+            }],
+        );
+        queue(s, vec![Op::Remove { oid: oid("a") }]);
+        assert_eq!(s.attr(&oid("d"), b"large").unwrap().unwrap().len(), 30_000);
+        queue(s, vec![set_attr("d", "large", 10)]);
+        queue(
+            s,
+            vec![Op::RemoveAttr {
+                oid: oid("d"),
+                name: "small19".into(),
+            }],
+        );
+        assert_eq!(s.attr(&oid("d"), b"large").unwrap().unwrap().len(), 10);
+    });
+    serve(&disk, |s| {
+        assert_eq!(s.attr(&oid("d"), b"large").unwrap().unwrap().len(), 10);
+        assert_eq!(s.attrs(&oid("d")).unwrap().len(), 20);
+        queue(s, vec![Op::Remove { oid: oid("d") }]);
+    });
+    assert_eq!(rows(&disk, "c").1, before, "nothing is left");
+}
+
+#[test]
+fn a_record_of_an_older_build_is_read_and_laid_out_anew() {
+    let disk = store();
+    let file = Arc::new(Checked::over(disk.open(open::INDEX_FILE).unwrap()).unwrap());
+    let index = RedbIndex::open("index", file, 1 << 20).unwrap();
+    let big = |n: u8| Value::Inline(vec![n; 1 << 20].into());
+    let put = |w: &mut dyn Change| {
+        for name in ["a", "c"] {
+            let mut o = record(w, name);
+            for n in 0..8 {
+                o.set_attr(vec![b'x', n].into(), big(n));
+            }
+            o.omap_header = big(9);
+            put_record(w, name, &o)?;
+        }
+        Ok(())
+    };
+    index.commit(&mut |w| put(w)).unwrap();
+    drop(index);
+    assert!(rows(&disk, "a").0 > 9 << 20);
+    // One is only looked at, the other changed.
+    serve(&disk, |s| {
+        assert_eq!(s.attr(&oid("a"), b"x\x03").unwrap().unwrap(), vec![3; 1 << 20]);
+        s.tick(std::time::Duration::from_secs(1));
+        queue(s, vec![set_attr("c", "one more", 10)]);
+    });
+    for name in ["a", "c"] {
+        assert!(rows(&disk, name).0 < 1000, "{name}");
+    }
+    serve(&disk, |s| {
+        for name in ["a", "c"] {
+            assert_eq!(s.attr(&oid(name), b"x\x03").unwrap().unwrap(), vec![3; 1 << 20]);
+            assert_eq!(s.omap_header(&oid(name)).unwrap().len(), 1 << 20);
+            queue(s, vec![Op::Remove { oid: oid(name) }]);
+        }
+    });
+    assert_eq!(rows(&disk, "b").1, 0);
+}
+
+#[test]
+fn rows_of_values() {
+    check("a value without its row", &["a value has no row"], |w| {
+        let mut o = record(w, "a");
+        o.values = 77;
+        o.set_attr("large".into(), Value::Row(9000));
+        put_record(w, "a", &o)
+    });
+    check(
+        "a row without its value",
+        &["a row that none of its values has"],
+        |w| {
+            let mut o = record(w, "a");
+            o.values = 77;
+            w.put(Table::Omap, &key::omap(77, b"alost"), b"value")?;
+            put_record(w, "a", &o)
+        },
+    );
+    check(
+        "two objects with one number",
+        &["another object has its number"],
+        |w| {
+            let mut o = record(w, "a");
+            o.values = record(w, "c").nid;
+            put_record(w, "a", &o)
+        },
+    );
+}
+
+#[test]
+fn a_listing_ends_where_it_is_told_to() {
+    let disk = store();
+    serve(&disk, |s| {
+        let names = |s: &Store, to: &str, max| {
+            let found = s.list_within(&oid("a"), &oid(to), max).unwrap();
+            found
+                .into_iter()
+                .map(|o| String::from_utf8(o.object.oid.to_vec()).unwrap())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(names(s, "b", 10), ["a", "b"]);
+        assert_eq!(names(s, "c", 2), ["a", "b"]);
+        queue(
+            s,
+            vec![Op::Remove { oid: oid("b") }, Op::Touch { oid: oid("bb") }],
+        );
+        assert_eq!(names(s, "b", 10), ["a"]);
+        assert_eq!(names(s, "bb", 10), ["a", "bb"]);
+        assert_eq!(s.list_within(&oid("b"), &oid("a"), 10).unwrap(), []);
+    });
 }

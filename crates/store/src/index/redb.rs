@@ -12,7 +12,7 @@
 //! checksums, and the layer below refuses torn pages. (docs/decisions/0005)
 
 use super::layer::Layer;
-use super::{Change, Index, Row, Rows, Snapshot, Table};
+use super::{Change, Index, Keys, Row, Rows, Snapshot, Table};
 use crate::{Error, Result};
 use bytes::Bytes;
 use io::disk::DiskFile;
@@ -155,6 +155,19 @@ impl Snapshot for RedbSnapshot {
                 Bytes::copy_from_slice(k.value()),
                 Bytes::copy_from_slice(v.value()),
             ))
+        })))
+    }
+
+    fn keys<'a>(&'a self, table: Table, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Result<Keys<'a>> {
+        let Some(rows) = &self.tables[table as usize] else {
+            return Ok(Box::new(std::iter::empty()));
+        };
+        let rows = rows
+            .range::<&[u8]>((from, to))
+            .map_err(|e| damaged(&self.path, e))?;
+        Ok(Box::new(rows.map(|r| {
+            let (k, _) = r.map_err(|e| damaged(&self.path, e))?;
+            Ok(Bytes::copy_from_slice(k.value()))
         })))
     }
 }

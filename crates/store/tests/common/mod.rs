@@ -341,6 +341,17 @@ impl Generator {
         self.bytes(len)
     }
 
+    /// Of an attribute or a header: some are too large for the object's record.
+    fn value(&mut self) -> Bytes {
+        match self.dice.below(4) {
+            0 => {
+                let len = 3000 + self.dice.below(4000);
+                self.bytes(len)
+            }
+            _ => self.small(),
+        }
+    }
+
     pub fn op(&mut self) -> Op {
         let oid = self.oid();
         match self.dice.below(26) {
@@ -365,7 +376,7 @@ impl Generator {
             10 => Op::Remove { oid },
             11 | 12 => Op::SetAttrs {
                 oid,
-                attrs: vec![(self.key(), self.small())],
+                attrs: vec![(self.key(), self.value())],
             },
             13 => Op::RemoveAttr {
                 oid,
@@ -389,7 +400,7 @@ impl Generator {
             19 => Op::OmapClear { oid },
             20 => Op::OmapSetHeader {
                 oid,
-                header: self.small(),
+                header: self.value(),
             },
             21 | 22 => Op::Clone {
                 src: oid,
