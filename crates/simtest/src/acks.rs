@@ -21,7 +21,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use tokio::sync::watch;
-use types::{OsdId, PgId, SPgId};
+use types::{Epoch, OsdId, PgId, SPgId};
 
 /// Answers that are remembered.
 const KEPT: usize = 64;
@@ -103,6 +103,17 @@ impl Acks {
                 before = now;
             }
         });
+    }
+
+    /// The term of who leads the object's placement group now.
+    pub fn interval(&self, oid: &str) -> Epoch {
+        let cluster = self.cluster.borrow();
+        let config = cluster.as_ref().and_then(|cluster| {
+            let state = cluster.view.state();
+            let (_, pg) = state.osdmap.object_to_pg(POOL, b"", b"", oid.as_bytes())?;
+            Some(state.pgs.get(pg)?.interval)
+        });
+        config.unwrap_or(0)
     }
 
     /// Looks at what the disks would hold if the power were lost now, where that is of interest.
