@@ -47,6 +47,7 @@ pub struct Waiting {
 }
 
 impl Waiting {
+    #[cfg(test)]
     pub fn is_empty(&self) -> bool {
         self.ops.is_empty()
     }
