@@ -19,6 +19,7 @@ fn open(osd: &mut Osd, conn: u64, gid: u64, claimed: EntityAddr, sock: &str) -> 
         auth_name: AuthName::new(EntityKind::Client, "x"),
         global_id: gid,
         caps: PeerCaps::AllowAll,
+        key_epoch: None,
         addrs: EntityAddrVec::one(claimed),
         sock: sock.parse::<SocketAddr>().unwrap(),
         features: msgr::features::SUPPORTED,

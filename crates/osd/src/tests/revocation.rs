@@ -53,7 +53,7 @@ fn may_write(osd: &Osd, client: &Client) -> bool {
         pool: osd.placement.pool(POOL).unwrap(),
         nspace: b"",
         oid: b"x",
-        client: client.addr,
+        from: client.from,
     };
     let what = Allow::Data {
         read: false,

@@ -516,6 +516,7 @@ fn peer(auth_name: AuthName, name: EntityName, caps: PeerCaps) -> Peer {
         auth_name,
         global_id: 4200,
         caps,
+        key_epoch: None,
         addrs: EntityAddrVec::one(EntityAddr::msgr2("9.9.9.9:0".parse().unwrap(), 77)),
         sock: "1.2.3.4:5555".parse().unwrap(),
         features: msgr::features::SUPPORTED,
