@@ -436,7 +436,7 @@ mod tests {
     fn a_file_that_cannot_be_written_is_not_waited_for() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("gone/audit.log");
-        let file = AuditFile::open(&path).unwrap();
+        let file = AuditFile::start(&path).unwrap();
         for _ in 0..3 * FILE_QUEUE_MAX {
             file.write(&record("client.a", json!({})));
         }

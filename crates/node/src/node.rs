@@ -112,7 +112,7 @@ impl Node {
         // not the first of many, after which they would ask again only some seconds later.
         let (osds, failed) = start_osds(&cluster, recipes, &stopped, progress).await?;
         let (asker, asks) = mon::ask::door();
-        let audit = AuditFile::open(&dir.audit_path()).map_err(|source| Error::Io {
+        let audit = AuditFile::start(&dir.audit_path()).map_err(|source| Error::Io {
             what: "thread of the audit file".into(),
             source,
         })?;
