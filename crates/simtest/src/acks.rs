@@ -21,7 +21,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use tokio::sync::watch;
-use types::{OsdId, PgId, SPgId};
+use types::{EVersion, OsdId, PgId, SPgId};
 
 /// Answers that are remembered.
 const KEPT: usize = 64;
@@ -53,6 +53,7 @@ pub struct Acks {
     /// Placement groups that have changed, each with the answers that are looked at yet.
     fresh: RefCell<BTreeMap<PgId, u32>>,
     looks: Cell<u32>,
+    versions: RefCell<BTreeMap<String, EVersion>>,
 }
 
 impl std::fmt::Debug for Acks {
@@ -69,6 +70,7 @@ impl Default for Acks {
             cluster: RefCell::default(),
             fresh: RefCell::default(),
             looks: Cell::new(0),
+            versions: RefCell::default(),
         }
     }
 }
@@ -103,6 +105,17 @@ impl Acks {
                 before = now;
             }
         });
+    }
+
+    /// The newest version that a client was told of a write of this object.
+    pub fn newest_of(&self, oid: &str) -> EVersion {
+        self.versions.borrow().get(oid).copied().unwrap_or_default()
+    }
+
+    pub fn told_version(&self, oid: &str, version: EVersion) {
+        let mut versions = self.versions.borrow_mut();
+        let newest = versions.entry(oid.to_owned()).or_default();
+        *newest = version.max(*newest);
     }
 
     /// Looks at what the disks would hold if the power were lost now, where that is of interest.

@@ -24,6 +24,11 @@ const SLOW: Pace = Pace {
     flush_us: (20_000, 300_000),
     hangs: false,
 };
+const LAGGING: Pace = Pace {
+    flush_us: (5_000, 80_000),
+    hangs: false,
+};
+const LATE: Duration = Duration::from_millis(40);
 const HUNG: Pace = Pace {
     flush_us: (500, 4000),
     hangs: true,
@@ -52,6 +57,12 @@ const ACK_MAX: Duration = Duration::from_secs(4);
 const REPAIRED_MAX: Duration = Duration::from_secs(60);
 
 pub type Clients = Rc<RefCell<Vec<Process>>>;
+
+/// One disk is slow from now on, and all hear late of what others have decided.
+pub fn lag(cluster: &Cluster, osd: usize) {
+    cluster.osd(osd).pacing.set(LAGGING);
+    cluster.etcd.set_slow(LATE);
+}
 
 /// Starts every fault at its time; done when the last is undone.
 pub async fn run(cluster: &Rc<Cluster>, plan: &Plan, clients: &Clients, history: &Rc<History>) {

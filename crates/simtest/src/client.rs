@@ -25,8 +25,8 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 use types::osdmap::OsdMap;
 use types::{
-    AuthName, EntityAddr, EntityKind, EntityName, Errno, NOSNAP, ObjectLocator, OsdId, OsdReqId, PgId,
-    PoolId, SPgId, Utime,
+    AuthName, EVersion, EntityAddr, EntityKind, EntityName, Errno, NOSNAP, ObjectLocator, OsdId, OsdReqId,
+    PgId, PoolId, SPgId, Utime,
 };
 
 /// Without an answer for this long the connection is given up.
@@ -70,6 +70,8 @@ pub struct Answer {
     pub osd: OsdId,
     pub attempt: i32,
     pub tid: u64,
+    /// Of a write: its place in the log.
+    pub place: EVersion,
     /// PGs of the pool, as it was asked.
     pub pg_num: u32,
 }
@@ -214,8 +216,8 @@ impl Rados {
                         let told = told(ask, &reply)?;
                         let version = matches!(told, Told::Done | Told::Saw(Some(_))).then_some(reply.user_version);
                         let (osd, attempt, tid) = (target.osd, reply.retry_attempt, reply.tid);
-                        let pg_num = target.pg_num;
-                        return Ok(Answer { told, version, osd, attempt, tid, pg_num });
+                        let (pg_num, place) = (target.pg_num, reply.replay_version);
+                        return Ok(Answer { told, version, osd, attempt, tid, pg_num, place });
                     }
                     Err(e) => {
                         self.trace.note(format_args!("client.{} #{}: {e}", self.id, self.tid));

@@ -201,6 +201,9 @@ pub struct Plan {
     pub by_commands: bool,
     /// Clients copy objects and count as well, and send writes again that are not answered at once.
     pub thrash: bool,
+    /// The disk of this OSD is slow from the beginning, and the cluster state answers late: what one says, and what the others know of
+    /// it, is long ahead of what is durable.
+    pub laggard: Option<Nth>,
     /// When clients stop asking.
     pub ends: Duration,
 }
@@ -236,6 +239,7 @@ impl Plan {
             slow_reads: false,
             by_commands: false,
             thrash: false,
+            laggard: None,
             ends: CALM + STORM + Duration::from_secs(2),
         };
         let mut lost = false;
@@ -392,6 +396,7 @@ impl Plan {
         if dice.below(2) == 0 {
             self.clocks = self.clocks.iter().map(|(skew, _)| (*skew, harsh(dice))).collect();
         }
+        self.laggard = (dice.below(3) == 0).then(|| dice.below(self.osds as u64) as usize);
         for _ in 0..dice.below(6) {
             let osd = dice.below(self.osds as u64) as usize;
             let fault = match dice.below(10) {
@@ -527,6 +532,9 @@ impl fmt::Display for Plan {
         }
         if self.thrash {
             f.write_str(", clients copy, count and are hasty")?;
+        }
+        if let Some(osd) = self.laggard {
+            write!(f, ", osd.{osd} lags")?;
         }
         for e in &self.events {
             write!(f, "\n  at {:?} for {:?}: {:?}", e.at, e.lasts, e.fault)?;

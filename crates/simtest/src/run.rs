@@ -154,6 +154,9 @@ async fn live(sim: &Sim, plan: &Plan, history: &Rc<History>, lived: &mut Lived) 
             .map(|id| start_client(&cluster, plan, id, history, &stop))
             .collect(),
     ));
+    if let Some(osd) = plan.laggard {
+        chaos::lag(&cluster, osd);
+    }
     let began = sim.elapsed();
     chaos::run(&cluster, plan, &clients, history).await;
     sleep((began + plan.ends).saturating_sub(sim.elapsed())).await;

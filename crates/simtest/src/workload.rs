@@ -188,6 +188,7 @@ pub async fn work(
             rados.hasty = (thrash.below(5) == 0).then(|| Duration::from_micros(thrash.below(HASTY_US)));
         }
         let place = history.call(&oid, rados.id, &ask);
+        let newest = history.acks.newest_of(&oid);
         let copy = (copies.below(100) < plan.any_copy).then(|| copies.below(1 << 20));
         let before = rados.from_copies;
         let told = rados.run(&oid, &ask, copy).await;
@@ -206,6 +207,7 @@ pub async fn work(
                 attempt,
                 tid,
                 pg_num,
+                place: version_in_log,
             }) => {
                 rados
                     .trace
@@ -215,6 +217,16 @@ pub async fn work(
                 }
                 let is_done = !ask.is_read() && told == Told::Done;
                 history.tell(&oid, place, told, version);
+                if is_done {
+                    if version_in_log <= newest {
+                        let line = format!(
+                            "client.{} {oid} {ask}: is {version_in_log:?} in the log, and {newest:?} was told before it was asked",
+                            rados.id
+                        );
+                        history.errors.borrow_mut().push(line);
+                    }
+                    history.acks.told_version(&oid, version_in_log);
+                }
                 if is_done {
                     let (client, oid) = (rados.id, oid);
                     history.acks.note(Ack {
