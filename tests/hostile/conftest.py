@@ -10,7 +10,7 @@ from skeptest.skep import Skep
 
 
 # Points of the issue that the program does not meet yet; the tests of the others must pass.
-OPEN = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 13, 15, 16}
+OPEN = {1, 4, 6, 7, 8, 9, 10, 12, 13, 15, 16}
 
 
 def pytest_collection_modifyitems(items):
