@@ -73,7 +73,6 @@ def attack(box, who, oid, ops, flags, count=1, timeout=LONG_S, ns=b''):
 
 
 # -- one object
-@pytest.mark.point(12)
 def test_large_xattrs_end_no_osd(server, tenant, neighbour, mine):
     """Eight of them ended a cluster for good."""
     box = server.pool(mine)
@@ -87,7 +86,6 @@ def test_large_xattrs_end_no_osd(server, tenant, neighbour, mine):
     assert fine['result'] == 0, fine
 
 
-@pytest.mark.point(12)
 def test_many_xattrs_end_no_osd(server, tenant, neighbour, mine):
     box = server.pool(mine)
     for part in range(8):
@@ -98,7 +96,6 @@ def test_many_xattrs_end_no_osd(server, tenant, neighbour, mine):
     assert sum(map(len, held['outs'])) < 8 * MIB, 'the object holds %d bytes of xattrs' % sum(map(len, held['outs']))
 
 
-@pytest.mark.point(13)
 def test_many_rows_in_one_message_do_not_stall_others(server, tenant, neighbour, mine):
     box = server.pool(mine)
     rows = u32(500_000) + b''.join(struct.pack('<I8sI4s', 8, b'%08d' % n, 4, b'row!') for n in range(500_000))
@@ -122,8 +119,7 @@ STEPS = {
 }
 
 
-@pytest.mark.parametrize('what', [w if w in ('stats', 'comparisons', 'failures that are passed over') else
-                                  pytest.param(w, marks=pytest.mark.point(13)) for w in STEPS])
+@pytest.mark.parametrize('what', list(STEPS))
 def test_one_message_of_a_reader_does_not_stall_others(server, admin, reader, neighbour, mine, large, what):
     box = server.pool(mine)
     if what == 'omap':
@@ -134,7 +130,6 @@ def test_one_message_of_a_reader_does_not_stall_others(server, admin, reader, ne
     assert neighbour.grown_mib() < GROWN_MAX_MIB
 
 
-@pytest.mark.point(13)
 def test_listings_in_one_message_do_not_fill_memory(server, admin, reader, neighbour, skep):
     box = server.pool(skep.make_pool(pg_num=1))
     with server.osd(admin, box.primary[0], mode=SECURE) as osd:
@@ -151,7 +146,6 @@ def test_listings_in_one_message_do_not_fill_memory(server, admin, reader, neigh
     assert neighbour.grown_mib() < GROWN_MAX_MIB
 
 
-@pytest.mark.point(13)
 def test_a_few_bytes_do_not_become_a_gibibyte(server, tenant, neighbour, mine):
     """WRITESAME: 156 bytes for 1.3 GiB."""
     box = server.pool(mine)
@@ -162,7 +156,6 @@ def test_a_few_bytes_do_not_become_a_gibibyte(server, tenant, neighbour, mine):
     assert neighbour.grown_mib() < GROWN_MAX_MIB
 
 
-@pytest.mark.point(13)
 def test_failures_that_are_passed_over_do_not_undo_it_all_each_time(server, tenant, neighbour, mine):
     box = server.pool(mine)
     ops = [put('WRITE', 0, bytes(MIB))]
@@ -174,7 +167,6 @@ def test_failures_that_are_passed_over_do_not_undo_it_all_each_time(server, tena
 
 # -- what is not done yet
 @pytest.mark.parametrize('door', ['mon', 'mgr', 'osd'])
-@pytest.mark.point(15)
 def test_messages_that_never_end_take_no_memory(server, reader, neighbour, door):
     """A header that announces much, and much of it; then nothing."""
     body = bytes(88 * MIB)
@@ -193,7 +185,6 @@ def test_messages_that_never_end_take_no_memory(server, reader, neighbour, door)
             s.close()
 
 
-@pytest.mark.point(15)
 def test_answers_that_nobody_reads_take_no_memory(server, reader, neighbour, mine, large):
     box = server.pool(mine)
     sessions = []
@@ -209,7 +200,6 @@ def test_answers_that_nobody_reads_take_no_memory(server, reader, neighbour, min
             osd.close()
 
 
-@pytest.mark.point(15)
 def test_notifications_that_nobody_acknowledges_take_no_memory(server, tenant, neighbour, mine):
     box = server.pool(mine)
     primary = box.place(b'watched', b'x')[2]
@@ -224,7 +214,6 @@ def test_notifications_that_nobody_acknowledges_take_no_memory(server, tenant, n
 
 
 @pytest.mark.parametrize('door', ['mon', 'osd'])
-@pytest.mark.point(15)
 def test_handshakes_without_end_take_no_memory(server, neighbour, door):
     """Whoever has no key yet may make the server remember next to nothing."""
     target, open_ones, tries = server.mon_addr if door == 'mon' else server.osd_addr[0], [], None

@@ -52,7 +52,6 @@ def test_a_reader_of_the_monitor_changes_nothing(server, user, victim_pool):
 
 @pytest.mark.parametrize('caps', ['allow r', 'allow rw', 'allow *'])
 @pytest.mark.parametrize('door', ['command', 'tell'])
-@pytest.mark.point(2)
 def test_capabilities_of_the_manager_are_none_of_the_monitor(server, user, victim_pool, caps, door):
     who = server.login(user(mon='allow r', mgr=caps))
     before = server.admin('osd dump')
@@ -70,7 +69,6 @@ def test_capabilities_of_the_manager_are_none_of_the_monitor(server, user, victi
         assert code == 0, status
 
 
-@pytest.mark.point(2)
 def test_a_pool_is_not_deleted_before_it_is_allowed(server, skep, victim_pool, admin):
     """`mon_allow_pool_delete` is false until somebody sets it, at every door."""
     before = server.admin('config get', who='mon', key='mon_allow_pool_delete')

@@ -44,7 +44,6 @@ def from_many(n):
 
 @pytest.mark.parametrize('door', ['mon', 'osd'])
 @pytest.mark.parametrize('source', [from_one, from_many])
-@pytest.mark.point(16)
 def test_silent_connections_shut_no_port(server, admin, mine, door, source):
     target = server.mon_addr if door == 'mon' else server.osd_addr[0]
     crowd = enter(lambda n: wire.Wire(*target[:2], source=source(n)))
@@ -62,7 +61,6 @@ def test_silent_connections_shut_no_port(server, admin, mine, door, source):
 
 
 @pytest.mark.parametrize('door', ['mon', 'osd'])
-@pytest.mark.point(16)
 def test_one_key_fills_no_port(server, user, admin, mine, door):
     """Authenticated, and then silent: limits go by who it is, too."""
     who = server.login(user(mon='allow r', osd='allow r'))

@@ -26,7 +26,6 @@ def copy_from(pool, oid, ns=b'', snap=NOSNAP, code='COPY_FROM', extra=b''):
 
 
 @pytest.mark.parametrize('code', ['COPY_FROM', 'COPY_FROM2'])
-@pytest.mark.point(3)
 def test_nobody_copies_what_he_may_not_read(server, user, admin, mine, theirs, code):
     ours, other = server.pool(mine), server.pool(theirs)
     secret = [put('WRITEFULL', 0, b'secret'), xattr('SETXATTR', b'key', b'secret')]
@@ -94,7 +93,6 @@ def test_a_listing_shows_a_tenant_its_own_names(server, user, admin, mine):
 
 
 # -- snapshots
-@pytest.mark.point(7)
 def test_a_tenant_deletes_no_snapshot_of_another(server, user, skep):
     pool = skep.make_pool(pg_num=1)
     box = server.pool(pool)
@@ -114,7 +112,6 @@ def test_a_tenant_deletes_no_snapshot_of_another(server, user, skep):
 
 
 # -- fences
-@pytest.mark.point(5)
 def test_who_is_fenced_does_not_come_back_under_another_address(server, user, admin, mine):
     box = server.pool(mine)
     primary = box.place(b'fenced')[2]
@@ -144,7 +141,6 @@ def test_who_is_fenced_does_not_come_back_under_another_address(server, user, ad
     assert box.do(fresh, b'fenced', [ext('READ', 0, 1)], R)['result'] == 0
 
 
-@pytest.mark.point(5)
 def test_a_network_is_where_packets_come_from(server, user, mine):
     box = server.pool(mine)
     primary = box.place(b'net')[2]
@@ -165,8 +161,10 @@ RANGES = [dict(addr='0.0.0.0/0', range='range'), dict(addr='127.0.0.1/8', range=
 @pytest.mark.parametrize('prefix,op_key', [('osd blocklist', 'blocklistop'), ('osd blacklist', 'blacklistop')])
 def test_a_client_of_rbd_fences_single_clients_only(server, user, mine, prefix, op_key):
     who = user(mon='profile rbd', osd='profile rbd pool=%s' % mine)
+    # The old command knows no ranges: what looks like one is an address with a nonce, a single client.
+    ranges = RANGES if prefix == 'osd blocklist' else [a for a in RANGES if 'range' not in a]
     with server.mon(who) as mon:
-        done = [a for a in RANGES if not refuses(mon.command({'prefix': prefix, op_key: 'add', **a})[0])]
+        done = [a for a in ranges if not refuses(mon.command({'prefix': prefix, op_key: 'add', **a})[0])]
         fenced = [line for line in json.dumps(server.admin('osd dump')).split() if '/0' in line and 'range' in line]
         for a in done:
             server.admin(prefix, **{op_key: 'rm', **a})

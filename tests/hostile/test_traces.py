@@ -17,7 +17,6 @@ from skeptest.wire import CRC, SECURE
 
 # -- encryption
 @pytest.mark.parametrize('door', ['mon', 'mgr', 'osd'])
-@pytest.mark.point(8)
 def test_encryption_can_be_demanded(server, skep, admin, door):
     """At once, or else from the next start on; never silently not at all."""
     options = ['ms_mon_service_mode', 'ms_service_mode']
@@ -55,7 +54,6 @@ def test_encryption_can_be_demanded(server, skep, admin, door):
 
 
 # -- files
-@pytest.mark.point(9)
 def test_files_are_for_their_owner_only(skep, server, admin, mine):
     box = server.pool(mine)
     assert box.do(admin, b'o', [put('WRITEFULL', 0, b'secret')], W)['result'] == 0
@@ -76,7 +74,6 @@ def fakes(skep):
     return [line for line in text.split(b'\n') if line.startswith(b'2099-01-01') or b'\x1b[2J' in line or b'\x07' in line]
 
 
-@pytest.mark.point(9)
 def test_log_lines_are_the_servers_own(server, skep, user, admin, mine):
     """Names, texts and numbers of clients come out escaped, wherever they show."""
     def quietly(f):
@@ -107,7 +104,6 @@ def test_log_lines_are_the_servers_own(server, skep, user, admin, mine):
     assert not fakes(skep), fakes(skep)[:3]
 
 
-@pytest.mark.point(9)
 def test_refusals_do_not_fill_the_log(server, skep, user, mine):
     box = server.pool(mine)
     who = server.login(user(mon='allow r', osd='allow r pool=nothing'))
@@ -134,7 +130,6 @@ def audit(skep):
     return out
 
 
-@pytest.mark.point(10)
 def test_the_audit_says_who_did_what(server, skep, user):
     secret, evil = 'the-secret-value-%d' % time.monotonic_ns(), user(mon='allow r')
     boss = user(mon='allow *')
@@ -157,7 +152,6 @@ def test_the_audit_says_who_did_what(server, skep, user):
     assert not any(secret in p.read_text(errors='replace') or made in p.read_text(errors='replace') for p in own)
 
 
-@pytest.mark.point(10)
 def test_the_audit_can_not_be_washed_away_by_a_reader(server, skep, user):
     """What was noted stays readable while somebody without rights makes noise."""
     boss, noisy = user(mon='allow *'), user(mon='allow r')

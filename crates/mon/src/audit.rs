@@ -305,7 +305,7 @@ pub struct AuditFile {
 
 impl AuditFile {
     /// The file is opened with its first line: one that cannot be is said in the log, and keeps nobody from serving.
-    pub fn open(path: &Path) -> std::io::Result<Self> {
+    pub fn start(path: &Path) -> std::io::Result<Self> {
         let (lines, wanted) = sync_channel(FILE_QUEUE_MAX);
         let lost = Arc::new(AtomicU64::new(0));
         let (path, counter) = (path.to_path_buf(), lost.clone());

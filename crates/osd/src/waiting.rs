@@ -47,11 +47,6 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    #[cfg(test)]
-    pub fn is_empty(&self) -> bool {
-        self.ops.is_empty()
-    }
-
     /// An operation of this connection waits already: later ones must queue behind it.
     pub fn holds(&self, conn: ConnId) -> bool {
         self.by_conn.contains_key(&conn.0)
@@ -215,13 +210,13 @@ mod tests {
         assert!(!w.may_go(11) && w.may_go(12));
         let tids: Vec<u64> = w.take().iter().map(|p| p.op.op.tid).collect();
         assert_eq!(
-            (tids, w.may_go(u32::MAX), w.is_empty()),
+            (tids, w.may_go(u32::MAX), w.ops.is_empty()),
             (vec![1, 2, 1], false, true)
         );
         w.park(op(1, 1), AT, Until::Lease);
         assert!(w.may_go(0));
         w.forget(ConnId(1));
-        assert!(w.is_empty());
+        assert!(w.ops.is_empty());
     }
 
     #[test]
