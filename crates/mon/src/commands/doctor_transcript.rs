@@ -234,7 +234,7 @@ fn not_clean(c: &mut Cluster) -> (usize, Vec<String>) {
             .strip_prefix("pg ")
             .unwrap()
             .to_string();
-        let (named, more) = names.split_once(" and ").unwrap_or((&names, "0 more"));
+        let (named, more) = names.split_once(" and ").unwrap_or((names.as_str(), "0 more"));
         count += named.split(", ").count() + more.strip_suffix(" more").unwrap().parse::<usize>().unwrap();
         said.push(why.to_string());
     }
