@@ -25,7 +25,7 @@ use messages::mon::{
 use messages::osd::MCommand;
 use metastore::{ClusterState, ClusterStats};
 use msgr::{Message, Peer};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use types::Errno;
 
@@ -283,6 +283,8 @@ impl Monitor {
         if body.fsid != self.state.fsid || !self.sessions.get(&id)?.may("pg", Access::R) {
             return None;
         }
+        // Each once, however often it is asked for: it costs a look at every PG.
+        let names: BTreeSet<&String> = body.pools.iter().collect();
         let stat = |name: &String| {
             let pool = self.state.osdmap.pool_by_name(name)?;
             Some((name.clone(), self.stats.pool_stat(pool)))
@@ -292,7 +294,7 @@ impl Monitor {
                 version: self.stats.version,
             },
             fsid: self.state.fsid,
-            pools: body.pools.iter().filter_map(stat).collect(),
+            pools: names.into_iter().filter_map(stat).collect(),
             per_pool: true,
         };
         Some(reply.message(tid))
