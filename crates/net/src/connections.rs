@@ -4,7 +4,7 @@ use crate::budget::{Permit, TotalBudget};
 use crate::connection::{Connection, GIVES_WAY, SLOW_READER};
 use crate::guesses::Guesses;
 use crate::lifelines::Door;
-use crate::outputs::Outputs;
+use crate::outputs::{ANSWER_MAX, Outputs};
 use crate::places::{NoPlace, Places};
 use auth::{AuthMethod, PeerCaps};
 use msgr::{Message, Peer};
@@ -61,7 +61,7 @@ pub struct Options {
     pub total_bytes_max: usize,
     /// Output waiting from which on a connection's messages are no longer taken; and what it may be promised at once.
     pub output_pause: usize,
-    /// Output waiting at which a peer that does not read is cut.
+    /// With more output waiting than this a peer that does not read is cut.
     pub output_max: usize,
     /// Output waiting and promised over all connections.
     pub output_total_max: usize,
@@ -86,7 +86,7 @@ impl Default for Options {
             message_bytes_max: 100 << 20,
             total_bytes_max: 128 << 20,
             output_pause: 16 << 20,
-            output_max: 128 << 20,
+            output_max: ANSWER_MAX + (16 << 20),
             output_total_max: 128 << 20,
             stall: Duration::from_secs(2),
             lifelines: Door::default(),

@@ -3,8 +3,9 @@
 //!
 //! Invariants: a connection's large answers are promised before they are made, so that what is queued stays within
 //! `window` for one and `bytes_max` for all, and one answer more where a connection has nothing waiting. A quarter
-//! is kept for connections that have nothing waiting. What is queued without a promise is bounded by twice
-//! `bytes_max`: then the connection with the most is ended. What goes to other OSDs is not counted.
+//! is kept for connections that have nothing waiting. What is queued, promised or not, is bounded by twice `bytes_max` and
+//! one answer of the largest kind ([`ANSWER_MAX`]): then the connection with the most is ended. What goes to other OSDs is
+//! not counted.
 //!
 //! While an answer finds no room, whoever has the most, of those that take less than [`crate::PACE_BYTES_PER_S`], is ended
 //! (`connections`).
@@ -14,9 +15,14 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
+/// The largest answer: a whole object, and something beside it.
+pub(crate) const ANSWER_MAX: usize = 132 << 20;
+
 #[derive(Debug)]
 pub(crate) struct Outputs {
+    /// Queued and promised.
     bytes: Cell<usize>,
+    queued: Cell<usize>,
     bytes_max: usize,
     stall: Duration,
     /// Something found no room since the last look.
@@ -29,6 +35,7 @@ impl Outputs {
     pub fn new(bytes_max: usize, stall: Duration) -> Rc<Self> {
         Rc::new(Self {
             bytes: Cell::new(0),
+            queued: Cell::new(0),
             bytes_max,
             stall,
             pressed: Cell::new(false),
@@ -49,7 +56,7 @@ impl Outputs {
     }
 
     pub fn is_far_beyond(&self) -> bool {
-        self.bytes.get() > 2 * self.bytes_max
+        self.queued.get() > 2 * self.bytes_max + ANSWER_MAX
     }
 
     pub fn has_room(&self) -> bool {
@@ -91,6 +98,7 @@ impl Output {
         let before = self.queued.replace(bytes);
         if !self.free.get() {
             self.total.bytes.set(self.total.bytes.get() + bytes - before);
+            self.total.queued.set(self.total.queued.get() + bytes - before);
         }
     }
 
@@ -103,6 +111,7 @@ impl Output {
         if !self.free.replace(true) {
             let bytes = self.queued.get() + self.promised.get();
             self.total.bytes.set(self.total.bytes.get() - bytes);
+            self.total.queued.set(self.total.queued.get() - self.queued.get());
         }
     }
 
@@ -201,6 +210,24 @@ mod tests {
         assert!(!other.promise(1, WINDOW) && all.is_full());
         big.keep(100);
         assert!(other.promise(1, WINDOW));
+    }
+
+    /// Who read a whole object from an OSD with a small budget was cut off, again and again.
+    #[test]
+    fn the_largest_answer_is_not_far_beyond() {
+        let all = total();
+        let reader = Output::new(all.clone());
+        assert!(reader.promise(ANSWER_MAX, WINDOW));
+        // For a moment it is both, promised and queued.
+        reader.is_queued(ANSWER_MAX);
+        assert!(!all.is_far_beyond());
+        reader.keep(ANSWER_MAX);
+        reader.is_queued(ANSWER_MAX + 64);
+        assert!(!all.is_far_beyond());
+        reader.is_queued(ANSWER_MAX + 65);
+        assert!(all.is_far_beyond());
+        reader.set_free();
+        assert!(!all.is_far_beyond());
     }
 
     #[test]

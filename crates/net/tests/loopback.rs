@@ -371,6 +371,28 @@ fn a_peer_that_does_not_read_is_cut() {
     });
 }
 
+/// Whoever read a whole object was cut off, if anything else waited beside it.
+#[test]
+fn an_answer_as_large_as_the_bound_leaves_beside_others() {
+    local(async {
+        let options = Options {
+            output_max: 8 << 20,
+            ..Options::default()
+        };
+        let mut s = Server::none(options);
+        let mut c = s.none_client().await;
+        let Some(NetEvent::Opened { conn, .. }) = s.events.recv().await else {
+            panic!()
+        };
+        for size in [100, 8 << 20] {
+            assert!(s.connections.send(conn, message(1, size)));
+        }
+        for size in [100, 8 << 20] {
+            assert_eq!(c.recv().await.unwrap().data.len(), size);
+        }
+    });
+}
+
 #[test]
 fn reading_pauses_while_output_waits() {
     local(async {

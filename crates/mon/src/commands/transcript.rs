@@ -228,7 +228,7 @@ fn flags_and_mutes() {
     );
     assert_eq!(
         c.text(r#"{"prefix":"health"}"#),
-        "HEALTH_WARN noout flag(s) set; mon is allowing insecure global_id reclaim\n"
+        "HEALTH_WARN mon is allowing insecure global_id reclaim; noout flag(s) set\n"
     );
     check(c, &format!(r#"{{"prefix":"config rm",{reclaim}}}"#), 0, "");
     check(
