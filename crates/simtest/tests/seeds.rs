@@ -31,6 +31,10 @@ const ONCE_WRONG: &[(u64, &str)] = &[
         1694,
         "a primary without a whole copy filled a learner from it while it waited for those that had one",
     ),
+    (
+        119,
+        "a primary whose hand-over had no outcome proposed one that was not in sync to lead, for ever",
+    ),
 ];
 
 fn simtest(args: &[&str]) -> Output {

@@ -118,7 +118,9 @@ impl Pg {
             true => self.is_settled(&want),
             false => self.is_ready_to_hand_over(ctx),
         };
-        if leaves && !self.repl.handed && !ready {
+        // Also while an earlier hand-over is under way whose outcome nobody told: this one would be refused, again and again.
+        let next_is_in = want.first().is_some_and(|o| self.repl.group.is_in_sync(*o));
+        if leaves && (!next_is_in || !self.repl.handed && !ready) {
             // Not yet: what can be had without another primary, first.
             want = self.keep_the_lead(want);
             if want == self.repl.group.in_sync {
