@@ -65,7 +65,7 @@ fn bad_blocks(store: &Store, model: &Model, what: &str) -> BTreeSet<(String, u64
 
 #[test]
 fn a_bit_in_any_data_block_is_found_and_named() {
-    let (disk, history) = filled(8, false);
+    let (disk, history) = filled(13, false);
     let model = history.last().unwrap();
     let blocks = (disk.content("block").len() as u64 - DATA) / BLOCK;
     let (mut dice, mut found) = (Dice::new(1), BTreeSet::new());
