@@ -607,9 +607,14 @@ fn unfinished_messages_have_one_bound_and_stalled_ones_give_way() {
             ..Options::default()
         };
         let mut s = Server::none(options);
-        let mut attackers = Vec::new();
+        // All are there before the first begins: with memory that others wait for it is ended soon.
+        let mut sessions = Vec::new();
         for _ in 0..8 {
-            let (mut stream, mut proto) = raw_session(&s).await;
+            sessions.push(raw_session(&s).await);
+            assert!(matches!(s.events.recv().await, Some(NetEvent::Opened { .. })));
+        }
+        let mut attackers = Vec::new();
+        for (mut stream, mut proto) in sessions {
             proto.send(message(1, ONE)).unwrap();
             let bytes = proto.output().take();
             attackers.push(tokio::task::spawn_local(async move {
@@ -617,7 +622,6 @@ fn unfinished_messages_have_one_bound_and_stalled_ones_give_way() {
                 let sent = stream.write_all(&bytes[..bytes.len() - 1]).await;
                 sent.is_err() || stream.read_u8().await.is_err()
             }));
-            assert!(matches!(s.events.recv().await, Some(NetEvent::Opened { .. })));
         }
         let conns = s.connections.clone();
         while conns.message_bytes() < ONE {
