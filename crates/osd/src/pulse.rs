@@ -21,7 +21,7 @@ use io::task::{Beside, MissedTickBehavior};
 use messages::osd::peer::{KIND, PeerMsg};
 use metastore::ClusterHandle;
 use metastore::lease::Lease;
-use msgr::ServerConfig;
+use msgr::{ModeSwitch, ServerConfig};
 use net::{ConnId, Connections, DialEvent, Listener, NetEvent};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -92,6 +92,8 @@ pub struct PulseParts {
     pub me: OsdId,
     pub cluster: ClusterHandle,
     pub auth: Arc<dyn Authenticator>,
+    /// How connections are protected: as those of the OSD itself.
+    pub modes: Arc<ModeSwitch>,
     pub clock: Arc<dyn Clock>,
     pub entropy: Arc<dyn Entropy>,
     pub nonce: u32,
@@ -172,6 +174,7 @@ async fn run(
         p.entropy.clone(),
     );
     config.lifelines = false;
+    config.modes = p.modes;
     let options = net::Options {
         connections_max: CONNECTIONS_MAX,
         message_bytes_max: MESSAGE_BYTES_MAX,

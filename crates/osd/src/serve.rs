@@ -192,6 +192,7 @@ pub async fn serve(
         me: c.id,
         cluster: c.cluster.clone(),
         auth: c.auth.clone(),
+        modes: modes.clone(),
         clock: c.clock.clone(),
         entropy: c.entropy.clone(),
         nonce: c.nonce,
