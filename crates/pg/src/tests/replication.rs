@@ -2,6 +2,7 @@
 //! the shell. The configuration is kept as the cluster state keeps it.
 
 mod copy_reads;
+mod learners;
 
 use super::*;
 use crate::replication::{Group, Proposal, Replica};
@@ -34,6 +35,8 @@ pub(super) struct Cluster {
     pub(super) replies: Vec<MOSDOpReply>,
     pub(super) tid: u64,
     pub(super) snapc: (u64, Vec<u64>),
+    /// Snapshots that were removed.
+    removed: SnapIntervals,
     /// Who was primary.
     pub(super) led: BTreeSet<OsdId>,
     /// Hears nothing of the cluster state, but what primaries tell.
@@ -80,6 +83,7 @@ impl Cluster {
             replies: Vec::new(),
             tid: 0,
             snapc: (0, Vec::new()),
+            removed: SnapIntervals::default(),
             led: BTreeSet::new(),
             deaf: BTreeSet::new(),
             scrubs: Vec::new(),
@@ -106,6 +110,7 @@ impl Cluster {
         Arc::new(PoolView {
             epoch: self.epoch,
             full_osds: Arc::new(all.filter(full).collect()),
+            removed_snaps: self.removed.clone(),
             ..pool()
         })
     }
@@ -762,20 +767,22 @@ fn random_histories_lose_nothing() {
         .ok()
         .and_then(|n| n.parse().ok());
     let mut runner = TestRunner::new(Config::with_cases(cases.unwrap_or(200)));
+    // What is done, and in which order things happen until the next is done: few of them, so that faults meet.
     let steps = prop::collection::vec(
-        (0u8..16, any::<u16>(), prop::collection::vec(any::<u16>(), 5..60)),
+        (0u8..17, any::<u16>(), prop::collection::vec(any::<u16>(), 0..60)),
         5..40,
     );
+    let sizes = prop::sample::select(vec![(3, 2), (3, 2), (2, 1), (3, 1)]);
     runner
-        .run(&steps, |steps| {
-            history(steps);
+        .run(&(sizes, steps), |(sizes, steps)| {
+            history(sizes, steps);
             Ok(())
         })
         .unwrap();
 }
 
-fn history(steps: Vec<(u8, u16, Vec<u16>)>) {
-    let mut c = Cluster::new(4, 3, 2);
+fn history((size, min_size): (u32, u32), steps: Vec<(u8, u16, Vec<u16>)>) {
+    let mut c = Cluster::new(4, size, min_size);
     c.run(in_turn(), 300);
     // By object: what was sent, in order, each with its request.
     let mut sent: BTreeMap<String, Vec<(u64, String)>> = BTreeMap::new();
@@ -805,7 +812,7 @@ fn history(steps: Vec<(u8, u16, Vec<u16>)>) {
             7 if !alive.contains(&osd) => {
                 c.start(osd);
                 let mut up = c.group.up.clone();
-                if up.len() < 3 {
+                if up.len() < size as usize {
                     up.push(osd);
                     c.set_up(&up);
                 }
@@ -849,13 +856,20 @@ fn history(steps: Vec<(u8, u16, Vec<u16>)>) {
                     .skip(arg as usize % 4)
                     .take(alive.len())
                     .collect();
-                up.truncate(3);
+                up.truncate(size as usize);
                 c.set_up(&up);
+            }
+            16 if c.snapc.0 > 0 => {
+                let snap = u64::from(arg) % c.snapc.0 + 1;
+                c.snapc.1.retain(|s| *s != snap);
+                c.removed.insert(snap, snap + 1);
+                c.tell_all();
             }
             _ => {}
         }
-        let mut order = order.into_iter().cycle();
-        c.run(|_| order.next().map_or(0, usize::from), 40);
+        let turns = order.len();
+        let mut order = order.into_iter();
+        c.run(|_| order.next().map_or(0, usize::from), turns);
     }
     c.mend();
     for osd in 0..4 {
@@ -864,13 +878,14 @@ fn history(steps: Vec<(u8, u16, Vec<u16>)>) {
             c.start(osd);
         }
     }
-    c.set_up(&[0, 1, 2]);
+    let all: Vec<OsdId> = (0..size as OsdId).collect();
+    c.set_up(&all);
     c.run(in_turn(), 6000);
     let members = c
         .alive()
         .contains(&c.group.primary)
         .then(|| format!("{:?}", c.pg().repl));
-    assert_eq!(c.group.in_sync, [0, 1, 2], "{members:?}");
+    assert_eq!(c.group.in_sync, all, "{members:?}");
     sent.retain(|_, log| !log.is_empty());
     for (oid, log) in &sent {
         let (tid, word) = log.last().unwrap();
