@@ -769,7 +769,7 @@ fn random_histories_lose_nothing() {
     let mut runner = TestRunner::new(Config::with_cases(cases.unwrap_or(200)));
     // What is done, and in which order things happen until the next is done: few of them, so that faults meet.
     let steps = prop::collection::vec(
-        (0u8..17, any::<u16>(), prop::collection::vec(any::<u16>(), 0..60)),
+        (0u8..18, any::<u16>(), prop::collection::vec(any::<u16>(), 0..60)),
         5..40,
     );
     let sizes = prop::sample::select(vec![(3, 2), (3, 2), (2, 1), (3, 1)]);
@@ -809,6 +809,14 @@ fn history((size, min_size): (u32, u32), steps: Vec<(u8, u16, Vec<u16>)>) {
                 }
             }
             6 if alive.len() > 2 && alive.contains(&osd) => c.kill(osd),
+            // The power is lost: everywhere, or but for one.
+            17 => {
+                let spared = (arg % 8 < 4).then_some(osd);
+                let primary = c.group.primary;
+                let mut falls: Vec<OsdId> = alive.into_iter().filter(|o| Some(*o) != spared).collect();
+                falls.sort_by_key(|o| *o != primary);
+                falls.into_iter().for_each(|o| c.kill(o));
+            }
             7 if !alive.contains(&osd) => {
                 c.start(osd);
                 let mut up = c.group.up.clone();

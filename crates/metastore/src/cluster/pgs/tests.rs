@@ -245,6 +245,27 @@ fn all_at_once_stay_all_in_sync() {
     assert_eq!(now.interval, c.map.epoch, "it came back: a new term");
 }
 
+/// What another member was told of, or proposed by it, counts for an interval: a set that changes under the same primary is
+/// the same one, everything else is not. A proposal of what is ends whatever was proposed before it.
+#[test]
+fn a_proposal_of_what_is_begins_a_new_interval() {
+    let mut c = Cluster::with_copies(3, 2);
+    let (pg, now) = c.any_pg();
+    let [a, b, d] = now.in_sync[..] else { panic!() };
+    let mut decided = |expect: &PgConfig, set: &[OsdId]| {
+        c.propose(&[proposal(pg, expect, set)], |_, _| ());
+        (c.pgs.get(pg).unwrap().clone(), c.map.epoch)
+    };
+    let (smaller, _) = decided(&now, &[a, b]);
+    assert_eq!((&smaller.in_sync[..], smaller.interval), (&[a, b][..], now.interval));
+    let (same, epoch) = decided(&smaller, &[a, b]);
+    assert_eq!((&same.in_sync[..], same.interval), (&[a, b][..], epoch));
+    let (larger, _) = decided(&same, &[a, b, d]);
+    assert_eq!(larger.interval, same.interval);
+    let (led, epoch) = decided(&larger, &[b, a, d]);
+    assert_eq!((led.primary, led.interval), (b, epoch));
+}
+
 #[test]
 fn proposals_are_refused_for_their_reason() {
     let mut c = Cluster::with_copies(3, 2);

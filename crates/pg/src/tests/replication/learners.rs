@@ -114,3 +114,31 @@ fn a_learner_becomes_full_under_load() {
     c.run(in_turn(), 3000);
     c.check_equal();
 }
+
+/// Clients that never stop do not keep a PG from going back to the primary that CRUSH wants.
+#[test]
+fn a_pg_is_handed_over_under_load() {
+    let mut c = Cluster::new(3, 3, 2);
+    c.run(in_turn(), 300);
+    c.kill(0);
+    c.run(in_turn(), 300);
+    c.start(0);
+    c.set_up(&[0, 1, 2]);
+    let mut pick = in_turn();
+    // There is always a write on its way: the next one is sent before the last is answered.
+    let mut last = c.send("a", vec![append(b"first")]);
+    for n in 0..400u32 {
+        let next = c.send(["a", "b", "c", "d"][n as usize % 4], vec![append(&n.to_le_bytes())]);
+        for _ in 0..100 {
+            c.run(&mut pick, 1);
+            if c.answered(last).is_some() {
+                break;
+            }
+        }
+        last = next;
+        if c.group.primary == 0 {
+            break;
+        }
+    }
+    assert_eq!(c.group.in_sync, [0, 1, 2]);
+}
