@@ -31,6 +31,7 @@ mod copies;
 mod fences;
 mod revocation;
 mod rights;
+mod standing;
 
 const POOL: i64 = 1;
 const OBJECTS: usize = 8;
@@ -142,8 +143,8 @@ impl Rig {
         }
     }
 
-    /// An OSD without its event loop; its caches are empty.
-    async fn osd(&self) -> Osd {
+    /// An OSD without its event loop, as it is when its store is open: without a lease, and nobody has heard of it.
+    fn opened(&self) -> Osd {
         let clock = SystemClock::shared();
         let store = Store::open(&self.dir.path().join("osd"), &options(), Arc::new(|| ())).unwrap();
         let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -158,7 +159,7 @@ impl Rig {
             clock.clone(),
             mpsc::channel(1).0,
         );
-        let mut osd = Osd::new(Parts {
+        Osd::new(Parts {
             id: 0,
             store: StoreView::new(store),
             cluster: self.cluster.clone(),
@@ -190,17 +191,26 @@ impl Rig {
                 hung_after: Config::HUNG_DISK,
                 ready: None,
             }),
-        });
-        // Long enough for a test that no loop renews it.
+        })
+    }
+
+    async fn lease(&self, osd: &mut Osd, ttl: Duration) {
         let times = LeaseTimes {
-            ttl: Duration::from_secs(600),
+            ttl,
             margin: Duration::ZERO,
         };
+        let lease = self.cluster.osd_lease(0, 1, times).await;
+        osd.on_told(Told::Leased(lease)).unwrap();
+    }
+
+    /// One that serves; its caches are empty.
+    async fn osd(&self) -> Osd {
+        let mut osd = self.opened();
         // The rig has booted it ([`Self::boot`]): said first, or it would bury itself as its own earlier run.
         let epoch = self.cluster.osdmap().epoch;
         osd.on_told(Told::Booted(Ok(epoch))).unwrap();
-        let lease = self.cluster.osd_lease(0, 1, times).await;
-        osd.on_told(Told::Leased(lease)).unwrap();
+        // Long enough for a test that no loop renews it.
+        self.lease(&mut osd, Duration::from_secs(600)).await;
         osd.settle_slots();
         osd
     }

@@ -257,7 +257,10 @@ fn a_proposal_of_what_is_begins_a_new_interval() {
         (c.pgs.get(pg).unwrap().clone(), c.map.epoch)
     };
     let (smaller, _) = decided(&now, &[a, b]);
-    assert_eq!((&smaller.in_sync[..], smaller.interval), (&[a, b][..], now.interval));
+    assert_eq!(
+        (&smaller.in_sync[..], smaller.interval),
+        (&[a, b][..], now.interval)
+    );
     let (same, epoch) = decided(&smaller, &[a, b]);
     assert_eq!((&same.in_sync[..], same.interval), (&[a, b][..], epoch));
     let (larger, _) = decided(&same, &[a, b, d]);

@@ -65,7 +65,10 @@ fn who_has_a_lease_knows_what_happened_before() {
         c.osd_boot(&boot_of(0)).await.unwrap();
         // A process that hears nothing of changes by itself.
         let store = c.store_for_tests();
-        let osd = ClusterHandle::open(store, rig.clock.clone()).await.unwrap().unwrap();
+        let osd = ClusterHandle::open(store, rig.clock.clone())
+            .await
+            .unwrap()
+            .unwrap();
         assert!(osd.osdmap().is_up(0));
         c.osd_down(0).await.unwrap();
         assert!(osd.osdmap().is_up(0), "nobody told it");
@@ -130,10 +133,18 @@ fn a_late_transaction_takes_no_lease_away() {
             wanted: Mutex::new(Some(keys::live_lease(0))),
             kept: Mutex::default(),
         });
-        let osd = ClusterHandle::open(late.clone(), rig.clock.clone()).await.unwrap().unwrap();
+        let osd = ClusterHandle::open(late.clone(), rig.clock.clone())
+            .await
+            .unwrap()
+            .unwrap();
         let first = osd.osd_lease(0, 7, TIMES).await.unwrap();
         let _second = c.osd_lease(0, 8, TIMES).await.unwrap();
-        let held = c.store_for_tests().get(&keys::live_lease(0)).await.unwrap().unwrap();
+        let held = c
+            .store_for_tests()
+            .get(&keys::live_lease(0))
+            .await
+            .unwrap()
+            .unwrap();
         let txn = late.kept.lock().unwrap().take().expect("it was asked for");
         let _ = late.inner.txn(txn).await;
         osd.end_lease(&first).await.unwrap();

@@ -128,7 +128,10 @@ fn a_pg_is_handed_over_under_load() {
     // There is always a write on its way: the next one is sent before the last is answered.
     let mut last = c.send("a", vec![append(b"first")]);
     for n in 0..400u32 {
-        let next = c.send(["a", "b", "c", "d"][n as usize % 4], vec![append(&n.to_le_bytes())]);
+        let next = c.send(
+            ["a", "b", "c", "d"][n as usize % 4],
+            vec![append(&n.to_le_bytes())],
+        );
         for _ in 0..100 {
             c.run(&mut pick, 1);
             if c.answered(last).is_some() {
