@@ -29,6 +29,7 @@ use types::*;
 
 mod copies;
 mod fences;
+mod options;
 mod revocation;
 mod rights;
 
