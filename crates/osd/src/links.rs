@@ -247,6 +247,11 @@ impl Links {
         )
     }
 
+    /// True if nobody has to prove who it is.
+    pub fn is_open_door(&self) -> bool {
+        self.open_door
+    }
+
     /// How connections to other OSDs are to be protected (`ms_cluster_mode`); those that there are stay as they are.
     fn modes(&self) -> Vec<ConMode> {
         if self.open_door {

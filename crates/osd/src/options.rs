@@ -69,11 +69,16 @@ impl Osd {
     pub fn options(&self) -> BTreeMap<&'static str, String> {
         let state = self.cluster.state();
         let modes = modes(&state, self.id);
+        // Where nobody has a key there is nothing to encrypt with.
+        let possible = |wanted: &[ConMode]| match self.links.is_open_door() {
+            true => text_of(&[ConMode::Crc]),
+            false => text_of(wanted),
+        };
         let mut all: BTreeMap<_, _> = fixed().into();
         all.extend(scrub::Options::of(&state, &self.auth_name()).shown());
         all.extend([
-            ("ms_cluster_mode", text_of(&modes.daemons)),
-            ("ms_service_mode", text_of(&modes.clients)),
+            ("ms_cluster_mode", possible(&modes.daemons)),
+            ("ms_service_mode", possible(&modes.clients)),
             (HUNG_DISK_OPTION, self.hung_after().as_secs().to_string()),
             ("osd_memory_target", self.memory.budget.to_string()),
             (Profile::OPTION, self.recovery_profile().name().to_string()),

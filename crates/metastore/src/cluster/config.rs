@@ -193,7 +193,8 @@ mod tests {
                 "{kind}.{id} on {host} {class}"
             );
         };
-        check(EntityKind::Client, "admin", "vm1", "", "ca");
+        check(EntityKind::Client, "admin", "vm1", "", "ch");
+        check(EntityKind::Client, "admin", "vm2", "", "ca");
         check(EntityKind::Client, "x", "vm1", "", "ch");
         check(EntityKind::Client, "x", "vm2", "", "c");
         check(EntityKind::Mon, "a", "vm2", "", "g");

@@ -285,14 +285,15 @@ mod tests {
         assert_eq!(c.run(make, b"").code, 0);
         c.report();
         c.pool_bytes(1, 8 << 20);
-        for id in 0..4 {
-            let taken = StoreStatfs {
-                allocated: 1 << 20,
-                omap_allocated: 3000,
-                ..StoreStatfs::default()
-            };
-            c.each_osd(id, |s| s.pool_statfs = [(1, taken)].into());
-        }
+        let taken = StoreStatfs {
+            allocated: 1 << 20,
+            omap_allocated: 3000,
+            ..StoreStatfs::default()
+        };
+        let report = |c: &mut Cluster| {
+            (0..4).for_each(|id| c.each_osd(id, |s| s.pool_statfs = [(1, taken)].into()));
+        };
+        report(&mut c);
         let doc = c.json(r#"{"prefix":"df","detail":"detail"}"#);
         let check = |key: &str, want: u64| assert_eq!(doc["pools"][0]["stats"][key], want, "{key}");
         check("stored_data", 8 << 20);
@@ -304,6 +305,7 @@ mod tests {
         check("stored_raw", 3 * ((8 << 20) + 4000));
         // An OSD that is out keeps what it has until it is emptied.
         assert_eq!(c.run(r#"{"prefix":"osd out","ids":["3"]}"#, b"").code, 0);
+        report(&mut c);
         let doc = c.json("df");
         assert_eq!(doc["pools"][0]["stats"]["bytes_used"], (4 << 20) + 12_000);
     }
