@@ -251,6 +251,7 @@ impl Osd {
         {
             return;
         }
+        self.note_clean();
         self.placement = self.placement.next(state);
         let fenced = self.mark_fenced();
         self.want_peers();
@@ -315,6 +316,7 @@ impl Osd {
     }
 
     pub fn on_tick(&mut self) {
+        self.note_clean();
         self.tell_fenced();
         if self.serving() {
             for conn in self.sessions.waiting.overdue(self.clock.monotonic()) {

@@ -30,6 +30,7 @@ use types::*;
 mod copies;
 mod fences;
 mod options;
+mod reports;
 mod revocation;
 mod rights;
 
