@@ -259,7 +259,7 @@ impl MonServer {
                 &info.mgr_name
             };
             let who = AuthName::new(kind, id.as_str());
-            (ModeSwitch::new(modes_of(&who, &state)), who)
+            (ModeSwitch::new(modes_of(&who, &info.hostname, &state)), who)
         });
         let mon = front(
             mon_listener,
@@ -439,7 +439,7 @@ impl MonServer {
         }
         if !Arc::ptr_eq(&old.config, &state.config) {
             for (switch, who) in &self.modes {
-                switch.set(modes_of(who, &state));
+                switch.set(modes_of(who, &self.monitor.info.hostname, &state));
             }
         }
         if !Arc::ptr_eq(&old.auth, &state.auth) {
@@ -749,8 +749,8 @@ fn manager_auth(config: &MonConfig, state: &ClusterState) -> MgrAuth {
 }
 
 /// How connections to this monitor or manager are protected, as the central configuration says now.
-fn modes_of(who: &AuthName, state: &ClusterState) -> Modes {
-    Modes::of(who.kind, |name| state.option(who, name))
+fn modes_of(who: &AuthName, host: &str, state: &ClusterState) -> Modes {
+    Modes::of(who.kind, |name| state.config.value(who, host, "", name))
 }
 
 fn front(

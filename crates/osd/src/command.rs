@@ -22,7 +22,11 @@ const COMMANDS: &[(&str, &str, &str)] = &[
         "config get name=key,type=CephString",
         "value of an option",
     ),
-    ("config show", "config show", "options in force"),
+    (
+        "config show",
+        "config show",
+        "the options that this OSD goes by, and their values",
+    ),
     ("dump_blocklist", "dump_blocklist", "clients that are fenced"),
     (
         "dump_blocked_ops",
@@ -109,16 +113,15 @@ impl Osd {
                     .map(|(addr, until)| json!({"addr": addr.to_string(), "expire": until.to_string()}))
                     .collect(),
             )),
-            "config show" => Ok(json!({"osd_max_attr_size": pg::XATTR_VALUE_MAX.to_string(),
-                                       "osd_max_object_size": "134217728", "osd_max_write_size": "90"})),
-            "config get" => match text("key") {
-                "osd_max_object_size" => Ok(json!({"osd_max_object_size": "134217728"})),
-                "osd_max_attr_size" => Ok(json!({"osd_max_attr_size": pg::XATTR_VALUE_MAX.to_string()})),
-                other => Err((
-                    Errno::ENOENT,
-                    format!("error getting '{other}': (2) No such file or directory"),
-                )),
-            },
+            "config show" => Ok(json!(self.options())),
+            "config get" => {
+                let key = text("key");
+                let value = self.options().remove(key);
+                value.map(|v| json!({key: v})).ok_or_else(|| {
+                    let why = format!("error getting '{key}': (2) No such file or directory");
+                    (Errno::ENOENT, why)
+                })
+            }
             "pg" | "query" => self.pg_command(
                 text("pgid"),
                 if prefix == "query" { "query" } else { text("cmd") },

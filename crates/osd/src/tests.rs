@@ -29,6 +29,8 @@ use types::*;
 
 mod copies;
 mod fences;
+mod options;
+mod reports;
 mod revocation;
 mod rights;
 mod standing;
@@ -542,6 +544,29 @@ fn cold_reads_and_writes_by_the_wire_and_a_stop_among_them() {
             let m = rig.request(tid, o % OBJECTS, read(0, SIZE));
             running.client.send(m.to_message()).await.unwrap();
         }
+        stop(running).await;
+    });
+}
+
+/// Clients drop an answer whose `retry_attempt` is not that of their last send: an answer that echoed 0 where the number could
+/// not be read left a client that had sent again waiting for ever.
+#[test]
+fn an_operation_that_does_not_decode_is_refused_whichever_send_it_was() {
+    local(async {
+        let rig = Rig::new().await;
+        let mut running = start(&rig).await;
+        let mut broken = rig.request(7, 0, read(0, 1)).to_message();
+        broken.front.truncate(9);
+        running.client.send(broken).await.unwrap();
+        let refused = reply(&mut running.client).await;
+        assert_eq!(
+            (refused.tid, refused.result, refused.retry_attempt),
+            (7, Errno::EINVAL.code(), -1)
+        );
+        // The connection stays.
+        let m = rig.request(8, 0, write(0, content(0)));
+        running.client.send(m.to_message()).await.unwrap();
+        assert_eq!(reply(&mut running.client).await.result, 0);
         stop(running).await;
     });
 }

@@ -36,6 +36,34 @@ const LOG_OFFSET: u64 = 64 << 10;
 pub const LOG_BYTES_MIN: u64 = 256 << 10;
 const CRC_AT: usize = SIZE - 4;
 
+/// Where each field lies, and that they follow one another.
+mod at {
+    pub const FORMAT: usize = 8;
+    pub const OSD_ID: usize = 12;
+    pub const FEATURES: usize = 16;
+    pub const COMPATIBLE: usize = 24;
+    pub const FSID: usize = 32;
+    pub const OSD_UUID: usize = 48;
+    pub const LOG_OFFSET: usize = 64;
+    pub const LOG_BYTES: usize = 72;
+    pub const DATA_OFFSET: usize = 80;
+    pub const END: usize = 88;
+}
+
+const _: () = assert!(at::FORMAT == MAGIC.len());
+const _: () = assert!(at::OSD_ID == at::FORMAT + size_of::<u32>());
+const _: () = assert!(at::FEATURES == at::OSD_ID + size_of::<types::OsdId>());
+const _: () = assert!(at::COMPATIBLE == at::FEATURES + size_of::<u64>());
+const _: () = assert!(at::FSID == at::COMPATIBLE + size_of::<u64>());
+const _: () = assert!(at::OSD_UUID == at::FSID + size_of::<Uuid>());
+const _: () = assert!(at::LOG_OFFSET == at::OSD_UUID + size_of::<Uuid>());
+const _: () = assert!(at::LOG_BYTES == at::LOG_OFFSET + size_of::<u64>());
+const _: () = assert!(at::DATA_OFFSET == at::LOG_BYTES + size_of::<u64>());
+const _: () = assert!(at::END == at::DATA_OFFSET + size_of::<u64>() && at::END <= CRC_AT);
+// Both copies are blocks of their own, before the log; the log begins with a block.
+const _: () = assert!(SIZE as u64 == BLOCK && 2 * BLOCK <= LOG_OFFSET);
+const _: () = assert!(LOG_OFFSET.is_multiple_of(BLOCK) && LOG_BYTES_MIN.is_multiple_of(BLOCK));
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Superblock {
     pub identity: Identity,
@@ -78,14 +106,14 @@ impl Superblock {
         let mut b = [0; SIZE];
         let mut put = |at: usize, v: &[u8]| b[at..at + v.len()].copy_from_slice(v);
         put(0, MAGIC);
-        put(8, &self.identity.format.to_le_bytes());
-        put(12, &self.identity.osd_id.to_le_bytes());
-        put(16, &self.identity.features.to_le_bytes());
-        put(32, &self.identity.fsid.0);
-        put(48, &self.identity.osd_uuid.0);
-        put(64, &self.log_offset.to_le_bytes());
-        put(72, &self.log_bytes.to_le_bytes());
-        put(80, &self.data_offset.to_le_bytes());
+        put(at::FORMAT, &self.identity.format.to_le_bytes());
+        put(at::OSD_ID, &self.identity.osd_id.to_le_bytes());
+        put(at::FEATURES, &self.identity.features.to_le_bytes());
+        put(at::FSID, &self.identity.fsid.0);
+        put(at::OSD_UUID, &self.identity.osd_uuid.0);
+        put(at::LOG_OFFSET, &self.log_offset.to_le_bytes());
+        put(at::LOG_BYTES, &self.log_bytes.to_le_bytes());
+        put(at::DATA_OFFSET, &self.data_offset.to_le_bytes());
         let crc = crc32c(!0, &b[..CRC_AT]);
         b[CRC_AT..].copy_from_slice(&crc.to_le_bytes());
         b
@@ -101,15 +129,15 @@ impl Superblock {
         }
         Some(Self {
             identity: Identity {
-                osd_id: u32_at(12) as i32,
-                fsid: uuid_at(32),
-                osd_uuid: uuid_at(48),
-                format: u32_at(8),
-                features: u64_at(16),
+                osd_id: u32_at(at::OSD_ID) as i32,
+                fsid: uuid_at(at::FSID),
+                osd_uuid: uuid_at(at::OSD_UUID),
+                format: u32_at(at::FORMAT),
+                features: u64_at(at::FEATURES),
             },
-            log_offset: u64_at(64),
-            log_bytes: u64_at(72),
-            data_offset: u64_at(80),
+            log_offset: u64_at(at::LOG_OFFSET),
+            log_bytes: u64_at(at::LOG_BYTES),
+            data_offset: u64_at(at::DATA_OFFSET),
         })
     }
 

@@ -1,11 +1,11 @@
 //! The central configuration: options by section, their history, and ceph.conf files made from it.
 
-use super::config_options::{self, ConfigOption};
 use super::request::lines;
 use super::table::{Spec, later, spec};
 use super::{Command, Context, Outcome, show};
 use crate::format::Table;
 use metastore::cluster::ConfigDb;
+use metastore::cluster::options::{self, ConfigOption};
 use metastore::{Change, Changes};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -99,7 +99,7 @@ fn section(who: &str) -> Option<String> {
 
 fn set(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     let name = option_name(cmd.text("name"));
-    let found = config_options::find(&name);
+    let found = options::find(&name);
     let force = cmd.flag("force");
     if found.is_none() && !force {
         return Outcome::invalid(format!("unrecognized config option '{name}'"));
@@ -125,7 +125,7 @@ fn set(cmd: &Command, ctx: &Context<'_>) -> Outcome {
         ));
     }
     let said = found
-        .and_then(|_| config_options::notice(&name, &who))
+        .and_then(|_| options::notice(&name, &who))
         .unwrap_or_default();
     let db = &ctx.state.config;
     if db.get(&who, &name) == Some(value.as_str()) {
@@ -154,14 +154,25 @@ fn rm(cmd: &Command, ctx: &Context<'_>) -> Outcome {
 /// One option as it is set: where, masks, name, value.
 struct Set<'a> {
     section: &'a str,
-    mask: String,
+    mask: &'a str,
     name: &'a str,
     value: &'a str,
 }
 
-impl Set<'_> {
+impl<'a> Set<'a> {
+    /// `section` with its masks.
+    fn new(section: &'a str, name: &'a str, value: &'a str) -> Self {
+        let (section, mask) = section.split_once('/').unwrap_or((section, ""));
+        Self {
+            section,
+            mask,
+            name,
+            value,
+        }
+    }
+
     fn option(&self) -> Option<ConfigOption> {
-        config_options::find(self.name)
+        options::find(self.name)
     }
     fn level(&self) -> &'static str {
         self.option().map_or("unknown", |o| o.level)
@@ -181,19 +192,11 @@ fn section_rank(base: &str) -> (usize, &str, &str) {
 
 fn all_set<'a>(db: &'a ConfigDb) -> Vec<Set<'a>> {
     let mut out = Vec::new();
-    for (who, options) in &db.sections {
-        let (section, mask) = who.split_once('/').unwrap_or((who, ""));
-        for (name, value) in options {
-            out.push(Set {
-                section,
-                mask: mask.to_string(),
-                name,
-                value,
-            });
-        }
+    for (section, options) in &db.sections {
+        out.extend(options.iter().map(|(name, value)| Set::new(section, name, value)));
     }
     out.sort_by(|a, b| {
-        (section_rank(a.section), a.name, &a.mask).cmp(&(section_rank(b.section), b.name, &b.mask))
+        (section_rank(a.section), a.name, a.mask).cmp(&(section_rank(b.section), b.name, b.mask))
     });
     out
 }
@@ -204,7 +207,7 @@ fn table<'a>(rows: impl Iterator<Item = (String, &'a Set<'a>)>) -> String {
         let ro = if s.runtime() { "  " } else { "* " };
         t.row([
             who,
-            s.mask.clone(),
+            s.mask.into(),
             s.level().into(),
             s.name.into(),
             s.value.into(),
@@ -243,35 +246,15 @@ fn entity(who: &str) -> Option<AuthName> {
     }
 }
 
-/// What holds for the entity: the most special setting of each option.
+/// What holds for the entity: the strongest setting of each option.
 fn in_force<'a>(ctx: &'a Context<'_>, who: &AuthName) -> BTreeMap<&'a str, Set<'a>> {
-    let osd = (who.kind == EntityKind::Osd)
-        .then(|| who.id.parse::<i32>().ok())
-        .flatten();
-    let class = osd.and_then(|id| ctx.map().crush.class_name_of(id)).unwrap_or("");
-    let host = osd.map_or_else(|| ctx.mon.hostname.clone(), |id| ctx.osd_host(id));
-    let chain = ConfigDb::chain(who);
-    let fits = |mask: &str| {
-        mask.split('/')
-            .filter(|m| !m.is_empty())
-            .all(|m| match m.split_once(':') {
-                Some(("class", v)) => v == class,
-                Some(("host", v)) => v == host,
-                _ => false,
-            })
+    let held = match who.kind {
+        EntityKind::Osd => ctx.state.options_of(who),
+        _ => ctx.state.config.in_force(who, &ctx.mon.hostname, ""),
     };
-    // Masked settings win over plain ones of more special sections, as in the real one.
-    let mut found: Vec<(usize, usize, Set<'_>)> = Vec::new();
-    for s in all_set(&ctx.state.config) {
-        if let Some(depth) = chain.iter().position(|c| c == s.section)
-            && fits(&s.mask)
-        {
-            let masks = s.mask.split('/').filter(|m| !m.is_empty()).count();
-            found.push((masks, depth, s));
-        }
-    }
-    found.sort_by_key(|(masks, depth, _)| (*masks, *depth));
-    found.into_iter().map(|(_, _, s)| (s.name, s)).collect()
+    let held = held.into_iter();
+    held.map(|(name, s)| (name, Set::new(s.section, name, s.value)))
+        .collect()
 }
 
 fn get(cmd: &Command, ctx: &Context<'_>) -> Outcome {
@@ -285,7 +268,7 @@ fn get(cmd: &Command, ctx: &Context<'_>) -> Outcome {
         let daemon = who.kind != EntityKind::Client;
         // The cluster's own facts are not settings.
         let fixed = (key == "fsid").then(|| ctx.state.fsid.to_string());
-        let default = || config_options::find(&key).map(|o| o.default(daemon).to_string());
+        let default = || options::find(&key).map(|o| o.default(daemon).to_string());
         let set = held.get(key.as_str()).map(|s| s.value.to_string());
         return match fixed.or(set).or_else(default) {
             Some(v) => Outcome::ok(format!("{v}\n")),
@@ -312,7 +295,7 @@ fn get(cmd: &Command, ctx: &Context<'_>) -> Outcome {
 
 fn help(cmd: &Command, _: &Context<'_>) -> Outcome {
     let key = option_name(cmd.text("key"));
-    let Some(o) = config_options::find(&key) else {
+    let Some(o) = options::find(&key) else {
         return Outcome::absent("");
     };
     let default = o.default(false);
@@ -346,13 +329,13 @@ fn help(cmd: &Command, _: &Context<'_>) -> Outcome {
             out.push_str(&format!("  Possible values: {}\n", enums.join(", ")));
         }
         out.push_str(&format!("  Can update at runtime: {}\n", o.runtime));
-        out + &config_options::notice(&key, "global").map_or(String::new(), |n| format!("  {n}\n"))
+        out + &options::notice(&key, "global").map_or(String::new(), |n| format!("  {n}\n"))
     };
     cmd.either(json, plain)
 }
 
 fn ls(cmd: &Command, _: &Context<'_>) -> Outcome {
-    let names: Vec<&str> = config_options::names().collect();
+    let names: Vec<&str> = options::names().collect();
     cmd.either(|| json!(names), || lines(&names))
 }
 
@@ -385,18 +368,18 @@ fn assimilate(cmd: &Command, ctx: &Context<'_>) -> Outcome {
             return wrong();
         };
         let (name, value) = (option_name(name), value.trim().trim_matches('"').to_string());
-        let known = config_options::find(&name).filter(|_| !OF_THE_FILE.contains(&name.as_str()));
+        let known = options::find(&name).filter(|_| !OF_THE_FILE.contains(&name.as_str()));
         let checked = known.and_then(|o| o.check(&value).ok());
         match (section(&at), checked) {
             (Some(_), Some(value))
-                if !ctx.mon.cephx && config_options::find(&name).is_some_and(|o| o.demands_keys(&value)) =>
+                if !ctx.mon.cephx && options::find(&name).is_some_and(|o| o.demands_keys(&value)) =>
             {
                 return Outcome::invalid(format!(
                     "{name} = {value}: this cluster is without authentication"
                 ));
             }
             (Some(who), Some(value)) => {
-                notes.extend(config_options::notice(&name, &who));
+                notes.extend(options::notice(&name, &who));
                 if ctx.state.config.get(&who, &name) != Some(value.as_str()) {
                     changes.push(Change::ConfigSet { who, name, value });
                 }
@@ -534,7 +517,7 @@ fn show_options(cmd: &Command, ctx: &Context<'_>, defaults: bool) -> Outcome {
     let held = in_force(ctx, &who);
     let mut all: BTreeMap<&str, (String, &str)> = BTreeMap::new();
     if defaults {
-        let every = config_options::names().filter_map(config_options::find);
+        let every = options::names().filter_map(options::find);
         all.extend(every.map(|o| (o.name, (o.default(true).to_string(), "default"))));
     }
     all.extend(held.iter().map(|(name, s)| (*name, (s.value.to_string(), "mon"))));
@@ -552,7 +535,7 @@ fn show_options(cmd: &Command, ctx: &Context<'_>, defaults: bool) -> Outcome {
             (_, "mon_host") => Some(hosts()),
             (_, "fsid") => Some(ctx.state.fsid.to_string()),
             (Some((v, _)), _) => Some(v.clone()),
-            (None, _) => config_options::find(&key).map(|o| o.default(true).to_string()),
+            (None, _) => options::find(&key).map(|o| o.default(true).to_string()),
         };
         return match value {
             Some(v) => Outcome::ok(format!("{v}\n")),

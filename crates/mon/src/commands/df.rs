@@ -1,8 +1,9 @@
 //! `df`: raw space by device class, and space by pool.
 //!
 //! What a pool can still take follows its CRUSH rule: the OSD that would be full first, at its share of the
-//! weight, limits all of them. Bytes used by a pool are its stored bytes times its copies, since OSDs report
-//! no pools' allocations.
+//! weight, limits all of them. What a pool *stores* is what clients see, one copy of it; what it *uses* is what the
+//! OSDs say they have allocated for it, all copies: whole blocks, each block that clones share once, and nothing for
+//! holes. Keys and values of omaps count as many bytes as they have.
 
 use super::pg_stats::{Figures, count};
 use super::{Command, Context, Outcome};
@@ -25,8 +26,10 @@ pub fn df(cmd: &Command, ctx: &Context<'_>) -> Outcome {
 /// One pool's numbers.
 struct PoolUse {
     sum: ObjectStatSum,
-    stored: u64,
-    used: u64,
+    stored_data: u64,
+    stored_omap: u64,
+    used_data: u64,
+    used_omap: u64,
     /// Raw bytes free for it, over all copies.
     avail_raw: f64,
     copies: u64,
@@ -35,15 +38,30 @@ struct PoolUse {
 impl PoolUse {
     fn of(ctx: &Context<'_>, figures: &Figures, id: i64, pool: &PgPool) -> Self {
         let sum = figures.pool_sum(id);
-        let stored = count(sum.num_bytes);
+        let taken = figures.pools.get(&id).copied().unwrap_or_default();
         let copies = u64::from(pool.size.max(1));
+        let (pgs, members) = figures.pool_pgs(id).fold((0, 0), |(pgs, members), s| {
+            (pgs + 1, members + s.acting.len() as u64)
+        });
+        let used_omap = count(taken.omap_allocated);
         Self {
             sum,
-            stored,
-            used: stored * copies,
+            stored_data: count(sum.num_bytes),
+            // Only the copies that there are can have been counted.
+            stored_omap: used_omap * pgs / members.max(1),
+            used_data: count(taken.allocated),
+            used_omap,
             avail_raw: avail_raw(ctx, figures, u32::from(pool.crush_rule)),
             copies,
         }
+    }
+
+    fn stored(&self) -> u64 {
+        self.stored_data + self.stored_omap
+    }
+
+    fn used(&self) -> u64 {
+        self.used_data + self.used_omap
     }
 
     fn max_avail(&self) -> u64 {
@@ -51,8 +69,9 @@ impl PoolUse {
     }
 
     fn ratio(&self) -> f64 {
-        let all = self.used as f64 + self.avail_raw;
-        if all > 0.0 { self.used as f64 / all } else { 0.0 }
+        let used = self.used() as f64;
+        let all = used + self.avail_raw;
+        if all > 0.0 { used / all } else { 0.0 }
     }
 }
 
@@ -137,26 +156,25 @@ fn json_form(ctx: &Context<'_>, figures: &Figures, detail: bool) -> Value {
 
 fn brief(u: &PoolUse) -> Value {
     json!({
-        "stored": u.stored,
+        "stored": u.stored(),
         "objects": count(u.sum.num_objects),
-        "kb_used": u.used.div_ceil(1024),
-        "bytes_used": u.used,
+        "kb_used": u.used().div_ceil(1024),
+        "bytes_used": u.used(),
         "percent_used": u.ratio(),
         "max_avail": u.max_avail(),
     })
 }
 
 fn detailed(p: &PgPool, u: &PoolUse) -> Value {
-    let omap = count(u.sum.num_omap_bytes);
     json!({
-        "stored": u.stored,
-        "stored_data": u.stored,
-        "stored_omap": omap,
+        "stored": u.stored(),
+        "stored_data": u.stored_data,
+        "stored_omap": u.stored_omap,
         "objects": count(u.sum.num_objects),
-        "kb_used": u.used.div_ceil(1024),
-        "bytes_used": u.used,
-        "data_bytes_used": u.used,
-        "omap_bytes_used": omap * u.copies,
+        "kb_used": u.used().div_ceil(1024),
+        "bytes_used": u.used(),
+        "data_bytes_used": u.used_data,
+        "omap_bytes_used": u.used_omap,
         "percent_used": u.ratio(),
         "max_avail": u.max_avail(),
         "quota_objects": p.quota_max_objects,
@@ -168,7 +186,7 @@ fn detailed(p: &PgPool, u: &PoolUse) -> Value {
         "wr_bytes": count(u.sum.num_wr_kb) * 1024,
         "compress_bytes_used": 0,
         "compress_under_bytes": 0,
-        "stored_raw": u.used,
+        "stored_raw": u.stored() * u.copies,
         "avail_raw": u.avail_raw as u64,
     })
 }
@@ -224,20 +242,19 @@ fn pool_table(ctx: &Context<'_>, figures: &Figures, detail: bool) -> Table {
     }
     for (id, p) in &ctx.map().pools {
         let u = PoolUse::of(ctx, figures, *id, p);
-        let omap = count(u.sum.num_omap_bytes);
         let bytes = units::bytes;
         let mut row = vec![
             ctx.map().pool_name(*id).unwrap_or("").to_string(),
             id.to_string(),
             p.pg_num.to_string(),
-            bytes(u.stored),
+            bytes(u.stored()),
         ];
         if detail {
-            row.extend([bytes(u.stored), bytes(omap)]);
+            row.extend([bytes(u.stored_data), bytes(u.stored_omap)]);
         }
-        row.extend([units::si(count(u.sum.num_objects)), bytes(u.used)]);
+        row.extend([units::si(count(u.sum.num_objects)), bytes(u.used())]);
         if detail {
-            row.extend([bytes(u.used), bytes(omap * u.copies)]);
+            row.extend([bytes(u.used_data), bytes(u.used_omap)]);
         }
         row.extend([units::percent(u.ratio()), bytes(u.max_avail())]);
         if detail {
@@ -253,4 +270,43 @@ fn pool_table(ctx: &Context<'_>, figures: &Figures, detail: bool) -> Table {
         t.row(row);
     }
     t
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::commands::sample::Cluster;
+    use types::pgstats::StoreStatfs;
+
+    /// Used was what clients stored, times the copies, whatever the disks held; and omaps were always empty.
+    #[test]
+    fn used_is_what_the_osds_have_allocated() {
+        let mut c = Cluster::with_osds(4);
+        let make = r#"{"prefix":"osd pool create","pool":"p","pg_num":8,"pgp_num":8,"size":3}"#;
+        assert_eq!(c.run(make, b"").code, 0);
+        c.report();
+        c.pool_bytes(1, 8 << 20);
+        let taken = StoreStatfs {
+            allocated: 1 << 20,
+            omap_allocated: 3000,
+            ..StoreStatfs::default()
+        };
+        let report = |c: &mut Cluster| {
+            (0..4).for_each(|id| c.each_osd(id, |s| s.pool_statfs = [(1, taken)].into()));
+        };
+        report(&mut c);
+        let doc = c.json(r#"{"prefix":"df","detail":"detail"}"#);
+        let check = |key: &str, want: u64| assert_eq!(doc["pools"][0]["stats"][key], want, "{key}");
+        check("stored_data", 8 << 20);
+        check("stored_omap", 4000);
+        check("stored", (8 << 20) + 4000);
+        check("data_bytes_used", 4 << 20);
+        check("omap_bytes_used", 12_000);
+        check("bytes_used", (4 << 20) + 12_000);
+        check("stored_raw", 3 * ((8 << 20) + 4000));
+        // An OSD that is out keeps what it has until it is emptied.
+        assert_eq!(c.run(r#"{"prefix":"osd out","ids":["3"]}"#, b"").code, 0);
+        report(&mut c);
+        let doc = c.json("df");
+        assert_eq!(doc["pools"][0]["stats"]["bytes_used"], (4 << 20) + 12_000);
+    }
 }

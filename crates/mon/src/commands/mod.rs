@@ -10,7 +10,6 @@ mod blocklist;
 mod cluster;
 mod config;
 mod config_key;
-mod config_options;
 mod crush_change;
 mod crush_class;
 mod crush_read;

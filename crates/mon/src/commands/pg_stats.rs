@@ -18,6 +18,8 @@ pub struct Figures {
     /// Disk figures of the OSDs that are in and report.
     pub disks: BTreeMap<OsdId, StoreStatfs>,
     pub total: StoreStatfs,
+    /// What each pool takes of all OSDs that report.
+    pub pools: BTreeMap<PoolId, StoreStatfs>,
 }
 
 impl Figures {
@@ -35,13 +37,22 @@ impl Figures {
         }
         let mut disks = BTreeMap::new();
         let mut total = StoreStatfs::default();
+        let mut pools: BTreeMap<PoolId, StoreStatfs> = BTreeMap::new();
         for (id, report) in &stats.osds {
             if map.is_in(*id) {
                 disks.insert(*id, report.stat.statfs);
                 total += report.stat.statfs;
             }
+            for (pool, taken) in &report.stat.pool_statfs {
+                *pools.entry(*pool).or_default() += *taken;
+            }
         }
-        Self { pgs, disks, total }
+        Self {
+            pgs,
+            disks,
+            total,
+            pools,
+        }
     }
 
     /// State text and number of PGs, the most frequent first (then by name, descending, as the real one does).

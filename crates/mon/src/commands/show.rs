@@ -108,8 +108,7 @@ impl Context<'_> {
     }
 
     pub(super) fn osd_host(&self, id: OsdId) -> String {
-        let said = self.osd_metadata(id).and_then(|m| m.get("hostname")).cloned();
-        said.unwrap_or_else(|| self.mon.hostname.clone())
+        self.state.osd_host(id).unwrap_or(&self.mon.hostname).to_string()
     }
 
     /// Facts about the program and machine that monitor and manager share, in alphabetical order.

@@ -8,7 +8,7 @@ use messages::osd::OsdOp;
 use std::cmp::Ordering;
 use types::{Errno, ObjectId, Op};
 
-const XATTR_NAME_MAX: usize = 100;
+pub const XATTR_NAME_MAX: usize = 100;
 /// The value of one; what `osd_max_attr_size` says. Linux' file systems take 64 KiB, and recorded clients a little more.
 pub const XATTR_VALUE_MAX: usize = 128 << 10;
 /// Of one object.

@@ -382,3 +382,33 @@ fn whatever_happens_the_rules_hold() {
         }
     }
 }
+
+/// OSDs reported the present term's epoch.
+#[test]
+fn a_pg_keeps_the_epoch_that_it_was_made_in() {
+    let mut c = Cluster::with_copies(3, 2);
+    let (made, (pg, config)) = (c.map.epoch, c.any_pg());
+    assert_eq!(config.created, made);
+    c.down(&[config.primary]);
+    let after = c.pgs.get(pg).unwrap().clone();
+    assert!(after.interval > made && after.created == made);
+    c.boot(config.primary);
+    let now = c.pgs.get(pg).unwrap().clone();
+    let mut other = now.in_sync.clone();
+    other.reverse();
+    let wish = proposal(pg, &now, &other);
+    assert_eq!(c.pgs.refuses(&c.map, &wish), None);
+    c.propose(&[wish], |_, _| ());
+    let after = c.pgs.get(pg).unwrap().clone();
+    assert_eq!((after.primary, after.created), (other[0], made));
+    assert_eq!(PgConfig::from_bytes(&after.to_bytes()), Ok(after.clone()));
+    // What an earlier version has written does not say.
+    let mut w = Writer::new();
+    w.envelope(1, 1, |w| {
+        w.put(&after.interval);
+        w.put(&after.in_sync);
+        w.put(&after.primary);
+    });
+    let old = PgConfig::from_bytes(&w.finish()).unwrap();
+    assert_eq!(old, PgConfig { created: 0, ..after });
+}
