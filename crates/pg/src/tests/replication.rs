@@ -341,8 +341,12 @@ impl Cluster {
         let Some(p) = self.proposals.pop_front() else {
             return;
         };
+        let alive = self.alive();
         let g = &mut self.group;
-        if p.interval != g.interval || p.expect != g.in_sync {
+        // Only who is up is added, or leads.
+        let added = p.in_sync.iter().filter(|o| !g.in_sync.contains(o));
+        let down = added.chain([&p.in_sync[0]]).any(|o| !alive.contains(o));
+        if p.interval != g.interval || p.expect != g.in_sync || down {
             return;
         }
         self.epoch += 1;
