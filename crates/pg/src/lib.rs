@@ -59,7 +59,7 @@ pub use api::{
 };
 pub use locks::{LockSeen, Refusal};
 pub use log::{LOG_ENTRY_BYTES, LOG_KEPT};
-pub use ops::xattr::XATTR_VALUE_MAX;
+pub use ops::xattr::{XATTR_VALUE_MAX, XATTRS_BYTES_MAX, XATTRS_MAX};
 pub use pg::{LoadError, Pg};
 pub use pool::{Blocklist, PoolView, SnapIntervals};
 pub use range::seed_of;
