@@ -64,7 +64,7 @@ pub use locks::{LockSeen, Refusal};
 pub use log::{LOG_ENTRY_BYTES, LOG_KEPT};
 pub use ops::data_write::OBJECT_SIZE_MAX;
 pub use ops::omap::KEYS_MAX as OMAP_KEYS_MAX;
-pub use ops::xattr::{XATTR_NAME_MAX, XATTR_VALUE_MAX};
+pub use ops::xattr::{XATTR_NAME_MAX, XATTR_VALUE_MAX, XATTRS_BYTES_MAX, XATTRS_MAX};
 pub use pg::{LoadError, Pg};
 pub use pool::{Blocklist, PoolView, SnapIntervals};
 pub use range::seed_of;

@@ -100,7 +100,7 @@ impl Store {
         let Loaded {
             path,
             file,
-            superblock,
+            mut superblock,
             index,
             slack,
             mut state,
@@ -110,6 +110,10 @@ impl Store {
             tail,
             replayed,
         } = open::load(&*disk, options)?;
+        // Before anything is written that earlier programs would misread.
+        superblock
+            .add_features(&*file)
+            .map_err(|e| Error::io(&path, "write the superblock", e))?;
         state.direct_blocks = options.direct_bytes.div_ceil(BLOCK).max(1);
         state.object_bytes_max = options.object_bytes_max;
         state.blocks = RefCell::new(BlockCache::new(options.block_cache_bytes));

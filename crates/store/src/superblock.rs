@@ -1,5 +1,6 @@
-//! The superblock: who the store belongs to and how it is laid out. Written once, by `mkfs`, as the last
-//! step, so that a directory whose `mkfs` was cut short is not a store.
+//! The superblock: who the store belongs to and how it is laid out. Written by `mkfs`, as the last step, so that a
+//! directory whose `mkfs` was cut short is not a store; and by the first open of a program that may use a feature from
+//! then on which the store has not had so far.
 //!
 //! 4096 bytes at offset 0, a copy at offset 4096; little-endian:
 //!
@@ -28,8 +29,12 @@ pub const SIZE: usize = 4096;
 pub const FORMAT: u32 = 1;
 /// The index file has a sum page before every 1024 pages (see `index::checked`).
 pub const FEATURE_INDEX_SUMS: u64 = 1;
+/// Objects' records may be of the second version, with values in rows of their own (see `onode`).
+pub const FEATURE_VALUE_ROWS: u64 = 2;
 /// Those this program knows; a new store has them all.
-const FEATURES: u64 = FEATURE_INDEX_SUMS;
+const FEATURES: u64 = FEATURE_INDEX_SUMS | FEATURE_VALUE_ROWS;
+/// Those that an older store gets when it is opened. The others say how it was made.
+const FEATURES_AT_OPEN: u64 = FEATURE_VALUE_ROWS;
 const MAGIC: &[u8; 8] = b"SKEPSTOR";
 const LOG_OFFSET: u64 = 64 << 10;
 /// The smallest log that holds a record of useful size.
@@ -85,6 +90,23 @@ pub fn never_opened(file: &dyn DiskFile) -> bool {
     }
 }
 
+fn read_copy(file: &dyn DiskFile, copy: u64) -> std::io::Result<[u8; SIZE]> {
+    let mut b = [0; SIZE];
+    file.read_at(&mut b, copy * SIZE as u64)?;
+    Ok(b)
+}
+
+fn seal(b: &mut [u8; SIZE]) {
+    let crc = crc32c(!0, &b[..CRC_AT]);
+    b[CRC_AT..].copy_from_slice(&crc.to_le_bytes());
+}
+
+/// The numbers of the bits that are set, from 0 on.
+fn bits(features: u64) -> String {
+    let set = (0..u64::BITS).filter(|n| features >> n & 1 == 1);
+    set.map(|n| n.to_string()).collect::<Vec<_>>().join(", ")
+}
+
 impl Superblock {
     pub fn new(options: &Options) -> Self {
         let log_bytes = options.log_bytes.max(LOG_BYTES_MIN).next_multiple_of(BLOCK);
@@ -114,9 +136,28 @@ impl Superblock {
         put(at::LOG_OFFSET, &self.log_offset.to_le_bytes());
         put(at::LOG_BYTES, &self.log_bytes.to_le_bytes());
         put(at::DATA_OFFSET, &self.data_offset.to_le_bytes());
-        let crc = crc32c(!0, &b[..CRC_AT]);
-        b[CRC_AT..].copy_from_slice(&crc.to_le_bytes());
+        seal(&mut b);
         b
+    }
+
+    /// Gives a store of an earlier program the features that this one may use from now on; writes nothing where both copies
+    /// have them. What this program does not know of the block stays as it is.
+    pub fn add_features(&mut self, file: &dyn DiskFile) -> std::io::Result<()> {
+        let copies = [read_copy(file, 0)?, read_copy(file, 1)?];
+        let whole = copies.iter().find(|b| Self::decode(b).is_some());
+        let mut b = *whole.ok_or(std::io::ErrorKind::InvalidData)?;
+        self.identity.features |= FEATURES_AT_OPEN;
+        b[at::FEATURES..at::FEATURES + 8].copy_from_slice(&self.identity.features.to_le_bytes());
+        seal(&mut b);
+        // The first one last, since it is the one that is read: where it has the features the other has them, too. And one
+        // by one, so that a torn write leaves a whole copy.
+        for copy in [1, 0] {
+            if copies[copy] != b {
+                file.write_at(&b, (copy * SIZE) as u64)?;
+                file.flush()?;
+            }
+        }
+        Ok(())
     }
 
     /// None: not one (magic or checksum).
@@ -155,9 +196,7 @@ impl Superblock {
         }
         let mut found = None;
         for copy in 0..2 {
-            let mut b = [0; SIZE];
-            let read = file.read_at(&mut b, copy * SIZE as u64);
-            read.map_err(|e| Error::io(path, "read the superblock", e))?;
+            let b = read_copy(file, copy).map_err(|e| Error::io(path, "read the superblock", e))?;
             found = found.or(Self::decode(&b));
         }
         let why = if file.is_device() {
@@ -167,12 +206,18 @@ impl Superblock {
         };
         let s = found.ok_or_else(|| not(why))?;
         let id = &s.identity;
-        if id.format > FORMAT || id.features & !FEATURES != 0 {
+        if id.format > FORMAT {
             return Err(Error::NewerFormat {
                 path: path.to_owned(),
                 found: id.format,
-                features: id.features,
                 known: FORMAT,
+            });
+        }
+        if id.features & !FEATURES != 0 {
+            return Err(Error::UnknownFeatures {
+                path: path.to_owned(),
+                bits: bits(id.features & !FEATURES),
+                known: bits(FEATURES),
             });
         }
         let aligned = [s.log_offset, s.log_bytes, s.data_offset]
