@@ -7,6 +7,8 @@
 //! Clippy checks most of what is forbidden by name (`clippy.toml`); these tests also see what clippy does not:
 //! the direction of imports and the libraries behind them. Not here: style that rustfmt or clippy can see.
 
+pub mod rooms;
+
 /// A crate, its layer, and the crates of its own layer that it may import.
 pub struct Layer {
     pub name: &'static str,

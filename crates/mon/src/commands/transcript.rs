@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
-use super::sample::Cluster;
-use super::table;
+use crate::commands::sample::Cluster;
+use crate::commands::table;
 
 /// Runs `command` and compares code and status; the state goes on.
 fn check(c: &mut Cluster, command: &str, code: i32, status: &str) {
@@ -507,8 +507,8 @@ fn bad_arguments_are_answered() {
     let c = &mut Cluster::new();
     c.run(r#"{"prefix":"osd pool create","pool":"p","pg_num":8}"#, b"");
     for spec in table::all() {
-        let prefix = super::signature::prefix(spec.sig);
-        let args = super::signature::args(spec.sig);
+        let prefix = crate::commands::language::signature::prefix(spec.sig);
+        let args = crate::commands::language::signature::args(spec.sig);
         for nonsense in [
             r#""""#,
             r#""zz""#,
