@@ -13,10 +13,7 @@ use serde_json::{Map, Value, json};
 use std::time::Duration;
 use table::{Answer, Args, Part, Right, Spec, arg, spec};
 use types::pgstats::pg_state;
-use types::{Errno, PgId};
-
-/// Version that clients see: the release whose protocol is spoken.
-pub const VERSION: &str = "16.2.15";
+use types::{Errno, PgId, release};
 
 /// All commands; what is not here is refused.
 const TABLE: &[Spec] = &[
@@ -62,7 +59,9 @@ const TABLE: &[Spec] = &[
     .unlisted(),
     spec("status", "state of this OSD", |osd, _| Ok(osd.status_command())),
     spec("version", "version of the program", |_, _| {
-        Ok(json!({"version": VERSION, "release": "pacific", "release_type": "stable"}))
+        Ok(
+            json!({"version": release::SPOKEN_VERSION, "release": release::SPOKEN_NAME, "release_type": "stable"}),
+        )
     }),
 ];
 

@@ -55,6 +55,7 @@ fn boot(id: i32) -> OsdBoot {
         metadata: BTreeMap::from([
             ("hostname".into(), "vm".into()),
             ("osd_objectstore".into(), "skep".into()),
+            ("ceph_version".into(), types::release::VERSION_TEXT.into()),
         ]),
     }
 }

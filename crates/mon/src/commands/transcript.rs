@@ -532,3 +532,39 @@ fn bad_arguments_are_answered() {
     }
     assert_eq!(c.run(r#"{"prefix":"status"}"#, b"").code, 0);
 }
+
+/// Every daemon of a mixed cluster was said to be of the version of the monitor that answered.
+#[test]
+fn versions_are_what_the_daemons_said() {
+    const OLD: &str = "ceph version 16.2.15 (skep-0.0.1) pacific (stable)";
+    let now = types::release::VERSION_TEXT;
+    let c = &mut Cluster::new();
+    c.add_monitor("b", 3301);
+    c.monitor_lives("b");
+    let of_b = c.stats.mons.get_mut("b").unwrap();
+    of_b.metadata.insert("ceph_version".into(), OLD.into());
+    c.add_monitor("c", 3302);
+    c.monitor_lives("c");
+    let mut metadata = (*c.state.osd_metadata).clone();
+    metadata
+        .get_mut(&1)
+        .unwrap()
+        .insert("ceph_version".into(), OLD.into());
+    c.state.osd_metadata = metadata.into();
+    let mut counts = |command: &str| -> serde_json::Value { serde_json::from_str(&c.text(command)).unwrap() };
+    let all = counts(r#"{"prefix":"versions"}"#);
+    assert_eq!(all["mon"], serde_json::json!({now: 1, OLD: 1, "unknown": 1}));
+    assert_eq!(all["osd"], serde_json::json!({now: 2, OLD: 1}));
+    assert_eq!(all["mgr"], serde_json::json!({now: 1}));
+    assert_eq!(all["overall"], serde_json::json!({now: 4, OLD: 2, "unknown": 1}));
+    assert_eq!(counts(r#"{"prefix":"mon versions"}"#), all["mon"]);
+    assert_eq!(counts(r#"{"prefix":"osd versions"}"#), all["osd"]);
+    assert_eq!(
+        counts(r#"{"prefix":"mon metadata","id":"b"}"#)["ceph_version"],
+        OLD
+    );
+    assert_eq!(
+        counts(r#"{"prefix":"osd metadata","id":"1"}"#)["ceph_version"],
+        OLD
+    );
+}

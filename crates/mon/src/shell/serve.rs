@@ -780,11 +780,14 @@ fn front(
 fn metadata(config: &MonConfig, addrs: &EntityAddrVec) -> BTreeMap<String, String> {
     let facts = [
         ("addrs", addrs.to_string()),
-        ("ceph_release", "pacific".to_string()),
-        ("ceph_version_short", "16.2.15".to_string()),
         ("hostname", config.hostname.clone()),
     ];
-    facts.into_iter().map(|(k, v)| (k.to_string(), v)).collect()
+    let versions = types::release::VERSION_FACTS.map(|(k, v)| (k, v.to_string()));
+    facts
+        .into_iter()
+        .chain(versions)
+        .map(|(k, v)| (k.to_string(), v))
+        .collect()
 }
 
 /// Puts this monitor's and manager's addresses into the maps.

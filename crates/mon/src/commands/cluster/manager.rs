@@ -170,6 +170,6 @@ fn count_metadata(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     cmd.json(&show::count_values([value_of(&facts(ctx), cmd.text("property"))]))
 }
 
-fn versions(cmd: &Command, _: &Context<'_>) -> Outcome {
-    cmd.json(&show::count_values([show::VERSION.to_string()]))
+fn versions(cmd: &Command, ctx: &Context<'_>) -> Outcome {
+    cmd.json(&show::count_values(daemons::mgr_versions(ctx)))
 }

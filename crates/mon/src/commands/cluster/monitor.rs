@@ -223,8 +223,7 @@ fn count_metadata(cmd: &Command, ctx: &Context<'_>) -> Outcome {
 }
 
 fn versions(cmd: &Command, ctx: &Context<'_>) -> Outcome {
-    let live = quorum(ctx).into_iter().map(|_| show::VERSION.to_string());
-    cmd.json(&show::count_values(live))
+    cmd.json(&show::count_values(daemons::mon_versions(ctx)))
 }
 
 fn feature_ls(cmd: &Command, ctx: &Context<'_>) -> Outcome {

@@ -6,12 +6,12 @@ use crate::commands::cluster::{df, status};
 use crate::commands::command::{Command, Outcome, lines};
 use crate::commands::context::{Context, Target};
 use crate::commands::spec::{Spec, spec};
-use crate::commands::views::daemons::osd_versions;
 use crate::commands::views::{crush_map, daemons, monmap, osd_map, pg_stats, pool_stats, show};
 use metastore::{Change, Changes};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use types::clusterlog::{LogEntry, LogLevel};
+use types::release;
 use types::{EntityAddrVec, EntityName};
 
 const R: (&str, &str) = ("mon", "r");
@@ -87,20 +87,19 @@ fn fsid(cmd: &Command, ctx: &Context<'_>) -> Outcome {
 /// By `tell` it is taken apart already.
 fn version(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     if ctx.target != Target::Mon {
-        let v = json!({"version": show::VERSION_SHORT, "release": show::RELEASE, "release_type": "stable"});
+        let v = json!({"version": release::SPOKEN_VERSION, "release": release::SPOKEN_NAME, "release_type": "stable"});
         return cmd.json(&v);
     }
     cmd.either(
-        || json!({"version": show::VERSION}),
-        || format!("{}\n", show::VERSION),
+        || json!({"version": release::VERSION_TEXT}),
+        || format!("{}\n", release::VERSION_TEXT),
     )
 }
 
 fn versions(cmd: &Command, ctx: &Context<'_>) -> Outcome {
-    let own = || vec![show::VERSION.to_string()];
-    let mons = own();
-    let mgrs = if ctx.state.mgrmap.available { own() } else { vec![] };
-    let osds = osd_versions(ctx);
+    let mons = daemons::mon_versions(ctx);
+    let mgrs = daemons::mgr_versions(ctx);
+    let osds = daemons::osd_versions(ctx);
     let all: Vec<String> = [&mons, &mgrs, &osds].into_iter().flatten().cloned().collect();
     cmd.json(&json!({
         "mon": show::count_values(mons),
@@ -155,7 +154,7 @@ fn report(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     let figures = pg_stats::Figures::of(ctx);
     let mut v = json!({
         "cluster_fingerprint": ctx.state.fsid.to_string(),
-        "version": show::VERSION_SHORT,
+        "version": release::SPOKEN_VERSION,
         "commit": "",
         "timestamp": ctx.now.to_string(),
         "tag": cmd.list("tags").join(" "),

@@ -6,15 +6,6 @@ use std::time::Duration;
 use types::addr::AddrKind;
 use types::{EntityAddr, EntityAddrVec, OsdId, Utime};
 
-/// The release whose protocol and command output this program speaks; programs compare these.
-pub const VERSION_SHORT: &str = "16.2.15";
-pub const RELEASE: &str = "pacific";
-/// In the form that programs take apart: `ceph version NUMBER (BUILD) RELEASE (CHANNEL)`.
-pub const VERSION: &str = concat!(
-    "ceph version 16.2.15 (skep-",
-    env!("CARGO_PKG_VERSION"),
-    ") pacific (stable)"
-);
 /// Monitors hold no elections here; the real one counts odd numbers while it has a leader.
 pub const ELECTION_EPOCH: u32 = 3;
 
