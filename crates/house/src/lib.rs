@@ -11,6 +11,8 @@
 pub mod modules;
 pub mod source;
 
+pub mod rooms;
+
 /// A crate, its layer, and the crates of its own layer that it may import.
 pub struct Layer {
     pub name: &'static str,

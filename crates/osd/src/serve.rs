@@ -398,17 +398,8 @@ impl Sources {
 fn boot(c: &Config, addr: EntityAddr, hb_addr: EntityAddr, uuid: types::Uuid, size: u64) -> OsdBoot {
     let addrs = EntityAddrVec::one(addr);
     let hb_addrs = EntityAddrVec::one(hb_addr);
-    let metadata = BTreeMap::from([
+    let mut metadata = BTreeMap::from([
         ("id".to_string(), c.id.to_string()),
-        (
-            "ceph_version".to_string(),
-            format!("ceph version {} (skep) pacific (stable)", crate::command::VERSION),
-        ),
-        (
-            "ceph_version_short".to_string(),
-            crate::command::VERSION.to_string(),
-        ),
-        ("ceph_release".to_string(), "pacific".to_string()),
         ("hostname".to_string(), c.hostname.clone()),
         ("osd_data".to_string(), c.dir.display().to_string()),
         ("osd_objectstore".to_string(), "skep".to_string()),
@@ -417,6 +408,8 @@ fn boot(c: &Config, addr: EntityAddr, hb_addr: EntityAddr, uuid: types::Uuid, si
         ("front_addr".to_string(), addr.to_string()),
         ("back_addr".to_string(), addr.to_string()),
     ]);
+    let versions = types::release::VERSION_FACTS;
+    metadata.extend(versions.map(|(k, v)| (k.to_string(), v.to_string())));
     OsdBoot {
         id: c.id,
         uuid,

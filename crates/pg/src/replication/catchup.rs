@@ -596,6 +596,45 @@ impl Pg {
         self.send_uncommitted(osd, uncommitted, ctx);
     }
 
+    /// What has become durable on all of `in_sync` goes to the learners that waited for it.
+    pub(super) fn send_committed(&mut self, out: &mut Vec<Output>) {
+        let committed = self.repl.committed();
+        let interval = self.repl.group.interval;
+        let number = &mut self.repl.last_number;
+        for (osd, m) in &mut self.repl.members {
+            let Phase::CatchUp(c) = &mut m.phase else { continue };
+            while let Some(txn) = c.uncommitted.pop_up_to(committed) {
+                let Some(txn) = txn.map(|txn| super::strip(&txn)) else {
+                    continue;
+                };
+                if txn.ops.is_empty() {
+                    continue;
+                }
+                *number += 1;
+                let body = PeerBody::Apply { seq: *number, txn };
+                out.push(Output::Peer {
+                    to: *osd,
+                    interval,
+                    body,
+                });
+            }
+        }
+    }
+
+    /// The member has become full but for these.
+    pub(super) fn send_uncommitted(&mut self, osd: OsdId, uncommitted: Uncommitted, ctx: &mut Context<'_>) {
+        for (seq, txn) in uncommitted.writes {
+            let number = self.repl.number();
+            if let Some(m) = self.repl.members.get_mut(&osd) {
+                m.sent(number, seq - 1);
+            }
+            let Some(txn) = txn.filter(|txn| !txn.ops.is_empty()) else {
+                continue;
+            };
+            self.send_to(osd, PeerBody::Apply { seq: number, txn }, ctx);
+        }
+    }
+
     /// Steps that make a log that ends at `since` (`None`: no log) the one here, as far as before `below`, the metadata last.
     pub(super) fn log_steps(
         &self,

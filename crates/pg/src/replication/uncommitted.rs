@@ -6,18 +6,14 @@
 //!
 //! Bound: writes that are not durable everywhere; clients' budgets bound them.
 
-use super::member::Phase;
-use crate::Pg;
-use crate::api::{Context, Output};
 use crate::store::Seq;
-use messages::osd::peer::PeerBody;
 use std::collections::VecDeque;
-use types::{EVersion, Op, OsdId, Transaction};
+use types::{EVersion, Op, Transaction};
 
 #[derive(Debug, Default)]
 pub(super) struct Uncommitted {
     /// In order. None: its object is not the same there yet and is copied after it.
-    writes: VecDeque<(Seq, Option<Transaction>)>,
+    pub writes: VecDeque<(Seq, Option<Transaction>)>,
 }
 
 impl Uncommitted {
@@ -43,52 +39,12 @@ impl Uncommitted {
         })
     }
 
-    fn pop_up_to(&mut self, committed: Seq) -> Option<Option<Transaction>> {
+    /// The next one, if it is one of those up to there.
+    pub fn pop_up_to(&mut self, committed: Seq) -> Option<Option<Transaction>> {
         let is_due = self.writes.front().is_some_and(|(seq, _)| *seq <= committed);
         is_due
             .then(|| self.writes.pop_front())
             .flatten()
             .map(|(_, txn)| txn)
-    }
-}
-
-impl Pg {
-    /// What has become durable on all of `in_sync` goes to the learners that waited for it.
-    pub(super) fn send_committed(&mut self, out: &mut Vec<Output>) {
-        let committed = self.repl.committed();
-        let interval = self.repl.group.interval;
-        let number = &mut self.repl.last_number;
-        for (osd, m) in &mut self.repl.members {
-            let Phase::CatchUp(c) = &mut m.phase else { continue };
-            while let Some(txn) = c.uncommitted.pop_up_to(committed) {
-                let Some(txn) = txn.map(|txn| super::strip(&txn)) else {
-                    continue;
-                };
-                if txn.ops.is_empty() {
-                    continue;
-                }
-                *number += 1;
-                let body = PeerBody::Apply { seq: *number, txn };
-                out.push(Output::Peer {
-                    to: *osd,
-                    interval,
-                    body,
-                });
-            }
-        }
-    }
-
-    /// The member has become full but for these.
-    pub(super) fn send_uncommitted(&mut self, osd: OsdId, uncommitted: Uncommitted, ctx: &mut Context<'_>) {
-        for (seq, txn) in uncommitted.writes {
-            let number = self.repl.number();
-            if let Some(m) = self.repl.members.get_mut(&osd) {
-                m.sent(number, seq - 1);
-            }
-            let Some(txn) = txn.filter(|txn| !txn.ops.is_empty()) else {
-                continue;
-            };
-            self.send_to(osd, PeerBody::Apply { seq: number, txn }, ctx);
-        }
     }
 }

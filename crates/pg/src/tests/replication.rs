@@ -846,7 +846,7 @@ fn history((size, min_size): (u32, u32), steps: Vec<(u8, u16, Vec<u16>)>) {
             // Other changes, whose result only has to be the same everywhere.
             11..=14 if alive.contains(&c.group.primary) => {
                 let oid = format!("x{}", arg % 3);
-                c.snapc = match arg % 7 {
+                c.snapc = match arg % 3 {
                     0 => (c.snapc.0 + 1, vec![c.snapc.0 + 1]),
                     _ => c.snapc.clone(),
                 };

@@ -115,6 +115,71 @@ fn a_learner_becomes_full_under_load() {
     c.check_equal();
 }
 
+/// Removing a snapshot's clones waits for nobody: where the object is on its way to a learner just then, it goes there once more.
+#[test]
+fn what_is_trimmed_while_an_object_is_copied_is_gone_on_the_copy() {
+    let mut c = Cluster::new(3, 3, 2);
+    c.run(in_turn(), 300);
+    c.send("a", vec![append(b"one")]);
+    c.snapc = (1, vec![1]);
+    c.run(in_turn(), 200);
+    c.kill(2);
+    c.send("a", vec![append(b"two")]);
+    c.run(in_turn(), 300);
+    assert_eq!(c.group.in_sync, [0, 1]);
+    c.start(2);
+    c.set_up(&everybody(3));
+    // Asked what it has, told so, given the copy, whose arrival nobody has heard of.
+    deliver_all(&mut c, (0, 2));
+    c.flush(2);
+    deliver_all(&mut c, (2, 0));
+    deliver_all(&mut c, (0, 2));
+    c.flush(2);
+    deliver_all(&mut c, (2, 0));
+    deliver_all(&mut c, (0, 2));
+    let clones = |c: &mut Cluster, osd| c.content(osd).iter().filter(|o| o.contains("//a@1")).count();
+    assert_eq!(
+        (clones(&mut c, 0), clones(&mut c, 2)),
+        (1, 1),
+        "copied, with its clone"
+    );
+    (c.snapc, c.removed) = ((1, Vec::new()), SnapIntervals::range(1, 2));
+    c.tell_all();
+    c.now += Duration::from_millis(10);
+    c.input(0, Input::Tick);
+    assert_eq!(clones(&mut c, 0), 0, "trimmed");
+    c.run(in_turn(), 1500);
+    assert_eq!(c.group.in_sync, everybody(3));
+    c.check_equal();
+}
+
+/// Who is proposed may be in the set already, and lead next: what is answered from then on is durable there, too.
+#[test]
+fn an_answer_waits_for_who_may_have_joined() {
+    let mut c = Cluster::new(2, 2, 1);
+    c.run(in_turn(), 300);
+    c.kill(1);
+    c.run(in_turn(), 200);
+    assert_eq!(c.group.in_sync, [0]);
+    c.undecided = true;
+    c.start(1);
+    c.set_up(&everybody(2));
+    c.run(in_turn(), 300);
+    assert!(!c.proposals.is_empty(), "it has everything");
+    let tid = c.send("a", vec![append(b"one")]);
+    c.flush(0);
+    assert!(c.answered(tid).is_none(), "osd.1 does not have it");
+    c.decide();
+    c.kill(0);
+    assert_eq!((c.group.primary, &c.group.in_sync[..]), (1, &[1][..]));
+    c.undecided = false;
+    c.start(0);
+    c.set_up(&everybody(2));
+    c.run(in_turn(), 1500);
+    assert!(c.answered(tid).is_none_or(|r| r.result == 0));
+    c.check_equal();
+}
+
 /// Clients that never stop do not keep a PG from going back to the primary that CRUSH wants.
 #[test]
 fn a_pg_is_handed_over_under_load() {
