@@ -17,7 +17,6 @@ const LARGER: &[(&str, &[usize])] = &[
     ("hostile", &[5]),
     ("metastore", &[8]),
     ("model", &[5]),
-    ("mon", &[44]),
     ("node", &[5]),
     ("objclass", &[8]),
     ("osd", &[14]),

@@ -950,21 +950,16 @@ fn log_entries_reach_who_follows_the_log() {
 /// Requests about pools and what a real monitor says (chapter 03 section 8, chapter 02 section 13.8).
 #[test]
 fn pools_are_made_and_set_with_cephs_words() {
-    use crate::policies::pool_set::{
-        application_disable, application_enable, application_key, set, set_quota,
-    };
-    use crate::policies::pools::{NewPool, RuleChoice, create, delete, rename};
+    use crate::policies::pool_set::*;
+    use crate::policies::pools::{Done, NewPool, Result, RuleChoice, create, delete, rename};
     let rig = std::cell::RefCell::new(Rig::new());
-    let run = |f: &dyn Fn(
-        &ClusterState,
-        &mut Incremental,
-    ) -> crate::policies::pools::Result<crate::policies::pools::Done>| {
+    let run = |f: &dyn Fn(&ClusterState, &mut Incremental) -> Result<Done>| {
         let cluster = rig.borrow().cluster.clone();
         let done = block_on(cluster.commit(|s| {
             let mut inc = Incremental::next_after(&s.osdmap, Utime::ZERO);
             match f(s, &mut inc) {
-                Ok(crate::policies::pools::Done::Changed(t)) => (Changes::map(inc), (0, t)),
-                Ok(crate::policies::pools::Done::Already(t)) => (Changes::none(), (0, t)),
+                Ok(Done::Changed(t)) => (Changes::map(inc), (0, t)),
+                Ok(Done::Already(t)) => (Changes::none(), (0, t)),
                 Err(e) => (Changes::none(), (e.errno.code(), e.text)),
             }
         }));

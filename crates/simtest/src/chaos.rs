@@ -1,8 +1,8 @@
 //! Carries a plan's faults out, and undoes them.
 
 use crate::check;
-use crate::cluster::{Cluster, LOG_BYTES, OsdNode, POOL, client_host};
-use crate::disk::Pace;
+use crate::cluster::{Cluster, OsdNode, POOL, client_host};
+use crate::disk::{LOG_BYTES, Pace};
 use crate::operator;
 use crate::plan::{Event, Fault, Plan, Wish, storm};
 use crate::scrubs;

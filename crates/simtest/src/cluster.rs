@@ -3,7 +3,7 @@
 //!
 //! Not here: when what fails (`plan`, `chaos`), and whether it was right (`check`).
 
-use crate::disk::{Pacing, SimDriver};
+use crate::disk::{LOG_BYTES, Pacing, SimDriver};
 use crate::etcd::SimEtcd;
 use crate::operator::{self, Operator};
 use crate::rot::Rot;
@@ -31,8 +31,6 @@ const OSD_PORT: u16 = 6800;
 const MON_PORT: u16 = 3300;
 /// More PGs than this are not split.
 const PGS_MAX: u32 = 32;
-/// Of each store.
-pub const LOG_BYTES: u64 = 64 << 20;
 /// What a store leaves to its host.
 const HOST_RESERVE_BYTES: u64 = 1 << 20;
 /// What a process supervisor waits before it starts again what ended by itself.

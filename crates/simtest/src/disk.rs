@@ -16,6 +16,9 @@ use store::{Background, Driver, Waker};
 use tokio::sync::{Notify, watch};
 use tokio::time::sleep;
 
+/// The log of each store.
+pub const LOG_BYTES: u64 = 64 << 20;
+
 /// How a disk behaves; changed while it runs.
 #[derive(Debug, Clone, Copy)]
 pub struct Pace {

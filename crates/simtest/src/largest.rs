@@ -6,7 +6,7 @@
 //!
 //! Bounds: so many of them in a run, since each costs as much as hundreds of others.
 
-use crate::cluster::LOG_BYTES;
+use crate::disk::LOG_BYTES;
 use crate::model::{Ask, value};
 use bytes::Bytes;
 use io_sim::Dice;
