@@ -222,6 +222,7 @@ async fn run(
             Some(event) = net_rx.recv() => heart.on_net(event),
             () = io::task::sleep(timer.unwrap_or(BEAT)) => heart.links.step(),
         }
+        io::panics::point("pulse");
     }
     heart.conns.shutdown();
 }

@@ -238,6 +238,7 @@ pub async fn serve(
             () = io::task::sleep(timer) => Event::Timer,
         };
         let rare = matches!(event, Event::Beat | Event::Tick);
+        io::panics::point("loop");
         match event {
             Event::Stop => break,
             Event::Net(first) => apply_net(&mut osd, first, &mut sources.net),
