@@ -1,4 +1,4 @@
-//! A node: from settings to running roles. Opens the cluster state, starts the monitor and the OSDs, each
+//! A node: from settings to running roles. Opens the cluster state, starts its roles (the monitor, the OSDs), each
 //! on a thread of its own, watches over them, and stops them in order.
 //!
 //! Not here: the command line (`skep`), the roles themselves (`mon`, `osd`).
@@ -8,10 +8,12 @@ mod clients;
 mod copies;
 mod datadir;
 mod error;
+mod monitor;
 mod move_state;
 mod node;
 mod osds;
 mod rebuild;
+mod role;
 mod settle;
 mod state;
 mod supervise;
@@ -19,7 +21,8 @@ mod supervise;
 pub use datadir::{AuthMode, DataDir, EtcdSettings, FORMAT, KeepFree, OsdSlot, Settings};
 pub use error::Error;
 pub use move_state::{Moved, move_to_etcd};
-pub use node::Node;
+pub use node::{Node, watch_this_thread};
 pub use osd::MEMORY_MIN as OSD_MEMORY_MIN;
 pub use rebuild::{Rebuilt, rebuild};
+pub use role::role_names;
 pub use settle::{First, StartOptions};
