@@ -4,6 +4,8 @@ import re
 
 import pytest
 
+from skeptest.run import wait_until
+
 # (command, keys that its JSON must have: 'a.b' nested, 'a[]' the first row of a list, '[]' of the document itself)
 JSON = [
     ('status', ['fsid', 'health.status', 'health.checks', 'quorum_names', 'monmap.num_mons', 'osdmap.num_osds',
@@ -97,7 +99,7 @@ PLAIN = [
     ('versions', r'(?s)"mon": \{\n.*"overall": \{'),
     ('quorum_status', r'"quorum_names":'),
     ('osd ls', r'^0\n1\n2\n$'),
-    ('config dump', r''),
+    ('config dump', r'^WHO +MASK +LEVEL +OPTION +VALUE +RO *\n'),
     ('osd pool stats', r'(?s)pool .* id \d+\n  '),
 ]
 
@@ -117,7 +119,6 @@ def test_numbers_agree_with_what_is_there(cluster):
         assert after['osdmap']['epoch'] > before['osdmap']['epoch']
         cluster.rados(name, 'put', 'one', '-', stdin=b'x' * 100000)
         cluster.rados(name, 'put', 'two', '-', stdin=b'y' * 50000)
-        from skeptest.run import wait_until
 
         def stats():
             row = next(p for p in cluster.ceph_json('df')['pools'] if p['name'] == name)['stats']
@@ -128,6 +129,56 @@ def test_numbers_agree_with_what_is_there(cluster):
     finally:
         cluster.drop_pool(name)
     assert name not in cluster.ceph('osd', 'pool', 'ls').out.split()
+
+
+def test_df_says_what_is_allocated(cluster):
+    """What the disks hold, all copies: not what clients stored times the copies. An object of 100 kB behind a hole of 1 MiB."""
+    name = cluster.make_copies(size=2, pg_num=4)
+    try:
+        cluster.rados(name, 'put', 'one', '-', '--offset', 1 << 20, stdin=b'x' * 100000)
+        for key in ('a', 'b', 'c'):
+            cluster.rados(name, 'setomapval', 'rows', key, key * 1000)
+
+        def stats():
+            row = next(p for p in cluster.ceph_json('df', 'detail')['pools'] if p['name'] == name)['stats']
+            return row['objects'] == 2 and row['omap_bytes_used'] >= 2 * 3003 and row
+        row = wait_until(stats, 20, 0.5, 'the objects in ceph df')
+        assert row['stored_data'] == (1 << 20) + 100000, row
+        assert row['data_bytes_used'] == 2 * 25 * 4096, row
+        assert row['omap_bytes_used'] == 2 * 3003 and row['stored_omap'] == 3003, row
+        assert row['bytes_used'] == row['data_bytes_used'] + row['omap_bytes_used'], row
+        assert row['stored'] == row['stored_data'] + row['stored_omap'], row
+        line = next(li for li in cluster.ceph('df').out.splitlines() if li.startswith(name + ' '))
+        assert re.search(r'\s2\s+206 KiB\s', line), line
+    finally:
+        cluster.drop_pool(name)
+
+
+def test_an_osd_says_which_options_it_goes_by(cluster):
+    """Fixed limits, and what the central configuration sets: also by the OSD's host and device class."""
+    shown = cluster.ceph_json('tell', 'osd.0', 'config', 'show')
+    assert shown['osd_max_object_size'] == str(128 << 20) and shown['osd_max_write_size'] == '90', shown
+    assert cluster.ceph_json('tell', 'osd.0', 'config', 'get', 'osd_max_scrubs') == {'osd_max_scrubs': shown['osd_max_scrubs']}
+    r = cluster.ceph('tell', 'osd.0', 'config', 'get', 'osd_op_queue', check=None)
+    assert r.returncode == 2, r
+    host = cluster.ceph_json('osd', 'metadata', '0')['hostname']
+    option = 'osd_hung_disk_timeout'
+    entries = [('osd.0', '11'), ('osd/host:' + host, '12'), ('osd/host:elsewhere', '13')]
+
+    def told(osd, value):
+        return cluster.ceph_json('tell', osd, 'config', 'get', option)[option] == value
+    try:
+        for who, value in entries:
+            cluster.ceph('config', 'set', who, option, value)
+        for osd in ('osd.0', 'osd.1'):
+            wait_until(lambda: told(osd, '12'), 20, 0.2, osd + "'s option")
+            assert cluster.ceph('config', 'get', osd, option).out == '12\n'
+        cluster.ceph('config', 'rm', 'osd/host:' + host, option)
+        wait_until(lambda: told('osd.0', '11'), 20, 0.2, "osd.0's option")
+    finally:
+        for who, _ in entries:
+            cluster.ceph('config', 'rm', who, option)
+    wait_until(lambda: told('osd.0', shown[option]), 20, 0.2, "the default of osd.0's option")
 
 
 def test_fsid_is_the_same_everywhere(cluster):

@@ -5,6 +5,7 @@ where one host reaches no other, but clients reach all: then it can ask nobody. 
 what was known last go on.
 """
 import json
+import re
 import time
 
 import pytest
@@ -23,6 +24,11 @@ while True:
     print(' '.join(c.list_pools()), flush=True)
     time.sleep(0.2)
 '''
+
+
+def writes(said):
+    """Whether rados bench has said that it wrote for a second: number, operations under way, begun."""
+    return re.search(rb'(?m)^ +[1-9]\d* +\d+ +[1-9]\d* ', said.read_bytes())
 
 
 def conf_of(host, place, *first):
@@ -83,7 +89,7 @@ def with_clients(group, tmp_path, cut, heal, noticed):
         wait_until(lambda: client.sees(pool), 30, 0.2, 'the client to begin')
         bench = b.popen('rados', '-c', only_a, '-p', pool, 'bench', '45', 'write', '-b', '4096', '-t', '4', '--no-cleanup',
                         stdout=open(tmp_path / 'bench', 'wb'), stderr=-2)
-        time.sleep(1)
+        wait_until(lambda: writes(tmp_path / 'bench'), 30, 0.1, 'rados bench to write')
         cut()
         began = time.monotonic()
         wait_until(lambda: said(a, noticed), NOTICED_S, 0.2, '"%s" in the log of the one that is cut off' % noticed)

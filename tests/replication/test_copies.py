@@ -68,7 +68,7 @@ def test_an_osd_marked_down_again_and_again_under_a_writer(own, tmp_path):
             progress(notes, 'writes before round %d' % round_)
             skep.ceph('osd', 'down', str(round_))
             progress(notes, 'writes after osd.%d was marked down' % round_)
-            time.sleep(0.5)
+            wait_until(lambda: skep.ceph_json('osd', 'stat')['num_up_osds'] == 3, 30, 0.1, 'osd.%d to come back' % round_)
         wait_until(lambda: skep.whole(pool), 60, every=0.5, what='a whole pool')
         progress(notes, 'writes at the end')
         assert writer.poll() is None, (tmp_path / 'errors').read_text()

@@ -3,43 +3,23 @@
 //! Vocabulary: a *session* is one authenticated connection; a *subscription* is a map or log it wants to be
 //! told about; a *request* is what may change the cluster; a *command* is a request in JSON.
 //!
-//! [`monitor`] and [`manager`] are state machines that never wait; [`requests`] decides, purely, what changes;
-//! the cluster state commits it.
+//! Rooms, from the bottom up: [`format`], text and JSON as Ceph writes them; [`policies`], what is decided without being
+//! asked; [`commands`], what is decided when asked; [`shell`], sockets and sessions. None imports a higher one.
+//!
+//! [`shell::monitor`] and [`shell::manager`] are state machines that never wait; [`shell::decisions`] decides, purely, what
+//! changes; the cluster state commits it.
 //!
 //! Not here: what the state is and how it is kept (`metastore`), frames and handshakes (`net`, `auth`).
 
-pub mod ask;
-pub mod audit;
-pub mod auto_out;
-pub mod chores;
 pub mod commands;
-pub mod commits;
 pub mod format;
-pub mod manager;
-pub mod monitor;
-pub mod near;
-pub mod others;
-pub mod pool_set;
-pub mod pools;
+pub mod policies;
 #[cfg(test)]
 mod privileges;
-pub mod progress;
-pub mod publish;
-pub mod removal;
-pub mod requests;
-pub mod serve;
-pub mod session;
-pub mod spare;
-pub mod spread;
-pub mod standing;
-pub mod subscriptions;
+pub mod shell;
 #[cfg(test)]
 mod tests;
-pub mod upkeep;
-pub mod usage;
 
-pub use serve::{Inside, MonConfig, Ready, serve, serve_inside};
-
-/// Whether a client gets back the id that it claims without a ticket for it. Unlike in Ceph false unless set: no client
-/// since 16 needs it.
-const INSECURE_RECLAIM: &str = "auth_allow_insecure_global_id_reclaim";
+pub use policies::{near, pools, removal, standing};
+pub use shell::serve::{Inside, MonConfig, Ready, serve, serve_inside};
+pub use shell::{ask, audit};

@@ -4,10 +4,11 @@
 //! capability one line of Rust; it shares no code with the parser and the evaluation it judges. What neither the
 //! recording nor [`OURS`] lists fails the test: a new command is classified before it is served.
 
-use crate::commands::{Command, table};
-use crate::monitor::check_command;
-use crate::requests::Door;
-use crate::session::Session;
+use crate::commands::command::Command;
+use crate::commands::table;
+use crate::shell::monitor::check_command;
+use crate::shell::requests::Door;
+use crate::shell::session::Session;
 use auth::{AuthMethod, CryptoKey, EntityAuth, KeyDb, PeerCaps};
 use bytes::Bytes;
 use msgr::Peer;

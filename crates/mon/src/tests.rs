@@ -1,8 +1,8 @@
 //! The monitor without sockets: messages in, effects out, changes committed to a cluster in a temporary file.
 
-use crate::commands::MonInfo;
-use crate::monitor::{Effect, MessageEnv, Monitor};
-use crate::requests::Request;
+use crate::commands::context::MonInfo;
+use crate::shell::monitor::{Effect, MessageEnv, Monitor};
+use crate::shell::requests::Request;
 use auth::{AuthMethod, PeerCaps};
 use bytes::Bytes;
 use denc::Decode;
@@ -39,7 +39,7 @@ pub(crate) struct Rig {
     pub monitor: Monitor,
     now: Utime,
     next_tid: u64,
-    records: crate::audit::Records,
+    records: crate::shell::audit::Records,
 }
 
 fn info() -> MonInfo {
@@ -950,16 +950,21 @@ fn log_entries_reach_who_follows_the_log() {
 /// Requests about pools and what a real monitor says (chapter 03 section 8, chapter 02 section 13.8).
 #[test]
 fn pools_are_made_and_set_with_cephs_words() {
-    use crate::pool_set::{application_disable, application_enable, application_key, set, set_quota};
-    use crate::pools::{NewPool, RuleChoice, create, delete, rename};
+    use crate::policies::pool_set::{
+        application_disable, application_enable, application_key, set, set_quota,
+    };
+    use crate::policies::pools::{NewPool, RuleChoice, create, delete, rename};
     let rig = std::cell::RefCell::new(Rig::new());
-    let run = |f: &dyn Fn(&ClusterState, &mut Incremental) -> crate::pools::Result<crate::pools::Done>| {
+    let run = |f: &dyn Fn(
+        &ClusterState,
+        &mut Incremental,
+    ) -> crate::policies::pools::Result<crate::policies::pools::Done>| {
         let cluster = rig.borrow().cluster.clone();
         let done = block_on(cluster.commit(|s| {
             let mut inc = Incremental::next_after(&s.osdmap, Utime::ZERO);
             match f(s, &mut inc) {
-                Ok(crate::pools::Done::Changed(t)) => (Changes::map(inc), (0, t)),
-                Ok(crate::pools::Done::Already(t)) => (Changes::none(), (0, t)),
+                Ok(crate::policies::pools::Done::Changed(t)) => (Changes::map(inc), (0, t)),
+                Ok(crate::policies::pools::Done::Already(t)) => (Changes::none(), (0, t)),
                 Err(e) => (Changes::none(), (e.errno.code(), e.text)),
             }
         }));
@@ -1183,7 +1188,7 @@ fn pools_are_made_and_set_with_cephs_words() {
 
 #[test]
 fn upkeep_does_what_is_due_and_no_more() {
-    use crate::upkeep::{SILENCE_GRACE_SEC, Silence, due};
+    use crate::policies::upkeep::{SILENCE_GRACE_SEC, Silence, due};
     use metastore::{ClusterStats, OsdReport};
     use types::PgId;
     let mut rig = Rig::new();

@@ -7,8 +7,11 @@ use crate::Error;
 use types::checksum::crc32c;
 
 pub(crate) const PREAMBLE_LEN: usize = 32;
+const _: () = assert!(PREAMBLE_LEN == 1 + 1 + 4 * (4 + 2) + 1 + 1 + 4);
 /// Bytes of a message's header, its segment 0.
 pub(crate) const HEADER_LEN: usize = 41;
+// Sequence number, id, type, priority, version, padding, offset of the data, acknowledged, flags, compat, reserved.
+const _: () = assert!(HEADER_LEN == 8 + 8 + 2 + 2 + 2 + 4 + 2 + 8 + 1 + 2 + 2);
 /// Seed of the checksums over segments; the preamble's own has seed 0.
 pub(crate) const SEGMENT_SEED: u32 = u32::MAX;
 const FLAG_COMPRESSED: u8 = 1;

@@ -49,13 +49,13 @@ impl Modes {
     }
 
     /// As `option` gives them; what is not set, or is no list of modes, is the default.
-    pub fn of(kind: EntityKind, option: impl Fn(&str) -> Option<String>) -> Self {
+    pub fn of<'a>(kind: EntityKind, option: impl Fn(&str) -> Option<&'a str>) -> Self {
         let default = match kind {
             EntityKind::Mon => vec![ConMode::Secure, ConMode::Crc],
             _ => vec![ConMode::Crc, ConMode::Secure],
         };
         let [clients, daemons] = Self::options(kind).map(|name| {
-            let set = option(name).and_then(|text| parse_modes(&text));
+            let set = option(name).and_then(parse_modes);
             set.unwrap_or_else(|| default.clone())
         });
         Self { clients, daemons }
@@ -114,8 +114,8 @@ mod tests {
     #[test]
     fn monitors_have_options_of_their_own() {
         let set = |name: &str| match name {
-            "ms_service_mode" => Some("secure".to_string()),
-            "ms_mon_cluster_mode" => Some("crc".to_string()),
+            "ms_service_mode" => Some("secure"),
+            "ms_mon_cluster_mode" => Some("crc"),
             _ => None,
         };
         let mon = Modes::of(EntityKind::Mon, set);

@@ -4,7 +4,7 @@
 //! DIR/skep.asok osd_tree`), read-only ones only. What changes the cluster are `skep pool near`, and `skep host rm` and
 //! `skep osd rm`, one step at a time. Only the user who runs the process can open the socket.
 
-use crate::monitor::Doors;
+use crate::role::Doors;
 use crate::supervise::{Board, Health};
 use crate::{DataDir, Error};
 use metastore::cluster::Committed;

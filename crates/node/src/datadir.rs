@@ -26,6 +26,10 @@ pub const FORMAT: u32 = 2;
 /// Version of a store with its cluster state in a file, which earlier programs read, too.
 pub const FORMAT_EMBEDDED: u32 = 1;
 
+/// Kinds of roles, as settings and `--roles` name them.
+pub(crate) const OSD: &str = "osd";
+pub(crate) const MON: &str = "mon";
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AuthMode {

@@ -1,33 +1,15 @@
 //! The monitor of a node, as a role.
 
-use crate::node::Platform;
-use crate::role::{Done, Plan, Role, Running};
+use crate::platform::Platform;
+use crate::role::{Done, Doors, Plan, Role, Running};
 use crate::{AuthMode, Error, Settings};
 use io::group::Group;
 use io::task;
 use metastore::ClusterHandle;
-use mon::ask::Asker;
 use mon::audit::AuditFile;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{oneshot, watch};
 use types::EntityAddr;
-
-/// Where this process puts questions to its monitor: to the run that serves now.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Doors(Arc<Mutex<Option<Asker>>>);
-
-impl Doors {
-    fn set(&self, asker: Asker) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(asker);
-    }
-
-    /// None: no monitor runs here.
-    pub async fn ask(&self, command: String) -> Option<mon::ask::Answer> {
-        let asker = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        asker?.ask(command).await
-    }
-}
 
 struct MonRole {
     name: String,

@@ -4,18 +4,20 @@
 //! own: a panic in one of them ends the process, whose roles cannot go on without it.
 
 use crate::admin::AdminContext;
-use crate::monitor::{self, Doors};
-use crate::role::{KINDS, MON, OSD, Plan, Role};
+use crate::datadir::{MON, OSD};
+use crate::kinds::{self, KINDS};
+use crate::monitor;
+use crate::platform::Platform;
+use crate::role::{Doors, Plan, Role};
 use crate::supervise::{self, Board, Care, Supervised};
 use crate::{AuthMode, DataDir, Error, Settings, StartOptions, clients, copies, osds, state};
-use auth::{ConMode, Entropy};
+use auth::ConMode;
 use io::files::LockFile;
 use io::group::{self, Group};
-use io::{Clock, Random, SystemClock, SystemRandom, task};
+use io::task;
 use metastore::ClusterHandle;
 use mon::audit::AuditFile;
 use std::future::Future;
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 use types::{AuthName, EntityAddr, EntityKind};
@@ -37,59 +39,20 @@ pub struct Node {
     _lock: LockFile,
 }
 
-/// What every role is given.
-#[derive(Clone)]
-pub(crate) struct Platform {
-    pub clock: Arc<dyn Clock>,
-    pub random: Arc<dyn Random>,
-    pub hostname: String,
-    /// Descriptors that this process may have.
-    pub descriptors: u64,
-}
-
-/// Descriptors of each OSD and of everything else, apart from connections of clients.
-const OWN_DESCRIPTORS: u64 = 256;
-/// Connections of each listener, however few descriptors there are.
-const CONNECTIONS_MIN: u64 = 128;
-
-impl Platform {
-    pub fn system() -> Self {
-        Self {
-            clock: SystemClock::shared(),
-            random: SystemRandom::shared(),
-            hostname: io::files::hostname(),
-            descriptors: io::socket::raise_descriptors(),
-        }
-    }
-
-    /// Connections of each listener: of the OSDs, the monitor and the manager.
-    pub fn connections_max(&self, settings: &Settings) -> usize {
-        let listeners = u64::from(settings.osds) + 2;
-        let fair = (self.descriptors / listeners).saturating_sub(OWN_DESCRIPTORS);
-        let most = fair.clamp(CONNECTIONS_MIN, net::CONNECTIONS_MAX as u64);
-        if most < 1024 {
-            tracing::warn!(
-                "{} descriptors are allowed (ulimit -n): at most {most} connections to each OSD and monitor",
-                self.descriptors
-            );
-        }
-        most as usize
-    }
-
-    pub fn entropy(&self) -> Arc<dyn Entropy> {
-        let random = self.random.clone();
-        Arc::new(move |buf: &mut [u8]| random.fill(buf))
-    }
-}
-
 impl Node {
     /// Starts everything; returns when clients are served. `progress` is told what is being waited for.
-    pub async fn start(dir: &DataDir, options: StartOptions, progress: &dyn Fn(&str)) -> Result<Self, Error> {
+    pub async fn start(
+        dir: &DataDir,
+        mut options: StartOptions,
+        progress: &dyn Fn(&str),
+    ) -> Result<Self, Error> {
         let group = own_group();
+        options.roles = kinds::chosen(options.roles.as_deref())?;
         let lock = dir.lock()?;
         dir.tighten()?;
         let mut platform = Platform::system();
         let (mut settings, cluster) = state::open(dir, &options, &platform, progress).await?;
+        kinds::chosen(settings.roles.as_deref())?;
         if options.allow_pool_delete {
             state::allow_pool_delete(&cluster).await?;
         }

@@ -1,6 +1,6 @@
 //! The OSDs of a node: their ids, their stores, the recipes for their runs, and their role.
 
-use crate::node::Platform;
+use crate::platform::Platform;
 use crate::role::{Done, Plan, Role, Running};
 use crate::{AuthMode, DataDir, Error, OsdSlot, Settings};
 use auth::{AllowNone, Authenticator, ConMode, TicketVerifier};

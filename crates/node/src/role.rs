@@ -1,17 +1,18 @@
 //! Roles as values: what a node runs is a list of these.
 //!
-//! A new role is a crate of its own, a file here that implements [`Role`], and one line of [`KINDS`].
+//! A new role is a crate of its own, a file here that implements [`Role`], and one line of `kinds::KINDS`.
 //! Not here: when a role is started, and started again (`supervise`).
 
-use crate::monitor::Doors;
-use crate::node::Platform;
+use crate::platform::Platform;
 use crate::settle::StartOptions;
-use crate::{DataDir, Error, Settings, monitor, osds};
+use crate::{DataDir, Settings};
 use io::group::Group;
 use metastore::ClusterHandle;
+use mon::ask::Asker;
 use mon::audit::AuditFile;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use tokio::sync::{oneshot, watch};
 
@@ -59,79 +60,18 @@ pub(crate) struct Plan<'a> {
     pub doors: &'a Doors,
 }
 
-type Make = fn(&Plan<'_>) -> Result<Vec<Box<dyn Role>>, Error>;
+/// Where this process puts questions to its monitor: to the run that serves now.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Doors(Arc<Mutex<Option<Asker>>>);
 
-/// Roles of one sort.
-pub(crate) struct Kind {
-    /// As `--roles` names it.
-    pub name: &'static str,
-    pub make: Make,
-    /// All of them, in a sentence.
-    pub all: &'static str,
-    /// What it means that they have stopped while the node did not.
-    pub stopped: &'static str,
-}
-
-pub(crate) const OSD: &str = "osd";
-pub(crate) const MON: &str = "mon";
-
-/// In the order of their start. The monitor comes last: clients that waited for a restart get one map in which all OSDs are
-/// up, not the first of many, after which they would ask again only some seconds later.
-pub(crate) const KINDS: &[Kind] = &[
-    Kind {
-        name: OSD,
-        make: osds::roles,
-        all: "the OSDs of this machine",
-        stopped: "the OSDs of this machine were removed from the cluster",
-    },
-    Kind {
-        name: MON,
-        make: monitor::roles,
-        all: "the monitor",
-        stopped: "the monitor has stopped",
-    },
-];
-
-/// Names of all roles of this build, in the order of their start.
-pub fn role_names() -> Vec<&'static str> {
-    KINDS.iter().map(|k| k.name).collect()
-}
-
-/// What `--roles` named, each once, in the order of their start.
-pub(crate) fn chosen(names: &[String]) -> Result<Vec<String>, Error> {
-    let known = role_names();
-    if let Some(other) = names.iter().find(|n| !known.contains(&n.as_str())) {
-        return Err(Error::Usage(format!(
-            "--roles: {other:?} is none of this program's roles, which are {}",
-            known.join(", ")
-        )));
+impl Doors {
+    pub fn set(&self, asker: Asker) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(asker);
     }
-    if names.is_empty() {
-        return Err(Error::Usage(format!(
-            "no role is named: this program has {}",
-            known.join(", ")
-        )));
-    }
-    let named = |name: &&str| names.iter().any(|n| n == name);
-    Ok(known.into_iter().filter(named).map(str::to_owned).collect())
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn roles_are_chosen_by_name() {
-        let check = |said: &[&str], want: Option<&[&str]>| {
-            let said: Vec<String> = said.iter().map(|s| s.to_string()).collect();
-            let found = chosen(&said).ok();
-            let found: Option<Vec<&str>> = found.as_ref().map(|f| f.iter().map(String::as_str).collect());
-            assert_eq!(found.as_deref(), want, "{said:?}");
-        };
-        check(&["mon", "osd", "mon"], Some(&["osd", "mon"]));
-        check(&["mon"], Some(&["mon"]));
-        check(&["mds"], None);
-        check(&["osd", ""], None);
-        check(&[], None);
+    /// None: no monitor runs here.
+    pub async fn ask(&self, command: String) -> Option<mon::ask::Answer> {
+        let asker = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        asker?.ask(command).await
     }
 }

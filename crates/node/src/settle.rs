@@ -2,9 +2,8 @@
 //!
 //! Not here: the file itself (`datadir.rs`), whether etcd holds the cluster they name (`state.rs`).
 
-use crate::datadir::FORMAT_EMBEDDED;
-use crate::node::Platform;
-use crate::role::{self, MON, OSD};
+use crate::datadir::{FORMAT_EMBEDDED, MON, OSD};
+use crate::platform::Platform;
 use crate::{AuthMode, DataDir, Error, EtcdSettings, FORMAT, KeepFree, Settings};
 use metastore::cluster::bucket_name;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -59,7 +58,7 @@ pub(crate) fn settle(
     platform: &Platform,
 ) -> Result<Settings, Error> {
     let random = &*platform.random;
-    let roles = o.roles.as_deref().map(role::chosen).transpose()?;
+    let roles = o.roles.clone();
     let Some(mut known) = dir.settings()? else {
         can_run(o, roles.as_deref(), o.etcd.is_some())?;
         let runs = |kind: &str| runs(roles.as_deref(), kind);
@@ -138,8 +137,7 @@ pub(crate) fn settle(
         // `state::open` has refused it for a store without, and another prefix.
         known.etcd = Some(etcd.clone());
     }
-    let roles = roles.or(known.roles);
-    known.roles = roles.as_deref().map(role::chosen).transpose()?;
+    known.roles = roles.or(known.roles);
     can_run(o, known.roles.as_deref(), known.etcd.is_some())?;
     if known.runs(OSD) && known.osds == 0 && known.slots.is_empty() {
         // It had no OSDs so far.

@@ -4,8 +4,8 @@
 //! the first start of a store without etcd); a store that served never makes one anew, so an etcd that was
 //! wiped, or is another one, is an error and not an empty cluster.
 
-use crate::node::Platform;
-use crate::role::MON;
+use crate::datadir::MON;
+use crate::platform::Platform;
 use crate::settle::{First, StartOptions, fixed, planned, settle};
 use crate::{DataDir, Error, EtcdSettings, Settings};
 use crush::FailureDomain;

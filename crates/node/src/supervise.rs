@@ -8,7 +8,8 @@
 //! serves without it may decide that nothing is left to serve ([`Board::verdict`]).
 
 use crate::Error;
-use crate::role::{Kind, Role};
+use crate::kinds::Kind;
+use crate::role::Role;
 use io::group::Group;
 use io::{Clock, log, task};
 use metastore::{Change, Changes, ClusterHandle, ClusterState};

@@ -1,6 +1,8 @@
 //! MCommand: what `ceph tell osd.N ...` asks (chapter 04, section 15).
 //!
-//! One table: prefix, arguments in the monitor's signature form, help. What is not in it is refused.
+//! One table: prefix, arguments, the right that is needed, help, function. What is not in it is refused.
+
+mod table;
 
 use crate::health::PgHealth;
 use crate::osd::Osd;
@@ -9,49 +11,72 @@ use messages::osd::{MCommand, MCommandReply};
 use net::ConnId;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
+use table::{Answer, Args, Part, Right, Spec, arg, spec};
 use types::pgstats::pg_state;
-use types::{Errno, PgId};
+use types::{Errno, PgId, release};
 
-/// Version that clients see: the release whose protocol is spoken.
-pub const VERSION: &str = "16.2.15";
-
-/// Prefix, signature, help.
-const COMMANDS: &[(&str, &str, &str)] = &[
-    (
-        "config get",
-        "config get name=key,type=CephString",
-        "value of an option",
+/// All commands; what is not here is refused.
+const TABLE: &[Spec] = &[
+    spec("config get", "value of an option", config_get).with(&[
+        Part::Word("config"),
+        Part::Word("get"),
+        arg("key", "CephString"),
+    ]),
+    spec(
+        "config show",
+        "the options that this OSD goes by, and their values",
+        |osd, _| Ok(json!(osd.options())),
     ),
-    ("config show", "config show", "options in force"),
-    ("dump_blocklist", "dump_blocklist", "clients that are fenced"),
-    (
-        "dump_blocked_ops",
-        "dump_blocked_ops",
-        "operations that wait too long",
-    ),
-    (
-        "dump_ops_in_flight",
-        "dump_ops_in_flight",
-        "operations not answered yet",
-    ),
-    ("flush_pg_stats", "flush_pg_stats", "report statistics now"),
-    (
-        "get_command_descriptions",
-        "get_command_descriptions",
-        "list the commands",
-    ),
-    ("help", "help", "list the commands"),
-    ("perf dump", "perf dump", "counters"),
-    (
-        "pg",
-        "pg name=pgid,type=CephPgid name=cmd,type=CephChoices,strings=query",
-        "state of a placement group",
-    ),
-    ("status", "status", "state of this OSD"),
-    ("version", "version", "version of the program"),
+    spec("dump_blocklist", "clients that are fenced", |osd, _| {
+        Ok(osd.blocklist_command())
+    }),
+    spec("dump_blocked_ops", "operations that wait too long", |osd, _| {
+        Ok(osd.dump_blocked_ops())
+    }),
+    spec("dump_ops_in_flight", "operations not answered yet", |osd, _| {
+        Ok(osd.dump_ops(Duration::ZERO))
+    }),
+    spec("flush_pg_stats", "report statistics now", |osd, _| {
+        Ok(Value::String(format!("{}\n", osd.flush_report())))
+    }),
+    spec("get_command_descriptions", "list the commands", |_, _| {
+        Ok(Value::String(table::descriptions(TABLE).to_string()))
+    }),
+    spec("help", "list the commands", |_, _| Ok(table::help(TABLE))),
+    spec("perf dump", "counters", |osd, _| Ok(osd.perf_command())),
+    spec("pg", "state of a placement group", |osd, args| {
+        osd.pg_command(args.text("pgid"), args.text("cmd"))
+    })
+    .with(&[
+        Part::Word("pg"),
+        arg("pgid", "CephPgid"),
+        Part::Arg {
+            name: "cmd",
+            kind: "CephChoices",
+            choices: "query",
+        },
+    ]),
+    // As programs ask by `ceph tell PG query`.
+    spec("query", "state of a placement group", |osd, args| {
+        osd.pg_command(args.text("pgid"), "query")
+    })
+    .unlisted(),
+    spec("status", "state of this OSD", |osd, _| Ok(osd.status_command())),
+    spec("version", "version of the program", |_, _| {
+        Ok(
+            json!({"version": release::SPOKEN_VERSION, "release": release::SPOKEN_NAME, "release_type": "stable"}),
+        )
+    }),
 ];
 
-type Answer = Result<Value, (Errno, String)>;
+fn config_get(osd: &mut Osd, args: &Args<'_>) -> Answer {
+    let key = args.text("key");
+    let value = osd.options().remove(key);
+    value.map(|v| json!({key: v})).ok_or_else(|| {
+        let why = format!("error getting '{key}': (2) No such file or directory");
+        (Errno::ENOENT, why)
+    })
+}
 
 impl Osd {
     pub fn command(&mut self, conn: ConnId, c: &MCommand) -> MCommandReply {
@@ -72,7 +97,7 @@ impl Osd {
         let Ok(Value::Object(args)) = serde_json::from_slice(text) else {
             return reply(Errno::EINVAL.code(), "invalid json".into(), Bytes::new());
         };
-        match self.run_command(&args) {
+        match self.run_command(conn, &args) {
             Ok(Value::String(text)) => reply(0, String::new(), text.into()),
             Ok(value) => {
                 let mut out = serde_json::to_string_pretty(&value).unwrap_or_default();
@@ -83,48 +108,27 @@ impl Osd {
         }
     }
 
-    fn run_command(&mut self, args: &Map<String, Value>) -> Answer {
-        let text = |key: &str| args.get(key).and_then(Value::as_str).unwrap_or_default();
-        let prefix = text("prefix");
-        match prefix {
-            "get_command_descriptions" => Ok(Value::String(descriptions().to_string())),
-            "help" => Ok(Value::Object(
-                COMMANDS
-                    .iter()
-                    .map(|(p, _, help)| (p.to_string(), json!(help)))
-                    .collect(),
-            )),
-            "version" => Ok(json!({"version": VERSION, "release": "pacific", "release_type": "stable"})),
-            "status" => Ok(self.status_command()),
-            "flush_pg_stats" => Ok(Value::String(format!("{}\n", self.flush_report()))),
-            "perf dump" => Ok(self.perf_command()),
-            "dump_ops_in_flight" => Ok(self.dump_ops(Duration::ZERO)),
-            "dump_blocked_ops" => Ok(self.dump_blocked_ops()),
-            "dump_blocklist" => Ok(Value::Array(
-                self.placement
-                    .state
-                    .osdmap
-                    .blocklist
-                    .iter()
-                    .map(|(addr, until)| json!({"addr": addr.to_string(), "expire": until.to_string()}))
-                    .collect(),
-            )),
-            "config show" => Ok(json!({"osd_max_attr_size": pg::XATTR_VALUE_MAX.to_string(),
-                                       "osd_max_object_size": "134217728", "osd_max_write_size": "90"})),
-            "config get" => match text("key") {
-                "osd_max_object_size" => Ok(json!({"osd_max_object_size": "134217728"})),
-                "osd_max_attr_size" => Ok(json!({"osd_max_attr_size": pg::XATTR_VALUE_MAX.to_string()})),
-                other => Err((
-                    Errno::ENOENT,
-                    format!("error getting '{other}': (2) No such file or directory"),
-                )),
-            },
-            "pg" | "query" => self.pg_command(
-                text("pgid"),
-                if prefix == "query" { "query" } else { text("cmd") },
-            ),
-            other => Err((Errno::EINVAL, format!("unknown command prefix {other}"))),
+    fn run_command(&mut self, conn: ConnId, args: &Map<String, Value>) -> Answer {
+        let args = Args(args);
+        let prefix = args.text("prefix");
+        match TABLE.iter().find(|s| s.prefix == prefix) {
+            Some(spec) if self.has_right(conn, spec.right) => (spec.run)(self, &args),
+            Some(_) => Err((Errno::EACCES, "access denied".into())),
+            None => Err((Errno::EINVAL, format!("unknown command prefix {prefix}"))),
         }
+    }
+
+    fn has_right(&self, conn: ConnId, right: Right) -> bool {
+        match right {
+            Right::All => self.sessions.may_command(conn),
+        }
+    }
+
+    fn blocklist_command(&self) -> Value {
+        let entries = self.placement.state.osdmap.blocklist.iter();
+        entries
+            .map(|(addr, until)| json!({"addr": addr.to_string(), "expire": until.to_string()}))
+            .collect()
     }
 
     fn pg_command(&self, pgid: &str, cmd: &str) -> Answer {
@@ -229,23 +233,48 @@ fn member(m: &pg::MemberState) -> Value {
            "backfill": m.backfill})
 }
 
-/// The table in the form that the `ceph` program reads.
-fn descriptions() -> Value {
-    let all = COMMANDS.iter().enumerate().map(|(i, (_, sig, help))| {
-        let sig: Vec<Value> = sig.split(' ').map(argument).collect();
-        (
-            format!("cmd{i:03}"),
-            json!({"sig": sig, "help": help, "module": "osd", "perm": "r", "flags": 0}),
-        )
-    });
-    Value::Object(all.collect())
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// A word, or `name=...,type=...,...` as an object.
-fn argument(word: &str) -> Value {
-    if !word.starts_with("name=") {
-        return json!(word);
+    #[test]
+    fn the_table_names_each_command_once() {
+        for s in TABLE {
+            assert_eq!(
+                TABLE.iter().filter(|o| o.prefix == s.prefix).count(),
+                1,
+                "{}",
+                s.prefix
+            );
+            assert!(!s.help.is_empty() && s.help.len() < 100, "{}: help", s.prefix);
+            let words = s.parts.iter().filter_map(|p| match p {
+                Part::Word(w) => Some(*w),
+                Part::Arg { .. } => None,
+            });
+            let words: Vec<&str> = words.collect();
+            assert!(
+                s.parts.is_empty() || words.join(" ") == s.prefix,
+                "{}: words",
+                s.prefix
+            );
+        }
     }
-    let pairs = word.split(',').filter_map(|kv| kv.split_once('='));
-    Value::Object(pairs.map(|(k, v)| (k.to_string(), json!(v))).collect())
+
+    #[test]
+    fn what_the_ceph_program_is_told() {
+        let all = table::descriptions(TABLE);
+        assert_eq!(
+            all["cmd000"],
+            json!({"sig": ["config", "get", {"name": "key", "type": "CephString"}], "help": "value of an option",
+                   "module": "osd", "perm": "r", "flags": 0})
+        );
+        assert_eq!(
+            all["cmd009"]["sig"],
+            json!(["pg", {"name": "pgid", "type": "CephPgid"},
+                   {"name": "cmd", "type": "CephChoices", "strings": "query"}])
+        );
+        assert_eq!(all["cmd011"]["sig"], json!(["version"]));
+        assert_eq!(all.as_object().unwrap().len(), 12, "a second name is not listed");
+        assert!(table::help(TABLE).get("query").is_none());
+    }
 }

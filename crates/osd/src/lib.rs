@@ -22,6 +22,7 @@ mod links;
 mod maps;
 mod memory;
 mod ops;
+mod options;
 mod osd;
 mod pace;
 mod patience;

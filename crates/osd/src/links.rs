@@ -10,19 +10,20 @@
 //! Not here: what the messages mean (`peering`), who is wanted (`placement`), what follows from silence (`standing`).
 
 use crate::lifeline::{KEEP_ALIVE, Lifeline};
+use crate::options;
 use crate::patience::Patience;
 use crate::peer_auth::{self, PeerAuth};
 use auth::{ConMode, Entropy};
 use io::Clock;
 use messages::osd::peer::PeerMsg;
 use metastore::ClusterHandle;
-use msgr::{ClientConfig, Message, Modes};
+use msgr::{ClientConfig, Message};
 use net::{DialEvent, DialOptions, Dialled};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
-use types::{AuthName, EntityAddr, EntityAddrVec, EntityKind, Epoch, OsdId, Utime};
+use types::{EntityAddr, EntityAddrVec, EntityKind, Epoch, OsdId, Utime};
 
 /// Time between two heartbeats.
 pub const BEAT: Duration = Duration::from_millis(200);
@@ -246,14 +247,17 @@ impl Links {
         )
     }
 
+    /// True if nobody has to prove who it is.
+    pub fn is_open_door(&self) -> bool {
+        self.open_door
+    }
+
     /// How connections to other OSDs are to be protected (`ms_cluster_mode`); those that there are stay as they are.
     fn modes(&self) -> Vec<ConMode> {
         if self.open_door {
             return vec![ConMode::Crc];
         }
-        let me = AuthName::new(EntityKind::Osd, self.me.to_string());
-        let state = self.cluster.state();
-        Modes::of(EntityKind::Osd, |name| state.option(&me, name)).daemons
+        options::modes(&self.cluster.state(), self.me).daemons
     }
 
     pub fn on_event(&mut self, id: LinkId, event: DialEvent) -> Heard {

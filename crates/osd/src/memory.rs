@@ -10,6 +10,8 @@ pub const MEMORY_DEFAULT: u64 = 256 << 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Memory {
+    /// The whole.
+    pub budget: u64,
     pub store: u64,
     /// Messages of clients that are being received or worked on.
     pub messages: u64,
@@ -26,6 +28,7 @@ impl Memory {
         let store = (budget / 8 * 5).max(store::Options::MEMORY_MIN);
         let rest = (budget - store) / 16;
         Self {
+            budget,
             store,
             messages: rest * 5,
             replies: rest * 4,

@@ -21,7 +21,7 @@ use types::{EntityAddr, OsdId, PgId, Utime};
 /// Operations older than this are listed in the report.
 const LISTED_AFTER: Duration = Duration::from_secs(1);
 /// Ceph's default of `osd_op_complaint_time`: operations older than this are counted as slow.
-const COMPLAINT: Duration = Duration::from_secs(30);
+pub const COMPLAINT: Duration = Duration::from_secs(30);
 
 /// What is kept of an operation; its text is made when somebody asks.
 pub struct LiveOp {

@@ -22,7 +22,6 @@ use crate::slots::{Role, Slot};
 use crate::standing::Standing;
 use crate::store_view::StoreView;
 use crate::waiting::Until;
-use bytes::Bytes;
 use io::{Clock, Random};
 use messages::osd::peer::KIND as PEER;
 use messages::osd::{MCommand, MOSDOp, MOSDOpReply, kind};
@@ -36,7 +35,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
-use types::{EVersion, Epoch, Errno, OsdId, PgId, Utime};
+use types::{Epoch, Errno, OsdId, PgId, Utime};
 
 /// What rides with a client's operation until it is answered.
 pub struct InFlight {
@@ -46,23 +45,6 @@ pub struct InFlight {
     since: Duration,
     /// From its decoding on.
     _listed: Option<InList>,
-}
-
-/// The answer to an operation that does not decode: all that is known of it is its number.
-fn refusal(tid: u64, epoch: u32) -> MOSDOpReply {
-    MOSDOpReply {
-        tid,
-        oid: Bytes::new(),
-        pgid: PgId::new(0, 0),
-        flags: 0,
-        result: Errno::EINVAL.code(),
-        bad_replay_version: EVersion::default(),
-        epoch,
-        ops: Vec::new(),
-        retry_attempt: 0,
-        replay_version: EVersion::default(),
-        user_version: 0,
-    }
 }
 
 /// An answer to [`Event::Fetched`](crate::event::Event::Fetched), on its way back into the loop.
@@ -269,6 +251,7 @@ impl Osd {
         {
             return;
         }
+        self.note_clean();
         self.placement = self.placement.next(state);
         let fenced = self.mark_fenced();
         self.want_peers();
@@ -333,6 +316,7 @@ impl Osd {
     }
 
     pub fn on_tick(&mut self) {
+        self.note_clean();
         self.tell_fenced();
         if self.serving() {
             for conn in self.sessions.waiting.overdue(self.clock.monotonic()) {
@@ -385,8 +369,8 @@ impl Osd {
             Err(e) => {
                 let now = self.clock.monotonic();
                 io::log::refused(now, format_args!("conn {}: malformed operation: {e}", conn.0));
-                self.conns
-                    .send(conn, refusal(msg.tid, self.placement.epoch()).to_message());
+                let refusal = MOSDOpReply::refusal(msg.tid, self.placement.epoch(), Errno::EINVAL);
+                self.conns.send(conn, refusal.to_message());
                 return;
             }
         };

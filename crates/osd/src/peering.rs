@@ -253,6 +253,7 @@ impl Osd {
                 interval: p.interval,
                 in_sync: p.expect,
                 primary,
+                created: self.placement.state.pgs.get(pg).map_or(0, |c| c.created),
             },
             in_sync: p.in_sync,
             primary: new_primary,

@@ -10,8 +10,8 @@ use crate::osd::Osd;
 use crate::pace::{Pace, STEP};
 use pg::{CopyNeed, Input};
 use std::time::Duration;
+use types::PgId;
 use types::osdmap::map_flag;
-use types::{AuthName, EntityKind, PgId};
 
 /// What an object is taken to cost before any was copied.
 const OBJECT_BYTES: u64 = 1 << 20;
@@ -27,6 +27,16 @@ pub enum Profile {
 }
 
 impl Profile {
+    pub const OPTION: &str = "osd_recovery_profile";
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Gentle => "gentle",
+            Self::Normal => "normal",
+            Self::Urgent => "urgent",
+        }
+    }
+
     pub fn parse(text: Option<&str>) -> Self {
         match text {
             Some("gentle") => Self::Gentle,
@@ -107,6 +117,11 @@ impl Osd {
         self.recovery.next
     }
 
+    /// What the operator has set.
+    pub fn recovery_profile(&self) -> Profile {
+        Profile::parse(self.option(Profile::OPTION).as_deref())
+    }
+
     /// A round of grants, when it is time.
     pub fn recover(&mut self) {
         let now = self.clock.monotonic();
@@ -126,13 +141,7 @@ impl Osd {
         if needs.is_empty() {
             return self.recovery.pace.idle(&self.clients);
         }
-        let me = AuthName::new(EntityKind::Osd, self.id.to_string());
-        let profile = Profile::parse(
-            self.placement
-                .state
-                .option(&me, "osd_recovery_profile")
-                .as_deref(),
-        );
+        let profile = self.recovery_profile();
         let wall = self.clock.wall();
         match profile {
             Profile::Urgent => self.recovery.pace.step_regardless(now, profile.rate()),

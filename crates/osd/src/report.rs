@@ -151,8 +151,11 @@ impl Osd {
                 Utime::ZERO
             },
             mapping_epoch: interval,
-            created: interval,
-            last_epoch_clean: epoch,
+            created: self.placement.state.pgs.get(id).map_or(0, |c| c.created),
+            last_epoch_clean: match health.state & pg_state::CLEAN {
+                0 => self.slots.get(&id).map_or(0, |slot| slot.last_clean),
+                _ => epoch,
+            },
             last_scrub: stamps.version,
             last_scrub_stamp: stamps.at,
             last_deep_scrub: stamps.deep_version,

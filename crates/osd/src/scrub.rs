@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use types::osdmap::map_flag;
 use types::pool::{PgPool, PoolOption, PoolOptions, pool_flag};
-use types::{AuthName, EntityKind, PgId, Utime};
+use types::{AuthName, PgId, Utime};
 
 /// How often it is looked whether a scrub is due.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -34,7 +34,7 @@ const DAY: u64 = 86_400;
 
 /// What the operator has set.
 #[derive(Debug, Clone, PartialEq)]
-struct Options {
+pub struct Options {
     min_interval: f64,
     max_interval: f64,
     deep_interval: f64,
@@ -42,17 +42,16 @@ struct Options {
     hours: (u64, u64),
     days: (u64, u64),
     scrubs: usize,
-    auto_repair: Option<u32>,
+    auto_repair: bool,
+    auto_repair_errors: u32,
 }
 
 impl Options {
-    fn of(state: &ClusterState, me: &AuthName) -> Self {
-        let set = state.config.effective(me, "", "");
-        let real = |name: &str, default: f64| set.get(name).and_then(|v| v.parse().ok()).unwrap_or(default);
-        let whole = |name: &str, default: u64| set.get(name).and_then(|v| v.parse().ok()).unwrap_or(default);
-        let auto = set
-            .get("osd_scrub_auto_repair")
-            .is_some_and(|v| v == "true" || v == "1");
+    pub fn of(state: &ClusterState, me: &AuthName) -> Self {
+        let set = state.options_of(me);
+        let said = |name: &str| set.get(name).map(|s| s.value);
+        let real = |name: &str, default: f64| said(name).and_then(|v| v.parse().ok()).unwrap_or(default);
+        let whole = |name: &str, default: u64| said(name).and_then(|v| v.parse().ok()).unwrap_or(default);
         let errors = whole("osd_scrub_auto_repair_num_errors", u64::from(AUTO_REPAIR_ERRORS));
         Self {
             min_interval: real("osd_scrub_min_interval", DAY as f64),
@@ -65,8 +64,30 @@ impl Options {
                 whole("osd_scrub_end_week_day", 0),
             ),
             scrubs: whole("osd_max_scrubs", 1) as usize,
-            auto_repair: auto.then_some(u32::try_from(errors).unwrap_or(u32::MAX)),
+            auto_repair: said("osd_scrub_auto_repair").is_some_and(|v| v == "true" || v == "1"),
+            auto_repair_errors: u32::try_from(errors).unwrap_or(u32::MAX),
         }
+    }
+
+    /// Name and value of each, as `config show` has them.
+    pub fn shown(&self) -> Vec<(&'static str, String)> {
+        let real = |v: f64| format!("{v:.6}");
+        vec![
+            ("osd_deep_scrub_interval", real(self.deep_interval)),
+            ("osd_max_scrubs", self.scrubs.to_string()),
+            ("osd_scrub_auto_repair", self.auto_repair.to_string()),
+            (
+                "osd_scrub_auto_repair_num_errors",
+                self.auto_repair_errors.to_string(),
+            ),
+            ("osd_scrub_begin_hour", self.hours.0.to_string()),
+            ("osd_scrub_begin_week_day", self.days.0.to_string()),
+            ("osd_scrub_end_hour", self.hours.1.to_string()),
+            ("osd_scrub_end_week_day", self.days.1.to_string()),
+            ("osd_scrub_interval_randomize_ratio", real(self.randomize)),
+            ("osd_scrub_max_interval", real(self.max_interval)),
+            ("osd_scrub_min_interval", real(self.min_interval)),
+        ]
     }
 
     /// With what the pool has set for itself.
@@ -171,10 +192,6 @@ impl Osd {
         self.scrubs.next
     }
 
-    fn scrub_name(&self) -> AuthName {
-        AuthName::new(EntityKind::Osd, self.id.to_string())
-    }
-
     /// A round: what is due begins, what runs gets its next stretch.
     pub fn scrub(&mut self) {
         let now = self.clock.monotonic();
@@ -237,8 +254,8 @@ impl Osd {
 
     /// Begins what operators asked for, and what is due.
     fn begin_scrubs(&mut self) {
-        let (me, state) = (self.scrub_name(), self.cluster.state());
-        let options = Options::of(&state, &me);
+        let state = self.cluster.state();
+        let options = Options::of(&state, &self.auth_name());
         self.scrubs.options = Some(options.clone());
         let wall = self.wall();
         // Those that were given up, or that are led by another OSD now.
@@ -300,8 +317,8 @@ impl Osd {
         self.scrubs.ended += 1;
         let running = self.scrubs.running.remove(&pg);
         let left = result.errors.saturating_sub(result.fixed);
-        let auto = self.scrubs.options.as_ref().and_then(|o| o.auto_repair);
-        if !result.order.repair && left > 0 && auto.is_some_and(|most| left <= most) {
+        let options = self.scrubs.options.as_ref().filter(|o| o.auto_repair);
+        if !result.order.repair && left > 0 && options.is_some_and(|o| left <= o.auto_repair_errors) {
             self.scrubs.to_repair.insert(pg);
         }
         // The next one begins without delay.
@@ -338,7 +355,8 @@ mod tests {
             hours: (0, 0),
             days: (0, 0),
             scrubs: 1,
-            auto_repair: None,
+            auto_repair: false,
+            auto_repair_errors: AUTO_REPAIR_ERRORS,
         }
     }
 

@@ -3,6 +3,7 @@
 use crate::event::{Event, Told};
 use crate::links::{self, LinkId, LinkParts, Links};
 use crate::memory::Memory;
+use crate::options;
 use crate::osd::{Osd, Parts, Spare};
 use crate::peers::Peers;
 use crate::pulse::{self, Pulse, PulseParts};
@@ -14,7 +15,7 @@ use io::{Clock, Random};
 use metastore::ClusterHandle;
 use metastore::cluster::OsdBoot;
 use metastore::lease::LeaseTimes;
-use msgr::{ModeSwitch, Modes, ServerConfig};
+use msgr::{ModeSwitch, ServerConfig};
 use net::{DialEvent, Lifelines, Listener, NetEvent};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -23,7 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use store::Store;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
-use types::{AuthName, EntityAddr, EntityAddrVec, EntityKind, EntityName, OsdId};
+use types::{EntityAddr, EntityAddrVec, EntityName, OsdId};
 
 /// Messages of all connections that may wait for the loop.
 const NET_QUEUE: usize = 1024;
@@ -111,8 +112,7 @@ pub async fn serve(
     // Heartbeats have a port of their own, which the system chooses.
     let (hb_listener, hb_addr) = listen(SocketAddr::new(c.bind.ip(), 0), c.nonce)?;
     let (net_tx, net_rx) = mpsc::channel(NET_QUEUE);
-    let modes = ModeSwitch::new(modes(&c));
-    let mut config_seen = c.cluster.state().config.clone();
+    let modes = ModeSwitch::new(options::modes(&c.cluster.state(), c.id));
     let config = ServerConfig {
         modes: modes.clone(),
         lifelines: true,
@@ -238,7 +238,6 @@ pub async fn serve(
             () = io::task::sleep(timer) => Event::Timer,
         };
         let rare = matches!(event, Event::Beat | Event::Tick);
-        io::panics::point("loop");
         match event {
             Event::Stop => break,
             Event::Net(first) => apply_net(&mut osd, first, &mut sources.net),
@@ -251,11 +250,7 @@ pub async fn serve(
                 osd.on_beat();
             }
             Event::Cluster => {
-                let config = c.cluster.state().config.clone();
-                if !Arc::ptr_eq(&config, &config_seen) {
-                    modes.set(self::modes(&c));
-                    config_seen = config;
-                }
+                modes.set(options::modes(&c.cluster.state(), c.id));
                 let served = osd.pgs().count();
                 osd.on_cluster();
                 // New groups are known at once, not only with the next report.
@@ -294,13 +289,6 @@ pub async fn serve(
     }
     drop(sources);
     finish(osd, &c).await
-}
-
-/// How its connections are protected, as the central configuration says now.
-fn modes(c: &Config) -> Modes {
-    let me = AuthName::new(EntityKind::Osd, c.id.to_string());
-    let state = c.cluster.state();
-    Modes::of(EntityKind::Osd, |name| state.option(&me, name))
 }
 
 /// A bound socket, and the address that it is known by.
@@ -410,17 +398,8 @@ impl Sources {
 fn boot(c: &Config, addr: EntityAddr, hb_addr: EntityAddr, uuid: types::Uuid, size: u64) -> OsdBoot {
     let addrs = EntityAddrVec::one(addr);
     let hb_addrs = EntityAddrVec::one(hb_addr);
-    let metadata = BTreeMap::from([
+    let mut metadata = BTreeMap::from([
         ("id".to_string(), c.id.to_string()),
-        (
-            "ceph_version".to_string(),
-            format!("ceph version {} (skep) pacific (stable)", crate::command::VERSION),
-        ),
-        (
-            "ceph_version_short".to_string(),
-            crate::command::VERSION.to_string(),
-        ),
-        ("ceph_release".to_string(), "pacific".to_string()),
         ("hostname".to_string(), c.hostname.clone()),
         ("osd_data".to_string(), c.dir.display().to_string()),
         ("osd_objectstore".to_string(), "skep".to_string()),
@@ -429,6 +408,8 @@ fn boot(c: &Config, addr: EntityAddr, hb_addr: EntityAddr, uuid: types::Uuid, si
         ("front_addr".to_string(), addr.to_string()),
         ("back_addr".to_string(), addr.to_string()),
     ]);
+    let versions = types::release::VERSION_FACTS;
+    metadata.extend(versions.map(|(k, v)| (k.to_string(), v.to_string())));
     OsdBoot {
         id: c.id,
         uuid,

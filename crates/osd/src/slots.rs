@@ -3,6 +3,7 @@
 //! Invariants: a slot's role and configuration are those of the newest cluster state that the loop has seen; a PG that
 //! this OSD begins to lead is loaded from the store. PGs are visited in the order of their ids.
 
+use crate::health::PgHealth;
 use crate::osd::Osd;
 use messages::osd::peer::PeerBody;
 use net::ConnId;
@@ -10,6 +11,7 @@ use pg::broken::{self, Rule};
 use pg::{Context, Group, Input, Kin, Output, Pg, Replica, Ticket};
 use std::collections::BTreeMap;
 use std::time::Duration;
+use types::pgstats::pg_state;
 use types::{Epoch, Errno, OsdId, PgId, SPgId, Utime};
 
 #[derive(Debug)]
@@ -28,6 +30,8 @@ pub struct Slot {
     pub led_after: Epoch,
     /// Objects and bytes copied to members since this OSD leads the PG.
     pub recovered: (i64, i64),
+    /// The newest epoch in which it was clean, seen by this OSD since its start, in whichever role. 0: none.
+    pub last_clean: Epoch,
     /// It was split off now: from which, and who had everything of that.
     kin: Option<(PgId, Kin)>,
     timer: Option<Duration>,
@@ -58,6 +62,22 @@ impl Osd {
         moved
     }
 
+    /// Takes down which PGs are clean in the epoch of now. Whether a member has everything only its primary knows; another
+    /// OSD goes by the configuration.
+    pub fn note_clean(&mut self) {
+        let epoch = self.placement.epoch();
+        let map = self.placement.state.osdmap.clone();
+        for slot in self.slots.values_mut() {
+            let clean = match &slot.role {
+                Role::Primary(pg) => PgHealth::of(pg, &map).state & pg_state::CLEAN != 0,
+                Role::Replica(_) => slot.group.is_whole(),
+            };
+            if clean {
+                slot.last_clean = epoch;
+            }
+        }
+    }
+
     fn settle_slot(&mut self, pg: PgId, group: Group) {
         let pg_num = self.placement.pool(pg.pool).map_or(1, |p| p.pg_num);
         let Some(slot) = self.slots.get_mut(&pg) else {
@@ -85,8 +105,12 @@ impl Osd {
                 }
             }
             _ => {
+                let last_clean = slot.last_clean;
                 self.forget(pg);
                 self.take_on(pg, group);
+                if let Some(slot) = self.slots.get_mut(&pg) {
+                    slot.last_clean = last_clean;
+                }
             }
         }
     }
@@ -109,6 +133,7 @@ impl Osd {
             group: group.clone(),
             led_after: self.placement.led_after(pg),
             recovered: (0, 0),
+            last_clean: 0,
             kin,
             timer: None,
         };

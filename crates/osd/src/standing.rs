@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 use types::osdmap::{map_flag, osd_state};
-use types::{AuthName, EntityAddr, EntityAddrVec, EntityKind, OsdId};
+use types::{EntityAddr, EntityAddrVec, OsdId};
 
 /// A first start does not wait longer for its peers to be reached.
 const FIRST_BOOT_WAIT: Duration = Duration::from_secs(5);
@@ -33,7 +33,7 @@ const RETURN_AFTER_MAX: Duration = Duration::from_secs(10);
 /// Returns that are remembered.
 const RETURNS_MAX: usize = 16;
 /// The option that says for how long a flush may take, in seconds, and its smallest value.
-const HUNG_DISK_OPTION: &str = "osd_hung_disk_timeout";
+pub const HUNG_DISK_OPTION: &str = "osd_hung_disk_timeout";
 const HUNG_DISK_MIN: Duration = Duration::from_secs(1);
 
 pub struct Standing {
@@ -354,9 +354,8 @@ impl Osd {
     }
 
     /// How long a flush may take.
-    fn hung_after(&self) -> Duration {
-        let me = AuthName::new(EntityKind::Osd, self.id.to_string());
-        let said = self.placement.state.option(&me, HUNG_DISK_OPTION);
+    pub fn hung_after(&self) -> Duration {
+        let said = self.option(HUNG_DISK_OPTION);
         let seconds = said.and_then(|v| v.parse().ok()).map(Duration::from_secs);
         seconds.map_or(self.standing.hung_after, |d| d.max(HUNG_DISK_MIN))
     }

@@ -29,8 +29,11 @@ use types::*;
 
 mod copies;
 mod fences;
+mod options;
+mod reports;
 mod revocation;
 mod rights;
+mod standing;
 
 const POOL: i64 = 1;
 const OBJECTS: usize = 8;
@@ -142,8 +145,8 @@ impl Rig {
         }
     }
 
-    /// An OSD without its event loop; its caches are empty.
-    async fn osd(&self) -> Osd {
+    /// An OSD without its event loop, as it is when its store is open: without a lease, and nobody has heard of it.
+    fn opened(&self) -> Osd {
         let clock = SystemClock::shared();
         let store = Store::open(&self.dir.path().join("osd"), &options(), Arc::new(|| ())).unwrap();
         let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -158,7 +161,7 @@ impl Rig {
             clock.clone(),
             mpsc::channel(1).0,
         );
-        let mut osd = Osd::new(Parts {
+        Osd::new(Parts {
             id: 0,
             store: StoreView::new(store),
             cluster: self.cluster.clone(),
@@ -190,17 +193,26 @@ impl Rig {
                 hung_after: Config::HUNG_DISK,
                 ready: None,
             }),
-        });
-        // Long enough for a test that no loop renews it.
+        })
+    }
+
+    async fn lease(&self, osd: &mut Osd, ttl: Duration) {
         let times = LeaseTimes {
-            ttl: Duration::from_secs(600),
+            ttl,
             margin: Duration::ZERO,
         };
+        let lease = self.cluster.osd_lease(0, 1, times).await;
+        osd.on_told(Told::Leased(lease)).unwrap();
+    }
+
+    /// One that serves; its caches are empty.
+    async fn osd(&self) -> Osd {
+        let mut osd = self.opened();
         // The rig has booted it ([`Self::boot`]): said first, or it would bury itself as its own earlier run.
         let epoch = self.cluster.osdmap().epoch;
         osd.on_told(Told::Booted(Ok(epoch))).unwrap();
-        let lease = self.cluster.osd_lease(0, 1, times).await;
-        osd.on_told(Told::Leased(lease)).unwrap();
+        // Long enough for a test that no loop renews it.
+        self.lease(&mut osd, Duration::from_secs(600)).await;
         osd.settle_slots();
         osd
     }
@@ -532,6 +544,29 @@ fn cold_reads_and_writes_by_the_wire_and_a_stop_among_them() {
             let m = rig.request(tid, o % OBJECTS, read(0, SIZE));
             running.client.send(m.to_message()).await.unwrap();
         }
+        stop(running).await;
+    });
+}
+
+/// Clients drop an answer whose `retry_attempt` is not that of their last send: an answer that echoed 0 where the number could
+/// not be read left a client that had sent again waiting for ever.
+#[test]
+fn an_operation_that_does_not_decode_is_refused_whichever_send_it_was() {
+    local(async {
+        let rig = Rig::new().await;
+        let mut running = start(&rig).await;
+        let mut broken = rig.request(7, 0, read(0, 1)).to_message();
+        broken.front.truncate(9);
+        running.client.send(broken).await.unwrap();
+        let refused = reply(&mut running.client).await;
+        assert_eq!(
+            (refused.tid, refused.result, refused.retry_attempt),
+            (7, Errno::EINVAL.code(), -1)
+        );
+        // The connection stays.
+        let m = rig.request(8, 0, write(0, content(0)));
+        running.client.send(m.to_message()).await.unwrap();
+        assert_eq!(reply(&mut running.client).await.result, 0);
         stop(running).await;
     });
 }

@@ -22,6 +22,8 @@ types::breakable_rules! {
     "replication" AppliedExact,
     /// A learner is proposed when all that anybody was answered for is durable there.
     "replication" LearnerHasAll,
+    /// What a learner with a log gets without its entry is durable on all of `in_sync`.
+    "replication" LearnerHasNoMore,
     /// A member that is caught up by log gets every object that changed.
     "replication" CatchUpWhole,
     /// A resync brings every object that changed.

@@ -11,8 +11,8 @@ use messages::osd::{MOSDOp, OpClass, OpCode, OsdOp, code, flag};
 use objclass::Method;
 use types::{Errno, NOSNAP, SNAPDIR};
 
-const NAME_MAX: usize = 2048;
-const NSPACE_MAX: usize = 256;
+pub const NAME_MAX: usize = 2048;
+pub const NSPACE_MAX: usize = 256;
 
 /// What kind of message it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

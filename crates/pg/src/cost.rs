@@ -33,7 +33,7 @@ pub(crate) const CLONED_ROWS_MAX: u64 = 128 << 10;
 /// Bytes of an omap that is copied: they have to fit into one transaction's memory.
 pub(crate) const CLONED_ROW_BYTES_MAX: u64 = 64 << 20;
 /// Data that one message writes, what WRITESAME repeats included (osd_max_write_size).
-pub(crate) const WRITTEN_MAX: u64 = 90 << 20;
+pub const WRITTEN_MAX: u64 = 90 << 20;
 /// Snapshots in one context.
 pub(crate) const SNAPS_MAX: usize = 16 << 10;
 

@@ -57,13 +57,19 @@ pub use api::{
     Allow, Capabilities, Client, ClientOp, ClusterView, ConnId, Context, Fence, Input, Located, Need,
     ObjectCopy, Output, Permit, PgStats,
 };
+pub use checks::{NAME_MAX as OBJECT_NAME_MAX, NSPACE_MAX as NAMESPACE_MAX};
+pub use cost::WRITTEN_MAX;
+pub use list::ENTRIES_MAX as LIST_ENTRIES_MAX;
 pub use locks::{LockSeen, Refusal};
 pub use log::{LOG_ENTRY_BYTES, LOG_KEPT};
-pub use ops::xattr::XATTR_VALUE_MAX;
+pub use ops::data_write::OBJECT_SIZE_MAX;
+pub use ops::omap::KEYS_MAX as OMAP_KEYS_MAX;
+pub use ops::xattr::{XATTR_NAME_MAX, XATTR_VALUE_MAX, XATTRS_BYTES_MAX, XATTRS_MAX};
 pub use pg::{LoadError, Pg};
 pub use pool::{Blocklist, PoolView, SnapIntervals};
 pub use range::seed_of;
 pub use replication::{CopyNeed, ForCopy, Group, Kin, MemberState, Proposal, Replica, refuse_read};
+pub use reply::RETURN_MAX;
 pub use scrub::verdict::shard_error;
 pub use scrub::{Inconsistent, PullTurns, ScrubOrder, ScrubResult, ScrubStamps, ScrubView, first_scratch};
 pub use split::ancestors;

@@ -11,7 +11,7 @@ use messages::osd::{MOSDOpReply, OsdOp, code};
 use types::{EVersion, Errno, HObject, NOSNAP};
 
 /// Entries in one answer (osd_max_pgls).
-const ENTRIES_MAX: u64 = 1024;
+pub const ENTRIES_MAX: u64 = 1024;
 /// Objects looked at for one answer; the client goes on from the cursor that it gets.
 const SCAN_MAX: usize = 16 * 1024;
 const PAGE: usize = 256;

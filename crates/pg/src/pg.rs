@@ -208,7 +208,7 @@ impl Pg {
                     self.client_op(c, ctx);
                 }
             }
-            Input::Committed(seq) => self.durable_here(seq, ctx.out),
+            Input::Committed(seq) => self.durable_here(seq, ctx),
             Input::Group(group) => self.group_changed(*group, ctx),
             Input::PeerUp(osd) => self.peer_up(osd, ctx),
             Input::PeerDown(osd) => self.peer_down(osd, ctx),
@@ -256,10 +256,10 @@ impl Pg {
         .min()
     }
 
-    /// True while answers, or a repair, wait for durability: only such a PG needs [`Input::Committed`], at once if what it
+    /// True while answers, a repair, or what learners get, wait for durability: only such a PG needs [`Input::Committed`], at once if what it
     /// waits for is durable already (a PG that was just loaded cannot know that).
     pub fn is_waiting(&self) -> bool {
-        self.commits.is_waiting() || self.repair_waits_for_flush()
+        self.commits.is_waiting() || self.repair_waits_for_flush() || self.repl.waits_for_durability()
     }
 
     /// Removed snapshots whose clones are gone from every object.

@@ -11,7 +11,7 @@ use messages::osd::{MOSDOp, MOSDOpReply, flag};
 use types::{EVersion, Errno};
 
 /// Output of one operation of a write under RETURNVEC.
-const RETURN_MAX: usize = 64;
+pub const RETURN_MAX: usize = 64;
 /// Values and outputs of all its operations, which the log keeps.
 const RETURNS_MAX: usize = 8 << 10;
 /// What one value takes of that without its output.

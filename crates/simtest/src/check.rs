@@ -30,7 +30,7 @@ const UNREADABLE: &str = "unreadable";
 /// What may stay unclean gets so long to become clean all the same.
 const LOST_AFTER: Duration = Duration::from_secs(30);
 const OMAP_ENTRIES: usize = 4096;
-const OMAP_BYTES: usize = 16 << 20;
+const OMAP_BYTES: usize = 64 << 20;
 
 /// Why a configuration is not what is wanted; None: the PG has all its copies, where they belong.
 fn unclean_config(state: &ClusterState, pg: PgId) -> Option<String> {

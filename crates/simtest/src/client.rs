@@ -37,7 +37,7 @@ const RETRY: Duration = Duration::from_millis(100);
 /// Numbers are kept as text in the omap.
 const COUNTER: (&str, &str) = ("numops", "add");
 /// All of an object: the workload's objects are smaller.
-const READ_MAX: u64 = 4 << 20;
+const READ_MAX: u64 = 128 << 20;
 const GUARD: &[u8] = b"guard";
 /// String comparison for equality (chapter 04 of the protocol's description).
 const CMP_EQ: u8 = 1;
@@ -330,6 +330,10 @@ fn operations(ask: &Ask, pool: PoolId) -> Vec<OsdOp> {
             let map = BTreeMap::from([(Bytes::from(k.clone()), v.clone())]);
             vec![OsdOp::new(code::OMAPSETVALS).with_data(map.to_bytes())]
         }
+        Ask::SetAttrs(attrs) => attrs
+            .iter()
+            .map(|(n, v)| OsdOp::on_xattr(code::SETXATTR, n.as_bytes(), v, 0, 0))
+            .collect(),
         Ask::Delete => vec![OsdOp::new(code::DELETE)],
         Ask::Add(key, n) => {
             let mut input = key.to_bytes().to_vec();
@@ -380,13 +384,15 @@ fn seen(reply: &MOSDOpReply) -> Result<Object, i32> {
         return Err(Errno::EINVAL.code());
     };
     let map = |raw| BTreeMap::<Bytes, Bytes>::from_bytes(raw).map_err(|_| Errno::EINVAL.code());
-    let attrs = map(&attrs.outdata)?;
+    let mut attrs = map(&attrs.outdata)?;
+    let named = |rows: BTreeMap<Bytes, Bytes>| {
+        let text = |k: Bytes| String::from_utf8_lossy(&k).into_owned();
+        rows.into_iter().map(|(k, v)| (text(k), v)).collect()
+    };
     Ok(Object {
-        data: data.outdata.to_vec(),
-        omap: map(&omap.outdata)?
-            .into_iter()
-            .map(|(k, v)| (String::from_utf8_lossy(&k).into_owned(), v))
-            .collect(),
-        guard: attrs.get(GUARD).cloned(),
+        data: data.outdata.clone(),
+        omap: named(map(&omap.outdata)?),
+        guard: attrs.remove(GUARD),
+        attrs: named(attrs),
     })
 }

@@ -18,6 +18,7 @@ pub mod cluster;
 pub mod contract;
 pub mod disk;
 pub mod etcd;
+pub mod largest;
 pub mod linear;
 pub mod model;
 pub mod operator;

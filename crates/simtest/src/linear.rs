@@ -93,7 +93,7 @@ impl Search<'_> {
         let mut h = DefaultHasher::new();
         if let Some(o) = object {
             (&o.data, &o.guard).hash(&mut h);
-            o.omap.iter().for_each(|e| e.hash(&mut h));
+            o.omap.iter().chain(&o.attrs).for_each(|e| e.hash(&mut h));
             (1u8, version).hash(&mut h);
         }
         self.seen.insert((bits, h.finish()))

@@ -2,15 +2,17 @@
 
 use bytes::Bytes;
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// An object's content; `None` elsewhere means that there is no such object.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Object {
-    pub data: Vec<u8>,
+    pub data: Bytes,
     pub omap: BTreeMap<String, Bytes>,
     /// The attribute that guarded writes compare.
     pub guard: Option<Bytes>,
+    /// All others.
+    pub attrs: BTreeMap<String, Bytes>,
 }
 
 /// What a client asked.
@@ -24,6 +26,8 @@ pub enum Ask {
     },
     Append(Bytes),
     OmapSet(String, Bytes),
+    /// Several attributes in one message.
+    SetAttrs(BTreeMap<String, Bytes>),
     Delete,
     /// `numops.add`: the number kept as text under this key becomes so much more.
     Add(String, u64),
@@ -77,20 +81,21 @@ impl Ask {
             }
             Self::Guarded { then, .. } => {
                 next.guard = Some(then.clone());
-                next.data = then.to_vec();
+                next.data = then.clone();
             }
             Self::WriteFull(data) => {
-                next.data = data.to_vec();
+                next.data = data.clone();
                 next.guard = Some(data.slice(..data.len().min(16)));
             }
             Self::Write { at, data } => {
                 let (at, end) = (*at as usize, *at as usize + data.len());
-                if next.data.len() < end {
-                    next.data.resize(end, 0);
-                }
-                next.data[at..end].copy_from_slice(data);
+                let mut all = next.data.to_vec();
+                all.resize(all.len().max(end), 0);
+                all[at..end].copy_from_slice(data);
+                next.data = all.into();
             }
-            Self::Append(data) => next.data.extend_from_slice(data),
+            Self::Append(data) => next.data = [&next.data[..], data].concat().into(),
+            Self::SetAttrs(attrs) => next.attrs.extend(attrs.clone()),
             Self::OmapSet(key, value) => {
                 next.omap.insert(key.clone(), value.clone());
             }
@@ -106,7 +111,12 @@ impl std::fmt::Display for Ask {
             Self::WriteFull(d) => write!(f, "writefull {} {}", tag(d), d.len()),
             Self::Write { at, data } => write!(f, "write {} {at}~{}", tag(data), data.len()),
             Self::Append(d) => write!(f, "append {} {}", tag(d), d.len()),
-            Self::OmapSet(k, v) => write!(f, "omap {k}={}", tag(v)),
+            Self::OmapSet(k, v) => write!(f, "omap {k}={} {}", tag(v), v.len()),
+            Self::SetAttrs(all) => {
+                let (bytes, first) = (bytes_of(all), all.values().next());
+                let tag = first.map_or("nothing".into(), |v| tag(v));
+                write!(f, "attributes {tag}, {} of {bytes} bytes", all.len())
+            }
             Self::Delete => f.write_str("delete"),
             Self::Add(k, n) => write!(f, "add {k} {n}"),
             Self::CopyFrom { from, content } => {
@@ -127,13 +137,31 @@ impl std::fmt::Display for Told {
                 tags(&o.data)
                     .iter()
                     .try_for_each(|t| write!(f, " {}", String::from_utf8_lossy(t)))?;
-                o.omap.iter().try_for_each(|(k, v)| write!(f, " {k}={}", tag(v)))
+                o.omap
+                    .iter()
+                    .try_for_each(|(k, v)| write!(f, " {k}={}", tag(v)))?;
+                if o.attrs.is_empty() {
+                    return Ok(());
+                }
+                let tags: BTreeSet<_> = o.attrs.values().map(|v| tag(v)).collect();
+                write!(
+                    f,
+                    ", {} attributes of {} bytes of",
+                    o.attrs.len(),
+                    bytes_of(&o.attrs)
+                )?;
+                tags.iter().try_for_each(|t| write!(f, " {t}"))
             }
             Self::Done => f.write_str("done"),
             Self::NoObject => f.write_str("no object"),
             Self::Refused => f.write_str("refused"),
         }
     }
+}
+
+/// Names and values together.
+fn bytes_of(attrs: &BTreeMap<String, Bytes>) -> usize {
+    attrs.iter().map(|(n, v)| n.len() + v.len()).sum()
 }
 
 /// Values begin with a tag of their own, in brackets.
@@ -175,7 +203,10 @@ fn tags(mut data: &[u8]) -> Vec<&[u8]> {
 /// A value that is like no other: its tag, again and again.
 pub fn value(client: u64, n: u64, len: usize) -> Bytes {
     let tag = format!("[{client}.{n}]");
-    tag.bytes().cycle().take(len.max(tag.len())).collect()
+    let len = len.max(tag.len());
+    let mut bytes = tag.repeat(len.div_ceil(tag.len())).into_bytes();
+    bytes.truncate(len);
+    bytes.into()
 }
 
 #[cfg(test)]
@@ -186,7 +217,7 @@ mod tests {
     fn what_was_seen_is_told_by_its_tags() {
         let told = |data: &[u8]| {
             Told::Saw(Some(Object {
-                data: data.to_vec(),
+                data: Bytes::copy_from_slice(data),
                 ..Object::default()
             }))
             .to_string()

@@ -3,6 +3,7 @@
 //! Invariant: a plan never destroys what it demands back. A disk is lost only while every PG is clean, once in a run, and
 //! only from pools with a copy elsewhere; bits rot on one disk only, while no disk is lost, and in pools of several copies.
 
+use crate::largest::Largest;
 use crate::scrubs::Asked;
 use io_sim::{Dice, Weather};
 use std::fmt;
@@ -204,6 +205,8 @@ pub struct Plan {
     /// The disk of this OSD is slow from the beginning, and the cluster state answers late: what one says, and what the others know of
     /// it, is long ahead of what is durable.
     pub laggard: Option<Nth>,
+    /// An object with records of the largest size allowed.
+    pub largest: Option<Largest>,
     /// When clients stop asking.
     pub ends: Duration,
 }
@@ -240,6 +243,7 @@ impl Plan {
             by_commands: false,
             thrash: false,
             laggard: None,
+            largest: None,
             ends: CALM + STORM + Duration::from_secs(2),
         };
         let mut lost = false;
@@ -418,6 +422,14 @@ impl Plan {
         self.events.sort_by_key(|e| e.at);
     }
 
+    /// Few seeds have records of the largest size, fewer those that take seconds.
+    pub fn largest(&mut self, dice: &mut Dice) {
+        if dice.below(16) == 0 {
+            let row = dice.below(4) == 0;
+            self.largest = Some(Largest { row });
+        }
+    }
+
     /// Whether bits rot in this run.
     pub fn rots(&self) -> bool {
         self.events.iter().any(Event::is_rot)
@@ -535,6 +547,9 @@ impl fmt::Display for Plan {
         }
         if let Some(osd) = self.laggard {
             write!(f, ", osd.{osd} lags")?;
+        }
+        if let Some(which) = self.largest {
+            write!(f, ", {which:?}")?;
         }
         for e in &self.events {
             write!(f, "\n  at {:?} for {:?}: {:?}", e.at, e.lasts, e.fault)?;

@@ -88,6 +88,7 @@ pub async fn seed(sim: Sim) -> Outcome {
     plan.readers(&mut sim.dice("readers"));
     plan.latest(&mut sim.dice("the latest of the plan"));
     plan.thrash(&mut sim.dice("thrasher"));
+    plan.largest(&mut sim.dice("largest"));
     sim.trace.note(format_args!("PLAN {plan}"));
     let history = Rc::new(History::default());
     let mut lived = Lived::default();
@@ -250,6 +251,7 @@ fn start_client(
             sim.dice(&format!("client.{id} copies")),
             sim.dice(&format!("client.{id} cold")),
             sim.dice(&format!("client.{id} thrash")),
+            sim.dice(&format!("client.{id} largest")),
         );
         let books = (history.clone(), cluster.rot.clone());
         workload::work(rados, plan, dice, books, stop).await;

@@ -2,6 +2,7 @@
 
 use crate::acks::{Ack, Acks};
 use crate::client::{Answer, Rados};
+use crate::largest::{self, Share};
 use crate::linear::Entry;
 use crate::model::{Ask, Object, Told, value};
 use crate::plan::Plan;
@@ -157,7 +158,7 @@ impl Own {
 pub async fn work(
     mut rados: Rados,
     plan: Plan,
-    (mut dice, mut copies, mut cold, mut thrash): (Dice, Dice, Dice, Dice),
+    (mut dice, mut copies, mut cold, mut thrash, mut large): (Dice, Dice, Dice, Dice, Dice),
     (history, rot): (Rc<History>, Rc<Rot>),
     stop: Rc<Cell<bool>>,
 ) {
@@ -166,6 +167,7 @@ pub async fn work(
         oid: format!("own{}", rados.id),
         known: Some(None),
     };
+    let mut largest = Share::of(plan.largest, rados.id);
     let mut n = 0;
     // Each client has its share of them to write.
     let mut unwritten = (rados.id as usize..plan.cold).step_by(plan.clients);
@@ -186,6 +188,9 @@ pub async fn work(
                 (oid, ask) = other;
             }
             rados.hasty = (thrash.below(5) == 0).then(|| Duration::from_micros(thrash.below(HASTY_US)));
+        }
+        if let Some(other) = largest.draw(&mut large, rados.id, n) {
+            (oid, ask) = (largest::OBJECT.into(), other);
         }
         let place = history.call(&oid, rados.id, &ask);
         let newest = history.acks.newest_of(&oid);

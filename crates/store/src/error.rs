@@ -19,14 +19,16 @@ pub enum Error {
         wanted: i32,
         wanted_uuid: Uuid,
     },
+    #[error("{path}: format {found} is newer than this program, which knows {known}")]
+    NewerFormat { path: String, found: u32, known: u32 },
+    /// Bits count from 0.
     #[error(
-        "{path}: format {found} (features {features:#x}) is newer than this program, which knows {known}"
+        "{path}: a newer program has used this store: it has feature bit {bits}, and this program knows bit {known} only"
     )]
-    NewerFormat {
+    UnknownFeatures {
         path: String,
-        found: u32,
-        features: u64,
-        known: u32,
+        bits: String,
+        known: String,
     },
     #[error("{path}: another process has this store open")]
     Locked { path: String },

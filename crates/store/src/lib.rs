@@ -24,6 +24,7 @@ mod error;
 mod exec;
 mod generation;
 mod helper;
+mod host;
 /// For the example that measures engines; no part of the store's interface.
 #[doc(hidden)]
 pub mod index;
@@ -44,8 +45,9 @@ mod view;
 pub use background::Background;
 pub use check::{Progress, Report};
 pub use error::{Error, Result};
+pub use host::{device_of, host_bytes, host_use};
 pub use options::{
     Counters, Driver, Identity, OmapPage, Options, PoolUsage, Seq, Stat, StatFs, Ticket, Waker,
 };
-pub use store::{Store, device_of, host_bytes, host_use};
+pub use store::Store;
 pub use view::{LogBounds, Salvage, View};

@@ -15,6 +15,8 @@ use crate::key;
 use bytes::Bytes;
 
 pub const BLOCK: u64 = 4096;
+// What is on disks counts in these, and O_DIRECT writes them whole.
+const _: () = assert!(BLOCK == 4096);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {

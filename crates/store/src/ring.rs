@@ -40,6 +40,30 @@ use types::checksum::crc32c;
 pub const HEADER: usize = 64;
 const MAGIC: u64 = u64::from_le_bytes(*b"SKEPLOG1");
 
+/// Where each field of the header lies, and that they follow one another.
+mod at {
+    pub const MAGIC: usize = 0;
+    pub const TAG: usize = 8;
+    pub const BATCH: usize = 16;
+    pub const INCARNATION: usize = 24;
+    pub const FIRST_SEQ: usize = 32;
+    pub const COUNT: usize = 40;
+    pub const LEN: usize = 44;
+    pub const RECORDS_CRC: usize = 48;
+    /// Behind 8 bytes of zeros.
+    pub const CRC: usize = 60;
+}
+
+const _: () = assert!(at::TAG == at::MAGIC + size_of::<u64>());
+const _: () = assert!(at::BATCH == at::TAG + size_of::<u64>());
+const _: () = assert!(at::INCARNATION == at::BATCH + size_of::<u64>());
+const _: () = assert!(at::FIRST_SEQ == at::INCARNATION + size_of::<u64>());
+const _: () = assert!(at::COUNT == at::FIRST_SEQ + size_of::<u64>());
+const _: () = assert!(at::LEN == at::COUNT + size_of::<u32>());
+const _: () = assert!(at::RECORDS_CRC == at::LEN + size_of::<u32>());
+const _: () = assert!(at::CRC == at::RECORDS_CRC + size_of::<u32>() + 8);
+const _: () = assert!(HEADER == at::CRC + size_of::<u32>() && BLOCK.is_multiple_of(HEADER as u64));
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
     pub tag: u64,
@@ -55,16 +79,16 @@ impl Header {
     pub fn encode(&self) -> [u8; HEADER] {
         let mut b = [0; HEADER];
         let mut put = |at: usize, v: &[u8]| b[at..at + v.len()].copy_from_slice(v);
-        put(0, &MAGIC.to_le_bytes());
-        put(8, &self.tag.to_le_bytes());
-        put(16, &self.batch.to_le_bytes());
-        put(24, &self.incarnation.to_le_bytes());
-        put(32, &self.first_seq.to_le_bytes());
-        put(40, &self.count.to_le_bytes());
-        put(44, &self.len.to_le_bytes());
-        put(48, &self.crc.to_le_bytes());
-        let crc = crc32c(!0, &b[..60]);
-        b[60..].copy_from_slice(&crc.to_le_bytes());
+        put(at::MAGIC, &MAGIC.to_le_bytes());
+        put(at::TAG, &self.tag.to_le_bytes());
+        put(at::BATCH, &self.batch.to_le_bytes());
+        put(at::INCARNATION, &self.incarnation.to_le_bytes());
+        put(at::FIRST_SEQ, &self.first_seq.to_le_bytes());
+        put(at::COUNT, &self.count.to_le_bytes());
+        put(at::LEN, &self.len.to_le_bytes());
+        put(at::RECORDS_CRC, &self.crc.to_le_bytes());
+        let crc = crc32c(!0, &b[..at::CRC]);
+        b[at::CRC..].copy_from_slice(&crc.to_le_bytes());
         b
     }
 
@@ -72,17 +96,17 @@ impl Header {
         let b = b.get(..HEADER)?;
         let u32_at = |at: usize| u32::from_le_bytes(b[at..at + 4].try_into().unwrap_or_default());
         let u64_at = |at: usize| u64::from_le_bytes(b[at..at + 8].try_into().unwrap_or_default());
-        if u64_at(0) != MAGIC || u32_at(60) != crc32c(!0, &b[..60]) {
+        if u64_at(at::MAGIC) != MAGIC || u32_at(at::CRC) != crc32c(!0, &b[..at::CRC]) {
             return None;
         }
         Some(Self {
-            tag: u64_at(8),
-            batch: u64_at(16),
-            incarnation: u64_at(24),
-            first_seq: u64_at(32),
-            count: u32_at(40),
-            len: u32_at(44),
-            crc: u32_at(48),
+            tag: u64_at(at::TAG),
+            batch: u64_at(at::BATCH),
+            incarnation: u64_at(at::INCARNATION),
+            first_seq: u64_at(at::FIRST_SEQ),
+            count: u32_at(at::COUNT),
+            len: u32_at(at::LEN),
+            crc: u32_at(at::RECORDS_CRC),
         })
     }
 }

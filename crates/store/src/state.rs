@@ -30,6 +30,8 @@ use types::{EVersion, ObjectId, PoolId, SPgId};
 /// Blocks a row of the index' table `Blocks` speaks of.
 pub const REGION: u64 = 64;
 const CRC_BYTES: usize = 4 * REGION as usize;
+// The format of rows that are on disks.
+const _: () = assert!(REGION == 64 && CRC_BYTES == 256);
 
 /// CRC-32C of a block's content.
 pub fn block_crc(block: &[u8]) -> u32 {

@@ -25,7 +25,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::os::fd::BorrowedFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -100,7 +100,7 @@ impl Store {
         let Loaded {
             path,
             file,
-            superblock,
+            mut superblock,
             index,
             slack,
             mut state,
@@ -110,6 +110,10 @@ impl Store {
             tail,
             replayed,
         } = open::load(&*disk, options)?;
+        // Before anything is written that earlier programs would misread.
+        superblock
+            .add_features(&*file)
+            .map_err(|e| Error::io(&path, "write the superblock", e))?;
         state.direct_blocks = options.direct_bytes.div_ceil(BLOCK).max(1);
         state.object_bytes_max = options.object_bytes_max;
         state.blocks = RefCell::new(BlockCache::new(options.block_cache_bytes));
@@ -825,28 +829,4 @@ fn name_corrupt(e: Error, op: &Op) -> Error {
         },
         (e, _) => e,
     }
-}
-
-/// Size of the file system that holds `dir`.
-pub fn host_bytes(dir: &Path) -> Result<u64> {
-    let disk = HostDisk::new(dir);
-    let space = disk.space();
-    let space = space.map_err(|e| Error::io(&disk.name(), "ask for the host's free space", e))?;
-    Ok(space.total)
-}
-
-/// What the host has left on the file system of `dir`, and what the data file of the store there takes of it, holes left
-/// out.
-pub fn host_use(dir: &Path) -> Result<(u64, u64)> {
-    let disk = HostDisk::new(dir);
-    let failed = |e| Error::io(&disk.name(), "ask for the host's free space", e);
-    let space = disk.space().map_err(failed)?;
-    let taken = io::files::allocated_bytes(&dir.join(open::DATA_FILE)).map_err(failed)?;
-    Ok((space.available, taken))
-}
-
-/// The block device that the store in `dir` has its data on, if it does.
-pub fn device_of(dir: &Path) -> Option<PathBuf> {
-    let path = dir.join(open::DATA_FILE).canonicalize().ok()?;
-    io::disk::is_device(&path).then_some(path)
 }

@@ -1,5 +1,6 @@
-//! The superblock: who the store belongs to and how it is laid out. Written once, by `mkfs`, as the last
-//! step, so that a directory whose `mkfs` was cut short is not a store.
+//! The superblock: who the store belongs to and how it is laid out. Written by `mkfs`, as the last step, so that a
+//! directory whose `mkfs` was cut short is not a store; and by the first open of a program that may use a feature from
+//! then on which the store has not had so far.
 //!
 //! 4096 bytes at offset 0, a copy at offset 4096; little-endian:
 //!
@@ -28,13 +29,45 @@ pub const SIZE: usize = 4096;
 pub const FORMAT: u32 = 1;
 /// The index file has a sum page before every 1024 pages (see `index::checked`).
 pub const FEATURE_INDEX_SUMS: u64 = 1;
+/// Objects' records may be of the second version, with values in rows of their own (see `onode`).
+pub const FEATURE_VALUE_ROWS: u64 = 2;
 /// Those this program knows; a new store has them all.
-const FEATURES: u64 = FEATURE_INDEX_SUMS;
+const FEATURES: u64 = FEATURE_INDEX_SUMS | FEATURE_VALUE_ROWS;
+/// Those that an older store gets when it is opened. The others say how it was made.
+const FEATURES_AT_OPEN: u64 = FEATURE_VALUE_ROWS;
 const MAGIC: &[u8; 8] = b"SKEPSTOR";
 const LOG_OFFSET: u64 = 64 << 10;
 /// The smallest log that holds a record of useful size.
 pub const LOG_BYTES_MIN: u64 = 256 << 10;
 const CRC_AT: usize = SIZE - 4;
+
+/// Where each field lies, and that they follow one another.
+mod at {
+    pub const FORMAT: usize = 8;
+    pub const OSD_ID: usize = 12;
+    pub const FEATURES: usize = 16;
+    pub const COMPATIBLE: usize = 24;
+    pub const FSID: usize = 32;
+    pub const OSD_UUID: usize = 48;
+    pub const LOG_OFFSET: usize = 64;
+    pub const LOG_BYTES: usize = 72;
+    pub const DATA_OFFSET: usize = 80;
+    pub const END: usize = 88;
+}
+
+const _: () = assert!(at::FORMAT == MAGIC.len());
+const _: () = assert!(at::OSD_ID == at::FORMAT + size_of::<u32>());
+const _: () = assert!(at::FEATURES == at::OSD_ID + size_of::<types::OsdId>());
+const _: () = assert!(at::COMPATIBLE == at::FEATURES + size_of::<u64>());
+const _: () = assert!(at::FSID == at::COMPATIBLE + size_of::<u64>());
+const _: () = assert!(at::OSD_UUID == at::FSID + size_of::<Uuid>());
+const _: () = assert!(at::LOG_OFFSET == at::OSD_UUID + size_of::<Uuid>());
+const _: () = assert!(at::LOG_BYTES == at::LOG_OFFSET + size_of::<u64>());
+const _: () = assert!(at::DATA_OFFSET == at::LOG_BYTES + size_of::<u64>());
+const _: () = assert!(at::END == at::DATA_OFFSET + size_of::<u64>() && at::END <= CRC_AT);
+// Both copies are blocks of their own, before the log; the log begins with a block.
+const _: () = assert!(SIZE as u64 == BLOCK && 2 * BLOCK <= LOG_OFFSET);
+const _: () = assert!(LOG_OFFSET.is_multiple_of(BLOCK) && LOG_BYTES_MIN.is_multiple_of(BLOCK));
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Superblock {
@@ -55,6 +88,23 @@ pub fn never_opened(file: &dyn DiskFile) -> bool {
         Ok(n) if n >= to => file.read_at(&mut first, from).is_ok() && first.iter().all(|b| *b == 0),
         other => other.is_ok(),
     }
+}
+
+fn read_copy(file: &dyn DiskFile, copy: u64) -> std::io::Result<[u8; SIZE]> {
+    let mut b = [0; SIZE];
+    file.read_at(&mut b, copy * SIZE as u64)?;
+    Ok(b)
+}
+
+fn seal(b: &mut [u8; SIZE]) {
+    let crc = crc32c(!0, &b[..CRC_AT]);
+    b[CRC_AT..].copy_from_slice(&crc.to_le_bytes());
+}
+
+/// The numbers of the bits that are set, from 0 on.
+fn bits(features: u64) -> String {
+    let set = (0..u64::BITS).filter(|n| features >> n & 1 == 1);
+    set.map(|n| n.to_string()).collect::<Vec<_>>().join(", ")
 }
 
 impl Superblock {
@@ -78,17 +128,36 @@ impl Superblock {
         let mut b = [0; SIZE];
         let mut put = |at: usize, v: &[u8]| b[at..at + v.len()].copy_from_slice(v);
         put(0, MAGIC);
-        put(8, &self.identity.format.to_le_bytes());
-        put(12, &self.identity.osd_id.to_le_bytes());
-        put(16, &self.identity.features.to_le_bytes());
-        put(32, &self.identity.fsid.0);
-        put(48, &self.identity.osd_uuid.0);
-        put(64, &self.log_offset.to_le_bytes());
-        put(72, &self.log_bytes.to_le_bytes());
-        put(80, &self.data_offset.to_le_bytes());
-        let crc = crc32c(!0, &b[..CRC_AT]);
-        b[CRC_AT..].copy_from_slice(&crc.to_le_bytes());
+        put(at::FORMAT, &self.identity.format.to_le_bytes());
+        put(at::OSD_ID, &self.identity.osd_id.to_le_bytes());
+        put(at::FEATURES, &self.identity.features.to_le_bytes());
+        put(at::FSID, &self.identity.fsid.0);
+        put(at::OSD_UUID, &self.identity.osd_uuid.0);
+        put(at::LOG_OFFSET, &self.log_offset.to_le_bytes());
+        put(at::LOG_BYTES, &self.log_bytes.to_le_bytes());
+        put(at::DATA_OFFSET, &self.data_offset.to_le_bytes());
+        seal(&mut b);
         b
+    }
+
+    /// Gives a store of an earlier program the features that this one may use from now on; writes nothing where both copies
+    /// have them. What this program does not know of the block stays as it is.
+    pub fn add_features(&mut self, file: &dyn DiskFile) -> std::io::Result<()> {
+        let copies = [read_copy(file, 0)?, read_copy(file, 1)?];
+        let whole = copies.iter().find(|b| Self::decode(b).is_some());
+        let mut b = *whole.ok_or(std::io::ErrorKind::InvalidData)?;
+        self.identity.features |= FEATURES_AT_OPEN;
+        b[at::FEATURES..at::FEATURES + 8].copy_from_slice(&self.identity.features.to_le_bytes());
+        seal(&mut b);
+        // The first one last, since it is the one that is read: where it has the features the other has them, too. And one
+        // by one, so that a torn write leaves a whole copy.
+        for copy in [1, 0] {
+            if copies[copy] != b {
+                file.write_at(&b, (copy * SIZE) as u64)?;
+                file.flush()?;
+            }
+        }
+        Ok(())
     }
 
     /// None: not one (magic or checksum).
@@ -101,15 +170,15 @@ impl Superblock {
         }
         Some(Self {
             identity: Identity {
-                osd_id: u32_at(12) as i32,
-                fsid: uuid_at(32),
-                osd_uuid: uuid_at(48),
-                format: u32_at(8),
-                features: u64_at(16),
+                osd_id: u32_at(at::OSD_ID) as i32,
+                fsid: uuid_at(at::FSID),
+                osd_uuid: uuid_at(at::OSD_UUID),
+                format: u32_at(at::FORMAT),
+                features: u64_at(at::FEATURES),
             },
-            log_offset: u64_at(64),
-            log_bytes: u64_at(72),
-            data_offset: u64_at(80),
+            log_offset: u64_at(at::LOG_OFFSET),
+            log_bytes: u64_at(at::LOG_BYTES),
+            data_offset: u64_at(at::DATA_OFFSET),
         })
     }
 
@@ -127,9 +196,7 @@ impl Superblock {
         }
         let mut found = None;
         for copy in 0..2 {
-            let mut b = [0; SIZE];
-            let read = file.read_at(&mut b, copy * SIZE as u64);
-            read.map_err(|e| Error::io(path, "read the superblock", e))?;
+            let b = read_copy(file, copy).map_err(|e| Error::io(path, "read the superblock", e))?;
             found = found.or(Self::decode(&b));
         }
         let why = if file.is_device() {
@@ -139,12 +206,18 @@ impl Superblock {
         };
         let s = found.ok_or_else(|| not(why))?;
         let id = &s.identity;
-        if id.format > FORMAT || id.features & !FEATURES != 0 {
+        if id.format > FORMAT {
             return Err(Error::NewerFormat {
                 path: path.to_owned(),
                 found: id.format,
-                features: id.features,
                 known: FORMAT,
+            });
+        }
+        if id.features & !FEATURES != 0 {
+            return Err(Error::UnknownFeatures {
+                path: path.to_owned(),
+                bits: bits(id.features & !FEATURES),
+                known: bits(FEATURES),
             });
         }
         let aligned = [s.log_offset, s.log_bytes, s.data_offset]

@@ -9,10 +9,11 @@ mod common;
 
 use bytes::Bytes;
 use common::*;
+use io::disk::Disk;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
-use store::{Error, Options, Store};
+use store::{Options, Store};
 use types::{EVersion, Op, Transaction};
 
 /// How many of the transactions a checkpoint covers; the others are in the log alone.
@@ -185,28 +186,121 @@ fn make(dir: &Path) {
     store.wait(store.queued()).unwrap();
 }
 
-/// A superblock with another version or an unknown feature, its checksum right.
+/// Where the superblock has its features, and what the bit says that values may lie beside their object's record.
+const FEATURES_AT: usize = 16;
+const VALUE_ROWS: u8 = 2;
+
+/// Changes a byte of both copies of the superblock, whose checksums are right afterwards.
+fn set_byte(block: &mut [u8], at: usize, value: u8) {
+    for copy in [0, 4096] {
+        block[copy + at] = value;
+        let crc = types::checksum::crc32c(!0, &block[copy..copy + 4092]);
+        block[copy + 4092..copy + 4096].copy_from_slice(&crc.to_le_bytes());
+    }
+}
+
 #[test]
 fn newer_formats_are_refused() {
-    // (offset in the superblock, byte, refused?)
-    for (at, value, refused) in [(8, 2, true), (16, 2, true), (23, 0x80, true), (24, 1, false)] {
+    // (offset in the superblock, byte, what the refusal names)
+    let cases = [
+        (8, 2, Some("format 2 is newer")),
+        (16, 4, Some("feature bit 2,")),
+        (16, 0xff, Some("feature bit 2, 3, 4, 5, 6, 7,")),
+        (23, 0x80, Some("feature bit 63,")),
+        (24, 1, None),
+    ];
+    for (at, value, refusal) in cases {
         let dir = tempfile::tempdir().unwrap();
         unpack("1-2026-11-22.tgz", dir.path());
         let path = dir.path().join("block");
         let mut bytes = std::fs::read(&path).unwrap();
-        for copy in [0, 4096] {
-            bytes[copy + at] = value;
-            let crc = types::checksum::crc32c(!0, &bytes[copy..copy + 4092]);
-            bytes[copy + 4092..copy + 4096].copy_from_slice(&crc.to_le_bytes());
-        }
+        set_byte(&mut bytes, at, value);
         std::fs::write(&path, &bytes).unwrap();
-        match Store::open(dir.path(), &golden(), nobody()) {
-            Err(Error::NewerFormat { .. }) => assert!(refused, "byte {at}"),
-            Err(e) => panic!("byte {at}: {e}"),
-            Ok(_) => assert!(!refused, "byte {at}"),
-        }
-        if refused {
-            assert!(std::fs::read(&path).unwrap() == bytes, "nothing was changed");
+        match (Store::open(dir.path(), &golden(), nobody()), refusal) {
+            (Err(e), Some(named)) => {
+                assert!(e.to_string().contains(named), "byte {at}: {e}");
+                assert!(std::fs::read(&path).unwrap() == bytes, "nothing was changed");
+            }
+            (Err(e), None) => panic!("byte {at}: {e}"),
+            (Ok(_), named) => {
+                assert_eq!(named, None, "byte {at}");
+                let now = std::fs::read(&path).unwrap();
+                assert_eq!(
+                    [now[at], now[4096 + at]],
+                    [value; 2],
+                    "what it does not know stays"
+                );
+            }
         }
     }
+}
+
+/// Earlier programs are kept from a store by a bit of its superblock, from before the first write of one that knows it.
+#[test]
+fn a_store_gets_the_features_of_who_opens_it() {
+    let dir = tempfile::tempdir().unwrap();
+    unpack("1-2026-11-22.tgz", dir.path());
+    let path = dir.path().join("block");
+    let features = || {
+        let b = std::fs::read(&path).unwrap();
+        [b[FEATURES_AT], b[4096 + FEATURES_AT]]
+    };
+    let before = features()[0];
+    assert_eq!(before & VALUE_ROWS, 0);
+    assert!(Store::check(dir.path(), &golden()).unwrap().is_clean());
+    assert_eq!(features(), [before; 2], "a check changes nothing");
+    for _ in 0..2 {
+        drop(Store::open(dir.path(), &golden(), nobody()).unwrap());
+        assert_eq!(features(), [before | VALUE_ROWS; 2]);
+    }
+    // What damages one copy is mended by the next open, whichever it is.
+    for copy in [0, 4096] {
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes[copy + FEATURES_AT] = 0;
+        std::fs::write(&path, &bytes).unwrap();
+        drop(Store::open(dir.path(), &golden(), nobody()).unwrap());
+        assert_eq!(features(), [before | VALUE_ROWS; 2]);
+    }
+}
+
+/// Wherever the power fails while a store gets its bit: it can be opened, and nothing was written that the bit has to
+/// stand for before both copies had it.
+#[test]
+fn a_cut_while_a_store_gets_a_feature() {
+    let old = fresh();
+    let file = old.open("block").unwrap();
+    let mut block = old.content("block");
+    let without = block[FEATURES_AT] & !VALUE_ROWS;
+    set_byte(&mut block, FEATURES_AT, without);
+    file.write_at(&block[..8192], 0).unwrap();
+    file.flush().unwrap();
+    drop(file);
+    let old = old.copy();
+    old.sample_each(1, [1000; 3]);
+    drop(open(&old));
+    let survivors = old.survivors();
+    let has = |b: &[u8], copy: usize| {
+        let b = &b[copy * 4096..][..4096];
+        let whole = types::checksum::crc32c(!0, &b[..4092]).to_le_bytes() == b[4092..];
+        whole.then(|| b[FEATURES_AT] & VALUE_ROWS != 0)
+    };
+    let (mut halfway, mut lived) = (0, 0);
+    for s in survivors {
+        let b = s.content("block");
+        let copies = [has(&b, 0), has(&b, 1)];
+        let log_begun = b[65_536..69_632].iter().any(|b| *b != 0);
+        if log_begun {
+            assert_eq!(copies, [Some(true); 2]);
+        }
+        lived += u64::from(log_begun);
+        halfway += u64::from(copies[0] != copies[1]);
+        drop(open(&s));
+        let b = s.content("block");
+        assert_eq!([has(&b, 0), has(&b, 1)], [Some(true); 2]);
+        check(&s, "a cut at the first open");
+    }
+    assert!(
+        halfway > 0 && lived > 0,
+        "{halfway} of them halfway, {lived} lived"
+    );
 }

@@ -1,8 +1,30 @@
 //! Rules that tests may break, to show that tests and the simulation would notice: what each crate's `broken` module is
 //! made of.
 //!
-//! Invariants: a rule is broken only in the thread that asked for it, and only in builds with debug assertions; in all others
-//! `is` is a constant, the switch does not exist, and what stands behind `broken::is` is not compiled into anything.
+//! Invariants: a rule is broken only in the thread that asked for it, or, where [`VARIABLE`] names it, in all threads for the
+//! program's whole life; and only in builds with debug assertions. In all others `is` is a constant, the switch does not
+//! exist, and what stands behind `broken::is` is not compiled into anything.
+
+/// Names the rules that are broken in all threads, as `crate::Rule`, with commas between them: for tests of which the program
+/// has threads of its own.
+pub const VARIABLE: &str = "SKEP_BROKEN";
+
+/// Those of one crate. A rule that its table does not have would pass for one that nobody notices.
+#[cfg(debug_assertions)]
+pub fn in_all_threads<R: Copy>(of: &str, all: &[R], name: fn(R) -> &'static str) -> Vec<R> {
+    named(&std::env::var(VARIABLE).unwrap_or_default(), of, all, name)
+}
+
+#[cfg(debug_assertions)]
+fn named<R: Copy>(rules: &str, of: &str, all: &[R], name: fn(R) -> &'static str) -> Vec<R> {
+    let named = rules.split(',').filter_map(|n| n.trim().split_once("::"));
+    let of_crate = named.filter(|(named, _)| *named == of).map(|(_, rule)| {
+        let found = all.iter().find(|r| name(**r) == rule);
+        assert!(found.is_some(), "{VARIABLE}: {of} has no rule {rule}");
+        found
+    });
+    of_crate.flatten().copied().collect()
+}
 
 /// Declares a crate's rules, each with the module that it belongs to; its documentation says what holds.
 #[macro_export]
@@ -42,6 +64,11 @@ macro_rules! breakable_rules {
         mod switch {
             use super::Rule;
             use std::cell::Cell;
+            use std::sync::LazyLock;
+
+            static EVERYWHERE: LazyLock<Vec<Rule>> = LazyLock::new(|| {
+                $crate::broken::in_all_threads(env!("CARGO_PKG_NAME"), Rule::ALL, Rule::name)
+            });
 
             thread_local! {
                 static BROKEN: Cell<Option<Rule>> = const { Cell::new(None) };
@@ -53,7 +80,7 @@ macro_rules! breakable_rules {
             }
 
             pub fn is(rule: Rule) -> bool {
-                BROKEN.with(|b| b.get() == Some(rule))
+                BROKEN.with(|b| b.get() == Some(rule)) || EVERYWHERE.contains(&rule)
             }
         }
 
@@ -65,4 +92,30 @@ macro_rules! breakable_rules {
             false
         }
     };
+}
+
+#[cfg(all(test, debug_assertions))]
+mod tests {
+    const ALL: [&str; 2] = ["First", "Second"];
+
+    fn named(rules: &str) -> Vec<&'static str> {
+        super::named(rules, "store", &ALL, |r| r)
+    }
+
+    #[test]
+    fn rules_of_the_crate_are_named() {
+        assert!(named("").is_empty());
+        assert!(named("pg::Third").is_empty());
+        assert_eq!(named("store::Second"), ["Second"]);
+        assert_eq!(
+            named("pg::Third, store::First,store::Second"),
+            ["First", "Second"]
+        );
+    }
+
+    #[test]
+    #[should_panic(expected = "store has no rule Third")]
+    fn a_rule_that_is_not_there_is_no_survivor() {
+        named("store::Third");
+    }
 }

@@ -27,6 +27,28 @@ pub const RELEASES: [(u8, &str); 20] = [
 pub const LUMINOUS: u8 = 12;
 pub const NAUTILUS: u8 = 14;
 pub const PACIFIC: u8 = 16;
+
+/// The release whose protocol and command output Skep speaks; programs compare these.
+pub const SPOKEN: u8 = PACIFIC;
+pub const SPOKEN_NAME: &str = "pacific";
+pub const SPOKEN_VERSION: &str = "16.2.15";
+/// Skep's own version.
+pub const SKEP_VERSION: &str = env!("CARGO_PKG_VERSION");
+/// Both in the form that programs take apart: `ceph version NUMBER (BUILD) RELEASE (CHANNEL)`.
+pub const VERSION_TEXT: &str = concat!(
+    "ceph version 16.2.15 (skep-",
+    env!("CARGO_PKG_VERSION"),
+    ") pacific (stable)"
+);
+
+/// What a daemon of this build says of its version among its facts.
+pub const VERSION_FACTS: [(&str, &str); 4] = [
+    ("ceph_release", SPOKEN_NAME),
+    ("ceph_version", VERSION_TEXT),
+    ("ceph_version_short", SPOKEN_VERSION),
+    ("skep_version", SKEP_VERSION),
+];
+
 /// In an incremental: no change.
 pub const NO_CHANGE: u8 = 0xff;
 
@@ -82,4 +104,16 @@ pub mod feature {
 
     /// The connection features of a 16.2.15 OSD, for `OsdXInfo::features`.
     pub const ALL_PACIFIC: u64 = 0x3f01_cfbd_fffd_ffff;
+}
+
+#[cfg(test)]
+mod version_tests {
+    use super::*;
+
+    #[test]
+    fn the_text_says_what_the_parts_say() {
+        let text = format!("ceph version {SPOKEN_VERSION} (skep-{SKEP_VERSION}) {SPOKEN_NAME} (stable)");
+        assert_eq!(VERSION_TEXT, text);
+        assert_eq!(name(SPOKEN), SPOKEN_NAME);
+    }
 }

@@ -11,6 +11,8 @@ use denc::{Reader, Result, Writer};
 pub(super) const ARG: usize = 28;
 /// Size of an operation on the wire.
 pub(super) const OP_SIZE: usize = 38;
+// Code, flags, union, length of the data.
+const _: () = assert!(OP_SIZE == size_of::<u16>() + size_of::<u32>() + ARG + size_of::<u32>());
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OsdOp {

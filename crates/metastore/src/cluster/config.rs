@@ -58,6 +58,14 @@ impl Decode for ConfigLogEntry {
     }
 }
 
+/// An option as it is set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Setting<'a> {
+    /// With its masks.
+    pub section: &'a str,
+    pub value: &'a str,
+}
+
 impl ConfigDb {
     pub fn get(&self, section: &str, name: &str) -> Option<&str> {
         self.sections.get(section)?.get(name).map(String::as_str)
@@ -91,44 +99,72 @@ impl ConfigDb {
         chain
     }
 
-    /// All options that hold for `who` on `host` with device class `class`: the more special section wins;
-    /// within a section a masked entry beats the plain one.
-    pub fn effective(&self, who: &AuthName, host: &str, class: &str) -> BTreeMap<String, String> {
+    /// All options that hold for `who` on `host` with device class `class`, with the place of each that won.
+    pub fn in_force(&self, who: &AuthName, host: &str, class: &str) -> BTreeMap<&str, Setting<'_>> {
         let mut out = BTreeMap::new();
-        for base in Self::chain(who) {
-            let mut matching: Vec<_> = self
-                .sections
-                .iter()
-                .filter_map(|(s, options)| Some((mask_rank(s, &base, host, class)?, options)))
-                .collect();
-            matching.sort_by_key(|(rank, _)| *rank);
-            for (_, options) in matching {
-                out.extend(options.iter().map(|(k, v)| (k.clone(), v.clone())));
-            }
+        for (section, options) in self.matching(who, host, class) {
+            out.extend(
+                options
+                    .iter()
+                    .map(|(name, value)| (name.as_str(), Setting { section, value })),
+            );
         }
         out
     }
+
+    /// [`Self::in_force`] without the places.
+    pub fn effective(&self, who: &AuthName, host: &str, class: &str) -> BTreeMap<String, String> {
+        let all = self.in_force(who, host, class).into_iter();
+        all.map(|(name, s)| (name.to_string(), s.value.to_string()))
+            .collect()
+    }
+
+    /// One of them.
+    pub fn value(&self, who: &AuthName, host: &str, class: &str, name: &str) -> Option<&str> {
+        let sections = self.matching(who, host, class);
+        let set = sections
+            .into_iter()
+            .rev()
+            .find_map(|(_, options)| options.get(name));
+        set.map(String::as_str)
+    }
+
+    /// The sections that concern `who`, the weakest first: more masks win over fewer; among as many, the more special
+    /// section over the more general one.
+    fn matching(&self, who: &AuthName, host: &str, class: &str) -> Vec<(&str, &BTreeMap<String, String>)> {
+        let chain = Self::chain(who);
+        let mut found: Vec<_> = self
+            .sections
+            .iter()
+            .filter_map(|(section, options)| {
+                let (base, masks) = section.split_once('/').unwrap_or((section, ""));
+                let depth = chain.iter().position(|c| c == base)?;
+                Some((
+                    (matching_masks(masks, host, class)?, depth),
+                    section.as_str(),
+                    options,
+                ))
+            })
+            .collect();
+        found.sort_by_key(|(rank, _, _)| *rank);
+        found
+            .into_iter()
+            .map(|(_, section, options)| (section, options))
+            .collect()
+    }
 }
 
-/// How special a section is (number of its masks), if it is `base` and its masks match.
-fn mask_rank(section: &str, base: &str, host: &str, class: &str) -> Option<usize> {
-    let mut parts = section.split('/');
-    if parts.next() != Some(base) {
-        return None;
-    }
-    let mut rank = 0;
-    for mask in parts {
+/// How many masks there are, if all of them match.
+fn matching_masks(masks: &str, host: &str, class: &str) -> Option<usize> {
+    let mut masks = masks.split('/').filter(|m| !m.is_empty());
+    masks.try_fold(0, |count, mask| {
         let matches = match mask.split_once(':') {
             Some(("host", v)) => v == host,
             Some(("class", v)) => v == class,
             _ => false,
         };
-        if !matches {
-            return None;
-        }
-        rank += 1;
-    }
-    Some(rank)
+        matches.then_some(count + 1)
+    })
 }
 
 #[cfg(test)]
@@ -157,11 +193,48 @@ mod tests {
                 "{kind}.{id} on {host} {class}"
             );
         };
-        check(EntityKind::Client, "admin", "vm1", "", "ca");
+        check(EntityKind::Client, "admin", "vm1", "", "ch");
+        check(EntityKind::Client, "admin", "vm2", "", "ca");
         check(EntityKind::Client, "x", "vm1", "", "ch");
         check(EntityKind::Client, "x", "vm2", "", "c");
         check(EntityKind::Mon, "a", "vm2", "", "g");
         check(EntityKind::Osd, "1", "vm2", "ssd", "os");
         check(EntityKind::Osd, "1", "vm2", "hdd", "o");
+    }
+
+    /// A masked entry of a general section lost against a plain one of a special section, while `config get` said that it won.
+    #[test]
+    fn more_masks_win_over_a_more_special_section() {
+        let mut db = ConfigDb::default();
+        for (s, v) in [
+            ("global/host:a", "gh"),
+            ("osd/class:ssd/host:a", "och"),
+            ("osd/class:ssd", "oc"),
+            ("osd.1", "one"),
+            ("osd.2/host:a", "two"),
+        ] {
+            db.put(s, "opt", Some(v));
+        }
+        for (id, host, class, want) in [
+            ("1", "a", "ssd", "osd/class:ssd/host:a=och"),
+            ("1", "b", "ssd", "osd/class:ssd=oc"),
+            ("1", "a", "hdd", "global/host:a=gh"),
+            ("1", "b", "hdd", "osd.1=one"),
+            ("2", "a", "hdd", "osd.2/host:a=two"),
+        ] {
+            let who = AuthName::new(EntityKind::Osd, id);
+            let got = db.in_force(&who, host, class)["opt"];
+            assert_eq!(
+                format!("{}={}", got.section, got.value),
+                want,
+                "osd.{id} on {host} {class}"
+            );
+            assert_eq!(db.value(&who, host, class, "opt"), Some(got.value));
+            assert_eq!(db.effective(&who, host, class)["opt"], got.value);
+        }
+        assert_eq!(
+            db.value(&AuthName::new(EntityKind::Osd, "3"), "b", "", "opt"),
+            None
+        );
     }
 }

@@ -21,6 +21,7 @@ pub mod history;
 pub mod keys;
 mod load;
 pub mod monitors;
+pub mod options;
 mod osds;
 pub mod pgs;
 mod scrubs;
@@ -32,7 +33,7 @@ mod tests;
 
 pub use boot::{bucket_name, decide as boot_decision, weight_for};
 pub use changes::{Change, Changes};
-pub use config::{ConfigDb, ConfigLogEntry};
+pub use config::{ConfigDb, ConfigLogEntry, Setting};
 pub use create::{CreateOptions, OSD_CAPS, create_cluster, new_entity};
 pub use fences::{Fenced, Instance};
 pub use handle::{ClusterHandle, Committed, OsdBoot};

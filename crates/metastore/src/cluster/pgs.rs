@@ -20,7 +20,7 @@ pub use propose::{PgProposal, Refusal};
 
 use super::keys;
 use crate::kv::{Error, Result, TxnOp};
-use denc::{Decode, Encode};
+use denc::{Decode, Encode, Reader, Writer};
 use std::collections::BTreeMap;
 use types::{Epoch, OsdId, PgId, PoolId};
 
@@ -34,8 +34,33 @@ pub struct PgConfig {
     /// OSDs that hold every acknowledged write, the primary first.
     pub in_sync: Vec<OsdId>,
     pub primary: OsdId,
+    /// Map epoch in which the PG came to be, with its pool or by a split. 0: before that was kept.
+    pub created: Epoch,
 }
-denc::envelope_denc!(PgConfig, 1, 1, { interval, in_sync, primary });
+
+impl Encode for PgConfig {
+    fn encode(&self, w: &mut Writer) {
+        w.envelope(2, 1, |w| {
+            w.put(&self.interval);
+            w.put(&self.in_sync);
+            w.put(&self.primary);
+            w.put(&self.created);
+        });
+    }
+}
+
+impl Decode for PgConfig {
+    fn decode(r: &mut Reader) -> denc::Result<Self> {
+        r.envelope(2, |version, r| {
+            Ok(Self {
+                interval: r.get()?,
+                in_sync: r.get()?,
+                primary: r.get()?,
+                created: if version >= 2 { r.get()? } else { 0 },
+            })
+        })
+    }
+}
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PgConfigs(BTreeMap<PgId, PgConfig>);

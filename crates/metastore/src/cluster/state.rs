@@ -5,7 +5,7 @@
 //! store say the same; loading from the store gives that snapshot again ([`super::load`]).
 
 use super::changes::{Change, Changes};
-use super::config::{CONFIG_LOG_MAX, ConfigDb, ConfigLogEntry};
+use super::config::{CONFIG_LOG_MAX, ConfigDb, ConfigLogEntry, Setting};
 use super::fences::{self, Fences};
 use super::format::Format;
 use super::history::MapHistory;
@@ -139,9 +139,34 @@ impl ClusterState {
         self.osdmap.is_up(osd) && self.asked_down.get(&osd).copied() == up_from
     }
 
-    /// A central option as it holds for `who` (no masks), if somebody set it.
-    pub fn option(&self, who: &AuthName, name: &str) -> Option<String> {
-        self.config.effective(who, "", "").remove(name)
+    /// The host that an OSD said it is on.
+    pub fn osd_host(&self, osd: OsdId) -> Option<&str> {
+        self.osd_metadata.get(&osd)?.get("hostname").map(String::as_str)
+    }
+
+    /// What masks of the configuration (`host:a`, `class:ssd`) compare with: host and device class of an OSD. Where other
+    /// entities are is not known here.
+    fn place_of(&self, who: &AuthName) -> (&str, &str) {
+        let osd = (who.kind == EntityKind::Osd)
+            .then(|| who.id.parse().ok())
+            .flatten();
+        let place = |id: OsdId| {
+            let class = self.osdmap.crush.class_name_of(id);
+            (self.osd_host(id).unwrap_or(""), class.unwrap_or(""))
+        };
+        osd.map_or(("", ""), place)
+    }
+
+    /// The central options as they hold for `who`, where it is.
+    pub fn options_of(&self, who: &AuthName) -> BTreeMap<&str, Setting<'_>> {
+        let (host, class) = self.place_of(who);
+        self.config.in_force(who, host, class)
+    }
+
+    /// One of them, if somebody set it.
+    pub fn option(&self, who: &AuthName, name: &str) -> Option<&str> {
+        let (host, class) = self.place_of(who);
+        self.config.value(who, host, class, name)
     }
 
     /// An entry of the cluster log in the name of the first monitor.

@@ -12,6 +12,8 @@ use types::pgstats::PgStat;
 use types::pool::PgPool;
 use types::{EntityAddr, EntityAddrVec, IntervalSet, OsdId, PgId, Utime, Uuid};
 
+mod runs;
+
 struct TestClock(AtomicU64);
 impl Clock for TestClock {
     fn monotonic(&self) -> Duration {

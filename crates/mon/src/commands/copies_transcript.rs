@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use super::sample::Cluster;
+use crate::commands::sample::Cluster;
 use types::pgstats::{SlowOp, Wait, pg_state, wait};
 use types::{PgId, Utime};
 

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use super::sample::Cluster;
+use crate::commands::sample::Cluster;
 use serde_json::Value;
 
 fn vector(name: &str) -> String {

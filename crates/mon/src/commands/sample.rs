@@ -4,15 +4,16 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use crate::progress::Progress;
+use crate::commands::context::{MonInfo, Target};
+use crate::policies::progress::Progress;
 use io::{Clock, SystemRandom};
 use metastore::cluster::{CreateOptions, OsdBoot, create_cluster};
-use metastore::{ClusterHandle, Embedded, OsdReport};
+use metastore::{Changes, ClusterHandle, ClusterState, ClusterStats, Embedded, OsdReport};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use types::pgstats::{OsdStat, PgStat, StoreStatfs, pg_state};
-use types::{EntityAddrVec, EntityKind, Uuid};
+use types::{AuthName, EntityAddr, EntityAddrVec, EntityKind, Utime, Uuid};
 
 const START: u64 = 1_795_000_000;
 
@@ -54,6 +55,7 @@ fn boot(id: i32) -> OsdBoot {
         metadata: BTreeMap::from([
             ("hostname".into(), "vm".into()),
             ("osd_objectstore".into(), "skep".into()),
+            ("ceph_version".into(), types::release::VERSION_TEXT.into()),
         ]),
     }
 }

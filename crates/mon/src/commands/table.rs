@@ -1,133 +1,61 @@
 //! The table of commands: signature, help, permission, flags and function of each. The parser, the
 //! descriptions for the `ceph` program, the permission check, the dispatch and the documentation all read it.
 //!
-//! It is kept in parts, one beside the functions of each family; [`FAMILIES`] is all of it. Commands that are
-//! listed but not built refuse with EOPNOTSUPP; commands that are not listed do not exist.
+//! It is kept in parts, one beside the functions of each family; [`FAMILIES`] is all of it, and no other file names
+//! them all. Commands that are listed but not built refuse with EOPNOTSUPP; commands that are not listed do not exist.
 
-use super::{Command, Context, Outcome, signature};
-use ::auth::Access;
+use super::{auth, cluster, config, crush, doctor, health, osd, pg, pool};
+use crate::commands::command::{Command, Outcome};
+use crate::commands::context::Context;
+use crate::commands::language::signature;
+use crate::commands::spec::{HIDDEN, Spec, spec};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-pub type Handler = fn(&Command, &Context<'_>) -> Outcome;
-
-/// Bits of [`Spec::flags`], as the `ceph` program knows them. Bit 8 ("send it to the manager") is never set:
-/// the monitor answers everything itself.
-pub const NOFORWARD: u32 = 1;
-pub const DEPRECATED: u32 = 4;
-pub const HIDDEN: u32 = 32;
-
-pub struct Spec {
-    /// See [`signature`].
-    pub sig: &'static str,
-    pub help: &'static str,
-    pub module: &'static str,
-    pub perm: &'static str,
-    pub flags: u32,
-    /// Set for what Ceph's manager answers: "" for the manager itself, else the name of its module.
-    pub manager: Option<&'static str>,
-    /// Reads, and its answer holds a secret.
-    pub shows_secrets: bool,
-    /// An argument that holds a secret; "" if none does.
-    pub secret_arg: &'static str,
-    pub run: Handler,
-}
-
-impl Spec {
-    pub fn access(&self) -> Access {
-        let one = |c: char, access| {
-            if self.perm.contains(c) {
-                access
-            } else {
-                Access::NONE
-            }
-        };
-        one('r', Access::R) | one('w', Access::W) | one('x', Access::X)
-    }
-
-    pub const fn flagged(mut self, flags: u32) -> Self {
-        self.flags = flags;
-        self
-    }
-
-    pub const fn showing_secrets(mut self) -> Self {
-        self.shows_secrets = true;
-        self
-    }
-
-    pub const fn hiding(mut self, arg: &'static str) -> Self {
-        self.secret_arg = arg;
-        self
-    }
-
-    /// A command of the manager (`module` ""), or of one of its modules: at the manager's doors `mgr` capabilities
-    /// are enough for it. Everything else needs the monitor's there, too.
-    pub const fn by_manager(mut self, module: &'static str) -> Self {
-        self.manager = Some(module);
-        self
-    }
-}
-
-/// `need` is module and permission: `"osd rw"`.
-pub const fn spec(
-    need: (&'static str, &'static str),
-    sig: &'static str,
-    help: &'static str,
-    run: Handler,
-) -> Spec {
-    Spec {
-        sig,
-        help,
-        module: need.0,
-        perm: need.1,
-        flags: 0,
-        manager: None,
-        shows_secrets: false,
-        secret_arg: "",
-        run,
-    }
-}
-
-/// A command of the real thing that is listed only to be refused in clear words.
-pub const fn later(need: (&'static str, &'static str), sig: &'static str) -> Spec {
-    spec(need, sig, "not built in skep yet", not_built)
-}
-
-fn not_built(cmd: &Command, _: &Context<'_>) -> Outcome {
-    Outcome::not_built(&format!("'{}'", cmd.prefix))
-}
-
 /// Families in the order of the documentation.
 pub static FAMILIES: [(&str, &[Spec]); 24] = [
-    ("Cluster", super::cluster::TABLE),
-    ("Health", super::health::TABLE),
-    ("What waits, and for what", super::doctor::TABLE),
-    ("Monitors", super::monitor::TABLE),
-    ("Manager", super::manager::TABLE),
-    ("OSDs", super::osd_read::TABLE),
-    ("OSDs: changes", super::osd_change::TABLE),
-    ("OSDs: weights", super::osd_weights::TABLE),
-    ("OSDs: safety", super::osd_safety::TABLE),
-    ("OSDs: flags", super::osd_flags::TABLE),
-    ("Blocklist", super::blocklist::TABLE),
-    ("CRUSH", super::crush_read::TABLE),
-    ("CRUSH: changes", super::crush_change::TABLE),
-    ("CRUSH: device classes", super::crush_class::TABLE),
-    ("Pools", super::pool::TABLE),
-    ("Pools: use", super::pool_use::TABLE),
-    ("Placement groups", super::pg::TABLE),
-    ("Placement groups: by hand", super::upmap::TABLE),
-    ("Scrub", super::scrub::TABLE),
-    ("Configuration", super::config::TABLE),
-    ("Keys and values", super::config_key::TABLE),
-    ("Authentication", super::auth::TABLE),
-    ("File systems", super::fs::TABLE),
-    ("Manager modules", super::modules::TABLE),
+    ("Cluster", cluster::whole::TABLE),
+    ("Health", health::TABLE),
+    ("What waits, and for what", doctor::TABLE),
+    ("Monitors", cluster::monitor::TABLE),
+    ("Manager", cluster::manager::TABLE),
+    ("OSDs", osd::read::TABLE),
+    ("OSDs: changes", osd::change::TABLE),
+    ("OSDs: weights", osd::weights::TABLE),
+    ("OSDs: safety", osd::safety::TABLE),
+    ("OSDs: flags", osd::flags::TABLE),
+    ("Blocklist", osd::blocklist::TABLE),
+    ("CRUSH", crush::read::TABLE),
+    ("CRUSH: changes", crush::change::TABLE),
+    ("CRUSH: device classes", crush::class::TABLE),
+    ("Pools", pool::TABLE),
+    ("Pools: use", pool::applications::TABLE),
+    ("Placement groups", pg::TABLE),
+    ("Placement groups: by hand", osd::upmap::TABLE),
+    ("Scrub", pg::scrub::TABLE),
+    ("Configuration", config::settings::TABLE),
+    ("Keys and values", config::keys::TABLE),
+    ("Authentication", auth::TABLE),
+    ("File systems", cluster::fs::TABLE),
+    ("Manager modules", cluster::modules::TABLE),
 ];
 
+/// The one command about the table itself.
+const OWN: &[Spec] = &[spec(
+    ("mon", "r"),
+    "get_command_descriptions",
+    "this table, for the ceph program",
+    own_descriptions,
+)
+.flagged(HIDDEN)];
+
+fn own_descriptions(_: &Command, _: &Context<'_>) -> Outcome {
+    Outcome::ok(crate::format::compact(&descriptions()))
+}
+
 pub fn all() -> impl Iterator<Item = &'static Spec> {
-    FAMILIES.iter().flat_map(|(_, specs)| specs.iter())
+    FAMILIES.iter().flat_map(|(_, specs)| specs.iter()).chain(OWN)
 }
 
 static BY_PREFIX: LazyLock<BTreeMap<String, Vec<&'static Spec>>> = LazyLock::new(|| {
@@ -181,7 +109,7 @@ pub fn markdown() -> String {
         ));
         for s in specs.iter().filter(|s| s.flags & HIDDEN == 0) {
             let sig = s.sig.replace('|', "\\|");
-            let old = if s.flags & DEPRECATED != 0 {
+            let old = if s.flags & crate::commands::spec::DEPRECATED != 0 {
                 " (old name)"
             } else {
                 ""

@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
-use super::sample::Cluster;
-use super::table;
+use crate::commands::sample::Cluster;
+use crate::commands::table;
 
 /// Runs `command` and compares code and status; the state goes on.
 fn check(c: &mut Cluster, command: &str, code: i32, status: &str) {
@@ -507,8 +507,8 @@ fn bad_arguments_are_answered() {
     let c = &mut Cluster::new();
     c.run(r#"{"prefix":"osd pool create","pool":"p","pg_num":8}"#, b"");
     for spec in table::all() {
-        let prefix = super::signature::prefix(spec.sig);
-        let args = super::signature::args(spec.sig);
+        let prefix = crate::commands::language::signature::prefix(spec.sig);
+        let args = crate::commands::language::signature::args(spec.sig);
         for nonsense in [
             r#""""#,
             r#""zz""#,
@@ -531,4 +531,40 @@ fn bad_arguments_are_answered() {
         }
     }
     assert_eq!(c.run(r#"{"prefix":"status"}"#, b"").code, 0);
+}
+
+/// Every daemon of a mixed cluster was said to be of the version of the monitor that answered.
+#[test]
+fn versions_are_what_the_daemons_said() {
+    const OLD: &str = "ceph version 16.2.15 (skep-0.0.1) pacific (stable)";
+    let now = types::release::VERSION_TEXT;
+    let c = &mut Cluster::new();
+    c.add_monitor("b", 3301);
+    c.monitor_lives("b");
+    let of_b = c.stats.mons.get_mut("b").unwrap();
+    of_b.metadata.insert("ceph_version".into(), OLD.into());
+    c.add_monitor("c", 3302);
+    c.monitor_lives("c");
+    let mut metadata = (*c.state.osd_metadata).clone();
+    metadata
+        .get_mut(&1)
+        .unwrap()
+        .insert("ceph_version".into(), OLD.into());
+    c.state.osd_metadata = metadata.into();
+    let mut counts = |command: &str| -> serde_json::Value { serde_json::from_str(&c.text(command)).unwrap() };
+    let all = counts(r#"{"prefix":"versions"}"#);
+    assert_eq!(all["mon"], serde_json::json!({now: 1, OLD: 1, "unknown": 1}));
+    assert_eq!(all["osd"], serde_json::json!({now: 2, OLD: 1}));
+    assert_eq!(all["mgr"], serde_json::json!({now: 1}));
+    assert_eq!(all["overall"], serde_json::json!({now: 4, OLD: 2, "unknown": 1}));
+    assert_eq!(counts(r#"{"prefix":"mon versions"}"#), all["mon"]);
+    assert_eq!(counts(r#"{"prefix":"osd versions"}"#), all["osd"]);
+    assert_eq!(
+        counts(r#"{"prefix":"mon metadata","id":"b"}"#)["ceph_version"],
+        OLD
+    );
+    assert_eq!(
+        counts(r#"{"prefix":"osd metadata","id":"1"}"#)["ceph_version"],
+        OLD
+    );
 }

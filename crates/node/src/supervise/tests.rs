@@ -1,7 +1,8 @@
 //! Roles of the test's own under supervision: what they do in each run is written down.
 
 use super::*;
-use crate::role::{KINDS, Running};
+use crate::kinds::KINDS;
+use crate::role::Running;
 use io::{SystemClock, SystemRandom};
 use metastore::cluster::{CreateOptions, create_cluster};
 use metastore::{Embedded, Metastore};

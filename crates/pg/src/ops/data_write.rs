@@ -11,7 +11,7 @@ use messages::osd::{ExtentArg, OsdOp, op_flag};
 use types::{Errno, Op};
 
 /// osd_max_object_size.
-pub(crate) const OBJECT_SIZE_MAX: u64 = 128 << 20;
+pub const OBJECT_SIZE_MAX: u64 = 128 << 20;
 
 /// What WRITESAME repeats is laid out up to about this, and written as often as needed.
 const REPEATED_BYTES: u64 = 1 << 20;

@@ -9,7 +9,7 @@ use std::ops::Bound;
 use types::{Errno, Op};
 
 /// Keys in one answer (osd_max_omap_entries_per_request).
-const KEYS_MAX: u64 = 1024;
+pub const KEYS_MAX: u64 = 1024;
 /// Bytes of rows in one answer, about; the client asks again.
 const ROWS_BYTES_MAX: usize = 8 << 20;
 /// An object's header.

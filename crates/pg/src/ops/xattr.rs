@@ -8,13 +8,13 @@ use messages::osd::OsdOp;
 use std::cmp::Ordering;
 use types::{Errno, ObjectId, Op};
 
-const XATTR_NAME_MAX: usize = 100;
+pub const XATTR_NAME_MAX: usize = 100;
 /// The value of one; what `osd_max_attr_size` says. Linux' file systems take 64 KiB, and recorded clients a little more.
 pub const XATTR_VALUE_MAX: usize = 128 << 10;
 /// Of one object.
-pub(crate) const XATTRS_MAX: usize = 256;
+pub const XATTRS_MAX: usize = 256;
 /// Names and values of one object's together.
-pub(crate) const XATTRS_BYTES_MAX: u64 = 1 << 20;
+pub const XATTRS_BYTES_MAX: u64 = 1 << 20;
 
 const MODE_STRING: u8 = 1;
 const MODE_U64: u8 = 2;
@@ -42,9 +42,9 @@ fn holds(cmp_op: u8, order: Ordering) -> Option<bool> {
     })
 }
 
-/// Whether an object may have these.
+/// Whether an object may have these. Names count as clients know them, without the byte that marks them in the store.
 pub(crate) fn xattrs_fit(sizes: &XattrSizes) -> bool {
-    let bytes: u64 = sizes.iter().map(|(n, v)| n.len() as u64 + v).sum();
+    let bytes: u64 = sizes.iter().map(|(n, v)| n.len() as u64 - 1 + v).sum();
     sizes.len() <= XATTRS_MAX && bytes <= XATTRS_BYTES_MAX
 }
 

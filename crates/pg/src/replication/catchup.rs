@@ -5,7 +5,8 @@
 //! parked to when the member has its last transaction durable, and writes to it wait meanwhile.
 //!
 //! Invariants: the member's log is not touched before nothing is dirty. A write goes to the member only if its object
-//! is neither dirty nor behind the cursor nor being copied.
+//! is neither dirty nor behind the cursor nor being copied. A learner whose log is kept gets nothing of an object that is
+//! not durable on all of `in_sync` ([`super::uncommitted`]).
 //!
 //! Bounds: [`COPIES_MAX`] objects at a time, [`DIRTY_LOW`] and a stretch of [`STRETCH`] dirty ones in a backfill, the
 //! length of the log else.
@@ -13,13 +14,14 @@
 use super::copy::weight;
 use super::member::Phase;
 use super::replica::{Versions, clear_log, list_versions};
+use super::uncommitted::Uncommitted;
 use crate::Pg;
 use crate::api::{Context, Output};
 use crate::broken::{self, Rule};
 use crate::log::{EntryKind, LogEntry};
 use crate::meta::PgMeta;
 use crate::parked::{Job, JobId, Order, Task};
-use crate::store::{IoError, Ticket};
+use crate::store::{IoError, Seq, Ticket};
 use denc::{Decode, Encode};
 use messages::osd::peer::{PeerBody, PgInfo};
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,6 +54,8 @@ enum Copying {
     Parked,
     /// The member was asked what it has.
     Asked(JobId),
+    /// It has said so; the object goes there once everything up to here is durable on all of `in_sync`.
+    Listed(JobId, Versions, Seq),
     /// The last transaction that goes there.
     Sent(JobId, u64),
 }
@@ -75,6 +79,7 @@ pub(crate) struct Catchup {
     /// Some of them, to be taken first: they were removed, which makes room on a member that has none.
     removed: Vec<HObject>,
     copies: BTreeMap<u64, Copy>,
+    pub(super) uncommitted: Uncommitted,
     /// Objects that the shell lets it take on.
     granted: usize,
 }
@@ -99,8 +104,20 @@ impl Catchup {
         self.cursor.as_ref().is_none_or(|c| head < c) && !dirty
     }
 
+    /// A change that goes there when it is durable on all of `in_sync`. `head`: its object, if it is about one.
+    pub fn put_off(&mut self, seq: Seq, head: Option<&HObject>, txn: &Transaction) {
+        let goes = head.is_none_or(|h| self.takes(h));
+        self.uncommitted.push(seq, goes.then(|| txn.clone()));
+    }
+
+    pub fn waits_for_durability(&self) -> bool {
+        let waits = |copy: &Copy| matches!(copy.state, Copying::Listed(..));
+        !self.uncommitted.is_empty() || self.copies.values().any(waits)
+    }
+
     fn is_done(&self) -> bool {
-        self.dirty.is_empty() && self.copies.is_empty() && self.cursor.is_none()
+        let all_same = self.dirty.is_empty() && self.copies.is_empty() && self.cursor.is_none();
+        all_same && self.uncommitted.are_all_whole()
     }
 
     fn next(&mut self) -> Option<HObject> {
@@ -134,7 +151,10 @@ impl Pg {
         // A member that never had an entry, and a log here that begins with the first one.
         let fresh = info.exists && info.complete && info.head == EVersion::default();
         let shared = shared.or_else(|| (fresh && self.log.reaches(info.head)).then_some(info.head));
-        match shared {
+        // What is here may be undone when the others of `in_sync` are heard, and nobody can say what of it: one that counts
+        // as incomplete until the end holds nothing that would go unnoticed.
+        let stays = self.repl.peered || self.repl.group.is_in_sync(osd) || broken::is(Rule::LearnerHasNoMore);
+        match shared.filter(|_| stays) {
             Some(v) if v == info.head => self.catch_up_by_log(osd, v, info.dirty, ctx),
             Some(v) => self.undo(osd, PeerBody::Rewind { to: v }, ctx),
             None if info.exists && !info.complete && info.head == EVersion::default() => self.backfill(osd),
@@ -170,6 +190,7 @@ impl Pg {
                 dirty: changed.filter(|o| range.contains(o.hash)).collect(),
                 removed,
                 copies: BTreeMap::new(),
+                uncommitted: Uncommitted::default(),
                 granted: 0,
             },
         );
@@ -186,6 +207,7 @@ impl Pg {
                 dirty: BTreeSet::new(),
                 removed: Vec::new(),
                 copies: BTreeMap::new(),
+                uncommitted: Uncommitted::default(),
                 granted: 0,
             },
         );
@@ -230,7 +252,9 @@ impl Pg {
         for (token, copy) in c.copies {
             match copy.state {
                 Copying::Parked => self.drop_copy_job(token, ctx),
-                Copying::Asked(job) | Copying::Sent(job, _) => self.copy_job_ends(job, ctx),
+                Copying::Asked(job) | Copying::Listed(job, ..) | Copying::Sent(job, _) => {
+                    self.copy_job_ends(job, ctx)
+                }
             }
         }
     }
@@ -245,9 +269,11 @@ impl Pg {
             .filter(|(_, m)| matches!(m.phase, Phase::CatchUp(_)))
             .map(|(osd, _)| *osd)
             .collect();
+        self.send_committed(ctx.out);
         for osd in ids {
             self.scan_on(osd, ctx);
             self.copy_on(osd, ctx);
+            self.send_listed(osd, ctx);
             self.finish_if_done(osd, ctx);
         }
     }
@@ -323,7 +349,34 @@ impl Pg {
                 self.fail(from, "cannot be compared with what cannot be read here", ctx);
             }
         } else if c.copies.contains_key(&token) {
-            self.send_copy(from, token, &items, ctx);
+            let newest = self.last_seq;
+            if let Some(copy) = self.catchup(from).and_then(|c| c.copies.get_mut(&token))
+                && let Copying::Asked(job) = copy.state
+            {
+                copy.state = Copying::Listed(job, items, newest);
+            }
+            self.send_listed(from, ctx);
+        }
+    }
+
+    /// Sends the objects of which the member has said what it has, if they may go.
+    fn send_listed(&mut self, osd: OsdId, ctx: &mut Context<'_>) {
+        // Its own confirmations count where it is in sync: it cannot wait for them.
+        let waits = !self.repl.group.is_in_sync(osd);
+        let committed = self.repl.committed();
+        let Some(c) = self.catchup(osd) else { return };
+        let waits = waits && !c.is_backfill() && !broken::is(Rule::LearnerHasNoMore);
+        let listed = |(token, copy): (&u64, &Copy)| match &copy.state {
+            Copying::Listed(_, _, newest) => Some((*token, copy.head.clone(), *newest)),
+            _ => None,
+        };
+        let listed: Vec<(u64, HObject, Seq)> = c.copies.iter().filter_map(listed).collect();
+        for (token, head, newest) in listed {
+            if !waits || newest.max(self.last_write(&head)) <= committed {
+                // Earlier writes to it first.
+                self.send_committed(ctx.out);
+                self.send_copy(osd, token, ctx);
+            }
         }
     }
 
@@ -434,21 +487,21 @@ impl Pg {
         true
     }
 
-    fn send_copy(&mut self, osd: OsdId, token: u64, theirs: &Versions, ctx: &mut Context<'_>) {
+    fn send_copy(&mut self, osd: OsdId, token: u64, ctx: &mut Context<'_>) {
         let Some(copy) = self.catchup(osd).and_then(|c| c.copies.get(&token)) else {
             return;
         };
-        let (head, Copying::Asked(job)) = (copy.head.clone(), &copy.state) else {
+        let (head, Copying::Listed(job, theirs, _)) = (copy.head.clone(), &copy.state) else {
             return;
         };
-        let job = *job;
+        let (job, theirs) = (*job, theirs.clone());
         // The log tells something only about a version that it reaches: most of a backfill needs none of it.
         let known = theirs.iter().find(|(o, _)| *o == head).map(|(_, v)| *v);
         let entries = match known.filter(|v| self.log.reaches(*v)) {
             Some(v) => self.log_since(Some(v), ctx.store),
             None => Ok(Vec::new()),
         };
-        let steps = entries.and_then(|entries| self.copy_steps_for(osd, &head, theirs, &entries, ctx.store));
+        let steps = entries.and_then(|entries| self.copy_steps_for(osd, &head, &theirs, &entries, ctx.store));
         let steps = match steps {
             Ok(steps) => steps,
             Err(e) => {
@@ -525,22 +578,68 @@ impl Pg {
             return;
         }
         let since = c.log;
-        let ops = match self.log_steps(since, ctx) {
+        let below = c.uncommitted.first_version();
+        let ops = match self.log_steps(since, below, ctx) {
             Ok(ops) => ops,
             Err(e) => return tracing::error!("pg {}: {e}", self.id),
         };
         let Some(last) = self.send_steps(osd, ops, ctx) else {
             return;
         };
+        let mut uncommitted = Uncommitted::default();
         if let Some(m) = self.repl.members.get_mut(&osd) {
+            if let Phase::CatchUp(c) = &mut m.phase {
+                uncommitted = std::mem::take(&mut c.uncommitted);
+            }
             m.become_full_with(last);
+        }
+        self.send_uncommitted(osd, uncommitted, ctx);
+    }
+
+    /// What has become durable on all of `in_sync` goes to the learners that waited for it.
+    pub(super) fn send_committed(&mut self, out: &mut Vec<Output>) {
+        let committed = self.repl.committed();
+        let interval = self.repl.group.interval;
+        let number = &mut self.repl.last_number;
+        for (osd, m) in &mut self.repl.members {
+            let Phase::CatchUp(c) = &mut m.phase else { continue };
+            while let Some(txn) = c.uncommitted.pop_up_to(committed) {
+                let Some(txn) = txn.map(|txn| super::strip(&txn)) else {
+                    continue;
+                };
+                if txn.ops.is_empty() {
+                    continue;
+                }
+                *number += 1;
+                let body = PeerBody::Apply { seq: *number, txn };
+                out.push(Output::Peer {
+                    to: *osd,
+                    interval,
+                    body,
+                });
+            }
         }
     }
 
-    /// Steps that make a log that ends at `since` (`None`: no log) the one here, the metadata last.
+    /// The member has become full but for these.
+    pub(super) fn send_uncommitted(&mut self, osd: OsdId, uncommitted: Uncommitted, ctx: &mut Context<'_>) {
+        for (seq, txn) in uncommitted.writes {
+            let number = self.repl.number();
+            if let Some(m) = self.repl.members.get_mut(&osd) {
+                m.sent(number, seq - 1);
+            }
+            let Some(txn) = txn.filter(|txn| !txn.ops.is_empty()) else {
+                continue;
+            };
+            self.send_to(osd, PeerBody::Apply { seq: number, txn }, ctx);
+        }
+    }
+
+    /// Steps that make a log that ends at `since` (`None`: no log) the one here, as far as before `below`, the metadata last.
     pub(super) fn log_steps(
         &self,
         since: Option<EVersion>,
+        below: Option<EVersion>,
         ctx: &mut Context<'_>,
     ) -> Result<Vec<Op>, IoError> {
         let mut ops = Vec::new();
@@ -552,7 +651,8 @@ impl Pg {
         for (version, entry) in ctx.store.log_entries(self.id)? {
             // Not those of PGs that were split off, whose objects are not copied here.
             let ours = || LogEntry::from_bytes(&entry).map(|e| self.range.contains(e.object.hash));
-            if since.is_none_or(|s| version > s) && ours().map_err(bad)? {
+            let wanted = since.is_none_or(|s| version > s) && below.is_none_or(|b| version < b);
+            if wanted && ours().map_err(bad)? {
                 ops.push(Op::LogAppend { version, entry });
             }
         }

@@ -137,6 +137,18 @@ impl Member {
         }
     }
 
+    /// If it is caught up by its log.
+    pub fn caught_up_by_log(&mut self) -> Option<&mut Catchup> {
+        match &mut self.phase {
+            Phase::CatchUp(c) if !c.is_backfill() && !broken::is(Rule::LearnerHasNoMore) => Some(&mut **c),
+            _ => None,
+        }
+    }
+
+    pub fn waits_for_durability(&self) -> bool {
+        matches!(&self.phase, Phase::CatchUp(c) if c.waits_for_durability())
+    }
+
     pub fn wants_to_be_asked(&self, now: Duration) -> bool {
         match self.phase {
             Phase::Away => true,

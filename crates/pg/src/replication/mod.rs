@@ -26,6 +26,7 @@ mod replica;
 mod resync;
 mod shown;
 mod twins;
+mod uncommitted;
 
 pub use catchup::CopyNeed;
 pub(crate) use copy::{anew_steps, is_large, weight};
@@ -155,6 +156,11 @@ impl Replication {
         self.members.values().all(|m| m.is_full())
     }
 
+    /// A learner is given something when it is durable on all of `in_sync`.
+    pub fn waits_for_durability(&self) -> bool {
+        self.members.values().any(Member::waits_for_durability)
+    }
+
     fn has_peers(&self) -> bool {
         !self.members.is_empty()
     }
@@ -224,6 +230,17 @@ impl Pg {
                     self.ask(osd, ctx);
                 }
             }
+        }
+        // A learner that joins by a proposal whose outcome came late: it changes in one step from here on.
+        let joined = |(osd, m): &(&OsdId, &Member)| {
+            matches!(m.phase, Phase::CatchUp(_))
+                && self.repl.group.is_in_sync(**osd)
+                && !old.in_sync.contains(osd)
+        };
+        let joined: Vec<OsdId> = self.repl.members.iter().filter(joined).map(|(o, _)| *o).collect();
+        for osd in joined {
+            self.lose(osd, ctx);
+            self.ask(osd, ctx);
         }
         self.review(ctx);
     }
@@ -388,10 +405,32 @@ impl Pg {
         }
     }
 
+    /// Somebody of `in_sync` will not be heard soon: others make up for him.
+    fn peers_in_vain(&self, now: Duration) -> bool {
+        let in_sync = |osd: &OsdId| self.repl.group.is_in_sync(*osd);
+        let mut members = self.repl.members.iter();
+        members.any(|(osd, m)| in_sync(osd) && m.is_gone(now, propose::AWAY_MAX))
+    }
+
+    /// Learners that were heard while it could be that all of `in_sync` are, too.
+    fn begin_without_peers(&mut self, ctx: &mut Context<'_>) {
+        let group = &self.repl.group;
+        let may_fill = self.meta.complete && group.is_primary() && group.is_in_sync(group.me);
+        if self.repl.peered || !may_fill || !self.peers_in_vain(ctx.now) {
+            return;
+        }
+        let waits = |(osd, m): &(&OsdId, &Member)| {
+            matches!(m.phase, Phase::Heard(_)) && !self.repl.group.is_in_sync(**osd)
+        };
+        let heard: Vec<OsdId> = self.repl.members.iter().filter(waits).map(|(o, _)| *o).collect();
+        heard.into_iter().for_each(|osd| self.begin(osd, ctx));
+    }
+
     /// What is to be done about a member that was heard.
     fn begin(&mut self, osd: OsdId, ctx: &mut Context<'_>) {
         let head = self.log_head();
         let empty = self.log.len() == 0 && self.meta.stats.version == 0;
+        let in_vain = self.peers_in_vain(ctx.now);
         let Some(m) = self.repl.members.get_mut(&osd) else {
             return;
         };
@@ -406,7 +445,7 @@ impl Pg {
         } else if in_sync && whole && !m.small_steps && self.log.goes_on_from(info.head) {
             let since = info.head;
             self.begin_resync(osd, since, ctx);
-        } else {
+        } else if self.repl.peered || in_sync || in_vain {
             let info = info.clone();
             if info.exists || !self.give_twin_its_log(osd, ctx) {
                 self.begin_catching_up(osd, info, ctx);
@@ -428,8 +467,12 @@ impl Pg {
         let mut number = self.repl.last_number;
         let mut objects_only = None;
         for (osd, m) in &mut self.repl.members {
+            let in_sync = self.repl.group.is_in_sync(*osd);
             let txn = if m.is_full() {
                 txn.clone()
+            } else if !in_sync && let Some(c) = m.caught_up_by_log() {
+                c.put_off(seq, head, &txn);
+                continue;
             } else if head.is_some_and(|h| m.takes_objects(h)) {
                 objects_only.get_or_insert_with(|| strip(&txn)).clone()
             } else {
@@ -461,12 +504,16 @@ impl Pg {
     pub(crate) fn release_committed(&mut self, out: &mut Vec<Output>) {
         let committed = self.repl.committed();
         self.commits.advance(committed, out);
+        self.send_committed(out);
         self.tell_stable(out);
     }
 
-    pub(crate) fn durable_here(&mut self, seq: Seq, out: &mut Vec<Output>) {
+    pub(crate) fn durable_here(&mut self, seq: Seq, ctx: &mut Context<'_>) {
         self.repl.durable = self.repl.durable.max(seq);
-        self.release_committed(out);
+        self.release_committed(ctx.out);
+        if self.repl.waits_for_durability() {
+            self.go_on_catching_up(ctx);
+        }
     }
 
     // --- operations that wait -------------------------------------------------------------------------
@@ -504,6 +551,7 @@ impl Pg {
     pub(crate) fn review(&mut self, ctx: &mut Context<'_>) {
         self.forget_ended_grants(ctx.now);
         self.try_to_peer(ctx);
+        self.begin_without_peers(ctx);
         self.go_on_resyncing(ctx);
         self.go_on_catching_up(ctx);
         self.release_committed(ctx.out);

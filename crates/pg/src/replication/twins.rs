@@ -101,7 +101,7 @@ impl Pg {
         if !self.repl.birth.twins.remove(&osd) || head != self.log_head() {
             return false;
         }
-        let mut ops = match self.log_steps(None, ctx) {
+        let mut ops = match self.log_steps(None, None, ctx) {
             Ok(ops) => ops,
             Err(e) => {
                 tracing::error!("pg {}: {e}", self.id);

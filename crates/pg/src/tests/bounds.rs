@@ -326,7 +326,12 @@ fn xattrs_are_bounded() {
         .result,
         0
     );
-    assert!(8 * XATTR_VALUE_MAX as u64 >= XATTRS_BYTES_MAX);
+    assert_eq!(8 * XATTR_VALUE_MAX as u64, XATTRS_BYTES_MAX);
+    // To the byte: names of two bytes, eight of them.
+    let mut full = large[..7].to_vec();
+    full.push(set_xattr(b"n7", &value(XATTR_VALUE_MAX - 16)));
+    assert_eq!(rig.run("full", full).result, 0);
+    assert_eq!(rig.one("full", set_xattr(b"n", b"")), E2BIG);
     // What they cost to read, again and again.
     rig.run("c", large[..7].to_vec());
     assert_eq!(rig.run("c", vec![op(code::GETXATTRS); 100]).result, 0);

@@ -90,7 +90,7 @@ fn more_changes_than_can_wait_are_refused() {
         let mut tool = connect(&sim, &cluster, 1).await;
         cluster.etcd.set_down(true);
         sleep(Duration::from_secs(1)).await;
-        let most = mon::commits::WAITING_MAX as u64;
+        let most = mon::shell::commits::WAITING_MAX as u64;
         // One is under way; one more than can wait is refused at once.
         for _ in 0..most + 2 {
             tool.send(NOOUT).await.unwrap();

@@ -24,6 +24,7 @@ use types::checksum::crc32c;
 const PAGE: u64 = 4096;
 /// Logical pages behind one sum page: as many as it has entries.
 const GROUP: u64 = PAGE / 4;
+const _: () = assert!(GROUP == 1024 && GROUP * size_of::<u32>() as u64 == PAGE);
 const ZEROS: [u8; PAGE as usize] = [0; PAGE as usize];
 
 #[derive(Debug)]

@@ -53,6 +53,7 @@ impl PgProposal {
             },
             in_sync,
             primary: self.primary,
+            created: self.expect.created,
         }
     }
 }

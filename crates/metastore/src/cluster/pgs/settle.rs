@@ -91,6 +91,7 @@ impl PgConfigs {
             let ancestor = PgId::new(pg.pool, pool.raw_to_pg(pg.seed));
             return self.0.get(&ancestor).map(|c| PgConfig {
                 interval: next.epoch,
+                created: next.epoch,
                 ..c.clone()
             });
         }
@@ -100,6 +101,7 @@ impl PgConfigs {
             interval: next.epoch,
             in_sync,
             primary,
+            created: next.epoch,
         })
     }
 }
@@ -152,6 +154,7 @@ fn settled(c: &PgConfig, up: &[OsdId], old: &OsdMap, next: &OsdMap, min_size: us
         interval,
         in_sync,
         primary,
+        created: c.created,
     }
 }
 

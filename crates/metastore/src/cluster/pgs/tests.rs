@@ -245,6 +245,30 @@ fn all_at_once_stay_all_in_sync() {
     assert_eq!(now.interval, c.map.epoch, "it came back: a new term");
 }
 
+/// What another member was told of, or proposed by it, counts for an interval: a set that changes under the same primary is
+/// the same one, everything else is not. A proposal of what is ends whatever was proposed before it.
+#[test]
+fn a_proposal_of_what_is_begins_a_new_interval() {
+    let mut c = Cluster::with_copies(3, 2);
+    let (pg, now) = c.any_pg();
+    let [a, b, d] = now.in_sync[..] else { panic!() };
+    let mut decided = |expect: &PgConfig, set: &[OsdId]| {
+        c.propose(&[proposal(pg, expect, set)], |_, _| ());
+        (c.pgs.get(pg).unwrap().clone(), c.map.epoch)
+    };
+    let (smaller, _) = decided(&now, &[a, b]);
+    assert_eq!(
+        (&smaller.in_sync[..], smaller.interval),
+        (&[a, b][..], now.interval)
+    );
+    let (same, epoch) = decided(&smaller, &[a, b]);
+    assert_eq!((&same.in_sync[..], same.interval), (&[a, b][..], epoch));
+    let (larger, _) = decided(&same, &[a, b, d]);
+    assert_eq!(larger.interval, same.interval);
+    let (led, epoch) = decided(&larger, &[b, a, d]);
+    assert_eq!((led.primary, led.interval), (b, epoch));
+}
+
 #[test]
 fn proposals_are_refused_for_their_reason() {
     let mut c = Cluster::with_copies(3, 2);
@@ -357,4 +381,34 @@ fn whatever_happens_the_rules_hold() {
             }
         }
     }
+}
+
+/// OSDs reported the present term's epoch.
+#[test]
+fn a_pg_keeps_the_epoch_that_it_was_made_in() {
+    let mut c = Cluster::with_copies(3, 2);
+    let (made, (pg, config)) = (c.map.epoch, c.any_pg());
+    assert_eq!(config.created, made);
+    c.down(&[config.primary]);
+    let after = c.pgs.get(pg).unwrap().clone();
+    assert!(after.interval > made && after.created == made);
+    c.boot(config.primary);
+    let now = c.pgs.get(pg).unwrap().clone();
+    let mut other = now.in_sync.clone();
+    other.reverse();
+    let wish = proposal(pg, &now, &other);
+    assert_eq!(c.pgs.refuses(&c.map, &wish), None);
+    c.propose(&[wish], |_, _| ());
+    let after = c.pgs.get(pg).unwrap().clone();
+    assert_eq!((after.primary, after.created), (other[0], made));
+    assert_eq!(PgConfig::from_bytes(&after.to_bytes()), Ok(after.clone()));
+    // What an earlier version has written does not say.
+    let mut w = Writer::new();
+    w.envelope(1, 1, |w| {
+        w.put(&after.interval);
+        w.put(&after.in_sync);
+        w.put(&after.primary);
+    });
+    let old = PgConfig::from_bytes(&w.finish()).unwrap();
+    assert_eq!(old, PgConfig { created: 0, ..after });
 }

@@ -1,0 +1,123 @@
+//! Rooms: folders or files within one crate, and which of the others each may import.
+//!
+//! Vocabulary: a room is named by the path of its module. A module belongs to the longest name that its path begins
+//! with; what fits none belongs to the crate's root, which may import everything and which nothing may import.
+
+/// A room of a crate, and the rooms that it may import besides itself.
+pub struct Room {
+    pub krate: &'static str,
+    pub name: &'static str,
+    pub imports: &'static [&'static str],
+}
+
+const fn mon(name: &'static str, imports: &'static [&'static str]) -> Room {
+    Room {
+        krate: "mon",
+        name,
+        imports,
+    }
+}
+
+/// What every family of commands may import. Families are not among it: what two of them need is a view, a check, or
+/// part of the language.
+const BELOW_FAMILIES: &[&str] = &[
+    "format",
+    "policies",
+    "commands::command",
+    "commands::context",
+    "commands::spec",
+    "commands::language",
+    "commands::views",
+    "commands::checks",
+];
+
+/// From the bottom up.
+pub const ROOMS: &[Room] = &[
+    mon("format", &[]),
+    mon("policies", &["format"]),
+    mon("commands::command", &["format"]),
+    mon("commands::context", &["policies"]),
+    mon("commands::spec", &["commands::command", "commands::context"]),
+    mon("commands::language", &["commands::command", "commands::spec"]),
+    mon(
+        "commands::views",
+        &["format", "policies", "commands::command", "commands::context"],
+    ),
+    mon(
+        "commands::checks",
+        &["format", "policies", "commands::context", "commands::views"],
+    ),
+    mon("commands::auth", BELOW_FAMILIES),
+    mon("commands::cluster", BELOW_FAMILIES),
+    mon("commands::config", BELOW_FAMILIES),
+    mon("commands::crush", BELOW_FAMILIES),
+    mon("commands::doctor", BELOW_FAMILIES),
+    mon("commands::health", BELOW_FAMILIES),
+    mon("commands::osd", BELOW_FAMILIES),
+    mon("commands::pg", BELOW_FAMILIES),
+    mon("commands::pool", BELOW_FAMILIES),
+    mon(
+        "commands::table",
+        &[
+            "format",
+            "commands::command",
+            "commands::context",
+            "commands::spec",
+            "commands::language",
+            "commands::auth",
+            "commands::cluster",
+            "commands::config",
+            "commands::crush",
+            "commands::doctor",
+            "commands::health",
+            "commands::osd",
+            "commands::pg",
+            "commands::pool",
+        ],
+    ),
+    // The door: what it asks of families it takes from the table, but for the answer to a ping and the arguments of one
+    // module's commands.
+    mon(
+        "commands",
+        &[
+            "format",
+            "policies",
+            "commands::command",
+            "commands::context",
+            "commands::spec",
+            "commands::language",
+            "commands::checks",
+            "commands::cluster",
+            "commands::table",
+        ],
+    ),
+    mon(
+        "shell",
+        &[
+            "format",
+            "policies",
+            "commands",
+            "commands::command",
+            "commands::context",
+        ],
+    ),
+];
+
+/// Files that may import each other in a circle: a module and its parts, no more.
+pub const CIRCLE_FILES_MAX: usize = 3;
+
+/// The crates that have rooms.
+pub fn crates() -> Vec<&'static str> {
+    let mut all: Vec<&str> = ROOMS.iter().map(|r| r.krate).collect();
+    all.dedup();
+    all
+}
+
+/// The room of a module, by the longest name; None is the crate's root.
+pub fn room_of(krate: &str, module: &str) -> Option<&'static Room> {
+    let holds = |r: &&Room| {
+        let rest = module.strip_prefix(r.name);
+        r.krate == krate && rest.is_some_and(|r| r.is_empty() || r.starts_with("::"))
+    };
+    ROOMS.iter().filter(holds).max_by_key(|r| r.name.len())
+}

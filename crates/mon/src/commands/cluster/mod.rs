@@ -1,0 +1,10 @@
+//! Commands about the cluster as a whole, its monitors, managers and file systems.
+
+pub mod df;
+pub mod features;
+pub mod fs;
+pub mod manager;
+pub mod modules;
+pub mod monitor;
+pub mod status;
+pub mod whole;

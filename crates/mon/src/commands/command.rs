@@ -1,0 +1,144 @@
+//! What a command is, and its answer: no more than the words of request and reply.
+
+use crate::format;
+use bytes::Bytes;
+use metastore::Changes;
+use serde_json::{Map, Value};
+use types::Errno;
+
+/// The largest input (`ceph -i FILE`) that a command takes.
+pub const INPUT_BYTES_MAX: usize = 16 << 20;
+
+/// How the caller wants the output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Format {
+    #[default]
+    Plain,
+    Json,
+    JsonPretty,
+    Xml,
+    XmlPretty,
+}
+
+/// One command, parsed: what was asked.
+#[derive(Debug, Clone, Default)]
+pub struct Command {
+    pub prefix: String,
+    /// All arguments, leniently typed (section 8.2); `prefix`, `format`, `target` are taken out.
+    pub args: Map<String, Value>,
+    pub format: Format,
+    /// The data segment.
+    pub inbuf: Bytes,
+}
+
+impl Command {
+    /// Text argument; "" when it is absent.
+    pub(crate) fn text(&self, name: &str) -> &str {
+        self.args.get(name).and_then(Value::as_str).unwrap_or("")
+    }
+
+    pub(crate) fn opt_text(&self, name: &str) -> Option<&str> {
+        self.args
+            .get(name)
+            .and_then(Value::as_str)
+            .filter(|s| !s.is_empty())
+    }
+
+    pub(crate) fn int(&self, name: &str) -> Option<i64> {
+        self.args.get(name).and_then(Value::as_i64)
+    }
+
+    pub(crate) fn real(&self, name: &str) -> Option<f64> {
+        self.args.get(name).and_then(Value::as_f64)
+    }
+
+    pub(crate) fn flag(&self, name: &str) -> bool {
+        self.args.get(name).and_then(Value::as_bool).unwrap_or(false)
+    }
+
+    pub(crate) fn list(&self, name: &str) -> Vec<&str> {
+        let items = self.args.get(name).and_then(Value::as_array);
+        items.map_or_else(Vec::new, |l| l.iter().filter_map(Value::as_str).collect())
+    }
+
+    pub(crate) fn wants_json(&self) -> bool {
+        self.format != Format::Plain
+    }
+
+    /// JSON in the wanted form; pretty when plain was wanted (for commands without a plain form).
+    pub(crate) fn json(&self, v: &Value) -> Outcome {
+        Outcome::ok(match self.format {
+            Format::Json => format::compact(v),
+            _ => format::pretty(v),
+        })
+    }
+
+    /// JSON if it is wanted, else the plain text.
+    pub(crate) fn either(&self, v: impl FnOnce() -> Value, plain: impl FnOnce() -> String) -> Outcome {
+        if self.wants_json() {
+            self.json(&v())
+        } else {
+            Outcome::ok(plain())
+        }
+    }
+}
+
+/// The answer, and what shall be changed before it is given.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// 0 or a negative errno. With a negative code `changes` are not committed.
+    pub code: i32,
+    /// The human line (standard error of the `ceph` program).
+    pub status: String,
+    pub data: Bytes,
+    pub changes: Box<Changes>,
+}
+
+impl Outcome {
+    pub fn ok(data: impl Into<Bytes>) -> Self {
+        Self {
+            data: data.into(),
+            ..Self::default()
+        }
+    }
+    pub fn status(status: impl Into<String>) -> Self {
+        Self {
+            status: status.into(),
+            ..Self::default()
+        }
+    }
+    pub fn error(errno: Errno, status: impl Into<String>) -> Self {
+        Self {
+            code: errno.code(),
+            status: status.into(),
+            ..Self::default()
+        }
+    }
+    pub fn with(mut self, changes: Changes) -> Self {
+        self.changes = Box::new(changes);
+        self
+    }
+
+    pub(crate) fn saying(mut self, status: impl Into<String>) -> Self {
+        self.status = status.into();
+        self
+    }
+
+    pub(crate) fn invalid(status: impl Into<String>) -> Self {
+        Self::error(Errno::EINVAL, status)
+    }
+
+    pub(crate) fn absent(status: impl Into<String>) -> Self {
+        Self::error(Errno::ENOENT, status)
+    }
+
+    /// For what the real one does and this one does not, yet.
+    pub(crate) fn not_built(what: &str) -> Self {
+        Self::error(Errno::EOPNOTSUPP, format!("{what} is not built in skep yet"))
+    }
+}
+
+/// `items`, each followed by a newline.
+pub fn lines(items: impl IntoIterator<Item = impl std::fmt::Display>) -> String {
+    items.into_iter().map(|i| format!("{i}\n")).collect()
+}

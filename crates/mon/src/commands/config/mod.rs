@@ -1,0 +1,4 @@
+//! Commands about options, and about the keys and values that modules keep.
+
+pub mod keys;
+pub mod settings;

@@ -1,0 +1,5 @@
+//! Commands about the CRUSH map.
+
+pub mod change;
+pub mod class;
+pub mod read;

@@ -1,0 +1,11 @@
+//! Commands about OSDs, the OSD map, and clients that are kept from OSDs.
+
+pub mod blocklist;
+pub mod change;
+pub mod df;
+pub mod flags;
+pub mod read;
+pub mod safety;
+pub mod tree;
+pub mod upmap;
+pub mod weights;

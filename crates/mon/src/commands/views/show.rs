@@ -1,0 +1,91 @@
+//! Shared pieces of output: addresses, versions, times, host and metadata facts.
+
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use types::addr::AddrKind;
+use types::{EntityAddr, EntityAddrVec, OsdId, Utime};
+
+/// Monitors hold no elections here; the real one counts odd numbers while it has a leader.
+pub const ELECTION_EPOCH: u32 = 3;
+
+fn kind_name(kind: AddrKind) -> &'static str {
+    match kind {
+        AddrKind::None => "none",
+        AddrKind::Legacy => "v1",
+        AddrKind::Msgr2 => "v2",
+        AddrKind::Any => "any",
+        AddrKind::Cidr => "cidr",
+    }
+}
+
+/// `127.0.0.1:3300`
+fn place(a: &EntityAddr) -> String {
+    a.sock.map_or_else(
+        || "(unrecognized address family 0)".to_string(),
+        |s| s.to_string(),
+    )
+}
+
+/// `{"type":"v2","addr":"127.0.0.1:3300","nonce":0}`
+pub fn addr(a: &EntityAddr) -> Value {
+    json!({"type": kind_name(a.kind), "addr": place(a), "nonce": a.nonce})
+}
+
+pub fn addrs(v: &EntityAddrVec) -> Value {
+    json!({"addrvec": v.0.iter().map(addr).collect::<Vec<_>>()})
+}
+
+/// The address that old programs dial: the v1 one if there is one, else the first; `IP:PORT/NONCE`.
+pub fn legacy_addr(v: &EntityAddrVec) -> String {
+    let legacy = v.0.iter().find(|a| a.kind == AddrKind::Legacy);
+    match legacy.or(v.0.first()) {
+        Some(a) => format!("{}/{}", place(a), a.nonce),
+        None => "(unrecognized address family 0)/0".into(),
+    }
+}
+
+/// In brackets even when it is one address, as in monitor addresses and `mon_host`.
+pub fn bracketed(v: &EntityAddrVec) -> String {
+    let all: Vec<String> = v.0.iter().map(EntityAddr::to_string).collect();
+    format!("[{}]", all.join(","))
+}
+
+/// `2026-11-21T19:39:31.220067Z`, the form of times in the monitor map.
+pub fn time_z(t: Utime) -> String {
+    t.to_string().replace("+0000", "Z")
+}
+
+/// An unset time is `0.000000`.
+pub fn time(t: Utime) -> String {
+    if t.is_zero() {
+        return "0.000000".into();
+    }
+    t.to_string()
+}
+
+/// `now` plus a span, at most the last second that times can say.
+pub fn later_by(now: Utime, span: Duration) -> Utime {
+    let end = now.to_duration().saturating_add(span);
+    Utime::from_unix(end.min(Duration::from_secs(u64::from(u32::MAX))))
+}
+
+/// A 16.16 weight as a number.
+pub fn weight(w: u32) -> f64 {
+    f64::from(w) / 65_536.0
+}
+
+/// `[1,0,2]`
+pub fn ids(v: &[OsdId]) -> String {
+    let all: Vec<String> = v.iter().map(i32::to_string).collect();
+    format!("[{}]", all.join(","))
+}
+
+/// `{"VALUE": how many}` over some daemons' property.
+pub fn count_values(values: impl IntoIterator<Item = String>) -> Value {
+    let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+    for v in values {
+        *counts.entry(v).or_default() += 1;
+    }
+    json!(counts)
+}

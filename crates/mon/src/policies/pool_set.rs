@@ -1,0 +1,517 @@
+//! `osd pool set`, quotas and application tags: one setting of one pool.
+//!
+//! Values arrive as text. Texts of success and refusal are Ceph's (spec chapter 02, section 13.8).
+
+use crate::policies::pool_change::pool_mut;
+use crate::policies::pool_change::refuse;
+use crate::policies::pools;
+use crate::policies::pools::{Done, PoolDefaults, PoolError, Result, SIZE_MAX};
+use metastore::ClusterState;
+use types::osdmap::{Incremental, OsdMap};
+use types::pool::{
+    AUTOSCALE_OFF, AUTOSCALE_ON, AUTOSCALE_WARN, OptionKind, PgPool, PoolOption, PoolOptions, pool_flag,
+};
+use types::{Errno, PoolId};
+
+/// Flags that `osd pool set` turns on and off, under their names.
+const FLAGS: [(&str, u64); 7] = [
+    ("nodelete", pool_flag::NODELETE),
+    ("nopgchange", pool_flag::NOPGCHANGE),
+    ("nosizechange", pool_flag::NOSIZECHANGE),
+    ("write_fadvise_dontneed", pool_flag::WRITE_FADVISE_DONTNEED),
+    ("noscrub", pool_flag::NOSCRUB),
+    ("nodeep-scrub", pool_flag::NODEEP_SCRUB),
+    ("bulk", pool_flag::BULK),
+];
+const COMPRESSION_MODES: [&str; 4] = ["none", "passive", "aggressive", "force"];
+const COMPRESSION_ALGORITHMS: [&str; 5] = ["none", "snappy", "zlib", "zstd", "lz4"];
+/// Applications that one pool may be tagged with, and keys of one of them.
+pub const APPLICATIONS_MAX: usize = 128;
+const APPLICATION_NAME_MAX: usize = 128;
+const APPLICATION_KEYS_MAX: usize = 1024;
+const APPLICATION_VALUE_MAX: usize = 4096;
+
+fn unrecognized<T>(name: &str) -> Result<T> {
+    refuse(Errno::ENOENT, format!("unrecognized pool '{name}'"))
+}
+
+fn find(map: &OsdMap, name: &str) -> Result<PoolId> {
+    map.pool_by_name(name).map_or_else(|| unrecognized(name), Ok)
+}
+
+fn integer(text: &str) -> Result<i64> {
+    match text.trim().parse() {
+        Ok(n) => Ok(n),
+        Err(_) => refuse(
+            Errno::EINVAL,
+            format!(
+                "error parsing integer value '{text}': Expected option value to be integer, got '{text}'"
+            ),
+        ),
+    }
+}
+
+fn boolean(text: &str) -> Result<bool> {
+    match text {
+        "true" | "1" => Ok(true),
+        "false" | "0" => Ok(false),
+        _ => refuse(Errno::EINVAL, "expecting value 'true', 'false', '0', or '1'"),
+    }
+}
+
+/// `10K`, `1G`, `3MiB`; with `binary` the factor is 1024 (bytes), else 1000 (objects).
+pub fn with_suffix(text: &str, binary: bool) -> Result<u64> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let bad = |why: &str| refuse(Errno::EINVAL, format!("error parsing value '{text}': {why}"));
+    if text.is_empty() {
+        return bad("strict_iecstrtoll: value not specified");
+    }
+    if text.starts_with('-') {
+        return bad("strict_iecstrtoll: value should not be negative");
+    }
+    let (number, unit) = text.split_at(digits);
+    let power = match unit {
+        "" | "B" => 0,
+        "K" | "Ki" | "KB" | "KiB" => 1,
+        "M" | "Mi" | "MB" | "MiB" => 2,
+        "G" | "Gi" | "GB" | "GiB" => 3,
+        "T" | "Ti" | "TB" | "TiB" => 4,
+        "P" | "Pi" | "PB" | "PiB" => 5,
+        "E" | "Ei" | "EB" | "EiB" => 6,
+        _ if !binary => return bad("strict_si_cast: unit prefix not recognized"),
+        _ if unit.len() > 2 => return bad("strict_iecstrtoll: illegal prefix (length > 2)"),
+        _ => return bad("strict_iecstrtoll: unit prefix not recognized"),
+    };
+    let factor = if binary { 1024u64 } else { 1000u64 }.pow(power);
+    match number
+        .parse::<u64>()
+        .ok()
+        .and_then(|n| n.checked_mul(factor))
+        .filter(|n| *n <= i64::MAX as u64)
+    {
+        Some(n) => Ok(n),
+        None => bad("Expected option value to be integer"),
+    }
+}
+
+/// `osd pool set POOL VAR VAL`; `sure` is --yes-i-really-mean-it.
+pub fn set(
+    state: &ClusterState,
+    pool_name: &str,
+    var: &str,
+    val: &str,
+    sure: bool,
+    inc: &mut Incremental,
+) -> Result<Done> {
+    let map = &*state.osdmap;
+    let id = find(map, pool_name)?;
+    let done = Done::Changed(match val {
+        "unset" => format!("unset pool {id} {var}"),
+        _ => format!("set pool {id} {var} to {val}"),
+    });
+    if let Some((_, flag)) = FLAGS.iter().find(|(n, _)| *n == var) {
+        let on = boolean(val)?;
+        let pool = pool_mut(map, inc, id)?;
+        if on {
+            pool.flags |= flag;
+        } else {
+            pool.flags &= !flag;
+        }
+        return Ok(done);
+    }
+    match var {
+        "size" => set_size(state, id, integer(val)?, sure, inc)?,
+        "min_size" => set_min_size(map, id, integer(val)?, inc)?,
+        "pg_num" | "pgp_num" | "pgp_num_actual" => set_pg_num(state, id, var, integer(val)?, inc)?,
+        "crush_rule" => {
+            let choice = match val.parse() {
+                Ok(id) => pools::RuleChoice::Id(id),
+                Err(_) => pools::RuleChoice::Name(val),
+            };
+            let rule = pools::find_rule(map, choice).map_err(|e| match e.errno {
+                Errno::ENOENT => PoolError {
+                    text: format!("crush rule {val} does not exist"),
+                    ..e
+                },
+                _ => e,
+            })?;
+            pool_mut(map, inc, id)?.crush_rule = rule;
+        }
+        "pg_autoscale_mode" => {
+            let mode = match val {
+                "off" => AUTOSCALE_OFF,
+                "warn" => AUTOSCALE_WARN,
+                "on" => AUTOSCALE_ON,
+                _ => return refuse(Errno::EINVAL, format!("specified invalid mode {val}")),
+            };
+            pool_mut(map, inc, id)?.pg_autoscale_mode = mode;
+        }
+        "hashpspool" => {
+            return refuse(
+                Errno::EOPNOTSUPP,
+                "changing hashpspool would move every object: not supported by skep",
+            );
+        }
+        "allow_ec_overwrites" => {
+            return refuse(
+                Errno::EINVAL,
+                "ec overwrites can only be enabled for an erasure coded pool",
+            );
+        }
+        "fast_read" => match boolean(val)? {
+            true => return refuse(Errno::EINVAL, "fast read is not supported in replication pool"),
+            false => pool_mut(map, inc, id)?.fast_read = false,
+        },
+        "use_gmt_hitset" => pool_mut(map, inc, id)?.use_gmt_hitset = boolean(val)?,
+        _ if PoolOptions::lookup(var).is_some() => set_option(pool_mut(map, inc, id)?, var, val)?,
+        // As the real one answers for a pool that is no tier, which all pools here are.
+        v if is_tiering(v) => return refuse(Errno::EACCES, "(13) Permission denied"),
+        _ => return refuse(Errno::EINVAL, format!("unrecognized variable '{var}'")),
+    }
+    Ok(done)
+}
+
+fn is_tiering(var: &str) -> bool {
+    let prefixes = [
+        "hit_set_",
+        "cache_",
+        "target_max_",
+        "min_read_recency",
+        "min_write_recency",
+    ];
+    prefixes.iter().any(|p| var.starts_with(p))
+}
+
+/// Copies of placement groups of all other pools.
+fn copies_of_others(map: &OsdMap, id: PoolId) -> u64 {
+    let others = map.pools.iter().filter(|(p, _)| **p != id);
+    others.map(|(_, p)| u64::from(p.pg_num) * u64::from(p.size)).sum()
+}
+
+fn set_size(state: &ClusterState, id: PoolId, n: i64, sure: bool, inc: &mut Incremental) -> Result<()> {
+    if !(1..=SIZE_MAX).contains(&n) {
+        return refuse(
+            Errno::EINVAL,
+            format!("pool size must be between 1 and {SIZE_MAX}"),
+        );
+    }
+    let map = &*state.osdmap;
+    let defaults = PoolDefaults::of(state);
+    let others = copies_of_others(map, id);
+    let pool = pool_mut(map, inc, id)?;
+    if pool.has(pool_flag::NOSIZECHANGE) {
+        return refuse(
+            Errno::EPERM,
+            "pool size change is disabled; you must unset nosizechange flag for the pool first",
+        );
+    }
+    if n == 1 && !defaults.allow_size_one {
+        return refuse(Errno::EPERM, pools::SIZE_ONE_OFF);
+    }
+    if n == 1 && !sure {
+        return refuse(
+            Errno::EPERM,
+            "WARNING: setting pool size 1 could lead to data loss without recovery. If you are *ABSOLUTELY \
+             CERTAIN* that is what you want, pass the flag --yes-i-really-mean-it.",
+        );
+    }
+    let size = pools::checked_size(n as u64)?;
+    if size > pool.size {
+        pools::check_pgs_per_osd(map, &defaults, others, u64::from(pool.pg_num), size)?;
+    }
+    pool.size = size;
+    // As Ceph does: what an operator set for the old number of copies means nothing for the new one.
+    pool.min_size = defaults.min_size_for(size);
+    Ok(())
+}
+
+fn set_min_size(map: &OsdMap, id: PoolId, n: i64, inc: &mut Incremental) -> Result<()> {
+    let pool = pool_mut(map, inc, id)?;
+    if n < 1 || n > i64::from(pool.size) {
+        return refuse(
+            Errno::EINVAL,
+            format!(
+                "pool min_size must be between 1 and size, which is set to {}",
+                pool.size
+            ),
+        );
+    }
+    pool.min_size = n as u8;
+    Ok(())
+}
+
+/// More groups only: those that a split makes begin where their ancestor is. Merging is not built.
+fn set_pg_num(state: &ClusterState, id: PoolId, var: &str, n: i64, inc: &mut Incremental) -> Result<()> {
+    let map = &*state.osdmap;
+    let defaults = PoolDefaults::of(state);
+    let others = copies_of_others(map, id);
+    let pool = pool_mut(map, inc, id)?;
+    if var != "pg_num" && n <= 0 {
+        return refuse(
+            Errno::EINVAL,
+            format!("specified {var} must > 0, but you set to {n}"),
+        );
+    }
+    let Some(n) = u32::try_from(n)
+        .ok()
+        .filter(|n| (1..=defaults.pg_num_max).contains(&u64::from(*n)))
+    else {
+        return refuse(Errno::ERANGE, pools::pg_num_text(defaults.pg_num_max));
+    };
+    if pool.has(pool_flag::NOPGCHANGE) {
+        return refuse(
+            Errno::EPERM,
+            "pool pg_num change is disabled; you must unset nopgchange flag for the pool first",
+        );
+    }
+    if var != "pg_num" {
+        if n > pool.pg_num {
+            return refuse(
+                Errno::EINVAL,
+                format!("specified {var} {n} > pg_num {}", pool.pg_num),
+            );
+        }
+        pool.set_pgp_num(n);
+        return Ok(());
+    }
+    if n < pool.pg_num {
+        return refuse(
+            Errno::EOPNOTSUPP,
+            format!(
+                "pg_num {n} is less than {}: merging placement groups is not built in skep yet",
+                pool.pg_num
+            ),
+        );
+    }
+    pools::check_pgs_per_osd(map, &defaults, others, u64::from(n), pool.size)?;
+    if n > pool.pg_num {
+        pool.set_pg_num(n, map.epoch + 1);
+    }
+    Ok(())
+}
+
+fn set_option(pool: &mut PgPool, var: &str, val: &str) -> Result<()> {
+    let Some((_, kind)) = PoolOptions::lookup(var) else {
+        return refuse(Errno::EINVAL, format!("unrecognized variable '{var}'"));
+    };
+    let one_of = |allowed: &[&str]| match allowed.contains(&val) {
+        true => Ok(()),
+        false => refuse(
+            Errno::EINVAL,
+            format!("unrecognized {} '{val}'", var.replace("_mode", " mode")),
+        ),
+    };
+    match var {
+        "compression_mode" if val != "unset" => one_of(&COMPRESSION_MODES)?,
+        "compression_algorithm" if val != "unset" => one_of(&COMPRESSION_ALGORITHMS)?,
+        _ => {}
+    }
+    if val == "unset" {
+        pool.opts.unset(var);
+        return Ok(());
+    }
+    let value = match kind {
+        OptionKind::Str => PoolOption::Str(val.to_string()),
+        OptionKind::Int if var.ends_with("_bytes") || var.contains("blob_size") => {
+            PoolOption::Int(with_suffix(val, true)? as i64)
+        }
+        OptionKind::Int if var == "csum_type" => PoolOption::Int(csum_type(val)?),
+        OptionKind::Int => PoolOption::Int(integer(val)?),
+        OptionKind::Double => match val.parse::<f64>() {
+            Ok(d) if d.is_finite() && d >= 0.0 => PoolOption::Double(d),
+            _ => {
+                return refuse(
+                    Errno::EINVAL,
+                    format!(
+                        "error parsing floating point value '{val}': strict_strtod: expected double, got: '{val}'"
+                    ),
+                );
+            }
+        },
+    };
+    check_option(pool, var, val, &value)?;
+    // Zero, "none" and "unset" mean: as if never set.
+    let unset = match &value {
+        PoolOption::Str(s) => s.is_empty() || s == "unset",
+        PoolOption::Int(n) => *n == 0,
+        PoolOption::Double(d) => *d == 0.0,
+    };
+    if unset {
+        pool.opts.unset(var);
+    } else {
+        pool.opts.set(var, value);
+    }
+    Ok(())
+}
+
+/// Limits of single options.
+fn check_option(pool: &PgPool, var: &str, val: &str, value: &PoolOption) -> Result<()> {
+    let pg_num = i64::from(pool.pg_num_target);
+    let why = match (var, value) {
+        ("compression_required_ratio", PoolOption::Double(d)) if *d > 1.0 => {
+            format!("compression_required_ratio is out of range (0-1): '{val}'")
+        }
+        ("recovery_priority", PoolOption::Int(n)) if !(-10..=10).contains(n) => {
+            "pool recovery_priority must be between -10 and 10".to_string()
+        }
+        ("pg_num_min", PoolOption::Int(n)) if *n > pg_num => {
+            format!("specified pg_num_min {n} > pg_num {pg_num}")
+        }
+        ("pg_num_max", PoolOption::Int(n)) if *n != 0 && *n < pg_num => {
+            format!("specified pg_num_max {n} < pg_num {pg_num}")
+        }
+        _ => return Ok(()),
+    };
+    refuse(Errno::EINVAL, why)
+}
+
+fn csum_type(val: &str) -> Result<i64> {
+    const NAMES: [(&str, i64); 6] = [
+        ("none", 1),
+        ("xxhash32", 2),
+        ("xxhash64", 3),
+        ("crc32c", 4),
+        ("crc32c_16", 5),
+        ("crc32c_8", 6),
+    ];
+    match NAMES.iter().find(|(n, _)| *n == val) {
+        Some((_, v)) => Ok(*v),
+        None => refuse(Errno::EINVAL, format!("unrecognized csum_type '{val}'")),
+    }
+}
+
+/// `osd pool set-quota POOL max_objects|max_bytes VAL`; 0 removes the quota.
+pub fn set_quota(
+    map: &OsdMap,
+    pool_name: &str,
+    field: &str,
+    val: &str,
+    inc: &mut Incremental,
+) -> Result<Done> {
+    let id = match map.pool_by_name(pool_name) {
+        Some(id) => id,
+        None => return unrecognized(pool_name),
+    };
+    let value = with_suffix(val, field == "max_bytes")?;
+    let pool = pool_mut(map, inc, id)?;
+    match field {
+        "max_bytes" => pool.quota_max_bytes = value,
+        "max_objects" => pool.quota_max_objects = value,
+        _ => return refuse(Errno::EINVAL, format!("unrecognized option '{field}'")),
+    }
+    Ok(Done::Changed(format!(
+        "set-quota {field} = {value} for pool {pool_name}"
+    )))
+}
+
+/// `osd pool application enable`
+pub fn application_enable(
+    map: &OsdMap,
+    pool: &str,
+    app: &str,
+    sure: bool,
+    inc: &mut Incremental,
+) -> Result<Done> {
+    let id = find(map, pool)?;
+    let p = pool_mut(map, inc, id)?;
+    if app.is_empty() || app.len() > APPLICATION_NAME_MAX {
+        return refuse(
+            Errno::EINVAL,
+            format!("application name must have 1 to {APPLICATION_NAME_MAX} bytes"),
+        );
+    }
+    let text = format!("enabled application '{app}' on pool '{pool}'");
+    if p.application_metadata.contains_key(app) {
+        return Ok(Done::Already(text));
+    }
+    if !p.application_metadata.is_empty() && !sure {
+        return refuse(
+            Errno::EPERM,
+            format!(
+                "Are you SURE? Pool '{pool}' already has an enabled application; pass --yes-i-really-mean-it to \
+                 proceed anyway"
+            ),
+        );
+    }
+    if p.application_metadata.len() >= APPLICATIONS_MAX {
+        return refuse(
+            Errno::EINVAL,
+            format!("too many enabled applications on pool '{pool}'"),
+        );
+    }
+    p.application_metadata.insert(app.to_string(), Default::default());
+    Ok(Done::Changed(text))
+}
+
+/// `osd pool application disable`
+pub fn application_disable(
+    map: &OsdMap,
+    pool: &str,
+    app: &str,
+    sure: bool,
+    inc: &mut Incremental,
+) -> Result<Done> {
+    let id = find(map, pool)?;
+    let p = pool_mut(map, inc, id)?;
+    if !sure {
+        return refuse(
+            Errno::EPERM,
+            "Are you SURE? Disabling an application within a pool might result in loss of application \
+             functionality; pass --yes-i-really-mean-it to proceed anyway",
+        );
+    }
+    match p.application_metadata.remove(app) {
+        Some(_) => Ok(Done::Changed(format!(
+            "disable application '{app}' on pool '{pool}'"
+        ))),
+        None => Ok(Done::Already(format!(
+            "application '{app}' is not enabled on pool '{pool}'"
+        ))),
+    }
+}
+
+/// `osd pool application set` (a value) and `rm` (None)
+pub fn application_key(
+    map: &OsdMap,
+    pool: &str,
+    app: &str,
+    key: &str,
+    value: Option<&str>,
+    inc: &mut Incremental,
+) -> Result<Done> {
+    let id = find(map, pool)?;
+    let p = pool_mut(map, inc, id)?;
+    let Some(data) = p.application_metadata.get_mut(app) else {
+        return match value {
+            Some(_) => refuse(
+                Errno::ENOENT,
+                format!("application '{app}' is not enabled on pool '{pool}'"),
+            ),
+            None => Ok(Done::Already(format!(
+                "application '{app}' is not enabled on pool '{pool}'"
+            ))),
+        };
+    };
+    let Some(value) = value else {
+        data.remove(key);
+        return Ok(Done::Changed(format!(
+            "removed application '{app}' key '{key}' on pool '{pool}'"
+        )));
+    };
+    if key.is_empty() || key.len() > APPLICATION_NAME_MAX || value.len() > APPLICATION_VALUE_MAX {
+        return refuse(
+            Errno::EINVAL,
+            "key or value of the application metadata is empty or too long",
+        );
+    }
+    if data.len() >= APPLICATION_KEYS_MAX && !data.contains_key(key) {
+        return refuse(
+            Errno::EINVAL,
+            format!("too many keys set for application '{app}' on pool '{pool}'"),
+        );
+    }
+    data.insert(key.to_string(), value.to_string());
+    Ok(Done::Changed(format!(
+        "set application '{app}' key '{key}' to '{value}' on pool '{pool}'"
+    )))
+}

@@ -1,0 +1,207 @@
+//! What the monitor does by itself, about once a second: pure functions from state and reports to changes.
+//!
+//! - blocklist entries whose time has come go;
+//! - snapshots that every placement group has purged leave the queue;
+//! - pools over their quota, and OSDs near their end of space, get their flags; and lose them again;
+//! - mutes that have ended go;
+//! - OSDs that stay down are marked out (`auto_out` says which);
+//! - hosts are put where the rules of pools that are near a host look for them (`near`);
+//! - the weights of OSDs in spare space follow it (`spare`);
+//! - OSDs that are up in the map but report no more are marked down.
+
+use crate::policies::{near, spare};
+use metastore::{Change, Changes, ClusterState, ClusterStats};
+use std::collections::BTreeMap;
+use types::clusterlog::LogLevel;
+use types::osdmap::{Incremental, OsdMap, osd_state};
+use types::pool::pool_flag;
+use types::{OsdId, Utime};
+
+/// Entries of one kind that one step takes away; the rest follows a second later.
+const PER_STEP_MAX: usize = 1000;
+
+/// How far back an OSD must fall below a ratio before its flag goes, so that flags do not flap.
+const RATIO_HYSTERESIS: f64 = 0.005;
+
+/// Everything that is due, in one increment.
+pub fn due(state: &ClusterState, stats: &ClusterStats, out: &[(OsdId, u64)], now: Utime) -> Changes {
+    let map = &*state.osdmap;
+    let mut inc = Incremental::next_after(map, now);
+    let untouched = inc.clone();
+    expire_blocklist(map, now, &mut inc);
+    purge_snaps(map, stats, &mut inc);
+    flag_osds(map, stats, &mut inc);
+    flag_pools(map, stats, &mut inc);
+    let mut changes = Changes::none();
+    mark_out(state, out, now, &mut inc, &mut changes);
+    if let Some(crush) = near::mend(&map.crush) {
+        *inc.crush_mut(map) = crush;
+    }
+    weigh_spare(state, stats, now, &mut inc, &mut changes);
+    if inc != untouched {
+        changes.osdmap = Some(Box::new(inc));
+    }
+    for mute in state.mutes.values() {
+        if mute.until.is_some_and(|t| t <= now) {
+            changes.push(Change::Unmute {
+                code: mute.code.clone(),
+            });
+        }
+    }
+    changes
+}
+
+/// Those of `out` (with the seconds they were down) that still are down and in.
+fn mark_out(state: &ClusterState, out: &[(OsdId, u64)], now: Utime, inc: &mut Incremental, to: &mut Changes) {
+    let map = &*state.osdmap;
+    for (id, sec) in out.iter().filter(|(id, _)| map.is_down(*id) && map.is_in(*id)) {
+        inc.auto_out(map, *id);
+        let text = format!("Marking osd.{id} out (has been down for {sec} seconds)");
+        to.push(Change::Log(state.log_entry(now, LogLevel::Info, text)));
+    }
+}
+
+fn weigh_spare(
+    state: &ClusterState,
+    stats: &ClusterStats,
+    now: Utime,
+    inc: &mut Incremental,
+    to: &mut Changes,
+) {
+    for change in spare::due(&state.osdmap, stats) {
+        inc.set_weight(change.osd, change.weight);
+        to.push(Change::Log(state.log_entry(now, LogLevel::Info, change.text)));
+    }
+}
+
+fn expire_blocklist(map: &OsdMap, now: Utime, inc: &mut Incremental) {
+    let ended = |list: &types::osdmap::Blocklist| {
+        list.iter()
+            .filter(|(_, until)| **until <= now)
+            .map(|(a, _)| *a)
+            .take(PER_STEP_MAX)
+            .collect()
+    };
+    inc.old_blocklist = ended(&map.blocklist);
+    inc.old_range_blocklist = ended(&map.range_blocklist);
+}
+
+fn purge_snaps(map: &OsdMap, stats: &ClusterStats, inc: &mut Incremental) {
+    for (id, queue) in &map.removed_snaps_queue {
+        let Some(pool) = map.pool(*id) else {
+            continue;
+        };
+        let purged = stats.purged_everywhere(*id, pool.pg_num, queue);
+        if !purged.is_empty() {
+            inc.new_purged_snaps.insert(*id, purged);
+        }
+    }
+}
+
+/// FULL and NEARFULL of OSDs by their reports, as XOR masks.
+fn flag_osds(map: &OsdMap, stats: &ClusterStats, inc: &mut Incremental) {
+    let levels = [
+        (osd_state::FULL, f64::from(map.full_ratio)),
+        (osd_state::BACKFILLFULL, f64::from(map.backfillfull_ratio)),
+        (osd_state::NEARFULL, f64::from(map.nearfull_ratio)),
+    ];
+    for (id, report) in &stats.osds {
+        let Some(slot) = map.osd(*id).filter(|_| map.is_up(*id)) else {
+            continue;
+        };
+        let total = report.stat.statfs.total as f64;
+        if total <= 0.0 {
+            continue;
+        }
+        let used = report.stat.statfs.used() as f64 / total;
+        // Only the highest level that is reached is shown.
+        let mut want = 0;
+        for (bit, ratio) in levels {
+            let limit = if slot.state & bit != 0 {
+                ratio - RATIO_HYSTERESIS
+            } else {
+                ratio
+            };
+            if used >= limit {
+                want = bit;
+                break;
+            }
+        }
+        let all = osd_state::FULL | osd_state::BACKFILLFULL | osd_state::NEARFULL;
+        let mask = (slot.state & all) ^ want;
+        if mask != 0 {
+            inc.new_state.insert(*id, mask);
+        }
+    }
+}
+
+/// True if any OSD that takes writes will be full after `inc`.
+fn some_osd_has(map: &OsdMap, inc: &Incremental, bit: u32) -> bool {
+    map.osd_ids().any(|id| {
+        let state = map.osd(id).map_or(0, |o| o.state) ^ inc.new_state.get(&id).copied().unwrap_or(0);
+        map.is_in(id) && state & bit != 0
+    })
+}
+
+/// FULL of pools by quota, and how near their OSDs are to being full.
+///
+/// A full OSD does not make its pools FULL: stock clients then hold back every write *and every delete* until
+/// the flag goes, without a word to their caller. Skep's OSDs refuse what does not fit with ENOSPC, and take
+/// deletes; the OSD's own state says "full" to people (health OSD_FULL).
+fn flag_pools(map: &OsdMap, stats: &ClusterStats, inc: &mut Incremental) {
+    let device_full = some_osd_has(map, inc, osd_state::FULL);
+    let device_backfillfull = some_osd_has(map, inc, osd_state::BACKFILLFULL);
+    let device_nearfull = some_osd_has(map, inc, osd_state::NEARFULL);
+    let managed = pool_flag::FULL | pool_flag::FULL_QUOTA | pool_flag::NEARFULL | pool_flag::BACKFILLFULL;
+    for (id, pool) in &map.pools {
+        let mut want = 0;
+        if pool.quota_max_bytes > 0 || pool.quota_max_objects > 0 {
+            let sum = stats.pool_sum(*id);
+            let over = |limit: u64, have: i64| limit > 0 && have.max(0) as u64 >= limit;
+            if over(pool.quota_max_bytes, sum.num_bytes) || over(pool.quota_max_objects, sum.num_objects) {
+                want |= pool_flag::FULL | pool_flag::FULL_QUOTA;
+            }
+        }
+        if device_full || device_backfillfull {
+            want |= pool_flag::BACKFILLFULL;
+        } else if device_nearfull {
+            want |= pool_flag::NEARFULL;
+        }
+        if pool.flags & managed != want
+            && let Some(p) = inc.pool_mut(map, *id)
+        {
+            p.flags = p.flags & !managed | want;
+        }
+    }
+}
+
+/// Notices OSDs that stopped reporting. One that has not reported yet since it came up gets the same grace.
+#[derive(Debug, Default)]
+pub struct Silence {
+    /// Up in the map without a report: since when (monotonic seconds).
+    since: BTreeMap<OsdId, u64>,
+}
+
+/// Seconds without a report (its lease has ended by then) until an OSD is marked down.
+pub const SILENCE_GRACE_SEC: u64 = 30;
+
+impl Silence {
+    /// The OSDs to be marked down at `now_sec` (monotonic).
+    pub fn due(&mut self, map: &OsdMap, stats: &ClusterStats, now_sec: u64) -> Vec<OsdId> {
+        if map.has_flag(types::osdmap::map_flag::NODOWN) {
+            self.since.clear();
+            return Vec::new();
+        }
+        let silent: Vec<_> = map
+            .osd_ids()
+            .filter(|id| map.is_up(*id) && !stats.osds.contains_key(id))
+            .collect();
+        self.since.retain(|id, _| silent.contains(id));
+        silent
+            .into_iter()
+            .filter(|id| {
+                now_sec.saturating_sub(*self.since.entry(*id).or_insert(now_sec)) >= SILENCE_GRACE_SEC
+            })
+            .collect()
+    }
+}

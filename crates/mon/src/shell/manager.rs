@@ -1,0 +1,106 @@
+//! The manager's front on its own port: it takes commands and the greetings of service daemons. There is no
+//! other manager behind it; the same dispatcher as the monitor's answers (docs/protocol/monitor.md).
+//!
+//! Invariant: `mgr` capabilities alone give what Ceph's manager answers by itself, and nothing of the monitor's.
+
+use crate::shell::monitor::{Effect, check_command, heed_keys, text_of};
+use crate::shell::requests::{Action, Door};
+use crate::shell::session::{Session, SessionId};
+use bytes::Bytes;
+use messages::mon::{Body, MMgrClose, MMgrCommand, MMgrConfigure, MMgrOpen, MMgrReport};
+use messages::osd::MCommand;
+use metastore::ClusterState;
+use msgr::{Message, Peer};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Seconds between reports of service daemons; nobody reads them, so seldom.
+const STATS_PERIOD: u32 = 60;
+const STATS_THRESHOLD: u32 = 5;
+
+#[derive(Default)]
+pub struct Manager {
+    sessions: BTreeMap<SessionId, Session>,
+}
+
+impl Manager {
+    /// False: its key was taken from it while it shook hands; close it.
+    pub fn opened(&mut self, id: SessionId, peer: Arc<Peer>, state: &ClusterState) -> bool {
+        let mut session = Session::new(peer);
+        let stays = session.heed(state);
+        if stays {
+            self.sessions.insert(id, session);
+        }
+        stays
+    }
+
+    /// Keys or capabilities have changed.
+    pub fn heed_keys(&mut self, state: &ClusterState) -> Vec<Effect> {
+        heed_keys(&mut self.sessions, state)
+    }
+
+    pub fn closed(&mut self, id: SessionId) {
+        self.sessions.remove(&id);
+    }
+
+    pub fn message(&mut self, id: SessionId, m: Message, state: &ClusterState) -> Vec<Effect> {
+        let kind = m.kind;
+        match self.dispatch(id, &m, state) {
+            Ok(effects) => effects,
+            Err(e) => vec![Effect::Close(id, format!("message of type {kind}: {e}"))],
+        }
+    }
+
+    fn dispatch(&mut self, id: SessionId, m: &Message, state: &ClusterState) -> denc::Result<Vec<Effect>> {
+        let send = |message| vec![Effect::Send(id, message)];
+        Ok(match m.kind {
+            MMgrCommand::KIND => {
+                let c = MMgrCommand::from_message(m)?;
+                self.command(id, m.tid, Door::Mgr, &c.cmd, c.input, state)
+            }
+            // `ceph tell mgr`, and clients that think the manager old. Its fsid may be zero.
+            messages::osd::kind::COMMAND => {
+                let c = MCommand::from_message(m)?;
+                self.command(id, m.tid, Door::MgrTell, &text_of(&c.cmd), c.input, state)
+            }
+            MMgrOpen::KIND => {
+                MMgrOpen::from_message(m)?;
+                let configure = MMgrConfigure {
+                    stats_period: STATS_PERIOD,
+                    stats_threshold: STATS_THRESHOLD,
+                    queries: 0,
+                    has_metric_config: false,
+                };
+                send(configure.message(0))
+            }
+            MMgrReport::KIND => Vec::new(),
+            MMgrClose::KIND => send(MMgrClose::from_message(m)?.message(0)),
+            other => {
+                tracing::debug!(kind = other, "message of a type that the manager does not know");
+                Vec::new()
+            }
+        })
+    }
+
+    fn command(
+        &mut self,
+        id: SessionId,
+        tid: u64,
+        door: Door,
+        cmd: &[String],
+        input: Bytes,
+        state: &ClusterState,
+    ) -> Vec<Effect> {
+        let Some(session) = self.sessions.get_mut(&id) else {
+            return Vec::new();
+        };
+        session.look_up_mon_caps(&state.auth);
+        match check_command(session, &door, cmd, input) {
+            Ok(command) => {
+                let request = session.request(tid, Action::Command { door, command });
+                vec![Effect::Decide(id, Box::new(request))]
+            }
+            Err(denied) => denied.effects(id, tid, door, session, state),
+        }
+    }
+}

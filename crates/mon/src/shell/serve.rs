@@ -1,0 +1,828 @@
+//! The shell: sockets and timers round the monitor's and the manager's state machines.
+//!
+//! One task waits for the next event (`select`), then applies it and never waits: changes of the cluster are committed
+//! beside it (`commits`, `chores`), so that a cluster state without a majority keeps nobody from reading what was known
+//! last. Runs in a `LocalSet` of the thread that owns the monitor.
+//!
+//! Bounds: connections, bytes and messages in flight are the messenger's (`net`); [`EVENTS_MAX`] events wait.
+
+use crate::commands::context::MonInfo;
+use crate::policies::INSECURE_RECLAIM;
+use crate::policies::auto_out::DownWatch;
+use crate::policies::chores::{Chores, GLOBAL_IDS_PER_RANGE, Rotation};
+use crate::policies::standing::{Door, Stance, Standing, Words};
+use crate::policies::upkeep::Silence;
+use crate::shell::ask;
+use crate::shell::ask::{Ask, Asks};
+use crate::shell::audit::{AuditFile, Records};
+use crate::shell::commits::{Asked, Commits, Outcome, OwnEnv, WAITING_MAX};
+use crate::shell::manager::Manager;
+use crate::shell::monitor::{Effect, MessageEnv, Monitor};
+use crate::shell::others::Others;
+use crate::shell::requests::{Action, Reply, Request};
+use auth::{
+    AllowNone, AuthMethod, Authenticator, ConMode, Entropy, KeyServer, KeyServerConfig, TicketVerifier,
+};
+use io::{Clock, Random};
+use metastore::{Change, Changes, ClusterHandle, ClusterState, MonReport};
+use msgr::{Message, ModeSwitch, Modes, ServerConfig};
+use net::{ConnId, Connections, Listener, NetEvent, Options};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot, watch};
+use types::mgrmap::MgrMap;
+use types::{AuthName, EntityAddr, EntityAddrVec, EntityKind, EntityName, Errno, Utime};
+
+/// Events of the messenger that may wait for the monitor.
+const EVENTS_MAX: usize = 256;
+const TICK: Duration = Duration::from_secs(1);
+/// A change that is under way for so long: the cluster state cannot be changed, and health says so.
+const STALLED_AFTER: Duration = Duration::from_secs(5);
+
+mod turn;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("monitor cannot listen on {addr}: {source}")]
+    Bind {
+        addr: SocketAddr,
+        source: std::io::Error,
+    },
+    #[error("the monitor's address names no socket")]
+    NoAddress,
+    #[error(transparent)]
+    Cluster(#[from] metastore::Error),
+    #[error("the messenger of the {0} ended")]
+    Net(&'static str),
+}
+
+/// What one monitor, with the manager beside it, is given.
+#[derive(Clone)]
+pub struct MonConfig {
+    pub name: String,
+    pub mgr_name: String,
+    /// Where clients find the monitor: in their configuration and in the monitor map. The nonce is 0.
+    pub addr: EntityAddr,
+    /// Where the manager listens; port 0 takes a free one.
+    pub mgr_bind: SocketAddr,
+    /// False: everybody may everything. Only ever by an explicit option, and on loopback.
+    pub cephx: bool,
+    /// Connection modes allowed with cephx, and lifetimes of tickets (short ones in tests); methods are set
+    /// from `cephx`.
+    pub tickets: KeyServerConfig,
+    pub hostname: String,
+    /// Connections at once, at each of the two ports.
+    pub connections_max: usize,
+    pub cluster: ClusterHandle,
+    pub clock: Arc<dyn Clock>,
+    pub random: Arc<dyn Random>,
+}
+
+/// Where a monitor that is ready serves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ready {
+    pub mon: SocketAddr,
+    pub mgr: SocketAddr,
+}
+
+/// Which of the two front doors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Port {
+    Mon,
+    Mgr,
+}
+
+enum Event {
+    Net(Port, NetEvent),
+    State,
+    Stats,
+    Tick,
+    Ask(Ask),
+    Committed(Option<Box<Asked<Port>>>, Outcome),
+    Chores(Box<Chores>, Result<(), metastore::Error>),
+    /// What the other monitors said of themselves.
+    Heard(Words),
+    Followed(Result<(), metastore::Error>),
+    Stop,
+}
+
+struct Front {
+    events: mpsc::Receiver<NetEvent>,
+    connections: Connections,
+}
+
+/// A round of chores, on its way.
+type Round = io::task::TaskHandle<(Box<Chores>, Result<(), metastore::Error>)>;
+
+/// The round's end.
+async fn ended(round: &mut Option<(Duration, Round)>) -> Option<(Box<Chores>, Result<(), metastore::Error>)> {
+    let Some((_, task)) = round else {
+        return std::future::pending().await;
+    };
+    let done = task.await.ok();
+    *round = None;
+    done
+}
+
+/// A monitor that listens and is named in the maps.
+pub struct MonServer {
+    cluster: ClusterHandle,
+    clock: Arc<dyn Clock>,
+    random: Arc<dyn Random>,
+    entropy: Arc<dyn Entropy>,
+    keys: Arc<KeyServer>,
+    /// Opens tickets at the manager's door; none without cephx.
+    verifier: Option<Arc<TicketVerifier>>,
+    /// Of the monitor's port and the manager's, and whose options hold for them.
+    modes: [(Arc<ModeSwitch>, AuthName); 2],
+    monitor: Monitor,
+    manager: Manager,
+    /// Global ids of the monitor's open connections.
+    ids: BTreeMap<u64, u64>,
+    mon: Front,
+    mgr: Front,
+    commits: Commits<Port>,
+    /// None while a round of them is under way.
+    chores: Option<Box<Chores>>,
+    round: Option<(Duration, Round)>,
+    standing: Standing,
+    door: Arc<Door>,
+    /// None while they are being asked.
+    others: Option<Box<Others>>,
+    asking: Option<turn::Asking>,
+    name: String,
+    asks: Option<Asks>,
+    records: Records,
+    at: Ready,
+}
+
+/// Binds, publishes, says that it is ready, and serves until `stop` becomes true. Must run in a `LocalSet`.
+pub async fn serve(
+    config: MonConfig,
+    ready: oneshot::Sender<Ready>,
+    stop: watch::Receiver<bool>,
+) -> Result<(), Error> {
+    serve_inside(config, Inside::default(), ready, stop).await
+}
+
+/// What the own process gives and takes.
+#[derive(Default)]
+pub struct Inside {
+    /// A door for its questions.
+    pub asks: Option<Asks>,
+    /// Where records of what was asked go.
+    pub audit: Option<AuditFile>,
+}
+
+/// As [`serve`], with doors inside the own process.
+pub async fn serve_inside(
+    config: MonConfig,
+    inside: Inside,
+    ready: oneshot::Sender<Ready>,
+    stop: watch::Receiver<bool>,
+) -> Result<(), Error> {
+    let mut server = MonServer::bind(config).await?;
+    server.asks = inside.asks;
+    server.records.file = inside.audit;
+    // Nobody may be waiting.
+    let _ = ready.send(server.at);
+    server.run(stop).await
+}
+
+fn listen(addr: SocketAddr) -> Result<(Listener, SocketAddr), Error> {
+    let bound = Listener::bind(addr).and_then(|l| l.local_addr().map(|at| (l, at)));
+    bound.map_err(|source| Error::Bind { addr, source })
+}
+
+fn nonce_addr(sock: SocketAddr, nonce: u32) -> EntityAddrVec {
+    EntityAddrVec::one(EntityAddr::msgr2(sock, nonce))
+}
+
+impl MonServer {
+    /// Listens on both ports and publishes them in the maps. Must run in a `LocalSet`.
+    pub async fn bind(config: MonConfig) -> Result<Self, Error> {
+        let MonConfig {
+            cluster,
+            clock,
+            random,
+            ..
+        } = config.clone();
+        let dialled = config.addr.sock.ok_or(Error::NoAddress)?;
+        let (mon_listener, mon_addr) = listen(dialled)?;
+        let (mgr_listener, mgr_addr) = listen(config.mgr_bind)?;
+        let now = Utime::from_unix(clock.wall());
+        let ids = cluster.reserve_global_ids(GLOBAL_IDS_PER_RANGE).await?;
+        let mgr_gid = ids.start;
+        let mon_addrs = nonce_addr(mon_addr, 0);
+        // A nonce of its own: clients drop what they knew of an earlier manager on this port.
+        let mgr_addrs = nonce_addr(mgr_addr, random.u32().max(1));
+        publish(&cluster, &config, &mon_addrs, &mgr_addrs, mgr_gid, now).await?;
+
+        let entropy = net::entropy(random.clone());
+        let state = cluster.state();
+        let keys = Arc::new(key_server(&config, &state));
+        keys.grant_global_ids(ids.start + 1, ids.end);
+        let door = Arc::new(Door::new(keys.clone()));
+        let (mgr_auth, verifier) = manager_auth(&config, &state);
+        let rank = state.monmap.rank_of(&config.name).unwrap_or(0) as i64;
+        let facts = metadata(&config, &mon_addrs);
+        let report = MonReport {
+            name: config.name.clone(),
+            started: now,
+            mgr_name: config.mgr_name.clone(),
+            mgr_gid,
+            mgr_addrs: mgr_addrs.clone(),
+            metadata: facts.clone(),
+        };
+        // Before anybody is served: who asks for the quorum finds this monitor in it.
+        cluster.publish_mon(&report).await?;
+        let info = MonInfo {
+            metadata: facts,
+            name: config.name.clone(),
+            rank: rank as i32,
+            mgr_name: config.mgr_name,
+            hostname: config.hostname,
+            cephx: config.cephx,
+            started: now,
+            stalled: None,
+            trouble: None,
+            behind: Duration::ZERO,
+            stance: Stance::Serving,
+        };
+        let mon_name = EntityName::new(EntityKind::Mon, rank);
+        let mgr_name = EntityName::new(EntityKind::Mgr, mgr_gid as i64);
+        let modes = [EntityKind::Mon, EntityKind::Mgr].map(|kind| {
+            let id = if kind == EntityKind::Mon {
+                &info.name
+            } else {
+                &info.mgr_name
+            };
+            let who = AuthName::new(kind, id.as_str());
+            (ModeSwitch::new(modes_of(&who, &info.hostname, &state)), who)
+        });
+        let mon = front(
+            mon_listener,
+            ServerConfig {
+                modes: modes[0].0.clone(),
+                ..ServerConfig::new(mon_name, mon_addrs, door.clone(), entropy.clone())
+            },
+            &clock,
+            config.connections_max,
+        )?;
+        let mgr = front(
+            mgr_listener,
+            ServerConfig {
+                modes: modes[1].0.clone(),
+                ..ServerConfig::new(mgr_name, mgr_addrs, mgr_auth, entropy.clone())
+            },
+            &clock,
+            config.connections_max,
+        )?;
+        let monitor = Monitor::new(info, state, cluster.stats());
+        let chores = Chores {
+            cluster: cluster.clone(),
+            clock: clock.clone(),
+            keys: keys.clone(),
+            report,
+            sessions: Vec::new(),
+            silence: Silence::default(),
+            down: DownWatch::default(),
+        };
+        let others = Others::new(
+            config.name.clone(),
+            config.cephx,
+            clock.clone(),
+            entropy.clone(),
+            random.u32().max(1),
+        );
+        Ok(Self {
+            standing: Standing::new(clock.monotonic()),
+            door,
+            others: Some(Box::new(others)),
+            asking: None,
+            cluster,
+            clock,
+            random,
+            entropy,
+            keys,
+            verifier,
+            modes,
+            monitor,
+            manager: Manager::default(),
+            ids: BTreeMap::new(),
+            mon,
+            mgr,
+            commits: Commits::default(),
+            chores: Some(Box::new(chores)),
+            round: None,
+            name: config.name,
+            asks: None,
+            records: Records::default(),
+            at: Ready {
+                mon: mon_addr,
+                mgr: mgr_addr,
+            },
+        })
+    }
+
+    pub fn at(&self) -> Ready {
+        self.at
+    }
+
+    /// Serves until `stop` becomes true, or the cluster state fails.
+    pub async fn run(mut self, mut stop: watch::Receiver<bool>) -> Result<(), Error> {
+        let mut state = self.cluster.subscribe_state();
+        let mut stats = self.cluster.subscribe_stats();
+        let follower = self.cluster.clone();
+        // A task of its own: it takes the turn to commit now and then, and must go on while an event of this loop
+        // waits for that turn.
+        let mut follow = io::task::spawn_local(async move { follower.follow().await });
+        let mut tick = tokio::time::interval(TICK);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        // What changed between binding and now.
+        self.take_state();
+        loop {
+            // Rare things first, and always in this order: the same events give the same run.
+            let event = tokio::select! {
+                biased;
+                _ = stop.wait_for(|stop| *stop) => Event::Stop,
+                done = &mut follow => Event::Followed(done.unwrap_or(Err(metastore::Error::Closed))),
+                _ = tick.tick() => Event::Tick,
+                (asked, done) = self.commits.ended() => Event::Committed(asked.map(Box::new), done),
+                done = ended(&mut self.round) => match done {
+                    Some((chores, done)) => Event::Chores(chores, done),
+                    None => Event::Followed(Err(metastore::Error::Closed)),
+                },
+                done = turn::heard(&mut self.asking) => match done {
+                    Some((others, words)) => {
+                        self.others = Some(others);
+                        Event::Heard(words)
+                    }
+                    None => Event::Followed(Err(metastore::Error::Closed)),
+                },
+                question = ask::next(&mut self.asks) => Event::Ask(question),
+                _ = state.changed() => Event::State,
+                _ = stats.changed() => Event::Stats,
+                event = self.mgr.events.recv() => Event::Net(Port::Mgr, event.ok_or(Error::Net("manager"))?),
+                event = self.mon.events.recv() => Event::Net(Port::Mon, event.ok_or(Error::Net("monitor"))?),
+            };
+            io::panics::point("loop");
+            match event {
+                Event::Net(port, event) => self.net_event(port, event),
+                Event::State => self.take_state(),
+                Event::Stats => self.monitor.stats_changed(self.cluster.stats()),
+                Event::Tick => self.tick(),
+                Event::Committed(asked, done) => self.committed(asked, done)?,
+                Event::Chores(chores, done) => {
+                    done?;
+                    self.chores = Some(chores);
+                    let turn = self.standing.followed(self.clock.monotonic());
+                    self.turn(turn);
+                    self.note_stall();
+                    self.take_state();
+                }
+                Event::Heard(words) => {
+                    let turn = self.standing.heard(self.clock.monotonic(), &words);
+                    self.turn(turn);
+                }
+                Event::Ask(question) => {
+                    let random = self.random.clone();
+                    let env = MessageEnv {
+                        now: self.now(),
+                        random: &*random,
+                    };
+                    let (answer, record) = self.monitor.ask(&question.command, &env);
+                    if let Some(record) = record {
+                        self.records.keep(record);
+                    }
+                    // Who asked may have gone.
+                    let _ = question.reply.send(answer);
+                }
+                Event::Followed(done) => {
+                    done?;
+                    return Err(Error::Cluster(metastore::Error::Closed));
+                }
+                Event::Stop => {
+                    // The others shall not wait for the lease's end; if this fails they do.
+                    let _ = self.cluster.mon_gone(&self.name).await;
+                    self.mon.connections.shutdown();
+                    self.mgr.connections.shutdown();
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn now(&self) -> Utime {
+        Utime::from_unix(self.clock.wall())
+    }
+
+    /// Serves subscriptions from the newest state, and lets the key server have what it needs of it.
+    fn take_state(&mut self) {
+        let state = self.cluster.state();
+        let old = self.monitor.state().clone();
+        if !Arc::ptr_eq(&old.auth, &state.auth) {
+            self.keys.set_db(state.auth.clone());
+            if let Some(v) = &self.verifier {
+                v.set_entities(state.auth.clone(), state.version);
+            }
+        }
+        if !Arc::ptr_eq(&old.config, &state.config) {
+            let allow = state.mon_option_bool(INSECURE_RECLAIM, false);
+            self.keys.allow_insecure_reclaim(allow);
+        }
+        if !Arc::ptr_eq(&old.rotating, &state.rotating) {
+            self.keys.set_secrets((*state.rotating).clone());
+            if let (Some(v), Some(secrets)) = (&self.verifier, state.rotating.get(EntityKind::Mgr)) {
+                v.update(secrets.clone());
+            }
+        }
+        if !Arc::ptr_eq(&old.config, &state.config) {
+            for (switch, who) in &self.modes {
+                switch.set(modes_of(who, &self.monitor.info.hostname, &state));
+            }
+        }
+        if !Arc::ptr_eq(&old.auth, &state.auth) {
+            let ended = self.manager.heed_keys(&state);
+            self.tell(Port::Mgr, ended);
+        }
+        let effects = self.monitor.state_changed(state);
+        self.tell(Port::Mon, effects);
+    }
+
+    /// Sends and closes; whoever is closed has asked in vain.
+    fn tell(&mut self, port: Port, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Send(id, message) => self.send(port, id, message),
+                Effect::Close(id, why) => {
+                    let now = self.clock.monotonic();
+                    io::log::refused(now, format_args!("conn {id}: connection closed: {why}"));
+                    self.commits.forget(port, id);
+                    self.close(port, id);
+                }
+                Effect::Refused(request, reply) => self.records.refused(&request, &reply, self.now()),
+                Effect::Renew(..) | Effect::Decide(..) => {}
+            }
+        }
+    }
+
+    fn net_event(&mut self, port: Port, event: NetEvent) {
+        match (port, event) {
+            (_, NetEvent::Drained) => {}
+            // It was in the handshake when the door was shut.
+            (Port::Mon, NetEvent::Opened { conn, peer })
+                if self.door.is_shut() && peer.auth_name.kind != EntityKind::Mon =>
+            {
+                self.close(port, conn.0);
+            }
+            (Port::Mon, NetEvent::Opened { conn, peer }) => {
+                self.keys.session_opened(peer.global_id, &peer.auth_name);
+                self.ids.insert(conn.0, peer.global_id);
+                if !self.monitor.opened(conn.0, peer) {
+                    self.close(port, conn.0);
+                }
+            }
+            (Port::Mgr, NetEvent::Opened { conn, peer }) => {
+                let state = self.monitor.state().clone();
+                if !self.manager.opened(conn.0, peer, &state) {
+                    self.close(port, conn.0);
+                }
+            }
+            (Port::Mon, NetEvent::Closed { conn }) => {
+                if let Some(global_id) = self.ids.remove(&conn.0) {
+                    self.keys.session_closed(global_id);
+                }
+                self.monitor.closed(conn.0);
+                self.commits.forget(port, conn.0);
+            }
+            (Port::Mgr, NetEvent::Closed { conn }) => {
+                self.manager.closed(conn.0);
+                self.commits.forget(port, conn.0);
+            }
+            (Port::Mon, NetEvent::Message { conn, msg, .. }) => {
+                let (now, random) = (self.now(), self.random.clone());
+                let env = MessageEnv {
+                    now,
+                    random: &*random,
+                };
+                let effects = self.monitor.message(conn.0, msg, &env);
+                self.carry_out(port, effects);
+            }
+            (Port::Mgr, NetEvent::Message { conn, msg, .. }) => {
+                let state = self.monitor.state().clone();
+                let effects = self.manager.message(conn.0, msg, &state);
+                self.carry_out(port, effects);
+            }
+        }
+    }
+
+    fn send(&self, port: Port, id: u64, message: Message) {
+        match port {
+            Port::Mon => self.mon.connections.send(ConnId(id), message),
+            Port::Mgr => self.mgr.connections.send(ConnId(id), message),
+        };
+    }
+
+    fn close(&self, port: Port, id: u64) {
+        match port {
+            Port::Mon => self.mon.connections.close(ConnId(id)),
+            Port::Mgr => self.mgr.connections.close(ConnId(id)),
+        };
+    }
+
+    fn carry_out(&mut self, port: Port, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Send(id, message) => self.send(port, id, message),
+                Effect::Close(id, why) => {
+                    let now = self.clock.monotonic();
+                    io::log::refused(now, format_args!("conn {id}: connection closed: {why}"));
+                    self.close(port, id);
+                }
+                Effect::Refused(request, reply) => self.records.refused(&request, &reply, self.now()),
+                Effect::Renew(id, message) => self.renew(id, &message),
+                Effect::Decide(id, request) => self.decide(port, id, *request),
+            }
+        }
+    }
+
+    fn renew(&self, id: u64, request: &Message) {
+        let Some(session) = self.monitor.session(id) else {
+            return;
+        };
+        let cx = auth::Context {
+            now: self.now(),
+            entropy: &*self.entropy,
+        };
+        let (reply, error) = msgr::answer_mauth(&self.keys, &session.peer, request, &cx);
+        if let Some(e) = error {
+            let (now, who) = (self.clock.monotonic(), &session.peer.auth_name);
+            io::log::refused(now, format_args!("ticket of {who} not renewed: {e}"));
+        }
+        self.send(Port::Mon, id, reply);
+    }
+
+    fn own_env(&self) -> OwnEnv {
+        OwnEnv {
+            now: self.now(),
+            random: self.random.clone(),
+            info: self.monitor.info.clone(),
+            progress: self.monitor.progress().clone(),
+            stats: self.monitor.stats().clone(),
+            sessions: self.monitor.session_infos(),
+        }
+    }
+
+    /// Answers what changes nothing at once; what changes something takes its place in the line.
+    fn decide(&mut self, port: Port, id: u64, request: Request) {
+        if !self.commits.holds(port, id) {
+            let state = self.cluster.state();
+            let (random, sessions) = (self.random.clone(), self.monitor.session_infos());
+            let env = MessageEnv {
+                now: self.now(),
+                random: &*random,
+            };
+            let (changes, reply) = request.decide(&state, &self.monitor.env(&env, &sessions));
+            if changes.is_empty() {
+                self.records.unchanged(&request, &reply, self.now());
+                // Who is answered from a state has been told of it.
+                self.take_state();
+                return self.send(port, id, request.answer(reply, &state));
+            }
+        }
+        let now = self.clock.monotonic();
+        if let Err(request) = self.commits.push(port, id, request, now) {
+            let text = format!("{WAITING_MAX} changes wait for the cluster state already");
+            return self.answer(port, id, &request, Reply::error(Errno::EBUSY, text));
+        }
+        self.next_commit();
+    }
+
+    fn next_commit(&mut self) {
+        let mut commits = std::mem::take(&mut self.commits);
+        commits.go_on(&self.cluster, || self.own_env());
+        self.commits = commits;
+    }
+
+    /// Answers a request that was not carried out. Log entries without an answer come again.
+    fn answer(&mut self, port: Port, id: u64, request: &Request, reply: Reply) {
+        self.records.unchanged(request, &reply, self.now());
+        if !matches!(request.action, Action::Log { .. }) {
+            self.send(port, id, request.answer(reply, self.monitor.state()));
+        }
+    }
+
+    /// A change was carried out: subscribers are told, then whoever asked for it.
+    fn committed(&mut self, asked: Option<Box<Asked<Port>>>, done: Outcome) -> Result<(), Error> {
+        match (done, asked) {
+            (Ok(done), asked) => {
+                if done.changed {
+                    self.take_state();
+                }
+                if let Some(a) = asked {
+                    match done.changed {
+                        true => self.records.changed(&a.request, &done.reply, self.now()),
+                        false => self.records.unchanged(&a.request, &done.reply, self.now()),
+                    }
+                    self.send(a.port, a.session, a.request.answer(done.reply, &done.state));
+                }
+            }
+            (Err(e), Some(a)) => self.commit_failed(a.port, a.session, &a.request, e)?,
+            (Err(e), None) if is_too_large(&e) || matches!(e, metastore::Error::LeaseHeld(_)) => {}
+            (Err(e), None) => return Err(e.into()),
+        }
+        self.note_stall();
+        self.next_commit();
+        Ok(())
+    }
+
+    /// What is too large is the caller's mistake; anything else ends the monitor.
+    fn commit_failed(
+        &mut self,
+        port: Port,
+        id: u64,
+        request: &Request,
+        e: metastore::Error,
+    ) -> Result<(), Error> {
+        let too_large = is_too_large(&e);
+        // What was decided for OSDs that do not serve, and one of them has its lease again.
+        let again = matches!(e, metastore::Error::LeaseHeld(_));
+        let errno = match (too_large, again) {
+            (true, _) => Errno::E2BIG,
+            (_, true) => Errno::EAGAIN,
+            _ => Errno::EIO,
+        };
+        self.answer(port, id, request, Reply::error(errno, e.to_string()));
+        match too_large || again {
+            true => Ok(()),
+            false => Err(e.into()),
+        }
+    }
+
+    /// About once a second: looks, and lets the chores begin if the last ones have ended.
+    fn tick(&mut self) {
+        self.monitor.observe(self.now());
+        for (port, id, request, reply) in self.commits.expired(self.clock.monotonic()) {
+            self.answer(port, id, &request, reply);
+        }
+        self.note_stall();
+        self.look_around();
+        let Some(mut chores) = self.chores.take() else {
+            return;
+        };
+        let cx = auth::Context {
+            now: self.now(),
+            entropy: &*self.entropy,
+        };
+        let rotation = self.keys.rotated(&cx).map(|secrets| Rotation {
+            secrets,
+            before: self.monitor.state().rotating.clone(),
+        });
+        let records = self.records.waiting(self.now());
+        chores.sessions = self.monitor.instances();
+        let task = io::task::spawn_local(async move {
+            let done = chores.round(rotation, records).await;
+            (chores, done)
+        });
+        self.round = Some((self.clock.monotonic(), task));
+    }
+
+    /// Says since when the cluster state lets nothing be changed, if it does not.
+    fn note_stall(&mut self) {
+        let round = self.round.as_ref().map(|(at, _)| *at);
+        let since = [round, self.commits.oldest()].into_iter().flatten().min();
+        let age = since.map(|at| self.clock.monotonic().saturating_sub(at));
+        let stalled = age.filter(|age| *age >= STALLED_AFTER);
+        self.monitor.info.trouble = stalled.and_then(|_| self.cluster.trouble());
+        let since = stalled.map(|age| Utime::from_unix(self.clock.wall().saturating_sub(age)));
+        match (&self.monitor.info.stalled, &since) {
+            (None, Some(_)) => tracing::error!("the cluster state lets nothing be changed"),
+            (Some(_), None) => tracing::warn!("the cluster state can be changed again"),
+            // The same, to the second.
+            (Some(_), Some(_)) => return,
+            (None, None) => {}
+        }
+        self.monitor.info.stalled = since;
+    }
+}
+
+fn is_too_large(e: &metastore::Error) -> bool {
+    matches!(
+        e,
+        metastore::Error::TooManyOps(_)
+            | metastore::Error::TooManyCompares(_)
+            | metastore::Error::TooManyBytes(_)
+            | metastore::Error::ValueTooLarge { .. }
+    )
+}
+
+fn key_server(config: &MonConfig, state: &ClusterState) -> KeyServer {
+    let (methods, modes) = match config.cephx {
+        true => (vec![AuthMethod::Cephx], config.tickets.modes.clone()),
+        false => (vec![AuthMethod::None], vec![ConMode::Crc]),
+    };
+    let keys = KeyServerConfig {
+        methods,
+        modes,
+        ..config.tickets.clone()
+    };
+    let server = KeyServer::new(keys, state.auth.clone(), (*state.rotating).clone());
+    server.allow_insecure_reclaim(state.mon_option_bool(INSECURE_RECLAIM, false));
+    server
+}
+
+type MgrAuth = (Arc<dyn Authenticator>, Option<Arc<TicketVerifier>>);
+
+fn manager_auth(config: &MonConfig, state: &ClusterState) -> MgrAuth {
+    if !config.cephx {
+        return (Arc::new(AllowNone), None);
+    }
+    let secrets = state.rotating.get(EntityKind::Mgr).cloned().unwrap_or_default();
+    let verifier = Arc::new(TicketVerifier::new(
+        EntityKind::Mgr,
+        config.tickets.modes.clone(),
+        secrets,
+    ));
+    verifier.set_entities(state.auth.clone(), state.version);
+    (verifier.clone(), Some(verifier))
+}
+
+/// How connections to this monitor or manager are protected, as the central configuration says now.
+fn modes_of(who: &AuthName, host: &str, state: &ClusterState) -> Modes {
+    Modes::of(who.kind, |name| state.config.value(who, host, "", name))
+}
+
+fn front(
+    listener: Listener,
+    config: ServerConfig,
+    clock: &Arc<dyn Clock>,
+    connections_max: usize,
+) -> Result<Front, Error> {
+    let (sender, events) = mpsc::channel(EVENTS_MAX);
+    let addr = config.addrs.first().sock.ok_or(Error::NoAddress)?;
+    let connections = net::serve(
+        listener,
+        Arc::new(config),
+        Options {
+            connections_max,
+            ..Options::default()
+        },
+        clock.clone(),
+        sender,
+    )
+    .map_err(|source| Error::Bind { addr, source })?;
+    Ok(Front { events, connections })
+}
+
+/// Facts for `mon metadata`.
+fn metadata(config: &MonConfig, addrs: &EntityAddrVec) -> BTreeMap<String, String> {
+    let facts = [
+        ("addrs", addrs.to_string()),
+        ("hostname", config.hostname.clone()),
+    ];
+    let versions = types::release::VERSION_FACTS.map(|(k, v)| (k, v.to_string()));
+    facts
+        .into_iter()
+        .chain(versions)
+        .map(|(k, v)| (k.to_string(), v))
+        .collect()
+}
+
+/// Puts this monitor's and manager's addresses into the maps.
+async fn publish(
+    cluster: &ClusterHandle,
+    config: &MonConfig,
+    mon_addrs: &EntityAddrVec,
+    mgr_addrs: &EntityAddrVec,
+    mgr_gid: u64,
+    now: Utime,
+) -> Result<(), Error> {
+    let decide = |state: &ClusterState| {
+        let mut changes = Changes::none();
+        let known = state.monmap.mon_info.get(&config.name);
+        if known.is_none_or(|m| m.addrs != *mon_addrs) {
+            let mut map = (*state.monmap).clone();
+            let fresh = types::monmap::MonMap::new(map.fsid, now, [(config.name.clone(), mon_addrs.clone())]);
+            map.mon_info.extend(fresh.mon_info);
+            if map.rank_of(&config.name).is_none() {
+                map.ranks.push(config.name.clone());
+            }
+            map.last_changed = now;
+            changes.push(Change::MonMap(Box::new(map)));
+        }
+        // Another monitor's manager stays until it is known to be gone; an earlier run of this one is.
+        let old = &state.mgrmap;
+        let alone = state.monmap.ranks.iter().all(|name| *name == config.name);
+        if alone || !old.available || old.active_name == config.mgr_name {
+            let mut map = MgrMap::active(0, &config.mgr_name, mgr_gid, mgr_addrs.clone(), now);
+            map.standbys = old.standbys.clone();
+            changes.push(Change::MgrMap(Box::new(map)));
+        }
+        (changes, ())
+    };
+    cluster.commit(decide).await?;
+    Ok(())
+}
