@@ -224,7 +224,11 @@ impl Etcd {
         F: FnOnce(Arc<Inner>) -> Fut,
         Fut: Future<Output = Result<T>> + Send + 'static,
     {
-        let task = self.runtime.spawn(work(self.inner.clone()));
+        let work = work(self.inner.clone());
+        let task = self.runtime.spawn(async move {
+            io::panics::point("etcd");
+            work.await
+        });
         Box::pin(async move { task.await.unwrap_or(Err(Error::Closed)) })
     }
 }

@@ -17,7 +17,6 @@ const LARGER: &[(&str, &[usize])] = &[
     ("hostile", &[5]),
     ("metastore", &[8]),
     ("model", &[5]),
-    ("node", &[5]),
     ("objclass", &[8]),
     ("osd", &[14]),
     ("pg", &[44]),

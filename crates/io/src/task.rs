@@ -3,30 +3,64 @@
 //! A role is one thread; everything it spawns with `spawn_local` stays on it. Timers come from the same
 //! runtime. Blocking work inside a role stalls that role alone.
 
+use crate::group::Group;
+use crate::thread;
 use std::future::Future;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::thread::JoinHandle;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+use tokio::runtime::Runtime;
 
 pub use tokio::task::{JoinHandle as TaskHandle, spawn_local};
 pub use tokio::time::{Interval, MissedTickBehavior, interval, sleep, timeout};
 
+/// A runtime of one thread; those that it starts for blocking work belong to the group, too.
+fn runtime(group: Option<&Group>) -> io::Result<Runtime> {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    if let Some(group) = group.cloned() {
+        // Not counted: a runtime that is dropped waits for them.
+        builder.on_thread_start(move || group.adopt());
+    }
+    builder.enable_all().build()
+}
+
 /// Runs `role()` to its end on a new thread named `name`, inside a current-thread runtime.
-#[allow(clippy::disallowed_methods)]
 pub fn spawn_role<R, F, T>(name: &str, role: R) -> io::Result<JoinHandle<T>>
 where
     R: FnOnce() -> F + Send + 'static,
     F: Future<Output = T> + 'static,
     T: Send + 'static,
 {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    std::thread::Builder::new().name(name.to_string()).spawn(move || {
+    let group = Group::current();
+    let runtime = runtime(group.as_ref())?;
+    thread::spawn_in(group, name, move || {
         let local = tokio::task::LocalSet::new();
         runtime.block_on(local.run_until(async move { role().await }))
+    })
+}
+
+/// The same as the main thread of a group: when any thread or task of the group panics, `role()` is dropped where it
+/// waits, with all that it spawned, and the answer is None.
+pub fn spawn_group<R, F, T>(group: &Group, name: &str, role: R) -> io::Result<JoinHandle<Option<T>>>
+where
+    R: FnOnce() -> F + Send + 'static,
+    F: Future<Output = T> + 'static,
+    T: Send + 'static,
+{
+    let runtime = runtime(Some(group))?;
+    let fallen = group.clone();
+    thread::spawn_in(Some(group.clone()), name, move || {
+        let local = tokio::task::LocalSet::new();
+        runtime.block_on(local.run_until(async move {
+            tokio::select! {
+                // First, so that nothing more is done after a panic than what was under way.
+                biased;
+                _ = fallen.panicked() => None,
+                done = async { role().await } => Some(done),
+            }
+        }))
     })
 }
 
@@ -60,9 +94,7 @@ impl Beside {
 
 /// Runs `main()` on the calling thread the same way.
 pub fn block_on<F: Future>(main: F) -> io::Result<F::Output> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    let runtime = runtime(Group::current().as_ref())?;
     let local = tokio::task::LocalSet::new();
     Ok(runtime.block_on(local.run_until(main)))
 }
@@ -78,16 +110,14 @@ pub struct Background {
 }
 
 impl Background {
-    #[allow(clippy::disallowed_methods)]
     pub fn start(name: &str) -> io::Result<Self> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
+        let group = Group::current();
+        let runtime = runtime(group.as_ref())?;
         let handle = runtime.handle().clone();
         let (alive, ended) = tokio::sync::oneshot::channel::<()>();
-        std::thread::Builder::new()
-            .name(name.to_string())
-            .spawn(move || runtime.block_on(async { drop(ended.await) }))?;
+        thread::spawn_in(group, name, move || {
+            runtime.block_on(async { drop(ended.await) });
+        })?;
         Ok(Self {
             handle,
             _alive: alive,

@@ -325,6 +325,7 @@ impl Connection {
         body: &mut Option<Body>,
     ) -> Result<(), End> {
         loop {
+            io::panics::point("net");
             if body.is_none() {
                 self.budget.room().await;
             }

@@ -4,12 +4,14 @@
 //! DIR/skep.asok osd_tree`), read-only ones only. What changes the cluster are `skep pool near`, and `skep host rm` and
 //! `skep osd rm`, one step at a time. Only the user who runs the process can open the socket.
 
+use crate::role::Doors;
+use crate::supervise::{Board, Health};
 use crate::{DataDir, Error};
 use metastore::cluster::Committed;
 use metastore::{Change, Changes, ClusterHandle, ClusterState};
 use mon::audit::{AuditFile, Record};
 use mon::removal::{self, Target};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use types::{Errno, OsdId};
 
 /// Asks the process that serves `dir`.
@@ -28,21 +30,23 @@ pub fn ask(dir: &DataDir, request: &str) -> Result<String, Error> {
 
 /// What the answers are made from.
 #[derive(Clone)]
-pub struct AdminContext {
+pub(crate) struct AdminContext {
     pub dir: DataDir,
     pub cluster: ClusterHandle,
     /// Puts questions to this process' monitor.
-    pub asker: mon::ask::Asker,
+    pub(crate) doors: Doors,
     /// Where records of what it changes go.
     pub audit: AuditFile,
+    pub(crate) board: Board,
     /// The OSDs of this machine.
     pub osds: Vec<OsdId>,
-    pub mon_addr: String,
+    pub mon_addr: Option<String>,
     pub version: &'static str,
 }
 
 impl AdminContext {
     pub async fn answer(&self, request: String) -> Vec<u8> {
+        io::panics::point("admin");
         let parsed: Value =
             serde_json::from_str(&request).unwrap_or_else(|_| json!({ "prefix": request.trim() }));
         let text = |key: &str| parsed.get(key).and_then(Value::as_str).unwrap_or_default();
@@ -56,6 +60,7 @@ impl AdminContext {
                 Some(Ok(id)) => self.remove(Target::Osd(id), &parsed).await,
                 _ => json!({"error": "the id of an OSD is missing"}).to_string(),
             },
+            "skep test panic" => panic_at(text("role"), text("point")),
             "skep pool near" => self.near(text("pool"), text("host")).await,
             "version" | "0" => json!({"version": self.version}).to_string(),
             "help" | "get_command_descriptions" => json!({
@@ -154,12 +159,12 @@ impl AdminContext {
     async fn monitor_command(&self, prefix: &str, mut command: Value) -> Vec<u8> {
         // `ceph daemon` cannot send blanks within one word.
         command["prefix"] = json!(prefix.replace('_', " "));
-        if let Some(answer) = self.asker.ask(command.to_string()).await {
+        if let Some(answer) = self.doors.ask(command.to_string()).await {
             // Some commands do have an underscore.
             let answer = match answer.code < 0 && prefix.contains('_') {
                 true => {
                     command["prefix"] = json!(prefix);
-                    self.asker.ask(command.to_string()).await.unwrap_or(answer)
+                    self.doors.ask(command.to_string()).await.unwrap_or(answer)
                 }
                 false => answer,
             };
@@ -180,7 +185,7 @@ impl AdminContext {
     async fn cluster_status(&self, as_json: bool) -> Option<String> {
         let format = if as_json { "json" } else { "plain" };
         let command = json!({"prefix": "status", "format": format}).to_string();
-        let answer = self.asker.ask(command).await.filter(|a| a.code == 0)?;
+        let answer = self.doors.ask(command).await.filter(|a| a.code == 0)?;
         Some(String::from_utf8_lossy(&answer.data).into_owned())
     }
 
@@ -217,6 +222,7 @@ impl AdminContext {
             "mon": self.mon_addr,
             "osdmap_epoch": map.epoch,
             "osds": osds,
+            "roles": self.board.all().iter().map(|(name, h)| (name.clone(), role(h))).collect::<Map<_, _>>(),
             "pools": map.pools.len(),
             "total_bytes": total,
             "available_bytes": available,
@@ -245,7 +251,7 @@ fn plain(v: &Value) -> String {
         v["pid"],
         v["version"].as_str().unwrap_or_default(),
         v["fsid"].as_str().unwrap_or_default(),
-        v["mon"].as_str().unwrap_or_default(),
+        v["mon"].as_str().unwrap_or("none in this process"),
         v["data"].as_str().unwrap_or_default(),
         osds.len(),
         v["osdmap_epoch"],
@@ -264,7 +270,36 @@ fn plain(v: &Value) -> String {
             size(o["total_bytes"].as_i64().unwrap_or(0)),
         ));
     }
+    for (name, role) in v["roles"].as_object().into_iter().flatten() {
+        if role["last_failure"].is_null() {
+            continue;
+        }
+        out.push_str(&format!(
+            "  {name:<8} {}, {} restarts; last failure: {}\n",
+            role["state"].as_str().unwrap_or_default(),
+            role["restarts"],
+            role["last_failure"].as_str().unwrap_or_default(),
+        ));
+    }
     out
+}
+
+/// How a role is, as `skep status` tells it.
+fn role(h: &Health) -> Value {
+    json!({
+        "kind": h.kind,
+        "state": h.phase.name(),
+        "restarts": h.restarts,
+        "last_failure": h.last,
+    })
+}
+
+/// For tests: the next thread of the role that comes by this point panics.
+fn panic_at(role: &str, point: &str) -> String {
+    match io::panics::ask(role, point) {
+        true => json!({"asked": {"role": role, "point": point}}).to_string(),
+        false => json!({"error": "this process was not started to be tested so"}).to_string(),
+    }
 }
 
 /// `1.5 GiB`.

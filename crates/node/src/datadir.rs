@@ -26,6 +26,10 @@ pub const FORMAT: u32 = 2;
 /// Version of a store with its cluster state in a file, which earlier programs read, too.
 pub const FORMAT_EMBEDDED: u32 = 1;
 
+/// Kinds of roles, as settings and `--roles` name them.
+pub(crate) const OSD: &str = "osd";
+pub(crate) const MON: &str = "mon";
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AuthMode {
@@ -63,6 +67,9 @@ pub struct Settings {
     /// Where the cluster state is; absent: in `cluster/`. May change at any start, but for the prefix.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub etcd: Option<EtcdSettings>,
+    /// The roles of this process; absent: all that the program has. May change at any start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub roles: Option<Vec<String>>,
     /// Of the OSDs 0, 1 and so on: those that were removed for good.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub removed: Vec<i32>,
@@ -125,6 +132,11 @@ impl Settings {
                 .filter(|id| !self.removed.contains(id))
                 .collect(),
         }
+    }
+
+    /// True if this process has roles of that kind.
+    pub fn runs(&self, kind: &str) -> bool {
+        self.roles.as_ref().is_none_or(|r| r.iter().any(|r| r == kind))
     }
 
     pub fn mon_name(&self) -> String {
@@ -326,6 +338,7 @@ mod tests {
                 user: Some("skep".into()),
                 password_file: Some("/etc/password".into()),
             }),
+            roles: Some(vec!["osd".into()]),
             removed: vec![2],
             slots: vec![OsdSlot {
                 uuid: "b1d6d5f2-9a3c-4a52-8d6e-2f1f2a3b4c5e".into(),

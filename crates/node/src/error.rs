@@ -28,8 +28,19 @@ pub enum Error {
     Cluster(String),
     #[error("osd.{id}: {what}")]
     Osd { id: i32, what: String },
-    #[error("monitor: {0}")]
-    Mon(String),
+    #[error("{name}: {what}")]
+    Role { name: String, what: String },
+    #[error(
+        "nothing is left to serve: {what} cannot be started any more ({name}, after {starts} attempts: {why})"
+    )]
+    NothingLeft {
+        what: &'static str,
+        name: String,
+        starts: u32,
+        why: String,
+    },
+    #[error("the node itself cannot go on: {0}")]
+    Panicked(String),
     #[error("not running: {}", .0.display())]
     NotRunning(PathBuf),
     #[error("{what}: {source}")]

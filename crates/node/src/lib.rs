@@ -1,4 +1,4 @@
-//! A node: from settings to running roles. Opens the cluster state, starts the monitor and the OSDs, each
+//! A node: from settings to running roles. Opens the cluster state, starts its roles (the monitor, the OSDs), each
 //! on a thread of its own, watches over them, and stops them in order.
 //!
 //! Not here: the command line (`skep`), the roles themselves (`mon`, `osd`).
@@ -8,18 +8,23 @@ mod clients;
 mod copies;
 mod datadir;
 mod error;
+mod kinds;
+mod monitor;
 mod move_state;
 mod node;
 mod osds;
+mod platform;
 mod rebuild;
+mod role;
 mod settle;
 mod state;
 mod supervise;
 
 pub use datadir::{AuthMode, DataDir, EtcdSettings, FORMAT, KeepFree, OsdSlot, Settings};
 pub use error::Error;
+pub use kinds::role_names;
 pub use move_state::{Moved, move_to_etcd};
-pub use node::Node;
+pub use node::{Node, watch_this_thread};
 pub use osd::MEMORY_MIN as OSD_MEMORY_MIN;
 pub use rebuild::{Rebuilt, rebuild};
 pub use settle::{First, StartOptions};

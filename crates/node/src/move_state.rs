@@ -5,7 +5,7 @@
 //! another name. Cut off anywhere it can be run again: before the settings nothing has changed for the
 //! store, after them the start no longer looks at the file.
 
-use crate::node::Platform;
+use crate::platform::Platform;
 use crate::state::{bad, embedded_store, etcd_store};
 use crate::{DataDir, Error, EtcdSettings, FORMAT, OsdSlot};
 use metastore::cluster::{bucket_name, keys};

@@ -1,17 +1,18 @@
-//! The OSDs of a node: their ids, their stores, the recipes for their runs.
+//! The OSDs of a node: their ids, their stores, the recipes for their runs, and their role.
 
-use crate::node::Platform;
-use crate::settle::StartOptions;
-use crate::{DataDir, Error, OsdSlot, Settings, supervise};
-use auth::Authenticator;
+use crate::platform::Platform;
+use crate::role::{Done, Plan, Role, Running};
+use crate::{AuthMode, DataDir, Error, OsdSlot, Settings};
+use auth::{AllowNone, Authenticator, ConMode, TicketVerifier};
 use bytes::Bytes;
+use io::group::Group;
 use io::task;
 use metastore::{Change, Changes, ClusterHandle, ClusterState};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use types::clusterlog::LogLevel;
-use types::{OsdId, Utime, Uuid};
+use types::{EntityKind, OsdId, Utime, Uuid};
 
 /// Gives every OSD of this machine an id of the cluster, where those are not its own choice. Written down before
 /// a store is made with it.
@@ -128,7 +129,7 @@ fn assign(state: &ClusterState, uuids: &[Uuid], host: &str, now: Utime) -> (Chan
 }
 
 /// Place among the OSDs of this machine (as their devices are listed), and id.
-pub(crate) fn places(settings: &Settings) -> impl Iterator<Item = (usize, OsdId)> + '_ {
+fn places(settings: &Settings) -> impl Iterator<Item = (usize, OsdId)> + '_ {
     let id = |index: usize| {
         settings
             .slots
@@ -141,11 +142,7 @@ pub(crate) fn places(settings: &Settings) -> impl Iterator<Item = (usize, OsdId)
 }
 
 /// Turns true when the node stops, or when this OSD was removed from the cluster for good.
-pub(crate) fn stop_of(
-    id: OsdId,
-    cluster: &ClusterHandle,
-    stop: &watch::Receiver<bool>,
-) -> watch::Receiver<bool> {
+fn stop_of(id: OsdId, cluster: &ClusterHandle, stop: &watch::Receiver<bool>) -> watch::Receiver<bool> {
     let (end, ended) = watch::channel(*stop.borrow());
     let (mut states, mut stop) = (cluster.subscribe_state(), stop.clone());
     task::spawn_local(async move {
@@ -159,17 +156,83 @@ pub(crate) fn stop_of(
     ended
 }
 
+/// Makes the configuration of one run; asked again for each restart.
+type Recipe = Arc<dyn Fn() -> osd::Config + Send + Sync>;
+
+struct OsdRole {
+    id: OsdId,
+    name: String,
+    recipe: Recipe,
+    cluster: ClusterHandle,
+}
+
+pub(crate) fn roles(plan: &Plan<'_>) -> Result<Vec<Box<dyn Role>>, Error> {
+    let modes = vec![ConMode::Secure, ConMode::Crc];
+    let auth = authenticator(plan.settings, plan.cluster, modes, plan.stopped.clone());
+    let peers = osd::Peers::default();
+    let role = |(index, id)| -> Result<Box<dyn Role>, Error> {
+        Ok(Box::new(OsdRole {
+            id,
+            name: format!("osd.{id}"),
+            recipe: recipe(plan, index, &auth, &peers)?,
+            cluster: plan.cluster.clone(),
+        }))
+    };
+    places(plan.settings).map(role).collect()
+}
+
+impl Role for OsdRole {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn start(
+        &self,
+        group: &Group,
+        ready: oneshot::Sender<()>,
+        stop: watch::Receiver<bool>,
+    ) -> std::io::Result<Running> {
+        let recipe = self.recipe.clone();
+        task::spawn_group(group, &self.name, move || async move {
+            let (up, told) = oneshot::channel();
+            task::spawn_local(async move {
+                if told.await.is_ok() {
+                    let _ = ready.send(());
+                }
+            });
+            let done = osd::serve(recipe(), up, stop).await;
+            done.map_err(|e| e.to_string())
+        })
+    }
+
+    fn stop(&self, node: &watch::Receiver<bool>) -> watch::Receiver<bool> {
+        stop_of(self.id, &self.cluster, node)
+    }
+
+    fn failed(&self) -> Done<'_> {
+        Box::pin(async {
+            if let Err(e) = self.cluster.osd_down(self.id).await {
+                tracing::warn!("{}: not marked down: {e}", self.name);
+            }
+        })
+    }
+}
+
 /// Makes the OSD's store if there is none, and the recipe for its runs.
-pub(crate) fn osd_config(
-    dir: &DataDir,
+fn recipe(
+    plan: &Plan<'_>,
     index: usize,
-    settings: &Settings,
-    cluster: &ClusterHandle,
     auth: &Arc<dyn Authenticator>,
     peers: &osd::Peers,
-    platform: &Platform,
-    start: &StartOptions,
-) -> Result<supervise::MakeConfig, Error> {
+) -> Result<Recipe, Error> {
+    let Plan {
+        dir,
+        settings,
+        options: start,
+        cluster,
+        platform,
+        ..
+    } = *plan;
     let slot = settings.slots.get(index);
     let id = slot.and_then(|s| s.id).unwrap_or(index as i32);
     let path = dir.osd_path(id);
@@ -267,4 +330,49 @@ pub(crate) fn osd_config(
         lease: osd::Config::LEASE,
         hung_disk: osd::Config::HUNG_DISK,
     }))
+}
+
+/// Checks clients' tickets with the secrets that the cluster state holds now and later.
+fn authenticator(
+    settings: &Settings,
+    cluster: &ClusterHandle,
+    modes: Vec<ConMode>,
+    stop: watch::Receiver<bool>,
+) -> Arc<dyn Authenticator> {
+    if settings.auth == AuthMode::None {
+        return Arc::new(AllowNone);
+    }
+    let secrets = |c: &ClusterHandle| {
+        c.state()
+            .rotating
+            .get(EntityKind::Osd)
+            .cloned()
+            .unwrap_or_default()
+    };
+    let verifier = Arc::new(TicketVerifier::new(EntityKind::Osd, modes, secrets(cluster)));
+    let state = cluster.state();
+    verifier.set_entities(state.auth.clone(), state.version);
+    let (handle, updated) = (cluster.clone(), verifier.clone());
+    let (mut changes, mut stop) = (cluster.subscribe_state(), stop);
+    task::spawn_local(async move {
+        let mut known = secrets(&handle);
+        let mut entities = state.auth.clone();
+        loop {
+            tokio::select! {
+                _ = stop.wait_for(|s| *s) => return,
+                changed = changes.changed() => if changed.is_err() { return },
+            }
+            let now = secrets(&handle);
+            if now != known {
+                updated.update(now.clone());
+                known = now;
+            }
+            let state = handle.state();
+            if !Arc::ptr_eq(&entities, &state.auth) {
+                entities = state.auth.clone();
+                updated.set_entities(entities.clone(), state.version);
+            }
+        }
+    });
+    verifier
 }

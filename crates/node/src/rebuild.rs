@@ -8,7 +8,7 @@
 
 use crate::copies::Copy;
 use crate::move_state::copy;
-use crate::node::Platform;
+use crate::platform::Platform;
 use crate::state::{bad, embedded_store, etcd_store};
 use crate::{DataDir, Error, Settings};
 use metastore::cluster::ClusterHandle;

@@ -2,8 +2,8 @@
 //!
 //! Not here: the file itself (`datadir.rs`), whether etcd holds the cluster they name (`state.rs`).
 
-use crate::datadir::FORMAT_EMBEDDED;
-use crate::node::Platform;
+use crate::datadir::{FORMAT_EMBEDDED, MON, OSD};
+use crate::platform::Platform;
 use crate::{AuthMode, DataDir, Error, EtcdSettings, FORMAT, KeepFree, Settings};
 use metastore::cluster::bucket_name;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -32,6 +32,8 @@ pub struct StartOptions {
     pub host: Option<String>,
     pub etcd: Option<EtcdSettings>,
     pub first: First,
+    /// The roles of this process, by name.
+    pub roles: Option<Vec<String>>,
     /// Sets `mon_allow_pool_delete` in the cluster's configuration.
     pub allow_pool_delete: bool,
 }
@@ -56,17 +58,30 @@ pub(crate) fn settle(
     platform: &Platform,
 ) -> Result<Settings, Error> {
     let random = &*platform.random;
+    let roles = o.roles.clone();
     let Some(mut known) = dir.settings()? else {
+        can_run(o, roles.as_deref(), o.etcd.is_some())?;
+        let runs = |kind: &str| runs(roles.as_deref(), kind);
+        if !runs(MON) && o.first == First::Create {
+            return Err(Error::Usage(
+                "the machine that makes the cluster needs a monitor: --roles leaves it out".into(),
+            ));
+        }
         let bind = first_bind(o)?;
         let auth = o.auth.unwrap_or(AuthMode::Cephx);
-        let mon_port = free_port(bind, o.mon_port.unwrap_or(MON_PORT))?;
+        let mon_port = match o.mon_port.unwrap_or(MON_PORT) {
+            port if runs(MON) => free_port(bind, port)?,
+            // Should it get a monitor one day.
+            0 => MON_PORT,
+            port => port,
+        };
         let fsid = fsid
             .unwrap_or_else(|| Uuid::from_random(random.bytes()))
             .to_string();
-        let osds = o.osds.unwrap_or(match o.devices.len() {
-            0 => OSDS,
-            n => n as u32,
-        });
+        let osds = match runs(OSD) {
+            true => first_osds(o),
+            false => 0,
+        };
         let settings = Settings {
             format: match o.etcd {
                 Some(_) => FORMAT,
@@ -87,6 +102,7 @@ pub(crate) fn settle(
             },
             mon: None,
             etcd: o.etcd.clone(),
+            roles,
             removed: Vec::new(),
             slots: Vec::new(),
         };
@@ -121,6 +137,12 @@ pub(crate) fn settle(
         // `state::open` has refused it for a store without, and another prefix.
         known.etcd = Some(etcd.clone());
     }
+    known.roles = roles.or(known.roles);
+    can_run(o, known.roles.as_deref(), known.etcd.is_some())?;
+    if known.runs(OSD) && known.osds == 0 && known.slots.is_empty() {
+        // It had no OSDs so far.
+        known.osds = first_osds(o);
+    }
     if let Some(osds) = o.osds {
         if osds < known.osds {
             return Err(Error::Usage(format!(
@@ -137,6 +159,35 @@ pub(crate) fn settle(
         dir.write_settings(&known)?;
     }
     Ok(known)
+}
+
+fn runs(roles: Option<&[String]>, kind: &str) -> bool {
+    roles.is_none_or(|r| r.iter().any(|r| r == kind))
+}
+
+/// OSDs of a machine that has none yet.
+fn first_osds(o: &StartOptions) -> u32 {
+    o.osds.unwrap_or(match o.devices.len() {
+        0 => OSDS,
+        n => n as u32,
+    })
+}
+
+/// True if this choice of roles can serve, with what else was said.
+fn can_run(o: &StartOptions, roles: Option<&[String]>, in_etcd: bool) -> Result<(), Error> {
+    let refuse = |why: &str| Err(Error::Usage(why.into()));
+    let (mon, osd) = (runs(roles, MON), runs(roles, OSD));
+    let whole = mon && osd;
+    if !in_etcd && !whole {
+        return refuse(
+            "a cluster state in a local file serves one process, which needs its monitor and its OSDs: \
+             to run only some roles here, keep it in etcd (--etcd)",
+        );
+    }
+    if !osd && (o.osds.is_some() || !o.devices.is_empty()) {
+        return refuse("--osds and --device are about OSDs, which --roles leaves out");
+    }
+    Ok(())
 }
 
 /// The refusal of an option that cannot be changed any more.

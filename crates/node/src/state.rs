@@ -4,7 +4,8 @@
 //! the first start of a store without etcd); a store that served never makes one anew, so an etcd that was
 //! wiped, or is another one, is an error and not an empty cluster.
 
-use crate::node::Platform;
+use crate::datadir::MON;
+use crate::platform::Platform;
 use crate::settle::{First, StartOptions, fixed, planned, settle};
 use crate::{DataDir, Error, EtcdSettings, Settings};
 use crush::FailureDomain;
@@ -254,8 +255,11 @@ async fn open_etcd(
 /// Two machines of one name would be taken for one: their monitors, and the failure domain of their OSDs.
 fn own_name(o: &StartOptions, platform: &Platform, cluster: &ClusterHandle) -> Result<(), Error> {
     let (name, addr) = planned(o, platform)?;
+    let runs_mon = o.roles.as_ref().is_none_or(|r| r.iter().any(|r| r == MON));
     let state = cluster.state();
     match state.monmap.mon_info.get(&name) {
+        // Another process of this machine may be its monitor.
+        Some(mon) if !runs_mon && mon.addrs.first().sock.is_some_and(|s| s.ip() == addr.ip()) => Ok(()),
         Some(mon) if mon.addrs.first() != EntityAddr::msgr2(addr, 0) => Err(Error::Usage(format!(
             "the cluster has a machine named {name} already, with its monitor at {}: name this one by --host",
             mon.addrs

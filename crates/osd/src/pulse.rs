@@ -60,6 +60,7 @@ pub struct Pulse {
 impl Pulse {
     /// The loop turns.
     pub fn turned(&self, now: Duration) {
+        io::panics::point("loop");
         self.turned.store(now.as_nanos() as u64, Ordering::Relaxed);
     }
 
@@ -222,6 +223,7 @@ async fn run(
             Some(event) = net_rx.recv() => heart.on_net(event),
             () = io::task::sleep(timer.unwrap_or(BEAT)) => heart.links.step(),
         }
+        io::panics::point("pulse");
     }
     heart.conns.shutdown();
 }

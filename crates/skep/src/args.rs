@@ -103,6 +103,9 @@ pub struct Up {
     /// `ceph config set mon mon_allow_pool_delete false` takes it back
     #[arg(long)]
     pub allow_pool_delete: bool,
+    /// What this process runs, kept for later starts: mon, osd. One alone needs --etcd [default: all]
+    #[arg(long, value_name = "ROLE", value_delimiter = ',', value_parser = role_parser(), num_args = 1..)]
+    pub roles: Vec<String>,
     /// How data files are used: past the page cache and by io_uring where the host can, or by simpler ways
     #[arg(long, value_enum, value_name = "WAY", default_value = "auto")]
     pub disk_io: DiskIo,
@@ -120,6 +123,10 @@ pub struct Up {
     /// Read options from a TOML file: `osds = 4`, `etcd = ["http://a:2379"]`, `osd-size = "1T"`; the command line wins
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+}
+
+fn role_parser() -> clap::builder::PossibleValuesParser {
+    clap::builder::PossibleValuesParser::new(node::role_names())
 }
 
 /// How etcd is reached; remembered by the store, and changed by naming it again.

@@ -29,6 +29,7 @@ pub fn run(args: &args::Up) -> Result<(), Error> {
             args::DiskIo::Direct => io::disk::Mode::Direct,
             args::DiskIo::Plain => io::disk::Mode::Plain,
         },
+        roles: (!args.roles.is_empty()).then(|| args.roles.clone()),
         allow_pool_delete: args.allow_pool_delete,
         host: args.host.clone(),
         etcd: args.etcd.settings(),
@@ -38,17 +39,29 @@ pub fn run(args: &args::Up) -> Result<(), Error> {
             _ => First::Unsaid,
         },
     };
+    if std::env::var_os("SKEP_TEST_PANICS").is_some_and(|v| v == "1") {
+        io::panics::allow();
+    }
+    node::watch_this_thread();
     let start = Instant::now();
     let bar = spinner("starting");
     let done = io::task::block_on(async {
         let node = Node::start(&dir, options, &|what| bar.set_message(what.to_string())).await;
         bar.finish_and_clear();
-        let node = node?;
+        let mut node = node?;
         greet(&node, &dir, start.elapsed());
-        let signal = node.serve(io::task::termination()).await?;
-        eprintln!("{signal}: stopping");
-        node.stop().await;
-        Ok(())
+        match node.serve(io::task::termination()).await {
+            Ok(why) => {
+                eprintln!("{why}: stopping");
+                node.stop().await;
+                Ok(())
+            }
+            Err(e) => {
+                tracing::error!("stopping: {e}");
+                node.fall().await;
+                Err(e)
+            }
+        }
     });
     done.map_err(|source| Error::Io {
         what: "runtime".into(),
@@ -61,9 +74,10 @@ fn greet(node: &Node, dir: &DataDir, took: Duration) {
     let conf = dir.conf_path();
     println!("skep {}: cluster {}", env!("CARGO_PKG_VERSION"), s.fsid);
     println!(
-        "  {} OSDs, monitor at {}, auth {}",
-        s.osds,
-        node.mon_addr(),
+        "  {} OSDs, {}, auth {}",
+        if s.runs("osd") { s.osds } else { 0 },
+        node.mon_addr()
+            .map_or("no monitor".into(), |a| format!("monitor at {a}")),
         if s.auth == AuthMode::Cephx {
             "cephx"
         } else {

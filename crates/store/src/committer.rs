@@ -135,6 +135,23 @@ pub struct Start {
     pub seq: Seq,
 }
 
+/// Held by a thread of the store while it runs: should it panic, the store fails, so that nobody waits for it for ever.
+pub struct OnPanic<'a> {
+    pub committer: &'a Committer,
+    pub thread: &'static str,
+}
+
+impl Drop for OnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.committer.fail(Error::Panicked {
+                path: self.committer.path.clone(),
+                thread: self.thread,
+            });
+        }
+    }
+}
+
 /// A batch with its place, off the lock.
 #[derive(Debug)]
 struct Work {
@@ -200,7 +217,19 @@ impl Committer {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock().unwrap_or_else(|e| self.half_changed(e))
+    }
+
+    /// A thread panicked while it held the lock: what it was changing must not reach the disk.
+    fn half_changed<'a>(&self, e: PoisonError<MutexGuard<'a, Inner>>) -> MutexGuard<'a, Inner> {
+        let mut inner = e.into_inner();
+        inner.failed.get_or_insert_with(|| {
+            Arc::new(Error::Panicked {
+                path: self.path.clone(),
+                thread: "at the log",
+            })
+        });
+        inner
     }
 
     /// Tells whoever writes batches that one waits.
@@ -369,7 +398,7 @@ impl Committer {
             if inner.stop {
                 return Ok(None);
             }
-            inner = self.done.wait(inner).unwrap_or_else(PoisonError::into_inner);
+            inner = self.done.wait(inner).unwrap_or_else(|e| self.half_changed(e));
         }
     }
 
@@ -379,7 +408,7 @@ impl Committer {
             if let Some(e) = &inner.failed {
                 return Err(Error::Stopped(e.clone()));
             }
-            inner = self.done.wait(inner).unwrap_or_else(PoisonError::into_inner);
+            inner = self.done.wait(inner).unwrap_or_else(|e| self.half_changed(e));
         }
         Ok(())
     }
@@ -405,6 +434,10 @@ impl Committer {
 
     /// The thread's body.
     pub fn run(&self) {
+        let _guard = OnPanic {
+            committer: self,
+            thread: "store-commit",
+        };
         let mut inner = self.lock();
         loop {
             if inner.stop || inner.failed.is_some() {
@@ -421,7 +454,7 @@ impl Committer {
                 }
                 inner = self.lock();
             } else {
-                inner = self.work.wait(inner).unwrap_or_else(PoisonError::into_inner);
+                inner = self.work.wait(inner).unwrap_or_else(|e| self.half_changed(e));
             }
         }
     }
@@ -462,6 +495,10 @@ impl Committer {
 
     /// The data thread's body.
     pub fn run_data(&self) {
+        let _guard = OnPanic {
+            committer: self,
+            thread: "store-data",
+        };
         let mut inner = self.lock();
         loop {
             if inner.stop || inner.failed.is_some() {
@@ -474,7 +511,7 @@ impl Committer {
                 Vec::new()
             };
             if data.is_empty() {
-                inner = self.data.wait(inner).unwrap_or_else(PoisonError::into_inner);
+                inner = self.data.wait(inner).unwrap_or_else(|e| self.half_changed(e));
                 continue;
             }
             drop(inner);
@@ -484,6 +521,7 @@ impl Committer {
     }
 
     fn write_ahead(&self, data: Vec<Data>) {
+        io::panics::point("data");
         let result = self.write_data(&data, None);
         drop(data);
         self.lock().ahead = None;
@@ -496,8 +534,8 @@ impl Committer {
     /// Waits until the data thread has written what it took of this batch or of one before.
     fn wait_ahead(&self, batch: u64) -> Result<()> {
         let mut inner = self.lock();
-        while inner.ahead.is_some_and(|n| n <= batch) {
-            inner = self.written.wait(inner).unwrap_or_else(PoisonError::into_inner);
+        while inner.failed.is_none() && inner.ahead.is_some_and(|n| n <= batch) {
+            inner = self.written.wait(inner).unwrap_or_else(|e| self.half_changed(e));
         }
         match &inner.failed {
             Some(e) => Err(Error::Stopped(e.clone())),
@@ -568,6 +606,8 @@ impl Committer {
 
     fn step(&self, mut work: Work) {
         let result = self.write(&mut work);
+        // Written and not flushed: as much is under way here as can be.
+        io::panics::point("commit");
         let result = result.and_then(|()| self.flush(work.batch.number));
         self.complete(work, result);
     }

@@ -68,6 +68,9 @@ pub enum Error {
     LogOrder { collection: SPgId, version: String },
     #[error("no space left in the store ({free} bytes free, {reserve} of them reserved)")]
     NoSpace { free: u64, reserve: u64 },
+    /// What it had in hand may be half done: nothing goes on from there.
+    #[error("{path}: its thread {thread} has panicked")]
+    Panicked { path: String, thread: &'static str },
     /// A write or flush failed before: the store has stopped for good.
     #[error("the store has stopped: {0}")]
     Stopped(Arc<Error>),

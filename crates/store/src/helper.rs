@@ -5,7 +5,7 @@
 //! (the owner's duty).
 
 use crate::checkpoint::{Checkpoint, Progress};
-use crate::committer::Committer;
+use crate::committer::{Committer, OnPanic};
 use crate::options::{Driver, Waker};
 use crate::{Error, Result};
 use io::disk::{DiskFile, write_slices};
@@ -120,6 +120,16 @@ pub struct Helper {
     news: AtomicBool,
 }
 
+/// Held while the thread runs: at its end nobody waits for what it had in hand.
+struct Told<'a>(&'a Helper);
+
+impl Drop for Told<'_> {
+    fn drop(&mut self) {
+        self.0.lock().busy = false;
+        self.0.tell();
+    }
+}
+
 impl std::fmt::Debug for Helper {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Helper")
@@ -174,8 +184,20 @@ impl Helper {
         self.changed.notify_all();
     }
 
+    /// Wakes who waits for a job. Under the lock: who has just looked and is about to wait would miss it.
+    fn tell(&self) {
+        let _inner = self.lock();
+        self.changed.notify_all();
+    }
+
     /// The thread's body.
     pub fn run(&self) {
+        // The second is dropped first: the store has failed when who waits looks again.
+        let _told = Told(self);
+        let _guard = OnPanic {
+            committer: &self.committer,
+            thread: "store-helper",
+        };
         loop {
             let mut inner = self.lock();
             let job = loop {
@@ -200,6 +222,7 @@ impl Helper {
     /// False: the store failed or stops.
     fn run_job(&self, mut job: Job) -> bool {
         while !self.committer.stopping() {
+            io::panics::point("helper");
             match Self::step(&mut job, true) {
                 Ok(Some(outcome)) => {
                     self.finish(outcome);
@@ -212,7 +235,7 @@ impl Helper {
                 }
             }
         }
-        self.changed.notify_all();
+        self.tell();
         false
     }
 
@@ -237,7 +260,7 @@ impl Helper {
         if !matches!(e, Error::Stopped(_)) {
             self.committer.fail(e);
         }
-        self.changed.notify_all();
+        self.tell();
     }
 
     /// Without a thread: one step of the oldest job. False: there is none, or it waits for the log.

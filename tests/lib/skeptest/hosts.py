@@ -103,8 +103,9 @@ class Host(Skep):
     def argv(self, command=None):
         """A command on this host; without one: Skep's own."""
         if command is None:
-            command = [find_binary(), 'up', '--data', self.data, '--osds', self.osds, '--bind', self.ip,
-                       '--host', self.name, '--allow-pool-delete', *self.etcd_options(), *self.first, *self.options]
+            osds = ['--osds', self.osds] if self.osds else []
+            command = [find_binary(), 'up', '--data', self.data, *osds, '--bind', self.ip, '--host', self.name,
+                       '--allow-pool-delete', *self.etcd_options(), *self.first, *self.options]
         return ['ip', 'netns', 'exec', self.netns, *command]
 
     def etcd_options(self):

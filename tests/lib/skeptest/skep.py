@@ -1,4 +1,5 @@
 """One `skep` process over one data directory: start, wait until ready, kill, stop, start again."""
+import json
 import os
 import pathlib
 import random
@@ -108,6 +109,19 @@ class Skep(Cluster):
         return run([find_binary(), *args], **kw)
 
     # -- looking at it
+    def admin(self, prefix, **more):
+        """The admin socket's answer to a request."""
+        with socket.socket(socket.AF_UNIX) as s:
+            s.settimeout(READY_S)
+            s.connect(str(self.data / 'skep.asok'))
+            s.sendall(json.dumps({'prefix': prefix, **more}).encode() + b'\0')
+            with s.makefile('rb') as f:
+                return json.loads(f.read(int.from_bytes(f.read(4), 'big')))
+
+    def roles(self):
+        """How the roles of the process are, by name."""
+        return self.admin('skep status')['roles']
+
     def rss_kib(self):
         with open('/proc/%d/status' % self.proc.pid) as f:
             return next(int(line.split()[1]) for line in f if line.startswith('VmRSS:'))

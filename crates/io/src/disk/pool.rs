@@ -4,6 +4,7 @@
 
 use super::buffer::AlignedBuf;
 use super::{ReadDone, ReadQueue};
+use bytes::Bytes;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::collections::VecDeque;
@@ -46,13 +47,44 @@ impl Shared {
                 continue;
             };
             drop(inner);
+            let owed = Owed {
+                shared: self,
+                token: Some(token),
+            };
+            crate::panics::point("read");
             let mut buf = AlignedBuf::for_read(len);
             let read = self.file.read_exact_at(&mut buf, offset);
-            let data = read.map(|()| buf.into_read());
+            owed.done(read.map(|()| buf.into_read()));
             inner = self.lock();
-            inner.done.push(ReadDone { token, data });
-            // Cannot fail but for a counter of 2^64: the owner is woken.
-            let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+        }
+    }
+
+    fn is_done(&self, token: u64, data: Result<Bytes>) {
+        self.lock().done.push(ReadDone { token, data });
+        // Cannot fail but for a counter of 2^64: the owner is woken.
+        let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+    }
+}
+
+/// A read that is off the queue: its owner hears of its end, also when the thread panics over it.
+struct Owed<'a> {
+    shared: &'a Shared,
+    token: Option<u64>,
+}
+
+impl Owed<'_> {
+    fn done(mut self, data: Result<Bytes>) {
+        if let Some(token) = self.token.take() {
+            self.shared.is_done(token, data);
+        }
+    }
+}
+
+impl Drop for Owed<'_> {
+    fn drop(&mut self) {
+        if let Some(token) = self.token {
+            let why = std::io::Error::other("the thread that read it has panicked");
+            self.shared.is_done(token, Err(why));
         }
     }
 }

@@ -16,8 +16,10 @@ use std::sync::Arc;
 use types::OsdId;
 
 impl ClusterHandle {
-    /// Follows the store until it closes. Exactly one task per process runs this.
+    /// Follows the store until it closes, or fails. One task at a time does: another one waits, and takes its place
+    /// when it has ended.
     pub async fn follow(&self) -> Result<()> {
+        let _turn = self.shared.follow.lock().await;
         loop {
             let (rows, revision) = self.shared.store.range(Range::prefix(keys::LIVE)).await?;
             let mut stats = ClusterStats {
@@ -63,6 +65,7 @@ impl ClusterHandle {
         let mut watch = self.shared.store.watch(Range::prefix(""), revision)?;
         loop {
             let events = watch.next().await?;
+            io::panics::point("follow");
             self.take_live(&events);
             let newest = events
                 .iter()

@@ -67,6 +67,8 @@ pub(super) struct Shared {
     pub(super) osdmap: watch::Sender<Arc<OsdMap>>,
     pub(super) stats: watch::Sender<Arc<ClusterStats>>,
     pub(super) commit: tokio::sync::Mutex<()>,
+    /// Held by who follows the store.
+    pub(super) follow: tokio::sync::Mutex<()>,
     /// The OSDs that hold a lease.
     pub(super) leased: watch::Sender<Arc<BTreeSet<OsdId>>>,
     pub(super) report_leases: Mutex<BTreeMap<OsdId, LeaseId>>,
@@ -98,6 +100,7 @@ impl ClusterHandle {
             stats,
             leased,
             commit: tokio::sync::Mutex::new(()),
+            follow: tokio::sync::Mutex::new(()),
             report_leases: Mutex::default(),
             mon_leases: Mutex::default(),
         };

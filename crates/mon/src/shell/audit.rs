@@ -334,6 +334,7 @@ fn write_all(path: PathBuf, wanted: &Receiver<String>, lost: &AtomicU64) {
     let mut file = LogFile::new(&path, FILE_BYTES_MAX, FILES_KEPT);
     let mut failing = false;
     for line in wanted {
+        io::panics::point("audit");
         let missed = lost.load(Ordering::Relaxed);
         let note = match missed {
             0 => String::new(),

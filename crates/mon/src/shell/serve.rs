@@ -368,6 +368,7 @@ impl MonServer {
                 event = self.mgr.events.recv() => Event::Net(Port::Mgr, event.ok_or(Error::Net("manager"))?),
                 event = self.mon.events.recv() => Event::Net(Port::Mon, event.ok_or(Error::Net("monitor"))?),
             };
+            io::panics::point("loop");
             match event {
                 Event::Net(port, event) => self.net_event(port, event),
                 Event::State => self.take_state(),

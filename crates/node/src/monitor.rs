@@ -1,0 +1,94 @@
+//! The monitor of a node, as a role.
+
+use crate::platform::Platform;
+use crate::role::{Done, Doors, Plan, Role, Running};
+use crate::{AuthMode, Error, Settings};
+use io::group::Group;
+use io::task;
+use metastore::ClusterHandle;
+use mon::audit::AuditFile;
+use std::net::SocketAddr;
+use tokio::sync::{oneshot, watch};
+use types::EntityAddr;
+
+struct MonRole {
+    name: String,
+    config: mon::MonConfig,
+    audit: AuditFile,
+    doors: Doors,
+}
+
+pub(crate) fn roles(plan: &Plan<'_>) -> Result<Vec<Box<dyn Role>>, Error> {
+    let config = config(plan.settings, plan.cluster, plan.platform);
+    Ok(vec![Box::new(MonRole {
+        name: format!("mon.{}", config.name),
+        config,
+        audit: plan.audit.clone(),
+        doors: plan.doors.clone(),
+    })])
+}
+
+/// Where the monitor listens.
+pub(crate) fn addr(settings: &Settings) -> EntityAddr {
+    EntityAddr::msgr2(SocketAddr::new(settings.bind, settings.mon_port), 0)
+}
+
+fn config(settings: &Settings, cluster: &ClusterHandle, platform: &Platform) -> mon::MonConfig {
+    let name = settings.mon_name();
+    mon::MonConfig {
+        mgr_name: match settings.etcd {
+            Some(_) => name.clone(),
+            None => "x".into(),
+        },
+        name,
+        addr: addr(settings),
+        mgr_bind: SocketAddr::new(settings.bind, 0),
+        cephx: settings.auth == AuthMode::Cephx,
+        tickets: auth::KeyServerConfig::default(),
+        hostname: platform.hostname.clone(),
+        connections_max: platform.connections_max(settings),
+        cluster: cluster.clone(),
+        clock: platform.clock.clone(),
+        random: platform.random.clone(),
+    }
+}
+
+impl Role for MonRole {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn start(
+        &self,
+        group: &Group,
+        ready: oneshot::Sender<()>,
+        stop: watch::Receiver<bool>,
+    ) -> std::io::Result<Running> {
+        let (asker, asks) = mon::ask::door();
+        self.doors.set(asker);
+        let config = self.config.clone();
+        let inside = mon::Inside {
+            asks: Some(asks),
+            audit: Some(self.audit.clone()),
+        };
+        task::spawn_group(group, &self.name, move || async move {
+            let (up, told) = oneshot::channel();
+            task::spawn_local(async move {
+                if told.await.is_ok() {
+                    let _ = ready.send(());
+                }
+            });
+            let done = mon::serve_inside(config, inside, up, stop).await;
+            done.map_err(|e| e.to_string())
+        })
+    }
+
+    /// The others shall not take it for one that serves, and its next run says anew where it listens.
+    fn failed(&self) -> Done<'_> {
+        Box::pin(async {
+            if let Err(e) = self.config.cluster.mon_gone(&self.config.name).await {
+                tracing::warn!("{}: its lease is left to end by itself: {e}", self.name);
+            }
+        })
+    }
+}

@@ -1,0 +1,77 @@
+//! Roles as values: what a node runs is a list of these.
+//!
+//! A new role is a crate of its own, a file here that implements [`Role`], and one line of `kinds::KINDS`.
+//! Not here: when a role is started, and started again (`supervise`).
+
+use crate::platform::Platform;
+use crate::settle::StartOptions;
+use crate::{DataDir, Settings};
+use io::group::Group;
+use metastore::ClusterHandle;
+use mon::ask::Asker;
+use mon::audit::AuditFile;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use tokio::sync::{oneshot, watch};
+
+/// The main thread of a run, and how the run ended; None where a panic ended it.
+pub(crate) type Running = JoinHandle<Option<Result<(), String>>>;
+
+pub(crate) type Done<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
+
+/// One server of this process. It can be started again whenever nothing of its last run is left.
+pub(crate) trait Role {
+    /// As the maps, the log and `skep status` call it: `osd.3`.
+    fn name(&self) -> &str;
+
+    /// Begins a run: its main thread is one of `group`, and so are all that it starts. It ends when `stop` turns true, or
+    /// with what went wrong. `ready` is told once it serves.
+    fn start(
+        &self,
+        group: &Group,
+        ready: oneshot::Sender<()>,
+        stop: watch::Receiver<bool>,
+    ) -> std::io::Result<Running>;
+
+    /// Turns true when it is to stop: with the node, if it has no reason of its own.
+    fn stop(&self, node: &watch::Receiver<bool>) -> watch::Receiver<bool> {
+        node.clone()
+    }
+
+    /// A run has failed, and nothing of it is left: tells the cluster, where somebody may wait for it.
+    fn failed(&self) -> Done<'_> {
+        Box::pin(async {})
+    }
+}
+
+/// What roles are made from.
+pub(crate) struct Plan<'a> {
+    pub dir: &'a DataDir,
+    pub settings: &'a Settings,
+    pub options: &'a StartOptions,
+    pub cluster: &'a ClusterHandle,
+    pub platform: &'a Platform,
+    /// Turns true when the node stops.
+    pub stopped: &'a watch::Receiver<bool>,
+    pub audit: &'a AuditFile,
+    /// For questions of this process.
+    pub doors: &'a Doors,
+}
+
+/// Where this process puts questions to its monitor: to the run that serves now.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Doors(Arc<Mutex<Option<Asker>>>);
+
+impl Doors {
+    pub fn set(&self, asker: Asker) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(asker);
+    }
+
+    /// None: no monitor runs here.
+    pub async fn ask(&self, command: String) -> Option<mon::ask::Answer> {
+        let asker = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        asker?.ask(command).await
+    }
+}
