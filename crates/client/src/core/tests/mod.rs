@@ -1,0 +1,1 @@
+//! The machine without a network.
