@@ -1,8 +1,8 @@
 //! Operations under way, in the order of their tids, which is the order in which they were submitted.
 //!
 //! Invariants: what is sent again is sent in this order, so operations on one object never overtake each other; never more of
-//! them or of their bytes than [`super::Limits`] allow (operations of the client's own, about watches, are not counted: they
-//! are bounded by the watches).
+//! them or of their bytes than [`super::Limits`] allow (those about watches are not counted, since others may wait for them:
+//! they are bounded by the watches, and their acknowledgements by who submits them).
 
 use super::op::Operation;
 use super::snap::SnapContext;
@@ -51,6 +51,8 @@ pub enum State {
 #[derive(Debug)]
 pub struct Op {
     pub owner: Owner,
+    /// It counts against the limits.
+    pub counted: bool,
     pub request: Request,
     pub need: Need,
     pub mtime: Utime,
@@ -91,6 +93,8 @@ impl Inflight {
         let tid = self.next_tid();
         if let Owner::User(id) = op.owner {
             self.by_owner.insert(id, tid);
+        }
+        if op.counted {
             self.counted += 1;
             self.bytes += op.cost;
         }
@@ -102,6 +106,8 @@ impl Inflight {
         let op = self.ops.remove(&tid)?;
         if let Owner::User(id) = op.owner {
             self.by_owner.remove(&id);
+        }
+        if op.counted {
             self.counted -= 1;
             self.bytes -= op.cost;
         }

@@ -38,17 +38,24 @@ impl Core {
         let (ops, bytes) = self.inflight.load();
         let cost = request.operation.cost();
         // One that is larger than all may go alone.
-        if ops >= self.limits.ops || (ops > 0 && bytes + cost > self.limits.bytes) {
+        if ops >= self.limits.ops || (bytes > 0 && bytes + cost > self.limits.bytes) {
             return self.tell(id, Err(Error::Busy));
         }
-        self.start(Owner::User(id), request);
+        let tid = self.prepare(Owner::User(id), request, true);
+        self.go(tid);
     }
 
+    /// Begins one that does not count against the limits.
     pub(super) fn start(&mut self, owner: Owner, request: Request) -> Tid {
+        let tid = self.prepare(owner, request, false);
+        self.go(tid);
+        tid
+    }
+
+    fn prepare(&mut self, owner: Owner, request: Request, counted: bool) -> Tid {
         let now = self.now;
         let writes = request.operation.writes();
         let flags = request.operation.flags;
-        let of_watch = matches!(owner, Owner::Linger(_) | Owner::Ping(_) | Owner::Nobody);
         let mtime = match (request.operation.mtime, owner) {
             (Some(t), _) => t,
             (None, Owner::Ping(_)) => Utime::ZERO,
@@ -62,9 +69,10 @@ impl Core {
         let any = flags & (flag::BALANCE_READS | flag::LOCALIZE_READS) != 0;
         let op = Op {
             owner,
+            counted,
             need: Need {
                 writes,
-                though_full: of_watch || flags & (flag::FULL_TRY | flag::FULL_FORCE) != 0,
+                though_full: !counted || flags & (flag::FULL_TRY | flag::FULL_FORCE) != 0,
                 any: (any && !writes).then(|| self.draw()),
             },
             mtime,
@@ -82,7 +90,6 @@ impl Core {
             self.lag_at = Some(at);
             self.wake_at(at);
         }
-        self.go(tid);
         tid
     }
 
