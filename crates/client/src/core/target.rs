@@ -131,8 +131,12 @@ impl Placements {
             _ => members.primary,
         };
         let slot = map.osd(osd).filter(|_| map.is_up(osd));
-        let Some(addr) = slot.and_then(|s| s.client_addrs.0.iter().find(|a| a.kind == AddrKind::Msgr2))
-        else {
+        let Some(addr) = slot.and_then(|s| {
+            s.client_addrs
+                .0
+                .iter()
+                .find(|a| a.kind == AddrKind::Msgr2 && a.sock.is_some())
+        }) else {
             return Way::NoPrimary;
         };
         let shard = match members.erasure {
