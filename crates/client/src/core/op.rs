@@ -435,7 +435,24 @@ impl Operation {
         if self.data_len() > DATA_MAX {
             return Err(Error::invalid(Errno::EMSGSIZE, "too much data for one message"));
         }
-        Ok(())
+        let whole = |n: u64| if n == 0 { READ_MAX } else { n };
+        let read: u64 = self.reads().fold(0, |sum, n| sum.saturating_add(whole(n)));
+        match read > READ_MAX {
+            true => Err(Error::invalid(
+                Errno::E2BIG,
+                "reads of more than an object may hold",
+            )),
+            false => Ok(()),
+        }
+    }
+
+    /// Lengths of what is read; 0: all.
+    fn reads(&self) -> impl Iterator<Item = u64> {
+        let of = |op: &OsdOp| matches!(op.code, code::READ | code::SPARSE_READ | code::SYNC_READ);
+        self.steps
+            .iter()
+            .filter(move |op| of(op))
+            .map(|op| op.extent().length)
     }
 
     pub(crate) fn data_len(&self) -> usize {
@@ -444,14 +461,11 @@ impl Operation {
 
     /// Bytes that it may hold here: what it brings, and what its reads may bring.
     pub(crate) fn cost(&self) -> usize {
-        let out = |op: &OsdOp| match op.code {
-            code::READ | code::SPARSE_READ | code::SYNC_READ => match op.extent().length {
-                0 => WHOLE_GUESS,
-                n => n.min(READ_MAX) as usize,
-            },
-            _ => 0,
+        let out = |n| match n {
+            0 => WHOLE_GUESS,
+            n => n.min(READ_MAX) as usize,
         };
-        self.data_len() + self.steps.iter().map(out).sum::<usize>()
+        self.data_len() + self.reads().map(out).sum::<usize>()
     }
 }
 
@@ -499,6 +513,8 @@ mod tests {
                 Errno::EINVAL,
             ),
             (Operation::new().write(0, vec![0; DATA_MAX + 1]), Errno::EMSGSIZE),
+            (Operation::new().read(0, 0).read(0, 1), Errno::E2BIG),
+            (Operation::new().read(0, READ_MAX + 1), Errno::E2BIG),
         ] {
             assert_eq!(op.check().map_err(|e| e.errno()), Err(want));
         }

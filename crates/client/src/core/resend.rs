@@ -388,11 +388,11 @@ impl Core {
             if there.is_some_and(|s| s.client_addrs.0.contains(&session.addr)) {
                 continue;
             }
-            self.lost_lingers(osd);
             // Its operations have moved: their target was in the map before.
             if let Some(conn) = self.sessions.remove(osd) {
                 self.hang_up(conn);
             }
+            self.lost_lingers(osd);
         }
     }
 

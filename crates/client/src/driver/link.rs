@@ -15,6 +15,8 @@ use types::{EntityAddr, EntityKind};
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 /// A peer whose machine is gone is noticed after so long.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
+/// A whole object, and something beside it.
+const ANSWER_MAX: usize = 132 << 20;
 /// What a connection may hold besides operations' bytes.
 const OUTPUT_EXTRA: usize = 16 << 20;
 
@@ -81,6 +83,7 @@ pub fn config(
         EntityKind::Mon => conf.mon_modes.clone(),
         _ => conf.osd_modes.clone(),
     };
+    config.limits.data_max = ANSWER_MAX;
     config.gid = match global_id {
         0 => -1,
         id => id as i64,

@@ -378,3 +378,21 @@ impl Drop for CancelOnDrop<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn send<T: Send>(_: T) {}
+
+    /// Gateways run their tasks on several threads.
+    #[allow(dead_code)]
+    fn what_is_asked_can_be_awaited_on_any_thread(client: &Client, io: &IoCtx, conf: Conf) {
+        send(Client::connect(conf));
+        send(client.mon_command("", ""));
+        send(client.pool("p"));
+        send(io.read("a", 0, 0));
+        send(io.watch("a", None));
+        send(io.list().collect());
+    }
+}
