@@ -182,7 +182,7 @@ impl World {
     }
 
     pub fn mon_map(&mut self) {
-        let addrs = |n| EntityAddrVec::one(addr(3300 + n, 0));
+        let addrs = |n: u16| EntityAddrVec::one(addr(3300 + n, 0));
         let mons = [("a".to_string(), addrs(0)), ("b".to_string(), addrs(1))];
         let map = MonMap::new(fsid(), Utime::ZERO, mons);
         assert_eq!(
