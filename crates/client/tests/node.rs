@@ -91,25 +91,36 @@ fn every_kind_of_operation() {
     let tmp = tempfile::tempdir().unwrap();
     let server = start(tmp.path(), AuthMode::None);
     let conf = server.conf();
-    let done = task::block_on(async {
-        let client = Client::connect(conf).await.unwrap();
-        let io = pool(&client, "p").await;
-        data(&io).await;
-        attributes(&io).await;
-        omap(&io).await;
-        compound(&io).await;
-        places(&io).await;
-        listing(&io).await;
-        watching(&client, &io).await;
-        snapshots(&client).await;
-        monitors(&client).await;
-        cancelled(&io).await;
-        assert_eq!(errno(client.pool("no such").await), Errno::ENOENT);
-        client.shutdown().await;
-        assert_eq!(io.stat("a").await, Err(Error::Closed));
-    });
-    done.unwrap();
+    task::block_on(everything(conf)).unwrap();
     server.end();
+}
+
+/// The same against a cluster of another make: its ceph.conf and keyring are in `SKEP_TEST_CONF` and `SKEP_TEST_KEYRING`.
+#[test]
+#[ignore = "needs a running cluster"]
+fn every_kind_of_operation_on_a_cluster_that_runs() {
+    let conf = std::env::var("SKEP_TEST_CONF").unwrap();
+    let keyring = std::env::var("SKEP_TEST_KEYRING").ok().map(PathBuf::from);
+    let conf = Conf::read(Path::new(&conf), "client.admin", keyring.as_deref()).unwrap();
+    task::block_on(everything(conf)).unwrap();
+}
+
+async fn everything(conf: Conf) {
+    let client = Client::connect(conf).await.unwrap();
+    let io = pool(&client, "p").await;
+    data(&io).await;
+    attributes(&io).await;
+    omap(&io).await;
+    compound(&io).await;
+    places(&io).await;
+    listing(&io).await;
+    watching(&client, &io).await;
+    snapshots(&client).await;
+    monitors(&client).await;
+    cancelled(&io).await;
+    assert_eq!(errno(client.pool("no such").await), Errno::ENOENT);
+    client.shutdown().await;
+    assert_eq!(io.stat("a").await, Err(Error::Closed));
 }
 
 async fn data(io: &IoCtx) {

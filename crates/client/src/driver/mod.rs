@@ -66,7 +66,7 @@ impl fmt::Debug for Platform {
 enum Command {
     Ask {
         id: OpId,
-        event: Event,
+        event: Box<Event>,
         reply: oneshot::Sender<Result<Answer>>,
         /// Held until it is over.
         room: Room,
@@ -345,7 +345,7 @@ impl Client {
         let (reply, told) = oneshot::channel();
         let command = Command::Ask {
             id,
-            event: event(id),
+            event: Box::new(event(id)),
             reply,
             room,
             events,

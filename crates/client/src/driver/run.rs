@@ -164,7 +164,7 @@ impl Driver {
                     _room: room,
                 };
                 self.pending.insert(id, pending);
-                self.apply(event);
+                self.apply(*event);
             }
             Command::Cancel(id) => {
                 // The machine lets go of it before its room is another's.

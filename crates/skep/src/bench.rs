@@ -3,11 +3,9 @@
 //! Objects are called `skep_bench_NUMBER`, one per operation under way; they are removed at the end. Writes are overwrites of whole
 //! blocks at random places of them, so what is measured is the steady state, not the making of objects.
 
-mod histogram;
-
 use crate::args::{BenchOp, BenchRados, Format};
+use crate::store::bench::measure::Latencies;
 use ::client::{Client, Conf, IoCtx, Operation};
-use histogram::Histogram;
 use node::Error;
 use serde_json::json;
 use std::cell::{Cell, RefCell};
@@ -42,7 +40,7 @@ fn failed(e: ::client::Error) -> Error {
 }
 
 struct Report {
-    latencies: Histogram,
+    latencies: Latencies,
     seconds: f64,
     /// CPU seconds of this process, and of those that were named.
     client_cpu: Option<f64>,
@@ -54,7 +52,7 @@ struct Shared {
     size: u64,
     write: bool,
     until: Cell<Instant>,
-    latencies: RefCell<Histogram>,
+    latencies: RefCell<Latencies>,
 }
 
 async fn measure(io: &IoCtx, args: &BenchRados) -> Result<Report, Error> {
@@ -68,7 +66,7 @@ async fn measure(io: &IoCtx, args: &BenchRados) -> Result<Report, Error> {
         size: args.size,
         write: args.op == BenchOp::Write,
         until: Cell::new(Instant::now() + Duration::from_secs(args.seconds)),
-        latencies: RefCell::default(),
+        latencies: RefCell::new(Latencies::new()),
     });
     let start = Instant::now();
     let (client_cpu, server_cpu) = (cpu_of(&["self".into()]), cpu_of(&args.pid));
@@ -87,7 +85,7 @@ async fn measure(io: &IoCtx, args: &BenchRados) -> Result<Report, Error> {
         seconds: start.elapsed().as_secs_f64(),
         client_cpu: spent(client_cpu, &["self".into()]),
         server_cpu: spent(server_cpu, &args.pid),
-        latencies: shared.latencies.take(),
+        latencies: shared.latencies.replace(Latencies::new()),
     };
     for name in &names {
         io.remove(name).await.map_err(failed)?;
@@ -151,7 +149,7 @@ impl Report {
         let per_s = ops as f64 / self.seconds;
         let per_op = |cpu: Option<f64>| cpu.map(|s| s * 1e6 / (ops.max(1) as f64));
         let (client, server) = (per_op(self.client_cpu), per_op(self.server_cpu));
-        let at = |p: f64| self.latencies.percentile(p);
+        let at = |p: f64| self.latencies.percentile_us(p / 100.0).round();
         let marks = [50.0, 90.0, 99.0, 99.9, 100.0];
         if args.format == Format::Json {
             let latency: serde_json::Map<String, serde_json::Value> =
