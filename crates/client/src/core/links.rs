@@ -264,6 +264,7 @@ impl Core {
         };
         match taken {
             Ok(()) => {
+                tracing::debug!("the monitor renewed the tickets");
                 self.mon.took_tickets(self.now.mono);
                 if let Some(at) = self.mon.renew_at() {
                     self.wake_at(at);
