@@ -37,7 +37,7 @@ impl Core {
             self.hang_up(other);
         }
         self.mon.credentials = credentials;
-        self.mon.took_tickets(now);
+        self.mon.took_tickets(now, true);
         for m in self.mon.greeting(self.maps.epoch()) {
             self.send(conn, m);
         }
@@ -265,7 +265,7 @@ impl Core {
         match taken {
             Ok(()) => {
                 tracing::debug!("the monitor renewed the tickets");
-                self.mon.took_tickets(self.now.mono);
+                self.mon.took_tickets(self.now.mono, false);
                 if let Some(at) = self.mon.renew_at() {
                     self.wake_at(at);
                 }

@@ -117,8 +117,8 @@ pub struct Mon {
     ping_at: Duration,
     /// A newer OSD map is subscribed to, once.
     wanted: bool,
-    /// The tickets' expiry and when to renew them.
-    expires: Option<Duration>,
+    /// When the AUTH ticket, which renews the others, is to be renewed itself: that takes a handshake.
+    handshake_at: Option<Duration>,
     renew_at: Option<Duration>,
 }
 
@@ -142,7 +142,7 @@ impl Mon {
             heard: Duration::ZERO,
             ping_at: Duration::MAX,
             wanted: true,
-            expires: None,
+            handshake_at: None,
             renew_at: None,
         }
     }
@@ -398,14 +398,20 @@ impl Mon {
         due
     }
 
-    /// Fresh tickets were taken.
-    pub fn took_tickets(&mut self, now: Duration) {
+    /// Fresh tickets were taken: in a `handshake` all of them, else those of services.
+    pub fn took_tickets(&mut self, now: Duration, handshake: bool) {
         let Credentials::Cephx(c) = &self.credentials else {
             return;
         };
-        let shortest = c.tickets.values().map(|t| t.validity.to_duration()).min();
-        self.expires = shortest.map(|v| now + v);
-        self.renew_at = shortest.map(|v| now + v * 3 / 4);
+        let auth = EntityKind::Auth as u32;
+        // What may pass before a ticket is renewed.
+        let good = |t: &auth::GrantedTicket| t.validity.to_duration() * 3 / 4;
+        if handshake {
+            self.handshake_at = c.tickets.get(&auth).map(|t| now + good(t));
+        }
+        let services = c.tickets.iter().filter(|(service, _)| **service != auth);
+        let first = services.map(|(_, t)| now + good(t)).min();
+        self.renew_at = [first, self.handshake_at].into_iter().flatten().min();
     }
 
     /// The tickets are worth nothing: an OSD refused them.
@@ -424,11 +430,8 @@ impl Mon {
             return Ok(None);
         }
         self.renew_at = Some(now + RENEW_AGAIN);
-        let auth_ticket = c.tickets.get(&(EntityKind::Auth as u32));
-        // Renewed by the handshake alone.
-        let outlives = auth_ticket.is_some() && self.expires.is_some_and(|e| now < e);
-        if !outlives {
-            return Err(Error::Auth("the tickets have expired".into()));
+        if self.handshake_at.is_none_or(|at| at <= now) {
+            return Err(Error::Auth("the AUTH ticket is to be renewed".into()));
         }
         let payload = c.renewal(SERVICES, cx).map_err(|e| Error::Auth(e.to_string()))?;
         let body = MAuth {

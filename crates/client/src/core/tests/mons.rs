@@ -2,11 +2,14 @@
 
 use super::world::{World, fsid};
 use crate::Error;
-use crate::core::mon::{PING_EVERY, Question, SILENT_MAX};
+use crate::core::mon::{Credentials, PING_EVERY, Question, SILENT_MAX};
 use crate::core::*;
+use auth::{CephxClient, CryptoKey, GrantedTicket, MAUTH, MAUTH_REPLY, MAuthReply, TicketBlob};
+use denc::{Encode, Writer};
 use messages::mon::{
     Body, MMonCommand, MMonCommandAck, MMonGetVersion, MMonSubscribe, MPoolOpReply, PaxosHeader, PoolOpKind,
 };
+use types::AuthName;
 
 fn ask(w: &mut World, question: Question) -> OpId {
     let id = w.next_id();
@@ -152,6 +155,79 @@ fn a_question_has_its_time() {
     let id = ask(&mut w, command());
     w.pass(Duration::from_secs(101));
     assert_eq!(w.error(id), Some(Error::TimedOut));
+}
+
+fn ticket(service: EntityKind, seconds: u32) -> GrantedTicket {
+    GrantedTicket {
+        service: service as u32,
+        session_key: CryptoKey::new([service as u8; 16], Utime::ZERO),
+        validity: Utime {
+            sec: seconds,
+            nsec: 0,
+        },
+        blob: TicketBlob::default(),
+    }
+}
+
+/// Service tickets are renewed over the session, the AUTH ticket by another one.
+#[test]
+fn tickets_are_renewed_at_three_quarters_of_their_life() {
+    let mut w = World::unconnected(Limits::default(), 1);
+    w.turn(Event::Timer);
+    let (auth, osd) = (ticket(EntityKind::Auth, 300), ticket(EntityKind::Osd, 100));
+    let mut cephx = CephxClient::new(
+        AuthName::new(EntityKind::Client, "admin"),
+        auth.session_key.clone(),
+    );
+    cephx.tickets = [&auth, &osd].map(|t| (t.service, t.clone())).into();
+    let conn = w.dials[0].0;
+    w.mon = Some(conn);
+    let credentials = Credentials::Cephx(cephx);
+    w.turn(Event::Opened { conn, credentials });
+    w.mon_map();
+    let asked = |w: &World| w.sent.iter().filter(|(_, m)| m.kind == MAUTH).count();
+    let pass = |w: &mut World, seconds: u32| {
+        for _ in 0..seconds {
+            w.pass(Duration::from_secs(1));
+            // The monitor is there.
+            w.mon_map();
+        }
+    };
+    pass(&mut w, 74);
+    assert_eq!(asked(&w), 0);
+    pass(&mut w, 3);
+    assert!((1..4).contains(&asked(&w)), "again while there is no answer");
+    let mut payload = Writer::new();
+    payload.u16(0x0200);
+    payload.i32(0);
+    GrantedTicket::encode_reply(&mut payload, &auth.session_key, None, &[osd]);
+    let reply = MAuthReply {
+        protocol: 2,
+        result: 0,
+        global_id: 1,
+        payload: payload.finish(),
+        message: String::new(),
+    };
+    w.mon_says(Message {
+        kind: MAUTH_REPLY,
+        front: reply.to_bytes(),
+        ..Message::default()
+    });
+    w.sent.clear();
+    pass(&mut w, 70);
+    assert_eq!(asked(&w), 0);
+    w.dials.clear();
+    while w.now < Duration::from_secs(1000 + 224) {
+        w.pass(Duration::from_secs(1));
+        w.mon_map();
+    }
+    assert!(w.dials.is_empty());
+    pass(&mut w, 2);
+    assert_eq!(
+        (w.dials.len(), w.hung_up.contains(&conn)),
+        (2, true),
+        "all monitors of the map"
+    );
 }
 
 #[test]

@@ -147,12 +147,12 @@ fn a_removed_object_ends_it() {
 #[test]
 fn who_ends_it_tells_the_osd() {
     let (mut w, watch) = watching();
-    let id = Some(w.next_id());
-    w.turn(Event::Unwatch { id, watch });
+    let id = w.next_id();
+    w.turn(Event::Unwatch { id: Some(id), watch });
     let op = only(&mut w);
     assert_eq!(arg(&op).0, WatchOp::Unwatch as u8);
     w.answer(0, &op, 0);
-    assert!(w.is_ok(id.unwrap()));
+    assert!(w.is_ok(id));
 }
 
 #[test]
