@@ -41,6 +41,9 @@ pub enum Command {
     Cluster(Cluster),
     /// Verify, read or measure one OSD's store by itself, without a server
     Store(crate::store::args::Store),
+    /// Measure a cluster by our own client
+    #[command(hide = true)]
+    Bench(Bench),
 }
 
 #[derive(Debug, ClapArgs)]
@@ -291,6 +294,67 @@ pub enum DiskIo {
 pub enum Auth {
     Cephx,
     None,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct Bench {
+    #[command(subcommand)]
+    pub command: BenchCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum BenchCommand {
+    /// Reads or writes of blocks at random places of objects, which are made before and removed after
+    Rados(BenchRados),
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct BenchRados {
+    /// Pool that the objects are made in
+    #[arg(short, long)]
+    pub pool: String,
+    /// What is measured
+    #[arg(long, value_enum, default_value = "write")]
+    pub op: BenchOp,
+    /// Bytes of an operation, e.g. 4K
+    #[arg(long, value_name = "BYTES", value_parser = parse_size, default_value = "4096")]
+    pub size: u64,
+    /// Operations under way at once, each on an object of its own
+    #[arg(long, value_name = "N", default_value = "16", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub depth: u32,
+    /// How long
+    #[arg(long, value_name = "S", default_value = "10")]
+    pub seconds: u64,
+    /// The cluster's ceph.conf
+    #[arg(short, long, value_name = "FILE", default_value = "/etc/ceph/ceph.conf")]
+    pub conf: PathBuf,
+    /// Keyring [default: the one that the ceph.conf names]
+    #[arg(long, value_name = "FILE")]
+    pub keyring: Option<PathBuf>,
+    /// Who asks
+    #[arg(short, long, value_name = "ENTITY", default_value = "client.admin")]
+    pub name: String,
+    /// A process of the server whose CPU time is counted; once for each
+    #[arg(long, value_name = "PID")]
+    pub pid: Vec<String>,
+    /// Output format
+    #[arg(short, long, value_enum, default_value = "plain")]
+    pub format: Format,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum BenchOp {
+    Write,
+    Read,
+}
+
+impl BenchOp {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Write => "write",
+            Self::Read => "read",
+        }
+    }
 }
 
 #[derive(Debug, ClapArgs)]

@@ -1,6 +1,7 @@
 //! `skep`: the command line. Parses, calls `node`, prints; no logic of its own.
 
 mod args;
+mod bench;
 mod client;
 mod cluster;
 mod config;
@@ -23,7 +24,10 @@ fn main() -> ExitCode {
         }
     };
     // A command that prints its result has nothing to tell beside it; a server has.
-    let quiet = matches!(args.command, args::Command::Store(_) | args::Command::Cluster(_));
+    let quiet = matches!(
+        args.command,
+        args::Command::Store(_) | args::Command::Cluster(_) | args::Command::Bench(_)
+    );
     init_log(args.verbose, if quiet { "warn" } else { "info" });
     let done = match &args.command {
         args::Command::Up(up) => up::run(up),
@@ -35,6 +39,9 @@ fn main() -> ExitCode {
         args::Command::Osd(a) => remove::osd(a),
         args::Command::Pool(a) => client::pool(a),
         args::Command::Cluster(a) => cluster::run(a),
+        args::Command::Bench(b) => match &b.command {
+            args::BenchCommand::Rados(a) => bench::run(a),
+        },
         args::Command::Store(a) => return store::run(a),
     };
     match done {

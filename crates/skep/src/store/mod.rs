@@ -4,7 +4,7 @@
 //! (`| head`) ends the command quietly.
 
 pub mod args;
-mod bench;
+pub mod bench;
 mod check;
 mod dump;
 mod export;

@@ -5,7 +5,7 @@
 
 mod disk;
 mod engine;
-mod measure;
+pub mod measure;
 mod report;
 
 use super::args::{Bench, Test};
