@@ -38,7 +38,7 @@ fn start(dir: &Path, auth: AuthMode) -> Server {
             osd_memory: Some(64 << 20),
             ..StartOptions::default()
         };
-        let node = Node::start(&dir, options, &|_| {}).await.unwrap();
+        let mut node = Node::start(&dir, options, &|_| {}).await.unwrap();
         up.send(()).unwrap();
         let told = node.serve(async {
             let _ = stopped.await;

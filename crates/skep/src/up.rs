@@ -45,28 +45,31 @@ pub fn run(args: &args::Up) -> Result<(), Error> {
     node::watch_this_thread();
     let start = Instant::now();
     let bar = spinner("starting");
-    let done = io::task::block_on(async {
-        let node = Node::start(&dir, options, &|what| bar.set_message(what.to_string())).await;
-        bar.finish_and_clear();
-        let mut node = node?;
-        greet(&node, &dir, start.elapsed());
-        match node.serve(io::task::termination()).await {
-            Ok(why) => {
-                eprintln!("{why}: stopping");
-                node.stop().await;
-                Ok(())
-            }
-            Err(e) => {
-                tracing::error!("stopping: {e}");
-                node.fall().await;
-                Err(e)
-            }
-        }
-    });
+    let done = io::task::block_on(live(&dir, options, &bar, start));
     done.map_err(|source| Error::Io {
         what: "runtime".into(),
         source,
     })?
+}
+
+/// Until a signal, or until nothing is left to serve.
+async fn live(dir: &DataDir, options: StartOptions, bar: &ProgressBar, start: Instant) -> Result<(), Error> {
+    let node = Node::start(dir, options, &|what| bar.set_message(what.to_string())).await;
+    bar.finish_and_clear();
+    let mut node = node?;
+    greet(&node, dir, start.elapsed());
+    match node.serve(io::task::termination()).await {
+        Ok(why) => {
+            eprintln!("{why}: stopping");
+            node.stop().await;
+            Ok(())
+        }
+        Err(e) => {
+            tracing::error!("stopping: {e}");
+            node.fall().await;
+            Err(e)
+        }
+    }
 }
 
 fn greet(node: &Node, dir: &DataDir, took: Duration) {

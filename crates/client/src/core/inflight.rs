@@ -4,10 +4,10 @@
 //! them or of their bytes than [`super::Limits`] allow (those about watches are not counted, since others may wait for them:
 //! they are bounded by the watches, and their acknowledgements by who submits them).
 
+use super::ids::{OpId, Tid, WatchId};
 use super::op::Operation;
 use super::snap::SnapContext;
 use super::target::{Need, Place, Target};
-use super::{OpId, Tid, WatchId};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use types::{Epoch, Utime};

@@ -15,6 +15,7 @@
 //! | `links`, `time` | connections that open and break; timers |
 
 mod backoff;
+mod ids;
 mod inflight;
 mod lingering;
 mod links;
@@ -39,6 +40,7 @@ pub use target::Place;
 
 use crate::{Error, Result};
 use bytes::Bytes;
+pub use ids::{ConnId, OpId, Tid, WatchId};
 use inflight::Inflight;
 use maps::Maps;
 use messages::mon::MGetPoolStatsReply;
@@ -54,21 +56,6 @@ use target::Placements;
 use types::osdmap::OsdMap;
 use types::{EntityAddr, EntityKind, Epoch, Utime};
 use watch::{Kind, Lingers, Notified, WatchEvent};
-
-/// Number of an operation on the wire.
-pub type Tid = u64;
-
-/// A connection, by the name that the machine gave it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ConnId(pub u64);
-
-/// What a user waits for, by the name that the owner gave it: another one each time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct OpId(pub u64);
-
-/// A watch; its cookie on the wire.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct WatchId(pub u64);
 
 /// The times of a step.
 #[derive(Debug, Clone, Copy, Default)]

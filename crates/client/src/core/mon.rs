@@ -9,7 +9,7 @@
 //!
 //! Not here: what the answers are waited for (`machine`).
 
-use super::{ConnId, OpId, Tid};
+use super::ids::{ConnId, OpId, Tid};
 use crate::{Error, Result};
 use auth::{CephxClient, Context, MAUTH, MAuth, NoneClient};
 use bytes::Bytes;

@@ -3,7 +3,7 @@
 //! Invariant: at most one session per OSD; a session's operations are those whose target is its OSD, sent or waiting.
 
 use super::backoff::Backoffs;
-use super::{ConnId, Tid};
+use super::ids::{ConnId, Tid};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use types::{EntityAddr, OsdId};

@@ -7,11 +7,11 @@
 //! Invariants: at most [`LINGERS_MAX`]; each has at most one registration and one ping under way; after
 //! [`WatchEvent::Lost`] nothing more comes of a watch.
 
+use super::ids::{OpId, Tid, WatchId};
 use super::inflight::Request;
 use super::op::{Operation, WatchOp};
 use super::snap::SnapContext;
 use super::target::{Place, Target};
-use super::{OpId, Tid, WatchId};
 use bytes::Bytes;
 use denc::Reader;
 use messages::osd::MWatchNotify;

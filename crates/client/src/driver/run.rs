@@ -71,28 +71,7 @@ pub(super) async fn run(
     view: watch::Sender<View>,
 ) {
     let (heard, mut hears) = mpsc::channel(READ_MAX);
-    let entropy = net::entropy(boot.platform.random.clone());
-    let core = Core::new(
-        boot.conf.mons.clone(),
-        boot.credentials,
-        boot.conf.limits,
-        entropy.clone(),
-    );
-    let mut driver = Driver {
-        nonce: boot.platform.random.u32().max(1),
-        conf: boot.conf,
-        platform: boot.platform,
-        entropy,
-        core,
-        conns: BTreeMap::new(),
-        heard,
-        pending: HashMap::new(),
-        watches: HashMap::new(),
-        early: Vec::new(),
-        view,
-        stoppers: Vec::new(),
-        stopped: false,
-    };
+    let mut driver = Driver::new(boot, heard, view);
     driver.apply(Event::Timer);
     let mut orphaned = false;
     while !driver.stopped {
@@ -129,6 +108,31 @@ pub(super) async fn run(
 }
 
 impl Driver {
+    fn new(boot: Boot, heard: mpsc::Sender<Heard>, view: watch::Sender<View>) -> Self {
+        let entropy = net::entropy(boot.platform.random.clone());
+        let core = Core::new(
+            boot.conf.mons.clone(),
+            boot.credentials,
+            boot.conf.limits,
+            entropy.clone(),
+        );
+        Self {
+            nonce: boot.platform.random.u32().max(1),
+            conf: boot.conf,
+            platform: boot.platform,
+            entropy,
+            core,
+            conns: BTreeMap::new(),
+            heard,
+            pending: HashMap::new(),
+            watches: HashMap::new(),
+            early: Vec::new(),
+            view,
+            stoppers: Vec::new(),
+            stopped: false,
+        }
+    }
+
     fn now(&self) -> Now {
         Now {
             mono: self.platform.clock.monotonic(),
