@@ -57,7 +57,7 @@ pub fn run(args: &args::Up) -> Result<(), Error> {
                 Ok(())
             }
             Err(e) => {
-                tracing::error!("stopping: {e}");
+                eprintln!("stopping: {e}");
                 node.fall().await;
                 Err(e)
             }
