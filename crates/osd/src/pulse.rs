@@ -223,7 +223,6 @@ async fn run(
             Some(event) = net_rx.recv() => heart.on_net(event),
             () = io::task::sleep(timer.unwrap_or(BEAT)) => heart.links.step(),
         }
-        io::panics::point("pulse");
     }
     heart.conns.shutdown();
 }
@@ -244,6 +243,7 @@ struct Heart {
 
 impl Heart {
     fn beat(&mut self) {
+        io::panics::point("pulse");
         self.watch_loop();
         self.renew();
         self.links.beat(self.epoch(), &BTreeSet::new());

@@ -7,7 +7,40 @@ use std::time::{Duration, Instant};
 
 pub fn run(args: &args::Up) -> Result<(), Error> {
     let dir = DataDir::create(&args.place.dir())?;
-    let options = StartOptions {
+    let options = options(args);
+    if std::env::var_os("SKEP_TEST_PANICS").is_some_and(|v| v == "1") {
+        io::panics::allow();
+    }
+    node::watch_this_thread();
+    let start = Instant::now();
+    let bar = spinner("starting");
+    let done = io::task::block_on(async {
+        let node = Node::start(&dir, options, &|what| bar.set_message(what.to_string())).await;
+        bar.finish_and_clear();
+        let mut node = node?;
+        greet(&node, &dir, start.elapsed());
+        match node.serve(io::task::termination()).await {
+            Ok(why) => {
+                eprintln!("{why}: stopping");
+                node.stop().await;
+                Ok(())
+            }
+            Err(e) => {
+                eprintln!("stopping: {e}");
+                node.fall().await;
+                Err(e)
+            }
+        }
+    });
+    done.map_err(|source| Error::Io {
+        what: "runtime".into(),
+        source,
+    })?
+}
+
+/// What the command line says of the node.
+fn options(args: &args::Up) -> StartOptions {
+    StartOptions {
         osds: args.osds,
         devices: args.device.clone(),
         bind: args.bind,
@@ -38,37 +71,6 @@ pub fn run(args: &args::Up) -> Result<(), Error> {
             (_, true) => First::Join,
             _ => First::Unsaid,
         },
-    };
-    if std::env::var_os("SKEP_TEST_PANICS").is_some_and(|v| v == "1") {
-        io::panics::allow();
-    }
-    node::watch_this_thread();
-    let start = Instant::now();
-    let bar = spinner("starting");
-    let done = io::task::block_on(live(&dir, options, &bar, start));
-    done.map_err(|source| Error::Io {
-        what: "runtime".into(),
-        source,
-    })?
-}
-
-/// Until a signal, or until nothing is left to serve.
-async fn live(dir: &DataDir, options: StartOptions, bar: &ProgressBar, start: Instant) -> Result<(), Error> {
-    let node = Node::start(dir, options, &|what| bar.set_message(what.to_string())).await;
-    bar.finish_and_clear();
-    let mut node = node?;
-    greet(&node, dir, start.elapsed());
-    match node.serve(io::task::termination()).await {
-        Ok(why) => {
-            eprintln!("{why}: stopping");
-            node.stop().await;
-            Ok(())
-        }
-        Err(e) => {
-            tracing::error!("stopping: {e}");
-            node.fall().await;
-            Err(e)
-        }
     }
 }
 
