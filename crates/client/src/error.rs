@@ -17,7 +17,7 @@ pub enum Error {
     Busy,
     #[error("the client was shut down")]
     Closed,
-    #[error("authentication: {0}")]
+    #[error("refused: {0}")]
     Auth(String),
     #[error("configuration: {0}")]
     Conf(String),
