@@ -1,5 +1,5 @@
 //! Keyring files: INI text with one section per entity, as every Ceph client reads it
-//! (spec chapter 01, section 6.11).
+//! (docs/protocol/ceph/01-messenger.md, 6.11).
 //!
 //! Values may be quoted with `"` (with `\"` and `\\` inside); `caps_mon` and `caps mon` are the same
 //! name; `#` and `;` begin a comment line. Printing is what `ceph auth get` prints.

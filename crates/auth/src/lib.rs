@@ -1,5 +1,5 @@
 //! Authentication and authorization: methods `none` and `cephx`, tickets, keyrings, capabilities
-//! (spec chapter 01, sections 6 and 7).
+//! (docs/protocol/ceph/01-messenger.md, sections 6 and 7).
 //!
 //! Vocabulary: an *entity* (`client.admin`) has a long-lived *key*; a *ticket* is a blob that the issuing
 //! monitor seals with a service's *rotating secret* and hands out with a *session key*; an *authorizer* is

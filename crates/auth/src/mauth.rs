@@ -1,5 +1,5 @@
 //! MAuth and MAuthReply: authentication inside an open monitor session, where clients renew their tickets.
-//! The fronts of message types 17 and 18 (spec chapter 01, section 6.7).
+//! The fronts of message types 17 and 18 (docs/protocol/ceph/01-messenger.md, 6.7).
 
 use denc::{Bytes, Decode, Encode, Reader, Writer};
 

@@ -3,7 +3,7 @@
 //! Per service three secrets with rising ids: previous, current, next. Tickets are made with the current
 //! one; any of the three opens a ticket. When the current one expires, a new next one is made and the
 //! oldest is dropped, so a ticket opens for at least its own lifetime. The monitor persists all of them:
-//! a restart with fresh secrets would strand clients for up to 45 minutes (spec chapter 01, section 6.9).
+//! a restart with fresh secrets would strand clients for up to 45 minutes (docs/protocol/ceph/01-messenger.md, 6.9).
 
 use crate::{Context, CryptoKey};
 use denc::{Decode, Encode, Reader, Writer};

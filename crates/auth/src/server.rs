@@ -1,5 +1,5 @@
 //! The monitor's side: proof of the long-lived key, global ids, tickets and their renewal
-//! (spec chapter 01, sections 6.2 to 6.7).
+//! (docs/protocol/ceph/01-messenger.md, 6.2 to 6.7).
 //!
 //! Invariants: a global id is given once (the owner persists a high-water mark and grants ranges), and to one entity;
 //! who claims one gets it for a readable, unexpired AUTH ticket of the same entity and id (of the old form, too, which is

@@ -1,5 +1,5 @@
 //! The service's side (OSD, MDS, manager): authorizers made from tickets, always with a challenge
-//! (spec chapter 01, section 6.8); and [`AllowNone`], which believes what the client says.
+//! (docs/protocol/ceph/01-messenger.md, 6.8); and [`AllowNone`], which believes what the client says.
 //!
 //! A ticket is opened with the service's rotating secrets: no question to the monitor. Where the service knows the
 //! cluster's entities ([`TicketVerifier::set_entities`]), a ticket of a key that is gone is refused, and capabilities are

@@ -1,5 +1,5 @@
 //! Capability texts: every text that was given to a real 16.2.15 monitor gets the same verdict and words,
-//! and the examples of the protocol chapter are allowed and denied as it says.
+//! and the examples of docs/protocol/ceph/01-messenger.md, section 7, are allowed and denied as it says.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 

@@ -1,4 +1,4 @@
-//! Device classes and their shadow trees (chapter 03, section 5.1).
+//! Device classes and their shadow trees (docs/protocol/ceph/03-placement.md, 5.1).
 //!
 //! For each real root and each class there is a copy of the tree with only the devices of that class, so that
 //! a rule can take it. Shadows are derived: every edit drops and rebuilds them, keeping the ids they had, since

@@ -1,4 +1,4 @@
-//! The binary form of a CRUSH map (chapter 03, section 5).
+//! The binary form of a CRUSH map (docs/protocol/ceph/03-placement.md, section 5).
 //!
 //! A decoder accepts maps that end early, before any of the parts behind the rule names (older writers); the
 //! encoder always writes everything up to choose_args, and the MSR tunables only if the map came with them.

@@ -1,4 +1,4 @@
-//! The integer hash of CRUSH, "rjenkins1", for one to five arguments (chapter 03, section 5.2).
+//! The integer hash of CRUSH, "rjenkins1", for one to five arguments (docs/protocol/ceph/03-placement.md, 5.2).
 //! All arithmetic is modulo 2^32; negative ids enter as two's complement.
 
 const SEED: u32 = 1_315_423_911;
@@ -77,8 +77,8 @@ pub fn hash5(a: u32, b: u32, c: u32, d: u32, e: u32) -> u32 {
     h
 }
 
-/// The string hash that object names go through (pool `object_hash` 2, "rjenkins"; chapter 03, section 4.1).
-/// It lives here because it shares the mixing step.
+/// The string hash that object names go through (pool `object_hash` 2, "rjenkins";
+/// docs/protocol/ceph/03-placement.md, 4.1). It lives here because it shares the mixing step.
 pub fn string_rjenkins(s: &[u8]) -> u32 {
     const GOLDEN: u32 = 0x9e37_79b9;
     let word = |b: &[u8]| b.iter().rev().fold(0u32, |w, x| w << 8 | u32::from(*x));

@@ -1,4 +1,5 @@
-//! CRUSH: which devices hold input `x`, computed from a weighted tree and a rule (spec chapter 03, sections 5, 9).
+//! CRUSH: which devices hold input `x`, computed from a weighted tree and a rule
+//! (docs/protocol/ceph/03-placement.md, sections 5, 9).
 //!
 //! Vocabulary: a *device* is an OSD id (>= 0); a *bucket* is an inner node (id < 0, kept in *slot* `-1 - id`);
 //! an *item* is either; a *rule* is a small program of steps; *choose_args* replace weights (by position) and ids

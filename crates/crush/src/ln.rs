@@ -1,4 +1,4 @@
-//! The fixed-point logarithm behind straw2 (chapter 03, section 5.3): about 2^44 * log2(u + 1).
+//! The fixed-point logarithm behind straw2 (docs/protocol/ceph/03-placement.md, 5.3): about 2^44 * log2(u + 1).
 //!
 //! Three tables, generated when this crate is compiled; the tests hold their check sums. The second-order
 //! table carries an error that was frozen into the protocol long ago: `ERRORS` reproduces it. The function is

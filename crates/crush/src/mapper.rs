@@ -1,4 +1,4 @@
-//! Running a rule (chapter 03, sections 5.5 to 5.9).
+//! Running a rule (docs/protocol/ceph/03-placement.md, 5.5 to 5.9).
 //!
 //! `r` is the number of an attempt; it enters the hashes modulo 2^32. Results of `firstn` are dense and may be
 //! short; results of `indep` keep positions and have holes ([`ITEM_NONE`]).

@@ -1,5 +1,5 @@
-//! The per-item numbers that bucket algorithms derive from weights (chapter 03, section 5.5): needed only when
-//! a bucket is built or changed; a binary map carries them.
+//! The per-item numbers that bucket algorithms derive from weights (docs/protocol/ceph/03-placement.md, 5.5): needed
+//! only when a bucket is built or changed; a binary map carries them.
 
 use crate::map::{Alg, Bucket, BucketBody};
 

@@ -1,4 +1,5 @@
-//! What a server checks before it installs a map that somebody sent (chapter 03, end of section 9.2).
+//! What a server checks before it installs a map that somebody sent
+//! (docs/protocol/ceph/03-placement.md, end of 9.2).
 
 use crate::edit::DEPTH_MAX;
 use crate::map::*;

@@ -1,4 +1,4 @@
-//! Encodings of the primitive types and containers (spec chapter 01, section 1).
+//! Encodings of the primitive types and containers (docs/protocol/ceph/01-messenger.md, section 1).
 
 use crate::{Bytes, Decode, Encode, Reader, Result, Writer};
 use std::collections::{BTreeMap, BTreeSet};

@@ -2,7 +2,7 @@
 //!
 //! Vocabulary: a *reader* walks received bytes and never reads past its bound; a *writer* appends to a
 //! growing buffer and carries the connection's feature bits, which some encodings depend on; an
-//! *envelope* is `u8 version, u8 compat, u32 length, body` (spec chapter 01, section 1.1).
+//! *envelope* is `u8 version, u8 compat, u32 length, body` (docs/protocol/ceph/01-messenger.md, 1.1).
 //!
 //! Invariants: every decoder consumes bounded memory (a count is checked against the bytes that remain
 //! before anything is allocated for it), and every error names the offset at which it was found.

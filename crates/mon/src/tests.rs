@@ -453,7 +453,7 @@ fn configuration_is_pushed_to_whom_it_changes() {
     assert!(rig.subscribe(1, &[("config", 1 << 40, 0)]).is_empty());
 }
 
-/// The numbers that a real cluster gave (chapter 02 section 6.4, chapter 03 section 2.3).
+/// Numbers of a real cluster (docs/protocol/ceph/02-monitor.md, 6.4; docs/protocol/ceph/03-placement.md, 2.3).
 #[test]
 fn pool_operations_of_librados() {
     let mut rig = Rig::new();
@@ -947,7 +947,7 @@ fn log_entries_reach_who_follows_the_log() {
     assert_eq!(MLogAck::from_message(&out[1]).unwrap().last, 41);
 }
 
-/// Requests about pools and what a real monitor says (chapter 03 section 8, chapter 02 section 13.8).
+/// What a real monitor says (docs/protocol/ceph/03-placement.md, section 8; docs/protocol/ceph/02-monitor.md, 13.8).
 #[test]
 fn pools_are_made_and_set_with_cephs_words() {
     use crate::policies::pool_set::*;

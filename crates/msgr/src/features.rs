@@ -1,5 +1,6 @@
 //! Feature bits: what a 16.2.15 daemon advertises, which every client from 16 to 20 has been released
-//! against (spec chapter 01, section 4). Missing bits do not fail; they silently downgrade encodings.
+//! against (docs/protocol/ceph/01-messenger.md, section 4). Missing bits do not fail; they silently downgrade
+//! encodings.
 
 /// Advertised in SERVER_IDENT by every entity.
 pub const SUPPORTED: u64 = 0x3f01_cfbd_fffd_ffff;

@@ -1,4 +1,4 @@
-//! The preamble of a frame, the tags, and the limits. Spec chapter 01, sections 3.3 and 3.6.
+//! The preamble of a frame, the tags, and the limits (docs/protocol/ceph/01-messenger.md, 3.3 and 3.6).
 //!
 //! Preamble, 32 bytes: u8 tag, u8 segment count, 4 x { u32 length, u16 alignment }, u8 flags, u8 reserved,
 //! u32 crc32c(0, bytes 0..27). Lengths are those of the segments without padding.

@@ -1,5 +1,5 @@
-//! Messenger v2: frames and handshake as a state machine, bytes in and events out (spec chapter 01,
-//! sections 2 to 5).
+//! Messenger v2: frames and handshake as a state machine, bytes in and events out
+//! (docs/protocol/ceph/01-messenger.md, sections 2 to 5).
 //!
 //! Vocabulary: a *frame* is a preamble, one to four *segments* and an epilogue; a *message* is the frame
 //! that carries header, front, middle and data; *revision* is the framing (2.1 or 2.0); *mode* is how

@@ -1,4 +1,4 @@
-//! Payloads of the control frames (spec chapter 01, section 3.6).
+//! Payloads of the control frames (docs/protocol/ceph/01-messenger.md, 3.6).
 
 use auth::{AuthMethod, ConMode};
 use denc::{Bytes, Encode, Writer, plain_denc};

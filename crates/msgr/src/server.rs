@@ -1,6 +1,6 @@
 //! The accepting side: from the first byte of the banner to an open lossy session.
 //!
-//! States and what each accepts (spec chapter 01, section 3.7): banner; HELLO; AUTH_REQUEST (again after a
+//! States and what each accepts (docs/protocol/ceph/01-messenger.md, 3.7): banner; HELLO; AUTH_REQUEST (again after a
 //! refusal); AUTH_REQUEST_MORE; AUTH_SIGNATURE; CLIENT_IDENT or SESSION_RECONNECT (answered with a full
 //! reset, since lossy sessions cannot be resumed); then messages, keepalives, acknowledgements. Anything
 //! else closes the connection without an answer, as a real server does.

@@ -2,8 +2,8 @@
 //! transaction that it is building.
 //!
 //! Contract, which an implementation must keep and the methods of this crate rely on:
-//! - *Visibility* (chapter 05, section 2, rule 5): existence and size follow earlier ops of the same message
-//!   and the method's own writes at once. Data, xattrs and omap may be read either as they were before the
+//! - *Visibility* (docs/protocol/ceph/05-rbd.md, section 2, rule 5): existence and size follow earlier ops of the same
+//!   message and the method's own writes at once. Data, xattrs and omap may be read either as they were before the
 //!   message or with the message's own changes: methods here never read back what they wrote themselves, so
 //!   both are right. (Ceph shows the state before the message; the PG should do likewise.)
 //! - *Missing object*: [`stat`](ObjectContext::stat) gives `None`, [`read`](ObjectContext::read) ENOENT, an

@@ -1,4 +1,4 @@
-//! Class `hello`: the methods of librados' tests (chapter 05, section 8). Some misbehave on purpose.
+//! Class `hello`: the methods of librados' tests (docs/protocol/ceph/05-rbd.md, section 8). Some misbehave on purpose.
 
 use crate::context::Result;
 use crate::input::Input;

@@ -1,4 +1,4 @@
-//! Class `journal`: metadata and appends of an image's journal (chapter 05, section 7).
+//! Class `journal`: metadata and appends of an image's journal (docs/protocol/ceph/05-rbd.md, section 7).
 //!
 //! Vocabulary: a *tag* groups journal entries written under one circumstance, e.g. one lock owner; tags of a
 //! *class* succeed each other. A *client* replays the journal and commits how far it came: one *position*

@@ -1,5 +1,5 @@
 //! Object classes: small methods that run on one object inside an operation, atomically with it
-//! (op CALL; spec chapter 05 and chapter 04, section 9.9).
+//! (op CALL; docs/protocol/ceph/05-rbd.md and docs/protocol/ceph/04-osd.md, 9.9).
 //!
 //! Vocabulary: a *class* is a named group of *methods*; a method has *flags* (it reads, it writes) which
 //! alone decide whether a request that calls it is a read or a write. The *context* is the object under

@@ -1,4 +1,5 @@
-//! Class `lock`: advisory locks on an object, kept in the xattr `lock.<name>` (chapter 05, section 6).
+//! Class `lock`: advisory locks on an object, kept in the xattr `lock.<name>`
+//! (docs/protocol/ceph/05-rbd.md, section 6).
 //!
 //! Vocabulary: a *locker* is an entity and a cookie; the *tag* names the purpose that all lockers of a lock
 //! share; an *ephemeral* lock takes its object with it when it is released.

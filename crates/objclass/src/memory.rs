@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use types::{EntityAddr, EntityName, Errno, Utime};
 
-/// Largest object, as a PG's default limit (chapter 04, section 10.1).
+/// Largest object, as a PG's default limit (docs/protocol/ceph/04-osd.md, 10.1).
 pub const OBJECT_SIZE_MAX: u64 = 128 << 20;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

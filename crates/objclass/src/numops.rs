@@ -1,4 +1,4 @@
-//! Class `numops`: arithmetic on numbers kept as decimal text in omap values (chapter 05, section 8).
+//! Class `numops`: arithmetic on numbers kept as decimal text in omap values (docs/protocol/ceph/05-rbd.md, section 8).
 
 use crate::context::Result;
 use crate::input::Input;

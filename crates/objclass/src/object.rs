@@ -1,7 +1,7 @@
 //! The object as methods use it: the context with the method's flags enforced, and typed values.
 //!
 //! A method without the read flag that reads, or without the write flag that writes, gets EIO; `stat` is free
-//! for all (chapter 05, section 2, rule 10). A stored value that does not decode is EIO (rule 9).
+//! for all (docs/protocol/ceph/05-rbd.md, section 2, rule 10). A stored value that does not decode is EIO (rule 9).
 
 use crate::context::{Caller, ObjectContext, ObjectStat, Result, Watcher};
 use bytes::Bytes;

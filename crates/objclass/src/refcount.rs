@@ -1,4 +1,5 @@
-//! Class `refcount`: tagged references to an object, which goes with the last of them (chapter 05, section 8).
+//! Class `refcount`: tagged references to an object, which goes with the last of them
+//! (docs/protocol/ceph/05-rbd.md, section 8).
 //!
 //! The empty tag is the *wildcard*: the one reference that an object without the attribute has by implication;
 //! a put of a tag that is not there takes it

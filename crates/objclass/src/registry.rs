@@ -125,7 +125,8 @@ pub enum LookupError {
 
 impl LookupError {
     /// Both are EOPNOTSUPP: clients probe for methods and fall back on it. (16.2 says EPERM for a class that
-    /// it is configured not to load; later releases' tests expect this one. Chapter 04, erratum 7.)
+    /// it is configured not to load; later releases' tests expect this one:
+    /// docs/protocol/ceph/04-osd.md, erratum 7.)
     pub fn errno(self) -> Errno {
         Errno::EOPNOTSUPP
     }

@@ -1,4 +1,5 @@
-//! Class `version`: a version number and tag beside an object, changed under conditions (chapter 05, section 8).
+//! Class `version`: a version number and tag beside an object, changed under conditions
+//! (docs/protocol/ceph/05-rbd.md, section 8).
 
 use crate::context::Result;
 use crate::input::Input;

@@ -1,4 +1,4 @@
-//! MCommand: what `ceph tell osd.N ...` asks (chapter 04, section 15).
+//! MCommand: what `ceph tell osd.N ...` asks (docs/protocol/ceph/04-osd.md, section 15).
 //!
 //! One table: prefix, arguments, the right that is needed, help, function. What is not in it is refused.
 

@@ -1,4 +1,4 @@
-//! What is looked at before an operation touches an object, in the order of spec chapter 04, section 7.1.
+//! What is looked at before an operation touches an object, in the order of docs/protocol/ceph/04-osd.md, 7.1.
 
 use crate::api::{Allow, ClientOp, ClusterView, Need};
 use crate::cost::{COPIES_MAX, OPS_MAX, PG_OPS_MAX, SNAPS_MAX, WRITTEN_MAX};

@@ -1,7 +1,7 @@
 //! Executing the operations of one message against one object.
 //!
 //! Reads show the object as it was before the message; existence, size and STAT follow the message's own
-//! operations (spec chapter 04, section 8.1). Writes gather as steps of one transaction beside the object's
+//! operations (docs/protocol/ceph/04-osd.md, 8.1). Writes gather as steps of one transaction beside the object's
 //! new state; nothing of it counts until the PG has submitted the transaction.
 //!
 //! Not here: versions, clones, the log, replies (the PG's `write` and `reply`).

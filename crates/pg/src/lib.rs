@@ -1,4 +1,4 @@
-//! The placement group: client operations on objects, as a state machine (spec chapter 04).
+//! The placement group: client operations on objects, as a state machine (docs/protocol/ceph/04-osd.md).
 //!
 //! Vocabulary: a [`Pg`] holds one placement group's log, statistics, watches and object cache. The *shell*
 //! (crate `osd`) feeds it an [`Input`] at a time with a [`Context`] (store, clock, randomness, cluster) and

@@ -1,4 +1,4 @@
-//! Listing a PG's objects with exact cursors (spec chapter 04, section 13).
+//! Listing a PG's objects with exact cursors (docs/protocol/ceph/04-osd.md, section 13).
 
 use crate::Pg;
 use crate::api::{ClientOp, Context};

@@ -1,5 +1,5 @@
 //! The PG log: one entry per write, successful or failed, and the memory of request ids that follows from it
-//! (spec chapter 04, section 7.3).
+//! (docs/protocol/ceph/04-osd.md, 7.3).
 //!
 //! An entry rides in the transaction of its write. In memory stays only what answering a duplicate needs.
 //! Statistics ride in the entries as deltas, so that a write costs no row of its own for them; the metadata

@@ -6,9 +6,9 @@
 //! others like it, one that may change something has it alone, and who comes later never has it earlier. A job
 //! is *ready* when it has its turn and nothing that it asked for is missing.
 //!
-//! Reads among each other may so be executed, and answered, in any order. Spec chapter 04, 7.5, saw answers in
-//! the order of arrival where writes were among them; a client tells answers apart by their tid, librados
-//! promises no order between reads, and a virtual machine's disk has dozens of them in flight on one object. A
+//! Reads among each other may so be executed, and answered, in any order. In docs/protocol/ceph/04-osd.md, 7.5,
+//! answers came in the order of arrival where writes were among them; a client tells answers apart by their tid,
+//! librados promises no order between reads, and a virtual machine's disk has dozens of them in flight on one object. A
 //! read never passes a write, nor a write a read. A client that wants more says RWORDERED and has its turn alone.
 //!
 //! Invariants: a job asks the disk once, when it comes; its tickets are released once, when it ends or is

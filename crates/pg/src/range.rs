@@ -1,4 +1,5 @@
-//! The part of a pool's objects that a PG holds, as a range of bit-reversed hashes (spec chapter 04, 13.2).
+//! The part of a pool's objects that a PG holds, as a range of bit-reversed hashes
+//! (docs/protocol/ceph/04-osd.md, 13.2).
 
 use types::{HObject, NOSNAP, PoolId};
 

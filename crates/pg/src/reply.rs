@@ -1,4 +1,4 @@
-//! Replies: what a message's outcome looks like to the client (spec chapter 04, sections 4, 7.3, 8.1).
+//! Replies: what a message's outcome looks like to the client (docs/protocol/ceph/04-osd.md, sections 4, 7.3, 8.1).
 
 use crate::Pg;
 use crate::api::ClientOp;

@@ -1,5 +1,5 @@
 //! The snapshots of one object: which clones there are, for which snapshot ids they stand, and what each
-//! shares with the next newer version (spec chapter 04, section 11).
+//! shares with the next newer version (docs/protocol/ceph/04-osd.md, section 11).
 //!
 //! Vocabulary: `seq` is the newest snapshot context under which the head was written; a *clone* is the head's
 //! state before the first write under a newer context, and its id is that context's `seq`; *overlap* are the

@@ -1,4 +1,4 @@
-//! Watches and notifies of a PG (spec chapter 04, section 12).
+//! Watches and notifies of a PG (docs/protocol/ceph/04-osd.md, section 12).
 //!
 //! Vocabulary: a *watch* is registered by a client on an object under a cookie; its record lives in the
 //! object info, its connection and deadline here. A *notify* runs from NOTIFY until every watcher has

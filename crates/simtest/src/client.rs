@@ -39,7 +39,7 @@ const COUNTER: (&str, &str) = ("numops", "add");
 /// All of an object: the workload's objects are smaller.
 const READ_MAX: u64 = 128 << 20;
 const GUARD: &[u8] = b"guard";
-/// String comparison for equality (chapter 04 of the protocol's description).
+/// String comparison for equality (docs/protocol/ceph/04-osd.md, 9.3).
 const CMP_EQ: u8 = 1;
 const CMP_STRING: u8 = 1;
 

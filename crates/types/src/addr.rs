@@ -1,4 +1,4 @@
-//! Addresses of entities, in the modern form and the vector form (spec chapter 01, sections 2.2, 2.3).
+//! Addresses of entities, in the modern form and the vector form (docs/protocol/ceph/01-messenger.md, 2.2, 2.3).
 //!
 //! Equality is on kind, nonce and socket address together: it is an identity, not only a place to dial.
 
@@ -215,8 +215,8 @@ impl PartialOrd for EntityAddr {
 }
 impl Ord for EntityAddr {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        // The order that maps keyed by address have on the wire: raw memory (chapter 03, section 0), so numbers
-        // compare by their little-endian bytes.
+        // The order that maps keyed by address have on the wire: raw memory
+        // (docs/protocol/ceph/03-placement.md, section 0), so numbers compare by their little-endian bytes.
         (self.kind as u32)
             .swap_bytes()
             .cmp(&(other.kind as u32).swap_bytes())

@@ -1,4 +1,4 @@
-//! CRC-32C in Ceph's convention (spec chapter 01, section 1.4): the register starts at the seed, and
+//! CRC-32C in Ceph's convention (docs/protocol/ceph/01-messenger.md, 1.4): the register starts at the seed, and
 //! nothing is inverted at the start or the end.
 
 use crc_fast::{CrcAlgorithm, Digest};

@@ -1,4 +1,4 @@
-//! One line of the cluster log (spec chapter 02, section 10.2): what `ceph -w` and `ceph log last` show.
+//! One line of the cluster log (docs/protocol/ceph/02-monitor.md, 10.2): what `ceph -w` and `ceph log last` show.
 
 use crate::{AuthName, EntityAddrVec, EntityName, Utime};
 use denc::{Decode, Encode, Reader, Result, Writer};

@@ -1,5 +1,5 @@
 //! Who speaks: numeric names on the wire (`osd.2`), and names for authentication (`client.admin`).
-//! Spec chapter 01, section 2.1.
+//! See docs/protocol/ceph/01-messenger.md, 2.1.
 
 use denc::{Decode, Encode, Reader, Result, Writer};
 use std::fmt;

@@ -1,5 +1,5 @@
 //! The maps of file systems: [`MdsMap`] (one file system and its metadata servers), [`FsMap`] (all of them) and
-//! [`FsMapUser`] (their names; chapter 02, section 11).
+//! [`FsMapUser`] (their names; docs/protocol/ceph/02-monitor.md, section 11).
 //!
 //! This server has no metadata server yet: it sends the maps of a cluster without file systems, which is what
 //! `Default` gives. Whole maps are decoded and encoded all the same.
@@ -66,7 +66,7 @@ impl CompatSet {
     }
 }
 
-/// `mds_info_t`. States: 13 active, -5 standby (chapter 02, section 11.2).
+/// `mds_info_t`. States: 13 active, -5 standby (docs/protocol/ceph/02-monitor.md, 11.2).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MdsInfo {
     pub gid: u64,

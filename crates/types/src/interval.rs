@@ -1,4 +1,5 @@
-//! `interval_set` of snapshot ids: disjoint ranges, ascending, never adjacent (chapter 03, section 0).
+//! `interval_set` of snapshot ids: disjoint ranges, ascending, never adjacent
+//! (docs/protocol/ceph/03-placement.md, section 0).
 
 use denc::{Decode, Encode, Reader, Result, Writer};
 use std::collections::BTreeMap;

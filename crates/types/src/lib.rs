@@ -1,7 +1,7 @@
 //! Plain data of the cluster: ids, addresses, times, object names and their order, checksums, the cluster
 //! maps, and the transaction that a PG hands to its store. No I/O, no clock, no threads.
 //!
-//! Names follow Ceph's where the concept is Ceph's (spec chapters 01, 03, 04). Object names, locator keys
+//! Names follow Ceph's where the concept is Ceph's (docs/protocol/ceph: 01, 03, 04). Object names, locator keys
 //! and namespaces are byte strings ([`bytes::Bytes`]), since clients may put any byte there; names of
 //! pools, entities and services are `String`.
 

@@ -1,4 +1,4 @@
-//! The manager map: where the active manager is (chapter 02, section 9.1). Clients dial it as soon as
+//! The manager map: where the active manager is (docs/protocol/ceph/02-monitor.md, 9.1). Clients dial it as soon as
 //! `available` is set, and send manager commands there.
 
 use crate::{EntityAddrVec, Epoch, Utime, release};

@@ -1,4 +1,4 @@
-//! The monitor map: which monitors there are and where (chapter 02, section 5.2).
+//! The monitor map: which monitors there are and where (docs/protocol/ceph/02-monitor.md, 5.2).
 //!
 //! Invariant: `ranks` holds exactly the names of `mon_info`, in rank order. A server without messenger v1 lists
 //! v2 addresses only, since some tools take the first v1 address they see and dial it.

@@ -1,4 +1,4 @@
-//! Object identity and its order (spec chapter 04, sections 0 and 13.2).
+//! Object identity and its order (docs/protocol/ceph/04-osd.md, sections 0 and 13.2).
 
 use bytes::Bytes;
 use denc::{Decode, Encode, Reader, Result, Writer};

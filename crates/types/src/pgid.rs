@@ -1,4 +1,4 @@
-//! Placement-group ids, versions and request ids (spec chapter 04, section 0).
+//! Placement-group ids, versions and request ids (docs/protocol/ceph/04-osd.md, section 0).
 
 use crate::EntityName;
 use denc::{Decode, Encode, Reader, Result, Writer};

@@ -1,5 +1,5 @@
 //! Statistics of placement groups, pools and OSDs: what OSDs report, what `df`, `pg dump`, statfs and the pool
-//! statistics are added up from (chapter 02, sections 6.1, 6.2, 13.3, 13.9).
+//! statistics are added up from (docs/protocol/ceph/02-monitor.md, 6.1, 6.2, 13.3, 13.9).
 //!
 //! [`ObjectStatSum`], [`ObjectStatCollection`], [`StoreStatfs`] and [`PoolStat`] travel to clients and have
 //! Ceph's encoding. [`PgStat`] and [`OsdStat`] stay among our own daemons: their encoding is ours.

@@ -1,4 +1,5 @@
-//! Ceph's releases as numbers, and the feature bits that encodings and maps depend on (chapter 03, 1.2, 1.4).
+//! Ceph's releases as numbers, and the feature bits that encodings and maps depend on
+//! (docs/protocol/ceph/03-placement.md, 1.2, 1.4).
 
 /// Number -> name; the wire carries the number.
 pub const RELEASES: [(u8, &str); 20] = [

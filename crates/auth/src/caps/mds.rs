@@ -1,4 +1,4 @@
-//! Capabilities at the MDS (spec chapter 01, section 7.3).
+//! Capabilities at the MDS (docs/protocol/ceph/01-messenger.md, 7.3).
 
 use super::CapsError;
 use super::cursor::Cursor;

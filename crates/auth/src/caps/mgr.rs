@@ -1,5 +1,5 @@
 //! Capabilities at the manager: the monitor's shape with modules, and profiles that take arguments
-//! (spec chapter 01, section 7.4).
+//! (docs/protocol/ceph/01-messenger.md, 7.4).
 
 use super::args::{self, Constraints};
 use super::cursor::Cursor;

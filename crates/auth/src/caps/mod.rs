@@ -1,4 +1,4 @@
-//! Capabilities: what an entity may do at each kind of service (spec chapter 01, section 7).
+//! Capabilities: what an entity may do at each kind of service (docs/protocol/ceph/01-messenger.md, section 7).
 //!
 //! A text is a list of *grants*; a *profile* is a named list of grants. Parsing accepts what 16.2 accepts
 //! and fails with its words (vectors/auth/caps-validate.jsonl); evaluation is per service: [`MonCaps`],

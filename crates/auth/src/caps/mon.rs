@@ -1,4 +1,4 @@
-//! Capabilities at the monitor (spec chapter 01, section 7.1).
+//! Capabilities at the monitor (docs/protocol/ceph/01-messenger.md, 7.1).
 //!
 //! Rights of all grants that apply to a service or command add up until the need is met.
 

@@ -1,4 +1,4 @@
-//! Capabilities at the OSD (spec chapter 01, section 7.2).
+//! Capabilities at the OSD (docs/protocol/ceph/01-messenger.md, 7.2).
 //!
 //! Reading and writing must both be given by a single grant; class calls may be covered by several.
 

@@ -1,4 +1,4 @@
-//! Backoffs: ranges of objects that an OSD does not want to hear of for now (chapter 04, 7.6).
+//! Backoffs: ranges of objects that an OSD does not want to hear of for now (docs/protocol/ceph/04-osd.md, 7.6).
 //!
 //! They belong to one session and end with it. Bound: [`BACKOFFS_MAX`]; beyond it the session is given up, and with it all of
 //! them.

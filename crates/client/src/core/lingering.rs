@@ -1,5 +1,5 @@
-//! Watches and notifies in motion: registered, pinged, registered again elsewhere, lost, ended (chapter 04, sections 12.3 to
-//! 12.5 and 12.7).
+//! Watches and notifies in motion: registered, pinged, registered again elsewhere, lost, ended
+//! (docs/protocol/ceph/04-osd.md, 12.3 to 12.5 and 12.7).
 
 use super::inflight::Owner;
 use super::op::Outcome;

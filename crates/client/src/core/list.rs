@@ -1,4 +1,5 @@
-//! Listing: a walk over a pool's objects in the order of their reversed hashes, PG by PG (chapter 04, section 13).
+//! Listing: a walk over a pool's objects in the order of their reversed hashes, PG by PG
+//! (docs/protocol/ceph/04-osd.md, section 13).
 //!
 //! A [`Cursor`] is a place in that order, not in a PG: it stays good when PGs split, and slices of a pool may be listed side by
 //! side. An object that stays is listed once; one that comes or goes meanwhile may be listed or not.

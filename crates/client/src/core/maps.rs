@@ -1,4 +1,4 @@
-//! The OSD map, kept up to date from what monitors and OSDs send (chapter 02, section 7).
+//! The OSD map, kept up to date from what monitors and OSDs send (docs/protocol/ceph/02-monitor.md, section 7).
 //!
 //! Invariants: epochs only grow; a message of another cluster changes nothing; a map that does not decode or apply leaves the
 //! last good one and asks for a full one.

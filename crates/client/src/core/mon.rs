@@ -1,5 +1,5 @@
-//! The session with a monitor: hunting for one, subscriptions, questions, the renewal of tickets (chapter 02, sections 2, 4, 6
-//! and 8; chapter 01, 6.7).
+//! The session with a monitor: hunting for one, subscriptions, questions, the renewal of tickets
+//! (docs/protocol/ceph/02-monitor.md, sections 2, 4, 6 and 8; docs/protocol/ceph/01-messenger.md, 6.7).
 //!
 //! Monitors are dialled [`HUNT_PARALLEL`] at a time; the first that opens is kept. It is asked for its newest OSD map every
 //! [`PING_EVERY`]: that keeps the session, tells of new maps, and an answer that does not come within [`SILENT_MAX`] ends

@@ -1,4 +1,5 @@
-//! Compound operations: steps on one object, executed in order and together (chapter 04, sections 3, 8 and 9).
+//! Compound operations: steps on one object, executed in order and together
+//! (docs/protocol/ceph/04-osd.md, sections 3, 8 and 9).
 //!
 //! Invariants: an [`Operation`] holds at most [`STEPS_MAX`] steps and [`DATA_MAX`] bytes, or says so when it is submitted.
 //! The steps' numbers are those of the outcome's.
@@ -226,7 +227,7 @@ impl Operation {
         self.raw(OsdOp::new(code::DELETE))
     }
 
-    /// Expected sizes in bytes, and flags of the hint (chapter 04, section 3). Never fails.
+    /// Expected sizes in bytes, and flags of the hint (docs/protocol/ceph/04-osd.md, section 3). Never fails.
     pub fn alloc_hint(self, object_size: u64, write_size: u64, flags: u32) -> Self {
         let mut op = OsdOp::new(code::SETALLOCHINT).with_flags(op_flag::FAILOK);
         op.arg[0..8].copy_from_slice(&object_size.to_le_bytes());

@@ -1,4 +1,5 @@
-//! What came of an operation: its result, and each step's value and output (chapter 04, sections 4, 9, 11.6, 12.6).
+//! What came of an operation: its result, and each step's value and output
+//! (docs/protocol/ceph/04-osd.md, sections 4, 9, 11.6, 12.6).
 //!
 //! Outputs are decoded when they are asked for; a malformed one is [`Error::Malformed`].
 

@@ -1,5 +1,5 @@
-//! The life of an operation: submitted, placed, sent, sent again where it has to be, answered (chapter 04, sections 4.3, 7.4
-//! and 7.7).
+//! The life of an operation: submitted, placed, sent, sent again where it has to be, answered
+//! (docs/protocol/ceph/04-osd.md, 4.3, 7.4 and 7.7).
 //!
 //! Sent again under the same tid, with the attempt counted up: when the map changes the target, when the connection breaks, when a
 //! backoff ends. Under a new tid: when the OSD answers EAGAIN, that it was not done. Held back: by flags of map and pool,

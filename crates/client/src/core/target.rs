@@ -1,4 +1,5 @@
-//! Where an operation goes: object to PG, PG to OSD, by the present map (chapter 03; chapter 04, 7.4 and 7.7).
+//! Where an operation goes: object to PG, PG to OSD, by the present map
+//! (docs/protocol/ceph/03-placement.md; docs/protocol/ceph/04-osd.md, 7.4 and 7.7).
 //!
 //! Two targets are equal only if nothing happened between their maps that could have made an OSD drop the operation: then,
 //! and only then, it need not be sent again.

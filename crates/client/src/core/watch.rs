@@ -1,4 +1,4 @@
-//! Watches and notifies: operations that outlive their reply (chapter 04, section 12).
+//! Watches and notifies: operations that outlive their reply (docs/protocol/ceph/04-osd.md, section 12).
 //!
 //! A *watch* is registered at its object's primary, pinged every [`PING_EVERY`], and registered again (RECONNECT, with a new
 //! generation) when the PG moves or the connection breaks. A *notify* is one until its NOTIFY_COMPLETE comes; it is sent again

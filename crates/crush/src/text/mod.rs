@@ -1,4 +1,4 @@
-//! The text form of a CRUSH map, as `crushtool` writes and reads it (chapter 03, section 9).
+//! The text form of a CRUSH map, as `crushtool` writes and reads it (docs/protocol/ceph/03-placement.md, section 9).
 //!
 //! Weights have three decimals there, so a map that goes through text may map differently: the text is for
 //! people, never for storage.

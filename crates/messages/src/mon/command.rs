@@ -1,4 +1,4 @@
-//! Commands to a monitor (section 8.1). Input and output are the data segment.
+//! Commands to a monitor (docs/protocol/ceph/02-monitor.md, 8.1). Input and output are the data segment.
 
 use super::{PaxosHeader, plain_body};
 use bytes::Bytes;

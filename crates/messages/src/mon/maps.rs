@@ -1,4 +1,5 @@
-//! Maps on their way to whoever subscribed (sections 5.1, 7, 9.1, 11). Each carries the map encoded.
+//! Maps on their way to whoever subscribed (docs/protocol/ceph/02-monitor.md, 5.1, 7, 9.1, 11). Each carries the map
+//! encoded.
 
 use super::{Body, plain_body};
 use bytes::Bytes;

@@ -1,4 +1,4 @@
-//! Messages on the manager's port (section 9).
+//! Messages on the manager's port (docs/protocol/ceph/02-monitor.md, section 9).
 
 use super::{Body, plain_body};
 use bytes::Bytes;

@@ -1,4 +1,4 @@
-//! Messages between clients and monitors or the manager (spec chapter 02).
+//! Messages between clients and monitors or the manager (docs/protocol/ceph/02-monitor.md).
 //!
 //! Vocabulary: a *body* is the typed form of one message kind; most live in the front segment alone, the
 //! commands carry input and output in the data segment. Maps travel as encoded blobs, so that one encoding

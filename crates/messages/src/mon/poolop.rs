@@ -1,4 +1,4 @@
-//! POOLOP and its reply (section 6.4): pools and their snapshots as librados makes them.
+//! POOLOP and its reply (docs/protocol/ceph/02-monitor.md, 6.4): pools and their snapshots as librados makes them.
 
 use super::{Body, PaxosHeader};
 use bytes::Bytes;

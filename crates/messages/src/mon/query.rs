@@ -1,4 +1,4 @@
-//! Questions with one answer: file-system and pool statistics, versions (sections 6.1 to 6.3).
+//! Questions with one answer: file-system and pool statistics, versions (docs/protocol/ceph/02-monitor.md, 6.1 to 6.3).
 
 use super::{Body, PaxosHeader, plain_body};
 use denc::{Reader, Result, Writer};

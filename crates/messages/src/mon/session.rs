@@ -1,4 +1,5 @@
-//! What every session uses: the map request, subscriptions, configuration, log, ping (sections 4, 5, 10).
+//! What every session uses: the map request, subscriptions, configuration, log, ping
+//! (docs/protocol/ceph/02-monitor.md, sections 4, 5, 10).
 
 use super::{Body, PaxosHeader, plain_body};
 use denc::{Decode, Encode, Reader, Result, Writer};

@@ -1,4 +1,4 @@
-//! MOSDBackoff (61): "do not send operations in this range for now" (spec chapter 04, section 7.6).
+//! MOSDBackoff (61): "do not send operations in this range for now" (docs/protocol/ceph/04-osd.md, 7.6).
 //! Skep never sends one; an ACK_BLOCK that comes unasked is ignored.
 
 use crate::osd::{PRIORITY_REPLY, kind};

@@ -1,4 +1,4 @@
-//! MCommand (97) and MCommandReply (98): `ceph tell osd.N ...` (spec chapter 04, section 15).
+//! MCommand (97) and MCommandReply (98): `ceph tell osd.N ...` (docs/protocol/ceph/04-osd.md, section 15).
 
 use crate::osd::{PRIORITY_REPLY, PRIORITY_REQUEST, kind};
 use bytes::Bytes;

@@ -1,4 +1,4 @@
-//! The messages between a client and an OSD (spec chapter 04, sections 1 to 5, 7.6, 12.1, 15).
+//! The messages between a client and an OSD (docs/protocol/ceph/04-osd.md, sections 1 to 5, 7.6, 12.1, 15).
 //!
 //! Each body has `from_message` and `to_message`. What the frame carries (the transaction id) is a field of
 //! the body here, so that a body alone says everything about the request.

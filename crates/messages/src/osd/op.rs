@@ -1,4 +1,4 @@
-//! One operation of a request: 38 packed bytes and its in-data (spec chapter 04, section 3).
+//! One operation of a request: 38 packed bytes and its in-data (docs/protocol/ceph/04-osd.md, section 3).
 //!
 //! The 28-byte union stays raw, since a reply echoes it; each arm has an accessor that decodes it and a
 //! constructor for clients and tests.

@@ -1,5 +1,5 @@
 //! Operation numbers: one table of number and name; class and kind follow from the number's bits
-//! (spec chapter 04, section 6).
+//! (docs/protocol/ceph/04-osd.md, section 6).
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! MOSDOpReply (43): results and output of a request (spec chapter 04, section 4).
+//! MOSDOpReply (43): results and output of a request (docs/protocol/ceph/04-osd.md, section 4).
 
 use super::op::{ARG, OP_SIZE};
 use crate::osd::{MOSDOp, OpCode, OsdOp, PRIORITY_REPLY, join, kind};

@@ -1,4 +1,4 @@
-//! MOSDOp (42): operations on one object, or on a PG (spec chapter 04, section 2).
+//! MOSDOp (42): operations on one object, or on a PG (docs/protocol/ceph/04-osd.md, section 2).
 //!
 //! Decodes versions 7, 8 and 9; writes version 8, which every client and server of 12 to 20 understands.
 
@@ -8,7 +8,7 @@ use bytes::Bytes;
 use denc::{Decode, Encode, Reader, Result, Writer};
 use types::{EVersion, ObjectLocator, OsdReqId, PgId, SPgId, Utime};
 
-/// Flags of the message (section 5).
+/// Flags of the message (docs/protocol/ceph/04-osd.md, section 5).
 pub mod flag {
     pub const ACK: u32 = 0x1;
     pub const ONNVRAM: u32 = 0x2;

@@ -1,4 +1,4 @@
-//! MWatchNotify (44): events to watchers and notifiers (spec chapter 04, section 12.1).
+//! MWatchNotify (44): events to watchers and notifiers (docs/protocol/ceph/04-osd.md, 12.1).
 
 use crate::osd::{PRIORITY_REPLY, kind};
 use bytes::Bytes;

@@ -24,7 +24,8 @@ pub enum Format {
 #[derive(Debug, Clone, Default)]
 pub struct Command {
     pub prefix: String,
-    /// All arguments, leniently typed (section 8.2); `prefix`, `format`, `target` are taken out.
+    /// All arguments, leniently typed (docs/protocol/ceph/02-monitor.md, 8.2); `prefix`, `format`, `target` are taken
+    /// out.
     pub args: Map<String, Value>,
     pub format: Format,
     /// The data segment.

@@ -57,7 +57,7 @@ pub struct Need {
     pub manager: Option<&'static str>,
 }
 
-/// Reads the strings of a command message (section 8.2). The error is the answer.
+/// Reads the strings of a command message (docs/protocol/ceph/02-monitor.md, 8.2). The error is the answer.
 pub fn parse(cmd: &[String], inbuf: Bytes) -> Result<Command, Outcome> {
     request::parse(cmd, inbuf, table::all_named)
 }

@@ -1,6 +1,6 @@
 //! `osd pool set`, quotas and application tags: one setting of one pool.
 //!
-//! Values arrive as text. Texts of success and refusal are Ceph's (spec chapter 02, section 13.8).
+//! Values arrive as text. Texts of success and refusal are Ceph's (docs/protocol/ceph/02-monitor.md, 13.8).
 
 use crate::policies::pool_change::pool_mut;
 use crate::policies::pool_change::refuse;

@@ -1,5 +1,6 @@
 //! Pools and their snapshots: what POOLOP and the pool commands both do, as pure functions from a state to an
-//! increment of the OSD map (spec chapter 02, sections 6.4 and 13.8; chapter 03, sections 2.3 and 8).
+//! increment of the OSD map (docs/protocol/ceph/02-monitor.md, 6.4 and 13.8;
+//! docs/protocol/ceph/03-placement.md, 2.3 and 8).
 //!
 //! Each function checks first and writes into the increment only when it succeeds. What is asked for and is
 //! so already is a success without a change ([`Done::Already`]), since clients repeat their requests.

@@ -1,5 +1,5 @@
 //! What goes out for a subscription: the newest map, or the increments that lead from where the client is to it
-//! (spec chapter 02, sections 4, 5, 7, 10.2, 11).
+//! (docs/protocol/ceph/02-monitor.md, sections 4, 5, 7, 10.2, 11).
 
 use crate::shell::session::Session;
 use crate::shell::subscriptions::{Topic, Wanted};

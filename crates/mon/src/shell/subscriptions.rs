@@ -1,4 +1,5 @@
-//! What one session wants to be told (spec chapter 02, section 4): names, from which version, once or for ever.
+//! What one session wants to be told (docs/protocol/ceph/02-monitor.md, section 4): names, from which version, once or
+//! for ever.
 //!
 //! A subscription that is due is answered and then dropped (one time) or moved behind what was sent. Unknown
 //! names are ignored, as the real monitor does.

@@ -1,4 +1,4 @@
-//! Clones of this image: in its header (clone format 2, chapter 05, section 4.4), and in the object
+//! Clones of this image: in its header (clone format 2, docs/protocol/ceph/05-rbd.md, 4.4), and in the object
 //! `rbd_children` of the child's pool (clone format 1, section 4.6).
 
 use super::features::{self, OP_CLONE_PARENT};

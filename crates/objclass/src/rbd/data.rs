@@ -1,5 +1,5 @@
-//! Data objects: copy-up from a parent, sparsifying, and a guard on the snapshot context (chapter 05, sections
-//! 4.1 and 4.12; why: section 11).
+//! Data objects: copy-up from a parent, sparsifying, and a guard on the snapshot context
+//! (docs/protocol/ceph/05-rbd.md, 4.1 and 4.12; why: section 11).
 
 use crate::context::Result;
 use crate::input::Input;

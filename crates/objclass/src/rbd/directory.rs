@@ -1,5 +1,5 @@
-//! Names of images and groups: `rbd_id.<name>`, `rbd_directory`, `rbd_group_directory` (chapter 05, sections
-//! 4.5 and 4.9). A directory holds each pair twice, by name and by id.
+//! Names of images and groups: `rbd_id.<name>`, `rbd_directory`, `rbd_group_directory`
+//! (docs/protocol/ceph/05-rbd.md, 4.5 and 4.9). A directory holds each pair twice, by name and by id.
 
 use super::keys;
 use crate::context::Result;

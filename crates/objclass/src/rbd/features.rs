@@ -1,4 +1,4 @@
-//! Feature bits, flags and op features of an image (chapter 05, sections 1.1 and 4.1).
+//! Feature bits, flags and op features of an image (docs/protocol/ceph/05-rbd.md, 1.1 and 4.1).
 
 use super::keys;
 use super::snapshot;

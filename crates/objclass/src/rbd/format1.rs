@@ -1,4 +1,4 @@
-//! Headers of format 1 images, `<name>.rbd` (chapter 05, sections 1.4 and 4.12). Clients can no longer make
+//! Headers of format 1 images, `<name>.rbd` (docs/protocol/ceph/05-rbd.md, 1.4 and 4.12). Clients can no longer make
 //! such images, but still use them.
 //!
 //! Layout, packed: 112 bytes of which this class uses

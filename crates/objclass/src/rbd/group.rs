@@ -1,5 +1,5 @@
 //! Groups of images: a group's header `rbd_group_header.<id>`, and the reference to its group in an image's
-//! header (chapter 05, sections 4.8 and 4.9). Directories of groups are in `directory`.
+//! header (docs/protocol/ceph/05-rbd.md, 4.8 and 4.9). Directories of groups are in `directory`.
 //!
 //! The order in which snapshots of a group were made (asked for by clients of release 19 and later) is kept in
 //! an xattr of our own, since everything else in the omap is what other servers show there.

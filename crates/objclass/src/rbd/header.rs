@@ -1,4 +1,4 @@
-//! The header's plain fields: creation, size, prefix, striping, time stamps (chapter 05, section 4.1).
+//! The header's plain fields: creation, size, prefix, striping, time stamps (docs/protocol/ceph/05-rbd.md, 4.1).
 
 use super::types::Parent;
 use super::{features, keys, snapshot};

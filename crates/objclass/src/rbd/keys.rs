@@ -1,4 +1,5 @@
-//! Omap keys of the class's objects (chapter 05, sections 1, 4.1 and 4.11): one place for their names.
+//! Omap keys of the class's objects (docs/protocol/ceph/05-rbd.md, sections 1, 4.1 and 4.11): one place for their
+//! names.
 
 use crate::object::key;
 use bytes::Bytes;

@@ -1,4 +1,4 @@
-//! Free settings of an image or pool, `metadata_<key>` = bare bytes (chapter 05, section 4.1).
+//! Free settings of an image or pool, `metadata_<key>` = bare bytes (docs/protocol/ceph/05-rbd.md, 4.1).
 
 use super::keys;
 use crate::context::Result;

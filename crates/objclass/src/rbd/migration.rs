@@ -1,4 +1,4 @@
-//! Live migration: the record in the headers of source and destination (chapter 05, section 4.8). A format 1
+//! Live migration: the record in the headers of source and destination (docs/protocol/ceph/05-rbd.md, 4.8). A format 1
 //! source also shows it in the text that its header begins with, so that older clients keep away.
 
 use super::features::MIGRATING;

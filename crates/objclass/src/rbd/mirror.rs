@@ -1,4 +1,4 @@
-//! Mirroring of a pool, object `rbd_mirroring`: mode, own uuid, peers (chapter 05, section 4.11).
+//! Mirroring of a pool, object `rbd_mirroring`: mode, own uuid, peers (docs/protocol/ceph/05-rbd.md, 4.11).
 
 use super::keys;
 use super::types::MirrorPeer;

@@ -1,5 +1,5 @@
 //! Mirrored images in `rbd_mirroring`, which daemon has which, and mirror snapshots in an image's header
-//! (chapter 05, section 4.11).
+//! (docs/protocol/ceph/05-rbd.md, 4.11).
 
 use super::types::{MirrorImage, MirrorImageMap, Snapshot, SnapshotNamespace};
 use super::{keys, mirror_status, snapshot};

@@ -1,4 +1,4 @@
-//! How mirroring of each image goes, told by the daemons of all sites (chapter 05, section 4.11).
+//! How mirroring of each image goes, told by the daemons of all sites (docs/protocol/ceph/05-rbd.md, 4.11).
 //!
 //! A status is *up* while the one who wrote it still watches `rbd_mirroring`; addresses are compared without
 //! their type. The local site's status and each remote site's have keys of their own.

@@ -1,5 +1,5 @@
-//! Class `rbd`: metadata of RBD images (chapter 05, sections 1 to 5). One file per kind of object; the table
-//! of all methods is here.
+//! Class `rbd`: metadata of RBD images (docs/protocol/ceph/05-rbd.md, sections 1 to 5). One file per kind of object;
+//! the table of all methods is here.
 //!
 //! Vocabulary: an image's *header* is `rbd_header.<id>`, its *directory* maps names to ids. A *format 1* image
 //! has one header object with a packed struct instead. *Op features* say which rare relations an image has

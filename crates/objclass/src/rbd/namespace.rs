@@ -1,4 +1,4 @@
-//! Namespaces of a pool, object `rbd_namespace` (chapter 05, section 4.10).
+//! Namespaces of a pool, object `rbd_namespace` (docs/protocol/ceph/05-rbd.md, 4.10).
 
 use super::keys;
 use crate::context::Result;

@@ -1,4 +1,4 @@
-//! Object maps: what is known of each data object, two bits each (chapter 05, sections 4.7 and 5).
+//! Object maps: what is known of each data object, two bits each (docs/protocol/ceph/05-rbd.md, 4.7 and 5).
 //!
 //! Layout, on disk and on the wire:
 //! - 18 bytes of header: u32 14, then an envelope (1, 1) of u64 number of entries;
@@ -328,7 +328,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn checksums_of_the_chapter() {
+    fn checksums_of_the_description() {
         assert_eq!(crc32c(0, &header_body(3)), 0x31f3_3d3b);
         assert_eq!(crc32c(0, &[0x40]), 0x417b_1dbc);
     }

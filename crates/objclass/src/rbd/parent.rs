@@ -1,4 +1,4 @@
-//! This image is a clone: its parent and how much of it shows through (chapter 05, section 4.3).
+//! This image is a clone: its parent and how much of it shows through (docs/protocol/ceph/05-rbd.md, 4.3).
 
 use super::features::{self, DEEP_FLATTEN, LAYERING, OP_CLONE_CHILD};
 use super::types::{Parent, ParentSpec, Snapshot};

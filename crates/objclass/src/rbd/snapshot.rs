@@ -1,4 +1,4 @@
-//! Snapshots of an image: the records in its header (chapter 05, section 4.2). The ids come from the monitor;
+//! Snapshots of an image: the records in its header (docs/protocol/ceph/05-rbd.md, 4.2). The ids come from the monitor;
 //! `snap_seq` is the highest that was ever added.
 
 use super::features::{self, LAYERING, OP_CLONE_CHILD, OP_SNAP_TRASH};

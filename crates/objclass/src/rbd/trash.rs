@@ -1,4 +1,4 @@
-//! Images in the trash, object `rbd_trash` (chapter 05, section 4.10).
+//! Images in the trash, object `rbd_trash` (docs/protocol/ceph/05-rbd.md, 4.10).
 
 use super::directory::check_id;
 use super::keys;

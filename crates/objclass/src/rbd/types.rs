@@ -1,5 +1,5 @@
-//! Structures of class `rbd` (chapter 05, section 3), byte-exact. Names and ids are byte strings; numbers that
-//! stand for states stay numbers where the class stores them unread.
+//! Structures of class `rbd` (docs/protocol/ceph/05-rbd.md, section 3), byte-exact. Names and ids are byte strings;
+//! numbers that stand for states stay numbers where the class stores them unread.
 
 use bytes::Bytes;
 use denc::{Decode, Encode, Reader, Result, Writer, envelope_denc, plain_denc};

@@ -332,9 +332,9 @@ fn other_classes_as_recorded_where_own_changes_are_visible() {
     check_first(OTHER, 157, false);
 }
 
-/// What the chapter leaves open, recorded by vectors/rbd/record_extra.py.
+/// What docs/protocol/ceph/05-rbd.md leaves open, recorded by vectors/rbd/record_extra.py.
 #[test]
-fn what_the_chapter_leaves_open_as_recorded() {
+fn what_the_description_leaves_open_as_recorded() {
     let recording: Value = serde_json::from_str(EXTRA).unwrap();
     let of = Circumstances {
         sec: recording["time"].as_u64().unwrap() as u32,

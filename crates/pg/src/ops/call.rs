@@ -1,4 +1,4 @@
-//! CALL: a class method on the object (spec chapter 04, 9.9; crate `objclass`).
+//! CALL: a class method on the object (docs/protocol/ceph/04-osd.md, 9.9; crate `objclass`).
 
 use crate::checks::method_of;
 use crate::execute::{Done, Exec, Fail, OpResult};

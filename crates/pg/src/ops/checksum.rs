@@ -1,4 +1,4 @@
-//! CHECKSUM: checksums of ranges by the server (spec chapter 04, 9.1).
+//! CHECKSUM: checksums of ranges by the server (docs/protocol/ceph/04-osd.md, 9.1).
 
 use super::xxhash::{xxh32, xxh64};
 use crate::execute::{Done, Exec, OpResult};

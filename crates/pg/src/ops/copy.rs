@@ -1,4 +1,4 @@
-//! COPY_FROM: the object becomes a copy of another (spec chapter 04, 9.6).
+//! COPY_FROM: the object becomes a copy of another (docs/protocol/ceph/04-osd.md, 9.6).
 //!
 //! A source in the same store is copied by reference; one of another OSD is fetched before the message is
 //! executed, and comes in whole.

@@ -1,4 +1,4 @@
-//! Reading data: READ, SPARSE_READ, MAPEXT, STAT, CMPEXT, ASSERT_VER (spec chapter 04, 9.1, 9.5).
+//! Reading data: READ, SPARSE_READ, MAPEXT, STAT, CMPEXT, ASSERT_VER (docs/protocol/ceph/04-osd.md, 9.1, 9.5).
 
 use crate::execute::{Done, Exec, Fail, OpResult, done};
 use bytes::{Bytes, BytesMut};

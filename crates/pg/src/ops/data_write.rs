@@ -1,4 +1,4 @@
-//! Writing data, creating and deleting (spec chapter 04, 9.2). The primitives at the end are what class
+//! Writing data, creating and deleting (docs/protocol/ceph/04-osd.md, 9.2). The primitives at the end are what class
 //! methods use, too.
 
 use crate::execute::{Change, Effect, Exec, Fail, OpResult, XattrSizes, done};

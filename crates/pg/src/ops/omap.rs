@@ -1,4 +1,4 @@
-//! The omap: an ordered map of byte strings and one header per object (spec chapter 04, 9.4).
+//! The omap: an ordered map of byte strings and one header per object (docs/protocol/ceph/04-osd.md, 9.4).
 
 use crate::execute::{Exec, Fail, OpResult, done};
 use bytes::Bytes;

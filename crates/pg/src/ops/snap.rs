@@ -1,4 +1,4 @@
-//! ROLLBACK and LIST_SNAPS (spec chapter 04, 11.5, 11.6). Cloning on write is the PG's `write`.
+//! ROLLBACK and LIST_SNAPS (docs/protocol/ceph/04-osd.md, 11.5, 11.6). Cloning on write is the PG's `write`.
 
 use crate::cost::{CLONED_ROWS_MAX, STEPS_MAX, rows_to_clone, shared_blocks};
 use crate::execute::{Exec, OpResult, done};

@@ -1,4 +1,4 @@
-//! WATCH, NOTIFY, NOTIFY_ACK, LIST_WATCHERS (spec chapter 04, section 12). The table itself is
+//! WATCH, NOTIFY, NOTIFY_ACK, LIST_WATCHERS (docs/protocol/ceph/04-osd.md, section 12). The table itself is
 //! [`crate::watch`].
 
 use crate::execute::{Change, Effect, Exec, OpResult, done};

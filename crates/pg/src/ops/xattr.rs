@@ -1,4 +1,4 @@
-//! Client xattrs (spec chapter 04, 9.3).
+//! Client xattrs (docs/protocol/ceph/04-osd.md, 9.3).
 
 use crate::execute::{Done, Exec, Fail, OpResult, XattrSizes, done};
 use crate::object_info::{user_attr, user_name};

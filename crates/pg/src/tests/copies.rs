@@ -1,4 +1,4 @@
-//! COPY_FROM from another OSD: the message waits, and nothing overtakes it (spec chapter 04, 7.5, 9.6).
+//! COPY_FROM from another OSD: the message waits, and nothing overtakes it (docs/protocol/ceph/04-osd.md, 7.5, 9.6).
 
 use super::*;
 use denc::Writer;

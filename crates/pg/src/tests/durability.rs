@@ -1,4 +1,4 @@
-//! When answers leave, what a restart keeps, and duplicates (spec chapter 04, 7.3, 7.5).
+//! When answers leave, what a restart keeps, and duplicates (docs/protocol/ceph/04-osd.md, 7.3, 7.5).
 
 use super::*;
 use crate::log::{LOG_KEPT, LOG_TRIM};

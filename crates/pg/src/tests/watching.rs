@@ -1,4 +1,4 @@
-//! Watch and notify as transcripts (spec chapter 04, section 12).
+//! Watch and notify as transcripts (docs/protocol/ceph/04-osd.md, section 12).
 
 use super::*;
 use messages::osd::{WatchArg, WatchEvent};

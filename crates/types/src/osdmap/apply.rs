@@ -1,4 +1,4 @@
-//! Applying an incremental (chapter 03, section 1.3): all of it or, on an error, nothing.
+//! Applying an incremental (docs/protocol/ceph/03-placement.md, 1.3): all of it or, on an error, nothing.
 //!
 //! The order of the steps is part of the protocol, since later ones see what earlier ones did.
 

@@ -1,4 +1,4 @@
-//! Fenced clients (chapter 03, section 1.2, "Blocklist rule").
+//! Fenced clients (docs/protocol/ceph/03-placement.md, 1.2, "Blocklist rule").
 
 use super::OsdMap;
 use crate::{AddrKind, EntityAddr, Utime};

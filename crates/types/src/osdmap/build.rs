@@ -1,5 +1,5 @@
 //! Making maps: the first epoch of a new cluster, and the changes that common events put into an incremental
-//! (chapter 03, sections 1.3, 3 and 8).
+//! (docs/protocol/ceph/03-placement.md, 1.3, 3 and 8).
 //!
 //! Everything here only fills in an [`Incremental`]; nothing changes a map in place.
 

@@ -1,4 +1,4 @@
-//! Encodings of the OSD map and its incrementals (chapter 03, sections 1.1 to 1.4).
+//! Encodings of the OSD map and its incrementals (docs/protocol/ceph/03-placement.md, 1.1 to 1.4).
 //!
 //! One encoding serves every client from Ceph 14 on: the monitor must refuse older ones (they lack
 //! [`crate::release::feature::SERVER_NAUTILUS`]). The only difference left is `osd_xinfo_t`, older for peers

@@ -1,4 +1,4 @@
-//! The difference between two epochs of the OSD map (chapter 03, section 1.3).
+//! The difference between two epochs of the OSD map (docs/protocol/ceph/03-placement.md, 1.3).
 //!
 //! A field that carries no change is empty or `None`. Traps of the format: `new_state` is XORed into the state,
 //! so sending "down" twice brings an OSD up again; an OSD in `new_up_client` must also be in both heartbeat

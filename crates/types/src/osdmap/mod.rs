@@ -1,5 +1,5 @@
 //! The OSD map: which OSDs and pools there are, and where placement groups live, one version per epoch
-//! (chapter 03, sections 1 and 6).
+//! (docs/protocol/ceph/03-placement.md, sections 1 and 6).
 //!
 //! Vocabulary: a map changes only by applying the [`Incremental`] of the next epoch; *up* is what CRUSH and the
 //! overrides of the map ask for, less what is down; *acting* is who serves now (`pg_temp` wins over up); *in*

@@ -1,5 +1,5 @@
-//! What a map demands of its clients (chapter 03, section 1.4): a client without one of these features would
-//! compute other placements, so the monitor must refuse it.
+//! What a map demands of its clients (docs/protocol/ceph/03-placement.md, 1.4): a client without one of these features
+//! would compute other placements, so the monitor must refuse it.
 
 use super::{AFFINITY_DEFAULT, OsdMap};
 use crate::pool::pool_flag;

@@ -1,4 +1,4 @@
-//! Objects to placement groups, placement groups to OSDs (chapter 03, sections 4 and 6).
+//! Objects to placement groups, placement groups to OSDs (docs/protocol/ceph/03-placement.md, sections 4 and 6).
 //!
 //! Replicated pools drop OSDs that do not exist or are down from a set; erasure pools keep positions and put a
 //! hole ([`crush::ITEM_NONE`]) there.

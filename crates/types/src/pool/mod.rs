@@ -1,4 +1,4 @@
-//! `pg_pool_t`: what the OSD map says about a pool (chapter 03, section 2).
+//! `pg_pool_t`: what the OSD map says about a pool (docs/protocol/ceph/03-placement.md, section 2).
 //!
 //! Invariants that the owner of the map keeps: `1 <= pgp_num <= pg_num`; ids are never reused; once `snap_seq`
 //! is above 0 one of the two snapshot flags is set; any change to a pool sends the whole struct with its
@@ -249,8 +249,8 @@ pub struct PgPool {
 }
 
 impl Default for PgPool {
-    /// A replicated pool as the monitor makes it by default (chapter 03, section 8), except that this server
-    /// never autoscales.
+    /// A replicated pool as the monitor makes it by default (docs/protocol/ceph/03-placement.md, section 8), except
+    /// that this server never autoscales.
     fn default() -> Self {
         Self {
             kind: POOL_TYPE_REPLICATED,

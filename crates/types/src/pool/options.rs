@@ -1,4 +1,4 @@
-//! `pool_opts_t`: optional settings of a pool, typed values by number (chapter 03, section 2.2).
+//! `pool_opts_t`: optional settings of a pool, typed values by number (docs/protocol/ceph/03-placement.md, 2.2).
 
 use denc::{Decode, Encode, Reader, Result, Writer};
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! The lenient JSON of commands (spec chapter 02, section 8.2).
+//! The lenient JSON of commands (docs/protocol/ceph/02-monitor.md, 8.2).
 //!
 //! One flat object of strings, numbers, booleans and arrays of strings or numbers. Accepted beyond JSON: a
 //! comma before the closing brace, and anything after it (`rbd perf image iostat` really sends a stray quote).
