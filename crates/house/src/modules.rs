@@ -174,6 +174,14 @@ impl Modules {
         all.collect()
     }
 
+    /// Each module, as `a::b`, and those that it uses.
+    pub fn by_path(&self) -> BTreeMap<String, BTreeSet<String>> {
+        let path = |name: &Name| name.join("::");
+        let all = self.uses().into_iter();
+        all.map(|(name, used)| (path(name), used.iter().map(path).collect()))
+            .collect()
+    }
+
     /// The circles of more than one file, the largest first: the paths of their files.
     pub fn circles(&self) -> Vec<Vec<&'static Path>> {
         let uses = self.uses();
@@ -297,7 +305,11 @@ fn path_end(code: &str, at: usize) -> usize {
 /// The paths of a `use` tree.
 fn tree(text: &str, before: &[String], public: bool, out: &mut Vec<Found>) {
     let mut path = before.to_vec();
-    let mut rest = text.trim().trim_start_matches("::");
+    let mut rest = text.trim();
+    if rest.starts_with("::") {
+        // Another crate, whatever is called so here.
+        return;
+    }
     loop {
         if let Some(group) = rest.strip_prefix('{') {
             let end = close(rest, 0).unwrap_or(rest.len());

@@ -103,9 +103,6 @@ pub const ROOMS: &[Room] = &[
     ),
 ];
 
-/// Files that may import each other in a circle: a module and its parts, no more.
-pub const CIRCLE_FILES_MAX: usize = 3;
-
 /// The crates that have rooms.
 pub fn crates() -> Vec<&'static str> {
     let mut all: Vec<&str> = ROOMS.iter().map(|r| r.krate).collect();
