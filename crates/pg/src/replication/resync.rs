@@ -138,6 +138,38 @@ impl Pg {
             Err(e) => {
                 tracing::error!("pg {}: {e}", self.id);
                 self.fail(osd, "cannot be given what cannot be read here", ctx);
+                self.give_up_the_lead(osd, ctx);
+            }
+        }
+    }
+
+    /// What `osd` lacks cannot be read here, nobody else has it, and the PG cannot go on without `osd`: it leads, for it has everything
+    /// that anybody was answered for. The copy here counts as incomplete from now on: all its objects are compared, those that
+    /// cannot be read are written anew, and writes that only it has are undone.
+    fn give_up_the_lead(&mut self, osd: OsdId, ctx: &mut Context<'_>) {
+        let group = &self.repl.group;
+        let others: Vec<OsdId> = group.in_sync.iter().copied().filter(|o| *o != group.me).collect();
+        let needed = group.in_sync.len() <= group.min_size as usize;
+        if !self.repl.peered || !needed || others.iter().any(|o| self.repl.is_full(*o)) {
+            return;
+        }
+        self.meta.complete = false;
+        let mut txn = Transaction::new(self.id);
+        txn.ops.push(self.meta_op());
+        match ctx.store.submit(txn) {
+            Ok(seq) => self.last_seq = seq,
+            Err(_) => {
+                self.meta.complete = true;
+                return;
+            }
+        }
+        tracing::warn!("pg {}: osd.{osd} is to lead: the copy here is not whole", self.id);
+        // Peering anew finds that theirs is better.
+        self.repl.peered = false;
+        for osd in others {
+            self.lose(osd, ctx);
+            if self.repl.connected.contains(&osd) {
+                self.ask(osd, ctx);
             }
         }
     }

@@ -3,6 +3,7 @@
 
 mod copy_reads;
 mod learners;
+mod resyncs;
 
 use super::*;
 use crate::replication::{Group, Proposal, Replica};
