@@ -18,6 +18,7 @@ use io::task;
 use metastore::ClusterHandle;
 use mon::audit::AuditFile;
 use std::future::Future;
+use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 use types::{AuthName, EntityAddr, EntityKind};
@@ -26,6 +27,9 @@ use types::{AuthName, EntityAddr, EntityKind};
 const LEAVE_MAX: Duration = Duration::from_secs(10);
 /// What it waits for its roles when it stops because something of it has failed.
 const FALL_MAX: Duration = Duration::from_secs(20);
+/// And for the thread that follows the cluster state, looked at so often.
+const FOLLOWER_ENDS_WITHIN: Duration = Duration::from_secs(2);
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 pub struct Node {
     settings: Settings,
@@ -151,6 +155,7 @@ impl Node {
         for role in self.roles {
             role.ended().await;
         }
+        self.following.end().await;
         let _ = io::files::remove(&self.dir.admin_path());
     }
 
@@ -234,7 +239,8 @@ async fn start_roles(
 struct Following {
     ended: oneshot::Receiver<String>,
     /// Dropped with this, which ends the thread.
-    _alive: oneshot::Sender<()>,
+    alive: oneshot::Sender<()>,
+    thread: JoinHandle<()>,
 }
 
 impl Following {
@@ -252,11 +258,24 @@ impl Following {
                 _ = dropped => {}
             }
         };
-        task::spawn_role("follow", follow).map_err(|source| Error::Io {
+        let thread = task::spawn_role("follow", follow).map_err(|source| Error::Io {
             what: "thread that follows the cluster state".into(),
             source,
         })?;
-        Ok(Self { ended, _alive: alive })
+        Ok(Self { ended, alive, thread })
+    }
+
+    /// Ends the thread, and waits for it: whoever starts the node again in this process finds the cluster state's file free.
+    async fn end(self) {
+        drop(self.alive);
+        let gone = async {
+            while !self.thread.is_finished() {
+                task::sleep(LOOK_EVERY).await;
+            }
+        };
+        if task::timeout(FOLLOWER_ENDS_WITHIN, gone).await.is_err() {
+            tracing::warn!("the thread that follows the cluster state does not end");
+        }
     }
 
     /// Why it does not follow any more. A panic is told of by its group.
