@@ -2,19 +2,13 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod metadata;
+
 use house::source::of_crate;
 use serde_json::Value;
-use std::process::Command;
 
 fn workspace() -> Vec<Value> {
-    let out = Command::new(env!("CARGO"))
-        .args(["metadata", "--no-deps", "--format-version", "1", "--offline"])
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .output()
-        .unwrap();
-    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-    let metadata: Value = serde_json::from_slice(&out.stdout).unwrap();
-    metadata["packages"].as_array().unwrap().clone()
+    metadata::packages(&["--no-deps"])
 }
 
 /// Whether code names the crate: `name::` that is no part of a longer path, or `use name;`, `use name as`.

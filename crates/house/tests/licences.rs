@@ -3,8 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use serde_json::Value;
-use std::process::Command;
+mod metadata;
 
 /// The quoted strings of `allow = [...]` under `[licenses]`.
 fn allowed() -> Vec<String> {
@@ -84,17 +83,9 @@ fn expressions() {
 
 #[test]
 fn licences_of_all_libraries() {
-    let out = Command::new(env!("CARGO"))
-        .args(["metadata", "--format-version", "1", "--offline", "--locked"])
-        .args(["--filter-platform", "x86_64-unknown-linux-gnu"])
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .output()
-        .unwrap();
-    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-    let metadata: Value = serde_json::from_slice(&out.stdout).unwrap();
     let allowed = allowed();
     let mut problems = Vec::new();
-    for package in metadata["packages"].as_array().unwrap() {
+    for package in metadata::packages(&["--locked", "--filter-platform", "x86_64-unknown-linux-gnu"]) {
         let licence = package["license"].as_str().unwrap_or("");
         if licence.is_empty() || !satisfied(licence, &allowed) {
             problems.push(format!("{} {}: {licence:?}", package["name"], package["version"]));
