@@ -44,6 +44,33 @@ pub enum Command {
     /// Measure a cluster by our own client
     #[command(hide = true)]
     Bench(Bench),
+    /// Drive our RBD client by lines on stdin, for tests
+    #[command(hide = true)]
+    RbdIo(RbdIo),
+}
+
+/// A cluster as its clients find it.
+#[derive(Debug, ClapArgs)]
+pub struct ClusterArgs {
+    /// The cluster's ceph.conf
+    #[arg(short, long, value_name = "FILE", env = "CEPH_CONF", default_value = "/etc/ceph/ceph.conf")]
+    pub conf: PathBuf,
+    /// Keyring [default: the one that the ceph.conf names]
+    #[arg(long, value_name = "FILE")]
+    pub keyring: Option<PathBuf>,
+    /// Who asks
+    #[arg(short, long, value_name = "ENTITY", default_value = "client.admin")]
+    pub name: String,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct RbdIo {
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+    #[arg(short, long)]
+    pub pool: String,
+    #[arg(long)]
+    pub namespace: Option<String>,
 }
 
 #[derive(Debug, ClapArgs)]

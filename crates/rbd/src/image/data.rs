@@ -118,9 +118,12 @@ impl Inner {
         for (extent, data) in together::all(reads).await? {
             let mut from = 0;
             for (at, n) in &extent.pieces {
-                let some = data.len().saturating_sub(from).min(*n as usize);
-                let to = *at as usize;
-                all[to..to + some].copy_from_slice(&data[from..from + some]);
+                let end = data.len().min(from + *n as usize);
+                // Bytes that are missing at the object's end are zeros.
+                if let Some(piece) = data.get(from..end) {
+                    let to = *at as usize;
+                    all[to..to + piece.len()].copy_from_slice(piece);
+                }
                 from += *n as usize;
             }
         }

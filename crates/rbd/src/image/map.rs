@@ -96,14 +96,18 @@ impl Inner {
 
     /// Objects `first..end` that are `filter` become `state`, stored and in memory. The caller excludes others.
     pub(super) async fn update_map(&self, first: u64, end: u64, state: u8, filter: Option<u8>) -> Result<()> {
+        // Objects beyond the image's end have no entry.
+        let Some(end) = locked(&self.map).as_ref().map(|m| end.min(m.entries())) else {
+            return Ok(());
+        };
+        if first >= end {
+            return Ok(());
+        }
         let apply = || {
             if let Some(map) = locked(&self.map).as_mut() {
                 map.update(first, end, state, filter);
             }
         };
-        if locked(&self.map).is_none() || first >= end {
-            return Ok(());
-        }
         if state == PENDING {
             apply();
         }

@@ -4,7 +4,7 @@
 use super::{Inner, View};
 use crate::calls::Calls;
 use crate::error::or_missing;
-use crate::{Error, Result};
+use crate::{Error, Result, features};
 use bytes::Bytes;
 use client::{IoCtx, Operation};
 use objclass::rbd::object_map::{EXISTS, NONEXISTENT, PENDING};
@@ -54,6 +54,17 @@ impl Inner {
         op.alloc_hint(size, size, 0)
     }
 
+    /// Bytes of the object below which the head, or a snapshot, may read from the parent. A snapshot of a time when the image was
+    /// larger may see more of it; it has to have that itself only if a flatten shall free it of the parent, too.
+    fn parent_used(&self, view: &View, object: u64) -> u64 {
+        let (layout, header) = (&self.fixed.layout, &view.header);
+        let of_head = layout.used(object, header.overlap_at(NOSNAP));
+        let deep = header.has(features::DEEP_FLATTEN);
+        let snaps = header.snaps.iter().filter(|_| deep);
+        let of_snaps = snaps.map(|s| layout.used(object, s.overlap));
+        of_snaps.max().unwrap_or(0).max(of_head)
+    }
+
     /// At most `length` bytes; those that are missing at the end are zeros.
     pub(super) async fn read_object(
         &self,
@@ -74,7 +85,7 @@ impl Inner {
     /// Changes an object; the caller holds the gate, and the lock.
     pub(super) async fn change(&self, view: &Arc<View>, object: u64, change: Change) -> Result<()> {
         let size = self.fixed.layout.object_size();
-        let below = self.fixed.layout.used(object, view.header.overlap_at(NOSNAP));
+        let below = self.parent_used(view, object);
         let known = self.known(object);
         if let Change::Zero(..) = change
             && below == 0
@@ -94,10 +105,11 @@ impl Inner {
             let op = change.add_to(hinted(Operation::new()), size, false);
             return run(&view.data, &oid, op).await;
         }
-        if known != Some(NONEXISTENT) || change.covers(size) {
+        // What covers the whole object needs nothing of the parent, but snapshots may.
+        let alone = change.covers(size) && view.header.snaps.is_empty();
+        if known != Some(NONEXISTENT) || alone {
             let _shared = self.copyups[Self::shard(object)].read().await;
-            // What covers the whole object needs nothing of the parent.
-            let guard = match change.covers(size) {
+            let guard = match alone {
                 true => Operation::new(),
                 false => Operation::new().assert_exists(),
             };
@@ -115,9 +127,7 @@ impl Inner {
         let (layout, oid) = (&self.fixed.layout, self.data_oid(object));
         let size = layout.object_size();
         let of_head = layout.used(object, view.header.overlap_at(NOSNAP));
-        // Snapshots of a time when the image was larger may see more of the parent.
-        let overlaps = view.header.snaps.iter().map(|s| layout.used(object, s.overlap));
-        let most = overlaps.max().unwrap_or(0).max(of_head);
+        let most = self.parent_used(view, object);
         let parent = self.read_parent_below(view, object, most).await?;
         let data = match parent.iter().all(|b| *b == 0) {
             true => Bytes::new(),

@@ -172,13 +172,18 @@ impl Inner {
     }
 
     async fn copy_all_up(&self, view: &Arc<View>) -> Result<()> {
-        let overlap = view.header.overlap_at(NOSNAP).min(view.header.size);
-        let end = self.fixed.layout.objects(overlap);
+        let header = &view.header;
+        let snaps = header.snaps.iter().filter(|_| header.has(features::DEEP_FLATTEN));
+        let overlap = snaps.map(|s| s.overlap).max().unwrap_or(0);
+        let end = self.fixed.layout.objects(overlap.max(header.overlap_at(NOSNAP)));
+        let of_image = self.fixed.layout.objects(header.size);
         let mut from = 0;
         while from < end {
             let to = end.min(from + BATCH);
             let missing = (from..to).filter(|o| !matches!(self.known(*o), Some(EXISTS | CLEAN)));
             together::all(missing.map(|o| self.change(view, o, Change::Touch))).await?;
+            // Beyond the image's end only snapshots have them.
+            together::all((from.max(of_image)..to).map(|o| self.remove_object(view, o))).await?;
             from = to;
         }
         Ok(())
