@@ -40,9 +40,7 @@ fn main() -> ExitCode {
         args::Command::Osd(a) => remove::osd(a),
         args::Command::Pool(a) => client::pool(a),
         args::Command::Cluster(a) => cluster::run(a),
-        args::Command::Bench(b) => match &b.command {
-            args::BenchCommand::Rados(a) => bench::run(a),
-        },
+        args::Command::Bench(a) => bench::run(a),
         args::Command::RbdIo(a) => rbd_io::run(a),
         args::Command::Store(a) => return store::run(a),
     };
