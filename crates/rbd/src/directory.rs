@@ -190,7 +190,10 @@ pub async fn id_of(io: &IoCtx, name: &str) -> Result<String> {
             true => Err(Error::unsupported(format!(
                 "image '{name}' is of format 1, which is not supported"
             ))),
-            false => Err(Error::refused(Errno::ENOENT, format!("there is no image '{name}'"))),
+            false => Err(Error::refused(
+                Errno::ENOENT,
+                format!("there is no image '{name}'"),
+            )),
         },
         Err(e) => Err(e),
     }
@@ -201,9 +204,10 @@ pub async fn name_of(io: &IoCtx, id: &str) -> Result<String> {
     let op = Operation::new().rbd("dir_get_name", |w| w.string(id));
     match ask(io, names::DIRECTORY, op).await {
         Ok(done) => Ok(String::from_bytes(&done.step(0)?.data)?),
-        Err(e) if e.is_not_found() => {
-            Err(Error::refused(Errno::ENOENT, format!("there is no image of id '{id}'")))
-        }
+        Err(e) if e.is_not_found() => Err(Error::refused(
+            Errno::ENOENT,
+            format!("there is no image of id '{id}'"),
+        )),
         Err(e) => Err(e),
     }
 }

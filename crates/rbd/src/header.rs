@@ -70,12 +70,18 @@ impl Header {
 
     /// A user's snapshot of this name.
     pub fn snap_named(&self, name: &str) -> Option<&Snap> {
-        let mut users = self.snaps.iter().filter(|s| s.namespace == SnapshotNamespace::User);
+        let mut users = self
+            .snaps
+            .iter()
+            .filter(|s| s.namespace == SnapshotNamespace::User);
         users.find(|s| s.name == name)
     }
 
     pub fn context(&self) -> Result<SnapContext> {
-        Ok(SnapContext::new(self.snap_seq, self.snaps.iter().map(|s| s.id).collect())?)
+        Ok(SnapContext::new(
+            self.snap_seq,
+            self.snaps.iter().map(|s| s.id).collect(),
+        )?)
     }
 
     /// Of the head ([`NOSNAP`]) or a snapshot; 0 for one that is gone.

@@ -37,7 +37,9 @@ impl Layout {
     pub fn new(order: u8, unit: u64, count: u64) -> Result<Self> {
         let bad = |what: String| Error::refused(Errno::EINVAL, what);
         if !ORDERS.contains(&order) {
-            return Err(bad(format!("objects of 2^{order} bytes: 2^12 to 2^25 are possible")));
+            return Err(bad(format!(
+                "objects of 2^{order} bytes: 2^12 to 2^25 are possible"
+            )));
         }
         let size = 1 << order;
         let (unit, count) = match (unit, count) {
@@ -218,7 +220,13 @@ mod tests {
 
     #[test]
     fn what_is_no_layout_is_refused() {
-        for (order, unit, count) in [(11, 0, 0), (26, 0, 0), (22, 3000, 2), (22, 8 << 20, 1), (22, 4096, 0)] {
+        for (order, unit, count) in [
+            (11, 0, 0),
+            (26, 0, 0),
+            (22, 3000, 2),
+            (22, 8 << 20, 1),
+            (22, 4096, 0),
+        ] {
             assert!(Layout::new(order, unit, count).is_err(), "{order} {unit} {count}");
         }
     }

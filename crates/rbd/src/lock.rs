@@ -264,7 +264,9 @@ mod tests {
         ];
         assert_eq!(
             play(script),
-            ["Watchers", "Read", "Watchers", "Fence", "Break", "Try", "Acquired"]
+            [
+                "Watchers", "Read", "Watchers", "Fence", "Break", "Try", "Acquired"
+            ]
         );
     }
 
@@ -302,6 +304,9 @@ mod tests {
         a.heard(held());
         a.heard(Heard::Watching(true));
         a.heard(Heard::Answered(Some(0)));
-        assert!(matches!(a.heard(Heard::Done), Action::GiveUp(Errno::ETIMEDOUT, _)));
+        assert!(matches!(
+            a.heard(Heard::Done),
+            Action::GiveUp(Errno::ETIMEDOUT, _)
+        ));
     }
 }

@@ -52,7 +52,13 @@ pub enum Command {
 #[derive(Debug, Clone, ClapArgs)]
 pub struct ClusterArgs {
     /// The cluster's ceph.conf
-    #[arg(short, long, value_name = "FILE", env = "CEPH_CONF", default_value = "/etc/ceph/ceph.conf")]
+    #[arg(
+        short,
+        long,
+        value_name = "FILE",
+        env = "CEPH_CONF",
+        default_value = "/etc/ceph/ceph.conf"
+    )]
     pub conf: PathBuf,
     /// Keyring [default: the one that the ceph.conf names]
     #[arg(long, value_name = "FILE")]

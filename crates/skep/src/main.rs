@@ -27,7 +27,10 @@ fn main() -> ExitCode {
     // A command that prints its result has nothing to tell beside it; a server has.
     let quiet = matches!(
         args.command,
-        args::Command::Store(_) | args::Command::Cluster(_) | args::Command::Bench(_) | args::Command::RbdIo(_)
+        args::Command::Store(_)
+            | args::Command::Cluster(_)
+            | args::Command::Bench(_)
+            | args::Command::RbdIo(_)
     );
     init_log(args.verbose, if quiet { "warn" } else { "info" });
     let done = match &args.command {

@@ -50,8 +50,7 @@ impl Inner {
     }
 
     fn is_ready(&self) -> bool {
-        let has_lock =
-            locked(&self.held).is_some() || !self.seen().header.has(features::EXCLUSIVE_LOCK);
+        let has_lock = locked(&self.held).is_some() || !self.seen().header.has(features::EXCLUSIVE_LOCK);
         has_lock && !self.stale.load(Ordering::Acquire)
     }
 
@@ -140,9 +139,7 @@ impl Inner {
         let cookie = lock::watch_of(&holder.cookie);
         let same = |a: &EntityAddr| (a.sock, a.nonce) == (holder.addr.sock, holder.addr.nonce);
         let watchers = self.io.watchers(&self.header_oid).await?;
-        Ok(watchers
-            .iter()
-            .any(|w| Some(w.cookie) == cookie && same(&w.addr)))
+        Ok(watchers.iter().any(|w| Some(w.cookie) == cookie && same(&w.addr)))
     }
 
     /// What the owner said.

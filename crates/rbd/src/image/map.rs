@@ -220,7 +220,8 @@ impl Inner {
         let input = removed.encode(false);
         let merge = |op: Operation| op.rbd_write("object_map_snap_remove", |w| w.raw(&input));
         if next == NOSNAP {
-            self.change_map(merge(Operation::new().assert_map_locked())).await?;
+            self.change_map(merge(Operation::new().assert_map_locked()))
+                .await?;
             if let Some(map) = locked(&self.map).as_mut() {
                 map.snap_removed(removed);
             }

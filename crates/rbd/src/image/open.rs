@@ -89,9 +89,10 @@ impl Image {
                         format!("there is no snapshot {id}"),
                     ));
                 }
-                At::Named(name) => header.snap_named(&name).map(|s| s.id).ok_or_else(|| {
-                    Error::refused(Errno::ENOENT, format!("there is no snapshot '{name}'"))
-                })?,
+                At::Named(name) => header
+                    .snap_named(&name)
+                    .map(|s| s.id)
+                    .ok_or_else(|| Error::refused(Errno::ENOENT, format!("there is no snapshot '{name}'")))?,
             };
             features::check(header.features, snap != NOSNAP)?;
             let inner = Inner::closed(io, id, fixed, snap, read_only, depth);

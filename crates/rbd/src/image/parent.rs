@@ -133,7 +133,12 @@ impl Inner {
     }
 
     /// The parent's first `length` bytes of an object.
-    pub(super) async fn read_parent_below(&self, view: &Arc<View>, object: u64, length: u64) -> Result<Bytes> {
+    pub(super) async fn read_parent_below(
+        &self,
+        view: &Arc<View>,
+        object: u64,
+        length: u64,
+    ) -> Result<Bytes> {
         match length {
             0 => Ok(Bytes::new()),
             n => self.parent_bytes(view, object, 0, n).await,

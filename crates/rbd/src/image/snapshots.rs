@@ -134,12 +134,7 @@ impl Inner {
             return Ok(());
         }
         self.unsnap_map(&view.header, id).await?;
-        crate::error::or_missing(
-            view.beneath
-                .remove_selfmanaged_snap(id)
-                .await
-                .map_err(Into::into),
-        )?;
+        crate::error::or_missing(view.beneath.remove_selfmanaged_snap(id).await.map_err(Into::into))?;
         let op = Operation::new().rbd_write("snapshot_remove", |w| w.u64(id));
         ask(&self.io, &self.header_oid, op).await.map(drop)
     }

@@ -1,8 +1,8 @@
 //! The watch on the header: hears what other clients say, and answers.
 
 use super::{Image, Inner, locked};
-use crate::notify::{AsyncId, Message, Response};
 use crate::Result;
+use crate::notify::{AsyncId, Message, Response};
 use bytes::Bytes;
 use client::{Watch, WatchEvent};
 use denc::{Decode, Encode};

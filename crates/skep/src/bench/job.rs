@@ -12,7 +12,7 @@ use std::io::IsTerminal;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Barrier};
+use std::sync::{Arc, Barrier, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Blocks of all operations under way: they are in memory.
@@ -30,6 +30,8 @@ struct Shared {
     stop: AtomicBool,
     done: AtomicU64,
     begun: AtomicU64,
+    /// Processes of the server on this machine; the first client finds them.
+    servers: OnceLock<Vec<u32>>,
 }
 
 pub fn run<T, M, F>(kind: &'static str, job: &Job, make: M) -> Result<(), Error>
@@ -45,11 +47,7 @@ where
             job.clients, job.depth, job.block_size
         ));
     }
-    let servers = match job.pid.is_empty() {
-        true => cpu::servers(),
-        false => job.pid.clone(),
-    };
-    if !job.pid.is_empty() && cpu::of(&servers).is_none() {
+    if !job.pid.is_empty() && cpu::of(&job.pid).is_none() {
         return usage("--pid: no such process");
     }
     let parties = job.clients as usize + 1;
@@ -60,6 +58,7 @@ where
         stop: AtomicBool::new(false),
         done: AtomicU64::new(0),
         begun: AtomicU64::new(0),
+        servers: OnceLock::new(),
     });
     let (sender, results) = channel();
     let threads: Vec<_> = (0..job.clients)
@@ -76,6 +75,10 @@ where
     drop(sender);
     let bar = crate::up::spinner("preparing");
     shared.ready.wait();
+    let servers = match job.pid.is_empty() {
+        true => shared.servers.get().cloned().unwrap_or_default(),
+        false => job.pid.clone(),
+    };
     let (own, server, start) = (cpu::own(), cpu::of(&servers), Instant::now());
     let seen = watch(&shared, &results, &bar, start);
     let seconds = start.elapsed().as_secs_f64();
@@ -85,7 +88,9 @@ where
     shared.over.wait();
     let mut told = Ok(());
     for thread in threads {
-        let ended = thread.join().unwrap_or_else(|_| usage("a client's thread failed"));
+        let ended = thread
+            .join()
+            .unwrap_or_else(|_| usage("a client's thread failed"));
         told = told.and(ended);
     }
     bar.finish_and_clear();
@@ -118,14 +123,19 @@ fn watch(
         if now >= end {
             shared.stop.store(true, Ordering::Relaxed);
         }
-        let pause = LOOK.min(end.saturating_duration_since(now)).max(Duration::from_millis(1));
+        let pause = LOOK
+            .min(end.saturating_duration_since(now))
+            .max(Duration::from_millis(1));
         if let Ok(seen) = results.recv_timeout(pause) {
             all.add(&seen);
             waiting -= 1;
         }
         if shows {
             let (done, s) = (shared.done.load(Ordering::Relaxed), start.elapsed().as_secs_f64());
-            bar.set_message(format!("{done} operations, {:.0}/s, {s:.0} s", done as f64 / s.max(0.001)));
+            bar.set_message(format!(
+                "{done} operations, {:.0}/s, {s:.0} s",
+                done as f64 / s.max(0.001)
+            ));
             bar.tick();
         }
     }
@@ -141,6 +151,11 @@ where
 {
     let made = async {
         let client = connect(&shared.job).await?;
+        if number == 0 {
+            let map = client.map().map_err(failed)?;
+            let places = map.osds.iter().filter_map(|o| o.client_addrs.first().sock);
+            let _ = shared.servers.set(cpu::servers(&places.collect::<Vec<_>>()));
+        }
         let target = make(client.clone(), number).await?;
         Ok::<_, Error>((client, target))
     };

@@ -129,7 +129,9 @@ impl Disk {
         for (at, stamp) in sure {
             let have = self.image.read(at, self.block).await.map_err(failed)?;
             if have != self.stamped(at, stamp) {
-                return usage(format!("VERIFY FAILED: the block at {at} is not what was written"));
+                return usage(format!(
+                    "VERIFY FAILED: the block at {at} is not what was written"
+                ));
             }
         }
         Ok(())
