@@ -1,7 +1,7 @@
 //! What goes into a PG and what comes out.
 
+use crate::backend::replicated::{Group, Proposal};
 use crate::pool::PoolView;
-use crate::replication::{Group, Proposal};
 use crate::scrub::{ScrubOrder, ScrubResult};
 use crate::store::{ObjectStore, Seq, Ticket};
 use bytes::Bytes;

@@ -8,8 +8,8 @@
 
 use crate::Pg;
 use crate::api::PgStats;
-use crate::object::ObjectState;
-use crate::stats::StatsDelta;
+use crate::state::object::ObjectState;
+use crate::state::stats::StatsDelta;
 use crate::store::{IoError, ObjectStore};
 use crate::trim::{RETRY_REST, STEP_REST, behind};
 use std::time::Duration;

@@ -1,26 +1,26 @@
 //! One placement group: takes inputs apart and keeps the order.
 
 use crate::api::{ClientOp, ClusterView, Context, Input, Output};
+use crate::backend::replicated::{May, Replication, Shown};
 use crate::broken::{self, Rule};
-use crate::checks::{self, Class, Verdict};
-use crate::commit::Commits;
-use crate::cost::Cost;
 use crate::count::Count;
-use crate::execute::{Exec, Fail, Work};
-use crate::fetch::{Copies, copies_objects};
-use crate::log::{LOG_KEPT, LOG_KEPT_MIN, LogEntry, PgLog};
-use crate::meta::PgMeta;
-use crate::object::{ObjectCache, ObjectState};
-use crate::object_info::INFO_ATTR;
-use crate::parked::{Job, Order, Parked, Task};
+use crate::exec::cost::Cost;
+use crate::exec::{Exec, Fail, Work};
+use crate::front::checks::{self, Class, Verdict};
+use crate::front::commit::Commits;
+use crate::front::fetch::{Copies, copies_objects};
+use crate::front::parked::{Job, Order, Parked, Task};
+use crate::front::watch::{NotifyBytes, WatchTable};
 use crate::pool::{PoolView, SnapIntervals};
-use crate::range::HashRange;
-use crate::replication::{May, Replication, Shown};
 use crate::scrub::{Scrub, Watched};
-use crate::snapset::{Resolved, SnapSet};
+use crate::state::log::{LOG_KEPT, LOG_KEPT_MIN, LogEntry, PgLog};
+use crate::state::meta::PgMeta;
+use crate::state::object::{ObjectCache, ObjectState};
+use crate::state::object_info::INFO_ATTR;
+use crate::state::range::HashRange;
+use crate::state::snapset::{Resolved, SnapSet};
 use crate::store::{IoError, ObjectStore, Seq};
 use crate::trim::Trim;
-use crate::watch::{NotifyBytes, WatchTable};
 use bytes::Bytes;
 use denc::{Decode, Encode};
 use messages::osd::{MOSDOpReply, flag};
@@ -728,7 +728,7 @@ impl Pg {
         } else if self.meta.removed.contains(object.snap) {
             Err(Errno::ENOENT)
         } else {
-            crate::ops::copy::export(object, self.id.shard, ctx.store).map_err(|f: Fail| Errno(-f.rval))
+            crate::exec::ops::copy::export(object, self.id.shard, ctx.store).map_err(|f: Fail| Errno(-f.rval))
         };
         let result = match result {
             // The asker's client asks again, and may find it repaired.
@@ -746,7 +746,7 @@ impl Pg {
             return Ok(!state.exists);
         }
         let info: Option<Bytes> = store.attr(oid, INFO_ATTR)?;
-        let info = info.map(|b| crate::object_info::ObjectInfo::from_bytes(&b));
+        let info = info.map(|b| crate::state::object_info::ObjectInfo::from_bytes(&b));
         Ok(matches!(info, Some(Ok(i)) if i.whiteout))
     }
 }

@@ -7,10 +7,10 @@
 
 use crate::Pg;
 use crate::api::Context;
-use crate::log::{LogEntry, PgLog};
-use crate::meta::PgMeta;
 use crate::pg::LoadError;
-use crate::range::HashRange;
+use crate::state::log::{LogEntry, PgLog};
+use crate::state::meta::PgMeta;
+use crate::state::range::HashRange;
 use crate::store::{IoError, ObjectStore};
 use denc::{Decode, Encode};
 use std::collections::BTreeMap;

@@ -7,9 +7,9 @@
 
 use crate::Pg;
 use crate::api::Context;
-use crate::object::ObjectState;
-use crate::object_info::SNAPSET_ATTR;
 use crate::pool::SnapIntervals;
+use crate::state::object::ObjectState;
+use crate::state::object_info::SNAPSET_ATTR;
 use crate::store::{IoError, ObjectStore};
 use bytes::Bytes;
 use denc::Encode;

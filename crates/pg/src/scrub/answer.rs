@@ -11,7 +11,7 @@ use super::piece;
 use super::repair::FIX_BYTES_MAX;
 use crate::Replica;
 use crate::api::Context;
-use crate::replication::{anew_steps, is_large};
+use crate::backend::replicated::{anew_steps, is_large};
 use crate::store::{IoError, ObjectStore, Ticket};
 use messages::osd::peer::PeerBody;
 use messages::osd::peer_scrub::{Outline, Part, ScrubBody};

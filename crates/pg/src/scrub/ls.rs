@@ -5,8 +5,8 @@
 use super::verdict::{Inconsistent, Side, shard_error};
 use crate::Pg;
 use crate::api::Context;
-use crate::execute::Fail;
-use crate::object::ObjectState;
+use crate::exec::Fail;
+use crate::state::object::ObjectState;
 use bytes::Bytes;
 use denc::{Reader, Writer};
 use types::{EVersion, Errno, HObject};
@@ -152,7 +152,7 @@ fn object_info(object: &HObject, state: &ObjectState, version: EVersion, w: &mut
         w.u64(state.size);
         w.put(&info.mtime);
         match object.is_head() {
-            true => w.put(&crate::object_info::NO_REQID),
+            true => w.put(&crate::state::object_info::NO_REQID),
             false => w.u32(0),
         }
         w.u64(u64::from(info.truncate_seq));

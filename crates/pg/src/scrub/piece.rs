@@ -8,9 +8,9 @@
 //! Bounds: [`PIECE_BYTES`] of data, [`ROW_BYTES`] of omap in a piece; [`OBJECTS_MAX`] objects in a unit.
 
 use super::digest::version_now;
-use crate::object_info::SNAPSET_ATTR;
-use crate::replication::list_versions;
-use crate::snapset::SnapSet;
+use crate::backend::replicated::list_versions;
+use crate::state::object_info::SNAPSET_ATTR;
+use crate::state::snapset::SnapSet;
 use crate::store::{IoError, ObjectStore, Ticket};
 use denc::Decode;
 use messages::osd::peer_scrub::{Outline, OutlineItem, Part};

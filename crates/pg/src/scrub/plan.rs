@@ -8,8 +8,8 @@
 
 use super::piece::decode_snapset;
 use super::scratch::{moved, scratch};
-use crate::intervals::Intervals;
-use crate::snapset::SnapSet;
+use crate::state::intervals::Intervals;
+use crate::state::snapset::SnapSet;
 use messages::osd::peer_scrub::{Outline, OutlineItem, Part};
 use std::collections::VecDeque;
 use types::{HObject, ObjectId, Op};
@@ -177,7 +177,7 @@ fn without_gap(ops: &[Op], from: u64) -> Option<u64> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::snapset::CloneInfo;
+    use crate::state::snapset::CloneInfo;
     use bytes::Bytes;
     use denc::Encode;
     use types::{EVersion, NOSNAP};

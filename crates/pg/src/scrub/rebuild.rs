@@ -16,9 +16,9 @@ use super::scratch::{self, scratch};
 use super::turns::PullTurn;
 use crate::Pg;
 use crate::api::Context;
-use crate::log::EntryKind;
-use crate::object::ObjectState;
-use crate::replication::weight;
+use crate::backend::replicated::weight;
+use crate::state::log::EntryKind;
+use crate::state::object::ObjectState;
 use crate::store::{Seq, Ticket};
 use messages::osd::peer::PeerBody;
 use messages::osd::peer_scrub::{Outline, OutlineItem, Part, ScrubBody};
@@ -509,7 +509,8 @@ impl Pg {
             return false;
         }
         let reaches = as_of == EVersion::default() || self.log.at_or_before(as_of).is_some();
-        let written = |e: &crate::log::LogEntry| e.object.head() == *head && e.kind != EntryKind::Error;
+        let written =
+            |e: &crate::state::log::LogEntry| e.object.head() == *head && e.kind != EntryKind::Error;
         match self.log_since(Some(as_of), ctx.store) {
             Ok(entries) if reaches => entries.iter().any(written),
             _ => true,

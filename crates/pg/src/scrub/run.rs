@@ -13,7 +13,7 @@ use super::{FOUND_MAX, ScrubOrder, ScrubResult};
 use crate::Pg;
 use crate::api::{Context, Output};
 use crate::broken::{self, Rule};
-use crate::parked::{Job, JobId, Order, Task};
+use crate::front::parked::{Job, JobId, Order, Task};
 use crate::probe::{self, Scrubbed};
 use crate::store::{IoError, Ticket};
 use crate::trim::behind;

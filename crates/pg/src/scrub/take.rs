@@ -5,9 +5,9 @@
 
 use crate::Pg;
 use crate::api::Context;
-use crate::log::{EntryKind, LogEntry};
-use crate::object::ObjectState;
-use crate::object_info::{INFO_ATTR, ObjectInfo};
+use crate::state::log::{EntryKind, LogEntry};
+use crate::state::object::ObjectState;
+use crate::state::object_info::{INFO_ATTR, ObjectInfo};
 use crate::store::IoError;
 use denc::Decode;
 use types::{EVersion, HObject, ObjectId, Op, Transaction};

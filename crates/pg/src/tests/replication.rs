@@ -6,7 +6,7 @@ mod learners;
 mod resyncs;
 
 use super::*;
-use crate::replication::{Group, Proposal, Replica};
+use crate::backend::replicated::{Group, Proposal, Replica};
 use messages::osd::peer::{PeerBody, PeerMsg};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
