@@ -13,21 +13,21 @@ use crate::front::parked::{Job, Order, Parked, Task};
 use crate::front::watch::{NotifyBytes, WatchTable};
 use crate::pool::{PoolView, SnapIntervals};
 use crate::scrub::{Scrub, Watched};
-use crate::state::log::{LOG_KEPT, LOG_KEPT_MIN, LogEntry, PgLog};
+use crate::state::log::{LOG_KEPT, LOG_KEPT_MIN, LogEntry};
 use crate::state::meta::PgMeta;
 use crate::state::object::{ObjectCache, ObjectState};
 use crate::state::object_info::INFO_ATTR;
-use crate::state::range::HashRange;
+use crate::state::pg::PgState;
 use crate::state::snapset::{Resolved, SnapSet};
 use crate::store::{IoError, ObjectStore, Seq};
 use crate::trim::Trim;
 use bytes::Bytes;
-use denc::{Decode, Encode};
+use denc::Decode;
 use messages::osd::{MOSDOpReply, flag};
 use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
-use types::{Errno, HObject, NOSNAP, ObjectId, Op, SNAPDIR, SPgId};
+use types::{Errno, HObject, NOSNAP, ObjectId, SNAPDIR, SPgId};
 
 /// Why a PG could not be loaded.
 #[derive(Debug, thiserror::Error)]
@@ -46,19 +46,9 @@ pub enum LoadError {
 
 #[derive(Debug)]
 pub struct Pg {
-    pub(crate) id: SPgId,
-    pub(crate) pool: Arc<PoolView>,
-    pub(crate) range: HashRange,
-    /// The newest transaction when it was loaded: what it finds in the store may be as young as that.
-    pub(crate) loaded_seq: Seq,
-    /// When it was loaded: watches found in the store count from here.
-    pub(crate) loaded_at: Duration,
-    pub(crate) log: PgLog,
-    pub(crate) meta: PgMeta,
+    pub(crate) state: PgState,
     pub(crate) cache: ObjectCache,
     pub(crate) commits: Commits,
-    /// The newest transaction submitted: what a listing shows.
-    pub(crate) last_seq: Seq,
     pub(crate) watches: WatchTable,
     pub(crate) notify_id: u32,
     pub(crate) parked: Parked,
@@ -102,7 +92,7 @@ impl Pg {
                 pg.is_born();
             }
         }
-        crate::scrub::clear_scratch(id, pg.range, store).map_err(read)?;
+        crate::scrub::clear_scratch(id, pg.state.range, store).map_err(read)?;
         pg.note_removed_snaps(now);
         Ok(pg)
     }
@@ -122,32 +112,21 @@ impl Pg {
             return Ok(None);
         };
         let mut pg = Self::new(id, pool, store.submitted(), now);
-        pg.meta = PgMeta::from_bytes(&meta).map_err(|source| LoadError::Decode {
+        pg.state.meta = PgMeta::from_bytes(&meta).map_err(|source| LoadError::Decode {
             pg: id,
             what: "metadata",
             source,
         })?;
-        pg.meta.removed.union(&pg.pool.removed_snaps);
+        pg.state.meta.removed.union(&pg.state.pool.removed_snaps);
         pg.commits = Commits::nothing_waits();
         Ok(Some(pg))
     }
 
     fn new(id: SPgId, pool: Arc<PoolView>, submitted: Seq, now: Duration) -> Self {
         Self {
-            id,
-            range: HashRange::of(id.pg.seed, pool.pg_num),
-            pool,
-            loaded_seq: if broken::is(Rule::LoadedIsYoung) {
-                0
-            } else {
-                submitted
-            },
-            loaded_at: now,
-            log: PgLog::default(),
-            meta: PgMeta::default(),
+            state: PgState::new(id, pool, submitted, now),
             cache: ObjectCache::default(),
             commits: Commits::default(),
-            last_seq: submitted,
             watches: WatchTable::default(),
             // Not the ids of the life before, in the same epoch.
             notify_id: now.as_micros() as u32,
@@ -166,38 +145,38 @@ impl Pg {
         store: &mut dyn ObjectStore,
         now: Duration,
     ) -> Result<(), LoadError> {
-        let pg = self.id;
+        let pg = self.state.id;
         let read = |source| LoadError::Read { pg, source };
         let decode = |what| move |source| LoadError::Decode { pg, what, source };
-        self.meta = PgMeta::from_bytes(meta).map_err(decode("metadata"))?;
+        self.state.meta = PgMeta::from_bytes(meta).map_err(decode("metadata"))?;
         let mut rows = store.log_entries(pg).map_err(read)?;
         if broken::is(Rule::LoadedWhole) {
             rows.pop();
         }
         for (_, bytes) in rows {
             let entry = LogEntry::from_bytes(&bytes).map_err(decode("log entry"))?;
-            if entry.version.version > self.meta.stats.version {
-                self.meta.stats.add(&entry.delta);
-                self.meta.stats.version = entry.version.version;
-                self.meta.stats.user_version = entry.last_user_version;
+            if entry.version.version > self.state.meta.stats.version {
+                self.state.meta.stats.add(&entry.delta);
+                self.state.meta.stats.version = entry.version.version;
+                self.state.meta.stats.user_version = entry.last_user_version;
             }
             // Those of PGs that were split off answer nobody here, and not every copy has them.
-            if self.range.contains(entry.object.hash) {
-                self.log.push(entry, self.loaded_seq);
+            if self.state.range.contains(entry.object.hash) {
+                self.state.log.push(entry, self.state.loaded_seq);
             }
         }
-        if self.meta.pg_num != self.pool.pg_num {
+        if self.state.meta.pg_num != self.state.pool.pg_num {
             self.recount(store, now);
         }
         Ok(())
     }
 
     pub fn id(&self) -> SPgId {
-        self.id
+        self.state.id
     }
 
     pub fn pool(&self) -> &Arc<PoolView> {
-        &self.pool
+        &self.state.pool
     }
 
     /// One input; outputs are appended to `ctx.out`.
@@ -264,12 +243,12 @@ impl Pg {
 
     /// Removed snapshots whose clones are gone from every object.
     pub fn trimmed_snaps(&self) -> &SnapIntervals {
-        &self.meta.trimmed
+        &self.state.meta.trimmed
     }
 
     /// How many log entries to remember, as memory allows: between [`LOG_KEPT_MIN`] and [`LOG_KEPT`].
     pub fn keep_log_entries(&mut self, entries: usize) {
-        self.log.keep = entries.clamp(LOG_KEPT_MIN, LOG_KEPT);
+        self.state.log.keep = entries.clamp(LOG_KEPT_MIN, LOG_KEPT);
     }
 
     /// Notifications that began at `before` or earlier and wait for somebody, at most `max`.
@@ -282,20 +261,7 @@ impl Pg {
     }
 
     pub fn log_len(&self) -> usize {
-        self.log.len()
-    }
-
-    pub(crate) fn object_id(&self, object: HObject) -> ObjectId {
-        ObjectId {
-            shard: self.id.shard,
-            object,
-        }
-    }
-
-    pub(crate) fn meta_op(&self) -> Op {
-        Op::SetMeta {
-            meta: self.meta.to_bytes(),
-        }
+        self.state.log.len()
     }
 
     /// Takes the object's state out of the cache, or reads it. [`Pg::put_back`] ends the use.
@@ -308,10 +274,14 @@ impl Pg {
             return Ok(state);
         }
         let mut state = ObjectState::load(oid, ctx.store)?;
-        state.last_write = self.loaded_seq;
+        state.last_write = self.state.loaded_seq;
         if oid.object.is_head() && self.shown.is_none() {
-            self.watches
-                .adopt(&oid.object, &mut state.info.watchers, self.loaded_at, ctx.now);
+            self.watches.adopt(
+                &oid.object,
+                &mut state.info.watchers,
+                self.state.loaded_at,
+                ctx.now,
+            );
         }
         Ok(Box::new(state))
     }
@@ -322,11 +292,13 @@ impl Pg {
 
     /// The transaction that an answer about this object must wait for.
     pub(crate) fn last_write(&self, head: &HObject) -> Seq {
-        self.cache.get(head).map_or(self.loaded_seq, |s| s.last_write)
+        self.cache
+            .get(head)
+            .map_or(self.state.loaded_seq, |s| s.last_write)
     }
 
     pub(crate) fn admit(&self, c: &ClientOp, cluster: &dyn ClusterView) -> Verdict {
-        checks::admit(c, &self.pool, &self.range, cluster)
+        checks::admit(c, &self.state.pool, &self.state.range, cluster)
     }
 
     pub(crate) fn client_op(&mut self, c: Box<ClientOp>, ctx: &mut Context<'_>) {
@@ -348,11 +320,11 @@ impl Pg {
         let Some((c, class)) = self.answer_early(c, verdict, &head, ctx) else {
             return;
         };
-        let head = self.object_id(head);
+        let head = self.state.object_id(head);
         let state = match self.take(&head, ctx) {
             Ok(state) => state,
             Err(e) => {
-                tracing::error!("pg {}: {e}", self.id);
+                tracing::error!("pg {}: {e}", self.state.id);
                 let c = self.refuse_unless_repaired(c, &head.object, true, ctx);
                 return self.again_when_repaired(c, head.object, order, ctx);
             }
@@ -371,7 +343,7 @@ impl Pg {
         let (conn, tid) = (c.conn, c.op.tid);
         tracing::warn!(
             "pg {}: operation {tid} of {} dropped: {why}",
-            self.id,
+            self.state.id,
             c.client.name
         );
         ctx.out.push(Output::Dropped { conn, tid, why });
@@ -417,7 +389,7 @@ impl Pg {
     pub(crate) fn head_of(&self, c: &ClientOp) -> HObject {
         let m = &c.op;
         HObject::new(
-            self.pool.id,
+            self.state.pool.id,
             m.hash,
             m.oloc.nspace.clone(),
             m.oloc.key.clone(),
@@ -428,7 +400,7 @@ impl Pg {
 
     /// An early error: return values 0, nothing remembered. Still in order with the object's other answers.
     pub(crate) fn refuse(&mut self, c: Box<ClientOp>, head: &HObject, e: Errno, ctx: &mut Context<'_>) {
-        let reply = MOSDOpReply::to(&c.op, self.pool.epoch, e.code());
+        let reply = MOSDOpReply::to(&c.op, self.state.pool.epoch, e.code());
         self.reply(c, self.last_write(head), reply, ctx);
     }
 
@@ -438,7 +410,7 @@ impl Pg {
             true => {
                 let head = self.head_of(&c);
                 self.shown.get_or_insert_default().damage.meet(head);
-                MOSDOpReply::to(&c.op, self.pool.epoch, Errno::EAGAIN.code())
+                MOSDOpReply::to(&c.op, self.state.pool.epoch, Errno::EAGAIN.code())
             }
             false => reply,
         };
@@ -490,11 +462,11 @@ impl Pg {
         may_repair: bool,
         ctx: &mut Context<'_>,
     ) -> Option<Box<ClientOp>> {
-        let head = self.object_id(head);
+        let head = self.state.object_id(head);
         match self.take(&head, ctx) {
             Ok(state) => self.execute_on(c, class, (head, state), fetched, may_repair, ctx),
             Err(e) => {
-                tracing::error!("pg {}: {e}", self.id);
+                tracing::error!("pg {}: {e}", self.state.id);
                 self.refuse_unless_repaired(c, &head.object, may_repair, ctx)
             }
         }
@@ -568,7 +540,11 @@ impl Pg {
             }
         };
         let reply = match found {
-            None => Some(MOSDOpReply::to(&c.op, self.pool.epoch, Errno::ENOENT.code())),
+            None => Some(MOSDOpReply::to(
+                &c.op,
+                self.state.pool.epoch,
+                Errno::ENOENT.code(),
+            )),
             Some(None) => self.run_read(&c, &head, &head, &state, damage, ctx),
             Some(Some(clone)) => self.read_clone(&c, &head, clone, damage, ctx),
         };
@@ -587,7 +563,7 @@ impl Pg {
         let snap = c.op.snapid;
         if c.op.has(flag::MAP_SNAP_CLONE) {
             snapset.resolve_exact(snap)
-        } else if self.meta.removed.contains(snap) {
+        } else if self.state.meta.removed.contains(snap) {
             Resolved::Absent
         } else {
             snapset.resolve(snap)
@@ -602,8 +578,8 @@ impl Pg {
         damage: Damage<'_>,
         ctx: &mut Context<'_>,
     ) -> Option<MOSDOpReply> {
-        let source = self.object_id(head.object.with_snap(clone));
-        let epoch = self.pool.epoch;
+        let source = self.state.object_id(head.object.with_snap(clone));
+        let epoch = self.state.pool.epoch;
         match self.take(&source, ctx) {
             Ok(state) if state.exists => {
                 let reply = self.run_read(c, head, &source, &state, damage, ctx);
@@ -632,7 +608,7 @@ impl Pg {
         damage: Damage<'_>,
         ctx: &mut Context<'_>,
     ) -> Option<MOSDOpReply> {
-        let pool = self.pool.clone();
+        let pool = self.state.pool.clone();
         let cost = match Cost::of(&c.op, old) {
             Ok(cost) => cost,
             Err(e) => return Some(MOSDOpReply::to(&c.op, pool.epoch, e.code())),
@@ -666,8 +642,8 @@ impl Pg {
             // Whatever an operation or a class method made of it.
             return Some(MOSDOpReply::to(&c.op, pool.epoch, Errno::EIO.code()));
         }
-        self.meta.stats.reads += 1;
-        self.meta.stats.read_bytes += read_bytes;
+        self.state.meta.stats.reads += 1;
+        self.state.meta.stats.read_bytes += read_bytes;
         if ran.result >= 0 {
             self.carry_out(&head.object, effects, c.conn, old.last_write, ctx);
         }
@@ -675,18 +651,18 @@ impl Pg {
     }
 
     fn map_changed(&mut self, pool: Arc<PoolView>, ctx: &mut Context<'_>) {
-        let split = pool.pg_num != self.pool.pg_num;
-        self.pool = pool;
+        let split = pool.pg_num != self.state.pool.pg_num;
+        self.state.pool = pool;
         if split {
             self.note_split();
             self.restart_catching_up(ctx);
             self.leave_split_off(ctx);
-            let range = self.range;
+            let range = self.state.range;
             self.drop_held(|op| !range.contains(op.op.hash));
             self.recount(ctx.store, ctx.now);
         }
         self.note_removed_snaps(ctx.now);
-        for (object, key) in self.watches.blocked(&self.pool.blocklist) {
+        for (object, key) in self.watches.blocked(&self.state.pool.blocklist) {
             self.end_watch(&object, key, false, ctx);
         }
     }
@@ -725,10 +701,11 @@ impl Pg {
         let result = if !self.is_active() {
             // What is here may be older, or newer, than what stands.
             Err(Errno::EAGAIN)
-        } else if self.meta.removed.contains(object.snap) {
+        } else if self.state.meta.removed.contains(object.snap) {
             Err(Errno::ENOENT)
         } else {
-            crate::exec::ops::copy::export(object, self.id.shard, ctx.store).map_err(|f: Fail| Errno(-f.rval))
+            crate::exec::ops::copy::export(object, self.state.id.shard, ctx.store)
+                .map_err(|f: Fail| Errno(-f.rval))
         };
         let result = match result {
             // The asker's client asks again, and may find it repaired.

@@ -172,7 +172,7 @@ impl Pg {
         match clone {
             None => ranges.fetch(head, ctx, &mut tickets),
             Some(id) => {
-                let clone = self.object_id(head.object.with_snap(id));
+                let clone = self.state.object_id(head.object.with_snap(id));
                 ranges.fetch(&clone, ctx, &mut tickets);
             }
         }
@@ -187,7 +187,7 @@ impl Pg {
         head: &HObject,
         ctx: &mut Context<'_>,
     ) -> Vec<Ticket> {
-        let head = self.object_id(head.clone());
+        let head = self.state.object_id(head.clone());
         // If its state cannot be read, it is told when its turn comes.
         let Ok(state) = self.take(&head, ctx) else {
             return Vec::new();
@@ -222,7 +222,7 @@ impl Pg {
         let Ok(source) = copy::source_of(op) else { return };
         let located = ctx.cluster.locate(&source.oloc, &source.oid, op.copy_from().snap);
         let Located::Local(object) = located else { return };
-        if let Ok((oid, state)) = copy::resolve(&object, self.id.shard, ctx.store) {
+        if let Ok((oid, state)) = copy::resolve(&object, self.state.id.shard, ctx.store) {
             let mut ranges = Ranges::new(state.size);
             let len = state.size % BLOCK;
             ranges.read(state.size - len, len);
@@ -233,7 +233,7 @@ impl Pg {
     /// All data of an object that another OSD wants.
     pub(crate) fn prefetch_export(&self, object: &HObject, ctx: &mut Context<'_>) -> Vec<Ticket> {
         let mut tickets = Vec::new();
-        if let Ok((oid, state)) = copy::resolve(object, self.id.shard, ctx.store) {
+        if let Ok((oid, state)) = copy::resolve(object, self.state.id.shard, ctx.store) {
             let mut ranges = Ranges::new(state.size);
             ranges.all();
             ranges.fetch(&oid, ctx, &mut tickets);

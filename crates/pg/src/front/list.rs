@@ -39,7 +39,7 @@ struct Listing {
 impl Pg {
     /// Executes a message of PG operations.
     pub(crate) fn list(&mut self, c: ClientOp, ctx: &mut Context<'_>) {
-        let mut reply = MOSDOpReply::to(&c.op, self.pool.epoch, 0);
+        let mut reply = MOSDOpReply::to(&c.op, self.state.pool.epoch, 0);
         // All operations of the message share it.
         let mut looks = SCAN_MAX;
         for (op, out) in c.op.ops.iter().zip(&mut reply.ops) {
@@ -55,13 +55,13 @@ impl Pg {
                 }
             }
         }
-        let s = &self.meta.stats;
-        let version = |v| EVersion::new(self.pool.epoch, v);
+        let s = &self.state.meta.stats;
+        let version = |v| EVersion::new(self.state.pool.epoch, v);
         reply.flags = i64::from(c.op.flags | messages::osd::flag::ACK | messages::osd::flag::ONDISK);
         reply.replay_version = version(s.version);
         reply.bad_replay_version = version(s.user_version);
         reply.user_version = s.user_version;
-        self.reply(Box::new(c), self.last_seq, reply, ctx);
+        self.reply(Box::new(c), self.state.last_seq, reply, ctx);
     }
 
     fn list_op(
@@ -104,7 +104,7 @@ impl Pg {
                 entries: Vec::new(),
                 next: None,
             }
-        } else if !self.range.contains(handle.hash) {
+        } else if !self.state.range.contains(handle.hash) {
             return Err(Errno::EINVAL.into());
         } else if count == 0 {
             Listing {
@@ -113,7 +113,7 @@ impl Pg {
             }
         } else {
             let start = HObject {
-                pool: self.pool.id,
+                pool: self.state.pool.id,
                 ..handle
             };
             self.collect(&start, count, &c.op.oloc.nspace, (filter, looks), ctx)?
@@ -121,7 +121,7 @@ impl Pg {
         let rval = i32::from(listing.next.is_none());
         let next = listing
             .next
-            .unwrap_or_else(|| self.range.end_cursor(self.pool.id));
+            .unwrap_or_else(|| self.state.range.end_cursor(self.state.pool.id));
         Ok((rval, encode(old_form, &next, &listing.entries)))
     }
 

@@ -483,7 +483,7 @@ impl Pg {
 
     /// Drops the jobs of objects that other PGs have now: their clients send again.
     pub(crate) fn drop_jobs_of_others(&mut self, ctx: &mut Context<'_>) {
-        let range = self.range;
+        let range = self.state.range;
         let gone = self.parked.remove(|job| !range.contains(job.head.hash));
         self.drop_jobs(gone, ctx);
     }

@@ -49,7 +49,7 @@ impl Pg {
             bad_replay: EVersion::new(0, user),
             user,
         };
-        let mut reply = completed(&c.op, self.pool.epoch, ran.result, versions);
+        let mut reply = completed(&c.op, self.state.pool.epoch, ran.result, versions);
         fill(&mut reply, ran.results);
         reply
     }
@@ -58,14 +58,14 @@ impl Pg {
     pub(crate) fn write_reply(&self, c: &ClientOp, ran: Ran, v: Versions) -> MOSDOpReply {
         let vector = c.op.has(flag::RETURNVEC);
         let result = if vector { ran.result } else { 0 };
-        let mut reply = completed(&c.op, self.pool.epoch, result, v);
+        let mut reply = completed(&c.op, self.state.pool.epoch, result, v);
         let keep = |(rval, out)| (rval, if vector { out } else { Bytes::new() });
         fill(&mut reply, ran.results.into_iter().map(keep));
         reply
     }
 
     pub(crate) fn failure_reply(&self, c: &ClientOp, ran: Ran, v: Versions) -> MOSDOpReply {
-        let mut reply = completed(&c.op, self.pool.epoch, ran.result, v);
+        let mut reply = completed(&c.op, self.state.pool.epoch, ran.result, v);
         fill(&mut reply, ran.results);
         reply
     }
@@ -73,13 +73,13 @@ impl Pg {
     /// If the write was executed before: its answer, and what that must wait for.
     pub(crate) fn duplicate(&self, c: &ClientOp) -> Option<(Seq, MOSDOpReply)> {
         let reqid = c.op.effective_reqid(c.client.name);
-        let known = self.log.find(reqid, c.client.instance)?;
+        let known = self.state.log.find(reqid, c.client.instance)?;
         let result = if broken::is(Rule::DuplicateFails) {
             0
         } else {
             known.result
         };
-        let mut reply = MOSDOpReply::to(&c.op, self.pool.epoch, result);
+        let mut reply = MOSDOpReply::to(&c.op, self.state.pool.epoch, result);
         reply.replay_version = known.version;
         reply.bad_replay_version = EVersion::new(known.version.epoch, known.user_version);
         reply.user_version = known.user_version + u64::from(broken::is(Rule::DuplicateVersion));

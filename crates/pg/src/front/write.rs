@@ -56,16 +56,16 @@ struct Record {
 
 impl Pg {
     fn snap_context(&self, m: &MOSDOp) -> Result<SnapContext, Errno> {
-        let pools = self.pool.pool_snaps_mode && !m.has(flag::ENFORCE_SNAPC);
+        let pools = self.state.pool.pool_snaps_mode && !m.has(flag::ENFORCE_SNAPC);
         let (seq, snaps) = if pools {
-            (self.pool.snap_seq, &self.pool.snaps)
+            (self.state.pool.snap_seq, &self.state.pool.snaps)
         } else {
             (m.snap_seq, &m.snaps)
         };
         if !context_is_valid(seq, snaps) {
             return Err(Errno::EINVAL);
         }
-        let kept = snaps.iter().filter(|s| !self.meta.removed.contains(**s));
+        let kept = snaps.iter().filter(|s| !self.state.meta.removed.contains(**s));
         Ok(SnapContext {
             seq,
             snaps: kept.copied().collect(),
@@ -98,7 +98,7 @@ impl Pg {
                 return None;
             }
         };
-        let pool = self.pool.clone();
+        let pool = self.state.pool.clone();
         let mut exec = Exec {
             ctx,
             pool: &pool,
@@ -176,7 +176,7 @@ impl Pg {
         let version = self.next_version(1);
         let user_version = match old.exists {
             true => old.info.user_version,
-            false if ran.result == Errno::ENOENT.code() => self.meta.stats.user_version,
+            false if ran.result == Errno::ENOENT.code() => self.state.meta.stats.user_version,
             false => 0,
         };
         let record = Record {
@@ -345,9 +345,9 @@ impl Pg {
     fn next_version(&self, step: u64) -> EVersion {
         let epoch = match broken::is(Rule::EpochInVersion) {
             true => 1,
-            false => self.pool.epoch,
+            false => self.state.pool.epoch,
         };
-        EVersion::new(epoch, self.meta.stats.version + step)
+        EVersion::new(epoch, self.state.meta.stats.version + step)
     }
 
     /// Puts versions, time and request id into the new object info.
@@ -357,7 +357,7 @@ impl Pg {
         }
         let info = &mut work.new.info;
         if work.change == Change::Content {
-            let last = self.meta.stats.user_version.max(old.info.user_version);
+            let last = self.state.meta.stats.user_version.max(old.info.user_version);
             let user = work.user_version.unwrap_or((last + 1).max(version.version));
             work.user_version = Some(user);
             info.user_version = user;
@@ -412,10 +412,10 @@ impl Pg {
         if !m.has(flag::FULL_TRY) || m.has(flag::FULL_FORCE) || !delta.grows() {
             return Ok(());
         }
-        if self.pool.full_quota {
+        if self.state.pool.full_quota {
             return Err(Errno::EDQUOT);
         }
-        if self.pool.full {
+        if self.state.pool.full {
             return Err(Errno::ENOSPC);
         }
         Ok(())
@@ -429,7 +429,7 @@ impl Pg {
         r: Record,
         ctx: &mut Context<'_>,
     ) -> Result<Seq, Errno> {
-        let last_user_version = self.meta.stats.user_version.max(r.user_version);
+        let last_user_version = self.state.meta.stats.user_version.max(r.user_version);
         let entry = LogEntry {
             kind: r.kind,
             version: r.version,
@@ -447,41 +447,41 @@ impl Pg {
             instance: r.instance,
         };
         let mut txn = Transaction {
-            collection: self.id,
+            collection: self.state.id,
             ops,
         };
         txn.ops.push(Op::LogAppend {
             version: r.version,
             entry: entry.to_bytes(),
         });
-        let before = self.meta.stats;
-        self.meta.stats.add(&entry.delta);
-        self.meta.stats.version = r.version.version;
-        self.meta.stats.user_version = last_user_version;
+        let before = self.state.meta.stats;
+        self.state.meta.stats.add(&entry.delta);
+        self.state.meta.stats.version = r.version.version;
+        self.state.meta.stats.user_version = last_user_version;
         // What a member of the set has not confirmed is still needed to tell what it lacks.
-        let trim = self.log.trim_point(self.commits.committed());
+        let trim = self.state.log.trim_point(self.commits.committed());
         if let Some(to) = trim {
             // The sums first: the deltas of the trimmed entries go.
-            txn.ops.push(self.meta_op());
+            txn.ops.push(self.state.meta_op());
             txn.ops.push(Op::LogTrim { to });
         }
         let copy = self.is_replicated().then(|| txn.clone());
         match ctx.store.submit(txn) {
             Ok(seq) => {
-                self.last_seq = seq;
+                self.state.last_seq = seq;
                 if let Some(txn) = copy {
                     self.replicate(txn, Some(object), seq, ctx);
                 }
                 self.count_change(object, &entry.delta);
-                self.log.push(entry, seq);
+                self.state.log.push(entry, seq);
                 if let Some(to) = trim {
-                    self.log.trimmed(to);
+                    self.state.log.trimmed(to);
                 }
                 Ok(seq)
             }
             Err(e) => {
-                tracing::warn!("pg {}: {object}: the store refused a write: {e}", self.id);
-                self.meta.stats = before;
+                tracing::warn!("pg {}: {object}: the store refused a write: {e}", self.state.id);
+                self.state.meta.stats = before;
                 Err(e)
             }
         }
@@ -515,10 +515,10 @@ impl Pg {
 
     /// Takes a watch out of the object: its time is over, or its client is blocked.
     pub(crate) fn end_watch(&mut self, object: &HObject, key: WatchKey, tell: bool, ctx: &mut Context<'_>) {
-        let oid = self.object_id(object.clone());
+        let oid = self.state.object_id(object.clone());
         let old = match self.take(&oid, ctx) {
             Ok(old) => old,
-            Err(e) => return tracing::error!("pg {}: ending a watch: {e}", self.id),
+            Err(e) => return tracing::error!("pg {}: ending a watch: {e}", self.state.id),
         };
         if old.physical {
             self.note_lost_holder(&oid, key, ctx);

@@ -67,7 +67,7 @@ impl Pg {
             w.u32(interval);
             w.u32(rows.len() as u32);
             for row in rows {
-                let oid = self.object_id(row.object.clone());
+                let oid = self.state.object_id(row.object.clone());
                 let state = ObjectState::load(&oid, ctx.store).ok().filter(|s| s.physical);
                 let mut one = Writer::with_capacity(512);
                 object(row, state.as_ref(), self.repl.group.me, &mut one);

@@ -117,7 +117,7 @@ impl Pg {
     pub fn scrub_view(&self) -> ScrubView {
         let run = self.scrub.run.as_deref().filter(|r| !r.alone);
         ScrubView {
-            stamps: self.meta.scrub,
+            stamps: self.state.meta.scrub,
             running: run.map(|r| r.order),
             wants_grant: run.is_some_and(Run::wants_grant),
             repaired: self.scrub.repaired,
@@ -158,7 +158,7 @@ impl Pg {
             | ScrubBody::Piece { .. } => {
                 tracing::warn!(
                     "pg {}: osd.{from} takes itself for the primary of our interval",
-                    self.id
+                    self.state.id
                 );
             }
         }
@@ -203,29 +203,32 @@ impl Pg {
             return;
         }
         found.insert(head.clone(), one);
-        self.meta.scrub.deep_errors = self.meta.scrub.deep_errors.saturating_add(1);
+        self.state.meta.scrub.deep_errors = self.state.meta.scrub.deep_errors.saturating_add(1);
         self.write_stamps(ctx);
     }
 
     /// The stamps go to all members.
     fn write_stamps(&mut self, ctx: &mut Context<'_>) {
-        let mut txn = Transaction::new(self.id);
-        txn.ops.push(self.meta_op());
+        let mut txn = Transaction::new(self.state.id);
+        txn.ops.push(self.state.meta_op());
         match ctx.store.submit(txn.clone()) {
             Ok(seq) => {
-                self.last_seq = seq;
+                self.state.last_seq = seq;
                 self.replicate(txn, None, seq, ctx);
             }
             // They are written with the next change of the metadata.
-            Err(e) => tracing::warn!("pg {}: when it was scrubbed is not written down: {e}", self.id),
+            Err(e) => tracing::warn!(
+                "pg {}: when it was scrubbed is not written down: {e}",
+                self.state.id
+            ),
         }
     }
 
     /// A PG that was never scrubbed counts as scrubbed when it was first led here: the periods begin then.
     pub fn begin_scrub_periods(&mut self, ctx: &mut Context<'_>) {
-        if self.meta.scrub.at.is_zero() && self.is_active() {
-            (self.meta.scrub.at, self.meta.scrub.deep_at) = (ctx.wall, ctx.wall);
-            self.meta.scrub.clean_at = ctx.wall;
+        if self.state.meta.scrub.at.is_zero() && self.is_active() {
+            (self.state.meta.scrub.at, self.state.meta.scrub.deep_at) = (ctx.wall, ctx.wall);
+            self.state.meta.scrub.clean_at = ctx.wall;
             self.write_stamps(ctx);
         }
     }

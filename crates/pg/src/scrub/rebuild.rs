@@ -213,7 +213,7 @@ impl Pg {
     // --- the outline ----------------------------------------------------------------------------------
 
     fn want_outline(&mut self, b: &mut Rebuild, ctx: &mut Context<'_>) -> Step {
-        b.as_of = self.log_head();
+        b.as_of = self.state.log.head();
         let source = self.source_of(b);
         let source = source.ok_or_else(|| Halt::Failed("nobody can tell what it is made of".into()))?;
         let (from, to) = (b.from.clone(), b.to.clone());
@@ -221,10 +221,10 @@ impl Pg {
             self.ask_source(b, source, |token| ScrubBody::Outline { token, from, to }, ctx);
             return Ok(());
         }
-        match piece::outline(&self.object_id(from), &to, ctx.store) {
+        match piece::outline(&self.state.object_id(from), &to, ctx.store) {
             Ok(outline) => self.outlined(b, source, outline, ctx),
             Err(e) => {
-                tracing::info!("pg {}: {e}", self.id);
+                tracing::info!("pg {}: {e}", self.state.id);
                 b.fails(source);
                 Ok(())
             }
@@ -232,7 +232,7 @@ impl Pg {
     }
 
     fn outlined(&mut self, b: &mut Rebuild, source: OsdId, outline: Outline, ctx: &mut Context<'_>) -> Step {
-        match Plan::new(self.id.shard, &b.from, &b.to, outline) {
+        match Plan::new(self.state.id.shard, &b.from, &b.to, outline) {
             Ok(plan) => {
                 for item in &plan.items {
                     let known = self.version_here(&item.object, ctx);
@@ -244,7 +244,7 @@ impl Pg {
                     }
                     tracing::error!(
                         "pg {}: {}: osd.{source} has version {}",
-                        self.id,
+                        self.state.id,
                         item.object,
                         item.version
                     );
@@ -257,7 +257,7 @@ impl Pg {
                 b.phase = Phase::Parts(Box::new(plan));
             }
             Err(why) => {
-                tracing::error!("pg {}: {}: osd.{source}: {why}", self.id, b.to);
+                tracing::error!("pg {}: {}: osd.{source}: {why}", self.state.id, b.to);
                 b.fails(source);
             }
         }
@@ -290,7 +290,7 @@ impl Pg {
                 false => Halt::Failed(format!("{object}: no copy of {part:?} can be read")),
             });
         };
-        let oid = self.object_id(object);
+        let oid = self.state.object_id(object);
         if source != self.repl.group.me {
             let (object, part) = (oid.object, part.clone());
             let body = |token| ScrubBody::Piece {
@@ -316,7 +316,7 @@ impl Pg {
         let Some((item, part)) = b.plan().and_then(Plan::next) else {
             return Ok(());
         };
-        let oid = self.object_id(item.object);
+        let oid = self.state.object_id(item.object);
         let me = self.repl.group.me;
         match piece::piece(&oid, item.version, &part, ctx.store) {
             Ok((ops, next)) => self.part_given(b, me, ops, next, ctx),
@@ -337,7 +337,7 @@ impl Pg {
         (txn, next): (Transaction, Option<Part>),
         ctx: &mut Context<'_>,
     ) -> Step {
-        if result != 0 || txn.collection != self.id {
+        if result != 0 || txn.collection != self.state.id {
             b.fails(source);
             return Ok(());
         }
@@ -358,7 +358,7 @@ impl Pg {
         let steps = match plan.given(ops, next) {
             Ok(steps) => steps,
             Err(why) => {
-                tracing::error!("pg {}: {}: a part from osd.{source}: {why}", self.id, b.to);
+                tracing::error!("pg {}: {}: a part from osd.{source}: {why}", self.state.id, b.to);
                 b.fails(source);
                 return Ok(());
             }
@@ -372,7 +372,7 @@ impl Pg {
 
     /// To where it is made.
     fn write_made(&mut self, b: &mut Rebuild, ops: Vec<Op>, ctx: &mut Context<'_>) -> Step {
-        let mut txn = Transaction::new(self.id);
+        let mut txn = Transaction::new(self.state.id);
         txn.ops = ops;
         if let Some(member) = b.member {
             let number = self.repl.number();
@@ -381,9 +381,9 @@ impl Pg {
             return Ok(());
         }
         let refused = |e| Halt::Failed(format!("the store refused it: {e}"));
-        self.last_seq = ctx.store.submit(txn).map_err(refused)?;
+        self.state.last_seq = ctx.store.submit(txn).map_err(refused)?;
         // One piece at a time: others want to write here, too.
-        b.wait = Some(Wait::Flush(self.last_seq));
+        b.wait = Some(Wait::Flush(self.state.last_seq));
         Ok(())
     }
 
@@ -480,16 +480,16 @@ impl Pg {
             plan.items.iter().map(|i| (i.object.clone(), i.version)).collect();
         let mut ops = Vec::new();
         for (object, _) in &made {
-            ops.extend(scratch::replace_steps(&self.object_id(object.clone())));
+            ops.extend(scratch::replace_steps(&self.state.object_id(object.clone())));
         }
         let failed = |e: crate::IoError| Halt::Failed(e.to_string());
         if b.is_here() {
             // What is here beside it is nobody else's.
-            let start = self.object_id(b.from.clone());
+            let start = self.state.object_id(b.from.clone());
             let here = super::digest::versions_of(&start, &b.to, ctx.store).map_err(failed)?;
             let stray = here.into_iter().filter(|o| !made.iter().any(|(m, _)| m == o));
             ops.extend(stray.map(|o| Op::Remove {
-                oid: self.object_id(o),
+                oid: self.state.object_id(o),
             }));
         }
         self.write_made(b, ops, ctx)?;
@@ -497,7 +497,7 @@ impl Pg {
         if b.is_here() {
             // Whoever is answered from it waits for that.
             b.wait = None;
-            self.forget_replaced(&b.to.head(), &made, self.last_seq, ctx)
+            self.forget_replaced(&b.to.head(), &made, self.state.last_seq, ctx)
                 .map_err(failed)?;
         }
         Ok(())
@@ -505,13 +505,13 @@ impl Pg {
 
     /// Whether the unit was written since its log entries ended at `as_of`, as far as anybody can know.
     pub(super) fn was_written(&self, head: &HObject, as_of: EVersion, ctx: &mut Context<'_>) -> bool {
-        if self.log_head() == as_of {
+        if self.state.log.head() == as_of {
             return false;
         }
-        let reaches = as_of == EVersion::default() || self.log.at_or_before(as_of).is_some();
+        let reaches = as_of == EVersion::default() || self.state.log.at_or_before(as_of).is_some();
         let written =
             |e: &crate::state::log::LogEntry| e.object.head() == *head && e.kind != EntryKind::Error;
-        match self.log_since(Some(as_of), ctx.store) {
+        match self.state.log_since(Some(as_of), ctx.store) {
             Ok(entries) if reaches => entries.iter().any(written),
             _ => true,
         }
@@ -527,7 +527,7 @@ impl Pg {
         if b.is_here() {
             left.retain(|oid| !matches!(ctx.store.stat(oid), Ok(None)));
         }
-        let mut txn = Transaction::new(self.id);
+        let mut txn = Transaction::new(self.state.id);
         txn.ops = left.into_iter().map(|oid| Op::Remove { oid }).collect();
         if txn.ops.is_empty() {
             return b.fix;
@@ -540,8 +540,8 @@ impl Pg {
             // It removes them when it is asked again what it has.
             Some(_) => {}
             None => match ctx.store.submit(txn) {
-                Ok(seq) => self.last_seq = seq,
-                Err(e) => tracing::warn!("pg {}: {}: what was made of it stays: {e}", self.id, b.to),
+                Ok(seq) => self.state.last_seq = seq,
+                Err(e) => tracing::warn!("pg {}: {}: what was made of it stays: {e}", self.state.id, b.to),
             },
         }
         b.fix

@@ -143,7 +143,7 @@ impl Pg {
         }
         tracing::error!(
             "pg {}: {head}: the copy here is damaged: it is fetched from another OSD",
-            self.id
+            self.state.id
         );
         let (from, to) = unit(head);
         let fix = Fix::Pull {
@@ -275,7 +275,7 @@ impl Pg {
         };
         let (from, to) = (from.clone(), to.clone());
         let busy = self.scrub.repairs.values().filter(|r| r.is_pulling()).count() >= PULLS_MAX;
-        let (me, token, as_of) = (self.repl.group.me, self.repl.number(), self.log_head());
+        let (me, token, as_of) = (self.repl.group.me, self.repl.number(), self.state.log.head());
         let named = self.sources_of(sources.as_deref());
         let Some(r) = self.scrub.repairs.get_mut(&id) else {
             return false;
@@ -361,11 +361,14 @@ impl Pg {
                 self.scrub.repaired += 1;
                 tracing::info!(
                     "pg {}: {to}: the copy here was repaired from osd.{source}",
-                    self.id
+                    self.state.id
                 );
             }
             Err(why) => {
-                tracing::error!("pg {}: {to}: not repaired from osd.{source}: {why}", self.id);
+                tracing::error!(
+                    "pg {}: {to}: not repaired from osd.{source}: {why}",
+                    self.state.id
+                );
                 if let Some(r) = self.scrub.repairs.get_mut(&id) {
                     r.outrun += 1;
                     if result != 0 || r.outrun >= OUTRUN_MAX {
@@ -383,7 +386,11 @@ impl Pg {
     /// All of it is too much for one transaction.
     fn in_pieces(&mut self, id: u64, source: OsdId, fix: Fix, ctx: &mut Context<'_>) {
         if let Some(r) = self.scrub.repairs.get_mut(&id) {
-            tracing::debug!("pg {}: {}: osd.{source} gives it in pieces", self.id, r.head);
+            tracing::debug!(
+                "pg {}: {}: osd.{source} gives it in pieces",
+                self.state.id,
+                r.head
+            );
             r.todo.push_front(as_pieces(fix));
         }
         self.repair_step(id, ctx);
@@ -413,7 +420,7 @@ impl Pg {
                 let whose = b.whose(self.repl.group.me);
                 tracing::info!(
                     "pg {}: {}: the copy on osd.{whose} was made anew",
-                    self.id,
+                    self.state.id,
                     r.head
                 );
                 self.scrub.repaired += 1;
@@ -434,11 +441,15 @@ impl Pg {
         let again = match halt {
             Halt::Outrun => {
                 r.outrun += 1;
-                tracing::info!("pg {}: {}: it was written while it was repaired", self.id, r.head);
+                tracing::info!(
+                    "pg {}: {}: it was written while it was repaired",
+                    self.state.id,
+                    r.head
+                );
                 r.outrun < OUTRUN_MAX
             }
             Halt::Failed(why) => {
-                tracing::error!("pg {}: not repaired: {why}", self.id);
+                tracing::error!("pg {}: not repaired: {why}", self.state.id);
                 false
             }
         };
@@ -496,14 +507,14 @@ impl Pg {
 
     fn begin_push(&mut self, id: u64, fix: Fix, ctx: &mut Context<'_>) {
         let Fix::Push { from, to, .. } = &fix else { return };
-        let start = self.object_id(from.clone());
+        let start = self.state.object_id(from.clone());
         // What cannot be told by now says so when it is read.
         if is_large(&start, to, FIX_BYTES_MAX, ctx.store).unwrap_or(false) {
             return self.push_in_pieces(id, fix);
         }
         let mut tickets = Vec::new();
         for object in super::digest::versions_of(&start, to, ctx.store).unwrap_or_default() {
-            let oid = self.object_id(object);
+            let oid = self.state.object_id(object);
             tickets.extend(ctx.store.prefetch(&oid, 0, FIX_BYTES_MAX));
         }
         let Some(r) = self.scrub.repairs.get_mut(&id) else {
@@ -558,7 +569,7 @@ impl Pg {
         };
         let (member, to) = (*member, to.clone());
         let start = ObjectId {
-            shard: self.id.shard,
+            shard: self.state.id.shard,
             object: from.clone(),
         };
         let steps = anew_steps(&start, &to, FIX_BYTES_MAX, ctx.store);
@@ -566,14 +577,14 @@ impl Pg {
         match steps {
             Ok(Some(ops)) if !ops.is_empty() => {
                 r.doing = Some(Doing::Pushing { member, number });
-                let mut txn = Transaction::new(self.id);
+                let mut txn = Transaction::new(self.state.id);
                 txn.ops = ops;
                 self.send_to(member, PeerBody::Apply { seq: number, txn }, ctx);
             }
             Ok(None) => self.push_in_pieces(id, fix),
             Ok(Some(_)) => self.repair_ends(id, false, ctx),
             Err(e) => {
-                tracing::error!("pg {}: {to}: osd.{member} cannot be given it: {e}", self.id);
+                tracing::error!("pg {}: {to}: osd.{member} cannot be given it: {e}", self.state.id);
                 self.repair_ends(id, false, ctx);
             }
         }
@@ -592,7 +603,11 @@ impl Pg {
             {
                 r.doing = None;
                 self.scrub.repaired += 1;
-                tracing::info!("pg {}: {}: the copy on osd.{osd} was replaced", self.id, r.head);
+                tracing::info!(
+                    "pg {}: {}: the copy on osd.{osd} was replaced",
+                    self.state.id,
+                    r.head
+                );
             }
         }
     }

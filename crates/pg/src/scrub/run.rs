@@ -133,13 +133,13 @@ impl Pg {
         }
         tracing::info!(
             "pg {}: {}{} begins",
-            self.id,
+            self.state.id,
             if order.deep { "deep-scrub" } else { "scrub" },
             if order.repair { " with repair" } else { "" }
         );
-        probe::tell(self.id.pg, self.repl.group.me, Scrubbed::Began(order));
-        let cursor = self.range.start_cursor(self.pool.id).with_snap(0);
-        let mut run = Run::new(order, self.log_head(), Some(cursor));
+        probe::tell(self.state.id.pg, self.repl.group.me, Scrubbed::Began(order));
+        let cursor = self.state.range.start_cursor(self.state.pool.id).with_snap(0);
+        let mut run = Run::new(order, self.state.log.head(), Some(cursor));
         // What is checked alone goes on as a part of it.
         if let Some(alone) = self.scrub.run.take() {
             (run.suspects, run.checks) = (alone.suspects, alone.checks);
@@ -151,7 +151,7 @@ impl Pg {
 
     /// Has one unit looked at, beside whatever runs.
     pub(super) fn check_alone(&mut self, head: HObject, order: ScrubOrder, ctx: &mut Context<'_>) {
-        let at = self.log_head();
+        let at = self.state.log.head();
         let run = self
             .scrub
             .run
@@ -167,8 +167,8 @@ impl Pg {
     pub(super) fn stop_scrub(&mut self, ctx: &mut Context<'_>) {
         let Some(run) = self.scrub.run.take() else { return };
         if !run.alone {
-            tracing::info!("pg {}: the scrub is given up: it is not whole now", self.id);
-            probe::tell(self.id.pg, self.repl.group.me, Scrubbed::GivenUp);
+            tracing::info!("pg {}: the scrub is given up: it is not whole now", self.state.id);
+            probe::tell(self.state.id.pg, self.repl.group.me, Scrubbed::GivenUp);
         }
         self.drop_check_repairs(ctx);
         if let Some(c) = run.stretch {
@@ -203,7 +203,7 @@ impl Pg {
                 }
             }
             Err(e) => {
-                tracing::error!("pg {}: scrub: {e}", self.id);
+                tracing::error!("pg {}: scrub: {e}", self.state.id);
                 self.stop_scrub(ctx);
             }
         }
@@ -235,7 +235,7 @@ impl Pg {
         }
         let all = found.len() <= STRETCH_OBJECTS && bytes < STRETCH_BYTES;
         let to = match (all, last, found.first()) {
-            (true, ..) | (_, _, None) => self.range.end_cursor(self.pool.id),
+            (true, ..) | (_, _, None) => self.state.range.end_cursor(self.state.pool.id),
             (_, Some(last), _) => last,
             // One object has more clones than a stretch.
             (_, None, Some(first)) => first.object.head(),
@@ -252,7 +252,7 @@ impl Pg {
         ctx: &mut Context<'_>,
     ) -> Result<Compare, IoError> {
         let token = self.repl.number();
-        let start = self.object_id(from.clone());
+        let start = self.state.object_id(from.clone());
         let walk = Walk::begin(&start, &to, deep, ctx.store)?;
         let body = ScrubBody::Digest {
             token,
@@ -314,7 +314,7 @@ impl Pg {
     /// All have said what they have in the stretch.
     fn end_stretch(&mut self) {
         let me = self.repl.group.me;
-        let end = self.range.end_cursor(self.pool.id);
+        let end = self.state.range.end_cursor(self.state.pool.id);
         let Some(run) = &mut self.scrub.run else { return };
         if !run.stretch.as_ref().is_some_and(Compare::is_done) {
             return;
@@ -399,7 +399,7 @@ impl Pg {
             }
             (Ok(compare), None) => compare.leave(ctx),
             (Err(e), _) => {
-                tracing::error!("pg {}: scrub: {e}", self.id);
+                tracing::error!("pg {}: scrub: {e}", self.state.id);
                 self.end_check(token, ctx);
             }
         }
@@ -408,7 +408,7 @@ impl Pg {
     /// All have said what they have of a checked object.
     fn conclude(&mut self, token: u64, ctx: &mut Context<'_>) {
         let me = self.repl.group.me;
-        let shard = self.id.shard;
+        let shard = self.state.id.shard;
         let Some(check) = self.scrub.run.as_mut().and_then(|r| r.checks.get_mut(&token)) else {
             return;
         };
@@ -436,7 +436,7 @@ impl Pg {
 
     fn decide(&mut self, token: u64, wrong: Vec<Inconsistent>, ctx: &mut Context<'_>) {
         if !wrong.is_empty() {
-            probe::tell(self.id.pg, self.repl.group.me, Scrubbed::Judged(&wrong));
+            probe::tell(self.state.id.pg, self.repl.group.me, Scrubbed::Judged(&wrong));
         }
         let Some(run) = &mut self.scrub.run else { return };
         let Some(check) = run.checks.get_mut(&token) else {
@@ -462,7 +462,7 @@ impl Pg {
         for w in wrong {
             tracing::error!(
                 "pg {}: {}: {} of {} copies are bad{}",
-                self.id,
+                self.state.id,
                 w.object,
                 w.bad().count(),
                 w.sides.len(),
@@ -518,7 +518,7 @@ impl Pg {
         // A light look does not see what a deep one has found.
         let kept = |w: &Inconsistent| !run.order.deep && w.deep > 0;
         found.retain(|o, w| kept(w) && !run.found.contains_key(o));
-        let s = &mut self.meta.scrub;
+        let s = &mut self.state.meta.scrub;
         (s.version, s.at) = (run.began_at, ctx.wall);
         s.shallow_errors = run.shallow;
         if run.order.deep {
@@ -532,7 +532,7 @@ impl Pg {
         let errors = run.shallow + run.deep + run.fixed;
         tracing::info!(
             "pg {}: {} of {} objects ended: {errors} bad copies, {} repaired",
-            self.id,
+            self.state.id,
             if run.order.deep { "deep-scrub" } else { "scrub" },
             run.objects,
             run.fixed
@@ -545,7 +545,7 @@ impl Pg {
             errors,
             fixed: run.fixed,
         };
-        probe::tell(self.id.pg, self.repl.group.me, Scrubbed::Ended(result));
+        probe::tell(self.state.id.pg, self.repl.group.me, Scrubbed::Ended(result));
         ctx.out.push(Output::ScrubEnded(result));
     }
 
@@ -555,7 +555,7 @@ impl Pg {
             return;
         }
         let found = self.scrub.found.get_or_insert_default();
-        let s = &mut self.meta.scrub;
+        let s = &mut self.state.meta.scrub;
         let before = *s;
         let of = |heads: &[HObject], w: &Inconsistent| heads.contains(&w.object.head());
         let again: Vec<HObject> = run.found.keys().map(HObject::head).collect();

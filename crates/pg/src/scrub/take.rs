@@ -39,14 +39,14 @@ impl Pg {
                 _ => {}
             }
         }
-        let start = self.object_id(from.clone());
+        let start = self.state.object_id(from.clone());
         let here = super::digest::versions_of(&start, to, ctx.store).map_err(|e| text(&e))?;
         for gone in here.into_iter().filter(|o| !versions.iter().any(|(v, _)| v == o)) {
-            let oid = self.object_id(gone);
+            let oid = self.state.object_id(gone);
             txn.ops.push(Op::Remove { oid });
         }
         let seq = ctx.store.submit(txn).map_err(|e| text(&e))?;
-        self.last_seq = seq;
+        self.state.last_seq = seq;
         self.look_again(&to.head(), &versions, seq, ctx)
     }
 
@@ -58,7 +58,7 @@ impl Pg {
         txn: &Transaction,
     ) -> Result<Vec<(HObject, EVersion)>, String> {
         let mut out: Vec<(HObject, EVersion)> = Vec::new();
-        let inside = |o: &ObjectId| o.shard == self.id.shard && *from <= o.object && o.object <= *to;
+        let inside = |o: &ObjectId| o.shard == self.state.id.shard && *from <= o.object && o.object <= *to;
         for op in &txn.ops {
             let oid = match op {
                 Op::Clone { src, dst } if inside(src) => dst,
@@ -82,7 +82,7 @@ impl Pg {
                 }
                 _ => return Err("it came with steps that do not belong to it".into()),
             };
-            if txn.collection != self.id || !inside(oid) {
+            if txn.collection != self.state.id || !inside(oid) {
                 return Err("it came with steps for other objects".into());
             }
         }
@@ -98,13 +98,13 @@ impl Pg {
         if let Some(state) = self.cache.get(object).filter(|s| s.physical) {
             return Some(state.info.version);
         }
-        let oid = self.object_id(object.clone());
+        let oid = self.state.object_id(object.clone());
         let there = super::digest::version_now(&oid, ctx.store);
         if there != EVersion::default() {
             return Some(there);
         }
         // Only heads are named by log entries.
-        let entries = self.log_since(None, ctx.store).ok()?;
+        let entries = self.state.log_since(None, ctx.store).ok()?;
         let of_it = |e: &&LogEntry| e.object == *object && e.kind != EntryKind::Error;
         entries.iter().rev().find(of_it).map(|e| e.version)
     }
@@ -121,7 +121,7 @@ impl Pg {
         self.forget_replaced(head, versions, seq, ctx)
             .map_err(|e| text(&e))?;
         for (object, _) in versions {
-            let oid = self.object_id(object.clone());
+            let oid = self.state.object_id(object.clone());
             let size = ObjectState::load(&oid, ctx.store).map_err(|e| text(&e))?.size;
             let mut at = 0;
             while at < size {
@@ -146,7 +146,7 @@ impl Pg {
         // The answer to what finds it waits for the writes that made it, as it did before.
         let last_write = self.last_write(head).max(seq);
         self.cache.forget(head);
-        let oid = self.object_id(head.clone());
+        let oid = self.state.object_id(head.clone());
         match self.take(&oid, ctx) {
             Ok(mut state) => {
                 state.last_write = last_write;

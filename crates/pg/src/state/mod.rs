@@ -6,6 +6,7 @@ pub(crate) mod log;
 pub(crate) mod meta;
 pub(crate) mod object;
 pub(crate) mod object_info;
+pub(crate) mod pg;
 pub(crate) mod range;
 pub(crate) mod snapset;
 pub(crate) mod stats;

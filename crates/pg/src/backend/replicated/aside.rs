@@ -52,7 +52,7 @@ impl Pg {
         if !r.group.is_primary() || !r.peered {
             return false;
         }
-        let full = |osd: &OsdId| self.pool.full_osds.contains(osd);
+        let full = |osd: &OsdId| self.state.pool.full_osds.contains(osd);
         let with_room = r
             .members
             .iter()
@@ -73,7 +73,7 @@ impl Pg {
             return Some(c);
         }
         if self.repl.aside.is_none() {
-            tracing::warn!("pg {}: no room here: another OSD shall lead", self.id);
+            tracing::warn!("pg {}: no room here: another OSD shall lead", self.state.id);
         }
         self.repl.aside = Some(since);
         // All of them came before what is held already.
@@ -137,7 +137,7 @@ impl Pg {
         set.iter().all(full)
             && !self.commits.is_waiting()
             && !self.parked.has_messages()
-            && self.repl.committed() >= self.last_seq
+            && self.repl.committed() >= self.state.last_seq
     }
 
     /// It is known that nobody can take over: what waits is tried again. Not while a proposal may still come true.

@@ -145,12 +145,12 @@ impl Pg {
     /// How to begin depends on what the member has.
     pub(super) fn begin_catching_up(&mut self, osd: OsdId, info: PgInfo, ctx: &mut Context<'_>) {
         let shared = match info.exists && info.complete {
-            true => self.log.at_or_before(info.head).filter(|v| info.tail <= *v),
+            true => self.state.log.at_or_before(info.head).filter(|v| info.tail <= *v),
             false => None,
         };
         // A member that never had an entry, and a log here that begins with the first one.
         let fresh = info.exists && info.complete && info.head == EVersion::default();
-        let shared = shared.or_else(|| (fresh && self.log.reaches(info.head)).then_some(info.head));
+        let shared = shared.or_else(|| (fresh && self.state.log.reaches(info.head)).then_some(info.head));
         // What is here may be undone when the others of `in_sync` are heard, and nobody can say what of it: one that counts
         // as incomplete until the end holds nothing that would go unnoticed.
         let stays = self.repl.peered || self.repl.group.is_in_sync(osd) || broken::is(Rule::LearnerHasNoMore);
@@ -170,9 +170,9 @@ impl Pg {
     }
 
     fn catch_up_by_log(&mut self, osd: OsdId, since: EVersion, dirty: Vec<HObject>, ctx: &mut Context<'_>) {
-        let mut entries = match self.log_since(Some(since), ctx.store) {
+        let mut entries = match self.state.log_since(Some(since), ctx.store) {
             Ok(entries) => entries,
-            Err(e) => return tracing::error!("pg {}: {e}", self.id),
+            Err(e) => return tracing::error!("pg {}: {e}", self.state.id),
         };
         if broken::is(Rule::CatchUpWhole) {
             entries.pop();
@@ -180,7 +180,7 @@ impl Pg {
         let removals = entries.iter().filter(|e| e.kind == EntryKind::Delete);
         let removed = removals.map(|e| e.object.clone()).collect();
         let changed = entries.into_iter().map(|e| e.object).chain(dirty);
-        let range = self.range;
+        let range = self.state.range;
         self.start_catching_up(
             osd,
             Catchup {
@@ -197,7 +197,7 @@ impl Pg {
     }
 
     fn backfill(&mut self, osd: OsdId) {
-        let cursor = self.range.start_cursor(self.pool.id).with_snap(0);
+        let cursor = self.state.range.start_cursor(self.state.pool.id).with_snap(0);
         self.start_catching_up(
             osd,
             Catchup {
@@ -216,7 +216,7 @@ impl Pg {
     fn start_catching_up(&mut self, osd: OsdId, c: Catchup) {
         tracing::debug!(
             "pg {}: osd.{osd} is caught up by {}",
-            self.id,
+            self.state.id,
             if c.is_backfill() { "backfill" } else { "log" }
         );
         if let Some(m) = self.repl.members.get_mut(&osd) {
@@ -311,7 +311,7 @@ impl Pg {
 
     /// Compares the next stretch when little is left to copy.
     fn scan_on(&mut self, osd: OsdId, ctx: &mut Context<'_>) {
-        let end = self.range.end_cursor(self.pool.id);
+        let end = self.state.range.end_cursor(self.state.pool.id);
         let Some(c) = self.catchup(osd) else { return };
         let Some(from) = c.cursor.clone() else { return };
         if c.scanning.is_some() || c.dirty.len() > DIRTY_LOW {
@@ -345,11 +345,11 @@ impl Pg {
         if c.scanning == Some(token) {
             c.scanning = None;
             if let Err(e) = self.compare(from, items, next, ctx) {
-                tracing::error!("pg {}: {e}", self.id);
+                tracing::error!("pg {}: {e}", self.state.id);
                 self.fail(from, "cannot be compared with what cannot be read here", ctx);
             }
         } else if c.copies.contains_key(&token) {
-            let newest = self.last_seq;
+            let newest = self.state.last_seq;
             if let Some(copy) = self.catchup(from).and_then(|c| c.copies.get_mut(&token))
                 && let Copying::Asked(job) = copy.state
             {
@@ -388,11 +388,11 @@ impl Pg {
         their_next: Option<HObject>,
         ctx: &mut Context<'_>,
     ) -> Result<(), IoError> {
-        let end = self.range.end_cursor(self.pool.id);
+        let end = self.state.range.end_cursor(self.state.pool.id);
         let Some(from) = self.catchup(osd).and_then(|c| c.cursor.clone()) else {
             return Ok(());
         };
-        let start = self.object_id(from.clone());
+        let start = self.state.object_id(from.clone());
         let (ours, our_next) = list_versions(&start, &end, STRETCH, ctx.store)?;
         // As far as both lists reach, and never into the middle of an object's clones.
         let stop = match (their_next, our_next) {
@@ -459,7 +459,7 @@ impl Pg {
 
     /// Starts reading all data of the object and its clones.
     fn prefetch_unit(&mut self, head: &HObject, ctx: &mut Context<'_>) -> Vec<Ticket> {
-        let start = self.object_id(head.with_snap(0));
+        let start = self.state.object_id(head.with_snap(0));
         let Ok((unit, _)) = list_versions(&start, head, UNIT_MAX as usize, ctx.store) else {
             return Vec::new();
         };
@@ -497,15 +497,15 @@ impl Pg {
         let (job, theirs) = (*job, theirs.clone());
         // The log tells something only about a version that it reaches: most of a backfill needs none of it.
         let known = theirs.iter().find(|(o, _)| *o == head).map(|(_, v)| *v);
-        let entries = match known.filter(|v| self.log.reaches(*v)) {
-            Some(v) => self.log_since(Some(v), ctx.store),
+        let entries = match known.filter(|v| self.state.log.reaches(*v)) {
+            Some(v) => self.state.log_since(Some(v), ctx.store),
             None => Ok(Vec::new()),
         };
         let steps = entries.and_then(|entries| self.copy_steps_for(osd, &head, &theirs, &entries, ctx.store));
         let steps = match steps {
             Ok(steps) => steps,
             Err(e) => {
-                tracing::error!("pg {}: {head}: cannot be copied: {e}", self.id);
+                tracing::error!("pg {}: {head}: cannot be copied: {e}", self.state.id);
                 self.damaged(&head, ctx);
                 return self.fail(osd, "cannot be given what cannot be read here", ctx);
             }
@@ -526,7 +526,7 @@ impl Pg {
     /// In transactions of bounded size; the number of the last.
     pub(super) fn send_steps(&mut self, osd: OsdId, steps: Vec<Op>, ctx: &mut Context<'_>) -> Option<u64> {
         let mut last = None;
-        let mut txn = Transaction::new(self.id);
+        let mut txn = Transaction::new(self.state.id);
         let mut bytes = 0;
         let mut steps = steps.into_iter().peekable();
         while let Some(op) = steps.next() {
@@ -534,7 +534,7 @@ impl Pg {
             txn.ops.push(op);
             let next = steps.peek().map_or(u64::MAX, weight);
             if txn.ops.len() >= TXN_STEPS_MAX || bytes.saturating_add(next) > TXN_BYTES_MAX {
-                let full = std::mem::replace(&mut txn, Transaction::new(self.id));
+                let full = std::mem::replace(&mut txn, Transaction::new(self.state.id));
                 let seq = self.repl.number();
                 self.send_to(osd, PeerBody::Apply { seq, txn: full }, ctx);
                 (last, bytes) = (Some(seq), 0);
@@ -581,7 +581,7 @@ impl Pg {
         let below = c.uncommitted.first_version();
         let ops = match self.log_steps(since, below, ctx) {
             Ok(ops) => ops,
-            Err(e) => return tracing::error!("pg {}: {e}", self.id),
+            Err(e) => return tracing::error!("pg {}: {e}", self.state.id),
         };
         let Some(last) = self.send_steps(osd, ops, ctx) else {
             return;
@@ -643,14 +643,14 @@ impl Pg {
         ctx: &mut Context<'_>,
     ) -> Result<Vec<Op>, IoError> {
         let mut ops = Vec::new();
-        let since = since.filter(|v| self.log.reaches(*v));
+        let since = since.filter(|v| self.state.log.reaches(*v));
         if since.is_none() {
             ops.extend(clear_log());
         }
         let bad = |e| IoError(format!("a log entry does not decode: {e}"));
-        for (version, entry) in ctx.store.log_entries(self.id)? {
+        for (version, entry) in ctx.store.log_entries(self.state.id)? {
             // Not those of PGs that were split off, whose objects are not copied here.
-            let ours = || LogEntry::from_bytes(&entry).map(|e| self.range.contains(e.object.hash));
+            let ours = || LogEntry::from_bytes(&entry).map(|e| self.state.range.contains(e.object.hash));
             let wanted = since.is_none_or(|s| version > s) && below.is_none_or(|b| version < b);
             if wanted && ours().map_err(bad)? {
                 ops.push(Op::LogAppend { version, entry });
@@ -659,7 +659,7 @@ impl Pg {
         let meta = PgMeta {
             complete: true,
             dirty: Vec::new(),
-            ..self.meta.clone()
+            ..self.state.meta.clone()
         };
         ops.push(Op::SetMeta {
             meta: meta.to_bytes(),

@@ -51,11 +51,11 @@ impl Pg {
         entries: &[LogEntry],
         store: &mut dyn ObjectStore,
     ) -> Result<Vec<Op>, IoError> {
-        let start = self.object_id(head.with_snap(0));
+        let start = self.state.object_id(head.with_snap(0));
         let (ours, _) = super::replica::list_versions(&start, head, usize::MAX >> 1, store)?;
         let mut ops = Vec::new();
         for (object, _) in theirs.iter().filter(|(o, _)| !ours.iter().any(|(x, _)| x == o)) {
-            let oid = self.object_id(object.clone());
+            let oid = self.state.object_id(object.clone());
             if !broken::is(Rule::SurplusGoes) {
                 ops.push(Op::Remove { oid });
             }
@@ -65,7 +65,7 @@ impl Pg {
             if there == Some(*version) && *version != EVersion::default() {
                 continue;
             }
-            let oid = self.object_id(object.clone());
+            let oid = self.state.object_id(object.clone());
             let since = there
                 .and_then(|v| ranges_since(head, v, entries))
                 .filter(|_| object.is_head());

@@ -95,7 +95,7 @@ impl Grants {
 impl Pg {
     /// All of `in_sync` have everything up to here.
     fn stable(&self) -> EVersion {
-        self.log.newest_up_to(self.commits.committed())
+        self.state.log.newest_up_to(self.commits.committed())
     }
 
     /// A member wants to answer reads.
@@ -104,7 +104,7 @@ impl Pg {
         let full = r.members.get(&osd).is_some_and(|m| m.is_full() && m.synced);
         let may = r.is_active() && r.group.is_in_sync(osd) && full && r.grants.give(osd, ctx.now);
         let stable = self.stable();
-        let pg_num = if may { self.pool.pg_num } else { 0 };
+        let pg_num = if may { self.state.pool.pg_num } else { 0 };
         let body = PeerBody::Granted {
             token,
             pg_num,

@@ -46,7 +46,7 @@ use member::{Member, Phase};
 use messages::osd::peer::{PeerBody, PgInfo};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
-use types::{EVersion, Epoch, Errno, HObject, Op, OsdId, Transaction};
+use types::{Epoch, Errno, HObject, Op, OsdId, Transaction};
 
 /// How often a PG whose members are not all full looks after them.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -265,7 +265,7 @@ impl Pg {
         self.stop_catching_up(osd, ctx);
         self.repl.birth.falls += 1;
         self.repl.birth.forget(osd);
-        let last = self.last_seq;
+        let last = self.state.last_seq;
         if let Some(m) = self.repl.members.get_mut(&osd) {
             m.lose(last, ctx.now);
         }
@@ -281,7 +281,7 @@ impl Pg {
 
     /// A member that cannot keep up: its disk refused something.
     fn fail(&mut self, osd: OsdId, why: &str, ctx: &mut Context<'_>) {
-        tracing::warn!("pg {}: osd.{osd} {why}: left alone for a while", self.id);
+        tracing::warn!("pg {}: osd.{osd} {why}: left alone for a while", self.state.id);
         self.lose(osd, ctx);
         if let Some(m) = self.repl.members.get_mut(&osd) {
             m.phase = Phase::Failed { at: ctx.now };
@@ -309,7 +309,7 @@ impl Pg {
             PeerBody::Ask { token } => self.asked_for_grant(from, token, ctx),
             PeerBody::Scrub(body) => self.scrub_said(from, body, ctx),
             PeerBody::Stale { known } => {
-                tracing::debug!("pg {}: osd.{from} knows interval {known}", self.id);
+                tracing::debug!("pg {}: osd.{from} knows interval {known}", self.state.id);
             }
             // What only a primary sends: the other one is told that it is none, if it is not.
             PeerBody::Query
@@ -321,7 +321,7 @@ impl Pg {
             | PeerBody::Stable { .. } => {
                 tracing::warn!(
                     "pg {}: osd.{from} takes itself for the primary of our interval",
-                    self.id
+                    self.state.id
                 );
             }
         }
@@ -334,7 +334,7 @@ impl Pg {
         };
         tracing::debug!(
             "pg {}: osd.{from} has {:?} to {:?}, complete {}, dirty {}, exists {}",
-            self.id,
+            self.state.id,
             info.tail,
             info.head,
             info.complete,
@@ -346,7 +346,7 @@ impl Pg {
                 m.phase = Phase::Heard(info);
                 self.repl.grants.heard(from);
                 // Nobody is filled from a copy that is not whole, unless no other is.
-                let may_fill = self.meta.complete && !self.repl.group.is_in_sync(from);
+                let may_fill = self.state.meta.complete && !self.repl.group.is_in_sync(from);
                 if self.repl.peered || may_fill {
                     self.begin(from, ctx);
                 }
@@ -369,11 +369,6 @@ impl Pg {
 
     // --- peering --------------------------------------------------------------------------------------
 
-    /// The newest version of the log here.
-    pub(crate) fn log_head(&self) -> EVersion {
-        self.log.head()
-    }
-
     /// Once all of `in_sync` have been heard: the longest log leads.
     fn try_to_peer(&mut self, ctx: &mut Context<'_>) {
         let group = &self.repl.group;
@@ -381,12 +376,12 @@ impl Pg {
             return;
         }
         // One that holds no whole copy (a new PG's member, a split one's) leads only where nobody holds one.
-        let mut longest = ((self.meta.complete, self.log_head()), group.me);
+        let mut longest = ((self.state.meta.complete, self.state.log.head()), group.me);
         for osd in group.in_sync.iter().filter(|o| **o != group.me) {
             let info = match self.repl.members.get(osd).map(|m| &m.phase) {
                 Some(Phase::Heard(info)) => info,
                 // It was brought to what is here before it joined the set.
-                Some(Phase::Full) if self.meta.complete => continue,
+                Some(Phase::Full) if self.state.meta.complete => continue,
                 _ => return,
             };
             if (info.complete, info.head) > longest.0 && !broken::is(Rule::LongestLeads) {
@@ -397,8 +392,8 @@ impl Pg {
             return self.yield_to(longest.1, ctx);
         }
         self.repl.peered = true;
-        self.meta.complete = true;
-        tracing::debug!("pg {}: peered in interval {}", self.id, group.interval);
+        self.state.meta.complete = true;
+        tracing::debug!("pg {}: peered in interval {}", self.state.id, group.interval);
         let others: Vec<OsdId> = self.repl.members.keys().copied().collect();
         for osd in others {
             self.begin(osd, ctx);
@@ -415,7 +410,7 @@ impl Pg {
     /// Learners that were heard while it could be that all of `in_sync` are, too.
     fn begin_without_peers(&mut self, ctx: &mut Context<'_>) {
         let group = &self.repl.group;
-        let may_fill = self.meta.complete && group.is_primary() && group.is_in_sync(group.me);
+        let may_fill = self.state.meta.complete && group.is_primary() && group.is_in_sync(group.me);
         if self.repl.peered || !may_fill || !self.peers_in_vain(ctx.now) {
             return;
         }
@@ -428,8 +423,8 @@ impl Pg {
 
     /// What is to be done about a member that was heard.
     fn begin(&mut self, osd: OsdId, ctx: &mut Context<'_>) {
-        let head = self.log_head();
-        let empty = self.log.len() == 0 && self.meta.stats.version == 0;
+        let head = self.state.log.head();
+        let empty = self.state.log.len() == 0 && self.state.meta.stats.version == 0;
         let in_vain = self.peers_in_vain(ctx.now);
         let Some(m) = self.repl.members.get_mut(&osd) else {
             return;
@@ -438,11 +433,11 @@ impl Pg {
         let whole = info.exists && info.complete && info.dirty.is_empty();
         let in_sync = self.repl.group.is_in_sync(osd);
         // One that was split off may have no log, and neither may its members: of those in sync that tells enough.
-        let has_log = self.log.len() > 0 || empty || in_sync;
+        let has_log = self.state.log.len() > 0 || empty || in_sync;
         if whole && has_log && info.head == head {
-            let last = self.last_seq;
+            let last = self.state.last_seq;
             m.become_full(last);
-        } else if in_sync && whole && !m.small_steps && self.log.goes_on_from(info.head) {
+        } else if in_sync && whole && !m.small_steps && self.state.log.goes_on_from(info.head) {
             let since = info.head;
             self.begin_resync(osd, since, ctx);
         } else if self.repl.peered || in_sync || in_vain {
@@ -594,7 +589,7 @@ impl Pg {
     /// Who has what, for reports.
     pub fn members(&self) -> Vec<MemberState> {
         let of = |(osd, m): (&OsdId, &Member)| {
-            let lacks = self.log.since(m.confirmed());
+            let lacks = self.state.log.since(m.confirmed());
             m.state(*osd, self.repl.group.is_in_sync(*osd), lacks)
         };
         self.repl.members.iter().map(of).collect()

@@ -38,7 +38,7 @@ impl Pg {
         let g = &r.group;
         let gone = |o: &OsdId| *o != g.me && r.members.get(o).is_none_or(|m| m.is_gone(now, AWAY_MAX));
         // Everything that anybody was ever answered for is durable there.
-        let answered = self.commits.committed().min(self.last_seq);
+        let answered = self.commits.committed().min(self.state.last_seq);
         let all = |m: &Member| m.synced && m.confirmed() >= answered || broken::is(Rule::LearnerHasAll);
         let has_all = |m: &Member| m.is_full() && all(m);
         let ready = |o: &OsdId| *o == g.me || r.members.get(o).is_some_and(has_all);
@@ -149,7 +149,7 @@ impl Pg {
             return false;
         }
         self.repl.handing.get_or_insert(ctx.now);
-        !self.commits.is_waiting() && self.parked.is_empty() && self.repl.committed() >= self.last_seq
+        !self.commits.is_waiting() && self.parked.is_empty() && self.repl.committed() >= self.state.last_seq
     }
 
     /// Another one's log is longer: it leads.
@@ -177,7 +177,11 @@ impl Pg {
             .filter(|o| !g.in_sync.contains(o))
             .copied()
             .collect();
-        tracing::info!("pg {}: in sync {:?} -> {in_sync:?} proposed", self.id, g.in_sync);
+        tracing::info!(
+            "pg {}: in sync {:?} -> {in_sync:?} proposed",
+            self.state.id,
+            g.in_sync
+        );
         let proposal = Proposal {
             interval: g.interval,
             expect: g.in_sync.clone(),

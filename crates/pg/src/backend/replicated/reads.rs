@@ -98,7 +98,7 @@ impl CopyReads {
     }
 
     fn refuse_waiting(&mut self, due: impl Fn(Duration) -> bool, ctx: &mut Context<'_>) {
-        let epoch = self.reader.pool.epoch;
+        let epoch = self.reader.state.pool.epoch;
         for (since, c) in std::mem::take(&mut self.waiting) {
             match due(since) {
                 true => refuse(*c, epoch, ctx),
@@ -113,7 +113,7 @@ impl CopyReads {
         match self.shown().may(&head, ctx.now) {
             May::Show => self.reader.client_op(c, ctx),
             May::Later if self.waiting.len() < WAITING_MAX => self.waiting.push_back((since, c)),
-            May::Later | May::No => refuse(*c, self.reader.pool.epoch, ctx),
+            May::Later | May::No => refuse(*c, self.reader.state.pool.epoch, ctx),
         }
     }
 
@@ -145,8 +145,12 @@ impl CopyReads {
                     self.ended |= !self.shown().wrote(*version, head);
                 }
                 Op::SetMeta { meta } => {
-                    self.reader.meta = PgMeta::from_bytes(meta)?;
-                    self.reader.meta.removed.union(&self.reader.pool.removed_snaps);
+                    self.reader.state.meta = PgMeta::from_bytes(meta)?;
+                    self.reader
+                        .state
+                        .meta
+                        .removed
+                        .union(&self.reader.state.pool.removed_snaps);
                 }
                 Op::RemoveCollection => self.ended = true,
                 _ => {}
@@ -174,7 +178,7 @@ impl Replica {
 
     /// A read for which the client asks for any copy ([`ForCopy::Read`]).
     pub fn read(&mut self, c: Box<ClientOp>, pool: &Arc<PoolView>, ctx: &mut Context<'_>) {
-        let usable = |r: &CopyReads| !r.ended && r.reader.pool.pg_num == pool.pg_num;
+        let usable = |r: &CopyReads| !r.ended && r.reader.state.pool.pg_num == pool.pg_num;
         if !self.serving {
             return refuse(*c, pool.epoch, ctx);
         }
@@ -188,9 +192,9 @@ impl Replica {
         let Some(reads) = &mut self.reads else {
             return refuse(*c, pool.epoch, ctx);
         };
-        if reads.reader.pool.epoch != pool.epoch {
-            reads.reader.meta.removed.union(&pool.removed_snaps);
-            reads.reader.pool = pool.clone();
+        if reads.reader.state.pool.epoch != pool.epoch {
+            reads.reader.state.meta.removed.union(&pool.removed_snaps);
+            reads.reader.state.pool = pool.clone();
         }
         reads.last_read = ctx.now;
         reads.go(ctx.now, c, ctx);
@@ -255,7 +259,7 @@ impl Replica {
         let Some((_, at)) = reads.asked.take_if(|(asked, _)| *asked == token) else {
             return;
         };
-        if pg_num != reads.reader.pool.pg_num {
+        if pg_num != reads.reader.state.pool.pg_num {
             return reads.refuse_waiting(|_| true, ctx);
         }
         reads.shown().granted(at + GRANT, stable);

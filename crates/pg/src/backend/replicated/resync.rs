@@ -75,19 +75,19 @@ impl Pg {
 
     /// Asks for what is not known yet; when all is, sends the one transaction.
     fn resync_step(&mut self, osd: OsdId, ctx: &mut Context<'_>) {
-        let entries = match self.log_since(None, ctx.store) {
+        let entries = match self.state.log_since(None, ctx.store) {
             Ok(entries) => entries,
-            Err(e) => return tracing::error!("pg {}: {e}", self.id),
+            Err(e) => return tracing::error!("pg {}: {e}", self.state.id),
         };
         let Some(Phase::Resync(r)) = self.repl.members.get(&osd).map(|m| &m.phase) else {
             return;
         };
         let since = r.since;
-        if !self.log.goes_on_from(since) {
+        if !self.state.log.goes_on_from(since) {
             // Its place was trimmed away while it was gone.
             return self.resync_object_by_object(osd, since, ctx);
         }
-        let range = self.range;
+        let range = self.state.range;
         let changed: BTreeSet<HObject> = entries
             .iter()
             .filter(|e| e.version > since && range.contains(e.object.hash))
@@ -136,7 +136,7 @@ impl Pg {
                 self.resync_object_by_object(osd, since, ctx);
             }
             Err(e) => {
-                tracing::error!("pg {}: {e}", self.id);
+                tracing::error!("pg {}: {e}", self.state.id);
                 self.fail(osd, "cannot be given what cannot be read here", ctx);
                 self.give_up_the_lead(osd, ctx);
             }
@@ -153,17 +153,20 @@ impl Pg {
         if !self.repl.peered || !needed || others.iter().any(|o| self.repl.is_full(*o)) {
             return;
         }
-        self.meta.complete = false;
-        let mut txn = Transaction::new(self.id);
-        txn.ops.push(self.meta_op());
+        self.state.meta.complete = false;
+        let mut txn = Transaction::new(self.state.id);
+        txn.ops.push(self.state.meta_op());
         match ctx.store.submit(txn) {
-            Ok(seq) => self.last_seq = seq,
+            Ok(seq) => self.state.last_seq = seq,
             Err(_) => {
-                self.meta.complete = true;
+                self.state.meta.complete = true;
                 return;
             }
         }
-        tracing::warn!("pg {}: osd.{osd} is to lead: the copy here is not whole", self.id);
+        tracing::warn!(
+            "pg {}: osd.{osd} is to lead: the copy here is not whole",
+            self.state.id
+        );
         // Peering anew finds that theirs is better.
         self.repl.peered = false;
         for osd in others {
@@ -175,7 +178,10 @@ impl Pg {
     }
 
     fn resync_object_by_object(&mut self, osd: OsdId, since: EVersion, ctx: &mut Context<'_>) {
-        tracing::warn!("pg {}: osd.{osd} lacks too much for one transaction", self.id);
+        tracing::warn!(
+            "pg {}: osd.{osd} lacks too much for one transaction",
+            self.state.id
+        );
         let info = PgInfo {
             exists: true,
             complete: true,
@@ -214,7 +220,7 @@ impl Pg {
         let Some(Phase::Resync(r)) = self.repl.members.get(&osd).map(|m| &m.phase) else {
             return Ok(None);
         };
-        let mut txn = Transaction::new(self.id);
+        let mut txn = Transaction::new(self.state.id);
         let mut bytes = 0;
         let short = usize::from(broken::is(Rule::ResyncWhole));
         for head in changed.iter().skip(short) {
@@ -228,34 +234,14 @@ impl Pg {
         }
         // Not those of PGs that were split off: it does not get their objects with them, and one that makes such a PG out
         // of this log would take them for there.
-        let ours = |e: &&LogEntry| e.version > r.since && self.range.contains(e.object.hash);
+        let ours = |e: &&LogEntry| e.version > r.since && self.state.range.contains(e.object.hash);
         for e in entries.iter().filter(ours) {
             txn.ops.push(Op::LogAppend {
                 version: e.version,
                 entry: e.to_bytes(),
             });
         }
-        txn.ops.push(self.meta_op());
+        txn.ops.push(self.state.meta_op());
         Ok(Some(txn))
-    }
-
-    /// The log as it stands, ascending; from behind `since` if given.
-    pub(crate) fn log_since(
-        &self,
-        since: Option<EVersion>,
-        store: &mut dyn ObjectStore,
-    ) -> Result<Vec<LogEntry>, IoError> {
-        use denc::Decode;
-        let bad = |e| IoError(format!("a log entry does not decode: {e}"));
-        let rows = store.log_entries(self.id)?;
-        let behind = |v: &EVersion, s: EVersion| {
-            *v > s && !(broken::is(Rule::SinceWhole) && v.version == s.version + 1)
-        };
-        let wanted = rows
-            .into_iter()
-            .filter(|(v, _)| since.is_none_or(|s| behind(v, s)));
-        wanted
-            .map(|(_, raw)| LogEntry::from_bytes(&raw).map_err(bad))
-            .collect()
     }
 }

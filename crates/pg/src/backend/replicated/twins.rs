@@ -60,11 +60,11 @@ impl Pg {
     }
 
     pub(crate) fn note_split(&mut self) {
-        self.repl.birth.split = Some(self.pool.epoch);
+        self.repl.birth.split = Some(self.state.pool.epoch);
     }
 
     pub(crate) fn is_born(&mut self) {
-        self.repl.birth.at = Some((self.pool.epoch, self.log_head()));
+        self.repl.birth.at = Some((self.state.pool.epoch, self.state.log.head()));
     }
 
     /// The members that have everything, for a PG that is split off now.
@@ -82,12 +82,12 @@ impl Pg {
     }
 
     fn mark(&self) -> (Duration, u64) {
-        (self.loaded_at, self.repl.birth.falls)
+        (self.state.loaded_at, self.repl.birth.falls)
     }
 
     /// The shell knows that the member, which has just answered, holds the objects that are here.
     pub(crate) fn note_twin(&mut self, osd: OsdId) {
-        let untouched = |at: (Epoch, EVersion)| at.1 == self.log_head();
+        let untouched = |at: (Epoch, EVersion)| at.1 == self.state.log.head();
         if self.repl.birth.at.is_some_and(untouched) {
             self.repl.birth.twins.insert(osd);
         }
@@ -98,19 +98,22 @@ impl Pg {
         let Some((_, head)) = self.repl.birth.at else {
             return false;
         };
-        if !self.repl.birth.twins.remove(&osd) || head != self.log_head() {
+        if !self.repl.birth.twins.remove(&osd) || head != self.state.log.head() {
             return false;
         }
         let mut ops = match self.log_steps(None, None, ctx) {
             Ok(ops) => ops,
             Err(e) => {
-                tracing::error!("pg {}: {e}", self.id);
+                tracing::error!("pg {}: {e}", self.state.id);
                 return false;
             }
         };
         // It has no collection that would have to go first.
         ops.remove(0);
-        tracing::debug!("pg {}: osd.{osd} is given the log it was split off with", self.id);
+        tracing::debug!(
+            "pg {}: osd.{osd} is given the log it was split off with",
+            self.state.id
+        );
         let Some(last) = self.send_steps(osd, ops, ctx) else {
             return false;
         };
