@@ -6,16 +6,17 @@ use crate::broken::{self, Rule};
 use crate::count::Count;
 use crate::exec::cost::Cost;
 use crate::exec::{Exec, Fail, Work};
+use crate::front::Front;
 use crate::front::checks::{self, Class, Verdict};
 use crate::front::commit::Commits;
 use crate::front::fetch::{Copies, copies_objects};
-use crate::front::parked::{Job, Order, Parked, Task};
-use crate::front::watch::{NotifyBytes, WatchTable};
+use crate::front::parked::{Job, Order, Task};
+use crate::front::watch::NotifyBytes;
 use crate::pool::{PoolView, SnapIntervals};
 use crate::scrub::{Scrub, Watched};
 use crate::state::log::{LOG_KEPT, LOG_KEPT_MIN, LogEntry};
 use crate::state::meta::PgMeta;
-use crate::state::object::{ObjectCache, ObjectState};
+use crate::state::object::ObjectState;
 use crate::state::object_info::INFO_ATTR;
 use crate::state::pg::PgState;
 use crate::state::snapset::{Resolved, SnapSet};
@@ -47,11 +48,7 @@ pub enum LoadError {
 #[derive(Debug)]
 pub struct Pg {
     pub(crate) state: PgState,
-    pub(crate) cache: ObjectCache,
-    pub(crate) commits: Commits,
-    pub(crate) watches: WatchTable,
-    pub(crate) notify_id: u32,
-    pub(crate) parked: Parked,
+    pub(crate) front: Front,
     pub(crate) trim: Option<Trim>,
     /// While the statistics are being counted anew.
     pub(crate) count: Option<Count>,
@@ -72,7 +69,7 @@ pub(crate) struct Damage<'a> {
 impl Pg {
     /// From now on its notifications share these bytes with those of the OSD's other PGs.
     pub fn share_notify_bytes(&mut self, bytes: NotifyBytes) {
-        self.watches.bytes = bytes;
+        self.front.watches.bytes = bytes;
     }
 
     /// Loads the PG from the store, or creates its collection if it is new. A new collection may find objects
@@ -118,19 +115,14 @@ impl Pg {
             source,
         })?;
         pg.state.meta.removed.union(&pg.state.pool.removed_snaps);
-        pg.commits = Commits::nothing_waits();
+        pg.front.commits = Commits::nothing_waits();
         Ok(Some(pg))
     }
 
     fn new(id: SPgId, pool: Arc<PoolView>, submitted: Seq, now: Duration) -> Self {
         Self {
             state: PgState::new(id, pool, submitted, now),
-            cache: ObjectCache::default(),
-            commits: Commits::default(),
-            watches: WatchTable::default(),
-            // Not the ids of the life before, in the same epoch.
-            notify_id: now.as_micros() as u32,
-            parked: Parked::new(now.as_micros() as u64),
+            front: Front::new(now),
             trim: None,
             count: None,
             repl: Replication::alone(),
@@ -198,7 +190,7 @@ impl Pg {
             Input::ConnectionClosed(conn) => {
                 self.drop_held(|op| op.conn == conn);
                 self.drop_jobs_from(conn, ctx);
-                self.watches.connection_closed(conn, ctx.now);
+                self.front.watches.connection_closed(conn, ctx.now);
             }
             Input::MapChanged(pool) => self.map_changed(pool, ctx),
             Input::Scrub(order) => self.begin_scrub(order, ctx),
@@ -225,7 +217,7 @@ impl Pg {
             return replication;
         }
         [
-            self.watches.next_timer(),
+            self.front.watches.next_timer(),
             self.next_fetch_again(),
             walk,
             replication,
@@ -238,7 +230,7 @@ impl Pg {
     /// True while answers, a repair, or what learners get, wait for durability: only such a PG needs [`Input::Committed`], at once if what it
     /// waits for is durable already (a PG that was just loaded cannot know that).
     pub fn is_waiting(&self) -> bool {
-        self.commits.is_waiting() || self.repair_waits_for_flush() || self.repl.waits_for_durability()
+        self.front.commits.is_waiting() || self.repair_waits_for_flush() || self.repl.waits_for_durability()
     }
 
     /// Removed snapshots whose clones are gone from every object.
@@ -253,11 +245,11 @@ impl Pg {
 
     /// Notifications that began at `before` or earlier and wait for somebody, at most `max`.
     pub fn unanswered(&self, before: Duration, max: usize) -> Vec<crate::Unanswered> {
-        self.watches.unanswered(before, max)
+        self.front.watches.unanswered(before, max)
     }
 
     pub fn locks_seen(&self, now: Duration, max: usize) -> Vec<crate::LockSeen> {
-        self.watches.locks_seen(now, max)
+        self.front.watches.locks_seen(now, max)
     }
 
     pub fn log_len(&self) -> usize {
@@ -270,13 +262,13 @@ impl Pg {
         oid: &ObjectId,
         ctx: &mut Context<'_>,
     ) -> Result<Box<ObjectState>, IoError> {
-        if let Some(state) = self.cache.take(&oid.object) {
+        if let Some(state) = self.front.cache.take(&oid.object) {
             return Ok(state);
         }
         let mut state = ObjectState::load(oid, ctx.store)?;
         state.last_write = self.state.loaded_seq;
         if oid.object.is_head() && self.shown.is_none() {
-            self.watches.adopt(
+            self.front.watches.adopt(
                 &oid.object,
                 &mut state.info.watchers,
                 self.state.loaded_at,
@@ -287,12 +279,15 @@ impl Pg {
     }
 
     pub(crate) fn put_back(&mut self, object: HObject, state: Box<ObjectState>) {
-        self.cache.put(object, state, self.commits.committed());
+        self.front
+            .cache
+            .put(object, state, self.front.commits.committed());
     }
 
     /// The transaction that an answer about this object must wait for.
     pub(crate) fn last_write(&self, head: &HObject) -> Seq {
-        self.cache
+        self.front
+            .cache
             .get(head)
             .map_or(self.state.loaded_seq, |s| s.last_write)
     }
@@ -310,7 +305,7 @@ impl Pg {
         }
         let head = self.head_of(&c);
         let order = Order::of(&c.op, verdict);
-        if !self.parked.is_free_for(&head, order) {
+        if !self.front.parked.is_free_for(&head, order) {
             let tickets = match verdict {
                 Verdict::Go(class) => self.prefetch_behind(&c, class, &head, ctx),
                 _ => Vec::new(),
@@ -419,7 +414,9 @@ impl Pg {
             reply,
             permit: c.permit,
         };
-        self.commits.release_of(seq, Some(c.op.hash), output, ctx.out);
+        self.front
+            .commits
+            .release_of(seq, Some(c.op.hash), output, ctx.out);
     }
 
     /// A message whose object cannot be read: refused, or given back if a repair is on its way.
@@ -616,7 +613,7 @@ impl Pg {
         let mut exec = Exec {
             ctx,
             pool: &pool,
-            watches: &mut self.watches,
+            watches: &mut self.front.watches,
             client: &c.client,
             conn: c.conn,
             message: &c.op,
@@ -630,7 +627,7 @@ impl Pg {
             cost,
             effects: Vec::new(),
             fetched: Default::default(),
-            notify_id: &mut self.notify_id,
+            notify_id: &mut self.front.notify_id,
             read_bytes: 0,
         };
         let ran = exec.run();
@@ -662,7 +659,7 @@ impl Pg {
             self.recount(ctx.store, ctx.now);
         }
         self.note_removed_snaps(ctx.now);
-        for (object, key) in self.watches.blocked(&self.state.pool.blocklist) {
+        for (object, key) in self.front.watches.blocked(&self.state.pool.blocklist) {
             self.end_watch(&object, key, false, ctx);
         }
     }
@@ -673,7 +670,7 @@ impl Pg {
             return;
         }
         let mut ended = Vec::new();
-        let due = self.watches.expired(ctx.now, &mut ended);
+        let due = self.front.watches.expired(ctx.now, &mut ended);
         ctx.out.append(&mut ended);
         for (object, key) in due {
             self.end_watch(&object, key, true, ctx);
@@ -713,13 +710,14 @@ impl Pg {
             result => result,
         };
         let seq = self.last_write(&object.head());
-        self.commits
+        self.front
+            .commits
             .release(seq, Output::Exported { token, result }, ctx.out);
     }
 
     /// Whether a head is a whiteout, which no listing shows.
     pub(crate) fn is_whiteout(&self, oid: &ObjectId, store: &mut dyn ObjectStore) -> Result<bool, IoError> {
-        if let Some(state) = self.cache.get(&oid.object) {
+        if let Some(state) = self.front.cache.get(&oid.object) {
             return Ok(!state.exists);
         }
         let info: Option<Bytes> = store.attr(oid, INFO_ATTR)?;

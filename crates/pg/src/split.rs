@@ -123,12 +123,12 @@ impl Pg {
         let range = HashRange::of(self.state.id.pg.seed, self.state.pool.pg_num);
         self.state.range = range;
         if self.is_replicated() {
-            self.commits.drop_others(|hash| range.contains(hash));
+            self.front.commits.drop_others(|hash| range.contains(hash));
         }
         self.forget_their_writes(ctx);
         let ours = |o: &HObject| range.contains(o.hash);
-        self.cache.retain(ours);
-        self.watches.retain(ours);
+        self.front.cache.retain(ours);
+        self.front.watches.retain(ours);
         self.drop_jobs_of_others(ctx);
     }
 

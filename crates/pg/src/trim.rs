@@ -152,7 +152,7 @@ impl Pg {
             new.snapset = Arc::new(set);
         }
         for id in gone {
-            self.cache.forget(&head.with_snap(id));
+            self.front.cache.forget(&head.with_snap(id));
         }
         self.write_internal(&oid, old, new, ops, ctx)
             .map(|_| ())

@@ -49,7 +49,7 @@ impl Pg {
                 _ => None,
             };
             if let Some(object) = object {
-                let id = self.parked.begin_fetch(job, index);
+                let id = self.front.parked.begin_fetch(job, index);
                 ctx.out.push(Output::FetchObject { id, object });
                 missing += 1;
             }

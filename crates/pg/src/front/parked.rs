@@ -357,7 +357,7 @@ impl Pg {
     /// Parks it, or runs it at once if it turns out to wait for nothing.
     pub(crate) fn park(&mut self, job: Job, ctx: &mut Context<'_>) {
         let head = job.head.clone();
-        if let Some(id) = self.parked.add(job) {
+        if let Some(id) = self.front.parked.add(job) {
             self.start(id, ctx);
             self.pump(&head, ctx);
         }
@@ -365,37 +365,37 @@ impl Pg {
 
     /// Parks it before everything that waits for this object. Who calls this pumps.
     pub(crate) fn park_first(&mut self, job: Job) {
-        self.parked.add_first(job);
+        self.front.parked.add_first(job);
     }
 
     pub(crate) fn prefetched(&mut self, ticket: Ticket, ctx: &mut Context<'_>) {
         if self.scrub_read_ended(ticket, ctx) {
             return;
         }
-        let ready = self.parked.read_ended(ticket);
+        let ready = self.front.parked.read_ended(ticket);
         self.start_ready(ready, ctx);
     }
 
     pub(crate) fn fetched(&mut self, fetch: u64, copy: Fetched, ctx: &mut Context<'_>) {
-        let ready = self.parked.fetch_ended(fetch, copy, ctx.now);
+        let ready = self.front.parked.fetch_ended(fetch, copy, ctx.now);
         self.start_ready(ready, ctx);
     }
 
     pub(crate) fn next_fetch_again(&self) -> Option<Duration> {
-        self.parked.next_pause()
+        self.front.parked.next_pause()
     }
 
     /// Those whose sources could not be had ask for them again, wherever these are now.
     pub(crate) fn fetch_again(&mut self, ctx: &mut Context<'_>) {
-        while let Some(id) = self.parked.end_pause(ctx.now) {
-            let ready = self.parked.is_ready(id).then_some(id);
+        while let Some(id) = self.front.parked.end_pause(ctx.now) {
+            let ready = self.front.parked.is_ready(id).then_some(id);
             self.start_ready(ready, ctx);
         }
     }
 
     fn start_ready(&mut self, ready: Option<JobId>, ctx: &mut Context<'_>) {
         let Some(id) = ready else { return };
-        let Some(head) = self.parked.jobs.get(&id).map(|job| job.head.clone()) else {
+        let Some(head) = self.front.parked.jobs.get(&id).map(|job| job.head.clone()) else {
             return;
         };
         self.start(id, ctx);
@@ -404,7 +404,7 @@ impl Pg {
 
     /// Runs what is ready now on this object.
     pub(crate) fn pump(&mut self, head: &HObject, ctx: &mut Context<'_>) {
-        while let Some(id) = self.parked.next_ready(head) {
+        while let Some(id) = self.front.parked.next_ready(head) {
             self.start(id, ctx);
         }
     }
@@ -412,24 +412,24 @@ impl Pg {
     /// Executes a ready job. Time has passed: what was checked when it came is checked again, above all that its
     /// client is not blocklisted.
     fn start(&mut self, id: JobId, ctx: &mut Context<'_>) {
-        let Some(mut job) = self.parked.take(id) else {
+        let Some(mut job) = self.front.parked.take(id) else {
             return;
         };
         match job.task {
             Task::Export { token, ref object } => self.export_now(token, object, ctx),
             Task::Copy { member, token } => {
                 if self.copy_begins(member, token, id, ctx) {
-                    return self.parked.put_back(id, job, 0);
+                    return self.front.parked.put_back(id, job, 0);
                 }
             }
             Task::Repair { id: repair } => {
                 if self.repair_begins(repair, id) {
-                    return self.parked.put_back(id, job, 0);
+                    return self.front.parked.put_back(id, job, 0);
                 }
             }
             Task::Check { token } => {
                 if self.check_begins(token, id, ctx) {
-                    return self.parked.put_back(id, job, 0);
+                    return self.front.parked.put_back(id, job, 0);
                 }
             }
             Task::Message(c) => {
@@ -438,7 +438,7 @@ impl Pg {
                     let fetching = self.fetch_sources(id, &c, &job.copies, ctx);
                     if fetching > 0 {
                         job.task = Task::Message(c);
-                        return self.parked.put_back(id, job, fetching);
+                        return self.front.parked.put_back(id, job, fetching);
                     }
                     let may_repair = !job.repaired;
                     if let Some(c) = self.execute(c, class, job.head.clone(), job.copies, may_repair, ctx) {
@@ -448,14 +448,14 @@ impl Pg {
             }
         }
         release(job.tickets, ctx.store);
-        self.parked.end(&job.head, job.order);
+        self.front.parked.end(&job.head, job.order);
     }
 
     /// The turn of a copy that has begun is over.
     pub(crate) fn copy_job_ends(&mut self, id: JobId, ctx: &mut Context<'_>) {
-        if let Some(job) = self.parked.take(id) {
+        if let Some(job) = self.front.parked.take(id) {
             release(job.tickets, ctx.store);
-            self.parked.end(&job.head, job.order);
+            self.front.parked.end(&job.head, job.order);
             self.pump(&job.head, ctx);
         }
     }
@@ -470,37 +470,40 @@ impl Pg {
     /// A check that has not begun is not wanted any more.
     pub(crate) fn drop_check_job(&mut self, token: u64, ctx: &mut Context<'_>) {
         let of_token = |job: &Job| matches!(&job.task, Task::Check { token: t } if *t == token);
-        let gone = self.parked.remove(of_token);
+        let gone = self.front.parked.remove(of_token);
         self.drop_jobs(gone, ctx);
     }
 
     /// A copy that has not begun is not wanted any more.
     pub(crate) fn drop_copy_job(&mut self, token: u64, ctx: &mut Context<'_>) {
         let of_token = |job: &Job| matches!(&job.task, Task::Copy { token: t, .. } if *t == token);
-        let gone = self.parked.remove(of_token);
+        let gone = self.front.parked.remove(of_token);
         self.drop_jobs(gone, ctx);
     }
 
     /// Drops the jobs of objects that other PGs have now: their clients send again.
     pub(crate) fn drop_jobs_of_others(&mut self, ctx: &mut Context<'_>) {
         let range = self.state.range;
-        let gone = self.parked.remove(|job| !range.contains(job.head.hash));
+        let gone = self.front.parked.remove(|job| !range.contains(job.head.hash));
         self.drop_jobs(gone, ctx);
     }
 
     /// Drops the messages of a connection that is closed: its client sends them again. To execute them would
     /// connect its watches to nobody.
     pub(crate) fn drop_jobs_from(&mut self, conn: crate::ConnId, ctx: &mut Context<'_>) {
-        if !self.parked.is_empty() {
+        if !self.front.parked.is_empty() {
             let of_conn = |job: &Job| matches!(&job.task, Task::Message(c) if c.conn == conn);
-            let gone = self.parked.remove(of_conn);
+            let gone = self.front.parked.remove(of_conn);
             self.drop_jobs(gone, ctx);
         }
     }
 
     /// Takes all messages out, in the order in which they came: they are executed later.
     pub(crate) fn take_parked_messages(&mut self, ctx: &mut Context<'_>) -> VecDeque<Box<ClientOp>> {
-        let gone = self.parked.remove(|job| matches!(job.task, Task::Message(_)));
+        let gone = self
+            .front
+            .parked
+            .remove(|job| matches!(job.task, Task::Message(_)));
         let mut messages = VecDeque::new();
         for job in gone {
             release(job.tickets, ctx.store);
@@ -514,10 +517,10 @@ impl Pg {
 
     /// The PG ends: nothing that it asked for may stay with the store, and who waits for it is told.
     pub fn leave(mut self, ctx: &mut Context<'_>) {
-        let gone = self.parked.remove(|_| true);
+        let gone = self.front.parked.remove(|_| true);
         self.drop_jobs(gone, ctx);
         self.leave_scrub(ctx);
-        for output in self.commits.abandon() {
+        for output in self.front.commits.abandon() {
             if let Output::Exported { token, .. } = output {
                 let result = Err(Errno::EAGAIN);
                 ctx.out.push(Output::Exported { token, result });
@@ -527,7 +530,7 @@ impl Pg {
 
     /// The clients of all that is parked are sent elsewhere (a member's reads).
     pub(crate) fn refuse_jobs(&mut self, ctx: &mut Context<'_>) {
-        for job in self.parked.remove(|_| true) {
+        for job in self.front.parked.remove(|_| true) {
             release(job.tickets, ctx.store);
             if let Task::Message(c) = job.task {
                 self.refuse(c, &job.head, Errno::EAGAIN, ctx);

@@ -102,7 +102,7 @@ impl Pg {
         let mut exec = Exec {
             ctx,
             pool: &pool,
-            watches: &mut self.watches,
+            watches: &mut self.front.watches,
             client: &c.client,
             conn: c.conn,
             message: &c.op,
@@ -116,7 +116,7 @@ impl Pg {
             cost,
             effects: Vec::new(),
             fetched,
-            notify_id: &mut self.notify_id,
+            notify_id: &mut self.front.notify_id,
             read_bytes: 0,
         };
         let mut ran = exec.run();
@@ -275,11 +275,11 @@ impl Pg {
                 *state = work.new;
                 state.last_write = seq;
                 if clone != 0 {
-                    self.cache.forget(&head.object.with_snap(clone));
+                    self.front.cache.forget(&head.object.with_snap(clone));
                 }
                 self.put_back(head.object.clone(), state);
                 if deleted {
-                    self.watches.locks.forget(&head.object);
+                    self.front.watches.locks.forget(&head.object);
                 }
                 let versions = Versions {
                     replay: version,
@@ -459,7 +459,7 @@ impl Pg {
         self.state.meta.stats.version = r.version.version;
         self.state.meta.stats.user_version = last_user_version;
         // What a member of the set has not confirmed is still needed to tell what it lacks.
-        let trim = self.state.log.trim_point(self.commits.committed());
+        let trim = self.state.log.trim_point(self.front.commits.committed());
         if let Some(to) = trim {
             // The sums first: the deltas of the trimmed entries go.
             txn.ops.push(self.state.meta_op());
@@ -498,17 +498,17 @@ impl Pg {
     ) {
         for effect in effects {
             let out: Vec<Output> = match effect {
-                Effect::Connect(r) => self.watches.connect(object, &r, conn, ctx.now),
-                Effect::Remove(key) => self.watches.remove(object, key, false),
+                Effect::Connect(r) => self.front.watches.connect(object, &r, conn, ctx.now),
+                Effect::Remove(key) => self.front.watches.remove(object, key, false),
                 Effect::Disconnect(keys) => keys
                     .into_iter()
-                    .flat_map(|k| self.watches.remove(object, k, true))
+                    .flat_map(|k| self.front.watches.remove(object, k, true))
                     .collect(),
-                Effect::Notify(r) => self.watches.notify(object, r, ctx.now),
-                Effect::Ack { id, key, reply } => self.watches.ack(object, id, key, reply),
+                Effect::Notify(r) => self.front.watches.notify(object, r, ctx.now),
+                Effect::Ack { id, key, reply } => self.front.watches.ack(object, id, key, reply),
             };
             for o in out {
-                self.commits.release(seq, o, ctx.out);
+                self.front.commits.release(seq, o, ctx.out);
             }
         }
     }
@@ -532,8 +532,8 @@ impl Pg {
         };
         // A removal that could not be written is tried again when the watch's timer comes round.
         if let Some(seq) = seq {
-            for o in self.watches.remove(object, key, tell) {
-                self.commits.release(seq, o, ctx.out);
+            for o in self.front.watches.remove(object, key, tell) {
+                self.front.commits.release(seq, o, ctx.out);
             }
         }
     }
@@ -546,7 +546,10 @@ impl Pg {
         };
         let holders = objclass::lock_holders(&attr, ctx.wall);
         if holders.iter().any(|h| h.entity.num == key.0) {
-            self.watches.locks.lost(&oid.object, RBD_LOCK, holders, ctx.now);
+            self.front
+                .watches
+                .locks
+                .lost(&oid.object, RBD_LOCK, holders, ctx.now);
         }
     }
 

@@ -95,7 +95,7 @@ impl Pg {
     /// Which version the object has, as far as anybody here knows; of a removed one that of its removal, which no copy
     /// has but a head that stays for its clones.
     pub(super) fn version_here(&self, object: &HObject, ctx: &mut Context<'_>) -> Option<EVersion> {
-        if let Some(state) = self.cache.get(object).filter(|s| s.physical) {
+        if let Some(state) = self.front.cache.get(object).filter(|s| s.physical) {
             return Some(state.info.version);
         }
         let oid = self.state.object_id(object.clone());
@@ -141,11 +141,11 @@ impl Pg {
         ctx: &mut Context<'_>,
     ) -> Result<(), IoError> {
         for (object, _) in versions.iter().filter(|(o, _)| !o.is_head()) {
-            self.cache.forget(object);
+            self.front.cache.forget(object);
         }
         // The answer to what finds it waits for the writes that made it, as it did before.
         let last_write = self.last_write(head).max(seq);
-        self.cache.forget(head);
+        self.front.cache.forget(head);
         let oid = self.state.object_id(head.clone());
         match self.take(&oid, ctx) {
             Ok(mut state) => {

@@ -135,8 +135,8 @@ impl Pg {
     pub(super) fn is_settled(&self, set: &[OsdId]) -> bool {
         let full = |o: &OsdId| self.repl.members.get(o).is_some_and(|m| m.is_full());
         set.iter().all(full)
-            && !self.commits.is_waiting()
-            && !self.parked.has_messages()
+            && !self.front.commits.is_waiting()
+            && !self.front.parked.has_messages()
             && self.repl.committed() >= self.state.last_seq
     }
 

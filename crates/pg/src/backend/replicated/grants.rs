@@ -95,7 +95,7 @@ impl Grants {
 impl Pg {
     /// All of `in_sync` have everything up to here.
     fn stable(&self) -> EVersion {
-        self.state.log.newest_up_to(self.commits.committed())
+        self.state.log.newest_up_to(self.front.commits.committed())
     }
 
     /// A member wants to answer reads.

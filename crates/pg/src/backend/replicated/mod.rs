@@ -498,7 +498,7 @@ impl Pg {
     /// Lets answers go that all have made durable.
     pub(crate) fn release_committed(&mut self, out: &mut Vec<Output>) {
         let committed = self.repl.committed();
-        self.commits.advance(committed, out);
+        self.front.commits.advance(committed, out);
         self.send_committed(out);
         self.tell_stable(out);
     }

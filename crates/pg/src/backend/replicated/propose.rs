@@ -38,7 +38,7 @@ impl Pg {
         let g = &r.group;
         let gone = |o: &OsdId| *o != g.me && r.members.get(o).is_none_or(|m| m.is_gone(now, AWAY_MAX));
         // Everything that anybody was ever answered for is durable there.
-        let answered = self.commits.committed().min(self.state.last_seq);
+        let answered = self.front.commits.committed().min(self.state.last_seq);
         let all = |m: &Member| m.synced && m.confirmed() >= answered || broken::is(Rule::LearnerHasAll);
         let has_all = |m: &Member| m.is_full() && all(m);
         let ready = |o: &OsdId| *o == g.me || r.members.get(o).is_some_and(has_all);
@@ -149,7 +149,9 @@ impl Pg {
             return false;
         }
         self.repl.handing.get_or_insert(ctx.now);
-        !self.commits.is_waiting() && self.parked.is_empty() && self.repl.committed() >= self.state.last_seq
+        !self.front.commits.is_waiting()
+            && self.front.parked.is_empty()
+            && self.repl.committed() >= self.state.last_seq
     }
 
     /// Another one's log is longer: it leads.

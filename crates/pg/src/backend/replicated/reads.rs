@@ -138,7 +138,7 @@ impl CopyReads {
         for op in &txn.ops {
             objects_of(op)
                 .into_iter()
-                .for_each(|oid| self.reader.cache.forget(&oid.object));
+                .for_each(|oid| self.reader.front.cache.forget(&oid.object));
             match op {
                 Op::LogAppend { version, entry } => {
                     let head = LogEntry::from_bytes(entry)?.object.head();
