@@ -18,6 +18,7 @@
 
 mod api;
 mod backend;
+mod backing;
 pub mod broken;
 mod count;
 mod exec;

@@ -1,7 +1,7 @@
 //! One placement group: takes inputs apart and keeps the order.
 
 use crate::api::{ClientOp, ClusterView, Context, Input, Output};
-use crate::backend::replicated::{May, Replication, Shown};
+use crate::backend::replicated::{May, Replicated, Shown};
 use crate::broken::{self, Rule};
 use crate::count::Count;
 use crate::exec::cost::Cost;
@@ -52,7 +52,7 @@ pub struct Pg {
     pub(crate) trim: Option<Trim>,
     /// While the statistics are being counted anew.
     pub(crate) count: Option<Count>,
-    pub(crate) repl: Replication,
+    pub(crate) backend: Replicated,
     /// Only reads are executed, of a member's copy, and only what this lets it show.
     pub(crate) shown: Option<Box<Shown>>,
     pub(crate) scrub: Scrub,
@@ -86,7 +86,7 @@ impl Pg {
             Some(meta) => pg.load_meta_and_log(&meta, store, now)?,
             None => {
                 pg.create(store, now)?;
-                pg.is_born();
+                pg.backend.is_born(&pg.state);
             }
         }
         crate::scrub::clear_scratch(id, pg.state.range, store).map_err(read)?;
@@ -125,7 +125,7 @@ impl Pg {
             front: Front::new(now),
             trim: None,
             count: None,
-            repl: Replication::alone(),
+            backend: Replicated::alone(),
             shown: None,
             scrub: Scrub::default(),
         }
@@ -179,13 +179,13 @@ impl Pg {
                     self.client_op(c, ctx);
                 }
             }
-            Input::Committed(seq) => self.durable_here(seq, ctx),
-            Input::Group(group) => self.group_changed(*group, ctx),
-            Input::PeerUp(osd) => self.peer_up(osd, ctx),
-            Input::PeerDown(osd) => self.peer_down(osd, ctx),
+            Input::Committed(seq) => self.tell_backend(ctx, |b, lent| b.durable_here(seq, lent)),
+            Input::Group(group) => self.tell_backend(ctx, |b, lent| b.group_changed(*group, lent)),
+            Input::PeerUp(osd) => self.tell_backend(ctx, |b, lent| b.peer_up(osd, lent)),
+            Input::PeerDown(osd) => self.tell_backend(ctx, |b, lent| b.peer_down(osd, lent)),
             Input::Peer { from, interval, body } => self.peer(from, interval, body, ctx),
-            Input::Twin(osd) => self.note_twin(osd),
-            Input::Grant { objects } => self.grant(objects, ctx),
+            Input::Twin(osd) => self.backend.note_twin(osd, &self.state),
+            Input::Grant { objects } => self.tell_backend(ctx, |b, lent| b.grant(objects, lent)),
             Input::Prefetched(ticket) => self.prefetched(ticket, ctx),
             Input::ConnectionClosed(conn) => {
                 self.drop_held(|op| op.conn == conn);
@@ -208,7 +208,7 @@ impl Pg {
             (Some(count), _) => Some(count.next_at),
             (None, trim) => trim.as_ref().map(|t| t.next_at),
         };
-        let replication = [self.replication_timer(), self.repair_timer()]
+        let replication = [self.backend.replication_timer(), self.repair_timer()]
             .into_iter()
             .flatten()
             .min();
@@ -230,7 +230,9 @@ impl Pg {
     /// True while answers, a repair, or what learners get, wait for durability: only such a PG needs [`Input::Committed`], at once if what it
     /// waits for is durable already (a PG that was just loaded cannot know that).
     pub fn is_waiting(&self) -> bool {
-        self.front.commits.is_waiting() || self.repair_waits_for_flush() || self.repl.waits_for_durability()
+        self.front.commits.is_waiting()
+            || self.repair_waits_for_flush()
+            || self.backend.waits_for_durability()
     }
 
     /// Removed snapshots whose clones are gone from every object.
@@ -651,8 +653,8 @@ impl Pg {
         let split = pool.pg_num != self.state.pool.pg_num;
         self.state.pool = pool;
         if split {
-            self.note_split();
-            self.restart_catching_up(ctx);
+            self.backend.note_split(&self.state);
+            self.tell_backend(ctx, |b, lent| b.restart_catching_up(lent));
             self.leave_split_off(ctx);
             let range = self.state.range;
             self.drop_held(|op| !range.contains(op.op.hash));
@@ -665,7 +667,7 @@ impl Pg {
     }
 
     fn tick(&mut self, ctx: &mut Context<'_>) {
-        self.replication_tick(ctx);
+        self.tell_backend(ctx, |b, lent| b.replication_tick(lent));
         if !self.is_active() {
             return;
         }

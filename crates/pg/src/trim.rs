@@ -165,19 +165,13 @@ impl Pg {
         self.state.meta.trimmed.union(&trim.snaps);
         let mut txn = Transaction::new(self.state.id);
         txn.ops.push(self.state.meta_op());
-        match ctx.store.submit(txn.clone()) {
-            Ok(seq) => {
-                self.state.last_seq = seq;
-                self.replicate(txn, None, seq, ctx);
-            }
-            Err(_) => {
-                self.state.meta.trimmed = before;
-                self.trim = Some(Trim {
-                    next_at: ctx.now + RETRY_REST,
-                    ..trim
-                });
-                return;
-            }
+        if self.submit_txn(txn, None, ctx).is_err() {
+            self.state.meta.trimmed = before;
+            self.trim = Some(Trim {
+                next_at: ctx.now + RETRY_REST,
+                ..trim
+            });
+            return;
         }
         self.note_removed_snaps(ctx.now);
     }

@@ -5,18 +5,23 @@ pub(crate) mod ahead;
 pub(crate) mod checks;
 pub(crate) mod commit;
 pub(crate) mod fetch;
+pub(crate) mod held;
 pub(crate) mod list;
 pub(crate) mod locks;
 pub(crate) mod notifies;
 pub(crate) mod parked;
 pub(crate) mod reply;
+pub(crate) mod turns;
 pub(crate) mod watch;
 pub(crate) mod write;
 
+use crate::api::ClientOp;
 use crate::state::object::ObjectCache;
 use commit::Commits;
 use parked::Parked;
+use std::collections::VecDeque;
 use std::time::Duration;
+use turns::Wake;
 use watch::WatchTable;
 
 /// What the front keeps.
@@ -27,6 +32,10 @@ pub(crate) struct Front {
     pub watches: WatchTable,
     pub notify_id: u32,
     pub parked: Parked,
+    /// Clients' operations that wait for the PG to become active.
+    pub held: VecDeque<Box<ClientOp>>,
+    /// What the back end has set going.
+    pub wakes: VecDeque<Wake>,
 }
 
 impl Front {
@@ -38,6 +47,8 @@ impl Front {
             // Not the ids of the life before, in the same epoch.
             notify_id: now.as_micros() as u32,
             parked: Parked::new(now.as_micros() as u64),
+            held: VecDeque::new(),
+            wakes: VecDeque::new(),
         }
     }
 }

@@ -204,7 +204,7 @@ impl Parked {
     }
 
     /// Takes a job in; its number, if it is ready at once.
-    fn add(&mut self, mut job: Job) -> Option<JobId> {
+    pub(super) fn add(&mut self, mut job: Job) -> Option<JobId> {
         self.last_job += 1;
         let id = self.last_job;
         job.has_turn = self.is_free_for(&job.head, job.order) || job.order == Order::Free;
@@ -287,7 +287,7 @@ impl Parked {
     }
 
     /// Takes a ready job out to be executed. It keeps its turn until [`Parked::end`].
-    fn take(&mut self, id: JobId) -> Option<Job> {
+    pub(super) fn take(&mut self, id: JobId) -> Option<Job> {
         self.jobs.remove(&id)
     }
 
@@ -298,7 +298,7 @@ impl Parked {
     }
 
     /// The turn of a job that was taken out is over.
-    fn end(&mut self, head: &HObject, order: Order) {
+    pub(super) fn end(&mut self, head: &HObject, order: Order) {
         if order != Order::Free
             && let Some(turns) = self.objects.get_mut(head)
         {
@@ -332,7 +332,7 @@ impl Parked {
     }
 
     /// Takes out the jobs for which `gone` holds. Their objects want [`Parked::next_ready`] then.
-    fn remove(&mut self, gone: impl Fn(&Job) -> bool) -> Vec<Job> {
+    pub(super) fn remove(&mut self, gone: impl Fn(&Job) -> bool) -> Vec<Job> {
         let out: Vec<Job> = self
             .jobs
             .extract_if(.., |_, job| gone(job))
@@ -393,7 +393,7 @@ impl Pg {
         }
     }
 
-    fn start_ready(&mut self, ready: Option<JobId>, ctx: &mut Context<'_>) {
+    pub(crate) fn start_ready(&mut self, ready: Option<JobId>, ctx: &mut Context<'_>) {
         let Some(id) = ready else { return };
         let Some(head) = self.front.parked.jobs.get(&id).map(|job| job.head.clone()) else {
             return;
@@ -418,7 +418,7 @@ impl Pg {
         match job.task {
             Task::Export { token, ref object } => self.export_now(token, object, ctx),
             Task::Copy { member, token } => {
-                if self.copy_begins(member, token, id, ctx) {
+                if self.turn_begins(member, token, id, ctx) {
                     return self.front.parked.put_back(id, job, 0);
                 }
             }
@@ -474,13 +474,6 @@ impl Pg {
         self.drop_jobs(gone, ctx);
     }
 
-    /// A copy that has not begun is not wanted any more.
-    pub(crate) fn drop_copy_job(&mut self, token: u64, ctx: &mut Context<'_>) {
-        let of_token = |job: &Job| matches!(&job.task, Task::Copy { token: t, .. } if *t == token);
-        let gone = self.front.parked.remove(of_token);
-        self.drop_jobs(gone, ctx);
-    }
-
     /// Drops the jobs of objects that other PGs have now: their clients send again.
     pub(crate) fn drop_jobs_of_others(&mut self, ctx: &mut Context<'_>) {
         let range = self.state.range;
@@ -520,12 +513,7 @@ impl Pg {
         let gone = self.front.parked.remove(|_| true);
         self.drop_jobs(gone, ctx);
         self.leave_scrub(ctx);
-        for output in self.front.commits.abandon() {
-            if let Output::Exported { token, .. } = output {
-                let result = Err(Errno::EAGAIN);
-                ctx.out.push(Output::Exported { token, result });
-            }
-        }
+        self.abandon_answers(ctx);
     }
 
     /// The clients of all that is parked are sent elsewhere (a member's reads).
@@ -556,6 +544,6 @@ impl Pg {
     }
 }
 
-fn release(tickets: Vec<Ticket>, store: &mut dyn ObjectStore) {
+pub(super) fn release(tickets: Vec<Ticket>, store: &mut dyn ObjectStore) {
     tickets.into_iter().for_each(|t| store.release(t));
 }

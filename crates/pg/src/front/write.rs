@@ -264,7 +264,7 @@ impl Pg {
                 }
                 let mut refused = Some(c);
                 if e == Errno::ENOSPC {
-                    refused = refused.and_then(|c| self.stand_aside(c, ctx));
+                    refused = refused.and_then(|c| self.hold_for_room(c, ctx));
                 }
                 if let Some(c) = refused {
                     self.refuse(c, &head.object, e, ctx);
@@ -465,13 +465,8 @@ impl Pg {
             txn.ops.push(self.state.meta_op());
             txn.ops.push(Op::LogTrim { to });
         }
-        let copy = self.is_replicated().then(|| txn.clone());
-        match ctx.store.submit(txn) {
+        match self.submit_txn(txn, Some(object), ctx) {
             Ok(seq) => {
-                self.state.last_seq = seq;
-                if let Some(txn) = copy {
-                    self.replicate(txn, Some(object), seq, ctx);
-                }
                 self.count_change(object, &entry.delta);
                 self.state.log.push(entry, seq);
                 if let Some(to) = trim {

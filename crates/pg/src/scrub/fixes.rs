@@ -11,9 +11,9 @@ use types::{HObject, OsdId};
 impl Pg {
     /// All of the unit at once, where every object of it has a good copy and some copy is whole.
     pub(super) fn fixes(&self, head: &HObject, wrong: &[Inconsistent]) -> VecDeque<Fix> {
-        let me = self.repl.group.me;
+        let me = self.backend.group.me;
         let bad_on = |osd: OsdId| wrong.iter().any(|w| w.bad().any(|o| o == osd));
-        let others = || self.repl.group.in_sync.iter().copied().filter(|o| *o != me);
+        let others = || self.backend.group.in_sync.iter().copied().filter(|o| *o != me);
         let whole: Vec<OsdId> = others().filter(|o| !bad_on(*o)).collect();
         let all_good = wrong.iter().all(|w| w.good.is_some());
         if !all_good || bad_on(me) && whole.is_empty() {
@@ -40,7 +40,7 @@ impl Pg {
     /// Version by version, where no copy of the unit is whole. Those of which nobody has a whole copy come last: what they
     /// come to is not sure.
     fn fixes_one_by_one(&self, wrong: &[Inconsistent]) -> VecDeque<Fix> {
-        let me = self.repl.group.me;
+        let me = self.backend.group.me;
         let (good, parts): (Vec<_>, Vec<_>) = wrong.iter().partition(|w| w.good.is_some());
         let mut fixes = VecDeque::new();
         for w in good.into_iter().chain(parts) {

@@ -48,7 +48,7 @@ fn place(o: &HObject) -> (Bytes, Bytes, u64) {
 impl Pg {
     pub(crate) fn scrub_ls(&self, input: &Bytes, ctx: &mut Context<'_>) -> Result<(i32, Bytes), Fail> {
         let q = query(input)?;
-        let interval = self.repl.group.interval;
+        let interval = self.backend.group.interval;
         if q.interval != 0 && q.interval != interval {
             return Err(Errno::EAGAIN.into());
         }
@@ -70,7 +70,7 @@ impl Pg {
                 let oid = self.state.object_id(row.object.clone());
                 let state = ObjectState::load(&oid, ctx.store).ok().filter(|s| s.physical);
                 let mut one = Writer::with_capacity(512);
-                object(row, state.as_ref(), self.repl.group.me, &mut one);
+                object(row, state.as_ref(), self.backend.group.me, &mut one);
                 w.blob(&one.finish());
             }
         });

@@ -132,8 +132,8 @@ impl Pg {
 
     /// Whole, active, and every member has everything: only then all copies are the same.
     fn can_scrub(&self) -> bool {
-        let g = &self.repl.group;
-        self.is_active() && g.is_primary() && g.is_whole() && self.repl.all_full() && self.count.is_none()
+        let g = &self.backend.group;
+        self.is_active() && g.is_primary() && g.is_whole() && self.backend.all_full() && self.count.is_none()
     }
 
     pub(crate) fn scrub_said(&mut self, from: OsdId, body: ScrubBody, ctx: &mut Context<'_>) {
@@ -185,7 +185,7 @@ impl Pg {
     /// Something of an object cannot be read here, and nobody could give it.
     fn note_unreadable(&mut self, head: &HObject, ctx: &mut Context<'_>) {
         let me = Side {
-            osd: self.repl.group.me,
+            osd: self.backend.group.me,
             digest: None,
             errors: shard_error::READ,
             bad: true,
@@ -211,16 +211,12 @@ impl Pg {
     fn write_stamps(&mut self, ctx: &mut Context<'_>) {
         let mut txn = Transaction::new(self.state.id);
         txn.ops.push(self.state.meta_op());
-        match ctx.store.submit(txn.clone()) {
-            Ok(seq) => {
-                self.state.last_seq = seq;
-                self.replicate(txn, None, seq, ctx);
-            }
+        if let Err(e) = self.submit_txn(txn, None, ctx) {
             // They are written with the next change of the metadata.
-            Err(e) => tracing::warn!(
+            tracing::warn!(
                 "pg {}: when it was scrubbed is not written down: {e}",
                 self.state.id
-            ),
+            );
         }
     }
 
@@ -239,7 +235,7 @@ impl Pg {
     }
 
     fn ask_all(&mut self, body: &ScrubBody, ctx: &mut Context<'_>) -> Vec<OsdId> {
-        let members = self.repl.full_members();
+        let members = self.backend.full_members();
         for osd in &members {
             self.send_to(*osd, PeerBody::Scrub(body.clone()), ctx);
         }

@@ -191,8 +191,8 @@ impl Pg {
 
     /// Who is asked next.
     fn source_of(&self, b: &Rebuild) -> Option<OsdId> {
-        let me = self.repl.group.me;
-        let fits = |o: &OsdId| !b.failed.contains(o) && (*o == me || self.repl.is_full(*o));
+        let me = self.backend.group.me;
+        let fits = |o: &OsdId| !b.failed.contains(o) && (*o == me || self.backend.is_full(*o));
         b.current
             .filter(fits)
             .or_else(|| b.sources.iter().copied().find(fits))
@@ -205,7 +205,7 @@ impl Pg {
         body: impl FnOnce(u64) -> ScrubBody,
         ctx: &mut Context<'_>,
     ) {
-        let token = self.repl.number();
+        let token = self.backend.number();
         b.wait = Some(Wait::Member { token, source });
         self.send_to(source, PeerBody::Scrub(body(token)), ctx);
     }
@@ -217,7 +217,7 @@ impl Pg {
         let source = self.source_of(b);
         let source = source.ok_or_else(|| Halt::Failed("nobody can tell what it is made of".into()))?;
         let (from, to) = (b.from.clone(), b.to.clone());
-        if source != self.repl.group.me {
+        if source != self.backend.group.me {
             self.ask_source(b, source, |token| ScrubBody::Outline { token, from, to }, ctx);
             return Ok(());
         }
@@ -291,7 +291,7 @@ impl Pg {
             });
         };
         let oid = self.state.object_id(object);
-        if source != self.repl.group.me {
+        if source != self.backend.group.me {
             let (object, part) = (oid.object, part.clone());
             let body = |token| ScrubBody::Piece {
                 token,
@@ -317,7 +317,7 @@ impl Pg {
             return Ok(());
         };
         let oid = self.state.object_id(item.object);
-        let me = self.repl.group.me;
+        let me = self.backend.group.me;
         match piece::piece(&oid, item.version, &part, ctx.store) {
             Ok((ops, next)) => self.part_given(b, me, ops, next, ctx),
             Err(Errno::ESTALE) => Err(Halt::Outrun),
@@ -375,7 +375,7 @@ impl Pg {
         let mut txn = Transaction::new(self.state.id);
         txn.ops = ops;
         if let Some(member) = b.member {
-            let number = self.repl.number();
+            let number = self.backend.number();
             b.wait = Some(Wait::Durable(number));
             self.send_to(member, PeerBody::Apply { seq: number, txn }, ctx);
             return Ok(());
@@ -533,8 +533,8 @@ impl Pg {
             return b.fix;
         }
         match b.member {
-            Some(member) if self.repl.is_full(member) => {
-                let seq = self.repl.number();
+            Some(member) if self.backend.is_full(member) => {
+                let seq = self.backend.number();
                 self.send_to(member, PeerBody::Apply { seq, txn }, ctx);
             }
             // It removes them when it is asked again what it has.
@@ -549,7 +549,7 @@ impl Pg {
 
     /// Who may give parts of a copy that is made here: those that a check named, or everybody.
     pub(super) fn sources_of(&self, named: Option<&[OsdId]>) -> Vec<OsdId> {
-        let group = &self.repl.group;
+        let group = &self.backend.group;
         let me = std::iter::once(group.me);
         let all = me.chain(group.in_sync.iter().copied().filter(|o| *o != group.me));
         all.filter(|o| named.is_none_or(|n| n.contains(o))).collect()

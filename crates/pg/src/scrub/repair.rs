@@ -132,13 +132,13 @@ impl Pg {
         if crate::broken::is(crate::broken::Rule::ReadRepair) {
             return false;
         }
-        let others = self.repl.group.in_sync.len() > 1;
+        let others = self.backend.group.in_sync.len() > 1;
         let of_head = |r: &Repair| r.head == *head && r.owner == Owner::Read;
         if self.scrub.repairs.values().any(of_head) {
             return true;
         }
         let resting = self.scrub.given_up.get(head).is_some_and(|at| *at > ctx.now);
-        if !others || resting || !self.repl.group.is_primary() {
+        if !others || resting || !self.backend.group.is_primary() {
             return false;
         }
         tracing::error!(
@@ -165,7 +165,7 @@ impl Pg {
         todo: VecDeque<Fix>,
         ctx: &mut Context<'_>,
     ) -> u64 {
-        let id = self.repl.number();
+        let id = self.backend.number();
         let repair = Repair {
             head,
             owner,
@@ -204,7 +204,7 @@ impl Pg {
     pub(super) fn go_on_repairing(&mut self, ctx: &mut Context<'_>) {
         let ids: Vec<u64> = self.scrub.repairs.keys().copied().collect();
         for id in ids {
-            let repl = &self.repl;
+            let repl = &self.backend;
             if let Some(b) = self
                 .scrub
                 .repairs
@@ -275,7 +275,11 @@ impl Pg {
         };
         let (from, to) = (from.clone(), to.clone());
         let busy = self.scrub.repairs.values().filter(|r| r.is_pulling()).count() >= PULLS_MAX;
-        let (me, token, as_of) = (self.repl.group.me, self.repl.number(), self.state.log.head());
+        let (me, token, as_of) = (
+            self.backend.group.me,
+            self.backend.number(),
+            self.state.log.head(),
+        );
         let named = self.sources_of(sources.as_deref());
         let Some(r) = self.scrub.repairs.get_mut(&id) else {
             return false;
@@ -290,8 +294,9 @@ impl Pg {
             r.todo.push_front(fix);
             return false;
         };
-        let (there, away): (Vec<OsdId>, Vec<OsdId>) =
-            named.into_iter().partition(|o| *o == me || self.repl.is_full(*o));
+        let (there, away): (Vec<OsdId>, Vec<OsdId>) = named
+            .into_iter()
+            .partition(|o| *o == me || self.backend.is_full(*o));
         let fresh = |o: &&OsdId| **o != me && !r.failed.contains(*o);
         let source = there.iter().find(fresh).filter(|_| !pieces).copied();
         if let Some(source) = source {
@@ -417,7 +422,7 @@ impl Pg {
         match (went, self.scrub.repairs.get_mut(&id)) {
             (Ok(false), Some(r)) => r.doing = Some(Doing::Rebuilding(b)),
             (Ok(true), Some(r)) => {
-                let whose = b.whose(self.repl.group.me);
+                let whose = b.whose(self.backend.group.me);
                 tracing::info!(
                     "pg {}: {}: the copy on osd.{whose} was made anew",
                     self.state.id,
@@ -432,7 +437,7 @@ impl Pg {
 
     fn rebuild_halts(&mut self, id: u64, b: Rebuild, halt: Halt, ctx: &mut Context<'_>) {
         let fix = self.drop_rebuild(b, ctx);
-        let (me, repl) = (self.repl.group.me, &self.repl);
+        let (me, repl) = (self.backend.group.me, &self.backend);
         let Some(r) = self.scrub.repairs.get_mut(&id) else {
             return;
         };
@@ -531,7 +536,7 @@ impl Pg {
         let Fix::Push { member, from, to } = &fix else {
             return;
         };
-        let (member, unit, me) = (*member, (from.clone(), to.clone()), self.repl.group.me);
+        let (member, unit, me) = (*member, (from.clone(), to.clone()), self.backend.group.me);
         if let Some(r) = self.scrub.repairs.get_mut(&id) {
             let rebuild = Rebuild::new(fix, unit, Some(member), vec![me]);
             r.doing = Some(Doing::Rebuilding(Box::new(rebuild)));
@@ -557,7 +562,7 @@ impl Pg {
     }
 
     fn push_now(&mut self, id: u64, ctx: &mut Context<'_>) {
-        let number = self.repl.number();
+        let number = self.backend.number();
         let Some(r) = self.scrub.repairs.get_mut(&id) else {
             return;
         };

@@ -137,7 +137,7 @@ impl Pg {
             if order.deep { "deep-scrub" } else { "scrub" },
             if order.repair { " with repair" } else { "" }
         );
-        probe::tell(self.state.id.pg, self.repl.group.me, Scrubbed::Began(order));
+        probe::tell(self.state.id.pg, self.backend.group.me, Scrubbed::Began(order));
         let cursor = self.state.range.start_cursor(self.state.pool.id).with_snap(0);
         let mut run = Run::new(order, self.state.log.head(), Some(cursor));
         // What is checked alone goes on as a part of it.
@@ -168,7 +168,7 @@ impl Pg {
         let Some(run) = self.scrub.run.take() else { return };
         if !run.alone {
             tracing::info!("pg {}: the scrub is given up: it is not whole now", self.state.id);
-            probe::tell(self.state.id.pg, self.repl.group.me, Scrubbed::GivenUp);
+            probe::tell(self.state.id.pg, self.backend.group.me, Scrubbed::GivenUp);
         }
         self.drop_check_repairs(ctx);
         if let Some(c) = run.stretch {
@@ -216,7 +216,7 @@ impl Pg {
         deep: bool,
         ctx: &mut Context<'_>,
     ) -> Result<(HObject, u64), IoError> {
-        let copies = self.repl.group.in_sync.len().max(1) as u64;
+        let copies = self.backend.group.in_sync.len().max(1) as u64;
         let found = self.list_objects(from, STRETCH_OBJECTS + 1, ctx.store)?;
         let (mut bytes, mut cost, mut last) = (0, 0, None);
         for oid in found.iter().take(STRETCH_OBJECTS) {
@@ -251,7 +251,7 @@ impl Pg {
         deep: bool,
         ctx: &mut Context<'_>,
     ) -> Result<Compare, IoError> {
-        let token = self.repl.number();
+        let token = self.backend.number();
         let start = self.state.object_id(from.clone());
         let walk = Walk::begin(&start, &to, deep, ctx.store)?;
         let body = ScrubBody::Digest {
@@ -313,7 +313,7 @@ impl Pg {
 
     /// All have said what they have in the stretch.
     fn end_stretch(&mut self) {
-        let me = self.repl.group.me;
+        let me = self.backend.group.me;
         let end = self.state.range.end_cursor(self.state.pool.id);
         let Some(run) = &mut self.scrub.run else { return };
         if !run.stretch.as_ref().is_some_and(Compare::is_done) {
@@ -349,7 +349,7 @@ impl Pg {
             && run.checks.len() < CHECKS_MAX
             && let Some((head, order)) = run.next_suspect()
         {
-            let token = self.repl.number();
+            let token = self.backend.number();
             run.checks.insert(
                 token,
                 Check {
@@ -407,7 +407,7 @@ impl Pg {
 
     /// All have said what they have of a checked object.
     fn conclude(&mut self, token: u64, ctx: &mut Context<'_>) {
-        let me = self.repl.group.me;
+        let me = self.backend.group.me;
         let shard = self.state.id.shard;
         let Some(check) = self.scrub.run.as_mut().and_then(|r| r.checks.get_mut(&token)) else {
             return;
@@ -436,7 +436,7 @@ impl Pg {
 
     fn decide(&mut self, token: u64, wrong: Vec<Inconsistent>, ctx: &mut Context<'_>) {
         if !wrong.is_empty() {
-            probe::tell(self.state.id.pg, self.repl.group.me, Scrubbed::Judged(&wrong));
+            probe::tell(self.state.id.pg, self.backend.group.me, Scrubbed::Judged(&wrong));
         }
         let Some(run) = &mut self.scrub.run else { return };
         let Some(check) = run.checks.get_mut(&token) else {
@@ -545,7 +545,7 @@ impl Pg {
             errors,
             fixed: run.fixed,
         };
-        probe::tell(self.state.id.pg, self.repl.group.me, Scrubbed::Ended(result));
+        probe::tell(self.state.id.pg, self.backend.group.me, Scrubbed::Ended(result));
         ctx.out.push(Output::ScrubEnded(result));
     }
 

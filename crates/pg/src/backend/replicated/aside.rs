@@ -13,12 +13,10 @@
 //! Does not look for room elsewhere (CRUSH and people do that). The OSD is a learner from then on, and leads again
 //! once it has taken all that it missed.
 
+use super::Replicated;
 use super::propose::AWAY_MAX;
-use crate::Pg;
-use crate::api::{ClientOp, Context};
-use crate::front::checks::{Class, classify};
-use messages::osd::flag;
-use std::collections::VecDeque;
+use crate::backend::Lent;
+use crate::state::pg::PgState;
 use std::time::Duration;
 use types::OsdId;
 
@@ -27,32 +25,32 @@ const RETURN_MAX: Duration = Duration::from_secs(30);
 /// After none of them came back, writes do not wait for them for so long.
 const TRIED_REST: Duration = Duration::from_secs(10);
 
-impl Pg {
+impl Replicated {
     /// The set without this OSD, and without those of no use.
     pub(super) fn group_without_me(&self, now: Duration) -> Vec<OsdId> {
-        let r = &self.repl;
+        let r = &*self;
         let of_use = |o: &OsdId| r.members.get(o).is_some_and(|m| !m.is_gone(now, AWAY_MAX));
         let others = r.group.in_sync.iter().filter(|o| **o != r.group.me);
         others.filter(|o| of_use(o)).copied().collect()
     }
 
     fn enough(&self) -> usize {
-        (self.repl.group.min_size as usize).max(1)
+        (self.group.min_size as usize).max(1)
     }
 
     /// Others can go on now.
     pub(super) fn can_stand_aside(&self, now: Duration) -> bool {
-        let r = &self.repl;
+        let r = &*self;
         r.aside.is_some() && r.peered && self.group_without_me(now).len() >= self.enough()
     }
 
     /// Others can go on, or may come to: nobody knows that too few of them have room.
-    fn others_may_go_on(&self, now: Duration, since: Duration) -> bool {
-        let r = &self.repl;
+    fn others_may_go_on(&self, now: Duration, since: Duration, pg: &PgState) -> bool {
+        let r = &*self;
         if !r.group.is_primary() || !r.peered {
             return false;
         }
-        let full = |osd: &OsdId| self.state.pool.full_osds.contains(osd);
+        let full = |osd: &OsdId| pg.pool.full_osds.contains(osd);
         let with_room = r
             .members
             .iter()
@@ -66,90 +64,58 @@ impl Pg {
         with_room + returning >= self.enough()
     }
 
-    /// Takes a write for which there is no room here, if others can go on without this OSD, or may soon; else gives it back.
-    pub(crate) fn stand_aside(&mut self, c: Box<ClientOp>, ctx: &mut Context<'_>) -> Option<Box<ClientOp>> {
-        let since = self.repl.aside.unwrap_or(ctx.now);
-        if !self.others_may_go_on(ctx.now, since) {
-            return Some(c);
+    /// A write has found no room here. True if others can go on without this OSD, or may soon: nothing is written until then.
+    pub(crate) fn stand_aside(&mut self, now: Duration, pg: &PgState) -> bool {
+        let since = self.aside.unwrap_or(now);
+        if !self.others_may_go_on(now, since, pg) {
+            return false;
         }
-        if self.repl.aside.is_none() {
-            tracing::warn!("pg {}: no room here: another OSD shall lead", self.state.id);
+        if self.aside.is_none() {
+            tracing::warn!("pg {}: no room here: another OSD shall lead", pg.id);
         }
-        self.repl.aside = Some(since);
-        // All of them came before what is held already.
-        for later in self.take_parked_messages(ctx).into_iter().rev() {
-            self.repl.held.push_front(later);
-        }
-        self.repl.held.push_front(c);
-        self.repl.look_at = Some(ctx.now);
-        None
+        self.aside = Some(since);
+        self.look_at = Some(now);
+        true
     }
 
-    /// Clients' writes wait for room here, or for others to lead.
-    pub fn lacks_room(&self) -> bool {
-        self.repl.aside.is_some()
+    /// Writes wait for room here, or for others to lead.
+    pub(crate) fn lacks_room(&self) -> bool {
+        self.aside.is_some()
     }
 
-    /// While writes wait for room, and nobody can lead yet, reads go on. Not behind a write of the same object.
-    fn may_read_meanwhile(&self, c: &ClientOp, before: &VecDeque<Box<ClientOp>>) -> bool {
-        let r = &self.repl;
-        let may = !r.handed && r.handing.is_none() && r.could_be_active();
-        let same = |o: &ClientOp| {
-            (o.op.hash, &o.op.oid, &o.op.oloc) == (c.op.hash, &c.op.oid, &c.op.oloc) && !only_reads(o)
-        };
-        may && only_reads(c) && !before.iter().any(|o| same(o))
+    /// Only writes wait, for room, and nobody can lead yet: reads need none.
+    pub(crate) fn reads_go_on(&self, now: Duration) -> bool {
+        self.aside.is_some() && !self.can_stand_aside(now) && self.may_read()
     }
 
-    /// Gives a read back that need not wait with the writes.
-    pub(super) fn read_meanwhile(
-        &mut self,
-        c: Box<ClientOp>,
-        now: Duration,
-    ) -> Result<Box<ClientOp>, Box<ClientOp>> {
-        let waits = self.repl.aside.is_some() && !self.can_stand_aside(now);
-        match waits && self.may_read_meanwhile(&c, &self.repl.held) {
-            true => Ok(c),
-            false => Err(c),
-        }
+    pub(crate) fn may_read(&self) -> bool {
+        !self.handed && self.handing.is_none() && self.could_be_active()
     }
 
-    /// Of what was held when the room ended, the reads.
-    pub(super) fn read_held_meanwhile(&mut self, ctx: &mut Context<'_>) {
-        let r = &self.repl;
-        if r.aside.is_none() || r.aside == r.sifted || self.can_stand_aside(ctx.now) {
-            return;
+    /// Room has ended since this was asked last, and reads that wait behind writes may go before them.
+    pub(crate) fn sifts(&mut self, now: Duration) -> bool {
+        let sifts = self.aside.is_some() && self.aside != self.sifted && !self.can_stand_aside(now);
+        if sifts {
+            self.sifted = self.aside;
         }
-        self.repl.sifted = self.repl.aside;
-        let (mut stay, mut go) = (VecDeque::new(), Vec::new());
-        for c in std::mem::take(&mut self.repl.held) {
-            match self.may_read_meanwhile(&c, &stay) {
-                true => go.push(c),
-                false => stay.push_back(c),
-            }
-        }
-        self.repl.held = stay;
-        go.into_iter().for_each(|c| self.client_op(c, ctx));
+        sifts
     }
 
     /// Before a proposal: another primary has all that was executed here, and so have the rest.
-    pub(super) fn is_settled(&self, set: &[OsdId]) -> bool {
-        let full = |o: &OsdId| self.repl.members.get(o).is_some_and(|m| m.is_full());
+    pub(super) fn is_settled(&self, set: &[OsdId], ctx: &Lent<'_>) -> bool {
+        let full = |o: &OsdId| self.members.get(o).is_some_and(|m| m.is_full());
         set.iter().all(full)
-            && !self.front.commits.is_waiting()
-            && !self.front.parked.has_messages()
-            && self.repl.committed() >= self.state.last_seq
+            && !ctx.front.answers_wait()
+            && !ctx.front.has_messages()
+            && self.committed() >= ctx.pg.last_seq
     }
 
     /// It is known that nobody can take over: what waits is tried again. Not while a proposal may still come true.
-    pub(super) fn give_up_aside(&mut self, now: Duration) {
-        let Some(since) = self.repl.aside else { return };
-        if !self.repl.handed && !self.others_may_go_on(now, since) {
-            self.repl.aside = None;
-            self.repl.tried_aside = Some(now);
+    pub(super) fn give_up_aside(&mut self, now: Duration, pg: &PgState) {
+        let Some(since) = self.aside else { return };
+        if !self.handed && !self.others_may_go_on(now, since, pg) {
+            self.aside = None;
+            self.tried_aside = Some(now);
         }
     }
-}
-
-fn only_reads(c: &ClientOp) -> bool {
-    matches!(classify(&c.op), Ok(Class::Read)) && !c.op.has(flag::RWORDERED)
 }

@@ -11,14 +11,14 @@
 //! Bounds: [`COPIES_MAX`] objects at a time, [`DIRTY_LOW`] and a stretch of [`STRETCH`] dirty ones in a backfill, the
 //! length of the log else.
 
+use super::Replicated;
 use super::copy::weight;
 use super::member::Phase;
 use super::replica::{Versions, clear_log, list_versions};
 use super::uncommitted::Uncommitted;
-use crate::Pg;
-use crate::api::{Context, Output};
+use crate::api::Output;
+use crate::backend::{Lent, TurnId};
 use crate::broken::{self, Rule};
-use crate::front::parked::{Job, JobId, Order, Task};
 use crate::state::log::{EntryKind, LogEntry};
 use crate::state::meta::PgMeta;
 use crate::store::{IoError, Seq, Ticket};
@@ -34,6 +34,8 @@ const STRETCH: usize = 256;
 const DIRTY_LOW: usize = 16;
 /// Versions of one object.
 const UNIT_MAX: u32 = 1024;
+/// Of one object's data read ahead.
+const PREFETCH_MAX: u64 = 8 << 20;
 /// What a transaction of copied steps may weigh, and how many steps it may have.
 const TXN_BYTES_MAX: u64 = 4 << 20;
 const TXN_STEPS_MAX: usize = 256;
@@ -53,11 +55,11 @@ enum Copying {
     /// Waits for its turn among the object's operations, or for the disk.
     Parked,
     /// The member was asked what it has.
-    Asked(JobId),
+    Asked(TurnId),
     /// It has said so; the object goes there once everything up to here is durable on all of `in_sync`.
-    Listed(JobId, Versions, Seq),
+    Listed(TurnId, Versions, Seq),
     /// The last transaction that goes there.
-    Sent(JobId, u64),
+    Sent(TurnId, u64),
 }
 
 #[derive(Debug)]
@@ -134,45 +136,47 @@ impl Catchup {
     }
 }
 
-impl Pg {
+impl Replicated {
     fn catchup(&mut self, osd: OsdId) -> Option<&mut Catchup> {
-        match self.repl.members.get_mut(&osd).map(|m| &mut m.phase) {
+        match self.members.get_mut(&osd).map(|m| &mut m.phase) {
             Some(Phase::CatchUp(c)) => Some(&mut **c),
             _ => None,
         }
     }
 
     /// How to begin depends on what the member has.
-    pub(super) fn begin_catching_up(&mut self, osd: OsdId, info: PgInfo, ctx: &mut Context<'_>) {
+    pub(super) fn begin_catching_up(&mut self, osd: OsdId, info: PgInfo, ctx: &mut Lent<'_>) {
         let shared = match info.exists && info.complete {
-            true => self.state.log.at_or_before(info.head).filter(|v| info.tail <= *v),
+            true => ctx.pg.log.at_or_before(info.head).filter(|v| info.tail <= *v),
             false => None,
         };
         // A member that never had an entry, and a log here that begins with the first one.
         let fresh = info.exists && info.complete && info.head == EVersion::default();
-        let shared = shared.or_else(|| (fresh && self.state.log.reaches(info.head)).then_some(info.head));
+        let shared = shared.or_else(|| (fresh && ctx.pg.log.reaches(info.head)).then_some(info.head));
         // What is here may be undone when the others of `in_sync` are heard, and nobody can say what of it: one that counts
         // as incomplete until the end holds nothing that would go unnoticed.
-        let stays = self.repl.peered || self.repl.group.is_in_sync(osd) || broken::is(Rule::LearnerHasNoMore);
+        let stays = self.peered || self.group.is_in_sync(osd) || broken::is(Rule::LearnerHasNoMore);
         match shared.filter(|_| stays) {
             Some(v) if v == info.head => self.catch_up_by_log(osd, v, info.dirty, ctx),
             Some(v) => self.undo(osd, PeerBody::Rewind { to: v }, ctx),
-            None if info.exists && !info.complete && info.head == EVersion::default() => self.backfill(osd),
+            None if info.exists && !info.complete && info.head == EVersion::default() => {
+                self.backfill(osd, ctx)
+            }
             None => self.undo(osd, PeerBody::Reset, ctx),
         }
     }
 
-    fn undo(&mut self, osd: OsdId, body: PeerBody, ctx: &mut Context<'_>) {
-        if let Some(m) = self.repl.members.get_mut(&osd) {
+    fn undo(&mut self, osd: OsdId, body: PeerBody, ctx: &mut Lent<'_>) {
+        if let Some(m) = self.members.get_mut(&osd) {
             m.phase = Phase::Undoing { at: ctx.now };
             self.send_to(osd, body, ctx);
         }
     }
 
-    fn catch_up_by_log(&mut self, osd: OsdId, since: EVersion, dirty: Vec<HObject>, ctx: &mut Context<'_>) {
-        let mut entries = match self.state.log_since(Some(since), ctx.store) {
+    fn catch_up_by_log(&mut self, osd: OsdId, since: EVersion, dirty: Vec<HObject>, ctx: &mut Lent<'_>) {
+        let mut entries = match ctx.pg.log_since(Some(since), ctx.store) {
             Ok(entries) => entries,
-            Err(e) => return tracing::error!("pg {}: {e}", self.state.id),
+            Err(e) => return tracing::error!("pg {}: {e}", ctx.pg.id),
         };
         if broken::is(Rule::CatchUpWhole) {
             entries.pop();
@@ -180,7 +184,7 @@ impl Pg {
         let removals = entries.iter().filter(|e| e.kind == EntryKind::Delete);
         let removed = removals.map(|e| e.object.clone()).collect();
         let changed = entries.into_iter().map(|e| e.object).chain(dirty);
-        let range = self.state.range;
+        let range = ctx.pg.range;
         self.start_catching_up(
             osd,
             Catchup {
@@ -193,11 +197,12 @@ impl Pg {
                 uncommitted: Uncommitted::default(),
                 granted: 0,
             },
+            ctx,
         );
     }
 
-    fn backfill(&mut self, osd: OsdId) {
-        let cursor = self.state.range.start_cursor(self.state.pool.id).with_snap(0);
+    fn backfill(&mut self, osd: OsdId, ctx: &mut Lent<'_>) {
+        let cursor = ctx.pg.range.start_cursor(ctx.pg.pool.id).with_snap(0);
         self.start_catching_up(
             osd,
             Catchup {
@@ -210,24 +215,24 @@ impl Pg {
                 uncommitted: Uncommitted::default(),
                 granted: 0,
             },
+            ctx,
         );
     }
 
-    fn start_catching_up(&mut self, osd: OsdId, c: Catchup) {
+    fn start_catching_up(&mut self, osd: OsdId, c: Catchup, ctx: &mut Lent<'_>) {
         tracing::debug!(
             "pg {}: osd.{osd} is caught up by {}",
-            self.state.id,
+            ctx.pg.id,
             if c.is_backfill() { "backfill" } else { "log" }
         );
-        if let Some(m) = self.repl.members.get_mut(&osd) {
+        if let Some(m) = self.members.get_mut(&osd) {
             m.phase = Phase::CatchUp(Box::new(c));
         }
     }
 
     /// The PG has become smaller: what was begun for members counts for the old one.
-    pub(crate) fn restart_catching_up(&mut self, ctx: &mut Context<'_>) {
+    pub(crate) fn restart_catching_up(&mut self, ctx: &mut Lent<'_>) {
         let begun: Vec<OsdId> = self
-            .repl
             .members
             .iter()
             .filter(|(_, m)| matches!(m.phase, Phase::CatchUp(_) | Phase::Resync(_)))
@@ -239,8 +244,8 @@ impl Pg {
     }
 
     /// Ends all copying to the member; what it has stays there.
-    pub(super) fn stop_catching_up(&mut self, osd: OsdId, ctx: &mut Context<'_>) {
-        let Some(m) = self.repl.members.get_mut(&osd) else {
+    pub(super) fn stop_catching_up(&mut self, osd: OsdId, ctx: &mut Lent<'_>) {
+        let Some(m) = self.members.get_mut(&osd) else {
             return;
         };
         if !matches!(m.phase, Phase::CatchUp(_)) {
@@ -251,9 +256,9 @@ impl Pg {
         };
         for (token, copy) in c.copies {
             match copy.state {
-                Copying::Parked => self.drop_copy_job(token, ctx),
-                Copying::Asked(job) | Copying::Listed(job, ..) | Copying::Sent(job, _) => {
-                    self.copy_job_ends(job, ctx)
+                Copying::Parked => ctx.front.give_up(token, ctx.store),
+                Copying::Asked(turn) | Copying::Listed(turn, ..) | Copying::Sent(turn, _) => {
+                    ctx.front.end(turn, ctx.store)
                 }
             }
         }
@@ -261,9 +266,8 @@ impl Pg {
 
     // --- the steps ------------------------------------------------------------------------------------
 
-    pub(super) fn go_on_catching_up(&mut self, ctx: &mut Context<'_>) {
+    pub(super) fn go_on_catching_up(&mut self, ctx: &mut Lent<'_>) {
         let ids: Vec<OsdId> = self
-            .repl
             .members
             .iter()
             .filter(|(_, m)| matches!(m.phase, Phase::CatchUp(_)))
@@ -281,14 +285,14 @@ impl Pg {
     /// What it wants to copy and waits to be granted.
     pub fn wants_to_copy(&self) -> Option<CopyNeed> {
         let mut need: Option<CopyNeed> = None;
-        for (osd, m) in &self.repl.members {
+        for (osd, m) in &self.members {
             let Phase::CatchUp(c) = &m.phase else { continue };
             let objects = c.room().saturating_sub(c.granted);
-            if objects == 0 || self.repl.group.is_in_sync(*osd) {
+            if objects == 0 || self.group.is_in_sync(*osd) {
                 continue;
             }
             let n = need.get_or_insert(CopyNeed {
-                in_sync: self.repl.group.in_sync.len(),
+                in_sync: self.group.in_sync.len(),
                 backfill: true,
                 objects: 0,
             });
@@ -298,8 +302,8 @@ impl Pg {
         need
     }
 
-    pub(crate) fn grant(&mut self, mut objects: usize, ctx: &mut Context<'_>) {
-        for m in self.repl.members.values_mut() {
+    pub(crate) fn grant(&mut self, mut objects: usize, ctx: &mut Lent<'_>) {
+        for m in self.members.values_mut() {
             if let Phase::CatchUp(c) = &mut m.phase {
                 let take = c.room().saturating_sub(c.granted).min(objects);
                 c.granted += take;
@@ -310,14 +314,14 @@ impl Pg {
     }
 
     /// Compares the next stretch when little is left to copy.
-    fn scan_on(&mut self, osd: OsdId, ctx: &mut Context<'_>) {
-        let end = self.state.range.end_cursor(self.state.pool.id);
+    fn scan_on(&mut self, osd: OsdId, ctx: &mut Lent<'_>) {
+        let end = ctx.pg.range.end_cursor(ctx.pg.pool.id);
         let Some(c) = self.catchup(osd) else { return };
         let Some(from) = c.cursor.clone() else { return };
         if c.scanning.is_some() || c.dirty.len() > DIRTY_LOW {
             return;
         }
-        let token = self.repl.number();
+        let token = self.number();
         if let Some(c) = self.catchup(osd) {
             c.scanning = Some(token);
         }
@@ -336,7 +340,7 @@ impl Pg {
         token: u64,
         items: Versions,
         next: Option<HObject>,
-        ctx: &mut Context<'_>,
+        ctx: &mut Lent<'_>,
     ) {
         if self.resync_listed(from, token, &items) {
             return;
@@ -345,25 +349,25 @@ impl Pg {
         if c.scanning == Some(token) {
             c.scanning = None;
             if let Err(e) = self.compare(from, items, next, ctx) {
-                tracing::error!("pg {}: {e}", self.state.id);
+                tracing::error!("pg {}: {e}", ctx.pg.id);
                 self.fail(from, "cannot be compared with what cannot be read here", ctx);
             }
         } else if c.copies.contains_key(&token) {
-            let newest = self.state.last_seq;
+            let newest = ctx.pg.last_seq;
             if let Some(copy) = self.catchup(from).and_then(|c| c.copies.get_mut(&token))
-                && let Copying::Asked(job) = copy.state
+                && let Copying::Asked(turn) = copy.state
             {
-                copy.state = Copying::Listed(job, items, newest);
+                copy.state = Copying::Listed(turn, items, newest);
             }
             self.send_listed(from, ctx);
         }
     }
 
     /// Sends the objects of which the member has said what it has, if they may go.
-    fn send_listed(&mut self, osd: OsdId, ctx: &mut Context<'_>) {
+    fn send_listed(&mut self, osd: OsdId, ctx: &mut Lent<'_>) {
         // Its own confirmations count where it is in sync: it cannot wait for them.
-        let waits = !self.repl.group.is_in_sync(osd);
-        let committed = self.repl.committed();
+        let waits = !self.group.is_in_sync(osd);
+        let committed = self.committed();
         let Some(c) = self.catchup(osd) else { return };
         let waits = waits && !c.is_backfill() && !broken::is(Rule::LearnerHasNoMore);
         let listed = |(token, copy): (&u64, &Copy)| match &copy.state {
@@ -372,7 +376,7 @@ impl Pg {
         };
         let listed: Vec<(u64, HObject, Seq)> = c.copies.iter().filter_map(listed).collect();
         for (token, head, newest) in listed {
-            if !waits || newest.max(self.last_write(&head)) <= committed {
+            if !waits || newest.max(ctx.front.last_write(&head, ctx.pg)) <= committed {
                 // Earlier writes to it first.
                 self.send_committed(ctx.out);
                 self.send_copy(osd, token, ctx);
@@ -386,13 +390,13 @@ impl Pg {
         osd: OsdId,
         theirs: Versions,
         their_next: Option<HObject>,
-        ctx: &mut Context<'_>,
+        ctx: &mut Lent<'_>,
     ) -> Result<(), IoError> {
-        let end = self.state.range.end_cursor(self.state.pool.id);
+        let end = ctx.pg.range.end_cursor(ctx.pg.pool.id);
         let Some(from) = self.catchup(osd).and_then(|c| c.cursor.clone()) else {
             return Ok(());
         };
-        let start = self.state.object_id(from.clone());
+        let start = ctx.pg.object_id(from.clone());
         let (ours, our_next) = list_versions(&start, &end, STRETCH, ctx.store)?;
         // As far as both lists reach, and never into the middle of an object's clones.
         let stop = match (their_next, our_next) {
@@ -433,10 +437,10 @@ impl Pg {
     }
 
     /// Takes on dirty objects: all that fit for a member of `in_sync`, as many as were granted for others.
-    fn copy_on(&mut self, osd: OsdId, ctx: &mut Context<'_>) {
-        let free = self.repl.group.is_in_sync(osd);
+    fn copy_on(&mut self, osd: OsdId, ctx: &mut Lent<'_>) {
+        let free = self.group.is_in_sync(osd);
         loop {
-            let token = self.repl.number();
+            let token = self.number();
             let Some(c) = self.catchup(osd) else { return };
             if c.room() == 0 || (!free && c.granted == 0) {
                 return;
@@ -452,30 +456,30 @@ impl Pg {
                 },
             );
             let tickets = self.prefetch_unit(&head, ctx);
-            let task = Task::Copy { member: osd, token };
-            self.park(Job::new(task, head, Order::Shared, tickets), ctx);
+            ctx.front.wait(head, osd, token, tickets);
         }
     }
 
     /// Starts reading all data of the object and its clones.
-    fn prefetch_unit(&mut self, head: &HObject, ctx: &mut Context<'_>) -> Vec<Ticket> {
-        let start = self.state.object_id(head.with_snap(0));
+    fn prefetch_unit(&mut self, head: &HObject, ctx: &mut Lent<'_>) -> Vec<Ticket> {
+        let start = ctx.pg.object_id(head.with_snap(0));
         let Ok((unit, _)) = list_versions(&start, head, UNIT_MAX as usize, ctx.store) else {
             return Vec::new();
         };
         let mut tickets = Vec::new();
         for (object, _) in unit {
-            tickets.extend(self.prefetch_export(&object, ctx));
+            let oid = ctx.pg.object_id(object);
+            tickets.extend(ctx.store.prefetch(&oid, 0, PREFETCH_MAX));
         }
         tickets
     }
 
-    /// The job has its turn: nothing changes the object until it ends. False: nobody wants it any more.
-    pub(crate) fn copy_begins(&mut self, osd: OsdId, token: u64, job: JobId, ctx: &mut Context<'_>) -> bool {
+    /// A turn has begun: nothing changes the object until it ends. False: nobody wants it any more.
+    pub(crate) fn turn_begins(&mut self, osd: OsdId, token: u64, turn: TurnId, ctx: &mut Lent<'_>) -> bool {
         let Some(copy) = self.catchup(osd).and_then(|c| c.copies.get_mut(&token)) else {
             return false;
         };
-        copy.state = Copying::Asked(job);
+        copy.state = Copying::Asked(turn);
         let head = copy.head.clone();
         let body = PeerBody::Scan {
             token,
@@ -487,26 +491,26 @@ impl Pg {
         true
     }
 
-    fn send_copy(&mut self, osd: OsdId, token: u64, ctx: &mut Context<'_>) {
+    fn send_copy(&mut self, osd: OsdId, token: u64, ctx: &mut Lent<'_>) {
         let Some(copy) = self.catchup(osd).and_then(|c| c.copies.get(&token)) else {
             return;
         };
-        let (head, Copying::Listed(job, theirs, _)) = (copy.head.clone(), &copy.state) else {
+        let (head, Copying::Listed(turn, theirs, _)) = (copy.head.clone(), &copy.state) else {
             return;
         };
-        let (job, theirs) = (*job, theirs.clone());
+        let (turn, theirs) = (*turn, theirs.clone());
         // The log tells something only about a version that it reaches: most of a backfill needs none of it.
         let known = theirs.iter().find(|(o, _)| *o == head).map(|(_, v)| *v);
-        let entries = match known.filter(|v| self.state.log.reaches(*v)) {
-            Some(v) => self.state.log_since(Some(v), ctx.store),
+        let entries = match known.filter(|v| ctx.pg.log.reaches(*v)) {
+            Some(v) => ctx.pg.log_since(Some(v), ctx.store),
             None => Ok(Vec::new()),
         };
-        let steps = entries.and_then(|entries| self.copy_steps_for(osd, &head, &theirs, &entries, ctx.store));
+        let steps = entries.and_then(|entries| self.copy_steps_for(osd, &head, &theirs, &entries, ctx));
         let steps = match steps {
             Ok(steps) => steps,
             Err(e) => {
-                tracing::error!("pg {}: {head}: cannot be copied: {e}", self.state.id);
-                self.damaged(&head, ctx);
+                tracing::error!("pg {}: {head}: cannot be copied: {e}", ctx.pg.id);
+                ctx.front.damaged(&head);
                 return self.fail(osd, "cannot be given what cannot be read here", ctx);
             }
         };
@@ -514,19 +518,19 @@ impl Pg {
         let last = self.send_steps(osd, steps, ctx);
         ctx.out.push(Output::Copied { bytes });
         match last {
-            None => self.copy_done(osd, token, job, ctx),
+            None => self.copy_done(osd, token, turn, ctx),
             Some(last) => {
                 if let Some(copy) = self.catchup(osd).and_then(|c| c.copies.get_mut(&token)) {
-                    copy.state = Copying::Sent(job, last);
+                    copy.state = Copying::Sent(turn, last);
                 }
             }
         }
     }
 
     /// In transactions of bounded size; the number of the last.
-    pub(super) fn send_steps(&mut self, osd: OsdId, steps: Vec<Op>, ctx: &mut Context<'_>) -> Option<u64> {
+    pub(super) fn send_steps(&mut self, osd: OsdId, steps: Vec<Op>, ctx: &mut Lent<'_>) -> Option<u64> {
         let mut last = None;
-        let mut txn = Transaction::new(self.state.id);
+        let mut txn = Transaction::new(ctx.pg.id);
         let mut bytes = 0;
         let mut steps = steps.into_iter().peekable();
         while let Some(op) = steps.next() {
@@ -534,8 +538,8 @@ impl Pg {
             txn.ops.push(op);
             let next = steps.peek().map_or(u64::MAX, weight);
             if txn.ops.len() >= TXN_STEPS_MAX || bytes.saturating_add(next) > TXN_BYTES_MAX {
-                let full = std::mem::replace(&mut txn, Transaction::new(self.state.id));
-                let seq = self.repl.number();
+                let full = std::mem::replace(&mut txn, Transaction::new(ctx.pg.id));
+                let seq = self.number();
                 self.send_to(osd, PeerBody::Apply { seq, txn: full }, ctx);
                 (last, bytes) = (Some(seq), 0);
             }
@@ -544,13 +548,13 @@ impl Pg {
     }
 
     /// The member has made a transaction durable: copies that end with it are done.
-    pub(super) fn copy_applied(&mut self, osd: OsdId, number: u64, ctx: &mut Context<'_>) {
+    pub(super) fn copy_applied(&mut self, osd: OsdId, number: u64, ctx: &mut Lent<'_>) {
         let Some(c) = self.catchup(osd) else { return };
         let ended = |copy: &Copy| match copy.state {
             Copying::Sent(job, last) if last <= number => Some(job),
             _ => None,
         };
-        let done: Vec<(u64, JobId)> = c
+        let done: Vec<(u64, TurnId)> = c
             .copies
             .iter()
             .filter_map(|(t, copy)| Some((*t, ended(copy)?)))
@@ -560,7 +564,7 @@ impl Pg {
         }
     }
 
-    fn copy_done(&mut self, osd: OsdId, token: u64, job: JobId, ctx: &mut Context<'_>) {
+    fn copy_done(&mut self, osd: OsdId, token: u64, turn: TurnId, ctx: &mut Lent<'_>) {
         if let Some(c) = self.catchup(osd)
             && let Some(copy) = c.copies.remove(&token)
             && copy.again
@@ -568,11 +572,11 @@ impl Pg {
         {
             c.dirty.insert(copy.head);
         }
-        self.copy_job_ends(job, ctx);
+        ctx.front.end(turn, ctx.store);
     }
 
     /// The log, and with it the last difference, goes there in one go: from here on the member is full.
-    fn finish_if_done(&mut self, osd: OsdId, ctx: &mut Context<'_>) {
+    fn finish_if_done(&mut self, osd: OsdId, ctx: &mut Lent<'_>) {
         let Some(c) = self.catchup(osd) else { return };
         if !c.is_done() {
             return;
@@ -581,13 +585,13 @@ impl Pg {
         let below = c.uncommitted.first_version();
         let ops = match self.log_steps(since, below, ctx) {
             Ok(ops) => ops,
-            Err(e) => return tracing::error!("pg {}: {e}", self.state.id),
+            Err(e) => return tracing::error!("pg {}: {e}", ctx.pg.id),
         };
         let Some(last) = self.send_steps(osd, ops, ctx) else {
             return;
         };
         let mut uncommitted = Uncommitted::default();
-        if let Some(m) = self.repl.members.get_mut(&osd) {
+        if let Some(m) = self.members.get_mut(&osd) {
             if let Phase::CatchUp(c) = &mut m.phase {
                 uncommitted = std::mem::take(&mut c.uncommitted);
             }
@@ -598,10 +602,10 @@ impl Pg {
 
     /// What has become durable on all of `in_sync` goes to the learners that waited for it.
     pub(super) fn send_committed(&mut self, out: &mut Vec<Output>) {
-        let committed = self.repl.committed();
-        let interval = self.repl.group.interval;
-        let number = &mut self.repl.last_number;
-        for (osd, m) in &mut self.repl.members {
+        let committed = self.committed();
+        let interval = self.group.interval;
+        let number = &mut self.last_number;
+        for (osd, m) in &mut self.members {
             let Phase::CatchUp(c) = &mut m.phase else { continue };
             while let Some(txn) = c.uncommitted.pop_up_to(committed) {
                 let Some(txn) = txn.map(|txn| super::strip(&txn)) else {
@@ -622,10 +626,10 @@ impl Pg {
     }
 
     /// The member has become full but for these.
-    pub(super) fn send_uncommitted(&mut self, osd: OsdId, uncommitted: Uncommitted, ctx: &mut Context<'_>) {
+    pub(super) fn send_uncommitted(&mut self, osd: OsdId, uncommitted: Uncommitted, ctx: &mut Lent<'_>) {
         for (seq, txn) in uncommitted.writes {
-            let number = self.repl.number();
-            if let Some(m) = self.repl.members.get_mut(&osd) {
+            let number = self.number();
+            if let Some(m) = self.members.get_mut(&osd) {
                 m.sent(number, seq - 1);
             }
             let Some(txn) = txn.filter(|txn| !txn.ops.is_empty()) else {
@@ -640,17 +644,17 @@ impl Pg {
         &self,
         since: Option<EVersion>,
         below: Option<EVersion>,
-        ctx: &mut Context<'_>,
+        ctx: &mut Lent<'_>,
     ) -> Result<Vec<Op>, IoError> {
         let mut ops = Vec::new();
-        let since = since.filter(|v| self.state.log.reaches(*v));
+        let since = since.filter(|v| ctx.pg.log.reaches(*v));
         if since.is_none() {
             ops.extend(clear_log());
         }
         let bad = |e| IoError(format!("a log entry does not decode: {e}"));
-        for (version, entry) in ctx.store.log_entries(self.state.id)? {
+        for (version, entry) in ctx.store.log_entries(ctx.pg.id)? {
             // Not those of PGs that were split off, whose objects are not copied here.
-            let ours = || LogEntry::from_bytes(&entry).map(|e| self.state.range.contains(e.object.hash));
+            let ours = || LogEntry::from_bytes(&entry).map(|e| ctx.pg.range.contains(e.object.hash));
             let wanted = since.is_none_or(|s| version > s) && below.is_none_or(|b| version < b);
             if wanted && ours().map_err(bad)? {
                 ops.push(Op::LogAppend { version, entry });
@@ -659,7 +663,7 @@ impl Pg {
         let meta = PgMeta {
             complete: true,
             dirty: Vec::new(),
-            ..self.state.meta.clone()
+            ..ctx.pg.meta.clone()
         };
         ops.push(Op::SetMeta {
             meta: meta.to_bytes(),

@@ -7,13 +7,14 @@
 //!
 //! Invariant: the object info goes last, so that an object that was copied in part has no version.
 
+use super::Replicated;
 use super::replica::Versions;
-use crate::Pg;
 use crate::broken::{self, Rule};
 use crate::state::intervals::Intervals;
 use crate::state::log::{EntryKind, LogEntry};
 use crate::state::object::ObjectState;
 use crate::state::object_info::{INFO_ATTR, SNAPSET_ATTR};
+use crate::state::pg::PgState;
 use crate::store::{IoError, ObjectStore};
 use bytes::Bytes;
 use std::ops::Bound;
@@ -42,20 +43,21 @@ pub(crate) fn weight(op: &Op) -> u64 {
     payload as u64 + 64
 }
 
-impl Pg {
+impl Replicated {
     /// Steps for a member that has `theirs` of the object's versions. Empty: it has the same.
     pub(super) fn copy_steps(
         &self,
         head: &HObject,
         theirs: &Versions,
         entries: &[LogEntry],
+        pg: &PgState,
         store: &mut dyn ObjectStore,
     ) -> Result<Vec<Op>, IoError> {
-        let start = self.state.object_id(head.with_snap(0));
+        let start = pg.object_id(head.with_snap(0));
         let (ours, _) = super::replica::list_versions(&start, head, usize::MAX >> 1, store)?;
         let mut ops = Vec::new();
         for (object, _) in theirs.iter().filter(|(o, _)| !ours.iter().any(|(x, _)| x == o)) {
-            let oid = self.state.object_id(object.clone());
+            let oid = pg.object_id(object.clone());
             if !broken::is(Rule::SurplusGoes) {
                 ops.push(Op::Remove { oid });
             }
@@ -65,7 +67,7 @@ impl Pg {
             if there == Some(*version) && *version != EVersion::default() {
                 continue;
             }
-            let oid = self.state.object_id(object.clone());
+            let oid = pg.object_id(object.clone());
             let since = there
                 .and_then(|v| ranges_since(head, v, entries))
                 .filter(|_| object.is_head());

@@ -7,9 +7,11 @@
 //! Who leaves because it was marked down does not serve (its lease has ended, its process is gone, or it said so itself).
 //! Where no read asks for a copy nothing of this is sent. Bound: one entry for each member.
 
-use crate::Pg;
-use crate::api::{Context, Output};
+use super::Replicated;
+use crate::api::Output;
+use crate::backend::Lent;
 use crate::broken::{self, Rule};
+use crate::state::pg::PgState;
 use messages::osd::peer::PeerBody;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -92,19 +94,19 @@ impl Grants {
     }
 }
 
-impl Pg {
+impl Replicated {
     /// All of `in_sync` have everything up to here.
-    fn stable(&self) -> EVersion {
-        self.state.log.newest_up_to(self.front.commits.committed())
+    fn stable(&self, pg: &PgState) -> EVersion {
+        pg.log.newest_up_to(self.confirmed)
     }
 
     /// A member wants to answer reads.
-    pub(super) fn asked_for_grant(&mut self, osd: OsdId, token: u64, ctx: &mut Context<'_>) {
-        let r = &mut self.repl;
+    pub(super) fn asked_for_grant(&mut self, osd: OsdId, token: u64, ctx: &mut Lent<'_>) {
+        let r = &mut *self;
         let full = r.members.get(&osd).is_some_and(|m| m.is_full() && m.synced);
         let may = r.is_active() && r.group.is_in_sync(osd) && full && r.grants.give(osd, ctx.now);
-        let stable = self.stable();
-        let pg_num = if may { self.state.pool.pg_num } else { 0 };
+        let stable = self.stable(ctx.pg);
+        let pg_num = if may { ctx.pg.pool.pg_num } else { 0 };
         let body = PeerBody::Granted {
             token,
             pg_num,
@@ -114,13 +116,13 @@ impl Pg {
     }
 
     /// More is stable than those know who answer reads.
-    pub(super) fn tell_stable(&mut self, out: &mut Vec<Output>) {
-        if self.repl.grants.given.is_empty() {
+    pub(super) fn tell_stable(&mut self, pg: &PgState, out: &mut Vec<Output>) {
+        if self.grants.given.is_empty() {
             return;
         }
-        let to = self.stable();
-        let interval = self.repl.group.interval;
-        let grants = &mut self.repl.grants;
+        let to = self.stable(pg);
+        let interval = self.group.interval;
+        let grants = &mut self.grants;
         if to <= grants.told {
             return;
         }
@@ -136,6 +138,6 @@ impl Pg {
 
     /// Those whose grants have ended are told nothing more.
     pub(super) fn forget_ended_grants(&mut self, now: Duration) {
-        self.repl.grants.given.retain(|_, until| now < *until);
+        self.grants.given.retain(|_, until| now < *until);
     }
 }

@@ -38,13 +38,14 @@ pub(crate) use replica::list_versions;
 pub(crate) use shown::{May, Shown};
 pub use twins::Kin;
 
-use crate::Pg;
-use crate::api::{ClientOp, Context, Output};
+use crate::api::Output;
+use crate::backend::Lent;
 use crate::broken::{self, Rule};
+use crate::state::pg::PgState;
 use crate::store::Seq;
 use member::{Member, Phase};
 use messages::osd::peer::{PeerBody, PgInfo};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use types::{Epoch, Errno, HObject, Op, OsdId, Transaction};
 
@@ -57,7 +58,7 @@ const FAILED_REST: Duration = Duration::from_secs(5);
 
 /// What the primary knows of the copies.
 #[derive(Debug, Default)]
-pub(crate) struct Replication {
+pub(crate) struct Replicated {
     pub group: Group,
     members: BTreeMap<OsdId, Member>,
     /// Connections, whether the OSD is a member now or not.
@@ -77,8 +78,8 @@ pub(crate) struct Replication {
     tried_aside: Option<Duration>,
     /// The `aside` for which the reads were taken out of what is held.
     sifted: Option<Duration>,
-    /// Clients' operations that cannot be executed yet.
-    held: VecDeque<Box<ClientOp>>,
+    /// The newest transaction that answers may show: it never goes back.
+    confirmed: Seq,
     proposal: Option<propose::Pending>,
     /// Proposed additions whose outcome is not known: answers wait for them, too.
     counted: BTreeSet<OsdId>,
@@ -89,7 +90,7 @@ pub(crate) struct Replication {
     birth: twins::Birth,
 }
 
-impl Replication {
+impl Replicated {
     /// Before the shell has said otherwise the PG is here alone.
     pub fn alone() -> Self {
         Self {
@@ -121,7 +122,8 @@ impl Replication {
         self.members.iter().any(|(osd, m)| in_sync(osd) && filling(m))
     }
 
-    fn is_active(&self) -> bool {
+    /// Clients' operations may be executed.
+    pub fn is_active(&self) -> bool {
         let handing = self.handing.is_some() && !broken::is(Rule::HandingStops);
         let stays = !handing && !self.handed && self.aside.is_none();
         stays && self.could_be_active()
@@ -161,50 +163,43 @@ impl Replication {
         self.members.values().any(Member::waits_for_durability)
     }
 
-    fn has_peers(&self) -> bool {
+    /// True if somebody else has to be told of writes.
+    pub fn has_peers(&self) -> bool {
         !self.members.is_empty()
     }
 }
 
-impl Pg {
-    /// The configuration that this PG goes by.
+impl Replicated {
     pub fn group(&self) -> &Group {
-        &self.repl.group
+        &self.group
     }
 
-    /// True if clients' operations are executed.
-    pub fn is_active(&self) -> bool {
-        self.repl.is_active()
+    fn send_to(&self, to: OsdId, body: PeerBody, ctx: &mut Lent<'_>) {
+        self.send(to, body, ctx.out);
     }
 
-    /// Operations that wait for the PG to become active.
-    pub fn held(&self) -> usize {
-        self.repl.held.len()
-    }
-
-    pub(crate) fn send_to(&self, to: OsdId, body: PeerBody, ctx: &mut Context<'_>) {
-        let interval = self.repl.group.interval;
-        ctx.out.push(Output::Peer { to, interval, body });
+    pub(crate) fn send(&self, to: OsdId, body: PeerBody, out: &mut Vec<Output>) {
+        let interval = self.group.interval;
+        out.push(Output::Peer { to, interval, body });
     }
 
     // --- inputs ---------------------------------------------------------------------------------------
 
-    pub(crate) fn group_changed(&mut self, group: Group, ctx: &mut Context<'_>) {
-        let old = std::mem::replace(&mut self.repl.group, group);
-        let group = &self.repl.group;
+    pub(crate) fn group_changed(&mut self, group: Group, ctx: &mut Lent<'_>) {
+        let old = std::mem::replace(&mut self.group, group);
+        let group = &self.group;
         let new_interval = old.interval != group.interval;
         if new_interval || old.in_sync != group.in_sync {
             // Whatever was proposed on the old set has happened, or never will.
-            self.repl.proposal = None;
-            self.repl.counted.clear();
-            self.repl.handing = None;
-            self.repl.handed = false;
-            self.repl.grants.set_changed(&group.in_sync);
-            self.repl.aside = None;
+            self.proposal = None;
+            self.counted.clear();
+            self.handing = None;
+            self.handed = false;
+            self.grants.set_changed(&group.in_sync);
+            self.aside = None;
         }
         let peers: BTreeSet<OsdId> = group.peers().collect();
         let gone: Vec<OsdId> = self
-            .repl
             .members
             .keys()
             .filter(|o| new_interval || !peers.contains(o))
@@ -212,32 +207,30 @@ impl Pg {
             .collect();
         for osd in gone {
             self.stop_catching_up(osd, ctx);
-            self.repl.members.remove(&osd);
-            self.repl.birth.falls += 1;
-            self.repl.birth.forget(osd);
+            self.members.remove(&osd);
+            self.birth.falls += 1;
+            self.birth.forget(osd);
         }
         if new_interval {
-            self.repl.peered &= broken::is(Rule::PeeredAnew);
-            let r = &mut self.repl;
+            self.peered &= broken::is(Rule::PeeredAnew);
+            let r = &mut *self;
             let others = r.group.in_sync.iter().filter(|o| **o != r.group.me);
             r.grants.new_interval(others.copied(), ctx.now);
-            self.repl.no_handing_before = ctx.now + propose::LEAD_MIN;
+            self.no_handing_before = ctx.now + propose::LEAD_MIN;
         }
         for osd in peers {
-            if let std::collections::btree_map::Entry::Vacant(v) = self.repl.members.entry(osd) {
+            if let std::collections::btree_map::Entry::Vacant(v) = self.members.entry(osd) {
                 v.insert(Member::new(ctx.now));
-                if self.repl.connected.contains(&osd) {
+                if self.connected.contains(&osd) {
                     self.ask(osd, ctx);
                 }
             }
         }
         // A learner that joins by a proposal whose outcome came late: it changes in one step from here on.
         let joined = |(osd, m): &(&OsdId, &Member)| {
-            matches!(m.phase, Phase::CatchUp(_))
-                && self.repl.group.is_in_sync(**osd)
-                && !old.in_sync.contains(osd)
+            matches!(m.phase, Phase::CatchUp(_)) && self.group.is_in_sync(**osd) && !old.in_sync.contains(osd)
         };
-        let joined: Vec<OsdId> = self.repl.members.iter().filter(joined).map(|(o, _)| *o).collect();
+        let joined: Vec<OsdId> = self.members.iter().filter(joined).map(|(o, _)| *o).collect();
         for osd in joined {
             self.lose(osd, ctx);
             self.ask(osd, ctx);
@@ -245,34 +238,34 @@ impl Pg {
         self.review(ctx);
     }
 
-    pub(crate) fn peer_up(&mut self, osd: OsdId, ctx: &mut Context<'_>) {
-        self.repl.connected.insert(osd);
-        if self.repl.members.contains_key(&osd) {
+    pub(crate) fn peer_up(&mut self, osd: OsdId, ctx: &mut Lent<'_>) {
+        self.connected.insert(osd);
+        if self.members.contains_key(&osd) {
             self.lose(osd, ctx);
             self.ask(osd, ctx);
         }
         self.review(ctx);
     }
 
-    pub(crate) fn peer_down(&mut self, osd: OsdId, ctx: &mut Context<'_>) {
-        self.repl.connected.remove(&osd);
+    pub(crate) fn peer_down(&mut self, osd: OsdId, ctx: &mut Lent<'_>) {
+        self.connected.remove(&osd);
         self.lose(osd, ctx);
         self.review(ctx);
     }
 
     /// Everything about the member is begun anew; what it has confirmed counts on.
-    fn lose(&mut self, osd: OsdId, ctx: &mut Context<'_>) {
+    fn lose(&mut self, osd: OsdId, ctx: &mut Lent<'_>) {
         self.stop_catching_up(osd, ctx);
-        self.repl.birth.falls += 1;
-        self.repl.birth.forget(osd);
-        let last = self.state.last_seq;
-        if let Some(m) = self.repl.members.get_mut(&osd) {
+        self.birth.falls += 1;
+        self.birth.forget(osd);
+        let last = ctx.pg.last_seq;
+        if let Some(m) = self.members.get_mut(&osd) {
             m.lose(last, ctx.now);
         }
     }
 
-    fn ask(&mut self, osd: OsdId, ctx: &mut Context<'_>) {
-        if let Some(m) = self.repl.members.get_mut(&osd) {
+    fn ask(&mut self, osd: OsdId, ctx: &mut Lent<'_>) {
+        if let Some(m) = self.members.get_mut(&osd) {
             m.phase = Phase::Asked { at: ctx.now };
             m.away_since = None;
             self.send_to(osd, PeerBody::Query, ctx);
@@ -280,22 +273,25 @@ impl Pg {
     }
 
     /// A member that cannot keep up: its disk refused something.
-    fn fail(&mut self, osd: OsdId, why: &str, ctx: &mut Context<'_>) {
-        tracing::warn!("pg {}: osd.{osd} {why}: left alone for a while", self.state.id);
+    fn fail(&mut self, osd: OsdId, why: &str, ctx: &mut Lent<'_>) {
+        tracing::warn!("pg {}: osd.{osd} {why}: left alone for a while", ctx.pg.id);
         self.lose(osd, ctx);
-        if let Some(m) = self.repl.members.get_mut(&osd) {
+        if let Some(m) = self.members.get_mut(&osd) {
             m.phase = Phase::Failed { at: ctx.now };
         }
     }
 
-    pub(crate) fn peer(&mut self, from: OsdId, interval: Epoch, body: PeerBody, ctx: &mut Context<'_>) {
-        if interval != self.repl.group.interval || !self.repl.connected.contains(&from) {
-            return;
-        }
+    /// What comes from there now counts.
+    pub fn hears(&self, from: OsdId, interval: Epoch) -> bool {
+        interval == self.group.interval && self.connected.contains(&from)
+    }
+
+    /// A message of another OSD that this one hears.
+    pub(crate) fn on_message(&mut self, from: OsdId, body: PeerBody, ctx: &mut Lent<'_>) {
         match body {
             PeerBody::Info(info) => self.heard(from, info, ctx),
             PeerBody::Applied { seq, result } if result < 0 => {
-                if let Some(m) = self.repl.members.get_mut(&from) {
+                if let Some(m) = self.members.get_mut(&from) {
                     m.small_steps |= result == Errno::EFBIG.code();
                     m.no_room |= result == Errno::ENOSPC.code();
                     // A part of a block that cannot be read there was to be written: whole objects can.
@@ -307,9 +303,10 @@ impl Pg {
             PeerBody::Applied { seq, .. } => self.applied(from, seq, ctx),
             PeerBody::Listing { token, items, next } => self.listed(from, token, items, next, ctx),
             PeerBody::Ask { token } => self.asked_for_grant(from, token, ctx),
-            PeerBody::Scrub(body) => self.scrub_said(from, body, ctx),
+            // Scrub's own.
+            PeerBody::Scrub(_) => {}
             PeerBody::Stale { known } => {
-                tracing::debug!("pg {}: osd.{from} knows interval {known}", self.state.id);
+                tracing::debug!("pg {}: osd.{from} knows interval {known}", ctx.pg.id);
             }
             // What only a primary sends: the other one is told that it is none, if it is not.
             PeerBody::Query
@@ -321,20 +318,20 @@ impl Pg {
             | PeerBody::Stable { .. } => {
                 tracing::warn!(
                     "pg {}: osd.{from} takes itself for the primary of our interval",
-                    self.state.id
+                    ctx.pg.id
                 );
             }
         }
         self.review(ctx);
     }
 
-    fn heard(&mut self, from: OsdId, info: PgInfo, ctx: &mut Context<'_>) {
-        let Some(m) = self.repl.members.get_mut(&from) else {
+    fn heard(&mut self, from: OsdId, info: PgInfo, ctx: &mut Lent<'_>) {
+        let Some(m) = self.members.get_mut(&from) else {
             return;
         };
         tracing::debug!(
             "pg {}: osd.{from} has {:?} to {:?}, complete {}, dirty {}, exists {}",
-            self.state.id,
+            ctx.pg.id,
             info.tail,
             info.head,
             info.complete,
@@ -344,10 +341,10 @@ impl Pg {
         match &m.phase {
             Phase::Asked { .. } => {
                 m.phase = Phase::Heard(info);
-                self.repl.grants.heard(from);
+                self.grants.heard(from);
                 // Nobody is filled from a copy that is not whole, unless no other is.
-                let may_fill = self.state.meta.complete && !self.repl.group.is_in_sync(from);
-                if self.repl.peered || may_fill {
+                let may_fill = ctx.pg.meta.complete && !self.group.is_in_sync(from);
+                if self.peered || may_fill {
                     self.begin(from, ctx);
                 }
             }
@@ -359,29 +356,28 @@ impl Pg {
         }
     }
 
-    fn applied(&mut self, from: OsdId, number: u64, ctx: &mut Context<'_>) {
-        if let Some(m) = self.repl.members.get_mut(&from) {
+    fn applied(&mut self, from: OsdId, number: u64, ctx: &mut Lent<'_>) {
+        if let Some(m) = self.members.get_mut(&from) {
             m.applied(number);
         }
         self.copy_applied(from, number, ctx);
-        self.repair_applied(from, number);
     }
 
     // --- peering --------------------------------------------------------------------------------------
 
     /// Once all of `in_sync` have been heard: the longest log leads.
-    fn try_to_peer(&mut self, ctx: &mut Context<'_>) {
-        let group = &self.repl.group;
-        if self.repl.peered || !group.is_primary() || !group.is_in_sync(group.me) {
+    fn try_to_peer(&mut self, ctx: &mut Lent<'_>) {
+        let group = &self.group;
+        if self.peered || !group.is_primary() || !group.is_in_sync(group.me) {
             return;
         }
         // One that holds no whole copy (a new PG's member, a split one's) leads only where nobody holds one.
-        let mut longest = ((self.state.meta.complete, self.state.log.head()), group.me);
+        let mut longest = ((ctx.pg.meta.complete, ctx.pg.log.head()), group.me);
         for osd in group.in_sync.iter().filter(|o| **o != group.me) {
-            let info = match self.repl.members.get(osd).map(|m| &m.phase) {
+            let info = match self.members.get(osd).map(|m| &m.phase) {
                 Some(Phase::Heard(info)) => info,
                 // It was brought to what is here before it joined the set.
-                Some(Phase::Full) if self.state.meta.complete => continue,
+                Some(Phase::Full) if ctx.pg.meta.complete => continue,
                 _ => return,
             };
             if (info.complete, info.head) > longest.0 && !broken::is(Rule::LongestLeads) {
@@ -391,10 +387,10 @@ impl Pg {
         if longest.1 != group.me {
             return self.yield_to(longest.1, ctx);
         }
-        self.repl.peered = true;
-        self.state.meta.complete = true;
-        tracing::debug!("pg {}: peered in interval {}", self.state.id, group.interval);
-        let others: Vec<OsdId> = self.repl.members.keys().copied().collect();
+        self.peered = true;
+        ctx.pg.meta.complete = true;
+        tracing::debug!("pg {}: peered in interval {}", ctx.pg.id, group.interval);
+        let others: Vec<OsdId> = self.members.keys().copied().collect();
         for osd in others {
             self.begin(osd, ctx);
         }
@@ -402,45 +398,45 @@ impl Pg {
 
     /// Somebody of `in_sync` will not be heard soon: others make up for him.
     fn peers_in_vain(&self, now: Duration) -> bool {
-        let in_sync = |osd: &OsdId| self.repl.group.is_in_sync(*osd);
-        let mut members = self.repl.members.iter();
+        let in_sync = |osd: &OsdId| self.group.is_in_sync(*osd);
+        let mut members = self.members.iter();
         members.any(|(osd, m)| in_sync(osd) && m.is_gone(now, propose::AWAY_MAX))
     }
 
     /// Learners that were heard while it could be that all of `in_sync` are, too.
-    fn begin_without_peers(&mut self, ctx: &mut Context<'_>) {
-        let group = &self.repl.group;
-        let may_fill = self.state.meta.complete && group.is_primary() && group.is_in_sync(group.me);
-        if self.repl.peered || !may_fill || !self.peers_in_vain(ctx.now) {
+    fn begin_without_peers(&mut self, ctx: &mut Lent<'_>) {
+        let group = &self.group;
+        let may_fill = ctx.pg.meta.complete && group.is_primary() && group.is_in_sync(group.me);
+        if self.peered || !may_fill || !self.peers_in_vain(ctx.now) {
             return;
         }
         let waits = |(osd, m): &(&OsdId, &Member)| {
-            matches!(m.phase, Phase::Heard(_)) && !self.repl.group.is_in_sync(**osd)
+            matches!(m.phase, Phase::Heard(_)) && !self.group.is_in_sync(**osd)
         };
-        let heard: Vec<OsdId> = self.repl.members.iter().filter(waits).map(|(o, _)| *o).collect();
+        let heard: Vec<OsdId> = self.members.iter().filter(waits).map(|(o, _)| *o).collect();
         heard.into_iter().for_each(|osd| self.begin(osd, ctx));
     }
 
     /// What is to be done about a member that was heard.
-    fn begin(&mut self, osd: OsdId, ctx: &mut Context<'_>) {
-        let head = self.state.log.head();
-        let empty = self.state.log.len() == 0 && self.state.meta.stats.version == 0;
+    fn begin(&mut self, osd: OsdId, ctx: &mut Lent<'_>) {
+        let head = ctx.pg.log.head();
+        let empty = ctx.pg.log.len() == 0 && ctx.pg.meta.stats.version == 0;
         let in_vain = self.peers_in_vain(ctx.now);
-        let Some(m) = self.repl.members.get_mut(&osd) else {
+        let Some(m) = self.members.get_mut(&osd) else {
             return;
         };
         let Phase::Heard(info) = &m.phase else { return };
         let whole = info.exists && info.complete && info.dirty.is_empty();
-        let in_sync = self.repl.group.is_in_sync(osd);
+        let in_sync = self.group.is_in_sync(osd);
         // One that was split off may have no log, and neither may its members: of those in sync that tells enough.
-        let has_log = self.state.log.len() > 0 || empty || in_sync;
+        let has_log = ctx.pg.log.len() > 0 || empty || in_sync;
         if whole && has_log && info.head == head {
-            let last = self.state.last_seq;
+            let last = ctx.pg.last_seq;
             m.become_full(last);
-        } else if in_sync && whole && !m.small_steps && self.state.log.goes_on_from(info.head) {
+        } else if in_sync && whole && !m.small_steps && ctx.pg.log.goes_on_from(info.head) {
             let since = info.head;
             self.begin_resync(osd, since, ctx);
-        } else if self.repl.peered || in_sync || in_vain {
+        } else if self.peered || in_sync || in_vain {
             let info = info.clone();
             if info.exists || !self.give_twin_its_log(osd, ctx) {
                 self.begin_catching_up(osd, info, ctx);
@@ -450,19 +446,30 @@ impl Pg {
 
     // --- writes ---------------------------------------------------------------------------------------
 
-    /// Sends a transaction that was submitted here as `seq` to the members. `head`: the object that it is about.
-    pub(crate) fn replicate(
+    /// Queues a transaction here, and sends it to the members. `head`: the object that it is about. After an error nothing has
+    /// happened.
+    pub(crate) fn submit(
         &mut self,
         txn: Transaction,
         head: Option<&HObject>,
-        seq: Seq,
-        ctx: &mut Context<'_>,
-    ) {
-        let interval = self.repl.group.interval;
-        let mut number = self.repl.last_number;
+        ctx: &mut Lent<'_>,
+    ) -> Result<Seq, Errno> {
+        let copy = self.has_peers().then(|| txn.clone());
+        let seq = ctx.store.submit(txn)?;
+        ctx.pg.last_seq = seq;
+        if let Some(txn) = copy {
+            self.replicate(txn, head, seq, ctx);
+        }
+        Ok(seq)
+    }
+
+    /// Sends a transaction that was submitted here as `seq` to the members.
+    fn replicate(&mut self, txn: Transaction, head: Option<&HObject>, seq: Seq, ctx: &mut Lent<'_>) {
+        let interval = self.group.interval;
+        let mut number = self.last_number;
         let mut objects_only = None;
-        for (osd, m) in &mut self.repl.members {
-            let in_sync = self.repl.group.is_in_sync(*osd);
+        for (osd, m) in &mut self.members {
+            let in_sync = self.group.is_in_sync(*osd);
             let txn = if m.is_full() {
                 txn.clone()
             } else if !in_sync && let Some(c) = m.caught_up_by_log() {
@@ -487,97 +494,61 @@ impl Pg {
                 body,
             });
         }
-        self.repl.last_number = number;
-    }
-
-    /// True if somebody else has to be told of writes.
-    pub(crate) fn is_replicated(&self) -> bool {
-        self.repl.has_peers()
+        self.last_number = number;
     }
 
     /// Lets answers go that all have made durable.
-    pub(crate) fn release_committed(&mut self, out: &mut Vec<Output>) {
-        let committed = self.repl.committed();
-        self.front.commits.advance(committed, out);
-        self.send_committed(out);
-        self.tell_stable(out);
+    pub(crate) fn release_committed(&mut self, ctx: &mut Lent<'_>) {
+        self.confirmed = self.confirmed.max(self.committed());
+        ctx.front.confirm(self.confirmed, ctx.out);
+        self.send_committed(ctx.out);
+        self.tell_stable(ctx.pg, ctx.out);
     }
 
-    pub(crate) fn durable_here(&mut self, seq: Seq, ctx: &mut Context<'_>) {
-        self.repl.durable = self.repl.durable.max(seq);
-        self.release_committed(ctx.out);
-        if self.repl.waits_for_durability() {
+    pub(crate) fn durable_here(&mut self, seq: Seq, ctx: &mut Lent<'_>) {
+        self.durable = self.durable.max(seq);
+        self.release_committed(ctx);
+        if self.waits_for_durability() {
             self.go_on_catching_up(ctx);
         }
-    }
-
-    // --- operations that wait -------------------------------------------------------------------------
-
-    /// Holds an operation back while the PG is not active.
-    pub(crate) fn hold(&mut self, op: Box<ClientOp>, now: Duration) -> Option<Box<ClientOp>> {
-        if self.repl.is_active() && self.repl.held.is_empty() {
-            return Some(op);
-        }
-        match self.read_meanwhile(op, now) {
-            Ok(op) => Some(op),
-            Err(op) => {
-                self.repl.held.push_back(op);
-                None
-            }
-        }
-    }
-
-    fn release_held(&mut self, ctx: &mut Context<'_>) {
-        while self.repl.is_active()
-            && let Some(op) = self.repl.held.pop_front()
-        {
-            self.client_op(op, ctx);
-        }
-        self.read_held_meanwhile(ctx);
-    }
-
-    pub(crate) fn drop_held(&mut self, gone: impl Fn(&ClientOp) -> bool) {
-        self.repl.held.retain(|op| !gone(op));
     }
 
     // --- time -----------------------------------------------------------------------------------------
 
     /// After anything that may have changed what is to be done.
-    pub(crate) fn review(&mut self, ctx: &mut Context<'_>) {
+    pub(crate) fn review(&mut self, ctx: &mut Lent<'_>) {
         self.forget_ended_grants(ctx.now);
         self.try_to_peer(ctx);
         self.begin_without_peers(ctx);
         self.go_on_resyncing(ctx);
         self.go_on_catching_up(ctx);
-        self.release_committed(ctx.out);
-        self.give_up_aside(ctx.now);
+        self.release_committed(ctx);
+        self.give_up_aside(ctx.now, ctx.pg);
         self.propose(ctx);
-        self.release_held(ctx);
-        let restless = !self.repl.peered
-            || !self.repl.all_full()
-            || self.repl.proposal.is_some()
-            || self.repl.handing.is_some()
-            || self.repl.aside.is_some()
+        let restless = !self.peered
+            || !self.all_full()
+            || self.proposal.is_some()
+            || self.handing.is_some()
+            || self.aside.is_some()
             || self.wants_another_group();
         // Not put off by what comes in meanwhile: under load that never ends.
-        let at = self.repl.look_at.unwrap_or(ctx.now + LOOK_EVERY);
-        self.repl.look_at = (restless && self.repl.group.is_primary()).then_some(at);
+        let at = self.look_at.unwrap_or(ctx.now + LOOK_EVERY);
+        self.look_at = (restless && self.group.is_primary()).then_some(at);
     }
 
     pub(crate) fn replication_timer(&self) -> Option<Duration> {
-        self.repl.look_at
+        self.look_at
     }
 
-    pub(crate) fn replication_tick(&mut self, ctx: &mut Context<'_>) {
-        if self.repl.look_at.is_none_or(|at| at > ctx.now) {
+    pub(crate) fn replication_tick(&mut self, ctx: &mut Lent<'_>) {
+        if self.look_at.is_none_or(|at| at > ctx.now) {
             return;
         }
-        self.repl.look_at = None;
+        self.look_at = None;
         let again: Vec<OsdId> = self
-            .repl
             .members
             .iter()
-            .filter(|(osd, m)| self.repl.connected.contains(osd) && m.wants_to_be_asked(ctx.now))
+            .filter(|(osd, m)| self.connected.contains(osd) && m.wants_to_be_asked(ctx.now))
             .map(|(osd, _)| *osd)
             .collect();
         for osd in again {
@@ -587,12 +558,12 @@ impl Pg {
     }
 
     /// Who has what, for reports.
-    pub fn members(&self) -> Vec<MemberState> {
+    pub fn states(&self, pg: &PgState) -> Vec<MemberState> {
         let of = |(osd, m): (&OsdId, &Member)| {
-            let lacks = self.state.log.since(m.confirmed());
-            m.state(*osd, self.repl.group.is_in_sync(*osd), lacks)
+            let lacks = pg.log.since(m.confirmed());
+            m.state(*osd, self.group.is_in_sync(*osd), lacks)
         };
-        self.repl.members.iter().map(of).collect()
+        self.members.iter().map(of).collect()
     }
 }
 

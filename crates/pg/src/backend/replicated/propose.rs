@@ -1,10 +1,12 @@
 //! What the primary wants the configuration to be (rules 4 and 6 of docs/internals/replication.md).
 
+use super::Replicated;
 use super::group::Proposal;
 use super::member::Member;
-use crate::Pg;
-use crate::api::{Context, Output};
+use crate::api::Output;
+use crate::backend::Lent;
 use crate::broken::{self, Rule};
+use crate::state::pg::PgState;
 use std::collections::BTreeSet;
 use std::time::Duration;
 use types::OsdId;
@@ -28,17 +30,17 @@ pub(super) struct Pending {
     at: Duration,
 }
 
-impl Pg {
+impl Replicated {
     /// The set as it should be now.
-    fn wanted_group(&self, now: Duration) -> Vec<OsdId> {
-        let r = &self.repl;
+    fn wanted_group(&self, now: Duration, pg: &PgState) -> Vec<OsdId> {
+        let r = &*self;
         if self.can_stand_aside(now) {
             return self.group_without_me(now);
         }
         let g = &r.group;
         let gone = |o: &OsdId| *o != g.me && r.members.get(o).is_none_or(|m| m.is_gone(now, AWAY_MAX));
         // Everything that anybody was ever answered for is durable there.
-        let answered = self.front.commits.committed().min(self.state.last_seq);
+        let answered = self.confirmed.min(pg.last_seq);
         let all = |m: &Member| m.synced && m.confirmed() >= answered || broken::is(Rule::LearnerHasAll);
         let has_all = |m: &Member| m.is_full() && all(m);
         let ready = |o: &OsdId| *o == g.me || r.members.get(o).is_some_and(has_all);
@@ -68,62 +70,60 @@ impl Pg {
 
     /// A learner joins a primary that knows its own place.
     fn may_add(&self) -> bool {
-        let g = &self.repl.group;
+        let g = &self.group;
         // While others of the set were not heard yet, additions make up for them.
-        self.repl.peered || g.in_sync.len() <= g.min_size as usize
+        self.peered || g.in_sync.len() <= g.min_size as usize
     }
 
     pub(super) fn wants_another_group(&self) -> bool {
-        let g = &self.repl.group;
+        let g = &self.group;
         g.is_primary() && g.in_sync != g.up
     }
 
-    pub(super) fn propose(&mut self, ctx: &mut Context<'_>) {
-        let g = &self.repl.group;
+    pub(super) fn propose(&mut self, ctx: &mut Lent<'_>) {
+        let g = &self.group;
         if !g.is_primary() || !g.is_in_sync(g.me) {
             return;
         }
-        if !self.repl.handed && self.repl.handing.is_some_and(|at| ctx.now >= at + HANDING_MAX) {
-            self.repl.handing = None;
-            self.repl.no_handing_before = ctx.now + HANDING_REST;
+        if !self.handed && self.handing.is_some_and(|at| ctx.now >= at + HANDING_MAX) {
+            self.handing = None;
+            self.no_handing_before = ctx.now + HANDING_REST;
         }
         if self
-            .repl
             .proposal
             .as_ref()
             .is_some_and(|p| ctx.now < p.at + PROPOSE_AGAIN)
         {
             return;
         }
-        let mut want = self.wanted_group(ctx.now);
-        if want == self.repl.group.in_sync {
+        let mut want = self.wanted_group(ctx.now, ctx.pg);
+        if want == self.group.in_sync {
             // An addition, or another primary, was proposed and is not wanted any more: a proposal of what is (which
             // makes a new interval) rules out that it still comes true. So for a removal, if the member wants to answer reads.
-            let open =
-                !self.repl.counted.is_empty() || self.repl.handed || self.repl.grants.is_kept_waiting();
-            self.repl.grants.let_go(BTreeSet::new(), ctx.now);
+            let open = !self.counted.is_empty() || self.handed || self.grants.is_kept_waiting();
+            self.grants.let_go(BTreeSet::new(), ctx.now);
             return match !open {
-                true => self.repl.proposal = None,
+                true => self.proposal = None,
                 false => self.send_proposal(want, ctx),
             };
         }
-        let in_sync = self.repl.group.in_sync.iter();
+        let in_sync = self.group.in_sync.iter();
         let leaving = in_sync.filter(|o| !want.contains(o)).copied().collect();
-        if !self.repl.grants.let_go(leaving, ctx.now) {
+        if !self.grants.let_go(leaving, ctx.now) {
             // They may answer reads yet.
             return;
         }
-        let leaves = want.first() != Some(&self.repl.group.me);
+        let leaves = want.first() != Some(&self.group.me);
         let ready = match self.can_stand_aside(ctx.now) {
-            true => self.is_settled(&want),
+            true => self.is_settled(&want, ctx),
             false => self.is_ready_to_hand_over(ctx),
         };
         // Also while an earlier hand-over is under way whose outcome nobody told: this one would be refused, again and again.
-        let next_is_in = want.first().is_some_and(|o| self.repl.group.is_in_sync(*o));
-        if leaves && (!next_is_in || !self.repl.handed && !ready) {
+        let next_is_in = want.first().is_some_and(|o| self.group.is_in_sync(*o));
+        if leaves && (!next_is_in || !self.handed && !ready) {
             // Not yet: what can be had without another primary, first.
             want = self.keep_the_lead(want);
-            if want == self.repl.group.in_sync {
+            if want == self.group.in_sync {
                 return;
             }
         }
@@ -131,7 +131,7 @@ impl Pg {
     }
 
     fn keep_the_lead(&self, mut want: Vec<OsdId>) -> Vec<OsdId> {
-        let me = self.repl.group.me;
+        let me = self.group.me;
         want.retain(|o| *o != me);
         want.insert(0, me);
         want
@@ -139,39 +139,36 @@ impl Pg {
 
     /// The next primary must have all that was answered, and is spared to take back what was not: nothing new is
     /// executed, and everything is durable everywhere.
-    fn is_ready_to_hand_over(&mut self, ctx: &mut Context<'_>) -> bool {
-        if !self.repl.peered {
+    fn is_ready_to_hand_over(&mut self, ctx: &mut Lent<'_>) -> bool {
+        if !self.peered {
             return false;
         }
-        let in_sync = |o: &OsdId| self.repl.group.is_in_sync(*o);
-        let next_is_in = self.repl.group.up.first().is_some_and(in_sync);
-        if !next_is_in || !self.repl.all_full() || ctx.now < self.repl.no_handing_before {
+        let in_sync = |o: &OsdId| self.group.is_in_sync(*o);
+        let next_is_in = self.group.up.first().is_some_and(in_sync);
+        if !next_is_in || !self.all_full() || ctx.now < self.no_handing_before {
             return false;
         }
-        self.repl.handing.get_or_insert(ctx.now);
-        !self.front.commits.is_waiting()
-            && self.front.parked.is_empty()
-            && self.repl.committed() >= self.state.last_seq
+        self.handing.get_or_insert(ctx.now);
+        !ctx.front.answers_wait() && ctx.front.is_idle() && self.committed() >= ctx.pg.last_seq
     }
 
     /// Another one's log is longer: it leads.
-    pub(super) fn yield_to(&mut self, osd: OsdId, ctx: &mut Context<'_>) {
+    pub(super) fn yield_to(&mut self, osd: OsdId, ctx: &mut Lent<'_>) {
         if self
-            .repl
             .proposal
             .as_ref()
             .is_some_and(|p| ctx.now < p.at + PROPOSE_AGAIN)
         {
             return;
         }
-        let mut want = self.repl.group.in_sync.clone();
+        let mut want = self.group.in_sync.clone();
         want.retain(|o| *o != osd);
         want.insert(0, osd);
         self.send_proposal(want, ctx);
     }
 
-    fn send_proposal(&mut self, in_sync: Vec<OsdId>, ctx: &mut Context<'_>) {
-        let g = &self.repl.group;
+    fn send_proposal(&mut self, in_sync: Vec<OsdId>, ctx: &mut Lent<'_>) {
+        let g = &self.group;
         let (in_sync_first, proposal_of) = (in_sync.first().copied(), g.me);
         let g_in_sync = g.in_sync.clone();
         let additions: Vec<OsdId> = in_sync
@@ -181,7 +178,7 @@ impl Pg {
             .collect();
         tracing::info!(
             "pg {}: in sync {:?} -> {in_sync:?} proposed",
-            self.state.id,
+            ctx.pg.id,
             g.in_sync
         );
         let proposal = Proposal {
@@ -189,11 +186,11 @@ impl Pg {
             expect: g.in_sync.clone(),
             in_sync,
         };
-        self.repl.handed |= in_sync_first != Some(proposal_of);
-        self.repl.counted.extend(additions);
+        self.handed |= in_sync_first != Some(proposal_of);
+        self.counted.extend(additions);
         let removed = g_in_sync.into_iter().filter(|o| !proposal.in_sync.contains(o));
-        self.repl.grants.proposed(removed);
-        self.repl.proposal = Some(Pending { at: ctx.now });
+        self.grants.proposed(removed);
+        self.proposal = Some(Pending { at: ctx.now });
         ctx.out.push(Output::Propose(proposal));
     }
 }

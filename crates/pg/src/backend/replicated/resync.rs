@@ -5,13 +5,13 @@
 //! Where they come to more than one transaction may hold, the member is caught up object by object instead, as a
 //! learner is; only if the primary dies in the middle of that may an unanswered write show itself there.
 
+use super::Replicated;
 use super::member::Phase;
 use super::replica::Versions;
-use crate::Pg;
-use crate::api::Context;
+use crate::backend::Lent;
 use crate::broken::{self, Rule};
 use crate::state::log::LogEntry;
-use crate::store::{IoError, ObjectStore};
+use crate::store::IoError;
 use denc::Encode;
 use messages::osd::peer::{PeerBody, PgInfo};
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,9 +38,9 @@ impl Resync {
     }
 }
 
-impl Pg {
-    pub(super) fn begin_resync(&mut self, osd: OsdId, since: EVersion, ctx: &mut Context<'_>) {
-        if let Some(m) = self.repl.members.get_mut(&osd) {
+impl Replicated {
+    pub(super) fn begin_resync(&mut self, osd: OsdId, since: EVersion, ctx: &mut Lent<'_>) {
+        if let Some(m) = self.members.get_mut(&osd) {
             m.phase = Phase::Resync(Resync {
                 since,
                 listings: BTreeMap::new(),
@@ -50,9 +50,8 @@ impl Pg {
         }
     }
 
-    pub(super) fn go_on_resyncing(&mut self, ctx: &mut Context<'_>) {
+    pub(super) fn go_on_resyncing(&mut self, ctx: &mut Lent<'_>) {
         let ids: Vec<OsdId> = self
-            .repl
             .members
             .iter()
             .filter(|(_, m)| matches!(&m.phase, Phase::Resync(r) if r.asked.is_empty()))
@@ -63,7 +62,7 @@ impl Pg {
 
     /// An answer to a question about one object; false if it was not a resync's.
     pub(super) fn resync_listed(&mut self, from: OsdId, token: u64, items: &Versions) -> bool {
-        let Some(Phase::Resync(r)) = self.repl.members.get_mut(&from).map(|m| &mut m.phase) else {
+        let Some(Phase::Resync(r)) = self.members.get_mut(&from).map(|m| &mut m.phase) else {
             return false;
         };
         let Some(head) = r.asked.remove(&token) else {
@@ -74,20 +73,20 @@ impl Pg {
     }
 
     /// Asks for what is not known yet; when all is, sends the one transaction.
-    fn resync_step(&mut self, osd: OsdId, ctx: &mut Context<'_>) {
-        let entries = match self.state.log_since(None, ctx.store) {
+    fn resync_step(&mut self, osd: OsdId, ctx: &mut Lent<'_>) {
+        let entries = match ctx.pg.log_since(None, ctx.store) {
             Ok(entries) => entries,
-            Err(e) => return tracing::error!("pg {}: {e}", self.state.id),
+            Err(e) => return tracing::error!("pg {}: {e}", ctx.pg.id),
         };
-        let Some(Phase::Resync(r)) = self.repl.members.get(&osd).map(|m| &m.phase) else {
+        let Some(Phase::Resync(r)) = self.members.get(&osd).map(|m| &m.phase) else {
             return;
         };
         let since = r.since;
-        if !self.state.log.goes_on_from(since) {
+        if !ctx.pg.log.goes_on_from(since) {
             // Its place was trimmed away while it was gone.
             return self.resync_object_by_object(osd, since, ctx);
         }
-        let range = self.state.range;
+        let range = ctx.pg.range;
         let changed: BTreeSet<HObject> = entries
             .iter()
             .filter(|e| e.version > since && range.contains(e.object.hash))
@@ -99,7 +98,7 @@ impl Pg {
             return self.resync_send(osd, &changed, &entries, ctx);
         }
         for head in missing {
-            let token = self.repl.number();
+            let token = self.number();
             let body = PeerBody::Scan {
                 token,
                 from: head.with_snap(0),
@@ -107,7 +106,7 @@ impl Pg {
                 max: UNIT_MAX,
             };
             self.send_to(osd, body, ctx);
-            if let Some(Phase::Resync(r)) = self.repl.members.get_mut(&osd).map(|m| &mut m.phase) {
+            if let Some(Phase::Resync(r)) = self.members.get_mut(&osd).map(|m| &mut m.phase) {
                 r.asked.insert(token, head);
             }
         }
@@ -118,25 +117,25 @@ impl Pg {
         osd: OsdId,
         changed: &BTreeSet<HObject>,
         entries: &[LogEntry],
-        ctx: &mut Context<'_>,
+        ctx: &mut Lent<'_>,
     ) {
-        match self.resync_txn(osd, changed, entries, ctx.store) {
+        match self.resync_txn(osd, changed, entries, ctx) {
             Ok(Some(txn)) => {
-                let number = self.repl.number();
+                let number = self.number();
                 self.send_to(osd, PeerBody::Apply { seq: number, txn }, ctx);
-                if let Some(m) = self.repl.members.get_mut(&osd) {
+                if let Some(m) = self.members.get_mut(&osd) {
                     m.become_full_with(number);
                 }
             }
             Ok(None) => {
-                let since = match self.repl.members.get(&osd).map(|m| &m.phase) {
+                let since = match self.members.get(&osd).map(|m| &m.phase) {
                     Some(Phase::Resync(r)) => r.since,
                     _ => return,
                 };
                 self.resync_object_by_object(osd, since, ctx);
             }
             Err(e) => {
-                tracing::error!("pg {}: {e}", self.state.id);
+                tracing::error!("pg {}: {e}", ctx.pg.id);
                 self.fail(osd, "cannot be given what cannot be read here", ctx);
                 self.give_up_the_lead(osd, ctx);
             }
@@ -146,42 +145,39 @@ impl Pg {
     /// What `osd` lacks cannot be read here, nobody else has it, and the PG cannot go on without `osd`: it leads, for it has everything
     /// that anybody was answered for. The copy here counts as incomplete from now on: all its objects are compared, those that
     /// cannot be read are written anew, and writes that only it has are undone.
-    fn give_up_the_lead(&mut self, osd: OsdId, ctx: &mut Context<'_>) {
-        let group = &self.repl.group;
+    fn give_up_the_lead(&mut self, osd: OsdId, ctx: &mut Lent<'_>) {
+        let group = &self.group;
         let others: Vec<OsdId> = group.in_sync.iter().copied().filter(|o| *o != group.me).collect();
         let needed = group.in_sync.len() <= group.min_size as usize;
-        if !self.repl.peered || !needed || others.iter().any(|o| self.repl.is_full(*o)) {
+        if !self.peered || !needed || others.iter().any(|o| self.is_full(*o)) {
             return;
         }
-        self.state.meta.complete = false;
-        let mut txn = Transaction::new(self.state.id);
-        txn.ops.push(self.state.meta_op());
+        ctx.pg.meta.complete = false;
+        let mut txn = Transaction::new(ctx.pg.id);
+        txn.ops.push(ctx.pg.meta_op());
         match ctx.store.submit(txn) {
-            Ok(seq) => self.state.last_seq = seq,
+            Ok(seq) => ctx.pg.last_seq = seq,
             Err(_) => {
-                self.state.meta.complete = true;
+                ctx.pg.meta.complete = true;
                 return;
             }
         }
         tracing::warn!(
             "pg {}: osd.{osd} is to lead: the copy here is not whole",
-            self.state.id
+            ctx.pg.id
         );
         // Peering anew finds that theirs is better.
-        self.repl.peered = false;
+        self.peered = false;
         for osd in others {
             self.lose(osd, ctx);
-            if self.repl.connected.contains(&osd) {
+            if self.connected.contains(&osd) {
                 self.ask(osd, ctx);
             }
         }
     }
 
-    fn resync_object_by_object(&mut self, osd: OsdId, since: EVersion, ctx: &mut Context<'_>) {
-        tracing::warn!(
-            "pg {}: osd.{osd} lacks too much for one transaction",
-            self.state.id
-        );
+    fn resync_object_by_object(&mut self, osd: OsdId, since: EVersion, ctx: &mut Lent<'_>) {
+        tracing::warn!("pg {}: osd.{osd} lacks too much for one transaction", ctx.pg.id);
         let info = PgInfo {
             exists: true,
             complete: true,
@@ -199,14 +195,14 @@ impl Pg {
         head: &HObject,
         theirs: &Versions,
         entries: &[LogEntry],
-        store: &mut dyn ObjectStore,
+        ctx: &mut Lent<'_>,
     ) -> Result<Vec<Op>, IoError> {
-        if !self.repl.members.get(&osd).is_some_and(|m| m.damaged) {
-            return self.copy_steps(head, theirs, entries, store);
+        if !self.members.get(&osd).is_some_and(|m| m.damaged) {
+            return self.copy_steps(head, theirs, entries, ctx.pg, ctx.store);
         }
         let unknown = |(o, _): &(HObject, EVersion)| (o.clone(), EVersion::default());
         let theirs: Versions = theirs.iter().map(unknown).collect();
-        self.copy_steps(head, &theirs, &[], store)
+        self.copy_steps(head, &theirs, &[], ctx.pg, ctx.store)
     }
 
     /// All that the member lacks. `None`: too much.
@@ -215,17 +211,17 @@ impl Pg {
         osd: OsdId,
         changed: &BTreeSet<HObject>,
         entries: &[LogEntry],
-        store: &mut dyn ObjectStore,
+        ctx: &mut Lent<'_>,
     ) -> Result<Option<Transaction>, IoError> {
-        let Some(Phase::Resync(r)) = self.repl.members.get(&osd).map(|m| &m.phase) else {
+        let Some(Phase::Resync(r)) = self.members.get(&osd).map(|m| &m.phase) else {
             return Ok(None);
         };
-        let mut txn = Transaction::new(self.state.id);
+        let mut txn = Transaction::new(ctx.pg.id);
         let mut bytes = 0;
         let short = usize::from(broken::is(Rule::ResyncWhole));
         for head in changed.iter().skip(short) {
             let theirs = &r.listings[head];
-            let ops = self.copy_steps_for(osd, head, theirs, entries, store)?;
+            let ops = self.copy_steps_for(osd, head, theirs, entries, ctx)?;
             bytes += ops.iter().map(super::copy::weight).sum::<u64>();
             if bytes > RESYNC_BYTES_MAX {
                 return Ok(None);
@@ -234,14 +230,14 @@ impl Pg {
         }
         // Not those of PGs that were split off: it does not get their objects with them, and one that makes such a PG out
         // of this log would take them for there.
-        let ours = |e: &&LogEntry| e.version > r.since && self.state.range.contains(e.object.hash);
+        let ours = |e: &&LogEntry| e.version > r.since && ctx.pg.range.contains(e.object.hash);
         for e in entries.iter().filter(ours) {
             txn.ops.push(Op::LogAppend {
                 version: e.version,
                 entry: e.to_bytes(),
             });
         }
-        txn.ops.push(self.state.meta_op());
+        txn.ops.push(ctx.pg.meta_op());
         Ok(Some(txn))
     }
 }

@@ -5,14 +5,15 @@
 //!
 //! How that is known: the old PG is led by the OSD that begins to lead the new one, so both speak to the member on one
 //! connection, in order. The member's answer to the new PG's first question comes behind its answers to all that the old
-//! PG had sent before. Has none of its members fallen away since ([`Pg::has_kept`]), none of that was refused or lost. What
+//! PG had sent before. Has none of its members fallen away since ([`Replicated::has_kept`]), none of that was refused or lost. What
 //! is missing is the log: it goes there as it was taken over here, in the order of the connection.
 //!
 //! Invariants: a twin is believed only while the new PG has written nothing; a connection that ends makes it a stranger,
 //! who is compared object by object. Not here: taking the log over from the old PG (`split`).
 
-use crate::Pg;
-use crate::api::Context;
+use super::Replicated;
+use crate::backend::Lent;
+use crate::state::pg::PgState;
 use std::collections::BTreeSet;
 use std::time::Duration;
 use types::{EVersion, Epoch, OsdId};
@@ -48,63 +49,63 @@ impl Birth {
     }
 }
 
-impl Pg {
+impl Replicated {
     /// The epoch in which it was made here, if that was in this life.
     pub fn born_in(&self) -> Option<Epoch> {
-        Some(self.repl.birth.at?.0)
+        Some(self.birth.at?.0)
     }
 
     /// The newest epoch in which others were split off from it, in this life.
     pub fn split_in(&self) -> Option<Epoch> {
-        self.repl.birth.split
+        self.birth.split
     }
 
-    pub(crate) fn note_split(&mut self) {
-        self.repl.birth.split = Some(self.state.pool.epoch);
+    pub(crate) fn note_split(&mut self, pg: &PgState) {
+        self.birth.split = Some(pg.pool.epoch);
     }
 
-    pub(crate) fn is_born(&mut self) {
-        self.repl.birth.at = Some((self.state.pool.epoch, self.state.log.head()));
+    pub(crate) fn is_born(&mut self, pg: &PgState) {
+        self.birth.at = Some((pg.pool.epoch, pg.log.head()));
     }
 
     /// The members that have everything, for a PG that is split off now.
-    pub fn kin(&self) -> Kin {
-        let full = self.repl.members.iter().filter(|(_, m)| m.is_full());
+    pub fn kin(&self, pg: &PgState) -> Kin {
+        let full = self.members.iter().filter(|(_, m)| m.is_full());
         Kin {
             full: full.map(|(osd, _)| *osd).collect(),
-            mark: self.mark(),
+            mark: self.mark(pg),
         }
     }
 
     /// None of them has fallen away since.
-    pub fn has_kept(&self, kin: &Kin) -> bool {
-        kin.mark == self.mark()
+    pub fn has_kept(&self, kin: &Kin, pg: &PgState) -> bool {
+        kin.mark == self.mark(pg)
     }
 
-    fn mark(&self) -> (Duration, u64) {
-        (self.state.loaded_at, self.repl.birth.falls)
+    fn mark(&self, pg: &PgState) -> (Duration, u64) {
+        (pg.loaded_at, self.birth.falls)
     }
 
     /// The shell knows that the member, which has just answered, holds the objects that are here.
-    pub(crate) fn note_twin(&mut self, osd: OsdId) {
-        let untouched = |at: (Epoch, EVersion)| at.1 == self.state.log.head();
-        if self.repl.birth.at.is_some_and(untouched) {
-            self.repl.birth.twins.insert(osd);
+    pub(crate) fn note_twin(&mut self, osd: OsdId, pg: &PgState) {
+        let untouched = |at: (Epoch, EVersion)| at.1 == pg.log.head();
+        if self.birth.at.is_some_and(untouched) {
+            self.birth.twins.insert(osd);
         }
     }
 
     /// Gives a twin the log and the metadata, with which it is full. False: it is none.
-    pub(super) fn give_twin_its_log(&mut self, osd: OsdId, ctx: &mut Context<'_>) -> bool {
-        let Some((_, head)) = self.repl.birth.at else {
+    pub(super) fn give_twin_its_log(&mut self, osd: OsdId, ctx: &mut Lent<'_>) -> bool {
+        let Some((_, head)) = self.birth.at else {
             return false;
         };
-        if !self.repl.birth.twins.remove(&osd) || head != self.state.log.head() {
+        if !self.birth.twins.remove(&osd) || head != ctx.pg.log.head() {
             return false;
         }
         let mut ops = match self.log_steps(None, None, ctx) {
             Ok(ops) => ops,
             Err(e) => {
-                tracing::error!("pg {}: {e}", self.state.id);
+                tracing::error!("pg {}: {e}", ctx.pg.id);
                 return false;
             }
         };
@@ -112,12 +113,12 @@ impl Pg {
         ops.remove(0);
         tracing::debug!(
             "pg {}: osd.{osd} is given the log it was split off with",
-            self.state.id
+            ctx.pg.id
         );
         let Some(last) = self.send_steps(osd, ops, ctx) else {
             return false;
         };
-        if let Some(m) = self.repl.members.get_mut(&osd) {
+        if let Some(m) = self.members.get_mut(&osd) {
             m.become_full_with(last);
         }
         true

@@ -1,0 +1,152 @@
+//! The PG and its back end: what goes there, and what goes on afterwards.
+
+use crate::Pg;
+use crate::api::{Context, Output};
+use crate::backend::Lent;
+use crate::backend::replicated::{CopyNeed, Group, Kin, MemberState, Replicated};
+use crate::front::turns::Wake;
+use crate::store::Seq;
+use messages::osd::peer::PeerBody;
+use types::{Epoch, Errno, HObject, OsdId, Transaction};
+
+impl Pg {
+    /// The configuration that this PG goes by.
+    pub fn group(&self) -> &Group {
+        self.backend.group()
+    }
+
+    /// True if clients' operations are executed.
+    pub fn is_active(&self) -> bool {
+        self.backend.is_active()
+    }
+
+    /// Who has what, for reports.
+    pub fn members(&self) -> Vec<MemberState> {
+        self.backend.states(&self.state)
+    }
+
+    /// What it wants to copy and waits to be granted.
+    pub fn wants_to_copy(&self) -> Option<CopyNeed> {
+        self.backend.wants_to_copy()
+    }
+
+    /// Clients' writes wait for room here, or for others to lead.
+    pub fn lacks_room(&self) -> bool {
+        self.backend.lacks_room()
+    }
+
+    /// The epoch in which it was made here, if that was in this life.
+    pub fn born_in(&self) -> Option<Epoch> {
+        self.backend.born_in()
+    }
+
+    /// The newest epoch in which others were split off from it, in this life.
+    pub fn split_in(&self) -> Option<Epoch> {
+        self.backend.split_in()
+    }
+
+    /// The members that have everything, for a PG that is split off now.
+    pub fn kin(&self) -> Kin {
+        self.backend.kin(&self.state)
+    }
+
+    /// None of them has fallen away since.
+    pub fn has_kept(&self, kin: &Kin) -> bool {
+        self.backend.has_kept(kin, &self.state)
+    }
+
+    /// One call of the back end.
+    fn lend<R>(
+        &mut self,
+        ctx: &mut Context<'_>,
+        call: impl FnOnce(&mut Replicated, &mut Lent<'_>) -> R,
+    ) -> R {
+        let mut lent = Lent {
+            pg: &mut self.state,
+            front: &mut self.front,
+            store: &mut *ctx.store,
+            now: ctx.now,
+            out: &mut *ctx.out,
+        };
+        call(&mut self.backend, &mut lent)
+    }
+
+    /// One call, and what it has set going.
+    pub(crate) fn tell_backend(
+        &mut self,
+        ctx: &mut Context<'_>,
+        call: impl FnOnce(&mut Replicated, &mut Lent<'_>),
+    ) {
+        self.lend(ctx, call);
+        self.wake(ctx);
+        self.release_held(ctx);
+    }
+
+    fn wake(&mut self, ctx: &mut Context<'_>) {
+        while let Some(wake) = self.front.wakes.pop_front() {
+            match wake {
+                Wake::Start(id) => self.start_ready(Some(id), ctx),
+                Wake::Pump(head) => self.pump(&head, ctx),
+                Wake::Damaged(head) => {
+                    self.damaged(&head, ctx);
+                }
+            }
+        }
+    }
+
+    /// A member's turn on an object has begun; false: nobody wants it any more.
+    pub(crate) fn turn_begins(
+        &mut self,
+        member: OsdId,
+        token: u64,
+        turn: u64,
+        ctx: &mut Context<'_>,
+    ) -> bool {
+        self.lend(ctx, |b, lent| b.turn_begins(member, token, turn, lent))
+    }
+
+    pub(crate) fn peer(&mut self, from: OsdId, interval: Epoch, body: PeerBody, ctx: &mut Context<'_>) {
+        if !self.backend.hears(from, interval) {
+            return;
+        }
+        let applied = match &body {
+            PeerBody::Applied { seq, result } if *result >= 0 => Some(*seq),
+            _ => None,
+        };
+        match body {
+            PeerBody::Scrub(body) => {
+                self.scrub_said(from, body, ctx);
+                self.tell_backend(ctx, |b, lent| b.review(lent));
+            }
+            body => self.tell_backend(ctx, |b, lent| b.on_message(from, body, lent)),
+        }
+        if let Some(seq) = applied {
+            self.repair_applied(from, seq);
+        }
+    }
+
+    /// A transaction of the PG: to the store here and to the members. `head`: the object that it is about.
+    pub(crate) fn submit_txn(
+        &mut self,
+        txn: Transaction,
+        head: Option<&HObject>,
+        ctx: &mut Context<'_>,
+    ) -> Result<Seq, Errno> {
+        self.lend(ctx, |b, lent| b.submit(txn, head, lent))
+    }
+
+    /// For another OSD of the PG.
+    pub(crate) fn send_to(&self, to: OsdId, body: PeerBody, ctx: &mut Context<'_>) {
+        self.backend.send(to, body, ctx.out);
+    }
+
+    /// What will never be answered from here: who waits for an object of it is told.
+    pub(crate) fn abandon_answers(&mut self, ctx: &mut Context<'_>) {
+        for output in self.front.commits.abandon() {
+            if let Output::Exported { token, .. } = output {
+                let result = Err(Errno::EAGAIN);
+                ctx.out.push(Output::Exported { token, result });
+            }
+        }
+    }
+}
