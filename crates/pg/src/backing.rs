@@ -87,11 +87,27 @@ impl Pg {
             match wake {
                 Wake::Start(id) => self.start_ready(Some(id), ctx),
                 Wake::Pump(head) => self.pump(&head, ctx),
-                Wake::Damaged(head) => {
-                    self.damaged(&head, ctx);
-                }
+                Wake::Checked(token) => self.check_repaired(token, ctx),
+                Wake::Unreadable(head) => self.note_unreadable(&head, ctx),
             }
         }
+    }
+
+    /// One call about repairs, and what it has set going.
+    pub(crate) fn repair<R>(
+        &mut self,
+        ctx: &mut Context<'_>,
+        call: impl FnOnce(&mut Replicated, &mut Lent<'_>) -> R,
+    ) -> R {
+        let out = self.lend(ctx, call);
+        self.wake(ctx);
+        out
+    }
+
+    /// Something of the object cannot be read here. True if a repair is on its way: who met the error tries once more
+    /// when that has ended, and pumps.
+    pub(crate) fn damaged(&mut self, head: &HObject, ctx: &mut Context<'_>) -> bool {
+        self.lend(ctx, |b, lent| b.damaged(head, lent))
     }
 
     /// A member's turn on an object has begun; false: nobody wants it any more.
@@ -121,7 +137,7 @@ impl Pg {
             body => self.tell_backend(ctx, |b, lent| b.on_message(from, body, lent)),
         }
         if let Some(seq) = applied {
-            self.repair_applied(from, seq);
+            self.repair(ctx, |b, lent| b.repair_applied(from, seq, lent));
         }
     }
 

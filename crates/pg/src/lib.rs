@@ -20,6 +20,7 @@ mod api;
 mod backend;
 mod backing;
 pub mod broken;
+mod copy_reads;
 mod count;
 mod exec;
 mod front;
@@ -29,6 +30,7 @@ pub mod memory;
 mod pg;
 mod pool;
 pub mod probe;
+mod replica;
 mod scrub;
 mod split;
 mod state;
@@ -39,7 +41,10 @@ pub use api::{
     Allow, Capabilities, Client, ClientOp, ClusterView, ConnId, Context, Fence, Input, Located, Need,
     ObjectCopy, Output, Permit, PgStats,
 };
-pub use backend::replicated::{CopyNeed, ForCopy, Group, Kin, MemberState, Proposal, Replica, refuse_read};
+pub use backend::replicated::verdict::{Inconsistent, shard_error};
+pub use backend::replicated::{CopyNeed, Group, Kin, MemberState, Proposal};
+pub use backend::replicated::{PullTurns, first_scratch};
+pub use copy_reads::{ForCopy, refuse as refuse_read};
 pub use exec::cost::WRITTEN_MAX;
 pub use exec::ops::data_write::OBJECT_SIZE_MAX;
 pub use exec::ops::omap::KEYS_MAX as OMAP_KEYS_MAX;
@@ -51,11 +56,12 @@ pub use front::reply::RETURN_MAX;
 pub use front::watch::{NotifyBytes, Unanswered};
 pub use pg::{LoadError, Pg};
 pub use pool::{Blocklist, PoolView, SnapIntervals};
-pub use scrub::verdict::shard_error;
-pub use scrub::{Inconsistent, PullTurns, ScrubOrder, ScrubResult, ScrubStamps, ScrubView, first_scratch};
-pub use split::ancestors;
+pub use replica::Replica;
+pub use scrub::{ScrubOrder, ScrubResult, ScrubView};
 pub use state::log::{LOG_ENTRY_BYTES, LOG_KEPT};
+pub use state::range::ancestors;
 pub use state::range::seed_of;
+pub use state::stamps::ScrubStamps;
 pub use store::{IoError, ObjectReads, ObjectStat, ObjectStore, OmapPage, Seq, Ticket};
 
 #[cfg(test)]

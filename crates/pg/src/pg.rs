@@ -1,7 +1,7 @@
 //! One placement group: takes inputs apart and keeps the order.
 
 use crate::api::{ClientOp, ClusterView, Context, Input, Output};
-use crate::backend::replicated::{May, Replicated, Shown};
+use crate::backend::replicated::{May, Replicated};
 use crate::broken::{self, Rule};
 use crate::count::Count;
 use crate::exec::cost::Cost;
@@ -12,8 +12,9 @@ use crate::front::commit::Commits;
 use crate::front::fetch::{Copies, copies_objects};
 use crate::front::parked::{Job, Order, Task};
 use crate::front::watch::NotifyBytes;
+use crate::front::watched::Watched;
 use crate::pool::{PoolView, SnapIntervals};
-use crate::scrub::{Scrub, Watched};
+use crate::scrub::Scrub;
 use crate::state::log::{LOG_KEPT, LOG_KEPT_MIN, LogEntry};
 use crate::state::meta::PgMeta;
 use crate::state::object::ObjectState;
@@ -54,7 +55,6 @@ pub struct Pg {
     pub(crate) count: Option<Count>,
     pub(crate) backend: Replicated,
     /// Only reads are executed, of a member's copy, and only what this lets it show.
-    pub(crate) shown: Option<Box<Shown>>,
     pub(crate) scrub: Scrub,
 }
 
@@ -89,7 +89,7 @@ impl Pg {
                 pg.backend.is_born(&pg.state);
             }
         }
-        crate::scrub::clear_scratch(id, pg.state.range, store).map_err(read)?;
+        crate::backend::replicated::clear_scratch(id, pg.state.range, store).map_err(read)?;
         pg.note_removed_snaps(now);
         Ok(pg)
     }
@@ -126,7 +126,6 @@ impl Pg {
             trim: None,
             count: None,
             backend: Replicated::alone(),
-            shown: None,
             scrub: Scrub::default(),
         }
     }
@@ -208,7 +207,7 @@ impl Pg {
             (Some(count), _) => Some(count.next_at),
             (None, trim) => trim.as_ref().map(|t| t.next_at),
         };
-        let replication = [self.backend.replication_timer(), self.repair_timer()]
+        let replication = [self.backend.replication_timer(), self.backend.repair_timer()]
             .into_iter()
             .flatten()
             .min();
@@ -231,7 +230,7 @@ impl Pg {
     /// waits for is durable already (a PG that was just loaded cannot know that).
     pub fn is_waiting(&self) -> bool {
         self.front.commits.is_waiting()
-            || self.repair_waits_for_flush()
+            || self.backend.repair_waits_for_flush()
             || self.backend.waits_for_durability()
     }
 
@@ -264,34 +263,16 @@ impl Pg {
         oid: &ObjectId,
         ctx: &mut Context<'_>,
     ) -> Result<Box<ObjectState>, IoError> {
-        if let Some(state) = self.front.cache.take(&oid.object) {
-            return Ok(state);
-        }
-        let mut state = ObjectState::load(oid, ctx.store)?;
-        state.last_write = self.state.loaded_seq;
-        if oid.object.is_head() && self.shown.is_none() {
-            self.front.watches.adopt(
-                &oid.object,
-                &mut state.info.watchers,
-                self.state.loaded_at,
-                ctx.now,
-            );
-        }
-        Ok(Box::new(state))
+        self.front.take(oid, &self.state, ctx.store, ctx.now)
     }
 
     pub(crate) fn put_back(&mut self, object: HObject, state: Box<ObjectState>) {
-        self.front
-            .cache
-            .put(object, state, self.front.commits.committed());
+        self.front.put_back(object, state);
     }
 
     /// The transaction that an answer about this object must wait for.
     pub(crate) fn last_write(&self, head: &HObject) -> Seq {
-        self.front
-            .cache
-            .get(head)
-            .map_or(self.state.loaded_seq, |s| s.last_write)
+        self.front.last_write_of(head, &self.state)
     }
 
     pub(crate) fn admit(&self, c: &ClientOp, cluster: &dyn ClusterView) -> Verdict {
@@ -402,11 +383,11 @@ impl Pg {
     }
 
     pub(crate) fn reply(&mut self, c: Box<ClientOp>, seq: Seq, reply: MOSDOpReply, ctx: &mut Context<'_>) {
-        let reply = match self.shown.is_some() && is_unreadable(&reply) {
+        let reply = match self.front.shown.is_some() && is_unreadable(&reply) {
             // Only this copy is known to be damaged.
             true => {
                 let head = self.head_of(&c);
-                self.shown.get_or_insert_default().damage.meet(head);
+                self.front.shown.get_or_insert_default().damage.meet(head);
                 MOSDOpReply::to(&c.op, self.state.pool.epoch, Errno::EAGAIN.code())
             }
             false => reply,
@@ -480,7 +461,7 @@ impl Pg {
         may_repair: bool,
         ctx: &mut Context<'_>,
     ) -> Option<Box<ClientOp>> {
-        let shown = self.shown.as_deref();
+        let shown = self.front.shown.as_deref();
         if shown.is_some_and(|s| s.may(&head.object, ctx.now) != May::Show) {
             // Time has passed since it was admitted.
             self.put_back(head.object.clone(), state);
@@ -637,7 +618,7 @@ impl Pg {
         if self.is_repaired_first(damage, &head.object, ctx) {
             return None;
         }
-        if self.shown.is_some() && damage.met.get() {
+        if self.front.shown.is_some() && damage.met.get() {
             // Whatever an operation or a class method made of it.
             return Some(MOSDOpReply::to(&c.op, pool.epoch, Errno::EIO.code()));
         }

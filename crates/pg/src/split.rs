@@ -10,12 +10,12 @@ use crate::api::Context;
 use crate::pg::LoadError;
 use crate::state::log::{LogEntry, PgLog};
 use crate::state::meta::PgMeta;
-use crate::state::range::HashRange;
+use crate::state::range::{HashRange, ancestors};
 use crate::store::{IoError, ObjectStore};
 use denc::{Decode, Encode};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use types::{EVersion, Errno, HObject, Op, PgId, SPgId, Transaction};
+use types::{EVersion, Errno, HObject, Op, Transaction};
 
 /// Log entries taken over in one transaction.
 const BIRTH_OPS: usize = 256;
@@ -24,21 +24,6 @@ const BIRTH_OPS: usize = 256;
 enum Birth {
     Read(IoError),
     Write(Errno),
-}
-
-/// The PGs out of which one may have been split, the nearest first: its seed with top bits cleared.
-pub fn ancestors(id: SPgId) -> impl Iterator<Item = SPgId> {
-    let mut seed = id.pg.seed;
-    std::iter::from_fn(move || {
-        if seed == 0 {
-            return None;
-        }
-        seed &= !(1 << seed.ilog2());
-        Some(SPgId {
-            pg: PgId::new(id.pg.pool, seed),
-            shard: id.shard,
-        })
-    })
 }
 
 impl Pg {
@@ -155,21 +140,5 @@ impl Pg {
         if self.count.is_none() {
             self.write_counted(store);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ancestors_lose_their_top_bits() {
-        let check = |seed, want: &[u32]| {
-            let id = SPgId::replicated(PgId::new(1, seed));
-            assert_eq!(ancestors(id).map(|a| a.pg.seed).collect::<Vec<_>>(), want);
-        };
-        check(13, &[5, 1, 0]);
-        check(1, &[0]);
-        check(0, &[]);
     }
 }

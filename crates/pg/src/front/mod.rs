@@ -13,9 +13,11 @@ pub(crate) mod parked;
 pub(crate) mod reply;
 pub(crate) mod turns;
 pub(crate) mod watch;
+pub(crate) mod watched;
 pub(crate) mod write;
 
 use crate::api::ClientOp;
+use crate::backend::replicated::Shown;
 use crate::state::object::ObjectCache;
 use commit::Commits;
 use parked::Parked;
@@ -32,6 +34,8 @@ pub(crate) struct Front {
     pub watches: WatchTable,
     pub notify_id: u32,
     pub parked: Parked,
+    /// Only reads are executed, of a member's copy, and only what this lets it show.
+    pub shown: Option<Box<Shown>>,
     /// Clients' operations that wait for the PG to become active.
     pub held: VecDeque<Box<ClientOp>>,
     /// What the back end has set going.
@@ -47,6 +51,7 @@ impl Front {
             // Not the ids of the life before, in the same epoch.
             notify_id: now.as_micros() as u32,
             parked: Parked::new(now.as_micros() as u64),
+            shown: None,
             held: VecDeque::new(),
             wakes: VecDeque::new(),
         }

@@ -222,7 +222,7 @@ impl Parked {
     }
 
     /// Takes in a repair, or who waits for one, before all others that have no turn yet; the repair first.
-    fn add_first(&mut self, job: Job) {
+    pub(super) fn add_first(&mut self, job: Job) {
         self.last_job += 1;
         let id = self.last_job;
         let jobs = &self.jobs;
@@ -423,7 +423,7 @@ impl Pg {
                 }
             }
             Task::Repair { id: repair } => {
-                if self.repair_begins(repair, id) {
+                if self.backend.repair_begins(repair, id) {
                     return self.front.parked.put_back(id, job, 0);
                 }
             }
@@ -535,7 +535,7 @@ impl Pg {
                 ctx.out.push(Output::Exported { token, result });
             }
             match job.task {
-                Task::Repair { id } => self.repair_dropped(id, ctx),
+                Task::Repair { id } => self.repair(ctx, |b, lent| b.repair_dropped(id, lent)),
                 Task::Check { token } => self.check_dropped(token, ctx),
                 _ => {}
             }

@@ -5,10 +5,12 @@
 use super::Front;
 use super::parked::{Job, JobId, Order, Task, release};
 use crate::api::Output;
-use crate::backend::{TurnId, Turns};
+use crate::backend::{Anew, TurnId, Turns};
+use crate::state::object::ObjectState;
 use crate::state::pg::PgState;
-use crate::store::{ObjectStore, Seq, Ticket};
-use types::{HObject, OsdId};
+use crate::store::{IoError, ObjectStore, Seq, Ticket};
+use std::time::Duration;
+use types::{EVersion, HObject, ObjectId, OsdId};
 
 /// Something that can go on.
 #[derive(Debug)]
@@ -17,11 +19,37 @@ pub(crate) enum Wake {
     Start(JobId),
     /// A turn on the object has ended.
     Pump(HObject),
-    /// The object cannot be read here.
-    Damaged(HObject),
+    /// The repair that a check of the scrub asked for has ended.
+    Checked(u64),
+    /// The object cannot be read here, and nobody could give it.
+    Unreadable(HObject),
 }
 
 impl Front {
+    /// Takes the object's state out of the cache, or reads it. [`Front::put_back`] ends the use.
+    pub fn take(
+        &mut self,
+        oid: &ObjectId,
+        pg: &PgState,
+        store: &mut dyn ObjectStore,
+        now: Duration,
+    ) -> Result<Box<ObjectState>, IoError> {
+        if let Some(state) = self.cache.take(&oid.object) {
+            return Ok(state);
+        }
+        let mut state = ObjectState::load(oid, store)?;
+        state.last_write = pg.loaded_seq;
+        if oid.object.is_head() && self.shown.is_none() {
+            self.watches
+                .adopt(&oid.object, &mut state.info.watchers, pg.loaded_at, now);
+        }
+        Ok(Box::new(state))
+    }
+
+    pub fn put_back(&mut self, object: HObject, state: Box<ObjectState>) {
+        self.cache.put(object, state, self.commits.committed());
+    }
+
     /// The transaction that an answer about this object must wait for.
     pub fn last_write_of(&self, head: &HObject, pg: &PgState) -> Seq {
         self.cache.get(head).map_or(pg.loaded_seq, |s| s.last_write)
@@ -52,8 +80,40 @@ impl Turns for Front {
         }
     }
 
-    fn damaged(&mut self, object: &HObject) {
-        self.wakes.push_back(Wake::Damaged(object.clone()));
+    fn wait_first(&mut self, object: HObject, repair: u64) {
+        let task = Task::Repair { id: repair };
+        self.parked
+            .add_first(Job::new(task, object, Order::Exclusive, Vec::new()));
+    }
+
+    fn checked(&mut self, token: u64) {
+        self.wakes.push_back(Wake::Checked(token));
+    }
+
+    fn unreadable(&mut self, object: &HObject) {
+        self.wakes.push_back(Wake::Unreadable(object.clone()));
+    }
+
+    fn version(&self, object: &HObject) -> Option<EVersion> {
+        let state = self.cache.get(object).filter(|s| s.physical)?;
+        Some(state.info.version)
+    }
+
+    fn replaced(
+        &mut self,
+        head: &HObject,
+        clones: &[HObject],
+        seq: Seq,
+        ctx: &mut Anew<'_>,
+    ) -> Result<(), IoError> {
+        clones.iter().for_each(|clone| self.cache.forget(clone));
+        // The answer to what finds it waits for the writes that made it, as it did before.
+        let last_write = self.last_write_of(head, ctx.pg).max(seq);
+        self.cache.forget(head);
+        let mut state = self.take(&ctx.pg.object_id(head.clone()), ctx.pg, ctx.store, ctx.now)?;
+        state.last_write = last_write;
+        self.put_back(head.clone(), state);
+        Ok(())
     }
 
     fn confirm(&mut self, seq: Seq, out: &mut Vec<Output>) {

@@ -1,8 +1,8 @@
 //! The same objects as all copies have them: the primary's own look and the members' answers, side by side.
 
-use super::digest::Walk;
-use super::verdict::{Inconsistent, judge};
 use crate::api::Context;
+use crate::backend::replicated::digest::Walk;
+use crate::backend::replicated::verdict::{Inconsistent, judge};
 use crate::store::Ticket;
 use messages::osd::peer_scrub::ObjectDigest;
 use std::collections::{BTreeMap, BTreeSet};

@@ -2,9 +2,9 @@
 //!
 //! The object info that it shows is made from ours: Ceph's has fields that Skep does not keep (prior version, digests).
 
-use super::verdict::{Inconsistent, Side, shard_error};
 use crate::Pg;
 use crate::api::Context;
+use crate::backend::replicated::verdict::{Inconsistent, Side, shard_error};
 use crate::exec::Fail;
 use crate::state::object::ObjectState;
 use bytes::Bytes;

@@ -2,8 +2,8 @@
 //!
 //! Vocabulary: a *light* scrub compares versions, sizes and attributes, a *deep* one all data and omap. The [`run`] walks
 //! the PG in *stretches* that are compared without stopping writes; what differs there is *suspect*, and is looked at once
-//! more while its writes wait (a *check*). [`verdict`] says which copy is right, [`repair`] puts it in the place of the
-//! others, whole or in pieces ([`rebuild`]), [`answer`] is the member's side, [`digest`] looks at objects on either.
+//! more while its writes wait (a *check*). The back end
+//! looks at objects, says which copy is right and puts it in the place of the others.
 //!
 //! Invariants: only a PG that is whole, active and has nothing to copy is scrubbed; a run ends when that does. What is
 //! compared in a check is one state of the object on all copies. An operation that meets an unreadable copy on the
@@ -11,46 +11,22 @@
 //!
 //! Not here: when a scrub begins and how fast it goes (the shell: it orders a run and grants its stretches).
 
-mod answer;
 mod compare;
-mod digest;
-mod fixes;
 mod ls;
-mod piece;
-mod plan;
-mod rebuild;
-mod repair;
 mod run;
-mod scratch;
-mod stamps;
-mod take;
 mod told;
-mod turns;
-pub mod verdict;
-mod watched;
-
-pub(crate) use answer::Works;
-pub(crate) use scratch::clear as clear_scratch;
-pub use scratch::first_scratch;
-pub use stamps::ScrubStamps;
-pub(crate) use told::DamageMet;
-pub use turns::PullTurns;
-#[cfg(test)]
-pub(crate) use turns::TURNS_MAX;
-pub use verdict::Inconsistent;
-pub(crate) use watched::Watched;
 
 use crate::Pg;
 use crate::api::{Context, Output};
+use crate::backend::replicated::PullTurns;
+use crate::backend::replicated::verdict::{Inconsistent, Side, shard_error};
+use crate::state::stamps::ScrubStamps;
 use crate::store::Ticket;
 use messages::osd::peer::PeerBody;
 use messages::osd::peer_scrub::ScrubBody;
-use repair::Repair;
 use run::Run;
 use std::collections::BTreeMap;
-use std::time::Duration;
 use types::{HObject, OsdId, Transaction};
-use verdict::{Side, shard_error};
 
 /// Inconsistent objects that a PG remembers one by one; more are only counted.
 const FOUND_MAX: usize = 1024;
@@ -98,20 +74,15 @@ pub struct ScrubView {
 #[derive(Debug, Default)]
 pub(crate) struct Scrub {
     run: Option<Box<Run>>,
-    repairs: BTreeMap<u64, Repair>,
-    turns: PullTurns,
-    /// Objects whose repair failed: not tried again before.
-    given_up: BTreeMap<HObject, Duration>,
     /// Of the last runs of this interval; None: there was none.
     found: Option<BTreeMap<HObject, Inconsistent>>,
-    repaired: u64,
     ended: u64,
 }
 
 impl Pg {
     /// From now on it repairs its own copies in turn with the other PGs that share these.
     pub fn share_pull_turns(&mut self, turns: PullTurns) {
-        self.scrub.turns = turns;
+        self.backend.share_pull_turns(turns);
     }
 
     pub fn scrub_view(&self) -> ScrubView {
@@ -120,7 +91,7 @@ impl Pg {
             stamps: self.state.meta.scrub,
             running: run.map(|r| r.order),
             wants_grant: run.is_some_and(Run::wants_grant),
-            repaired: self.scrub.repaired,
+            repaired: self.backend.repaired(),
             ready: self.can_scrub(),
         }
     }
@@ -139,18 +110,26 @@ impl Pg {
     pub(crate) fn scrub_said(&mut self, from: OsdId, body: ScrubBody, ctx: &mut Context<'_>) {
         match body {
             ScrubBody::Digests { token, items, next } => self.digests(from, token, items, next),
-            ScrubBody::Pulled { token, result, txn } => self.pulled(from, token, result, txn, ctx),
+            ScrubBody::Pulled { token, result, txn } => {
+                self.repair(ctx, |b, lent| b.pulled(from, token, result, txn, lent));
+            }
             ScrubBody::Outlined {
                 token,
                 result,
                 outline,
-            } => self.outline_told(from, token, (result, outline), ctx),
+            } => {
+                self.repair(ctx, |b, lent| {
+                    b.outline_told(from, token, (result, outline), lent)
+                });
+            }
             ScrubBody::Pieced {
                 token,
                 result,
                 next,
                 txn,
-            } => self.pieced(from, token, result, (txn, next), ctx),
+            } => {
+                self.repair(ctx, |b, lent| b.pieced(from, token, result, (txn, next), lent));
+            }
             ScrubBody::Damaged { head } => self.damage_told(from, head, ctx),
             ScrubBody::Digest { .. }
             | ScrubBody::Pull { .. }
@@ -166,7 +145,8 @@ impl Pg {
 
     /// True if the read was scrub's.
     pub(crate) fn scrub_read_ended(&mut self, ticket: Ticket, ctx: &mut Context<'_>) -> bool {
-        self.scrub.run.as_mut().is_some_and(|r| r.read_ended(ticket)) || self.repair_read_ended(ticket, ctx)
+        self.scrub.run.as_mut().is_some_and(|r| r.read_ended(ticket))
+            || self.repair(ctx, |b, lent| b.repair_read_ended(ticket, lent))
     }
 
     /// After every input: goes on with what it may have set free.
@@ -174,8 +154,8 @@ impl Pg {
         if self.scrub.run.is_some() && !self.can_scrub() {
             self.stop_scrub(ctx);
         }
-        if !self.scrub.repairs.is_empty() {
-            self.go_on_repairing(ctx);
+        if self.backend.is_repairing() {
+            self.repair(ctx, |b, lent| b.go_on_repairing(lent));
         }
         if self.scrub.run.is_some() {
             self.go_on_scrubbing(ctx);
@@ -183,7 +163,7 @@ impl Pg {
     }
 
     /// Something of an object cannot be read here, and nobody could give it.
-    fn note_unreadable(&mut self, head: &HObject, ctx: &mut Context<'_>) {
+    pub(crate) fn note_unreadable(&mut self, head: &HObject, ctx: &mut Context<'_>) {
         let me = Side {
             osd: self.backend.group.me,
             digest: None,
@@ -231,7 +211,7 @@ impl Pg {
 
     pub(crate) fn leave_scrub(&mut self, ctx: &mut Context<'_>) {
         self.stop_scrub(ctx);
-        self.leave_repairs(ctx);
+        self.repair(ctx, |b, lent| b.leave_repairs(lent));
     }
 
     fn ask_all(&mut self, body: &ScrubBody, ctx: &mut Context<'_>) -> Vec<OsdId> {

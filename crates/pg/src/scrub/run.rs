@@ -6,12 +6,12 @@
 //! checks at a time; no new stretch while [`SUSPECTS_MAX`] wait; [`ALONE_MAX`]; [`TRIES_MAX`] looks at one object.
 
 use super::compare::{Compare, Own};
-use super::digest::{Walk, version_now};
-use super::repair::Owner;
-use super::verdict::Inconsistent;
 use super::{FOUND_MAX, ScrubOrder, ScrubResult};
 use crate::Pg;
 use crate::api::{Context, Output};
+use crate::backend::replicated::digest::{Walk, version_now};
+use crate::backend::replicated::repair::Owner;
+use crate::backend::replicated::verdict::Inconsistent;
 use crate::broken::{self, Rule};
 use crate::front::parked::{Job, JobId, Order, Task};
 use crate::probe::{self, Scrubbed};
@@ -170,7 +170,7 @@ impl Pg {
             tracing::info!("pg {}: the scrub is given up: it is not whole now", self.state.id);
             probe::tell(self.state.id.pg, self.backend.group.me, Scrubbed::GivenUp);
         }
-        self.drop_check_repairs(ctx);
+        self.repair(ctx, |b, lent| b.drop_check_repairs(lent));
         if let Some(c) = run.stretch {
             c.leave(ctx);
         }
@@ -452,12 +452,14 @@ impl Pg {
                 run.mended.push(head);
             }
         } else if repair && wrong.iter().any(may_mend) {
-            let fixes = self.fixes(&head, &wrong);
+            let fixes = self.backend.fixes(&head, &wrong);
             if let Some(check) = self.scrub.run.as_mut().and_then(|r| r.checks.get_mut(&token)) {
                 (check.before, check.repairing) = (Some(wrong), true);
             }
-            self.add_repair(head, Owner::Check(token), fixes, ctx);
-            return self.go_on_repairing(ctx);
+            return self.repair(ctx, |b, lent| {
+                b.add_repair(head, Owner::Check(token), fixes, lent);
+                b.go_on_repairing(lent);
+            });
         }
         for w in wrong {
             tracing::error!(
@@ -480,10 +482,10 @@ impl Pg {
     }
 
     /// The repair has ended, well or not: what it came to is looked at.
-    pub(super) fn check_repaired(&mut self, token: u64, ctx: &mut Context<'_>) {
+    pub(crate) fn check_repaired(&mut self, token: u64, ctx: &mut Context<'_>) {
         if let Some(check) = self.scrub.run.as_mut().and_then(|r| r.checks.get_mut(&token)) {
             (check.repairing, check.tries) = (false, 0);
-            self.scrub.given_up.remove(&check.head);
+            self.backend.try_again(&check.head);
             self.look(token, ctx);
         }
     }
@@ -506,7 +508,9 @@ impl Pg {
         if let Some(c) = check.and_then(|c| c.compare) {
             c.leave(ctx);
         }
-        self.drop_repairs(|owner| owner == Owner::Check(token), ctx);
+        self.repair(ctx, |b, lent| {
+            b.drop_repairs(|owner| owner == Owner::Check(token), lent)
+        });
     }
 
     fn end_scrub(&mut self, ctx: &mut Context<'_>) {

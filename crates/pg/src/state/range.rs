@@ -1,7 +1,7 @@
 //! The part of a pool's objects that a PG holds, as a range of bit-reversed hashes
 //! (docs/protocol/ceph/04-osd.md, 13.2).
 
-use types::{HObject, NOSNAP, PoolId};
+use types::{HObject, NOSNAP, PgId, PoolId, SPgId};
 
 /// The PG of a hash: Ceph's stable modulo, under which growing `pg_num` splits PGs and mixes none.
 pub fn seed_of(hash: u32, pg_num: u32) -> u32 {
@@ -59,6 +59,21 @@ fn cursor(pool: PoolId, hash: u32) -> HObject {
     }
 }
 
+/// The PGs out of which one may have been split, the nearest first: its seed with top bits cleared.
+pub fn ancestors(id: SPgId) -> impl Iterator<Item = SPgId> {
+    let mut seed = id.pg.seed;
+    std::iter::from_fn(move || {
+        if seed == 0 {
+            return None;
+        }
+        seed &= !(1 << seed.ilog2());
+        Some(SPgId {
+            pg: PgId::new(id.pg.pool, seed),
+            shard: id.shard,
+        })
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -88,5 +103,16 @@ mod tests {
         check(2, Some(1));
         check(1, Some(3));
         check(3, None);
+    }
+
+    #[test]
+    fn ancestors_lose_their_top_bits() {
+        let check = |seed, want: &[u32]| {
+            let id = SPgId::replicated(PgId::new(1, seed));
+            assert_eq!(ancestors(id).map(|a| a.pg.seed).collect::<Vec<_>>(), want);
+        };
+        check(13, &[5, 1, 0]);
+        check(1, &[0]);
+        check(0, &[]);
     }
 }

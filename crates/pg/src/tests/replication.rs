@@ -6,7 +6,8 @@ mod learners;
 mod resyncs;
 
 use super::*;
-use crate::backend::replicated::{Group, Proposal, Replica};
+use crate::Replica;
+use crate::backend::replicated::{Group, Proposal};
 use messages::osd::peer::{PeerBody, PeerMsg};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

@@ -2,9 +2,9 @@
 
 use super::replication::{Cluster, Role, in_turn};
 use super::*;
+use crate::backend::replicated::TURNS_MAX;
+use crate::backend::replicated::verdict::{object_error, shard_error};
 use crate::broken::{self, Rule};
-use crate::scrub::TURNS_MAX;
-use crate::scrub::verdict::{object_error, shard_error};
 use messages::osd::peer::PeerBody;
 use messages::osd::peer_scrub::ScrubBody;
 

@@ -13,8 +13,8 @@
 
 use super::Replicated;
 use super::copy::weight;
+use super::local::{Versions, clear_log, list_versions};
 use super::member::Phase;
-use super::replica::{Versions, clear_log, list_versions};
 use super::uncommitted::Uncommitted;
 use crate::api::Output;
 use crate::backend::{Lent, TurnId};
@@ -510,7 +510,7 @@ impl Replicated {
             Ok(steps) => steps,
             Err(e) => {
                 tracing::error!("pg {}: {head}: cannot be copied: {e}", ctx.pg.id);
-                ctx.front.damaged(&head);
+                self.damaged(&head, ctx);
                 return self.fail(osd, "cannot be given what cannot be read here", ctx);
             }
         };

@@ -18,7 +18,7 @@ use std::time::Duration;
 use types::{EVersion, OsdId};
 
 /// A member may use a grant so long after it asked for it, by its own clock.
-pub(super) const GRANT: Duration = Duration::from_millis(250);
+pub(crate) const GRANT: Duration = Duration::from_millis(250);
 /// The primary takes it to last so much longer after it was given, by its own: for clocks whose rates differ.
 const MARGIN: Duration = Duration::from_millis(50);
 

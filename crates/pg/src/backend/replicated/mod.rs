@@ -14,27 +14,34 @@
 //!
 //! Place of erasure coding: a back end that gives each member its shard instead of the transaction as it is.
 
+mod answer;
 mod aside;
 mod catchup;
 mod copy;
-mod grants;
+mod damage;
+pub(crate) mod digest;
+pub(crate) mod grants;
 mod group;
+pub(crate) mod local;
 mod member;
 mod propose;
-mod reads;
-mod replica;
+pub(crate) mod repair;
 mod resync;
 mod shown;
 mod twins;
 mod uncommitted;
+pub(crate) mod verdict;
 
 pub use catchup::CopyNeed;
 pub(crate) use copy::{anew_steps, is_large, weight};
 pub use group::{Group, Proposal};
+pub(crate) use local::list_versions;
 pub use member::MemberState;
-pub use reads::{ForCopy, refuse as refuse_read};
-pub use replica::Replica;
-pub(crate) use replica::list_versions;
+pub(crate) use repair::scratch::clear as clear_scratch;
+pub use repair::scratch::first_scratch;
+pub use repair::turns::PullTurns;
+#[cfg(test)]
+pub(crate) use repair::turns::TURNS_MAX;
 pub(crate) use shown::{May, Shown};
 pub use twins::Kin;
 
@@ -88,6 +95,7 @@ pub(crate) struct Replicated {
     last_number: u64,
     look_at: Option<Duration>,
     birth: twins::Birth,
+    repairs: repair::Repairs,
 }
 
 impl Replicated {
@@ -137,11 +145,6 @@ impl Replicated {
     pub fn number(&mut self) -> u64 {
         self.last_number += 1;
         self.last_number
-    }
-
-    /// The store here has flushed up to there.
-    pub fn is_durable(&self, seq: Seq) -> bool {
-        seq <= self.durable
     }
 
     pub fn is_full(&self, osd: OsdId) -> bool {

@@ -6,8 +6,8 @@
 //! learner is; only if the primary dies in the middle of that may an unanswered write show itself there.
 
 use super::Replicated;
+use super::local::Versions;
 use super::member::Phase;
-use super::replica::Versions;
 use crate::backend::Lent;
 use crate::broken::{self, Rule};
 use crate::state::log::LogEntry;

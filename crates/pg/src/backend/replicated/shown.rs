@@ -8,8 +8,8 @@
 //!
 //! Bound: [`UNSETTLED_MAX`] writes that are not known to be stable.
 
+use super::damage::DamageMet;
 use crate::broken::{self, Rule};
-use crate::scrub::DamageMet;
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 use types::{EVersion, HObject};

@@ -3,11 +3,12 @@
 //! Invariants: what comes touches the object that was asked for and nothing else, and is of the version that is known here;
 //! what the log says was removed is not taken; it is one transaction, and is read again before anybody counts on it.
 
-use crate::Pg;
-use crate::api::Context;
+use crate::backend::replicated::Replicated;
+use crate::backend::{Anew, Lent};
 use crate::state::log::{EntryKind, LogEntry};
 use crate::state::object::ObjectState;
 use crate::state::object_info::{INFO_ATTR, ObjectInfo};
+use crate::state::pg::PgState;
 use crate::store::IoError;
 use denc::Decode;
 use types::{EVersion, HObject, ObjectId, Op, Transaction};
@@ -15,7 +16,7 @@ use types::{EVersion, HObject, ObjectId, Op, Transaction};
 /// Data read at a time to look at what was repaired.
 const READ_BYTES: u64 = 1 << 20;
 
-impl Pg {
+impl Replicated {
     /// Puts what a member gave in the place of what is here, and reads it. `as_of`: the log's newest version when it was
     /// asked.
     pub(super) fn take_copy(
@@ -23,10 +24,10 @@ impl Pg {
         (from, to): (&HObject, &HObject),
         mut txn: Transaction,
         as_of: EVersion,
-        ctx: &mut Context<'_>,
+        ctx: &mut Lent<'_>,
     ) -> Result<(), String> {
         let text = |e: &dyn std::fmt::Display| e.to_string();
-        let versions = self.versions_in(from, to, &txn)?;
+        let versions = self.versions_in(from, to, &txn, ctx.pg)?;
         for (object, version) in &versions {
             match self.version_here(object, ctx) {
                 Some(want) if want != *version => {
@@ -39,14 +40,15 @@ impl Pg {
                 _ => {}
             }
         }
-        let start = self.state.object_id(from.clone());
-        let here = super::digest::versions_of(&start, to, ctx.store).map_err(|e| text(&e))?;
+        let start = ctx.pg.object_id(from.clone());
+        let here =
+            crate::backend::replicated::digest::versions_of(&start, to, ctx.store).map_err(|e| text(&e))?;
         for gone in here.into_iter().filter(|o| !versions.iter().any(|(v, _)| v == o)) {
-            let oid = self.state.object_id(gone);
+            let oid = ctx.pg.object_id(gone);
             txn.ops.push(Op::Remove { oid });
         }
         let seq = ctx.store.submit(txn).map_err(|e| text(&e))?;
-        self.state.last_seq = seq;
+        ctx.pg.last_seq = seq;
         self.look_again(&to.head(), &versions, seq, ctx)
     }
 
@@ -56,9 +58,10 @@ impl Pg {
         from: &HObject,
         to: &HObject,
         txn: &Transaction,
+        pg: &PgState,
     ) -> Result<Vec<(HObject, EVersion)>, String> {
         let mut out: Vec<(HObject, EVersion)> = Vec::new();
-        let inside = |o: &ObjectId| o.shard == self.state.id.shard && *from <= o.object && o.object <= *to;
+        let inside = |o: &ObjectId| o.shard == pg.id.shard && *from <= o.object && o.object <= *to;
         for op in &txn.ops {
             let oid = match op {
                 Op::Clone { src, dst } if inside(src) => dst,
@@ -82,7 +85,7 @@ impl Pg {
                 }
                 _ => return Err("it came with steps that do not belong to it".into()),
             };
-            if txn.collection != self.state.id || !inside(oid) {
+            if txn.collection != pg.id || !inside(oid) {
                 return Err("it came with steps for other objects".into());
             }
         }
@@ -94,17 +97,17 @@ impl Pg {
 
     /// Which version the object has, as far as anybody here knows; of a removed one that of its removal, which no copy
     /// has but a head that stays for its clones.
-    pub(super) fn version_here(&self, object: &HObject, ctx: &mut Context<'_>) -> Option<EVersion> {
-        if let Some(state) = self.front.cache.get(object).filter(|s| s.physical) {
-            return Some(state.info.version);
+    pub(super) fn version_here(&self, object: &HObject, ctx: &mut Lent<'_>) -> Option<EVersion> {
+        if let Some(version) = ctx.front.version(object) {
+            return Some(version);
         }
-        let oid = self.state.object_id(object.clone());
-        let there = super::digest::version_now(&oid, ctx.store);
+        let oid = ctx.pg.object_id(object.clone());
+        let there = crate::backend::replicated::digest::version_now(&oid, ctx.store);
         if there != EVersion::default() {
             return Some(there);
         }
         // Only heads are named by log entries.
-        let entries = self.state.log_since(None, ctx.store).ok()?;
+        let entries = ctx.pg.log_since(None, ctx.store).ok()?;
         let of_it = |e: &&LogEntry| e.object == *object && e.kind != EntryKind::Error;
         entries.iter().rev().find(of_it).map(|e| e.version)
     }
@@ -115,13 +118,13 @@ impl Pg {
         head: &HObject,
         versions: &[(HObject, EVersion)],
         seq: u64,
-        ctx: &mut Context<'_>,
+        ctx: &mut Lent<'_>,
     ) -> Result<(), String> {
         let text = |e: &dyn std::fmt::Display| e.to_string();
         self.forget_replaced(head, versions, seq, ctx)
             .map_err(|e| text(&e))?;
         for (object, _) in versions {
-            let oid = self.state.object_id(object.clone());
+            let oid = ctx.pg.object_id(object.clone());
             let size = ObjectState::load(&oid, ctx.store).map_err(|e| text(&e))?.size;
             let mut at = 0;
             while at < size {
@@ -138,24 +141,24 @@ impl Pg {
         head: &HObject,
         versions: &[(HObject, EVersion)],
         seq: u64,
-        ctx: &mut Context<'_>,
+        ctx: &mut Lent<'_>,
     ) -> Result<(), IoError> {
-        for (object, _) in versions.iter().filter(|(o, _)| !o.is_head()) {
-            self.front.cache.forget(object);
-        }
-        // The answer to what finds it waits for the writes that made it, as it did before.
-        let last_write = self.last_write(head).max(seq);
-        self.front.cache.forget(head);
-        let oid = self.state.object_id(head.clone());
-        match self.take(&oid, ctx) {
-            Ok(mut state) => {
-                state.last_write = last_write;
-                self.put_back(head.clone(), state);
-                Ok(())
-            }
+        let named = |o: &HObject| versions.iter().any(|(v, _)| v == o);
+        let clones: Vec<HObject> = versions
+            .iter()
+            .map(|(o, _)| o)
+            .filter(|o| !o.is_head())
+            .cloned()
+            .collect();
+        let mut anew = Anew {
+            pg: ctx.pg,
+            store: ctx.store,
+            now: ctx.now,
+        };
+        match ctx.front.replaced(head, &clones, seq, &mut anew) {
             // It is bad itself, and its own turn comes.
-            Err(_) if !versions.iter().any(|(o, _)| o == head) => Ok(()),
-            Err(e) => Err(e),
+            Err(_) if !named(head) => Ok(()),
+            other => other,
         }
     }
 }

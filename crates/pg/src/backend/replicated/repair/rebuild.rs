@@ -11,11 +11,12 @@
 
 use super::piece::{self, PIECE_BYTES};
 use super::plan::Plan;
-use super::repair::{Doing, Fix};
 use super::scratch::{self, scratch};
 use super::turns::PullTurn;
-use crate::Pg;
-use crate::api::Context;
+use super::{Doing, Fix};
+use crate::api::Output;
+use crate::backend::Lent;
+use crate::backend::replicated::Replicated;
 use crate::backend::replicated::weight;
 use crate::state::log::EntryKind;
 use crate::state::object::ObjectState;
@@ -171,9 +172,9 @@ impl Rebuild {
     }
 }
 
-impl Pg {
+impl Replicated {
     /// Goes on until it has to wait; true when it is over.
-    pub(super) fn rebuild_on(&mut self, b: &mut Rebuild, ctx: &mut Context<'_>) -> Result<bool, Halt> {
+    pub(super) fn rebuild_on(&mut self, b: &mut Rebuild, ctx: &mut Lent<'_>) -> Result<bool, Halt> {
         while b.wait.is_none() {
             match &mut b.phase {
                 Phase::Outline => self.want_outline(b, ctx)?,
@@ -191,8 +192,8 @@ impl Pg {
 
     /// Who is asked next.
     fn source_of(&self, b: &Rebuild) -> Option<OsdId> {
-        let me = self.backend.group.me;
-        let fits = |o: &OsdId| !b.failed.contains(o) && (*o == me || self.backend.is_full(*o));
+        let me = self.group.me;
+        let fits = |o: &OsdId| !b.failed.contains(o) && (*o == me || self.is_full(*o));
         b.current
             .filter(fits)
             .or_else(|| b.sources.iter().copied().find(fits))
@@ -203,36 +204,36 @@ impl Pg {
         b: &mut Rebuild,
         source: OsdId,
         body: impl FnOnce(u64) -> ScrubBody,
-        ctx: &mut Context<'_>,
+        ctx: &mut Lent<'_>,
     ) {
-        let token = self.backend.number();
+        let token = self.number();
         b.wait = Some(Wait::Member { token, source });
         self.send_to(source, PeerBody::Scrub(body(token)), ctx);
     }
 
     // --- the outline ----------------------------------------------------------------------------------
 
-    fn want_outline(&mut self, b: &mut Rebuild, ctx: &mut Context<'_>) -> Step {
-        b.as_of = self.state.log.head();
+    fn want_outline(&mut self, b: &mut Rebuild, ctx: &mut Lent<'_>) -> Step {
+        b.as_of = ctx.pg.log.head();
         let source = self.source_of(b);
         let source = source.ok_or_else(|| Halt::Failed("nobody can tell what it is made of".into()))?;
         let (from, to) = (b.from.clone(), b.to.clone());
-        if source != self.backend.group.me {
+        if source != self.group.me {
             self.ask_source(b, source, |token| ScrubBody::Outline { token, from, to }, ctx);
             return Ok(());
         }
-        match piece::outline(&self.state.object_id(from), &to, ctx.store) {
+        match piece::outline(&ctx.pg.object_id(from), &to, ctx.store) {
             Ok(outline) => self.outlined(b, source, outline, ctx),
             Err(e) => {
-                tracing::info!("pg {}: {e}", self.state.id);
+                tracing::info!("pg {}: {e}", ctx.pg.id);
                 b.fails(source);
                 Ok(())
             }
         }
     }
 
-    fn outlined(&mut self, b: &mut Rebuild, source: OsdId, outline: Outline, ctx: &mut Context<'_>) -> Step {
-        match Plan::new(self.state.id.shard, &b.from, &b.to, outline) {
+    fn outlined(&mut self, b: &mut Rebuild, source: OsdId, outline: Outline, ctx: &mut Lent<'_>) -> Step {
+        match Plan::new(ctx.pg.id.shard, &b.from, &b.to, outline) {
             Ok(plan) => {
                 for item in &plan.items {
                     let known = self.version_here(&item.object, ctx);
@@ -244,7 +245,7 @@ impl Pg {
                     }
                     tracing::error!(
                         "pg {}: {}: osd.{source} has version {}",
-                        self.state.id,
+                        ctx.pg.id,
                         item.object,
                         item.version
                     );
@@ -257,7 +258,7 @@ impl Pg {
                 b.phase = Phase::Parts(Box::new(plan));
             }
             Err(why) => {
-                tracing::error!("pg {}: {}: osd.{source}: {why}", self.state.id, b.to);
+                tracing::error!("pg {}: {}: osd.{source}: {why}", ctx.pg.id, b.to);
                 b.fails(source);
             }
         }
@@ -270,7 +271,7 @@ impl Pg {
         b: &mut Rebuild,
         source: OsdId,
         (result, outline): (i32, Outline),
-        ctx: &mut Context<'_>,
+        ctx: &mut Lent<'_>,
     ) -> Step {
         if result != 0 || !matches!(b.phase, Phase::Outline) {
             b.fails(source);
@@ -281,7 +282,7 @@ impl Pg {
 
     // --- parts ----------------------------------------------------------------------------------------
 
-    fn want_part(&mut self, b: &mut Rebuild, item: OutlineItem, part: &Part, ctx: &mut Context<'_>) -> Step {
+    fn want_part(&mut self, b: &mut Rebuild, item: OutlineItem, part: &Part, ctx: &mut Lent<'_>) -> Step {
         let OutlineItem { object, version, .. } = item;
         let Some(source) = self.source_of(b) else {
             // Members say of another version that it is not what was asked for.
@@ -290,8 +291,8 @@ impl Pg {
                 false => Halt::Failed(format!("{object}: no copy of {part:?} can be read")),
             });
         };
-        let oid = self.state.object_id(object);
-        if source != self.backend.group.me {
+        let oid = ctx.pg.object_id(object);
+        if source != self.group.me {
             let (object, part) = (oid.object, part.clone());
             let body = |token| ScrubBody::Piece {
                 token,
@@ -312,12 +313,12 @@ impl Pg {
         }
     }
 
-    fn part_from_here(&mut self, b: &mut Rebuild, ctx: &mut Context<'_>) -> Step {
+    fn part_from_here(&mut self, b: &mut Rebuild, ctx: &mut Lent<'_>) -> Step {
         let Some((item, part)) = b.plan().and_then(Plan::next) else {
             return Ok(());
         };
-        let oid = self.state.object_id(item.object);
-        let me = self.backend.group.me;
+        let oid = ctx.pg.object_id(item.object);
+        let me = self.group.me;
         match piece::piece(&oid, item.version, &part, ctx.store) {
             Ok((ops, next)) => self.part_given(b, me, ops, next, ctx),
             Err(Errno::ESTALE) => Err(Halt::Outrun),
@@ -335,9 +336,9 @@ impl Pg {
         source: OsdId,
         result: i32,
         (txn, next): (Transaction, Option<Part>),
-        ctx: &mut Context<'_>,
+        ctx: &mut Lent<'_>,
     ) -> Step {
-        if result != 0 || txn.collection != self.state.id {
+        if result != 0 || txn.collection != ctx.pg.id {
             b.fails(source);
             return Ok(());
         }
@@ -350,7 +351,7 @@ impl Pg {
         source: OsdId,
         ops: Vec<Op>,
         next: Option<Part>,
-        ctx: &mut Context<'_>,
+        ctx: &mut Lent<'_>,
     ) -> Step {
         let Phase::Parts(plan) = &mut b.phase else {
             return Ok(());
@@ -358,7 +359,7 @@ impl Pg {
         let steps = match plan.given(ops, next) {
             Ok(steps) => steps,
             Err(why) => {
-                tracing::error!("pg {}: {}: a part from osd.{source}: {why}", self.state.id, b.to);
+                tracing::error!("pg {}: {}: a part from osd.{source}: {why}", ctx.pg.id, b.to);
                 b.fails(source);
                 return Ok(());
             }
@@ -366,24 +367,25 @@ impl Pg {
         b.wait = None;
         b.failed.clear();
         b.current = Some(source);
-        self.tell_scrubbed(steps.iter().map(weight).sum(), ctx);
+        let bytes = steps.iter().map(weight).sum();
+        ctx.out.push(Output::Scrubbed { bytes });
         self.write_made(b, steps, ctx)
     }
 
     /// To where it is made.
-    fn write_made(&mut self, b: &mut Rebuild, ops: Vec<Op>, ctx: &mut Context<'_>) -> Step {
-        let mut txn = Transaction::new(self.state.id);
+    fn write_made(&mut self, b: &mut Rebuild, ops: Vec<Op>, ctx: &mut Lent<'_>) -> Step {
+        let mut txn = Transaction::new(ctx.pg.id);
         txn.ops = ops;
         if let Some(member) = b.member {
-            let number = self.backend.number();
+            let number = self.number();
             b.wait = Some(Wait::Durable(number));
             self.send_to(member, PeerBody::Apply { seq: number, txn }, ctx);
             return Ok(());
         }
         let refused = |e| Halt::Failed(format!("the store refused it: {e}"));
-        self.state.last_seq = ctx.store.submit(txn).map_err(refused)?;
+        ctx.pg.last_seq = ctx.store.submit(txn).map_err(refused)?;
         // One piece at a time: others want to write here, too.
-        b.wait = Some(Wait::Flush(self.state.last_seq));
+        b.wait = Some(Wait::Flush(ctx.pg.last_seq));
         Ok(())
     }
 
@@ -398,7 +400,7 @@ impl Pg {
 
     // --- what was made, read again --------------------------------------------------------------------
 
-    fn look_at_made(&mut self, b: &mut Rebuild, ctx: &mut Context<'_>) -> Step {
+    fn look_at_made(&mut self, b: &mut Rebuild, ctx: &mut Lent<'_>) -> Step {
         let Phase::Look(plan, n, at) = &mut b.phase else {
             return Ok(());
         };
@@ -434,7 +436,7 @@ impl Pg {
         }
     }
 
-    fn read_made(b: &mut Rebuild, ctx: &mut Context<'_>) -> Step {
+    fn read_made(b: &mut Rebuild, ctx: &mut Lent<'_>) -> Step {
         let Phase::Look(plan, n, at) = &mut b.phase else {
             return Ok(());
         };
@@ -457,7 +459,7 @@ impl Pg {
     }
 
     /// The disk has brought what is wanted next.
-    pub(super) fn rebuild_read_ended(&mut self, b: &mut Rebuild, ctx: &mut Context<'_>) -> Step {
+    pub(super) fn rebuild_read_ended(&mut self, b: &mut Rebuild, ctx: &mut Lent<'_>) -> Step {
         let Some(Wait::Disk(ticket)) = b.wait.take() else {
             return Ok(());
         };
@@ -471,7 +473,7 @@ impl Pg {
 
     // --- the last step --------------------------------------------------------------------------------
 
-    fn put_in_place(&mut self, b: &mut Rebuild, ctx: &mut Context<'_>) -> Step {
+    fn put_in_place(&mut self, b: &mut Rebuild, ctx: &mut Lent<'_>) -> Step {
         if self.was_written(&b.to.head(), b.as_of, ctx) {
             return Err(Halt::Outrun);
         }
@@ -480,16 +482,17 @@ impl Pg {
             plan.items.iter().map(|i| (i.object.clone(), i.version)).collect();
         let mut ops = Vec::new();
         for (object, _) in &made {
-            ops.extend(scratch::replace_steps(&self.state.object_id(object.clone())));
+            ops.extend(scratch::replace_steps(&ctx.pg.object_id(object.clone())));
         }
         let failed = |e: crate::IoError| Halt::Failed(e.to_string());
         if b.is_here() {
             // What is here beside it is nobody else's.
-            let start = self.state.object_id(b.from.clone());
-            let here = super::digest::versions_of(&start, &b.to, ctx.store).map_err(failed)?;
+            let start = ctx.pg.object_id(b.from.clone());
+            let here =
+                crate::backend::replicated::digest::versions_of(&start, &b.to, ctx.store).map_err(failed)?;
             let stray = here.into_iter().filter(|o| !made.iter().any(|(m, _)| m == o));
             ops.extend(stray.map(|o| Op::Remove {
-                oid: self.state.object_id(o),
+                oid: ctx.pg.object_id(o),
             }));
         }
         self.write_made(b, ops, ctx)?;
@@ -497,28 +500,28 @@ impl Pg {
         if b.is_here() {
             // Whoever is answered from it waits for that.
             b.wait = None;
-            self.forget_replaced(&b.to.head(), &made, self.state.last_seq, ctx)
+            self.forget_replaced(&b.to.head(), &made, ctx.pg.last_seq, ctx)
                 .map_err(failed)?;
         }
         Ok(())
     }
 
     /// Whether the unit was written since its log entries ended at `as_of`, as far as anybody can know.
-    pub(super) fn was_written(&self, head: &HObject, as_of: EVersion, ctx: &mut Context<'_>) -> bool {
-        if self.state.log.head() == as_of {
+    pub(super) fn was_written(&self, head: &HObject, as_of: EVersion, ctx: &mut Lent<'_>) -> bool {
+        if ctx.pg.log.head() == as_of {
             return false;
         }
-        let reaches = as_of == EVersion::default() || self.state.log.at_or_before(as_of).is_some();
+        let reaches = as_of == EVersion::default() || ctx.pg.log.at_or_before(as_of).is_some();
         let written =
             |e: &crate::state::log::LogEntry| e.object.head() == *head && e.kind != EntryKind::Error;
-        match self.state.log_since(Some(as_of), ctx.store) {
+        match ctx.pg.log_since(Some(as_of), ctx.store) {
             Ok(entries) if reaches => entries.iter().any(written),
             _ => true,
         }
     }
 
     /// It does not go on: what was made and is not used goes.
-    pub(super) fn drop_rebuild(&mut self, mut b: Rebuild, ctx: &mut Context<'_>) -> Fix {
+    pub(super) fn drop_rebuild(&mut self, mut b: Rebuild, ctx: &mut Lent<'_>) -> Fix {
         if let Some(Wait::Disk(ticket)) = b.wait.take() {
             ctx.store.release(ticket);
         }
@@ -527,21 +530,21 @@ impl Pg {
         if b.is_here() {
             left.retain(|oid| !matches!(ctx.store.stat(oid), Ok(None)));
         }
-        let mut txn = Transaction::new(self.state.id);
+        let mut txn = Transaction::new(ctx.pg.id);
         txn.ops = left.into_iter().map(|oid| Op::Remove { oid }).collect();
         if txn.ops.is_empty() {
             return b.fix;
         }
         match b.member {
-            Some(member) if self.backend.is_full(member) => {
-                let seq = self.backend.number();
+            Some(member) if self.is_full(member) => {
+                let seq = self.number();
                 self.send_to(member, PeerBody::Apply { seq, txn }, ctx);
             }
             // It removes them when it is asked again what it has.
             Some(_) => {}
             None => match ctx.store.submit(txn) {
-                Ok(seq) => self.state.last_seq = seq,
-                Err(e) => tracing::warn!("pg {}: {}: what was made of it stays: {e}", self.state.id, b.to),
+                Ok(seq) => ctx.pg.last_seq = seq,
+                Err(e) => tracing::warn!("pg {}: {}: what was made of it stays: {e}", ctx.pg.id, b.to),
             },
         }
         b.fix
@@ -549,7 +552,7 @@ impl Pg {
 
     /// Who may give parts of a copy that is made here: those that a check named, or everybody.
     pub(super) fn sources_of(&self, named: Option<&[OsdId]>) -> Vec<OsdId> {
-        let group = &self.backend.group;
+        let group = &self.group;
         let me = std::iter::once(group.me);
         let all = me.chain(group.in_sync.iter().copied().filter(|o| *o != group.me));
         all.filter(|o| named.is_none_or(|n| n.contains(o))).collect()

@@ -7,11 +7,11 @@
 //!
 //! Bound: one answer per message of the primary, whose number the connection's budget bounds; [`INFO_DIRTY_MAX`].
 
+use super::answer::Works;
 use super::group::Group;
-use super::reads::CopyReads;
 use crate::api::{Context, Output};
+use crate::backend::ReadsHere;
 use crate::broken::{self, Rule};
-use crate::scrub::Works;
 use crate::state::log::LogEntry;
 use crate::state::meta::PgMeta;
 use crate::state::object_info::{INFO_ATTR, ObjectInfo};
@@ -32,15 +32,12 @@ const SCAN_MAX: u32 = 1024;
 const SCAN_BYTES_MAX: u64 = 4 << 20;
 
 #[derive(Debug)]
-pub struct Replica {
+pub(crate) struct LocalCopy {
     id: SPgId,
     group: Group,
     /// Answers that wait until the store has made so much durable.
     waiting: VecDeque<(Seq, OsdId, Epoch, PeerBody)>,
     durable: Seq,
-    /// Reads that it answers, where clients ask for that ([`super::reads`]).
-    pub(super) reads: Option<Box<CopyReads>>,
-    pub(super) serving: bool,
     /// What the primary's scrub asked.
     pub(crate) works: Works,
     /// Why a transaction since the last [`PeerBody::Query`] was refused.
@@ -49,15 +46,13 @@ pub struct Replica {
     range: Option<HashRange>,
 }
 
-impl Replica {
+impl LocalCopy {
     pub fn new(id: SPgId, group: Group) -> Self {
         Self {
             id,
             group,
             waiting: VecDeque::new(),
             durable: 0,
-            reads: None,
-            serving: false,
             works: Works::default(),
             refused: None,
             range: None,
@@ -78,9 +73,9 @@ impl Replica {
     }
 
     /// The configuration moved on; same or later interval.
-    pub fn set_group(&mut self, group: Group) {
+    pub fn set_group(&mut self, group: Group, reads: &mut dyn ReadsHere) {
         if group.interval != self.group.interval || !group.is_in_sync(group.me) {
-            self.forget_reads();
+            reads.forget();
         }
         self.group = group;
     }
@@ -90,10 +85,10 @@ impl Replica {
     }
 
     /// The connection with `osd` has ended: its questions have no answers any more.
-    pub fn disconnected(&mut self, osd: OsdId) {
+    pub fn disconnected(&mut self, osd: OsdId, reads: &mut dyn ReadsHere) {
         self.waiting.retain(|(_, to, ..)| *to != osd);
         if osd == self.group.primary && !broken::is(Rule::Grant) {
-            self.forget_reads();
+            reads.forget();
         }
         self.works.disconnected(osd);
     }
@@ -112,7 +107,15 @@ impl Replica {
     }
 
     /// A message of `from`, who takes itself for the primary of `interval`.
-    pub fn peer(&mut self, from: OsdId, interval: Epoch, body: PeerBody, ctx: &mut Context<'_>) {
+    /// What it says for reads of this copy is given back.
+    pub fn peer(
+        &mut self,
+        from: OsdId,
+        interval: Epoch,
+        body: PeerBody,
+        reads: &mut dyn ReadsHere,
+        ctx: &mut Context<'_>,
+    ) -> Option<PeerBody> {
         // Late answers to a primary that is none any more need no answer; two of these would else talk for ever.
         let answers = matches!(
             body,
@@ -123,7 +126,7 @@ impl Replica {
                 | PeerBody::Ask { .. }
         ) || matches!(&body, PeerBody::Scrub(body) if body.is_for_primary());
         if answers {
-            return;
+            return None;
         }
         let known = self.group.interval;
         let stale = interval < known || (interval == known && from != self.group.primary);
@@ -134,42 +137,39 @@ impl Replica {
                 interval,
                 body,
             });
-            return;
+            return None;
         }
         if interval > known {
             // Our view of the cluster is behind. What the new primary says is true all the same; the old one is
             // refused from now on.
             self.group.interval = interval;
             self.group.primary = from;
-            self.forget_reads();
-        }
-        match body {
-            PeerBody::Granted {
-                token,
-                pg_num,
-                stable,
-            } => return self.granted(token, pg_num, stable, ctx),
-            PeerBody::Stable { to } => return self.stable(to, ctx),
-            _ => {}
+            reads.forget();
         }
         let body = match body {
-            PeerBody::Scrub(body) => return self.scrub_asked(from, interval, body, ctx),
+            PeerBody::Granted { .. } | PeerBody::Stable { .. } => return Some(body),
+            PeerBody::Scrub(body) => {
+                self.scrub_asked(from, interval, body, ctx);
+                return None;
+            }
             body => body,
         };
-        let answer = self.handle(body, ctx);
+        let answer = self.handle(body, reads, ctx);
         if let Some(body @ PeerBody::Info(_)) = &answer
             && broken::is(Rule::InfoDurable)
         {
             let body = body.clone();
-            return ctx.out.push(Output::Peer {
+            ctx.out.push(Output::Peer {
                 to: from,
                 interval,
                 body,
             });
+            return None;
         }
         if let Some(body) = answer {
             self.answer_when_durable(from, interval, body, ctx.store);
         }
+        None
     }
 
     /// The answer leaves when all that is queued now is durable.
@@ -183,11 +183,16 @@ impl Replica {
         self.waiting.push_back((store.submitted(), to, interval, body));
     }
 
-    fn handle(&mut self, body: PeerBody, ctx: &mut Context<'_>) -> Option<PeerBody> {
+    fn handle(
+        &mut self,
+        body: PeerBody,
+        reads: &mut dyn ReadsHere,
+        ctx: &mut Context<'_>,
+    ) -> Option<PeerBody> {
         match &body {
-            PeerBody::Apply { txn, .. } => self.note_for_reads(txn, ctx.now),
+            PeerBody::Apply { txn, .. } => reads.coming(txn, ctx.now),
             // Who is asked what it has may be about to be changed, and has no grant until it asks again.
-            PeerBody::Query | PeerBody::Rewind { .. } | PeerBody::Reset => self.forget_reads(),
+            PeerBody::Query | PeerBody::Rewind { .. } | PeerBody::Reset => reads.forget(),
             _ => {}
         }
         let store = &mut *ctx.store;
@@ -207,7 +212,7 @@ impl Replica {
             PeerBody::Rewind { to } => self.rewind(to, store).and_then(|()| self.info(store)),
             PeerBody::Reset => self.reset(store).and_then(|()| self.info(store)),
             PeerBody::Scan { token, from, to, max } => self.scan(token, from, to, max, store),
-            PeerBody::Apply { seq, txn } => return Some(self.apply(seq, txn, store)),
+            PeerBody::Apply { seq, txn } => return Some(self.apply(seq, txn, reads, store)),
             PeerBody::Info(_)
             | PeerBody::Listing { .. }
             | PeerBody::Applied { .. }
@@ -237,7 +242,13 @@ impl Replica {
             && self.meta(store).is_ok_and(|m| m.complete && m.dirty.is_empty())
     }
 
-    fn apply(&mut self, seq: u64, txn: Transaction, store: &mut dyn ObjectStore) -> PeerBody {
+    fn apply(
+        &mut self,
+        seq: u64,
+        txn: Transaction,
+        reads: &mut dyn ReadsHere,
+        store: &mut dyn ObjectStore,
+    ) -> PeerBody {
         let result = match self.refused {
             Some(e) => Err(e),
             None => self.check(&txn).and_then(|()| store.submit(txn)),
@@ -247,7 +258,7 @@ impl Replica {
             && self.refused.replace(e).is_none()
         {
             tracing::warn!("pg {}: a transaction of the primary was refused: {e}", self.id);
-            self.forget_reads();
+            reads.forget();
         }
         PeerBody::Applied {
             seq,
@@ -281,7 +292,7 @@ impl Replica {
     /// Whatever was being made here for an earlier question is not gone on with.
     fn clear_scratch(&mut self, store: &mut dyn ObjectStore) -> Result<(), IoError> {
         match self.range {
-            Some(range) => crate::scrub::clear_scratch(self.id, range, store),
+            Some(range) => super::clear_scratch(self.id, range, store),
             None => Ok(()),
         }
     }
@@ -447,7 +458,7 @@ fn version_of(oid: &ObjectId, store: &mut dyn ObjectStore) -> Result<EVersion, I
 }
 
 /// The objects that a step touches.
-pub(super) fn objects_of(op: &Op) -> Vec<&ObjectId> {
+pub(crate) fn objects_of(op: &Op) -> Vec<&ObjectId> {
     match op {
         Op::Touch { oid }
         | Op::Write { oid, .. }

@@ -7,8 +7,7 @@
 //! Invariants: it is nobody's copy of anything: no log and no metadata speaks of it, and what finds one that it is not about
 //! to fill removes it: a PG that begins to be led here, a member at the first question of a primary ([`clear`]).
 
-use crate::split::ancestors;
-use crate::state::range::HashRange;
+use crate::state::range::{HashRange, ancestors};
 use crate::store::{IoError, ObjectStore};
 use types::{HObject, ObjectId, Op, SPgId, Transaction};
 

@@ -7,11 +7,11 @@
 //! Bound: [`WORKS_MAX`] questions; a primary has no more on their way.
 
 use super::digest::{Walk, versions_of};
-use super::piece;
+use super::local::LocalCopy;
 use super::repair::FIX_BYTES_MAX;
-use crate::Replica;
+use super::repair::piece;
+use super::{anew_steps, is_large};
 use crate::api::Context;
-use crate::backend::replicated::{anew_steps, is_large};
 use crate::store::{IoError, ObjectStore, Ticket};
 use messages::osd::peer::PeerBody;
 use messages::osd::peer_scrub::{Outline, Part, ScrubBody};
@@ -205,7 +205,7 @@ fn whole(start: &ObjectId, to: &HObject, store: &mut dyn ObjectStore) -> Result<
     }
 }
 
-impl Replica {
+impl LocalCopy {
     /// A question of the primary of `interval`.
     pub(crate) fn scrub_asked(
         &mut self,
@@ -297,16 +297,17 @@ impl Replica {
     }
 
     /// A read that [`crate::ObjectReads::prefetch`] started has ended, well or not.
-    pub fn prefetched(&mut self, ticket: Ticket, ctx: &mut Context<'_>) {
-        match self.works.ended(ticket) {
-            true => self.scrub_on(ctx),
-            false => self.read_prefetched(ticket, ctx),
+    /// False: it was not begun here.
+    pub fn prefetched(&mut self, ticket: Ticket, ctx: &mut Context<'_>) -> bool {
+        let ours = self.works.ended(ticket);
+        if ours {
+            self.scrub_on(ctx);
         }
+        ours
     }
 
     /// This OSD has no part in the PG any more, or another one.
-    pub fn leave(mut self, ctx: &mut Context<'_>) {
-        self.end_reads(ctx);
+    pub fn leave(self, ctx: &mut Context<'_>) {
         self.works.leave(ctx.store);
     }
 }

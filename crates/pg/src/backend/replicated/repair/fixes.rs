@@ -2,18 +2,18 @@
 //!
 //! Invariant: the primary's own copy comes first, since members' copies are made from it.
 
-use super::repair::Fix;
-use super::verdict::Inconsistent;
-use crate::Pg;
+use super::Fix;
+use crate::backend::replicated::Replicated;
+use crate::backend::replicated::verdict::Inconsistent;
 use std::collections::VecDeque;
 use types::{HObject, OsdId};
 
-impl Pg {
+impl Replicated {
     /// All of the unit at once, where every object of it has a good copy and some copy is whole.
-    pub(super) fn fixes(&self, head: &HObject, wrong: &[Inconsistent]) -> VecDeque<Fix> {
-        let me = self.backend.group.me;
+    pub(crate) fn fixes(&self, head: &HObject, wrong: &[Inconsistent]) -> VecDeque<Fix> {
+        let me = self.group.me;
         let bad_on = |osd: OsdId| wrong.iter().any(|w| w.bad().any(|o| o == osd));
-        let others = || self.backend.group.in_sync.iter().copied().filter(|o| *o != me);
+        let others = || self.group.in_sync.iter().copied().filter(|o| *o != me);
         let whole: Vec<OsdId> = others().filter(|o| !bad_on(*o)).collect();
         let all_good = wrong.iter().all(|w| w.good.is_some());
         if !all_good || bad_on(me) && whole.is_empty() {
@@ -40,7 +40,7 @@ impl Pg {
     /// Version by version, where no copy of the unit is whole. Those of which nobody has a whole copy come last: what they
     /// come to is not sure.
     fn fixes_one_by_one(&self, wrong: &[Inconsistent]) -> VecDeque<Fix> {
-        let me = self.backend.group.me;
+        let me = self.group.me;
         let (good, parts): (Vec<_>, Vec<_>) = wrong.iter().partition(|w| w.good.is_some());
         let mut fixes = VecDeque::new();
         for w in good.into_iter().chain(parts) {

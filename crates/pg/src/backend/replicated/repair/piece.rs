@@ -7,7 +7,7 @@
 //!
 //! Bounds: [`PIECE_BYTES`] of data, [`ROW_BYTES`] of omap in a piece; [`OBJECTS_MAX`] objects in a unit.
 
-use super::digest::version_now;
+use crate::backend::replicated::digest::version_now;
 use crate::backend::replicated::list_versions;
 use crate::state::object_info::SNAPSET_ATTR;
 use crate::state::snapset::SnapSet;
@@ -18,7 +18,7 @@ use std::ops::Bound;
 use types::{EVersion, Errno, HObject, ObjectId, Op};
 
 /// Data in one piece: one transaction, one message, one read ahead. Little in unit tests.
-pub(super) const PIECE_BYTES: u64 = if cfg!(test) { 16 << 10 } else { 4 << 20 };
+pub(crate) const PIECE_BYTES: u64 = if cfg!(test) { 16 << 10 } else { 4 << 20 };
 /// Data read from the store at a time, and the size of one step.
 const READ_BYTES: u64 = 1 << 20;
 /// The blocks that a store can read or not.
@@ -29,7 +29,7 @@ const OBJECTS_MAX: usize = 1024;
 
 /// Versions and sizes of the objects from `start` up to and with `to`. An error also where the head speaks of a clone that
 /// is not here: a copy that lacks a part says nothing of the whole.
-pub(super) fn outline(
+pub(crate) fn outline(
     start: &ObjectId,
     to: &HObject,
     store: &mut dyn ObjectStore,
@@ -71,7 +71,7 @@ pub(super) fn outline(
     Ok(Outline { items, snapset })
 }
 
-pub(super) fn decode_snapset(raw: &bytes::Bytes) -> denc::Result<SnapSet> {
+pub(crate) fn decode_snapset(raw: &bytes::Bytes) -> denc::Result<SnapSet> {
     match raw.is_empty() {
         true => Ok(SnapSet::default()),
         false => SnapSet::from_bytes(raw),
@@ -79,7 +79,7 @@ pub(super) fn decode_snapset(raw: &bytes::Bytes) -> denc::Result<SnapSet> {
 }
 
 /// Begins to read what [`piece`] will need.
-pub(super) fn prefetch(oid: &ObjectId, part: &Part, store: &mut dyn ObjectStore) -> Option<Ticket> {
+pub(crate) fn prefetch(oid: &ObjectId, part: &Part, store: &mut dyn ObjectStore) -> Option<Ticket> {
     match part {
         Part::Data { offset, len } => store.prefetch(oid, *offset, (*len).min(PIECE_BYTES)),
         Part::Omap { .. } | Part::Attrs => None,
@@ -87,7 +87,7 @@ pub(super) fn prefetch(oid: &ObjectId, part: &Part, store: &mut dyn ObjectStore)
 }
 
 /// The steps that make a part of the object what it is, and what is left of the part.
-pub(super) fn piece(
+pub(crate) fn piece(
     oid: &ObjectId,
     version: EVersion,
     part: &Part,

@@ -10,16 +10,17 @@
 //!
 //! Bounds: [`WAITING_MAX`] reads wait, each for [`WAIT_MAX`] and the shell's next look; nothing is left after [`IDLE_MAX`].
 
-use super::grants::GRANT;
-use super::replica::{Replica, objects_of};
-use super::shown::{May, Shown};
-use crate::Pg;
 use crate::api::{ClientOp, Context, Output};
+use crate::backend::ReadsHere;
+use crate::backend::replicated::grants::GRANT;
+use crate::backend::replicated::local::objects_of;
+use crate::backend::replicated::{May, Shown};
 use crate::front::checks::{self, Class};
 use crate::pool::PoolView;
 use crate::state::log::LogEntry;
 use crate::state::meta::PgMeta;
 use crate::store::Ticket;
+use crate::{Pg, Replica};
 use denc::Decode;
 use messages::osd::peer::PeerBody;
 use messages::osd::peer_scrub::ScrubBody;
@@ -72,7 +73,7 @@ impl ForCopy {
 }
 
 #[derive(Debug)]
-pub(super) struct CopyReads {
+struct CopyReads {
     /// With what it may show inside.
     reader: Box<Pg>,
     /// A question to the primary under way: its token, and when it was sent.
@@ -81,6 +82,35 @@ pub(super) struct CopyReads {
     last_read: Duration,
     /// Nothing is known any more: it only has to be taken down.
     pub ended: bool,
+}
+
+/// The reads of one copy.
+#[derive(Debug, Default)]
+pub(crate) struct Reads {
+    now: Option<Box<CopyReads>>,
+    /// Reads may be answered at this moment: see [`Replica::set_serving`].
+    serving: bool,
+}
+
+impl ReadsHere for Reads {
+    fn forget(&mut self) {
+        if let Some(reads) = &mut self.now {
+            reads.ended = true;
+            reads.shown().serving = false;
+        }
+    }
+
+    fn coming(&mut self, txn: &Transaction, now: Duration) {
+        if let Some(reads) = &mut self.now
+            && let Err(e) = reads.note(txn, now)
+        {
+            tracing::error!(
+                "pg {}: a transaction of the primary does not decode: {e}",
+                txn.collection
+            );
+            reads.ended = true;
+        }
+    }
 }
 
 /// The client asks the primary.
@@ -94,7 +124,7 @@ pub fn refuse(c: ClientOp, epoch: Epoch, ctx: &mut Context<'_>) {
 
 impl CopyReads {
     fn shown(&mut self) -> &mut Shown {
-        self.reader.shown.get_or_insert_default()
+        self.reader.front.shown.get_or_insert_default()
     }
 
     fn refuse_waiting(&mut self, due: impl Fn(Duration) -> bool, ctx: &mut Context<'_>) {
@@ -163,14 +193,14 @@ impl CopyReads {
 impl Replica {
     /// True if the shell's word counts: [`Replica::set_serving`] comes before every other input then.
     pub fn has_reads(&self) -> bool {
-        self.reads.is_some()
+        self.reads.now.is_some()
     }
 
     /// Whether, at this moment, the OSD's lease lives and the newest cluster state has it in this PG's `in_sync`, in the
     /// interval that it knows.
     pub fn set_serving(&mut self, serving: bool) {
-        self.serving = serving;
-        if let Some(reads) = &mut self.reads {
+        self.reads.serving = serving;
+        if let Some(reads) = &mut self.reads.now {
             let ended = reads.ended;
             reads.shown().serving = serving && !ended;
         }
@@ -179,17 +209,17 @@ impl Replica {
     /// A read for which the client asks for any copy ([`ForCopy::Read`]).
     pub fn read(&mut self, c: Box<ClientOp>, pool: &Arc<PoolView>, ctx: &mut Context<'_>) {
         let usable = |r: &CopyReads| !r.ended && r.reader.state.pool.pg_num == pool.pg_num;
-        if !self.serving {
+        if !self.reads.serving {
             return refuse(*c, pool.epoch, ctx);
         }
-        if !self.reads.as_deref().is_some_and(usable) {
+        if !self.reads.now.as_deref().is_some_and(usable) {
             self.end_reads(ctx);
             match self.begin_reads(pool, ctx) {
-                Ok(reads) => self.reads = reads.map(Box::new),
+                Ok(reads) => self.reads.now = reads.map(Box::new),
                 Err(e) => tracing::error!("pg {}: {e}", self.id()),
             }
         }
-        let Some(reads) = &mut self.reads else {
+        let Some(reads) = &mut self.reads.now else {
             return refuse(*c, pool.epoch, ctx);
         };
         if reads.reader.state.pool.epoch != pool.epoch {
@@ -205,7 +235,7 @@ impl Replica {
     /// What could not be read here was refused, and the primary has it repaired.
     fn tell_damage(&mut self, ctx: &mut Context<'_>) {
         let (to, interval) = (self.group().primary, self.group().interval);
-        let Some(reads) = &mut self.reads else { return };
+        let Some(reads) = &mut self.reads.now else { return };
         for head in reads.shown().damage.tell(ctx.now) {
             tracing::error!(
                 "pg {}: {head}: the copy here is damaged: osd.{to} is told",
@@ -230,7 +260,7 @@ impl Replica {
         };
         let log = ctx.store.log_entries(self.id()).map_err(read)?;
         let floor = log.last().map_or(EVersion::default(), |(v, _)| *v);
-        reader.shown = Some(Box::new(Shown::from(floor, self.serving)));
+        reader.front.shown = Some(Box::new(Shown::from(floor, self.reads.serving)));
         Ok(Some(CopyReads {
             reader: Box::new(reader),
             asked: None,
@@ -242,7 +272,7 @@ impl Replica {
 
     fn ask(&mut self, ctx: &mut Context<'_>) {
         let (to, interval) = (self.group().primary, self.group().interval);
-        if let Some(reads) = &mut self.reads
+        if let Some(reads) = &mut self.reads.now
             && let Some(token) = reads.wants_to_ask(ctx)
         {
             let body = PeerBody::Ask { token };
@@ -251,8 +281,8 @@ impl Replica {
     }
 
     /// The primary's answer to a question.
-    pub(super) fn granted(&mut self, token: u64, pg_num: u32, stable: EVersion, ctx: &mut Context<'_>) {
-        let Some(reads) = self.reads.as_deref_mut().filter(|r| !r.ended) else {
+    pub(crate) fn granted(&mut self, token: u64, pg_num: u32, stable: EVersion, ctx: &mut Context<'_>) {
+        let Some(reads) = self.reads.now.as_deref_mut().filter(|r| !r.ended) else {
             return;
         };
         // The grant counts from the sending of its own question: an answer to another one says nothing.
@@ -266,15 +296,15 @@ impl Replica {
         self.retry_reads(ctx);
     }
 
-    pub(super) fn stable(&mut self, to: EVersion, ctx: &mut Context<'_>) {
-        if let Some(reads) = &mut self.reads {
+    pub(crate) fn stable(&mut self, to: EVersion, ctx: &mut Context<'_>) {
+        if let Some(reads) = &mut self.reads.now {
             reads.shown().settle(to);
             self.retry_reads(ctx);
         }
     }
 
     fn retry_reads(&mut self, ctx: &mut Context<'_>) {
-        let Some(reads) = &mut self.reads else { return };
+        let Some(reads) = &mut self.reads.now else { return };
         if reads.waiting.is_empty() {
             return;
         }
@@ -289,35 +319,16 @@ impl Replica {
     }
 
     /// A read of the disk that the reader began has ended.
-    pub fn read_prefetched(&mut self, ticket: Ticket, ctx: &mut Context<'_>) {
-        if let Some(reads) = &mut self.reads {
+    pub(crate) fn read_prefetched(&mut self, ticket: Ticket, ctx: &mut Context<'_>) {
+        if let Some(reads) = &mut self.reads.now {
             reads.reader.prefetched(ticket, ctx);
             self.tell_damage(ctx);
         }
     }
 
-    /// A transaction of the primary is about to be submitted.
-    pub(super) fn note_for_reads(&mut self, txn: &Transaction, now: Duration) {
-        let id = self.id();
-        if let Some(reads) = &mut self.reads
-            && let Err(e) = reads.note(txn, now)
-        {
-            tracing::error!("pg {id}: a transaction of the primary does not decode: {e}");
-            reads.ended = true;
-        }
-    }
-
-    /// What is known of the copy does not hold any more; see [`Replica::look_after_reads`].
-    pub(super) fn forget_reads(&mut self) {
-        if let Some(reads) = &mut self.reads {
-            reads.ended = true;
-            reads.shown().serving = false;
-        }
-    }
-
     /// A few times a second where there are reads: those that have waited for too long are refused, and what nobody needs goes.
     pub fn look_after_reads(&mut self, ctx: &mut Context<'_>) {
-        let Some(reads) = &mut self.reads else { return };
+        let Some(reads) = &mut self.reads.now else { return };
         let now = ctx.now;
         reads.refuse_waiting(|since| since + WAIT_MAX <= now, ctx);
         if reads.ended || reads.waiting.is_empty() && ctx.now > reads.last_read + IDLE_MAX {
@@ -327,7 +338,7 @@ impl Replica {
 
     /// Refuses everything that is not answered, and gives back what was asked of the store.
     pub fn end_reads(&mut self, ctx: &mut Context<'_>) {
-        if let Some(mut reads) = self.reads.take() {
+        if let Some(mut reads) = self.reads.now.take() {
             reads.refuse_waiting(|_| true, ctx);
             reads.reader.refuse_jobs(ctx);
         }

@@ -10,17 +10,25 @@
 //!
 //! Bounds: [`PULLS_MAX`] at a time, and those of all PGs of an OSD by [`super::turns`]; [`FIX_BYTES_MAX`] in one transaction.
 
-use super::rebuild::{self, Halt, Rebuild};
-use super::turns::{AGAIN, PullTurn};
-use crate::Pg;
-use crate::api::Context;
-use crate::backend::replicated::{anew_steps, is_large};
-use crate::front::parked::{Job, JobId, Order, Task};
+mod fixes;
+pub(crate) mod piece;
+mod plan;
+mod rebuild;
+pub(crate) mod scratch;
+mod take;
+pub(crate) mod turns;
+
+use super::copy::{anew_steps, is_large};
+use crate::backend::Lent;
+use crate::backend::TurnId;
+use crate::backend::replicated::Replicated;
 use crate::store::Ticket;
 use messages::osd::peer::PeerBody;
 use messages::osd::peer_scrub::{Outline, Part, ScrubBody};
-use std::collections::{BTreeSet, VecDeque};
+use rebuild::{Halt, Rebuild};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
+use turns::{AGAIN, PullTurn, PullTurns};
 use types::{EVersion, Errno, HObject, ObjectId, OsdId, Transaction};
 
 /// What one transaction of a repair may weigh; a store takes 16 MiB. Little in unit tests, so that their objects may be
@@ -38,7 +46,7 @@ const OUTRUN_MAX: u32 = 4;
 
 /// One bad copy.
 #[derive(Debug)]
-pub(super) enum Fix {
+pub(crate) enum Fix {
     Pull {
         from: HObject,
         to: HObject,
@@ -55,7 +63,7 @@ pub(super) enum Fix {
 }
 
 #[derive(Debug)]
-pub(super) enum Doing {
+enum Doing {
     Pulling {
         token: u64,
         source: OsdId,
@@ -79,7 +87,7 @@ pub(super) enum Doing {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Owner {
+pub(crate) enum Owner {
     /// Clients' operations wait for it.
     Read,
     /// A check of the running scrub, which holds the object.
@@ -92,7 +100,7 @@ pub(crate) struct Repair {
     owner: Owner,
     since: Duration,
     /// Its turn, if it is one of its own.
-    job: Option<JobId>,
+    job: Option<TurnId>,
     todo: VecDeque<Fix>,
     doing: Option<Doing>,
     /// Members that could not give all of the object.
@@ -120,30 +128,59 @@ impl Repair {
     }
 }
 
+/// The repairs of a PG.
+#[derive(Debug, Default)]
+pub(crate) struct Repairs {
+    all: BTreeMap<u64, Repair>,
+    turns: PullTurns,
+    /// Objects whose repair failed: not tried again before.
+    given_up: BTreeMap<HObject, Duration>,
+    /// Copies made good since this OSD leads the PG.
+    repaired: u64,
+}
+
 /// The whole object: its clones come before the head.
 fn unit(head: &HObject) -> (HObject, HObject) {
     (head.with_snap(0), head.clone())
 }
 
-impl Pg {
+impl Replicated {
+    /// From now on it repairs its own copies in turn with the other PGs that share these.
+    pub(crate) fn share_pull_turns(&mut self, turns: PullTurns) {
+        self.repairs.turns = turns;
+    }
+
+    pub(crate) fn repaired(&self) -> u64 {
+        self.repairs.repaired
+    }
+
+    pub(crate) fn is_repairing(&self) -> bool {
+        !self.repairs.all.is_empty()
+    }
+
+    /// A repair of it that failed may be tried again.
+    pub(crate) fn try_again(&mut self, head: &HObject) {
+        self.repairs.given_up.remove(head);
+    }
+
     /// Something of the object cannot be read here. True if a repair is on its way: who met the error tries once more
     /// when that has ended.
-    pub(crate) fn damaged(&mut self, head: &HObject, ctx: &mut Context<'_>) -> bool {
+    pub(crate) fn damaged(&mut self, head: &HObject, ctx: &mut Lent<'_>) -> bool {
         if crate::broken::is(crate::broken::Rule::ReadRepair) {
             return false;
         }
-        let others = self.backend.group.in_sync.len() > 1;
+        let others = self.group.in_sync.len() > 1;
         let of_head = |r: &Repair| r.head == *head && r.owner == Owner::Read;
-        if self.scrub.repairs.values().any(of_head) {
+        if self.repairs.all.values().any(of_head) {
             return true;
         }
-        let resting = self.scrub.given_up.get(head).is_some_and(|at| *at > ctx.now);
-        if !others || resting || !self.backend.group.is_primary() {
+        let resting = self.repairs.given_up.get(head).is_some_and(|at| *at > ctx.now);
+        if !others || resting || !self.group.is_primary() {
             return false;
         }
         tracing::error!(
             "pg {}: {head}: the copy here is damaged: it is fetched from another OSD",
-            self.state.id
+            ctx.pg.id
         );
         let (from, to) = unit(head);
         let fix = Fix::Pull {
@@ -153,19 +190,18 @@ impl Pg {
             pieces: false,
         };
         let id = self.add_repair(head.clone(), Owner::Read, VecDeque::from([fix]), ctx);
-        let job = Job::new(Task::Repair { id }, head.clone(), Order::Exclusive, Vec::new());
-        self.park_first(job);
+        ctx.front.wait_first(head.clone(), id);
         true
     }
 
-    pub(super) fn add_repair(
+    pub(crate) fn add_repair(
         &mut self,
         head: HObject,
         owner: Owner,
         todo: VecDeque<Fix>,
-        ctx: &mut Context<'_>,
+        ctx: &mut Lent<'_>,
     ) -> u64 {
-        let id = self.backend.number();
+        let id = self.number();
         let repair = Repair {
             head,
             owner,
@@ -178,13 +214,13 @@ impl Pg {
             outrun: 0,
             until: None,
         };
-        self.scrub.repairs.insert(id, repair);
+        self.repairs.all.insert(id, repair);
         id
     }
 
     /// It has its turn. False: nobody wants it any more.
-    pub(crate) fn repair_begins(&mut self, id: u64, job: JobId) -> bool {
-        match self.scrub.repairs.get_mut(&id) {
+    pub(crate) fn repair_begins(&mut self, id: u64, job: TurnId) -> bool {
+        match self.repairs.all.get_mut(&id) {
             Some(r) => {
                 r.job = Some(job);
                 true
@@ -194,29 +230,30 @@ impl Pg {
     }
 
     /// The object's operations are dropped: it is another PG's now.
-    pub(crate) fn repair_dropped(&mut self, id: u64, ctx: &mut Context<'_>) {
-        if let Some(r) = self.scrub.repairs.remove(&id) {
+    pub(crate) fn repair_dropped(&mut self, id: u64, ctx: &mut Lent<'_>) {
+        if let Some(r) = self.repairs.all.remove(&id) {
             self.drop_doing(r.doing, ctx);
         }
     }
 
     /// Goes on with all repairs; after anything that may have changed what they wait for.
-    pub(super) fn go_on_repairing(&mut self, ctx: &mut Context<'_>) {
-        let ids: Vec<u64> = self.scrub.repairs.keys().copied().collect();
+    pub(crate) fn go_on_repairing(&mut self, ctx: &mut Lent<'_>) {
+        let ids: Vec<u64> = self.repairs.all.keys().copied().collect();
         for id in ids {
-            let repl = &self.backend;
+            let (full, durable) = (self.full_members(), self.durable);
+            let is_full = |osd: OsdId| full.contains(&osd);
             if let Some(b) = self
-                .scrub
                 .repairs
+                .all
                 .get_mut(&id)
                 .and_then(|r| rebuild::of(&mut r.doing))
             {
-                b.flushed(|seq| repl.is_durable(seq));
+                b.flushed(|seq| seq <= durable);
             }
-            let lost = match self.scrub.repairs.get_mut(&id).and_then(|r| r.doing.as_mut()) {
-                Some(Doing::Pulling { source, .. }) => !repl.is_full(*source),
-                Some(Doing::Pushing { member, .. }) => !repl.is_full(*member),
-                Some(Doing::Rebuilding(b)) => b.lost(|o| repl.is_full(o)),
+            let lost = match self.repairs.all.get_mut(&id).and_then(|r| r.doing.as_mut()) {
+                Some(Doing::Pulling { source, .. }) => !is_full(*source),
+                Some(Doing::Pushing { member, .. }) => !is_full(*member),
+                Some(Doing::Rebuilding(b)) => b.lost(is_full),
                 _ => false,
             };
             if lost {
@@ -227,8 +264,8 @@ impl Pg {
     }
 
     /// The connection ended on which it waited for something.
-    fn repair_interrupted(&mut self, id: u64, ctx: &mut Context<'_>) {
-        let Some(r) = self.scrub.repairs.get_mut(&id) else {
+    fn repair_interrupted(&mut self, id: u64, ctx: &mut Lent<'_>) {
+        let Some(r) = self.repairs.all.get_mut(&id) else {
             return;
         };
         match r.doing.take() {
@@ -241,8 +278,8 @@ impl Pg {
         }
     }
 
-    fn repair_step(&mut self, id: u64, ctx: &mut Context<'_>) {
-        while let Some(r) = self.scrub.repairs.get_mut(&id) {
+    fn repair_step(&mut self, id: u64, ctx: &mut Lent<'_>) {
+        while let Some(r) = self.repairs.all.get_mut(&id) {
             if rebuild::of(&mut r.doing).is_some_and(|b| !b.is_waiting()) {
                 self.drive(id, |_, _, _| Ok(()), ctx);
                 continue;
@@ -263,7 +300,7 @@ impl Pg {
     }
 
     /// False: it waits, or has ended.
-    fn begin_pull(&mut self, id: u64, fix: Fix, ctx: &mut Context<'_>) -> bool {
+    fn begin_pull(&mut self, id: u64, fix: Fix, ctx: &mut Lent<'_>) -> bool {
         let Fix::Pull {
             from,
             to,
@@ -274,14 +311,10 @@ impl Pg {
             return false;
         };
         let (from, to) = (from.clone(), to.clone());
-        let busy = self.scrub.repairs.values().filter(|r| r.is_pulling()).count() >= PULLS_MAX;
-        let (me, token, as_of) = (
-            self.backend.group.me,
-            self.backend.number(),
-            self.state.log.head(),
-        );
-        let named = self.sources_of(sources.as_deref());
-        let Some(r) = self.scrub.repairs.get_mut(&id) else {
+        let busy = self.repairs.all.values().filter(|r| r.is_pulling()).count() >= PULLS_MAX;
+        let (me, token, as_of) = (self.group.me, self.number(), ctx.pg.log.head());
+        let (named, full) = (self.sources_of(sources.as_deref()), self.full_members());
+        let Some(r) = self.repairs.all.get_mut(&id) else {
             return false;
         };
         r.until = None;
@@ -289,14 +322,13 @@ impl Pg {
             r.todo.push_front(fix);
             return false;
         }
-        let Some(turn) = self.scrub.turns.take() else {
+        let Some(turn) = self.repairs.turns.take() else {
             r.until = Some(ctx.now + AGAIN);
             r.todo.push_front(fix);
             return false;
         };
-        let (there, away): (Vec<OsdId>, Vec<OsdId>) = named
-            .into_iter()
-            .partition(|o| *o == me || self.backend.is_full(*o));
+        let (there, away): (Vec<OsdId>, Vec<OsdId>) =
+            named.into_iter().partition(|o| *o == me || full.contains(o));
         let fresh = |o: &&OsdId| **o != me && !r.failed.contains(*o);
         let source = there.iter().find(fresh).filter(|_| !pieces).copied();
         if let Some(source) = source {
@@ -331,24 +363,24 @@ impl Pg {
     /// Something is made here, and goes on with the next flush.
     pub(crate) fn repair_waits_for_flush(&self) -> bool {
         let waits = |r: &Repair| matches!(&r.doing, Some(Doing::Rebuilding(b)) if b.waits_for_flush());
-        self.scrub.repairs.values().any(waits)
+        self.repairs.all.values().any(waits)
     }
 
     /// When a repair that waits for a member gives up.
     pub(crate) fn repair_timer(&self) -> Option<Duration> {
-        self.scrub.repairs.values().filter_map(|r| r.until).min()
+        self.repairs.all.values().filter_map(|r| r.until).min()
     }
 
-    pub(super) fn pulled(
+    pub(crate) fn pulled(
         &mut self,
         source: OsdId,
         token: u64,
         result: i32,
         txn: Transaction,
-        ctx: &mut Context<'_>,
+        ctx: &mut Lent<'_>,
     ) {
         let ours = |r: &Repair| matches!(&r.doing, Some(Doing::Pulling { token: t, source: s, .. }) if *t == token && *s == source);
-        let Some((id, r)) = self.scrub.repairs.iter_mut().find(|(_, r)| ours(r)) else {
+        let Some((id, r)) = self.repairs.all.iter_mut().find(|(_, r)| ours(r)) else {
             return;
         };
         let id = *id;
@@ -363,18 +395,15 @@ impl Pg {
         };
         match taken {
             Ok(()) => {
-                self.scrub.repaired += 1;
+                self.repairs.repaired += 1;
                 tracing::info!(
                     "pg {}: {to}: the copy here was repaired from osd.{source}",
-                    self.state.id
+                    ctx.pg.id
                 );
             }
             Err(why) => {
-                tracing::error!(
-                    "pg {}: {to}: not repaired from osd.{source}: {why}",
-                    self.state.id
-                );
-                if let Some(r) = self.scrub.repairs.get_mut(&id) {
+                tracing::error!("pg {}: {to}: not repaired from osd.{source}: {why}", ctx.pg.id);
+                if let Some(r) = self.repairs.all.get_mut(&id) {
                     r.outrun += 1;
                     if result != 0 || r.outrun >= OUTRUN_MAX {
                         r.failed.insert(source);
@@ -389,13 +418,9 @@ impl Pg {
     // --- in pieces ------------------------------------------------------------------------------------
 
     /// All of it is too much for one transaction.
-    fn in_pieces(&mut self, id: u64, source: OsdId, fix: Fix, ctx: &mut Context<'_>) {
-        if let Some(r) = self.scrub.repairs.get_mut(&id) {
-            tracing::debug!(
-                "pg {}: {}: osd.{source} gives it in pieces",
-                self.state.id,
-                r.head
-            );
+    fn in_pieces(&mut self, id: u64, source: OsdId, fix: Fix, ctx: &mut Lent<'_>) {
+        if let Some(r) = self.repairs.all.get_mut(&id) {
+            tracing::debug!("pg {}: {}: osd.{source} gives it in pieces", ctx.pg.id, r.head);
             r.todo.push_front(as_pieces(fix));
         }
         self.repair_step(id, ctx);
@@ -405,10 +430,10 @@ impl Pg {
     fn drive(
         &mut self,
         id: u64,
-        step: impl FnOnce(&mut Self, &mut Rebuild, &mut Context<'_>) -> Result<(), Halt>,
-        ctx: &mut Context<'_>,
+        step: impl FnOnce(&mut Self, &mut Rebuild, &mut Lent<'_>) -> Result<(), Halt>,
+        ctx: &mut Lent<'_>,
     ) {
-        let Some(r) = self.scrub.repairs.get_mut(&id) else {
+        let Some(r) = self.repairs.all.get_mut(&id) else {
             return;
         };
         let mut b = match r.doing.take() {
@@ -419,42 +444,42 @@ impl Pg {
             Ok(()) => self.rebuild_on(&mut b, ctx),
             Err(halt) => Err(halt),
         };
-        match (went, self.scrub.repairs.get_mut(&id)) {
+        match (went, self.repairs.all.get_mut(&id)) {
             (Ok(false), Some(r)) => r.doing = Some(Doing::Rebuilding(b)),
             (Ok(true), Some(r)) => {
-                let whose = b.whose(self.backend.group.me);
+                let whose = b.whose(self.group.me);
                 tracing::info!(
                     "pg {}: {}: the copy on osd.{whose} was made anew",
-                    self.state.id,
+                    ctx.pg.id,
                     r.head
                 );
-                self.scrub.repaired += 1;
+                self.repairs.repaired += 1;
             }
             (Err(halt), Some(_)) => self.rebuild_halts(id, *b, halt, ctx),
             (_, None) => drop(self.drop_rebuild(*b, ctx)),
         }
     }
 
-    fn rebuild_halts(&mut self, id: u64, b: Rebuild, halt: Halt, ctx: &mut Context<'_>) {
+    fn rebuild_halts(&mut self, id: u64, b: Rebuild, halt: Halt, ctx: &mut Lent<'_>) {
         let fix = self.drop_rebuild(b, ctx);
-        let (me, repl) = (self.backend.group.me, &self.backend);
-        let Some(r) = self.scrub.repairs.get_mut(&id) else {
+        let (me, full) = (self.group.me, self.full_members());
+        let Some(r) = self.repairs.all.get_mut(&id) else {
             return;
         };
         // Who is away now may have more to give when it is back.
-        r.asked.retain(|o| *o == me || repl.is_full(*o));
+        r.asked.retain(|o| *o == me || full.contains(o));
         let again = match halt {
             Halt::Outrun => {
                 r.outrun += 1;
                 tracing::info!(
                     "pg {}: {}: it was written while it was repaired",
-                    self.state.id,
+                    ctx.pg.id,
                     r.head
                 );
                 r.outrun < OUTRUN_MAX
             }
             Halt::Failed(why) => {
-                tracing::error!("pg {}: not repaired: {why}", self.state.id);
+                tracing::error!("pg {}: not repaired: {why}", ctx.pg.id);
                 false
             }
         };
@@ -473,11 +498,11 @@ impl Pg {
     fn drive_one(
         &mut self,
         of: impl Fn(&Rebuild) -> bool,
-        step: impl FnOnce(&mut Self, &mut Rebuild, &mut Context<'_>) -> Result<(), Halt>,
-        ctx: &mut Context<'_>,
+        step: impl FnOnce(&mut Self, &mut Rebuild, &mut Lent<'_>) -> Result<(), Halt>,
+        ctx: &mut Lent<'_>,
     ) -> bool {
         let is = |r: &Repair| matches!(&r.doing, Some(Doing::Rebuilding(b)) if of(b));
-        let Some(id) = self.scrub.repairs.iter().find(|(_, r)| is(r)).map(|(id, _)| *id) else {
+        let Some(id) = self.repairs.all.iter().find(|(_, r)| is(r)).map(|(id, _)| *id) else {
             return false;
         };
         self.drive(id, step, ctx);
@@ -485,24 +510,18 @@ impl Pg {
         true
     }
 
-    pub(super) fn outline_told(
-        &mut self,
-        from: OsdId,
-        token: u64,
-        said: (i32, Outline),
-        ctx: &mut Context<'_>,
-    ) {
+    pub(crate) fn outline_told(&mut self, from: OsdId, token: u64, said: (i32, Outline), ctx: &mut Lent<'_>) {
         let of = |b: &Rebuild| b.waits_for_answer(from, token);
         self.drive_one(of, |pg, b, ctx| pg.outline_came(b, from, said, ctx), ctx);
     }
 
-    pub(super) fn pieced(
+    pub(crate) fn pieced(
         &mut self,
         from: OsdId,
         token: u64,
         result: i32,
         said: (Transaction, Option<Part>),
-        ctx: &mut Context<'_>,
+        ctx: &mut Lent<'_>,
     ) {
         let of = |b: &Rebuild| b.waits_for_answer(from, token);
         self.drive_one(of, |pg, b, ctx| pg.piece_came(b, from, result, said, ctx), ctx);
@@ -510,19 +529,21 @@ impl Pg {
 
     // --- members --------------------------------------------------------------------------------------
 
-    fn begin_push(&mut self, id: u64, fix: Fix, ctx: &mut Context<'_>) {
+    fn begin_push(&mut self, id: u64, fix: Fix, ctx: &mut Lent<'_>) {
         let Fix::Push { from, to, .. } = &fix else { return };
-        let start = self.state.object_id(from.clone());
+        let start = ctx.pg.object_id(from.clone());
         // What cannot be told by now says so when it is read.
         if is_large(&start, to, FIX_BYTES_MAX, ctx.store).unwrap_or(false) {
             return self.push_in_pieces(id, fix);
         }
         let mut tickets = Vec::new();
-        for object in super::digest::versions_of(&start, to, ctx.store).unwrap_or_default() {
-            let oid = self.state.object_id(object);
+        for object in
+            crate::backend::replicated::digest::versions_of(&start, to, ctx.store).unwrap_or_default()
+        {
+            let oid = ctx.pg.object_id(object);
             tickets.extend(ctx.store.prefetch(&oid, 0, FIX_BYTES_MAX));
         }
-        let Some(r) = self.scrub.repairs.get_mut(&id) else {
+        let Some(r) = self.repairs.all.get_mut(&id) else {
             return tickets.into_iter().for_each(|t| ctx.store.release(t));
         };
         let left = tickets.len();
@@ -536,16 +557,16 @@ impl Pg {
         let Fix::Push { member, from, to } = &fix else {
             return;
         };
-        let (member, unit, me) = (*member, (from.clone(), to.clone()), self.backend.group.me);
-        if let Some(r) = self.scrub.repairs.get_mut(&id) {
+        let (member, unit, me) = (*member, (from.clone(), to.clone()), self.group.me);
+        if let Some(r) = self.repairs.all.get_mut(&id) {
             let rebuild = Rebuild::new(fix, unit, Some(member), vec![me]);
             r.doing = Some(Doing::Rebuilding(Box::new(rebuild)));
         }
     }
 
     /// A read of the disk has ended; true if it was a repair's.
-    pub(super) fn repair_read_ended(&mut self, ticket: Ticket, ctx: &mut Context<'_>) -> bool {
-        for (id, r) in &mut self.scrub.repairs {
+    pub(crate) fn repair_read_ended(&mut self, ticket: Ticket, ctx: &mut Lent<'_>) -> bool {
+        for (id, r) in &mut self.repairs.all {
             if let Some(Doing::Reading { tickets, left, .. }) = &mut r.doing
                 && tickets.contains(&ticket)
             {
@@ -561,9 +582,9 @@ impl Pg {
         self.drive_one(of, |pg, b, ctx| pg.rebuild_read_ended(b, ctx), ctx)
     }
 
-    fn push_now(&mut self, id: u64, ctx: &mut Context<'_>) {
-        let number = self.backend.number();
-        let Some(r) = self.scrub.repairs.get_mut(&id) else {
+    fn push_now(&mut self, id: u64, ctx: &mut Lent<'_>) {
+        let number = self.number();
+        let Some(r) = self.repairs.all.get_mut(&id) else {
             return;
         };
         let Some(Doing::Reading { tickets, fix, .. }) = r.doing.take() else {
@@ -574,7 +595,7 @@ impl Pg {
         };
         let (member, to) = (*member, to.clone());
         let start = ObjectId {
-            shard: self.state.id.shard,
+            shard: ctx.pg.id.shard,
             object: from.clone(),
         };
         let steps = anew_steps(&start, &to, FIX_BYTES_MAX, ctx.store);
@@ -582,22 +603,22 @@ impl Pg {
         match steps {
             Ok(Some(ops)) if !ops.is_empty() => {
                 r.doing = Some(Doing::Pushing { member, number });
-                let mut txn = Transaction::new(self.state.id);
+                let mut txn = Transaction::new(ctx.pg.id);
                 txn.ops = ops;
                 self.send_to(member, PeerBody::Apply { seq: number, txn }, ctx);
             }
             Ok(None) => self.push_in_pieces(id, fix),
             Ok(Some(_)) => self.repair_ends(id, false, ctx),
             Err(e) => {
-                tracing::error!("pg {}: {to}: osd.{member} cannot be given it: {e}", self.state.id);
+                tracing::error!("pg {}: {to}: osd.{member} cannot be given it: {e}", ctx.pg.id);
                 self.repair_ends(id, false, ctx);
             }
         }
     }
 
     /// A member has made a transaction durable.
-    pub(crate) fn repair_applied(&mut self, osd: OsdId, number: u64) {
-        for r in self.scrub.repairs.values_mut() {
+    pub(crate) fn repair_applied(&mut self, osd: OsdId, number: u64, ctx: &mut Lent<'_>) {
+        for r in self.repairs.all.values_mut() {
             if let Some(b) = rebuild::of(&mut r.doing) {
                 // What is behind it goes on with the end of this input.
                 b.applied(osd, number);
@@ -607,49 +628,45 @@ impl Pg {
                 && n <= number
             {
                 r.doing = None;
-                self.scrub.repaired += 1;
-                tracing::info!(
-                    "pg {}: {}: the copy on osd.{osd} was replaced",
-                    self.state.id,
-                    r.head
-                );
+                self.repairs.repaired += 1;
+                tracing::info!("pg {}: {}: the copy on osd.{osd} was replaced", ctx.pg.id, r.head);
             }
         }
     }
 
-    fn repair_ends(&mut self, id: u64, good: bool, ctx: &mut Context<'_>) {
-        let Some(r) = self.scrub.repairs.remove(&id) else {
+    fn repair_ends(&mut self, id: u64, good: bool, ctx: &mut Lent<'_>) {
+        let Some(r) = self.repairs.all.remove(&id) else {
             return;
         };
         self.drop_doing(r.doing, ctx);
         match r.owner {
-            Owner::Check(token) => self.check_repaired(token, ctx),
+            Owner::Check(token) => ctx.front.checked(token),
             Owner::Read => {
                 if !good {
-                    if self.scrub.given_up.len() >= GIVEN_UP_MAX {
-                        self.scrub.given_up.pop_first();
+                    if self.repairs.given_up.len() >= GIVEN_UP_MAX {
+                        self.repairs.given_up.pop_first();
                     }
-                    self.scrub
+                    self.repairs
                         .given_up
                         .insert(r.head.clone(), ctx.now + GIVEN_UP_REST);
-                    self.note_unreadable(&r.head, ctx);
+                    ctx.front.unreadable(&r.head);
                 }
                 if let Some(job) = r.job {
-                    self.copy_job_ends(job, ctx);
+                    ctx.front.end(job, ctx.store);
                 }
             }
         }
     }
 
     /// Ends what belongs to a scrub that is given up.
-    pub(super) fn drop_check_repairs(&mut self, ctx: &mut Context<'_>) {
+    pub(crate) fn drop_check_repairs(&mut self, ctx: &mut Lent<'_>) {
         self.drop_repairs(|owner| owner != Owner::Read, ctx);
     }
 
-    pub(super) fn drop_repairs(&mut self, of: impl Fn(Owner) -> bool, ctx: &mut Context<'_>) {
+    pub(crate) fn drop_repairs(&mut self, of: impl Fn(Owner) -> bool, ctx: &mut Lent<'_>) {
         let gone: Vec<Repair> = self
-            .scrub
             .repairs
+            .all
             .extract_if(.., |_, r| of(r.owner))
             .map(|(_, r)| r)
             .collect();
@@ -657,13 +674,13 @@ impl Pg {
     }
 
     /// The PG ends.
-    pub(super) fn leave_repairs(&mut self, ctx: &mut Context<'_>) {
-        for (_, r) in std::mem::take(&mut self.scrub.repairs) {
+    pub(crate) fn leave_repairs(&mut self, ctx: &mut Lent<'_>) {
+        for (_, r) in std::mem::take(&mut self.repairs.all) {
             self.drop_doing(r.doing, ctx);
         }
     }
 
-    fn drop_doing(&mut self, doing: Option<Doing>, ctx: &mut Context<'_>) {
+    fn drop_doing(&mut self, doing: Option<Doing>, ctx: &mut Lent<'_>) {
         match doing {
             Some(Doing::Reading { tickets, .. }) => tickets.into_iter().for_each(|t| ctx.store.release(t)),
             Some(Doing::Rebuilding(b)) => drop(self.drop_rebuild(*b, ctx)),
