@@ -1,6 +1,6 @@
 //! What goes into a PG and what comes out.
 
-use crate::backend::replicated::{Group, Proposal};
+use crate::backend::group::{Group, Proposal};
 use crate::pool::PoolView;
 use crate::scrub::{ScrubOrder, ScrubResult};
 use crate::store::{ObjectStore, Seq, Ticket};

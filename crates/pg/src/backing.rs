@@ -2,8 +2,9 @@
 
 use crate::Pg;
 use crate::api::{Context, Output};
-use crate::backend::Lent;
-use crate::backend::replicated::{CopyNeed, Group, Kin, MemberState, Replicated};
+use crate::backend::group::Group;
+use crate::backend::replicated::{CopyNeed, Kin, MemberState};
+use crate::backend::{Backend, Lent, Whose};
 use crate::front::turns::Wake;
 use crate::store::Seq;
 use messages::osd::peer::PeerBody;
@@ -22,7 +23,7 @@ impl Pg {
 
     /// Who has what, for reports.
     pub fn members(&self) -> Vec<MemberState> {
-        self.backend.states(&self.state)
+        self.backend.members(&self.state)
     }
 
     /// What it wants to copy and waits to be granted.
@@ -59,7 +60,7 @@ impl Pg {
     fn lend<R>(
         &mut self,
         ctx: &mut Context<'_>,
-        call: impl FnOnce(&mut Replicated, &mut Lent<'_>) -> R,
+        call: impl FnOnce(&mut dyn Backend, &mut Lent<'_>) -> R,
     ) -> R {
         let mut lent = Lent {
             pg: &mut self.state,
@@ -68,14 +69,17 @@ impl Pg {
             now: ctx.now,
             out: &mut *ctx.out,
         };
-        call(&mut self.backend, &mut lent)
+        let done = call(&mut *self.backend, &mut lent);
+        // Answers that waited for nothing else go.
+        self.front.commits.advance(self.backend.confirmed(), ctx.out);
+        done
     }
 
     /// One call, and what it has set going.
     pub(crate) fn tell_backend(
         &mut self,
         ctx: &mut Context<'_>,
-        call: impl FnOnce(&mut Replicated, &mut Lent<'_>),
+        call: impl FnOnce(&mut dyn Backend, &mut Lent<'_>),
     ) {
         self.lend(ctx, call);
         self.wake(ctx);
@@ -97,7 +101,7 @@ impl Pg {
     pub(crate) fn repair<R>(
         &mut self,
         ctx: &mut Context<'_>,
-        call: impl FnOnce(&mut Replicated, &mut Lent<'_>) -> R,
+        call: impl FnOnce(&mut dyn Backend, &mut Lent<'_>) -> R,
     ) -> R {
         let out = self.lend(ctx, call);
         self.wake(ctx);
@@ -110,34 +114,19 @@ impl Pg {
         self.lend(ctx, |b, lent| b.damaged(head, lent))
     }
 
-    /// A member's turn on an object has begun; false: nobody wants it any more.
-    pub(crate) fn turn_begins(
-        &mut self,
-        member: OsdId,
-        token: u64,
-        turn: u64,
-        ctx: &mut Context<'_>,
-    ) -> bool {
-        self.lend(ctx, |b, lent| b.turn_begins(member, token, turn, lent))
+    /// A turn on an object has begun; false: nobody wants it any more.
+    pub(crate) fn turn_begins(&mut self, whose: Whose, turn: u64, ctx: &mut Context<'_>) -> bool {
+        self.lend(ctx, |b, lent| b.turn_begins(whose, turn, lent))
     }
 
     pub(crate) fn peer(&mut self, from: OsdId, interval: Epoch, body: PeerBody, ctx: &mut Context<'_>) {
         if !self.backend.hears(from, interval) {
             return;
         }
-        let applied = match &body {
-            PeerBody::Applied { seq, result } if *result >= 0 => Some(*seq),
-            _ => None,
-        };
-        match body {
-            PeerBody::Scrub(body) => {
-                self.scrub_said(from, body, ctx);
-                self.tell_backend(ctx, |b, lent| b.review(lent));
-            }
-            body => self.tell_backend(ctx, |b, lent| b.on_message(from, body, lent)),
-        }
-        if let Some(seq) = applied {
-            self.repair(ctx, |b, lent| b.repair_applied(from, seq, lent));
+        let said = self.repair(ctx, |b, lent| b.on_message(from, body, lent));
+        self.release_held(ctx);
+        if let Some(said) = said {
+            self.scrub_said(from, said, ctx);
         }
     }
 
@@ -149,11 +138,6 @@ impl Pg {
         ctx: &mut Context<'_>,
     ) -> Result<Seq, Errno> {
         self.lend(ctx, |b, lent| b.submit(txn, head, lent))
-    }
-
-    /// For another OSD of the PG.
-    pub(crate) fn send_to(&self, to: OsdId, body: PeerBody, ctx: &mut Context<'_>) {
-        self.backend.send(to, body, ctx.out);
     }
 
     /// What will never be answered from here: who waits for an object of it is told.

@@ -41,8 +41,9 @@ pub use api::{
     Allow, Capabilities, Client, ClientOp, ClusterView, ConnId, Context, Fence, Input, Located, Need,
     ObjectCopy, Output, Permit, PgStats,
 };
-pub use backend::replicated::verdict::{Inconsistent, shard_error};
-pub use backend::replicated::{CopyNeed, Group, Kin, MemberState, Proposal};
+pub use backend::findings::{Inconsistent, shard_error};
+pub use backend::group::{Group, Proposal};
+pub use backend::replicated::{CopyNeed, Kin, MemberState};
 pub use backend::replicated::{PullTurns, first_scratch};
 pub use copy_reads::{ForCopy, refuse as refuse_read};
 pub use exec::cost::WRITTEN_MAX;

@@ -1,6 +1,7 @@
 //! One placement group: takes inputs apart and keeps the order.
 
 use crate::api::{ClientOp, ClusterView, Context, Input, Output};
+use crate::backend::Backend;
 use crate::backend::replicated::{May, Replicated};
 use crate::broken::{self, Rule};
 use crate::count::Count;
@@ -53,7 +54,7 @@ pub struct Pg {
     pub(crate) trim: Option<Trim>,
     /// While the statistics are being counted anew.
     pub(crate) count: Option<Count>,
-    pub(crate) backend: Replicated,
+    pub(crate) backend: Box<dyn Backend>,
     /// Only reads are executed, of a member's copy, and only what this lets it show.
     pub(crate) scrub: Scrub,
 }
@@ -125,7 +126,7 @@ impl Pg {
             front: Front::new(now),
             trim: None,
             count: None,
-            backend: Replicated::alone(),
+            backend: Box::new(Replicated::alone()),
             scrub: Scrub::default(),
         }
     }
@@ -178,8 +179,8 @@ impl Pg {
                     self.client_op(c, ctx);
                 }
             }
-            Input::Committed(seq) => self.tell_backend(ctx, |b, lent| b.durable_here(seq, lent)),
-            Input::Group(group) => self.tell_backend(ctx, |b, lent| b.group_changed(*group, lent)),
+            Input::Committed(seq) => self.tell_backend(ctx, |b, lent| b.durable(seq, lent)),
+            Input::Group(group) => self.tell_backend(ctx, |b, lent| b.set_group(*group, lent)),
             Input::PeerUp(osd) => self.tell_backend(ctx, |b, lent| b.peer_up(osd, lent)),
             Input::PeerDown(osd) => self.tell_backend(ctx, |b, lent| b.peer_down(osd, lent)),
             Input::Peer { from, interval, body } => self.peer(from, interval, body, ctx),
@@ -207,10 +208,7 @@ impl Pg {
             (Some(count), _) => Some(count.next_at),
             (None, trim) => trim.as_ref().map(|t| t.next_at),
         };
-        let replication = [self.backend.replication_timer(), self.backend.repair_timer()]
-            .into_iter()
-            .flatten()
-            .min();
+        let replication = self.backend.next_timer();
         if !self.is_active() {
             // The PG's own changes wait as clients' do.
             return replication;
@@ -229,9 +227,7 @@ impl Pg {
     /// True while answers, a repair, or what learners get, wait for durability: only such a PG needs [`Input::Committed`], at once if what it
     /// waits for is durable already (a PG that was just loaded cannot know that).
     pub fn is_waiting(&self) -> bool {
-        self.front.commits.is_waiting()
-            || self.backend.repair_waits_for_flush()
-            || self.backend.waits_for_durability()
+        self.front.commits.is_waiting() || self.backend.waits_for_durability()
     }
 
     /// Removed snapshots whose clones are gone from every object.
@@ -634,8 +630,7 @@ impl Pg {
         let split = pool.pg_num != self.state.pool.pg_num;
         self.state.pool = pool;
         if split {
-            self.backend.note_split(&self.state);
-            self.tell_backend(ctx, |b, lent| b.restart_catching_up(lent));
+            self.tell_backend(ctx, |b, lent| b.split(lent));
             self.leave_split_off(ctx);
             let range = self.state.range;
             self.drop_held(|op| !range.contains(op.op.hash));
@@ -648,7 +643,7 @@ impl Pg {
     }
 
     fn tick(&mut self, ctx: &mut Context<'_>) {
-        self.tell_backend(ctx, |b, lent| b.replication_tick(lent));
+        self.tell_backend(ctx, |b, lent| b.tick(lent));
         if !self.is_active() {
             return;
         }

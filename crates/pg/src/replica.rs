@@ -1,7 +1,7 @@
 //! A PG on an OSD that does not lead it: the copy as the back end keeps it, and the reads that it may answer.
 
 use crate::api::{Context, Output};
-use crate::backend::replicated::Group;
+use crate::backend::group::Group;
 use crate::backend::replicated::local::LocalCopy;
 use crate::copy_reads::Reads;
 use crate::store::{Seq, Ticket};

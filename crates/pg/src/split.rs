@@ -107,7 +107,7 @@ impl Pg {
     pub(crate) fn leave_split_off(&mut self, ctx: &mut Context<'_>) {
         let range = HashRange::of(self.state.id.pg.seed, self.state.pool.pg_num);
         self.state.range = range;
-        if self.backend.has_peers() {
+        if self.backend.is_shared() {
             self.front.commits.drop_others(|hash| range.contains(hash));
         }
         self.forget_their_writes(ctx);

@@ -31,6 +31,13 @@ impl Commits {
         !self.waiting.is_empty()
     }
 
+    /// Something waits that `committed` does not set free.
+    pub fn waits_beyond(&self, committed: Seq) -> bool {
+        self.waiting
+            .last_key_value()
+            .is_some_and(|(seq, _)| *seq > committed)
+    }
+
     /// Sends `output` once `seq` is durable.
     pub fn release(&mut self, seq: Seq, output: Output, out: &mut Vec<Output>) {
         self.release_of(seq, None, output, out);

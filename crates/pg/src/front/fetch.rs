@@ -45,7 +45,7 @@ impl Pg {
             // Members get the data itself: what a transaction shares with another PG's object they need not have.
             let object = match located {
                 Located::Remote(object) => Some(object),
-                Located::Local(object) if self.backend.has_peers() => Some(object),
+                Located::Local(object) if self.backend.is_shared() => Some(object),
                 _ => None,
             };
             if let Some(object) = object {

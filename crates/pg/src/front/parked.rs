@@ -22,6 +22,7 @@
 
 use crate::Pg;
 use crate::api::{ClientOp, Context, Output};
+use crate::backend::Whose;
 use crate::front::checks::{Class, Verdict};
 use crate::front::fetch::{Copies, Fetched};
 use crate::store::{ObjectStore, Ticket};
@@ -418,12 +419,12 @@ impl Pg {
         match job.task {
             Task::Export { token, ref object } => self.export_now(token, object, ctx),
             Task::Copy { member, token } => {
-                if self.turn_begins(member, token, id, ctx) {
+                if self.turn_begins(Whose::Copy { member, token }, id, ctx) {
                     return self.front.parked.put_back(id, job, 0);
                 }
             }
             Task::Repair { id: repair } => {
-                if self.backend.repair_begins(repair, id) {
+                if self.turn_begins(Whose::Repair(repair), id, ctx) {
                     return self.front.parked.put_back(id, job, 0);
                 }
             }

@@ -4,7 +4,6 @@
 
 use super::Front;
 use super::parked::{Job, JobId, Order, Task, release};
-use crate::api::Output;
 use crate::backend::{Anew, TurnId, Turns};
 use crate::state::object::ObjectState;
 use crate::state::pg::PgState;
@@ -116,16 +115,12 @@ impl Turns for Front {
         Ok(())
     }
 
-    fn confirm(&mut self, seq: Seq, out: &mut Vec<Output>) {
-        self.commits.advance(seq, out);
-    }
-
     fn last_write(&self, object: &HObject, pg: &PgState) -> Seq {
         self.last_write_of(object, pg)
     }
 
-    fn answers_wait(&self) -> bool {
-        self.commits.is_waiting()
+    fn answers_wait(&self, confirmed: Seq) -> bool {
+        self.commits.waits_beyond(confirmed)
     }
 
     fn has_messages(&self) -> bool {

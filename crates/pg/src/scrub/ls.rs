@@ -4,7 +4,7 @@
 
 use crate::Pg;
 use crate::api::Context;
-use crate::backend::replicated::verdict::{Inconsistent, Side, shard_error};
+use crate::backend::findings::{Inconsistent, Side, shard_error};
 use crate::exec::Fail;
 use crate::state::object::ObjectState;
 use bytes::Bytes;
@@ -48,7 +48,7 @@ fn place(o: &HObject) -> (Bytes, Bytes, u64) {
 impl Pg {
     pub(crate) fn scrub_ls(&self, input: &Bytes, ctx: &mut Context<'_>) -> Result<(i32, Bytes), Fail> {
         let q = query(input)?;
-        let interval = self.backend.group.interval;
+        let interval = self.backend.group().interval;
         if q.interval != 0 && q.interval != interval {
             return Err(Errno::EAGAIN.into());
         }
@@ -70,7 +70,7 @@ impl Pg {
                 let oid = self.state.object_id(row.object.clone());
                 let state = ObjectState::load(&oid, ctx.store).ok().filter(|s| s.physical);
                 let mut one = Writer::with_capacity(512);
-                object(row, state.as_ref(), self.backend.group.me, &mut one);
+                object(row, state.as_ref(), self.backend.group().me, &mut one);
                 w.blob(&one.finish());
             }
         });

@@ -18,11 +18,10 @@ mod told;
 
 use crate::Pg;
 use crate::api::{Context, Output};
+use crate::backend::findings::{Inconsistent, Side, shard_error};
 use crate::backend::replicated::PullTurns;
-use crate::backend::replicated::verdict::{Inconsistent, Side, shard_error};
 use crate::state::stamps::ScrubStamps;
 use crate::store::Ticket;
-use messages::osd::peer::PeerBody;
 use messages::osd::peer_scrub::ScrubBody;
 use run::Run;
 use std::collections::BTreeMap;
@@ -103,50 +102,23 @@ impl Pg {
 
     /// Whole, active, and every member has everything: only then all copies are the same.
     fn can_scrub(&self) -> bool {
-        let g = &self.backend.group;
+        let g = self.backend.group();
         self.is_active() && g.is_primary() && g.is_whole() && self.backend.all_full() && self.count.is_none()
     }
 
     pub(crate) fn scrub_said(&mut self, from: OsdId, body: ScrubBody, ctx: &mut Context<'_>) {
         match body {
             ScrubBody::Digests { token, items, next } => self.digests(from, token, items, next),
-            ScrubBody::Pulled { token, result, txn } => {
-                self.repair(ctx, |b, lent| b.pulled(from, token, result, txn, lent));
-            }
-            ScrubBody::Outlined {
-                token,
-                result,
-                outline,
-            } => {
-                self.repair(ctx, |b, lent| {
-                    b.outline_told(from, token, (result, outline), lent)
-                });
-            }
-            ScrubBody::Pieced {
-                token,
-                result,
-                next,
-                txn,
-            } => {
-                self.repair(ctx, |b, lent| b.pieced(from, token, result, (txn, next), lent));
-            }
             ScrubBody::Damaged { head } => self.damage_told(from, head, ctx),
-            ScrubBody::Digest { .. }
-            | ScrubBody::Pull { .. }
-            | ScrubBody::Outline { .. }
-            | ScrubBody::Piece { .. } => {
-                tracing::warn!(
-                    "pg {}: osd.{from} takes itself for the primary of our interval",
-                    self.state.id
-                );
-            }
+            // The back end's.
+            _ => {}
         }
     }
 
     /// True if the read was scrub's.
     pub(crate) fn scrub_read_ended(&mut self, ticket: Ticket, ctx: &mut Context<'_>) -> bool {
         self.scrub.run.as_mut().is_some_and(|r| r.read_ended(ticket))
-            || self.repair(ctx, |b, lent| b.repair_read_ended(ticket, lent))
+            || self.repair(ctx, |b, lent| b.read_ended(ticket, lent))
     }
 
     /// After every input: goes on with what it may have set free.
@@ -154,9 +126,7 @@ impl Pg {
         if self.scrub.run.is_some() && !self.can_scrub() {
             self.stop_scrub(ctx);
         }
-        if self.backend.is_repairing() {
-            self.repair(ctx, |b, lent| b.go_on_repairing(lent));
-        }
+        self.repair(ctx, |b, lent| b.recover(lent));
         if self.scrub.run.is_some() {
             self.go_on_scrubbing(ctx);
         }
@@ -165,7 +135,7 @@ impl Pg {
     /// Something of an object cannot be read here, and nobody could give it.
     pub(crate) fn note_unreadable(&mut self, head: &HObject, ctx: &mut Context<'_>) {
         let me = Side {
-            osd: self.backend.group.me,
+            osd: self.backend.group().me,
             digest: None,
             errors: shard_error::READ,
             bad: true,
@@ -211,15 +181,7 @@ impl Pg {
 
     pub(crate) fn leave_scrub(&mut self, ctx: &mut Context<'_>) {
         self.stop_scrub(ctx);
-        self.repair(ctx, |b, lent| b.leave_repairs(lent));
-    }
-
-    fn ask_all(&mut self, body: &ScrubBody, ctx: &mut Context<'_>) -> Vec<OsdId> {
-        let members = self.backend.full_members();
-        for osd in &members {
-            self.send_to(*osd, PeerBody::Scrub(body.clone()), ctx);
-        }
-        members
+        self.repair(ctx, |b, lent| b.leave(lent));
     }
 
     fn tell_scrubbed(&self, bytes: u64, ctx: &mut Context<'_>) {

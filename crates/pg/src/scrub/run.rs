@@ -9,15 +9,14 @@ use super::compare::{Compare, Own};
 use super::{FOUND_MAX, ScrubOrder, ScrubResult};
 use crate::Pg;
 use crate::api::{Context, Output};
-use crate::backend::replicated::digest::{Walk, version_now};
-use crate::backend::replicated::repair::Owner;
-use crate::backend::replicated::verdict::Inconsistent;
+use crate::backend::digest::version_now;
+use crate::backend::findings::Inconsistent;
 use crate::broken::{self, Rule};
 use crate::front::parked::{Job, JobId, Order, Task};
 use crate::probe::{self, Scrubbed};
 use crate::store::{IoError, Ticket};
 use crate::trim::behind;
-use messages::osd::peer_scrub::{ObjectDigest, ScrubBody};
+use messages::osd::peer_scrub::ObjectDigest;
 use std::collections::{BTreeMap, VecDeque};
 use types::{EVersion, HObject, OsdId};
 
@@ -137,7 +136,7 @@ impl Pg {
             if order.deep { "deep-scrub" } else { "scrub" },
             if order.repair { " with repair" } else { "" }
         );
-        probe::tell(self.state.id.pg, self.backend.group.me, Scrubbed::Began(order));
+        probe::tell(self.state.id.pg, self.backend.group().me, Scrubbed::Began(order));
         let cursor = self.state.range.start_cursor(self.state.pool.id).with_snap(0);
         let mut run = Run::new(order, self.state.log.head(), Some(cursor));
         // What is checked alone goes on as a part of it.
@@ -168,9 +167,9 @@ impl Pg {
         let Some(run) = self.scrub.run.take() else { return };
         if !run.alone {
             tracing::info!("pg {}: the scrub is given up: it is not whole now", self.state.id);
-            probe::tell(self.state.id.pg, self.backend.group.me, Scrubbed::GivenUp);
+            probe::tell(self.state.id.pg, self.backend.group().me, Scrubbed::GivenUp);
         }
-        self.repair(ctx, |b, lent| b.drop_check_repairs(lent));
+        self.repair(ctx, |b, lent| b.drop_mending(None, lent));
         if let Some(c) = run.stretch {
             c.leave(ctx);
         }
@@ -216,7 +215,7 @@ impl Pg {
         deep: bool,
         ctx: &mut Context<'_>,
     ) -> Result<(HObject, u64), IoError> {
-        let copies = self.backend.group.in_sync.len().max(1) as u64;
+        let copies = self.backend.group().in_sync.len().max(1) as u64;
         let found = self.list_objects(from, STRETCH_OBJECTS + 1, ctx.store)?;
         let (mut bytes, mut cost, mut last) = (0, 0, None);
         for oid in found.iter().take(STRETCH_OBJECTS) {
@@ -251,22 +250,13 @@ impl Pg {
         deep: bool,
         ctx: &mut Context<'_>,
     ) -> Result<Compare, IoError> {
-        let token = self.backend.number();
-        let start = self.state.object_id(from.clone());
-        let walk = Walk::begin(&start, &to, deep, ctx.store)?;
-        let body = ScrubBody::Digest {
-            token,
-            from: from.clone(),
-            to: to.clone(),
-            deep,
-        };
-        let asked = self.ask_all(&body, ctx);
+        let look = self.repair(ctx, |b, lent| b.digest(&from, &to, deep, lent))?;
         Ok(Compare {
-            token,
+            token: look.token,
             from,
             to,
-            own: Own::Walking(Box::new(walk)),
-            theirs: asked.into_iter().map(|osd| (osd, None)).collect(),
+            own: Own::Walking(Box::new(look.own)),
+            theirs: look.asked.into_iter().map(|osd| (osd, None)).collect(),
         })
     }
 
@@ -313,7 +303,7 @@ impl Pg {
 
     /// All have said what they have in the stretch.
     fn end_stretch(&mut self) {
-        let me = self.backend.group.me;
+        let me = self.backend.group().me;
         let end = self.state.range.end_cursor(self.state.pool.id);
         let Some(run) = &mut self.scrub.run else { return };
         if !run.stretch.as_ref().is_some_and(Compare::is_done) {
@@ -324,7 +314,7 @@ impl Pg {
         let stop = next.map(|n| n.head().with_snap(0));
         run.objects += sides.first().map_or(0, |(_, items)| items.len() as u64);
         let order = run.order;
-        let (wrong, changed) = compare.judge(me);
+        let (wrong, changed) = compare.judge(me, &*self.backend);
         let within = |o: &HObject| stop.as_ref().is_none_or(|s| o < s);
         for object in wrong.iter().map(|w| &w.object).chain(&changed) {
             if within(object) {
@@ -407,7 +397,7 @@ impl Pg {
 
     /// All have said what they have of a checked object.
     fn conclude(&mut self, token: u64, ctx: &mut Context<'_>) {
-        let me = self.backend.group.me;
+        let me = self.backend.group().me;
         let shard = self.state.id.shard;
         let Some(check) = self.scrub.run.as_mut().and_then(|r| r.checks.get_mut(&token)) else {
             return;
@@ -415,7 +405,7 @@ impl Pg {
         let Some(compare) = check.compare.take() else {
             return;
         };
-        let (wrong, changed) = compare.judge(me);
+        let (wrong, changed) = compare.judge(me, &*self.backend);
         let moved = |d: &ObjectDigest| {
             let oid = types::ObjectId {
                 shard,
@@ -436,7 +426,11 @@ impl Pg {
 
     fn decide(&mut self, token: u64, wrong: Vec<Inconsistent>, ctx: &mut Context<'_>) {
         if !wrong.is_empty() {
-            probe::tell(self.state.id.pg, self.backend.group.me, Scrubbed::Judged(&wrong));
+            probe::tell(
+                self.state.id.pg,
+                self.backend.group().me,
+                Scrubbed::Judged(&wrong),
+            );
         }
         let Some(run) = &mut self.scrub.run else { return };
         let Some(check) = run.checks.get_mut(&token) else {
@@ -452,14 +446,11 @@ impl Pg {
                 run.mended.push(head);
             }
         } else if repair && wrong.iter().any(may_mend) {
-            let fixes = self.backend.fixes(&head, &wrong);
+            let mended = wrong.clone();
             if let Some(check) = self.scrub.run.as_mut().and_then(|r| r.checks.get_mut(&token)) {
                 (check.before, check.repairing) = (Some(wrong), true);
             }
-            return self.repair(ctx, |b, lent| {
-                b.add_repair(head, Owner::Check(token), fixes, lent);
-                b.go_on_repairing(lent);
-            });
+            return self.repair(ctx, |b, lent| b.mend(head, &mended, token, lent));
         }
         for w in wrong {
             tracing::error!(
@@ -485,7 +476,6 @@ impl Pg {
     pub(crate) fn check_repaired(&mut self, token: u64, ctx: &mut Context<'_>) {
         if let Some(check) = self.scrub.run.as_mut().and_then(|r| r.checks.get_mut(&token)) {
             (check.repairing, check.tries) = (false, 0);
-            self.backend.try_again(&check.head);
             self.look(token, ctx);
         }
     }
@@ -508,9 +498,7 @@ impl Pg {
         if let Some(c) = check.and_then(|c| c.compare) {
             c.leave(ctx);
         }
-        self.repair(ctx, |b, lent| {
-            b.drop_repairs(|owner| owner == Owner::Check(token), lent)
-        });
+        self.repair(ctx, |b, lent| b.drop_mending(Some(token), lent));
     }
 
     fn end_scrub(&mut self, ctx: &mut Context<'_>) {
@@ -549,7 +537,7 @@ impl Pg {
             errors,
             fixed: run.fixed,
         };
-        probe::tell(self.state.id.pg, self.backend.group.me, Scrubbed::Ended(result));
+        probe::tell(self.state.id.pg, self.backend.group().me, Scrubbed::Ended(result));
         ctx.out.push(Output::ScrubEnded(result));
     }
 

@@ -11,3 +11,4 @@ pub(crate) mod range;
 pub(crate) mod snapset;
 pub(crate) mod stamps;
 pub(crate) mod stats;
+pub(crate) mod versions;

@@ -512,8 +512,7 @@ fn a_listing_for_a_peer_looks_at_a_limited_part_of_large_records() {
     };
     let mut found = Vec::new();
     loop {
-        let (items, next) =
-            crate::backend::replicated::list_versions(&at, &end, 1000, &mut rig.store).unwrap();
+        let (items, next) = crate::state::versions::list_versions(&at, &end, 1000, &mut rig.store).unwrap();
         assert_eq!(items.len(), 1, "one such object at a time");
         found.extend(items);
         match next {

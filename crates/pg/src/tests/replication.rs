@@ -7,7 +7,7 @@ mod resyncs;
 
 use super::*;
 use crate::Replica;
-use crate::backend::replicated::{Group, Proposal};
+use crate::backend::group::{Group, Proposal};
 use messages::osd::peer::{PeerBody, PeerMsg};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

@@ -2,8 +2,8 @@
 
 use super::replication::{Cluster, Role, in_turn};
 use super::*;
+use crate::backend::findings::{object_error, shard_error};
 use crate::backend::replicated::TURNS_MAX;
-use crate::backend::replicated::verdict::{object_error, shard_error};
 use crate::broken::{self, Rule};
 use messages::osd::peer::PeerBody;
 use messages::osd::peer_scrub::ScrubBody;

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::Replica;
-use crate::backend::replicated::Group;
+use crate::backend::group::Group;
 use messages::osd::peer::{PeerBody, PgInfo};
 
 const INTERVAL: u32 = 6;

@@ -6,12 +6,12 @@
 //!
 //! Bound: [`WORKS_MAX`] questions; a primary has no more on their way.
 
-use super::digest::{Walk, versions_of};
 use super::local::LocalCopy;
 use super::repair::FIX_BYTES_MAX;
 use super::repair::piece;
 use super::{anew_steps, is_large};
 use crate::api::Context;
+use crate::backend::digest::{Walk, versions_of};
 use crate::store::{IoError, ObjectStore, Ticket};
 use messages::osd::peer::PeerBody;
 use messages::osd::peer_scrub::{Outline, Part, ScrubBody};

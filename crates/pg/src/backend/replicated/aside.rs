@@ -65,7 +65,7 @@ impl Replicated {
     }
 
     /// A write has found no room here. True if others can go on without this OSD, or may soon: nothing is written until then.
-    pub(crate) fn stand_aside(&mut self, now: Duration, pg: &PgState) -> bool {
+    pub(super) fn begin_standing_aside(&mut self, now: Duration, pg: &PgState) -> bool {
         let since = self.aside.unwrap_or(now);
         if !self.others_may_go_on(now, since, pg) {
             return false;
@@ -78,34 +78,11 @@ impl Replicated {
         true
     }
 
-    /// Writes wait for room here, or for others to lead.
-    pub(crate) fn lacks_room(&self) -> bool {
-        self.aside.is_some()
-    }
-
-    /// Only writes wait, for room, and nobody can lead yet: reads need none.
-    pub(crate) fn reads_go_on(&self, now: Duration) -> bool {
-        self.aside.is_some() && !self.can_stand_aside(now) && self.may_read()
-    }
-
-    pub(crate) fn may_read(&self) -> bool {
-        !self.handed && self.handing.is_none() && self.could_be_active()
-    }
-
-    /// Room has ended since this was asked last, and reads that wait behind writes may go before them.
-    pub(crate) fn sifts(&mut self, now: Duration) -> bool {
-        let sifts = self.aside.is_some() && self.aside != self.sifted && !self.can_stand_aside(now);
-        if sifts {
-            self.sifted = self.aside;
-        }
-        sifts
-    }
-
     /// Before a proposal: another primary has all that was executed here, and so have the rest.
     pub(super) fn is_settled(&self, set: &[OsdId], ctx: &Lent<'_>) -> bool {
         let full = |o: &OsdId| self.members.get(o).is_some_and(|m| m.is_full());
         set.iter().all(full)
-            && !ctx.front.answers_wait()
+            && !ctx.front.answers_wait(self.confirmed)
             && !ctx.front.has_messages()
             && self.committed() >= ctx.pg.last_seq
     }

@@ -13,7 +13,7 @@
 
 use super::Replicated;
 use super::copy::weight;
-use super::local::{Versions, clear_log, list_versions};
+use super::local::clear_log;
 use super::member::Phase;
 use super::uncommitted::Uncommitted;
 use crate::api::Output;
@@ -21,6 +21,7 @@ use crate::backend::{Lent, TurnId};
 use crate::broken::{self, Rule};
 use crate::state::log::{EntryKind, LogEntry};
 use crate::state::meta::PgMeta;
+use crate::state::versions::{Versions, list_versions};
 use crate::store::{IoError, Seq, Ticket};
 use denc::{Decode, Encode};
 use messages::osd::peer::{PeerBody, PgInfo};
@@ -231,7 +232,7 @@ impl Replicated {
     }
 
     /// The PG has become smaller: what was begun for members counts for the old one.
-    pub(crate) fn restart_catching_up(&mut self, ctx: &mut Lent<'_>) {
+    pub(super) fn restart_catching_up(&mut self, ctx: &mut Lent<'_>) {
         let begun: Vec<OsdId> = self
             .members
             .iter()
@@ -239,7 +240,7 @@ impl Replicated {
             .map(|(osd, _)| *osd)
             .collect();
         for osd in begun {
-            self.peer_up(osd, ctx);
+            self.connected_again(osd, ctx);
         }
     }
 
@@ -283,7 +284,7 @@ impl Replicated {
     }
 
     /// What it wants to copy and waits to be granted.
-    pub fn wants_to_copy(&self) -> Option<CopyNeed> {
+    pub(super) fn copies_wanted(&self) -> Option<CopyNeed> {
         let mut need: Option<CopyNeed> = None;
         for (osd, m) in &self.members {
             let Phase::CatchUp(c) = &m.phase else { continue };
@@ -302,7 +303,7 @@ impl Replicated {
         need
     }
 
-    pub(crate) fn grant(&mut self, mut objects: usize, ctx: &mut Lent<'_>) {
+    pub(super) fn copies_granted(&mut self, mut objects: usize, ctx: &mut Lent<'_>) {
         for m in self.members.values_mut() {
             if let Phase::CatchUp(c) = &mut m.phase {
                 let take = c.room().saturating_sub(c.granted).min(objects);
@@ -321,7 +322,7 @@ impl Replicated {
         if c.scanning.is_some() || c.dirty.len() > DIRTY_LOW {
             return;
         }
-        let token = self.number();
+        let token = self.next_number();
         if let Some(c) = self.catchup(osd) {
             c.scanning = Some(token);
         }
@@ -440,7 +441,7 @@ impl Replicated {
     fn copy_on(&mut self, osd: OsdId, ctx: &mut Lent<'_>) {
         let free = self.group.is_in_sync(osd);
         loop {
-            let token = self.number();
+            let token = self.next_number();
             let Some(c) = self.catchup(osd) else { return };
             if c.room() == 0 || (!free && c.granted == 0) {
                 return;
@@ -475,7 +476,7 @@ impl Replicated {
     }
 
     /// A turn has begun: nothing changes the object until it ends. False: nobody wants it any more.
-    pub(crate) fn turn_begins(&mut self, osd: OsdId, token: u64, turn: TurnId, ctx: &mut Lent<'_>) -> bool {
+    pub(super) fn copy_begins(&mut self, osd: OsdId, token: u64, turn: TurnId, ctx: &mut Lent<'_>) -> bool {
         let Some(copy) = self.catchup(osd).and_then(|c| c.copies.get_mut(&token)) else {
             return false;
         };
@@ -510,7 +511,7 @@ impl Replicated {
             Ok(steps) => steps,
             Err(e) => {
                 tracing::error!("pg {}: {head}: cannot be copied: {e}", ctx.pg.id);
-                self.damaged(&head, ctx);
+                self.repair_for_read(&head, ctx);
                 return self.fail(osd, "cannot be given what cannot be read here", ctx);
             }
         };
@@ -539,7 +540,7 @@ impl Replicated {
             let next = steps.peek().map_or(u64::MAX, weight);
             if txn.ops.len() >= TXN_STEPS_MAX || bytes.saturating_add(next) > TXN_BYTES_MAX {
                 let full = std::mem::replace(&mut txn, Transaction::new(ctx.pg.id));
-                let seq = self.number();
+                let seq = self.next_number();
                 self.send_to(osd, PeerBody::Apply { seq, txn: full }, ctx);
                 (last, bytes) = (Some(seq), 0);
             }
@@ -628,7 +629,7 @@ impl Replicated {
     /// The member has become full but for these.
     pub(super) fn send_uncommitted(&mut self, osd: OsdId, uncommitted: Uncommitted, ctx: &mut Lent<'_>) {
         for (seq, txn) in uncommitted.writes {
-            let number = self.number();
+            let number = self.next_number();
             if let Some(m) = self.members.get_mut(&osd) {
                 m.sent(number, seq - 1);
             }

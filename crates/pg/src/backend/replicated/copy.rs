@@ -8,13 +8,13 @@
 //! Invariant: the object info goes last, so that an object that was copied in part has no version.
 
 use super::Replicated;
-use super::local::Versions;
 use crate::broken::{self, Rule};
 use crate::state::intervals::Intervals;
 use crate::state::log::{EntryKind, LogEntry};
 use crate::state::object::ObjectState;
 use crate::state::object_info::{INFO_ATTR, SNAPSET_ATTR};
 use crate::state::pg::PgState;
+use crate::state::versions::Versions;
 use crate::store::{IoError, ObjectStore};
 use bytes::Bytes;
 use std::ops::Bound;
@@ -54,7 +54,7 @@ impl Replicated {
         store: &mut dyn ObjectStore,
     ) -> Result<Vec<Op>, IoError> {
         let start = pg.object_id(head.with_snap(0));
-        let (ours, _) = super::local::list_versions(&start, head, usize::MAX >> 1, store)?;
+        let (ours, _) = crate::state::versions::list_versions(&start, head, usize::MAX >> 1, store)?;
         let mut ops = Vec::new();
         for (object, _) in theirs.iter().filter(|(o, _)| !ours.iter().any(|(x, _)| x == o)) {
             let oid = pg.object_id(object.clone());
@@ -127,7 +127,7 @@ pub(crate) fn anew_steps(
     limit: u64,
     store: &mut dyn ObjectStore,
 ) -> Result<Option<Vec<Op>>, IoError> {
-    let (unit, _) = super::local::list_versions(start, to, usize::MAX >> 1, store)?;
+    let (unit, _) = crate::state::versions::list_versions(start, to, usize::MAX >> 1, store)?;
     let mut ops = Vec::new();
     let mut weighed = 0;
     for (object, _) in &unit {
@@ -157,7 +157,7 @@ pub(crate) fn is_large(
     limit: u64,
     store: &mut dyn ObjectStore,
 ) -> Result<bool, IoError> {
-    let (unit, _) = super::local::list_versions(start, to, usize::MAX >> 1, store)?;
+    let (unit, _) = crate::state::versions::list_versions(start, to, usize::MAX >> 1, store)?;
     let mut bytes = 0;
     for (object, _) in &unit {
         let oid = beside(start, object.clone());

@@ -104,7 +104,7 @@ impl Replicated {
     pub(super) fn asked_for_grant(&mut self, osd: OsdId, token: u64, ctx: &mut Lent<'_>) {
         let r = &mut *self;
         let full = r.members.get(&osd).is_some_and(|m| m.is_full() && m.synced);
-        let may = r.is_active() && r.group.is_in_sync(osd) && full && r.grants.give(osd, ctx.now);
+        let may = r.may_execute() && r.group.is_in_sync(osd) && full && r.grants.give(osd, ctx.now);
         let stable = self.stable(ctx.pg);
         let pg_num = if may { ctx.pg.pool.pg_num } else { 0 };
         let body = PeerBody::Granted {

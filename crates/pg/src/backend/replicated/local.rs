@@ -8,14 +8,14 @@
 //! Bound: one answer per message of the primary, whose number the connection's budget bounds; [`INFO_DIRTY_MAX`].
 
 use super::answer::Works;
-use super::group::Group;
 use crate::api::{Context, Output};
 use crate::backend::ReadsHere;
+use crate::backend::group::Group;
 use crate::broken::{self, Rule};
 use crate::state::log::LogEntry;
 use crate::state::meta::PgMeta;
-use crate::state::object_info::{INFO_ATTR, ObjectInfo};
 use crate::state::range::HashRange;
+use crate::state::versions::list_versions;
 use crate::store::{IoError, ObjectStore, Seq};
 use denc::{Decode, Encode};
 use messages::osd::peer::{PeerBody, PgInfo};
@@ -28,8 +28,6 @@ const INFO_DIRTY_MAX: usize = 4096;
 const REWIND_KEPT: usize = 1200;
 /// Objects in one listing.
 const SCAN_MAX: u32 = 1024;
-/// Memory of the records that one listing looks at, about: their number says nothing of what that costs.
-const SCAN_BYTES_MAX: u64 = 4 << 20;
 
 #[derive(Debug)]
 pub(crate) struct LocalCopy {
@@ -411,50 +409,6 @@ impl LocalCopy {
 /// than its newest was. The metadata goes, too; without any a member counts as incomplete.
 pub(crate) fn clear_log() -> [Op; 2] {
     [Op::RemoveCollection, Op::CreateCollection]
-}
-
-/// Objects and versions.
-pub(crate) type Versions = Vec<(HObject, EVersion)>;
-
-/// Objects from `start` up to and with `to`, at most `max`, and where the next listing begins: earlier, too, where records
-/// are so large that to look at more of them would hold the loop. The versions of one object are never parted by that.
-pub(crate) fn list_versions(
-    start: &ObjectId,
-    to: &HObject,
-    max: usize,
-    store: &mut dyn ObjectStore,
-) -> Result<(Versions, Option<HObject>), IoError> {
-    let last = ObjectId {
-        shard: start.shard,
-        object: to.clone(),
-    };
-    let mut found = store.list_within(start, &last, max.saturating_add(1))?;
-    let inside = |o: &ObjectId| o.shard == start.shard && o.object.pool == start.object.pool;
-    let end = found.iter().position(|o| !inside(o)).unwrap_or(found.len());
-    found.truncate(end);
-    let next = (found.len() > max).then(|| found[max].object.clone());
-    found.truncate(max);
-    let mut items: Versions = Vec::with_capacity(found.len());
-    let mut looked_at = 0;
-    for oid in found {
-        let begins = items.last().is_some_and(|(o, _)| o.head() != oid.object.head());
-        if begins && looked_at >= SCAN_BYTES_MAX {
-            return Ok((items, Some(oid.object)));
-        }
-        looked_at += store.stat(&oid)?.map_or(0, |s| s.weight);
-        let version = version_of(&oid, store)?;
-        items.push((oid.object, version));
-    }
-    Ok((items, next))
-}
-
-/// The version in the object info; 0'0 where there is none to read: such an object is never taken for equal.
-fn version_of(oid: &ObjectId, store: &mut dyn ObjectStore) -> Result<EVersion, IoError> {
-    let info = store.attr(oid, INFO_ATTR)?.map(|b| ObjectInfo::from_bytes(&b));
-    Ok(match info {
-        Some(Ok(info)) => info.version,
-        _ => EVersion::default(),
-    })
 }
 
 /// The objects that a step touches.

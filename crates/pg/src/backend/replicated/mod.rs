@@ -17,11 +17,10 @@
 mod answer;
 mod aside;
 mod catchup;
+mod contract;
 mod copy;
 mod damage;
-pub(crate) mod digest;
 pub(crate) mod grants;
-mod group;
 pub(crate) mod local;
 mod member;
 mod propose;
@@ -30,12 +29,10 @@ mod resync;
 mod shown;
 mod twins;
 mod uncommitted;
-pub(crate) mod verdict;
+mod verdict;
 
 pub use catchup::CopyNeed;
 pub(crate) use copy::{anew_steps, is_large, weight};
-pub use group::{Group, Proposal};
-pub(crate) use local::list_versions;
 pub use member::MemberState;
 pub(crate) use repair::scratch::clear as clear_scratch;
 pub use repair::scratch::first_scratch;
@@ -46,15 +43,17 @@ pub(crate) use shown::{May, Shown};
 pub use twins::Kin;
 
 use crate::api::Output;
-use crate::backend::Lent;
+use crate::backend::group::Group;
+use crate::backend::{Backend, Lent};
 use crate::broken::{self, Rule};
 use crate::state::pg::PgState;
 use crate::store::Seq;
 use member::{Member, Phase};
 use messages::osd::peer::{PeerBody, PgInfo};
+use messages::osd::peer_scrub::ScrubBody;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use types::{Epoch, Errno, HObject, Op, OsdId, Transaction};
+use types::{Errno, HObject, Op, OsdId, Transaction};
 
 /// How often a PG whose members are not all full looks after them.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -130,8 +129,7 @@ impl Replicated {
         self.members.iter().any(|(osd, m)| in_sync(osd) && filling(m))
     }
 
-    /// Clients' operations may be executed.
-    pub fn is_active(&self) -> bool {
+    fn may_execute(&self) -> bool {
         let handing = self.handing.is_some() && !broken::is(Rule::HandingStops);
         let stays = !handing && !self.handed && self.aside.is_none();
         stays && self.could_be_active()
@@ -142,41 +140,23 @@ impl Replicated {
         self.peered && self.group.is_enough() && !self.is_filling()
     }
 
-    pub fn number(&mut self) -> u64 {
+    fn next_number(&mut self) -> u64 {
         self.last_number += 1;
         self.last_number
     }
 
-    pub fn is_full(&self, osd: OsdId) -> bool {
+    fn is_full(&self, osd: OsdId) -> bool {
         self.members.get(&osd).is_some_and(Member::is_full)
     }
 
     /// Those that have everything.
-    pub fn full_members(&self) -> Vec<OsdId> {
+    fn full_members(&self) -> Vec<OsdId> {
         let full = self.members.iter().filter(|(_, m)| m.is_full());
         full.map(|(osd, _)| *osd).collect()
-    }
-
-    pub fn all_full(&self) -> bool {
-        self.members.values().all(|m| m.is_full())
-    }
-
-    /// A learner is given something when it is durable on all of `in_sync`.
-    pub fn waits_for_durability(&self) -> bool {
-        self.members.values().any(Member::waits_for_durability)
-    }
-
-    /// True if somebody else has to be told of writes.
-    pub fn has_peers(&self) -> bool {
-        !self.members.is_empty()
     }
 }
 
 impl Replicated {
-    pub fn group(&self) -> &Group {
-        &self.group
-    }
-
     fn send_to(&self, to: OsdId, body: PeerBody, ctx: &mut Lent<'_>) {
         self.send(to, body, ctx.out);
     }
@@ -188,7 +168,7 @@ impl Replicated {
 
     // --- inputs ---------------------------------------------------------------------------------------
 
-    pub(crate) fn group_changed(&mut self, group: Group, ctx: &mut Lent<'_>) {
+    fn group_changed(&mut self, group: Group, ctx: &mut Lent<'_>) {
         let old = std::mem::replace(&mut self.group, group);
         let group = &self.group;
         let new_interval = old.interval != group.interval;
@@ -241,7 +221,7 @@ impl Replicated {
         self.review(ctx);
     }
 
-    pub(crate) fn peer_up(&mut self, osd: OsdId, ctx: &mut Lent<'_>) {
+    fn connected_again(&mut self, osd: OsdId, ctx: &mut Lent<'_>) {
         self.connected.insert(osd);
         if self.members.contains_key(&osd) {
             self.lose(osd, ctx);
@@ -250,7 +230,7 @@ impl Replicated {
         self.review(ctx);
     }
 
-    pub(crate) fn peer_down(&mut self, osd: OsdId, ctx: &mut Lent<'_>) {
+    fn disconnected(&mut self, osd: OsdId, ctx: &mut Lent<'_>) {
         self.connected.remove(&osd);
         self.lose(osd, ctx);
         self.review(ctx);
@@ -284,13 +264,9 @@ impl Replicated {
         }
     }
 
-    /// What comes from there now counts.
-    pub fn hears(&self, from: OsdId, interval: Epoch) -> bool {
-        interval == self.group.interval && self.connected.contains(&from)
-    }
-
     /// A message of another OSD that this one hears.
-    pub(crate) fn on_message(&mut self, from: OsdId, body: PeerBody, ctx: &mut Lent<'_>) {
+    fn said(&mut self, from: OsdId, body: PeerBody, ctx: &mut Lent<'_>) -> Option<ScrubBody> {
+        let mut for_scrub = None;
         match body {
             PeerBody::Info(info) => self.heard(from, info, ctx),
             PeerBody::Applied { seq, result } if result < 0 => {
@@ -306,8 +282,7 @@ impl Replicated {
             PeerBody::Applied { seq, .. } => self.applied(from, seq, ctx),
             PeerBody::Listing { token, items, next } => self.listed(from, token, items, next, ctx),
             PeerBody::Ask { token } => self.asked_for_grant(from, token, ctx),
-            // Scrub's own.
-            PeerBody::Scrub(_) => {}
+            PeerBody::Scrub(body) => for_scrub = self.scrub_said(from, body, ctx),
             PeerBody::Stale { known } => {
                 tracing::debug!("pg {}: osd.{from} knows interval {known}", ctx.pg.id);
             }
@@ -326,6 +301,36 @@ impl Replicated {
             }
         }
         self.review(ctx);
+        for_scrub
+    }
+
+    /// What members say for repairs; what is for the scrub is given back.
+    fn scrub_said(&mut self, from: OsdId, body: ScrubBody, ctx: &mut Lent<'_>) -> Option<ScrubBody> {
+        match body {
+            ScrubBody::Digests { .. } | ScrubBody::Damaged { .. } => return Some(body),
+            ScrubBody::Pulled { token, result, txn } => self.pulled(from, token, result, txn, ctx),
+            ScrubBody::Outlined {
+                token,
+                result,
+                outline,
+            } => self.outline_told(from, token, (result, outline), ctx),
+            ScrubBody::Pieced {
+                token,
+                result,
+                next,
+                txn,
+            } => self.pieced(from, token, result, (txn, next), ctx),
+            ScrubBody::Digest { .. }
+            | ScrubBody::Pull { .. }
+            | ScrubBody::Outline { .. }
+            | ScrubBody::Piece { .. } => {
+                tracing::warn!(
+                    "pg {}: osd.{from} takes itself for the primary of our interval",
+                    ctx.pg.id
+                );
+            }
+        }
+        None
     }
 
     fn heard(&mut self, from: OsdId, info: PgInfo, ctx: &mut Lent<'_>) {
@@ -364,6 +369,7 @@ impl Replicated {
             m.applied(number);
         }
         self.copy_applied(from, number, ctx);
+        self.repair_applied(from, number, ctx);
     }
 
     // --- peering --------------------------------------------------------------------------------------
@@ -449,23 +455,6 @@ impl Replicated {
 
     // --- writes ---------------------------------------------------------------------------------------
 
-    /// Queues a transaction here, and sends it to the members. `head`: the object that it is about. After an error nothing has
-    /// happened.
-    pub(crate) fn submit(
-        &mut self,
-        txn: Transaction,
-        head: Option<&HObject>,
-        ctx: &mut Lent<'_>,
-    ) -> Result<Seq, Errno> {
-        let copy = self.has_peers().then(|| txn.clone());
-        let seq = ctx.store.submit(txn)?;
-        ctx.pg.last_seq = seq;
-        if let Some(txn) = copy {
-            self.replicate(txn, head, seq, ctx);
-        }
-        Ok(seq)
-    }
-
     /// Sends a transaction that was submitted here as `seq` to the members.
     fn replicate(&mut self, txn: Transaction, head: Option<&HObject>, seq: Seq, ctx: &mut Lent<'_>) {
         let interval = self.group.interval;
@@ -501,17 +490,16 @@ impl Replicated {
     }
 
     /// Lets answers go that all have made durable.
-    pub(crate) fn release_committed(&mut self, ctx: &mut Lent<'_>) {
+    fn release_committed(&mut self, ctx: &mut Lent<'_>) {
         self.confirmed = self.confirmed.max(self.committed());
-        ctx.front.confirm(self.confirmed, ctx.out);
         self.send_committed(ctx.out);
         self.tell_stable(ctx.pg, ctx.out);
     }
 
-    pub(crate) fn durable_here(&mut self, seq: Seq, ctx: &mut Lent<'_>) {
+    fn durable_here(&mut self, seq: Seq, ctx: &mut Lent<'_>) {
         self.durable = self.durable.max(seq);
         self.release_committed(ctx);
-        if self.waits_for_durability() {
+        if self.members.values().any(Member::waits_for_durability) {
             self.go_on_catching_up(ctx);
         }
     }
@@ -519,7 +507,7 @@ impl Replicated {
     // --- time -----------------------------------------------------------------------------------------
 
     /// After anything that may have changed what is to be done.
-    pub(crate) fn review(&mut self, ctx: &mut Lent<'_>) {
+    fn review(&mut self, ctx: &mut Lent<'_>) {
         self.forget_ended_grants(ctx.now);
         self.try_to_peer(ctx);
         self.begin_without_peers(ctx);
@@ -529,7 +517,7 @@ impl Replicated {
         self.give_up_aside(ctx.now, ctx.pg);
         self.propose(ctx);
         let restless = !self.peered
-            || !self.all_full()
+            || !Backend::all_full(self)
             || self.proposal.is_some()
             || self.handing.is_some()
             || self.aside.is_some()
@@ -539,11 +527,7 @@ impl Replicated {
         self.look_at = (restless && self.group.is_primary()).then_some(at);
     }
 
-    pub(crate) fn replication_timer(&self) -> Option<Duration> {
-        self.look_at
-    }
-
-    pub(crate) fn replication_tick(&mut self, ctx: &mut Lent<'_>) {
+    fn look_after_members(&mut self, ctx: &mut Lent<'_>) {
         if self.look_at.is_none_or(|at| at > ctx.now) {
             return;
         }
@@ -561,7 +545,7 @@ impl Replicated {
     }
 
     /// Who has what, for reports.
-    pub fn states(&self, pg: &PgState) -> Vec<MemberState> {
+    fn states(&self, pg: &PgState) -> Vec<MemberState> {
         let of = |(osd, m): (&OsdId, &Member)| {
             let lacks = pg.log.since(m.confirmed());
             m.state(*osd, self.group.is_in_sync(*osd), lacks)

@@ -1,10 +1,10 @@
 //! What the primary wants the configuration to be (rules 4 and 6 of docs/internals/replication.md).
 
 use super::Replicated;
-use super::group::Proposal;
 use super::member::Member;
 use crate::api::Output;
 use crate::backend::Lent;
+use crate::backend::group::Proposal;
 use crate::broken::{self, Rule};
 use crate::state::pg::PgState;
 use std::collections::BTreeSet;
@@ -145,11 +145,11 @@ impl Replicated {
         }
         let in_sync = |o: &OsdId| self.group.is_in_sync(*o);
         let next_is_in = self.group.up.first().is_some_and(in_sync);
-        if !next_is_in || !self.all_full() || ctx.now < self.no_handing_before {
+        if !next_is_in || !self.members.values().all(|m| m.is_full()) || ctx.now < self.no_handing_before {
             return false;
         }
         self.handing.get_or_insert(ctx.now);
-        !ctx.front.answers_wait() && ctx.front.is_idle() && self.committed() >= ctx.pg.last_seq
+        !ctx.front.answers_wait(self.confirmed) && ctx.front.is_idle() && self.committed() >= ctx.pg.last_seq
     }
 
     /// Another one's log is longer: it leads.

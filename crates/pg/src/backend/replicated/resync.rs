@@ -6,11 +6,11 @@
 //! learner is; only if the primary dies in the middle of that may an unanswered write show itself there.
 
 use super::Replicated;
-use super::local::Versions;
 use super::member::Phase;
 use crate::backend::Lent;
 use crate::broken::{self, Rule};
 use crate::state::log::LogEntry;
+use crate::state::versions::Versions;
 use crate::store::IoError;
 use denc::Encode;
 use messages::osd::peer::{PeerBody, PgInfo};
@@ -98,7 +98,7 @@ impl Replicated {
             return self.resync_send(osd, &changed, &entries, ctx);
         }
         for head in missing {
-            let token = self.number();
+            let token = self.next_number();
             let body = PeerBody::Scan {
                 token,
                 from: head.with_snap(0),
@@ -121,7 +121,7 @@ impl Replicated {
     ) {
         match self.resync_txn(osd, changed, entries, ctx) {
             Ok(Some(txn)) => {
-                let number = self.number();
+                let number = self.next_number();
                 self.send_to(osd, PeerBody::Apply { seq: number, txn }, ctx);
                 if let Some(m) = self.members.get_mut(&osd) {
                     m.become_full_with(number);

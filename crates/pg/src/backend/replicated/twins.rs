@@ -5,7 +5,7 @@
 //!
 //! How that is known: the old PG is led by the OSD that begins to lead the new one, so both speak to the member on one
 //! connection, in order. The member's answer to the new PG's first question comes behind its answers to all that the old
-//! PG had sent before. Has none of its members fallen away since ([`Replicated::has_kept`]), none of that was refused or lost. What
+//! PG had sent before. Has none of its members fallen away since ([`crate::backend::Backend::has_kept`]), none of that was refused or lost. What
 //! is missing is the log: it goes there as it was taken over here, in the order of the connection.
 //!
 //! Invariants: a twin is believed only while the new PG has written nothing; a connection that ends makes it a stranger,
@@ -44,32 +44,31 @@ pub(super) struct Birth {
 }
 
 impl Birth {
+    /// The epoch in which it was made here, if that was in this life.
+    pub fn born_in(&self) -> Option<Epoch> {
+        Some(self.at?.0)
+    }
+
+    pub fn split_in(&self) -> Option<Epoch> {
+        self.split
+    }
+
     pub fn forget(&mut self, osd: OsdId) {
         self.twins.remove(&osd);
     }
 }
 
 impl Replicated {
-    /// The epoch in which it was made here, if that was in this life.
-    pub fn born_in(&self) -> Option<Epoch> {
-        Some(self.birth.at?.0)
-    }
-
-    /// The newest epoch in which others were split off from it, in this life.
-    pub fn split_in(&self) -> Option<Epoch> {
-        self.birth.split
-    }
-
     pub(crate) fn note_split(&mut self, pg: &PgState) {
         self.birth.split = Some(pg.pool.epoch);
     }
 
-    pub(crate) fn is_born(&mut self, pg: &PgState) {
+    pub(super) fn note_birth(&mut self, pg: &PgState) {
         self.birth.at = Some((pg.pool.epoch, pg.log.head()));
     }
 
     /// The members that have everything, for a PG that is split off now.
-    pub fn kin(&self, pg: &PgState) -> Kin {
+    pub(super) fn kin_now(&self, pg: &PgState) -> Kin {
         let full = self.members.iter().filter(|(_, m)| m.is_full());
         Kin {
             full: full.map(|(osd, _)| *osd).collect(),
@@ -78,7 +77,7 @@ impl Replicated {
     }
 
     /// None of them has fallen away since.
-    pub fn has_kept(&self, kin: &Kin, pg: &PgState) -> bool {
+    pub(super) fn has_kept_since(&self, kin: &Kin, pg: &PgState) -> bool {
         kin.mark == self.mark(pg)
     }
 
@@ -87,7 +86,7 @@ impl Replicated {
     }
 
     /// The shell knows that the member, which has just answered, holds the objects that are here.
-    pub(crate) fn note_twin(&mut self, osd: OsdId, pg: &PgState) {
+    pub(super) fn remember_twin(&mut self, osd: OsdId, pg: &PgState) {
         let untouched = |at: (Epoch, EVersion)| at.1 == pg.log.head();
         if self.birth.at.is_some_and(untouched) {
             self.birth.twins.insert(osd);

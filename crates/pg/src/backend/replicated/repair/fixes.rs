@@ -3,8 +3,8 @@
 //! Invariant: the primary's own copy comes first, since members' copies are made from it.
 
 use super::Fix;
+use crate::backend::findings::Inconsistent;
 use crate::backend::replicated::Replicated;
-use crate::backend::replicated::verdict::Inconsistent;
 use std::collections::VecDeque;
 use types::{HObject, OsdId};
 

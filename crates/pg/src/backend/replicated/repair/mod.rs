@@ -146,26 +146,21 @@ fn unit(head: &HObject) -> (HObject, HObject) {
 
 impl Replicated {
     /// From now on it repairs its own copies in turn with the other PGs that share these.
-    pub(crate) fn share_pull_turns(&mut self, turns: PullTurns) {
+    pub(super) fn take_turns_of(&mut self, turns: PullTurns) {
         self.repairs.turns = turns;
     }
 
-    pub(crate) fn repaired(&self) -> u64 {
+    pub(super) fn copies_repaired(&self) -> u64 {
         self.repairs.repaired
     }
 
-    pub(crate) fn is_repairing(&self) -> bool {
+    pub(super) fn is_repairing(&self) -> bool {
         !self.repairs.all.is_empty()
-    }
-
-    /// A repair of it that failed may be tried again.
-    pub(crate) fn try_again(&mut self, head: &HObject) {
-        self.repairs.given_up.remove(head);
     }
 
     /// Something of the object cannot be read here. True if a repair is on its way: who met the error tries once more
     /// when that has ended.
-    pub(crate) fn damaged(&mut self, head: &HObject, ctx: &mut Lent<'_>) -> bool {
+    pub(super) fn repair_for_read(&mut self, head: &HObject, ctx: &mut Lent<'_>) -> bool {
         if crate::broken::is(crate::broken::Rule::ReadRepair) {
             return false;
         }
@@ -201,7 +196,7 @@ impl Replicated {
         todo: VecDeque<Fix>,
         ctx: &mut Lent<'_>,
     ) -> u64 {
-        let id = self.number();
+        let id = self.next_number();
         let repair = Repair {
             head,
             owner,
@@ -230,7 +225,7 @@ impl Replicated {
     }
 
     /// The object's operations are dropped: it is another PG's now.
-    pub(crate) fn repair_dropped(&mut self, id: u64, ctx: &mut Lent<'_>) {
+    pub(super) fn forget_repair(&mut self, id: u64, ctx: &mut Lent<'_>) {
         if let Some(r) = self.repairs.all.remove(&id) {
             self.drop_doing(r.doing, ctx);
         }
@@ -312,7 +307,7 @@ impl Replicated {
         };
         let (from, to) = (from.clone(), to.clone());
         let busy = self.repairs.all.values().filter(|r| r.is_pulling()).count() >= PULLS_MAX;
-        let (me, token, as_of) = (self.group.me, self.number(), ctx.pg.log.head());
+        let (me, token, as_of) = (self.group.me, self.next_number(), ctx.pg.log.head());
         let (named, full) = (self.sources_of(sources.as_deref()), self.full_members());
         let Some(r) = self.repairs.all.get_mut(&id) else {
             return false;
@@ -537,9 +532,7 @@ impl Replicated {
             return self.push_in_pieces(id, fix);
         }
         let mut tickets = Vec::new();
-        for object in
-            crate::backend::replicated::digest::versions_of(&start, to, ctx.store).unwrap_or_default()
-        {
+        for object in crate::backend::digest::versions_of(&start, to, ctx.store).unwrap_or_default() {
             let oid = ctx.pg.object_id(object);
             tickets.extend(ctx.store.prefetch(&oid, 0, FIX_BYTES_MAX));
         }
@@ -583,7 +576,7 @@ impl Replicated {
     }
 
     fn push_now(&mut self, id: u64, ctx: &mut Lent<'_>) {
-        let number = self.number();
+        let number = self.next_number();
         let Some(r) = self.repairs.all.get_mut(&id) else {
             return;
         };
@@ -640,7 +633,11 @@ impl Replicated {
         };
         self.drop_doing(r.doing, ctx);
         match r.owner {
-            Owner::Check(token) => ctx.front.checked(token),
+            Owner::Check(token) => {
+                // What it came to is looked at; its next reader may try again.
+                self.repairs.given_up.remove(&r.head);
+                ctx.front.checked(token);
+            }
             Owner::Read => {
                 if !good {
                     if self.repairs.given_up.len() >= GIVEN_UP_MAX {
@@ -656,11 +653,6 @@ impl Replicated {
                 }
             }
         }
-    }
-
-    /// Ends what belongs to a scrub that is given up.
-    pub(crate) fn drop_check_repairs(&mut self, ctx: &mut Lent<'_>) {
-        self.drop_repairs(|owner| owner != Owner::Read, ctx);
     }
 
     pub(crate) fn drop_repairs(&mut self, of: impl Fn(Owner) -> bool, ctx: &mut Lent<'_>) {

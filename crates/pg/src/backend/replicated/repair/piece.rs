@@ -7,10 +7,10 @@
 //!
 //! Bounds: [`PIECE_BYTES`] of data, [`ROW_BYTES`] of omap in a piece; [`OBJECTS_MAX`] objects in a unit.
 
-use crate::backend::replicated::digest::version_now;
-use crate::backend::replicated::list_versions;
+use crate::backend::digest::version_now;
 use crate::state::object_info::SNAPSET_ATTR;
 use crate::state::snapset::SnapSet;
+use crate::state::versions::list_versions;
 use crate::store::{IoError, ObjectStore, Ticket};
 use denc::Decode;
 use messages::osd::peer_scrub::{Outline, OutlineItem, Part};

@@ -206,7 +206,7 @@ impl Replicated {
         body: impl FnOnce(u64) -> ScrubBody,
         ctx: &mut Lent<'_>,
     ) {
-        let token = self.number();
+        let token = self.next_number();
         b.wait = Some(Wait::Member { token, source });
         self.send_to(source, PeerBody::Scrub(body(token)), ctx);
     }
@@ -377,7 +377,7 @@ impl Replicated {
         let mut txn = Transaction::new(ctx.pg.id);
         txn.ops = ops;
         if let Some(member) = b.member {
-            let number = self.number();
+            let number = self.next_number();
             b.wait = Some(Wait::Durable(number));
             self.send_to(member, PeerBody::Apply { seq: number, txn }, ctx);
             return Ok(());
@@ -488,8 +488,7 @@ impl Replicated {
         if b.is_here() {
             // What is here beside it is nobody else's.
             let start = ctx.pg.object_id(b.from.clone());
-            let here =
-                crate::backend::replicated::digest::versions_of(&start, &b.to, ctx.store).map_err(failed)?;
+            let here = crate::backend::digest::versions_of(&start, &b.to, ctx.store).map_err(failed)?;
             let stray = here.into_iter().filter(|o| !made.iter().any(|(m, _)| m == o));
             ops.extend(stray.map(|o| Op::Remove {
                 oid: ctx.pg.object_id(o),
@@ -537,7 +536,7 @@ impl Replicated {
         }
         match b.member {
             Some(member) if self.is_full(member) => {
-                let seq = self.number();
+                let seq = self.next_number();
                 self.send_to(member, PeerBody::Apply { seq, txn }, ctx);
             }
             // It removes them when it is asked again what it has.

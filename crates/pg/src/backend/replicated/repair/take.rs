@@ -41,8 +41,7 @@ impl Replicated {
             }
         }
         let start = ctx.pg.object_id(from.clone());
-        let here =
-            crate::backend::replicated::digest::versions_of(&start, to, ctx.store).map_err(|e| text(&e))?;
+        let here = crate::backend::digest::versions_of(&start, to, ctx.store).map_err(|e| text(&e))?;
         for gone in here.into_iter().filter(|o| !versions.iter().any(|(v, _)| v == o)) {
             let oid = ctx.pg.object_id(gone);
             txn.ops.push(Op::Remove { oid });
@@ -102,7 +101,7 @@ impl Replicated {
             return Some(version);
         }
         let oid = ctx.pg.object_id(object.clone());
-        let there = crate::backend::replicated::digest::version_now(&oid, ctx.store);
+        let there = crate::backend::digest::version_now(&oid, ctx.store);
         if there != EVersion::default() {
             return Some(there);
         }

@@ -6,9 +6,9 @@
 //!
 //! Bounds: [`WALK_OBJECTS_MAX`] objects; one piece of [`PIECE`] bytes at a time; omaps in pages.
 
-use crate::backend::replicated::list_versions;
 use crate::state::object_info::{INFO_ATTR, ObjectInfo, SNAPSET_ATTR};
 use crate::state::snapset::SnapSet;
+use crate::state::versions::list_versions;
 use crate::store::{IoError, ObjectStore, Ticket};
 use bytes::Bytes;
 use denc::Decode;
