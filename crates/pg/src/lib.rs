@@ -19,6 +19,7 @@
 mod api;
 mod backend;
 pub mod broken;
+mod client;
 mod count;
 mod exec;
 mod front;
@@ -32,6 +33,7 @@ mod scrub;
 mod split;
 mod state;
 mod store;
+mod stored;
 mod trim;
 
 pub use api::{
@@ -40,14 +42,15 @@ pub use api::{
 };
 pub use backend::replicated::{CopyNeed, ForCopy, Group, Kin, MemberState, Proposal, Replica, refuse_read};
 pub use exec::cost::WRITTEN_MAX;
+pub use exec::finish::RETURN_MAX;
+pub use exec::notifies::NotifyBytes;
 pub use exec::ops::data_write::OBJECT_SIZE_MAX;
 pub use exec::ops::omap::KEYS_MAX as OMAP_KEYS_MAX;
 pub use exec::ops::xattr::{XATTR_NAME_MAX, XATTR_VALUE_MAX, XATTRS_BYTES_MAX, XATTRS_MAX};
 pub use front::checks::{NAME_MAX as OBJECT_NAME_MAX, NSPACE_MAX as NAMESPACE_MAX};
 pub use front::list::ENTRIES_MAX as LIST_ENTRIES_MAX;
 pub use front::locks::{LockSeen, Refusal};
-pub use front::reply::RETURN_MAX;
-pub use front::watch::{NotifyBytes, Unanswered};
+pub use front::watch::Unanswered;
 pub use pg::{LoadError, Pg};
 pub use pool::{Blocklist, PoolView, SnapIntervals};
 pub use scrub::verdict::shard_error;

@@ -4,10 +4,10 @@
 pub(crate) mod ahead;
 pub(crate) mod checks;
 pub(crate) mod commit;
+pub(crate) mod execute;
 pub(crate) mod fetch;
 pub(crate) mod list;
 pub(crate) mod locks;
-pub(crate) mod notifies;
 pub(crate) mod parked;
 pub(crate) mod reply;
 pub(crate) mod watch;

@@ -22,17 +22,16 @@ mod rebuild;
 mod repair;
 mod run;
 mod scratch;
-mod stamps;
 mod take;
 mod told;
 mod turns;
 pub mod verdict;
 mod watched;
 
+pub use crate::state::stamps::ScrubStamps;
 pub(crate) use answer::Works;
 pub(crate) use scratch::clear as clear_scratch;
 pub use scratch::first_scratch;
-pub use stamps::ScrubStamps;
 pub(crate) use told::DamageMet;
 pub use turns::PullTurns;
 #[cfg(test)]

@@ -9,4 +9,5 @@ pub(crate) mod object_info;
 pub(crate) mod pg;
 pub(crate) mod range;
 pub(crate) mod snapset;
+pub(crate) mod stamps;
 pub(crate) mod stats;

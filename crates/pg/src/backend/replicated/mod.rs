@@ -17,6 +17,7 @@
 mod aside;
 mod catchup;
 mod copy;
+pub(crate) mod gather;
 mod grants;
 mod group;
 mod member;
