@@ -6,7 +6,7 @@ use crate::backend::group::Group;
 use crate::backend::replicated::{CopyNeed, Kin, MemberState};
 use crate::backend::{Backend, Lent, Whose};
 use crate::front::turns::Wake;
-use crate::store::Seq;
+use crate::store::{Seq, Ticket};
 use messages::osd::peer::PeerBody;
 use types::{Epoch, Errno, HObject, OsdId, Transaction};
 
@@ -57,7 +57,7 @@ impl Pg {
     }
 
     /// One call of the back end.
-    fn lend<R>(
+    pub(crate) fn lend<R>(
         &mut self,
         ctx: &mut Context<'_>,
         call: impl FnOnce(&mut dyn Backend, &mut Lent<'_>) -> R,
@@ -138,6 +138,12 @@ impl Pg {
         ctx: &mut Context<'_>,
     ) -> Result<Seq, Errno> {
         self.lend(ctx, |b, lent| b.submit(txn, head, lent))
+    }
+
+    pub(crate) fn release(&mut self, tickets: Vec<Ticket>, ctx: &mut Context<'_>) {
+        tickets
+            .into_iter()
+            .for_each(|t| self.backend.release(t, ctx.store));
     }
 
     /// What will never be answered from here: who waits for an object of it is told.

@@ -2,18 +2,15 @@
 
 use crate::api::{ClientOp, ClusterView, Context, Input, Output};
 use crate::backend::Backend;
-use crate::backend::replicated::{May, Replicated};
+use crate::backend::replicated::Replicated;
 use crate::broken::{self, Rule};
 use crate::count::Count;
-use crate::exec::cost::Cost;
-use crate::exec::{Exec, Fail, Work};
+use crate::exec::notifies::NotifyBytes;
 use crate::front::Front;
 use crate::front::checks::{self, Class, Verdict};
 use crate::front::commit::Commits;
 use crate::front::fetch::{Copies, copies_objects};
 use crate::front::parked::{Job, Order, Task};
-use crate::front::watch::NotifyBytes;
-use crate::front::watched::Watched;
 use crate::pool::{PoolView, SnapIntervals};
 use crate::scrub::Scrub;
 use crate::state::log::{LOG_KEPT, LOG_KEPT_MIN, LogEntry};
@@ -21,16 +18,15 @@ use crate::state::meta::PgMeta;
 use crate::state::object::ObjectState;
 use crate::state::object_info::INFO_ATTR;
 use crate::state::pg::PgState;
-use crate::state::snapset::{Resolved, SnapSet};
 use crate::store::{IoError, ObjectStore, Seq};
 use crate::trim::Trim;
 use bytes::Bytes;
 use denc::Decode;
-use messages::osd::{MOSDOpReply, flag};
+use messages::osd::MOSDOpReply;
 use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
-use types::{Errno, HObject, NOSNAP, ObjectId, SNAPDIR, SPgId};
+use types::{Errno, HObject, NOSNAP, ObjectId, SPgId};
 
 /// Why a PG could not be loaded.
 #[derive(Debug, thiserror::Error)]
@@ -399,7 +395,7 @@ impl Pg {
     }
 
     /// A message whose object cannot be read: refused, or given back if a repair is on its way.
-    fn refuse_unless_repaired(
+    pub(crate) fn refuse_unless_repaired(
         &mut self,
         c: Box<ClientOp>,
         head: &HObject,
@@ -425,205 +421,6 @@ impl Pg {
             self.park_behind_repair(c, head.clone(), order);
             self.pump(&head, ctx);
         }
-    }
-
-    /// Finds the object and runs the message on it. Given back if its copy here is damaged and on the way to be
-    /// repaired: nothing has happened then.
-    pub(crate) fn execute(
-        &mut self,
-        c: Box<ClientOp>,
-        class: Class,
-        head: HObject,
-        fetched: Copies,
-        may_repair: bool,
-        ctx: &mut Context<'_>,
-    ) -> Option<Box<ClientOp>> {
-        let head = self.state.object_id(head);
-        match self.take(&head, ctx) {
-            Ok(state) => self.execute_on(c, class, (head, state), fetched, may_repair, ctx),
-            Err(e) => {
-                tracing::error!("pg {}: {e}", self.state.id);
-                self.refuse_unless_repaired(c, &head.object, may_repair, ctx)
-            }
-        }
-    }
-
-    fn execute_on(
-        &mut self,
-        c: Box<ClientOp>,
-        class: Class,
-        (head, state): (ObjectId, Box<ObjectState>),
-        fetched: Copies,
-        may_repair: bool,
-        ctx: &mut Context<'_>,
-    ) -> Option<Box<ClientOp>> {
-        let shown = self.front.shown.as_deref();
-        if shown.is_some_and(|s| s.may(&head.object, ctx.now) != May::Show) {
-            // Time has passed since it was admitted.
-            self.put_back(head.object.clone(), state);
-            self.refuse(c, &head.object, Errno::EAGAIN, ctx);
-            return None;
-        }
-        let met = Cell::new(false);
-        let damage = Damage {
-            met: &met,
-            may_repair,
-        };
-        let object = head.object.clone();
-        let mut store = Watched::new(ctx.store, &object, &met);
-        let ctx = &mut Context {
-            store: &mut store,
-            cluster: ctx.cluster,
-            now: ctx.now,
-            wall: ctx.wall,
-            random: &mut *ctx.random,
-            out: &mut *ctx.out,
-        };
-        match class {
-            Class::Write => self.execute_write(c, head, state, fetched, damage, ctx),
-            Class::Read | Class::Pg => self.execute_read(c, head, state, damage, ctx),
-        }
-    }
-
-    /// True if a message met a damaged copy that is on its way to be repaired: it is to be tried again.
-    pub(crate) fn is_repaired_first(
-        &mut self,
-        damage: Damage<'_>,
-        head: &HObject,
-        ctx: &mut Context<'_>,
-    ) -> bool {
-        damage.may_repair && damage.met.get() && self.damaged(head, ctx)
-    }
-
-    fn execute_read(
-        &mut self,
-        c: Box<ClientOp>,
-        head: ObjectId,
-        state: Box<ObjectState>,
-        damage: Damage<'_>,
-        ctx: &mut Context<'_>,
-    ) -> Option<Box<ClientOp>> {
-        let last_write = state.last_write;
-        let snap = c.op.snapid;
-        let found = if snap == NOSNAP || snap == SNAPDIR {
-            let there = state.exists || (snap == SNAPDIR && !state.snapset.clones.is_empty());
-            there.then_some(None)
-        } else {
-            match self.resolve(&state.snapset, &c) {
-                Resolved::Head if state.exists => Some(None),
-                Resolved::Clone(id) => Some(Some(id)),
-                _ => None,
-            }
-        };
-        let reply = match found {
-            None => Some(MOSDOpReply::to(
-                &c.op,
-                self.state.pool.epoch,
-                Errno::ENOENT.code(),
-            )),
-            Some(None) => self.run_read(&c, &head, &head, &state, damage, ctx),
-            Some(Some(clone)) => self.read_clone(&c, &head, clone, damage, ctx),
-        };
-        self.put_back(head.object, state);
-        match reply {
-            Some(reply) => {
-                self.reply(c, last_write, reply, ctx);
-                None
-            }
-            None => Some(c),
-        }
-    }
-
-    /// What a read's snapshot means for the object.
-    pub(crate) fn resolve(&self, snapset: &SnapSet, c: &ClientOp) -> Resolved {
-        let snap = c.op.snapid;
-        if c.op.has(flag::MAP_SNAP_CLONE) {
-            snapset.resolve_exact(snap)
-        } else if self.state.meta.removed.contains(snap) {
-            Resolved::Absent
-        } else {
-            snapset.resolve(snap)
-        }
-    }
-
-    fn read_clone(
-        &mut self,
-        c: &ClientOp,
-        head: &ObjectId,
-        clone: u64,
-        damage: Damage<'_>,
-        ctx: &mut Context<'_>,
-    ) -> Option<MOSDOpReply> {
-        let source = self.state.object_id(head.object.with_snap(clone));
-        let epoch = self.state.pool.epoch;
-        match self.take(&source, ctx) {
-            Ok(state) if state.exists => {
-                let reply = self.run_read(c, head, &source, &state, damage, ctx);
-                self.put_back(source.object, state);
-                return reply;
-            }
-            Ok(_) => tracing::error!(
-                "{}: the snapset lists a clone that the store does not have",
-                source.object
-            ),
-            Err(e) => tracing::error!("{e}"),
-        }
-        damage.met.set(true);
-        match self.is_repaired_first(damage, &head.object, ctx) {
-            true => None,
-            false => Some(MOSDOpReply::to(&c.op, epoch, Errno::EIO.code())),
-        }
-    }
-
-    fn run_read(
-        &mut self,
-        c: &ClientOp,
-        head: &ObjectId,
-        source: &ObjectId,
-        old: &ObjectState,
-        damage: Damage<'_>,
-        ctx: &mut Context<'_>,
-    ) -> Option<MOSDOpReply> {
-        let pool = self.state.pool.clone();
-        let cost = match Cost::of(&c.op, old) {
-            Ok(cost) => cost,
-            Err(e) => return Some(MOSDOpReply::to(&c.op, pool.epoch, e.code())),
-        };
-        let mut exec = Exec {
-            ctx,
-            pool: &pool,
-            watches: &mut self.front.watches,
-            client: &c.client,
-            conn: c.conn,
-            message: &c.op,
-            head,
-            source,
-            old,
-            work: Work {
-                new: old.clone(),
-                ..Work::default()
-            },
-            cost,
-            effects: Vec::new(),
-            fetched: Default::default(),
-            notify_id: &mut self.front.notify_id,
-            read_bytes: 0,
-        };
-        let ran = exec.run();
-        let (effects, read_bytes) = (exec.effects, exec.read_bytes);
-        if self.is_repaired_first(damage, &head.object, ctx) {
-            return None;
-        }
-        if self.front.shown.is_some() && damage.met.get() {
-            // Whatever an operation or a class method made of it.
-            return Some(MOSDOpReply::to(&c.op, pool.epoch, Errno::EIO.code()));
-        }
-        self.state.meta.stats.reads += 1;
-        self.state.meta.stats.read_bytes += read_bytes;
-        if ran.result >= 0 {
-            self.carry_out(&head.object, effects, c.conn, old.last_write, ctx);
-        }
-        Some(self.read_reply(c, old, ran))
     }
 
     fn map_changed(&mut self, pool: Arc<PoolView>, ctx: &mut Context<'_>) {
@@ -679,8 +476,7 @@ impl Pg {
         } else if self.state.meta.removed.contains(object.snap) {
             Err(Errno::ENOENT)
         } else {
-            crate::exec::ops::copy::export(object, self.state.id.shard, ctx.store)
-                .map_err(|f: Fail| Errno(-f.rval))
+            self.exported(object, ctx)
         };
         let result = match result {
             // The asker's client asks again, and may find it repaired.

@@ -9,6 +9,7 @@ pub(crate) mod group;
 pub(crate) mod replicated;
 
 use crate::api::Output;
+use crate::exec::gathered::{Gathered, Read};
 use crate::state::pg::PgState;
 use crate::store::{IoError, ObjectStore, Seq, Ticket};
 use digest::Walk;
@@ -19,7 +20,7 @@ use messages::osd::peer_scrub::{ObjectDigest, ScrubBody};
 use replicated::{CopyNeed, Kin, MemberState, PullTurns};
 use std::fmt;
 use std::time::Duration;
-use types::{EVersion, Epoch, Errno, HObject, OsdId, Transaction};
+use types::{EVersion, Epoch, Errno, HObject, ObjectId, OsdId, Transaction};
 
 /// A turn on an object, as the front numbers it.
 pub(crate) type TurnId = u64;
@@ -131,6 +132,16 @@ pub(crate) trait Backend: fmt::Debug {
 
     /// A transaction cannot share data with objects of other PGs here: somebody who lacks them gets it.
     fn is_shared(&self) -> bool;
+    /// Begins to bring what a gathering of this data would wait for. None: it waits for nothing. The front releases the ticket by
+    /// [`Backend::release`], once, ended or not.
+    fn prefetch(&mut self, oid: &ObjectId, offset: u64, len: u64, lent: &mut Lent<'_>) -> Option<Ticket> {
+        lent.store.prefetch(oid, offset, len)
+    }
+    fn release(&mut self, ticket: Ticket, store: &mut dyn ObjectStore) {
+        store.release(ticket);
+    }
+    /// Data of one object, as it stands with all that was submitted. What cannot be had is told with the read that wanted it.
+    fn gather(&self, oid: &ObjectId, reads: &[Read], store: &mut dyn ObjectStore, into: &mut Gathered);
     /// Queues a transaction here and sends to others what is theirs of it. `head`: the object that it is about.
     fn submit(&mut self, txn: Transaction, head: Option<&HObject>, lent: &mut Lent<'_>)
     -> Result<Seq, Errno>;

@@ -11,11 +11,11 @@
 //! Limits and codes as clients see them: docs/protocol/osd.md.
 
 use crate::exec::Fail;
+use crate::exec::known::Known;
 use crate::exec::ops::data_write::OBJECT_SIZE_MAX;
-use crate::front::checks::is_write_of_data;
+use crate::exec::ops::snap::SnapContext;
 use crate::state::object::ObjectState;
-use crate::store::ObjectStore;
-use messages::osd::{MOSDOp, OsdOp, code};
+use messages::osd::{MOSDOp, OpCode, OsdOp, code};
 use types::{Errno, ObjectId};
 
 /// Operations of one message. A virtual disk's client joins the 4 KiB pieces of a 4 MiB object in one: 1024.
@@ -41,7 +41,7 @@ pub(crate) const SNAPS_MAX: usize = 16 << 10;
 const BLOCK: u64 = 4096;
 
 /// What is left of a message's bytes and steps.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Cost {
     bytes: u64,
     steps: u64,
@@ -95,20 +95,40 @@ impl Cost {
 }
 
 /// How many rows a copy of the object within the store copies: E2BIG where that is too many for one go.
-pub(crate) fn rows_to_clone(
-    oid: &ObjectId,
-    state: &ObjectState,
-    store: &mut dyn ObjectStore,
-) -> Result<u64, Fail> {
+pub(crate) fn rows_to_clone(oid: &ObjectId, state: &ObjectState, known: &mut dyn Known) -> Result<u64, Fail> {
     if !state.info.omap {
         return Ok(0);
     }
-    let stat = store.stat(oid)?;
+    let stat = known.stat(oid)?;
     let (rows, bytes) = stat.map_or((0, 0), |s| (s.omap_keys, s.omap_bytes));
     match rows > CLONED_ROWS_MAX || bytes > CLONED_ROW_BYTES_MAX {
         true => Err(Errno::E2BIG.into()),
         false => Ok(rows),
     }
+}
+
+/// The clone that a context demands of a write, before anything is done: the blocks that it begins to share, and its rows,
+/// which the store copies.
+pub(crate) fn charge_clone(
+    head: &ObjectId,
+    old: &ObjectState,
+    context: &SnapContext,
+    cost: &mut Cost,
+    known: &mut dyn Known,
+) -> Result<(), Errno> {
+    let newest = context.snaps.first();
+    if !old.exists || newest.is_none_or(|newest| *newest <= old.snapset.seq) {
+        return Ok(());
+    }
+    cost.charge(0, shared_blocks(old.size))?;
+    rows_to_clone(head, old, known)
+        .map(drop)
+        .map_err(|f| Errno(-f.rval))
+}
+
+/// Operations whose in-data, or what they make of it, becomes the object's data.
+pub(crate) fn is_write_of_data(c: OpCode) -> bool {
+    matches!(c, code::WRITE | code::WRITEFULL | code::APPEND | code::WRITESAME)
 }
 
 /// Blocks of so many bytes that a clone begins to share, one by one.

@@ -1,6 +1,6 @@
 //! What a message will read of data, asked for before it is executed so that nobody waits for the disk: the
-//! ranges of its reading operations, and the blocks of which its writes change a part (the store completes them
-//! with what is there).
+//! ranges that its operations read ([`crate::exec::plan`]), and the blocks of which its writes change a part (the store
+//! completes them with what is there).
 //!
 //! This looks at the object as it is when the message comes. Messages before it, or its own operations, may
 //! change that: then too much is fetched, or too little, and what is read is right all the same.
@@ -9,9 +9,11 @@
 
 use crate::Pg;
 use crate::api::{ClientOp, Context, Located};
-use crate::exec::ops::copy;
-use crate::front::checks::{Class, method_of};
-use crate::front::fetch::copies;
+use crate::exec::gathered::Form;
+use crate::exec::ops::copy::{self, copies};
+use crate::exec::plan::Shape;
+use crate::front::checks::Class;
+use crate::front::index::Index;
 use crate::state::intervals::Intervals;
 use crate::state::object::ObjectState;
 use crate::state::snapset::Resolved;
@@ -25,24 +27,6 @@ const BLOCK: u64 = 4096;
 /// Two whole objects of a virtual disk.
 pub(crate) const MESSAGE_BYTES_MAX: u64 = 8 << 20;
 pub(crate) const MESSAGE_RANGES_MAX: usize = 64;
-
-/// Methods of class `rbd` that read the object's data; all of it is fetched. No other class has any that
-/// matter: they keep their state in attributes and omap.
-const RBD_DATA_METHODS: [&str; 13] = [
-    "get_id",
-    "migration_get",
-    "migration_remove",
-    "migration_set",
-    "migration_set_state",
-    "object_map_load",
-    "object_map_resize",
-    "object_map_snap_add",
-    "object_map_snap_remove",
-    "object_map_update",
-    "snap_list",
-    "snap_rename",
-    "sparsify",
-];
 
 /// Ranges of one object, within its size and the bounds.
 #[derive(Debug)]
@@ -94,20 +78,9 @@ impl Ranges {
         }
     }
 
-    fn of_read(&mut self, op: &OsdOp) {
-        match op.code {
-            code::READ | code::SYNC_READ => match op.extent().length {
-                0 => self.read(op.extent().offset, u64::MAX),
-                len => self.read(op.extent().offset, len),
-            },
-            code::SPARSE_READ | code::CMPEXT => self.read(op.extent().offset, op.extent().length),
-            code::CHECKSUM => match (op.checksum().offset, op.checksum().length) {
-                (0, 0) => self.all(),
-                (offset, len) => self.read(offset, len),
-            },
-            code::TMAPGET => self.all(),
-            code::CALL if reads_data(op) => self.all(),
-            _ => {}
+    fn of_read(&mut self, op: &OsdOp, object: &Shape) {
+        if let Some(read) = object.read_of(op).filter(|r| r.form != Form::Map) {
+            self.read(read.offset, read.len);
         }
     }
 
@@ -129,25 +102,12 @@ impl Ranges {
             _ => {}
         }
     }
-
-    fn fetch(&self, oid: &ObjectId, ctx: &mut Context<'_>, out: &mut Vec<Ticket>) {
-        for (from, to) in self.found.intervals() {
-            out.extend(ctx.store.prefetch(oid, *from, to - from));
-        }
-    }
-}
-
-fn reads_data(op: &OsdOp) -> bool {
-    match method_of(op) {
-        Ok((_, b"rbd", name)) => RBD_DATA_METHODS.iter().any(|m| m.as_bytes() == name),
-        _ => false,
-    }
 }
 
 impl Pg {
     /// Asks the store for what the message will read. Without a ticket there is nothing to wait for.
     pub(crate) fn prefetch(
-        &self,
+        &mut self,
         c: &ClientOp,
         class: Class,
         head: &ObjectId,
@@ -158,10 +118,17 @@ impl Pg {
             Some(source) => source,
             None => return Vec::new(),
         };
+        let object = Shape {
+            exists: true,
+            size,
+            // A clone's is not at hand: too much is asked for.
+            truncate_seq: clone.map_or(state.info.truncate_seq, |_| u32::MAX),
+            erasure: self.state.pool.erasure,
+        };
         let mut ranges = Ranges::new(size);
         let mut tickets = Vec::new();
         for op in &c.op.ops {
-            ranges.of_read(op);
+            ranges.of_read(op, &object);
             if class == Class::Write {
                 ranges.of_write(op, state.info.truncate_seq);
                 if copies(op) && tickets.len() < MESSAGE_RANGES_MAX {
@@ -170,10 +137,10 @@ impl Pg {
             }
         }
         match clone {
-            None => ranges.fetch(head, ctx, &mut tickets),
+            None => self.ask_for(head, &ranges, ctx, &mut tickets),
             Some(id) => {
                 let clone = self.state.object_id(head.object.with_snap(id));
-                ranges.fetch(&clone, ctx, &mut tickets);
+                self.ask_for(&clone, &ranges, ctx, &mut tickets);
             }
         }
         tickets
@@ -218,25 +185,38 @@ impl Pg {
     }
 
     /// A copy inside the store shares whole blocks; only the last one is read if the object ends in it.
-    fn fetch_local_source(&self, op: &OsdOp, ctx: &mut Context<'_>, out: &mut Vec<Ticket>) {
+    fn fetch_local_source(&mut self, op: &OsdOp, ctx: &mut Context<'_>, out: &mut Vec<Ticket>) {
         let Ok(source) = copy::source_of(op) else { return };
         let located = ctx.cluster.locate(&source.oloc, &source.oid, op.copy_from().snap);
         let Located::Local(object) = located else { return };
-        if let Ok((oid, state)) = copy::resolve(&object, self.state.id.shard, ctx.store) {
+        if let Ok((oid, state)) = copy::resolve(&object, self.state.id.shard, &mut Index(ctx.store)) {
             let mut ranges = Ranges::new(state.size);
             let len = state.size % BLOCK;
             ranges.read(state.size - len, len);
-            ranges.fetch(&oid, ctx, out);
+            self.ask_for(&oid, &ranges, ctx, out);
+        }
+    }
+
+    fn ask_for(&mut self, oid: &ObjectId, ranges: &Ranges, ctx: &mut Context<'_>, out: &mut Vec<Ticket>) {
+        let found = ranges.found.intervals();
+        if !found.is_empty() {
+            self.lend(ctx, |b, lent| {
+                out.extend(
+                    found
+                        .iter()
+                        .filter_map(|(from, to)| b.prefetch(oid, *from, to - from, lent)),
+                );
+            });
         }
     }
 
     /// All data of an object that another OSD wants.
-    pub(crate) fn prefetch_export(&self, object: &HObject, ctx: &mut Context<'_>) -> Vec<Ticket> {
+    pub(crate) fn prefetch_export(&mut self, object: &HObject, ctx: &mut Context<'_>) -> Vec<Ticket> {
         let mut tickets = Vec::new();
-        if let Ok((oid, state)) = copy::resolve(object, self.state.id.shard, ctx.store) {
+        if let Ok((oid, state)) = copy::resolve(object, self.state.id.shard, &mut Index(ctx.store)) {
             let mut ranges = Ranges::new(state.size);
             ranges.all();
-            ranges.fetch(&oid, ctx, &mut tickets);
+            self.ask_for(&oid, &ranges, ctx, &mut tickets);
         }
         tickets
     }
@@ -283,12 +263,5 @@ mod tests {
         assert_eq!(got, [(0, MESSAGE_BYTES_MAX)]);
         let many = ranges(1 << 30, |r| (0..1000).for_each(|n| r.read(n * 10_000, 1)));
         assert_eq!(many.len(), MESSAGE_RANGES_MAX);
-    }
-
-    #[test]
-    fn the_table_of_methods_names_methods() {
-        for name in RBD_DATA_METHODS {
-            assert!(objclass::lookup(b"rbd", name.as_bytes()).is_ok(), "{name}");
-        }
     }
 }

@@ -2,13 +2,12 @@
 
 use crate::api::{Allow, ClientOp, ClusterView, Need};
 use crate::exec::cost::{COPIES_MAX, OPS_MAX, PG_OPS_MAX, SNAPS_MAX, WRITTEN_MAX};
-use crate::exec::ops::copy::source_of;
-use crate::front::fetch::copies;
+use crate::exec::ops::call::method_of;
+use crate::exec::ops::copy::{copies, source_of};
 use crate::front::list::ALL_NAMESPACES;
 use crate::pool::PoolView;
 use crate::state::range::HashRange;
-use messages::osd::{MOSDOp, OpClass, OpCode, OsdOp, code, flag};
-use objclass::Method;
+use messages::osd::{MOSDOp, OpClass, OsdOp, code, flag};
 use types::{Errno, NOSNAP, SNAPDIR};
 
 pub const NAME_MAX: usize = 2048;
@@ -30,17 +29,6 @@ pub(crate) enum Verdict {
     Go(Class),
 }
 
-/// The class method of a CALL.
-pub(crate) fn method_of(op: &OsdOp) -> Result<(&'static Method, &[u8], &[u8]), Errno> {
-    let (class, method, input) = op.call();
-    if class + method + input > op.indata.len() {
-        return Err(Errno::EINVAL);
-    }
-    let (class, method) = (&op.indata[..class], &op.indata[class..class + method]);
-    let found = objclass::lookup(class, method).map_err(|e| e.errno())?;
-    Ok((found, class, method))
-}
-
 /// A ping reads; every other watch operation writes.
 fn is_ping(op: &OsdOp) -> bool {
     op.code == code::WATCH && op.watch().op == crate::exec::ops::watch::PING
@@ -51,11 +39,6 @@ fn writes(op: &OsdOp) -> Result<bool, Errno> {
         return Ok(method_of(op)?.0.writes());
     }
     Ok(matches!(op.code.class(), OpClass::Write | OpClass::ReadWrite) && !is_ping(op))
-}
-
-/// Operations whose in-data, or what they make of it, becomes the object's data.
-pub(crate) fn is_write_of_data(c: OpCode) -> bool {
-    matches!(c, code::WRITE | code::WRITEFULL | code::APPEND | code::WRITESAME)
 }
 
 /// The class of the message: by its operations, whatever its flags say.

@@ -2,10 +2,9 @@
 //! message that waits longer does not take an older source along.
 
 use crate::Pg;
-use crate::api::{ClientOp, Context, Located, ObjectCopy, Output};
-use crate::exec::ops::copy::source_of;
+use crate::api::{ClientOp, ClusterView, Context, Located, ObjectCopy, Output};
+use crate::exec::ops::copy::{CopySource, copies, source_of};
 use crate::front::parked::JobId;
-use messages::osd::{OsdOp, code};
 use std::collections::HashMap;
 use types::Errno;
 
@@ -15,29 +14,47 @@ pub(crate) type Fetched = Result<Box<ObjectCopy>, Errno>;
 /// Fetched objects by the index of the operation that wants them.
 pub(crate) type Copies = HashMap<usize, Fetched>;
 
-/// Whether the operation makes its object a copy of another.
-pub(crate) fn copies(op: &OsdOp) -> bool {
-    matches!(op.code, code::COPY_FROM | code::COPY_FROM2)
-}
-
 /// Whether a message may need objects of other OSDs.
 pub(crate) fn copies_objects(c: &ClientOp) -> bool {
     c.op.ops.iter().any(copies)
 }
 
+/// Where the sources of a message's COPY_FROMs are now; those that were fetched as they came.
+pub(crate) fn sources(
+    c: &ClientOp,
+    mut fetched: Copies,
+    cluster: &dyn ClusterView,
+) -> HashMap<usize, CopySource> {
+    let mut found = HashMap::new();
+    for (index, op) in c.op.ops.iter().enumerate().filter(|(_, op)| copies(op)) {
+        // One that does not decode fails when it runs.
+        let Ok(source) = source_of(op) else { continue };
+        let located = cluster.locate(&source.oloc, &source.oid, op.copy_from().snap);
+        let place = match (located, fetched.remove(&index)) {
+            (Located::NoPool, _) => CopySource::Nowhere,
+            (Located::Local(object), None) => CopySource::Here(object),
+            (Located::Local(object) | Located::Remote(object), copy) => {
+                CopySource::Fetched(object, copy.unwrap_or(Err(Errno::EIO)))
+            }
+        };
+        found.insert(index, place);
+    }
+    found
+}
+
 impl Pg {
-    /// Asks for the sources that live elsewhere and are not in `copies` yet (where an object lives may have
+    /// Asks for the sources that live elsewhere and are not in `fetched` yet (where an object lives may have
     /// changed meanwhile); how many these are.
     pub(crate) fn fetch_sources(
         &mut self,
         job: JobId,
         c: &ClientOp,
-        copies: &Copies,
+        fetched: &Copies,
         ctx: &mut Context<'_>,
     ) -> usize {
         let mut missing = 0;
         for (index, op) in c.op.ops.iter().enumerate() {
-            if !self::copies(op) || copies.contains_key(&index) {
+            if !copies(op) || fetched.contains_key(&index) {
                 continue;
             }
             let Ok(source) = source_of(op) else { continue };

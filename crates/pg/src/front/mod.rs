@@ -4,11 +4,12 @@
 pub(crate) mod ahead;
 pub(crate) mod checks;
 pub(crate) mod commit;
+pub(crate) mod execute;
 pub(crate) mod fetch;
 pub(crate) mod held;
+pub(crate) mod index;
 pub(crate) mod list;
 pub(crate) mod locks;
-pub(crate) mod notifies;
 pub(crate) mod parked;
 pub(crate) mod reply;
 pub(crate) mod turns;

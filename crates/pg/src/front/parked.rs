@@ -448,14 +448,14 @@ impl Pg {
                 }
             }
         }
-        release(job.tickets, ctx.store);
+        self.release(job.tickets, ctx);
         self.front.parked.end(&job.head, job.order);
     }
 
     /// The turn of a copy that has begun is over.
     pub(crate) fn copy_job_ends(&mut self, id: JobId, ctx: &mut Context<'_>) {
         if let Some(job) = self.front.parked.take(id) {
-            release(job.tickets, ctx.store);
+            self.release(job.tickets, ctx);
             self.front.parked.end(&job.head, job.order);
             self.pump(&job.head, ctx);
         }
@@ -500,7 +500,7 @@ impl Pg {
             .remove(|job| matches!(job.task, Task::Message(_)));
         let mut messages = VecDeque::new();
         for job in gone {
-            release(job.tickets, ctx.store);
+            self.release(job.tickets, ctx);
             if let Task::Message(c) = job.task {
                 messages.push_back(c);
             }
@@ -520,7 +520,7 @@ impl Pg {
     /// The clients of all that is parked are sent elsewhere (a member's reads).
     pub(crate) fn refuse_jobs(&mut self, ctx: &mut Context<'_>) {
         for job in self.front.parked.remove(|_| true) {
-            release(job.tickets, ctx.store);
+            self.release(job.tickets, ctx);
             if let Task::Message(c) = job.task {
                 self.refuse(c, &job.head, Errno::EAGAIN, ctx);
             }
@@ -529,7 +529,7 @@ impl Pg {
 
     fn drop_jobs(&mut self, gone: Vec<Job>, ctx: &mut Context<'_>) {
         for job in gone {
-            release(job.tickets, ctx.store);
+            self.release(job.tickets, ctx);
             if let Task::Export { token, .. } = job.task {
                 // The asker's client asks again, and finds the PG that has the object then.
                 let result = Err(Errno::EAGAIN);

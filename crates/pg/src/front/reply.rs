@@ -4,18 +4,12 @@ use crate::Pg;
 use crate::api::ClientOp;
 use crate::broken::{self, Rule};
 use crate::exec::Ran;
+use crate::state::log::LogEntry;
 use crate::state::object::ObjectState;
 use crate::store::Seq;
 use bytes::Bytes;
 use messages::osd::{MOSDOp, MOSDOpReply, flag};
-use types::{EVersion, Errno};
-
-/// Output of one operation of a write under RETURNVEC.
-pub const RETURN_MAX: usize = 64;
-/// Values and outputs of all its operations, which the log keeps.
-const RETURNS_MAX: usize = 8 << 10;
-/// What one value takes of that without its output.
-pub(crate) const RETURN_BYTES: usize = 8;
+use types::EVersion;
 
 /// The version fields of a reply.
 #[derive(Debug, Clone, Copy, Default)]
@@ -23,6 +17,17 @@ pub(crate) struct Versions {
     pub replay: EVersion,
     pub bad_replay: EVersion,
     pub user: u64,
+}
+
+impl Versions {
+    /// Of a write that is remembered by this entry.
+    pub fn of(entry: &LogEntry) -> Self {
+        Self {
+            replay: entry.version,
+            bad_replay: EVersion::new(entry.version.epoch, entry.user_version),
+            user: entry.user_version,
+        }
+    }
 }
 
 fn completed(m: &MOSDOp, epoch: u32, result: i32, v: Versions) -> MOSDOpReply {
@@ -87,17 +92,5 @@ impl Pg {
             fill(&mut reply, returns.iter().cloned());
         }
         Some((known.seq, reply))
-    }
-}
-
-/// Under RETURNVEC the output of an operation is limited, since it is remembered, and so is that of all.
-pub(crate) fn returns_fit(m: &MOSDOp, ran: &Ran) -> Result<(), Errno> {
-    if !m.has(flag::RETURNVEC) {
-        return Ok(());
-    }
-    let all: usize = ran.results.iter().map(|(_, out)| RETURN_BYTES + out.len()).sum();
-    match all > RETURNS_MAX || ran.results.iter().any(|(_, out)| out.len() > RETURN_MAX) {
-        true => Err(Errno::EOVERFLOW),
-        false => Ok(()),
     }
 }

@@ -10,10 +10,13 @@
 //! Not here: changing the records (execution), writing them (the PG).
 
 use crate::api::{ConnId, Output};
+use crate::exec::known::Watches;
+use crate::exec::notifies::{NotifyBytes, NotifyCharge};
+use crate::exec::ops::watch::{TIMEOUT_DEFAULT_S, WATCH_TIMEOUT_MAX_S};
+use crate::exec::work::NotifyRequest;
 use crate::front::locks::{LockSeen, Locks};
-use crate::front::notifies::NotifyCharge;
 use crate::pool::Blocklist;
-use crate::state::object_info::WatchRecord;
+use crate::state::object_info::{WatchKey, WatchRecord, key_of};
 use bytes::Bytes;
 use denc::Writer;
 use messages::osd::{MWatchNotify, WatchEvent};
@@ -21,24 +24,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 use types::{EntityAddr, Errno, HObject};
 
-pub use crate::front::notifies::NotifyBytes;
-
-/// Used where the client says 0 (osd_client_watch_timeout, osd_default_notify_timeout).
-pub(crate) const TIMEOUT_DEFAULT_S: u32 = 30;
 /// The longest that a client may ask for. The real OSD has no bound: notifications of a client that says 2^32 s stay
 /// for as long as a watcher does not answer.
 pub(crate) const NOTIFY_TIMEOUT_MAX_S: u32 = 300;
-/// The same for watches, of which a record stays with the object: what is lost is found out within the hour.
-pub(crate) const WATCH_TIMEOUT_MAX_S: u32 = 3600;
 /// Running notifies per object.
 const NOTIFIES_MAX: usize = 1024;
-
-/// (client number, cookie): the order of the lists in NOTIFY_COMPLETE.
-pub(crate) type WatchKey = (i64, u64);
-
-pub(crate) fn key_of(r: &WatchRecord) -> WatchKey {
-    (r.name.num, r.cookie)
-}
 
 #[derive(Debug)]
 struct Watch {
@@ -59,7 +49,8 @@ struct Notify {
     deadline: Duration,
     waiting: BTreeSet<WatchKey>,
     replies: BTreeMap<WatchKey, Bytes>,
-    charge: NotifyCharge,
+    /// Its own, and those of the answers.
+    charges: Vec<NotifyCharge>,
 }
 
 #[derive(Debug, Default)]
@@ -72,19 +63,6 @@ struct Watched {
 enum Timer {
     Watch(WatchKey),
     Notify(u64),
-}
-
-/// A NOTIFY to start.
-#[derive(Debug)]
-pub(crate) struct NotifyRequest {
-    pub id: u64,
-    pub conn: ConnId,
-    pub cookie: u64,
-    pub gid: u64,
-    pub timeout_s: u32,
-    pub payload: Bytes,
-    pub ver: u64,
-    pub charge: NotifyCharge,
 }
 
 #[derive(Debug, Default)]
@@ -259,28 +237,18 @@ impl WatchTable {
         missed.map(|(id, n)| n.event_for(*id, key.1, conn)).collect()
     }
 
-    /// ENOTCONN: not registered; ETIMEDOUT: registered over another connection.
-    pub fn ping(
-        &mut self,
-        object: &HObject,
-        key: WatchKey,
-        conn: ConnId,
-        now: Duration,
-    ) -> Result<(), Errno> {
-        let watch = self
-            .objects
-            .get_mut(object)
-            .and_then(|o| o.watches.get_mut(&key))
-            .ok_or(Errno::ENOTCONN)?;
-        if watch.conn != Some(conn) {
-            return Err(Errno::ETIMEDOUT);
-        }
+    /// A watch was heard of over its connection: its time begins anew.
+    pub fn ping(&mut self, object: &HObject, key: WatchKey, conn: ConnId, now: Duration) {
+        let watched = self.objects.get_mut(object);
+        let watch = watched.and_then(|o| o.watches.get_mut(&key));
+        let Some(watch) = watch.filter(|w| w.conn == Some(conn)) else {
+            return;
+        };
         let timer = Timer::Watch(key);
         self.timers
             .remove(&(watch.deadline, object.clone(), timer.clone()));
         watch.deadline = now + watch.timeout;
         self.timers.insert((watch.deadline, object.clone(), timer));
-        Ok(())
     }
 
     /// Takes one watch away. With `tell` its client gets a DISCONNECT. Notifies stop waiting for it.
@@ -326,12 +294,6 @@ impl WatchTable {
         }
     }
 
-    pub fn can_notify(&self, object: &HObject) -> bool {
-        self.objects
-            .get(object)
-            .is_none_or(|o| o.notifies.len() < NOTIFIES_MAX)
-    }
-
     /// Starts a notify: the events to the connected watchers, and the completion if nobody watches.
     pub fn notify(&mut self, object: &HObject, r: NotifyRequest, now: Duration) -> Vec<Output> {
         let watched = self.objects.entry(object.clone()).or_default();
@@ -345,7 +307,7 @@ impl WatchTable {
             deadline: now + timeout(r.timeout_s, NOTIFY_TIMEOUT_MAX_S),
             waiting: watched.watches.keys().copied().collect(),
             replies: BTreeMap::new(),
-            charge: r.charge,
+            charges: vec![r.charge],
         };
         let mut out: Vec<Output> = watched
             .watches
@@ -359,29 +321,21 @@ impl WatchTable {
         out
     }
 
-    /// Room for what an acknowledgement says; unknown and late ones say nothing.
-    pub fn room_for_reply(
+    /// An acknowledgement, with room for what it says; unknown and late ones are ignored.
+    pub fn ack(
         &mut self,
         object: &HObject,
         id: u64,
         key: WatchKey,
-        bytes: usize,
-    ) -> Result<(), Errno> {
-        let notify = self.objects.get_mut(object).and_then(|o| o.notifies.get_mut(&id));
-        match notify.filter(|n| n.waiting.contains(&key)) {
-            Some(n) => n.charge.grow(bytes),
-            None => Ok(()),
-        }
-    }
-
-    /// An acknowledgement; unknown and late ones are ignored.
-    pub fn ack(&mut self, object: &HObject, id: u64, key: WatchKey, reply: Bytes) -> Vec<Output> {
+        (reply, charge): (Bytes, Option<NotifyCharge>),
+    ) -> Vec<Output> {
         let mut out = Vec::new();
         let notify = self.objects.get_mut(object).and_then(|o| o.notifies.get_mut(&id));
         if let Some(n) = notify
             && n.waiting.remove(&key)
         {
             n.replies.insert(key, reply);
+            n.charges.extend(charge);
             self.finish_notifies(object, |n| n.waiting.is_empty(), &mut out);
         }
         out
@@ -453,5 +407,37 @@ impl WatchTable {
         all.filter(|(_, k, w)| list.has_id(k.0 as u64) || list.entry_for(&w.addr, None).is_some())
             .map(|(o, k, _)| (o.clone(), *k))
             .collect()
+    }
+}
+
+impl Watches for WatchTable {
+    fn check(&self, object: &HObject, key: WatchKey, conn: ConnId) -> Result<(), Errno> {
+        let watch = self.objects.get(object).and_then(|o| o.watches.get(&key));
+        match watch.ok_or(Errno::ENOTCONN)?.conn == Some(conn) {
+            true => Ok(()),
+            false => Err(Errno::ETIMEDOUT),
+        }
+    }
+
+    fn can_notify(&self, object: &HObject) -> bool {
+        self.objects
+            .get(object)
+            .is_none_or(|o| o.notifies.len() < NOTIFIES_MAX)
+    }
+
+    fn room_for_notify(&self, client: u64, payload: usize) -> Result<NotifyCharge, Errno> {
+        self.bytes.take(client, payload)
+    }
+
+    fn room_for_reply(
+        &self,
+        object: &HObject,
+        id: u64,
+        key: WatchKey,
+        bytes: usize,
+    ) -> Result<Option<NotifyCharge>, Errno> {
+        let notify = self.objects.get(object).and_then(|o| o.notifies.get(&id));
+        let waits = notify.filter(|n| n.waiting.contains(&key));
+        waits.map(|n| self.bytes.take_more(n.gid, bytes)).transpose()
     }
 }

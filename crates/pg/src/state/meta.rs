@@ -1,8 +1,8 @@
 //! The PG's metadata blob: what the log does not say.
 
-use super::stamps::ScrubStamps;
-use crate::PgStats;
 use crate::pool::SnapIntervals;
+use crate::state::stamps::ScrubStamps;
+use crate::state::stats::PgStats;
 use denc::{Decode, Encode, Reader, Result, Writer};
 use types::HObject;
 

@@ -40,6 +40,13 @@ denc::plain_denc!(WatchRecord {
     addr
 });
 
+/// (client number, cookie): the order of the lists in NOTIFY_COMPLETE.
+pub(crate) type WatchKey = (i64, u64);
+
+pub(crate) fn key_of(r: &WatchRecord) -> WatchKey {
+    (r.name.num, r.cookie)
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct AllocHint {
     pub object_size: u64,

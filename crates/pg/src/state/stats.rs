@@ -1,8 +1,26 @@
 //! Counters of a PG, kept by deltas.
 
-use crate::PgStats;
 use crate::state::object::ObjectState;
 use denc::{Decode, Encode, Reader, Result, Writer};
+
+/// What the PG reports upwards (`ceph df`, `rados df`, pg dump).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PgStats {
+    /// Heads and clones; whiteouts too.
+    pub objects: i64,
+    /// Logical bytes; a clone counts what it does not share with the next newer version.
+    pub bytes: i64,
+    pub clones: i64,
+    pub whiteouts: i64,
+    pub omap_objects: i64,
+    pub reads: u64,
+    pub read_bytes: u64,
+    pub writes: u64,
+    pub write_bytes: u64,
+    /// The PG log's newest version and the last user version.
+    pub version: u64,
+    pub user_version: u64,
+}
 
 /// What one write adds and takes away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -218,7 +218,7 @@ fn a_notify_does_not_live_longer_than_the_longest_timeout() {
     )));
     assert!(kinds(&mut rig).contains(&(3, WatchEvent::NotifyComplete, 333, -110)));
     rig.tick_after(Duration::from_secs(u64::from(
-        crate::front::watch::WATCH_TIMEOUT_MAX_S,
+        crate::exec::ops::watch::WATCH_TIMEOUT_MAX_S,
     )));
     assert!(
         kinds(&mut rig).contains(&(3, WatchEvent::Disconnect, 33, 0)),

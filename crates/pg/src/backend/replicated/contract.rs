@@ -1,5 +1,6 @@
 //! [`Backend`] by copies.
 
+use super::gather::gather;
 use super::repair::Owner;
 use super::verdict;
 use super::{CopyNeed, Kin, MemberState, PullTurns, Replicated};
@@ -7,12 +8,13 @@ use crate::backend::digest::Walk;
 use crate::backend::findings::Inconsistent;
 use crate::backend::group::Group;
 use crate::backend::{Backend, Lent, Look, TurnId, Whose};
+use crate::exec::gathered::{Gathered, Read};
 use crate::state::pg::PgState;
-use crate::store::{IoError, Seq, Ticket};
+use crate::store::{IoError, ObjectStore, Seq, Ticket};
 use messages::osd::peer::PeerBody;
 use messages::osd::peer_scrub::{ObjectDigest, ScrubBody};
 use std::time::Duration;
-use types::{Epoch, Errno, HObject, OsdId, Transaction};
+use types::{Epoch, Errno, HObject, ObjectId, OsdId, Transaction};
 
 impl Backend for Replicated {
     fn group(&self) -> &Group {
@@ -45,6 +47,10 @@ impl Backend for Replicated {
 
     fn is_shared(&self) -> bool {
         !self.members.is_empty()
+    }
+
+    fn gather(&self, oid: &ObjectId, reads: &[Read], store: &mut dyn ObjectStore, into: &mut Gathered) {
+        gather(oid, reads, store, into);
     }
 
     fn submit(

@@ -20,6 +20,7 @@ mod catchup;
 mod contract;
 mod copy;
 mod damage;
+mod gather;
 pub(crate) mod grants;
 pub(crate) mod local;
 mod member;

@@ -1,13 +1,51 @@
 //! CALL: a class method on the object (docs/protocol/ceph/04-osd.md, 9.9; crate `objclass`).
 
-use crate::exec::{Done, Exec, Fail, OpResult};
-use crate::front::checks::method_of;
+use crate::exec::run::Exec;
+use crate::exec::work::Note;
+use crate::exec::{Done, Fail, OpResult};
 use bytes::Bytes;
 use messages::osd::OsdOp;
-use objclass::{Caller, ObjectContext, ObjectStat, OmapPage, Watcher};
+use objclass::{Caller, Method, ObjectContext, ObjectStat, OmapPage, Watcher};
 use types::{Errno, Utime};
 
-impl Exec<'_, '_> {
+/// Methods of class `rbd` that read the object's data. No other class has any that matter: they keep their state in
+/// attributes and omap.
+const RBD_DATA_METHODS: [&str; 13] = [
+    "get_id",
+    "migration_get",
+    "migration_remove",
+    "migration_set",
+    "migration_set_state",
+    "object_map_load",
+    "object_map_resize",
+    "object_map_snap_add",
+    "object_map_snap_remove",
+    "object_map_update",
+    "snap_list",
+    "snap_rename",
+    "sparsify",
+];
+
+/// The class method of a CALL, with the names of class and method.
+pub(crate) fn method_of(op: &OsdOp) -> Result<(&'static Method, &[u8], &[u8]), Errno> {
+    let (class, method, input) = op.call();
+    if class + method + input > op.indata.len() {
+        return Err(Errno::EINVAL);
+    }
+    let (class, method) = (&op.indata[..class], &op.indata[class..class + method]);
+    let found = objclass::lookup(class, method).map_err(|e| e.errno())?;
+    Ok((found, class, method))
+}
+
+/// Whether a CALL reads the object's data, as far as it is known beforehand.
+pub(crate) fn reads_data(op: &OsdOp) -> bool {
+    match method_of(op) {
+        Ok((_, b"rbd", name)) => RBD_DATA_METHODS.iter().any(|m| m.as_bytes() == name),
+        _ => false,
+    }
+}
+
+impl Exec<'_> {
     pub fn call(&mut self, op: &OsdOp) -> OpResult {
         let (method, class, name) = method_of(op)?;
         if !method.writes() {
@@ -35,22 +73,19 @@ impl Exec<'_, '_> {
     /// A lock was changed, or refused because others hold it: for people who look who holds an image.
     fn note_lock(&mut self, method: &str, input: &Bytes, rval: i32) {
         if rval >= 0 {
-            return self.watches.locks.forget(&self.head.object);
+            return self.notes.push(Note::LocksChanged);
         }
         if method != "lock" || rval != Errno::EBUSY.code() {
             return;
         }
-        let Some(name) = objclass::lock_name(input) else {
+        let Some(lock) = objclass::lock_name(input) else {
             return;
         };
-        let Ok(Some(attr)) = self.user_xattr(&objclass::lock_attr(&name)) else {
+        let Ok(Some(attr)) = self.user_xattr(&objclass::lock_attr(&lock)) else {
             return;
         };
-        let holders = objclass::lock_holders(&attr, self.ctx.wall);
-        let (by, now) = (self.client.name, self.ctx.now);
-        self.watches
-            .locks
-            .refused(&self.head.object, &name, holders, by, now);
+        let holders = objclass::lock_holders(&attr, self.req.wall);
+        self.notes.push(Note::LockRefused { lock, holders });
     }
 }
 
@@ -59,7 +94,7 @@ fn errno(f: Fail) -> Errno {
     Errno(-f.rval)
 }
 
-impl ObjectContext for Exec<'_, '_> {
+impl ObjectContext for Exec<'_> {
     fn stat(&mut self) -> objclass::Result<Option<ObjectStat>> {
         let new = &self.work.new;
         Ok(new.exists.then_some(ObjectStat {
@@ -70,13 +105,12 @@ impl ObjectContext for Exec<'_, '_> {
 
     fn read(&mut self, offset: u64, len: u64) -> objclass::Result<Bytes> {
         self.must_exist().map_err(errno)?;
-        let size = if self.old.exists { self.old.size } else { 0 };
+        let size = if self.req.old.exists { self.req.old.size } else { 0 };
         if offset >= size {
             return Ok(Bytes::new());
         }
         self.cost.charge(len.min(size - offset), 1)?;
-        let data = self.ctx.store.read(self.source, offset, len.min(size - offset));
-        data.map_err(|e| errno(e.into()))
+        self.bytes(offset, len.min(size - offset)).map_err(errno)
     }
 
     fn xattr(&mut self, name: &[u8]) -> objclass::Result<Option<Bytes>> {
@@ -150,19 +184,31 @@ impl ObjectContext for Exec<'_, '_> {
 
     fn caller(&self) -> Caller {
         Caller {
-            name: self.client.name,
-            addr: self.client.addr,
+            name: self.req.client.name,
+            addr: self.req.client.addr,
         }
     }
 
     fn now(&self) -> Utime {
-        self.ctx.wall
+        self.req.wall
     }
 
     fn random(&mut self, out: &mut [u8]) {
         for part in out.chunks_mut(8) {
-            let bytes = (self.ctx.random)().to_le_bytes();
+            let bytes = (self.random)().to_le_bytes();
             part.copy_from_slice(&bytes[..part.len()]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_of_methods_names_methods() {
+        for name in RBD_DATA_METHODS {
+            assert!(objclass::lookup(b"rbd", name.as_bytes()).is_ok(), "{name}");
         }
     }
 }

@@ -1,7 +1,8 @@
 //! CHECKSUM: checksums of ranges by the server (docs/protocol/ceph/04-osd.md, 9.1).
 
 use super::xxhash::{xxh32, xxh64};
-use crate::exec::{Done, Exec, OpResult};
+use crate::exec::run::Exec;
+use crate::exec::{Done, OpResult};
 use denc::{Reader, Writer};
 use messages::osd::OsdOp;
 use types::Errno;
@@ -11,7 +12,7 @@ const XXHASH32: u8 = 0;
 const XXHASH64: u8 = 1;
 const CRC32C: u8 = 2;
 
-impl Exec<'_, '_> {
+impl Exec<'_> {
     pub fn checksum(&mut self, op: &OsdOp) -> OpResult {
         self.must_have_existed()?;
         let a = op.checksum();
@@ -25,14 +26,10 @@ impl Exec<'_, '_> {
         if chunk != 0 && (a.length == 0 || !a.length.is_multiple_of(chunk)) {
             return Err(Errno::EINVAL.into());
         }
-        let size = self.old.size;
-        let whole = a.offset == 0 && a.length == 0;
-        let len = if whole { size } else { a.length }.min(size.saturating_sub(a.offset));
-        if len == 0 {
+        let data = self.bytes_of(op)?;
+        if data.is_empty() {
             return Ok(Done::default());
         }
-        let data = self.ctx.store.read(self.source, a.offset, len)?;
-        self.read_bytes += data.len() as u64;
         let chunk = if chunk == 0 { data.len() } else { chunk as usize };
         let mut w = Writer::with_capacity(4 + data.len().div_ceil(chunk) * 8);
         w.u32(data.len().div_ceil(chunk) as u32);

@@ -3,20 +3,22 @@
 //! A source in the same store is copied by reference; one of another OSD is fetched before the message is
 //! executed, and comes in whole.
 
-use crate::api::{Located, ObjectCopy};
 use crate::exec::cost::{STEPS_MAX, shared_blocks};
+use crate::exec::gathered::{Gathered, Read};
+use crate::exec::known::Known;
 use crate::exec::ops::omap::HEADER_MAX;
 use crate::exec::ops::xattr::xattrs_fit;
-use crate::exec::{Exec, Fail, OpResult, XattrSizes, done};
+use crate::exec::run::Exec;
+use crate::exec::work::XattrSizes;
+use crate::exec::{Fail, OpResult, done};
 use crate::state::object::ObjectState;
 use crate::state::object_info::{user_attr, user_name};
 use crate::state::snapset::Resolved;
-use crate::store::ObjectStore;
 use bytes::Bytes;
 use denc::Reader;
 use messages::osd::{OsdOp, code};
 use std::ops::Bound;
-use types::{Errno, HObject, NOSNAP, ObjectId, ObjectLocator, Op};
+use types::{Errno, HObject, NOSNAP, ObjectId, ObjectLocator, Op, Utime};
 
 /// FLUSH, IGNORE_OVERLAY, IGNORE_CACHE, MAP_SNAP_CLONE, RWORDERED, TRUNCATE_SEQ.
 const KNOWN_FLAGS: u8 = 63;
@@ -28,6 +30,34 @@ const OMAP_STEP_BYTES: usize = 8 << 20;
 /// An omap larger than this is not copied (E2BIG): it would have to fit into one transaction.
 const OMAP_BYTES_MAX: usize = 64 << 20;
 const OMAP_ROWS_MAX: usize = STEPS_MAX as usize;
+
+/// Everything of one object, as COPY_FROM takes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ObjectCopy {
+    pub user_version: u64,
+    pub mtime: Utime,
+    pub data: Bytes,
+    /// User attributes by their client names.
+    pub attrs: Vec<(Bytes, Bytes)>,
+    pub omap_header: Bytes,
+    pub omap: Vec<(Bytes, Bytes)>,
+}
+
+/// Where the source of a COPY_FROM is.
+#[derive(Debug)]
+pub(crate) enum CopySource {
+    /// There is no such pool.
+    Nowhere,
+    /// In this store: its data is shared.
+    Here(HObject),
+    /// It was fetched, and is as another OSD, or the PG that has it here, gave it.
+    Fetched(HObject, Result<Box<ObjectCopy>, Errno>),
+}
+
+/// Whether the operation makes its object a copy of another.
+pub(crate) fn copies(op: &OsdOp) -> bool {
+    matches!(op.code, code::COPY_FROM | code::COPY_FROM2)
+}
 
 /// The decoded in-data.
 pub(crate) struct Source {
@@ -55,16 +85,16 @@ pub(crate) fn source_of(op: &OsdOp) -> Result<Source, Fail> {
 pub(crate) fn resolve(
     object: &HObject,
     shard: i8,
-    store: &mut dyn ObjectStore,
+    known: &mut dyn Known,
 ) -> Result<(ObjectId, ObjectState), Fail> {
     let id = |object| ObjectId { shard, object };
     let head_id = id(object.head());
-    let head = ObjectState::load(&head_id, store)?;
+    let head = known.object(&head_id)?;
     let found = match head.snapset.resolve(object.snap) {
         Resolved::Head => (head_id, head),
         Resolved::Clone(clone) => {
             let clone = id(object.with_snap(clone));
-            let state = ObjectState::load(&clone, store)?;
+            let state = known.object(&clone)?;
             (clone, state)
         }
         Resolved::Absent => return Err(Errno::ENOENT.into()),
@@ -75,21 +105,21 @@ pub(crate) fn resolve(
     Ok(found)
 }
 
-fn user_attrs(oid: &ObjectId, store: &mut dyn ObjectStore) -> Result<Vec<(Bytes, Bytes)>, Fail> {
-    let all = store.attrs(oid)?;
+fn user_attrs(oid: &ObjectId, known: &mut dyn Known) -> Result<Vec<(Bytes, Bytes)>, Fail> {
+    let all = known.attrs(oid)?;
     Ok(all
         .into_iter()
         .filter_map(|(n, v)| Some((user_name(&n)?, v)))
         .collect())
 }
 
-fn whole_omap(oid: &ObjectId, store: &mut dyn ObjectStore) -> Result<Vec<(Bytes, Bytes)>, Fail> {
+fn whole_omap(oid: &ObjectId, known: &mut dyn Known) -> Result<Vec<(Bytes, Bytes)>, Fail> {
     let mut all: Vec<(Bytes, Bytes)> = Vec::new();
     let mut bytes = 0;
     loop {
         let from = all.last().map(|(k, _)| k.clone());
         let from = from.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-        let page = store.omap_range(oid, from, OMAP_STEP, OMAP_STEP_BYTES)?;
+        let page = known.omap_range(oid, from, OMAP_STEP, OMAP_STEP_BYTES)?;
         bytes += page.rows.iter().map(|(k, v)| k.len() + v.len()).sum::<usize>();
         if bytes > OMAP_BYTES_MAX || all.len() + page.rows.len() > OMAP_ROWS_MAX {
             return Err(Errno::E2BIG.into());
@@ -101,78 +131,83 @@ fn whole_omap(oid: &ObjectId, store: &mut dyn ObjectStore) -> Result<Vec<(Bytes,
     }
 }
 
-/// Everything of an object of this store, for another OSD.
+/// What an [`export`] reads of the object's data.
+pub(crate) fn export_reads(state: &ObjectState) -> Option<Read> {
+    (state.size > 0).then(|| Read::bytes(0, state.size))
+}
+
+/// Everything of an object of this store (as [`resolve`] found it), for another OSD.
 pub(crate) fn export(
-    object: &HObject,
-    shard: i8,
-    store: &mut dyn ObjectStore,
+    oid: &ObjectId,
+    state: &ObjectState,
+    gathered: &Gathered,
+    known: &mut dyn Known,
 ) -> Result<Box<ObjectCopy>, Fail> {
-    let (oid, state) = resolve(object, shard, store)?;
-    let with_omap = state.info.omap;
+    let data = match export_reads(state) {
+        Some(read) => gathered
+            .bytes(&mut 0, read.offset, read.len)
+            .ok_or(Errno::EIO)??,
+        None => Bytes::new(),
+    };
+    let (omap_header, omap) = omap_of(oid, state, known)?;
     Ok(Box::new(ObjectCopy {
         user_version: state.info.user_version,
         mtime: state.info.mtime,
-        data: store.read(&oid, 0, state.size)?,
-        attrs: user_attrs(&oid, store)?,
-        omap_header: if with_omap {
-            store.omap_header(&oid)?
-        } else {
-            Bytes::new()
-        },
-        omap: if with_omap {
-            whole_omap(&oid, store)?
-        } else {
-            Vec::new()
-        },
+        data,
+        attrs: user_attrs(oid, known)?,
+        omap_header,
+        omap,
     }))
 }
 
-impl Exec<'_, '_> {
+/// Header and rows.
+type Omap = (Bytes, Vec<(Bytes, Bytes)>);
+
+fn omap_of(oid: &ObjectId, state: &ObjectState, known: &mut dyn Known) -> Result<Omap, Fail> {
+    match state.info.omap {
+        true => Ok((known.omap_header(oid)?, whole_omap(oid, known)?)),
+        false => Ok(Omap::default()),
+    }
+}
+
+impl Exec<'_> {
     pub fn copy_from(&mut self, index: usize, op: &OsdOp) -> OpResult {
         let (a, source) = (op.copy_from(), source_of(op)?);
-        let located = self.ctx.cluster.locate(&source.oloc, &source.oid, a.snap);
-        let found = match located {
-            Located::NoPool => return Err(Errno::ENOENT.into()),
-            Located::Local(o) | Located::Remote(o) if a.snap == NOSNAP && o == self.head.object => {
+        let req = self.req;
+        match req.sources.get(&index) {
+            None | Some(CopySource::Nowhere) => return Err(Errno::ENOENT.into()),
+            Some(CopySource::Here(o) | CopySource::Fetched(o, _))
+                if a.snap == NOSNAP && *o == req.head.object =>
+            {
                 return Err(Errno::EINVAL.into());
             }
-            Located::Local(o) if !self.fetched.contains_key(&index) => self.local_copy(&o, a.version)?,
-            Located::Local(_) | Located::Remote(_) => {
-                let copy = self
-                    .fetched
-                    .remove(&index)
-                    .unwrap_or(Err(Errno::EIO))
-                    .map_err(Fail::from)?;
-                check_version(a.version, copy.user_version)?;
-                let data = copy.data.clone();
-                (*copy, Data::Bytes(data))
+            Some(CopySource::Here(o)) => {
+                let (copy, data) = self.local_copy(o, a.version)?;
+                self.become_copy(&copy, data, source.truncate)?;
             }
-        };
-        self.become_copy(found.0, found.1, source.truncate)?;
+            Some(CopySource::Fetched(_, Err(e))) => return Err((*e).into()),
+            Some(CopySource::Fetched(_, Ok(copy))) => {
+                check_version(a.version, copy.user_version)?;
+                self.become_copy(copy, Data::Bytes(copy.data.clone()), source.truncate)?;
+            }
+        }
         done()
     }
 
     /// The copy without its data, which is shared inside the store.
     fn local_copy(&mut self, object: &HObject, version: u64) -> Result<(ObjectCopy, Data), Fail> {
-        let (oid, state) = resolve(object, self.head.shard, self.ctx.store)?;
-        if oid == *self.head {
+        let (oid, state) = resolve(object, self.req.head.shard, self.known)?;
+        if oid == *self.req.head {
             return Err(Errno::EINVAL.into());
         }
         check_version(version, state.info.user_version)?;
         self.cost.charge(0, shared_blocks(state.size))?;
-        let (omap_header, omap) = if state.info.omap {
-            (
-                self.ctx.store.omap_header(&oid)?,
-                whole_omap(&oid, self.ctx.store)?,
-            )
-        } else {
-            Default::default()
-        };
+        let (omap_header, omap) = omap_of(&oid, &state, self.known)?;
         let copy = ObjectCopy {
             user_version: state.info.user_version,
             mtime: state.info.mtime,
             data: Bytes::new(),
-            attrs: user_attrs(&oid, self.ctx.store)?,
+            attrs: user_attrs(&oid, self.known)?,
             omap_header,
             omap,
         };
@@ -181,7 +216,7 @@ impl Exec<'_, '_> {
 
     fn become_copy(
         &mut self,
-        copy: ObjectCopy,
+        copy: &ObjectCopy,
         data: Data,
         truncate: Option<(u32, u64)>,
     ) -> Result<(), Fail> {
@@ -195,7 +230,7 @@ impl Exec<'_, '_> {
             return Err(Errno::E2BIG.into());
         }
         let has_omap = !copy.omap.is_empty() || !copy.omap_header.is_empty();
-        if has_omap && self.pool.erasure {
+        if has_omap && self.req.pool.erasure {
             return Err(Errno::EOPNOTSUPP.into());
         }
         let watchers = std::mem::take(&mut self.work.new.info.watchers);
@@ -210,7 +245,7 @@ impl Exec<'_, '_> {
         new.info.omap = has_omap;
         self.work.user_version = Some(copy.user_version);
         self.work.mtime = Some(copy.mtime);
-        let dst = self.head.clone();
+        let dst = self.req.head.clone();
         match data {
             Data::Bytes(data) if !data.is_empty() => self.write(0, data),
             Data::Of(src, len) if len > 0 => {
@@ -232,7 +267,7 @@ impl Exec<'_, '_> {
             _ => {}
         }
         if !copy.attrs.is_empty() {
-            let attrs = copy.attrs.into_iter().map(|(n, v)| (user_attr(&n), v));
+            let attrs = copy.attrs.iter().map(|(n, v)| (user_attr(n), v.clone()));
             self.work.txn.push(Op::SetAttrs {
                 oid: dst.clone(),
                 attrs: attrs.collect(),
@@ -241,13 +276,13 @@ impl Exec<'_, '_> {
         if !copy.omap_header.is_empty() {
             self.work.txn.push(Op::OmapSetHeader {
                 oid: dst.clone(),
-                header: copy.omap_header,
+                header: copy.omap_header.clone(),
             });
         }
         if !copy.omap.is_empty() {
             self.work.txn.push(Op::OmapSet {
                 oid: dst,
-                entries: copy.omap,
+                entries: copy.omap.clone(),
             });
         }
         Ok(())

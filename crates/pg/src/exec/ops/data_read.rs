@@ -1,86 +1,45 @@
 //! Reading data: READ, SPARSE_READ, MAPEXT, STAT, CMPEXT, ASSERT_VER (docs/protocol/ceph/04-osd.md, 9.1, 9.5).
 
-use crate::exec::{Done, Exec, Fail, OpResult, done};
+use crate::exec::gathered::Extent;
+use crate::exec::run::Exec;
+use crate::exec::{Done, Fail, OpResult, done};
 use bytes::{Bytes, BytesMut};
 use denc::Writer;
-use messages::osd::{ExtentArg, OsdOp};
+use messages::osd::OsdOp;
 use types::Errno;
 
 /// CMPEXT tells the first differing byte as this less its index.
 const CMPEXT_MISMATCH: i32 = -4095;
 
-impl Exec<'_, '_> {
-    /// The readable part of a range: cut off at the size, or at the truncate size of a client that knows of
-    /// a truncation which this object has not seen.
-    fn readable(&self, a: &ExtentArg) -> (u64, u64) {
-        let mut size = self.old.size;
-        if a.truncate_seq > self.old.info.truncate_seq
-            && a.offset.saturating_add(a.length) > a.truncate_size
-            && size > a.truncate_size
-        {
-            size = a.truncate_size;
-        }
-        (a.offset.min(size), size)
+/// Where the extents are.
+fn put_map(extents: &[Extent], w: &mut Writer) {
+    w.u32(extents.len() as u32);
+    for e in extents {
+        w.u64(e.offset);
+        w.u64(e.len);
     }
+}
 
-    fn read_range(&mut self, offset: u64, len: u64) -> Result<Bytes, Fail> {
-        if len == 0 {
-            return Ok(Bytes::new());
-        }
-        let data = self.ctx.store.read(self.source, offset, len)?;
-        self.read_bytes += data.len() as u64;
-        Ok(data)
-    }
-
+impl Exec<'_> {
     pub fn read(&mut self, op: &OsdOp) -> OpResult {
         self.must_have_existed()?;
-        let a = op.extent();
-        let (offset, size) = self.readable(&a);
-        let left = size - offset;
-        let len = if a.length == 0 { left } else { a.length.min(left) };
-        Ok(self.read_range(offset, len)?.into())
-    }
-
-    pub fn read_all(&mut self) -> OpResult {
-        self.must_have_existed()?;
-        Ok(self.read_range(0, self.old.size)?.into())
-    }
-
-    fn extents(&mut self, a: &ExtentArg) -> Result<Vec<(u64, u64)>, Fail> {
-        let (offset, size) = self.readable(a);
-        let len = a.length.min(size - offset);
-        if len == 0 {
-            return Ok(Vec::new());
-        }
-        if self.pool.erasure {
-            return Ok(vec![(offset, len)]);
-        }
-        let mut merged: Vec<(u64, u64)> = Vec::new();
-        for (first, n) in self.ctx.store.extents(self.source, offset, len)? {
-            let (first, end) = (first.max(offset), (first + n).min(offset + len));
-            match merged.last_mut() {
-                _ if first >= end => {}
-                Some(last) if last.0 + last.1 == first => last.1 += end - first,
-                _ => merged.push((first, end - first)),
-            }
-        }
-        Ok(merged)
+        Ok(self.bytes_of(op)?.into())
     }
 
     pub fn sparse_read(&mut self, op: &OsdOp) -> OpResult {
         self.must_have_existed()?;
-        let extents = self.extents(&op.extent())?;
-        let total: u64 = extents.iter().map(|e| e.1).sum();
+        let extents = self.extents_of(op)?;
+        let total: u64 = extents.iter().map(|e| e.len).sum();
         let mut out = BytesMut::with_capacity(8 + 16 * extents.len() + total as usize);
         let mut w = Writer::with_capacity(8 + 16 * extents.len());
-        w.put(&extents);
+        put_map(&extents, &mut w);
         w.u32(total as u32);
         out.extend_from_slice(w.as_slice());
-        for (offset, len) in extents {
-            let pieces = self.ctx.store.read_pieces(self.source, offset, len)?;
+        for Extent { offset, len, pieces } in extents.iter() {
             let got: u64 = pieces.iter().map(|p| p.len() as u64).sum();
-            if got != len {
-                tracing::error!("{}: extent {offset}~{len} gave {got} bytes", self.source.object);
+            if got != *len {
+                let object = &self.req.source.object;
+                tracing::error!("{object}: extent {offset}~{len} gave {got} bytes");
                 return Err(Errno::EIO.into());
             }
             self.read_bytes += got;
@@ -92,9 +51,9 @@ impl Exec<'_, '_> {
     /// Allocated ranges, rounded to nothing: what the store says. Length 0 gives none.
     pub fn map_extents(&mut self, op: &OsdOp) -> OpResult {
         self.must_have_existed()?;
-        let extents = self.extents(&op.extent())?;
+        let extents = self.extents_of(op)?;
         let mut w = Writer::with_capacity(4 + 16 * extents.len());
-        w.put(&extents);
+        put_map(&extents, &mut w);
         Ok(w.finish().into())
     }
 
@@ -108,15 +67,10 @@ impl Exec<'_, '_> {
 
     /// Bytes past the end, and a missing object, compare as zeros.
     pub fn compare_extent(&mut self, op: &OsdOp) -> OpResult {
-        let a = op.extent();
-        if a.length != op.indata.len() as u64 {
+        if op.extent().length != op.indata.len() as u64 {
             return Err(Errno::EINVAL.into());
         }
-        let (offset, len) = (a.offset.min(self.old.size), a.length);
-        let stored = match self.old.exists {
-            true => self.read_range(offset, len.min(self.old.size - offset))?,
-            false => Bytes::new(),
-        };
+        let stored = self.bytes_of(op)?;
         let zeros = std::iter::repeat(&0u8);
         match op
             .indata
@@ -133,8 +87,8 @@ impl Exec<'_, '_> {
     }
 
     pub fn assert_version(&mut self, op: &OsdOp) -> OpResult {
-        let stored = if self.old.exists {
-            self.old.info.user_version
+        let stored = if self.req.old.exists {
+            self.req.old.info.user_version
         } else {
             0
         };

@@ -1,10 +1,11 @@
 //! Writing data, creating and deleting (docs/protocol/ceph/04-osd.md, 9.2). The primitives at the end are what class
 //! methods use, too.
 
-use crate::exec::{Change, Effect, Exec, Fail, OpResult, XattrSizes, done};
-use crate::front::watch::key_of;
+use crate::exec::run::Exec;
+use crate::exec::work::{Change, Effect, XattrSizes};
+use crate::exec::{Fail, OpResult, done};
 use crate::state::object::ObjectState;
-use crate::state::object_info::{AllocHint, ObjectInfo};
+use crate::state::object_info::{AllocHint, ObjectInfo, key_of};
 use bytes::Bytes;
 use denc::Reader;
 use messages::osd::{ExtentArg, OsdOp, op_flag};
@@ -23,19 +24,19 @@ fn fits(offset: u64, len: u64) -> Result<(), Fail> {
     Ok(())
 }
 
-impl Exec<'_, '_> {
+impl Exec<'_> {
     /// An erasure-coded pool without overwrites takes whole stripes at the end only.
     fn erasure_append_only(&self, offset: u64) -> Result<(), Fail> {
-        let stripe = u64::from(self.pool.stripe_width.max(1));
+        let stripe = u64::from(self.req.pool.stripe_width.max(1));
         let at_end = offset == self.work.new.size && offset.is_multiple_of(stripe);
-        if self.pool.erasure && !self.pool.ec_overwrites && !at_end {
+        if self.req.pool.erasure && !self.req.pool.ec_overwrites && !at_end {
             return Err(Errno::EOPNOTSUPP.into());
         }
         Ok(())
     }
 
     fn erasure_no_overwrite(&self) -> Result<(), Fail> {
-        if self.pool.erasure && !self.pool.ec_overwrites && self.work.new.exists {
+        if self.req.pool.erasure && !self.req.pool.ec_overwrites && self.work.new.exists {
             return Err(Errno::EOPNOTSUPP.into());
         }
         Ok(())
@@ -133,7 +134,7 @@ impl Exec<'_, '_> {
             return done();
         }
         self.work.txn.push(Op::Zero {
-            oid: self.head.clone(),
+            oid: self.req.head.clone(),
             offset: a.offset,
             len: a.length,
         });
@@ -218,7 +219,7 @@ impl Exec<'_, '_> {
         if self.begin_existence() && !self.work.new.physical {
             self.work.new.physical = true;
             self.work.txn.push(Op::Touch {
-                oid: self.head.clone(),
+                oid: self.req.head.clone(),
             });
         }
     }
@@ -247,7 +248,7 @@ impl Exec<'_, '_> {
         self.work.modified.insert(offset, end);
         self.work.write_bytes += data.len() as u64;
         self.work.txn.push(Op::Write {
-            oid: self.head.clone(),
+            oid: self.req.head.clone(),
             offset,
             data,
         });
@@ -267,7 +268,7 @@ impl Exec<'_, '_> {
         self.work.modified.insert(size, new.size);
         new.size = size;
         self.work.txn.push(Op::Truncate {
-            oid: self.head.clone(),
+            oid: self.req.head.clone(),
             size,
         });
         self.changed();
@@ -279,7 +280,7 @@ impl Exec<'_, '_> {
         self.work.modified.insert(0, self.work.new.size);
         if self.work.new.physical {
             self.work.txn.push(Op::Remove {
-                oid: self.head.clone(),
+                oid: self.req.head.clone(),
             });
         }
         let gone: Vec<_> = self.work.new.info.watchers.iter().map(key_of).collect();

@@ -1,6 +1,7 @@
 //! The omap: an ordered map of byte strings and one header per object (docs/protocol/ceph/04-osd.md, 9.4).
 
-use crate::exec::{Exec, Fail, OpResult, done};
+use crate::exec::run::Exec;
+use crate::exec::{Fail, OpResult, done};
 use bytes::Bytes;
 use denc::{Reader, Writer};
 use messages::osd::OsdOp;
@@ -22,10 +23,10 @@ const COUNTED_ROWS: usize = 1024;
 /// Rows and whether more of the range follow.
 type Page = (Vec<(Bytes, Bytes)>, bool);
 
-impl Exec<'_, '_> {
+impl Exec<'_> {
     /// At most `max` rows with `prefix` strictly behind `after`.
     pub fn omap_page(&mut self, after: &[u8], prefix: &[u8], max: usize) -> Result<Page, Fail> {
-        if !self.old.exists || !self.old.info.omap || self.pool.erasure {
+        if !self.req.old.exists || !self.req.old.info.omap || self.req.pool.erasure {
             return Ok((Vec::new(), false));
         }
         let from = if after < prefix {
@@ -39,7 +40,7 @@ impl Exec<'_, '_> {
         let bytes = ROWS_BYTES_MAX.min(self.cost.bytes_left());
         // One row more than asked for tells whether the prefix goes on.
         let asked = max.saturating_add(1);
-        let page = self.ctx.store.omap_range(self.source, from, asked, bytes)?;
+        let page = self.known.omap_range(self.req.source, from, asked, bytes)?;
         let mut rows = page.rows;
         let found = rows.len();
         let bytes: usize = rows.iter().map(|(k, v)| k.len() + v.len()).sum();
@@ -78,20 +79,20 @@ impl Exec<'_, '_> {
 
     pub fn omap_header(&mut self) -> OpResult {
         self.must_have_existed()?;
-        if !self.old.info.omap || self.pool.erasure {
+        if !self.req.old.info.omap || self.req.pool.erasure {
             return done();
         }
-        Ok(self.ctx.store.omap_header(self.source)?.into())
+        Ok(self.known.omap_header(self.req.source)?.into())
     }
 
     /// Values of those keys that exist. The keys are charged, the rows are here; such an answer has no "more".
     pub fn omap_get(&mut self, keys: &[Bytes]) -> Result<Vec<(Bytes, Bytes)>, Fail> {
         let mut rows = Vec::new();
-        if !self.old.exists || !self.old.info.omap || self.pool.erasure {
+        if !self.req.old.exists || !self.req.old.info.omap || self.req.pool.erasure {
             return Ok(rows);
         }
         for key in keys {
-            let found = self.ctx.store.omap_get(self.source, std::slice::from_ref(key))?;
+            let found = self.known.omap_get(self.req.source, std::slice::from_ref(key))?;
             let bytes: usize = found.iter().map(|(k, v)| k.len() + v.len()).sum();
             self.cost.charge(bytes as u64, 0)?;
             rows.extend(found);
@@ -139,7 +140,7 @@ impl Exec<'_, '_> {
     }
 
     pub fn omap_set(&mut self, entries: Vec<(Bytes, Bytes)>) -> Result<(), Fail> {
-        if self.pool.erasure {
+        if self.req.pool.erasure {
             return Err(Errno::EOPNOTSUPP.into());
         }
         self.ensure_exists();
@@ -152,7 +153,7 @@ impl Exec<'_, '_> {
             .map(|(k, v)| (k.len() + v.len()) as u64)
             .sum::<u64>();
         self.work.txn.push(Op::OmapSet {
-            oid: self.head.clone(),
+            oid: self.req.head.clone(),
             entries,
         });
         Ok(())
@@ -165,7 +166,7 @@ impl Exec<'_, '_> {
         self.ensure_exists();
         self.work.new.info.omap = true;
         self.work.txn.push(Op::OmapSetHeader {
-            oid: self.head.clone(),
+            oid: self.req.head.clone(),
             header: op.indata.clone(),
         });
         done()
@@ -175,7 +176,7 @@ impl Exec<'_, '_> {
         self.must_exist()?;
         self.work.new.info.omap = false;
         self.work.txn.push(Op::OmapClear {
-            oid: self.head.clone(),
+            oid: self.req.head.clone(),
         });
         self.changed();
         done()
@@ -189,7 +190,7 @@ impl Exec<'_, '_> {
     }
 
     pub fn omap_remove(&mut self, keys: Vec<Bytes>) -> Result<(), Fail> {
-        if self.pool.erasure {
+        if self.req.pool.erasure {
             return Err(Errno::EOPNOTSUPP.into());
         }
         self.ensure_exists();
@@ -197,7 +198,7 @@ impl Exec<'_, '_> {
             return Ok(());
         }
         self.work.txn.push(Op::OmapRemove {
-            oid: self.head.clone(),
+            oid: self.req.head.clone(),
             keys,
         });
         Ok(())
@@ -210,7 +211,7 @@ impl Exec<'_, '_> {
         if first < last {
             self.charge_range(&first, &last)?;
             self.work.txn.push(Op::OmapRemoveRange {
-                oid: self.head.clone(),
+                oid: self.req.head.clone(),
                 first,
                 last,
             });
@@ -222,10 +223,10 @@ impl Exec<'_, '_> {
     /// The rows of a range that is to be removed, one by one; E2BIG if they are too many for one message. Those that this
     /// message has set are charged already.
     fn charge_range(&mut self, first: &[u8], last: &[u8]) -> Result<(), Fail> {
-        if !self.old.exists || !self.old.info.omap {
+        if !self.req.old.exists || !self.req.old.info.omap {
             return Ok(());
         }
-        let rows = self.ctx.store.stat(self.head)?.map_or(0, |s| s.omap_keys);
+        let rows = self.known.stat(self.req.head)?.map_or(0, |s| s.omap_keys);
         if rows <= FEW_ROWS {
             return Ok(self.cost.charge(0, rows)?);
         }
@@ -233,9 +234,8 @@ impl Exec<'_, '_> {
         loop {
             let at = from.as_ref().map(|k| k.as_ref());
             let page = self
-                .ctx
-                .store
-                .omap_range(self.head, at, COUNTED_ROWS, ROWS_BYTES_MAX)?;
+                .known
+                .omap_range(self.req.head, at, COUNTED_ROWS, ROWS_BYTES_MAX)?;
             let found = page.rows.iter().take_while(|(k, _)| k.as_ref() < last).count();
             self.cost.charge(0, found as u64)?;
             match page.rows.last() {

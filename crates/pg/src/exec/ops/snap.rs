@@ -1,17 +1,44 @@
-//! ROLLBACK and LIST_SNAPS (docs/protocol/ceph/04-osd.md, 11.5, 11.6). Cloning on write is the PG's `write`.
+//! ROLLBACK and LIST_SNAPS (docs/protocol/ceph/04-osd.md, 11.5, 11.6). Cloning on write: [`crate::exec::finish`].
 
 use crate::exec::cost::{CLONED_ROWS_MAX, STEPS_MAX, rows_to_clone, shared_blocks};
-use crate::exec::{Exec, OpResult, done};
+use crate::exec::run::Exec;
+use crate::exec::{OpResult, done};
+use crate::pool::{PoolView, SnapIntervals};
 use crate::state::intervals::Intervals;
-use crate::state::object::ObjectState;
-use crate::state::snapset::Resolved;
-use messages::osd::OsdOp;
+use crate::state::snapset::{Resolved, context_is_valid};
+use messages::osd::{MOSDOp, OsdOp, flag};
 use types::{Errno, ObjectId, Op};
 
-impl Exec<'_, '_> {
+/// The snapshot context that counts for a write.
+#[derive(Debug, Default)]
+pub(crate) struct SnapContext {
+    pub seq: u64,
+    /// Descending, without removed ones.
+    pub snaps: Vec<u64>,
+}
+
+impl SnapContext {
+    /// Of a message: its own, or the pool's.
+    pub fn of(m: &MOSDOp, pool: &PoolView, removed: &SnapIntervals) -> Result<Self, Errno> {
+        let (seq, snaps) = match pool.pool_snaps_mode && !m.has(flag::ENFORCE_SNAPC) {
+            true => (pool.snap_seq, &pool.snaps),
+            false => (m.snap_seq, &m.snaps),
+        };
+        if !context_is_valid(seq, snaps) {
+            return Err(Errno::EINVAL);
+        }
+        let kept = snaps.iter().filter(|s| !removed.contains(**s));
+        Ok(Self {
+            seq,
+            snaps: kept.copied().collect(),
+        })
+    }
+}
+
+impl Exec<'_> {
     pub fn list_snaps(&mut self) -> OpResult {
-        let head = self.old.exists.then_some(self.old.size);
-        Ok(self.old.snapset.list(head).into())
+        let head = self.req.old.exists.then_some(self.req.old.size);
+        Ok(self.req.old.snapset.list(head).into())
     }
 
     pub fn rollback(&mut self, op: &OsdOp) -> OpResult {
@@ -34,10 +61,10 @@ impl Exec<'_, '_> {
 
     fn rollback_to(&mut self, clone: u64) -> OpResult {
         let src = ObjectId {
-            shard: self.head.shard,
-            object: self.head.object.with_snap(clone),
+            shard: self.req.head.shard,
+            object: self.req.head.object.with_snap(clone),
         };
-        let then = ObjectState::load(&src, self.ctx.store)?;
+        let then = self.known.object(&src)?;
         if !then.physical {
             tracing::error!(
                 "{}: the snapset lists a clone that the store does not have",
@@ -45,7 +72,7 @@ impl Exec<'_, '_> {
             );
             return Err(Errno::EIO.into());
         }
-        let rows = rows_to_clone(&src, &then, self.ctx.store)?;
+        let rows = rows_to_clone(&src, &then, self.known)?;
         // A fraction of what a row costs that comes in: at most one each message, if they are many.
         let steps = shared_blocks(then.size) + rows * STEPS_MAX / CLONED_ROWS_MAX / 2;
         self.cost.charge(0, steps)?;
@@ -66,7 +93,7 @@ impl Exec<'_, '_> {
         self.work.snapset_lost = true;
         self.work.txn.push(Op::Clone {
             src,
-            dst: self.head.clone(),
+            dst: self.req.head.clone(),
         });
         self.changed();
         done()

@@ -1,9 +1,10 @@
-//! WATCH, NOTIFY, NOTIFY_ACK, LIST_WATCHERS (docs/protocol/ceph/04-osd.md, section 12). The table itself is
-//! [`crate::front::watch`].
+//! WATCH, NOTIFY, NOTIFY_ACK, LIST_WATCHERS (docs/protocol/ceph/04-osd.md, section 12). The table of what runs
+//! is the front's.
 
-use crate::exec::{Change, Effect, Exec, OpResult, done};
-use crate::front::watch::{NotifyRequest, TIMEOUT_DEFAULT_S, WATCH_TIMEOUT_MAX_S, WatchKey, key_of};
-use crate::state::object_info::WatchRecord;
+use crate::exec::run::Exec;
+use crate::exec::work::{Change, Effect, Note, NotifyRequest};
+use crate::exec::{OpResult, done};
+use crate::state::object_info::{WatchKey, WatchRecord, key_of};
 use bytes::Bytes;
 use denc::{Reader, Writer};
 use messages::osd::OsdOp;
@@ -15,14 +16,19 @@ const WATCH: u8 = 3;
 const RECONNECT: u8 = 5;
 pub(crate) const PING: u8 = 7;
 
+/// Used where the client says 0 (osd_client_watch_timeout, osd_default_notify_timeout).
+pub(crate) const TIMEOUT_DEFAULT_S: u32 = 30;
+/// The longest that a client may ask for; of a watch a record stays with the object: what is lost is found out within the
+/// hour.
+pub(crate) const WATCH_TIMEOUT_MAX_S: u32 = 3600;
 /// Watches of one object.
 const WATCHERS_MAX: usize = 4096;
 /// An event about a notify without its payload, roughly.
 const EVENT_BYTES: u64 = 128;
 
-impl Exec<'_, '_> {
+impl Exec<'_> {
     fn key(&self, cookie: u64) -> WatchKey {
-        (self.client.name.num, cookie)
+        (self.req.client.name.num, cookie)
     }
 
     pub fn watch(&mut self, op: &OsdOp) -> OpResult {
@@ -32,9 +38,12 @@ impl Exec<'_, '_> {
         let at = self.work.new.info.watchers.iter().position(|w| key_of(w) == key);
         match (a.op, at) {
             (PING | RECONNECT, None) => return Err(Errno::ENOTCONN.into()),
-            (PING, Some(_)) => self
-                .watches
-                .ping(&self.head.object, key, self.conn, self.ctx.now)?,
+            (PING, Some(_)) => {
+                self.req
+                    .watches
+                    .check(&self.req.head.object, key, self.req.conn)?;
+                self.notes.push(Note::Ping(key));
+            }
             (UNWATCH, None) => {}
             (UNWATCH, Some(at)) => {
                 self.work.new.info.watchers.remove(at);
@@ -53,10 +62,10 @@ impl Exec<'_, '_> {
 
     fn register(&mut self, cookie: u64, timeout: u32, at: Option<usize>) -> Result<(), Errno> {
         let record = WatchRecord {
-            name: self.client.name,
+            name: self.req.client.name,
             cookie,
             timeout_s: if timeout == 0 { TIMEOUT_DEFAULT_S } else { timeout }.min(WATCH_TIMEOUT_MAX_S),
-            addr: self.client.addr,
+            addr: self.req.client.addr,
         };
         let watchers = &mut self.work.new.info.watchers;
         match at {
@@ -88,7 +97,7 @@ impl Exec<'_, '_> {
 
     pub fn notify(&mut self, op: &OsdOp) -> OpResult {
         self.must_exist()?;
-        if !self.watches.can_notify(&self.head.object) {
+        if !self.req.watches.can_notify(&self.req.head.object) {
             return Err(Errno::EBUSY.into());
         }
         let (timeout_s, payload) = notify_input(&op.indata).unwrap_or_default();
@@ -96,19 +105,22 @@ impl Exec<'_, '_> {
         let watchers = self.work.new.info.watchers.len() as u64;
         let event = EVENT_BYTES + payload.len() as u64;
         self.cost.charge(watchers * event, watchers)?;
-        *self.notify_id = self.notify_id.wrapping_add(1);
-        let id = u64::from(self.pool.epoch) << 32 | u64::from(*self.notify_id);
-        let charge = self.watches.bytes.take(self.client.global_id, payload.len())?;
+        self.notify_id = self.notify_id.wrapping_add(1);
+        let id = u64::from(self.req.pool.epoch) << 32 | u64::from(self.notify_id);
+        let charge = self
+            .req
+            .watches
+            .room_for_notify(self.req.client.global_id, payload.len())?;
         self.effects.push(Effect::Notify(NotifyRequest {
             id,
-            conn: self.conn,
+            conn: self.req.conn,
             cookie: op.first_u64(),
-            gid: self.client.global_id,
+            gid: self.req.client.global_id,
             timeout_s,
             // It may outlive its message by minutes, and must not keep all of that.
             payload: Bytes::copy_from_slice(&payload),
             charge,
-            ver: self.old.info.user_version,
+            ver: self.req.old.info.user_version,
         }));
         Ok(Bytes::copy_from_slice(&id.to_le_bytes()).into())
     }
@@ -119,12 +131,13 @@ impl Exec<'_, '_> {
         let (id, cookie) = (r.u64()?, r.u64()?);
         let reply = r.blob().unwrap_or_default();
         let key = self.key(cookie);
-        self.watches
-            .room_for_reply(&self.head.object, id, key, reply.len())?;
+        let object = &self.req.head.object;
+        let charge = self.req.watches.room_for_reply(object, id, key, reply.len())?;
         self.effects.push(Effect::Ack {
             id,
             key,
             reply: Bytes::copy_from_slice(&reply),
+            charge,
         });
         done()
     }

@@ -1,6 +1,8 @@
 //! Client xattrs (docs/protocol/ceph/04-osd.md, 9.3).
 
-use crate::exec::{Done, Exec, Fail, OpResult, XattrSizes, done};
+use crate::exec::run::Exec;
+use crate::exec::work::XattrSizes;
+use crate::exec::{Done, Fail, OpResult, done};
 use crate::state::object_info::{user_attr, user_name};
 use bytes::Bytes;
 use denc::{Reader, Writer};
@@ -48,12 +50,12 @@ pub(crate) fn xattrs_fit(sizes: &XattrSizes) -> bool {
     sizes.len() <= XATTRS_MAX && bytes <= XATTRS_BYTES_MAX
 }
 
-impl Exec<'_, '_> {
+impl Exec<'_> {
     pub fn user_xattr(&mut self, name: &[u8]) -> Result<Option<Bytes>, Fail> {
-        if !self.old.exists {
+        if !self.req.old.exists {
             return Ok(None);
         }
-        let value = self.ctx.store.attr(self.source, &user_attr(name))?;
+        let value = self.known.attr(self.req.source, &user_attr(name))?;
         self.cost
             .charge(value.as_ref().map_or(0, |v| v.len() as u64), 1)?;
         Ok(value)
@@ -61,13 +63,13 @@ impl Exec<'_, '_> {
 
     /// Ascending by name.
     pub fn user_xattrs(&mut self) -> Result<Vec<(Bytes, Bytes)>, Fail> {
-        if !self.old.exists {
+        if !self.req.old.exists {
             return Ok(Vec::new());
         }
-        let sizes = self.ctx.store.attr_sizes(self.source)?;
+        let sizes = self.known.attr_sizes(self.req.source)?;
         self.cost
             .charge(sizes.iter().map(|(_, n)| n).sum(), sizes.len() as u64)?;
-        let all = self.ctx.store.attrs(self.source)?;
+        let all = self.known.attrs(self.req.source)?;
         Ok(all
             .into_iter()
             .filter_map(|(n, v)| Some((user_name(&n)?, v)))
@@ -78,15 +80,15 @@ impl Exec<'_, '_> {
     fn xattr_sizes(&mut self) -> Result<&mut XattrSizes, Fail> {
         let sizes = match self.work.xattrs.take() {
             Some(sizes) => sizes,
-            None if !self.old.exists => XattrSizes::new(),
-            None => self.user_sizes(self.head)?,
+            None if !self.req.old.exists => XattrSizes::new(),
+            None => self.user_sizes(self.req.head)?,
         };
         Ok(self.work.xattrs.insert(sizes))
     }
 
     /// Those of an object as it is in the store.
     pub fn user_sizes(&mut self, oid: &ObjectId) -> Result<XattrSizes, Fail> {
-        let all = self.ctx.store.attr_sizes(oid)?;
+        let all = self.known.attr_sizes(oid)?;
         Ok(all.into_iter().filter(|(n, _)| user_name(n).is_some()).collect())
     }
 
@@ -160,7 +162,7 @@ impl Exec<'_, '_> {
         }
         self.ensure_exists();
         self.work.txn.push(Op::SetAttrs {
-            oid: self.head.clone(),
+            oid: self.req.head.clone(),
             attrs: vec![(name, value)],
         });
         Ok(())
@@ -171,7 +173,7 @@ impl Exec<'_, '_> {
         let (name, _) = name_and_value(op)?;
         self.xattr_sizes()?.remove(&user_attr(&name));
         self.work.txn.push(Op::RemoveAttr {
-            oid: self.head.clone(),
+            oid: self.req.head.clone(),
             name: user_attr(&name),
         });
         self.changed();

@@ -42,39 +42,35 @@ impl NotifyBytes {
 
     /// Room for a notification of `client` with `payload` bytes.
     pub(crate) fn take(&self, client: u64, payload: usize) -> Result<NotifyCharge, Errno> {
-        let mut charge = NotifyCharge {
+        self.take_more(client, OVERHEAD + payload)
+    }
+
+    /// Room for so many bytes more of a notification that runs.
+    pub(crate) fn take_more(&self, client: u64, bytes: usize) -> Result<NotifyCharge, Errno> {
+        if bytes > self.bytes_max / 2 {
+            return Err(Errno::E2BIG);
+        }
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = held.clients.get(&client).copied().unwrap_or(0);
+        if held.all + bytes > self.bytes_max || own + bytes > self.bytes_max / 2 {
+            return Err(Errno::EBUSY);
+        }
+        held.all += bytes;
+        held.clients.insert(client, own + bytes);
+        Ok(NotifyCharge {
             of: self.clone(),
             client,
-            bytes: 0,
-        };
-        charge.grow(OVERHEAD + payload)?;
-        Ok(charge)
+            bytes,
+        })
     }
 }
 
-/// What one notification holds, until it ends.
+/// What a notification, or an answer to one, holds until it is dropped.
 #[derive(Debug)]
 pub(crate) struct NotifyCharge {
     of: NotifyBytes,
     client: u64,
     bytes: usize,
-}
-
-impl NotifyCharge {
-    pub fn grow(&mut self, more: usize) -> Result<(), Errno> {
-        if more > self.of.bytes_max / 2 {
-            return Err(Errno::E2BIG);
-        }
-        let mut held = self.of.held.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = held.clients.get(&self.client).copied().unwrap_or(0);
-        if held.all + more > self.of.bytes_max || own + more > self.of.bytes_max / 2 {
-            return Err(Errno::EBUSY);
-        }
-        held.all += more;
-        held.clients.insert(self.client, own + more);
-        self.bytes += more;
-        Ok(())
-    }
 }
 
 impl Drop for NotifyCharge {
@@ -104,7 +100,7 @@ mod tests {
         held.push(of(2, 20).unwrap());
         held.push(of(3, 25).unwrap());
         assert_eq!(of(4, 20).err(), Some(Errno::EBUSY));
-        assert_eq!(held[0].grow(20 << 10), Err(Errno::EBUSY));
+        assert_eq!(all.take_more(1, 20 << 10).err(), Some(Errno::EBUSY));
         held.clear();
         let held = all.held.lock().unwrap();
         assert!(held.all == 0 && held.clients.is_empty());
