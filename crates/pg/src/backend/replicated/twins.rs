@@ -19,7 +19,7 @@ use std::time::Duration;
 use types::{EVersion, Epoch, OsdId};
 
 /// Who was a full member of a PG, and a mark that changes when one of them falls away.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Kin {
     full: BTreeSet<OsdId>,
     mark: (Duration, u64),
