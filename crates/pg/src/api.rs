@@ -2,7 +2,6 @@
 
 use crate::backend::group::{Group, Proposal};
 use crate::pool::PoolView;
-use crate::scrub::{ScrubOrder, ScrubResult};
 use crate::store::{ObjectStore, Seq, Ticket};
 use bytes::Bytes;
 use messages::osd::peer::PeerBody;
@@ -14,7 +13,7 @@ use std::time::Duration;
 use types::{Epoch, Errno, HObject, ObjectLocator, OsdId, PoolId, Utime};
 
 pub use crate::client::{Allow, Capabilities, Client, ConnId, Fence, Need};
-pub use crate::exec::ops::copy::ObjectCopy;
+pub use crate::exec::request::ObjectCopy;
 pub use crate::state::stats::PgStats;
 
 /// Whatever the shell wants to have back when the operation is over (flow control); dropped with it.
@@ -33,6 +32,33 @@ pub struct ClientOp {
     pub client: Arc<Client>,
     pub op: MOSDOp,
     pub permit: Permit,
+}
+
+/// What the operator, or the schedule, wants of a PG.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ScrubOrder {
+    pub deep: bool,
+    pub repair: bool,
+}
+
+impl ScrubOrder {
+    /// What both want.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self {
+            deep: self.deep || other.deep,
+            repair: self.repair || other.repair,
+        }
+    }
+}
+
+/// What a run came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ScrubResult {
+    pub order: ScrubOrder,
+    pub objects: u64,
+    /// Bad copies found, and of these repaired.
+    pub errors: u32,
+    pub fixed: u32,
 }
 
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use crate::Pg;
 use crate::api::{Context, Output};
 use crate::backend::group::Group;
-use crate::backend::replicated::{CopyNeed, Kin, MemberState};
+use crate::backend::reports::{CopyNeed, Kin, MemberState};
 use crate::backend::{Backend, Lent, Whose};
 use crate::front::turns::Wake;
 use crate::store::{Seq, Ticket};
@@ -71,7 +71,7 @@ impl Pg {
         };
         let done = call(&mut *self.backend, &mut lent);
         // Answers that waited for nothing else go.
-        self.front.commits.advance(self.backend.confirmed(), ctx.out);
+        self.front.confirm(self.backend.confirmed(), ctx.out);
         done
     }
 
@@ -87,7 +87,7 @@ impl Pg {
     }
 
     fn wake(&mut self, ctx: &mut Context<'_>) {
-        while let Some(wake) = self.front.wakes.pop_front() {
+        while let Some(wake) = self.front.next_wake() {
             match wake {
                 Wake::Start(id) => self.start_ready(Some(id), ctx),
                 Wake::Pump(head) => self.pump(&head, ctx),
@@ -148,7 +148,7 @@ impl Pg {
 
     /// What will never be answered from here: who waits for an object of it is told.
     pub(crate) fn abandon_answers(&mut self, ctx: &mut Context<'_>) {
-        for output in self.front.commits.abandon() {
+        for output in self.front.abandon() {
             if let Output::Exported { token, .. } = output {
                 let result = Err(Errno::EAGAIN);
                 ctx.out.push(Output::Exported { token, result });

@@ -124,7 +124,7 @@ pub fn refuse(c: ClientOp, epoch: Epoch, ctx: &mut Context<'_>) {
 
 impl CopyReads {
     fn shown(&mut self) -> &mut Shown {
-        self.reader.front.shown.get_or_insert_default()
+        self.reader.front.shown()
     }
 
     fn refuse_waiting(&mut self, due: impl Fn(Duration) -> bool, ctx: &mut Context<'_>) {
@@ -168,7 +168,7 @@ impl CopyReads {
         for op in &txn.ops {
             objects_of(op)
                 .into_iter()
-                .for_each(|oid| self.reader.front.cache.forget(&oid.object));
+                .for_each(|oid| self.reader.front.forget(&oid.object));
             match op {
                 Op::LogAppend { version, entry } => {
                     let head = LogEntry::from_bytes(entry)?.object.head();
@@ -260,7 +260,7 @@ impl Replica {
         };
         let log = ctx.store.log_entries(self.id()).map_err(read)?;
         let floor = log.last().map_or(EVersion::default(), |(v, _)| *v);
-        reader.front.shown = Some(Box::new(Shown::from(floor, self.reads.serving)));
+        reader.front.show(Shown::from(floor, self.reads.serving));
         Ok(Some(CopyReads {
             reader: Box::new(reader),
             asked: None,

@@ -9,9 +9,10 @@
 use crate::Pg;
 use crate::api::PgStats;
 use crate::state::object::ObjectState;
+use crate::state::range::behind;
 use crate::state::stats::StatsDelta;
 use crate::store::{IoError, ObjectStore};
-use crate::trim::{RETRY_REST, STEP_REST, behind};
+use crate::trim::{RETRY_REST, STEP_REST};
 use std::time::Duration;
 use types::{HObject, Transaction};
 

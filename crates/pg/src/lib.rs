@@ -43,15 +43,17 @@ pub use api::{
     Allow, Capabilities, Client, ClientOp, ClusterView, ConnId, Context, Fence, Input, Located, Need,
     ObjectCopy, Output, Permit, PgStats,
 };
+pub use api::{ScrubOrder, ScrubResult};
 pub use backend::findings::{Inconsistent, shard_error};
 pub use backend::group::{Group, Proposal};
-pub use backend::replicated::{CopyNeed, Kin, MemberState};
-pub use backend::replicated::{PullTurns, first_scratch};
+pub use backend::pull_turns::PullTurns;
+pub use backend::replicated::first_scratch;
+pub use backend::reports::{CopyNeed, Kin, MemberState};
 pub use copy_reads::{ForCopy, refuse as refuse_read};
 pub use exec::cost::WRITTEN_MAX;
 pub use exec::finish::RETURN_MAX;
+pub use exec::limits::OBJECT_SIZE_MAX;
 pub use exec::notifies::NotifyBytes;
-pub use exec::ops::data_write::OBJECT_SIZE_MAX;
 pub use exec::ops::omap::KEYS_MAX as OMAP_KEYS_MAX;
 pub use exec::ops::xattr::{XATTR_NAME_MAX, XATTR_VALUE_MAX, XATTRS_BYTES_MAX, XATTRS_MAX};
 pub use front::checks::{NAME_MAX as OBJECT_NAME_MAX, NSPACE_MAX as NAMESPACE_MAX};
@@ -61,7 +63,7 @@ pub use front::watch::Unanswered;
 pub use pg::{LoadError, Pg};
 pub use pool::{Blocklist, PoolView, SnapIntervals};
 pub use replica::Replica;
-pub use scrub::{ScrubOrder, ScrubResult, ScrubView};
+pub use scrub::ScrubView;
 pub use state::log::{LOG_ENTRY_BYTES, LOG_KEPT};
 pub use state::range::ancestors;
 pub use state::range::seed_of;

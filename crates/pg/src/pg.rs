@@ -1,32 +1,24 @@
 //! One placement group: takes inputs apart and keeps the order.
 
-use crate::api::{ClientOp, ClusterView, Context, Input, Output};
+use crate::api::{Context, Input};
 use crate::backend::Backend;
 use crate::backend::replicated::Replicated;
 use crate::broken::{self, Rule};
 use crate::count::Count;
 use crate::exec::notifies::NotifyBytes;
 use crate::front::Front;
-use crate::front::checks::{self, Class, Verdict};
-use crate::front::commit::Commits;
-use crate::front::fetch::{Copies, copies_objects};
-use crate::front::parked::{Job, Order, Task};
 use crate::pool::{PoolView, SnapIntervals};
 use crate::scrub::Scrub;
 use crate::state::log::{LOG_KEPT, LOG_KEPT_MIN, LogEntry};
 use crate::state::meta::PgMeta;
-use crate::state::object::ObjectState;
-use crate::state::object_info::INFO_ATTR;
 use crate::state::pg::PgState;
 use crate::store::{IoError, ObjectStore, Seq};
 use crate::trim::Trim;
 use bytes::Bytes;
 use denc::Decode;
-use messages::osd::MOSDOpReply;
-use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
-use types::{Errno, HObject, NOSNAP, ObjectId, SPgId};
+use types::{Errno, SPgId};
 
 /// Why a PG could not be loaded.
 #[derive(Debug, thiserror::Error)]
@@ -51,22 +43,13 @@ pub struct Pg {
     /// While the statistics are being counted anew.
     pub(crate) count: Option<Count>,
     pub(crate) backend: Box<dyn Backend>,
-    /// Only reads are executed, of a member's copy, and only what this lets it show.
     pub(crate) scrub: Scrub,
-}
-
-/// Whether a message met something that cannot be read here, and what that leads to.
-#[derive(Clone, Copy)]
-pub(crate) struct Damage<'a> {
-    pub met: &'a Cell<bool>,
-    /// No repair was tried for this message yet.
-    pub may_repair: bool,
 }
 
 impl Pg {
     /// From now on its notifications share these bytes with those of the OSD's other PGs.
     pub fn share_notify_bytes(&mut self, bytes: NotifyBytes) {
-        self.front.watches.bytes = bytes;
+        self.front.share_notify_bytes(bytes);
     }
 
     /// Loads the PG from the store, or creates its collection if it is new. A new collection may find objects
@@ -112,7 +95,7 @@ impl Pg {
             source,
         })?;
         pg.state.meta.removed.union(&pg.state.pool.removed_snaps);
-        pg.front.commits = Commits::nothing_waits();
+        pg.front = Front::of_reader(now);
         Ok(Some(pg))
     }
 
@@ -186,7 +169,7 @@ impl Pg {
             Input::ConnectionClosed(conn) => {
                 self.drop_held(|op| op.conn == conn);
                 self.drop_jobs_from(conn, ctx);
-                self.front.watches.connection_closed(conn, ctx.now);
+                self.front.connection_closed(conn, ctx.now);
             }
             Input::MapChanged(pool) => self.map_changed(pool, ctx),
             Input::Scrub(order) => self.begin_scrub(order, ctx),
@@ -209,21 +192,16 @@ impl Pg {
             // The PG's own changes wait as clients' do.
             return replication;
         }
-        [
-            self.front.watches.next_timer(),
-            self.next_fetch_again(),
-            walk,
-            replication,
-        ]
-        .into_iter()
-        .flatten()
-        .min()
+        [self.front.next_timer(), walk, replication]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// True while answers, a repair, or what learners get, wait for durability: only such a PG needs [`Input::Committed`], at once if what it
     /// waits for is durable already (a PG that was just loaded cannot know that).
     pub fn is_waiting(&self) -> bool {
-        self.front.commits.is_waiting() || self.backend.waits_for_durability()
+        self.front.is_waiting() || self.backend.waits_for_durability()
     }
 
     /// Removed snapshots whose clones are gone from every object.
@@ -238,189 +216,15 @@ impl Pg {
 
     /// Notifications that began at `before` or earlier and wait for somebody, at most `max`.
     pub fn unanswered(&self, before: Duration, max: usize) -> Vec<crate::Unanswered> {
-        self.front.watches.unanswered(before, max)
+        self.front.watches().unanswered(before, max)
     }
 
     pub fn locks_seen(&self, now: Duration, max: usize) -> Vec<crate::LockSeen> {
-        self.front.watches.locks_seen(now, max)
+        self.front.watches().locks_seen(now, max)
     }
 
     pub fn log_len(&self) -> usize {
         self.state.log.len()
-    }
-
-    /// Takes the object's state out of the cache, or reads it. [`Pg::put_back`] ends the use.
-    pub(crate) fn take(
-        &mut self,
-        oid: &ObjectId,
-        ctx: &mut Context<'_>,
-    ) -> Result<Box<ObjectState>, IoError> {
-        self.front.take(oid, &self.state, ctx.store, ctx.now)
-    }
-
-    pub(crate) fn put_back(&mut self, object: HObject, state: Box<ObjectState>) {
-        self.front.put_back(object, state);
-    }
-
-    /// The transaction that an answer about this object must wait for.
-    pub(crate) fn last_write(&self, head: &HObject) -> Seq {
-        self.front.last_write_of(head, &self.state)
-    }
-
-    pub(crate) fn admit(&self, c: &ClientOp, cluster: &dyn ClusterView) -> Verdict {
-        checks::admit(c, &self.state.pool, &self.state.range, cluster)
-    }
-
-    pub(crate) fn client_op(&mut self, c: Box<ClientOp>, ctx: &mut Context<'_>) {
-        let verdict = self.admit(&c, ctx.cluster);
-        match verdict {
-            Verdict::Drop(why) => return self.drop_message(&c, why, ctx),
-            Verdict::Go(Class::Pg) => return self.list(*c, ctx),
-            _ => {}
-        }
-        let head = self.head_of(&c);
-        let order = Order::of(&c.op, verdict);
-        if !self.front.parked.is_free_for(&head, order) {
-            let tickets = match verdict {
-                Verdict::Go(class) => self.prefetch_behind(&c, class, &head, ctx),
-                _ => Vec::new(),
-            };
-            return self.park(Job::new(Task::Message(c), head, order, tickets), ctx);
-        }
-        let Some((c, class)) = self.answer_early(c, verdict, &head, ctx) else {
-            return;
-        };
-        let head = self.state.object_id(head);
-        let state = match self.take(&head, ctx) {
-            Ok(state) => state,
-            Err(e) => {
-                tracing::error!("pg {}: {e}", self.state.id);
-                let c = self.refuse_unless_repaired(c, &head.object, true, ctx);
-                return self.again_when_repaired(c, head.object, order, ctx);
-            }
-        };
-        let tickets = self.prefetch(&c, class, &head, &state, ctx);
-        if tickets.is_empty() && !copies_objects(&c) {
-            let object = head.object.clone();
-            let c = self.execute_on(c, class, (head, state), Copies::default(), true, ctx);
-            return self.again_when_repaired(c, object, order, ctx);
-        }
-        self.put_back(head.object.clone(), state);
-        self.park(Job::new(Task::Message(c), head.object, order, tickets), ctx);
-    }
-
-    fn drop_message(&mut self, c: &ClientOp, why: &'static str, ctx: &mut Context<'_>) {
-        let (conn, tid) = (c.conn, c.op.tid);
-        tracing::warn!(
-            "pg {}: operation {tid} of {} dropped: {why}",
-            self.state.id,
-            c.client.name
-        );
-        ctx.out.push(Output::Dropped { conn, tid, why });
-    }
-
-    /// Answers what needs no look at the object: early errors, and writes that were done before. Gives any other
-    /// message back with its class.
-    pub(crate) fn answer_early(
-        &mut self,
-        c: Box<ClientOp>,
-        verdict: Verdict,
-        head: &HObject,
-        ctx: &mut Context<'_>,
-    ) -> Option<(Box<ClientOp>, Class)> {
-        let class = match verdict {
-            Verdict::Drop(why) => {
-                self.drop_message(&c, why, ctx);
-                return None;
-            }
-            Verdict::Refuse(e) => {
-                self.refuse(c, head, e, ctx);
-                return None;
-            }
-            Verdict::Go(class) => class,
-        };
-        if class == Class::Write
-            && let Some((seq, reply)) = self.duplicate(&c)
-        {
-            let seq = match broken::is(Rule::DuplicateWaits) {
-                true => 0,
-                false => seq.max(self.last_write(head)),
-            };
-            self.reply(c, seq, reply, ctx);
-            return None;
-        }
-        if !checks::snapdir_fits(&c.op) {
-            self.refuse(c, head, Errno::EINVAL, ctx);
-            return None;
-        }
-        Some((c, class))
-    }
-
-    pub(crate) fn head_of(&self, c: &ClientOp) -> HObject {
-        let m = &c.op;
-        HObject::new(
-            self.state.pool.id,
-            m.hash,
-            m.oloc.nspace.clone(),
-            m.oloc.key.clone(),
-            m.oid.clone(),
-            NOSNAP,
-        )
-    }
-
-    /// An early error: return values 0, nothing remembered. Still in order with the object's other answers.
-    pub(crate) fn refuse(&mut self, c: Box<ClientOp>, head: &HObject, e: Errno, ctx: &mut Context<'_>) {
-        let reply = MOSDOpReply::to(&c.op, self.state.pool.epoch, e.code());
-        self.reply(c, self.last_write(head), reply, ctx);
-    }
-
-    pub(crate) fn reply(&mut self, c: Box<ClientOp>, seq: Seq, reply: MOSDOpReply, ctx: &mut Context<'_>) {
-        let reply = match self.front.shown.is_some() && is_unreadable(&reply) {
-            // Only this copy is known to be damaged.
-            true => {
-                let head = self.head_of(&c);
-                self.front.shown.get_or_insert_default().damage.meet(head);
-                MOSDOpReply::to(&c.op, self.state.pool.epoch, Errno::EAGAIN.code())
-            }
-            false => reply,
-        };
-        let output = Output::Reply {
-            conn: c.conn,
-            reply,
-            permit: c.permit,
-        };
-        self.front
-            .commits
-            .release_of(seq, Some(c.op.hash), output, ctx.out);
-    }
-
-    /// A message whose object cannot be read: refused, or given back if a repair is on its way.
-    pub(crate) fn refuse_unless_repaired(
-        &mut self,
-        c: Box<ClientOp>,
-        head: &HObject,
-        may_repair: bool,
-        ctx: &mut Context<'_>,
-    ) -> Option<Box<ClientOp>> {
-        if may_repair && self.damaged(head, ctx) {
-            return Some(c);
-        }
-        self.refuse(c, head, Errno::EIO, ctx);
-        None
-    }
-
-    /// Parks a message that was given back by its execution.
-    fn again_when_repaired(
-        &mut self,
-        c: Option<Box<ClientOp>>,
-        head: HObject,
-        order: Order,
-        ctx: &mut Context<'_>,
-    ) {
-        if let Some(c) = c {
-            self.park_behind_repair(c, head.clone(), order);
-            self.pump(&head, ctx);
-        }
     }
 
     fn map_changed(&mut self, pool: Arc<PoolView>, ctx: &mut Context<'_>) {
@@ -434,7 +238,7 @@ impl Pg {
             self.recount(ctx.store, ctx.now);
         }
         self.note_removed_snaps(ctx.now);
-        for (object, key) in self.front.watches.blocked(&self.state.pool.blocklist) {
+        for (object, key) in self.front.watches().blocked(&self.state.pool.blocklist) {
             self.end_watch(&object, key, false, ctx);
         }
     }
@@ -444,9 +248,7 @@ impl Pg {
         if !self.is_active() {
             return;
         }
-        let mut ended = Vec::new();
-        let due = self.front.watches.expired(ctx.now, &mut ended);
-        ctx.out.append(&mut ended);
+        let due = self.front.expired(ctx.now, ctx.out);
         for (object, key) in due {
             self.end_watch(&object, key, true, ctx);
         }
@@ -454,54 +256,4 @@ impl Pg {
         self.count_step(ctx.store, ctx.now);
         self.trim_step(ctx);
     }
-
-    fn export(&mut self, token: u64, object: HObject, ctx: &mut Context<'_>) {
-        let tickets = self.prefetch_export(&object, ctx);
-        let head = object.head();
-        if tickets.is_empty() {
-            self.export_now(token, &object, ctx);
-            // What it met may have to be repaired.
-            return self.pump(&head, ctx);
-        }
-        self.park(
-            Job::new(Task::Export { token, object }, head, Order::Free, tickets),
-            ctx,
-        );
-    }
-
-    pub(crate) fn export_now(&mut self, token: u64, object: &HObject, ctx: &mut Context<'_>) {
-        let result = if !self.is_active() {
-            // What is here may be older, or newer, than what stands.
-            Err(Errno::EAGAIN)
-        } else if self.state.meta.removed.contains(object.snap) {
-            Err(Errno::ENOENT)
-        } else {
-            self.exported(object, ctx)
-        };
-        let result = match result {
-            // The asker's client asks again, and may find it repaired.
-            Err(Errno::EIO) if self.damaged(&object.head(), ctx) => Err(Errno::EAGAIN),
-            result => result,
-        };
-        let seq = self.last_write(&object.head());
-        self.front
-            .commits
-            .release(seq, Output::Exported { token, result }, ctx.out);
-    }
-
-    /// Whether a head is a whiteout, which no listing shows.
-    pub(crate) fn is_whiteout(&self, oid: &ObjectId, store: &mut dyn ObjectStore) -> Result<bool, IoError> {
-        if let Some(state) = self.front.cache.get(&oid.object) {
-            return Ok(!state.exists);
-        }
-        let info: Option<Bytes> = store.attr(oid, INFO_ATTR)?;
-        let info = info.map(|b| crate::state::object_info::ObjectInfo::from_bytes(&b));
-        Ok(matches!(info, Some(Ok(i)) if i.whiteout))
-    }
-}
-
-/// Something of it could not be read.
-fn is_unreadable(reply: &MOSDOpReply) -> bool {
-    let eio = Errno::EIO.code();
-    reply.result == eio || reply.ops.iter().any(|op| op.rval == eio)
 }

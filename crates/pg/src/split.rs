@@ -15,7 +15,7 @@ use crate::store::{IoError, ObjectStore};
 use denc::{Decode, Encode};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use types::{EVersion, Errno, HObject, Op, Transaction};
+use types::{EVersion, Errno, Op, Transaction};
 
 /// Log entries taken over in one transaction.
 const BIRTH_OPS: usize = 256;
@@ -107,13 +107,8 @@ impl Pg {
     pub(crate) fn leave_split_off(&mut self, ctx: &mut Context<'_>) {
         let range = HashRange::of(self.state.id.pg.seed, self.state.pool.pg_num);
         self.state.range = range;
-        if self.backend.is_shared() {
-            self.front.commits.drop_others(|hash| range.contains(hash));
-        }
         self.forget_their_writes(ctx);
-        let ours = |o: &HObject| range.contains(o.hash);
-        self.front.cache.retain(ours);
-        self.front.watches.retain(ours);
+        self.front.keep(range, !self.backend.is_shared());
         self.drop_jobs_of_others(ctx);
     }
 

@@ -10,6 +10,7 @@ use crate::api::Context;
 use crate::pool::SnapIntervals;
 use crate::state::object::ObjectState;
 use crate::state::object_info::SNAPSET_ATTR;
+use crate::state::range::behind;
 use crate::store::{IoError, ObjectStore};
 use bytes::Bytes;
 use denc::Encode;
@@ -28,11 +29,6 @@ pub(crate) struct Trim {
     snaps: SnapIntervals,
     cursor: HObject,
     pub next_at: Duration,
-}
-
-/// The place directly behind an object in the order of objects.
-pub(crate) fn behind(o: &HObject) -> HObject {
-    o.with_snap(o.snap.saturating_add(1))
 }
 
 impl Pg {
@@ -152,7 +148,7 @@ impl Pg {
             new.snapset = Arc::new(set);
         }
         for id in gone {
-            self.front.cache.forget(&head.with_snap(id));
+            self.front.forget(&head.with_snap(id));
         }
         self.write_internal(&oid, old, new, ops, ctx)
             .map(|_| ())

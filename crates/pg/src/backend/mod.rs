@@ -6,7 +6,9 @@
 pub(crate) mod digest;
 pub(crate) mod findings;
 pub(crate) mod group;
+pub(crate) mod pull_turns;
 pub(crate) mod replicated;
+pub(crate) mod reports;
 
 use crate::api::Output;
 use crate::exec::gathered::{Gathered, Read};
@@ -17,7 +19,8 @@ use findings::Inconsistent;
 use group::Group;
 use messages::osd::peer::PeerBody;
 use messages::osd::peer_scrub::{ObjectDigest, ScrubBody};
-use replicated::{CopyNeed, Kin, MemberState, PullTurns};
+use pull_turns::PullTurns;
+use reports::{CopyNeed, Kin, MemberState};
 use std::fmt;
 use std::time::Duration;
 use types::{EVersion, Epoch, Errno, HObject, ObjectId, OsdId, Transaction};

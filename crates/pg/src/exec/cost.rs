@@ -10,10 +10,10 @@
 //!
 //! Limits and codes as clients see them: docs/protocol/osd.md.
 
-use crate::exec::Fail;
 use crate::exec::known::Known;
-use crate::exec::ops::data_write::OBJECT_SIZE_MAX;
-use crate::exec::ops::snap::SnapContext;
+use crate::exec::limits::OBJECT_SIZE_MAX;
+use crate::exec::result::Fail;
+use crate::exec::snap_context::SnapContext;
 use crate::state::object::ObjectState;
 use messages::osd::{MOSDOp, OpCode, OsdOp, code};
 use types::{Errno, ObjectId};

@@ -1,9 +1,10 @@
 //! From what a write message came to, to its transaction: versions, clones, whiteouts, the object info, the log entry.
 
 use crate::broken::{self, Rule};
-use crate::exec::ops::snap::SnapContext;
+use crate::exec::request::Request;
+use crate::exec::result::Ran;
+use crate::exec::snap_context::SnapContext;
 use crate::exec::work::{Change, Work};
-use crate::exec::{Ran, Request};
 use crate::pool::PoolView;
 use crate::state::intervals::Intervals;
 use crate::state::log::{EntryKind, LogEntry};

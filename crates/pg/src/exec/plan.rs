@@ -1,11 +1,11 @@
 //! What a message will read of its object's data, as far as its operations and the object's state tell. What class
 //! methods want beyond that shows when they run ([`super::Missing`]).
 
-use crate::exec::Request;
 use crate::exec::cost::{Cost, charge_clone};
 use crate::exec::gathered::{Form, Read};
 use crate::exec::known::Known;
 use crate::exec::ops::call::reads_data;
+use crate::exec::request::Request;
 use crate::pool::PoolView;
 use crate::state::object::ObjectState;
 use messages::osd::{ExtentArg, OsdOp, code};

@@ -3,7 +3,8 @@
 
 use crate::Pg;
 use crate::api::{ClientOp, ClusterView, Context, Located, ObjectCopy, Output};
-use crate::exec::ops::copy::{CopySource, copies, source_of};
+use crate::exec::ops::copy::{copies, source_of};
+use crate::exec::request::CopySource;
 use crate::front::parked::JobId;
 use std::collections::HashMap;
 use types::Errno;

@@ -3,12 +3,13 @@
 use crate::Pg;
 use crate::api::{ClientOp, Context};
 use crate::exec::Fail;
-use crate::state::object_info::user_attr;
-use crate::trim::behind;
+use crate::state::object_info::{INFO_ATTR, ObjectInfo, user_attr};
+use crate::state::range::behind;
+use crate::store::{IoError, ObjectStore};
 use bytes::Bytes;
-use denc::{Reader, Writer};
+use denc::{Decode, Reader, Writer};
 use messages::osd::{MOSDOpReply, OsdOp, code};
-use types::{EVersion, Errno, HObject, NOSNAP};
+use types::{EVersion, Errno, HObject, NOSNAP, ObjectId};
 
 /// Entries in one answer (osd_max_pgls).
 pub const ENTRIES_MAX: u64 = 1024;
@@ -37,6 +38,16 @@ struct Listing {
 }
 
 impl Pg {
+    /// Whether a head is a whiteout, which no listing shows.
+    pub(crate) fn is_whiteout(&self, oid: &ObjectId, store: &mut dyn ObjectStore) -> Result<bool, IoError> {
+        if let Some(state) = self.front.cache.get(&oid.object) {
+            return Ok(!state.exists);
+        }
+        let info: Option<Bytes> = store.attr(oid, INFO_ATTR)?;
+        let info = info.map(|b| ObjectInfo::from_bytes(&b));
+        Ok(matches!(info, Some(Ok(i)) if i.whiteout))
+    }
+
     /// Executes a message of PG operations.
     pub(crate) fn list(&mut self, c: ClientOp, ctx: &mut Context<'_>) {
         let mut reply = MOSDOpReply::to(&c.op, self.state.pool.epoch, 0);

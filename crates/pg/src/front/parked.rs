@@ -272,7 +272,7 @@ impl Parked {
     }
 
     /// When a job has paused enough.
-    fn next_pause(&self) -> Option<Duration> {
+    pub fn next_pause(&self) -> Option<Duration> {
         self.pauses.front().map(|(until, _)| *until)
     }
 
@@ -380,10 +380,6 @@ impl Pg {
     pub(crate) fn fetched(&mut self, fetch: u64, copy: Fetched, ctx: &mut Context<'_>) {
         let ready = self.front.parked.fetch_ended(fetch, copy, ctx.now);
         self.start_ready(ready, ctx);
-    }
-
-    pub(crate) fn next_fetch_again(&self) -> Option<Duration> {
-        self.front.parked.next_pause()
     }
 
     /// Those whose sources could not be had ask for them again, wherever these are now.

@@ -17,9 +17,9 @@ mod run;
 mod told;
 
 use crate::Pg;
-use crate::api::{Context, Output};
+use crate::api::{Context, Output, ScrubOrder};
 use crate::backend::findings::{Inconsistent, Side, shard_error};
-use crate::backend::replicated::PullTurns;
+use crate::backend::pull_turns::PullTurns;
 use crate::state::stamps::ScrubStamps;
 use crate::store::Ticket;
 use messages::osd::peer_scrub::ScrubBody;
@@ -29,33 +29,6 @@ use types::{HObject, OsdId, Transaction};
 
 /// Inconsistent objects that a PG remembers one by one; more are only counted.
 const FOUND_MAX: usize = 1024;
-
-/// What the operator, or the schedule, wants of a PG.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ScrubOrder {
-    pub deep: bool,
-    pub repair: bool,
-}
-
-impl ScrubOrder {
-    /// What both want.
-    fn and(self, other: Self) -> Self {
-        Self {
-            deep: self.deep || other.deep,
-            repair: self.repair || other.repair,
-        }
-    }
-}
-
-/// What a run came to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ScrubResult {
-    pub order: ScrubOrder,
-    pub objects: u64,
-    /// Bad copies found, and of these repaired.
-    pub errors: u32,
-    pub fixed: u32,
-}
 
 /// How a PG stands, for the shell and for reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,17 +5,17 @@
 //! Bounds: one stretch at a time, of [`STRETCH_OBJECTS`] objects and about [`STRETCH_BYTES`] of data; [`CHECKS_MAX`]
 //! checks at a time; no new stretch while [`SUSPECTS_MAX`] wait; [`ALONE_MAX`]; [`TRIES_MAX`] looks at one object.
 
+use super::FOUND_MAX;
 use super::compare::{Compare, Own};
-use super::{FOUND_MAX, ScrubOrder, ScrubResult};
 use crate::Pg;
-use crate::api::{Context, Output};
+use crate::api::{Context, Output, ScrubOrder, ScrubResult};
 use crate::backend::digest::version_now;
 use crate::backend::findings::Inconsistent;
 use crate::broken::{self, Rule};
 use crate::front::parked::{Job, JobId, Order, Task};
 use crate::probe::{self, Scrubbed};
+use crate::state::range::behind;
 use crate::store::{IoError, Ticket};
-use crate::trim::behind;
 use messages::osd::peer_scrub::ObjectDigest;
 use std::collections::{BTreeMap, VecDeque};
 use types::{EVersion, HObject, OsdId};

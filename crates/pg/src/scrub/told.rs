@@ -1,8 +1,7 @@
 //! A member's word that its copy of an object is damaged: the object is looked at, and repaired.
 
-use super::ScrubOrder;
 use crate::Pg;
-use crate::api::Context;
+use crate::api::{Context, ScrubOrder};
 use types::{HObject, OsdId};
 
 impl Pg {

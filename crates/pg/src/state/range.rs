@@ -59,6 +59,11 @@ fn cursor(pool: PoolId, hash: u32) -> HObject {
     }
 }
 
+/// The place directly behind an object in the order of objects.
+pub(crate) fn behind(o: &HObject) -> HObject {
+    o.with_snap(o.snap.saturating_add(1))
+}
+
 /// The PGs out of which one may have been split, the nearest first: its seed with top bits cleared.
 pub fn ancestors(id: SPgId) -> impl Iterator<Item = SPgId> {
     let mut seed = id.pg.seed;

@@ -98,7 +98,7 @@ pub(super) struct Rig {
     pub flags: u32,
     pub mtime: Utime,
     /// The shards that lie elsewhere, where the PG has such.
-    pub(super) far: Option<std::rc::Rc<std::cell::RefCell<backend::Far>>>,
+    pub(in crate::tests) far: Option<std::rc::Rc<std::cell::RefCell<backend::Far>>>,
     /// They flush at once.
     pub flush_far: bool,
 }

@@ -35,7 +35,7 @@ fn newest(rig: &Rig) -> Ticket {
 }
 
 fn is_idle(rig: &Rig) -> bool {
-    rig.pg.front.parked.is_idle() && rig.cold().held() == 0
+    rig.pg.front.is_at_rest() && rig.cold().held() == 0
 }
 
 #[test]

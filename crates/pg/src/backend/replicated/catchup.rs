@@ -17,6 +17,7 @@ use super::local::clear_log;
 use super::member::Phase;
 use super::uncommitted::Uncommitted;
 use crate::api::Output;
+use crate::backend::reports::CopyNeed;
 use crate::backend::{Lent, TurnId};
 use crate::broken::{self, Rule};
 use crate::state::log::{EntryKind, LogEntry};
@@ -40,16 +41,6 @@ const PREFETCH_MAX: u64 = 8 << 20;
 /// What a transaction of copied steps may weigh, and how many steps it may have.
 const TXN_BYTES_MAX: u64 = 4 << 20;
 const TXN_STEPS_MAX: usize = 256;
-
-/// What a PG still has to copy, for the shell that shares out the bandwidth.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CopyNeed {
-    /// Copies that exist of what is to be copied: the fewer, the more urgent.
-    pub in_sync: usize,
-    pub backfill: bool,
-    /// Objects that could be taken on now.
-    pub objects: usize,
-}
 
 #[derive(Debug)]
 enum Copying {
@@ -411,7 +402,7 @@ impl Replicated {
             // One object has more clones than a stretch: it is taken for different.
             let head = from.head();
             if let Some(c) = self.catchup(osd) {
-                c.cursor = Some(crate::trim::behind(&head));
+                c.cursor = Some(crate::state::range::behind(&head));
                 c.dirty.insert(head);
             }
             return Ok(());

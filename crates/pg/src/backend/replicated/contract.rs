@@ -1,12 +1,14 @@
 //! [`Backend`] by copies.
 
+use super::Replicated;
 use super::gather::gather;
 use super::repair::Owner;
 use super::verdict;
-use super::{CopyNeed, Kin, MemberState, PullTurns, Replicated};
 use crate::backend::digest::Walk;
 use crate::backend::findings::Inconsistent;
 use crate::backend::group::Group;
+use crate::backend::pull_turns::PullTurns;
+use crate::backend::reports::{CopyNeed, Kin, MemberState};
 use crate::backend::{Backend, Lent, Look, TurnId, Whose};
 use crate::exec::gathered::{Gathered, Read};
 use crate::state::pg::PgState;

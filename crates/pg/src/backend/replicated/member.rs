@@ -3,6 +3,7 @@
 use super::catchup::Catchup;
 use super::resync::Resync;
 use super::{ASK_AGAIN, FAILED_REST};
+use crate::backend::reports::MemberState;
 use crate::broken::{self, Rule};
 use crate::store::Seq;
 use messages::osd::peer::PgInfo;
@@ -187,21 +188,4 @@ impl Member {
             lacks,
         }
     }
-}
-
-/// A member as reports show it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MemberState {
-    pub osd: OsdId,
-    pub in_sync: bool,
-    /// away, asked, resync, recovering, full, failed.
-    pub state: &'static str,
-    /// Objects known to differ.
-    pub dirty: usize,
-    /// All objects behind a cursor are missing, too.
-    pub backfill: bool,
-    /// Its disk has no room for what was written.
-    pub no_room: bool,
-    /// Changes of the log that it has not confirmed.
-    pub lacks: usize,
 }

@@ -32,19 +32,14 @@ mod twins;
 mod uncommitted;
 mod verdict;
 
-pub use catchup::CopyNeed;
 pub(crate) use copy::{anew_steps, is_large, weight};
-pub use member::MemberState;
 pub(crate) use repair::scratch::clear as clear_scratch;
 pub use repair::scratch::first_scratch;
-pub use repair::turns::PullTurns;
-#[cfg(test)]
-pub(crate) use repair::turns::TURNS_MAX;
 pub(crate) use shown::{May, Shown};
-pub use twins::Kin;
 
 use crate::api::Output;
 use crate::backend::group::Group;
+use crate::backend::reports::MemberState;
 use crate::backend::{Backend, Lent};
 use crate::broken::{self, Rule};
 use crate::state::pg::PgState;
@@ -66,7 +61,7 @@ const FAILED_REST: Duration = Duration::from_secs(5);
 /// What the primary knows of the copies.
 #[derive(Debug, Default)]
 pub(crate) struct Replicated {
-    pub group: Group,
+    group: Group,
     members: BTreeMap<OsdId, Member>,
     /// Connections, whether the OSD is a member now or not.
     connected: BTreeSet<OsdId>,

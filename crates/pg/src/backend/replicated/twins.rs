@@ -13,23 +13,11 @@
 
 use super::Replicated;
 use crate::backend::Lent;
+use crate::backend::reports::Kin;
 use crate::state::pg::PgState;
 use std::collections::BTreeSet;
 use std::time::Duration;
 use types::{EVersion, Epoch, OsdId};
-
-/// Who was a full member of a PG, and a mark that changes when one of them falls away.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Kin {
-    full: BTreeSet<OsdId>,
-    mark: (Duration, u64),
-}
-
-impl Kin {
-    pub fn has(&self, osd: OsdId) -> bool {
-        self.full.contains(&osd)
-    }
-}
 
 /// What a PG remembers of its birth in this life.
 #[derive(Debug, Default)]

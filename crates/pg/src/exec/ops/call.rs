@@ -1,8 +1,8 @@
 //! CALL: a class method on the object (docs/protocol/ceph/04-osd.md, 9.9; crate `objclass`).
 
+use crate::exec::result::{Done, Fail, OpResult};
 use crate::exec::run::Exec;
 use crate::exec::work::Note;
-use crate::exec::{Done, Fail, OpResult};
 use bytes::Bytes;
 use messages::osd::OsdOp;
 use objclass::{Caller, Method, ObjectContext, ObjectStat, OmapPage, Watcher};

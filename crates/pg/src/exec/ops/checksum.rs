@@ -1,8 +1,8 @@
 //! CHECKSUM: checksums of ranges by the server (docs/protocol/ceph/04-osd.md, 9.1).
 
 use super::xxhash::{xxh32, xxh64};
+use crate::exec::result::{Done, OpResult};
 use crate::exec::run::Exec;
-use crate::exec::{Done, OpResult};
 use denc::{Reader, Writer};
 use messages::osd::OsdOp;
 use types::Errno;

@@ -8,9 +8,10 @@ use crate::exec::gathered::{Gathered, Read};
 use crate::exec::known::Known;
 use crate::exec::ops::omap::HEADER_MAX;
 use crate::exec::ops::xattr::xattrs_fit;
+use crate::exec::request::{CopySource, ObjectCopy};
+use crate::exec::result::{Fail, OpResult, done};
 use crate::exec::run::Exec;
 use crate::exec::work::XattrSizes;
-use crate::exec::{Fail, OpResult, done};
 use crate::state::object::ObjectState;
 use crate::state::object_info::{user_attr, user_name};
 use crate::state::snapset::Resolved;
@@ -18,7 +19,7 @@ use bytes::Bytes;
 use denc::Reader;
 use messages::osd::{OsdOp, code};
 use std::ops::Bound;
-use types::{Errno, HObject, NOSNAP, ObjectId, ObjectLocator, Op, Utime};
+use types::{Errno, HObject, NOSNAP, ObjectId, ObjectLocator, Op};
 
 /// FLUSH, IGNORE_OVERLAY, IGNORE_CACHE, MAP_SNAP_CLONE, RWORDERED, TRUNCATE_SEQ.
 const KNOWN_FLAGS: u8 = 63;
@@ -30,29 +31,6 @@ const OMAP_STEP_BYTES: usize = 8 << 20;
 /// An omap larger than this is not copied (E2BIG): it would have to fit into one transaction.
 const OMAP_BYTES_MAX: usize = 64 << 20;
 const OMAP_ROWS_MAX: usize = STEPS_MAX as usize;
-
-/// Everything of one object, as COPY_FROM takes it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ObjectCopy {
-    pub user_version: u64,
-    pub mtime: Utime,
-    pub data: Bytes,
-    /// User attributes by their client names.
-    pub attrs: Vec<(Bytes, Bytes)>,
-    pub omap_header: Bytes,
-    pub omap: Vec<(Bytes, Bytes)>,
-}
-
-/// Where the source of a COPY_FROM is.
-#[derive(Debug)]
-pub(crate) enum CopySource {
-    /// There is no such pool.
-    Nowhere,
-    /// In this store: its data is shared.
-    Here(HObject),
-    /// It was fetched, and is as another OSD, or the PG that has it here, gave it.
-    Fetched(HObject, Result<Box<ObjectCopy>, Errno>),
-}
 
 /// Whether the operation makes its object a copy of another.
 pub(crate) fn copies(op: &OsdOp) -> bool {

@@ -1,8 +1,8 @@
 //! Reading data: READ, SPARSE_READ, MAPEXT, STAT, CMPEXT, ASSERT_VER (docs/protocol/ceph/04-osd.md, 9.1, 9.5).
 
 use crate::exec::gathered::Extent;
+use crate::exec::result::{Done, Fail, OpResult, done};
 use crate::exec::run::Exec;
-use crate::exec::{Done, Fail, OpResult, done};
 use bytes::{Bytes, BytesMut};
 use denc::Writer;
 use messages::osd::OsdOp;

@@ -1,18 +1,16 @@
 //! Writing data, creating and deleting (docs/protocol/ceph/04-osd.md, 9.2). The primitives at the end are what class
 //! methods use, too.
 
+use crate::exec::limits::OBJECT_SIZE_MAX;
+use crate::exec::result::{Fail, OpResult, done};
 use crate::exec::run::Exec;
 use crate::exec::work::{Change, Effect, XattrSizes};
-use crate::exec::{Fail, OpResult, done};
 use crate::state::object::ObjectState;
 use crate::state::object_info::{AllocHint, ObjectInfo, key_of};
 use bytes::Bytes;
 use denc::Reader;
 use messages::osd::{ExtentArg, OsdOp, op_flag};
 use types::{Errno, Op};
-
-/// osd_max_object_size.
-pub const OBJECT_SIZE_MAX: u64 = 128 << 20;
 
 /// What WRITESAME repeats is laid out up to about this, and written as often as needed.
 const REPEATED_BYTES: u64 = 1 << 20;

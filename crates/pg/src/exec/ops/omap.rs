@@ -1,7 +1,7 @@
 //! The omap: an ordered map of byte strings and one header per object (docs/protocol/ceph/04-osd.md, 9.4).
 
+use crate::exec::result::{Fail, OpResult, done};
 use crate::exec::run::Exec;
-use crate::exec::{Fail, OpResult, done};
 use bytes::Bytes;
 use denc::{Reader, Writer};
 use messages::osd::OsdOp;

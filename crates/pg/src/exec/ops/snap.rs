@@ -1,39 +1,12 @@
 //! ROLLBACK and LIST_SNAPS (docs/protocol/ceph/04-osd.md, 11.5, 11.6). Cloning on write: [`crate::exec::finish`].
 
 use crate::exec::cost::{CLONED_ROWS_MAX, STEPS_MAX, rows_to_clone, shared_blocks};
+use crate::exec::result::{OpResult, done};
 use crate::exec::run::Exec;
-use crate::exec::{OpResult, done};
-use crate::pool::{PoolView, SnapIntervals};
 use crate::state::intervals::Intervals;
-use crate::state::snapset::{Resolved, context_is_valid};
-use messages::osd::{MOSDOp, OsdOp, flag};
+use crate::state::snapset::Resolved;
+use messages::osd::OsdOp;
 use types::{Errno, ObjectId, Op};
-
-/// The snapshot context that counts for a write.
-#[derive(Debug, Default)]
-pub(crate) struct SnapContext {
-    pub seq: u64,
-    /// Descending, without removed ones.
-    pub snaps: Vec<u64>,
-}
-
-impl SnapContext {
-    /// Of a message: its own, or the pool's.
-    pub fn of(m: &MOSDOp, pool: &PoolView, removed: &SnapIntervals) -> Result<Self, Errno> {
-        let (seq, snaps) = match pool.pool_snaps_mode && !m.has(flag::ENFORCE_SNAPC) {
-            true => (pool.snap_seq, &pool.snaps),
-            false => (m.snap_seq, &m.snaps),
-        };
-        if !context_is_valid(seq, snaps) {
-            return Err(Errno::EINVAL);
-        }
-        let kept = snaps.iter().filter(|s| !removed.contains(**s));
-        Ok(Self {
-            seq,
-            snaps: kept.copied().collect(),
-        })
-    }
-}
 
 impl Exec<'_> {
     pub fn list_snaps(&mut self) -> OpResult {

@@ -1,9 +1,9 @@
 //! WATCH, NOTIFY, NOTIFY_ACK, LIST_WATCHERS (docs/protocol/ceph/04-osd.md, section 12). The table of what runs
 //! is the front's.
 
+use crate::exec::result::{OpResult, done};
 use crate::exec::run::Exec;
 use crate::exec::work::{Change, Effect, Note, NotifyRequest};
-use crate::exec::{OpResult, done};
 use crate::state::object_info::{WatchKey, WatchRecord, key_of};
 use bytes::Bytes;
 use denc::{Reader, Writer};

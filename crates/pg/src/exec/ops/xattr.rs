@@ -1,8 +1,8 @@
 //! Client xattrs (docs/protocol/ceph/04-osd.md, 9.3).
 
+use crate::exec::result::{Done, Fail, OpResult, done};
 use crate::exec::run::Exec;
 use crate::exec::work::XattrSizes;
-use crate::exec::{Done, Fail, OpResult, done};
 use crate::state::object_info::{user_attr, user_name};
 use bytes::Bytes;
 use denc::{Reader, Writer};

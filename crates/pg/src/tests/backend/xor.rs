@@ -10,7 +10,7 @@ use crate::backend::Look;
 use crate::backend::digest::Walk;
 use crate::backend::findings::{Inconsistent, Side, shard_error};
 use crate::backend::group::Group;
-use crate::backend::replicated::{CopyNeed, Kin, MemberState};
+use crate::backend::reports::{CopyNeed, Kin, MemberState};
 use messages::osd::peer::PeerBody;
 use messages::osd::peer_scrub::{ObjectDigest, ScrubBody};
 use std::cell::RefCell;

@@ -8,7 +8,7 @@
 //! bad one is of; it takes its place in ONE transaction, so a member of `in_sync` is never half-written. After a pull the
 //! object is read again. Of a push nothing is believed before a new look at it (`check`).
 //!
-//! Bounds: [`PULLS_MAX`] at a time, and those of all PGs of an OSD by [`super::turns`]; [`FIX_BYTES_MAX`] in one transaction.
+//! Bounds: [`PULLS_MAX`] at a time, and those of all PGs of an OSD by [`crate::backend::pull_turns`]; [`FIX_BYTES_MAX`] in one transaction.
 
 mod fixes;
 pub(crate) mod piece;
@@ -16,11 +16,11 @@ mod plan;
 mod rebuild;
 pub(crate) mod scratch;
 mod take;
-pub(crate) mod turns;
 
 use super::copy::{anew_steps, is_large};
 use crate::backend::Lent;
 use crate::backend::TurnId;
+use crate::backend::pull_turns::{AGAIN, PullTurn, PullTurns};
 use crate::backend::replicated::Replicated;
 use crate::store::Ticket;
 use messages::osd::peer::PeerBody;
@@ -28,7 +28,6 @@ use messages::osd::peer_scrub::{Outline, Part, ScrubBody};
 use rebuild::{Halt, Rebuild};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
-use turns::{AGAIN, PullTurn, PullTurns};
 use types::{EVersion, Errno, HObject, ObjectId, OsdId, Transaction};
 
 /// What one transaction of a repair may weigh; a store takes 16 MiB. Little in unit tests, so that their objects may be

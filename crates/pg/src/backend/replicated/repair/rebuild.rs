@@ -12,10 +12,10 @@
 use super::piece::{self, PIECE_BYTES};
 use super::plan::Plan;
 use super::scratch::{self, scratch};
-use super::turns::PullTurn;
 use super::{Doing, Fix};
 use crate::api::Output;
 use crate::backend::Lent;
+use crate::backend::pull_turns::PullTurn;
 use crate::backend::replicated::Replicated;
 use crate::backend::replicated::weight;
 use crate::state::log::EntryKind;

@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Each may have one transaction of a repair on its way, in memory.
 pub(crate) const TURNS_MAX: usize = 16;
 /// Turns end in another PG, which does not know who waits.
-pub(super) const AGAIN: Duration = Duration::from_millis(50);
+pub(crate) const AGAIN: Duration = Duration::from_millis(50);
 
 /// The turns of one OSD; its PGs share them.
 #[derive(Debug, Clone, Default)]
