@@ -18,6 +18,14 @@ const fn mon(name: &'static str, imports: &'static [&'static str]) -> Room {
     }
 }
 
+const fn pg(name: &'static str, imports: &'static [&'static str]) -> Room {
+    Room {
+        krate: "pg",
+        name,
+        imports,
+    }
+}
+
 /// What every family of commands may import. Families are not among it: what two of them need is a view, a check, or
 /// part of the language.
 const BELOW_FAMILIES: &[&str] = &[
@@ -100,6 +108,22 @@ pub const ROOMS: &[Room] = &[
             "commands::command",
             "commands::context",
         ],
+    ),
+    // The placement group. What a store tells is values; data and what submits to it are the store's.
+    pg("broken", &[]),
+    pg("stored", &[]),
+    pg("store", &["stored"]),
+    pg("state::intervals", &[]),
+    pg("pool", &["state::intervals"]),
+    pg("client", &["pool"]),
+    pg(
+        "state",
+        &["broken", "stored", "store", "state::intervals", "pool"],
+    ),
+    // Pure: no store, no PG, no other OSD, nothing that waits.
+    pg(
+        "exec",
+        &["broken", "stored", "state::intervals", "pool", "client", "state"],
     ),
 ];
 

@@ -141,3 +141,6 @@ pub(crate) type OpResult = Result<Done, Fail>;
 pub(crate) fn done() -> OpResult {
     Ok(Done::default())
 }
+
+#[cfg(test)]
+mod tests;
