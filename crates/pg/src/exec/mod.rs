@@ -29,3 +29,6 @@ pub(crate) mod work;
 pub(crate) use request::{Missing, Outcome, Request, Results};
 pub(crate) use result::{Fail, Ran};
 pub(crate) use run::execute;
+
+#[cfg(test)]
+mod tests;
