@@ -18,6 +18,14 @@ const fn mon(name: &'static str, imports: &'static [&'static str]) -> Room {
     }
 }
 
+const fn pg(name: &'static str, imports: &'static [&'static str]) -> Room {
+    Room {
+        krate: "pg",
+        name,
+        imports,
+    }
+}
+
 /// What every family of commands may import. Families are not among it: what two of them need is a view, a check, or
 /// part of the language.
 const BELOW_FAMILIES: &[&str] = &[
@@ -33,6 +41,87 @@ const BELOW_FAMILIES: &[&str] = &[
 
 /// From the bottom up.
 pub const ROOMS: &[Room] = &[
+    pg("broken", &[]),
+    pg("stored", &[]),
+    // The store as the shell gives it.
+    pg("store", &["stored"]),
+    pg("pool", &["state"]),
+    pg("client", &["pool"]),
+    pg("state", &["broken", "store", "pool", "client"]),
+    // Pure: no store, no other OSD, no client's place in a queue.
+    pg("exec::gathered", &["stored"]),
+    pg(
+        "exec",
+        &["broken", "stored", "pool", "client", "state", "exec::gathered"],
+    ),
+    // What goes in and comes out names what the rooms speak of.
+    pg(
+        "api",
+        &["store", "pool", "client", "state", "exec", "backend", "scrub"],
+    ),
+    // No client, no turn, no scrub: what they want of those they ask of traits of their own.
+    pg(
+        "backend",
+        &["store", "state", "api", "exec::gathered", "backend::replicated"],
+    ),
+    pg(
+        "backend::replicated",
+        &["broken", "store", "state", "api", "exec::gathered", "backend"],
+    ),
+    // Sees of a back end its trait, and what a member may show.
+    pg(
+        "front",
+        &[
+            "broken",
+            "stored",
+            "store",
+            "pool",
+            "client",
+            "state",
+            "exec",
+            "exec::gathered",
+            "api",
+            "backend",
+            "backend::replicated",
+            "pg",
+        ],
+    ),
+    pg("probe", &["backend", "scrub"]),
+    pg(
+        "scrub",
+        &[
+            "broken",
+            "store",
+            "state",
+            "exec",
+            "api",
+            "backend",
+            "backend::replicated",
+            "front",
+            "probe",
+            "pg",
+        ],
+    ),
+    // Joins the rooms.
+    pg(
+        "pg",
+        &[
+            "broken",
+            "store",
+            "pool",
+            "state",
+            "exec",
+            "api",
+            "backend",
+            "backend::replicated",
+            "front",
+            "scrub",
+            "count",
+            "trim",
+        ],
+    ),
+    pg("trim", &["store", "pool", "state", "api", "pg"]),
+    pg("count", &["store", "state", "api", "trim", "pg"]),
     mon("format", &[]),
     mon("policies", &["format"]),
     mon("commands::command", &["format"]),

@@ -18,7 +18,7 @@ const LARGER: &[(&str, &[usize])] = &[
     ("model", &[5]),
     ("objclass", &[8]),
     ("osd", &[14]),
-    ("pg", &[44]),
+    ("pg", &[12, 11]),
     ("simtest", &[9]),
     ("skep", &[7]),
     ("store", &[8]),
