@@ -15,7 +15,6 @@ const FILES_MAX: usize = 3;
 const LARGER: &[(&str, &[usize])] = &[
     ("etcd", &[5]),
     ("hostile", &[5]),
-    ("metastore", &[8]),
     ("model", &[5]),
     ("objclass", &[8]),
     ("osd", &[14]),

@@ -174,7 +174,7 @@ impl ConfigOption {
                 Ok(id) => Ok(id.to_string()),
                 Err(()) => Err(String::new()),
             },
-            _ if self.is_modes() => match msgr::parse_modes(text) {
+            _ if self.is_modes() => match auth::ConMode::list(text) {
                 Some(_) => Ok(text.to_string()),
                 None => Err(format!("'{text}' is no list of crc and secure")),
             },
@@ -189,7 +189,7 @@ impl ConfigOption {
 
     /// A value that nobody could connect with where nobody has a key.
     pub fn demands_keys(&self, value: &str) -> bool {
-        let modes = self.is_modes().then(|| msgr::parse_modes(value)).flatten();
+        let modes = self.is_modes().then(|| auth::ConMode::list(value)).flatten();
         modes.is_some_and(|m| !m.contains(&auth::ConMode::Crc))
     }
 

@@ -1,12 +1,13 @@
-//! From the keys in the store to a [`ClusterState`]: from all of them at start, from the changed ones after another
-//! writer's commit. Both give the same (`tests.rs` compares them).
+//! From the store's rows to a [`ClusterState`]: from all of them at start, from the changed ones after another
+//! writer's commit. Both give the same.
 
-use super::config::ConfigLogEntry;
-use super::format::Format;
-use super::history::MapHistory;
-use super::keys;
-use super::state::{ClusterId, ClusterLog, ClusterState, HealthMute};
-use crate::kv::{Error, Event, Kv, Result};
+use crate::config::ConfigLogEntry;
+use crate::format::Format;
+use crate::history::MapHistory;
+use crate::keys;
+use crate::rows::{Row, RowEvent};
+use crate::state::{ClusterId, ClusterLog, ClusterState, HealthMute};
+use crate::{Error, Result};
 use bytes::Bytes;
 use denc::Decode;
 use std::collections::BTreeMap;
@@ -14,8 +15,8 @@ use std::sync::Arc;
 use types::Epoch;
 use types::osdmap::{Incremental, OsdMap};
 
-fn value<T: Decode>(kv: &Kv) -> Result<T> {
-    T::from_bytes(&kv.value).map_err(|e| bad(&kv.key, e))
+fn value<T: Decode>(row: &Row) -> Result<T> {
+    T::from_bytes(row.value).map_err(|e| bad(row.key, e))
 }
 
 fn bad(key: &str, why: impl std::fmt::Display) -> Error {
@@ -31,22 +32,22 @@ fn number(key: &str, digits: &str) -> Result<u64> {
 
 /// All keys, sorted into what they are.
 #[derive(Default)]
-struct Parts {
+struct Parts<'a> {
     incs: BTreeMap<Epoch, Bytes>,
     fulls: BTreeMap<Epoch, Bytes>,
-    singles: BTreeMap<String, Kv>,
+    singles: BTreeMap<&'a str, Row<'a>>,
 }
 
 /// Builds the state of a cluster, or None when no cluster was created in this store.
-pub fn load(rows: &[Kv]) -> Result<Option<ClusterState>> {
+pub fn load(rows: &[Row]) -> Result<Option<ClusterState>> {
     let mut parts = Parts::default();
-    for kv in rows {
-        if let Some(e) = kv.key.strip_prefix(keys::OSDMAP_INC) {
-            parts.incs.insert(number(&kv.key, e)? as Epoch, kv.value.clone());
-        } else if let Some(e) = kv.key.strip_prefix(keys::OSDMAP_FULL) {
-            parts.fulls.insert(number(&kv.key, e)? as Epoch, kv.value.clone());
-        } else if !kv.key.contains('/') {
-            parts.singles.insert(kv.key.clone(), kv.clone());
+    for r in rows {
+        if let Some(e) = r.key.strip_prefix(keys::OSDMAP_INC) {
+            parts.incs.insert(number(r.key, e)? as Epoch, r.value.clone());
+        } else if let Some(e) = r.key.strip_prefix(keys::OSDMAP_FULL) {
+            parts.fulls.insert(number(r.key, e)? as Epoch, r.value.clone());
+        } else if !r.key.contains('/') {
+            parts.singles.insert(r.key, *r);
         }
     }
     let Some(cluster) = parts.singles.get(keys::CLUSTER) else {
@@ -54,7 +55,7 @@ pub fn load(rows: &[Kv]) -> Result<Option<ClusterState>> {
     };
     // Before anything else is read: it may mean something else.
     let format = parts.singles.get(keys::FORMAT);
-    let format = format.map(|kv| Format::read(&kv.value)).transpose()?;
+    let format = format.map(|r| Format::read(r.value)).transpose()?;
     let id: ClusterId = value(cluster)?;
     let single = |key: &str| parts.singles.get(key).ok_or_else(|| bad(key, "is missing"));
     let version = single(keys::VERSION)?;
@@ -92,18 +93,18 @@ pub fn load(rows: &[Kv]) -> Result<Option<ClusterState>> {
         snap_owners: Arc::default(),
         global_id_limit: value(single(keys::GLOBAL_ID_LIMIT)?)?,
     };
-    for kv in rows {
-        row(&mut state, &kv.key, Some(&kv.value))?;
+    for r in rows {
+        row(&mut state, r.key, Some(r.value))?;
     }
     Ok(Some(state))
 }
 
 /// The snapshot that `state` becomes by `events`: all changes of whole commits, in order. Those that it holds
 /// already are passed over. An error means that something is missing between.
-pub fn advance(state: &ClusterState, events: &[Event]) -> Result<ClusterState> {
+pub fn advance(state: &ClusterState, events: &[RowEvent]) -> Result<ClusterState> {
     let mut next = state.clone();
     for e in events.iter().filter(|e| e.revision > state.revision) {
-        let (key, new) = (e.key.as_str(), e.value.as_ref());
+        let (key, new) = (e.key, e.value);
         if key == keys::VERSION {
             next.version = need(key, new)?;
             next.revision = e.revision;
@@ -216,7 +217,7 @@ fn row(state: &mut ClusterState, key: &str, new: Option<&Bytes>) -> Result<()> {
     } else if let Some(pool) = key.strip_prefix(keys::SCRUB) {
         let pool = pool.parse().map_err(|e| bad(key, e))?;
         let rows = new.map(|_| need(key, new)).transpose()?.unwrap_or_default();
-        super::scrubs::take_row(Arc::make_mut(&mut state.scrubs), pool, rows);
+        crate::scrubs::take_row(Arc::make_mut(&mut state.scrubs), pool, rows);
     } else if let Some(entry) = key.strip_prefix(keys::FENCE) {
         let fenced = new.map(|_| need(key, new)).transpose()?;
         put_or_remove(&mut state.fences, entry.to_string(), fenced);

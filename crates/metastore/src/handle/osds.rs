@@ -1,12 +1,11 @@
 //! What OSDs do with the cluster state: come up, report, hold the lease that lets them serve, go down.
 
-use super::boot::{decide, down, down_if_moved};
-use super::handle::{ClusterHandle, OsdBoot};
-use super::keys;
-use super::stats::OsdReport;
+use super::ClusterHandle;
 use crate::broken::{self, Rule};
 use crate::kv::{Error, LeaseId, Result, Txn, TxnOp, VALUE_BYTES_MAX};
 use crate::lease::{Lease, LeaseTimes};
+use cluster::boot::{OsdBoot, decide, down, down_if_moved};
+use cluster::{OsdReport, keys};
 use denc::Encode;
 use std::sync::PoisonError;
 use std::time::Duration;

@@ -1,10 +1,10 @@
 //! What a decision wants changed: at most one OSD map increment, and any number of other facts.
 //!
-//! All of it is committed together or not at all. Bounds: what fits one transaction (`kv::TXN_OPS_MAX`, `kv::TXN_BYTES_MAX`).
+//! All of it is committed together or not at all. Bounds: what fits one transaction of the store.
 
-use super::pgs::PgProposal;
-use super::scrubs::ScrubWish;
-use super::state::{ClusterState, HealthMute};
+use crate::pgs::PgProposal;
+use crate::scrubs::ScrubWish;
+use crate::state::{ClusterState, HealthMute};
 use auth::EntityAuth;
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -80,7 +80,7 @@ pub enum Change {
         snap: u64,
     },
     GlobalIdLimit(u64),
-    /// An entry of the blocklist has fenced these, too; see [`super::fences`].
+    /// An entry of the blocklist has fenced these, too; see [`crate::fences`].
     Fence {
         entry: EntityAddr,
         ids: Vec<u64>,
@@ -99,10 +99,9 @@ pub struct Changes {
     pub osdmap: Option<Box<Incremental>>,
     pub list: Vec<Change>,
     /// Configurations that their primaries want changed; only such as the state does not refuse
-    /// ([`super::pgs::PgConfigs::refuses`]).
+    /// ([`crate::pgs::PgConfigs::refuses`]).
     pub pgs: Vec<PgProposal>,
-    /// Commit only if these OSDs hold no lease (`ClusterHandle::osd_lease`): they surely no longer serve. Otherwise
-    /// the commit fails with `Error::LeaseHeld`.
+    /// Commit only if these OSDs hold no lease: they surely no longer serve. Otherwise the commit fails.
     pub unleased: Vec<OsdId>,
 }
 

@@ -2,54 +2,40 @@
 //!
 //! A handle is `Clone + Send + Sync`; each thread keeps one. Readers never wait: snapshots come from watch
 //! channels. Writers of one process queue on a lock (so they seldom lose the compare), writers of other
-//! processes are met by compare-and-swap. One task of the process runs [`ClusterHandle::follow`]
+//! processes are met by compare-and-swap: a decision is a pure function of the snapshot, so it is simply made again when
+//! another writer was faster. One task of the process runs [`ClusterHandle::follow`]
 //! (`follow.rs`), which brings in what others wrote and the OSDs' reports. What OSDs do is in `osds.rs`.
 //!
 //! Invariant: a snapshot is published only after the transaction that made it is durable.
 
-use super::changes::{Change, Changes};
-use super::history::MapHistory;
-use super::keys;
-use super::load::load;
-use super::state::ClusterState;
-use super::stats::ClusterStats;
+mod copies;
+mod create;
+mod follow;
+mod monitors;
+mod osds;
+mod rows;
+#[cfg(test)]
+mod tests;
+
+pub use create::create_cluster;
+
 use crate::broken::{self, Rule};
 use crate::kv::{Compare, Error, LeaseId, Metastore, Range, Result, Txn, TxnOp, TxnOutcome};
 use auth::RotatingSecrets;
+use cluster::{Change, Changes, ClusterState, ClusterStats, Instance, MapHistory, keys};
 use io::Clock;
+use rows::{load, op};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::watch;
 use types::osdmap::OsdMap;
-use types::{EntityAddrVec, EntityKind, OsdId, Utime, Uuid};
+use types::{EntityKind, OsdId, Utime};
 
 /// Times a decision is made again because another writer was faster.
 const RETRIES_MAX: usize = 64;
 /// What a commit that was beaten waits for the follower before it reads everything itself.
 const FOLLOW_WAIT: Duration = Duration::from_millis(300);
-
-/// Global ids below it are not given to clients.
-pub const FIRST_GLOBAL_ID: u64 = 4100;
-
-/// What an OSD says when it begins to serve.
-#[derive(Debug, Clone)]
-pub struct OsdBoot {
-    pub id: OsdId,
-    /// Identity of its data directory.
-    pub uuid: Uuid,
-    pub client_addrs: EntityAddrVec,
-    pub cluster_addrs: EntityAddrVec,
-    pub hb_back_addrs: EntityAddrVec,
-    pub hb_front_addrs: EntityAddrVec,
-    /// Size of its disk: gives the CRUSH weight of a new OSD (1.0 per TiB).
-    pub size_bytes: u64,
-    pub host: String,
-    /// "hdd", "ssd", "nvme" or empty.
-    pub device_class: String,
-    pub features: u64,
-    pub metadata: BTreeMap<String, String>,
-}
 
 /// A commit that happened, or that turned out to change nothing.
 #[derive(Debug)]
@@ -60,25 +46,25 @@ pub struct Committed<R> {
     pub changed: bool,
 }
 
-pub(super) struct Shared {
-    pub(super) store: Arc<dyn Metastore>,
-    pub(super) clock: Arc<dyn Clock>,
-    pub(super) state: watch::Sender<Arc<ClusterState>>,
-    pub(super) osdmap: watch::Sender<Arc<OsdMap>>,
-    pub(super) stats: watch::Sender<Arc<ClusterStats>>,
-    pub(super) commit: tokio::sync::Mutex<()>,
+struct Shared {
+    store: Arc<dyn Metastore>,
+    clock: Arc<dyn Clock>,
+    state: watch::Sender<Arc<ClusterState>>,
+    osdmap: watch::Sender<Arc<OsdMap>>,
+    stats: watch::Sender<Arc<ClusterStats>>,
+    commit: tokio::sync::Mutex<()>,
     /// Held by who follows the store.
-    pub(super) follow: tokio::sync::Mutex<()>,
+    follow: tokio::sync::Mutex<()>,
     /// The OSDs that hold a lease.
-    pub(super) leased: watch::Sender<Arc<BTreeSet<OsdId>>>,
-    pub(super) report_leases: Mutex<BTreeMap<OsdId, LeaseId>>,
+    leased: watch::Sender<Arc<BTreeSet<OsdId>>>,
+    report_leases: Mutex<BTreeMap<OsdId, LeaseId>>,
     /// Leases of this process' monitors (one, but in tests) by name.
-    pub(super) mon_leases: Mutex<BTreeMap<String, LeaseId>>,
+    mon_leases: Mutex<BTreeMap<String, LeaseId>>,
 }
 
 #[derive(Clone)]
 pub struct ClusterHandle {
-    pub(super) shared: Arc<Shared>,
+    shared: Arc<Shared>,
 }
 
 impl ClusterHandle {
@@ -189,7 +175,8 @@ impl ClusterHandle {
                     changed: false,
                 });
             }
-            let (mut next, ops) = state.apply(changes, self.now())?;
+            let (mut next, writes) = state.apply(changes, self.now())?;
+            let ops = writes.into_iter().map(op).collect();
             let at = |key: String, revision| Compare::Revision { key, revision };
             let mut compares = vec![at(keys::VERSION.into(), state.revision)];
             compares.extend(unleased.iter().map(|id| at(keys::live_lease(*id), 0)));
@@ -230,7 +217,7 @@ impl ClusterHandle {
 
     /// Sets a leased key in place of what is there. Compared, so that it happens once: a copy that comes late must not put
     /// an earlier run's lease under the key again, with whose end the key would vanish while its owner lives.
-    pub(super) async fn put_leased(&self, key: &str, value: bytes::Bytes, lease: LeaseId) -> Result<()> {
+    async fn put_leased(&self, key: &str, value: bytes::Bytes, lease: LeaseId) -> Result<()> {
         for _ in 0..RETRIES_MAX {
             let there = self.shared.store.get(key).await?;
             if there
@@ -266,7 +253,7 @@ impl ClusterHandle {
         )))
     }
 
-    pub(super) async fn reload(&self) -> Result<()> {
+    async fn reload(&self) -> Result<()> {
         let (rows, _) = self.shared.store.range(Range::prefix("")).await?;
         let state = load(&rows)?.ok_or_else(|| Error::Storage("the cluster was removed".into()))?;
         self.publish(Arc::new(state));
@@ -274,7 +261,7 @@ impl ClusterHandle {
     }
 
     /// Makes `state` the snapshot unless there is a newer one.
-    pub(super) fn publish(&self, state: Arc<ClusterState>) {
+    fn publish(&self, state: Arc<ClusterState>) {
         let map = state.osdmap.clone();
         self.shared.state.send_if_modified(|old| {
             let newer = state.revision > old.revision;
@@ -312,5 +299,15 @@ impl ClusterHandle {
             })
             .await?;
         Ok(done.reply)
+    }
+
+    /// These have the addresses that they have: whoever of them is on the blocklist is fenced under any other, too.
+    pub async fn fence(&self, seen: &[Instance]) -> Result<()> {
+        let now = self.now();
+        if self.state().fence(seen, now).is_empty() {
+            return Ok(());
+        }
+        let decide = |state: &ClusterState| (state.fence(seen, now), ());
+        self.commit(decide).await.map(drop)
     }
 }

@@ -10,8 +10,8 @@
 //!
 //! Not here: changing a state to a newer version. The change that needs one brings its own step.
 
-use super::keys;
-use crate::kv::{Error, Result};
+use crate::keys;
+use crate::{Error, Result};
 use bytes::Bytes;
 use denc::Decode;
 
@@ -46,7 +46,7 @@ impl Format {
     /// Whether this program may read such a state.
     fn check(self) -> Result<()> {
         if self.version > VERSION {
-            return Err(Error::Open(format!(
+            return Err(Error::Newer(format!(
                 "the cluster state has format {}, and this program reads formats up to {VERSION}: a newer Skep has \
                  written it; start that one",
                 self.version
@@ -55,7 +55,7 @@ impl Format {
         let known = FEATURES.iter().fold(0, |all, (bit, _)| all | 1u64 << bit);
         match self.features & !known {
             0 => Ok(()),
-            unknown => Err(Error::Open(format!(
+            unknown => Err(Error::Newer(format!(
                 "the cluster state uses features that this program does not know (bits {unknown:#x}): a newer Skep has \
                  written it; start that one"
             ))),

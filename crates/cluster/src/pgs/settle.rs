@@ -3,7 +3,7 @@
 
 use super::{CHUNK, PgConfig, PgConfigs, PgProposal};
 use crate::broken::{self, Rule};
-use crate::kv::TxnOp;
+use crate::rows::Write;
 use std::collections::BTreeSet;
 use types::osdmap::{Incremental, OsdMap};
 use types::{OsdId, PgId, PoolId};
@@ -18,7 +18,7 @@ impl PgConfigs {
         next: &OsdMap,
         inc: &mut Incremental,
         proposals: &[PgProposal],
-        ops: &mut Vec<TxnOp>,
+        ops: &mut Vec<Write>,
     ) -> bool {
         let mut dirty = BTreeSet::new();
         for p in proposals {

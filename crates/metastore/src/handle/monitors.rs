@@ -4,32 +4,15 @@
 //! to be done once (upkeep), and is the first in line for the manager's part. Two that lead for a moment do no harm:
 //! all that they do is decided from the state and committed by compare-and-swap.
 
-use super::handle::ClusterHandle;
-use super::keys;
+use super::ClusterHandle;
 use crate::kv::Result;
+use cluster::{MonReport, keys};
 use denc::Encode;
-use std::collections::BTreeMap;
 use std::sync::PoisonError;
 use std::time::Duration;
-use types::{EntityAddrVec, Utime};
 
 /// A monitor that does not renew its sign of life is gone after this long.
 pub const MON_TTL: Duration = Duration::from_secs(5);
-
-/// What a living monitor says of itself.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct MonReport {
-    pub name: String,
-    /// When it began to serve.
-    pub started: Utime,
-    /// The manager's front of the same process: name, identity, addresses.
-    pub mgr_name: String,
-    pub mgr_gid: u64,
-    pub mgr_addrs: EntityAddrVec,
-    /// Facts for `mon metadata`.
-    pub metadata: BTreeMap<String, String>,
-}
-denc::envelope_denc!(MonReport, 1, 1, { name, started, mgr_name, mgr_gid, mgr_addrs, metadata });
 
 impl ClusterHandle {
     /// Says that a monitor of this process lives. Call it about once a second; what it says is written at the first

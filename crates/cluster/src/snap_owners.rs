@@ -8,8 +8,9 @@
 //!
 //! Snapshots from before this was kept are in no row: nobody's.
 
-use super::keys;
-use crate::kv::{Error, Result, TxnOp};
+use crate::keys;
+use crate::rows::Write;
+use crate::{Error, Result};
 use bytes::Bytes;
 use denc::{Decode, Encode};
 use std::collections::{BTreeMap, BTreeSet};
@@ -61,13 +62,13 @@ impl SnapOwners {
             .is_some_and(|row| row.removed.contains(&snap))
     }
 
-    pub(super) fn made(&mut self, pool: PoolId, snap: u64, owner: AuthName, ops: &mut Vec<TxnOp>) {
+    pub(super) fn made(&mut self, pool: PoolId, snap: u64, owner: AuthName, ops: &mut Vec<Write>) {
         self.change(pool, snap, ops, |row| {
             row.made.entry(owner).or_default().insert(snap);
         });
     }
 
-    pub(super) fn removed(&mut self, pool: PoolId, snap: u64, ops: &mut Vec<TxnOp>) {
+    pub(super) fn removed(&mut self, pool: PoolId, snap: u64, ops: &mut Vec<Write>) {
         if self.owner(pool, snap).is_some() {
             self.change(pool, snap, ops, |row| {
                 row.removed.insert(snap);
@@ -75,7 +76,7 @@ impl SnapOwners {
         }
     }
 
-    fn change(&mut self, pool: PoolId, snap: u64, ops: &mut Vec<TxnOp>, change: impl FnOnce(&mut Row)) {
+    fn change(&mut self, pool: PoolId, snap: u64, ops: &mut Vec<Write>, change: impl FnOnce(&mut Row)) {
         let n = snap / IDS_PER_ROW;
         let of_pool = (pool, 0)..=(pool, u64::MAX);
         let newest = self.rows.range(of_pool.clone()).next_back().map(|((_, n), _)| *n);
@@ -86,15 +87,15 @@ impl SnapOwners {
         let over: Vec<_> = over.map(|(at, _)| *at).collect();
         for at in over {
             self.rows.remove(&at);
-            ops.push(TxnOp::delete(key(at.0, at.1)));
+            ops.push(Write::delete(key(at.0, at.1)));
         }
         let row = Arc::make_mut(self.rows.entry((pool, n)).or_default());
         change(row);
-        ops.push(TxnOp::put(key(pool, n), row.to_bytes()));
+        ops.push(Write::put(key(pool, n), row.to_bytes()));
     }
 
     /// The pool is gone, and all its snapshots with it.
-    pub(super) fn pool_gone(&mut self, pool: PoolId, ops: &mut Vec<TxnOp>) {
+    pub(super) fn pool_gone(&mut self, pool: PoolId, ops: &mut Vec<Write>) {
         let rows: Vec<_> = self
             .rows
             .range((pool, 0)..=(pool, u64::MAX))
@@ -102,7 +103,7 @@ impl SnapOwners {
             .collect();
         for at in rows {
             self.rows.remove(&at);
-            ops.push(TxnOp::delete(key(at.0, at.1)));
+            ops.push(Write::delete(key(at.0, at.1)));
         }
     }
 
@@ -151,8 +152,8 @@ mod tests {
         owners.made(1, 100_000, name("c"), &mut ops);
         owners.removed(1, 500, &mut ops);
         assert_eq!(ops.len(), 2);
-        let bytes = |op: &TxnOp| match op {
-            TxnOp::Put { value, .. } => value.len(),
+        let bytes = |op: &Write| match op {
+            Write::Put { value, .. } => value.len(),
             _ => 0,
         };
         assert!(
@@ -173,13 +174,13 @@ mod tests {
     fn rows_of_removed_snapshots_go() {
         let mut owners = SnapOwners::default();
         let mut store: BTreeMap<String, Bytes> = BTreeMap::new();
-        let mut run = |owners: &mut SnapOwners, f: &dyn Fn(&mut SnapOwners, &mut Vec<TxnOp>)| {
+        let mut run = |owners: &mut SnapOwners, f: &dyn Fn(&mut SnapOwners, &mut Vec<Write>)| {
             let mut ops = Vec::new();
             f(owners, &mut ops);
             for op in ops {
                 match op {
-                    TxnOp::Put { key, value, .. } => drop(store.insert(key, value)),
-                    TxnOp::Delete { key } => drop(store.remove(&key)),
+                    Write::Put { key, value, .. } => drop(store.insert(key, value)),
+                    Write::Delete { key } => drop(store.remove(&key)),
                 }
             }
             let mut read = SnapOwners::default();

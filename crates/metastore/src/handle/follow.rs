@@ -1,15 +1,13 @@
 //! Follows the store: what other processes committed, the OSDs' reports, and who holds a lease.
 //!
-//! Invariants: another writer's commit is taken in from its changes alone ([`super::load::advance`]); everything is
+//! Invariants: another writer's commit is taken in from its changes alone ([`cluster::load::advance`]); everything is
 //! read again only when changes were missed. A snapshot never goes back.
 
-use super::handle::ClusterHandle;
-use super::keys;
-use super::load::advance;
-use super::monitors::MonReport;
-use super::stats::{ClusterStats, OsdReport};
+use super::ClusterHandle;
+use super::rows::advance;
 use crate::kv::{Error, Event, Range, Result};
 use bytes::Bytes;
+use cluster::{ClusterStats, MonReport, OsdReport, keys};
 use denc::Decode;
 use std::collections::BTreeSet;
 use std::sync::Arc;

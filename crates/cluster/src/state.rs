@@ -2,18 +2,19 @@
 //!
 //! Invariants: a snapshot never changes; the next one shares what did not change. `apply` is a pure function
 //! of snapshot, changes and time that gives the next snapshot together with the operations that make the
-//! store say the same; loading from the store gives that snapshot again ([`super::load`]).
+//! store say the same; loading from the store gives that snapshot again ([`crate::load`]).
 
-use super::changes::{Change, Changes};
-use super::config::{CONFIG_LOG_MAX, ConfigDb, ConfigLogEntry, Setting};
-use super::fences::{self, Fences};
-use super::format::Format;
-use super::history::MapHistory;
-use super::keys;
-use super::pgs::{PgConfigs, PgProposal};
-use super::scrubs::ScrubWish;
-use super::snap_owners::SnapOwners;
-use crate::kv::{Error, Result, Revision, TxnOp};
+use crate::changes::{Change, Changes};
+use crate::config::{CONFIG_LOG_MAX, ConfigDb, ConfigLogEntry, Setting};
+use crate::fences::{self, Fences};
+use crate::format::Format;
+use crate::history::MapHistory;
+use crate::keys;
+use crate::pgs::{PgConfigs, PgProposal};
+use crate::rows::Write;
+use crate::scrubs::ScrubWish;
+use crate::snap_owners::SnapOwners;
+use crate::{Error, Result};
 use auth::KeyDb;
 use bytes::Bytes;
 use denc::{Decode, Encode, Reader, Writer};
@@ -48,7 +49,7 @@ denc::envelope_denc!(HealthMute, 1, 1, { code, until, sticky, summary, count });
 #[derive(Debug, Clone)]
 pub struct ClusterState {
     /// Store revision of the key `version` in this snapshot: what a commit compares.
-    pub revision: Revision,
+    pub revision: u64,
     /// Counts commits.
     pub version: u64,
     /// None: the state is from before this was written; the next commit does.
@@ -92,7 +93,7 @@ pub struct ClusterLog {
 
 impl ClusterLog {
     /// `key`: of an entry by its number.
-    fn append(&mut self, mut entry: LogEntry, key: fn(u64) -> String, ops: &mut Vec<TxnOp>) {
+    fn append(&mut self, mut entry: LogEntry, key: fn(u64) -> String, ops: &mut Vec<Write>) {
         if entry.message.len() > LOG_MESSAGE_MAX {
             let mut at = LOG_MESSAGE_MAX;
             while !entry.message.is_char_boundary(at) {
@@ -101,10 +102,10 @@ impl ClusterLog {
             entry.message.truncate(at);
         }
         self.version += 1;
-        ops.push(TxnOp::put(key(self.version), entry.to_bytes()));
+        ops.push(Write::put(key(self.version), entry.to_bytes()));
         self.entries.push_back(entry);
         if self.entries.len() > LOG_MAX {
-            ops.push(TxnOp::delete(key(self.version - self.entries.len() as u64 + 1)));
+            ops.push(Write::delete(key(self.version - self.entries.len() as u64 + 1)));
             self.entries.pop_front();
         }
     }
@@ -137,6 +138,16 @@ impl ClusterState {
     pub fn is_asked_down(&self, osd: OsdId) -> bool {
         let up_from = self.osdmap.osd(osd).map(|o| o.info.up_from);
         self.osdmap.is_up(osd) && self.asked_down.get(&osd).copied() == up_from
+    }
+
+    pub fn is_fenced_id(&self, global_id: u64) -> bool {
+        self.fences
+            .values()
+            .any(|f| f.ids.binary_search(&global_id).is_ok())
+    }
+
+    pub fn fenced_ids(&self) -> impl Iterator<Item = u64> {
+        self.fences.values().flat_map(|f| f.ids.iter().copied())
     }
 
     /// The host that an OSD said it is on.
@@ -206,12 +217,12 @@ impl ClusterState {
     }
 
     /// The next snapshot (its `revision` still this one's), and what to write.
-    pub fn apply(&self, changes: Changes, now: Utime) -> Result<(ClusterState, Vec<TxnOp>)> {
+    pub fn apply(&self, changes: Changes, now: Utime) -> Result<(ClusterState, Vec<Write>)> {
         let mut next = self.clone();
         next.version += 1;
-        let mut ops = vec![TxnOp::put(keys::VERSION, next.version.to_bytes())];
+        let mut ops = vec![Write::put(keys::VERSION, next.version.to_bytes())];
         if next.format.is_none() {
-            ops.push(TxnOp::put(keys::FORMAT, Format::CURRENT.to_bytes()));
+            ops.push(Write::put(keys::FORMAT, Format::CURRENT.to_bytes()));
             next.format = Some(Format::CURRENT);
         }
         let inc = changes.osdmap.map(|inc| *inc);
@@ -236,7 +247,7 @@ impl ClusterState {
         }
         // Config changes that name a key twice leave the last one.
         let mut seen = std::collections::BTreeSet::new();
-        let mut kept: Vec<TxnOp> = Vec::with_capacity(ops.len());
+        let mut kept: Vec<Write> = Vec::with_capacity(ops.len());
         for op in ops.into_iter().rev() {
             if seen.insert(op.key().to_string()) {
                 kept.push(op);
@@ -251,7 +262,7 @@ impl ClusterState {
         mut inc: Incremental,
         proposals: &[PgProposal],
         now: Utime,
-        ops: &mut Vec<TxnOp>,
+        ops: &mut Vec<Write>,
     ) -> Result<()> {
         let bad = |why: String| Error::BadValue {
             key: keys::OSDMAP_INC.into(),
@@ -272,34 +283,34 @@ impl ClusterState {
         inc.full_crc = crc;
         let raw = inc.to_bytes();
         let epoch = inc.epoch;
-        ops.push(TxnOp::put(keys::inc(epoch), raw.clone()));
+        ops.push(Write::put(keys::inc(epoch), raw.clone()));
         let step = Arc::make_mut(&mut self.history).push(epoch, raw, full.clone());
         if step.store_full {
-            ops.push(TxnOp::put(keys::full(epoch), full));
+            ops.push(Write::put(keys::full(epoch), full));
         }
-        ops.extend(step.drop_incs.iter().map(|e| TxnOp::delete(keys::inc(*e))));
-        ops.extend(step.drop_fulls.iter().map(|e| TxnOp::delete(keys::full(*e))));
+        ops.extend(step.drop_incs.iter().map(|e| Write::delete(keys::inc(*e))));
+        ops.extend(step.drop_fulls.iter().map(|e| Write::delete(keys::full(*e))));
         fences::settle(&mut self.fences, &map, ops);
         self.osdmap = Arc::new(map);
         Ok(())
     }
 
-    fn apply_one(&mut self, change: Change, ops: &mut Vec<TxnOp>, diff: &mut Vec<super::config::ConfigDiff>) {
+    fn apply_one(&mut self, change: Change, ops: &mut Vec<Write>, diff: &mut Vec<crate::config::ConfigDiff>) {
         match change {
             Change::ConfigSet { who, name, value } => {
-                ops.push(TxnOp::put(keys::config(&who, &name), value.clone().into_bytes()));
+                ops.push(Write::put(keys::config(&who, &name), value.clone().into_bytes()));
                 diff.push(Arc::make_mut(&mut self.config).put(&who, &name, Some(&value)));
             }
             Change::ConfigRm { who, name } => {
-                ops.push(TxnOp::delete(keys::config(&who, &name)));
+                ops.push(Write::delete(keys::config(&who, &name)));
                 diff.push(Arc::make_mut(&mut self.config).put(&who, &name, None));
             }
             Change::ConfigKeySet { key, value } => {
-                ops.push(TxnOp::put(format!("{}{key}", keys::CONFIG_KEY), value.clone()));
+                ops.push(Write::put(format!("{}{key}", keys::CONFIG_KEY), value.clone()));
                 Arc::make_mut(&mut self.config_keys).insert(key, value);
             }
             Change::ConfigKeyRm { key } => {
-                ops.push(TxnOp::delete(format!("{}{key}", keys::CONFIG_KEY)));
+                ops.push(Write::delete(format!("{}{key}", keys::CONFIG_KEY)));
                 Arc::make_mut(&mut self.config_keys).remove(&key);
             }
             Change::AuthPut { name, mut entity } => {
@@ -309,41 +320,41 @@ impl ClusterState {
                     .get(&name)
                     .filter(|e| e.key.secret() == entity.key.secret());
                 entity.epoch = same.map_or(self.version, |e| e.epoch);
-                ops.push(TxnOp::put(format!("{}{name}", keys::AUTH), entity.to_bytes()));
+                ops.push(Write::put(format!("{}{name}", keys::AUTH), entity.to_bytes()));
                 Arc::make_mut(&mut self.auth).entities.insert(name, entity);
             }
             Change::AuthRm { name } => {
-                ops.push(TxnOp::delete(format!("{}{name}", keys::AUTH)));
+                ops.push(Write::delete(format!("{}{name}", keys::AUTH)));
                 Arc::make_mut(&mut self.auth).entities.remove(&name);
             }
             Change::Rotating(keys_state) => {
-                ops.push(TxnOp::put(keys::ROTATING, keys_state.to_bytes()));
+                ops.push(Write::put(keys::ROTATING, keys_state.to_bytes()));
                 self.rotating = Arc::new(*keys_state);
             }
             Change::MonMap(mut map) => {
                 map.epoch = self.monmap.epoch + 1;
-                ops.push(TxnOp::put(keys::MONMAP, map.to_bytes()));
+                ops.push(Write::put(keys::MONMAP, map.to_bytes()));
                 self.monmap = Arc::new(*map);
             }
             Change::MgrMap(mut map) => {
                 map.epoch = self.mgrmap.epoch + 1;
-                ops.push(TxnOp::put(keys::MGRMAP, map.to_bytes()));
+                ops.push(Write::put(keys::MGRMAP, map.to_bytes()));
                 self.mgrmap = Arc::new(*map);
             }
             Change::FsMap(mut map) => {
                 map.epoch = self.fsmap.epoch + 1;
-                ops.push(TxnOp::put(keys::FSMAP, map.to_bytes()));
+                ops.push(Write::put(keys::FSMAP, map.to_bytes()));
                 self.fsmap = Arc::new(*map);
             }
             Change::Mute(mute) => {
-                ops.push(TxnOp::put(
+                ops.push(Write::put(
                     format!("{}{}", keys::MUTE, mute.code),
                     mute.to_bytes(),
                 ));
                 Arc::make_mut(&mut self.mutes).insert(mute.code.clone(), mute);
             }
             Change::Unmute { code } => {
-                ops.push(TxnOp::delete(format!("{}{code}", keys::MUTE)));
+                ops.push(Write::delete(format!("{}{code}", keys::MUTE)));
                 Arc::make_mut(&mut self.mutes).remove(&code);
             }
             Change::AskDown { id, up_from } => {
@@ -351,11 +362,11 @@ impl ClusterState {
                 let all = Arc::make_mut(&mut self.asked_down);
                 match up_from {
                     Some(epoch) => {
-                        ops.push(TxnOp::put(key, epoch.to_bytes()));
+                        ops.push(Write::put(key, epoch.to_bytes()));
                         all.insert(id, epoch);
                     }
                     None => {
-                        ops.push(TxnOp::delete(key));
+                        ops.push(Write::delete(key));
                         all.remove(&id);
                     }
                 }
@@ -364,10 +375,10 @@ impl ClusterState {
                 let key = format!("{}{id}", keys::OSD_METADATA);
                 let all = Arc::make_mut(&mut self.osd_metadata);
                 if metadata.is_empty() {
-                    ops.push(TxnOp::delete(key));
+                    ops.push(Write::delete(key));
                     all.remove(&id);
                 } else {
-                    ops.push(TxnOp::put(key, metadata.to_bytes()));
+                    ops.push(Write::put(key, metadata.to_bytes()));
                     all.insert(id, metadata);
                 }
             }
@@ -379,7 +390,7 @@ impl ClusterState {
                         None => drop(all.remove(&PgId::new(pool, seed))),
                     }
                 }
-                ops.push(super::scrubs::row_of(all, pool));
+                ops.push(crate::scrubs::row_of(all, pool));
             }
             Change::Log(entry) => Arc::make_mut(&mut self.log).append(entry, keys::log, ops),
             Change::Audit(mut entry) => {
@@ -396,13 +407,13 @@ impl ClusterState {
                 ops.extend(fences::add(Arc::make_mut(&mut self.fences), entry, &ids))
             }
             Change::GlobalIdLimit(limit) => {
-                ops.push(TxnOp::put(keys::GLOBAL_ID_LIMIT, limit.to_bytes()));
+                ops.push(Write::put(keys::GLOBAL_ID_LIMIT, limit.to_bytes()));
                 self.global_id_limit = limit;
             }
         }
     }
 
-    fn log_config(&mut self, diff: Vec<super::config::ConfigDiff>, now: Utime, ops: &mut Vec<TxnOp>) {
+    fn log_config(&mut self, diff: Vec<crate::config::ConfigDiff>, now: Utime, ops: &mut Vec<Write>) {
         let config = Arc::make_mut(&mut self.config);
         config.version += 1;
         let entry = ConfigLogEntry {
@@ -410,12 +421,12 @@ impl ClusterState {
             stamp: now,
             diff,
         };
-        ops.push(TxnOp::put(keys::config_log(entry.version), entry.to_bytes()));
+        ops.push(Write::put(keys::config_log(entry.version), entry.to_bytes()));
         config.log.push_back(entry);
         while config.log.len() > CONFIG_LOG_MAX
             && let Some(old) = config.log.pop_front()
         {
-            ops.push(TxnOp::delete(keys::config_log(old.version)));
+            ops.push(Write::delete(keys::config_log(old.version)));
         }
     }
 }

@@ -6,7 +6,7 @@ use types::pool::PgPool;
 
 /// A map like `vectors/placement/osdmap/lab1.bin`: six OSDs, several pools; all up and in.
 fn lab(size: u8, min_size: u8) -> OsdMap {
-    let raw = include_bytes!("../../../../../vectors/placement/osdmap/lab1.bin");
+    let raw = include_bytes!("../../../../vectors/placement/osdmap/lab1.bin");
     let mut map = OsdMap::from_bytes(&bytes::Bytes::from_static(raw)).unwrap();
     for pool in map.pools.values_mut() {
         (pool.size, pool.min_size) = (size, min_size);
@@ -36,7 +36,7 @@ impl Cluster {
     }
 
     /// One epoch, as a commit makes it; gives the rows that were written.
-    fn change(&mut self, edit: impl FnOnce(&OsdMap, &mut Incremental)) -> Vec<TxnOp> {
+    fn change(&mut self, edit: impl FnOnce(&OsdMap, &mut Incremental)) -> Vec<Write> {
         self.propose(&[], edit)
     }
 
@@ -45,7 +45,7 @@ impl Cluster {
         &mut self,
         proposals: &[PgProposal],
         edit: impl FnOnce(&OsdMap, &mut Incremental),
-    ) -> Vec<TxnOp> {
+    ) -> Vec<Write> {
         let mut inc = Incremental::next_after(&self.map, types::Utime::ZERO);
         edit(&self.map, &mut inc);
         let mut next = self.map.clone();
@@ -141,11 +141,11 @@ fn rows_come_back_and_go_with_the_pool() {
         pgs: PgConfigs::default(),
     };
     let mut rows = BTreeMap::new();
-    let mut keep = |ops: Vec<TxnOp>| {
+    let mut keep = |ops: Vec<Write>| {
         for op in ops {
             match op {
-                TxnOp::Put { key, value, .. } => drop(rows.insert(key, value)),
-                TxnOp::Delete { key } => drop(rows.remove(&key)),
+                Write::Put { key, value, .. } => drop(rows.insert(key, value)),
+                Write::Delete { key } => drop(rows.remove(&key)),
             }
         }
         let mut back = PgConfigs::default();

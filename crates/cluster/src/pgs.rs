@@ -18,8 +18,9 @@ mod settle;
 
 pub use propose::{PgProposal, Refusal};
 
-use super::keys;
-use crate::kv::{Error, Result, TxnOp};
+use crate::keys;
+use crate::rows::Write;
+use crate::{Error, Result};
 use denc::{Decode, Encode, Reader, Writer};
 use std::collections::BTreeMap;
 use types::{Epoch, OsdId, PgId, PoolId};
@@ -107,7 +108,7 @@ impl PgConfigs {
         Ok(())
     }
 
-    fn op(&self, pool: PoolId, chunk: u32) -> TxnOp {
+    fn op(&self, pool: PoolId, chunk: u32) -> Write {
         let rows = self
             .0
             .range(piece(pool, chunk))
@@ -115,9 +116,9 @@ impl PgConfigs {
         let rows: Vec<(u32, PgConfig)> = rows.collect();
         let key = format!("{}{pool}/{chunk:04x}", keys::PG_CONFIG);
         if rows.is_empty() {
-            TxnOp::delete(key)
+            Write::delete(key)
         } else {
-            TxnOp::put(key, rows.to_bytes())
+            Write::put(key, rows.to_bytes())
         }
     }
 }

@@ -1,18 +1,21 @@
-//! A new cluster: the first maps, keys and settings, in one transaction.
+//! A new cluster: the first maps, keys and settings.
 
-use super::changes::{Change, Changes};
-use super::history::MapHistory;
-use super::keys;
-use super::state::{ClusterId, ClusterState};
-use crate::kv::{Compare, Error, Metastore, Result, Txn, TxnOp, TxnOutcome};
-use auth::{CryptoKey, EntityAuth, KeyServerConfig, SECRET_LEN, ServiceSecrets};
+use crate::Result;
+use crate::changes::{Change, Changes};
+use crate::history::MapHistory;
+use crate::keys;
+use crate::rows::Write;
+use crate::state::{ClusterId, ClusterState};
+use auth::{Context, CryptoKey, EntityAuth, KeyServerConfig, SECRET_LEN, ServiceSecrets};
 use crush::FailureDomain;
 use denc::Encode;
-use io::{Clock, Random};
 use std::sync::Arc;
 use types::monmap::MonMap;
 use types::osdmap::NewCluster;
-use types::{AuthName, EntityAddr, EntityAddrVec, EntityKind, OsdId, Utime, Uuid};
+use types::{AuthName, EntityAddr, EntityAddrVec, EntityKind, OsdId, Uuid};
+
+/// Global ids below it are not given to clients.
+pub const FIRST_GLOBAL_ID: u64 = 4100;
 
 /// What is fixed when a cluster is made.
 #[derive(Debug, Clone)]
@@ -45,8 +48,8 @@ impl CreateOptions {
 }
 
 /// A fresh entity of the key database.
-pub fn new_entity(random: &dyn Random, now: Utime, caps: &[(&str, &str)]) -> EntityAuth {
-    let key = CryptoKey::new(random.bytes::<SECRET_LEN>(), now);
+pub fn new_entity(cx: &Context<'_>, caps: &[(&str, &str)]) -> EntityAuth {
+    let key = CryptoKey::new(cx.bytes::<SECRET_LEN>(), cx.now);
     caps.iter().fold(EntityAuth::new(key), |e, (service, text)| {
         e.with_cap(service, text)
     })
@@ -71,31 +74,18 @@ const MGR_CAPS: [(&str, &str); 3] = [
     ("osd", "allow *"),
 ];
 
-/// Makes the cluster in an empty store. Fails if there is one already.
-pub async fn create_cluster(
-    store: &dyn Metastore,
-    options: &CreateOptions,
-    clock: &dyn Clock,
-    random: &dyn Random,
-) -> Result<()> {
-    let now = Utime::from_unix(clock.wall());
-    let (state, mut ops) = first_state(options, now, random)?;
-    let (_, more) = state.apply(first_changes(options, now, random), now)?;
-    ops.retain(|op| more.iter().all(|m| m.key() != op.key()));
-    ops.extend(more);
-    let absent = |key: &str| Compare::Revision {
-        key: key.into(),
-        revision: 0,
-    };
-    let compares = vec![absent(keys::CLUSTER), absent(keys::VERSION)];
-    match store.txn(Txn { compares, ops }).await? {
-        TxnOutcome::Committed(_) => Ok(()),
-        TxnOutcome::Conflict => Err(Error::Open("there is a cluster in this store already".into())),
-    }
+/// The rows of a new cluster: no two of them have the same key.
+pub fn first_rows(options: &CreateOptions, cx: &Context<'_>) -> Result<Vec<Write>> {
+    let (state, mut rows) = first_state(options, cx);
+    let (_, more) = state.apply(first_changes(options, cx), cx.now)?;
+    rows.retain(|row| more.iter().all(|m| m.key() != row.key()));
+    rows.extend(more);
+    Ok(rows)
 }
 
 /// Maps and secrets of version 0, and the keys that hold them.
-fn first_state(o: &CreateOptions, now: Utime, random: &dyn Random) -> Result<(ClusterState, Vec<TxnOp>)> {
+fn first_state(o: &CreateOptions, cx: &Context<'_>) -> (ClusterState, Vec<Write>) {
+    let now = cx.now;
     let new = NewCluster {
         fsid: o.fsid,
         created: now,
@@ -107,16 +97,8 @@ fn first_state(o: &CreateOptions, now: Utime, random: &dyn Random) -> Result<(Cl
     history.push(osdmap.epoch, inc.to_bytes(), full.clone());
     let monmap = MonMap::new(o.fsid, now, [(o.mon_name.clone(), o.mon_addrs.clone())]);
     let mut rotating = ServiceSecrets::default();
-    let entropy = |buf: &mut [u8]| random.fill(buf);
     let ttl = KeyServerConfig::default();
-    rotating.rotate(
-        ttl.auth_ttl,
-        ttl.service_ttl,
-        &auth::Context {
-            now,
-            entropy: &entropy,
-        },
-    );
+    rotating.rotate(ttl.auth_ttl, ttl.service_ttl, cx);
     let state = ClusterState {
         revision: 0,
         version: 0,
@@ -141,11 +123,11 @@ fn first_state(o: &CreateOptions, now: Utime, random: &dyn Random) -> Result<(Cl
         log: Arc::default(),
         audit: Arc::default(),
         snap_owners: Arc::default(),
-        global_id_limit: super::handle::FIRST_GLOBAL_ID,
+        global_id_limit: FIRST_GLOBAL_ID,
     };
     let epoch = state.osdmap.epoch;
     let ops = vec![
-        TxnOp::put(
+        Write::put(
             keys::CLUSTER,
             ClusterId {
                 fsid: o.fsid,
@@ -153,22 +135,22 @@ fn first_state(o: &CreateOptions, now: Utime, random: &dyn Random) -> Result<(Cl
             }
             .to_bytes(),
         ),
-        TxnOp::put(keys::MONMAP, state.monmap.to_bytes()),
-        TxnOp::put(keys::MGRMAP, state.mgrmap.to_bytes()),
-        TxnOp::put(keys::ROTATING, state.rotating.to_bytes()),
-        TxnOp::put(keys::GLOBAL_ID_LIMIT, state.global_id_limit.to_bytes()),
-        TxnOp::put(keys::full(epoch), full),
+        Write::put(keys::MONMAP, state.monmap.to_bytes()),
+        Write::put(keys::MGRMAP, state.mgrmap.to_bytes()),
+        Write::put(keys::ROTATING, state.rotating.to_bytes()),
+        Write::put(keys::GLOBAL_ID_LIMIT, state.global_id_limit.to_bytes()),
+        Write::put(keys::full(epoch), full),
     ];
-    Ok((state, ops))
+    (state, ops)
 }
 
 /// Keys of the entities and the first settings.
-fn first_changes(o: &CreateOptions, now: Utime, random: &dyn Random) -> Changes {
+fn first_changes(o: &CreateOptions, cx: &Context<'_>) -> Changes {
     let mut out = Changes::none();
     let mut put = |name: AuthName, caps: &[(&str, &str)]| {
         out.push(Change::AuthPut {
             name,
-            entity: new_entity(random, now, caps),
+            entity: new_entity(cx, caps),
         });
     };
     put(AuthName::new(EntityKind::Client, "admin"), &ADMIN_CAPS);

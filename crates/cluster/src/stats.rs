@@ -1,13 +1,11 @@
-//! What the OSDs report about themselves: numbers for people, never for decisions about data.
+//! What OSDs and monitors report about themselves: numbers for people, never for decisions about data.
 //!
-//! Reports live under leased keys, so those of a dead OSD vanish. A report too
-//! large for the store loses the details of some groups (`handle.rs`).
+//! Reports live under leased keys, so those of a dead OSD vanish.
 
-use super::monitors::MonReport;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use types::pgstats::{HeldLock, NoRoom, ObjectStatSum, OsdStat, PgStat, PoolStat};
-use types::{IntervalSet, OsdId, PgId, PoolId, Utime};
+use types::{EntityAddrVec, IntervalSet, OsdId, PgId, PoolId, Utime};
 
 /// Reports closer together give no rate.
 const MIN_RATE_SECONDS: f64 = 0.1;
@@ -32,6 +30,21 @@ pub struct OsdReport {
     pub no_room: BTreeMap<PgId, Vec<NoRoom>>,
 }
 denc::envelope_denc!(OsdReport, 4, 4, { stamp, stat, pgs, purged_snaps, silent, spare, locks, no_room });
+
+/// What a living monitor says of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct MonReport {
+    pub name: String,
+    /// When it began to serve.
+    pub started: Utime,
+    /// The manager's front of the same process: name, identity, addresses.
+    pub mgr_name: String,
+    pub mgr_gid: u64,
+    pub mgr_addrs: EntityAddrVec,
+    /// Facts for `mon metadata`.
+    pub metadata: BTreeMap<String, String>,
+}
+denc::envelope_denc!(MonReport, 1, 1, { name, started, mgr_name, mgr_gid, mgr_addrs, metadata });
 
 /// What an OSD may use of a file system that it shares with its host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -86,13 +99,14 @@ pub struct RecoveryRates {
 
 impl ClusterStats {
     /// Takes over an OSD's new report.
-    pub(crate) fn note(&mut self, id: OsdId, report: OsdReport) {
+    pub fn note(&mut self, id: OsdId, report: OsdReport) {
         if let Some(old) = self.osds.insert(id, Arc::new(report)) {
             self.previous.insert(id, old);
         }
     }
 
-    pub(crate) fn forget(&mut self, id: OsdId) {
+    /// Its lease has ended.
+    pub fn forget(&mut self, id: OsdId) {
         self.osds.remove(&id);
         self.previous.remove(&id);
     }
@@ -207,4 +221,87 @@ impl ClusterStats {
 
 fn per_second(n: i64, seconds: f64) -> u64 {
     (n.max(0) as f64 / seconds) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use denc::{Decode, Encode};
+
+    #[test]
+    fn a_snapshot_is_purged_when_every_group_says_so() {
+        let mut stats = ClusterStats::default();
+        let queue: IntervalSet = [2, 3, 7].into_iter().collect();
+        let mut report = |osd: OsdId, seeds: &[u32], purged: &[u64]| {
+            let mut r = OsdReport::default();
+            for seed in seeds {
+                r.purged_snaps
+                    .insert(PgId::new(1, *seed), purged.iter().copied().collect());
+            }
+            stats.osds.insert(osd, Arc::new(r));
+            stats.purged_everywhere(1, 3, &queue)
+        };
+        assert!(
+            report(0, &[0, 1], &[2, 3, 7]).is_empty(),
+            "the third group has not spoken"
+        );
+        assert_eq!(report(1, &[2], &[3, 9]), [3].into_iter().collect());
+        assert_eq!(report(1, &[2], &[2, 3, 7]), queue);
+    }
+
+    #[test]
+    fn rates_are_the_difference_of_two_reports() {
+        let report = |sec: u32, pool: i64, wr: i64, kb: i64| {
+            let mut r = OsdReport {
+                stamp: Utime { sec, nsec: 0 },
+                ..OsdReport::default()
+            };
+            let mut pg = PgStat::unknown(PgId::new(pool, 0));
+            (pg.stats.sum.num_wr, pg.stats.sum.num_wr_kb) = (wr, kb);
+            r.pgs.insert(pg.pgid, pg);
+            r
+        };
+        let mut stats = ClusterStats::default();
+        stats.note(0, report(10, 1, 100, 1000));
+        assert_eq!(stats.io_rates(None), IoRates::default(), "one report is no rate");
+        stats.note(0, report(14, 1, 140, 1400));
+        stats.note(1, report(10, 2, 0, 0));
+        stats.note(1, report(12, 2, 2, 0));
+        let rate = |write_bytes, write_ops| IoRates {
+            write_bytes,
+            write_ops,
+            ..IoRates::default()
+        };
+        assert_eq!(stats.io_rates(None), rate(102_400, 11));
+        assert_eq!(stats.io_rates(Some(1)), rate(102_400, 10));
+        stats.note(0, report(18, 1, 3, 3));
+        assert_eq!(
+            stats.io_rates(Some(1)),
+            IoRates::default(),
+            "counters that began anew"
+        );
+        stats.forget(1);
+        assert_eq!(stats.io_rates(None), IoRates::default());
+    }
+
+    #[test]
+    fn decoded_reports_are_what_was_sent() {
+        let mut report = OsdReport {
+            stamp: Utime { sec: 1, nsec: 2 },
+            ..OsdReport::default()
+        };
+        report.stat.statfs.total = 77;
+        report
+            .purged_snaps
+            .insert(PgId::new(1, 2), [5, 6].into_iter().collect());
+        let raw = report.to_bytes();
+        let again = OsdReport::from_bytes(&raw).unwrap();
+        assert_eq!(
+            (again.stat, again.purged_snaps),
+            (report.stat, report.purged_snaps)
+        );
+        for len in 0..raw.len() {
+            assert!(OsdReport::from_bytes(&raw.slice(..len)).is_err());
+        }
+    }
 }

@@ -4,7 +4,7 @@ use types::{Epoch, Uuid};
 
 /// u64: counts commits; compared and rewritten by each of them.
 pub const VERSION: &str = "version";
-/// Which form all this has, see [`super::format`].
+/// Which form all this has, see [`crate::format`].
 pub const FORMAT: &str = "format";
 /// fsid (16 bytes), created (utime).
 pub const CLUSTER: &str = "cluster";
@@ -19,7 +19,7 @@ pub const ROTATING: &str = "rotating";
 
 /// Every incremental in the window, by epoch in 8 hex digits.
 pub const OSDMAP_INC: &str = "osdmap/inc/";
-/// Full maps, every [`super::history::FULL_EVERY`] epochs and the oldest of the window.
+/// Full maps, every [`crate::history::FULL_EVERY`] epochs and the oldest of the window.
 pub const OSDMAP_FULL: &str = "osdmap/full/";
 /// `config/<who>//<option>` -> text.
 pub const CONFIG: &str = "config/";
@@ -28,21 +28,21 @@ pub const CONFIG_LOG: &str = "configlog/";
 pub const CONFIG_KEY: &str = "config-key/";
 pub const AUTH: &str = "auth/";
 pub const MUTE: &str = "mute/";
-/// u32 by OSD: an operator wants the one that came up in this epoch down (see [`super::copies`]).
+/// u32 by OSD: an operator wants the one that came up in this epoch down.
 pub const ASKED_DOWN: &str = "asked-down/";
 /// map<string, string> of one OSD.
 pub const OSD_METADATA: &str = "osdmeta/";
-/// `pgs/<pool>/<piece in 4 hex digits>` -> vec<(seed, PgConfig)>, see [`super::pgs`].
+/// `pgs/<pool>/<piece in 4 hex digits>` -> vec<(seed, PgConfig)>, see [`crate::pgs`].
 pub const PG_CONFIG: &str = "pgs/";
-/// `scrub/<pool>` -> vec<(seed, ScrubWish)>: scrubs that operators asked for, see [`super::scrubs`].
+/// `scrub/<pool>` -> vec<(seed, ScrubWish)>: scrubs that operators asked for, see [`crate::scrubs`].
 pub const SCRUB: &str = "scrub/";
-/// By an entry of the blocklist: whom it has fenced, see [`super::fences`].
+/// By an entry of the blocklist: whom it has fenced, see [`crate::fences`].
 pub const FENCE: &str = "fence/";
 /// Cluster log by number in 16 hex digits.
 pub const LOG: &str = "log/";
 /// The log's channel `audit`, numbered by itself.
 pub const AUDIT: &str = "audit/";
-/// `snap-owner/<pool>/<row in hex>`: who made which self-managed snapshot, see [`super::snap_owners`].
+/// `snap-owner/<pool>/<row in hex>`: who made which self-managed snapshot, see [`crate::snap_owners`].
 pub const SNAP_OWNER: &str = "snap-owner/";
 
 /// Everything ephemeral.
@@ -51,12 +51,12 @@ pub const LIVE: &str = "live/";
 /// `osd.N`. Its directory does not come back until somebody removes the key.
 pub const RETIRED: &str = "skep/retired/";
 
-/// Ephemeral: an OSD that may serve; the value is the address nonce of its run, in decimal. See [`crate::lease`].
+/// Ephemeral: an OSD that may serve; the value is the address nonce of its run, in decimal.
 pub const LIVE_LEASE: &str = "live/lease/";
 /// Ephemeral: the last report of an OSD.
 pub const LIVE_OSD: &str = "live/osd/";
 
-/// Ephemeral: a living monitor, see [`super::monitors`].
+/// Ephemeral: a living monitor.
 pub const LIVE_MON: &str = "live/mon/";
 
 pub fn inc(epoch: Epoch) -> String {

@@ -1,11 +1,10 @@
-//! What OSDs commit about each other and about their PGs' copies: proposals, and who is down.
+//! What OSDs commit about each other and about their PGs' copies: proposals, scrubs that are done, and who is down.
 
-use super::boot::down_unless_kept;
-use super::changes::Changes;
-use super::handle::ClusterHandle;
-use super::pgs::{PgProposal, Refusal};
+use super::ClusterHandle;
 use crate::broken::{self, Rule};
 use crate::kv::{Error, Result, TXN_COMPARES_MAX};
+use cluster::boot::{down_for, down_unless_kept};
+use cluster::{Changes, ClusterState, PgProposal, Refusal};
 use types::osdmap::OsdSlot;
 use types::{EntityAddrVec, OsdId, PgId};
 
@@ -18,21 +17,7 @@ impl ClusterHandle {
     pub async fn propose(&self, wishes: &[PgProposal]) -> Result<Vec<(PgId, Option<Refusal>)>> {
         let mut fates = Vec::with_capacity(wishes.len());
         for batch in PgProposal::batches(wishes) {
-            let done = self
-                .commit(|state| {
-                    let fate = |p: &PgProposal| (p.pg, state.pgs.refuses(&state.osdmap, p));
-                    let fates: Vec<_> = batch.iter().map(fate).collect();
-                    let good = batch
-                        .iter()
-                        .zip(&fates)
-                        .filter(|(_, (_, refused))| refused.is_none());
-                    let changes = Changes {
-                        pgs: good.map(|(p, _)| p.clone()).collect(),
-                        ..Changes::none()
-                    };
-                    (changes, fates)
-                })
-                .await?;
+            let done = self.commit(|state| state.accept(batch)).await?;
             fates.extend(done.reply);
         }
         Ok(fates)
@@ -43,7 +28,7 @@ impl ClusterHandle {
     pub async fn mark_unleased_down(&self, osds: &[OsdId]) -> Result<bool> {
         // In as many commits as it takes: each of them stands for itself.
         for some in osds.chunks(UNLEASED_MAX) {
-            let decide = |state: &super::ClusterState| {
+            let decide = |state: &ClusterState| {
                 let mut changes = down_unless_kept(state, some, self.now(), "its lease has ended");
                 changes.unleased = some.to_vec();
                 (changes, ())
@@ -86,7 +71,14 @@ impl ClusterHandle {
 
     /// Marks an OSD down on its own word: it goes on living, but must not serve.
     pub async fn step_down(&self, osd: OsdId, why: &str) -> Result<()> {
-        self.commit(|state| (super::boot::down_for(state, &[osd], self.now(), why), ()))
+        self.commit(|state| (down_for(state, &[osd], self.now(), why), ()))
+            .await
+            .map(drop)
+    }
+
+    /// A scrub that somebody asked for was carried out.
+    pub async fn scrub_done(&self, pg: PgId, number: u64) -> Result<()> {
+        self.commit(|state| (state.scrub_done(pg, number), ()))
             .await
             .map(drop)
     }

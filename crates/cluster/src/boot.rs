@@ -1,14 +1,33 @@
 //! An OSD comes up or goes down: the changes of the OSD map, decided from the state alone.
 
-use super::changes::{Change, Changes};
-use super::handle::OsdBoot;
-use super::state::ClusterState;
 use crate::broken::{self, Rule};
+use crate::changes::{Change, Changes};
+use crate::state::ClusterState;
+use std::collections::BTreeMap;
 use types::clusterlog::LogLevel;
 use types::osdmap::{
     Incremental, MAX_OSD_LIMIT, OsdBoot as MapBoot, OsdMap, WEIGHT_OUT, map_flag, osd_state,
 };
-use types::{OsdId, Utime};
+use types::{EntityAddrVec, OsdId, Utime, Uuid};
+
+/// What an OSD says when it begins to serve.
+#[derive(Debug, Clone)]
+pub struct OsdBoot {
+    pub id: OsdId,
+    /// Identity of its data directory.
+    pub uuid: Uuid,
+    pub client_addrs: EntityAddrVec,
+    pub cluster_addrs: EntityAddrVec,
+    pub hb_back_addrs: EntityAddrVec,
+    pub hb_front_addrs: EntityAddrVec,
+    /// Size of its disk: gives the CRUSH weight of a new OSD (1.0 per TiB).
+    pub size_bytes: u64,
+    pub host: String,
+    /// "hdd", "ssd", "nvme" or empty.
+    pub device_class: String,
+    pub features: u64,
+    pub metadata: BTreeMap<String, String>,
+}
 
 /// CRUSH weight of 1.0 stands for so many bytes.
 const BYTES_PER_WEIGHT: f64 = (1u64 << 40) as f64;
@@ -55,7 +74,7 @@ fn changes(state: &ClusterState, boot: &OsdBoot, now: Utime) -> Result<Changes, 
     if id < 0 || id as usize >= MAX_OSD_LIMIT {
         return Err(format!("osd.{id} is not a possible id"));
     }
-    if let Some(said) = state.config_keys.get(&super::keys::retired(boot.uuid)) {
+    if let Some(said) = state.config_keys.get(&crate::keys::retired(boot.uuid)) {
         return Err(format!(
             "it was removed from the cluster ({})",
             String::from_utf8_lossy(said)
