@@ -175,7 +175,7 @@ impl Osd {
             && kin.has(from)
             && self.primary(*old).is_some_and(|old| old.has_kept(kin))
         {
-            self.drive(pg, Input::Twin(from));
+            self.drive(pg, Input::SplitSibling(from));
         }
         self.drive(pg, Input::Peer { from, interval, body });
     }
