@@ -13,6 +13,7 @@ pub mod random;
 pub mod socket;
 pub mod task;
 pub mod thread;
+pub mod turns;
 
 pub use clock::{Clock, SystemClock};
 pub use random::{Random, SystemRandom};

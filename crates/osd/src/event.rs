@@ -2,6 +2,7 @@
 
 use crate::links::LinkId;
 use crate::peers::{Copied, FetchRequest};
+use crate::turns::Part;
 use metastore::Lease;
 use net::{DialEvent, NetEvent};
 use types::{Epoch, OsdId, PgId};
@@ -30,6 +31,24 @@ pub enum Event {
     Tick,
     /// Asked to end.
     Stop,
+}
+
+impl Event {
+    pub fn part(&self) -> Part {
+        match self {
+            Self::Net(_) => Part::Net,
+            Self::Link(..) => Part::Link,
+            Self::Store => Part::Store,
+            Self::Cluster => Part::Cluster,
+            Self::Told(_) => Part::Told,
+            Self::Fetch(_) => Part::Fetch,
+            Self::Fetched { .. } => Part::Fetched,
+            Self::Timer => Part::Timer,
+            Self::Beat => Part::Beat,
+            Self::Tick => Part::Tick,
+            Self::Stop => Part::Stop,
+        }
+    }
 }
 
 /// The end of something that was asked of the cluster state; at most one of each kind is on its way.

@@ -45,6 +45,7 @@ mod standing;
 mod store_view;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod waiting;
 
 pub use memory::{MEMORY_DEFAULT, MEMORY_MIN, Memory};

@@ -21,6 +21,7 @@ use crate::sessions::Sessions;
 use crate::slots::{Role, Slot};
 use crate::standing::Standing;
 use crate::store_view::StoreView;
+use crate::turns::{self, Turns};
 use crate::waiting::Until;
 use io::{Clock, Random};
 use messages::osd::peer::KIND as PEER;
@@ -97,6 +98,7 @@ pub struct Osd {
     /// One message for each thing asked of the cluster state, of which few are on their way.
     pub told: mpsc::UnboundedSender<Told>,
     pub out: Vec<Output>,
+    pub turns: Turns,
 }
 
 /// The file system that an OSD shares with its host.
@@ -166,6 +168,7 @@ impl Osd {
             fetched: p.fetched,
             told: p.told,
             out: Vec::new(),
+            turns: turns::watch(),
         }
     }
 
@@ -345,6 +348,8 @@ impl Osd {
     // --- messages -------------------------------------------------------------------------------------
 
     fn on_message(&mut self, conn: ConnId, msg: Message, permit: Permit) {
+        self.turns.about().message = Some(msg.kind);
+        self.turns.brought(msg.size());
         match msg.kind {
             kind::OSD_OP => self.on_op(conn, &msg, permit),
             PEER => match self.sessions.osd(conn) {

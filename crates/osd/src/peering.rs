@@ -46,7 +46,11 @@ impl Osd {
                 tracing::info!("osd.{}: the process of osd.{osd} is gone", self.id);
                 self.heed_gone();
             }
-            Heard::Message(osd, m) => return self.on_answer(osd, &m),
+            Heard::Message(osd, m) => {
+                self.turns.about().message = Some(m.kind);
+                self.turns.brought(m.size());
+                return self.on_answer(osd, &m);
+            }
         }
         self.links.step();
     }

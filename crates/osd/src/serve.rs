@@ -9,6 +9,7 @@ use crate::peers::Peers;
 use crate::pulse::{self, Pulse, PulseParts};
 use crate::standing::{Standing, StandingParts};
 use crate::store_view::StoreView;
+use crate::turns::Part;
 use auth::{AuthMethod, Authenticator, Entropy};
 use io::task::Readable;
 use io::{Clock, Random};
@@ -223,6 +224,10 @@ pub async fn serve(
     loop {
         let now = c.clock.monotonic();
         pulse.turned(now);
+        osd.turns.did(Part::Submit as usize, now);
+        if let Some(line) = osd.turns.end(now) {
+            tracing::warn!("osd.{}: {line}", c.id);
+        }
         let timer = osd
             .next_timer()
             .map_or(Duration::from_secs(3600), |at| at.saturating_sub(now));
@@ -237,40 +242,33 @@ pub async fn serve(
             event = sources.next() => event,
             () = io::task::sleep(timer) => Event::Timer,
         };
-        let rare = matches!(event, Event::Beat | Event::Tick);
+        let began = c.clock.monotonic();
+        osd.turns.begin(began);
+        let part = event.part();
         match event {
             Event::Stop => break,
-            Event::Net(first) => apply_net(&mut osd, first, &mut sources.net),
-            Event::Store => osd.on_store(),
-            Event::Link(id, first) => apply_links(&mut osd, id, first, &mut sources.links),
-            Event::Told(told) => osd.on_told(told)?,
             Event::Beat if pulse.has_ended() => return Err(Error::PulseEnded),
-            Event::Beat => {
-                osd.disk_time.arm();
-                osd.on_beat();
-            }
-            Event::Cluster => {
-                modes.set(options::modes(&c.cluster.state(), c.id));
-                let served = osd.pgs().count();
-                osd.on_cluster();
-                // New groups are known at once, not only with the next report.
-                if osd.pgs().count() != served {
-                    osd.flush_report();
-                }
-            }
-            Event::Fetch(request) => osd.on_fetch(request),
-            Event::Fetched { pg, id, result } => osd.on_fetched(pg, id, result),
-            Event::Timer => osd.on_timer(),
-            Event::Tick => {
-                osd.on_timer();
-                osd.on_tick();
+            Event::Cluster => modes.set(options::modes(&c.cluster.state(), c.id)),
+            Event::Tick => osd.on_timer(),
+            _ => {}
+        }
+        apply(&mut osd, event)?;
+        match part {
+            Part::Net => apply_more(&mut osd, began, part, &mut sources.net, Osd::on_net),
+            Part::Link => apply_more(&mut osd, began, part, &mut sources.links, |osd, (id, event)| {
+                osd.on_link(id, event)
+            }),
+            Part::Tick => {
                 if ticks.is_multiple_of(REPORT_EVERY) {
                     osd.flush_report();
                 }
                 ticks = ticks.wrapping_add(1);
             }
+            _ => {}
         }
+        osd.turns.did(part as usize, c.clock.monotonic());
         osd.end_turn();
+        osd.turns.did(Part::End as usize, c.clock.monotonic());
         osd.store.engine.kick();
         if let Some(e) = osd.store.engine.failed() {
             // What is not durable now will never be acknowledged; a restart goes on from the log.
@@ -282,7 +280,7 @@ pub async fn serve(
         {
             io::task::sleep(drag).await;
         }
-        if rare {
+        if matches!(part, Part::Beat | Part::Tick) {
             // Counted from the end of the turn: where turns take longer than a beat, something else has its turn in between.
             beat.reset();
         }
@@ -299,28 +297,50 @@ fn listen(bind: SocketAddr, nonce: u32) -> Result<(Listener, EntityAddr), Error>
     Ok((listener, EntityAddr::msgr2(bound, nonce)))
 }
 
-/// One message, and those that came with it.
-fn apply_net(osd: &mut Osd, first: NetEvent, queue: &mut mpsc::Receiver<NetEvent>) {
-    let until = osd.clock.monotonic() + TURN_TIME_MAX;
-    osd.on_net(first);
+/// What is no more than one call.
+fn apply(osd: &mut Osd, event: Event) -> Result<(), Error> {
+    match event {
+        Event::Store => osd.on_store(),
+        Event::Told(told) => osd.on_told(told)?,
+        Event::Beat => {
+            osd.disk_time.arm();
+            osd.on_beat();
+        }
+        Event::Cluster => {
+            let served = osd.pgs().count();
+            osd.on_cluster();
+            // New groups are known at once, not only with the next report.
+            if osd.pgs().count() != served {
+                osd.flush_report();
+            }
+        }
+        Event::Fetch(request) => osd.on_fetch(request),
+        Event::Fetched { pg, id, result } => osd.on_fetched(pg, id, result),
+        Event::Timer => osd.on_timer(),
+        Event::Net(event) => osd.on_net(event),
+        Event::Link(id, event) => osd.on_link(id, event),
+        Event::Tick => osd.on_tick(),
+        Event::Stop => {}
+    }
+    Ok(())
+}
+
+/// The messages that wait behind the first one, until the turn has lasted long enough.
+fn apply_more<T>(
+    osd: &mut Osd,
+    began: Duration,
+    part: Part,
+    queue: &mut mpsc::Receiver<T>,
+    mut apply: impl FnMut(&mut Osd, T),
+) {
     for _ in 1..TURN_MAX {
-        if osd.clock.monotonic() >= until {
+        let now = osd.clock.monotonic();
+        if now >= began + TURN_TIME_MAX {
             break;
         }
         let Ok(event) = queue.try_recv() else { break };
-        osd.on_net(event);
-    }
-}
-
-fn apply_links(osd: &mut Osd, id: LinkId, first: DialEvent, queue: &mut mpsc::Receiver<(LinkId, DialEvent)>) {
-    let until = osd.clock.monotonic() + TURN_TIME_MAX;
-    osd.on_link(id, first);
-    for _ in 1..TURN_MAX {
-        if osd.clock.monotonic() >= until {
-            break;
-        }
-        let Ok((id, event)) = queue.try_recv() else { break };
-        osd.on_link(id, event);
+        osd.turns.did(part as usize, now);
+        apply(osd, event);
     }
 }
 

@@ -62,6 +62,16 @@ pub fn parse(cmd: &[String], inbuf: Bytes) -> Result<Command, Outcome> {
     request::parse(cmd, inbuf, table::all_named)
 }
 
+/// As the table has it; None when there is no such command.
+pub(crate) fn signature_of(cmd: &Command) -> Option<&'static str> {
+    table::find(&cmd.prefix).map(|spec| spec.sig)
+}
+
+/// The words of a signature before its arguments.
+pub(crate) fn words_of(signature: &str) -> String {
+    language::signature::prefix(signature)
+}
+
 /// The permission that `cmd` needs, or None when there is no such command.
 pub fn need(cmd: &Command) -> Option<Need> {
     let spec = table::find(&cmd.prefix)?;

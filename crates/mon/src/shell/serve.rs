@@ -10,19 +10,21 @@ use crate::commands::context::MonInfo;
 use crate::policies::INSECURE_RECLAIM;
 use crate::policies::auto_out::DownWatch;
 use crate::policies::chores::{Chores, GLOBAL_IDS_PER_RANGE, Rotation};
-use crate::policies::standing::{Door, Stance, Standing, Words};
+use crate::policies::standing::{Door, Stance, Standing};
 use crate::policies::upkeep::Silence;
 use crate::shell::ask;
-use crate::shell::ask::{Ask, Asks};
+use crate::shell::ask::Asks;
 use crate::shell::audit::{AuditFile, Records};
 use crate::shell::commits::{Asked, Commits, Outcome, OwnEnv, WAITING_MAX};
 use crate::shell::manager::Manager;
 use crate::shell::monitor::{Effect, MessageEnv, Monitor};
 use crate::shell::others::Others;
 use crate::shell::requests::{Action, Reply, Request};
+use crate::shell::turns::{self, Turns};
 use auth::{
     AllowNone, AuthMethod, Authenticator, ConMode, Entropy, KeyServer, KeyServerConfig, TicketVerifier,
 };
+use event::Event;
 use io::{Clock, Random};
 use metastore::{Change, Changes, ClusterHandle, ClusterState, MonReport};
 use msgr::{Message, ModeSwitch, Modes, ServerConfig};
@@ -41,6 +43,7 @@ const TICK: Duration = Duration::from_secs(1);
 /// A change that is under way for so long: the cluster state cannot be changed, and health says so.
 const STALLED_AFTER: Duration = Duration::from_secs(5);
 
+mod event;
 mod turn;
 
 #[derive(Debug, thiserror::Error)]
@@ -94,20 +97,6 @@ enum Port {
     Mgr,
 }
 
-enum Event {
-    Net(Port, NetEvent),
-    State,
-    Stats,
-    Tick,
-    Ask(Ask),
-    Committed(Option<Box<Asked<Port>>>, Outcome),
-    Chores(Box<Chores>, Result<(), metastore::Error>),
-    /// What the other monitors said of themselves.
-    Heard(Words),
-    Followed(Result<(), metastore::Error>),
-    Stop,
-}
-
 struct Front {
     events: mpsc::Receiver<NetEvent>,
     connections: Connections,
@@ -155,6 +144,7 @@ pub struct MonServer {
     name: String,
     asks: Option<Asks>,
     records: Records,
+    turns: Turns,
     at: Ready,
 }
 
@@ -320,6 +310,7 @@ impl MonServer {
             name: config.name,
             asks: None,
             records: Records::default(),
+            turns: turns::watch(),
             at: Ready {
                 mon: mon_addr,
                 mgr: mgr_addr,
@@ -369,48 +360,20 @@ impl MonServer {
                 event = self.mon.events.recv() => Event::Net(Port::Mon, event.ok_or(Error::Net("monitor"))?),
             };
             io::panics::point("loop");
-            match event {
-                Event::Net(port, event) => self.net_event(port, event),
-                Event::State => self.take_state(),
-                Event::Stats => self.monitor.stats_changed(self.cluster.stats()),
-                Event::Tick => self.tick(),
-                Event::Committed(asked, done) => self.committed(asked, done)?,
-                Event::Chores(chores, done) => {
-                    done?;
-                    self.chores = Some(chores);
-                    let turn = self.standing.followed(self.clock.monotonic());
-                    self.turn(turn);
-                    self.note_stall();
-                    self.take_state();
-                }
-                Event::Heard(words) => {
-                    let turn = self.standing.heard(self.clock.monotonic(), &words);
-                    self.turn(turn);
-                }
-                Event::Ask(question) => {
-                    let random = self.random.clone();
-                    let env = MessageEnv {
-                        now: self.now(),
-                        random: &*random,
-                    };
-                    let (answer, record) = self.monitor.ask(&question.command, &env);
-                    if let Some(record) = record {
-                        self.records.keep(record);
-                    }
-                    // Who asked may have gone.
-                    let _ = question.reply.send(answer);
-                }
-                Event::Followed(done) => {
-                    done?;
-                    return Err(Error::Cluster(metastore::Error::Closed));
-                }
-                Event::Stop => {
-                    // The others shall not wait for the lease's end; if this fails they do.
-                    let _ = self.cluster.mon_gone(&self.name).await;
-                    self.mon.connections.shutdown();
-                    self.mgr.connections.shutdown();
-                    return Ok(());
-                }
+            self.turns.begin(self.clock.monotonic());
+            if let Event::Stop = event {
+                // The others shall not wait for the lease's end; if this fails they do.
+                let _ = self.cluster.mon_gone(&self.name).await;
+                self.mon.connections.shutdown();
+                self.mgr.connections.shutdown();
+                return Ok(());
+            }
+            let kind = event.kind();
+            self.apply(event)?;
+            let now = self.clock.monotonic();
+            self.turns.did(kind as usize, now);
+            if let Some(line) = self.turns.end(now) {
+                tracing::warn!("mon.{}: {line}", self.name);
             }
         }
     }
@@ -503,6 +466,8 @@ impl MonServer {
                 self.commits.forget(port, conn.0);
             }
             (Port::Mon, NetEvent::Message { conn, msg, .. }) => {
+                self.turns.about().message = Some(msg.kind);
+                self.turns.brought(msg.size());
                 let (now, random) = (self.now(), self.random.clone());
                 let env = MessageEnv {
                     now,
@@ -512,6 +477,8 @@ impl MonServer {
                 self.carry_out(port, effects);
             }
             (Port::Mgr, NetEvent::Message { conn, msg, .. }) => {
+                self.turns.about().message = Some(msg.kind);
+                self.turns.brought(msg.size());
                 let state = self.monitor.state().clone();
                 let effects = self.manager.message(conn.0, msg, &state);
                 self.carry_out(port, effects);
@@ -578,6 +545,7 @@ impl MonServer {
 
     /// Answers what changes nothing at once; what changes something takes its place in the line.
     fn decide(&mut self, port: Port, id: u64, request: Request) {
+        self.turns.about().request(&request);
         if !self.commits.holds(port, id) {
             let state = self.cluster.state();
             let (random, sessions) = (self.random.clone(), self.monitor.session_infos());
@@ -623,6 +591,7 @@ impl MonServer {
                     self.take_state();
                 }
                 if let Some(a) = asked {
+                    self.turns.about().request(&a.request);
                     match done.changed {
                         true => self.records.changed(&a.request, &done.reply, self.now()),
                         false => self.records.unchanged(&a.request, &done.reply, self.now()),
