@@ -146,7 +146,7 @@ fn a_long_turn_is_logged_with_what_it_did_once_a_second() {
     assert!(
         lines
             .iter()
-            .all(|l| l.contains("WARN") && l.contains("osd.1: a turn of the loop took 250 ms: 1 ")),
+            .all(|l| l.contains("WARN") && l.contains("osd.1: a turn of the loop took 250 ms: ")),
         "{lines:#?}"
     );
     assert!(
