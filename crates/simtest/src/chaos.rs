@@ -365,7 +365,7 @@ impl Hand {
             0 => self.some_clients_and(c.osd(osd).host),
             _ => Vec::new(),
         };
-        blind.iter().for_each(|host| c.etcd.cut(*host, true));
+        blind.iter().for_each(|host| c.blind(*host, true));
         self.expect(
             c.upmap(pg, Some((from, to))).await,
             "a PG cannot be placed elsewhere",
@@ -378,7 +378,7 @@ impl Hand {
             c.etcd.set_slow(Duration::from_millis(50 + self.dice.below(350)));
         }
         sleep(BLIND_MAX).await;
-        blind.iter().for_each(|host| c.etcd.cut(*host, false));
+        blind.iter().for_each(|host| c.blind(*host, false));
         sleep(lasts + UPMAP_MIN).await;
         if let Some(node) = &slow {
             node.pacing.set(Pace::FAST);
@@ -545,7 +545,7 @@ impl Hand {
         let c = self.cluster.clone();
         let node = c.osd(osd);
         let blind = self.some_clients_and(node.host);
-        blind.iter().for_each(|host| c.etcd.cut(*host, true));
+        blind.iter().for_each(|host| c.blind(*host, true));
         self.cut_off(&node, true);
         if cut {
             for host in self.other_osds(&node) {
@@ -555,7 +555,7 @@ impl Hand {
         }
         sleep(lasts).await;
         self.cut_off(&node, false);
-        blind.iter().for_each(|host| c.etcd.cut(*host, false));
+        blind.iter().for_each(|host| c.blind(*host, false));
     }
 
     async fn blackout(&mut self, lasts: Duration) {
