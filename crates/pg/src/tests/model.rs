@@ -2,7 +2,7 @@
 //! snapshot, overlaps that tell the truth, statistics that equal a recount.
 
 use super::*;
-use crate::snapset::SnapSet;
+use crate::state::snapset::SnapSet;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
