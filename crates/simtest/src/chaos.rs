@@ -295,7 +295,7 @@ impl Hand {
     async fn at_ack(&mut self, all: bool, again: bool, lasts: Duration) {
         let c = self.cluster.clone();
         let acks = &self.history.acks;
-        let heard = acks.next(|ack| !again || ack.attempt > 0);
+        let heard = acks.next(|ack| !again || ack.served.attempt > 0);
         let Ok(Some(ack)) = timeout(ACK_MAX, heard).await else {
             return;
         };
@@ -303,7 +303,7 @@ impl Hand {
             return;
         }
         let nodes = c.osds.borrow().clone();
-        let hit: Vec<_> = nodes.iter().filter(|n| all || n.id == ack.osd).collect();
+        let hit: Vec<_> = nodes.iter().filter(|n| all || n.id == ack.served.osd).collect();
         for node in &hit {
             c.kill_osd(node, true, self.dice.roll());
         }
