@@ -18,7 +18,7 @@ pub enum Event {
     /// The cluster state moved on.
     Cluster,
     /// What we asked of the cluster state was done.
-    Told(Told),
+    StateReply(StateReply),
     /// Another OSD of this process wants an object.
     Fetch(FetchRequest),
     /// An object that a PG of ours asked another OSD for.
@@ -40,7 +40,7 @@ impl Event {
             Self::Link(..) => Part::Link,
             Self::Store => Part::Store,
             Self::Cluster => Part::Cluster,
-            Self::Told(_) => Part::Told,
+            Self::StateReply(_) => Part::StateReply,
             Self::Fetch(_) => Part::Fetch,
             Self::Fetched { .. } => Part::Fetched,
             Self::Timer => Part::Timer,
@@ -53,7 +53,7 @@ impl Event {
 
 /// The end of something that was asked of the cluster state; at most one of each kind is on its way.
 #[derive(Debug)]
-pub enum Told {
+pub enum StateReply {
     /// A batch of proposals is through, whatever came of each.
     Proposed,
     Leased(Result<Lease, metastore::Error>),

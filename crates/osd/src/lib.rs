@@ -20,6 +20,7 @@ mod health;
 mod lifeline;
 mod links;
 mod maps;
+mod membership;
 mod memory;
 mod ops;
 mod options;
@@ -41,7 +42,6 @@ mod serve;
 mod session_caps;
 mod sessions;
 mod slots;
-mod standing;
 mod store_view;
 #[cfg(test)]
 mod tests;

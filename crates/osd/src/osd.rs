@@ -2,11 +2,12 @@
 
 use crate::copy_reads::CopyReadCounts;
 use crate::disk_time::DiskTime;
-use crate::event::Told;
+use crate::event::StateReply;
 use crate::fences::Fences;
 use crate::fetches::Fetches;
 use crate::links::Links;
 use crate::maps;
+use crate::membership::Membership;
 use crate::memory::Memory;
 use crate::ops::{InList, Ops};
 use crate::pace::Latency;
@@ -19,7 +20,6 @@ use crate::recovery::Recovery;
 use crate::scrub::Scrubs;
 use crate::sessions::Sessions;
 use crate::slots::{Role, Slot};
-use crate::standing::Standing;
 use crate::store_view::StoreView;
 use crate::turns::{self, Turns};
 use crate::waiting::Until;
@@ -67,7 +67,7 @@ pub struct Osd {
     pub memory: Memory,
     pub sessions: Sessions,
     pub links: Links,
-    pub standing: Standing,
+    pub membership: Membership,
     /// Its pulse, once it is started.
     pub beating: Option<Beating>,
     /// What clients' operations take; recovery and scrub yield to that.
@@ -96,7 +96,7 @@ pub struct Osd {
     pub held: Vec<(PgId, Epoch, Output)>,
     pub fetched: FetchedSender,
     /// One message for each thing asked of the cluster state, of which few are on their way.
-    pub told: mpsc::UnboundedSender<Told>,
+    pub state_replies: mpsc::UnboundedSender<StateReply>,
     pub out: Vec<Output>,
     pub turns: Turns,
 }
@@ -122,9 +122,9 @@ pub struct Parts {
     pub spare: Option<Spare>,
     pub memory: Memory,
     pub fetched: FetchedSender,
-    pub told: mpsc::UnboundedSender<Told>,
+    pub state_replies: mpsc::UnboundedSender<StateReply>,
     pub links: Links,
-    pub standing: Standing,
+    pub membership: Membership,
 }
 
 impl Osd {
@@ -144,7 +144,7 @@ impl Osd {
             memory: p.memory,
             sessions: Sessions::default(),
             links: p.links,
-            standing: p.standing,
+            membership: p.membership,
             beating: None,
             clients: Latency::default(),
             recovery: Recovery::default(),
@@ -166,7 +166,7 @@ impl Osd {
             proposing: false,
             held: Vec::new(),
             fetched: p.fetched,
-            told: p.told,
+            state_replies: p.state_replies,
             out: Vec::new(),
             turns: turns::watch(),
         }

@@ -272,7 +272,7 @@ impl Osd {
         }
         self.proposing = true;
         let wishes: Vec<PgProposal> = std::mem::take(&mut self.wishes).into_values().collect();
-        let (cluster, told) = (self.cluster.clone(), self.told.clone());
+        let (cluster, replies) = (self.cluster.clone(), self.state_replies.clone());
         io::task::spawn_local(async move {
             match cluster.propose(&wishes).await {
                 Ok(fates) => {
@@ -282,7 +282,7 @@ impl Osd {
                 }
                 Err(e) => tracing::warn!("{} proposals not committed: {e}", wishes.len()),
             }
-            let _ = told.send(crate::event::Told::Proposed);
+            let _ = replies.send(crate::event::StateReply::Proposed);
         });
     }
 }

@@ -1,13 +1,13 @@
 //! An OSD's life: open the store, listen, join the map, run the event loop, stop cleanly.
 
-use crate::event::{Event, Told};
+use crate::event::{Event, StateReply};
 use crate::links::{self, LinkId, LinkParts, Links};
+use crate::membership::{Membership, MembershipParts};
 use crate::memory::Memory;
 use crate::options;
 use crate::osd::{Osd, Parts, Spare};
 use crate::peers::Peers;
 use crate::pulse::{self, Pulse, PulseParts};
-use crate::standing::{Standing, StandingParts};
 use crate::store_view::StoreView;
 use crate::turns::Part;
 use auth::{AuthMethod, Authenticator, Entropy};
@@ -131,7 +131,7 @@ pub async fn serve(
             connections_max: c.connections_max,
             total_bytes_max: c.memory.messages as usize,
             output_total_max: c.memory.replies as usize,
-            lifelines: lifelines.door(),
+            lifelines: lifelines.intake(),
             ..net::Options::default()
         },
         c.clock.clone(),
@@ -148,11 +148,11 @@ pub async fn serve(
         .map_err(Error::Reads)?;
     let size = crate::report::space(&store.statfs(), c.disk_share).0;
     let (link_tx, link_rx) = mpsc::channel(links::QUEUE);
-    let (told_tx, told_rx) = mpsc::unbounded_channel();
+    let (replies_tx, replies_rx) = mpsc::unbounded_channel();
     let links = Links::new(LinkParts {
         me: c.id,
         cluster: c.cluster.clone(),
-        open_door: c.auth.methods().contains(&AuthMethod::None),
+        without_auth: c.auth.methods().contains(&AuthMethod::None),
         clock: c.clock.clone(),
         entropy: c.entropy.clone(),
         nonce: c.nonce,
@@ -160,7 +160,7 @@ pub async fn serve(
         events: link_tx,
     });
     let pulse = Arc::new(Pulse::default());
-    let standing = Standing::new(StandingParts {
+    let membership = Membership::new(MembershipParts {
         clock: c.clock.clone(),
         pulse: pulse.clone(),
         boot: boot(&c, addr, hb_addr, identity.osd_uuid, size),
@@ -184,9 +184,9 @@ pub async fn serve(
         }),
         memory: c.memory,
         fetched: fetched_tx,
-        told: told_tx,
+        state_replies: replies_tx,
         links,
-        standing,
+        membership,
     });
     let mut state = c.cluster.subscribe_state();
     let beating = pulse::start(PulseParts {
@@ -208,7 +208,7 @@ pub async fn serve(
     osd.store.engine.kick();
 
     let mut sources = Sources {
-        told: told_rx,
+        state_replies: replies_rx,
         links: link_rx,
         net: net_rx,
         fetches,
@@ -301,7 +301,7 @@ fn listen(bind: SocketAddr, nonce: u32) -> Result<(Listener, EntityAddr), Error>
 fn apply(osd: &mut Osd, event: Event) -> Result<(), Error> {
     match event {
         Event::Store => osd.on_store(),
-        Event::Told(told) => osd.on_told(told)?,
+        Event::StateReply(reply) => osd.on_state_reply(reply)?,
         Event::Beat => {
             osd.disk_time.arm();
             osd.on_beat();
@@ -356,7 +356,7 @@ async fn finish(mut osd: Osd, c: &Config) -> Result<(), Error> {
     let queued = osd.store.engine.queued();
     osd.store.engine.wait(queued)?;
     osd.on_store();
-    if let Some(lease) = osd.standing.lease() {
+    if let Some(lease) = osd.membership.lease() {
         let ended = io::task::timeout(FAREWELL_MAX, c.cluster.end_lease(lease)).await;
         if !matches!(ended, Ok(Ok(()))) {
             tracing::debug!("osd.{}: its lease is left to end by itself", c.id);
@@ -376,7 +376,7 @@ async fn finish(mut osd: Osd, c: &Config) -> Result<(), Error> {
 }
 
 struct Sources {
-    told: mpsc::UnboundedReceiver<Told>,
+    state_replies: mpsc::UnboundedReceiver<StateReply>,
     links: mpsc::Receiver<(LinkId, DialEvent)>,
     net: mpsc::Receiver<NetEvent>,
     fetches: mpsc::Receiver<crate::peers::FetchRequest>,
@@ -405,7 +405,7 @@ impl Sources {
             biased;
             () = self.wake.notified() => Event::Store,
             () = turned(&mut self.reads) => Event::Store,
-            Some(told) = self.told.recv() => Event::Told(told),
+            Some(reply) = self.state_replies.recv() => Event::StateReply(reply),
             // Answers of members before new work of clients.
             Some((id, event)) = self.links.recv() => Event::Link(id, event),
             Some((pg, id, result)) = self.fetched.recv() => Event::Fetched { pg, id, result },

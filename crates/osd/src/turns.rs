@@ -13,7 +13,7 @@ pub enum Part {
     Link,
     Store,
     Cluster,
-    Told,
+    StateReply,
     Fetch,
     Fetched,
     Timer,

@@ -37,7 +37,7 @@ pub(crate) mod sample;
 #[cfg(test)]
 mod transcript;
 
-use crate::policies::standing;
+use crate::policies::lag;
 use ::auth::Access;
 use bytes::Bytes;
 use command::{Command, Format, Outcome};
@@ -175,7 +175,7 @@ pub fn run(cmd: &Command, ctx: &Context<'_>) -> Outcome {
 
 /// The JSON text that `ceph ping mon.X` prints: keys `health` and `mon_status`.
 pub fn ping_text(ctx: &Context<'_>) -> String {
-    let (behind, since) = standing::said(ctx.mon.behind);
+    let (behind, since) = lag::said(ctx.mon.behind);
     let text = serde_json::json!({
         "health": checks::Report::of(ctx).json(true),
         "mon_status": cluster::monitor::mon_status(ctx),

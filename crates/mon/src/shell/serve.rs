@@ -10,7 +10,7 @@ use crate::commands::context::MonInfo;
 use crate::policies::INSECURE_RECLAIM;
 use crate::policies::auto_out::DownWatch;
 use crate::policies::chores::{Chores, GLOBAL_IDS_PER_RANGE, Rotation};
-use crate::policies::standing::{Door, Stance, Standing};
+use crate::policies::lag::{Admission, LagWatch, Stance};
 use crate::policies::upkeep::Silence;
 use crate::shell::ask;
 use crate::shell::ask::Asks;
@@ -90,7 +90,7 @@ pub struct Ready {
     pub mgr: SocketAddr,
 }
 
-/// Which of the two front doors.
+/// Which of the two listeners.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Port {
     Mon,
@@ -122,7 +122,7 @@ pub struct MonServer {
     random: Arc<dyn Random>,
     entropy: Arc<dyn Entropy>,
     keys: Arc<KeyServer>,
-    /// Opens tickets at the manager's door; none without cephx.
+    /// Opens tickets at the manager's listener; none without cephx.
     verifier: Option<Arc<TicketVerifier>>,
     /// Of the monitor's port and the manager's, and whose options hold for them.
     modes: [(Arc<ModeSwitch>, AuthName); 2],
@@ -136,8 +136,8 @@ pub struct MonServer {
     /// None while a round of them is under way.
     chores: Option<Box<Chores>>,
     round: Option<(Duration, Round)>,
-    standing: Standing,
-    door: Arc<Door>,
+    lag: LagWatch,
+    admission: Arc<Admission>,
     /// None while they are being asked.
     others: Option<Box<Others>>,
     asking: Option<turn::Asking>,
@@ -160,13 +160,13 @@ pub async fn serve(
 /// What the own process gives and takes.
 #[derive(Default)]
 pub struct Inside {
-    /// A door for its questions.
+    /// Where its questions come in.
     pub asks: Option<Asks>,
     /// Where records of what was asked go.
     pub audit: Option<AuditFile>,
 }
 
-/// As [`serve`], with doors inside the own process.
+/// As [`serve`], with what its own process gives and takes.
 pub async fn serve_inside(
     config: MonConfig,
     inside: Inside,
@@ -214,7 +214,7 @@ impl MonServer {
         let state = cluster.state();
         let keys = Arc::new(key_server(&config, &state));
         keys.grant_global_ids(ids.start + 1, ids.end);
-        let door = Arc::new(Door::new(keys.clone()));
+        let admission = Arc::new(Admission::new(keys.clone()));
         let (mgr_auth, verifier) = manager_auth(&config, &state);
         let rank = state.monmap.rank_of(&config.name).unwrap_or(0) as i64;
         let facts = metadata(&config, &mon_addrs);
@@ -256,7 +256,7 @@ impl MonServer {
             mon_listener,
             ServerConfig {
                 modes: modes[0].0.clone(),
-                ..ServerConfig::new(mon_name, mon_addrs, door.clone(), entropy.clone())
+                ..ServerConfig::new(mon_name, mon_addrs, admission.clone(), entropy.clone())
             },
             &clock,
             config.connections_max,
@@ -288,8 +288,8 @@ impl MonServer {
             random.u32().max(1),
         );
         Ok(Self {
-            standing: Standing::new(clock.monotonic()),
-            door,
+            lag: LagWatch::new(clock.monotonic()),
+            admission,
             others: Some(Box::new(others)),
             asking: None,
             cluster,
@@ -435,9 +435,9 @@ impl MonServer {
     fn net_event(&mut self, port: Port, event: NetEvent) {
         match (port, event) {
             (_, NetEvent::Drained) => {}
-            // It was in the handshake when the door was shut.
+            // It was in the handshake when clients were refused.
             (Port::Mon, NetEvent::Opened { conn, peer })
-                if self.door.is_shut() && peer.auth_name.kind != EntityKind::Mon =>
+                if self.admission.is_shut() && peer.auth_name.kind != EntityKind::Mon =>
             {
                 self.close(port, conn.0);
             }

@@ -1,7 +1,7 @@
 //! Everything that makes the monitor's loop do something, and what it does then. Nothing here waits.
 
 use crate::policies::chores::Chores;
-use crate::policies::standing::Words;
+use crate::policies::lag::Words;
 use crate::shell::ask::Ask;
 use crate::shell::commits::{Asked, Outcome};
 use crate::shell::monitor::MessageEnv;
@@ -51,13 +51,13 @@ impl MonServer {
             Event::Chores(chores, done) => {
                 done?;
                 self.chores = Some(chores);
-                let turn = self.standing.followed(self.clock.monotonic());
+                let turn = self.lag.followed(self.clock.monotonic());
                 self.turn(turn);
                 self.note_stall();
                 self.take_state();
             }
             Event::Heard(words) => {
-                let turn = self.standing.heard(self.clock.monotonic(), &words);
+                let turn = self.lag.heard(self.clock.monotonic(), &words);
                 self.turn(turn);
             }
             Event::Ask(question) => self.answer_question(question),
