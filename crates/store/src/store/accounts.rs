@@ -45,7 +45,7 @@ impl Store {
         let taken = self.state.alloc.blocks().max(first) - self.state.alloc.free() - first;
         let booked = self.state.usage.values().map(|u| u.allocated);
         let booked = booked.fold(0u64, u64::wrapping_add) / BLOCK;
-        (taken - self.state.freed_blocks()).wrapping_sub(booked)
+        taken.wrapping_sub(self.state.freed_blocks()).wrapping_sub(booked)
     }
 
     /// Panics unless the allocator and the pools' usage agree about what is taken: as much as they did when the store was opened.
