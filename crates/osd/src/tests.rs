@@ -3,19 +3,18 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::caps::ClientCaps;
-use crate::event::Told;
+use crate::event::StateReply;
 use crate::links::{LinkParts, Links};
+use crate::membership::{Membership, MembershipParts};
 use crate::osd::{Osd, Parts};
-use crate::standing::{Standing, StandingParts};
 use crate::store_view::StoreView;
 use crate::{Config, Peers, serve};
 use auth::{AllowNone, Authenticator, NoneClient};
 use bytes::Bytes;
+use cluster::{Changes, CreateOptions, OsdBoot};
 use io::{SystemClock, SystemRandom};
 use messages::osd::{MOSDOp, MOSDOpReply, OsdOp, code, kind};
-use metastore::LeaseTimes;
-use metastore::cluster::OsdBoot;
-use metastore::{Changes, ClusterHandle, CreateOptions, Embedded, Metastore, create_cluster};
+use metastore::{ClusterHandle, Embedded, LeaseTimes, Metastore, create_cluster};
 use msgr::{ClientConfig, ServerConfig};
 use net::{ClientStream, Listener};
 use pg::{Client, ClientOp, Permit};
@@ -29,11 +28,11 @@ use types::*;
 
 mod copies;
 mod fences;
+mod membership;
 mod options;
 mod reports;
 mod revocation;
 mod rights;
-mod standing;
 
 const POOL: i64 = 1;
 const OBJECTS: usize = 8;
@@ -113,7 +112,7 @@ impl Rig {
             pg_num_pending: pg_num,
             ..PgPool::default()
         };
-        let add = |state: &metastore::ClusterState| {
+        let add = |state: &cluster::ClusterState| {
             let mut changes = Changes::none();
             let inc = changes.inc(state, Utime::ZERO);
             inc.new_pool_max = Some(POOL as i32);
@@ -173,18 +172,18 @@ impl Rig {
             spare: None,
             memory: crate::Memory::of(0),
             fetched: mpsc::unbounded_channel().0,
-            told: mpsc::unbounded_channel().0,
+            state_replies: mpsc::unbounded_channel().0,
             links: Links::new(LinkParts {
                 me: 0,
                 cluster: self.cluster.clone(),
-                open_door: true,
+                without_auth: true,
                 clock: clock.clone(),
                 entropy: net::entropy(SystemRandom::shared()),
                 nonce: 1,
                 output_max: crate::links::OUTPUT_MAX,
                 events: mpsc::channel(1).0,
             }),
-            standing: Standing::new(StandingParts {
+            membership: Membership::new(MembershipParts {
                 clock,
                 pulse: Arc::default(),
                 boot: self.boot_of(0),
@@ -202,7 +201,7 @@ impl Rig {
             margin: Duration::ZERO,
         };
         let lease = self.cluster.osd_lease(0, 1, times).await;
-        osd.on_told(Told::Leased(lease)).unwrap();
+        osd.on_state_reply(StateReply::Leased(lease)).unwrap();
     }
 
     /// One that serves; its caches are empty.
@@ -210,7 +209,7 @@ impl Rig {
         let mut osd = self.opened();
         // The rig has booted it ([`Self::boot`]): said first, or it would bury itself as its own earlier run.
         let epoch = self.cluster.osdmap().epoch;
-        osd.on_told(Told::Booted(Ok(epoch))).unwrap();
+        osd.on_state_reply(StateReply::Booted(Ok(epoch))).unwrap();
         // Long enough for a test that no loop renews it.
         self.lease(&mut osd, Duration::from_secs(600)).await;
         osd.settle_slots();
@@ -334,7 +333,7 @@ fn no_prefetch_outlives_its_message_or_its_pg() {
         let mut osd = rig.osd().await;
         (0..OBJECTS).for_each(|o| rig.give(&mut osd, 200 + o as u64, o, read(0, 100_000)));
         assert_eq!(osd.store.held(), OBJECTS);
-        let remove = |state: &metastore::ClusterState| {
+        let remove = |state: &cluster::ClusterState| {
             let mut changes = Changes::none();
             changes.inc(state, Utime::ZERO).old_pools.insert(POOL);
             (changes, ())
@@ -355,7 +354,7 @@ async fn lead(rig: &Rig, pg: PgId, osd: i32) -> Epoch {
     let expect = state.pgs.get(pg).unwrap().clone();
     let mut in_sync = expect.in_sync.clone();
     in_sync.sort_by_key(|o| *o != osd);
-    let wish = metastore::cluster::PgProposal {
+    let wish = cluster::PgProposal {
         pg,
         expect,
         in_sync,
@@ -408,7 +407,7 @@ fn what_was_sent_before_another_led_does_not_overtake_what_was_dropped_then() {
         assert!(!kept(&mut osd, elsewhere));
         assert!(kept(&mut osd, back));
         // Other epochs change nothing in that.
-        let another = |state: &metastore::ClusterState| {
+        let another = |state: &cluster::ClusterState| {
             let mut changes = Changes::none();
             changes.inc(state, Utime::ZERO);
             (changes, ())

@@ -14,9 +14,9 @@ use crate::commands::context::{MonInfo, SessionInfo};
 use crate::policies::progress::Progress;
 use crate::shell::requests::{Env, Reply, Request};
 use crate::shell::session::SessionId;
+use cluster::ClusterStats;
 use io::Random;
-use metastore::cluster::Committed;
-use metastore::{ClusterHandle, ClusterStats};
+use metastore::{ClusterHandle, Committed};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,7 +52,7 @@ impl OwnEnv {
 
 pub type Outcome = Result<Committed<Reply>, metastore::Error>;
 
-/// A request, and who asked by which door.
+/// A request, and who asked by which route.
 #[derive(Debug)]
 pub struct Asked<P> {
     pub port: P,

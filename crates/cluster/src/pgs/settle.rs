@@ -1,0 +1,267 @@
+//! Settling: what an OSD map change means for the configurations, decided from maps alone (rules 4, 5, 7 and 8 of
+//! docs/internals/replication.md).
+
+use super::{CHUNK, PgConfig, PgConfigs, PgProposal};
+use crate::broken::{self, Rule};
+use crate::rows::Write;
+use std::collections::BTreeSet;
+use types::osdmap::{Incremental, OsdMap};
+use types::{Epoch, OsdId, PgId, PoolId};
+
+impl PgConfigs {
+    /// Carries out `proposals` (each of them acceptable: [`PgConfigs::refuses`]) and settles the PGs of `next`, the
+    /// map that `inc` leads to from `old`: completes `inc` with the temporary placements that are needed, and
+    /// appends what changed here to `ops`. True if `inc` changed.
+    pub fn settle(
+        &mut self,
+        old: &OsdMap,
+        next: &OsdMap,
+        inc: &mut Incremental,
+        proposals: &[PgProposal],
+        ops: &mut Vec<Write>,
+    ) -> bool {
+        let mut dirty = BTreeSet::new();
+        for p in proposals {
+            self.0.insert(p.pg, p.config(next.epoch));
+            dirty.insert(row_of(p.pg));
+        }
+        let mut pinned = false;
+        if moves_pgs(inc) {
+            self.drop_gone(next, &mut dirty);
+            for pg in next.pgs() {
+                pinned |= self.settle_one(old, next, pg, inc, &mut dirty);
+            }
+        } else {
+            let temps = inc.new_pg_temp.keys().copied();
+            let some: BTreeSet<PgId> = proposals.iter().map(|p| p.pg).chain(temps).collect();
+            for pg in some {
+                pinned |= self.settle_one(old, next, pg, inc, &mut dirty);
+            }
+        }
+        ops.extend(dirty.into_iter().map(|(pool, chunk)| self.op(pool, chunk)));
+        pinned
+    }
+
+    fn settle_one(
+        &mut self,
+        old: &OsdMap,
+        next: &OsdMap,
+        pg: PgId,
+        inc: &mut Incremental,
+        dirty: &mut BTreeSet<(PoolId, u32)>,
+    ) -> bool {
+        let up = next.pg_to_up_acting(pg).up;
+        let known = self.0.get(&pg).cloned();
+        let began = known.clone().or_else(|| self.first_config(old, next, pg, &up));
+        let Some(began) = began else { return false };
+        let config = settled(&began, &up, old, next, min_size(next, pg));
+        check(pg, &began, &config, min_size(next, pg), next.epoch);
+        if known.as_ref() != Some(&config) {
+            self.0.insert(pg, config.clone());
+            dirty.insert(row_of(pg));
+        }
+        let home = config.in_sync;
+        let temp = next.pg_temp.get(&pg);
+        let want = (up != home && !broken::is(Rule::TempSaysWhere)).then_some(&home);
+        // A home that is down stays the home: the PG waits for it. The map need not say so.
+        let asleep = temp.is_none() && home.iter().all(|o| !next.is_up(*o));
+        if temp == want || asleep {
+            return false;
+        }
+        inc.new_pg_temp.insert(pg, want.cloned().unwrap_or_default());
+        true
+    }
+
+    fn drop_gone(&mut self, next: &OsdMap, dirty: &mut BTreeSet<(PoolId, u32)>) {
+        self.0.retain(|pg, _| {
+            let stays = next.pool(pg.pool).is_some_and(|p| pg.seed < p.pg_num);
+            if !stays {
+                dirty.insert(row_of(*pg));
+            }
+            stays
+        });
+    }
+
+    /// Where a PG without a configuration begins: with its ancestor if its pool was split, else where CRUSH
+    /// says. `None` while no OSD is up for it.
+    fn first_config(&self, old: &OsdMap, next: &OsdMap, pg: PgId, up: &[OsdId]) -> Option<PgConfig> {
+        if let Some(pool) = old.pool(pg.pool)
+            && pg.seed >= pool.pg_num
+            && !broken::is(Rule::LikeItsAncestor)
+        {
+            let ancestor = PgId::new(pg.pool, pool.raw_to_pg(pg.seed));
+            return self.0.get(&ancestor).map(|c| PgConfig {
+                interval: next.epoch,
+                created: next.epoch,
+                ..c.clone()
+            });
+        }
+        let in_sync: Vec<OsdId> = up.iter().copied().filter(|o| *o != crush::ITEM_NONE).collect();
+        let primary = *in_sync.first()?;
+        Some(PgConfig {
+            interval: next.epoch,
+            in_sync,
+            primary,
+            created: next.epoch,
+        })
+    }
+}
+
+/// The primary is the first of those in sync, and each is there once.
+fn is_sound(c: &PgConfig) -> bool {
+    let unique: BTreeSet<_> = c.in_sync.iter().collect();
+    c.in_sync.first() == Some(&c.primary) && unique.len() == c.in_sync.len()
+}
+
+/// Panics where settling would make a PG's configuration one by which data could be lost. What was not sound before stays
+/// as it is: it came from the store, and a process that ends says no more about it.
+fn check(pg: PgId, before: &PgConfig, after: &PgConfig, min_size: usize, epoch: Epoch) {
+    if before == after || !is_sound(before) {
+        return;
+    }
+    assert!(
+        is_sound(after),
+        "{pg}: the primary is the first of in_sync, in which each OSD is once: {after:?} after {before:?}"
+    );
+    assert!(
+        broken::is(Rule::PrimaryInSync) || after.in_sync.iter().all(|o| before.in_sync.contains(o)),
+        "{pg}: only a proposal adds OSDs to in_sync: {after:?} after {before:?}"
+    );
+    assert!(
+        broken::is(Rule::KeepsMinSize) || after.in_sync.len() >= before.in_sync.len().min(min_size),
+        "{pg}: in_sync does not fall below min_size, which is {min_size}: {after:?} after {before:?}"
+    );
+    assert!(
+        before.interval <= after.interval && after.interval <= epoch.max(before.interval),
+        "{pg}: intervals rise, up to the epoch, which is {epoch}: {after:?} after {before:?}"
+    );
+    assert!(
+        broken::is(Rule::PrimaryIsNew) || after.primary == before.primary || after.interval == epoch,
+        "{pg}: another primary begins an interval of its own: {after:?} after {before:?}"
+    );
+}
+
+fn row_of(pg: PgId) -> (PoolId, u32) {
+    (pg.pool, pg.seed / CHUNK)
+}
+
+pub(super) fn min_size(map: &OsdMap, pg: PgId) -> usize {
+    map.pool(pg.pool).map_or(1, |p| usize::from(p.min_size).max(1))
+}
+
+/// The configuration that `c` becomes with the OSDs that are up in `next`.
+fn settled(c: &PgConfig, up: &[OsdId], old: &OsdMap, next: &OsdMap, min_size: usize) -> PgConfig {
+    let is_up = |o: &OsdId| next.is_up(*o);
+    if !c.in_sync.iter().any(is_up) {
+        // Each of them may be the one that comes back.
+        return c.clone();
+    }
+    let mut in_sync = c.in_sync.clone();
+    let least = min_size - usize::from(broken::is(Rule::KeepsMinSize));
+    while in_sync.len() > least.max(1)
+        && let Some(at) = in_sync.iter().rposition(|o| !is_up(o))
+    {
+        in_sync.remove(at);
+    }
+    let first = || {
+        if broken::is(Rule::PrimaryInSync) {
+            return up.iter().find(|o| is_up(o));
+        }
+        let member = |o: &&OsdId| is_up(o) && in_sync.contains(o);
+        up.iter()
+            .find(member)
+            .or_else(|| in_sync.iter().find(|o| is_up(o)))
+    };
+    let primary = match is_up(&c.primary) {
+        true => c.primary,
+        false => first().copied().unwrap_or(c.primary),
+    };
+    in_sync.retain(|o| *o != primary);
+    in_sync.insert(0, primary);
+    // One that comes up again begins a new term: it may have forgotten what it had not made durable.
+    let returned = !old.is_up(primary) && !broken::is(Rule::ReturnedIsNew);
+    let another = primary != c.primary && !broken::is(Rule::PrimaryIsNew);
+    let interval = match another || returned {
+        true => next.epoch,
+        false => c.interval,
+    };
+    PgConfig {
+        interval,
+        in_sync,
+        primary,
+        created: c.created,
+    }
+}
+
+/// True if a map change may move any PG: not if it only says where data is, or who is blocked.
+fn moves_pgs(inc: &Incremental) -> bool {
+    let i = inc;
+    i.fullmap.is_some()
+        || i.crush.is_some()
+        || i.new_max_osd.is_some()
+        || !(i.new_pools.is_empty() && i.old_pools.is_empty())
+        || !(i.new_up_client.is_empty() && i.new_state.is_empty() && i.new_weight.is_empty())
+        || !i.new_primary_affinity.is_empty()
+        || !(i.new_pg_upmap.is_empty() && i.old_pg_upmap.is_empty())
+        || !(i.new_pg_upmap_items.is_empty() && i.old_pg_upmap_items.is_empty())
+        || !i.new_primary_temp.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(interval: Epoch, in_sync: &[OsdId]) -> PgConfig {
+        PgConfig {
+            interval,
+            in_sync: in_sync.to_vec(),
+            primary: in_sync[0],
+            created: 1,
+        }
+    }
+
+    /// What `after` of a PG on three OSDs, of min_size 2, in epoch 9, is said to break; "" for nothing.
+    fn said(after: PgConfig) -> String {
+        let before = config(5, &[1, 2, 3]);
+        let check = std::panic::catch_unwind(|| check(PgId::new(1, 0), &before, &after, 2, 9));
+        let panic = check.err().and_then(|p| p.downcast::<String>().ok());
+        panic.map_or_else(String::new, |text| *text)
+    }
+
+    #[test]
+    fn what_settling_must_not_do_is_noticed() {
+        for (after, want) in [
+            (config(5, &[1, 2, 3]), ""),
+            (config(5, &[1, 2]), ""),
+            (config(9, &[2, 3]), ""),
+            (config(9, &[2, 2]), "each OSD is once"),
+            (
+                PgConfig {
+                    primary: 3,
+                    ..config(9, &[2, 3])
+                },
+                "the primary is the first of in_sync",
+            ),
+            (config(9, &[4, 2, 3]), "only a proposal adds OSDs"),
+            (config(9, &[2]), "in_sync does not fall below min_size"),
+            (config(4, &[1, 2]), "intervals rise"),
+            (config(10, &[1, 2]), "intervals rise"),
+            (config(6, &[2, 3]), "another primary begins an interval"),
+        ] {
+            let text = said(after.clone());
+            assert!(
+                text.contains(want) && text.is_empty() == want.is_empty(),
+                "{after:?}: {text}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_was_unsound_before_ends_nobody() {
+        let odd = PgConfig {
+            primary: 9,
+            ..config(5, &[1, 2])
+        };
+        check(PgId::new(1, 0), &odd, &config(4, &[7]), 2, 9);
+    }
+}
