@@ -444,8 +444,8 @@ def test_bench(cluster, rbd_pool, images):
     """`skep bench` of both kinds: what it says adds up, what it wrote is there, and nothing is left behind."""
     def bench(kind, *args, **kw):
         return cluster.run(find_binary(), 'bench', kind, '--conf', cluster.conf, '--pool', rbd_pool, *args, timeout=120, **kw)
-    report = json.loads(bench('rbd', '--rw', 'mix', '--image-size', '24M', '--ops', 300, '--verify', '-f', 'json').out)
-    assert report['ops'] == 300 == report['read']['ops'] + report['write']['ops'] and report['cpu']['client_us_per_op'] > 0
+    report = json.loads(bench('rbd', '--rw', 'mix', '--image-size', '24M', '--ops', 2000, '--verify', '-f', 'json').out)
+    assert report['ops'] == 2000 == report['read']['ops'] + report['write']['ops'] and report['cpu']['client_us_per_op'] > 0
     latency = report['write']['latency_us']
     assert 0 < latency['p50'] <= latency['p99'] <= latency['p100']
     for rw in ('randread', 'write'):
@@ -456,5 +456,5 @@ def test_bench(cluster, rbd_pool, images):
     bench('rbd', '--image', name, '--overwrite', '--ops', 50, '--verify')
     check_maps(images, name)
     assert 'nowhere' in bench('rbd', '--rw', 'read', '--image', 'nowhere', check=1).err
-    assert '1G' in bench('rados', '-b', '32M', '--depth', 1000, check=1).err
+    assert '1G' in bench('rados', '-b', '32M', '--object-size', '32M', '--depth', 1000, check=1).err
     assert 'skep_bench' not in cluster.rados(rbd_pool, 'ls').out and 'skep_bench' not in cluster.rbd('ls', rbd_pool).out

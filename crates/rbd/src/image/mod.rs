@@ -33,8 +33,7 @@ use types::{Errno, NOSNAP};
 
 pub use open::OpenOptions;
 pub use parent::clone_image;
-pub use removal::remove;
-pub use resize::Progress;
+pub use removal::{Progress, remove};
 
 /// Groups of objects whose changes to the object map, or copy-ups, exclude each other.
 const SHARDS: usize = 64;
@@ -145,10 +144,6 @@ impl Image {
         detached(async move {
             let released = inner.release().await;
             inner.end_watch().await;
-            let view = inner.seen();
-            if let Some(parent) = &view.parent {
-                parent.inner.end_watch().await;
-            }
             released
         })
         .await

@@ -1,7 +1,7 @@
 //! Removal of an image (docs/protocol/ceph/05-rbd.md, 10.3): it goes to the trash first, so that what is left of an interrupted
 //! one can be found and removed by anybody.
 
-use super::{Image, Inner, OpenOptions, Progress, detached, locked};
+use super::{Image, Inner, OpenOptions, detached, locked};
 use crate::calls::Calls;
 use crate::error::or_missing;
 use crate::header::ask;
@@ -17,6 +17,9 @@ const REMOVING: u8 = 3;
 const STATE_NORMAL: u8 = 0;
 /// Objects between two reports of progress.
 const BATCH: u64 = 4096;
+
+/// Told how many objects of how many are done.
+pub type Progress<'a> = &'a (dyn Fn(u64, u64) + Send + Sync);
 
 /// Removes an image that nobody has open and that has no snapshots.
 pub async fn remove(io: &IoCtx, name: &str, progress: Progress<'_>) -> Result<()> {

@@ -12,9 +12,6 @@ use types::Errno;
 /// Objects that are removed in one go.
 const BATCH: u64 = 1024;
 
-/// Told how many objects of how many are done.
-pub type Progress<'a> = &'a (dyn Fn(u64, u64) + Send + Sync);
-
 impl Image {
     /// Shrinking removes data for good, and has to be allowed.
     pub async fn resize(&self, size: u64, allow_shrink: bool) -> Result<()> {
