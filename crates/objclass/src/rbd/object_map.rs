@@ -387,6 +387,29 @@ mod tests {
     }
 
     #[test]
+    fn a_map_changes_as_the_stored_one_does() {
+        let mut map = ObjectMap::default();
+        map.resize(5, NONEXISTENT);
+        let states = |map: &ObjectMap| (0..6).map(|i| map.get(i)).collect::<Vec<_>>();
+        map.update(1, 9, EXISTS, None);
+        map.snap_added();
+        let before = map.clone();
+        map.update(2, 3, EXISTS, None);
+        map.update(3, 4, PENDING, Some(EXISTS));
+        map.update(0, 1, PENDING, Some(EXISTS));
+        assert_eq!(states(&map), [Some(0), Some(3), Some(1), Some(2), Some(3), None]);
+        // The removed snapshot's map says which of the unchanged ones had changed before it.
+        let mut removed = before;
+        removed.update(1, 2, EXISTS, None);
+        map.snap_removed(removed);
+        assert_eq!(states(&map), [Some(0), Some(1), Some(1), Some(2), Some(3), None]);
+        for checksums in [false, true] {
+            let bytes = map.encode(checksums);
+            assert_eq!(ObjectMap::decode(&mut Reader::new(bytes)).unwrap(), map);
+        }
+    }
+
+    #[test]
     fn states_are_found_in_bytes() {
         let byte = 0b0001_1011;
         assert_eq!(exists_bits(byte), 0b0001_0000);
