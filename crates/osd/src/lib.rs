@@ -9,6 +9,7 @@
 //!
 //! Not here: what an operation means (`pg`), bytes on the wire (`net`, `msgr`), the monitor.
 
+mod allowance;
 mod caps;
 mod command;
 mod copy_reads;
@@ -21,6 +22,7 @@ mod lifeline;
 mod links;
 mod maps;
 mod memory;
+mod meters;
 mod ops;
 mod options;
 mod osd;

@@ -8,7 +8,7 @@ use crate::cost::Cost;
 use crate::count::Count;
 use crate::execute::{Exec, Fail, Work};
 use crate::fetch::{Copies, copies_objects};
-use crate::log::{LOG_KEPT, LOG_KEPT_MIN, LogEntry, PgLog};
+use crate::log::{LogEntry, PgLog};
 use crate::meta::PgMeta;
 use crate::object::{ObjectCache, ObjectState};
 use crate::object_info::INFO_ATTR;
@@ -27,7 +27,7 @@ use messages::osd::{MOSDOpReply, flag};
 use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
-use types::{Errno, HObject, NOSNAP, ObjectId, Op, SNAPDIR, SPgId};
+use types::{Errno, HObject, NOSNAP, ObjectId, Op, SNAPDIR, SPgId, Transaction};
 
 /// Why a PG could not be loaded.
 #[derive(Debug, thiserror::Error)]
@@ -267,9 +267,35 @@ impl Pg {
         &self.meta.trimmed
     }
 
-    /// How many log entries to remember, as memory allows: between [`LOG_KEPT_MIN`] and [`LOG_KEPT`].
-    pub fn keep_log_entries(&mut self, entries: usize) {
-        self.log.keep = entries.clamp(LOG_KEPT_MIN, LOG_KEPT);
+    /// What its log and its object cache may take of memory. A longer log shrinks with the next writes, or by
+    /// [`Pg::trim_log`]; the cache at once, but for what is not durable.
+    pub fn allow(&mut self, log_bytes: u64, cache_bytes: u64) {
+        self.log.allow(log_bytes);
+        self.cache.allow(cache_bytes, self.commits.committed());
+    }
+
+    /// Memory of its log and of its object cache, roughly.
+    pub fn memory(&self) -> (u64, u64) {
+        (self.log.bytes(), self.cache.bytes())
+    }
+
+    /// Trims the log to what it may take, where no write comes along to do it. Members trim with the next write.
+    pub fn trim_log(&mut self, store: &mut dyn ObjectStore) {
+        let excess = self.log.excess(self.commits.committed());
+        let Some(to) = excess.filter(|_| self.is_active()) else {
+            return;
+        };
+        let mut txn = Transaction::new(self.id);
+        txn.ops.push(self.meta_op());
+        txn.ops.push(Op::LogTrim { to });
+        match store.submit(txn) {
+            Ok(_) => self.log.trimmed(to),
+            Err(e) => tracing::warn!("pg {}: its log is not trimmed: {e}", self.id),
+        }
+    }
+
+    pub fn cached_objects(&self) -> usize {
+        self.cache.len()
     }
 
     /// Notifications that began at `before` or earlier and wait for somebody, at most `max`.

@@ -7,7 +7,7 @@
 
 use crate::Pg;
 use crate::api::Context;
-use crate::log::{LogEntry, PgLog};
+use crate::log::LogEntry;
 use crate::meta::PgMeta;
 use crate::pg::LoadError;
 use crate::range::HashRange;
@@ -134,8 +134,7 @@ impl Pg {
 
     /// The memory of writes to objects that are others' now; the store's log keeps them until they are trimmed.
     fn forget_their_writes(&mut self, ctx: &mut Context<'_>) {
-        let mut log = PgLog::default();
-        log.keep = self.log.keep;
+        let mut log = self.log.emptied();
         let entries = match self.log_since(None, ctx.store) {
             Ok(entries) => entries,
             Err(e) => return tracing::error!("pg {}: {e}", self.id),
