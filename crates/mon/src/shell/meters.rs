@@ -4,7 +4,7 @@
 //! Bounds: [`MEMORY`] for both of its ports.
 
 use account::Accountant;
-use metastore::{ClusterState, ClusterStats};
+use cluster::{ClusterState, ClusterStats};
 use metrics::{Counter, Gauge, Registry, spec};
 use std::sync::Arc;
 use types::pgstats::pg_state;
