@@ -6,7 +6,7 @@
 //! seconds, and where the bound is near, logs of PGs at rest are trimmed without a write ([`Pg::trim_log`]).
 //!
 //! Bounds: all logs and all caches together stay within their accounts, except that each PG keeps a minimum
-//! (`pg::LOG_KEPT_MIN` entries, a few objects).
+//! (16 entries of the log, a few objects).
 
 use crate::osd::Osd;
 use crate::slots::Role;
@@ -15,23 +15,6 @@ use types::PgId;
 
 /// PGs trimmed in one round: each is a transaction.
 const TRIMMED_MAX: usize = 64;
-
-/// What a PG was like in the last round.
-#[derive(Debug, Default, Clone, Copy)]
-pub struct Activity {
-    /// Its writes since it was made; None: not looked at yet.
-    writes: Option<u64>,
-    /// Writes of the last rounds, each counting half as much as the next.
-    recent: u64,
-}
-
-impl Activity {
-    fn count(&mut self, writes: u64) {
-        // What was written before this OSD led it says nothing of now.
-        let before = self.writes.replace(writes).unwrap_or(writes);
-        self.recent = self.recent / 2 + writes.saturating_sub(before);
-    }
-}
 
 /// The part of `bytes` that is due to one of `n`, whose activity is `own` of `all`.
 fn share(bytes: u64, n: u64, own: u64, all: u64) -> u64 {
@@ -92,17 +75,5 @@ mod tests {
         assert_eq!(shares, [1000, 1000, 4000, 2000]);
         assert_eq!(share(8000, 4, 0, 0), 2000, "nobody writes");
         assert_eq!(share(8000, 0, 0, 0), 8000);
-    }
-
-    #[test]
-    fn what_was_written_long_ago_counts_less_and_less() {
-        let mut activity = Activity::default();
-        activity.count(700);
-        assert_eq!(activity.recent, 0, "all of it before it was looked at");
-        activity.count(800);
-        activity.count(800);
-        assert_eq!(activity.recent, 50);
-        (0..8).for_each(|_| activity.count(800));
-        assert_eq!(activity.recent, 0);
     }
 }

@@ -9,6 +9,7 @@
 //!
 //! Not here: what an operation means (`pg`), bytes on the wire (`net`, `msgr`), the monitor.
 
+mod activity;
 mod allowance;
 mod caps;
 mod command;
@@ -21,6 +22,7 @@ mod health;
 mod lifeline;
 mod links;
 mod maps;
+mod measure;
 mod memory;
 mod meters;
 mod ops;

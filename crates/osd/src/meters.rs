@@ -1,10 +1,9 @@
 //! What an OSD counts and measures about itself, under Ceph's names where Ceph has the thing (16.2.15), and where it shows them.
 //!
 //! Counters of operations are updated as they happen; gauges, and what the store counts, are brought up to date once a second
-//! and before somebody reads them ([`Osd::measure`]).
+//! and before somebody reads them (`measure`).
 
 use crate::memory::Memory;
-use crate::osd::{InFlight, Osd};
 use account::{Account, Accountant};
 use messages::osd::{MOSDOpReply, flag};
 use metrics::{Counter, Gauge, Histogram, Registry, TimeAverage, spec};
@@ -94,15 +93,15 @@ metrics::table! {
 pub struct Meters {
     pub registry: Registry,
     pub osd: Arc<OsdPerf>,
-    object_store: Arc<ObjectStorePerf>,
-    store: Arc<StorePerf>,
+    pub object_store: Arc<ObjectStorePerf>,
+    pub store: Arc<StorePerf>,
     pub accountant: Accountant,
     /// What connections are charged to.
     pub net: net::Accounts,
     pub notifies: Arc<Account>,
     pub logs: Arc<Account>,
     pub objects: Arc<Account>,
-    store_memory: Arc<Account>,
+    pub store_memory: Arc<Account>,
 }
 
 impl Meters {
@@ -136,14 +135,14 @@ impl Meters {
 }
 
 impl OsdPerf {
-    /// An operation has its answer.
-    pub fn answered(&self, op: &InFlight, reply: &MOSDOpReply, took: Duration) {
+    /// An operation with these flags, which brought so much data, has its answer.
+    pub fn answered(&self, flags: u32, in_bytes: u32, reply: &MOSDOpReply, took: Duration) {
         let out: u64 = reply.ops.iter().map(|o| o.outdata.len() as u64).sum();
-        let (into, us) = (u64::from(op.in_bytes), took.as_micros() as u64);
+        let (into, us) = (u64::from(in_bytes), took.as_micros() as u64);
         self.op.inc();
         self.op_latency.took(took);
         self.op_out_bytes.add(out);
-        let (reads, writes) = (op.flags & flag::READ != 0, op.flags & flag::WRITE != 0);
+        let (reads, writes) = (flags & flag::READ != 0, flags & flag::WRITE != 0);
         if writes {
             self.op_in_bytes.add(into);
         }
@@ -169,59 +168,5 @@ impl OsdPerf {
                 self.op_r_latency_out_bytes_histogram.add(us, out);
             }
         }
-    }
-}
-
-impl Osd {
-    /// Brings up to date what is not counted as it happens.
-    pub fn measure(&mut self) {
-        let (m, store) = (&self.meters, &self.store.engine);
-        let primaries = self.pgs().count() as u64;
-        m.osd.op_wip.set(self.ops.len() as u64);
-        m.osd.numpg.set(self.slots.len() as u64);
-        m.osd.numpg_primary.set(primaries);
-        m.osd.numpg_replica.set(self.slots.len() as u64 - primaries);
-        m.osd.heartbeat_to_peers.set(self.links.open().count() as u64);
-        let slowest = self.links.slowest().map_or(Duration::ZERO, |(_, trip)| trip);
-        m.osd.heartbeat_slowest_us.set(slowest.as_micros() as u64);
-        m.osd.sessions.set(self.sessions.len() as u64);
-        let fs = store.statfs();
-        let (total, available) = crate::report::space(&fs, self.disk_share);
-        m.osd.stat_bytes.set(total);
-        m.osd.stat_bytes_avail.set(available);
-        m.osd.stat_bytes_used.set(total.saturating_sub(available));
-        m.object_store.bluestore_allocated.set(fs.used);
-        m.object_store.bluestore_stored.set(fs.stored);
-        let (samples, sum) = self.disk_time.sampled();
-        m.object_store.commit_lat.set(samples, sum);
-        let c = store.counters();
-        m.object_store.bluestore_txc.set(c.transactions);
-        m.store.transactions.set(c.transactions);
-        m.store.flushes.set(c.flushes);
-        m.store.log_bytes.set(c.log_bytes);
-        m.store.direct_bytes.set(c.direct_bytes);
-        m.store.checkpoints.set(c.checkpoints);
-        m.store.stalls.set(c.stalls);
-        m.store.index_bytes.set(fs.index_bytes);
-        m.store.omap_bytes.set(fs.omap_bytes);
-        m.store_memory.set(store.memory_bytes());
-        m.notifies.set(self.notify_bytes.bytes() as u64);
-        self.measure_pgs();
-        self.meters.accountant.measure();
-    }
-
-    /// What logs and object caches take now.
-    fn measure_pgs(&self) {
-        let (mut logs, mut entries, mut caches, mut objects) = (0, 0, 0, 0);
-        for (_, pg) in self.pgs() {
-            let (log, cache) = pg.memory();
-            (logs, caches) = (logs + log, caches + cache);
-            entries += pg.log_len() as u64;
-            objects += pg.cached_objects() as u64;
-        }
-        self.meters.logs.set(logs);
-        self.meters.logs.items.set(entries);
-        self.meters.objects.set(caches);
-        self.meters.objects.items.set(objects);
     }
 }

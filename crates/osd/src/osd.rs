@@ -42,9 +42,9 @@ pub struct InFlight {
     /// Room for the answer, where it is large.
     pub promise: Option<net::Promise>,
     since: Duration,
-    pub flags: u32,
+    flags: u32,
     /// Data that its operations brought.
-    pub in_bytes: u32,
+    in_bytes: u32,
     /// From its decoding on.
     _listed: Option<InList>,
 }
@@ -219,7 +219,7 @@ impl Osd {
             let now = self.clock.monotonic();
             let took = now.saturating_sub(op.since);
             self.clients.answered(now, took);
-            self.meters.osd.answered(op, reply, took);
+            self.meters.osd.answered(op.flags, op.in_bytes, reply, took);
         }
     }
 

@@ -3,7 +3,7 @@
 //! Invariants: a slot's role and configuration are those of the newest cluster state that the loop has seen; a PG that
 //! this OSD begins to lead is loaded from the store. PGs are visited in the order of their ids.
 
-use crate::allowance::Activity;
+use crate::activity::Activity;
 use crate::health::PgHealth;
 use crate::osd::Osd;
 use messages::osd::peer::PeerBody;

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 /// Each may have one transaction of a repair on its way, in memory.
 pub(crate) const TURNS_MAX: usize = 16;
+/// What a turn has on its way: a piece of a repair.
+const TURN_BYTES: u64 = 4 << 20;
 /// Turns end in another PG, which does not know who waits.
 pub(crate) const AGAIN: Duration = Duration::from_millis(50);
 
@@ -28,7 +30,7 @@ impl Default for PullTurns {
 impl PullTurns {
     /// As many as have room in so many bytes, each with a piece on its way; one in any case.
     pub fn within(bytes: u64) -> Self {
-        let turns = (bytes / super::piece::PIECE_BYTES) as usize;
+        let turns = (bytes / TURN_BYTES) as usize;
         Self {
             taken: Arc::default(),
             turns: turns.clamp(1, TURNS_MAX),
