@@ -60,6 +60,7 @@ async fn run(dir: std::path::PathBuf, port: u16, cephx: bool, ttl: Option<u64>) 
         (tickets.auth_ttl, tickets.service_ttl) = (Duration::from_secs(ttl * 2), Duration::from_secs(ttl));
     }
     let config = mon::MonConfig {
+        registry: Default::default(),
         name: "a".into(),
         mgr_name: "x".into(),
         addr,

@@ -55,6 +55,7 @@ fn info() -> MonInfo {
         behind: std::time::Duration::ZERO,
         stance: Default::default(),
         metadata: BTreeMap::new(),
+        registry: Default::default(),
     }
 }
 

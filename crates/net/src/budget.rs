@@ -12,10 +12,12 @@
 //!
 //! While somebody waits, a body has to go on: [`TotalBudget::look`] ends connections whose bodies do not.
 
+use account::Account;
 use msgr::BODY_SLICE;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 
@@ -36,7 +38,8 @@ pub(crate) struct TotalBudget {
     bytes: Cell<usize>,
     /// Of these: of long bodies.
     long: Cell<usize>,
-    bytes_max: usize,
+    /// Where all of it is charged; what bounds `bytes`.
+    account: Arc<Account>,
     stall: Duration,
     /// The connection whose message may be beyond the bound.
     beyond: Cell<Option<u64>>,
@@ -49,11 +52,11 @@ pub(crate) struct TotalBudget {
 }
 
 impl TotalBudget {
-    pub fn new(bytes_max: usize, stall: Duration) -> Rc<Self> {
+    pub fn new(account: Arc<Account>, stall: Duration) -> Rc<Self> {
         Rc::new(Self {
             bytes: Cell::new(0),
             long: Cell::new(0),
-            bytes_max,
+            account,
             stall,
             beyond: Cell::new(None),
             beyond_bytes: Cell::new(0),
@@ -67,12 +70,26 @@ impl TotalBudget {
         self.bytes.get() + self.beyond_bytes.get()
     }
 
+    fn bytes_max(&self) -> usize {
+        self.account.bytes_max() as usize
+    }
+
+    fn set_bytes(&self, bytes: usize) {
+        self.bytes.set(bytes);
+        self.account.set(self.bytes() as u64);
+    }
+
+    fn set_beyond_bytes(&self, bytes: usize) {
+        self.beyond_bytes.set(bytes);
+        self.account.set(self.bytes() as u64);
+    }
+
     fn add(&self, bytes: usize) {
-        self.bytes.set(self.bytes.get() + bytes);
+        self.set_bytes(self.bytes.get() + bytes);
     }
 
     fn give(&self, bytes: usize) {
-        self.bytes.set(self.bytes.get() - bytes);
+        self.set_bytes(self.bytes.get() - bytes);
         self.call();
     }
 
@@ -106,7 +123,7 @@ impl TotalBudget {
     fn back(&self, connection: u64, bytes: usize) {
         if self.beyond.get() == Some(connection) {
             self.beyond.set(None);
-            self.beyond_bytes.set(self.beyond_bytes.get() - bytes);
+            self.set_beyond_bytes(self.beyond_bytes.get() - bytes);
             self.call();
         }
     }
@@ -213,11 +230,14 @@ impl Budget {
     fn fits_small(&self) -> bool {
         let own = self.bytes.get();
         self.messages.get() < self.messages_max
-            && (own == 0 || own <= self.bytes_max && self.total.bytes.get() <= self.total.bytes_max)
+            && (own == 0 || own <= self.bytes_max && self.total.bytes.get() <= self.total.bytes_max())
     }
 
     /// Waits until a small message may come in.
     pub async fn room(&self) {
+        if !self.fits_small() {
+            self.total.account.wait.inc();
+        }
         while !self.fits_small() {
             tokio::select! {
                 biased;
@@ -241,13 +261,15 @@ impl Budget {
             return true;
         }
         let total = &self.total;
-        let kept = if holds { total.bytes_max / 4 } else { 0 };
-        total.bytes.get() + more + kept <= total.bytes_max
-            && (!long || total.long.get() + more <= total.bytes_max / 2)
+        let max = total.bytes_max();
+        let kept = if holds { max / 4 } else { 0 };
+        total.bytes.get() + more + kept <= max && (!long || total.long.get() + more <= max / 2)
     }
 
     fn take_message(&self, bytes: usize) {
         self.messages.set(self.messages.get() + 1);
+        let items = &self.total.account.items;
+        items.set(items.get() + 1);
         self.bytes.set(self.bytes.get() + bytes);
     }
 
@@ -334,6 +356,7 @@ impl Body {
         if self.beyond || b.total.line.borrow().is_empty() && b.fits(more) {
             return self.grow(more);
         }
+        b.total.account.wait.inc();
         let _place = Place::take(&b);
         while !(b.total.is_turn_of(&b) && (b.fits(more) || self.goes_beyond())) {
             b.freed.notified().await;
@@ -346,7 +369,7 @@ impl Body {
         self.held += more;
         let total = &self.budget.total;
         if self.beyond {
-            return total.beyond_bytes.set(total.beyond_bytes.get() + more);
+            return total.set_beyond_bytes(total.beyond_bytes.get() + more);
         }
         total.add(more);
         if self.budget.long.get() {
@@ -390,8 +413,9 @@ impl Body {
         b.take_message(bytes);
         match self.beyond {
             true => {
-                let all = &b.total.beyond_bytes;
-                all.set(all.get() + bytes - std::mem::take(&mut self.held));
+                let all = b.total.beyond_bytes.get();
+                b.total
+                    .set_beyond_bytes(all + bytes - std::mem::take(&mut self.held));
             }
             false => {
                 b.total.add(bytes);
@@ -434,6 +458,8 @@ impl Drop for Permit {
     fn drop(&mut self) {
         let b = &self.budget;
         b.messages.set(b.messages.get() - 1);
+        let items = &b.total.account.items;
+        items.set(items.get().saturating_sub(1));
         b.bytes.set(b.bytes.get() - self.bytes);
         b.freed.notify_one();
         match self.beyond {

@@ -167,7 +167,7 @@ impl Connection {
             e = self.read_loop(&stream, &shared, &*clock, &events) => e,
             e = self.handshake_deadline(options) => e,
         };
-        self.output.set_free();
+        self.output.set_gone();
         if let End::Lifeline(peer) = end {
             return self.become_lifeline(stream, options, &peer);
         }
@@ -230,6 +230,7 @@ impl Connection {
             match self.write_some(stream) {
                 Ok(0) => self.wake.notified().await,
                 Ok(n) => {
+                    options.accounts.perf.msgr_send_bytes.add(n as u64);
                     self.output.has_written(n);
                     self.count_output();
                     if self.has_room(shared) && events.send(NetEvent::Drained).await.is_err() {
@@ -292,7 +293,10 @@ impl Connection {
             }
             match self.read_some(stream, max) {
                 Ok(0) => return End::PeerClosed,
-                Ok(_) => self.idle_sweeps.set(0),
+                Ok(n) => {
+                    shared.options.accounts.perf.msgr_recv_bytes.add(n as u64);
+                    self.idle_sweeps.set(0);
+                }
                 Err(e) if e.kind() == ErrorKind::WouldBlock => {}
                 Err(e) => return e.into(),
             }
@@ -355,14 +359,18 @@ impl Connection {
                     *self.peer.borrow_mut() = Some(peer.clone());
                     NetEvent::Opened { conn: self.id, peer }
                 }
-                Some(Event::Message(msg)) => NetEvent::Message {
-                    conn: self.id,
-                    permit: match ended {
+                Some(Event::Message(msg)) => {
+                    shared.options.accounts.perf.msgr_recv_messages.inc();
+                    let permit = match ended {
                         Some(body) => body.into_permit(msg.size()),
                         None => self.budget.take(msg.size()),
-                    },
-                    msg,
-                },
+                    };
+                    NetEvent::Message {
+                        conn: self.id,
+                        msg,
+                        permit,
+                    }
+                }
             };
             events.send(event).await.map_err(|_| End::OwnerGone)?;
         }
@@ -385,7 +393,7 @@ impl Connection {
         let is_peer = peer.auth_name.kind == EntityKind::Osd && peer.name.kind == EntityKind::Osd as u8;
         if is_peer {
             self.budget.is_peer.set(true);
-            self.output.set_free();
+            self.output.set_peer();
         }
         shared.take_place(self.id, self.sock.ip(), peer)
     }

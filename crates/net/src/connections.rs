@@ -1,5 +1,6 @@
 //! The owner's handle on its open connections, and what it is told.
 
+use crate::accounts::Accounts;
 use crate::budget::{Permit, TotalBudget};
 use crate::connection::{Connection, GIVES_WAY, SLOW_READER};
 use crate::guesses::Guesses;
@@ -57,14 +58,13 @@ pub struct Options {
     /// In flight per connection.
     pub messages_max: usize,
     pub message_bytes_max: usize,
-    /// In flight over all connections, with what is being received; and one message more.
-    pub total_bytes_max: usize,
     /// Output waiting from which on a connection's messages are no longer taken; and what it may be promised at once.
     pub output_pause: usize,
     /// With more output waiting than this a peer that does not read is cut.
     pub output_max: usize,
-    /// Output waiting and promised over all connections.
-    pub output_total_max: usize,
+    /// What bounds all connections together: messages in flight with what is being received, and one message more; output
+    /// waiting and promised, and one answer more.
+    pub accounts: Accounts,
     /// Who holds memory that others wait for has to go on within this ([`PACE_BYTES_PER_S`]).
     ///
     /// [`PACE_BYTES_PER_S`]: crate::PACE_BYTES_PER_S
@@ -84,10 +84,9 @@ impl Default for Options {
             idle_timeout: Duration::from_secs(900),
             messages_max: 256,
             message_bytes_max: 100 << 20,
-            total_bytes_max: 128 << 20,
             output_pause: 16 << 20,
             output_max: ANSWER_MAX + (16 << 20),
-            output_total_max: 128 << 20,
+            accounts: Accounts::alone(128 << 20),
             stall: Duration::from_secs(2),
             lifelines: Intake::default(),
         }
@@ -188,11 +187,14 @@ pub struct Connections {
 
 impl Connections {
     pub(crate) fn new(options: Options) -> Self {
-        let total = TotalBudget::new(options.total_bytes_max, options.stall);
+        let accounts = &options.accounts;
+        let total = TotalBudget::new(accounts.requests.clone(), options.stall);
+        let outputs = Outputs::new(accounts.replies.clone(), accounts.peers.clone(), options.stall);
+        let connections_max = options.connections_max.min(accounts.connections_max());
         Self {
             shared: Rc::new(Shared {
-                outputs: Outputs::new(options.output_total_max, options.stall),
-                places: RefCell::new(Places::new(options.connections_max)),
+                outputs,
+                places: RefCell::new(Places::new(connections_max)),
                 options,
                 conns: RefCell::new(HashMap::new()),
                 total,
@@ -214,6 +216,7 @@ impl Connections {
     pub fn send(&self, conn: ConnId, m: Message) -> bool {
         let s = &self.shared;
         let sent = self.get(conn).is_some_and(|c| c.send(m, s.options.output_max));
+        s.options.accounts.perf.msgr_send_messages.inc();
         if s.outputs.is_far_beyond()
             && let Some(most) = s.most_output(|_| true)
         {
@@ -230,6 +233,12 @@ impl Connections {
         conn.output
             .promise(bytes, window)
             .then(|| Promise { conn, bytes })
+    }
+
+    /// Nothing more is to be made for this connection now: it has something waiting, and all together have as much as they may.
+    /// [`NetEvent::Drained`] tells when to ask again.
+    pub fn has_to_wait(&self, conn: ConnId) -> bool {
+        self.shared.outputs.is_full() && self.get(conn).is_some_and(|c| c.output.has_to_wait())
     }
 
     /// Bytes of messages that are being received or worked on, over all connections.

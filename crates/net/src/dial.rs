@@ -9,8 +9,10 @@
 //!
 //! Not here: dialling again.
 
+use crate::accounts::Perf;
 use crate::client::ClientError;
 use crate::write::write_some;
+use account::Account;
 use auth::ClientAuth;
 use bytes::BufMut;
 use io::socket::Stream;
@@ -42,7 +44,24 @@ pub enum DialEvent {
     Ended(ClientError),
 }
 
-#[derive(Debug, Clone, Copy)]
+/// What a dialled connection is charged to, and what it counts.
+#[derive(Debug, Clone)]
+pub struct Meter {
+    /// What waits to be written.
+    pub output: Arc<Account>,
+    pub perf: Arc<Perf>,
+}
+
+impl Default for Meter {
+    fn default() -> Self {
+        Self {
+            output: Account::alone(u64::MAX),
+            perf: Arc::default(),
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
 pub struct DialOptions {
     /// From the first packet to the open session.
     pub handshake_timeout: Duration,
@@ -52,6 +71,7 @@ pub struct DialOptions {
     pub lifeline: bool,
     /// After so long without a packet the kernels ask each other whether the connection still is.
     pub keep_alive: Option<Duration>,
+    pub meter: Meter,
 }
 
 struct Shared<A> {
@@ -59,8 +79,26 @@ struct Shared<A> {
     open: Cell<bool>,
     lifeline: bool,
     output_max: usize,
+    meter: Meter,
+    /// Bytes of the output that are charged.
+    charged: Cell<usize>,
     wake: Notify,
     cancel: Notify,
+}
+
+impl<A> Shared<A> {
+    /// The output is so long now.
+    fn charge(&self, bytes: usize) {
+        let before = self.charged.replace(bytes);
+        let account = &self.meter.output;
+        account.set((account.bytes() + bytes as u64).saturating_sub(before as u64));
+    }
+}
+
+impl<A> Drop for Shared<A> {
+    fn drop(&mut self) {
+        self.charge(0);
+    }
 }
 
 /// The owner's end. Dropping it ends the connection.
@@ -96,6 +134,8 @@ impl<A: ClientAuth> Dialled<A> {
             s.cancel.notify_one();
             return false;
         }
+        s.charge(proto.output().len());
+        s.meter.perf.msgr_send_messages.inc();
         s.wake.notify_one();
         true
     }
@@ -124,6 +164,8 @@ pub fn dial<A: ClientAuth + 'static, N: Copy + 'static>(
         open: Cell::new(false),
         lifeline: options.lifeline,
         output_max: options.output_max,
+        meter: options.meter.clone(),
+        charged: Cell::new(0),
         wake: Notify::new(),
         cancel: Notify::new(),
     });
@@ -202,7 +244,12 @@ impl<A: ClientAuth, N: Copy> Task<A, N> {
     }
 
     fn write_some(&self, stream: &Stream) -> std::io::Result<usize> {
-        write_some(stream, self.shared.proto.borrow_mut().output())
+        let mut proto = self.shared.proto.borrow_mut();
+        let out = proto.output();
+        let written = write_some(stream, out)?;
+        self.shared.charge(out.len());
+        self.shared.meter.perf.msgr_send_bytes.add(written as u64);
+        Ok(written)
     }
 
     async fn read_loop(&self, stream: &Stream) -> ClientError {
@@ -215,7 +262,7 @@ impl<A: ClientAuth, N: Copy> Task<A, N> {
             }
             match self.read_some(stream) {
                 Ok(0) => return ClientError::Closed,
-                Ok(_) => {}
+                Ok(n) => self.shared.meter.perf.msgr_recv_bytes.add(n as u64),
                 Err(e) if e.kind() == ErrorKind::WouldBlock => {}
                 Err(e) => return e.into(),
             }
@@ -254,7 +301,10 @@ impl<A: ClientAuth, N: Copy> Task<A, N> {
                         direct: self.is_direct(stream),
                     })
                 }
-                Some(ClientEvent::Message(m)) => DialEvent::Message(m),
+                Some(ClientEvent::Message(m)) => {
+                    self.shared.meter.perf.msgr_recv_messages.inc();
+                    DialEvent::Message(m)
+                }
             };
             let sent = self.events.send((self.name, event)).await;
             sent.map_err(|_| ClientError::GivenUp)?;

@@ -13,6 +13,7 @@
 //!
 //! Not here: what messages mean, retries, timers of sessions.
 
+mod accounts;
 mod budget;
 mod client;
 mod connection;
@@ -25,10 +26,11 @@ mod places;
 mod server;
 mod write;
 
+pub use accounts::{Accounts, CONNECTION_BYTES, Perf};
 pub use budget::{PACE_BEYOND_BYTES_PER_S, PACE_BYTES_PER_S, Permit};
 pub use client::{ClientError, ClientStream};
 pub use connections::{CONNECTIONS_MAX, ConnId, Connections, NetEvent, Options, Promise};
-pub use dial::{DialEvent, DialOptions, Dialled, Session, dial};
+pub use dial::{DialEvent, DialOptions, Dialled, Meter, Session, dial};
 pub use io::socket::Listener;
 pub use lifelines::{Intake, Lifelines};
 pub use msgr::{Message, Peer, ServerConfig};

@@ -5,14 +5,16 @@
 //! `window` for one and `bytes_max` for all, and one answer more where a connection has nothing waiting. A quarter
 //! is kept for connections that have nothing waiting. What is queued, promised or not, is bounded by twice `bytes_max` and
 //! one answer of the largest kind ([`ANSWER_MAX`]): then the connection with the most is ended. What goes to other OSDs is
-//! not counted.
+//! on an account of its own, and bounded by what they ask: nobody waits for it here.
 //!
 //! While an answer finds no room, whoever has the most, of those that take less than [`crate::PACE_BYTES_PER_S`], is ended
 //! (`connections`).
 
 use crate::budget::{PACE_BYTES_PER_S, pace};
+use account::Account;
 use std::cell::Cell;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The largest answer: a whole object, and something beside it.
@@ -23,7 +25,9 @@ pub(crate) struct Outputs {
     /// Queued and promised.
     bytes: Cell<usize>,
     queued: Cell<usize>,
-    bytes_max: usize,
+    account: Arc<Account>,
+    /// Of what goes to other OSDs.
+    peers: Arc<Account>,
     stall: Duration,
     /// Something found no room since the last look.
     pub pressed: Cell<bool>,
@@ -32,11 +36,12 @@ pub(crate) struct Outputs {
 }
 
 impl Outputs {
-    pub fn new(bytes_max: usize, stall: Duration) -> Rc<Self> {
+    pub fn new(account: Arc<Account>, peers: Arc<Account>, stall: Duration) -> Rc<Self> {
         Rc::new(Self {
             bytes: Cell::new(0),
             queued: Cell::new(0),
-            bytes_max,
+            account,
+            peers,
             stall,
             pressed: Cell::new(false),
             starved: Cell::new(false),
@@ -47,8 +52,17 @@ impl Outputs {
         self.bytes.get()
     }
 
+    fn bytes_max(&self) -> usize {
+        self.account.bytes_max() as usize
+    }
+
+    fn set_bytes(&self, bytes: usize) {
+        self.bytes.set(bytes);
+        self.account.set(bytes as u64);
+    }
+
     pub fn is_full(&self) -> bool {
-        let full = self.bytes.get() >= self.bytes_max;
+        let full = self.bytes.get() >= self.bytes_max();
         if full {
             self.pressed.set(true);
         }
@@ -56,12 +70,21 @@ impl Outputs {
     }
 
     pub fn is_far_beyond(&self) -> bool {
-        self.queued.get() > 2 * self.bytes_max + ANSWER_MAX
+        self.queued.get() > 2 * self.bytes_max() + ANSWER_MAX
     }
 
     pub fn has_room(&self) -> bool {
-        self.bytes.get() <= self.bytes_max / 2
+        self.bytes.get() <= self.bytes_max() / 2
     }
+}
+
+/// Where a queue is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Client,
+    Peer,
+    /// Its connection has ended.
+    Gone,
 }
 
 /// One connection's part.
@@ -70,8 +93,7 @@ pub(crate) struct Output {
     total: Rc<Outputs>,
     queued: Cell<usize>,
     promised: Cell<usize>,
-    /// Not in the total any more: another OSD's, or its connection has ended.
-    free: Cell<bool>,
+    side: Cell<Side>,
     /// Bytes written in all.
     written: Cell<u64>,
     /// When it was last seen, and what was written by then.
@@ -86,7 +108,7 @@ impl Output {
             total,
             queued: Cell::new(0),
             promised: Cell::new(0),
-            free: Cell::new(false),
+            side: Cell::new(Side::Client),
             written: Cell::new(0),
             seen: Cell::new(None),
             choked: Cell::new(false),
@@ -96,9 +118,16 @@ impl Output {
     /// The queue is so long now.
     pub fn is_queued(&self, bytes: usize) {
         let before = self.queued.replace(bytes);
-        if !self.free.get() {
-            self.total.bytes.set(self.total.bytes.get() + bytes - before);
-            self.total.queued.set(self.total.queued.get() + bytes - before);
+        match self.side.get() {
+            Side::Client => {
+                self.total.set_bytes(self.total.bytes.get() + bytes - before);
+                self.total.queued.set(self.total.queued.get() + bytes - before);
+            }
+            Side::Peer => {
+                let peers = &self.total.peers;
+                peers.set((peers.bytes() + bytes as u64).saturating_sub(before as u64));
+            }
+            Side::Gone => {}
         }
     }
 
@@ -106,13 +135,41 @@ impl Output {
         self.written.set(self.written.get() + bytes as u64);
     }
 
-    /// From now on it does not count: other OSDs free memory, and a connection that ended has no queue.
-    pub fn set_free(&self) {
-        if !self.free.replace(true) {
-            let bytes = self.queued.get() + self.promised.get();
-            self.total.bytes.set(self.total.bytes.get() - bytes);
-            self.total.queued.set(self.total.queued.get() - self.queued.get());
+    /// It is another OSD's: what goes to it frees memory elsewhere, and waits for no client.
+    pub fn set_peer(&self) {
+        self.leave(Side::Peer);
+        self.total.peers.take(self.queued.get() as u64);
+    }
+
+    /// Its connection has ended, and its queue with it.
+    pub fn set_gone(&self) {
+        self.leave(Side::Gone);
+    }
+
+    fn leave(&self, to: Side) {
+        let queued = self.queued.get();
+        match self.side.replace(to) {
+            Side::Client => {
+                self.total
+                    .set_bytes(self.total.bytes.get() - queued - self.promised.get());
+                self.total.queued.set(self.total.queued.get() - queued);
+            }
+            Side::Peer => self.total.peers.give(queued as u64),
+            Side::Gone => {}
         }
+    }
+
+    fn is_client(&self) -> bool {
+        self.side.get() == Side::Client
+    }
+
+    /// Something waits already, and all that clients have not taken is at its bound: nothing more is to be made for this one.
+    pub fn has_to_wait(&self) -> bool {
+        let waits = self.is_client() && self.waiting() > 0 && self.total.is_full();
+        if waits {
+            self.total.starved.set(true);
+        }
+        waits
     }
 
     pub fn waiting(&self) -> usize {
@@ -121,8 +178,8 @@ impl Output {
 
     /// Takes room for an answer of `bytes`; false: there is none now.
     pub fn promise(&self, bytes: usize, window: usize) -> bool {
-        if !self.free.get() {
-            let (own, all, max) = (self.waiting(), self.total.bytes.get(), self.total.bytes_max);
+        if self.is_client() {
+            let (own, all, max) = (self.waiting(), self.total.bytes.get(), self.total.bytes_max());
             let fits = match own {
                 // An answer larger than the whole is alone.
                 0 => all + bytes <= max || all <= max / 4,
@@ -131,13 +188,14 @@ impl Output {
             if !fits {
                 self.choked.set(true);
                 self.total.starved.set(true);
+                self.total.account.wait.inc();
                 // Its own window is its own affair.
                 if own == 0 || own + bytes <= window {
                     self.total.pressed.set(true);
                 }
                 return false;
             }
-            self.total.bytes.set(all + bytes);
+            self.total.set_bytes(all + bytes);
         }
         self.promised.set(self.promised.get() + bytes);
         true
@@ -145,8 +203,8 @@ impl Output {
 
     pub fn keep(&self, bytes: usize) {
         self.promised.set(self.promised.get() - bytes);
-        if !self.free.get() {
-            self.total.bytes.set(self.total.bytes.get() - bytes);
+        if self.is_client() {
+            self.total.set_bytes(self.total.bytes.get() - bytes);
         }
     }
 
@@ -180,7 +238,7 @@ mod tests {
     const WINDOW: usize = 16;
 
     fn total() -> Rc<Outputs> {
-        Outputs::new(32, Duration::from_secs(5))
+        Outputs::new(Account::alone(32), Account::alone(32), Duration::from_secs(5))
     }
 
     #[test]
@@ -198,7 +256,7 @@ mod tests {
         conns[0].keep(8);
         conns[0].is_queued(4);
         assert!(conns[3].promise(4, WINDOW));
-        conns.iter().for_each(Output::set_free);
+        conns.iter().for_each(Output::set_gone);
         assert_eq!(all.bytes(), 0);
     }
 
@@ -226,20 +284,36 @@ mod tests {
         assert!(!all.is_far_beyond());
         reader.is_queued(ANSWER_MAX + 65);
         assert!(all.is_far_beyond());
-        reader.set_free();
+        reader.set_gone();
         assert!(!all.is_far_beyond());
     }
 
     #[test]
-    fn other_osds_are_not_counted() {
+    fn other_osds_have_an_account_of_their_own() {
         let all = total();
         let peer = Output::new(all.clone());
         peer.is_queued(10);
-        peer.set_free();
+        peer.set_peer();
         peer.is_queued(1000);
         assert!(peer.promise(1000, WINDOW));
         peer.keep(1000);
-        assert_eq!(all.bytes(), 0);
+        assert_eq!((all.bytes(), all.peers.bytes()), (0, 1000));
+        peer.is_queued(7);
+        assert_eq!(all.peers.bytes(), 7);
+        peer.set_gone();
+        peer.is_queued(1000);
+        assert_eq!(all.peers.bytes(), 0);
+    }
+
+    #[test]
+    fn nothing_more_is_made_for_who_does_not_take_what_there_is() {
+        let all = total();
+        let (slow, other) = (Output::new(all.clone()), Output::new(all.clone()));
+        slow.is_queued(31);
+        assert!(!slow.has_to_wait());
+        slow.is_queued(32);
+        assert!(slow.has_to_wait() && !other.has_to_wait());
+        assert!(all.starved.get());
     }
 
     #[test]

@@ -93,6 +93,7 @@ impl Server {
         let output = Output::new(shared.outputs.clone());
         let conn = Connection::new(id, peer, proto, budget, output, shared.guesses.clone());
         shared.conns.borrow_mut().insert(id, conn.clone());
+        options.accounts.opened();
         let (shared, clock, events) = (shared.clone(), self.clock.clone(), self.events.clone());
         tokio::task::spawn_local(async move {
             let hesitation = shared.hesitation.get();
@@ -101,6 +102,7 @@ impl Server {
             }
             conn.run(stream, shared.clone(), clock, events).await;
             shared.conns.borrow_mut().remove(&id);
+            shared.options.accounts.closed();
             shared.places.borrow_mut().left(id);
         });
     }

@@ -81,6 +81,7 @@ impl Watcher {
             output_max: 1 << 16,
             lifeline,
             keep_alive: lifeline.then_some(Duration::from_secs(5)),
+            meter: net::Meter::default(),
         };
         let dialled = dial(by, config, auth, options, SystemClock::shared(), (), tx);
         let dialled = Some(dialled);

@@ -602,7 +602,7 @@ fn unfinished_messages_have_one_bound_and_stalled_ones_give_way() {
     const ONE: usize = 32 << 20;
     local(async {
         let options = Options {
-            total_bytes_max: BOUND,
+            accounts: net::Accounts::alone(BOUND),
             stall: Duration::from_millis(300),
             ..Options::default()
         };

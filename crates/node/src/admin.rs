@@ -4,11 +4,12 @@
 //! DIR/skep.asok osd_tree`), read-only ones only. What changes the cluster are `skep pool near`, and `skep host rm` and
 //! `skep osd rm`, one step at a time. Only the user who runs the process can open the socket.
 
-use crate::role::MonitorAccess;
+use crate::role::{MonitorAccess, Registries};
 use crate::supervise::{Board, Health};
 use crate::{DataDir, Error};
 use cluster::{Change, Changes, ClusterState};
 use metastore::{ClusterHandle, Committed};
+use metrics::{Registry, json};
 use mon::audit::{AuditFile, Record};
 use mon::removal::{self, Target};
 use serde_json::{Map, Value, json};
@@ -37,6 +38,8 @@ pub(crate) struct AdminContext {
     pub(crate) access: MonitorAccess,
     /// Where records of what it changes go.
     pub audit: AuditFile,
+    /// What the roles of this process count.
+    pub(crate) registries: Registries,
     pub(crate) board: Board,
     /// The OSDs of this machine.
     pub osds: Vec<OsdId>,
@@ -50,6 +53,10 @@ impl AdminContext {
         let parsed: Value =
             serde_json::from_str(&request).unwrap_or_else(|_| json!({ "prefix": request.trim() }));
         let text = |key: &str| parsed.get(key).and_then(Value::as_str).unwrap_or_default();
+        let wanted = json::Wanted {
+            logger: text("logger"),
+            counter: text("counter"),
+        };
         let out = match text("prefix") {
             "skep status" | "status" => self.status(text("format") != "plain").await,
             "skep host rm" => {
@@ -60,6 +67,8 @@ impl AdminContext {
                 Some(Ok(id)) => self.remove(Target::Osd(id), &parsed).await,
                 _ => json!({"error": "the id of an OSD is missing"}).to_string(),
             },
+            "perf dump" => self.perf(text("daemon"), |r| json::perf_dump(r, wanted)),
+            "perf schema" => self.perf(text("daemon"), json::perf_schema),
             "skep test panic" => panic_at(text("role"), text("point")),
             "skep pool near" => self.near(text("pool"), text("host")).await,
             "version" | "0" => json!({"version": self.version}).to_string(),
@@ -67,6 +76,8 @@ impl AdminContext {
                 "status": "state of this process and of its cluster",
                 "version": "version",
                 "help": "this list",
+                "perf dump": "what the daemons of this process count: daemon, logger, counter",
+                "perf schema": "what their counters mean: daemon",
                 "doctor": "what is blocked or slow, and what to do next",
                 "skep host rm": "a step towards a host being out of the cluster: host, begin",
                 "skep osd rm": "a step towards an OSD being out of the cluster: id, begin",
@@ -77,6 +88,16 @@ impl AdminContext {
             prefix => return self.monitor_command(prefix, parsed.clone()).await,
         };
         out.into_bytes()
+    }
+
+    /// By the names of the daemons: one process runs several.
+    fn perf(&self, daemon: &str, show: impl Fn(&Registry) -> Value) -> String {
+        let all = self.registries.all();
+        let wanted = all
+            .iter()
+            .filter(|(name, _)| daemon.is_empty() || *name == daemon);
+        let shown: Map<String, Value> = wanted.map(|(name, r)| (name.clone(), show(r))).collect();
+        Value::Object(shown).to_string()
     }
 
     /// One step towards an OSD or a host being out of the cluster for good. Who may open the socket may do that.
@@ -227,6 +248,8 @@ impl AdminContext {
             "total_bytes": total,
             "available_bytes": available,
             "resident_bytes": memory,
+            "memory_budget_bytes": self.registries.sum("memory", "budget"),
+            "memory_charged_bytes": self.registries.sum("memory", "charged"),
         });
         let cluster = self.cluster_status(as_json).await;
         if as_json {
@@ -247,7 +270,7 @@ fn plain(v: &Value) -> String {
     let osds = v["osds"].as_array().cloned().unwrap_or_default();
     let up = osds.iter().filter(|o| o["up"] == json!(true)).count();
     let mut out = format!(
-        "running   pid {}, skep {}\ncluster   {}\nmonitor   {}\ndata      {}\nosds      {up} of {} up, map epoch {}\npools     {}\nspace     {} of {} used\nmemory    {} resident\n",
+        "running   pid {}, skep {}\ncluster   {}\nmonitor   {}\ndata      {}\nosds      {up} of {} up, map epoch {}\npools     {}\nspace     {} of {} used\nmemory    {} resident, budget {}\n",
         v["pid"],
         v["version"].as_str().unwrap_or_default(),
         v["fsid"].as_str().unwrap_or_default(),
@@ -259,6 +282,7 @@ fn plain(v: &Value) -> String {
         size(n("total_bytes") - n("available_bytes")),
         size(n("total_bytes")),
         size(n("resident_bytes")),
+        size(n("memory_budget_bytes")),
     );
     for o in osds {
         let state = if o["up"] == json!(true) { "up" } else { "down" };

@@ -1,11 +1,9 @@
 //! The monitor of a node, as a role.
 
-use crate::platform::Platform;
 use crate::role::{Done, MonitorAccess, Plan, Role, Running};
 use crate::{AuthMode, Error, Settings};
 use io::group::Group;
 use io::task;
-use metastore::ClusterHandle;
 use mon::audit::AuditFile;
 use std::net::SocketAddr;
 use tokio::sync::{oneshot, watch};
@@ -19,7 +17,7 @@ struct MonRole {
 }
 
 pub(crate) fn roles(plan: &Plan<'_>) -> Result<Vec<Box<dyn Role>>, Error> {
-    let config = config(plan.settings, plan.cluster, plan.platform);
+    let config = config(plan);
     Ok(vec![Box::new(MonRole {
         name: format!("mon.{}", config.name),
         config,
@@ -33,9 +31,11 @@ pub(crate) fn addr(settings: &Settings) -> EntityAddr {
     EntityAddr::msgr2(SocketAddr::new(settings.bind, settings.mon_port), 0)
 }
 
-fn config(settings: &Settings, cluster: &ClusterHandle, platform: &Platform) -> mon::MonConfig {
+fn config(plan: &Plan<'_>) -> mon::MonConfig {
+    let (settings, cluster, platform) = (plan.settings, plan.cluster, plan.platform);
     let name = settings.mon_name();
     mon::MonConfig {
+        registry: plan.registries.of(&format!("mon.{name}")),
         mgr_name: match settings.etcd {
             Some(_) => name.clone(),
             None => "x".into(),

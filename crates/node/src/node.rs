@@ -8,7 +8,7 @@ use crate::datadir::{MON, OSD};
 use crate::kinds::{self, KINDS};
 use crate::monitor;
 use crate::platform::Platform;
-use crate::role::{MonitorAccess, Plan, Role};
+use crate::role::{MonitorAccess, Plan, Registries, Role};
 use crate::supervise::{self, Board, Care, Supervised};
 use crate::{AuthMode, DataDir, Error, Settings, StartOptions, clients, copies, osds, state};
 use auth::ConMode;
@@ -74,6 +74,7 @@ impl Node {
             source,
         })?;
         let access = MonitorAccess::default();
+        let registries = Registries::default();
         let plan = Plan {
             dir,
             settings: &settings,
@@ -83,6 +84,7 @@ impl Node {
             stopped: &stopped,
             audit: &audit,
             access: &access,
+            registries: &registries,
         };
         let care = Care {
             cluster: cluster.clone(),
@@ -116,7 +118,7 @@ impl Node {
             cluster,
             _lock: lock,
         };
-        node.open_admin_socket(access, audit)?;
+        node.open_admin_socket(access, audit, registries)?;
         Ok(node)
     }
 
@@ -171,7 +173,12 @@ impl Node {
         }
     }
 
-    fn open_admin_socket(&self, access: MonitorAccess, audit: AuditFile) -> Result<(), Error> {
+    fn open_admin_socket(
+        &self,
+        access: MonitorAccess,
+        audit: AuditFile,
+        registries: Registries,
+    ) -> Result<(), Error> {
         let path = self.dir.admin_path();
         let listener = io::admin::bind(&path).map_err(|source| Error::Io {
             what: path.display().to_string(),
@@ -186,6 +193,7 @@ impl Node {
             cluster: self.cluster.clone(),
             access,
             audit,
+            registries,
             board: self.board.clone(),
             osds,
             mon_addr: self.mon_addr().map(|a| a.to_string()),

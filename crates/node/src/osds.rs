@@ -301,6 +301,7 @@ fn recipe(
         Some(false) => "ssd",
         None => "",
     };
+    let registry = plan.registries.of(&format!("osd.{id}"));
     let connections_max = platform.connections_max(settings);
     let spare = settings.spare && store::device_of(&path).is_none();
     let (bind, cluster, auth, peers, platform) = (
@@ -328,6 +329,7 @@ fn recipe(
         disk_share,
         spare,
         memory,
+        registry: registry.clone(),
         lease: osd::Config::LEASE,
         hung_disk: osd::Config::HUNG_DISK,
     }))

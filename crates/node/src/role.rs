@@ -8,8 +8,10 @@ use crate::settle::StartOptions;
 use crate::{DataDir, Settings};
 use io::group::Group;
 use metastore::ClusterHandle;
+use metrics::{Registry, Value};
 use mon::ask::Asker;
 use mon::audit::AuditFile;
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -58,6 +60,40 @@ pub(crate) struct Plan<'a> {
     pub audit: &'a AuditFile,
     /// For questions of this process.
     pub access: &'a MonitorAccess,
+    /// Where roles show what they count.
+    pub registries: &'a Registries,
+}
+
+/// What the roles of this process count, by the names of the roles. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Registries(Arc<Mutex<BTreeMap<String, Registry>>>);
+
+impl Registries {
+    /// The registry of a role, over all its runs.
+    pub fn of(&self, role: &str) -> Registry {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.entry(role.to_string()).or_default().clone()
+    }
+
+    /// The sum of one number over all roles.
+    pub fn sum(&self, logger: &str, counter: &str) -> u64 {
+        let mut sum = 0;
+        for registry in self.all().values() {
+            registry.visit(&mut |of, spec, value| {
+                if let Value::Number(n) = value
+                    && of == logger
+                    && spec.name == counter
+                {
+                    sum += n;
+                }
+            });
+        }
+        sum
+    }
+
+    pub fn all(&self) -> BTreeMap<String, Registry> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 /// Where this process puts questions to its monitor: to the run that serves now.

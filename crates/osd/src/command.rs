@@ -8,6 +8,7 @@ use crate::health::PgHealth;
 use crate::osd::Osd;
 use bytes::Bytes;
 use messages::osd::{MCommand, MCommandReply};
+use metrics::json;
 use net::ConnId;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
@@ -43,7 +44,42 @@ const TABLE: &[Spec] = &[
         Ok(Value::String(table::descriptions(TABLE).to_string()))
     }),
     spec("help", "list the commands", |_, _| Ok(table::help(TABLE))),
-    spec("perf dump", "counters", |osd, _| Ok(osd.perf_command())),
+    spec(
+        "dump_mempools",
+        "memory that is charged, and its bounds",
+        |osd, _| {
+            osd.measure();
+            Ok(osd.meters.accountant.mempools())
+        },
+    ),
+    spec("perf dump", "dump perfcounters value", |osd, args| {
+        osd.measure();
+        Ok(json::perf_dump(&osd.meters.registry, wanted(args)))
+    })
+    .with(&[
+        Part::Word("perf"),
+        Part::Word("dump"),
+        arg("logger", "CephString").optional(),
+        arg("counter", "CephString").optional(),
+    ]),
+    spec(
+        "perf histogram dump",
+        "dump perf histogram values",
+        |osd, args| Ok(json::histogram_dump(&osd.meters.registry, wanted(args))),
+    )
+    .with(&[
+        Part::Word("perf"),
+        Part::Word("histogram"),
+        Part::Word("dump"),
+        arg("logger", "CephString").optional(),
+        arg("counter", "CephString").optional(),
+    ]),
+    spec("perf histogram schema", "dump perf histogram schema", |osd, _| {
+        Ok(json::histogram_schema(&osd.meters.registry))
+    }),
+    spec("perf schema", "dump perfcounters schema", |osd, _| {
+        Ok(json::perf_schema(&osd.meters.registry))
+    }),
     spec("pg", "state of a placement group", |osd, args| {
         osd.pg_command(args.text("pgid"), args.text("cmd"))
     })
@@ -54,6 +90,7 @@ const TABLE: &[Spec] = &[
             name: "cmd",
             kind: "CephChoices",
             choices: "query",
+            required: true,
         },
     ]),
     // As programs ask by `ceph tell PG query`.
@@ -68,6 +105,13 @@ const TABLE: &[Spec] = &[
         )
     }),
 ];
+
+fn wanted<'a>(args: &'a Args<'_>) -> json::Wanted<'a> {
+    json::Wanted {
+        logger: args.text("logger"),
+        counter: args.text("counter"),
+    }
+}
 
 fn config_get(osd: &mut Osd, args: &Args<'_>) -> Answer {
     let key = args.text("key");
@@ -201,31 +245,6 @@ impl Osd {
             "num_pgs": self.pgs().count(),
         })
     }
-
-    fn perf_command(&self) -> Value {
-        let c = self.store.engine.counters();
-        let (mut reads, mut writes, mut read_bytes, mut write_bytes) = (0, 0, 0, 0);
-        for (_, pg) in self.pgs() {
-            let s = pg.stats();
-            (reads, writes) = (reads + s.reads, writes + s.writes);
-            (read_bytes, write_bytes) = (read_bytes + s.read_bytes, write_bytes + s.write_bytes);
-        }
-        let slowest = self.links.slowest();
-        json!({
-            "heartbeats": {"peers": self.links.open().count(), "slowest_peer": slowest.map(|s| s.0),
-                           "slowest_us": slowest.map(|s| s.1.as_micros() as u64)},
-            "osd": {"op_r": reads, "op_w": writes, "op_r_out_bytes": read_bytes, "op_w_in_bytes": write_bytes,
-                    "op_latency": {"avgtime": self.clients.mean().as_secs_f64()},
-                    "numpg": self.slots.len(), "numpg_primary": self.pgs().count(),
-                    "replica_read": self.copy_reads.asked, "replica_read_served": self.copy_reads.served,
-                    "replica_read_out_bytes": self.copy_reads.served_bytes,
-                    "replica_read_redirected": self.copy_reads.redirected,
-                    "scrub_bytes": self.scrubs.bytes, "scrubs": self.scrubs.ended,
-                    "recovery_bytes": self.recovery.bytes, "recovery_ops": self.recovery.objects, "sessions": self.sessions.len()},
-            "store": {"transactions": c.transactions, "flushes": c.flushes, "log_bytes": c.log_bytes,
-                      "direct_bytes": c.direct_bytes, "checkpoints": c.checkpoints, "stalls": c.stalls},
-        })
-    }
 }
 
 fn member(m: &pg::MemberState) -> Value {
@@ -269,12 +288,12 @@ mod tests {
                    "module": "osd", "perm": "r", "flags": 0})
         );
         assert_eq!(
-            all["cmd009"]["sig"],
+            all["cmd013"]["sig"],
             json!(["pg", {"name": "pgid", "type": "CephPgid"},
                    {"name": "cmd", "type": "CephChoices", "strings": "query"}])
         );
-        assert_eq!(all["cmd011"]["sig"], json!(["version"]));
-        assert_eq!(all.as_object().unwrap().len(), 12, "a second name is not listed");
+        assert_eq!(all["cmd015"]["sig"], json!(["version"]));
+        assert_eq!(all.as_object().unwrap().len(), 16, "a second name is not listed");
         assert!(table::help(TABLE).get("query").is_none());
     }
 }

@@ -9,17 +9,6 @@ use net::ConnId;
 use pg::{ClientOp, ForCopy};
 use types::{Errno, PgId};
 
-/// Since the OSD was started.
-#[derive(Debug, Default)]
-pub struct CopyReadCounts {
-    /// Reads that clients sent here although another OSD leads the PG.
-    pub asked: u64,
-    pub served: u64,
-    pub served_bytes: u64,
-    /// Sent on to the primary.
-    pub redirected: u64,
-}
-
 impl Osd {
     /// An operation for a PG that another OSD leads. False: it is none that a copy may see, or there is no copy here.
     pub fn read_copy(&mut self, pg: PgId, op: ClientOp) -> bool {
@@ -32,7 +21,7 @@ impl Osd {
         let (Some(pool), ForCopy::Refuse | ForCopy::Read) = (pool, what) else {
             return false;
         };
-        self.copy_reads.asked += 1;
+        self.meters.osd.replica_read.inc();
         let serving = self.may_answer_for(pg);
         self.turn(pg, |role, ctx| {
             if let Role::Replica(r) = role {
@@ -83,11 +72,11 @@ impl Osd {
     /// The answer of a member that does not lead.
     pub fn copy_answered(&mut self, conn: u64, reply: &messages::osd::MOSDOpReply) {
         match reply.result == Errno::EAGAIN.code() {
-            true => self.copy_reads.redirected += 1,
+            true => self.meters.osd.replica_read_redirected.inc(),
             false => {
-                self.copy_reads.served += 1;
+                self.meters.osd.replica_read_served.inc();
                 let out = reply.ops.iter().map(|o| o.outdata.len() as u64);
-                self.copy_reads.served_bytes += out.sum::<u64>();
+                self.meters.osd.replica_read_out_bytes.add(out.sum::<u64>());
             }
         }
         self.conns.send(ConnId(conn), reply.to_message());

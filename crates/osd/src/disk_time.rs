@@ -25,9 +25,16 @@ pub struct DiskTime {
     /// Newest last.
     samples: VecDeque<Duration>,
     ended: Duration,
+    /// All samples since the start, and their sum.
+    all: (u64, Duration),
 }
 
 impl DiskTime {
+    /// Samples since the start, and their sum.
+    pub fn sampled(&self) -> (u64, Duration) {
+        self.all
+    }
+
     /// The next transaction may be watched.
     pub fn arm(&mut self) {
         self.armed = self.watched.is_none();
@@ -57,7 +64,9 @@ impl DiskTime {
         if self.samples.len() == SAMPLES {
             self.samples.pop_front();
         }
-        self.samples.push_back(now.saturating_sub(since));
+        let took = now.saturating_sub(since);
+        self.all = (self.all.0 + 1, self.all.1 + took);
+        self.samples.push_back(took);
     }
 
     pub fn latency(&self, now: Duration) -> Duration {

@@ -100,6 +100,7 @@ impl Osd {
 
     /// A PG of ours wants an object of another one.
     pub fn fetch(&mut self, pg: PgId, id: u64, object: HObject) {
+        self.meters.osd.copyfrom.inc();
         let home = self.home_of(&object);
         match home {
             Some(from) if from != self.id && !self.peers.has(from) => {

@@ -9,6 +9,8 @@
 //!
 //! Not here: what an operation means (`pg`), bytes on the wire (`net`, `msgr`), the monitor.
 
+mod activity;
+mod allowance;
 mod caps;
 mod command;
 mod copy_reads;
@@ -20,8 +22,10 @@ mod health;
 mod lifeline;
 mod links;
 mod maps;
+mod measure;
 mod membership;
 mod memory;
+mod meters;
 mod ops;
 mod options;
 mod osd;

@@ -18,7 +18,7 @@ use io::Clock;
 use messages::osd::peer::PeerMsg;
 use metastore::ClusterHandle;
 use msgr::{ClientConfig, Message};
-use net::{DialEvent, DialOptions, Dialled};
+use net::{DialEvent, DialOptions, Dialled, Meter};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -92,6 +92,7 @@ pub struct Links {
     entropy: Arc<dyn Entropy>,
     nonce: u32,
     output_max: usize,
+    meter: Meter,
     events: mpsc::Sender<(LinkId, DialEvent)>,
     links: BTreeMap<OsdId, Link>,
     runs: u64,
@@ -106,6 +107,7 @@ pub struct LinkParts {
     pub nonce: u32,
     /// Bytes that may wait for one peer.
     pub output_max: usize,
+    pub meter: Meter,
     pub events: mpsc::Sender<(LinkId, DialEvent)>,
 }
 
@@ -119,6 +121,7 @@ impl Links {
             entropy: p.entropy,
             nonce: p.nonce,
             output_max: p.output_max,
+            meter: p.meter,
             events: p.events,
             links: BTreeMap::new(),
             runs: 0,
@@ -234,6 +237,7 @@ impl Links {
             },
             lifeline,
             keep_alive: lifeline.then_some(KEEP_ALIVE),
+            meter: self.meter.clone(),
         };
         let sock = target.sock.unwrap_or(([0, 0, 0, 0], 0).into());
         net::dial(

@@ -1,8 +1,9 @@
-//! One budget for what an OSD keeps in memory: the store's caches and queues, clients' messages, answers and notifications,
-//! PG logs.
+//! One budget for what an OSD keeps in memory, and its parts: the store's caches and queues, messages, answers, what goes to
+//! other OSDs, notifications, PG logs, object caches. `meters` opens an account for each; docs/internals/memory.md says who
+//! waits at which bound.
 //!
 //! Not in it: code and stacks, the map, the allocator's bits (32 MiB for each TiB of disk), what the memory
-//! allocator itself wastes, one message and one answer that may be larger than their parts, and what goes to other OSDs.
+//! allocator itself wastes, one message and one answer that may be larger than their parts, one message of each other OSD.
 
 /// The least budget, in bytes.
 pub const MEMORY_MIN: u64 = 64 << 20;
@@ -13,33 +14,34 @@ pub struct Memory {
     /// The whole.
     pub budget: u64,
     pub store: u64,
-    /// Messages of clients that are being received or worked on.
+    /// Messages that are being received or worked on; with `replies` what connections weigh.
     pub messages: u64,
     /// Answers that clients have not taken, and those still to be made.
     pub replies: u64,
     /// Notifications that watchers have not acknowledged, and what those say who have.
     pub notifies: u64,
+    /// What waits to be written to other OSDs.
+    pub peers: u64,
     pub pg_logs: u64,
+    /// Objects that PGs have in mind.
+    pub objects: u64,
 }
 
 impl Memory {
     pub fn of(budget: u64) -> Self {
         let budget = budget.max(MEMORY_MIN);
         let store = (budget / 8 * 5).max(store::Options::MEMORY_MIN);
-        let rest = (budget - store) / 16;
+        let rest = (budget - store) / 48;
         Self {
             budget,
             store,
-            messages: rest * 5,
-            replies: rest * 4,
-            notifies: rest,
-            pg_logs: rest * 6,
+            messages: rest * 14,
+            replies: rest * 11,
+            notifies: rest * 2,
+            peers: rest * 8,
+            pg_logs: rest * 10,
+            objects: rest * 3,
         }
-    }
-
-    /// Log entries for each of `pgs`.
-    pub fn log_entries(&self, pgs: usize) -> usize {
-        (self.pg_logs / pg::LOG_ENTRY_BYTES) as usize / pgs.max(1)
     }
 }
 
@@ -51,10 +53,13 @@ mod tests {
     fn the_parts_are_the_whole() {
         for budget in [MEMORY_MIN, MEMORY_DEFAULT, 4 << 30] {
             let m = Memory::of(budget);
-            assert!(m.store + m.messages + m.replies + m.notifies + m.pg_logs <= budget);
+            assert!(
+                m.store + m.messages + m.replies + m.notifies + m.peers + m.pg_logs + m.objects <= budget
+            );
             assert!(m.store >= store::Options::MEMORY_MIN);
         }
         assert_eq!(Memory::of(0), Memory::of(MEMORY_MIN));
-        assert!(Memory::of(MEMORY_DEFAULT).log_entries(40) >= pg::LOG_KEPT);
+        let of_40 = Memory::of(MEMORY_DEFAULT).pg_logs / pg::LOG_ENTRY_BYTES / 40;
+        assert!(of_40 >= 1024, "what one client may have in flight");
     }
 }

@@ -58,6 +58,10 @@ impl Drop for InList {
 }
 
 impl Ops {
+    pub fn len(&self) -> usize {
+        self.0.borrow().live.len()
+    }
+
     pub fn begin(&self, op: LiveOp) -> InList {
         let mut inner = self.0.borrow_mut();
         inner.next += 1;

@@ -80,7 +80,7 @@ impl Osd {
             ("ms_cluster_mode", possible(&modes.daemons)),
             ("ms_service_mode", possible(&modes.clients)),
             (HUNG_DISK_OPTION, self.hung_after().as_secs().to_string()),
-            ("osd_memory_target", self.memory.budget.to_string()),
+            ("osd_memory_target", self.meters.accountant.budget().to_string()),
             (Profile::OPTION, self.recovery_profile().name().to_string()),
         ]);
         all

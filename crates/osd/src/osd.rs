@@ -1,6 +1,5 @@
 //! The shell round the placement groups: routes, lends the store, carries out.
 
-use crate::copy_reads::CopyReadCounts;
 use crate::disk_time::DiskTime;
 use crate::event::StateReply;
 use crate::fences::Fences;
@@ -8,7 +7,7 @@ use crate::fetches::Fetches;
 use crate::links::Links;
 use crate::maps;
 use crate::membership::Membership;
-use crate::memory::Memory;
+use crate::meters::Meters;
 use crate::ops::{InList, Ops};
 use crate::pace::Latency;
 use crate::peering::Ahead;
@@ -44,6 +43,9 @@ pub struct InFlight {
     /// Room for the answer, where it is large.
     pub promise: Option<net::Promise>,
     since: Duration,
+    flags: u32,
+    /// Data that its operations brought.
+    in_bytes: u32,
     /// From its decoding on.
     _listed: Option<InList>,
 }
@@ -64,7 +66,7 @@ pub struct Osd {
     pub random: Arc<dyn Random>,
     pub disk_share: u32,
     pub spare: Option<Spare>,
-    pub memory: Memory,
+    pub meters: Meters,
     pub sessions: Sessions,
     pub links: Links,
     pub membership: Membership,
@@ -80,7 +82,6 @@ pub struct Osd {
     pub ops: Ops,
     pub fences: Fences,
     pub fetches: Fetches,
-    pub copy_reads: CopyReadCounts,
     reaper: Reaper,
     pub slots: BTreeMap<PgId, Slot>,
     /// PGs whose answers wait for a flush.
@@ -120,7 +121,7 @@ pub struct Parts {
     pub random: Arc<dyn Random>,
     pub disk_share: u32,
     pub spare: Option<Spare>,
-    pub memory: Memory,
+    pub meters: Meters,
     pub fetched: FetchedSender,
     pub state_replies: mpsc::UnboundedSender<StateReply>,
     pub links: Links,
@@ -141,7 +142,9 @@ impl Osd {
             random: p.random,
             disk_share: p.disk_share,
             spare: p.spare,
-            memory: p.memory,
+            pull_turns: pg::PullTurns::within(p.meters.net.peers.bytes_max()),
+            notify_bytes: pg::NotifyBytes::new(p.meters.notifies.bytes_max() as usize),
+            meters: p.meters,
             sessions: Sessions::default(),
             links: p.links,
             membership: p.membership,
@@ -150,12 +153,9 @@ impl Osd {
             recovery: Recovery::default(),
             disk_time: DiskTime::default(),
             scrubs: Scrubs::default(),
-            pull_turns: pg::PullTurns::default(),
-            notify_bytes: pg::NotifyBytes::new(p.memory.notifies as usize),
             ops: Ops::default(),
             fences: Fences::default(),
             fetches: Fetches::default(),
-            copy_reads: CopyReadCounts::default(),
             reaper: Reaper::default(),
             slots: BTreeMap::new(),
             uncommitted: BTreeSet::new(),
@@ -195,6 +195,8 @@ impl Osd {
                     _permit: permit,
                     promise: None,
                     since,
+                    flags: 0,
+                    in_bytes: 0,
                     _listed: None,
                 };
                 self.on_message(conn, msg, Permit(Some(Box::new(in_flight))));
@@ -215,10 +217,12 @@ impl Osd {
     }
 
     /// An operation of a client has its answer.
-    pub fn answered(&mut self, permit: Permit) {
-        if let Some(Ok(op)) = permit.0.map(|p| p.downcast::<InFlight>()) {
+    pub fn answered(&mut self, permit: &Permit, reply: &MOSDOpReply) {
+        if let Some(op) = permit.0.as_ref().and_then(|p| p.downcast_ref::<InFlight>()) {
             let now = self.clock.monotonic();
-            self.clients.answered(now, now.saturating_sub(op.since));
+            let took = now.saturating_sub(op.since);
+            self.clients.answered(now, took);
+            self.meters.osd.answered(op.flags, op.in_bytes, reply, took);
         }
     }
 
@@ -320,6 +324,9 @@ impl Osd {
 
     pub fn on_tick(&mut self) {
         self.note_clean();
+        self.measure();
+        self.share_memory();
+        self.trim_logs();
         self.tell_fenced();
         if self.serving() {
             for conn in self.sessions.waiting.overdue(self.clock.monotonic()) {
@@ -386,6 +393,8 @@ impl Osd {
         let client = session.client.clone();
         if let Some(flight) = permit.0.as_mut().and_then(|p| p.downcast_mut::<InFlight>()) {
             flight._listed = Some(self.list_op(flight.since, &client, &op));
+            flight.flags = op.flags;
+            flight.in_bytes = op.ops.iter().map(|o| o.indata.len() as u32).sum();
         }
         self.admit(ClientOp {
             conn: conn.0,
@@ -415,6 +424,9 @@ impl Osd {
             () => None,
         };
         if let Some(until) = until {
+            if matches!(until, Until::Epoch(_)) && since.is_none() {
+                self.meters.osd.messages_delayed_for_map.inc();
+            }
             let since = since.unwrap_or_else(|| self.clock.monotonic());
             if let Some(greedy) = self.sessions.waiting.park(op, since, until) {
                 self.close(greedy, "too many operations wait for a newer map or the lease");

@@ -29,8 +29,6 @@ pub struct Latency {
     /// Sum of the binary logarithms of microseconds, and how many: what lies between two moments is a difference.
     logs: f64,
     count: u64,
-    /// Smoothed, for reports.
-    mean_us: f64,
     last: Option<Duration>,
 }
 
@@ -39,13 +37,7 @@ impl Latency {
         let us = after.as_nanos() as f64 / 1000.0;
         self.logs += us.max(1.0).log2();
         self.count += 1;
-        self.mean_us += (us - self.mean_us) / 64.0;
         self.last = Some(now);
-    }
-
-    /// Smoothed over some dozens of operations.
-    pub fn mean(&self) -> Duration {
-        Duration::from_micros(self.mean_us as u64)
     }
 
     fn is_quiet(&self, now: Duration) -> bool {

@@ -121,6 +121,13 @@ impl Osd {
                 self.answer(conn, &PeerMsg::Pong { stamp, epoch });
             }
             Ok(PeerMsg::Pg { pg, interval, body }) => {
+                if matches!(body, PeerBody::Apply { .. }) {
+                    let (perf, bytes) = (&self.meters.osd, m.size() as u64);
+                    perf.subop.inc();
+                    perf.subop_w.inc();
+                    perf.subop_in_bytes.add(bytes);
+                    perf.subop_w_in_bytes.add(bytes);
+                }
                 self.on_pg_request(conn, from, pg, interval, body, permit)
             }
             Ok(PeerMsg::Fetch { id, object }) => {

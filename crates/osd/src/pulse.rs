@@ -179,7 +179,7 @@ async fn run(
     let options = net::Options {
         connections_max: CONNECTIONS_MAX,
         message_bytes_max: MESSAGE_BYTES_MAX,
-        total_bytes_max: TOTAL_BYTES_MAX,
+        accounts: net::Accounts::alone(TOTAL_BYTES_MAX),
         output_pause: OUTPUT_MAX / 2,
         output_max: OUTPUT_MAX,
         ..net::Options::default()
@@ -196,6 +196,7 @@ async fn run(
         entropy: p.entropy.clone(),
         nonce: p.nonce,
         output_max: OUTPUT_MAX,
+        meter: net::Meter::default(),
         events: link_tx,
     });
     let mut heart = Heart {

@@ -62,9 +62,6 @@ pub struct Recovery {
     copied: u64,
     granted: u64,
     next: Option<Duration>,
-    /// Since the start, for reports.
-    pub bytes: u64,
-    pub objects: u64,
 }
 
 impl Default for Recovery {
@@ -74,8 +71,6 @@ impl Default for Recovery {
             copied: OBJECT_BYTES,
             granted: 1,
             next: None,
-            bytes: 0,
-            objects: 0,
         }
     }
 }
@@ -84,7 +79,6 @@ impl Recovery {
     pub fn copied(&mut self, bytes: u64) {
         self.pace.used(bytes);
         self.copied += bytes;
-        self.bytes += bytes;
         if self.granted > 1024 {
             (self.copied, self.granted) = (self.copied / 2, self.granted / 2);
         }
@@ -129,6 +123,12 @@ impl Osd {
             return;
         }
         self.recovery.next = Some(now + STEP);
+        let peers = &self.meters.net.peers;
+        if peers.bytes() > peers.bytes_max() / 2 {
+            // What was sent has to leave first; the next round asks again.
+            peers.wait.inc();
+            return;
+        }
         let flags = self.placement.state.osdmap.flags;
         let mut needs: Vec<(CopyNeed, PgId)> = Vec::new();
         for (id, pg) in self.pgs() {
@@ -157,7 +157,7 @@ impl Osd {
             }
             left -= objects;
             self.recovery.granted += objects as u64;
-            self.recovery.objects += objects as u64;
+            self.meters.osd.recovery_ops.add(objects as u64);
             if let Some(slot) = self.slots.get_mut(&id) {
                 slot.recovered.0 += objects as i64;
             }

@@ -6,7 +6,7 @@
 
 use crate::osd::{InFlight, Osd};
 use crate::sessions::Sessions;
-use messages::osd::{MOSDOp, OsdOp, code};
+use messages::osd::{MOSDOp, OsdOp, code, flag};
 use net::ConnId;
 use pg::ClientOp;
 
@@ -14,6 +14,8 @@ use pg::ClientOp;
 const LARGE: u64 = 64 << 10;
 /// No object is larger.
 const OBJECT_MAX: u64 = 128 << 20;
+/// A page of names, keys or rows.
+const LISTING: u64 = 256 << 10;
 /// A read that does not say how much, and reads of other things.
 const UNKNOWN: u64 = 4 << 20;
 
@@ -29,6 +31,10 @@ fn one(op: &OsdOp) -> u64 {
             0 => UNKNOWN,
             n => n.min(OBJECT_MAX),
         },
+        // It comes in whole before it is written.
+        code::COPY_FROM | code::COPY_FROM2 => OBJECT_MAX,
+        // Pages of what the client bounds by a number of entries.
+        code::OMAPGETKEYS | code::OMAPGETVALS | code::GETXATTRS | code::PGLS | code::PGNLS => LISTING,
         _ => 0,
     }
 }
@@ -44,9 +50,15 @@ impl Osd {
     }
 
     fn promise(&self, op: &mut ClientOp) -> bool {
+        // What a write sends on has to leave first; peers' own messages, and answers, never wait here.
+        let peers = &self.meters.net.peers;
+        if op.op.flags & flag::WRITE != 0 && !peers.has_room(0) {
+            peers.wait.inc();
+            return false;
+        }
         let bytes = answer_bytes(&op.op);
         if bytes < LARGE {
-            return true;
+            return !self.conns.has_to_wait(ConnId(op.conn));
         }
         let Some(promise) = self.conns.promise(ConnId(op.conn), bytes as usize) else {
             return false;

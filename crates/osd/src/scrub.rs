@@ -175,15 +175,11 @@ pub struct Scrubs {
     pace: Pace,
     next: Option<Duration>,
     look_at: Duration,
-    /// Since the start, for reports.
-    pub bytes: u64,
-    pub ended: u64,
 }
 
 impl Scrubs {
     pub fn scrubbed(&mut self, bytes: u64) {
         self.pace.used(bytes);
-        self.bytes += bytes;
     }
 }
 
@@ -314,7 +310,7 @@ impl Osd {
     }
 
     pub fn scrub_ended(&mut self, pg: PgId, result: ScrubResult) {
-        self.scrubs.ended += 1;
+        self.meters.osd.scrubs.inc();
         let running = self.scrubs.running.remove(&pg);
         let left = result.errors.saturating_sub(result.fixed);
         let options = self.scrubs.options.as_ref().filter(|o| o.auto_repair);

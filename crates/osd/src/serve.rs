@@ -4,6 +4,7 @@ use crate::event::{Event, StateReply};
 use crate::links::{self, LinkId, LinkParts, Links};
 use crate::membership::{Membership, MembershipParts};
 use crate::memory::Memory;
+use crate::meters::Meters;
 use crate::options;
 use crate::osd::{Osd, Parts, Spare};
 use crate::peers::Peers;
@@ -45,6 +46,8 @@ pub struct Config {
     pub dir: PathBuf,
     pub store: store::Options,
     pub memory: Memory,
+    /// Where it shows what it counts.
+    pub registry: metrics::Registry,
     /// Where to listen; port 0 takes a free one.
     pub bind: SocketAddr,
     pub auth: Arc<dyn Authenticator>,
@@ -113,6 +116,7 @@ pub async fn serve(
     // Heartbeats have a port of their own, which the system chooses.
     let (hb_listener, hb_addr) = listen(SocketAddr::new(c.bind.ip(), 0), c.nonce)?;
     let (net_tx, net_rx) = mpsc::channel(NET_QUEUE);
+    let meters = Meters::new(c.registry.clone(), &c.memory);
     let modes = ModeSwitch::new(options::modes(&c.cluster.state(), c.id));
     let config = ServerConfig {
         modes: modes.clone(),
@@ -129,8 +133,7 @@ pub async fn serve(
         Arc::new(config),
         net::Options {
             connections_max: c.connections_max,
-            total_bytes_max: c.memory.messages as usize,
-            output_total_max: c.memory.replies as usize,
+            accounts: meters.net.clone(),
             lifelines: lifelines.intake(),
             ..net::Options::default()
         },
@@ -157,6 +160,10 @@ pub async fn serve(
         entropy: c.entropy.clone(),
         nonce: c.nonce,
         output_max: links::OUTPUT_MAX,
+        meter: net::Meter {
+            output: meters.net.peers.clone(),
+            perf: meters.net.perf.clone(),
+        },
         events: link_tx,
     });
     let pulse = Arc::new(Pulse::default());
@@ -182,7 +189,7 @@ pub async fn serve(
             dir: c.dir.clone(),
             reserve: c.store.host_reserve_bytes,
         }),
-        memory: c.memory,
+        meters,
         fetched: fetched_tx,
         state_replies: replies_tx,
         links,

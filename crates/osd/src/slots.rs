@@ -3,6 +3,7 @@
 //! Invariants: a slot's role and configuration are those of the newest cluster state that the loop has seen; a PG that
 //! this OSD begins to lead is loaded from the store. PGs are visited in the order of their ids.
 
+use crate::activity::Activity;
 use crate::health::PgHealth;
 use crate::osd::Osd;
 use messages::osd::peer::PeerBody;
@@ -35,6 +36,8 @@ pub struct Slot {
     /// It was split off now: from which, and who had everything of that.
     kin: Option<(PgId, Kin)>,
     timer: Option<Duration>,
+    /// How much it is written to.
+    pub activity: Activity,
 }
 
 impl Osd {
@@ -52,13 +55,7 @@ impl Osd {
         for (pg, group) in self.placement.groups().clone() {
             self.settle_slot(pg, group);
         }
-        let primaries = self.pgs().count();
-        let entries = self.memory.log_entries(primaries);
-        for slot in self.slots.values_mut() {
-            if let Role::Primary(pg) = &mut slot.role {
-                pg.keep_log_entries(entries);
-            }
-        }
+        self.share_memory();
         moved
     }
 
@@ -136,6 +133,7 @@ impl Osd {
             last_clean: 0,
             kin,
             timer: None,
+            activity: Activity::default(),
         };
         self.slots.insert(pg, slot);
         if primary {
@@ -350,12 +348,12 @@ impl Osd {
                     ..
                 } if !self.serving() => {}
                 Output::Reply { conn, reply, permit } if !primary => {
+                    self.answered(&permit, &reply);
                     self.copy_answered(conn, &reply);
-                    self.answered(permit);
                 }
                 Output::Reply { conn, reply, permit } => {
+                    self.answered(&permit, &reply);
                     self.conns.send(ConnId(conn), reply.to_message());
-                    self.answered(permit);
                 }
                 Output::Send { conn, event } => drop(self.conns.send(ConnId(conn), event.to_message())),
                 Output::Dropped { conn, tid, why } => {
@@ -366,11 +364,17 @@ impl Osd {
                 Output::Propose(wish) => self.wish(pg, wish),
                 Output::Copied { bytes } => {
                     self.recovery.copied(bytes);
+                    self.meters.osd.push.inc();
+                    self.meters.osd.push_out_bytes.add(bytes);
+                    self.meters.osd.recovery_bytes.add(bytes);
                     if let Some(slot) = self.slots.get_mut(&pg) {
                         slot.recovered.1 += bytes as i64;
                     }
                 }
-                Output::Scrubbed { bytes } => self.scrubs.scrubbed(bytes),
+                Output::Scrubbed { bytes } => {
+                    self.scrubs.scrubbed(bytes);
+                    self.meters.osd.scrub_bytes.add(bytes);
+                }
                 Output::ScrubEnded(result) => self.scrub_ended(pg, result),
                 Output::FetchObject { id, object } => self.fetch(pg, id, object),
                 // A read like another: somebody else may lead by now.

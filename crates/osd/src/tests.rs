@@ -170,7 +170,7 @@ impl Rig {
             random: SystemRandom::shared(),
             disk_share: 1,
             spare: None,
-            memory: crate::Memory::of(0),
+            meters: crate::meters::Meters::new(Default::default(), &crate::Memory::of(0)),
             fetched: mpsc::unbounded_channel().0,
             state_replies: mpsc::unbounded_channel().0,
             links: Links::new(LinkParts {
@@ -181,6 +181,7 @@ impl Rig {
                 entropy: net::entropy(SystemRandom::shared()),
                 nonce: 1,
                 output_max: crate::links::OUTPUT_MAX,
+                meter: net::Meter::default(),
                 events: mpsc::channel(1).0,
             }),
             membership: Membership::new(MembershipParts {
@@ -452,6 +453,7 @@ async fn start_osd(rig: &Rig, id: i32, dir: &str) -> Loop {
         disk_share: 1,
         spare: false,
         memory: crate::Memory::of(0),
+        registry: Default::default(),
         lease: Config::LEASE,
         hung_disk: Config::HUNG_DISK,
         connections_max: net::CONNECTIONS_MAX,

@@ -9,7 +9,7 @@ use crate::exec::notifies::NotifyBytes;
 use crate::front::Front;
 use crate::pool::{PoolView, SnapIntervals};
 use crate::scrub::Scrub;
-use crate::state::log::{LOG_KEPT, LOG_KEPT_MIN, LogEntry};
+use crate::state::log::LogEntry;
 use crate::state::meta::PgMeta;
 use crate::state::pg::PgState;
 use crate::store::{IoError, ObjectStore, Seq};
@@ -207,11 +207,6 @@ impl Pg {
     /// Removed snapshots whose clones are gone from every object.
     pub fn trimmed_snaps(&self) -> &SnapIntervals {
         &self.state.meta.trimmed
-    }
-
-    /// How many log entries to remember, as memory allows: between [`LOG_KEPT_MIN`] and [`LOG_KEPT`].
-    pub fn keep_log_entries(&mut self, entries: usize) {
-        self.state.log.keep = entries.clamp(LOG_KEPT_MIN, LOG_KEPT);
     }
 
     /// Notifications that began at `before` or earlier and wait for somebody, at most `max`.

@@ -8,7 +8,7 @@
 use crate::Pg;
 use crate::api::Context;
 use crate::pg::LoadError;
-use crate::state::log::{LogEntry, PgLog};
+use crate::state::log::LogEntry;
 use crate::state::meta::PgMeta;
 use crate::state::range::{HashRange, ancestors};
 use crate::store::{IoError, ObjectStore};
@@ -114,8 +114,7 @@ impl Pg {
 
     /// The memory of writes to objects that are others' now; the store's log keeps them until they are trimmed.
     fn forget_their_writes(&mut self, ctx: &mut Context<'_>) {
-        let mut log = PgLog::default();
-        log.keep = self.state.log.keep;
+        let mut log = self.state.log.emptied();
         let entries = match self.state.log_since(None, ctx.store) {
             Ok(entries) => entries,
             Err(e) => return tracing::error!("pg {}: {e}", self.state.id),

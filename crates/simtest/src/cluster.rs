@@ -270,6 +270,7 @@ impl Cluster {
             dir: "/".into(),
             store: options,
             memory: osd::Memory::of(0),
+            registry: Default::default(),
             bind: SocketAddr::new(node.host, OSD_PORT),
             auth: Arc::new(AllowNone),
             cluster,
@@ -349,6 +350,7 @@ impl Cluster {
             let opened = open_state(&cluster.etcd, mon_host(), &clock).await;
             let Ok(handle) = opened else { return };
             let config = mon::MonConfig {
+                registry: Default::default(),
                 name: "a".into(),
                 mgr_name: "x".into(),
                 addr: mon_addr(),

@@ -35,6 +35,10 @@ impl BlockCache {
         }
     }
 
+    pub fn bytes(&self) -> u64 {
+        self.by_block.len() as u64 * BLOCK
+    }
+
     pub fn contains(&self, block: u64) -> bool {
         self.by_block.contains_key(&block)
     }

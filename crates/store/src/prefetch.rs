@@ -55,6 +55,11 @@ pub struct Prefetches {
 }
 
 impl Prefetches {
+    /// Of reads under way, and of what they brought.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     pub fn new(queue: Option<Box<dyn ReadQueue>>, bytes_max: u64) -> Self {
         Self {
             queue,

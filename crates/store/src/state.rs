@@ -230,6 +230,14 @@ pub struct State {
 }
 
 impl State {
+    /// Memory of overlay, caches and reads, roughly; the index library's own cache is not known.
+    pub fn memory_bytes(&self) -> u64 {
+        let frozen = self.frozen.as_ref().map_or(0, |g| g.bytes());
+        let cache = self.cache.borrow();
+        let records = cache.onode_bytes + cache.rows.len() as u64 * ROW_WEIGHT;
+        self.active.bytes() + frozen + records + self.blocks.borrow().bytes() + self.reads.bytes()
+    }
+
     pub fn new(path: &str, file: Arc<dyn DiskFile>, snapshot: Box<dyn Snapshot>, alloc: Allocator) -> Self {
         Self {
             path: path.to_owned(),

@@ -755,6 +755,11 @@ impl Store {
         self.state.log_entries(collection)
     }
 
+    /// Memory that it takes now, roughly; what the index library caches by itself is not in it.
+    pub fn memory_bytes(&self) -> u64 {
+        self.state.memory_bytes() + self.committer.waiting_bytes()
+    }
+
     pub fn counters(&self) -> Counters {
         Counters {
             checkpoints: self.checkpoints,

@@ -98,5 +98,6 @@ pub fn options(conf: &Conf) -> DialOptions {
         output_max: conf.limits.bytes.max(crate::core::op::DATA_MAX) * 2 + OUTPUT_EXTRA,
         lifeline: false,
         keep_alive: Some(KEEP_ALIVE),
+        meter: net::Meter::default(),
     }
 }

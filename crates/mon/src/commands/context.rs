@@ -65,6 +65,8 @@ pub struct MonInfo {
     pub stance: Stance,
     /// Facts for `mon metadata`/`mgr metadata`: hostname, kernel, cpu, mem...
     pub metadata: BTreeMap<String, String>,
+    /// What it counts.
+    pub registry: metrics::Registry,
 }
 
 /// Everything a command may look at.

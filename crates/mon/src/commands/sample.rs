@@ -122,6 +122,7 @@ impl Cluster {
             behind: std::time::Duration::ZERO,
             stance: Default::default(),
             metadata: BTreeMap::new(),
+            registry: Default::default(),
         };
         let mut made = Self {
             state,

@@ -14,11 +14,12 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 /// Families in the order of the documentation.
-pub static FAMILIES: [(&str, &[Spec]); 24] = [
+pub static FAMILIES: [(&str, &[Spec]); 25] = [
     ("Cluster", cluster::whole::TABLE),
     ("Health", health::TABLE),
     ("What waits, and for what", doctor::TABLE),
     ("Monitors", cluster::monitor::TABLE),
+    ("Counters", cluster::perf::TABLE),
     ("Manager", cluster::manager::TABLE),
     ("OSDs", osd::read::TABLE),
     ("OSDs: changes", osd::change::TABLE),

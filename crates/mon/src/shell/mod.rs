@@ -5,6 +5,7 @@ pub mod audit;
 pub mod commits;
 pub mod decisions;
 pub mod manager;
+mod meters;
 pub mod monitor;
 pub mod others;
 pub mod publish;

@@ -17,6 +17,7 @@ use crate::shell::ask::Asks;
 use crate::shell::audit::{AuditFile, Records};
 use crate::shell::commits::{Asked, Commits, Outcome, OwnEnv, WAITING_MAX};
 use crate::shell::manager::Manager;
+use crate::shell::meters::Meters;
 use crate::shell::monitor::{Effect, MessageEnv, Monitor};
 use crate::shell::others::Others;
 use crate::shell::requests::{Action, Reply, Request};
@@ -82,6 +83,8 @@ pub struct MonConfig {
     pub cluster: ClusterHandle,
     pub clock: Arc<dyn Clock>,
     pub random: Arc<dyn Random>,
+    /// Where it shows what it counts.
+    pub registry: metrics::Registry,
 }
 
 /// Where a monitor that is ready serves.
@@ -128,6 +131,7 @@ pub struct MonServer {
     /// Of the monitor's port and the manager's, and whose options hold for them.
     modes: [(Arc<ModeSwitch>, AuthName); 2],
     monitor: Monitor,
+    meters: Meters,
     manager: Manager,
     /// Global ids of the monitor's open connections.
     ids: BTreeMap<u64, u64>,
@@ -241,7 +245,9 @@ impl MonServer {
             trouble: None,
             behind: Duration::ZERO,
             stance: Stance::Serving,
+            registry: config.registry.clone(),
         };
+        let meters = Meters::new(&config.registry);
         let mon_name = EntityName::new(EntityKind::Mon, rank);
         let mgr_name = EntityName::new(EntityKind::Mgr, mgr_gid as i64);
         let modes = [EntityKind::Mon, EntityKind::Mgr].map(|kind| {
@@ -261,6 +267,7 @@ impl MonServer {
             },
             &clock,
             config.connections_max,
+            &meters.net[0],
         )?;
         let mgr = front(
             mgr_listener,
@@ -270,6 +277,7 @@ impl MonServer {
             },
             &clock,
             config.connections_max,
+            &meters.net[1],
         )?;
         let monitor = Monitor::new(info, state, cluster.stats());
         let chores = Chores {
@@ -301,6 +309,7 @@ impl MonServer {
             verifier,
             modes,
             monitor,
+            meters,
             manager: Manager::default(),
             ids: BTreeMap::new(),
             mon,
@@ -445,6 +454,7 @@ impl MonServer {
             (Port::Mon, NetEvent::Opened { conn, peer }) => {
                 self.keys.session_opened(peer.global_id, &peer.auth_name);
                 self.ids.insert(conn.0, peer.global_id);
+                self.meters.mon.session_add.inc();
                 if !self.monitor.opened(conn.0, peer) {
                     self.close(port, conn.0);
                 }
@@ -458,6 +468,7 @@ impl MonServer {
             (Port::Mon, NetEvent::Closed { conn }) => {
                 if let Some(global_id) = self.ids.remove(&conn.0) {
                     self.keys.session_closed(global_id);
+                    self.meters.mon.session_rm.inc();
                 }
                 self.monitor.closed(conn.0);
                 self.commits.forget(port, conn.0);
@@ -635,6 +646,8 @@ impl MonServer {
     /// About once a second: looks, and lets the chores begin if the last ones have ended.
     fn tick(&mut self) {
         self.monitor.observe(self.now());
+        self.meters.measure(self.monitor.state(), &self.cluster.stats());
+        self.meters.mon.num_sessions.set(self.ids.len() as u64);
         for (port, id, request, reply) in self.commits.expired(self.clock.monotonic()) {
             self.answer(port, id, &request, reply);
         }
@@ -730,6 +743,7 @@ fn front(
     config: ServerConfig,
     clock: &Arc<dyn Clock>,
     connections_max: usize,
+    accounts: &net::Accounts,
 ) -> Result<Front, Error> {
     let (sender, events) = mpsc::channel(EVENTS_MAX);
     let addr = config.addrs.first().sock.ok_or(Error::NoAddress)?;
@@ -738,6 +752,7 @@ fn front(
         Arc::new(config),
         Options {
             connections_max,
+            accounts: accounts.clone(),
             ..Options::default()
         },
         clock.clone(),

@@ -25,6 +25,7 @@ pub enum Part {
         kind: &'static str,
         /// The alternatives of `CephChoices`, parted by `|`; else empty.
         choices: &'static str,
+        required: bool,
     },
 }
 
@@ -33,6 +34,7 @@ pub const fn arg(name: &'static str, kind: &'static str) -> Part {
         name,
         kind,
         choices: "",
+        required: true,
     }
 }
 
@@ -85,12 +87,34 @@ impl Spec {
 }
 
 impl Part {
+    pub const fn optional(self) -> Self {
+        match self {
+            Self::Arg {
+                name, kind, choices, ..
+            } => Self::Arg {
+                name,
+                kind,
+                choices,
+                required: false,
+            },
+            word => word,
+        }
+    }
+
     fn describe(&self) -> Value {
         match self {
             Self::Word(word) => json!(word),
-            Self::Arg { name, kind, choices } => {
+            Self::Arg {
+                name,
+                kind,
+                choices,
+                required,
+            } => {
                 let mut out = Map::new();
                 out.insert("name".into(), json!(name));
+                if !required {
+                    out.insert("req".into(), json!("false"));
+                }
                 out.insert("type".into(), json!(kind));
                 if !choices.is_empty() {
                     out.insert("strings".into(), json!(choices));

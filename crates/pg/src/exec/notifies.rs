@@ -40,6 +40,11 @@ impl NotifyBytes {
         }
     }
 
+    /// Bytes held now.
+    pub fn bytes(&self) -> usize {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).all
+    }
+
     /// Room for a notification of `client` with `payload` bytes.
     pub(crate) fn take(&self, client: u64, payload: usize) -> Result<NotifyCharge, Errno> {
         self.take_more(client, OVERHEAD + payload)

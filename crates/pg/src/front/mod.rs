@@ -2,6 +2,7 @@
 //! what waits, watches and notifies, locks, answers.
 
 pub(crate) mod ahead;
+mod allowance;
 pub(crate) mod checks;
 pub(crate) mod commit;
 pub(crate) mod execute;

@@ -17,10 +17,10 @@ use types::{EVersion, HObject, OsdReqId, Utime};
 /// Entries kept where memory allows; a client has at most 1024 operations in flight.
 pub const LOG_KEPT: usize = 3000;
 /// Entries kept however little memory there is.
-pub const LOG_KEPT_MIN: usize = 500;
-/// Memory of one entry, roughly: the answer, its place in the table and in the order.
+pub const LOG_KEPT_MIN: usize = 16;
+/// Memory of one entry, roughly: the answer, its place in the table and in the order. What RETURNVEC gave comes on top.
 pub const LOG_ENTRY_BYTES: u64 = 256;
-/// Entries trimmed at a time.
+/// Entries trimmed at a time, where so many are kept.
 pub(crate) const LOG_TRIM: usize = 250;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -137,7 +137,14 @@ pub(crate) struct PgLog {
     /// Answers of which it is not known to whom they were given: of an earlier build. Whoever asks gets them.
     anybodys: usize,
     /// Entries to keep.
-    pub keep: usize,
+    keep: usize,
+    bytes: u64,
+    bytes_max: u64,
+}
+
+fn weight(returns: Option<&[(i32, Bytes)]>) -> u64 {
+    let out = |(_, out): &(i32, Bytes)| 40 + out.len() as u64;
+    LOG_ENTRY_BYTES + returns.map_or(0, |all| all.iter().map(out).sum())
 }
 
 impl Default for PgLog {
@@ -147,6 +154,8 @@ impl Default for PgLog {
             order: VecDeque::new(),
             anybodys: 0,
             keep: LOG_KEPT,
+            bytes: 0,
+            bytes_max: u64::MAX,
         }
     }
 }
@@ -154,6 +163,32 @@ impl Default for PgLog {
 impl PgLog {
     pub fn len(&self) -> usize {
         self.order.len()
+    }
+
+    /// Memory that it takes, roughly.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// An empty one with the same bounds.
+    pub fn emptied(&self) -> Self {
+        Self {
+            keep: self.keep,
+            bytes_max: self.bytes_max,
+            ..Self::default()
+        }
+    }
+
+    /// So much may it take: entries to keep, and those that are trimmed together.
+    pub fn allow(&mut self, bytes: u64) {
+        let entries = (bytes / LOG_ENTRY_BYTES) as usize;
+        self.keep = (entries - entries / 4).clamp(LOG_KEPT_MIN, LOG_KEPT);
+        self.bytes_max = bytes;
+    }
+
+    /// Entries trimmed at a time.
+    fn step(&self) -> usize {
+        LOG_TRIM.min(self.keep / 4).max(1)
     }
 
     /// The newest version; 0'0 if there is none.
@@ -219,6 +254,7 @@ impl PgLog {
         let sent = (entry.reqid, entry.instance);
         self.order.push_back((entry.version, sent, seq));
         if entry.kind == EntryKind::Internal {
+            self.bytes += weight(None);
             return;
         }
         let answer = Answer {
@@ -228,18 +264,33 @@ impl PgLog {
             returns: (!entry.returns.is_empty()).then(|| entry.returns.into_boxed_slice()),
             seq,
         };
+        self.bytes += weight(answer.returns.as_deref());
         let old = self.answers.insert(sent, answer);
+        // Its place in the order goes later, with its own weight.
+        let more = old.as_ref().map_or(0, |o| weight(o.returns.as_deref()));
+        self.bytes -= more.saturating_sub(LOG_ENTRY_BYTES);
         self.anybodys += usize::from(entry.instance == 0 && old.is_none());
     }
 
-    /// The version up to which the next transaction should trim, once there are [`LOG_TRIM`] too many.
+    /// The version up to which the next transaction should trim, once there are a few too many ([`LOG_TRIM`] at most).
     /// Never an entry of a transaction that is not `committed`.
     pub fn trim_point(&self, committed: Seq) -> Option<EVersion> {
-        if self.order.len() < self.keep + LOG_TRIM {
+        let step = self.step();
+        let long = self.order.len() >= self.keep + step;
+        let large = self.bytes > self.bytes_max && self.order.len() > LOG_KEPT_MIN + step;
+        if !long && !large {
             return None;
         }
-        let (version, _, seq) = self.order[LOG_TRIM - 1];
+        let trimmed = self.order.len().saturating_sub(self.keep).clamp(step, LOG_TRIM);
+        let (version, _, seq) = self.order[trimmed - 1];
         (seq <= committed || broken::is(Rule::TrimsCommitted)).then_some(version)
+    }
+
+    /// The same for all that is too much.
+    pub fn excess(&self, committed: Seq) -> Option<EVersion> {
+        let last = self.order.len().checked_sub(self.keep + 1)?;
+        let (version, _, seq) = self.order[last];
+        (seq <= committed).then_some(version)
     }
 
     /// Forgets what was trimmed.
@@ -249,9 +300,12 @@ impl PgLog {
                 break;
             }
             self.order.pop_front();
+            self.bytes -= LOG_ENTRY_BYTES;
             // The id may have been used again by a later entry only if this one was forgotten before.
             if self.answers.get(&sent).is_some_and(|a| a.version == version) {
-                self.answers.remove(&sent);
+                let gone = self.answers.remove(&sent);
+                let returns = gone.as_ref().and_then(|a| a.returns.as_deref());
+                self.bytes -= weight(returns) - LOG_ENTRY_BYTES;
                 self.anybodys -= usize::from(sent.1 == 0);
             }
         }

@@ -36,6 +36,7 @@ fn start_mon(sim: &Sim, cluster: &Rc<Cluster>, n: usize) {
         let handle = open_state(&cluster.etcd, host(n), &clock).await.unwrap();
         let name = ["a", "b", "c"][n].to_string();
         let config = mon::MonConfig {
+            registry: Default::default(),
             mgr_name: name.clone(),
             addr: addr(n),
             mgr_bind: SocketAddr::new(host(n), 0),

@@ -6,5 +6,6 @@ pub mod fs;
 pub mod manager;
 pub mod modules;
 pub mod monitor;
+pub mod perf;
 pub mod status;
 pub mod whole;
