@@ -21,6 +21,8 @@ mod api;
 pub mod broken;
 mod checks;
 mod commit;
+#[cfg(any(test, feature = "testing"))]
+pub mod conformance;
 mod cost;
 mod count;
 mod execute;
