@@ -260,7 +260,7 @@ impl MemoryStore {
             _ => {}
         }
         for (oid, block) in parts {
-            let end = (block + BLOCK).min(size(&oid));
+            let end = block.saturating_add(BLOCK).min(size(&oid));
             if let Some(cold) = &mut self.cold {
                 cold.read(&oid, block, end);
             }
@@ -299,7 +299,7 @@ impl MemoryStore {
                 dst_offset,
             } => self.object(src).map(|o| o.data.clone()).and_then(|data| {
                 let start = (*src_offset as usize).min(data.len());
-                let end = (start + *len as usize).min(data.len());
+                let end = start.saturating_add(*len as usize).min(data.len());
                 self.write(dst, *dst_offset, &data[start..end])
             }),
             Op::Rename { src, dst } if self.objects.contains_key(dst) => {
