@@ -69,6 +69,19 @@ impl ConMode {
     pub fn from_u32(v: u32) -> Option<Self> {
         [Self::Crc, Self::Secure].into_iter().find(|m| *m as u32 == v)
     }
+
+    /// A list as Ceph reads it: names between blanks, commas or semicolons. None: a name that is no mode, or no name.
+    pub fn list(text: &str) -> Option<Vec<Self>> {
+        let words = text.split([' ', ',', ';', '\t', '=']).filter(|w| !w.is_empty());
+        let modes: Option<Vec<Self>> = words
+            .map(|w| match w {
+                "crc" => Some(Self::Crc),
+                "secure" => Some(Self::Secure),
+                _ => None,
+            })
+            .collect();
+        modes.filter(|m| !m.is_empty())
+    }
 }
 
 /// 64 bytes from which both sides take the AES-GCM key and the first nonces.
@@ -213,4 +226,24 @@ pub trait Authenticator: Send + Sync {
         cx: &Context,
     ) -> Result<Step, AuthError>;
     fn resume(&self, pending: Pending, payload: &Bytes, cx: &Context) -> Result<Step, AuthError>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ConMode::{self, Crc, Secure};
+
+    #[test]
+    fn lists_are_read_as_ceph_reads_them() {
+        for (text, want) in [
+            ("crc secure", Some(vec![Crc, Secure])),
+            ("secure,crc", Some(vec![Secure, Crc])),
+            (" secure ", Some(vec![Secure])),
+            ("crc", Some(vec![Crc])),
+            ("", None),
+            ("plain", None),
+            ("secure none", None),
+        ] {
+            assert_eq!(ConMode::list(text), want, "{text:?}");
+        }
+    }
 }

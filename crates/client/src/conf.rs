@@ -84,7 +84,7 @@ impl Conf {
             ("ms_client_mode", &mut conf.osd_modes),
         ] {
             let Some(text) = options.get(option) else { continue };
-            let wanted = msgr::parse_modes(text).ok_or_else(|| Error::Conf(format!("{option}: '{text}'")))?;
+            let wanted = ConMode::list(text).ok_or_else(|| Error::Conf(format!("{option}: '{text}'")))?;
             if conf.key.is_some() {
                 *modes = wanted;
             } else if !wanted.contains(&ConMode::Crc) {

@@ -30,6 +30,7 @@ pub const LAYERS: &[Layer] = &[
     layer(0, "crush", &["denc"]),
     layer(0, "types", &["denc", "crush"]),
     layer(0, "auth", &["denc", "types"]),
+    layer(0, "cluster", &["denc", "crush", "types", "auth"]),
     layer(1, "msgr", &[]),
     layer(1, "messages", &["msgr"]),
     layer(1, "objclass", &[]),

@@ -18,6 +18,14 @@ const fn mon(name: &'static str, imports: &'static [&'static str]) -> Room {
     }
 }
 
+const fn pg(name: &'static str, imports: &'static [&'static str]) -> Room {
+    Room {
+        krate: "pg",
+        name,
+        imports,
+    }
+}
+
 /// What every family of commands may import. Families are not among it: what two of them need is a view, a check, or
 /// part of the language.
 const BELOW_FAMILIES: &[&str] = &[
@@ -33,6 +41,152 @@ const BELOW_FAMILIES: &[&str] = &[
 
 /// From the bottom up.
 pub const ROOMS: &[Room] = &[
+    pg("broken", &[]),
+    pg("stored", &[]),
+    // The store as the shell gives it.
+    pg("store", &["stored"]),
+    pg("state::intervals", &[]),
+    pg("pool", &["state::intervals"]),
+    pg("client", &["pool"]),
+    pg(
+        "state",
+        &["broken", "stored", "store", "state::intervals", "pool"],
+    ),
+    // Pure: no store, no other OSD, no client's place in a queue.
+    pg("exec::gathered", &["stored"]),
+    pg(
+        "exec",
+        &[
+            "broken",
+            "stored",
+            "pool",
+            "client",
+            "state",
+            "state::intervals",
+            "exec::gathered",
+        ],
+    ),
+    // What goes in and comes out names what the rooms speak of.
+    pg(
+        "api",
+        &[
+            "stored",
+            "store",
+            "pool",
+            "client",
+            "state",
+            "state::intervals",
+            "exec",
+            "backend",
+        ],
+    ),
+    // No client, no turn, no scrub: what they want of those they ask of traits of their own.
+    pg(
+        "backend",
+        &[
+            "stored",
+            "store",
+            "state",
+            "state::intervals",
+            "api",
+            "exec::gathered",
+            "backend::replicated",
+        ],
+    ),
+    pg(
+        "backend::replicated",
+        &[
+            "broken",
+            "stored",
+            "store",
+            "state",
+            "state::intervals",
+            "api",
+            "exec::gathered",
+            "backend",
+        ],
+    ),
+    // Sees of a back end its trait, and what a member may show.
+    pg(
+        "front",
+        &[
+            "broken",
+            "stored",
+            "store",
+            "pool",
+            "client",
+            "state",
+            "state::intervals",
+            "exec",
+            "exec::gathered",
+            "api",
+            "backend",
+            "backend::replicated",
+            "pg",
+        ],
+    ),
+    pg("probe", &["api", "backend"]),
+    pg(
+        "scrub",
+        &[
+            "broken",
+            "stored",
+            "store",
+            "state",
+            "state::intervals",
+            "exec",
+            "api",
+            "backend",
+            "backend::replicated",
+            "front",
+            "probe",
+            "pg",
+        ],
+    ),
+    // Joins the rooms.
+    pg(
+        "pg",
+        &[
+            "broken",
+            "stored",
+            "store",
+            "pool",
+            "state",
+            "state::intervals",
+            "exec",
+            "api",
+            "backend",
+            "backend::replicated",
+            "front",
+            "scrub",
+            "count",
+            "trim",
+        ],
+    ),
+    pg(
+        "trim",
+        &[
+            "stored",
+            "store",
+            "pool",
+            "state",
+            "state::intervals",
+            "api",
+            "pg",
+        ],
+    ),
+    pg(
+        "count",
+        &[
+            "stored",
+            "store",
+            "state",
+            "state::intervals",
+            "api",
+            "trim",
+            "pg",
+        ],
+    ),
     mon("format", &[]),
     mon("policies", &["format"]),
     mon("commands::command", &["format"]),

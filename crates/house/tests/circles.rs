@@ -15,11 +15,10 @@ const FILES_MAX: usize = 3;
 const LARGER: &[(&str, &[usize])] = &[
     ("etcd", &[5]),
     ("hostile", &[5]),
-    ("metastore", &[8]),
     ("model", &[5]),
     ("objclass", &[8]),
     ("osd", &[14]),
-    ("pg", &[44]),
+    ("pg", &[12, 11]),
     ("simtest", &[9]),
     ("skep", &[7]),
     ("store", &[8]),

@@ -1,5 +1,5 @@
-//! The cluster's shared state: a small, consistent key-value store behind one trait, and on top of it the
-//! typed state of a Ceph cluster (maps, configuration, keys) that monitor and OSDs share.
+//! The cluster's shared state: a small, consistent key-value store behind one trait, and the handle by which monitors and
+//! OSDs share what it says.
 //!
 //! Vocabulary: a *revision* counts committed transactions of the whole store; a *transaction* is a set of
 //! comparisons and, if all hold, a set of operations applied at one revision; a *lease* lets keys vanish
@@ -7,22 +7,20 @@
 //!
 //! Layers: [`kv`] is the contract (with [`lease`], the owner's side of a lease), [`embedded`] the implementation of
 //! one process (the crate `etcd` has that of many machines), `conformance` the suite that every implementation
-//! passes; [`cluster`] gives the keys their meaning.
+//! passes; [`handle`] loads, follows and commits.
 //!
-//! Not here: sockets, Ceph messages, decisions (who may do what lives in `mon`).
+//! Not here: what the keys mean, and what a change makes of them (`cluster`); sockets, Ceph messages; decisions (who may do
+//! what lives in `mon`).
 
 pub mod broken;
-pub mod cluster;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 pub mod embedded;
+pub mod handle;
 pub mod kv;
 pub mod lease;
 
-pub use cluster::{
-    Change, Changes, ClusterHandle, ClusterState, ClusterStats, CreateOptions, Instance, MonReport, OsdBoot,
-    OsdReport, create_cluster,
-};
 pub use embedded::Embedded;
+pub use handle::{ClusterHandle, Committed, create_cluster};
 pub use kv::{Error, Kv, Metastore, Result, Revision};
 pub use lease::{Lease, LeaseTimes};

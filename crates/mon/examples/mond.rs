@@ -3,8 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::disallowed_macros)]
 
 use auth::{KeyServerConfig, print_section};
+use cluster::{CreateOptions, OsdBoot, OsdReport};
 use io::{SystemClock, SystemRandom};
-use metastore::{ClusterHandle, CreateOptions, Embedded, OsdBoot, OsdReport, create_cluster};
+use metastore::{ClusterHandle, Embedded, create_cluster};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;

@@ -9,7 +9,7 @@
 //! [`shell::monitor`] and [`shell::manager`] are state machines that never wait; [`shell::decisions`] decides, purely, what
 //! changes; the cluster state commits it.
 //!
-//! Not here: what the state is and how it is kept (`metastore`), frames and handshakes (`net`, `auth`).
+//! Not here: what the state is (`cluster`) and how it is kept (`metastore`), frames and handshakes (`net`, `auth`).
 
 pub mod commands;
 pub mod format;

@@ -5,11 +5,11 @@ use crate::shell::monitor::{Effect, MessageEnv, Monitor};
 use crate::shell::requests::Request;
 use auth::{AuthMethod, PeerCaps};
 use bytes::Bytes;
+use cluster::{Change, Changes, ClusterState, CreateOptions, OsdBoot};
 use denc::Decode;
 use io::{Random, SystemClock, SystemRandom};
 use messages::mon::*;
-use metastore::cluster::{CreateOptions, OsdBoot, create_cluster};
-use metastore::{Change, Changes, ClusterHandle, ClusterState, Embedded};
+use metastore::{ClusterHandle, Embedded, create_cluster};
 use msgr::{Message, Peer};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -813,7 +813,7 @@ fn the_channel_of_records_is_bounded_and_the_monitors_own() {
         ("cluster", "client.test")
     );
     assert!(state.audit.entries.is_empty());
-    let max = metastore::cluster::LOG_MAX;
+    let max = cluster::LOG_MAX;
     for _ in 0..4 {
         rig.change(1, |s| {
             let entry = |n| Change::Audit(s.log_entry(Utime::ZERO, LogLevel::Info, format!("{n}")));
@@ -1184,7 +1184,7 @@ fn pools_are_made_and_set_with_cephs_words() {
 #[test]
 fn upkeep_does_what_is_due_and_no_more() {
     use crate::policies::upkeep::{SILENCE_GRACE_SEC, Silence, due};
-    use metastore::{ClusterStats, OsdReport};
+    use cluster::{ClusterStats, OsdReport};
     use types::PgId;
     let mut rig = Rig::new();
     rig.admin(1);

@@ -35,7 +35,7 @@ pub use client::{ClientConfig, ClientConnection, ClientEvent};
 pub use error::Error;
 pub use frame::{CONTROL_FRAME_MAX, Limits, Revision, Tag};
 pub use message::Message;
-pub use modes::{ModeSwitch, Modes, parse_modes};
+pub use modes::{ModeSwitch, Modes};
 pub use output::Output;
 pub use payload::{
     AuthBadMethod, AuthDone, AuthRequest, ClientIdent, FLAG_LIFELINE, Hello, Reconnect, ServerIdent,

@@ -26,19 +26,6 @@ impl Default for Modes {
     }
 }
 
-/// A list as Ceph reads it: names between blanks, commas or semicolons. None: a name that is no mode, or no name.
-pub fn parse_modes(text: &str) -> Option<Vec<ConMode>> {
-    let words = text.split([' ', ',', ';', '\t', '=']).filter(|w| !w.is_empty());
-    let modes: Option<Vec<ConMode>> = words
-        .map(|w| match w {
-            "crc" => Some(ConMode::Crc),
-            "secure" => Some(ConMode::Secure),
-            _ => None,
-        })
-        .collect();
-    modes.filter(|m| !m.is_empty())
-}
-
 impl Modes {
     /// The options that hold for an entity of this kind: towards clients, and between daemons.
     pub fn options(kind: EntityKind) -> [&'static str; 2] {
@@ -55,7 +42,7 @@ impl Modes {
             _ => vec![ConMode::Crc, ConMode::Secure],
         };
         let [clients, daemons] = Self::options(kind).map(|name| {
-            let set = option(name).and_then(parse_modes);
+            let set = option(name).and_then(ConMode::list);
             set.unwrap_or_else(|| default.clone())
         });
         Self { clients, daemons }
@@ -94,22 +81,6 @@ impl ModeSwitch {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lists_are_read_as_ceph_reads_them() {
-        use ConMode::{Crc, Secure};
-        for (text, want) in [
-            ("crc secure", Some(vec![Crc, Secure])),
-            ("secure,crc", Some(vec![Secure, Crc])),
-            (" secure ", Some(vec![Secure])),
-            ("crc", Some(vec![Crc])),
-            ("", None),
-            ("plain", None),
-            ("secure none", None),
-        ] {
-            assert_eq!(parse_modes(text), want, "{text:?}");
-        }
-    }
 
     #[test]
     fn monitors_have_options_of_their_own() {

@@ -7,8 +7,8 @@
 use crate::role::Doors;
 use crate::supervise::{Board, Health};
 use crate::{DataDir, Error};
-use metastore::cluster::Committed;
-use metastore::{Change, Changes, ClusterHandle, ClusterState};
+use cluster::{Change, Changes, ClusterState};
+use metastore::{ClusterHandle, Committed};
 use mon::audit::{AuditFile, Record};
 use mon::removal::{self, Target};
 use serde_json::{Map, Value, json};

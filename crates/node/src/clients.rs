@@ -2,8 +2,9 @@
 
 use crate::{AuthMode, DataDir, Error, Settings};
 use auth::print_section;
+use cluster::ClusterState;
 use io::files;
-use metastore::{ClusterHandle, ClusterState};
+use metastore::ClusterHandle;
 use std::io::ErrorKind;
 use std::path::Path;
 use types::{AuthName, EntityKind};

@@ -48,7 +48,7 @@ impl Copy {
         let rows = cluster.rows().await?;
         let version = rows
             .iter()
-            .find(|(key, _)| key == metastore::cluster::keys::VERSION)
+            .find(|(key, _)| key == cluster::keys::VERSION)
             .and_then(|(_, value)| u64::from_bytes(value).ok())
             .unwrap_or(0);
         Ok(Self {

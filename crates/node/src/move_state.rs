@@ -8,7 +8,7 @@
 use crate::platform::Platform;
 use crate::state::{bad, embedded_store, etcd_store};
 use crate::{DataDir, Error, EtcdSettings, FORMAT, OsdSlot};
-use metastore::cluster::{bucket_name, keys};
+use cluster::{bucket_name, keys};
 use metastore::kv::{Compare, Range, TXN_BYTES_MAX, TXN_OPS_MAX, Txn, TxnOp, TxnOutcome};
 use metastore::{ClusterHandle, Kv, Metastore};
 use std::net::IpAddr;

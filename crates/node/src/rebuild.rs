@@ -11,9 +11,9 @@ use crate::move_state::copy;
 use crate::platform::Platform;
 use crate::state::{bad, embedded_store, etcd_store};
 use crate::{DataDir, Error, Settings};
-use metastore::cluster::ClusterHandle;
+use cluster::{Change, Changes};
 use metastore::kv::Range;
-use metastore::{Change, Changes, Kv, Metastore};
+use metastore::{ClusterHandle, Kv, Metastore};
 use std::path::PathBuf;
 use std::sync::Arc;
 use types::{Utime, Uuid};
@@ -107,7 +107,7 @@ async fn empty_store(
     progress: &dyn Fn(&str),
 ) -> Result<Arc<dyn Metastore>, Error> {
     let cluster_there = async |store: &Arc<dyn Metastore>| {
-        let found = store.get(metastore::cluster::keys::CLUSTER).await;
+        let found = store.get(cluster::keys::CLUSTER).await;
         found.map(|kv| kv.is_some()).map_err(bad)
     };
     let refuse = |place: String| {

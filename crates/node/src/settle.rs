@@ -5,7 +5,7 @@
 use crate::datadir::{FORMAT_EMBEDDED, MON, OSD};
 use crate::platform::Platform;
 use crate::{AuthMode, DataDir, Error, EtcdSettings, FORMAT, KeepFree, Settings};
-use metastore::cluster::bucket_name;
+use cluster::bucket_name;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use types::Uuid;

@@ -10,9 +10,10 @@
 use crate::Error;
 use crate::kinds::Kind;
 use crate::role::Role;
+use cluster::{Change, Changes, ClusterState};
 use io::group::Group;
 use io::{Clock, log, task};
-use metastore::{Change, Changes, ClusterHandle, ClusterState};
+use metastore::ClusterHandle;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;

@@ -8,7 +8,7 @@
 //! Bound: [`SEEN_MAX`]. Not here: which operations are refused (`pg::checks`), who loses its watches (`pg::watch`).
 
 use crate::osd::Osd;
-use metastore::Instance;
+use cluster::Instance;
 use net::ConnId;
 use pg::Client;
 use std::cell::Cell;

@@ -1,7 +1,7 @@
 //! OSD maps for clients whose own is older: increments where the history still has them, else the full map.
 
+use cluster::ClusterState;
 use messages::mon::{Body, MOsdMap};
-use metastore::ClusterState;
 use types::Epoch;
 
 /// Increments in one message; a client further behind gets the full map.

@@ -10,7 +10,7 @@ use crate::recovery::Profile;
 use crate::scrub;
 use crate::standing::HUNG_DISK_OPTION;
 use auth::ConMode;
-use metastore::ClusterState;
+use cluster::ClusterState;
 use msgr::Modes;
 use std::collections::BTreeMap;
 use types::{AuthName, EntityKind, OsdId};

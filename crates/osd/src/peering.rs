@@ -8,8 +8,8 @@
 
 use crate::osd::Osd;
 use crate::slots::Role;
+use cluster::{PgConfig, PgProposal};
 use messages::osd::peer::{PeerBody, PeerMsg};
-use metastore::cluster::{PgConfig, PgProposal};
 use msgr::Message;
 use net::{ConnId, DialEvent};
 use pg::{Input, Permit, Proposal};

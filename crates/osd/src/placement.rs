@@ -1,7 +1,7 @@
 //! The cluster map as the PGs of one OSD see it: views of pools, and where an object lives.
 
 use bytes::Bytes;
-use metastore::ClusterState;
+use cluster::ClusterState;
 use pg::{Blocklist, ClusterView, Group, Located, PoolView, SnapIntervals};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;

@@ -3,8 +3,7 @@
 use crate::health::PgHealth;
 use crate::ops::no_room;
 use crate::osd::Osd;
-use metastore::OsdReport;
-use metastore::cluster::SpareSpace;
+use cluster::{OsdReport, SpareSpace};
 use pg::{Pg, PgStats, SnapIntervals};
 use std::collections::BTreeMap;
 use types::pgstats::{ObjectStatCollection, ObjectStatSum, OsdStat, PgStat, StoreStatfs, pg_state};

@@ -11,7 +11,7 @@
 
 use crate::osd::Osd;
 use crate::pace::{Pace, STEP};
-use metastore::ClusterState;
+use cluster::ClusterState;
 use pg::{Input, ScrubOrder, ScrubResult, ScrubView};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

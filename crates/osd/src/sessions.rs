@@ -8,7 +8,7 @@ use crate::peer_auth;
 use crate::session_caps::SessionCaps;
 use crate::waiting::Waiting;
 use auth::{KeyDb, OsdCaps, PeerCaps};
-use metastore::ClusterState;
+use cluster::ClusterState;
 use msgr::Peer;
 use net::ConnId;
 use pg::{Client, ClientOp, Fence};

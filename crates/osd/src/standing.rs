@@ -7,8 +7,8 @@
 use crate::event::Told;
 use crate::osd::Osd;
 use crate::pulse::Pulse;
+use cluster::OsdBoot;
 use io::Clock;
-use metastore::cluster::OsdBoot;
 use metastore::lease::{Lease, LeaseTimes};
 use pg::broken::{self, Rule};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -447,7 +447,7 @@ impl Osd {
             return;
         }
         let (stats, leased) = (self.cluster.stats(), self.cluster.leased());
-        let accuses = |(osd, report): (&OsdId, &Arc<metastore::OsdReport>)| {
+        let accuses = |(osd, report): (&OsdId, &Arc<cluster::OsdReport>)| {
             *osd != self.id && map.is_up(*osd) && leased.contains(osd) && report.silent.contains(&self.id)
         };
         let accusers = stats.osds.iter().filter(|r| accuses(*r)).count();

@@ -11,11 +11,10 @@ use crate::store_view::StoreView;
 use crate::{Config, Peers, serve};
 use auth::{AllowNone, Authenticator, NoneClient};
 use bytes::Bytes;
+use cluster::{Changes, CreateOptions, OsdBoot};
 use io::{SystemClock, SystemRandom};
 use messages::osd::{MOSDOp, MOSDOpReply, OsdOp, code, kind};
-use metastore::LeaseTimes;
-use metastore::cluster::OsdBoot;
-use metastore::{Changes, ClusterHandle, CreateOptions, Embedded, Metastore, create_cluster};
+use metastore::{ClusterHandle, Embedded, LeaseTimes, Metastore, create_cluster};
 use msgr::{ClientConfig, ServerConfig};
 use net::{ClientStream, Listener};
 use pg::{Client, ClientOp, Permit};
@@ -113,7 +112,7 @@ impl Rig {
             pg_num_pending: pg_num,
             ..PgPool::default()
         };
-        let add = |state: &metastore::ClusterState| {
+        let add = |state: &cluster::ClusterState| {
             let mut changes = Changes::none();
             let inc = changes.inc(state, Utime::ZERO);
             inc.new_pool_max = Some(POOL as i32);
@@ -334,7 +333,7 @@ fn no_prefetch_outlives_its_message_or_its_pg() {
         let mut osd = rig.osd().await;
         (0..OBJECTS).for_each(|o| rig.give(&mut osd, 200 + o as u64, o, read(0, 100_000)));
         assert_eq!(osd.store.held(), OBJECTS);
-        let remove = |state: &metastore::ClusterState| {
+        let remove = |state: &cluster::ClusterState| {
             let mut changes = Changes::none();
             changes.inc(state, Utime::ZERO).old_pools.insert(POOL);
             (changes, ())
@@ -355,7 +354,7 @@ async fn lead(rig: &Rig, pg: PgId, osd: i32) -> Epoch {
     let expect = state.pgs.get(pg).unwrap().clone();
     let mut in_sync = expect.in_sync.clone();
     in_sync.sort_by_key(|o| *o != osd);
-    let wish = metastore::cluster::PgProposal {
+    let wish = cluster::PgProposal {
         pg,
         expect,
         in_sync,
@@ -408,7 +407,7 @@ fn what_was_sent_before_another_led_does_not_overtake_what_was_dropped_then() {
         assert!(!kept(&mut osd, elsewhere));
         assert!(kept(&mut osd, back));
         // Other epochs change nothing in that.
-        let another = |state: &metastore::ClusterState| {
+        let another = |state: &cluster::ClusterState| {
             let mut changes = Changes::none();
             changes.inc(state, Utime::ZERO);
             (changes, ())

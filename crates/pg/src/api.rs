@@ -1,105 +1,20 @@
 //! What goes into a PG and what comes out.
 
+use crate::backend::group::{Group, Proposal};
 use crate::pool::PoolView;
-use crate::replication::{Group, Proposal};
-use crate::scrub::{ScrubOrder, ScrubResult};
 use crate::store::{ObjectStore, Seq, Ticket};
 use bytes::Bytes;
 use messages::osd::peer::PeerBody;
 use messages::osd::{MOSDOp, MOSDOpReply, MWatchNotify};
 use std::any::Any;
 use std::fmt;
-use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
-use types::{EntityAddr, EntityName, Epoch, Errno, HObject, ObjectLocator, OsdId, PoolId, Utime};
+use types::{Epoch, Errno, HObject, ObjectLocator, OsdId, PoolId, Utime};
 
-/// The shell's number of a client connection; never used twice.
-pub type ConnId = u64;
-
-/// What an operation needs of the client's capabilities (10.2).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Allow<'a> {
-    Data {
-        read: bool,
-        write: bool,
-    },
-    Call {
-        class: &'a str,
-        method: &'a str,
-        read: bool,
-        write: bool,
-    },
-}
-
-/// Where it needs it.
-#[derive(Debug, Clone, Copy)]
-pub struct Need<'a> {
-    pub pool: &'a PoolView,
-    pub nspace: &'a [u8],
-    pub oid: &'a [u8],
-    /// Where the client's packets come from.
-    pub from: Option<IpAddr>,
-}
-
-/// A client's parsed OSD capabilities.
-pub trait Capabilities: fmt::Debug {
-    fn allows(&self, need: &Need<'_>, what: Allow<'_>) -> bool;
-}
-
-/// Who sent an operation, as the handshake established it.
-#[derive(Debug)]
-pub struct Client {
-    /// `client.<global id>`.
-    pub name: EntityName,
-    pub global_id: u64,
-    /// Of the entity and its global id: what its writes are remembered by, beside the number that it gave them. The same when it
-    /// comes again, here or to another primary; nobody else has it. Never 0.
-    pub instance: u64,
-    /// The address under which it would be blocklisted: its own word.
-    pub addr: EntityAddr,
-    /// Where its packets come from.
-    pub from: Option<IpAddr>,
-    pub features: u64,
-    pub caps: Arc<dyn Capabilities + Send + Sync>,
-    pub fence: Fence,
-}
-
-/// Whether a client is fenced, as far as it was looked up: once for each epoch of the map.
-#[derive(Debug, Default)]
-pub struct Fence {
-    /// The shell knows it of old, under another address.
-    known: AtomicBool,
-    /// The epoch in which the blocklist was looked at, twice, plus 1 if it was found; 0: never.
-    seen: AtomicU64,
-}
-
-impl Fence {
-    pub fn set_known(&self, fenced: bool) {
-        self.known.store(fenced, Relaxed);
-    }
-}
-
-impl Client {
-    pub fn is_fenced(&self, pool: &PoolView) -> bool {
-        if self.fence.known.load(Relaxed) {
-            return true;
-        }
-        let list = &pool.blocklist;
-        if list.is_empty() {
-            return false;
-        }
-        let (epoch, seen) = (u64::from(pool.epoch), self.fence.seen.load(Relaxed));
-        if seen != 0 && seen >> 1 == epoch {
-            return seen & 1 == 1;
-        }
-        let fenced = list.has_id(self.global_id) || list.entry_for(&self.addr, self.from).is_some();
-        self.fence.seen.store(epoch << 1 | u64::from(fenced), Relaxed);
-        fenced
-    }
-}
+pub use crate::client::{Allow, Capabilities, Client, ConnId, Fence, Need};
+pub use crate::exec::request::ObjectCopy;
+pub use crate::state::stats::PgStats;
 
 /// Whatever the shell wants to have back when the operation is over (flow control); dropped with it.
 #[derive(Default)]
@@ -119,16 +34,31 @@ pub struct ClientOp {
     pub permit: Permit,
 }
 
-/// Everything of one object, as COPY_FROM takes it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ObjectCopy {
-    pub user_version: u64,
-    pub mtime: Utime,
-    pub data: Bytes,
-    /// User attributes by their client names.
-    pub attrs: Vec<(Bytes, Bytes)>,
-    pub omap_header: Bytes,
-    pub omap: Vec<(Bytes, Bytes)>,
+/// What the operator, or the schedule, wants of a PG.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ScrubOrder {
+    pub deep: bool,
+    pub repair: bool,
+}
+
+impl ScrubOrder {
+    /// What both want.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self {
+            deep: self.deep || other.deep,
+            repair: self.repair || other.repair,
+        }
+    }
+}
+
+/// What a run came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ScrubResult {
+    pub order: ScrubOrder,
+    pub objects: u64,
+    /// Bad copies found, and of these repaired.
+    pub errors: u32,
+    pub fixed: u32,
 }
 
 #[derive(Debug)]
@@ -262,23 +192,4 @@ pub struct Context<'a> {
     /// Unpredictable numbers.
     pub random: &'a mut dyn FnMut() -> u64,
     pub out: &'a mut Vec<Output>,
-}
-
-/// What the PG reports upwards (`ceph df`, `rados df`, pg dump).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct PgStats {
-    /// Heads and clones; whiteouts too.
-    pub objects: i64,
-    /// Logical bytes; a clone counts what it does not share with the next newer version.
-    pub bytes: i64,
-    pub clones: i64,
-    pub whiteouts: i64,
-    pub omap_objects: i64,
-    pub reads: u64,
-    pub read_bytes: u64,
-    pub writes: u64,
-    pub write_bytes: u64,
-    /// The PG log's newest version and the last user version.
-    pub version: u64,
-    pub user_version: u64,
 }

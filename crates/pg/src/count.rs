@@ -8,10 +8,11 @@
 
 use crate::Pg;
 use crate::api::PgStats;
-use crate::object::ObjectState;
-use crate::stats::StatsDelta;
+use crate::state::object::ObjectState;
+use crate::state::range::behind;
+use crate::state::stats::StatsDelta;
 use crate::store::{IoError, ObjectStore};
-use crate::trim::{RETRY_REST, STEP_REST, behind};
+use crate::trim::{RETRY_REST, STEP_REST};
 use std::time::Duration;
 use types::{HObject, Transaction};
 
@@ -42,14 +43,14 @@ impl Count {
 
 impl Pg {
     pub fn stats(&self) -> PgStats {
-        let stats = &self.meta.stats;
+        let stats = &self.state.meta.stats;
         self.count.as_ref().map_or(*stats, |count| count.sums_in(stats))
     }
 
     /// Begins to count with a first step, after which a small PG is done.
     pub(crate) fn begin_count(&mut self, store: &mut dyn ObjectStore, now: Duration) {
         self.count = Some(Count {
-            cursor: self.range.start_cursor(self.pool.id).with_snap(0),
+            cursor: self.state.range.start_cursor(self.state.pool.id).with_snap(0),
             sums: PgStats::default(),
             next_at: now,
         });
@@ -69,10 +70,13 @@ impl Pg {
 
     /// If this fails, the next load counts again.
     pub(crate) fn write_counted(&mut self, store: &mut dyn ObjectStore) {
-        let mut txn = Transaction::new(self.id);
-        txn.ops.push(self.meta_op());
+        let mut txn = Transaction::new(self.state.id);
+        txn.ops.push(self.state.meta_op());
         if let Err(e) = store.submit(txn) {
-            tracing::warn!("pg {}: the count of its objects is not written: {e}", self.id);
+            tracing::warn!(
+                "pg {}: the count of its objects is not written: {e}",
+                self.state.id
+            );
         }
     }
 
@@ -84,12 +88,12 @@ impl Pg {
         match self.walk(&mut count, store) {
             Ok(true) => count.next_at = now + STEP_REST,
             Ok(false) => {
-                self.meta.stats = count.sums_in(&self.meta.stats);
-                self.meta.pg_num = self.pool.pg_num;
+                self.state.meta.stats = count.sums_in(&self.state.meta.stats);
+                self.state.meta.pg_num = self.state.pool.pg_num;
                 return;
             }
             Err(e) => {
-                tracing::error!("pg {}: counting objects: {e}", self.id);
+                tracing::error!("pg {}: counting objects: {e}", self.state.id);
                 count.next_at = now + RETRY_REST;
             }
         }
@@ -121,7 +125,7 @@ impl Pg {
     #[cfg(test)]
     pub fn count_objects(&self, store: &mut dyn ObjectStore) -> Result<PgStats, IoError> {
         let mut count = Count {
-            cursor: self.range.start_cursor(self.pool.id).with_snap(0),
+            cursor: self.state.range.start_cursor(self.state.pool.id).with_snap(0),
             sums: PgStats::default(),
             next_at: Duration::ZERO,
         };

@@ -3,9 +3,9 @@
 //! For tools that look at the store of an OSD that has ended. Not here: the store, and any use of this by a
 //! PG that lives.
 
-use crate::log::{EntryKind, LogEntry};
-use crate::meta::PgMeta;
-use crate::object_info::{self, INFO_ATTR, ObjectInfo};
+use crate::state::log::{EntryKind, LogEntry};
+use crate::state::meta::PgMeta;
+use crate::state::object_info::{self, INFO_ATTR, ObjectInfo};
 use bytes::Bytes;
 use denc::{Decode, Result};
 use types::{EVersion, HObject, OsdReqId, Utime};

@@ -16,67 +16,61 @@
 //! Not here: sockets, threads, clocks, the store (all come in through [`Context`]); routing an operation to
 //! its PG, map distribution and epochs, when copies are compared and how fast they are copied (shell).
 
-mod ahead;
 mod api;
+mod backend;
+mod backing;
 pub mod broken;
-mod checks;
-mod commit;
+mod client;
 #[cfg(any(test, feature = "testing"))]
 pub mod conformance;
-mod cost;
+mod copy_reads;
 mod count;
-mod execute;
-mod fetch;
+mod exec;
+mod front;
 pub mod inspect;
-mod intervals;
-mod list;
-mod locks;
-mod log;
 #[cfg(any(test, feature = "testing"))]
 pub mod memory;
-mod meta;
-mod notifies;
-mod object;
-mod object_info;
-mod ops;
-mod parked;
 mod pg;
 mod pool;
 pub mod probe;
-mod range;
-mod replication;
-mod reply;
+mod replica;
 mod scrub;
-mod snapset;
 mod split;
-mod stats;
+mod state;
 mod store;
+mod stored;
 mod trim;
-mod watch;
-mod write;
 
 pub use api::{
     Allow, Capabilities, Client, ClientOp, ClusterView, ConnId, Context, Fence, Input, Located, Need,
     ObjectCopy, Output, Permit, PgStats,
 };
-pub use checks::{NAME_MAX as OBJECT_NAME_MAX, NSPACE_MAX as NAMESPACE_MAX};
-pub use cost::WRITTEN_MAX;
-pub use list::ENTRIES_MAX as LIST_ENTRIES_MAX;
-pub use locks::{LockSeen, Refusal};
-pub use log::{LOG_ENTRY_BYTES, LOG_KEPT};
-pub use ops::data_write::OBJECT_SIZE_MAX;
-pub use ops::omap::KEYS_MAX as OMAP_KEYS_MAX;
-pub use ops::xattr::{XATTR_NAME_MAX, XATTR_VALUE_MAX, XATTRS_BYTES_MAX, XATTRS_MAX};
+pub use api::{ScrubOrder, ScrubResult};
+pub use backend::findings::{Inconsistent, shard_error};
+pub use backend::group::{Group, Proposal};
+pub use backend::pull_turns::PullTurns;
+pub use backend::replicated::first_scratch;
+pub use backend::reports::{CopyNeed, Kin, MemberState};
+pub use copy_reads::{ForCopy, refuse as refuse_read};
+pub use exec::cost::WRITTEN_MAX;
+pub use exec::finish::RETURN_MAX;
+pub use exec::limits::OBJECT_SIZE_MAX;
+pub use exec::notifies::NotifyBytes;
+pub use exec::ops::omap::KEYS_MAX as OMAP_KEYS_MAX;
+pub use exec::ops::xattr::{XATTR_NAME_MAX, XATTR_VALUE_MAX, XATTRS_BYTES_MAX, XATTRS_MAX};
+pub use front::checks::{NAME_MAX as OBJECT_NAME_MAX, NSPACE_MAX as NAMESPACE_MAX};
+pub use front::list::ENTRIES_MAX as LIST_ENTRIES_MAX;
+pub use front::locks::{LockSeen, Refusal};
+pub use front::watch::Unanswered;
 pub use pg::{LoadError, Pg};
 pub use pool::{Blocklist, PoolView, SnapIntervals};
-pub use range::seed_of;
-pub use replication::{CopyNeed, ForCopy, Group, Kin, MemberState, Proposal, Replica, refuse_read};
-pub use reply::RETURN_MAX;
-pub use scrub::verdict::shard_error;
-pub use scrub::{Inconsistent, PullTurns, ScrubOrder, ScrubResult, ScrubStamps, ScrubView, first_scratch};
-pub use split::ancestors;
+pub use replica::Replica;
+pub use scrub::ScrubView;
+pub use state::log::{LOG_ENTRY_BYTES, LOG_KEPT};
+pub use state::range::ancestors;
+pub use state::range::seed_of;
+pub use state::stamps::ScrubStamps;
 pub use store::{IoError, ObjectReads, ObjectStat, ObjectStore, OmapPage, Seq, Ticket};
-pub use watch::{NotifyBytes, Unanswered};
 
 #[cfg(test)]
 mod tests;

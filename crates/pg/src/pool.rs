@@ -6,7 +6,7 @@ use std::sync::Arc;
 use types::{AddrKind, EntityAddr, Epoch, OsdId, PoolId};
 
 /// A set of snapshot ids.
-pub type SnapIntervals = crate::intervals::Intervals;
+pub type SnapIntervals = crate::state::intervals::Intervals;
 
 /// Clients that must not do anything any more: by their addresses, and by the global ids of those that had such an address.
 #[derive(Debug, Clone, Default)]

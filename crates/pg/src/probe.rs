@@ -3,7 +3,8 @@
 //!
 //! Invariant: only in builds with debug assertions, and only in a thread that set a listener; else this costs nothing.
 
-use crate::scrub::{Inconsistent, ScrubOrder, ScrubResult};
+use crate::api::{ScrubOrder, ScrubResult};
+use crate::backend::findings::Inconsistent;
 use std::cell::RefCell;
 use std::rc::Rc;
 use types::{OsdId, PgId};

@@ -7,9 +7,10 @@
 
 use crate::Pg;
 use crate::api::Context;
-use crate::object::ObjectState;
-use crate::object_info::SNAPSET_ATTR;
 use crate::pool::SnapIntervals;
+use crate::state::object::ObjectState;
+use crate::state::object_info::SNAPSET_ATTR;
+use crate::state::range::behind;
 use crate::store::{IoError, ObjectStore};
 use bytes::Bytes;
 use denc::Encode;
@@ -30,11 +31,6 @@ pub(crate) struct Trim {
     pub next_at: Duration,
 }
 
-/// The place directly behind an object in the order of objects.
-pub(crate) fn behind(o: &HObject) -> HObject {
-    o.with_snap(o.snap.saturating_add(1))
-}
-
 impl Pg {
     /// Objects of this PG at or behind `from`.
     pub(crate) fn list_objects(
@@ -43,12 +39,14 @@ impl Pg {
         max: usize,
         store: &mut dyn ObjectStore,
     ) -> Result<Vec<ObjectId>, IoError> {
-        let end = self.object_id(self.range.end_cursor(self.pool.id));
-        let mut found = store.list_within(&self.object_id(from.clone()), &end, max)?;
+        let end = self
+            .state
+            .object_id(self.state.range.end_cursor(self.state.pool.id));
+        let mut found = store.list_within(&self.state.object_id(from.clone()), &end, max)?;
         let end = found.iter().position(|o| {
-            o.shard != self.id.shard
-                || o.object.pool != self.pool.id
-                || u64::from(o.object.reversed_hash()) >= self.range.end
+            o.shard != self.state.id.shard
+                || o.object.pool != self.state.pool.id
+                || u64::from(o.object.reversed_hash()) >= self.state.range.end
         });
         if let Some(end) = end {
             found.truncate(end);
@@ -58,15 +56,15 @@ impl Pg {
 
     /// Takes over what the map lists as removed, and starts a pass if there is something new.
     pub(crate) fn note_removed_snaps(&mut self, now: Duration) {
-        self.meta.removed.union(&self.pool.removed_snaps);
+        self.state.meta.removed.union(&self.state.pool.removed_snaps);
         if self.trim.is_some() {
             return;
         }
-        let snaps = self.meta.removed.minus(&self.meta.trimmed);
+        let snaps = self.state.meta.removed.minus(&self.state.meta.trimmed);
         if !snaps.is_empty() {
             self.trim = Some(Trim {
                 snaps,
-                cursor: self.range.start_cursor(self.pool.id).with_snap(0),
+                cursor: self.state.range.start_cursor(self.state.pool.id).with_snap(0),
                 next_at: now,
             });
         }
@@ -77,7 +75,7 @@ impl Pg {
             return;
         }
         let Some(mut trim) = self.trim.take() else { return };
-        let more = match self.meta.stats.clones {
+        let more = match self.state.meta.stats.clones {
             0 => Ok(false),
             _ => self.trim_some(&mut trim, ctx),
         };
@@ -98,7 +96,7 @@ impl Pg {
     fn trim_some(&mut self, trim: &mut Trim, ctx: &mut Context<'_>) -> Result<bool, ()> {
         let found = self
             .list_objects(&trim.cursor, STEP_OBJECTS, ctx.store)
-            .map_err(|e| tracing::error!("pg {}: trimming snapshots: {e}", self.id))?;
+            .map_err(|e| tracing::error!("pg {}: trimming snapshots: {e}", self.state.id))?;
         let Some(last) = found.last() else {
             return Ok(false);
         };
@@ -124,10 +122,10 @@ impl Pg {
         snaps: &SnapIntervals,
         ctx: &mut Context<'_>,
     ) -> Result<(), ()> {
-        let oid = self.object_id(head.clone());
+        let oid = self.state.object_id(head.clone());
         let old = self
             .take(&oid, ctx)
-            .map_err(|e| tracing::error!("pg {}: trimming snapshots: {e}", self.id))?;
+            .map_err(|e| tracing::error!("pg {}: trimming snapshots: {e}", self.state.id))?;
         let Some((set, gone)) = old.snapset.trim(snaps) else {
             self.put_back(head.clone(), old);
             return Ok(());
@@ -135,7 +133,7 @@ impl Pg {
         let mut ops: Vec<Op> = gone
             .iter()
             .map(|id| Op::Remove {
-                oid: self.object_id(head.with_snap(*id)),
+                oid: self.state.object_id(head.with_snap(*id)),
             })
             .collect();
         let mut new = (*old).clone();
@@ -150,7 +148,7 @@ impl Pg {
             new.snapset = Arc::new(set);
         }
         for id in gone {
-            self.cache.forget(&head.with_snap(id));
+            self.front.forget(&head.with_snap(id));
         }
         self.write_internal(&oid, old, new, ops, ctx)
             .map(|_| ())
@@ -159,23 +157,17 @@ impl Pg {
 
     /// The pass is over: remember it, and look for snapshots removed meanwhile.
     fn trim_done(&mut self, trim: Trim, ctx: &mut Context<'_>) {
-        let before = self.meta.trimmed.clone();
-        self.meta.trimmed.union(&trim.snaps);
-        let mut txn = Transaction::new(self.id);
-        txn.ops.push(self.meta_op());
-        match ctx.store.submit(txn.clone()) {
-            Ok(seq) => {
-                self.last_seq = seq;
-                self.replicate(txn, None, seq, ctx);
-            }
-            Err(_) => {
-                self.meta.trimmed = before;
-                self.trim = Some(Trim {
-                    next_at: ctx.now + RETRY_REST,
-                    ..trim
-                });
-                return;
-            }
+        let before = self.state.meta.trimmed.clone();
+        self.state.meta.trimmed.union(&trim.snaps);
+        let mut txn = Transaction::new(self.state.id);
+        txn.ops.push(self.state.meta_op());
+        if self.submit_txn(txn, None, ctx).is_err() {
+            self.state.meta.trimmed = before;
+            self.trim = Some(Trim {
+                next_at: ctx.now + RETRY_REST,
+                ..trim
+            });
+            return;
         }
         self.note_removed_snaps(ctx.now);
     }

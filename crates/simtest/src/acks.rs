@@ -14,8 +14,8 @@
 
 use crate::cluster::{Cluster, OsdNode, POOL};
 use crate::workload::History;
+use cluster::PgConfig;
 use io::disk::sim::Survival;
-use metastore::cluster::PgConfig;
 use std::cell::Cell;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

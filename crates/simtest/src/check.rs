@@ -12,7 +12,7 @@
 use crate::cluster::{Cluster, OsdNode, POOL};
 use crate::linear::{self, Entry, Verdict};
 use crate::workload::History;
-use metastore::{ClusterState, ClusterStats};
+use cluster::{ClusterState, ClusterStats};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::rc::Rc;

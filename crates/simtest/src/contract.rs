@@ -6,9 +6,8 @@
 //! Not here: who serves (`watchdog`), what proposals stand on (the state does not say that).
 
 use crate::cluster::{Cluster, POOL};
+use cluster::{ClusterState, PgConfig};
 use io_sim::Trace;
-use metastore::ClusterState;
-use metastore::cluster::PgConfig;
 use std::cell::RefCell;
 use std::sync::Arc;
 use types::{OsdId, PgId};

@@ -9,8 +9,9 @@
 //! Not here: who flips bits (`chaos`).
 
 use crate::cluster::POOL;
+use cluster::ClusterState;
 use io_sim::Trace;
-use metastore::{ClusterHandle, ClusterState};
+use metastore::ClusterHandle;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;

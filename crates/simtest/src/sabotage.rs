@@ -1,5 +1,5 @@
-//! Rules of the product that a run breaks on purpose, to show that its seeds would notice: the tables of `pg`, `metastore` and
-//! `store`, and what it takes of several of them together.
+//! Rules of the product that a run breaks on purpose, to show that its seeds would notice: the tables of `pg`, `cluster`,
+//! `metastore` and `store`, and what it takes of several of them together.
 //!
 //! `simtest mutants` runs each against seeds; docs/internals/simulation.md holds what came of it.
 
@@ -19,7 +19,28 @@ struct Pair {
     module: &'static str,
     says: &'static str,
     pg: pg::broken::Rule,
-    metastore: metastore::broken::Rule,
+    other: Other,
+}
+
+enum Other {
+    Cluster(cluster::broken::Rule),
+    Metastore(metastore::broken::Rule),
+}
+
+impl Other {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Cluster(rule) => rule.name(),
+            Self::Metastore(rule) => rule.name(),
+        }
+    }
+
+    fn set(&self) {
+        match self {
+            Self::Cluster(rule) => cluster::broken::set(Some(*rule)),
+            Self::Metastore(rule) => metastore::broken::set(Some(*rule)),
+        }
+    }
 }
 
 const PAIRS: &[Pair] = &[
@@ -28,20 +49,20 @@ const PAIRS: &[Pair] = &[
         module: "lease",
         says: "A silent OSD is not marked down while its lease lives, and members refuse what an earlier primary sends.",
         pg: pg::broken::Rule::Fence,
-        metastore: metastore::broken::Rule::LeaseEnded,
+        other: Other::Metastore(metastore::broken::Rule::LeaseEnded),
     },
     Pair {
         name: "foreign-log",
-        module: "metastore pgs",
+        module: "cluster::pgs",
         says: "Only an OSD of the in-sync set becomes primary, and of their logs the longest is the truth.",
         pg: pg::broken::Rule::LongestLeads,
-        metastore: metastore::broken::Rule::PrimaryInSync,
+        other: Other::Cluster(cluster::broken::Rule::PrimaryInSync),
     },
 ];
 
 /// Alone it is not missed: the other one stands for it.
 fn is_paired(rule: &str) -> bool {
-    let names = |p: &Pair| [p.pg.name(), p.metastore.name()].contains(&rule);
+    let names = |p: &Pair| [p.pg.name(), p.other.name()].contains(&rule);
     PAIRS.iter().any(names)
 }
 
@@ -52,7 +73,7 @@ fn module(crate_name: &'static str, module: &'static str) -> &'static str {
         ("pg", "log") => "pg::log",
         ("pg", "scrub") => "pg::scrub",
         ("pg", _) => "pg::replication",
-        ("metastore", _) => "metastore pgs",
+        ("cluster", _) => "cluster::pgs",
         (_, "open") => "store open",
         _ => "store committer",
     }
@@ -75,6 +96,7 @@ macro_rules! table {
 pub fn all() -> Vec<Sabotage> {
     let mut out = Vec::new();
     table!(out, "pg", pg);
+    table!(out, "cluster", cluster);
     table!(out, "metastore", metastore);
     table!(out, "store", store);
     out.extend(PAIRS.iter().map(|p| Sabotage {
@@ -83,7 +105,7 @@ pub fn all() -> Vec<Sabotage> {
         says: p.says.to_owned(),
         begin: Box::new(|| {
             pg::broken::set(Some(p.pg));
-            metastore::broken::set(Some(p.metastore));
+            p.other.set();
         }),
     }));
     out
@@ -109,7 +131,7 @@ pub const SAMPLE: &[(&str, u64, &str)] = &[
     ("pg::ReadRepair", 500, "EIO, and a copy in sync is whole"),
     ("no-fence", 500, "WRONG"),
     ("foreign-log", 500, "WRONG"),
-    ("metastore::ReturnedIsNew", 50, "the contract"),
-    ("metastore::KeepsMinSize", 50, "the contract"),
-    ("metastore::LikeItsAncestor", 50, "the contract"),
+    ("cluster::ReturnedIsNew", 50, "the contract"),
+    ("cluster::KeepsMinSize", 50, "the contract"),
+    ("cluster::LikeItsAncestor", 50, "the contract"),
 ];

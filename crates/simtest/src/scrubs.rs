@@ -11,8 +11,8 @@
 use crate::check;
 use crate::cluster::{Cluster, POOL};
 use crate::rot::Rot;
+use cluster::Changes;
 use io_sim::Sim;
-use metastore::Changes;
 use pg::probe::{self, Scrubbed};
 use pg::{Inconsistent, ScrubResult, shard_error};
 use std::cell::{Cell, RefCell};
@@ -141,7 +141,7 @@ impl Scrubs {
 pub async fn wish(cluster: &Cluster, pgs: &[PgId], asked: Asked) -> Result<(), String> {
     let line = format_args!("scrub {pgs:?}: {asked:?}");
     cluster.sim.trace.note(line);
-    let decide = |state: &metastore::ClusterState| {
+    let decide = |state: &cluster::ClusterState| {
         let wishes = state.wish_scrubs(pgs, asked.deep, asked.repair);
         wishes.unwrap_or_else(Changes::none)
     };

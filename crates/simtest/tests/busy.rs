@@ -109,8 +109,8 @@ fn who_was_marked_down_without_fault_is_back_at_once() {
         sleep(SECOND * 10).await;
         for _ in 0..8 {
             let (began, before) = (sim.elapsed(), from(&cluster));
-            let ask = |_: &metastore::ClusterState| {
-                metastore::Changes::one(metastore::Change::AskDown {
+            let ask = |_: &cluster::ClusterState| {
+                cluster::Changes::one(cluster::Change::AskDown {
                     id: VICTIM,
                     up_from: before,
                 })

@@ -2,7 +2,7 @@
 
 use crate::format;
 use bytes::Bytes;
-use metastore::Changes;
+use cluster::Changes;
 use serde_json::{Map, Value};
 use types::Errno;
 

@@ -2,8 +2,8 @@
 
 use crate::policies::progress::Progress;
 use crate::policies::standing::Stance;
+use cluster::{ClusterState, ClusterStats};
 use io::Random;
-use metastore::{ClusterState, ClusterStats};
 use std::collections::BTreeMap;
 use types::osdmap::{Incremental, OsdMap};
 use types::{AuthName, EntityAddr, OsdId, Utime};
@@ -32,9 +32,9 @@ pub struct SessionInfo {
 
 impl SessionInfo {
     /// As the blocklist sees it; None: no entry keeps it from anything.
-    pub fn instance(&self) -> Option<metastore::Instance> {
+    pub fn instance(&self) -> Option<cluster::Instance> {
         use types::EntityKind::{Mon, Osd};
-        let instance = metastore::Instance {
+        let instance = cluster::Instance {
             global_id: self.global_id,
             addr: self.addr,
             from: Some(self.from),

@@ -6,9 +6,9 @@
 use super::*;
 use crate::commands::context::{MonInfo, Target};
 use crate::policies::progress::Progress;
+use ::cluster::{Changes, ClusterState, ClusterStats, CreateOptions, OsdBoot, OsdReport};
 use io::{Clock, SystemRandom};
-use metastore::cluster::{CreateOptions, OsdBoot, create_cluster};
-use metastore::{Changes, ClusterHandle, ClusterState, ClusterStats, Embedded, OsdReport};
+use metastore::{ClusterHandle, Embedded, create_cluster};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -105,7 +105,7 @@ impl Cluster {
             nsec: 0,
         };
         let mgr = types::mgrmap::MgrMap::active(1, "x", 4100, addrs(6900, 1), now);
-        let changes = Changes::one(metastore::Change::MgrMap(Box::new(mgr)));
+        let changes = Changes::one(::cluster::Change::MgrMap(Box::new(mgr)));
         state = state.apply(changes, now).unwrap().0;
         let mon = MonInfo {
             name: "a".into(),
@@ -172,7 +172,7 @@ impl Cluster {
 
     /// An OSD comes up (again).
     pub fn boot(&mut self, id: i32) {
-        let changes = metastore::cluster::boot_decision(&self.state, &boot(id), self.now).0;
+        let changes = ::cluster::boot::decide(&self.state, &boot(id), self.now).0;
         self.state = self.state.apply(changes, self.now).unwrap().0;
         self.report();
     }
@@ -225,17 +225,17 @@ impl Cluster {
         let fresh = types::monmap::MonMap::new(map.fsid, self.now, [(name.to_string(), addrs(port, 0))]);
         map.mon_info.extend(fresh.mon_info);
         map.ranks.push(name.into());
-        let changes = Changes::one(metastore::Change::MonMap(Box::new(map)));
+        let changes = Changes::one(::cluster::Change::MonMap(Box::new(map)));
         self.state = self.state.apply(changes, self.now).unwrap().0;
     }
 
     /// It gives its sign of life.
     pub fn monitor_lives(&mut self, name: &str) {
-        let report = metastore::MonReport {
+        let report = ::cluster::MonReport {
             name: name.into(),
             mgr_name: format!("mgr-{name}"),
             metadata: BTreeMap::from([("hostname".to_string(), format!("host-{name}"))]),
-            ..metastore::MonReport::default()
+            ..::cluster::MonReport::default()
         };
         self.stats.mons.insert(name.into(), report);
     }
@@ -270,7 +270,7 @@ impl Cluster {
     }
 
     /// Lets an OSD report what its host can spare.
-    pub fn spare(&mut self, id: i32, spare: metastore::cluster::SpareSpace) {
+    pub fn spare(&mut self, id: i32, spare: ::cluster::SpareSpace) {
         self.edit(id, |r| r.spare = Some(spare));
     }
 

@@ -13,7 +13,7 @@
 //! It comes in again by itself when it boots (`Incremental::boot_osd`); one that an operator marked out does not.
 
 use crate::policies::spread::Spread;
-use metastore::{ClusterState, ClusterStats};
+use cluster::{ClusterState, ClusterStats};
 use std::collections::{BTreeMap, BTreeSet};
 use types::OsdId;
 use types::osdmap::{OsdMap, map_flag, osd_state};

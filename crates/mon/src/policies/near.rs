@@ -214,7 +214,7 @@ mod tests {
         let Some(next) = mend(&c.state.osdmap.crush) else {
             return false;
         };
-        let mut changes = metastore::Changes::none();
+        let mut changes = cluster::Changes::none();
         *changes.inc(&c.state, c.now).crush_mut(&c.state.osdmap) = next;
         c.state = c.state.apply(changes, c.now).unwrap().0;
         true

@@ -6,7 +6,7 @@ use crate::policies::pool_change::pool_mut;
 use crate::policies::pool_change::refuse;
 use crate::policies::pools;
 use crate::policies::pools::{Done, PoolDefaults, PoolError, Result, SIZE_MAX};
-use metastore::ClusterState;
+use cluster::ClusterState;
 use types::osdmap::{Incremental, OsdMap};
 use types::pool::{
     AUTOSCALE_OFF, AUTOSCALE_ON, AUTOSCALE_WARN, OptionKind, PgPool, PoolOption, PoolOptions, pool_flag,

@@ -10,7 +10,7 @@
 pub use crate::policies::pool_change::{Done, PoolError, Result};
 use crate::policies::pool_change::{pool_mut, refuse};
 use crate::policies::spread::Spread;
-use metastore::ClusterState;
+use cluster::ClusterState;
 use types::osdmap::{Incremental, OsdMap};
 use types::pool::{PgPool, PoolOption, pool_flag};
 use types::{AuthName, Errno, PoolId, Utime};

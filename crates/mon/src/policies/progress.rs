@@ -10,7 +10,7 @@
 
 use crate::format::units;
 use crate::policies::reports::newest_reports;
-use metastore::{ClusterState, ClusterStats};
+use cluster::{ClusterState, ClusterStats};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, VecDeque};
 use types::pgstats::pg_state;
@@ -292,7 +292,7 @@ mod tests {
         let pg = PgId::new(1, 0);
         let mut stat = PgStat::unknown(pg);
         stat.stats.sum.num_objects_degraded = left;
-        let mut report = metastore::OsdReport::default();
+        let mut report = cluster::OsdReport::default();
         report.pgs.insert(pg, stat);
         let mut out = ClusterStats::default();
         out.osds.insert(0, Arc::new(report));

@@ -14,7 +14,7 @@ use crate::format::units;
 use crate::policies::auto_out;
 use crate::policies::spread::Spread;
 use bytes::Bytes;
-use metastore::{Change, Changes, ClusterState, ClusterStats};
+use cluster::{Change, Changes, ClusterState, ClusterStats};
 use std::collections::BTreeSet;
 use types::clusterlog::LogLevel;
 use types::osdmap::{OsdMap, map_flag};
@@ -390,7 +390,7 @@ fn retire(state: &ClusterState, osds: &[OsdId], target: &Target, now: Utime) -> 
         };
         let at = host(*id).map_or("?", String::as_str);
         changes.push(Change::ConfigKeySet {
-            key: metastore::cluster::keys::retired(slot.uuid),
+            key: cluster::keys::retired(slot.uuid),
             value: Bytes::from(format!("osd.{id} of {at}, removed {now}")),
         });
     }
@@ -490,7 +490,7 @@ mod tests {
         let wishes = map.pgs().map(|pg| {
             let old = c.state.pgs.get(pg).unwrap();
             let up = map.pg_to_up_acting(pg).up;
-            metastore::cluster::PgProposal {
+            cluster::PgProposal {
                 pg,
                 expect: old.clone(),
                 primary: up[0],

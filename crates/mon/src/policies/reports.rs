@@ -1,6 +1,6 @@
 //! Reports of OSDs about placement groups: which of several counts.
 
-use metastore::ClusterStats;
+use cluster::ClusterStats;
 use std::collections::BTreeMap;
 use types::pgstats::PgStat;
 use types::{OsdId, PgId};

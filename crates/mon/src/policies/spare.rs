@@ -8,8 +8,7 @@
 //! rises when there are two more than it asks for, or all: so what one move changes does not call for the next.
 
 use crate::format::units;
-use metastore::cluster::SpareSpace;
-use metastore::{ClusterStats, OsdReport};
+use cluster::{ClusterStats, OsdReport, SpareSpace};
 use std::sync::Arc;
 use types::OsdId;
 use types::osdmap::OsdMap;

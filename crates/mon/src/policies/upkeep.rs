@@ -10,7 +10,7 @@
 //! - OSDs that are up in the map but report no more are marked down.
 
 use crate::policies::{near, spare};
-use metastore::{Change, Changes, ClusterState, ClusterStats};
+use cluster::{Change, Changes, ClusterState, ClusterStats};
 use std::collections::BTreeMap;
 use types::clusterlog::LogLevel;
 use types::osdmap::{Incremental, OsdMap, osd_state};

@@ -1,7 +1,7 @@
 //! How full the cluster is: sums over the OSDs' reports, and what can still be written to a pool.
 
 use crate::policies::spread::{Part, parts};
-use metastore::{ClusterState, ClusterStats};
+use cluster::{ClusterState, ClusterStats};
 use std::collections::BTreeMap;
 use types::{OsdId, PoolId};
 

@@ -7,12 +7,11 @@ use crate::policies::pools::{self, Done, NewPool, RuleChoice, SnapRights};
 use crate::shell::audit::Record;
 use crate::shell::requests::{Action, Door, Env, Reply, Request};
 use bytes::Bytes;
+use cluster::{AUDIT_CHANNEL, Change, Changes, ClusterState};
 use messages::mon::{
     Body, MLogAck, MMgrCommandReply, MMonCommandAck, MPoolOp, MPoolOpReply, PaxosHeader, PoolOpKind,
 };
 use messages::osd::MCommandReply;
-use metastore::cluster::AUDIT_CHANNEL;
-use metastore::{Change, Changes, ClusterState};
 use msgr::Message;
 use types::clusterlog::LogEntry;
 use types::osdmap::Incremental;

@@ -22,13 +22,13 @@ use crate::shell::subscriptions::Topic;
 use crate::shell::{decisions, publish};
 use auth::Access;
 use bytes::Bytes;
+use cluster::{ClusterState, ClusterStats};
 use messages::mon::{
     Body, MConfig, MGetConfig, MGetPoolStats, MGetPoolStatsReply, MLog, MMgrCommand, MMonCommand, MMonGetMap,
     MMonGetVersion, MMonGetVersionReply, MMonSubscribe, MPing, MPoolOp, MStatfs, MStatfsReply, PaxosHeader,
     PoolOpKind,
 };
 use messages::osd::MCommand;
-use metastore::{ClusterState, ClusterStats};
 use msgr::{Message, Peer};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -107,7 +107,7 @@ impl Monitor {
     }
 
     /// Whom the blocklist may fence; nobody while it is empty.
-    pub fn instances(&self) -> Vec<metastore::Instance> {
+    pub fn instances(&self) -> Vec<cluster::Instance> {
         let map = &self.state.osdmap;
         if map.blocklist.is_empty() && map.range_blocklist.is_empty() {
             return Vec::new();

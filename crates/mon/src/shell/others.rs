@@ -7,9 +7,9 @@
 
 use crate::policies::standing::{Word, Words, word_of};
 use auth::{CephxClient, ClientAuth, Entropy, NoneClient};
+use cluster::ClusterState;
 use io::Clock;
 use messages::mon::{Body, MPing};
-use metastore::ClusterState;
 use msgr::ClientConfig;
 use net::{ClientError, ClientStream};
 use std::collections::BTreeMap;

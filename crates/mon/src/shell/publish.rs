@@ -4,9 +4,9 @@
 use crate::shell::session::Session;
 use crate::shell::subscriptions::{Topic, Wanted};
 use auth::Access;
+use cluster::ClusterState;
 use denc::Encode;
 use messages::mon::{Body, MConfig, MFsMap, MFsMapUser, MLog, MMgrMap, MMonMap, MOsdMap, PaxosHeader};
-use metastore::ClusterState;
 use msgr::Message;
 use types::Epoch;
 

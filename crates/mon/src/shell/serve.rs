@@ -23,8 +23,9 @@ use crate::shell::requests::{Action, Reply, Request};
 use auth::{
     AllowNone, AuthMethod, Authenticator, ConMode, Entropy, KeyServer, KeyServerConfig, TicketVerifier,
 };
+use cluster::{Change, Changes, ClusterState, MonReport};
 use io::{Clock, Random};
-use metastore::{Change, Changes, ClusterHandle, ClusterState, MonReport};
+use metastore::ClusterHandle;
 use msgr::{Message, ModeSwitch, Modes, ServerConfig};
 use net::{ConnId, Connections, Listener, NetEvent, Options};
 use std::collections::BTreeMap;

@@ -5,7 +5,7 @@ use crate::shell::requests::{Action, Request, Rights};
 use crate::shell::subscriptions::Subscriptions;
 use auth::caps::{MgrNeed, MonNeed};
 use auth::{Access, AuthMethod, KeyDb, MgrCaps, MonCaps, OsdCaps, PeerCaps};
-use metastore::ClusterState;
+use cluster::ClusterState;
 use msgr::Peer;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -180,7 +180,7 @@ mod tests {
     use crate::shell::monitor::Effect;
     use crate::tests::Rig;
     use auth::{AuthMethod, CryptoKey, EntityAuth, PeerCaps};
-    use metastore::{Change, Changes, ClusterState};
+    use cluster::{Change, Changes, ClusterState};
     use msgr::Peer;
     use std::sync::Arc;
     use types::{AuthName, EntityAddrVec, EntityKind, EntityName, Utime};

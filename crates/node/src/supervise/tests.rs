@@ -3,9 +3,9 @@
 use super::*;
 use crate::kinds::KINDS;
 use crate::role::Running;
+use cluster::CreateOptions;
 use io::{SystemClock, SystemRandom};
-use metastore::cluster::{CreateOptions, create_cluster};
-use metastore::{Embedded, Metastore};
+use metastore::{Embedded, Metastore, create_cluster};
 use std::sync::atomic::{AtomicU32, Ordering};
 use types::{EntityAddr, Uuid};
 

@@ -1,7 +1,7 @@
 //! Three OSDs of one pool of three copies, by the wire: writes, one that goes and comes back, another primary.
 
 use super::*;
-use metastore::Change;
+use cluster::Change;
 use types::osdmap::osd_state;
 
 const OSDS: i32 = 3;
@@ -30,7 +30,7 @@ async fn halt(loops: &mut BTreeMap<i32, Loop>, osd: i32) {
 /// Waits until every PG has so many copies in sync.
 async fn copies(rig: &Rig, n: usize) {
     let mut state = rig.cluster.subscribe_state();
-    let all = |s: &Arc<metastore::ClusterState>| {
+    let all = |s: &Arc<cluster::ClusterState>| {
         let mut pgs = s.pgs.iter().peekable();
         pgs.peek().is_some() && pgs.all(|(_, c)| c.in_sync.len() == n)
     };
@@ -120,16 +120,16 @@ fn one_that_is_asked_to_goes_down_by_itself_and_comes_back() {
         copies(&rig, 3).await;
         for round in 0..2u64 {
             let osd = round as i32;
-            let up_from = |s: &metastore::ClusterState| s.osdmap.osd(osd).unwrap().info.up_from;
+            let up_from = |s: &cluster::ClusterState| s.osdmap.osd(osd).unwrap().info.up_from;
             let before = up_from(&rig.cluster.state());
-            let ask = |state: &metastore::ClusterState| {
+            let ask = |state: &cluster::ClusterState| {
                 let up_from = Some(up_from(state));
                 (Changes::one(Change::AskDown { id: osd, up_from }), ())
             };
             rig.cluster.commit(ask).await.unwrap();
             put(&rig, 10 + round, 0, vec![round as u8; 3000]).await;
             let mut state = rig.cluster.subscribe_state();
-            let back = |s: &Arc<metastore::ClusterState>| s.osdmap.is_up(osd) && up_from(s) > before;
+            let back = |s: &Arc<cluster::ClusterState>| s.osdmap.is_up(osd) && up_from(s) > before;
             assert!(state.wait_for(back).await.unwrap().asked_down.is_empty());
             copies(&rig, 3).await;
             check(&rig, 20 + round, 0, &[round as u8; 3000]).await;
@@ -147,7 +147,7 @@ fn one_that_is_marked_down_while_it_lives_comes_back() {
         copies(&rig, 3).await;
         for round in 0..3u64 {
             let osd = round as i32;
-            let down = |state: &metastore::ClusterState| {
+            let down = |state: &cluster::ClusterState| {
                 let mut changes = Changes::none();
                 changes
                     .inc(state, Utime::ZERO)

@@ -2,7 +2,7 @@
 
 use super::*;
 use auth::{AuthMethod, PeerCaps};
-use metastore::ClusterState;
+use cluster::ClusterState;
 use msgr::Peer;
 use net::{ConnId, NetEvent};
 use std::net::SocketAddr;

@@ -1,7 +1,7 @@
 //! What an OSD says that it goes by is what it goes by.
 
 use super::*;
-use metastore::Change;
+use cluster::Change;
 
 async fn set(rig: &Rig, who: &str, name: &str, value: &str) {
     let change = Change::ConfigSet {
@@ -9,7 +9,7 @@ async fn set(rig: &Rig, who: &str, name: &str, value: &str) {
         name: name.into(),
         value: value.into(),
     };
-    let decide = move |_: &metastore::ClusterState| (Changes::one(change.clone()), ());
+    let decide = move |_: &cluster::ClusterState| (Changes::one(change.clone()), ());
     rig.cluster.commit(decide).await.unwrap();
 }
 
@@ -63,7 +63,7 @@ fn all_that_is_told_has_a_name_of_ceph_s() {
         let osd = rig.osd().await;
         for name in osd.options().keys() {
             let own = ["osd_recovery_profile"].contains(name);
-            assert!(own || metastore::cluster::options::find(name).is_some(), "{name}");
+            assert!(own || cluster::options::find(name).is_some(), "{name}");
         }
         close(osd);
     });

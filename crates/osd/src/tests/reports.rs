@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 /// An epoch in which the pool has `size` copies.
 async fn resize(rig: &Rig, osd: &mut Osd, size: u8) -> Epoch {
-    let edit = move |state: &metastore::ClusterState| {
+    let edit = move |state: &cluster::ClusterState| {
         let mut changes = Changes::none();
         let mut pool = state.osdmap.pool(POOL).unwrap().clone();
         pool.size = size;

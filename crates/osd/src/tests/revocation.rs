@@ -2,7 +2,7 @@
 
 use super::*;
 use auth::{CryptoKey, EntityAuth, PeerCaps};
-use metastore::{Change, ClusterState};
+use cluster::{Change, ClusterState};
 use net::ConnId;
 use pg::{Allow, Need};
 

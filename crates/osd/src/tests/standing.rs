@@ -1,7 +1,7 @@
 //! When an OSD serves, and what becomes of answers when it does not.
 
 use super::*;
-use metastore::Change;
+use cluster::Change;
 
 const LONG: Duration = Duration::from_secs(600);
 
@@ -30,7 +30,7 @@ fn who_has_asked_to_be_marked_down_serves_no_more() {
         rig.boot().await;
         let mut osd = rig.osd().await;
         assert!(osd.serving());
-        let wish = |state: &metastore::ClusterState| {
+        let wish = |state: &cluster::ClusterState| {
             let up_from = state.osdmap.osd(0).map(|o| o.info.up_from);
             (Changes::one(Change::AskDown { id: 0, up_from }), ())
         };

@@ -1,8 +1,9 @@
 //! The same objects as all copies have them: the primary's own look and the members' answers, side by side.
 
-use super::digest::Walk;
-use super::verdict::{Inconsistent, judge};
 use crate::api::Context;
+use crate::backend::Backend;
+use crate::backend::digest::Walk;
+use crate::backend::findings::Inconsistent;
 use crate::store::Ticket;
 use messages::osd::peer_scrub::ObjectDigest;
 use std::collections::{BTreeMap, BTreeSet};
@@ -75,7 +76,7 @@ impl Compare {
     }
 
     /// What is wrong, and which objects changed under the eyes of somebody.
-    pub fn judge(&self, me: OsdId) -> (Vec<Inconsistent>, BTreeSet<HObject>) {
+    pub fn judge(&self, me: OsdId, backend: &dyn Backend) -> (Vec<Inconsistent>, BTreeSet<HObject>) {
         let (sides, _) = self.sides(me);
         let mut objects: BTreeMap<&HObject, Vec<Option<&ObjectDigest>>> = BTreeMap::new();
         for (at, (_, items)) in sides.iter().enumerate() {
@@ -91,7 +92,7 @@ impl Compare {
                 changed.insert(object.clone());
             }
             let copies: Vec<_> = sides.iter().map(|(osd, _)| *osd).zip(digests).collect();
-            wrong.extend(judge(object, &copies));
+            wrong.extend(backend.judge(object, &copies));
         }
         (wrong, changed)
     }

@@ -2,11 +2,11 @@
 //!
 //! The object info that it shows is made from ours: Ceph's has fields that Skep does not keep (prior version, digests).
 
-use super::verdict::{Inconsistent, Side, shard_error};
 use crate::Pg;
 use crate::api::Context;
-use crate::execute::Fail;
-use crate::object::ObjectState;
+use crate::backend::findings::{Inconsistent, Side, shard_error};
+use crate::exec::Fail;
+use crate::state::object::ObjectState;
 use bytes::Bytes;
 use denc::{Reader, Writer};
 use types::{EVersion, Errno, HObject};
@@ -48,7 +48,7 @@ fn place(o: &HObject) -> (Bytes, Bytes, u64) {
 impl Pg {
     pub(crate) fn scrub_ls(&self, input: &Bytes, ctx: &mut Context<'_>) -> Result<(i32, Bytes), Fail> {
         let q = query(input)?;
-        let interval = self.repl.group.interval;
+        let interval = self.backend.group().interval;
         if q.interval != 0 && q.interval != interval {
             return Err(Errno::EAGAIN.into());
         }
@@ -67,10 +67,10 @@ impl Pg {
             w.u32(interval);
             w.u32(rows.len() as u32);
             for row in rows {
-                let oid = self.object_id(row.object.clone());
+                let oid = self.state.object_id(row.object.clone());
                 let state = ObjectState::load(&oid, ctx.store).ok().filter(|s| s.physical);
                 let mut one = Writer::with_capacity(512);
-                object(row, state.as_ref(), self.repl.group.me, &mut one);
+                object(row, state.as_ref(), self.backend.group().me, &mut one);
                 w.blob(&one.finish());
             }
         });
@@ -152,7 +152,7 @@ fn object_info(object: &HObject, state: &ObjectState, version: EVersion, w: &mut
         w.u64(state.size);
         w.put(&info.mtime);
         match object.is_head() {
-            true => w.put(&crate::object_info::NO_REQID),
+            true => w.put(&crate::state::object_info::NO_REQID),
             false => w.u32(0),
         }
         w.u64(u64::from(info.truncate_seq));

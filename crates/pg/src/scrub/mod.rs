@@ -2,8 +2,8 @@
 //!
 //! Vocabulary: a *light* scrub compares versions, sizes and attributes, a *deep* one all data and omap. The [`run`] walks
 //! the PG in *stretches* that are compared without stopping writes; what differs there is *suspect*, and is looked at once
-//! more while its writes wait (a *check*). [`verdict`] says which copy is right, [`repair`] puts it in the place of the
-//! others, whole or in pieces ([`rebuild`]), [`answer`] is the member's side, [`digest`] looks at objects on either.
+//! more while its writes wait (a *check*). The back end
+//! looks at objects, says which copy is right and puts it in the place of the others.
 //!
 //! Invariants: only a PG that is whole, active and has nothing to copy is scrubbed; a run ends when that does. What is
 //! compared in a check is one state of the object on all copies. An operation that meets an unreadable copy on the
@@ -11,76 +11,24 @@
 //!
 //! Not here: when a scrub begins and how fast it goes (the shell: it orders a run and grants its stretches).
 
-mod answer;
 mod compare;
-mod digest;
-mod fixes;
 mod ls;
-mod piece;
-mod plan;
-mod rebuild;
-mod repair;
 mod run;
-mod scratch;
-mod stamps;
-mod take;
 mod told;
-mod turns;
-pub mod verdict;
-mod watched;
-
-pub(crate) use answer::Works;
-pub(crate) use scratch::clear as clear_scratch;
-pub use scratch::first_scratch;
-pub use stamps::ScrubStamps;
-pub(crate) use told::DamageMet;
-pub use turns::PullTurns;
-#[cfg(test)]
-pub(crate) use turns::TURNS_MAX;
-pub use verdict::Inconsistent;
-pub(crate) use watched::Watched;
 
 use crate::Pg;
-use crate::api::{Context, Output};
+use crate::api::{Context, Output, ScrubOrder};
+use crate::backend::findings::{Inconsistent, Side, shard_error};
+use crate::backend::pull_turns::PullTurns;
+use crate::state::stamps::ScrubStamps;
 use crate::store::Ticket;
-use messages::osd::peer::PeerBody;
 use messages::osd::peer_scrub::ScrubBody;
-use repair::Repair;
 use run::Run;
 use std::collections::BTreeMap;
-use std::time::Duration;
 use types::{HObject, OsdId, Transaction};
-use verdict::{Side, shard_error};
 
 /// Inconsistent objects that a PG remembers one by one; more are only counted.
 const FOUND_MAX: usize = 1024;
-
-/// What the operator, or the schedule, wants of a PG.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ScrubOrder {
-    pub deep: bool,
-    pub repair: bool,
-}
-
-impl ScrubOrder {
-    /// What both want.
-    fn and(self, other: Self) -> Self {
-        Self {
-            deep: self.deep || other.deep,
-            repair: self.repair || other.repair,
-        }
-    }
-}
-
-/// What a run came to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ScrubResult {
-    pub order: ScrubOrder,
-    pub objects: u64,
-    /// Bad copies found, and of these repaired.
-    pub errors: u32,
-    pub fixed: u32,
-}
 
 /// How a PG stands, for the shell and for reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,29 +46,24 @@ pub struct ScrubView {
 #[derive(Debug, Default)]
 pub(crate) struct Scrub {
     run: Option<Box<Run>>,
-    repairs: BTreeMap<u64, Repair>,
-    turns: PullTurns,
-    /// Objects whose repair failed: not tried again before.
-    given_up: BTreeMap<HObject, Duration>,
     /// Of the last runs of this interval; None: there was none.
     found: Option<BTreeMap<HObject, Inconsistent>>,
-    repaired: u64,
     ended: u64,
 }
 
 impl Pg {
     /// From now on it repairs its own copies in turn with the other PGs that share these.
     pub fn share_pull_turns(&mut self, turns: PullTurns) {
-        self.scrub.turns = turns;
+        self.backend.share_pull_turns(turns);
     }
 
     pub fn scrub_view(&self) -> ScrubView {
         let run = self.scrub.run.as_deref().filter(|r| !r.alone);
         ScrubView {
-            stamps: self.meta.scrub,
+            stamps: self.state.meta.scrub,
             running: run.map(|r| r.order),
             wants_grant: run.is_some_and(Run::wants_grant),
-            repaired: self.scrub.repaired,
+            repaired: self.backend.repaired(),
             ready: self.can_scrub(),
         }
     }
@@ -132,41 +75,23 @@ impl Pg {
 
     /// Whole, active, and every member has everything: only then all copies are the same.
     fn can_scrub(&self) -> bool {
-        let g = &self.repl.group;
-        self.is_active() && g.is_primary() && g.is_whole() && self.repl.all_full() && self.count.is_none()
+        let g = self.backend.group();
+        self.is_active() && g.is_primary() && g.is_whole() && self.backend.all_full() && self.count.is_none()
     }
 
     pub(crate) fn scrub_said(&mut self, from: OsdId, body: ScrubBody, ctx: &mut Context<'_>) {
         match body {
             ScrubBody::Digests { token, items, next } => self.digests(from, token, items, next),
-            ScrubBody::Pulled { token, result, txn } => self.pulled(from, token, result, txn, ctx),
-            ScrubBody::Outlined {
-                token,
-                result,
-                outline,
-            } => self.outline_told(from, token, (result, outline), ctx),
-            ScrubBody::Pieced {
-                token,
-                result,
-                next,
-                txn,
-            } => self.pieced(from, token, result, (txn, next), ctx),
             ScrubBody::Damaged { head } => self.damage_told(from, head, ctx),
-            ScrubBody::Digest { .. }
-            | ScrubBody::Pull { .. }
-            | ScrubBody::Outline { .. }
-            | ScrubBody::Piece { .. } => {
-                tracing::warn!(
-                    "pg {}: osd.{from} takes itself for the primary of our interval",
-                    self.id
-                );
-            }
+            // The back end's.
+            _ => {}
         }
     }
 
     /// True if the read was scrub's.
     pub(crate) fn scrub_read_ended(&mut self, ticket: Ticket, ctx: &mut Context<'_>) -> bool {
-        self.scrub.run.as_mut().is_some_and(|r| r.read_ended(ticket)) || self.repair_read_ended(ticket, ctx)
+        self.scrub.run.as_mut().is_some_and(|r| r.read_ended(ticket))
+            || self.repair(ctx, |b, lent| b.read_ended(ticket, lent))
     }
 
     /// After every input: goes on with what it may have set free.
@@ -174,18 +99,16 @@ impl Pg {
         if self.scrub.run.is_some() && !self.can_scrub() {
             self.stop_scrub(ctx);
         }
-        if !self.scrub.repairs.is_empty() {
-            self.go_on_repairing(ctx);
-        }
+        self.repair(ctx, |b, lent| b.recover(lent));
         if self.scrub.run.is_some() {
             self.go_on_scrubbing(ctx);
         }
     }
 
     /// Something of an object cannot be read here, and nobody could give it.
-    fn note_unreadable(&mut self, head: &HObject, ctx: &mut Context<'_>) {
+    pub(crate) fn note_unreadable(&mut self, head: &HObject, ctx: &mut Context<'_>) {
         let me = Side {
-            osd: self.repl.group.me,
+            osd: self.backend.group().me,
             digest: None,
             errors: shard_error::READ,
             bad: true,
@@ -203,44 +126,35 @@ impl Pg {
             return;
         }
         found.insert(head.clone(), one);
-        self.meta.scrub.deep_errors = self.meta.scrub.deep_errors.saturating_add(1);
+        self.state.meta.scrub.deep_errors = self.state.meta.scrub.deep_errors.saturating_add(1);
         self.write_stamps(ctx);
     }
 
     /// The stamps go to all members.
     fn write_stamps(&mut self, ctx: &mut Context<'_>) {
-        let mut txn = Transaction::new(self.id);
-        txn.ops.push(self.meta_op());
-        match ctx.store.submit(txn.clone()) {
-            Ok(seq) => {
-                self.last_seq = seq;
-                self.replicate(txn, None, seq, ctx);
-            }
+        let mut txn = Transaction::new(self.state.id);
+        txn.ops.push(self.state.meta_op());
+        if let Err(e) = self.submit_txn(txn, None, ctx) {
             // They are written with the next change of the metadata.
-            Err(e) => tracing::warn!("pg {}: when it was scrubbed is not written down: {e}", self.id),
+            tracing::warn!(
+                "pg {}: when it was scrubbed is not written down: {e}",
+                self.state.id
+            );
         }
     }
 
     /// A PG that was never scrubbed counts as scrubbed when it was first led here: the periods begin then.
     pub fn begin_scrub_periods(&mut self, ctx: &mut Context<'_>) {
-        if self.meta.scrub.at.is_zero() && self.is_active() {
-            (self.meta.scrub.at, self.meta.scrub.deep_at) = (ctx.wall, ctx.wall);
-            self.meta.scrub.clean_at = ctx.wall;
+        if self.state.meta.scrub.at.is_zero() && self.is_active() {
+            (self.state.meta.scrub.at, self.state.meta.scrub.deep_at) = (ctx.wall, ctx.wall);
+            self.state.meta.scrub.clean_at = ctx.wall;
             self.write_stamps(ctx);
         }
     }
 
     pub(crate) fn leave_scrub(&mut self, ctx: &mut Context<'_>) {
         self.stop_scrub(ctx);
-        self.leave_repairs(ctx);
-    }
-
-    fn ask_all(&mut self, body: &ScrubBody, ctx: &mut Context<'_>) -> Vec<OsdId> {
-        let members = self.repl.full_members();
-        for osd in &members {
-            self.send_to(*osd, PeerBody::Scrub(body.clone()), ctx);
-        }
-        members
+        self.repair(ctx, |b, lent| b.leave(lent));
     }
 
     fn tell_scrubbed(&self, bytes: u64, ctx: &mut Context<'_>) {

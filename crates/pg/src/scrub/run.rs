@@ -5,19 +5,18 @@
 //! Bounds: one stretch at a time, of [`STRETCH_OBJECTS`] objects and about [`STRETCH_BYTES`] of data; [`CHECKS_MAX`]
 //! checks at a time; no new stretch while [`SUSPECTS_MAX`] wait; [`ALONE_MAX`]; [`TRIES_MAX`] looks at one object.
 
+use super::FOUND_MAX;
 use super::compare::{Compare, Own};
-use super::digest::{Walk, version_now};
-use super::repair::Owner;
-use super::verdict::Inconsistent;
-use super::{FOUND_MAX, ScrubOrder, ScrubResult};
 use crate::Pg;
-use crate::api::{Context, Output};
+use crate::api::{Context, Output, ScrubOrder, ScrubResult};
+use crate::backend::digest::version_now;
+use crate::backend::findings::Inconsistent;
 use crate::broken::{self, Rule};
-use crate::parked::{Job, JobId, Order, Task};
+use crate::front::parked::{Job, JobId, Order, Task};
 use crate::probe::{self, Scrubbed};
+use crate::state::range::behind;
 use crate::store::{IoError, Ticket};
-use crate::trim::behind;
-use messages::osd::peer_scrub::{ObjectDigest, ScrubBody};
+use messages::osd::peer_scrub::ObjectDigest;
 use std::collections::{BTreeMap, VecDeque};
 use types::{EVersion, HObject, OsdId};
 
@@ -133,13 +132,13 @@ impl Pg {
         }
         tracing::info!(
             "pg {}: {}{} begins",
-            self.id,
+            self.state.id,
             if order.deep { "deep-scrub" } else { "scrub" },
             if order.repair { " with repair" } else { "" }
         );
-        probe::tell(self.id.pg, self.repl.group.me, Scrubbed::Began(order));
-        let cursor = self.range.start_cursor(self.pool.id).with_snap(0);
-        let mut run = Run::new(order, self.log_head(), Some(cursor));
+        probe::tell(self.state.id.pg, self.backend.group().me, Scrubbed::Began(order));
+        let cursor = self.state.range.start_cursor(self.state.pool.id).with_snap(0);
+        let mut run = Run::new(order, self.state.log.head(), Some(cursor));
         // What is checked alone goes on as a part of it.
         if let Some(alone) = self.scrub.run.take() {
             (run.suspects, run.checks) = (alone.suspects, alone.checks);
@@ -151,7 +150,7 @@ impl Pg {
 
     /// Has one unit looked at, beside whatever runs.
     pub(super) fn check_alone(&mut self, head: HObject, order: ScrubOrder, ctx: &mut Context<'_>) {
-        let at = self.log_head();
+        let at = self.state.log.head();
         let run = self
             .scrub
             .run
@@ -167,10 +166,10 @@ impl Pg {
     pub(super) fn stop_scrub(&mut self, ctx: &mut Context<'_>) {
         let Some(run) = self.scrub.run.take() else { return };
         if !run.alone {
-            tracing::info!("pg {}: the scrub is given up: it is not whole now", self.id);
-            probe::tell(self.id.pg, self.repl.group.me, Scrubbed::GivenUp);
+            tracing::info!("pg {}: the scrub is given up: it is not whole now", self.state.id);
+            probe::tell(self.state.id.pg, self.backend.group().me, Scrubbed::GivenUp);
         }
-        self.drop_check_repairs(ctx);
+        self.repair(ctx, |b, lent| b.drop_mending(None, lent));
         if let Some(c) = run.stretch {
             c.leave(ctx);
         }
@@ -203,7 +202,7 @@ impl Pg {
                 }
             }
             Err(e) => {
-                tracing::error!("pg {}: scrub: {e}", self.id);
+                tracing::error!("pg {}: scrub: {e}", self.state.id);
                 self.stop_scrub(ctx);
             }
         }
@@ -216,7 +215,7 @@ impl Pg {
         deep: bool,
         ctx: &mut Context<'_>,
     ) -> Result<(HObject, u64), IoError> {
-        let copies = self.repl.group.in_sync.len().max(1) as u64;
+        let copies = self.backend.group().in_sync.len().max(1) as u64;
         let found = self.list_objects(from, STRETCH_OBJECTS + 1, ctx.store)?;
         let (mut bytes, mut cost, mut last) = (0, 0, None);
         for oid in found.iter().take(STRETCH_OBJECTS) {
@@ -235,7 +234,7 @@ impl Pg {
         }
         let all = found.len() <= STRETCH_OBJECTS && bytes < STRETCH_BYTES;
         let to = match (all, last, found.first()) {
-            (true, ..) | (_, _, None) => self.range.end_cursor(self.pool.id),
+            (true, ..) | (_, _, None) => self.state.range.end_cursor(self.state.pool.id),
             (_, Some(last), _) => last,
             // One object has more clones than a stretch.
             (_, None, Some(first)) => first.object.head(),
@@ -251,22 +250,13 @@ impl Pg {
         deep: bool,
         ctx: &mut Context<'_>,
     ) -> Result<Compare, IoError> {
-        let token = self.repl.number();
-        let start = self.object_id(from.clone());
-        let walk = Walk::begin(&start, &to, deep, ctx.store)?;
-        let body = ScrubBody::Digest {
-            token,
-            from: from.clone(),
-            to: to.clone(),
-            deep,
-        };
-        let asked = self.ask_all(&body, ctx);
+        let look = self.repair(ctx, |b, lent| b.digest(&from, &to, deep, lent))?;
         Ok(Compare {
-            token,
+            token: look.token,
             from,
             to,
-            own: Own::Walking(Box::new(walk)),
-            theirs: asked.into_iter().map(|osd| (osd, None)).collect(),
+            own: Own::Walking(Box::new(look.own)),
+            theirs: look.asked.into_iter().map(|osd| (osd, None)).collect(),
         })
     }
 
@@ -313,8 +303,8 @@ impl Pg {
 
     /// All have said what they have in the stretch.
     fn end_stretch(&mut self) {
-        let me = self.repl.group.me;
-        let end = self.range.end_cursor(self.pool.id);
+        let me = self.backend.group().me;
+        let end = self.state.range.end_cursor(self.state.pool.id);
         let Some(run) = &mut self.scrub.run else { return };
         if !run.stretch.as_ref().is_some_and(Compare::is_done) {
             return;
@@ -324,7 +314,7 @@ impl Pg {
         let stop = next.map(|n| n.head().with_snap(0));
         run.objects += sides.first().map_or(0, |(_, items)| items.len() as u64);
         let order = run.order;
-        let (wrong, changed) = compare.judge(me);
+        let (wrong, changed) = compare.judge(me, &*self.backend);
         let within = |o: &HObject| stop.as_ref().is_none_or(|s| o < s);
         for object in wrong.iter().map(|w| &w.object).chain(&changed) {
             if within(object) {
@@ -349,7 +339,7 @@ impl Pg {
             && run.checks.len() < CHECKS_MAX
             && let Some((head, order)) = run.next_suspect()
         {
-            let token = self.repl.number();
+            let token = self.backend.number();
             run.checks.insert(
                 token,
                 Check {
@@ -399,7 +389,7 @@ impl Pg {
             }
             (Ok(compare), None) => compare.leave(ctx),
             (Err(e), _) => {
-                tracing::error!("pg {}: scrub: {e}", self.id);
+                tracing::error!("pg {}: scrub: {e}", self.state.id);
                 self.end_check(token, ctx);
             }
         }
@@ -407,15 +397,15 @@ impl Pg {
 
     /// All have said what they have of a checked object.
     fn conclude(&mut self, token: u64, ctx: &mut Context<'_>) {
-        let me = self.repl.group.me;
-        let shard = self.id.shard;
+        let me = self.backend.group().me;
+        let shard = self.state.id.shard;
         let Some(check) = self.scrub.run.as_mut().and_then(|r| r.checks.get_mut(&token)) else {
             return;
         };
         let Some(compare) = check.compare.take() else {
             return;
         };
-        let (wrong, changed) = compare.judge(me);
+        let (wrong, changed) = compare.judge(me, &*self.backend);
         let moved = |d: &ObjectDigest| {
             let oid = types::ObjectId {
                 shard,
@@ -436,7 +426,11 @@ impl Pg {
 
     fn decide(&mut self, token: u64, wrong: Vec<Inconsistent>, ctx: &mut Context<'_>) {
         if !wrong.is_empty() {
-            probe::tell(self.id.pg, self.repl.group.me, Scrubbed::Judged(&wrong));
+            probe::tell(
+                self.state.id.pg,
+                self.backend.group().me,
+                Scrubbed::Judged(&wrong),
+            );
         }
         let Some(run) = &mut self.scrub.run else { return };
         let Some(check) = run.checks.get_mut(&token) else {
@@ -452,17 +446,16 @@ impl Pg {
                 run.mended.push(head);
             }
         } else if repair && wrong.iter().any(may_mend) {
-            let fixes = self.fixes(&head, &wrong);
+            let mended = wrong.clone();
             if let Some(check) = self.scrub.run.as_mut().and_then(|r| r.checks.get_mut(&token)) {
                 (check.before, check.repairing) = (Some(wrong), true);
             }
-            self.add_repair(head, Owner::Check(token), fixes, ctx);
-            return self.go_on_repairing(ctx);
+            return self.repair(ctx, |b, lent| b.mend(head, &mended, token, lent));
         }
         for w in wrong {
             tracing::error!(
                 "pg {}: {}: {} of {} copies are bad{}",
-                self.id,
+                self.state.id,
                 w.object,
                 w.bad().count(),
                 w.sides.len(),
@@ -480,10 +473,9 @@ impl Pg {
     }
 
     /// The repair has ended, well or not: what it came to is looked at.
-    pub(super) fn check_repaired(&mut self, token: u64, ctx: &mut Context<'_>) {
+    pub(crate) fn check_repaired(&mut self, token: u64, ctx: &mut Context<'_>) {
         if let Some(check) = self.scrub.run.as_mut().and_then(|r| r.checks.get_mut(&token)) {
             (check.repairing, check.tries) = (false, 0);
-            self.scrub.given_up.remove(&check.head);
             self.look(token, ctx);
         }
     }
@@ -506,7 +498,7 @@ impl Pg {
         if let Some(c) = check.and_then(|c| c.compare) {
             c.leave(ctx);
         }
-        self.drop_repairs(|owner| owner == Owner::Check(token), ctx);
+        self.repair(ctx, |b, lent| b.drop_mending(Some(token), lent));
     }
 
     fn end_scrub(&mut self, ctx: &mut Context<'_>) {
@@ -518,7 +510,7 @@ impl Pg {
         // A light look does not see what a deep one has found.
         let kept = |w: &Inconsistent| !run.order.deep && w.deep > 0;
         found.retain(|o, w| kept(w) && !run.found.contains_key(o));
-        let s = &mut self.meta.scrub;
+        let s = &mut self.state.meta.scrub;
         (s.version, s.at) = (run.began_at, ctx.wall);
         s.shallow_errors = run.shallow;
         if run.order.deep {
@@ -532,7 +524,7 @@ impl Pg {
         let errors = run.shallow + run.deep + run.fixed;
         tracing::info!(
             "pg {}: {} of {} objects ended: {errors} bad copies, {} repaired",
-            self.id,
+            self.state.id,
             if run.order.deep { "deep-scrub" } else { "scrub" },
             run.objects,
             run.fixed
@@ -545,7 +537,7 @@ impl Pg {
             errors,
             fixed: run.fixed,
         };
-        probe::tell(self.id.pg, self.repl.group.me, Scrubbed::Ended(result));
+        probe::tell(self.state.id.pg, self.backend.group().me, Scrubbed::Ended(result));
         ctx.out.push(Output::ScrubEnded(result));
     }
 
@@ -555,7 +547,7 @@ impl Pg {
             return;
         }
         let found = self.scrub.found.get_or_insert_default();
-        let s = &mut self.meta.scrub;
+        let s = &mut self.state.meta.scrub;
         let before = *s;
         let of = |heads: &[HObject], w: &Inconsistent| heads.contains(&w.object.head());
         let again: Vec<HObject> = run.found.keys().map(HObject::head).collect();

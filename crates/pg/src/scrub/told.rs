@@ -1,92 +1,25 @@
-//! Damage that a member met while it read for a client (docs/internals/scrub.md): the member refuses the read, so that the
-//! client asks the primary, and tells the primary, which has that unit checked and repaired.
-//!
-//! Invariants: a member says so of one object once in [`TELL_AGAIN`]; what the primary has no room for, or cannot do now,
-//! it forgets: the next read of it says so again.
-//!
-//! Bounds: [`TOLD_MAX`] objects remembered on a member; on the primary [`super::run::ALONE_MAX`].
+//! A member's word that its copy of an object is damaged: the object is looked at, and repaired.
 
-use super::ScrubOrder;
 use crate::Pg;
-use crate::api::Context;
-use std::collections::BTreeMap;
-use std::time::Duration;
+use crate::api::{Context, ScrubOrder};
 use types::{HObject, OsdId};
-
-const TELL_AGAIN: Duration = Duration::from_secs(10);
-const TOLD_MAX: usize = 64;
-
-/// What a member could not read, and when it said so.
-#[derive(Debug, Default)]
-pub(crate) struct DamageMet {
-    fresh: Vec<HObject>,
-    told: BTreeMap<HObject, Duration>,
-}
-
-impl DamageMet {
-    pub fn meet(&mut self, head: HObject) {
-        if self.fresh.len() < TOLD_MAX && !self.fresh.contains(&head) {
-            self.fresh.push(head);
-        }
-    }
-
-    /// What the primary has to be told now.
-    pub fn tell(&mut self, now: Duration) -> Vec<HObject> {
-        if self.fresh.is_empty() {
-            return Vec::new();
-        }
-        self.told.retain(|_, at| now < *at + TELL_AGAIN);
-        let mut out = std::mem::take(&mut self.fresh);
-        let room = TOLD_MAX - self.told.len();
-        out.retain(|head| !self.told.contains_key(head));
-        out.truncate(room);
-        self.told.extend(out.iter().map(|head| (head.clone(), now)));
-        out
-    }
-}
 
 impl Pg {
     /// A member could not read something of this unit. Flags that forbid scrubs do not count, as they do not for read
     /// repair: nothing is walked over, and a client has met the damage.
     pub(super) fn damage_told(&mut self, from: OsdId, head: HObject, ctx: &mut Context<'_>) {
-        let ours = head.is_head() && head.pool == self.pool.id && self.range.contains(head.hash);
+        let ours = head.is_head() && head.pool == self.state.pool.id && self.state.range.contains(head.hash);
         if !ours || !self.can_scrub() {
             return;
         }
         tracing::error!(
             "pg {}: {head}: the copy on osd.{from} is damaged: it is repaired",
-            self.id
+            self.state.id
         );
         let order = ScrubOrder {
             deep: true,
             repair: true,
         };
         self.check_alone(head, order, ctx);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use bytes::Bytes;
-
-    fn object(n: u32) -> HObject {
-        let none = Bytes::new();
-        HObject::new(1, n, none.clone(), none, "a".into(), types::NOSNAP)
-    }
-
-    #[test]
-    fn it_is_told_once_in_a_while_and_no_more_than_is_remembered() {
-        let mut d = DamageMet::default();
-        let at = Duration::from_secs;
-        let mut meet = |n: u32, now| {
-            (0..n).for_each(|n| d.meet(object(n)));
-            d.tell(now).len()
-        };
-        assert_eq!(meet(2, at(1)), 2);
-        assert_eq!(meet(3, at(2)), 1, "two were told");
-        assert_eq!(meet(3, at(11)), 2, "again");
-        assert_eq!(meet(500, at(11)), TOLD_MAX - 3);
-        assert_eq!(meet(500, at(12)), 1, "one more is to be told again");
     }
 }

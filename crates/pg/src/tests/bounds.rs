@@ -3,10 +3,10 @@
 
 use super::copies::{copy_from, fetch_id, source};
 use super::*;
-use crate::cost::{CLONED_ROWS_MAX, COPIES_MAX, OPS_MAX, PG_OPS_MAX, SNAPS_MAX, STEPS_MAX};
-use crate::object_info::user_attr;
-use crate::ops::omap::HEADER_MAX;
-use crate::ops::xattr::{XATTR_VALUE_MAX, XATTRS_BYTES_MAX, XATTRS_MAX};
+use crate::exec::cost::{CLONED_ROWS_MAX, COPIES_MAX, OPS_MAX, PG_OPS_MAX, SNAPS_MAX, STEPS_MAX};
+use crate::exec::ops::omap::HEADER_MAX;
+use crate::exec::ops::xattr::{XATTR_VALUE_MAX, XATTRS_BYTES_MAX, XATTRS_MAX};
+use crate::state::object_info::user_attr;
 use messages::osd::{ChecksumArg, PgListArg, WatchArg, WriteSameArg, op_flag};
 
 const E2BIG: i32 = -7;
@@ -512,7 +512,7 @@ fn a_listing_for_a_peer_looks_at_a_limited_part_of_large_records() {
     };
     let mut found = Vec::new();
     loop {
-        let (items, next) = crate::replication::list_versions(&at, &end, 1000, &mut rig.store).unwrap();
+        let (items, next) = crate::state::versions::list_versions(&at, &end, 1000, &mut rig.store).unwrap();
         assert_eq!(items.len(), 1, "one such object at a time");
         found.extend(items);
         match next {

@@ -238,7 +238,7 @@ fn a_copy_whose_source_cannot_be_had_now_is_not_overtaken() {
     let result = Ok(source());
     rig.apply(Input::Fetched { id, result });
     assert_eq!(versions(&mut rig), [(copy.tid, 0, 77), (behind.tid, 0, 77)]);
-    assert!(rig.pg.parked.is_idle());
+    assert!(rig.pg.front.is_at_rest());
 }
 
 #[test]
@@ -249,7 +249,7 @@ fn a_copy_that_waits_for_its_source_ends_with_its_connection() {
     let result = Err(Errno::EAGAIN);
     rig.apply(Input::Fetched { id, result });
     rig.apply(Input::ConnectionClosed(rig.conn));
-    assert!(rig.pg.parked.is_idle());
+    assert!(rig.pg.front.is_at_rest());
     rig.settle(3);
     assert!(rig.out.is_empty(), "{:?}", rig.out);
 }

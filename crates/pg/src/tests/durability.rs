@@ -1,7 +1,7 @@
 //! When answers leave, what a restart keeps, and duplicates (docs/protocol/ceph/04-osd.md, 7.3, 7.5).
 
 use super::*;
-use crate::log::{LOG_KEPT, LOG_TRIM};
+use crate::state::log::{LOG_KEPT, LOG_TRIM};
 use types::Op;
 
 #[test]
@@ -145,7 +145,7 @@ fn the_log_is_trimmed_and_the_statistics_outlive_it() {
     for n in 0..20 {
         rig.run(&format!("o{}", n % 10), vec![append(b"x")]);
     }
-    let kept = crate::log::LOG_KEPT_MIN;
+    let kept = crate::state::log::LOG_KEPT_MIN;
     assert!(
         (kept..kept + LOG_TRIM).contains(&rig.pg.log_len()),
         "{}",

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod backend;
 mod basics;
 mod bounds;
 mod copies;
@@ -96,6 +97,10 @@ pub(super) struct Rig {
     pub snapc: (u64, Vec<u64>),
     pub flags: u32,
     pub mtime: Utime,
+    /// The shards that lie elsewhere, where the PG has such.
+    pub(in crate::tests) far: Option<std::rc::Rc<std::cell::RefCell<backend::Far>>>,
+    /// They flush at once.
+    pub flush_far: bool,
 }
 
 pub(super) fn pool() -> PoolView {
@@ -134,6 +139,8 @@ impl Rig {
             snapc: (0, Vec::new()),
             flags: 0,
             mtime: Utime { sec: 50, nsec: 6 },
+            far: None,
+            flush_far: true,
         }
     }
 
@@ -190,8 +197,22 @@ impl Rig {
 
     fn step(&mut self, input: Input) {
         self.apply_one(input);
+        self.reach_far();
         if self.auto_commit && self.pg.is_waiting() {
             self.apply_one(Input::Committed(self.store.seq));
+        }
+    }
+
+    /// What was asked of shards that lie elsewhere comes, and what was sent there is durable.
+    fn reach_far(&mut self) {
+        let Some(far) = self.far.clone() else { return };
+        loop {
+            if self.flush_far {
+                (1..3).for_each(|osd| far.borrow_mut().flush(osd));
+            }
+            let next = far.borrow().asked.keys().next().copied();
+            let Some(ticket) = next else { return };
+            self.apply_one(Input::Prefetched(ticket));
         }
     }
 

@@ -35,7 +35,7 @@ fn newest(rig: &Rig) -> Ticket {
 }
 
 fn is_idle(rig: &Rig) -> bool {
-    rig.pg.parked.is_idle() && rig.cold().held() == 0
+    rig.pg.front.is_at_rest() && rig.cold().held() == 0
 }
 
 #[test]
@@ -447,7 +447,7 @@ fn may_change(m: &MOSDOp) -> bool {
     };
     let copies = m.ops.iter().filter(|o| o.code == code::COPY_FROM).count();
     // One that is refused at once changes nothing.
-    copies <= crate::cost::COPIES_MAX && (m.has(flag::RWORDERED) || !m.ops.iter().all(reads))
+    copies <= crate::exec::cost::COPIES_MAX && (m.has(flag::RWORDERED) || !m.ops.iter().all(reads))
 }
 
 /// The requests of a run. A reply is known by the attempt that it echoes.

@@ -45,7 +45,7 @@ fn nothing_is_left(c: &mut Cluster) {
     for osd in c.alive() {
         assert_eq!(scratch(c, osd), 0, "osd.{osd}");
     }
-    assert!(c.pg().parked.is_idle());
+    assert!(c.pg().front.is_at_rest());
 }
 
 /// Goes on until there is something in the making on this OSD.

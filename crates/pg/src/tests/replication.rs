@@ -6,7 +6,8 @@ mod learners;
 mod resyncs;
 
 use super::*;
-use crate::replication::{Group, Proposal, Replica};
+use crate::Replica;
+use crate::backend::group::{Group, Proposal};
 use messages::osd::peer::{PeerBody, PeerMsg};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -906,7 +907,7 @@ fn history((size, min_size): (u32, u32), steps: Vec<(u8, u16, Vec<u16>)>) {
     let members = c
         .alive()
         .contains(&c.group.primary)
-        .then(|| format!("{:?}", c.pg().repl));
+        .then(|| format!("{:?}", c.pg().backend));
     assert_eq!(c.group.in_sync, all, "{members:?}");
     sent.retain(|_, log| !log.is_empty());
     for (oid, log) in &sent {

@@ -2,9 +2,9 @@
 
 use super::replication::{Cluster, Role, in_turn};
 use super::*;
+use crate::backend::findings::{object_error, shard_error};
+use crate::backend::pull_turns::TURNS_MAX;
 use crate::broken::{self, Rule};
-use crate::scrub::TURNS_MAX;
-use crate::scrub::verdict::{object_error, shard_error};
 use messages::osd::peer::PeerBody;
 use messages::osd::peer_scrub::ScrubBody;
 
@@ -64,7 +64,7 @@ fn a_damaged_object_is_read_all_the_same_and_is_whole_after() {
     assert_eq!((r.result, &r.ops[0].outdata[..]), (0, &data(3, 20_000)[..]));
     c.check_equal();
     assert_eq!(c.pg().scrub_view().repaired, 1);
-    assert!(c.pg().parked.is_idle());
+    assert!(c.pg().front.is_at_rest());
 }
 
 /// The rule that the simulation can break is the one that this stands on.
@@ -133,7 +133,7 @@ fn an_export_that_meets_damage_has_it_repaired() {
     let r = done(&mut c, "a", vec![read(0, 0)]);
     assert_eq!((r.result, &r.ops[0].outdata[..]), (0, &data(3, 20_000)[..]));
     c.check_equal();
-    assert!(c.pg().parked.is_idle());
+    assert!(c.pg().front.is_at_rest());
 }
 
 /// One copy has an object that the log says was removed: it does not come back, and that copy is told of.
@@ -159,7 +159,7 @@ fn what_was_removed_is_not_fetched_from_a_copy_that_has_it_still() {
             assert!(store(&mut c, osd).stat(&oid("a")).unwrap().is_none(), "osd.{osd}");
         }
         assert_eq!(done(&mut c, "a", vec![read(0, 0)]).result, -2);
-        assert!(c.pg().parked.is_idle());
+        assert!(c.pg().front.is_at_rest());
     }
 }
 
@@ -218,7 +218,7 @@ fn a_clone_that_is_trimmed_meanwhile_does_not_come_back() {
     let r = scrub(&mut c, true, true);
     assert_eq!(r.errors, r.fixed);
     c.check_equal();
-    assert!(c.pg().parked.is_idle());
+    assert!(c.pg().front.is_at_rest());
 }
 
 /// Order: what came behind the read on the same object is executed behind it.
@@ -320,7 +320,7 @@ fn a_light_scrub_sees_what_is_missing_and_a_deep_one_everything() {
     c.check_equal();
     assert_eq!(c.pg().scrub_view().stamps.errors(), 0);
     assert_eq!(scrub(&mut c, true, false).errors, 0);
-    assert!(c.pg().parked.is_idle());
+    assert!(c.pg().front.is_at_rest());
 }
 
 #[test]
@@ -347,7 +347,7 @@ fn writes_that_go_on_are_no_inconsistency() {
     assert_eq!(c.scrubs.len(), 1);
     assert_eq!(c.scrubs[0].errors, 0);
     c.check_equal();
-    assert!(c.pg().parked.is_idle());
+    assert!(c.pg().front.is_at_rest());
 }
 
 #[test]
@@ -382,7 +382,7 @@ fn a_scrub_ends_when_a_member_goes_and_leaves_nothing_behind() {
     c.kill(2);
     c.run(in_turn(), 600);
     assert!(c.scrubs.is_empty() && c.pg().scrub_view().running.is_none());
-    assert!(c.pg().parked.is_idle());
+    assert!(c.pg().front.is_at_rest());
     assert_eq!(done(&mut c, "o1", vec![write(0, b"x")]).result, 0);
 }
 
@@ -440,6 +440,6 @@ fn repair_leaves_all_copies_equal_and_right() {
         for osd in 0..3 {
             prop_assert_eq!(c.content(osd), want.clone(), "osd.{}", osd);
         }
-        prop_assert!(c.pg().parked.is_idle());
+        prop_assert!(c.pg().front.is_at_rest());
     });
 }

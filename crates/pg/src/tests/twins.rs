@@ -1,7 +1,8 @@
 //! A PG that was split off and its members, who have its objects already; and what a member does not take.
 
 use super::*;
-use crate::replication::{Group, Replica};
+use crate::Replica;
+use crate::backend::group::Group;
 use messages::osd::peer::{PeerBody, PgInfo};
 
 const INTERVAL: u32 = 6;

@@ -213,9 +213,13 @@ fn a_notify_does_not_live_longer_than_the_longest_timeout() {
     rig.one("o", watch(WATCH, 33, u32::MAX));
     rig.one("o", notify(333, u32::MAX));
     rig.events();
-    rig.tick_after(Duration::from_secs(u64::from(crate::watch::NOTIFY_TIMEOUT_MAX_S)));
+    rig.tick_after(Duration::from_secs(u64::from(
+        crate::front::watch::NOTIFY_TIMEOUT_MAX_S,
+    )));
     assert!(kinds(&mut rig).contains(&(3, WatchEvent::NotifyComplete, 333, -110)));
-    rig.tick_after(Duration::from_secs(u64::from(crate::watch::WATCH_TIMEOUT_MAX_S)));
+    rig.tick_after(Duration::from_secs(u64::from(
+        crate::exec::ops::watch::WATCH_TIMEOUT_MAX_S,
+    )));
     assert!(
         kinds(&mut rig).contains(&(3, WatchEvent::Disconnect, 33, 0)),
         "and so for watches"

@@ -4,7 +4,7 @@ use crate::commands::command::{Command, Outcome};
 use crate::commands::context::Context;
 use crate::commands::spec::{DEPRECATED, Spec, later, spec};
 use auth::{CryptoKey, EntityAuth, SECRET_LEN, caps};
-use metastore::{Change, Changes};
+use cluster::{Change, Changes};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use types::{AuthName, EntityKind, Errno};

@@ -12,7 +12,7 @@ use crate::format::units;
 use crate::policies::spread::Spread;
 use crate::policies::standing::Stance;
 use crate::policies::{INSECURE_RECLAIM, spare};
-use metastore::cluster::SpareSpace;
+use cluster::SpareSpace;
 use types::OsdId;
 use types::osdmap::{map_flag, osd_state};
 use types::pool::pool_flag;

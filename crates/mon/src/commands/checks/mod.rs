@@ -14,7 +14,7 @@ use crate::commands::checks::check::warn;
 use crate::commands::context::Context;
 use crate::commands::views::pg_stats::Figures;
 use crate::format::units;
-use metastore::cluster::HealthMute;
+use ::cluster::HealthMute;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use types::Utime;

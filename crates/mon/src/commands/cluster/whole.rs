@@ -7,7 +7,7 @@ use crate::commands::command::{Command, Outcome, lines};
 use crate::commands::context::{Context, Target};
 use crate::commands::spec::{Spec, spec};
 use crate::commands::views::{crush_map, daemons, monmap, osd_map, pg_stats, pool_stats, show};
-use metastore::{Change, Changes};
+use cluster::{Change, Changes};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use types::clusterlog::{LogEntry, LogLevel};

@@ -4,7 +4,7 @@ use crate::commands::command::{Command, Outcome};
 use crate::commands::context::Context;
 use crate::commands::spec::{DEPRECATED, Spec, spec};
 use bytes::Bytes;
-use metastore::{Change, Changes};
+use cluster::{Change, Changes};
 use serde_json::{Map, Value, json};
 use types::Errno;
 

@@ -5,9 +5,10 @@ use crate::commands::context::Context;
 use crate::commands::spec::{Spec, later, spec};
 use crate::commands::views::show;
 use crate::format::Table;
-use metastore::cluster::ConfigDb;
-use metastore::cluster::options::{self, ConfigOption};
-use metastore::{Change, Changes};
+use cluster::{
+    Change, Changes, ConfigDb,
+    options::{self, ConfigOption},
+};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use types::{AuthName, EntityKind};
@@ -406,7 +407,7 @@ fn log(cmd: &Command, ctx: &Context<'_>) -> Outcome {
         .int("num")
         .map_or(LOG_DEFAULT, |n| n.clamp(0, 1 << 20) as usize);
     let entries: Vec<_> = ctx.state.config.log.iter().rev().take(num).collect();
-    let one = |e: &&metastore::cluster::ConfigLogEntry| {
+    let one = |e: &&cluster::ConfigLogEntry| {
         let changes = e.diff.iter().map(|d| {
             let mut m = Map::new();
             m.insert("name".into(), d.name.clone().into());
@@ -423,7 +424,7 @@ fn log(cmd: &Command, ctx: &Context<'_>) -> Outcome {
             "changes": changes.collect::<Vec<_>>(),
         })
     };
-    let text = |e: &&metastore::cluster::ConfigLogEntry| {
+    let text = |e: &&cluster::ConfigLogEntry| {
         let mut out = format!("--- {} --- {} ---\n", e.version, show::time(e.stamp));
         for d in &e.diff {
             for (sign, v) in [("-", &d.before), ("+", &d.after)] {

@@ -7,9 +7,9 @@ use crate::commands::command::{Command, Outcome};
 use crate::commands::context::Context;
 use crate::commands::spec::{DEPRECATED, Spec, later, spec};
 use crate::format::json::significant;
+use cluster::Changes;
 use crush::{CrushMap, EditError, RuleKind, Tunables};
 use denc::Decode;
-use metastore::Changes;
 use std::sync::Arc;
 use types::{Errno, OsdId};
 

@@ -6,7 +6,7 @@ use crate::commands::crush::change;
 use crate::commands::crush::change::edit;
 use crate::commands::language::ids::parse_osd_id;
 use crate::commands::spec::{Spec, later, spec};
-use metastore::Changes;
+use cluster::Changes;
 use serde_json::{Value, json};
 use types::{Errno, OsdId};
 

@@ -5,8 +5,7 @@ use crate::commands::command::{Command, Outcome};
 use crate::commands::context::Context;
 use crate::commands::spec::{Spec, spec};
 use crate::commands::views::show;
-use metastore::cluster::HealthMute;
-use metastore::{Change, Changes};
+use cluster::{Change, Changes, HealthMute};
 use std::time::Duration;
 
 const R: (&str, &str) = ("mon", "r");

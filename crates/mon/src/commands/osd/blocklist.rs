@@ -6,7 +6,7 @@ use crate::commands::spec::{DEPRECATED, Spec, spec};
 use crate::commands::views::show;
 use crate::format;
 use crate::format::json::significant;
-use metastore::Changes;
+use cluster::Changes;
 use serde_json::{Value, json};
 use std::time::Duration;
 use types::EntityAddr;

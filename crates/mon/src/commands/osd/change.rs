@@ -7,7 +7,7 @@ use crate::commands::spec::{DEPRECATED, Spec, later, spec};
 use crate::commands::views::pg_stats::Figures;
 use crate::commands::views::{osd_map, pg_stats};
 use crate::format::json::significant;
-use metastore::{Change, Changes};
+use cluster::{Change, Changes};
 use types::osdmap::{AFFINITY_DEFAULT, Incremental, MAX_OSD_LIMIT, WEIGHT_IN, osd_state};
 use types::{Errno, OsdId, Uuid, release};
 

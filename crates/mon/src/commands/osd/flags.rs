@@ -5,7 +5,7 @@ use crate::commands::context::Context;
 use crate::commands::language::ids::parse_osd_id;
 use crate::commands::spec::{DEPRECATED, Spec, spec};
 use crate::commands::views::map_flags::names;
-use metastore::Changes;
+use cluster::Changes;
 use types::OsdId;
 use types::osdmap::{Incremental, map_flag, osd_state};
 

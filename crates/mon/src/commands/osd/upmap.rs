@@ -7,7 +7,7 @@ use crate::commands::context::Context;
 use crate::commands::osd::change;
 use crate::commands::spec::{Spec, later, spec};
 use crate::commands::views::show;
-use metastore::Changes;
+use cluster::Changes;
 use serde_json::Value;
 use types::{Errno, OsdId, PgId, release};
 

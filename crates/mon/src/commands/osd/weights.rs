@@ -16,7 +16,7 @@ use crate::commands::spec::{Spec, spec};
 use crate::commands::views::pg_stats::Figures;
 use crate::format::json::significant;
 use crate::policies::spare;
-use metastore::Changes;
+use cluster::Changes;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use types::osdmap::{Incremental, OsdMap};

@@ -125,7 +125,7 @@ fn osd_stat_json(s: &OsdStat, osds: usize, pgs: u32) -> Map<String, Value> {
 
 fn osd_stats(ctx: &Context<'_>, figures: &Figures) -> Vec<Value> {
     let per_osd = figures.per_osd();
-    let one = |(id, r): (&OsdId, &std::sync::Arc<metastore::OsdReport>)| {
+    let one = |(id, r): (&OsdId, &std::sync::Arc<cluster::OsdReport>)| {
         let mut m = Map::new();
         m.insert("osd".into(), (*id).into());
         m.extend(osd_stat_json(&r.stat, 1, per_osd.get(id).map_or(0, |(n, _)| *n)));

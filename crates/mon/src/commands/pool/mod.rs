@@ -15,7 +15,7 @@ use crate::format::json::significant;
 use crate::format::{Align, Table};
 use crate::policies::pools::{Done, NewPool, PoolError, RuleChoice};
 use crate::policies::{pool_set, pools};
-use metastore::Changes;
+use cluster::Changes;
 use serde_json::{Value, json};
 use types::osdmap::Incremental;
 use types::pool::{AUTOSCALE_OFF, AUTOSCALE_ON, AUTOSCALE_WARN, PoolOption, autoscale_mode_name, pool_flag};

@@ -3,7 +3,7 @@
 
 use crate::commands::context::Context;
 use crate::format::units;
-use metastore::cluster::{IoRates, RecoveryRates};
+use cluster::{IoRates, RecoveryRates};
 use serde_json::{Map, Value};
 use types::PoolId;
 

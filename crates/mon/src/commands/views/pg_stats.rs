@@ -8,7 +8,7 @@
 use crate::commands::context::Context;
 use crate::format::units;
 use crate::policies::reports::newest_reports;
-use metastore::{ClusterState, ClusterStats};
+use cluster::{ClusterState, ClusterStats};
 use serde_json::Map;
 use serde_json::Value;
 use std::collections::BTreeMap;

@@ -1,0 +1,47 @@
+//! The state of one cluster, typed: what monitors decide on and OSDs follow. Plain data, and pure functions from state to
+//! state.
+//!
+//! Vocabulary: [`ClusterState`] is a snapshot; [`Changes`] is what a decision wants changed; [`ClusterState::apply`] gives the
+//! next snapshot and the [`rows::Write`]s that make the store say the same; [`load`] gives a snapshot from all rows, or from
+//! another writer's changes. A revision counts the store's commits.
+//!
+//! Invariants: decisions are functions of a snapshot, so that they are simply made again when another writer was faster.
+//! Every commit writes the row `version`, and its writer compares that row's revision first: commits are totally ordered.
+//! The layout of the rows is in [`keys`]; what lives only as long as its owner (reports of OSDs) is under `live/`.
+//!
+//! Not here: I/O, clocks, threads; the store, its leases and the commit itself (`metastore`); who may decide what (`mon`).
+
+pub mod boot;
+pub mod broken;
+pub mod changes;
+pub mod config;
+pub mod create;
+mod decisions;
+mod error;
+pub mod fences;
+pub mod format;
+pub mod history;
+pub mod keys;
+pub mod load;
+pub mod options;
+pub mod pgs;
+pub mod rows;
+mod scrubs;
+mod snap_owners;
+pub mod state;
+pub mod stats;
+#[cfg(test)]
+mod tests;
+
+pub use boot::{OsdBoot, bucket_name, weight_for};
+pub use changes::{Change, Changes};
+pub use config::{ConfigDb, ConfigLogEntry, Setting};
+pub use create::{CreateOptions, OSD_CAPS, new_entity};
+pub use error::{Error, Result};
+pub use fences::{Fenced, Instance};
+pub use history::MapHistory;
+pub use pgs::{PgConfig, PgConfigs, PgProposal, Refusal};
+pub use scrubs::{ScrubWish, WISHES_MAX as SCRUB_WISHES_MAX};
+pub use snap_owners::SnapOwners;
+pub use state::{AUDIT_CHANNEL, ClusterState, HealthMute, LOG_MAX};
+pub use stats::{ClusterStats, IoRates, MonReport, OsdReport, RecoveryRates, SpareSpace};

@@ -1,0 +1,373 @@
+//! The options that the central configuration knows: types, defaults, limits; and the check of values.
+//!
+//! The table is data (`options.tsv`): what clients and operators of Ceph 16 set. A name that is not in it can
+//! be set by force only. Values are stored in canonical form: sizes as bytes, booleans as true and false.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+#[derive(Debug, Clone, Copy)]
+pub struct ConfigOption {
+    pub name: &'static str,
+    pub kind: &'static str,
+    pub level: &'static str,
+    default: &'static str,
+    daemon_default: &'static str,
+    /// Can change while a program runs.
+    pub runtime: bool,
+    pub min: &'static str,
+    pub max: &'static str,
+    /// Comma between them.
+    pub permitted: &'static str,
+}
+
+const TABLE: &str = include_str!("options.tsv");
+
+static OPTIONS: LazyLock<BTreeMap<&'static str, ConfigOption>> = LazyLock::new(|| {
+    let rows = TABLE.lines().filter(|l| !l.starts_with('#'));
+    rows.filter_map(row).map(|o| (o.name, o)).collect()
+});
+
+/// Options of servers that Skep's monitors, manager and OSDs act upon. Whoever makes one act adds it here: `config set` says
+/// of all others that they do nothing.
+const ACTING: &[&str] = &[
+    "auth_allow_insecure_global_id_reclaim",
+    "mon_allow_pool_delete",
+    "mon_allow_pool_size_one",
+    "mon_max_pg_per_osd",
+    "mon_osd_down_out_interval",
+    "mon_osd_down_out_subtree_limit",
+    "mon_osd_min_in_ratio",
+    "mon_pg_stuck_threshold",
+    "mon_warn_on_misplaced",
+    "mon_warn_on_pool_no_redundancy",
+    "mon_warn_on_too_few_osds",
+    "mon_warn_pg_not_deep_scrubbed_ratio",
+    "mon_warn_pg_not_scrubbed_ratio",
+    "ms_cluster_mode",
+    "ms_mon_cluster_mode",
+    "ms_mon_service_mode",
+    "ms_service_mode",
+    "osd_deep_scrub_interval",
+    "osd_hung_disk_timeout",
+    "osd_max_scrubs",
+    "osd_pool_default_flag_bulk",
+    "osd_pool_default_flag_nodelete",
+    "osd_pool_default_flag_nopgchange",
+    "osd_pool_default_flag_nosizechange",
+    "osd_pool_default_min_size",
+    "osd_pool_default_pg_num",
+    "osd_pool_default_size",
+    "osd_recovery_profile",
+    "osd_scrub_auto_repair",
+    "osd_scrub_auto_repair_num_errors",
+    "osd_scrub_begin_hour",
+    "osd_scrub_begin_week_day",
+    "osd_scrub_end_hour",
+    "osd_scrub_end_week_day",
+    "osd_scrub_interval_randomize_ratio",
+    "osd_scrub_max_interval",
+    "osd_scrub_min_interval",
+];
+
+/// Beginnings of the names of options that stock clients act upon: monitors hand them out.
+const OF_CLIENTS: &[&str] = &[
+    "auth_client_required",
+    "client_",
+    "clog_",
+    "compressor_",
+    "debug_",
+    "err_to_",
+    "fatal_signal_handlers",
+    "journaler_",
+    "key",
+    "librados_",
+    "log_",
+    "mon_client_",
+    "mon_host",
+    "ms_",
+    "objecter_",
+    "rados_",
+    "rbd_",
+    "throttler_",
+];
+
+/// What an option does that is set for `section` (`global`, `osd.1`, `client/host:vm`). None: it acts.
+pub fn notice(name: &str, section: &str) -> Option<String> {
+    let kind = section.split(['.', '/']).next().unwrap_or(section);
+    let servers = ["global", "mon", "mgr", "osd"].contains(&kind);
+    let clients = kind == "global" || kind == "client";
+    let acts = servers && ACTING.contains(&name) || clients && is_of_clients(name);
+    (!acts).then(|| match kind {
+        "client" => format!("note: {name} is kept, and does nothing for clients"),
+        _ => format!("note: {name} is kept, but Skep's daemons do not use it: it does nothing"),
+    })
+}
+
+fn is_of_clients(name: &str) -> bool {
+    let towards_servers = [
+        "ms_cluster_mode",
+        "ms_service_mode",
+        "ms_mon_cluster_mode",
+        "ms_mon_service_mode",
+    ];
+    OF_CLIENTS.iter().any(|p| name.starts_with(p)) && !towards_servers.contains(&name)
+}
+
+fn row(line: &'static str) -> Option<ConfigOption> {
+    let mut f = line.split('\t');
+    Some(ConfigOption {
+        name: f.next()?,
+        kind: f.next()?,
+        level: f.next()?,
+        default: f.next()?,
+        daemon_default: f.next()?,
+        runtime: f.next()? == "1",
+        min: f.next()?,
+        max: f.next()?,
+        permitted: f.next()?,
+    })
+}
+
+/// Log levels of subsystems are too many to list.
+fn debug_option(name: &str) -> Option<ConfigOption> {
+    let subsystem = name.strip_prefix("debug_")?;
+    let sane = !subsystem.is_empty() && subsystem.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
+    sane.then_some(ConfigOption {
+        name: "debug_*",
+        kind: "str",
+        level: "advanced",
+        default: "0/5",
+        daemon_default: "",
+        runtime: true,
+        min: "",
+        max: "",
+        permitted: "",
+    })
+}
+
+pub fn find(name: &str) -> Option<ConfigOption> {
+    OPTIONS.get(name).copied().or_else(|| debug_option(name))
+}
+
+pub fn names() -> impl Iterator<Item = &'static str> {
+    OPTIONS.keys().copied()
+}
+
+impl ConfigOption {
+    pub fn default(&self, daemon: bool) -> &'static str {
+        if daemon && !self.daemon_default.is_empty() {
+            return self.daemon_default;
+        }
+        self.default
+    }
+
+    /// The value in canonical form; the error is what follows "error parsing value: ".
+    pub fn check(&self, text: &str) -> Result<String, String> {
+        match self.kind {
+            "bool" => boolean(text),
+            "uint" | "secs" | "millisecs" => self.limited(natural(text)?),
+            "size" => self.limited(size(text)?),
+            "int" => self.limited(integer(text)?),
+            "float" => real(text),
+            "uuid" => match text.parse::<types::Uuid>() {
+                Ok(id) => Ok(id.to_string()),
+                Err(()) => Err(String::new()),
+            },
+            _ if self.is_modes() => match auth::ConMode::list(text) {
+                Some(_) => Ok(text.to_string()),
+                None => Err(format!("'{text}' is no list of crc and secure")),
+            },
+            _ => self.permitted(text),
+        }
+    }
+
+    /// A list of the messenger's modes.
+    pub fn is_modes(&self) -> bool {
+        self.name.starts_with("ms_") && self.name.ends_with("_mode")
+    }
+
+    /// A value that nobody could connect with where nobody has a key.
+    pub fn demands_keys(&self, value: &str) -> bool {
+        let modes = self.is_modes().then(|| auth::ConMode::list(value)).flatten();
+        modes.is_some_and(|m| !m.contains(&auth::ConMode::Crc))
+    }
+
+    fn permitted(&self, text: &str) -> Result<String, String> {
+        let mut allowed = self.permitted.split(',').filter(|p| !p.is_empty()).peekable();
+        if allowed.peek().is_some() && !allowed.any(|p| p == text) {
+            let list = self.permitted.replace(',', ", ");
+            return Err(format!("'{text}' is not one of the permitted values: {list}"));
+        }
+        Ok(text.to_string())
+    }
+
+    fn limited(&self, n: i128) -> Result<String, String> {
+        let limit = |text: &str| text.parse::<i128>().ok();
+        let below = limit(self.min).is_some_and(|m| n < m);
+        let above = limit(self.max).is_some_and(|m| n > m);
+        match (below, above) {
+            (false, false) => Ok(n.to_string()),
+            _ if self.max.is_empty() => Err(format!("Value '{n}' is below minimum {}", self.min)),
+            _ => Err(format!(
+                "Value '{n}' exceeds maximum or is below minimum {}..{}",
+                self.min, self.max
+            )),
+        }
+    }
+}
+
+fn boolean(text: &str) -> Result<String, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" | "yes" | "on" => Ok("true".into()),
+        "false" | "no" | "off" => Ok("false".into()),
+        t => match t.parse::<i64>() {
+            Ok(n) => Ok((n != 0).to_string()),
+            Err(_) => Err(format!("Expected option value to be integer, got '{text}'")),
+        },
+    }
+}
+
+fn natural(text: &str) -> Result<i128, String> {
+    let n = suffixed(text, 1000, "strict_si_cast")?;
+    if n < 0 {
+        return Err("strict_sistrtoll: value should not be negative".into());
+    }
+    Ok(n)
+}
+
+fn integer(text: &str) -> Result<i128, String> {
+    suffixed(text, 1000, "strict_si_cast")
+}
+
+fn size(text: &str) -> Result<i128, String> {
+    let n = suffixed(text, 1024, "strict_iecstrtoll")?;
+    if n < 0 {
+        return Err("strict_iecstrtoll: value should not be negative".into());
+    }
+    Ok(n)
+}
+
+/// A number with a unit prefix (`k` … `E`, `Ki` … and a `B` behind with 1024).
+fn suffixed(text: &str, base: i128, who: &str) -> Result<i128, String> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Err(format!("{who}: value not specified"));
+    }
+    let sign = usize::from(text.starts_with('-'));
+    let digits = text[sign..]
+        .find(|c: char| !c.is_ascii_digit())
+        .map_or(text.len(), |i| i + sign);
+    let (number, unit) = text.split_at(digits);
+    let power = match unit.trim_end_matches('B').trim_end_matches('i') {
+        "" => 0,
+        "K" | "k" => 1,
+        "M" => 2,
+        "G" => 3,
+        "T" => 4,
+        "P" => 5,
+        "E" => 6,
+        _ => return Err(format!("{who}: unit prefix not recognized")),
+    };
+    let too_big = || format!("The option value '{text}' seems to be invalid");
+    let n: i128 = number.parse().map_err(|_| too_big())?;
+    let n = n.checked_mul(base.pow(power)).ok_or_else(too_big)?;
+    if n > i128::from(u64::MAX) || n < i128::from(i64::MIN) {
+        return Err(too_big());
+    }
+    Ok(n)
+}
+
+fn real(text: &str) -> Result<String, String> {
+    match text.trim().parse::<f64>() {
+        Ok(v) if v.is_finite() => Ok(format!("{v:.6}")),
+        _ => Err(format!("strict_strtod: expected double, got: '{text}'")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values() {
+        let check = |name: &str, text: &str, want: Result<&str, &str>| {
+            let got = find(name).unwrap().check(text);
+            assert_eq!(got.as_deref().map_err(String::as_str), want, "{name} {text}");
+        };
+        check("rbd_cache", "1", Ok("true"));
+        check(
+            "rbd_cache",
+            "banana",
+            Err("Expected option value to be integer, got 'banana'"),
+        );
+        check("rbd_cache_size", "32M", Ok("33554432"));
+        check(
+            "osd_max_backfills",
+            "abc",
+            Err("strict_si_cast: unit prefix not recognized"),
+        );
+        check(
+            "osd_pool_default_size",
+            "-4",
+            Err("strict_sistrtoll: value should not be negative"),
+        );
+        check(
+            "rbd_cache_policy",
+            "banana",
+            Err("'banana' is not one of the permitted values: writethrough, writeback, writearound"),
+        );
+        check(
+            "mon_osd_full_ratio",
+            "abc",
+            Err("strict_strtod: expected double, got: 'abc'"),
+        );
+        check("fsid", "5", Err(""));
+        check(
+            "rbd_op_threads",
+            "99999999999999999999",
+            Err("The option value '99999999999999999999' seems to be invalid"),
+        );
+        check("ms_service_mode", "secure", Ok("secure"));
+        check("ms_cluster_mode", "crc secure", Ok("crc secure"));
+        check(
+            "ms_cluster_mode",
+            "plain",
+            Err("'plain' is no list of crc and secure"),
+        );
+        assert!(find("nosuch_option").is_none());
+        assert!(find("debug_rbd").is_some());
+        assert!(names().count() > 500);
+    }
+
+    /// Options were accepted, kept, and did nothing, without a word.
+    #[test]
+    fn what_does_nothing_is_said() {
+        assert!(
+            ACTING
+                .iter()
+                .all(|n| find(n).is_some() || *n == "osd_recovery_profile")
+        );
+        for (name, section, acts) in [
+            ("ms_cluster_mode", "global", true),
+            ("osd_max_scrubs", "osd.3", true),
+            ("osd_max_scrubs", "client", false),
+            ("osd_op_queue", "osd", false),
+            ("rbd_cache", "global", true),
+            ("rbd_cache", "client.vm/host:a", true),
+            ("rbd_cache", "osd", false),
+            ("debug_osd", "osd", false),
+            ("debug_rbd", "client", true),
+            ("ms_service_mode", "client", false),
+        ] {
+            assert_eq!(notice(name, section).is_none(), acts, "{name} for {section}");
+        }
+    }
+
+    #[test]
+    fn encryption_needs_keys() {
+        let demands = |name: &str, v: &str| find(name).unwrap().demands_keys(v);
+        assert!(demands("ms_service_mode", "secure"));
+        assert!(!demands("ms_service_mode", "crc secure") && !demands("osd_op_queue", "secure"));
+    }
+}

@@ -1,0 +1,247 @@
+//! The omap: an ordered map of byte strings and one header per object (docs/protocol/ceph/04-osd.md, 9.4).
+
+use crate::exec::result::{Fail, OpResult, done};
+use crate::exec::run::Exec;
+use bytes::Bytes;
+use denc::{Reader, Writer};
+use messages::osd::OsdOp;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use types::{Errno, Op};
+
+/// Keys in one answer (osd_max_omap_entries_per_request).
+pub const KEYS_MAX: u64 = 1024;
+/// Bytes of rows in one answer, about; the client asks again.
+const ROWS_BYTES_MAX: usize = 8 << 20;
+/// An object's header.
+pub(crate) const HEADER_MAX: usize = 1 << 20;
+/// An omap of so few rows is taken whole for the cost of removing a range of it.
+const FEW_ROWS: u64 = 256;
+/// Rows counted at a time.
+const COUNTED_ROWS: usize = 1024;
+
+/// Rows and whether more of the range follow.
+type Page = (Vec<(Bytes, Bytes)>, bool);
+
+impl Exec<'_> {
+    /// At most `max` rows with `prefix` strictly behind `after`.
+    pub fn omap_page(&mut self, after: &[u8], prefix: &[u8], max: usize) -> Result<Page, Fail> {
+        if !self.req.old.exists || !self.req.old.info.omap || self.req.pool.erasure {
+            return Ok((Vec::new(), false));
+        }
+        let from = if after < prefix {
+            Bound::Included(prefix)
+        } else {
+            Bound::Excluded(after)
+        };
+        // A page may always be shorter, but not empty.
+        self.cost.charge(0, 1)?;
+        let max = max.min(self.cost.steps_left().max(1));
+        let bytes = ROWS_BYTES_MAX.min(self.cost.bytes_left());
+        // One row more than asked for tells whether the prefix goes on.
+        let asked = max.saturating_add(1);
+        let page = self.known.omap_range(self.req.source, from, asked, bytes)?;
+        let mut rows = page.rows;
+        let found = rows.len();
+        let bytes: usize = rows.iter().map(|(k, v)| k.len() + v.len()).sum();
+        let in_prefix = rows.iter().take_while(|(k, _)| k.starts_with(prefix)).count();
+        rows.truncate(in_prefix.min(max));
+        let more = in_prefix > max || (page.more && in_prefix == found);
+        self.read_bytes += bytes as u64;
+        let left = (self.cost.bytes_left(), self.cost.steps_left());
+        self.cost
+            .charge(bytes.min(left.0) as u64, found.min(left.1) as u64)?;
+        Ok((rows, more))
+    }
+
+    pub fn omap_keys(&mut self, op: &OsdOp) -> OpResult {
+        let mut r = Reader::new(op.indata.clone());
+        let (after, max) = (r.blob()?, r.u64()?);
+        self.must_have_existed()?;
+        let (rows, more) = self.omap_page(&after, b"", max.min(KEYS_MAX) as usize)?;
+        let mut w = Writer::new();
+        w.u32(rows.len() as u32);
+        rows.iter().for_each(|(k, _)| w.blob(k));
+        w.bool(more);
+        Ok(w.finish().into())
+    }
+
+    pub fn omap_values(&mut self, op: &OsdOp) -> OpResult {
+        let mut r = Reader::new(op.indata.clone());
+        let (after, max, prefix) = (r.blob()?, r.u64()?, r.blob()?);
+        self.must_have_existed()?;
+        let (rows, more) = self.omap_page(&after, &prefix, max.min(KEYS_MAX) as usize)?;
+        let mut w = Writer::new();
+        w.put(&rows);
+        w.bool(more);
+        Ok(w.finish().into())
+    }
+
+    pub fn omap_header(&mut self) -> OpResult {
+        self.must_have_existed()?;
+        if !self.req.old.info.omap || self.req.pool.erasure {
+            return done();
+        }
+        Ok(self.known.omap_header(self.req.source)?.into())
+    }
+
+    /// Values of those keys that exist. The keys are charged, the rows are here; such an answer has no "more".
+    pub fn omap_get(&mut self, keys: &[Bytes]) -> Result<Vec<(Bytes, Bytes)>, Fail> {
+        let mut rows = Vec::new();
+        if !self.req.old.exists || !self.req.old.info.omap || self.req.pool.erasure {
+            return Ok(rows);
+        }
+        for key in keys {
+            let found = self.known.omap_get(self.req.source, std::slice::from_ref(key))?;
+            let bytes: usize = found.iter().map(|(k, v)| k.len() + v.len()).sum();
+            self.cost.charge(bytes as u64, 0)?;
+            rows.extend(found);
+        }
+        Ok(rows)
+    }
+
+    pub fn omap_by_keys(&mut self, op: &OsdOp) -> OpResult {
+        let mut keys: Vec<Bytes> = Reader::new(op.indata.clone()).get()?;
+        keys.sort_unstable();
+        keys.dedup();
+        self.must_have_existed()?;
+        let rows = self.omap_get(&keys)?;
+        let mut w = Writer::new();
+        w.put(&rows);
+        Ok(w.finish().into())
+    }
+
+    /// True if *stored OP operand* for every key; a missing key is an empty value.
+    pub fn omap_compare(&mut self, op: &OsdOp) -> OpResult {
+        let asserts: BTreeMap<Bytes, (Bytes, i32)> = Reader::new(op.indata.clone()).get()?;
+        self.must_have_existed()?;
+        let keys: Vec<Bytes> = asserts.keys().cloned().collect();
+        let stored: BTreeMap<Bytes, Bytes> = self.omap_get(&keys)?.into_iter().collect();
+        let empty = Bytes::new();
+        for (key, (operand, cmp_op)) in &asserts {
+            let order = stored.get(key).unwrap_or(&empty).cmp(operand);
+            let holds = match cmp_op {
+                1 => order.is_eq(),
+                3 => order.is_gt(),
+                5 => order.is_lt(),
+                _ => return Err(Errno::EINVAL.into()),
+            };
+            if !holds {
+                return Err(Errno::ECANCELED.into());
+            }
+        }
+        done()
+    }
+
+    pub fn omap_set_op(&mut self, op: &OsdOp) -> OpResult {
+        let rows: Vec<(Bytes, Bytes)> = Reader::new(op.indata.clone()).get()?;
+        self.omap_set(rows)?;
+        done()
+    }
+
+    pub fn omap_set(&mut self, entries: Vec<(Bytes, Bytes)>) -> Result<(), Fail> {
+        if self.req.pool.erasure {
+            return Err(Errno::EOPNOTSUPP.into());
+        }
+        self.ensure_exists();
+        if entries.is_empty() {
+            return Ok(());
+        }
+        self.work.new.info.omap = true;
+        self.work.write_bytes += entries
+            .iter()
+            .map(|(k, v)| (k.len() + v.len()) as u64)
+            .sum::<u64>();
+        self.work.txn.push(Op::OmapSet {
+            oid: self.req.head.clone(),
+            entries,
+        });
+        Ok(())
+    }
+
+    pub fn omap_set_header(&mut self, op: &OsdOp) -> OpResult {
+        if op.indata.len() > HEADER_MAX {
+            return Err(Errno::E2BIG.into());
+        }
+        self.ensure_exists();
+        self.work.new.info.omap = true;
+        self.work.txn.push(Op::OmapSetHeader {
+            oid: self.req.head.clone(),
+            header: op.indata.clone(),
+        });
+        done()
+    }
+
+    pub fn omap_clear(&mut self) -> OpResult {
+        self.must_exist()?;
+        self.work.new.info.omap = false;
+        self.work.txn.push(Op::OmapClear {
+            oid: self.req.head.clone(),
+        });
+        self.changed();
+        done()
+    }
+
+    pub fn omap_remove_op(&mut self, op: &OsdOp) -> OpResult {
+        let keys: Vec<Bytes> = Reader::new(op.indata.clone()).get()?;
+        self.must_exist()?;
+        self.omap_remove(keys)?;
+        done()
+    }
+
+    pub fn omap_remove(&mut self, keys: Vec<Bytes>) -> Result<(), Fail> {
+        if self.req.pool.erasure {
+            return Err(Errno::EOPNOTSUPP.into());
+        }
+        self.ensure_exists();
+        if keys.is_empty() {
+            return Ok(());
+        }
+        self.work.txn.push(Op::OmapRemove {
+            oid: self.req.head.clone(),
+            keys,
+        });
+        Ok(())
+    }
+
+    pub fn omap_remove_range(&mut self, op: &OsdOp) -> OpResult {
+        let mut r = Reader::new(op.indata.clone());
+        let (first, last) = (r.blob()?, r.blob()?);
+        self.must_exist()?;
+        if first < last {
+            self.charge_range(&first, &last)?;
+            self.work.txn.push(Op::OmapRemoveRange {
+                oid: self.req.head.clone(),
+                first,
+                last,
+            });
+        }
+        self.changed();
+        done()
+    }
+
+    /// The rows of a range that is to be removed, one by one; E2BIG if they are too many for one message. Those that this
+    /// message has set are charged already.
+    fn charge_range(&mut self, first: &[u8], last: &[u8]) -> Result<(), Fail> {
+        if !self.req.old.exists || !self.req.old.info.omap {
+            return Ok(());
+        }
+        let rows = self.known.stat(self.req.head)?.map_or(0, |s| s.omap_keys);
+        if rows <= FEW_ROWS {
+            return Ok(self.cost.charge(0, rows)?);
+        }
+        let mut from = Bound::Included(Bytes::copy_from_slice(first));
+        loop {
+            let at = from.as_ref().map(|k| k.as_ref());
+            let page = self
+                .known
+                .omap_range(self.req.head, at, COUNTED_ROWS, ROWS_BYTES_MAX)?;
+            let found = page.rows.iter().take_while(|(k, _)| k.as_ref() < last).count();
+            self.cost.charge(0, found as u64)?;
+            match page.rows.last() {
+                Some((k, _)) if page.more && found == page.rows.len() => from = Bound::Excluded(k.clone()),
+                _ => return Ok(()),
+            }
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Objects of other OSDs that a message needs (COPY_FROM): asked for when the message has its turn, so that a
+//! message that waits longer does not take an older source along.
+
+use crate::Pg;
+use crate::api::{ClientOp, ClusterView, Context, Located, ObjectCopy, Output};
+use crate::exec::ops::copy::{copies, source_of};
+use crate::exec::request::CopySource;
+use crate::front::parked::JobId;
+use std::collections::HashMap;
+use types::Errno;
+
+/// What another OSD gave.
+pub(crate) type Fetched = Result<Box<ObjectCopy>, Errno>;
+
+/// Fetched objects by the index of the operation that wants them.
+pub(crate) type Copies = HashMap<usize, Fetched>;
+
+/// Whether a message may need objects of other OSDs.
+pub(crate) fn copies_objects(c: &ClientOp) -> bool {
+    c.op.ops.iter().any(copies)
+}
+
+/// Where the sources of a message's COPY_FROMs are now; those that were fetched as they came.
+pub(crate) fn sources(
+    c: &ClientOp,
+    mut fetched: Copies,
+    cluster: &dyn ClusterView,
+) -> HashMap<usize, CopySource> {
+    let mut found = HashMap::new();
+    for (index, op) in c.op.ops.iter().enumerate().filter(|(_, op)| copies(op)) {
+        // One that does not decode fails when it runs.
+        let Ok(source) = source_of(op) else { continue };
+        let located = cluster.locate(&source.oloc, &source.oid, op.copy_from().snap);
+        let place = match (located, fetched.remove(&index)) {
+            (Located::NoPool, _) => CopySource::Nowhere,
+            (Located::Local(object), None) => CopySource::Here(object),
+            (Located::Local(object) | Located::Remote(object), copy) => {
+                CopySource::Fetched(object, copy.unwrap_or(Err(Errno::EIO)))
+            }
+        };
+        found.insert(index, place);
+    }
+    found
+}
+
+impl Pg {
+    /// Asks for the sources that live elsewhere and are not in `fetched` yet (where an object lives may have
+    /// changed meanwhile); how many these are.
+    pub(crate) fn fetch_sources(
+        &mut self,
+        job: JobId,
+        c: &ClientOp,
+        fetched: &Copies,
+        ctx: &mut Context<'_>,
+    ) -> usize {
+        let mut missing = 0;
+        for (index, op) in c.op.ops.iter().enumerate() {
+            if !copies(op) || fetched.contains_key(&index) {
+                continue;
+            }
+            let Ok(source) = source_of(op) else { continue };
+            let located = ctx.cluster.locate(&source.oloc, &source.oid, op.copy_from().snap);
+            // Members get the data itself: what a transaction shares with another PG's object they need not have.
+            let object = match located {
+                Located::Remote(object) => Some(object),
+                Located::Local(object) if self.backend.is_shared() => Some(object),
+                _ => None,
+            };
+            if let Some(object) = object {
+                let id = self.front.parked.begin_fetch(job, index);
+                ctx.out.push(Output::FetchObject { id, object });
+                missing += 1;
+            }
+        }
+        missing
+    }
+}
