@@ -8,7 +8,7 @@ use crate::datadir::{MON, OSD};
 use crate::kinds::{self, KINDS};
 use crate::monitor;
 use crate::platform::Platform;
-use crate::role::{Doors, Plan, Role};
+use crate::role::{MonitorAccess, Plan, Role};
 use crate::supervise::{self, Board, Care, Supervised};
 use crate::{AuthMode, DataDir, Error, Settings, StartOptions, clients, copies, osds, state};
 use auth::ConMode;
@@ -73,7 +73,7 @@ impl Node {
             what: "thread of the audit file".into(),
             source,
         })?;
-        let doors = Doors::default();
+        let access = MonitorAccess::default();
         let plan = Plan {
             dir,
             settings: &settings,
@@ -82,7 +82,7 @@ impl Node {
             platform: &platform,
             stopped: &stopped,
             audit: &audit,
-            doors: &doors,
+            access: &access,
         };
         let care = Care {
             cluster: cluster.clone(),
@@ -116,7 +116,7 @@ impl Node {
             cluster,
             _lock: lock,
         };
-        node.open_admin_socket(doors, audit)?;
+        node.open_admin_socket(access, audit)?;
         Ok(node)
     }
 
@@ -171,7 +171,7 @@ impl Node {
         }
     }
 
-    fn open_admin_socket(&self, doors: Doors, audit: AuditFile) -> Result<(), Error> {
+    fn open_admin_socket(&self, access: MonitorAccess, audit: AuditFile) -> Result<(), Error> {
         let path = self.dir.admin_path();
         let listener = io::admin::bind(&path).map_err(|source| Error::Io {
             what: path.display().to_string(),
@@ -184,7 +184,7 @@ impl Node {
         let context = AdminContext {
             dir: self.dir.clone(),
             cluster: self.cluster.clone(),
-            doors,
+            access,
             audit,
             board: self.board.clone(),
             osds,

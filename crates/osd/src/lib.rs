@@ -20,6 +20,7 @@ mod health;
 mod lifeline;
 mod links;
 mod maps;
+mod membership;
 mod memory;
 mod ops;
 mod options;
@@ -41,10 +42,10 @@ mod serve;
 mod session_caps;
 mod sessions;
 mod slots;
-mod standing;
 mod store_view;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod waiting;
 
 pub use memory::{MEMORY_DEFAULT, MEMORY_MIN, Memory};

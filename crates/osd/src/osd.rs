@@ -2,11 +2,12 @@
 
 use crate::copy_reads::CopyReadCounts;
 use crate::disk_time::DiskTime;
-use crate::event::Told;
+use crate::event::StateReply;
 use crate::fences::Fences;
 use crate::fetches::Fetches;
 use crate::links::Links;
 use crate::maps;
+use crate::membership::Membership;
 use crate::memory::Memory;
 use crate::ops::{InList, Ops};
 use crate::pace::Latency;
@@ -19,8 +20,8 @@ use crate::recovery::Recovery;
 use crate::scrub::Scrubs;
 use crate::sessions::Sessions;
 use crate::slots::{Role, Slot};
-use crate::standing::Standing;
 use crate::store_view::StoreView;
+use crate::turns::{self, Turns};
 use crate::waiting::Until;
 use cluster::PgProposal;
 use io::{Clock, Random};
@@ -66,7 +67,7 @@ pub struct Osd {
     pub memory: Memory,
     pub sessions: Sessions,
     pub links: Links,
-    pub standing: Standing,
+    pub membership: Membership,
     /// Its pulse, once it is started.
     pub beating: Option<Beating>,
     /// What clients' operations take; recovery and scrub yield to that.
@@ -95,8 +96,9 @@ pub struct Osd {
     pub held: Vec<(PgId, Epoch, Output)>,
     pub fetched: FetchedSender,
     /// One message for each thing asked of the cluster state, of which few are on their way.
-    pub told: mpsc::UnboundedSender<Told>,
+    pub state_replies: mpsc::UnboundedSender<StateReply>,
     pub out: Vec<Output>,
+    pub turns: Turns,
 }
 
 /// The file system that an OSD shares with its host.
@@ -120,9 +122,9 @@ pub struct Parts {
     pub spare: Option<Spare>,
     pub memory: Memory,
     pub fetched: FetchedSender,
-    pub told: mpsc::UnboundedSender<Told>,
+    pub state_replies: mpsc::UnboundedSender<StateReply>,
     pub links: Links,
-    pub standing: Standing,
+    pub membership: Membership,
 }
 
 impl Osd {
@@ -142,7 +144,7 @@ impl Osd {
             memory: p.memory,
             sessions: Sessions::default(),
             links: p.links,
-            standing: p.standing,
+            membership: p.membership,
             beating: None,
             clients: Latency::default(),
             recovery: Recovery::default(),
@@ -164,8 +166,9 @@ impl Osd {
             proposing: false,
             held: Vec::new(),
             fetched: p.fetched,
-            told: p.told,
+            state_replies: p.state_replies,
             out: Vec::new(),
+            turns: turns::watch(),
         }
     }
 
@@ -345,6 +348,8 @@ impl Osd {
     // --- messages -------------------------------------------------------------------------------------
 
     fn on_message(&mut self, conn: ConnId, msg: Message, permit: Permit) {
+        self.turns.about().message = Some(msg.kind);
+        self.turns.brought(msg.size());
         match msg.kind {
             kind::OSD_OP => self.on_op(conn, &msg, permit),
             PEER => match self.sessions.osd(conn) {

@@ -12,3 +12,4 @@ pub mod requests;
 pub mod serve;
 pub mod session;
 pub mod subscriptions;
+mod turns;
