@@ -1,17 +1,21 @@
 //! The clients of a run: each is the product's own (`client::Client`, its driver over the simulated network), asked one operation at
 //! a time. So what the seeds check is checked of it, too: that it finds OSDs by maps, sends again what has to be, and nothing twice.
 //!
+//! Some of a run are of another kind (`raw`): blind for longer than the product's client ever is.
+//!
 //! A hasty client loses its connection to the primary while an answer is on its way.
 //!
 //! Not here: what is asked (`workload`), what the answers mean together (`linear`).
 
 use crate::cluster::{mon_addr, osd_host};
 use crate::model::{Ask, Object, Told};
+use crate::raw::Raw;
 use bytes::Bytes;
 use client::{Client, Cmp, Conf, CopySource, IoCtx, Operation, Outcome, Platform, Served};
 use denc::{Decode, Encode};
 use io_sim::Sim;
 use messages::osd::flag;
+use metastore::ClusterHandle;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -19,7 +23,7 @@ use tokio::time::sleep;
 use types::{AuthName, EntityKind, Errno, NOSNAP, PoolId};
 
 /// Before what found a full disk is asked for again: a user frees something, or somebody else has room by then.
-const RETRY: Duration = Duration::from_millis(100);
+pub const RETRY: Duration = Duration::from_millis(100);
 /// Before a monitor is looked for anew.
 const CONNECT_AGAIN: Duration = Duration::from_secs(1);
 /// Numbers are kept as text in the omap.
@@ -31,13 +35,21 @@ const GUARD: &[u8] = b"guard";
 pub struct Rados {
     pub id: u64,
     pub sim: Sim,
-    host: IpAddr,
-    client: Client,
-    pool: IoCtx,
+    pool: PoolId,
+    kind: Kind,
     /// Reads that another OSD than the primary answered.
     pub from_copies: u64,
     /// A write that is not answered so soon loses its connection, once, and is sent again.
     pub hasty: Option<Duration>,
+}
+
+enum Kind {
+    Own {
+        host: IpAddr,
+        client: Client,
+        pool: IoCtx,
+    },
+    Raw(Box<Raw>),
 }
 
 /// What came of an operation.
@@ -65,12 +77,27 @@ impl Rados {
             }
             sleep(CONNECT_AGAIN).await;
         };
-        Self {
-            id,
-            sim: sim.clone(),
+        let kind = Kind::Own {
             host,
             pool: client.pool_by_id(pool),
             client,
+        };
+        Self::of(id, pool, sim, kind)
+    }
+
+    /// One that follows the cluster state by itself.
+    pub fn raw(id: u64, pool: PoolId, cluster: &ClusterHandle, sim: &Sim) -> Self {
+        let (clock, random) = (sim.clock(Duration::ZERO, 0), sim.random(&format!("client.{id}")));
+        let raw = Raw::new(id, pool, cluster, clock, random, sim.trace.clone());
+        Self::of(id, pool, sim, Kind::Raw(Box::new(raw)))
+    }
+
+    fn of(id: u64, pool: PoolId, sim: &Sim, kind: Kind) -> Self {
+        Self {
+            id,
+            sim: sim.clone(),
+            pool,
+            kind,
             from_copies: 0,
             hasty: None,
         }
@@ -78,27 +105,26 @@ impl Rados {
 
     /// As PG logs name it.
     pub fn global_id(&self) -> u64 {
-        self.client.global_id()
+        match &self.kind {
+            Kind::Own { client, .. } => client.global_id(),
+            Kind::Raw(raw) => raw.global_id(),
+        }
     }
 
     /// Asks until it is told. An error that no operation here may end with is the error. `copy`: a read may go to any copy, one
     /// drawn at random or a near one.
     pub async fn run(&mut self, oid: &str, ask: &Ask, copy: Option<u64>) -> Result<Answer, i32> {
-        let way = match copy.filter(|_| ask.is_read()) {
-            None => 0,
-            Some(n) if n & 1 == 0 => flag::BALANCE_READS,
-            Some(_) => flag::LOCALIZE_READS,
-        };
-        let operation = operation(ask, self.pool.pool_id()).flags(way);
+        let copy = copy.filter(|_| ask.is_read());
+        let operation = operation(ask, self.pool);
         let mut hasty = self.hasty.filter(|_| !ask.is_read());
         loop {
             let note = format_args!(
                 "client.{} asks {oid} {ask}{}",
                 self.id,
-                if way > 0 { " of any copy" } else { "" }
+                if copy.is_some() { " of any copy" } else { "" }
             );
             self.sim.trace.note(note);
-            let done = self.operate(oid, operation.clone(), hasty.take()).await?;
+            let done = self.operate(oid, &operation, copy, hasty.take()).await?;
             if done.result == Errno::ENOSPC.code() && !ask.is_read() {
                 sleep(RETRY).await;
                 continue;
@@ -120,34 +146,42 @@ impl Rados {
     }
 
     async fn operate(
-        &self,
+        &mut self,
         oid: &str,
-        operation: Operation,
+        operation: &Operation,
+        copy: Option<u64>,
         hasty: Option<Duration>,
     ) -> Result<Outcome, i32> {
-        let asked = self.pool.operate(oid, operation);
+        let (host, client, pool) = match &mut self.kind {
+            Kind::Raw(raw) => return Ok(raw.operate(oid, operation, copy, hasty).await),
+            Kind::Own { host, client, pool } => (*host, client, pool),
+        };
+        let way = match copy {
+            None => 0,
+            Some(n) if n & 1 == 0 => flag::BALANCE_READS,
+            Some(_) => flag::LOCALIZE_READS,
+        };
+        let asked = pool.operate(oid, operation.clone().flags(way));
         tokio::pin!(asked);
         if let Some(soon) = hasty {
             tokio::select! {
                 biased;
                 done = &mut asked => return done.map_err(|e| e.errno().code()),
-                () = sleep(soon) => self.lose_connection(oid),
+                () = sleep(soon) => lose_connection(self.id, &self.sim, host, client, self.pool, oid),
             }
         }
         asked.await.map_err(|e| e.errno().code())
     }
+}
 
-    /// To the object's primary, as the client knows it.
-    fn lose_connection(&self, oid: &str) {
-        let Ok(map) = self.client.map() else { return };
-        if let Some((_, pg)) = map.object_to_pg(self.pool.pool_id(), b"", b"", oid.as_bytes()) {
-            let primary = osd_host(map.pg_to_up_acting(pg).acting_primary);
-            self.sim.trace.note(format_args!(
-                "client.{} loses its connection to {primary}",
-                self.id
-            ));
-            self.sim.net.cut(self.host, primary);
-        }
+/// To the object's primary, as the client knows it.
+fn lose_connection(id: u64, sim: &Sim, host: IpAddr, client: &Client, pool: PoolId, oid: &str) {
+    let Ok(map) = client.map() else { return };
+    if let Some((_, pg)) = map.object_to_pg(pool, b"", b"", oid.as_bytes()) {
+        let primary = osd_host(map.pg_to_up_acting(pg).acting_primary);
+        sim.trace
+            .note(format_args!("client.{id} loses its connection to {primary}"));
+        sim.net.cut(host, primary);
     }
 }
 

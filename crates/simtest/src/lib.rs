@@ -23,6 +23,7 @@ pub mod linear;
 pub mod model;
 pub mod operator;
 pub mod plan;
+pub mod raw;
 pub mod rot;
 pub mod run;
 pub mod sabotage;

@@ -5,7 +5,7 @@ use crate::acks::Acks;
 use crate::chaos::{self, Clients};
 use crate::check;
 use crate::client::Rados;
-use crate::cluster::{Cluster, POOL, client_host};
+use crate::cluster::{Cluster, POOL, client_host, open_state};
 use crate::contract;
 use crate::plan::Plan;
 use crate::scrubs;
@@ -240,7 +240,17 @@ fn start_client(
     let host = client_host(id);
     sim.start(host, async move {
         let sim = &cluster.sim;
-        let rados = Rados::connect(id, POOL, host, sim).await;
+        // Every other one, so that each run has some of both kinds.
+        let rados = match id % 2 {
+            0 => Rados::connect(id, POOL, host, sim).await,
+            _ => {
+                let clock = sim.clock(Duration::ZERO, 0);
+                let Ok(handle) = open_state(&cluster.etcd, host, &clock).await else {
+                    return;
+                };
+                Rados::raw(id, POOL, &handle, sim)
+            }
+        };
         let dice = (
             sim.dice(&format!("client.{id} work")),
             sim.dice(&format!("client.{id} copies")),

@@ -77,6 +77,10 @@ impl Operation {
         self.steps.is_empty()
     }
 
+    pub fn steps(&self) -> &[OsdOp] {
+        &self.steps
+    }
+
     /// A step that has no method of its own.
     pub fn raw(mut self, step: OsdOp) -> Self {
         self.steps.push(step);
