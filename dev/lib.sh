@@ -108,3 +108,15 @@ build_skep() {
     SKEP_BIN=$CARGO_TARGET_DIR/release/skep
     export SKEP_BIN
 }
+
+# build_tested_skep: the program as its crates' tests are built, with debug assertions; sets SKEP_BIN, and SKEP_MAPTOOL (see
+# tests/maps). A SKEP_BIN of the caller's is kept. All packages and any one test are named because features are then resolved as for `cargo test --workspace`, and each crate
+# is compiled once for both.
+build_tested_skep() {
+    [ -z "${SKEP_BIN:-}" ] || { [ -x "$SKEP_BIN" ] || die "SKEP_BIN is not a program: $SKEP_BIN"; return 0; }
+    need_packages "${PACKAGES_BUILD[@]}"
+    need_rust
+    cargo build --manifest-path "$SKEP_ROOT/Cargo.toml" --locked --workspace --bin skep --example maptool --test licences >&2
+    SKEP_BIN=$CARGO_TARGET_DIR/debug/skep SKEP_MAPTOOL=$CARGO_TARGET_DIR/debug/examples/maptool
+    export SKEP_BIN SKEP_MAPTOOL
+}

@@ -1,6 +1,6 @@
 """Ceph's own map tools read what our encoder wrote, print what our printer prints, and place as we place.
 
-`maptool` is an example program of the crate `types` (SKEP_MAPTOOL names a built one; else cargo builds it).
+`maptool` is an example program of the crate `types` (SKEP_MAPTOOL names a built one, ./dev/test does; else cargo builds it).
 No server runs here. The maps that a running Skep serves are looked at in conformance/ (tools/check-maps).
 """
 import json

@@ -22,7 +22,7 @@ mod error;
 
 pub use conf::Conf;
 pub use core::list::Cursor;
-pub use core::op::{Cmp, Operation, Outcome, Step};
+pub use core::op::{Cmp, CopySource, Operation, Outcome, Served, Step};
 pub use core::snap::SnapContext;
 pub use core::watch::WatchEvent;
 pub use driver::{Client, IoCtx, Lister, Platform, Watch};

@@ -229,7 +229,7 @@ pub const ROOMS: &[Room] = &[
             "commands::pool",
         ],
     ),
-    // The door: what it asks of families it takes from the table, but for the answer to a ping and the arguments of one
+    // The entrance: what it asks of families it takes from the table, but for the answer to a ping and the arguments of one
     // module's commands.
     mon(
         "commands",

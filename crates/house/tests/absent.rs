@@ -1,7 +1,7 @@
 //! What must be absent from the crates' code. Comments and test code do not count: a module behind `#[cfg(test)]`,
 //! in the file or in a file of its own, is left out.
 
-use house::source::of_crate;
+use house::source::{all, of_crate};
 use house::{ABSENT, LAYERS};
 
 #[test]
@@ -30,6 +30,27 @@ fn files_open_with_their_purpose() {
         let sources = of_crate(layer.name).filter(|s| s.path.iter().nth(2).is_some_and(|f| f == "src"));
         for source in sources.filter(|s| !s.text.starts_with("//!")) {
             problems.push(format!("{} does not begin with //!", source.path.display()));
+        }
+    }
+    assert!(problems.is_empty(), "\n{}", problems.join("\n"));
+}
+
+/// `dev/run-tests` runs test programs, and nothing runs examples in documentation: none is there to rot.
+#[test]
+fn examples_in_documentation_are_text() {
+    let mut problems = Vec::new();
+    for source in all() {
+        let mut inside = false;
+        for (i, line) in source.text.lines().enumerate() {
+            let line = line.trim_start();
+            let doc = line.strip_prefix("//!").or_else(|| line.strip_prefix("///"));
+            let Some(language) = doc.and_then(|d| d.trim().strip_prefix("```")) else {
+                continue;
+            };
+            inside = !inside;
+            if inside && language != "text" {
+                problems.push(format!("{}:{}: not ```text", source.path.display(), i + 1));
+            }
         }
     }
     assert!(problems.is_empty(), "\n{}", problems.join("\n"));

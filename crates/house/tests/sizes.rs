@@ -5,13 +5,13 @@
 use house::source::{Source, all, functions};
 
 /// Lines of the longest file of the product, and of its tests.
-const FILE_LINES_MAX: usize = 832;
+const FILE_LINES_MAX: usize = 807;
 const TEST_FILE_LINES_MAX: usize = 1318;
 /// Lines of the longest function of the product.
-const FUNCTION_LINES_MAX: usize = 192;
+const FUNCTION_LINES_MAX: usize = 189;
 /// A function with more lines is long; so many of the product's are.
 const LONG: usize = 60;
-const LONG_FUNCTIONS_MAX: usize = 41;
+const LONG_FUNCTIONS_MAX: usize = 39;
 
 fn ratchet(what: &str, have: usize, most: usize, where_: &str) {
     assert!(

@@ -1,4 +1,4 @@
-//! The door of crate `io`, deterministic: one seed, one thread, one run.
+//! What crate `io` gives access to, deterministic: one seed, one thread, one run.
 //!
 //! Vocabulary: a *simulation* ([`run`]) is one current-thread runtime whose time is virtual: when nobody can run, the
 //! clock jumps to the next timer. A *host* is an IP address with a [`Process`] on it: all tasks of one `LocalSet`, which

@@ -1,5 +1,5 @@
-//! The only door to clock, randomness, disk and sockets. Everything above takes these as arguments, so
-//! that the same code can run on a simulated door with lost messages, torn writes and skewed clocks.
+//! The only access to clock, randomness, disk and sockets. Everything above takes these as arguments, so
+//! that the same code can run over a simulated one with lost messages, torn writes and skewed clocks.
 
 pub mod admin;
 pub mod clock;
@@ -13,6 +13,7 @@ pub mod random;
 pub mod socket;
 pub mod task;
 pub mod thread;
+pub mod turns;
 
 pub use clock::{Clock, SystemClock};
 pub use random::{Random, SystemRandom};

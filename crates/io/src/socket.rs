@@ -1,4 +1,4 @@
-//! TCP sockets: listening, accepting, connecting, reading, writing. Thin, and with a twin: a thread that
+//! TCP sockets: listening, accepting, connecting, reading, writing. Thin, and in two forms: a thread that
 //! [`use_network`] was called on gets its sockets from that [`Network`] (crate `io-sim`) in place of the host.
 //! What the bytes mean is none of its business.
 //!
@@ -90,7 +90,7 @@ pub fn raise_descriptors() -> u64 {
 }
 
 #[derive(Debug)]
-enum Twin<H, S: ?Sized> {
+enum Either<H, S: ?Sized> {
     Host(H),
     Sim(Box<S>),
 }
@@ -98,31 +98,31 @@ enum Twin<H, S: ?Sized> {
 /// A bound socket that does not need a runtime yet: bind first, announce the address, serve later.
 #[derive(Debug)]
 pub struct Listener {
-    socket: Twin<StdListener, dyn Port>,
+    socket: Either<StdListener, dyn Port>,
 }
 
 impl Listener {
     /// Port 0 lets the system choose; see [`Self::local_addr`].
     pub fn bind(addr: SocketAddr) -> io::Result<Self> {
         let socket = match network() {
-            None => Twin::Host(bind_host(addr)?),
-            Some(n) => Twin::Sim(n.bind(addr)?),
+            None => Either::Host(bind_host(addr)?),
+            Some(n) => Either::Sim(n.bind(addr)?),
         };
         Ok(Self { socket })
     }
 
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         match &self.socket {
-            Twin::Host(s) => s.local_addr(),
-            Twin::Sim(p) => Ok(p.local_addr()),
+            Either::Host(s) => s.local_addr(),
+            Either::Sim(p) => Ok(p.local_addr()),
         }
     }
 
     /// Joins the runtime of the calling task.
     pub fn start(self) -> io::Result<Acceptor> {
         let inner = match self.socket {
-            Twin::Host(s) => Twin::Host(TcpListener::from_std(s)?),
-            Twin::Sim(p) => Twin::Sim(p),
+            Either::Host(s) => Either::Host(TcpListener::from_std(s)?),
+            Either::Sim(p) => Either::Sim(p),
         };
         Ok(Acceptor { inner })
     }
@@ -139,20 +139,20 @@ fn bind_host(addr: SocketAddr) -> io::Result<StdListener> {
 
 #[derive(Debug)]
 pub struct Acceptor {
-    inner: Twin<TcpListener, dyn Port>,
+    inner: Either<TcpListener, dyn Port>,
 }
 
 impl Acceptor {
     pub async fn accept(&self) -> io::Result<(Stream, SocketAddr)> {
         match &self.inner {
-            Twin::Host(l) => {
+            Either::Host(l) => {
                 let (stream, peer) = l.accept().await?;
                 stream.set_nodelay(true)?;
                 Ok((Stream::host(stream), peer))
             }
-            Twin::Sim(p) => {
+            Either::Sim(p) => {
                 let (wire, peer) = poll_fn(|cx| p.poll_accept(cx)).await?;
-                let inner = Twin::Sim(wire);
+                let inner = Either::Sim(wire);
                 Ok((Stream { inner }, peer))
             }
         }
@@ -161,19 +161,19 @@ impl Acceptor {
 
 #[derive(Debug)]
 pub struct Stream {
-    inner: Twin<TcpStream, dyn Wire>,
+    inner: Either<TcpStream, dyn Wire>,
 }
 
 impl Stream {
     fn host(stream: TcpStream) -> Self {
         Self {
-            inner: Twin::Host(stream),
+            inner: Either::Host(stream),
         }
     }
 
     pub async fn connect(addr: SocketAddr) -> io::Result<Self> {
         if let Some(n) = network() {
-            let inner = Twin::Sim(n.connect(addr).await?);
+            let inner = Either::Sim(n.connect(addr).await?);
             return Ok(Self { inner });
         }
         let stream = TcpStream::connect(addr).await?;
@@ -183,16 +183,16 @@ impl Stream {
 
     pub async fn readable(&self) -> io::Result<()> {
         match &self.inner {
-            Twin::Host(s) => s.readable().await,
-            Twin::Sim(w) => poll_fn(|cx| w.poll_readable(cx)).await,
+            Either::Host(s) => s.readable().await,
+            Either::Sim(w) => poll_fn(|cx| w.poll_readable(cx)).await,
         }
     }
 
     /// Reads into `buf`'s free space; 0 is the end of the stream; `WouldBlock` means wait again.
     pub fn try_read(&self, buf: &mut impl BufMut) -> io::Result<usize> {
         match &self.inner {
-            Twin::Host(s) => s.try_read_buf(buf),
-            Twin::Sim(w) => {
+            Either::Host(s) => s.try_read_buf(buf),
+            Either::Sim(w) => {
                 let bytes = w.try_read(buf.remaining_mut())?;
                 let n = bytes.len();
                 buf.put(bytes);
@@ -203,31 +203,31 @@ impl Stream {
 
     pub async fn writable(&self) -> io::Result<()> {
         match &self.inner {
-            Twin::Host(s) => s.writable().await,
-            Twin::Sim(w) => poll_fn(|cx| w.poll_writable(cx)).await,
+            Either::Host(s) => s.writable().await,
+            Either::Sim(w) => poll_fn(|cx| w.poll_writable(cx)).await,
         }
     }
 
     /// Writes some of `slices`; `WouldBlock` means wait again.
     pub fn try_write(&self, slices: &[IoSlice]) -> io::Result<usize> {
         match &self.inner {
-            Twin::Host(s) => s.try_write_vectored(slices),
-            Twin::Sim(w) => w.try_write(slices),
+            Either::Host(s) => s.try_write_vectored(slices),
+            Either::Sim(w) => w.try_write(slices),
         }
     }
 
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         match &self.inner {
-            Twin::Host(s) => s.local_addr(),
-            Twin::Sim(w) => Ok(w.local_addr()),
+            Either::Host(s) => s.local_addr(),
+            Either::Sim(w) => Ok(w.local_addr()),
         }
     }
 
     /// From now on its end, by whatever, is a reset: the peer cannot take it for a stream that has come to its end.
     pub fn abort_on_close(&self) -> io::Result<()> {
         match &self.inner {
-            Twin::Host(s) => SockRef::from(s).set_linger(Some(Duration::ZERO)),
-            Twin::Sim(w) => {
+            Either::Host(s) => SockRef::from(s).set_linger(Some(Duration::ZERO)),
+            Either::Sim(w) => {
                 w.abort_on_close();
                 Ok(())
             }
@@ -238,11 +238,11 @@ impl Stream {
     /// connection; without an answer it ends with an error. No bytes that the peer would read. The simulation has none of it.
     pub fn keep_alive(&self, idle: Duration) -> io::Result<()> {
         match &self.inner {
-            Twin::Host(s) => {
+            Either::Host(s) => {
                 let keepalive = TcpKeepalive::new().with_time(idle).with_interval(idle);
                 SockRef::from(s).set_tcp_keepalive(&keepalive)
             }
-            Twin::Sim(_) => Ok(()),
+            Either::Sim(_) => Ok(()),
         }
     }
 }

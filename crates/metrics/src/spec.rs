@@ -82,7 +82,7 @@ pub trait Cell {
 
 /// A struct of cells, with what is told of each:
 ///
-/// ```
+/// ```text
 /// metrics::table! {
 ///     /// What the gate counts.
 ///     pub struct Gate {

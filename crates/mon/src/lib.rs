@@ -20,6 +20,6 @@ pub mod shell;
 #[cfg(test)]
 mod tests;
 
-pub use policies::{near, pools, removal, standing};
+pub use policies::{lag, near, pools, removal};
 pub use shell::serve::{Inside, MonConfig, Ready, serve, serve_inside};
 pub use shell::{ask, audit};

@@ -1,4 +1,4 @@
-//! What each capability opens: every command of the table, at every door, against rules of this file's own.
+//! What each capability opens: every command of the table, by every route, against rules of this file's own.
 //!
 //! The oracle knows a command's service and rights from the recorded descriptions of a real 16.2.15, and of each
 //! capability one line of Rust; it shares no code with the parser and the evaluation it judges. What neither the
@@ -7,7 +7,7 @@
 use crate::commands::command::Command;
 use crate::commands::table;
 use crate::shell::monitor::check_command;
-use crate::shell::requests::Door;
+use crate::shell::requests::Route;
 use crate::shell::session::Session;
 use auth::{AuthMethod, CryptoKey, EntityAuth, KeyDb, PeerCaps};
 use bytes::Bytes;
@@ -393,8 +393,8 @@ fn name() -> AuthName {
     AuthName::new(EntityKind::Client, "tenant")
 }
 
-fn opens(session: &Session, door: &Door, ask: &Ask) -> bool {
-    match check_command(session, door, &[ask.text()], Bytes::new()) {
+fn opens(session: &Session, route: &Route, ask: &Ask) -> bool {
+    match check_command(session, route, &[ask.text()], Bytes::new()) {
         Ok(Command { prefix, .. }) => {
             assert_eq!(prefix, ask.prefix);
             true
@@ -431,15 +431,15 @@ fn every_command_is_classified() {
 }
 
 #[test]
-fn the_monitors_doors_open_to_monitor_capabilities_only() {
+fn the_monitors_routes_open_to_monitor_capabilities_only() {
     let asks = asks();
     for (text, rule) in MON {
         for mgr in ["", "allow *"] {
             let session = Session::new(peer(&[("mon", text), ("mgr", mgr), ("osd", "allow *")]));
             for ask in &asks {
-                for door in [Door::Mon { cmd: Vec::new() }, Door::Tell] {
+                for route in [Route::Mon { cmd: Vec::new() }, Route::Tell] {
                     assert_eq!(
-                        opens(&session, &door, ask),
+                        opens(&session, &route, ask),
                         rule(ask),
                         "mon '{text}': {}",
                         ask.text()
@@ -470,11 +470,15 @@ fn manager_capabilities_are_not_the_monitors() {
             let here = Session::new(peer(&[("mgr", mgr_text), ("mon", mon_text)]));
             for ask in &asks {
                 let want = mgr(ask) && (ask.known.manager.is_some() || mon(ask));
-                for (session, door) in [(&there, Door::Mgr), (&there, Door::MgrTell), (&here, Door::Mgr)] {
+                for (session, route) in [
+                    (&there, Route::Mgr),
+                    (&there, Route::MgrTell),
+                    (&here, Route::Mgr),
+                ] {
                     assert_eq!(
-                        opens(session, &door, ask),
+                        opens(session, &route, ask),
                         want,
-                        "mgr '{mgr_text}', mon '{mon_text}', {door:?}: {}",
+                        "mgr '{mgr_text}', mon '{mon_text}', {route:?}: {}",
                         ask.text()
                     );
                 }
@@ -496,7 +500,7 @@ fn a_ticket_for_the_manager_says_nothing_of_the_monitor() {
         let mut session = Session::new(peer);
         session.look_up_mon_caps(&KeyDb::default());
         for ask in asks.iter().filter(|a| a.known.manager.is_none()) {
-            assert!(!opens(&session, &Door::Mgr, ask), "{}", ask.text());
+            assert!(!opens(&session, &Route::Mgr, ask), "{}", ask.text());
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::accounts::Accounts;
 use crate::budget::{Permit, TotalBudget};
 use crate::connection::{Connection, GIVES_WAY, SLOW_READER};
 use crate::guesses::Guesses;
-use crate::lifelines::Door;
+use crate::lifelines::Intake;
 use crate::outputs::{ANSWER_MAX, Outputs};
 use crate::places::{NoPlace, Places};
 use auth::{AuthMethod, PeerCaps};
@@ -70,7 +70,7 @@ pub struct Options {
     /// [`PACE_BYTES_PER_S`]: crate::PACE_BYTES_PER_S
     pub stall: Duration,
     /// Where lifelines go; to be open where [`msgr::ServerConfig::lifelines`] says that they are kept.
-    pub lifelines: Door,
+    pub lifelines: Intake,
 }
 
 /// Connections of one listener, where the host allows for so many descriptors.
@@ -88,7 +88,7 @@ impl Default for Options {
             output_max: ANSWER_MAX + (16 << 20),
             accounts: Accounts::alone(128 << 20),
             stall: Duration::from_secs(2),
-            lifelines: Door::default(),
+            lifelines: Intake::default(),
         }
     }
 }

@@ -32,6 +32,6 @@ pub use client::{ClientError, ClientStream};
 pub use connections::{CONNECTIONS_MAX, ConnId, Connections, NetEvent, Options, Promise};
 pub use dial::{DialEvent, DialOptions, Dialled, Meter, Session, dial};
 pub use io::socket::Listener;
-pub use lifelines::{Door, Lifelines};
+pub use lifelines::{Intake, Lifelines};
 pub use msgr::{Message, Peer, ServerConfig};
 pub use server::{entropy, serve};

@@ -1,7 +1,7 @@
 //! Lifelines that this side keeps: connections on which nothing is said, and whose end says that their keeper is gone.
 //!
 //! Vocabulary: the *keeper* is the OSD that was dialled, its *watcher* the OSD that dialled. The [`Lifelines`] belong to the
-//! keeper, which drops them last of all that it has; the [`Door`] is by which connections come in.
+//! keeper, which drops them last of all that it has; the [`Intake`] is by which connections come in.
 //!
 //! Invariants: from the moment at which a watcher knows that it has a lifeline, the stream lies here. It ends by a FIN
 //! only when the [`Lifelines`] are dropped, or with the process: every other end (a newer lifeline of the same watcher, a watcher
@@ -27,8 +27,8 @@ type Kept = BTreeMap<AuthName, Stream>;
 pub struct Lifelines(Rc<RefCell<Kept>>);
 
 impl Lifelines {
-    pub fn door(&self) -> Door {
-        Door(Rc::downgrade(&self.0))
+    pub fn intake(&self) -> Intake {
+        Intake(Rc::downgrade(&self.0))
     }
 
     pub fn len(&self) -> usize {
@@ -42,9 +42,9 @@ impl Lifelines {
 
 /// Lets connections become lifelines; closed by default, and when the owner is gone.
 #[derive(Debug, Clone, Default)]
-pub struct Door(Weak<RefCell<Kept>>);
+pub struct Intake(Weak<RefCell<Kept>>);
 
-impl Door {
+impl Intake {
     /// Keeps the stream as the watcher's newest lifeline, and only then has `tell` tell the watcher of it. False: it is not
     /// kept, or not told.
     pub(crate) fn keep(&self, watcher: AuthName, stream: Stream, tell: impl FnOnce(&Stream) -> bool) -> bool {
@@ -143,7 +143,7 @@ mod tests {
         async fn watch(&self, id: u32, told: bool) -> (Stream, bool) {
             let watcher = Stream::connect(self.at).await.unwrap();
             let (stream, _) = self.acceptor.accept().await.unwrap();
-            let kept = self.lifelines.door().keep(osd(id), stream, |_| told);
+            let kept = self.lifelines.intake().keep(osd(id), stream, |_| told);
             (watcher, kept)
         }
     }
@@ -160,7 +160,7 @@ mod tests {
             assert_eq!(speaks.try_write(&[IoSlice::new(b"?")]).unwrap(), 1);
             // The kernel takes a moment to hand both over.
             for _ in 0..10_000 {
-                rig.lifelines.door().sweep();
+                rig.lifelines.intake().sweep();
                 if rig.lifelines.len() == 1 {
                     break;
                 }
@@ -181,12 +181,12 @@ mod tests {
             let (watcher, kept) = rig.watch(1, false).await;
             assert!(!kept && rig.lifelines.is_empty());
             assert_eq!(end(&watcher).await, Err(ErrorKind::ConnectionReset));
-            // A door without a house.
-            let door = rig.lifelines.door();
+            // An intake without lifelines.
+            let intake = rig.lifelines.intake();
             drop(rig.lifelines);
             let _watcher = Stream::connect(rig.at).await.unwrap();
             let (stream, _) = rig.acceptor.accept().await.unwrap();
-            assert!(!door.keep(osd(2), stream, |_| true));
+            assert!(!intake.keep(osd(2), stream, |_| true));
         })
         .unwrap();
     }

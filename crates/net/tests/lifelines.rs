@@ -42,7 +42,7 @@ fn keeper(keeps: bool) -> Keeper {
         )
     };
     let options = Options {
-        lifelines: lifelines.door(),
+        lifelines: lifelines.intake(),
         ..Options::default()
     };
     let (tx, events) = mpsc::channel(16);

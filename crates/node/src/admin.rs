@@ -4,7 +4,7 @@
 //! DIR/skep.asok osd_tree`), read-only ones only. What changes the cluster are `skep pool near`, and `skep host rm` and
 //! `skep osd rm`, one step at a time. Only the user who runs the process can open the socket.
 
-use crate::role::{Doors, Registries};
+use crate::role::{MonitorAccess, Registries};
 use crate::supervise::{Board, Health};
 use crate::{DataDir, Error};
 use cluster::{Change, Changes, ClusterState};
@@ -35,7 +35,7 @@ pub(crate) struct AdminContext {
     pub dir: DataDir,
     pub cluster: ClusterHandle,
     /// Puts questions to this process' monitor.
-    pub(crate) doors: Doors,
+    pub(crate) access: MonitorAccess,
     /// Where records of what it changes go.
     pub audit: AuditFile,
     /// What the roles of this process count.
@@ -180,12 +180,12 @@ impl AdminContext {
     async fn monitor_command(&self, prefix: &str, mut command: Value) -> Vec<u8> {
         // `ceph daemon` cannot send blanks within one word.
         command["prefix"] = json!(prefix.replace('_', " "));
-        if let Some(answer) = self.doors.ask(command.to_string()).await {
+        if let Some(answer) = self.access.ask(command.to_string()).await {
             // Some commands do have an underscore.
             let answer = match answer.code < 0 && prefix.contains('_') {
                 true => {
                     command["prefix"] = json!(prefix);
-                    self.doors.ask(command.to_string()).await.unwrap_or(answer)
+                    self.access.ask(command.to_string()).await.unwrap_or(answer)
                 }
                 false => answer,
             };
@@ -206,7 +206,7 @@ impl AdminContext {
     async fn cluster_status(&self, as_json: bool) -> Option<String> {
         let format = if as_json { "json" } else { "plain" };
         let command = json!({"prefix": "status", "format": format}).to_string();
-        let answer = self.doors.ask(command).await.filter(|a| a.code == 0)?;
+        let answer = self.access.ask(command).await.filter(|a| a.code == 0)?;
         Some(String::from_utf8_lossy(&answer.data).into_owned())
     }
 

@@ -1,6 +1,6 @@
 //! The monitor of a node, as a role.
 
-use crate::role::{Done, Doors, Plan, Role, Running};
+use crate::role::{Done, MonitorAccess, Plan, Role, Running};
 use crate::{AuthMode, Error, Settings};
 use io::group::Group;
 use io::task;
@@ -13,7 +13,7 @@ struct MonRole {
     name: String,
     config: mon::MonConfig,
     audit: AuditFile,
-    doors: Doors,
+    access: MonitorAccess,
 }
 
 pub(crate) fn roles(plan: &Plan<'_>) -> Result<Vec<Box<dyn Role>>, Error> {
@@ -22,7 +22,7 @@ pub(crate) fn roles(plan: &Plan<'_>) -> Result<Vec<Box<dyn Role>>, Error> {
         name: format!("mon.{}", config.name),
         config,
         audit: plan.audit.clone(),
-        doors: plan.doors.clone(),
+        access: plan.access.clone(),
     })])
 }
 
@@ -64,8 +64,8 @@ impl Role for MonRole {
         ready: oneshot::Sender<()>,
         stop: watch::Receiver<bool>,
     ) -> std::io::Result<Running> {
-        let (asker, asks) = mon::ask::door();
-        self.doors.set(asker);
+        let (asker, asks) = mon::ask::channel();
+        self.access.set(asker);
         let config = self.config.clone();
         let inside = mon::Inside {
             asks: Some(asks),

@@ -8,7 +8,7 @@ use crate::datadir::{MON, OSD};
 use crate::kinds::{self, KINDS};
 use crate::monitor;
 use crate::platform::Platform;
-use crate::role::{Doors, Plan, Registries, Role};
+use crate::role::{MonitorAccess, Plan, Registries, Role};
 use crate::supervise::{self, Board, Care, Supervised};
 use crate::{AuthMode, DataDir, Error, Settings, StartOptions, clients, copies, osds, state};
 use auth::ConMode;
@@ -73,7 +73,7 @@ impl Node {
             what: "thread of the audit file".into(),
             source,
         })?;
-        let doors = Doors::default();
+        let access = MonitorAccess::default();
         let registries = Registries::default();
         let plan = Plan {
             dir,
@@ -83,7 +83,7 @@ impl Node {
             platform: &platform,
             stopped: &stopped,
             audit: &audit,
-            doors: &doors,
+            access: &access,
             registries: &registries,
         };
         let care = Care {
@@ -118,7 +118,7 @@ impl Node {
             cluster,
             _lock: lock,
         };
-        node.open_admin_socket(doors, audit, registries)?;
+        node.open_admin_socket(access, audit, registries)?;
         Ok(node)
     }
 
@@ -173,7 +173,12 @@ impl Node {
         }
     }
 
-    fn open_admin_socket(&self, doors: Doors, audit: AuditFile, registries: Registries) -> Result<(), Error> {
+    fn open_admin_socket(
+        &self,
+        access: MonitorAccess,
+        audit: AuditFile,
+        registries: Registries,
+    ) -> Result<(), Error> {
         let path = self.dir.admin_path();
         let listener = io::admin::bind(&path).map_err(|source| Error::Io {
             what: path.display().to_string(),
@@ -186,7 +191,7 @@ impl Node {
         let context = AdminContext {
             dir: self.dir.clone(),
             cluster: self.cluster.clone(),
-            doors,
+            access,
             audit,
             registries,
             board: self.board.clone(),

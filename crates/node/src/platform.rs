@@ -1,4 +1,4 @@
-//! What every role of a node is given: the doors to clock and randomness, and what the machine allows.
+//! What every role of a node is given: clock and randomness, and what the machine allows.
 
 use crate::Settings;
 use auth::Entropy;

@@ -128,10 +128,10 @@ async fn empty_store(
             false => Ok(store),
         },
         Err(e) => {
-            let aside = dir.cluster_path().join("state.redb.damaged");
-            tracing::warn!("{e}; it is kept as {}", aside.display());
-            io::files::rename(&dir.state_path(), &aside)
-                .map_err(|source| Error::DataDir { path: aside, source })?;
+            let kept = dir.cluster_path().join("state.redb.damaged");
+            tracing::warn!("{e}; it is kept as {}", kept.display());
+            io::files::rename(&dir.state_path(), &kept)
+                .map_err(|source| Error::DataDir { path: kept, source })?;
             embedded_store(dir, platform)
         }
     }

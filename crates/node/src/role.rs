@@ -59,7 +59,7 @@ pub(crate) struct Plan<'a> {
     pub stopped: &'a watch::Receiver<bool>,
     pub audit: &'a AuditFile,
     /// For questions of this process.
-    pub doors: &'a Doors,
+    pub access: &'a MonitorAccess,
     /// Where roles show what they count.
     pub registries: &'a Registries,
 }
@@ -98,9 +98,9 @@ impl Registries {
 
 /// Where this process puts questions to its monitor: to the run that serves now.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Doors(Arc<Mutex<Option<Asker>>>);
+pub(crate) struct MonitorAccess(Arc<Mutex<Option<Asker>>>);
 
-impl Doors {
+impl MonitorAccess {
     pub fn set(&self, asker: Asker) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(asker);
     }

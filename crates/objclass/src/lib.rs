@@ -23,7 +23,7 @@ mod lock;
 pub mod memory;
 mod numops;
 pub mod object;
-mod rbd;
+pub mod rbd;
 mod refcount;
 pub mod registry;
 #[cfg(test)]
@@ -31,5 +31,5 @@ mod tests;
 mod version;
 
 pub use context::{Caller, ObjectContext, ObjectStat, OmapPage, Result, Watcher};
-pub use lock::{LockHolder, lock_attr, lock_holders, lock_name};
+pub use lock::{LockHolder, LockInfo, LockerId, LockerInfo, lock_attr, lock_holders, lock_name};
 pub use registry::{CLASSES, Class, LookupError, Method, Reply, lookup};

@@ -38,25 +38,26 @@ const MAY_RENEW: u8 = 1;
 const MUST_RENEW: u8 = 2;
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct LockerId {
-    entity: EntityName,
-    cookie: Bytes,
+pub struct LockerId {
+    pub entity: EntityName,
+    pub cookie: Bytes,
 }
 envelope_denc!(LockerId, 1, 1, { entity, cookie });
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct LockerInfo {
-    expiration: Utime,
-    addr: EntityAddr,
-    description: Bytes,
+pub struct LockerInfo {
+    pub expiration: Utime,
+    pub addr: EntityAddr,
+    pub description: Bytes,
 }
 envelope_denc!(LockerInfo, 1, 1, { expiration, addr, description });
 
+/// A lock as its xattr and `get_info` show it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-struct LockInfo {
-    lockers: BTreeMap<LockerId, LockerInfo>,
-    kind: u8,
-    tag: Bytes,
+pub struct LockInfo {
+    pub lockers: BTreeMap<LockerId, LockerInfo>,
+    pub kind: u8,
+    pub tag: Bytes,
 }
 envelope_denc!(LockInfo, 1, 1, { lockers, kind, tag });
 

@@ -239,7 +239,7 @@ impl Osd {
             "cluster_fsid": self.placement.state.fsid.to_string(),
             "osd_fsid": self.store.engine.identity().osd_uuid.to_string(),
             "whoami": self.id,
-            "state": if self.standing.is_hung() { "disk hangs" } else if self.serving() { "active" } else { "no lease" },
+            "state": if self.membership.is_hung() { "disk hangs" } else if self.serving() { "active" } else { "no lease" },
             "oldest_map": self.placement.state.history.first(),
             "newest_map": self.placement.epoch(),
             "num_pgs": self.pgs().count(),

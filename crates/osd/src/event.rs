@@ -2,6 +2,7 @@
 
 use crate::links::LinkId;
 use crate::peers::{Copied, FetchRequest};
+use crate::turns::Part;
 use metastore::Lease;
 use net::{DialEvent, NetEvent};
 use types::{Epoch, OsdId, PgId};
@@ -17,7 +18,7 @@ pub enum Event {
     /// The cluster state moved on.
     Cluster,
     /// What we asked of the cluster state was done.
-    Told(Told),
+    StateReply(StateReply),
     /// Another OSD of this process wants an object.
     Fetch(FetchRequest),
     /// An object that a PG of ours asked another OSD for.
@@ -32,9 +33,27 @@ pub enum Event {
     Stop,
 }
 
+impl Event {
+    pub fn part(&self) -> Part {
+        match self {
+            Self::Net(_) => Part::Net,
+            Self::Link(..) => Part::Link,
+            Self::Store => Part::Store,
+            Self::Cluster => Part::Cluster,
+            Self::StateReply(_) => Part::StateReply,
+            Self::Fetch(_) => Part::Fetch,
+            Self::Fetched { .. } => Part::Fetched,
+            Self::Timer => Part::Timer,
+            Self::Beat => Part::Beat,
+            Self::Tick => Part::Tick,
+            Self::Stop => Part::Stop,
+        }
+    }
+}
+
 /// The end of something that was asked of the cluster state; at most one of each kind is on its way.
 #[derive(Debug)]
-pub enum Told {
+pub enum StateReply {
     /// A batch of proposals is through, whatever came of each.
     Proposed,
     Leased(Result<Lease, metastore::Error>),

@@ -5,7 +5,7 @@
 //! executed any more, whatever it waits for. Whom this OSD alone has recognized it tells the cluster state, so that the others
 //! know it as well. A fenced client may connect again, to be told that it is (-108).
 //!
-//! Bound: [`SEEN_MAX`]. Not here: which operations are refused (`pg::checks`), who loses its watches (`pg::watch`).
+//! Bound: [`SEEN_MAX`]. Not here: which operations are refused (`pg::front::checks`), who loses its watches (`pg::front::watch`).
 
 use crate::osd::Osd;
 use cluster::Instance;

@@ -23,6 +23,7 @@ mod lifeline;
 mod links;
 mod maps;
 mod measure;
+mod membership;
 mod memory;
 mod meters;
 mod ops;
@@ -45,10 +46,10 @@ mod serve;
 mod session_caps;
 mod sessions;
 mod slots;
-mod standing;
 mod store_view;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod waiting;
 
 pub use memory::{MEMORY_DEFAULT, MEMORY_MIN, Memory};

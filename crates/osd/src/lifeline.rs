@@ -11,7 +11,7 @@
 //! peer's lease decides, as it does where there is no lifeline.
 //!
 //! Invariants: what is heard of an earlier connection is dropped; an end counts only after the whole handshake. Dialled only while
-//! the link is open, again [`AGAIN`] after it broke. Not here: what follows (`standing`).
+//! the link is open, again [`AGAIN`] after it broke. Not here: what follows (`membership`).
 
 use crate::peer_auth::PeerAuth;
 use net::{ClientError, DialEvent, Dialled};

@@ -7,7 +7,7 @@
 //! Invariants: at most one link per peer, with one lifeline; [`Heard::Up`] and [`Heard::Down`] of a peer alternate; what is heard of an
 //! earlier connection to it is dropped. Bounds: [`OUTPUT_MAX`] bytes wait for a peer, then the link is ended.
 //!
-//! Not here: what the messages mean (`peering`), who is wanted (`placement`), what follows from silence (`standing`).
+//! Not here: what the messages mean (`peering`), who is wanted (`placement`), what follows from silence (`membership`).
 
 use crate::lifeline::{KEEP_ALIVE, Lifeline};
 use crate::options;
@@ -87,7 +87,7 @@ pub struct Links {
     me: OsdId,
     cluster: ClusterHandle,
     /// Authentication is off in this cluster.
-    open_door: bool,
+    without_auth: bool,
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
     nonce: u32,
@@ -101,7 +101,7 @@ pub struct Links {
 pub struct LinkParts {
     pub me: OsdId,
     pub cluster: ClusterHandle,
-    pub open_door: bool,
+    pub without_auth: bool,
     pub clock: Arc<dyn Clock>,
     pub entropy: Arc<dyn Entropy>,
     pub nonce: u32,
@@ -116,7 +116,7 @@ impl Links {
         Self {
             me: p.me,
             cluster: p.cluster,
-            open_door: p.open_door,
+            without_auth: p.without_auth,
             clock: p.clock,
             entropy: p.entropy,
             nonce: p.nonce,
@@ -212,7 +212,7 @@ impl Links {
         let addrs = &self.links.get(&osd)?.addrs;
         let target = addrs.0.iter().find(|a| a.sock.is_some()).copied()?;
         let wall = Utime::from_unix(self.clock.wall());
-        let auth = match self.open_door {
+        let auth = match self.without_auth {
             true => PeerAuth::none(self.me),
             false => PeerAuth::Cephx(peer_auth::ticket(self.me, &self.cluster, wall, &*self.entropy)?),
         };
@@ -252,13 +252,13 @@ impl Links {
     }
 
     /// True if nobody has to prove who it is.
-    pub fn is_open_door(&self) -> bool {
-        self.open_door
+    pub fn is_without_auth(&self) -> bool {
+        self.without_auth
     }
 
     /// How connections to other OSDs are to be protected (`ms_cluster_mode`); those that there are stay as they are.
     fn modes(&self) -> Vec<ConMode> {
-        if self.open_door {
+        if self.without_auth {
             return vec![ConMode::Crc];
         }
         options::modes(&self.cluster.state(), self.me).daemons

@@ -4,11 +4,11 @@
 //! Invariants: every value is asked of what acts by it, so that `config show` tells what the OSD does and not what
 //! somebody wanted it to do. An option that does nothing here is not in the list.
 
+use crate::membership::HUNG_DISK_OPTION;
 use crate::ops;
 use crate::osd::Osd;
 use crate::recovery::Profile;
 use crate::scrub;
-use crate::standing::HUNG_DISK_OPTION;
 use auth::ConMode;
 use cluster::ClusterState;
 use msgr::Modes;
@@ -70,7 +70,7 @@ impl Osd {
         let state = self.cluster.state();
         let modes = modes(&state, self.id);
         // Where nobody has a key there is nothing to encrypt with.
-        let possible = |wanted: &[ConMode]| match self.links.is_open_door() {
+        let possible = |wanted: &[ConMode]| match self.links.is_without_auth() {
             true => text_of(&[ConMode::Crc]),
             false => text_of(wanted),
         };

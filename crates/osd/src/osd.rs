@@ -1,11 +1,12 @@
 //! The shell round the placement groups: routes, lends the store, carries out.
 
 use crate::disk_time::DiskTime;
-use crate::event::Told;
+use crate::event::StateReply;
 use crate::fences::Fences;
 use crate::fetches::Fetches;
 use crate::links::Links;
 use crate::maps;
+use crate::membership::Membership;
 use crate::meters::Meters;
 use crate::ops::{InList, Ops};
 use crate::pace::Latency;
@@ -18,8 +19,8 @@ use crate::recovery::Recovery;
 use crate::scrub::Scrubs;
 use crate::sessions::Sessions;
 use crate::slots::{Role, Slot};
-use crate::standing::Standing;
 use crate::store_view::StoreView;
+use crate::turns::{self, Turns};
 use crate::waiting::Until;
 use cluster::PgProposal;
 use io::{Clock, Random};
@@ -68,7 +69,7 @@ pub struct Osd {
     pub meters: Meters,
     pub sessions: Sessions,
     pub links: Links,
-    pub standing: Standing,
+    pub membership: Membership,
     /// Its pulse, once it is started.
     pub beating: Option<Beating>,
     /// What clients' operations take; recovery and scrub yield to that.
@@ -96,8 +97,9 @@ pub struct Osd {
     pub held: Vec<(PgId, Epoch, Output)>,
     pub fetched: FetchedSender,
     /// One message for each thing asked of the cluster state, of which few are on their way.
-    pub told: mpsc::UnboundedSender<Told>,
+    pub state_replies: mpsc::UnboundedSender<StateReply>,
     pub out: Vec<Output>,
+    pub turns: Turns,
 }
 
 /// The file system that an OSD shares with its host.
@@ -121,9 +123,9 @@ pub struct Parts {
     pub spare: Option<Spare>,
     pub meters: Meters,
     pub fetched: FetchedSender,
-    pub told: mpsc::UnboundedSender<Told>,
+    pub state_replies: mpsc::UnboundedSender<StateReply>,
     pub links: Links,
-    pub standing: Standing,
+    pub membership: Membership,
 }
 
 impl Osd {
@@ -145,7 +147,7 @@ impl Osd {
             meters: p.meters,
             sessions: Sessions::default(),
             links: p.links,
-            standing: p.standing,
+            membership: p.membership,
             beating: None,
             clients: Latency::default(),
             recovery: Recovery::default(),
@@ -164,8 +166,9 @@ impl Osd {
             proposing: false,
             held: Vec::new(),
             fetched: p.fetched,
-            told: p.told,
+            state_replies: p.state_replies,
             out: Vec::new(),
+            turns: turns::watch(),
         }
     }
 
@@ -352,6 +355,8 @@ impl Osd {
     // --- messages -------------------------------------------------------------------------------------
 
     fn on_message(&mut self, conn: ConnId, msg: Message, permit: Permit) {
+        self.turns.about().message = Some(msg.kind);
+        self.turns.brought(msg.size());
         match msg.kind {
             kind::OSD_OP => self.on_op(conn, &msg, permit),
             PEER => match self.sessions.osd(conn) {

@@ -46,7 +46,11 @@ impl Osd {
                 tracing::info!("osd.{}: the process of osd.{osd} is gone", self.id);
                 self.heed_gone();
             }
-            Heard::Message(osd, m) => return self.on_answer(osd, &m),
+            Heard::Message(osd, m) => {
+                self.turns.about().message = Some(m.kind);
+                self.turns.brought(m.size());
+                return self.on_answer(osd, &m);
+            }
         }
         self.links.step();
     }
@@ -275,7 +279,7 @@ impl Osd {
         }
         self.proposing = true;
         let wishes: Vec<PgProposal> = std::mem::take(&mut self.wishes).into_values().collect();
-        let (cluster, told) = (self.cluster.clone(), self.told.clone());
+        let (cluster, replies) = (self.cluster.clone(), self.state_replies.clone());
         io::task::spawn_local(async move {
             match cluster.propose(&wishes).await {
                 Ok(fates) => {
@@ -285,7 +289,7 @@ impl Osd {
                 }
                 Err(e) => tracing::warn!("{} proposals not committed: {e}", wishes.len()),
             }
-            let _ = told.send(crate::event::Told::Proposed);
+            let _ = replies.send(crate::event::StateReply::Proposed);
         });
     }
 }

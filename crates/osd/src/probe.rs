@@ -56,7 +56,7 @@ impl Osd {
         let pgs = self.pgs().filter(|(_, pg)| serving && pg.is_active());
         listener(Serving {
             osd: self.id,
-            until: self.standing.valid_until(),
+            until: self.membership.valid_until(),
             pgs: pgs.map(|(id, pg)| (id, pg.group().interval)).collect(),
         });
     }

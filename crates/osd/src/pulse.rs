@@ -11,7 +11,7 @@
 //!
 //! Bounds: [`CONNECTIONS_MAX`] connections from others, each with little memory; one to each peer that is wanted.
 //!
-//! Not here: what follows from silence (`links`, `standing`), the lifelines, getting a lease.
+//! Not here: what follows from silence (`links`, `membership`), the lifelines, getting a lease.
 
 use crate::links::{BEAT, Heard, LinkId, LinkParts, Links};
 use crate::peer_auth;
@@ -191,7 +191,7 @@ async fn run(
     let links = Links::new(LinkParts {
         me: p.me,
         cluster: p.cluster.clone(),
-        open_door: p.auth.methods().contains(&AuthMethod::None),
+        without_auth: p.auth.methods().contains(&AuthMethod::None),
         clock: p.clock.clone(),
         entropy: p.entropy.clone(),
         nonce: p.nonce,

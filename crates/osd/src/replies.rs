@@ -19,7 +19,7 @@ const LISTING: u64 = 256 << 10;
 /// A read that does not say how much, and reads of other things.
 const UNKNOWN: u64 = 4 << 20;
 
-/// About how large the answer may be; what asks for more than the largest is refused before it is made (`pg::cost`).
+/// About how large the answer may be; what asks for more than the largest is refused before it is made (`pg::exec::cost`).
 fn answer_bytes(op: &MOSDOp) -> u64 {
     let all: u64 = op.ops.iter().map(one).sum();
     all.min(OBJECT_MAX)

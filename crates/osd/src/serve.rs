@@ -1,15 +1,16 @@
 //! An OSD's life: open the store, listen, join the map, run the event loop, stop cleanly.
 
-use crate::event::{Event, Told};
+use crate::event::{Event, StateReply};
 use crate::links::{self, LinkId, LinkParts, Links};
+use crate::membership::{Membership, MembershipParts};
 use crate::memory::Memory;
 use crate::meters::Meters;
 use crate::options;
 use crate::osd::{Osd, Parts, Spare};
 use crate::peers::Peers;
 use crate::pulse::{self, Pulse, PulseParts};
-use crate::standing::{Standing, StandingParts};
 use crate::store_view::StoreView;
+use crate::turns::Part;
 use auth::{AuthMethod, Authenticator, Entropy};
 use cluster::OsdBoot;
 use io::task::Readable;
@@ -133,7 +134,7 @@ pub async fn serve(
         net::Options {
             connections_max: c.connections_max,
             accounts: meters.net.clone(),
-            lifelines: lifelines.door(),
+            lifelines: lifelines.intake(),
             ..net::Options::default()
         },
         c.clock.clone(),
@@ -150,11 +151,11 @@ pub async fn serve(
         .map_err(Error::Reads)?;
     let size = crate::report::space(&store.statfs(), c.disk_share).0;
     let (link_tx, link_rx) = mpsc::channel(links::QUEUE);
-    let (told_tx, told_rx) = mpsc::unbounded_channel();
+    let (replies_tx, replies_rx) = mpsc::unbounded_channel();
     let links = Links::new(LinkParts {
         me: c.id,
         cluster: c.cluster.clone(),
-        open_door: c.auth.methods().contains(&AuthMethod::None),
+        without_auth: c.auth.methods().contains(&AuthMethod::None),
         clock: c.clock.clone(),
         entropy: c.entropy.clone(),
         nonce: c.nonce,
@@ -166,7 +167,7 @@ pub async fn serve(
         events: link_tx,
     });
     let pulse = Arc::new(Pulse::default());
-    let standing = Standing::new(StandingParts {
+    let membership = Membership::new(MembershipParts {
         clock: c.clock.clone(),
         pulse: pulse.clone(),
         boot: boot(&c, addr, hb_addr, identity.osd_uuid, size),
@@ -190,9 +191,9 @@ pub async fn serve(
         }),
         meters,
         fetched: fetched_tx,
-        told: told_tx,
+        state_replies: replies_tx,
         links,
-        standing,
+        membership,
     });
     let mut state = c.cluster.subscribe_state();
     let beating = pulse::start(PulseParts {
@@ -214,7 +215,7 @@ pub async fn serve(
     osd.store.engine.kick();
 
     let mut sources = Sources {
-        told: told_rx,
+        state_replies: replies_rx,
         links: link_rx,
         net: net_rx,
         fetches,
@@ -230,6 +231,10 @@ pub async fn serve(
     loop {
         let now = c.clock.monotonic();
         pulse.turned(now);
+        osd.turns.did(Part::Submit as usize, now);
+        if let Some(line) = osd.turns.end(now) {
+            tracing::warn!("osd.{}: {line}", c.id);
+        }
         let timer = osd
             .next_timer()
             .map_or(Duration::from_secs(3600), |at| at.saturating_sub(now));
@@ -244,40 +249,33 @@ pub async fn serve(
             event = sources.next() => event,
             () = io::task::sleep(timer) => Event::Timer,
         };
-        let rare = matches!(event, Event::Beat | Event::Tick);
+        let began = c.clock.monotonic();
+        osd.turns.begin(began);
+        let part = event.part();
         match event {
             Event::Stop => break,
-            Event::Net(first) => apply_net(&mut osd, first, &mut sources.net),
-            Event::Store => osd.on_store(),
-            Event::Link(id, first) => apply_links(&mut osd, id, first, &mut sources.links),
-            Event::Told(told) => osd.on_told(told)?,
             Event::Beat if pulse.has_ended() => return Err(Error::PulseEnded),
-            Event::Beat => {
-                osd.disk_time.arm();
-                osd.on_beat();
-            }
-            Event::Cluster => {
-                modes.set(options::modes(&c.cluster.state(), c.id));
-                let served = osd.pgs().count();
-                osd.on_cluster();
-                // New groups are known at once, not only with the next report.
-                if osd.pgs().count() != served {
-                    osd.flush_report();
-                }
-            }
-            Event::Fetch(request) => osd.on_fetch(request),
-            Event::Fetched { pg, id, result } => osd.on_fetched(pg, id, result),
-            Event::Timer => osd.on_timer(),
-            Event::Tick => {
-                osd.on_timer();
-                osd.on_tick();
+            Event::Cluster => modes.set(options::modes(&c.cluster.state(), c.id)),
+            Event::Tick => osd.on_timer(),
+            _ => {}
+        }
+        apply(&mut osd, event)?;
+        match part {
+            Part::Net => apply_more(&mut osd, began, part, &mut sources.net, Osd::on_net),
+            Part::Link => apply_more(&mut osd, began, part, &mut sources.links, |osd, (id, event)| {
+                osd.on_link(id, event)
+            }),
+            Part::Tick => {
                 if ticks.is_multiple_of(REPORT_EVERY) {
                     osd.flush_report();
                 }
                 ticks = ticks.wrapping_add(1);
             }
+            _ => {}
         }
+        osd.turns.did(part as usize, c.clock.monotonic());
         osd.end_turn();
+        osd.turns.did(Part::End as usize, c.clock.monotonic());
         osd.store.engine.kick();
         if let Some(e) = osd.store.engine.failed() {
             // What is not durable now will never be acknowledged; a restart goes on from the log.
@@ -289,7 +287,7 @@ pub async fn serve(
         {
             io::task::sleep(drag).await;
         }
-        if rare {
+        if matches!(part, Part::Beat | Part::Tick) {
             // Counted from the end of the turn: where turns take longer than a beat, something else has its turn in between.
             beat.reset();
         }
@@ -306,28 +304,50 @@ fn listen(bind: SocketAddr, nonce: u32) -> Result<(Listener, EntityAddr), Error>
     Ok((listener, EntityAddr::msgr2(bound, nonce)))
 }
 
-/// One message, and those that came with it.
-fn apply_net(osd: &mut Osd, first: NetEvent, queue: &mut mpsc::Receiver<NetEvent>) {
-    let until = osd.clock.monotonic() + TURN_TIME_MAX;
-    osd.on_net(first);
+/// What is no more than one call.
+fn apply(osd: &mut Osd, event: Event) -> Result<(), Error> {
+    match event {
+        Event::Store => osd.on_store(),
+        Event::StateReply(reply) => osd.on_state_reply(reply)?,
+        Event::Beat => {
+            osd.disk_time.arm();
+            osd.on_beat();
+        }
+        Event::Cluster => {
+            let served = osd.pgs().count();
+            osd.on_cluster();
+            // New groups are known at once, not only with the next report.
+            if osd.pgs().count() != served {
+                osd.flush_report();
+            }
+        }
+        Event::Fetch(request) => osd.on_fetch(request),
+        Event::Fetched { pg, id, result } => osd.on_fetched(pg, id, result),
+        Event::Timer => osd.on_timer(),
+        Event::Net(event) => osd.on_net(event),
+        Event::Link(id, event) => osd.on_link(id, event),
+        Event::Tick => osd.on_tick(),
+        Event::Stop => {}
+    }
+    Ok(())
+}
+
+/// The messages that wait behind the first one, until the turn has lasted long enough.
+fn apply_more<T>(
+    osd: &mut Osd,
+    began: Duration,
+    part: Part,
+    queue: &mut mpsc::Receiver<T>,
+    mut apply: impl FnMut(&mut Osd, T),
+) {
     for _ in 1..TURN_MAX {
-        if osd.clock.monotonic() >= until {
+        let now = osd.clock.monotonic();
+        if now >= began + TURN_TIME_MAX {
             break;
         }
         let Ok(event) = queue.try_recv() else { break };
-        osd.on_net(event);
-    }
-}
-
-fn apply_links(osd: &mut Osd, id: LinkId, first: DialEvent, queue: &mut mpsc::Receiver<(LinkId, DialEvent)>) {
-    let until = osd.clock.monotonic() + TURN_TIME_MAX;
-    osd.on_link(id, first);
-    for _ in 1..TURN_MAX {
-        if osd.clock.monotonic() >= until {
-            break;
-        }
-        let Ok((id, event)) = queue.try_recv() else { break };
-        osd.on_link(id, event);
+        osd.turns.did(part as usize, now);
+        apply(osd, event);
     }
 }
 
@@ -343,7 +363,7 @@ async fn finish(mut osd: Osd, c: &Config) -> Result<(), Error> {
     let queued = osd.store.engine.queued();
     osd.store.engine.wait(queued)?;
     osd.on_store();
-    if let Some(lease) = osd.standing.lease() {
+    if let Some(lease) = osd.membership.lease() {
         let ended = io::task::timeout(FAREWELL_MAX, c.cluster.end_lease(lease)).await;
         if !matches!(ended, Ok(Ok(()))) {
             tracing::debug!("osd.{}: its lease is left to end by itself", c.id);
@@ -363,7 +383,7 @@ async fn finish(mut osd: Osd, c: &Config) -> Result<(), Error> {
 }
 
 struct Sources {
-    told: mpsc::UnboundedReceiver<Told>,
+    state_replies: mpsc::UnboundedReceiver<StateReply>,
     links: mpsc::Receiver<(LinkId, DialEvent)>,
     net: mpsc::Receiver<NetEvent>,
     fetches: mpsc::Receiver<crate::peers::FetchRequest>,
@@ -392,7 +412,7 @@ impl Sources {
             biased;
             () = self.wake.notified() => Event::Store,
             () = turned(&mut self.reads) => Event::Store,
-            Some(told) = self.told.recv() => Event::Told(told),
+            Some(reply) = self.state_replies.recv() => Event::StateReply(reply),
             // Answers of members before new work of clients.
             Some((id, event)) = self.links.recv() => Event::Link(id, event),
             Some((pg, id, result)) = self.fetched.recv() => Event::Fetched { pg, id, result },

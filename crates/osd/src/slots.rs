@@ -173,7 +173,7 @@ impl Osd {
             && kin.has(from)
             && self.primary(*old).is_some_and(|old| old.has_kept(kin))
         {
-            self.drive(pg, Input::Twin(from));
+            self.drive(pg, Input::SplitSibling(from));
         }
         self.drive(pg, Input::Peer { from, interval, body });
     }
@@ -263,6 +263,7 @@ impl Osd {
 
     /// The same, after which no answer leaves that waits for more than `at`.
     pub fn turn_at(&mut self, pg: PgId, at: u64, step: impl FnOnce(&mut Role, &mut Context<'_>)) {
+        self.turns.about().step(pg);
         let reads =
             matches!(self.slots.get(&pg), Some(s) if matches!(&s.role, Role::Replica(r) if r.has_reads()));
         let serving = reads && self.may_answer_for(pg);

@@ -3,6 +3,9 @@
 //!
 //! Invariant: a ticket is known here from the prefetch that gave it to its release.
 
+#[cfg(test)]
+mod tests;
+
 use bytes::Bytes;
 use pg::{IoError, ObjectReads, ObjectStat, ObjectStore, OmapPage, Seq, Ticket};
 use std::collections::HashMap;

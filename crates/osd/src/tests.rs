@@ -3,10 +3,10 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::caps::ClientCaps;
-use crate::event::Told;
+use crate::event::StateReply;
 use crate::links::{LinkParts, Links};
+use crate::membership::{Membership, MembershipParts};
 use crate::osd::{Osd, Parts};
-use crate::standing::{Standing, StandingParts};
 use crate::store_view::StoreView;
 use crate::{Config, Peers, serve};
 use auth::{AllowNone, Authenticator, NoneClient};
@@ -28,11 +28,11 @@ use types::*;
 
 mod copies;
 mod fences;
+mod membership;
 mod options;
 mod reports;
 mod revocation;
 mod rights;
-mod standing;
 
 const POOL: i64 = 1;
 const OBJECTS: usize = 8;
@@ -172,11 +172,11 @@ impl Rig {
             spare: None,
             meters: crate::meters::Meters::new(Default::default(), &crate::Memory::of(0)),
             fetched: mpsc::unbounded_channel().0,
-            told: mpsc::unbounded_channel().0,
+            state_replies: mpsc::unbounded_channel().0,
             links: Links::new(LinkParts {
                 me: 0,
                 cluster: self.cluster.clone(),
-                open_door: true,
+                without_auth: true,
                 clock: clock.clone(),
                 entropy: net::entropy(SystemRandom::shared()),
                 nonce: 1,
@@ -184,7 +184,7 @@ impl Rig {
                 meter: net::Meter::default(),
                 events: mpsc::channel(1).0,
             }),
-            standing: Standing::new(StandingParts {
+            membership: Membership::new(MembershipParts {
                 clock,
                 pulse: Arc::default(),
                 boot: self.boot_of(0),
@@ -202,7 +202,7 @@ impl Rig {
             margin: Duration::ZERO,
         };
         let lease = self.cluster.osd_lease(0, 1, times).await;
-        osd.on_told(Told::Leased(lease)).unwrap();
+        osd.on_state_reply(StateReply::Leased(lease)).unwrap();
     }
 
     /// One that serves; its caches are empty.
@@ -210,7 +210,7 @@ impl Rig {
         let mut osd = self.opened();
         // The rig has booted it ([`Self::boot`]): said first, or it would bury itself as its own earlier run.
         let epoch = self.cluster.osdmap().epoch;
-        osd.on_told(Told::Booted(Ok(epoch))).unwrap();
+        osd.on_state_reply(StateReply::Booted(Ok(epoch))).unwrap();
         // Long enough for a test that no loop renews it.
         self.lease(&mut osd, Duration::from_secs(600)).await;
         osd.settle_slots();

@@ -86,7 +86,7 @@ pub enum Input {
         body: PeerBody,
     },
     /// The member, whose first answer comes now, holds the objects that are here: see [`crate::Kin`].
-    Twin(OsdId),
+    SplitSibling(OsdId),
     /// The shell lets the PG copy so many objects to its members now; see [`crate::Pg::wants_to_copy`].
     Grant {
         objects: usize,

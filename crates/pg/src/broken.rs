@@ -1,6 +1,6 @@
 //! Rules of copies that tests may break, to show that the simulation would notice (`simtest mutants`).
 //!
-//! Those of module `lease` are the OSD's (`osd::standing`, `osd::lifeline`), which has no table of its own.
+//! Those of module `lease` are the OSD's (`osd::membership`, `osd::lifeline`), which has no table of its own.
 
 types::breakable_rules! {
     /// An answer waits for every OSD of `in_sync`.

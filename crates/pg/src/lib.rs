@@ -21,6 +21,8 @@ mod backend;
 mod backing;
 pub mod broken;
 mod client;
+#[cfg(any(test, feature = "testing"))]
+pub mod conformance;
 mod copy_reads;
 mod count;
 mod exec;

@@ -160,6 +160,9 @@ const BLOCK: u64 = 4096;
 /// A real store bounds a transaction by its bytes; this is below what that comes to.
 const OPS_MAX: usize = 1000;
 
+/// A real store allows more; a test that makes such an object has gone wrong.
+const OBJECT_BYTES_MAX: u64 = 1 << 30;
+
 type Step = Result<(), Errno>;
 
 impl MemoryStore {
@@ -214,7 +217,14 @@ impl MemoryStore {
     }
 
     fn write(&mut self, oid: &ObjectId, offset: u64, data: &[u8]) -> Step {
+        let end = offset.checked_add(data.len() as u64);
+        if end.is_none_or(|end| end > OBJECT_BYTES_MAX) {
+            return Err(Errno::EFBIG);
+        }
         let o = self.make(oid);
+        if data.is_empty() {
+            return Ok(());
+        }
         o.overwrite(offset, offset + data.len() as u64)?;
         let (start, end) = (offset as usize, offset as usize + data.len());
         if o.data.len() < end {
@@ -236,21 +246,21 @@ impl MemoryStore {
         match op {
             Op::Write { oid, offset, data } => {
                 part(oid, *offset);
-                let end = offset + data.len() as u64;
+                let end = offset.saturating_add(data.len() as u64);
                 if end < size(oid) {
                     part(oid, end);
                 }
             }
             Op::Zero { oid, offset, len } => {
                 part(oid, *offset);
-                part(oid, offset + len);
+                part(oid, offset.saturating_add(*len));
             }
             Op::Truncate { oid, size: to } if *to < size(oid) => part(oid, *to),
             Op::CloneRange { src, len, .. } => part(src, *len),
             _ => {}
         }
         for (oid, block) in parts {
-            let end = (block + BLOCK).min(size(&oid));
+            let end = block.saturating_add(BLOCK).min(size(&oid));
             if let Some(cold) = &mut self.cold {
                 cold.read(&oid, block, end);
             }
@@ -264,7 +274,13 @@ impl MemoryStore {
                 Ok(())
             }
             Op::Write { oid, offset, data } => self.write(oid, *offset, data),
-            Op::Zero { oid, offset, len } => self.write(oid, *offset, &vec![0; *len as usize]),
+            Op::Zero { oid, len, .. } | Op::Truncate { oid, size: len } if *len > OBJECT_BYTES_MAX => {
+                self.object(oid).and(Err(Errno::EFBIG))
+            }
+            Op::Zero { oid, offset, len } => match self.object(oid) {
+                Ok(_) => self.write(oid, *offset, &vec![0; *len as usize]),
+                Err(e) => Err(e),
+            },
             Op::Truncate { oid, size } => self.object(oid).and_then(|o| {
                 let old = o.data.len() as u64;
                 o.overwrite(*size, old.max(*size))?;
@@ -283,9 +299,12 @@ impl MemoryStore {
                 dst_offset,
             } => self.object(src).map(|o| o.data.clone()).and_then(|data| {
                 let start = (*src_offset as usize).min(data.len());
-                let end = (start + *len as usize).min(data.len());
+                let end = start.saturating_add(*len as usize).min(data.len());
                 self.write(dst, *dst_offset, &data[start..end])
             }),
+            Op::Rename { src, dst } if self.objects.contains_key(dst) => {
+                self.object(src).and(Err(Errno::EEXIST))
+            }
             Op::Rename { src, dst } => match self.objects.remove(src) {
                 Some(o) => {
                     self.objects.insert(dst.clone(), o);
@@ -328,7 +347,7 @@ impl MemoryStore {
         }
         let c = self.collections.get_mut(&id).ok_or(Errno::ENOENT)?;
         match op {
-            Op::SetMeta { meta } => c.meta = Some(meta.clone()),
+            Op::SetMeta { meta } => c.meta = Some(meta.clone()).filter(|m| !m.is_empty()),
             Op::LogAppend { version, entry } => {
                 if *version <= c.head {
                     return Err(Errno::EINVAL);
@@ -395,7 +414,7 @@ impl ObjectReads for MemoryStore {
         let Some(o) = self.read_object(oid)? else {
             return Ok(Vec::new());
         };
-        let end = (offset + len).min(o.data.len() as u64);
+        let end = offset.saturating_add(len).min(o.data.len() as u64);
         let mut out: Vec<(u64, u64)> = Vec::new();
         let mut at = offset;
         while at < end {
@@ -523,6 +542,9 @@ impl ObjectStore for MemoryStore {
         }
         let mut next = self.clone();
         for op in &txn.ops {
+            if !matches!(op, Op::CreateCollection) && !next.collections.contains_key(&txn.collection) {
+                return Err(Errno::ENOENT);
+            }
             if next.cold.is_some() {
                 next.complete(op);
             }

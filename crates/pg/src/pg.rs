@@ -163,7 +163,7 @@ impl Pg {
             Input::PeerUp(osd) => self.tell_backend(ctx, |b, lent| b.peer_up(osd, lent)),
             Input::PeerDown(osd) => self.tell_backend(ctx, |b, lent| b.peer_down(osd, lent)),
             Input::Peer { from, interval, body } => self.peer(from, interval, body, ctx),
-            Input::Twin(osd) => self.backend.note_twin(osd, &self.state),
+            Input::SplitSibling(osd) => self.backend.note_sibling(osd, &self.state),
             Input::Grant { objects } => self.tell_backend(ctx, |b, lent| b.grant(objects, lent)),
             Input::Prefetched(ticket) => self.prefetched(ticket, ctx),
             Input::ConnectionClosed(conn) => {

@@ -14,6 +14,7 @@
 
 use crate::cluster::{Cluster, OsdNode, POOL};
 use crate::workload::History;
+use client::Served;
 use cluster::PgConfig;
 use io::disk::sim::Survival;
 use std::cell::Cell;
@@ -29,20 +30,15 @@ const KEPT: usize = 64;
 const LOOKS_MAX: u32 = 10;
 /// Answers of a placement group after it has changed at which that is done.
 const FRESH: u32 = 3;
-/// Clients' names are theirs and this (`client`).
-pub const FIRST_CLIENT: u64 = 5000;
 
 /// One write's answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ack {
     pub client: u64,
-    pub tid: u64,
+    /// As logs name it.
+    pub global_id: u64,
     pub oid: String,
-    /// Who gave it, and to which try.
-    pub osd: OsdId,
-    pub attempt: i32,
-    /// PGs of the pool then.
-    pub pg_num: u32,
+    pub served: Served,
 }
 
 pub struct Acks {
@@ -132,7 +128,7 @@ impl Acks {
         let left = pg
             .and_then(|(_, pg)| fresh.get_mut(&pg))
             .filter(|left| **left > 0);
-        if left.map(|left| *left -= 1).is_none() && ack.attempt == 0 {
+        if left.map(|left| *left -= 1).is_none() && ack.served.attempt == 0 {
             return;
         }
         self.looks.set(self.looks.get() + 1);
@@ -190,15 +186,15 @@ impl Acks {
                     continue;
                 };
                 // A PG that was split off begins without what its members did not take over: its objects say that.
-                let whole = held.logs.contains(&pg) && pool.pg_num == ack.pg_num;
+                let whole = held.logs.contains(&pg) && pool.pg_num == ack.served.pg_num;
                 if pgs.contains(&pg)
                     && whole
-                    && !held.requests.contains(&(ack.client, ack.tid))
+                    && !held.requests.contains(&(ack.global_id, ack.served.tid))
                     && !cluster.rot.excuses(pg)
                 {
                     wrongs.push(format!(
                         "{pg}: osd.{} is in sync, and its disk lacks #{} of client.{} ({}), which osd.{} had answered",
-                        node.id, ack.tid, ack.client, ack.oid, ack.osd
+                        node.id, ack.served.tid, ack.client, ack.oid, ack.served.osd
                     ));
                 }
             }
@@ -227,8 +223,7 @@ fn requests(cluster: &Cluster, node: &Rc<OsdNode>, pgs: &[PgId], how: Survival) 
         held.logs.insert(pg);
         for (_, raw) in store.log_entries(&c).map_err(|e| e.to_string())? {
             let line = pg::inspect::log_entry(&raw).map_err(|e| e.to_string())?;
-            let client = line.reqid.name.num.checked_sub(FIRST_CLIENT as _);
-            held.requests.extend(client.map(|c| (c as u64, line.reqid.tid)));
+            held.requests.insert((line.reqid.name.num as u64, line.reqid.tid));
         }
     }
     Ok(held)

@@ -295,7 +295,7 @@ impl Hand {
     async fn at_ack(&mut self, all: bool, again: bool, lasts: Duration) {
         let c = self.cluster.clone();
         let acks = &self.history.acks;
-        let heard = acks.next(|ack| !again || ack.attempt > 0);
+        let heard = acks.next(|ack| !again || ack.served.attempt > 0);
         let Ok(Some(ack)) = timeout(ACK_MAX, heard).await else {
             return;
         };
@@ -303,7 +303,7 @@ impl Hand {
             return;
         }
         let nodes = c.osds.borrow().clone();
-        let hit: Vec<_> = nodes.iter().filter(|n| all || n.id == ack.osd).collect();
+        let hit: Vec<_> = nodes.iter().filter(|n| all || n.id == ack.served.osd).collect();
         for node in &hit {
             c.kill_osd(node, true, self.dice.roll());
         }
@@ -365,7 +365,7 @@ impl Hand {
             0 => self.some_clients_and(c.osd(osd).host),
             _ => Vec::new(),
         };
-        blind.iter().for_each(|host| c.etcd.cut(*host, true));
+        blind.iter().for_each(|host| c.blind(*host, true));
         self.expect(
             c.upmap(pg, Some((from, to))).await,
             "a PG cannot be placed elsewhere",
@@ -378,7 +378,7 @@ impl Hand {
             c.etcd.set_slow(Duration::from_millis(50 + self.dice.below(350)));
         }
         sleep(BLIND_MAX).await;
-        blind.iter().for_each(|host| c.etcd.cut(*host, false));
+        blind.iter().for_each(|host| c.blind(*host, false));
         sleep(lasts + UPMAP_MIN).await;
         if let Some(node) = &slow {
             node.pacing.set(Pace::FAST);
@@ -545,7 +545,7 @@ impl Hand {
         let c = self.cluster.clone();
         let node = c.osd(osd);
         let blind = self.some_clients_and(node.host);
-        blind.iter().for_each(|host| c.etcd.cut(*host, true));
+        blind.iter().for_each(|host| c.blind(*host, true));
         self.cut_off(&node, true);
         if cut {
             for host in self.other_osds(&node) {
@@ -555,7 +555,7 @@ impl Hand {
         }
         sleep(lasts).await;
         self.cut_off(&node, false);
-        blind.iter().for_each(|host| c.etcd.cut(*host, false));
+        blind.iter().for_each(|host| c.blind(*host, false));
     }
 
     async fn blackout(&mut self, lasts: Duration) {

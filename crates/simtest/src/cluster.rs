@@ -46,6 +46,9 @@ pub fn mon_host() -> IpAddr {
 pub fn operator_host() -> IpAddr {
     [10, 0, 0, 2].into()
 }
+pub fn osd_host(id: OsdId) -> IpAddr {
+    [10, 0, 1, id as u8 + 1].into()
+}
 pub fn client_host(id: u64) -> IpAddr {
     [10, 0, 2, id as u8 + 1].into()
 }
@@ -185,7 +188,7 @@ impl Cluster {
         let purpose = format!("osd.{id}");
         let node = Rc::new(OsdNode {
             id,
-            host: [10, 0, 1, id as u8 + 1].into(),
+            host: osd_host(id),
             disk: RefCell::new(SimDisk::new()),
             pacing: Pacing::new(
                 self.sim.dice(&format!("{purpose} disk")),
@@ -375,6 +378,16 @@ impl Cluster {
     pub fn kill_mon(&self) {
         if let Some(p) = self.mon.borrow_mut().take() {
             p.kill();
+        }
+    }
+
+    /// A process that hears of no change of the cluster, or does again: an OSD follows the cluster state itself, a client asks
+    /// the monitor.
+    pub fn blind(&self, host: IpAddr, blind: bool) {
+        self.etcd.cut(host, blind);
+        if self.osds.borrow().iter().all(|n| n.host != host) {
+            self.sim.net.block(host, mon_host(), blind);
+            self.sim.net.block(mon_host(), host, blind);
         }
     }
 

@@ -5,7 +5,7 @@ use crate::acks::Acks;
 use crate::chaos::{self, Clients};
 use crate::check;
 use crate::client::Rados;
-use crate::cluster::{Cluster, POOL, client_host, open_state};
+use crate::cluster::{Cluster, POOL, client_host};
 use crate::contract;
 use crate::plan::Plan;
 use crate::scrubs;
@@ -240,12 +240,7 @@ fn start_client(
     let host = client_host(id);
     sim.start(host, async move {
         let sim = &cluster.sim;
-        let clock = sim.clock(Duration::ZERO, 0);
-        let Ok(handle) = open_state(&cluster.etcd, host, &clock).await else {
-            return;
-        };
-        let random = sim.random(&format!("client.{id}"));
-        let rados = Rados::new(id, POOL, &handle, clock, random, sim.trace.clone());
+        let rados = Rados::connect(id, POOL, host, sim).await;
         let dice = (
             sim.dice(&format!("client.{id} work")),
             sim.dice(&format!("client.{id} copies")),

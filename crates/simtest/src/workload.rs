@@ -208,13 +208,11 @@ pub async fn work(
             Ok(Answer {
                 told,
                 version,
-                osd,
-                attempt,
-                tid,
-                pg_num,
-                place: version_in_log,
+                served,
             }) => {
+                let version_in_log = served.entry;
                 rados
+                    .sim
                     .trace
                     .note(format_args!("client.{} {oid} {ask}: {told}", rados.id));
                 if let Told::Saw(Some(o)) = &told {
@@ -236,18 +234,16 @@ pub async fn work(
                     let (client, oid) = (rados.id, oid);
                     history.acks.note(Ack {
                         client,
-                        tid,
+                        global_id: rados.global_id(),
                         oid,
-                        osd,
-                        attempt,
-                        pg_num,
+                        served,
                     });
                 }
             }
             // What was rotten was not read, and may have been written or not.
             Err(code) if code == Errno::EIO.code() && may_be_rotten(&rot, &oid, &ask) => {
                 let line = format_args!("client.{} {oid} {ask}: cannot be read, excused", rados.id);
-                rados.trace.note(line);
+                rados.sim.trace.note(line);
                 history.excused.set(history.excused.get() + 1);
             }
             Err(code) if code == Errno::EIO.code() => {
@@ -256,12 +252,12 @@ pub async fn work(
                     rados.id,
                     rot.osd()
                 );
-                rados.trace.note(format_args!("{line}"));
+                rados.sim.trace.note(format_args!("{line}"));
                 history.errors.borrow_mut().push(line);
             }
             Err(code) => {
                 let line = format!("client.{} {oid} {ask}: error {code}", rados.id);
-                rados.trace.note(format_args!("{line}"));
+                rados.sim.trace.note(format_args!("{line}"));
                 history.errors.borrow_mut().push(line);
             }
         }

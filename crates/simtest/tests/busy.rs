@@ -5,8 +5,10 @@
 
 use simtest::cluster::Cluster;
 use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::sleep;
+use tracing_subscriber::util::SubscriberInitExt;
 
 const OSDS: usize = 3;
 const VICTIM: i32 = 1;
@@ -89,6 +91,72 @@ fn a_loop_that_hangs_is_known_within_five_seconds() {
     // The turn that hangs ends ten seconds later.
     let healed = seen.healed.expect("it comes back");
     assert!(healed < SECOND * 20, "{healed:?}");
+}
+
+/// Where the log of a simulation goes.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Lines {
+    fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(text);
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The log's lines about long turns.
+fn long_turns(drag: Duration) -> Vec<String> {
+    let lines = Lines::default();
+    let (to, text) = (lines.clone(), lines.0.clone());
+    std::thread::scope(|s| {
+        s.spawn(move || {
+            let log = tracing_subscriber::fmt()
+                .with_ansi(false)
+                .with_writer(move || to.clone());
+            let _guard = log.finish().set_default();
+            let run = move |sim: io_sim::Sim| async move {
+                let cluster = Rc::new(Cluster::create(&sim).await.unwrap());
+                osd::probe::slow_down(VICTIM, Some(drag));
+                for _ in 0..OSDS {
+                    let node = cluster.add_osd(Duration::ZERO, 0).unwrap();
+                    cluster.start_osd(&node);
+                }
+                sleep(SECOND * 10).await;
+                osd::probe::slow_down(VICTIM, None);
+            };
+            io_sim::run(1, None, run).unwrap();
+        })
+        .join()
+        .unwrap();
+    });
+    let text = String::from_utf8(text.lock().unwrap().clone()).unwrap();
+    let of_turns = text.lines().filter(|l| l.contains("a turn of the loop took"));
+    of_turns.map(str::to_string).collect()
+}
+
+#[test]
+fn a_long_turn_is_logged_with_what_it_did_once_a_second() {
+    let lines = long_turns(SECOND / 4);
+    // Some 40 turns in 10 s.
+    assert!((5..=11).contains(&lines.len()), "{lines:#?}");
+    assert!(
+        lines
+            .iter()
+            .all(|l| l.contains("WARN") && l.contains("osd.1: a turn of the loop took 250 ms: ")),
+        "{lines:#?}"
+    );
+    assert!(
+        lines
+            .iter()
+            .skip(1)
+            .all(|l| l.contains("long turns before it are not in the log")),
+        "{lines:#?}"
+    );
+    assert_eq!(long_turns(SECOND / 20), Vec::<String>::new());
 }
 
 /// An operator's word, or a lease that ended, says nothing of the OSD: however often it was marked down, it is back at once.

@@ -6,7 +6,7 @@
 
 use simtest::check;
 use simtest::client::Rados;
-use simtest::cluster::{Cluster, POOL, client_host, open_state};
+use simtest::cluster::{Cluster, POOL, client_host};
 use simtest::largest::{OBJECT, attrs, row};
 use simtest::model::{Ask, Object, Told, value};
 use simtest::scrubs;
@@ -39,6 +39,7 @@ impl Play {
             let node = cluster.add_osd(Duration::ZERO, 0).unwrap();
             cluster.start_osd(&node);
         }
+        cluster.start_mon();
         while !(0..OSDS as i32).all(|n| cluster.view.osdmap().is_up(n)) {
             sleep(TICK).await;
         }
@@ -46,10 +47,7 @@ impl Play {
         let (client, mut asks) = mpsc::unbounded_channel::<Question>();
         let its = cluster.clone();
         let process = sim.start(client_host(0), async move {
-            let clock = its.sim.clock(Duration::ZERO, 0);
-            let handle = open_state(&its.etcd, client_host(0), &clock).await.unwrap();
-            let random = its.sim.random("client");
-            let mut rados = Rados::new(0, POOL, &handle, clock, random, its.sim.trace.clone());
+            let mut rados = Rados::connect(0, POOL, client_host(0), &its.sim).await;
             while let Some((ask, answer)) = asks.recv().await {
                 let told = rados.run(OBJECT, &ask, None).await.unwrap().told;
                 answer.send(told).unwrap();

@@ -41,9 +41,41 @@ pub enum Command {
     Cluster(Cluster),
     /// Verify, read or measure one OSD's store by itself, without a server
     Store(crate::store::args::Store),
-    /// Measure a cluster by our own client
+    /// Measure a cluster, ours or Ceph's, by our own client: its objects or its images
+    Bench(crate::bench::args::Bench),
+    /// Drive our RBD client by lines on stdin, for tests
     #[command(hide = true)]
-    Bench(Bench),
+    RbdIo(RbdIo),
+}
+
+/// A cluster as its clients find it.
+#[derive(Debug, Clone, ClapArgs)]
+pub struct ClusterArgs {
+    /// The cluster's ceph.conf
+    #[arg(
+        short,
+        long,
+        value_name = "FILE",
+        env = "CEPH_CONF",
+        default_value = "/etc/ceph/ceph.conf"
+    )]
+    pub conf: PathBuf,
+    /// Keyring [default: the one that the ceph.conf names]
+    #[arg(long, value_name = "FILE")]
+    pub keyring: Option<PathBuf>,
+    /// Who asks
+    #[arg(short, long, value_name = "ENTITY", default_value = "client.admin")]
+    pub name: String,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct RbdIo {
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+    #[arg(short, long)]
+    pub pool: String,
+    #[arg(long)]
+    pub namespace: Option<String>,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -297,67 +329,6 @@ pub enum Auth {
 }
 
 #[derive(Debug, ClapArgs)]
-pub struct Bench {
-    #[command(subcommand)]
-    pub command: BenchCommand,
-}
-
-#[derive(Debug, Subcommand)]
-pub enum BenchCommand {
-    /// Reads or writes of blocks at random places of objects, which are made before and removed after
-    Rados(BenchRados),
-}
-
-#[derive(Debug, ClapArgs)]
-pub struct BenchRados {
-    /// Pool that the objects are made in
-    #[arg(short, long)]
-    pub pool: String,
-    /// What is measured
-    #[arg(long, value_enum, default_value = "write")]
-    pub op: BenchOp,
-    /// Bytes of an operation, e.g. 4K
-    #[arg(long, value_name = "BYTES", value_parser = parse_size, default_value = "4096")]
-    pub size: u64,
-    /// Operations under way at once, each on an object of its own
-    #[arg(long, value_name = "N", default_value = "16", value_parser = clap::value_parser!(u32).range(1..=1024))]
-    pub depth: u32,
-    /// How long
-    #[arg(long, value_name = "S", default_value = "10")]
-    pub seconds: u64,
-    /// The cluster's ceph.conf
-    #[arg(short, long, value_name = "FILE", default_value = "/etc/ceph/ceph.conf")]
-    pub conf: PathBuf,
-    /// Keyring [default: the one that the ceph.conf names]
-    #[arg(long, value_name = "FILE")]
-    pub keyring: Option<PathBuf>,
-    /// Who asks
-    #[arg(short, long, value_name = "ENTITY", default_value = "client.admin")]
-    pub name: String,
-    /// A process of the server whose CPU time is counted; once for each
-    #[arg(long, value_name = "PID")]
-    pub pid: Vec<String>,
-    /// Output format
-    #[arg(short, long, value_enum, default_value = "plain")]
-    pub format: Format,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum BenchOp {
-    Write,
-    Read,
-}
-
-impl BenchOp {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Write => "write",
-            Self::Read => "read",
-        }
-    }
-}
-
-#[derive(Debug, ClapArgs)]
 pub struct Status {
     #[command(flatten)]
     pub place: Where,
@@ -448,6 +419,8 @@ mod tests {
             "store check d",
             "store dump d",
             "store bench d",
+            "bench rados -p x --rw mix -b 64K",
+            "bench rbd -p x --image i --rw read --ops 10 -f json",
             "cluster move-to-etcd --etcd http://a:1,http://b:2",
             "cluster rebuild --from x",
             "host rm h4 --yes",
@@ -457,6 +430,25 @@ mod tests {
         ] {
             let words = std::iter::once("skep").chain(line.split(' '));
             Args::try_parse_from(words).unwrap_or_else(|e| panic!("{line}: {e}"));
+        }
+    }
+
+    #[test]
+    fn what_a_bench_cannot_do_is_refused() {
+        for line in [
+            "bench rados",
+            "bench rados -p x --depth 0",
+            "bench rados -p x --block-size 100",
+            "bench rados -p x --block-size 64M",
+            "bench rbd -p x --clients 65",
+            "bench rbd -p x --seconds 0",
+            "bench rbd -p x --rw trim",
+            "bench rbd -p x --mix-read 101",
+            "bench rbd -p x --overwrite",
+            "bench rbd -p x --image i --image-size 1G",
+        ] {
+            let words = std::iter::once("skep").chain(line.split(' '));
+            assert!(Args::try_parse_from(words).is_err(), "{line}");
         }
     }
 

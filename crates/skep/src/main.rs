@@ -5,6 +5,7 @@ mod bench;
 mod client;
 mod cluster;
 mod config;
+mod rbd_io;
 mod remove;
 mod store;
 mod up;
@@ -26,7 +27,10 @@ fn main() -> ExitCode {
     // A command that prints its result has nothing to tell beside it; a server has.
     let quiet = matches!(
         args.command,
-        args::Command::Store(_) | args::Command::Cluster(_) | args::Command::Bench(_)
+        args::Command::Store(_)
+            | args::Command::Cluster(_)
+            | args::Command::Bench(_)
+            | args::Command::RbdIo(_)
     );
     init_log(args.verbose, if quiet { "warn" } else { "info" });
     let done = match &args.command {
@@ -39,9 +43,8 @@ fn main() -> ExitCode {
         args::Command::Osd(a) => remove::osd(a),
         args::Command::Pool(a) => client::pool(a),
         args::Command::Cluster(a) => cluster::run(a),
-        args::Command::Bench(b) => match &b.command {
-            args::BenchCommand::Rados(a) => bench::run(a),
-        },
+        args::Command::Bench(a) => bench::run(a),
+        args::Command::RbdIo(a) => rbd_io::run(a),
         args::Command::Store(a) => return store::run(a),
     };
     match done {

@@ -162,7 +162,11 @@ impl Allocator {
     /// Frees a run, all of which must be taken.
     pub fn clear(&mut self, start: u64, len: u64) {
         self.each_word(start, start + len, |w, mask| {
-            debug_assert_eq!(*w & mask, mask, "only taken blocks are freed");
+            assert_eq!(
+                *w & mask,
+                mask,
+                "only taken blocks are freed, which blocks {start}+{len} are not"
+            );
             *w &= !mask;
         });
         self.count(start, start + len, true);
@@ -191,6 +195,10 @@ impl Allocator {
                 self.free += n;
                 self.raw_free += raw;
             } else {
+                assert!(
+                    u64::from(*g) >= n && self.raw_free >= raw,
+                    "no more blocks of allocation group {group} are taken than are free: {n} of {g}"
+                );
                 *g -= n as u32;
                 self.free -= n;
                 self.raw_free -= raw;
@@ -200,6 +208,32 @@ impl Allocator {
             }
             at += n;
         }
+        assert!(
+            self.raw_free <= self.free && self.free <= self.blocks,
+            "free blocks are a part of all: {} raw, {} free, {} in all",
+            self.raw_free,
+            self.free,
+            self.blocks
+        );
+    }
+
+    /// Panics unless in these groups, and in the sum of all, taken and free blocks make up the whole.
+    pub fn check(&self, groups: impl Iterator<Item = u32>) {
+        for group in groups {
+            let first = group as usize * WORDS;
+            let taken: u32 = self.words[first..first + WORDS]
+                .iter()
+                .map(|w| w.count_ones())
+                .sum();
+            let free = self.group_free[group as usize];
+            assert_eq!(
+                u64::from(taken) + u64::from(free),
+                GROUP,
+                "taken and free blocks of allocation group {group} make up the whole: {taken} and {free}"
+            );
+        }
+        let free: u64 = self.group_free.iter().map(|n| u64::from(*n)).sum();
+        assert_eq!(free, self.free, "the groups' free blocks sum up to the store's");
     }
 
     /// Free blocks from `start` on, at most `max`.
@@ -442,6 +476,23 @@ mod tests {
         assert_eq!(a.take_zone(0), Some(48));
         assert_eq!(a.take_zone(0), None);
         assert_eq!(a.take_at(20, 1, For::SmallWrite), 1);
+    }
+
+    #[test]
+    #[should_panic(expected = "only taken blocks are freed, which blocks 12+2 are not")]
+    fn what_is_free_cannot_be_freed() {
+        let mut a = Allocator::new(10, 1000);
+        a.mark(12, 1);
+        a.clear(12, 2);
+    }
+
+    #[test]
+    #[should_panic(expected = "taken and free blocks of allocation group 0 make up the whole: 7201 and 990")]
+    fn a_bit_that_flipped_is_noticed() {
+        let mut a = Allocator::new(10, 1000);
+        a.check([0].into_iter());
+        a.words[0] &= !1;
+        a.check([0].into_iter());
     }
 
     #[test]

@@ -174,7 +174,7 @@ pub struct Checkpoint {
     pub meta: Meta,
     /// Freed blocks that stay in the file.
     stock: u64,
-    /// Freed runs, joined, once it comes to punching.
+    /// Freed runs, joined; from the punching on those that go back to the host.
     merged: Vec<(u64, u64)>,
     phase: Phase,
 }
@@ -222,6 +222,10 @@ impl Checkpoint {
                     return Ok(Progress::Waiting);
                 };
                 self.meta.position = end;
+                // Before the index is changed: what is freed twice would be used twice.
+                let mut freed = self.generation.freed.clone();
+                freed.sort_unstable();
+                self.merged = merge(freed);
                 let all = self.generation.blocks.iter();
                 let mut blocks: Vec<_> = all.filter_map(|(b, d)| Some((*b, d.data.clone()?))).collect();
                 blocks.sort_unstable_by_key(|(b, _)| *b);
@@ -305,8 +309,12 @@ impl Checkpoint {
     fn commit(&self) -> Result<()> {
         let (g, path) = (&self.generation, &self.path);
         self.index.commit(&mut |w| {
+            self.follows_the_last(w)?;
             for (oid, o) in &g.objects {
                 let k = key::object(oid);
+                if let Some(o) = o {
+                    o.extents.check();
+                }
                 match o {
                     Some(o) => w.put(Table::Objects, &k, &o.encode())?,
                     None => w.delete(Table::Objects, &k)?,
@@ -327,6 +335,22 @@ impl Checkpoint {
             self.put_logs(w)?;
             self.meta.put(w)
         })
+    }
+
+    /// Panics unless this checkpoint is of a later state than the one that it replaces.
+    fn follows_the_last(&self, w: &mut dyn Change) -> Result<()> {
+        let Some(raw) = w.get(Table::Meta, META_KEY)? else {
+            return Ok(());
+        };
+        let last = Meta::decode(raw).map_err(|e| self.damaged(e.0))?;
+        let place = |m: &Meta| [m.position, m.batch, m.seq, m.next_nid, m.next_cid];
+        let (old, new) = (place(&last), place(&self.meta));
+        assert!(
+            old.iter().zip(&new).all(|(old, new)| old <= new),
+            "a checkpoint follows the last one in position, batch, sequence, numbers of objects and of collections: \
+             {old:?}, then {new:?}"
+        );
+        Ok(())
     }
 
     fn put_logs(&self, w: &mut dyn Change) -> Result<()> {
@@ -359,6 +383,7 @@ impl Checkpoint {
             let mut entries = old.to_vec();
             let mut last = zero;
             for (v, e) in new {
+                assert!(*v > last, "entries of a log ascend: {v} comes after {last}");
                 put_version(&mut entries, *v);
                 put_bytes(&mut entries, e);
                 last = *v;
@@ -381,9 +406,6 @@ impl Checkpoint {
     /// Gives back the next large freed run; None: there is none.
     fn punch(&mut self, from: usize) -> Result<Option<usize>> {
         if from == 0 {
-            let mut freed = self.generation.freed.clone();
-            freed.sort_unstable();
-            self.merged = merge(freed);
             let mut stock = self.stock;
             self.merged.retain(|(_, len)| {
                 let stays = stock > 0;
@@ -405,7 +427,14 @@ fn merge(runs: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     let mut out: Vec<(u64, u64)> = Vec::new();
     for (start, len) in runs {
         match out.last_mut() {
-            Some(last) if last.0 + last.1 == start => last.1 += len,
+            Some(last) if last.0 + last.1 >= start => {
+                assert_eq!(
+                    last.0 + last.1,
+                    start,
+                    "blocks are freed once: run {last:?} overlaps the one of {len} at {start}"
+                );
+                last.1 += len;
+            }
             _ => out.push((start, len)),
         }
     }

@@ -173,6 +173,13 @@ impl Committer {
         driver: Option<Arc<dyn Driver>>,
         start: Start,
     ) -> Self {
+        assert!(
+            start.tail <= start.head && start.head - start.tail <= ring.len,
+            "a log fits into its ring of {} bytes: from {} to {}",
+            ring.len,
+            start.tail,
+            start.head
+        );
         let mut inner = Inner {
             open: Batch::default(),
             sealed: VecDeque::new(),
@@ -415,7 +422,14 @@ impl Committer {
 
     /// A durable checkpoint covers everything before `position`.
     pub fn set_tail(&self, position: u64) {
-        self.lock().tail = position;
+        let mut inner = self.lock();
+        assert!(
+            inner.tail <= position && position <= inner.head,
+            "the log's tail moves forward, to its head at most: from {} to {position}, and the head is {}",
+            inner.tail,
+            inner.head
+        );
+        inner.tail = position;
     }
 
     pub fn counters(&self) -> Counters {
@@ -622,6 +636,11 @@ impl Committer {
             drop(inner);
             return self.fail(e);
         }
+        assert_eq!(
+            batch.number,
+            inner.durable_batch + 1,
+            "batches become durable in the order of their numbers"
+        );
         inner.durable_batch = batch.number;
         if batch.number == inner.marker {
             inner.marker_end = match broken::is(Rule::BehindTheMarker) {
@@ -634,6 +653,11 @@ impl Committer {
         inner.counters.direct_bytes += batch.direct_bytes;
         if batch.count > 0 {
             let last = batch.first_seq + u64::from(batch.count) - u64::from(!broken::is(Rule::DurableExact));
+            let before = self.durable();
+            assert!(
+                last >= before,
+                "what is durable stays so: up to {before}, then {last}"
+            );
             self.durable.store(last, Ordering::Release);
         }
         // What gathered during the flush goes next, kicked or not.
@@ -725,6 +749,11 @@ impl Inner {
         if self.open.is_empty() {
             self.open.first_seq = self.next_seq;
         }
+        assert_eq!(
+            self.open.first_seq + u64::from(self.open.count),
+            self.next_seq,
+            "a batch holds all transactions up to its last, none left out"
+        );
         self.next_batch += 1;
         let closed = std::mem::take(&mut self.open);
         self.sealed.push_back(closed);

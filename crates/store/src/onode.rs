@@ -62,6 +62,18 @@ impl Extents {
         self.0.iter().map(|e| e.len).sum()
     }
 
+    /// Panics unless they ascend without overlapping.
+    pub fn check(&self) {
+        for pair in self.0.windows(2) {
+            assert!(
+                pair[0].end() <= pair[1].at,
+                "extents of an object ascend and do not overlap: {:?}, then {:?}",
+                pair[0],
+                pair[1]
+            );
+        }
+    }
+
     /// Index of the first extent that ends behind `block`.
     fn position(&self, block: u64) -> usize {
         self.0.partition_point(|e| e.end() <= block)
@@ -118,9 +130,10 @@ impl Extents {
     /// Maps a run that must be a hole, merging it with neighbours that continue it.
     pub fn insert(&mut self, new: Extent) {
         let i = self.position(new.at);
-        debug_assert!(
-            self.0.get(i).is_none_or(|e| e.at >= new.end()),
-            "the run is a hole"
+        let next = self.0.get(i);
+        assert!(
+            new.len > 0 && next.is_none_or(|e| e.at >= new.end()),
+            "a new extent fills a hole: {new:?} meets {next:?}"
         );
         let joins =
             |a: &Extent, b: &Extent| a.end() == b.at && a.phys + a.len == b.phys && a.shared == b.shared;

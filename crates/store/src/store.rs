@@ -16,9 +16,7 @@ use crate::open::{self, Loaded};
 use crate::prefetch::Prefetches;
 use crate::state::State;
 use crate::superblock::Superblock;
-use crate::{
-    Counters, Error, Identity, OmapPage, Options, PoolUsage, Result, Seq, Stat, StatFs, Ticket, Waker,
-};
+use crate::{Counters, Error, Identity, OmapPage, Options, Result, Seq, Stat, Ticket, Waker};
 use bytes::Bytes;
 use io::disk::{Disk, DiskFile, HostDisk, Space};
 use std::cell::RefCell;
@@ -29,7 +27,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
-use types::{EVersion, ObjectId, Op, PoolId, SPgId, Transaction};
+use types::{EVersion, ObjectId, Op, SPgId, Transaction};
 
 /// Of the file's blocks, one in so many is kept for what must work on a full disk.
 const RESERVE_SHARE: u64 = 64;
@@ -46,6 +44,8 @@ const STOCK_BYTES_MAX: u64 = 512 << 20;
 const GIVE_BLOCKS_MAX: u64 = (256 << 20) / BLOCK;
 /// Space for large writes is cheap to get (nothing is written) and is used up fast: so many steps at once.
 const RAW_GROWTH: u64 = 4;
+
+mod accounts;
 
 #[derive(Debug)]
 pub struct Store {
@@ -72,6 +72,8 @@ pub struct Store {
     large_blocks: u64,
     /// When free space last went back to the host.
     gave_at: Duration,
+    /// As [`Store::unbooked_blocks`] was at the start: 0, unless an earlier version of the program lost some.
+    unbooked: u64,
 }
 
 impl Store {
@@ -168,7 +170,9 @@ impl Store {
             checkpoints: 0,
             large_blocks: 0,
             gave_at: Duration::ZERO,
+            unbooked: 0,
         };
+        store.unbooked = store.unbooked_blocks();
         store.refresh_space()?;
         store.begin_life()?;
         tracing::info!(
@@ -591,6 +595,7 @@ impl Store {
         let seq = self.committer.queued() + 1;
         let marker = self.committer.mark();
         self.give_back();
+        self.check_accounts();
         let taken = self.taken_rows();
         let g = self.state.freeze();
         let collections = g
@@ -748,36 +753,6 @@ impl Store {
     /// All log entries that were not trimmed, ascending.
     pub fn log_entries(&self, collection: &SPgId) -> Result<Vec<(EVersion, Bytes)>> {
         self.state.log_entries(collection)
-    }
-
-    pub fn statfs(&self) -> StatFs {
-        let first = self.superblock.data_offset / BLOCK;
-        let taken = self.state.alloc.blocks().max(first) - self.state.alloc.free() - first;
-        let used = taken - self.state.freed_blocks();
-        let total = self.total_blocks();
-        let sum = |f: fn(&PoolUsage) -> u64| self.state.usage.values().map(f).sum();
-        StatFs {
-            total: total * BLOCK,
-            used: used * BLOCK,
-            // While others have taken the host's space nothing more is written, free as the file may be.
-            available: match self.state.host_low {
-                true => 0,
-                false => total.saturating_sub(used + self.reserve_blocks()) * BLOCK,
-            },
-            stored: sum(|u| u.stored),
-            omap_bytes: sum(|u| u.omap_bytes),
-            index_bytes: self.index.bytes(),
-            log_bytes: self.superblock.log_bytes,
-        }
-    }
-
-    pub fn usage(&self) -> BTreeMap<PoolId, PoolUsage> {
-        let used = self
-            .state
-            .usage
-            .iter()
-            .filter(|(_, u)| **u != PoolUsage::default());
-        used.map(|(p, u)| (*p, *u)).collect()
     }
 
     /// Memory that it takes now, roughly; what the index library caches by itself is not in it.

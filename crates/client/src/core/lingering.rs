@@ -2,7 +2,7 @@
 //! (docs/protocol/ceph/04-osd.md, 12.3 to 12.5 and 12.7).
 
 use super::inflight::Owner;
-use super::op::Outcome;
+use super::op::{Outcome, Served};
 use super::target::{Need, Place, Target, Way};
 use super::watch::{Heard, Kind, Linger, PING_EVERY, WatchEvent};
 use super::{Answer, Core, Effect, OpId, Tid, WatchId};
@@ -180,6 +180,7 @@ impl Core {
         let Some(linger) = self.lingers.remove(watch) else {
             if let Some(id) = id {
                 let nothing = Outcome {
+                    served: Served::default(),
                     result: 0,
                     version: 0,
                     steps: Vec::new(),

@@ -6,7 +6,7 @@
 //!
 //! Not here: where it goes (`target`), when it is sent (`inflight`), what outputs mean (`outcome`).
 
-pub use super::outcome::{Outcome, Step};
+pub use super::outcome::{Outcome, Served, Step};
 use crate::{Error, Result};
 use bytes::Bytes;
 use denc::{Encode, Writer};

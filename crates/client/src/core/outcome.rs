@@ -3,12 +3,14 @@
 //!
 //! Outputs are decoded when they are asked for; a malformed one is [`Error::Malformed`].
 
+use super::ids::Tid;
+use super::target::Target;
 use crate::{Error, Result};
 use bytes::Bytes;
 use denc::Reader;
 use messages::osd::MOSDOpReply;
 use std::collections::BTreeMap;
-use types::{EntityAddr, Errno, Utime};
+use types::{EVersion, EntityAddr, Errno, OsdId, Utime};
 
 /// A comparison that failed at byte i gives this less i.
 const MISMATCH: i32 = -4095;
@@ -20,6 +22,22 @@ pub struct Outcome {
     /// The object's version for users.
     pub version: u64,
     pub steps: Vec<Step>,
+    pub served: Served,
+}
+
+/// Who answered, and which send: for tests and for those who look into something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Served {
+    pub tid: Tid,
+    /// Sends before the one that was answered.
+    pub attempt: i32,
+    pub osd: OsdId,
+    /// It is not the PG's primary.
+    pub from_copy: bool,
+    /// PGs of the pool then.
+    pub pg_num: u32,
+    /// Of a write: its entry in the PG's log.
+    pub entry: EVersion,
 }
 
 /// What came of one step.
@@ -63,7 +81,7 @@ pub struct Watcher {
 }
 
 impl Outcome {
-    pub(crate) fn of(reply: MOSDOpReply) -> Self {
+    pub(super) fn of(reply: MOSDOpReply, target: &Target) -> Self {
         let step = |op: messages::osd::ReplyOp| Step {
             value: op.rval,
             data: op.outdata,
@@ -71,6 +89,14 @@ impl Outcome {
         Self {
             result: reply.result,
             version: reply.user_version,
+            served: Served {
+                tid: reply.tid,
+                attempt: reply.retry_attempt,
+                osd: target.osd,
+                from_copy: target.is_copy(),
+                pg_num: target.pg_num(),
+                entry: reply.replay_version,
+            },
             steps: reply.ops.into_iter().map(step).collect(),
         }
     }

@@ -7,7 +7,7 @@
 
 use super::inflight::{Op, Owner, Request, State};
 use super::mon::{Asker, Question};
-use super::op::Outcome;
+use super::op::{Outcome, Served};
 use super::target::{Need, Target, Way};
 use super::{Answer, Core, Effect, OpId, Tid};
 use crate::{Error, Result};
@@ -32,6 +32,7 @@ impl Core {
                 result: 0,
                 version: 0,
                 steps: Vec::new(),
+                served: Served::default(),
             };
             return self.tell(id, Ok(Answer::Outcome(nothing)));
         }
@@ -188,6 +189,13 @@ impl Core {
             Some(p) if op.need.writes && p.is_pool_snaps_mode() => p.snap_context(),
             _ => (op.request.context.seq(), op.request.context.snaps().to_vec()),
         };
+        tracing::debug!(
+            "#{tid} try {}: {} of {} to osd.{}",
+            op.sends - 1,
+            op.request.place.oid.escape_ascii(),
+            target.pg,
+            target.osd
+        );
         let message = encode(tid, op, target, map.epoch, seq, snaps).to_message();
         self.send(conn, message);
     }
@@ -233,6 +241,7 @@ impl Core {
         let Some(op) = self.inflight.get(m.tid).filter(|op| fits(op)) else {
             return;
         };
+        let Some(target) = &op.target else { return };
         let reply = match MOSDOpReply::from_message(m) {
             Ok(reply) => reply,
             Err(e) => return self.finish(m.tid, Err(e.into())),
@@ -240,10 +249,11 @@ impl Core {
         if reply.retry_attempt >= 0 && reply.retry_attempt != op.sends - 1 {
             return;
         }
-        match reply.result == Errno::EAGAIN.code() {
-            true => self.again(m.tid),
-            false => self.finish(m.tid, Ok(Outcome::of(reply))),
+        if reply.result == Errno::EAGAIN.code() {
+            return self.again(m.tid);
         }
+        let outcome = Outcome::of(reply, target);
+        self.finish(m.tid, Ok(outcome));
     }
 
     /// It was not done: once more under another tid. A read of any copy goes to the primary at once.

@@ -79,6 +79,18 @@ pub struct Target {
     members: Rc<Members>,
 }
 
+impl Target {
+    /// A member that is not the primary.
+    pub fn is_copy(&self) -> bool {
+        self.osd != self.members.primary
+    }
+
+    /// PGs of the pool.
+    pub fn pg_num(&self) -> u32 {
+        self.members.pg_num
+    }
+}
+
 /// What there is to be done with an operation now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Way {

@@ -57,6 +57,10 @@ impl IoCtx {
         self.nspace = nspace.into();
     }
 
+    pub fn namespace(&self) -> &Bytes {
+        &self.nspace
+    }
+
     /// Objects are placed by this in place of their names; it is part of their identity. Empty: none.
     pub fn set_locator(&mut self, key: impl Into<Bytes>) {
         self.key = key.into();

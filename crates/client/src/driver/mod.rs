@@ -103,6 +103,7 @@ struct Inner {
     last_id: AtomicU64,
     op_timeout: Option<Duration>,
     mon_timeout: Option<Duration>,
+    platform: Platform,
     thread: Mutex<Option<Beside>>,
 }
 
@@ -148,7 +149,7 @@ impl Client {
         let boot = run::Boot {
             conf: conf.clone(),
             credentials,
-            platform,
+            platform: platform.clone(),
         };
         let thread = io::task::spawn_beside("client", move || run::run(boot, received, seen))
             .map_err(|e| Error::Conf(format!("no thread for the client: {e}")))?;
@@ -164,6 +165,7 @@ impl Client {
                 last_id: AtomicU64::new(0),
                 op_timeout: conf.op_timeout,
                 mon_timeout: conf.mon_timeout,
+                platform,
                 thread: Mutex::new(Some(thread)),
             }),
         };
@@ -179,6 +181,11 @@ impl Client {
             Some(why) => Err(Error::Auth(why)),
             None => Ok(client),
         }
+    }
+
+    /// Where clock and randomness come from, for those who build on this client.
+    pub fn platform(&self) -> &Platform {
+        &self.inner.platform
     }
 
     /// Our number among the clients of the cluster.

@@ -77,6 +77,9 @@ pub(super) async fn run(
     while !driver.stopped {
         let pause = driver.pause();
         tokio::select! {
+            // Always in this order: the same events give the same run. Either queue is emptied below, and timers are looked at
+            // with each event.
+            biased;
             command = commands.recv(), if !orphaned => match command {
                 Some(command) => driver.command(command),
                 None => {

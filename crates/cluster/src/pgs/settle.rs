@@ -6,7 +6,7 @@ use crate::broken::{self, Rule};
 use crate::rows::Write;
 use std::collections::BTreeSet;
 use types::osdmap::{Incremental, OsdMap};
-use types::{OsdId, PgId, PoolId};
+use types::{Epoch, OsdId, PgId, PoolId};
 
 impl PgConfigs {
     /// Carries out `proposals` (each of them acceptable: [`PgConfigs::refuses`]) and settles the PGs of `next`, the
@@ -55,6 +55,7 @@ impl PgConfigs {
         let began = known.clone().or_else(|| self.first_config(old, next, pg, &up));
         let Some(began) = began else { return false };
         let config = settled(&began, &up, old, next, min_size(next, pg));
+        check(pg, &began, &config, min_size(next, pg), next.epoch);
         if known.as_ref() != Some(&config) {
             self.0.insert(pg, config.clone());
             dirty.insert(row_of(pg));
@@ -104,6 +105,40 @@ impl PgConfigs {
             created: next.epoch,
         })
     }
+}
+
+/// The primary is the first of those in sync, and each is there once.
+fn is_sound(c: &PgConfig) -> bool {
+    let unique: BTreeSet<_> = c.in_sync.iter().collect();
+    c.in_sync.first() == Some(&c.primary) && unique.len() == c.in_sync.len()
+}
+
+/// Panics where settling would make a PG's configuration one by which data could be lost. What was not sound before stays
+/// as it is: it came from the store, and a process that ends says no more about it.
+fn check(pg: PgId, before: &PgConfig, after: &PgConfig, min_size: usize, epoch: Epoch) {
+    if before == after || !is_sound(before) {
+        return;
+    }
+    assert!(
+        is_sound(after),
+        "{pg}: the primary is the first of in_sync, in which each OSD is once: {after:?} after {before:?}"
+    );
+    assert!(
+        broken::is(Rule::PrimaryInSync) || after.in_sync.iter().all(|o| before.in_sync.contains(o)),
+        "{pg}: only a proposal adds OSDs to in_sync: {after:?} after {before:?}"
+    );
+    assert!(
+        broken::is(Rule::KeepsMinSize) || after.in_sync.len() >= before.in_sync.len().min(min_size),
+        "{pg}: in_sync does not fall below min_size, which is {min_size}: {after:?} after {before:?}"
+    );
+    assert!(
+        before.interval <= after.interval && after.interval <= epoch.max(before.interval),
+        "{pg}: intervals rise, up to the epoch, which is {epoch}: {after:?} after {before:?}"
+    );
+    assert!(
+        broken::is(Rule::PrimaryIsNew) || after.primary == before.primary || after.interval == epoch,
+        "{pg}: another primary begins an interval of its own: {after:?} after {before:?}"
+    );
 }
 
 fn row_of(pg: PgId) -> (PoolId, u32) {
@@ -170,4 +205,63 @@ fn moves_pgs(inc: &Incremental) -> bool {
         || !(i.new_pg_upmap.is_empty() && i.old_pg_upmap.is_empty())
         || !(i.new_pg_upmap_items.is_empty() && i.old_pg_upmap_items.is_empty())
         || !i.new_primary_temp.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(interval: Epoch, in_sync: &[OsdId]) -> PgConfig {
+        PgConfig {
+            interval,
+            in_sync: in_sync.to_vec(),
+            primary: in_sync[0],
+            created: 1,
+        }
+    }
+
+    /// What `after` of a PG on three OSDs, of min_size 2, in epoch 9, is said to break; "" for nothing.
+    fn said(after: PgConfig) -> String {
+        let before = config(5, &[1, 2, 3]);
+        let check = std::panic::catch_unwind(|| check(PgId::new(1, 0), &before, &after, 2, 9));
+        let panic = check.err().and_then(|p| p.downcast::<String>().ok());
+        panic.map_or_else(String::new, |text| *text)
+    }
+
+    #[test]
+    fn what_settling_must_not_do_is_noticed() {
+        for (after, want) in [
+            (config(5, &[1, 2, 3]), ""),
+            (config(5, &[1, 2]), ""),
+            (config(9, &[2, 3]), ""),
+            (config(9, &[2, 2]), "each OSD is once"),
+            (
+                PgConfig {
+                    primary: 3,
+                    ..config(9, &[2, 3])
+                },
+                "the primary is the first of in_sync",
+            ),
+            (config(9, &[4, 2, 3]), "only a proposal adds OSDs"),
+            (config(9, &[2]), "in_sync does not fall below min_size"),
+            (config(4, &[1, 2]), "intervals rise"),
+            (config(10, &[1, 2]), "intervals rise"),
+            (config(6, &[2, 3]), "another primary begins an interval"),
+        ] {
+            let text = said(after.clone());
+            assert!(
+                text.contains(want) && text.is_empty() == want.is_empty(),
+                "{after:?}: {text}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_was_unsound_before_ends_nobody() {
+        let odd = PgConfig {
+            primary: 9,
+            ..config(5, &[1, 2])
+        };
+        check(PgId::new(1, 0), &odd, &config(4, &[7]), 2, 9);
+    }
 }

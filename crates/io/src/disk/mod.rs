@@ -1,4 +1,4 @@
-//! Files: the door to the disk.
+//! Files: the access to the disk.
 //!
 //! Vocabulary: a *disk* is one directory that belongs to one process; a *file* in it is addressed by a
 //! plain name. A *flush* makes everything written to the file before it survive a power cut
@@ -11,7 +11,7 @@
 //! Ways to a host's disk, chosen when a file is opened (see `host`): direct (past the page cache) or through
 //! it; many requests at once by io_uring, or plain calls and a few threads.
 //!
-//! Not here: formats, caches, retries. [`sim`] is the same door to a disk that can lose power.
+//! Not here: formats, caches, retries. [`sim`] is the same interface over a disk that can lose power.
 
 mod buffer;
 mod host;

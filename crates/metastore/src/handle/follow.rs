@@ -5,13 +5,30 @@
 
 use super::ClusterHandle;
 use super::rows::advance;
-use crate::kv::{Error, Event, Range, Result};
+use crate::kv::{Error, Event, Range, Result, Revision};
 use bytes::Bytes;
 use cluster::{ClusterStats, MonReport, OsdReport, keys};
 use denc::Decode;
+use io::turns::Turns;
 use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::Arc;
 use types::OsdId;
+
+/// What a turn of the follower does, for the log of those that take long (`io::turns`).
+const PARTS: [&str; 2] = ["sets of reports and leases", "sets of changes"];
+const LIVE: usize = 0;
+const STATE: usize = 1;
+
+/// Up to which revision of the store.
+#[derive(Debug, Default)]
+struct UpTo(Revision);
+
+impl fmt::Display for UpTo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, ", up to revision {}", self.0)
+    }
+}
 
 impl ClusterHandle {
     /// Follows the store until it closes, or fails. One task at a time does: another one waits, and takes its place
@@ -61,10 +78,13 @@ impl ClusterHandle {
 
     async fn follow_from(&self, revision: u64) -> Result<()> {
         let mut watch = self.shared.store.watch(Range::prefix(""), revision)?;
+        let mut turns: Turns<UpTo, { PARTS.len() }> = Turns::new(&PARTS);
         loop {
             let events = watch.next().await?;
+            turns.begin(self.shared.clock.monotonic());
             io::panics::point("follow");
             self.take_live(&events);
+            turns.did(LIVE, self.shared.clock.monotonic());
             let newest = events
                 .iter()
                 .filter(|e| e.key == keys::VERSION)
@@ -78,8 +98,18 @@ impl ClusterHandle {
                     Err(e) => {
                         tracing::warn!("changes of the cluster state do not fit ({e}): reading all of it");
                         self.reload().await?;
+                        // That waits for the store, and is no turn.
+                        continue;
                     }
                 }
+            }
+            *turns.about() = UpTo(newest);
+            let values = events.iter().filter_map(|e| e.value.as_ref());
+            turns.brought(values.map(|v| v.len()).sum());
+            let now = self.shared.clock.monotonic();
+            turns.did(STATE, now);
+            if let Some(line) = turns.end(now) {
+                tracing::warn!("following the cluster state: {line}");
             }
         }
     }

@@ -1,14 +1,14 @@
 //! What a command may see: the cluster's state and reports, the time, who asks, and what this monitor is by itself.
 
+use crate::policies::lag::Stance;
 use crate::policies::progress::Progress;
-use crate::policies::standing::Stance;
 use cluster::{ClusterState, ClusterStats};
 use io::Random;
 use std::collections::BTreeMap;
 use types::osdmap::{Incremental, OsdMap};
 use types::{AuthName, EntityAddr, OsdId, Utime};
 
-/// Through which door the command came; the same table serves all of them.
+/// By which route the command came; the same table serves all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
     /// MON_COMMAND on a monitor session.

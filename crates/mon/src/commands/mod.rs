@@ -37,7 +37,7 @@ pub(crate) mod sample;
 #[cfg(test)]
 mod transcript;
 
-use crate::policies::standing;
+use crate::policies::lag;
 use ::auth::Access;
 use bytes::Bytes;
 use command::{Command, Format, Outcome};
@@ -60,6 +60,16 @@ pub struct Need {
 /// Reads the strings of a command message (docs/protocol/ceph/02-monitor.md, 8.2). The error is the answer.
 pub fn parse(cmd: &[String], inbuf: Bytes) -> Result<Command, Outcome> {
     request::parse(cmd, inbuf, table::all_named)
+}
+
+/// As the table has it; None when there is no such command.
+pub(crate) fn signature_of(cmd: &Command) -> Option<&'static str> {
+    table::find(&cmd.prefix).map(|spec| spec.sig)
+}
+
+/// The words of a signature before its arguments.
+pub(crate) fn words_of(signature: &str) -> String {
+    language::signature::prefix(signature)
 }
 
 /// The permission that `cmd` needs, or None when there is no such command.
@@ -165,7 +175,7 @@ pub fn run(cmd: &Command, ctx: &Context<'_>) -> Outcome {
 
 /// The JSON text that `ceph ping mon.X` prints: keys `health` and `mon_status`.
 pub fn ping_text(ctx: &Context<'_>) -> String {
-    let (behind, since) = standing::said(ctx.mon.behind);
+    let (behind, since) = lag::said(ctx.mon.behind);
     let text = serde_json::json!({
         "health": checks::Report::of(ctx).json(true),
         "mon_status": cluster::monitor::mon_status(ctx),

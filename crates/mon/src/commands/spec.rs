@@ -55,7 +55,7 @@ impl Spec {
         self
     }
 
-    /// A command of the manager (`module` ""), or of one of its modules: at the manager's doors `mgr` capabilities
+    /// A command of the manager (`module` ""), or of one of its modules: by the routes of the manager `mgr` capabilities
     /// are enough for it. Everything else needs the monitor's there, too.
     pub const fn by_manager(mut self, module: &'static str) -> Self {
         self.manager = Some(module);

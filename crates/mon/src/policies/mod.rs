@@ -3,6 +3,7 @@
 
 pub mod auto_out;
 pub mod chores;
+pub mod lag;
 pub mod near;
 pub mod pool_change;
 pub mod pool_set;
@@ -12,7 +13,6 @@ pub mod removal;
 pub mod reports;
 pub mod spare;
 pub mod spread;
-pub mod standing;
 pub mod upkeep;
 pub mod usage;
 

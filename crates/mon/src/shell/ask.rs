@@ -46,7 +46,7 @@ pub struct Asker(mpsc::Sender<Ask>);
 #[derive(Debug)]
 pub struct Asks(mpsc::Receiver<Ask>);
 
-pub fn door() -> (Asker, Asks) {
+pub fn channel() -> (Asker, Asks) {
     let (sender, receiver) = mpsc::channel(ASKS_MAX);
     (Asker(sender), Asks(receiver))
 }
@@ -60,7 +60,7 @@ impl Asker {
     }
 }
 
-/// The next question; waits for ever where there is no door, or nobody can ask any more.
+/// The next question; waits for ever where nobody may ask, or nobody can ask any more.
 pub(crate) async fn next(asks: &mut Option<Asks>) -> Ask {
     if let Some(open) = asks
         && let Some(ask) = open.0.recv().await

@@ -11,7 +11,7 @@
 //! count said. Of what was refused, [`REFUSALS_PER_WINDOW`] lines a client in [`WINDOW_SEC`].
 
 use crate::commands;
-use crate::shell::requests::{Action, Door, Reply, Request};
+use crate::shell::requests::{Action, Reply, Request, Route};
 use io::log_file::LogFile;
 use messages::mon::PoolOpKind;
 use serde_json::{Value, json};
@@ -42,7 +42,7 @@ pub struct Record {
     pub global_id: u64,
     /// The address that its packets come from.
     pub from: String,
-    pub door: &'static str,
+    pub route: &'static str,
     /// Without secrets.
     pub what: Value,
     /// 0 or a negative errno.
@@ -70,13 +70,13 @@ fn ascii(text: &str) -> String {
 impl Record {
     /// Of a request that has its answer; None if nobody needs to know.
     pub fn of(request: &Request, reply: &Reply, now: Utime) -> Option<Self> {
-        let (door, what, in_log) = match &request.action {
-            Action::Command { door, command } => {
+        let (route, what, in_log) = match &request.action {
+            Action::Command { route, command } => {
                 let refused = reply.code == Errno::EACCES.code();
                 if !refused && !commands::is_audited(command) {
                     return None;
                 }
-                (door.name(), commands::without_secrets(command), true)
+                (route.name(), commands::without_secrets(command), true)
             }
             Action::PoolOp { op, .. } => {
                 let kind = PoolOpKind::from_u32(op.op);
@@ -98,7 +98,7 @@ impl Record {
             who: request.who.to_string(),
             global_id: request.global_id,
             from: request.sock.to_string(),
-            door,
+            route,
             what,
             code: reply.code,
             in_log,
@@ -112,7 +112,7 @@ impl Record {
             who: "admin socket".into(),
             global_id: 0,
             from: "this host".into(),
-            door: "admin socket",
+            route: "admin socket",
             what,
             code,
             in_log: true,
@@ -135,7 +135,7 @@ impl Record {
     pub fn line(&self) -> String {
         let line = json!({
             "time": self.stamp.to_string(), "who": self.who, "global_id": self.global_id, "from": self.from,
-            "door": self.door, "what": self.what, "code": self.code, "outcome": self.outcome(),
+            "door": self.route, "what": self.what, "code": self.code, "outcome": self.outcome(),
         });
         ascii(&line.to_string()) + "\n"
     }
@@ -162,7 +162,7 @@ impl Record {
     }
 }
 
-impl Door {
+impl Route {
     fn name(&self) -> &'static str {
         match self {
             Self::Mon { .. } => "mon",
@@ -380,7 +380,7 @@ mod tests {
             who: who.into(),
             global_id: 7,
             from: "10.0.0.1:4000".into(),
-            door: "mon",
+            route: "mon",
             what,
             code: 0,
             in_log: true,

@@ -52,7 +52,7 @@ impl OwnEnv {
 
 pub type Outcome = Result<Committed<Reply>, metastore::Error>;
 
-/// A request, and who asked by which door.
+/// A request, and who asked by which route.
 #[derive(Debug)]
 pub struct Asked<P> {
     pub port: P,

@@ -5,7 +5,7 @@ use crate::commands::context::Context;
 use crate::policies::pool_change::refuse;
 use crate::policies::pools::{self, Done, NewPool, RuleChoice, SnapRights};
 use crate::shell::audit::Record;
-use crate::shell::requests::{Action, Door, Env, Reply, Request};
+use crate::shell::requests::{Action, Env, Reply, Request, Route};
 use bytes::Bytes;
 use cluster::{AUDIT_CHANNEL, Change, Changes, ClusterState};
 use messages::mon::{
@@ -44,13 +44,13 @@ impl Request {
             return (Changes::none(), Reply::error(Errno::EACCES, why));
         }
         match &self.action {
-            Action::Command { door, command } => {
+            Action::Command { route, command } => {
                 let ctx = Context {
                     state,
                     stats: env.stats,
                     now: env.now,
                     random: env.random,
-                    target: door.target(),
+                    target: route.target(),
                     mon: env.info,
                     progress: env.progress,
                     sessions: env.sessions,
@@ -112,7 +112,7 @@ impl Request {
         let Reply { code, status, data } = reply;
         match &self.action {
             Action::Command {
-                door: Door::Mon { cmd },
+                route: Route::Mon { cmd },
                 ..
             } => {
                 let paxos = PaxosHeader {
@@ -127,7 +127,9 @@ impl Request {
                 }
                 .message(self.tid)
             }
-            Action::Command { door: Door::Mgr, .. } => MMgrCommandReply {
+            Action::Command {
+                route: Route::Mgr, ..
+            } => MMgrCommandReply {
                 code,
                 status,
                 output: data,

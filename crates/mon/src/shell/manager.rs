@@ -4,7 +4,7 @@
 //! Invariant: `mgr` capabilities alone give what Ceph's manager answers by itself, and nothing of the monitor's.
 
 use crate::shell::monitor::{Effect, check_command, heed_keys, text_of};
-use crate::shell::requests::{Action, Door};
+use crate::shell::requests::{Action, Route};
 use crate::shell::session::{Session, SessionId};
 use bytes::Bytes;
 use cluster::ClusterState;
@@ -56,12 +56,12 @@ impl Manager {
         Ok(match m.kind {
             MMgrCommand::KIND => {
                 let c = MMgrCommand::from_message(m)?;
-                self.command(id, m.tid, Door::Mgr, &c.cmd, c.input, state)
+                self.command(id, m.tid, Route::Mgr, &c.cmd, c.input, state)
             }
             // `ceph tell mgr`, and clients that think the manager old. Its fsid may be zero.
             messages::osd::kind::COMMAND => {
                 let c = MCommand::from_message(m)?;
-                self.command(id, m.tid, Door::MgrTell, &text_of(&c.cmd), c.input, state)
+                self.command(id, m.tid, Route::MgrTell, &text_of(&c.cmd), c.input, state)
             }
             MMgrOpen::KIND => {
                 MMgrOpen::from_message(m)?;
@@ -86,7 +86,7 @@ impl Manager {
         &mut self,
         id: SessionId,
         tid: u64,
-        door: Door,
+        route: Route,
         cmd: &[String],
         input: Bytes,
         state: &ClusterState,
@@ -95,12 +95,12 @@ impl Manager {
             return Vec::new();
         };
         session.look_up_mon_caps(&state.auth);
-        match check_command(session, &door, cmd, input) {
+        match check_command(session, &route, cmd, input) {
             Ok(command) => {
-                let request = session.request(tid, Action::Command { door, command });
+                let request = session.request(tid, Action::Command { route, command });
                 vec![Effect::Decide(id, Box::new(request))]
             }
-            Err(denied) => denied.effects(id, tid, door, session, state),
+            Err(denied) => denied.effects(id, tid, route, session, state),
         }
     }
 }

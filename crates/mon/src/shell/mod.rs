@@ -13,3 +13,4 @@ pub mod requests;
 pub mod serve;
 pub mod session;
 pub mod subscriptions;
+mod turns;

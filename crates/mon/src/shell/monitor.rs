@@ -16,7 +16,7 @@ use crate::commands::context::{MonInfo, SessionInfo};
 use crate::policies::pools::SnapRights;
 use crate::policies::progress::Progress;
 use crate::policies::usage;
-use crate::shell::requests::{Action, Door, Env, LOG_ENTRIES_PER_MESSAGE_MAX, Reply, Request};
+use crate::shell::requests::{Action, Env, LOG_ENTRIES_PER_MESSAGE_MAX, Reply, Request, Route};
 use crate::shell::session::{HOSTNAME_BYTES_MAX, Session, SessionId};
 use crate::shell::subscriptions::Topic;
 use crate::shell::{decisions, publish};
@@ -204,7 +204,7 @@ impl Monitor {
             // Some clients address the manager's message here when there is one process only.
             MMgrCommand::KIND => {
                 let c = MMgrCommand::from_message(&m)?;
-                self.command(id, tid, Door::Mgr, &c.cmd, c.input)
+                self.command(id, tid, Route::Mgr, &c.cmd, c.input)
             }
             MLog::KIND => self.log(id, MLog::from_message(&m)?, tid),
             MPing::KIND => send(self.ping(id, env)),
@@ -357,13 +357,13 @@ impl Monitor {
     }
 
     fn mon_command(&self, id: SessionId, body: MMonCommand, tid: u64) -> Vec<Effect> {
-        let door = Door::Mon {
+        let route = Route::Mon {
             cmd: body.cmd.clone(),
         };
         if body.fsid != self.state.fsid {
-            return self.refuse(id, tid, door, Reply::error(Errno::EPERM, "wrong fsid"));
+            return self.refuse(id, tid, route, Reply::error(Errno::EPERM, "wrong fsid"));
         }
-        self.command(id, tid, door, &body.cmd, body.input)
+        self.command(id, tid, route, &body.cmd, body.input)
     }
 
     fn tell(&self, id: SessionId, body: MCommand) -> Vec<Effect> {
@@ -371,27 +371,34 @@ impl Monitor {
             return self.refuse(
                 id,
                 body.tid,
-                Door::Tell,
+                Route::Tell,
                 Reply::error(Errno::EACCES, "wrong fsid"),
             );
         }
         let cmd = text_of(&body.cmd);
-        self.command(id, body.tid, Door::Tell, &cmd, body.input)
+        self.command(id, body.tid, Route::Tell, &cmd, body.input)
     }
 
-    /// A command through any door: parsed, permitted, then decided.
-    pub fn command(&self, id: SessionId, tid: u64, door: Door, cmd: &[String], input: Bytes) -> Vec<Effect> {
+    /// A command by any route: parsed, permitted, then decided.
+    pub fn command(
+        &self,
+        id: SessionId,
+        tid: u64,
+        route: Route,
+        cmd: &[String],
+        input: Bytes,
+    ) -> Vec<Effect> {
         let Some(session) = self.sessions.get(&id) else {
             return Vec::new();
         };
-        match check_command(session, &door, cmd, input) {
-            Ok(command) => self.request(id, tid, Action::Command { door, command }),
-            Err(denied) => denied.effects(id, tid, door, session, &self.state),
+        match check_command(session, &route, cmd, input) {
+            Ok(command) => self.request(id, tid, Action::Command { route, command }),
+            Err(denied) => denied.effects(id, tid, route, session, &self.state),
         }
     }
 
-    fn refuse(&self, id: SessionId, tid: u64, door: Door, reply: Reply) -> Vec<Effect> {
-        vec![Effect::Send(id, refusal(tid, door, reply, &self.state))]
+    fn refuse(&self, id: SessionId, tid: u64, route: Route, reply: Reply) -> Vec<Effect> {
+        vec![Effect::Send(id, refusal(tid, route, reply, &self.state))]
     }
 
     fn log(&self, id: SessionId, body: MLog, tid: u64) -> Vec<Effect> {
@@ -530,17 +537,17 @@ impl Denied {
         self,
         id: SessionId,
         tid: u64,
-        door: Door,
+        route: Route,
         session: &Session,
         state: &ClusterState,
     ) -> Vec<Effect> {
         let mut out = Vec::new();
         if let Some(command) = self.asked {
-            let (door, command) = (door.clone(), *command);
-            let request = session.request(tid, Action::Command { door, command });
+            let (route, command) = (route.clone(), *command);
+            let request = session.request(tid, Action::Command { route, command });
             out.push(Effect::Refused(Box::new(request), self.reply.clone()));
         }
-        out.push(Effect::Send(id, refusal(tid, door, self.reply, state)));
+        out.push(Effect::Send(id, refusal(tid, route, self.reply, state)));
         out
     }
 }
@@ -548,7 +555,7 @@ impl Denied {
 /// Parses a command and checks the caller's capabilities.
 pub fn check_command(
     session: &Session,
-    door: &Door,
+    route: &Route,
     cmd: &[String],
     input: Bytes,
 ) -> Result<Command, Denied> {
@@ -568,11 +575,11 @@ pub fn check_command(
     let (prefix, access) = (&command.prefix, need.access);
     let mon = || session.may_command(need.module, prefix, &args, access);
     let mgr = |module| session.may_mgr_command(need.module, module, prefix, &args, access);
-    let allowed = match (door, need.manager) {
-        (Door::Mon { .. } | Door::Tell, _) => mon(),
-        (Door::Mgr | Door::MgrTell, Some(module)) => mgr(module),
-        // The monitor's business, whatever door it came by.
-        (Door::Mgr | Door::MgrTell, None) => mgr("") && mon(),
+    let allowed = match (route, need.manager) {
+        (Route::Mon { .. } | Route::Tell, _) => mon(),
+        (Route::Mgr | Route::MgrTell, Some(module)) => mgr(module),
+        // The monitor's business, whatever its route.
+        (Route::Mgr | Route::MgrTell, None) => mgr("") && mon(),
     };
     match allowed {
         true => Ok(command),
@@ -584,10 +591,10 @@ pub fn check_command(
 }
 
 /// The message that refuses a command before it was decided.
-pub fn refusal(tid: u64, door: Door, reply: Reply, state: &ClusterState) -> Message {
+pub fn refusal(tid: u64, route: Route, reply: Reply, state: &ClusterState) -> Message {
     let command = Command::default();
     let who = types::AuthName::new(types::EntityKind::Client, "");
-    let action = Action::Command { door, command };
+    let action = Action::Command { route, command };
     Request {
         tid,
         who,

@@ -3,9 +3,9 @@
 //! Bounds: [`ASKED_MAX`] monitors are asked, at the same time, each for [`ANSWER_MAX`]. The identity that a monitor gives us
 //! is kept and used again: a monitor without the cluster state cannot get new ones to give.
 //!
-//! Not here: when to ask, and what follows from the answers (`standing`).
+//! Not here: when to ask, and what follows from the answers (`lag`).
 
-use crate::policies::standing::{Word, Words, word_of};
+use crate::policies::lag::{Word, Words, word_of};
 use auth::{CephxClient, ClientAuth, Entropy, NoneClient};
 use cluster::ClusterState;
 use io::Clock;
@@ -149,7 +149,7 @@ impl Line {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policies::standing::said;
+    use crate::policies::lag::said;
 
     #[test]
     fn what_an_answer_means() {

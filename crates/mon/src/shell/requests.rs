@@ -1,4 +1,4 @@
-//! What a session asks that may change the cluster, who asked and by which door. It is decided by `decisions`.
+//! What a session asks that may change the cluster, who asked and by which route. It is decided by `decisions`.
 
 use crate::commands::command::Command;
 use crate::commands::context::{MonInfo, SessionInfo, Target};
@@ -20,7 +20,7 @@ pub const LOG_ENTRIES_PER_MESSAGE_MAX: usize = 50;
 
 /// How a command came, and so how it is answered.
 #[derive(Debug, Clone)]
-pub enum Door {
+pub enum Route {
     /// MON_COMMAND: the answer repeats the request.
     Mon { cmd: Vec<String> },
     /// COMMAND to the monitor.
@@ -31,7 +31,7 @@ pub enum Door {
     Mgr,
 }
 
-impl Door {
+impl Route {
     pub fn target(&self) -> Target {
         match self {
             Self::Mon { .. } => Target::Mon,
@@ -43,7 +43,7 @@ impl Door {
 
 #[derive(Debug, Clone)]
 pub enum Action {
-    Command { door: Door, command: Command },
+    Command { route: Route, command: Command },
     PoolOp { op: MPoolOp, rights: SnapRights },
     Log { entries: Vec<LogEntry> },
 }

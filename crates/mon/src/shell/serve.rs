@@ -10,10 +10,10 @@ use crate::commands::context::MonInfo;
 use crate::policies::INSECURE_RECLAIM;
 use crate::policies::auto_out::DownWatch;
 use crate::policies::chores::{Chores, GLOBAL_IDS_PER_RANGE, Rotation};
-use crate::policies::standing::{Door, Stance, Standing, Words};
+use crate::policies::lag::{Admission, LagWatch, Stance};
 use crate::policies::upkeep::Silence;
 use crate::shell::ask;
-use crate::shell::ask::{Ask, Asks};
+use crate::shell::ask::Asks;
 use crate::shell::audit::{AuditFile, Records};
 use crate::shell::commits::{Asked, Commits, Outcome, OwnEnv, WAITING_MAX};
 use crate::shell::manager::Manager;
@@ -21,10 +21,12 @@ use crate::shell::meters::Meters;
 use crate::shell::monitor::{Effect, MessageEnv, Monitor};
 use crate::shell::others::Others;
 use crate::shell::requests::{Action, Reply, Request};
+use crate::shell::turns::{self, Turns};
 use auth::{
     AllowNone, AuthMethod, Authenticator, ConMode, Entropy, KeyServer, KeyServerConfig, TicketVerifier,
 };
 use cluster::{Change, Changes, ClusterState, MonReport};
+use event::Event;
 use io::{Clock, Random};
 use metastore::ClusterHandle;
 use msgr::{Message, ModeSwitch, Modes, ServerConfig};
@@ -43,6 +45,7 @@ const TICK: Duration = Duration::from_secs(1);
 /// A change that is under way for so long: the cluster state cannot be changed, and health says so.
 const STALLED_AFTER: Duration = Duration::from_secs(5);
 
+mod event;
 mod turn;
 
 #[derive(Debug, thiserror::Error)]
@@ -91,25 +94,11 @@ pub struct Ready {
     pub mgr: SocketAddr,
 }
 
-/// Which of the two front doors.
+/// Which of the two listeners.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Port {
     Mon,
     Mgr,
-}
-
-enum Event {
-    Net(Port, NetEvent),
-    State,
-    Stats,
-    Tick,
-    Ask(Ask),
-    Committed(Option<Box<Asked<Port>>>, Outcome),
-    Chores(Box<Chores>, Result<(), metastore::Error>),
-    /// What the other monitors said of themselves.
-    Heard(Words),
-    Followed(Result<(), metastore::Error>),
-    Stop,
 }
 
 struct Front {
@@ -137,7 +126,7 @@ pub struct MonServer {
     random: Arc<dyn Random>,
     entropy: Arc<dyn Entropy>,
     keys: Arc<KeyServer>,
-    /// Opens tickets at the manager's door; none without cephx.
+    /// Opens tickets at the manager's listener; none without cephx.
     verifier: Option<Arc<TicketVerifier>>,
     /// Of the monitor's port and the manager's, and whose options hold for them.
     modes: [(Arc<ModeSwitch>, AuthName); 2],
@@ -152,14 +141,15 @@ pub struct MonServer {
     /// None while a round of them is under way.
     chores: Option<Box<Chores>>,
     round: Option<(Duration, Round)>,
-    standing: Standing,
-    door: Arc<Door>,
+    lag: LagWatch,
+    admission: Arc<Admission>,
     /// None while they are being asked.
     others: Option<Box<Others>>,
     asking: Option<turn::Asking>,
     name: String,
     asks: Option<Asks>,
     records: Records,
+    turns: Turns,
     at: Ready,
 }
 
@@ -175,13 +165,13 @@ pub async fn serve(
 /// What the own process gives and takes.
 #[derive(Default)]
 pub struct Inside {
-    /// A door for its questions.
+    /// Where its questions come in.
     pub asks: Option<Asks>,
     /// Where records of what was asked go.
     pub audit: Option<AuditFile>,
 }
 
-/// As [`serve`], with doors inside the own process.
+/// As [`serve`], with what its own process gives and takes.
 pub async fn serve_inside(
     config: MonConfig,
     inside: Inside,
@@ -229,7 +219,7 @@ impl MonServer {
         let state = cluster.state();
         let keys = Arc::new(key_server(&config, &state));
         keys.grant_global_ids(ids.start + 1, ids.end);
-        let door = Arc::new(Door::new(keys.clone()));
+        let admission = Arc::new(Admission::new(keys.clone()));
         let (mgr_auth, verifier) = manager_auth(&config, &state);
         let rank = state.monmap.rank_of(&config.name).unwrap_or(0) as i64;
         let facts = metadata(&config, &mon_addrs);
@@ -273,7 +263,7 @@ impl MonServer {
             mon_listener,
             ServerConfig {
                 modes: modes[0].0.clone(),
-                ..ServerConfig::new(mon_name, mon_addrs, door.clone(), entropy.clone())
+                ..ServerConfig::new(mon_name, mon_addrs, admission.clone(), entropy.clone())
             },
             &clock,
             config.connections_max,
@@ -307,8 +297,8 @@ impl MonServer {
             random.u32().max(1),
         );
         Ok(Self {
-            standing: Standing::new(clock.monotonic()),
-            door,
+            lag: LagWatch::new(clock.monotonic()),
+            admission,
             others: Some(Box::new(others)),
             asking: None,
             cluster,
@@ -330,6 +320,7 @@ impl MonServer {
             name: config.name,
             asks: None,
             records: Records::default(),
+            turns: turns::watch(),
             at: Ready {
                 mon: mon_addr,
                 mgr: mgr_addr,
@@ -379,48 +370,20 @@ impl MonServer {
                 event = self.mon.events.recv() => Event::Net(Port::Mon, event.ok_or(Error::Net("monitor"))?),
             };
             io::panics::point("loop");
-            match event {
-                Event::Net(port, event) => self.net_event(port, event),
-                Event::State => self.take_state(),
-                Event::Stats => self.monitor.stats_changed(self.cluster.stats()),
-                Event::Tick => self.tick(),
-                Event::Committed(asked, done) => self.committed(asked, done)?,
-                Event::Chores(chores, done) => {
-                    done?;
-                    self.chores = Some(chores);
-                    let turn = self.standing.followed(self.clock.monotonic());
-                    self.turn(turn);
-                    self.note_stall();
-                    self.take_state();
-                }
-                Event::Heard(words) => {
-                    let turn = self.standing.heard(self.clock.monotonic(), &words);
-                    self.turn(turn);
-                }
-                Event::Ask(question) => {
-                    let random = self.random.clone();
-                    let env = MessageEnv {
-                        now: self.now(),
-                        random: &*random,
-                    };
-                    let (answer, record) = self.monitor.ask(&question.command, &env);
-                    if let Some(record) = record {
-                        self.records.keep(record);
-                    }
-                    // Who asked may have gone.
-                    let _ = question.reply.send(answer);
-                }
-                Event::Followed(done) => {
-                    done?;
-                    return Err(Error::Cluster(metastore::Error::Closed));
-                }
-                Event::Stop => {
-                    // The others shall not wait for the lease's end; if this fails they do.
-                    let _ = self.cluster.mon_gone(&self.name).await;
-                    self.mon.connections.shutdown();
-                    self.mgr.connections.shutdown();
-                    return Ok(());
-                }
+            self.turns.begin(self.clock.monotonic());
+            if let Event::Stop = event {
+                // The others shall not wait for the lease's end; if this fails they do.
+                let _ = self.cluster.mon_gone(&self.name).await;
+                self.mon.connections.shutdown();
+                self.mgr.connections.shutdown();
+                return Ok(());
+            }
+            let kind = event.kind();
+            self.apply(event)?;
+            let now = self.clock.monotonic();
+            self.turns.did(kind as usize, now);
+            if let Some(line) = self.turns.end(now) {
+                tracing::warn!("mon.{}: {line}", self.name);
             }
         }
     }
@@ -482,9 +445,9 @@ impl MonServer {
     fn net_event(&mut self, port: Port, event: NetEvent) {
         match (port, event) {
             (_, NetEvent::Drained) => {}
-            // It was in the handshake when the door was shut.
+            // It was in the handshake when clients were refused.
             (Port::Mon, NetEvent::Opened { conn, peer })
-                if self.door.is_shut() && peer.auth_name.kind != EntityKind::Mon =>
+                if self.admission.is_shut() && peer.auth_name.kind != EntityKind::Mon =>
             {
                 self.close(port, conn.0);
             }
@@ -515,6 +478,8 @@ impl MonServer {
                 self.commits.forget(port, conn.0);
             }
             (Port::Mon, NetEvent::Message { conn, msg, .. }) => {
+                self.turns.about().message = Some(msg.kind);
+                self.turns.brought(msg.size());
                 let (now, random) = (self.now(), self.random.clone());
                 let env = MessageEnv {
                     now,
@@ -524,6 +489,8 @@ impl MonServer {
                 self.carry_out(port, effects);
             }
             (Port::Mgr, NetEvent::Message { conn, msg, .. }) => {
+                self.turns.about().message = Some(msg.kind);
+                self.turns.brought(msg.size());
                 let state = self.monitor.state().clone();
                 let effects = self.manager.message(conn.0, msg, &state);
                 self.carry_out(port, effects);
@@ -590,6 +557,7 @@ impl MonServer {
 
     /// Answers what changes nothing at once; what changes something takes its place in the line.
     fn decide(&mut self, port: Port, id: u64, request: Request) {
+        self.turns.about().request(&request);
         if !self.commits.holds(port, id) {
             let state = self.cluster.state();
             let (random, sessions) = (self.random.clone(), self.monitor.session_infos());
@@ -635,6 +603,7 @@ impl MonServer {
                     self.take_state();
                 }
                 if let Some(a) = asked {
+                    self.turns.about().request(&a.request);
                     match done.changed {
                         true => self.records.changed(&a.request, &done.reply, self.now()),
                         false => self.records.unchanged(&a.request, &done.reply, self.now()),

@@ -133,7 +133,7 @@ impl Session {
         })
     }
 
-    /// The same at the manager's door. `module` is "" for the manager's own commands.
+    /// The same by the manager's route. `module` is "" for the manager's own commands.
     pub fn may_mgr_command(
         &self,
         service: &str,

@@ -22,11 +22,11 @@ mod mirror;
 mod mirror_image;
 mod mirror_status;
 mod namespace;
-mod object_map;
+pub mod object_map;
 mod parent;
 mod snapshot;
 mod trash;
-mod types;
+pub mod types;
 
 use crate::registry::Method;
 

@@ -28,8 +28,12 @@ const HEADER_BODY: u32 = 14;
 /// Footer fields in front of the block checksums: crc of the header, number of blocks.
 const FOOTER_FIXED: u64 = 8;
 
-const EXISTS: u8 = 1;
-const CLEAN: u8 = 3;
+pub const NONEXISTENT: u8 = 0;
+pub const EXISTS: u8 = 1;
+/// It is being removed.
+pub const PENDING: u8 = 2;
+/// It exists, and is unchanged since the newest snapshot.
+pub const CLEAN: u8 = 3;
 /// Of a state that a client gives only two bits count.
 const STATE_MASK: u8 = 3;
 
@@ -55,6 +59,10 @@ fn data_len(entries: u64) -> u64 {
     entries.div_ceil(PER_BYTE)
 }
 
+fn passes(old: u8, filter: Option<u8>) -> bool {
+    filter.is_none_or(|f| old == f || f == EXISTS && old == CLEAN)
+}
+
 fn shift_of(entry: u64) -> u32 {
     6 - 2 * (entry % PER_BYTE) as u32
 }
@@ -66,13 +74,14 @@ fn header_body(entries: u64) -> Bytes {
     w.finish()
 }
 
+/// What is known of each data object of an image, or of one of its snapshots.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Map {
+pub struct ObjectMap {
     entries: u64,
     data: Vec<u8>,
 }
 
-impl Map {
+impl ObjectMap {
     fn decode_header(r: &mut Reader) -> denc::Result<u64> {
         if r.u32()? != HEADER_BODY {
             return Err(r.invalid("length of the object map header"));
@@ -84,7 +93,8 @@ impl Map {
         Ok(entries)
     }
 
-    fn decode(r: &mut Reader) -> denc::Result<Self> {
+    /// From its form with checksums, which must be right, or from that without.
+    pub fn decode(r: &mut Reader) -> denc::Result<Self> {
         let entries = Self::decode_header(r)?;
         let data = r.bytes(data_len(entries) as usize)?;
         let footer_len = r.u32()? as usize;
@@ -101,7 +111,7 @@ impl Map {
         })
     }
 
-    fn encode(&self, with_checksums: bool) -> Bytes {
+    pub fn encode(&self, with_checksums: bool) -> Bytes {
         let body = header_body(self.entries);
         let blocks = self.data.len().div_ceil(BLOCK as usize);
         let mut w = Writer::with_capacity(HEADER as usize + self.data.len() + 4 * blocks + 12);
@@ -145,8 +155,49 @@ impl Map {
         }
     }
 
+    /// The number of entries.
+    pub fn entries(&self) -> u64 {
+        self.entries
+    }
+
+    /// None: it is beyond the end.
+    pub fn get(&self, entry: u64) -> Option<u8> {
+        let byte = self.data.get((entry / PER_BYTE) as usize)?;
+        (entry < self.entries).then(|| byte >> shift_of(entry) & STATE_MASK)
+    }
+
+    /// As `object_map_update` does for the entries `first..end`: those that are `filter`, or clean where it is
+    /// [`EXISTS`]. Entries beyond the end are left out.
+    pub fn update(&mut self, first: u64, end: u64, state: u8, filter: Option<u8>) {
+        for entry in first..end.min(self.entries) {
+            let (at, shift) = ((entry / PER_BYTE) as usize, shift_of(entry));
+            let old = self.data[at] >> shift & STATE_MASK;
+            if passes(old, filter) {
+                self.data[at] ^= (old ^ state & STATE_MASK) << shift;
+            }
+        }
+    }
+
+    /// A snapshot was made: what exists is unchanged since.
+    pub fn snap_added(&mut self) {
+        for byte in &mut self.data {
+            *byte |= exists_bits(*byte) << 1;
+        }
+    }
+
+    /// A snapshot goes: what is unchanged since it, but was changed before it, counts as changed again.
+    pub fn snap_removed(&mut self, mut removed: Self) {
+        // Entries that the removed map lacks count as EXISTS there.
+        if removed.entries < self.entries {
+            removed.resize(self.entries, EXISTS);
+        }
+        for (byte, other) in self.data.iter_mut().zip(&removed.data) {
+            *byte &= !((clean_bits(*byte) & exists_bits(*other)) << 1);
+        }
+    }
+
     /// Grows or shrinks; new entries get `state`.
-    fn resize(&mut self, entries: u64, state: u8) {
+    pub fn resize(&mut self, entries: u64, state: u8) {
         if entries > self.entries && !self.entries.is_multiple_of(PER_BYTE) {
             let free = 0xffu8 >> (2 * (self.entries % PER_BYTE));
             if let Some(last) = self.data.last_mut() {
@@ -175,12 +226,12 @@ fn check_footer(r: &mut Reader, entries: u64, data: &[u8]) -> denc::Result<()> {
 }
 
 pub fn load(object: &mut Object<'_>, _: &mut Input) -> Result<Bytes> {
-    let map = Map::load(object)?.ok_or(Errno::ENOENT)?;
+    let map = ObjectMap::load(object)?.ok_or(Errno::ENOENT)?;
     Ok(map.encode(false))
 }
 
 pub fn save(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
-    Map::from_input(input.rest())?.store(object)
+    ObjectMap::from_input(input.rest())?.store(object)
 }
 
 pub fn resize(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
@@ -189,7 +240,7 @@ pub fn resize(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
         return Err(Errno::EINVAL);
     }
     let state = state & STATE_MASK;
-    let mut map = Map::load(object)?.unwrap_or_default();
+    let mut map = ObjectMap::load(object)?.unwrap_or_default();
     if entries < map.entries {
         // What is dropped must be nothing but the default state.
         let mut restored = map.clone();
@@ -278,7 +329,7 @@ pub fn update(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
     let state = state & STATE_MASK;
     object.must_exist()?;
     let header = object.read(0, HEADER)?;
-    let entries = Map::decode_header(&mut Reader::new(header)).map_err(|_| Errno::EINVAL)?;
+    let entries = ObjectMap::decode_header(&mut Reader::new(header)).map_err(|_| Errno::EINVAL)?;
     if first >= end || end > entries {
         return Err(Errno::ERANGE);
     }
@@ -288,8 +339,7 @@ pub fn update(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
     for entry in first - skipped..end - skipped {
         let (at, shift) = ((entry / PER_BYTE) as usize, shift_of(entry));
         let old = window.data[at] >> shift & 3;
-        let passes = filter.is_none_or(|f| old == f || f == EXISTS && old == CLEAN);
-        if passes && old != state {
+        if passes(old, filter) && old != state {
             window.data[at] ^= (old ^ state) << shift;
             changed = Some((changed.map_or(at, |c| c.0), at + 1));
         }
@@ -300,26 +350,16 @@ pub fn update(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
     done()
 }
 
-/// A snapshot was made: what exists is unchanged since.
 pub fn snap_add(object: &mut Object<'_>, _: &mut Input) -> Result<Bytes> {
-    let mut map = Map::load(object)?.ok_or(Errno::ENOENT)?;
-    for byte in &mut map.data {
-        *byte |= exists_bits(*byte) << 1;
-    }
+    let mut map = ObjectMap::load(object)?.ok_or(Errno::ENOENT)?;
+    map.snap_added();
     map.store(object)
 }
 
-/// A snapshot goes: what is unchanged since it, but was changed before it, counts as changed again.
 pub fn snap_remove(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
-    let mut removed = Map::from_input(input.rest())?;
-    let mut map = Map::load(object)?.ok_or(Errno::ENOENT)?;
-    // Entries that the removed map lacks count as EXISTS there.
-    if removed.entries < map.entries {
-        removed.resize(map.entries, EXISTS);
-    }
-    for (byte, other) in map.data.iter_mut().zip(&removed.data) {
-        *byte &= !((clean_bits(*byte) & exists_bits(*other)) << 1);
-    }
+    let removed = ObjectMap::from_input(input.rest())?;
+    let mut map = ObjectMap::load(object)?.ok_or(Errno::ENOENT)?;
+    map.snap_removed(removed);
     map.store(object)
 }
 
@@ -335,7 +375,7 @@ mod tests {
 
     #[test]
     fn resizing_keeps_what_stays_and_clears_what_goes() {
-        let mut map = Map::default();
+        let mut map = ObjectMap::default();
         map.resize(6, 1);
         assert_eq!(map.data, [0b0101_0101, 0b0101_0000]);
         map.resize(9, 2);
@@ -344,6 +384,29 @@ mod tests {
         assert_eq!(map.data, [0b0101_0101, 0b0100_0000]);
         map.resize(0, 0);
         assert!(map.data.is_empty());
+    }
+
+    #[test]
+    fn a_map_changes_as_the_stored_one_does() {
+        let mut map = ObjectMap::default();
+        map.resize(5, NONEXISTENT);
+        let states = |map: &ObjectMap| (0..6).map(|i| map.get(i)).collect::<Vec<_>>();
+        map.update(1, 9, EXISTS, None);
+        map.snap_added();
+        let before = map.clone();
+        map.update(2, 3, EXISTS, None);
+        map.update(3, 4, PENDING, Some(EXISTS));
+        map.update(0, 1, PENDING, Some(EXISTS));
+        assert_eq!(states(&map), [Some(0), Some(3), Some(1), Some(2), Some(3), None]);
+        // The removed snapshot's map says which of the unchanged ones had changed before it.
+        let mut removed = before;
+        removed.update(1, 2, EXISTS, None);
+        map.snap_removed(removed);
+        assert_eq!(states(&map), [Some(0), Some(1), Some(1), Some(2), Some(3), None]);
+        for checksums in [false, true] {
+            let bytes = map.encode(checksums);
+            assert_eq!(ObjectMap::decode(&mut Reader::new(bytes)).unwrap(), map);
+        }
     }
 
     #[test]

@@ -210,7 +210,7 @@ pub(crate) trait Backend: fmt::Debug {
     // --- no room here
 
     /// A write has found no room. True if others can go on without this OSD, or may soon: nothing is written until then.
-    fn stand_aside(&mut self, _now: Duration, _pg: &PgState) -> bool {
+    fn step_down(&mut self, _now: Duration, _pg: &PgState) -> bool {
         false
     }
     /// Writes wait for room here, or for others to lead.
@@ -246,5 +246,5 @@ pub(crate) trait Backend: fmt::Debug {
     fn kin(&self, pg: &PgState) -> Kin;
     fn has_kept(&self, kin: &Kin, pg: &PgState) -> bool;
     /// The member, which has just answered, holds the objects that are here.
-    fn note_twin(&mut self, _osd: OsdId, _pg: &PgState) {}
+    fn note_sibling(&mut self, _osd: OsdId, _pg: &PgState) {}
 }

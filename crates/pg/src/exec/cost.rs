@@ -4,7 +4,7 @@
 //! shows: rows of omap, attributes, watchers told, blocks that clones share. What the message itself brings (in-data) is
 //! bounded where it comes in, and its operations by [`OPS_MAX`].
 //!
-//! Invariants: what the arguments and the object's record tell is charged before anything is done ([`told`]); what only
+//! Invariants: what the arguments and the object's record tell is charged before anything is done ([`known_before`]); what only
 //! a look at the object tells (a page of omap, attributes, what class methods read) is charged as it is read, a bounded
 //! piece at a time. A message that has passed a limit ends with E2BIG, FAILOK or not, and changes nothing.
 //!
@@ -50,7 +50,7 @@ pub(crate) struct Cost {
 }
 
 impl Cost {
-    /// With what [`told`] knows taken off already.
+    /// With what [`known_before`] knows taken off already.
     pub fn of(m: &MOSDOp, old: &ObjectState) -> Result<Self, Errno> {
         let mut cost = Self {
             bytes: BYTES_MAX,
@@ -59,7 +59,7 @@ impl Cost {
         };
         let mut written = 0u64;
         for op in &m.ops {
-            let (bytes, steps) = told(op, old);
+            let (bytes, steps) = known_before(op, old);
             cost.charge(bytes, steps)?;
             if is_write_of_data(op.code) {
                 written += match op.code {
@@ -142,7 +142,7 @@ pub(crate) fn gives_more(op: &OsdOp) -> bool {
 }
 
 /// Bytes and steps of an operation on an object as it was before the message, as far as its arguments tell.
-fn told(op: &OsdOp, old: &ObjectState) -> (u64, u64) {
+fn known_before(op: &OsdOp, old: &ObjectState) -> (u64, u64) {
     let size = if old.exists { old.size } else { 0 };
     let within = |offset: u64, len: u64| len.min(size.saturating_sub(offset));
     let extents = |len: u64| len / BLOCK * 16;

@@ -63,7 +63,7 @@ impl Pg {
 
     /// A write found no room. Taken if others can go on without this OSD, or may soon; else given back.
     pub(crate) fn hold_for_room(&mut self, c: Box<ClientOp>, ctx: &mut Context<'_>) -> Option<Box<ClientOp>> {
-        if !self.backend.stand_aside(ctx.now, &self.state) {
+        if !self.backend.step_down(ctx.now, &self.state) {
             return Some(c);
         }
         // All of them came before what is held already.

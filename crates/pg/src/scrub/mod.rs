@@ -13,8 +13,8 @@
 
 mod compare;
 mod ls;
+mod member_damage;
 mod run;
-mod told;
 
 use crate::Pg;
 use crate::api::{Context, Output, ScrubOrder};
@@ -82,7 +82,7 @@ impl Pg {
     pub(crate) fn scrub_said(&mut self, from: OsdId, body: ScrubBody, ctx: &mut Context<'_>) {
         match body {
             ScrubBody::Digests { token, items, next } => self.digests(from, token, items, next),
-            ScrubBody::Damaged { head } => self.damage_told(from, head, ctx),
+            ScrubBody::Damaged { head } => self.damage_reported(from, head, ctx),
             // The back end's.
             _ => {}
         }

@@ -245,6 +245,12 @@ impl PgLog {
 
     /// Remembers an entry that was submitted as `seq`.
     pub fn push(&mut self, entry: LogEntry, seq: Seq) {
+        let head = self.head();
+        assert!(
+            entry.version > head,
+            "entries of a PG log ascend: {} comes after {head}",
+            entry.version
+        );
         let sent = (entry.reqid, entry.instance);
         self.order.push_back((entry.version, sent, seq));
         if entry.kind == EntryKind::Internal {
@@ -337,6 +343,14 @@ mod tests {
     #[test]
     fn survives_its_encoding() {
         assert_eq!(LogEntry::from_bytes(&entry(5).to_bytes()), Ok(entry(5)));
+    }
+
+    #[test]
+    #[should_panic(expected = "entries of a PG log ascend: 1'4 comes after 1'5")]
+    fn an_entry_out_of_order_is_noticed() {
+        let mut log = PgLog::default();
+        log.push(entry(5), 1);
+        log.push(entry(4), 2);
     }
 
     #[test]

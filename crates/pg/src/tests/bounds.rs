@@ -236,7 +236,7 @@ fn a_message_lists_a_limited_number_of_rows() {
     rig.run("o", vec![rows(0, 2_000)]);
     assert_eq!(rig.run("o", vec![list_rows(); 30]).result, 0);
     assert_eq!(rig.run("o", vec![list_rows(); 50]).result, E2BIG);
-    // Class methods read through the same door.
+    // Class methods read by the same function.
     let all: Vec<(String, String)> = (0..2_000)
         .map(|n| (format!("metadata_{n:05}"), "v".into()))
         .collect();

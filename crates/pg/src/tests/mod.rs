@@ -15,7 +15,7 @@ mod pieces;
 mod pools;
 mod replication;
 mod scrub;
-mod twins;
+mod split_siblings;
 mod vectors;
 mod watching;
 

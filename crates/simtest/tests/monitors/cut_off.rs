@@ -163,7 +163,7 @@ fn one_that_can_ask_nobody_serves_after_a_pause() {
         let mut again = connect(&sim, &cluster, 0).await.unwrap();
         let took = sim.elapsed() - asked;
         assert!(
-            took >= mon::standing::HESITATION,
+            took >= mon::lag::HESITATION,
             "others answer before it does: {took:?}"
         );
         assert!(took < Duration::from_secs(3), "before clients give up: {took:?}");

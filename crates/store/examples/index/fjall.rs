@@ -2,7 +2,7 @@
 //! measured against. For tests and the example only; the store uses redb (docs/decisions, "index engine").
 //!
 //! A table is a keyspace. fjall refuses empty keys, so each key is stored behind one byte. Its files are its own
-//! affair: it does not go through our door to the disk, so no simulated power cut ever reaches it. Durable here
+//! affair: it does not go through our interface to the disk, so no simulated power cut ever reaches it. Durable here
 //! means that the commit ended with `fdatasync` on its journal (not its default).
 
 use super::{Change, Error, Index, Result, Row, Rows, Snapshot, Table};

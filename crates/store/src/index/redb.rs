@@ -1,4 +1,4 @@
-//! The index in a redb file, through our own door to the disk.
+//! The index in a redb file, through our own interface to the disk.
 //!
 //! Every commit uses quick-repair (the allocator's state is saved with it, and it is two-phase): opening
 //! after a crash does not walk the file, and the primary slot is valid without a look at checksums. See

@@ -1,4 +1,4 @@
-//! Commands about the manager, which here is a second door of the monitor process.
+//! Commands about the manager, which here is a second listener of the monitor process.
 
 use crate::commands::command::{Command, Outcome};
 use crate::commands::context::Context;

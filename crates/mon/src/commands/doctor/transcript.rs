@@ -205,7 +205,7 @@ fn a_monitor_cut_off_says_so() {
         doctor,
         "BLOCKED  mon.a: cannot write the cluster state (No space left on device): nothing can be changed",
     );
-    c.mon.stance = crate::policies::standing::Stance::Away(vec!["b".into(), "c".into()]);
+    c.mon.stance = crate::policies::lag::Stance::Away(vec!["b".into(), "c".into()]);
     shown(
         c,
         doctor,

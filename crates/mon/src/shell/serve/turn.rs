@@ -1,7 +1,7 @@
-//! The shell's part when the monitor is behind: has the others asked, and opens or shuts the doors to clients as the
-//! monitor's stance changes (`standing`).
+//! The shell's part when the monitor is behind: has the others asked, and admits clients or refuses them as the
+//! monitor's stance changes (`lag`).
 
-use crate::policies::standing::{HESITATION, Stance, Turn, Words};
+use crate::policies::lag::{HESITATION, Stance, Turn, Words};
 use crate::shell::others::Others;
 use crate::shell::serve::{MonServer, Port};
 use std::time::Duration;
@@ -23,8 +23,8 @@ impl MonServer {
     /// Asks the other monitors how they are, if this one is behind.
     pub(super) fn look_around(&mut self) {
         let now = self.clock.monotonic();
-        self.monitor.info.behind = self.standing.behind(now);
-        if self.others.is_none() || !self.standing.asks(now) {
+        self.monitor.info.behind = self.lag.behind(now);
+        if self.others.is_none() || !self.lag.asks(now) {
             return;
         }
         let Some(mut others) = self.others.take() else {
@@ -39,7 +39,7 @@ impl MonServer {
 
     /// Clients are served here, or sent to others, from now on.
     pub(super) fn turn(&mut self, turn: Option<Turn>) {
-        self.monitor.info.behind = self.standing.behind(self.clock.monotonic());
+        self.monitor.info.behind = self.lag.behind(self.clock.monotonic());
         let Some(turn) = turn else {
             return;
         };
@@ -60,7 +60,7 @@ impl MonServer {
                 to.join(", mon.")
             ),
         }
-        self.door.shut(matches!(turn.stance, Stance::Away(_)));
+        self.admission.shut(matches!(turn.stance, Stance::Away(_)));
         let pause = match turn.stance {
             Stance::Hesitating => HESITATION,
             _ => Duration::ZERO,

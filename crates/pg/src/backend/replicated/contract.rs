@@ -187,16 +187,16 @@ impl Backend for Replicated {
         self.next_number()
     }
 
-    fn stand_aside(&mut self, now: Duration, pg: &PgState) -> bool {
-        self.begin_standing_aside(now, pg)
+    fn step_down(&mut self, now: Duration, pg: &PgState) -> bool {
+        self.begin_stepping_down(now, pg)
     }
 
     fn lacks_room(&self) -> bool {
-        self.aside.is_some()
+        self.stepping_down.is_some()
     }
 
     fn reads_go_on(&self, now: Duration) -> bool {
-        self.aside.is_some() && !self.can_stand_aside(now) && self.may_read()
+        self.stepping_down.is_some() && !self.can_step_down(now) && self.may_read()
     }
 
     fn may_read(&self) -> bool {
@@ -204,9 +204,10 @@ impl Backend for Replicated {
     }
 
     fn sifts(&mut self, now: Duration) -> bool {
-        let sifts = self.aside.is_some() && self.aside != self.sifted && !self.can_stand_aside(now);
+        let sifts =
+            self.stepping_down.is_some() && self.stepping_down != self.sifted && !self.can_step_down(now);
         if sifts {
-            self.sifted = self.aside;
+            self.sifted = self.stepping_down;
         }
         sifts
     }
@@ -236,7 +237,7 @@ impl Backend for Replicated {
         self.has_kept_since(kin, pg)
     }
 
-    fn note_twin(&mut self, osd: OsdId, pg: &PgState) {
-        self.remember_twin(osd, pg);
+    fn note_sibling(&mut self, osd: OsdId, pg: &PgState) {
+        self.remember_sibling(osd, pg);
     }
 }

@@ -1,24 +1,24 @@
 //! What a member could not read of its copy, until the primary is told.
 //!
-//! Bound: [`TOLD_MAX`] objects; one is told once in [`TELL_AGAIN`].
+//! Bound: [`REPORTED_MAX`] objects; one is told once in [`REPORT_AGAIN`].
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 use types::HObject;
 
-const TELL_AGAIN: Duration = Duration::from_secs(10);
-const TOLD_MAX: usize = 64;
+const REPORT_AGAIN: Duration = Duration::from_secs(10);
+const REPORTED_MAX: usize = 64;
 
 /// What a member could not read, and when it said so.
 #[derive(Debug, Default)]
 pub(crate) struct DamageMet {
     fresh: Vec<HObject>,
-    told: BTreeMap<HObject, Duration>,
+    reported: BTreeMap<HObject, Duration>,
 }
 
 impl DamageMet {
     pub fn meet(&mut self, head: HObject) {
-        if self.fresh.len() < TOLD_MAX && !self.fresh.contains(&head) {
+        if self.fresh.len() < REPORTED_MAX && !self.fresh.contains(&head) {
             self.fresh.push(head);
         }
     }
@@ -28,12 +28,12 @@ impl DamageMet {
         if self.fresh.is_empty() {
             return Vec::new();
         }
-        self.told.retain(|_, at| now < *at + TELL_AGAIN);
+        self.reported.retain(|_, at| now < *at + REPORT_AGAIN);
         let mut out = std::mem::take(&mut self.fresh);
-        let room = TOLD_MAX - self.told.len();
-        out.retain(|head| !self.told.contains_key(head));
+        let room = REPORTED_MAX - self.reported.len();
+        out.retain(|head| !self.reported.contains_key(head));
         out.truncate(room);
-        self.told.extend(out.iter().map(|head| (head.clone(), now)));
+        self.reported.extend(out.iter().map(|head| (head.clone(), now)));
         out
     }
 }
@@ -59,7 +59,7 @@ mod tests {
         assert_eq!(meet(2, at(1)), 2);
         assert_eq!(meet(3, at(2)), 1, "two were told");
         assert_eq!(meet(3, at(11)), 2, "again");
-        assert_eq!(meet(500, at(11)), TOLD_MAX - 3);
+        assert_eq!(meet(500, at(11)), REPORTED_MAX - 3);
         assert_eq!(meet(500, at(12)), 1, "one more is to be told again");
     }
 }

@@ -15,7 +15,6 @@
 //! Place of erasure coding: a back end that gives each member its shard instead of the transaction as it is.
 
 mod answer;
-mod aside;
 mod catchup;
 mod contract;
 mod copy;
@@ -28,7 +27,8 @@ mod propose;
 pub(crate) mod repair;
 mod resync;
 mod shown;
-mod twins;
+mod split_siblings;
+mod step_down;
 mod uncommitted;
 mod verdict;
 
@@ -74,11 +74,11 @@ pub(crate) struct Replicated {
     no_handing_before: Duration,
     /// Another primary was proposed, and the outcome was not seen: it may serve already.
     handed: bool,
-    /// The store here has no room, since then: another one of the set shall lead (see [`aside`]).
-    aside: Option<Duration>,
+    /// The store here has no room, since then: another one of the set shall lead (see [`step_down`]).
+    stepping_down: Option<Duration>,
     /// When that came to nothing last.
-    tried_aside: Option<Duration>,
-    /// The `aside` for which the reads were taken out of what is held.
+    stepping_down_failed: Option<Duration>,
+    /// The `stepping_down` for which the reads were taken out of what is held.
     sifted: Option<Duration>,
     /// The newest transaction that answers may show: it never goes back.
     confirmed: Seq,
@@ -89,7 +89,7 @@ pub(crate) struct Replicated {
     /// Number of the last [`PeerBody::Apply`] or [`PeerBody::Scan`].
     last_number: u64,
     look_at: Option<Duration>,
-    birth: twins::Birth,
+    birth: split_siblings::Birth,
     repairs: repair::Repairs,
 }
 
@@ -127,7 +127,7 @@ impl Replicated {
 
     fn may_execute(&self) -> bool {
         let handing = self.handing.is_some() && !broken::is(Rule::HandingStops);
-        let stays = !handing && !self.handed && self.aside.is_none();
+        let stays = !handing && !self.handed && self.stepping_down.is_none();
         stays && self.could_be_active()
     }
 
@@ -175,7 +175,7 @@ impl Replicated {
             self.handing = None;
             self.handed = false;
             self.grants.set_changed(&group.in_sync);
-            self.aside = None;
+            self.stepping_down = None;
         }
         let peers: BTreeSet<OsdId> = group.peers().collect();
         let gone: Vec<OsdId> = self
@@ -309,7 +309,7 @@ impl Replicated {
                 token,
                 result,
                 outline,
-            } => self.outline_told(from, token, (result, outline), ctx),
+            } => self.outline_answered(from, token, (result, outline), ctx),
             ScrubBody::Pieced {
                 token,
                 result,
@@ -443,7 +443,7 @@ impl Replicated {
             self.begin_resync(osd, since, ctx);
         } else if self.peered || in_sync || in_vain {
             let info = info.clone();
-            if info.exists || !self.give_twin_its_log(osd, ctx) {
+            if info.exists || !self.give_sibling_its_log(osd, ctx) {
                 self.begin_catching_up(osd, info, ctx);
             }
         }
@@ -510,13 +510,13 @@ impl Replicated {
         self.go_on_resyncing(ctx);
         self.go_on_catching_up(ctx);
         self.release_committed(ctx);
-        self.give_up_aside(ctx.now, ctx.pg);
+        self.give_up_stepping_down(ctx.now, ctx.pg);
         self.propose(ctx);
         let restless = !self.peered
             || !Backend::all_full(self)
             || self.proposal.is_some()
             || self.handing.is_some()
-            || self.aside.is_some()
+            || self.stepping_down.is_some()
             || self.wants_another_group();
         // Not put off by what comes in meanwhile: under load that never ends.
         let at = self.look_at.unwrap_or(ctx.now + LOOK_EVERY);

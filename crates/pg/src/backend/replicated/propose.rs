@@ -21,7 +21,7 @@ const HANDING_MAX: Duration = Duration::from_secs(2);
 /// And not tried again before.
 const HANDING_REST: Duration = Duration::from_secs(10);
 /// A primary keeps its lead for so long, so that clients that followed it find it: the one that it shall go back to may
-/// have stood aside for lack of room.
+/// have stepped down for lack of room.
 pub(super) const LEAD_MIN: Duration = Duration::from_secs(2);
 
 /// A proposal on its way, since then.
@@ -34,7 +34,7 @@ impl Replicated {
     /// The set as it should be now.
     fn wanted_group(&self, now: Duration, pg: &PgState) -> Vec<OsdId> {
         let r = &*self;
-        if self.can_stand_aside(now) {
+        if self.can_step_down(now) {
             return self.group_without_me(now);
         }
         let g = &r.group;
@@ -114,7 +114,7 @@ impl Replicated {
             return;
         }
         let leaves = want.first() != Some(&self.group.me);
-        let ready = match self.can_stand_aside(ctx.now) {
+        let ready = match self.can_step_down(ctx.now) {
             true => self.is_settled(&want, ctx),
             false => self.is_ready_to_hand_over(ctx),
         };

@@ -43,7 +43,7 @@ impl Copies {
         self.go_on();
     }
 
-    /// What the last call has set going: turns, and messages as far as the members' doors.
+    /// What the last call has set going: turns, and messages as far as the members' inboxes.
     fn go_on(&mut self) {
         while let Some((whose, turn)) = self.front.next() {
             let (backend, mut lent) = self.backend();

@@ -1,4 +1,4 @@
-//! The host's disk with a count of what is written to it, at the door: every byte that the engine hands to a
+//! The host's disk with a count of what is written to it where it enters: every byte that the engine hands to a
 //! write of one of its files, log and index and zeros included.
 
 use io::disk::{Disk, DiskFile, HostDisk, Mode, ReadQueue, Space, Write};

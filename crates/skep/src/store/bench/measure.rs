@@ -53,6 +53,16 @@ impl Latencies {
         self.max = self.max.max(ns);
     }
 
+    /// Those of another one, too.
+    pub fn merge(&mut self, other: &Self) {
+        for (mine, other) in self.buckets.iter_mut().zip(&other.buckets) {
+            *mine += other;
+        }
+        self.count += other.count;
+        self.sum = self.sum.saturating_add(other.sum);
+        self.max = self.max.max(other.max);
+    }
+
     pub fn count(&self) -> u64 {
         self.count
     }

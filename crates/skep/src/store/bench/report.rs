@@ -17,7 +17,7 @@ pub struct Measured {
     pub seconds: f64,
     /// Of the whole process, the load's own making included.
     pub cpu: Duration,
-    /// At the door to the files.
+    /// As the files were written to.
     pub written: u64,
     pub kernel_written: u64,
     pub flushes: u64,

@@ -504,7 +504,13 @@ impl Replicated {
         true
     }
 
-    pub(crate) fn outline_told(&mut self, from: OsdId, token: u64, said: (i32, Outline), ctx: &mut Lent<'_>) {
+    pub(crate) fn outline_answered(
+        &mut self,
+        from: OsdId,
+        token: u64,
+        said: (i32, Outline),
+        ctx: &mut Lent<'_>,
+    ) {
         let of = |b: &Rebuild| b.waits_for_answer(from, token);
         self.drive_one(of, |pg, b, ctx| pg.outline_came(b, from, said, ctx), ctx);
     }

@@ -1,10 +1,10 @@
-//! This OSD's standing in the cluster: its lease, whether it is up, and whom it takes for dead.
+//! This OSD's membership of the cluster: its lease, whether it is up, and whom it takes for dead.
 //!
 //! Invariants: it serves only while its lease is live by its own clock, and never while its disk hangs or its pulse has fenced it; the lease is
 //! renewed by the [`Pulse`] as long as the loop turns, so a loop that hangs loses it. It boots only with a lease, and comes back only if it
 //! reaches most of the peers that are up and hold a lease. Nothing here waits: what is asked of the cluster state answers by an event.
 
-use crate::event::Told;
+use crate::event::StateReply;
 use crate::osd::Osd;
 use crate::pulse::Pulse;
 use cluster::OsdBoot;
@@ -36,7 +36,7 @@ const RETURNS_MAX: usize = 16;
 pub const HUNG_DISK_OPTION: &str = "osd_hung_disk_timeout";
 const HUNG_DISK_MIN: Duration = Duration::from_secs(1);
 
-pub struct Standing {
+pub struct Membership {
     clock: Arc<dyn Clock>,
     pulse: Arc<Pulse>,
     boot: OsdBoot,
@@ -69,7 +69,7 @@ pub struct Standing {
     silent: BTreeSet<OsdId>,
 }
 
-pub struct StandingParts {
+pub struct MembershipParts {
     pub clock: Arc<dyn Clock>,
     pub pulse: Arc<Pulse>,
     pub boot: OsdBoot,
@@ -79,8 +79,8 @@ pub struct StandingParts {
     pub ready: Option<(oneshot::Sender<EntityAddr>, EntityAddr)>,
 }
 
-impl Standing {
-    pub fn new(p: StandingParts) -> Self {
+impl Membership {
+    pub fn new(p: MembershipParts) -> Self {
         let began = p.clock.monotonic();
         Self {
             clock: p.clock,
@@ -159,12 +159,12 @@ impl Standing {
 impl Osd {
     /// False: what clients ask is held back, and no answer leaves.
     pub fn serving(&self) -> bool {
-        self.standing.serving()
+        self.membership.serving()
     }
 
     /// Five times a second.
     pub fn on_beat(&mut self) {
-        let heard = self.standing.pulse.heard();
+        let heard = self.membership.pulse.heard();
         self.heed_pulse();
         self.ask_lease();
         for osd in self.links.beat(self.placement.epoch(), &heard) {
@@ -185,52 +185,52 @@ impl Osd {
 
     /// It was marked down while the loop hung.
     fn heed_pulse(&mut self) {
-        self.standing.at_fault |= self.standing.pulse.is_fenced();
+        self.membership.at_fault |= self.membership.pulse.is_fenced();
     }
 
     /// Gets a lease where there is none, or none any more.
     fn ask_lease(&mut self) {
         let now = self.clock.monotonic();
-        let s = &mut self.standing;
+        let s = &mut self.membership;
         match &s.lease {
             Some(lease) if !lease.has_ended() => {}
             _ if !s.leasing
                 && (s.touched + ASK_AGAIN <= now || s.lease.is_none() && s.touched == s.began) =>
             {
                 (s.leasing, s.touched) = (true, now);
-                let (cluster, told) = (self.cluster.clone(), self.told.clone());
+                let (cluster, replies) = (self.cluster.clone(), self.state_replies.clone());
                 let (id, run, times) = (self.id, s.run, s.times);
                 io::task::spawn_local(async move {
-                    let _ = told.send(Told::Leased(cluster.osd_lease(id, run, times).await));
+                    let _ = replies.send(StateReply::Leased(cluster.osd_lease(id, run, times).await));
                 });
             }
             _ => {}
         }
     }
 
-    pub fn on_told(&mut self, told: Told) -> Result<(), metastore::Error> {
+    pub fn on_state_reply(&mut self, reply: StateReply) -> Result<(), metastore::Error> {
         let id = self.id;
-        match told {
-            Told::Proposed => self.proposing = false,
-            Told::Marked(osds) => self.standing.marking.retain(|o| !osds.contains(o)),
-            Told::SteppedDown => {
-                self.standing.stepping_down = false;
+        match reply {
+            StateReply::Proposed => self.proposing = false,
+            StateReply::Marked(osds) => self.membership.marking.retain(|o| !osds.contains(o)),
+            StateReply::SteppedDown => {
+                self.membership.stepping_down = false;
                 self.come_up();
             }
-            Told::Leased(result) => {
-                self.standing.leasing = false;
+            StateReply::Leased(result) => {
+                self.membership.leasing = false;
                 match result {
                     Ok(lease) => {
-                        self.standing.pulse.hold(&lease);
-                        self.standing.lease = Some(lease);
+                        self.membership.pulse.hold(&lease);
+                        self.membership.lease = Some(lease);
                         self.bury_earlier_run();
                     }
                     Err(e) => tracing::warn!("osd.{id}: no lease: {e}"),
                 }
                 self.come_up();
             }
-            Told::Booted(result) => {
-                self.standing.booting = false;
+            StateReply::Booted(result) => {
+                self.membership.booting = false;
                 self.booted(result)?;
             }
         }
@@ -240,7 +240,7 @@ impl Osd {
     /// The lease is this run's: the one that the map has up is gone, and with it what it said of others. Who starts at the same
     /// time would wait to reach it.
     fn bury_earlier_run(&mut self) {
-        if !self.standing.booted {
+        if !self.membership.booted {
             self.flush_report();
             self.step_down("it was started again");
         }
@@ -250,22 +250,22 @@ impl Osd {
         let id = self.id;
         let epoch = match result {
             Ok(epoch) => epoch,
-            Err(e) if !self.standing.booted => return Err(e),
+            Err(e) if !self.membership.booted => return Err(e),
             Err(e) => {
-                self.standing.not_before = self.clock.monotonic() + ASK_AGAIN;
+                self.membership.not_before = self.clock.monotonic() + ASK_AGAIN;
                 tracing::warn!("osd.{id}: is marked down, and cannot come back: {e}");
                 return Ok(());
             }
         };
-        self.standing.noticed = false;
-        let at = &self.standing.boot.client_addrs;
-        match std::mem::replace(&mut self.standing.booted, true) {
+        self.membership.noticed = false;
+        let at = &self.membership.boot.client_addrs;
+        match std::mem::replace(&mut self.membership.booted, true) {
             false => tracing::info!("osd.{id}: up at {at} in epoch {epoch}"),
             true => tracing::warn!("osd.{id}: was marked down while it lives; up again in epoch {epoch}"),
         }
         self.on_cluster();
         self.flush_report();
-        if let Some((ready, addr)) = self.standing.ready.take() {
+        if let Some((ready, addr)) = self.membership.ready.take() {
             let _ = ready.send(addr);
         }
         Ok(())
@@ -275,7 +275,7 @@ impl Osd {
     pub fn come_up(&mut self) {
         let now = self.clock.monotonic();
         let map = self.cluster.osdmap();
-        let s = &self.standing;
+        let s = &self.membership;
         let valid = s.lease.as_ref().is_some_and(|l| l.is_valid(now));
         if s.booting || s.hung || s.stepping_down || s.pulse.is_fenced() || !valid || now < s.not_before {
             return;
@@ -289,8 +289,8 @@ impl Osd {
                 return;
             }
             if !s.noticed {
-                let at = self.standing.return_at(now);
-                let s = &mut self.standing;
+                let at = self.membership.return_at(now);
+                let s = &mut self.membership;
                 (s.noticed, s.not_before) = (true, at);
                 let wait = (at - now).as_secs();
                 tracing::warn!(
@@ -307,17 +307,17 @@ impl Osd {
         let wanted = self.links.wanted().filter(|o| leased.contains(o)).count();
         let reached = self.reached().iter().filter(|o| leased.contains(o)).count();
         let alone = wanted > 0 && reached * 2 <= wanted;
-        if alone && (self.standing.booted || now < self.standing.began + FIRST_BOOT_WAIT) {
+        if alone && (self.membership.booted || now < self.membership.began + FIRST_BOOT_WAIT) {
             return;
         }
-        self.standing.booting = true;
-        let (cluster, told, boot) = (
+        self.membership.booting = true;
+        let (cluster, replies, boot) = (
             self.cluster.clone(),
-            self.told.clone(),
-            self.standing.boot.clone(),
+            self.state_replies.clone(),
+            self.membership.boot.clone(),
         );
         io::task::spawn_local(async move {
-            let _ = told.send(Told::Booted(cluster.osd_boot(&boot).await));
+            let _ = replies.send(StateReply::Booted(cluster.osd_boot(&boot).await));
         });
     }
 
@@ -326,14 +326,14 @@ impl Osd {
         let now = self.clock.monotonic();
         let engine = &self.store.engine;
         let (queued, durable) = (engine.queued(), engine.durable());
-        let s = &mut self.standing;
+        let s = &mut self.membership;
         if s.unflushed.is_none_or(|(seq, _)| seq <= durable) {
             s.unflushed = (queued > durable).then_some((queued, now));
         }
         let since = s.unflushed.map_or(now, |(_, at)| at);
         // Asked only when it may matter: this is looked at five times a second.
         let hangs = now >= since + HUNG_DISK_MIN && now >= since + self.hung_after();
-        let s = &mut self.standing;
+        let s = &mut self.membership;
         match (hangs, s.hung) {
             (true, false) => {
                 s.hung = true;
@@ -342,7 +342,7 @@ impl Osd {
                     "osd.{}: the disk has not ended a flush for {secs} s: stepping down",
                     self.id
                 );
-                self.standing.at_fault = true;
+                self.membership.at_fault = true;
                 self.step_down("its disk hangs");
             }
             (false, true) => {
@@ -357,39 +357,39 @@ impl Osd {
     pub fn hung_after(&self) -> Duration {
         let said = self.option(HUNG_DISK_OPTION);
         let seconds = said.and_then(|v| v.parse().ok()).map(Duration::from_secs);
-        seconds.map_or(self.standing.hung_after, |d| d.max(HUNG_DISK_MIN))
+        seconds.map_or(self.membership.hung_after, |d| d.max(HUNG_DISK_MIN))
     }
 
     /// Marks this OSD down; it goes on living.
     fn step_down(&mut self, why: &'static str) {
-        if self.standing.stepping_down || !self.cluster.osdmap().is_up(self.id) {
+        if self.membership.stepping_down || !self.cluster.osdmap().is_up(self.id) {
             return;
         }
-        self.standing.stepping_down = true;
-        let (cluster, told, id) = (self.cluster.clone(), self.told.clone(), self.id);
+        self.membership.stepping_down = true;
+        let (cluster, replies, id) = (self.cluster.clone(), self.state_replies.clone(), self.id);
         io::task::spawn_local(async move {
             if let Err(e) = cluster.step_down(id, why).await {
                 tracing::warn!("osd.{id}: not marked down: {e}");
             }
-            let _ = told.send(Told::SteppedDown);
+            let _ = replies.send(StateReply::SteppedDown);
         });
     }
 
     /// Others whose lease has ended surely do not serve.
     fn look_for_dead(&mut self) {
         let now = self.clock.monotonic();
-        if !self.standing.serving() {
+        if !self.membership.serving() {
             return;
         }
         let (map, leased) = (self.cluster.osdmap(), self.cluster.leased());
         let up: Vec<OsdId> = map.osd_ids().filter(|o| map.is_up(*o)).collect();
         let hasty = match broken::is(Rule::Fence) {
-            true => self.standing.silent.clone(),
+            true => self.membership.silent.clone(),
             false => BTreeSet::new(),
         };
         let live = |o: &&OsdId| **o == self.id || leased.contains(o) && !hasty.contains(o);
         let place = up.iter().filter(live).position(|o| *o == self.id).unwrap_or(0) as u32;
-        let s = &mut self.standing;
+        let s = &mut self.membership;
         let dead: BTreeSet<OsdId> = up.iter().filter(|o| !live(o)).copied().collect();
         s.unleased.retain(|o, _| dead.contains(o));
         for osd in &dead {
@@ -400,14 +400,14 @@ impl Osd {
         };
         for osd in s.unleased.iter().filter_map(due).collect::<Vec<_>>() {
             s.marking.insert(osd);
-            let (cluster, told, id) = (self.cluster.clone(), self.told.clone(), self.id);
+            let (cluster, replies, id) = (self.cluster.clone(), self.state_replies.clone(), self.id);
             io::task::spawn_local(async move {
                 match cluster.mark_unleased_down(&[osd]).await {
                     Ok(true) => tracing::info!("osd.{id}: osd.{osd}'s lease has ended"),
                     Ok(false) => {}
                     Err(e) => tracing::warn!("osd.{id}: osd.{osd} not marked down: {e}"),
                 }
-                let _ = told.send(Told::Marked(vec![osd]));
+                let _ = replies.send(StateReply::Marked(vec![osd]));
             });
         }
     }
@@ -423,12 +423,12 @@ impl Osd {
 
     fn mark_gone(&mut self, osd: OsdId, addrs: EntityAddrVec) {
         let map = self.cluster.osdmap();
-        if !map.is_up(osd) || !self.standing.marking.insert(osd) {
+        if !map.is_up(osd) || !self.membership.marking.insert(osd) {
             return;
         }
         let before = |o: &OsdId| *o < self.id && *o != osd && map.is_up(*o);
         let place = (map.osd_ids().filter(before).count() as u32).min(SPREAD_GONE_MAX);
-        let (cluster, told, id) = (self.cluster.clone(), self.told.clone(), self.id);
+        let (cluster, replies, id) = (self.cluster.clone(), self.state_replies.clone(), self.id);
         io::task::spawn_local(async move {
             io::task::sleep(SPREAD_GONE * place).await;
             if cluster.osdmap().is_up(osd)
@@ -436,7 +436,7 @@ impl Osd {
             {
                 tracing::warn!("osd.{id}: osd.{osd} not marked down: {e}");
             }
-            let _ = told.send(Told::Marked(vec![osd]));
+            let _ = replies.send(StateReply::Marked(vec![osd]));
         });
     }
 
@@ -453,14 +453,14 @@ impl Osd {
         let accusers = stats.osds.iter().filter(|r| accuses(*r)).count();
         if accusers > self.reached().len() {
             tracing::warn!("osd.{}: {accusers} peers do not hear it: stepping down", self.id);
-            self.standing.at_fault = true;
+            self.membership.at_fault = true;
             self.step_down("its peers do not hear it");
         }
     }
 
     /// Peers that hear this OSD and answer, its loop or its pulse.
     fn reached(&self) -> BTreeSet<OsdId> {
-        let mut reached = self.standing.pulse.heard();
+        let mut reached = self.membership.pulse.heard();
         let wanted: BTreeSet<OsdId> = self.links.wanted().collect();
         reached.retain(|o| wanted.contains(o));
         reached.extend(self.links.open());
@@ -469,7 +469,7 @@ impl Osd {
 
     /// Peers that neither their loop nor their pulse speaks for.
     pub fn silent(&self) -> BTreeSet<OsdId> {
-        let heard = self.standing.pulse.heard();
+        let heard = self.membership.pulse.heard();
         self.links.silent().filter(|o| !heard.contains(o)).collect()
     }
 
@@ -484,8 +484,8 @@ impl Osd {
     /// Who is silent is told at once, not only with the next report.
     fn tell_silent(&mut self) {
         let silent = self.silent();
-        if silent != self.standing.silent {
-            self.standing.silent = silent;
+        if silent != self.membership.silent {
+            self.membership.silent = silent;
             self.flush_report();
         }
     }

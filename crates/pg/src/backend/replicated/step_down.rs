@@ -39,9 +39,9 @@ impl Replicated {
     }
 
     /// Others can go on now.
-    pub(super) fn can_stand_aside(&self, now: Duration) -> bool {
+    pub(super) fn can_step_down(&self, now: Duration) -> bool {
         let r = &*self;
-        r.aside.is_some() && r.peered && self.group_without_me(now).len() >= self.enough()
+        r.stepping_down.is_some() && r.peered && self.group_without_me(now).len() >= self.enough()
     }
 
     /// Others can go on, or may come to: nobody knows that too few of them have room.
@@ -56,7 +56,7 @@ impl Replicated {
             .iter()
             .filter(|(osd, m)| !m.no_room && !full(osd))
             .count();
-        let tried = r.tried_aside.is_some_and(|at| now < at + TRIED_REST);
+        let tried = r.stepping_down_failed.is_some_and(|at| now < at + TRIED_REST);
         let returning = match now < since + RETURN_MAX && !tried {
             true => (r.group.size as usize).saturating_sub(r.group.up.len()),
             false => 0,
@@ -65,15 +65,15 @@ impl Replicated {
     }
 
     /// A write has found no room here. True if others can go on without this OSD, or may soon: nothing is written until then.
-    pub(super) fn begin_standing_aside(&mut self, now: Duration, pg: &PgState) -> bool {
-        let since = self.aside.unwrap_or(now);
+    pub(super) fn begin_stepping_down(&mut self, now: Duration, pg: &PgState) -> bool {
+        let since = self.stepping_down.unwrap_or(now);
         if !self.others_may_go_on(now, since, pg) {
             return false;
         }
-        if self.aside.is_none() {
+        if self.stepping_down.is_none() {
             tracing::warn!("pg {}: no room here: another OSD shall lead", pg.id);
         }
-        self.aside = Some(since);
+        self.stepping_down = Some(since);
         self.look_at = Some(now);
         true
     }
@@ -88,11 +88,11 @@ impl Replicated {
     }
 
     /// It is known that nobody can take over: what waits is tried again. Not while a proposal may still come true.
-    pub(super) fn give_up_aside(&mut self, now: Duration, pg: &PgState) {
-        let Some(since) = self.aside else { return };
+    pub(super) fn give_up_stepping_down(&mut self, now: Duration, pg: &PgState) {
+        let Some(since) = self.stepping_down else { return };
         if !self.handed && !self.others_may_go_on(now, since, pg) {
-            self.aside = None;
-            self.tried_aside = Some(now);
+            self.stepping_down = None;
+            self.stepping_down_failed = Some(now);
         }
     }
 }

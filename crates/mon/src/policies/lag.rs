@@ -74,7 +74,7 @@ fn judge(words: &Words) -> Stance {
 }
 
 #[derive(Debug)]
-pub struct Standing {
+pub struct LagWatch {
     /// When the cluster state answered last.
     contact: Duration,
     asked: Option<Duration>,
@@ -83,7 +83,7 @@ pub struct Standing {
     dismissed: bool,
 }
 
-impl Standing {
+impl LagWatch {
     pub fn new(now: Duration) -> Self {
         Self {
             contact: now,
@@ -143,14 +143,14 @@ impl Standing {
     }
 }
 
-/// The monitor's front door: the key server, behind a door that can be shut to all but monitors, who ask each other how
-/// they are. A shut door ends the connection without a word, so that its client tries another monitor at once.
-pub struct Door {
+/// Who may log in: the key server, which can be closed to all but monitors, who ask each other how
+/// they are. A closed one ends the connection without a word, so that its client tries another monitor at once.
+pub struct Admission {
     keys: Arc<KeyServer>,
     shut: AtomicBool,
 }
 
-impl Door {
+impl Admission {
     pub fn new(keys: Arc<KeyServer>) -> Self {
         Self {
             keys,
@@ -174,7 +174,7 @@ fn claimed(payload: &Bytes) -> Option<AuthName> {
     r.get().ok()
 }
 
-impl Authenticator for Door {
+impl Authenticator for Admission {
     fn methods(&self) -> &[AuthMethod] {
         self.keys.methods()
     }
@@ -245,7 +245,7 @@ mod tests {
 
     /// What a monitor that serves does once it is behind and has heard this.
     fn check(list: &[Word], want: Option<(Stance, bool)>) {
-        let mut s = Standing::new(at(0));
+        let mut s = LagWatch::new(at(0));
         let turn = s.heard(at(6), &words(list));
         assert_eq!(turn.map(|t| (t.stance, t.dismiss)), want, "{list:?}");
     }
@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn an_outage_from_its_beginning_to_its_end() {
-        let mut s = Standing::new(at(100));
+        let mut s = LagWatch::new(at(100));
         assert!(!s.asks(at(105)));
         assert!(s.asks(at(106)) && !s.asks(at(108)) && s.asks(at(109)));
         // Nobody can be asked: those who are here try once whether they get to another one, and may come back.
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shut_door_lets_monitors_in() {
+    fn closed_to_clients_it_lets_monitors_in() {
         let random = io::SystemRandom;
         let entropy = |buf: &mut [u8]| io::Random::fill(&random, buf);
         let cx = auth::Context {
@@ -300,26 +300,26 @@ mod tests {
             entropy: &entropy,
         };
         let keys = KeyServer::new(Default::default(), auth::KeyDb::default(), Default::default());
-        let door = Door::new(Arc::new(keys));
+        let admission = Admission::new(Arc::new(keys));
         let knock = |kind: EntityKind| {
             let mut w = denc::Writer::new();
             w.u8(10);
             w.put(&AuthName::new(kind, "x"));
             w.u64(0);
-            door.start(AuthMethod::Cephx, ConMode::Crc, &w.finish(), &cx)
+            admission.start(AuthMethod::Cephx, ConMode::Crc, &w.finish(), &cx)
         };
         assert!(knock(EntityKind::Client).is_ok());
-        door.shut(true);
+        admission.shut(true);
         assert!(matches!(knock(EntityKind::Client), Err(AuthError::Elsewhere(_))));
         assert!(knock(EntityKind::Mon).is_ok());
-        let garbage = door.start(
+        let garbage = admission.start(
             AuthMethod::Cephx,
             ConMode::Crc,
             &Bytes::from_static(&[10, 1]),
             &cx,
         );
         assert!(matches!(garbage, Err(AuthError::Elsewhere(_))));
-        door.shut(false);
+        admission.shut(false);
         assert!(knock(EntityKind::Client).is_ok());
     }
 }

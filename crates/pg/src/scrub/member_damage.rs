@@ -7,7 +7,7 @@ use types::{HObject, OsdId};
 impl Pg {
     /// A member could not read something of this unit. Flags that forbid scrubs do not count, as they do not for read
     /// repair: nothing is walked over, and a client has met the damage.
-    pub(super) fn damage_told(&mut self, from: OsdId, head: HObject, ctx: &mut Context<'_>) {
+    pub(super) fn damage_reported(&mut self, from: OsdId, head: HObject, ctx: &mut Context<'_>) {
         let ours = head.is_head() && head.pool == self.state.pool.id && self.state.range.contains(head.hash);
         if !ours || !self.can_scrub() {
             return;

@@ -131,12 +131,12 @@ impl Split {
 }
 
 #[test]
-fn a_twin_is_given_the_log_and_nothing_is_compared() {
+fn a_sibling_is_given_the_log_and_nothing_is_compared() {
     let mut s = split();
     let mut member = Replica::new(spg(1), group(1));
     let first = info(ask(&mut member, &mut s.other, PeerBody::Query));
     assert!(!first.exists);
-    step(&mut s.store, |ctx| s.new.apply(Input::Twin(1), ctx));
+    step(&mut s.store, |ctx| s.new.apply(Input::SplitSibling(1), ctx));
     let sent = s.hear(PeerBody::Info(first));
     // It goes on at once; answers wait for the log's being durable there.
     assert!(!sent.is_empty() && s.new.is_active());
@@ -152,14 +152,14 @@ fn a_twin_is_given_the_log_and_nothing_is_compared() {
 }
 
 #[test]
-fn who_is_no_twin_is_compared_with() {
+fn who_is_no_sibling_is_compared_with() {
     let first = PeerBody::Info(PgInfo::default());
     let mut s = split();
     assert_eq!(s.hear(first.clone()), [PeerBody::Reset]);
     // One whose connection has ended since is none any more.
     let mut s = split();
     let sent = step(&mut s.store, |ctx| {
-        s.new.apply(Input::Twin(1), ctx);
+        s.new.apply(Input::SplitSibling(1), ctx);
         s.new.apply(Input::PeerDown(1), ctx);
         s.new.apply(Input::PeerUp(1), ctx);
     });

@@ -1,6 +1,6 @@
 //! A PG that was just split off, and members of the PG that it came from: what they hold of its objects needs no comparing.
 //!
-//! Vocabulary: a *twin* is an OSD whose objects are those of the new PG here, though it has nothing else of it yet: it was a
+//! Vocabulary: a *sibling* is an OSD whose objects are those of the new PG here, though it has nothing else of it yet: it was a
 //! full member of the old PG when its primary saw the map change, and has taken all that was sent to it until then.
 //!
 //! How that is known: the old PG is led by the OSD that begins to lead the new one, so both speak to the member on one
@@ -8,7 +8,7 @@
 //! PG had sent before. Has none of its members fallen away since ([`crate::backend::Backend::has_kept`]), none of that was refused or lost. What
 //! is missing is the log: it goes there as it was taken over here, in the order of the connection.
 //!
-//! Invariants: a twin is believed only while the new PG has written nothing; a connection that ends makes it a stranger,
+//! Invariants: a sibling is believed only while the new PG has written nothing; a connection that ends makes it a stranger,
 //! who is compared object by object. Not here: taking the log over from the old PG (`split`).
 
 use super::Replicated;
@@ -24,7 +24,7 @@ use types::{EVersion, Epoch, OsdId};
 pub(super) struct Birth {
     /// The map's epoch, and the newest version that was taken over.
     at: Option<(Epoch, EVersion)>,
-    twins: BTreeSet<OsdId>,
+    siblings: BTreeSet<OsdId>,
     /// The newest epoch in which others were split off from it.
     split: Option<Epoch>,
     /// Members that fell away since the PG was loaded.
@@ -42,7 +42,7 @@ impl Birth {
     }
 
     pub fn forget(&mut self, osd: OsdId) {
-        self.twins.remove(&osd);
+        self.siblings.remove(&osd);
     }
 }
 
@@ -74,19 +74,19 @@ impl Replicated {
     }
 
     /// The shell knows that the member, which has just answered, holds the objects that are here.
-    pub(super) fn remember_twin(&mut self, osd: OsdId, pg: &PgState) {
+    pub(super) fn remember_sibling(&mut self, osd: OsdId, pg: &PgState) {
         let untouched = |at: (Epoch, EVersion)| at.1 == pg.log.head();
         if self.birth.at.is_some_and(untouched) {
-            self.birth.twins.insert(osd);
+            self.birth.siblings.insert(osd);
         }
     }
 
-    /// Gives a twin the log and the metadata, with which it is full. False: it is none.
-    pub(super) fn give_twin_its_log(&mut self, osd: OsdId, ctx: &mut Lent<'_>) -> bool {
+    /// Gives a sibling the log and the metadata, with which it is full. False: it is none.
+    pub(super) fn give_sibling_its_log(&mut self, osd: OsdId, ctx: &mut Lent<'_>) -> bool {
         let Some((_, head)) = self.birth.at else {
             return false;
         };
-        if !self.birth.twins.remove(&osd) || head != ctx.pg.log.head() {
+        if !self.birth.siblings.remove(&osd) || head != ctx.pg.log.head() {
             return false;
         }
         let mut ops = match self.log_steps(None, None, ctx) {

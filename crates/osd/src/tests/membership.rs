@@ -16,7 +16,7 @@ fn an_osd_serves_with_a_lease_and_a_boot_that_is_committed() {
         assert!(!osd.serving(), "nobody knows of it");
         rig.boot().await;
         let epoch = rig.cluster.osdmap().epoch;
-        osd.on_told(Told::Booted(Ok(epoch))).unwrap();
+        osd.on_state_reply(StateReply::Booted(Ok(epoch))).unwrap();
         assert!(osd.serving());
         close(osd);
     });

@@ -1,0 +1,104 @@
+//! Removal of an image (docs/protocol/ceph/05-rbd.md, 10.3): it goes to the trash first, so that what is left of an interrupted
+//! one can be found and removed by anybody.
+
+use super::{Image, ImageOptions, Inner, detached, locked};
+use crate::calls::Calls;
+use crate::error::or_missing;
+use crate::header::ask;
+use crate::{Error, Result, directory, features, names};
+use client::{IoCtx, Operation};
+use denc::Encode;
+use objclass::rbd::types::TrashImage;
+use std::sync::Arc;
+use types::{Errno, NOSNAP, Utime};
+
+/// Of a [`TrashImage`]: why it is there.
+const REMOVING: u8 = 3;
+const STATE_NORMAL: u8 = 0;
+/// Objects between two reports of progress.
+const BATCH: u64 = 4096;
+
+/// Told how many objects of how many are done.
+pub type Progress<'a> = &'a (dyn Fn(u64, u64) + Send + Sync);
+
+/// Removes an image that nobody has open and that has no snapshots.
+pub async fn remove(io: &IoCtx, name: &str, progress: Progress<'_>) -> Result<()> {
+    let id = directory::id_of(io, name).await?;
+    let options = ImageOptions {
+        encrypted: true,
+        ..ImageOptions::default()
+    };
+    let image = Image::open_id(io, &id, &options).await;
+    let image = image.map_err(|e| e.about(&format!("image '{name}'")))?;
+    let removed = image.inner.remove_all(name, progress).await;
+    if removed.is_err() {
+        let _ = image.close().await;
+    }
+    removed
+}
+
+impl Inner {
+    async fn remove_all(self: &Arc<Self>, name: &str, progress: Progress<'_>) -> Result<()> {
+        let _alone = self.begin_removal(name).await?;
+        let view = self.seen();
+        let end = self.fixed.layout.objects(view.header.size);
+        let mut from = 0;
+        while from < end {
+            let to = end.min(from + BATCH);
+            self.remove_objects(&view, from, to).await?;
+            progress(to, end);
+            from = to;
+        }
+        let inner = self.clone();
+        detached(async move { inner.end_removal().await }).await
+    }
+
+    /// Everything that can stand against it, then the name.
+    async fn begin_removal(&self, name: &str) -> Result<tokio::sync::OwnedRwLockWriteGuard<()>> {
+        let alone = self.alone().await?;
+        let busy = |what: &str| Err(Error::refused(Errno::EBUSY, format!("image '{name}': {what}")));
+        let view = self.seen();
+        if !view.header.snaps.is_empty() {
+            let what = format!("image '{name}' has snapshots");
+            return Err(Error::refused(Errno::ENOTEMPTY, what));
+        }
+        if view.header.op_features & features::OP_GROUP != 0 {
+            return busy("it is in a group");
+        }
+        if self.io.watchers(&self.header_oid).await?.len() > 1 {
+            return busy("somebody has it open");
+        }
+        let now = Utime::from_unix(self.io.client().platform().clock.wall());
+        let trash = TrashImage {
+            source: REMOVING,
+            name: name.to_string().into(),
+            deletion_time: now,
+            deferment_end_time: now,
+            state: STATE_NORMAL,
+        };
+        let op = Operation::new().rbd_write("trash_add", |w| {
+            w.string(&self.id);
+            trash.encode(w);
+        });
+        ask(&self.io, names::TRASH, op).await?;
+        or_missing(self.io.remove(names::id_object(name)).await.map_err(Into::into))?;
+        or_missing(directory::remove_name(&self.io, name, &self.id).await)?;
+        Ok(alone)
+    }
+
+    /// The data are gone: what names them goes, the trash entry last.
+    async fn end_removal(&self) -> Result<()> {
+        let view = self.seen();
+        if let Some(parent) = &view.header.parent {
+            self.leave_parent(parent).await?;
+        }
+        let _ = self.unlock_map().await;
+        self.end_watch().await;
+        *locked(&self.held) = None;
+        let remove = async |oid: String| or_missing(self.io.remove(oid).await.map_err(Into::into));
+        remove(names::object_map(&self.id, NOSNAP)).await?;
+        remove(self.header_oid.clone()).await?;
+        let op = Operation::new().rbd_write("trash_remove", |w| w.string(&self.id));
+        or_missing(ask(&self.io, names::TRASH, op).await.map(drop))
+    }
+}
