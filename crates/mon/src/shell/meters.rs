@@ -12,7 +12,7 @@ use types::pgstats::pg_state;
 const MIB: u64 = 1 << 20;
 /// Requests and replies of the monitor's port, and of the manager's. A map goes to thousands of clients at once.
 const MON_BYTES: [u64; 2] = [48 * MIB, 64 * MIB];
-const MGR_BYTES: [u64; 2] = [16 * MIB, 32 * MIB];
+const MGR_BYTES: [u64; 2] = [48 * MIB, 64 * MIB];
 /// All that messages and answers may take, one of each more aside.
 pub const MEMORY: u64 = MON_BYTES[0] + MON_BYTES[1] + MGR_BYTES[0] + MGR_BYTES[1];
 
