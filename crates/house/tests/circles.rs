@@ -17,7 +17,7 @@ const LARGER: &[(&str, &[usize])] = &[
     ("hostile", &[5]),
     ("model", &[5]),
     ("objclass", &[8]),
-    ("osd", &[14]),
+    ("osd", &[13]),
     ("pg", &[12, 11]),
     ("simtest", &[9]),
     ("skep", &[7]),

@@ -1,13 +1,9 @@
 //! The cells: one writing thread each, any number of readers.
 
+use crate::add::add;
 use crate::spec::{Cell, Kind, Value};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
-
-/// One writer, so no read-modify-write is needed: this compiles to a plain add in memory.
-pub(crate) fn add(cell: &AtomicU64, n: u64) {
-    cell.store(cell.load(Relaxed).wrapping_add(n), Relaxed);
-}
 
 /// Only ever grows.
 #[derive(Debug, Default)]

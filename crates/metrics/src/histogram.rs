@@ -2,7 +2,7 @@
 //!
 //! Bucket 0 is below the axis, 1 is below one quantum, each further one twice as wide as the one before; the last has no end.
 
-use crate::cell::add;
+use crate::add::add;
 use crate::spec::{Cell, Kind, Value};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -10,11 +10,13 @@
 //!
 //! Not here: who asks (`osd`, `mon`, `node`), what a value means for health.
 
+mod add;
 mod cell;
 mod histogram;
 pub mod json;
 mod registry;
 mod spec;
+mod table;
 
 pub use cell::{Average, Counter, Gauge, TimeAverage};
 pub use histogram::{Axis, BUCKETS, Histogram};

@@ -52,7 +52,7 @@ pub(crate) enum Written {
     /// To be answered with this; nothing remembers it.
     Refused(Errno),
     /// It failed and changes nothing but the log, which remembers the failure.
-    Failed(LogEntry),
+    Failed(Box<LogEntry>),
     Done(Box<Finished>),
 }
 
@@ -75,7 +75,7 @@ pub(crate) fn finish(req: &Request<'_>, work: Work, ran: &mut Ran, log: LogHead)
         };
     }
     if ran.result < 0 {
-        return Written::Failed(failure(req, ran, log));
+        return Written::Failed(Box::new(failure(req, ran, log)));
     }
     match success(req, work, ran, log) {
         Ok(finished) => Written::Done(Box::new(finished)),

@@ -70,7 +70,7 @@ impl Pg {
                 None
             }
             Written::Failed(entry) => {
-                self.remember_failure(c, head, old, (entry, results.ran), ctx);
+                self.remember_failure(c, head, old, (*entry, results.ran), ctx);
                 None
             }
             Written::Done(finished) => self.submit_write(c, head, old, (*finished, results, damage), ctx),

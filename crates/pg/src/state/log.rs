@@ -17,7 +17,7 @@ use types::{EVersion, HObject, OsdReqId, Utime};
 /// Entries kept where memory allows; a client has at most 1024 operations in flight.
 pub const LOG_KEPT: usize = 3000;
 /// Entries kept however little memory there is.
-pub const LOG_KEPT_MIN: usize = 16;
+pub const LOG_KEPT_MIN: usize = 100;
 /// Memory of one entry, roughly: the answer, its place in the table and in the order. What RETURNVEC gave comes on top.
 pub const LOG_ENTRY_BYTES: u64 = 256;
 /// Entries trimmed at a time, where so many are kept.

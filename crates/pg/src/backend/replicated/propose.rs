@@ -33,7 +33,7 @@ pub(super) struct Pending {
 impl Replicated {
     /// The set as it should be now.
     fn wanted_group(&self, now: Duration, pg: &PgState) -> Vec<OsdId> {
-        let r = &*self;
+        let r = self;
         if self.can_step_down(now) {
             return self.group_without_me(now);
         }

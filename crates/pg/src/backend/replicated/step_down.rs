@@ -28,7 +28,7 @@ const TRIED_REST: Duration = Duration::from_secs(10);
 impl Replicated {
     /// The set without this OSD, and without those of no use.
     pub(super) fn group_without_me(&self, now: Duration) -> Vec<OsdId> {
-        let r = &*self;
+        let r = self;
         let of_use = |o: &OsdId| r.members.get(o).is_some_and(|m| !m.is_gone(now, AWAY_MAX));
         let others = r.group.in_sync.iter().filter(|o| **o != r.group.me);
         others.filter(|o| of_use(o)).copied().collect()
@@ -40,13 +40,13 @@ impl Replicated {
 
     /// Others can go on now.
     pub(super) fn can_step_down(&self, now: Duration) -> bool {
-        let r = &*self;
+        let r = self;
         r.stepping_down.is_some() && r.peered && self.group_without_me(now).len() >= self.enough()
     }
 
     /// Others can go on, or may come to: nobody knows that too few of them have room.
     fn others_may_go_on(&self, now: Duration, since: Duration, pg: &PgState) -> bool {
-        let r = &*self;
+        let r = self;
         if !r.group.is_primary() || !r.peered {
             return false;
         }
