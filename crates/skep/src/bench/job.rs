@@ -1,8 +1,9 @@
 //! Runs a job: clients as threads, tasks in them, and what they saw put together.
 
 use super::args::{Job, Rw};
+use super::cpu;
 use super::report::{Report, Seen};
-use super::{Target, connect, cpu, failed, usage};
+use super::target::{Target, connect, failed, usage};
 use ::client::Client;
 use bytes::Bytes;
 use node::Error;

@@ -1,7 +1,7 @@
 //! Objects as a target: `skep_bench.CLIENT.NUMBER`, one for each operation that may be under way.
 
 use super::args::Rados;
-use super::{Target, failed, pool, usage};
+use super::target::{Target, failed, pool, usage};
 use ::client::{Client, IoCtx};
 use bytes::Bytes;
 use node::Error;

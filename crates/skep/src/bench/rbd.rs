@@ -1,7 +1,7 @@
 //! An image as a target: one that is made for it, or one that exists.
 
 use super::args::Rbd;
-use super::{Target, failed, pool, usage};
+use super::target::{Target, failed, pool, usage};
 use ::client::{Client, IoCtx};
 use ::rbd::directory::{self, NewImage};
 use ::rbd::{Image, OpenOptions, image};
