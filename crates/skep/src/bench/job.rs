@@ -35,12 +35,7 @@ struct Shared {
     servers: OnceLock<Vec<u32>>,
 }
 
-pub fn run<T, M, F>(kind: &'static str, job: &Job, make: M) -> Result<(), Error>
-where
-    T: Target,
-    F: Future<Output = Result<T, Error>>,
-    M: Fn(Client, u32) -> F + Clone + Send + 'static,
-{
+fn check(job: &Job) -> Result<(), Error> {
     let memory = u64::from(job.clients) * u64::from(job.depth) * job.block_size;
     if memory > MEMORY_MAX {
         return usage(format!(
@@ -51,6 +46,16 @@ where
     if !job.pid.is_empty() && cpu::of(&job.pid).is_none() {
         return usage("--pid: no such process");
     }
+    Ok(())
+}
+
+pub fn run<T, M, F>(kind: &'static str, job: &Job, make: M) -> Result<(), Error>
+where
+    T: Target,
+    F: Future<Output = Result<T, Error>>,
+    M: Fn(Client, u32) -> F + Clone + Send + 'static,
+{
+    check(job)?;
     let parties = job.clients as usize + 1;
     let shared = Arc::new(Shared {
         job: job.clone(),
