@@ -30,5 +30,5 @@ pub mod notify;
 mod together;
 
 pub use error::{Error, Result};
-pub use image::{Image, OpenOptions};
+pub use image::{Image, ImageOptions};
 pub use layout::Layout;

@@ -7,7 +7,7 @@ use crate::args::RbdIo;
 use ::client::{Client, Conf, IoCtx};
 use node::Error;
 use rbd::directory::{self, NewImage};
-use rbd::{Image, Layout, OpenOptions, image};
+use rbd::{Image, ImageOptions, Layout, image};
 use std::io::{BufRead, Write};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::Duration;
@@ -134,7 +134,7 @@ impl Session {
         if self.image.is_some() {
             return Err(bad("an image is open"));
         }
-        let how = OpenOptions {
+        let how = ImageOptions {
             read_only: options.contains(&"ro"),
             snap: option(options, "snap").map(str::to_string),
             encrypted: options.contains(&"encrypted"),

@@ -31,7 +31,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, RwLock};
 use types::{Errno, NOSNAP};
 
-pub use open::OpenOptions;
+pub use open::ImageOptions;
 pub use parent::clone_image;
 pub use removal::{Progress, remove};
 

@@ -17,7 +17,7 @@ const DEPTH_MAX: u32 = 64;
 const LUKS: &[u8] = b"LUKS\xba\xbe";
 
 #[derive(Debug, Clone, Default)]
-pub struct OpenOptions {
+pub struct ImageOptions {
     pub read_only: bool,
     /// The snapshot that is read; it cannot be written.
     pub snap: Option<String>,
@@ -34,13 +34,13 @@ pub(super) enum At {
 
 impl Image {
     /// To be closed with [`Image::close`]. Pool and namespace are those of `io`.
-    pub async fn open(io: &IoCtx, name: &str, options: &OpenOptions) -> Result<Self> {
+    pub async fn open(io: &IoCtx, name: &str, options: &ImageOptions) -> Result<Self> {
         let id = directory::id_of(io, name).await?;
         let opened = Self::open_id(io, &id, options).await;
         opened.map_err(|e| e.about(&format!("image '{name}'")))
     }
 
-    pub async fn open_id(io: &IoCtx, id: &str, options: &OpenOptions) -> Result<Self> {
+    pub async fn open_id(io: &IoCtx, id: &str, options: &ImageOptions) -> Result<Self> {
         let at = options.snap.clone().map_or(At::Head, At::Named);
         let read_only = options.read_only || options.snap.is_some();
         let image = Self::open_at(io.clone(), id.to_string(), at, read_only, 0).await?;

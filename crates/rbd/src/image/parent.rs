@@ -6,7 +6,7 @@ use super::{Image, Inner, View, detached};
 use crate::calls::Calls;
 use crate::directory::{self, NewImage};
 use crate::header::{Parent, ask};
-use crate::image::OpenOptions;
+use crate::image::ImageOptions;
 use crate::{Error, Result, features, names, together};
 use bytes::{Bytes, BytesMut};
 use client::{IoCtx, Operation};
@@ -29,7 +29,7 @@ pub async fn clone_image(
     name: &str,
     new: &NewImage,
 ) -> Result<String> {
-    let options = OpenOptions {
+    let options = ImageOptions {
         read_only: true,
         snap: Some(snap.to_string()),
         encrypted: true,
@@ -229,9 +229,9 @@ fn sweep(io: IoCtx, id: String, snap: u64) -> Pin<Box<dyn Future<Output = Result
         if !header.snap(snap).is_some_and(idle) {
             return Ok(());
         }
-        let options = OpenOptions {
+        let options = ImageOptions {
             encrypted: true,
-            ..OpenOptions::default()
+            ..ImageOptions::default()
         };
         let parent = Image::open_id(&io, &id, &options).await?;
         let swept = parent.inner.child_left(snap).await;

@@ -1,7 +1,7 @@
 //! Removal of an image (docs/protocol/ceph/05-rbd.md, 10.3): it goes to the trash first, so that what is left of an interrupted
 //! one can be found and removed by anybody.
 
-use super::{Image, Inner, OpenOptions, detached, locked};
+use super::{Image, ImageOptions, Inner, detached, locked};
 use crate::calls::Calls;
 use crate::error::or_missing;
 use crate::header::ask;
@@ -24,9 +24,9 @@ pub type Progress<'a> = &'a (dyn Fn(u64, u64) + Send + Sync);
 /// Removes an image that nobody has open and that has no snapshots.
 pub async fn remove(io: &IoCtx, name: &str, progress: Progress<'_>) -> Result<()> {
     let id = directory::id_of(io, name).await?;
-    let options = OpenOptions {
+    let options = ImageOptions {
         encrypted: true,
-        ..OpenOptions::default()
+        ..ImageOptions::default()
     };
     let image = Image::open_id(io, &id, &options).await;
     let image = image.map_err(|e| e.about(&format!("image '{name}'")))?;

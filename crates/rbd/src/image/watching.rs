@@ -138,12 +138,16 @@ impl Work {
                 id,
                 allow_shrink,
             } => (id, Self::Resize { size, allow_shrink }),
-            Message::SnapCreate { name, namespace, id } if namespace == SnapshotNamespace::User => {
-                (id, Self::SnapCreate(text(name)))
-            }
-            Message::SnapRemove { name, namespace, id } if namespace == SnapshotNamespace::User => {
-                (id, Self::SnapRemove(text(name)))
-            }
+            Message::SnapCreate {
+                name,
+                namespace: SnapshotNamespace::User,
+                id,
+            } => (id, Self::SnapCreate(text(name))),
+            Message::SnapRemove {
+                name,
+                namespace: SnapshotNamespace::User,
+                id,
+            } => (id, Self::SnapRemove(text(name))),
             Message::SnapProtect { name, id } => (id, Self::Protect(text(name), true)),
             Message::SnapUnprotect { name, id } => (id, Self::Protect(text(name), false)),
             Message::Flatten(id) => (id, Self::Flatten),

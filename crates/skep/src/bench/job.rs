@@ -35,6 +35,21 @@ struct Shared {
     servers: OnceLock<Vec<u32>>,
 }
 
+impl Shared {
+    fn new(job: &Job) -> Self {
+        let parties = job.clients as usize + 1;
+        Self {
+            job: job.clone(),
+            ready: Barrier::new(parties),
+            over: Barrier::new(parties),
+            stop: AtomicBool::new(false),
+            done: AtomicU64::new(0),
+            begun: AtomicU64::new(0),
+            servers: OnceLock::new(),
+        }
+    }
+}
+
 fn check(job: &Job) -> Result<(), Error> {
     let memory = u64::from(job.clients) * u64::from(job.depth) * job.block_size;
     if memory > MEMORY_MAX {
@@ -56,16 +71,7 @@ where
     M: Fn(Client, u32) -> F + Clone + Send + 'static,
 {
     check(job)?;
-    let parties = job.clients as usize + 1;
-    let shared = Arc::new(Shared {
-        job: job.clone(),
-        ready: Barrier::new(parties),
-        over: Barrier::new(parties),
-        stop: AtomicBool::new(false),
-        done: AtomicU64::new(0),
-        begun: AtomicU64::new(0),
-        servers: OnceLock::new(),
-    });
+    let shared = Arc::new(Shared::new(job));
     let (sender, results) = channel();
     let threads: Vec<_> = (0..job.clients)
         .map(|number| {

@@ -4,7 +4,7 @@ use super::args::Rbd;
 use super::target::{Target, failed, pool, usage};
 use ::client::{Client, IoCtx};
 use ::rbd::directory::{self, NewImage};
-use ::rbd::{Image, OpenOptions, image};
+use ::rbd::{Image, ImageOptions, image};
 use bytes::Bytes;
 use node::Error;
 use std::cell::RefCell;
@@ -69,9 +69,9 @@ impl Disk {
     async fn open(io: &IoCtx, args: &Rbd, made: Option<String>) -> Result<Self, Error> {
         let name = made.as_ref().or(args.image.as_ref());
         let name = name.ok_or_else(|| failed("no image"))?;
-        let options = OpenOptions {
+        let options = ImageOptions {
             read_only: made.is_none() && !args.job.rw.writes(),
-            ..OpenOptions::default()
+            ..ImageOptions::default()
         };
         let image = Image::open(io, name, &options).await.map_err(failed)?;
         let (size, block) = (image.size().await.map_err(failed)?, args.job.block_size);
