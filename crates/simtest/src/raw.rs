@@ -5,7 +5,6 @@
 //! Sends an operation to the OSD that its map names, and again when that changes, when the connection breaks or nothing comes.
 //! One operation at a time; a write keeps its number over all sends, unless it is told EAGAIN.
 
-use crate::client::RETRY;
 use auth::{Entropy, NoneClient};
 use bytes::Bytes;
 use client::{Operation, Outcome, Served, Step};
@@ -28,6 +27,7 @@ use types::{
 
 /// Without an answer for this long the connection is given up.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
+const RETRY: Duration = Duration::from_millis(100);
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// Global ids of these clients: theirs and this, above all that a monitor gives out in a run.
 const FIRST_ID: u64 = 1_000_000;

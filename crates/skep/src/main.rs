@@ -5,6 +5,7 @@ mod bench;
 mod client;
 mod cluster;
 mod config;
+mod options;
 mod rbd_io;
 mod remove;
 mod store;

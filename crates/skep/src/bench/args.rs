@@ -1,6 +1,6 @@
 //! The grammar of `skep bench`.
 
-use crate::args::{ClusterArgs, Format, parse_size};
+use crate::options::{ClusterArgs, Format, parse_size};
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 
 #[derive(Debug, ClapArgs)]

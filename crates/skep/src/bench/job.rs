@@ -35,12 +35,22 @@ struct Shared {
     servers: OnceLock<Vec<u32>>,
 }
 
-pub fn run<T, M, F>(kind: &'static str, job: &Job, make: M) -> Result<(), Error>
-where
-    T: Target,
-    F: Future<Output = Result<T, Error>>,
-    M: Fn(Client, u32) -> F + Clone + Send + 'static,
-{
+impl Shared {
+    fn new(job: &Job) -> Self {
+        let parties = job.clients as usize + 1;
+        Self {
+            job: job.clone(),
+            ready: Barrier::new(parties),
+            over: Barrier::new(parties),
+            stop: AtomicBool::new(false),
+            done: AtomicU64::new(0),
+            begun: AtomicU64::new(0),
+            servers: OnceLock::new(),
+        }
+    }
+}
+
+fn check(job: &Job) -> Result<(), Error> {
     let memory = u64::from(job.clients) * u64::from(job.depth) * job.block_size;
     if memory > MEMORY_MAX {
         return usage(format!(
@@ -51,16 +61,17 @@ where
     if !job.pid.is_empty() && cpu::of(&job.pid).is_none() {
         return usage("--pid: no such process");
     }
-    let parties = job.clients as usize + 1;
-    let shared = Arc::new(Shared {
-        job: job.clone(),
-        ready: Barrier::new(parties),
-        over: Barrier::new(parties),
-        stop: AtomicBool::new(false),
-        done: AtomicU64::new(0),
-        begun: AtomicU64::new(0),
-        servers: OnceLock::new(),
-    });
+    Ok(())
+}
+
+pub fn run<T, M, F>(kind: &'static str, job: &Job, make: M) -> Result<(), Error>
+where
+    T: Target,
+    F: Future<Output = Result<T, Error>>,
+    M: Fn(Client, u32) -> F + Clone + Send + 'static,
+{
+    check(job)?;
+    let shared = Arc::new(Shared::new(job));
     let (sender, results) = channel();
     let threads: Vec<_> = (0..job.clients)
         .map(|number| {

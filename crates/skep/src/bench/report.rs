@@ -1,7 +1,7 @@
 //! What was seen, and how it is told.
 
 use super::args::Job;
-use crate::args::Format;
+use crate::options::Format;
 use crate::store::bench::measure::Latencies;
 use serde_json::{Value, json};
 use std::time::Duration;

@@ -1,24 +1,24 @@
-//! What a client of the bench works on, and how it gets there.
+//! What a client of a bench works on, and how it gets there.
 
 use super::args::Job;
 use ::client::{Client, Conf, IoCtx};
 use node::Error;
 
-pub(super) fn failed(e: impl std::fmt::Display) -> Error {
+pub fn failed(e: impl std::fmt::Display) -> Error {
     Error::Usage(e.to_string())
 }
 
-pub(super) fn usage<T>(what: impl Into<String>) -> Result<T, Error> {
+pub fn usage<T>(what: impl Into<String>) -> Result<T, Error> {
     Err(Error::Usage(what.into()))
 }
 
-pub(super) async fn connect(job: &Job) -> Result<Client, Error> {
+pub async fn connect(job: &Job) -> Result<Client, Error> {
     let c = &job.cluster;
     let conf = Conf::read(&c.conf, &c.name, c.keyring.as_deref()).map_err(failed)?;
     Client::connect(conf).await.map_err(failed)
 }
 
-pub(super) async fn pool(client: &Client, job: &Job) -> Result<IoCtx, Error> {
+pub async fn pool(client: &Client, job: &Job) -> Result<IoCtx, Error> {
     let mut io = client.pool(&job.pool).await.map_err(failed)?;
     if let Some(namespace) = &job.namespace {
         io.set_namespace(namespace.clone());
@@ -27,7 +27,7 @@ pub(super) async fn pool(client: &Client, job: &Job) -> Result<IoCtx, Error> {
 }
 
 /// What a client works on.
-pub(super) trait Target: Sized + 'static {
+pub trait Target: Sized + 'static {
     /// Bytes that can be read and written, a multiple of the block size.
     fn span(&self) -> u64;
     async fn read(&self, at: u64, length: u64) -> Result<bytes::Bytes, Error>;
