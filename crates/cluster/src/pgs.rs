@@ -5,6 +5,8 @@
 //! carries a `pg_temp` entry, so that clients and OSDs follow the data. An OSD serves a PG only if it is named
 //! here, so a changed weight, rule or OSD count never shows an empty PG in place of a full one.
 //!
+//! Beside who is in sync stands in which position ([`PgConfig::acting`]): in a pool of shards the position is the shard.
+//!
 //! Invariants: every commit that changes the OSD map settles the PGs that it touches in the same transaction
 //! ([`settle`]); a configuration changes otherwise only by a proposal of its primary that names the one it replaces
 //! ([`propose`]). The primary is always the first of `in_sync`. A set of at least min_size never becomes smaller than that.
@@ -13,6 +15,7 @@
 //!
 //! Not here: who proposes what (`pg`), moving data.
 
+mod acting;
 mod propose;
 mod settle;
 
@@ -35,31 +38,50 @@ pub struct PgConfig {
     /// OSDs that hold every acknowledged write, the primary first.
     pub in_sync: Vec<OsdId>,
     pub primary: OsdId,
+    /// The positions of those in sync, which last as long as they are: `acting[i]` is who has shard i, None: nobody has.
+    /// It follows from the other fields' history, and is no part of what a proposal expects.
+    pub acting: Vec<Option<OsdId>>,
     /// Map epoch in which the PG came to be, with its pool or by a split. 0: before that was kept.
     pub created: Epoch,
 }
 
 impl Encode for PgConfig {
     fn encode(&self, w: &mut Writer) {
-        w.envelope(2, 1, |w| {
+        w.envelope(3, 1, |w| {
             w.put(&self.interval);
             w.put(&self.in_sync);
             w.put(&self.primary);
             w.put(&self.created);
+            acting::encode(&self.acting, &self.in_sync, w);
         });
     }
 }
 
 impl Decode for PgConfig {
     fn decode(r: &mut Reader) -> denc::Result<Self> {
-        r.envelope(2, |version, r| {
+        r.envelope(3, |version, r| {
+            let (interval, in_sync, primary) = (r.get()?, r.get::<Vec<OsdId>>()?, r.get()?);
+            let created = if version >= 2 { r.get()? } else { 0 };
+            let acting = match version >= 3 {
+                true => acting::decode(&in_sync, r)?,
+                false => acting::in_order(&in_sync),
+            };
             Ok(Self {
-                interval: r.get()?,
-                in_sync: r.get()?,
-                primary: r.get()?,
-                created: if version >= 2 { r.get()? } else { 0 },
+                interval,
+                in_sync,
+                primary,
+                acting,
+                created,
             })
         })
+    }
+}
+
+impl PgConfig {
+    /// True if a primary that expects `expect` means this one.
+    pub fn is_expected(&self, expect: &Self) -> bool {
+        let of = |c: &Self| (c.interval, c.primary, c.created);
+        of(self) == of(expect) && self.in_sync == expect.in_sync
     }
 }
 

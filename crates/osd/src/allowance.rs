@@ -11,7 +11,7 @@
 use crate::osd::Osd;
 use crate::slots::Role;
 use pg::Pg;
-use types::PgId;
+use types::SPgId;
 
 /// PGs trimmed in one round: each is a transaction.
 const TRIMMED_MAX: usize = 64;
@@ -50,7 +50,7 @@ impl Osd {
         if bytes <= max / 8 * 7 {
             return;
         }
-        let mut longest: Vec<(u64, PgId)> = self.pgs().map(|(id, pg)| (pg.memory().0, id)).collect();
+        let mut longest: Vec<(u64, SPgId)> = self.pgs().map(|(id, pg)| (pg.memory().0, id)).collect();
         longest.sort_unstable();
         for (_, id) in longest.into_iter().rev().take(TRIMMED_MAX) {
             self.store.lend(id);

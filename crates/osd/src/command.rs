@@ -203,6 +203,7 @@ impl Osd {
             "up": sets.up,
             "acting": sets.acting,
             "in_sync": pg.group().in_sync,
+            "positions": history.map(|c| &c.acting),
             "blocked_by": health.blocked_by,
             "peer_info": peers,
             "waiting_for_peered": pg.held(),

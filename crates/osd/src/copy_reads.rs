@@ -7,17 +7,19 @@ use crate::osd::Osd;
 use crate::slots::Role;
 use net::ConnId;
 use pg::{ClientOp, ForCopy};
-use types::{Errno, PgId};
+use types::{Errno, PgId, SPgId};
 
 impl Osd {
     /// An operation for a PG that another OSD leads. False: it is none that a copy may see, or there is no copy here.
     pub fn read_copy(&mut self, pg: PgId, op: ClientOp) -> bool {
+        // A shard by itself answers nobody.
+        let pg = SPgId::replicated(pg);
         let what = ForCopy::of(&op.op);
         let is_member = self
             .slots
             .get(&pg)
             .is_some_and(|s| matches!(s.role, Role::Replica(_)));
-        let pool = self.placement.pool(pg.pool).filter(|_| is_member).cloned();
+        let pool = self.placement.pool(pg.pg.pool).filter(|_| is_member).cloned();
         let (Some(pool), ForCopy::Refuse | ForCopy::Read) = (pool, what) else {
             return false;
         };
@@ -37,7 +39,7 @@ impl Osd {
 
     /// Whether, as far as anybody can know, this OSD is in the `in_sync` of the interval that its slot goes by, and not
     /// marked down; and its lease lives.
-    pub fn may_answer_for(&self, pg: PgId) -> bool {
+    pub fn may_answer_for(&self, pg: SPgId) -> bool {
         let state = self.cluster.state();
         let known = self.slots.get(&pg).map(|s| match &s.role {
             Role::Primary(p) => p.group().interval,
@@ -47,14 +49,14 @@ impl Osd {
             && state.osdmap.is_up(self.id)
             && state
                 .pgs
-                .get(pg)
+                .get(pg.pg)
                 .is_some_and(|c| c.in_sync.contains(&self.id) && Some(c.interval) == known)
     }
 
     /// Five times a second: what waits for the primary's word does not wait for ever.
     pub fn look_after_copy_reads(&mut self) {
         let reads = |role: &Role| matches!(role, Role::Replica(r) if r.has_reads());
-        let pgs: Vec<PgId> = self
+        let pgs: Vec<SPgId> = self
             .slots
             .iter()
             .filter(|(_, s)| reads(&s.role))

@@ -5,7 +5,7 @@ use crate::peers::{Copied, FetchRequest};
 use crate::turns::Part;
 use metastore::Lease;
 use net::{DialEvent, NetEvent};
-use types::{Epoch, OsdId, PgId};
+use types::{Epoch, OsdId, SPgId};
 
 #[derive(Debug)]
 pub enum Event {
@@ -22,7 +22,7 @@ pub enum Event {
     /// Another OSD of this process wants an object.
     Fetch(FetchRequest),
     /// An object that a PG of ours asked another OSD for.
-    Fetched { pg: PgId, id: u64, result: Copied },
+    Fetched { pg: SPgId, id: u64, result: Copied },
     /// A PG's timer has come, or a connection is to be tried again.
     Timer,
     /// Five times a second: heartbeats, the lease, who is up.

@@ -13,7 +13,7 @@ use pg::{Input, ObjectCopy};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tokio::sync::oneshot;
-use types::{Errno, HObject, OsdId, PgId};
+use types::{Errno, HObject, OsdId, PgId, SPgId};
 
 /// Who wants an object of ours.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub enum Asker {
 #[derive(Debug)]
 struct Wanted {
     from: OsdId,
-    pg: PgId,
+    pg: SPgId,
     /// The PG's own number.
     id: u64,
     object: HObject,
@@ -66,7 +66,7 @@ impl Osd {
             .map(|p| PgId::new(object.pool, p.raw_to_pg(object.hash)));
         let token = self.fetches.number();
         self.fetches.exports.insert(token, asker);
-        match pg.filter(|pg| self.primary(*pg).is_some()) {
+        match pg.and_then(|pg| self.leading(pg)) {
             Some(pg) => self.drive(pg, Input::Export { token, object }),
             None => self.exported(token, Err(Errno::EAGAIN)),
         }
@@ -86,7 +86,7 @@ impl Osd {
         }
     }
 
-    pub fn on_fetched(&mut self, pg: PgId, id: u64, result: Copied) {
+    pub fn on_fetched(&mut self, pg: SPgId, id: u64, result: Copied) {
         self.drive(pg, Input::Fetched { id, result });
     }
 
@@ -99,7 +99,7 @@ impl Osd {
     }
 
     /// A PG of ours wants an object of another one.
-    pub fn fetch(&mut self, pg: PgId, id: u64, object: HObject) {
+    pub fn fetch(&mut self, pg: SPgId, id: u64, object: HObject) {
         self.meters.osd.copyfrom.inc();
         let home = self.home_of(&object);
         match home {
@@ -124,7 +124,7 @@ impl Osd {
         }
     }
 
-    fn fetch_local(&self, home: Option<OsdId>, pg: PgId, id: u64, object: HObject) {
+    fn fetch_local(&self, home: Option<OsdId>, pg: SPgId, id: u64, object: HObject) {
         let (peers, fetched) = (self.peers.clone(), self.fetched.clone());
         io::task::spawn_local(async move {
             let result = match home {

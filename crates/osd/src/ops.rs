@@ -214,7 +214,7 @@ impl Osd {
         let at = |t: Duration| Utime::from_unix(wall.saturating_sub(now.saturating_sub(t)));
         let before = now.saturating_sub(LISTED_AFTER);
         let mut out = Vec::new();
-        for (id, pg) in self.pgs() {
+        for (id, pg) in self.pgs().map(|(id, pg)| (id.pg, pg)) {
             for n in pg.unanswered(before, max - out.len()) {
                 let object = String::from_utf8_lossy(&n.object.oid).into_owned();
                 let watcher = |(client, addr, connected): &(i64, EntityAddr, bool)| Wait {
@@ -245,7 +245,7 @@ impl Osd {
         let at = |t: Duration| Utime::from_unix(wall.saturating_sub(now.saturating_sub(t)));
         let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
         let mut out = Vec::new();
-        for (id, pg) in self.pgs() {
+        for (id, pg) in self.pgs().map(|(id, pg)| (id.pg, pg)) {
             let seen = pg.locks_seen(now, HELD_LOCKS_MAX - out.len());
             out.extend(seen.into_iter().map(|s| HeldLock {
                 pg: id,

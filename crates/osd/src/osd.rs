@@ -18,7 +18,7 @@ use crate::reaper::Reaper;
 use crate::recovery::Recovery;
 use crate::scrub::Scrubs;
 use crate::sessions::Sessions;
-use crate::slots::{Role, Slot};
+use crate::slots::Slot;
 use crate::store_view::StoreView;
 use crate::turns::{self, Turns};
 use crate::waiting::Until;
@@ -35,7 +35,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
-use types::{Epoch, Errno, OsdId, PgId, Utime};
+use types::{Epoch, Errno, OsdId, SPgId, Utime};
 
 /// What rides with a client's operation until it is answered.
 pub struct InFlight {
@@ -53,7 +53,7 @@ pub struct InFlight {
 /// An answer to [`Event::Fetched`](crate::event::Event::Fetched), on its way back into the loop.
 ///
 /// Not bounded by itself: each entry belongs to a client's operation in flight, of which `net` has a budget.
-pub type FetchedSender = mpsc::UnboundedSender<(PgId, u64, Copied)>;
+pub type FetchedSender = mpsc::UnboundedSender<(SPgId, u64, Copied)>;
 
 pub struct Osd {
     pub id: OsdId,
@@ -83,18 +83,18 @@ pub struct Osd {
     pub fences: Fences,
     pub fetches: Fetches,
     reaper: Reaper,
-    pub slots: BTreeMap<PgId, Slot>,
+    pub slots: BTreeMap<SPgId, Slot>,
     /// PGs whose answers wait for a flush.
-    pub uncommitted: BTreeSet<PgId>,
-    pub timers: BTreeSet<(Duration, PgId)>,
+    pub uncommitted: BTreeSet<SPgId>,
+    pub timers: BTreeSet<(Duration, SPgId)>,
     /// The connection that each other OSD has made to this one.
     pub inbound: BTreeMap<OsdId, ConnId>,
     pub ahead: VecDeque<Ahead>,
     /// Configurations that PGs want, to be committed; at most one for each.
-    pub wishes: BTreeMap<PgId, PgProposal>,
+    pub wishes: BTreeMap<SPgId, PgProposal>,
     pub proposing: bool,
     /// Answers of an interval that may not leave now; each holds its client's permit.
-    pub held: Vec<(PgId, Epoch, Output)>,
+    pub held: Vec<(SPgId, Epoch, Output)>,
     pub fetched: FetchedSender,
     /// One message for each thing asked of the cluster state, of which few are on their way.
     pub state_replies: mpsc::UnboundedSender<StateReply>,
@@ -208,7 +208,7 @@ impl Osd {
                     self.peer_closed(osd, conn);
                 }
                 self.sessions.closed(conn);
-                let ids: Vec<PgId> = self.slots.keys().copied().collect();
+                let ids: Vec<SPgId> = self.slots.keys().copied().collect();
                 for pg in ids {
                     self.drive(pg, Input::ConnectionClosed(conn.0));
                 }
@@ -450,19 +450,18 @@ impl Osd {
             tracing::debug!("operation for {pg}, which is not served here: dropped");
             return;
         }
-        let led = |slot: &Slot| matches!(slot.role, Role::Primary(_)).then_some(slot.led_after);
-        let led_after = match self.slots.get(&pg).and_then(led) {
-            Some(epoch) => epoch,
-            None if self.retry_load(pg) => 0,
-            None => return self.cannot_load(&op, epoch),
+        let slot = self.leading(pg).or_else(|| self.retry_load(pg));
+        let Some(slot) = slot else {
+            return self.cannot_load(&op, epoch);
         };
+        let led_after = self.slots.get(&slot).map_or(0, |s| s.led_after);
         if op.op.epoch <= led_after {
             tracing::debug!(
                 "operation for {pg} from before epoch {led_after}, when it was led elsewhere: dropped"
             );
             return;
         }
-        self.drive(pg, Input::ClientOp(Box::new(op)));
+        self.drive(slot, Input::ClientOp(Box::new(op)));
     }
 
     /// Pushes the newest map to all clients: what they wait for may have another primary, and a client that waits

@@ -1,7 +1,8 @@
 //! Messages between OSDs: to whom they go, and from whom they are taken.
 //!
 //! Requests of our primaries go out on the connection that we dialled to a member ([`crate::links`]), answers of our
-//! members on the one that the primary dialled to us. So a message's direction says which role it is for.
+//! members on the one that the primary dialled to us. So a message's direction says which role it is for. The shard in
+//! it is the member's, -1 of copies: a request is for the slot of that shard, an answer for the one that leads the PG.
 //!
 //! Invariants: what a peer asks is taken in order. A request of a configuration that this OSD has not seen yet waits
 //! for the cluster state: [`AHEAD_MAX`] of them, each for [`AHEAD_TIME`] at most. Not here: what is in the messages.
@@ -14,7 +15,7 @@ use msgr::Message;
 use net::{ConnId, DialEvent};
 use pg::{Input, Permit, Proposal};
 use std::time::Duration;
-use types::{Epoch, OsdId, PgId, SPgId};
+use types::{Epoch, OsdId, SPgId};
 
 /// Requests that may wait for the cluster state; one more ends its connection, and the peer begins anew.
 const AHEAD_MAX: usize = 1024;
@@ -27,7 +28,7 @@ pub struct Ahead {
     since: Duration,
     from: OsdId,
     conn: ConnId,
-    pg: PgId,
+    pg: SPgId,
     interval: Epoch,
     body: PeerBody,
     _permit: Permit,
@@ -56,19 +57,19 @@ impl Osd {
     }
 
     /// The PGs that this OSD leads. They hear of every connection: any OSD may become a member.
-    fn led(&self) -> Vec<PgId> {
+    fn led_slots(&self) -> Vec<SPgId> {
         self.pgs().map(|(pg, _)| pg).collect()
     }
 
     fn peer_up(&mut self, osd: OsdId) {
-        for pg in self.led() {
+        for pg in self.led_slots() {
             self.drive(pg, Input::PeerUp(osd));
         }
         self.send_fetches(osd);
     }
 
     pub fn peer_down(&mut self, osd: OsdId) {
-        for pg in self.led() {
+        for pg in self.led_slots() {
             self.drive(pg, Input::PeerDown(osd));
         }
         self.fetches_lost(osd);
@@ -77,7 +78,12 @@ impl Osd {
     fn on_answer(&mut self, from: OsdId, m: &Message) {
         match PeerMsg::from_message(m) {
             Ok(PeerMsg::Pong { stamp, .. }) => self.links.pong(from, stamp),
-            Ok(PeerMsg::Pg { pg, interval, body }) => self.on_pg_answer(pg.pg, from, interval, body),
+            Ok(PeerMsg::Pg { pg, interval, body }) => {
+                // Of a PG that another OSD leads by now: nobody waits for it.
+                if let Some(slot) = self.leading(pg.pg) {
+                    self.on_pg_answer(slot, from, interval, body);
+                }
+            }
             Ok(PeerMsg::Fetched { id, result, copy }) => self.on_peer_fetched(id, result, &copy),
             Ok(_) => tracing::warn!("osd.{from}: a request where an answer belongs, ignored"),
             Err(e) => tracing::warn!("osd.{from}: malformed message: {e}"),
@@ -142,12 +148,11 @@ impl Osd {
         &mut self,
         conn: ConnId,
         from: OsdId,
-        spg: SPgId,
+        pg: SPgId,
         interval: Epoch,
         body: PeerBody,
         permit: Permit,
     ) {
-        let pg = spg.pg;
         let in_line = self.ahead.iter().any(|a| a.pg == pg && a.from == from);
         let early = match in_line {
             true => Some(body),
@@ -173,7 +178,7 @@ impl Osd {
         &mut self,
         conn: ConnId,
         from: OsdId,
-        pg: PgId,
+        pg: SPgId,
         interval: Epoch,
         body: PeerBody,
     ) -> Option<PeerBody> {
@@ -194,7 +199,7 @@ impl Osd {
             // One who leads in our interval takes itself for the primary: stale, like an older one.
             Some(slot) => slot.group.interval,
             // Not ours, as far as we know; of an interval that is over, or one that may be about to make it ours.
-            None => match self.placement.state.pgs.get(pg) {
+            None => match self.placement.state.pgs.get(pg.pg) {
                 Some(config) => config.interval.saturating_sub(1),
                 None => 0,
             },
@@ -212,14 +217,7 @@ impl Osd {
         for a in std::mem::take(&mut self.ahead) {
             if self.inbound.get(&a.from) == Some(&a.conn) {
                 let permit = a._permit;
-                self.on_pg_request(
-                    a.conn,
-                    a.from,
-                    SPgId::replicated(a.pg),
-                    a.interval,
-                    a.body,
-                    permit,
-                );
+                self.on_pg_request(a.conn, a.from, a.pg, a.interval, a.body, permit);
             }
         }
     }
@@ -232,9 +230,9 @@ impl Osd {
 
     // --- what PGs put out -----------------------------------------------------------------------------
 
-    pub fn send_peer(&mut self, pg: PgId, primary: bool, to: OsdId, interval: Epoch, body: PeerBody) {
+    /// With copies the members' slots have the same id as the primary's.
+    pub fn send_peer(&mut self, pg: SPgId, primary: bool, to: OsdId, interval: Epoch, body: PeerBody) {
         if primary {
-            let pg = SPgId::replicated(pg);
             // Without a connection there is nothing to be sent: the PG hears of its end, or has heard.
             self.links.send(to, &PeerMsg::Pg { pg, interval, body });
         } else if let Some(conn) = self.inbound.get(&to).copied() {
@@ -242,8 +240,7 @@ impl Osd {
         }
     }
 
-    fn answer_pg(&self, conn: ConnId, pg: PgId, interval: Epoch, body: PeerBody) {
-        let pg = SPgId::replicated(pg);
+    fn answer_pg(&self, conn: ConnId, pg: SPgId, interval: Epoch, body: PeerBody) {
         self.answer(conn, &PeerMsg::Pg { pg, interval, body });
     }
 
@@ -252,19 +249,21 @@ impl Osd {
     }
 
     /// Takes down what a PG wants its configuration to be; [`Osd::flush_wishes`] commits it.
-    pub fn wish(&mut self, pg: PgId, p: Proposal) {
+    pub fn wish(&mut self, pg: SPgId, p: Proposal) {
         let primary = p.expect.first().copied().unwrap_or(self.id);
         let Some(new_primary) = p.in_sync.first().copied() else {
             tracing::error!("pg {pg}: proposes to be nowhere, ignored");
             return;
         };
+        let known = self.placement.state.pgs.get(pg.pg);
         let wish = PgProposal {
-            pg,
+            pg: pg.pg,
             expect: PgConfig {
                 interval: p.interval,
                 in_sync: p.expect,
                 primary,
-                created: self.placement.state.pgs.get(pg).map_or(0, |c| c.created),
+                acting: known.map_or_else(Vec::new, |c| c.acting.clone()),
+                created: known.map_or(0, |c| c.created),
             },
             in_sync: p.in_sync,
             primary: new_primary,

@@ -1,13 +1,13 @@
 //! The cluster map as the PGs of one OSD see it: views of pools, and where an object lives.
 
 use bytes::Bytes;
-use cluster::ClusterState;
+use cluster::{ClusterState, PgConfig};
 use pg::{Blocklist, ClusterView, Group, Located, PoolView, SnapIntervals};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use types::osdmap::{OsdMap, osd_state};
 use types::pool::{PgPool, pool_flag};
-use types::{Epoch, HObject, ObjectLocator, OsdId, PgId, PoolId};
+use types::{Epoch, HObject, ObjectLocator, OsdId, PgId, PoolId, SPgId};
 
 /// Peers that this OSD is connected with for heartbeats alone.
 const HEARTBEAT_PEERS_MAX: usize = 64;
@@ -23,8 +23,8 @@ pub struct Placement {
     pub blocklist: Arc<Blocklist>,
     pools: HashMap<PoolId, Arc<PoolView>>,
     up: Arc<UpSets>,
-    /// The PGs in which this OSD has a part.
-    groups: BTreeMap<PgId, Group>,
+    /// The PGs in which this OSD has a part; of a PG of shards those that it has or is to have.
+    groups: BTreeMap<SPgId, Group>,
     /// The newest epoch seen in which another OSD led a PG that this one leads now, if one was seen.
     led_after: BTreeMap<PgId, Epoch>,
 }
@@ -50,10 +50,24 @@ impl Placement {
     }
 
     fn led(&self) -> impl Iterator<Item = PgId> {
-        self.groups
-            .iter()
-            .filter(|(_, g)| g.is_primary())
-            .map(|(pg, _)| *pg)
+        let led = self.groups.keys().filter(move |slot| self.leads(**slot));
+        led.map(|slot| slot.pg)
+    }
+
+    /// The shard from which this OSD leads a PG, if it does: the first that it holds.
+    pub fn lead(&self, pg: PgId) -> Option<SPgId> {
+        let config = self.state.pgs.get(pg).filter(|c| c.primary == self.osd)?;
+        match self.state.osdmap.pool(pg.pool)?.is_erasure() {
+            false => Some(SPgId::replicated(pg)),
+            true => shards(self.osd, &config.acting)
+                .next()
+                .map(|shard| SPgId { pg, shard }),
+        }
+    }
+
+    /// True if this OSD leads the PG from this shard.
+    pub fn leads(&self, slot: SPgId) -> bool {
+        self.lead(slot.pg) == Some(slot)
     }
 
     /// What [`Placement::led_after`] is in the next state, if this OSD leads the PG there.
@@ -99,26 +113,31 @@ impl Placement {
         }
     }
 
-    pub fn groups(&self) -> &BTreeMap<PgId, Group> {
+    pub fn groups(&self) -> &BTreeMap<SPgId, Group> {
         &self.groups
     }
 
     /// The configuration of a PG in which this OSD has a part.
-    pub fn group(&self, pg: PgId) -> Option<&Group> {
-        self.groups.get(&pg)
+    pub fn group(&self, slot: SPgId) -> Option<&Group> {
+        self.groups.get(&slot)
     }
 
-    /// True if this OSD has no part in a PG that has all the copies it should have.
-    pub fn is_stray(&self, pg: PgId) -> bool {
+    /// True if this OSD has no part in a PG, or not this shard of it, that has all the copies or shards it should have.
+    pub fn is_stray(&self, slot: SPgId) -> bool {
+        let pg = slot.pg;
         let map = &self.state.osdmap;
         let (Some(config), Some(up), Some(pool)) =
             (self.state.pgs.get(pg), self.up.get(&pg), map.pool(pg.pool))
         else {
             return false;
         };
-        !self.groups.contains_key(&pg)
+        let in_place = match pool.is_erasure() {
+            false => config.in_sync == *up,
+            true => config.acting.iter().copied().eq(up.iter().copied().map(Some)),
+        };
+        !self.groups.contains_key(&slot)
             && config.in_sync.len() >= usize::from(pool.size)
-            && config.in_sync == *up
+            && in_place
             && config.in_sync.iter().all(|o| map.is_up(*o))
     }
 
@@ -221,16 +240,30 @@ fn same_places(a: &OsdMap, b: &OsdMap) -> bool {
         && pools(a) == pools(b)
 }
 
-fn groups(osd: OsdId, state: &ClusterState, up: &UpSets) -> BTreeMap<PgId, Group> {
+/// Where an OSD stands among these.
+fn shards(osd: OsdId, acting: &[Option<OsdId>]) -> impl Iterator<Item = i8> + '_ {
+    let its = acting.iter().enumerate().filter(move |(_, o)| **o == Some(osd));
+    its.filter_map(|(at, _)| i8::try_from(at).ok())
+}
+
+/// The slots that an OSD has of a PG: one, or that of each shard which it has or is to have.
+fn slots(osd: OsdId, pg: PgId, config: &PgConfig, up: &[OsdId], erasure: bool) -> BTreeSet<SPgId> {
+    if !erasure {
+        let is_member = config.in_sync.contains(&osd) || up.contains(&osd);
+        return is_member.then_some(SPgId::replicated(pg)).into_iter().collect();
+    }
+    let up: Vec<Option<OsdId>> = up.iter().copied().map(Some).collect();
+    let all = shards(osd, &config.acting).chain(shards(osd, &up));
+    all.map(|shard| SPgId { pg, shard }).collect()
+}
+
+fn groups(osd: OsdId, state: &ClusterState, up: &UpSets) -> BTreeMap<SPgId, Group> {
     let mut groups = BTreeMap::new();
     for (pg, config) in state.pgs.iter() {
         let (Some(up), Some(pool)) = (up.get(&pg), state.osdmap.pool(pg.pool)) else {
             continue;
         };
-        if !config.in_sync.contains(&osd) && !up.contains(&osd) {
-            continue;
-        }
-        let group = Group {
+        let group = || Group {
             me: osd,
             interval: config.interval,
             primary: config.primary,
@@ -239,7 +272,8 @@ fn groups(osd: OsdId, state: &ClusterState, up: &UpSets) -> BTreeMap<PgId, Group
             size: u32::from(pool.size),
             min_size: u32::from(pool.min_size),
         };
-        groups.insert(pg, group);
+        let slots = slots(osd, pg, config, up, pool.is_erasure());
+        groups.extend(slots.into_iter().map(|slot| (slot, group())));
     }
     groups
 }

@@ -57,7 +57,7 @@ impl Osd {
         listener(Serving {
             osd: self.id,
             until: self.membership.valid_until(),
-            pgs: pgs.map(|(id, pg)| (id, pg.group().interval)).collect(),
+            pgs: pgs.map(|(id, pg)| (id.pg, pg.group().interval)).collect(),
         });
     }
 }

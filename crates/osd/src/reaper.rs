@@ -34,7 +34,7 @@ impl Reaper {
             .map(|c| c.pg.pool)
             .collect();
         let collections = store.engine.collections().into_iter();
-        self.strays = collections.filter(|c| placement.is_stray(c.pg)).collect();
+        self.strays = collections.filter(|c| placement.is_stray(*c)).collect();
     }
 
     /// One bounded piece of work.
@@ -60,7 +60,7 @@ impl Reaper {
             return;
         };
         let pg_num = placement.pool(stray.pg.pool).map_or(0, |p| p.pg_num);
-        let done = match placement.is_stray(stray.pg) {
+        let done = match placement.is_stray(stray) {
             true => Self::remove_stray(store, stray, pg_num),
             false => Ok(true),
         };

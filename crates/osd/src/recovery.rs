@@ -10,7 +10,7 @@ use crate::osd::Osd;
 use crate::pace::{Pace, STEP};
 use pg::{CopyNeed, Input};
 use std::time::Duration;
-use types::PgId;
+use types::SPgId;
 use types::osdmap::map_flag;
 
 /// What an object is taken to cost before any was copied.
@@ -130,7 +130,7 @@ impl Osd {
             return;
         }
         let flags = self.placement.state.osdmap.flags;
-        let mut needs: Vec<(CopyNeed, PgId)> = Vec::new();
+        let mut needs: Vec<(CopyNeed, SPgId)> = Vec::new();
         for (id, pg) in self.pgs() {
             let Some(need) = pg.wants_to_copy() else { continue };
             let whole = pg.group().in_sync.len() >= pg.group().size as usize;

@@ -7,7 +7,7 @@ use cluster::{OsdReport, SpareSpace};
 use pg::{Pg, PgStats, SnapIntervals};
 use std::collections::BTreeMap;
 use types::pgstats::{ObjectStatCollection, ObjectStatSum, OsdStat, PgStat, StoreStatfs, pg_state};
-use types::{EVersion, IntervalSet, PgId, PoolId, Utime};
+use types::{EVersion, IntervalSet, PoolId, SPgId, Utime};
 
 impl Osd {
     pub fn report(&self) -> OsdReport {
@@ -32,17 +32,17 @@ impl Osd {
                 statfs: self.statfs(),
                 pool_statfs: self.pool_statfs(),
             },
-            pgs: self.pgs().map(|(id, pg)| (id, self.pg_stat(id, pg))).collect(),
+            pgs: self.pgs().map(|(id, pg)| (id.pg, self.pg_stat(id, pg))).collect(),
             purged_snaps: self
                 .pgs()
-                .map(|(id, pg)| (id, intervals(pg.trimmed_snaps())))
+                .map(|(id, pg)| (id.pg, intervals(pg.trimmed_snaps())))
                 .collect(),
             silent: self.silent().into_iter().collect(),
             spare: self.spare(),
             locks: self.held_locks(),
             no_room: self
                 .pgs()
-                .map(|(id, pg)| (id, no_room(pg).collect::<Vec<_>>()))
+                .map(|(id, pg)| (id.pg, no_room(pg).collect::<Vec<_>>()))
                 .filter(|(_, list)| !list.is_empty())
                 .collect(),
         }
@@ -101,7 +101,7 @@ impl Osd {
         usage.into_iter().map(|(pool, u)| (pool, of(u))).collect()
     }
 
-    fn pg_stat(&self, id: PgId, pg: &Pg) -> PgStat {
+    fn pg_stat(&self, id: SPgId, pg: &Pg) -> PgStat {
         let epoch = self.placement.epoch();
         let (now, s) = (self.wall(), pg.stats());
         let health = PgHealth::of(pg, &self.placement.state.osdmap);
@@ -150,7 +150,7 @@ impl Osd {
                 Utime::ZERO
             },
             mapping_epoch: interval,
-            created: self.placement.state.pgs.get(id).map_or(0, |c| c.created),
+            created: self.placement.state.pgs.get(id.pg).map_or(0, |c| c.created),
             last_epoch_clean: match health.state & pg_state::CLEAN {
                 0 => self.slots.get(&id).map_or(0, |slot| slot.last_clean),
                 _ => epoch,
@@ -167,7 +167,7 @@ impl Osd {
             acting,
             blocked_by: health.blocked_by,
             stats: ObjectStatCollection { sum },
-            ..PgStat::unknown(id)
+            ..PgStat::unknown(id.pg)
         }
     }
 

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use types::osdmap::map_flag;
 use types::pool::{PgPool, PoolOption, PoolOptions, pool_flag};
-use types::{AuthName, PgId, Utime};
+use types::{AuthName, PgId, SPgId, Utime};
 
 /// How often it is looked whether a scrub is due.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -168,9 +168,9 @@ struct Running {
 
 #[derive(Debug, Default)]
 pub struct Scrubs {
-    running: BTreeMap<PgId, Running>,
+    running: BTreeMap<SPgId, Running>,
     /// Scrubbed, found bad, and to be repaired without being asked.
-    to_repair: BTreeSet<PgId>,
+    to_repair: BTreeSet<SPgId>,
     options: Option<Options>,
     pace: Pace,
     next: Option<Duration>,
@@ -237,7 +237,7 @@ impl Osd {
                 if self.scrubs.pace.budget() <= 0 {
                     return;
                 }
-                if self.primary(pg).is_some_and(|p| p.scrub_view().wants_grant) {
+                if self.led(pg).is_some_and(|p| p.scrub_view().wants_grant) {
                     granted = true;
                     self.drive(pg, Input::ScrubGrant);
                 }
@@ -255,8 +255,8 @@ impl Osd {
         self.scrubs.options = Some(options.clone());
         let wall = self.wall();
         // Those that were given up, or that are led by another OSD now.
-        let views: BTreeMap<PgId, ScrubView> = self.pgs().map(|(id, pg)| (id, pg.scrub_view())).collect();
-        let runs = |pg: &PgId| views.get(pg).is_some_and(|v| v.running.is_some());
+        let views: BTreeMap<SPgId, ScrubView> = self.pgs().map(|(id, pg)| (id, pg.scrub_view())).collect();
+        let runs = |pg: &SPgId| views.get(pg).is_some_and(|v| v.running.is_some());
         self.scrubs.running.retain(|pg, _| runs(pg));
         for (pg, view) in views.iter().filter(|(_, v)| v.ready && v.stamps.at.is_zero()) {
             tracing::debug!("pg {pg}: its scrub periods begin: {:?}", view.stamps);
@@ -267,10 +267,11 @@ impl Osd {
             if asked >= ASKED_MAX {
                 break;
             }
-            let free = views.get(pg).is_some_and(|v| v.ready) && !self.scrubs.running.contains_key(pg);
+            let Some(pg) = self.leading(*pg) else { continue };
+            let free = views.get(&pg).is_some_and(|v| v.ready) && !self.scrubs.running.contains_key(&pg);
             if free {
                 let (deep, repair) = (wish.deep || wish.repair, wish.repair);
-                self.begin_scrub(*pg, ScrubOrder { deep, repair }, Some(wish.number));
+                self.begin_scrub(pg, ScrubOrder { deep, repair }, Some(wish.number));
             }
         }
         let repairs = std::mem::take(&mut self.scrubs.to_repair);
@@ -289,27 +290,29 @@ impl Osd {
             if self.scrubs.running.len() >= options.scrubs {
                 break;
             }
-            let Some(pool) = map.pool(pg.pool) else { continue };
+            let Some(pool) = map.pool(pg.pg.pool) else {
+                continue;
+            };
             let light = !map.has_flag(map_flag::NOSCRUB) && pool.flags & pool_flag::NOSCRUB == 0;
             let deep = !map.has_flag(map_flag::NODEEP_SCRUB) && pool.flags & pool_flag::NODEEP_SCRUB == 0;
-            if let Some(order) = due(*pg, view, &options.for_pool(pool), wall, light, deep) {
+            if let Some(order) = due(pg.pg, view, &options.for_pool(pool), wall, light, deep) {
                 self.begin_scrub(*pg, order, None);
             }
         }
     }
 
-    fn begin_scrub(&mut self, pg: PgId, order: ScrubOrder, wish: Option<u64>) {
+    fn begin_scrub(&mut self, pg: SPgId, order: ScrubOrder, wish: Option<u64>) {
         if self.scrubs.running.contains_key(&pg) {
             return;
         }
         self.drive(pg, Input::Scrub(order));
-        if self.primary(pg).is_some_and(|p| p.scrub_view().running.is_some()) {
+        if self.led(pg).is_some_and(|p| p.scrub_view().running.is_some()) {
             self.scrubs.running.insert(pg, Running { order, wish });
             self.flush_report();
         }
     }
 
-    pub fn scrub_ended(&mut self, pg: PgId, result: ScrubResult) {
+    pub fn scrub_ended(&mut self, pg: SPgId, result: ScrubResult) {
         self.meters.osd.scrubs.inc();
         let running = self.scrubs.running.remove(&pg);
         let left = result.errors.saturating_sub(result.fixed);
@@ -330,7 +333,7 @@ impl Osd {
         tracing::debug!("pg {pg}: {order:?} was asked for, and is done");
         let cluster = self.cluster.clone();
         io::task::spawn_local(async move {
-            if let Err(e) = cluster.scrub_done(pg, number).await {
+            if let Err(e) = cluster.scrub_done(pg.pg, number).await {
                 tracing::warn!("pg {pg}: a wish to scrub stays, and will be carried out again: {e}");
             }
         });

@@ -387,7 +387,7 @@ struct Sources {
     links: mpsc::Receiver<(LinkId, DialEvent)>,
     net: mpsc::Receiver<NetEvent>,
     fetches: mpsc::Receiver<crate::peers::FetchRequest>,
-    fetched: mpsc::UnboundedReceiver<(types::PgId, u64, crate::peers::Copied)>,
+    fetched: mpsc::UnboundedReceiver<(types::SPgId, u64, crate::peers::Copied)>,
     wake: Arc<Notify>,
     /// The disk's reads, where it has any beside the loop.
     reads: Option<Readable>,

@@ -2,6 +2,9 @@
 //!
 //! Invariants: a slot's role and configuration are those of the newest cluster state that the loop has seen; a PG that
 //! this OSD begins to lead is loaded from the store. PGs are visited in the order of their ids.
+//!
+//! A slot is that of a shard: of a PG of copies an OSD has one, under the shard -1; of a PG of shards it may have several, of
+//! which one at most leads. What concerns a PG as a whole goes to the slot that leads it ([`Osd::leading`]).
 
 use crate::activity::Activity;
 use crate::health::PgHealth;
@@ -34,7 +37,7 @@ pub struct Slot {
     /// The newest epoch in which it was clean, seen by this OSD since its start, in whichever role. 0: none.
     pub last_clean: Epoch,
     /// It was split off now: from which, and who had everything of that.
-    kin: Option<(PgId, Kin)>,
+    kin: Option<(SPgId, Kin)>,
     timer: Option<Duration>,
     /// How much it is written to.
     pub activity: Activity,
@@ -75,17 +78,18 @@ impl Osd {
         }
     }
 
-    fn settle_slot(&mut self, pg: PgId, group: Group) {
-        let pg_num = self.placement.pool(pg.pool).map_or(1, |p| p.pg_num);
+    fn settle_slot(&mut self, pg: SPgId, group: Group) {
+        let pg_num = self.placement.pool(pg.pg.pool).map_or(1, |p| p.pg_num);
+        let leads = self.placement.leads(pg);
         let Some(slot) = self.slots.get_mut(&pg) else {
             return self.take_on(pg, group);
         };
         let same = slot.group == group;
         match &mut slot.role {
-            Role::Primary(_) if group.is_primary() => {
+            Role::Primary(_) if leads => {
                 slot.group = group.clone();
-                if let Some(view) = self.placement.pool(pg.pool).cloned()
-                    && self.primary(pg).is_some_and(|p| p.pool().epoch != view.epoch)
+                if let Some(view) = self.placement.pool(pg.pg.pool).cloned()
+                    && self.led(pg).is_some_and(|p| p.pool().epoch != view.epoch)
                 {
                     self.drive(pg, Input::MapChanged(view));
                 }
@@ -93,7 +97,7 @@ impl Osd {
                     self.drive(pg, Input::Group(Box::new(group)));
                 }
             }
-            Role::Replica(replica) if !group.is_primary() => {
+            Role::Replica(replica) if !leads => {
                 slot.group = group.clone();
                 replica.set_pg_num(pg_num);
                 // A primary of a newer interval may have been here before the news of it.
@@ -113,8 +117,8 @@ impl Osd {
     }
 
     /// Begins to be what the configuration says.
-    fn take_on(&mut self, pg: PgId, group: Group) {
-        let role = match group.is_primary() {
+    fn take_on(&mut self, pg: SPgId, group: Group) {
+        let role = match self.placement.leads(pg) {
             true => self.load(pg).map(|pg| Role::Primary(Box::new(pg))),
             false => Some(self.replica(pg, group.clone())),
         };
@@ -128,7 +132,7 @@ impl Osd {
         let slot = Slot {
             role,
             group: group.clone(),
-            led_after: self.placement.led_after(pg),
+            led_after: self.placement.led_after(pg.pg),
             recovered: (0, 0),
             last_clean: 0,
             kin,
@@ -144,54 +148,59 @@ impl Osd {
         }
     }
 
-    fn replica(&self, pg: PgId, group: Group) -> Role {
-        let mut replica = Replica::new(SPgId::replicated(pg), group);
-        if let Some(pool) = self.placement.pool(pg.pool) {
+    fn replica(&self, pg: SPgId, group: Group) -> Role {
+        let mut replica = Replica::new(pg, group);
+        if let Some(pool) = self.placement.pool(pg.pg.pool) {
             replica.set_pg_num(pool.pg_num);
         }
         Role::Replica(replica)
     }
 
     /// The PG that one was split off from with the newest map, if this OSD leads both, and its full members.
-    fn kin_of(&self, born: &Pg) -> Option<(PgId, Kin)> {
+    fn kin_of(&self, born: &Pg) -> Option<(SPgId, Kin)> {
         let epoch = self.placement.epoch();
         if born.born_in() != Some(epoch) {
             return None;
         }
         let old = pg::ancestors(born.id()).find_map(|a| {
-            let old = self.primary(a.pg)?;
+            let old = self.led(a)?;
             (old.split_in() == Some(epoch)).then_some(old)
         })?;
-        Some((old.id().pg, old.kin()))
+        Some((old.id(), old.kin()))
     }
 
     /// A member's answer to a PG that this OSD leads.
-    pub fn on_pg_answer(&mut self, pg: PgId, from: OsdId, interval: Epoch, body: PeerBody) {
+    pub fn on_pg_answer(&mut self, pg: SPgId, from: OsdId, interval: Epoch, body: PeerBody) {
         if let PeerBody::Info(info) = &body
             && !info.exists
             && let Some((old, kin)) = self.slots.get(&pg).and_then(|s| s.kin.as_ref())
             && kin.has(from)
-            && self.primary(*old).is_some_and(|old| old.has_kept(kin))
+            && self.led(*old).is_some_and(|old| old.has_kept(kin))
         {
             self.drive(pg, Input::SplitSibling(from));
         }
         self.drive(pg, Input::Peer { from, interval, body });
     }
 
-    /// Loads a PG that this OSD is to lead and that could not be loaded before.
-    pub fn retry_load(&mut self, pg: PgId) -> bool {
-        if let Some(group) = self.placement.group(pg).cloned()
-            && !self.slots.contains_key(&pg)
+    /// Loads a PG that this OSD is to lead and that could not be loaded before; its slot, if there is one then.
+    pub fn retry_load(&mut self, pg: PgId) -> Option<SPgId> {
+        let slot = self.placement.lead(pg)?;
+        if let Some(group) = self.placement.group(slot).cloned()
+            && !self.slots.contains_key(&slot)
         {
-            self.take_on(pg, group);
+            self.take_on(slot, group);
         }
-        self.slots.contains_key(&pg)
+        self.slots.contains_key(&slot).then_some(slot)
     }
 
-    fn load(&mut self, pg: PgId) -> Option<Pg> {
-        let view = self.placement.pool(pg.pool).cloned()?;
+    fn load(&mut self, pg: SPgId) -> Option<Pg> {
+        let view = self.placement.pool(pg.pg.pool).cloned()?;
+        if view.erasure {
+            tracing::error!("pg {pg}: erasure-coded pools are not built in skep yet");
+            return None;
+        }
         let now = self.clock.monotonic();
-        match Pg::load(SPgId::replicated(pg), view, &mut self.store, now) {
+        match Pg::load(pg, view, &mut self.store, now) {
             Ok(mut loaded) => {
                 loaded.share_pull_turns(self.pull_turns.clone());
                 loaded.share_notify_bytes(self.notify_bytes.clone());
@@ -204,7 +213,7 @@ impl Osd {
         }
     }
 
-    fn forget(&mut self, pg: PgId) {
+    fn forget(&mut self, pg: SPgId) {
         self.uncommitted.remove(&pg);
         self.wishes.remove(&pg);
         let Some(slot) = self.slots.remove(&pg) else {
@@ -244,8 +253,8 @@ impl Osd {
     }
 
     /// One input to one PG that this OSD leads, and all that comes of it.
-    pub fn drive(&mut self, pg: PgId, input: Input) {
-        if self.primary(pg).is_none() {
+    pub fn drive(&mut self, pg: SPgId, input: Input) {
+        if self.led(pg).is_none() {
             return;
         }
         self.turn(pg, |role, ctx| {
@@ -256,14 +265,14 @@ impl Osd {
     }
 
     /// One step of a slot, and all that comes of it.
-    pub fn turn(&mut self, pg: PgId, step: impl FnOnce(&mut Role, &mut Context<'_>)) {
+    pub fn turn(&mut self, pg: SPgId, step: impl FnOnce(&mut Role, &mut Context<'_>)) {
         let durable = self.store.engine.durable();
         self.turn_at(pg, durable, step);
     }
 
     /// The same, after which no answer leaves that waits for more than `at`.
-    pub fn turn_at(&mut self, pg: PgId, at: u64, step: impl FnOnce(&mut Role, &mut Context<'_>)) {
-        self.turns.about().step(pg);
+    pub fn turn_at(&mut self, pg: SPgId, at: u64, step: impl FnOnce(&mut Role, &mut Context<'_>)) {
+        self.turns.about().step(pg.pg);
         let reads =
             matches!(self.slots.get(&pg), Some(s) if matches!(&s.role, Role::Replica(r) if r.has_reads()));
         let serving = reads && self.may_answer_for(pg);
@@ -297,7 +306,7 @@ impl Osd {
     }
 
     /// Keeps the timer queue in step with what the PG wants.
-    fn arm(&mut self, pg: PgId) {
+    fn arm(&mut self, pg: SPgId) {
         let Some(slot) = self.slots.get_mut(&pg) else {
             return;
         };
@@ -333,7 +342,7 @@ impl Osd {
         self.scrub();
     }
 
-    fn carry_out(&mut self, pg: PgId, primary: bool) {
+    fn carry_out(&mut self, pg: SPgId, primary: bool) {
         for output in std::mem::take(&mut self.out) {
             match output {
                 // A read's answer may have become stale since it was asked for.
@@ -385,20 +394,17 @@ impl Osd {
     }
 
     /// Answers that may not leave while the lease is not sure: kept for when it is again, as long as the interval lasts.
-    fn hold(&mut self, pg: PgId, output: Output) {
+    fn hold(&mut self, pg: SPgId, output: Output) {
         let interval = self.placement.group(pg).map_or(0, |g| g.interval);
         self.held.push((pg, interval, output));
     }
 
     /// The lease is good: what was held leaves, unless another interval began.
     pub fn release_held(&mut self) {
-        let mut by_pg: BTreeMap<PgId, Vec<Output>> = BTreeMap::new();
+        let mut by_pg: BTreeMap<SPgId, Vec<Output>> = BTreeMap::new();
         for (pg, interval, output) in std::mem::take(&mut self.held) {
-            if self
-                .placement
-                .group(pg)
-                .is_some_and(|g| g.interval == interval && g.is_primary())
-            {
+            let group = self.placement.group(pg);
+            if self.placement.leads(pg) && group.is_some_and(|g| g.interval == interval) {
                 by_pg.entry(pg).or_default().push(output);
             }
         }
@@ -415,18 +421,32 @@ impl Osd {
     }
 
     /// The PGs that this OSD leads, for reports and commands.
-    pub fn pgs(&self) -> impl Iterator<Item = (PgId, &Pg)> {
+    pub fn pgs(&self) -> impl Iterator<Item = (SPgId, &Pg)> {
         self.slots.iter().filter_map(|(id, slot)| match &slot.role {
             Role::Primary(pg) => Some((*id, &**pg)),
             Role::Replica(_) => None,
         })
     }
 
-    pub fn primary(&self, id: PgId) -> Option<&Pg> {
-        match &self.slots.get(&id)?.role {
+    /// The PG of a slot that leads it.
+    pub fn led(&self, slot: SPgId) -> Option<&Pg> {
+        match &self.slots.get(&slot)?.role {
             Role::Primary(pg) => Some(pg),
             Role::Replica(_) => None,
         }
+    }
+
+    /// The slot from which this OSD leads a PG.
+    pub fn leading(&self, pg: PgId) -> Option<SPgId> {
+        let slot = |shard| SPgId { pg, shard };
+        let mut slots = self.slots.range(slot(i8::MIN)..=slot(i8::MAX));
+        let (slot, _) = slots.find(|(_, s)| matches!(s.role, Role::Primary(_)))?;
+        Some(*slot)
+    }
+
+    /// A PG that this OSD leads.
+    pub fn primary(&self, pg: PgId) -> Option<&Pg> {
+        self.led(self.leading(pg)?)
     }
 }
 

@@ -17,23 +17,23 @@ use types::{EVersion, Errno, ObjectId, PgId, SPgId, Transaction};
 pub struct StoreView {
     pub engine: Store,
     /// The PG that it is lent to.
-    borrower: PgId,
+    borrower: SPgId,
     /// Prefetches that were not released. Bounded by the operations in flight, of which `net` has a budget, and
     /// the ranges that a PG asks for on behalf of one.
-    prefetches: HashMap<Ticket, PgId>,
+    prefetches: HashMap<Ticket, SPgId>,
 }
 
 impl StoreView {
     pub fn new(engine: Store) -> Self {
         Self {
             engine,
-            borrower: PgId::new(0, 0),
+            borrower: SPgId::replicated(PgId::new(0, 0)),
             prefetches: HashMap::new(),
         }
     }
 
     /// What is asked of it from now on is asked by this PG.
-    pub fn lend(&mut self, pg: PgId) {
+    pub fn lend(&mut self, pg: SPgId) {
         self.borrower = pg;
     }
 
@@ -44,7 +44,7 @@ impl StoreView {
     }
 
     /// Prefetches that ended, and whose they are.
-    pub fn prefetched(&mut self) -> Vec<(Ticket, PgId)> {
+    pub fn prefetched(&mut self) -> Vec<(Ticket, SPgId)> {
         let ended = self.engine.prefetched().into_iter();
         // One that was released while it was under way is nobody's.
         ended

@@ -33,6 +33,7 @@ mod options;
 mod reports;
 mod revocation;
 mod rights;
+mod shards;
 
 const POOL: i64 = 1;
 const OBJECTS: usize = 8;
@@ -102,7 +103,7 @@ impl Rig {
 
     async fn add_pool(&self, size: u8, min_size: u8) {
         let pg_num = 2;
-        let pool = PgPool {
+        self.add_pool_of(PgPool {
             size,
             min_size,
             pg_num,
@@ -111,7 +112,11 @@ impl Rig {
             pgp_num_target: pg_num,
             pg_num_pending: pg_num,
             ..PgPool::default()
-        };
+        })
+        .await;
+    }
+
+    async fn add_pool_of(&self, pool: PgPool) {
         let add = |state: &cluster::ClusterState| {
             let mut changes = Changes::none();
             let inc = changes.inc(state, Utime::ZERO);

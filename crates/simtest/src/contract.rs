@@ -55,6 +55,10 @@ fn breach(before: &ClusterState, now: &ClusterState, pg: PgId, new: &PgConfig) -
     if new.in_sync.first() != Some(&new.primary) || new.in_sync.iter().enumerate().any(twice) {
         return Some("the primary is the first of a set");
     }
+    let stand = |o: &OsdId| new.acting.iter().filter(|a| **a == Some(*o)).count();
+    if new.in_sync.iter().any(|o| stand(o) != 1) || new.acting.iter().flatten().count() != new.in_sync.len() {
+        return Some("who is in sync has one position, and nobody else has one");
+    }
     let up = map.pg_to_up_acting(pg).up;
     let asleep = new.in_sync.iter().all(|o| !map.is_up(*o));
     if up != new.in_sync && !asleep && map.pg_temp.get(&pg) != Some(&new.in_sync) {
@@ -72,6 +76,11 @@ fn breach(before: &ClusterState, now: &ClusterState, pg: PgId, new: &PgConfig) -
     }
     if new.primary != old.primary && !old.in_sync.contains(&new.primary) {
         return Some("only who is in sync becomes primary");
+    }
+    let size = map.pool(POOL).map_or(1, |p| usize::from(p.size));
+    let mut places = old.acting.iter().zip(&new.acting).take(size);
+    if places.any(|(was, is)| was != is && was.is_some_and(|o| new.in_sync.contains(&o))) {
+        return Some("who is in sync keeps its position");
     }
     let returned = !was.is_up(new.primary) && map.is_up(new.primary);
     if (new.primary != old.primary || returned) && !is_new {

@@ -39,7 +39,7 @@ impl PgProposal {
         all.chunks(BATCH_MAX)
     }
 
-    /// What the configuration becomes in a map of `epoch`.
+    /// What the configuration becomes in a map of `epoch`. Settling gives it its positions.
     pub(super) fn config(&self, epoch: Epoch) -> PgConfig {
         let mut in_sync = self.in_sync.clone();
         in_sync.retain(|o| *o != self.primary);
@@ -53,6 +53,7 @@ impl PgProposal {
             },
             in_sync,
             primary: self.primary,
+            acting: self.expect.acting.clone(),
             created: self.expect.created,
         }
     }
@@ -62,7 +63,7 @@ impl PgConfigs {
     /// Why `p` cannot be carried out now; None: it can.
     pub fn refuses(&self, map: &OsdMap, p: &PgProposal) -> Option<Refusal> {
         let now = match self.get(p.pg) {
-            Some(now) if *now == p.expect => now,
+            Some(now) if now.is_expected(&p.expect) => now,
             Some(now) if now.primary == p.expect.primary && broken::is(Rule::Expected) => now,
             _ => return Some(Refusal::Moved),
         };

@@ -1,6 +1,7 @@
 //! Settling: what an OSD map change means for the configurations, decided from maps alone (rules 4, 5, 7 and 8 of
 //! docs/internals/replication.md).
 
+use super::acting::{first_positions, positions};
 use super::{CHUNK, PgConfig, PgConfigs, PgProposal};
 use crate::broken::{self, Rule};
 use crate::rows::Write;
@@ -22,7 +23,11 @@ impl PgConfigs {
     ) -> bool {
         let mut dirty = BTreeSet::new();
         for p in proposals {
-            self.0.insert(p.pg, p.config(next.epoch));
+            let mut config = p.config(next.epoch);
+            if let Some(now) = self.0.get(&p.pg) {
+                config.acting.clone_from(&now.acting);
+            }
+            self.0.insert(p.pg, config);
             dirty.insert(row_of(p.pg));
         }
         let mut pinned = false;
@@ -54,7 +59,8 @@ impl PgConfigs {
         let known = self.0.get(&pg).cloned();
         let began = known.clone().or_else(|| self.first_config(old, next, pg, &up));
         let Some(began) = began else { return false };
-        let config = settled(&began, &up, old, next, min_size(next, pg));
+        let mut config = settled(&began, &up, old, next, min_size(next, pg));
+        config.acting = positions(&began.acting, &config.in_sync, &up, size(next, pg));
         check(pg, &began, &config, min_size(next, pg), next.epoch);
         if known.as_ref() != Some(&config) {
             self.0.insert(pg, config.clone());
@@ -102,6 +108,7 @@ impl PgConfigs {
             interval: next.epoch,
             in_sync,
             primary,
+            acting: first_positions(up),
             created: next.epoch,
         })
     }
@@ -149,6 +156,10 @@ pub(super) fn min_size(map: &OsdMap, pg: PgId) -> usize {
     map.pool(pg.pool).map_or(1, |p| usize::from(p.min_size).max(1))
 }
 
+fn size(map: &OsdMap, pg: PgId) -> usize {
+    map.pool(pg.pool).map_or(1, |p| usize::from(p.size).max(1))
+}
+
 /// The configuration that `c` becomes with the OSDs that are up in `next`.
 fn settled(c: &PgConfig, up: &[OsdId], old: &OsdMap, next: &OsdMap, min_size: usize) -> PgConfig {
     let is_up = |o: &OsdId| next.is_up(*o);
@@ -189,6 +200,7 @@ fn settled(c: &PgConfig, up: &[OsdId], old: &OsdMap, next: &OsdMap, min_size: us
         interval,
         in_sync,
         primary,
+        acting: c.acting.clone(),
         created: c.created,
     }
 }
@@ -216,6 +228,7 @@ mod tests {
             interval,
             in_sync: in_sync.to_vec(),
             primary: in_sync[0],
+            acting: Vec::new(),
             created: 1,
         }
     }

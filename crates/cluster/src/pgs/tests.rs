@@ -204,6 +204,7 @@ fn a_new_pg_starts_with_all_that_are_up() {
     for (pg, config) in c.pgs.iter() {
         assert_eq!(config.in_sync, c.map.pg_to_up_acting(pg).up, "{pg}");
         assert_eq!(config.in_sync.len(), 3);
+        assert_eq!(config.acting, acting::in_order(&config.in_sync));
     }
     assert!(c.map.pg_temp.is_empty());
 }
@@ -219,10 +220,16 @@ fn who_goes_down_leaves_and_another_in_sync_leads() {
         (&now.in_sync[..], now.primary, now.interval),
         (&[b, d][..], b, c.map.epoch)
     );
+    assert_eq!(now.acting, [None, Some(b), Some(d)]);
     // The next one stays: two are the least.
     c.down(&[b]);
     let now = c.pgs.get(pg).unwrap().clone();
     assert_eq!((&now.in_sync[..], now.primary), (&[d, b][..], d));
+    assert_eq!(
+        now.acting,
+        [None, Some(b), Some(d)],
+        "another primary moves nobody"
+    );
     c.down(&[d]);
     assert_eq!(c.pgs.get(pg).unwrap(), &now, "nobody is there, nothing changes");
     c.boot(a);
@@ -301,10 +308,10 @@ fn proposals_are_refused_for_their_reason() {
 }
 
 /// Numbers that look drawn; the same for the same seed.
-struct Dice(u64);
+pub(super) struct Dice(pub u64);
 
 impl Dice {
-    fn roll(&mut self, sides: usize) -> usize {
+    pub fn roll(&mut self, sides: usize) -> usize {
         self.0 = self
             .0
             .wrapping_mul(6_364_136_223_846_793_005)
@@ -367,6 +374,17 @@ fn whatever_happens_the_rules_hold() {
                 let distinct: std::collections::BTreeSet<_> = now.in_sync.iter().collect();
                 assert_eq!(distinct.len(), now.in_sync.len(), "{why}");
                 assert_eq!(now.in_sync[0], now.primary, "{why}");
+                let mut standing: Vec<OsdId> = now.acting.iter().copied().flatten().collect();
+                assert_eq!(standing.len(), distinct.len(), "{why}");
+                assert!(distinct.iter().all(|o| standing.contains(o)), "{why}");
+                standing.retain(|o| !distinct.contains(o));
+                assert!(standing.is_empty(), "{why}");
+                let most = usize::from(size).max(now.in_sync.len());
+                assert!(now.acting.len() <= most, "{why}");
+                for (at, o) in old.acting.iter().enumerate().take(size.into()) {
+                    let stays = o.is_some_and(|o| distinct.contains(&o));
+                    assert!(!stays || now.acting[at] == *o, "{why}");
+                }
                 assert!(
                     now.in_sync.len() >= old.in_sync.len().min(min_size.into()),
                     "{why}"
@@ -402,13 +420,48 @@ fn a_pg_keeps_the_epoch_that_it_was_made_in() {
     let after = c.pgs.get(pg).unwrap().clone();
     assert_eq!((after.primary, after.created), (other[0], made));
     assert_eq!(PgConfig::from_bytes(&after.to_bytes()), Ok(after.clone()));
-    // What an earlier version has written does not say.
-    let mut w = Writer::new();
-    w.envelope(1, 1, |w| {
-        w.put(&after.interval);
-        w.put(&after.in_sync);
-        w.put(&after.primary);
-    });
-    let old = PgConfig::from_bytes(&w.finish()).unwrap();
-    assert_eq!(old, PgConfig { created: 0, ..after });
+    // What earlier versions have written does not say, nor in which positions they are.
+    for version in [1, 2] {
+        let mut w = Writer::new();
+        w.envelope(version, 1, |w| {
+            w.put(&after.interval);
+            w.put(&after.in_sync);
+            w.put(&after.primary);
+            if version == 2 {
+                w.put(&after.created);
+            }
+        });
+        let was = PgConfig {
+            created: if version == 2 { made } else { 0 },
+            acting: acting::in_order(&after.in_sync),
+            ..after.clone()
+        };
+        assert_eq!(PgConfig::from_bytes(&w.finish()), Ok(was));
+    }
+}
+
+/// An earlier version's row is that of positions in order: nothing is written anew because of them, and a proposal of who
+/// knows none holds.
+#[test]
+fn positions_are_no_part_of_what_is_expected() {
+    let mut c = Cluster::with_copies(3, 2);
+    let (pg, now) = c.any_pg();
+    let [a, b, d] = now.in_sync[..] else { panic!() };
+    let mut unaware = proposal(pg, &now, &[a, b]);
+    unaware.expect.acting.clear();
+    assert_eq!(c.pgs.refuses(&c.map, &unaware), None);
+    c.propose(&[unaware], |_, _| {});
+    let positions = |c: &Cluster| c.pgs.get(pg).unwrap().acting.clone();
+    assert_eq!(positions(&c), [Some(a), Some(b), None]);
+    // Who is to have it for a while, and whose place it is.
+    let e = (0..6).find(|o| !now.in_sync.contains(o)).unwrap();
+    for (set, want) in [
+        (vec![a, b, e], vec![a, b, e]),
+        (vec![a, b, e, d], vec![a, b, e, d]),
+        (vec![a, b, d], vec![a, b, d]),
+    ] {
+        let now = c.pgs.get(pg).unwrap().clone();
+        c.propose(&[proposal(pg, &now, &set)], |_, _| {});
+        assert_eq!(positions(&c), acting::in_order(&want));
+    }
 }
