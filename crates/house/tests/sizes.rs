@@ -5,10 +5,10 @@
 use house::source::{Source, all, functions};
 
 /// Lines of the longest file of the product, and of its tests.
-const FILE_LINES_MAX: usize = 807;
+const FILE_LINES_MAX: usize = 813;
 const TEST_FILE_LINES_MAX: usize = 1318;
 /// Lines of the longest function of the product.
-const FUNCTION_LINES_MAX: usize = 189;
+const FUNCTION_LINES_MAX: usize = 183;
 /// A function with more lines is long; so many of the product's are.
 const LONG: usize = 60;
 const LONG_FUNCTIONS_MAX: usize = 39;

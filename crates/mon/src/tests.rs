@@ -181,9 +181,8 @@ impl Rig {
 
     /// What the newest state makes due to `id`.
     fn pushed(&mut self, id: u64) -> Vec<Message> {
-        let effects = self.monitor.state_changed(self.cluster.state());
+        let effects = self.monitor.state_changed(self.cluster.state()).into_iter();
         effects
-            .into_iter()
             .filter_map(|e| match e {
                 Effect::Send(to, m) if to == id => Some(m),
                 _ => None,

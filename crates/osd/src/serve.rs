@@ -118,19 +118,9 @@ pub async fn serve(
     let (net_tx, net_rx) = mpsc::channel(NET_QUEUE);
     let meters = Meters::new(c.registry.clone(), &c.memory);
     let modes = ModeSwitch::new(options::modes(&c.cluster.state(), c.id));
-    let config = ServerConfig {
-        modes: modes.clone(),
-        lifelines: true,
-        ..ServerConfig::new(
-            EntityName::osd(c.id),
-            EntityAddrVec::one(addr),
-            c.auth.clone(),
-            c.entropy.clone(),
-        )
-    };
     let conns = net::serve(
         listener,
-        Arc::new(config),
+        Arc::new(server_config(&c, addr, modes.clone())),
         net::Options {
             connections_max: c.connections_max,
             accounts: meters.net.clone(),
@@ -294,6 +284,20 @@ pub async fn serve(
     }
     drop(sources);
     finish(osd, &c).await
+}
+
+/// How clients and other OSDs are met.
+fn server_config(c: &Config, addr: EntityAddr, modes: Arc<ModeSwitch>) -> ServerConfig {
+    ServerConfig {
+        modes,
+        lifelines: true,
+        ..ServerConfig::new(
+            EntityName::osd(c.id),
+            EntityAddrVec::one(addr),
+            c.auth.clone(),
+            c.entropy.clone(),
+        )
+    }
 }
 
 /// A bound socket, and the address that it is known by.
