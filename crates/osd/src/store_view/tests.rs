@@ -61,8 +61,16 @@ impl Subject for OnDisk {
 
     fn fetched(&mut self, store: &mut StoreView) -> Vec<Ticket> {
         store.engine.kick();
-        store.engine.wait_reads().unwrap();
-        store.prefetched().into_iter().map(|(t, _)| t).collect()
+        let mut ended: Vec<Ticket> = Vec::new();
+        // A wait ends with any progress, not with all.
+        for _ in 0..10_000 {
+            if ended.len() >= store.prefetches.len() {
+                break;
+            }
+            store.engine.wait_reads().unwrap();
+            ended.extend(store.prefetched().into_iter().map(|(t, _)| t));
+        }
+        ended
     }
 }
 
