@@ -99,6 +99,8 @@ metrics::table! {
 #[derive(Debug)]
 pub struct Accountant {
     budget: u64,
+    /// Of it, what was given to accounts of their own.
+    given: u64,
     shown: Arc<Budget>,
     /// By their names in `dump_mempools`.
     accounts: Vec<(&'static str, Arc<Account>)>,
@@ -110,6 +112,7 @@ impl Accountant {
         shown.budget.set(budget);
         Self {
             budget,
+            given: 0,
             shown,
             accounts: Vec::new(),
         }
@@ -122,8 +125,9 @@ impl Accountant {
 
     /// One more account, shown as the logger `throttle-NAME`. What the others leave of the budget bounds it.
     pub fn open(&mut self, name: &'static str, bytes_max: u64, registry: &Registry) -> Arc<Account> {
-        let given: u64 = self.accounts.iter().map(|(_, a)| a.bytes_max()).sum();
-        let account = Account::alone(bytes_max.min(self.budget.saturating_sub(given)));
+        let bytes_max = bytes_max.min(self.budget.saturating_sub(self.given));
+        self.given += bytes_max;
+        let account = Account::alone(bytes_max);
         registry.add(&format!("throttle-{name}"), account.clone());
         self.accounts.push((name, account.clone()));
         account
@@ -176,6 +180,19 @@ mod tests {
         assert_eq!((a.bytes(), a.peak.get(), a.items.get()), (30, 90, 1));
         drop(second);
         assert_eq!((a.bytes(), a.items.get()), (0, 0));
+    }
+
+    #[test]
+    fn what_comes_off_other_accounts_leaves_the_budget_to_the_next() {
+        let registry = Registry::default();
+        let mut all = Accountant::new(100, &registry);
+        let requests = all.open("mon_client_bytes", 60, &registry);
+        let connections = all.open_within("mon_connection", 60, &registry);
+        let next = all.open("mgr_client_bytes", 40, &registry);
+        assert_eq!(
+            (requests.bytes_max(), connections.bytes_max(), next.bytes_max()),
+            (60, 60, 40)
+        );
     }
 
     #[test]
