@@ -118,7 +118,13 @@ impl Conn {
             Err(why) => return Err((EtcdError::EndpointError(why), turn)),
         };
         let connect = Client::connect([endpoint], Some(options));
-        let client = match io::task::timeout(CONNECT_MAX, connect).await {
+        // A login costs etcd a slow hash, and on a busy machine that takes its time.
+        let limit = if self.options.user.is_some() {
+            CALL_MAX
+        } else {
+            CONNECT_MAX
+        };
+        let client = match io::task::timeout(limit, connect).await {
             Ok(Ok(client)) => client,
             Ok(Err(e)) => return Err((e, turn)),
             Err(_) => return Err((EtcdError::EndpointError("no answer".into()), turn)),
