@@ -36,6 +36,21 @@ def test_first_start_says_where_things_lie(own):
     skep.ceph('-s')
 
 
+def test_the_stock_ceph_daemon_asks_the_socket(own):
+    """`ceph daemon` reads what the socket offers before it sends anything."""
+    skep = own().start()
+
+    def ask(*words):
+        return skep.run('ceph', 'daemon', skep.data / 'skep.asok', *words).out
+    counters = json.loads(ask('perf', 'dump'))
+    assert {'mon.a', 'osd.0'} <= set(counters) and 'op_w' in counters['osd.0']['osd'], sorted(counters)
+    # Each port of the monitor has a part of its budget.
+    for port in 'mon', 'mgr':
+        assert counters['mon.a']['throttle-%s_client_bytes' % port]['max'] > 16 << 20
+    assert json.loads(ask('status'))['running']
+    assert 'osd.0' in ask('osd', 'tree')
+
+
 def test_status_and_conf(own):
     skep = own().start()
     out = skep.cli('status', '--data', skep.data).out

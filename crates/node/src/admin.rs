@@ -47,6 +47,47 @@ pub(crate) struct AdminContext {
     pub version: &'static str,
 }
 
+/// The commands of the socket itself: prefix, arguments, what it is.
+const COMMANDS: [(&str, &[&str], &str); 8] = [
+    ("status", &[], "state of this process and of its cluster"),
+    ("version", &[], "version"),
+    ("help", &[], "this list"),
+    (
+        "perf dump",
+        &["logger", "counter", "daemon"],
+        "what the daemons of this process count",
+    ),
+    ("perf schema", &["daemon"], "what their counters mean"),
+    (
+        "skep host rm",
+        &["host", "begin"],
+        "a step towards a host being out of the cluster",
+    ),
+    (
+        "skep osd rm",
+        &["id", "begin"],
+        "a step towards an OSD being out of the cluster",
+    ),
+    (
+        "skep pool near",
+        &["pool", "host"],
+        "keep the first copies of a pool on a host",
+    ),
+];
+
+fn help() -> Value {
+    let mut all: Map<String, Value> = Map::new();
+    for (prefix, names, help) in COMMANDS {
+        let of = match names.is_empty() {
+            true => help.to_string(),
+            false => format!("{help}: {}", names.join(", ")),
+        };
+        all.insert(prefix.to_string(), of.into());
+    }
+    all.insert("(any)".into(), "a monitor command that only reads".into());
+    Value::Object(all)
+}
+
 impl AdminContext {
     pub async fn answer(&self, request: String) -> Vec<u8> {
         io::panics::point("admin");
@@ -72,22 +113,45 @@ impl AdminContext {
             "skep test panic" => panic_at(text("role"), text("point")),
             "skep pool near" => self.near(text("pool"), text("host")).await,
             "version" | "0" => json!({"version": self.version}).to_string(),
-            "help" | "get_command_descriptions" => json!({
-                "status": "state of this process and of its cluster",
-                "version": "version",
-                "help": "this list",
-                "perf dump": "what the daemons of this process count: daemon, logger, counter",
-                "perf schema": "what their counters mean: daemon",
-                "doctor": "what is blocked or slow, and what to do next",
-                "skep host rm": "a step towards a host being out of the cluster: host, begin",
-                "skep osd rm": "a step towards an OSD being out of the cluster: id, begin",
-                "skep pool near": "keep the first copies of a pool on a host: pool, host",
-                "(any)": "a monitor command that only reads",
-            })
-            .to_string(),
+            "help" => help().to_string(),
+            "get_command_descriptions" => self.descriptions().await.to_string(),
             prefix => return self.monitor_command(prefix, parsed.clone()).await,
         };
         out.into_bytes()
+    }
+
+    /// What `ceph daemon` reads before it sends anything, as Ceph's daemons give it: the commands here, and the monitor's where there is one.
+    async fn descriptions(&self) -> Value {
+        let mut all = match self
+            .access
+            .ask(json!({"prefix": "get_command_descriptions"}).to_string())
+            .await
+        {
+            Some(answer) if answer.code == 0 => serde_json::from_slice(&answer.data).unwrap_or_default(),
+            _ => Map::new(),
+        };
+        let arguments = |names: &[&str]| {
+            let kind = |name: &str| match name {
+                "id" => "CephInt",
+                "begin" => "CephBool",
+                _ => "CephString",
+            };
+            let of = |name: &&str| json!({"name": name, "type": kind(name), "req": false});
+            names.iter().map(of).collect::<Vec<Value>>()
+        };
+        for (text, names, help) in COMMANDS {
+            let mut sig: Vec<Value> = text.split(' ').map(Value::from).collect();
+            let words = sig.len();
+            sig.extend(arguments(names));
+            all.retain(|_, c| {
+                c["sig"]
+                    .as_array()
+                    .is_none_or(|s| s.len() < words || s[..words] != sig[..words])
+            });
+            let one = json!({"sig": sig, "help": help, "module": "node", "perm": "r", "flags": 0});
+            all.insert(format!("node {text}"), one);
+        }
+        Value::Object(all)
     }
 
     /// By the names of the daemons: one process runs several.
