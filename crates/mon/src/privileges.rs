@@ -27,9 +27,21 @@ struct Known {
 }
 
 /// Ours alone, or other than in Ceph: with the reason.
-const OURS: [(&str, &str, &str, &str); 9] = [
+const OURS: [(&str, &str, &str, &str); 11] = [
     ("doctor", "mon", "r", "ours"),
     ("osd pool near", "osd", "rw", "ours"),
+    (
+        "perf dump",
+        "mon",
+        "r",
+        "of the admin socket in Ceph, hidden here",
+    ),
+    (
+        "perf schema",
+        "mon",
+        "r",
+        "of the admin socket in Ceph, hidden here",
+    ),
     (
         "get_command_descriptions",
         "mon",

@@ -50,7 +50,7 @@ pub fn osd_host(id: OsdId) -> IpAddr {
     [10, 0, 1, id as u8 + 1].into()
 }
 pub fn client_host(id: u64) -> IpAddr {
-    [10, 0, 2, id as u8 + 1].into()
+    [10, 0, 2 + (id / 250) as u8, (id % 250) as u8 + 1].into()
 }
 
 pub struct OsdNode {
