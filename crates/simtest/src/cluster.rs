@@ -46,8 +46,9 @@ pub fn mon_host() -> IpAddr {
 pub fn operator_host() -> IpAddr {
     [10, 0, 0, 2].into()
 }
+/// Of -1, no OSD, an address that nobody has.
 pub fn osd_host(id: OsdId) -> IpAddr {
-    [10, 0, 1, id as u8 + 1].into()
+    [10, 0, 1, (id as u8).wrapping_add(1)].into()
 }
 pub fn client_host(id: u64) -> IpAddr {
     [10, 0, 2 + (id / 250) as u8, (id % 250) as u8 + 1].into()
