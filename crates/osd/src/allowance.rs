@@ -6,7 +6,7 @@
 //! seconds, and where the bound is near, logs of PGs at rest are trimmed without a write ([`Pg::trim_log`]).
 //!
 //! Bounds: all logs and all caches together stay within their accounts, except that each PG keeps a minimum
-//! (16 entries of the log, a few objects).
+//! (100 entries of the log, a few objects).
 
 use crate::osd::Osd;
 use crate::slots::Role;
