@@ -8,6 +8,7 @@
 //! OSDs in sync, where those are more.
 
 use denc::{Error, Reader, Result, Writer};
+use std::collections::BTreeSet;
 use types::OsdId;
 
 /// The positions of a new PG: CRUSH's.
@@ -68,14 +69,16 @@ pub(super) fn in_order(in_sync: &[OsdId]) -> Vec<Option<OsdId>> {
 /// One byte: the number of positions, 0 if they are `in_sync` in order; else the position of each of `in_sync` in one
 /// byte. So a large pool's rows stay small.
 pub(super) fn encode(acting: &[Option<OsdId>], in_sync: &[OsdId], w: &mut Writer) {
-    if acting == in_order(in_sync) {
-        return w.u8(0);
-    }
-    // A pool's size is a byte, and so is twice the largest that a pool can get.
-    w.u8(acting.len() as u8);
-    for o in in_sync {
-        let at = acting.iter().position(|a| a == &Some(*o));
-        w.u8(at.unwrap_or(usize::from(u8::MAX)) as u8);
+    let at = |o: &OsdId| acting.iter().position(|a| *a == Some(*o));
+    let places: Option<Vec<u8>> = in_sync.iter().map(|o| u8::try_from(at(o)?).ok()).collect();
+    let unique = |places: &Vec<u8>| places.iter().collect::<BTreeSet<_>>().len() == places.len();
+    // A pool's size is a byte. What has no such form is written as what can be read again: the order of those in sync.
+    match (u8::try_from(acting.len()), places.filter(unique)) {
+        (Ok(len), Some(places)) if acting != in_order(in_sync) => {
+            w.u8(len);
+            places.into_iter().for_each(|at| w.u8(at));
+        }
+        _ => w.u8(0),
     }
 }
 
@@ -116,6 +119,22 @@ mod tests {
     fn osds(text: &str) -> Vec<OsdId> {
         let of = |w: &str| w.parse().unwrap_or(ITEM_NONE);
         text.split_whitespace().map(of).collect()
+    }
+
+    #[test]
+    fn whatever_is_written_can_be_read() {
+        for (acting, in_sync, read) in [
+            (vec![None, Some(1)], vec![1], vec![None, Some(1)]),
+            // Nobody settles such ones; a row that does not decode would keep the whole cluster from its state.
+            (vec![Some(1), None], vec![1, 2], vec![Some(1), Some(2)]),
+            (vec![None, Some(1)], vec![1, 1], vec![Some(1), Some(1)]),
+            (vec![None; 300], vec![1], vec![Some(1)]),
+        ] {
+            let mut w = Writer::new();
+            encode(&acting, &in_sync, &mut w);
+            let mut r = Reader::new(w.finish());
+            assert_eq!(decode(&in_sync, &mut r).unwrap(), read, "{acting:?} of {in_sync:?}");
+        }
     }
 
     #[test]
