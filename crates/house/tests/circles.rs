@@ -21,7 +21,6 @@ const LARGER: &[(&str, &[usize])] = &[
     ("pg", &[12, 11]),
     ("simtest", &[9]),
     ("skep", &[7]),
-    ("store", &[8]),
 ];
 
 #[test]
