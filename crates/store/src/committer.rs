@@ -12,11 +12,11 @@
 //! Bounds: [`Committer::fits`] says whether a record of some size still fits into the ring.
 
 use crate::broken::{self, Rule};
-use crate::helper;
-use crate::options::{Driver, Seq, Waker};
+use crate::direct::Direct;
 use crate::ring::{HEADER, Header, Ring, padded};
-use crate::{Counters, Error, Result};
-use bytes::Bytes;
+use crate::values::{Counters, Seq, Waker};
+use crate::zeros::write_zeros;
+use crate::{Error, Result};
 use io::disk::{AlignedVec, DiskFile, write_slices};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -33,17 +33,10 @@ const EAGER_BYTES: u64 = 1 << 20;
 const AHEAD_BYTES: u64 = 4 << 20;
 /// Log space that is zeroed at a time, ahead of its first use.
 const ZERO_BYTES: u64 = 1 << 20;
-/// One write of direct data through the page cache; see `helper` for why pieces are small.
+/// One write of direct data through the page cache; see `zeros` for why pieces are small.
 const CACHED_WRITE_BYTES: usize = 64 << 10;
 /// Kept for the next batch: a buffer that grew larger is given back.
 const SPARE_BYTES: usize = 1 << 20;
-
-/// Whole blocks for a place that nothing refers to yet.
-#[derive(Debug, Clone)]
-pub struct Direct {
-    pub offset: u64,
-    pub data: Bytes,
-}
 
 /// Direct extents of one transaction.
 #[derive(Debug)]
@@ -110,7 +103,8 @@ pub struct Committer {
     tag: u64,
     incarnation: u64,
     waker: Waker,
-    driver: Option<Arc<dyn Driver>>,
+    /// Without threads: called when a batch waits.
+    caller: Option<Waker>,
     inner: Mutex<Inner>,
     work: Condvar,
     /// For the data thread.
@@ -174,7 +168,7 @@ impl Committer {
         ring: Ring,
         tag: u64,
         waker: Waker,
-        driver: Option<Arc<dyn Driver>>,
+        caller: Option<Waker>,
         start: Start,
     ) -> Self {
         assert!(
@@ -218,7 +212,7 @@ impl Committer {
             tag,
             incarnation: start.incarnation,
             waker,
-            driver,
+            caller,
             inner: Mutex::new(inner),
             work: Condvar::new(),
             data: Condvar::new(),
@@ -249,8 +243,8 @@ impl Committer {
     /// Tells whoever writes batches that one waits.
     fn call(&self) {
         self.work.notify_one();
-        if let Some(d) = &self.driver {
-            d.wake();
+        if let Some(call) = &self.caller {
+            call();
         }
     }
 
@@ -763,7 +757,7 @@ impl Committer {
     }
 
     fn zero(&self, (from, to): (u64, u64)) -> Result<()> {
-        helper::write_zeros(&*self.file, self.ring.offset + from, self.ring.offset + to)
+        write_zeros(&*self.file, self.ring.offset + from, self.ring.offset + to)
             .map_err(|e| Error::io(&self.path, "zero the log", e))
     }
 }
