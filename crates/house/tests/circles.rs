@@ -18,7 +18,7 @@ const LARGER: &[(&str, &[usize])] = &[
     ("model", &[5]),
     ("objclass", &[8]),
     ("osd", &[13]),
-    ("pg", &[12, 11]),
+    ("pg", &[12]),
     ("simtest", &[9]),
     ("skep", &[7]),
     ("store", &[8]),
