@@ -16,7 +16,7 @@ const LARGER: &[(&str, &[usize])] = &[
     ("hostile", &[5]),
     ("model", &[5]),
     ("osd", &[13]),
-    ("pg", &[12, 11]),
+    ("pg", &[12]),
     ("simtest", &[9]),
 ];
 
