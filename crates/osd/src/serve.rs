@@ -125,6 +125,7 @@ pub async fn serve(
             connections_max: c.connections_max,
             accounts: meters.net.clone(),
             lifelines: lifelines.intake(),
+            lanes: Some((c.peers.lanes.clone(), addr)),
             ..net::Options::default()
         },
         c.clock.clone(),
@@ -154,6 +155,7 @@ pub async fn serve(
             output: meters.net.peers.clone(),
             perf: meters.net.perf.clone(),
         },
+        lanes: c.peers.lanes.clone(),
         events: link_tx,
     });
     let pulse = Arc::new(Pulse::default());

@@ -88,6 +88,8 @@ pub struct Cluster {
     pub scrubs: Rc<Scrubs>,
     /// Reads of disks take time; else they are done at once.
     pub slow_reads: Cell<bool>,
+    /// Of all OSDs, where they are as in one process.
+    pub lanes: RefCell<Option<net::Lanes>>,
     pub operators: Operator,
     /// What can be a command to the monitor is one.
     pub by_commands: Cell<bool>,
@@ -164,6 +166,7 @@ impl Cluster {
             scrubs: Scrubs::listen(sim, &rot),
             rot,
             slow_reads: Cell::new(false),
+            lanes: RefCell::default(),
             operators: Operator::default(),
             by_commands: Cell::new(false),
             resized: Cell::new(false),
@@ -275,7 +278,7 @@ impl Cluster {
             bind: SocketAddr::new(node.host, OSD_PORT),
             auth: Arc::new(AllowNone),
             cluster,
-            peers: osd::Peers::default(),
+            peers: osd::Peers::over(self.lanes.borrow().clone().unwrap_or_default()),
             clock: node.clock.clone(),
             random: random.clone(),
             entropy: net::entropy(random),

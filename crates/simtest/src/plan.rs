@@ -442,6 +442,21 @@ impl Plan {
             .any(|e| matches!(e.fault, Fault::StateDoubt | Fault::Outage))
     }
 
+    /// Nothing in this run keeps two OSDs apart but their ends and broken connections, as is so in one process: then their messages go
+    /// through memory ([`net::Lanes`]).
+    pub fn is_one_process(&self) -> bool {
+        !self.events.iter().any(|e| {
+            matches!(
+                e.fault,
+                Fault::Unplug { .. }
+                    | Fault::Partition { .. }
+                    | Fault::Firewall { .. }
+                    | Fault::LastWords { .. }
+                    | Fault::Blind { .. }
+            )
+        })
+    }
+
     fn fault(&self, dice: &mut Dice) -> Fault {
         let osd = dice.below(self.osds as u64) as usize;
         let other = (osd + 1 + dice.below(self.osds as u64 - 1) as usize) % self.osds;
@@ -544,6 +559,9 @@ impl fmt::Display for Plan {
         }
         if self.thrash {
             f.write_str(", clients copy, count and are hasty")?;
+        }
+        if self.is_one_process() {
+            f.write_str(", messages of OSDs in memory")?;
         }
         if let Some(osd) = self.laggard {
             write!(f, ", osd.{osd} lags")?;

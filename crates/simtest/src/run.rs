@@ -126,6 +126,9 @@ struct Lived {
 async fn live(sim: &Sim, plan: &Plan, history: &Rc<History>, lived: &mut Lived) -> Result<(), String> {
     let cluster = Rc::new(Cluster::create(sim).await?);
     cluster.slow_reads.set(plan.slow_reads);
+    cluster
+        .lanes
+        .replace(plan.is_one_process().then(Default::default));
     cluster.by_commands.set(plan.by_commands);
     sim.net.set_weather(plan.weather);
     for (skew, drift) in &plan.clocks {
