@@ -15,7 +15,6 @@ const FILES_MAX: usize = 3;
 const LARGER: &[(&str, &[usize])] = &[
     ("hostile", &[5]),
     ("model", &[5]),
-    ("osd", &[13]),
     ("pg", &[12, 11]),
     ("simtest", &[9]),
 ];
