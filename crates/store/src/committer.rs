@@ -19,7 +19,7 @@ use crate::zeros::write_zeros;
 use crate::{Error, Result};
 use io::disk::{AlignedVec, DiskFile, write_slices};
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use types::checksum::crc32c;
 
@@ -88,6 +88,8 @@ struct Inner {
     stop: bool,
     durable_batch: u64,
     failed: Option<Arc<Error>>,
+    /// Threads that wait for `done`.
+    waiters: usize,
     /// The newest marker: its number and, once durable, the position behind it.
     marker: u64,
     marker_end: u64,
@@ -111,6 +113,8 @@ pub struct Committer {
     written: Condvar,
     done: Condvar,
     durable: AtomicU64,
+    /// There is a `failed`: read without the lock, which the threads want when the owner asks.
+    has_failed: AtomicBool,
 }
 
 impl std::fmt::Debug for Committer {
@@ -195,6 +199,7 @@ impl Committer {
             stop: false,
             durable_batch: start.batch - 1,
             failed: None,
+            waiters: 0,
             marker: 0,
             marker_end: start.tail,
             counters: Counters::default(),
@@ -214,6 +219,7 @@ impl Committer {
             written: Condvar::new(),
             done: Condvar::new(),
             durable: AtomicU64::new(start.seq - 1),
+            has_failed: AtomicBool::new(false),
         }
     }
 
@@ -224,6 +230,7 @@ impl Committer {
     /// A thread panicked while it held the lock: what it was changing must not reach the disk.
     fn half_changed<'a>(&self, e: PoisonError<MutexGuard<'a, Inner>>) -> MutexGuard<'a, Inner> {
         let mut inner = e.into_inner();
+        self.has_failed.store(true, Ordering::Release);
         inner.failed.get_or_insert_with(|| {
             Arc::new(Error::Panicked {
                 path: self.path.clone(),
@@ -321,11 +328,15 @@ impl Committer {
     /// Lets the committer take what gathered, if it is idle.
     pub fn kick(&self) {
         let mut inner = self.lock();
-        if !inner.open.is_empty() {
-            inner.kicked = true;
-            if !inner.busy {
-                self.call();
-            }
+        if inner.open.is_empty() {
+            return;
+        }
+        inner.kicked = true;
+        let idle = !inner.busy;
+        // Who is called takes the lock first of all.
+        drop(inner);
+        if idle {
+            self.call();
         }
     }
 
@@ -351,6 +362,9 @@ impl Committer {
     }
 
     pub fn failed(&self) -> Option<Error> {
+        if !self.has_failed.load(Ordering::Acquire) {
+            return None;
+        }
         self.lock().failed.as_deref().cloned()
     }
 
@@ -360,6 +374,7 @@ impl Committer {
         if inner.failed.is_none() {
             tracing::error!(store = %self.path, error = %e, "the store stops");
             inner.failed = Some(Arc::new(e));
+            self.has_failed.store(true, Ordering::Release);
         }
         drop(inner);
         self.notify_all();
@@ -399,7 +414,7 @@ impl Committer {
             if inner.stop {
                 return Ok(None);
             }
-            inner = self.done.wait(inner).unwrap_or_else(|e| self.half_changed(e));
+            inner = self.wait_done(inner);
         }
     }
 
@@ -409,9 +424,16 @@ impl Committer {
             if let Some(e) = &inner.failed {
                 return Err(Error::Stopped(e.clone()));
             }
-            inner = self.done.wait(inner).unwrap_or_else(|e| self.half_changed(e));
+            inner = self.wait_done(inner);
         }
         Ok(())
+    }
+
+    fn wait_done<'a>(&'a self, mut inner: MutexGuard<'a, Inner>) -> MutexGuard<'a, Inner> {
+        inner.waiters += 1;
+        let mut inner = self.done.wait(inner).unwrap_or_else(|e| self.half_changed(e));
+        inner.waiters -= 1;
+        inner
     }
 
     /// A durable checkpoint covers everything before `position`.
@@ -657,8 +679,12 @@ impl Committer {
         // What gathered during the flush goes next, kicked or not.
         inner.kicked = true;
         inner.recycle(batch.bytes);
+        let awaited = inner.waiters > 0;
         drop(inner);
-        self.done.notify_all();
+        // A call of the kernel, whether somebody waits or not.
+        if awaited {
+            self.done.notify_all();
+        }
         (self.waker)();
     }
 
