@@ -10,7 +10,7 @@
 //! Not here: what the messages mean (`peering`), who is wanted (`placement`), what follows from silence (`membership`).
 
 use crate::lifeline::{KEEP_ALIVE, Lifeline};
-use crate::options;
+use crate::modes;
 use crate::patience::Patience;
 use crate::peer_auth::{self, PeerAuth};
 use auth::{ConMode, Entropy};
@@ -265,7 +265,7 @@ impl Links {
         if self.without_auth {
             return vec![ConMode::Crc];
         }
-        options::modes(&self.cluster.state(), self.me).daemons
+        modes::of(&self.cluster.state(), self.me).daemons
     }
 
     pub fn on_event(&mut self, id: LinkId, event: DialEvent) -> Heard {

@@ -4,7 +4,6 @@
 //! only from pools with a copy elsewhere; bits rot on one disk only, while no disk is lost, and in pools of several copies.
 
 use crate::largest::Largest;
-use crate::scrubs::Asked;
 use io_sim::{Dice, Weather};
 use std::fmt;
 use std::time::Duration;
@@ -147,6 +146,13 @@ pub enum Fault {
         osd: Nth,
         cut: bool,
     },
+}
+
+/// What a scrub is asked to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Asked {
+    pub deep: bool,
+    pub repair: bool,
 }
 
 /// A scrub that an operator asks for.

@@ -11,12 +11,15 @@
 //!
 //! Bounds: [`Committer::fits`] says whether a record of some size still fits into the ring.
 
+mod batch;
+
 use crate::broken::{self, Rule};
 use crate::direct::Direct;
 use crate::ring::{HEADER, Header, Ring, padded};
 use crate::values::{Counters, Seq, Waker};
 use crate::zeros::write_zeros;
 use crate::{Error, Result};
+use batch::{Batch, Data};
 use io::disk::{AlignedVec, DiskFile, write_slices};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -37,33 +40,6 @@ const ZERO_BYTES: u64 = 1 << 20;
 const CACHED_WRITE_BYTES: usize = 64 << 10;
 /// Kept for the next batch: a buffer that grew larger is given back.
 const SPARE_BYTES: usize = 1 << 20;
-
-/// Direct extents of one transaction.
-#[derive(Debug)]
-struct Data {
-    batch: u64,
-    bytes: u64,
-    directs: Vec<Direct>,
-}
-
-#[derive(Debug, Default)]
-struct Batch {
-    number: u64,
-    first_seq: Seq,
-    count: u32,
-    /// Room for the header, then records.
-    bytes: AlignedVec,
-    direct_bytes: u64,
-}
-
-impl Batch {
-    fn is_empty(&self) -> bool {
-        self.count == 0
-    }
-    fn padded(&self) -> u64 {
-        padded(self.bytes.len().saturating_sub(HEADER))
-    }
-}
 
 #[derive(Debug)]
 struct Inner {
