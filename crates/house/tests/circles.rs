@@ -18,7 +18,6 @@ const LARGER: &[(&str, &[usize])] = &[
     ("model", &[5]),
     ("objclass", &[8]),
     ("osd", &[13]),
-    ("pg", &[12]),
     ("simtest", &[9]),
     ("skep", &[7]),
     ("store", &[8]),
