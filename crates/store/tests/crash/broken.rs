@@ -30,7 +30,7 @@ fn default_runs(lie: Option<Lie>) -> impl Iterator<Item = Job> {
             d.lie(lie);
         }
     };
-    let sequences = SEQUENCES.into_iter().flat_map(move |(len, schedules, shares)| {
+    let sequences = sequences_wanted().into_iter().flat_map(move |(len, schedules, shares)| {
         (0..sequences::count(len) * schedules).map(move |i| {
             let (number, schedule) = match schedules {
                 1 => (i, sequences::schedule_of(i)),
