@@ -117,7 +117,10 @@ mod tests {
         assert_eq!(out, [0, 7, 7]);
         b.read(8190, &mut out);
         assert_eq!(out, [7; 3]);
-        assert_eq!([0, 5000, 8191, 8192].map(|at| a.next_data(at)), [4096, 5000, 8191, 11_000]);
+        assert_eq!(
+            [0, 5000, 8191, 8192].map(|at| a.next_data(at)),
+            [4096, 5000, 8191, 11_000]
+        );
         assert_eq!([8192, 20_000].map(|at| b.next_data(at)), [8192, 20_000]);
         a.set_len(5100);
         a.set_len(20_000);
