@@ -8,7 +8,7 @@ use house::source::{Source, all, functions};
 const FILE_LINES_MAX: usize = 813;
 const TEST_FILE_LINES_MAX: usize = 1318;
 /// Lines of the longest function of the product.
-const FUNCTION_LINES_MAX: usize = 183;
+const FUNCTION_LINES_MAX: usize = 171;
 /// A function with more lines is long; so many of the product's are.
 const LONG: usize = 60;
 const LONG_FUNCTIONS_MAX: usize = 39;

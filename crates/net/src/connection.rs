@@ -377,7 +377,7 @@ impl Connection {
                 true => body.take(),
                 false => None,
             };
-            let event = match event.or_else(|| self.from_lane(shared).map(Event::Message)) {
+            let event = match event.or_else(|| self.received(shared).map(Event::Message)) {
                 None => return Ok(()),
                 // Above.
                 Some(Event::Denied(_)) => continue,
@@ -418,7 +418,7 @@ impl Connection {
         }
     }
 
-    fn from_lane(&self, shared: &Shared) -> Option<Message> {
+    fn received(&self, shared: &Shared) -> Option<Message> {
         let m = self.lane.get()?.receive()?;
         let perf = &shared.options.accounts.perf;
         perf.msgr_recv_bytes.add(m.size() as u64);

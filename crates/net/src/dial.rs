@@ -349,7 +349,7 @@ impl<A: ClientAuth, N: Copy> Task<A, N> {
                 }
                 event
             };
-            let event = match event.or_else(|| self.from_lane().map(ClientEvent::Message)) {
+            let event = match event.or_else(|| self.received().map(ClientEvent::Message)) {
                 None => return Ok(()),
                 Some(ClientEvent::Ready(ident)) => {
                     if let Some(lane) = offer.take().and_then(Offer::end) {
@@ -373,7 +373,7 @@ impl<A: ClientAuth, N: Copy> Task<A, N> {
         }
     }
 
-    fn from_lane(&self) -> Option<Message> {
+    fn received(&self) -> Option<Message> {
         let m = self.shared.lane.get()?.receive()?;
         self.shared.meter.perf.msgr_recv_bytes.add(m.size() as u64);
         Some(m)

@@ -143,21 +143,7 @@ pub async fn serve(
     let size = crate::report::space(&store.statfs(), c.disk_share).0;
     let (link_tx, link_rx) = mpsc::channel(links::QUEUE);
     let (replies_tx, replies_rx) = mpsc::unbounded_channel();
-    let links = Links::new(LinkParts {
-        me: c.id,
-        cluster: c.cluster.clone(),
-        without_auth: c.auth.methods().contains(&AuthMethod::None),
-        clock: c.clock.clone(),
-        entropy: c.entropy.clone(),
-        nonce: c.nonce,
-        output_max: links::OUTPUT_MAX,
-        meter: net::Meter {
-            output: meters.net.peers.clone(),
-            perf: meters.net.perf.clone(),
-        },
-        lanes: c.peers.lanes.clone(),
-        events: link_tx,
-    });
+    let links = links(&c, &meters, link_tx);
     let pulse = Arc::new(Pulse::default());
     let membership = Membership::new(MembershipParts {
         clock: c.clock.clone(),
@@ -286,6 +272,25 @@ pub async fn serve(
     }
     drop(sources);
     finish(osd, &c).await
+}
+
+/// How other OSDs are dialled.
+fn links(c: &Config, meters: &Meters, events: mpsc::Sender<(LinkId, DialEvent)>) -> Links {
+    Links::new(LinkParts {
+        me: c.id,
+        cluster: c.cluster.clone(),
+        without_auth: c.auth.methods().contains(&AuthMethod::None),
+        clock: c.clock.clone(),
+        entropy: c.entropy.clone(),
+        nonce: c.nonce,
+        output_max: links::OUTPUT_MAX,
+        meter: net::Meter {
+            output: meters.net.peers.clone(),
+            perf: meters.net.perf.clone(),
+        },
+        lanes: c.peers.lanes.clone(),
+        events,
+    })
 }
 
 /// How clients and other OSDs are met.

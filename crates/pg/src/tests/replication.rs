@@ -936,3 +936,53 @@ fn history((size, min_size): (u32, u32), steps: Vec<(u8, u16, Vec<u16>)>) {
         assert_eq!(rest, "", "{oid}: {got}: {log:?}");
     }
 }
+
+/// An OSD is proposed, the outcome stays open, and the map wants it no more: a write that its primary answered alone meanwhile was lost when
+/// the proposal came true and the primary died.
+#[test]
+fn answers_wait_for_who_is_wanted_no_more_and_may_join_all_the_same() {
+    let steps = vec![
+        (0u8, 0u16, vec![]),
+        (6, 44505, vec![]),
+        (19, 0, vec![]),
+        (0, 0, vec![]),
+        (10, 8823, vec![371]),
+        (
+            7,
+            32602,
+            vec![
+                960, 3461, 11262, 1258, 45880, 8926, 12354, 30211, 1812, 13548, 2116, 10518,
+            ],
+        ),
+        (
+            0,
+            0,
+            vec![
+                7726, 23830, 9786, 223, 64543, 461, 36588, 10920, 50531, 138, 46648, 8280, 22626, 50034,
+            ],
+        ),
+        (
+            10,
+            24662,
+            vec![
+                57130, 29290, 50326, 62748, 36168, 32283, 18797, 22228, 38812, 49954, 1594, 15058,
+            ],
+        ),
+        (
+            0,
+            0,
+            vec![2721, 4291, 37186, 15670, 57844, 61030, 24838, 22546, 47008, 46006],
+        ),
+        (6, 7863, vec![48658, 31422, 48522, 45402, 17206, 2310, 12038]),
+        (
+            0,
+            1,
+            vec![
+                6306, 11130, 11318, 51766, 36210, 29750, 49622, 8158, 34774, 16530, 30994, 51058, 52502,
+                20150, 23212,
+            ],
+        ),
+        (18, 89, vec![]),
+    ];
+    history((2, 1), steps);
+}

@@ -113,7 +113,13 @@ impl Replicated {
         if broken::is(Rule::AllDurable) {
             return self.durable;
         }
-        let counted = |osd: &OsdId| self.counted.contains(osd) && !broken::is(Rule::CountedToo);
+        let counts = !broken::is(Rule::CountedToo);
+        let counted = |osd: &OsdId| self.counted.contains(osd) && counts;
+        // One that is wanted no more may join all the same, and hears of nothing: nothing more is answered before the outcome is known,
+        // which a proposal of what is brings about.
+        if counts && self.counted.iter().any(|osd| !self.members.contains_key(osd)) {
+            return self.confirmed;
+        }
         let required = |osd: &OsdId| self.group.is_in_sync(*osd) || counted(osd);
         self.members
             .iter()
