@@ -241,9 +241,13 @@ impl Inner {
         if !header.has(features::OBJECT_MAP) {
             return Ok(());
         }
-        // Oldest first: it is there from that one on, and unchanged in the later ones.
-        let mut state = EXISTS;
+        // Oldest first: it is there from that one on, and unchanged in the later ones that see as much of the parent.
+        let (mut state, mut seen) = (EXISTS, None);
         for snap in header.snaps.iter().rev() {
+            let used = self.fixed.layout.used(object, snap.overlap);
+            if seen.replace(used).is_some_and(|before| before != used) {
+                state = EXISTS;
+            }
             if object >= self.fixed.layout.objects(snap.size) {
                 continue;
             }
