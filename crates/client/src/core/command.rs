@@ -10,7 +10,7 @@
 //! the session of its target and in no other.
 
 use super::ids::{OpId, Tid};
-use super::links::Daemon as From;
+use super::links::Daemon;
 use super::mon::{Asker, Question};
 use super::op::DATA_MAX;
 use super::{Answer, Core};
@@ -343,8 +343,8 @@ impl Core {
         tracing::debug!("#{tid} try {}: a command to {}", issued.sends, issued.command.to);
         let fsid = self.mon.fsid().or(self.maps.now().map(|m| m.fsid));
         let fsid = fsid.unwrap_or(Uuid::from_random([0; 16]));
-        let plain = issued.command.to == Target::MgrModules && self.manager.is_octopus();
-        let message = encode(tid, &issued.command, fsid, plain);
+        let modules = issued.command.to == Target::MgrModules && self.manager.is_octopus();
+        let message = encode(tid, &issued.command, fsid, modules);
         self.send(conn, message);
     }
 
@@ -380,13 +380,13 @@ impl Core {
         }
     }
 
-    pub(super) fn command_reply(&mut self, from: From, m: &Message) {
+    pub(super) fn command_reply(&mut self, from: Daemon, m: &Message) {
         let Some(issued) = self.commands.issued.get(&m.tid) else {
             return;
         };
         let fits = match (issued.state, from) {
-            (State::Osd { osd, sent, .. }, From::Osd(by)) => sent && osd == by,
-            (State::Mgr { sent }, From::Mgr) => sent,
+            (State::Osd { osd, sent, .. }, Daemon::Osd(by)) => sent && osd == by,
+            (State::Mgr { sent }, Daemon::Mgr) => sent,
             _ => false,
         };
         if fits {
