@@ -9,7 +9,7 @@
 //!
 //! Not here: what a repeated call does (`session.rs` makes transactions safe against it).
 
-use crate::Options;
+use crate::options::Options;
 use etcd_client::{Client, ConnectOptions, Error as EtcdError, ResponseHeader};
 use io::Clock;
 use metastore::kv::{Error, Result};
@@ -42,6 +42,17 @@ pub(crate) enum Failed {
     /// The revision asked for is no longer kept.
     Compacted,
     Final(String),
+}
+
+impl Failed {
+    /// For who does not ask again.
+    pub fn into_error(self) -> Error {
+        match self {
+            Failed::Again(why) | Failed::Final(why) => Error::Storage(why),
+            Failed::NoLease => Error::Storage("etcd does not know the lease".into()),
+            Failed::Compacted => Error::Storage("etcd no longer has the revision".into()),
+        }
+    }
 }
 
 pub(crate) struct Conn {

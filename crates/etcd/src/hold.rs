@@ -4,7 +4,7 @@
 //! answer is never taken for a later one's. What is confirmed is the time *before* sending. A touch during a
 //! renewal leads to one more. The task ends when the lease has, or when the owner dropped it.
 
-use crate::Inner;
+use crate::calls::Inner;
 use crate::conn::Failed;
 use etcd_client::{Error as EtcdError, LeaseKeepAliveStream, LeaseKeeper};
 use io::task::Background;
@@ -78,7 +78,7 @@ impl Keeper {
                     }
                     Err(Failed::NoLease) => return self.renewals.end(),
                     Err(failed) => {
-                        let why = crate::final_error(failed).to_string();
+                        let why = failed.into_error().to_string();
                         self.inner.conn.trouble(&format!("renewing a lease: {why}"));
                         io::task::sleep(RETRY).await;
                     }

@@ -9,7 +9,7 @@
 //! transaction that renewed it; a transaction in doubt for longer ends as [`Error::Unknown`].
 
 use crate::conn::{Conn, Failed};
-use crate::{Keyspace, final_error};
+use crate::keyspace::Keyspace;
 use etcd_client::{Compare as EtcdCompare, CompareOp, PutOptions, Txn as EtcdTxn, TxnOp as EtcdOp};
 use etcd_client::{TxnOpResponse, TxnResponse};
 use metastore::kv::{Compare, Error, LeaseId, Result, TXN_COMPARES_MAX, TXN_OPS_MAX, Txn, TxnOp, TxnOutcome};
@@ -92,7 +92,7 @@ impl Session {
         let lease = conn
             .call(async |mut c| c.lease_grant(ttl, None).await)
             .await?
-            .map_err(final_error)?
+            .map_err(Failed::into_error)?
             .id();
         let open = Open {
             lease,
@@ -105,7 +105,7 @@ impl Session {
         let begin = EtcdTxn::new().when([absent]).and_then([open.put(0)]);
         conn.call(async |mut c| c.txn(begin.clone()).await)
             .await?
-            .map_err(final_error)?;
+            .map_err(Failed::into_error)?;
         Ok(open)
     }
 }
@@ -140,7 +140,7 @@ impl Open {
         let (revision, answer) = match answer {
             Ok(Ok(answer)) => answer,
             Ok(Err(failed)) if !in_doubt => return Err(txn_error(failed, txn)),
-            Ok(Err(failed)) => return Err(Error::Unknown(final_error(failed).to_string())),
+            Ok(Err(failed)) => return Err(Error::Unknown(failed.into_error().to_string())),
             Err(e) if sent.load(Ordering::Relaxed) > 0 => return Err(Error::Unknown(e.to_string())),
             Err(e) => return Err(e),
         };
@@ -167,7 +167,7 @@ impl Open {
         let (_, answer) = self
             .ask(conn, &request, &sent)
             .await
-            .and_then(|r| r.map_err(final_error))
+            .and_then(|r| r.map_err(Failed::into_error))
             .map_err(|e| Error::Unknown(e.to_string()))?;
         self.number += 1;
         // Applied by whom? A copy of the transaction changes more than the session's key; either way the number is
@@ -242,7 +242,7 @@ pub(crate) fn txn_error(failed: Failed, txn: &Txn) -> Error {
     });
     match (failed, lease) {
         (Failed::NoLease, Some(lease)) => Error::NoLease(lease),
-        (failed, _) => final_error(failed),
+        (failed, _) => failed.into_error(),
     }
 }
 

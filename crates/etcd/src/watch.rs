@@ -4,8 +4,8 @@
 //! reader that lags holds the stream back, not memory: etcd keeps what it did not send, until it is
 //! compacted away, which the reader is told as [`Error::Compacted`].
 
+use crate::calls::Inner;
 use crate::conn::{ANSWER_BYTES_MAX, Conn, Failed};
-use crate::{Inner, WATCH_BATCHES};
 use etcd_client::{EventType, WatchOptions, WatchResponse, WatchStream};
 use io::task::Background;
 use metastore::kv::{BoxFuture, Error, Event, Range, Result, Revision, Watch};
@@ -16,6 +16,8 @@ use tokio::sync::mpsc;
 /// A stream must begin within this time.
 const BEGIN_MAX: Duration = Duration::from_secs(5);
 const RETRY_FIRST: Duration = Duration::from_millis(20);
+/// Batches that wait for the reader.
+const WATCH_BATCHES: usize = 64;
 
 type Batch = Result<Vec<Event>>;
 
@@ -105,7 +107,7 @@ impl Follower {
         match begun {
             Ok(stream) => Ok(Ok((stream, turn))),
             Err(Failed::Again(why)) => Ok(Err(why)),
-            Err(failed) => Err(crate::final_error(failed)),
+            Err(failed) => Err(failed.into_error()),
         }
     }
 

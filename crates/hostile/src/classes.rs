@@ -2,7 +2,7 @@
 //!
 //! Input: a list of calls {u16 number of the method in the order of the table, u16 length, input}.
 
-use crate::{take, take_bytes};
+use crate::take::{take, take_bytes};
 use bytes::Bytes;
 use objclass::memory::{MemoryObject, OBJECT_SIZE_MAX};
 use objclass::{CLASSES, Method};

@@ -5,7 +5,7 @@
 //! Bits 1 and 2: who is attacked (a server that asks for no authentication, for cephx, for a ticket; a client).
 
 use crate::seeds::frame_list;
-use crate::{take, take_bytes};
+use crate::take::{take, take_bytes};
 use auth::{
     AllowNone, Authenticator, ConMode, Context, EntityAuth, Entropy, KeyDb, KeyServer, KeyServerConfig,
 };

@@ -3,7 +3,7 @@
 //! Input: one byte that chooses the map, then its encoding. OSD maps and incrementals get their checksum put right,
 //! so that mutations reach the decoder behind it.
 
-use crate::take;
+use crate::take::take;
 use bytes::Bytes;
 use crush::CrushMap;
 use denc::{Decode, Encode};

@@ -3,7 +3,7 @@
 //! Input: u16 kind, u16 header version, u32 length of the front, front, data. Every decoder of that kind gets it;
 //! what decodes is encoded and must decode again.
 
-use crate::{take, take_bytes};
+use crate::take::{take, take_bytes};
 use bytes::Bytes;
 use messages::mon::*;
 use messages::osd::{MCommand, MCommandReply, MOSDBackoff, MOSDOp, MOSDOpReply, MWatchNotify, kind};

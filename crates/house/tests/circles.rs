@@ -12,17 +12,7 @@ const FILES_MAX: usize = 3;
 
 /// Circles that were larger when the rule was made, as numbers of files by crate, the largest first. They may only shrink: where one
 /// does, its number here follows.
-const LARGER: &[(&str, &[usize])] = &[
-    ("etcd", &[5]),
-    ("hostile", &[5]),
-    ("model", &[5]),
-    ("objclass", &[8]),
-    ("osd", &[13]),
-    ("pg", &[12, 11]),
-    ("simtest", &[9]),
-    ("skep", &[7]),
-    ("store", &[8]),
-];
+const LARGER: &[(&str, &[usize])] = &[("pg", &[12])];
 
 #[test]
 fn circles_of_modules_are_small() {

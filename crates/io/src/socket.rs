@@ -22,6 +22,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
+use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpStream};
 
 /// More descriptors than this are of no use: some tables of the kernel grow with the limit.
@@ -137,6 +138,22 @@ fn bind_host(addr: SocketAddr) -> io::Result<StdListener> {
     Ok(socket.into())
 }
 
+/// What leaves room has emptied the socket: it counts as not readable until more comes, and nobody asks the kernel in between. An
+/// end or an error that is there already stays readable.
+fn read_host(s: &TcpStream, buf: &mut impl BufMut) -> io::Result<usize> {
+    let mut short = None;
+    let read = s.try_io(Interest::READABLE, || {
+        let room = buf.chunk_mut().len();
+        let n = s.try_read_buf(buf)?;
+        if n == 0 || n == room {
+            return Ok(n);
+        }
+        short = Some(n);
+        Err(io::ErrorKind::WouldBlock.into())
+    });
+    short.map_or(read, Ok)
+}
+
 #[derive(Debug)]
 pub struct Acceptor {
     inner: Either<TcpListener, dyn Port>,
@@ -191,7 +208,7 @@ impl Stream {
     /// Reads into `buf`'s free space; 0 is the end of the stream; `WouldBlock` means wait again.
     pub fn try_read(&self, buf: &mut impl BufMut) -> io::Result<usize> {
         match &self.inner {
-            Either::Host(s) => s.try_read_buf(buf),
+            Either::Host(s) => read_host(s, buf),
             Either::Sim(w) => {
                 let bytes = w.try_read(buf.remaining_mut())?;
                 let n = bytes.len();

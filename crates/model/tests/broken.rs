@@ -1,6 +1,7 @@
 //! Each rule of the contract, left out: the search finds what it prevents. The traces are the shortest there are;
 //! `--nocapture` prints them.
 
+use model::replication::properties::*;
 use model::replication::*;
 use model::search::{Verdict, search};
 

@@ -6,13 +6,14 @@
 use crate::budget::{Body, Budget};
 use crate::connections::{ConnId, NetEvent, Options, Shared};
 use crate::guesses::Guesses;
+use crate::lanes::{self, Ends, Lane};
 use crate::outputs;
 use crate::places::NoPlace;
 use crate::write::write_some;
 use bytes::BufMut;
 use io::socket::Stream;
 use msgr::{BODY_SLICE, Event, Message, Peer, ServerConnection};
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -66,6 +67,8 @@ pub(crate) struct Connection {
     id: ConnId,
     sock: SocketAddr,
     proto: RefCell<ServerConnection>,
+    /// Set before the owner hears of the connection, if it ever is.
+    lane: OnceCell<Lane>,
     pub peer: RefCell<Option<Arc<Peer>>>,
     budget: Rc<Budget>,
     pub output: outputs::Output,
@@ -95,6 +98,7 @@ impl Connection {
             id,
             sock,
             proto: RefCell::new(proto),
+            lane: OnceCell::new(),
             peer: RefCell::new(None),
             budget,
             output,
@@ -109,7 +113,8 @@ impl Connection {
     }
 
     pub fn queued_bytes(&self) -> usize {
-        self.proto.borrow_mut().output().len()
+        let lane = self.lane.get().map_or(0, Lane::queued_bytes);
+        self.proto.borrow_mut().output().len() + lane
     }
 
     /// Counts what waits to be written.
@@ -123,21 +128,27 @@ impl Connection {
         if !self.why.get().is_empty() {
             return false;
         }
-        let mut proto = self.proto.borrow_mut();
         // One answer may be beyond it: a whole object, while something else still waits.
-        if proto.output().len() > output_max {
-            drop(proto);
+        if self.queued_bytes() > output_max {
             self.cut(SLOW_READER);
             return false;
         }
-        if let Err(e) = proto.send(m) {
+        if let Some(lane) = self.lane.get() {
+            lane.send(m);
+            self.count_output();
+            return true;
+        }
+        if let Err(e) = self.proto.borrow_mut().send(m) {
             tracing::warn!(conn = self.id.0, peer = %self.sock, "message not sent: {e}");
             return false;
         }
-        drop(proto);
         self.count_output();
         self.wake.notify_one();
         true
+    }
+
+    pub fn has_lane(&self) -> bool {
+        self.lane.get().is_some()
     }
 
     /// Its output is part of the total.
@@ -228,7 +239,12 @@ impl Connection {
                 continue;
             }
             match self.write_some(stream) {
-                Ok(0) => self.wake.notified().await,
+                Ok(0) => tokio::select! {
+                    () = self.wake.notified() => {}
+                    () = lanes::drained(self.lane.get()) => {
+                        self.count_output();
+                    }
+                },
                 Ok(n) => {
                     options.accounts.perf.msgr_send_bytes.add(n as u64);
                     self.output.has_written(n);
@@ -288,11 +304,23 @@ impl Connection {
                     .await;
                 max = body.held() - received;
             }
-            if let Err(e) = stream.readable().await {
+            let readable = tokio::select! {
+                biased;
+                () = lanes::news(self.lane.get()) => {
+                    self.idle_sweeps.set(0);
+                    continue;
+                }
+                readable = stream.readable() => readable,
+            };
+            if let Err(e) = readable {
                 return e.into();
             }
             match self.read_some(stream, max) {
-                Ok(0) => return End::PeerClosed,
+                // What was said before is heard before.
+                Ok(0) => {
+                    let rest = self.hand_on(shared, clock, events, &mut body).await;
+                    return rest.err().unwrap_or(End::PeerClosed);
+                }
                 Ok(n) => {
                     shared.options.accounts.perf.msgr_recv_bytes.add(n as u64);
                     self.idle_sweeps.set(0);
@@ -349,13 +377,14 @@ impl Connection {
                 true => body.take(),
                 false => None,
             };
-            let event = match event {
+            let event = match event.or_else(|| self.from_lane(shared).map(Event::Message)) {
                 None => return Ok(()),
                 // Above.
                 Some(Event::Denied(_)) => continue,
                 Some(Event::Ready(peer)) if peer.lifeline => return Err(End::Lifeline(peer)),
                 Some(Event::Ready(peer)) => {
                     self.take_place(shared, &peer)?;
+                    self.take_lane(shared, &peer);
                     *self.peer.borrow_mut() = Some(peer.clone());
                     NetEvent::Opened { conn: self.id, peer }
                 }
@@ -386,6 +415,26 @@ impl Connection {
                 return;
             }
             self.drained.notified().await;
+        }
+    }
+
+    fn from_lane(&self, shared: &Shared) -> Option<Message> {
+        let m = self.lane.get()?.receive()?;
+        let perf = &shared.options.accounts.perf;
+        perf.msgr_recv_bytes.add(m.size() as u64);
+        Some(m)
+    }
+
+    /// The dialler hears of the end of the handshake later, by what is in the output now.
+    fn take_lane(&self, shared: &Shared, peer: &Peer) {
+        let Some((lanes, here)) = &shared.options.lanes else {
+            return;
+        };
+        let offered = self.budget.is_peer.get().then(|| Ends::of(peer, *here)).flatten();
+        if let Some(lane) = offered.and_then(|ends| lanes.take(&ends)) {
+            tracing::debug!(conn = self.id.0, "{}: in this process", peer.auth_name);
+            // The first, since a handshake ends once.
+            let _ = self.lane.set(lane);
         }
     }
 

@@ -4,6 +4,7 @@ use crate::accounts::Accounts;
 use crate::budget::{Permit, TotalBudget};
 use crate::connection::{Connection, GIVES_WAY, SLOW_READER};
 use crate::guesses::Guesses;
+use crate::lanes::Lanes;
 use crate::lifelines::Intake;
 use crate::outputs::{ANSWER_MAX, Outputs};
 use crate::places::{NoPlace, Places};
@@ -17,7 +18,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
-use types::{AuthName, EntityKind};
+use types::{AuthName, EntityAddr, EntityKind};
 
 /// Names one connection for as long as the process lives; never used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -71,6 +72,8 @@ pub struct Options {
     pub stall: Duration,
     /// Where lifelines go; to be open where [`msgr::ServerConfig::lifelines`] says that they are kept.
     pub lifelines: Intake,
+    /// Lanes that other OSDs of this process offer, and the address by which these know the listener.
+    pub lanes: Option<(Lanes, EntityAddr)>,
 }
 
 /// Connections of one listener, where the host allows for so many descriptors.
@@ -89,6 +92,7 @@ impl Default for Options {
             accounts: Accounts::alone(128 << 20),
             stall: Duration::from_secs(2),
             lifelines: Intake::default(),
+            lanes: None,
         }
     }
 }
@@ -215,8 +219,12 @@ impl Connections {
     /// go leave in one write.
     pub fn send(&self, conn: ConnId, m: Message) -> bool {
         let s = &self.shared;
-        let sent = self.get(conn).is_some_and(|c| c.send(m, s.options.output_max));
-        s.options.accounts.perf.msgr_send_messages.inc();
+        let (perf, size) = (&s.options.accounts.perf, m.size() as u64);
+        let sent = self.get(conn).is_some_and(|c| {
+            perf.msgr_send_bytes.add(if c.has_lane() { size } else { 0 });
+            c.send(m, s.options.output_max)
+        });
+        perf.msgr_send_messages.inc();
         if s.outputs.is_far_beyond()
             && let Some(most) = s.most_output(|_| true)
         {

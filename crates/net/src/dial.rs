@@ -11,13 +11,14 @@
 
 use crate::accounts::Perf;
 use crate::client::ClientError;
+use crate::lanes::{self, Ends, Lane, Lanes, Offer};
 use crate::write::write_some;
 use account::Account;
 use auth::ClientAuth;
 use bytes::BufMut;
 use io::socket::Stream;
 use msgr::{ClientConfig, ClientConnection, ClientEvent, FLAG_LIFELINE, Message};
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -25,7 +26,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
-use types::Utime;
+use types::{EntityAddr, Utime};
 
 /// What is known of an open session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,10 +73,14 @@ pub struct DialOptions {
     /// After so long without a packet the kernels ask each other whether the connection still is.
     pub keep_alive: Option<Duration>,
     pub meter: Meter,
+    /// An OSD's: messages go through memory where the other end is in this process.
+    pub lanes: Option<Lanes>,
 }
 
 struct Shared<A> {
     proto: RefCell<ClientConnection<A>>,
+    /// Set before `open`, if it ever is.
+    lane: OnceCell<Lane>,
     open: Cell<bool>,
     lifeline: bool,
     output_max: usize,
@@ -84,6 +89,29 @@ struct Shared<A> {
     charged: Cell<usize>,
     wake: Notify,
     cancel: Notify,
+}
+
+impl<A: ClientAuth> Shared<A> {
+    fn queued_bytes(&self) -> usize {
+        let lane = self.lane.get().map_or(0, Lane::queued_bytes);
+        self.proto.borrow_mut().output().len() + lane
+    }
+
+    /// Queues a message; false if it cannot be sent.
+    fn queue(&self, m: Message) -> bool {
+        let size = m.size();
+        if self.queued_bytes() + size > self.output_max {
+            return false;
+        }
+        let Some(lane) = self.lane.get() else {
+            let sent = self.proto.borrow_mut().send(m).is_ok();
+            self.wake.notify_one();
+            return sent;
+        };
+        lane.send(m);
+        self.meter.perf.msgr_send_bytes.add(size as u64);
+        true
+    }
 }
 
 impl<A> Shared<A> {
@@ -128,21 +156,19 @@ impl<A: ClientAuth> Dialled<A> {
         if !s.open.get() || s.lifeline {
             return false;
         }
-        let mut proto = s.proto.borrow_mut();
-        if proto.output().len() + m.size() > s.output_max || proto.send(m).is_err() {
+        if !s.queue(m) {
             s.open.set(false);
             s.cancel.notify_one();
             return false;
         }
-        s.charge(proto.output().len());
+        s.charge(s.queued_bytes());
         s.meter.perf.msgr_send_messages.inc();
-        s.wake.notify_one();
         true
     }
 
-    /// Bytes waiting to be written.
+    /// Bytes that wait to be written, or for the other end to take them.
     pub fn queued_bytes(&self) -> usize {
-        self.shared.proto.borrow_mut().output().len()
+        self.shared.queued_bytes()
     }
 }
 
@@ -159,8 +185,10 @@ pub fn dial<A: ClientAuth + 'static, N: Copy + 'static>(
     if options.lifeline {
         config.flags |= FLAG_LIFELINE;
     }
+    let (target, osd) = (config.target, config.gid);
     let shared = Rc::new(Shared {
         proto: RefCell::new(ClientConnection::new(config, auth)),
+        lane: OnceCell::new(),
         open: Cell::new(false),
         lifeline: options.lifeline,
         output_max: options.output_max,
@@ -175,6 +203,8 @@ pub fn dial<A: ClientAuth + 'static, N: Copy + 'static>(
         name,
         events,
         options,
+        target,
+        osd,
     };
     io::task::spawn_local(task.run(addr));
     Dialled { shared }
@@ -186,6 +216,8 @@ struct Task<A, N> {
     name: N,
     events: mpsc::Sender<(N, DialEvent)>,
     options: DialOptions,
+    target: EntityAddr,
+    osd: i64,
 }
 
 impl<A: ClientAuth, N: Copy> Task<A, N> {
@@ -221,17 +253,24 @@ impl<A: ClientAuth, N: Copy> Task<A, N> {
         {
             return e.into();
         }
+        let offer = self.offer(&stream);
         tokio::select! {
             biased;
             e = self.write_loop(&stream) => e,
-            e = self.read_loop(&stream) => e,
+            e = self.read_loop(&stream, offer) => e,
         }
+    }
+
+    fn offer(&self, stream: &Stream) -> Option<Offer> {
+        let lanes = self.options.lanes.as_ref().filter(|_| !self.shared.lifeline)?;
+        let osd = self.osd.try_into().ok()?;
+        Some(lanes.offer(Ends::new(stream.local_addr().ok()?, self.target, osd)))
     }
 
     async fn write_loop(&self, stream: &Stream) -> ClientError {
         loop {
             match self.write_some(stream) {
-                Ok(0) => self.shared.wake.notified().await,
+                Ok(0) => self.more_to_write().await,
                 Ok(_) => {}
                 Err(e) if e.kind() == ErrorKind::WouldBlock => {
                     if let Err(e) = stream.writable().await {
@@ -243,25 +282,43 @@ impl<A: ClientAuth, N: Copy> Task<A, N> {
         }
     }
 
+    /// What the other end takes from a lane is charged no more.
+    async fn more_to_write(&self) {
+        tokio::select! {
+            () = self.shared.wake.notified() => {}
+            () = lanes::drained(self.shared.lane.get()) => self.shared.charge(self.shared.queued_bytes()),
+        }
+    }
+
     fn write_some(&self, stream: &Stream) -> std::io::Result<usize> {
-        let mut proto = self.shared.proto.borrow_mut();
-        let out = proto.output();
-        let written = write_some(stream, out)?;
-        self.shared.charge(out.len());
+        let written = write_some(stream, self.shared.proto.borrow_mut().output())?;
+        self.shared.charge(self.shared.queued_bytes());
         self.shared.meter.perf.msgr_send_bytes.add(written as u64);
         Ok(written)
     }
 
-    async fn read_loop(&self, stream: &Stream) -> ClientError {
+    async fn read_loop(&self, stream: &Stream, mut offer: Option<Offer>) -> ClientError {
         loop {
-            if let Err(e) = self.hand_on(stream).await {
+            if let Err(e) = self.hand_on(stream, &mut offer).await {
                 return e;
             }
-            if let Err(e) = stream.readable().await {
+            let readable = tokio::select! {
+                biased;
+                () = lanes::news(self.shared.lane.get()) => continue,
+                readable = stream.readable() => readable,
+            };
+            if let Err(e) = readable {
                 return e.into();
             }
             match self.read_some(stream) {
-                Ok(0) => return ClientError::Closed,
+                // What was said before is heard before.
+                Ok(0) => {
+                    return self
+                        .hand_on(stream, &mut offer)
+                        .await
+                        .err()
+                        .unwrap_or(ClientError::Closed);
+                }
                 Ok(n) => self.shared.meter.perf.msgr_recv_bytes.add(n as u64),
                 Err(e) if e.kind() == ErrorKind::WouldBlock => {}
                 Err(e) => return e.into(),
@@ -280,7 +337,7 @@ impl<A: ClientAuth, N: Copy> Task<A, N> {
     }
 
     /// Hands on what the bytes received so far hold, as fast as the owner takes it.
-    async fn hand_on(&self, stream: &Stream) -> Result<(), ClientError> {
+    async fn hand_on(&self, stream: &Stream, offer: &mut Option<Offer>) -> Result<(), ClientError> {
         loop {
             let now = Utime::from_unix(self.clock.wall());
             let event = {
@@ -292,9 +349,14 @@ impl<A: ClientAuth, N: Copy> Task<A, N> {
                 }
                 event
             };
-            let event = match event {
+            let event = match event.or_else(|| self.from_lane().map(ClientEvent::Message)) {
                 None => return Ok(()),
                 Some(ClientEvent::Ready(ident)) => {
+                    if let Some(lane) = offer.take().and_then(Offer::end) {
+                        // The first, since a handshake ends once.
+                        let _ = self.shared.lane.set(lane);
+                        self.shared.wake.notify_one();
+                    }
                     self.shared.open.set(true);
                     DialEvent::Ready(Session {
                         lifelines: ident.flags & FLAG_LIFELINE != 0,
@@ -309,6 +371,12 @@ impl<A: ClientAuth, N: Copy> Task<A, N> {
             let sent = self.events.send((self.name, event)).await;
             sent.map_err(|_| ClientError::GivenUp)?;
         }
+    }
+
+    fn from_lane(&self) -> Option<Message> {
+        let m = self.shared.lane.get()?.receive()?;
+        self.shared.meter.perf.msgr_recv_bytes.add(m.size() as u64);
+        Some(m)
     }
 
     fn is_direct(&self, stream: &Stream) -> bool {

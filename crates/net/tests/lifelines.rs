@@ -82,6 +82,7 @@ impl Watcher {
             lifeline,
             keep_alive: lifeline.then_some(Duration::from_secs(5)),
             meter: net::Meter::default(),
+            lanes: None,
         };
         let dialled = dial(by, config, auth, options, SystemClock::shared(), (), tx);
         let dialled = Some(dialled);

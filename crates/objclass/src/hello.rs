@@ -2,8 +2,8 @@
 
 use crate::context::Result;
 use crate::input::Input;
+use crate::method::Method;
 use crate::object::{Object, done};
-use crate::registry::Method;
 use bytes::Bytes;
 use types::{AddrKind, Errno};
 

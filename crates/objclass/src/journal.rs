@@ -6,8 +6,8 @@
 
 use crate::context::Result;
 use crate::input::Input;
+use crate::method::Method;
 use crate::object::{Object, Scan, done, key, list_max, out, stored};
-use crate::registry::Method;
 use bytes::Bytes;
 use denc::{Encode, envelope_denc};
 use std::collections::BTreeMap;

@@ -21,6 +21,7 @@ mod journal;
 mod lock;
 #[cfg(any(test, feature = "testing"))]
 pub mod memory;
+mod method;
 mod numops;
 pub mod object;
 pub mod rbd;
@@ -32,4 +33,5 @@ mod version;
 
 pub use context::{Caller, ObjectContext, ObjectStat, OmapPage, Result, Watcher};
 pub use lock::{LockHolder, LockInfo, LockerId, LockerInfo, lock_attr, lock_holders, lock_name};
-pub use registry::{CLASSES, Class, LookupError, Method, Reply, lookup};
+pub use method::{Method, Reply};
+pub use registry::{CLASSES, Class, LookupError, lookup};

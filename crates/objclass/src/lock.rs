@@ -11,8 +11,8 @@
 
 use crate::context::{Caller, Result};
 use crate::input::Input;
+use crate::method::Method;
 use crate::object::{Object, done, out};
-use crate::registry::Method;
 use bytes::Bytes;
 use denc::{Decode, Reader, envelope_denc};
 use std::collections::BTreeMap;

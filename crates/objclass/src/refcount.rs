@@ -7,8 +7,8 @@
 
 use crate::context::Result;
 use crate::input::Input;
+use crate::method::Method;
 use crate::object::{Object, done, out};
-use crate::registry::Method;
 use bytes::Bytes;
 use denc::{Decode, Encode, Reader, Writer, envelope_denc};
 use std::collections::{BTreeMap, BTreeSet};

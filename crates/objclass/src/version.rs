@@ -3,8 +3,8 @@
 
 use crate::context::Result;
 use crate::input::Input;
+use crate::method::Method;
 use crate::object::{Object, done, out};
-use crate::registry::Method;
 use bytes::Bytes;
 use denc::{Decode, envelope_denc};
 use types::Errno;

@@ -9,7 +9,7 @@
 //! (100 entries of the log, a few objects).
 
 use crate::osd::Osd;
-use crate::slots::Role;
+use crate::slot::Role;
 use pg::Pg;
 use types::SPgId;
 

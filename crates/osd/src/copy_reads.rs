@@ -4,7 +4,7 @@
 //! gets whatever may make it answer. Not here: grants, and what of a copy may be shown (`pg::replication`).
 
 use crate::osd::Osd;
-use crate::slots::Role;
+use crate::slot::Role;
 use net::ConnId;
 use pg::{ClientOp, ForCopy};
 use types::{Errno, PgId, SPgId};

@@ -26,6 +26,7 @@ mod measure;
 mod membership;
 mod memory;
 mod meters;
+mod modes;
 mod ops;
 mod options;
 mod osd;
@@ -45,6 +46,7 @@ mod scrub;
 mod serve;
 mod session_caps;
 mod sessions;
+mod slot;
 mod slots;
 mod store_view;
 #[cfg(test)]

@@ -10,7 +10,7 @@
 //! Not here: what the messages mean (`peering`), who is wanted (`placement`), what follows from silence (`membership`).
 
 use crate::lifeline::{KEEP_ALIVE, Lifeline};
-use crate::options;
+use crate::modes;
 use crate::patience::Patience;
 use crate::peer_auth::{self, PeerAuth};
 use auth::{ConMode, Entropy};
@@ -18,7 +18,7 @@ use io::Clock;
 use messages::osd::peer::PeerMsg;
 use metastore::ClusterHandle;
 use msgr::{ClientConfig, Message};
-use net::{DialEvent, DialOptions, Dialled, Meter};
+use net::{DialEvent, DialOptions, Dialled, Lanes, Meter};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -93,6 +93,7 @@ pub struct Links {
     nonce: u32,
     output_max: usize,
     meter: Meter,
+    lanes: Lanes,
     events: mpsc::Sender<(LinkId, DialEvent)>,
     links: BTreeMap<OsdId, Link>,
     runs: u64,
@@ -108,6 +109,7 @@ pub struct LinkParts {
     /// Bytes that may wait for one peer.
     pub output_max: usize,
     pub meter: Meter,
+    pub lanes: Lanes,
     pub events: mpsc::Sender<(LinkId, DialEvent)>,
 }
 
@@ -122,6 +124,7 @@ impl Links {
             nonce: p.nonce,
             output_max: p.output_max,
             meter: p.meter,
+            lanes: p.lanes,
             events: p.events,
             links: BTreeMap::new(),
             runs: 0,
@@ -238,6 +241,7 @@ impl Links {
             lifeline,
             keep_alive: lifeline.then_some(KEEP_ALIVE),
             meter: self.meter.clone(),
+            lanes: Some(self.lanes.clone()),
         };
         let sock = target.sock.unwrap_or(([0, 0, 0, 0], 0).into());
         net::dial(
@@ -261,7 +265,7 @@ impl Links {
         if self.without_auth {
             return vec![ConMode::Crc];
         }
-        options::modes(&self.cluster.state(), self.me).daemons
+        modes::of(&self.cluster.state(), self.me).daemons
     }
 
     pub fn on_event(&mut self, id: LinkId, event: DialEvent) -> Heard {

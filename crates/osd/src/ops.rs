@@ -3,25 +3,19 @@
 //! An operation is in the list from its decoding until its permit is dropped, whatever became of it. What it waits for
 //! is not written down anywhere: it is read off the state of its PG when somebody asks.
 //!
-//! Bounds: an entry for each operation in flight, of which `net` has a budget; a report lists [`SLOW_OPS_MAX`].
+//! Bounds: an entry for each operation in flight, of which `net` has a budget; a report lists [`types::pgstats::SLOW_OPS_MAX`].
 
-use crate::osd::Osd;
+pub mod shown;
+
 use bytes::Bytes;
-use messages::osd::{MOSDOp, OpCode, flag};
+use messages::osd::OpCode;
 use pg::Client;
-use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use types::pgstats::{HELD_LOCKS_MAX, HeldLock, NoRoom, SLOW_OPS_MAX, SlowOp, Wait, holder, wait};
-use types::{EntityAddr, OsdId, PgId, Utime};
-
-/// Operations older than this are listed in the report.
-const LISTED_AFTER: Duration = Duration::from_secs(1);
-/// Ceph's default of `osd_op_complaint_time`: operations older than this are counted as slow.
-pub const COMPLAINT: Duration = Duration::from_secs(30);
+use types::PgId;
 
 /// What is kept of an operation; its text is made when somebody asks.
 pub struct LiveOp {
@@ -104,199 +98,6 @@ fn text(op: &LiveOp) -> String {
         "osd_op({}:{} {} {name} [{first}{more}])",
         op.client.name, op.tid, op.pg
     )
-}
-
-/// Members of a PG whose disks have no room, this OSD among them.
-pub fn no_room(pg: &pg::Pg) -> impl Iterator<Item = NoRoom> {
-    let group = pg.group();
-    let here = pg.lacks_room().then(|| NoRoom {
-        osd: group.me,
-        needed: true,
-        lacks: pg.held() as u64,
-    });
-    let few = group.in_sync.len() <= (group.min_size as usize).max(1);
-    let without = pg.members().into_iter().filter(|m| m.no_room);
-    let there = without.map(move |m| NoRoom {
-        osd: m.osd,
-        needed: m.in_sync && few,
-        lacks: m.lacks as u64,
-    });
-    here.into_iter().chain(there)
-}
-
-impl Osd {
-    /// Begins to list an operation that came just now.
-    pub fn list_op(&self, since: Duration, client: &Arc<Client>, op: &MOSDOp) -> InList {
-        self.ops.begin(LiveOp {
-            since,
-            client: client.clone(),
-            tid: op.tid,
-            pg: op.pgid.pg,
-            oid: op.oid.clone(),
-            first: op.ops.first().map(|o| o.code),
-            count: op.ops.len(),
-            is_write: op.flags & flag::WRITE != 0,
-        })
-    }
-
-    /// What an operation waits for, read off the state that it finds.
-    fn waits(&self, pg: PgId, is_write: bool) -> Vec<Wait> {
-        let on = |kind: u8, osd: OsdId| Wait {
-            kind,
-            osd,
-            who: String::new(),
-            since: Utime::ZERO,
-        };
-        if !self.serving() {
-            return vec![on(wait::LEASE, self.id)];
-        }
-        let map = &self.placement.state.osdmap;
-        let Some(of) = map.raw_pg_to_pg(pg).and_then(|pg| self.primary(pg)) else {
-            return vec![on(wait::MEMBER, self.id)];
-        };
-        let no_room: Vec<Wait> = no_room(of)
-            .filter(|n| n.needed)
-            .map(|n| on(wait::SPACE, n.osd))
-            .collect();
-        if is_write && !no_room.is_empty() {
-            return no_room;
-        }
-        let health = crate::health::PgHealth::of(of, map);
-        if !of.is_active() {
-            let blocked: Vec<Wait> = health.blocked_by.iter().map(|o| on(wait::MEMBER, *o)).collect();
-            return match blocked.is_empty() {
-                true => vec![on(wait::MEMBER, self.id)],
-                false => blocked,
-            };
-        }
-        if !is_write {
-            return vec![on(wait::DURABLE, self.id)];
-        }
-        let members = of.members();
-        let lacking = members
-            .iter()
-            .filter(|m| m.in_sync && m.state != "full" && m.osd != self.id);
-        let copies: Vec<Wait> = lacking.map(|m| on(wait::COPY, m.osd)).collect();
-        if !copies.is_empty() {
-            return copies;
-        }
-        of.group().in_sync.iter().map(|o| on(wait::DURABLE, *o)).collect()
-    }
-
-    /// The oldest operations that wait for more than a second, and how many are slow by Ceph's measure.
-    pub fn slow_ops(&self) -> (Vec<SlowOp>, u32) {
-        let (now, wall) = (self.clock.monotonic(), self.clock.wall());
-        let since = |op: &LiveOp| Utime::from_unix(wall.saturating_sub(now.saturating_sub(op.since)));
-        let (mut listed, _) = self.ops.older(now, LISTED_AFTER, SLOW_OPS_MAX, |op| {
-            let slow = SlowOp {
-                since: since(op),
-                client: format!("{} {}", op.client.name, op.client.addr),
-                what: text(op),
-                pg: op.pg,
-                object: String::from_utf8_lossy(&op.oid).into_owned(),
-                waits: Vec::new(),
-            };
-            (slow, op.is_write)
-        });
-        for (slow, is_write) in &mut listed {
-            slow.waits = self.waits(slow.pg, *is_write);
-        }
-        let (_, count) = self.ops.older(now, COMPLAINT, 0, |_| ());
-        let mut all: Vec<SlowOp> = listed.into_iter().map(|(s, _)| s).collect();
-        all.extend(self.unanswered(SLOW_OPS_MAX - all.len().min(SLOW_OPS_MAX)));
-        (all, count as u32)
-    }
-
-    /// Clients that wait for an answer of others: of an RBD image, for its exclusive lock. The operation that asked is
-    /// answered long since; who has not answered holds what is waited for.
-    fn unanswered(&self, max: usize) -> Vec<SlowOp> {
-        let (now, wall) = (self.clock.monotonic(), self.clock.wall());
-        let at = |t: Duration| Utime::from_unix(wall.saturating_sub(now.saturating_sub(t)));
-        let before = now.saturating_sub(LISTED_AFTER);
-        let mut out = Vec::new();
-        for (id, pg) in self.pgs().map(|(id, pg)| (id.pg, pg)) {
-            for n in pg.unanswered(before, max - out.len()) {
-                let object = String::from_utf8_lossy(&n.object.oid).into_owned();
-                let watcher = |(client, addr, connected): &(i64, EntityAddr, bool)| Wait {
-                    kind: wait::WATCHER,
-                    osd: -1,
-                    who: match connected {
-                        true => format!("client.{client} {addr}"),
-                        false => format!("client.{client} {addr} (not connected)"),
-                    },
-                    since: at(n.began),
-                };
-                out.push(SlowOp {
-                    since: at(n.began),
-                    client: format!("client.{}", n.by),
-                    what: format!("notify of the watchers of {object}"),
-                    pg: id,
-                    object,
-                    waits: n.watchers.iter().map(watcher).collect(),
-                });
-            }
-        }
-        out
-    }
-
-    /// Locks that somebody was refused, or whose holders are lost.
-    pub fn held_locks(&self) -> Vec<HeldLock> {
-        let (now, wall) = (self.clock.monotonic(), self.clock.wall());
-        let at = |t: Duration| Utime::from_unix(wall.saturating_sub(now.saturating_sub(t)));
-        let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
-        let mut out = Vec::new();
-        for (id, pg) in self.pgs().map(|(id, pg)| (id.pg, pg)) {
-            let seen = pg.locks_seen(now, HELD_LOCKS_MAX - out.len());
-            out.extend(seen.into_iter().map(|s| HeldLock {
-                pg: id,
-                nspace: text(&s.object.nspace),
-                object: text(&s.object.oid),
-                lock: text(&s.lock),
-                holder: s.holder.entity.to_string(),
-                addr: s.holder.addr,
-                cookie: text(&s.holder.cookie),
-                watch: match s.watches {
-                    None => holder::NO_WATCH,
-                    Some(false) => holder::AWAY,
-                    Some(true) => holder::CONNECTED,
-                },
-                lost: s.lost.map_or(Utime::ZERO, at),
-                refused: s.refused.as_ref().map_or(0, |r| r.times),
-                refused_since: s.refused.as_ref().map_or(Utime::ZERO, |r| at(r.first)),
-                refused_last: s.refused.as_ref().map_or(Utime::ZERO, |r| at(r.last)),
-                refused_by: s.refused.as_ref().map_or_else(String::new, |r| r.by.to_string()),
-            }));
-        }
-        out
-    }
-
-    /// `dump_ops_in_flight`, and with an age `dump_blocked_ops`.
-    pub fn dump_ops(&self, age: Duration) -> Value {
-        const DUMPED_MAX: usize = 1000;
-        let (now, wall) = (self.clock.monotonic(), self.clock.wall());
-        let (ops, count) = self.ops.older(now, age, DUMPED_MAX, |op| {
-            let old = now.saturating_sub(op.since);
-            json!({
-                "description": text(op),
-                "initiated_at": Utime::from_unix(wall.saturating_sub(old)).to_string(),
-                "age": old.as_secs_f64(),
-                "duration": old.as_secs_f64(),
-                "type_data": {"client": format!("{} {}", op.client.name, op.client.addr), "pg": op.pg.to_string()},
-            })
-        });
-        json!({"ops": ops, "num_ops": count})
-    }
-
-    /// Operations older than Ceph's complaint time.
-    pub fn dump_blocked_ops(&self) -> Value {
-        let mut v = self.dump_ops(COMPLAINT);
-        let n = v["num_ops"].take();
-        json!({
-            "ops": v["ops"].take(),
-            "complaint_time": COMPLAINT.as_secs_f64(),
-            "num_blocked_ops": n,
-        })
-    }
 }
 
 #[cfg(test)]

@@ -4,26 +4,15 @@
 //! Invariants: every value is asked of what acts by it, so that `config show` tells what the OSD does and not what
 //! somebody wanted it to do. An option that does nothing here is not in the list.
 
-use crate::membership::HUNG_DISK_OPTION;
-use crate::ops;
+use crate::membership::beats::HUNG_DISK_OPTION;
+use crate::modes;
+use crate::ops::shown;
 use crate::osd::Osd;
 use crate::recovery::Profile;
 use crate::scrub;
 use auth::ConMode;
-use cluster::ClusterState;
-use msgr::Modes;
 use std::collections::BTreeMap;
-use types::{AuthName, EntityKind, OsdId};
-
-fn name_of(osd: OsdId) -> AuthName {
-    AuthName::new(EntityKind::Osd, osd.to_string())
-}
-
-/// How an OSD's connections are to be protected.
-pub fn modes(state: &ClusterState, osd: OsdId) -> Modes {
-    let me = name_of(osd);
-    Modes::of(EntityKind::Osd, |name| state.option(&me, name))
-}
+use types::AuthName;
 
 fn text_of(modes: &[ConMode]) -> String {
     let name = |m: &ConMode| match m {
@@ -47,14 +36,14 @@ fn fixed() -> [(&'static str, String); 10] {
         ("osd_max_write_size", (pg::WRITTEN_MAX >> 20).to_string()),
         (
             "osd_op_complaint_time",
-            format!("{:.6}", ops::COMPLAINT.as_secs_f64()),
+            format!("{:.6}", shown::COMPLAINT.as_secs_f64()),
         ),
     ]
 }
 
 impl Osd {
     pub fn auth_name(&self) -> AuthName {
-        name_of(self.id)
+        modes::name_of(self.id)
     }
 
     /// An option of the central configuration, masks of host and device class heeded, if somebody set it.
@@ -68,7 +57,7 @@ impl Osd {
     /// All options that it goes by.
     pub fn options(&self) -> BTreeMap<&'static str, String> {
         let state = self.cluster.state();
-        let modes = modes(&state, self.id);
+        let modes = modes::of(&state, self.id);
         // Where nobody has a key there is nothing to encrypt with.
         let possible = |wanted: &[ConMode]| match self.links.is_without_auth() {
             true => text_of(&[ConMode::Crc]),

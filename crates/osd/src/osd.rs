@@ -18,7 +18,7 @@ use crate::reaper::Reaper;
 use crate::recovery::Recovery;
 use crate::scrub::Scrubs;
 use crate::sessions::Sessions;
-use crate::slots::Slot;
+use crate::slot::Slot;
 use crate::store_view::StoreView;
 use crate::turns::{self, Turns};
 use crate::waiting::Until;

@@ -8,7 +8,7 @@
 //! for the cluster state: [`AHEAD_MAX`] of them, each for [`AHEAD_TIME`] at most. Not here: what is in the messages.
 
 use crate::osd::Osd;
-use crate::slots::Role;
+use crate::slot::Role;
 use cluster::{PgConfig, PgProposal};
 use messages::osd::peer::{PeerBody, PeerMsg};
 use msgr::Message;

@@ -2,6 +2,7 @@
 //!
 //! Bounds: [`QUEUE`] requests wait per OSD; an answer has [`ANSWER_TIMEOUT`]. Not here: OSDs of other hosts (`fetches`).
 
+use net::Lanes;
 use pg::ObjectCopy;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,13 +26,25 @@ pub struct FetchRequest {
 
 /// Who can be asked; one per process, shared by its OSDs.
 #[derive(Debug, Clone, Default)]
-pub struct Peers(Arc<Mutex<HashMap<OsdId, mpsc::Sender<FetchRequest>>>>);
+pub struct Peers {
+    asked: Arc<Mutex<HashMap<OsdId, mpsc::Sender<FetchRequest>>>>,
+    /// Connections between them.
+    pub lanes: Lanes,
+}
 
 impl Peers {
+    /// Of OSDs that share lanes and nothing else.
+    pub fn over(lanes: Lanes) -> Self {
+        Self {
+            lanes,
+            ..Self::default()
+        }
+    }
+
     /// Makes this OSD known; requests to it arrive at the receiver. A restarted OSD replaces its old self.
     pub fn register(&self, id: OsdId) -> mpsc::Receiver<FetchRequest> {
         let (tx, rx) = mpsc::channel(QUEUE);
-        self.0
+        self.asked
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .insert(id, tx);
@@ -40,7 +53,7 @@ impl Peers {
 
     /// True if it runs in this process.
     pub fn has(&self, osd: OsdId) -> bool {
-        self.0
+        self.asked
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .contains_key(&osd)
@@ -49,7 +62,7 @@ impl Peers {
     /// Asks `osd` for `object`. EAGAIN where it is not here, too busy, or stopping: the client asks again.
     pub async fn fetch(&self, osd: OsdId, object: HObject) -> Copied {
         let peer = self
-            .0
+            .asked
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .get(&osd)

@@ -197,6 +197,8 @@ async fn run(
         nonce: p.nonce,
         output_max: OUTPUT_MAX,
         meter: net::Meter::default(),
+        // Sockets, for all of them: what the kernel does not carry is not heard.
+        lanes: net::Lanes::default(),
         events: link_tx,
     });
     let mut heart = Heart {

@@ -1,7 +1,7 @@
 //! What an OSD tells the cluster about itself, for people: usage and the state of its PGs.
 
 use crate::health::PgHealth;
-use crate::ops::no_room;
+use crate::ops::shown::no_room;
 use crate::osd::Osd;
 use cluster::{OsdReport, SpareSpace};
 use pg::{Pg, PgStats, SnapIntervals};

@@ -5,7 +5,7 @@ use crate::links::{self, LinkId, LinkParts, Links};
 use crate::membership::{Membership, MembershipParts};
 use crate::memory::Memory;
 use crate::meters::Meters;
-use crate::options;
+use crate::modes;
 use crate::osd::{Osd, Parts, Spare};
 use crate::peers::Peers;
 use crate::pulse::{self, Pulse, PulseParts};
@@ -117,7 +117,7 @@ pub async fn serve(
     let (hb_listener, hb_addr) = listen(SocketAddr::new(c.bind.ip(), 0), c.nonce)?;
     let (net_tx, net_rx) = mpsc::channel(NET_QUEUE);
     let meters = Meters::new(c.registry.clone(), &c.memory);
-    let modes = ModeSwitch::new(options::modes(&c.cluster.state(), c.id));
+    let modes = ModeSwitch::new(modes::of(&c.cluster.state(), c.id));
     let conns = net::serve(
         listener,
         Arc::new(server_config(&c, addr, modes.clone())),
@@ -125,6 +125,7 @@ pub async fn serve(
             connections_max: c.connections_max,
             accounts: meters.net.clone(),
             lifelines: lifelines.intake(),
+            lanes: Some((c.peers.lanes.clone(), addr)),
             ..net::Options::default()
         },
         c.clock.clone(),
@@ -154,6 +155,7 @@ pub async fn serve(
             output: meters.net.peers.clone(),
             perf: meters.net.perf.clone(),
         },
+        lanes: c.peers.lanes.clone(),
         events: link_tx,
     });
     let pulse = Arc::new(Pulse::default());
@@ -245,7 +247,7 @@ pub async fn serve(
         match event {
             Event::Stop => break,
             Event::Beat if pulse.has_ended() => return Err(Error::PulseEnded),
-            Event::Cluster => modes.set(options::modes(&c.cluster.state(), c.id)),
+            Event::Cluster => modes.set(modes::of(&c.cluster.state(), c.id)),
             Event::Tick => osd.on_timer(),
             _ => {}
         }

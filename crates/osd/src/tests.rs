@@ -187,6 +187,7 @@ impl Rig {
                 nonce: 1,
                 output_max: crate::links::OUTPUT_MAX,
                 meter: net::Meter::default(),
+                lanes: net::Lanes::default(),
                 events: mpsc::channel(1).0,
             }),
             membership: Membership::new(MembershipParts {

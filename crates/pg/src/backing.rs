@@ -5,7 +5,7 @@ use crate::api::{Context, Output};
 use crate::backend::group::Group;
 use crate::backend::reports::{CopyNeed, Kin, MemberState};
 use crate::backend::{Backend, Lent, Whose};
-use crate::front::turns::Wake;
+use crate::front::wake::Wake;
 use crate::store::{Seq, Ticket};
 use messages::osd::peer::PeerBody;
 use types::{Epoch, Errno, HObject, OsdId, Transaction};

@@ -6,18 +6,21 @@
 //! then). The place of the walk is kept in memory only: the metadata names the pool's pg_num for which the
 //! statistics count, and a PG that was stopped before they did counts again.
 
-use crate::Pg;
 use crate::api::PgStats;
 use crate::state::object::ObjectState;
+use crate::state::pg::PgState;
 use crate::state::range::behind;
 use crate::state::stats::StatsDelta;
 use crate::store::{IoError, ObjectStore};
-use crate::trim::{RETRY_REST, STEP_REST};
 use std::time::Duration;
-use types::{HObject, Transaction};
+use types::HObject;
 
 /// Objects looked at in one step: below a millisecond from the index's cache.
 const STEP_OBJECTS: usize = 64;
+/// How long a PG rests between the steps of a walk over its objects.
+pub(crate) const STEP_REST: Duration = Duration::from_millis(5);
+/// After a store error.
+pub(crate) const RETRY_REST: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(crate) struct Count {
@@ -28,8 +31,17 @@ pub(crate) struct Count {
 }
 
 impl Count {
+    /// Nothing is counted, and the first step is due.
+    pub fn new(pg: &PgState, now: Duration) -> Self {
+        Self {
+            cursor: pg.range.start_cursor(pg.pool.id).with_snap(0),
+            sums: PgStats::default(),
+            next_at: now,
+        }
+    }
+
     /// What was counted, beside the counters that go on.
-    fn sums_in(&self, stats: &PgStats) -> PgStats {
+    pub fn sums_in(&self, stats: &PgStats) -> PgStats {
         PgStats {
             objects: self.sums.objects,
             bytes: self.sums.bytes,
@@ -39,97 +51,49 @@ impl Count {
             ..*stats
         }
     }
-}
-
-impl Pg {
-    pub fn stats(&self) -> PgStats {
-        let stats = &self.state.meta.stats;
-        self.count.as_ref().map_or(*stats, |count| count.sums_in(stats))
-    }
-
-    /// Begins to count with a first step, after which a small PG is done.
-    pub(crate) fn begin_count(&mut self, store: &mut dyn ObjectStore, now: Duration) {
-        self.count = Some(Count {
-            cursor: self.state.range.start_cursor(self.state.pool.id).with_snap(0),
-            sums: PgStats::default(),
-            next_at: now,
-        });
-        self.count_some(store, now);
-    }
-
-    /// One step, if it is time; the result is written down when it is the last.
-    pub(crate) fn count_step(&mut self, store: &mut dyn ObjectStore, now: Duration) {
-        if self.count.as_ref().is_none_or(|count| count.next_at > now) {
-            return;
-        }
-        self.count_some(store, now);
-        if self.count.is_none() {
-            self.write_counted(store);
-        }
-    }
-
-    /// If this fails, the next load counts again.
-    pub(crate) fn write_counted(&mut self, store: &mut dyn ObjectStore) {
-        let mut txn = Transaction::new(self.state.id);
-        txn.ops.push(self.state.meta_op());
-        if let Err(e) = store.submit(txn) {
-            tracing::warn!(
-                "pg {}: the count of its objects is not written: {e}",
-                self.state.id
-            );
-        }
-    }
-
-    /// One step. Behind the last object the count is over and in the metadata.
-    fn count_some(&mut self, store: &mut dyn ObjectStore, now: Duration) {
-        let Some(mut count) = self.count.take() else {
-            return;
-        };
-        match self.walk(&mut count, store) {
-            Ok(true) => count.next_at = now + STEP_REST,
+    /// One step. False: it has found nothing behind the last object, the count is over and in the metadata.
+    pub fn step(&mut self, pg: &mut PgState, store: &mut dyn ObjectStore, now: Duration) -> bool {
+        match self.walk(pg, store) {
+            Ok(true) => self.next_at = now + STEP_REST,
             Ok(false) => {
-                self.state.meta.stats = count.sums_in(&self.state.meta.stats);
-                self.state.meta.pg_num = self.state.pool.pg_num;
-                return;
+                pg.meta.stats = self.sums_in(&pg.meta.stats);
+                pg.meta.pg_num = pg.pool.pg_num;
+                return false;
             }
             Err(e) => {
-                tracing::error!("pg {}: counting objects: {e}", self.state.id);
-                count.next_at = now + RETRY_REST;
+                tracing::error!("pg {}: counting objects: {e}", pg.id);
+                self.next_at = now + RETRY_REST;
             }
         }
-        self.count = Some(count);
+        true
     }
 
     /// Whether there may be more. After an error nothing of the step counts.
-    fn walk(&self, count: &mut Count, store: &mut dyn ObjectStore) -> Result<bool, IoError> {
-        let found = self.list_objects(&count.cursor, STEP_OBJECTS, store)?;
-        let mut sums = count.sums;
+    fn walk(&mut self, pg: &PgState, store: &mut dyn ObjectStore) -> Result<bool, IoError> {
+        let found = pg.list_objects(&self.cursor, STEP_OBJECTS, store)?;
+        let mut sums = self.sums;
         for oid in found.iter().filter(|o| o.object.is_head()) {
             sums.add(&StatsDelta::of(&ObjectState::load(oid, store)?));
         }
         let Some(last) = found.last() else {
             return Ok(false);
         };
-        (count.cursor, count.sums) = (behind(&last.object), sums);
+        (self.cursor, self.sums) = (behind(&last.object), sums);
         Ok(found.len() == STEP_OBJECTS)
     }
 
     /// An object has changed: so has what was counted, if it was among it.
-    pub(crate) fn count_change(&mut self, head: &HObject, delta: &StatsDelta) {
-        if let Some(count) = self.count.as_mut().filter(|count| *head < count.cursor) {
-            count.sums.add(delta);
+    pub fn change(&mut self, head: &HObject, delta: &StatsDelta) {
+        if *head < self.cursor {
+            self.sums.add(delta);
         }
     }
 
     /// What a walk in one go finds.
     #[cfg(test)]
-    pub fn count_objects(&self, store: &mut dyn ObjectStore) -> Result<PgStats, IoError> {
-        let mut count = Count {
-            cursor: self.state.range.start_cursor(self.state.pool.id).with_snap(0),
-            sums: PgStats::default(),
-            next_at: Duration::ZERO,
-        };
-        while self.walk(&mut count, store)? {}
+    pub fn at_once(pg: &PgState, store: &mut dyn ObjectStore) -> Result<PgStats, IoError> {
+        let mut count = Self::new(pg, Duration::ZERO);
+        while count.walk(pg, store)? {}
         Ok(count.sums_in(&PgStats::default()))
     }
 }

@@ -1,6 +1,6 @@
 //! One placement group: takes inputs apart and keeps the order.
 
-use crate::api::{Context, Input};
+use crate::api::{Context, Input, PgStats};
 use crate::backend::Backend;
 use crate::backend::replicated::Replicated;
 use crate::broken::{self, Rule};
@@ -18,7 +18,7 @@ use bytes::Bytes;
 use denc::Decode;
 use std::sync::Arc;
 use std::time::Duration;
-use types::{Errno, SPgId};
+use types::{Errno, SPgId, Transaction};
 
 /// Why a PG could not be loaded.
 #[derive(Debug, thiserror::Error)]
@@ -220,6 +220,39 @@ impl Pg {
 
     pub fn log_len(&self) -> usize {
         self.state.log.len()
+    }
+
+    pub fn stats(&self) -> PgStats {
+        let stats = &self.state.meta.stats;
+        self.count.as_ref().map_or(*stats, |count| count.sums_in(stats))
+    }
+
+    /// Begins to count with a first step, after which a small PG is done.
+    pub(crate) fn begin_count(&mut self, store: &mut dyn ObjectStore, now: Duration) {
+        let mut count = Count::new(&self.state, now);
+        let more = count.step(&mut self.state, store, now);
+        self.count = more.then_some(count);
+    }
+
+    /// One step, if it is time; the result is written down when it is the last.
+    fn count_step(&mut self, store: &mut dyn ObjectStore, now: Duration) {
+        let due = self.count.as_mut().filter(|count| count.next_at <= now);
+        if due.is_some_and(|count| !count.step(&mut self.state, store, now)) {
+            self.count = None;
+            self.write_counted(store);
+        }
+    }
+
+    /// If this fails, the next load counts again.
+    pub(crate) fn write_counted(&mut self, store: &mut dyn ObjectStore) {
+        let mut txn = Transaction::new(self.state.id);
+        txn.ops.push(self.state.meta_op());
+        if let Err(e) = store.submit(txn) {
+            tracing::warn!(
+                "pg {}: the count of its objects is not written: {e}",
+                self.state.id
+            );
+        }
     }
 
     fn map_changed(&mut self, pool: Arc<PoolView>, ctx: &mut Context<'_>) {

@@ -7,22 +7,19 @@
 
 use crate::Pg;
 use crate::api::Context;
+use crate::count::{RETRY_REST, STEP_REST};
 use crate::pool::SnapIntervals;
 use crate::state::object::ObjectState;
 use crate::state::object_info::SNAPSET_ATTR;
 use crate::state::range::behind;
-use crate::store::{IoError, ObjectStore};
 use bytes::Bytes;
 use denc::Encode;
 use std::sync::Arc;
 use std::time::Duration;
-use types::{HObject, NOSNAP, ObjectId, Op, Transaction};
+use types::{HObject, NOSNAP, Op, Transaction};
 
-/// Objects looked at in one step, and how long the PG rests between steps.
+/// Objects looked at in one step.
 const STEP_OBJECTS: usize = 128;
-pub(crate) const STEP_REST: Duration = Duration::from_millis(5);
-/// After a store error.
-pub(crate) const RETRY_REST: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(crate) struct Trim {
@@ -32,28 +29,6 @@ pub(crate) struct Trim {
 }
 
 impl Pg {
-    /// Objects of this PG at or behind `from`.
-    pub(crate) fn list_objects(
-        &self,
-        from: &HObject,
-        max: usize,
-        store: &mut dyn ObjectStore,
-    ) -> Result<Vec<ObjectId>, IoError> {
-        let end = self
-            .state
-            .object_id(self.state.range.end_cursor(self.state.pool.id));
-        let mut found = store.list_within(&self.state.object_id(from.clone()), &end, max)?;
-        let end = found.iter().position(|o| {
-            o.shard != self.state.id.shard
-                || o.object.pool != self.state.pool.id
-                || u64::from(o.object.reversed_hash()) >= self.state.range.end
-        });
-        if let Some(end) = end {
-            found.truncate(end);
-        }
-        Ok(found)
-    }
-
     /// Takes over what the map lists as removed, and starts a pass if there is something new.
     pub(crate) fn note_removed_snaps(&mut self, now: Duration) {
         self.state.meta.removed.union(&self.state.pool.removed_snaps);
@@ -95,6 +70,7 @@ impl Pg {
     /// One step; whether there is more to do.
     fn trim_some(&mut self, trim: &mut Trim, ctx: &mut Context<'_>) -> Result<bool, ()> {
         let found = self
+            .state
             .list_objects(&trim.cursor, STEP_OBJECTS, ctx.store)
             .map_err(|e| tracing::error!("pg {}: trimming snapshots: {e}", self.state.id))?;
         let Some(last) = found.last() else {

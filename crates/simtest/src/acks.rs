@@ -12,7 +12,8 @@
 //!
 //! Not here: who cuts the power (`chaos`); what reads show (`linear`).
 
-use crate::cluster::{Cluster, OsdNode, POOL};
+use crate::cluster::{Cluster, OsdNode};
+use crate::places::POOL;
 use crate::workload::History;
 use client::Served;
 use cluster::PgConfig;

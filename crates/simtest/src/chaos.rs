@@ -1,11 +1,12 @@
 //! Carries a plan's faults out, and undoes them.
 
 use crate::check;
-use crate::cluster::{Cluster, OsdNode, POOL, client_host};
+use crate::cluster::{Cluster, OsdNode};
 use crate::disk::{LOG_BYTES, Pace};
 use crate::operator;
+use crate::places::{POOL, client_host};
 use crate::plan::{Event, Fault, Plan, Wish, storm};
-use crate::scrubs;
+use crate::wishes;
 use crate::workload::History;
 use io::disk::Space;
 use io::disk::sim::{Call, SimDisk, Survival};
@@ -116,8 +117,8 @@ async fn ask_for_scrub(cluster: &Cluster, wish: Wish) {
     let one = wish.pg.map(|n| pgs[n as usize % pgs.len()]);
     let done = match (cluster.by_commands.get(), one) {
         (true, one) => operator::scrub(cluster, one, wish.asked).await,
-        (false, Some(one)) => scrubs::wish(cluster, &[one], wish.asked).await,
-        (false, None) => scrubs::wish(cluster, &pgs, wish.asked).await,
+        (false, Some(one)) => wishes::wish(cluster, &[one], wish.asked).await,
+        (false, None) => wishes::wish(cluster, &pgs, wish.asked).await,
     };
     if let Err(why) = done {
         let line = format!("a scrub cannot be asked for: {why}");

@@ -9,8 +9,9 @@
 //!
 //! Not here: what must hold at every moment (`watchdog`).
 
-use crate::cluster::{Cluster, OsdNode, POOL};
+use crate::cluster::{Cluster, OsdNode};
 use crate::linear::{self, Entry, Verdict};
+use crate::places::POOL;
 use crate::workload::History;
 use cluster::{ClusterState, ClusterStats};
 use std::collections::{BTreeMap, BTreeSet};

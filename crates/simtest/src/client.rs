@@ -7,8 +7,8 @@
 //!
 //! Not here: what is asked (`workload`), what the answers mean together (`linear`).
 
-use crate::cluster::{mon_addr, osd_host};
 use crate::model::{Ask, Object, Told};
+use crate::places::{mon_addr, osd_host};
 use crate::raw::Raw;
 use bytes::Bytes;
 use client::{Client, Cmp, Conf, CopySource, IoCtx, Operation, Outcome, Platform, Served};

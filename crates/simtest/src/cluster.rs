@@ -6,6 +6,7 @@
 use crate::disk::{LOG_BYTES, Pacing, SimDriver};
 use crate::etcd::SimEtcd;
 use crate::operator::{self, Operator};
+use crate::places::{POOL, mon_addr, mon_host, operator_host, osd_host};
 use crate::rot::Rot;
 use crate::scrubs::Scrubs;
 use crate::watchdog::Watchdog;
@@ -24,35 +25,16 @@ use store::Store;
 use tokio::sync::{oneshot, watch};
 use tokio::time::sleep;
 use types::pool::PgPool;
-use types::{EntityAddr, OsdId, PgId, PoolId, Utime, Uuid};
+use types::{OsdId, PgId, Utime, Uuid};
 
-pub const POOL: PoolId = 1;
 const FSID: Uuid = Uuid([7; 16]);
 const OSD_PORT: u16 = 6800;
-const MON_PORT: u16 = 3300;
 /// More PGs than this are not split.
 const PGS_MAX: u32 = 32;
 /// What a store leaves to its host.
 const HOST_RESERVE_BYTES: u64 = 1 << 20;
 /// What a process supervisor waits before it starts again what ended by itself.
 const RESTART: Duration = Duration::from_millis(700);
-
-pub fn mon_addr() -> EntityAddr {
-    EntityAddr::msgr2(SocketAddr::new(mon_host(), MON_PORT), 0)
-}
-pub fn mon_host() -> IpAddr {
-    [10, 0, 0, 1].into()
-}
-pub fn operator_host() -> IpAddr {
-    [10, 0, 0, 2].into()
-}
-/// Of -1, no OSD, an address that nobody has.
-pub fn osd_host(id: OsdId) -> IpAddr {
-    [10, 0, 1, (id as u8).wrapping_add(1)].into()
-}
-pub fn client_host(id: u64) -> IpAddr {
-    [10, 0, 2 + (id / 250) as u8, (id % 250) as u8 + 1].into()
-}
 
 pub struct OsdNode {
     pub id: OsdId,
@@ -88,6 +70,8 @@ pub struct Cluster {
     pub scrubs: Rc<Scrubs>,
     /// Reads of disks take time; else they are done at once.
     pub slow_reads: Cell<bool>,
+    /// Of all OSDs, where they are as in one process.
+    pub lanes: RefCell<Option<net::Lanes>>,
     pub operators: Operator,
     /// What can be a command to the monitor is one.
     pub by_commands: Cell<bool>,
@@ -164,6 +148,7 @@ impl Cluster {
             scrubs: Scrubs::listen(sim, &rot),
             rot,
             slow_reads: Cell::new(false),
+            lanes: RefCell::default(),
             operators: Operator::default(),
             by_commands: Cell::new(false),
             resized: Cell::new(false),
@@ -275,7 +260,7 @@ impl Cluster {
             bind: SocketAddr::new(node.host, OSD_PORT),
             auth: Arc::new(AllowNone),
             cluster,
-            peers: osd::Peers::default(),
+            peers: osd::Peers::over(self.lanes.borrow().clone().unwrap_or_default()),
             clock: node.clock.clone(),
             random: random.clone(),
             entropy: net::entropy(random),

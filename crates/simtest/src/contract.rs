@@ -5,7 +5,8 @@
 //!
 //! Not here: who serves (`watchdog`), what proposals stand on (the state does not say that).
 
-use crate::cluster::{Cluster, POOL};
+use crate::cluster::Cluster;
+use crate::places::POOL;
 use cluster::{ClusterState, PgConfig};
 use io_sim::Trace;
 use std::cell::RefCell;

@@ -6,8 +6,9 @@
 //!
 //! Not here: when (`chaos`); commands that are not the same when they are done twice.
 
-use crate::cluster::{Cluster, mon_addr, operator_host};
-use crate::scrubs::Asked;
+use crate::cluster::Cluster;
+use crate::places::{mon_addr, operator_host};
+use crate::plan::Asked;
 use auth::NoneClient;
 use bytes::Bytes;
 use cluster::ClusterState;

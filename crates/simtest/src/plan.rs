@@ -4,7 +4,6 @@
 //! only from pools with a copy elsewhere; bits rot on one disk only, while no disk is lost, and in pools of several copies.
 
 use crate::largest::Largest;
-use crate::scrubs::Asked;
 use io_sim::{Dice, Weather};
 use std::fmt;
 use std::time::Duration;
@@ -147,6 +146,13 @@ pub enum Fault {
         osd: Nth,
         cut: bool,
     },
+}
+
+/// What a scrub is asked to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Asked {
+    pub deep: bool,
+    pub repair: bool,
 }
 
 /// A scrub that an operator asks for.
@@ -442,6 +448,21 @@ impl Plan {
             .any(|e| matches!(e.fault, Fault::StateDoubt | Fault::Outage))
     }
 
+    /// Nothing in this run keeps two OSDs apart but their ends and broken connections, as is so in one process: then their messages go
+    /// through memory ([`net::Lanes`]).
+    pub fn is_one_process(&self) -> bool {
+        !self.events.iter().any(|e| {
+            matches!(
+                e.fault,
+                Fault::Unplug { .. }
+                    | Fault::Partition { .. }
+                    | Fault::Firewall { .. }
+                    | Fault::LastWords { .. }
+                    | Fault::Blind { .. }
+            )
+        })
+    }
+
     fn fault(&self, dice: &mut Dice) -> Fault {
         let osd = dice.below(self.osds as u64) as usize;
         let other = (osd + 1 + dice.below(self.osds as u64 - 1) as usize) % self.osds;
@@ -544,6 +565,9 @@ impl fmt::Display for Plan {
         }
         if self.thrash {
             f.write_str(", clients copy, count and are hasty")?;
+        }
+        if self.is_one_process() {
+            f.write_str(", messages of OSDs in memory")?;
         }
         if let Some(osd) = self.laggard {
             write!(f, ", osd.{osd} lags")?;

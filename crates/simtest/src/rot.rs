@@ -8,7 +8,7 @@
 //!
 //! Not here: who flips bits (`chaos`).
 
-use crate::cluster::POOL;
+use crate::places::POOL;
 use cluster::ClusterState;
 use io_sim::Trace;
 use metastore::ClusterHandle;

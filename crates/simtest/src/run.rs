@@ -5,10 +5,11 @@ use crate::acks::Acks;
 use crate::chaos::{self, Clients};
 use crate::check;
 use crate::client::Rados;
-use crate::cluster::{Cluster, POOL, client_host, open_state};
+use crate::cluster::{Cluster, open_state};
 use crate::contract;
+use crate::places::{POOL, client_host};
 use crate::plan::Plan;
-use crate::scrubs;
+use crate::wishes;
 use crate::workload::{self, History};
 use io_sim::{Process, Sim};
 use std::cell::{Cell, RefCell};
@@ -126,6 +127,9 @@ struct Lived {
 async fn live(sim: &Sim, plan: &Plan, history: &Rc<History>, lived: &mut Lived) -> Result<(), String> {
     let cluster = Rc::new(Cluster::create(sim).await?);
     cluster.slow_reads.set(plan.slow_reads);
+    cluster
+        .lanes
+        .replace(plan.is_one_process().then(Default::default));
     cluster.by_commands.set(plan.by_commands);
     sim.net.set_weather(plan.weather);
     for (skew, drift) in &plan.clocks {
@@ -217,7 +221,7 @@ async fn finish(cluster: &Rc<Cluster>, wrongs: &mut Vec<String>) -> u64 {
         return 0;
     }
     wrongs.extend(check::weights(cluster));
-    wrongs.extend(scrubs::last(cluster).await);
+    wrongs.extend(wishes::last(cluster).await);
     let lost = check::lost(cluster);
     let nodes = cluster.osds.borrow().clone();
     for node in &nodes {

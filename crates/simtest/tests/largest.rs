@@ -6,10 +6,11 @@
 
 use simtest::check;
 use simtest::client::Rados;
-use simtest::cluster::{Cluster, POOL, client_host};
+use simtest::cluster::Cluster;
 use simtest::largest::{OBJECT, attrs, row};
 use simtest::model::{Ask, Object, Told, value};
-use simtest::scrubs;
+use simtest::places::{POOL, client_host};
+use simtest::wishes;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
@@ -135,7 +136,7 @@ impl Play {
     async fn end(mut self) {
         self.ask(Ask::Read, "in the end").await;
         let nothing = Vec::<String>::new();
-        assert_eq!(scrubs::last(&self.cluster).await, nothing);
+        assert_eq!(wishes::last(&self.cluster).await, nothing);
         assert_eq!(self.cluster.watchdog.wrongs(), nothing);
         assert_eq!(*self.cluster.wrongs.borrow(), nothing);
         let nodes = self.cluster.osds.borrow().clone();

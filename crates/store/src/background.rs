@@ -3,11 +3,33 @@
 //! A batch of the log is begun (written, not flushed) and ended (flushed, and told of); between the two it may be lost,
 //! as with the committer's thread. The owner's own pumping, where it has to wait, ends what was begun.
 //!
-//! Not here: when, and how long it takes ([`crate::Driver`]).
+//! Not here: when, and how long it takes: that is the [`Driver`]'s.
 
 use crate::committer::Committer;
 use crate::helper::Helper;
+use crate::values::Waker;
+use io::disk::{DiskFile, ReadQueue};
+use std::fmt::Debug;
 use std::sync::Arc;
+
+/// Who does the work beside the owner where there are no threads for it ([`crate::Options::threads`]): a simulation, which
+/// lets time pass in it.
+pub trait Driver: Debug + Send + Sync {
+    /// A store was opened: it may have work from now on.
+    fn start(&self, work: Background);
+    /// There is work. Called from within the store: it must only note it.
+    fn wake(&self);
+    /// Reads of the data file that go on beside the owner, who is told by `done`. None: time stands while the owner reads.
+    fn reads(&self, _file: &Arc<dyn DiskFile>, _done: &Waker) -> Option<Box<dyn ReadQueue>> {
+        None
+    }
+}
+
+/// What a driver's store calls when there is work.
+pub(crate) fn caller(driver: Option<&Arc<dyn Driver>>) -> Option<Waker> {
+    let driver = driver?.clone();
+    Some(Arc::new(move || driver.wake()))
+}
 
 #[derive(Debug, Clone)]
 pub struct Background {

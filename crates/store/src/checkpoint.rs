@@ -14,14 +14,14 @@
 //! The owner is never held: all of this runs beside it, one [`Checkpoint::step`] at a time.
 
 use crate::alloc::GROUP;
+use crate::block_row::{BlockRow, REGION};
 use crate::broken::{self, Rule};
 use crate::codec::{Decoded, Input, put_bytes, put_u, put_version};
 use crate::committer::Committer;
 use crate::generation::{Collection, Generation};
 use crate::index::{Change, Index, Table};
 use crate::onode::BLOCK;
-use crate::options::{PoolUsage, Seq};
-use crate::state::{BlockRow, REGION};
+use crate::values::{PoolUsage, Seq};
 use crate::{Error, Result, key};
 use bytes::Bytes;
 use io::disk::{DiskFile, Write};
@@ -30,7 +30,7 @@ use std::io::IoSlice;
 use std::sync::Arc;
 use types::{EVersion, PoolId, SPgId};
 
-/// One write of merged blocks through the page cache; see `helper` for why it is small.
+/// One write of merged blocks through the page cache; see `zeros` for why it is small.
 const CACHED_RUN_BLOCKS: usize = 16;
 /// Direct writes may be longer.
 const DIRECT_RUN_BLOCKS: usize = 128;

@@ -11,15 +11,18 @@
 //!
 //! Bounds: [`Committer::fits`] says whether a record of some size still fits into the ring.
 
+mod batch;
+
 use crate::broken::{self, Rule};
-use crate::helper;
-use crate::options::{Driver, Seq, Waker};
+use crate::direct::Direct;
 use crate::ring::{HEADER, Header, Ring, padded};
-use crate::{Counters, Error, Result};
-use bytes::Bytes;
+use crate::values::{Counters, Seq, Waker};
+use crate::zeros::write_zeros;
+use crate::{Error, Result};
+use batch::{Batch, Data};
 use io::disk::{AlignedVec, DiskFile, write_slices};
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use types::checksum::crc32c;
 
@@ -33,44 +36,10 @@ const EAGER_BYTES: u64 = 1 << 20;
 const AHEAD_BYTES: u64 = 4 << 20;
 /// Log space that is zeroed at a time, ahead of its first use.
 const ZERO_BYTES: u64 = 1 << 20;
-/// One write of direct data through the page cache; see `helper` for why pieces are small.
+/// One write of direct data through the page cache; see `zeros` for why pieces are small.
 const CACHED_WRITE_BYTES: usize = 64 << 10;
 /// Kept for the next batch: a buffer that grew larger is given back.
 const SPARE_BYTES: usize = 1 << 20;
-
-/// Whole blocks for a place that nothing refers to yet.
-#[derive(Debug, Clone)]
-pub struct Direct {
-    pub offset: u64,
-    pub data: Bytes,
-}
-
-/// Direct extents of one transaction.
-#[derive(Debug)]
-struct Data {
-    batch: u64,
-    bytes: u64,
-    directs: Vec<Direct>,
-}
-
-#[derive(Debug, Default)]
-struct Batch {
-    number: u64,
-    first_seq: Seq,
-    count: u32,
-    /// Room for the header, then records.
-    bytes: AlignedVec,
-    direct_bytes: u64,
-}
-
-impl Batch {
-    fn is_empty(&self) -> bool {
-        self.count == 0
-    }
-    fn padded(&self) -> u64 {
-        padded(self.bytes.len().saturating_sub(HEADER))
-    }
-}
 
 #[derive(Debug)]
 struct Inner {
@@ -95,6 +64,8 @@ struct Inner {
     stop: bool,
     durable_batch: u64,
     failed: Option<Arc<Error>>,
+    /// Threads that wait for `done`.
+    waiters: usize,
     /// The newest marker: its number and, once durable, the position behind it.
     marker: u64,
     marker_end: u64,
@@ -108,7 +79,8 @@ pub struct Committer {
     tag: u64,
     incarnation: u64,
     waker: Waker,
-    driver: Option<Arc<dyn Driver>>,
+    /// Without threads: called when a batch waits.
+    caller: Option<Waker>,
     inner: Mutex<Inner>,
     work: Condvar,
     /// For the data thread.
@@ -117,6 +89,8 @@ pub struct Committer {
     written: Condvar,
     done: Condvar,
     durable: AtomicU64,
+    /// There is a `failed`: read without the lock, which the threads want when the owner asks.
+    has_failed: AtomicBool,
 }
 
 impl std::fmt::Debug for Committer {
@@ -170,7 +144,7 @@ impl Committer {
         ring: Ring,
         tag: u64,
         waker: Waker,
-        driver: Option<Arc<dyn Driver>>,
+        caller: Option<Waker>,
         start: Start,
     ) -> Self {
         assert!(
@@ -201,6 +175,7 @@ impl Committer {
             stop: false,
             durable_batch: start.batch - 1,
             failed: None,
+            waiters: 0,
             marker: 0,
             marker_end: start.tail,
             counters: Counters::default(),
@@ -213,13 +188,14 @@ impl Committer {
             tag,
             incarnation: start.incarnation,
             waker,
-            driver,
+            caller,
             inner: Mutex::new(inner),
             work: Condvar::new(),
             data: Condvar::new(),
             written: Condvar::new(),
             done: Condvar::new(),
             durable: AtomicU64::new(start.seq - 1),
+            has_failed: AtomicBool::new(false),
         }
     }
 
@@ -230,6 +206,7 @@ impl Committer {
     /// A thread panicked while it held the lock: what it was changing must not reach the disk.
     fn half_changed<'a>(&self, e: PoisonError<MutexGuard<'a, Inner>>) -> MutexGuard<'a, Inner> {
         let mut inner = e.into_inner();
+        self.has_failed.store(true, Ordering::Release);
         inner.failed.get_or_insert_with(|| {
             Arc::new(Error::Panicked {
                 path: self.path.clone(),
@@ -242,8 +219,8 @@ impl Committer {
     /// Tells whoever writes batches that one waits.
     fn call(&self) {
         self.work.notify_one();
-        if let Some(d) = &self.driver {
-            d.wake();
+        if let Some(call) = &self.caller {
+            call();
         }
     }
 
@@ -327,11 +304,15 @@ impl Committer {
     /// Lets the committer take what gathered, if it is idle.
     pub fn kick(&self) {
         let mut inner = self.lock();
-        if !inner.open.is_empty() {
-            inner.kicked = true;
-            if !inner.busy {
-                self.call();
-            }
+        if inner.open.is_empty() {
+            return;
+        }
+        inner.kicked = true;
+        let idle = !inner.busy;
+        // Who is called takes the lock first of all.
+        drop(inner);
+        if idle {
+            self.call();
         }
     }
 
@@ -357,6 +338,9 @@ impl Committer {
     }
 
     pub fn failed(&self) -> Option<Error> {
+        if !self.has_failed.load(Ordering::Acquire) {
+            return None;
+        }
         self.lock().failed.as_deref().cloned()
     }
 
@@ -366,6 +350,7 @@ impl Committer {
         if inner.failed.is_none() {
             tracing::error!(store = %self.path, error = %e, "the store stops");
             inner.failed = Some(Arc::new(e));
+            self.has_failed.store(true, Ordering::Release);
         }
         drop(inner);
         self.notify_all();
@@ -405,7 +390,7 @@ impl Committer {
             if inner.stop {
                 return Ok(None);
             }
-            inner = self.done.wait(inner).unwrap_or_else(|e| self.half_changed(e));
+            inner = self.wait_done(inner);
         }
     }
 
@@ -415,9 +400,16 @@ impl Committer {
             if let Some(e) = &inner.failed {
                 return Err(Error::Stopped(e.clone()));
             }
-            inner = self.done.wait(inner).unwrap_or_else(|e| self.half_changed(e));
+            inner = self.wait_done(inner);
         }
         Ok(())
+    }
+
+    fn wait_done<'a>(&'a self, mut inner: MutexGuard<'a, Inner>) -> MutexGuard<'a, Inner> {
+        inner.waiters += 1;
+        let mut inner = self.done.wait(inner).unwrap_or_else(|e| self.half_changed(e));
+        inner.waiters -= 1;
+        inner
     }
 
     /// A durable checkpoint covers everything before `position`.
@@ -663,8 +655,12 @@ impl Committer {
         // What gathered during the flush goes next, kicked or not.
         inner.kicked = true;
         inner.recycle(batch.bytes);
+        let awaited = inner.waiters > 0;
         drop(inner);
-        self.done.notify_all();
+        // A call of the kernel, whether somebody waits or not.
+        if awaited {
+            self.done.notify_all();
+        }
         (self.waker)();
     }
 
@@ -737,7 +733,7 @@ impl Committer {
     }
 
     fn zero(&self, (from, to): (u64, u64)) -> Result<()> {
-        helper::write_zeros(&*self.file, self.ring.offset + from, self.ring.offset + to)
+        write_zeros(&*self.file, self.ring.offset + from, self.ring.offset + to)
             .map_err(|e| Error::io(&self.path, "zero the log", e))
     }
 }

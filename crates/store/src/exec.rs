@@ -7,9 +7,11 @@
 //! place.
 
 use crate::alloc::For;
+use crate::block_row::block_crc;
 use crate::onode::{BLOCK, Onode, Place};
+use crate::own::{detach, detach_oid};
 use crate::record::{self, Run, Step};
-use crate::state::{State, block_crc};
+use crate::state::State;
 use crate::{Error, Result};
 use bytes::Bytes;
 use types::{ObjectId, Op, PoolId, SPgId, Transaction};
@@ -535,18 +537,4 @@ fn check_name(oid: &ObjectId) -> Result<()> {
     )?;
     // "Behind every object" is a cursor, not a name.
     limit("the name MAX", u64::from(o.max), 0)
-}
-
-/// Own copy: what the store keeps must not hold on to a network buffer.
-fn detach(b: &Bytes) -> Bytes {
-    Bytes::copy_from_slice(b)
-}
-
-pub fn detach_oid(oid: &ObjectId) -> ObjectId {
-    let mut oid = oid.clone();
-    let o = &mut oid.object;
-    for b in [&mut o.nspace, &mut o.key, &mut o.oid] {
-        *b = detach(b);
-    }
-    oid
 }

@@ -6,32 +6,16 @@
 
 use crate::checkpoint::{Checkpoint, Progress};
 use crate::committer::{Committer, OnPanic};
-use crate::options::{Driver, Waker};
+use crate::values::Waker;
+use crate::zeros::write_zeros;
 use crate::{Error, Result};
-use io::disk::{DiskFile, write_slices};
+use io::disk::DiskFile;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Zeroed between two flushes while the file grows.
 const ZERO_BYTES: u64 = 1 << 20;
-/// One write of zeros. Small, because the page cache keeps what one call wrote in as large a piece, and a
-/// later write of one block into a large piece walks all of it (ext4, seen in profiles). Aligned, so that
-/// direct I/O takes it as it is.
-#[repr(align(4096))]
-struct Zeros([u8; 64 << 10]);
-static ZEROS: Zeros = Zeros([0; 64 << 10]);
-
-/// Writes zeros to `[from, to)`.
-pub fn write_zeros(file: &dyn DiskFile, from: u64, to: u64) -> std::io::Result<()> {
-    let step = ZEROS.0.len() as u64;
-    let starts = (from..to).step_by(ZEROS.0.len());
-    write_slices(
-        file,
-        starts.map(|at| (at, &ZEROS.0[..step.min(to - at) as usize])),
-    )
-}
-
 #[derive(Debug)]
 pub enum Job {
     Checkpoint(Box<Checkpoint>),
@@ -114,7 +98,8 @@ struct Inner {
 pub struct Helper {
     committer: Arc<Committer>,
     waker: Waker,
-    driver: Option<Arc<dyn Driver>>,
+    /// Without a thread: called when there is work.
+    caller: Option<Waker>,
     inner: Mutex<Inner>,
     changed: Condvar,
     news: AtomicBool,
@@ -137,11 +122,11 @@ impl std::fmt::Debug for Helper {
 }
 
 impl Helper {
-    pub fn new(committer: Arc<Committer>, waker: Waker, driver: Option<Arc<dyn Driver>>) -> Self {
+    pub fn new(committer: Arc<Committer>, waker: Waker, caller: Option<Waker>) -> Self {
         Self {
             committer,
             waker,
-            driver,
+            caller,
             inner: Mutex::default(),
             changed: Condvar::new(),
             news: AtomicBool::new(false),
@@ -155,8 +140,8 @@ impl Helper {
     pub fn submit(&self, job: Job) {
         self.lock().jobs.push_back(job);
         self.changed.notify_all();
-        if let Some(d) = &self.driver {
-            d.wake();
+        if let Some(call) = &self.caller {
+            call();
         }
     }
 

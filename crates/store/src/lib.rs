@@ -14,12 +14,14 @@
 
 mod alloc;
 mod background;
+mod block_row;
 pub mod broken;
 mod cache;
 mod check;
 mod checkpoint;
 mod codec;
 mod committer;
+mod direct;
 mod error;
 mod exec;
 mod generation;
@@ -32,6 +34,7 @@ mod key;
 mod onode;
 mod open;
 mod options;
+mod own;
 mod prefetch;
 mod read;
 mod record;
@@ -40,14 +43,15 @@ mod state;
 mod steps;
 mod store;
 mod superblock;
+mod values;
 mod view;
+mod zeros;
 
-pub use background::Background;
+pub use background::{Background, Driver};
 pub use check::{Progress, Report};
 pub use error::{Error, Result};
 pub use host::{device_of, host_bytes, host_use};
-pub use options::{
-    Counters, Driver, Identity, OmapPage, Options, PoolUsage, Seq, Stat, StatFs, Ticket, Waker,
-};
+pub use options::Options;
 pub use store::Store;
+pub use values::{Counters, Identity, OmapPage, PoolUsage, Seq, Stat, StatFs, Ticket, Waker};
 pub use view::{LogBounds, Salvage, View};

@@ -6,6 +6,7 @@
 //! the last one if the direct extents that its flush was to cover are whole; else that batch never was.
 
 use crate::alloc::Allocator;
+use crate::block_row::block_crc;
 use crate::broken::{self, Rule};
 use crate::checkpoint::{Meta, decode_collection};
 use crate::codec::Input;
@@ -14,7 +15,7 @@ use crate::key;
 use crate::onode::BLOCK;
 use crate::record::{self, Step};
 use crate::ring::{Cursor, Found, Ring, Scanner};
-use crate::state::{State, block_crc};
+use crate::state::State;
 use crate::superblock::{self, Superblock};
 use crate::{Error, Options, Result};
 use bytes::Bytes;

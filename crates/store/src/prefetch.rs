@@ -8,7 +8,7 @@
 
 use crate::generation::{Generation, NumberMap};
 use crate::onode::BLOCK;
-use crate::options::Ticket;
+use crate::values::Ticket;
 use bytes::Bytes;
 use io::disk::{ReadDone, ReadQueue};
 use std::collections::BTreeMap;

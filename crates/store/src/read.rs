@@ -3,12 +3,13 @@
 //! Invariants: every block that comes from the disk is checked against its checksum before any of it is
 //! given out. Nothing here changes the state.
 
+use crate::block_row::block_crc;
 use crate::codec::Input;
 use crate::generation::OmapDelta;
 use crate::index::{Row, Table};
 use crate::onode::{BLOCK, Extent, Onode, Value};
-use crate::options::{OmapPage, Stat, Ticket};
-use crate::state::{State, block_crc};
+use crate::state::State;
+use crate::values::{OmapPage, Stat, Ticket};
 use crate::{Error, Result, key};
 use bytes::{Bytes, BytesMut};
 use io::disk::page_of;

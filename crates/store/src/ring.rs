@@ -259,6 +259,13 @@ impl Scanner {
     pub fn check_end(&self) -> Result<()> {
         let mut position = 0;
         while position < self.ring.len {
+            // Where nothing was ever written there is no batch.
+            let data = self.file.next_data(self.ring.offset + position);
+            let data = data.map_err(|e| Error::io(&self.path, "read the log", e))?;
+            position = (data - self.ring.offset) / BLOCK * BLOCK;
+            if position >= self.ring.len {
+                break;
+            }
             if let Some(h) = self.header_at(position)?
                 && h.batch > self.cursor.batch
                 && h.incarnation >= self.cursor.incarnation

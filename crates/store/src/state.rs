@@ -9,83 +9,23 @@
 //! what the present index snapshot holds.
 
 use crate::alloc::{Allocator, GROUP};
+use crate::block_row::{BlockRow, CRC_BYTES, REGION};
 use crate::broken::{self, Rule};
 use crate::cache::BlockCache;
-use crate::codec::Bad;
-use crate::committer::Direct;
+use crate::direct::{Direct, Inflight};
 use crate::generation::{Collection, Dirty, Generation, NumberMap, OmapDelta};
 use crate::index::{Snapshot, Table};
 use crate::onode::{BLOCK, Onode};
-use crate::options::{PoolUsage, Seq};
+use crate::own::detach_oid;
 use crate::prefetch::Prefetches;
+use crate::values::{PoolUsage, Seq};
 use crate::{Error, Result, key};
 use bytes::Bytes;
 use io::disk::DiskFile;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use types::checksum::crc32c;
 use types::{EVersion, ObjectId, PoolId, SPgId};
-
-/// Blocks a row of the index' table `Blocks` speaks of.
-pub const REGION: u64 = 64;
-const CRC_BYTES: usize = 4 * REGION as usize;
-// The format of rows that are on disks.
-const _: () = assert!(REGION == 64 && CRC_BYTES == 256);
-
-/// CRC-32C of a block's content.
-pub fn block_crc(block: &[u8]) -> u32 {
-    crc32c(!0, block)
-}
-
-/// One row of `Blocks`: 64 checksums, then, if any block is shared, 64 counts of further references.
-#[derive(Debug, Clone, Default)]
-pub struct BlockRow(Bytes);
-
-impl BlockRow {
-    pub fn new(raw: Bytes) -> std::result::Result<Self, Bad> {
-        if raw.len() != CRC_BYTES && raw.len() != 2 * CRC_BYTES {
-            return Err(Bad("block row of wrong size"));
-        }
-        Ok(Self(raw))
-    }
-    fn at(&self, i: usize) -> Option<u32> {
-        let raw = self.0.get(4 * i..4 * i + 4)?;
-        Some(u32::from_le_bytes([raw[0], raw[1], raw[2], raw[3]]))
-    }
-    pub fn crc(&self, block: u64) -> u32 {
-        self.at((block % REGION) as usize).unwrap_or(0)
-    }
-    pub fn refs(&self, block: u64) -> u32 {
-        self.at((REGION + block % REGION) as usize).unwrap_or(0)
-    }
-    pub fn values(&self) -> BlockValues {
-        let n = REGION as usize;
-        BlockValues {
-            crcs: std::array::from_fn(|i| self.at(i).unwrap_or(0)),
-            refs: std::array::from_fn(|i| self.at(n + i).unwrap_or(0)),
-        }
-    }
-}
-
-/// A row taken apart, to be changed.
-#[derive(Debug)]
-pub struct BlockValues {
-    pub crcs: [u32; REGION as usize],
-    pub refs: [u32; REGION as usize],
-}
-
-impl BlockValues {
-    pub fn encode(&self) -> Vec<u8> {
-        let shared = self.refs.iter().any(|n| *n > 0);
-        let mut out = vec![0; if shared { 2 * CRC_BYTES } else { CRC_BYTES }];
-        let values = self.crcs.iter().chain(&self.refs);
-        for (place, v) in out.chunks_exact_mut(4).zip(values) {
-            place.copy_from_slice(&v.to_le_bytes());
-        }
-        out
-    }
-}
 
 /// Decoded rows of the index, bounded by weight; half is dropped when full.
 #[derive(Debug, Default)]
@@ -109,7 +49,7 @@ impl Cache {
         let weight = |o: &Option<Arc<Onode>>| ENTRY_WEIGHT + o.as_ref().map_or(0, |o| o.weight() as u64);
         self.onode_bytes += weight(&o);
         // A copy of its own: the name at hand may be a slice of a whole message.
-        if let Some(old) = self.onodes.insert(crate::exec::detach_oid(oid), o) {
+        if let Some(old) = self.onodes.insert(detach_oid(oid), o) {
             self.onode_bytes -= weight(&old).min(self.onode_bytes);
         }
         if self.onode_bytes > self.bytes_max / 2 {
@@ -134,36 +74,6 @@ impl Cache {
                 odd
             });
         }
-    }
-}
-
-/// Direct extents that are perhaps not on the disk yet: reads take them from here.
-#[derive(Debug, Default)]
-pub struct Inflight {
-    by_block: BTreeMap<u64, Bytes>,
-    order: VecDeque<(Seq, u64)>,
-}
-
-impl Inflight {
-    fn add(&mut self, seq: Seq, block: u64, data: Bytes) {
-        self.by_block.insert(block, data);
-        self.order.push_back((seq, block));
-    }
-    pub fn is_empty(&self) -> bool {
-        self.by_block.is_empty()
-    }
-    pub fn landed(&mut self, durable: Seq) {
-        while let Some((seq, block)) = self.order.front().copied().filter(|(s, _)| *s <= durable) {
-            let _ = seq;
-            self.by_block.remove(&block);
-            self.order.pop_front();
-        }
-    }
-    /// The data from `block` on that one extent has, if it is waiting.
-    pub fn find(&self, block: u64) -> Option<Bytes> {
-        let (start, data) = self.by_block.range(..=block).next_back()?;
-        let skip = ((block - start) * BLOCK) as usize;
-        (skip < data.len()).then(|| data.slice(skip..))
     }
 }
 
@@ -293,7 +203,7 @@ impl State {
         if o.as_ref().is_some_and(|o| o.is_oversized()) {
             let mut found = self.oversized.borrow_mut();
             if found.len() < OVERSIZED_MAX && !found.contains(oid) {
-                found.push(crate::exec::detach_oid(oid));
+                found.push(detach_oid(oid));
             }
         }
         self.cache.borrow_mut().put_onode(oid, o.clone());

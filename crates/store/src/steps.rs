@@ -3,12 +3,13 @@
 //! Invariants: a step is deterministic; it takes blocks only where its run says so. Refusals leave the
 //! transaction to be rolled back whole.
 
+use crate::block_row::block_crc;
 use crate::broken::{self, Rule};
-use crate::committer::Direct;
+use crate::direct::Direct;
 use crate::generation::{Collection, Dirty};
 use crate::onode::{BLOCK, Extent, Onode, Place, Value};
 use crate::record::{Run, Step};
-use crate::state::{State, block_crc};
+use crate::state::State;
 use crate::{Error, Result, key};
 use bytes::Bytes;
 use std::ops::Bound;

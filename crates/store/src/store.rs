@@ -4,7 +4,7 @@
 //! `overlay_bytes`, the log when it is half full; when either is full while a checkpoint runs, or when
 //! `waiting_bytes` wait for a flush, [`Store::queue`] waits and counts a stall.
 
-use crate::background::Background;
+use crate::background::{self, Background};
 use crate::broken::{self, Rule};
 use crate::cache::BlockCache;
 use crate::checkpoint::{Checkpoint, Meta, PUNCH_BLOCKS};
@@ -136,16 +136,17 @@ impl Store {
             incarnation: end.incarnation + u64::from(!broken::is(Rule::LifeIsNew)),
             seq: end.seq + u64::from(broken::is(Rule::SeqGoesOn)),
         };
+        let caller = background::caller(options.driver.as_ref());
         let committer = Arc::new(Committer::new(
             &path,
             file.clone(),
             ring,
             tag,
             waker.clone(),
-            options.driver.clone(),
+            caller.clone(),
             start,
         ));
-        let helper = Arc::new(Helper::new(committer.clone(), waker, options.driver.clone()));
+        let helper = Arc::new(Helper::new(committer.clone(), waker, caller));
         let space = disk
             .space()
             .map_err(|e| Error::io(&path, "ask for the host's free space", e))?;

@@ -99,5 +99,6 @@ pub fn options(conf: &Conf) -> DialOptions {
         lifeline: false,
         keep_alive: Some(KEEP_ALIVE),
         meter: net::Meter::default(),
+        lanes: None,
     }
 }

@@ -133,7 +133,11 @@ mod tests {
             let mut w = Writer::new();
             encode(&acting, &in_sync, &mut w);
             let mut r = Reader::new(w.finish());
-            assert_eq!(decode(&in_sync, &mut r).unwrap(), read, "{acting:?} of {in_sync:?}");
+            assert_eq!(
+                decode(&in_sync, &mut r).unwrap(),
+                read,
+                "{acting:?} of {in_sync:?}"
+            );
         }
     }
 

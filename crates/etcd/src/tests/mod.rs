@@ -8,8 +8,8 @@ use etcd_client::{Client, ConnectOptions, Permission, PermissionType};
 use io::SystemClock;
 use metastore::conformance;
 use server::Servers;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock};
 
 fn block_on<T>(f: impl Future<Output = T>) -> T {
     io::task::block_on(f).unwrap()
@@ -398,7 +398,7 @@ fn a_range_of_many_pages() {
     let servers = Servers::start(1);
     block_on(async {
         let store = open(servers.options()).await;
-        let n = 3 * PAGE_KEYS as usize + 7;
+        let n = 3 * calls::PAGE_KEYS as usize + 7;
         for i in 0..n {
             put(&store, &format!("r/{i:04}"), &"x".repeat(20_000)).await;
         }

@@ -132,6 +132,11 @@ pub trait DiskFile: Debug + Send + Sync {
     fn is_direct(&self) -> bool {
         false
     }
+    /// The first byte from `offset` on that may be other than zero; the end of the file, where none may be. A host that does
+    /// not know says `offset`.
+    fn next_data(&self, offset: u64) -> Result<u64> {
+        Ok(offset)
+    }
     /// Everything written before is on stable storage when it returns.
     fn flush(&self) -> Result<()>;
     /// Gives the range back to the host; it reads as zeros. The length stays. A host that cannot do

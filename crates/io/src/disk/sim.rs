@@ -518,6 +518,12 @@ impl DiskFile for SimFile {
         Ok(())
     }
 
+    fn next_data(&self, offset: u64) -> Result<u64> {
+        let s = self.disk.state();
+        let f = s.files.get(&self.name).ok_or(ErrorKind::NotFound)?;
+        Ok(f.now.next_data(offset))
+    }
+
     fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
         let op = Pending::Write(offset, data.to_vec());
         self.disk.state().change(Call::Write, &self.name, op)

@@ -3,10 +3,12 @@
 //! An action is atomic as the product's event loop is: a pause falls between two of them. A primary acknowledges
 //! as soon as it can, which is the hardest case for every property.
 
-use super::Replication;
 use super::cluster;
-use super::messages::{self, Ask};
-use super::state::{Entry, Flight, OSDS, Phase, State, Status, bit, count, is_in, ups};
+use super::log::Entry;
+use super::messages;
+use super::rules::Replication;
+use super::state::{Flight, OSDS, Phase, State, Status, bit, count, is_in, ups};
+use super::wire::Ask;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {

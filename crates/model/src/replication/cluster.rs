@@ -1,6 +1,6 @@
 //! The cluster state's side: mark-down, boot, commit of proposals, all as single transactions.
 
-use super::Replication;
+use super::rules::Replication;
 use super::state::{Config, Flight, State, Status, bit, count, is_in, ups};
 
 /// A primary that begins an interval.

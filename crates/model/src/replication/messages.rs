@@ -1,4 +1,4 @@
-//! What travels between a primary and a member, and what each does with it.
+//! What a primary and a member do with what they hear from one another.
 //!
 //! Invariants: in order on a connection. A message of an interval above the member's view waits for the view; one
 //! below it is refused. An answer is about what is durable.
@@ -6,37 +6,11 @@
 //! Catching up is folded: a learner gets `Begin` (rewind, and the object's bytes in place) and then `Finish` (the log);
 //! a member of the in-sync set gets `Replace`, both in one transaction.
 
-use super::state::{Entry, Log, OSDS, Phase, State, count, is_in, ups};
-use super::{MIN_SIZE_COPIES, ONE_HISTORY, Replication};
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Ask {
-    Query,
-    Begin { to: u8, content: Entry },
-    Finish { log: Log },
-    Replace { log: Log },
-    Apply { entry: Entry },
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Request {
-    pub interval: u8,
-    /// Of a connection that the primary gave up: nobody hears the answer.
-    pub old: bool,
-    pub ask: Ask,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Tell {
-    Info { log: Log, dirty: bool },
-    Applied { len: u8 },
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Answer {
-    pub interval: u8,
-    pub tell: Tell,
-}
+use super::log::Log;
+use super::properties::{MIN_SIZE_COPIES, ONE_HISTORY};
+use super::rules::Replication;
+use super::state::{OSDS, Phase, State, count, is_in, ups};
+use super::wire::{Answer, Ask, Request, Tell};
 
 /// Sends from a primary to a member that it is connected to.
 pub fn send(s: &mut State, primary: usize, member: usize, ask: Ask) {

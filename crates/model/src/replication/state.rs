@@ -3,15 +3,12 @@
 //! Invariants: of equal systems the states are equal: what a role does not use has its first value, so that the
 //! search does not tell them apart.
 
-use super::Replication;
-use super::messages::{Answer, Request};
+use super::log::{Entry, Log};
+use super::wire::{Answer, Request};
 
 pub const OSDS: usize = 3;
 /// The primary in the view of an OSD that is not it.
 const NOBODY: u8 = OSDS as u8;
-/// Entries of a log: one for each write at most, since a write that is there is not executed again.
-pub const LOG_MAX: usize = 3;
-
 pub fn bit(osd: usize) -> u8 {
     1 << osd
 }
@@ -26,97 +23,6 @@ pub fn ups(set: u8) -> impl Iterator<Item = usize> {
 
 pub fn count(set: u8) -> usize {
     set.count_ones() as usize
-}
-
-/// A log entry: its version is the interval with its place in the log, beside it stands which write it is.
-/// Zero is none.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Entry(u8);
-
-/// Intervals fit in four bits: budgets of faults keep far below.
-const INTERVAL_MAX: u8 = 15;
-
-impl Entry {
-    pub fn new(interval: u8, write: u8) -> Self {
-        assert!(interval <= INTERVAL_MAX && write <= LOG_MAX as u8);
-        Self(interval << 4 | write)
-    }
-    pub fn interval(self) -> u8 {
-        self.0 >> 4
-    }
-    pub fn write(self) -> u8 {
-        self.0 & 15
-    }
-}
-
-impl std::fmt::Debug for Entry {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.0 {
-            0 => f.write_str("-"),
-            _ => write!(f, "w{}@{}", self.write(), self.interval()),
-        }
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Log {
-    entries: [Entry; LOG_MAX],
-    len: u8,
-}
-
-impl std::fmt::Debug for Log {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.entries()).finish()
-    }
-}
-
-impl Log {
-    pub fn entries(&self) -> &[Entry] {
-        &self.entries[..self.len as usize]
-    }
-    pub fn len(&self) -> usize {
-        self.len as usize
-    }
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-    pub fn last(&self) -> Entry {
-        self.entries().last().copied().unwrap_or_default()
-    }
-    /// The version of the newest entry.
-    pub fn head(&self) -> (u8, u8) {
-        (self.last().interval(), self.len)
-    }
-    pub fn has(&self, write: u8) -> bool {
-        self.entries().iter().any(|e| e.write() == write)
-    }
-    pub fn push(&mut self, entry: Entry) {
-        self.entries[self.len as usize] = entry;
-        self.len += 1;
-    }
-    pub fn first(&self, len: usize) -> Self {
-        let mut log = Self::default();
-        for e in &self.entries()[..len] {
-            log.push(*e);
-        }
-        log
-    }
-    pub fn is_prefix_of(&self, other: &Self) -> bool {
-        other.entries().starts_with(self.entries())
-    }
-    /// Entries in common, by what the protocol can see of them: their versions.
-    pub fn common(&self, other: &Self) -> usize {
-        let pairs = self.entries().iter().zip(other.entries());
-        pairs.take_while(|(a, b)| a.interval() == b.interval()).count()
-    }
-    /// Entries in common, in truth.
-    pub fn same(&self, other: &Self) -> usize {
-        let pairs = self.entries().iter().zip(other.entries());
-        pairs.take_while(|(a, b)| a == b).count()
-    }
-    pub fn same_version_other_write(&self, other: &Self) -> bool {
-        self.common(other) != self.same(other)
-    }
 }
 
 /// `PgConfig` of the cluster state.
@@ -295,13 +201,13 @@ pub struct State {
 }
 
 impl State {
-    pub fn new(model: &Replication) -> Self {
-        assert!(model.writes as usize <= LOG_MAX);
+    /// All OSDs live; the first of `in_sync` is the primary.
+    pub fn new(in_sync: &[usize], budget: Budget) -> Self {
         let all = (1 << OSDS) - 1;
         let config = Config {
             interval: 1,
-            in_sync: model.in_sync.iter().fold(0, |set, o| set | bit(*o)),
-            primary: model.in_sync[0] as u8,
+            in_sync: in_sync.iter().fold(0, |set, o| set | bit(*o)),
+            primary: in_sync[0] as u8,
         };
         let node = Node {
             status: Status::Live,
@@ -322,15 +228,15 @@ impl State {
             orphan: None,
             exposed: Log::default(),
             issued: 0,
-            budget: model.budget,
+            budget,
             broken: None,
         };
         // The members of the in-sync set are known to be empty and full: one round of Query less in every path.
-        for m in model.in_sync.iter().copied() {
-            state.nodes[model.in_sync[0]].phase[m] = Phase::Full;
+        for m in in_sync.iter().copied() {
+            state.nodes[in_sync[0]].phase[m] = Phase::Full;
         }
-        state.nodes[model.in_sync[0]].phase[model.in_sync[0]] = Phase::Away;
-        state.nodes[model.in_sync[0]].peered = true;
+        state.nodes[in_sync[0]].phase[in_sync[0]] = Phase::Away;
+        state.nodes[in_sync[0]].peered = true;
         for osd in 0..OSDS {
             state.nodes[osd].view.forget_unused(osd);
         }

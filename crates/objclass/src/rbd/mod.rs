@@ -28,7 +28,7 @@ mod snapshot;
 mod trash;
 pub mod types;
 
-use crate::registry::Method;
+use crate::method::Method;
 
 pub const METHODS: &[Method] = &[
     // header: basics

@@ -3,7 +3,8 @@
 
 use super::replay::inputs;
 use crate::memory::{MemoryObject, OBJECT_SIZE_MAX, State};
-use crate::registry::{CLASSES, Method};
+use crate::method::Method;
+use crate::registry::CLASSES;
 use bytes::Bytes;
 
 /// Output grows with the object and the input, not beyond.

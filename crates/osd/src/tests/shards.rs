@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::placement::Placement;
-use crate::slots::Role;
+use crate::slot::Role;
 use types::pool::POOL_TYPE_ERASURE;
 
 /// Three OSDs that are up, and a pool of three shards, or copies.

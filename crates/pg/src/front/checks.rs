@@ -4,7 +4,6 @@ use crate::api::{Allow, ClientOp, ClusterView, Need};
 use crate::exec::cost::{COPIES_MAX, OPS_MAX, PG_OPS_MAX, SNAPS_MAX, WRITTEN_MAX};
 use crate::exec::ops::call::method_of;
 use crate::exec::ops::copy::{copies, source_of};
-use crate::front::list::ALL_NAMESPACES;
 use crate::pool::PoolView;
 use crate::state::range::HashRange;
 use messages::osd::{MOSDOp, OpClass, OsdOp, code, flag};
@@ -12,6 +11,8 @@ use types::{Errno, NOSNAP, SNAPDIR};
 
 pub const NAME_MAX: usize = 2048;
 pub const NSPACE_MAX: usize = 256;
+/// What a message names that is about the objects of all namespaces.
+pub(crate) const ALL_NAMESPACES: &[u8] = &[1];
 
 /// What kind of message it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,18 +2,12 @@
 //! message that waits longer does not take an older source along.
 
 use crate::Pg;
-use crate::api::{ClientOp, ClusterView, Context, Located, ObjectCopy, Output};
+use crate::api::{ClientOp, ClusterView, Context, Located, Output};
 use crate::exec::ops::copy::{copies, source_of};
 use crate::exec::request::CopySource;
-use crate::front::parked::JobId;
+use crate::front::parked::{Copies, JobId};
 use std::collections::HashMap;
 use types::Errno;
-
-/// What another OSD gave.
-pub(crate) type Fetched = Result<Box<ObjectCopy>, Errno>;
-
-/// Fetched objects by the index of the operation that wants them.
-pub(crate) type Copies = HashMap<usize, Fetched>;
 
 /// Whether a message may need objects of other OSDs.
 pub(crate) fn copies_objects(c: &ClientOp) -> bool {

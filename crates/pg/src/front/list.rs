@@ -3,6 +3,7 @@
 use crate::Pg;
 use crate::api::{ClientOp, Context};
 use crate::exec::Fail;
+use crate::front::checks::ALL_NAMESPACES;
 use crate::state::object_info::{INFO_ATTR, ObjectInfo, user_attr};
 use crate::state::range::behind;
 use crate::store::{IoError, ObjectStore};
@@ -21,7 +22,6 @@ const NAMES_BYTES_MAX: usize = 1 << 20;
 /// Bytes of filtered attributes that are as much work as to look at one object.
 const ATTR_BYTES_PER_LOOK: usize = 4096;
 
-pub(crate) const ALL_NAMESPACES: &[u8] = &[1];
 const INTERNAL_NAMESPACE: &[u8] = b".ceph-internal";
 
 /// PGNLS_FILTER with the type "plain": an xattr equals a value.
@@ -152,7 +152,7 @@ impl Pg {
         let mut with_clones: Option<HObject> = None;
         let mut first = true;
         loop {
-            let page = self.list_objects(&cursor, PAGE, ctx.store)?;
+            let page = self.state.list_objects(&cursor, PAGE, ctx.store)?;
             let Some(last) = page.last() else {
                 return Ok(Listing { entries, next: None });
             };

@@ -10,12 +10,14 @@ pub(crate) mod export;
 pub(crate) mod fetch;
 pub(crate) mod held;
 pub(crate) mod index;
+pub(crate) mod jobs;
 pub(crate) mod list;
 pub(crate) mod locks;
 pub(crate) mod messages;
 pub(crate) mod parked;
 pub(crate) mod reply;
 pub(crate) mod turns;
+pub(crate) mod wake;
 pub(crate) mod watch;
 pub(crate) mod watched;
 pub(crate) mod write;
@@ -31,8 +33,8 @@ use commit::Commits;
 use parked::Parked;
 use std::collections::VecDeque;
 use std::time::Duration;
-use turns::Wake;
 use types::HObject;
+use wake::Wake;
 use watch::WatchTable;
 
 /// What the front keeps.

@@ -3,26 +3,14 @@
 //! Bound: what one call sets going; the queue is empty between inputs.
 
 use super::Front;
-use super::parked::{Job, JobId, Order, Task, release};
+use super::parked::{Job, Order, Task, release};
+use super::wake::Wake;
 use crate::backend::{Anew, TurnId, Turns};
 use crate::state::object::ObjectState;
 use crate::state::pg::PgState;
 use crate::store::{IoError, ObjectStore, Seq, Ticket};
 use std::time::Duration;
 use types::{EVersion, HObject, ObjectId, OsdId};
-
-/// Something that can go on.
-#[derive(Debug)]
-pub(crate) enum Wake {
-    /// A job is ready.
-    Start(JobId),
-    /// A turn on the object has ended.
-    Pump(HObject),
-    /// The repair that a check of the scrub asked for has ended.
-    Checked(u64),
-    /// The object cannot be read here, and nobody could give it.
-    Unreadable(HObject),
-}
 
 impl Front {
     /// Takes the object's state out of the cache, or reads it. [`Front::put_back`] ends the use.

@@ -7,9 +7,10 @@ use crate::exec::finish::{Finished, LogHead, Written, finish, internal};
 use crate::exec::snap_context::SnapContext;
 use crate::exec::{Outcome, Ran, Request, Results};
 use crate::front::execute::run;
-use crate::front::fetch::{Copies, sources};
+use crate::front::fetch::sources;
 use crate::front::locks::RBD_LOCK;
 use crate::front::messages::Damage;
+use crate::front::parked::Copies;
 use crate::front::reply::Versions;
 use crate::state::log::{EntryKind, LogEntry};
 use crate::state::object::ObjectState;
@@ -192,7 +193,9 @@ impl Pg {
         }
         match self.submit_txn(txn, Some(&entry.object), ctx) {
             Ok(seq) => {
-                self.count_change(&entry.object, &entry.delta);
+                if let Some(count) = &mut self.count {
+                    count.change(&entry.object, &entry.delta);
+                }
                 self.state.log.push(entry, seq);
                 if let Some(to) = trim {
                     self.state.log.trimmed(to);

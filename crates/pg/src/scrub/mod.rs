@@ -15,6 +15,9 @@ mod compare;
 mod ls;
 mod member_damage;
 mod run;
+mod state;
+
+pub(crate) use state::Scrub;
 
 use crate::Pg;
 use crate::api::{Context, Output, ScrubOrder};
@@ -23,12 +26,8 @@ use crate::backend::pull_turns::PullTurns;
 use crate::state::stamps::ScrubStamps;
 use crate::store::Ticket;
 use messages::osd::peer_scrub::ScrubBody;
-use run::Run;
-use std::collections::BTreeMap;
+use state::{FOUND_MAX, Run};
 use types::{HObject, OsdId, Transaction};
-
-/// Inconsistent objects that a PG remembers one by one; more are only counted.
-const FOUND_MAX: usize = 1024;
 
 /// How a PG stands, for the shell and for reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,14 +40,6 @@ pub struct ScrubView {
     pub repaired: u64,
     /// It could be scrubbed now.
     pub ready: bool,
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct Scrub {
-    run: Option<Box<Run>>,
-    /// Of the last runs of this interval; None: there was none.
-    found: Option<BTreeMap<HObject, Inconsistent>>,
-    ended: u64,
 }
 
 impl Pg {

@@ -3,10 +3,10 @@
 //! A unit that a member could not read is checked *alone*: a run without stretches, of which nobody but the unit hears.
 //!
 //! Bounds: one stretch at a time, of [`STRETCH_OBJECTS`] objects and about [`STRETCH_BYTES`] of data; [`CHECKS_MAX`]
-//! checks at a time; no new stretch while [`SUSPECTS_MAX`] wait; [`ALONE_MAX`]; [`TRIES_MAX`] looks at one object.
+//! checks at a time; [`TRIES_MAX`] looks at one object; what waits is bounded by [`super::state`].
 
-use super::FOUND_MAX;
 use super::compare::{Compare, Own};
+use super::state::{ALONE_MAX, Check, FOUND_MAX, Run};
 use crate::Pg;
 use crate::api::{Context, Output, ScrubOrder, ScrubResult};
 use crate::backend::digest::version_now;
@@ -15,113 +15,17 @@ use crate::broken::{self, Rule};
 use crate::front::parked::{Job, JobId, Order, Task};
 use crate::probe::{self, Scrubbed};
 use crate::state::range::behind;
-use crate::store::{IoError, Ticket};
+use crate::store::IoError;
 use messages::osd::peer_scrub::ObjectDigest;
-use std::collections::{BTreeMap, VecDeque};
-use types::{EVersion, HObject, OsdId};
+use types::{HObject, OsdId};
 
 const STRETCH_OBJECTS: usize = 32;
 const STRETCH_BYTES: u64 = 4 << 20;
 const CHECKS_MAX: usize = 2;
-const SUSPECTS_MAX: usize = 256;
-/// Units that wait to be checked alone; of one more a member has to say so again.
-pub(super) const ALONE_MAX: usize = 64;
 /// The PG's own changes (of watches, of trimmed snapshots) do not wait for a check: what they pass is looked at again.
 const TRIES_MAX: u32 = 8;
 /// What a stretch counts for with the budget beside its data.
 const OBJECT_COST: u64 = 4 << 10;
-
-/// A suspect object (a head with its clones) that nothing changes now.
-#[derive(Debug)]
-struct Check {
-    head: HObject,
-    order: ScrubOrder,
-    job: Option<JobId>,
-    compare: Option<Compare>,
-    tries: u32,
-    /// What was found before the repair whose outcome is looked at now.
-    before: Option<Vec<Inconsistent>>,
-    repairing: bool,
-}
-
-#[derive(Debug)]
-pub(crate) struct Run {
-    pub order: ScrubOrder,
-    /// Nothing but what members could not read is looked at.
-    pub alone: bool,
-    began_at: EVersion,
-    /// None: all was compared.
-    cursor: Option<HObject>,
-    stretch: Option<Compare>,
-    suspects: VecDeque<(HObject, ScrubOrder)>,
-    checks: BTreeMap<u64, Check>,
-    found: BTreeMap<HObject, Inconsistent>,
-    objects: u64,
-    shallow: u32,
-    deep: u32,
-    fixed: u32,
-    /// Units that were bad, and are not any more.
-    mended: Vec<HObject>,
-}
-
-impl Run {
-    fn new(order: ScrubOrder, began_at: EVersion, cursor: Option<HObject>) -> Self {
-        Self {
-            order,
-            alone: cursor.is_none(),
-            began_at,
-            cursor,
-            stretch: None,
-            suspects: VecDeque::new(),
-            checks: BTreeMap::new(),
-            found: BTreeMap::new(),
-            objects: 0,
-            shallow: 0,
-            deep: 0,
-            fixed: 0,
-            mended: Vec::new(),
-        }
-    }
-
-    pub fn wants_grant(&self) -> bool {
-        self.cursor.is_some() && self.stretch.is_none() && self.suspects.len() < SUSPECTS_MAX
-    }
-
-    pub fn read_ended(&mut self, ticket: Ticket) -> bool {
-        let checks = self.checks.values_mut().filter_map(|c| c.compare.as_mut());
-        self.stretch
-            .iter_mut()
-            .chain(checks)
-            .any(|c| c.read_ended(ticket))
-    }
-
-    fn compares(&mut self) -> impl Iterator<Item = &mut Compare> {
-        let checks = self.checks.values_mut().filter_map(|c| c.compare.as_mut());
-        self.stretch.iter_mut().chain(checks)
-    }
-
-    fn suspect(&mut self, head: HObject, order: ScrubOrder) {
-        match self.suspects.iter_mut().find(|(h, _)| *h == head) {
-            Some((_, o)) => *o = o.and(order),
-            None => self.suspects.push_back((head, order)),
-        }
-    }
-
-    /// Not one that is being looked at: two checks of a unit would see one another's repairs half done.
-    fn next_suspect(&mut self) -> Option<(HObject, ScrubOrder)> {
-        let free = |(head, _): &(HObject, ScrubOrder)| self.checks.values().all(|c| c.head != *head);
-        let at = self.suspects.iter().position(free)?;
-        self.suspects.remove(at)
-    }
-
-    fn note(&mut self, wrong: Inconsistent) {
-        self.shallow = self.shallow.saturating_add(wrong.shallow);
-        self.deep = self.deep.saturating_add(wrong.deep);
-        if self.found.len() < FOUND_MAX {
-            self.found.insert(wrong.object.clone(), wrong);
-        }
-    }
-}
 
 impl Pg {
     pub(crate) fn begin_scrub(&mut self, order: ScrubOrder, ctx: &mut Context<'_>) {
@@ -216,7 +120,7 @@ impl Pg {
         ctx: &mut Context<'_>,
     ) -> Result<(HObject, u64), IoError> {
         let copies = self.backend.group().in_sync.len().max(1) as u64;
-        let found = self.list_objects(from, STRETCH_OBJECTS + 1, ctx.store)?;
+        let found = self.state.list_objects(from, STRETCH_OBJECTS + 1, ctx.store)?;
         let (mut bytes, mut cost, mut last) = (0, 0, None);
         for oid in found.iter().take(STRETCH_OBJECTS) {
             if bytes >= STRETCH_BYTES {

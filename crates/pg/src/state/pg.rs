@@ -52,6 +52,26 @@ impl PgState {
         }
     }
 
+    /// Objects of this PG at or behind `from`.
+    pub fn list_objects(
+        &self,
+        from: &HObject,
+        max: usize,
+        store: &mut dyn ObjectStore,
+    ) -> Result<Vec<ObjectId>, IoError> {
+        let end = self.object_id(self.range.end_cursor(self.pool.id));
+        let mut found = store.list_within(&self.object_id(from.clone()), &end, max)?;
+        let end = found.iter().position(|o| {
+            o.shard != self.id.shard
+                || o.object.pool != self.pool.id
+                || u64::from(o.object.reversed_hash()) >= self.range.end
+        });
+        if let Some(end) = end {
+            found.truncate(end);
+        }
+        Ok(found)
+    }
+
     pub fn meta_op(&self) -> Op {
         Op::SetMeta {
             meta: self.meta.to_bytes(),

@@ -169,7 +169,7 @@ proptest! {
             }
         }
         let s = rig.pg.stats();
-        let counted = rig.pg.count_objects(&mut rig.store).unwrap();
+        let counted = rig.count_objects();
         prop_assert_eq!(
             (s.objects, s.bytes, s.clones, s.whiteouts, s.omap_objects),
             (counted.objects, counted.bytes, counted.clones, counted.whiteouts, counted.omap_objects)

@@ -113,6 +113,11 @@ pub(super) fn pool() -> PoolView {
 }
 
 impl Rig {
+    /// What a walk over all objects counts, whatever the PG has counted.
+    pub fn count_objects(&mut self) -> PgStats {
+        crate::count::Count::at_once(&self.pg.state, &mut self.store).unwrap()
+    }
+
     pub fn new() -> Self {
         Self::with_pool(pool())
     }

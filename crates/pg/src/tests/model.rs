@@ -163,7 +163,7 @@ pub(super) fn verify(m: &Model, rig: &mut Rig) {
         }
     }
     let s = rig.pg.stats();
-    let counted = rig.pg.count_objects(&mut rig.store).unwrap();
+    let counted = rig.count_objects();
     assert_eq!(
         (s.objects, s.bytes, s.clones, s.whiteouts),
         (counted.objects, counted.bytes, counted.clones, counted.whiteouts)

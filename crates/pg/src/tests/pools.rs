@@ -237,7 +237,7 @@ fn a_large_pg_counts_in_steps_while_it_is_written() {
         "before it has seen every object"
     );
     let counted = |rig: &mut Rig| {
-        let (s, c) = (rig.pg.stats(), rig.pg.count_objects(&mut rig.store).unwrap());
+        let (s, c) = (rig.pg.stats(), rig.count_objects());
         let of = |s: PgStats| (s.objects, s.bytes, s.clones, s.whiteouts, s.omap_objects);
         (of(s), of(c))
     };

@@ -1,8 +1,8 @@
 //! `skep store check`: what `Store::check_with` found, for people or as JSON, with a bar on a terminal.
 
 use super::args::Check;
+use super::outcome::{Fail, Outcome, Verdict};
 use super::text::{bytes, count};
-use super::{Fail, Outcome, Verdict};
 use crate::args::Format;
 use ::store::{Options, Report, Store};
 use indicatif::{ProgressBar, ProgressStyle};

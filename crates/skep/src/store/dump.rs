@@ -5,8 +5,9 @@
 //! memory does not grow with the store.
 
 use super::args::{Dump, Get, Ls, What, Which};
+use super::export;
+use super::outcome::{Fail, Outcome, Verdict};
 use super::text::{self, bytes, count};
-use super::{Fail, Outcome, Verdict, export};
 use crate::args::Format;
 use ::store::{Error, Options, View};
 use ::types::pool::{ceph_stable_mod, pg_mask, string_hash_rjenkins};

@@ -6,8 +6,8 @@
 
 use super::args::Export;
 use super::dump::{Rows, each, name, put_name, to_file};
+use super::outcome::{Fail, Outcome, Verdict};
 use super::text::{bytes, count};
-use super::{Fail, Outcome, Verdict};
 use ::store::{Error, View};
 use ::types::{HObject, ObjectId};
 use indicatif::{ProgressBar, ProgressStyle};

@@ -8,55 +8,14 @@ pub mod bench;
 mod check;
 mod dump;
 mod export;
+mod outcome;
 mod text;
 
 use ::store::Error;
+use outcome::{Fail, Verdict};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-
-/// How a command ended that did its work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
-    Good,
-    Damage,
-}
-
-impl Verdict {
-    pub fn and(self, other: Self) -> Self {
-        match (self, other) {
-            (Self::Good, Self::Good) => Self::Good,
-            _ => Self::Damage,
-        }
-    }
-}
-
-#[derive(Debug)]
-pub enum Fail {
-    Store(Error),
-    /// What was tried, and why it failed.
-    Io(String, std::io::Error),
-    /// What is asked for does not make sense here.
-    Usage(String),
-}
-
-impl From<Error> for Fail {
-    fn from(e: Error) -> Self {
-        Self::Store(e)
-    }
-}
-
-impl Fail {
-    pub fn output(e: std::io::Error) -> Self {
-        Self::Io("write the output".into(), e)
-    }
-
-    pub fn path(what: &str, path: &Path, e: std::io::Error) -> Self {
-        Self::Io(format!("{what} {}", path.display()), e)
-    }
-}
-
-type Outcome = Result<Verdict, Fail>;
 
 pub fn run(args: &args::Store) -> ExitCode {
     let (dir, outcome) = match &args.command {
@@ -70,18 +29,9 @@ pub fn run(args: &args::Store) -> ExitCode {
         Err(Fail::Io(_, e)) if e.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(e) => {
             eprintln!("skep: {}", explain(dir, &e));
-            ExitCode::from(code(&e))
+            ExitCode::from(e.code())
         }
     }
-}
-
-fn code(e: &Fail) -> u8 {
-    let damage = [
-        matches!(e, Fail::Store(Error::Index { .. })),
-        matches!(e, Fail::Store(Error::LogDamaged { .. })),
-        matches!(e, Fail::Store(Error::Corrupt { .. })),
-    ];
-    if damage.contains(&true) { 1 } else { 2 }
 }
 
 /// One sentence, with what helps to go on.

@@ -1,9 +1,9 @@
 //! Each thing that a check looks at, made wrong in an index that is whole: it must say so.
 
 use super::*;
+use crate::block_row::BlockRow;
 use crate::index::{Change, Checked, Index};
 use crate::onode::Value;
-use crate::state::BlockRow;
 use io::disk::sim::SimDisk;
 use types::{EVersion, NOSNAP, Op, PgId, SPgId, Transaction};
 

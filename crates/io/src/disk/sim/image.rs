@@ -73,6 +73,13 @@ impl Image {
         }
     }
 
+    /// The first byte from `at` on in a page that is kept, or the length.
+    pub fn next_data(&self, at: u64) -> u64 {
+        let pages = at / PAGE as u64..self.len.div_ceil(PAGE as u64);
+        let kept = pages.into_iter().find(|p| self.pages.contains_key(p));
+        kept.map_or(self.len.max(at), |p| at.max(p * PAGE as u64))
+    }
+
     pub fn zero(&mut self, mut at: u64, len: u64) {
         let end = (at + len).min(self.len);
         while at < end {
@@ -110,6 +117,11 @@ mod tests {
         assert_eq!(out, [0, 7, 7]);
         b.read(8190, &mut out);
         assert_eq!(out, [7; 3]);
+        assert_eq!(
+            [0, 5000, 8191, 8192].map(|at| a.next_data(at)),
+            [4096, 5000, 8191, 11_000]
+        );
+        assert_eq!([8192, 20_000].map(|at| b.next_data(at)), [8192, 20_000]);
         a.set_len(5100);
         a.set_len(20_000);
         a.read(5099, &mut out);

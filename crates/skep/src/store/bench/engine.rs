@@ -5,7 +5,7 @@
 use super::disk::Counting;
 use super::measure::{Bell, Dice, Latencies, Shuffled, Used, peak_bytes, reset_peak};
 use super::report::Measured;
-use crate::store::Fail;
+use crate::store::outcome::Fail;
 use ::store::{Options, Seq, Store, Ticket, View};
 use ::types::{EVersion, HObject, NOSNAP, ObjectId, Op, PgId, SPgId, Transaction};
 use bytes::Bytes;

@@ -9,7 +9,7 @@ pub mod measure;
 mod report;
 
 use super::args::{Bench, Test};
-use super::{Fail, Outcome, Verdict};
+use super::outcome::{Fail, Outcome, Verdict};
 use crate::args::{DiskIo, Format};
 use ::store::Options;
 use disk::Counting;
