@@ -1,6 +1,7 @@
 //! Connections that open, speak and break; what monitors answer.
 
 use super::mon::{Asker, Credentials};
+use super::session::Daemon;
 use super::{Answer, ConnId, Core, Effect, Waiting};
 use crate::{Error, Result};
 use auth::{MAUTH_REPLY, MAuthReply};
@@ -12,13 +13,6 @@ use messages::mon::{
 use messages::osd::kind;
 use msgr::Message;
 use types::{EntityKind, Epoch, MgrMap, MonMap, OsdId};
-
-/// Whose a connection is, monitors aside.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Daemon {
-    Osd(OsdId),
-    Mgr,
-}
 
 impl Core {
     pub(super) fn opened(&mut self, conn: ConnId, credentials: Credentials) {

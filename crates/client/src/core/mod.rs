@@ -10,13 +10,14 @@
 //! | `maps`, `target` | the OSD map; where an operation goes |
 //! | `session`, `backoff` | connections to OSDs and what they do not want to hear |
 //! | `op`, `outcome`, `snap`, `list` | what is asked and what comes back |
-//! | `command`, `manager` | commands to daemons; the session with the manager |
+//! | `command`, `commanding`, `manager` | commands to daemons; the session with the manager |
 //! | `inflight`, `resend` | operations under way: submitted, sent, sent again, answered |
 //! | `watch`, `lingering` | watches and notifies |
 //! | `links`, `time` | connections that open and break; timers |
 
 mod backoff;
 pub mod command;
+mod commanding;
 mod ids;
 mod inflight;
 mod lingering;

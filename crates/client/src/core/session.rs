@@ -11,6 +11,13 @@ use types::{EntityAddr, OsdId};
 const RETRY_MIN: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(3);
 
+/// Whose a session is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Daemon {
+    Osd(OsdId),
+    Mgr,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Link {
     /// Nobody dials.
