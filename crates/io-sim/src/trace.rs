@@ -1,6 +1,6 @@
 //! What happened in a simulation: a line each, hashed, and printed for who follows one seed.
 //!
-//! Not here: levels and filters. What is noted is part of the hash, always.
+//! Not here: levels and filters. What is noted is part of the hash, always; a run whose hash nobody asks for only counts.
 
 use std::fmt::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,8 @@ const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
 #[derive(Debug)]
 struct Inner {
     start: Instant,
-    hash: u64,
+    /// None: nobody will ask for it.
+    hash: Option<u64>,
     events: u64,
     /// Where lines go as well.
     sink: Option<fn(&str)>,
@@ -21,9 +22,8 @@ struct Inner {
 
 impl Write for Inner {
     fn write_str(&mut self, s: &str) -> fmt::Result {
-        for b in s.bytes() {
-            self.hash = (self.hash ^ u64::from(b)).wrapping_mul(FNV_PRIME);
-        }
+        let step = |h: u64, b: u8| (h ^ u64::from(b)).wrapping_mul(FNV_PRIME);
+        self.hash = self.hash.map(|hash| s.bytes().fold(hash, step));
         Ok(())
     }
 }
@@ -36,7 +36,7 @@ impl Trace {
     pub(crate) fn new(start: Instant, sink: Option<fn(&str)>) -> Self {
         Self(Arc::new(Mutex::new(Inner {
             start,
-            hash: FNV_OFFSET,
+            hash: Some(FNV_OFFSET),
             events: 0,
             sink,
         })))
@@ -50,14 +50,22 @@ impl Trace {
         let mut inner = self.lock();
         let at = inner.start.elapsed();
         inner.events += 1;
-        // Hashing cannot fail.
-        let _ = writeln!(inner, "{} {line}", at.as_nanos());
+        if inner.hash.is_some() {
+            // Hashing cannot fail.
+            let _ = writeln!(inner, "{} {line}", at.as_nanos());
+        }
         if let Some(sink) = inner.sink {
             sink(&format!("{:10.3} {line}", at.as_secs_f64() * 1e3));
         }
     }
 
-    pub fn hash(&self) -> u64 {
+    /// From now on lines are counted and not hashed: a line that nobody reads is not formatted either.
+    pub fn count_only(&self) {
+        self.lock().hash = None;
+    }
+
+    /// Of all lines; None after [`Trace::count_only`].
+    pub fn hash(&self) -> Option<u64> {
         self.lock().hash
     }
 

@@ -28,7 +28,8 @@ const LAST_MAX: Duration = Duration::from_secs(60);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
     pub wrongs: Vec<String>,
-    pub hash: u64,
+    /// Of the trace, where it was hashed.
+    pub hash: Option<u64>,
     pub events: u64,
     /// Operations that were answered.
     pub answered: u64,
@@ -60,10 +61,14 @@ pub struct Rotten {
 
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.hash {
+            Some(hash) => write!(f, "hash {hash:016x}")?,
+            None => f.write_str("no hash")?,
+        }
         write!(
             f,
-            "hash {:016x}, {} events, {} operations, {} by copies, {} virtual ms",
-            self.hash, self.events, self.answered, self.by_copies, self.virtual_ms
+            ", {} events, {} operations, {} by copies, {} virtual ms",
+            self.events, self.answered, self.by_copies, self.virtual_ms
         )?;
         let (s, r) = (self.scrubs, self.rot);
         write!(

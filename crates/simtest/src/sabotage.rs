@@ -115,24 +115,25 @@ pub fn find(name: &str) -> Option<Sabotage> {
     all().into_iter().find(|s| s.name == name)
 }
 
-/// A sample for every run of the tests: what has to be said, within how many seeds. All of it took about a tenth of them.
-pub const SAMPLE: &[(&str, u64, &str)] = &[
-    ("pg::AllDurable", 50, "WRONG"),
-    ("pg::ConfirmedOnly", 100, "its disk lacks"),
-    ("pg::DuplicateWaits", 100, "its disk lacks"),
-    ("pg::DuplicateFails", 50, "not linearizable"),
-    ("pg::DuplicateVersion", 50, "not linearizable"),
-    ("pg::RangesOnly", 50, "WRONG"),
-    ("pg::CatchUpWhole", 200, "WRONG"),
-    ("pg::CleanEnd", 500, "two primaries"),
-    ("pg::Lease", 500, "WRONG"),
-    ("pg::Stable", 500, "WRONG"),
+/// A sample for every run of the tests: the seed to begin with, within how many it has to be noticed, and what has to be said. The first
+/// seeds are those that noticed it last. Where the product has changed since, and another one does, that takes longer and is no fault.
+pub const SAMPLE: &[(&str, u64, u64, &str)] = &[
+    ("pg::AllDurable", 0, 50, "WRONG"),
+    ("pg::ConfirmedOnly", 0, 100, "its disk lacks"),
+    ("pg::DuplicateWaits", 0, 100, "its disk lacks"),
+    ("pg::DuplicateFails", 0, 50, "not linearizable"),
+    ("pg::DuplicateVersion", 0, 50, "not linearizable"),
+    ("pg::RangesOnly", 0, 50, "WRONG"),
+    ("pg::CatchUpWhole", 4, 200, "WRONG"),
+    ("pg::CleanEnd", 32, 500, "two primaries"),
+    ("pg::Lease", 12, 500, "WRONG"),
+    ("pg::Stable", 18, 500, "WRONG"),
     // Not pg::Grant: the product's client hears of a newer map with its first operation elsewhere, and so hardly ever reads where an
     // OSD has been replaced without knowing it. A PG's random histories and `pg::tests::replication::copy_reads` notice it.
-    ("pg::ReadRepair", 500, "EIO, and a copy in sync is whole"),
-    ("no-fence", 500, "WRONG"),
-    ("foreign-log", 500, "WRONG"),
-    ("cluster::ReturnedIsNew", 50, "the contract"),
-    ("cluster::KeepsMinSize", 50, "the contract"),
-    ("cluster::LikeItsAncestor", 50, "the contract"),
+    ("pg::ReadRepair", 65, 500, "EIO, and a copy in sync is whole"),
+    ("no-fence", 33, 500, "WRONG"),
+    ("foreign-log", 0, 500, "WRONG"),
+    ("cluster::ReturnedIsNew", 0, 50, "the contract"),
+    ("cluster::KeepsMinSize", 0, 50, "the contract"),
+    ("cluster::LikeItsAncestor", 0, 50, "the contract"),
 ];

@@ -79,6 +79,10 @@ fn the_same_seed_is_the_same_run() {
         let (a, b) = (simtest(&["seed", seed]), simtest(&["seed", seed]));
         assert!(text(&a).contains("hash "), "{}", text(&a));
         assert_eq!(text(&a), text(&b), "seed {seed}");
+        // As many seeds are run: the same without its hash.
+        let counted = text(&simtest(&["seed", seed, "--counted"]));
+        let rest = |told: &str| told.split_once(',').map(|(_, rest)| rest.to_owned());
+        assert_eq!(rest(&text(&a)), rest(&counted), "seed {seed}");
     }
 }
 
@@ -94,10 +98,10 @@ fn seeds_that_were_wrong_once() {
 #[test]
 fn a_sample_of_broken_rules_is_noticed() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    for (name, seeds, seen_as) in sabotage::SAMPLE {
+    for (name, first, seeds, seen_as) in sabotage::SAMPLE {
         let out = simtest(&[
             "run",
-            "0",
+            &first.to_string(),
             &seeds.to_string(),
             "--broken",
             name,

@@ -30,15 +30,17 @@ fn default_runs(lie: Option<Lie>) -> impl Iterator<Item = Job> {
             d.lie(lie);
         }
     };
-    let sequences = SEQUENCES.into_iter().flat_map(move |(len, schedules, shares)| {
-        (0..sequences::count(len) * schedules).map(move |i| {
-            let (number, schedule) = match schedules {
-                1 => (i, sequences::schedule_of(i)),
-                _ => (i / schedules, i % schedules),
-            };
-            Box::new(move || _ = sequences::sequence(len, number, schedule, shares, prepare)) as Job
-        })
-    });
+    let sequences = sequences_wanted()
+        .into_iter()
+        .flat_map(move |(len, schedules, shares)| {
+            (0..sequences::count(len) * schedules).map(move |i| {
+                let (number, schedule) = match schedules {
+                    1 => (i, sequences::schedule_of(i)),
+                    _ => (i / schedules, i % schedules),
+                };
+                Box::new(move || _ = sequences::sequence(len, number, schedule, shares, prepare)) as Job
+            })
+        });
     let stale = stale::LENGTHS.map(move |len| {
         let run: Job = Box::new(move || _ = stale::two_lives(len, prepare));
         run

@@ -7,8 +7,7 @@
 //! Bound: [`WORKS_MAX`] questions; a primary has no more on their way.
 
 use super::local::LocalCopy;
-use super::repair::FIX_BYTES_MAX;
-use super::repair::piece;
+use super::repair::piece::{self, FIX_BYTES_MAX};
 use super::{anew_steps, is_large};
 use crate::api::Context;
 use crate::backend::digest::{Walk, versions_of};

@@ -8,13 +8,14 @@
 //! is neither dirty nor behind the cursor nor being copied. A learner whose log is kept gets nothing of an object that is
 //! not durable on all of `in_sync` ([`super::uncommitted`]).
 //!
-//! Bounds: [`COPIES_MAX`] objects at a time, [`DIRTY_LOW`] and a stretch of [`STRETCH`] dirty ones in a backfill, the
-//! length of the log else.
+//! Bounds: a few objects at a time ([`super::member::catchup`]), [`DIRTY_LOW`] and a stretch of [`STRETCH`] dirty ones in a
+//! backfill, the length of the log else.
 
 use super::Replicated;
 use super::copy::weight;
 use super::local::clear_log;
 use super::member::Phase;
+use super::member::catchup::{Catchup, Copy, Copying};
 use super::uncommitted::Uncommitted;
 use crate::api::Output;
 use crate::backend::reports::CopyNeed;
@@ -29,8 +30,6 @@ use messages::osd::peer::{PeerBody, PgInfo};
 use std::collections::{BTreeMap, BTreeSet};
 use types::{EVersion, HObject, Op, OsdId, Transaction};
 
-/// Objects being copied to one member at a time.
-const COPIES_MAX: usize = 4;
 /// Objects of a backfill compared at a time, and how few may be dirty before the next are.
 const STRETCH: usize = 256;
 const DIRTY_LOW: usize = 16;
@@ -41,92 +40,6 @@ const PREFETCH_MAX: u64 = 8 << 20;
 /// What a transaction of copied steps may weigh, and how many steps it may have.
 const TXN_BYTES_MAX: u64 = 4 << 20;
 const TXN_STEPS_MAX: usize = 256;
-
-#[derive(Debug)]
-enum Copying {
-    /// Waits for its turn among the object's operations, or for the disk.
-    Parked,
-    /// The member was asked what it has.
-    Asked(TurnId),
-    /// It has said so; the object goes there once everything up to here is durable on all of `in_sync`.
-    Listed(TurnId, Versions, Seq),
-    /// The last transaction that goes there.
-    Sent(TurnId, u64),
-}
-
-#[derive(Debug)]
-struct Copy {
-    head: HObject,
-    state: Copying,
-    /// A write of the PG's own passed by: it has to be copied once more.
-    again: bool,
-}
-
-#[derive(Debug)]
-pub(crate) struct Catchup {
-    /// Entries behind it are missing in its log; `None`: it has no log any more.
-    log: Option<EVersion>,
-    /// `None`: all objects were compared, or need not be.
-    cursor: Option<HObject>,
-    scanning: Option<u64>,
-    dirty: BTreeSet<HObject>,
-    /// Some of them, to be taken first: they were removed, which makes room on a member that has none.
-    removed: Vec<HObject>,
-    copies: BTreeMap<u64, Copy>,
-    pub(super) uncommitted: Uncommitted,
-    /// Objects that the shell lets it take on.
-    granted: usize,
-}
-
-impl Catchup {
-    pub fn objects(&self) -> usize {
-        self.dirty.len() + self.copies.len()
-    }
-
-    pub fn is_backfill(&self) -> bool {
-        self.log.is_none()
-    }
-
-    /// Whether a change of the object's bytes goes there.
-    pub fn takes(&mut self, head: &HObject) -> bool {
-        if let Some(copy) = self.copies.values_mut().find(|c| c.head == *head) {
-            // One that waits for its turn has not looked at the object yet.
-            copy.again |= !matches!(copy.state, Copying::Parked);
-            return false;
-        }
-        let dirty = self.dirty.contains(head) && !broken::is(Rule::DirtyWaits);
-        self.cursor.as_ref().is_none_or(|c| head < c) && !dirty
-    }
-
-    /// A change that goes there when it is durable on all of `in_sync`. `head`: its object, if it is about one.
-    pub fn put_off(&mut self, seq: Seq, head: Option<&HObject>, txn: &Transaction) {
-        let goes = head.is_none_or(|h| self.takes(h));
-        self.uncommitted.push(seq, goes.then(|| txn.clone()));
-    }
-
-    pub fn waits_for_durability(&self) -> bool {
-        let waits = |copy: &Copy| matches!(copy.state, Copying::Listed(..));
-        !self.uncommitted.is_empty() || self.copies.values().any(waits)
-    }
-
-    fn is_done(&self) -> bool {
-        let all_same = self.dirty.is_empty() && self.copies.is_empty() && self.cursor.is_none();
-        all_same && self.uncommitted.are_all_whole()
-    }
-
-    fn next(&mut self) -> Option<HObject> {
-        while let Some(head) = self.removed.pop() {
-            if self.dirty.remove(&head) {
-                return Some(head);
-            }
-        }
-        self.dirty.pop_first()
-    }
-
-    fn room(&self) -> usize {
-        COPIES_MAX.saturating_sub(self.copies.len()).min(self.dirty.len())
-    }
-}
 
 impl Replicated {
     fn catchup(&mut self, osd: OsdId) -> Option<&mut Catchup> {
@@ -177,38 +90,13 @@ impl Replicated {
         let removed = removals.map(|e| e.object.clone()).collect();
         let changed = entries.into_iter().map(|e| e.object).chain(dirty);
         let range = ctx.pg.range;
-        self.start_catching_up(
-            osd,
-            Catchup {
-                log: Some(since),
-                cursor: None,
-                scanning: None,
-                dirty: changed.filter(|o| range.contains(o.hash)).collect(),
-                removed,
-                copies: BTreeMap::new(),
-                uncommitted: Uncommitted::default(),
-                granted: 0,
-            },
-            ctx,
-        );
+        let dirty = changed.filter(|o| range.contains(o.hash)).collect();
+        self.start_catching_up(osd, Catchup::by_log(since, dirty, removed), ctx);
     }
 
     fn backfill(&mut self, osd: OsdId, ctx: &mut Lent<'_>) {
         let cursor = ctx.pg.range.start_cursor(ctx.pg.pool.id).with_snap(0);
-        self.start_catching_up(
-            osd,
-            Catchup {
-                log: None,
-                cursor: Some(cursor),
-                scanning: None,
-                dirty: BTreeSet::new(),
-                removed: Vec::new(),
-                copies: BTreeMap::new(),
-                uncommitted: Uncommitted::default(),
-                granted: 0,
-            },
-            ctx,
-        );
+        self.start_catching_up(osd, Catchup::backfill(cursor), ctx);
     }
 
     fn start_catching_up(&mut self, osd: OsdId, c: Catchup, ctx: &mut Lent<'_>) {

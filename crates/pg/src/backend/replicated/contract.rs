@@ -3,6 +3,7 @@
 use super::Replicated;
 use super::gather::gather;
 use super::repair::Owner;
+use super::repair::fixes::fixes;
 use super::verdict;
 use crate::backend::digest::Walk;
 use crate::backend::findings::Inconsistent;
@@ -163,7 +164,7 @@ impl Backend for Replicated {
     }
 
     fn mend(&mut self, head: HObject, wrong: &[Inconsistent], token: u64, lent: &mut Lent<'_>) {
-        let fixes = self.fixes(&head, wrong);
+        let fixes = fixes(&self.group, &head, wrong);
         self.add_repair(head, Owner::Check(token), fixes, lent);
         self.go_on_repairing(lent);
     }

@@ -7,7 +7,6 @@
 //!
 //! Invariant: the object info goes last, so that an object that was copied in part has no version.
 
-use super::Replicated;
 use crate::broken::{self, Rule};
 use crate::state::intervals::Intervals;
 use crate::state::log::{EntryKind, LogEntry};
@@ -43,72 +42,68 @@ pub(crate) fn weight(op: &Op) -> u64 {
     payload as u64 + 64
 }
 
-impl Replicated {
-    /// Steps for a member that has `theirs` of the object's versions. Empty: it has the same.
-    pub(super) fn copy_steps(
-        &self,
-        head: &HObject,
-        theirs: &Versions,
-        entries: &[LogEntry],
-        pg: &PgState,
-        store: &mut dyn ObjectStore,
-    ) -> Result<Vec<Op>, IoError> {
-        let start = pg.object_id(head.with_snap(0));
-        let (ours, _) = crate::state::versions::list_versions(&start, head, usize::MAX >> 1, store)?;
-        let mut ops = Vec::new();
-        for (object, _) in theirs.iter().filter(|(o, _)| !ours.iter().any(|(x, _)| x == o)) {
-            let oid = pg.object_id(object.clone());
-            if !broken::is(Rule::SurplusGoes) {
-                ops.push(Op::Remove { oid });
-            }
+/// Steps for a member that has `theirs` of the object's versions. Empty: it has the same.
+pub(super) fn copy_steps(
+    head: &HObject,
+    theirs: &Versions,
+    entries: &[LogEntry],
+    pg: &PgState,
+    store: &mut dyn ObjectStore,
+) -> Result<Vec<Op>, IoError> {
+    let start = pg.object_id(head.with_snap(0));
+    let (ours, _) = crate::state::versions::list_versions(&start, head, usize::MAX >> 1, store)?;
+    let mut ops = Vec::new();
+    for (object, _) in theirs.iter().filter(|(o, _)| !ours.iter().any(|(x, _)| x == o)) {
+        let oid = pg.object_id(object.clone());
+        if !broken::is(Rule::SurplusGoes) {
+            ops.push(Op::Remove { oid });
         }
-        for (object, version) in &ours {
-            let there = theirs.iter().find(|(o, _)| o == object).map(|(_, v)| *v);
-            if there == Some(*version) && *version != EVersion::default() {
-                continue;
-            }
-            let oid = pg.object_id(object.clone());
-            let since = there
-                .and_then(|v| ranges_since(head, v, entries))
-                .filter(|_| object.is_head());
-            if let Some(ranges) = since {
-                self.range_steps(&oid, &ranges, store, &mut ops)?;
-            } else if let Some(older) = neighbour(&oid, &ours, store)? {
-                sharing_steps(&oid, older, store, &mut ops)?;
-            } else {
-                whole_steps(&oid, store, &mut ops)?;
-            }
-        }
-        Ok(ops)
     }
+    for (object, version) in &ours {
+        let there = theirs.iter().find(|(o, _)| o == object).map(|(_, v)| *v);
+        if there == Some(*version) && *version != EVersion::default() {
+            continue;
+        }
+        let oid = pg.object_id(object.clone());
+        let since = there
+            .and_then(|v| ranges_since(head, v, entries))
+            .filter(|_| object.is_head());
+        if let Some(ranges) = since {
+            range_steps(&oid, &ranges, store, &mut ops)?;
+        } else if let Some(older) = neighbour(&oid, &ours, store)? {
+            sharing_steps(&oid, older, store, &mut ops)?;
+        } else {
+            whole_steps(&oid, store, &mut ops)?;
+        }
+    }
+    Ok(ops)
+}
 
-    /// Only what writes of ranges have changed.
-    fn range_steps(
-        &self,
-        oid: &ObjectId,
-        ranges: &Intervals,
-        store: &mut dyn ObjectStore,
-        ops: &mut Vec<Op>,
-    ) -> Result<(), IoError> {
-        let state = ObjectState::load(oid, store)?;
-        for (start, end) in ranges.intervals() {
-            let end = (*end).min(state.size);
-            if *start < end {
-                write_steps(oid, *start, end - start, store, ops)?;
-            }
+/// Only what writes of ranges have changed.
+fn range_steps(
+    oid: &ObjectId,
+    ranges: &Intervals,
+    store: &mut dyn ObjectStore,
+    ops: &mut Vec<Op>,
+) -> Result<(), IoError> {
+    let state = ObjectState::load(oid, store)?;
+    for (start, end) in ranges.intervals() {
+        let end = (*end).min(state.size);
+        if *start < end {
+            write_steps(oid, *start, end - start, store, ops)?;
         }
-        let mut attrs = Vec::new();
-        for name in [SNAPSET_ATTR, INFO_ATTR] {
-            if let Some(value) = store.attr(oid, name)? {
-                attrs.push((Bytes::from_static(name), value));
-            }
-        }
-        ops.push(Op::SetAttrs {
-            oid: oid.clone(),
-            attrs,
-        });
-        Ok(())
     }
+    let mut attrs = Vec::new();
+    for name in [SNAPSET_ATTR, INFO_ATTR] {
+        if let Some(value) = store.attr(oid, name)? {
+            attrs.push((Bytes::from_static(name), value));
+        }
+    }
+    ops.push(Op::SetAttrs {
+        oid: oid.clone(),
+        attrs,
+    });
+    Ok(())
 }
 
 /// Another object of the same PG's copy.

@@ -7,12 +7,7 @@
 //! Who leaves because it was marked down does not serve (its lease has ended, its process is gone, or it said so itself).
 //! Where no read asks for a copy nothing of this is sent. Bound: one entry for each member.
 
-use super::Replicated;
-use crate::api::Output;
-use crate::backend::Lent;
 use crate::broken::{self, Rule};
-use crate::state::pg::PgState;
-use messages::osd::peer::PeerBody;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use types::{EVersion, OsdId};
@@ -84,7 +79,8 @@ impl Grants {
         self.asked_in_vain && !self.proposed.is_empty()
     }
 
-    fn give(&mut self, osd: OsdId, now: Duration) -> bool {
+    /// It asks for one. False: it gets none.
+    pub fn give(&mut self, osd: OsdId, now: Duration) -> bool {
         self.asked_in_vain |= self.proposed.contains(&osd);
         let may = !self.leaving.contains(&osd) && !self.proposed.contains(&osd);
         if may {
@@ -92,52 +88,20 @@ impl Grants {
         }
         may
     }
-}
-
-impl Replicated {
-    /// All of `in_sync` have everything up to here.
-    fn stable(&self, pg: &PgState) -> EVersion {
-        pg.log.newest_up_to(self.confirmed)
+    /// Somebody was given one.
+    pub fn are_given(&self) -> bool {
+        !self.given.is_empty()
     }
 
-    /// A member wants to answer reads.
-    pub(super) fn asked_for_grant(&mut self, osd: OsdId, token: u64, ctx: &mut Lent<'_>) {
-        let r = &mut *self;
-        let full = r.members.get(&osd).is_some_and(|m| m.is_full() && m.synced);
-        let may = r.may_execute() && r.group.is_in_sync(osd) && full && r.grants.give(osd, ctx.now);
-        let stable = self.stable(ctx.pg);
-        let pg_num = if may { ctx.pg.pool.pg_num } else { 0 };
-        let body = PeerBody::Granted {
-            token,
-            pg_num,
-            stable,
-        };
-        self.send_to(osd, body, ctx);
-    }
-
-    /// More is stable than those know who answer reads.
-    pub(super) fn tell_stable(&mut self, pg: &PgState, out: &mut Vec<Output>) {
-        if self.grants.given.is_empty() {
-            return;
-        }
-        let to = self.stable(pg);
-        let interval = self.group.interval;
-        let grants = &mut self.grants;
-        if to <= grants.told {
-            return;
-        }
-        grants.told = to;
-        for osd in grants.given.keys() {
-            out.push(Output::Peer {
-                to: *osd,
-                interval,
-                body: PeerBody::Stable { to },
-            });
-        }
+    /// So much is stable: those who answer reads and do not know it yet.
+    pub fn tell(&mut self, stable: EVersion) -> impl Iterator<Item = OsdId> {
+        let more = stable > self.told;
+        self.told = self.told.max(stable);
+        self.given.keys().copied().filter(move |_| more)
     }
 
     /// Those whose grants have ended are told nothing more.
-    pub(super) fn forget_ended_grants(&mut self, now: Duration) {
-        self.grants.given.retain(|_, until| now < *until);
+    pub fn forget_ended(&mut self, now: Duration) {
+        self.given.retain(|_, until| now < *until);
     }
 }

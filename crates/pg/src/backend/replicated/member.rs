@@ -1,15 +1,25 @@
 //! One other OSD of the PG, as the primary sees it.
 
-use super::catchup::Catchup;
-use super::resync::Resync;
-use super::{ASK_AGAIN, FAILED_REST};
+pub(super) mod catchup;
+pub(super) mod resync;
+
 use crate::backend::reports::MemberState;
 use crate::broken::{self, Rule};
 use crate::store::Seq;
+use catchup::Catchup;
 use messages::osd::peer::PgInfo;
+use resync::Resync;
 use std::collections::VecDeque;
 use std::time::Duration;
 use types::{HObject, OsdId};
+
+/// A question without an answer is asked again.
+const ASK_AGAIN: Duration = Duration::from_millis(500);
+/// A member that refused a transaction (a full or broken disk) is left alone so long.
+const FAILED_REST: Duration = Duration::from_secs(5);
+/// A member of `in_sync` without a connection for so long leaves the set. The shell calls a silent one down only
+/// after a while of its own; this is for connections that are being made again.
+const AWAY_MAX: Duration = Duration::from_millis(300);
 
 #[derive(Debug)]
 pub(super) enum Phase {
@@ -159,11 +169,11 @@ impl Member {
         }
     }
 
-    /// Of no use for `limit` now.
-    pub fn is_gone(&self, now: Duration, limit: Duration) -> bool {
+    /// Of no use now.
+    pub fn is_gone(&self, now: Duration) -> bool {
         match self.phase {
             Phase::Failed { .. } => true,
-            Phase::Away => self.away_since.is_some_and(|at| now >= at + limit),
+            Phase::Away => self.away_since.is_some_and(|at| now >= at + AWAY_MAX),
             _ => false,
         }
     }

@@ -15,11 +15,13 @@
 //! Place of erasure coding: a back end that gives each member its shard instead of the transaction as it is.
 
 mod answer;
+mod birth;
 mod catchup;
 mod contract;
 mod copy;
 mod damage;
 mod gather;
+mod granting;
 pub(crate) mod grants;
 pub(crate) mod local;
 mod member;
@@ -44,19 +46,21 @@ use crate::backend::{Backend, Lent};
 use crate::broken::{self, Rule};
 use crate::state::pg::PgState;
 use crate::store::Seq;
+use birth::Birth;
+use grants::Grants;
 use member::{Member, Phase};
 use messages::osd::peer::{PeerBody, PgInfo};
 use messages::osd::peer_scrub::ScrubBody;
+use repair::Repairs;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use types::{Errno, HObject, Op, OsdId, Transaction};
 
 /// How often a PG whose members are not all full looks after them.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// A question without an answer is asked again.
-const ASK_AGAIN: Duration = Duration::from_millis(500);
-/// A member that refused a transaction (a full or broken disk) is left alone so long.
-const FAILED_REST: Duration = Duration::from_secs(5);
+/// A primary keeps its lead for so long, so that clients that followed it find it: the one that it shall go back to may
+/// have stepped down for lack of room.
+const LEAD_MIN: Duration = Duration::from_secs(2);
 
 /// What the primary knows of the copies.
 #[derive(Debug, Default)]
@@ -82,15 +86,16 @@ pub(crate) struct Replicated {
     sifted: Option<Duration>,
     /// The newest transaction that answers may show: it never goes back.
     confirmed: Seq,
-    proposal: Option<propose::Pending>,
+    /// A proposal is on its way, since then.
+    proposal: Option<Duration>,
     /// Proposed additions whose outcome is not known: answers wait for them, too.
     counted: BTreeSet<OsdId>,
-    grants: grants::Grants,
+    grants: Grants,
     /// Number of the last [`PeerBody::Apply`] or [`PeerBody::Scan`].
     last_number: u64,
     look_at: Option<Duration>,
-    birth: split_siblings::Birth,
-    repairs: repair::Repairs,
+    birth: Birth,
+    repairs: Repairs,
 }
 
 impl Replicated {
@@ -195,7 +200,7 @@ impl Replicated {
             let r = &mut *self;
             let others = r.group.in_sync.iter().filter(|o| **o != r.group.me);
             r.grants.new_interval(others.copied(), ctx.now);
-            self.no_handing_before = ctx.now + propose::LEAD_MIN;
+            self.no_handing_before = ctx.now + LEAD_MIN;
         }
         for osd in peers {
             if let std::collections::btree_map::Entry::Vacant(v) = self.members.entry(osd) {
@@ -405,7 +410,7 @@ impl Replicated {
     fn peers_in_vain(&self, now: Duration) -> bool {
         let in_sync = |osd: &OsdId| self.group.is_in_sync(*osd);
         let mut members = self.members.iter();
-        members.any(|(osd, m)| in_sync(osd) && m.is_gone(now, propose::AWAY_MAX))
+        members.any(|(osd, m)| in_sync(osd) && m.is_gone(now))
     }
 
     /// Learners that were heard while it could be that all of `in_sync` are, too.
@@ -504,7 +509,7 @@ impl Replicated {
 
     /// After anything that may have changed what is to be done.
     fn review(&mut self, ctx: &mut Lent<'_>) {
-        self.forget_ended_grants(ctx.now);
+        self.grants.forget_ended(ctx.now);
         self.try_to_peer(ctx);
         self.begin_without_peers(ctx);
         self.go_on_resyncing(ctx);

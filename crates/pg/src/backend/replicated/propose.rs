@@ -11,24 +11,12 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use types::OsdId;
 
-/// A member of `in_sync` without a connection for so long leaves the set. The shell calls a silent one down only
-/// after a while of its own; this is for connections that are being made again.
-pub(super) const AWAY_MAX: Duration = Duration::from_millis(300);
 /// A proposal without an outcome is made again.
 const PROPOSE_AGAIN: Duration = Duration::from_secs(1);
 /// A hand-over that does not come about is given up.
 const HANDING_MAX: Duration = Duration::from_secs(2);
 /// And not tried again before.
 const HANDING_REST: Duration = Duration::from_secs(10);
-/// A primary keeps its lead for so long, so that clients that followed it find it: the one that it shall go back to may
-/// have stepped down for lack of room.
-pub(super) const LEAD_MIN: Duration = Duration::from_secs(2);
-
-/// A proposal on its way, since then.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Pending {
-    at: Duration,
-}
 
 impl Replicated {
     /// The set as it should be now.
@@ -38,7 +26,7 @@ impl Replicated {
             return self.group_without_me(now);
         }
         let g = &r.group;
-        let gone = |o: &OsdId| *o != g.me && r.members.get(o).is_none_or(|m| m.is_gone(now, AWAY_MAX));
+        let gone = |o: &OsdId| *o != g.me && r.members.get(o).is_none_or(|m| m.is_gone(now));
         // Everything that anybody was ever answered for is durable there.
         let answered = self.confirmed.min(pg.last_seq);
         let all = |m: &Member| m.synced && m.confirmed() >= answered || broken::is(Rule::LearnerHasAll);
@@ -89,11 +77,7 @@ impl Replicated {
             self.handing = None;
             self.no_handing_before = ctx.now + HANDING_REST;
         }
-        if self
-            .proposal
-            .as_ref()
-            .is_some_and(|p| ctx.now < p.at + PROPOSE_AGAIN)
-        {
+        if self.proposal.is_some_and(|at| ctx.now < at + PROPOSE_AGAIN) {
             return;
         }
         let mut want = self.wanted_group(ctx.now, ctx.pg);
@@ -154,11 +138,7 @@ impl Replicated {
 
     /// Another one's log is longer: it leads.
     pub(super) fn yield_to(&mut self, osd: OsdId, ctx: &mut Lent<'_>) {
-        if self
-            .proposal
-            .as_ref()
-            .is_some_and(|p| ctx.now < p.at + PROPOSE_AGAIN)
-        {
+        if self.proposal.is_some_and(|at| ctx.now < at + PROPOSE_AGAIN) {
             return;
         }
         let mut want = self.group.in_sync.clone();
@@ -190,7 +170,7 @@ impl Replicated {
         self.counted.extend(additions);
         let removed = g_in_sync.into_iter().filter(|o| !proposal.in_sync.contains(o));
         self.grants.proposed(removed);
-        self.proposal = Some(Pending { at: ctx.now });
+        self.proposal = Some(ctx.now);
         ctx.out.push(Output::Propose(proposal));
     }
 }

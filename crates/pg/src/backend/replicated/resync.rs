@@ -6,7 +6,9 @@
 //! learner is; only if the primary dies in the middle of that may an unanswered write show itself there.
 
 use super::Replicated;
+use super::copy::{copy_steps, weight};
 use super::member::Phase;
+use super::member::resync::Resync;
 use crate::backend::Lent;
 use crate::broken::{self, Rule};
 use crate::state::log::LogEntry;
@@ -14,7 +16,7 @@ use crate::state::versions::Versions;
 use crate::store::IoError;
 use denc::Encode;
 use messages::osd::peer::{PeerBody, PgInfo};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use types::{EVersion, HObject, Op, OsdId, Transaction};
 
 /// The most that goes into the one transaction: a store takes records of a quarter of its log, 16 MiB.
@@ -22,30 +24,10 @@ const RESYNC_BYTES_MAX: u64 = 12 << 20;
 /// Versions of one object.
 const UNIT_MAX: u32 = 1024;
 
-#[derive(Debug)]
-pub(super) struct Resync {
-    /// The newest entry that it has.
-    since: EVersion,
-    /// What it has of each object that changed since.
-    listings: BTreeMap<HObject, Versions>,
-    /// Objects asked for, by the number of the question.
-    asked: BTreeMap<u64, HObject>,
-}
-
-impl Resync {
-    pub fn objects(&self) -> usize {
-        self.listings.len() + self.asked.len()
-    }
-}
-
 impl Replicated {
     pub(super) fn begin_resync(&mut self, osd: OsdId, since: EVersion, ctx: &mut Lent<'_>) {
         if let Some(m) = self.members.get_mut(&osd) {
-            m.phase = Phase::Resync(Resync {
-                since,
-                listings: BTreeMap::new(),
-                asked: BTreeMap::new(),
-            });
+            m.phase = Phase::Resync(Resync::new(since));
             self.resync_step(osd, ctx);
         }
     }
@@ -198,11 +180,11 @@ impl Replicated {
         ctx: &mut Lent<'_>,
     ) -> Result<Vec<Op>, IoError> {
         if !self.members.get(&osd).is_some_and(|m| m.damaged) {
-            return self.copy_steps(head, theirs, entries, ctx.pg, ctx.store);
+            return copy_steps(head, theirs, entries, ctx.pg, ctx.store);
         }
         let unknown = |(o, _): &(HObject, EVersion)| (o.clone(), EVersion::default());
         let theirs: Versions = theirs.iter().map(unknown).collect();
-        self.copy_steps(head, &theirs, &[], ctx.pg, ctx.store)
+        copy_steps(head, &theirs, &[], ctx.pg, ctx.store)
     }
 
     /// All that the member lacks. `None`: too much.
@@ -222,7 +204,7 @@ impl Replicated {
         for head in changed.iter().skip(short) {
             let theirs = &r.listings[head];
             let ops = self.copy_steps_for(osd, head, theirs, entries, ctx)?;
-            bytes += ops.iter().map(super::copy::weight).sum::<u64>();
+            bytes += ops.iter().map(weight).sum::<u64>();
             if bytes > RESYNC_BYTES_MAX {
                 return Ok(None);
             }

@@ -15,36 +15,8 @@ use super::Replicated;
 use crate::backend::Lent;
 use crate::backend::reports::Kin;
 use crate::state::pg::PgState;
-use std::collections::BTreeSet;
 use std::time::Duration;
 use types::{EVersion, Epoch, OsdId};
-
-/// What a PG remembers of its birth in this life.
-#[derive(Debug, Default)]
-pub(super) struct Birth {
-    /// The map's epoch, and the newest version that was taken over.
-    at: Option<(Epoch, EVersion)>,
-    siblings: BTreeSet<OsdId>,
-    /// The newest epoch in which others were split off from it.
-    split: Option<Epoch>,
-    /// Members that fell away since the PG was loaded.
-    pub falls: u64,
-}
-
-impl Birth {
-    /// The epoch in which it was made here, if that was in this life.
-    pub fn born_in(&self) -> Option<Epoch> {
-        Some(self.at?.0)
-    }
-
-    pub fn split_in(&self) -> Option<Epoch> {
-        self.split
-    }
-
-    pub fn forget(&mut self, osd: OsdId) {
-        self.siblings.remove(&osd);
-    }
-}
 
 impl Replicated {
     pub(crate) fn note_split(&mut self, pg: &PgState) {

@@ -14,7 +14,6 @@
 //! once it has taken all that it missed.
 
 use super::Replicated;
-use super::propose::AWAY_MAX;
 use crate::backend::Lent;
 use crate::state::pg::PgState;
 use std::time::Duration;
@@ -29,7 +28,7 @@ impl Replicated {
     /// The set without this OSD, and without those of no use.
     pub(super) fn group_without_me(&self, now: Duration) -> Vec<OsdId> {
         let r = self;
-        let of_use = |o: &OsdId| r.members.get(o).is_some_and(|m| !m.is_gone(now, AWAY_MAX));
+        let of_use = |o: &OsdId| r.members.get(o).is_some_and(|m| !m.is_gone(now));
         let others = r.group.in_sync.iter().filter(|o| **o != r.group.me);
         others.filter(|o| of_use(o)).copied().collect()
     }

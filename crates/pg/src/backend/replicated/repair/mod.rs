@@ -10,29 +10,32 @@
 //!
 //! Bounds: [`PULLS_MAX`] at a time, and those of all PGs of an OSD by [`crate::backend::pull_turns`]; [`FIX_BYTES_MAX`] in one transaction.
 
-mod fixes;
+pub(super) mod fixes;
 pub(crate) mod piece;
 mod plan;
 mod rebuild;
 pub(crate) mod scratch;
+mod state;
+mod steps;
 mod take;
 
+pub(super) use state::{Owner, Repairs};
+
 use super::copy::{anew_steps, is_large};
-use crate::backend::Lent;
-use crate::backend::TurnId;
-use crate::backend::pull_turns::{AGAIN, PullTurn, PullTurns};
+use crate::backend::pull_turns::{AGAIN, PullTurns};
 use crate::backend::replicated::Replicated;
+use crate::backend::{Lent, TurnId};
 use crate::store::Ticket;
+use fixes::Fix;
 use messages::osd::peer::PeerBody;
 use messages::osd::peer_scrub::{Outline, Part, ScrubBody};
+use piece::FIX_BYTES_MAX;
 use rebuild::{Halt, Rebuild};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use state::{Doing, Repair};
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
-use types::{EVersion, Errno, HObject, ObjectId, OsdId, Transaction};
+use types::{Errno, HObject, ObjectId, OsdId, Transaction};
 
-/// What one transaction of a repair may weigh; a store takes 16 MiB. Little in unit tests, so that their objects may be
-/// small and yet made in pieces.
-pub(crate) const FIX_BYTES_MAX: u64 = if cfg!(test) { 48 << 10 } else { 12 << 20 };
 /// Copies made good here at a time; more wait.
 const PULLS_MAX: usize = 4;
 /// A member of `in_sync` that is away may come back with a good copy: operations wait so long for that.
@@ -42,101 +45,6 @@ const GIVEN_UP_REST: Duration = Duration::from_secs(10);
 const GIVEN_UP_MAX: usize = 1024;
 /// Times that a copy is asked for again because it did not fit.
 const OUTRUN_MAX: u32 = 4;
-
-/// One bad copy.
-#[derive(Debug)]
-pub(crate) enum Fix {
-    Pull {
-        from: HObject,
-        to: HObject,
-        /// None: this OSD and any full member of `in_sync`.
-        sources: Option<Vec<OsdId>>,
-        /// No single copy can give all of it, or not at once.
-        pieces: bool,
-    },
-    Push {
-        member: OsdId,
-        from: HObject,
-        to: HObject,
-    },
-}
-
-#[derive(Debug)]
-enum Doing {
-    Pulling {
-        token: u64,
-        source: OsdId,
-        /// The log's newest version when it was asked.
-        as_of: EVersion,
-        fix: Fix,
-        /// Held until the copy is here.
-        _turn: PullTurn,
-    },
-    /// The disk reads what is to be pushed.
-    Reading {
-        tickets: Vec<Ticket>,
-        left: usize,
-        fix: Fix,
-    },
-    Pushing {
-        member: OsdId,
-        number: u64,
-    },
-    Rebuilding(Box<Rebuild>),
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Owner {
-    /// Clients' operations wait for it.
-    Read,
-    /// A check of the running scrub, which holds the object.
-    Check(u64),
-}
-
-#[derive(Debug)]
-pub(crate) struct Repair {
-    head: HObject,
-    owner: Owner,
-    since: Duration,
-    /// Its turn, if it is one of its own.
-    job: Option<TurnId>,
-    todo: VecDeque<Fix>,
-    doing: Option<Doing>,
-    /// Members that could not give all of the object.
-    failed: BTreeSet<OsdId>,
-    /// Whose pieces together were not enough.
-    asked: Vec<OsdId>,
-    /// Copies that were of another version than the one here: a change of the PG's own had passed by.
-    outrun: u32,
-    /// It waits for a member, or for its turn, until then.
-    until: Option<Duration>,
-}
-
-impl Repair {
-    /// The primary's own copy is being made good.
-    fn is_pulling(&self) -> bool {
-        match &self.doing {
-            Some(Doing::Pulling { .. }) => true,
-            Some(Doing::Rebuilding(b)) => b.is_here(),
-            _ => false,
-        }
-    }
-
-    fn may_begin(&self) -> bool {
-        self.doing.is_none() && (self.job.is_some() || self.owner != Owner::Read)
-    }
-}
-
-/// The repairs of a PG.
-#[derive(Debug, Default)]
-pub(crate) struct Repairs {
-    all: BTreeMap<u64, Repair>,
-    turns: PullTurns,
-    /// Objects whose repair failed: not tried again before.
-    given_up: BTreeMap<HObject, Duration>,
-    /// Copies made good since this OSD leads the PG.
-    repaired: u64,
-}
 
 /// The whole object: its clones come before the head.
 fn unit(head: &HObject) -> (HObject, HObject) {
@@ -236,12 +144,7 @@ impl Replicated {
         for id in ids {
             let (full, durable) = (self.full_members(), self.durable);
             let is_full = |osd: OsdId| full.contains(&osd);
-            if let Some(b) = self
-                .repairs
-                .all
-                .get_mut(&id)
-                .and_then(|r| rebuild::of(&mut r.doing))
-            {
+            if let Some(b) = self.repairs.all.get_mut(&id).and_then(|r| r.rebuild()) {
                 b.flushed(|seq| seq <= durable);
             }
             let lost = match self.repairs.all.get_mut(&id).and_then(|r| r.doing.as_mut()) {
@@ -274,7 +177,7 @@ impl Replicated {
 
     fn repair_step(&mut self, id: u64, ctx: &mut Lent<'_>) {
         while let Some(r) = self.repairs.all.get_mut(&id) {
-            if rebuild::of(&mut r.doing).is_some_and(|b| !b.is_waiting()) {
+            if r.rebuild().is_some_and(|b| !b.is_waiting()) {
                 self.drive(id, |_, _, _| Ok(()), ctx);
                 continue;
             }
@@ -415,7 +318,7 @@ impl Replicated {
     fn in_pieces(&mut self, id: u64, source: OsdId, fix: Fix, ctx: &mut Lent<'_>) {
         if let Some(r) = self.repairs.all.get_mut(&id) {
             tracing::debug!("pg {}: {}: osd.{source} gives it in pieces", ctx.pg.id, r.head);
-            r.todo.push_front(as_pieces(fix));
+            r.todo.push_front(fix.in_pieces());
         }
         self.repair_step(id, ctx);
     }
@@ -483,7 +386,7 @@ impl Replicated {
                 if again {
                     r.asked.clear();
                 }
-                r.todo.push_front(as_pieces(fix));
+                r.todo.push_front(fix.in_pieces());
             }
         }
     }
@@ -617,7 +520,7 @@ impl Replicated {
     /// A member has made a transaction durable.
     pub(crate) fn repair_applied(&mut self, osd: OsdId, number: u64, ctx: &mut Lent<'_>) {
         for r in self.repairs.all.values_mut() {
-            if let Some(b) = rebuild::of(&mut r.doing) {
+            if let Some(b) = r.rebuild() {
                 // What is behind it goes on with the end of this input.
                 b.applied(osd, number);
             }
@@ -683,20 +586,5 @@ impl Replicated {
             Some(Doing::Rebuilding(b)) => drop(self.drop_rebuild(*b, ctx)),
             Some(Doing::Pulling { .. } | Doing::Pushing { .. }) | None => {}
         }
-    }
-}
-
-/// The same, and its pulls do not ask for all at once any more.
-fn as_pieces(fix: Fix) -> Fix {
-    match fix {
-        Fix::Pull {
-            from, to, sources, ..
-        } => Fix::Pull {
-            from,
-            to,
-            sources,
-            pieces: true,
-        },
-        push => push,
     }
 }

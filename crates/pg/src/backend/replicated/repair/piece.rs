@@ -17,6 +17,9 @@ use messages::osd::peer_scrub::{Outline, OutlineItem, Part};
 use std::ops::Bound;
 use types::{EVersion, Errno, HObject, ObjectId, Op};
 
+/// What one transaction of a repair may weigh; a store takes 16 MiB. Little in unit tests, so that their objects may be
+/// small and yet made in pieces.
+pub(crate) const FIX_BYTES_MAX: u64 = if cfg!(test) { 48 << 10 } else { 12 << 20 };
 /// Data in one piece: one transaction, one message, one read ahead. Little in unit tests.
 pub(crate) const PIECE_BYTES: u64 = if cfg!(test) { 16 << 10 } else { 4 << 20 };
 /// Data read from the store at a time, and the size of one step.

@@ -4,7 +4,7 @@
 //! they share, so that what was made shares as the originals do.
 //!
 //! Invariants: a part is done with only when what came covers all of it, without a gap, and touches the object alone.
-//! Pure: whoever drives it asks, reads and writes ([`super::rebuild`]).
+//! Pure: whoever drives it asks, reads and writes ([`super::steps`]).
 
 use super::piece::decode_snapset;
 use super::scratch::{moved, scratch};
