@@ -315,6 +315,52 @@ def test_a_snapshot_goes_with_its_last_clone(drivers, images):
     ours('remove', parent)
 
 
+@pytest.mark.parametrize('features', [None, 'layering,exclusive-lock'])
+def test_snapshots_of_a_clone_that_was_shrunk(drivers, images, features):
+    """Each snapshot goes on seeing as much of the parent as it did: one of before the clone was shrunk all of it, one of after
+    it was grown again no more than what was left, whatever we write later. (What librbd writes takes away from the older
+    one all that the head does not see of the parent.)"""
+    ours, theirs = drivers
+    size, left = 2 * OBJECT, 2 * MIB
+    parent, child = images.create(size), unique('child')
+    of_parent = os.urandom(size)
+    ours('open', parent)
+    ours.write(0, of_parent)
+    ours('snap-create', 's')
+    ours('close')
+    options = ['--image-feature', features] if features else []
+    images.cluster.rbd('clone', '--rbd-default-clone-format', '2', images.spec(parent, 's'), images.spec(child), *options)
+    ours('open', child)
+    ours('snap-create', 'before')
+    ours('resize', left, 'shrink')
+    ours('snap-create', 'shrunk')
+    ours('resize', size)
+    ours('snap-create', 'after')
+    ours('close')
+    data = bytearray(of_parent[:left] + bytes(size - left))
+    kept = {'before': of_parent, 'shrunk': bytes(data[:left]), 'after': bytes(data)}
+    ours('open', child)
+    for at in (MIB, OBJECT + MIB):                      # the head sees some of the parent, and nothing of it
+        ours('fill', at, 4096, 7)
+        data[at:at + 4096] = bytes([7]) * 4096
+    ours('close')
+
+    def check():
+        for reader in drivers:
+            for snap, want in [*kept.items(), (None, bytes(data))]:
+                reader('open', child, *(['snap=' + snap] if snap else []))
+                got = reader.read(0, len(want))
+                assert sha(got) == sha(want), (reader is ours, snap)
+                reader('close')
+    check()
+    if features is None:
+        check_maps(images, child)
+    ours('open', child)
+    ours('flatten')
+    ours('close')
+    check()
+
+
 def test_the_lock_goes_back_and_forth(drivers, images):
     ours, theirs = drivers
     name = images.create(8 * MIB)
@@ -438,6 +484,19 @@ def test_refused_clearly(cluster, drivers, images, tmp_path):
     ours('close')
     with pytest.raises(Refused, match='ENOTEMPTY'):
         ours('remove', luks)
+
+
+def test_tell(cluster, rbd_pool):
+    """`skep tell` prints what a daemon answers, and fails with its reason."""
+    def tell(*words, check=0):
+        return cluster.run(find_binary(), 'tell', '--conf', cluster.conf, *words, check=check)
+    assert 'version' in json.loads(tell('osd.0', 'version').out)
+    pool = next(p['poolnum'] for p in cluster.ceph_json('osd', 'lspools') if p['poolname'] == rbd_pool)
+    pg = '%d.0' % pool
+    assert json.loads(tell(pg, 'pg', 'cmd=query').out)['info']['pgid'] == pg
+    assert 'version' in tell('mgr', 'version').out
+    for words, why in ((['osd.99', 'version'], 'osd.99 does not exist'), (['osd.0', 'no', 'such'], 'Invalid argument')):
+        assert why in tell(*words, check=1).err
 
 
 def test_bench(cluster, rbd_pool, images):

@@ -12,7 +12,7 @@
 //! in the order in which they were submitted, and sent again in that order. Every queue has a bound ([`core::Limits`]);
 //! at the bound callers wait.
 //!
-//! Not here: what images, buckets or files are (`rbd` and the gateways); cache tiers, messenger v1, commands to the manager:
+//! Not here: what images, buckets or files are (`rbd` and the gateways); cache tiers and messenger v1:
 //! asked for, they are refused with [`Error::Unsupported`].
 
 pub mod conf;
@@ -21,11 +21,12 @@ pub mod driver;
 mod error;
 
 pub use conf::Conf;
+pub use core::command::Target;
 pub use core::list::Cursor;
 pub use core::op::{Cmp, CopySource, Operation, Outcome, Served, Step};
 pub use core::snap::SnapContext;
 pub use core::watch::WatchEvent;
-pub use driver::{Client, IoCtx, Lister, Platform, Watch};
+pub use driver::{Client, CommandOutput, IoCtx, Lister, Platform, Watch};
 pub use error::Error;
 
 /// An answer, or why there is none.

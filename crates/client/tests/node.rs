@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use client::core::list::XattrIs;
 use client::core::op::{Checksum, CopySource};
-use client::{Client, Cmp, Conf, Cursor, Error, IoCtx, Operation, SnapContext, WatchEvent};
+use client::{Client, Cmp, Conf, Cursor, Error, IoCtx, Operation, SnapContext, Target, WatchEvent};
 use io::task;
 use node::{AuthMode, DataDir, Node, StartOptions};
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::oneshot;
-use types::{Errno, NOSNAP};
+use types::{Errno, NOSNAP, PgId};
 
 struct Server {
     stop: oneshot::Sender<()>,
@@ -117,6 +117,7 @@ async fn everything(conf: Conf) {
     watching(&client, &io).await;
     snapshots(&client).await;
     monitors(&client).await;
+    daemons(&client, &io).await;
     cancelled(&io).await;
     assert_eq!(errno(client.pool("no such").await), Errno::ENOENT);
     client.shutdown().await;
@@ -358,6 +359,38 @@ async fn monitors(client: &Client) {
     assert!(client.pool("made").await.is_ok());
 }
 
+const VERSION: &str = r#"{"prefix": "version"}"#;
+
+async fn daemons(client: &Client, io: &IoCtx) {
+    let told = client.command(Target::Osd(0), VERSION, "").await.unwrap();
+    let version: serde_json::Value = serde_json::from_slice(&told.output).unwrap();
+    assert!(version["version"].is_string());
+    for (to, cmd, want) in [
+        (Target::Osd(0), "asdf", Errno::EINVAL),
+        (Target::Osd(0), r#"{"prefix": "no such"}"#, Errno::EINVAL),
+        (Target::Osd(99), VERSION, Errno::ENOENT),
+        (Target::Pg(PgId::new(9999, 0)), VERSION, Errno::ENOENT),
+    ] {
+        assert_eq!(errno(client.command(to, cmd, "").await), want, "{to} {cmd}");
+    }
+    for seed in 0..8 {
+        let pg = PgId::new(io.pool_id(), seed);
+        let query = format!(r#"{{"prefix": "pg", "cmd": "query", "pgid": "{pg}"}}"#);
+        let told = client.command(Target::Pg(pg), &query, "").await.unwrap();
+        let state: serde_json::Value = serde_json::from_slice(&told.output).unwrap();
+        assert_eq!(state["info"]["pgid"], pg.to_string());
+    }
+    let own = client.command(Target::Mgr, VERSION, "").await.unwrap();
+    assert!(!own.output.is_empty());
+    let stat = r#"{"prefix": "pg stat"}"#;
+    let told = client.command(Target::MgrModules, stat, "").await.unwrap();
+    assert!(told.output.windows(3).any(|w| w == b"pgs"));
+    assert_eq!(
+        errno(client.command(Target::MgrModules, "asdf", "").await),
+        Errno::EINVAL
+    );
+}
+
 /// A dropped future gives its room back.
 async fn cancelled(io: &IoCtx) {
     for _ in 0..3000 {
@@ -385,6 +418,13 @@ fn with_keys_and_secure_connections() {
         let theirs = secure.pool("p").await.unwrap();
         assert_eq!(theirs.read("a", 0, 0).await.unwrap(), vec![3; 100_000]);
         assert_ne!(plain.global_id(), secure.global_id());
+        for (client, to) in [
+            (&plain, Target::Mgr),
+            (&secure, Target::Mgr),
+            (&secure, Target::Osd(1)),
+        ] {
+            client.command(to, VERSION, "").await.unwrap();
+        }
         assert!(matches!(Client::connect(wrong).await, Err(Error::Auth(_))));
         plain.shutdown().await;
         secure.shutdown().await;
@@ -406,6 +446,7 @@ fn a_restart_of_the_server_loses_and_doubles_nothing() {
         let io = pool(&client, "p").await;
         io.write_full("log", "").await.unwrap();
         let mut watch = io.watch("log", None).await.unwrap();
+        client.command(Target::Osd(0), VERSION, "").await.unwrap();
         let mut waiting = std::collections::VecDeque::new();
         for n in 0..APPENDS {
             let io = io.clone();
@@ -435,6 +476,9 @@ fn a_restart_of_the_server_loses_and_doubles_nothing() {
             watch.ack(notify_id, "").await.unwrap();
         });
         assert_eq!(told.unwrap().replies.len(), 1);
+        for osd in 0..3 {
+            client.command(Target::Osd(osd), VERSION, "").await.unwrap();
+        }
         client.shutdown().await;
     })
     .unwrap();

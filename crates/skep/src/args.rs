@@ -44,6 +44,8 @@ pub enum Command {
     Store(crate::store::args::Store),
     /// Measure a cluster, ours or Ceph's, by our own client: its objects or its images
     Bench(crate::bench::args::Bench),
+    /// Send a command to an OSD, a PG's primary or the manager, and print its answer
+    Tell(Tell),
     /// Drive our RBD client by lines on stdin, for tests
     #[command(hide = true)]
     RbdIo(RbdIo),
@@ -57,6 +59,20 @@ pub struct RbdIo {
     pub pool: String,
     #[arg(long)]
     pub namespace: Option<String>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct Tell {
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+    /// Seconds to wait for the cluster, and for the answer
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub timeout: u64,
+    /// osd.N, a PG's id (2.1f) or mgr
+    pub target: client::Target,
+    /// The command, its arguments as NAME=VALUE: `perf dump`, `config get key=osd_memory_target`; or one JSON object
+    #[arg(required = true, value_name = "WORD")]
+    pub words: Vec<String>,
 }
 
 #[derive(Debug, ClapArgs)]

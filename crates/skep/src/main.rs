@@ -9,6 +9,7 @@ mod options;
 mod rbd_io;
 mod remove;
 mod store;
+mod tell;
 mod up;
 
 use std::io::IsTerminal;
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
             | args::Command::Cluster(_)
             | args::Command::Bench(_)
             | args::Command::RbdIo(_)
+            | args::Command::Tell(_)
     );
     init_log(args.verbose, if quiet { "warn" } else { "info" });
     let done = match &args.command {
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
         args::Command::Cluster(a) => cluster::run(a),
         args::Command::Bench(a) => bench::run(a),
         args::Command::RbdIo(a) => rbd_io::run(a),
+        args::Command::Tell(a) => tell::run(a),
         args::Command::Store(a) => return store::run(a),
     };
     match done {

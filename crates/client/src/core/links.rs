@@ -1,23 +1,26 @@
 //! Connections that open, speak and break; what monitors answer.
 
 use super::mon::{Asker, Credentials};
-use super::session::Link;
+use super::session::Daemon;
 use super::{Answer, ConnId, Core, Effect, Waiting};
 use crate::{Error, Result};
 use auth::{MAUTH_REPLY, MAuthReply};
 use denc::Decode;
 use messages::mon::{
-    Body, MGetPoolStatsReply, MMonCommandAck, MMonGetVersionReply, MMonMap, MOsdMap, MPoolOpReply,
-    MStatfsReply,
+    Body, MGetPoolStatsReply, MMgrCommandReply, MMgrMap, MMonCommandAck, MMonGetVersionReply, MMonMap,
+    MOsdMap, MPoolOpReply, MStatfsReply,
 };
 use messages::osd::kind;
 use msgr::Message;
-use types::{EntityKind, Epoch, MonMap, OsdId};
+use types::{EntityKind, Epoch, MgrMap, MonMap, OsdId};
 
 impl Core {
     pub(super) fn opened(&mut self, conn: ConnId, credentials: Credentials) {
         if self.mon.is_ours(conn) {
             return self.mon_opened(conn, credentials);
+        }
+        if self.manager.conn() == Some(conn) {
+            return self.mgr_opened(conn);
         }
         let Some(osd) = self.sessions.osd(conn) else {
             return self.hang_up(conn);
@@ -26,8 +29,12 @@ impl Core {
             return;
         };
         session.opened(conn);
-        for tid in session.ops.iter().copied().collect::<Vec<_>>() {
+        let commands = session.commands.clone();
+        for tid in session.ops.clone() {
             self.send_op(tid);
+        }
+        for tid in commands {
+            self.send_command(tid);
         }
     }
 
@@ -57,13 +64,16 @@ impl Core {
             }
             return;
         }
-        let Some(osd) = self.sessions.forget_conn(conn) else {
-            return;
-        };
-        tracing::debug!("osd.{osd}: {why}");
-        if refused {
+        let is_mgr = self.manager.conn() == Some(conn);
+        let osd = self.sessions.forget_conn(conn);
+        if refused && (is_mgr || osd.is_some()) {
             self.mon.tickets_refused(self.now.mono);
         }
+        if is_mgr {
+            return self.mgr_broke(why);
+        }
+        let Some(osd) = osd else { return };
+        tracing::debug!("osd.{osd}: {why}");
         self.broke(osd);
     }
 
@@ -103,12 +113,7 @@ impl Core {
         let Some(session) = self.sessions.of(osd) else {
             return;
         };
-        let due = match session.link {
-            Link::Idle => true,
-            Link::Wait(at) => at <= now && !session.ops.is_empty(),
-            Link::Dialling(_) | Link::Open(_) => false,
-        };
-        if due {
+        if session.is_due(now) {
             let addr = session.addr;
             let conn = self.dial(EntityKind::Osd, addr);
             self.sessions.dialling(osd, conn);
@@ -123,10 +128,17 @@ impl Core {
             }
             return;
         }
+        if self.manager.open_conn() == Some(conn) {
+            if [MMgrCommandReply::KIND, kind::COMMAND_REPLY].contains(&m.kind) {
+                self.command_reply(Daemon::Mgr, &m);
+            }
+            return;
+        }
         let Some(osd) = self.sessions.osd(conn) else {
             return;
         };
         match m.kind {
+            kind::COMMAND_REPLY => self.command_reply(Daemon::Osd(osd), &m),
             kind::OSD_OPREPLY => self.reply(osd, &m),
             kind::WATCH_NOTIFY => self.hear(&m),
             kind::OSD_BACKOFF => self.backoff(osd, &m),
@@ -151,6 +163,7 @@ impl Core {
                 }
             }
             MOsdMap::KIND => self.take_maps(&MOsdMap::from_message(m)?),
+            MMgrMap::KIND => self.take_mgr_map(MgrMap::from_bytes(&MMgrMap::from_message(m)?.map)?),
             MAUTH_REPLY => self.tickets(m)?,
             MMonCommandAck::KIND => {
                 let a = MMonCommandAck::from_message(m)?;
@@ -198,7 +211,10 @@ impl Core {
                 self.tell(id, Ok(Answer::Version { newest, oldest }));
             }
             Asker::Latest(id) => self.tell_at(id, Ok(Answer::Latest(newest)), newest, asked.deadline),
-            Asker::Pools => self.pools_as_of(newest),
+            Asker::Missing => {
+                self.pools_as_of(newest);
+                self.commands_as_of(newest);
+            }
             Asker::Ping => {}
         }
         if newest > self.maps.epoch() {

@@ -10,16 +10,20 @@
 //! | `maps`, `target` | the OSD map; where an operation goes |
 //! | `session`, `backoff` | connections to OSDs and what they do not want to hear |
 //! | `op`, `outcome`, `snap`, `list` | what is asked and what comes back |
+//! | `command`, `commanding`, `manager` | commands to daemons; the session with the manager |
 //! | `inflight`, `resend` | operations under way: submitted, sent, sent again, answered |
 //! | `watch`, `lingering` | watches and notifies |
 //! | `links`, `time` | connections that open and break; timers |
 
 mod backoff;
+pub mod command;
+mod commanding;
 mod ids;
 mod inflight;
 mod lingering;
 mod links;
 pub mod list;
+mod manager;
 mod maps;
 pub mod mon;
 pub mod op;
@@ -40,8 +44,10 @@ pub use target::Place;
 
 use crate::{Error, Result};
 use bytes::Bytes;
+use command::{Command, Commands};
 pub use ids::{ConnId, OpId, Tid, WatchId};
 use inflight::Inflight;
+use manager::Manager;
 use maps::Maps;
 use messages::mon::MGetPoolStatsReply;
 use mon::{Asker, Credentials, Mon, Question};
@@ -104,6 +110,11 @@ pub enum Event {
     Submit {
         id: OpId,
         request: Request,
+    },
+    /// A command to a daemon.
+    Command {
+        id: OpId,
+        command: Command,
     },
     Ask {
         id: OpId,
@@ -176,7 +187,7 @@ pub enum Answer {
     Outcome(Outcome),
     Watching(WatchId),
     Notified(Notified),
-    /// Of a monitor's command: its code (0 or negative), its line, and what it printed.
+    /// Of a command: its code (0 or negative), its line, and what it printed.
     Command {
         code: i32,
         status: String,
@@ -216,6 +227,8 @@ pub struct Core {
     placements: Placements,
     sessions: Sessions,
     inflight: Inflight,
+    commands: Commands,
+    manager: Manager,
     lingers: Lingers,
     waiting: Vec<Waiting>,
     last_conn: u64,
@@ -255,6 +268,8 @@ impl Core {
             placements: Placements::default(),
             sessions: Sessions::default(),
             inflight: Inflight::default(),
+            commands: Commands::default(),
+            manager: Manager::default(),
             lingers: Lingers::default(),
             waiting: Vec::new(),
             last_conn: 0,
@@ -276,12 +291,17 @@ impl Core {
             Event::Message { conn, message } => self.message(conn, message),
             Event::Ended { conn, refused, why } => self.ended(conn, refused, &why),
             Event::Timer => {}
-            Event::Submit { .. } | Event::Ask { .. } | Event::Latest { .. } | Event::Watch { .. }
+            Event::Submit { .. }
+            | Event::Command { .. }
+            | Event::Ask { .. }
+            | Event::Latest { .. }
+            | Event::Watch { .. }
                 if self.stop_by.is_some() =>
             {
                 self.refuse(event);
             }
             Event::Submit { id, request } => self.submit(id, request),
+            Event::Command { id, command } => self.command(id, command),
             Event::Ask {
                 id,
                 question,
@@ -318,9 +338,16 @@ impl Core {
         self.maps.now()
     }
 
-    /// Operations of users that are under way, and their bytes.
+    /// Operations and commands of users that are under way, and their bytes.
     pub fn load(&self) -> (usize, usize) {
-        self.inflight.load()
+        let ((ops, bytes), (commands, more)) = (self.inflight.load(), self.commands.load());
+        (ops + commands, bytes + more)
+    }
+
+    /// Whether the limits allow one more that costs `bytes`. One that is larger than all may go alone.
+    fn has_room(&self, cost: usize) -> bool {
+        let (ops, bytes) = self.load();
+        ops < self.limits.ops && (bytes == 0 || bytes + cost <= self.limits.bytes)
     }
 
     /// Our number among the clients; 0 until a monitor gave one.
@@ -331,6 +358,7 @@ impl Core {
     fn refuse(&mut self, event: Event) {
         let id = match event {
             Event::Submit { id, .. }
+            | Event::Command { id, .. }
             | Event::Ask { id, .. }
             | Event::Latest { id, .. }
             | Event::Watch { id, .. }
@@ -393,6 +421,7 @@ impl Core {
         if let Some(tid) = self.inflight.of(id) {
             self.take(tid);
         }
+        self.cancel_command(id);
         self.mon.forget(id);
         self.waiting.retain(|w| w.id != id);
         if let Some(watch) = self.lingers.waits(id) {
@@ -404,6 +433,9 @@ impl Core {
         let users = |o: &inflight::Op| matches!(o.owner, inflight::Owner::User(_));
         for tid in self.inflight.which(users) {
             self.finish(tid, Err(Error::Closed));
+        }
+        for tid in self.commands.all() {
+            self.finish_command(tid, Err(Error::Closed));
         }
         for asked in self.mon.drain() {
             if let Asker::User(id) | Asker::Latest(id) = asked.asker {
@@ -434,7 +466,7 @@ impl Core {
         }
         self.stopped = true;
         self.wakes.clear();
-        for conn in self.mon.conns() {
+        for conn in self.mon.conns().into_iter().chain(self.manager.conn()) {
             self.hang_up(conn);
         }
         for osd in self.sessions.ids() {

@@ -7,7 +7,7 @@
 //!
 //! Invariants: at most one open session; at most [`QUESTIONS_MAX`] questions.
 //!
-//! Not here: what the answers are waited for (`machine`).
+//! Not here: what the answers are waited for (`links`).
 
 use super::ids::{ConnId, OpId, Tid};
 use crate::{Error, Result};
@@ -35,6 +35,9 @@ pub const QUESTIONS_MAX: usize = 1024;
 const RENEW_AGAIN: Duration = Duration::from_secs(1);
 /// The services whose tickets a client of OSDs needs: monitor, OSD, manager.
 const SERVICES: u32 = EntityKind::Mon as u32 | EntityKind::Osd as u32 | EntityKind::Mgr as u32;
+
+/// Every manager map from now on.
+const MGR_MAP: (&str, SubscribeItem) = ("mgrmap", SubscribeItem { start: 0, flags: 0 });
 
 /// Who we are to the servers.
 #[derive(Debug, Clone)]
@@ -88,8 +91,8 @@ pub enum Asker {
     Latest(OpId),
     /// Ourselves: whether there is a newer map.
     Ping,
-    /// Ourselves: is a pool that is not in the map gone?
-    Pools,
+    /// Ourselves: is what the map lacks, a pool or an OSD, gone?
+    Missing,
 }
 
 #[derive(Debug)]
@@ -117,6 +120,8 @@ pub struct Mon {
     ping_at: Duration,
     /// A newer OSD map is subscribed to, once.
     wanted: bool,
+    /// The manager map is subscribed to, for good.
+    mgr_wanted: bool,
     /// When the AUTH ticket, which renews the others, is to be renewed itself: that takes a handshake.
     handshake_at: Option<Duration>,
     renew_at: Option<Duration>,
@@ -142,6 +147,7 @@ impl Mon {
             heard: Duration::ZERO,
             ping_at: Duration::MAX,
             wanted: true,
+            mgr_wanted: false,
             handshake_at: None,
             renew_at: None,
         }
@@ -254,11 +260,27 @@ impl Mon {
         self.asked.iter().map(|(tid, a)| self.question(*tid, a)).collect()
     }
 
+    /// Something is to be asked of the manager.
+    pub fn want_mgr_map(&mut self) -> Option<Message> {
+        if std::mem::replace(&mut self.mgr_wanted, true) {
+            return None;
+        }
+        self.open?;
+        let body = MMonSubscribe {
+            what: BTreeMap::from([(MGR_MAP.0.to_string(), MGR_MAP.1)]),
+            hostname: String::new(),
+        };
+        Some(body.message(0))
+    }
+
     fn subscription(&self, epoch: Epoch, all: bool) -> Message {
         let mut what = BTreeMap::new();
         if all {
             let start = self.map.as_ref().map_or(0, |m| u64::from(m.epoch) + 1);
             what.insert("monmap".to_string(), SubscribeItem { start, flags: 0 });
+            if self.mgr_wanted {
+                what.insert(MGR_MAP.0.to_string(), MGR_MAP.1);
+            }
         }
         if self.wanted || epoch == 0 {
             let start = match epoch {

@@ -8,6 +8,7 @@
 use super::inflight::{Op, Owner, Request, State};
 use super::mon::{Asker, Question};
 use super::op::{Outcome, Served};
+use super::session::Session;
 use super::target::{Need, Target, Way};
 use super::{Answer, Core, Effect, OpId, Tid};
 use crate::{Error, Result};
@@ -15,7 +16,7 @@ use messages::mon::MOsdMap;
 use messages::osd::{BackoffOp, MOSDBackoff, MOSDOp, MOSDOpReply, flag};
 use std::collections::BTreeSet;
 use std::time::Duration;
-use types::{Epoch, Errno, NOSNAP, OsdId, OsdReqId, Utime};
+use types::{EntityAddr, Epoch, Errno, NOSNAP, OsdId, OsdReqId, Utime};
 
 /// Before what was told EAGAIN is sent again.
 const AGAIN: Duration = Duration::from_millis(100);
@@ -36,10 +37,7 @@ impl Core {
             };
             return self.tell(id, Ok(Answer::Outcome(nothing)));
         }
-        let (ops, bytes) = self.inflight.load();
-        let cost = request.operation.cost();
-        // One that is larger than all may go alone.
-        if ops >= self.limits.ops || (bytes > 0 && bytes + cost > self.limits.bytes) {
+        if !self.has_room(request.operation.cost()) {
             return self.tell(id, Err(Error::Busy));
         }
         let tid = self.prepare(Owner::User(id), request, true);
@@ -85,13 +83,8 @@ impl Core {
             since: now.mono,
             deadline,
         };
-        let tid = self.inflight.insert(op);
-        if self.lag_at.is_none() {
-            let at = now.mono + LAGGY;
-            self.lag_at = Some(at);
-            self.wake_at(at);
-        }
-        tid
+        self.watch_lag();
+        self.inflight.insert(op)
     }
 
     fn draw(&self) -> u64 {
@@ -142,18 +135,24 @@ impl Core {
     }
 
     fn enter_session(&mut self, tid: Tid, target: &Target) {
-        let (session, old) = self.sessions.get(target.osd, target.addr);
-        session.ops.insert(tid);
-        if let Some(conn) = old {
-            self.hang_up(conn);
-            self.unsent(target.osd);
-        }
+        self.session_at(target.osd, target.addr).ops.insert(tid);
         self.dial_osd(target.osd);
         self.send_op(tid);
     }
 
-    /// Nothing of the session's operations is on its present connection.
+    /// The session with an OSD that is at `addr` now.
+    pub(super) fn session_at(&mut self, osd: OsdId, addr: EntityAddr) -> &mut Session {
+        let (_, old) = self.sessions.get(osd, addr);
+        if let Some(conn) = old {
+            self.hang_up(conn);
+            self.unsent(osd);
+        }
+        self.sessions.get(osd, addr).0
+    }
+
+    /// Nothing of what is in the session is on its present connection.
     pub(super) fn unsent(&mut self, osd: OsdId) {
+        self.commands.unsent(osd);
         let tids: Vec<Tid> = self
             .sessions
             .of(osd)
@@ -213,9 +212,9 @@ impl Core {
             State::Poolless(Some(_)) => self.want_map(),
             _ => {
                 op.state = State::Poolless(None);
-                if !self.mon.is_asking(Asker::Pools) {
+                if !self.mon.is_asking(Asker::Missing) {
                     let what = "osdmap".to_string();
-                    self.ask(Asker::Pools, Question::Version { what }, None);
+                    self.ask(Asker::Missing, Question::Version { what }, None);
                 }
             }
         }
@@ -363,6 +362,7 @@ impl Core {
         for watch in lingers {
             self.register(watch);
         }
+        self.direct_commands();
         self.tell_waiting();
         if m.newest > self.maps.epoch() {
             self.want_map();

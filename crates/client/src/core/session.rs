@@ -1,6 +1,6 @@
 //! Sessions with OSDs: one connection each, dialled when there is something to say and again when it broke, after growing pauses.
 //!
-//! Invariant: at most one session per OSD; a session's operations are those whose target is its OSD, sent or waiting.
+//! Invariant: at most one session per OSD; a session's operations and commands are those whose target is its OSD, sent or waiting.
 
 use super::backoff::Backoffs;
 use super::ids::{ConnId, Tid};
@@ -10,6 +10,13 @@ use types::{EntityAddr, OsdId};
 
 const RETRY_MIN: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(3);
+
+/// Whose a session is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Daemon {
+    Osd(OsdId),
+    Mgr,
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Link {
@@ -26,17 +33,19 @@ pub struct Session {
     pub addr: EntityAddr,
     pub link: Link,
     pub ops: BTreeSet<Tid>,
+    pub commands: BTreeSet<Tid>,
     pub backoffs: Backoffs,
     /// The next pause, should it break again before it opens.
     pause: Duration,
 }
 
 impl Session {
-    fn new(addr: EntityAddr) -> Self {
+    pub fn new(addr: EntityAddr) -> Self {
         Self {
             addr,
             link: Link::Idle,
             ops: BTreeSet::new(),
+            commands: BTreeSet::new(),
             backoffs: Backoffs::default(),
             pause: RETRY_MIN,
         }
@@ -46,6 +55,15 @@ impl Session {
         match self.link {
             Link::Dialling(c) | Link::Open(c) => Some(c),
             Link::Idle | Link::Wait(_) => None,
+        }
+    }
+
+    /// To be dialled now, if there is something to say.
+    pub fn is_due(&self, now: Duration) -> bool {
+        match self.link {
+            Link::Idle => true,
+            Link::Wait(at) => at <= now && !(self.ops.is_empty() && self.commands.is_empty()),
+            Link::Dialling(_) | Link::Open(_) => false,
         }
     }
 
@@ -104,9 +122,11 @@ impl Sessions {
             if let Some(conn) = old {
                 self.by_conn.remove(&conn);
             }
-            let ops = std::mem::take(&mut session.ops);
-            *session = Session::new(addr);
-            session.ops = ops;
+            *session = Session {
+                ops: std::mem::take(&mut session.ops),
+                commands: std::mem::take(&mut session.commands),
+                ..Session::new(addr)
+            };
         }
         (session, old)
     }

@@ -143,13 +143,7 @@ impl Placements {
             Some(n) if !need.writes => any_of(map, &members, n),
             _ => members.primary,
         };
-        let slot = map.osd(osd).filter(|_| map.is_up(osd));
-        let Some(addr) = slot.and_then(|s| {
-            s.client_addrs
-                .0
-                .iter()
-                .find(|a| a.kind == AddrKind::Msgr2 && a.sock.is_some())
-        }) else {
+        let Some(addr) = addr(map, osd) else {
             return Way::NoPrimary;
         };
         let shard = match members.erasure {
@@ -164,9 +158,16 @@ impl Placements {
             pg: SPgId { pg, shard },
             hash: if place.of_pg.is_some() { pg.seed } else { raw },
             osd,
-            addr: *addr,
+            addr,
             members,
         })
+    }
+
+    /// The primary of a PG, a seed beyond `pg_num` folded back; None: it has none that could be asked, or no pool.
+    pub fn primary(&mut self, map: &OsdMap, pg: PgId) -> Option<(OsdId, EntityAddr)> {
+        let seed = map.pool(pg.pool)?.raw_to_pg(pg.seed);
+        let osd = self.members(map, PgId::new(pg.pool, seed)).primary;
+        addr(map, osd).map(|addr| (osd, addr))
     }
 
     fn members(&mut self, map: &OsdMap, pg: PgId) -> Rc<Members> {
@@ -191,6 +192,13 @@ impl Placements {
         });
         made.clone()
     }
+}
+
+/// Where clients reach an OSD; None: it is down, gone, or speaks no messenger v2.
+pub fn addr(map: &OsdMap, osd: OsdId) -> Option<EntityAddr> {
+    let slot = map.osd(osd).filter(|_| map.is_up(osd))?;
+    let good = |a: &&EntityAddr| a.kind == AddrKind::Msgr2 && a.sock.is_some();
+    slot.client_addrs.0.iter().find(good).copied()
 }
 
 fn any_of(map: &OsdMap, members: &Members, n: u64) -> OsdId {

@@ -56,6 +56,7 @@ impl Core {
                 self.dial_osd(osd);
             }
         }
+        self.dial_mgr();
     }
 
     fn again_due(&mut self) {
@@ -74,6 +75,9 @@ impl Core {
         for tid in self.inflight.which(|op| late(op.deadline)) {
             self.finish(tid, Err(Error::TimedOut));
         }
+        for tid in self.commands.overdue(now) {
+            self.finish_command(tid, Err(Error::TimedOut));
+        }
         for asked in self.mon.overdue(now) {
             if let Asker::User(id) | Asker::Latest(id) = asked.asker {
                 self.tell(id, Err(Error::TimedOut));
@@ -89,17 +93,27 @@ impl Core {
         }
     }
 
-    /// An operation without an answer for long: there may be a newer map.
+    /// Looks after what is under way from now on.
+    pub(super) fn watch_lag(&mut self) {
+        if self.lag_at.is_none() {
+            let at = self.now.mono + LAGGY;
+            self.lag_at = Some(at);
+            self.wake_at(at);
+        }
+    }
+
+    /// Something without an answer for long: there may be a newer map.
     fn lag(&mut self) {
         let now = self.now.mono;
         if self.lag_at.is_none_or(|at| now < at) {
             return;
         }
         self.lag_at = None;
-        if self.inflight.is_empty() && self.lingers.is_empty() {
+        if self.inflight.is_empty() && self.lingers.is_empty() && self.commands.is_empty() {
             return;
         }
-        if self.inflight.iter().any(|(_, op)| now >= op.since + LAGGY) {
+        let old = now.saturating_sub(LAGGY);
+        if self.inflight.iter().any(|(_, op)| op.since <= old) || self.commands.any_since(old) {
             self.want_map();
         }
         let at = now + LAGGY;

@@ -18,6 +18,7 @@ pub use lister::Lister;
 pub use watching::Watch;
 
 use crate::conf::Conf;
+use crate::core::command::{Command as DaemonCommand, Target};
 use crate::core::mon::{Credentials, Question};
 use crate::core::{Answer, Event, OpId, WatchId};
 use crate::core::{mon, watch::WatchEvent};
@@ -119,7 +120,7 @@ impl fmt::Debug for Client {
     }
 }
 
-/// What a monitor said to a command.
+/// What a monitor or a daemon said to a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandOutput {
     pub status: String,
@@ -246,11 +247,7 @@ impl Client {
             cmd: cmd.to_string(),
             input: input.into(),
         };
-        match self.ask_mon(question).await? {
-            Answer::Command { code, status, .. } if code < 0 => Err(Error::refused(code, status)),
-            Answer::Command { status, output, .. } => Ok(CommandOutput { status, output }),
-            other => Err(unexpected(&other)),
-        }
+        command_output(self.ask_mon(question).await?)
     }
 
     /// Newest and oldest version of a map that the monitors keep. An unknown name is never answered.
@@ -298,9 +295,22 @@ impl Client {
         }
     }
 
-    /// Commands to the manager are not built yet.
-    pub fn mgr_command(&self, _cmd: &str) -> Result<CommandOutput> {
-        Err(Error::Unsupported("commands to the manager"))
+    /// A command to a daemon, as JSON; it may be carried out more than once if connections break. The time that it may take is an
+    /// operation's, or that of a question to a monitor for those to the manager.
+    pub async fn command(&self, to: Target, cmd: &str, input: impl Into<Bytes>) -> Result<CommandOutput> {
+        let timeout = match to {
+            Target::Osd(_) | Target::Pg(_) => self.inner.op_timeout,
+            Target::Mgr | Target::MgrModules => self.inner.mon_timeout,
+        };
+        let command = DaemonCommand {
+            to,
+            cmd: cmd.to_string(),
+            input: input.into(),
+            timeout,
+        };
+        let room = self.room(command.cost()).await?;
+        let told = self.ask(room, None, |id| Event::Command { id, command });
+        command_output(told.await?)
     }
 
     /// Ends watches, then all connections. Whoever waits for something is told [`Error::Closed`].
@@ -368,6 +378,14 @@ impl Client {
     }
 }
 
+fn command_output(answer: Answer) -> Result<CommandOutput> {
+    match answer {
+        Answer::Command { code, status, .. } if code < 0 => Err(Error::refused(code, status)),
+        Answer::Command { status, output, .. } => Ok(CommandOutput { status, output }),
+        other => Err(unexpected(&other)),
+    }
+}
+
 fn unexpected(answer: &Answer) -> Error {
     Error::Malformed(format!("an answer to something else: {answer:?}"))
 }
@@ -397,6 +415,7 @@ mod tests {
     fn what_is_asked_can_be_awaited_on_any_thread(client: &Client, io: &IoCtx, conf: Conf) {
         send(Client::connect(conf));
         send(client.mon_command("", ""));
+        send(client.command(Target::Mgr, "", ""));
         send(client.pool("p"));
         send(io.read("a", 0, 0));
         send(io.watch("a", None));

@@ -241,9 +241,18 @@ impl Inner {
         if !header.has(features::OBJECT_MAP) {
             return Ok(());
         }
-        // Oldest first: it is there from that one on, and unchanged in the later ones.
-        let mut state = EXISTS;
+        // Oldest first: it is there from that one on, and unchanged in the later ones that see as much of the parent.
+        let (mut state, mut seen) = (EXISTS, None);
         for snap in header.snaps.iter().rev() {
+            let used = self.fixed.layout.used(object, snap.overlap);
+            if seen.replace(used).is_some_and(|before| before != used) {
+                state = EXISTS;
+            }
+            let now = state;
+            // Also after one that is too small to have the object: what it would have is the same clone.
+            if header.has(features::FAST_DIFF) {
+                state = CLEAN;
+            }
             if object >= self.fixed.layout.objects(snap.size) {
                 continue;
             }
@@ -251,16 +260,13 @@ impl Inner {
             let op = Operation::new().rbd_write("object_map_update", |w| {
                 w.u64(object);
                 w.u64(object + 1);
-                w.u8(state);
+                w.u8(now);
                 w.put(&Some(NONEXISTENT));
             });
             match ask(&self.io, &oid, op).await {
                 Ok(_) => {}
                 Err(e) if fatal(e.errno()) => return Err(e),
                 Err(e) => self.give_map_up(snap.id, &e.to_string()).await?,
-            }
-            if header.has(features::FAST_DIFF) {
-                state = CLEAN;
             }
         }
         Ok(())

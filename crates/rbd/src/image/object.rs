@@ -6,7 +6,7 @@ use crate::calls::Calls;
 use crate::error::or_missing;
 use crate::{Error, Result, features};
 use bytes::Bytes;
-use client::{IoCtx, Operation};
+use client::{IoCtx, Operation, SnapContext};
 use objclass::rbd::object_map::{EXISTS, NONEXISTENT, PENDING};
 use std::sync::Arc;
 use types::NOSNAP;
@@ -54,14 +54,16 @@ impl Inner {
         op.alloc_hint(size, size, 0)
     }
 
-    /// Bytes of the object below which the head, or a snapshot, may read from the parent. A snapshot of a time when the image was
-    /// larger may see more of it; it has to have that itself only if a flatten shall free it of the parent, too.
+    /// Bytes of the object below which the head, or a snapshot, may read from the parent; 0: the head does not, and snapshots may go
+    /// on reading there. A snapshot of a time when the image was larger may see more of the parent than the head does. Such
+    /// a one has to have that itself if a flatten shall free it of the parent, or if the head's part is brought in.
     fn parent_used(&self, view: &View, object: u64) -> u64 {
         let (layout, header) = (&self.fixed.layout, &view.header);
         let of_head = layout.used(object, header.overlap_at(NOSNAP));
-        let deep = header.has(features::DEEP_FLATTEN);
-        let snaps = header.snaps.iter().filter(|_| deep);
-        let of_snaps = snaps.map(|s| layout.used(object, s.overlap));
+        if of_head == 0 && !header.has(features::DEEP_FLATTEN) {
+            return 0;
+        }
+        let of_snaps = header.snaps.iter().map(|s| layout.used(object, s.overlap));
         of_snaps.max().unwrap_or(0).max(of_head)
     }
 
@@ -148,11 +150,30 @@ impl Inner {
         // Its snapshots see the same: it is written as if before the first of them.
         self.mark_snaps(view, object).await?;
         run(&view.beneath, &oid, copyup(data)).await?;
+        self.cut_between_snaps(view, object).await?;
         let op = match most > of_head {
             true => Operation::new().truncate(of_head),
             false => Operation::new(),
         };
         run(&view.data, &oid, change.add_to(op, size, true)).await
+    }
+
+    /// An object that holds what the oldest snapshot sees of the parent is cut to what each later one does, where the image had been
+    /// shrunk between the two, as if that had been done then.
+    async fn cut_between_snaps(&self, view: &Arc<View>, object: u64) -> Result<()> {
+        let (layout, oid) = (&self.fixed.layout, self.data_oid(object));
+        let snaps = &view.header.snaps;
+        for (at, pair) in snaps.windows(2).enumerate().rev() {
+            let (newer, older) = (&pair[0], &pair[1]);
+            let left = layout.used(object, newer.overlap);
+            if left < layout.used(object, older.overlap) {
+                let ids = snaps[at + 1..].iter().map(|s| s.id).collect();
+                let mut io = view.beneath.clone();
+                io.set_snap_context(SnapContext::new(older.id, ids)?);
+                run(&io, &oid, Operation::new().truncate(left)).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Removes an object that nothing of a parent would show through.

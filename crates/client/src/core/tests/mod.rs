@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod commands;
 mod mons;
 mod sends;
 mod watches;
