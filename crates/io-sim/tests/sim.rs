@@ -101,7 +101,7 @@ async fn stormy(sim: Sim) -> (u64, u64, Vec<String>) {
         sleep(Duration::from_millis(10)).await;
     }
     let lines = log.borrow().clone();
-    (sim.trace.hash(), sim.trace.events(), lines)
+    (sim.trace.hash().unwrap(), sim.trace.events(), lines)
 }
 
 /// In a thread of its own, as std draws the keys of `HashMap` once a thread.
