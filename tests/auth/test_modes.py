@@ -137,12 +137,7 @@ def test_options_of_the_central_configuration_demand_encryption(own):
     assert 'does nothing' not in said.err
     skep.with_args(only_crc + ' --rados_osd_op_timeout=5').rados(pool, 'ls', check='fails')
     skep.rados(pool, 'ls')
-    # From client to OSD nothing is read; between OSDs it is.
-    assert in_clear(skep, pool, '', 1 << 20) > 0
-    skep.ceph('config', 'set', 'global', 'ms_cluster_mode', 'secure')
-    skep.stop()
-    skep.start()
-    skep.whole(pool)
+    # What OSDs of one process say to one another does not leave it; of several: tests/cluster/test_modes_between.py.
     assert in_clear(skep, pool, '', 1 << 20) == 0
     skep.ceph('config', 'set', 'mon', 'ms_mon_service_mode', 'secure')
     assert 'ms_' not in pathlib.Path(skep.conf).read_text(), 'stock clients need nothing for it'

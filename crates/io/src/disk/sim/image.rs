@@ -119,7 +119,7 @@ mod tests {
         assert_eq!(out, [7; 3]);
         assert_eq!(
             [0, 5000, 8191, 8192].map(|at| a.next_data(at)),
-            [4096, 5000, 8191, 11_000]
+            [4096, 5000, 8191, 12_288]
         );
         assert_eq!([8192, 20_000].map(|at| b.next_data(at)), [8192, 20_000]);
         a.set_len(5100);
