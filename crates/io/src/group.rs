@@ -91,10 +91,6 @@ impl Group {
         self.0.state.borrow().panic.clone()
     }
 
-    pub fn has_fallen(&self) -> bool {
-        self.0.state.borrow().panic.is_some()
-    }
-
     /// Completes when a thread of it has panicked, which it may not have ended by yet.
     pub async fn panicked(&self) -> Panic {
         let mut news = self.0.state.subscribe();

@@ -5,11 +5,9 @@
 
 use crate::group::Group;
 use crate::thread;
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::pin::pin;
-use std::task::Poll;
 use std::thread::JoinHandle;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -56,31 +54,14 @@ where
     thread::spawn_in(Some(group.clone()), name, move || {
         let local = tokio::task::LocalSet::new();
         runtime.block_on(local.run_until(async move {
-            // A task like those that it spawns: woken by one of them it goes on at once, where what `block_on` itself waits for
-            // asks the kernel for events first.
-            let mut main = spawn_local(until_panic(fallen.clone(), async { role().await }));
             tokio::select! {
+                // First, so that nothing more is done after a panic than what was under way.
                 biased;
-                _ = fallen.panicked() => {
-                    main.abort();
-                    // It panicked itself, or was dropped where it waits.
-                    let _ = main.await;
-                    None
-                }
-                done = &mut main => done.ok(),
+                _ = fallen.panicked() => None,
+                done = async { role().await } => Some(done),
             }
         }))
     })
-}
-
-/// Nothing more is done after a panic of the group than what was under way.
-async fn until_panic<F: Future>(group: Group, role: F) -> F::Output {
-    let mut role = pin!(role);
-    poll_fn(|cx| match group.has_fallen() {
-        true => Poll::Pending,
-        false => role.as_mut().poll(cx),
-    })
-    .await
 }
 
 /// A part of a role that goes on while the role itself works: on a thread with a runtime of its own. In a simulation, which has
