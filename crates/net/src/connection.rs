@@ -293,7 +293,7 @@ impl Connection {
         // The large frame that is being received.
         let mut body: Option<Body> = None;
         loop {
-            if let Err(e) = self.hand_on(shared, clock, events, &mut body).await {
+            if let Err(e) = self.hand_on(stream, shared, clock, events, &mut body).await {
                 return e;
             }
             let large = self.proto.borrow().large_body();
@@ -316,11 +316,7 @@ impl Connection {
                 return e.into();
             }
             match self.read_some(stream, max) {
-                // What was said before is heard before.
-                Ok(0) => {
-                    let rest = self.hand_on(shared, clock, events, &mut body).await;
-                    return rest.err().unwrap_or(End::PeerClosed);
-                }
+                Ok(0) => return self.hear_out(shared, events).await,
                 Ok(n) => {
                     shared.options.accounts.perf.msgr_recv_bytes.add(n as u64);
                     self.idle_sweeps.set(0);
@@ -351,6 +347,7 @@ impl Connection {
     /// Hands on everything that the bytes received so far hold, as fast as the owner lets us.
     async fn hand_on(
         &self,
+        stream: &Stream,
         shared: &Shared,
         clock: &dyn io::Clock,
         events: &mpsc::Sender<NetEvent>,
@@ -361,7 +358,7 @@ impl Connection {
             if body.is_none() {
                 self.budget.room().await;
             }
-            self.output_taken(shared).await;
+            self.output_taken(stream, shared).await;
             let now = Utime::from_unix(clock.wall());
             let event = self.proto.borrow_mut().next(now)?;
             if let Some(Event::Denied(why)) = event {
@@ -405,8 +402,9 @@ impl Connection {
         }
     }
 
-    /// Nothing more is taken from a peer that leaves its answers, or whose answers lie with too many others.
-    async fn output_taken(&self, shared: &Shared) {
+    /// Nothing more is taken from a peer that leaves its answers, or whose answers lie with too many others. Beside a lane nothing is
+    /// written, which would show that the peer is gone: there it has to be read.
+    async fn output_taken(&self, stream: &Stream, shared: &Shared) {
         loop {
             let waiting = self.queued_bytes();
             let is_peer = self.budget.is_peer.get();
@@ -414,8 +412,29 @@ impl Connection {
             if waiting < shared.options.output_pause && !full {
                 return;
             }
-            self.drained.notified().await;
+            tokio::select! {
+                () = self.drained.notified() => {}
+                _ = stream.readable(), if self.has_lane() => return,
+            }
         }
+    }
+
+    /// What was said on a lane before the end is heard before it. What the peer has not taken is waited for no more: nobody will.
+    async fn hear_out(&self, shared: &Shared, events: &mpsc::Sender<NetEvent>) -> End {
+        while self.has_lane() {
+            self.budget.room().await;
+            let Some(msg) = self.received(shared) else { break };
+            shared.options.accounts.perf.msgr_recv_messages.inc();
+            let (conn, permit) = (self.id, self.budget.take(msg.size()));
+            if events
+                .send(NetEvent::Message { conn, msg, permit })
+                .await
+                .is_err()
+            {
+                return End::OwnerGone;
+            }
+        }
+        End::PeerClosed
     }
 
     fn received(&self, shared: &Shared) -> Option<Message> {

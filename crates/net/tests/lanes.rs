@@ -206,6 +206,30 @@ fn the_end_of_the_server_ends_it() {
     .unwrap();
 }
 
+/// What waits for a peer that is gone is waited for by nobody.
+#[test]
+fn a_peer_that_ends_and_took_nothing_is_told_of() {
+    io::task::block_on(async {
+        let lanes = Lanes::default();
+        let mut server = server(&lanes, 77);
+        let mut client = client(&lanes, server.addr, EntityKind::Osd);
+        client.ready().await;
+        let conn = server.opened().await;
+        for tid in 0..60 {
+            assert!(server.conns.send(conn, message(tid, 1 << 20)));
+        }
+        client.dialled.send(message(7, 10));
+        // Its owner takes no more than one; more than a connection's messages are taken beside stays.
+        client.message().await;
+        assert!(server.conns.queued_bytes(conn) > Options::default().output_pause);
+        drop(client);
+        assert_eq!(server.message().await.tid, 7);
+        assert!(matches!(server.event().await, NetEvent::Closed { .. }));
+        assert_eq!(server.accounts.peers.bytes(), 0);
+    })
+    .unwrap();
+}
+
 #[test]
 fn all_others_talk_over_their_sockets() {
     io::task::block_on(async {
