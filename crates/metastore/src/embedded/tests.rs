@@ -309,12 +309,11 @@ fn a_full_disk_is_waited_for() {
         };
         file.0.full.store(true, Ordering::Relaxed);
         let mut waits = Box::pin(store.txn(puts("a", &"2".repeat(300_000), first)));
-        assert!(
-            io::task::timeout(Duration::from_millis(50), &mut waits)
-                .await
-                .is_err()
-        );
-        assert!(store.trouble().is_some());
+        // However late the disk's thread gets a processor.
+        while store.trouble().is_none() {
+            let early = io::task::timeout(Duration::from_millis(5), &mut waits).await;
+            assert!(early.is_err(), "{early:?}");
+        }
         assert_eq!(store.get("a").await.unwrap().unwrap().value, "1");
         store.lease_renew(lease).await.unwrap();
         let leased = TxnOp::Put {
