@@ -228,6 +228,7 @@ impl Osd {
 
     /// The store flushed: answers may go. Or it read from the disk: operations that waited for that may go on.
     pub fn on_store(&mut self) {
+        self.store.engine.turned();
         let durable = self.store.engine.durable();
         self.disk_time.durable(durable, || self.clock.monotonic());
         self.release(durable);
@@ -334,7 +335,7 @@ impl Osd {
             }
         }
         self.store.engine.tick(self.clock.monotonic());
-        self.on_reads();
+        self.on_store();
         self.reaper.step(&mut self.store, &self.placement);
     }
 

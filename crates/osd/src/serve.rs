@@ -95,8 +95,8 @@ pub enum Error {
     Pulse(std::io::Error),
     #[error("its pulse has ended")]
     PulseEnded,
-    #[error("cannot wait for reads of the disk: {0}")]
-    Reads(std::io::Error),
+    #[error("cannot wait for the disk: {0}")]
+    Disk(std::io::Error),
     #[error("cluster state: {0}")]
     Cluster(#[from] metastore::Error),
 }
@@ -135,11 +135,8 @@ pub async fn serve(
     let fetches = c.peers.register(c.id);
     let (fetched_tx, fetched_rx) = mpsc::unbounded_channel();
     let identity = store.identity();
-    let reads = store
-        .reads_fd()
-        .map(Readable::new)
-        .transpose()
-        .map_err(Error::Reads)?;
+    let readable = |fd: Option<_>| fd.map(Readable::new).transpose().map_err(Error::Disk);
+    let (reads, log) = (readable(store.reads_fd())?, readable(store.log_fd())?);
     let size = crate::report::space(&store.statfs(), c.disk_share).0;
     let (link_tx, link_rx) = mpsc::channel(links::QUEUE);
     let (replies_tx, replies_rx) = mpsc::unbounded_channel();
@@ -200,6 +197,7 @@ pub async fn serve(
         fetched: fetched_rx,
         wake,
         reads,
+        log,
     };
     let mut tick = io::task::interval(Duration::from_secs(1));
     tick.set_missed_tick_behavior(io::task::MissedTickBehavior::Delay);
@@ -402,17 +400,19 @@ struct Sources {
     wake: Arc<Notify>,
     /// The disk's reads, where it has any beside the loop.
     reads: Option<Readable>,
+    /// The log's writes that the loop has begun.
+    log: Option<Readable>,
 }
 
-/// The disk has read something. Without reads beside the loop: never.
-async fn turned(reads: &mut Option<Readable>) {
-    let Some(r) = reads else {
+/// The disk has read or written something. Without such requests beside the loop: never.
+async fn turned(requests: &mut Option<Readable>) {
+    let Some(r) = requests else {
         return std::future::pending().await;
     };
     if let Err(e) = r.turned().await {
         // Not to be expected of a descriptor that is open; what waits is looked at once a second then.
-        tracing::error!("waiting for reads of the disk: {e}");
-        *reads = None;
+        tracing::error!("waiting for the disk: {e}");
+        *requests = None;
     }
 }
 
@@ -422,6 +422,7 @@ impl Sources {
         tokio::select! {
             biased;
             () = self.wake.notified() => Event::Store,
+            () = turned(&mut self.log) => Event::Store,
             () = turned(&mut self.reads) => Event::Store,
             Some(reply) = self.state_replies.recv() => Event::StateReply(reply),
             // Answers of members before new work of clients.

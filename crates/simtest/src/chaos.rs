@@ -585,7 +585,7 @@ impl Hand {
         node.gone.set(true);
         c.fragile.set(true);
         c.kill_osd(&node, true, self.dice.roll());
-        *node.disk.borrow_mut() = SimDisk::new();
+        *node.disk.borrow_mut() = crate::disk::new();
         sleep(Duration::from_millis(self.dice.below(3000))).await;
         self.weigh(node.id, 0).await;
         match c.add_osd(Duration::ZERO, 0) {

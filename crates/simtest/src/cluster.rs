@@ -175,7 +175,7 @@ impl Cluster {
         let node = Rc::new(OsdNode {
             id,
             host: osd_host(id),
-            disk: RefCell::new(SimDisk::new()),
+            disk: RefCell::new(crate::disk::new()),
             pacing: Pacing::new(
                 self.sim.dice(&format!("{purpose} disk")),
                 self.sim.dice(&format!("{purpose} disk's reads")),

@@ -6,10 +6,12 @@
 //! Not here: what a disk loses (`io::disk::sim`); reads that their owner waits for take no time.
 
 use bytes::Bytes;
-use io::disk::{DiskFile, ReadDone, ReadQueue};
+use io::disk::sim::SimDisk;
+use io::disk::{AlignedVec, DiskFile, ReadDone, ReadQueue, WriteDone, WriteQueue};
 use io_sim::Dice;
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use store::{Background, Driver, Waker};
@@ -18,6 +20,13 @@ use tokio::time::sleep;
 
 /// The log of each store.
 pub const LOG_BYTES: u64 = 64 << 20;
+
+/// A disk that has all that a host's may have; a driver uses it or not.
+pub fn new() -> SimDisk {
+    let disk = SimDisk::new();
+    disk.offer_queues();
+    disk
+}
 
 /// How a disk behaves; changed while it runs.
 #[derive(Debug, Clone, Copy)]
@@ -144,9 +153,66 @@ impl Driver for SimDriver {
         self.slow_reads
             .then(|| Box::new(SimReads(shared)) as Box<dyn ReadQueue>)
     }
+
+    /// A host that reads beside the owner writes beside it, too.
+    fn writes(&self, file: &Arc<dyn DiskFile>, done: &Waker) -> Option<Box<dyn WriteQueue>> {
+        let queue = file.write_queue().ok()?.filter(|_| self.slow_reads)?;
+        Some(Box::new(SimWrites {
+            pacing: self.pacing.clone(),
+            queue,
+            wake: Wake(done.clone()),
+            begun: 0,
+            due: Arc::default(),
+        }))
+    }
+}
+
+/// Writes of the log beside a store's owner: on the disk in part until the time of a flush has passed.
+#[derive(Debug)]
+struct SimWrites {
+    pacing: Pacing,
+    queue: Box<dyn WriteQueue>,
+    wake: Wake,
+    /// So many writes were begun; the last one's time has passed.
+    begun: u64,
+    due: Arc<AtomicU64>,
+}
+
+impl WriteQueue for SimWrites {
+    fn begin(&mut self, data: AlignedVec, offset: u64) {
+        self.queue.begin(data, offset);
+        self.begun += 1;
+        let (pacing, due, wake, number) = (
+            self.pacing.clone(),
+            self.due.clone(),
+            self.wake.clone(),
+            self.begun,
+        );
+        tokio::task::spawn_local(async move {
+            pacing.flush().await;
+            due.fetch_max(number, Ordering::Relaxed);
+            (wake.0)();
+        });
+    }
+
+    fn ended(&mut self) -> Option<WriteDone> {
+        let due = self.due.load(Ordering::Relaxed) >= self.begun;
+        due.then(|| self.queue.ended()).flatten()
+    }
+
+    /// Nobody lets time pass while the owner waits.
+    fn wait(&mut self) -> std::io::Result<()> {
+        self.due.store(self.begun, Ordering::Relaxed);
+        self.queue.wait()
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
 }
 
 /// Wakes the store's owner.
+#[derive(Clone)]
 struct Wake(Waker);
 
 impl std::fmt::Debug for Wake {

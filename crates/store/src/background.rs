@@ -8,7 +8,7 @@
 use crate::committer::Committer;
 use crate::helper::Helper;
 use crate::values::Waker;
-use io::disk::{DiskFile, ReadQueue};
+use io::disk::{DiskFile, ReadQueue, WriteQueue};
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -21,6 +21,10 @@ pub trait Driver: Debug + Send + Sync {
     fn wake(&self);
     /// Reads of the data file that go on beside the owner, who is told by `done`. None: time stands while the owner reads.
     fn reads(&self, _file: &Arc<dyn DiskFile>, _done: &Waker) -> Option<Box<dyn ReadQueue>> {
+        None
+    }
+    /// Writes of the log that go on beside the owner, who is told by `done`. None: all batches are begun and ended by the driver.
+    fn writes(&self, _file: &Arc<dyn DiskFile>, _done: &Waker) -> Option<Box<dyn WriteQueue>> {
         None
     }
 }

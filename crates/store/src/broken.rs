@@ -25,6 +25,8 @@ types::breakable_rules! {
     "committer" FlushedFirst,
     /// Every batch is flushed.
     "committer" EveryFlush,
+    /// Only a batch without direct extents is made durable by its own write.
+    "committer" AloneIsLight,
     /// A batch's direct extents are written before its flush.
     "committer" OwnDirects,
     /// Durable is what was in the batch.

@@ -12,6 +12,10 @@
 //! Bounds: [`Committer::fits`] says whether a record of some size still fits into the ring.
 
 mod batch;
+mod inner;
+mod owner;
+
+pub use owner::OwnerWrites;
 
 use crate::broken::{self, Rule};
 use crate::direct::Direct;
@@ -19,8 +23,9 @@ use crate::ring::{HEADER, Header, Ring, padded};
 use crate::values::{Counters, Seq, Waker};
 use crate::zeros::write_zeros;
 use crate::{Error, Result};
-use batch::{Batch, Data};
-use io::disk::{AlignedVec, DiskFile, write_slices};
+use batch::{Batch, Data, Work};
+use inner::{Inner, Owner, ZERO_BYTES};
+use io::disk::{DiskFile, write_slices};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -32,45 +37,8 @@ const BATCH_BYTES: usize = 4 << 20;
 const BATCH_DIRECT_BYTES: u64 = 8 << 20;
 /// A transaction with so much direct data begins at once, without a kick: it is worth a flush of its own.
 const EAGER_BYTES: u64 = 1 << 20;
-/// The data thread writes at most this much at a time (or one transaction's), so that a batch waits only for its own.
-const AHEAD_BYTES: u64 = 4 << 20;
-/// Log space that is zeroed at a time, ahead of its first use.
-const ZERO_BYTES: u64 = 1 << 20;
 /// One write of direct data through the page cache; see `zeros` for why pieces are small.
 const CACHED_WRITE_BYTES: usize = 64 << 10;
-/// Kept for the next batch: a buffer that grew larger is given back.
-const SPARE_BYTES: usize = 1 << 20;
-
-#[derive(Debug)]
-struct Inner {
-    open: Batch,
-    sealed: VecDeque<Batch>,
-    /// Of open and sealed batches, in their order: what nobody writes yet.
-    data: VecDeque<Data>,
-    /// The batch of which the data thread writes some.
-    ahead: Option<u64>,
-    spare: Vec<AlignedVec>,
-    next_seq: Seq,
-    next_batch: u64,
-    head: u64,
-    tail: u64,
-    /// Places in the ring below this were written or zeroed in this or an earlier lap.
-    zeroed: u64,
-    kicked: bool,
-    /// A batch is on its way.
-    busy: bool,
-    /// Without a thread: the batch that is written and not flushed.
-    begun: Option<Work>,
-    stop: bool,
-    durable_batch: u64,
-    failed: Option<Arc<Error>>,
-    /// Threads that wait for `done`.
-    waiters: usize,
-    /// The newest marker: its number and, once durable, the position behind it.
-    marker: u64,
-    marker_end: u64,
-    counters: Counters,
-}
 
 pub struct Committer {
     path: String,
@@ -126,17 +94,6 @@ impl Drop for OnPanic<'_> {
     }
 }
 
-/// A batch with its place, off the lock.
-#[derive(Debug)]
-struct Work {
-    batch: Batch,
-    data: Vec<Data>,
-    position: u64,
-    zero: Option<(u64, u64)>,
-    /// It would overwrite what is still needed.
-    overrun: bool,
-}
-
 impl Committer {
     pub fn new(
         path: &str,
@@ -171,6 +128,7 @@ impl Committer {
             },
             kicked: false,
             busy: false,
+            owner: Owner::Never,
             begun: None,
             stop: false,
             durable_batch: start.batch - 1,
@@ -449,16 +407,24 @@ impl Committer {
             if inner.stop || inner.failed.is_some() {
                 return;
             }
-            if let Some(work) = self.take(&mut inner) {
+            if let Some(work) = self.take_beside(&mut inner) {
                 drop(inner);
                 self.step(work);
                 inner = self.lock();
-            } else if let Some(zero) = inner.zero_ahead(&self.ring) {
+            } else if !inner.busy
+                && let Some(zero) = inner.zero_ahead(&self.ring)
+            {
+                // Nobody writes there before it ends.
+                inner.busy = true;
                 drop(inner);
                 if let Err(e) = self.zero(zero).and_then(|()| self.flush(0)) {
                     self.fail(e);
                 }
                 inner = self.lock();
+                inner.busy = false;
+                if inner.kicked && inner.owner == Owner::Here {
+                    (self.waker)();
+                }
             } else {
                 inner = self.work.wait(inner).unwrap_or_else(|e| self.half_changed(e));
             }
@@ -469,10 +435,10 @@ impl Committer {
     /// none, or one is begun, or the store has failed.
     pub fn begin(&self) -> bool {
         let mut inner = self.lock();
-        if inner.stop || inner.failed.is_some() || inner.begun.is_some() {
+        if inner.stop || inner.failed.is_some() {
             return false;
         }
-        let Some(mut work) = self.take(&mut inner) else {
+        let Some(mut work) = self.take_beside(&mut inner) else {
             return false;
         };
         drop(inner);
@@ -553,7 +519,7 @@ impl Committer {
     pub fn pump(&self) -> bool {
         self.end();
         let mut inner = self.lock();
-        if inner.failed.is_some() {
+        if inner.failed.is_some() || inner.busy {
             return false;
         }
         let data = inner.take_ahead();
@@ -569,6 +535,15 @@ impl Committer {
         drop(inner);
         self.step(work);
         true
+    }
+
+    /// For who writes beside the owner: the next batch, unless that is the owner's.
+    fn take_beside(&self, inner: &mut Inner) -> Option<Work> {
+        let owners = inner.owner == Owner::Here && inner.next_is_light(&self.ring);
+        if inner.busy || owners {
+            return None;
+        }
+        self.take(inner)
     }
 
     fn take(&self, inner: &mut Inner) -> Option<Work> {
@@ -619,6 +594,12 @@ impl Committer {
     }
 
     fn complete(&self, work: Work, result: Result<()>) {
+        self.settle(work, result);
+        (self.waker)();
+    }
+
+    /// The batch is durable, or the store fails. The owner is not told.
+    fn settle(&self, work: Work, result: Result<()>) {
         let Work { batch, position, .. } = work;
         let mut inner = self.lock();
         inner.busy = false;
@@ -661,10 +642,10 @@ impl Committer {
         if awaited {
             self.done.notify_all();
         }
-        (self.waker)();
     }
 
-    fn write(&self, work: &mut Work) -> Result<()> {
+    /// Gives the batch its header and makes it whole blocks.
+    fn frame(&self, work: &mut Work) -> Result<()> {
         // `fits` has made room; should that ever be wrong, stopping is the only safe answer.
         if work.overrun {
             return Err(Error::LogDamaged {
@@ -672,9 +653,6 @@ impl Committer {
                 offset: self.ring.at(work.position),
                 why: "the next batch would overwrite what is still needed",
             });
-        }
-        if let Some(zero) = work.zero {
-            self.zero(zero)?;
         }
         let batch = &mut work.batch;
         let records = batch.bytes.len() - HEADER;
@@ -689,6 +667,15 @@ impl Committer {
         };
         batch.bytes[..HEADER].copy_from_slice(&header.encode());
         batch.bytes.resize(padded(records) as usize);
+        Ok(())
+    }
+
+    fn write(&self, work: &mut Work) -> Result<()> {
+        self.frame(work)?;
+        if let Some(zero) = work.zero {
+            self.zero(zero)?;
+        }
+        let batch = &work.batch;
         let mut data = std::mem::take(&mut work.data);
         if self.lock().ahead.is_some_and(|n| n <= batch.number) {
             self.write_data(&data, None)?;
@@ -698,12 +685,16 @@ impl Committer {
         // Data and log in any order: one flush covers both, and replay verifies the last batch's data.
         let log = (self.ring.at(work.position), &batch.bytes[..]);
         self.write_data(&data, Some(log))?;
+        self.call_durable_early(batch);
+        Ok(())
+    }
+
+    fn call_durable_early(&self, batch: &Batch) {
         if broken::is(Rule::FlushedFirst) && batch.count > 0 {
             let last = batch.first_seq + u64::from(batch.count) - 1;
             self.durable.store(last, Ordering::Release);
             (self.waker)();
         }
-        Ok(())
     }
 
     fn write_data(&self, data: &[Data], log: Option<(u64, &[u8])>) -> Result<()> {
@@ -735,62 +726,5 @@ impl Committer {
     fn zero(&self, (from, to): (u64, u64)) -> Result<()> {
         write_zeros(&*self.file, self.ring.offset + from, self.ring.offset + to)
             .map_err(|e| Error::io(&self.path, "zero the log", e))
-    }
-}
-
-impl Inner {
-    /// Ends the open batch (which may be empty: a marker) and begins the next.
-    fn seal(&mut self) {
-        self.open.number = self.next_batch;
-        if self.open.is_empty() {
-            self.open.first_seq = self.next_seq;
-        }
-        assert_eq!(
-            self.open.first_seq + u64::from(self.open.count),
-            self.next_seq,
-            "a batch holds all transactions up to its last, none left out"
-        );
-        self.next_batch += 1;
-        let closed = std::mem::take(&mut self.open);
-        self.sealed.push_back(closed);
-        self.renew_open();
-    }
-
-    /// Some of one batch's data, for who writes it ahead of its batch.
-    fn take_ahead(&mut self) -> Vec<Data> {
-        let Some(batch) = self.data.front().map(|d| d.batch) else {
-            return Vec::new();
-        };
-        let mut bytes = 0;
-        let some = self.data.iter().take_while(|d| {
-            bytes += d.bytes;
-            d.batch == batch && (bytes <= AHEAD_BYTES || bytes == d.bytes)
-        });
-        let count = some.count();
-        self.ahead = Some(batch);
-        self.data.drain(..count).collect()
-    }
-
-    fn renew_open(&mut self) {
-        let mut bytes = self.spare.pop().unwrap_or_default();
-        bytes.clear();
-        bytes.resize(HEADER);
-        self.open.bytes = bytes;
-    }
-
-    fn recycle(&mut self, bytes: AlignedVec) {
-        if bytes.capacity() <= SPARE_BYTES && self.spare.len() < 2 {
-            self.spare.push(bytes);
-        }
-    }
-
-    /// In the first lap: the next piece of the ring, which lies ahead of everything written.
-    fn zero_ahead(&mut self, ring: &Ring) -> Option<(u64, u64)> {
-        if self.zeroed >= ring.len {
-            return None;
-        }
-        let from = self.zeroed;
-        self.zeroed = (from + ZERO_BYTES).min(ring.len);
-        Some((from, self.zeroed))
     }
 }

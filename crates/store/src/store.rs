@@ -8,7 +8,7 @@ use crate::background::{self, Background};
 use crate::broken::{self, Rule};
 use crate::cache::BlockCache;
 use crate::checkpoint::{Checkpoint, Meta, PUNCH_BLOCKS};
-use crate::committer::{Committer, Start};
+use crate::committer::{Committer, OwnerWrites, Start};
 use crate::helper::{Grow, Helper, Job, Outcome};
 use crate::index::{Index, Slack};
 use crate::onode::BLOCK;
@@ -58,6 +58,8 @@ pub struct Store {
     state: State,
     slack: Slack,
     committer: Arc<Committer>,
+    /// The log's writes that need no other thread.
+    own: Option<OwnerWrites>,
     helper: Arc<Helper>,
     threads: Vec<JoinHandle<()>>,
     checkpointing: bool,
@@ -146,7 +148,7 @@ impl Store {
             caller.clone(),
             start,
         ));
-        let helper = Arc::new(Helper::new(committer.clone(), waker, caller));
+        let helper = Arc::new(Helper::new(committer.clone(), waker.clone(), caller));
         let space = disk
             .space()
             .map_err(|e| Error::io(&path, "ask for the host's free space", e))?;
@@ -160,6 +162,7 @@ impl Store {
             options: options.clone(),
             state,
             committer,
+            own: None,
             helper,
             threads: Vec::new(),
             checkpointing: false,
@@ -175,7 +178,7 @@ impl Store {
         };
         store.unbooked = store.unbooked_blocks();
         store.refresh_space()?;
-        store.begin_life()?;
+        store.begin_life(&waker)?;
         tracing::info!(
             store = %store.path, replayed, blocks = store.state.alloc.blocks(),
             free = store.state.alloc.free(), "store open"
@@ -184,7 +187,7 @@ impl Store {
     }
 
     /// The first batch of this incarnation; see `ring` for why it must be durable before any other.
-    fn begin_life(&mut self) -> Result<()> {
+    fn begin_life(&mut self, waker: &Waker) -> Result<()> {
         if !broken::is(Rule::MarkerAtOpen) {
             let marker = self.committer.mark();
             self.committer.pump();
@@ -205,6 +208,14 @@ impl Store {
         } else if let Some(driver) = &self.options.driver {
             driver.start(Background::new(self.committer.clone(), self.helper.clone()));
         }
+        let queue = match &self.options.driver {
+            Some(driver) if !self.options.threads => driver.writes(&self.file, waker),
+            _ => self
+                .file
+                .write_queue()
+                .map_err(|e| Error::io(&self.path, "set up writes", e))?,
+        };
+        self.own = queue.map(|q| OwnerWrites::new(q, &self.committer));
         self.grow_ahead();
         self.start_due_checkpoint()
     }
@@ -295,7 +306,23 @@ impl Store {
     /// The owner calls it at the end of each loop turn.
     pub fn kick(&mut self) {
         self.state.reads.submit();
-        self.committer.kick();
+        match &mut self.own {
+            Some(own) => own.kick(&self.committer),
+            None => self.committer.kick(),
+        }
+    }
+
+    /// Takes in what the log's writes have done; [`Store::durable`] may have moved then. To be called when [`Store::log_fd`] turned
+    /// readable or the waker was called, and now and then besides: should the kernel have been too busy for a write, it is offered again.
+    pub fn turned(&mut self) {
+        if let Some(own) = &mut self.own {
+            own.turned(&self.committer);
+        }
+    }
+
+    /// Turns readable when [`Store::turned`] has something to take in.
+    pub fn log_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.own.as_ref().and_then(OwnerWrites::fd)
     }
 
     /// Housekeeping by time: the owner calls it about once a second.
@@ -337,14 +364,27 @@ impl Store {
     pub fn wait(&mut self, seq: Seq) -> Result<()> {
         self.kick();
         if self.options.threads {
-            return self.committer.wait_durable(seq);
+            return self.aside(|s| s.committer.wait_durable(seq));
         }
         while self.durable() < seq {
-            if !self.committer.pump() {
+            if !self.pump_log() {
                 return Err(self.failed().unwrap_or_else(|| self.no_space()));
             }
         }
         Ok(())
+    }
+
+    /// Blocks in `wait`, during which other threads write all of the log.
+    fn aside<T>(&mut self, wait: impl FnOnce(&mut Self) -> T) -> T {
+        if let Some(own) = &mut self.own {
+            own.finish(&self.committer);
+            self.committer.owner_is_away(true);
+        }
+        let out = wait(self);
+        if self.own.is_some() {
+            self.committer.owner_is_away(false);
+        }
+        out
     }
 
     /// Without threads: does one piece of the waiting work, the log's first; false when there is none.
@@ -353,7 +393,8 @@ impl Store {
     }
 
     pub fn pump_log(&mut self) -> bool {
-        self.committer.pump()
+        let own = self.own.as_mut().is_some_and(|own| own.finish(&self.committer));
+        own || self.committer.pump()
     }
 
     pub fn pump_helper(&mut self) -> bool {
@@ -540,7 +581,7 @@ impl Store {
                 return Err(Error::Stopped(Arc::new(e)));
             }
             if self.options.threads {
-                self.helper.wait();
+                self.aside(|s| s.helper.wait());
             } else {
                 self.pump();
             }
@@ -627,6 +668,10 @@ impl Store {
         self.checkpointing = true;
         self.dirty_since = None;
         self.helper.submit(Job::Checkpoint(Box::new(job)));
+        // It waits for its marker.
+        if let Some(own) = &mut self.own {
+            own.kick(&self.committer);
+        }
     }
 
     /// Rows of the allocation groups that changed, without the blocks that this generation frees.

@@ -79,7 +79,7 @@ struct Case {
 
 impl Case {
     fn new(which: u8) -> Self {
-        let (options, disk) = (bounds(which), fresh());
+        let (options, disk) = (bounds(which), with_queues(fresh(), u64::from(which)));
         let store = Store::open_on(Arc::new(disk.clone()), &options, nobody()).unwrap();
         let mut case = Self {
             options,

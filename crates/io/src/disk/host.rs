@@ -10,7 +10,8 @@
 use super::buffer::{ALIGN, AlignedBuf, is_aligned};
 use super::pool::PoolReads;
 use super::uring::{self, UringReads, Writer};
-use super::{Disk, DiskFile, ReadQueue, Space, Write};
+use super::uring_writes::UringWrites;
+use super::{Disk, DiskFile, ReadQueue, Space, Write, WriteQueue};
 use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
@@ -290,6 +291,14 @@ impl DiskFile for HostFile {
             return Ok(Some(Box::new(UringReads::new(self.file.clone())?)));
         }
         Ok(Some(Box::new(PoolReads::new(self.file.clone())?)))
+    }
+
+    fn write_queue(&self) -> Result<Option<Box<dyn WriteQueue>>> {
+        // Through the page cache the kernel would hand each write to a thread of its own.
+        match self.direct && self.uring {
+            true => Ok(UringWrites::new(self.file.clone())?.map(|q| Box::new(q) as Box<dyn WriteQueue>)),
+            false => Ok(None),
+        }
     }
 
     fn is_direct(&self) -> bool {

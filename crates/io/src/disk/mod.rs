@@ -19,6 +19,7 @@ mod pool;
 mod readonly;
 pub mod sim;
 mod uring;
+mod uring_writes;
 
 pub use buffer::{ALIGN, AlignedBuf, AlignedVec, cool_pages, page_of};
 pub use host::{HostDisk, Mode, is_device};
@@ -107,6 +108,27 @@ pub trait ReadQueue: Debug + Send {
     fn fd(&self) -> Option<BorrowedFd<'_>>;
 }
 
+/// A write of a [`WriteQueue`] that ended, with the memory that it was given.
+#[derive(Debug)]
+pub struct WriteDone {
+    pub data: AlignedVec,
+    /// `Ok`: it survives a power cut. After an error any part of it may.
+    pub result: Result<()>,
+}
+
+/// Writes that are durable when they end, which go on beside their owner; one at a time. What was written before by other means
+/// is not flushed by them.
+pub trait WriteQueue: Debug + Send {
+    /// Begins to write whole blocks; nothing else may be under way.
+    fn begin(&mut self, data: AlignedVec, offset: u64);
+    /// The write that was begun, if it has ended.
+    fn ended(&mut self) -> Option<WriteDone>;
+    /// Blocks until `ended` has something to give, or nothing is under way.
+    fn wait(&mut self) -> Result<()>;
+    /// Turns readable when `ended` has something to give; None: its owner is woken by other means.
+    fn fd(&self) -> Option<BorrowedFd<'_>>;
+}
+
 /// One open file. All methods may be called from several threads at once.
 pub trait DiskFile: Debug + Send + Sync {
     /// Fills `buf` from `offset`; an end of file inside it is an error.
@@ -122,6 +144,10 @@ pub trait DiskFile: Debug + Send + Sync {
     }
     /// A queue for reads beside the owner; None: this disk only has `read_at`.
     fn read_queue(&self) -> Result<Option<Box<dyn ReadQueue>>> {
+        Ok(None)
+    }
+    /// A queue for durable writes beside the owner; None: this disk only has writes and flushes.
+    fn write_queue(&self) -> Result<Option<Box<dyn WriteQueue>>> {
         Ok(None)
     }
     /// A block device: its length is fixed, and it is never removed.

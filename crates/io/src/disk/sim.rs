@@ -13,8 +13,9 @@
 
 mod image;
 
-use super::{Disk, DiskFile, Space};
+use super::{AlignedVec, Disk, DiskFile, Space, WriteDone, WriteQueue};
 use image::Image;
+use rustix::fd::BorrowedFd;
 use std::collections::BTreeMap;
 use std::io::{Error, ErrorKind, IoSlice, Result};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -132,6 +133,8 @@ struct State {
     failures: u64,
     space: Option<Space>,
     bytes_written: u64,
+    /// Its files have a queue for durable writes.
+    queues: bool,
     lie: Option<Lie>,
     /// Chooses the survivors that are kept before each call.
     sample: Option<Sample>,
@@ -190,6 +193,12 @@ impl SimDisk {
             everything,
             torn,
         });
+    }
+
+    /// From now on its files, and those of what is left of it, have a queue for durable writes: written when they begin, durable
+    /// when their owner hears of the end.
+    pub fn offer_queues(&self) {
+        self.state().queues = true;
     }
 
     /// Lets flushes lie from now on.
@@ -309,6 +318,7 @@ impl State {
         SimDisk(Arc::new(Mutex::new(State {
             files,
             space: self.space,
+            queues: self.queues,
             ..State::default()
         })))
     }
@@ -331,6 +341,31 @@ impl FileState {
             }
         }
         image
+    }
+
+    /// Makes what is there now durable in this range alone.
+    fn persist(&mut self, start: u64, len: usize) {
+        let end = start + len as u64;
+        let mut data = vec![0; len];
+        self.now.read(start, &mut data);
+        self.durable.write(start, &data);
+        // What waits there has been overtaken.
+        let pending = std::mem::take(&mut self.pending);
+        for op in pending {
+            let Pending::Write(at, data) = op else {
+                self.pending.push(op);
+                continue;
+            };
+            let before = start.saturating_sub(at).min(data.len() as u64) as usize;
+            let behind = end.saturating_sub(at).min(data.len() as u64) as usize;
+            let parts = [
+                (at, &data[..before]),
+                (at + behind as u64, &data[behind.max(before)..]),
+            ];
+            let parts = parts.into_iter().filter(|(_, part)| !part.is_empty());
+            self.pending
+                .extend(parts.map(|(at, part)| Pending::Write(at, part.to_vec())));
+        }
     }
 
     fn flush(&mut self) {
@@ -506,7 +541,66 @@ impl Drop for SimFile {
     }
 }
 
+impl SimFile {
+    fn persist(&self, offset: u64, len: usize) -> Result<()> {
+        let mut s = self.disk.state();
+        s.admit(Call::Flush, &self.name)?;
+        let lie = s.lie;
+        let f = s.files.get_mut(&self.name).ok_or(ErrorKind::NotFound)?;
+        let flush = Flush {
+            file: &self.name,
+            number: f.flushes,
+            lowest: offset,
+        };
+        f.flushes += 1;
+        if !lie.is_some_and(|lies| lies(&flush)) {
+            f.persist(offset, len);
+        }
+        Ok(())
+    }
+}
+
+/// Durable writes: two calls each, so that a cut can fall between.
+#[derive(Debug)]
+struct SimWrites {
+    file: SimFile,
+    begun: Option<(AlignedVec, u64, Result<()>)>,
+}
+
+impl WriteQueue for SimWrites {
+    fn begin(&mut self, data: AlignedVec, offset: u64) {
+        assert!(self.begun.is_none(), "one write at a time");
+        let written = self.file.write_at(&data, offset);
+        self.begun = Some((data, offset, written));
+    }
+
+    fn ended(&mut self) -> Option<WriteDone> {
+        let (data, offset, written) = self.begun.take()?;
+        let result = written.and_then(|()| self.file.persist(offset, data.len()));
+        Some(WriteDone { data, result })
+    }
+
+    fn wait(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+}
+
 impl DiskFile for SimFile {
+    fn write_queue(&self) -> Result<Option<Box<dyn WriteQueue>>> {
+        let file = SimFile {
+            disk: self.disk.clone(),
+            name: self.name.clone(),
+            lock: self.lock.clone(),
+            owner: AtomicBool::new(false),
+        };
+        let offered = self.disk.state().queues;
+        Ok(offered.then(|| Box::new(SimWrites { file, begun: None }) as Box<dyn WriteQueue>))
+    }
+
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
         let mut s = self.disk.state();
         s.admit(Call::Read, &self.name)?;

@@ -32,7 +32,7 @@ const PIECE: usize = 512 << 10;
 /// Reads in the kernel.
 const READ_DEPTH: usize = 128;
 
-fn ring(entries: u32) -> Result<IoUring> {
+pub(super) fn ring(entries: u32) -> Result<IoUring> {
     // Completions wait until the thread enters the kernel anyway, instead of interrupting it.
     IoUring::builder().setup_coop_taskrun().build(entries)
 }
@@ -42,7 +42,7 @@ pub fn works() -> bool {
     ring(8).is_ok()
 }
 
-fn retry(e: &Error) -> bool {
+pub(super) fn retry(e: &Error) -> bool {
     matches!(
         e.kind(),
         ErrorKind::Interrupted | ErrorKind::WouldBlock | ErrorKind::ResourceBusy

@@ -33,3 +33,14 @@ impl Batch {
         padded(self.bytes.len().saturating_sub(HEADER))
     }
 }
+
+/// A batch with its place, off the lock.
+#[derive(Debug)]
+pub struct Work {
+    pub batch: Batch,
+    pub data: Vec<Data>,
+    pub position: u64,
+    pub zero: Option<(u64, u64)>,
+    /// It would overwrite what is still needed.
+    pub overrun: bool,
+}

@@ -45,6 +45,14 @@ pub fn fresh() -> SimDisk {
     template.copy()
 }
 
+/// Every other one, by its number, has a queue for durable writes.
+pub fn with_queues(disk: SimDisk, number: u64) -> SimDisk {
+    if Dice::new(number ^ 0x71).below(2) == 1 {
+        disk.offer_queues();
+    }
+    disk
+}
+
 pub fn open(disk: &SimDisk) -> Store {
     Store::open_on(Arc::new(disk.clone()), &options(), nobody()).unwrap()
 }

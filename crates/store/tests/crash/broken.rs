@@ -47,7 +47,7 @@ fn default_runs(lie: Option<Lie>) -> impl Iterator<Item = Job> {
     });
     let random = (0..100).map(move |seed| {
         Box::new(move || {
-            let disk = fresh();
+            let disk = with_queues(fresh(), seed);
             prepare(&disk);
             random_run(seed, disk);
         }) as Job
@@ -108,6 +108,11 @@ fn a_disk_that_ignores_the_flush_of_the_marker_at_open() {
 #[test]
 fn a_life_that_does_not_begin_with_a_marker() {
     is_caught("no marker at open", Some(Rule::MarkerAtOpen), None);
+}
+
+#[test]
+fn a_batch_with_direct_extents_made_durable_by_its_own_write() {
+    is_caught("direct extents not flushed", Some(Rule::AloneIsLight), None);
 }
 
 #[test]

@@ -214,6 +214,7 @@ pub type Shares = [u64; 3];
 /// Runs one sequence under one schedule, after `prepare` had the disk; returns how many cuts were verified.
 pub fn sequence(len: u32, number: u64, schedule: u64, shares: Shares, prepare: impl Fn(&SimDisk)) -> u64 {
     let (disk, model) = prepared();
+    let disk = with_queues(disk, number);
     let label = format!("sequence {number} of {len}, schedule {schedule}");
     prepare(&disk);
     let mut run = Run::on(disk, &model, label);
