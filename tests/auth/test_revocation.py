@@ -12,6 +12,8 @@ pytestmark = pytest.mark.cephx
 
 # So that a client that is refused for good says so; without these it would try for ever.
 GIVES_UP = {'rados_osd_op_timeout': 8, 'rados_mon_op_timeout': 8, 'client_mount_timeout': 30}
+# Each of its operations is one that is never answered.
+GIVES_UP_SOON = {'rados_osd_op_timeout': 6, 'rados_mon_op_timeout': 3, 'client_mount_timeout': 10}
 PATIENCE_S = 60
 
 
@@ -50,15 +52,15 @@ def test_a_removed_client_loses_its_open_sessions(cluster, pool, user):
     name, path = user
 
     def body():
-        handle = connect(cluster, name=name, keyring=path, **GIVES_UP)
+        handle = connect(cluster, name=name, keyring=path, **GIVES_UP_SOON)
         io = handle.open_ioctx(pool)
         last = [0]
 
         def write():
             io.write_full('o', b'%d' % (last[0] + 1))
             last[0] += 1
-        write()
-        assert handle.mon_command('{"prefix": "osd dump"}', b'')[0] == 0
+        until(write, success)
+        until(lambda: handle.mon_command('{"prefix": "osd dump"}', b'')[0], lambda came: True if came == 0 else None)
         cluster.ceph('auth', 'rm', name)
         until(write, failure)
         with pytest.raises(Exception):

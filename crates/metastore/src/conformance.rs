@@ -242,11 +242,19 @@ async fn leases(s: &dyn Metastore, time: &Time<'_>) {
     let mut tries = 0;
     while a_renewed_lease_lives_on(s, time).await.is_none() {
         tries += 1;
-        assert!(tries < TRIES, "the machine is too slow for leases of {:?}", time.ttl);
+        assert!(
+            tries < TRIES,
+            "the machine is too slow for leases of {:?}",
+            time.ttl
+        );
     }
     while keys_change_their_lease(s, time).await.is_none() {
         tries += 1;
-        assert!(tries < TRIES, "the machine is too slow for leases of {:?}", time.ttl);
+        assert!(
+            tries < TRIES,
+            "the machine is too slow for leases of {:?}",
+            time.ttl
+        );
     }
 }
 
@@ -318,7 +326,11 @@ async fn held_leases(s: &dyn Metastore, time: &Time<'_>) {
     let mut tries = 0;
     while a_touched_lease_lives_on(s, time).await.is_none() {
         tries += 1;
-        assert!(tries < TRIES, "the machine is too slow for leases of {:?}", time.ttl);
+        assert!(
+            tries < TRIES,
+            "the machine is too slow for leases of {:?}",
+            time.ttl
+        );
     }
 }
 

@@ -345,7 +345,14 @@ mod tests {
             second.room(0, BOUND).await;
             let mut third = std::pin::pin!(third.room(0, BOUND));
             assert!(io::task::timeout(Duration::ZERO, &mut third).await.is_err());
-            for (at, ended) in [(1, false), (2, false), (60, false), (61, false), (62, false), (63, true)] {
+            for (at, ended) in [
+                (1, false),
+                (2, false),
+                (60, false),
+                (61, false),
+                (62, false),
+                (63, true),
+            ] {
                 shared.look(Duration::from_secs(at));
                 assert_eq!(is_ended(&holds).await, ended, "{at}");
             }
