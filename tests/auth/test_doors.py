@@ -36,7 +36,7 @@ def at_manager(cluster, who, commands):
     def body():
         handle = connect(cluster, name=who.entity, keyring=who.keyring)
         try:
-            answers = (handle.mgr_command(json.dumps(c), b'', timeout=20) for c in commands)
+            answers = (handle.mgr_command(json.dumps(c), b'', timeout=60) for c in commands)
             return [(code, status) for code, _, status in answers]
         finally:
             handle.shutdown()
@@ -130,7 +130,7 @@ def test_records_are_kept_in_a_file_of_their_own_and_in_the_cluster_log(own):
 
     def told():
         return skep.ceph('log', 'last', '100', 'debug', 'audit').out
-    wait_until(lambda: 'refused (-13)' in told() and '"auth get"' in told(), 20, 0.2, 'the audit to be told')
+    wait_until(lambda: 'refused (-13)' in told() and '"auth get"' in told(), 60, 0.2, 'the audit to be told')
     lines = told().splitlines()
     for words in (['client.admin', '"osd pool create"', 'finished'], ['client.admin', key, '"***"'], ['[SEC]', 'client.reader', '"osd pool set"']):
         assert any(all(w in line for w in words) for line in lines), (words, lines)
@@ -145,5 +145,5 @@ def test_records_are_kept_in_a_file_of_their_own_and_in_the_cluster_log(own):
     # It goes on behind a restart.
     skep.restart()
     skep.drop_pool(pool)
-    wait_until(lambda: 'osd pool delete' in file.read_text(), 10, 0.1, 'the file to go on')
+    wait_until(lambda: 'osd pool delete' in file.read_text(), 60, 0.1, 'the file to go on')
     assert 'osd pool create' in file.read_text() and '"osd pool create"' in told()

@@ -45,7 +45,7 @@ def test_default_mode_to_the_monitor_is_secure_capable(cluster):
 
 def refused(cluster, *args):
     """Commands of a client that must not get in: non-zero, soon, and said to be about permission."""
-    r = cluster.run('rados', '--rados_mon_op_timeout=8', '--client_mount_timeout=8', *args, 'lspools', timeout=20, check='fails')
+    r = cluster.run('rados', '--rados_mon_op_timeout=20', '--client_mount_timeout=20', *args, 'lspools', timeout=60, check='fails')
     assert r.out == '', r
     assert re.search('handle_auth_bad_method|Permission denied|Operation not permitted|keyring|No such file', r.err), r
 
@@ -144,7 +144,7 @@ def test_options_of_the_central_configuration_demand_encryption(own):
     assert skep.ceph('fsid').out.strip()
     refused(skep.with_args('--ms_mon_client_mode=crc'))
     skep.ceph('config', 'set', 'client', 'ms_mon_client_mode', 'secure')
-    wait_until(lambda: 'ms_mon_client_mode = secure' in pathlib.Path(skep.conf).read_text(), 10, 0.05, 'ceph.conf to say it')
+    wait_until(lambda: 'ms_mon_client_mode = secure' in pathlib.Path(skep.conf).read_text(), 60, 0.05, 'ceph.conf to say it')
 
 
 @pytest.mark.own

@@ -1,5 +1,6 @@
 """Clients that are connected while their key is taken away or their capabilities change: what they may follows at once, without
 a new connection and without the clients' help."""
+import errno
 import time
 
 import pytest
@@ -10,8 +11,10 @@ from skeptest.cluster import unique
 pytestmark = pytest.mark.cephx
 
 # So that a client that is refused for good says so; without these it would try for ever.
-GIVES_UP = {'rados_osd_op_timeout': 3, 'rados_mon_op_timeout': 3, 'client_mount_timeout': 10}
-PATIENCE_S = 20
+GIVES_UP = {'rados_osd_op_timeout': 8, 'rados_mon_op_timeout': 8, 'client_mount_timeout': 30}
+# Each of its operations is one that is never answered.
+GIVES_UP_SOON = {'rados_osd_op_timeout': 6, 'rados_mon_op_timeout': 3, 'client_mount_timeout': 10}
+PATIENCE_S = 60
 
 
 @pytest.fixture
@@ -49,15 +52,15 @@ def test_a_removed_client_loses_its_open_sessions(cluster, pool, user):
     name, path = user
 
     def body():
-        handle = connect(cluster, name=name, keyring=path, **GIVES_UP)
+        handle = connect(cluster, name=name, keyring=path, **GIVES_UP_SOON)
         io = handle.open_ioctx(pool)
         last = [0]
 
         def write():
             io.write_full('o', b'%d' % (last[0] + 1))
             last[0] += 1
-        write()
-        assert handle.mon_command('{"prefix": "osd dump"}', b'')[0] == 0
+        until(write, success)
+        until(lambda: handle.mon_command('{"prefix": "osd dump"}', b'')[0], lambda came: True if came == 0 else None)
         cluster.ceph('auth', 'rm', name)
         until(write, failure)
         with pytest.raises(Exception):
@@ -69,7 +72,7 @@ def test_a_removed_client_loses_its_open_sessions(cluster, pool, user):
         except Exception:                                # noqa: B902 - no answer is an answer, too
             pass
         return last[0]
-    last = in_child(body, timeout=90)
+    last = in_child(body, timeout=240)
     assert cluster.rados(pool, 'get', 'o', '-').out_bytes == b'%d' % last, 'a write that was refused was done'
     assert 'client.sly' not in cluster.ceph('auth', 'ls').out
 
@@ -97,8 +100,9 @@ def test_capabilities_of_a_connected_client_change_at_once(cluster, pool, user):
         def write():
             io.write_full('o', b'x')
         cluster.ceph('auth', 'caps', name, 'mon', 'allow r', 'osd', 'allow r')
-        e = until(write, failure)
-        assert e.errno == 1, e
+        # On a busy machine one may get no answer in its time, which says nothing.
+        e = until(write, lambda came: None if getattr(came, 'errno', 0) == errno.ETIMEDOUT else failure(came))
+        assert e.errno == errno.EPERM, e
         assert io.read('o') in (b'before', b'x')
         code, _, said = handle.mon_command('{"prefix": "osd set", "key": "noout"}', b'')
         assert code == -13, said
@@ -107,4 +111,4 @@ def test_capabilities_of_a_connected_client_change_at_once(cluster, pool, user):
         code, _, said = handle.mon_command('{"prefix": "config rm", "who": "global", "name": "osd_pool_default_size"}', b'')
         assert code == 0, said
         assert handle.get_instance_id() == instance
-    in_child(body, timeout=90)
+    in_child(body, timeout=240)

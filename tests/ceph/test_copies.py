@@ -149,7 +149,7 @@ def test_an_osd_that_stays_down_is_marked_out(own):
         return next(o for o in skep.ceph_json('osd', 'dump')['osds'] if o['osd'] == 4)
     assert (state()['up'], state()['in']) == (0, 1)
     skep.ceph('osd', 'set', 'noout')
-    wait_until(lambda: 'stays in: noout is set' in skep.ceph('doctor').out, 10, what='the reason')
+    wait_until(lambda: 'stays in: noout is set' in skep.ceph('doctor').out, 60, what='the reason')
     skep.ceph('osd', 'unset', 'noout')
     wait_until(lambda: state()['in'] == 0, 30, what='osd.4 being marked out')
     assert 'autoout' in state()['state']

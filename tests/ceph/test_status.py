@@ -123,8 +123,8 @@ def test_numbers_agree_with_what_is_there(cluster):
         def stats():
             row = next(p for p in cluster.ceph_json('df')['pools'] if p['name'] == name)['stats']
             return row['objects'] == 2 and row['stored'] >= 150000 and row
-        assert wait_until(stats, 20, 0.5, 'the objects in ceph df')['bytes_used'] >= 150000
-        wait_until(lambda: cluster.ceph_json('status')['pgmap']['num_pools'] == before['pgmap']['num_pools'] + 1, 20, 0.5,
+        assert wait_until(stats, 60, 0.5, 'the objects in ceph df')['bytes_used'] >= 150000
+        wait_until(lambda: cluster.ceph_json('status')['pgmap']['num_pools'] == before['pgmap']['num_pools'] + 1, 60, 0.5,
                    'the pool in ceph -s')
     finally:
         cluster.drop_pool(name)
@@ -142,7 +142,7 @@ def test_df_says_what_is_allocated(cluster):
         def stats():
             row = next(p for p in cluster.ceph_json('df', 'detail')['pools'] if p['name'] == name)['stats']
             return row['objects'] == 2 and row['omap_bytes_used'] >= 2 * 3003 and row
-        row = wait_until(stats, 20, 0.5, 'the objects in ceph df')
+        row = wait_until(stats, 60, 0.5, 'the objects in ceph df')
         assert row['stored_data'] == (1 << 20) + 100000, row
         assert row['data_bytes_used'] == 2 * 25 * 4096, row
         assert row['omap_bytes_used'] == 2 * 3003 and row['stored_omap'] == 3003, row
@@ -171,14 +171,14 @@ def test_an_osd_says_which_options_it_goes_by(cluster):
         for who, value in entries:
             cluster.ceph('config', 'set', who, option, value)
         for osd in ('osd.0', 'osd.1'):
-            wait_until(lambda: told(osd, '12'), 20, 0.2, osd + "'s option")
+            wait_until(lambda: told(osd, '12'), 60, 0.2, osd + "'s option")
             assert cluster.ceph('config', 'get', osd, option).out == '12\n'
         cluster.ceph('config', 'rm', 'osd/host:' + host, option)
-        wait_until(lambda: told('osd.0', '11'), 20, 0.2, "osd.0's option")
+        wait_until(lambda: told('osd.0', '11'), 60, 0.2, "osd.0's option")
     finally:
         for who, _ in entries:
             cluster.ceph('config', 'rm', who, option)
-    wait_until(lambda: told('osd.0', shown[option]), 20, 0.2, "the default of osd.0's option")
+    wait_until(lambda: told('osd.0', shown[option]), 60, 0.2, "the default of osd.0's option")
 
 
 def test_fsid_is_the_same_everywhere(cluster):

@@ -28,7 +28,7 @@ def busy():
     finally:
         for loop in loops:
             end_group(loop)
-            loop.wait(10)
+            loop.wait(60)
 
 
 @pytest.fixture

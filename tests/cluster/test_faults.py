@@ -80,7 +80,7 @@ def load(group, workdir, record_property):
         assert host.alive and 'panicked' not in host.log.read_text(errors='replace'), host.log_tail(80)
 
 
-def marked_down(group, host, timeout=45):
+def marked_down(group, host, timeout=90):
     """Waits until the map says that its OSD is down. A client may meet the monitor of a host that is cut off from the
     others, which answers only when it is back: then it asks anew."""
     def down():
@@ -221,7 +221,7 @@ def test_etcd_loses_its_majority(group, load, tmp_path):
         assert writer.poll() is None, (tmp_path / 'errors').read_text()
     finally:
         end_group(writer)
-        writer.wait(10)
+        writer.wait(60)
     assert check_notes(group[0], group.pool, notes) > 0
 
 
@@ -243,7 +243,7 @@ def test_rolling_restart(group, load, tmp_path):
         assert writer.poll() is None, (tmp_path / 'errors').read_text()
     finally:
         end_group(writer)
-        writer.wait(10)
+        writer.wait(60)
     assert check_notes(group[0], group.pool, notes) > 0
 
 
@@ -260,7 +260,7 @@ def test_power_cut(group, load, tmp_path):
         assert writer.poll() is None, (tmp_path / 'errors').read_text()
     finally:
         end_group(writer)
-        writer.wait(10)
+        writer.wait(60)
     assert check_notes(group[0], group.pool, notes) > 0
 
 

@@ -95,5 +95,5 @@ def test_no_client_hears_of_one_full_disk(group, workdir, tmp_path, record_prope
         assert model.wait(60) == 0, said.read_text()
     finally:
         end_group(model)
-        model.wait(10)
+        model.wait(60)
     assert int(said.read_text().split('done')[1]) > 100

@@ -69,8 +69,8 @@ while True:
     def stop(self):
         assert self.proc.poll() is None, 'the client ended by itself'
         self.proc.kill()
-        self.proc.wait(10)
-        self.join(10)
+        self.proc.wait(60)
+        self.join(60)
         io = self.host
         for n in (0, self.done // 2, self.done):
             assert io.rados(self.pool, 'get', 'w%d' % n, '-').out == str(n)
@@ -88,7 +88,7 @@ def test_three_machines_are_one_cluster(hosts):
     # Every machine's ceph.conf has all of them, also those that came later.
     wanted = ','.join('[v2:%s:3300/0]' % h.ip for h in group)
     for host in group:
-        wait_until(lambda: conf_hosts(host) == wanted, 20, what='%s in ceph.conf of %s' % (wanted, host.name))
+        wait_until(lambda: conf_hosts(host) == wanted, 60, what='%s in ceph.conf of %s' % (wanted, host.name))
     pool = a.make_pool(pg_num=32)
     names = ['o%d' % i for i in range(40)]
     put(a, pool, names)

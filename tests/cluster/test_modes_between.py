@@ -35,10 +35,10 @@ def in_clear(group, host, pool):
     try:
         assert tap.stdout.readline() == 'listening\n'
         host.rados(pool, 'put', unique('object'), '-', stdin=what.encode() * ((1 << 20) // len(what)))
-        return int(tap.communicate('end\n', timeout=20)[0])
+        return int(tap.communicate('end\n', timeout=90)[0])
     finally:
         tap.kill()
-        tap.wait(10)
+        tap.wait(60)
 
 
 def test_between_hosts(hosts):

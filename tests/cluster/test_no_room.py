@@ -82,7 +82,7 @@ def test_a_needed_copy_without_room(two, tmp_path):
     finally:
         for proc in waiting:
             end_group(proc)
-            proc.wait(10)
+            proc.wait(60)
     wait_until(lambda: 'no room' not in doctor(a) and a.whole(pool), 60, 0.5, 'the doctor to be content')
     for name in names[4:]:
         assert a.rados(pool, 'get', name, '-', timeout=60).out_bytes == block * 8
@@ -108,7 +108,7 @@ def test_going_on_with_one_copy_as_the_doctor_says(two, tmp_path):
     finally:
         for proc in waiting:
             end_group(proc)
-            proc.wait(10)
+            proc.wait(60)
         b.empty_disk()
     wait_until(lambda: a.whole(pool), 90, 0.5, 'both copies')
     wait_until(lambda: 'no room' not in doctor(a), 30, 0.5, 'the doctor to be content')

@@ -43,7 +43,7 @@ def test_a_host_is_removed(hosts):
     said = remove(a, 'host', 'rm', 'h4', '--yes', timeout=120)
     assert 'host h4 is removed' in said.out, said
     # Its process has ended by itself, and does not come back.
-    assert d.proc.wait(20) == 0, d.log_tail()
+    assert d.proc.wait(60) == 0, d.log_tail()
     assert 'were removed from the cluster' in d.refused()
     assert not set(gone) & set(a.ceph_json('osd', 'ls'))
     assert 'h4' not in a.ceph('osd', 'tree').out and 'h4' not in [m['name'] for m in a.ceph_json('mon', 'dump')['mons']]

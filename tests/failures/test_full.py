@@ -145,8 +145,8 @@ def test_no_room_for_the_cluster_state(small_disk, on_small_disk):
         waits.wait(120)
     finally:
         end_group(waits)
-        waits.wait(10)
-    wait_until(lambda: 'CLUSTER_STATE_STALLED' not in skep.ceph_json('health')['checks'], 20, 0.5, 'health to be content')
+        waits.wait(60)
+    wait_until(lambda: 'CLUSTER_STATE_STALLED' not in skep.ceph_json('health')['checks'], 60, 0.5, 'health to be content')
     skep.restart()
     # One may have waited for longer than the 30 seconds after which a client is told that nobody knows.
     there = skep.ceph_json('config-key', 'dump')

@@ -36,7 +36,7 @@ def test_kill_loop_under_a_client_that_lives_on(own, tmp_path):
         assert writer.poll() is None, (tmp_path / 'errors').read_text()
     finally:
         end_group(writer)
-        writer.wait(10)
+        writer.wait(60)
     check_notes(skep, pool, notes)
     skep.restart()
     check_notes(skep, pool, notes)
@@ -52,7 +52,7 @@ def test_killed_together_with_its_client(own, tmp_path):
         wait_until(lambda: notes.stat().st_size > before + 2000, 40, what='acknowledged writes')
         skep.kill()
         end_group(writer)
-        writer.wait(10)
+        writer.wait(60)
         skep.start()
         check_notes(skep, pool, notes)
         notes.unlink()                         # the next writer counts from one again
@@ -118,10 +118,10 @@ def test_watch_returns_after_a_restart(own, tmp_path):
         skep.restart()
         wait_until(lambda: skep.rados(pool, 'listwatchers', 'o').out, 40, what='the watch to come back')
         skep.rados(pool, 'notify', 'o', 'hi')
-        wait_until(lambda: b'NOTIFY' in (tmp_path / 'out').read_bytes(), 10, what='the notification')
+        wait_until(lambda: b'NOTIFY' in (tmp_path / 'out').read_bytes(), 60, what='the notification')
     finally:
         end_group(w)
-        w.wait(10)
+        w.wait(60)
 
 
 def test_kill_during_start(own):
@@ -132,7 +132,7 @@ def test_kill_during_start(own):
         p = popen(skep.argv(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         time.sleep(delay)
         end_group(p)
-        p.wait(10)
+        p.wait(60)
     skep.start()
     pool = skep.make_pool()
     skep.rados(pool, 'put', 'o', '-', stdin=b'x')

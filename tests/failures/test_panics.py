@@ -52,7 +52,7 @@ def has_backtrace(skep, role, point):
         assert said, log[-3000:]
         found = re.findall(r'%s: +\d+: +(\S+)' % re.escape(role), log[said.end():])
         return len(found) > 5 and any('panic_if_wanted' in f for f in found)
-    return wait_until(frames, 10, 0.1, 'the backtrace of %s at %s' % (role, point))
+    return wait_until(frames, 60, 0.1, 'the backtrace of %s at %s' % (role, point))
 
 
 def test_each_thread_of_an_osd_under_a_client_that_lives_on(panicking, tmp_path):
@@ -73,7 +73,7 @@ def test_each_thread_of_an_osd_under_a_client_that_lives_on(panicking, tmp_path)
         assert writer.poll() is None, (tmp_path / 'errors').read_text()
     finally:
         end_group(writer)
-        writer.wait(10)
+        writer.wait(60)
     assert others_are_well(skep, ['osd.0', 'osd.1']), skep.roles()
     wait_until(lambda: skep.whole(pool), PATIENCE_S, 0.3, 'all copies to be there')
     check_notes(skep, pool, notes)
@@ -102,7 +102,7 @@ def test_all_osds_at_once_and_the_monitor(panicking, tmp_path):
         assert writer.poll() is None, (tmp_path / 'errors').read_text()
     finally:
         end_group(writer)
-        writer.wait(10)
+        writer.wait(60)
     # The new monitor says where its manager is now.
     assert skep.ceph_json('status')['osdmap']['num_up_osds'] == 3
     skep.ceph('osd', 'pool', 'stats')
@@ -129,7 +129,7 @@ def test_a_panic_of_the_nodes_own_threads_ends_it(panicking, tmp_path, point):
     finally:
         if client:
             end_group(client)
-            client.wait(10)
+            client.wait(60)
     assert 'the node itself cannot go on: thread' in skep.log_tail(5), skep.log_tail(80)
     assert has_backtrace(skep, 'node', point)
     skep.start()

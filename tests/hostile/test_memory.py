@@ -100,7 +100,7 @@ def test_unfinished_messages_have_one_bound(skep, server, mine, reader):
         wait_until(lambda: any(s.over for s in senders), 60, 0.1, 'one that stalls to be disconnected')
     for s in senders:
         s.session.close()
-        s.join(10)
+        s.join(60)
     works(skep, mine, 1)
 
 

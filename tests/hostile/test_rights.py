@@ -12,7 +12,7 @@ from skeptest.wire import MON, OSD
 
 R = READ | KNOWN_REDIR
 EPERM, EACCES, EINVAL, EBLOCKLISTED = -1, -13, -22, -108
-SOON_S = 10
+SOON_S = 60
 
 
 def refuses(code):

@@ -11,7 +11,7 @@ from skeptest.run import wait_until
 from skeptest.wire import AUTH, MGR, OSD
 
 R = READ | KNOWN_REDIR
-SOON_S = 10                                        # for what shall hold within a second, on a machine that does other things
+SOON_S = 60                                        # for what shall hold within a second, on a machine that does other things
 
 
 def places():

@@ -146,7 +146,7 @@ def test_the_audit_says_who_did_what(server, skep, user):
         told = audit(skep)
         there = lambda word, who: any(word in line and who.name in line and '127.0.0.1' in line for line in told.splitlines())
         return told if all(there(word, who) for word, who in done) else None
-    told = wait_until(all_told, 20, what='the audit to name %s' % [(word, who.name) for word, who in done])
+    told = wait_until(all_told, 60, what='the audit to name %s' % [(word, who.name) for word, who in done])
     admin_key = skep.ceph('auth', 'print-key', 'client.admin').out.strip()
     for hidden in (secret, made, admin_key):
         assert hidden not in told

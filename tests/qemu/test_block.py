@@ -125,5 +125,5 @@ def test_export_by_nbd(cluster, images, tmp_path):
         run(['qemu-io', '-f', 'raw', '-c', 'write -P 3 1M 4k', '-c', 'flush', url])
     finally:
         end_group(server, 15)
-        server.wait(10)
+        server.wait(60)
     assert images.read(name)[MIB:MIB + 4096] == b'\3' * 4096

@@ -24,11 +24,11 @@ class Watcher:
     def leave(self):
         self.proc.stdin.write(b'\n')
         self.proc.stdin.close()
-        assert self.proc.wait(20) == 0, self.said()
+        assert self.proc.wait(60) == 0, self.said()
 
     def kill(self):
         end_group(self.proc)
-        self.proc.wait(10)
+        self.proc.wait(60)
         self.file.close()
 
 
@@ -46,7 +46,7 @@ def test_notify_reaches_all_watchers_and_collects_their_answers(cluster, pool, o
         out = cluster.rados(pool, 'notify', oid, 'hi').out
         assert len(re.findall(r'reply client\.\d+ cookie \d+ : 6 bytes', out)) == 2, out
         for w in all_:
-            wait_until(lambda: 'NOTIFY cookie' in w.said(), 10, what='the notification')
+            wait_until(lambda: 'NOTIFY cookie' in w.said(), 60, what='the notification')
         all_[0].leave()
         wait_until(lambda: len(watchers(cluster, pool, oid)) == 1, what='one watcher left')
         out = cluster.rados(pool, 'notify', oid, 'again').out
@@ -74,7 +74,7 @@ def test_the_doctor_names_a_watcher_that_does_not_answer(own):
     skep.rados(pool, 'put', 'o', '-', stdin=b'x')
     watcher = skep.popen('rados', '-p', pool, 'watch', 'o', stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
     try:
-        wait_until(lambda: 'watcher=' in skep.rados(pool, 'listwatchers', 'o').out, 20, what='the watch')
+        wait_until(lambda: 'watcher=' in skep.rados(pool, 'listwatchers', 'o').out, 60, what='the watch')
         held = re.search(r'watcher=(\S+) client\.(\d+)', skep.rados(pool, 'listwatchers', 'o').out)
         os.kill(watcher.pid, signal.SIGSTOP)
         asking = skep.popen('rados', '-p', pool, 'notify', 'o', 'hello', stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -82,7 +82,7 @@ def test_the_doctor_names_a_watcher_that_does_not_answer(own):
         def found():
             out = skep.cli('doctor', '--data', skep.data).out
             return out if 'watcher client.' + held.group(2) in out else None
-        said = wait_until(found, 20, 0.3, 'the doctor to say so')
+        said = wait_until(found, 60, 0.3, 'the doctor to say so')
         address = held.group(1).split('/')[0]
         assert address in said and 'ceph osd blocklist add' in said and '(since ' in said, said
         end_group(asking)

@@ -39,7 +39,7 @@ def python(skep, script, pool, image):
 def end(*procs):
     for proc in procs:
         end_group(proc)
-        proc.wait(10)
+        proc.wait(60)
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def test_a_holder_that_was_killed(held):
     skep.rbd('lock', 'rm', spec, lock['id'], lock['locker'])
     quiet(skep)
     want = python(skep, WANT, pool, image)
-    out, err = want.communicate(timeout=30)
+    out, err = want.communicate(timeout=90)
     assert 'has it' in out, err
 
 

@@ -178,7 +178,7 @@ def test_status_shows_the_watcher_of_an_open_image(cluster, images):
         assert set(doc['watchers'][0]) == {'address', 'client', 'cookie'}, doc
         assert doc['watchers'][0]['address'].startswith('127.0.0.1:0/'), doc
         cluster.rbd_fails(('rm', images.spec(name)), 16, 'image still has watchers')
-        p.communicate(b'q\n', timeout=20)
+        p.communicate(b'q\n', timeout=90)
         assert cluster.rbd_json('status', images.spec(name)) == {'watchers': []}
     finally:
         end_group(p)

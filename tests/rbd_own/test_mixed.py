@@ -191,7 +191,7 @@ def test_resizing(drivers, images, first):
     for driver, size in ((a, 13 * MIB + 100), (b, 30 * MIB), (a, 5 * MIB), (b, 4 * MIB), (a, 20 * MIB)):
         driver('resize', size, 'shrink')
         model.data = model.data[:size] + bytes(max(0, size - len(model.data)))
-        wait_until(lambda: a('size') == b('size') == str(size), 10, 0.1, 'both to see the size')
+        wait_until(lambda: a('size') == b('size') == str(size), 60, 0.1, 'both to see the size')
         model.check(a)
         model.check(b)
         model.step(b)

@@ -42,7 +42,7 @@ def test_three_copies_are_three_copies(own):
 
     def stored():
         return [o['kb_used_data'] for o in skep.ask('osd', 'df', to='mgr')['nodes']]
-    wait_until(lambda: min(stored()) >= 290, 20, every=0.5, what='the object on every OSD')
+    wait_until(lambda: min(stored()) >= 290, 60, every=0.5, what='the object on every OSD')
 
 
 def test_rbd_on_three_copies(own, tmp_path):
@@ -74,7 +74,7 @@ def test_an_osd_marked_down_again_and_again_under_a_writer(own, tmp_path):
         assert writer.poll() is None, (tmp_path / 'errors').read_text()
     finally:
         end_group(writer)
-        writer.wait(10)
+        writer.wait(60)
     check_notes(skep, pool, notes)
 
 
@@ -94,7 +94,7 @@ def test_an_osd_that_was_away_catches_up_and_can_lead(own, tmp_path):
         wait_until(lambda: skep.whole(pool), 60, every=0.5, what='osd.2 to catch up')
     finally:
         end_group(writer)
-        writer.wait(10)
+        writer.wait(60)
     skep.ceph('osd', 'set', 'noup')
     skep.ceph('osd', 'down', '0')               # what osd.1 leaves is on osd.2 as well
     check_notes(skep, pool, notes)
@@ -139,7 +139,7 @@ def test_out_moves_the_copies_and_in_brings_them_back(own, tmp_path):
         assert writer.poll() is None, (tmp_path / 'errors').read_text()
     finally:
         end_group(writer)
-        writer.wait(10)
+        writer.wait(60)
     check_notes(skep, pool, notes)
 
 
@@ -159,7 +159,7 @@ def test_kill_of_everything_under_a_writer(own, tmp_path):
         wait_until(lambda: skep.whole(pool), 60, every=0.5, what='a whole pool')
     finally:
         end_group(writer)
-        writer.wait(10)
+        writer.wait(60)
     check_notes(skep, pool, notes)
     for osd in (0, 1, 2):                       # and each copy alone is as good
         skep.ceph('osd', 'down', str(osd))

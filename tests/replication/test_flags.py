@@ -48,7 +48,7 @@ def test_pause_holds_up_clients_and_nothing_is_lost(skep):
         time.sleep(2)
         assert put.poll() is None and get.poll() is None
         skep.ceph('osd', 'unset', 'pause')
-        assert put.wait(30) == 0 and get.communicate(timeout=30)[0] == b'1' * 10000
+        assert put.wait(90) == 0 and get.communicate(timeout=90)[0] == b'1' * 10000
     finally:
         end_group(put)
         end_group(get)
@@ -79,7 +79,7 @@ def test_no_copies_are_caught_up_while_they_shall_not(skep):
     skep.ceph('osd', 'set', 'norecover')
     skep.ceph('osd', 'set', 'noup')
     skep.ceph('osd', 'down', '2')
-    wait_until(lambda: osd(skep, 2)['up'] == 0, 10, what='osd.2 to be down')
+    wait_until(lambda: osd(skep, 2)['up'] == 0, 60, what='osd.2 to be down')
     for n in range(40):
         skep.rados(skep.pool, 'put', 'o%d' % n, '-', stdin=b'%d' % n * 20000)
     skep.ceph('osd', 'unset', 'noup')
@@ -99,13 +99,13 @@ def test_noup_and_too_few_copies(skep):
     skep.ceph('osd', 'pool', 'set', skep.pool, 'min_size', '3')
     skep.ceph('osd', 'set', 'noup')
     skep.ceph('osd', 'down', '1')
-    wait_until(lambda: osd(skep, 1)['up'] == 0, 10, what='osd.1 to be down')
+    wait_until(lambda: osd(skep, 1)['up'] == 0, 60, what='osd.1 to be down')
     concerned = {pg['pgid'] for pg in skep.pgs() if pg['state'] != 'active+clean'}
     assert concerned
 
     def inactive():
         return all('active' not in s for p, s in states(skep).items() if p in concerned)
-    wait_until(inactive, 20, 0.5, 'groups without enough copies to say so')
+    wait_until(inactive, 60, 0.5, 'groups without enough copies to say so')
     assert 'PG_AVAILABILITY' in skep.ceph_json('health')['checks']
     assert not any('down for - ' in f['waits_for'] for f in skep.ceph_json('doctor')['findings'])
     skep.ceph('osd', 'pool', 'set', skep.pool, 'min_size', '2')

@@ -22,7 +22,7 @@ def one_clear_sentence(result):
     return '\n'.join(lines)
 
 
-def try_start(skep, timeout=20):
+def try_start(skep, timeout=60):
     """A start that must not succeed: its end is waited for, not its readiness."""
     return skep.cli(*skep.argv()[1:], timeout=timeout, check=None)
 
@@ -63,7 +63,7 @@ def test_status_and_conf(own):
 def test_down_stops_it(own):
     skep = own().start()
     skep.cli('down', '--data', skep.data)
-    wait_until(lambda: skep.proc.poll() is not None, 20, what='the end of the server')
+    wait_until(lambda: skep.proc.poll() is not None, 60, what='the end of the server')
     assert skep.proc.returncode == 0, skep.log_tail()
     r = skep.cli('down', '--data', skep.data, check=None)                 # none runs any more
     assert 'panicked' not in r.err, r
@@ -89,7 +89,7 @@ def test_sigterm_stops_cleanly_and_a_later_start_finds_everything(own):
 def test_sigint_stops_it_too(own):
     skep = own().start()
     os.kill(skep.proc.pid, signal.SIGINT)
-    wait_until(lambda: skep.proc.poll() is not None, 20, what='the end of the server')
+    wait_until(lambda: skep.proc.poll() is not None, 60, what='the end of the server')
     assert skep.proc.returncode in (0, 130), skep.log_tail()
 
 
@@ -135,7 +135,7 @@ def test_read_only_directory(own):
     binary = shutil.copy(find_binary(), '/tmp/skep-for-nobody-%d' % os.getpid())
     try:
         os.chmod(binary, 0o755)
-        r = run(as_nobody + [binary] + skep.argv()[1:], check=None, timeout=20)
+        r = run(as_nobody + [binary] + skep.argv()[1:], check=None, timeout=60)
     finally:
         os.unlink(binary)
     one_clear_sentence(r)
@@ -184,7 +184,7 @@ def test_authentication_none_only_on_loopback(own):
 @pytest.mark.parametrize('args', [['nosuch'], ['up', '--nosuch'], ['up', '--osds', '0'], ['up', '--osds', 'x'], ['up', '--auth', 'x']])
 def test_bad_arguments(own, args):
     skep = own()
-    r = skep.cli(*args, *(['--data', str(skep.data)] if args[0] == 'up' else []), check=None, timeout=20)
+    r = skep.cli(*args, *(['--data', str(skep.data)] if args[0] == 'up' else []), check=None, timeout=60)
     assert r.returncode not in (0, 101) and (r.err.strip() or r.out.strip()) and 'panicked' not in r.err, r
     assert not skep.data.exists()
 

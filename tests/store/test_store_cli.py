@@ -160,7 +160,7 @@ def test_a_reader_that_leaves_early_is_no_error(filled):
     filled.stop()
     p = subprocess.run('%s store dump %s log %d.0 | head -c 1; exit ${PIPESTATUS[0]}' %
                        (find_binary(), filled.osd, filled.number), shell=True, executable='/bin/bash',
-                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=30)
+                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=90)
     assert p.returncode == 0 and b'panicked' not in p.stderr, p
 
 
@@ -231,9 +231,9 @@ def test_bench_only_where_nothing_is(tmp_path):
 def test_bench_cleans_up_when_interrupted(tmp_path):
     argv = [find_binary(), 'store', 'bench', tmp_path, '--size', '16M', '--time', '60', '-f', 'json']
     p = popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    wait_until(lambda: (tmp_path / 'skep-store-bench' / 'block').exists(), 20, what='the bench to begin')
+    wait_until(lambda: (tmp_path / 'skep-store-bench' / 'block').exists(), 60, what='the bench to begin')
     said(store('bench', tmp_path, '--size', '8M', check=2), 'another bench', p.pid)
     os.kill(p.pid, signal.SIGINT)
-    out, err = p.communicate(timeout=20)
+    out, err = p.communicate(timeout=90)
     assert p.returncode == 0 and json.loads(out)['interrupted'], (p.returncode, err)
     assert list(tmp_path.iterdir()) == []

@@ -13,6 +13,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+/// Only what hangs is ended by it.
+const LONG: Duration = Duration::from_secs(120);
 const OBJECTS: u32 = 24;
 /// Entries of all PGs' logs.
 const LOGGED: u64 = 52;
@@ -40,8 +42,8 @@ async fn served(dir: &Path, work: impl AsyncFnOnce(&Client)) {
     let (stop, stopped) = tokio::sync::oneshot::channel();
     let mut node = Node::start(&dir, options, &|_| {}).await.unwrap();
     let mut conf = Conf::read(&dir.conf_path(), "client.admin", None).unwrap();
-    conf.op_timeout = Some(Duration::from_secs(30));
-    conf.mon_timeout = Some(Duration::from_secs(30));
+    conf.op_timeout = Some(LONG);
+    conf.mon_timeout = Some(LONG);
     let works = async {
         let client = Client::connect(conf).await.unwrap();
         work(&client).await;
@@ -100,8 +102,7 @@ async fn wait_for_logs(client: &Client, entries: u64) {
             task::sleep(Duration::from_millis(200)).await;
         }
     };
-    let bound = Duration::from_secs(60);
-    assert!(task::timeout(bound, reported).await.is_ok(), "{entries} entries");
+    assert!(task::timeout(LONG, reported).await.is_ok(), "{entries} entries");
 }
 
 #[test]

@@ -17,6 +17,9 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use types::{Errno, NOSNAP, PgId};
 
+/// Only what hangs is ended by it.
+const LONG: Duration = Duration::from_secs(120);
+
 struct Server {
     stop: oneshot::Sender<()>,
     thread: JoinHandle<()>,
@@ -60,9 +63,9 @@ fn start(dir: &Path, auth: AuthMode) -> Server {
 impl Server {
     fn conf(&self) -> Conf {
         let mut conf = Conf::read(&self.conf, "client.admin", Some(&self.keyring)).unwrap();
-        conf.connect_timeout = Duration::from_secs(20);
-        conf.op_timeout = Some(Duration::from_secs(30));
-        conf.mon_timeout = Some(Duration::from_secs(30));
+        conf.connect_timeout = LONG;
+        conf.op_timeout = Some(LONG);
+        conf.mon_timeout = Some(LONG);
         conf
     }
 
@@ -283,13 +286,13 @@ async fn listing(io: &IoCtx) {
 
 async fn watching(client: &Client, io: &IoCtx) {
     assert_eq!(errno(io.watch("no such", None).await), Errno::ENOENT);
-    let mut watch = io.watch("a", Some(Duration::from_secs(20))).await.unwrap();
+    let mut watch = io.watch("a", Some(LONG)).await.unwrap();
     let watchers = io.watchers("a").await.unwrap();
     assert_eq!(
         (watchers[0].client as u64, watchers[0].timeout_s),
-        (client.global_id(), 20)
+        (client.global_id(), LONG.as_secs() as u32)
     );
-    let notify = io.notify("a", "wake", Duration::from_secs(5));
+    let notify = io.notify("a", "wake", LONG);
     let (told, ()) = tokio::join!(notify, async {
         let WatchEvent::Notify {
             notify_id, payload, ..
@@ -305,7 +308,7 @@ async fn watching(client: &Client, io: &IoCtx) {
     // Nobody answers in time.
     let told = io.notify("a", "x", Duration::from_secs(1)).await.unwrap();
     assert_eq!((told.replies.len(), told.missed.len()), (0, 1));
-    assert!(watch.confirmed().await.unwrap() < Duration::from_secs(20));
+    assert!(watch.confirmed().await.unwrap() < LONG);
     watch.unwatch().await.unwrap();
     assert!(io.watchers("a").await.unwrap().is_empty());
     io.write_full("gone", "").await.unwrap();
@@ -469,7 +472,7 @@ fn a_restart_of_the_server_loses_and_doubles_nothing() {
             .collect();
         assert_eq!(numbers, (0..APPENDS).collect::<Vec<_>>());
         // The watch lived through it, too.
-        let (told, ()) = tokio::join!(io.notify("log", "x", Duration::from_secs(5)), async {
+        let (told, ()) = tokio::join!(io.notify("log", "x", LONG), async {
             let WatchEvent::Notify { notify_id, .. } = watch.next().await else {
                 panic!("lost");
             };

@@ -208,7 +208,7 @@ async fn watches(s: &dyn Metastore) {
 
 /// Waits until `key` has vanished; stores look at their leases now and then.
 async fn vanishes(s: &dyn Metastore, key: &str, time: &Time<'_>) {
-    for _ in 0..100 {
+    for _ in 0..400 {
         s.maintain().await.unwrap();
         if value(s, key).await.is_none() {
             return;
@@ -218,28 +218,74 @@ async fn vanishes(s: &dyn Metastore, key: &str, time: &Time<'_>) {
     panic!("{key} outlives its lease");
 }
 
-async fn leases(s: &dyn Metastore, time: &Time<'_>) {
-    let ttl = time.ttl;
-    let lease = s.lease_grant(ttl).await.unwrap();
-    let leased = |key: &str, v: &'static str| TxnOp::Put {
+/// On a real clock the machine may sleep longer than it was told to, and a lease end meanwhile: what was to be seen of it is
+/// then tried again, so often.
+const TRIES: usize = 30;
+
+fn leased(key: &str, value: &'static str, lease: LeaseId) -> TxnOp {
+    TxnOp::Put {
         key: key.into(),
-        value: v.into(),
+        value: value.into(),
         lease: Some(lease),
+    }
+}
+
+/// None where there is no such lease any more, which is allowed when its time is over.
+fn unless_over<T>(found: Result<T>, over: bool) -> Option<T> {
+    match found {
+        Err(Error::NoLease(_)) if over => None,
+        found => Some(found.unwrap()),
+    }
+}
+
+async fn leases(s: &dyn Metastore, time: &Time<'_>) {
+    let mut tries = 0;
+    while a_renewed_lease_lives_on(s, time).await.is_none() {
+        tries += 1;
+        assert!(
+            tries < TRIES,
+            "the machine is too slow for leases of {:?}",
+            time.ttl
+        );
+    }
+    while keys_change_their_lease(s, time).await.is_none() {
+        tries += 1;
+        assert!(
+            tries < TRIES,
+            "the machine is too slow for leases of {:?}",
+            time.ttl
+        );
+    }
+}
+
+/// None where its time was over before it was renewed.
+async fn a_renewed_lease_lives_on(s: &dyn Metastore, time: &Time<'_>) -> Option<()> {
+    let ttl = time.ttl;
+    let granted = time.clock.monotonic();
+    let over = || time.clock.monotonic() >= granted + ttl;
+    let lease = s.lease_grant(ttl).await.unwrap();
+    let txn = Txn {
+        compares: vec![],
+        ops: vec![leased("l/a", "1", lease), put("l/b", "2")],
     };
-    let r = commit(s, vec![], vec![leased("l/a", "1"), put("l/b", "2")])
-        .await
-        .unwrap();
-    assert_eq!(s.get("l/a").await.unwrap().unwrap().lease, Some(lease));
+    let TxnOutcome::Committed(r) = unless_over(s.txn(txn).await, over())? else {
+        panic!("nothing was compared");
+    };
+    match s.get("l/a").await.unwrap() {
+        Some(kv) => assert_eq!(kv.lease, Some(lease)),
+        None if over() => return None,
+        None => panic!("a lease ends before its time"),
+    }
     let mut watch = s.watch(Range::prefix("l/"), r).unwrap();
     (time.advance)(ttl / 2).await;
     let renewed = time.clock.monotonic();
-    s.lease_renew(lease).await.unwrap();
+    unless_over(s.lease_renew(lease).await, over())?;
     (time.advance)(ttl * 3 / 4).await;
     s.maintain().await.unwrap();
-    let found = value(s, "l/a").await;
-    // On a real clock the machine may have slept longer than it was told to.
-    if time.clock.monotonic() < renewed + ttl {
-        assert_eq!(found.unwrap(), "1", "a renewed lease lives on");
+    match value(s, "l/a").await {
+        Some(found) => assert_eq!(found, "1"),
+        None if time.clock.monotonic() >= renewed + ttl => return None,
+        None => panic!("a renewed lease lives on"),
     }
     (time.advance)(ttl / 2).await;
     vanishes(s, "l/a", time).await;
@@ -250,30 +296,46 @@ async fn leases(s: &dyn Metastore, time: &Time<'_>) {
     let late = s
         .txn(Txn {
             compares: vec![],
-            ops: vec![leased("l/c", "1")],
+            ops: vec![leased("l/c", "1", lease)],
         })
         .await;
     assert!(matches!(late, Err(Error::NoLease(_))));
-    // A leased key over a durable one leaves neither when it ends; a durable one over a leased one stays.
-    let lease = s.lease_grant(ttl).await.unwrap();
-    let over = TxnOp::Put {
-        key: "l/b".into(),
-        value: "3".into(),
-        lease: Some(lease),
+    Some(())
+}
+
+/// A leased key over a durable one leaves neither when it ends; a durable one over a leased one stays. None where the lease's
+/// time was over before it was ended.
+async fn keys_change_their_lease(s: &dyn Metastore, time: &Time<'_>) -> Option<()> {
+    let granted = time.clock.monotonic();
+    let over = || time.clock.monotonic() >= granted + time.ttl;
+    let lease = s.lease_grant(time.ttl).await.unwrap();
+    let txn = Txn {
+        compares: vec![],
+        ops: vec![leased("l/b", "3", lease), leased("l/d", "3", lease)],
     };
-    let other = TxnOp::Put {
-        key: "l/d".into(),
-        value: "3".into(),
-        lease: Some(lease),
-    };
-    commit(s, vec![], vec![over, other]).await.unwrap();
+    unless_over(s.txn(txn).await, over())?;
     commit(s, vec![], vec![put("l/d", "4")]).await.unwrap();
-    s.lease_revoke(lease).await.unwrap();
+    let revoked = s.lease_revoke(lease).await;
+    unless_over(revoked, over())?;
     assert_eq!(value(s, "l/b").await, None);
     assert_eq!(value(s, "l/d").await.unwrap(), "4");
+    Some(())
 }
 
 async fn held_leases(s: &dyn Metastore, time: &Time<'_>) {
+    let mut tries = 0;
+    while a_touched_lease_lives_on(s, time).await.is_none() {
+        tries += 1;
+        assert!(
+            tries < TRIES,
+            "the machine is too slow for leases of {:?}",
+            time.ttl
+        );
+    }
+}
+
+/// None where its time was over before a renewal came through.
+async fn a_touched_lease_lives_on(s: &dyn Metastore, time: &Time<'_>) -> Option<()> {
     let times = LeaseTimes {
         ttl: time.ttl,
         margin: time.ttl / 8,
@@ -284,19 +346,23 @@ async fn held_leases(s: &dyn Metastore, time: &Time<'_>) {
     assert!(lease.ttl() >= times.ttl);
     let end = |sent: Duration| sent + lease.ttl() - times.margin;
     assert!(lease.valid_until() >= end(began) && lease.valid_until() <= end(now()));
-    let op = TxnOp::Put {
-        key: "h/a".into(),
-        value: "1".into(),
-        lease: Some(lease.id()),
+    let txn = Txn {
+        compares: vec![],
+        ops: vec![leased("h/a", "1", lease.id())],
     };
-    commit(s, vec![], vec![op]).await.unwrap();
+    let until = lease.valid_until() + times.margin;
+    unless_over(s.txn(txn).await, now() >= until)?;
     for _ in 0..8 {
         (time.advance)(time.ttl / 4).await;
-        let (before, touched) = (lease.last_renewal(), now());
+        let (until, touched) = (lease.valid_until() + times.margin, now());
         lease.touch();
-        for _ in 0..100 {
-            if lease.last_renewal() > before {
+        for _ in 0..10_000 {
+            if lease.last_renewal() >= touched {
                 break;
+            }
+            if lease.has_ended() {
+                assert!(now() >= until, "it ended before its time");
+                return None;
             }
             (time.advance)(time.ttl / 1000).await;
         }
@@ -313,11 +379,12 @@ async fn held_leases(s: &dyn Metastore, time: &Time<'_>) {
     vanishes(s, "h/a", time).await;
     assert!(now() > until && !lease.is_valid(now()));
     lease.touch();
-    for _ in 0..100 {
+    for _ in 0..2000 {
         if lease.has_ended() {
             break;
         }
         (time.advance)(time.ttl / 100).await;
     }
     assert!(lease.has_ended() && lease.valid_until().is_zero());
+    Some(())
 }

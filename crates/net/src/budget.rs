@@ -133,15 +133,19 @@ impl TotalBudget {
         if self.line.borrow().is_empty() {
             return;
         }
-        let all: Vec<_> = self
-            .connections
-            .borrow()
-            .values()
-            .filter_map(Weak::upgrade)
-            .collect();
-        for b in all {
+        for b in self.all() {
             b.look(now, self.beyond.get() == Some(b.id));
         }
+    }
+
+    /// What was seen counts no more.
+    pub fn forget(&self) {
+        self.all().iter().for_each(|b| b.seen.set(None));
+    }
+
+    fn all(&self) -> Vec<Rc<Budget>> {
+        let connections = self.connections.borrow();
+        connections.values().filter_map(Weak::upgrade).collect()
     }
 }
 

@@ -76,6 +76,8 @@ pub struct Options {
     pub lanes: Option<(Lanes, EntityAddr)>,
 }
 
+/// How often connections are looked at that hold what others wait for.
+pub(crate) const LOOK: Duration = Duration::from_secs(1);
 /// Connections of one listener, where the host allows for so many descriptors.
 pub const CONNECTIONS_MAX: usize = 16 << 10;
 
@@ -107,6 +109,8 @@ pub(crate) struct Shared {
     pub stop: Notify,
     pub stopped: Cell<bool>,
     pub hesitation: Cell<Duration>,
+    /// When [`Shared::look`] was called last.
+    looked: Cell<Duration>,
     pub guesses: Rc<RefCell<Guesses>>,
 }
 
@@ -143,10 +147,16 @@ impl Shared {
         some.max_by_key(|c| c.output.waiting()).cloned()
     }
 
-    /// To be called about once a second: whoever holds memory that others wait for, and does not go on, is ended.
+    /// To be called about once a second ([`LOOK`]): whoever holds memory that others wait for, and does not go on, is ended.
     pub fn look(&self, now: Duration) {
-        self.total.look(now);
-        if !self.outputs.pressed.replace(false) {
+        let late = self.looked.replace(now).saturating_add(LOOK * 2) < now;
+        if late {
+            // This thread stood still: what its peers sent lies unread, and it is not they who did not go on.
+            self.total.forget();
+        } else {
+            self.total.look(now);
+        }
+        if !self.outputs.pressed.replace(false) || late {
             self.conns.borrow().values().for_each(|c| c.output.forget());
             return;
         }
@@ -206,6 +216,7 @@ impl Connections {
                 stop: Notify::new(),
                 stopped: Cell::new(false),
                 hesitation: Cell::new(Duration::ZERO),
+                looked: Cell::new(Duration::ZERO),
                 guesses: Rc::default(),
             }),
         }
@@ -299,5 +310,53 @@ impl Connections {
         for c in all {
             c.cut("shutting down");
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::budget::{Body, Budget};
+
+    const BOUND: usize = 1 << 20;
+
+    async fn is_ended(b: &Budget) -> bool {
+        let ended = io::task::timeout(Duration::ZERO, b.stalled.notified());
+        ended.await.is_ok()
+    }
+
+    /// A process that had no processor for seconds ended the connections of all who were sending to it meanwhile.
+    #[test]
+    fn who_stood_still_itself_blames_nobody() {
+        let options = Options {
+            accounts: Accounts::alone(BOUND),
+            stall: Duration::from_secs(2),
+            ..Options::default()
+        };
+        let shared = Connections::new(options).shared;
+        let new = |id| Budget::new(id, 10, BOUND, shared.total.clone());
+        // One has all the room, one is beyond it, and one waits.
+        let (holds, beyond, waits) = (new(1), new(2), new(3));
+        let mut bodies = [&holds, &beyond, &waits].map(|b| Body::begin(b, BOUND));
+        let [first, second, third] = &mut bodies;
+        io::task::block_on(async {
+            first.room(0, BOUND).await;
+            second.room(0, BOUND).await;
+            let mut third = std::pin::pin!(third.room(0, BOUND));
+            assert!(io::task::timeout(Duration::ZERO, &mut third).await.is_err());
+            for (at, ended) in [
+                (1, false),
+                (2, false),
+                (60, false),
+                (61, false),
+                (62, false),
+                (63, true),
+            ] {
+                shared.look(Duration::from_secs(at));
+                assert_eq!(is_ended(&holds).await, ended, "{at}");
+            }
+        })
+        .unwrap();
     }
 }

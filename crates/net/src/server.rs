@@ -2,7 +2,7 @@
 
 use crate::budget::Budget;
 use crate::connection::{Connection, SILENT};
-use crate::connections::{ConnId, Connections, NetEvent, Options};
+use crate::connections::{ConnId, Connections, LOOK, NetEvent, Options};
 use crate::outputs::Output;
 use auth::Entropy;
 use io::socket::{Acceptor, Listener, Stream};
@@ -12,8 +12,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// How often connections are looked at that hold what others wait for.
-const LOOK: Duration = Duration::from_secs(1);
 /// How often idle connections are looked for.
 const SWEEP: Duration = Duration::from_secs(30);
 /// Pause after accept failed (no file descriptors left, say).

@@ -18,7 +18,7 @@ use tokio::time::{sleep, timeout};
 use types::{AuthName, EntityAddr, EntityAddrVec, EntityKind, EntityName};
 
 /// Only what hangs is ended by it.
-const LONG: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_secs(120);
 
 struct Keeper {
     addr: EntityAddr,

@@ -22,7 +22,8 @@ fn local<F: Future>(f: F) -> F::Output {
         .build()
         .unwrap();
     tokio::task::LocalSet::new().block_on(&rt, async {
-        tokio::time::timeout(Duration::from_secs(60), f)
+        // Only what hangs is ended by it.
+        tokio::time::timeout(Duration::from_secs(300), f)
             .await
             .expect("test ends in time")
     })
@@ -320,10 +321,10 @@ fn messages_in_flight_are_bounded() {
         }
         let mut held = Vec::new();
         let quiet = Duration::from_millis(200);
-        while let Ok(Some(e)) = tokio::time::timeout(quiet, s.events.recv()).await {
-            held.push(e);
+        while held.len() < 10 {
+            held.push(s.events.recv().await.unwrap());
         }
-        assert_eq!(held.len(), 10);
+        assert!(tokio::time::timeout(quiet, s.events.recv()).await.is_err());
         held.truncate(8);
         for _ in 0..2 {
             held.push(s.events.recv().await.unwrap());
@@ -449,7 +450,12 @@ fn silence_and_noise_before_authentication() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         assert!(s.events.try_recv().is_err(), "none of them opened");
-        s.none_client().await;
+        // Others get in as before; on a busy machine not within the first of those 100 ms.
+        let none = || NoneClient {
+            name: admin(),
+            global_id: 12,
+        };
+        while s.client(none(), &[ConMode::Crc]).await.is_err() {}
         assert!(matches!(s.events.recv().await, Some(NetEvent::Opened { .. })));
     });
 }

@@ -290,7 +290,8 @@ fn write(offset: usize, data: Vec<u8>) -> OsdOp {
 }
 
 fn local<T>(f: impl Future<Output = T>) -> T {
-    let bounded = async { io::task::timeout(Duration::from_secs(60), f).await };
+    // Only what hangs is ended by it.
+    let bounded = async { io::task::timeout(Duration::from_secs(300), f).await };
     io::task::block_on(bounded)
         .unwrap()
         .expect("the test ends in time")

@@ -10,7 +10,7 @@ import traceback
 _fork = multiprocessing.get_context('fork')
 
 
-def in_child(function, *args, timeout=40):
+def in_child(function, *args, timeout=90):
     """Runs `function(*args)` in a child process; returns its value, fails with its traceback."""
     answers = _fork.Queue()
 
@@ -29,7 +29,7 @@ def in_child(function, *args, timeout=40):
     child.join(5)
     if child.is_alive():
         child.kill()
-        child.join(5)
+        child.join(60)
     assert good, value
     return value
 
@@ -39,5 +39,5 @@ def connect(cluster, **conf):
     import rados
     handle = rados.Rados(conffile=cluster.conf, name=conf.pop('name', 'client.admin'),
                          conf={k: str(v) for k, v in conf.items()})
-    handle.connect(timeout=15)
+    handle.connect(timeout=60)
     return handle

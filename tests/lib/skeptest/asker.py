@@ -66,7 +66,7 @@ class Asker:
     def end(self):
         if self.proc is not None:
             end_group(self.proc)
-            self.proc.wait(10)
+            self.proc.wait(60)
             for pipe in (self.proc.stdin, self.proc.stdout):
                 try:
                     pipe.close()

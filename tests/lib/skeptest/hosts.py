@@ -79,7 +79,7 @@ class Etcd:
     def kill(self):
         if self.proc is not None:
             end_group(self.proc)
-            self.proc.wait(10)
+            self.proc.wait(60)
 
     def restart(self):
         self.kill()
@@ -264,7 +264,7 @@ class Hosts:
         for proc in procs:
             end_group(proc)
         for proc in procs:
-            proc.wait(10)
+            proc.wait(60)
 
     def power_on(self, timeout=90):
         for member in self.members:
@@ -296,7 +296,7 @@ class Hosts:
         return run(self.on_client(['etcdctl', '--endpoints', ','.join(self.etcd_urls), *args]), **kw)
 
     def etcd_healthy(self):
-        return self.etcdctl('endpoint', 'health', check=None, timeout=20).returncode == 0
+        return self.etcdctl('endpoint', 'health', check=None, timeout=60).returncode == 0
 
     def forget_etcd(self):
         """Ends etcd and removes what it stored."""

@@ -83,7 +83,7 @@ class Load:
 
     def _kill(self):
         end_group(self.proc)
-        self.proc.wait(10)
+        self.proc.wait(60)
 
     def _output(self):
         self.out.seek(0)

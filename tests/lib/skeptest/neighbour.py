@@ -64,7 +64,7 @@ class Neighbour:
 
     def __exit__(self, *_):
         end_group(self.proc)
-        self.proc.wait(10)
+        self.proc.wait(60)
         self.proc.stdin.close()
         self.proc.stdout.close()
 

@@ -101,7 +101,7 @@ class Session:
         self.send(typ, front, data, tid=tid, **kw)
         return self.wait(lambda m: m['type'] == answer and m['tid'] == tid, timeout)
 
-    def serves(self, timeout=2):
+    def serves(self, timeout=wire.ANSWER_S):
         """Does the server still answer on this session?"""
         try:
             self.w.frame(wire.KEEPALIVE2, struct.pack('<II', 1, 1))

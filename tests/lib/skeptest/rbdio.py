@@ -16,7 +16,7 @@ import sys
 import rados, rbd
 conf, pool, namespace = sys.argv[1:4]
 handle = rados.Rados(conffile=conf, name='client.admin')
-handle.connect(timeout=15)
+handle.connect(timeout=60)
 io = handle.open_ioctx(pool)
 io.set_namespace(namespace)
 image = None

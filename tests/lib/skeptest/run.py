@@ -11,7 +11,7 @@ import subprocess
 import time
 
 PR_SET_PDEATHSIG = 1
-LIMIT_S = 30
+LIMIT_S = 90
 _libc = ctypes.CDLL(None, use_errno=True)
 
 

@@ -24,7 +24,7 @@ from osdclient import Silent, addr, crc32c, u8, u32
  KEEPALIVE2, KEEPALIVE2_ACK, ACK) = range(1, 21)
 MON, MDS, OSD, CLIENT, MGR, AUTH = 1, 2, 4, 8, 16, 32
 CRC, SECURE = 1, 2
-ANSWER_S = 15
+ANSWER_S = 30
 INLINE = 48                                        # bytes of segment 0 that travel with a secure preamble
 
 

@@ -442,7 +442,7 @@ mod tests {
             file.write(&record("client.a", json!({})));
         }
         let until = |what: &dyn Fn() -> bool| {
-            for _ in 0..2000 {
+            for _ in 0..12_000 {
                 if what() {
                     return;
                 }

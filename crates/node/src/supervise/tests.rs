@@ -9,6 +9,9 @@ use metastore::{Embedded, Metastore, create_cluster};
 use std::sync::atomic::{AtomicU32, Ordering};
 use types::{EntityAddr, Uuid};
 
+/// Only what hangs is ended by it.
+const LONG: Duration = Duration::from_secs(120);
+
 /// What one run of it does.
 #[derive(Clone, Copy)]
 enum Run {
@@ -116,7 +119,7 @@ fn supervised<F: Future<Output = ()>>(
         body(board, cluster, runs).await;
         // It may have ended by itself.
         let _ = stop.send(true);
-        task::timeout(Duration::from_secs(5), role.ended()).await.unwrap();
+        task::timeout(LONG, role.ended()).await.unwrap();
     })
     .unwrap();
 }
@@ -124,9 +127,7 @@ fn supervised<F: Future<Output = ()>>(
 async fn until(board: &Board, want: impl Fn(&Health) -> bool) -> Health {
     let mut news = board.0.subscribe();
     let found = news.wait_for(|all| all.get("osd.7").is_some_and(&want));
-    let all = task::timeout(Duration::from_secs(20), found)
-        .await
-        .expect("in time");
+    let all = task::timeout(LONG, found).await.expect("in time");
     all.unwrap()["osd.7"].clone()
 }
 

@@ -39,6 +39,7 @@ async fn copies(rig: &Rig, n: usize) {
 
 /// Sends the operation to whoever leads now, again and again as clients do, until it is answered.
 async fn ask(rig: &Rig, tid: u64, object: usize, op: OsdOp) -> MOSDOpReply {
+    let mut patience = Duration::from_secs(2);
     loop {
         let map = rig.cluster.osdmap();
         let (_, pg) = map.object_to_pg(POOL, b"", b"", name(object).as_bytes()).unwrap();
@@ -52,9 +53,11 @@ async fn ask(rig: &Rig, tid: u64, object: usize, op: OsdOp) -> MOSDOpReply {
                 client.send(m.to_message()).await.unwrap();
                 reply(&mut client).await
             };
-            if let Ok(answer) = io::task::timeout(Duration::from_secs(2), try_once).await {
+            if let Ok(answer) = io::task::timeout(patience, try_once).await {
                 return answer;
             }
+            // On a busy machine an answer may take longer than the first attempts wait.
+            patience *= 2;
         }
         io::task::sleep(Duration::from_millis(50)).await;
     }
