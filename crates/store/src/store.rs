@@ -19,7 +19,6 @@ use crate::superblock::Superblock;
 use crate::{Counters, Error, Identity, OmapPage, Options, Result, Seq, Stat, Ticket, Waker};
 use bytes::Bytes;
 use io::disk::{Disk, DiskFile, HostDisk, Space};
-use std::borrow::Borrow;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -218,10 +217,9 @@ impl Store {
 
     /// Applies the transaction to what reads see, all or nothing, and appends it to the present batch.
     /// The batch goes to the disk at the next [`Store::kick`], or when the flush before it ends.
-    pub fn queue(&mut self, transaction: impl Borrow<Transaction>) -> Result<Seq> {
-        let transaction = transaction.borrow();
+    pub fn queue(&mut self, transaction: impl std::borrow::Borrow<Transaction>) -> Result<Seq> {
         self.settle()?;
-        let bound = self.state.record_bound(transaction);
+        let bound = self.state.record_bound(transaction.borrow());
         let limit = self.committer.record_bytes_max();
         if bound > limit {
             return Err(Error::TooBig {
@@ -231,13 +229,13 @@ impl Store {
             });
         }
         self.make_room(bound)?;
-        let mut out = self.attempt(transaction);
+        let mut out = self.attempt(transaction.borrow());
         // Each gain ends a growth, grows once or ends a checkpoint: a few suffice or nothing helps.
         for _ in 0..4 {
             if !matches!(out, Err(Error::NoSpace { .. })) || !self.gain_space()? {
                 break;
             }
-            out = self.attempt(transaction);
+            out = self.attempt(transaction.borrow());
         }
         let seq = out?;
         self.grow_ahead();

@@ -506,6 +506,12 @@ mod tests {
             seq: 1,
             txn: txn(twice).into(),
         });
+        // One for several members, each with its own number.
+        let shared = SharedTxn::from(txn(steps));
+        for seq in [8, 9] {
+            let txn = shared.clone();
+            check(PeerBody::Apply { seq, txn });
+        }
         // A cut data segment is an error, not a shorter write.
         let one = Op::Write {
             oid: ObjectId::replicated(object("a")),
