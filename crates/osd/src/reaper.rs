@@ -82,7 +82,7 @@ impl Reaper {
             || !store.log_entries(stray).map_err(|e| text(&e))?.is_empty();
         if speaks {
             txn.ops.extend([Op::RemoveCollection, Op::CreateCollection]);
-            return store.submit(txn).map(|_| false).map_err(|e| text(&e));
+            return store.submit(&txn).map(|_| false).map_err(|e| text(&e));
         }
         // A PG's objects are those of one stretch of the order, which begins at the hash that is its seed; and another
         // one, of what repairs may have left.
@@ -110,7 +110,7 @@ impl Reaper {
             txn.ops.push(Op::RemoveCollection);
             tracing::info!("pg {stray}: its copy here was removed, it is whole elsewhere");
         }
-        store.submit(txn).map(|_| done).map_err(|e| text(&e))
+        store.submit(&txn).map(|_| done).map_err(|e| text(&e))
     }
 
     fn remove_some(store: &mut StoreView, pool: PoolId) -> Result<(), String> {
@@ -138,11 +138,11 @@ impl Reaper {
             for collection in collections.iter().filter(of_pool) {
                 let mut txn = Transaction::new(*collection);
                 txn.ops.push(Op::RemoveCollection);
-                store.submit(txn).map_err(|e| e.to_string())?;
+                store.submit(&txn).map_err(|e| e.to_string())?;
             }
             return Ok(());
         }
-        store.submit(txn).map(drop).map_err(|e| e.to_string())
+        store.submit(&txn).map(drop).map_err(|e| e.to_string())
     }
 }
 
@@ -181,7 +181,7 @@ mod tests {
             let oid = object(shard, hash);
             txn.ops.push(Op::Touch { oid });
         }
-        store.submit(txn).unwrap();
+        store.submit(&txn).unwrap();
         // Of the two PGs of the pool this one has the odd hashes.
         let mut steps = 0;
         while !Reaper::remove_stray(&mut store, stray, 2).unwrap() {

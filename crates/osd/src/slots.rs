@@ -18,6 +18,9 @@ use std::collections::BTreeMap;
 use types::pgstats::pg_state;
 use types::{Epoch, Errno, OsdId, PgId, SPgId, Utime};
 
+/// Room for outputs of one step that is kept for the next.
+const OUT_KEPT: usize = 256;
+
 impl Osd {
     /// Brings the slots in step with the newest state: roles, configurations, pools. True if a PG that this OSD led
     /// has another configuration now.
@@ -318,7 +321,8 @@ impl Osd {
     }
 
     fn carry_out(&mut self, pg: SPgId, primary: bool) {
-        for output in std::mem::take(&mut self.out) {
+        let mut out = std::mem::take(&mut self.out);
+        for output in out.drain(..) {
             match output {
                 // A read's answer may have become stale since it was asked for.
                 Output::Reply { .. } | Output::Send { .. }
@@ -365,6 +369,10 @@ impl Osd {
                 Output::Exported { token, .. } if !self.serving() => self.exported(token, Err(Errno::EAGAIN)),
                 Output::Exported { token, result } => self.exported(token, result),
             }
+        }
+        // Kept for the next step, unless this one was unusually long.
+        if self.out.is_empty() && out.capacity() <= OUT_KEPT {
+            self.out = out;
         }
     }
 

@@ -177,7 +177,7 @@ impl ObjectStore for StoreView {
         self.engine.queued()
     }
 
-    fn submit(&mut self, txn: Transaction) -> Result<Seq, Errno> {
+    fn submit(&mut self, txn: &Transaction) -> Result<Seq, Errno> {
         self.engine.queue(txn).map_err(|e| {
             match &e {
                 Error::NoSpace { .. } => tracing::warn!("write refused: {e}"),

@@ -166,9 +166,7 @@ impl CopyReads {
             return Ok(());
         }
         for op in &txn.ops {
-            objects_of(op)
-                .into_iter()
-                .for_each(|oid| self.reader.front.forget(&oid.object));
+            objects_of(op).for_each(|oid| self.reader.front.forget(&oid.object));
             match op {
                 Op::LogAppend { version, entry } => {
                     let head = LogEntry::from_bytes(entry)?.object.head();

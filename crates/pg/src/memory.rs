@@ -527,7 +527,7 @@ impl ObjectStore for MemoryStore {
         self.seq
     }
 
-    fn submit(&mut self, txn: Transaction) -> Result<Seq, Errno> {
+    fn submit(&mut self, txn: &Transaction) -> Result<Seq, Errno> {
         if let Some(e) = self.fail_next.take() {
             return Err(e);
         }
@@ -552,7 +552,7 @@ impl ObjectStore for MemoryStore {
             step.unwrap_or_else(|| next.step_collection(txn.collection, op))?;
         }
         next.seq += 1;
-        next.last = txn.ops;
+        next.last = txn.ops.clone();
         *self = next;
         Ok(self.seq)
     }

@@ -247,7 +247,7 @@ impl Pg {
     pub(crate) fn write_counted(&mut self, store: &mut dyn ObjectStore) {
         let mut txn = Transaction::new(self.state.id);
         txn.ops.push(self.state.meta_op());
-        if let Err(e) = store.submit(txn) {
+        if let Err(e) = store.submit(&txn) {
             tracing::warn!(
                 "pg {}: the count of its objects is not written: {e}",
                 self.state.id

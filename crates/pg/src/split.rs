@@ -92,11 +92,11 @@ impl Pg {
             self.state.log.push(entry, self.state.loaded_seq);
             if txn.ops.len() == BIRTH_OPS {
                 let full = std::mem::replace(&mut txn, Transaction::new(self.state.id));
-                store.submit(full).map_err(Birth::Write)?;
+                store.submit(&full).map_err(Birth::Write)?;
             }
         }
         txn.ops.push(self.state.meta_op());
-        store.submit(txn).map_err(Birth::Write)?;
+        store.submit(&txn).map_err(Birth::Write)?;
         Ok(())
     }
 

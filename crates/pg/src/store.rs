@@ -93,7 +93,7 @@ pub trait ObjectStore: ObjectReads {
     /// - EIO: what a step needs to read cannot be read.
     ///
     /// A `Write` or `Zero` of no bytes does not change the size.
-    fn submit(&mut self, txn: Transaction) -> Result<Seq, Errno>;
+    fn submit(&mut self, txn: &Transaction) -> Result<Seq, Errno>;
     /// Number of the newest transaction submitted: what a PG that is loaded now may find is durable with it.
     fn submitted(&self) -> Seq;
 }

@@ -125,7 +125,8 @@ impl State {
                 for (n, v) in attrs {
                     limit("an attribute's name", n.len() as u64, ATTR_NAME_BYTES_MAX)?;
                     limit("an attribute", v.len() as u64, VALUE_BYTES_MAX)?;
-                    self.emit(c, Step::SetAttr(detach(n), detach(v)))?;
+                    // The record of an object copies the name where it is new.
+                    self.emit(c, Step::SetAttr(n.clone(), detach(v)))?;
                 }
                 Ok(())
             }

@@ -12,7 +12,9 @@
 
 use crate::codec::{Bad, Decoded, Input, put_bytes, put_u};
 use crate::key;
+use crate::own::detach;
 use bytes::Bytes;
+use std::sync::Arc;
 
 pub const BLOCK: u64 = 4096;
 // What is on disks counts in these, and O_DIRECT writes them whole.
@@ -50,8 +52,9 @@ pub enum Place {
     Mapped { phys: u64, len: u64, shared: bool },
 }
 
+/// Shared between the versions of a record: most writes go where the object's blocks are, and change none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Extents(Vec<Extent>);
+pub struct Extents(Arc<Vec<Extent>>);
 
 impl Extents {
     pub fn iter(&self) -> impl Iterator<Item = &Extent> {
@@ -124,7 +127,7 @@ impl Extents {
                 keep.push(e.clip(to, e.end()));
             }
         }
-        self.0.splice(first..last, keep);
+        Arc::make_mut(&mut self.0).splice(first..last, keep);
     }
 
     /// Maps a run that must be a hole, merging it with neighbours that continue it.
@@ -139,24 +142,26 @@ impl Extents {
             |a: &Extent, b: &Extent| a.end() == b.at && a.phys + a.len == b.phys && a.shared == b.shared;
         let with_next = self.0.get(i).is_some_and(|e| joins(&new, e));
         let with_last = i > 0 && joins(&self.0[i - 1], &new);
+        let all = Arc::make_mut(&mut self.0);
         match (with_last, with_next) {
             (true, true) => {
-                self.0[i - 1].len += new.len + self.0[i].len;
-                self.0.remove(i);
+                all[i - 1].len += new.len + all[i].len;
+                all.remove(i);
             }
-            (true, false) => self.0[i - 1].len += new.len,
+            (true, false) => all[i - 1].len += new.len,
             (false, true) => {
-                let e = &mut self.0[i];
+                let e = &mut all[i];
                 (e.at, e.phys, e.len) = (new.at, new.phys, e.len + new.len);
             }
-            (false, false) => self.0.insert(i, new),
+            (false, false) => all.insert(i, new),
         }
     }
 
     /// Marks every extent overlapping `[from, to)` as shared.
     pub fn share(&mut self, from: u64, to: u64) {
         let first = self.position(from);
-        for e in self.0[first..].iter_mut().take_while(|e| e.at < to) {
+        let all = Arc::make_mut(&mut self.0);
+        for e in all[first..].iter_mut().take_while(|e| e.at < to) {
             e.shared = true;
         }
     }
@@ -279,10 +284,11 @@ impl Onode {
         self.inline() > INLINE_BYTES_MAX
     }
 
-    pub fn set_attr(&mut self, name: Bytes, value: Value) {
-        match self.attrs.binary_search_by(|(n, _)| n.cmp(&name)) {
+    /// The name may be a slice of a message: it is copied where it is new.
+    pub fn set_attr(&mut self, name: &Bytes, value: Value) {
+        match self.attrs.binary_search_by(|(n, _)| n.cmp(name)) {
             Ok(i) => self.attrs[i].1 = value,
-            Err(i) => self.attrs.insert(i, (name, value)),
+            Err(i) => self.attrs.insert(i, (detach(name), value)),
         }
     }
 
@@ -326,7 +332,7 @@ impl Onode {
         }
         put_u(&mut out, self.extents.0.len() as u64);
         let mut end = 0;
-        for e in &self.extents.0 {
+        for e in self.extents.iter() {
             put_u(&mut out, e.at - end);
             put_u(&mut out, e.len << 1 | u64::from(e.shared));
             put_u(&mut out, e.phys);
@@ -363,6 +369,7 @@ impl Onode {
             o.attrs.push((r.bytes()?, value(r)?));
         }
         let mut end = 0u64;
+        let extents = Arc::make_mut(&mut o.extents.0);
         for _ in 0..r.u()? {
             let (gap, len, phys) = (r.u()?, r.u()?, r.u()?);
             let at = end.checked_add(gap).ok_or(Bad("extent"))?;
@@ -373,7 +380,7 @@ impl Onode {
                 shared: len & 1 == 1,
             };
             end = at.checked_add(e.len).ok_or(Bad("extent"))?;
-            o.extents.0.push(e);
+            extents.push(e);
         }
         Ok(o)
     }
@@ -398,7 +405,7 @@ mod tests {
         x.insert(ext(0, 100, 2));
         x.insert(ext(4, 104, 1));
         x.insert(ext(2, 102, 2));
-        assert_eq!(x.0, vec![ext(0, 100, 5)]);
+        assert_eq!(*x.0, vec![ext(0, 100, 5)]);
         x.insert(ext(5, 200, 1));
         assert_eq!(x.0.len(), 2);
     }
@@ -410,7 +417,7 @@ mod tests {
         let mut out = Vec::new();
         x.remove(3, 5, &mut out);
         assert_eq!(out, vec![ext(3, 103, 2)]);
-        assert_eq!(x.0, vec![ext(0, 100, 3), ext(5, 105, 5)]);
+        assert_eq!(*x.0, vec![ext(0, 100, 3), ext(5, 105, 5)]);
         assert_eq!(x.find(3), Place::Hole { len: 2 });
         assert_eq!(
             x.find(6),
@@ -433,8 +440,8 @@ mod tests {
         let mut o = Onode::new(7);
         o.size = 10_000;
         let inline = |v: &'static str| Value::Inline(Bytes::from(v));
-        o.set_attr(Bytes::from("b"), inline("2"));
-        o.set_attr(Bytes::from("a"), inline("1"));
+        o.set_attr(&Bytes::from("b"), inline("2"));
+        o.set_attr(&Bytes::from("a"), inline("1"));
         o.extents.insert(ext(0, 9, 1));
         o.extents.insert(Extent {
             shared: true,
@@ -445,7 +452,7 @@ mod tests {
         assert_eq!(Onode::decode(o.encode().into()), Ok(o.clone()));
         let mut with_rows = o.clone();
         with_rows.values = 8;
-        with_rows.set_attr(Bytes::from("large"), Value::Row(1 << 20));
+        with_rows.set_attr(&Bytes::from("large"), Value::Row(1 << 20));
         assert_eq!(Onode::decode(with_rows.encode().into()), Ok(with_rows));
         assert_eq!(o.stored(), 4096 + 10_000 - 8192);
     }

@@ -318,7 +318,7 @@ impl State {
     fn set_attr(&mut self, o: &mut Onode, name: Bytes, value: Bytes) {
         let before = o.attr(&name).cloned();
         let value = self.place_value(o, before, || key::attr_value(&name), value);
-        o.set_attr(name, value);
+        o.set_attr(&name, value);
     }
 
     fn set_header(&mut self, o: &mut Onode, header: Bytes) {
@@ -334,7 +334,7 @@ impl State {
         for (name, value) in attrs.into_iter().rev() {
             match value {
                 Value::Inline(v) => self.set_attr(o, name, v),
-                row => o.set_attr(name, row),
+                row => o.set_attr(&name, row),
             }
         }
         match header {

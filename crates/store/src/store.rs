@@ -228,9 +228,9 @@ impl Store {
 
     /// Applies the transaction to what reads see, all or nothing, and appends it to the present batch.
     /// The batch goes to the disk at the next [`Store::kick`], or when the flush before it ends.
-    pub fn queue(&mut self, transaction: Transaction) -> Result<Seq> {
+    pub fn queue(&mut self, transaction: impl std::borrow::Borrow<Transaction>) -> Result<Seq> {
         self.settle()?;
-        let bound = self.state.record_bound(&transaction);
+        let bound = self.state.record_bound(transaction.borrow());
         let limit = self.committer.record_bytes_max();
         if bound > limit {
             return Err(Error::TooBig {
@@ -240,13 +240,13 @@ impl Store {
             });
         }
         self.make_room(bound)?;
-        let mut out = self.attempt(&transaction);
+        let mut out = self.attempt(transaction.borrow());
         // Each gain ends a growth, grows once or ends a checkpoint: a few suffice or nothing helps.
         for _ in 0..4 {
             if !matches!(out, Err(Error::NoSpace { .. })) || !self.gain_space()? {
                 break;
             }
-            out = self.attempt(&transaction);
+            out = self.attempt(transaction.borrow());
         }
         let seq = out?;
         self.grow_ahead();

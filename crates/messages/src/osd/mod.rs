@@ -25,6 +25,7 @@ pub use op::{
     AllocHintArg, ChecksumArg, CopyFromArg, ExtentArg, OsdOp, PgListArg, WatchArg, WriteSameArg, XattrArg,
 };
 pub use opcode::{OpClass, OpCode, code, op_flag};
+pub use peer_txn::SharedTxn;
 pub use reply::{MOSDOpReply, ReplyOp};
 pub use request::{MOSDOp, flag};
 pub use watch_notify::{MWatchNotify, WatchEvent};

@@ -7,9 +7,9 @@
 //! operations name and nothing else (whether that is the PG's own is for the receiver to check).
 
 use super::peer_scrub::{self, ScrubBody};
-use super::peer_txn::{decode_txn, encode_txn};
+use super::peer_txn::SharedTxn;
 use denc::{Bytes, BytesMut, Error, Reader, Result, Writer};
-use types::{EVersion, Epoch, HObject, SPgId, Transaction};
+use types::{EVersion, Epoch, HObject, SPgId};
 
 /// Message number; outside of what any Ceph daemon uses.
 pub const KIND: u16 = 0x5345;
@@ -60,7 +60,7 @@ pub enum PeerBody {
     },
     Apply {
         seq: u64,
-        txn: Transaction,
+        txn: SharedTxn,
     },
     /// Durable, or refused: 0 or an error number.
     Applied {
@@ -121,8 +121,8 @@ pub enum PeerMsg {
 
 impl PeerMsg {
     pub fn to_message(&self) -> msgr::Message {
-        let mut w = Writer::with_capacity(256);
-        let mut data = Vec::new();
+        let mut w = Writer::with_capacity(self.room());
+        let mut data = Parts::default();
         self.encode(&mut w, &mut data);
         msgr::Message {
             kind: KIND,
@@ -130,7 +130,7 @@ impl PeerMsg {
             compat: VERSION,
             priority: PRIORITY,
             front: w.finish(),
-            data: join(data),
+            data: data.join(),
             ..Default::default()
         }
     }
@@ -168,7 +168,24 @@ impl PeerMsg {
         }
     }
 
-    fn encode(&self, w: &mut Writer, data: &mut Vec<Bytes>) {
+    /// What its front takes, roughly.
+    fn room(&self) -> usize {
+        match self {
+            Self::Pg {
+                body: PeerBody::Apply { txn, .. },
+                ..
+            } => 64 + txn.wire_len(),
+            Self::Pg {
+                body: PeerBody::Applied { .. },
+                ..
+            }
+            | Self::Ping { .. }
+            | Self::Pong { .. } => 48,
+            _ => 256,
+        }
+    }
+
+    fn encode(&self, w: &mut Writer, data: &mut Parts) {
         match self {
             Self::Ping { stamp, epoch } => put_stamp(w, 1, *stamp, *epoch),
             Self::Pong { stamp, epoch } => put_stamp(w, 2, *stamp, *epoch),
@@ -199,7 +216,7 @@ fn put_stamp(w: &mut Writer, tag: u8, stamp: u64, epoch: Epoch) {
     w.u32(epoch);
 }
 
-fn encode_body(body: &PeerBody, w: &mut Writer, data: &mut Vec<Bytes>) {
+fn encode_body(body: &PeerBody, w: &mut Writer, data: &mut Parts) {
     match body {
         PeerBody::Query => w.u8(1),
         PeerBody::Info(info) => {
@@ -227,7 +244,7 @@ fn encode_body(body: &PeerBody, w: &mut Writer, data: &mut Vec<Bytes>) {
         PeerBody::Apply { seq, txn } => {
             w.u8(7);
             w.u64(*seq);
-            encode_txn(txn, w, data);
+            txn.encode(w, data);
         }
         PeerBody::Applied { seq, result } => {
             w.u8(8);
@@ -279,7 +296,7 @@ fn decode_body(r: &mut Reader, data: &mut Reader) -> Result<PeerBody> {
         },
         7 => PeerBody::Apply {
             seq: r.u64()?,
-            txn: decode_txn(r, data)?,
+            txn: SharedTxn::decode(r, data)?,
         },
         8 => PeerBody::Applied {
             seq: r.u64()?,
@@ -304,17 +321,33 @@ fn bad(r: &Reader) -> Error {
     r.invalid("unknown message of a placement group")
 }
 
-/// One buffer; no copy where at most one piece holds anything.
-fn join(mut parts: Vec<Bytes>) -> Bytes {
-    parts.retain(|p| !p.is_empty());
-    match parts.len() {
-        0 => Bytes::new(),
-        1 => parts.remove(0),
-        _ => {
-            let mut all = BytesMut::with_capacity(parts.iter().map(Bytes::len).sum());
-            parts.iter().for_each(|p| all.extend_from_slice(p));
-            all.freeze()
+/// What goes into the data segment, piece by piece.
+#[derive(Debug, Default)]
+pub(super) struct Parts {
+    first: Bytes,
+    /// Those behind it; most messages have none.
+    more: Vec<Bytes>,
+}
+
+impl Parts {
+    pub fn push(&mut self, part: Bytes) {
+        if self.first.is_empty() {
+            self.first = part;
+        } else if !part.is_empty() {
+            self.more.push(part);
         }
+    }
+
+    /// One buffer; no copy where at most one piece holds anything.
+    pub fn join(self) -> Bytes {
+        if self.more.is_empty() {
+            return self.first;
+        }
+        let more = self.more.iter().map(Bytes::len).sum::<usize>();
+        let mut all = BytesMut::with_capacity(self.first.len() + more);
+        all.extend_from_slice(&self.first);
+        self.more.iter().for_each(|p| all.extend_from_slice(p));
+        all.freeze()
     }
 }
 
@@ -322,7 +355,7 @@ fn join(mut parts: Vec<Bytes>) -> Bytes {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use types::{ObjectId, Op, PgId};
+    use types::{ObjectId, Op, PgId, Transaction};
 
     fn object(name: &str) -> HObject {
         let (none, oid) = (Bytes::new(), Bytes::copy_from_slice(name.as_bytes()));
@@ -471,8 +504,14 @@ mod tests {
         let twice: Vec<Op> = steps.iter().chain(&steps).cloned().collect();
         check(PeerBody::Apply {
             seq: 1,
-            txn: txn(twice),
+            txn: txn(twice).into(),
         });
+        // One for several members, each with its own number.
+        let shared = SharedTxn::from(txn(steps));
+        for seq in [8, 9] {
+            let txn = shared.clone();
+            check(PeerBody::Apply { seq, txn });
+        }
         // A cut data segment is an error, not a shorter write.
         let one = Op::Write {
             oid: ObjectId::replicated(object("a")),
@@ -484,7 +523,7 @@ mod tests {
             interval: 1,
             body: PeerBody::Apply {
                 seq: 1,
-                txn: txn(vec![one]),
+                txn: txn(vec![one]).into(),
             },
         };
         let mut cut = msg.to_message();

@@ -2,6 +2,7 @@
 //!
 //! Invariants: as in [`super::peer`]. Not here: what the figures are judged by (`pg::scrub`).
 
+use super::peer::Parts;
 use super::peer_txn::{decode_txn, encode_txn};
 use denc::{Bytes, Decode, Encode, Reader, Result, Writer};
 use types::{EVersion, HObject, Transaction};
@@ -190,7 +191,7 @@ impl ScrubBody {
 
 pub(super) const FIRST_TAG: u8 = 32;
 
-pub(super) fn encode(body: &ScrubBody, w: &mut Writer, data: &mut Vec<Bytes>) {
+pub(super) fn encode(body: &ScrubBody, w: &mut Writer, data: &mut Parts) {
     match body {
         ScrubBody::Digest {
             token,
@@ -227,7 +228,7 @@ pub(super) fn encode(body: &ScrubBody, w: &mut Writer, data: &mut Vec<Bytes>) {
 }
 
 /// What is said of units that are made in pieces, and of damage.
-fn encode_pieces(body: &ScrubBody, w: &mut Writer, data: &mut Vec<Bytes>) {
+fn encode_pieces(body: &ScrubBody, w: &mut Writer, data: &mut Parts) {
     match body {
         ScrubBody::Outline { token, from, to } => {
             w.u8(FIRST_TAG + 4);

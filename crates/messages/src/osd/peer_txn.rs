@@ -1,9 +1,88 @@
-//! A store transaction on its way to another OSD: a tag and the fields of each step; data of writes beside it.
+//! A store transaction on its way to other OSDs: a tag and the fields of each step; data of writes beside it.
 
+use super::peer::Parts;
 use denc::{Bytes, Reader, Result, Writer};
+use std::ops::Deref;
+use std::sync::{Arc, OnceLock};
 use types::{ObjectId, Op, Transaction};
 
-pub fn encode_txn(txn: &Transaction, w: &mut Writer, data: &mut Vec<Bytes>) {
+/// A transaction that goes to several members: one value, encoded once, with the first message that carries it.
+#[derive(Debug, Clone)]
+pub struct SharedTxn(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    txn: Transaction,
+    /// The steps, and the data beside them.
+    encoded: OnceLock<(Bytes, Bytes)>,
+}
+
+impl SharedTxn {
+    fn encoded(&self) -> &(Bytes, Bytes) {
+        self.0.encoded.get_or_init(|| {
+            let txn = &self.0.txn;
+            let mut w = Writer::with_capacity(32 + txn.ops.iter().map(room).sum::<usize>());
+            let mut data = Parts::default();
+            encode_txn(txn, &mut w, &mut data);
+            (w.finish(), data.join())
+        })
+    }
+
+    /// Bytes of its steps on the wire.
+    pub(super) fn wire_len(&self) -> usize {
+        self.encoded().0.len()
+    }
+
+    pub(super) fn encode(&self, w: &mut Writer, data: &mut Parts) {
+        let (steps, bytes) = self.encoded();
+        w.raw(steps);
+        data.push(bytes.clone());
+    }
+
+    pub(super) fn decode(r: &mut Reader, data: &mut Reader) -> Result<Self> {
+        Ok(decode_txn(r, data)?.into())
+    }
+}
+
+impl From<Transaction> for SharedTxn {
+    fn from(txn: Transaction) -> Self {
+        Self(Arc::new(Shared {
+            txn,
+            encoded: OnceLock::new(),
+        }))
+    }
+}
+
+impl Deref for SharedTxn {
+    type Target = Transaction;
+
+    fn deref(&self) -> &Transaction {
+        &self.0.txn
+    }
+}
+
+impl PartialEq for SharedTxn {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+impl Eq for SharedTxn {}
+
+/// What a step takes on the wire, roughly: enough for one allocation.
+fn room(op: &Op) -> usize {
+    let name = |oid: &ObjectId| 72 + oid.object.oid.len() + oid.object.key.len() + oid.object.nspace.len();
+    match op {
+        Op::Write { oid, .. } => name(oid),
+        Op::SetAttrs { oid, attrs } => {
+            name(oid) + attrs.iter().map(|(n, v)| 8 + n.len() + v.len()).sum::<usize>()
+        }
+        Op::LogAppend { entry, .. } => 24 + entry.len(),
+        Op::SetMeta { meta } => 8 + meta.len(),
+        _ => 128,
+    }
+}
+
+pub fn encode_txn(txn: &Transaction, w: &mut Writer, data: &mut Parts) {
     w.put(&txn.collection);
     w.u32(txn.ops.len() as u32);
     txn.ops.iter().for_each(|op| encode_op(op, w, data));
@@ -37,7 +116,7 @@ fn put_second(w: &mut Writer, oid: &ObjectId) {
     w.put(&oid.object);
 }
 
-fn encode_op(op: &Op, w: &mut Writer, data: &mut Vec<Bytes>) {
+fn encode_op(op: &Op, w: &mut Writer, data: &mut Parts) {
     match op {
         Op::Touch { oid } => put_oid(w, 1, oid),
         Op::Write {

@@ -72,7 +72,7 @@ impl<'a, S: Subject> Case<'a, S> {
     fn submit_to(&mut self, collection: SPgId, ops: impl Into<Vec<Op>>) -> Result<Seq, Errno> {
         let before = self.store().submitted();
         let ops = ops.into();
-        let result = self.store().submit(Transaction { collection, ops });
+        let result = self.store().submit(&Transaction { collection, ops });
         let now = self.store().submitted();
         match result {
             Ok(seq) => assert!(seq == now && seq > before, "{seq} after {before}, newest {now}"),

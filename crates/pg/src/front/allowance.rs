@@ -32,7 +32,7 @@ impl Pg {
         // The sums first: the deltas of the trimmed entries go.
         txn.ops.push(self.state.meta_op());
         txn.ops.push(Op::LogTrim { to });
-        match store.submit(txn) {
+        match store.submit(&txn) {
             Ok(_) => self.state.log.trimmed(to),
             Err(e) => tracing::warn!("pg {}: its log is not trimmed: {e}", self.state.id),
         }

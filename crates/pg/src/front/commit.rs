@@ -48,7 +48,9 @@ impl Commits {
         if seq <= self.committed {
             out.push(output);
         } else {
-            self.waiting.entry(seq).or_default().push((hash, output));
+            // Nearly always the one answer to a write.
+            let waiting = self.waiting.entry(seq).or_insert_with(|| Vec::with_capacity(1));
+            waiting.push((hash, output));
         }
     }
 

@@ -120,7 +120,7 @@ impl ObjectReads for Watched<'_> {
 
 impl ObjectStore for Watched<'_> {
     /// A store reads the rest of a block that is written in part: that may fail like any other read.
-    fn submit(&mut self, txn: Transaction) -> Result<Seq, Errno> {
+    fn submit(&mut self, txn: &Transaction) -> Result<Seq, Errno> {
         let r = self.store.submit(txn);
         if r == Err(Errno::EIO) {
             self.failed.set(true);

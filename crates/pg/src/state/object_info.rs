@@ -117,7 +117,7 @@ impl Encode for ObjectInfo {
     }
 
     fn to_bytes(&self) -> Bytes {
-        let mut w = Writer::with_capacity(96 + 56 * self.watchers.len());
+        let mut w = Writer::with_capacity(160 + 56 * self.watchers.len());
         self.encode(&mut w);
         w.finish()
     }

@@ -365,7 +365,7 @@ pub(super) fn poison(oid: &ObjectId, pg: SPgId, store: &mut MemoryStore) {
             oid: oid.clone(),
             attrs,
         });
-        store.submit(txn).unwrap();
+        store.submit(&txn).unwrap();
     }
 }
 

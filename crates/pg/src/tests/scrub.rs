@@ -152,7 +152,7 @@ fn what_was_removed_is_not_fetched_from_a_copy_that_has_it_still() {
             data: data(3, len).into(),
         });
         txn.ops.push(types::Op::SetAttrs { oid: oid("a"), attrs });
-        store(&mut c, 1).submit(txn).unwrap();
+        store(&mut c, 1).submit(&txn).unwrap();
         let r = scrub(&mut c, true, true);
         assert_eq!((r.errors, r.fixed), (2, 0));
         for osd in [0, 2] {

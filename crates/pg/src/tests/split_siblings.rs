@@ -66,7 +66,7 @@ fn nothing_is_taken_behind_what_was_refused() {
     let mut member = Replica::new(spg(0), group(1));
     let mut send = |seq: u64, collection: SPgId, ops: Vec<Op>| {
         let txn = Transaction { collection, ops };
-        match ask(&mut member, &mut store, PeerBody::Apply { seq, txn }) {
+        match ask(&mut member, &mut store, PeerBody::Apply { seq, txn: txn.into() }) {
             PeerBody::Applied { seq: s, result } if s == seq => result,
             other => panic!("{other:?}"),
         }
@@ -84,7 +84,14 @@ fn nothing_is_taken_behind_what_was_refused() {
         collection: spg(0),
         ops: vec![log(2)],
     };
-    let again = ask(&mut member, &mut store, PeerBody::Apply { seq: 4, txn });
+    let again = ask(
+        &mut member,
+        &mut store,
+        PeerBody::Apply {
+            seq: 4,
+            txn: txn.into(),
+        },
+    );
     assert_eq!(again, PeerBody::Applied { seq: 4, result: 0 });
 }
 

@@ -341,7 +341,7 @@ fn a_record_of_an_older_build_is_read_and_laid_out_anew() {
         for name in ["a", "c"] {
             let mut o = record(w, name);
             for n in 0..8 {
-                o.set_attr(vec![b'x', n].into(), big(n));
+                o.set_attr(&vec![b'x', n].into(), big(n));
             }
             o.omap_header = big(9);
             put_record(w, name, &o)?;
@@ -375,7 +375,7 @@ fn rows_of_values() {
     check("a value without its row", &["a value has no row"], |w| {
         let mut o = record(w, "a");
         o.values = 77;
-        o.set_attr("large".into(), Value::Row(9000));
+        o.set_attr(&"large".into(), Value::Row(9000));
         put_record(w, "a", &o)
     });
     check(

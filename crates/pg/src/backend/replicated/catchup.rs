@@ -420,7 +420,14 @@ impl Replicated {
             if txn.ops.len() >= TXN_STEPS_MAX || bytes.saturating_add(next) > TXN_BYTES_MAX {
                 let full = std::mem::replace(&mut txn, Transaction::new(ctx.pg.id));
                 let seq = self.next_number();
-                self.send_to(osd, PeerBody::Apply { seq, txn: full }, ctx);
+                self.send_to(
+                    osd,
+                    PeerBody::Apply {
+                        seq,
+                        txn: full.into(),
+                    },
+                    ctx,
+                );
                 (last, bytes) = (Some(seq), 0);
             }
         }
@@ -495,7 +502,10 @@ impl Replicated {
                     continue;
                 }
                 *number += 1;
-                let body = PeerBody::Apply { seq: *number, txn };
+                let body = PeerBody::Apply {
+                    seq: *number,
+                    txn: txn.into(),
+                };
                 out.push(Output::Peer {
                     to: *osd,
                     interval,

@@ -62,11 +62,10 @@ impl Backend for Replicated {
         head: Option<&HObject>,
         lent: &mut Lent<'_>,
     ) -> Result<Seq, Errno> {
-        let copy = self.is_shared().then(|| txn.clone());
-        let seq = lent.store.submit(txn)?;
+        let seq = lent.store.submit(&txn)?;
         lent.pg.last_seq = seq;
-        if let Some(txn) = copy {
-            self.replicate(txn, head, seq, lent);
+        if self.is_shared() {
+            self.replicate(txn.into(), head, seq, lent);
         }
         Ok(seq)
     }

@@ -79,6 +79,11 @@ impl Grants {
         self.asked_in_vain && !self.proposed.is_empty()
     }
 
+    /// Nobody is to leave, and no proposal of that is open.
+    pub fn is_settled(&self) -> bool {
+        self.leaving.is_empty() && self.proposed.is_empty()
+    }
+
     /// It asks for one. False: it gets none.
     pub fn give(&mut self, osd: OsdId, now: Duration) -> bool {
         self.asked_in_vain |= self.proposed.contains(&osd);

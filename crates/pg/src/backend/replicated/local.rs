@@ -210,7 +210,7 @@ impl LocalCopy {
             PeerBody::Rewind { to } => self.rewind(to, store).and_then(|()| self.info(store)),
             PeerBody::Reset => self.reset(store).and_then(|()| self.info(store)),
             PeerBody::Scan { token, from, to, max } => self.scan(token, from, to, max, store),
-            PeerBody::Apply { seq, txn } => return Some(self.apply(seq, txn, reads, store)),
+            PeerBody::Apply { seq, txn } => return Some(self.apply(seq, &txn, reads, store)),
             PeerBody::Info(_)
             | PeerBody::Listing { .. }
             | PeerBody::Applied { .. }
@@ -243,13 +243,13 @@ impl LocalCopy {
     fn apply(
         &mut self,
         seq: u64,
-        txn: Transaction,
+        txn: &Transaction,
         reads: &mut dyn ReadsHere,
         store: &mut dyn ObjectStore,
     ) -> PeerBody {
         let result = match self.refused {
             Some(e) => Err(e),
-            None => self.check(&txn).and_then(|()| store.submit(txn)),
+            None => self.check(txn).and_then(|()| store.submit(txn)),
         };
         if let Err(e) = result
             && !broken::is(Rule::RefusedStays)
@@ -272,7 +272,7 @@ impl LocalCopy {
     }
 
     fn submit(&mut self, txn: Transaction, store: &mut dyn ObjectStore) -> Result<(), IoError> {
-        let submitted = store.submit(txn);
+        let submitted = store.submit(&txn);
         submitted.map_err(|e| IoError(format!("pg {}: the store refused a change: {e}", self.id)))?;
         Ok(())
     }
@@ -412,8 +412,8 @@ pub(crate) fn clear_log() -> [Op; 2] {
 }
 
 /// The objects that a step touches.
-pub(crate) fn objects_of(op: &Op) -> Vec<&ObjectId> {
-    match op {
+pub(crate) fn objects_of(op: &Op) -> impl Iterator<Item = &ObjectId> {
+    let (one, other) = match op {
         Op::Touch { oid }
         | Op::Write { oid, .. }
         | Op::Zero { oid, .. }
@@ -426,12 +426,15 @@ pub(crate) fn objects_of(op: &Op) -> Vec<&ObjectId> {
         | Op::OmapRemove { oid, .. }
         | Op::OmapRemoveRange { oid, .. }
         | Op::OmapClear { oid }
-        | Op::OmapSetHeader { oid, .. } => vec![oid],
-        Op::Clone { src, dst } | Op::CloneRange { src, dst, .. } | Op::Rename { src, dst } => vec![src, dst],
+        | Op::OmapSetHeader { oid, .. } => (Some(oid), None),
+        Op::Clone { src, dst } | Op::CloneRange { src, dst, .. } | Op::Rename { src, dst } => {
+            (Some(src), Some(dst))
+        }
         Op::CreateCollection
         | Op::RemoveCollection
         | Op::SetMeta { .. }
         | Op::LogAppend { .. }
-        | Op::LogTrim { .. } => Vec::new(),
-    }
+        | Op::LogTrim { .. } => (None, None),
+    };
+    one.into_iter().chain(other)
 }

@@ -49,6 +49,7 @@ use crate::store::Seq;
 use birth::Birth;
 use grants::Grants;
 use member::{Member, Phase};
+use messages::osd::SharedTxn;
 use messages::osd::peer::{PeerBody, PgInfo};
 use messages::osd::peer_scrub::ScrubBody;
 use repair::Repairs;
@@ -463,10 +464,10 @@ impl Replicated {
     // --- writes ---------------------------------------------------------------------------------------
 
     /// Sends a transaction that was submitted here as `seq` to the members.
-    fn replicate(&mut self, txn: Transaction, head: Option<&HObject>, seq: Seq, ctx: &mut Lent<'_>) {
+    fn replicate(&mut self, txn: SharedTxn, head: Option<&HObject>, seq: Seq, ctx: &mut Lent<'_>) {
         let interval = self.group.interval;
         let mut number = self.last_number;
-        let mut objects_only = None;
+        let mut objects_only: Option<SharedTxn> = None;
         for (osd, m) in &mut self.members {
             let in_sync = self.group.is_in_sync(*osd);
             let txn = if m.is_full() {
@@ -475,7 +476,7 @@ impl Replicated {
                 c.put_off(seq, head, &txn);
                 continue;
             } else if head.is_some_and(|h| m.takes_objects(h)) {
-                objects_only.get_or_insert_with(|| strip(&txn)).clone()
+                objects_only.get_or_insert_with(|| strip(&txn).into()).clone()
             } else {
                 continue;
             };
@@ -516,6 +517,10 @@ impl Replicated {
     /// After anything that may have changed what is to be done.
     fn review(&mut self, ctx: &mut Lent<'_>) {
         self.grants.forget_ended(ctx.now);
+        if self.is_at_rest() {
+            self.look_at = None;
+            return self.release_committed(ctx);
+        }
         self.try_to_peer(ctx);
         self.begin_without_peers(ctx);
         self.go_on_resyncing(ctx);
@@ -523,15 +528,28 @@ impl Replicated {
         self.release_committed(ctx);
         self.give_up_stepping_down(ctx.now, ctx.pg);
         self.propose(ctx);
-        let restless = !self.peered
+        let restless = self.is_restless();
+        // Not put off by what comes in meanwhile: under load that never ends.
+        let at = self.look_at.unwrap_or(ctx.now + LOOK_EVERY);
+        self.look_at = (restless && self.group.is_primary()).then_some(at);
+    }
+
+    /// Something is under way, or wanted, that needs looking after.
+    fn is_restless(&self) -> bool {
+        !self.peered
             || !Backend::all_full(self)
             || self.proposal.is_some()
             || self.handing.is_some()
             || self.stepping_down.is_some()
-            || self.wants_another_group();
-        // Not put off by what comes in meanwhile: under load that never ends.
-        let at = self.look_at.unwrap_or(ctx.now + LOOK_EVERY);
-        self.look_at = (restless && self.group.is_primary()).then_some(at);
+            || self.wants_another_group()
+    }
+
+    /// A primary that is as it should be, which proposes nothing: of all that is reviewed only answers may be due.
+    fn is_at_rest(&self) -> bool {
+        let g = &self.group;
+        let leads = g.is_primary() && g.is_in_sync(g.me);
+        let nothing_open = self.counted.is_empty() && !self.handed && self.grants.is_settled();
+        leads && nothing_open && !self.is_restless()
     }
 
     fn look_after_members(&mut self, ctx: &mut Lent<'_>) {

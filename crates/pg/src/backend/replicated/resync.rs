@@ -104,7 +104,14 @@ impl Replicated {
         match self.resync_txn(osd, changed, entries, ctx) {
             Ok(Some(txn)) => {
                 let number = self.next_number();
-                self.send_to(osd, PeerBody::Apply { seq: number, txn }, ctx);
+                self.send_to(
+                    osd,
+                    PeerBody::Apply {
+                        seq: number,
+                        txn: txn.into(),
+                    },
+                    ctx,
+                );
                 if let Some(m) = self.members.get_mut(&osd) {
                     m.become_full_with(number);
                 }
@@ -137,7 +144,7 @@ impl Replicated {
         ctx.pg.meta.complete = false;
         let mut txn = Transaction::new(ctx.pg.id);
         txn.ops.push(ctx.pg.meta_op());
-        match ctx.store.submit(txn) {
+        match ctx.store.submit(&txn) {
             Ok(seq) => ctx.pg.last_seq = seq,
             Err(_) => {
                 ctx.pg.meta.complete = true;

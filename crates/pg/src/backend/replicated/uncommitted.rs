@@ -7,17 +7,18 @@
 //! Bound: writes that are not durable everywhere; clients' budgets bound them.
 
 use crate::store::Seq;
+use messages::osd::SharedTxn;
 use std::collections::VecDeque;
-use types::{EVersion, Op, Transaction};
+use types::{EVersion, Op};
 
 #[derive(Debug, Default)]
 pub(super) struct Uncommitted {
     /// In order. None: its object is not the same there yet and is copied after it.
-    pub writes: VecDeque<(Seq, Option<Transaction>)>,
+    pub writes: VecDeque<(Seq, Option<SharedTxn>)>,
 }
 
 impl Uncommitted {
-    pub fn push(&mut self, seq: Seq, txn: Option<Transaction>) {
+    pub fn push(&mut self, seq: Seq, txn: Option<SharedTxn>) {
         self.writes.push_back((seq, txn));
     }
 
@@ -40,7 +41,7 @@ impl Uncommitted {
     }
 
     /// The next one, if it is one of those up to there.
-    pub fn pop_up_to(&mut self, committed: Seq) -> Option<Option<Transaction>> {
+    pub fn pop_up_to(&mut self, committed: Seq) -> Option<Option<SharedTxn>> {
         let is_due = self.writes.front().is_some_and(|(seq, _)| *seq <= committed);
         is_due
             .then(|| self.writes.pop_front())

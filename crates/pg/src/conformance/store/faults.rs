@@ -224,15 +224,15 @@ impl ObjectStore for Faulty {
         }
     }
 
-    fn submit(&mut self, txn: Transaction) -> Result<Seq, Errno> {
+    fn submit(&mut self, txn: &Transaction) -> Result<Seq, Errno> {
         let collection = txn.collection;
         let one_by_one = self.has(StepsOneByOne);
         let mut last = Ok(self.inner.submitted());
         let mut ops: Vec<Op> = Vec::new();
-        for op in txn.ops {
+        for op in txn.ops.iter().cloned() {
             let instead = self.instead(op);
             if one_by_one {
-                last = self.inner.submit(Transaction {
+                last = self.inner.submit(&Transaction {
                     collection,
                     ops: instead,
                 });
@@ -242,7 +242,7 @@ impl ObjectStore for Faulty {
             }
         }
         if !one_by_one {
-            last = self.inner.submit(Transaction { collection, ops });
+            last = self.inner.submit(&Transaction { collection, ops });
         }
         if last.is_err() && self.has(NumberAfterAnError) {
             self.inner.seq += 1;

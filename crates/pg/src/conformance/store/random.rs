@@ -19,11 +19,11 @@ pub fn run<S: Subject>(s: &mut S, seed: u64) {
     let mut case = Case::new(s);
     let mut expected = MemoryStore::default();
     let ops = vec![Op::CreateCollection];
-    expected.submit(Transaction { collection: PG, ops }).unwrap();
+    expected.submit(&Transaction { collection: PG, ops }).unwrap();
     for round in 0..TRANSACTIONS {
         let n = 1 + dice.below(OPS_MAX);
         let ops: Vec<Op> = (0..n).map(|_| dice.op(round)).collect();
-        let ours = expected.submit(Transaction {
+        let ours = expected.submit(&Transaction {
             collection: PG,
             ops: ops.clone(),
         });

@@ -86,7 +86,7 @@ impl World for Copies {
     fn new() -> Self {
         let mut store = MemoryStore::default();
         store
-            .submit(Transaction {
+            .submit(&Transaction {
                 collection: spg(),
                 ops: vec![Op::CreateCollection],
             })

@@ -37,7 +37,7 @@ struct Shard {
 
 impl Shard {
     fn take(&mut self, seq: Seq, txn: Transaction) {
-        self.store.submit(txn).unwrap();
+        self.store.submit(&txn).unwrap();
         self.newest.0 = seq;
     }
 }
@@ -323,7 +323,7 @@ impl Backend for Xor {
 
     fn submit(&mut self, txn: Transaction, _: Option<&HObject>, lent: &mut Lent<'_>) -> Result<Seq, Errno> {
         let [own, one, two] = self.cut(&txn, lent.store);
-        let seq = lent.store.submit(own)?;
+        let seq = lent.store.submit(&own)?;
         lent.pg.last_seq = seq;
         let mut far = self.far.borrow_mut();
         for (shard, txn) in far.shards.iter_mut().zip([one, two]) {
@@ -469,7 +469,7 @@ impl World for Shards {
         let mut store = MemoryStore::default();
         let ops = vec![Op::CreateCollection];
         let collection = spg();
-        store.submit(Transaction { collection, ops }).unwrap();
+        store.submit(&Transaction { collection, ops }).unwrap();
         Self {
             backend: Xor::new(group(&[0, 1, 2]), Far::new(&store)),
             pg: PgState::new(spg(), Arc::new(pool()), store.seq, Duration::ZERO),

@@ -7,8 +7,9 @@ use crate::backend::replicated::uncommitted::Uncommitted;
 use crate::broken::{self, Rule};
 use crate::state::versions::Versions;
 use crate::store::Seq;
+use messages::osd::SharedTxn;
 use std::collections::{BTreeMap, BTreeSet};
-use types::{EVersion, HObject, Transaction};
+use types::{EVersion, HObject};
 
 /// Objects being copied to one member at a time.
 const COPIES_MAX: usize = 4;
@@ -98,7 +99,7 @@ impl Catchup {
     }
 
     /// A change that goes there when it is durable on all of `in_sync`. `head`: its object, if it is about one.
-    pub fn put_off(&mut self, seq: Seq, head: Option<&HObject>, txn: &Transaction) {
+    pub fn put_off(&mut self, seq: Seq, head: Option<&HObject>, txn: &SharedTxn) {
         let goes = head.is_none_or(|h| self.takes(h));
         self.uncommitted.push(seq, goes.then(|| txn.clone()));
     }

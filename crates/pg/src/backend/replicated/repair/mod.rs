@@ -506,7 +506,14 @@ impl Replicated {
                 r.doing = Some(Doing::Pushing { member, number });
                 let mut txn = Transaction::new(ctx.pg.id);
                 txn.ops = ops;
-                self.send_to(member, PeerBody::Apply { seq: number, txn }, ctx);
+                self.send_to(
+                    member,
+                    PeerBody::Apply {
+                        seq: number,
+                        txn: txn.into(),
+                    },
+                    ctx,
+                );
             }
             Ok(None) => self.push_in_pieces(id, fix),
             Ok(Some(_)) => self.repair_ends(id, false, ctx),

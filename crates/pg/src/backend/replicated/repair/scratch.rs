@@ -113,7 +113,7 @@ pub(crate) fn clear(id: SPgId, range: HashRange, store: &mut dyn ObjectStore) ->
             found.len()
         );
         txn.ops.extend(found.into_iter().map(|oid| Op::Remove { oid }));
-        let cleared = store.submit(txn);
+        let cleared = store.submit(&txn);
         cleared.map_err(|e| IoError(format!("pg {id}: what a repair left cannot be removed: {e}")))?;
     }
 }
@@ -190,7 +190,7 @@ mod tests {
             txn.ops.push(Op::Touch { oid: scratch(&oid) });
             txn.ops.push(Op::Touch { oid });
         }
-        store.submit(txn).unwrap();
+        store.submit(&txn).unwrap();
         // Of two PGs the second one, which has no collection yet, has the odd hashes.
         let odd = SPgId::replicated(PgId::new(3, 1));
         clear(odd, HashRange::of(1, 2), &mut store).unwrap();

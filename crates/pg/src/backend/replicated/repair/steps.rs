@@ -224,11 +224,18 @@ impl Replicated {
         if let Some(member) = b.member {
             let number = self.next_number();
             b.wait = Some(Wait::Durable(number));
-            self.send_to(member, PeerBody::Apply { seq: number, txn }, ctx);
+            self.send_to(
+                member,
+                PeerBody::Apply {
+                    seq: number,
+                    txn: txn.into(),
+                },
+                ctx,
+            );
             return Ok(());
         }
         let refused = |e| Halt::Failed(format!("the store refused it: {e}"));
-        ctx.pg.last_seq = ctx.store.submit(txn).map_err(refused)?;
+        ctx.pg.last_seq = ctx.store.submit(&txn).map_err(refused)?;
         // One piece at a time: others want to write here, too.
         b.wait = Some(Wait::Flush(ctx.pg.last_seq));
         Ok(())
@@ -382,11 +389,11 @@ impl Replicated {
         match b.member {
             Some(member) if self.is_full(member) => {
                 let seq = self.next_number();
-                self.send_to(member, PeerBody::Apply { seq, txn }, ctx);
+                self.send_to(member, PeerBody::Apply { seq, txn: txn.into() }, ctx);
             }
             // It removes them when it is asked again what it has.
             Some(_) => {}
-            None => match ctx.store.submit(txn) {
+            None => match ctx.store.submit(&txn) {
                 Ok(seq) => ctx.pg.last_seq = seq,
                 Err(e) => tracing::warn!("pg {}: {}: what was made of it stays: {e}", ctx.pg.id, b.to),
             },

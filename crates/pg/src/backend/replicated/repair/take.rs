@@ -46,7 +46,7 @@ impl Replicated {
             let oid = ctx.pg.object_id(gone);
             txn.ops.push(Op::Remove { oid });
         }
-        let seq = ctx.store.submit(txn).map_err(|e| text(&e))?;
+        let seq = ctx.store.submit(&txn).map_err(|e| text(&e))?;
         ctx.pg.last_seq = seq;
         self.look_again(&to.head(), &versions, seq, ctx)
     }
