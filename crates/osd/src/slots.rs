@@ -18,6 +18,9 @@ use std::collections::BTreeMap;
 use types::pgstats::pg_state;
 use types::{Epoch, Errno, OsdId, PgId, SPgId, Utime};
 
+/// A longer list of outputs gives its memory back.
+const OUTPUTS_KEPT: usize = 256;
+
 impl Osd {
     /// Brings the slots in step with the newest state: roles, configurations, pools. True if a PG that this OSD led
     /// has another configuration now.
@@ -248,9 +251,10 @@ impl Osd {
     /// The same, after which no answer leaves that waits for more than `at`.
     pub fn turn_at(&mut self, pg: SPgId, at: u64, step: impl FnOnce(&mut Role, &mut Context<'_>)) {
         self.turns.about().step(pg.pg);
-        let reads =
-            matches!(self.slots.get(&pg), Some(s) if matches!(&s.role, Role::Replica(r) if r.has_reads()));
-        let serving = reads && self.may_answer_for(pg);
+        let serving = match self.slots.get(&pg).map(|s| &s.role) {
+            Some(Role::Replica(r)) => r.has_reads() && self.may_answer_for(pg),
+            _ => false,
+        };
         let Some(slot) = self.slots.get_mut(&pg) else {
             return;
         };
@@ -258,7 +262,7 @@ impl Osd {
             r.set_serving(serving);
         }
         self.store.lend(pg);
-        let random = self.random.clone();
+        let random = &self.random;
         let mut random = || random.u64();
         let ctx = &mut Context {
             store: &mut self.store,
@@ -275,30 +279,17 @@ impl Osd {
         if slot.role.is_waiting() {
             self.uncommitted.insert(pg);
         }
-        let primary = matches!(slot.role, Role::Primary(_));
-        self.arm(pg);
+        let (primary, want) = match &slot.role {
+            Role::Primary(p) => (true, p.next_timer()),
+            Role::Replica(_) => (false, None),
+        };
+        // The timer queue stays in step with what the PG wants.
+        if want != slot.timer {
+            let before = std::mem::replace(&mut slot.timer, want);
+            before.map(|at| self.timers.remove(&(at, pg)));
+            self.timers.extend(want.map(|at| (at, pg)));
+        }
         self.carry_out(pg, primary);
-    }
-
-    /// Keeps the timer queue in step with what the PG wants.
-    fn arm(&mut self, pg: SPgId) {
-        let Some(slot) = self.slots.get_mut(&pg) else {
-            return;
-        };
-        let want = match &slot.role {
-            Role::Primary(p) => p.next_timer(),
-            Role::Replica(_) => None,
-        };
-        if want == slot.timer {
-            return;
-        }
-        if let Some(at) = slot.timer {
-            self.timers.remove(&(at, pg));
-        }
-        if let Some(at) = want {
-            self.timers.insert((at, pg));
-        }
-        slot.timer = want;
     }
 
     pub fn on_timer(&mut self) {
@@ -318,7 +309,8 @@ impl Osd {
     }
 
     fn carry_out(&mut self, pg: SPgId, primary: bool) {
-        for output in std::mem::take(&mut self.out) {
+        let mut outputs = std::mem::take(&mut self.out);
+        for output in outputs.drain(..) {
             match output {
                 // A read's answer may have become stale since it was asked for.
                 Output::Reply { .. } | Output::Send { .. }
@@ -365,6 +357,10 @@ impl Osd {
                 Output::Exported { token, .. } if !self.serving() => self.exported(token, Err(Errno::EAGAIN)),
                 Output::Exported { token, result } => self.exported(token, result),
             }
+        }
+        // Its memory serves the next turn.
+        if self.out.is_empty() && outputs.capacity() <= OUTPUTS_KEPT {
+            self.out = outputs;
         }
     }
 
