@@ -285,8 +285,9 @@ impl Osd {
         };
         // The timer queue stays in step with what the PG wants.
         if want != slot.timer {
-            let before = std::mem::replace(&mut slot.timer, want);
-            before.map(|at| self.timers.remove(&(at, pg)));
+            if let Some(at) = std::mem::replace(&mut slot.timer, want) {
+                self.timers.remove(&(at, pg));
+            }
             self.timers.extend(want.map(|at| (at, pg)));
         }
         self.carry_out(pg, primary);
