@@ -11,13 +11,13 @@ use crate::places::{NoPlace, Places};
 use auth::{AuthMethod, PeerCaps};
 use msgr::{Message, Peer};
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
+use types::numbers::NumberMap;
 use types::{AuthName, EntityAddr, EntityKind};
 
 /// Names one connection for as long as the process lives; never used again.
@@ -101,7 +101,7 @@ impl Default for Options {
 
 pub(crate) struct Shared {
     pub options: Options,
-    pub conns: RefCell<HashMap<ConnId, Rc<Connection>>>,
+    pub conns: RefCell<NumberMap<ConnId, Rc<Connection>>>,
     pub total: Rc<TotalBudget>,
     pub outputs: Rc<Outputs>,
     pub places: RefCell<Places>,
@@ -210,7 +210,7 @@ impl Connections {
                 outputs,
                 places: RefCell::new(Places::new(connections_max)),
                 options,
-                conns: RefCell::new(HashMap::new()),
+                conns: RefCell::new(NumberMap::default()),
                 total,
                 next_id: Cell::new(1),
                 stop: Notify::new(),

@@ -22,6 +22,7 @@ use net::{DialEvent, Lifelines, Listener, NetEvent};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use store::Store;
@@ -111,7 +112,11 @@ pub async fn serve(
     let lifelines = Lifelines::default();
     let wake = Arc::new(Notify::new());
     let waker = wake.clone();
-    let store = Store::open(&c.dir, &c.store, Arc::new(move || waker.notify_one()))?;
+    let options = store::Options {
+        own_log: true,
+        ..c.store.clone()
+    };
+    let store = Store::open(&c.dir, &options, Arc::new(move || waker.notify_one()))?;
     let (listener, addr) = listen(c.bind, c.nonce)?;
     // Heartbeats have a port of their own, which the system chooses.
     let (hb_listener, hb_addr) = listen(SocketAddr::new(c.bind.ip(), 0), c.nonce)?;
@@ -170,7 +175,7 @@ pub async fn serve(
         links,
         membership,
     });
-    let mut state = c.cluster.subscribe_state();
+    let state = c.cluster.subscribe_state();
     let beating = pulse::start(PulseParts {
         me: c.id,
         cluster: c.cluster.clone(),
@@ -204,6 +209,12 @@ pub async fn serve(
     let mut beat = io::task::interval(links::BEAT);
     beat.set_missed_tick_behavior(io::task::MissedTickBehavior::Delay);
     let mut ticks = 0u32;
+    // What is rare stays registered over many turns: to register it anew costs as much as a short turn.
+    let mut stopped = pin!(stop.wait_for(|s| *s));
+    let mut newer = pin!(next_state(state));
+    let mut timer = pin!(io::task::sleep(Duration::ZERO));
+    // What the timer stands at.
+    let mut armed = None;
     loop {
         let now = c.clock.monotonic();
         pulse.turned(now);
@@ -211,19 +222,28 @@ pub async fn serve(
         if let Some(line) = osd.turns.end(now) {
             tracing::warn!("osd.{}: {line}", c.id);
         }
-        let timer = osd
-            .next_timer()
-            .map_or(Duration::from_secs(3600), |at| at.saturating_sub(now));
+        let want = osd.next_timer();
+        if armed != Some(want) {
+            armed = Some(want);
+            let wait = want.map_or(Duration::from_secs(3600), |at| at.saturating_sub(now));
+            timer.set(io::task::sleep(wait));
+        }
         // Rare things before the flood: under load `sources` is always ready, and an OSD that hears of no map and
         // sends no report is taken for dead.
         let event = tokio::select! {
             biased;
-            _ = stop.wait_for(|s| *s) => Event::Stop,
-            Ok(()) = state.changed() => Event::Cluster,
+            _ = &mut stopped => Event::Stop,
+            state = &mut newer => {
+                newer.set(next_state(state));
+                Event::Cluster
+            }
             _ = beat.tick() => Event::Beat,
             _ = tick.tick() => Event::Tick,
             event = sources.next() => event,
-            () = io::task::sleep(timer) => Event::Timer,
+            () = &mut timer => {
+                armed = None;
+                Event::Timer
+            }
         };
         let began = c.clock.monotonic();
         osd.turns.begin(began);
@@ -402,6 +422,14 @@ struct Sources {
     reads: Option<Readable>,
     /// The log's writes that the loop has begun.
     log: Option<Readable>,
+}
+
+/// There is a newer state; where no more will come: never.
+async fn next_state<T>(mut state: watch::Receiver<T>) -> watch::Receiver<T> {
+    if state.changed().await.is_err() {
+        std::future::pending::<()>().await;
+    }
+    state
 }
 
 /// The disk has read or written something. Without such requests beside the loop: never.

@@ -251,9 +251,10 @@ impl Osd {
     /// The same, after which no answer leaves that waits for more than `at`.
     pub fn turn_at(&mut self, pg: SPgId, at: u64, step: impl FnOnce(&mut Role, &mut Context<'_>)) {
         self.turns.about().step(pg.pg);
-        let reads =
-            matches!(self.slots.get(&pg), Some(s) if matches!(&s.role, Role::Replica(r) if r.has_reads()));
-        let serving = reads && self.may_answer_for(pg);
+        let serving = match self.slots.get(&pg).map(|s| &s.role) {
+            Some(Role::Replica(r)) => r.has_reads() && self.may_answer_for(pg),
+            _ => false,
+        };
         let Some(slot) = self.slots.get_mut(&pg) else {
             return;
         };
@@ -261,7 +262,7 @@ impl Osd {
             r.set_serving(serving);
         }
         self.store.lend(pg);
-        let random = self.random.clone();
+        let random = &self.random;
         let mut random = || random.u64();
         let ctx = &mut Context {
             store: &mut self.store,
@@ -278,30 +279,18 @@ impl Osd {
         if slot.role.is_waiting() {
             self.uncommitted.insert(pg);
         }
-        let primary = matches!(slot.role, Role::Primary(_));
-        self.arm(pg);
+        let (primary, want) = match &slot.role {
+            Role::Primary(p) => (true, p.next_timer()),
+            Role::Replica(_) => (false, None),
+        };
+        // The timer queue stays in step with what the PG wants.
+        if want != slot.timer {
+            if let Some(at) = std::mem::replace(&mut slot.timer, want) {
+                self.timers.remove(&(at, pg));
+            }
+            self.timers.extend(want.map(|at| (at, pg)));
+        }
         self.carry_out(pg, primary);
-    }
-
-    /// Keeps the timer queue in step with what the PG wants.
-    fn arm(&mut self, pg: SPgId) {
-        let Some(slot) = self.slots.get_mut(&pg) else {
-            return;
-        };
-        let want = match &slot.role {
-            Role::Primary(p) => p.next_timer(),
-            Role::Replica(_) => None,
-        };
-        if want == slot.timer {
-            return;
-        }
-        if let Some(at) = slot.timer {
-            self.timers.remove(&(at, pg));
-        }
-        if let Some(at) = want {
-            self.timers.insert((at, pg));
-        }
-        slot.timer = want;
     }
 
     pub fn on_timer(&mut self) {

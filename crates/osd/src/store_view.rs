@@ -8,9 +8,9 @@ mod tests;
 
 use bytes::Bytes;
 use pg::{IoError, ObjectReads, ObjectStat, ObjectStore, OmapPage, Seq, Ticket};
-use std::collections::HashMap;
 use std::ops::Bound;
 use store::{Error, Store};
+use types::numbers::NumberMap;
 use types::{EVersion, Errno, ObjectId, PgId, SPgId, Transaction};
 
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub struct StoreView {
     borrower: SPgId,
     /// Prefetches that were not released. Bounded by the operations in flight, of which `net` has a budget, and
     /// the ranges that a PG asks for on behalf of one.
-    prefetches: HashMap<Ticket, SPgId>,
+    prefetches: NumberMap<Ticket, SPgId>,
 }
 
 impl StoreView {
@@ -28,7 +28,7 @@ impl StoreView {
         Self {
             engine,
             borrower: SPgId::replicated(PgId::new(0, 0)),
-            prefetches: HashMap::new(),
+            prefetches: NumberMap::default(),
         }
     }
 

@@ -6,9 +6,9 @@
 //!
 //! Invariant (the owner's duty): a block is removed before its content on the disk can change.
 
-use crate::generation::NumberMap;
 use crate::onode::BLOCK;
 use bytes::Bytes;
+use types::numbers::NumberMap;
 
 #[derive(Debug, Default)]
 struct Slot {

@@ -52,6 +52,9 @@ pub struct Options {
     /// False: helper threads are not started, and the owner drives all work itself through
     /// [`pump`](crate::Store::pump). For simulation.
     pub threads: bool,
+    /// The owner calls [`turned`](crate::Store::turned) when [`log_fd`](crate::Store::log_fd) turns readable. So it may write small batches
+    /// itself, where the disk can; false: all are written beside it, and the waker says so.
+    pub own_log: bool,
     /// Without threads: who does their work in the owner's place.
     pub driver: Option<Arc<dyn Driver>>,
     /// In place of the directory: for simulation.
@@ -81,6 +84,7 @@ impl Default for Options {
             disk_io: io::disk::Mode::Auto,
             checkpoint_after: std::time::Duration::from_secs(5),
             threads: true,
+            own_log: false,
             driver: None,
             disk: None,
         }

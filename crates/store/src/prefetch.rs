@@ -6,18 +6,20 @@
 //! Invariant: what is kept is what the disk holds: [`Prefetches::outdated`] drops all that a checkpoint
 //! wrote or freed, also of reads that are still under way.
 
-use crate::generation::{Generation, NumberMap};
+use crate::generation::Generation;
 use crate::onode::BLOCK;
 use crate::values::Ticket;
 use bytes::Bytes;
 use io::disk::{ReadDone, ReadQueue};
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
+use types::numbers::NumberMap;
 
 /// One read of the disk; a longer run is several.
 const READ_BLOCKS: u64 = 256;
-/// So many begin at once, while their owner still looks for more: the disk should not idle meanwhile.
-const SUBMIT_READS: u32 = 8;
+/// So many begin at once, while their owner still looks for more: the disk should not idle meanwhile. Each submission rings the
+/// device's doorbell, which in a virtual machine costs several microseconds.
+const SUBMIT_READS: u32 = 32;
 /// Kept pieces looked at for one block: several tickets may have read overlapping runs.
 const LOOK_BACK: usize = 8;
 

@@ -13,7 +13,7 @@ use crate::block_row::{BlockRow, CRC_BYTES, REGION};
 use crate::broken::{self, Rule};
 use crate::cache::BlockCache;
 use crate::direct::{Direct, Inflight};
-use crate::generation::{Collection, Dirty, Generation, NumberMap, OmapDelta};
+use crate::generation::{Collection, Dirty, Generation, OmapDelta};
 use crate::index::{Snapshot, Table};
 use crate::onode::{BLOCK, Onode};
 use crate::own::detach_oid;
@@ -25,6 +25,7 @@ use io::disk::DiskFile;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use types::numbers::NumberMap;
 use types::{EVersion, ObjectId, PoolId, SPgId};
 
 /// Decoded rows of the index, bounded by weight; half is dropped when full.

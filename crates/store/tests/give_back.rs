@@ -80,7 +80,6 @@ fn what_was_freed_goes_back_when_the_host_is_short() {
     let mut store = open(&dir, store::host_bytes(&dir).unwrap());
     for n in 0..3000 {
         store.tick(Duration::from_secs(10 * n));
-        store.turned();
         if taken() < 24 {
             break;
         }

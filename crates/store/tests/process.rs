@@ -108,6 +108,7 @@ fn kill_child() {
             assert_eq!(store.queue(numbered(n)).unwrap(), n);
         }
         store.kick();
+        store.turned();
         println!("durable {}", store.durable());
     }
 }

@@ -15,6 +15,7 @@ pub mod fsmap;
 pub mod interval;
 pub mod mgrmap;
 pub mod monmap;
+pub mod numbers;
 pub mod object;
 pub mod osdmap;
 pub mod pgid;

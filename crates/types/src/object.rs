@@ -4,6 +4,7 @@ use bytes::Bytes;
 use denc::{Decode, Encode, Reader, Result, Writer};
 use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 /// "The head": not a snapshot.
 pub const NOSNAP: u64 = 0xffff_ffff_ffff_fffe;
@@ -15,7 +16,7 @@ pub const SNAPDIR: u64 = 0xffff_ffff_ffff_ffff;
 /// Order: `max` last of all, then pool, bit-reversed hash, nspace, effective key, oid, snap. In this order
 /// the objects of one PG are one contiguous range of their pool, for any pg_num, since a PG is a suffix of
 /// the hash's bits.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HObject {
     pub key: Bytes,
     pub oid: Bytes,
@@ -81,6 +82,14 @@ impl HObject {
 
     pub fn reversed_hash(&self) -> u32 {
         self.hash.reverse_bits()
+    }
+}
+
+/// Without what hardly ever tells objects of one table apart: they are looked up several times for each operation.
+impl Hash for HObject {
+    fn hash<H: Hasher>(&self, h: &mut H) {
+        h.write_u64(self.snap ^ u64::from(self.hash));
+        h.write(&self.oid);
     }
 }
 

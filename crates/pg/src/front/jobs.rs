@@ -11,11 +11,8 @@ use types::{Errno, HObject};
 impl Pg {
     /// Parks it, or runs it at once if it turns out to wait for nothing.
     pub(crate) fn park(&mut self, job: Job, ctx: &mut Context<'_>) {
-        let head = job.head.clone();
-        if let Some(id) = self.front.parked.add(job) {
-            self.start(id, ctx);
-            self.pump(&head, ctx);
-        }
+        let ready = self.front.parked.add(job);
+        self.start_ready(ready, ctx);
     }
 
     /// Parks it before everything that waits for this object. Who calls this pumps.
@@ -46,11 +43,9 @@ impl Pg {
 
     pub(crate) fn start_ready(&mut self, ready: Option<JobId>, ctx: &mut Context<'_>) {
         let Some(id) = ready else { return };
-        let Some(head) = self.front.parked.head_of(id).cloned() else {
-            return;
-        };
-        self.start(id, ctx);
-        self.pump(&head, ctx);
+        if let Some(head) = self.start(id, ctx) {
+            self.pump(&head, ctx);
+        }
     }
 
     /// Runs what is ready now on this object.
@@ -61,26 +56,24 @@ impl Pg {
     }
 
     /// Executes a ready job. Time has passed: what was checked when it came is checked again, above all that its
-    /// client is not blocklisted.
-    fn start(&mut self, id: JobId, ctx: &mut Context<'_>) {
-        let Some(mut job) = self.front.parked.take(id) else {
-            return;
-        };
+    /// client is not blocklisted. Gives the object, if something else may be ready on it now.
+    fn start(&mut self, id: JobId, ctx: &mut Context<'_>) -> Option<HObject> {
+        let mut job = self.front.parked.take(id)?;
         match job.task {
             Task::Export { token, ref object } => self.export_now(token, object, ctx),
             Task::Copy { member, token } => {
                 if self.turn_begins(Whose::Copy { member, token }, id, ctx) {
-                    return self.front.parked.put_back(id, job, 0);
+                    return self.wait_on(id, job, 0);
                 }
             }
             Task::Repair { id: repair } => {
                 if self.turn_begins(Whose::Repair(repair), id, ctx) {
-                    return self.front.parked.put_back(id, job, 0);
+                    return self.wait_on(id, job, 0);
                 }
             }
             Task::Check { token } => {
                 if self.check_begins(token, id, ctx) {
-                    return self.front.parked.put_back(id, job, 0);
+                    return self.wait_on(id, job, 0);
                 }
             }
             Task::Message(c) => {
@@ -89,7 +82,7 @@ impl Pg {
                     let fetching = self.fetch_sources(id, &c, &job.copies, ctx);
                     if fetching > 0 {
                         job.task = Task::Message(c);
-                        return self.front.parked.put_back(id, job, fetching);
+                        return self.wait_on(id, job, fetching);
                     }
                     let may_repair = !job.repaired;
                     if let Some(c) = self.execute(c, class, job.head.clone(), job.copies, may_repair, ctx) {
@@ -99,7 +92,15 @@ impl Pg {
             }
         }
         self.release(job.tickets, ctx);
-        self.front.parked.end(&job.head, job.order);
+        let others = self.front.parked.end(&job.head, job.order);
+        others.then_some(job.head)
+    }
+
+    /// A job keeps its turn, and is not ready after all.
+    fn wait_on(&mut self, id: JobId, job: Job, fetching: usize) -> Option<HObject> {
+        let head = job.head.clone();
+        self.front.parked.put_back(id, job, fetching);
+        Some(head)
     }
 
     /// The turn of a copy that has begun is over.

@@ -28,6 +28,7 @@ use crate::store::{ObjectStore, Ticket};
 use messages::osd::{MOSDOp, code, flag};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
+use types::numbers::NumberMap;
 use types::{Errno, HObject, OsdId};
 
 pub(crate) type JobId = u64;
@@ -162,7 +163,7 @@ pub(crate) struct Parked {
     /// Ascending in the order in which they came.
     jobs: BTreeMap<JobId, Job>,
     objects: HashMap<HObject, Turns>,
-    reads: HashMap<Ticket, JobId>,
+    reads: NumberMap<Ticket, JobId>,
     /// Fetches under way: whose, and for which of its operations.
     fetches: HashMap<u64, (JobId, usize)>,
     /// Pausing jobs, and until when; ascending. Those that are gone are passed over.
@@ -177,7 +178,7 @@ impl Parked {
         Self {
             jobs: BTreeMap::new(),
             objects: HashMap::new(),
-            reads: HashMap::new(),
+            reads: NumberMap::default(),
             fetches: HashMap::new(),
             pauses: VecDeque::new(),
             last_job: 0,
@@ -242,11 +243,6 @@ impl Parked {
         self.jobs.insert(id, job);
     }
 
-    /// The object that a job is about.
-    pub(super) fn head_of(&self, id: JobId) -> Option<&HObject> {
-        Some(&self.jobs.get(&id)?.head)
-    }
-
     pub(super) fn is_ready(&self, id: JobId) -> bool {
         self.jobs.get(&id).is_some_and(Job::is_ready)
     }
@@ -308,14 +304,22 @@ impl Parked {
         self.jobs.insert(id, job);
     }
 
-    /// The turn of a job that was taken out is over.
-    pub(super) fn end(&mut self, head: &HObject, order: Order) {
-        if order != Order::Free
-            && let Some(turns) = self.objects.get_mut(head)
-        {
-            turns.now -= 1;
-            turns.exclusive = false;
+    /// The turn of a job that was taken out is over. False: no other waits for this object, and [`Parked::next_ready`] has nothing
+    /// to find.
+    pub(super) fn end(&mut self, head: &HObject, order: Order) -> bool {
+        if order == Order::Free {
+            return true;
         }
+        let Some(turns) = self.objects.get_mut(head) else {
+            return false;
+        };
+        turns.now -= 1;
+        turns.exclusive = false;
+        let others = !turns.behind.is_empty();
+        if turns.now == 0 && !others {
+            self.objects.remove(head);
+        }
+        others
     }
 
     /// Gives turns on the object; the next job that has one and is ready.

@@ -26,6 +26,7 @@ pub fn options() -> Options {
         direct_bytes: 8 << 10,
         object_bytes_max: 1 << 30,
         threads: false,
+        own_log: true,
         ..Options::default()
     }
 }
