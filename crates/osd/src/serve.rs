@@ -111,32 +111,23 @@ pub async fn serve(
     // First made, last dropped, also where something panics: when its lifelines end, nothing of this OSD serves any more.
     let lifelines = Lifelines::default();
     let wake = Arc::new(Notify::new());
-    let waker = wake.clone();
-    let options = store::Options {
-        own_log: true,
-        ..c.store.clone()
-    };
-    let store = Store::open(&c.dir, &options, Arc::new(move || waker.notify_one()))?;
+    let store = open(&c, wake.clone())?;
     let (listener, addr) = listen(c.bind, c.nonce)?;
     // Heartbeats have a port of their own, which the system chooses.
     let (hb_listener, hb_addr) = listen(SocketAddr::new(c.bind.ip(), 0), c.nonce)?;
     let (net_tx, net_rx) = mpsc::channel(NET_QUEUE);
     let meters = Meters::new(c.registry.clone(), &c.memory);
     let modes = ModeSwitch::new(modes::of(&c.cluster.state(), c.id));
-    let conns = net::serve(
-        listener,
-        Arc::new(server_config(&c, addr, modes.clone())),
-        net::Options {
-            connections_max: c.connections_max,
-            accounts: meters.net.clone(),
-            lifelines: lifelines.intake(),
-            lanes: Some((c.peers.lanes.clone(), addr)),
-            ..net::Options::default()
-        },
-        c.clock.clone(),
-        net_tx,
-    )
-    .map_err(|source| Error::Listen { addr: c.bind, source })?;
+    let met = net::Options {
+        connections_max: c.connections_max,
+        accounts: meters.net.clone(),
+        lifelines: lifelines.intake(),
+        lanes: Some((c.peers.lanes.clone(), addr)),
+        ..net::Options::default()
+    };
+    let config = Arc::new(server_config(&c, addr, modes.clone()));
+    let conns = net::serve(listener, config, met, c.clock.clone(), net_tx)
+        .map_err(|source| Error::Listen { addr: c.bind, source })?;
     let fetches = c.peers.register(c.id);
     let (fetched_tx, fetched_rx) = mpsc::unbounded_channel();
     let identity = store.identity();
@@ -204,10 +195,7 @@ pub async fn serve(
         reads,
         log,
     };
-    let mut tick = io::task::interval(Duration::from_secs(1));
-    tick.set_missed_tick_behavior(io::task::MissedTickBehavior::Delay);
-    let mut beat = io::task::interval(links::BEAT);
-    beat.set_missed_tick_behavior(io::task::MissedTickBehavior::Delay);
+    let (mut tick, mut beat) = (every(Duration::from_secs(1)), every(links::BEAT));
     let mut ticks = 0u32;
     // What is rare stays registered over many turns: to register it anew costs as much as a short turn.
     let mut stopped = pin!(stop.wait_for(|s| *s));
@@ -261,12 +249,7 @@ pub async fn serve(
             Part::Link => apply_more(&mut osd, began, part, &mut sources.links, |osd, (id, event)| {
                 osd.on_link(id, event)
             }),
-            Part::Tick => {
-                if ticks.is_multiple_of(REPORT_EVERY) {
-                    osd.flush_report();
-                }
-                ticks = ticks.wrapping_add(1);
-            }
+            Part::Tick => report_by_and_by(&mut osd, &mut ticks),
             _ => {}
         }
         osd.turns.did(part as usize, c.clock.monotonic());
@@ -290,6 +273,29 @@ pub async fn serve(
     }
     drop(sources);
     finish(osd, &c).await
+}
+
+/// The store, whose log this loop writes where it can.
+fn open(c: &Config, wake: Arc<Notify>) -> Result<Store, store::Error> {
+    let options = store::Options {
+        own_log: true,
+        ..c.store.clone()
+    };
+    Store::open(&c.dir, &options, Arc::new(move || wake.notify_one()))
+}
+
+/// Ticks, the first one at once; one that comes late puts off those behind it.
+fn every(period: Duration) -> io::task::Interval {
+    let mut interval = io::task::interval(period);
+    interval.set_missed_tick_behavior(io::task::MissedTickBehavior::Delay);
+    interval
+}
+
+fn report_by_and_by(osd: &mut Osd, ticks: &mut u32) {
+    if ticks.is_multiple_of(REPORT_EVERY) {
+        osd.flush_report();
+    }
+    *ticks = ticks.wrapping_add(1);
 }
 
 /// How other OSDs are dialled.

@@ -26,7 +26,6 @@ use crate::{Error, Result};
 use batch::{Batch, Data, Work};
 use inner::{Inner, Owner, ZERO_BYTES};
 use io::disk::{DiskFile, write_slices};
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use types::checksum::crc32c;
@@ -111,34 +110,7 @@ impl Committer {
             start.tail,
             start.head
         );
-        let mut inner = Inner {
-            open: Batch::default(),
-            sealed: VecDeque::new(),
-            data: VecDeque::new(),
-            ahead: None,
-            spare: Vec::new(),
-            next_seq: start.seq,
-            next_batch: start.batch,
-            head: start.head,
-            tail: start.tail,
-            zeroed: if start.head >= ring.len {
-                ring.len
-            } else {
-                start.head
-            },
-            kicked: false,
-            busy: false,
-            owner: Owner::Never,
-            begun: None,
-            stop: false,
-            durable_batch: start.batch - 1,
-            failed: None,
-            waiters: 0,
-            marker: 0,
-            marker_end: start.tail,
-            counters: Counters::default(),
-        };
-        inner.renew_open();
+        let inner = Inner::new(&ring, &start);
         Self {
             path: path.to_owned(),
             file,

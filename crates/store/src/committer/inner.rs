@@ -1,5 +1,6 @@
 //! What the committer, its threads and the owner share, under one lock.
 
+use super::Start;
 use super::batch::{Batch, Data, Work};
 use crate::Error;
 use crate::broken::{self, Rule};
@@ -58,6 +59,38 @@ pub struct Inner {
 }
 
 impl Inner {
+    pub fn new(ring: &Ring, start: &Start) -> Self {
+        let mut inner = Self {
+            open: Batch::default(),
+            sealed: VecDeque::new(),
+            data: VecDeque::new(),
+            ahead: None,
+            spare: Vec::new(),
+            next_seq: start.seq,
+            next_batch: start.batch,
+            head: start.head,
+            tail: start.tail,
+            zeroed: if start.head >= ring.len {
+                ring.len
+            } else {
+                start.head
+            },
+            kicked: false,
+            busy: false,
+            owner: Owner::Never,
+            begun: None,
+            stop: false,
+            durable_batch: start.batch - 1,
+            failed: None,
+            waiters: 0,
+            marker: 0,
+            marker_end: start.tail,
+            counters: Counters::default(),
+        };
+        inner.renew_open();
+        inner
+    }
+
     /// Ends the open batch (which may be empty: a marker) and begins the next.
     pub fn seal(&mut self) {
         self.open.number = self.next_batch;
