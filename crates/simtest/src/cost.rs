@@ -81,8 +81,8 @@ const fn job(name: &'static str, kind: Kind, depth: u64, ops: u64) -> Job {
 pub const JOBS: &[Job] = &[
     job("write-4k-depth-1", Kind::Write(BLOCK), 1, 256),
     job("write-4k-depth-16", Kind::Write(BLOCK), 16, 512),
-    job("read-4k-depth-1", Kind::Read(BLOCK), 1, 256),
-    job("read-4k-depth-16", Kind::Read(BLOCK), 16, 512),
+    job("read-4k-depth-1", Kind::Read(BLOCK), 1, 512),
+    job("read-4k-depth-16", Kind::Read(BLOCK), 16, 1024),
     job("write-64k-depth-4", Kind::Write(LARGE_BLOCK), 4, 128),
     job("omap-set-depth-1", Kind::OmapSet, 1, 256),
 ];

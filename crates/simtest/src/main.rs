@@ -177,7 +177,13 @@ fn count_cost(job: Option<&str>) -> ExitCode {
     for w in windows {
         let counts = meter::NAMES.iter().zip(w.counts);
         let counts: Vec<String> = counts.map(|(name, n)| format!("{name} {n}")).collect();
-        println!("{} ops {} virtual_s {} {}", w.name, w.ops, w.virtual_s, counts.join(" "));
+        println!(
+            "{} ops {} virtual_s {} {}",
+            w.name,
+            w.ops,
+            w.virtual_s,
+            counts.join(" ")
+        );
     }
     ExitCode::SUCCESS
 }
