@@ -2,7 +2,7 @@
 //!
 //! Invariant: a ratchet. What costs more than its tolerance fails; what costs less does, too, until its number is lowered.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 /// How to put what is counted in place of what is kept.
@@ -73,8 +73,7 @@ impl Book {
     /// What is wrong with what was counted, a sentence each.
     pub fn compare(&self, seen: &Book) -> Vec<String> {
         let mut wrong = Vec::new();
-        let jobs: Vec<_> = [&self.costs, &seen.costs].map(|c| c.keys().collect()).concat();
-        let jobs: std::collections::BTreeSet<&String> = jobs.into_iter().collect();
+        let jobs: BTreeSet<&String> = self.costs.keys().chain(seen.costs.keys()).collect();
         for job in jobs {
             let (Some(kept), Some(now)) = (self.costs.get(job), seen.costs.get(job)) else {
                 wrong.push(format!(
