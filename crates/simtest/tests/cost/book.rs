@@ -8,13 +8,10 @@ use std::fmt::Write;
 /// How to put what is counted in place of what is kept.
 pub const BLESS: &str = "SKEP_BLESS=1 cargo test -p simtest --test cost --locked";
 
-/// Of 100: instructions follow from the compiler's choices, too, and what is counted from which operations shared a batch.
-const TOLERANCES: &[(&str, f64)] = &[
-    ("instructions", 3.0),
-    ("allocations", 1.5),
-    ("allocated_bytes", 3.0),
-];
-const TOLERANCE: f64 = 2.0;
+/// Of 100. The same build gives the same numbers; what a change has nothing to do with may fall into other batches and
+/// checkpoints by it: other places for the same jobs moved calls and bytes by up to 6, instructions by less than 1.
+const TOLERANCES: &[(&str, f64)] = &[("instructions", 3.0), ("allocations", 2.0)];
+const TOLERANCE: f64 = 7.0;
 /// Of instructions by another compiler than those that are kept.
 const OTHER_COMPILER: f64 = 15.0;
 /// So little is never a difference.
