@@ -3,6 +3,7 @@
 //!
 //! Not here: when what fails (`plan`, `chaos`), and whether it was right (`check`).
 
+use crate::cost::{doors, meter};
 use crate::disk::{LOG_BYTES, Pacing, SimDriver};
 use crate::etcd::SimEtcd;
 use crate::operator::{self, Operator};
@@ -13,6 +14,7 @@ use crate::watchdog::Watchdog;
 use auth::{AllowNone, KeyServerConfig};
 use cluster::{Changes, ClusterState, CreateOptions};
 use io::Clock;
+use io::disk::Disk;
 use io::disk::sim::{SimDisk, Survival};
 use io_sim::{Process, Sim};
 use metastore::{ClusterHandle, create_cluster};
@@ -70,6 +72,10 @@ pub struct Cluster {
     pub scrubs: Rc<Scrubs>,
     /// Reads of disks take time; else they are done at once.
     pub slow_reads: Cell<bool>,
+    /// Of each store that is made.
+    pub log_bytes: Cell<u64>,
+    /// What OSDs do is counted (`cost`).
+    pub metered: Cell<bool>,
     /// Of all OSDs, where they are as in one process.
     pub lanes: RefCell<Option<net::Lanes>>,
     pub operators: Operator,
@@ -148,6 +154,8 @@ impl Cluster {
             scrubs: Scrubs::listen(sim, &rot),
             rot,
             slow_reads: Cell::new(false),
+            log_bytes: Cell::new(LOG_BYTES),
+            metered: Cell::new(false),
             lanes: RefCell::default(),
             operators: Operator::default(),
             by_commands: Cell::new(false),
@@ -190,7 +198,11 @@ impl Cluster {
         });
         self.watchdog.know(id, drift_ppm);
         let disk = Arc::new(node.disk.borrow().clone());
-        Store::mkfs_on(disk, &options(&node)).map_err(|e| e.to_string())?;
+        let made = store::Options {
+            log_bytes: self.log_bytes.get(),
+            ..options(&node)
+        };
+        Store::mkfs_on(disk, &made).map_err(|e| e.to_string())?;
         self.osds.borrow_mut().push(node.clone());
         Ok(node)
     }
@@ -215,7 +227,11 @@ impl Cluster {
             let _ = end.send(out);
         };
         *node.stop.borrow_mut() = Some(stop);
-        *node.process.borrow_mut() = Some(self.sim.start(node.host, main));
+        let process = match self.metered.get() {
+            false => self.sim.start(node.host, main),
+            true => self.sim.start(node.host, meter::server(main)),
+        };
+        *node.process.borrow_mut() = Some(process);
         let (cluster, node) = (self.clone(), node.clone());
         tokio::task::spawn_local(async move {
             // Killed: who killed it starts it again.
@@ -246,9 +262,13 @@ impl Cluster {
     async fn osd_main(&self, node: &OsdNode, life: u32, stop: watch::Receiver<bool>) -> Result<(), String> {
         let cluster = open_state(&self.etcd, node.host, &node.clock).await?;
         let random = self.sim.random(&format!("osd.{} life {life}", node.id));
+        let disk: Arc<dyn Disk> = Arc::new(node.disk.borrow().clone());
         let options = store::Options {
             driver: Some(SimDriver::new(node.pacing.clone(), self.slow_reads.get())),
-            disk: Some(Arc::new(node.disk.borrow().clone())),
+            disk: Some(match self.metered.get() {
+                false => disk,
+                true => doors::disk(disk),
+            }),
             ..options(node)
         };
         let config = osd::Config {

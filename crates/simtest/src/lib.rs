@@ -16,6 +16,7 @@ pub mod check;
 pub mod client;
 pub mod cluster;
 pub mod contract;
+pub mod cost;
 pub mod disk;
 pub mod etcd;
 pub mod largest;

@@ -1,10 +1,12 @@
 //! `simtest seed N [--trace] [--broken RULE]` runs one seed in this process; `simtest run FIRST COUNT` runs many, each in
 //! a process of its own, one beside the other on each processor; with `--broken RULE` until one of them notices, with
 //! `--until TEXT` until one says that. `simtest mutants [WORD [SEEDS]]` does so for every rule, or those of which the module or
-//! the name has the word in it. Exit code 1: a checker found something wrong; 101: a panic.
+//! the name has the word in it. `simtest cost [JOB]` counts what operations cost (under callgrind, instructions too: see
+//! docs/internals/performance.md). Exit code 1: a checker found something wrong; 101: a panic.
 
 #![allow(clippy::disallowed_macros, clippy::disallowed_methods)] // a program: prints, starts processes, ends itself
 
+use simtest::cost::{self, meter};
 use simtest::{run, sabotage};
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -12,6 +14,10 @@ use std::process::{Command, ExitCode, exit};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+/// `simtest cost` counts by it.
+#[global_allocator]
+static ALLOCATOR: meter::Counting = meter::Counting;
 
 /// A seed that runs longer than this in real time is stuck: the simulation goes round in circles.
 const STUCK: Duration = Duration::from_secs(120);
@@ -31,7 +37,7 @@ const COUNTED: &str = "--counted";
 /// Failing seeds after which a run stops.
 const FAILURES_MAX: usize = 20;
 
-const USAGE: &str = "usage: simtest seed N [--trace] [--broken RULE] | simtest run FIRST COUNT [--broken RULE [--until TEXT]] | simtest mutants [WORD [SEEDS]]";
+const USAGE: &str = "usage: simtest seed N [--trace] [--broken RULE] | simtest run FIRST COUNT [--broken RULE [--until TEXT]] | simtest mutants [WORD [SEEDS]] | simtest cost [JOB]";
 
 fn main() -> ExitCode {
     let mut args: Vec<String> = std::env::args().skip(1).collect();
@@ -65,6 +71,8 @@ fn main() -> ExitCode {
             (Some(first), Some(count)) => many(first, count, broken.as_deref(), until.as_deref()),
             _ => usage(),
         },
+        ["cost"] => count_cost(None),
+        ["cost", job] if cost::JOBS.iter().any(|j| j.name == *job) => count_cost(Some(job)),
         ["mutants"] => mutants("", MUTANT_SEEDS),
         ["mutants", word] => mutants(word, MUTANT_SEEDS),
         ["mutants", word, count] => number(count).map_or_else(usage, |count| mutants(word, count)),
@@ -154,6 +162,30 @@ fn one(seed: u64, trace: bool, counted: bool, broken: Option<&str>) -> ExitCode 
     };
     println!("seed {seed}: {outcome}");
     ExitCode::from(u8::from(!outcome.wrongs.is_empty()))
+}
+
+/// Prints what each window counted: `NAME ops N virtual_s S allocations N ...`.
+fn count_cost(job: Option<&str>) -> ExitCode {
+    let windows = io_sim::run(1, None, |sim| cost::run(sim, job));
+    let windows = match windows.map_err(|e| e.to_string()).and_then(|w| w) {
+        Ok(windows) => windows,
+        Err(e) => {
+            eprintln!("simtest cost: {e}");
+            return ExitCode::FAILURE;
+        }
+    };
+    for w in windows {
+        let counts = meter::NAMES.iter().zip(w.counts);
+        let counts: Vec<String> = counts.map(|(name, n)| format!("{name} {n}")).collect();
+        println!(
+            "{} ops {} virtual_s {} {}",
+            w.name,
+            w.ops,
+            w.virtual_s,
+            counts.join(" ")
+        );
+    }
+    ExitCode::SUCCESS
 }
 
 /// What many seeds said.
