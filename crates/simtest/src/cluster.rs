@@ -252,8 +252,9 @@ impl Cluster {
             }
             let stopping = node.stop.borrow().as_ref().is_none_or(|s| *s.borrow());
             if !stopping {
-                sleep(RESTART).await;
+                // At once: another fault's end may start it before.
                 node.disk.borrow().heal();
+                sleep(RESTART).await;
                 cluster.start_osd(&node);
             }
         });

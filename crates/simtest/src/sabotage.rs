@@ -127,10 +127,10 @@ pub const SAMPLE: &[(&str, u64, u64, &str)] = &[
     ("pg::CatchUpWhole", 4, 200, "WRONG"),
     ("pg::CleanEnd", 32, 500, "two primaries"),
     ("pg::Lease", 12, 500, "WRONG"),
-    ("pg::Stable", 18, 500, "WRONG"),
+    ("pg::Stable", 340, 500, "WRONG"),
     // Not pg::Grant: the product's client hears of a newer map with its first operation elsewhere, and so hardly ever reads where an
     // OSD has been replaced without knowing it. A PG's random histories and `pg::tests::replication::copy_reads` notice it.
-    ("pg::ReadRepair", 65, 500, "EIO, and a copy in sync is whole"),
+    ("pg::ReadRepair", 76, 500, "EIO, and a copy in sync is whole"),
     ("no-fence", 33, 500, "WRONG"),
     ("foreign-log", 0, 500, "WRONG"),
     ("cluster::ReturnedIsNew", 0, 50, "the contract"),

@@ -242,7 +242,10 @@ impl Scanner {
         let (start, bytes) = &mut *self.window.borrow_mut();
         if offset < *start || offset + len > *start + bytes.len() as u64 {
             let end = (offset + WINDOW_BYTES).min(self.ring.offset + self.ring.len);
-            bytes.resize((end.max(offset + len) - offset) as usize, 0);
+            let size = (end.max(offset + len) - offset) as usize;
+            if bytes.len() != size {
+                *bytes = vec![0; size];
+            }
             *start = offset;
             if let Err(e) = self.file.read_at(bytes, offset) {
                 bytes.clear();

@@ -1,18 +1,19 @@
 //! Disk and sockets of the simulation, with a count of what passes: what they do themselves is not counted.
 
 use super::meter::{Count, count, off};
-use io::disk::{Disk, DiskFile, ReadQueue, Space, Write};
+use io::disk::{AlignedVec, Disk, DiskFile, ReadQueue, Space, Write, WriteDone, WriteQueue};
 use io::socket::{Accepted, Connecting, Network, Port, Wire, use_network};
-use io_sim::Sim;
+use io_sim::{Sim, SimNet};
 use std::io::{IoSlice, Result};
 use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 /// From now on all sockets of this simulation are counted. Before it has any.
 pub fn install(sim: &Sim) {
-    use_network(Some(Arc::new(CountedNet(Arc::new(sim.net.clone())))));
+    use_network(Some(Arc::new(CountedNet(sim.net.clone()))));
 }
 
 pub fn disk(inner: Arc<dyn Disk>) -> Arc<dyn Disk> {
@@ -90,6 +91,10 @@ impl DiskFile for CountedFile {
     fn read_queue(&self) -> Result<Option<Box<dyn ReadQueue>>> {
         self.0.read_queue()
     }
+    fn write_queue(&self) -> Result<Option<Box<dyn WriteQueue>>> {
+        let queue = self.0.write_queue()?;
+        Ok(queue.map(|q| Box::new(CountedWrites(q)) as Box<dyn WriteQueue>))
+    }
     fn is_device(&self) -> bool {
         self.0.is_device()
     }
@@ -132,8 +137,29 @@ impl DiskFile for CountedFile {
     }
 }
 
+/// Each is a write and a flush of it.
 #[derive(Debug)]
-struct CountedNet(Arc<dyn Network>);
+struct CountedWrites(Box<dyn WriteQueue>);
+
+impl WriteQueue for CountedWrites {
+    fn begin(&mut self, data: AlignedVec, offset: u64) {
+        written(&[IoSlice::new(&data)]);
+        count(Count::Flushes, 1);
+        off(|| self.0.begin(data, offset));
+    }
+    fn ended(&mut self) -> Option<WriteDone> {
+        off(|| self.0.ended())
+    }
+    fn wait(&mut self) -> Result<()> {
+        off(|| self.0.wait())
+    }
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.0.fd()
+    }
+}
+
+#[derive(Debug)]
+struct CountedNet(SimNet);
 
 impl Network for CountedNet {
     fn bind(&self, addr: SocketAddr) -> Result<Box<dyn Port>> {
