@@ -379,7 +379,7 @@ impl Committer {
             if inner.stop || inner.failed.is_some() {
                 return;
             }
-            if let Some(work) = self.take_beside(&mut inner) {
+            if let Some(work) = self.take_between(&mut inner) {
                 drop(inner);
                 self.step(work);
                 inner = self.lock();
@@ -507,6 +507,15 @@ impl Committer {
         drop(inner);
         self.step(work);
         true
+    }
+
+    /// For the thread. While it still clears the log it is busy most of the time, and its owner would find no moment between two
+    /// steps: until all is cleared, the thread writes whatever waits.
+    fn take_between(&self, inner: &mut Inner) -> Option<Work> {
+        match !inner.busy && inner.zeroed < self.ring.len {
+            true => self.take(inner),
+            false => self.take_beside(inner),
+        }
     }
 
     /// For who writes beside the owner: the next batch, unless that is the owner's.

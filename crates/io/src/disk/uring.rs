@@ -304,8 +304,6 @@ struct Read {
 pub struct UringReads {
     ring: IoUring,
     file: Arc<File>,
-    /// The ring knows the file by a number of its own: the kernel need not look it up for each read.
-    registered: bool,
     /// By slot: what the kernel has.
     active: Vec<Option<Read>>,
     free: Vec<usize>,
@@ -321,12 +319,9 @@ impl std::fmt::Debug for UringReads {
 
 impl UringReads {
     pub fn new(file: Arc<File>) -> Result<Self> {
-        let ring = ring(READ_DEPTH as u32)?;
-        let registered = ring.submitter().register_files(&[file.as_raw_fd()]).is_ok();
         Ok(Self {
-            ring,
+            ring: ring(READ_DEPTH as u32)?,
             file,
-            registered,
             active: (0..READ_DEPTH).map(|_| None).collect(),
             free: (0..READ_DEPTH).rev().collect(),
             waiting: VecDeque::new(),
@@ -341,11 +336,7 @@ impl UringReads {
         {
             let Some(slot) = self.free.pop() else { return };
             let (ptr, len) = (read.buf.as_mut_ptr(), read.buf.len() as u32);
-            let request = match self.registered {
-                true => opcode::Read::new(types::Fixed(0), ptr, len),
-                false => opcode::Read::new(fd, ptr, len),
-            };
-            let entry = request.offset(read.offset).build();
+            let entry = opcode::Read::new(fd, ptr, len).offset(read.offset).build();
             self.active[slot] = Some(read);
             // SAFETY: the buffer stays in `active` until its completion was seen; there are as many slots
             // as the ring has entries.

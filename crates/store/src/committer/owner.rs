@@ -120,3 +120,52 @@ impl Committer {
         }
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::{Committer, Start};
+    use super::Owner;
+    use crate::onode::BLOCK;
+    use crate::ring::Ring;
+    use io::disk::Disk;
+    use io::disk::sim::SimDisk;
+    use std::sync::Arc;
+
+    /// An owner found the log's thread busy with clearing the log for as long as that took, and its batches waited for all of it.
+    #[test]
+    fn a_batch_does_not_wait_until_the_log_is_cleared() {
+        let ring = Ring {
+            offset: 0,
+            len: 1024 * BLOCK,
+        };
+        let start = Start {
+            head: 0,
+            tail: 0,
+            batch: 1,
+            incarnation: 1,
+            seq: 1,
+        };
+        let file = SimDisk::new().create("block").unwrap();
+        let committer = Committer::new("sim", file, ring, 7, Arc::new(|| {}), None, start);
+        committer.lock().owner = Owner::Here;
+        let mut inner = committer.lock();
+        let step = inner.zero_ahead(&committer.ring).unwrap();
+        assert!(step.1 < committer.ring.len, "more is to be cleared");
+        // What the owner wants meanwhile.
+        inner.busy = true;
+        drop(inner);
+        committer.append(b"record", &mut Vec::new()).unwrap();
+        assert!(committer.take_light().is_none(), "somebody is busy");
+        let mut inner = committer.lock();
+        inner.busy = false;
+        assert!(committer.take_between(&mut inner).is_some());
+        // Once all is cleared, it is the owner's.
+        inner.busy = false;
+        while inner.zero_ahead(&committer.ring).is_some() {}
+        drop(inner);
+        committer.append(b"record", &mut Vec::new()).unwrap();
+        assert!(committer.take_between(&mut committer.lock()).is_none());
+        assert!(committer.take_light().is_some());
+    }
+}
