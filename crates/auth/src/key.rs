@@ -173,6 +173,19 @@ impl CryptoKey {
         })
     }
 
+    /// What a message of messenger v1 is signed with: the XOR of the four words of the encrypted 32 bytes.
+    pub fn sign_v1(&self, words: [u32; 8]) -> u64 {
+        let mut plain = [0; 32];
+        for (at, word) in plain.chunks_exact_mut(4).zip(words) {
+            at.copy_from_slice(&word.to_le_bytes());
+        }
+        let sealed = self.encrypt(&plain);
+        let words = sealed.chunks_exact(8).take(4);
+        words.fold(0, |acc, word| {
+            acc ^ word.iter().rev().fold(0, |v, b| v << 8 | *b as u64)
+        })
+    }
+
     /// HMAC-SHA256, as AUTH_SIGNATURE carries it.
     pub fn sign(&self, data: &[u8]) -> [u8; 32] {
         let key = hmac::Key::new(hmac::HMAC_SHA256, &self.secret);

@@ -77,6 +77,8 @@ struct Challenged {
     claimed_id: u64,
     challenge: u64,
     mode: ConMode,
+    /// Over messenger v1: the id that the client has been told with the challenge.
+    told: Option<u64>,
 }
 
 /// The request for an AUTH ticket (0x0100), behind its type.
@@ -304,6 +306,27 @@ impl KeyServer {
         Ok(settled)
     }
 
+    /// The same over messenger v1, where the client knows its id since the challenge: another one now would have it begin
+    /// anew, and in vain. So who cannot show that it is its own is refused, as a real monitor does.
+    fn settle_told(
+        s: &mut State,
+        name: &AuthName,
+        claimed: u64,
+        told: u64,
+        old: &OldTicket,
+    ) -> Result<(u64, bool), AuthError> {
+        if claimed == 0 && matches!(old, OldTicket::Absent) {
+            s.owners.given(told, name);
+            return Ok((told, false));
+        }
+        match Self::settle_global_id(s, name, claimed, old)? {
+            (id, all) if id == told => Ok((id, all)),
+            _ => Err(AuthError::access(format!(
+                "global id {claimed} claimed without a usable ticket"
+            ))),
+        }
+    }
+
     fn make_ticket(
         &self,
         s: &State,
@@ -384,7 +407,10 @@ impl KeyServer {
         let (key, key_epoch) = (entity.key.clone(), entity.epoch);
         let caps = PeerCaps::Texts(entity.caps.clone());
         let old = Self::open_old(&s, &c.name, &req.old_ticket, cx.now);
-        let (global_id, replace_all) = Self::settle_global_id(&mut s, &c.name, c.claimed_id, &old)?;
+        let (global_id, replace_all) = match c.told {
+            None => Self::settle_global_id(&mut s, &c.name, c.claimed_id, &old)?,
+            Some(told) => Self::settle_told(&mut s, &c.name, c.claimed_id, told, &old)?,
+        };
         let auth = self.make_ticket(&s, EntityKind::Auth, &c.name, global_id, cx)?;
         let session_key = auth.session_key.clone();
         let secret = (c.mode == ConMode::Secure).then(|| ConnectionSecret(cx.bytes()));
@@ -402,7 +428,10 @@ impl KeyServer {
             others,
         };
         Ok(Step::Done(Box::new(Granted {
-            payload: reply.encode(&key),
+            payload: match c.told {
+                None => reply.encode(&key),
+                Some(_) => reply.encode_renewal(&key),
+            },
             identity: Identity {
                 name: c.name,
                 global_id,
@@ -565,36 +594,58 @@ impl Authenticator for KeyServer {
         payload: &Bytes,
         cx: &Context,
     ) -> Result<Step, AuthError> {
-        let mut r = Reader::new(payload.clone());
-        let auth_mode = r.u8()?;
-        if auth_mode != AUTH_MODE_MON {
-            return Err(AuthError::denied(
-                Errno::EOPNOTSUPP,
-                format!("auth mode {auth_mode} towards a monitor"),
-            ));
+        let (name, claimed_id) = who(payload)?;
+        match method {
+            AuthMethod::None => self.start_none(name, claimed_id),
+            AuthMethod::Cephx => Ok(challenge(name, claimed_id, mode, None, cx)),
         }
-        let name: AuthName = r.get()?;
-        let claimed_id = r.u64()?;
-        if method == AuthMethod::None {
-            return self.start_none(name, claimed_id);
-        }
-        let challenge = cx.challenge();
-        let mut w = Writer::new();
-        w.u8(1);
-        w.u64(challenge);
-        Ok(Step::More {
-            payload: w.finish(),
-            pending: Pending::new(Challenged {
-                name,
-                claimed_id,
-                challenge,
-                mode,
-            }),
-        })
     }
 
     fn resume(&self, pending: Pending, payload: &Bytes, cx: &Context) -> Result<Step, AuthError> {
         self.finish(pending.take()?, payload, cx)
+    }
+
+    fn start_v1(&self, method: AuthMethod, payload: &Bytes, cx: &Context) -> Result<(u64, Step), AuthError> {
+        let (name, claimed_id) = who(payload)?;
+        let id = match claimed_id {
+            0 => Self::new_global_id(&mut self.state())?,
+            id => id,
+        };
+        let step = match method {
+            AuthMethod::None => self.start_none(name, id)?,
+            AuthMethod::Cephx => challenge(name, claimed_id, ConMode::Crc, Some(id), cx),
+        };
+        Ok((id, step))
+    }
+}
+
+/// Who a client says that it is, and the id that it says it has.
+fn who(payload: &Bytes) -> Result<(AuthName, u64), AuthError> {
+    let mut r = Reader::new(payload.clone());
+    let auth_mode = r.u8()?;
+    if auth_mode != AUTH_MODE_MON {
+        return Err(AuthError::denied(
+            Errno::EOPNOTSUPP,
+            format!("auth mode {auth_mode} towards a monitor"),
+        ));
+    }
+    Ok((r.get()?, r.u64()?))
+}
+
+fn challenge(name: AuthName, claimed_id: u64, mode: ConMode, told: Option<u64>, cx: &Context) -> Step {
+    let challenge = cx.challenge();
+    let mut w = Writer::new();
+    w.u8(1);
+    w.u64(challenge);
+    Step::More {
+        payload: w.finish(),
+        pending: Pending::new(Challenged {
+            name,
+            claimed_id,
+            challenge,
+            mode,
+            told,
+        }),
     }
 }
 
@@ -640,7 +691,7 @@ impl SessionReply {
         w.finish()
     }
 
-    /// Payload of MAuthReply: no connection secret.
+    /// Payload of MAuthReply, over either messenger: no connection secret.
     pub(crate) fn encode_renewal(&self, key: &CryptoKey) -> Bytes {
         let mut w = self.head(key);
         if self.other_keys != 0 {

@@ -661,3 +661,66 @@ fn database_and_keyring_round_trips() {
     );
     check("[client.x]\nfoo", "keyring line 2: 'foo' is not name = value");
 }
+
+/// Over messenger v1, where the client hears its id with the challenge, and keeps it.
+#[test]
+fn over_v1_the_id_comes_with_the_challenge() {
+    let w = World::new(90);
+    let cx = w.cx();
+    let login = |client: &mut CephxClient| {
+        let request = client.request(EntityKind::Mon, &cx)?;
+        let (told, step) = w.server.start_v1(AuthMethod::Cephx, &request, &cx)?;
+        let Step::More { payload, pending } = step else {
+            panic!("cephx always has a challenge")
+        };
+        let answer = client.more(&payload, &cx)?;
+        let Step::Done(g) = w.server.resume(pending, &answer, &cx)? else {
+            panic!("cephx has two steps")
+        };
+        Ok::<_, AuthError>((told, g))
+    };
+    let mut client = w.client();
+    let (told, g) = login(&mut client).unwrap();
+    assert_eq!((told, g.identity.global_id), (4100, 4100));
+    assert!(g.connection_secret.is_none() && g.identity.server_challenge.is_some());
+    // As over v2, but for the connection secret, of which not even an empty one is there.
+    let over_v2 = {
+        let mut other = w.client();
+        let request = other.request(EntityKind::Mon, &cx).unwrap();
+        let step = w.server.start(AuthMethod::Cephx, ConMode::Crc, &request, &cx);
+        let Ok(Step::More { payload, pending }) = step else {
+            panic!()
+        };
+        let answer = other.more(&payload, &cx).unwrap();
+        let Ok(Step::Done(g)) = w.server.resume(pending, &answer, &cx) else {
+            panic!()
+        };
+        g.payload.len()
+    };
+    assert_eq!(over_v2 - g.payload.len(), 20);
+    // With its ticket it has the id again; a claim without one is refused, as no other id can be told any more.
+    let mut known = w.client();
+    w.login(&mut known).unwrap();
+    let id = known.global_id;
+    assert_eq!(login(&mut known).unwrap().0, id);
+    let mut bare = w.client();
+    bare.global_id = id;
+    assert_eq!(login(&mut bare).unwrap_err().errno(), Errno::EACCES);
+    // Method none has one step.
+    let config = KeyServerConfig {
+        methods: vec![AuthMethod::None],
+        ..KeyServerConfig::default()
+    };
+    let open = KeyServer::new(config, KeyDb::default(), ServiceSecrets::default());
+    open.grant_global_ids(7, 9);
+    let request = NoneClient {
+        name: admin(),
+        global_id: 0,
+    }
+    .request(EntityKind::Mon, &cx)
+    .unwrap();
+    let Ok((7, Step::Done(g))) = open.start_v1(AuthMethod::None, &request, &cx) else {
+        panic!()
+    };
+    assert_eq!(g.identity.global_id, 7);
+}

@@ -6,6 +6,15 @@ use crate::frame::Tag;
 pub enum Error {
     #[error("not a messenger v2 banner")]
     NotV2,
+    #[error("not a messenger v1 banner")]
+    NotV1,
+    /// Over messenger v1.
+    #[error("{0}")]
+    V1(String),
+    #[error("the peer said that it closes")]
+    Closed,
+    #[error("signature of a message is wrong or missing")]
+    MessageSignature,
     #[error("banner of {0} bytes")]
     BannerLength(usize),
     #[error("peer requires messenger features {0:#x} that we lack")]

@@ -1,5 +1,6 @@
 //! Messenger v2: frames and handshake as a state machine, bytes in and events out
-//! (docs/protocol/ceph/01-messenger.md, sections 2 to 5).
+//! (docs/protocol/ceph/01-messenger.md, sections 2 to 5); and v1's accepting side ([`v1`]), behind the same calls
+//! ([`Accepted`]).
 //!
 //! Vocabulary: a *frame* is a preamble, one to four *segments* and an epilogue; a *message* is the frame
 //! that carries header, front, middle and data; *revision* is the framing (2.1 or 2.0); *mode* is how
@@ -12,13 +13,15 @@
 //! received into a buffer of their own and handed on without a copy, and sent without one in crc mode.
 //!
 //! Not here: sockets, timers, queues between tasks (`net`); message bodies (`messages`); stateful
-//! sessions with reconnect (the MDS will need them), compression (never offered), messenger v1.
+//! sessions with reconnect (the MDS will need them), compression (never offered), messenger v1 towards servers.
 
+mod accepted;
 mod client;
 mod error;
 pub mod features;
 mod frame;
 mod gcm;
+mod intake;
 mod link;
 mod message;
 mod modes;
@@ -29,11 +32,14 @@ mod reader;
 #[cfg(test)]
 mod replay;
 mod server;
+pub mod v1;
 mod writer;
 
+pub use accepted::Accepted;
 pub use client::{ClientConfig, ClientConnection, ClientEvent};
 pub use error::Error;
 pub use frame::{CONTROL_FRAME_MAX, Limits, Revision, Tag};
+pub use intake::BODY_SLICE;
 pub use message::Message;
 pub use modes::{ModeSwitch, Modes};
 pub use output::Output;
@@ -42,5 +48,5 @@ pub use payload::{
     con_modes,
 };
 pub use peer::{Peer, answer_mauth};
-pub use reader::{BODY_SLICE, TRANSCRIPT_MAX};
+pub use reader::TRANSCRIPT_MAX;
 pub use server::{Event, ServerConfig, ServerConnection};

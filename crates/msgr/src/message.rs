@@ -56,10 +56,6 @@ impl Message {
     }
 
     /// The sequence number and the message, from a frame whose header has been found long enough.
-    ///
-    /// Small segments get memory of their own: an owner may keep an object's name from a front for hours
-    /// (in a PG log, say), and a slice would pin the whole buffer received with it, megabytes of data
-    /// included.
     pub(crate) fn from_segments([h, front, middle, data]: [Bytes; 4]) -> (u64, Self) {
         let u16_at = |at: usize| u16::from_le_bytes([h[at], h[at + 1]]);
         let u64_at = |at: usize| {
@@ -74,10 +70,19 @@ impl Message {
             priority: u16_at(18),
             tid: u64_at(8),
             data_off: u16_at(26),
-            front: own(front, OWN_FRONT_UPTO),
+            front,
             middle,
-            data: own(data, OWN_DATA_UPTO),
+            data,
         };
-        (u64_at(0), message)
+        (u64_at(0), message.owned())
+    }
+
+    /// Small segments get memory of their own: an owner may keep an object's name from a front for hours
+    /// (in a PG log, say), and a slice would pin the whole buffer received with it, megabytes of data
+    /// included.
+    pub(crate) fn owned(mut self) -> Self {
+        self.front = own(self.front, OWN_FRONT_UPTO);
+        self.data = own(self.data, OWN_DATA_UPTO);
+        self
     }
 }

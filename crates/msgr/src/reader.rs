@@ -1,25 +1,16 @@
 //! Received bytes to frames, in both revisions and both modes.
 //!
-//! Two buffers: small frames are slices of a shared receive buffer; a frame whose body is large gets a
-//! buffer of its own, which the socket then fills directly. Memory is taken only after the preamble has passed its
-//! checksum and the limits, and slice by slice.
+//! Memory for a body is taken only after the preamble has passed its checksum and the limits (`intake`).
 
 use crate::frame::{
     CONTROL_FRAME_MAX, HEADER_LEN, Limits, PREAMBLE_LEN, Preamble, SEGMENT_SEED, Tag, padded,
 };
 use crate::gcm::{Gcm, TAG_LEN};
+use crate::intake::Intake;
 use crate::{Error, Revision};
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 use types::checksum::crc32c;
 
-/// How much is read at once while frames are small.
-const READ_CHUNK: usize = 32 << 10;
-/// The same before the session is open.
-const HANDSHAKE_CHUNK: usize = 4 << 10;
-/// A body from this size on gets its own buffer.
-const OWN_BUFFER_FROM: usize = 16 << 10;
-/// That buffer grows by so much: what a frame only announces takes no memory. All of an object of RBD.
-pub const BODY_SLICE: usize = (4 << 20) + (64 << 10);
 /// All that is received before authentication is done, and kept until then for the signature. The recorded
 /// clients of 16.2.15 say 252 bytes to a monitor and 542 to an OSD, with their ticket twice; long capabilities fill a frame.
 pub const TRANSCRIPT_MAX: usize = 3 * CONTROL_FRAME_MAX;
@@ -36,14 +27,11 @@ pub(crate) struct Frame {
 
 struct Body {
     preamble: Preamble,
-    /// Bytes to come, the kept head of a secure 2.0 frame among them.
-    need: usize,
     inline: Bytes,
-    own: Option<BytesMut>,
 }
 
 pub(crate) struct FrameReader {
-    buf: BytesMut,
+    intake: Intake,
     body: Option<Body>,
     pub revision: Revision,
     gcm: Option<Gcm>,
@@ -56,7 +44,7 @@ pub(crate) struct FrameReader {
 impl FrameReader {
     pub fn new() -> Self {
         Self {
-            buf: BytesMut::new(),
+            intake: Intake::default(),
             body: None,
             revision: Revision::V21,
             gcm: None,
@@ -71,6 +59,7 @@ impl FrameReader {
 
     pub fn open_session(&mut self, limits: Limits) {
         self.limits = Some(limits);
+        self.intake.open_session();
     }
 
     /// Ends the transcript and gives it.
@@ -100,49 +89,28 @@ impl FrameReader {
     /// Where received bytes belong, and how many at most: more than none, once [`Self::next_frame`] has
     /// said that it has no frame.
     pub fn target(&mut self) -> (&mut BytesMut, usize) {
-        if let Some(Body {
-            need, own: Some(own), ..
-        }) = &mut self.body
-        {
-            if own.len() == own.capacity() {
-                own.reserve((*need - own.len()).min(BODY_SLICE));
-            }
-            let room = (own.capacity() - own.len()).min(*need - own.len());
-            return (own, room);
-        }
-        let chunk = match self.limits {
-            Some(_) => READ_CHUNK,
-            None => HANDSHAKE_CHUNK,
-        };
-        if self.buf.capacity() - self.buf.len() < chunk / 4 {
-            self.buf.reserve(chunk);
-        }
-        let room = self.buf.capacity() - self.buf.len();
-        (&mut self.buf, room)
+        self.intake.target()
     }
 
     /// Appends received bytes by copying.
     pub fn feed(&mut self, b: &[u8]) {
-        self.buf.extend_from_slice(b);
+        self.intake.feed(b);
     }
 
     /// The large frame that is being received: bytes it has, and is to have.
     pub fn large_body(&self) -> Option<(usize, usize)> {
-        let body = self.body.as_ref()?;
-        body.own.as_ref().map(|own| (own.len(), body.need))
+        self.intake.large_body()
     }
 
     /// The first `n` raw bytes, once they are there (banner).
     pub fn take_raw(&mut self, n: usize) -> Option<BytesMut> {
-        (self.buf.len() >= n).then(|| {
-            let b = self.buf.split_to(n);
-            Self::note(&mut self.record, &b);
-            b
-        })
+        let b = self.intake.take(n)?;
+        Self::note(&mut self.record, &b);
+        Some(b)
     }
 
     pub fn peek_raw(&self) -> &[u8] {
-        &self.buf
+        &self.intake.buf
     }
 
     pub fn next_frame(&mut self) -> Result<Option<Frame>, Error> {
@@ -150,9 +118,10 @@ impl FrameReader {
             if self.body.is_none() && !self.read_head()? {
                 return Ok(None);
             }
-            let Some(raw) = self.take_body() else {
+            let Some(raw) = self.intake.take_body() else {
                 return Ok(None);
             };
+            Self::note(&mut self.record, &raw);
             let Some(body) = self.body.take() else {
                 return Ok(None);
             };
@@ -170,7 +139,7 @@ impl FrameReader {
             true => PREAMBLE_LEN + INLINE_LEN + TAG_LEN,
             false => PREAMBLE_LEN,
         };
-        if self.buf.len() < len {
+        if self.intake.buf.len() < len {
             return Ok(false);
         }
         let mut block = [0; PREAMBLE_LEN];
@@ -178,18 +147,18 @@ impl FrameReader {
         let mut kept = 0;
         match (&mut self.gcm, self.revision) {
             (None, _) => {
-                let head = self.buf.split_to(len);
+                let head = self.intake.buf.split_to(len);
                 Self::note(&mut self.record, &head);
                 block.copy_from_slice(&head);
             }
             (Some(gcm), Revision::V21) => {
-                let mut head = self.buf.split_to(len);
+                let mut head = self.intake.buf.split_to(len);
                 gcm.open(&mut head)?;
                 block.copy_from_slice(&head[..PREAMBLE_LEN]);
                 inline = head.freeze().slice(PREAMBLE_LEN..PREAMBLE_LEN + INLINE_LEN);
             }
             (Some(gcm), Revision::V20) => {
-                block.copy_from_slice(&self.buf[..PREAMBLE_LEN]);
+                block.copy_from_slice(&self.intake.buf[..PREAMBLE_LEN]);
                 gcm.peek(&mut block)?;
                 kept = PREAMBLE_LEN;
             }
@@ -198,12 +167,9 @@ impl FrameReader {
         preamble.check(self.limits.as_ref())?;
         let need = kept + self.body_len(&preamble);
         self.check_record(need)?;
-        self.body = Some(Body {
-            preamble,
-            need,
-            inline,
-            own: None,
-        });
+        // The kept head of a secure 2.0 frame among them.
+        self.intake.begin(need);
+        self.body = Some(Body { preamble, inline });
         Ok(true)
     }
 
@@ -229,34 +195,6 @@ impl FrameReader {
                 };
                 second + third
             }
-        }
-    }
-
-    /// The frame's body once it is whole; moves a large one into its own buffer on the way.
-    fn take_body(&mut self) -> Option<BytesMut> {
-        let body = self.body.as_mut()?;
-        if body.own.is_none() {
-            if self.buf.len() >= body.need {
-                let raw = self.buf.split_to(body.need);
-                Self::note(&mut self.record, &raw);
-                return Some(raw);
-            }
-            if body.need < OWN_BUFFER_FROM {
-                return None;
-            }
-            let mut own = BytesMut::with_capacity(body.need.min(BODY_SLICE));
-            own.extend_from_slice(&self.buf);
-            self.buf.clear();
-            body.own = Some(own);
-        }
-        let own = body.own.as_mut()?;
-        // What was fed by copying lies in the shared buffer.
-        let more = (body.need - own.len()).min(self.buf.len());
-        own.extend_from_slice(&self.buf[..more]);
-        self.buf.advance(more);
-        match own.len() == body.need {
-            true => body.own.take(),
-            false => None,
         }
     }
 

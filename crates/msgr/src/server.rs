@@ -25,7 +25,7 @@ use std::sync::Arc;
 use types::{EntityAddr, EntityAddrVec, EntityKind, EntityName, Errno, Utime};
 
 /// Authentication requests, and idents, that one connection may try.
-const ATTEMPTS_MAX: u32 = 8;
+pub(crate) const ATTEMPTS_MAX: u32 = 8;
 
 /// What all connections of one entity share.
 pub struct ServerConfig {
@@ -398,7 +398,7 @@ impl ServerConnection {
     }
 }
 
-fn context(config: &ServerConfig, now: Utime) -> Context<'_> {
+pub(crate) fn context(config: &ServerConfig, now: Utime) -> Context<'_> {
     Context {
         now,
         entropy: &*config.entropy,

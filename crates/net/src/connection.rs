@@ -12,7 +12,7 @@ use crate::places::NoPlace;
 use crate::write::write_some;
 use bytes::BufMut;
 use io::socket::Stream;
-use msgr::{BODY_SLICE, Event, Message, Peer, ServerConnection};
+use msgr::{Accepted, BODY_SLICE, Event, Message, Peer};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -48,7 +48,8 @@ impl End {
     /// Peers that hang up, at any point, are everyday.
     fn is_ordinary(&self) -> bool {
         match self {
-            End::PeerClosed | End::OwnerGone | End::Protocol(msgr::Error::Elsewhere(_)) => true,
+            End::PeerClosed | End::OwnerGone => true,
+            End::Protocol(msgr::Error::Elsewhere(_) | msgr::Error::Closed) => true,
             End::Cut(why) => ![SLOW_READER, STALLED, SILENT].contains(why),
             End::Io(e) => matches!(e.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe),
             _ => false,
@@ -66,7 +67,7 @@ pub(crate) const GIVES_WAY: &str = "too many connections: the longest silent of 
 pub(crate) struct Connection {
     id: ConnId,
     sock: SocketAddr,
-    proto: RefCell<ServerConnection>,
+    proto: RefCell<Accepted>,
     /// Set before the owner hears of the connection, if it ever is.
     lane: OnceCell<Lane>,
     pub peer: RefCell<Option<Arc<Peer>>>,
@@ -89,7 +90,7 @@ impl Connection {
     pub fn new(
         id: ConnId,
         sock: SocketAddr,
-        proto: ServerConnection,
+        proto: Accepted,
         budget: Rc<Budget>,
         output: outputs::Output,
         guesses: Rc<RefCell<Guesses>>,

@@ -36,4 +36,4 @@ pub use io::socket::Listener;
 pub use lanes::Lanes;
 pub use lifelines::{Intake, Lifelines};
 pub use msgr::{Message, Peer, ServerConfig};
-pub use server::{entropy, serve};
+pub use server::{entropy, serve, serve_both};

@@ -6,7 +6,7 @@ use crate::connections::{ConnId, Connections, LOOK, NetEvent, Options};
 use crate::outputs::Output;
 use auth::Entropy;
 use io::socket::{Acceptor, Listener, Stream};
-use msgr::{ServerConfig, ServerConnection};
+use msgr::{Accepted, ServerConfig, ServerConnection, v1};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +32,21 @@ pub fn serve(
     clock: Arc<dyn io::Clock>,
     events: mpsc::Sender<NetEvent>,
 ) -> std::io::Result<Connections> {
+    serve_both(listener, None, config, options, clock, events)
+}
+
+/// As [`serve`]; `legacy` is where clients come by messenger v1, at the v1 address of the `config`. Both have their
+/// connections, and all bounds, together.
+pub fn serve_both(
+    listener: Listener,
+    legacy: Option<Listener>,
+    config: Arc<ServerConfig>,
+    options: Options,
+    clock: Arc<dyn io::Clock>,
+    events: mpsc::Sender<NetEvent>,
+) -> std::io::Result<Connections> {
     let acceptor = listener.start()?;
+    let legacy = legacy.map(Listener::start).transpose()?;
     let connections = Connections::new(options);
     let server = Server {
         config,
@@ -40,8 +54,16 @@ pub fn serve(
         events,
         connections: connections.clone(),
     };
-    tokio::task::spawn_local(server.run(acceptor));
+    tokio::task::spawn_local(server.run(acceptor, legacy));
     Ok(connections)
+}
+
+/// Where there is no such listener: never.
+async fn accept(acceptor: &Option<Acceptor>) -> std::io::Result<(Stream, SocketAddr)> {
+    match acceptor {
+        Some(acceptor) => acceptor.accept().await,
+        None => std::future::pending().await,
+    }
 }
 
 struct Server {
@@ -52,7 +74,7 @@ struct Server {
 }
 
 impl Server {
-    async fn run(self, acceptor: Acceptor) {
+    async fn run(self, acceptor: Acceptor, legacy: Option<Acceptor>) {
         let mut sweep = tokio::time::interval(SWEEP);
         let mut look = tokio::time::interval(LOOK);
         look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -62,18 +84,23 @@ impl Server {
                 () = self.connections.shared.stop.notified() => {}
                 _ = sweep.tick() => self.sweep(),
                 _ = look.tick() => self.connections.shared.look(self.clock.monotonic()),
-                accepted = acceptor.accept() => match accepted {
-                    Ok((stream, peer)) => self.open(stream, peer),
-                    Err(e) => {
-                        tracing::warn!("accept failed: {e}");
-                        tokio::time::sleep(ACCEPT_RETRY).await;
-                    }
-                },
+                accepted = acceptor.accept() => self.accepted(accepted, false).await,
+                accepted = accept(&legacy) => self.accepted(accepted, true).await,
             }
         }
     }
 
-    fn open(&self, stream: Stream, peer: SocketAddr) {
+    async fn accepted(&self, accepted: std::io::Result<(Stream, SocketAddr)>, legacy: bool) {
+        match accepted {
+            Ok((stream, peer)) => self.open(stream, peer, legacy),
+            Err(e) => {
+                tracing::warn!("accept failed: {e}");
+                tokio::time::sleep(ACCEPT_RETRY).await;
+            }
+        }
+    }
+
+    fn open(&self, stream: Stream, peer: SocketAddr, legacy: bool) {
         let shared = &self.connections.shared;
         let options = &shared.options;
         let id = ConnId(shared.next_id.replace(shared.next_id.get() + 1));
@@ -87,7 +114,11 @@ impl Server {
             options.message_bytes_max,
             shared.total.clone(),
         );
-        let proto = ServerConnection::new(self.config.clone(), peer, id.0);
+        let config = self.config.clone();
+        let proto = match legacy {
+            true => Accepted::V1(Box::new(v1::ServerConnection::new(config, peer, id.0))),
+            false => Accepted::V2(Box::new(ServerConnection::new(config, peer, id.0))),
+        };
         let output = Output::new(shared.outputs.clone());
         let conn = Connection::new(id, peer, proto, budget, output, shared.guesses.clone());
         shared.conns.borrow_mut().insert(id, conn.clone());

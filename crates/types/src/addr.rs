@@ -37,8 +37,12 @@ pub struct EntityAddr {
     pub sock: Option<SocketAddr>,
 }
 
-/// Size of the 136-byte form of messenger v1 behind its marker byte.
-const LEGACY_REST: usize = 135;
+/// Size of the form of messenger v1.
+pub const LEGACY_LEN: usize = 136;
+/// The same behind its marker byte.
+const LEGACY_REST: usize = LEGACY_LEN - 1;
+/// The socket's address at its end.
+const LEGACY_SOCK: usize = 128;
 
 impl EntityAddr {
     pub const BLANK: Self = Self {
@@ -53,6 +57,25 @@ impl EntityAddr {
             nonce,
             sock: Some(sock),
         }
+    }
+
+    pub fn legacy(sock: SocketAddr, nonce: u32) -> Self {
+        Self {
+            kind: AddrKind::Legacy,
+            nonce,
+            sock: Some(sock),
+        }
+    }
+
+    /// The form of messenger v1: what decodes as [`AddrKind::Legacy`]. Family and port are both big-endian in it.
+    pub fn legacy_bytes(&self) -> [u8; LEGACY_LEN] {
+        let mut b = [0; LEGACY_LEN];
+        b[4..8].copy_from_slice(&self.nonce.to_le_bytes());
+        let sock = self.sock_bytes();
+        let at = LEGACY_LEN - LEGACY_SOCK;
+        b[at..at + sock.len].copy_from_slice(sock.as_slice());
+        b[at..at + 2].reverse();
+        b
     }
 
     /// `[v1:|v2:|any:]IP[:PORT][/NONCE]`, as people and programs name who shall be fenced.
@@ -268,6 +291,10 @@ pub struct EntityAddrVec(pub Vec<EntityAddr>);
 impl EntityAddrVec {
     pub fn one(addr: EntityAddr) -> Self {
         Self(vec![addr])
+    }
+    /// The address of messenger v2, and behind it that of v1, if there is one: clients dial the first that they know.
+    pub fn with_legacy(addr: EntityAddr, legacy: Option<EntityAddr>) -> Self {
+        Self(std::iter::once(addr).chain(legacy).collect())
     }
     pub fn first(&self) -> EntityAddr {
         self.0.first().copied().unwrap_or(EntityAddr::BLANK)

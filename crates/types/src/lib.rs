@@ -26,7 +26,7 @@ pub mod time;
 pub mod transaction;
 pub mod uuid;
 
-pub use addr::{AddrKind, EntityAddr, EntityAddrVec};
+pub use addr::{AddrKind, EntityAddr, EntityAddrVec, LEGACY_LEN};
 pub use entity::{AuthName, EntityKind, EntityName};
 pub use errno::Errno;
 pub use fsmap::{FsMap, MdsMap};

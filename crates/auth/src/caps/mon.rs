@@ -197,10 +197,10 @@ impl MonCaps {
         Self::default()
     }
 
-    pub fn is_allow_all(&self) -> bool {
-        self.entries
-            .iter()
-            .any(|e| matches!(e.grant, Grant::All) && e.network.is_none())
+    /// Everything, from where the peer is.
+    pub fn allows_all(&self, peer: Option<IpAddr>) -> bool {
+        let mut here = self.entries.iter().filter(|e| admits(&e.network, peer));
+        here.any(|e| matches!(e.grant, Grant::All))
     }
 
     pub fn allows(&self, need: &MonNeed) -> bool {
