@@ -2,33 +2,11 @@
 """Records cls_extra_replay.json: calls of object classes that the other recordings lack, made on a real Ceph.
 
 usage: record_extra.py REPLAY_CLASSES CEPH_CONF POOL METHODS > cls_extra_replay.json
-REPLAY_CLASSES is the developer tool of that name (its librados bindings are used); the pool must be empty; METHODS is
-a JSON map of class names to method names. The steps have the format of cls_rbd_replay.json, plus the ops `setxattr` (name, value), `omap_set` (key, value),
-`xattr_dump` and `watch` (this client watches the object from here on).
+METHODS is a JSON map of class names to method names; the rest: see recorder.py.
 """
-import ctypes as C
-import importlib.machinery
-import importlib.util
-import json
-import struct
-import sys
-import time
-
-loader = importlib.machinery.SourceFileLoader('tool', sys.argv[1])
-spec = importlib.util.spec_from_loader('tool', loader)
-tool = importlib.util.module_from_spec(spec)
-loader.exec_module(tool)
+from recorder import *
 
 # ---- encodings
-u8 = lambda v: struct.pack('<B', v)
-u32 = lambda v: struct.pack('<I', v)
-u64 = lambda v: struct.pack('<Q', v & (2**64 - 1))
-s = lambda v: u32(len(v)) + (v if isinstance(v, bytes) else v.encode())
-env = lambda body, v=1, c=1: u8(v) + u8(c) + u32(len(body)) + body
-seq = lambda *items: u32(len(items)) + b''.join(items)
-opt = lambda v: u8(0) if v is None else u8(1) + v
-utime = lambda sec=0, ns=0: u32(sec) + u32(ns)
-NOSNAP = 2**64 - 2
 user_ns = env(u32(0))
 group_ns = env(u32(1) + u64(3) + s('g1') + s('gs1'))
 trash_ns = env(u32(2) + s('old') + u32(0))
@@ -53,88 +31,6 @@ conds = lambda *cs: env(ver(0, '') + seq(*[env(ver(n, t) + u32(c)) for n, t, c i
 position = lambda *ps: env(seq(*[env(u64(o) + u64(t) + u64(e)) for o, t, e in ps]))
 bits = lambda n, data: u32(14) + env(u64(n)) + bytes.fromhex(data) + u32(0)
 create = lambda feat=0x3d, size=1 << 24, order=22: u64(size) + u8(order) + u64(feat) + s('pre')
-
-steps = []
-rad = tool.Rados(sys.argv[2], 5)
-rad.must(rad.open(sys.argv[3]), 'open pool')
-
-
-def add(**k):
-    steps.append(k)
-
-
-def call(oid, cls, method, data=b'', note='', volatile=False):
-    rc, out = rad.call(oid.encode(), cls, method, data)
-    if rc == -110:
-        sys.exit('no answer (a call that aborts the OSD?): %s %s.%s %s' % (oid, cls, method, note))
-    add(oid=oid, op='call', cls=cls, method=method, **{'in': data.hex()}, rc=rc, out=out.hex(), volatile=volatile, note=note)
-    return out
-
-
-def omap(oid):
-    rc, d = rad.omap(oid.encode())
-    add(oid=oid, op='omap_dump', omap={k.hex(): v.hex() for k, v in sorted(d.items())} if rc == 0 else None)
-
-
-def read(oid):
-    rc, d = rad.read(oid.encode())
-    add(oid=oid, op='read', data=d.hex() if rc == 0 else None, note='')
-
-
-def make(oid):
-    rad.must(rad.create(oid.encode())[0], 'create ' + oid)
-    add(oid=oid, op='create', data='')
-
-
-def full(oid, data):
-    rad.write_full(oid.encode(), data)
-    add(oid=oid, op='write_full', data=data.hex())
-
-
-def setxattr(oid, name, value):
-    rad.l.rados_setxattr(rad.io, oid.encode(), name.encode(), value, C.c_size_t(len(value)))
-    add(oid=oid, op='setxattr', name=name, value=value.hex())
-
-
-def omap_set(oid, key, value):
-    op = C.c_void_p(rad.l.rados_create_write_op())
-    ks = (C.c_char_p * 1)(key)
-    vs = (C.c_char_p * 1)(value)
-    kl, vl = (C.c_size_t * 1)(len(key)), (C.c_size_t * 1)(len(value))
-    rad.l.rados_write_op_omap_set2(op, ks, vs, kl, vl, C.c_size_t(1))
-    rad.must(rad.l.rados_write_op_operate(op, rad.io, oid.encode(), None, 0), 'omap_set')
-    rad.l.rados_release_write_op(op)
-    add(oid=oid, op='omap_set', key=key.hex(), value=value.hex())
-
-
-def xattrs(oid):
-    it, d = C.c_void_p(), {}
-    r = rad.l.rados_getxattrs(rad.io, oid.encode(), C.byref(it))
-    while r == 0:
-        n, v, l = C.c_char_p(), C.c_void_p(), C.c_size_t()
-        rad.l.rados_getxattrs_next(it, C.byref(n), C.byref(v), C.byref(l))
-        if not n.value:
-            break
-        d[n.value.decode()] = C.string_at(v, l.value).hex()
-    add(oid=oid, op='xattr_dump', xattr=d if r == 0 else None)
-
-
-CALLBACK = C.CFUNCTYPE(None, C.c_void_p, C.c_uint64, C.c_uint64, C.c_uint64, C.c_void_p, C.c_size_t)
-ERRBACK = C.CFUNCTYPE(None, C.c_void_p, C.c_uint64, C.c_int)
-keep = (CALLBACK(lambda *a: None), ERRBACK(lambda *a: None))
-
-
-def watch(oid):
-    cookie = C.c_uint64()
-    rad.must(rad.l.rados_watch2(rad.io, oid.encode(), C.byref(cookie), keep[0], keep[1], None), 'watch')
-    add(oid=oid, op='watch', data='')
-    return cookie
-
-
-def wait(sec):
-    time.sleep(sec)
-    add(oid='', op='wait', seconds=sec)
-
 
 # ---- every method with no input, on a missing object and on an empty one
 METHODS = json.load(open(sys.argv[4]))
@@ -745,4 +641,4 @@ xattrs('hi2')
 call('hi3', 'hello', 'write_return_data')
 xattrs('hi3')
 
-json.dump({'caller': rad.gid, 'address': rad.address(), 'time': int(time.time()), 'steps': steps}, sys.stdout, indent=0)
+finish()

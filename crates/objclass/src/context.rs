@@ -59,6 +59,8 @@ pub trait ObjectContext {
     fn omap_get(&mut self, key: &[u8]) -> Result<Option<Bytes>>;
     /// Rows with keys strictly greater than `start_after` that begin with `prefix`, at most `max`.
     fn omap_range(&mut self, start_after: &[u8], prefix: &[u8], max: usize) -> Result<OmapPage>;
+    /// The omap's header; empty if it has none.
+    fn omap_header(&mut self) -> Result<Bytes>;
     /// `seq` of the object's snapshot set, 0 if it has none.
     fn snapset_seq(&mut self) -> Result<u64>;
     fn watchers(&mut self) -> Result<Vec<Watcher>>;
@@ -76,15 +78,21 @@ pub trait ObjectContext {
     /// Removes the object. It exists.
     fn remove(&mut self) -> Result<()>;
     fn set_xattr(&mut self, name: &[u8], value: Bytes) -> Result<()>;
+    /// The object exists. A missing attribute is no error.
+    fn remove_xattr(&mut self, name: &[u8]) -> Result<()>;
     fn omap_set(&mut self, rows: Vec<(Bytes, Bytes)>) -> Result<()>;
     /// The object exists. Missing keys are no error.
     fn omap_remove(&mut self, keys: Vec<Bytes>) -> Result<()>;
+    fn set_omap_header(&mut self, header: Bytes) -> Result<()>;
 
     // Environment.
 
     fn caller(&self) -> Caller;
     /// Wall clock of the server; the same value during one message.
     fn now(&self) -> Utime;
+    /// Two numbers that no other message has given for this object since it was created, nor this message before: the
+    /// version at which the object last changed, and how many times this message has asked, from 1 on.
+    fn serial(&mut self) -> (u64, u32);
     /// Fills `out` with unpredictable bytes.
     fn random(&mut self, out: &mut [u8]);
 }

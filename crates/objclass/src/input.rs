@@ -31,8 +31,17 @@ impl Input {
         self.0.rest()
     }
 
+    /// A struct in an envelope up to version `known`.
+    pub fn versioned<T>(
+        &mut self,
+        known: u8,
+        body: impl FnOnce(u8, &mut Reader) -> denc::Result<T>,
+    ) -> Result<T> {
+        self.0.envelope(known, body).map_err(|_| Errno::EINVAL)
+    }
+
     /// A struct in a version 1 envelope.
     pub fn envelope<T>(&mut self, body: impl FnOnce(&mut Reader) -> denc::Result<T>) -> Result<T> {
-        self.0.envelope(1, |_, r| body(r)).map_err(|_| Errno::EINVAL)
+        self.versioned(1, |_, r| body(r))
     }
 }

@@ -14,11 +14,13 @@
 //! Not here: permissions (the PG asks [`Method::reads`]/[`Method::writes`]), undoing a failed method (the PG
 //! drops the transaction), RETURNVEC and reply rules (PG).
 
+mod cmpomap;
 pub mod context;
 mod hello;
 mod input;
 mod journal;
 mod lock;
+mod log;
 #[cfg(any(test, feature = "testing"))]
 pub mod memory;
 mod method;
@@ -29,6 +31,8 @@ mod refcount;
 pub mod registry;
 #[cfg(test)]
 mod tests;
+mod timed;
+mod timeindex;
 mod version;
 
 pub use context::{Caller, ObjectContext, ObjectStat, OmapPage, Result, Watcher};

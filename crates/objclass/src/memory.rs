@@ -17,6 +17,7 @@ pub const OBJECT_SIZE_MAX: u64 = 128 << 20;
 pub struct State {
     pub data: Vec<u8>,
     pub xattrs: BTreeMap<Bytes, Bytes>,
+    pub omap_header: Bytes,
     pub omap: BTreeMap<Bytes, Bytes>,
 }
 
@@ -32,6 +33,10 @@ pub struct MemoryObject {
     pub now: Utime,
     pub watchers: Vec<Watcher>,
     pub snapset_seq: u64,
+    /// Messages that have changed it.
+    pub version: u64,
+    /// Serials that this message has given.
+    serials: u32,
     seed: u64,
 }
 
@@ -52,15 +57,20 @@ impl MemoryObject {
             },
             watchers: Vec::new(),
             snapset_seq: 0,
+            version: 0,
+            serials: 0,
             seed: 1,
         }
     }
 
     pub fn commit(&mut self) {
+        self.version += 1;
+        self.serials = 0;
         self.committed = self.pending.clone();
     }
 
     pub fn roll_back(&mut self) {
+        self.serials = 0;
         self.pending = self.committed.clone();
     }
 
@@ -144,6 +154,10 @@ impl ObjectContext for MemoryObject {
         })
     }
 
+    fn omap_header(&mut self) -> Result<Bytes> {
+        Ok(self.seen().map(|s| s.omap_header.clone()).unwrap_or_default())
+    }
+
     fn snapset_seq(&mut self) -> Result<u64> {
         Ok(self.snapset_seq)
     }
@@ -186,6 +200,11 @@ impl ObjectContext for MemoryObject {
         Ok(())
     }
 
+    fn remove_xattr(&mut self, name: &[u8]) -> Result<()> {
+        self.made().xattrs.remove(name);
+        Ok(())
+    }
+
     fn omap_set(&mut self, rows: Vec<(Bytes, Bytes)>) -> Result<()> {
         self.made().omap.extend(rows);
         Ok(())
@@ -200,12 +219,22 @@ impl ObjectContext for MemoryObject {
         Ok(())
     }
 
+    fn set_omap_header(&mut self, header: Bytes) -> Result<()> {
+        self.made().omap_header = header;
+        Ok(())
+    }
+
     fn caller(&self) -> Caller {
         self.caller
     }
 
     fn now(&self) -> Utime {
         self.now
+    }
+
+    fn serial(&mut self) -> (u64, u32) {
+        self.serials += 1;
+        (self.version, self.serials)
     }
 
     /// splitmix64: enough to tell values apart, the same in every run.

@@ -9,6 +9,9 @@ use types::Errno;
 
 pub const METHODS: &[Method] = &[Method::rw("add", add), Method::rw("mul", mul)];
 
+/// Largest power of two that is read: beyond it lies what no text of a size that fits a message balances.
+const POWER_MAX: i64 = 1 << 40;
+
 /// Digits that a stored number keeps.
 const SIGNIFICANT: usize = 10;
 
@@ -32,24 +35,82 @@ fn apply(object: &mut Object<'_>, input: &mut Input, op: fn(f64, f64) -> f64) ->
 }
 
 /// As C's `strtod` reads it, with nothing behind: white space in front, a sign, decimal or hexadecimal, `inf`,
-/// `nan`. No text at all is 0.
+/// `nan`. No text at all is 0. A zero byte ends the text.
 fn parse(text: &[u8]) -> Option<f64> {
-    let text = std::str::from_utf8(text).ok()?;
+    let end = text.iter().position(|b| *b == 0).unwrap_or(text.len());
+    let text = std::str::from_utf8(&text[..end]).ok()?;
     if text.is_empty() {
         return Some(0.0);
     }
-    let text = text.trim_ascii_start();
+    let text = text.trim_start_matches(|c: char| c.is_ascii_whitespace() || c == '\x0b');
     let (sign, digits) = match text.strip_prefix('-') {
         Some(rest) => (-1.0, rest),
         None => (1.0, text.strip_prefix('+').unwrap_or(text)),
     };
     match digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
-        Some(hex) if hex.starts_with(|c: char| c.is_ascii_hexdigit()) => {
-            Some(sign * u64::from_str_radix(hex, 16).ok()? as f64)
-        }
-        Some(_) => None,
+        Some(hex) => Some(sign * parse_hex(hex)?),
+        None if is_nan(digits) => Some(f64::NAN),
+        // Of two signs `parse` would take the second.
+        None if digits.starts_with(['+', '-']) => None,
         None => text.parse().ok(),
     }
+}
+
+/// `nan`, and `nan(` with letters, digits and `_` in front of `)`.
+fn is_nan(text: &str) -> bool {
+    let Some((nan, rest)) = text.split_at_checked(3) else {
+        return false;
+    };
+    let tag = rest.strip_prefix('(').and_then(|r| r.strip_suffix(')'));
+    let plain = |tag: &str| tag.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    nan.eq_ignore_ascii_case("nan") && (rest.is_empty() || tag.is_some_and(plain))
+}
+
+/// Behind `0x`: digits with a point or without, and a power of two.
+fn parse_hex(text: &str) -> Option<f64> {
+    let (digits, power) = match text.split_once(['p', 'P']) {
+        Some((digits, power)) => (digits, parse_power(power)?),
+        None => (text, 0),
+    };
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    if whole.len() + fraction.len() == 0 {
+        return None;
+    }
+    // 60 bits and whether anything behind them was not 0: enough to round as if all were there.
+    let (mut bits, mut exponent, mut lost) = (0u64, power, false);
+    for (i, c) in whole.chars().chain(fraction.chars()).enumerate() {
+        let digit = u64::from(c.to_digit(16)?);
+        let behind_point = i >= whole.len();
+        if bits >> 56 == 0 {
+            bits = bits << 4 | digit;
+            exponent -= if behind_point { 4 } else { 0 };
+        } else {
+            lost |= digit != 0;
+            exponent += if behind_point { 0 } else { 4 };
+        }
+    }
+    Some(scaled((bits << 1 | u64::from(lost)) as f64, exponent - 1))
+}
+
+/// A decimal exponent; one that no number needs is cut, so that sums stay in range.
+fn parse_power(text: &str) -> Option<i64> {
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    let value = digits.parse::<i64>().unwrap_or(POWER_MAX).min(POWER_MAX);
+    Some(if text.starts_with('-') { -value } else { value })
+}
+
+/// Times two to the power, in steps that a factor can say.
+fn scaled(mut v: f64, mut power: i64) -> f64 {
+    const STEP: i64 = 1000;
+    while power != 0 && v != 0.0 && v.is_finite() {
+        let step = power.clamp(-STEP, STEP);
+        v *= 2f64.powi(step as i32);
+        power -= step;
+    }
+    v
 }
 
 /// As C prints it with `%.10g`: plain from 1e-4 up to ten digits, else with an exponent; no trailing zeros.
@@ -87,6 +148,42 @@ fn trimmed(text: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_are_read_as_c_reads_them() {
+        for (text, v) in [
+            ("", 0.0),
+            ("0x1.8p1", 3.0),
+            ("-0X1.8P+1", -3.0),
+            ("0x.8", 0.5),
+            ("0x1.", 1.0),
+            ("0x1p-2", 0.25),
+            ("0x123456789abcdef123456789", 5.63400266768102e27),
+            ("0x1.fffffffffffff8p0", 2.0),
+            ("0x1.00000000000008p0", 1.0),
+            ("0x1.000000000000080001p0", 1.0 + f64::EPSILON),
+            ("0x1p99999", f64::INFINITY),
+            ("0x1p-99999999999999999999999", 0.0),
+            ("0x1p-1074", 5e-324),
+            ("1e400", f64::INFINITY),
+            ("InFinity", f64::INFINITY),
+            (" \t\n\x0b\x0c\r+5", 5.0),
+            ("5\0x", 5.0),
+            (".5", 0.5),
+            ("1.", 1.0),
+        ] {
+            assert_eq!(parse(text.as_bytes()), Some(v), "{text:?}");
+        }
+        for text in ["nan", "-NaN", "nan(1_a)"] {
+            assert!(parse(text.as_bytes()).is_some_and(f64::is_nan), "{text}");
+        }
+        for text in [
+            "0x", "0x.", "0x1p", "0x1p+", "0x1.8p1 ", "0x1g", "0x1.2.3", "nan(", "nan(-)", "nanx", "1e", ".",
+            "-", "+-5", " ", "1_0", "1d5",
+        ] {
+            assert_eq!(parse(text.as_bytes()), None, "{text}");
+        }
+    }
 
     #[test]
     fn numbers_print_as_c_prints_them() {

@@ -3,7 +3,7 @@
 //! A method without the read flag that reads, or without the write flag that writes, gets EIO; `stat` is free
 //! for all (docs/protocol/ceph/05-rbd.md, section 2, rule 10). A stored value that does not decode is EIO (rule 9).
 
-use crate::context::{Caller, ObjectContext, ObjectStat, Result, Watcher};
+use crate::context::{Caller, ObjectContext, ObjectStat, OmapPage, Result, Watcher};
 use bytes::Bytes;
 use denc::{Decode, Encode, Reader};
 use types::{Errno, Utime};
@@ -149,7 +149,22 @@ impl<'a> Object<'a> {
         self.writing()?.set_xattr(name, value)
     }
 
+    /// The object exists. A missing attribute is no error.
+    pub fn remove_xattr(&mut self, name: &[u8]) -> Result<()> {
+        self.writing()?.remove_xattr(name)
+    }
+
     // Omap.
+
+    /// None if there is none.
+    pub fn omap_header<T: Decode>(&mut self) -> Result<Option<T>> {
+        let header = self.reading()?.omap_header()?;
+        (!header.is_empty()).then(|| stored(&header)).transpose()
+    }
+
+    pub fn set_omap_header<T: Encode + ?Sized>(&mut self, header: &T) -> Result<()> {
+        self.writing()?.set_omap_header(header.to_bytes())
+    }
 
     pub fn raw(&mut self, key: &[u8]) -> Result<Option<Bytes>> {
         self.reading()?.omap_get(key)
@@ -190,6 +205,11 @@ impl<'a> Object<'a> {
             true => self.writing()?.omap_remove(keys),
             false => Ok(()),
         }
+    }
+
+    /// At most `max` rows with `prefix` strictly behind `start_after`, or fewer, but one if there is any.
+    pub fn page(&mut self, prefix: &[u8], start_after: &[u8], max: usize) -> Result<OmapPage> {
+        self.reading()?.omap_range(start_after, prefix, max)
     }
 
     /// Calls `row(name, value)` for the keys that begin with `prefix` and lie strictly behind `start_after`,
@@ -238,6 +258,10 @@ impl<'a> Object<'a> {
 
     pub fn now(&self) -> Utime {
         self.context.now()
+    }
+
+    pub fn serial(&mut self) -> (u64, u32) {
+        self.context.serial()
     }
 
     pub fn random<const N: usize>(&mut self) -> [u8; N] {

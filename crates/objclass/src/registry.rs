@@ -1,7 +1,7 @@
 //! The table of classes and their methods.
 
 use crate::method::Method;
-use crate::{hello, journal, lock, numops, rbd, refcount, version};
+use crate::{cmpomap, hello, journal, lock, log, numops, rbd, refcount, timeindex, version};
 use std::collections::HashMap;
 use std::sync::LazyLock;
 use types::Errno;
@@ -13,6 +13,10 @@ pub struct Class {
 
 /// Every class that this server has.
 pub static CLASSES: &[Class] = &[
+    Class {
+        name: "cmpomap",
+        methods: cmpomap::METHODS,
+    },
     Class {
         name: "hello",
         methods: hello::METHODS,
@@ -26,6 +30,10 @@ pub static CLASSES: &[Class] = &[
         methods: lock::METHODS,
     },
     Class {
+        name: "log",
+        methods: log::METHODS,
+    },
+    Class {
         name: "numops",
         methods: numops::METHODS,
     },
@@ -36,6 +44,10 @@ pub static CLASSES: &[Class] = &[
     Class {
         name: "refcount",
         methods: refcount::METHODS,
+    },
+    Class {
+        name: "timeindex",
+        methods: timeindex::METHODS,
     },
     Class {
         name: "version",

@@ -200,6 +200,14 @@ impl OsdOp {
         self
     }
 
+    pub fn tmap2omap_flags(&self) -> u8 {
+        self.u8_at(0)
+    }
+    pub fn with_tmap2omap_flags(mut self, v: u8) -> Self {
+        self.put(0, &[v]);
+        self
+    }
+
     /// Version of ASSERT_VER.
     pub fn assert_ver(&self) -> u64 {
         self.u64_at(8)

@@ -1,5 +1,5 @@
-//! Headers of format 1 images, `<name>.rbd` (docs/protocol/ceph/05-rbd.md, 1.4 and 4.12). Clients can no longer make
-//! such images, but still use them.
+//! Headers of format 1 images, `<name>.rbd` (docs/protocol/ceph/05-rbd.md, 1.4 and 4.12). Clients make such images only where
+//! they are forced to, but still use them.
 //!
 //! Layout, packed: 112 bytes of which this class uses
 //! `0  [40]  text, NUL padded` · `64 [4] "RBD\0"` · `80 u64 image size` · `88 u64 snap_seq` ·

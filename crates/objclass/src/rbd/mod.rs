@@ -28,6 +28,8 @@ mod snapshot;
 mod trash;
 pub mod types;
 
+pub use snapshot::SNAPSHOTS_MAX;
+
 use crate::method::Method;
 
 pub const METHODS: &[Method] = &[

@@ -12,6 +12,9 @@ use types::{Errno, NOSNAP, Uuid};
 
 const MAXSNAP: u64 = NOSNAP - 1;
 const NO_LIMIT: u64 = u64::MAX;
+/// Of one image. Who opens it asks for all of them in one message, whose operations are limited: with more it could not be opened
+/// any more, so none is added.
+pub const SNAPSHOTS_MAX: u64 = 3000;
 
 const UNPROTECTED: u8 = 0;
 const PROTECTED: u8 = 2;
@@ -62,7 +65,7 @@ pub fn snapshot_add(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes>
     if id < object.need::<u64>(keys::SNAP_SEQ)? {
         return Err(Errno::ESTALE);
     }
-    let limit = object.get::<u64>(keys::SNAP_LIMIT)?.unwrap_or(NO_LIMIT);
+    let limit = limit(object)?;
     let (mut count, mut taken) = (0u64, false);
     each(object, |other| {
         count += 1;
@@ -226,7 +229,10 @@ pub fn snapshot_set_limit(object: &mut Object<'_>, input: &mut Input) -> Result<
     done()
 }
 
-/// The limit that a snapshot more must not exceed, for format 1.
+/// The limit that a snapshot more must not exceed.
 pub fn limit(object: &mut Object<'_>) -> Result<u64> {
-    Ok(object.get::<u64>(keys::SNAP_LIMIT)?.unwrap_or(NO_LIMIT))
+    Ok(object
+        .get::<u64>(keys::SNAP_LIMIT)?
+        .unwrap_or(NO_LIMIT)
+        .min(SNAPSHOTS_MAX))
 }

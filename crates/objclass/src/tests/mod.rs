@@ -1,5 +1,6 @@
 //! Tests of the classes as clients see them: through the registry, with the PG's part played by [`Objects`].
 
+mod classes;
 mod hostile;
 mod more;
 mod replay;

@@ -187,3 +187,32 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn an_image_has_no_more_snapshots_than_can_be_asked_for() {
+    use crate::rbd::SNAPSHOTS_MAX;
+    let mut objects = Objects::new(true);
+    let mut create = Writer::new();
+    create.u64(1 << 20);
+    create.u8(22);
+    create.u64(1);
+    create.blob(b"rbd_data.x");
+    assert_eq!(objects.call("header", "rbd", "create", &create.finish()).0, 0);
+    let add = |objects: &mut Objects, id: u64| {
+        let mut input = Writer::new();
+        input.blob(format!("s{id}").as_bytes());
+        input.u64(id);
+        objects.call("header", "rbd", "snapshot_add", &input.finish()).0
+    };
+    assert_eq!(add(&mut objects, 1), 0);
+    // The first one's record again and again: adding them one by one takes seconds.
+    let object = objects.get("header");
+    let rows = &mut object.pending.as_mut().unwrap().omap;
+    let record = rows[b"snapshot_0000000000000001".as_slice()].clone();
+    for id in 2..SNAPSHOTS_MAX {
+        rows.insert(Bytes::from(format!("snapshot_{id:016x}")), record.clone());
+    }
+    object.commit();
+    assert_eq!(add(&mut objects, SNAPSHOTS_MAX), 0);
+    assert_eq!(add(&mut objects, SNAPSHOTS_MAX + 1), Errno::EDQUOT.code());
+}

@@ -2,7 +2,7 @@
 //!
 //! Vocabulary: *bytes* are what a message reads, or makes for its answer and for watchers; *steps* are work that no byte
 //! shows: rows of omap, attributes, watchers told, blocks that clones share. What the message itself brings (in-data) is
-//! bounded where it comes in, and its operations by [`OPS_MAX`].
+//! bounded where it comes in, and its operations by [`OPS_MAX`] and [`READ_CALLS_MAX`].
 //!
 //! Invariants: what the arguments and the object's record tell is charged before anything is done ([`known_before`]); what only
 //! a look at the object tells (a page of omap, attributes, what class methods read) is charged as it is read, a bounded
@@ -20,6 +20,9 @@ use types::{Errno, ObjectId};
 
 /// Operations of one message. A virtual disk's client joins the 4 KiB pieces of a 4 MiB object in one: 1024.
 pub(crate) const OPS_MAX: usize = 2048;
+/// Calls of class methods in one message of nothing else that only reads. Who opens an image asks four or five things of each of its snapshots in one.
+pub(crate) const READ_CALLS_MAX: usize = 16 << 10;
+const _: () = assert!(5 * objclass::rbd::SNAPSHOTS_MAX <= READ_CALLS_MAX as u64);
 /// Operations on a PG in one message: clients send one.
 pub(crate) const PG_OPS_MAX: usize = 16;
 /// COPY_FROMs of one message: each source comes in whole, and a second one would undo the first.
@@ -152,7 +155,7 @@ fn known_before(op: &OsdOp, old: &ObjectState) -> (u64, u64) {
             let len = if a.length == 0 { u64::MAX } else { a.length };
             (within(a.offset, len), 0)
         }
-        code::TMAPGET => (size, 0),
+        code::TMAPGET | code::TMAPUP | code::TMAP2OMAP => (size, 0),
         code::SPARSE_READ => {
             let len = within(op.extent().offset, op.extent().length);
             (len + extents(len), 0)

@@ -89,7 +89,11 @@ impl Shape {
             return None;
         }
         let (form, offset, len) = match op.code {
-            code::SYNC_READ | code::TMAPGET | code::MAPEXT if self.erasure => return None,
+            code::SYNC_READ | code::MAPEXT | code::TMAPGET | code::TMAPUP | code::TMAP2OMAP
+                if self.erasure =>
+            {
+                return None;
+            }
             code::READ | code::SYNC_READ => {
                 let a = op.extent();
                 let (offset, end) = self.readable(&a);
@@ -119,7 +123,7 @@ impl Shape {
                 let len = if whole { self.size } else { a.length };
                 (Form::Bytes, a.offset, len.min(self.size.saturating_sub(a.offset)))
             }
-            code::TMAPGET => (Form::Bytes, 0, self.size),
+            code::TMAPGET | code::TMAPUP | code::TMAP2OMAP => (Form::Bytes, 0, self.size),
             code::CALL if reads_data(op) => (Form::Bytes, 0, self.size),
             _ => return None,
         };

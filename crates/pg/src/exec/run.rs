@@ -28,6 +28,8 @@ pub(crate) struct Exec<'a> {
     pub notes: Vec<Note>,
     pub notify_id: u32,
     pub read_bytes: u64,
+    /// Serials that class methods were given.
+    pub serials: u32,
 }
 
 /// Executes the message with what its plan, and executions before, have asked for. `cost` is the plan's.
@@ -51,6 +53,7 @@ pub(crate) fn execute<'a>(
         notes: Vec::new(),
         notify_id: req.notify_id,
         read_bytes: 0,
+        serials: 0,
     };
     let ran = exec.run();
     match exec.missing {
@@ -181,7 +184,7 @@ impl<'a> Exec<'a> {
             CMPXATTR => self.compare_xattr(op),
             OMAPGETKEYS => self.omap_keys(op),
             OMAPGETVALS => self.omap_values(op),
-            OMAPGETHEADER => self.omap_header(),
+            OMAPGETHEADER => self.omap_header_op(),
             OMAPGETVALSBYKEYS => self.omap_by_keys(op),
             OMAP_CMP => self.omap_compare(op),
             LIST_WATCHERS => self.list_watchers(),
@@ -208,32 +211,33 @@ impl<'a> Exec<'a> {
             SETALLOCHINT => self.set_alloc_hint(op),
             STARTSYNC | UNDIRTY => done(),
             SETXATTR => self.set_xattr_op(op),
-            RMXATTR => self.remove_xattr(op),
+            RMXATTR => self.remove_xattr_op(op),
             OMAPSETVALS | OMAPSETHEADER | OMAPCLEAR | OMAPRMKEYS | OMAPRMKEYRANGE
                 if self.req.pool.erasure =>
             {
                 Err(Errno::EOPNOTSUPP.into())
             }
             OMAPSETVALS => self.omap_set_op(op),
-            OMAPSETHEADER => self.omap_set_header(op),
+            OMAPSETHEADER => self.omap_set_header_op(op),
             OMAPCLEAR => self.omap_clear(),
             OMAPRMKEYS => self.omap_remove_op(op),
             OMAPRMKEYRANGE => self.omap_remove_range(op),
             ROLLBACK => self.rollback(op),
+            TMAPPUT => self.tmap_put(op),
+            TMAPUP => self.tmap_update(op),
+            TMAP2OMAP => self.tmap_to_omap(op),
             WATCH => self.watch(op),
             COPY_FROM | COPY_FROM2 => self.copy_from(index, op),
             _ => Err(self.refusal(op).into()),
         }
     }
 
-    /// Operations of cache tiers, manifests and old formats (9.8): refused as 16.2 does, or as not supported.
+    /// Operations of cache tiers and manifests (9.8): refused as 16.2 does, or as not supported.
     fn refusal(&self, op: &OsdOp) -> Errno {
         use messages::osd::code::*;
         match op.code {
             CACHE_PIN | CACHE_UNPIN | CACHE_FLUSH | CACHE_EVICT | CACHE_TRY_FLUSH => Errno::EINVAL,
             UNSET_MANIFEST if !self.work.new.exists => Errno::ENOENT,
-            TMAP2OMAP if !self.work.new.exists => Errno::ENODATA,
-            TMAP2OMAP => Errno::EINVAL,
             _ => Errno::EOPNOTSUPP,
         }
     }

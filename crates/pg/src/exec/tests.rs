@@ -327,6 +327,8 @@ fn a_plan_reads_what_its_operations_tell() {
     let compared = ranged(code::CMPEXT, 9_999, 3).with_data("abc");
     check(compared, Some((Form::Bytes, 9_999, 1)));
     check(OsdOp::new(code::TMAPGET), Some((Form::Bytes, 0, 10_000)));
+    check(OsdOp::new(code::TMAPUP), Some((Form::Bytes, 0, 10_000)));
+    check(OsdOp::new(code::TMAP2OMAP), Some((Form::Bytes, 0, 10_000)));
     check(update_map(0), Some((Form::Bytes, 0, 10_000)));
     check(OsdOp::on_class("lock", "get_info", b""), None);
     check(write(100, b"abc"), None);

@@ -132,6 +132,12 @@ impl ObjectContext for Exec<'_> {
         Ok(OmapPage { rows, more })
     }
 
+    fn omap_header(&mut self) -> objclass::Result<Bytes> {
+        let header = Exec::omap_header(self).map_err(errno)?;
+        self.cost.charge(header.len() as u64, 1)?;
+        Ok(header)
+    }
+
     fn snapset_seq(&mut self) -> objclass::Result<u64> {
         Ok(self.work.new.snapset.seq)
     }
@@ -172,6 +178,10 @@ impl ObjectContext for Exec<'_> {
         Exec::set_xattr(self, name, value).map_err(errno)
     }
 
+    fn remove_xattr(&mut self, name: &[u8]) -> objclass::Result<()> {
+        Exec::remove_xattr(self, name).map_err(errno)
+    }
+
     fn omap_set(&mut self, rows: Vec<(Bytes, Bytes)>) -> objclass::Result<()> {
         self.cost.charge(0, rows.len() as u64)?;
         Exec::omap_set(self, rows).map_err(errno)
@@ -180,6 +190,10 @@ impl ObjectContext for Exec<'_> {
     fn omap_remove(&mut self, keys: Vec<Bytes>) -> objclass::Result<()> {
         self.cost.charge(0, keys.len() as u64)?;
         Exec::omap_remove(self, keys).map_err(errno)
+    }
+
+    fn set_omap_header(&mut self, header: Bytes) -> objclass::Result<()> {
+        Exec::omap_set_header(self, header).map_err(errno)
     }
 
     fn caller(&self) -> Caller {
@@ -191,6 +205,11 @@ impl ObjectContext for Exec<'_> {
 
     fn now(&self) -> Utime {
         self.req.wall
+    }
+
+    fn serial(&mut self) -> (u64, u32) {
+        self.serials += 1;
+        (self.req.old.info.version.version, self.serials)
     }
 
     fn random(&mut self, out: &mut [u8]) {

@@ -7,6 +7,7 @@ mod data_read;
 pub(crate) mod data_write;
 pub(crate) mod omap;
 pub(crate) mod snap;
+mod tmap;
 pub(crate) mod watch;
 pub(crate) mod xattr;
 mod xxhash;

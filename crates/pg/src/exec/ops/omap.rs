@@ -77,12 +77,17 @@ impl Exec<'_> {
         Ok(w.finish().into())
     }
 
-    pub fn omap_header(&mut self) -> OpResult {
+    pub fn omap_header_op(&mut self) -> OpResult {
         self.must_have_existed()?;
-        if !self.req.old.info.omap || self.req.pool.erasure {
-            return done();
+        Ok(self.omap_header()?.into())
+    }
+
+    /// Empty where there is none.
+    pub fn omap_header(&mut self) -> Result<Bytes, Fail> {
+        if !self.req.old.exists || !self.req.old.info.omap || self.req.pool.erasure {
+            return Ok(Bytes::new());
         }
-        Ok(self.known.omap_header(self.req.source)?.into())
+        Ok(self.known.omap_header(self.req.source)?)
     }
 
     /// Values of those keys that exist. The keys are charged, the rows are here; such an answer has no "more".
@@ -159,17 +164,25 @@ impl Exec<'_> {
         Ok(())
     }
 
-    pub fn omap_set_header(&mut self, op: &OsdOp) -> OpResult {
-        if op.indata.len() > HEADER_MAX {
+    pub fn omap_set_header_op(&mut self, op: &OsdOp) -> OpResult {
+        self.omap_set_header(op.indata.clone())?;
+        done()
+    }
+
+    pub fn omap_set_header(&mut self, header: Bytes) -> Result<(), Fail> {
+        if self.req.pool.erasure {
+            return Err(Errno::EOPNOTSUPP.into());
+        }
+        if header.len() > HEADER_MAX {
             return Err(Errno::E2BIG.into());
         }
         self.ensure_exists();
         self.work.new.info.omap = true;
         self.work.txn.push(Op::OmapSetHeader {
             oid: self.req.head.clone(),
-            header: op.indata.clone(),
+            header,
         });
-        done()
+        Ok(())
     }
 
     pub fn omap_clear(&mut self) -> OpResult {

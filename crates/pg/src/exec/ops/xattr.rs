@@ -168,15 +168,22 @@ impl Exec<'_> {
         Ok(())
     }
 
-    pub fn remove_xattr(&mut self, op: &OsdOp) -> OpResult {
+    pub fn remove_xattr_op(&mut self, op: &OsdOp) -> OpResult {
         self.must_exist()?;
         let (name, _) = name_and_value(op)?;
-        self.xattr_sizes()?.remove(&user_attr(&name));
+        self.remove_xattr(&name)?;
+        done()
+    }
+
+    pub fn remove_xattr(&mut self, name: &[u8]) -> Result<(), Fail> {
+        self.must_exist()?;
+        let name = user_attr(name);
+        self.xattr_sizes()?.remove(&name);
         self.work.txn.push(Op::RemoveAttr {
             oid: self.req.head.clone(),
-            name: user_attr(&name),
+            name,
         });
         self.changed();
-        done()
+        Ok(())
     }
 }
