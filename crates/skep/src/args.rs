@@ -4,6 +4,7 @@ pub use crate::options::{ClusterArgs, Format, parse_size};
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use node::KeepFree;
 use std::net::IpAddr;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 #[derive(Debug, Parser)]
@@ -44,6 +45,8 @@ pub enum Command {
     Store(crate::store::args::Store),
     /// Measure a cluster, ours or Ceph's, by our own client: its objects or its images
     Bench(crate::bench::args::Bench),
+    /// Make images of disk files in any of the usual formats, and disk files of images; verified
+    Image(crate::image::args::Image),
     /// Send a command to an OSD, a PG's primary or the manager, and print its answer
     Tell(Tell),
     /// Drive our RBD client by lines on stdin, for tests
@@ -141,6 +144,10 @@ pub struct Up {
     /// How data files are used: past the page cache and by io_uring where the host can, or by simpler ways
     #[arg(long, value_enum, value_name = "WAY", default_value = "auto")]
     pub disk_io: DiskIo,
+    /// Threads that the OSDs of one file system share; as many as there are OSDs: one for each. One on a device has its
+    /// own [default: a quarter of the processors, at least 1 for 8 OSDs]
+    #[arg(long, value_name = "N")]
+    pub osd_threads: Option<NonZeroUsize>,
     /// This machine's name in the CRUSH tree and of its monitor, fixed at the first start [default: the host name]
     #[arg(long, value_name = "NAME")]
     pub host: Option<String>,
@@ -386,6 +393,10 @@ mod tests {
             "store bench d",
             "bench rados -p x --rw mix -b 64K",
             "bench rbd -p x --image i --rw read --ops 10 -f json",
+            "image import -p x a.qcow2 b.vmdk --jobs 4 -f json",
+            "image import -p x a --image n --from raw --object-size 64K --data-pool d",
+            "image export -p x a@s -o a.qcow2",
+            "image export -p x a b --dir d --to vhdx",
             "cluster move-to-etcd --etcd http://a:1,http://b:2",
             "cluster rebuild --from x",
             "host rm h4 --yes",
@@ -411,6 +422,23 @@ mod tests {
             "bench rbd -p x --mix-read 101",
             "bench rbd -p x --overwrite",
             "bench rbd -p x --image i --image-size 1G",
+        ] {
+            let words = std::iter::once("skep").chain(line.split(' '));
+            assert!(Args::try_parse_from(words).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_an_image_cannot_be_is_refused() {
+        for line in [
+            "image import a.qcow2",
+            "image import -p x",
+            "image import -p x a --object-size 5M",
+            "image import -p x a --object-size 64M",
+            "image import -p x a --from iso",
+            "image import -p x a --jobs 0",
+            "image export -p x",
+            "image export -p x a -o f --dir d",
         ] {
             let words = std::iter::once("skep").chain(line.split(' '));
             assert!(Args::try_parse_from(words).is_err(), "{line}");

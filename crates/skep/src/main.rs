@@ -5,6 +5,7 @@ mod bench;
 mod client;
 mod cluster;
 mod config;
+mod image;
 mod options;
 mod rbd_io;
 mod remove;
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
         args::Command::Store(_)
             | args::Command::Cluster(_)
             | args::Command::Bench(_)
+            | args::Command::Image(_)
             | args::Command::RbdIo(_)
             | args::Command::Tell(_)
     );
@@ -47,6 +49,7 @@ fn main() -> ExitCode {
         args::Command::Pool(a) => client::pool(a),
         args::Command::Cluster(a) => cluster::run(a),
         args::Command::Bench(a) => bench::run(a),
+        args::Command::Image(a) => image::run(a),
         args::Command::RbdIo(a) => rbd_io::run(a),
         args::Command::Tell(a) => tell::run(a),
         args::Command::Store(a) => return store::run(a),

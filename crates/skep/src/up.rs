@@ -62,6 +62,7 @@ fn options(args: &args::Up) -> StartOptions {
             args::DiskIo::Direct => io::disk::Mode::Direct,
             args::DiskIo::Plain => io::disk::Mode::Plain,
         },
+        osd_threads: args.osd_threads,
         roles: (!args.roles.is_empty()).then(|| args.roles.clone()),
         allow_pool_delete: args.allow_pool_delete,
         host: args.host.clone(),

@@ -9,6 +9,7 @@ import re
 import secrets
 
 from skeptest.asker import Asker
+from skeptest.forked import ceph
 from skeptest.run import LIMIT_S, popen, run, wait_until
 
 RUN_ID = secrets.token_hex(2)                     # names of two test runs on one cluster do not meet
@@ -54,7 +55,7 @@ class Cluster:
     # -- tools
     def run(self, *argv, **kw):
         kw['env'] = {**self.env(), **kw.get('env', {})}
-        return run(argv, **kw)
+        return ceph(argv[1:], **kw) if argv[0] == 'ceph' else run(argv, **kw)
 
     def popen(self, *argv, **kw):
         return popen(argv, env=self.env(), **kw)

@@ -54,8 +54,17 @@ def end_group(proc, sig=signal.SIGKILL):
         pass
 
 
+def judged(result, check):
+    """The result of a command whose exit status had to be `check` (None: any; 'fails': not 0)."""
+    if check == 'fails':
+        assert result.returncode != 0, 'should have failed: %r' % result
+    elif check is not None:
+        assert result.returncode == check, 'exit status %s, not %s: %r' % (result.returncode, check, result)
+    return result
+
+
 def run(argv, stdin=b'', timeout=LIMIT_S, check=0, env=None, cwd=None):
-    """Runs a command to its end. `check` is the exit status that it must have (None: any; 'fails': not 0)."""
+    """Runs a command to its end. `check`: see `judged`."""
     if isinstance(stdin, str):
         stdin = stdin.encode()
     proc = popen(argv, env, cwd, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -67,12 +76,7 @@ def run(argv, stdin=b'', timeout=LIMIT_S, check=0, env=None, cwd=None):
         raise AssertionError('not finished within %s s: %r' % (timeout, Result(argv, 'none', out, err)))
     finally:
         end_group(proc)
-    result = Result(argv, proc.returncode, out, err)
-    if check == 'fails':
-        assert result.returncode != 0, 'should have failed: %r' % result
-    elif check is not None:
-        assert result.returncode == check, 'exit status %s, not %s: %r' % (result.returncode, check, result)
-    return result
+    return judged(Result(argv, proc.returncode, out, err), check)
 
 
 def wait_until(condition, timeout=LIMIT_S, every=0.1, what='a condition'):

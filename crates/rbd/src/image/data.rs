@@ -19,6 +19,18 @@ impl Image {
         inner.read_range(&view, offset, length).await
     }
 
+    /// As [`Image::read`], but zeros at the end may be missing, all of them where nothing was written: nobody fills them in only to
+    /// look through them.
+    pub async fn read_short(&self, offset: u64, length: u64) -> Result<Bytes> {
+        let inner = &self.inner;
+        let view = inner.view().await?;
+        check_range(offset, length, view.header.size_at(inner.snap))?;
+        match inner.fixed.layout.extents(offset, length)[..] {
+            [ref one] => inner.read_object(&view, one.object, one.offset, one.length).await,
+            _ => inner.read_range(&view, offset, length).await,
+        }
+    }
+
     /// Durable when it is answered. Parts of a write that goes over several objects may be seen before the others.
     pub async fn write(&self, offset: u64, data: impl Into<Bytes>) -> Result<()> {
         let (inner, data) = (self.inner.clone(), data.into());

@@ -1,0 +1,157 @@
+"""`ceph` commands from a Python that has loaded its modules already.
+
+Half of what a `ceph` costs is the start of its Python. Here one process (for each namespace of networks that the tests are in)
+has compiled Debian's /usr/bin/ceph and imported what it imports; each command is a fork of it that runs the tool from its
+first line, with its own arguments, environment and outputs.
+
+Invariants: a command has a process group of its own, ends with the test run and is killed with its group when its limit passes,
+as by `skeptest.run`; nothing that one command did is seen by the next.
+"""
+import array
+import atexit
+import json
+import os
+import signal
+import socket
+import subprocess
+import threading
+
+from skeptest.run import LIMIT_S, Result, judged
+
+TOOL = '/usr/bin/ceph'
+START_S = 60                                       # for a fork, on a busy machine
+MESSAGE_MAX = 1 << 17
+SCRIPT = r'''
+import array, ctypes, json, os, selectors, signal, socket, sys, traceback
+TOOL, MESSAGE_MAX = sys.argv[1], int(sys.argv[2])
+PR_SET_PDEATHSIG = 1
+libc = ctypes.CDLL(None)
+with open(TOOL) as f:
+    code = compile(f.read(), TOOL, 'exec')
+exec(code, {'__name__': 'loaded', '__file__': TOOL})      # for its imports: not run as a program
+requests = socket.socket(fileno=0)
+selector = selectors.DefaultSelector()
+
+def tool(request, fds):
+    os.setsid()
+    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    for to, fd in enumerate(fds[:3]):
+        os.dup2(fd, to)
+    os.environ.clear()
+    os.environ.update(request['env'])
+    os.chdir(request['cwd'])
+    sys.argv = [TOOL, *request['args']]
+    status = 0
+    try:
+        exec(code, {'__name__': '__main__', '__file__': TOOL})
+    except SystemExit as e:
+        status = e.code if isinstance(e.code, int) else int(e.code is not None)
+    except BaseException:
+        traceback.print_exc()
+        status = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+def begin():
+    data, ancillary, _, _ = requests.recvmsg(MESSAGE_MAX, socket.CMSG_SPACE(16))
+    if not data:
+        sys.exit(0)
+    fds = array.array('i')
+    fds.frombytes(ancillary[0][2])
+    pid = os.fork()
+    if pid == 0:
+        tool(json.loads(data), fds)
+    for fd in fds[:3]:
+        os.close(fd)
+    os.write(fds[3], b'%d\n' % pid)
+    selector.register(os.pidfd_open(pid), selectors.EVENT_READ, (pid, fds[3]))
+
+selector.register(requests, selectors.EVENT_READ)
+while True:
+    for key, _ in selector.select():
+        if key.data is None:
+            begin()
+            continue
+        pid, result = key.data
+        _, status = os.waitpid(pid, 0)
+        try:
+            os.write(result, b'%d\n' % os.waitstatus_to_exitcode(status))
+        except BrokenPipeError:
+            pass                                   # who asked has gone
+        selector.unregister(key.fd)
+        os.close(key.fd)
+        os.close(result)
+'''
+
+
+class Forker:
+    """The process that has everything loaded."""
+
+    def __init__(self):
+        self.requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            # It ends when its socket does, that is with this process; not with the thread that happened to start it.
+            self.proc = subprocess.Popen(['/usr/bin/python3', '-c', SCRIPT, TOOL, str(MESSAGE_MAX)], stdin=theirs,
+                                         stdout=subprocess.DEVNULL, start_new_session=True,
+                                         env={**os.environ, 'PYTHONWARNINGS': 'ignore'})
+
+    def begin(self, args, env, cwd, fds):
+        request = json.dumps({'args': args, 'env': env, 'cwd': cwd}).encode()
+        assert len(request) <= MESSAGE_MAX, 'a command line of %d bytes' % len(request)
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array('i', fds))]
+        self.requests.sendmsg([request], rights)
+
+    def end(self):
+        self.requests.close()
+        self.proc.kill()
+        self.proc.wait(60)
+
+
+_lock = threading.Lock()
+_forkers = {}                                      # of which namespace of networks
+
+
+def _forker():
+    here = os.stat('/proc/thread-self/ns/net').st_ino
+    with _lock:
+        forker = _forkers.get(here)
+        if forker is None or forker.proc.poll() is not None:
+            forker = _forkers[here] = Forker()
+        return forker
+
+
+@atexit.register
+def _end_all():
+    for forker in _forkers.values():
+        forker.end()
+
+
+def _content(fd):
+    size = os.fstat(fd).st_size
+    return os.pread(fd, size, 0)
+
+
+def ceph(args, stdin=b'', timeout=LIMIT_S, check=0, env=None, cwd=None):
+    """`skeptest.run.run` of `ceph` with these arguments."""
+    argv = ['ceph', *map(str, args)]
+    files = [os.memfd_create(name) for name in ('stdin', 'stdout', 'stderr')]
+    ours, theirs = socket.socketpair()
+    try:
+        os.pwrite(files[0], stdin.encode() if isinstance(stdin, str) else stdin, 0)
+        with theirs:
+            _forker().begin(argv[1:], {**os.environ, **(env or {})}, cwd or os.getcwd(), [*files, theirs.fileno()])
+        with ours, ours.makefile('r') as said:
+            ours.settimeout(START_S)
+            pid = int(said.readline())
+            try:
+                ours.settimeout(timeout)
+                status = int(said.readline())
+            except TimeoutError:
+                os.killpg(pid, signal.SIGKILL)
+                raise AssertionError('not finished within %s s: %r'
+                                     % (timeout, Result(argv, 'none', _content(files[1]), _content(files[2])))) from None
+        return judged(Result(argv, status, _content(files[1]), _content(files[2])), check)
+    finally:
+        for fd in files:
+            os.close(fd)
