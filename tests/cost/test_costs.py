@@ -34,7 +34,7 @@ SLACK = {'switches': 0.5, 'calls': 0.5, 'disk_bytes': 512}
 @pytest.fixture
 def server(own):
     """A server of its own, and an image whose every block was written."""
-    skep = own().start()
+    skep = own(options=['--osd-threads', '1']).start()
     pool, image = skep.make_pool('rbd'), unique('image')
     skep.rbd('create', '%s/%s' % (pool, image), '--size', '%dB' % IMAGE)
     skep.target = ['--pool', pool, '--image', image, '--overwrite']

@@ -159,10 +159,25 @@ pub fn canonical(path: &Path) -> io::Result<PathBuf> {
     path.canonicalize()
 }
 
+/// The file's length in bytes; `None` if it does not exist.
+pub fn length(path: &Path) -> io::Result<Option<u64>> {
+    match std::fs::metadata(path) {
+        Ok(at) => Ok(Some(at.len())),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
 /// What a file takes of its file system: holes are not in it.
 pub fn allocated_bytes(path: &Path) -> io::Result<u64> {
     use std::os::unix::fs::MetadataExt;
     Ok(std::fs::metadata(path)?.blocks() * 512)
+}
+
+/// The number of the file system on which `path` lies.
+pub fn file_system(path: &Path) -> io::Result<u64> {
+    use std::os::unix::fs::MetadataExt;
+    Ok(std::fs::metadata(path)?.dev())
 }
 
 /// Whether what lies at `path` (a block device, or on a file system of one) is on a disk that turns. None: the host does
@@ -254,13 +269,18 @@ impl LockFile {
         if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
             return Err(LockError::Held(Self::pid(&mut file)));
         }
+        // Over what is there: a full disk has no block for it once that was cut off.
         let write = |f: &mut File| -> io::Result<()> {
-            f.set_len(0)?;
+            let line = format!("{}\n", std::process::id());
             f.rewind()?;
-            writeln!(f, "{}", std::process::id())
+            f.write_all(line.as_bytes())?;
+            f.set_len(line.len() as u64)
         };
-        write(&mut file).map_err(LockError::Io)?;
-        Ok(Self { _file: file })
+        match write(&mut file) {
+            // It is locked all the same; that its owner cannot be named is no reason not to serve.
+            Err(e) if e.kind() != io::ErrorKind::StorageFull => Err(LockError::Io(e)),
+            _ => Ok(Self { _file: file }),
+        }
     }
 
     /// The process that holds the lock now; `None` if nobody does.
@@ -321,6 +341,20 @@ mod tests {
         assert_eq!(mode(&at("new")), 0o600);
         replace(&at("ceph.conf"), "y", 0o644).unwrap();
         assert_eq!(mode(&at("ceph.conf")), 0o644);
+    }
+
+    #[test]
+    fn a_lock_names_its_owner_alone_whatever_was_there() {
+        let tmp = tempfile::tempdir().unwrap();
+        let path = tmp.path().join("lock");
+        replace(&path, "12345678901234\nand more\n", 0o600).unwrap();
+        let held = LockFile::take(&path).unwrap();
+        assert_eq!(
+            fs::read_to_string(&path).unwrap(),
+            format!("{}\n", std::process::id())
+        );
+        assert_eq!(LockFile::holder(&path).unwrap(), Some(std::process::id()));
+        drop(held);
     }
 
     #[test]

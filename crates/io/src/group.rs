@@ -2,7 +2,8 @@
 //!
 //! A thread belongs to the group of the one that started it, unless it was started for another
 //! ([`crate::task::spawn_group`]). So whatever a role starts, deep inside its libraries, is the role's, without being
-//! handed around; the blocking threads of its runtime are, too.
+//! handed around; the blocking threads of its runtime are, too. A thread that several groups share
+//! ([`crate::shared_thread`]) belongs to one of them for as long as it runs one of its tasks.
 //!
 //! A panic in any of them is the group's. It is taken by the panic hook ([`watch_panics`]), because a runtime swallows a
 //! panic in a task, and nobody waits for most helper threads. It is logged with its backtrace and told to who looks
@@ -22,12 +23,43 @@ use tokio::sync::watch;
 const TRACE_LINES_MAX: usize = 200;
 
 thread_local! {
-    static CURRENT: RefCell<Option<Group>> = const { RefCell::new(None) };
+    static CURRENT: RefCell<Option<Here>> = const { RefCell::new(None) };
+}
+
+/// Whose the calling thread is just now.
+#[derive(Debug, Clone)]
+struct Here {
+    group: Group,
+    /// The thread is shared, and runs a task of this group.
+    shared: bool,
+}
+
+impl Here {
+    fn get() -> Option<Self> {
+        // Asked by the panic hook, too: a thread that is ending has none.
+        let get = |c: &RefCell<Option<Self>>| c.try_borrow().ok().and_then(|c| c.clone());
+        CURRENT.try_with(get).ok().flatten()
+    }
+
+    /// Gives what was there before.
+    fn set(here: Option<Self>) -> Option<Self> {
+        CURRENT.with(|c| c.replace(here))
+    }
+}
+
+/// See [`Group::enter`].
+pub(crate) struct Entered(Option<Here>);
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        Here::set(self.0.take());
+    }
 }
 
 /// Where a thread of a group panicked, and over what.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Panic {
+    /// Of a thread that is shared: the group's name.
     pub thread: String,
     pub what: String,
     /// `file:line`.
@@ -76,14 +108,19 @@ impl Group {
 
     /// That of the calling thread.
     pub fn current() -> Option<Self> {
-        // Asked by the panic hook, too: a thread that is ending has none.
-        let get = |c: &RefCell<Option<Self>>| c.try_borrow().ok().and_then(|c| c.clone());
-        CURRENT.try_with(get).ok().flatten()
+        Here::get().map(|here| here.group)
     }
 
     /// The calling thread belongs to it from now on, and is not counted.
     pub fn adopt(&self) {
-        CURRENT.with(|c| *c.borrow_mut() = Some(self.clone()));
+        let group = self.clone();
+        Here::set(Some(Here { group, shared: false }));
+    }
+
+    /// The calling thread, which is shared, belongs to it until this is dropped.
+    pub(crate) fn enter(&self) -> Entered {
+        let group = self.clone();
+        Entered(Here::set(Some(Here { group, shared: true })))
     }
 
     /// The first panic of its threads, if there was one.
@@ -122,16 +159,16 @@ impl Group {
         Member(self.clone())
     }
 
-    fn on_panic(&self, info: &PanicHookInfo<'_>) {
+    fn on_panic(&self, info: &PanicHookInfo<'_>, shared: bool) {
         let payload = info.payload();
         let text = payload.downcast_ref::<&str>().copied();
         let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
         let place = info.location().map(|l| format!("{}:{}", l.file(), l.line()));
         let panic = Panic {
-            thread: std::thread::current()
-                .name()
-                .unwrap_or("without a name")
-                .to_owned(),
+            thread: match (shared, std::thread::current().name()) {
+                (true, _) => self.name().to_owned(),
+                (false, name) => name.unwrap_or("without a name").to_owned(),
+            },
             what: text.unwrap_or("no words").to_owned(),
             place: place.unwrap_or_default(),
         };
@@ -197,12 +234,12 @@ pub fn watch_panics() {
     ONCE.call_once(|| {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
-            let group = Group::current();
-            if let Some(group) = &group {
-                group.on_panic(info);
+            let here = Here::get();
+            if let Some(here) = &here {
+                here.group.on_panic(info, here.shared);
             }
             // Where nobody reads the log, as in tests, they would be lost.
-            if group.is_none() || !tracing::enabled!(tracing::Level::ERROR) {
+            if here.is_none() || !tracing::enabled!(tracing::Level::ERROR) {
                 before(info);
             }
         }));
@@ -229,7 +266,7 @@ mod tests {
             timeout(Duration::from_secs(120), group.ended())
                 .await
                 .expect("all its threads end");
-            (group.panic(), thread.join().ok().flatten())
+            (group.panic(), thread.join())
         })
         .unwrap()
     }
@@ -305,7 +342,7 @@ mod tests {
             let good = spawn_group(&other, "other", || async { 7 }).unwrap();
             one.ended().await;
             other.ended().await;
-            assert_eq!(good.join().unwrap(), Some(7));
+            assert_eq!(good.join(), Some(7));
         })
         .unwrap();
         assert!(one.panic().is_some() && other.panic().is_none());

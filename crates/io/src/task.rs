@@ -13,11 +13,11 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::runtime::Runtime;
 
-pub use tokio::task::{JoinHandle as TaskHandle, spawn_local};
+pub use tokio::task::{JoinHandle as TaskHandle, spawn_local, yield_now};
 pub use tokio::time::{Interval, MissedTickBehavior, interval, sleep, timeout};
 
 /// A runtime of one thread; those that it starts for blocking work belong to the group, too.
-fn runtime(group: Option<&Group>) -> io::Result<Runtime> {
+pub(crate) fn runtime(group: Option<&Group>) -> io::Result<Runtime> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     if let Some(group) = group.cloned() {
         // Not counted: a runtime that is dropped waits for them.
@@ -43,7 +43,7 @@ where
 
 /// The same as the main thread of a group: when any thread or task of the group panics, `role()` is dropped where it
 /// waits, with all that it spawned, and the answer is None.
-pub fn spawn_group<R, F, T>(group: &Group, name: &str, role: R) -> io::Result<JoinHandle<Option<T>>>
+pub fn spawn_group<R, F, T>(group: &Group, name: &str, role: R) -> io::Result<Main<T>>
 where
     R: FnOnce() -> F + Send + 'static,
     F: Future<Output = T> + 'static,
@@ -51,17 +51,62 @@ where
 {
     let runtime = runtime(Some(group))?;
     let fallen = group.clone();
-    thread::spawn_in(Some(group.clone()), name, move || {
+    let thread = thread::spawn_in(Some(group.clone()), name, move || {
         let local = tokio::task::LocalSet::new();
-        runtime.block_on(local.run_until(async move {
-            tokio::select! {
-                // First, so that nothing more is done after a panic than what was under way.
-                biased;
-                _ = fallen.panicked() => None,
-                done = async { role().await } => Some(done),
-            }
-        }))
-    })
+        runtime.block_on(local.run_until(until_panic(fallen, role)))
+    })?;
+    Ok(Main(Place::Own(thread)))
+}
+
+/// `role()`, which is dropped where it waits when any thread or task of the group panics.
+pub(crate) async fn until_panic<R, F, T>(group: Group, role: R) -> Option<T>
+where
+    R: FnOnce() -> F,
+    F: Future<Output = T>,
+{
+    tokio::select! {
+        // First, so that nothing more is done after a panic than what was under way.
+        biased;
+        _ = group.panicked() => None,
+        done = async { role().await } => Some(done),
+    }
+}
+
+/// The main future of a group.
+#[derive(Debug)]
+pub struct Main<T>(pub(crate) Place<T>);
+
+/// What runs it.
+#[derive(Debug)]
+pub(crate) enum Place<T> {
+    Own(JoinHandle<Option<T>>),
+    Shared(tokio::sync::oneshot::Receiver<T>),
+}
+
+impl<T> Main<T> {
+    /// What it ended with, once the group has ended; None where a panic ended it. Before that this may block, or say None.
+    pub fn join(self) -> Option<T> {
+        match self.0 {
+            Place::Own(thread) => thread.join().ok().flatten(),
+            Place::Shared(mut done) => done.try_recv().ok(),
+        }
+    }
+}
+
+/// Does work that blocks on a thread of its own, of the caller's group, while the caller waits and the others on its thread go on. In a
+/// simulation: at once. If the caller is dropped the thread ends by itself.
+pub async fn aside<T: Send + 'static>(
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<T> {
+    if crate::socket::is_simulated() {
+        return Ok(work());
+    }
+    let (done, told) = tokio::sync::oneshot::channel();
+    thread::spawn(name, move || drop(done.send(work())))?;
+    // A panic is known already to who looks after it.
+    told.await
+        .map_err(|_| io::Error::other(format!("thread {name} ended without an answer")))
 }
 
 /// A part of a role that goes on while the role itself works: on a thread with a runtime of its own. In a simulation, which has

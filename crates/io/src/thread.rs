@@ -23,3 +23,8 @@ pub(crate) fn spawn_in<T: Send + 'static>(
         body()
     })
 }
+
+/// How many processors this process may use, as far as the system says; else 1.
+pub fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}

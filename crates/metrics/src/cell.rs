@@ -1,4 +1,7 @@
 //! The cells: one writing thread each, any number of readers.
+//!
+//! A reset does not touch what is counted: it is taken down, and subtracted from what is read. So what is counted elsewhere
+//! and copied here begins anew, too.
 
 use crate::add::add;
 use crate::spec::{Cell, Kind, Value};
@@ -7,7 +10,11 @@ use std::time::Duration;
 
 /// Only ever grows.
 #[derive(Debug, Default)]
-pub struct Counter(AtomicU64);
+pub struct Counter {
+    value: AtomicU64,
+    /// What it held when it was reset.
+    base: AtomicU64,
+}
 
 impl Counter {
     pub fn inc(&self) {
@@ -15,21 +22,33 @@ impl Counter {
     }
 
     pub fn add(&self, n: u64) {
-        add(&self.0, n);
+        add(&self.value, n);
     }
 
     /// For what is counted elsewhere, and copied here before it is shown.
     pub fn set(&self, n: u64) {
-        self.0.store(n, Relaxed);
+        self.value.store(n, Relaxed);
     }
 
     pub fn get(&self) -> u64 {
-        self.0.load(Relaxed)
+        since(&self.value, &self.base)
     }
+}
+
+/// What came since the reset.
+fn since(value: &AtomicU64, base: &AtomicU64) -> u64 {
+    value.load(Relaxed).saturating_sub(base.load(Relaxed))
+}
+
+fn rebase(value: &AtomicU64, base: &AtomicU64) {
+    base.store(value.load(Relaxed), Relaxed);
 }
 
 impl Cell for Counter {
     const KIND: Kind = Kind::Counter;
+    fn reset(&self) {
+        rebase(&self.value, &self.base);
+    }
     fn read(&self) -> Value<'_> {
         Value::Number(self.get())
     }
@@ -51,6 +70,8 @@ impl Gauge {
 
 impl Cell for Gauge {
     const KIND: Kind = Kind::Gauge;
+    /// What something is now stays what it is.
+    fn reset(&self) {}
     fn read(&self) -> Value<'_> {
         Value::Number(self.get())
     }
@@ -61,6 +82,7 @@ impl Cell for Gauge {
 pub struct TimeAverage {
     count: AtomicU64,
     sum_ns: AtomicU64,
+    base: [AtomicU64; 2],
 }
 
 impl TimeAverage {
@@ -76,16 +98,20 @@ impl TimeAverage {
     }
 
     pub fn count(&self) -> u64 {
-        self.count.load(Relaxed)
+        since(&self.count, &self.base[0])
     }
 
     pub fn sum(&self) -> Duration {
-        Duration::from_nanos(self.sum_ns.load(Relaxed))
+        Duration::from_nanos(since(&self.sum_ns, &self.base[1]))
     }
 }
 
 impl Cell for TimeAverage {
     const KIND: Kind = Kind::TimeAverage;
+    fn reset(&self) {
+        rebase(&self.count, &self.base[0]);
+        rebase(&self.sum_ns, &self.base[1]);
+    }
     fn read(&self) -> Value<'_> {
         Value::Time {
             count: self.count(),
@@ -99,6 +125,7 @@ impl Cell for TimeAverage {
 pub struct Average {
     count: AtomicU64,
     sum: AtomicU64,
+    base: [AtomicU64; 2],
 }
 
 impl Average {
@@ -110,10 +137,14 @@ impl Average {
 
 impl Cell for Average {
     const KIND: Kind = Kind::Average;
+    fn reset(&self) {
+        rebase(&self.count, &self.base[0]);
+        rebase(&self.sum, &self.base[1]);
+    }
     fn read(&self) -> Value<'_> {
         Value::Sum {
-            count: self.count.load(Relaxed),
-            sum: self.sum.load(Relaxed),
+            count: since(&self.count, &self.base[0]),
+            sum: since(&self.sum, &self.base[1]),
         }
     }
 }

@@ -74,6 +74,9 @@ impl Histogram {
 
 impl Cell for Histogram {
     const KIND: Kind = Kind::Histogram;
+    fn reset(&self) {
+        self.counts.iter().flatten().for_each(|c| c.store(0, Relaxed));
+    }
     fn read(&self) -> Value<'_> {
         Value::Histogram(self)
     }

@@ -174,6 +174,34 @@ mod tests {
     }
 
     #[test]
+    fn a_reset_begins_anew_and_gauges_stay() {
+        let registry = Registry::default();
+        let t = registry.make::<Sample>("osd");
+        t.op_in_bytes.set(100);
+        t.op.add(3);
+        t.op_latency.took(Duration::from_millis(4));
+        t.numpg.set(9);
+        t.keys.add(7);
+        t.op_r_latency_out_bytes_histogram.add(10, 4096);
+        assert!(!registry.reset("nothing") && registry.reset("osd"));
+        // What is copied from elsewhere goes on there.
+        t.op_in_bytes.set(101);
+        t.op_latency.took(Duration::from_millis(6));
+        assert_eq!(
+            perf_dump(&registry, Wanted::default()),
+            json!({"osd": {
+                "op": 0, "op_in_bytes": 1,
+                "op_latency": {"avgcount": 1, "sum": 0.006, "avgtime": 0.006},
+                "numpg": 9, "keys": {"avgcount": 0, "sum": 0},
+            }})
+        );
+        assert_eq!(t.op_r_latency_out_bytes_histogram.count(1, 5), 0);
+        t.op.inc();
+        assert!(registry.reset("all"));
+        assert_eq!(t.op.get(), 0);
+    }
+
+    #[test]
     fn a_schema_has_cephs_form() {
         let all = perf_schema(&sample());
         assert_eq!(

@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// A struct of cells ([`crate::table!`]).
 pub trait Table: Send + Sync {
     fn visit<'a>(&'a self, each: &mut dyn FnMut(&'static Spec, Value<'a>));
+    /// All cells count anew.
+    fn reset(&self);
 }
 
 type Tables = Vec<(String, Arc<dyn Table>)>;
@@ -45,6 +47,15 @@ impl Registry {
     /// The tables, in the order of their names.
     pub fn tables(&self) -> Vec<(String, Arc<dyn Table>)> {
         self.lock().clone()
+    }
+
+    /// Has a table's cells count anew, or all tables' (`all`). False: there is no such logger.
+    pub fn reset(&self, logger: &str) -> bool {
+        let tables = self.tables();
+        let named = tables
+            .iter()
+            .filter(|(name, _)| logger == "all" || name == logger);
+        named.map(|(_, table)| table.reset()).count() > 0
     }
 
     /// Every cell: its logger, what it is, what it holds.

@@ -78,4 +78,6 @@ pub enum Value<'a> {
 pub trait Cell {
     const KIND: Kind;
     fn read(&self) -> Value<'_>;
+    /// Counts anew from now on.
+    fn reset(&self);
 }

@@ -28,6 +28,10 @@ macro_rules! table {
                     each(&SPEC, $crate::Cell::read(&self.$field));
                 })*
             }
+
+            fn reset(&self) {
+                $($crate::Cell::reset(&self.$field);)*
+            }
         }
     };
 }

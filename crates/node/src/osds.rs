@@ -7,8 +7,10 @@ use auth::{AllowNone, Authenticator, ConMode, TicketVerifier};
 use bytes::Bytes;
 use cluster::{Change, Changes, ClusterState};
 use io::group::Group;
+use io::shared_thread::SharedThread;
 use io::task;
 use metastore::ClusterHandle;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::sync::{oneshot, watch};
@@ -165,21 +167,63 @@ struct OsdRole {
     name: String,
     recipe: Recipe,
     cluster: ClusterHandle,
+    /// None: one of its own for each run.
+    thread: Option<SharedThread>,
+}
+
+/// Processors for each thread that OSDs share: clients, the kernel and the stores' helpers want some, too.
+const PROCESSORS_A_THREAD: usize = 4;
+/// OSDs that share one, unless somebody wants it otherwise: each waits for a turn of all the others, and its lease does not wait.
+const SHARED_BY: usize = 8;
+
+/// The threads that OSDs share, by their places: those whose stores are on one file system, so that no disk holds up another
+/// (docs/decisions/0016-shared-threads.md). An OSD with a device has a thread of its own, and so has each where there are
+/// threads enough.
+fn threads(plan: &Plan<'_>) -> Result<BTreeMap<usize, SharedThread>, Error> {
+    let wanted = |osds: usize| match plan.options.osd_threads {
+        Some(said) => said.get(),
+        None => (io::thread::processors() / PROCESSORS_A_THREAD).max(osds.div_ceil(SHARED_BY)),
+    };
+    let mut disks: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
+    for (index, id) in places(plan.settings).filter(|(index, _)| *index >= plan.options.devices.len()) {
+        let path = plan.dir.osd_path(id);
+        let disk = io::files::file_system(&path).map_err(|source| Error::DataDir { path, source })?;
+        disks.entry(disk).or_default().push(index);
+    }
+    let mut shared = BTreeMap::new();
+    for places in disks.values() {
+        let wanted = wanted(places.len());
+        if wanted >= places.len() {
+            continue;
+        }
+        let name = |n: usize| format!("osds.{}", n + shared.len());
+        let start = |n| SharedThread::start(&name(n)).map_err(Error::Thread);
+        let threads = (0..wanted).map(start).collect::<Result<Vec<_>, _>>()?;
+        shared.extend(places.iter().copied().zip(threads.iter().cycle().cloned()));
+    }
+    Ok(shared)
 }
 
 pub(crate) fn roles(plan: &Plan<'_>) -> Result<Vec<Box<dyn Role>>, Error> {
     let modes = vec![ConMode::Secure, ConMode::Crc];
     let auth = authenticator(plan.settings, plan.cluster, modes, plan.stopped.clone());
     let peers = osd::Peers::default();
-    let role = |(index, id)| -> Result<Box<dyn Role>, Error> {
-        Ok(Box::new(OsdRole {
+    let mut recipes = Vec::new();
+    for (index, id) in places(plan.settings) {
+        recipes.push((index, id, recipe(plan, index, &auth, &peers)?));
+    }
+    // All stores are there now.
+    let threads = threads(plan)?;
+    let role = |(index, id, recipe)| -> Box<dyn Role> {
+        Box::new(OsdRole {
             id,
             name: format!("osd.{id}"),
-            recipe: recipe(plan, index, &auth, &peers)?,
+            recipe,
             cluster: plan.cluster.clone(),
-        }))
+            thread: threads.get(&index).cloned(),
+        })
     };
-    places(plan.settings).map(role).collect()
+    Ok(recipes.into_iter().map(role).collect())
 }
 
 impl Role for OsdRole {
@@ -194,7 +238,7 @@ impl Role for OsdRole {
         stop: watch::Receiver<bool>,
     ) -> std::io::Result<Running> {
         let recipe = self.recipe.clone();
-        task::spawn_group(group, &self.name, move || async move {
+        let run = move || async move {
             let (up, told) = oneshot::channel();
             task::spawn_local(async move {
                 if told.await.is_ok() {
@@ -203,7 +247,11 @@ impl Role for OsdRole {
             });
             let done = osd::serve(recipe(), up, stop).await;
             done.map_err(|e| e.to_string())
-        })
+        };
+        match &self.thread {
+            Some(thread) => thread.spawn_group(group, run),
+            None => task::spawn_group(group, &self.name, run),
+        }
     }
 
     fn stop(&self, node: &watch::Receiver<bool>) -> watch::Receiver<bool> {

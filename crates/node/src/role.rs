@@ -7,6 +7,7 @@ use crate::platform::Platform;
 use crate::settle::StartOptions;
 use crate::{DataDir, Settings};
 use io::group::Group;
+use io::task::Main;
 use metastore::ClusterHandle;
 use metrics::{Registry, Value};
 use mon::ask::Asker;
@@ -15,11 +16,10 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use tokio::sync::{oneshot, watch};
 
-/// The main thread of a run, and how the run ended; None where a panic ended it.
-pub(crate) type Running = JoinHandle<Option<Result<(), String>>>;
+/// The main future of a run, and how the run ended.
+pub(crate) type Running = Main<Result<(), String>>;
 
 pub(crate) type Done<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 
@@ -28,7 +28,7 @@ pub(crate) trait Role {
     /// As the maps, the log and `skep status` call it: `osd.3`.
     fn name(&self) -> &str;
 
-    /// Begins a run: its main thread is one of `group`, and so are all that it starts. It ends when `stop` turns true, or
+    /// Begins a run: its main future is one of `group`, and so is all that it starts. It ends when `stop` turns true, or
     /// with what went wrong. `ready` is told once it serves.
     fn start(
         &self,

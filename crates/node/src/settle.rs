@@ -7,6 +7,7 @@ use crate::platform::Platform;
 use crate::{AuthMode, DataDir, Error, EtcdSettings, FORMAT, KeepFree, Settings};
 use cluster::bucket_name;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use types::Uuid;
 
@@ -28,6 +29,8 @@ pub struct StartOptions {
     /// The OSDs live in what the host can spare.
     pub spare: Option<bool>,
     pub disk_io: io::disk::Mode,
+    /// Threads that the OSDs of one file system share.
+    pub osd_threads: Option<NonZeroUsize>,
     /// This machine's name in the CRUSH tree.
     pub host: Option<String>,
     pub etcd: Option<EtcdSettings>,

@@ -236,7 +236,7 @@ async fn keep_running(role: Box<dyn Role>, care: Care) {
 async fn run_once(role: &dyn Role, stop: watch::Receiver<bool>, board: &Board) -> Result<(), String> {
     let group = Group::new(role.name());
     let (ready, serves) = oneshot::channel();
-    let thread = role
+    let main = role
         .start(&group, ready, stop)
         .map_err(|e| format!("its thread cannot be started: {e}"))?;
     let serve = async {
@@ -252,11 +252,11 @@ async fn run_once(role: &dyn Role, stop: watch::Receiver<bool>, board: &Board) -
         () = group.ended() => {}
     }
     // Its last act was to leave the group.
-    let done = thread.join();
+    let done = main.join();
     match (group.panic(), done) {
         (Some(panic), _) => Err(panic.to_string()),
-        (None, Ok(Some(done))) => done,
-        (None, _) => Err("it ended without a word".into()),
+        (None, Some(done)) => done,
+        (None, None) => Err("it ended without a word".into()),
     }
 }
 

@@ -11,6 +11,8 @@
 
 mod activity;
 mod allowance;
+mod asker;
+mod bench;
 mod caps;
 mod command;
 mod copy_reads;

@@ -383,8 +383,12 @@ impl Links {
 
     /// The longest smoothed round trip to a peer.
     pub fn slowest(&self) -> Option<(OsdId, Duration)> {
-        let trips = self.links.iter().filter_map(|(o, l)| Some((*o, l.rtt?)));
-        trips.max_by_key(|(_, trip)| *trip)
+        self.trips().max_by_key(|(_, trip)| *trip)
+    }
+
+    /// The smoothed round trips to all peers.
+    pub fn trips(&self) -> impl Iterator<Item = (OsdId, Duration)> {
+        self.links.iter().filter_map(|(o, l)| Some((*o, l.rtt?)))
     }
 }
 

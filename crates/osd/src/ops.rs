@@ -1,16 +1,19 @@
-//! Clients' operations that are not answered yet: for `dump_ops_in_flight`, the slow ones of a report, `skep doctor`.
+//! Clients' operations that are not answered yet: for `dump_ops_in_flight`, the slow ones of a report, `skep doctor`. And
+//! those of the past that were slow ([`history`]).
 //!
 //! An operation is in the list from its decoding until its permit is dropped, whatever became of it. What it waits for
 //! is not written down anywhere: it is read off the state of its PG when somebody asks.
 //!
 //! Bounds: an entry for each operation in flight, of which `net` has a budget; a report lists [`types::pgstats::SLOW_OPS_MAX`].
 
+pub mod history;
 pub mod shown;
 
 use bytes::Bytes;
+use history::{Done, History, Steps};
 use messages::osd::OpCode;
 use pg::Client;
-use std::cell::RefCell;
+use std::cell::{RefCell, RefMut};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -27,12 +30,14 @@ pub struct LiveOp {
     pub first: Option<OpCode>,
     pub count: usize,
     pub is_write: bool,
+    pub reached_pg: Option<Duration>,
 }
 
 #[derive(Default)]
 struct Inner {
     next: u64,
     live: BTreeMap<u64, LiveOp>,
+    past: History,
 }
 
 /// The list; its clones are the same list.
@@ -45,6 +50,37 @@ pub struct InList {
     id: u64,
 }
 
+impl InList {
+    /// It is handed to its PG.
+    pub fn reached_pg(&self, now: Duration) {
+        if let Some(op) = self.ops.0.borrow_mut().live.get_mut(&self.id) {
+            op.reached_pg = Some(now);
+        }
+    }
+
+    /// Its answer goes out.
+    pub fn answered(&self, since: Duration, executed: Option<Duration>, now: Duration) {
+        let inner = &mut *self.ops.0.borrow_mut();
+        if inner.past.wants(now.saturating_sub(since))
+            && let Some(op) = inner.live.get(&self.id)
+        {
+            inner.past.add(Done {
+                text: text(op),
+                who: op.client.name,
+                addr: op.client.addr,
+                tid: op.tid,
+                is_write: op.is_write,
+                since,
+                steps: Steps {
+                    reached_pg: op.reached_pg,
+                    executed,
+                    answered: now,
+                },
+            });
+        }
+    }
+}
+
 impl Drop for InList {
     fn drop(&mut self) {
         self.ops.0.borrow_mut().live.remove(&self.id);
@@ -54,6 +90,10 @@ impl Drop for InList {
 impl Ops {
     pub fn len(&self) -> usize {
         self.0.borrow().live.len()
+    }
+
+    pub fn past(&self) -> RefMut<'_, History> {
+        RefMut::map(self.0.borrow_mut(), |inner| &mut inner.past)
     }
 
     pub fn begin(&self, op: LiveOp) -> InList {
@@ -132,6 +172,7 @@ mod tests {
             first: None,
             count: 3,
             is_write: true,
+            reached_pg: None,
         }
     }
 
@@ -151,6 +192,24 @@ mod tests {
         assert_eq!(older(0), (vec![2], 1));
         drop(second);
         assert_eq!(older(0), (vec![], 0));
+    }
+
+    #[test]
+    fn what_was_slow_is_told_after_its_answer() {
+        let ops = Ops::default();
+        let listed = ops.begin(op(7, 10));
+        let at = Duration::from_secs;
+        listed.reached_pg(at(11));
+        listed.answered(at(10), Some(at(12)), at(20));
+        drop(listed);
+        let past = ops.past();
+        let [one] = past.slow()[..] else { panic!() };
+        assert_eq!((one.tid, one.took()), (7, at(10)));
+        assert_eq!(
+            (one.steps.reached_pg, one.steps.executed),
+            (Some(at(11)), Some(at(12)))
+        );
+        assert_eq!(past.recent().len(), 1);
     }
 
     #[test]

@@ -4,8 +4,10 @@
 //! Invariants: every value is asked of what acts by it, so that `config show` tells what the OSD does and not what
 //! somebody wanted it to do. An option that does nothing here is not in the list.
 
+use crate::bench;
 use crate::membership::beats::HUNG_DISK_OPTION;
 use crate::modes;
+use crate::ops::history::Limits;
 use crate::ops::shown;
 use crate::osd::Osd;
 use crate::recovery::Profile;
@@ -46,8 +48,16 @@ impl Osd {
         modes::name_of(self.id)
     }
 
-    /// An option of the central configuration, masks of host and device class heeded, if somebody set it.
+    /// An option, if somebody set it: what this run was told counts for more than the central configuration, of which the
+    /// masks of host and device class are heeded.
     pub fn option(&self, name: &str) -> Option<String> {
+        self.told_options
+            .get(name)
+            .cloned()
+            .or_else(|| self.central_option(name))
+    }
+
+    pub fn central_option(&self, name: &str) -> Option<String> {
         self.cluster
             .state()
             .option(&self.auth_name(), name)
@@ -64,7 +74,9 @@ impl Osd {
             false => text_of(wanted),
         };
         let mut all: BTreeMap<_, _> = fixed().into();
-        all.extend(scrub::Options::of(&state, &self.auth_name()).shown());
+        all.extend(scrub::Options::of(|name| self.option(name)).shown());
+        all.extend(Limits::of(|name| self.option(name)).shown());
+        all.extend(bench::Limits::of(|name| self.option(name)).shown());
         all.extend([
             ("ms_cluster_mode", possible(&modes.daemons)),
             ("ms_service_mode", possible(&modes.clients)),

@@ -1,5 +1,6 @@
 //! The shell round the placement groups: routes, lends the store, carries out.
 
+use crate::bench::Bench;
 use crate::disk_time::DiskTime;
 use crate::event::StateReply;
 use crate::fences::Fences;
@@ -47,7 +48,7 @@ pub struct InFlight {
     /// Data that its operations brought.
     in_bytes: u32,
     /// From its decoding on.
-    _listed: Option<InList>,
+    listed: Option<InList>,
 }
 
 /// An answer to [`Event::Fetched`](crate::event::Event::Fetched), on its way back into the loop.
@@ -80,6 +81,9 @@ pub struct Osd {
     pub pull_turns: pg::PullTurns,
     pub notify_bytes: pg::NotifyBytes,
     pub ops: Ops,
+    pub bench: Option<Box<Bench>>,
+    /// What somebody told this run of the OSD to go by, whatever the central configuration says.
+    pub told_options: BTreeMap<String, String>,
     pub fences: Fences,
     pub fetches: Fetches,
     reaper: Reaper,
@@ -128,6 +132,11 @@ pub struct Parts {
     pub membership: Membership,
 }
 
+fn listed(permit: &Permit) -> Option<&InList> {
+    let flight = permit.rider.as_ref()?.downcast_ref::<InFlight>()?;
+    flight.listed.as_ref()
+}
+
 impl Osd {
     pub fn new(p: Parts) -> Self {
         let placement = Placement::new(p.id, p.cluster.state());
@@ -154,6 +163,8 @@ impl Osd {
             disk_time: DiskTime::default(),
             scrubs: Scrubs::default(),
             ops: Ops::default(),
+            bench: None,
+            told_options: BTreeMap::new(),
             fences: Fences::default(),
             fetches: Fetches::default(),
             reaper: Reaper::default(),
@@ -197,9 +208,9 @@ impl Osd {
                     since,
                     flags: 0,
                     in_bytes: 0,
-                    _listed: None,
+                    listed: None,
                 };
-                self.on_message(conn, msg, Permit(Some(Box::new(in_flight))));
+                self.on_message(conn, msg, Permit::new(in_flight));
             }
             // What waits for room is looked at at the end of the turn.
             NetEvent::Drained => {}
@@ -218,9 +229,12 @@ impl Osd {
 
     /// An operation of a client has its answer.
     pub fn answered(&mut self, permit: &Permit, reply: &MOSDOpReply) {
-        if let Some(op) = permit.0.as_ref().and_then(|p| p.downcast_ref::<InFlight>()) {
+        if let Some(op) = permit.rider.as_ref().and_then(|p| p.downcast_ref::<InFlight>()) {
             let now = self.clock.monotonic();
             let took = now.saturating_sub(op.since);
+            if let Some(listed) = &op.listed {
+                listed.answered(op.since, permit.executed, now);
+            }
             self.clients.answered(now, took);
             self.meters.osd.answered(op.flags, op.in_bytes, reply, took);
         }
@@ -268,9 +282,15 @@ impl Osd {
         }
         self.end_fenced(fenced);
         self.hear_early();
-        self.reaper.scan(&self.store, &self.placement);
+        self.scan_for_leftovers();
         self.route_waiting();
         self.come_up();
+    }
+
+    /// Collections that nobody has a use for are the reaper's.
+    pub fn scan_for_leftovers(&mut self) {
+        let kept = self.bench_runs().then_some(crate::bench::POOL);
+        self.reaper.scan(&self.store, &self.placement, kept);
     }
 
     /// Connections to those with whom this OSD has to do.
@@ -325,6 +345,7 @@ impl Osd {
 
     pub fn on_tick(&mut self) {
         self.note_clean();
+        self.remember_ops();
         self.measure();
         self.share_memory();
         self.trim_logs();
@@ -347,6 +368,7 @@ impl Osd {
             self.links.next_timer(),
             self.recovery_timer(),
             self.scrub_timer(),
+            self.bench_timer(),
         ]
         .into_iter()
         .flatten()
@@ -366,10 +388,7 @@ impl Osd {
             },
             kind::PING | kind::OSD_BACKOFF => {}
             kind::COMMAND => match MCommand::from_message(&msg) {
-                Ok(command) => {
-                    let reply = self.command(conn, &command);
-                    self.conns.send(conn, reply.to_message());
-                }
+                Ok(command) => self.command(conn, &command),
                 Err(e) => self.close(conn, &format!("malformed command: {e}")),
             },
             other => tracing::debug!("message {other} is not for an OSD, ignored"),
@@ -392,8 +411,8 @@ impl Osd {
         };
         session.epoch = session.epoch.max(op.epoch);
         let client = session.client.clone();
-        if let Some(flight) = permit.0.as_mut().and_then(|p| p.downcast_mut::<InFlight>()) {
-            flight._listed = Some(self.list_op(flight.since, &client, &op));
+        if let Some(flight) = permit.rider.as_mut().and_then(|p| p.downcast_mut::<InFlight>()) {
+            flight.listed = Some(self.list_op(flight.since, &client, &op));
             flight.flags = op.flags;
             flight.in_bytes = op.ops.iter().map(|o| o.indata.len() as u32).sum();
         }
@@ -461,6 +480,9 @@ impl Osd {
                 "operation for {pg} from before epoch {led_after}, when it was led elsewhere: dropped"
             );
             return;
+        }
+        if let Some(listed) = listed(&op.permit) {
+            listed.reached_pg(self.clock.monotonic());
         }
         self.drive(slot, Input::ClientOp(Box::new(op)));
     }

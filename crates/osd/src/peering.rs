@@ -222,10 +222,21 @@ impl Osd {
         }
     }
 
-    /// Drops what has waited in vain: its sender has an older view than ours.
+    /// Drops what has waited in vain: its sender has an older view than ours. What it would not ask again ends the
+    /// connection, with all that waits behind it: a log with one transaction missing would pass for whole.
     pub fn expire_early(&mut self) {
         let now = self.clock.monotonic();
-        self.ahead.retain(|a| a.since + AHEAD_TIME > now);
+        let late = |a: &Ahead| a.since + AHEAD_TIME <= now;
+        let lost: Vec<ConnId> = self
+            .ahead
+            .iter()
+            .filter(|a| late(a) && !matches!(a.body, PeerBody::Query))
+            .map(|a| a.conn)
+            .collect();
+        self.ahead.retain(|a| !late(a) && !lost.contains(&a.conn));
+        for conn in lost {
+            self.close(conn, "its requests have waited for a map in vain");
+        }
     }
 
     // --- what PGs put out -----------------------------------------------------------------------------

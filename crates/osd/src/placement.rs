@@ -297,6 +297,7 @@ fn pool_view(state: &ClusterState, id: PoolId, pool: &PgPool, blocklist: Arc<Blo
         pg_num: pool.pg_num,
         full: pool.flags & pool_flag::FULL != 0,
         full_quota: pool.flags & pool_flag::FULL_QUOTA != 0,
+        eio: pool.flags & pool_flag::EIO != 0,
         pool_snaps_mode: pool.flags & pool_flag::POOL_SNAPS != 0,
         snap_seq: pool.snap_seq,
         snaps: pool.snaps.keys().rev().copied().collect(),

@@ -24,8 +24,8 @@ pub struct Reaper {
 
 impl Reaper {
     /// Looks for collections of pools that are gone.
-    pub fn scan(&mut self, store: &StoreView, placement: &Placement) {
-        let gone = |c: &SPgId| placement.pool(c.pg.pool).is_none();
+    pub fn scan(&mut self, store: &StoreView, placement: &Placement, kept: Option<PoolId>) {
+        let gone = |c: &SPgId| placement.pool(c.pg.pool).is_none() && Some(c.pg.pool) != kept;
         self.pools = store
             .engine
             .collections()

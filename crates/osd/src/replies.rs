@@ -63,7 +63,12 @@ impl Osd {
         let Some(promise) = self.conns.promise(ConnId(op.conn), bytes as usize) else {
             return false;
         };
-        if let Some(flight) = op.permit.0.as_mut().and_then(|p| p.downcast_mut::<InFlight>()) {
+        if let Some(flight) = op
+            .permit
+            .rider
+            .as_mut()
+            .and_then(|p| p.downcast_mut::<InFlight>())
+        {
             flight.promise = Some(promise);
         }
         true

@@ -98,7 +98,9 @@ impl Osd {
             omap_allocated: u.omap_bytes as i64,
             ..StoreStatfs::default()
         };
-        usage.into_iter().map(|(pool, u)| (pool, of(u))).collect()
+        // What a bench writes is in no pool.
+        let usage = usage.into_iter().filter(|(pool, _)| *pool >= 0);
+        usage.map(|(pool, u)| (pool, of(u))).collect()
     }
 
     fn pg_stat(&self, id: SPgId, pg: &Pg) -> PgStat {

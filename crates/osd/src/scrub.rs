@@ -12,12 +12,11 @@
 mod rounds;
 
 use crate::pace::Pace;
-use cluster::ClusterState;
 use pg::{ScrubOrder, ScrubView};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use types::pool::{PgPool, PoolOption, PoolOptions};
-use types::{AuthName, PgId, SPgId, Utime};
+use types::{PgId, SPgId, Utime};
 
 /// Errors up to which `osd_scrub_auto_repair` repairs by itself, unless the option says another number.
 const AUTO_REPAIR_ERRORS: u32 = 5;
@@ -38,9 +37,7 @@ pub struct Options {
 }
 
 impl Options {
-    pub fn of(state: &ClusterState, me: &AuthName) -> Self {
-        let set = state.options_of(me);
-        let said = |name: &str| set.get(name).map(|s| s.value);
+    pub fn of(said: impl Fn(&str) -> Option<String>) -> Self {
         let real = |name: &str, default: f64| said(name).and_then(|v| v.parse().ok()).unwrap_or(default);
         let whole = |name: &str, default: u64| said(name).and_then(|v| v.parse().ok()).unwrap_or(default);
         let errors = whole("osd_scrub_auto_repair_num_errors", u64::from(AUTO_REPAIR_ERRORS));
@@ -162,6 +159,8 @@ pub struct Scrubs {
     running: BTreeMap<SPgId, Running>,
     /// Scrubbed, found bad, and to be repaired without being asked.
     to_repair: BTreeSet<SPgId>,
+    /// Asked for at this OSD, and whether to be read whole; at most one for each group.
+    asked: BTreeMap<SPgId, bool>,
     options: Option<Options>,
     pace: Pace,
     next: Option<Duration>,
@@ -169,6 +168,18 @@ pub struct Scrubs {
 }
 
 impl Scrubs {
+    /// Somebody told this OSD to scrub a group; forgotten when it ends or the group moves.
+    pub fn ask(&mut self, pg: SPgId, deep: bool) {
+        *self.asked.entry(pg).or_default() |= deep;
+        self.look_at = Duration::ZERO;
+        self.next = None;
+    }
+
+    /// How many run.
+    pub fn count(&self) -> usize {
+        self.running.len()
+    }
+
     pub fn scrubbed(&mut self, bytes: u64) {
         self.pace.used(bytes);
     }

@@ -98,6 +98,8 @@ pub enum Error {
     PulseEnded,
     #[error("cannot wait for the disk: {0}")]
     Disk(std::io::Error),
+    #[error("cannot open or close the store beside its loop: {0}")]
+    Aside(std::io::Error),
     #[error("cluster state: {0}")]
     Cluster(#[from] metastore::Error),
 }
@@ -111,7 +113,7 @@ pub async fn serve(
     // First made, last dropped, also where something panics: when its lifelines end, nothing of this OSD serves any more.
     let lifelines = Lifelines::default();
     let wake = Arc::new(Notify::new());
-    let store = open(&c, wake.clone())?;
+    let store = open(&c, wake.clone()).await?;
     let (listener, addr) = listen(c.bind, c.nonce)?;
     // Heartbeats have a port of their own, which the system chooses.
     let (hb_listener, hb_addr) = listen(SocketAddr::new(c.bind.ip(), 0), c.nonce)?;
@@ -275,13 +277,17 @@ pub async fn serve(
     finish(osd, &c).await
 }
 
-/// The store, whose log this loop writes where it can.
-fn open(c: &Config, wake: Arc<Notify>) -> Result<Store, store::Error> {
+/// The store, whose log this loop writes where it can. What its log has to say again may take long, and other OSDs may share
+/// the thread.
+async fn open(c: &Config, wake: Arc<Notify>) -> Result<Store, Error> {
     let options = store::Options {
         own_log: true,
         ..c.store.clone()
     };
-    Store::open(&c.dir, &options, Arc::new(move || wake.notify_one()))
+    let dir = c.dir.clone();
+    let open = move || Store::open(&dir, &options, Arc::new(move || wake.notify_one()));
+    let opened = io::task::aside("store-open", open);
+    Ok(opened.await.map_err(Error::Aside)??)
 }
 
 /// Ticks, the first one at once; one that comes late puts off those behind it.
@@ -412,7 +418,9 @@ async fn finish(mut osd: Osd, c: &Config) -> Result<(), Error> {
     }
     osd.conns.shutdown();
     osd.forget_all();
-    osd.store.engine.close()?;
+    let engine = osd.store.engine;
+    let closed = io::task::aside("store-close", move || engine.close());
+    closed.await.map_err(Error::Aside)??;
     tracing::info!("osd.{}: stopped", c.id);
     Ok(())
 }

@@ -307,6 +307,7 @@ impl Osd {
         self.links.step();
         self.recover();
         self.scrub();
+        self.bench_step();
     }
 
     fn carry_out(&mut self, pg: SPgId, primary: bool) {

@@ -26,6 +26,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use types::pool::PgPool;
 use types::*;
 
+mod bench;
 mod copies;
 mod fences;
 mod membership;
@@ -401,7 +402,7 @@ fn what_was_sent_before_another_led_does_not_overtake_what_was_dropped_then() {
                 conn: 1,
                 client: Arc::new(rig.client()),
                 op,
-                permit: Permit(Some(Box::new(alive.clone()))),
+                permit: Permit::new(alive.clone()),
             });
             std::rc::Rc::strong_count(&alive) == 2
         };

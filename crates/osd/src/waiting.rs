@@ -150,7 +150,7 @@ mod tests {
             conn,
             client: Arc::new(client),
             op: request(tid),
-            permit: Permit(None),
+            permit: Permit::default(),
         }
     }
 

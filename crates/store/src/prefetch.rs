@@ -19,7 +19,7 @@ use types::numbers::NumberMap;
 const READ_BLOCKS: u64 = 256;
 /// So many begin at once, while their owner still looks for more: the disk should not idle meanwhile. Each submission rings the
 /// device's doorbell, which in a virtual machine costs several microseconds.
-const SUBMIT_READS: u32 = 32;
+const SUBMIT_READS: u32 = 8;
 /// Kept pieces looked at for one block: several tickets may have read overlapping runs.
 const LOOK_BACK: usize = 8;
 

@@ -1,14 +1,16 @@
 //! What is told of clients' operations: in reports, and to who asks this OSD.
 
+use super::history::{Done, Limits};
 use super::{InList, LiveOp, text};
 use crate::osd::Osd;
 use messages::osd::{MOSDOp, flag};
 use pg::Client;
 use serde_json::{Value, json};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use types::pgstats::{HELD_LOCKS_MAX, HeldLock, NoRoom, SLOW_OPS_MAX, SlowOp, Wait, holder, wait};
-use types::{EntityAddr, OsdId, PgId, Utime};
+use types::{EntityAddr, EntityName, OsdId, PgId, Utime};
 
 /// Operations older than this are listed in the report.
 const LISTED_AFTER: Duration = Duration::from_secs(1);
@@ -45,6 +47,7 @@ impl Osd {
             first: op.ops.first().map(|o| o.code),
             count: op.ops.len(),
             is_write: op.flags & flag::WRITE != 0,
+            reached_pg: None,
         })
     }
 
@@ -179,31 +182,142 @@ impl Osd {
         out
     }
 
-    /// `dump_ops_in_flight`, and with an age `dump_blocked_ops`.
-    pub fn dump_ops(&self, age: Duration) -> Value {
+    /// `dump_ops_in_flight`, and with an age `dump_blocked_ops`; where addresses are given, of clients there only.
+    pub fn dump_ops(&self, age: Duration, from: &[IpAddr]) -> Value {
         const DUMPED_MAX: usize = 1000;
-        let (now, wall) = (self.clock.monotonic(), self.clock.wall());
+        let now = self.clock.monotonic();
         let (ops, count) = self.ops.older(now, age, DUMPED_MAX, |op| {
-            let old = now.saturating_sub(op.since);
-            json!({
-                "description": text(op),
-                "initiated_at": Utime::from_unix(wall.saturating_sub(old)).to_string(),
-                "age": old.as_secs_f64(),
-                "duration": old.as_secs_f64(),
-                "type_data": {"client": format!("{} {}", op.client.name, op.client.addr), "pg": op.pg.to_string()},
+            let ip = op.client.addr.sock.map(|s| s.ip());
+            let wanted = from.is_empty() || ip.is_some_and(|ip| from.contains(&ip));
+            wanted.then(|| {
+                let mut events = vec![("initiated", op.since)];
+                events.extend(op.reached_pg.map(|at| ("reached_pg", at)));
+                let point = match op.reached_pg {
+                    None => "delayed",
+                    Some(_) => "reached pg",
+                };
+                self.one_op(Told {
+                    text: text(op),
+                    client: (op.client.name, op.client.addr, op.tid),
+                    since: op.since,
+                    until: now,
+                    point,
+                    events,
+                })
             })
         });
-        json!({"ops": ops, "num_ops": count})
+        let left_out = ops.iter().filter(|op| op.is_none()).count();
+        let ops: Vec<Value> = ops.into_iter().flatten().collect();
+        json!({"ops": ops, "num_ops": count - left_out})
+    }
+
+    fn one_op(&self, told: Told) -> Value {
+        let (now, wall) = (self.clock.monotonic(), self.clock.wall());
+        let age = now.saturating_sub(told.since);
+        let stamp = |at: Duration| Utime::from_unix(wall.saturating_sub(now.saturating_sub(at))).to_string();
+        let last = told.events.len().saturating_sub(1);
+        let took = |i: usize, at: Duration| match told.events.get(i + 1) {
+            Some((_, next)) => next.saturating_sub(at),
+            None => told.until.saturating_sub(told.since),
+        };
+        let event = |(i, (event, at)): (usize, &(&str, Duration))| {
+            // As Ceph has it: the last one's is that of all.
+            let duration = if i == last && last == 0 {
+                Duration::ZERO
+            } else {
+                took(i, *at)
+            };
+            json!({"event": event, "time": stamp(*at), "duration": duration.as_secs_f64()})
+        };
+        let (name, addr, tid) = told.client;
+        json!({
+            "description": told.text,
+            "initiated_at": stamp(told.since),
+            "age": age.as_secs_f64(),
+            "duration": told.until.saturating_sub(told.since).as_secs_f64(),
+            "type_data": {
+                "flag_point": told.point,
+                "client_info": {
+                    "client": name.to_string(), "client_addr": addr.place_and_nonce(), "tid": tid,
+                },
+                "events": told.events.iter().enumerate().map(event).collect::<Vec<_>>(),
+            },
+        })
     }
 
     /// Operations older than Ceph's complaint time.
-    pub fn dump_blocked_ops(&self) -> Value {
-        let mut v = self.dump_ops(COMPLAINT);
+    pub fn dump_blocked_ops(&self, from: &[IpAddr]) -> Value {
+        let mut v = self.dump_ops(COMPLAINT, from);
         let n = v["num_ops"].take();
         json!({
             "ops": v["ops"].take(),
-            "complaint_time": COMPLAINT.as_secs_f64(),
+            "complaint_time": COMPLAINT.as_secs(),
             "num_blocked_ops": n,
         })
+    }
+
+    /// Once a second: what is kept of the past follows its options.
+    pub fn remember_ops(&self) {
+        let limits = || Limits::of(|name| self.option(name));
+        let version = self.cluster.state().version;
+        self.ops.past().turn(self.clock.monotonic(), version, limits);
+    }
+
+    /// What is kept of operations that have their answers.
+    pub fn dump_past(&self, which: Past, from: &[IpAddr]) -> Value {
+        // By the options of now, which may be newer than the last second's.
+        self.remember_ops();
+        let past = self.ops.past();
+        let list = match which {
+            Past::Recent => past.recent(),
+            Past::ByDuration => past.by_duration(),
+            Past::Slow => past.slow(),
+        };
+        let wanted = |d: &&&Done| from.is_empty() || from.iter().any(|ip| d.is_from(*ip));
+        let ops: Vec<Value> = list.iter().filter(wanted).map(|d| self.one_op(told(d))).collect();
+        let l = past.limits();
+        match which {
+            Past::Slow => json!({
+                "num to keep": l.slow_size, "threshold to keep": l.slow.as_secs(), "Ops": ops,
+            }),
+            _ => json!({"size": l.size, "duration": l.age.as_secs(), "ops": ops}),
+        }
+    }
+}
+
+/// Which of the operations that have their answers.
+#[derive(Debug, Clone, Copy)]
+pub enum Past {
+    Recent,
+    ByDuration,
+    Slow,
+}
+
+/// An operation, and the names that Ceph gives to its steps.
+struct Told {
+    text: String,
+    client: (EntityName, EntityAddr, u64),
+    since: Duration,
+    until: Duration,
+    point: &'static str,
+    events: Vec<(&'static str, Duration)>,
+}
+
+fn told(d: &Done) -> Told {
+    let mut events = vec![("initiated", d.since)];
+    events.extend(d.steps.reached_pg.map(|at| ("reached_pg", at)));
+    events.extend(d.steps.executed.map(|at| ("started", at)));
+    events.extend(d.is_write.then_some(("commit_sent", d.steps.answered)));
+    events.push(("done", d.steps.answered));
+    Told {
+        text: d.text.clone(),
+        client: (d.who, d.addr, d.tid),
+        since: d.since,
+        until: d.steps.answered,
+        point: match d.is_write {
+            true => "commit sent; apply or cleanup",
+            false => "started",
+        },
+        events,
     }
 }

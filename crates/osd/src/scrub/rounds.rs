@@ -87,7 +87,13 @@ impl Osd {
     /// Begins what operators asked for, and what is due.
     fn begin_scrubs(&mut self) {
         let state = self.cluster.state();
-        let options = Options::of(&state, &self.auth_name());
+        // Once a second: one look at the central configuration is enough for all of them.
+        let central = state.options_of(&self.auth_name());
+        let options = Options::of(|name| {
+            let told = self.told_options.get(name).map(String::as_str);
+            told.or_else(|| central.get(name).map(|s| s.value))
+                .map(str::to_string)
+        });
         self.scrubs.options = Some(options.clone());
         let wall = self.wall();
         // Those that were given up, or that are led by another OSD now.
@@ -110,6 +116,7 @@ impl Osd {
                 self.begin_scrub(pg, ScrubOrder { deep, repair }, Some(wish.number));
             }
         }
+        self.begin_asked(&views);
         let repairs = std::mem::take(&mut self.scrubs.to_repair);
         for pg in repairs
             .into_iter()
@@ -133,6 +140,20 @@ impl Osd {
             let deep = !map.has_flag(map_flag::NODEEP_SCRUB) && pool.flags & pool_flag::NODEEP_SCRUB == 0;
             if let Some(order) = due(pg.pg, view, &options.for_pool(pool), wall, light, deep) {
                 self.begin_scrub(*pg, order, None);
+            }
+        }
+    }
+
+    /// Those that this OSD was told to begin.
+    fn begin_asked(&mut self, views: &BTreeMap<SPgId, ScrubView>) {
+        for (pg, deep) in std::mem::take(&mut self.scrubs.asked) {
+            match views.get(&pg) {
+                Some(view) if view.ready && view.running.is_none() => {
+                    self.begin_scrub(pg, ScrubOrder { deep, repair: false }, None);
+                }
+                // Not now, but soon: it is led here.
+                Some(_) => drop(self.scrubs.asked.insert(pg, deep)),
+                None => {}
             }
         }
     }

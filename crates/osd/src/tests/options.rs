@@ -54,6 +54,32 @@ fn an_osd_tells_the_options_that_it_goes_by() {
     });
 }
 
+/// What one OSD was told counts for more than what is set for all, until it is taken back.
+#[test]
+fn what_an_osd_is_told_it_goes_by() {
+    local(async {
+        let rig = Rig::new().await;
+        rig.boot().await;
+        let mut osd = rig.osd().await;
+        set(&rig, "osd", "osd_hung_disk_timeout", "9").await;
+        let tell = |osd: &mut Osd, name: &str, value: &str| {
+            osd.told_options.insert(name.into(), value.into());
+            osd.options()[name].clone()
+        };
+        assert_eq!(tell(&mut osd, "osd_hung_disk_timeout", "20"), "20");
+        assert_eq!(osd.hung_after(), Duration::from_secs(20));
+        assert_eq!(tell(&mut osd, "osd_max_scrubs", "7"), "7");
+        assert_eq!(tell(&mut osd, "osd_recovery_profile", "urgent"), "urgent");
+        assert_eq!(tell(&mut osd, "osd_op_history_size", "3"), "3");
+        osd.ops.past().limits_changed();
+        osd.remember_ops();
+        assert_eq!(osd.ops.past().limits().size, 3);
+        osd.told_options.remove("osd_hung_disk_timeout");
+        assert_eq!(osd.hung_after(), Duration::from_secs(9));
+        close(osd);
+    });
+}
+
 /// Everything that is told is an option that `config set` knows.
 #[test]
 fn all_that_is_told_has_a_name_of_ceph_s() {
