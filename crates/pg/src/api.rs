@@ -18,11 +18,24 @@ pub use crate::state::stats::PgStats;
 
 /// Whatever the shell wants to have back when the operation is over (flow control); dropped with it.
 #[derive(Default)]
-pub struct Permit(pub Option<Box<dyn Any>>);
+pub struct Permit {
+    pub rider: Option<Box<dyn Any>>,
+    /// When the operation was executed; from then on it is only its answer that waits.
+    pub executed: Option<Duration>,
+}
+
+impl Permit {
+    pub fn new(rider: impl Any) -> Self {
+        Self {
+            rider: Some(Box::new(rider)),
+            executed: None,
+        }
+    }
+}
 
 impl fmt::Debug for Permit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "Permit" } else { "-" })
+        f.write_str(if self.rider.is_some() { "Permit" } else { "-" })
     }
 }
 

@@ -38,6 +38,8 @@ types::breakable_rules! {
     "replication" RewoundIsDirty,
     /// After a transaction that a member refused it takes none before it was asked anew.
     "replication" RefusedStays,
+    /// Who gives up its part in the PG says so to those whose questions it has not answered.
+    "replication" LeavingIsTold,
     /// While the PG is handed over nothing is executed.
     "replication" HandingStops,
     /// A member shows only what all of `in_sync` have.

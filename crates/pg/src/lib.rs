@@ -61,7 +61,7 @@ pub use exec::ops::xattr::{XATTR_NAME_MAX, XATTR_VALUE_MAX, XATTRS_BYTES_MAX, XA
 pub use front::checks::{NAME_MAX as OBJECT_NAME_MAX, NSPACE_MAX as NAMESPACE_MAX};
 pub use front::list::ENTRIES_MAX as LIST_ENTRIES_MAX;
 pub use front::locks::{LockSeen, Refusal};
-pub use front::watch::Unanswered;
+pub use front::watch::{Unanswered, Watcher};
 pub use pg::{LoadError, Pg};
 pub use pool::{Blocklist, PoolView, SnapIntervals};
 pub use replica::Replica;

@@ -214,6 +214,11 @@ impl Pg {
         self.front.watches().unanswered(before, max)
     }
 
+    /// Who watches objects of this PG.
+    pub fn watchers(&self, max: usize) -> Vec<crate::Watcher> {
+        self.front.watches().watchers(max)
+    }
+
     pub fn locks_seen(&self, now: Duration, max: usize) -> Vec<crate::LockSeen> {
         self.front.watches().locks_seen(now, max)
     }

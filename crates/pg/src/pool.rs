@@ -75,6 +75,8 @@ pub struct PoolView {
     pub full: bool,
     /// The pool is over its quota.
     pub full_quota: bool,
+    /// An operator had it that every operation fails (flag `eio`).
+    pub eio: bool,
     /// Snapshots are the pool's own (`mksnap`): a write's context is this one, not the message's.
     pub pool_snaps_mode: bool,
     /// Newest pool snapshot id ever, and the existing ones descending.

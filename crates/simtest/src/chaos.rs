@@ -269,6 +269,13 @@ impl Hand {
                     }
                 }
             }
+            Fault::MarkDown { osd, times } => {
+                let id = c.osd(osd).id;
+                for _ in 0..times {
+                    self.expect(c.mark_down(id).await, "an OSD cannot be marked down");
+                    sleep(lasts / u32::from(times)).await;
+                }
+            }
             Fault::Rot { osd, seen } => {
                 let node = c.osd(osd);
                 rot(&c, &node, &mut self.dice);

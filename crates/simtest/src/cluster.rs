@@ -471,6 +471,20 @@ impl Cluster {
         .await
     }
 
+    /// As `ceph osd down`: one that may serve is asked, and comes back by itself.
+    pub async fn mark_down(&self, osd: OsdId) -> Result<(), String> {
+        self.change(
+            |state| match state.osdmap.osd(osd).filter(|_| state.osdmap.is_up(osd)) {
+                Some(o) => {
+                    let up_from = Some(o.info.up_from);
+                    Changes::one(cluster::Change::AskDown { id: osd, up_from })
+                }
+                None => Changes::none(),
+            },
+        )
+        .await
+    }
+
     /// Puts a PG's copy elsewhere, as a balancer does it; nothing: where CRUSH wants it.
     pub async fn upmap(&self, pg: PgId, item: Option<(OsdId, OsdId)>) -> Result<(), String> {
         self.change(|state| {

@@ -136,6 +136,11 @@ pub enum Fault {
     Limp {
         osd: Nth,
     },
+    /// An operator marks it down while it lives, so many times, sometimes before it has settled from the time before.
+    MarkDown {
+        osd: Nth,
+        times: u8,
+    },
     /// A host is moved to another place of the CRUSH tree, and back.
     MoveHost {
         osd: Nth,
@@ -423,6 +428,22 @@ impl Plan {
                 _ => Fault::MoveHost { osd },
             };
             let (at, lasts) = (CALM + millis(dice, STORM.as_millis() as u64), millis(dice, 4000));
+            self.events.push(Event { at, lasts, fault });
+        }
+        self.events.sort_by_key(|e| e.at);
+    }
+
+    /// A third of the seeds have an operator who marks down OSDs that live.
+    pub fn marks(&mut self, dice: &mut Dice) {
+        if dice.below(3) > 0 {
+            return;
+        }
+        for _ in 0..1 + dice.below(3) {
+            let fault = Fault::MarkDown {
+                osd: dice.below(self.osds as u64) as usize,
+                times: 1 + dice.below(6) as u8,
+            };
+            let (at, lasts) = (CALM + millis(dice, STORM.as_millis() as u64), millis(dice, 2000));
             self.events.push(Event { at, lasts, fault });
         }
         self.events.sort_by_key(|e| e.at);

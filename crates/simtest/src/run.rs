@@ -95,6 +95,7 @@ pub async fn seed(sim: Sim) -> Outcome {
     plan.latest(&mut sim.dice("the latest of the plan"));
     plan.thrash(&mut sim.dice("thrasher"));
     plan.largest(&mut sim.dice("largest"));
+    plan.marks(&mut sim.dice("marked down"));
     sim.trace.note(format_args!("PLAN {plan}"));
     let history = Rc::new(History::default());
     let mut lived = Lived::default();

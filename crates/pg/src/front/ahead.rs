@@ -93,7 +93,7 @@ impl Ranges {
                 }
                 self.complete(a.offset, a.length);
             }
-            code::WRITEFULL => self.complete(0, op.indata.len() as u64),
+            code::WRITEFULL | code::TMAPPUT => self.complete(0, op.indata.len() as u64),
             code::APPEND => self.complete(self.size, op.indata.len() as u64),
             code::WRITESAME => self.complete(op.write_same().offset, op.write_same().length),
             code::ZERO => self.complete(op.extent().offset, op.extent().length),

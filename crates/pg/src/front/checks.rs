@@ -1,7 +1,7 @@
 //! What is looked at before an operation touches an object, in the order of docs/protocol/ceph/04-osd.md, 7.1.
 
 use crate::api::{Allow, ClientOp, ClusterView, Need};
-use crate::exec::cost::{COPIES_MAX, OPS_MAX, PG_OPS_MAX, SNAPS_MAX, WRITTEN_MAX};
+use crate::exec::cost::{COPIES_MAX, OPS_MAX, PG_OPS_MAX, READ_CALLS_MAX, SNAPS_MAX, WRITTEN_MAX};
 use crate::exec::ops::call::method_of;
 use crate::exec::ops::copy::{copies, source_of};
 use crate::pool::PoolView;
@@ -146,7 +146,11 @@ pub(crate) fn admit(c: &ClientOp, pool: &PoolView, range: &HashRange, cluster: &
         return Verdict::Refuse(Errno::EINVAL);
     }
     // Before the rights, which are looked at for each operation.
-    let ops_max = if class == Class::Pg { PG_OPS_MAX } else { OPS_MAX };
+    let ops_max = match class {
+        Class::Pg => PG_OPS_MAX,
+        Class::Read if m.ops.iter().all(|op| op.code == code::CALL) => READ_CALLS_MAX,
+        Class::Read | Class::Write => OPS_MAX,
+    };
     let many_copies = || m.ops.iter().filter(|op| copies(op)).count() > COPIES_MAX;
     if m.ops.len() > ops_max || m.snaps.len() > SNAPS_MAX || m.ops.len() > COPIES_MAX && many_copies() {
         return Verdict::Refuse(Errno::E2BIG);
@@ -156,6 +160,10 @@ pub(crate) fn admit(c: &ClientOp, pool: &PoolView, range: &HashRange, cluster: &
     }
     if c.client.is_fenced(pool) {
         return Verdict::Refuse(Errno::EBLOCKLISTED);
+    }
+    // Clients that know the flag ask no more; this is for others, and for those whose map is older.
+    if pool.eio {
+        return Verdict::Refuse(Errno::EIO);
     }
     if class == Class::Pg {
         return Verdict::Go(class);

@@ -1,7 +1,7 @@
 //! A client's message from its arrival to its answer: admission, duplicates, its place among the others of its object.
 
 use crate::Pg;
-use crate::api::{ClientOp, ClusterView, Context, Output};
+use crate::api::{ClientOp, ClusterView, Context, Output, Permit};
 use crate::broken::{self, Rule};
 use crate::front::checks::{self, Class, Verdict};
 use crate::front::fetch::copies_objects;
@@ -159,7 +159,10 @@ impl Pg {
         let output = Output::Reply {
             conn: c.conn,
             reply,
-            permit: c.permit,
+            permit: Permit {
+                executed: Some(ctx.now),
+                ..c.permit
+            },
         };
         self.front
             .commits

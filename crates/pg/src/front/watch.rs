@@ -59,6 +59,16 @@ struct Watched {
     notifies: BTreeMap<u64, Notify>,
 }
 
+/// Who watches what, as it is told of.
+#[derive(Debug, Clone)]
+pub struct Watcher {
+    pub object: HObject,
+    pub client: i64,
+    pub cookie: u64,
+    pub timeout: Duration,
+    pub addr: EntityAddr,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
     Watch(WatchKey),
@@ -147,6 +157,23 @@ pub struct Unanswered {
 }
 
 impl WatchTable {
+    /// Who watches what, at most `max`.
+    pub fn watchers(&self, max: usize) -> Vec<Watcher> {
+        let of = |(object, watched): (&HObject, &Watched)| -> Vec<Watcher> {
+            let watches = watched.watches.iter().map(|(key, w)| Watcher {
+                object: object.clone(),
+                client: key.0,
+                cookie: key.1,
+                timeout: w.timeout,
+                addr: w.addr,
+            });
+            watches.collect()
+        };
+        let mut all: Vec<Watcher> = self.objects.iter().flat_map(of).take(max).collect();
+        all.sort_by(|a, b| (&a.object, a.client, a.cookie).cmp(&(&b.object, b.client, b.cookie)));
+        all
+    }
+
     /// Notifications that began at `before` or earlier and wait for somebody, at most `max`.
     pub fn unanswered(&self, before: Duration, max: usize) -> Vec<Unanswered> {
         let of = |(object, watched): (&HObject, &Watched)| -> Vec<Unanswered> {

@@ -3,7 +3,9 @@
 
 use super::copies::{copy_from, fetch_id, source};
 use super::*;
-use crate::exec::cost::{CLONED_ROWS_MAX, COPIES_MAX, OPS_MAX, PG_OPS_MAX, SNAPS_MAX, STEPS_MAX};
+use crate::exec::cost::{
+    CLONED_ROWS_MAX, COPIES_MAX, OPS_MAX, PG_OPS_MAX, READ_CALLS_MAX, SNAPS_MAX, STEPS_MAX,
+};
 use crate::exec::ops::omap::HEADER_MAX;
 use crate::exec::ops::xattr::{XATTR_VALUE_MAX, XATTRS_BYTES_MAX, XATTRS_MAX};
 use crate::state::object_info::user_attr;
@@ -145,6 +147,12 @@ fn a_message_has_a_limited_number_of_operations() {
     rig.run("o", vec![write_full(b"x")]);
     assert_eq!(rig.run("o", vec![op(code::STAT); OPS_MAX]).result, 0);
     assert_eq!(rig.run("o", vec![op(code::STAT); OPS_MAX + 1]).result, E2BIG);
+    // Who opens an image asks for all its snapshots at once.
+    let calls = |n: usize| vec![call("hello", "say_hello", Bytes::new()); n];
+    assert_eq!(rig.run("o", calls(READ_CALLS_MAX)).result, 0);
+    assert_eq!(rig.run("o", calls(READ_CALLS_MAX + 1)).result, E2BIG);
+    let and_a_read = [calls(OPS_MAX), vec![op(code::STAT)]].concat();
+    assert_eq!(rig.run("o", and_a_read).result, E2BIG);
     assert_eq!(rig.run("o", vec![append(b"x"); OPS_MAX + 1]).result, E2BIG);
     assert_eq!(rig.data("o", NOSNAP).unwrap(), "x");
     let list = || {

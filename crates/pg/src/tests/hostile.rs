@@ -34,10 +34,29 @@ fn code_of() -> impl Strategy<Value = OpCode> {
 /// In-data: noise, or what decodes as strings, maps and cursors.
 fn indata() -> impl Strategy<Value = Vec<u8>> {
     let rows = proptest::collection::vec(("[a-d]{1,3}", "[x-z]{0,4}"), 0..4);
+    let commands = proptest::collection::vec(("[hscrR]", "[a-d]", "[x-z]{0,4}"), 0..4);
     prop_oneof![
         2 => proptest::collection::vec(any::<u8>(), 0..40),
         1 => Just(Vec::new()),
-        2 => rows.prop_map(|r| denc::Encode::to_bytes(&r).to_vec()),
+        2 => rows.clone().prop_map(|r| denc::Encode::to_bytes(&r).to_vec()),
+        // A trivial map, and the commands that change one.
+        1 => ("[a-d]{0,3}", rows.clone()).prop_map(|(header, rows)| {
+            let mut w = denc::Writer::new();
+            w.string(&header);
+            w.put(&rows);
+            w.finish().to_vec()
+        }),
+        1 => commands.prop_map(|all| {
+            let mut w = denc::Writer::new();
+            for (what, key, value) in all {
+                w.raw(what.as_bytes());
+                w.string(&key);
+                if what == "s" || what == "c" {
+                    w.string(&value);
+                }
+            }
+            w.finish().to_vec()
+        }),
         1 => ("[a-d]{0,3}", number()).prop_map(|(after, max)| {
             let mut w = denc::Writer::new();
             w.string(&after);

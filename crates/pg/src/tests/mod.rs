@@ -16,6 +16,7 @@ mod pools;
 mod replication;
 mod scrub;
 mod split_siblings;
+mod tmap;
 mod vectors;
 mod watching;
 

@@ -54,6 +54,8 @@ fn a_message_asks_for_all_that_it_reads_and_no_more() {
         (OsdOp::ranged(code::SPARSE_READ, 5000, 9000), 1),
         (OsdOp::ranged(code::CMPEXT, 0, 3).with_data(vec![7; 3]), 1),
         (op(code::TMAPGET), 1),
+        (op(code::TMAPUP).with_data("R\u{1}\0\0\0k"), 1),
+        (op(code::TMAP2OMAP), 1),
         (op(code::STAT), 0),
         (OsdOp::ranged(code::MAPEXT, 0, 9000), 0),
         (

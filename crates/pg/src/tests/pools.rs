@@ -27,6 +27,18 @@ fn a_full_pool_refuses_growth_to_those_who_ask() {
 }
 
 #[test]
+fn a_pool_with_the_flag_eio_fails_everything_until_it_goes() {
+    let mut rig = Rig::new();
+    rig.run("o", vec![write_full(b"0123")]);
+    rig.set_pool(PoolView { eio: true, ..pool() });
+    for o in [read(0, 0), append(b"x"), op(code::STAT), op(code::DELETE)] {
+        assert_eq!(rig.one("o", o.clone()), -5, "{}", o.code);
+    }
+    rig.set_pool(pool());
+    assert_eq!(rig.run("o", vec![read(0, 0)]).ops[0].outdata[..], *b"0123");
+}
+
+#[test]
 fn a_blocked_client_is_told_and_its_watches_end() {
     let mut rig = Rig::new();
     rig.run("o", vec![write_full(b"x")]);

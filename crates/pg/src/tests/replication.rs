@@ -567,6 +567,67 @@ fn a_member_that_refused_a_write_takes_nothing_behind_it() {
     c.check_equal();
 }
 
+impl Cluster {
+    /// The OSD hears that it was marked down, and up again, which the primary learns in one step: nothing changed for it.
+    fn leave_and_return(&mut self, osd: OsdId) {
+        let role = Role::Replica(member(self.view(osd)));
+        let node = &mut self.nodes[osd as usize];
+        let Role::Replica(before) = std::mem::replace(&mut node.role, role) else {
+            panic!("osd.{osd} is no member");
+        };
+        let mut out = Vec::new();
+        before.leave(&mut Context {
+            store: &mut node.store,
+            cluster: &View,
+            now: self.now,
+            wall: Utime { sec: 1000, nsec: 0 },
+            random: &mut || 7,
+            out: &mut out,
+        });
+        self.carry_out(osd, out);
+    }
+}
+
+#[test]
+fn a_member_that_left_and_came_back_unseen_owes_no_answer() {
+    let mut c = Cluster::new(3, 3, 2);
+    c.run(in_turn(), 300);
+    let tid = c.send("a", vec![write_full(b"hello")]);
+    c.deliver((0, 2));
+    // Not durable there yet: its answer waits for that, and goes with its part in the PG.
+    c.leave_and_return(2);
+    c.run(in_turn(), 400);
+    assert!(c.answered(tid).is_some_and(|r| r.result == 0));
+    assert_eq!(c.group.in_sync, [0, 1, 2]);
+    c.check_equal();
+}
+
+/// The same while it is caught up: objects are held for its word of what it has.
+#[test]
+fn a_learner_that_left_and_came_back_unseen_holds_no_object() {
+    let mut c = Cluster::new(3, 3, 2);
+    c.run(in_turn(), 300);
+    c.kill(2);
+    c.send("a", vec![write_full(b"before")]);
+    c.run(in_turn(), 200);
+    c.set_up(&[0, 1, 2]);
+    c.start(2);
+    let is_scan = |(_, body): &(Epoch, PeerBody)| matches!(body, PeerBody::Scan { .. });
+    let mut pick = in_turn();
+    while !c.links.get(&(0, 2)).is_some_and(|q| q.iter().any(is_scan)) {
+        c.run(&mut pick, 1);
+    }
+    while c.links.get(&(0, 2)).is_some_and(|q| !q.is_empty()) {
+        c.deliver((0, 2));
+    }
+    c.leave_and_return(2);
+    let tid = c.send("a", vec![write_full(b"after")]);
+    c.run(in_turn(), 600);
+    assert!(c.answered(tid).is_some_and(|r| r.result == 0));
+    assert_eq!(c.group.in_sync, [0, 1, 2]);
+    c.check_equal();
+}
+
 /// Whatever came in put the next look at the members off, so that under load there never was one: a member that had refused
 /// a write (its disk was damaged) was not asked again while clients wrote. Seed 85 of the simulation.
 #[test]

@@ -70,6 +70,11 @@ impl Works {
             .for_each(|w| w.dead = true);
     }
 
+    /// Whose questions wait, and of which interval.
+    pub fn askers(&self) -> impl Iterator<Item = (OsdId, Epoch)> + '_ {
+        self.0.iter().filter(|w| !w.dead).map(|w| (w.asker, w.interval))
+    }
+
     pub fn leave(self, store: &mut dyn ObjectStore) {
         for w in self.0 {
             match w.what {
@@ -303,10 +308,5 @@ impl LocalCopy {
             self.scrub_on(ctx);
         }
         ours
-    }
-
-    /// This OSD has no part in the PG any more, or another one.
-    pub fn leave(self, ctx: &mut Context<'_>) {
-        self.works.leave(ctx.store);
     }
 }

@@ -82,6 +82,23 @@ impl LocalCopy {
         !self.waiting.is_empty()
     }
 
+    /// This OSD has no part in the PG any more, or another one. Who waits for an answer is told that none comes: a primary
+    /// that sees this OSD go and come back in one step has kept the connection, and would wait for ever.
+    pub fn leave(mut self, ctx: &mut Context<'_>) {
+        let known = self.group.interval;
+        let mut asked: Vec<(OsdId, Epoch)> = self.waiting.drain(..).map(|(_, to, at, _)| (to, at)).collect();
+        asked.extend(self.works.askers());
+        asked.sort_unstable();
+        asked.dedup();
+        for (to, interval) in asked {
+            if !broken::is(Rule::LeavingIsTold) {
+                let body = PeerBody::Stale { known };
+                ctx.out.push(Output::Peer { to, interval, body });
+            }
+        }
+        self.works.leave(ctx.store);
+    }
+
     /// The connection with `osd` has ended: its questions have no answers any more.
     pub fn disconnected(&mut self, osd: OsdId, reads: &mut dyn ReadsHere) {
         self.waiting.retain(|(_, to, ..)| *to != osd);

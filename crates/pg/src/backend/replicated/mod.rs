@@ -255,6 +255,15 @@ impl Replicated {
         }
     }
 
+    /// What the member was asked has no answer: it gave its part in the PG up, and may have it again by now. Asked when
+    /// members are looked after, so that two who do not agree do not ask each other without end.
+    fn begun_anew(&mut self, osd: OsdId, ctx: &mut Lent<'_>) {
+        let refuses = |m: &Member| matches!(m.phase, Phase::Undoing { .. } | Phase::Failed { .. });
+        if self.members.get(&osd).is_some_and(|m| !refuses(m)) {
+            self.lose(osd, ctx);
+        }
+    }
+
     fn ask(&mut self, osd: OsdId, ctx: &mut Lent<'_>) {
         if let Some(m) = self.members.get_mut(&osd) {
             m.phase = Phase::Asked { at: ctx.now };
@@ -293,6 +302,7 @@ impl Replicated {
             PeerBody::Scrub(body) => for_scrub = self.scrub_said(from, body, ctx),
             PeerBody::Stale { known } => {
                 tracing::debug!("pg {}: osd.{from} knows interval {known}", ctx.pg.id);
+                self.begun_anew(from, ctx);
             }
             // What only a primary sends: the other one is told that it is none, if it is not.
             PeerBody::Query
