@@ -269,3 +269,45 @@ def test_large_object_up_to_the_limit(call, oid):
         assert io.read(oid, 8, (128 << 20) - 8) == b'\0\0\0\0last'
         io.remove_object(oid)
     call(body)
+
+
+def test_following_the_log(call):
+    """A level takes the place of the one before; `None` ends it. The first line is the newest that there is: python3-rados'
+    own test waits for one, and nothing else happens meanwhile."""
+    def body(handle, io):
+        import rados
+        got, came = [], threading.Condition()
+
+        def heard(arg, line, who, sec, nsec, seq, level, msg):
+            with came:
+                got.append((arg, level, msg))
+                came.notify()
+            return 0
+
+        def say(level, text):
+            code, _, status = handle.mon_command(json.dumps({'prefix': 'log', 'level': level, 'logtext': [text]}), b'')
+            assert code == 0, status
+
+        def wait(arg, level, text):
+            with came:
+                assert came.wait_for(lambda: any(g == (arg, level, text.encode()) for g in got), 30), (text, got)
+
+        say('error', 'newest')
+        rados.MonitorLog(handle, 'debug', heard, 'first')
+        wait('first', b'[ERR]', 'newest')
+        for level, quieter in (('info', 'debug'), ('sec', 'info'), ('warn', 'sec'), ('error', 'warn')):
+            rados.MonitorLog(handle, level, heard, level)
+            say(quieter, 'unheard at ' + level)
+            say('error', 'heard at ' + level)
+            wait(level, b'[ERR]', 'heard at ' + level)
+        heard_lines = [m for _, _, m in got]
+        assert not any(m.startswith(b'unheard') for m in heard_lines), got
+        assert sum(m.startswith(b'heard at') for m in heard_lines) == 4, got
+        rados.MonitorLog(handle, 'error', None, None)
+        assert handle.monitor_callback is None
+        say('error', 'after the end')
+        rados.MonitorLog(handle, 'info', heard, 'again')
+        say('info', 'once more')
+        wait('again', b'[INF]', 'once more')
+        assert not any(g[0] == 'error' and g[2] == b'after the end' for g in got), got
+    call(body)

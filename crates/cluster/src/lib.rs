@@ -32,6 +32,7 @@ pub mod state;
 pub mod stats;
 #[cfg(test)]
 mod tests;
+pub mod told;
 
 pub use boot::{OsdBoot, bucket_name, weight_for};
 pub use changes::{Change, Changes};

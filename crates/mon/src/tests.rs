@@ -1,5 +1,8 @@
 //! The monitor without sockets: messages in, effects out, changes committed to a cluster in a temporary file.
 
+mod follow;
+mod told;
+
 use crate::commands::context::MonInfo;
 use crate::shell::monitor::{Effect, MessageEnv, Monitor};
 use crate::shell::requests::Request;
@@ -907,44 +910,6 @@ fn who_has_a_session_under_a_blocklisted_address_is_fenced_as_an_instance() {
     rig.open(8, &[]);
     block_on(rig.cluster.fence(&rig.monitor.instances())).unwrap();
     assert!(rig.state().is_fenced_id(8));
-}
-
-#[test]
-fn log_entries_reach_who_follows_the_log() {
-    let mut rig = Rig::new();
-    rig.admin(1);
-    let entry = |level, text: &str| LogEntry {
-        name: AuthName::new(EntityKind::Client, "test"),
-        rank: EntityName::client(1),
-        addrs: addrs(0),
-        stamp: Utime::ZERO,
-        seq: 41,
-        level,
-        message: text.into(),
-        channel: "cluster".into(),
-    };
-    let log = |e: LogEntry| move |_: &ClusterState| Changes::one(Change::Log(e.clone()));
-    rig.change(1, log(entry(LogLevel::Error, "before")));
-    assert!(rig.subscribe(1, &[("log-warn", 0, 0)]).is_empty(), "from now on");
-    assert!(rig.change(1, log(entry(LogLevel::Info, "quiet"))).is_empty());
-    let out = rig.change(1, log(entry(LogLevel::Error, "loud")));
-    let texts = |m: &Message| {
-        MLog::from_message(m)
-            .unwrap()
-            .entries
-            .into_iter()
-            .map(|e| e.message)
-            .collect::<Vec<_>>()
-    };
-    assert_eq!(texts(&out[0]), ["loud"]);
-    let body = MLog {
-        paxos: PaxosHeader::default(),
-        fsid: FSID,
-        entries: vec![entry(LogLevel::Warning, "mine")],
-    };
-    let out = rig.ask(1, body);
-    assert_eq!(texts(&out[0]), ["mine"], "pushed before it is acknowledged");
-    assert_eq!(MLogAck::from_message(&out[1]).unwrap().last, 41);
 }
 
 /// What a real monitor says (docs/protocol/ceph/03-placement.md, section 8; docs/protocol/ceph/02-monitor.md, 13.8).

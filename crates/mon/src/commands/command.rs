@@ -9,6 +9,9 @@ use types::Errno;
 /// The largest input (`ceph -i FILE`) that a command takes.
 pub const INPUT_BYTES_MAX: usize = 16 << 20;
 
+/// Options that may be set in the central configuration.
+pub const OPTIONS_MAX: usize = 10_000;
+
 /// How the caller wants the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Format {
@@ -30,6 +33,8 @@ pub struct Command {
     pub format: Format,
     /// The data segment.
     pub inbuf: Bytes,
+    /// One daemon is told it (`ceph tell`): some words mean another thing there.
+    pub told: bool,
 }
 
 impl Command {

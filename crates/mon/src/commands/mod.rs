@@ -47,6 +47,9 @@ use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use types::Errno;
 
+/// The command that lists the others, for the `ceph` program.
+pub const DESCRIPTIONS: &str = "get_command_descriptions";
+
 /// The permission a command needs: checked by the core with [`auth::MonCaps`] and [`auth::MgrCaps`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Need {
@@ -62,6 +65,19 @@ pub fn parse(cmd: &[String], inbuf: Bytes) -> Result<Command, Outcome> {
     request::parse(cmd, inbuf, table::all_named)
 }
 
+/// The same where one monitor is told it.
+pub fn parse_told(cmd: &[String], inbuf: Bytes) -> Result<Command, Outcome> {
+    let told = true;
+    request::parse(cmd, inbuf, table::told_named).map(|c| Command { told, ..c })
+}
+
+fn row(cmd: &Command) -> Option<&'static spec::Spec> {
+    match cmd.told {
+        true => table::told_named(&cmd.prefix).first().copied(),
+        false => table::find(&cmd.prefix),
+    }
+}
+
 /// As the table has it; None when there is no such command.
 pub(crate) fn signature_of(cmd: &Command) -> Option<&'static str> {
     table::find(&cmd.prefix).map(|spec| spec.sig)
@@ -74,7 +90,7 @@ pub(crate) fn words_of(signature: &str) -> String {
 
 /// The permission that `cmd` needs, or None when there is no such command.
 pub fn need(cmd: &Command) -> Option<Need> {
-    let spec = table::find(&cmd.prefix)?;
+    let spec = row(cmd)?;
     Some(Need {
         module: spec.module,
         access: spec.access(),
@@ -103,7 +119,7 @@ pub fn cap_args(cmd: &Command) -> BTreeMap<String, String> {
 
 /// Whether a record is kept of it: it may change something, or shows a secret.
 pub fn is_audited(cmd: &Command) -> bool {
-    table::find(&cmd.prefix).is_some_and(|s| s.access() != Access::R || s.shows_secrets)
+    row(cmd).is_some_and(|s| s.access() != Access::R || s.shows_secrets)
 }
 
 /// Characters of one argument that a record shows, and members of a list.
@@ -114,10 +130,16 @@ const HIDDEN: &str = "***";
 /// What was asked, for a record: without the input, and without what the table or its name calls a secret.
 pub fn without_secrets(cmd: &Command) -> Value {
     let hidden = table::find(&cmd.prefix).map_or("", |s| s.secret_arg);
-    let option = cmd.args.get("name").and_then(Value::as_str).unwrap_or_default();
+    let (name, value) = match cmd.told {
+        true => ("var", "val"),
+        false => ("name", "value"),
+    };
+    let option = cmd.args.get(name).and_then(Value::as_str).unwrap_or_default();
+    let injected = cmd.prefix == "injectargs" && cmd.list("injected_args").iter().any(|a| is_secret_name(a));
     let secret = |arg: &str| {
-        !hidden.is_empty() && arg == hidden
-            || cmd.prefix == "config set" && arg == "value" && is_secret_name(option)
+        injected && arg == "injected_args"
+            || !hidden.is_empty() && arg == hidden
+            || cmd.prefix == "config set" && arg == value && is_secret_name(option)
     };
     let mut out = Map::from_iter([("prefix".to_string(), cmd.prefix.clone().into())]);
     for (arg, v) in &cmd.args {
@@ -164,7 +186,7 @@ fn shortened(v: &Value) -> Value {
 
 /// Runs one command.
 pub fn run(cmd: &Command, ctx: &Context<'_>) -> Outcome {
-    let Some(spec) = table::find(&cmd.prefix) else {
+    let Some(spec) = row(cmd) else {
         return Outcome::error(Errno::EINVAL, "command not known");
     };
     if matches!(cmd.format, Format::Xml | Format::XmlPretty) {

@@ -270,6 +270,18 @@ impl Cluster {
         out
     }
 
+    /// What the monitor does by itself; the texts that it logs.
+    pub fn upkeep(&mut self) -> Vec<String> {
+        let changes = crate::policies::upkeep::due(&self.state, &self.stats, &[], self.now);
+        let logged = changes.list.iter().filter_map(|c| match c {
+            ::cluster::Change::Log(entry) => Some(entry.message.clone()),
+            _ => None,
+        });
+        let logged = logged.collect();
+        self.state = self.state.apply(changes, self.now).unwrap().0;
+        logged
+    }
+
     /// Lets an OSD report what its host can spare.
     pub fn spare(&mut self, id: i32, spare: ::cluster::SpareSpace) {
         self.edit(id, |r| r.spare = Some(spare));

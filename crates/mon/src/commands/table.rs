@@ -42,6 +42,9 @@ pub static FAMILIES: [(&str, &[Spec]); 25] = [
     ("Manager modules", cluster::modules::TABLE),
 ];
 
+/// What means another thing, or anything at all, only where one monitor is told it.
+pub const TOLD: &[Spec] = cluster::told::TABLE;
+
 /// The one command about the table itself.
 const OWN: &[Spec] = &[spec(
     ("mon", "r"),
@@ -51,8 +54,19 @@ const OWN: &[Spec] = &[spec(
 )
 .flagged(HIDDEN)];
 
-fn own_descriptions(_: &Command, _: &Context<'_>) -> Outcome {
-    Outcome::ok(crate::format::compact(&descriptions()))
+fn own_descriptions(cmd: &Command, _: &Context<'_>) -> Outcome {
+    let all = match cmd.told {
+        true => describe(told()),
+        false => descriptions(),
+    };
+    Outcome::ok(crate::format::compact(&all))
+}
+
+/// All that one monitor can be told: its own, and the others' whose words are not taken by those.
+fn told() -> impl Iterator<Item = &'static Spec> {
+    let others = FAMILIES.iter().flat_map(|(_, specs)| specs.iter());
+    let taken = |s: &&Spec| !is_told(&signature::prefix(s.sig));
+    TOLD.iter().chain(others.filter(taken))
 }
 
 pub fn all() -> impl Iterator<Item = &'static Spec> {
@@ -67,6 +81,25 @@ static BY_PREFIX: LazyLock<BTreeMap<String, Vec<&'static Spec>>> = LazyLock::new
     map
 });
 
+static TOLD_BY_PREFIX: LazyLock<BTreeMap<String, Vec<&'static Spec>>> = LazyLock::new(|| {
+    let mut map: BTreeMap<String, Vec<&'static Spec>> = BTreeMap::new();
+    for s in TOLD {
+        map.entry(signature::prefix(s.sig)).or_default().push(s);
+    }
+    map
+});
+
+fn is_told(prefix: &str) -> bool {
+    TOLD_BY_PREFIX.contains_key(prefix)
+}
+
+/// The rows of a prefix where one monitor is told it.
+pub fn told_named(prefix: &str) -> &'static [&'static Spec] {
+    TOLD_BY_PREFIX
+        .get(prefix)
+        .map_or_else(|| all_named(prefix), Vec::as_slice)
+}
+
 pub fn find(prefix: &str) -> Option<&'static Spec> {
     BY_PREFIX.get(prefix)?.first().copied()
 }
@@ -78,10 +111,13 @@ pub fn all_named(prefix: &str) -> &'static [&'static Spec] {
 
 /// What `get_command_descriptions` answers.
 pub fn descriptions() -> Value {
-    let mut out = Map::new();
     // Not listed by the real one either.
-    let listed = all().filter(|s| s.sig != "get_command_descriptions");
-    for (i, s) in listed.enumerate() {
+    describe(all().filter(|s| s.sig != "get_command_descriptions"))
+}
+
+fn describe(specs: impl Iterator<Item = &'static Spec>) -> Value {
+    let mut out = Map::new();
+    for (i, s) in specs.enumerate() {
         let one = json!({
             "sig": signature::describe(s.sig),
             "help": s.help,
@@ -126,6 +162,13 @@ pub fn markdown() -> String {
             ));
         }
     }
+    out.push_str(
+        "\n## One monitor is told\n\n`ceph tell mon.X` takes all of the above, but for the words below. It needs `allow *`.\n\n\
+         | command | does |\n|---|---|\n",
+    );
+    for s in TOLD {
+        out.push_str(&format!("| `{}` | {} |\n", s.sig.replace('|', "\\|"), s.help));
+    }
     out
 }
 
@@ -135,7 +178,7 @@ mod tests {
 
     #[test]
     fn every_word_of_every_signature_is_understood() {
-        for s in all() {
+        for s in all().chain(TOLD) {
             let typed = s.sig.split_whitespace().filter(|w| w.contains(':')).count();
             assert_eq!(signature::args(s.sig).len(), typed, "{}", s.sig);
             assert!(!s.help.is_empty() && s.help.len() < 100, "{}: help", s.sig);

@@ -174,6 +174,18 @@ fn claimed(payload: &Bytes) -> Option<AuthName> {
     r.get().ok()
 }
 
+impl Admission {
+    fn admit(&self, payload: &Bytes) -> Result<(), AuthError> {
+        let is_mon = |name: AuthName| name.kind == EntityKind::Mon;
+        match self.is_shut() && !claimed(payload).is_some_and(is_mon) {
+            true => Err(AuthError::Elsewhere(
+                "another monitor follows the cluster state".into(),
+            )),
+            false => Ok(()),
+        }
+    }
+}
+
 impl Authenticator for Admission {
     fn methods(&self) -> &[AuthMethod] {
         self.keys.methods()
@@ -190,13 +202,18 @@ impl Authenticator for Admission {
         payload: &Bytes,
         cx: &auth::Context,
     ) -> Result<Step, AuthError> {
-        let is_mon = |name: AuthName| name.kind == EntityKind::Mon;
-        if self.is_shut() && !claimed(payload).is_some_and(is_mon) {
-            return Err(AuthError::Elsewhere(
-                "another monitor follows the cluster state".into(),
-            ));
-        }
+        self.admit(payload)?;
         self.keys.start(method, mode, payload, cx)
+    }
+
+    fn start_v1(
+        &self,
+        method: AuthMethod,
+        payload: &Bytes,
+        cx: &auth::Context,
+    ) -> Result<(u64, Step), AuthError> {
+        self.admit(payload)?;
+        self.keys.start_v1(method, payload, cx)
     }
 
     fn resume(&self, pending: Pending, payload: &Bytes, cx: &auth::Context) -> Result<Step, AuthError> {

@@ -5,7 +5,7 @@
 use crate::policies::pool_change::pool_mut;
 use crate::policies::pool_change::refuse;
 use crate::policies::pools;
-use crate::policies::pools::{Done, PoolDefaults, PoolError, Result, SIZE_MAX};
+use crate::policies::pools::{Done, PoolDefaults, Result, SIZE_MAX};
 use cluster::ClusterState;
 use types::osdmap::{Incremental, OsdMap};
 use types::pool::{
@@ -14,7 +14,7 @@ use types::pool::{
 use types::{Errno, PoolId};
 
 /// Flags that `osd pool set` turns on and off, under their names.
-const FLAGS: [(&str, u64); 7] = [
+const FLAGS: [(&str, u64); 8] = [
     ("nodelete", pool_flag::NODELETE),
     ("nopgchange", pool_flag::NOPGCHANGE),
     ("nosizechange", pool_flag::NOSIZECHANGE),
@@ -22,8 +22,12 @@ const FLAGS: [(&str, u64); 7] = [
     ("noscrub", pool_flag::NOSCRUB),
     ("nodeep-scrub", pool_flag::NODEEP_SCRUB),
     ("bulk", pool_flag::BULK),
+    // As of Ceph 17: 16.2 knows the flag, and has no command for it.
+    ("eio", pool_flag::EIO),
 ];
 const COMPRESSION_MODES: [&str; 4] = ["none", "passive", "aggressive", "force"];
+const FINGERPRINTS: [&str; 3] = ["sha1", "sha256", "sha512"];
+const CHUNKERS: [&str; 2] = ["fastcdc", "fixed"];
 const COMPRESSION_ALGORITHMS: [&str; 5] = ["none", "snappy", "zlib", "zstd", "lz4"];
 /// Applications that one pool may be tagged with, and keys of one of them.
 pub const APPLICATIONS_MAX: usize = 128;
@@ -40,15 +44,12 @@ fn find(map: &OsdMap, name: &str) -> Result<PoolId> {
 }
 
 fn integer(text: &str) -> Result<i64> {
-    match text.trim().parse() {
-        Ok(n) => Ok(n),
-        Err(_) => refuse(
+    whole(text).or_else(|why| {
+        refuse(
             Errno::EINVAL,
-            format!(
-                "error parsing integer value '{text}': Expected option value to be integer, got '{text}'"
-            ),
-        ),
-    }
+            format!("error parsing integer value '{text}': {why}"),
+        )
+    })
 }
 
 fn boolean(text: &str) -> Result<bool> {
@@ -59,38 +60,66 @@ fn boolean(text: &str) -> Result<bool> {
     }
 }
 
-/// `10K`, `1G`, `3MiB`; with `binary` the factor is 1024 (bytes), else 1000 (objects).
-pub fn with_suffix(text: &str, binary: bool) -> Result<u64> {
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let bad = |why: &str| refuse(Errno::EINVAL, format!("error parsing value '{text}': {why}"));
-    if text.is_empty() {
-        return bad("strict_iecstrtoll: value not specified");
-    }
-    if text.starts_with('-') {
-        return bad("strict_iecstrtoll: value should not be negative");
-    }
-    let (number, unit) = text.split_at(digits);
-    let power = match unit {
-        "" | "B" => 0,
-        "K" | "Ki" | "KB" | "KiB" => 1,
-        "M" | "Mi" | "MB" | "MiB" => 2,
-        "G" | "Gi" | "GB" | "GiB" => 3,
-        "T" | "Ti" | "TB" | "TiB" => 4,
-        "P" | "Pi" | "PB" | "PiB" => 5,
-        "E" | "Ei" | "EB" | "EiB" => 6,
-        _ if !binary => return bad("strict_si_cast: unit prefix not recognized"),
-        _ if unit.len() > 2 => return bad("strict_iecstrtoll: illegal prefix (length > 2)"),
-        _ => return bad("strict_iecstrtoll: unit prefix not recognized"),
+/// Steps of the units of sizes and counts.
+const PREFIXES: &str = "KMGTPE";
+
+fn whole(text: &str) -> std::result::Result<i64, String> {
+    use std::num::IntErrorKind::{NegOverflow, PosOverflow};
+    text.parse::<i64>().map_err(|e| match e.kind() {
+        PosOverflow | NegOverflow => format!("The option value '{text}' seems to be invalid"),
+        _ => format!("Expected option value to be integer, got '{text}'"),
+    })
+}
+
+/// `10`, `10K`, `3G`: a count of things, in steps of 1000. The error is the reason.
+fn count(text: &str) -> std::result::Result<u64, String> {
+    let Some(last) = text.chars().last() else {
+        return Err("strict_sistrtoll: value not specified".into());
     };
-    let factor = if binary { 1024u64 } else { 1000u64 }.pow(power);
-    match number
-        .parse::<u64>()
-        .ok()
-        .and_then(|n| n.checked_mul(factor))
+    // A `B` is no unit of a count, and no digit either.
+    let power = match PREFIXES.find(last) {
+        Some(i) => i as u32 + 1,
+        None if last.is_ascii_digit() || last == 'B' => 0,
+        None => return Err("strict_si_cast: unit prefix not recognized".into()),
+    };
+    let number = if power > 0 { &text[..text.len() - 1] } else { text };
+    let Ok(n) = u64::try_from(whole(number)?) else {
+        return Err("strict_sistrtoll: value should not be negative".into());
+    };
+    n.checked_mul(1000u64.pow(power))
+        .filter(|n| *n <= i64::MAX as u64)
+        .ok_or_else(|| "strict_sistrtoll: value out of range".into())
+}
+
+/// `10`, `10B`, `10K`, `10Ki`, `10KB`: bytes, in steps of 1024. The error is the reason.
+pub fn size(text: &str) -> std::result::Result<u64, String> {
+    let bad = |why: &str| Err(format!("strict_iecstrtoll: {why}"));
+    if text.is_empty() {
+        return bad("value not specified");
+    }
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '-' && c != '+');
+    let (number, unit) = text.split_at(digits.unwrap_or(text.len()));
+    if unit.chars().count() > 2 {
+        return bad("illegal prefix (length > 2)");
+    }
+    let power = match unit.chars().next() {
+        None => 0,
+        Some('B') if unit.len() == 1 => 0,
+        Some('B') => return bad(&format!("illegal prefix \"{unit}\"")),
+        Some(c) => match PREFIXES.find(c) {
+            Some(i) => i as u32 + 1,
+            None => return bad("unit prefix not recognized"),
+        },
+    };
+    let Ok(n) = u64::try_from(whole(number)?) else {
+        return bad("value should not be negative");
+    };
+    match n
+        .checked_mul(1024u64.pow(power))
         .filter(|n| *n <= i64::MAX as u64)
     {
         Some(n) => Ok(n),
-        None => bad("Expected option value to be integer"),
+        None => bad("value seems to be too large"),
     }
 }
 
@@ -124,17 +153,12 @@ pub fn set(
         "min_size" => set_min_size(map, id, integer(val)?, inc)?,
         "pg_num" | "pgp_num" | "pgp_num_actual" => set_pg_num(state, id, var, integer(val)?, inc)?,
         "crush_rule" => {
-            let choice = match val.parse() {
-                Ok(id) => pools::RuleChoice::Id(id),
-                Err(_) => pools::RuleChoice::Name(val),
+            let Some(rule) = map.crush.rule_id(val) else {
+                return refuse(Errno::ENOENT, format!("crush rule {val} does not exist"));
             };
-            let rule = pools::find_rule(map, choice).map_err(|e| match e.errno {
-                Errno::ENOENT => PoolError {
-                    text: format!("crush rule {val} does not exist"),
-                    ..e
-                },
-                _ => e,
-            })?;
+            let Ok(rule) = pools::find_rule(map, pools::RuleChoice::Id(i64::from(rule))) else {
+                return refuse(Errno::EINVAL, "(22) Invalid argument");
+            };
             pool_mut(map, inc, id)?.crush_rule = rule;
         }
         "pg_autoscale_mode" => {
@@ -146,11 +170,21 @@ pub fn set(
             };
             pool_mut(map, inc, id)?.pg_autoscale_mode = mode;
         }
-        "hashpspool" => {
+        "hashpspool" if !sure => {
             return refuse(
-                Errno::EOPNOTSUPP,
-                "changing hashpspool would move every object: not supported by skep",
+                Errno::EPERM,
+                "are you SURE?  this will remap all placement groups in this pool, this triggers large data movement, \
+                 pass --yes-i-really-mean-it if you really do.",
             );
+        }
+        // All pools have it.
+        "hashpspool" => {
+            if !boolean(val)? {
+                return refuse(
+                    Errno::EOPNOTSUPP,
+                    "pools without hashpspool are not supported by skep",
+                );
+            }
         }
         "allow_ec_overwrites" => {
             return refuse(
@@ -158,12 +192,17 @@ pub fn set(
                 "ec overwrites can only be enabled for an erasure coded pool",
             );
         }
-        "fast_read" => match boolean(val)? {
-            true => return refuse(Errno::EINVAL, "fast read is not supported in replication pool"),
-            false => pool_mut(map, inc, id)?.fast_read = false,
-        },
-        "use_gmt_hitset" => pool_mut(map, inc, id)?.use_gmt_hitset = boolean(val)?,
-        _ if PoolOptions::lookup(var).is_some() => set_option(pool_mut(map, inc, id)?, var, val)?,
+        "fast_read" => {
+            return refuse(Errno::EINVAL, "fast read is not supported in replication pool");
+        }
+        "dedup_tier" => {
+            if val.parse::<i64>().is_ok() {
+                return refuse(Errno::EINVAL, "expecting value 'pool name'");
+            }
+            let tier = find(map, val)?;
+            set_or_unset(pool_mut(map, inc, id)?, var, PoolOption::Int(tier));
+        }
+        _ if is_option(var) => set_option(pool_mut(map, inc, id)?, var, val)?,
         // As the real one answers for a pool that is no tier, which all pools here are.
         v if is_tiering(v) => return refuse(Errno::EACCES, "(13) Permission denied"),
         _ => return refuse(Errno::EINVAL, format!("unrecognized variable '{var}'")),
@@ -171,8 +210,14 @@ pub fn set(
     Ok(done)
 }
 
+/// Those of later releases are known to the map's encoding only.
+fn is_option(var: &str) -> bool {
+    PoolOptions::lookup(var).is_some() && !matches!(var, "read_ratio" | "pct_update_delay")
+}
+
 fn is_tiering(var: &str) -> bool {
     let prefixes = [
+        "use_gmt_hitset",
         "hit_set_",
         "cache_",
         "target_max_",
@@ -261,7 +306,7 @@ fn set_pg_num(state: &ClusterState, id: PoolId, var: &str, n: i64, inc: &mut Inc
     if pool.has(pool_flag::NOPGCHANGE) {
         return refuse(
             Errno::EPERM,
-            "pool pg_num change is disabled; you must unset nopgchange flag for the pool first",
+            format!("pool {var} change is disabled; you must unset nopgchange flag for the pool first"),
         );
     }
     if var != "pg_num" {
@@ -274,6 +319,7 @@ fn set_pg_num(state: &ClusterState, id: PoolId, var: &str, n: i64, inc: &mut Inc
         pool.set_pgp_num(n);
         return Ok(());
     }
+    within_limits(pool, n)?;
     if n < pool.pg_num {
         return refuse(
             Errno::EOPNOTSUPP,
@@ -290,66 +336,120 @@ fn set_pg_num(state: &ClusterState, id: PoolId, var: &str, n: i64, inc: &mut Inc
     Ok(())
 }
 
+/// By the pool's own `pg_num_min` and `pg_num_max`.
+fn within_limits(pool: &PgPool, n: u32) -> Result<()> {
+    // The sign is the real one's, of both.
+    for limit in ["pg_num_min", "pg_num_max"] {
+        let Some(PoolOption::Int(at)) = pool.opts.get(limit) else {
+            continue;
+        };
+        let beyond = match limit {
+            "pg_num_min" => i64::from(n) < *at,
+            _ => i64::from(n) > *at,
+        };
+        if beyond && *at > 0 {
+            let why = format!("specified pg_num {n} < {limit} {at}");
+            return refuse(Errno::EINVAL, why);
+        }
+    }
+    Ok(())
+}
+
 fn set_option(pool: &mut PgPool, var: &str, val: &str) -> Result<()> {
-    let Some((_, kind)) = PoolOptions::lookup(var) else {
-        return refuse(Errno::EINVAL, format!("unrecognized variable '{var}'"));
+    // Options that are words can be taken back by one.
+    let words: Option<&[&str]> = match var {
+        "compression_mode" => Some(&COMPRESSION_MODES),
+        "compression_algorithm" => Some(&COMPRESSION_ALGORITHMS),
+        "fingerprint_algorithm" => Some(&FINGERPRINTS),
+        "dedup_chunk_algorithm" => Some(&CHUNKERS),
+        _ => None,
     };
-    let one_of = |allowed: &[&str]| match allowed.contains(&val) {
-        true => Ok(()),
+    if val == "unset" && (words.is_some() || var == "csum_type") {
+        pool.opts.unset(var);
+        return Ok(());
+    }
+    let value = match (words, var) {
+        (Some(words), _) => one_of(words, var, val)?,
+        (None, "csum_type") => PoolOption::Int(csum_type(val)?),
+        (None, _) => number(pool, var, val)?,
+    };
+    set_or_unset(pool, var, value);
+    Ok(())
+}
+
+/// Zero means: as if never set.
+fn set_or_unset(pool: &mut PgPool, var: &str, value: PoolOption) {
+    match value {
+        PoolOption::Int(0) => pool.opts.unset(var),
+        PoolOption::Double(0.0) => pool.opts.unset(var),
+        value => {
+            pool.opts.set(var, value);
+        }
+    }
+}
+
+/// The real one takes any word for an algorithm of deduplication; what nothing could ever understand is refused here.
+fn one_of(words: &[&str], var: &str, val: &str) -> Result<PoolOption> {
+    match words.contains(&val) {
+        true => Ok(PoolOption::Str(val.to_string())),
         false => refuse(
             Errno::EINVAL,
             format!("unrecognized {} '{val}'", var.replace("_mode", " mode")),
         ),
+    }
+}
+
+/// Options that are numbers, with the limits that each has.
+fn number(pool: &PgPool, var: &str, val: &str) -> Result<PoolOption> {
+    let bad = |kind: &str, why: String| {
+        let text = format!("error parsing {kind} value '{val}': {why}");
+        refuse(Errno::EINVAL, text)
     };
-    match var {
-        "compression_mode" if val != "unset" => one_of(&COMPRESSION_MODES)?,
-        "compression_algorithm" if val != "unset" => one_of(&COMPRESSION_ALGORITHMS)?,
-        _ => {}
-    }
-    if val == "unset" {
-        pool.opts.unset(var);
-        return Ok(());
-    }
-    let value = match kind {
-        OptionKind::Str => PoolOption::Str(val.to_string()),
-        OptionKind::Int if var.ends_with("_bytes") || var.contains("blob_size") => {
-            PoolOption::Int(with_suffix(val, true)? as i64)
-        }
-        OptionKind::Int if var == "csum_type" => PoolOption::Int(csum_type(val)?),
-        OptionKind::Int => PoolOption::Int(integer(val)?),
-        OptionKind::Double => match val.parse::<f64>() {
-            Ok(d) if d.is_finite() && d >= 0.0 => PoolOption::Double(d),
+    let value = match (var, PoolOptions::lookup(var).map(|(_, kind)| kind)) {
+        (_, Some(OptionKind::Double)) => match val.parse::<f64>() {
+            Ok(d) if d.is_finite() => PoolOption::Double(d),
             _ => {
-                return refuse(
-                    Errno::EINVAL,
-                    format!(
-                        "error parsing floating point value '{val}': strict_strtod: expected double, got: '{val}'"
-                    ),
-                );
+                let kind = match var {
+                    "compression_required_ratio" => "float",
+                    _ => "floating point",
+                };
+                return bad(kind, format!("strict_strtod: expected double, got: '{val}'"));
             }
+        },
+        (
+            "compression_max_blob_size"
+            | "compression_min_blob_size"
+            | "csum_max_block"
+            | "csum_min_block"
+            | "target_size_bytes",
+            _,
+        ) => match size(val) {
+            Ok(n) => PoolOption::Int(n as i64),
+            Err(why) if var == "target_size_bytes" => return bad("unit", why),
+            Err(why) => return bad("int", why),
+        },
+        ("recovery_op_priority" | "scrub_priority", _) => PoolOption::Int(integer(val)?),
+        _ => match whole(val) {
+            Ok(n) => PoolOption::Int(n),
+            Err(why) => return bad("int", why),
         },
     };
     check_option(pool, var, val, &value)?;
-    // Zero, "none" and "unset" mean: as if never set.
-    let unset = match &value {
-        PoolOption::Str(s) => s.is_empty() || s == "unset",
-        PoolOption::Int(n) => *n == 0,
-        PoolOption::Double(d) => *d == 0.0,
-    };
-    if unset {
-        pool.opts.unset(var);
-    } else {
-        pool.opts.set(var, value);
-    }
-    Ok(())
+    Ok(value)
 }
 
 /// Limits of single options.
 fn check_option(pool: &PgPool, var: &str, val: &str, value: &PoolOption) -> Result<()> {
     let pg_num = i64::from(pool.pg_num_target);
     let why = match (var, value) {
-        ("compression_required_ratio", PoolOption::Double(d)) if *d > 1.0 => {
+        ("compression_required_ratio", PoolOption::Double(d)) if !(0.0..=1.0).contains(d) => {
             format!("compression_required_ratio is out of range (0-1): '{val}'")
+        }
+        ("target_size_ratio", PoolOption::Double(d)) if *d < 0.0 => {
+            "target_size_ratio cannot be negative".to_string()
+        }
+        ("pg_autoscale_bias", PoolOption::Double(d)) if !(0.0..=1000.0).contains(d) => {
+            "pg_autoscale_bias must be between 0 and 1000".to_string()
         }
         ("recovery_priority", PoolOption::Int(n)) if !(-10..=10).contains(n) => {
             "pool recovery_priority must be between -10 and 10".to_string()
@@ -392,12 +492,22 @@ pub fn set_quota(
         Some(id) => id,
         None => return unrecognized(pool_name),
     };
-    let value = with_suffix(val, field == "max_bytes")?;
+    let value = match field {
+        "max_bytes" => size(val),
+        "max_objects" => count(val),
+        _ => {
+            let why = format!("unrecognized field '{field}'; should be 'max_bytes' or 'max_objects'");
+            return refuse(Errno::EINVAL, why);
+        }
+    };
+    let value = match value {
+        Ok(n) => n,
+        Err(why) => return refuse(Errno::EINVAL, format!("error parsing value '{val}': {why}")),
+    };
     let pool = pool_mut(map, inc, id)?;
     match field {
         "max_bytes" => pool.quota_max_bytes = value,
-        "max_objects" => pool.quota_max_objects = value,
-        _ => return refuse(Errno::EINVAL, format!("unrecognized option '{field}'")),
+        _ => pool.quota_max_objects = value,
     }
     Ok(Done::Changed(format!(
         "set-quota {field} = {value} for pool {pool_name}"

@@ -9,13 +9,14 @@
 //! - the weights of OSDs in spare space follow it (`spare`);
 //! - OSDs that are up in the map but report no more are marked down.
 
+use crate::format::units;
 use crate::policies::{near, spare};
 use cluster::{Change, Changes, ClusterState, ClusterStats};
 use std::collections::BTreeMap;
 use types::clusterlog::LogLevel;
 use types::osdmap::{Incremental, OsdMap, osd_state};
-use types::pool::pool_flag;
-use types::{OsdId, Utime};
+use types::pool::{PgPool, pool_flag};
+use types::{OsdId, PoolId, Utime};
 
 /// Entries of one kind that one step takes away; the rest follows a second later.
 const PER_STEP_MAX: usize = 1000;
@@ -31,8 +32,8 @@ pub fn due(state: &ClusterState, stats: &ClusterStats, out: &[(OsdId, u64)], now
     expire_blocklist(map, now, &mut inc);
     purge_snaps(map, stats, &mut inc);
     flag_osds(map, stats, &mut inc);
-    flag_pools(map, stats, &mut inc);
     let mut changes = Changes::none();
+    flag_pools(state, stats, now, &mut inc, &mut changes);
     mark_out(state, out, now, &mut inc, &mut changes);
     if let Some(crush) = near::mend(&map.crush) {
         *inc.crush_mut(map) = crush;
@@ -148,19 +149,41 @@ fn some_osd_has(map: &OsdMap, inc: &Incremental, bit: u32) -> bool {
 /// A full OSD does not make its pools FULL: stock clients then hold back every write *and every delete* until
 /// the flag goes, without a word to their caller. Skep's OSDs refuse what does not fit with ENOSPC, and take
 /// deletes; the OSD's own state says "full" to people (health OSD_FULL).
-fn flag_pools(map: &OsdMap, stats: &ClusterStats, inc: &mut Incremental) {
+fn flag_pools(
+    state: &ClusterState,
+    stats: &ClusterStats,
+    now: Utime,
+    inc: &mut Incremental,
+    to: &mut Changes,
+) {
+    let map = &*state.osdmap;
     let device_full = some_osd_has(map, inc, osd_state::FULL);
     let device_backfillfull = some_osd_has(map, inc, osd_state::BACKFILLFULL);
     let device_nearfull = some_osd_has(map, inc, osd_state::NEARFULL);
     let managed = pool_flag::FULL | pool_flag::FULL_QUOTA | pool_flag::NEARFULL | pool_flag::BACKFILLFULL;
     for (id, pool) in &map.pools {
-        let mut want = 0;
-        if pool.quota_max_bytes > 0 || pool.quota_max_objects > 0 {
-            let sum = stats.pool_sum(*id);
-            let over = |limit: u64, have: i64| limit > 0 && have.max(0) as u64 >= limit;
-            if over(pool.quota_max_bytes, sum.num_bytes) || over(pool.quota_max_objects, sum.num_objects) {
-                want |= pool_flag::FULL | pool_flag::FULL_QUOTA;
+        let reached = quotas_reached(pool, stats, *id);
+        let mut want = if reached.is_empty() {
+            0
+        } else {
+            pool_flag::FULL | pool_flag::FULL_QUOTA
+        };
+        let name = map.pool_name(*id).unwrap_or("?");
+        let mut log = |level, text| to.push(Change::Log(state.log_entry(now, level, text)));
+        match (pool.has(pool_flag::FULL_QUOTA), reached.is_empty()) {
+            (false, false) => {
+                for quota in reached {
+                    log(
+                        LogLevel::Warning,
+                        format!("pool '{name}' is full (reached quota's {quota})"),
+                    );
+                }
             }
+            (true, true) => log(
+                LogLevel::Info,
+                format!("pool '{name}' no longer out of quota; removing NO_QUOTA flag"),
+            ),
+            _ => {}
         }
         if device_full || device_backfillfull {
             want |= pool_flag::BACKFILLFULL;
@@ -173,6 +196,24 @@ fn flag_pools(map: &OsdMap, stats: &ClusterStats, inc: &mut Incremental) {
             p.flags = p.flags & !managed | want;
         }
     }
+}
+
+/// The quotas that a pool has come to, as the log says it.
+fn quotas_reached(pool: &PgPool, stats: &ClusterStats, id: PoolId) -> Vec<String> {
+    let (max_bytes, max_objects) = (pool.quota_max_bytes, pool.quota_max_objects);
+    if max_bytes == 0 && max_objects == 0 {
+        return Vec::new();
+    }
+    let sum = stats.pool_sum(id);
+    let over = |limit: u64, have: i64| limit > 0 && have.max(0) as u64 >= limit;
+    let mut out = Vec::new();
+    if over(max_bytes, sum.num_bytes) {
+        out.push(format!("max_bytes: {}", units::bytes(max_bytes)));
+    }
+    if over(max_objects, sum.num_objects) {
+        out.push(format!("max_objects: {max_objects}"));
+    }
+    out
 }
 
 /// Notices OSDs that stopped reporting. One that has not reported yet since it came up gets the same grace.

@@ -563,7 +563,11 @@ pub fn check_command(
         let why = format!("input is longer than {INPUT_BYTES_MAX} bytes");
         return Err(Reply::error(Errno::E2BIG, why).into());
     }
-    let command = commands::parse(cmd, input).map_err(|o| Reply {
+    let parse = match route {
+        Route::Tell => commands::parse_told,
+        _ => commands::parse,
+    };
+    let command = parse(cmd, input).map_err(|o| Reply {
         code: o.code,
         status: o.status,
         data: o.data,
@@ -576,7 +580,11 @@ pub fn check_command(
     let mon = || session.may_command(need.module, prefix, &args, access);
     let mgr = |module| session.may_mgr_command(need.module, module, prefix, &args, access);
     let allowed = match (route, need.manager) {
-        (Route::Mon { .. } | Route::Tell, _) => mon(),
+        // Whoever got in may know what commands there are: the `ceph` program asks before every one.
+        (Route::Mon { .. } | Route::Mgr, _) if *prefix == commands::DESCRIPTIONS => true,
+        // As with every daemon that is told something.
+        (Route::Tell, _) => mon() && session.may_all(),
+        (Route::Mon { .. }, _) => mon(),
         (Route::Mgr | Route::MgrTell, Some(module)) => mgr(module),
         // The monitor's business, whatever its route.
         (Route::Mgr | Route::MgrTell, None) => mgr("") && mon(),

@@ -181,14 +181,14 @@ fn log(
     wanted: Wanted,
     state: &ClusterState,
 ) -> Vec<Message> {
-    if wanted.next == 0 {
-        // From now on.
-        session.subscriptions.sent(topic, state.log.version);
-        return Vec::new();
-    }
+    let after = match wanted.next {
+        // From now on, beginning with the newest entry that there is, as the real one does: who waits for a line gets one.
+        0 => state.log.version.saturating_sub(1),
+        next => next - 1,
+    };
     let entries: Vec<_> = state
         .log
-        .since(wanted.next - 1)
+        .since(after)
         .filter(|(_, e)| e.level >= level)
         .map(|(_, e)| e.clone())
         .collect();

@@ -133,6 +133,11 @@ impl Session {
         })
     }
 
+    /// `allow *`: what it takes to tell the monitor itself something.
+    pub fn may_all(&self) -> bool {
+        self.mon_caps.allows_all(self.ip())
+    }
+
     /// The same by the manager's route. `module` is "" for the manager's own commands.
     pub fn may_mgr_command(
         &self,

@@ -1,6 +1,9 @@
 //! What one session wants to be told (docs/protocol/ceph/02-monitor.md, section 4): names, from which version, once or
 //! for ever.
 //!
+//! A session follows the log at one level: to name another is to leave the one before. Nothing tells a server that a client
+//! has had enough of it: clients drop what still comes.
+//!
 //! A subscription that is due is answered and then dropped (one time) or moved behind what was sent. Unknown
 //! names are ignored, as the real monitor does.
 
@@ -69,6 +72,10 @@ impl Subscriptions {
             let Some(topic) = Topic::parse(name) else {
                 continue;
             };
+            if matches!(topic, Topic::Log(_)) {
+                self.topics
+                    .retain(|t, _| !matches!(t, Topic::Log(_)) || *t == topic);
+            }
             if self.topics.len() >= SUBSCRIPTIONS_MAX && !self.topics.contains_key(&topic) {
                 continue;
             }
@@ -132,6 +139,22 @@ mod tests {
         check("log-warn", Some(Topic::Log(LogLevel::Warning)));
         check("log-loud", None);
         check("kv:x", None);
+    }
+
+    /// Somebody who went from `log-info` to `log-error` still got every line.
+    #[test]
+    fn the_log_is_followed_at_one_level() {
+        let mut subs = Subscriptions::default();
+        subs.set(&items(&[("log-info", 0, 0), ("osdmap", 1, 0)]));
+        subs.sent(&Topic::Log(LogLevel::Info), 7);
+        subs.set(&items(&[("log-info", 8, 0)]));
+        let wanted = subs.get(&Topic::Log(LogLevel::Info));
+        assert_eq!(wanted.map(|w| w.next), Some(8), "the same one goes on");
+        for level in LogLevel::ALL {
+            let name = format!("log-{}", level.word());
+            subs.set(&items(&[(name.as_str(), 0, 0)]));
+            assert_eq!(subs.topics(), [Topic::OsdMap, Topic::Log(level)]);
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::commands::checks::check::warn;
 use crate::commands::checks::check::{Check, Severity};
 use crate::commands::context::Context;
 use crate::commands::views::map_flags;
-use crate::commands::views::pg_stats::Figures;
+use crate::commands::views::pg_stats::{Figures, count};
 use crate::format::units;
 use crate::policies::lag::Stance;
 use crate::policies::spread::Spread;
@@ -15,7 +15,7 @@ use crate::policies::{INSECURE_RECLAIM, spare};
 use cluster::SpareSpace;
 use types::OsdId;
 use types::osdmap::{map_flag, osd_state};
-use types::pool::pool_flag;
+use types::pool::{PgPool, pool_flag};
 
 /// The advice behind the warning about pools without an application.
 const HINT: &str = "use 'ceph osd pool application enable <pool-name> <app-name>', where <app-name> is 'cephfs', 'rbd', 'rgw', or freeform for custom applications.";
@@ -314,6 +314,106 @@ pub fn pools(ctx: &Context<'_>, figures: &Figures, found: &mut Vec<Check>) {
             "have no replicas configured",
             no_copies,
         );
+    }
+}
+
+/// Pools near their quotas, by thresholds in percent; zero, the default, is none. What has reached its quota has its
+/// flag, and is told by [`pools`], which comes before.
+pub fn quotas(ctx: &Context<'_>, figures: &Figures, found: &mut Vec<Check>) {
+    // The manager's options in the real one.
+    let config = &ctx.state.config;
+    let percent = |name| {
+        let set = config.get("mgr", name).or_else(|| ctx.state.mon_option(name));
+        set.and_then(|v| v.parse::<u64>().ok()).unwrap_or(0)
+    };
+    let warn_at = percent("mon_pool_quota_warn_threshold");
+    let crit_at = percent("mon_pool_quota_crit_threshold");
+    let (mut full, mut nearfull) = (Near::default(), Near::default());
+    for (id, p) in &ctx.map().pools {
+        let name = ctx.map().pool_name(*id).unwrap_or("?");
+        let sum = figures.pool_sum(*id);
+        let (mut at_crit, mut at_warn) = (Vec::new(), Vec::new());
+        for quota in quotas_of(p, count(sum.num_objects), count(sum.num_bytes)) {
+            if quota.is_near(crit_at) {
+                at_crit.push(quota.text(name));
+            } else if quota.is_near(warn_at) {
+                at_warn.push(quota.text(name));
+            }
+        }
+        full.add(at_crit);
+        nearfull.add(at_warn);
+    }
+    match found.iter_mut().find(|c| c.code == "POOL_FULL") {
+        // Severity and summary are those of the check that was there first, as in the real one.
+        Some(c) => {
+            c.count += full.pools;
+            c.detail.extend(full.detail);
+        }
+        None if full.pools > 0 => {
+            let summary = format!("{} pools full", full.pools);
+            found.push(check(
+                "POOL_FULL",
+                Severity::Err,
+                summary,
+                full.pools,
+                full.detail,
+            ));
+        }
+        None => {}
+    }
+    if nearfull.pools > 0 {
+        let summary = format!("{} pools nearfull", nearfull.pools);
+        found.push(warn("POOL_NEAR_FULL", summary, nearfull.pools, nearfull.detail));
+    }
+}
+
+/// One quota of a pool, and what the pool has.
+struct Quota {
+    of_bytes: bool,
+    have: u64,
+    max: u64,
+}
+
+fn quotas_of(p: &PgPool, objects: u64, bytes: u64) -> [Quota; 2] {
+    let quota = |of_bytes, have, max| Quota { of_bytes, have, max };
+    [
+        quota(false, objects, p.quota_max_objects),
+        quota(true, bytes, p.quota_max_bytes),
+    ]
+}
+
+impl Quota {
+    /// Not reached, but so many percent of it; 0: never.
+    fn is_near(&self, percent: u64) -> bool {
+        let reached = u128::from(self.have) * 100 >= u128::from(self.max) * u128::from(percent);
+        percent > 0 && self.have < self.max && reached
+    }
+
+    fn text(&self, pool: &str) -> String {
+        let (have, max) = (self.have, self.max);
+        match self.of_bytes {
+            false => format!("pool '{pool}' has {have} objects (max {max})"),
+            true => format!(
+                "pool '{pool}' has {} (max {})",
+                units::bytes(have),
+                units::bytes(max)
+            ),
+        }
+    }
+}
+
+/// Pools that are near a quota.
+#[derive(Default)]
+struct Near {
+    pools: u64,
+    detail: Vec<String>,
+}
+
+impl Near {
+    /// Which quotas of one pool.
+    fn add(&mut self, quotas: Vec<String>) {
+        self.pools += u64::from(!quotas.is_empty());
+        self.detail.extend(quotas);
     }
 }
 

@@ -38,6 +38,7 @@ impl Report {
         cluster::flags(ctx, &mut found);
         cluster::fullness(ctx, &mut found);
         cluster::pools(ctx, figures, &mut found);
+        cluster::quotas(ctx, figures, &mut found);
         pgs::pgs(ctx, figures, &mut found);
         pgs::objects(ctx, figures, &mut found);
         pgs::scrubs(ctx, figures, &mut found);

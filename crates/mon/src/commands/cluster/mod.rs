@@ -8,4 +8,5 @@ pub mod modules;
 pub mod monitor;
 pub mod perf;
 pub mod status;
+pub mod told;
 pub mod whole;

@@ -53,7 +53,12 @@ pub const TABLE: &[Spec] = &[
         "everything known about the cluster, as JSON",
         report,
     ),
-    spec(RW, "log logtext*:str", "write a line to the cluster log", log),
+    spec(
+        RW,
+        "log logtext*:str level?:choice(debug|info|sec|warn|error)",
+        "write a line to the cluster log",
+        log,
+    ),
     spec(
         R,
         "log last num?:int(1..) level?:choice(debug|info|sec|warn|error) channel?:choice(*|cluster|audit|cephadm)",
@@ -176,14 +181,19 @@ fn report(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     out
 }
 
+/// The real one takes the level, too, and does not list it.
 fn log(cmd: &Command, ctx: &Context<'_>) -> Outcome {
+    let level = cmd.opt_text("level").unwrap_or("info");
+    let Some(level) = LogLevel::ALL.into_iter().find(|l| l.word() == level) else {
+        return Outcome::invalid(format!("unknown log level '{level}'"));
+    };
     let entry = LogEntry {
         name: ctx.who.clone(),
         rank: EntityName::new(ctx.who.kind, -1),
         addrs: EntityAddrVec::one(ctx.addr),
         stamp: ctx.now,
         seq: 0,
-        level: LogLevel::Info,
+        level,
         message: cmd.list("logtext").join(" "),
         channel: "cluster".into(),
     };

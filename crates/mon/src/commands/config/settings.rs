@@ -1,6 +1,6 @@
 //! The central configuration: options by section, their history, and ceph.conf files made from it.
 
-use crate::commands::command::{Command, Outcome, lines};
+use crate::commands::command::{Command, OPTIONS_MAX, Outcome, lines};
 use crate::commands::context::Context;
 use crate::commands::spec::{Spec, later, spec};
 use crate::commands::views::show;
@@ -77,7 +77,6 @@ pub const TABLE: &[Spec] = &[
 /// Bounds on what users can store.
 const NAME_BYTES_MAX: usize = 256;
 const VALUE_BYTES_MAX: usize = 64 << 10;
-const OPTIONS_MAX: usize = 10_000;
 const LOG_DEFAULT: usize = 10;
 
 /// Names may be written with blanks or dashes.

@@ -44,6 +44,7 @@ pub fn parse(cmd: &[String], inbuf: Bytes, rows: Rows) -> Result<Command, Outcom
         args,
         format,
         inbuf,
+        told: false,
     })
 }
 

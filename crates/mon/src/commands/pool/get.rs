@@ -13,7 +13,7 @@ use types::pool::{PgPool, PoolOption, PoolOptions, autoscale_mode_name, pool_fla
 
 pub const GET: Spec = spec(
     ("osd", "r"),
-    "osd pool get pool:pool var:choice(size|min_size|pg_num|pgp_num|crush_rule|hashpspool|nodelete|nopgchange|nosizechange|write_fadvise_dontneed|noscrub|nodeep-scrub|hit_set_type|hit_set_period|hit_set_count|hit_set_fpp|use_gmt_hitset|target_max_objects|target_max_bytes|cache_target_dirty_ratio|cache_target_dirty_high_ratio|cache_target_full_ratio|cache_min_flush_age|cache_min_evict_age|erasure_code_profile|min_read_recency_for_promote|all|min_write_recency_for_promote|fast_read|hit_set_grade_decay_rate|hit_set_search_last_n|scrub_min_interval|scrub_max_interval|deep_scrub_interval|recovery_priority|recovery_op_priority|scrub_priority|compression_mode|compression_algorithm|compression_required_ratio|compression_max_blob_size|compression_min_blob_size|csum_type|csum_min_block|csum_max_block|allow_ec_overwrites|fingerprint_algorithm|pg_autoscale_mode|pg_autoscale_bias|pg_num_min|pg_num_max|target_size_bytes|target_size_ratio|dedup_tier|dedup_chunk_algorithm|dedup_cdc_chunk_size|bulk)",
+    "osd pool get pool:pool var:choice(size|min_size|pg_num|pgp_num|crush_rule|hashpspool|nodelete|nopgchange|nosizechange|write_fadvise_dontneed|noscrub|nodeep-scrub|hit_set_type|hit_set_period|hit_set_count|hit_set_fpp|use_gmt_hitset|target_max_objects|target_max_bytes|cache_target_dirty_ratio|cache_target_dirty_high_ratio|cache_target_full_ratio|cache_min_flush_age|cache_min_evict_age|erasure_code_profile|min_read_recency_for_promote|all|min_write_recency_for_promote|fast_read|hit_set_grade_decay_rate|hit_set_search_last_n|scrub_min_interval|scrub_max_interval|deep_scrub_interval|recovery_priority|recovery_op_priority|scrub_priority|compression_mode|compression_algorithm|compression_required_ratio|compression_max_blob_size|compression_min_blob_size|csum_type|csum_min_block|csum_max_block|allow_ec_overwrites|fingerprint_algorithm|pg_autoscale_mode|pg_autoscale_bias|pg_num_min|pg_num_max|target_size_bytes|target_size_ratio|dedup_tier|dedup_chunk_algorithm|dedup_cdc_chunk_size|eio|bulk)",
     "one setting of a pool, or all",
     get,
 );
@@ -115,6 +115,7 @@ fn plain_var(ctx: &Context<'_>, p: &PgPool, var: &str) -> Option<Shown> {
         "noscrub" => flag(p, pool_flag::NOSCRUB),
         "nodeep-scrub" => flag(p, pool_flag::NODEEP_SCRUB),
         "bulk" => flag(p, pool_flag::BULK),
+        "eio" => flag(p, pool_flag::EIO),
         "allow_ec_overwrites" => flag(p, pool_flag::EC_OVERWRITES),
         "use_gmt_hitset" => (p.use_gmt_hitset.into(), u8::from(p.use_gmt_hitset).to_string()),
         "fast_read" => number(u8::from(p.fast_read)),
