@@ -95,18 +95,15 @@ fn unpack(key: &str, raw: &[u8]) -> crate::kv::Result<Kv> {
 
 impl Rows {
     /// Opens or creates the file `path`; gives the revision reached before, too.
+    ///
+    /// Two processes must not create it at once: callers hold a lock on its directory.
     pub fn open(path: &Path) -> crate::kv::Result<(Self, Revision)> {
         let name = path.display().to_string();
-        // All keys are in it; redb would make it as the umask says.
-        io::files::create_private(path).map_err(|e| Error::Open(format!("{name}: {e}")))?;
-        let db = builder().create(path).map_err(|e| match e {
-            DatabaseError::DatabaseAlreadyOpen => Error::Open(format!("{name} is in use by another process")),
-            e => Error::Open(format!("{name}: {e}")),
-        })?;
-        // redb makes the file's contents durable, not its name.
-        if let Some(dir) = path.parent().filter(|d| !d.as_os_str().is_empty()) {
-            io::files::sync_dir(dir).map_err(|e| Error::Open(format!("{}: {e}", dir.display())))?;
+        let bad = |e: std::io::Error| Error::Open(format!("{name}: {e}"));
+        if io::files::length(path).map_err(bad)?.is_none_or(|len| len == 0) {
+            create(path, &name)?;
         }
+        let db = builder().open(path).map_err(|e| not_opened(&name, e))?;
         hold_space(path);
         let path = path.to_path_buf();
         // Never made anew: a file that is gone is not a cluster without keys.
@@ -213,6 +210,32 @@ impl Rows {
             write.commit().map_err(failed)
         })
     }
+}
+
+fn not_opened(name: &str, e: DatabaseError) -> Error {
+    match e {
+        DatabaseError::DatabaseAlreadyOpen => Error::Open(format!("{name} is in use by another process")),
+        e => Error::Open(format!("{name}: {e}")),
+    }
+}
+
+/// Makes the file under another name and gives it its own when it is whole: of a creation that a kill cuts short, redb
+/// would find a file without its header, and refuse it at each later start.
+fn create(path: &Path, name: &str) -> crate::kv::Result<()> {
+    let bad = |e: std::io::Error| Error::Open(format!("{name}: {e}"));
+    let mut half = path.as_os_str().to_owned();
+    half.push(".new");
+    let half = Path::new(&half);
+    io::files::remove(half).map_err(bad)?;
+    // All keys will be in it; redb would make it as the umask says.
+    io::files::create_private(half).map_err(bad)?;
+    let db = builder().create(half).map_err(|e| not_opened(name, e))?;
+    Rows::over(
+        db,
+        name,
+        Box::new(|| Err(redb::StorageError::Corrupted("not whole yet".into()).into())),
+    )?;
+    io::files::rename(half, path).map_err(bad)
 }
 
 /// That the host cannot is no reason not to serve.

@@ -89,6 +89,37 @@ fn survives_reopening_without_leased_keys() {
 }
 
 #[test]
+fn a_creation_that_was_cut_short_is_begun_anew() {
+    for (own, half) in [
+        (None, Some(vec![0; 1 << 20])),
+        (Some(vec![]), None),
+        (Some(vec![]), Some(vec![])),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, new) = (dir.path().join("state"), dir.path().join("state.new"));
+        for (path, contents) in [(&path, own), (&new, half)] {
+            if let Some(contents) = contents {
+                io::files::replace(path, contents, 0o600).unwrap();
+            }
+        }
+        let clock = Arc::new(TestClock::default());
+        check_contract(&Embedded::open(&path, clock.clone()).unwrap(), &clock);
+        assert!(!new.exists());
+    }
+}
+
+/// What has other contents is somebody's file, or a cluster whose disk failed: never made anew.
+#[test]
+fn a_file_that_is_no_state_is_refused_and_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("state");
+    io::files::replace(&path, [0; 8192], 0o600).unwrap();
+    let opened = Embedded::open(&path, Arc::new(TestClock::default()));
+    assert!(matches!(opened, Err(Error::Open(_))));
+    assert_eq!(std::fs::read(&path).unwrap(), vec![0; 8192]);
+}
+
+#[test]
 fn a_watcher_that_lags_too_far_is_told() {
     let dir = tempfile::tempdir().unwrap();
     let store = Embedded::open(&dir.path().join("state"), Arc::new(TestClock::default())).unwrap();
