@@ -106,6 +106,7 @@ PLAIN = [
 
 @pytest.mark.parametrize('command, expected', PLAIN, ids=[c for c, _ in PLAIN])
 def test_plain(cluster, pool, command, expected):
+    wait_until(lambda: cluster.whole(pool), 60, 0.1, 'pool %s to be whole' % pool)
     out = cluster.ceph(*command.split()).out
     assert re.search(expected, out), out
 

@@ -4,11 +4,11 @@
 #![allow(clippy::unwrap_used)]
 
 use simtest::cluster::Cluster;
+use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex};
+use std::sync::Once;
 use std::time::Duration;
 use tokio::time::sleep;
-use tracing_subscriber::util::SubscriberInitExt;
 
 const OSDS: usize = 3;
 const VICTIM: i32 = 1;
@@ -93,13 +93,17 @@ fn a_loop_that_hangs_is_known_within_five_seconds() {
     assert!(healed < SECOND * 20, "{healed:?}");
 }
 
-/// Where the log of a simulation goes.
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
+thread_local! {
+    /// What this thread has logged, while it keeps that.
+    static LOGGED: RefCell<Option<Vec<u8>>> = const { RefCell::new(None) };
+}
 
-impl std::io::Write for Lines {
+/// Where the log of every simulation in this process goes: to the thread that runs it.
+struct Logged;
+
+impl std::io::Write for Logged {
     fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(text);
+        LOGGED.with_borrow_mut(|kept| kept.iter_mut().for_each(|k| k.extend_from_slice(text)));
         Ok(text.len())
     }
 
@@ -108,32 +112,36 @@ impl std::io::Write for Lines {
     }
 }
 
+/// One subscriber for the whole process. Of one for a thread alone tracing forgets lines: where it is the only one, a line
+/// that another thread reaches first is taken for one that nobody wants, for good.
+fn keep_logs() {
+    static SET: Once = Once::new();
+    SET.call_once(|| {
+        let log = tracing_subscriber::fmt().with_ansi(false);
+        log.with_writer(|| Logged).init();
+    });
+}
+
 /// The log's lines about long turns.
 fn long_turns(drag: Duration) -> Vec<String> {
-    let lines = Lines::default();
-    let (to, text) = (lines.clone(), lines.0.clone());
-    std::thread::scope(|s| {
-        s.spawn(move || {
-            let log = tracing_subscriber::fmt()
-                .with_ansi(false)
-                .with_writer(move || to.clone());
-            let _guard = log.finish().set_default();
-            let run = move |sim: io_sim::Sim| async move {
-                let cluster = Rc::new(Cluster::create(&sim).await.unwrap());
-                osd::probe::slow_down(VICTIM, Some(drag));
-                for _ in 0..OSDS {
-                    let node = cluster.add_osd(Duration::ZERO, 0).unwrap();
-                    cluster.start_osd(&node);
-                }
-                sleep(SECOND * 10).await;
-                osd::probe::slow_down(VICTIM, None);
-            };
-            io_sim::run(1, None, run).unwrap();
-        })
-        .join()
-        .unwrap();
-    });
-    let text = String::from_utf8(text.lock().unwrap().clone()).unwrap();
+    keep_logs();
+    let run = move |sim: io_sim::Sim| async move {
+        let cluster = Rc::new(Cluster::create(&sim).await.unwrap());
+        osd::probe::slow_down(VICTIM, Some(drag));
+        for _ in 0..OSDS {
+            let node = cluster.add_osd(Duration::ZERO, 0).unwrap();
+            cluster.start_osd(&node);
+        }
+        sleep(SECOND * 10).await;
+        osd::probe::slow_down(VICTIM, None);
+    };
+    let run = move || {
+        LOGGED.set(Some(Vec::new()));
+        io_sim::run(1, None, run).unwrap();
+        LOGGED.take().unwrap()
+    };
+    let text = std::thread::scope(|s| s.spawn(run).join().unwrap());
+    let text = String::from_utf8(text).unwrap();
     let of_turns = text.lines().filter(|l| l.contains("a turn of the loop took"));
     of_turns.map(str::to_string).collect()
 }
