@@ -110,6 +110,8 @@ def oid():
 def pytest_collection_modifyitems(items):
     ext = external()
     for item in items:
+        if item.get_closest_marker('long') and not os.environ.get('SKEP_TEST_LONG'):
+            item.add_marker(pytest.mark.skip(reason='long: dev/test --all runs it'))
         if ext and item.get_closest_marker('own'):
             item.add_marker(pytest.mark.skip(reason='needs a skep process of its own'))
         if ext and not ext.uses_cephx and item.get_closest_marker('cephx'):
