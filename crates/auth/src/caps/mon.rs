@@ -138,7 +138,10 @@ fn expand(name: &str) -> Vec<Grant> {
             };
             match name {
                 // The daemon, at its own site: the peers' keys, too.
-                "rbd-mirror" => out.push(on_keys("config-key get", Constraint::Prefix("rbd/mirror/".into()))),
+                "rbd-mirror" => out.push(on_keys(
+                    "config-key get",
+                    Constraint::Prefix("rbd/mirror/".into()),
+                )),
                 // Whom another site has let in: that site's name, and leaving its own key.
                 "rbd-mirror-peer" => out.extend([
                     on_keys("config-key get", Constraint::regex("rbd/mirror/[^/]+")),

@@ -230,6 +230,7 @@ impl MonServer {
             mgr_gid,
             mgr_addrs: mgr_addrs.clone(),
             metadata: facts.clone(),
+            services: Default::default(),
         };
         // Before anybody is served: who asks for the quorum finds this monitor in it.
         cluster.publish_mon(&report).await?;
@@ -492,7 +493,7 @@ impl MonServer {
                 self.turns.about().message = Some(msg.kind);
                 self.turns.brought(msg.size());
                 let state = self.monitor.state().clone();
-                let effects = self.manager.message(conn.0, msg, &state);
+                let effects = self.manager.message(conn.0, msg, &state, self.now());
                 self.carry_out(port, effects);
             }
         }
@@ -653,6 +654,7 @@ impl MonServer {
         }
         self.note_stall();
         self.look_around();
+        self.manager.tick(self.now());
         let Some(mut chores) = self.chores.take() else {
             return;
         };
@@ -666,6 +668,7 @@ impl MonServer {
         });
         let records = self.records.waiting(self.now());
         chores.sessions = self.monitor.instances();
+        chores.report.services = self.manager.services().clone();
         let task = io::task::spawn_local(async move {
             let done = chores.round(rotation, records).await;
             (chores, done)
