@@ -64,7 +64,7 @@ def test_copy_failover_failback_and_disaster(pair):
     b.wait_state('i', 'up+unknown', text='remote image demoted')
     second = pair.same('i')
     assert second != first
-    b.mirror('promote', 'i')
+    b.take_over('i')
     b.write('i')
     pair.wait_copied(b, 'i', MODE)
     assert pair.same('i') not in (first, second)

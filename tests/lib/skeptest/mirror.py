@@ -103,6 +103,15 @@ class Site:
     def mirror(self, verb, image, *more, **kw):
         return self.rbd('mirror', 'image', verb, self.spec(image), *more, **kw)
 
+    def take_over(self, image, timeout=WAIT_S):
+        """Promotes it in good order: as soon as the other site's demotion has come over."""
+        def promoted():
+            r = self.mirror('promote', image, check=None)
+            assert r.returncode == 0 or 'demotion is not propagated yet' in r.err, r
+            return r.returncode == 0
+        wait_until(promoted, timeout, 1, lambda: 'the demotion to come over: %s\n%s' % (
+            self.status(image), self.daemon.log_tail()))
+
     def status(self, image):
         """None while there is none."""
         r = self.rbd('mirror', 'image', 'status', self.spec(image), '--format', 'json', check=None)
