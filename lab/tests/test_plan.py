@@ -164,7 +164,7 @@ def test_hosts_that_only_storage_needs_are_its_cost(by_hand):
     assert (converged.bought.price, dedicated.bought.price) == (198_000, 149_000)
     assert dict(plan.rows(made))["price of all that, each site"] == ["198,000 EUR", "149,000 EUR"]
     # Where the VMs need as many hosts anyway, the storage pays for what it takes of them.
-    many = plan.plan_file(by_hand(lambda t: t.replace("vms = 40", "vms = 92"))).options[0]
+    many = plan.plan_file(by_hand(lambda t: t.replace("vms = 40", "vms = 84"))).options[0]
     assert many.design.vms_alone == many.design.storage_hosts
     assert many.cost.purchase == pytest.approx(many.design.storage_hosts * many.design.share * 10_000 + many.design.disks * 1_000)
 
