@@ -95,6 +95,13 @@ def seconds(document: dict[str, Any]) -> float:
     return max((job[side]["runtime"] for job in document["jobs"] for side in ("read", "write")), default=0) / 1000
 
 
+def window(document: dict[str, Any], wall: float, monotonic: float) -> tuple[float, float]:
+    """When the figures were taken, in time.monotonic: from the ramp's end to the end, which fio's report carries by the wall's
+    clock. `wall` and `monotonic` are one moment."""
+    end = document.get("timestamp_ms", wall * 1000) / 1000 - wall + monotonic
+    return end - seconds(document), end
+
+
 def completion_times(log: str) -> list[tuple[float, float]]:
     """(second of completion, latency in seconds) out of a latency log (`write_lat_log`: `ms, ns, direction, bs, offset`)."""
     found = []

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -40,6 +41,7 @@ class Accounting:
     values: dict[str, float] = field(default_factory=dict)
     server_cpu_s: float | None = None
     server_written: int | None = None
+    servers: account.Timeline | None = None
 
 
 class Study(ABC):
@@ -87,9 +89,10 @@ class Study(ABC):
         pids = backend.server_pids()
         others = [p for s in self.context.services.values() if s is not backend.service for p in s.pids()]
         clients = backend.client_pids()
-        before, before_others, before_clients = account.snapshot(pids), account.snapshot(others), account.snapshot(clients)
-        yield found
-        used = account.used(before, account.snapshot(pids))
+        before_others, before_clients = account.snapshot(others), account.snapshot(clients)
+        with account.Timeline(pids) as found.servers:
+            yield found
+        used = account.used(found.servers.looks[0], found.servers.looks[-1])
         if pids and used:
             found.server_cpu_s, found.server_written = used.cpu_s, used.written
             found.values |= {"server_cores": used.cores, "server_memory": float(account.memory(pids)), "server_written": float(used.written)}
@@ -110,13 +113,12 @@ class Study(ABC):
         values = fio.metrics(document) | accounting.values
         values["client_cores"] = values.get("client_cores", 0.0) + done.cpu_s / done.seconds
         operations, written = fio.operations(document), fio.bytes_written(document)
-        # The ramp is in the servers' time but not in fio's count, so both are taken as rates.
-        if accounting.server_cpu_s is not None and operations:
-            share = min(1.0, fio.seconds(document) / done.seconds)
-            values["server_cpu_per_op"] = accounting.server_cpu_s * share / operations * 1e6
-        if accounting.server_written is not None and written:
-            share = min(1.0, fio.seconds(document) / done.seconds)
-            values["write_amplification"] = accounting.server_written * share / written
+        # Only what the servers used while fio counted: its start, the connection and the ramp are no part of an operation.
+        counted = accounting.servers.between(*fio.window(document, time.time(), time.monotonic())) if accounting.server_cpu_s is not None else None
+        if counted and operations:
+            values["server_cpu_per_op"] = counted.cpu_s / operations * 1e6
+        if counted and written:
+            values["write_amplification"] = counted.written / written
         return {k: v for k, v in values.items() if math.isfinite(v)}, done.out
 
     def disk(self, backend: Backend, name: str, size: int, format: str | None = None, fill: bool = True, **layout: int) -> Disk:
