@@ -76,6 +76,7 @@ def run(
     config: ConfigOption = None,
     out: Annotated[Optional[Path], typer.Option(help="the run's directory; a new one under ./runs by default")] = None,
     resume: Annotated[Optional[Path], typer.Option(help="a run's directory: goes on where it was interrupted")] = None,
+    durable: Annotated[bool, typer.Option("--durable", help="every write flushed, also where the back end answers before: O_DSYNC, or a flush after each")] = False,
     rounds: Annotated[int, typer.Option(help="instead of the configured number", min=0, max=10_000)] = 0,
     stop_after: Annotated[float, typer.Option(help="seconds, then stop; --resume goes on", min=0)] = 0.0,
     lock: Annotated[Optional[list[Path]], typer.Option(help="file to flock while measuring, on a machine whose users take turns")] = None,
@@ -85,7 +86,7 @@ def run(
     """Measures, interleaving the back ends; keeps every result in the run's directory."""
     if quick and full:
         raise UserError("--quick and --full exclude each other")
-    request = launch.Request(studies or [], [b for b in (backends or "").split(",") if b], "full" if full else "quick", config, out, resume, rounds, stop_after, lock or [])
+    request = launch.Request(studies or [], [b for b in (backends or "").split(",") if b], "full" if full else "quick", config, out, resume, rounds, stop_after, lock or [], durable)
     raise typer.Exit(launch.run(request, complaints, report, emit_json if format is Format.json else None))
 
 
@@ -101,16 +102,22 @@ def clean(scratch: Annotated[Path, typer.Option(help="where runs keep what is te
 def report(
     run: Annotated[Path, typer.Argument(help="a run's directory")],
     out: Annotated[Optional[Path], typer.Option(help="where the report goes; the run's directory by default")] = None,
+    reference: Annotated[str, typer.Option(help="the back end that the others are compared with, such as ceph:3 or file:1/qcow2")] = "",
+    all_pairs: Annotated[bool, typer.Option("--all-pairs", help="every back end with every other one")] = False,
+    judge_unlike: Annotated[bool, typer.Option("--judge-unlike", help="verdicts also where copies, answered writes or memory budgets differ")] = False,
     format: FormatOption = Format.text,
 ) -> None:
     """One HTML page and Markdown out of a run, also out of one that was cut short."""
     from lab import report as reporting
+    from lab.report_data import Wishes
 
-    loaded = load_run(run)
+    if reference and all_pairs:
+        raise UserError("--reference and --all-pairs exclude each other")
+    loaded, wishes = load_run(run), Wishes(reference, all_pairs, judge_unlike)
     if format is Format.json:
-        emit_json(reporting.summary(loaded))
+        emit_json(reporting.summary(loaded, wishes))
         return
-    for path in reporting.write(loaded, out or loaded.path or run):
+    for path in reporting.write(loaded, out or loaded.path or run, wishes):
         console.print(str(path), soft_wrap=True, highlight=False)
 
 

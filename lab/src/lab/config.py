@@ -34,6 +34,7 @@ class RunSettings:
     rounds: int = 3
     scratch: str = "/var/tmp"
     out: str = "runs"
+    durable: bool = False  # every write flushed: O_DSYNC, or a flush after each, where the back end does not flush by itself
     network: bool = False  # stay in the host's network, for servers that already run elsewhere
     turn: float = 100.0  # seconds for which a lock (--lock) is kept at a stretch
     failures_max: int = 2  # failed measurements in a row until a back end is given up

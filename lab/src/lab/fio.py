@@ -11,6 +11,9 @@ from collections.abc import Sequence
 from typing import Any
 
 
+FLUSH_EACH = "--fsync=1"
+
+
 class FioError(Exception):
     """fio ran, but what it measured does not count; the message says why."""
 

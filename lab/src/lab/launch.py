@@ -39,6 +39,7 @@ class Request:
     rounds: int
     stop_after: float
     locks: list[Path]
+    durable: bool = False
 
 
 def run(request: Request, console: Console, report: bool, emit: Callable[[Any], None] | None) -> int:
@@ -67,6 +68,7 @@ def _interrupt(number: int, _: Any) -> None:
 
 def fresh(request: Request) -> tuple[Path, Config, Options, None]:
     config = load(request.profile, request.config)
+    config.run.durable |= request.durable
     if request.rounds:
         config.run.rounds = request.rounds
         for name in KINDS:
@@ -96,7 +98,7 @@ def canonical(name: str) -> str:
 
 def resumed(request: Request) -> tuple[Path, Config, Options, Run]:
     """The settings are those that the run began with: its samples must stay comparable."""
-    if request.studies or request.backends or request.config or request.rounds:
+    if request.studies or request.backends or request.config or request.rounds or request.durable:
         raise UserError("--resume takes its studies, back ends and settings from the run itself")
     earlier = load_run(request.resume)
     try:

@@ -16,7 +16,7 @@ CLIENT_PROGRAMS = {"ceph": "ceph-common", "rbd": "ceph-common", "fio": "fio", "q
 class RbdBackend(Backend):
     formats = ("rbd",)
     copies_possible = (1, 2, 3)
-    acknowledged = "on disk, flushed, on every copy"
+    acknowledged, acknowledged_where = "flushed", "on disk, flushed, on every copy"
     auth = "none"
     service_class: type[CephService]
 

@@ -111,6 +111,9 @@ class Study(ABC):
             raise fio.FioError(f"fio ended with status {done.status}: {(done.err or done.out).strip()[-300:]}")
         document = fio.parse(done.out)
         values = fio.metrics(document) | accounting.values
+        if fio.FLUSH_EACH in argv and fio.bytes_written(document):
+            # fio times the flush apart from the write that waits for it.
+            values = {k: v for k, v in values.items() if not k.startswith("latency_")}
         values["client_cores"] = values.get("client_cores", 0.0) + done.cpu_s / done.seconds
         operations, written = fio.operations(document), fio.bytes_written(document)
         # Only what the servers used while fio counted: its start, the connection and the ramp are no part of an operation.
@@ -139,10 +142,11 @@ class Study(ABC):
     @contextlib.contextmanager
     def target(self, backend: Backend, disk: Disk) -> Iterator[list[str]]:
         """fio's way to the disk: the back end's own client where fio has it, else QEMU's block layer."""
+        durable = backend.durable_fio if self.config.run.durable else ()
         try:
-            yield_target = backend.fio(disk)
+            direct = backend.fio(disk)
         except Unsupported:
             with Export(backend, disk) as export:
-                yield export.fio()
+                yield [*export.fio(), *([fio.FLUSH_EACH] if durable else [])]
             return
-        yield yield_target
+        yield [*direct, *durable]
