@@ -16,11 +16,11 @@ from typing import Annotated, Any, Optional
 import typer
 from rich.console import Console
 
-from lab import inventory, launch
+from lab import inventory, launch, ledger
 from lab.config import ConfigError, RunSettings
 from lab.config import load as load_config
 from lab.launch import UserError
-from lab.process import abandoned, sweep
+from lab.process import abandoned, run_plainly, sweep
 from lab.records import RecordError, load_run
 
 app = typer.Typer(
@@ -92,10 +92,16 @@ def run(
 
 @app.command()
 def clean(scratch: Annotated[Path, typer.Option(help="where runs keep what is temporary")] = Path(RunSettings().scratch)) -> None:
-    """Ends and removes what labs that are gone left behind: processes, mounts, loop devices, files."""
+    """Ends and removes what labs that are gone left behind: processes, mounts, loop devices, files; pools and images on clusters."""
     for directory, mark in abandoned(scratch):
         sweep(directory, mark)
-        console.print(f"removed {directory}", highlight=False)
+        console.print(f"removed {directory}", highlight=False, markup=False)
+    stayed = 0
+    for entry in ledger.abandoned(scratch):
+        left = ledger.remove(entry, run_plainly)
+        stayed += bool(left)
+        console.print(left or f"removed {entry.stay.told}", highlight=False, markup=False, soft_wrap=True)
+    raise typer.Exit(1 if stayed else 0)
 
 
 @app.command()

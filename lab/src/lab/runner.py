@@ -80,6 +80,7 @@ class Runner:
         self.backends: dict[str, Backend] = {}
         self.broken: dict[str, str] = {}  # back end -> why it takes no further part
         self.partial: list[str] = []
+        self.left: list[str] = []  # what could not be removed from others' clusters
         self.turn = Turn(options.locks, config.run.turn)
         self.raw_lines: dict[str, int] = {}
 
@@ -100,9 +101,20 @@ class Runner:
                     self._study(study)
             finally:
                 self.turn.give()
-                for backend in self.backends.values():
-                    backend.close()
-        return ("partial", "; ".join(self.partial)) if self.partial else ("complete", "")
+                self._close()
+        said = [*self.partial, *self.left]
+        return ("partial", "; ".join(said)) if said else ("complete", "")
+
+    def _close(self) -> None:
+        """Whatever happens here, the run ends with what it measured, and its report."""
+        for name, backend in self.backends.items():
+            try:
+                left = backend.close()
+            except Exception as e:
+                left = f"{name} could not be put away: {one_line(e)}"
+            if left:
+                self.left.append(left)
+                self.view.note(left)
 
     def seconds(self) -> dict[str, float]:
         """How long it took, and how much of that was waiting for a turn."""
@@ -158,8 +170,8 @@ class Runner:
                 self._state(study, name, "done")
                 return []
             started = time.monotonic()
+            self.backends[name] = backend  # before it starts: what it has made by then is put away, too
             backend.start()
-            self.backends[name] = backend
             self.view.note(f"{name} is up ({time.monotonic() - started:.1f} s)", only_lines=True)
         except Exception as e:
             self._fail(study, name, f"did not start: {one_line(e)}")

@@ -195,8 +195,10 @@ class Backend(ABC):
         """A mounted directory of this back end for files."""
         raise Unsupported(f"{self.kind} has no mounted directory")
 
-    def close(self) -> None:
-        """At the run's end, for what the sweep does not reach: things on servers that were not started here."""
+    def close(self) -> str:
+        """At the run's end, for what the sweep does not reach: things on servers that were not started here. What stayed, why, and how to
+        remove it; "" where nothing did."""
+        return ""
 
     # --- faults
     def victim(self) -> int:
