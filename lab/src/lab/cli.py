@@ -16,12 +16,18 @@ from typing import Annotated, Any, Optional
 import typer
 from rich.console import Console
 
-from lab import inventory, launch, ledger
+from lab import __version__, estimate, inventory, launch, ledger
 from lab.config import ConfigError, RunSettings
 from lab.config import load as load_config
 from lab.launch import UserError
 from lab.process import abandoned, run_plainly, sweep
 from lab.records import RecordError, load_run
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"lab {__version__}")
+        raise typer.Exit
+
 
 app = typer.Typer(
     help="Measures storage back ends for a VM cloud side by side, and plans one.",
@@ -29,8 +35,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-console = Console()
-complaints = Console(stderr=True)
+console = Console(markup=False, emoji=False)
+complaints = Console(stderr=True, markup=False, emoji=False)
 
 
 class Format(str, enum.Enum):
@@ -45,6 +51,13 @@ FormatOption = Annotated[Format, typer.Option("-f", "--format", help="text, or j
 def emit_json(value: Any) -> None:
     json.dump(value, sys.stdout, indent=2, ensure_ascii=False)
     sys.stdout.write("\n")
+
+
+
+@app.callback()
+def start(version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="the lab's version, and nothing else")] = False) -> None:
+    """Measures storage back ends for a VM cloud side by side, and plans one."""
+
 
 @app.command(name="list")
 def list_(format: FormatOption = Format.text) -> None:
@@ -72,7 +85,9 @@ def run(
     studies: Annotated[Optional[list[str]], typer.Argument(help="studies by name, or all")] = None,
     backends: Annotated[Optional[str], typer.Option(help="instead of those of the configuration: skep:1,ceph:2,file")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="the small grid (the default)")] = False,
-    full: Annotated[bool, typer.Option("--full", help="the studies' own sizes")] = False,
+    night: Annotated[bool, typer.Option("--night", help="grids that fit a night")] = False,
+    full: Annotated[bool, typer.Option("--full", help="all factors of the studies: weeks with all back ends; see --dry-run")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="how much would be measured and about how long; starts nothing")] = False,
     config: ConfigOption = None,
     out: Annotated[Optional[Path], typer.Option(help="the run's directory; a new one under ./runs by default")] = None,
     resume: Annotated[Optional[Path], typer.Option(help="a run's directory: goes on where it was interrupted")] = None,
@@ -84,9 +99,14 @@ def run(
     format: FormatOption = Format.text,
 ) -> None:
     """Measures, interleaving the back ends; keeps every result in the run's directory."""
-    if quick and full:
-        raise UserError("--quick and --full exclude each other")
-    request = launch.Request(studies or [], [b for b in (backends or "").split(",") if b], "full" if full else "quick", config, out, resume, rounds, stop_after, lock or [], durable)
+    chosen = [name for name, asked in (("quick", quick), ("night", night), ("full", full)) if asked]
+    if len(chosen) > 1:
+        raise UserError(f"--{' and --'.join(chosen)} exclude each other")
+    request = launch.Request(studies or [], [b for b in (backends or "").split(",") if b], chosen[0] if chosen else "quick", config, out, resume, rounds, stop_after, lock or [], durable)
+    if dry_run:
+        found = launch.dry_run(request)
+        emit_json(found) if format is Format.json else console.print(estimate.table(found))
+        return
     raise typer.Exit(launch.run(request, complaints, report, emit_json if format is Format.json else None))
 
 

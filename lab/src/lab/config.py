@@ -17,7 +17,12 @@ from typing import Any
 
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 CASES_MAX = 100_000  # of one study's grid
-PROFILES = ("quick", "full")
+PROFILES = ("quick", "night", "full")
+# What a factor of a grid may be; a wrong one is refused before any server starts.
+FACTOR_BOUNDS = {
+    "bs": (512, 1 << 30), "read": (0, 100), "depth": (1, 4096), "clients": (1, 256), "vms": (1, 1000), "hosts": (1, 100), "threads": (1, 1024),
+    "stripe_unit": (4096, 1 << 30), "stripe_count": (1, 1000), "delay": (0, 10_000),
+}
 
 
 class ConfigError(Exception):
@@ -160,7 +165,17 @@ def load(profile: str, file: Path | None = None) -> Config:
         except (OSError, UnicodeDecodeError) as e:
             raise ConfigError(f"{file}: {getattr(e, 'strerror', None) or 'not text'}") from e
         merge(config, text, str(file))
+    for study in fields(config):
+        for grid in getattr(getattr(config, study.name), "grid", []):
+            _within_bounds(study.name, grid)
     return config
+
+
+def _within_bounds(study: str, grid: dict[str, list[Any]]) -> None:
+    for factor, values in grid.items():
+        low, high = FACTOR_BOUNDS.get(factor, (0, 1e15))
+        if wrong := [v for v in values if isinstance(v, (int, float)) and not low <= v <= high]:
+            raise ConfigError(f"{study}.grid: {factor} {', '.join(map(str, wrong))} is not from {low:g} to {high:g}")
 
 
 def merge(config: Config, text: str, source: str) -> None:

@@ -164,7 +164,7 @@ def _table(view: View, metric: str) -> dict[str, Any]:
         if any(c is not None for c in cells):
             rows.append({
                 "case": case_label(dict(case), varying) or "all",
-                "cells": [_cell(c, divisor) for c in cells],
+                "cells": [_cell(c, divisor, metric == "stall" and report_data.is_censored(view.cells, b.name, case)) for b, c in zip(columns, cells)],
                 "ratios": [_ratio(compared.get((p, case)), unit) for p in pairs],
             })  # fmt: skip
     return {
@@ -174,13 +174,14 @@ def _table(view: View, metric: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _cell(cell: Cell | None, divisor: float) -> dict[str, str]:
+def _cell(cell: Cell | None, divisor: float, at_least: bool = False) -> dict[str, str]:
     if cell is None or cell.interval.median is None:
         return {"value": "-", "interval": "", "note": "no result"}
     i = cell.interval
     extent = "" if i.low is None else f"{significant(i.low / divisor)} to {significant(i.high / divisor)}"
     notes = [n for n in (i.note, "drifts from round to round" if cell.drifts else "", f"{cell.failed} failed" if cell.failed else "") if n]
-    return {"value": significant(i.median / divisor), "interval": extent, "note": "; ".join(notes)}
+    notes += ["as long as the outage: a lower bound"] if at_least else []
+    return {"value": ("≥ " if at_least else "") + significant(i.median / divisor), "interval": extent, "note": "; ".join(notes)}
 
 
 _MARKS = {**report_text.BADGES, "undecided": "too few rounds", "undefined": "not comparable"}

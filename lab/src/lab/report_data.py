@@ -319,6 +319,12 @@ def unlike(metric: str, case: CaseKey, a: BackendView, b: BackendView) -> str:
     return ""
 
 
+def is_censored(cells: dict[tuple[str, str, CaseKey], Cell], backend: str, case: CaseKey) -> bool:
+    """Whether the stall there is a lower bound in at least half of the rounds."""
+    cell = cells.get(("stall_censored", backend, case))
+    return cell is not None and (cell.interval.median or 0.0) >= 0.5
+
+
 def writes(case: CaseKey) -> bool:
     """Whether the work of a case has writes."""
     f = dict(case)
@@ -347,5 +353,7 @@ def _compare(metrics: list[str], cases: list[CaseKey], pairs: list[Pair], cells:
                     continue
                 result = stats.compare_rounds(a.rounds, b.rounds)
                 why = unlike(metric, case, known[pair.reference], known[pair.other]) if known else ""
+                if metric == "stall" and all(is_censored(cells, name, case) for name in (pair.reference, pair.other)):
+                    why = why or "both stalls lasted as long as the outage, so both are only lower bounds"
                 found.append(Compared(metric, pair, case, result, UNLIKE if why else gain_of(metric, result.verdict), why))
     return found

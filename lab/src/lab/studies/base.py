@@ -24,6 +24,10 @@ from lab.records import STUDIES, StudyInfo
 
 Case = dict[str, Any]
 FIO_GRACE_S = 60.0
+START_S = 1.5  # fio's or a tool's own start and end
+BOOT_S = 6.0  # a guest until it reports, emulated
+GUESSED_RATE = 100e6  # B/s, where a size is written whole
+GUESSED_IOPS = 1500.0  # 4 KiB, one at a time
 FILL_LIMIT_S = 900.0
 
 
@@ -65,6 +69,11 @@ class Study(ABC):
 
     @abstractmethod
     def measure(self, backend: Backend, case: Case, round: int) -> list[Result]: ...
+
+    def seconds(self, case: Case) -> float:
+        """A guess of how long one measurement takes, for estimates."""
+        settings = getattr(self.config, self.name)
+        return START_S + getattr(settings, "runtime", 0.0) + getattr(settings, "ramp", 0.0)
 
     def missing(self) -> list[str]:
         """What keeps the whole study from running here."""
