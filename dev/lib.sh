@@ -120,3 +120,19 @@ build_tested_skep() {
     SKEP_BIN=$CARGO_TARGET_DIR/debug/skep SKEP_MAPTOOL=$CARGO_TARGET_DIR/debug/examples/maptool
     export SKEP_BIN SKEP_MAPTOOL
 }
+
+# Sets `venv`: an environment with what the lab and its tests need, made where there is none; the lab itself is taken from the tree.
+lab_environment() {
+    local project=$SKEP_ROOT/lab
+    venv=$SKEP_CACHE/lab-venv-$(cksum <"$project/pyproject.toml" | cut -d' ' -f1)
+    [ ! -e "$venv/complete" ] || return 0
+    rm -rf "$venv"
+    python3 -m venv "$venv" 2>/dev/null || { need_packages python3-venv; python3 -m venv "$venv"; }
+    "$venv/bin/python" - "$project/pyproject.toml" >"$venv/requirements" <<'PY'
+import sys, tomllib
+project = tomllib.load(open(sys.argv[1], "rb"))["project"]
+print("\n".join(project["dependencies"] + project["optional-dependencies"]["test"]))
+PY
+    "$venv/bin/pip" install -q --disable-pip-version-check -r "$venv/requirements" >&2
+    touch "$venv/complete"
+}
