@@ -19,7 +19,7 @@ USER = 'rbd-mirror'
 WAIT_S = 150
 OFTEN = {'rbd_mirror_pool_replayers_refresh_interval': 3, 'rbd_mirror_image_state_check_interval': 3,
          'rbd_mirror_sync_point_update_age': 3, 'rbd_mirror_image_policy_rebalance_timeout': 0,
-         'rbd_mirror_leader_heartbeat_interval': 2, 'debug_rbd_mirror': 20}
+         'rbd_mirror_leader_heartbeat_interval': 2}
 
 
 class Daemon:
