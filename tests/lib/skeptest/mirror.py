@@ -71,7 +71,6 @@ class Site:
     def __init__(self, cluster, name, pool, folder):
         self.cluster, self.name, self.pool = cluster, name, pool
         self.daemon = Daemon(cluster, folder)
-        self.refused = set()                   # why images could not be promoted at once
 
     def spec(self, image):
         return '%s/%s' % (self.pool, image)
@@ -105,13 +104,14 @@ class Site:
         return self.rbd('mirror', 'image', verb, self.spec(image), *more, **kw)
 
     def take_over(self, image, timeout=WAIT_S):
-        """Promotes it in good order: as soon as the other site's demotion has come over, and the daemon here has let go of
-        the image (of which it may hold the lock for a moment longer: read-only)."""
+        """Promotes it in good order, after the other site's demotion: once the daemon here says that it has that, too. Before,
+        a site that was primary itself would go on with what it had then: that alone `promote` does not notice."""
+        self.wait_state(image, 'up+unknown', timeout, 'remote image')
+
         def promoted():
             r = self.mirror('promote', image, check=None)
             not_yet = ('demotion is not propagated yet', '(30) Read-only file system')
             assert r.returncode == 0 or any(text in r.err for text in not_yet), r
-            self.refused.update(text for text in not_yet if text in r.err)
             return r.returncode == 0
         wait_until(promoted, timeout, 1, lambda: 'the demotion to come over: %s\n%s' % (
             self.status(image), self.daemon.log_tail()))
