@@ -414,6 +414,7 @@ fn peer(caps: &[(&str, &str)]) -> Arc<Peer> {
         key_epoch: None,
         server_challenge: Some(1),
         lifeline: false,
+        monmap_epoch: None,
     })
 }
 

@@ -31,7 +31,7 @@ use facts::metadata;
 use io::{Clock, Random};
 use metastore::ClusterHandle;
 use msgr::{Message, ModeSwitch, Modes, ServerConfig};
-use net::{ConnId, Connections, Listener, NetEvent, Options};
+use net::{ConnId, Connections, Doors, Msgr1, NetEvent, Options};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -52,11 +52,10 @@ mod turn;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("monitor cannot listen on {addr}: {source}")]
-    Bind {
-        addr: SocketAddr,
-        source: std::io::Error,
-    },
+    #[error("monitor: {0}")]
+    Bind(#[from] net::NotBound),
+    #[error("monitor cannot listen: {0}")]
+    Listen(std::io::Error),
     #[error("the monitor's address names no socket")]
     NoAddress,
     #[error(transparent)]
@@ -74,6 +73,8 @@ pub struct MonConfig {
     pub addr: EntityAddr,
     /// Where the manager listens; port 0 takes a free one.
     pub mgr_bind: SocketAddr,
+    /// Messenger v1 beside v2: the monitor's port of it; the manager takes a free one.
+    pub msgr1: Option<Msgr1>,
     /// False: everybody may everything. Only ever by an explicit option, and on loopback.
     pub cephx: bool,
     /// Connection modes allowed with cephx, and lifetimes of tickets (short ones in tests); methods are set
@@ -188,13 +189,8 @@ pub async fn serve_inside(
     server.run(stop).await
 }
 
-fn listen(addr: SocketAddr) -> Result<(Listener, SocketAddr), Error> {
-    let bound = Listener::bind(addr).and_then(|l| l.local_addr().map(|at| (l, at)));
-    bound.map_err(|source| Error::Bind { addr, source })
-}
-
-fn nonce_addr(sock: SocketAddr, nonce: u32) -> EntityAddrVec {
-    EntityAddrVec::one(EntityAddr::msgr2(sock, nonce))
+fn sock_of(addrs: &EntityAddrVec) -> Result<SocketAddr, Error> {
+    addrs.msgr2_or_first().sock.ok_or(Error::NoAddress)
 }
 
 impl MonServer {
@@ -207,14 +203,17 @@ impl MonServer {
             ..
         } = config.clone();
         let dialled = config.addr.sock.ok_or(Error::NoAddress)?;
-        let (mon_listener, mon_addr) = listen(dialled)?;
-        let (mgr_listener, mgr_addr) = listen(config.mgr_bind)?;
+        let (mon_doors, mon_addrs) = Doors::bind(dialled, config.msgr1, 0)?;
+        // A nonce of its own: clients drop what they knew of an earlier manager on this port.
+        let nonce = random.u32().max(1);
+        let (mgr_doors, mgr_addrs) = Doors::bind(config.mgr_bind, config.msgr1.map(Msgr1::anywhere), nonce)?;
+        let at = Ready {
+            mon: sock_of(&mon_addrs)?,
+            mgr: sock_of(&mgr_addrs)?,
+        };
         let now = Utime::from_unix(clock.wall());
         let ids = cluster.reserve_global_ids(GLOBAL_IDS_PER_RANGE).await?;
         let mgr_gid = ids.start;
-        let mon_addrs = nonce_addr(mon_addr, 0);
-        // A nonce of its own: clients drop what they knew of an earlier manager on this port.
-        let mgr_addrs = nonce_addr(mgr_addr, random.u32().max(1));
         publish(&cluster, &config, &mon_addrs, &mgr_addrs, mgr_gid, now).await?;
 
         let entropy = net::entropy(random.clone());
@@ -263,7 +262,7 @@ impl MonServer {
             (ModeSwitch::new(modes_of(&who, &info.hostname, &state)), who)
         });
         let mon = front(
-            mon_listener,
+            mon_doors,
             ServerConfig {
                 modes: modes[0].0.clone(),
                 ..ServerConfig::new(mon_name, mon_addrs, admission.clone(), entropy.clone())
@@ -273,7 +272,7 @@ impl MonServer {
             &meters.net[0],
         )?;
         let mgr = front(
-            mgr_listener,
+            mgr_doors,
             ServerConfig {
                 modes: modes[1].0.clone(),
                 ..ServerConfig::new(mgr_name, mgr_addrs, mgr_auth, entropy.clone())
@@ -324,10 +323,7 @@ impl MonServer {
             asks: None,
             records: Records::default(),
             turns: turns::watch(),
-            at: Ready {
-                mon: mon_addr,
-                mgr: mgr_addr,
-            },
+            at,
         })
     }
 
@@ -460,6 +456,8 @@ impl MonServer {
                 self.meters.mon.session_add.inc();
                 if !self.monitor.opened(conn.0, peer) {
                     self.close(port, conn.0);
+                } else if let Some(greeting) = self.monitor.greeting(conn.0) {
+                    self.send(port, conn.0, greeting);
                 }
             }
             (Port::Mgr, NetEvent::Opened { conn, peer }) => {
@@ -744,16 +742,15 @@ fn modes_of(who: &AuthName, host: &str, state: &ClusterState) -> Modes {
 }
 
 fn front(
-    listener: Listener,
+    doors: Doors,
     config: ServerConfig,
     clock: &Arc<dyn Clock>,
     connections_max: usize,
     accounts: &net::Accounts,
 ) -> Result<Front, Error> {
     let (sender, events) = mpsc::channel(EVENTS_MAX);
-    let addr = config.addrs.first().sock.ok_or(Error::NoAddress)?;
     let connections = net::serve(
-        listener,
+        doors,
         Arc::new(config),
         Options {
             connections_max,
@@ -763,7 +760,7 @@ fn front(
         clock.clone(),
         sender,
     )
-    .map_err(|source| Error::Bind { addr, source })?;
+    .map_err(Error::Listen)?;
     Ok(Front { events, connections })
 }
 
