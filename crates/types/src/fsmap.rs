@@ -492,6 +492,43 @@ pub struct FsMapUser {
 denc::envelope_denc!(FsMapUser, 1, 1, { epoch, legacy_client_fscid, filesystems });
 
 impl FsMap {
+    pub fn by_id(&self, fscid: i32) -> Option<&Filesystem> {
+        self.filesystems.iter().find(|fs| fs.fscid == fscid)
+    }
+
+    pub fn by_id_mut(&mut self, fscid: i32) -> Option<&mut Filesystem> {
+        self.filesystems.iter_mut().find(|fs| fs.fscid == fscid)
+    }
+
+    pub fn by_name(&self, name: &str) -> Option<&Filesystem> {
+        self.filesystems.iter().find(|fs| fs.mds_map.fs_name == name)
+    }
+
+    /// The one of clients that name none.
+    pub fn default_fs(&self) -> Option<&Filesystem> {
+        self.by_id(self.legacy_client_fscid)
+    }
+
+    /// All daemons: those with ranks, then standbys.
+    pub fn daemons(&self) -> impl Iterator<Item = &MdsInfo> {
+        let with_ranks = self
+            .filesystems
+            .iter()
+            .flat_map(|fs| fs.mds_map.mds_info.values());
+        with_ranks.chain(self.standby_daemons.values())
+    }
+
+    pub fn info(&self, gid: u64) -> Option<&MdsInfo> {
+        self.daemons().find(|i| i.gid == gid)
+    }
+
+    /// File systems that use a pool.
+    pub fn users_of(&self, pool: PoolId) -> impl Iterator<Item = &Filesystem> {
+        self.filesystems
+            .iter()
+            .filter(move |fs| fs.mds_map.metadata_pool == pool || fs.mds_map.data_pools.contains(&pool))
+    }
+
     pub fn for_users(&self) -> FsMapUser {
         let name_of = |f: &Filesystem| FsName {
             fscid: f.fscid,
