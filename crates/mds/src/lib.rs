@@ -1,5 +1,17 @@
 //! The metadata server of a file system (docs/internals/files.md).
+//!
+//! Three parts. [`machine`] decides, without I/O: sessions, names, capabilities. [`keeper`] reads and writes rows and the journal in RADOS
+//! over our client. [`serve`] joins them to clients' connections and to the daemon's place in the cluster ([`membership`]).
+//!
+//! Not here: who is given a rank, maps, `ceph fs` commands (`mon`, `cluster`, `node`).
+
+pub mod access;
 pub mod config;
+pub mod journal;
+pub mod machine;
 pub mod membership;
+pub mod place;
+pub mod row;
+pub mod table;
 
 pub use config::{Config, Error};
