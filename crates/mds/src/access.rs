@@ -46,7 +46,14 @@ impl Access {
         self.by_place
     }
 
-    pub fn allows(&self, fs: &str, path: &str, (uid, gid): (u32, u32), wish: Wish, from: Option<IpAddr>) -> bool {
+    pub fn allows(
+        &self,
+        fs: &str,
+        path: &str,
+        (uid, gid): (u32, u32),
+        wish: Wish,
+        from: Option<IpAddr>,
+    ) -> bool {
         let need = |uid| MdsNeed {
             fs,
             path,
@@ -59,7 +66,8 @@ impl Access {
             peer: from,
         };
         // Where the user 0 is squashed, so is the group 0.
-        self.caps.allows(&need(if self.squashes && gid == 0 { 0 } else { uid }))
+        self.caps
+            .allows(&need(if self.squashes && gid == 0 { 0 } else { uid }))
     }
 
     pub fn may_mount(&self, fs: &str, root: Option<&String>, from: IpAddr) -> bool {
@@ -106,7 +114,11 @@ mod tests {
             ("", "a", (0, 0), Wish::default(), false),
         ] {
             let access = Access::parse(text);
-            assert_eq!(access.allows("cephfs", path, who, wish, None), good, "{text} {path} {who:?}");
+            assert_eq!(
+                access.allows("cephfs", path, who, wish, None),
+                good,
+                "{text} {path} {who:?}"
+            );
         }
     }
 }

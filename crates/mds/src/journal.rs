@@ -124,7 +124,10 @@ mod tests {
         let mut b = Batch::default();
         for i in 0..n {
             let key = Key::dentry(1, &Bytes::from(format!("f{i}")));
-            let row = (i % 2 == 0).then_some(Row::Dentry(Dentry { ino: i, ..Dentry::default() }));
+            let row = (i % 2 == 0).then_some(Row::Dentry(Dentry {
+                ino: i,
+                ..Dentry::default()
+            }));
             b.add(first + i, &[(key, row)]);
         }
         let (bytes, begin, last) = b.take();

@@ -8,10 +8,13 @@
 pub mod access;
 pub mod config;
 pub mod journal;
+pub mod keeper;
 pub mod machine;
 pub mod membership;
 pub mod place;
 pub mod row;
+pub mod serve;
 pub mod table;
 
 pub use config::{Config, Error};
+pub use serve::serve;

@@ -65,7 +65,12 @@ pub fn of(key: &Key, dir: Option<&Inode>) -> (String, Bytes) {
             let object = format!("skep.inodes.{:x}", ino >> INODES_SHIFT);
             (object, format!("{ino:016x}{snap:016x}").into())
         }
-        Key::Dentry { dir: ino, hash, name, snap } => {
+        Key::Dentry {
+            dir: ino,
+            hash,
+            name,
+            snap,
+        } => {
             let (bits, split) = dir.map_or((0, 0), |d| (d.bits, d.split));
             let object = Fragment::of(bits, split, *hash).object(*ino);
             (object, dentry_key(*hash, name, *snap))
@@ -94,7 +99,11 @@ pub const WHOLE: [&str; 8] = [
 ];
 
 fn hex(numbers: &[u64]) -> Bytes {
-    numbers.iter().map(|n| format!("{n:016x}")).collect::<String>().into()
+    numbers
+        .iter()
+        .map(|n| format!("{n:016x}"))
+        .collect::<String>()
+        .into()
 }
 
 /// The key of a row of one of [`WHOLE`].
@@ -150,7 +159,10 @@ pub fn data_object(ino: u64, number: u64) -> String {
 
 /// How many objects a file of this size may have; one at least.
 pub fn objects_of(layout: &Layout, size: u64) -> u64 {
-    let (count, object) = (u64::from(layout.stripe_count).max(1), u64::from(layout.object_size).max(1));
+    let (count, object) = (
+        u64::from(layout.stripe_count).max(1),
+        u64::from(layout.object_size).max(1),
+    );
     let set = count * object;
     let unit = u64::from(layout.stripe_unit).max(1);
     let (full, rest) = (size / set, size % set);
@@ -206,7 +218,9 @@ mod tests {
 
     #[test]
     fn the_last_byte_of_an_object_is_found_in_the_file() {
-        for size in [1u64, 65_535, 65_536, 65_537, 131_073, 200_000, 393_216, 393_217, 1_000_001] {
+        for size in [
+            1u64, 65_535, 65_536, 65_537, 131_073, 200_000, 393_216, 393_217, 1_000_001,
+        ] {
             let all = (0..objects_of(&STRIPED, size))
                 .map(|n| file_size_of(&STRIPED, n, object_bytes(&STRIPED, size, n)))
                 .max();

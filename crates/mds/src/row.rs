@@ -25,13 +25,27 @@ pub const FIRST_INO: u64 = 0x100_0000_0000;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Key {
     /// `snap`: the last snapshot in which it looked like this; [`NOSNAP`]: as it is now.
-    Inode { ino: u64, snap: u64 },
-    Dentry { dir: u64, hash: u32, name: Bytes, snap: u64 },
+    Inode {
+        ino: u64,
+        snap: u64,
+    },
+    Dentry {
+        dir: u64,
+        hash: u32,
+        name: Bytes,
+        snap: u64,
+    },
     Session(u64),
     /// A request of a client that was carried out: its answer may have been lost.
-    Done { client: u64, tid: u64 },
+    Done {
+        client: u64,
+        tid: u64,
+    },
     /// A flush of capabilities that was applied.
-    Flushed { client: u64, tid: u64 },
+    Flushed {
+        client: u64,
+        tid: u64,
+    },
     Job(u64),
     Stray(u64),
     /// A directory at which a realm begins.
@@ -69,7 +83,12 @@ impl Encode for Key {
                 w.u64(*ino);
                 w.u64(*snap);
             }
-            Self::Dentry { dir, hash, name, snap } => {
+            Self::Dentry {
+                dir,
+                hash,
+                name,
+                snap,
+            } => {
                 w.u8(2);
                 w.u64(*dir);
                 w.u32(*hash);

@@ -140,7 +140,9 @@ impl Table {
 
     /// It was written back as transaction `tx` left it.
     pub fn written(&mut self, key: &Key, tx: u64) {
-        let Some(cell) = self.cells.get_mut(key) else { return };
+        let Some(cell) = self.cells.get_mut(key) else {
+            return;
+        };
         self.dirty.remove(&(cell.dirty, key.clone()));
         if cell.tx == tx {
             cell.dirty = 0;
@@ -329,7 +331,13 @@ mod tests {
         let at = |h: u32| Some((h, Bytes::from_static(b"x")));
         t.learned(1, None, at(5));
         t.learned(1, at(5), at(9));
-        assert_eq!(t.known_around(1, &at(7)), Some(Known { from: None, to: at(9) }));
+        assert_eq!(
+            t.known_around(1, &at(7)),
+            Some(Known {
+                from: None,
+                to: at(9)
+            })
+        );
         assert_eq!(t.known_around(1, &at(9)), None);
         t.learned(1, at(9), None);
         assert!(t.is_complete(1));

@@ -9,9 +9,7 @@
 use super::requests::{Request, RequestId};
 use super::{ClientId, Machine, Result, Stop, Tx};
 use crate::row::{Inode, Key, Row};
-use messages::fs::{
-    CapBody, CapItem, CapStat, MClientCapRelease, MClientCaps, Release, cap, cap_op,
-};
+use messages::fs::{CapBody, CapItem, CapStat, MClientCapRelease, MClientCaps, Release, cap, cap_op};
 use messages::mon::Body;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -96,7 +94,9 @@ impl InodeCaps {
 
     /// What it would have if nobody had anything.
     fn allowed(&self, client: ClientId, inode: &Inode, caching: bool) -> u32 {
-        let Some(cap) = self.holders.get(&client) else { return 0 };
+        let Some(cap) = self.holders.get(&client) else {
+            return 0;
+        };
         let bits = match caching {
             false => self.asking(cap, inode),
             true => self.caching(client, cap, inode),
@@ -214,7 +214,9 @@ impl Machine {
             sessions,
             ..
         } = self;
-        let Some(session) = sessions.get_mut(client) else { return };
+        let Some(session) = sessions.get_mut(client) else {
+            return;
+        };
         let cap = caps
             .entry(ino)
             .or_default()
@@ -305,7 +307,9 @@ impl Machine {
         for client in clients {
             let Some(ic) = self.caps.get_mut(&ino) else { return };
             let (allowed, forbidden) = (ic.allowed(client, &inode, caching), ic.forbidden(client));
-            let Some(cap) = ic.holders.get_mut(&client) else { continue };
+            let Some(cap) = ic.holders.get_mut(&client) else {
+                continue;
+            };
             let revoked = cap.pending & !allowed & !cap::PIN;
             let given = allowed & !cap.pending & !forbidden;
             let worth = given & (cap.wanted | cap::AS | cap::LS | cap::XS | cap::FS);
@@ -417,7 +421,9 @@ impl Machine {
 
     /// What the client changed in its cache.
     fn flush(&mut self, client: ClientId, m: &MClientCaps, tid: u64) {
-        let Some(session) = self.sessions.get_mut(client) else { return };
+        let Some(session) = self.sessions.get_mut(client) else {
+            return;
+        };
         let mut tx = Tx::default();
         session.forget_flushed(client, m.oldest_flush_tid, &mut tx);
         let again = !session.flushed.insert(tid);
@@ -523,8 +529,12 @@ impl Machine {
     }
 
     fn release(&mut self, client: ClientId, item: &CapItem) {
-        let Some(ic) = self.caps.get_mut(&item.ino) else { return };
-        let Some(cap) = ic.holders.get(&client) else { return };
+        let Some(ic) = self.caps.get_mut(&item.ino) else {
+            return;
+        };
+        let Some(cap) = ic.holders.get(&client) else {
+            return;
+        };
         if cap.id != item.cap_id {
             return;
         }
@@ -606,7 +616,11 @@ fn room_for(inode: &Inode, size: u64) -> u64 {
 fn body_of(inode: &Inode, c: &Cap) -> CapBody {
     CapBody {
         size: inode.size,
-        max_size: if c.pending & cap::FW != 0 { inode.max_size } else { 0 },
+        max_size: if c.pending & cap::FW != 0 {
+            inode.max_size
+        } else {
+            0
+        },
         truncate_size: inode.truncate_size,
         truncate_seq: inode.truncate_seq,
         mtime: inode.mtime,

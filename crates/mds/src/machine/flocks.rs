@@ -98,9 +98,9 @@ impl FileLocks {
 
 impl LockTable {
     fn against(&self, owner: Owner, range: Range, exclusive: bool) -> impl Iterator<Item = &Held> {
-        self.held.iter().filter(move |h| {
-            !h.owner.same(&owner) && h.range.overlaps(&range) && (exclusive || h.exclusive)
-        })
+        self.held
+            .iter()
+            .filter(move |h| !h.owner.same(&owner) && h.range.overlaps(&range) && (exclusive || h.exclusive))
     }
 
     pub fn conflict(&self, owner: Owner, range: Range, exclusive: bool) -> Option<FileLock> {
@@ -215,7 +215,9 @@ impl LockTable {
 
 impl Machine {
     pub(crate) fn grant_flocks(&mut self, ino: u64) {
-        let Some(locks) = self.flocks.get_mut(&ino) else { return };
+        let Some(locks) = self.flocks.get_mut(&ino) else {
+            return;
+        };
         let mut granted = locks.fcntl.grant();
         granted.extend(locks.flock.grant());
         if locks.is_empty() {
@@ -244,7 +246,13 @@ impl Machine {
         }
     }
 
-    pub(crate) fn restore_flocks(&mut self, client: ClientId, ino: u64, fcntl: &[FileLock], flock: &[FileLock]) {
+    pub(crate) fn restore_flocks(
+        &mut self,
+        client: ClientId,
+        ino: u64,
+        fcntl: &[FileLock],
+        flock: &[FileLock],
+    ) {
         if fcntl.is_empty() && flock.is_empty() {
             return;
         }

@@ -2,7 +2,7 @@
 //!
 //! A row is read once at a time, however many wait for it.
 
-use super::{Effect, Event, Machine};
+use super::{Effect, Machine};
 use crate::place::{self, Fragment};
 use crate::row::{Inode, Key, NOSNAP, Row};
 use crate::table::Position;
@@ -126,7 +126,12 @@ impl Machine {
     }
 
     pub(crate) fn load_page(&mut self, request: u64, read: PageRead) {
-        let under_way = self.loads.pages.iter().find(|(_, p)| **p == read).map(|(id, _)| *id);
+        let under_way = self
+            .loads
+            .pages
+            .iter()
+            .find(|(_, p)| **p == read)
+            .map(|(id, _)| *id);
         let id = under_way.unwrap_or_else(|| {
             self.loads.last += 1;
             let id = self.loads.last;
@@ -139,7 +144,9 @@ impl Machine {
     }
 
     pub(crate) fn paged(&mut self, id: u64, rows: Vec<(Bytes, Bytes)>, end: bool) {
-        let Some(read) = self.loads.pages.remove(&id) else { return };
+        let Some(read) = self.loads.pages.remove(&id) else {
+            return;
+        };
         self.table.end_read(read.dir);
         let mut last = None;
         for (key, value) in rows {
@@ -171,13 +178,5 @@ fn decode(key: &Key, bytes: &Bytes) -> Option<Row> {
     match Row::from_bytes(key, bytes) {
         Ok(row) => Some(row),
         Err(e) => panic!("row {key:?} of the metadata pool is damaged: {e}"),
-    }
-}
-
-/// Events of reads, for a shell that has nothing.
-pub fn nothing_found(id: u64, n: usize) -> Event {
-    Event::Loaded {
-        id,
-        rows: vec![None; n],
     }
 }

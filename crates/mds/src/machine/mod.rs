@@ -26,7 +26,7 @@ pub use write_back::Write;
 
 use crate::journal::{Batch, Change};
 use crate::membership::{Assigned, MdsState};
-use crate::row::{Counters, Inode, Job, Key, Row, SessionRow};
+use crate::row::{Counters, Inode, Job, Key, Row};
 use crate::table::Table;
 use bytes::Bytes;
 use caps::InodeCaps;
@@ -48,20 +48,45 @@ pub type ClientId = u64;
 
 #[derive(Debug)]
 pub enum Event {
-    Opened { conn: Conn, peer: Arc<Peer> },
-    Closed { conn: Conn },
-    Message { conn: Conn, message: Message },
+    Opened {
+        conn: Conn,
+        peer: Arc<Peer>,
+    },
+    Closed {
+        conn: Conn,
+    },
+    Message {
+        conn: Conn,
+        message: Message,
+    },
     /// Rows that were asked for.
-    Loaded { id: u64, rows: Vec<Option<Bytes>> },
+    Loaded {
+        id: u64,
+        rows: Vec<Option<Bytes>>,
+    },
     /// A page of names; `end`: there are no more in the object.
-    Paged { id: u64, rows: Vec<(Bytes, Bytes)>, end: bool },
+    Paged {
+        id: u64,
+        rows: Vec<(Bytes, Bytes)>,
+        end: bool,
+    },
     /// All transactions up to this one are durable.
-    Appended { last_tx: u64 },
-    Flushed { id: u64 },
+    Appended {
+        last_tx: u64,
+    },
+    Flushed {
+        id: u64,
+    },
     Trimmed,
     /// `size`: what a probe found.
-    JobDone { id: u64, size: Option<u64> },
-    Fenced { client: ClientId, epoch: Epoch },
+    JobDone {
+        id: u64,
+        size: Option<u64>,
+    },
+    Fenced {
+        client: ClientId,
+        epoch: Epoch,
+    },
     Assigned(Assigned),
     Pools(BTreeMap<i64, String>),
     /// Once or more in a second.
@@ -70,17 +95,47 @@ pub enum Event {
 
 #[derive(Debug)]
 pub enum Effect {
-    Send { conn: Conn, message: Message },
-    Close { conn: Conn, why: &'static str },
-    Load { id: u64, reads: Vec<Read> },
-    Page { id: u64, read: PageRead },
+    Send {
+        conn: Conn,
+        message: Message,
+    },
+    Close {
+        conn: Conn,
+        why: &'static str,
+    },
+    Load {
+        id: u64,
+        reads: Vec<Read>,
+    },
+    Page {
+        id: u64,
+        read: PageRead,
+    },
     /// `new`: the segment begins with it.
-    Append { segment: u64, new: bool, bytes: Bytes, last_tx: u64 },
-    Flush { id: u64, writes: Vec<Write> },
+    Append {
+        segment: u64,
+        new: bool,
+        bytes: Bytes,
+        last_tx: u64,
+    },
+    Flush {
+        id: u64,
+        writes: Vec<Write>,
+    },
     /// Segments below `first` are needed no more.
-    Trim { first: u64, next_tx: u64, gone: Vec<u64> },
-    Job { id: u64, job: Arc<Job> },
-    Fence { client: ClientId, addr: EntityAddr },
+    Trim {
+        first: u64,
+        next_tx: u64,
+        gone: Vec<u64>,
+    },
+    Job {
+        id: u64,
+        job: Arc<Job>,
+    },
+    Fence {
+        client: ClientId,
+        addr: EntityAddr,
+    },
     Report(MdsState),
 }
 
@@ -161,6 +216,7 @@ pub struct Machine {
     /// Of the last transaction made, and of the last durable one.
     pub(crate) tx: u64,
     pub(crate) committed: u64,
+    is_new: bool,
     batch: Batch,
     appending: bool,
     pub(crate) wb: WriteBack,
@@ -209,6 +265,7 @@ impl Machine {
             },
             tx: 0,
             committed: 0,
+            is_new: start.is_new,
             batch: Batch::default(),
             appending: false,
             wb: WriteBack::new(&start),
@@ -257,11 +314,7 @@ impl Machine {
 
     /// What the rows say that are always in memory.
     fn recover(&mut self) {
-        let whole: Vec<(Key, Row)> = self
-            .table
-            .rows()
-            .map(|(k, r)| (k.clone(), r.clone()))
-            .collect();
+        let whole: Vec<(Key, Row)> = self.table.rows().map(|(k, r)| (k.clone(), r.clone())).collect();
         for (key, row) in whole {
             match (key, row) {
                 (Key::Counters, Row::Counters(c)) => self.counters = c,
@@ -311,7 +364,7 @@ impl Machine {
     /// To be called once, before any event: says where it stands.
     pub fn begin(&mut self, now: Now) -> Vec<Effect> {
         self.now = now;
-        if self.place.fresh && self.tx == 0 {
+        if self.is_new {
             self.create();
         } else {
             self.begin_reconnect();
@@ -486,11 +539,9 @@ impl Machine {
         id
     }
 
-    pub(crate) fn session_row(&self, client: ClientId) -> Option<Arc<SessionRow>> {
-        match self.table.peek(&Key::Session(client)) {
-            Some(Row::Session(s)) => Some(s.clone()),
-            _ => None,
-        }
+    /// All that was changed is durable, and what waited for it has left.
+    pub fn is_durable(&self) -> bool {
+        self.committed >= self.tx && self.outbox.is_empty()
     }
 }
 
@@ -503,4 +554,6 @@ pub struct Start {
     pub segments: Vec<(u64, u64, u64)>,
     pub next_segment: u64,
     pub next_tx: u64,
+    /// Nothing was ever written.
+    pub is_new: bool,
 }

@@ -89,7 +89,9 @@ impl Machine {
         if !wanted.is_empty() {
             return self.prefetch(wanted);
         }
-        let Some(rc) = self.reconnecting.take() else { return };
+        let Some(rc) = self.reconnecting.take() else {
+            return;
+        };
         for (client, record) in rc.records {
             self.take_back(client, record);
         }
@@ -109,7 +111,9 @@ impl Machine {
             wanted: record.wanted,
             ..Cap::default()
         };
-        let Some(s) = self.sessions.get_mut(client) else { return };
+        let Some(s) = self.sessions.get_mut(client) else {
+            return;
+        };
         s.caps.insert(record.ino);
         let ic = self.caps.entry(record.ino).or_default();
         ic.holders.insert(client, held);

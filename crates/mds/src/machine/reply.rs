@@ -65,7 +65,13 @@ impl Machine {
     }
 
     /// A name and what it stands for, as both are now.
-    pub(crate) fn named_answer(&mut self, r: &Request, dir: u64, name: &Bytes, ino: Option<u64>) -> Result<Answer> {
+    pub(crate) fn named_answer(
+        &mut self,
+        r: &Request,
+        dir: u64,
+        name: &Bytes,
+        ino: Option<u64>,
+    ) -> Result<Answer> {
         let dir = self.inode(dir)?;
         let target = ino.map(|i| self.inode(i)).transpose()?;
         Ok(self.dentry_answer(r, &dir, name, target.as_ref()))
@@ -88,7 +94,11 @@ pub(crate) fn stat_of(i: &Inode, snap: u64, cap: CapStat) -> InodeStat {
         mtime: i.mtime,
         atime: i.atime,
         time_warp_seq: i.time_warp_seq,
-        size: if i.is_symlink() { i.symlink.len() as u64 } else { i.size },
+        size: if i.is_symlink() {
+            i.symlink.len() as u64
+        } else {
+            i.size
+        },
         max_size: if writes { i.max_size } else { 0 },
         truncate_size: i.truncate_size,
         truncate_seq: i.truncate_seq,

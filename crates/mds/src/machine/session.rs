@@ -160,7 +160,9 @@ impl Machine {
     }
 
     pub(crate) fn closed(&mut self, conn: Conn) {
-        let Some((client, _)) = self.sessions.conns.remove(&conn) else { return };
+        let Some((client, _)) = self.sessions.conns.remove(&conn) else {
+            return;
+        };
         if let Some(s) = self.sessions.get_mut(client)
             && s.conn == Some(conn)
         {
@@ -169,7 +171,9 @@ impl Machine {
     }
 
     pub(crate) fn message(&mut self, conn: Conn, m: &Message) {
-        let Some((client, peer)) = self.sessions.client_of(conn) else { return };
+        let Some((client, peer)) = self.sessions.client_of(conn) else {
+            return;
+        };
         let done = match m.kind {
             MClientSession::KIND => {
                 MClientSession::from_message(m).map(|s| self.session_message(conn, client, &peer, &s))
@@ -189,7 +193,10 @@ impl Machine {
             _ => return,
         };
         if let Err(e) = done {
-            tracing::warn!("client.{client}: a message of kind {} that cannot be read: {e}", m.kind);
+            tracing::warn!(
+                "client.{client}: a message of kind {} that cannot be read: {e}",
+                m.kind
+            );
             self.push_now(Effect::Close {
                 conn,
                 why: "a message that cannot be read",
@@ -289,12 +296,17 @@ impl Machine {
 
     fn renew(&mut self, client: ClientId, seq: u64) {
         let now = self.now.monotonic;
-        let Some(s) = self.sessions.get_mut(client) else { return };
+        let Some(s) = self.sessions.get_mut(client) else {
+            return;
+        };
         if s.state != State::Open {
             return;
         }
         s.renewed = now;
-        self.send(client, MClientSession::short(session_op::RENEWCAPS, seq).message(0));
+        self.send(
+            client,
+            MClientSession::short(session_op::RENEWCAPS, seq).message(0),
+        );
     }
 
     /// Only when the client has seen all that it was told.
@@ -316,10 +328,15 @@ impl Machine {
 
     /// All that belongs to a session goes.
     pub(crate) fn end_session(&mut self, client: ClientId) {
-        let Some(session) = self.sessions.all.remove(&client) else { return };
+        let Some(session) = self.sessions.all.remove(&client) else {
+            return;
+        };
         let mut tx = Tx::default();
         tx.remove(Key::Session(client));
-        session.done.keys().for_each(|tid| tx.remove(Key::Done { client, tid: *tid }));
+        session
+            .done
+            .keys()
+            .for_each(|tid| tx.remove(Key::Done { client, tid: *tid }));
         for tid in &session.flushed {
             tx.remove(Key::Flushed { client, tid: *tid });
         }
@@ -354,7 +371,9 @@ impl Machine {
 
     fn request(&mut self, client: ClientId, tid: u64, m: MClientRequest) {
         let now = self.now.monotonic;
-        let Some(s) = self.sessions.get_mut(client) else { return };
+        let Some(s) = self.sessions.get_mut(client) else {
+            return;
+        };
         s.renewed = s.renewed.max(now);
         if s.requests.contains_key(&tid) {
             return;
@@ -399,7 +418,9 @@ impl Machine {
 
     /// Somebody has asked it to give something back, for as long.
     fn is_waited_for(&self, client: ClientId, now: Duration, long: Duration) -> bool {
-        let Some(s) = self.sessions.get(client) else { return false };
+        let Some(s) = self.sessions.get(client) else {
+            return false;
+        };
         s.caps.iter().any(|ino| {
             let held = self.caps.get(ino).and_then(|ic| ic.holders.get(&client));
             held.and_then(|c| c.revoked_at)
@@ -409,7 +430,9 @@ impl Machine {
 
     /// Nothing of it is taken from now on; what it holds goes when the OSDs take nothing of it either.
     pub(crate) fn evict_client(&mut self, client: ClientId) {
-        let Some(s) = self.sessions.get_mut(client) else { return };
+        let Some(s) = self.sessions.get_mut(client) else {
+            return;
+        };
         if s.state == State::Evicted {
             return;
         }
@@ -427,7 +450,12 @@ impl Machine {
     pub(crate) fn fenced(&mut self, client: ClientId, epoch: types::Epoch) {
         self.osd_barrier = self.osd_barrier.max(epoch);
         let writes: Vec<u64> = match self.sessions.get(client) {
-            Some(s) => s.caps.iter().copied().filter(|i| self.writing.contains(i)).collect(),
+            Some(s) => s
+                .caps
+                .iter()
+                .copied()
+                .filter(|i| self.writing.contains(i))
+                .collect(),
             None => Vec::new(),
         };
         let reclaimers = self.sessions.get(client).and_then(|s| s.uuid.clone());
@@ -468,7 +496,9 @@ impl Machine {
     }
 
     fn reclaimed(&mut self, client: ClientId, epoch: types::Epoch, addr: Option<EntityAddr>) {
-        let Some(conn) = self.reclaims().remove(&client) else { return };
+        let Some(conn) = self.reclaims().remove(&client) else {
+            return;
+        };
         let reply = MClientReclaimReply {
             result: 0,
             epoch,

@@ -73,10 +73,6 @@ impl WriteBack {
     pub fn is_full(&self) -> bool {
         self.segments.len() >= SEGMENTS_MAX
     }
-
-    pub fn is_idle(&self) -> bool {
-        self.flushing.is_none() && !self.trimming
-    }
 }
 
 impl Machine {
@@ -173,7 +169,9 @@ impl Machine {
             return;
         }
         while self.jobs_running.len() < JOBS_MAX {
-            let Some(id) = self.jobs_waiting.pop_front() else { break };
+            let Some(id) = self.jobs_waiting.pop_front() else {
+                break;
+            };
             let Some(Row::Job(job)) = self.table.peek(&Key::Job(id)) else {
                 continue;
             };

@@ -40,11 +40,7 @@ fn check<T: Body + std::fmt::Debug>(name: &str, m: &Message) {
     assert_eq!(hex::encode(&again.front), hex::encode(&m.front), "{name}");
     assert_eq!(again.middle, m.middle, "{name}");
     assert_eq!(again.data, m.data, "{name}");
-    assert_eq!(
-        (again.version, again.compat),
-        (m.version, m.compat),
-        "{name}"
-    );
+    assert_eq!((again.version, again.compat), (m.version, m.compat), "{name}");
     for len in 0..m.front.len() {
         let front = m.front.slice(..len);
         let _ = T::from_message(&Message { front, ..m.clone() });
@@ -98,7 +94,10 @@ fn fields_mean_what_the_recording_says() {
     assert_eq!(Args::of_setattr(&r.args.setattr()), r.args);
     let m = MClientReply::from_message(&find("create-reply-unsafe")).unwrap();
     let target = m.trace.target.unwrap();
-    assert_eq!((target.ino, target.max_size, target.mode), (1_099_511_627_777, 4 << 20, 0o100_644));
+    assert_eq!(
+        (target.ino, target.max_size, target.mode),
+        (1_099_511_627_777, 4 << 20, 0o100_644)
+    );
     assert!(!m.safe);
     let m = MClientCaps::from_message(&find("caps-revoke")).unwrap();
     assert_eq!((m.op, m.seq, m.cap_id), (cap_op::REVOKE, 2, 1));

@@ -55,7 +55,11 @@ impl Machine {
 
     pub(crate) fn mknod(&mut self, r: &mut Request) -> Result<Answer> {
         let mode = r.m.args.u32_at(0);
-        let kind = if mode & S_IFMT == 0 { S_IFREG } else { mode & S_IFMT };
+        let kind = if mode & S_IFMT == 0 {
+            S_IFREG
+        } else {
+            mode & S_IFMT
+        };
         if kind == S_IFDIR || kind == S_IFLNK {
             return Err(Errno::EINVAL.into());
         }

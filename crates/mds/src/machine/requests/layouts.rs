@@ -35,13 +35,22 @@ impl Machine {
     }
 
     /// `value` None: it is removed.
-    pub(crate) fn set_setting(&mut self, r: &mut Request, name: &Bytes, value: Option<Bytes>) -> Result<Answer> {
+    pub(crate) fn set_setting(
+        &mut self,
+        r: &mut Request,
+        name: &Bytes,
+        value: Option<Bytes>,
+    ) -> Result<Answer> {
         let name = std::str::from_utf8(name).map_err(|_| Errno::EINVAL)?.to_string();
         let inode = self.live(r)?;
         self.check_access(r, &inode, None, POLICY)?;
         self.realms_of(&inode)?;
         let text = match &value {
-            Some(v) => Some(std::str::from_utf8(v).map_err(|_| Errno::EINVAL)?.trim_end_matches('\0')),
+            Some(v) => Some(
+                std::str::from_utf8(v)
+                    .map_err(|_| Errno::EINVAL)?
+                    .trim_end_matches('\0'),
+            ),
             None => None,
         };
         for kind in ["ceph.dir.layout", "ceph.file.layout"] {
@@ -214,12 +223,18 @@ impl Machine {
     pub(crate) fn setting_text(&mut self, inode: &Inode, name: &str) -> Result<String> {
         let own = inode.layout.is_set() && (inode.ino != ROOT);
         for kind in ["ceph.dir.layout.", "ceph.file.layout."] {
-            let Some(field) = name.strip_prefix(kind) else { continue };
+            let Some(field) = name.strip_prefix(kind) else {
+                continue;
+            };
             let (l, ns) = match inode.layout.is_set() {
                 true => (inode.layout, inode.pool_ns.clone()),
                 false => self.inherited_layout(inode)?,
             };
-            let pool = self.pool_names.get(&i64::from(l.pool)).cloned().unwrap_or_default();
+            let pool = self
+                .pool_names
+                .get(&i64::from(l.pool))
+                .cloned()
+                .unwrap_or_default();
             return match field {
                 "json" => Ok(serde_json::json!({
                     "stripe_unit": l.stripe_unit,

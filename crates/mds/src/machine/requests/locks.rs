@@ -109,7 +109,9 @@ impl Machine {
     }
 
     fn interrupt(&mut self, ino: u64, is_flock: bool, owner: Owner) {
-        let Some(locks) = self.flocks.get_mut(&ino) else { return };
+        let Some(locks) = self.flocks.get_mut(&ino) else {
+            return;
+        };
         for id in locks.table(is_flock).interrupt(owner) {
             self.wake_locker(id, Errno::EINTR.0);
         }

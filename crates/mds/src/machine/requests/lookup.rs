@@ -3,9 +3,7 @@
 use super::{Answer, READ, Request};
 use crate::machine::{Machine, Result};
 use crate::row::{Inode, NOSNAP, ROOT};
-use bytes::Bytes;
 use messages::fs::{LeaseStat, cap};
-use std::sync::Arc;
 use types::Errno;
 
 /// Below are numbers that clients take for the server's own.
@@ -101,9 +99,5 @@ impl Machine {
     /// A negative answer may be trusted by nobody for any time.
     pub(crate) fn no_lease() -> LeaseStat {
         LeaseStat::default()
-    }
-
-    pub(crate) fn name_of(inode: &Arc<Inode>) -> Bytes {
-        inode.links.first().map(|(_, n)| n.clone()).unwrap_or_default()
     }
 }

@@ -97,7 +97,9 @@ impl Machine {
     /// Carries out what can be.
     pub(crate) fn run_requests(&mut self) {
         while let Some(id) = self.runnable.pop_front() {
-            let Some(request) = self.requests.remove(&id) else { continue };
+            let Some(request) = self.requests.remove(&id) else {
+                continue;
+            };
             self.run(request);
         }
     }
@@ -190,7 +192,10 @@ impl Machine {
 
     /// Answers, and gives back what was kept from others.
     fn finish(&mut self, mut r: Request, result: i32, answer: Answer) {
-        let snap = answer.realms_of.map(|ino| self.realm_blob(ino)).unwrap_or_default();
+        let snap = answer
+            .realms_of
+            .map(|ino| self.realm_blob(ino))
+            .unwrap_or_default();
         let reply = MClientReply {
             op: r.m.op,
             result,
@@ -217,7 +222,9 @@ impl Machine {
 
     /// The transaction of a request: it is remembered as carried out, with the inode that it made.
     pub(crate) fn commit_request(&mut self, r: &Request, mut tx: Tx, made: u64) {
-        let Some(s) = self.sessions.get_mut(r.client) else { return };
+        let Some(s) = self.sessions.get_mut(r.client) else {
+            return;
+        };
         s.forget_done(r.client, r.m.oldest_tid, &mut tx);
         s.done.insert(r.tid, made);
         tx.put(
@@ -231,7 +238,13 @@ impl Machine {
     }
 
     /// What the key of the client says to it.
-    pub(crate) fn check_access(&mut self, r: &Request, inode: &Inode, name: Option<&Bytes>, wish: Wish) -> Result<()> {
+    pub(crate) fn check_access(
+        &mut self,
+        r: &Request,
+        inode: &Inode,
+        name: Option<&Bytes>,
+        wish: Wish,
+    ) -> Result<()> {
         let Some(s) = self.sessions.get(r.client) else {
             return Err(Errno::EACCES.into());
         };
@@ -255,7 +268,9 @@ impl Machine {
 
     /// What a client changed in its cache has to be allowed, too.
     pub(crate) fn may_flush(&self, client: ClientId, inode: &Inode, who: (u32, u32)) -> bool {
-        let Some(s) = self.sessions.get(client) else { return false };
+        let Some(s) = self.sessions.get(client) else {
+            return false;
+        };
         let path = match s.access.needs_path() {
             true => self.path_cached(inode),
             false => String::new(),

@@ -193,7 +193,11 @@ impl Machine {
         self.flocks.remove(&ino);
         let (snap_seq, snaps) = self.snap_context(&inode);
         let purge = Job {
-            kind: if inode.is_dir() { job::PURGE_DIR } else { job::PURGE },
+            kind: if inode.is_dir() {
+                job::PURGE_DIR
+            } else {
+                job::PURGE
+            },
             ino,
             layout: inode.layout,
             pool_ns: inode.pool_ns.clone(),

@@ -31,10 +31,7 @@ pub(crate) struct Named {
 impl Machine {
     pub(crate) fn at(&mut self, path: &FilePath) -> Result<At> {
         let inode = self.inode(path.ino)?;
-        let mut at = At {
-            inode,
-            snap: NOSNAP,
-        };
+        let mut at = At { inode, snap: NOSNAP };
         let parts: Vec<Bytes> = parts(&path.path).collect();
         let mut parts = parts.into_iter().peekable();
         while let Some(part) = parts.next() {

@@ -10,7 +10,6 @@ use messages::fs::cap;
 use std::sync::Arc;
 use types::Errno;
 
-
 /// All that takes part, checked.
 struct Move {
     from: Named,

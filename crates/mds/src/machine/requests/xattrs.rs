@@ -67,7 +67,12 @@ impl Machine {
     }
 
     /// One inode that a request changed, and its answer.
-    pub(crate) fn commit_changed(&mut self, r: &mut Request, old: &Inode, mut changed: Inode) -> Result<Answer> {
+    pub(crate) fn commit_changed(
+        &mut self,
+        r: &mut Request,
+        old: &Inode,
+        mut changed: Inode,
+    ) -> Result<Answer> {
         let mut tx = Tx::default();
         self.keep_inode(&mut tx, old)?;
         super::attributes::touched(&mut changed, r.stamp());
