@@ -21,6 +21,9 @@ mod session;
 mod sums;
 mod write_back;
 
+#[cfg(test)]
+mod tests;
+
 pub use load::{PageRead, Read};
 pub use write_back::Write;
 

@@ -2,7 +2,7 @@
 //! told yet is kept with the inode, so that nothing is lost or told twice. And quotas, which are looked at by these sums.
 
 use super::{ClientId, Machine, Result, Tx};
-use crate::row::{Inode, Key, Sums};
+use crate::row::{Inode, Key, Row, Sums};
 use messages::fs::MClientQuota;
 use messages::mon::Body;
 use std::collections::BTreeMap;
@@ -18,66 +18,67 @@ impl Machine {
     pub(crate) fn tell_sums(&mut self) {
         for _ in 0..ROUNDS_MAX {
             let round: Vec<u64> = self.untold.iter().take(ROUND_MAX).copied().collect();
-            self.untold.retain(|i| !round.contains(i));
-            let mut tx = Tx::default();
-            let mut parents: BTreeMap<u64, Inode> = BTreeMap::new();
+            round.iter().for_each(|i| drop(self.untold.remove(i)));
+            let mut changed: BTreeMap<u64, Inode> = BTreeMap::new();
             let mut later = Vec::new();
             for ino in round {
-                if let Some(missing) = self.tell(ino, &mut tx, &mut parents) {
+                if let Some(missing) = self.tell(ino, &mut changed) {
                     later.push(ino);
                     self.prefetch(vec![missing]);
                 }
             }
-            let quiet = tx.changes.is_empty();
-            let told: Vec<u64> = parents.keys().copied().collect();
+            let mut tx = Tx::default();
+            let told: Vec<u64> = changed.keys().copied().collect();
+            changed.into_values().for_each(|inode| tx.inode(inode));
             self.commit(tx);
             self.untold.extend(later);
-            for ino in told {
-                self.tell_quota_here(ino);
+            for ino in &told {
+                self.tell_quota_here(*ino);
             }
-            if quiet {
+            if told.is_empty() {
                 break;
             }
         }
     }
 
-    /// A row that has to be read before.
-    fn tell(&mut self, ino: u64, tx: &mut Tx, parents: &mut BTreeMap<u64, Inode>) -> Option<Key> {
-        let inode = match parents.get(&ino) {
-            Some(i) => Arc::new(i.clone()),
-            None => match self.inode_opt(ino) {
-                Ok(Some(i)) => i,
-                Ok(None) => return None,
-                Err(_) => return Some(Key::inode(ino)),
-            },
-        };
-        self.untold.remove(&ino);
-        if inode.untold.is_zero() {
-            return None;
+    /// As this round has left it, or as it is.
+    fn in_round(
+        &mut self,
+        ino: u64,
+        changed: &BTreeMap<u64, Inode>,
+    ) -> std::result::Result<Option<Inode>, Key> {
+        if let Some(inode) = changed.get(&ino) {
+            return Ok(Some(inode.clone()));
         }
-        let mut changed = Inode::clone(&inode);
-        changed.untold = Sums::default();
+        match self.table.get(&Key::inode(ino)) {
+            Some(Some(Row::Inode(i))) => Ok(Some(Inode::clone(i))),
+            Some(_) => Ok(None),
+            None => Err(Key::inode(ino)),
+        }
+    }
+
+    /// A row that has to be read before.
+    fn tell(&mut self, ino: u64, changed: &mut BTreeMap<u64, Inode>) -> Option<Key> {
+        let mut inode = match self.in_round(ino, changed) {
+            Ok(Some(i)) if !i.untold.is_zero() => i,
+            Ok(_) => return None,
+            Err(missing) => return Some(missing),
+        };
+        let news = std::mem::take(&mut inode.untold);
         if let Some(above) = inode.parent() {
-            let mut dir = match parents.remove(&above) {
-                Some(d) => d,
-                None => match self.inode_opt(above) {
-                    Ok(Some(d)) => Inode::clone(&d),
-                    Ok(None) => return None,
-                    Err(_) => return Some(Key::inode(above)),
-                },
+            let mut dir = match self.in_round(above, changed) {
+                Ok(Some(d)) => d,
+                Ok(None) => return None,
+                Err(missing) => return Some(missing),
             };
-            dir.sums.add(&inode.untold);
-            dir.untold.add(&inode.untold);
+            dir.sums.add(&news);
+            dir.untold.add(&news);
             if dir.parent().is_none() {
                 dir.untold = Sums::default();
             }
-            tx.inode(dir.clone());
-            parents.insert(above, dir);
+            changed.insert(above, dir);
         }
-        if parents.contains_key(&ino) {
-            parents.insert(ino, changed.clone());
-        }
-        tx.inode(changed);
+        changed.insert(ino, inode);
         None
     }
 
