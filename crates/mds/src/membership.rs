@@ -11,19 +11,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use types::{EntityAddr, Epoch, PoolId};
 
-/// Where a rank's daemon stands; the numbers are those of the MDS map.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(i32)]
-pub enum MdsState {
-    Creating = -6,
-    Replay = 8,
-    Reconnect = 10,
-    Rejoin = 11,
-    ClientReplay = 12,
-    Active = 13,
-    Stopping = 14,
-    Damaged = 15,
-}
+pub use types::fsmap::MdsState;
 
 /// A rank of a file system, and what belongs to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -98,6 +86,9 @@ pub trait Membership {
 
     /// The loop turns.
     fn alive(&self);
+
+    /// It stops: another may take the rank at once.
+    fn leave(&self) -> impl Future<Output = ()>;
 
     /// Puts a client's instance on the blocklist. Returns the epoch of the OSD map that has it.
     fn fence(&self, client: EntityAddr) -> impl Future<Output = Result<Epoch, Lost>>;

@@ -277,6 +277,7 @@ impl<M: Membership + 'static> Shell<M> {
             }
         }
         self.conns.shutdown();
+        self.membership.leave().await;
         tracing::info!("mds.{}: stopped", self.name);
         Ok(())
     }

@@ -18,7 +18,7 @@ impl Machine {
     pub(crate) fn tell_sums(&mut self) {
         for _ in 0..ROUNDS_MAX {
             let round: Vec<u64> = self.untold.iter().take(ROUND_MAX).copied().collect();
-            round.iter().for_each(|i| drop(self.untold.remove(i)));
+            self.untold.retain(|i| !round.contains(i));
             let mut changed: BTreeMap<u64, Inode> = BTreeMap::new();
             let mut later = Vec::new();
             for ino in round {
