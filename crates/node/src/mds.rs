@@ -80,7 +80,11 @@ fn rados(settings: &crate::Settings, state: &ClusterState) -> Result<client::Con
         AuthMode::None => None,
         AuthMode::Cephx => match state.auth.get(&admin) {
             Some(entity) => Some(entity.key.clone()),
-            None => return Err(format!("the key of {admin} is gone: the metadata server needs it")),
+            None => {
+                return Err(format!(
+                    "the key of {admin} is gone: the metadata server needs it"
+                ));
+            }
         },
     };
     Ok(client::Conf::new(admin, mons, key))
@@ -202,7 +206,11 @@ fn assigned(state: &ClusterState, gid: u64) -> Option<Assigned> {
 
 impl Membership for Place {
     async fn boot(&self, presence: Presence) -> Result<(), Lost> {
-        let lease = self.cluster.mds_lease(self.gid, &self.name, LEASE).await.map_err(lost)?;
+        let lease = self
+            .cluster
+            .mds_lease(self.gid, &self.name, LEASE)
+            .await
+            .map_err(lost)?;
         *self.lease.borrow_mut() = Some(lease);
         let mut rados = presence.addr;
         if let Some(sock) = &mut rados.sock {
