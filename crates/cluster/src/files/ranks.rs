@@ -1,6 +1,6 @@
 //! Daemons come and go, and ranks with them.
 
-use super::{DAEMONS_MAX, Draft, MdsDaemon, RANKS_MAX};
+use super::{DAEMONS_MAX, DEFAULT_STANDBYS, Draft, MdsDaemon, RANKS_MAX};
 use crate::changes::{Change, Changes};
 use crate::state::ClusterState;
 use types::clusterlog::LogLevel;
@@ -141,8 +141,20 @@ pub fn leave(state: &ClusterState, gid: u64, now: Utime) -> Changes {
     fail(state, &[gid], "has stopped", now)
 }
 
-/// Free ranks go to standbys, the longest waiting first.
+/// Free ranks go to standbys, the longest waiting first. Once there was a standby, its absence is worth a warning.
 pub fn settle(draft: &mut Draft<'_>) {
+    give_ranks(draft);
+    if !draft.map.standby_daemons.is_empty() {
+        for fs in &mut draft.map.filesystems {
+            let wanted = &mut fs.mds_map.standby_count_wanted;
+            if *wanted < 0 {
+                *wanted = DEFAULT_STANDBYS;
+            }
+        }
+    }
+}
+
+fn give_ranks(draft: &mut Draft<'_>) {
     for i in 0..draft.map.filesystems.len() {
         for rank in 0..RANKS_MAX {
             let map = &draft.map.filesystems[i].mds_map;

@@ -105,12 +105,17 @@ fn versions(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     let mons = daemons::mon_versions(ctx);
     let mgrs = daemons::mgr_versions(ctx);
     let osds = daemons::osd_versions(ctx);
-    let all: Vec<String> = [&mons, &mgrs, &osds].into_iter().flatten().cloned().collect();
+    let mdss = daemons::mds_versions(ctx);
+    let all: Vec<String> = [&mons, &mgrs, &osds, &mdss]
+        .into_iter()
+        .flatten()
+        .cloned()
+        .collect();
     cmd.json(&json!({
         "mon": show::count_values(mons),
         "mgr": show::count_values(mgrs),
         "osd": show::count_values(osds),
-        "mds": {},
+        "mds": show::count_values(mdss),
         "overall": show::count_values(all),
     }))
 }
@@ -141,6 +146,14 @@ fn node_ls(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     let mut all = Map::new();
     all.insert("mon".into(), json!(mons));
     all.insert("osd".into(), json!(osds));
+    let mut mdss = Hosts::new();
+    for info in ctx.state.fsmap.daemons() {
+        let host = daemons::value_of(&daemons::mds_facts(ctx, info), "hostname");
+        mdss.entry(host).or_default().push(info.name.clone());
+    }
+    if !mdss.is_empty() {
+        all.insert("mds".into(), json!(mdss));
+    }
     if ctx.state.mgrmap.available {
         all.insert("mgr".into(), json!(mgrs));
     }
