@@ -247,6 +247,47 @@ impl Keeper {
         Ok(Event::Flushed { id })
     }
 
+    /// Copies the names of a fragment to its halves. What an earlier try left in these is gone before.
+    pub async fn split(&self, dir: u64, fragment: Fragment) -> Result<Event, Error> {
+        let halves = fragment.halves();
+        for half in halves {
+            self.remove(&self.rows, &half.object(dir)).await?;
+        }
+        let object = fragment.object(dir);
+        let mut after = Bytes::new();
+        loop {
+            let page = self
+                .insist(&object, || async {
+                    match self.rows.omap_page(&object, &after, b"", ROWS_MAX as u64).await {
+                        Ok(page) => Ok(Some(page)),
+                        Err(e) if e.is_not_found() => Ok(None),
+                        Err(e) => Err(e),
+                    }
+                })
+                .await?;
+            let Some(page) = page else { break };
+            let mut sets = [BTreeMap::new(), BTreeMap::new()];
+            let last = page.items.last().map(|(k, _)| k.clone());
+            for (key, value) in page.items {
+                let Some(Key::Dentry { hash, .. }) = place::parse_dentry(dir, &key) else {
+                    return Err(self.damaged(&object, "a name that cannot be read"));
+                };
+                let upper = halves[0].end().is_some_and(|end| hash >= end);
+                sets[usize::from(upper)].insert(key, value);
+            }
+            for (half, set) in halves.iter().zip(&sets) {
+                if !set.is_empty() {
+                    self.write_rows(&half.object(dir), set, &BTreeSet::new()).await?;
+                }
+            }
+            match last {
+                Some(last) if page.more => after = last,
+                _ => break,
+            }
+        }
+        Ok(Event::Split { dir })
+    }
+
     async fn write_rows(
         &self,
         object: &str,
@@ -323,6 +364,15 @@ impl Keeper {
             job::PURGE => self.purge(&j).await.map(|()| None)?,
             job::CUT => self.cut(&j).await.map(|()| None)?,
             job::PURGE_DIR => self.purge_dir(&j).await.map(|()| None)?,
+            job::DROP => {
+                let fragment = Fragment {
+                    bits: j.bits,
+                    value: j.split,
+                };
+                self.remove(&self.rows, &fragment.object(j.ino))
+                    .await
+                    .map(|()| None)?
+            }
             job::PROBE => Some(self.probe(&j).await?),
             other => {
                 tracing::error!("job {id} is of kind {other}, which is not known");
@@ -384,9 +434,12 @@ impl Keeper {
 
     async fn purge_dir(&self, j: &Job) -> Result<(), Error> {
         let (bits, split, ino) = (j.bits, j.split, j.ino);
-        self.each(Fragment::all(bits, split), |keeper, fragment| async move {
-            keeper.remove(&keeper.rows, &fragment.object(ino)).await
-        })
+        // Halves that were being made when the directory went, too.
+        let begun = Fragment { bits, value: split }.halves();
+        self.each(
+            Fragment::all(bits, split).chain(begun),
+            |keeper, fragment| async move { keeper.remove(&keeper.rows, &fragment.object(ino)).await },
+        )
         .await
     }
 

@@ -8,6 +8,26 @@ use crate::row::{Inode, Key};
 use bytes::Bytes;
 use messages::fs::Layout;
 
+/// A fragment that holds about so many names becomes two.
+pub const NAMES_MAX: u64 = 16 << 10;
+
+/// The fragment of a directory that is to become two, if one is.
+pub fn to_split(dir: &Inode) -> Option<Fragment> {
+    let crowded = (dir.files + dir.subdirs) >> dir.bits > NAMES_MAX;
+    (crowded && dir.bits < BITS_MAX).then_some(Fragment {
+        bits: dir.bits,
+        value: dir.split,
+    })
+}
+
+/// The directory after that.
+pub fn after_split(dir: &mut Inode) {
+    dir.split += 1;
+    if dir.split == 1 << dir.bits {
+        (dir.bits, dir.split) = (dir.bits + 1, 0);
+    }
+}
+
 /// Bits of a name's hash.
 const HASH_BITS: u8 = 24;
 /// More fragments a directory never has.
@@ -45,6 +65,14 @@ impl Fragment {
 
     pub fn object(self, dir: u64) -> String {
         format!("skep.dir.{dir:x}.{}.{:x}", self.bits, self.value)
+    }
+
+    /// What it becomes.
+    pub fn halves(self) -> [Self; 2] {
+        [0, 1].map(|half| Self {
+            bits: self.bits + 1,
+            value: self.value * 2 + half,
+        })
     }
 
     /// All of a directory, in order.

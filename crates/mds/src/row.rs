@@ -344,8 +344,8 @@ pub mod job {
     pub const PURGE_DIR: u8 = 3;
     /// The size of a file is found by its objects: between `to` and `from`.
     pub const PROBE: u8 = 4;
-    /// A snapshot is given back to the pools.
-    pub const SNAP: u8 = 5;
+    /// An object of names that is two others now is removed.
+    pub const DROP: u8 = 5;
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -356,6 +356,7 @@ impl<M: Membership + 'static> Shell<M> {
                     last_tx,
                 } => keeper.append(segment, new, bytes, last_tx).await,
                 Effect::Flush { id, writes } => keeper.flush(id, writes).await,
+                Effect::Split { dir, fragment } => keeper.split(dir, fragment).await,
                 Effect::Trim { first, next_tx, gone } => keeper.trim(first, next_tx, gone).await,
                 Effect::Job { id, job } => keeper.job(id, job).await,
                 Effect::Fence { client, addr } => match membership.fence(addr).await {

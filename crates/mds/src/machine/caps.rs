@@ -66,6 +66,34 @@ fn against(have: u32) -> u32 {
     no
 }
 
+/// What all may have together.
+const SHARED: u32 = cap::PIN | cap::AS | cap::LS | cap::XS;
+
+impl Cap {
+    fn reads(&self) -> bool {
+        self.wanted & (cap::FR | cap::FC) != 0
+    }
+
+    fn writes(&self) -> bool {
+        self.wanted & (cap::FW | cap::FB) != 0
+    }
+
+    /// What it is given without having asked, besides what it wants.
+    fn liked(&self, inode: &Inode) -> u32 {
+        let mut bits = SHARED | cap::FS | self.wanted;
+        if inode.is_dir() {
+            bits |= cap::FX;
+        }
+        if self.reads() {
+            bits |= cap::FC | cap::FR;
+        }
+        if self.writes() {
+            bits |= cap::AX | cap::LX | cap::XX | EVERY_F;
+        }
+        bits
+    }
+}
+
 pub(crate) const EVERY_F: u32 = cap::FS | cap::FX | cap::FC | cap::FR | cap::FW | cap::FB;
 
 impl InodeCaps {
@@ -92,7 +120,7 @@ impl InodeCaps {
         self.holders.is_empty() && self.frozen.is_empty() && self.waiting.is_empty()
     }
 
-    /// What it would have if nobody had anything.
+    /// What it may have, by who else uses the inode, and what is kept back.
     fn allowed(&self, client: ClientId, inode: &Inode, caching: bool) -> u32 {
         let Some(cap) = self.holders.get(&client) else {
             return 0;
@@ -108,46 +136,32 @@ impl InodeCaps {
     fn asking(&self, c: &Cap, inode: &Inode) -> u32 {
         let mut bits = cap::PIN;
         if inode.is_file() {
-            if c.wanted & (cap::FR | cap::FC) != 0 {
+            if c.reads() {
                 bits |= cap::FR;
             }
-            if c.wanted & (cap::FW | cap::FB) != 0 {
+            if c.writes() {
                 bits |= cap::AS | cap::FW;
             }
         }
         bits
     }
 
+    /// Who is alone may do everything; several may all read, or some write, where nobody caches.
     fn caching(&self, client: ClientId, c: &Cap, inode: &Inode) -> u32 {
-        let shared = cap::PIN | cap::AS | cap::LS | cap::XS;
-        let alone = self.holders.len() == 1;
-        let own = shared | cap::AX | cap::LX | cap::XX;
+        if self.holders.len() == 1 {
+            return SHARED | cap::AX | cap::LX | cap::XX | EVERY_F;
+        }
         if !inode.is_file() {
-            return match alone && inode.is_dir() {
-                true => shared | cap::FS | cap::FX,
-                false => shared | cap::FS,
-            };
+            return SHARED | cap::FS;
         }
-        let writes = |c: &Cap| c.wanted & (cap::FW | cap::FB | cap::FX) != 0;
-        let others_write = self.holders.iter().any(|(k, o)| *k != client && writes(o));
-        let others_read = self
-            .holders
-            .iter()
-            .any(|(k, o)| *k != client && o.wanted & (cap::FR | cap::FC | cap::FS) != 0);
-        if alone {
-            let data = match writes(c) {
-                true => EVERY_F,
-                false => cap::FS | cap::FC | cap::FR,
-            };
-            return if writes(c) { own | data } else { shared | data };
-        }
-        match (writes(c), others_write) {
-            (false, false) => shared | cap::FS | cap::FC | cap::FR,
-            (true, false) if !others_read => shared | EVERY_F,
-            // Everybody reads and writes at the objects.
+        let others = || self.holders.iter().filter(|(k, _)| **k != client).map(|(_, o)| o);
+        let (others_write, others_read) = (others().any(Cap::writes), others().any(Cap::reads));
+        match (c.writes(), others_write) {
+            (false, false) => SHARED | cap::FS | cap::FC | cap::FR,
+            (true, false) if !others_read => SHARED | EVERY_F,
             (writes, _) => {
-                let w = if writes { cap::FW } else { 0 };
-                shared | cap::FR | w
+                let read = if c.reads() { cap::FR } else { 0 };
+                SHARED | read | if writes { cap::FW } else { 0 }
             }
         }
     }
@@ -158,6 +172,21 @@ impl InodeCaps {
             .iter()
             .filter(|(k, _)| **k != client)
             .fold(0, |m, (_, c)| m | against(c.issued))
+    }
+}
+
+#[cfg(test)]
+impl InodeCaps {
+    /// Two that stand against each other.
+    pub fn conflict(&self) -> Option<(ClientId, ClientId)> {
+        let pairs = self
+            .holders
+            .iter()
+            .flat_map(|a| self.holders.iter().map(move |b| (a, b)));
+        pairs
+            .filter(|((k, a), (l, b))| k != l && against(a.issued) & b.issued != 0)
+            .map(|((k, _), (l, _))| (*k, *l))
+            .next()
     }
 }
 
@@ -184,6 +213,8 @@ impl Machine {
             *last_cap_id += 1;
             Cap {
                 id: *last_cap_id,
+                issued: cap::PIN,
+                pending: cap::PIN,
                 ..Cap::default()
             }
         });
@@ -191,7 +222,7 @@ impl Machine {
         let Some(cap) = ic.holders.get_mut(&client) else {
             return CapStat::default();
         };
-        cap.pending |= allowed | cap::PIN;
+        cap.pending |= allowed & cap.liked(inode) | cap::PIN;
         cap.issued |= cap.pending;
         cap.last_sent += 1;
         cap.last_issue = cap.last_sent;
@@ -311,13 +342,12 @@ impl Machine {
                 continue;
             };
             let revoked = cap.pending & !allowed & !cap::PIN;
-            let given = allowed & !cap.pending & !forbidden;
-            let worth = given & (cap.wanted | cap::AS | cap::LS | cap::XS | cap::FS);
+            let given = allowed & !cap.pending & !forbidden & cap.liked(&inode);
             let op = if revoked != 0 {
                 cap.pending &= !revoked;
                 cap.revoked_at.get_or_insert(self.now.monotonic);
                 cap_op::REVOKE
-            } else if worth != 0 && cap.issued & !cap.pending == 0 {
+            } else if given != 0 && cap.issued & !cap.pending == 0 {
                 cap.pending |= given;
                 cap.issued |= given;
                 cap_op::GRANT

@@ -44,6 +44,17 @@ pub(crate) struct Loads {
 }
 
 impl Loads {
+    /// The number of the last read that was begun.
+    pub fn last(&self) -> u64 {
+        self.last
+    }
+
+    /// All reads up to this one have ended.
+    pub fn have_ended(&self, upto: u64) -> bool {
+        let begun = |first: Option<&u64>| first.is_none_or(|id| *id > upto);
+        begun(self.rows.keys().next()) && begun(self.pages.keys().next())
+    }
+
     pub fn is_reading(&self, key: &Key) -> bool {
         self.reading.contains(key)
     }
@@ -104,6 +115,7 @@ impl Machine {
             self.runnable.extend(waiting);
         }
         self.go_on_reconnecting();
+        self.start_jobs();
     }
 
     /// What follows a place in a directory.
@@ -170,6 +182,7 @@ impl Machine {
         self.table.learned(read.dir, read.after, to);
         let waiting = self.loads.waiting_pages.remove(&id).unwrap_or_default();
         self.runnable.extend(waiting);
+        self.start_jobs();
     }
 }
 

@@ -29,6 +29,7 @@ pub use write_back::Write;
 
 use crate::journal::{Batch, Change};
 use crate::membership::{Assigned, MdsState};
+use crate::place::Fragment;
 use crate::row::{Counters, Inode, Job, Key, Row};
 use crate::table::Table;
 use bytes::Bytes;
@@ -244,6 +245,8 @@ pub struct Machine {
     pub(crate) realms: BTreeSet<u64>,
     pub(crate) writing: BTreeSet<u64>,
     pub(crate) reconnecting: Option<reconnect::Reconnecting>,
+    /// When clients were last asked to give back.
+    pub(crate) recalled: Duration,
     /// As the OSD map has them.
     pub(crate) pool_names: BTreeMap<i64, String>,
     pub(crate) last_cap_id: u64,
@@ -290,6 +293,7 @@ impl Machine {
             realms: BTreeSet::new(),
             writing: BTreeSet::new(),
             reconnecting: None,
+            recalled: Duration::ZERO,
             pool_names: BTreeMap::new(),
             last_cap_id: 0,
             reclaiming: BTreeMap::new(),
@@ -352,6 +356,7 @@ impl Machine {
             Event::Paged { id, rows, end } => self.paged(id, rows, end),
             Event::Appended { last_tx } => self.appended(last_tx),
             Event::Flushed { id } => self.flushed(id),
+            Event::Split { dir } => self.has_split(dir),
             Event::Trimmed => self.wb.trimming = false,
             Event::JobDone { id, size } => self.job_done(id, size),
             Event::Fenced { client, epoch } => self.fenced(client, epoch),
@@ -423,6 +428,9 @@ impl Machine {
                 if !inode.untold.is_zero() {
                     self.untold.insert(inode.ino);
                 }
+                if inode.is_dir() && crate::place::to_split(inode).is_some() {
+                    self.wb.crowded.insert(inode.ino);
+                }
             }
             if let Some(Row::Counters(c)) = row {
                 self.counters = *c;
@@ -462,6 +470,7 @@ impl Machine {
     fn tick(&mut self) {
         self.tell_sums();
         self.look_after_sessions();
+        self.recall();
         self.look_after_reconnect();
         self.write_back();
         self.evict();

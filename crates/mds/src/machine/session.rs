@@ -26,6 +26,11 @@ const FEATURE_NOTIFY: u32 = 16;
 /// Requests of one client that may be under way; one that has more is cut.
 const REQUESTS_MAX: usize = 16 << 10;
 
+/// What a capability counts, with the inode that it keeps in memory.
+const CAP_BYTES: usize = 1024;
+/// Trimming takes a client a second or so.
+const RECALL_EVERY: Duration = Duration::from_secs(2);
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
     Open,
@@ -413,6 +418,25 @@ impl Machine {
         for client in silent {
             tracing::warn!("client.{client}: no sign of it: it is evicted");
             self.evict_client(client);
+        }
+    }
+
+    /// Clients that hold more than their share are asked to give some back.
+    pub(crate) fn recall(&mut self) {
+        let most = self.options.cache_bytes / CAP_BYTES;
+        let now = self.now.monotonic;
+        let held: usize = self.sessions.iter().map(|(_, s)| s.caps.len()).sum();
+        if held <= most || now.saturating_sub(self.recalled) < RECALL_EVERY {
+            return;
+        }
+        self.recalled = now;
+        let share = most / self.sessions.len().max(1);
+        let over = |(_, s): &(ClientId, &Session)| s.caps.len() > share;
+        let clients: Vec<ClientId> = self.sessions.iter().filter(over).map(|(id, _)| id).collect();
+        for client in clients {
+            let mut m = MClientSession::short(session_op::RECALL_STATE, 0);
+            m.max_caps = (share - share / 5) as u32;
+            self.send(client, m.message(0));
         }
     }
 

@@ -2,11 +2,14 @@
 //!
 //! Rows are taken the oldest first, as they are; what they are written as is durable in the journal before ([`Machine::push`]). A segment
 //! goes when no row that it holds is dirty.
+//!
+//! A directory's fragment becomes two between two flushes: names are copied while none is written, then the directory says so by a
+//! transaction, and the old object goes when no read of it is under way any more. Until that transaction the old object is what holds.
 
 use super::{Effect, Machine, RequestId, Start, Tx};
 use crate::journal::{SEGMENT_BYTES, SEGMENTS_KEPT, SEGMENTS_MAX};
 use crate::place;
-use crate::row::{Key, Row, job};
+use crate::row::{Job, Key, Row, job};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,6 +34,14 @@ pub(crate) struct WriteBack {
     flushing: Option<(u64, Vec<(Key, u64)>)>,
     last_flush: u64,
     pub trimming: bool,
+    /// The directory whose fragment becomes two.
+    splitting: Option<u64>,
+    /// The last thing done was that.
+    has_split: bool,
+    /// Directories with too many names to an object.
+    pub crowded: BTreeSet<u64>,
+    /// Reads that have to end before an object of names may go, by the job.
+    readers: BTreeMap<u64, u64>,
     /// The last segment is of this run.
     grows: bool,
     /// Requests that wait until the journal has room.
@@ -47,6 +58,10 @@ impl WriteBack {
             flushing: None,
             last_flush: 0,
             trimming: false,
+            splitting: None,
+            has_split: false,
+            crowded: BTreeSet::new(),
+            readers: BTreeMap::new(),
             grows: false,
             waiting: Vec::new(),
             drain: false,
@@ -79,7 +94,10 @@ impl Machine {
     /// Begins to write rows back where there is reason to.
     pub(crate) fn write_back(&mut self) {
         self.trim();
-        if self.wb.flushing.is_some() {
+        if self.wb.flushing.is_some() || self.wb.splitting.is_some() {
+            return;
+        }
+        if !self.wb.has_split && self.split_next() {
             return;
         }
         let enough = self.wb.segments.len() > SEGMENTS_KEPT || self.wb.drain;
@@ -120,11 +138,52 @@ impl Machine {
         if taken.is_empty() {
             return;
         }
+        self.wb.has_split = false;
         self.wb.last_flush += 1;
         let id = self.wb.last_flush;
         self.wb.flushing = Some((id, taken));
         let writes = writes.into_values().collect();
         self.push(Effect::Flush { id, writes });
+    }
+
+    /// Begins to make two of a fragment that is too large.
+    fn split_next(&mut self) -> bool {
+        while let Some(ino) = self.wb.crowded.pop_first() {
+            let found = self.cached(ino).filter(|d| d.nlink > 0);
+            let Some(fragment) = found.as_deref().and_then(place::to_split) else {
+                continue;
+            };
+            self.wb.splitting = Some(ino);
+            self.push(Effect::Split { dir: ino, fragment });
+            return true;
+        }
+        false
+    }
+
+    pub(crate) fn has_split(&mut self, ino: u64) {
+        if self.wb.splitting.take() != Some(ino) {
+            return;
+        }
+        self.wb.has_split = true;
+        let found = self.cached(ino).filter(|d| d.nlink > 0);
+        if let Some(dir) = found {
+            let mut tx = Tx::default();
+            let drop = Job {
+                kind: job::DROP,
+                ino,
+                bits: dir.bits,
+                split: dir.split,
+                ..Job::default()
+            };
+            let mut changed = crate::row::Inode::clone(&dir);
+            place::after_split(&mut changed);
+            tx.inode(changed);
+            let id = self.new_job(&mut tx, drop);
+            self.wb.readers.insert(id, self.loads.last());
+            self.commit(tx);
+        }
+        self.start_jobs();
+        self.write_back();
     }
 
     pub(crate) fn flushed(&mut self, id: u64) {
@@ -168,6 +227,7 @@ impl Machine {
         if self.state != crate::membership::MdsState::Active {
             return;
         }
+        let mut later = std::collections::VecDeque::new();
         while self.jobs_running.len() < JOBS_MAX {
             let Some(id) = self.jobs_waiting.pop_front() else {
                 break;
@@ -176,14 +236,23 @@ impl Machine {
                 continue;
             };
             let job = job.clone();
-            if job.kind == job::PURGE_DIR && self.wb.flushing.is_some() {
-                // Rows on their way would bring its objects back.
-                self.jobs_waiting.push_front(id);
-                break;
+            let writing = self.wb.flushing.is_some() || self.wb.splitting.is_some();
+            let read = self
+                .wb
+                .readers
+                .get(&id)
+                .is_some_and(|r| !self.loads.have_ended(*r));
+            // Rows on their way would bring its objects back; and who reads shall find what he looks for.
+            if job.kind == job::PURGE_DIR && writing || read {
+                later.push_back(id);
+                continue;
             }
+            self.wb.readers.remove(&id);
             self.jobs_running.insert(id);
             self.push(Effect::Job { id, job });
         }
+        later.append(&mut self.jobs_waiting);
+        self.jobs_waiting = later;
     }
 
     pub(crate) fn job_done(&mut self, id: u64, size: Option<u64>) {

@@ -9,7 +9,14 @@ use messages::mon::Body;
 use world::World;
 
 fn world() -> World {
-    let mut w = World::new(Options::default());
+    world_of(Options {
+        caching: false,
+        ..Options::default()
+    })
+}
+
+fn world_of(options: Options) -> World {
+    let mut w = World::new(options);
     w.settle();
     w.open(1);
     w.open(2);
@@ -294,4 +301,168 @@ fn directories_larger_than_memory_are_listed_whole() {
     assert_eq!(listed, names);
     assert_eq!(w.lookup(1, d, "nothing"), None);
     assert!(w.lookup(1, d, "f7").is_some());
+}
+
+#[test]
+fn a_large_directory_lies_in_many_objects() {
+    let mut w = World::new(Options {
+        cache_bytes: 20_000,
+        ..Options::default()
+    });
+    w.settle();
+    w.open(1);
+    w.settle();
+    let d = w.mkdir(1, 1, "d");
+    let n = 70_000;
+    for i in 0..n {
+        w.ask(
+            1,
+            op::MKNOD,
+            (d, &format!("f{i}")),
+            (0, ""),
+            Args::words(&[0o644]),
+        );
+        if i % 500 == 499 {
+            w.settle();
+            let c = w.clients.get_mut(&1).unwrap();
+            c.replies.clear();
+            let item = |(ino, r): (&u64, &messages::fs::CapRecord)| CapItem {
+                ino: *ino,
+                cap_id: r.cap_id,
+                mseq: 0,
+                issue_seq: c.seqs[ino],
+            };
+            let items = c.caps.iter().filter(|(i, _)| **i > d).map(item).collect();
+            c.caps.retain(|i, _| *i <= d);
+            let m = MClientCapRelease {
+                items,
+                osd_epoch_barrier: 0,
+            };
+            w.say(1, m.message(0));
+            w.tick(1);
+        }
+    }
+    w.m.wb.drain = true;
+    for _ in 0..40 {
+        w.tick(1);
+    }
+    let prefix = format!("skep.dir.{d:x}.");
+    let sizes: Vec<usize> = w
+        .pool
+        .rows
+        .iter()
+        .filter(|(k, _)| k.starts_with(&prefix))
+        .map(|(_, rows)| rows.len())
+        .collect();
+    assert!(sizes.len() >= 4, "{sizes:?}");
+    assert_eq!(
+        sizes.iter().sum::<usize>(),
+        n,
+        "each name lies in one object: {sizes:?}"
+    );
+    w.restart();
+    w.settle();
+    assert!(w.lookup(1, d, "f69999").is_some());
+    assert_eq!(w.lookup(1, d, "f70000"), None);
+    let names = w.list_by(1, d, 1000);
+    assert_eq!(names.len(), n);
+    assert_eq!(
+        names.into_iter().collect::<std::collections::BTreeSet<_>>().len(),
+        n
+    );
+}
+
+fn caching() -> World {
+    world_of(Options {
+        caching: true,
+        ..Options::default()
+    })
+}
+
+fn issued(w: &World, client: u64, ino: u64) -> u32 {
+    w.clients[&client].caps[&ino].issued
+}
+
+#[test]
+fn who_is_alone_caches_and_several_share() {
+    let mut w = caching();
+    let f = w.make(1, 1, "f");
+    let all = cap::AX | cap::XX | cap::FX | cap::FW | cap::FB | cap::FC;
+    assert_eq!(issued(&w, 1, f) & all, all);
+    // A second one that looks takes for a moment what stands against it, and nothing more.
+    let reply = w.call(
+        2,
+        op::GETATTR,
+        (f, ""),
+        (0, ""),
+        Args::words(&[cap::FS | cap::AS]),
+    );
+    assert_eq!(reply.result, 0);
+    assert_eq!(
+        issued(&w, 1, f) & (cap::AX | cap::FX),
+        cap::FX,
+        "{:x}",
+        issued(&w, 1, f)
+    );
+    assert_ne!(issued(&w, 2, f) & cap::AS, 0);
+    // One that reads ends what is buffered.
+    let reply = w.call(2, op::OPEN, (f, ""), (0, ""), Args::words(&[0]));
+    assert_eq!(reply.result, 0);
+    w.settle();
+    assert_eq!(
+        issued(&w, 1, f) & (cap::FB | cap::FX | cap::FC | cap::FW),
+        cap::FW
+    );
+    assert_ne!(issued(&w, 2, f) & cap::FR, 0);
+}
+
+#[test]
+fn a_directory_that_changes_is_trusted_by_nobody_else() {
+    let mut w = caching();
+    let d = w.mkdir(1, 1, "d");
+    w.call(2, op::GETATTR, (d, ""), (0, ""), Args::words(&[cap::FS]));
+    w.settle();
+    assert_ne!(issued(&w, 2, d) & cap::FS, 0);
+    w.clients.get_mut(&2).unwrap().stubborn = true;
+    let tid = w.ask(1, op::MKNOD, (d, "n"), (0, ""), Args::words(&[0o644]));
+    w.settle();
+    assert!(w.reply(1, tid).is_none(), "the other still trusts what it has");
+}
+
+#[test]
+fn scripts_of_both_policies_end_the_same() {
+    for caching in [false, true] {
+        let mut w = world_of(Options {
+            caching,
+            ..Options::default()
+        });
+        let d = w.mkdir(1, 1, "d");
+        for i in 0..40u64 {
+            let who = 1 + i % 2;
+            let f = w.make(who, d, &format!("f{i}"));
+            w.call(3 - who, op::OPEN, (f, ""), (0, ""), Args::words(&[i as u32 % 3]));
+            if i % 5 == 0 {
+                w.call(
+                    who,
+                    op::RENAME,
+                    (1, &format!("g{i}")),
+                    (d, &format!("f{i}")),
+                    Args::default(),
+                );
+            }
+            let cut = SetAttr {
+                mask: setattr::SIZE | setattr::MODE,
+                size: i,
+                mode: 0o600,
+                ..SetAttr::default()
+            };
+            w.call(3 - who, op::SETATTR, (f, ""), (0, ""), Args::of_setattr(&cut));
+        }
+        assert_eq!(w.list(1, d).len(), 32);
+        assert_eq!(w.list(2, 1).len(), 9);
+        w.restart();
+        w.settle();
+        assert_eq!(w.m.state(), MdsState::Active);
+        assert_eq!(w.list(2, d).len(), 32);
+    }
 }

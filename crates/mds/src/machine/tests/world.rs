@@ -197,6 +197,30 @@ impl World {
                 }
                 self.apply(Event::Flushed { id });
             }
+            Effect::Split { dir, fragment } => {
+                let old = self
+                    .pool
+                    .rows
+                    .get(&fragment.object(dir))
+                    .cloned()
+                    .unwrap_or_default();
+                let [low, high] = fragment.halves();
+                let (mut a, mut b) = (BTreeMap::new(), BTreeMap::new());
+                for (k, v) in old {
+                    let Some(Key::Dentry { hash, .. }) = place::parse_dentry(dir, &k) else {
+                        panic!("{k:?}")
+                    };
+                    let half = if hash >= low.end().unwrap() {
+                        &mut b
+                    } else {
+                        &mut a
+                    };
+                    half.insert(k, v);
+                }
+                self.pool.rows.insert(low.object(dir), a);
+                self.pool.rows.insert(high.object(dir), b);
+                self.apply(Event::Split { dir });
+            }
             Effect::Trim { first, next_tx, gone } => {
                 let head = Head {
                     first_segment: first,
@@ -208,6 +232,13 @@ impl World {
             }
             Effect::Job { id, job } => {
                 self.pool.jobs.push(Job::clone(&job));
+                if job.kind == job::DROP {
+                    let gone = Fragment {
+                        bits: job.bits,
+                        value: job.split,
+                    };
+                    self.pool.rows.remove(&gone.object(job.ino));
+                }
                 let size = (job.kind == job::PROBE).then_some(job.from);
                 self.apply(Event::JobDone { id, size });
             }
@@ -392,6 +423,11 @@ impl World {
     }
 
     pub fn list(&mut self, id: u64, dir: u64) -> Vec<String> {
+        self.list_by(id, dir, 7)
+    }
+
+    /// In pages of so many names.
+    pub fn list_by(&mut self, id: u64, dir: u64, page: u32) -> Vec<String> {
         let mut all = Vec::new();
         let mut last = String::new();
         loop {
