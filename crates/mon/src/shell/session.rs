@@ -219,6 +219,7 @@ mod tests {
             secure: false,
             server_challenge: Some(1),
             lifeline: false,
+            monmap_epoch: None,
         })
     }
 
