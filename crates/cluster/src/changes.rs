@@ -2,6 +2,7 @@
 //!
 //! All of it is committed together or not at all. Bounds: what fits one transaction of the store.
 
+use crate::files::MdsDaemon;
 use crate::pgs::PgProposal;
 use crate::scrubs::ScrubWish;
 use crate::state::{ClusterState, HealthMute};
@@ -48,8 +49,13 @@ pub enum Change {
     MonMap(Box<MonMap>),
     /// The epoch is set by the commit.
     MgrMap(Box<MgrMap>),
-    /// The epoch is set by the commit.
+    /// The epochs are set by the commit: of the whole, and of each file system that is not as before.
     FsMap(Box<FsMap>),
+    /// None: it is no more.
+    MdsDaemon {
+        gid: u64,
+        daemon: Option<MdsDaemon>,
+    },
     Mute(HealthMute),
     Unmute {
         code: String,
@@ -103,6 +109,8 @@ pub struct Changes {
     pub pgs: Vec<PgProposal>,
     /// Commit only if these OSDs hold no lease: they surely no longer serve. Otherwise the commit fails.
     pub unleased: Vec<OsdId>,
+    /// The same for metadata servers, by gid.
+    pub unleased_mds: Vec<u64>,
 }
 
 impl Changes {

@@ -7,6 +7,7 @@
 use crate::changes::{Change, Changes};
 use crate::config::{CONFIG_LOG_MAX, ConfigDb, ConfigLogEntry, Setting};
 use crate::fences::{self, Fences};
+use crate::files::MdsDaemons;
 use crate::format::Format;
 use crate::history::MapHistory;
 use crate::keys;
@@ -59,6 +60,8 @@ pub struct ClusterState {
     pub monmap: Arc<MonMap>,
     pub mgrmap: Arc<MgrMap>,
     pub fsmap: Arc<FsMap>,
+    /// Metadata servers, beyond what the map of file systems says of them.
+    pub mds: Arc<MdsDaemons>,
     pub osdmap: Arc<OsdMap>,
     pub history: Arc<MapHistory>,
     pub config: Arc<ConfigDb>,
@@ -343,8 +346,27 @@ impl ClusterState {
             }
             Change::FsMap(mut map) => {
                 map.epoch = self.fsmap.epoch + 1;
+                for fs in &mut map.filesystems {
+                    if self.fsmap.by_id(fs.fscid) != Some(&*fs) {
+                        fs.mds_map.epoch = map.epoch;
+                    }
+                }
                 ops.push(Write::put(keys::FSMAP, map.to_bytes()));
                 self.fsmap = Arc::new(*map);
+            }
+            Change::MdsDaemon { gid, daemon } => {
+                let key = format!("{}{gid}", keys::MDS);
+                let all = Arc::make_mut(&mut self.mds);
+                match daemon {
+                    Some(daemon) => {
+                        ops.push(Write::put(key, daemon.to_bytes()));
+                        all.insert(gid, daemon);
+                    }
+                    None => {
+                        ops.push(Write::delete(key));
+                        all.remove(&gid);
+                    }
+                }
             }
             Change::Mute(mute) => {
                 ops.push(Write::put(

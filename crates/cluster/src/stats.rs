@@ -112,6 +112,8 @@ pub struct ClusterStats {
     pub mons: BTreeMap<String, MonReport>,
     /// The OSDs that hold a lease: any other surely does not serve.
     pub leased: Arc<BTreeSet<OsdId>>,
+    /// The metadata servers that hold one, by gid.
+    pub leased_mds: Arc<BTreeSet<u64>>,
 }
 
 /// Client I/O per second.

@@ -1,6 +1,7 @@
 //! The monitor without sockets: messages in, effects out, changes committed to a cluster in a temporary file.
 
 mod clusters;
+mod files;
 mod follow;
 mod told;
 

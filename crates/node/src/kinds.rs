@@ -1,8 +1,8 @@
 //! The list of all kinds of roles, and what `--roles` chooses of it.
 
-use crate::datadir::{MON, OSD};
+use crate::datadir::{MDS, MON, OSD};
 use crate::role::{Plan, Role};
-use crate::{Error, monitor, osds};
+use crate::{Error, mds, monitor, osds};
 
 type Make = fn(&Plan<'_>) -> Result<Vec<Box<dyn Role>>, Error>;
 
@@ -31,6 +31,13 @@ pub(crate) const KINDS: &[Kind] = &[
         make: monitor::roles,
         all: "the monitor",
         stopped: "the monitor has stopped",
+    },
+    // It asks the monitor as any client does.
+    Kind {
+        name: MDS,
+        make: mds::roles,
+        all: "the metadata server",
+        stopped: "the metadata server has stopped",
     },
 ];
 
@@ -73,7 +80,8 @@ mod tests {
         };
         check(&["mon", "osd", "mon"], Some(&["osd", "mon"]));
         check(&["mon"], Some(&["mon"]));
-        check(&["mds"], None);
+        check(&["mds"], Some(&["mds"]));
+        check(&["s3"], None);
         check(&["osd", ""], None);
         check(&[], None);
     }

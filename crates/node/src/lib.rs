@@ -9,6 +9,7 @@ mod copies;
 mod datadir;
 mod error;
 mod kinds;
+mod mds;
 mod monitor;
 mod move_state;
 mod node;

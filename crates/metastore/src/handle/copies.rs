@@ -9,7 +9,7 @@ use types::osdmap::OsdSlot;
 use types::{EntityAddrVec, OsdId, PgId};
 
 /// Leases that one commit can ask to have ended, beside the state's version.
-const UNLEASED_MAX: usize = TXN_COMPARES_MAX - 4;
+pub(super) const UNLEASED_MAX: usize = TXN_COMPARES_MAX - 4;
 
 impl ClusterHandle {
     /// Commits what can be committed of `wishes`, in batches; what became of each. Those behind an error were not

@@ -23,6 +23,7 @@ mod cluster;
 mod config;
 mod crush;
 mod doctor;
+mod fs;
 mod health;
 mod osd;
 mod pg;

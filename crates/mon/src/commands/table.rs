@@ -4,7 +4,7 @@
 //! It is kept in parts, one beside the functions of each family; [`FAMILIES`] is all of it, and no other file names
 //! them all. Commands that are listed but not built refuse with EOPNOTSUPP; commands that are not listed do not exist.
 
-use super::{auth, cluster, config, crush, doctor, health, osd, pg, pool};
+use super::{auth, cluster, config, crush, doctor, fs, health, osd, pg, pool};
 use crate::commands::command::{Command, Outcome};
 use crate::commands::context::Context;
 use crate::commands::language::signature;
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 /// Families in the order of the documentation.
-pub static FAMILIES: [(&str, &[Spec]); 25] = [
+pub static FAMILIES: [(&str, &[Spec]); 28] = [
     ("Cluster", cluster::whole::TABLE),
     ("Health", health::TABLE),
     ("What waits, and for what", doctor::TABLE),
@@ -38,7 +38,10 @@ pub static FAMILIES: [(&str, &[Spec]); 25] = [
     ("Configuration", config::settings::TABLE),
     ("Keys and values", config::keys::TABLE),
     ("Authentication", auth::TABLE),
-    ("File systems", cluster::fs::TABLE),
+    ("File systems", fs::TABLE),
+    ("Metadata servers", fs::daemons::TABLE),
+    ("Volumes", fs::volumes::TABLE),
+    ("Subvolumes", fs::subvolumes::TABLE),
     ("Manager modules", cluster::modules::TABLE),
 ];
 

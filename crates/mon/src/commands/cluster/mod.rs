@@ -2,7 +2,6 @@
 
 pub mod df;
 pub mod features;
-pub mod fs;
 pub mod manager;
 pub mod modules;
 pub mod monitor;

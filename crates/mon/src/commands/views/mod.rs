@@ -2,6 +2,7 @@
 
 pub mod crush_map;
 pub mod daemons;
+pub mod file_systems;
 pub mod io_rates;
 pub mod map_flags;
 pub mod monmap;
