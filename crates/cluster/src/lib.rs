@@ -41,7 +41,7 @@ pub use create::{CreateOptions, OSD_CAPS, new_entity};
 pub use error::{Error, Result};
 pub use fences::{Fenced, Instance};
 pub use history::MapHistory;
-pub use pgs::{PgConfig, PgConfigs, PgProposal, Refusal};
+pub use pgs::{Joined, Life, MergeRefusal, PgConfig, PgConfigs, PgMerge, PgProposal, Refusal, share_places};
 pub use scrubs::{ScrubWish, WISHES_MAX as SCRUB_WISHES_MAX};
 pub use snap_owners::SnapOwners;
 pub use state::{AUDIT_CHANNEL, ClusterState, HealthMute, LOG_MAX};

@@ -51,7 +51,7 @@ impl Cluster {
         let mut next = self.map.clone();
         next.apply(&inc).unwrap();
         let mut ops = Vec::new();
-        if self.pgs.settle(&self.map, &next, &mut inc, proposals, &mut ops) {
+        if self.pgs.settle(&self.map, &next, &mut inc, (proposals, &[]), &mut ops) {
             next = self.map.clone();
             next.apply(&inc).unwrap();
         }
