@@ -21,6 +21,4 @@ types::breakable_rules! {
     "pgs" LikeItsAncestor,
     /// Wherever the set is not where CRUSH wants it, the map says where it is.
     "pgs" TempSaysWhere,
-    /// Only PGs that the same OSDs hold are merged.
-    "pgs" MergesAlike,
 }

@@ -5,7 +5,6 @@
 //! joined. It is made only of what the primary of both has brought to rest.
 
 use super::{Joined, Life, PgConfig, PgConfigs};
-use crate::broken::{self, Rule};
 use types::osdmap::{Incremental, OsdMap};
 use types::pool::{PgMergeMeta, ceph_stable_mod, pg_mask};
 use types::{EVersion, Epoch, OsdId, PgId, PoolId};
@@ -148,6 +147,6 @@ impl PgConfigs {
         let alike = source.primary == target.primary
             && source.in_sync.len() == target.in_sync.len()
             && source.in_sync.iter().all(|o| target.in_sync.contains(o));
-        (!alike && !broken::is(Rule::MergesAlike)).then_some(MergeRefusal::Apart)
+        (!alike).then_some(MergeRefusal::Apart)
     }
 }
