@@ -91,7 +91,9 @@ impl Reaper {
             return Self::remove_stray(store, stray, |hash| low(hash) == u64::from(stray.pg.seed));
         }
         let meta = store.meta(target).map_err(|e| e.to_string())?;
-        let life = placement.pool(target.pg.pool).map_or(0, |p| p.life_of(target.pg.seed));
+        let life = placement
+            .pool(target.pg.pool)
+            .map_or(0, |p| p.life_of(target.pg.seed));
         let has_part = placement.group(target).is_some();
         if has_part && meta.is_none_or(|m| pg::is_of_life(&m, life)) {
             let mut txn = Transaction::new(stray);
@@ -102,11 +104,7 @@ impl Reaper {
     }
 
     /// True if nothing is left of it. `its`: whether an object of this hash was.
-    fn remove_stray(
-        store: &mut StoreView,
-        stray: SPgId,
-        its: impl Fn(u32) -> bool,
-    ) -> Result<bool, String> {
+    fn remove_stray(store: &mut StoreView, stray: SPgId, its: impl Fn(u32) -> bool) -> Result<bool, String> {
         let text = |e: &dyn std::fmt::Display| e.to_string();
         let mut txn = Transaction::new(stray);
         let speaks = store.meta(stray).map_err(|e| text(&e))?.is_some()
@@ -126,11 +124,8 @@ impl Reaper {
             },
         };
         for from in [pg::first_scratch(stray), from] {
-            let ours = |o: &ObjectId| {
-                o.shard == from.shard
-                    && o.object.pool == stray.pg.pool
-                    && its(o.object.hash)
-            };
+            let ours =
+                |o: &ObjectId| o.shard == from.shard && o.object.pool == stray.pg.pool && its(o.object.hash);
             let room = OBJECTS_PER_STEP - txn.ops.len();
             let objects = store.list(&from, room).map_err(|e| text(&e))?;
             txn.ops

@@ -51,7 +51,11 @@ impl Side {
             return None;
         }
         let mut stats = self.meta.stats;
-        for e in self.log.iter().filter(|e| e.version.version > self.meta.stats.version) {
+        for e in self
+            .log
+            .iter()
+            .filter(|e| e.version.version > self.meta.stats.version)
+        {
             stats.add(&e.delta);
         }
         Some(stats)
@@ -86,7 +90,10 @@ pub fn bring_to_life(
         pg: PgId::new(id.pg.pool, joined.source),
         shard: id.shard,
     };
-    let sides = match (side(id, joined, life.epoch, store)?, side(source, joined, life.epoch, store)?) {
+    let sides = match (
+        side(id, joined, life.epoch, store)?,
+        side(source, joined, life.epoch, store)?,
+    ) {
         (Some(t), Some(s))
             if t.is(joined.target_head, joined.target_life)
                 && s.is(joined.source_head, joined.source_life)
@@ -99,7 +106,9 @@ pub fn bring_to_life(
     match sides {
         Some((target, source)) => join(id, joined, life.epoch, target, source, store),
         None => {
-            tracing::info!("pg {id}: pg {source} was merged into it while this copy was behind: it is filled anew");
+            tracing::info!(
+                "pg {id}: pg {source} was merged into it while this copy was behind: it is filled anew"
+            );
             let behind = PgMeta {
                 complete: false,
                 dirty: Vec::new(),
@@ -125,7 +134,9 @@ fn read_meta(pg: SPgId, store: &mut dyn ObjectStore) -> Result<Option<PgMeta>, L
         what: "metadata",
         source,
     };
-    raw.map(|raw| PgMeta::from_bytes(&raw)).transpose().map_err(decode)
+    raw.map(|raw| PgMeta::from_bytes(&raw))
+        .transpose()
+        .map_err(decode)
 }
 
 fn side(
@@ -139,7 +150,10 @@ fn side(
     };
     let own = HashRange::of(pg.pg.seed, joined.source + 1);
     let mut log = Vec::new();
-    for (version, raw) in store.log_entries(pg).map_err(|source| LoadError::Read { pg, source })? {
+    for (version, raw) in store
+        .log_entries(pg)
+        .map_err(|source| LoadError::Read { pg, source })?
+    {
         let entry = LogEntry::from_bytes(&raw).map_err(|source| LoadError::Decode {
             pg,
             what: "log entry",
@@ -230,7 +244,9 @@ fn in_turn(joined: &PgJoined, epoch: Epoch, target: Vec<LogEntry>, source: Vec<L
 fn joined_meta(id: SPgId, joined: &PgJoined, epoch: Epoch, target: &Side, source: &Side) -> PgMeta {
     let (t, s) = (&target.meta, &source.meta);
     let pg_num = joined.source + 1;
-    let sums = target.stats(id.pg.seed, pg_num).zip(source.stats(joined.source, pg_num));
+    let sums = target
+        .stats(id.pg.seed, pg_num)
+        .zip(source.stats(joined.source, pg_num));
     let counted = sums.is_some();
     let (a, b) = sums.unwrap_or((t.stats, s.stats));
     let users = |side: &Side| {

@@ -77,7 +77,10 @@ fn unclean_pgs(cluster: &Cluster) -> Vec<(PgId, String)> {
     let mut unclean: Vec<(PgId, String)> = pgs.filter_map(|pg| Some((pg, why(pg)?))).collect();
     if let Some(pool) = state.osdmap.pool(POOL).filter(|p| p.pg_num > p.pg_num_target) {
         let last = PgId::new(POOL, pool.pg_num - 1);
-        unclean.push((last, format!("{last} is not merged, {} PGs are wanted", pool.pg_num_target)));
+        unclean.push((
+            last,
+            format!("{last} is not merged, {} PGs are wanted", pool.pg_num_target),
+        ));
     }
     unclean
 }

@@ -111,7 +111,10 @@ fn bad_merge(before: &ClusterState, now: &ClusterState, pg: PgId, new: &PgConfig
     if is.pg_num + 1 != was.pg_num || joined.source != is.pg_num || new.interval != joined.epoch {
         return Some("a merge takes the last one, and begins a term");
     }
-    let (source, target) = (before.pgs.get(PgId::new(pg.pool, joined.source))?, before.pgs.get(pg)?);
+    let (source, target) = (
+        before.pgs.get(PgId::new(pg.pool, joined.source))?,
+        before.pgs.get(pg)?,
+    );
     let held = |o: &OsdId| source.in_sync.contains(o) && target.in_sync.contains(o);
     (!joined.members.iter().all(held)).then_some("who joins two has all of both")
 }

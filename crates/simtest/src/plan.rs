@@ -349,7 +349,9 @@ impl Plan {
         for _ in 0..1 + dice.below(3) {
             let osd = dice.below(self.osds as u64) as usize;
             let fault = match dice.below(5) {
-                0 => Fault::Split { place: dice.below(2) == 0 },
+                0 => Fault::Split {
+                    place: dice.below(2) == 0,
+                },
                 1 | 2 => Fault::Merge,
                 _ => Fault::MergeAndKill { osd },
             };

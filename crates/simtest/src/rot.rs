@@ -101,7 +101,8 @@ impl Rot {
 
     pub fn excuses(&self, pg: PgId) -> bool {
         let map = self.view.osdmap();
-        map.pool(POOL).is_some_and(|pool| self.exposed.borrow().holds(pool, pg))
+        map.pool(POOL)
+            .is_some_and(|pool| self.exposed.borrow().holds(pool, pg))
     }
 
     pub fn excuses_object(&self, oid: &str) -> bool {

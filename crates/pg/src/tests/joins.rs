@@ -80,7 +80,11 @@ fn meta_of(store: &mut MemoryStore, seed: u32) -> Option<PgMeta> {
 
 #[test]
 fn what_is_sent_again_is_known_and_versions_go_on() {
-    let Two { mut rig, sent, joined } = two();
+    let Two {
+        mut rig,
+        sent,
+        joined,
+    } = two();
     let view = merged_pool(&joined);
     crate::bring_to_life(id(0), &view, 0, &mut rig.store).unwrap();
     rig.pg = Pg::load(id(0), view.clone(), &mut rig.store, rig.now).unwrap();
@@ -120,7 +124,8 @@ fn one_who_remembers_less_comes_to_the_same_entries_and_a_crash_to_the_same_log(
     // As if a first step had been durable.
     let mut txn = Transaction::new(id(0));
     let first = all[..3].iter().cloned();
-    txn.ops.extend(first.map(|(version, entry)| Op::LogAppend { version, entry }));
+    txn.ops
+        .extend(first.map(|(version, entry)| Op::LogAppend { version, entry }));
     cut.submit(&txn).unwrap();
     crate::bring_to_life(id(0), &view, 0, &mut cut).unwrap();
     assert_eq!(log(&mut cut), all);
@@ -141,11 +146,26 @@ fn a_copy_that_is_not_what_was_merged_counts_as_incomplete() {
     let Two { rig, joined, .. } = two();
     let behind = |e: EVersion| EVersion::new(e.epoch, e.version + 1);
     let cases = [
-        PgJoined { source_head: behind(joined.source_head), ..joined.clone() },
-        PgJoined { target_head: behind(joined.target_head), ..joined.clone() },
-        PgJoined { source_life: 7, ..joined.clone() },
-        PgJoined { target_life: 7, ..joined.clone() },
-        PgJoined { members: vec![1, 2], ..joined.clone() },
+        PgJoined {
+            source_head: behind(joined.source_head),
+            ..joined.clone()
+        },
+        PgJoined {
+            target_head: behind(joined.target_head),
+            ..joined.clone()
+        },
+        PgJoined {
+            source_life: 7,
+            ..joined.clone()
+        },
+        PgJoined {
+            target_life: 7,
+            ..joined.clone()
+        },
+        PgJoined {
+            members: vec![1, 2],
+            ..joined.clone()
+        },
     ];
     for case in cases {
         let mut store = rig.store.clone();
