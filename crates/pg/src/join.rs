@@ -76,16 +76,14 @@ pub fn bring_to_life(
     let Some(meta) = read_meta(id, store)? else {
         return Ok(());
     };
-    if meta.life >= life.epoch {
+    // One that is incomplete is filled in any case, and says of itself that it is.
+    if meta.life >= life.epoch || !meta.complete {
         return Ok(());
     }
     let Some(joined) = &life.joined else {
         tracing::info!("pg {id}: what is here is of an earlier one of this id: given up");
         return submit(id, vec![Op::RemoveCollection], store);
     };
-    if !meta.complete {
-        return Ok(());
-    }
     let source = SPgId {
         pg: PgId::new(id.pg.pool, joined.source),
         shard: id.shard,
