@@ -107,8 +107,8 @@ bench+|--io-type write --io-total 64K {p}/j
 journal info|--pool {p} --image j
 journal status|--pool {p} --image j
 journal inspect|--pool {p} --image j
-journal export|--pool {p} --image j {t}/journal
-journal import|--dest-pool {p} --dest j {t}/journal
+journal export|--pool {p} --image j --path {t}/journal
+journal import|--path {t}/journal --dest-pool {p} --dest j
 journal reset|--pool {p} --image j
 journal client disconnect|--pool {p} --image j
 trash move|{p}/copy
