@@ -53,6 +53,12 @@ def server_lives_on():
 
 
 @pytest.fixture(scope='session')
+def serve(workdir):
+    """Begins a server that lives as long as the run, in a folder of this name: for fixtures of the whole run."""
+    return lambda name, **kw: _session_skep(workdir / name, **kw)
+
+
+@pytest.fixture(scope='session')
 def cluster(workdir):
     ext = external()
     if ext:

@@ -65,6 +65,7 @@ async fn run(dir: std::path::PathBuf, port: u16, cephx: bool, ttl: Option<u64>) 
         mgr_name: "x".into(),
         addr,
         mgr_bind: ([127, 0, 0, 1], 0).into(),
+        msgr1: None,
         cephx,
         tickets,
         hostname: io::files::hostname(),

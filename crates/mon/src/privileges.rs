@@ -63,12 +63,13 @@ const OURS: [(&str, &str, &str, &str); 11] = [
 ];
 
 /// First words of the commands of modules.
-const MODULES: [(&str, &str); 14] = [
+const MODULES: [(&str, &str); 15] = [
     ("osd status", "status"),
     ("fs status", "status"),
     ("osd pool autoscale-status", "pg_autoscaler"),
     ("fs volume", "volumes"),
     ("fs subvolume", "volumes"),
+    ("fs clone", "volumes"),
     ("balancer", "balancer"),
     ("crash", "crash"),
     ("progress", "progress"),
@@ -219,8 +220,17 @@ fn asks() -> Vec<Ask> {
             json!({"pool": pool, "pool2": pool, "yes_i_really_really_mean_it": true}),
         ));
     }
-    for key in ["rbd/mirror/x", "dm-crypt/osd/1", "rbd/mirro"] {
+    for key in [
+        "rbd/mirror/x",
+        "rbd/mirror/",
+        "rbd/mirror/peer/2/u",
+        "rbd/mirror/peer",
+        "dm-crypt/osd/1",
+        "rbd/mirro",
+    ] {
         out.push(ask("config-key get", json!({"key": key})));
+        out.push(ask("config-key rm", json!({"key": key})));
+        out.push(ask("config-key set", json!({"key": key, "val": "v"})));
     }
     for spec in [
         "p/i", "p/n/i", "p/m/i", "q/i", "q/n/i", "p", "/", "p/n/i/x", "p//i",
@@ -244,7 +254,7 @@ const NOTHING: Rule = |_| false;
 const ALL: Rule = |_| true;
 
 /// Monitor capabilities, and what they open.
-const MON: [(&str, Rule); 49] = [
+const MON: [(&str, Rule); 50] = [
     ("", NOTHING),
     ("allow *", ALL),
     ("allow all", ALL),
@@ -272,6 +282,13 @@ const MON: [(&str, Rule); 49] = [
         a.maps()
             || a.fences_one()
             || (a.prefix == "config-key get" && a.arg("key").starts_with("rbd/mirror/"))
+    }),
+    ("profile rbd-mirror-peer", |a| {
+        let key = a.arg("key");
+        a.maps()
+            || a.fences_one()
+            || (a.prefix == "config-key get" && ["rbd/mirror/x", "rbd/mirror/peer"].contains(&key))
+            || (a.prefix == "config-key set" && key.starts_with("rbd/mirror/peer/"))
     }),
     ("profile simple-rados-client", Ask::maps),
     ("profile simple-rados-client-with-blocklist", |a| {
@@ -398,6 +415,7 @@ fn peer(caps: &[(&str, &str)]) -> Arc<Peer> {
         key_epoch: None,
         server_challenge: Some(1),
         lifeline: false,
+        monmap_epoch: None,
     })
 }
 

@@ -1,5 +1,7 @@
 //! The monitor without sockets: messages in, effects out, changes committed to a cluster in a temporary file.
 
+mod clusters;
+mod files;
 mod follow;
 mod told;
 
@@ -112,6 +114,10 @@ impl Rig {
     }
 
     fn open_as(&mut self, id: u64, who: &str, caps: &[(&str, &str)]) {
+        self.open_with(id, who, caps, None);
+    }
+
+    pub fn open_with(&mut self, id: u64, who: &str, caps: &[(&str, &str)], monmap_epoch: Option<u32>) {
         let texts = caps.iter().map(|(s, t)| (s.to_string(), t.to_string())).collect();
         let peer = Peer {
             name: EntityName::client(id),
@@ -127,6 +133,7 @@ impl Rig {
             key_epoch: None,
             server_challenge: Some(1),
             lifeline: false,
+            monmap_epoch,
         };
         assert!(self.monitor.opened(id, Arc::new(peer)));
     }
@@ -829,60 +836,6 @@ fn the_channel_of_records_is_bounded_and_the_monitors_own() {
     let state = rig.state();
     assert_eq!(state.audit.entries.len(), max);
     assert!(state.log.entries.iter().any(|e| e.message == "all is well"));
-}
-
-#[test]
-fn a_foreign_fsid_is_refused() {
-    let mut rig = Rig::new();
-    rig.admin(1);
-    let (fsid, cmd) = (Uuid([8; 16]), vec![r#"{"prefix":"fsid"}"#.to_string()]);
-    let out = rig.ask(
-        1,
-        MMonCommand {
-            paxos: PaxosHeader::default(),
-            fsid,
-            cmd: cmd.clone(),
-            input: Bytes::new(),
-        },
-    );
-    let ack = MMonCommandAck::from_message(&out[0]).unwrap();
-    assert_eq!(
-        (ack.code, ack.status.as_str(), &ack.cmd),
-        (-1, "wrong fsid", &cmd)
-    );
-    let tell = messages::osd::MCommand {
-        tid: 3,
-        fsid,
-        cmd: vec![Bytes::from_static(b"{}")],
-        input: Bytes::new(),
-    };
-    let out = rig.message(1, tell.to_message());
-    let reply = messages::osd::MCommandReply::from_message(&out[0]).unwrap();
-    assert_eq!(
-        (reply.tid, reply.result, &reply.status[..]),
-        (3, -13, &b"wrong fsid"[..])
-    );
-    let op = MPoolOp {
-        paxos: PaxosHeader::default(),
-        fsid,
-        pool: 0,
-        op: 1,
-        snapid: 0,
-        name: "p".into(),
-        crush_rule: -1,
-    };
-    assert_eq!(MPoolOpReply::from_message(&rig.ask(1, op)[0]).unwrap().code, -22);
-    assert!(
-        rig.ask(
-            1,
-            MStatfs {
-                paxos: PaxosHeader::default(),
-                fsid,
-                data_pool: None
-            }
-        )
-        .is_empty()
-    );
 }
 
 #[test]

@@ -376,6 +376,7 @@ impl ServerConnection {
             secure: mode == ConMode::Secure,
             server_challenge: identity.server_challenge,
             lifeline,
+            monmap_epoch: None,
         }))))
     }
 

@@ -1,6 +1,6 @@
 //! Connections: drives `msgr` over sockets, on one thread (a current-thread runtime with a `LocalSet`).
 //!
-//! Vocabulary: [`serve`] accepts connections and turns what peers say into [`NetEvent`]s on a bounded
+//! Vocabulary: [`serve`] accepts connections, by the [`Doors`] of messenger v2 and v1, and turns what peers say into [`NetEvent`]s on a bounded
 //! channel; [`Connections`] is the handle by which the owner answers. A [`Permit`] comes with every
 //! message and weighs on its connection's budget until it is dropped. A *lifeline* is a connection on which nothing is said
 //! once it is open, and whose end is the news; it is none of the connections that are counted, and never idle.
@@ -19,6 +19,7 @@ mod client;
 mod connection;
 mod connections;
 mod dial;
+mod doors;
 mod guesses;
 mod lanes;
 mod lifelines;
@@ -32,8 +33,9 @@ pub use budget::{PACE_BEYOND_BYTES_PER_S, PACE_BYTES_PER_S, Permit};
 pub use client::{ClientError, ClientStream};
 pub use connections::{CONNECTIONS_MAX, ConnId, Connections, NetEvent, Options, Promise};
 pub use dial::{DialEvent, DialOptions, Dialled, Meter, Session, dial};
+pub use doors::{Doors, Msgr1, NotBound};
 pub use io::socket::Listener;
 pub use lanes::Lanes;
 pub use lifelines::{Intake, Lifelines};
 pub use msgr::{Message, Peer, ServerConfig};
-pub use server::{entropy, serve, serve_both};
+pub use server::{entropy, serve};

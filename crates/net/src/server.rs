@@ -3,10 +3,11 @@
 use crate::budget::Budget;
 use crate::connection::{Connection, SILENT};
 use crate::connections::{ConnId, Connections, LOOK, NetEvent, Options};
+use crate::doors::{Door, Doors, Open};
 use crate::outputs::Output;
 use auth::Entropy;
-use io::socket::{Acceptor, Listener, Stream};
-use msgr::{Accepted, ServerConfig, ServerConnection, v1};
+use io::socket::Stream;
+use msgr::ServerConfig;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,31 +23,17 @@ pub fn entropy(random: Arc<dyn io::Random>) -> Arc<dyn Entropy> {
     Arc::new(move |buf: &mut [u8]| random.fill(buf))
 }
 
-/// Serves `listener` with tasks on the calling thread (it must be inside a `LocalSet`), until
+/// Serves what comes in by `doors` with tasks on the calling thread (it must be inside a `LocalSet`), until
 /// [`Connections::shutdown`]. Events arrive in order per connection; when the channel is full, reading
-/// stops.
+/// stops. The addresses of `config` are those of the doors.
 pub fn serve(
-    listener: Listener,
+    doors: impl Into<Doors>,
     config: Arc<ServerConfig>,
     options: Options,
     clock: Arc<dyn io::Clock>,
     events: mpsc::Sender<NetEvent>,
 ) -> std::io::Result<Connections> {
-    serve_both(listener, None, config, options, clock, events)
-}
-
-/// As [`serve`]; `legacy` is where clients come by messenger v1, at the v1 address of the `config`. Both have their
-/// connections, and all bounds, together.
-pub fn serve_both(
-    listener: Listener,
-    legacy: Option<Listener>,
-    config: Arc<ServerConfig>,
-    options: Options,
-    clock: Arc<dyn io::Clock>,
-    events: mpsc::Sender<NetEvent>,
-) -> std::io::Result<Connections> {
-    let acceptor = listener.start()?;
-    let legacy = legacy.map(Listener::start).transpose()?;
+    let doors = doors.into().start()?;
     let connections = Connections::new(options);
     let server = Server {
         config,
@@ -54,16 +41,8 @@ pub fn serve_both(
         events,
         connections: connections.clone(),
     };
-    tokio::task::spawn_local(server.run(acceptor, legacy));
+    tokio::task::spawn_local(server.run(doors));
     Ok(connections)
-}
-
-/// Where there is no such listener: never.
-async fn accept(acceptor: &Option<Acceptor>) -> std::io::Result<(Stream, SocketAddr)> {
-    match acceptor {
-        Some(acceptor) => acceptor.accept().await,
-        None => std::future::pending().await,
-    }
 }
 
 struct Server {
@@ -74,7 +53,7 @@ struct Server {
 }
 
 impl Server {
-    async fn run(self, acceptor: Acceptor, legacy: Option<Acceptor>) {
+    async fn run(self, doors: Open) {
         let mut sweep = tokio::time::interval(SWEEP);
         let mut look = tokio::time::interval(LOOK);
         look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -84,15 +63,14 @@ impl Server {
                 () = self.connections.shared.stop.notified() => {}
                 _ = sweep.tick() => self.sweep(),
                 _ = look.tick() => self.connections.shared.look(self.clock.monotonic()),
-                accepted = acceptor.accept() => self.accepted(accepted, false).await,
-                accepted = accept(&legacy) => self.accepted(accepted, true).await,
+                accepted = doors.accept() => self.accepted(accepted).await,
             }
         }
     }
 
-    async fn accepted(&self, accepted: std::io::Result<(Stream, SocketAddr)>, legacy: bool) {
+    async fn accepted(&self, accepted: std::io::Result<(Stream, SocketAddr, Door)>) {
         match accepted {
-            Ok((stream, peer)) => self.open(stream, peer, legacy),
+            Ok((stream, peer, door)) => self.open(stream, peer, door),
             Err(e) => {
                 tracing::warn!("accept failed: {e}");
                 tokio::time::sleep(ACCEPT_RETRY).await;
@@ -100,7 +78,7 @@ impl Server {
         }
     }
 
-    fn open(&self, stream: Stream, peer: SocketAddr, legacy: bool) {
+    fn open(&self, stream: Stream, peer: SocketAddr, door: Door) {
         let shared = &self.connections.shared;
         let options = &shared.options;
         let id = ConnId(shared.next_id.replace(shared.next_id.get() + 1));
@@ -114,11 +92,7 @@ impl Server {
             options.message_bytes_max,
             shared.total.clone(),
         );
-        let config = self.config.clone();
-        let proto = match legacy {
-            true => Accepted::V1(Box::new(v1::ServerConnection::new(config, peer, id.0))),
-            false => Accepted::V2(Box::new(ServerConnection::new(config, peer, id.0))),
-        };
+        let proto = door.protocol(self.config.clone(), peer, id.0);
         let output = Output::new(shared.outputs.clone());
         let conn = Connection::new(id, peer, proto, budget, output, shared.guesses.clone());
         shared.conns.borrow_mut().insert(id, conn.clone());

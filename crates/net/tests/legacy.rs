@@ -4,7 +4,7 @@
 use auth::{AllowNone, NoneClient};
 use denc::Writer;
 use msgr::{ClientConfig, ServerConfig, features};
-use net::{ClientStream, Connections, Listener, NetEvent, Options, entropy, serve_both};
+use net::{ClientStream, Connections, Doors, Msgr1, NetEvent, Options, entropy, serve};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -24,17 +24,13 @@ struct Server {
 
 impl Server {
     fn start(options: Options) -> Self {
-        let bind = || Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        let (listener, legacy) = (bind(), bind());
-        let addrs = EntityAddrVec::with_legacy(
-            EntityAddr::msgr2(listener.local_addr().unwrap(), 77),
-            Some(EntityAddr::legacy(legacy.local_addr().unwrap(), 77)),
-        );
+        let at = "127.0.0.1:0".parse().unwrap();
+        let (doors, addrs) = Doors::bind(at, Some(Msgr1::on(0)), 77).unwrap();
         let random = entropy(io::SystemRandom::shared());
         let config = ServerConfig::new(EntityName::osd(3), addrs.clone(), Arc::new(AllowNone), random);
         let (tx, events) = mpsc::channel(64);
         let clock = io::SystemClock::shared();
-        let connections = serve_both(listener, Some(legacy), Arc::new(config), options, clock, tx).unwrap();
+        let connections = serve(doors, Arc::new(config), options, clock, tx).unwrap();
         Self {
             addrs,
             connections,

@@ -76,7 +76,7 @@ fn options(state: &ClusterState) -> String {
 
 fn conf(dir: &DataDir, settings: &Settings, state: &ClusterState) -> String {
     let mons = state.monmap.by_rank();
-    let hosts: Vec<String> = mons.map(|m| format!("[{}]", m.addrs.first())).collect();
+    let hosts: Vec<String> = mons.map(|m| m.addrs.bracketed()).collect();
     let method = match settings.auth {
         AuthMode::Cephx => "cephx",
         AuthMode::None => "none",

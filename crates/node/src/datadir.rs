@@ -46,6 +46,9 @@ pub struct Settings {
     pub auth: AuthMode,
     pub bind: IpAddr,
     pub mon_port: u16,
+    /// Of messenger v1; 0: it is not spoken; absent: nobody has said yet, and it is not. May change at any start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub msgr1_port: Option<u16>,
     pub osds: u32,
     /// Most bytes that one OSD may use; absent: what the file system has.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -138,6 +141,11 @@ impl Settings {
     /// True if this process has roles of that kind.
     pub fn runs(&self, kind: &str) -> bool {
         self.roles.as_ref().is_none_or(|r| r.iter().any(|r| r == kind))
+    }
+
+    /// Where this process's monitor speaks messenger v1, if it does; its other roles then have free ports for it.
+    pub fn msgr1_port(&self) -> Option<u16> {
+        self.msgr1_port.filter(|port| *port != 0)
     }
 
     pub fn mon_name(&self) -> String {
@@ -323,6 +331,7 @@ mod tests {
             auth: AuthMode::Cephx,
             bind: "127.0.0.1".parse().unwrap(),
             mon_port: 3300,
+            msgr1_port: Some(6789),
             osds: 3,
             osd_size: None,
             osd_memory: Some(64 << 20),

@@ -28,4 +28,4 @@ pub use move_state::{Moved, move_to_etcd};
 pub use node::{Node, watch_this_thread};
 pub use osd::MEMORY_MIN as OSD_MEMORY_MIN;
 pub use rebuild::{Rebuilt, rebuild};
-pub use settle::{First, StartOptions};
+pub use settle::{First, Msgr1Port, StartOptions};

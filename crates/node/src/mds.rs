@@ -11,11 +11,13 @@ use mds::membership::{Assigned, Lost, MdsState, Membership, Presence, Settings};
 use metastore::ClusterHandle;
 use metastore::lease::{Lease, LeaseTimes};
 use msgr::{ModeSwitch, Modes};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use types::{AuthName, EntityAddr, EntityKind, Epoch};
 
 /// Memory for rows that nobody uses.
@@ -26,6 +28,10 @@ const LEASE: LeaseTimes = LeaseTimes {
     ttl: Duration::from_secs(4),
     margin: Duration::from_millis(500),
 };
+/// Daemons of one process: each has a rank at most.
+const DAEMONS_MAX: usize = 16;
+/// A daemon that lost its place waits so long before it asks for another.
+const AGAIN_AFTER: Duration = Duration::from_millis(500);
 /// Gids that JSON readers take as they are.
 const GID_MASK: u64 = (1 << 52) - 1;
 
@@ -80,7 +86,11 @@ fn rados(settings: &crate::Settings, state: &ClusterState) -> Result<client::Con
         AuthMode::None => None,
         AuthMode::Cephx => match state.auth.get(&admin) {
             Some(entity) => Some(entity.key.clone()),
-            None => return Err(format!("the key of {admin} is gone: the metadata server needs it")),
+            None => {
+                return Err(format!(
+                    "the key of {admin} is gone: the metadata server needs it"
+                ));
+            }
         },
     };
     Ok(client::Conf::new(admin, mons, key))
@@ -129,19 +139,94 @@ impl Role for MdsRole {
         task::spawn_group(group, &self.name, move || async move {
             // Without a file system there is nothing to wait for.
             let _ = ready.send(());
-            let mut states = cluster.subscribe_state();
-            let mut stopped = stop.clone();
+            Daemons {
+                recipe,
+                cluster,
+                platform,
+                stop,
+                count: Rc::default(),
+            }
+            .run()
+            .await
+        })
+    }
+}
+
+/// The daemons of one run: as many as there are file systems.
+struct Daemons {
+    recipe: Recipe,
+    cluster: ClusterHandle,
+    platform: crate::platform::Platform,
+    stop: watch::Receiver<bool>,
+    count: Rc<Cell<usize>>,
+}
+
+impl Daemons {
+    async fn run(self) -> Result<(), String> {
+        let mut states = self.cluster.subscribe_state();
+        let mut stop = self.stop.clone();
+        let (tell, mut failed) = mpsc::channel(DAEMONS_MAX);
+        let mut running: BTreeMap<usize, task::TaskHandle<()>> = BTreeMap::new();
+        loop {
+            let wanted = states.borrow_and_update().fsmap.filesystems.len();
+            running.retain(|_, daemon| !daemon.is_finished());
+            while running.len() < wanted.min(DAEMONS_MAX)
+                && let Some(index) = (0..DAEMONS_MAX).find(|i| !running.contains_key(i))
+            {
+                running.insert(index, self.spawn(index, tell.clone()));
+                self.count.set(self.count.get() + 1);
+            }
             tokio::select! {
                 biased;
-                _ = stopped.wait_for(|s| *s) => return Ok(()),
-                _ = states.wait_for(|s| !s.fsmap.filesystems.is_empty()) => {}
+                _ = stop.wait_for(|s| *s) => break,
+                Some(why) = failed.recv() => return Err(why),
+                changed = states.changed() => changed.map_err(|_| "the cluster's state has ended".to_string())?,
             }
-            let config = recipe()?;
-            let (up, _) = oneshot::channel();
-            let gid = platform.random.u64() & GID_MASK;
-            let place = Place::new(gid, config.name.clone(), cluster, platform.clock.clone());
-            let served = mds::serve(config, place, up, stop).await;
-            served.map_err(|e| e.to_string())
+        }
+        for (_, daemon) in running {
+            // What it had to say it has told.
+            let _ = daemon.await;
+        }
+        Ok(())
+    }
+
+    /// Serves until the node stops, or until a file system that it served is gone. One that has lost its rank comes back as a standby, another daemon as far as anybody knows.
+    fn spawn(&self, index: usize, tell: mpsc::Sender<String>) -> task::TaskHandle<()> {
+        let (recipe, cluster, platform) = (self.recipe.clone(), self.cluster.clone(), self.platform.clone());
+        let (mut stop, count) = (self.stop.clone(), self.count.clone());
+        task::spawn_local(async move {
+            while !*stop.borrow() {
+                let served = match recipe() {
+                    Ok(mut config) => {
+                        if index > 0 {
+                            config.name = format!("{}.{}", config.name, index + 1);
+                        }
+                        let (up, _) = oneshot::channel();
+                        let gid = platform.random.u64() & GID_MASK;
+                        let place =
+                            Place::new(gid, config.name.clone(), cluster.clone(), platform.clock.clone());
+                        mds::serve(config, place, up, stop.clone()).await
+                    }
+                    Err(why) => Err(Lost(why).into()),
+                };
+                match served {
+                    Ok(()) => return,
+                    Err(mds::Error::Lost(_)) if count.get() > cluster.state().fsmap.filesystems.len() => {
+                        count.set(count.get() - 1);
+                        return;
+                    }
+                    Err(mds::Error::Lost(why)) => tracing::warn!("metadata server: {why}; beginning anew"),
+                    Err(e) => {
+                        // The run ends by it; if it has ended already nobody is left to be told.
+                        let _ = tell.send(e.to_string()).await;
+                        return;
+                    }
+                }
+                tokio::select! {
+                    _ = stop.wait_for(|s| *s) => return,
+                    () = task::sleep(AGAIN_AFTER) => {}
+                }
+            }
         })
     }
 }
@@ -202,7 +287,11 @@ fn assigned(state: &ClusterState, gid: u64) -> Option<Assigned> {
 
 impl Membership for Place {
     async fn boot(&self, presence: Presence) -> Result<(), Lost> {
-        let lease = self.cluster.mds_lease(self.gid, &self.name, LEASE).await.map_err(lost)?;
+        let lease = self
+            .cluster
+            .mds_lease(self.gid, &self.name, LEASE)
+            .await
+            .map_err(lost)?;
         *self.lease.borrow_mut() = Some(lease);
         let mut rados = presence.addr;
         if let Some(sock) = &mut rados.sock {

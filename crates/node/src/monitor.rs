@@ -31,6 +31,12 @@ pub(crate) fn addr(settings: &Settings) -> EntityAddr {
     EntityAddr::msgr2(SocketAddr::new(settings.bind, settings.mon_port), 0)
 }
 
+/// How messenger v1 is offered beside.
+pub(crate) fn msgr1(plan: &Plan<'_>) -> Option<net::Msgr1> {
+    let first = plan.options.msgr1_first;
+    plan.settings.msgr1_port().map(|port| net::Msgr1 { port, first })
+}
+
 fn config(plan: &Plan<'_>) -> mon::MonConfig {
     let (settings, cluster, platform) = (plan.settings, plan.cluster, plan.platform);
     let name = settings.mon_name();
@@ -43,6 +49,7 @@ fn config(plan: &Plan<'_>) -> mon::MonConfig {
         name,
         addr: addr(settings),
         mgr_bind: SocketAddr::new(settings.bind, 0),
+        msgr1: msgr1(plan),
         cephx: settings.auth == AuthMode::Cephx,
         tickets: auth::KeyServerConfig::default(),
         hostname: platform.hostname.clone(),

@@ -1,5 +1,6 @@
 //! The OSDs of a node: their ids, their stores, the recipes for their runs, and their role.
 
+use crate::monitor;
 use crate::platform::Platform;
 use crate::role::{Done, Plan, Role, Running};
 use crate::{AuthMode, DataDir, Error, OsdSlot, Settings};
@@ -352,6 +353,7 @@ fn recipe(
     let registry = plan.registries.of(&format!("osd.{id}"));
     let connections_max = platform.connections_max(settings);
     let spare = settings.spare && store::device_of(&path).is_none();
+    let msgr1 = monitor::msgr1(plan).map(net::Msgr1::anywhere);
     let (bind, cluster, auth, peers, platform) = (
         SocketAddr::new(settings.bind, 0),
         cluster.clone(),
@@ -364,6 +366,7 @@ fn recipe(
         dir: path.clone(),
         store: options.clone(),
         bind,
+        msgr1,
         auth: auth.clone(),
         cluster: cluster.clone(),
         peers: peers.clone(),

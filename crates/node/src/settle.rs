@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use types::Uuid;
 
 const MON_PORT: u16 = 3300;
+const MSGR1_PORT: u16 = 6789;
 const OSDS: u32 = 3;
 
 /// What the command line may say; most of it only at the first start.
@@ -22,6 +23,9 @@ pub struct StartOptions {
     pub devices: Vec<PathBuf>,
     pub bind: Option<IpAddr>,
     pub mon_port: Option<u16>,
+    pub msgr1: Option<Msgr1Port>,
+    /// Announces messenger v1 before v2, for tests.
+    pub msgr1_first: bool,
     pub auth: Option<AuthMode>,
     pub osd_size: Option<u64>,
     pub osd_memory: Option<u64>,
@@ -39,6 +43,14 @@ pub struct StartOptions {
     pub roles: Option<Vec<String>>,
     /// Sets `mon_allow_pool_delete` in the cluster's configuration.
     pub allow_pool_delete: bool,
+}
+
+/// Whether messenger v1 is spoken, too, as somebody wants it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Msgr1Port {
+    Off,
+    /// The monitor's; 0 takes a free one.
+    At(u16),
 }
 
 /// What a first start with etcd is to do. Later starts need not say it, and may.
@@ -78,6 +90,7 @@ pub(crate) fn settle(
             0 => MON_PORT,
             port => port,
         };
+        let msgr1_port = first_msgr1(o, bind, runs(MON))?;
         let fsid = fsid
             .unwrap_or_else(|| Uuid::from_random(random.bytes()))
             .to_string();
@@ -94,6 +107,7 @@ pub(crate) fn settle(
             auth,
             bind,
             mon_port,
+            msgr1_port: Some(msgr1_port),
             osds,
             osd_size: o.osd_size,
             osd_memory: o.osd_memory,
@@ -140,6 +154,7 @@ pub(crate) fn settle(
         // `state::open` has refused it for a store without, and another prefix.
         known.etcd = Some(etcd.clone());
     }
+    known.msgr1_port = next_msgr1(o, &known)?;
     known.roles = roles.or(known.roles);
     can_run(o, known.roles.as_deref(), known.etcd.is_some())?;
     if known.runs(OSD) && known.osds == 0 && known.slots.is_empty() {
@@ -229,6 +244,56 @@ fn first_bind(o: &StartOptions) -> Result<IpAddr, Error> {
         ))),
         false => Ok(bind),
     }
+}
+
+/// The port of messenger v1 of a first start, as the settings hold it: 0 where it is not spoken.
+fn first_msgr1(o: &StartOptions, bind: IpAddr, runs_mon: bool) -> Result<u16, Error> {
+    let port = match (o.msgr1, o.mon_port) {
+        (Some(Msgr1Port::Off), _) => return Ok(0),
+        (Some(Msgr1Port::At(port)), _) => port,
+        // Who takes any port for one takes any for the other.
+        (None, Some(0)) => 0,
+        (None, _) => MSGR1_PORT,
+    };
+    match port {
+        port if runs_mon => free_msgr1_port(bind, port),
+        // Should it get a monitor one day.
+        0 => Ok(MSGR1_PORT),
+        port => Ok(port),
+    }
+}
+
+/// The same of a later start: what was asked for now, else what the settings say. A store from before messenger v1 gets it
+/// where its port is free, and starts without where not, as it always did.
+fn next_msgr1(o: &StartOptions, known: &Settings) -> Result<Option<u16>, Error> {
+    match (o.msgr1, known.msgr1_port) {
+        (Some(Msgr1Port::Off), _) => Ok(Some(0)),
+        (Some(Msgr1Port::At(0)), Some(port)) if port != 0 => Ok(Some(port)),
+        (Some(Msgr1Port::At(port)), was) if was != Some(port) && known.runs(MON) => {
+            free_msgr1_port(known.bind, port).map(Some)
+        }
+        (Some(Msgr1Port::At(port)), _) => Ok(Some(port)),
+        (None, None) if known.runs(MON) => match free_port(known.bind, MSGR1_PORT) {
+            Ok(port) => Ok(Some(port)),
+            Err(e) => {
+                tracing::warn!("without messenger v1, which older clients need ({OTHER_MSGR1}): {e}");
+                Ok(None)
+            }
+        },
+        (None, None) => Ok(Some(MSGR1_PORT)),
+        (None, was) => Ok(was),
+    }
+}
+
+const OTHER_MSGR1: &str = "--msgr1-port PORT chooses another port, --no-msgr1 leaves it out";
+
+fn free_msgr1_port(bind: IpAddr, port: u16) -> Result<u16, Error> {
+    free_port(bind, port).map_err(|e| match e {
+        Error::Listen { addr, source } => Error::Usage(format!(
+            "cannot listen on {addr}, for clients of messenger v1: {source} ({OTHER_MSGR1})"
+        )),
+        other => other,
+    })
 }
 
 /// `port`, or a free one for 0. A port in use is reported before anything is written.

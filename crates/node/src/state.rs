@@ -15,7 +15,7 @@ use metastore::{ClusterHandle, Embedded, Metastore, create_cluster};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use types::EntityAddr;
+use types::{EntityAddr, EntityAddrVec};
 
 pub(crate) fn bad(e: metastore::Error) -> Error {
     Error::Cluster(e.to_string())
@@ -94,6 +94,8 @@ async fn create(
 ) -> Result<ClusterHandle, Error> {
     let addr = EntityAddr::msgr2(SocketAddr::new(settings.bind, settings.mon_port), 0);
     let mut options = CreateOptions::new(settings.fsid()?, &settings.mon_name(), addr);
+    let msgr1 = |port| EntityAddr::legacy(SocketAddr::new(settings.bind, port), 0);
+    options.mon_addrs = EntityAddrVec::with_legacy(addr, settings.msgr1_port().map(msgr1));
     if settings.etcd.is_some() {
         options.failure_domain = FailureDomain::Host;
     }
@@ -259,8 +261,17 @@ fn own_name(o: &StartOptions, platform: &Platform, cluster: &ClusterHandle) -> R
     let state = cluster.state();
     match state.monmap.mon_info.get(&name) {
         // Another process of this machine may be its monitor.
-        Some(mon) if !runs_mon && mon.addrs.first().sock.is_some_and(|s| s.ip() == addr.ip()) => Ok(()),
-        Some(mon) if mon.addrs.first() != EntityAddr::msgr2(addr, 0) => Err(Error::Usage(format!(
+        Some(mon)
+            if !runs_mon
+                && mon
+                    .addrs
+                    .msgr2_or_first()
+                    .sock
+                    .is_some_and(|s| s.ip() == addr.ip()) =>
+        {
+            Ok(())
+        }
+        Some(mon) if mon.addrs.msgr2_or_first() != EntityAddr::msgr2(addr, 0) => Err(Error::Usage(format!(
             "the cluster has a machine named {name} already, with its monitor at {}: name this one by --host",
             mon.addrs
         ))),

@@ -22,7 +22,7 @@ use messages::osd::peer::{KIND, PeerMsg};
 use metastore::ClusterHandle;
 use metastore::lease::Lease;
 use msgr::{ModeSwitch, ServerConfig};
-use net::{ConnId, Connections, DialEvent, Listener, NetEvent};
+use net::{ConnId, Connections, DialEvent, Doors, NetEvent};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
-use types::{EntityAddr, EntityAddrVec, EntityName, Epoch, OsdId};
+use types::{EntityAddrVec, EntityName, Epoch, OsdId};
 
 /// A loop without a turn for so long hangs, as a disk does that does not end a flush.
 pub const STUCK: Duration = Duration::from_secs(3);
@@ -99,8 +99,8 @@ pub struct PulseParts {
     pub entropy: Arc<dyn Entropy>,
     pub nonce: u32,
     /// For heartbeats alone.
-    pub listener: Listener,
-    pub addr: EntityAddr,
+    pub doors: Doors,
+    pub addrs: EntityAddrVec,
     /// Of the lease: how old what the loop has looked at may be when it acts.
     pub margin: Duration,
     pub shared: Arc<Pulse>,
@@ -170,7 +170,7 @@ async fn run(
     let (link_tx, mut link_rx) = mpsc::channel(QUEUE);
     let mut config = ServerConfig::new(
         EntityName::osd(p.me),
-        EntityAddrVec::one(p.addr),
+        p.addrs.clone(),
         p.auth.clone(),
         p.entropy.clone(),
     );
@@ -184,7 +184,7 @@ async fn run(
         output_max: OUTPUT_MAX,
         ..net::Options::default()
     };
-    let conns = match net::serve(p.listener, Arc::new(config), options, p.clock.clone(), net_tx) {
+    let conns = match net::serve(p.doors, Arc::new(config), options, p.clock.clone(), net_tx) {
         Ok(conns) => conns,
         Err(e) => return tracing::error!("osd.{}: cannot listen for heartbeats: {e}", p.me),
     };

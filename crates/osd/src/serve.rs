@@ -18,7 +18,7 @@ use io::{Clock, Random};
 use metastore::ClusterHandle;
 use metastore::lease::LeaseTimes;
 use msgr::{ModeSwitch, ServerConfig};
-use net::{DialEvent, Lifelines, Listener, NetEvent};
+use net::{DialEvent, Doors, Lifelines, Msgr1, NetEvent};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -51,6 +51,8 @@ pub struct Config {
     pub registry: metrics::Registry,
     /// Where to listen; port 0 takes a free one.
     pub bind: SocketAddr,
+    /// Messenger v1 for clients, beside v2; other OSDs come by v2 alone.
+    pub msgr1: Option<Msgr1>,
     pub auth: Arc<dyn Authenticator>,
     pub cluster: ClusterHandle,
     pub peers: Peers,
@@ -87,11 +89,10 @@ impl Config {
 pub enum Error {
     #[error("{0}")]
     Store(#[from] store::Error),
-    #[error("cannot listen on {addr}: {source}")]
-    Listen {
-        addr: SocketAddr,
-        source: std::io::Error,
-    },
+    #[error("{0}")]
+    Bind(#[from] net::NotBound),
+    #[error("cannot listen: {0}")]
+    Listen(std::io::Error),
     #[error("cannot start its pulse: {0}")]
     Pulse(std::io::Error),
     #[error("its pulse has ended")]
@@ -114,9 +115,10 @@ pub async fn serve(
     let lifelines = Lifelines::default();
     let wake = Arc::new(Notify::new());
     let store = open(&c, wake.clone()).await?;
-    let (listener, addr) = listen(c.bind, c.nonce)?;
+    let (doors, addrs) = Doors::bind(c.bind, c.msgr1, c.nonce)?;
+    let addr = addrs.msgr2_or_first();
     // Heartbeats have a port of their own, which the system chooses.
-    let (hb_listener, hb_addr) = listen(SocketAddr::new(c.bind.ip(), 0), c.nonce)?;
+    let (hb_doors, hb_addrs) = Doors::bind(SocketAddr::new(c.bind.ip(), 0), None, c.nonce)?;
     let (net_tx, net_rx) = mpsc::channel(NET_QUEUE);
     let meters = Meters::new(c.registry.clone(), &c.memory);
     let modes = ModeSwitch::new(modes::of(&c.cluster.state(), c.id));
@@ -127,9 +129,8 @@ pub async fn serve(
         lanes: Some((c.peers.lanes.clone(), addr)),
         ..net::Options::default()
     };
-    let config = Arc::new(server_config(&c, addr, modes.clone()));
-    let conns = net::serve(listener, config, met, c.clock.clone(), net_tx)
-        .map_err(|source| Error::Listen { addr: c.bind, source })?;
+    let config = Arc::new(server_config(&c, addrs.clone(), modes.clone()));
+    let conns = net::serve(doors, config, met, c.clock.clone(), net_tx).map_err(Error::Listen)?;
     let fetches = c.peers.register(c.id);
     let (fetched_tx, fetched_rx) = mpsc::unbounded_channel();
     let identity = store.identity();
@@ -143,7 +144,7 @@ pub async fn serve(
     let membership = Membership::new(MembershipParts {
         clock: c.clock.clone(),
         pulse: pulse.clone(),
-        boot: boot(&c, addr, hb_addr, identity.osd_uuid, size),
+        boot: boot(&c, &addrs, &hb_addrs, identity.osd_uuid, size),
         run: c.nonce,
         times: c.lease,
         hung_after: c.hung_disk,
@@ -177,8 +178,8 @@ pub async fn serve(
         clock: c.clock.clone(),
         entropy: c.entropy.clone(),
         nonce: c.nonce,
-        listener: hb_listener,
-        addr: hb_addr,
+        doors: hb_doors,
+        addrs: hb_addrs,
         margin: c.lease.margin,
         shared: pulse.clone(),
     });
@@ -324,25 +325,12 @@ fn links(c: &Config, meters: &Meters, events: mpsc::Sender<(LinkId, DialEvent)>)
 }
 
 /// How clients and other OSDs are met.
-fn server_config(c: &Config, addr: EntityAddr, modes: Arc<ModeSwitch>) -> ServerConfig {
+fn server_config(c: &Config, addrs: EntityAddrVec, modes: Arc<ModeSwitch>) -> ServerConfig {
     ServerConfig {
         modes,
         lifelines: true,
-        ..ServerConfig::new(
-            EntityName::osd(c.id),
-            EntityAddrVec::one(addr),
-            c.auth.clone(),
-            c.entropy.clone(),
-        )
+        ..ServerConfig::new(EntityName::osd(c.id), addrs, c.auth.clone(), c.entropy.clone())
     }
-}
-
-/// A bound socket, and the address that it is known by.
-fn listen(bind: SocketAddr, nonce: u32) -> Result<(Listener, EntityAddr), Error> {
-    let failed = |source| Error::Listen { addr: bind, source };
-    let listener = Listener::bind(bind).map_err(failed)?;
-    let bound = listener.local_addr().map_err(failed)?;
-    Ok((listener, EntityAddr::msgr2(bound, nonce)))
 }
 
 /// What is no more than one call.
@@ -476,18 +464,24 @@ impl Sources {
     }
 }
 
-fn boot(c: &Config, addr: EntityAddr, hb_addr: EntityAddr, uuid: types::Uuid, size: u64) -> OsdBoot {
-    let addrs = EntityAddrVec::one(addr);
-    let hb_addrs = EntityAddrVec::one(hb_addr);
+fn boot(
+    c: &Config,
+    addrs: &EntityAddrVec,
+    hb_addrs: &EntityAddrVec,
+    uuid: types::Uuid,
+    size: u64,
+) -> OsdBoot {
+    // Where other OSDs come.
+    let cluster_addrs = EntityAddrVec::one(addrs.msgr2_or_first());
     let mut metadata = BTreeMap::from([
         ("id".to_string(), c.id.to_string()),
         ("hostname".to_string(), c.hostname.clone()),
         ("osd_data".to_string(), c.dir.display().to_string()),
         ("osd_objectstore".to_string(), "skep".to_string()),
-        ("hb_back_addr".to_string(), hb_addr.to_string()),
-        ("hb_front_addr".to_string(), hb_addr.to_string()),
-        ("front_addr".to_string(), addr.to_string()),
-        ("back_addr".to_string(), addr.to_string()),
+        ("hb_back_addr".to_string(), hb_addrs.to_string()),
+        ("hb_front_addr".to_string(), hb_addrs.to_string()),
+        ("front_addr".to_string(), addrs.to_string()),
+        ("back_addr".to_string(), cluster_addrs.to_string()),
     ]);
     let versions = types::release::VERSION_FACTS;
     metadata.extend(versions.map(|(k, v)| (k.to_string(), v.to_string())));
@@ -495,9 +489,9 @@ fn boot(c: &Config, addr: EntityAddr, hb_addr: EntityAddr, uuid: types::Uuid, si
         id: c.id,
         uuid,
         client_addrs: addrs.clone(),
-        cluster_addrs: addrs,
+        cluster_addrs,
         hb_back_addrs: hb_addrs.clone(),
-        hb_front_addrs: hb_addrs,
+        hb_front_addrs: hb_addrs.clone(),
         size_bytes: size,
         host: c.hostname.clone(),
         device_class: c.device_class.clone(),

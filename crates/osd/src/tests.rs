@@ -450,6 +450,7 @@ async fn start_osd(rig: &Rig, id: i32, dir: &str) -> Loop {
         dir: rig.dir.path().join(dir),
         store: options(),
         bind: "127.0.0.1:0".parse().unwrap(),
+        msgr1: None,
         auth: Arc::new(AllowNone),
         cluster: rig.cluster.clone(),
         peers: Peers::default(),

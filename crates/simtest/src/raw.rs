@@ -74,7 +74,11 @@ fn target(map: &OsdMap, pool: PoolId, oid: &str, copy: Option<u64>) -> Option<(u
         Some(n) if !all.is_empty() => all[n as usize % all.len()],
         _ => primary,
     };
-    let addr = map.osd(osd).filter(|_| map.is_up(osd))?.client_addrs.first();
+    let addr = map
+        .osd(osd)
+        .filter(|_| map.is_up(osd))?
+        .client_addrs
+        .msgr2_or_first();
     let (up, acting) = (sets.up, sets.acting);
     Some((
         hash,

@@ -114,6 +114,16 @@ pub struct Up {
     /// Port of the monitor, fixed at the first start; 0 takes a free one [default: 3300]
     #[arg(long, value_name = "PORT")]
     pub mon_port: Option<u16>,
+    /// Port of the monitor for clients of messenger v1, kept for later starts; 0 takes a free one. OSDs and manager take
+    /// free ones [default: 6789]
+    #[arg(long, value_name = "PORT")]
+    pub msgr1_port: Option<u16>,
+    /// Speak messenger v2 alone; kept for later starts. Kernel clients then need ms_mode=prefer-crc or the like
+    #[arg(long, conflicts_with = "msgr1_port")]
+    pub no_msgr1: bool,
+    /// Announce messenger v1 before v2, so that stock clients come by it; for tests
+    #[arg(long, hide = true)]
+    pub msgr1_first: bool,
     /// How clients prove who they are, fixed at the first start; "none" only on loopback [default: cephx]
     #[arg(long, value_enum, value_name = "METHOD")]
     pub auth: Option<Auth>,

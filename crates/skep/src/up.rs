@@ -2,7 +2,7 @@
 
 use crate::args;
 use indicatif::{ProgressBar, ProgressStyle};
-use node::{AuthMode, DataDir, Error, First, Node, StartOptions};
+use node::{AuthMode, DataDir, Error, First, Msgr1Port, Node, StartOptions};
 use std::time::{Duration, Instant};
 
 pub fn run(args: &args::Up) -> Result<(), Error> {
@@ -45,6 +45,11 @@ fn options(args: &args::Up) -> StartOptions {
         devices: args.device.clone(),
         bind: args.bind,
         mon_port: args.mon_port,
+        msgr1: match (args.no_msgr1, args.msgr1_port) {
+            (true, _) => Some(Msgr1Port::Off),
+            (false, port) => port.map(Msgr1Port::At),
+        },
+        msgr1_first: args.msgr1_first,
         auth: args.auth.map(|a| match a {
             args::Auth::Cephx => AuthMode::Cephx,
             args::Auth::None => AuthMode::None,
@@ -90,6 +95,10 @@ fn greet(node: &Node, dir: &DataDir, took: Duration) {
             "none"
         }
     );
+    if let (Some(_), Some(port)) = (node.mon_addr(), s.msgr1_port()) {
+        let at = std::net::SocketAddr::new(s.bind, port);
+        println!("  msgr1    {at}, for clients of messenger v1");
+    }
     if let Some(etcd) = &s.etcd {
         let ids: Vec<String> = s.osd_ids().iter().map(i32::to_string).collect();
         let host = s.host.as_deref().unwrap_or("this one");

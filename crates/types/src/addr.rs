@@ -284,7 +284,7 @@ impl fmt::Display for EntityAddr {
     }
 }
 
-/// All addresses of one entity, v2 first.
+/// All addresses of one entity, in the order in which clients are to try them: v2 first.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct EntityAddrVec(pub Vec<EntityAddr>);
 
@@ -301,6 +301,18 @@ impl EntityAddrVec {
     }
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Where to dial by messenger v2, which is all that we dial by; where there is none, the first.
+    pub fn msgr2_or_first(&self) -> EntityAddr {
+        let msgr2 = self.0.iter().find(|a| a.kind == AddrKind::Msgr2);
+        msgr2.copied().unwrap_or_else(|| self.first())
+    }
+
+    /// In brackets even when it is one address, as in `mon_host`.
+    pub fn bracketed(&self) -> String {
+        let all: Vec<String> = self.0.iter().map(EntityAddr::to_string).collect();
+        format!("[{}]", all.join(","))
     }
 
     /// The address that fields of older output show: the v1 one if there is one, else the first.
@@ -332,13 +344,7 @@ impl fmt::Display for EntityAddrVec {
         match self.0.as_slice() {
             [] => f.write_str("-"),
             [one] => write!(f, "{one}"),
-            many => {
-                f.write_str("[")?;
-                for (i, a) in many.iter().enumerate() {
-                    write!(f, "{}{a}", if i > 0 { "," } else { "" })?;
-                }
-                f.write_str("]")
-            }
+            _ => f.write_str(&self.bracketed()),
         }
     }
 }

@@ -204,7 +204,7 @@ class Skep(Server):
     def start(self):
         data = self.dir / 'data'
         self.argv['skep'] = [self.program, 'up', '--data', data, '--osds', str(self.args.osds), '--auth', 'none',
-                             '--osd-size', str(self.args.disk), '--mon-port', str(self.port())]
+                             '--osd-size', str(self.args.disk), '--mon-port', str(self.port()), '--msgr1-port', '0']
         self.spawn('skep')
         self.wait_ready('skep')
         self.conf.write_text((data / 'ceph.conf').read_text() + '\n[client]\nrbd_cache = false\nadmin_socket =\n')
@@ -246,7 +246,7 @@ class SkepApart(Skep):
         for n in range(self.args.osds):
             self.argv[f'osd.{n}'] = [
                 self.program, 'up', '--data', self.dir / f'host.{n}', '--osds', '1', '--osd-size', str(self.args.disk),
-                '--bind', f'127.0.0.{n + 1}', '--mon-port', str(self.port()), '--host', f'bench{n}', '--etcd', client,
+                '--bind', f'127.0.0.{n + 1}', '--mon-port', str(self.port()), '--msgr1-port', '0', '--host', f'bench{n}', '--etcd', client,
                 '--join' if n else '--create']
             self.spawn(f'osd.{n}')
             self.wait_ready(f'osd.{n}')

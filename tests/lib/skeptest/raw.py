@@ -318,20 +318,22 @@ class Server:
     def __init__(self, cluster):
         self.cluster = cluster
         self.fsid = bytes.fromhex(cluster.ceph('fsid').out.strip().replace('-', ''))
-        host = cluster.option('mon_host').strip('[]')
-        ip, port = host.split('/')[0].removeprefix('v2:').rsplit(':', 1)
+        first = cluster.option('mon_host').strip('[]').split(',')
+        ip, port = next(h for h in first if h.startswith('v2:')).split('/')[0].removeprefix('v2:').rsplit(':', 1)
         self.mon_addr = (ip, int(port), 0)
         self._admin = None
         self.refresh()
 
     def refresh(self):
         """Reads the addresses again, after a restart."""
-        def v2(vector):
-            a = next(a for a in vector['addrvec'] if a['type'] == 'v2')
-            ip, port = a['addr'].rsplit(':', 1)
-            return ip, int(port), a['nonce']
-        self.osd_addr = {o['osd']: v2(o['public_addrs']) for o in self.cluster.ask('osd', 'dump')['osds'] if o['up']}
-        self.mgr_addr = v2(self.cluster.ask('mgr', 'dump')['active_addrs'])
+        def of(kind, vector):
+            for a in (a for a in vector['addrvec'] if a['type'] == kind):
+                ip, port = a['addr'].rsplit(':', 1)
+                return ip, int(port), a['nonce']
+        osds = {o['osd']: o['public_addrs'] for o in self.cluster.ask('osd', 'dump')['osds'] if o['up']}
+        self.osd_addr = {osd: of('v2', addrs) for osd, addrs in osds.items()}
+        self.osd_legacy = {osd: of('v1', addrs) for osd, addrs in osds.items()}
+        self.mgr_addr = of('v2', self.cluster.ask('mgr', 'dump')['active_addrs'])
 
     def admin(self, prefix, **args):
         """A command of the administrator's, JSON parsed: on a session that lives on, for it is much cheaper than `ceph`."""

@@ -37,20 +37,23 @@ def free_port():
 
 
 class Skep(Cluster):
-    """A cluster served by a process of ours. Its port stays the same over restarts, as clients need it."""
+    """A cluster served by a process of ours. Its ports stay the same over restarts, as clients need them. Where it
+    speaks messenger v1 first, so do stock clients: they dial the first address that they know."""
 
-    def __init__(self, data, osds=3, auth='cephx', options=(), allow_pool_delete=True):
+    def __init__(self, data, osds=3, auth='cephx', options=(), allow_pool_delete=True, msgr1_first=False):
         self.data = pathlib.Path(data)
         self.log = self.data.with_name(self.data.name + '.log')
         self.osds, self.auth, self.options = osds, auth, list(options)
         self.allow_pool_delete = allow_pool_delete
-        self.port = free_port()
+        self.port, self.msgr1_port, self.msgr1_first = free_port(), free_port(), msgr1_first
         self.proc = None
         super().__init__(self.data / 'ceph.conf')
 
     def argv(self):
+        msgr1 = [] if '--no-msgr1' in self.options else ['--msgr1-port', self.msgr1_port]
         return [find_binary(), 'up', '--data', self.data, '--osds', self.osds, '--auth', self.auth,
-                '--mon-port', self.port, *['--allow-pool-delete'] * self.allow_pool_delete, *self.options]
+                '--mon-port', self.port, *msgr1, *['--msgr1-first'] * self.msgr1_first,
+                *['--allow-pool-delete'] * self.allow_pool_delete, *self.options]
 
     # -- life and death
     def start(self, timeout=READY_S):

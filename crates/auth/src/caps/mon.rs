@@ -22,6 +22,8 @@ enum Grant {
 #[derive(Debug, Clone)]
 struct Entry {
     grant: Grant,
+    /// Of all file systems it shows this one only.
+    fs: Option<String>,
     network: Option<Network>,
 }
 
@@ -72,13 +74,25 @@ fn grant(c: &mut Cursor) -> Option<Entry> {
             })
             .or_else(|| profile(c))?;
         let network = c.network();
-        Some(Entry { grant, network })
+        let fs = match grant {
+            Grant::Rights(_) | Grant::All => file_system(c),
+            _ => None,
+        };
+        Some(Entry { grant, fs, network })
     })
 }
 
 fn plain(c: &mut Cursor) -> Option<Grant> {
     let (access, all) = rights(c)?;
     Some(if all { Grant::All } else { Grant::Rights(access) })
+}
+
+fn file_system(c: &mut Cursor) -> Option<String> {
+    c.attempt(|c| {
+        c.keyword("fsname")?;
+        c.equals()?;
+        c.word()
+    })
 }
 
 fn profile(c: &mut Cursor) -> Option<Grant> {
@@ -129,13 +143,25 @@ fn blocklist(prefix: &str, op: &str) -> Grant {
 /// Skep talk to the cluster state directly, so their profiles read the maps and no more.
 fn expand(name: &str) -> Vec<Grant> {
     match name {
-        "rbd" | "rbd-mirror" | "simple-rados-client-with-blocklist" => {
+        "rbd" | "rbd-mirror" | "rbd-mirror-peer" | "simple-rados-client-with-blocklist" => {
             let mut out = services(&["mon", "osd", "pg"], Access::R);
             out.push(blocklist("osd blocklist", "blocklistop"));
             out.push(blocklist("osd blacklist", "blacklistop"));
-            if name == "rbd-mirror" {
-                let key = ("key".to_string(), Constraint::Prefix("rbd/mirror/".into()));
-                out.push(Grant::Command("config-key get".into(), Constraints::from([key])));
+            let on_keys = |command: &str, keys| {
+                Grant::Command(command.into(), Constraints::from([("key".to_string(), keys)]))
+            };
+            match name {
+                // The daemon, at its own site: the peers' keys, too.
+                "rbd-mirror" => out.push(on_keys(
+                    "config-key get",
+                    Constraint::Prefix("rbd/mirror/".into()),
+                )),
+                // Whom another site has let in: that site's name, and leaving its own key.
+                "rbd-mirror-peer" => out.extend([
+                    on_keys("config-key get", Constraint::regex("rbd/mirror/[^/]+")),
+                    on_keys("config-key set", Constraint::Prefix("rbd/mirror/peer/".into())),
+                ]),
+                _ => {}
             }
             out
         }
@@ -187,6 +213,7 @@ impl MonCaps {
     pub fn allow_all() -> Self {
         let all = Entry {
             grant: Grant::All,
+            fs: None,
             network: None,
         };
         Self { entries: vec![all] }
@@ -201,6 +228,12 @@ impl MonCaps {
     pub fn allows_all(&self, peer: Option<IpAddr>) -> bool {
         let mut here = self.entries.iter().filter(|e| admits(&e.network, peer));
         here.any(|e| matches!(e.grant, Grant::All))
+    }
+
+    /// Whether a file system's map is shown: to all but those whose grants name others only.
+    pub fn shows_file_system(&self, name: &str) -> bool {
+        let names = |e: &Entry| e.fs.as_ref().is_none_or(|fs| fs == name);
+        self.entries.iter().any(names)
     }
 
     pub fn allows(&self, need: &MonNeed) -> bool {

@@ -144,7 +144,8 @@ pub fn leave(state: &ClusterState, gid: u64, now: Utime) -> Changes {
 /// Free ranks go to standbys, the longest waiting first. Once there was a standby, its absence is worth a warning.
 pub fn settle(draft: &mut Draft<'_>) {
     give_ranks(draft);
-    if !draft.map.standby_daemons.is_empty() {
+    let served = draft.map.filesystems.iter().all(|fs| !fs.mds_map.up.is_empty());
+    if served && !draft.map.standby_daemons.is_empty() {
         for fs in &mut draft.map.filesystems {
             let wanted = &mut fs.mds_map.standby_count_wanted;
             if *wanted < 0 {

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 /// Families in the order of the documentation.
-pub static FAMILIES: [(&str, &[Spec]); 27] = [
+pub static FAMILIES: [(&str, &[Spec]); 28] = [
     ("Cluster", cluster::whole::TABLE),
     ("Health", health::TABLE),
     ("What waits, and for what", doctor::TABLE),
@@ -41,6 +41,7 @@ pub static FAMILIES: [(&str, &[Spec]); 27] = [
     ("File systems", fs::TABLE),
     ("Metadata servers", fs::daemons::TABLE),
     ("Volumes", fs::volumes::TABLE),
+    ("Subvolumes", fs::subvolumes::TABLE),
     ("Manager modules", cluster::modules::TABLE),
 ];
 

@@ -32,7 +32,7 @@ use messages::osd::MCommand;
 use msgr::{Message, Peer};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use types::Errno;
+use types::{Errno, Uuid};
 
 /// What the shell shall do next, in order.
 #[derive(Debug)]
@@ -78,6 +78,12 @@ impl Monitor {
             self.sessions.insert(id, session);
         }
         stays
+    }
+
+    /// What a session that was opened hears unasked: a newer monitor map than its client has, where that said which it has.
+    pub fn greeting(&self, id: SessionId) -> Option<Message> {
+        let known = self.session(id)?.peer.monmap_epoch?;
+        (known < self.state.monmap.epoch).then(|| publish::mon_map(&self.state))
     }
 
     pub fn closed(&mut self, id: SessionId) {
@@ -251,9 +257,14 @@ impl Monitor {
         Some(reply.message(tid))
     }
 
+    /// A stock client of messenger v1 may ask before it has the monitor map, and names no cluster then.
+    fn is_ours(&self, fsid: Uuid) -> bool {
+        fsid == self.state.fsid || fsid.is_nil()
+    }
+
     /// No answer to a foreign fsid, an unknown pool, or without permission.
     fn statfs(&self, id: SessionId, body: &MStatfs, tid: u64) -> Option<Message> {
-        if body.fsid != self.state.fsid || !self.sessions.get(&id)?.may("pg", Access::R) {
+        if !self.is_ours(body.fsid) || !self.sessions.get(&id)?.may("pg", Access::R) {
             return None;
         }
         let mut reply = MStatfsReply {
@@ -285,7 +296,7 @@ impl Monitor {
     }
 
     fn pool_stats(&self, id: SessionId, body: &MGetPoolStats, tid: u64) -> Option<Message> {
-        if body.fsid != self.state.fsid || !self.sessions.get(&id)?.may("pg", Access::R) {
+        if !self.is_ours(body.fsid) || !self.sessions.get(&id)?.may("pg", Access::R) {
             return None;
         }
         // Each once, however often it is asked for: it costs a look at every PG.
@@ -320,7 +331,7 @@ impl Monitor {
                 decisions::pool_op_reply(&op, tid, errno.code(), epoch, Bytes::new()),
             )]
         };
-        if op.fsid != self.state.fsid {
+        if !self.is_ours(op.fsid) {
             return refuse(Errno::EINVAL);
         }
         if let Some(rights) = self.pool_op_rights(id, &op) {
@@ -360,14 +371,14 @@ impl Monitor {
         let route = Route::Mon {
             cmd: body.cmd.clone(),
         };
-        if body.fsid != self.state.fsid {
+        if !self.is_ours(body.fsid) {
             return self.refuse(id, tid, route, Reply::error(Errno::EPERM, "wrong fsid"));
         }
         self.command(id, tid, route, &body.cmd, body.input)
     }
 
     fn tell(&self, id: SessionId, body: MCommand) -> Vec<Effect> {
-        if body.fsid != self.state.fsid {
+        if !self.is_ours(body.fsid) {
             return self.refuse(
                 id,
                 body.tid,
@@ -404,7 +415,7 @@ impl Monitor {
     fn log(&self, id: SessionId, body: MLog, tid: u64) -> Vec<Effect> {
         let allowed = self.sessions.get(&id).is_some_and(|s| s.may("log", Access::W));
         let mut entries = body.entries;
-        if body.fsid != self.state.fsid || entries.is_empty() || !allowed {
+        if !self.is_ours(body.fsid) || entries.is_empty() || !allowed {
             return Vec::new();
         }
         entries.truncate(LOG_ENTRIES_PER_MESSAGE_MAX);

@@ -70,7 +70,7 @@ impl Others {
         let others = state.monmap.by_rank().filter(|i| i.name != self.name);
         let other = |i: &types::monmap::MonInfo| Other {
             name: i.name.clone(),
-            addr: i.addrs.first(),
+            addr: i.addrs.msgr2_or_first(),
         };
         others.map(other).take(ASKED_MAX).collect()
     }

@@ -10,7 +10,9 @@ use messages::mon::{
     Body, MConfig, MFsMap, MFsMapUser, MLog, MMdsMap, MMgrMap, MMonMap, MOsdMap, PaxosHeader,
 };
 use msgr::Message;
-use types::{Epoch, MdsMap};
+use std::borrow::Cow;
+use types::fsmap::Filesystem;
+use types::{Epoch, FsMap, MdsMap};
 
 /// Increments in one OSD_MAP message.
 pub const MAPS_PER_MESSAGE_MAX: u32 = 40;
@@ -95,17 +97,17 @@ fn maps(session: &mut Session, topic: &Topic, wanted: Wanted, state: &ClusterSta
         Topic::FsMap => vec![
             MFsMap {
                 epoch: state.fsmap.epoch,
-                map: state.fsmap.to_bytes(),
+                map: shown(session, &state.fsmap).to_bytes(),
             }
             .message(0),
         ],
         Topic::FsMapUser => vec![
             MFsMapUser {
-                map: state.fsmap.for_users(),
+                map: shown(session, &state.fsmap).for_users(),
             }
             .message(0),
         ],
-        Topic::MdsMap(which) => vec![mds_map(state, *which)],
+        Topic::MdsMap(which) => vec![mds_map(session, state, *which)],
         Topic::Config | Topic::Log(_) => return Vec::new(),
     };
     session.subscriptions.sent(topic, epoch);
@@ -122,9 +124,28 @@ fn file_system(state: &ClusterState, which: Option<i32>) -> Option<&MdsMap> {
     fs.map(|fs| &fs.mds_map)
 }
 
+/// Less the file systems that are not for this session, and less the standbys, which belong to none.
+fn shown<'a>(session: &Session, map: &'a FsMap) -> Cow<'a, FsMap> {
+    let sees = |fs: &Filesystem| session.sees(&fs.mds_map.fs_name);
+    if map.filesystems.iter().all(sees) {
+        return Cow::Borrowed(map);
+    }
+    let mut part = map.clone();
+    part.filesystems.retain(sees);
+    if part.default_fs().is_none() {
+        part.legacy_client_fscid = -1;
+    }
+    let left: Vec<i32> = part.filesystems.iter().map(|fs| fs.fscid).collect();
+    part.mds_roles.retain(|_, fscid| left.contains(fscid));
+    part.standby_daemons.clear();
+    part.standby_epochs.clear();
+    Cow::Owned(part)
+}
+
 /// The map of one file system. Of one that is not there: without ranks and pools, so that nobody waits for it.
-fn mds_map(state: &ClusterState, which: Option<i32>) -> Message {
-    let mut map = file_system(state, which).cloned().unwrap_or_else(|| MdsMap {
+fn mds_map(session: &Session, state: &ClusterState, which: Option<i32>) -> Message {
+    let found = file_system(state, which).filter(|m| session.sees(&m.fs_name));
+    let mut map = found.cloned().unwrap_or_else(|| MdsMap {
         epoch: state.fsmap.epoch,
         ..MdsMap::default()
     });

@@ -27,10 +27,11 @@ use auth::{
 };
 use cluster::{Change, Changes, ClusterState, MonReport};
 use event::Event;
+use facts::metadata;
 use io::{Clock, Random};
 use metastore::ClusterHandle;
 use msgr::{Message, ModeSwitch, Modes, ServerConfig};
-use net::{ConnId, Connections, Listener, NetEvent, Options};
+use net::{ConnId, Connections, Doors, Msgr1, NetEvent, Options};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -46,15 +47,15 @@ const TICK: Duration = Duration::from_secs(1);
 const STALLED_AFTER: Duration = Duration::from_secs(5);
 
 mod event;
+mod facts;
 mod turn;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("monitor cannot listen on {addr}: {source}")]
-    Bind {
-        addr: SocketAddr,
-        source: std::io::Error,
-    },
+    #[error("monitor: {0}")]
+    Bind(#[from] net::NotBound),
+    #[error("monitor cannot listen: {0}")]
+    Listen(std::io::Error),
     #[error("the monitor's address names no socket")]
     NoAddress,
     #[error(transparent)]
@@ -72,6 +73,8 @@ pub struct MonConfig {
     pub addr: EntityAddr,
     /// Where the manager listens; port 0 takes a free one.
     pub mgr_bind: SocketAddr,
+    /// Messenger v1 beside v2: the monitor's port of it; the manager takes a free one.
+    pub msgr1: Option<Msgr1>,
     /// False: everybody may everything. Only ever by an explicit option, and on loopback.
     pub cephx: bool,
     /// Connection modes allowed with cephx, and lifetimes of tickets (short ones in tests); methods are set
@@ -186,13 +189,8 @@ pub async fn serve_inside(
     server.run(stop).await
 }
 
-fn listen(addr: SocketAddr) -> Result<(Listener, SocketAddr), Error> {
-    let bound = Listener::bind(addr).and_then(|l| l.local_addr().map(|at| (l, at)));
-    bound.map_err(|source| Error::Bind { addr, source })
-}
-
-fn nonce_addr(sock: SocketAddr, nonce: u32) -> EntityAddrVec {
-    EntityAddrVec::one(EntityAddr::msgr2(sock, nonce))
+fn sock_of(addrs: &EntityAddrVec) -> Result<SocketAddr, Error> {
+    addrs.msgr2_or_first().sock.ok_or(Error::NoAddress)
 }
 
 impl MonServer {
@@ -205,14 +203,17 @@ impl MonServer {
             ..
         } = config.clone();
         let dialled = config.addr.sock.ok_or(Error::NoAddress)?;
-        let (mon_listener, mon_addr) = listen(dialled)?;
-        let (mgr_listener, mgr_addr) = listen(config.mgr_bind)?;
+        let (mon_doors, mon_addrs) = Doors::bind(dialled, config.msgr1, 0)?;
+        // A nonce of its own: clients drop what they knew of an earlier manager on this port.
+        let nonce = random.u32().max(1);
+        let (mgr_doors, mgr_addrs) = Doors::bind(config.mgr_bind, config.msgr1.map(Msgr1::anywhere), nonce)?;
+        let at = Ready {
+            mon: sock_of(&mon_addrs)?,
+            mgr: sock_of(&mgr_addrs)?,
+        };
         let now = Utime::from_unix(clock.wall());
         let ids = cluster.reserve_global_ids(GLOBAL_IDS_PER_RANGE).await?;
         let mgr_gid = ids.start;
-        let mon_addrs = nonce_addr(mon_addr, 0);
-        // A nonce of its own: clients drop what they knew of an earlier manager on this port.
-        let mgr_addrs = nonce_addr(mgr_addr, random.u32().max(1));
         publish(&cluster, &config, &mon_addrs, &mgr_addrs, mgr_gid, now).await?;
 
         let entropy = net::entropy(random.clone());
@@ -222,7 +223,7 @@ impl MonServer {
         let admission = Arc::new(Admission::new(keys.clone()));
         let (mgr_auth, verifier) = manager_auth(&config, &state);
         let rank = state.monmap.rank_of(&config.name).unwrap_or(0) as i64;
-        let facts = metadata(&config, &mon_addrs);
+        let facts = metadata(&config.hostname, &mon_addrs);
         let report = MonReport {
             name: config.name.clone(),
             started: now,
@@ -230,6 +231,7 @@ impl MonServer {
             mgr_gid,
             mgr_addrs: mgr_addrs.clone(),
             metadata: facts.clone(),
+            services: Default::default(),
         };
         // Before anybody is served: who asks for the quorum finds this monitor in it.
         cluster.publish_mon(&report).await?;
@@ -260,7 +262,7 @@ impl MonServer {
             (ModeSwitch::new(modes_of(&who, &info.hostname, &state)), who)
         });
         let mon = front(
-            mon_listener,
+            mon_doors,
             ServerConfig {
                 modes: modes[0].0.clone(),
                 ..ServerConfig::new(mon_name, mon_addrs, admission.clone(), entropy.clone())
@@ -270,7 +272,7 @@ impl MonServer {
             &meters.net[0],
         )?;
         let mgr = front(
-            mgr_listener,
+            mgr_doors,
             ServerConfig {
                 modes: modes[1].0.clone(),
                 ..ServerConfig::new(mgr_name, mgr_addrs, mgr_auth, entropy.clone())
@@ -321,10 +323,7 @@ impl MonServer {
             asks: None,
             records: Records::default(),
             turns: turns::watch(),
-            at: Ready {
-                mon: mon_addr,
-                mgr: mgr_addr,
-            },
+            at,
         })
     }
 
@@ -457,6 +456,8 @@ impl MonServer {
                 self.meters.mon.session_add.inc();
                 if !self.monitor.opened(conn.0, peer) {
                     self.close(port, conn.0);
+                } else if let Some(greeting) = self.monitor.greeting(conn.0) {
+                    self.send(port, conn.0, greeting);
                 }
             }
             (Port::Mgr, NetEvent::Opened { conn, peer }) => {
@@ -492,7 +493,7 @@ impl MonServer {
                 self.turns.about().message = Some(msg.kind);
                 self.turns.brought(msg.size());
                 let state = self.monitor.state().clone();
-                let effects = self.manager.message(conn.0, msg, &state);
+                let effects = self.manager.message(conn.0, msg, &state, self.now());
                 self.carry_out(port, effects);
             }
         }
@@ -653,6 +654,7 @@ impl MonServer {
         }
         self.note_stall();
         self.look_around();
+        self.manager.tick(self.now());
         let Some(mut chores) = self.chores.take() else {
             return;
         };
@@ -666,6 +668,7 @@ impl MonServer {
         });
         let records = self.records.waiting(self.now());
         chores.sessions = self.monitor.instances();
+        chores.report.services = self.manager.services().clone();
         let task = io::task::spawn_local(async move {
             let done = chores.round(rotation, records).await;
             (chores, done)
@@ -739,16 +742,15 @@ fn modes_of(who: &AuthName, host: &str, state: &ClusterState) -> Modes {
 }
 
 fn front(
-    listener: Listener,
+    doors: Doors,
     config: ServerConfig,
     clock: &Arc<dyn Clock>,
     connections_max: usize,
     accounts: &net::Accounts,
 ) -> Result<Front, Error> {
     let (sender, events) = mpsc::channel(EVENTS_MAX);
-    let addr = config.addrs.first().sock.ok_or(Error::NoAddress)?;
     let connections = net::serve(
-        listener,
+        doors,
         Arc::new(config),
         Options {
             connections_max,
@@ -758,22 +760,8 @@ fn front(
         clock.clone(),
         sender,
     )
-    .map_err(|source| Error::Bind { addr, source })?;
+    .map_err(Error::Listen)?;
     Ok(Front { events, connections })
-}
-
-/// Facts for `mon metadata`.
-fn metadata(config: &MonConfig, addrs: &EntityAddrVec) -> BTreeMap<String, String> {
-    let facts = [
-        ("addrs", addrs.to_string()),
-        ("hostname", config.hostname.clone()),
-    ];
-    let versions = types::release::VERSION_FACTS.map(|(k, v)| (k, v.to_string()));
-    facts
-        .into_iter()
-        .chain(versions)
-        .map(|(k, v)| (k.to_string(), v))
-        .collect()
 }
 
 /// Puts this monitor's and manager's addresses into the maps.

@@ -117,6 +117,11 @@ impl Session {
         })
     }
 
+    /// Whether it is shown a file system.
+    pub fn sees(&self, file_system: &str) -> bool {
+        self.mon_caps.shows_file_system(file_system)
+    }
+
     pub fn may_command(
         &self,
         service: &str,
@@ -219,6 +224,7 @@ mod tests {
             secure: false,
             server_challenge: Some(1),
             lifeline: false,
+            monmap_epoch: None,
         })
     }
 

@@ -21,9 +21,10 @@ use types::{
     AddrKind, AuthName, EntityAddr, EntityAddrVec, EntityKind, EntityName, Errno, LEGACY_LEN, Utime,
 };
 
-/// What clients say that they speak, and servers.
+/// What clients say that they speak, and servers; to a manager they say 0.
 const PROTOCOL_MON: u32 = 15;
 const PROTOCOL_OSD: u32 = 24;
+const PROTOCOL_OTHERS: u32 = 0;
 /// As real monitors send their answers.
 const PRIORITY_HIGH: u16 = 196;
 /// First byte of what is shown to a monitor: no authorizer, but a name.
@@ -57,6 +58,8 @@ pub struct ServerConnection {
     /// With the challenge, at a monitor.
     told_id: u64,
     granted: Option<(Identity, AuthMethod)>,
+    /// Of a monitor's client, by its last MAuth.
+    monmap_epoch: Option<u32>,
     /// Signs messages.
     key: Option<CryptoKey>,
     /// Of the message that is being received.
@@ -86,6 +89,7 @@ impl ServerConnection {
             pending: None,
             told_id: 0,
             granted: None,
+            monmap_epoch: None,
             key: None,
             header: None,
             in_seq: 0,
@@ -173,9 +177,11 @@ impl ServerConnection {
     }
 
     fn protocol(&self) -> u32 {
-        match self.is_mon() {
-            true => PROTOCOL_MON,
-            false => PROTOCOL_OSD,
+        let is = |kind| self.config.name.kind == kind as u8;
+        match () {
+            () if is(EntityKind::Mon) => PROTOCOL_MON,
+            () if is(EntityKind::Osd) => PROTOCOL_OSD,
+            () => PROTOCOL_OTHERS,
         }
     }
 
@@ -357,6 +363,7 @@ impl ServerConnection {
         }
         self.attempt()?;
         let request = MAuth::from_bytes(&m.front).map_err(|e| Error::V1(format!("MAuth: {e}")))?;
+        self.monmap_epoch = Some(request.monmap_epoch);
         let (method, step) = self.auth_step(&request, now);
         let mut reply = MAuthReply {
             protocol: method,
@@ -437,6 +444,7 @@ impl ServerConnection {
             secure: false,
             server_challenge: identity.server_challenge,
             lifeline: false,
+            monmap_epoch: self.monmap_epoch,
         }))
     }
 

@@ -476,6 +476,23 @@ fn a_connect_that_does_not_fit_is_answered() {
     );
 }
 
+/// A manager was taken for an OSD, and no stock client got in.
+#[test]
+fn each_kind_of_server_has_its_protocol() {
+    for (kind, right) in [(EntityKind::Mon, 15), (EntityKind::Osd, 24), (EntityKind::Mgr, 0)] {
+        for protocol in [15, 24, 0] {
+            let mut bytes = greeting("127.0.0.1:0");
+            bytes.extend(connect(features::SUPPORTED, 8, 0, protocol, 1, b"t"));
+            let (tag, _, error) = answer(server(EntityName::new(kind, 3), none()), &bytes);
+            let want = match protocol == right {
+                true => Answer::Seq,
+                false => Answer::BadProtocol,
+            };
+            assert_eq!((tag, error), (Some(want as u8), None), "{kind} {protocol}");
+        }
+    }
+}
+
 #[test]
 fn no_daemon_comes_by_v1() {
     let mut bytes = greeting("127.0.0.1:0");

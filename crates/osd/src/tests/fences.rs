@@ -27,6 +27,7 @@ fn open(osd: &mut Osd, conn: u64, gid: u64, claimed: EntityAddr, sock: &str) -> 
         secure: false,
         server_challenge: None,
         lifeline: false,
+        monmap_epoch: None,
     };
     let (conn, peer) = (ConnId(conn), Arc::new(peer));
     osd.on_net(NetEvent::Opened { conn, peer });

@@ -41,6 +41,7 @@ fn start_mon(sim: &Sim, cluster: &Rc<Cluster>, n: usize) {
             mgr_name: name.clone(),
             addr: addr(n),
             mgr_bind: SocketAddr::new(host(n), 0),
+            msgr1: None,
             cephx: true,
             tickets: KeyServerConfig::default(),
             hostname: format!("host-{name}"),

@@ -165,7 +165,10 @@ where
         let client = connect(&shared.job).await?;
         if number == 0 {
             let map = client.map().map_err(failed)?;
-            let places = map.osds.iter().filter_map(|o| o.client_addrs.first().sock);
+            let places = map
+                .osds
+                .iter()
+                .filter_map(|o| o.client_addrs.msgr2_or_first().sock);
             let _ = shared.servers.set(cpu::servers(&places.collect::<Vec<_>>()));
         }
         let target = make(client.clone(), number).await?;

@@ -56,7 +56,7 @@ class SkepHostsService(SkepService):
         log = self.dir / f"host.{n}.log"
         seen = log.stat().st_size if log.exists() else 0
         argv = [binary(self.settings.bin), "up", "--data", str(self.dir / f"host.{n}"), "--osds", "1", "--bind", self.address(n),
-                "--mon-port", str(MON_PORT), "--host", f"lab{n}", "--etcd", self.etcd_url, "--join" if n else "--create",
+                "--mon-port", str(MON_PORT), "--msgr1-port", "0", "--host", f"lab{n}", "--etcd", self.etcd_url, "--join" if n else "--create",
                 "--osd-memory", str(self.settings.osd_memory), "--osd-size", str(self.settings.osd_size), "--allow-pool-delete"]
         self.processes[n] = self.scratch.spawn(argv, self.role, log=log)
         wait_ready(self.processes[n], log, seen)

@@ -311,7 +311,7 @@ pub fn monitors(ctx: &Context<'_>, found: &mut Vec<Check>) {
             format!(
                 "mon.{} (rank {rank}) addr {} is down (out of quorum)",
                 i.name,
-                show::bracketed(&i.addrs)
+                i.addrs.bracketed()
             )
         })
         .collect();

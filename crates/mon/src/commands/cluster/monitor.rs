@@ -208,7 +208,7 @@ fn rm(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     let left = map.ranks.len() - 1;
     let said = format!(
         "removing mon.{name} at {}, there will be {left} monitors",
-        show::bracketed(&info.addrs)
+        info.addrs.bracketed()
     );
     let mut next = (**map).clone();
     next.mon_info.remove(name);

@@ -475,12 +475,7 @@ fn reset(cmd: &Command, ctx: &Context<'_>) -> Outcome {
 }
 
 fn minimal(_: &Command, ctx: &Context<'_>) -> Outcome {
-    let hosts: Vec<String> = ctx
-        .state
-        .monmap
-        .by_rank()
-        .map(|i| show::bracketed(&i.addrs))
-        .collect();
+    let hosts: Vec<String> = ctx.state.monmap.by_rank().map(|i| i.addrs.bracketed()).collect();
     let fsid = ctx.state.fsid;
     Outcome::ok(format!(
         "# minimal ceph.conf for {fsid}\n[global]\n\tfsid = {fsid}\n\tmon_host = {}\n",
@@ -528,7 +523,7 @@ fn show_options(cmd: &Command, ctx: &Context<'_>, defaults: bool) -> Outcome {
             ctx.state
                 .monmap
                 .by_rank()
-                .map(|i| show::bracketed(&i.addrs).replace("/0", ""))
+                .map(|i| i.addrs.bracketed().replace("/0", ""))
                 .collect::<Vec<_>>()
                 .join(",")
         };

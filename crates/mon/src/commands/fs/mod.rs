@@ -4,6 +4,7 @@ mod change;
 pub mod daemons;
 mod pools;
 mod set;
+pub mod subvolumes;
 pub mod volumes;
 
 use crate::commands::command::{Command, Outcome, lines};

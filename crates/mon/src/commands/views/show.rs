@@ -38,17 +38,7 @@ pub fn addrs(v: &EntityAddrVec) -> Value {
 
 /// The address that old programs dial: the v1 one if there is one, else the first; `IP:PORT/NONCE`.
 pub fn legacy_addr(v: &EntityAddrVec) -> String {
-    let legacy = v.0.iter().find(|a| a.kind == AddrKind::Legacy);
-    match legacy.or(v.0.first()) {
-        Some(a) => format!("{}/{}", place(a), a.nonce),
-        None => "(unrecognized address family 0)/0".into(),
-    }
-}
-
-/// In brackets even when it is one address, as in monitor addresses and `mon_host`.
-pub fn bracketed(v: &EntityAddrVec) -> String {
-    let all: Vec<String> = v.0.iter().map(EntityAddr::to_string).collect();
-    format!("[{}]", all.join(","))
+    v.legacy_or_first().place_and_nonce()
 }
 
 /// `2026-11-21T19:39:31.220067Z`, the form of times in the monitor map.
