@@ -91,6 +91,8 @@ impl Node {
             clock: platform.clock.clone(),
             stopped: stopped.clone(),
             board: Board::default(),
+            hostname: platform.hostname.clone(),
+            random: platform.random.clone(),
         };
         let mut roles = Vec::new();
         if let Err(e) = start_roles(&plan, &care, &mut roles, progress).await {
