@@ -1,6 +1,6 @@
 //! The worker's connection to its own cluster, by the name and the key of its manager.
 
-use crate::Config;
+use crate::config::Config;
 use client::{Client, Conf, Platform};
 use cluster::{Change, Changes, ClusterState, new_entity};
 use std::time::Duration;

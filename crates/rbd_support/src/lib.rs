@@ -10,18 +10,18 @@
 //!
 //! Bounds: [`LOOKUPS_MAX`] lookups wait; tasks, schedules and images are bounded where they are kept.
 
+mod config;
 mod connect;
 mod names;
+mod part;
 mod purge;
 mod task;
 
-use auth::Entropy;
 use client::Client;
 use cluster::rbd_support::{Action, Found, Live, Schedules, TRASH_PURGE_KEY, Wanted};
+pub use config::Config;
 use connect::Connection;
-use io::task::{TaskHandle, interval, spawn_local};
-use io::{Clock, Random};
-use metastore::ClusterHandle;
+use io::task::{interval, spawn_local};
 use rbd::{Image, ImageOptions, directory, trash};
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,19 +35,6 @@ const LOOKUP_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// An image to look up, and where the answer goes.
 pub type Lookup = (Wanted, oneshot::Sender<Found>);
-
-#[derive(Clone)]
-pub struct Config {
-    pub cluster: ClusterHandle,
-    pub clock: Arc<dyn Clock>,
-    pub random: Arc<dyn Random>,
-    /// For new keys.
-    pub entropy: Arc<dyn Entropy>,
-    /// Of the manager beside which it works: it works where that one is active.
-    pub mgr_name: String,
-    /// False: the cluster asks nobody who he is.
-    pub cephx: bool,
-}
 
 struct Worker {
     config: Config,
@@ -218,22 +205,4 @@ async fn find(client: &Client, wanted: &Wanted) -> Found {
         return Err((Errno::EBUSY, format!("[errno 16] RBD image is busy ({why})")));
     }
     Ok((image, id))
-}
-
-/// Stops at its next await when it is dropped.
-struct Part<T>(TaskHandle<T>);
-
-impl<T> Part<T> {
-    /// What it gave, once it has ended; None where it panicked, which ends the role.
-    async fn ended(self) -> Option<T> {
-        self.0.await.ok()
-    }
-
-    fn is_over(&self) -> bool {
-        self.0.is_finished()
-    }
-
-    fn abort(&self) {
-        self.0.abort();
-    }
 }

@@ -3,7 +3,8 @@
 //! Bound: one name for each image that the OSDs report. All of them are asked for again after [`FRESH_FOR`], since images
 //! are renamed.
 
-use crate::{Config, Part};
+use crate::config::Config;
+use crate::part::Part;
 use client::Client;
 use cluster::ImageKey;
 use rbd::directory;

@@ -2,7 +2,7 @@
 //!
 //! A time that passed while nobody worked is not made up for: the next one will do.
 
-use crate::Part;
+use crate::part::Part;
 use client::Client;
 use cluster::ClusterState;
 use cluster::rbd_support::{Level, Schedules};

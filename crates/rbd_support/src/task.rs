@@ -3,7 +3,8 @@
 //! A task that failed is tried again, later and later, [`FAILURES_MAX`] times; one that cannot succeed is given up at once.
 //! Both are in the cluster log. What is gone already counts as done.
 
-use crate::{Part, Worker};
+use crate::Worker;
+use crate::part::Part;
 use client::Client;
 use cluster::rbd_support::{self as kept, Action, ENDED_MAX, Ended, Running, Task};
 use cluster::{Change, Changes, ClusterState};
