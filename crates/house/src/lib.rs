@@ -79,6 +79,7 @@ pub const LIBRARIES: &[Library] = &[
     library("aws-lc-rs", &["auth", "msgr", "io", "skep"]),
     library("clap", &["skep"]),
     library("etcd-client", &["etcd"]),
+    library("hyper", &["node"]),
     library("indicatif", &["skep"]),
     library("libc", &["io", "io-sim"]),
     library("redb", &["metastore", "store"]),

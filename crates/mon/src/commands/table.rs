@@ -14,12 +14,13 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 /// Families in the order of the documentation.
-pub static FAMILIES: [(&str, &[Spec]); 33] = [
+pub static FAMILIES: [(&str, &[Spec]); 34] = [
     ("Cluster", cluster::whole::TABLE),
     ("Health", health::TABLE),
     ("What waits, and for what", doctor::TABLE),
     ("Monitors", cluster::monitor::TABLE),
     ("Counters", cluster::perf::TABLE),
+    ("Figures for Prometheus", cluster::prometheus::TABLE),
     ("Manager", cluster::manager::TABLE),
     ("OSDs", osd::read::TABLE),
     ("OSDs: changes", osd::change::TABLE),
