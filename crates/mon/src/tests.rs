@@ -49,6 +49,7 @@ pub(crate) struct Rig {
 
 fn info() -> MonInfo {
     MonInfo {
+        images: Arc::default(),
         name: "a".into(),
         rank: 0,
         mgr_name: "x".into(),

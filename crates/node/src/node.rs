@@ -10,7 +10,7 @@ use crate::monitor;
 use crate::platform::Platform;
 use crate::role::{MonitorAccess, Plan, Registries, Role};
 use crate::supervise::{self, Board, Care, Supervised};
-use crate::{AuthMode, DataDir, Error, Settings, StartOptions, clients, copies, osds, state};
+use crate::{AuthMode, DataDir, Error, Settings, StartOptions, clients, copies, exporter, osds, state};
 use auth::ConMode;
 use io::files::LockFile;
 use io::group::{self, Group};
@@ -97,6 +97,8 @@ impl Node {
             clock: platform.clock.clone(),
             stopped: stopped.clone(),
             board: Board::default(),
+            hostname: platform.hostname.clone(),
+            random: platform.random.clone(),
         };
         let cares = (
             &care,
@@ -135,6 +137,9 @@ impl Node {
             cluster,
             _lock: lock,
         };
+        if options.metrics_port != 0 && node.settings.runs(MON) {
+            exporter::start(options.metrics_port, access.clone(), registries.clone());
+        }
         node.open_admin_socket(access, audit, registries)?;
         Ok(node)
     }

@@ -21,6 +21,7 @@ mod event;
 mod fences;
 mod fetches;
 mod health;
+mod images;
 mod lifeline;
 mod links;
 mod maps;

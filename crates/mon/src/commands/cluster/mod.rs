@@ -6,6 +6,7 @@ pub mod manager;
 pub mod modules;
 pub mod monitor;
 pub mod perf;
+pub mod prometheus;
 pub mod status;
 pub mod told;
 pub mod whole;
