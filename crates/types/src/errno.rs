@@ -35,6 +35,7 @@ errnos! {
     EEXIST = 17, "File exists";
     EXDEV = 18, "Invalid cross-device link";
     ENODEV = 19, "No such device";
+    ENOTDIR = 20, "Not a directory";
     EINVAL = 22, "Invalid argument";
     EFBIG = 27, "File too large";
     ENOSPC = 28, "No space left on device";
