@@ -24,18 +24,46 @@ fn text(c: &mut Cluster, command: Value) -> String {
 fn classes_and_buckets() {
     let c = &mut Cluster::new();
     let class = |what: &str, name: &str| json!({"prefix": format!("osd crush class {what}"), "class": name});
-    check(c, class("create", "foo"), 0, "created class foo with id 1 to crush map");
+    check(
+        c,
+        class("create", "foo"),
+        0,
+        "created class foo with id 1 to crush map",
+    );
     check(c, class("create", "foo"), 0, "class 'foo' already exists");
-    assert_eq!(text(c, json!({"prefix": "osd crush class ls"})).matches('"').count(), 4);
-    check(c, class("rm", "foo"), 0, "removed class foo with id 1 from crush map");
+    assert_eq!(
+        text(c, json!({"prefix": "osd crush class ls"}))
+            .matches('"')
+            .count(),
+        4
+    );
+    check(
+        c,
+        class("rm", "foo"),
+        0,
+        "removed class foo with id 1 from crush map",
+    );
     check(c, class("rm", "foo"), 0, "");
     let rule = json!({"prefix": "osd crush rule create-replicated", "name": "r", "root": "default", "type": "osd",
                       "class": "hdd"});
     check(c, rule, 0, "");
-    check(c, class("rm", "hdd"), -16, "class 'hdd' still referenced by crush_rule(s): 'r'");
+    check(
+        c,
+        class("rm", "hdd"),
+        -16,
+        "class 'hdd' still referenced by crush_rule(s): 'r'",
+    );
     check(c, json!({"prefix": "osd crush rule rm", "name": "r"}), 0, "");
-    check(c, class("rm", "hdd"), 0, "removed class hdd with id 0 from crush map");
-    assert_eq!(text(c, json!({"prefix": "osd crush get-device-class", "ids": ["0"]})), "\n");
+    check(
+        c,
+        class("rm", "hdd"),
+        0,
+        "removed class hdd with id 0 from crush map",
+    );
+    assert_eq!(
+        text(c, json!({"prefix": "osd crush get-device-class", "ids": ["0"]})),
+        "\n"
+    );
 
     check(
         c,
@@ -52,7 +80,12 @@ fn classes_and_buckets() {
     let tree = |c: &mut Cluster, node: &str| text(c, json!({"prefix": "osd crush ls", "node": node}));
     assert_eq!(tree(c, "default"), "new\n");
     assert_eq!(tree(c, "vm"), "osd.0\nosd.1\nosd.2\n");
-    check(c, json!({"prefix": "osd crush set-all-straw-buckets-to-straw2"}), 0, "");
+    check(
+        c,
+        json!({"prefix": "osd crush set-all-straw-buckets-to-straw2"}),
+        0,
+        "",
+    );
 }
 
 #[test]
@@ -75,21 +108,35 @@ fn weight_sets() {
     let compat = |w: Value| of("reweight-compat", json!({"item": "osd.0", "weight": w}));
     check(c, compat(json!([0.5])), -2, "no backward-compat weight-set");
     check(c, of("create-compat", none()), 0, "");
-    check(c, of("create-compat", none()), 0, "compat weight-set already created");
+    check(
+        c,
+        of("create-compat", none()),
+        0,
+        "compat weight-set already created",
+    );
     let pool = |mode: &str| of("create", json!({"pool": "p", "mode": mode}));
     check(c, pool("zzz"), -22, "unrecognized weight-set mode 'zzz'");
     check(c, pool("flat"), 0, "");
     check(c, pool("flat"), 0, "weight-set for pool 'p' already created");
     assert_eq!(text(c, of("ls", none())), "(compat)\np\n");
     check(c, compat(json!([0.5])), 0, "");
-    check(c, compat(json!([0.5, 0.5])), -22, "must specify exact 1 weight values");
+    check(
+        c,
+        compat(json!([0.5, 0.5])),
+        -22,
+        "must specify exact 1 weight values",
+    );
     let set = |pool: &str, item: &str| of("reweight", json!({"pool": pool, "item": item, "weight": [0.9]}));
     check(c, set("p", "osd.0"), 0, "");
     check(c, set("q", "osd.0"), -2, "pool 'q' not found");
     check(c, set("p", "nosuch"), -2, "item 'nosuch' does not exist");
     check(c, set("p", "default"), -2, "item -1 not found in crush map");
     let dump = c.json(&of("dump", none()).to_string());
-    let host = dump["-1"].as_array().unwrap().iter().find(|b| b["bucket_id"] == -3);
+    let host = dump["-1"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|b| b["bucket_id"] == -3);
     assert_eq!(host.unwrap()["weight_set"][0][0], 0.5, "{dump}");
     check(c, of("rm", json!({"pool": "p"})), 0, "");
     check(c, of("rm", json!({"pool": "p"})), 0, "");
@@ -103,7 +150,7 @@ fn new_osds_and_their_keys() {
     const A: &str = "11111111-1111-4111-8111-111111111111";
     const B: &str = "22222222-2222-4222-8222-222222222222";
     const KEY: &str = "AQBIDAdrpYRdLRAANwwFS4yzoBmIAnuUs7+kSw==";
-    const OTHER: &str = "AQBJDAdrpYRdLRAANwwFS4yzoBmIAnuUs7+kSw==";
+    const OTHER: &str = "AQBIDAdrpYRdLRAANwwFS4yzoBmIAnuUs7+kTw==";
     let c = &mut Cluster::new();
     let new = |uuid: &str| json!({"prefix": "osd new", "uuid": uuid});
     let at = |uuid: &str, id: i32| json!({"prefix": "osd new", "uuid": uuid, "id": id});
@@ -128,25 +175,44 @@ fn new_osds_and_their_keys() {
     assert_eq!(id(new("notauuid"), "").0, -22);
     let disk = |more: Value| {
         let mut all = json!({"cephx_secret": KEY, "cephx_lockbox_secret": OTHER});
-        all.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        all.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
         all.to_string()
     };
     assert_eq!(id(at(B, 5), &disk(json!({}))).0, -22, "without the disk's key");
     assert_eq!(id(at(B, 5), &disk(json!({"dmcrypt_key": "k"}))), (0, "5".into()));
     let box_of = format!("client.osd-lockbox.{B}");
     let key = format!("dm-crypt/osd/{B}/luks");
-    assert!(c.text(&json!({"prefix": "auth get", "entity": box_of}).to_string()).contains(&key));
+    assert!(
+        c.text(&json!({"prefix": "auth get", "entity": box_of}).to_string())
+            .contains(&key)
+    );
     assert_eq!(text(c, json!({"prefix": "config-key get", "key": key})), "k");
 
     let sure = json!({"prefix": "osd destroy", "id": 5, "yes_i_really_mean_it": true});
     check(c, sure, 0, "destroyed osd.5");
     let gone = format!("failed to find {box_of} in keyring");
     check(c, json!({"prefix": "auth get", "entity": box_of}), -2, &gone);
-    assert_eq!(c.run(&json!({"prefix": "config-key get", "key": key}).to_string(), b"").code, -2);
+    assert_eq!(
+        c.run(&json!({"prefix": "config-key get", "key": key}).to_string(), b"")
+            .code,
+        -2
+    );
     let reused = c.run(&at("33333333-3333-4333-8333-333333333333", 5).to_string(), b"");
-    assert_eq!((reused.code, reused.data.as_ref()), (0, &b"5\n"[..]), "a destroyed one's id is free");
+    assert_eq!(
+        (reused.code, reused.data.as_ref()),
+        (0, &b"5\n"[..]),
+        "a destroyed one's id is free"
+    );
     let dump = c.json("osd dump");
-    let state = dump["osds"].as_array().unwrap().iter().find(|o| o["osd"] == 5).unwrap()["state"].clone();
+    let state = dump["osds"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|o| o["osd"] == 5)
+        .unwrap()["state"]
+        .clone();
     assert_eq!(state, json!(["exists", "new"]));
     check(
         c,
@@ -198,17 +264,57 @@ fn what_is_not_here_says_so() {
     );
     for (command, code, said) in [
         (json!({"prefix": "pg getmap"}), -95, "'ceph pg dump'"),
-        (json!({"prefix": "osd stop", "ids": ["0"]}), -95, "stop the process"),
-        (json!({"prefix": "osd tier add", "pool": "p", "tierpool": "p"}), -95, "no cache tiers"),
-        (json!({"prefix": "osd tier cache-mode", "pool": "p", "mode": "none"}), -22, "is not a tier"),
-        (json!({"prefix": "mon add", "name": "z", "addr": "1.2.3.4"}), -95, "adds itself"),
-        (json!({"prefix": "mon add", "name": "a", "addr": "1.2.3.4"}), -17, "already exists"),
-        (json!({"prefix": "mon set-rank", "name": "z", "rank": 0}), -2, "does not exist in monmap"),
-        (json!({"prefix": "mon set-weight", "name": "a", "weight": 1}), -95, "all monitors alike"),
-        (json!({"prefix": "mon feature set", "feature_name": "nosuch"}), -2, "unknown feature"),
-        (json!({"prefix": "mon feature set", "feature_name": "nautilus"}), -1, "--yes-i-really-mean-it"),
+        (
+            json!({"prefix": "osd stop", "ids": ["0"]}),
+            -95,
+            "stop the process",
+        ),
+        (
+            json!({"prefix": "osd tier add", "pool": "p", "tierpool": "p"}),
+            -95,
+            "no cache tiers",
+        ),
+        (
+            json!({"prefix": "osd tier cache-mode", "pool": "p", "mode": "none"}),
+            -22,
+            "is not a tier",
+        ),
+        (
+            json!({"prefix": "mon add", "name": "z", "addr": "1.2.3.4"}),
+            -95,
+            "adds itself",
+        ),
+        (
+            json!({"prefix": "mon add", "name": "a", "addr": "1.2.3.4"}),
+            -17,
+            "already exists",
+        ),
+        (
+            json!({"prefix": "mon set-rank", "name": "z", "rank": 0}),
+            -2,
+            "does not exist in monmap",
+        ),
+        (
+            json!({"prefix": "mon set-weight", "name": "a", "weight": 1}),
+            -95,
+            "all monitors alike",
+        ),
+        (
+            json!({"prefix": "mon feature set", "feature_name": "nosuch"}),
+            -2,
+            "unknown feature",
+        ),
+        (
+            json!({"prefix": "mon feature set", "feature_name": "nautilus"}),
+            -1,
+            "--yes-i-really-mean-it",
+        ),
         (json!({"prefix": "orch ps"}), -2, "No orchestrator configured"),
-        (json!({"prefix": "zabbix send"}), -95, "Module 'zabbix' is not enabled/loaded"),
+        (
+            json!({"prefix": "zabbix send"}),
+            -95,
+            "Module 'zabbix' is not enabled/loaded",
+        ),
     ] {
         let out = c.run(&command.to_string(), b"");
         assert!(
@@ -225,8 +331,18 @@ fn options_of_every_name() {
     let c = &mut Cluster::new();
     let set = |who: &str, name: &str, value: &str| json!({"prefix": "config set", "who": who, "name": name, "value": value});
     for (name, value, code, said) in [
-        ("osd_scrub_begin_hour", "25", -22, "error parsing value: Value '25' exceeds maximum 23"),
-        ("mon_host", "a", -22, "mon_host is special and cannot be stored by the mon"),
+        (
+            "osd_scrub_begin_hour",
+            "25",
+            -22,
+            "error parsing value: Value '25' exceeds maximum 23",
+        ),
+        (
+            "mon_host",
+            "a",
+            -22,
+            "mon_host is special and cannot be stored by the mon",
+        ),
         ("public_addr", "foo", -22, "error parsing value: "),
         ("nosuch", "1", -22, "unrecognized config option 'nosuch'"),
         (
@@ -248,7 +364,10 @@ fn options_of_every_name() {
     let note = "note: the mask rack:r is kept, but matches no daemon here: use class: or host:";
     check(c, odd, 0, note);
     let help = c.json(r#"{"prefix":"config help","key":"bluestore_compression_mode"}"#);
-    assert_eq!(help["enum_values"], json!(["none", "passive", "aggressive", "force"]));
+    assert_eq!(
+        help["enum_values"],
+        json!(["none", "passive", "aggressive", "force"])
+    );
 }
 
 #[test]

@@ -59,7 +59,11 @@ fn secrets(cmd: &Command) -> Result<Secrets, Outcome> {
     let disk = match (key("cephx_lockbox_secret")?, text("dmcrypt_key")) {
         (None, None) => None,
         (Some(lockbox), Some(disk)) => Some((lockbox, disk.to_string())),
-        _ => return Err(Outcome::invalid("requires both a cephx lockbox secret and a dm-crypt key.")),
+        _ => {
+            return Err(Outcome::invalid(
+                "requires both a cephx lockbox secret and a dm-crypt key.",
+            ));
+        }
     };
     let cephx = key("cephx_secret")?;
     if disk.is_some() && cephx.is_none() {
@@ -139,8 +143,16 @@ fn new(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     }
     if is_new {
         for (name, entity) in entities {
-            if ctx.state.auth.get(&name).is_some_and(|h| h.key.secret() != entity.key.secret()) {
-                return Outcome::error(Errno::EEXIST, format!("entity {name} exists but key does not match"));
+            if ctx
+                .state
+                .auth
+                .get(&name)
+                .is_some_and(|h| h.key.secret() != entity.key.secret())
+            {
+                return Outcome::error(
+                    Errno::EEXIST,
+                    format!("entity {name} exists but key does not match"),
+                );
             }
             changes.push(Change::AuthPut { name, entity });
         }
@@ -175,7 +187,10 @@ fn keys_of(id: OsdId, uuid: Uuid, secrets: &Secrets) -> Vec<(AuthName, EntityAut
         out.push((AuthName::new(EntityKind::Osd, id.to_string()), entity(key, &caps)));
     }
     if let Some((key, _)) = &secrets.disk {
-        let cap = format!("allow command \"config-key get\" with key=\"{}luks\"", disk_keys(uuid));
+        let cap = format!(
+            "allow command \"config-key get\" with key=\"{}luks\"",
+            disk_keys(uuid)
+        );
         out.push((lockbox(uuid), entity(key, &[("mon", cap)])));
     }
     out
