@@ -18,7 +18,10 @@ RUST_MIN=$(sed -n 's/^rust-version *= *"\(.*\)"/\1/p' "$SKEP_ROOT/Cargo.toml")
 PACKAGES_BUILD=(build-essential cmake ca-certificates curl protobuf-compiler libprotobuf-dev)
 PACKAGES_CLIENTS=(ceph-common librados2 librbd1 python3-rados python3-rbd qemu-utils qemu-block-extra fio)
 PACKAGES_TEST=("${PACKAGES_CLIENTS[@]}" ceph-base python3-pytest python3-pytest-xdist python3-cryptography jq
-    etcd-server etcd-client openssl iproute2 iptables strace valgrind qemu-system-x86 busybox-static cpio kmod)
+    etcd-server etcd-client debootstrap openssl iproute2 iptables strace valgrind qemu-system-x86 busybox-static cpio kmod
+    rbd-mirror rbd-fuse rbd-nbd)
+# A real Ceph beside Skep, for tests that are long.
+PACKAGES_LONG=(ceph-mon ceph-mgr ceph-osd)
 PACKAGES_DEMO=("${PACKAGES_CLIENTS[@]}" qemu-system-x86 syslinux syslinux-common mtools dosfstools
     e2fsprogs fdisk kmod cpio jq xz-utils)
 
@@ -119,4 +122,20 @@ build_tested_skep() {
     cargo build --manifest-path "$SKEP_ROOT/Cargo.toml" --locked --workspace --bin skep --example maptool --test licences >&2
     SKEP_BIN=$CARGO_TARGET_DIR/debug/skep SKEP_MAPTOOL=$CARGO_TARGET_DIR/debug/examples/maptool
     export SKEP_BIN SKEP_MAPTOOL
+}
+
+# Sets `venv`: an environment with what the lab and its tests need, made where there is none; the lab itself is taken from the tree.
+lab_environment() {
+    local project=$SKEP_ROOT/lab
+    venv=$SKEP_CACHE/lab-venv-$(cksum <"$project/pyproject.toml" | cut -d' ' -f1)
+    [ ! -e "$venv/complete" ] || return 0
+    rm -rf "$venv"
+    python3 -m venv "$venv" 2>/dev/null || { need_packages python3-venv; python3 -m venv "$venv"; }
+    "$venv/bin/python" - "$project/pyproject.toml" >"$venv/requirements" <<'PY'
+import sys, tomllib
+project = tomllib.load(open(sys.argv[1], "rb"))["project"]
+print("\n".join(project["dependencies"] + project["optional-dependencies"]["test"]))
+PY
+    "$venv/bin/pip" install -q --disable-pip-version-check -r "$venv/requirements" >&2
+    touch "$venv/complete"
 }

@@ -1,6 +1,8 @@
 """Recorded outputs of fio 3.33, iozone 3.489 and QEMU 7.2 become the right figures; damaged ones become errors."""
 
 import json
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -78,6 +80,48 @@ def test_completion_log():
     assert fio.completion_times("1500, 250000, 1, 4096, 0, 0\n2500, 1000000000, 1, 4096, 0, 0\n") == [(1.5, 0.00025), (2.5, 1.0)]
     with pytest.raises(fio.FioError, match="line 2"):
         fio.completion_times("1500, 250000, 1, 4096, 0\nrubbish\n")
+
+
+def test_fio_counts_from_the_end_of_its_ramp():
+    document = {"timestamp_ms": 1_000_000_500, "jobs": [{"read": {"runtime": 0}, "write": {"runtime": 2000}}]}
+    assert fio.window(document, wall=1_000_000.7, monotonic=50.0) == pytest.approx((47.8, 49.8))
+
+
+# --- accounting
+
+
+def seen(at, cpu, written=0, pid=1):
+    return account.Snapshot(at, {pid: cpu}, {pid: written})
+
+
+def timeline(*looks):
+    left = list(looks)
+    made = account.Timeline([1], look=lambda _pids: left.pop(0))
+    made.looks += left
+    return made
+
+
+def test_what_servers_used_is_counted_where_fio_counted():
+    """1.2 s of work after 1 s of start: the whole process' average said 57 us where longer runs said 73."""
+    line = timeline(seen(0, 10.0, 0), seen(1, 10.0, 100), seen(2, 11.0, 1100), seen(3, 12.0, 2100))
+    used = line.between(1.0, 3.0)
+    assert (used.seconds, used.cpu_s, used.written) == (2.0, 2.0, 2000)
+    half = line.between(1.5, 2.0)
+    assert (half.cpu_s, half.written) == (0.5, 500)
+    # What lies outside of the looks is not made up.
+    assert line.between(2.0, 9.0).seconds == 1.0 and line.between(5.0, 6.0) is None
+
+
+def test_a_server_that_ended_gives_no_figure():
+    assert timeline(seen(0, 1.0), seen(1, 0.5, pid=2)).between(0.0, 1.0) is None
+
+
+def test_a_timeline_looks_until_it_is_left():
+    with account.Timeline([os.getpid()]) as line:
+        while len(line.looks) < 4:
+            time.sleep(0.01)
+    ends = [x.at for x in line.looks]
+    assert ends == sorted(ends) and line.between(ends[0], ends[-1]) is not None
 
 
 # --- iozone

@@ -13,7 +13,7 @@ import pytest
 from invented import Invention, matrix
 from lab import cost, plan, plan_input, plan_size
 from lab.plan_toml import PlanError
-from lab.records import RunWriter
+from lab.records import RunWriter, Sample
 from rich.console import Console
 
 EXAMPLE = Path(lab.__file__).parent / "plan-example.toml"
@@ -149,8 +149,56 @@ def test_worked_example_cost(by_hand):
     # (1 + 0.1 x 10) people x 80,000.
     assert c.staff == pytest.approx(160_000)
     assert c.five_years == pytest.approx(5 * (per_site * 10 + 50_000 + 160_000))
-    # The share of its own: the larger of processor and memory.
-    assert cost.cost(inputs, design).purchase == pytest.approx(7 * 224 / 1848 * 10_000 + 56_000)
+    # The VMs alone would need 640 / 256 = 2.5 -> 3 hosts and a spare: the other 3 are there for the storage, which has more than its share.
+    assert design.vms_alone == 4 and 7 * 224 / 1848 < 3
+    assert cost.cost(inputs, design).purchase == pytest.approx(3 * 10_000 + 56_000)
+    assert cost.bought(inputs, design) == cost.Bought(7, 56, 7 * 10_000 + 56_000)
+
+
+def test_hosts_that_only_storage_needs_are_its_cost(by_hand):
+    """The example: capacity asks for 11 hosts, the VMs for 4. It said 76,312 of a converged site against 101,000 of a dedicated one."""
+    made = plan.plan_file(EXAMPLE)
+    converged, dedicated = made.options
+    assert (converged.design.storage_hosts, converged.design.vms_alone) == (11, 4)
+    assert converged.cost.purchase == pytest.approx(7 * 12_000 + 110 * 600)
+    assert (converged.bought.price, dedicated.bought.price) == (198_000, 149_000)
+    assert dict(plan.rows(made))["price of all that, each site"] == ["198,000 EUR", "149,000 EUR"]
+    # Where the VMs need as many hosts anyway, the storage pays for what it takes of them.
+    many = plan.plan_file(by_hand(lambda t: t.replace("vms = 40", "vms = 84"))).options[0]
+    assert many.design.vms_alone == many.design.storage_hosts
+    assert many.cost.purchase == pytest.approx(many.design.storage_hosts * many.design.share * 10_000 + many.design.disks * 1_000)
+
+
+def test_a_read_of_a_coded_stripe_asks_all_its_disks(by_hand):
+    """8 + 3 on disks of 150 operations a second, 4 GB/s of 1 MiB reads: 3,814.7 reads x 8 disks / 150 / 70 % = 291 disks."""
+
+    def coded(text):
+        text = text.replace('kind = "copies"\ncopies = 2', 'kind = "erasure"\ndata = 8\nparity = 3')
+        text = text.replace("block_kib = 4\nread_percent = 50\niops = 100_000", "block_kib = 1024\nread_percent = 100\nthroughput_mb_s = 4000")
+        return text.replace("read_iops = 50_000", "read_iops = 150").replace("read_mb_s = 10_000", "read_mb_s = 200")
+
+    seconds = plan_size.demand(plan_input.read(by_hand(coded)), 0).disk_seconds
+    assert seconds == pytest.approx(4e9 / 2**20 * 8 / 150) and seconds / 0.7 == pytest.approx(290.6, abs=0.1)
+    # A part of a stripe unit is on one disk, one and a half units on two.
+    redundancy = plan_input.read(by_hand(coded)).redundancy
+    assert [plan_size.read_disks(redundancy, b) for b in (4, 64, 96, 512, 4096)] == [1, 1, 2, 8, 8]
+
+
+def test_what_cannot_heal_does_not_bind(by_hand):
+    """Two copies on two hosts: nothing can heal there, and healing was named as the limit, at a use of 0 %."""
+    design = plan_size.size(plan_input.read(by_hand(lambda t: t.replace("usable_tb = 100", "usable_tb = 1").replace("vms = 40", "vms = 0").replace("iops = 100_000", "iops = 100"))), True)
+    use = {x.name: x for x in design.limits}
+    assert design.storage_hosts == 2 and use["healing"].use == 0
+    assert design.binding == "failure domains" and use["healing"].hosts_alone == 2
+    assert any("nothing can heal" in n for n in design.notes)
+
+
+def test_a_code_planned_from_copies_says_so(by_hand):
+    def coded(text):
+        return text.replace('kind = "copies"\ncopies = 2', 'kind = "erasure"\ndata = 2\nparity = 1').replace("measured_copies = 2", "measured_copies = 3")
+
+    design = plan_size.size(plan_input.read(by_hand(coded)), True)
+    assert any("measured with 3 copies and scaled to coded parts" in n for n in design.notes)
 
 
 def test_dedicated_hosts_are_paid_in_full_and_serve_no_vms(by_hand):
@@ -296,6 +344,26 @@ def test_figures_from_a_run(by_hand, tmp_path):
     assert any("measured with 1 copies and scaled to 2 copies" in n for o in made.options for n in o.design.notes)
     with pytest.raises(PlanError, match=r"storage\.backend: ceph:1 has no results in .*; it has skep:1"):
         plan_input.read(by_hand(lambda t: measured(t, "ceph:1")))
+
+
+def test_copies_are_not_counted_twice(by_hand, tmp_path):
+    """What a run measures is bytes on all disks: 86 and 267 TB a day were planned from one copy and three of the same store."""
+    inv = Invention(["matrix"], 5)
+    matrix(inv, ["skep:1", "skep:3"], depths=(1,), blocks=(4096,), reads=(0, 100))
+    for name, written in (("skep:1", 2.0), ("skep:3", 6.0)):
+        for n in range(5):
+            inv.run.samples.append(Sample("matrix", name, {"bs": 4096, "read": 0, "depth": 1, "clients": 1}, "write_amplification", written, "1", n, "2026-01-01T00:00:00Z"))
+    with RunWriter(tmp_path / "run") as w:
+        w.head("r1", "2026-01-01T00:00:00Z", ["matrix"], {})
+        w.samples(inv.run.samples)
+
+    def planned(backend):
+        text = f'run = "run"\nbackend = "{backend}"'
+        return plan_input.read(by_hand(lambda t: t.replace("cpu = [[4, 20, 80]]\nmeasured_copies = 2\nwrite_amplification = 2", text)))
+
+    one, three = planned("skep:1"), planned("skep:3")
+    assert one.storage.write_amplification == three.storage.write_amplification == 2.0
+    assert plan_size.demand(one, 0).disk_written_tb_day == plan_size.demand(three, 0).disk_written_tb_day
 
 
 def test_the_example_is_a_plan_and_can_be_written(tmp_path):

@@ -9,7 +9,7 @@ import xml.etree.ElementTree as ET
 import pytest
 from invented import Invention, boot, failure, formats, matrix
 from lab import plots_studies, report, report_data, report_text, stats
-from lab.records import BackendState, Run
+from lab.records import BackendState, RecordError, Run, Sample
 from lab.report_units import factor_value, significant, written
 
 
@@ -47,11 +47,78 @@ def test_too_few_rounds_are_admitted():
 
 def test_copies_that_differ_are_named():
     run = one_study(boot, ["skep:1", "gluster:2"])
-    assert sentences(run, "bandwidth")[0].endswith("Not like with like: 1 copy against 2 copies.")
+    assert sentences(run, "bandwidth")[0].endswith(": not judged, since copies differ: 1 copy against 2 copies.")
     # With a reference of as many copies, that one is taken.
     inv = Invention(["boot"], 6)
     boot(inv, ["skep:1", "skep:2", "gluster:2"])
     assert [(p.reference, p.other) for p in report_data.views(inv.run)[0].pairs] == [("skep:2", "gluster:2")]
+
+
+def said_of(options: dict[str, dict], metric="iops", **more) -> report_text.Finding:
+    """The finding on two back ends of the same name but these options; the first is twice as fast."""
+    inv = Invention(["matrix"], 7)
+    matrix(inv, ["skep:1", "ceph:1"], depths=(1,), blocks=(4096,), **more)
+    inv.run.backends = [BackendState(n, "matrix", "done", "", n, "1.0", o) for n, o in options.items()]
+    view = report_data.views(inv.run)[0]
+    return next(f for f in report_text.findings(view, [metric]))
+
+
+def test_only_equals_are_judged():
+    """Stores that answer from a cache were called worse or better than those that flush."""
+    flushed, cached = {"acknowledged": "flushed"}, {"acknowledged": "in the page cache of every brick's host; on disk only after a flush by the client"}
+    assert said_of({"skep:1": flushed, "ceph:1": flushed}, reads=(0,)).gain == "better"
+    found = said_of({"skep:1": flushed, "ceph:1": cached}, reads=(0,))
+    assert (found.gain, found.badge) == ("unlike", "not judged")
+    assert found.sentence.endswith("not judged, since writes are answered when flushed against cached.")
+    # Reads are answered alike.
+    assert said_of({"skep:1": flushed, "ceph:1": cached}, reads=(100,)).gain == "better"
+    mixed = said_of({"skep:1": flushed, "ceph:1": cached}, reads=(0, 50, 100))
+    assert (mixed.gain, mixed.badge) == ("mixed", "1 better of 3")
+
+
+def test_memory_is_judged_at_equal_budgets():
+    small, large = {"acknowledged": "flushed", "osd_memory": 256 << 20}, {"acknowledged": "flushed", "osd_memory": 1 << 30}
+    assert "memory budgets differ: 256 MiB against 1024 MiB" in said_of({"skep:1": small, "ceph:1": large}, "server_memory", reads=(0,)).sentence
+    assert said_of({"skep:1": small, "ceph:1": small}, "server_memory", reads=(0,)).gain == "better"
+
+
+def test_whoever_wants_it_judges_unlike_things_and_other_pairs():
+    inv = Invention(["boot"], 6)
+    boot(inv, ["skep:1", "gluster:2", "file:1"])
+    view = report_data.views(inv.run, report_data.Wishes(judge_unlike=True))[0]
+    assert {c.gain for c in view.compared if c.metric == "bandwidth"} == {"better", "worse"}
+    pairs = [(p.reference, p.other) for p in report_data.views(inv.run, report_data.Wishes(reference="file:1"))[0].pairs]
+    assert pairs == [("file:1", "skep:1"), ("file:1", "gluster:2")]
+    assert len(report_data.views(inv.run, report_data.Wishes(all_pairs=True))[0].pairs) == 3
+    with pytest.raises(RecordError, match="no results of ceph:3; the run has file:1, gluster:2, skep:1"):
+        report_data.views(inv.run, report_data.Wishes(reference="ceph:3"))
+
+
+def test_a_badge_speaks_of_all_cases():
+    """One case of six was better, and the badge was green."""
+    inv = Invention(["matrix"], 9)
+    for name, first in (("skep:1", 3000.0), ("ceph:1", 1000.0)):
+        inv.state("matrix", name)
+        for i, read in enumerate((0, 20, 40, 60, 80, 100)):
+            inv.run.samples += [
+                Sample("matrix", name, {"bs": 4096, "read": read}, "iops", (first if i == 0 else 1000.0) * (1 + 0.01 * ((r * 7 + len(name) * i) % 5)), "1/s", r, "2026-01-01T00:00:00Z")
+                for r in range(9)
+            ]
+    found = report_text.findings(report_data.views(inv.run)[0])[0]
+    assert (found.gain, found.badge) == ("mixed", "1 better of 6") and "better in 1 of 6 cases" in found.sentence
+
+
+def test_equal_back_ends_seldom_get_a_verdict():
+    """Of reports on equal back ends with six cases 32 to 38 % had a coloured badge."""
+    coloured, reports = 0, 120
+    for seed in range(reports):
+        inv = Invention(["matrix"], 5, seed)
+        for name in ("x:1", "y:1"):
+            inv.state("matrix", name)
+            for read in (0, 20, 40, 60, 80, 100):
+                inv.measure("matrix", name, {"bs": 4096, "read": read}, {"iops": 1000.0}, noise=0.08)
+        coloured += any(f.gain not in ("same", "undecided") for f in report_text.findings(report_data.views(inv.run)[0]))
+    assert coloured <= 0.09 * reports, f"{coloured} of {reports}"
 
 
 def test_many_cases_are_counted():

@@ -127,6 +127,21 @@ def test_a_back_end_that_is_killed_in_mid_run_leaves_a_partial_run_that_says_so(
     assert [(s.backend, s.value, s.error) for s in bad] == [("b:1", None, "connection lost")]
 
 
+def test_what_stays_on_a_cluster_is_said_and_the_run_ends_with_its_report(lab, monkeypatch, tmp_path):
+    def refused(self):
+        raise ToolError("ceph osd pool rm: status 1: pool deletion is disabled")
+
+    monkeypatch.setattr(A, "close", refused)
+    monkeypatch.setattr(B, "close", lambda self: "pool lab-x-3 on the cluster of c could not be removed: refused.")
+    run = lab()
+    assert run.end_state == "partial" and len([s for s in run.samples if s.ok]) == 12
+    assert "a:1 could not be put away: ceph osd pool rm" in run.end_reason and "pool lab-x-3 on the cluster" in run.end_reason
+    from lab import report
+
+    report.write(run, tmp_path / "report")
+    assert "pool lab-x-3 on the cluster of c could not be removed" in (tmp_path / "report" / "report.md").read_text()
+
+
 def test_the_report_of_such_a_run_names_the_back_end_and_the_reason(lab, monkeypatch, tmp_path):
     reporting = pytest.importorskip("lab.report")
     monkeypatch.setattr(B, "dies_at", 3)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 from lab import stats
-from scipy.stats import binom, bootstrap
+from scipy.stats import binom, bootstrap, ttest_ind, ttest_rel
 
 
 def test_order_statistics_by_hand():
@@ -66,6 +66,29 @@ def test_bootstrap_agrees_with_scipy(draw):
     width = theirs.high - theirs.low
     assert low == pytest.approx(theirs.low, abs=0.1 * width)
     assert high == pytest.approx(theirs.high, abs=0.1 * width)
+
+
+def test_chance_agrees_with_scipy():
+    rng = np.random.default_rng(3)
+    a, b = np.exp(rng.normal(0.1, 0.2, 9)), np.exp(rng.normal(0, 0.3, 9))
+    assert stats.compare_rounds(dict(enumerate(a)), dict(enumerate(b))).p == pytest.approx(ttest_rel(np.log(a), np.log(b)).pvalue)
+    assert stats.compare_apart(a, b[:7]).p == pytest.approx(ttest_ind(np.log(a), np.log(b[:7]), equal_var=False).pvalue)
+    same = stats.compare_rounds(dict.fromkeys(range(6), 2.0), dict.fromkeys(range(6), 2.0))
+    assert (same.p, same.verdict) == (1.0, stats.SAME)
+    assert stats.compare_rounds(dict.fromkeys(range(6), 2.0), dict.fromkeys(range(6), 1.0)).verdict == stats.HIGHER
+
+
+def test_holm_by_hand():
+    def c(p):
+        return stats.Comparison(stats.HIGHER, "ratio", 2.0, 1.5, 2.5, 8, True, p=p)
+
+    # Sorted: 0.01 <= 0.05 / 4, 0.013 <= 0.05 / 3, 0.03 > 0.05 / 2, and after that nothing holds.
+    family = stats.corrected([c(0.03), c(0.01), c(0.04), c(0.013)])
+    assert [x.verdict for x in family] == [stats.SAME, stats.HIGHER, stats.SAME, stats.HIGHER]
+    assert family[0].note == "no more than chance among 4 comparisons (p = 0.03)" and family[1].family == 4
+    # Too few rounds count for nothing.
+    few = stats.Comparison(stats.UNDECIDED, "ratio", 2.0, 1.0, 3.0, 3, True)
+    assert stats.corrected([few, c(0.04)])[1].verdict == stats.HIGHER
 
 
 @pytest.mark.parametrize("paired", [True, False])

@@ -2,6 +2,8 @@
 //!
 //! Reports live under leased keys, so those of a dead OSD vanish.
 
+use crate::services::ServiceMap;
+use denc::{Decode, Encode, Reader, Result, Writer};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use types::pgstats::{HeldLock, NoRoom, ObjectStatSum, OsdStat, PgStat, PoolStat};
@@ -43,8 +45,44 @@ pub struct MonReport {
     pub mgr_addrs: EntityAddrVec,
     /// Facts for `mon metadata`.
     pub metadata: BTreeMap<String, String>,
+    /// Who has registered with that manager.
+    pub services: ServiceMap,
 }
-denc::envelope_denc!(MonReport, 1, 1, { name, started, mgr_name, mgr_gid, mgr_addrs, metadata });
+
+impl Encode for MonReport {
+    fn encode(&self, w: &mut Writer) {
+        w.envelope(2, 1, |w| {
+            w.put(&self.name);
+            w.put(&self.started);
+            w.put(&self.mgr_name);
+            w.put(&self.mgr_gid);
+            w.put(&self.mgr_addrs);
+            w.put(&self.metadata);
+            w.put(&self.services);
+        });
+    }
+}
+
+impl Decode for MonReport {
+    fn decode(r: &mut Reader) -> Result<Self> {
+        r.envelope(2, |version, r| {
+            Ok(Self {
+                name: r.get()?,
+                started: r.get()?,
+                mgr_name: r.get()?,
+                mgr_gid: r.get()?,
+                mgr_addrs: r.get()?,
+                metadata: r.get()?,
+                // An older monitor does not say it.
+                services: if version >= 2 {
+                    r.get()?
+                } else {
+                    ServiceMap::default()
+                },
+            })
+        })
+    }
+}
 
 /// What an OSD may use of a file system that it shares with its host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -22,6 +22,7 @@ pub use create::create_cluster;
 use crate::broken::{self, Rule};
 use crate::kv::{Compare, Error, LeaseId, Metastore, Range, Result, Txn, TxnOp, TxnOutcome};
 use auth::RotatingSecrets;
+use bytes::Bytes;
 use cluster::{Change, Changes, ClusterState, ClusterStats, Instance, MapHistory, keys};
 use io::Clock;
 use rows::{load, op};
@@ -59,7 +60,7 @@ struct Shared {
     leased: watch::Sender<Arc<BTreeSet<OsdId>>>,
     report_leases: Mutex<BTreeMap<OsdId, LeaseId>>,
     /// Leases of this process' monitors (one, but in tests) by name.
-    mon_leases: Mutex<BTreeMap<String, LeaseId>>,
+    mon_leases: Mutex<BTreeMap<String, (LeaseId, Bytes)>>,
 }
 
 #[derive(Clone)]

@@ -228,8 +228,17 @@ fn asks() -> Vec<Ask> {
             json!({"pool": pool, "pool2": pool, "yes_i_really_really_mean_it": true}),
         ));
     }
-    for key in ["rbd/mirror/x", "dm-crypt/osd/1", "rbd/mirro"] {
+    for key in [
+        "rbd/mirror/x",
+        "rbd/mirror/",
+        "rbd/mirror/peer/2/u",
+        "rbd/mirror/peer",
+        "dm-crypt/osd/1",
+        "rbd/mirro",
+    ] {
         out.push(ask("config-key get", json!({"key": key})));
+        out.push(ask("config-key rm", json!({"key": key})));
+        out.push(ask("config-key set", json!({"key": key, "val": "v"})));
     }
     for spec in [
         "p/i", "p/n/i", "p/m/i", "q/i", "q/n/i", "p", "/", "p/n/i/x", "p//i",
@@ -253,7 +262,7 @@ const NOTHING: Rule = |_| false;
 const ALL: Rule = |_| true;
 
 /// Monitor capabilities, and what they open.
-const MON: [(&str, Rule); 49] = [
+const MON: [(&str, Rule); 50] = [
     ("", NOTHING),
     ("allow *", ALL),
     ("allow all", ALL),
@@ -281,6 +290,13 @@ const MON: [(&str, Rule); 49] = [
         a.maps()
             || a.fences_one()
             || (a.prefix == "config-key get" && a.arg("key").starts_with("rbd/mirror/"))
+    }),
+    ("profile rbd-mirror-peer", |a| {
+        let key = a.arg("key");
+        a.maps()
+            || a.fences_one()
+            || (a.prefix == "config-key get" && ["rbd/mirror/x", "rbd/mirror/peer"].contains(&key))
+            || (a.prefix == "config-key set" && key.starts_with("rbd/mirror/peer/"))
     }),
     ("profile simple-rados-client", Ask::maps),
     ("profile simple-rados-client-with-blocklist", |a| {

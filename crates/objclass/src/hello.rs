@@ -1,6 +1,7 @@
 //! Class `hello`: the methods of librados' tests (docs/protocol/ceph/05-rbd.md, section 8). Some misbehave on purpose.
 
 use crate::context::Result;
+use crate::filter::{Filter, Pass};
 use crate::input::Input;
 use crate::method::Method;
 use crate::object::{Object, done};
@@ -18,6 +19,12 @@ pub const METHODS: &[Method] = &[
     Method::w("bad_reader", bad_reader),
     Method::r("bad_writer", bad_writer),
 ];
+
+/// Lists the objects that have an attribute of a value.
+pub const FILTERS: &[Filter] = &[Filter {
+    name: "hello",
+    parse: Pass::by_xattr,
+}];
 
 /// The longest name that is greeted.
 const NAME_MAX: usize = 100;
@@ -84,7 +91,11 @@ fn writes_dont_return_data(object: &mut Object<'_>, input: &mut Input) -> Result
     Ok(Bytes::from_static(b"nobody sees this"))
 }
 
-fn write_return_data(object: &mut Object<'_>, _: &mut Input) -> Result<Bytes> {
+fn write_return_data(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
+    if !input.rest().is_empty() {
+        object.set_failure_out(Bytes::from_static(b"too much input data!"));
+        return Err(Errno::EINVAL);
+    }
     object.set_xattr_raw(b"foo", Bytes::from_static(b"bar"))?;
     object.set_rval(ANSWER);
     Ok(Bytes::from_static(b"you might see this"))

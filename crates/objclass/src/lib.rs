@@ -16,6 +16,7 @@
 
 mod cmpomap;
 pub mod context;
+mod filter;
 mod hello;
 mod input;
 mod journal;
@@ -36,6 +37,7 @@ mod timeindex;
 mod version;
 
 pub use context::{Caller, ObjectContext, ObjectStat, OmapPage, Result, Watcher};
+pub use filter::{Filter, Pass, parse_filter};
 pub use lock::{LockHolder, LockInfo, LockerId, LockerInfo, lock_attr, lock_holders, lock_name};
 pub use method::{Method, Reply};
 pub use registry::{CLASSES, Class, LookupError, lookup};

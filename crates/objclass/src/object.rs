@@ -8,7 +8,9 @@ use bytes::Bytes;
 use denc::{Decode, Encode, Reader};
 use types::{Errno, Utime};
 
-/// Rows taken from the context at a time by [`Object::scan`].
+/// Rows taken from the context at a time by [`Object::scan`]: few at first, since a page may have read, and been charged for,
+/// as many rows behind the prefix, and then twice as many each time.
+const SCAN_PAGE_FIRST: usize = 4;
 const SCAN_PAGE: usize = 256;
 
 /// The most entries a listing returns, whatever the client asked for. Clients ask for 64 to 1024 at a time.
@@ -221,8 +223,10 @@ impl<'a> Object<'a> {
         mut row: impl FnMut(&Bytes, &Bytes) -> Result<Scan>,
     ) -> Result<()> {
         let mut at = Bytes::copy_from_slice(start_after);
+        let mut rows = SCAN_PAGE_FIRST;
         loop {
-            let page = self.reading()?.omap_range(&at, prefix, SCAN_PAGE)?;
+            let page = self.reading()?.omap_range(&at, prefix, rows)?;
+            rows = SCAN_PAGE.min(rows * 2);
             for (key, value) in &page.rows {
                 if row(&key.slice(prefix.len()..), value)? == Scan::Stop {
                     return Ok(());

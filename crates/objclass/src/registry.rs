@@ -1,5 +1,6 @@
 //! The table of classes and their methods.
 
+use crate::filter::Filter;
 use crate::method::Method;
 use crate::{cmpomap, hello, journal, lock, log, numops, rbd, refcount, timeindex, version};
 use std::collections::HashMap;
@@ -9,6 +10,7 @@ use types::Errno;
 pub struct Class {
     pub name: &'static str,
     pub methods: &'static [Method],
+    pub filters: &'static [Filter],
 }
 
 /// Every class that this server has.
@@ -16,42 +18,52 @@ pub static CLASSES: &[Class] = &[
     Class {
         name: "cmpomap",
         methods: cmpomap::METHODS,
+        filters: &[],
     },
     Class {
         name: "hello",
         methods: hello::METHODS,
+        filters: hello::FILTERS,
     },
     Class {
         name: "journal",
         methods: journal::METHODS,
+        filters: &[],
     },
     Class {
         name: "lock",
         methods: lock::METHODS,
+        filters: &[],
     },
     Class {
         name: "log",
         methods: log::METHODS,
+        filters: &[],
     },
     Class {
         name: "numops",
         methods: numops::METHODS,
+        filters: &[],
     },
     Class {
         name: "rbd",
         methods: rbd::METHODS,
+        filters: &[],
     },
     Class {
         name: "refcount",
         methods: refcount::METHODS,
+        filters: &[],
     },
     Class {
         name: "timeindex",
         methods: timeindex::METHODS,
+        filters: &[],
     },
     Class {
         name: "version",
         methods: version::METHODS,
+        filters: &[],
     },
 ];
 

@@ -8,7 +8,9 @@ account (a loop device's thread, write-back) is not in it, which the report says
 from __future__ import annotations
 
 import os
+import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 _TICK = os.sysconf("SC_CLK_TCK")
@@ -65,6 +67,52 @@ def used(before: Snapshot, after: Snapshot) -> Used | None:
     cpu = sum(after.cpu_s.values()) - sum(before.cpu_s.values())
     written = sum(after.written.values()) - sum(before.written.values())
     return Used(after.at - before.at, cpu, max(0, written))
+
+
+STEP_S = 0.05  # between two looks of a timeline
+LOOKS_MAX = 200_000  # of one timeline; beyond that it looks no more
+
+
+class Timeline:
+    """Looks at processes again and again, so that what they used can be told for any part of that time: fio says only at its end
+    when its ramp was over."""
+
+    def __init__(self, pids: list[int], look: Callable[[list[int]], Snapshot] = snapshot) -> None:
+        self.pids, self.look = pids, look
+        self.looks = [look(pids)]
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="timeline", daemon=True)
+
+    def __enter__(self) -> "Timeline":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        self.looks.append(self.look(self.pids))
+
+    def _watch(self) -> None:
+        while not self._ended.wait(STEP_S) and len(self.looks) < LOOKS_MAX:
+            self.looks.append(self.look(self.pids))
+
+    def between(self, start: float, end: float) -> Used | None:
+        """What was used from `start` to `end` (time.monotonic), by straight lines between looks; None where the time was not looked
+        at or a process ended."""
+        first, last = self.looks[0], self.looks[-1]
+        start, end = max(start, first.at), min(end, last.at)
+        if end <= start or used(first, last) is None:
+            return None
+        (cpu_0, written_0), (cpu_1, written_1) = self._at(start), self._at(end)
+        return Used(end - start, cpu_1 - cpu_0, max(0, round(written_1 - written_0)))
+
+    def _at(self, when: float) -> tuple[float, float]:
+        after = next(i for i, x in enumerate(self.looks) if x.at >= when)
+        b = self.looks[after]
+        a = self.looks[max(0, after - 1)]
+        share = (when - a.at) / (b.at - a.at) if b.at > a.at else 1.0
+        values = [(sum(x.cpu_s.values()), sum(x.written.values())) for x in (a, b)]
+        return tuple(p + share * (q - p) for p, q in zip(*values))  # type: ignore[return-value]
 
 
 def memory(pids: list[int]) -> int:

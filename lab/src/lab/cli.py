@@ -16,12 +16,18 @@ from typing import Annotated, Any, Optional
 import typer
 from rich.console import Console
 
-from lab import inventory, launch
+from lab import __version__, estimate, inventory, launch, ledger
 from lab.config import ConfigError, RunSettings
 from lab.config import load as load_config
 from lab.launch import UserError
-from lab.process import abandoned, sweep
+from lab.process import abandoned, run_plainly, sweep
 from lab.records import RecordError, load_run
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"lab {__version__}")
+        raise typer.Exit
+
 
 app = typer.Typer(
     help="Measures storage back ends for a VM cloud side by side, and plans one.",
@@ -29,8 +35,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-console = Console()
-complaints = Console(stderr=True)
+console = Console(markup=False, emoji=False)
+complaints = Console(stderr=True, markup=False, emoji=False)
 
 
 class Format(str, enum.Enum):
@@ -45,6 +51,13 @@ FormatOption = Annotated[Format, typer.Option("-f", "--format", help="text, or j
 def emit_json(value: Any) -> None:
     json.dump(value, sys.stdout, indent=2, ensure_ascii=False)
     sys.stdout.write("\n")
+
+
+
+@app.callback()
+def start(version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="the lab's version, and nothing else")] = False) -> None:
+    """Measures storage back ends for a VM cloud side by side, and plans one."""
+
 
 @app.command(name="list")
 def list_(format: FormatOption = Format.text) -> None:
@@ -72,10 +85,13 @@ def run(
     studies: Annotated[Optional[list[str]], typer.Argument(help="studies by name, or all")] = None,
     backends: Annotated[Optional[str], typer.Option(help="instead of those of the configuration: skep:1,ceph:2,file")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="the small grid (the default)")] = False,
-    full: Annotated[bool, typer.Option("--full", help="the studies' own sizes")] = False,
+    night: Annotated[bool, typer.Option("--night", help="grids that fit a night")] = False,
+    full: Annotated[bool, typer.Option("--full", help="all factors of the studies: weeks with all back ends; see --dry-run")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="how much would be measured and about how long; starts nothing")] = False,
     config: ConfigOption = None,
     out: Annotated[Optional[Path], typer.Option(help="the run's directory; a new one under ./runs by default")] = None,
     resume: Annotated[Optional[Path], typer.Option(help="a run's directory: goes on where it was interrupted")] = None,
+    durable: Annotated[bool, typer.Option("--durable", help="every write flushed, also where the back end answers before: O_DSYNC, or a flush after each")] = False,
     rounds: Annotated[int, typer.Option(help="instead of the configured number", min=0, max=10_000)] = 0,
     stop_after: Annotated[float, typer.Option(help="seconds, then stop; --resume goes on", min=0)] = 0.0,
     lock: Annotated[Optional[list[Path]], typer.Option(help="file to flock while measuring, on a machine whose users take turns")] = None,
@@ -83,34 +99,51 @@ def run(
     format: FormatOption = Format.text,
 ) -> None:
     """Measures, interleaving the back ends; keeps every result in the run's directory."""
-    if quick and full:
-        raise UserError("--quick and --full exclude each other")
-    request = launch.Request(studies or [], [b for b in (backends or "").split(",") if b], "full" if full else "quick", config, out, resume, rounds, stop_after, lock or [])
+    chosen = [name for name, asked in (("quick", quick), ("night", night), ("full", full)) if asked]
+    if len(chosen) > 1:
+        raise UserError(f"--{' and --'.join(chosen)} exclude each other")
+    request = launch.Request(studies or [], [b for b in (backends or "").split(",") if b], chosen[0] if chosen else "quick", config, out, resume, rounds, stop_after, lock or [], durable)
+    if dry_run:
+        found = launch.dry_run(request)
+        emit_json(found) if format is Format.json else console.print(estimate.table(found))
+        return
     raise typer.Exit(launch.run(request, complaints, report, emit_json if format is Format.json else None))
 
 
 @app.command()
 def clean(scratch: Annotated[Path, typer.Option(help="where runs keep what is temporary")] = Path(RunSettings().scratch)) -> None:
-    """Ends and removes what labs that are gone left behind: processes, mounts, loop devices, files."""
+    """Ends and removes what labs that are gone left behind: processes, mounts, loop devices, files; pools and images on clusters."""
     for directory, mark in abandoned(scratch):
         sweep(directory, mark)
-        console.print(f"removed {directory}", highlight=False)
+        console.print(f"removed {directory}", highlight=False, markup=False)
+    stayed = 0
+    for entry in ledger.abandoned(scratch):
+        left = ledger.remove(entry, run_plainly)
+        stayed += bool(left)
+        console.print(left or f"removed {entry.stay.told}", highlight=False, markup=False, soft_wrap=True)
+    raise typer.Exit(1 if stayed else 0)
 
 
 @app.command()
 def report(
     run: Annotated[Path, typer.Argument(help="a run's directory")],
     out: Annotated[Optional[Path], typer.Option(help="where the report goes; the run's directory by default")] = None,
+    reference: Annotated[str, typer.Option(help="the back end that the others are compared with, such as ceph:3 or file:1/qcow2")] = "",
+    all_pairs: Annotated[bool, typer.Option("--all-pairs", help="every back end with every other one")] = False,
+    judge_unlike: Annotated[bool, typer.Option("--judge-unlike", help="verdicts also where copies, answered writes or memory budgets differ")] = False,
     format: FormatOption = Format.text,
 ) -> None:
     """One HTML page and Markdown out of a run, also out of one that was cut short."""
     from lab import report as reporting
+    from lab.report_data import Wishes
 
-    loaded = load_run(run)
+    if reference and all_pairs:
+        raise UserError("--reference and --all-pairs exclude each other")
+    loaded, wishes = load_run(run), Wishes(reference, all_pairs, judge_unlike)
     if format is Format.json:
-        emit_json(reporting.summary(loaded))
+        emit_json(reporting.summary(loaded, wishes))
         return
-    for path in reporting.write(loaded, out or loaded.path or run):
+    for path in reporting.write(loaded, out or loaded.path or run, wishes):
         console.print(str(path), soft_wrap=True, highlight=False)
 
 

@@ -17,7 +17,12 @@ from typing import Any
 
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 CASES_MAX = 100_000  # of one study's grid
-PROFILES = ("quick", "full")
+PROFILES = ("quick", "night", "full")
+# What a factor of a grid may be; a wrong one is refused before any server starts.
+FACTOR_BOUNDS = {
+    "bs": (512, 1 << 30), "read": (0, 100), "depth": (1, 4096), "clients": (1, 256), "vms": (1, 1000), "hosts": (1, 100), "threads": (1, 1024),
+    "stripe_unit": (4096, 1 << 30), "stripe_count": (1, 1000), "delay": (0, 10_000),
+}
 
 
 class ConfigError(Exception):
@@ -34,6 +39,7 @@ class RunSettings:
     rounds: int = 3
     scratch: str = "/var/tmp"
     out: str = "runs"
+    durable: bool = False  # every write flushed: O_DSYNC, or a flush after each, where the back end does not flush by itself
     network: bool = False  # stay in the host's network, for servers that already run elsewhere
     turn: float = 100.0  # seconds for which a lock (--lock) is kept at a stretch
     failures_max: int = 2  # failed measurements in a row until a back end is given up
@@ -42,6 +48,7 @@ class RunSettings:
 @dataclass
 class CephSettings:
     conf: str = ""  # of a running cluster; the lab starts one where it is empty
+    pool: str = ""  # of that cluster, for images of the lab's own names; where it is empty the lab makes a pool
     osds: int = 3
     osd_size: Size = Size(16 << 30)
     osd_memory: Size = Size(1 << 30)
@@ -158,7 +165,17 @@ def load(profile: str, file: Path | None = None) -> Config:
         except (OSError, UnicodeDecodeError) as e:
             raise ConfigError(f"{file}: {getattr(e, 'strerror', None) or 'not text'}") from e
         merge(config, text, str(file))
+    for study in fields(config):
+        for grid in getattr(getattr(config, study.name), "grid", []):
+            _within_bounds(study.name, grid)
     return config
+
+
+def _within_bounds(study: str, grid: dict[str, list[Any]]) -> None:
+    for factor, values in grid.items():
+        low, high = FACTOR_BOUNDS.get(factor, (0, 1e15))
+        if wrong := [v for v in values if isinstance(v, (int, float)) and not low <= v <= high]:
+            raise ConfigError(f"{study}.grid: {factor} {', '.join(map(str, wrong))} is not from {low:g} to {high:g}")
 
 
 def merge(config: Config, text: str, source: str) -> None:

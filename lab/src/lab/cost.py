@@ -5,7 +5,9 @@
 
 after Ra's study of a hyper-converged cloud (lifetime 5 years, sites 1 to 500, storage overhead 10 to 70 %).
 The overhead is the share of each converged host that storage takes: so much of the host's price, support and power
-is storage's; its disks are storage's altogether. A dedicated host's overhead is 100 %. VM hosts are no part of it.
+is storage's; its disks are storage's altogether. Hosts beyond those that the VMs alone would need are there for the storage
+and are its cost in full, however little it uses of them. A dedicated host's overhead is 100 %. VM hosts are no part of
+the storage's cost; `bought` counts them, so that designs can be compared by what is paid for in all.
 Does not size anything.
 """
 
@@ -55,9 +57,7 @@ def cost(inputs: Inputs, design: Design, sites: int | None = None, overhead: flo
     """`sites` and `overhead` other than the plan's, for the curves."""
     p, host = inputs.prices, host_of(inputs, design)
     sites = inputs.site.sites if sites is None else sites
-    if overhead is None:
-        overhead = design.share if design.kind == "converged" else 1.0
-    hosts = design.storage_hosts * overhead
+    hosts = paid_hosts(design) if overhead is None else design.storage_hosts * overhead
     purchase = hosts * host.price + design.disks * inputs.disk.price
     watts = hosts * host.power_w + design.disks * inputs.disk.power_w
     return Cost(
@@ -65,6 +65,27 @@ def cost(inputs: Inputs, design: Design, sites: int | None = None, overhead: flo
         design.storage_hosts * p.software_per_host + design.raw_tb * p.software_per_raw_tb, watts / 1000 * HOURS_PER_YEAR * p.pue * p.power_per_kwh,
         sites, p.development_per_year, (p.people + p.people_per_site * sites) * p.salary,
     )  # fmt: skip
+
+
+def paid_hosts(design: Design) -> float:
+    """Hosts that are the storage's cost: of a converged site its share, and no less than those the VMs do not need."""
+    if design.kind != "converged":
+        return float(design.storage_hosts)
+    return max(design.storage_hosts * design.share, float(design.storage_hosts - design.vms_alone))
+
+
+@dataclass(frozen=True)
+class Bought:
+    """All that one site buys at the start, VM hosts included."""
+
+    hosts: int
+    disks: int
+    price: float
+
+
+def bought(inputs: Inputs, design: Design) -> Bought:
+    price = design.storage_hosts * host_of(inputs, design).price + design.vm_hosts * inputs.host.price + design.disks * inputs.disk.price
+    return Bought(design.hosts, design.disks, price)
 
 
 def host_of(inputs: Inputs, design: Design) -> Host:

@@ -11,6 +11,9 @@ from collections.abc import Sequence
 from typing import Any
 
 
+FLUSH_EACH = "--fsync=1"
+
+
 class FioError(Exception):
     """fio ran, but what it measured does not count; the message says why."""
 
@@ -93,6 +96,13 @@ def bytes_written(document: dict[str, Any]) -> int:
 def seconds(document: dict[str, Any]) -> float:
     """The longest job's measured time, without ramp."""
     return max((job[side]["runtime"] for job in document["jobs"] for side in ("read", "write")), default=0) / 1000
+
+
+def window(document: dict[str, Any], wall: float, monotonic: float) -> tuple[float, float]:
+    """When the figures were taken, in time.monotonic: from the ramp's end to the end, which fio's report carries by the wall's
+    clock. `wall` and `monotonic` are one moment."""
+    end = document.get("timestamp_ms", wall * 1000) / 1000 - wall + monotonic
+    return end - seconds(document), end
 
 
 def completion_times(log: str) -> list[tuple[float, float]]:

@@ -75,6 +75,11 @@ def cache_dir() -> Path:
     return Path(base)
 
 
+def trial_mark() -> Path:
+    """Where a trial guest's result is kept, for this boot of the machine."""
+    return cache_dir() / f"kvm-{Path('/proc/sys/kernel/random/boot_id').read_text().strip()}"
+
+
 class GuestMaker:
     """Builds the image and finds out how the guest's processor can run; both once."""
 
@@ -113,7 +118,7 @@ class GuestMaker:
 
         if not os.access("/dev/kvm", os.R_OK | os.W_OK):
             return False
-        mark = cache_dir() / f"kvm-{Path('/proc/sys/kernel/random/boot_id').read_text().strip()}"
+        mark = trial_mark()
         if mark.exists():
             return mark.read_text() == "works"
         overlay = self.scratch.path / "trial.qcow2"

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from rich.table import Table
+from rich.text import Text
 
 from lab.backends import KINDS as BACKENDS
 from lab.config import Config
-from lab.guest import GuestMaker
+from lab.guest import GuestMaker, trial_mark
 from lab.records import RUN_FILE, STUDIES, RecordError, load_run
 from lab.studies import KINDS
 from lab.studies.layouts import missing_delay
@@ -40,7 +41,7 @@ def tables(found: dict[str, Any]) -> list[Table]:
         for column in rows[0] if rows else ():
             table.add_column(column)
         for row in rows:
-            table.add_row(*(", ".join(map(str, v)) if isinstance(v, list) else str(v) for v in row.values()))
+            table.add_row(*(Text(", ".join(map(str, v)) if isinstance(v, list) else str(v)) for v in row.values()))
         if rows:
             made.append(table)
     return made
@@ -53,7 +54,7 @@ def check(config: Config) -> dict[str, Any]:
     instruments = {
         "fio": [] if shutil.which("fio") else ["not installed (Debian: fio)"],
         "iozone": [] if shutil.which("iozone") else ["not installed; its pattern runs by fio, and the report says so"],
-        "kvm": [] if os.access("/dev/kvm", os.R_OK | os.W_OK) else ["no /dev/kvm: guests' processors are emulated"],
+        "kvm": kvm_missing(),
         "network delay": [why] if (why := missing_delay(os.geteuid() == 0)) else [],
     }
     return {
@@ -63,6 +64,16 @@ def check(config: Config) -> dict[str, Any]:
     }
 
 
+def kvm_missing() -> list[str]:
+    """What a trial guest has shown on this boot of the machine; without one, that nobody has tried."""
+    if not os.access("/dev/kvm", os.R_OK | os.W_OK):
+        return ["no /dev/kvm: guests' processors are emulated"]
+    tried = trial_mark()
+    if not tried.exists():
+        return ["not tried yet: /dev/kvm opens; the first run with guests tries one"]
+    return [] if tried.read_text() == "works" else ["a trial guest hung: guests' processors are emulated"]
+
+
 def check_table(found: dict[str, Any]) -> Table:
     table = Table(box=None, pad_edge=False)
     for column in ("", "what", "here", "why not"):
@@ -70,5 +81,5 @@ def check_table(found: dict[str, Any]) -> Table:
     for part, rows in found.items():
         for name, row in rows.items():
             good = not row["missing"]
-            table.add_row(part, f"{name}  [dim]{row['title']}[/]", "[green]yes[/]" if good else "[red]no[/]", "; ".join(row["missing"]))
+            table.add_row(part, Text.assemble(name, "  ", (row["title"], "dim")), Text("yes", "green") if good else Text("no", "red"), Text("; ".join(row["missing"])))
     return table

@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any, Callable, Optional
 
 from rich.console import Console
+from rich.text import Text
 
 from lab.config import Config, ConfigError, load, restore
 from lab.backends import parse
+from lab.estimate import estimate
 from lab.live import View
 from lab.records import Run, RunWriter, load_run
 from lab.runner import Options, Runner, Stopped, now
@@ -39,6 +41,7 @@ class Request:
     rounds: int
     stop_after: float
     locks: list[Path]
+    durable: bool = False
 
 
 def run(request: Request, console: Console, report: bool, emit: Callable[[Any], None] | None) -> int:
@@ -61,12 +64,20 @@ def run(request: Request, console: Console, report: bool, emit: Callable[[Any], 
     return {"complete": COMPLETE, "partial": PARTIAL}.get(state, INTERRUPTED)
 
 
+def dry_run(request: Request) -> dict[str, Any]:
+    if request.resume:
+        raise UserError("--dry-run is for a new run; --resume says by itself how much is left")
+    _, config, options, _ = fresh(request)
+    return estimate(config, options.studies, options.backends)
+
+
 def _interrupt(number: int, _: Any) -> None:
     raise KeyboardInterrupt(f"by {signal.Signals(number).name}")
 
 
 def fresh(request: Request) -> tuple[Path, Config, Options, None]:
     config = load(request.profile, request.config)
+    config.run.durable |= request.durable
     if request.rounds:
         config.run.rounds = request.rounds
         for name in KINDS:
@@ -96,7 +107,7 @@ def canonical(name: str) -> str:
 
 def resumed(request: Request) -> tuple[Path, Config, Options, Run]:
     """The settings are those that the run began with: its samples must stay comparable."""
-    if request.studies or request.backends or request.config or request.rounds:
+    if request.studies or request.backends or request.config or request.rounds or request.durable:
         raise UserError("--resume takes its studies, back ends and settings from the run itself")
     earlier = load_run(request.resume)
     try:
@@ -107,6 +118,19 @@ def resumed(request: Request) -> tuple[Path, Config, Options, Run]:
     return earlier.path or request.resume, config, options, earlier
 
 
+FINDINGS_SHOWN = 20  # on screen; the report has all
+
+
+def _verdicts(done: Run) -> list[Text]:
+    """What differs, in the report's own sentences, with a count of what is left to it."""
+    from lab import report_data, report_text
+
+    styles = {"better": "green", "worse": "red"}
+    found = [f for view in report_data.views(done) for f in report_text.findings(view)]
+    lines = [Text.assemble((f"{f.badge}: ", styles.get(f.gain, "")), f.sentence) for f in found[:FINDINGS_SHOWN]]
+    return lines + ([Text(f"and {len(found) - FINDINGS_SHOWN} more sentences in the report")] if len(found) > FINDINGS_SHOWN else [])
+
+
 def _report(directory: Path, console: Console, wanted: bool, emit: Callable[[Any], None] | None) -> None:
     done = load_run(directory)
     if emit or wanted:
@@ -115,6 +139,8 @@ def _report(directory: Path, console: Console, wanted: bool, emit: Callable[[Any
         emit(reporting.summary(done))
     console.print(f"{done.end_state}{': ' + done.end_reason if done.end_reason else ''}", markup=False, highlight=False, soft_wrap=True)
     if wanted:
+        for line in _verdicts(done):
+            console.print(line, soft_wrap=True)
         for path in reporting.write(done, directory):
             console.print(str(path), highlight=False, soft_wrap=True)
     else:

@@ -1,6 +1,7 @@
 """The live view of a run: what is measured now, how far each back end is, time left. A table on a terminal, lines elsewhere.
 
-Time left is the number of measurements that are missing, each at the mean of its study and back end so far.
+Time left is the number of measurements that are missing in all studies, each at the mean of its study and back end so far, or before
+the first at the study's own guess.
 """
 
 from __future__ import annotations
@@ -13,11 +14,10 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
+from rich.text import Text
 
 from lab.records import METRICS
 from lab.studies.base import Result
-
-FIRST_GUESS_S = 5.0
 
 
 def amount(metric: str, value: float) -> str:
@@ -39,10 +39,11 @@ class View:
         self.console = console
         self.lines = not console.is_terminal
         self.total: dict[tuple[str, str], int] = {}
+        self.guess: dict[tuple[str, str], float] = {}
         self.done: dict[tuple[str, str], int] = defaultdict(int)
         self.spent: dict[tuple[str, str], list[float]] = defaultdict(list)
         self.state: dict[tuple[str, str], str] = {}
-        self.last: dict[tuple[str, str], str] = {}
+        self.last: dict[tuple[str, str], Text] = {}
         self.now = ""
         self.started = time.monotonic()
         self._bar = Progress(TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[left]}"), console=console)
@@ -59,8 +60,10 @@ class View:
         if self._live:
             self._live.__exit__(*error)
 
-    def plan(self, study: str, backend: str, count: int, done: int) -> None:
+    def plan(self, study: str, backend: str, count: int, done: int, seconds: float) -> None:
+        """`seconds`: a guess of the whole, until measurements say better."""
         self.total[study, backend] = count
+        self.guess[study, backend] = seconds / count if count else 0.0
         self.done[study, backend] = done
         self.state.setdefault((study, backend), "waits")
 
@@ -79,7 +82,7 @@ class View:
         self.spent[key].append(seconds)
         values = results[-1].values if results else {}
         shown = [f"{m} {amount(m, values[m])}" for m in headline if m in values][:2]
-        self.last[key] = f"[red]{error[:80]}[/]" if error else ", ".join(shown)
+        self.last[key] = Text(error[:80], "red") if error else Text(", ".join(shown))
         if self.lines:
             self.console.print(f"{sum(self.done.values())}/{sum(self.total.values())} {self.left()} {self.now}: {error or ', '.join(shown)} ({seconds:.1f} s)", highlight=False, markup=False, soft_wrap=True)
 
@@ -88,15 +91,19 @@ class View:
             self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def seconds_left(self) -> float:
-        every = [s for spent in self.spent.values() for s in spent]
-        usual = sum(every) / len(every) if every else FIRST_GUESS_S
         left = 0.0
         for key, total in self.total.items():
             spent = self.spent.get(key)
-            left += (total - self.done[key]) * (sum(spent) / len(spent) if spent else usual)
+            left += (total - self.done[key]) * (sum(spent) / len(spent) if spent else self.guess.get(key, 0.0))
         return left
 
+    def starting(self, what: str) -> None:
+        """Nothing is measured meanwhile."""
+        self.now = f"starting {what} ..."
+
     def left(self) -> str:
+        if not self.total:
+            return "time left not known yet"
         seconds = int(self.seconds_left())
         return f"{seconds // 3600}:{seconds // 60 % 60:02d}:{seconds % 60:02d} left"
 
@@ -108,5 +115,5 @@ class View:
         for column in ("study", "back end", "state", "done", "last"):
             table.add_column(column)
         for (study, backend), count in self.total.items():
-            table.add_row(study, backend, self.state.get((study, backend), ""), f"{self.done[study, backend]}/{count}", self.last.get((study, backend), ""))
-        return Group(table, self._bar, self.now)
+            table.add_row(study, backend, self.state.get((study, backend), ""), f"{self.done[study, backend]}/{count}", self.last.get((study, backend), Text()))
+        return Group(table, self._bar, Text(self.now))

@@ -27,6 +27,7 @@ class Option:
 
     design: plan_size.Design
     cost: costs.Cost
+    bought: costs.Bought
     by_year: tuple[tuple[int, int, int], ...]
     sensitivity: tuple[tuple[str, float | None, float | None], ...]
 
@@ -58,7 +59,7 @@ def _option(inputs: plan_input.Inputs, converged: bool) -> Option:
     for year in range(inputs.site.years + 1):
         then = plan_size.size(inputs, converged, year)
         years.append((year, then.storage_hosts, then.disks))
-    return Option(design, costs.cost(inputs, design), tuple(years), tuple(costs.sensitivity(inputs, converged)))
+    return Option(design, costs.cost(inputs, design), costs.bought(inputs, design), tuple(years), tuple(costs.sensitivity(inputs, converged)))
 
 
 def as_dict(plan: Plan) -> dict[str, Any]:
@@ -69,6 +70,7 @@ def as_dict(plan: Plan) -> dict[str, Any]:
         "designs": [
             {
                 **asdict(o.design), "hosts": o.design.hosts, "share": o.design.share, "by_year": [dict(zip(("year", "storage_hosts", "disks"), y)) for y in o.by_year],
+                "bought": asdict(o.bought),
                 "cost": {**asdict(o.cost), "per_site": o.cost.per_site, "annual": o.cost.annual, "five_years": o.cost.five_years},
                 "sensitivity": [dict(zip(("input", "lower", "higher"), r)) for r in o.sensitivity],
                 "per_usable_tb_year": [dict(zip(("sites", "cost"), r)) for r in costs.over_sites(plan.inputs, o.design)],
@@ -87,14 +89,17 @@ def rows(plan: Plan) -> list[tuple[str, list[str]]]:
 
     return [
         row("storage hosts, each site", lambda o: f"{o.design.storage_hosts}"),
-        row("hosts for VMs alone (not in the cost)", lambda o: f"{o.design.vm_hosts}"),
+        row("hosts for VMs alone (not in the storage's cost)", lambda o: f"{o.design.vm_hosts}"),
         row("disks in each storage host", lambda o: f"{o.design.disks_per_host}"),
         row("raw capacity", lambda o: f"{o.design.raw_tb:,.1f} TB"),
         row("usable at the fill limit", lambda o: f"{o.design.usable_tb:,.1f} TB"),
         row("processor share of storage", lambda o: f"{100 * o.design.processor_share:.0f} %"),
         row("memory share of storage", lambda o: f"{100 * o.design.memory_share:.0f} %"),
         row("binding limit", lambda o: o.design.binding),
-        row("purchase, each site", lambda o: money(o.cost.purchase)),
+        row("bought in all, each site", lambda o: f"{o.bought.hosts} hosts, {o.bought.disks} disks"),
+        row("price of all that, each site", lambda o: money(o.bought.price)),
+        row("hosts that are the storage's cost", lambda o: f"{costs.paid_hosts(o.design):.1f}"),
+        row("the storage's purchase, each site", lambda o: money(o.cost.purchase)),
         row("hardware a year, each site", lambda o: money(o.cost.hardware)),
         row("hardware support a year, each site", lambda o: money(o.cost.hardware_support)),
         row("software support a year, each site", lambda o: money(o.cost.software_support)),
@@ -152,7 +157,8 @@ def figures(plan: Plan) -> list[plots.Figure]:
             for i, overhead in enumerate(costs.OVERHEADS, 1):
                 points = [(float(n), c, None, None) for n, c in costs.over_sites(plan.inputs, o.design, overhead)]
                 curves.append(plots.Line(f"overhead {100 * overhead:.0f} %", i, points))
-            curves[0] = plots.Line(f"as planned, {100 * o.design.share:.0f} %", 0, curves[0].points)
+            paid = costs.paid_hosts(o.design) / o.design.storage_hosts
+            curves[0] = plots.Line(f"as planned, {100 * paid:.0f} %", 0, curves[0].points)
         drawn.append(plots.curves(
             f"plan-sites-{kind}", f"Yearly cost of a usable TB over the number of sites, {kind} design"
             + (", by the share of the hosts that storage takes." if kind == "converged" else "."),

@@ -244,8 +244,10 @@ def _disk(t: Table, prices: Table) -> Disk:
 def _storage(t: Table, doc: Document) -> Storage:
     name, run = t.text("name"), t.text("run", "")
     if run:
-        cpu, amplification, width, source = _measured(t, doc.path.parent / run, t.text("backend"))
+        cpu, written, width, source = _measured(t, doc.path.parent / run, t.text("backend"))
         width = t.number("measured_copies", 1, 32, width)
+        # What was measured is bytes on all disks for a client's byte: the copies are in it, and the plan counts them itself.
+        amplification = None if written is None else max(1.0, written / width)
     else:
         cpu, amplification, source, width = _entered(t), None, "entered", t.number("measured_copies", 1, 32)
     made = Storage(
@@ -278,7 +280,8 @@ def _positive(value: object) -> bool:
 
 
 def _measured(t: Table, path: Path, backend: str) -> tuple[tuple[CpuPoint, ...], float | None, float, str]:
-    """Server processor time per operation at 100 % reads and 100 % writes, of the deepest load of each block size."""
+    """Server processor time per operation at 100 % reads and 100 % writes, of the deepest load of each block size; and the
+    most bytes that all disks together took for a byte written by a client."""
     view = next((v for v in views(load_run(path)) if v.info.name == "matrix"), None)
     if view is None or backend not in {b.name for b in view.measured}:
         had = ", ".join(b.name for b in view.measured) if view else "no study `matrix`"
@@ -301,7 +304,7 @@ def _measured(t: Table, path: Path, backend: str) -> tuple[tuple[CpuPoint, ...],
     if any(p.read_us <= 0 or p.write_us <= 0 for p in points):
         raise t.error("run", f"{backend} has no processor time of servers in {path}")
     copies = backend.partition(":")[2] or "1"
-    worst = max(1.0, max(amplification)) if amplification else None
+    worst = max(amplification) if amplification else None
     return points, worst, float(copies) if copies.isdigit() else 1.0, f"measured: {backend} in {path.name}"
 
 

@@ -50,6 +50,7 @@ class Design:
     kind: str
     storage_hosts: int
     vm_hosts: int  # hosts without storage; 0 where converged
+    vms_alone: int  # hosts that the VMs would need without any storage
     disks: int
     disks_per_host: int
     raw_tb: float
@@ -108,6 +109,11 @@ def backend_operations(r: Redundancy, block_kib: float, stripe_kib: float = 64.0
     return 0.0, float(r.width), block_kib / r.data, float(r.width)
 
 
+def read_disks(r: Redundancy, block_kib: float, stripe_kib: float = 64.0) -> float:
+    """Disks that one client read asks: one for copies; for a code each shard that holds a part of the range."""
+    return min(float(r.data), max(1.0, math.ceil(block_kib / stripe_kib))) if r.erasure else 1.0
+
+
 def demand(inputs: Inputs, year: int) -> Demand:
     factor, r, s = grown(inputs, year), inputs.redundancy, inputs.storage
     reads = writes = read_mb = write_mb = seconds = written = written_day = threads = internal = 0.0
@@ -116,7 +122,8 @@ def demand(inputs: Inputs, year: int) -> Demand:
         n_write = factor * load.iops - n_read
         mb = load.block_kib * KIB / 1e6
         more_reads, more_writes, part_kib, operations = backend_operations(r, load.block_kib)
-        seconds += n_read * disk_seconds(inputs.disk, load.block_kib, True)
+        asked = read_disks(r, load.block_kib)
+        seconds += n_read * asked * disk_seconds(inputs.disk, load.block_kib / asked, True)
         seconds += n_write * more_reads * disk_seconds(inputs.disk, part_kib, True)
         seconds += n_write * more_writes * s.write_amplification * disk_seconds(inputs.disk, part_kib, False)
         to_disk = n_write * more_writes * part_kib * KIB / 1e6 * s.write_amplification
@@ -198,7 +205,7 @@ def size(inputs: Inputs, converged: bool, year: int | None = None) -> Design:
     host = inputs.host if converged else inputs.dedicated
     limits, kind = uses(inputs, host, converged, year), "converged" if converged else "dedicated"
     width = inputs.redundancy.width
-    # Fewer hosts than parts of an object are no design; nothing heals before there is one more.
+    # Fewer hosts than parts of an object are no design; nothing can heal before there is one more.
     first = {"healing": max(2, width + 1), "failure domains": 1}
     alone = {name: _fewest(lambda n, u=use, k=name: _disks_for(n, host, {k: u}) is not None, first.get(name, max(2, width))) for name, use in limits.items()}
     hosts = _fewest(lambda n: _disks_for(n, host, limits) is not None, 1)
@@ -207,6 +214,8 @@ def size(inputs: Inputs, converged: bool, year: int | None = None) -> Design:
         what = ", ".join(stuck) if stuck else f"memory for more disks in a host with {host.memory_gib:g} GiB"
         raise PlanError(f"{inputs.file}: no {kind} design within {MAX_HOSTS} hosts a site: {what}")
     disks_per_host = _disks_for(hosts, host, limits) or 1
+    if (inputs.redundancy.racks or hosts) <= width:
+        alone["healing"] = max(2, width)  # a design in which nothing can heal asks for no host because of it
     found = tuple(Limit(name, use(hosts, disks_per_host), alone[name] or hosts) for name, use in limits.items())
     binding = max(found, key=lambda x: (x.hosts_alone, x.use)).name
     return _design(inputs, host, kind, hosts, disks_per_host, found, binding, year)
@@ -239,14 +248,14 @@ def _design(inputs: Inputs, host: Host, kind: str, hosts: int, m: int, limits: t
     notes = []
     if (r.racks or hosts) <= r.width and r.width > 1:
         notes.append("As many failure domains as parts of an object: after a loss nothing can heal until it is repaired.")
-    if s.measured_width != r.width:
+    if r.erasure or s.measured_width != r.width:
         notes.append(f"Processor time was measured with {s.measured_width:g} copies and scaled to {'coded parts' if r.erasure else f'{r.width} copies'}: an assumption, not a measurement.")
     if s.vm_iops_max and site.vms and (d.reads + d.writes) / site.vms > s.vm_iops_max:
         notes.append(f"{(d.reads + d.writes) / site.vms:,.0f} operations per VM and second; one VM can drive {s.vm_iops_max:,.0f}.")
     if year > 0 and site.growth_percent:
         notes.append(f"Sized for year {year}: {site.usable_tb * grown(inputs, year):,.1f} TB usable.")
     return Design(
-        kind, hosts, 0 if kind == "converged" else vm_hosts(inputs), hosts * m, m, raw, raw * r.fill_percent / 100 / r.overhead, d.threads,
+        kind, hosts, 0 if kind == "converged" else vm_hosts(inputs), vm_hosts(inputs), hosts * m, m, raw, raw * r.fill_percent / 100 / r.overhead, d.threads,
         min(1.0, d.threads / inputs.limits.processor / (hosts * host.threads)), memory, memory / (hosts * host.memory_gib), limits, binding, tuple(notes),
     )  # fmt: skip
 

@@ -110,8 +110,10 @@ def lines(
     rows, columns = -(-len(shown) // columns), min(columns, len(shown))
     height = 2.5 * rows + 0.9
     canvas, grid = _canvas(rows, columns, height)
-    for axes, panel in zip(grid, shown):
-        values = [v for line in panel.lines for p in line.points for v in p[1:] if v is not None]
+    each = [[v for line in panel.lines for p in line.points for v in p[1:] if v is not None] for panel in shown]
+    # One kind of axis for all panels: they are read beside each other.
+    log = any(_far_apart(v) for v in each) and all(min(v, default=1) > 0 for v in each)
+    for axes, panel, values in zip(grid, shown, each):
         divisor, unit_name = scale(values, unit)
         xs = [p[0] for line in panel.lines for p in line.points]
         for place, line in enumerate(panel.lines):
@@ -124,7 +126,7 @@ def lines(
             axes.minorticks_off()
             if len(ticks) > 6:
                 axes.tick_params(axis="x", labelrotation=45)
-        _amounts(axes.yaxis, axes.set_ylim, values, divisor)
+        _amounts(axes.yaxis, axes.set_ylim, values, divisor, log)
         axes.set_xlabel(xlabel, fontsize=8, color=FG)
         axes.set_ylabel(_with_unit(ylabel, unit_name), fontsize=8, color=FG)
     for axes in grid[len(shown) :]:
@@ -292,10 +294,15 @@ def _rows(axes: Axes, labels: Sequence[str]) -> None:
     axes.grid(False, axis="y")
 
 
-def _amounts(axis: matplotlib.axis.Axis, limit: Callable[..., object], values: Sequence[float], divisor: float) -> None:
-    """From 0, or logarithmic where the values are far apart and all positive."""
+def _far_apart(values: Sequence[float]) -> bool:
     top, low = max(values, default=0.0), min(values, default=0.0)
-    if low > 0 and top / low > LOG_SPREAD:
+    return low > 0 and top / low > LOG_SPREAD
+
+
+def _amounts(axis: matplotlib.axis.Axis, limit: Callable[..., object], values: Sequence[float], divisor: float, log: bool | None = None) -> None:
+    """From 0, or logarithmic where the values are far apart and all positive; `log` decides for several axes alike."""
+    top, low = max(values, default=0.0), min(values, default=0.0)
+    if low > 0 and (_far_apart(values) if log is None else log):
         (axis.axes.set_yscale if axis is axis.axes.yaxis else axis.axes.set_xscale)("log")
         limit(low / divisor / 1.4, top / divisor * 1.4)
         _log_ticks(axis, top / low)

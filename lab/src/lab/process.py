@@ -155,6 +155,19 @@ def kill_group(process: subprocess.Popen) -> None:
         process.wait()
 
 
+def run_plainly(argv: list[str], timeout: float = 600) -> str:
+    """A program's output, outside of any run."""
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL)
+    except FileNotFoundError as e:
+        raise ToolError(f"{argv[0]}: no such program") from e
+    except subprocess.TimeoutExpired as e:
+        raise ToolError(f"{' '.join(argv[:4])}: no end within {timeout:.0f} s") from e
+    if done.returncode != 0:
+        raise ToolError(f"{' '.join(argv[:6])}: status {done.returncode}: {last_words(done.stderr or done.stdout)}")
+    return done.stdout
+
+
 # --- isolation ------------------------------------------------------------------------------------------------
 
 

@@ -83,6 +83,7 @@ _METRICS = [
     Metric("migration_pause", "ms", "lower", "time for which the guest stood still"),
     Metric("migration_bytes", "B", "lower", "bytes moved between the two hosts, memory and disks"),
     Metric("stall", "s", "lower", "longest time for which the client saw no I/O complete"),
+    Metric("stall_censored", "1", "", "stalls that lasted until the server was back: the stall is at least as long as the outage"),
     Metric("stall_before", "s", "lower", "the same in the undisturbed time before the fault"),
     Metric("recovery_time", "s", "lower", "from the server's return until all copies are whole"),
     Metric("rebuild_latency_p99", "us", "lower", "99th percentile of latency while copies are rebuilt"),
@@ -124,6 +125,7 @@ _FACTORS = [
     FactorInfo("threads", "", "threads"),
     FactorInfo("delay", "ms", "network delay added"),
     FactorInfo("fault", "", "what is done to a server: kill, hang"),
+    FactorInfo("writes", "", "how much the guest writes: a size, or for how long"),
     FactorInfo("instrument", "", "program that measured: fio, iozone"),
 ]
 FACTORS: dict[str, FactorInfo] = {f.name: f for f in _FACTORS}
@@ -147,16 +149,16 @@ _STUDIES = [
     StudyInfo(
         "matrix",
         "fio over block size, read share, depth and clients",
-        "Ra 2018: all-flash hyper-converged cloud on Ceph",
+        "Ra: an all-flash hyper-converged cloud on Ceph",
         ("iops", "bandwidth", "latency_p99", "server_cpu_per_op", "server_memory"),
         "read",
         ("bs", "depth", "clients"),
-        "4 KiB: 76,446 IOPS at 100 % writes to 675,363 at 100 % reads on ten hosts; OSDs take over 90 % of a host at 100 % writes",
+        "4 KiB: 76,446 IOPS at 100 % writes to 675,363 at 100 % reads; at 100 % writes the OSDs are over 90 % of the processor time consumed on the nine storage hosts",
     ),
     StudyInfo(
         "boot",
-        "a VM's life: create, boot, 1 GiB of 4 KiB synchronous writes, delete",
-        "Oliveira et al. 2019: BeeFS against Ceph RBD under Nova",
+        "a VM's life: create, boot, 4 KiB synchronous random writes, delete",
+        "Oliveira 2019: BeeFS against Ceph RBD under Nova",
         ("bandwidth", "boot_time", "delete_time", "run_time", "create_time"),
         "",
         (),
@@ -165,7 +167,7 @@ _STUDIES = [
     StudyInfo(
         "formats",
         "iozone pattern over disk formats",
-        "Johari et al. 2014: GlusterFS against Ceph RBD under OpenNebula",
+        "Johari et al.: GlusterFS against Ceph RBD under OpenNebula",
         ("bandwidth",),
         "record",
         ("op",),
@@ -174,7 +176,7 @@ _STUDIES = [
     StudyInfo(
         "provision",
         "time until the disks of many VMs exist, and until they have booted",
-        "Ding et al. 2015: unified storage by RBD",
+        "Ding et al.: unified storage by RBD",
         ("provision_time", "batch_boot_time", "download_time", "convert_time", "resize_time", "overlay_time"),
         "vms",
         ("hosts",),
@@ -183,7 +185,7 @@ _STUDIES = [
     StudyInfo(
         "migrate",
         "live migration over shared and over local storage",
-        "Ding et al. 2015: unified storage by RBD",
+        "Ding et al.: unified storage by RBD",
         ("migration_time", "migration_pause", "migration_bytes"),
         "",
         (),
@@ -192,7 +194,7 @@ _STUDIES = [
     StudyInfo(
         "layouts",
         "bandwidth of files over stripe unit, stripe count, block size and threads",
-        "Borges et al. 2015: CephFS for physics",
+        "Borges et al. 2017: CephFS for physics",
         ("bandwidth",),
         "stripe_unit",
         ("op", "bs", "threads", "stripe_count", "delay"),

@@ -17,15 +17,15 @@ import jinja2
 
 from lab import plots, plots_studies, report_data, report_text, stats
 from lab.records import Run
-from lab.report_data import Cell, Compared, View
+from lab.report_data import Cell, Compared, View, Wishes
 from lab.report_units import case_label, factor_label, metric_name, metric_title, scale, significant, written
 
 MAX_TABLE_ROWS = 400  # of one table; the rest is in the JSON and in the raw data
 
 
-def summary(run: Run) -> dict[str, Any]:
+def summary(run: Run, wishes: Wishes = Wishes()) -> dict[str, Any]:
     """Everything that the page says, as one JSON document."""
-    shown = report_data.views(run)
+    shown = report_data.views(run, wishes)
     return {
         "run": run.id,
         "started": run.started,
@@ -34,7 +34,7 @@ def summary(run: Run) -> dict[str, Any]:
         "partial": report_text.completeness(run, shown),
         "environment": asdict(run.environment),
         "options": run.options,
-        "method": {"interval": "percentile bootstrap of the median; order statistics below "
+        "method": {"verdicts": "corrected for the number of comparisons (Holm, at the level)", "interval": "percentile bootstrap of the median; order statistics below "
                    f"{stats.MIN_BOOTSTRAP} rounds", "level": stats.LEVEL, "resamples": stats.RESAMPLES, "rounds_for_a_verdict": stats.MIN_VERDICT},
         "studies": [_study_json(v) for v in shown],
     }  # fmt: skip
@@ -47,7 +47,7 @@ def _study_json(view: View) -> dict[str, Any]:
         "backends": [asdict(b) for b in view.backends],
         "missing": report_text.missing(view),
         "findings": [
-            {"metric": f.metric, "reference": f.pair.reference, "other": f.pair.other, "alike": f.pair.alike, "gain": f.gain, "sentence": f.sentence}
+            {"metric": f.metric, "reference": f.pair.reference, "other": f.pair.other, "gain": f.gain, "badge": f.badge, "sentence": f.sentence}
             for f in report_text.findings(view)
         ],
         "cells": [_cell_json(c) for c in view.cells.values()],
@@ -64,14 +64,14 @@ def _cell_json(cell: Cell) -> dict[str, Any]:
 
 
 def comparison_json(c: Compared) -> dict[str, Any]:
-    return {"metric": c.metric, "reference": c.pair.reference, "other": c.pair.other, "case": dict(c.case), "gain": c.gain, **asdict(c.result)}
+    return {"metric": c.metric, "reference": c.pair.reference, "other": c.pair.other, "case": dict(c.case), "gain": c.gain, "unlike": c.unlike, **asdict(c.result)}
 
 
-def write(run: Run, out_dir: Path) -> list[Path]:
+def write(run: Run, out_dir: Path, wishes: Wishes = Wishes()) -> list[Path]:
     """report.html, report.md and plots/*.svg; what an earlier report left in plots/ is replaced."""
     out_dir = Path(out_dir)
     out_dir.mkdir(parents=True, exist_ok=True)
-    context = _context(run, out_dir)
+    context = _context(run, out_dir, wishes)
     page, text = out_dir / "report.html", out_dir / "report.md"
     page.write_text(environment().get_template("report.html.j2").render(context), encoding="utf-8")
     text.write_text(environment().get_template("report.md.j2").render(context), encoding="utf-8")
@@ -100,8 +100,8 @@ def environment() -> jinja2.Environment:
     return made
 
 
-def _context(run: Run, out_dir: Path) -> dict[str, Any]:
-    shown = report_data.views(run)
+def _context(run: Run, out_dir: Path, wishes: Wishes) -> dict[str, Any]:
+    shown = report_data.views(run, wishes)
     return {
         "run": run,
         "banner": report_text.completeness(run, shown),
@@ -164,7 +164,7 @@ def _table(view: View, metric: str) -> dict[str, Any]:
         if any(c is not None for c in cells):
             rows.append({
                 "case": case_label(dict(case), varying) or "all",
-                "cells": [_cell(c, divisor) for c in cells],
+                "cells": [_cell(c, divisor, metric == "stall" and report_data.is_censored(view.cells, b.name, case)) for b, c in zip(columns, cells)],
                 "ratios": [_ratio(compared.get((p, case)), unit) for p in pairs],
             })  # fmt: skip
     return {
@@ -174,16 +174,17 @@ def _table(view: View, metric: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _cell(cell: Cell | None, divisor: float) -> dict[str, str]:
+def _cell(cell: Cell | None, divisor: float, at_least: bool = False) -> dict[str, str]:
     if cell is None or cell.interval.median is None:
         return {"value": "-", "interval": "", "note": "no result"}
     i = cell.interval
     extent = "" if i.low is None else f"{significant(i.low / divisor)} to {significant(i.high / divisor)}"
     notes = [n for n in (i.note, "drifts from round to round" if cell.drifts else "", f"{cell.failed} failed" if cell.failed else "") if n]
-    return {"value": significant(i.median / divisor), "interval": extent, "note": "; ".join(notes)}
+    notes += ["as long as the outage: a lower bound"] if at_least else []
+    return {"value": ("≥ " if at_least else "") + significant(i.median / divisor), "interval": extent, "note": "; ".join(notes)}
 
 
-_MARKS = {"better": "better", "worse": "worse", "changed": "differs", "same": "no difference", "undecided": "too few rounds", "undefined": "not comparable"}
+_MARKS = {**report_text.BADGES, "undecided": "too few rounds", "undefined": "not comparable"}
 
 
 def _ratio(c: Compared | None, unit: str) -> dict[str, str]:
@@ -219,9 +220,10 @@ def _backends(shown: list[View]) -> list[dict[str, Any]]:
     for view in shown:
         for b in view.backends:
             name = b.name.partition("/")[0]
-            row = rows.setdefault(name, {"name": name, "title": b.title.removesuffix(b.name.replace(name, "", 1).replace("/", ", ")), "version": "", "options": "", "states": {}})
+            row = rows.setdefault(name, {"name": name, "title": b.title.removesuffix(b.name.replace(name, "", 1).replace("/", ", ")), "version": "", "acknowledged": "", "options": "", "states": {}})
             row["version"] = row["version"] or b.version
-            row["options"] = row["options"] or _plain(b.options)
+            row["acknowledged"] = row["acknowledged"] or b.acknowledged
+            row["options"] = row["options"] or _plain({k: v for k, v in b.options.items() if k != "acknowledged"})
             state = "partial" if b.state == "done" and b.failed else b.state
             row["states"].setdefault((state, b.reason), []).append(view.info.name)
     for row in rows.values():

@@ -5,7 +5,9 @@ Vocabulary
     view        one study: its back ends, cases, metrics, cells and comparisons
     reference   the back end that others are compared with: Skep of as many copies, where Skep was measured, else
                 the first back end that has samples
-    pair        (reference, other); `alike` is false where their copies differ, which every sentence then says
+    pair        (reference, other)
+    like        what a fair comparison needs: as many copies, and for writes answers given at the same point (flushed, sent,
+                cached), and for memory the same budget. What is not like is shown with its ratio, and not judged
 
 Invariants: every back end that the run names is in its study's view, also those that were skipped or failed;
 failed measurements are counted, never dropped in silence; comparisons pair rounds of the same case only.
@@ -18,9 +20,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lab import stats
-from lab.records import METRICS, STUDIES, BackendState, Factor, Run, Sample, StudyInfo
+from lab.records import METRICS, STUDIES, BackendState, Factor, RecordError, Run, Sample, StudyInfo
 
 REFERENCE_KINDS = ("skep", "skep-hosts")
+UNLIKE = "unlike"  # the gain of a comparison that is not judged
+# Where a write is when it is answered, out of what runs recorded before there was a word for it.
+_ACKNOWLEDGED_TEXTS = (("on disk, flushed", "flushed"), ("page cache of", "cached"), ("the device's hands", "sent"), ("as the server promise", "cached"))
 MAX_ERRORS = 10  # different errors kept for each back end of a study
 
 # A factor that tells what a back end's disks are like rather than what is asked of them. Where a study has more
@@ -48,21 +53,27 @@ class Pair:
     reference: str
     other: str
 
-    @property
-    def alike(self) -> bool:
-        return copies_of(self.reference) == copies_of(self.other)
-
 
 @dataclass(frozen=True)
 class Compared:
-    """The reference against the other back end; `gain` is better, worse, same, undecided or undefined, or changed
-    where neither direction of the metric is better."""
+    """The reference against the other back end; `gain` is better, worse, same, undecided or undefined, changed
+    where neither direction of the metric is better, or unlike, with the reason in `unlike`."""
 
     metric: str
     pair: Pair
     case: CaseKey
     result: stats.Comparison
     gain: str
+    unlike: str = ""
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What a reader asks of the comparisons."""
+
+    reference: str = ""  # a back end's name; "": by the rule above
+    all_pairs: bool = False
+    judge_unlike: bool = False
 
 
 @dataclass
@@ -84,6 +95,12 @@ class BackendView:
     @property
     def complete(self) -> bool:
         return self.state == "done" and self.failed == 0
+
+    @property
+    def acknowledged(self) -> str:
+        """flushed, sent or cached; "" where the run does not say."""
+        said = str(self.options.get("acknowledged", ""))
+        return said if said in ("flushed", "sent", "cached") else next((word for text, word in _ACKNOWLEDGED_TEXTS if text in said), "")
 
 
 @dataclass
@@ -162,12 +179,26 @@ def flattened(options: dict[str, Any], before: str = "") -> dict[str, str]:
     return flat
 
 
-def views(run: Run) -> list[View]:
+def views(run: Run, wishes: Wishes = Wishes()) -> list[View]:
     names = list(dict.fromkeys([*run.studies, *(b.study for b in run.backends), *(s.study for s in run.samples)]))
-    return [_view(run, name) for name in names if name]
+    shown = [_view(run, name, wishes) for name in names if name]
+    if wishes.reference and not any(wishes.reference in (p.reference, p.other) for v in shown for p in v.pairs):
+        measured = sorted({b.name for v in shown for b in v.measured})
+        raise RecordError(f"no results of {wishes.reference}; the run has {', '.join(measured)}")
+    _correct(shown)
+    return shown
 
 
-def _view(run: Run, study: str) -> View:
+def _correct(shown: list[View]) -> None:
+    """Headlines of the whole report are one family, all else another."""
+    for wanted in (True, False):
+        places = [(v, i) for v in shown for i, c in enumerate(v.compared) if not c.unlike and (c.metric in v.headline()) == wanted]
+        results = stats.corrected([v.compared[i].result for v, i in places])
+        for (v, i), result in zip(places, results):
+            v.compared[i] = replace(v.compared[i], result=result, gain=gain_of(v.compared[i].metric, result.verdict))
+
+
+def _view(run: Run, study: str, wishes: Wishes) -> View:
     samples, variants = _split_variants([s for s in run.samples if s.study == study])
     info = STUDIES.get(study) or StudyInfo(study, study, "", (), "", (), "")
     # A failed measurement stands for its case also where it names no metric.
@@ -178,8 +209,8 @@ def _view(run: Run, study: str) -> View:
     metrics += sorted(present - set(metrics))
     backends = _backends(run, study, samples, variants)
     cells = _cells(samples)
-    pairs = _pairs([b.name for b in backends if b.measured])
-    return View(info, backends, cases, metrics, cells, pairs, _compare(metrics, cases, pairs, cells))
+    pairs = _pairs([b.name for b in backends if b.measured], wishes)
+    return View(info, backends, cases, metrics, cells, pairs, _compare(metrics, cases, pairs, cells, {} if wishes.judge_unlike else {b.name: b for b in backends}))
 
 
 def _split_variants(samples: list[Sample]) -> tuple[list[Sample], dict[str, list[str]]]:
@@ -259,8 +290,12 @@ def _cells(samples: list[Sample]) -> dict[tuple[str, str, CaseKey], Cell]:
     return cells
 
 
-def _pairs(measured: list[str]) -> list[Pair]:
+def _pairs(measured: list[str], wishes: Wishes) -> list[Pair]:
     """Every other back end beside the reference of as many copies; where there is none, beside the first one."""
+    if wishes.all_pairs:
+        return [Pair(a, b) for i, a in enumerate(measured) for b in measured[i + 1:]]
+    if wishes.reference:
+        return [Pair(wishes.reference, b) for b in measured if b != wishes.reference] if wishes.reference in measured else []
     references = [b for b in measured if kind_of(b) in REFERENCE_KINDS] or measured[:1]
     pairs = []
     for other in measured:
@@ -272,7 +307,43 @@ def _pairs(measured: list[str]) -> list[Pair]:
     return pairs
 
 
-def _compare(metrics: list[str], cases: list[CaseKey], pairs: list[Pair], cells: dict[tuple[str, str, CaseKey], Cell]) -> list[Compared]:
+def unlike(metric: str, case: CaseKey, a: BackendView, b: BackendView) -> str:
+    """Why these two are no equals for this metric and case, or ""."""
+    if copies_of(a.name) != copies_of(b.name):
+        return f"copies differ: {_copies(a.name)} against {_copies(b.name)}"
+    if metric == "server_memory":
+        budgets = [x.options.get("osd_memory") for x in (a, b)]
+        return "" if budgets[0] == budgets[1] else f"memory budgets differ: {_budget(budgets[0])} against {_budget(budgets[1])} for an OSD"
+    if a.acknowledged != b.acknowledged and writes(case):
+        return f"writes are answered when {a.acknowledged or 'unknown'} against {b.acknowledged or 'unknown'}"
+    return ""
+
+
+def is_censored(cells: dict[tuple[str, str, CaseKey], Cell], backend: str, case: CaseKey) -> bool:
+    """Whether the stall there is a lower bound in at least half of the rounds."""
+    cell = cells.get(("stall_censored", backend, case))
+    return cell is not None and (cell.interval.median or 0.0) >= 0.5
+
+
+def writes(case: CaseKey) -> bool:
+    """Whether the work of a case has writes."""
+    f = dict(case)
+    if "read" in f:
+        return f["read"] != 100
+    return "op" not in f or "write" in str(f["op"])
+
+
+def _copies(backend: str) -> str:
+    n = copies_of(backend)
+    return f"{n or '?'} {'copy' if n == '1' else 'copies'}"
+
+
+def _budget(value: object) -> str:
+    return f"{int(value) >> 20} MiB" if isinstance(value, int) else "none said"
+
+
+def _compare(metrics: list[str], cases: list[CaseKey], pairs: list[Pair], cells: dict[tuple[str, str, CaseKey], Cell], known: dict[str, BackendView]) -> list[Compared]:
+    """`known`: back ends whose likeness is looked at."""
     found = []
     for metric in metrics:
         for pair in pairs:
@@ -281,5 +352,8 @@ def _compare(metrics: list[str], cases: list[CaseKey], pairs: list[Pair], cells:
                 if a is None or b is None:
                     continue
                 result = stats.compare_rounds(a.rounds, b.rounds)
-                found.append(Compared(metric, pair, case, result, gain_of(metric, result.verdict)))
+                why = unlike(metric, case, known[pair.reference], known[pair.other]) if known else ""
+                if metric == "stall" and all(is_censored(cells, name, case) for name in (pair.reference, pair.other)):
+                    why = why or "both stalls lasted as long as the outage, so both are only lower bounds"
+                found.append(Compared(metric, pair, case, result, UNLIKE if why else gain_of(metric, result.verdict), why))
     return found

@@ -1,7 +1,8 @@
 """What differs, in one sentence each; and the sentences about what is missing, noisy or partial.
 
-Invariants: a sentence says "better" or "worse" only where a comparison's interval excludes no difference; where
-rounds are too few it says so instead; copies that differ are named. Does not compute statistics.
+Invariants: a sentence says "better" or "worse" only where a comparison's interval excludes no difference and that is more than
+chance among all; where rounds are too few it says so instead; what is no comparison of equals is said and not judged; a badge
+speaks of all cases or counts them. Does not compute statistics.
 """
 
 from __future__ import annotations
@@ -10,19 +11,23 @@ from dataclasses import dataclass
 
 from lab import stats
 from lab.records import Run
-from lab.report_data import BackendView, Compared, Pair, View, copies_of
+from lab.report_data import UNLIKE, BackendView, Compared, Pair, View
 from lab.report_units import case_label, joined, metric_name, significant, written
 
 MAX_CASES_NAMED = 3  # exceptions that a sentence names; more are counted
+DECIDED = ("better", "worse", "changed")
+BADGES = {"better": "better", "worse": "worse", "changed": "differs", "same": "no difference", "undecided": "too few", "undefined": "none", UNLIKE: "not judged"}
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One sentence on one metric of one pair; gain: better, worse, mixed, same, undecided."""
+    """One sentence on one metric of one pair; gain: better or worse (in all cases), mixed, changed, same, undecided, unlike;
+    badge: the same for people, with counts where cases differ."""
 
     metric: str
     pair: Pair
     gain: str
+    badge: str
     sentence: str
 
 
@@ -40,10 +45,16 @@ def _finding(view: View, metric: str, pair: Pair, compared: list[Compared]) -> F
     groups: dict[str, list[Compared]] = {}
     for c in compared:
         groups.setdefault(c.gain, []).append(c)
-    decided = {g for g in groups if g in ("better", "worse", "changed")}
-    gain = "mixed" if len(decided) > 1 else decided.pop() if decided else "same" if "same" in groups else "undecided"
+    gain = next(iter(groups)) if len(groups) == 1 else "mixed" if any(g in groups for g in DECIDED) else next((g for g in ("same", "undecided", UNLIKE) if g in groups), "undecided")
     sentence = _single(view, metric, pair, compared[0]) if len(compared) == 1 else _many(view, metric, pair, compared, groups)
-    return Finding(metric, pair, gain, sentence + _unlike(pair))
+    return Finding(metric, pair, gain, _badge(gain, groups, len(compared)), sentence)
+
+
+def _badge(gain: str, groups: dict[str, list[Compared]], total: int) -> str:
+    if gain != "mixed":
+        return BADGES[gain]
+    counts = [f"{len(groups[g])} {BADGES[g]}" for g in DECIDED if g in groups]
+    return f"{', '.join(counts)} of {total}"
 
 
 def _single(view: View, metric: str, pair: Pair, c: Compared) -> str:
@@ -53,10 +64,12 @@ def _single(view: View, metric: str, pair: Pair, c: Compared) -> str:
     if c.result.value is None:
         return f"{head}; not comparable ({c.result.note})."
     extent = _extent(c, unit)
+    if c.gain == UNLIKE:
+        return f"{head}; {extent}: not judged, since {c.unlike}."
     if c.gain == "undecided":
         return f"{head}; {extent}; {c.result.note}."
     if c.gain == "same":
-        return f"{head}; {extent}: no difference shown."
+        return f"{head}; {extent}: no difference shown{', ' + c.result.note if c.result.note else ''}."
     word = {"better": "better", "worse": "worse", "changed": c.result.verdict}[c.gain]
     return f"{head}; {extent}: {word}."
 
@@ -87,6 +100,9 @@ def _many(view: View, metric: str, pair: Pair, compared: list[Compared], groups:
         rounds = min(c.result.n for c in undecided)
         few = "no round in common" if rounds == 0 else f"{rounds} round{'s' if rounds > 1 else ''}, too few"
         parts.append(f"not decided in {len(undecided)} of {total} ({few}){_range(undecided)}")
+    if UNLIKE in groups:
+        reasons = list(dict.fromkeys(c.unlike for c in groups[UNLIKE]))
+        parts.append(f"not judged in {len(groups[UNLIKE])} of {total}, since {'; '.join(reasons)}{_range(groups[UNLIKE])}")
     return f"{head} {joined(parts)}."
 
 
@@ -104,17 +120,6 @@ def _where(view: View, group: list[Compared], total: int) -> str:
         return ""
     names = view.varying()
     return " (" + "; ".join(case_label(dict(c.case), names) for c in group) + ")"
-
-
-def _unlike(pair: Pair) -> str:
-    if pair.alike:
-        return ""
-    a, b = copies_of(pair.reference), copies_of(pair.other)
-    return f" Not like with like: {_copies(a)} against {_copies(b)}."
-
-
-def _copies(n: str) -> str:
-    return f"{n or '?'} {'copy' if n == '1' else 'copies'}"
 
 
 def _capital(text: str) -> str:
@@ -155,13 +160,15 @@ def completeness(run: Run, shown: list[View]) -> str:
 
 
 def chance(shown: list[View]) -> str:
-    """How many of the differences chance alone would have called."""
-    verdicts = [c.result.verdict for v in shown for c in v.compared if c.metric in v.headline()]
-    decided = sum(v in (stats.HIGHER, stats.LOWER, stats.SAME) for v in verdicts)
-    if not decided:
+    """How many comparisons were made, and what that did to the verdicts."""
+    headlines = [c for v in shown for c in v.compared if c.metric in v.headline()]
+    tested = [c for c in headlines if c.result.p is not None and not c.unlike]
+    unlike = sum(bool(c.unlike) for c in headlines)
+    if not tested and not unlike:
         return ""
-    called = sum(v in (stats.HIGHER, stats.LOWER) for v in verdicts)
-    return (
-        f"Of {decided} comparisons of headline metrics with rounds enough, {called} show a difference; "
-        f"if nothing differed at all, about {decided * (1 - stats.LEVEL):.0f} would by chance."
+    called = sum(c.gain in DECIDED for c in tested)
+    said = (
+        f"Of {len(tested)} comparisons of headline metrics with rounds enough, {called} show a difference. Verdicts are corrected for that number (Holm): "
+        f"were all back ends equal, a report would have any verdict in at most {100 * (1 - stats.LEVEL):.0f} % of cases."
     )
+    return said + (f" {unlike} more are no comparisons of equals and were not judged (`--judge-unlike` judges them)." if unlike else "")

@@ -80,6 +80,7 @@ class Runner:
         self.backends: dict[str, Backend] = {}
         self.broken: dict[str, str] = {}  # back end -> why it takes no further part
         self.partial: list[str] = []
+        self.left: list[str] = []  # what could not be removed from others' clusters
         self.turn = Turn(options.locks, config.run.turn)
         self.raw_lines: dict[str, int] = {}
 
@@ -94,15 +95,44 @@ class Runner:
             why = isolate(scratch, not self.config.run.network)
             self.context = Context(self.config, scratch, {}, isolated=not why)
             self.studies = [KINDS[name](self.context, self.guests) for name in self.options.studies]
+            self._plan()
             self.writer.environment(environment.collect(self.config, now(), [*self.guests.notes, *([why] if why else [])]))
             try:
                 for study in self.studies:
                     self._study(study)
             finally:
                 self.turn.give()
-                for backend in self.backends.values():
-                    backend.close()
-        return ("partial", "; ".join(self.partial)) if self.partial else ("complete", "")
+                self._close()
+        said = [*self.partial, *self.left]
+        return ("partial", "; ".join(said)) if said else ("complete", "")
+
+    def _plan(self) -> None:
+        """What is to come, for the time that is left: of all studies, before the first server starts."""
+        for study in self.studies:
+            names, rounds = self._asked(study)
+            for name in [] if study.missing() else names:
+                kind, copies = parse(name)
+                if kind.missing(self.config):
+                    continue
+                cases = study.cases(kind(self.context, copies))
+                done = sum(self._is_done(study.name, name, case, r) for case in cases for r in range(rounds))
+                self.view.plan(study.name, name, len(cases) * rounds, done, sum(study.seconds(c) for c in cases) * rounds)
+
+    def _asked(self, study: Study) -> tuple[list[str], int]:
+        """(back ends, rounds)"""
+        settings = getattr(self.config, study.name)
+        return self.options.backends or settings.backends or self.config.run.backends, settings.rounds or self.config.run.rounds
+
+    def _close(self) -> None:
+        """Whatever happens here, the run ends with what it measured, and its report."""
+        for name, backend in self.backends.items():
+            try:
+                left = backend.close()
+            except Exception as e:
+                left = f"{name} could not be put away: {one_line(e)}"
+            if left:
+                self.left.append(left)
+                self.view.note(left)
 
     def seconds(self) -> dict[str, float]:
         """How long it took, and how much of that was waiting for a turn."""
@@ -112,14 +142,13 @@ class Runner:
         """Before the isolation: the image's packages come over the network."""
         if any(name in ("boot", "provision", "migrate") for name in self.options.studies) and not GuestMaker.missing():
             self.view.note("guest image and accelerator ...", only_lines=True)
+            self.view.starting("a trial guest, and the guests' image")
             self.guests.accel()
             self.guests.image()
 
     # --- one study
     def _study(self, study: Study) -> None:
-        settings = getattr(self.config, study.name)
-        names = self.options.backends or settings.backends or self.config.run.backends
-        rounds = settings.rounds or self.config.run.rounds
+        names, rounds = self._asked(study)
         if problems := study.missing():
             for name in names:
                 self._state(study, name, "skipped", "; ".join(problems))
@@ -129,8 +158,6 @@ class Runner:
         for name in names:
             if cases := self._join(study, name, rounds):
                 taking_part[name] = cases
-                done = sum(self._is_done(study.name, name, case, r) for case in cases for r in range(rounds))
-                self.view.plan(study.name, name, len(cases) * rounds, done)
         # When this is interrupted the disks are not removed one by one: they go with the servers, and at once.
         self._rounds(study, taking_part, rounds)
         for name in taking_part:
@@ -158,8 +185,9 @@ class Runner:
                 self._state(study, name, "done")
                 return []
             started = time.monotonic()
+            self.view.starting(name)
+            self.backends[name] = backend  # before it starts: what it has made by then is put away, too
             backend.start()
-            self.backends[name] = backend
             self.view.note(f"{name} is up ({time.monotonic() - started:.1f} s)", only_lines=True)
         except Exception as e:
             self._fail(study, name, f"did not start: {one_line(e)}")

@@ -6,6 +6,10 @@ Vocabulary
     ratio       median of A over median of B, with an interval
     verdict     what may be said of A against B: HIGHER, LOWER, SAME (no difference shown), UNDECIDED (too few
                 rounds to say), UNDEFINED (nothing to compare)
+    p           how likely rounds differ so much where A and B do not: t-test on the logarithms (paired: of the
+                rounds' ratios; apart: Welch's)
+    family      comparisons that are read together, such as all headlines of a report; `corrected` takes their number into
+                account (Holm), so that a family of equal pairs has any verdict in at most 5 % of reports
 
 Method, and why (figures of docs/statistics.md, repeated by tests/test_stats_coverage.py)
     Percentile bootstrap of the median with 10,000 resamples and 95 % from 20 values on, as the study of BeeFS
@@ -18,7 +22,7 @@ Method, and why (figures of docs/statistics.md, repeated by tests/test_stats_cov
 
 Invariants: the same values give the same figures in every process (the resampling is seeded); a value that is
 not finite is refused; no verdict of HIGHER or LOWER unless the ratio's interval excludes 1 (where the ratio
-does not exist because B is 0: the difference's interval excludes 0).
+does not exist because B is 0: the difference's interval excludes 0), and p holds among its family.
 Does not know metrics, studies or back ends.
 """
 
@@ -27,11 +31,11 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
-from scipy.stats import binom, kendalltau
+from scipy.stats import binom, kendalltau, t as student
 
 LEVEL = 0.95
 RESAMPLES = 10_000
@@ -79,6 +83,8 @@ class Comparison:
     n: int
     paired: bool
     note: str = ""
+    p: float | None = None  # None where there is no verdict to take back
+    family: int = 1  # comparisons that it was corrected for
 
 
 def per_round(values: Iterable[tuple[int, float]]) -> dict[int, float]:
@@ -166,7 +172,42 @@ def _compare(a: np.ndarray, b: np.ndarray, paired: bool, level: float, resamples
             return Comparison(UNDECIDED, kind, value, None, None, n, paired, note)
         return Comparison(UNDECIDED, kind, value, low, high, n, paired, note)
     verdict = HIGHER if low > neutral else LOWER if high < neutral else SAME
-    return Comparison(verdict, kind, value, low, high, n, paired)
+    p = chance_of(np.log(a), np.log(b), paired) if kind == "ratio" and a.min() > 0 else chance_of(a, b, paired)
+    return corrected([Comparison(verdict, kind, value, low, high, n, paired, p=p)], level)[0]
+
+
+def chance_of(a: np.ndarray, b: np.ndarray, paired: bool) -> float:
+    """Two-sided p of a difference of means: Student's test over the rounds' differences, or Welch's."""
+    if paired:
+        parts = [(a - b, 1.0)]
+    else:
+        parts = [(a, 1.0), (b, -1.0)]
+    mean = sum(sign * float(np.mean(x)) for x, sign in parts)
+    errors = [float(np.var(x, ddof=1)) / x.size for x, _ in parts]
+    error = sum(errors)
+    if error <= 1e-24:  # values that repeat exactly
+        return 1.0 if abs(mean) < 1e-12 else 0.0
+    freedom = error**2 / sum(e**2 / (x.size - 1) for e, (x, _) in zip(errors, parts))
+    return float(2 * student.sf(abs(mean) / math.sqrt(error), freedom))
+
+
+def corrected(family: Sequence[Comparison], level: float = LEVEL) -> list[Comparison]:
+    """The same comparisons with those verdicts taken back that as many comparisons would have by chance (Holm: the k-th smallest
+    of m values of p must be at most (1 - level) / (m - k + 1), and all before it)."""
+    tested = sorted((c.p, i) for i, c in enumerate(family) if c.p is not None)
+    held, alive = set(), True
+    for k, (p, i) in enumerate(tested):
+        alive = alive and p <= (1 - level) / (len(tested) - k)
+        held |= {i} if alive else set()
+    found = []
+    for i, c in enumerate(family):
+        if c.p is not None:
+            c = replace(c, family=len(tested))
+            if i not in held and c.verdict in (HIGHER, LOWER):
+                among = f" among {len(tested)} comparisons" if len(tested) > 1 else ""
+                c = replace(c, verdict=SAME, note=f"no more than chance{among} (p = {c.p:.2g})")
+        found.append(c)
+    return found
 
 
 def noise(values: Sequence[float]) -> float | None:

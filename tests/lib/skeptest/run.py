@@ -80,11 +80,12 @@ def run(argv, stdin=b'', timeout=LIMIT_S, check=0, env=None, cwd=None):
 
 
 def wait_until(condition, timeout=LIMIT_S, every=0.1, what='a condition'):
-    """Waits until `condition()` is true and returns its value; fails after `timeout` seconds."""
+    """Waits until `condition()` is true and returns its value; fails after `timeout` seconds. `what` may be a function, which
+    then says how things stand."""
     end = time.monotonic() + timeout
     while True:
         value = condition()
         if value:
             return value
-        assert time.monotonic() < end, 'waited %s s for %s' % (timeout, what)
+        assert time.monotonic() < end, 'waited %s s for %s' % (timeout, what() if callable(what) else what)
         time.sleep(every)

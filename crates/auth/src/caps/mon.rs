@@ -129,13 +129,25 @@ fn blocklist(prefix: &str, op: &str) -> Grant {
 /// Skep talk to the cluster state directly, so their profiles read the maps and no more.
 fn expand(name: &str) -> Vec<Grant> {
     match name {
-        "rbd" | "rbd-mirror" | "simple-rados-client-with-blocklist" => {
+        "rbd" | "rbd-mirror" | "rbd-mirror-peer" | "simple-rados-client-with-blocklist" => {
             let mut out = services(&["mon", "osd", "pg"], Access::R);
             out.push(blocklist("osd blocklist", "blocklistop"));
             out.push(blocklist("osd blacklist", "blacklistop"));
-            if name == "rbd-mirror" {
-                let key = ("key".to_string(), Constraint::Prefix("rbd/mirror/".into()));
-                out.push(Grant::Command("config-key get".into(), Constraints::from([key])));
+            let on_keys = |command: &str, keys| {
+                Grant::Command(command.into(), Constraints::from([("key".to_string(), keys)]))
+            };
+            match name {
+                // The daemon, at its own site: the peers' keys, too.
+                "rbd-mirror" => out.push(on_keys(
+                    "config-key get",
+                    Constraint::Prefix("rbd/mirror/".into()),
+                )),
+                // Whom another site has let in: that site's name, and leaving its own key.
+                "rbd-mirror-peer" => out.extend([
+                    on_keys("config-key get", Constraint::regex("rbd/mirror/[^/]+")),
+                    on_keys("config-key set", Constraint::Prefix("rbd/mirror/peer/".into())),
+                ]),
+                _ => {}
             }
             out
         }

@@ -62,7 +62,7 @@ pub struct MMgrConfigure {
 }
 plain_body!(MMgrConfigure, 0x701, 4, 1, { stats_period, stats_threshold, queries, has_metric_config });
 
-/// A report; only who sends it is read, the counters are not used.
+/// A report; who sends it is read, and what a service daemon says of itself. The counters are not used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MMgrReport {
     pub daemon_name: String,
@@ -83,6 +83,45 @@ impl Body for MMgrReport {
             rest: r.rest(),
         })
     }
+}
+
+/// What a service daemon says of itself in a report; `None`: as before.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ServiceReport {
+    pub service_name: String,
+    pub status: Option<BTreeMap<String, String>>,
+    pub task_status: Option<BTreeMap<String, String>>,
+}
+
+impl MMgrReport {
+    /// Past the counters (declared ones, their values, those that ended): the service's name and status; then health
+    /// metrics, configuration, what only OSDs send, and the tasks.
+    pub fn service(&self) -> Result<ServiceReport> {
+        let mut r = Reader::new(self.rest.clone());
+        for _ in 0..r.u32()? {
+            skip_envelope(&mut r)?;
+        }
+        r.blob()?;
+        r.get::<Vec<String>>()?;
+        let mut report = ServiceReport {
+            service_name: r.string()?,
+            status: r.get()?,
+            task_status: None,
+        };
+        for _ in 0..r.u32()? {
+            skip_envelope(&mut r)?;
+        }
+        r.blob()?;
+        // An OSD's answers to queries: their layout is not needed, and nothing behind them.
+        if r.u32()? == 0 {
+            report.task_status = r.get()?;
+        }
+        Ok(report)
+    }
+}
+
+fn skip_envelope(r: &mut Reader) -> Result<()> {
+    r.envelope(u8::MAX, |_, _| Ok(()))
 }
 
 /// Echoed by the manager.

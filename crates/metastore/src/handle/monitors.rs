@@ -16,7 +16,7 @@ pub const MON_TTL: Duration = Duration::from_secs(5);
 
 impl ClusterHandle {
     /// Says that a monitor of this process lives. Call it about once a second; what it says is written at the first
-    /// call, and again when the lease was lost.
+    /// call, when it has changed, and again when the lease was lost.
     pub async fn publish_mon(&self, report: &MonReport) -> Result<()> {
         let leases = || {
             self.shared
@@ -24,16 +24,24 @@ impl ClusterHandle {
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
         };
-        let known = leases().get(&report.name).copied();
-        if let Some(lease) = known
-            && self.shared.store.lease_renew(lease).await.is_ok()
+        let known = leases().get(&report.name).cloned();
+        let bytes = report.to_bytes();
+        let mut lease = None;
+        if let Some((held, said)) = known
+            && self.shared.store.lease_renew(held).await.is_ok()
         {
-            return Ok(());
+            if said == bytes {
+                return Ok(());
+            }
+            lease = Some(held);
         }
-        let lease = self.shared.store.lease_grant(MON_TTL).await?;
-        self.put_leased(&keys::live_mon(&report.name), report.to_bytes(), lease)
+        let lease = match lease {
+            Some(held) => held,
+            None => self.shared.store.lease_grant(MON_TTL).await?,
+        };
+        self.put_leased(&keys::live_mon(&report.name), bytes.clone(), lease)
             .await?;
-        leases().insert(report.name.clone(), lease);
+        leases().insert(report.name.clone(), (lease, bytes));
         Ok(())
     }
 
@@ -46,7 +54,7 @@ impl ClusterHandle {
             .unwrap_or_else(PoisonError::into_inner)
             .remove(name);
         match lease {
-            Some(lease) => self.shared.store.lease_revoke(lease).await,
+            Some((lease, _)) => self.shared.store.lease_revoke(lease).await,
             None => Ok(()),
         }
     }

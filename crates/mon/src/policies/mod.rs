@@ -11,6 +11,7 @@ pub mod pools;
 pub mod progress;
 pub mod removal;
 pub mod reports;
+pub mod services;
 pub mod spare;
 pub mod spread;
 pub mod upkeep;

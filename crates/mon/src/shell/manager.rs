@@ -3,24 +3,27 @@
 //!
 //! Invariant: `mgr` capabilities alone give what Ceph's manager answers by itself, and nothing of the monitor's.
 
+use crate::policies::services::{Services, Speaker};
 use crate::shell::monitor::{Effect, check_command, heed_keys, text_of};
 use crate::shell::requests::{Action, Route};
 use crate::shell::session::{Session, SessionId};
 use bytes::Bytes;
-use cluster::ClusterState;
+use cluster::{ClusterState, ServiceMap};
 use messages::mon::{Body, MMgrClose, MMgrCommand, MMgrConfigure, MMgrOpen, MMgrReport};
 use messages::osd::MCommand;
 use msgr::{Message, Peer};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use types::Utime;
 
-/// Seconds between reports of service daemons; nobody reads them, so seldom.
-const STATS_PERIOD: u32 = 60;
+/// Seconds between reports of service daemons.
+const STATS_PERIOD: u32 = 5;
 const STATS_THRESHOLD: u32 = 5;
 
 #[derive(Default)]
 pub struct Manager {
     sessions: BTreeMap<SessionId, Session>,
+    services: Services,
 }
 
 impl Manager {
@@ -39,19 +42,38 @@ impl Manager {
         heed_keys(&mut self.sessions, state)
     }
 
+    /// Who has registered.
+    pub fn services(&self) -> &ServiceMap {
+        self.services.map()
+    }
+
+    /// Daemons that are silent for long are registered no more.
+    pub fn tick(&mut self, now: Utime) {
+        for name in self.services.prune(now) {
+            tracing::warn!("{name} has not reported for long: it is no longer among the services");
+        }
+    }
+
+    /// It stays registered while it may come back.
     pub fn closed(&mut self, id: SessionId) {
         self.sessions.remove(&id);
     }
 
-    pub fn message(&mut self, id: SessionId, m: Message, state: &ClusterState) -> Vec<Effect> {
+    pub fn message(&mut self, id: SessionId, m: Message, state: &ClusterState, now: Utime) -> Vec<Effect> {
         let kind = m.kind;
-        match self.dispatch(id, &m, state) {
+        match self.dispatch(id, &m, state, now) {
             Ok(effects) => effects,
             Err(e) => vec![Effect::Close(id, format!("message of type {kind}: {e}"))],
         }
     }
 
-    fn dispatch(&mut self, id: SessionId, m: &Message, state: &ClusterState) -> denc::Result<Vec<Effect>> {
+    fn dispatch(
+        &mut self,
+        id: SessionId,
+        m: &Message,
+        state: &ClusterState,
+        now: Utime,
+    ) -> denc::Result<Vec<Effect>> {
         let send = |message| vec![Effect::Send(id, message)];
         Ok(match m.kind {
             MMgrCommand::KIND => {
@@ -64,7 +86,7 @@ impl Manager {
                 self.command(id, m.tid, Route::MgrTell, &text_of(&c.cmd), c.input, state)
             }
             MMgrOpen::KIND => {
-                MMgrOpen::from_message(m)?;
+                self.register(id, MMgrOpen::from_message(m)?, now);
                 let configure = MMgrConfigure {
                     stats_period: STATS_PERIOD,
                     stats_threshold: STATS_THRESHOLD,
@@ -73,13 +95,58 @@ impl Manager {
                 };
                 send(configure.message(0))
             }
-            MMgrReport::KIND => Vec::new(),
-            MMgrClose::KIND => send(MMgrClose::from_message(m)?.message(0)),
+            MMgrReport::KIND => {
+                self.report(id, &MMgrReport::from_message(m)?, now)?;
+                Vec::new()
+            }
+            MMgrClose::KIND => {
+                let close = MMgrClose::from_message(m)?;
+                if let Some(who) = self.speaker(id) {
+                    let (service, name) = (&close.service_name, &close.daemon_name);
+                    self.services.close(service, name, who.gid, now);
+                }
+                send(close.message(0))
+            }
             other => {
                 tracing::debug!(kind = other, "message of a type that the manager does not know");
                 Vec::new()
             }
         })
+    }
+
+    fn speaker(&self, id: SessionId) -> Option<Speaker> {
+        let session = self.sessions.get(&id)?;
+        Some(Speaker {
+            gid: session.peer.global_id,
+            addrs: session.peer.addrs.clone(),
+        })
+    }
+
+    fn register(&mut self, id: SessionId, open: MMgrOpen, now: Utime) {
+        let (Some(who), Some(says)) = (self.speaker(id), open.service) else {
+            return;
+        };
+        let name = (open.service_name.as_str(), open.daemon_name.as_str());
+        if !self.services.register(name, &who, says, now) {
+            tracing::warn!(
+                "{}.{} is not registered: there are too many service daemons",
+                name.0,
+                name.1
+            );
+        }
+    }
+
+    fn report(&mut self, id: SessionId, report: &MMgrReport, now: Utime) -> denc::Result<()> {
+        let Some(who) = self.speaker(id).filter(|w| self.services.has(w.gid)) else {
+            return Ok(());
+        };
+        let says = report.service()?;
+        let name = (says.service_name.as_str(), report.daemon_name.as_str());
+        let facts = (says.status, says.task_status);
+        if !self.services.report(name, who.gid, facts, now) {
+            tracing::warn!("what {}.{} says of itself is too long", name.0, name.1);
+        }
+        Ok(())
     }
 
     fn command(

@@ -27,6 +27,7 @@ use auth::{
 };
 use cluster::{Change, Changes, ClusterState, MonReport};
 use event::Event;
+use facts::metadata;
 use io::{Clock, Random};
 use metastore::ClusterHandle;
 use msgr::{Message, ModeSwitch, Modes, ServerConfig};
@@ -46,6 +47,7 @@ const TICK: Duration = Duration::from_secs(1);
 const STALLED_AFTER: Duration = Duration::from_secs(5);
 
 mod event;
+mod facts;
 mod turn;
 
 #[derive(Debug, thiserror::Error)]
@@ -222,7 +224,7 @@ impl MonServer {
         let admission = Arc::new(Admission::new(keys.clone()));
         let (mgr_auth, verifier) = manager_auth(&config, &state);
         let rank = state.monmap.rank_of(&config.name).unwrap_or(0) as i64;
-        let facts = metadata(&config, &mon_addrs);
+        let facts = metadata(&config.hostname, &mon_addrs);
         let report = MonReport {
             name: config.name.clone(),
             started: now,
@@ -230,6 +232,7 @@ impl MonServer {
             mgr_gid,
             mgr_addrs: mgr_addrs.clone(),
             metadata: facts.clone(),
+            services: Default::default(),
         };
         // Before anybody is served: who asks for the quorum finds this monitor in it.
         cluster.publish_mon(&report).await?;
@@ -492,7 +495,7 @@ impl MonServer {
                 self.turns.about().message = Some(msg.kind);
                 self.turns.brought(msg.size());
                 let state = self.monitor.state().clone();
-                let effects = self.manager.message(conn.0, msg, &state);
+                let effects = self.manager.message(conn.0, msg, &state, self.now());
                 self.carry_out(port, effects);
             }
         }
@@ -653,6 +656,7 @@ impl MonServer {
         }
         self.note_stall();
         self.look_around();
+        self.manager.tick(self.now());
         let Some(mut chores) = self.chores.take() else {
             return;
         };
@@ -666,6 +670,7 @@ impl MonServer {
         });
         let records = self.records.waiting(self.now());
         chores.sessions = self.monitor.instances();
+        chores.report.services = self.manager.services().clone();
         let task = io::task::spawn_local(async move {
             let done = chores.round(rotation, records).await;
             (chores, done)
@@ -760,20 +765,6 @@ fn front(
     )
     .map_err(|source| Error::Bind { addr, source })?;
     Ok(Front { events, connections })
-}
-
-/// Facts for `mon metadata`.
-fn metadata(config: &MonConfig, addrs: &EntityAddrVec) -> BTreeMap<String, String> {
-    let facts = [
-        ("addrs", addrs.to_string()),
-        ("hostname", config.hostname.clone()),
-    ];
-    let versions = types::release::VERSION_FACTS.map(|(k, v)| (k, v.to_string()));
-    facts
-        .into_iter()
-        .chain(versions)
-        .map(|(k, v)| (k.to_string(), v))
-        .collect()
 }
 
 /// Puts this monitor's and manager's addresses into the maps.

@@ -96,15 +96,17 @@ pub fn peer_list(object: &mut Object<'_>, _: &mut Input) -> Result<Bytes> {
 
 pub fn peer_add(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
     let peer: MirrorPeer = input.get()?;
-    let enabled = mode(object)? != MODE_DISABLED;
-    if !enabled || !peer.is_valid() || peer.direction == MirrorPeer::TX {
+    if !peer.is_valid() || peer.direction == MirrorPeer::TX {
         return Err(Errno::EINVAL);
     }
     add_peer(object, peer)
 }
 
-/// EINVAL for this site itself, ESTALE for a known uuid, EEXIST for a known site.
+/// EINVAL where mirroring is off and for this site itself, ESTALE for a known uuid, EEXIST for a known site.
 fn add_peer(object: &mut Object<'_>, peer: MirrorPeer) -> Result<Bytes> {
+    if mode(object)? == MODE_DISABLED {
+        return Err(Errno::EINVAL);
+    }
     let own = uuid(object)?;
     if own.as_ref() == Some(&peer.uuid) {
         return Err(Errno::EINVAL);

@@ -118,27 +118,30 @@ pub fn list(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
     out(&(images, statuses))
 }
 
-/// One state for an image: its own, or with peers that receive from us the least of what all sites tell. A site
-/// that tells nothing, or does not watch any more, is unknown.
-fn summary_state(status: &MirrorStatus, receivers: &[MirrorPeer]) -> u8 {
+/// One state for an image. Where no peer receives from us, our own site's. Else the least of what is told by the peers that
+/// do, by every other site that ever told something, and by our own where it told something and one of those peers sends, too.
+/// A site that tells nothing, or does not watch any more, is unknown.
+fn summary_state(status: &MirrorStatus, peers: &[MirrorPeer]) -> u8 {
     let state = |s: Option<&SiteStatus>| s.filter(|s| s.up).map_or(SiteStatus::UNKNOWN, |s| s.state);
-    if receivers.is_empty() {
+    let mut receivers = peers.iter().filter(|p| p.direction != MirrorPeer::RX).peekable();
+    if receivers.peek().is_none() {
         return state(status.local.as_ref());
     }
+    let both_ways = peers.iter().any(|p| p.direction == MirrorPeer::RX_TX);
+    let local = status.local.iter().filter(|_| both_ways);
+    let told = local.chain(&status.remote).map(|s| state(Some(s)));
     let of_peer = |p: &MirrorPeer| status.remote.iter().find(|s| s.mirror_uuid == p.mirror_uuid);
-    let peers = receivers.iter().map(|p| state(of_peer(p)));
-    let told = status.local.iter().chain(&status.remote).map(|s| state(Some(s)));
-    peers.chain(told).min().unwrap_or(SiteStatus::UNKNOWN)
+    let least = receivers.map(|p| state(of_peer(p))).chain(told).min();
+    least.unwrap_or(SiteStatus::UNKNOWN)
 }
 
 pub fn get_summary(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
-    let mut receivers: Vec<MirrorPeer> = input.optional()?.unwrap_or_default();
-    receivers.retain(|p| p.direction != MirrorPeer::RX);
+    let peers: Vec<MirrorPeer> = input.optional()?.unwrap_or_default();
     let watching = watching(object)?;
     let mut counts: BTreeMap<u8, i32> = BTreeMap::new();
     for (_, image) in mirror_image::page(object, b"", u64::MAX)? {
         let status = load(object, &image.global_id, &watching)?.unwrap_or_default();
-        *counts.entry(summary_state(&status, &receivers)).or_default() += 1;
+        *counts.entry(summary_state(&status, &peers)).or_default() += 1;
     }
     out(&counts)
 }

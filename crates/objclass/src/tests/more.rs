@@ -47,6 +47,36 @@ fn every_method_is_documented() {
 }
 
 #[test]
+fn filters_by_name() {
+    use crate::{Pass, parse_filter};
+    let parse = |name: &[u8], attr: &[u8]| {
+        let mut w = Writer::new();
+        w.blob(attr);
+        w.blob(b"value");
+        parse_filter(name, &mut denc::Reader::new(w.finish()))
+    };
+    let pass = Pass::XattrIs {
+        name: Bytes::from_static(b"a"),
+        value: Bytes::from_static(b"value"),
+    };
+    assert_eq!(parse(b"plain", b"_a"), Ok(pass.clone()));
+    assert_eq!(parse(b"hello.hello", b"_a"), Ok(pass));
+    for name in [
+        &b""[..],
+        b"nosuch",
+        b"hello",
+        b"hello.nosuch",
+        b"nosuch.hello",
+        b".",
+    ] {
+        assert_eq!(parse(name, b"_a"), Err(Errno::EINVAL));
+    }
+    assert_eq!(parse(b"plain", b"a"), Err(Errno::EINVAL));
+    let cut_off = parse_filter(b"plain", &mut denc::Reader::new(Bytes::from_static(b"\x05")));
+    assert_eq!(cut_off, Err(Errno::EINVAL));
+}
+
+#[test]
 fn return_values_stay_for_the_pg() {
     let call = |name: &[u8], input: &'static [u8]| {
         let method = lookup(b"hello", name).unwrap();

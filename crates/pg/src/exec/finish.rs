@@ -66,13 +66,8 @@ pub(crate) struct Finished {
 
 /// Completes a write. Its results may turn into a failure: they do not fit the log.
 pub(crate) fn finish(req: &Request<'_>, work: Work, ran: &mut Ran, log: LogHead) -> Written {
-    if ran.result >= 0
-        && let Err(e) = returns_fit(req.message, ran)
-    {
-        *ran = Ran {
-            results: Vec::new(),
-            result: e.code(),
-        };
+    if ran.result >= 0 && !returns_fit(req.message, ran) {
+        *ran = overflown(ran);
     }
     if ran.result < 0 {
         return Written::Failed(Box::new(failure(req, ran, log)));
@@ -311,14 +306,19 @@ fn full_check(m: &MOSDOp, pool: &PoolView, delta: &StatsDelta) -> Result<(), Err
 }
 
 /// Under RETURNVEC the output of an operation is limited, since it is remembered, and so is that of all.
-fn returns_fit(m: &MOSDOp, ran: &Ran) -> Result<(), Errno> {
-    if !m.has(flag::RETURNVEC) {
-        return Ok(());
-    }
-    let all: usize = ran.results.iter().map(|(_, out)| RETURN_BYTES + out.len()).sum();
-    match all > RETURNS_MAX || ran.results.iter().any(|(_, out)| out.len() > RETURN_MAX) {
-        true => Err(Errno::EOVERFLOW),
-        false => Ok(()),
+fn returns_fit(m: &MOSDOp, ran: &Ran) -> bool {
+    let all = ran.results.iter().map(|(_, out)| RETURN_BYTES + out.len());
+    let each = ran.results.iter().all(|(_, out)| out.len() <= RETURN_MAX);
+    !m.has(flag::RETURNVEC) || each && all.sum::<usize>() <= RETURNS_MAX
+}
+
+/// Of a write whose output does not fit: EOVERFLOW, also as the result of those operations that returned too much.
+fn overflown(ran: &Ran) -> Ran {
+    let code = Errno::EOVERFLOW.code();
+    let rval = |(rval, out): &(i32, Bytes)| if out.len() > RETURN_MAX { code } else { *rval };
+    Ran {
+        results: ran.results.iter().map(|r| (rval(r), Bytes::new())).collect(),
+        result: code,
     }
 }
 

@@ -10,6 +10,7 @@ use crate::store::{IoError, ObjectStore};
 use bytes::Bytes;
 use denc::{Decode, Reader, Writer};
 use messages::osd::{MOSDOpReply, OsdOp, code};
+use objclass::Pass;
 use types::{EVersion, Errno, HObject, NOSNAP, ObjectId};
 
 /// Entries in one answer (osd_max_pgls).
@@ -23,12 +24,6 @@ const NAMES_BYTES_MAX: usize = 1 << 20;
 const ATTR_BYTES_PER_LOOK: usize = 4096;
 
 const INTERNAL_NAMESPACE: &[u8] = b".ceph-internal";
-
-/// PGNLS_FILTER with the type "plain": an xattr equals a value.
-struct PlainFilter {
-    attr: Bytes,
-    value: Bytes,
-}
 
 /// What one answer lists.
 struct Listing {
@@ -86,7 +81,7 @@ impl Pg {
             code::PGNLS | code::PGLS => self.names(c, op, (None, looks), Reader::new(op.indata.clone()), ctx),
             code::PGNLS_FILTER => {
                 let mut r = Reader::new(op.indata.clone());
-                let filter = plain_filter(&mut r)?;
+                let filter = filter_of(&mut r)?;
                 self.names(c, op, (Some(filter), looks), r, ctx)
             }
             code::SCRUBLS => self.scrub_ls(&op.indata, ctx),
@@ -100,7 +95,7 @@ impl Pg {
         &mut self,
         c: &ClientOp,
         op: &OsdOp,
-        (filter, looks): (Option<PlainFilter>, &mut usize),
+        (filter, looks): (Option<Pass>, &mut usize),
         mut input: Reader,
         ctx: &mut Context<'_>,
     ) -> Result<(i32, Bytes), Fail> {
@@ -141,7 +136,7 @@ impl Pg {
         start: &HObject,
         count: usize,
         nspace: &[u8],
-        (filter, looks): (Option<PlainFilter>, &mut usize),
+        (filter, looks): (Option<Pass>, &mut usize),
         ctx: &mut Context<'_>,
     ) -> Result<Listing, Fail> {
         let mut entries: Vec<HObject> = Vec::new();
@@ -173,11 +168,11 @@ impl Pg {
                 if !shown || (doubt && self.is_whiteout(&oid, ctx.store)?) {
                     continue;
                 }
-                if let Some(f) = &filter {
-                    let value = ctx.store.attr(&oid, &f.attr)?;
-                    let read = value.as_ref().map_or(0, Bytes::len);
+                if let Some(Pass::XattrIs { name, value }) = &filter {
+                    let have = ctx.store.attr(&oid, &user_attr(name))?;
+                    let read = have.as_ref().map_or(0, Bytes::len);
                     *looks = looks.saturating_sub(read / ATTR_BYTES_PER_LOOK);
-                    if value.as_ref() != Some(&f.value) {
+                    if have.as_ref() != Some(value) {
                         continue;
                     }
                 }
@@ -201,19 +196,10 @@ impl Pg {
     }
 }
 
-/// `str "pg", str "filter", str type, ...`; only the type "plain" is known.
-fn plain_filter(r: &mut Reader) -> Result<PlainFilter, Fail> {
+/// `str "pg", str "filter", str type, ...`.
+fn filter_of(r: &mut Reader) -> Result<Pass, Fail> {
     let (_class, _method, kind) = (r.blob()?, r.blob()?, r.blob()?);
-    if kind != "plain" {
-        return Err(Errno::EINVAL.into());
-    }
-    let (name, value) = (r.blob()?, r.blob()?);
-    // The name comes with Ceph's own prefix of user attributes.
-    let name = name.strip_prefix(b"_").ok_or(Errno::EINVAL)?;
-    Ok(PlainFilter {
-        attr: user_attr(name),
-        value,
-    })
+    Ok(objclass::parse_filter(&kind, r)?)
 }
 
 fn encode(old_form: bool, next: &HObject, entries: &[HObject]) -> Bytes {

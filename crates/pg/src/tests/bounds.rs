@@ -449,6 +449,9 @@ fn a_write_does_not_leave_a_large_log_entry() {
     reads.push(append(b"x"));
     assert_eq!(rig.run("o", reads.clone()).result, -75);
     assert_eq!(rig.run("o", reads[450..].to_vec()).result, 0);
+    let too_much = OsdOp::on_class("hello", "write_too_much_return_data", b"");
+    let r = rig.run("o", vec![read(0, 1), too_much]);
+    assert_eq!((r.result, r.ops[0].rval, r.ops[1].rval), (-75, 0, -75));
     rig.flags = 0;
     let pieces = |n: u64| (0..n).map(|i| write(i * 2, b"p")).collect::<Vec<_>>();
     assert_eq!(rig.run("o", pieces(900)).result, 0);

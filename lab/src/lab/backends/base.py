@@ -110,7 +110,9 @@ class Backend(ABC):
     formats: tuple[str, ...] = ("raw", "qcow2", "qed")
     copies_possible: tuple[int, ...] = (1,)
     storage = "shared"  # or "local": whether another host would see the disks
-    acknowledged = ""  # where a write is when it is answered
+    acknowledged = ""  # when a write is answered: flushed (to stable storage, on every copy), sent (to the device), cached
+    acknowledged_where = ""  # the same in full
+    durable_fio: tuple[str, ...] = ()  # what makes fio's every write durable where it is not by itself
     service: Service | None = None
 
     def __init__(self, context: Context, copies: int) -> None:
@@ -136,7 +138,9 @@ class Backend(ABC):
 
     def options(self) -> dict[str, Any]:
         """Settings that the figures depend on."""
-        return {"acknowledged": self.acknowledged}
+        if self.config.run.durable and self.durable_fio:
+            return {"acknowledged": "flushed", "acknowledged_where": f"flushed by the client after each write ({' '.join(self.durable_fio)})"}
+        return {"acknowledged": self.acknowledged, "acknowledged_where": self.acknowledged_where}
 
     def server_pids(self) -> list[int]:
         return self.service.pids() if self.service else []
@@ -191,8 +195,10 @@ class Backend(ABC):
         """A mounted directory of this back end for files."""
         raise Unsupported(f"{self.kind} has no mounted directory")
 
-    def close(self) -> None:
-        """At the run's end, for what the sweep does not reach: things on servers that were not started here."""
+    def close(self) -> str:
+        """At the run's end, for what the sweep does not reach: things on servers that were not started here. What stayed, why, and how to
+        remove it; "" where nothing did."""
+        return ""
 
     # --- faults
     def victim(self) -> int:

@@ -19,7 +19,7 @@ OBJECT_SIZE = 4 << 20
 
 class CephFs(DirectoryBackend):
     kind, title = "cephfs", "CephFS (ceph-fuse)"
-    acknowledged = "on disk, flushed, on every copy"
+    acknowledged, acknowledged_where = "flushed", "on disk, flushed, on every copy"
 
     def __init__(self, context: Context, copies: int) -> None:
         super().__init__(context, copies)

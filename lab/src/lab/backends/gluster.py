@@ -16,6 +16,7 @@ from lab.backends.base import Backend, Context, Disk, Service, ToolError, Unsupp
 from lab.backends.cephfs import wait_for_mount
 from lab.backends.local import DirectoryBackend
 from lab.config import Config
+from lab.fio import FLUSH_EACH
 from lab.process import bind_file, marked
 
 HOST = "labgluster"
@@ -89,7 +90,8 @@ class _Gluster(Backend):
     """What the two clients share."""
 
     copies_possible = (1, 2, 3)
-    acknowledged = "in the page cache of every brick's host; on disk only after a flush by the client"
+    acknowledged, acknowledged_where = "cached", "in the page cache of every brick's host; on disk only after a flush by the client"
+    durable_fio = (FLUSH_EACH,)
     service: GlusterService
     volume = ""
 

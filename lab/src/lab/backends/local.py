@@ -47,7 +47,8 @@ class DirectoryBackend(Backend):
 
 class LocalFile(DirectoryBackend):
     kind, title, storage = "file", "local file", "local"
-    acknowledged = "in the device's hands, past the page cache, not flushed"
+    acknowledged, acknowledged_where = "sent", "in the device's hands, past the page cache, not flushed"
+    durable_fio = ("--sync=dsync",)
 
     def start(self) -> None:
         self.directory()
@@ -63,7 +64,8 @@ class LocalBlock(Backend):
     """Each disk is a loop device with direct I/O over a file of its own."""
 
     kind, title, storage, formats = "block", "local block device (loop)", "local", ("raw",)
-    acknowledged = "in the device's hands, past the page cache, not flushed"
+    acknowledged, acknowledged_where = "sent", "in the device's hands, past the page cache, not flushed"
+    durable_fio = ("--sync=dsync",)
 
     def __init__(self, context: Context, copies: int) -> None:
         super().__init__(context, copies)

@@ -13,6 +13,7 @@ from typing import Any
 from lab.backends.base import Context, Disk, Service, ToolError, Unsupported, not_root, programs_missing
 from lab.backends.local import DirectoryBackend
 from lab.config import Config
+from lab.fio import FLUSH_EACH
 
 PSEUDO = "/lab"
 READY_LIMIT_S = 30.0
@@ -57,7 +58,8 @@ class GaneshaService(Service):
 
 class Nfs(DirectoryBackend):
     kind, title = "nfs", "NFS (Ganesha, libnfs client)"
-    acknowledged = "as the server promised: written through to its disk for stable writes"
+    acknowledged, acknowledged_where = "cached", "in the server's hands, unstable in NFS' words; on its disk only after a commit"
+    durable_fio = (FLUSH_EACH,)
 
     def __init__(self, context: Context, copies: int) -> None:
         super().__init__(context, copies)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from lab import ledger
 from lab.backends.base import Backend, Context, Disk, Unsupported, programs_missing
 from lab.backends.ceph import CephService
 from lab.backends.skep import SkepService, binary
 from lab.backends.skep_hosts import SkepHostsService
 from lab.config import Config
+
+REMOVE_LIMIT_S = 600.0  # for one command at the end, on a cluster that may be busy
 
 CLIENT_PROGRAMS = {"ceph": "ceph-common", "rbd": "ceph-common", "fio": "fio", "qemu-img": "qemu-utils"}
 
@@ -16,7 +19,7 @@ CLIENT_PROGRAMS = {"ceph": "ceph-common", "rbd": "ceph-common", "fio": "fio", "q
 class RbdBackend(Backend):
     formats = ("rbd",)
     copies_possible = (1, 2, 3)
-    acknowledged = "on disk, flushed, on every copy"
+    acknowledged, acknowledged_where = "flushed", "on disk, flushed, on every copy"
     auth = "none"
     service_class: type[CephService]
 
@@ -24,18 +27,26 @@ class RbdBackend(Backend):
         super().__init__(context, copies)
         self.service: CephService = context.service(self.service_class)
         self.bases: set[str] = set()  # disks with a protected snapshot
-        self.pool = f"lab{copies}" if not self.service.external else f"lab-{self.scratch.mark}-{copies}"
+        named = self.service.settings.pool if self.service.external else ""
+        self.pool = named or (f"lab-{self.scratch.mark}-{copies}" if self.service.external else f"lab{copies}")
+        self.prefix = f"lab-{self.scratch.mark}-" if named else ""  # of images in a pool that others use as well
+        self.entry: ledger.Entry | None = None  # of what it makes on somebody's cluster
 
     def start(self) -> None:
         self.service.start()
-        self.service.pool(self.pool, self.copies)
+        if self.service.external and self.entry is None:
+            self.entry = ledger.note(self.scratch.path, self.scratch.mark, ledger.Stay(self.service.conf, self.pool, self.prefix))
+        if not self.prefix:
+            self.service.pool(self.pool, self.copies)
+        elif self.pool not in self.service.ceph("osd", "pool", "ls").split():
+            raise Unsupported(f"{self.service.conf}: no pool {self.pool}")
         kept = self.service.copies_kept(self.pool)
         if kept != self.copies:
-            raise Unsupported(f"the pool says {self.copies} copies, but {kept} OSD acts for a PG: its writes would be taken for what they are not")
+            why = "measure it under that number" if self.prefix else "its writes would be taken for what they are not"
+            raise Unsupported(f"pool {self.pool}: {kept} OSD{'' if kept == 1 else 's'} act for a PG, not {self.copies}: {why}")
 
-    def close(self) -> None:
-        if self.service.external and self.service.started:
-            self.service.ceph("osd", "pool", "rm", self.pool, self.pool, "--yes-i-really-really-mean-it")
+    def close(self) -> str:
+        return ledger.remove(self.entry, lambda argv: self.scratch.run(argv, timeout=REMOVE_LIMIT_S).out) if self.entry else ""
 
     def options(self) -> dict[str, Any]:
         s = self.service.settings
@@ -46,7 +57,10 @@ class RbdBackend(Backend):
                                 else ["rbd", "-c", self.service.conf, *args], timeout=timeout).out
 
     def spec(self, disk: Disk) -> str:
-        return f"{self.pool}/{disk.name}"
+        return f"{self.pool}/{self.image(disk)}"
+
+    def image(self, disk: Disk) -> str:
+        return self.prefix + disk.name
 
     def create(self, disk: Disk) -> None:
         layout = ["--stripe-unit", str(disk.stripe_unit), "--stripe-count", str(disk.stripe_count)] if disk.stripe_unit else []
@@ -74,13 +88,13 @@ class RbdBackend(Backend):
             self.rbd("resize", "--no-progress", "--size", f"{disk.size}B", self.spec(disk))
 
     def fio(self, disk: Disk) -> list[str]:
-        return ["--ioengine=rbd", "--clientname=admin", f"--pool={self.pool}", f"--rbdname={disk.name}"]
+        return ["--ioengine=rbd", "--clientname=admin", f"--pool={self.pool}", f"--rbdname={self.image(disk)}"]
 
     def protocol(self, disk: Disk) -> dict[str, Any]:
-        return {"driver": "rbd", "pool": self.pool, "image": disk.name, "conf": self.service.conf, "user": "admin"}
+        return {"driver": "rbd", "pool": self.pool, "image": self.image(disk), "conf": self.service.conf, "user": "admin"}
 
     def location(self, disk: Disk) -> str:
-        return f"rbd:{self.pool}/{disk.name}:id=admin:conf={self.service.conf}"
+        return f"rbd:{self.spec(disk)}:id=admin:conf={self.service.conf}"
 
     def client_env(self) -> dict[str, str]:
         return {"CEPH_CONF": self.service.conf}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -23,6 +24,10 @@ from lab.records import STUDIES, StudyInfo
 
 Case = dict[str, Any]
 FIO_GRACE_S = 60.0
+START_S = 1.5  # fio's or a tool's own start and end
+BOOT_S = 6.0  # a guest until it reports, emulated
+GUESSED_RATE = 100e6  # B/s, where a size is written whole
+GUESSED_IOPS = 1500.0  # 4 KiB, one at a time
 FILL_LIMIT_S = 900.0
 
 
@@ -40,6 +45,7 @@ class Accounting:
     values: dict[str, float] = field(default_factory=dict)
     server_cpu_s: float | None = None
     server_written: int | None = None
+    servers: account.Timeline | None = None
 
 
 class Study(ABC):
@@ -64,6 +70,11 @@ class Study(ABC):
     @abstractmethod
     def measure(self, backend: Backend, case: Case, round: int) -> list[Result]: ...
 
+    def seconds(self, case: Case) -> float:
+        """A guess of how long one measurement takes, for estimates."""
+        settings = getattr(self.config, self.name)
+        return START_S + getattr(settings, "runtime", 0.0) + getattr(settings, "ramp", 0.0)
+
     def missing(self) -> list[str]:
         """What keeps the whole study from running here."""
         return []
@@ -87,9 +98,10 @@ class Study(ABC):
         pids = backend.server_pids()
         others = [p for s in self.context.services.values() if s is not backend.service for p in s.pids()]
         clients = backend.client_pids()
-        before, before_others, before_clients = account.snapshot(pids), account.snapshot(others), account.snapshot(clients)
-        yield found
-        used = account.used(before, account.snapshot(pids))
+        before_others, before_clients = account.snapshot(others), account.snapshot(clients)
+        with account.Timeline(pids) as found.servers:
+            yield found
+        used = account.used(found.servers.looks[0], found.servers.looks[-1])
         if pids and used:
             found.server_cpu_s, found.server_written = used.cpu_s, used.written
             found.values |= {"server_cores": used.cores, "server_memory": float(account.memory(pids)), "server_written": float(used.written)}
@@ -108,15 +120,17 @@ class Study(ABC):
             raise fio.FioError(f"fio ended with status {done.status}: {(done.err or done.out).strip()[-300:]}")
         document = fio.parse(done.out)
         values = fio.metrics(document) | accounting.values
+        if fio.FLUSH_EACH in argv and fio.bytes_written(document):
+            # fio times the flush apart from the write that waits for it.
+            values = {k: v for k, v in values.items() if not k.startswith("latency_")}
         values["client_cores"] = values.get("client_cores", 0.0) + done.cpu_s / done.seconds
         operations, written = fio.operations(document), fio.bytes_written(document)
-        # The ramp is in the servers' time but not in fio's count, so both are taken as rates.
-        if accounting.server_cpu_s is not None and operations:
-            share = min(1.0, fio.seconds(document) / done.seconds)
-            values["server_cpu_per_op"] = accounting.server_cpu_s * share / operations * 1e6
-        if accounting.server_written is not None and written:
-            share = min(1.0, fio.seconds(document) / done.seconds)
-            values["write_amplification"] = accounting.server_written * share / written
+        # Only what the servers used while fio counted: its start, the connection and the ramp are no part of an operation.
+        counted = accounting.servers.between(*fio.window(document, time.time(), time.monotonic())) if accounting.server_cpu_s is not None else None
+        if counted and operations:
+            values["server_cpu_per_op"] = counted.cpu_s / operations * 1e6
+        if counted and written:
+            values["write_amplification"] = counted.written / written
         return {k: v for k, v in values.items() if math.isfinite(v)}, done.out
 
     def disk(self, backend: Backend, name: str, size: int, format: str | None = None, fill: bool = True, **layout: int) -> Disk:
@@ -137,10 +151,11 @@ class Study(ABC):
     @contextlib.contextmanager
     def target(self, backend: Backend, disk: Disk) -> Iterator[list[str]]:
         """fio's way to the disk: the back end's own client where fio has it, else QEMU's block layer."""
+        durable = backend.durable_fio if self.config.run.durable else ()
         try:
-            yield_target = backend.fio(disk)
+            direct = backend.fio(disk)
         except Unsupported:
             with Export(backend, disk) as export:
-                yield export.fio()
+                yield [*export.fio(), *([fio.FLUSH_EACH] if durable else [])]
             return
-        yield yield_target
+        yield [*direct, *durable]

@@ -2,7 +2,8 @@
 
 A client writes at a fixed rate all the time. At `before` seconds the victim gets SIGKILL or SIGSTOP; after `outage`
 seconds it is started again or wakes. With one copy nothing can take over, so the stall is at least the outage; with more,
-it is the time until the survivors go on. stall_before is the longest gap of the undisturbed time, for comparison.
+it is the time until the survivors go on. A stall that lasts until the server is back says only that it is at least that long, and is
+shown so (stall_censored). stall_before is the longest gap of the undisturbed time, for comparison.
 Latencies are given apart for the time before the fault, while the victim is away, while it is rebuilt, and after that; each
 operation counts where it completed.
 """
@@ -21,9 +22,10 @@ from lab import fio
 from lab.backends import Backend
 from lab.backends.base import hang, wake
 from lab.process import ToolError, kill_group
-from lab.studies.base import Case, Result, Study
+from lab.studies.base import START_S, Case, Result, Study
 
 POLL_S = 0.2
+REACTION_S = 0.05  # what completes so soon after the fault had been answered before it
 AFTER_S = 3.0
 LATENCIES_MIN = 20  # of a phase; fewer have no percentiles
 EINTR = 4  # what fio calls the error of a job that was asked to end
@@ -36,6 +38,10 @@ class Failure(Study):
         if type(backend).victim is Backend.victim:
             return []
         return [{"fault": fault} for fault in self.config.failure.faults]
+
+    def seconds(self, case: Case) -> float:
+        s = self.config.failure
+        return START_S + s.before + s.outage + AFTER_S + s.after / 2
 
     def prepare(self, backend: Backend, case: Case) -> None:
         self.disk(backend, "disk", self.config.failure.size)
@@ -114,6 +120,7 @@ class Failure(Study):
         begin, end = at[0], at[-1]
         values = {
             "stall": fio.longest_gap(at, times["struck"], end),
+            "stall_censored": float(not any(times["struck"] + REACTION_S < t < times["back"] for t in at)),
             "stall_before": fio.longest_gap(at, begin, times["struck"]),
             "recovery_time": times["whole"] - times["back"],
             "errors": float(sum(max(job.get("total_err", 0), job["error"] not in (0, EINTR)) for job in document["jobs"])),

@@ -12,7 +12,7 @@ import shutil
 from lab import fio, iozone
 from lab.backends import Backend, Disk, Unsupported
 from lab.qsd import Export
-from lab.studies.base import Case, Result, Study
+from lab.studies.base import GUESSED_RATE, START_S, Case, Result, Study
 
 OPS = ("write", "rewrite", "read", "reread")
 
@@ -27,6 +27,10 @@ class Formats(Study):
         if shutil.which("iozone") and "raw" in formats and has_directory(backend):
             cases += [{"format": "raw", "record": int(r), "instrument": "iozone"} for r in settings.records]
         return cases
+
+    def seconds(self, case: Case) -> float:
+        s = self.config.formats
+        return len(s.ops) * (START_S + (s.runtime or s.size / GUESSED_RATE))
 
     def measure(self, backend: Backend, case: Case, round: int) -> list[Result]:
         if case["instrument"] == "iozone":

@@ -14,7 +14,7 @@ from lab.backends import Backend, Disk
 from lab.guest import ROOT_BYTES
 from lab.process import ToolError
 from lab.qsd import Export
-from lab.studies.base import Case, Result, Study
+from lab.studies.base import BOOT_S, GUESSED_RATE, START_S, Case, Result, Study
 from lab.studies.boot import imported_base
 from lab.vm import Machine
 
@@ -33,6 +33,10 @@ class Migrate(Study):
         if not {"qcow2", "rbd"} & set(backend.formats):
             return []
         return [{"storage": backend.storage, "accel": self.guests.accel()}]
+
+    def seconds(self, case: Case) -> float:
+        s = self.config.migrate
+        return 2 * BOOT_S + (s.written / GUESSED_RATE + s.disk_size / GUESSED_RATE if case["storage"] == "local" else START_S)
 
     def prepare(self, backend: Backend, case: Case) -> None:
         imported_base(self, backend)

@@ -16,7 +16,7 @@ from lab.backends import Backend, Disk
 from lab.backends.local import DirectoryBackend
 from lab.backends.rbd import RbdBackend
 from lab.config import expand
-from lab.studies.base import Case, Result, Study
+from lab.studies.base import BOOT_S, START_S, Case, Result, Study
 from lab.studies.boot import imported_base
 from lab.vm import Machine
 
@@ -34,6 +34,9 @@ class Provision(Study):
             return []
         cases = expand(self.config.provision.grid, ("vms", "hosts"), self.name)
         return [{**c, "accel": self.guests.accel()} for c in cases]
+
+    def seconds(self, case: Case) -> float:
+        return START_S * case["vms"] + (BOOT_S * case["vms"] if self.config.provision.boot else 0.0)
 
     def prepare(self, backend: Backend, case: Case) -> None:
         if isinstance(backend, RbdBackend):

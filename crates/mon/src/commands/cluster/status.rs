@@ -6,6 +6,7 @@ use crate::commands::context::Context;
 use crate::commands::views::osd_counts::{osd_counts, osd_numbers, shown_flags};
 use crate::commands::views::pg_stats::{Figures, count};
 use crate::commands::views::pg_stats::{add_shares, share_texts, usage};
+use crate::commands::views::services as registered;
 use crate::commands::views::{io_rates, monmap, show};
 use crate::format::units;
 use serde_json::{Map, Value, json};
@@ -43,7 +44,7 @@ fn json_form(ctx: &Context<'_>, figures: &Figures, report: &Report) -> Value {
             "modules": s.mgrmap.modules,
             "services": s.mgrmap.services,
         },
-        "servicemap": {"epoch": 1, "modified": s.created.to_string(), "services": {}},
+        "servicemap": registered::dump(ctx),
         "progress_events": ctx.progress.status_json(ctx.now),
     })
 }
@@ -91,8 +92,12 @@ fn plain(ctx: &Context<'_>, figures: &Figures, report: &Report) -> String {
 fn services(out: &mut String, ctx: &Context<'_>, figures: &Figures) {
     let s = ctx.state;
     out.push_str("  services:\n");
+    let registered = registered::lines(ctx);
+    let longest = registered.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let width = longest.max(3);
+    let pad = " ".repeat(width - 3);
     out.push_str(&format!(
-        "    mon: {} daemons, quorum {} (age {})\n",
+        "    mon: {pad}{} daemons, quorum {} (age {})\n",
         s.monmap.ranks.len(),
         monmap::quorum_names(ctx),
         units::age(ctx.mon.started, ctx.now)
@@ -112,8 +117,8 @@ fn services(out: &mut String, ctx: &Context<'_>, figures: &Figures) {
         true => mgr,
         false => format!("{mgr}, standbys: {}", standbys.join(", ")),
     };
-    out.push_str(&format!("    mgr: {mgr}\n"));
-    out.push_str(&format!("    osd: {}", osd_counts(ctx)));
+    out.push_str(&format!("    mgr: {pad}{mgr}\n"));
+    out.push_str(&format!("    osd: {pad}{}", osd_counts(ctx)));
     let remapped = figures.remapped();
     if remapped > 0 {
         out.push_str(&format!("; {remapped} remapped pgs"));
@@ -121,7 +126,10 @@ fn services(out: &mut String, ctx: &Context<'_>, figures: &Figures) {
     out.push('\n');
     let flags = shown_flags(ctx);
     if !flags.is_empty() {
-        out.push_str(&format!("         flags {flags}\n"));
+        out.push_str(&format!("         {pad}flags {flags}\n"));
+    }
+    for (name, text) in registered {
+        out.push_str(&format!("    {name}: {}{text}\n", " ".repeat(width - name.len())));
     }
     out.push_str(" \n");
 }

@@ -6,7 +6,7 @@ use crate::commands::cluster::{df, status};
 use crate::commands::command::{Command, Outcome, lines};
 use crate::commands::context::{Context, Target};
 use crate::commands::spec::{Spec, spec};
-use crate::commands::views::{crush_map, daemons, monmap, osd_map, pg_stats, pool_stats, show};
+use crate::commands::views::{crush_map, daemons, monmap, osd_map, pg_stats, pool_stats, services, show};
 use cluster::{Change, Changes};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -105,14 +105,19 @@ fn versions(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     let mons = daemons::mon_versions(ctx);
     let mgrs = daemons::mgr_versions(ctx);
     let osds = daemons::osd_versions(ctx);
-    let all: Vec<String> = [&mons, &mgrs, &osds].into_iter().flatten().cloned().collect();
-    cmd.json(&json!({
-        "mon": show::count_values(mons),
-        "mgr": show::count_values(mgrs),
-        "osd": show::count_values(osds),
-        "mds": {},
-        "overall": show::count_values(all),
-    }))
+    let mut all: Vec<String> = [&mons, &mgrs, &osds].into_iter().flatten().cloned().collect();
+    let mut out = Map::from_iter([
+        ("mon".to_string(), show::count_values(mons)),
+        ("mgr".to_string(), show::count_values(mgrs)),
+        ("osd".to_string(), show::count_values(osds)),
+        ("mds".to_string(), json!({})),
+    ]);
+    for (service, versions) in services::versions(ctx) {
+        all.extend(versions.iter().cloned());
+        out.insert(service, show::count_values(versions));
+    }
+    out.insert("overall".into(), show::count_values(all));
+    cmd.json(&Value::Object(out))
 }
 
 fn features(cmd: &Command, ctx: &Context<'_>) -> Outcome {
@@ -248,9 +253,9 @@ fn log_line(e: &LogEntry) -> String {
 }
 
 fn service_dump(cmd: &Command, ctx: &Context<'_>) -> Outcome {
-    cmd.json(&json!({"epoch": 1, "modified": ctx.state.created.to_string(), "services": {}}))
+    cmd.json(&services::dump(ctx))
 }
 
-fn service_status(cmd: &Command, _: &Context<'_>) -> Outcome {
-    cmd.json(&json!({}))
+fn service_status(cmd: &Command, ctx: &Context<'_>) -> Outcome {
+    cmd.json(&services::status(ctx))
 }

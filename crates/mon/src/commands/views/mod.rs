@@ -11,4 +11,5 @@ pub mod osd_map;
 pub mod osd_tree;
 pub mod pg_stats;
 pub mod pool_stats;
+pub mod services;
 pub mod show;

@@ -1,0 +1,119 @@
+"""What a run makes on clusters that it did not start: written down before it is made, so that it can be found and removed when the
+run could not do that itself.
+
+Vocabulary
+    stay     one thing on a cluster: a pool, or the images of one prefix in a pool that an operator named
+    entry    a stay in a file of its own beside the scratch directories, `lab-cluster-MARK-N.json`
+
+Invariants: an entry is there before its stay and goes after it; entries of a lab that lives are not touched by others. Removing asks
+only what the cluster allows and never changes its settings.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Callable
+
+from lab.process import ToolError, start_time
+
+PREFIX = "lab-cluster-"
+
+
+@dataclass(frozen=True)
+class Stay:
+    cluster: str  # path of its ceph.conf
+    pool: str
+    images: str  # prefix of image names; "" where the whole pool is the lab's
+
+    @property
+    def told(self) -> str:
+        what = f"images {self.images}* of pool {self.pool}" if self.images else f"pool {self.pool}"
+        return f"{what} on the cluster of {self.cluster}"
+
+    @property
+    def by_hand(self) -> str:
+        """What an operator types to remove it."""
+        if self.images:
+            return f"rbd -c {self.cluster} ls {self.pool} | grep '^{self.images}'   and, for each: rbd -c {self.cluster} snap purge, rm"
+        return (f"ceph -c {self.cluster} tell mon.\\* injectargs --mon_allow_pool_delete=true; "
+                f"ceph -c {self.cluster} osd pool rm {self.pool} {self.pool} --yes-i-really-really-mean-it")
+
+
+@dataclass(frozen=True)
+class Entry:
+    path: Path
+    stay: Stay
+
+
+def note(scratch: Path, mark: str, stay: Stay) -> Entry:
+    """Before the stay is made."""
+    number = len(list(scratch.parent.glob(f"{PREFIX}{mark}-*.json")))
+    path = scratch.parent / f"{PREFIX}{mark}-{number}.json"
+    owner = {"pid": os.getpid(), "started": start_time(os.getpid())}
+    path.write_text(json.dumps({**owner, **asdict(stay)}) + "\n")
+    return Entry(path, stay)
+
+
+def abandoned(root: Path) -> list[Entry]:
+    """Entries whose lab is gone."""
+    found = []
+    for path in sorted(root.glob(f"{PREFIX}*.json")):
+        try:
+            data = json.loads(path.read_text())
+            owner, stay = (int(data.pop("pid")), data.pop("started")), Stay(**data)
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        if start_time(owner[0]) != owner[1]:
+            found.append(Entry(path, stay))
+    return found
+
+
+Run = Callable[[list[str]], str]  # a command's output; ToolError where it fails
+
+
+def remove(entry: Entry, run: Run) -> str:
+    """Removes the stay and then its entry; or why not, and how to, as sentences."""
+    stay = entry.stay
+    try:
+        _remove_images(stay, run)
+        if not stay.images:
+            run(["ceph", "-c", stay.cluster, "osd", "pool", "rm", stay.pool, stay.pool, "--yes-i-really-really-mean-it"])
+    except ToolError as e:
+        if stay.pool not in _pools(stay, run):
+            entry.path.unlink(missing_ok=True)
+            return ""
+        return f"{stay.told} could not be removed: {e}. `lab clean` tries again; by hand: {stay.by_hand}"
+    entry.path.unlink(missing_ok=True)
+    return ""
+
+
+def _pools(stay: Stay, run: Run) -> list[str]:
+    """Of the cluster; where it does not answer, the stay's own, which then still counts as there."""
+    try:
+        return run(["ceph", "-c", stay.cluster, "osd", "pool", "ls"]).split()
+    except ToolError:
+        return [stay.pool]
+
+
+def _remove_images(stay: Stay, run: Run) -> None:
+    """Clones before their parents: as often as something goes. Data goes this way where a cluster lets nobody delete pools."""
+    rbd = ["rbd", "-c", stay.cluster]
+    left = [n for n in run([*rbd, "ls", stay.pool]).split() if n.startswith(stay.images)]
+    while left:
+        stuck: list[tuple[str, ToolError]] = []
+        for name in left:
+            image = f"{stay.pool}/{name}"
+            try:
+                for snap in json.loads(run([*rbd, "snap", "ls", image, "--format", "json"]) or "[]"):
+                    if snap.get("protected") == "true":
+                        run([*rbd, "snap", "unprotect", f"{image}@{snap['name']}"])
+                    run([*rbd, "snap", "rm", "--no-progress", f"{image}@{snap['name']}"])
+                run([*rbd, "rm", "--no-progress", image])
+            except ToolError as e:
+                stuck.append((name, e))
+        if len(stuck) == len(left):
+            raise stuck[0][1]
+        left = [name for name, _ in stuck]

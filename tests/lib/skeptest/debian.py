@@ -1,0 +1,67 @@
+"""A Debian of another release beside this one: a root folder made by debootstrap, kept under SKEP_CACHE.
+
+Invariants: the folder is complete or absent (it is made beside and moved into place), two runs do not make it at
+once, and nothing of a run stays in it: what runs there has a mount namespace of its own, with its own /tmp, /run,
+/var/tmp and /var/lib/ceph, which the kernel takes down when the last process of it ends.
+"""
+import fcntl
+import hashlib
+import os
+import pathlib
+import shutil
+
+import pytest
+
+from skeptest.run import popen, run
+
+MIRROR = os.environ.get('SKEP_DEBIAN_MIRROR', 'http://deb.debian.org/debian')
+MAKE_S = 1800
+
+# Mounts, then the command, in a mount namespace: $1 the root, $2 the folder to show as /mnt.
+ENTER = '''set -e
+root=$1 shown=$2; shift 2
+mount -t proc proc "$root/proc"
+mount --rbind /dev "$root/dev"
+for d in tmp run var/tmp var/lib/ceph; do mount -t tmpfs tmpfs "$root/$d"; done
+[ -z "$shown" ] || mount --bind "$shown" "$root/mnt"
+exec chroot "$root" "$@"'''
+
+
+def cache():
+    """SKEP_CACHE, where dev/lib.sh keeps it."""
+    home = os.environ.get('XDG_CACHE_HOME') or os.path.join(os.environ.get('HOME', '/root'), '.cache')
+    return pathlib.Path(os.environ.get('SKEP_CACHE') or os.path.join(home, 'skep'))
+
+
+class Root:
+    """The folder of one release with some packages."""
+
+    def __init__(self, suite, packages):
+        if os.geteuid() != 0:
+            pytest.skip('a Debian root needs root to be made and entered')
+        sign = hashlib.sha256(' '.join([suite, *sorted(packages)]).encode()).hexdigest()[:12]
+        self.path = cache() / 'roots' / ('%s-%s' % (suite, sign))
+        self.suite, self.packages = suite, packages
+        self._make()
+
+    def _make(self):
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with open(self.path.with_suffix('.lock'), 'w') as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if self.path.exists():
+                return
+            part = self.path.with_suffix('.part')
+            shutil.rmtree(part, ignore_errors=True)
+            run(['debootstrap', '--variant=minbase', '--include=' + ','.join(self.packages),
+                 self.suite, part, MIRROR], timeout=MAKE_S)
+            shutil.rmtree(part / 'var/cache/apt/archives', ignore_errors=True)
+            part.rename(self.path)
+
+    def version(self, package):
+        r = run(['dpkg-query', '--admindir', self.path / 'var/lib/dpkg', '-W', '-f', '${Version}', package])
+        return r.out.strip()
+
+    def popen(self, argv, shown='', env=None, **kw):
+        """Starts a command in there; `shown` is the folder of ours that it sees as /mnt."""
+        enter = ['unshare', '--mount', '--propagation', 'private', 'sh', '-c', ENTER, 'sh', self.path, shown]
+        return popen([*enter, *argv], env={'LC_ALL': 'C.UTF-8', **(env or {})}, **kw)
