@@ -9,7 +9,7 @@ use crate::commands::views::pg_stats::Figures;
 use crate::commands::views::{osd_map, pg_stats};
 use crate::format::json::significant;
 use cluster::{Change, Changes};
-use types::osdmap::{AFFINITY_DEFAULT, Incremental, MAX_OSD_LIMIT, WEIGHT_IN, osd_state};
+use types::osdmap::{AFFINITY_DEFAULT, Incremental, WEIGHT_IN, osd_state};
 use types::{AuthName, EntityKind, Errno, OsdId, Uuid, release};
 
 const RW: (&str, &str) = ("osd", "rw");
@@ -302,6 +302,10 @@ fn affinity(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     .with(Changes::map(inc))
 }
 
+/// Slots that the map may have. An empty one takes 115 bytes, and a map has to fit into a value of the cluster's state,
+/// which is a MiB: behind 9000 no change of the map would be possible any more, not even back.
+const MON_MAX_OSD: i32 = 4096;
+
 const ARE_YOU_SURE: &str = "are you SURE?  this might mean real, permanent data loss.  pass --yes-i-really-mean-it if you really do.";
 
 fn lost(cmd: &Command, ctx: &Context<'_>) -> Outcome {
@@ -446,11 +450,11 @@ fn setmaxosd(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     let wanted = cmd.int("newmax").unwrap_or(-1);
     let Some(max) = i32::try_from(wanted)
         .ok()
-        .filter(|n| (0..=MAX_OSD_LIMIT as i32).contains(n))
+        .filter(|n| (0..=MON_MAX_OSD).contains(n))
     else {
         return Outcome::error(
             Errno::ERANGE,
-            format!("cannot set max_osd to {wanted} which is > conf.mon_max_osd ({MAX_OSD_LIMIT})"),
+            format!("cannot set max_osd to {wanted} which is > conf.mon_max_osd ({MON_MAX_OSD})"),
         );
     };
     if let Some(id) = map.osd_ids().find(|id| *id >= max) {
