@@ -89,12 +89,12 @@ fn holder(ctx: &Context<'_>, uuid: Uuid) -> Option<OsdId> {
         .find(|id| map.osd(*id).is_some_and(|o| o.uuid == uuid))
 }
 
-/// A slot for the uuid in the map. Err: the answer.
-fn slot(cmd: &Command, ctx: &Context<'_>, uuid: Uuid) -> Result<(OsdId, Changes), Outcome> {
+/// A slot for the uuid in the map, the one that is wanted if one is. Err: the answer.
+fn slot(ctx: &Context<'_>, uuid: Uuid, wanted: Option<i64>) -> Result<(OsdId, Changes), Outcome> {
     let map = ctx.map();
     let mut inc = ctx.inc();
     let full = || Outcome::error(Errno::ENOSPC, "the OSD map has no free slot");
-    let Some(wanted) = cmd.int("id") else {
+    let Some(wanted) = wanted else {
         let id = inc.create_osd(map, uuid).ok_or_else(full)?;
         return Ok((id, Changes::map(inc)));
     };
@@ -127,7 +127,7 @@ fn new(cmd: &Command, ctx: &Context<'_>) -> Outcome {
             return Outcome::error(Errno::EEXIST, why);
         }
         Some(id) => (id, Changes::none()),
-        None => match slot(cmd, ctx, uuid) {
+        None => match slot(ctx, uuid, cmd.int("id")) {
             Ok(made) => made,
             Err(refusal) => return refusal,
         },
@@ -197,10 +197,11 @@ fn keys_of(id: OsdId, uuid: Uuid, secrets: &Secrets) -> Vec<(AuthName, EntityAut
 }
 
 fn create(cmd: &Command, ctx: &Context<'_>) -> Outcome {
-    let uuid = match cmd.opt_text("uuid") {
-        None => Uuid::from_random(ctx.random.bytes()),
+    // Without a uuid the real one looks at no id either.
+    let (uuid, wanted) = match cmd.opt_text("uuid") {
+        None => (Uuid::from_random(ctx.random.bytes()), None),
         Some(_) => match the_uuid(cmd) {
-            Ok(uuid) => uuid,
+            Ok(uuid) => (uuid, cmd.int("id")),
             Err(refusal) => return refusal,
         },
     };
@@ -210,7 +211,7 @@ fn create(cmd: &Command, ctx: &Context<'_>) -> Outcome {
             Outcome::error(Errno::EEXIST, why)
         }
         Some(id) => answer(cmd, id),
-        None => match slot(cmd, ctx, uuid) {
+        None => match slot(ctx, uuid, wanted) {
             Ok((id, changes)) => answer(cmd, id).with(changes),
             Err(refusal) => refusal,
         },
