@@ -109,9 +109,8 @@ fn slot(ctx: &Context<'_>, uuid: Uuid, wanted: Option<i64>) -> Result<(OsdId, Ch
     }
     inc.create_osd_with_id(map, id, uuid);
     if map.exists(id) {
-        // These bits are turned over: destroyed goes, new comes if it is not there.
-        let turned = osd_state::DESTROYED | (!state & osd_state::NEW);
-        inc.new_state.insert(id, turned);
+        // These bits are turned over, after its weight has taken "new" away: destroyed goes, new comes.
+        inc.new_state.insert(id, osd_state::DESTROYED | osd_state::NEW);
     }
     Ok((id, Changes::map(inc)))
 }
