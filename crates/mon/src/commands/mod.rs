@@ -37,12 +37,14 @@ mod replay;
 #[cfg(test)]
 pub(crate) mod sample;
 #[cfg(test)]
+mod surface_transcript;
+#[cfg(test)]
 mod transcript;
 
 use crate::policies::lag;
 use ::auth::Access;
 use bytes::Bytes;
-use command::{Command, Format, Outcome};
+use command::{Command, Outcome};
 use context::Context;
 use language::request;
 use serde_json::{Map, Value};
@@ -199,10 +201,10 @@ pub fn run(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     let Some(spec) = row(cmd) else {
         return Outcome::error(Errno::EINVAL, "command not known");
     };
-    if matches!(cmd.format, Format::Xml | Format::XmlPretty) {
-        return Outcome::error(Errno::EOPNOTSUPP, "XML output is not built in skep yet");
+    match spec.absent {
+        true => Outcome::error(Errno::EOPNOTSUPP, format!("'{}' is {}", cmd.prefix, spec.help)),
+        false => (spec.run)(cmd, ctx),
     }
-    (spec.run)(cmd, ctx)
 }
 
 /// The JSON text that `ceph ping mon.X` prints: keys `health` and `mon_status`.

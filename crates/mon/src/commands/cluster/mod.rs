@@ -1,5 +1,6 @@
 //! Commands about the cluster as a whole, its monitors, managers and file systems.
 
+pub mod away;
 pub mod df;
 pub mod features;
 pub mod manager;
