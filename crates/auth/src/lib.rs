@@ -25,7 +25,7 @@ mod server;
 mod ticket;
 mod verifier;
 
-pub use caps::{Access, CapsError, MdsCaps, MgrCaps, MonCaps, OsdCaps};
+pub use caps::{Access, CapsError, MdsCaps, MdsNeed, MgrCaps, MonCaps, OsdCaps};
 pub use client::{CephxClient, ClientAuth, ClientDone, NoneClient};
 pub use handshake::{
     AuthError, AuthMethod, Authenticator, ConMode, ConnectionSecret, Context, Entropy, Granted, Identity,

@@ -36,6 +36,31 @@ fn args(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
 }
 
 #[test]
+fn a_file_system_is_shown_to_whom_its_grants_name() {
+    let check = |caps: &str, shown: &[&str]| {
+        let caps = MonCaps::parse(caps).unwrap();
+        let all = ["a", "b", "c"]
+            .into_iter()
+            .filter(|fs| caps.shows_file_system(fs));
+        assert_eq!(all.collect::<Vec<_>>(), shown, "{caps:?}");
+    };
+    check("allow r fsname=a", &["a"]);
+    check("allow r fsname=a, allow rw fsname c", &["a", "c"]);
+    check("allow r fsname=a, allow r", &["a", "b", "c"]);
+    check("allow *", &["a", "b", "c"]);
+    check("profile fs-client", &["a", "b", "c"]);
+    // The rights themselves are those of any other grant.
+    let need = MonNeed {
+        service: "mds",
+        command: "",
+        args: &BTreeMap::new(),
+        access: Access::R,
+        peer: None,
+    };
+    assert!(MonCaps::parse("allow r fsname=a").unwrap().allows(&need));
+}
+
+#[test]
 fn monitor_profile_rbd() {
     let caps = MonCaps::parse("profile rbd").unwrap();
     let check = |want: bool, service: &str, command: &str, pairs: &[(&str, &str)], access: Access| {

@@ -2,7 +2,8 @@
 //!
 //! All of it is committed together or not at all. Bounds: what fits one transaction of the store.
 
-use crate::pgs::PgProposal;
+use crate::files::MdsDaemon;
+use crate::pgs::{PgMerge, PgProposal};
 use crate::scrubs::ScrubWish;
 use crate::state::{ClusterState, HealthMute};
 use auth::EntityAuth;
@@ -48,8 +49,13 @@ pub enum Change {
     MonMap(Box<MonMap>),
     /// The epoch is set by the commit.
     MgrMap(Box<MgrMap>),
-    /// The epoch is set by the commit.
+    /// The epochs are set by the commit: of the whole, and of each file system that is not as before.
     FsMap(Box<FsMap>),
+    /// None: it is no more.
+    MdsDaemon {
+        gid: u64,
+        daemon: Option<MdsDaemon>,
+    },
     Mute(HealthMute),
     Unmute {
         code: String,
@@ -101,8 +107,12 @@ pub struct Changes {
     /// Configurations that their primaries want changed; only such as the state does not refuse
     /// ([`crate::pgs::PgConfigs::refuses`]).
     pub pgs: Vec<PgProposal>,
+    /// PGs that are merged by `osdmap`, at most one of a pool; see [`ClusterState::accept_merge`].
+    pub merges: Vec<PgMerge>,
     /// Commit only if these OSDs hold no lease: they surely no longer serve. Otherwise the commit fails.
     pub unleased: Vec<OsdId>,
+    /// The same for metadata servers, by gid.
+    pub unleased_mds: Vec<u64>,
 }
 
 impl Changes {

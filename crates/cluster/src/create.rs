@@ -108,6 +108,7 @@ fn first_state(o: &CreateOptions, cx: &Context<'_>) -> (ClusterState, Vec<Write>
         monmap: Arc::new(monmap),
         mgrmap: Arc::default(),
         fsmap: Arc::default(),
+        mds: Arc::default(),
         osdmap: Arc::new(osdmap),
         history: Arc::new(history),
         config: Arc::default(),

@@ -32,6 +32,8 @@ pub const MUTE: &str = "mute/";
 pub const ASKED_DOWN: &str = "asked-down/";
 /// map<string, string> of one OSD.
 pub const OSD_METADATA: &str = "osdmeta/";
+/// By gid: what the map of file systems does not say of a metadata server, see [`crate::files`].
+pub const MDS: &str = "mds/";
 /// `pgs/<pool>/<piece in 4 hex digits>` -> vec<(seed, PgConfig)>, see [`crate::pgs`].
 pub const PG_CONFIG: &str = "pgs/";
 /// `scrub/<pool>` -> vec<(seed, ScrubWish)>: scrubs that operators asked for, see [`crate::scrubs`].
@@ -55,6 +57,9 @@ pub const RETIRED: &str = "skep/retired/";
 pub const LIVE_LEASE: &str = "live/lease/";
 /// Ephemeral: the last report of an OSD.
 pub const LIVE_OSD: &str = "live/osd/";
+
+/// Ephemeral: a living metadata server, by gid; the value is its name.
+pub const LIVE_MDS: &str = "live/mds/";
 
 /// Ephemeral: a living monitor.
 pub const LIVE_MON: &str = "live/mon/";
@@ -86,6 +91,9 @@ pub fn live_osd(id: i32) -> String {
 }
 pub fn live_mon(name: &str) -> String {
     format!("{LIVE_MON}{name}")
+}
+pub fn live_mds(gid: u64) -> String {
+    format!("{LIVE_MDS}{gid}")
 }
 pub fn live_lease(id: i32) -> String {
     format!("{LIVE_LEASE}{id}")

@@ -76,6 +76,7 @@ pub fn load(rows: &[Row]) -> Result<Option<ClusterState>> {
                 .transpose()?
                 .unwrap_or_default(),
         ),
+        mds: Arc::default(),
         osdmap: Arc::new(osdmap),
         history: Arc::new(history),
         config: Arc::default(),
@@ -212,6 +213,10 @@ fn row(state: &mut ClusterState, key: &str, new: Option<&Bytes>) -> Result<()> {
         let id = id.parse().map_err(|e| bad(key, e))?;
         let metadata = new.map(|_| need(key, new)).transpose()?;
         put_or_remove(&mut state.osd_metadata, id, metadata);
+    } else if let Some(gid) = key.strip_prefix(keys::MDS) {
+        let gid = gid.parse().map_err(|e| bad(key, e))?;
+        let daemon = new.map(|_| need(key, new)).transpose()?;
+        put_or_remove(&mut state.mds, gid, daemon);
     } else if key.starts_with(keys::PG_CONFIG) {
         Arc::make_mut(&mut state.pgs).take_row(key, new)?;
     } else if let Some(pool) = key.strip_prefix(keys::SCRUB) {

@@ -7,10 +7,11 @@
 use crate::changes::{Change, Changes};
 use crate::config::{CONFIG_LOG_MAX, ConfigDb, ConfigLogEntry, Setting};
 use crate::fences::{self, Fences};
-use crate::format::Format;
+use crate::files::MdsDaemons;
+use crate::format::{Feature, Format};
 use crate::history::MapHistory;
 use crate::keys;
-use crate::pgs::{PgConfigs, PgProposal};
+use crate::pgs::{PgConfigs, PgMerge, PgProposal};
 use crate::rows::Write;
 use crate::scrubs::ScrubWish;
 use crate::snap_owners::SnapOwners;
@@ -59,6 +60,8 @@ pub struct ClusterState {
     pub monmap: Arc<MonMap>,
     pub mgrmap: Arc<MgrMap>,
     pub fsmap: Arc<FsMap>,
+    /// Metadata servers, beyond what the map of file systems says of them.
+    pub mds: Arc<MdsDaemons>,
     pub osdmap: Arc<OsdMap>,
     pub history: Arc<MapHistory>,
     pub config: Arc<ConfigDb>,
@@ -225,6 +228,9 @@ impl ClusterState {
             ops.push(Write::put(keys::FORMAT, Format::CURRENT.to_bytes()));
             next.format = Some(Format::CURRENT);
         }
+        if !changes.merges.is_empty() {
+            next.note_feature(Feature::Merges, &mut ops);
+        }
         let inc = changes.osdmap.map(|inc| *inc);
         let inc =
             inc.or_else(|| (!changes.pgs.is_empty()).then(|| Incremental::next_after(&self.osdmap, now)));
@@ -236,7 +242,7 @@ impl ClusterState {
             {
                 Arc::make_mut(&mut next.snap_owners).pool_gone(*pool, &mut ops);
             }
-            next.apply_map(inc, &changes.pgs, now, &mut ops)?;
+            next.apply_map(inc, (&changes.pgs, &changes.merges), now, &mut ops)?;
         }
         let mut diff = Vec::new();
         for change in changes.list {
@@ -257,10 +263,20 @@ impl ClusterState {
         Ok((next, kept))
     }
 
+    /// From now on only programs that know of it read this state.
+    fn note_feature(&mut self, feature: Feature, ops: &mut Vec<Write>) {
+        let now = self.format.unwrap_or(Format::CURRENT);
+        let with = now.with(feature);
+        if with != now {
+            ops.push(Write::put(keys::FORMAT, with.to_bytes()));
+            self.format = Some(with);
+        }
+    }
+
     fn apply_map(
         &mut self,
         mut inc: Incremental,
-        proposals: &[PgProposal],
+        proposals: (&[PgProposal], &[PgMerge]),
         now: Utime,
         ops: &mut Vec<Write>,
     ) -> Result<()> {
@@ -343,8 +359,27 @@ impl ClusterState {
             }
             Change::FsMap(mut map) => {
                 map.epoch = self.fsmap.epoch + 1;
+                for fs in &mut map.filesystems {
+                    if self.fsmap.by_id(fs.fscid) != Some(&*fs) {
+                        fs.mds_map.epoch = map.epoch;
+                    }
+                }
                 ops.push(Write::put(keys::FSMAP, map.to_bytes()));
                 self.fsmap = Arc::new(*map);
+            }
+            Change::MdsDaemon { gid, daemon } => {
+                let key = format!("{}{gid}", keys::MDS);
+                let all = Arc::make_mut(&mut self.mds);
+                match daemon {
+                    Some(daemon) => {
+                        ops.push(Write::put(key, daemon.to_bytes()));
+                        all.insert(gid, daemon);
+                    }
+                    None => {
+                        ops.push(Write::delete(key));
+                        all.remove(&gid);
+                    }
+                }
             }
             Change::Mute(mute) => {
                 ops.push(Write::put(

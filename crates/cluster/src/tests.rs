@@ -12,9 +12,9 @@ use types::pool::PgPool;
 use types::{EntityAddr, EntityAddrVec, OsdId, Utime, Uuid};
 
 /// What the store says, and the states of two processes: the one that commits, and one that follows it.
-struct Rig {
+pub(crate) struct Rig {
     rows: BTreeMap<String, (Bytes, u64)>,
-    state: ClusterState,
+    pub(crate) state: ClusterState,
     followed: ClusterState,
 }
 
@@ -28,7 +28,7 @@ fn load_of(rows: &BTreeMap<String, (Bytes, u64)>) -> ClusterState {
 }
 
 impl Rig {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let options = CreateOptions {
             osds: vec![0, 1, 2],
             ..CreateOptions::new(Uuid([7; 16]), "a", addrs(3300).first())
@@ -49,7 +49,7 @@ impl Rig {
         }
     }
 
-    fn commit(&mut self, changes: Changes) {
+    pub(crate) fn commit(&mut self, changes: Changes) {
         let (mut next, writes) = self.state.apply(changes, Utime::ZERO).unwrap();
         next.revision = self.state.revision + 1;
         let event = |w: &Write| match w {
@@ -88,11 +88,16 @@ impl Rig {
     }
 
     /// Who follows the changes, and who reads everything anew, know the very same.
-    fn check(&self, what: &str) {
+    pub(crate) fn check(&self, what: &str) {
         let fresh = load_of(&self.rows);
         for other in [&self.followed, &fresh] {
             assert_eq!(print(other), print(&self.state), "{what}");
             assert_eq!(other.pgs, self.state.pgs, "{what}");
+            assert_eq!(
+                (&other.fsmap, &other.mds),
+                (&self.state.fsmap, &self.state.mds),
+                "{what}"
+            );
             assert_eq!(other.fences, self.state.fences, "{what}");
         }
     }

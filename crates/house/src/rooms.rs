@@ -196,7 +196,9 @@ pub const ROOMS: &[Room] = &[
     mon("commands::config", BELOW_FAMILIES),
     mon("commands::crush", BELOW_FAMILIES),
     mon("commands::doctor", BELOW_FAMILIES),
+    mon("commands::fs", BELOW_FAMILIES),
     mon("commands::health", BELOW_FAMILIES),
+    mon("commands::modules", BELOW_FAMILIES),
     mon("commands::osd", BELOW_FAMILIES),
     mon("commands::pg", BELOW_FAMILIES),
     mon("commands::pool", BELOW_FAMILIES),
@@ -213,14 +215,16 @@ pub const ROOMS: &[Room] = &[
             "commands::config",
             "commands::crush",
             "commands::doctor",
+            "commands::fs",
             "commands::health",
+            "commands::modules",
             "commands::osd",
             "commands::pg",
             "commands::pool",
         ],
     ),
-    // The entrance: what it asks of families it takes from the table, but for the answer to a ping and the arguments of one
-    // module's commands.
+    // The entrance: what it asks of families it takes from the table, but for the answer to a ping, and the arguments of one
+    // module's commands and what has to be looked up for them.
     mon(
         "commands",
         &[
@@ -232,6 +236,7 @@ pub const ROOMS: &[Room] = &[
             "commands::language",
             "commands::checks",
             "commands::cluster",
+            "commands::modules",
             "commands::table",
         ],
     ),

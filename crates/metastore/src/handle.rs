@@ -11,6 +11,7 @@
 mod copies;
 mod create;
 mod follow;
+mod mds;
 mod monitors;
 mod osds;
 mod rows;
@@ -166,6 +167,7 @@ impl ClusterHandle {
             let state = moved.borrow_and_update().clone();
             let (mut changes, reply) = decide(&state);
             let mut unleased = std::mem::take(&mut changes.unleased);
+            let unleased_mds = std::mem::take(&mut changes.unleased_mds);
             if broken::is(Rule::LeaseEnded) {
                 unleased.clear();
             }
@@ -181,6 +183,7 @@ impl ClusterHandle {
             let at = |key: String, revision| Compare::Revision { key, revision };
             let mut compares = vec![at(keys::VERSION.into(), state.revision)];
             compares.extend(unleased.iter().map(|id| at(keys::live_lease(*id), 0)));
+            compares.extend(unleased_mds.iter().map(|gid| at(keys::live_mds(*gid), 0)));
             let done = match self.shared.store.txn(Txn { compares, ops }).await {
                 // It may have happened or not: what is there now is decided on again. A decision that finds its own
                 // effect there wants no change, or says that it is done already.
@@ -204,6 +207,7 @@ impl ClusterHandle {
                 }
                 TxnOutcome::Conflict => {
                     self.no_lease_of(&unleased).await?;
+                    self.no_lease_of_mds(&unleased_mds).await?;
                     // The follower brings in what the other writer did, which is less than everything.
                     if io::task::timeout(FOLLOW_WAIT, moved.changed()).await.is_err() {
                         self.reload().await?;

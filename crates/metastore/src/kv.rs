@@ -58,6 +58,9 @@ pub enum Error {
     /// A commit that needs an OSD's lease to have ended found it alive.
     #[error("osd.{0} still holds its lease")]
     LeaseHeld(i32),
+    /// The same of a metadata server, by its gid.
+    #[error("the metadata server of gid {0} still holds its lease")]
+    MdsLives(u64),
     #[error("cluster state: {0}")]
     Storage(String),
     #[error("cluster state holds a bad value under {key}: {why}")]

@@ -63,12 +63,13 @@ const OURS: [(&str, &str, &str, &str); 11] = [
 ];
 
 /// First words of the commands of modules.
-const MODULES: [(&str, &str); 14] = [
+const MODULES: [(&str, &str); 15] = [
     ("osd status", "status"),
     ("fs status", "status"),
     ("osd pool autoscale-status", "pg_autoscaler"),
     ("fs volume", "volumes"),
     ("fs subvolume", "volumes"),
+    ("fs clone", "volumes"),
     ("balancer", "balancer"),
     ("crash", "crash"),
     ("progress", "progress"),

@@ -1,6 +1,7 @@
 //! The monitor without sockets: messages in, effects out, changes committed to a cluster in a temporary file.
 
 mod clusters;
+mod files;
 mod follow;
 mod told;
 
@@ -48,6 +49,7 @@ pub(crate) struct Rig {
 
 fn info() -> MonInfo {
     MonInfo {
+        images: Arc::default(),
         name: "a".into(),
         rank: 0,
         mgr_name: "x".into(),

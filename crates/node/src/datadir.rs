@@ -29,6 +29,7 @@ pub const FORMAT_EMBEDDED: u32 = 1;
 /// Kinds of roles, as settings and `--roles` name them.
 pub(crate) const OSD: &str = "osd";
 pub(crate) const MON: &str = "mon";
+pub(crate) const MDS: &str = "mds";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

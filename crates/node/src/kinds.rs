@@ -1,8 +1,8 @@
 //! The list of all kinds of roles, and what `--roles` chooses of it.
 
-use crate::datadir::{MON, OSD};
+use crate::datadir::{MDS, MON, OSD};
 use crate::role::{Plan, Role};
-use crate::{Error, monitor, osds};
+use crate::{Error, mds, monitor, osds};
 
 type Make = fn(&Plan<'_>) -> Result<Vec<Box<dyn Role>>, Error>;
 
@@ -15,6 +15,8 @@ pub(crate) struct Kind {
     pub all: &'static str,
     /// What it means that they have stopped while the node did not.
     pub stopped: &'static str,
+    /// It needs the others of this node to the end: they are told to stop when it has.
+    pub leaves_first: bool,
 }
 
 /// In the order of their start. The monitor comes last: clients that waited for a restart get one map in which all OSDs are
@@ -25,12 +27,22 @@ pub(crate) const KINDS: &[Kind] = &[
         make: osds::roles,
         all: "the OSDs of this machine",
         stopped: "the OSDs of this machine were removed from the cluster",
+        leaves_first: false,
     },
     Kind {
         name: MON,
         make: monitor::roles,
         all: "the monitor",
         stopped: "the monitor has stopped",
+        leaves_first: false,
+    },
+    // It asks the monitor as any client does.
+    Kind {
+        name: MDS,
+        make: mds::roles,
+        all: "the metadata server",
+        stopped: "the metadata server has stopped",
+        leaves_first: true,
     },
 ];
 
@@ -73,7 +85,8 @@ mod tests {
         };
         check(&["mon", "osd", "mon"], Some(&["osd", "mon"]));
         check(&["mon"], Some(&["mon"]));
-        check(&["mds"], None);
+        check(&["mds"], Some(&["mds"]));
+        check(&["s3"], None);
         check(&["osd", ""], None);
         check(&[], None);
     }

@@ -24,6 +24,7 @@ macro_rules! errnos {
 errnos! {
     EPERM = 1, "Operation not permitted";
     ENOENT = 2, "No such file or directory";
+    EINTR = 4, "Interrupted system call";
     EIO = 5, "Input/output error";
     ENXIO = 6, "No such device or address";
     E2BIG = 7, "Argument list too long";
@@ -35,12 +36,16 @@ errnos! {
     EEXIST = 17, "File exists";
     EXDEV = 18, "Invalid cross-device link";
     ENODEV = 19, "No such device";
+    ENOTDIR = 20, "Not a directory";
+    EISDIR = 21, "Is a directory";
     EINVAL = 22, "Invalid argument";
     EFBIG = 27, "File too large";
     ENOSPC = 28, "No space left on device";
     EROFS = 30, "Read-only file system";
+    EMLINK = 31, "Too many links";
     EDOM = 33, "Numerical argument out of domain";
     ERANGE = 34, "Numerical result out of range";
+    EDEADLK = 35, "Resource deadlock avoided";
     ENAMETOOLONG = 36, "File name too long";
     ENOSYS = 38, "Function not implemented";
     ENOTEMPTY = 39, "Directory not empty";

@@ -1,8 +1,7 @@
 //! The maps of file systems: [`MdsMap`] (one file system and its metadata servers), [`FsMap`] (all of them) and
 //! [`FsMapUser`] (their names; docs/protocol/ceph/02-monitor.md, section 11).
 //!
-//! This server has no metadata server yet: it sends the maps of a cluster without file systems, which is what
-//! `Default` gives. Whole maps are decoded and encoded all the same.
+//! Plain data: who may hold which rank, and what follows what, is decided in `cluster::files`.
 
 use crate::{EntityAddrVec, Epoch, PoolId, Utime};
 use bytes::Bytes;
@@ -11,6 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Version of the extension behind the fixed part of [`MdsMap`].
 const EXTENSION: u16 = 16;
+/// What the map of no file system calls itself.
+const NO_NAME: &str = "cephfs";
 
 /// One set of named feature bits; the mask is stored beside the names.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -66,14 +67,97 @@ impl CompatSet {
     }
 }
 
-/// `mds_info_t`. States: 13 active, -5 standby (docs/protocol/ceph/02-monitor.md, 11.2).
+/// What a metadata server does (docs/protocol/ceph/02-monitor.md, 11.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(i32)]
+pub enum MdsState {
+    Null = -10,
+    StandbyReplay = -8,
+    Starting = -7,
+    Creating = -6,
+    Standby = -5,
+    Boot = -4,
+    Stopped = -1,
+    Dne = 0,
+    Replay = 8,
+    Resolve = 9,
+    Reconnect = 10,
+    Rejoin = 11,
+    ClientReplay = 12,
+    Active = 13,
+    Stopping = 14,
+    Damaged = 15,
+}
+
+impl MdsState {
+    const ALL: [(Self, &str); 16] = [
+        (Self::Null, "null"),
+        (Self::StandbyReplay, "up:standby-replay"),
+        (Self::Starting, "up:starting"),
+        (Self::Creating, "up:creating"),
+        (Self::Standby, "up:standby"),
+        (Self::Boot, "up:boot"),
+        (Self::Stopped, "down:stopped"),
+        (Self::Dne, "down:dne"),
+        (Self::Replay, "up:replay"),
+        (Self::Resolve, "up:resolve"),
+        (Self::Reconnect, "up:reconnect"),
+        (Self::Rejoin, "up:rejoin"),
+        (Self::ClientReplay, "up:clientreplay"),
+        (Self::Active, "up:active"),
+        (Self::Stopping, "up:stopping"),
+        (Self::Damaged, "down:damaged"),
+    ];
+
+    /// As Ceph prints it.
+    pub fn name(self) -> &'static str {
+        Self::ALL
+            .iter()
+            .find(|(state, _)| *state == self)
+            .map_or("???", |(_, name)| name)
+    }
+}
+
+impl std::fmt::Display for MdsState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Encode for MdsState {
+    fn encode(&self, w: &mut Writer) {
+        w.i32(*self as i32);
+    }
+}
+
+impl Decode for MdsState {
+    const MIN_SIZE: usize = 4;
+    fn decode(r: &mut Reader) -> Result<Self> {
+        let number = r.i32()?;
+        let known = Self::ALL.iter().find(|(state, _)| *state as i32 == number);
+        known
+            .map(|(state, _)| *state)
+            .ok_or_else(|| r.invalid("state of a metadata server"))
+    }
+}
+
+/// Flags of an [`MdsMap`].
+pub mod mds_flag {
+    pub const NOT_JOINABLE: u32 = 1;
+    pub const ALLOW_SNAPS: u32 = 1 << 1;
+    pub const ALLOW_MULTIMDS_SNAPS: u32 = 1 << 4;
+    pub const ALLOW_STANDBY_REPLAY: u32 = 1 << 5;
+    pub const REFUSE_CLIENT_SESSION: u32 = 1 << 6;
+}
+
+/// `mds_info_t` (docs/protocol/ceph/02-monitor.md, 11.2).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MdsInfo {
     pub gid: u64,
     pub name: String,
     pub rank: i32,
     pub incarnation: i32,
-    pub state: i32,
+    pub state: MdsState,
     pub state_seq: u64,
     pub addrs: EntityAddrVec,
     pub laggy_since: Utime,
@@ -149,7 +233,7 @@ impl Default for MdsMap {
     fn default() -> Self {
         Self {
             epoch: 0,
-            flags: 0x12,
+            flags: mds_flag::ALLOW_SNAPS | mds_flag::ALLOW_MULTIMDS_SNAPS,
             last_failure: 0,
             root: 0,
             session_timeout: 60,
@@ -174,7 +258,7 @@ impl Default for MdsMap {
             explicitly_allowed_features: 0,
             inline_data_enabled: false,
             enabled: false,
-            fs_name: String::new(),
+            fs_name: NO_NAME.into(),
             damaged: BTreeSet::new(),
             balancer: String::new(),
             standby_count_wanted: -1,
@@ -408,6 +492,43 @@ pub struct FsMapUser {
 denc::envelope_denc!(FsMapUser, 1, 1, { epoch, legacy_client_fscid, filesystems });
 
 impl FsMap {
+    pub fn by_id(&self, fscid: i32) -> Option<&Filesystem> {
+        self.filesystems.iter().find(|fs| fs.fscid == fscid)
+    }
+
+    pub fn by_id_mut(&mut self, fscid: i32) -> Option<&mut Filesystem> {
+        self.filesystems.iter_mut().find(|fs| fs.fscid == fscid)
+    }
+
+    pub fn by_name(&self, name: &str) -> Option<&Filesystem> {
+        self.filesystems.iter().find(|fs| fs.mds_map.fs_name == name)
+    }
+
+    /// The one of clients that name none.
+    pub fn default_fs(&self) -> Option<&Filesystem> {
+        self.by_id(self.legacy_client_fscid)
+    }
+
+    /// All daemons: those with ranks, then standbys.
+    pub fn daemons(&self) -> impl Iterator<Item = &MdsInfo> {
+        let with_ranks = self
+            .filesystems
+            .iter()
+            .flat_map(|fs| fs.mds_map.mds_info.values());
+        with_ranks.chain(self.standby_daemons.values())
+    }
+
+    pub fn info(&self, gid: u64) -> Option<&MdsInfo> {
+        self.daemons().find(|i| i.gid == gid)
+    }
+
+    /// File systems that use a pool.
+    pub fn users_of(&self, pool: PoolId) -> impl Iterator<Item = &Filesystem> {
+        self.filesystems
+            .iter()
+            .filter(move |fs| fs.mds_map.metadata_pool == pool || fs.mds_map.data_pools.contains(&pool))
+    }
+
     pub fn for_users(&self) -> FsMapUser {
         let name_of = |f: &Filesystem| FsName {
             fscid: f.fscid,

@@ -64,6 +64,70 @@ fn file_system_maps() {
     check::<MdsMap>(&MdsMap::default().to_bytes());
 }
 
+/// The message bodies of one type among those recorded with a file system.
+fn recorded(kind: u64) -> Vec<(String, Reader)> {
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../vectors/monitor/file-systems.jsonl"
+    );
+    let lines = std::fs::read_to_string(path).unwrap();
+    let all = lines
+        .lines()
+        .map(|l| serde_json::from_str::<serde_json::Value>(l).unwrap());
+    let front = |v: &serde_json::Value| Bytes::from(hex::decode(v["front"].as_str().unwrap()).unwrap());
+    all.filter(|v| v["type"] == kind)
+        .map(|v| (v["name"].as_str().unwrap().to_string(), Reader::new(front(&v))))
+        .collect()
+}
+
+/// What a client saw while its metadata server was killed and started again.
+#[test]
+fn maps_through_a_restart_of_the_metadata_server() {
+    let mut states = Vec::new();
+    for (name, mut r) in recorded(21) {
+        let (_fsid, epoch): (Uuid, u32) = (r.get().unwrap(), r.u32().unwrap());
+        let map: MdsMap = check(&r.blob().unwrap());
+        assert_eq!(r.string().unwrap(), map.fs_name, "{name}");
+        let info = map.mds_info.values().next();
+        assert_eq!(info.map(|i| i.gid), map.up.get(&0).copied(), "{name}");
+        let Some(info) = info else {
+            // Of a file system that is not there.
+            let absent = MdsMap {
+                epoch,
+                ..MdsMap::default()
+            };
+            assert_eq!(map, absent, "{name}");
+            continue;
+        };
+        assert_eq!((map.epoch, map.in_ranks), (epoch, [0].into()), "{name}");
+        states.push(info.state);
+    }
+    use types::fsmap::MdsState::*;
+    let restart = [Active, Active, Replay, Reconnect, Rejoin, ClientReplay];
+    assert_eq!(states, restart);
+}
+
+#[test]
+fn a_map_of_one_file_system_for_tools_and_for_users() {
+    let (_, mut r) = recorded(45).remove(0);
+    let epoch = r.u32().unwrap();
+    let all: FsMap = check(&r.rest());
+    assert_eq!(all.epoch, epoch);
+    assert_eq!(all.filesystems.len(), 1);
+    let (_, mut r) = recorded(103).remove(0);
+    let epoch = r.u32().unwrap();
+    let user: FsMapUser = check(&r.rest());
+    assert_eq!((user.epoch, user.legacy_client_fscid), (epoch, 1));
+    assert_eq!(user.filesystems[0].name, "fs1");
+}
+
+#[test]
+fn an_unknown_state_of_a_metadata_server_is_an_error() {
+    let known = types::fsmap::MdsState::Rejoin.to_bytes();
+    assert_eq!(known, Bytes::from_static(&[11, 0, 0, 0]));
+    assert!(types::fsmap::MdsState::from_bytes(&Bytes::from_static(&[77, 0, 0, 0])).is_err());
+}
+
 #[test]
 fn pool_statistics() {
     let mut r = front("getpoolstats_reply");

@@ -22,6 +22,8 @@ enum Grant {
 #[derive(Debug, Clone)]
 struct Entry {
     grant: Grant,
+    /// Of all file systems it shows this one only.
+    fs: Option<String>,
     network: Option<Network>,
 }
 
@@ -72,13 +74,25 @@ fn grant(c: &mut Cursor) -> Option<Entry> {
             })
             .or_else(|| profile(c))?;
         let network = c.network();
-        Some(Entry { grant, network })
+        let fs = match grant {
+            Grant::Rights(_) | Grant::All => file_system(c),
+            _ => None,
+        };
+        Some(Entry { grant, fs, network })
     })
 }
 
 fn plain(c: &mut Cursor) -> Option<Grant> {
     let (access, all) = rights(c)?;
     Some(if all { Grant::All } else { Grant::Rights(access) })
+}
+
+fn file_system(c: &mut Cursor) -> Option<String> {
+    c.attempt(|c| {
+        c.keyword("fsname")?;
+        c.equals()?;
+        c.word()
+    })
 }
 
 fn profile(c: &mut Cursor) -> Option<Grant> {
@@ -199,6 +213,7 @@ impl MonCaps {
     pub fn allow_all() -> Self {
         let all = Entry {
             grant: Grant::All,
+            fs: None,
             network: None,
         };
         Self { entries: vec![all] }
@@ -213,6 +228,12 @@ impl MonCaps {
     pub fn allows_all(&self, peer: Option<IpAddr>) -> bool {
         let mut here = self.entries.iter().filter(|e| admits(&e.network, peer));
         here.any(|e| matches!(e.grant, Grant::All))
+    }
+
+    /// Whether a file system's map is shown: to all but those whose grants name others only.
+    pub fn shows_file_system(&self, name: &str) -> bool {
+        let names = |e: &Entry| e.fs.as_ref().is_none_or(|fs| fs == name);
+        self.entries.iter().any(names)
     }
 
     pub fn allows(&self, need: &MonNeed) -> bool {

@@ -104,6 +104,7 @@ struct Inner {
     last_id: AtomicU64,
     op_timeout: Option<Duration>,
     mon_timeout: Option<Duration>,
+    nonce: u32,
     platform: Platform,
     thread: Mutex<Option<Beside>>,
 }
@@ -147,7 +148,9 @@ impl Client {
         let (commands, received) = mpsc::unbounded_channel();
         let (seen, view) = watch::channel(View::default());
         let bytes_max = conf.limits.bytes.min(u32::MAX as usize);
+        let nonce = platform.random.u32().max(1);
         let boot = run::Boot {
+            nonce,
             conf: conf.clone(),
             credentials,
             platform: platform.clone(),
@@ -166,6 +169,7 @@ impl Client {
                 last_id: AtomicU64::new(0),
                 op_timeout: conf.op_timeout,
                 mon_timeout: conf.mon_timeout,
+                nonce,
                 platform,
                 thread: Mutex::new(Some(thread)),
             }),
@@ -192,6 +196,11 @@ impl Client {
     /// Our number among the clients of the cluster.
     pub fn global_id(&self) -> u64 {
         self.inner.view.borrow().global_id
+    }
+
+    /// With which all our addresses are told apart from those of other instances: what a blocklist names.
+    pub fn nonce(&self) -> u32 {
+        self.inner.nonce
     }
 
     /// The present OSD map.

@@ -30,6 +30,8 @@ const EARLY_MAX: usize = 64;
 const IDLE: Duration = Duration::from_secs(3600);
 
 pub(super) struct Boot {
+    /// Part of our identity.
+    pub nonce: u32,
     pub conf: Conf,
     pub credentials: Credentials,
     pub platform: Platform,
@@ -120,7 +122,7 @@ impl Driver {
             entropy.clone(),
         );
         Self {
-            nonce: boot.platform.random.u32().max(1),
+            nonce: boot.nonce,
             conf: boot.conf,
             platform: boot.platform,
             entropy,

@@ -46,6 +46,7 @@ impl ClusterHandle {
                 note_report(&mut stats, &kv.key, Some(&kv.value));
                 note_mon(&mut stats, &kv.key, Some(&kv.value));
                 note_lease(&mut leased, &kv.key, true);
+                note_mds(&mut stats, &kv.key, true);
             }
             stats.leased = Arc::new(leased.clone());
             self.shared.stats.send_replace(Arc::new(stats));
@@ -125,6 +126,9 @@ impl ClusterHandle {
                     true => note_mon(s, &event.key, event.value.as_ref()),
                     false => note_report(s, &event.key, event.value.as_ref()),
                 }
+            } else if event.key.starts_with(keys::LIVE_MDS) {
+                let s = stats.get_or_insert_with(|| (*self.stats()).clone());
+                note_mds(s, &event.key, event.value.is_some());
             } else if event.key.starts_with(keys::LIVE_LEASE) {
                 let l = leased.get_or_insert_with(|| (*self.leased()).clone());
                 note_lease(l, &event.key, event.value.is_some());
@@ -160,6 +164,17 @@ fn note_lease(leased: &mut BTreeSet<OsdId>, key: &str, live: bool) {
     match live {
         true => leased.insert(id),
         false => leased.remove(&id),
+    };
+}
+
+fn note_mds(stats: &mut ClusterStats, key: &str, live: bool) {
+    let Some(Ok(gid)) = key.strip_prefix(keys::LIVE_MDS).map(str::parse) else {
+        return;
+    };
+    let all = Arc::make_mut(&mut stats.leased_mds);
+    match live {
+        true => all.insert(gid),
+        false => all.remove(&gid),
     };
 }
 

@@ -3,6 +3,7 @@
 use crate::format;
 use bytes::Bytes;
 use cluster::Changes;
+use cluster::rbd_support::Found;
 use serde_json::{Map, Value};
 use types::Errno;
 
@@ -35,6 +36,8 @@ pub struct Command {
     pub inbuf: Bytes,
     /// One daemon is told it (`ceph tell`): some words mean another thing there.
     pub told: bool,
+    /// The image that it is about, once it was looked up; never said by who asks.
+    pub found: Option<Found>,
 }
 
 impl Command {

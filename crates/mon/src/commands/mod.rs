@@ -23,7 +23,9 @@ mod cluster;
 mod config;
 mod crush;
 mod doctor;
+mod fs;
 mod health;
+mod modules;
 mod osd;
 mod pg;
 mod pool;
@@ -111,10 +113,18 @@ pub fn cap_args(cmd: &Command) -> BTreeMap<String, String> {
         other => other.to_string(),
     };
     let mut out: BTreeMap<_, _> = cmd.args.iter().map(|(k, v)| (k.clone(), text(v))).collect();
-    if table::find(&cmd.prefix).and_then(|s| s.manager) == Some(cluster::modules::RBD_SUPPORT) {
-        out.extend(cluster::modules::place_of(cmd));
+    if table::find(&cmd.prefix).and_then(|s| s.manager) == Some(modules::RBD_SUPPORT) {
+        out.extend(modules::place_of(cmd));
     }
     out
+}
+
+/// The image that has to be looked up before this can be decided.
+pub(crate) fn wanted_image(
+    cmd: &Command,
+    state: &::cluster::ClusterState,
+) -> Option<::cluster::rbd_support::Wanted> {
+    modules::tasks::wanted(cmd, state)
 }
 
 /// Whether a record is kept of it: it may change something, or shows a secret.

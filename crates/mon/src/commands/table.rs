@@ -4,7 +4,7 @@
 //! It is kept in parts, one beside the functions of each family; [`FAMILIES`] is all of it, and no other file names
 //! them all. Commands that are listed but not built refuse with EOPNOTSUPP; commands that are not listed do not exist.
 
-use super::{auth, cluster, config, crush, doctor, health, osd, pg, pool};
+use super::{auth, cluster, config, crush, doctor, fs, health, modules, osd, pg, pool};
 use crate::commands::command::{Command, Outcome};
 use crate::commands::context::Context;
 use crate::commands::language::signature;
@@ -14,12 +14,13 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 /// Families in the order of the documentation.
-pub static FAMILIES: [(&str, &[Spec]); 25] = [
+pub static FAMILIES: [(&str, &[Spec]); 37] = [
     ("Cluster", cluster::whole::TABLE),
     ("Health", health::TABLE),
     ("What waits, and for what", doctor::TABLE),
     ("Monitors", cluster::monitor::TABLE),
     ("Counters", cluster::perf::TABLE),
+    ("Figures for Prometheus", cluster::prometheus::TABLE),
     ("Manager", cluster::manager::TABLE),
     ("OSDs", osd::read::TABLE),
     ("OSDs: changes", osd::change::TABLE),
@@ -38,8 +39,19 @@ pub static FAMILIES: [(&str, &[Spec]); 25] = [
     ("Configuration", config::settings::TABLE),
     ("Keys and values", config::keys::TABLE),
     ("Authentication", auth::TABLE),
-    ("File systems", cluster::fs::TABLE),
+    ("File systems", fs::TABLE),
+    ("Metadata servers", fs::daemons::TABLE),
+    ("Volumes", fs::volumes::TABLE),
+    ("Subvolumes", fs::subvolumes::TABLE),
     ("Manager modules", cluster::modules::TABLE),
+    ("What clients do to images", modules::perf::TABLE),
+    ("Work on images in the background", modules::tasks::TABLE),
+    ("Work on images by schedule", modules::schedule::TABLE),
+    ("Queries of OSDs", modules::osd_perf_query::TABLE),
+    ("Long running work", modules::progress::TABLE),
+    ("Crashes", modules::crash::TABLE),
+    ("Physical devices", modules::device::TABLE),
+    ("Other manager modules", modules::unserved::TABLE),
 ];
 
 /// What means another thing, or anything at all, only where one monitor is told it.

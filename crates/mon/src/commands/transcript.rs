@@ -488,9 +488,9 @@ fn what_is_not_built_says_so() {
     );
     check(
         c,
-        r#"{"prefix":"rbd task add flatten","image_spec":"p/i"}"#,
-        -22,
-        "No handler found for 'rbd task add flatten'",
+        r#"{"prefix":"rbd task add migration commit","image_spec":"p/i"}"#,
+        -95,
+        "migration is not done by the server in skep: run 'rbd migration commit' with a client",
     );
     check(
         c,

@@ -8,5 +8,5 @@ pub mod shell;
 pub mod table;
 pub mod units;
 
-pub use json::{compact, pretty};
+pub use json::{compact, pretty, spaced};
 pub use table::{Align, Table};

@@ -93,6 +93,7 @@ impl Chores {
             tracing::warn!(osds = ?silent, "OSDs that report no more are marked down");
             self.cluster.mark_silent_down(&silent).await?;
         }
+        self.cluster.mark_mds_gone().await?;
         self.cluster.mark_asked_down().await
     }
 

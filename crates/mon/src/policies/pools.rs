@@ -284,8 +284,17 @@ pub(crate) fn pg_num_text(max: u64) -> String {
     )
 }
 
-/// Removes a pool with all that is in it. The caller has seen the user's consent.
+/// Removes a pool with all that is in it, unless a file system uses it. The caller has seen the user's consent.
 pub fn delete(state: &ClusterState, id: PoolId, inc: &mut Incremental) -> Result<Done> {
+    if state.fsmap.users_of(id).next().is_some() {
+        let name = state.osdmap.pool_name(id).unwrap_or_default();
+        return refuse(Errno::EBUSY, format!("pool '{name}' is in use by CephFS"));
+    }
+    delete_unused(state, id, inc)
+}
+
+/// The same where the file systems that use it go with it.
+pub fn delete_unused(state: &ClusterState, id: PoolId, inc: &mut Incremental) -> Result<Done> {
     let map = &*state.osdmap;
     let Some(pool) = map.pool(id) else {
         return Ok(Done::Already(format!("pool '{id}' does not exist")));
@@ -330,8 +339,8 @@ pub fn rename(map: &OsdMap, from: &str, to: &str, inc: &mut Incremental) -> Resu
 
 pub fn create_snap(map: &OsdMap, id: PoolId, name: &str, now: Utime, inc: &mut Incremental) -> Result<Done> {
     let pool_name = map.pool_name(id).unwrap_or_default().to_string();
-    if name.is_empty() || name.len() > SNAP_NAME_BYTES_MAX {
-        return refuse(Errno::EINVAL, "snapshot name must have 1 to 1024 bytes");
+    if name.len() > SNAP_NAME_BYTES_MAX {
+        return refuse(Errno::EINVAL, "snapshot name must have at most 1024 bytes");
     }
     let Some(pool) = map.pool(id) else {
         return refuse(Errno::ENOENT, format!("unrecognized pool '{id}'"));

@@ -6,9 +6,13 @@ use crate::shell::subscriptions::{Topic, Wanted};
 use auth::Access;
 use cluster::ClusterState;
 use denc::Encode;
-use messages::mon::{Body, MConfig, MFsMap, MFsMapUser, MLog, MMgrMap, MMonMap, MOsdMap, PaxosHeader};
+use messages::mon::{
+    Body, MConfig, MFsMap, MFsMapUser, MLog, MMdsMap, MMgrMap, MMonMap, MOsdMap, PaxosHeader,
+};
 use msgr::Message;
-use types::Epoch;
+use std::borrow::Cow;
+use types::fsmap::Filesystem;
+use types::{Epoch, FsMap, MdsMap};
 
 /// Increments in one OSD_MAP message.
 pub const MAPS_PER_MESSAGE_MAX: u32 = 40;
@@ -75,6 +79,7 @@ fn maps(session: &mut Session, topic: &Topic, wanted: Wanted, state: &ClusterSta
         Topic::MonMap => state.monmap.epoch,
         Topic::MgrMap => state.mgrmap.epoch,
         Topic::OsdMap => state.osdmap.epoch,
+        Topic::MdsMap(which) => file_system(state, *which).map_or(state.fsmap.epoch, |m| m.epoch),
         _ => state.fsmap.epoch,
     });
     if wanted.next > epoch {
@@ -92,21 +97,69 @@ fn maps(session: &mut Session, topic: &Topic, wanted: Wanted, state: &ClusterSta
         Topic::FsMap => vec![
             MFsMap {
                 epoch: state.fsmap.epoch,
-                map: state.fsmap.to_bytes(),
+                map: shown(session, &state.fsmap).to_bytes(),
             }
             .message(0),
         ],
         Topic::FsMapUser => vec![
             MFsMapUser {
-                map: state.fsmap.for_users(),
+                map: shown(session, &state.fsmap).for_users(),
             }
             .message(0),
         ],
-        // Without a file system there is no map to send; the subscription waits.
-        _ => return Vec::new(),
+        Topic::MdsMap(which) => vec![mds_map(session, state, *which)],
+        Topic::Config | Topic::Log(_) => return Vec::new(),
     };
     session.subscriptions.sent(topic, epoch);
     messages
+}
+
+/// None: the default one.
+fn file_system(state: &ClusterState, which: Option<i32>) -> Option<&MdsMap> {
+    let map = &state.fsmap;
+    let fs = match which {
+        Some(id) => map.by_id(id),
+        None => map.default_fs(),
+    };
+    fs.map(|fs| &fs.mds_map)
+}
+
+/// Less the file systems that are not for this session, and less the standbys, which belong to none.
+fn shown<'a>(session: &Session, map: &'a FsMap) -> Cow<'a, FsMap> {
+    let sees = |fs: &Filesystem| session.sees(&fs.mds_map.fs_name);
+    if map.filesystems.iter().all(sees) {
+        return Cow::Borrowed(map);
+    }
+    let mut part = map.clone();
+    part.filesystems.retain(sees);
+    if part.default_fs().is_none() {
+        part.legacy_client_fscid = -1;
+    }
+    let left: Vec<i32> = part.filesystems.iter().map(|fs| fs.fscid).collect();
+    part.mds_roles.retain(|_, fscid| left.contains(fscid));
+    part.standby_daemons.clear();
+    part.standby_epochs.clear();
+    Cow::Owned(part)
+}
+
+/// The map of one file system. Of one that is not there: without ranks and pools, so that nobody waits for it.
+fn mds_map(session: &Session, state: &ClusterState, which: Option<i32>) -> Message {
+    let found = file_system(state, which).filter(|m| session.sees(&m.fs_name));
+    let mut map = found.cloned().unwrap_or_else(|| MdsMap {
+        epoch: state.fsmap.epoch,
+        ..MdsMap::default()
+    });
+    // Without a rank a client gives up at once; the first one of this file system is on its way.
+    if map.enabled && map.max_mds > 0 && map.in_ranks.is_empty() {
+        map.in_ranks.insert(0);
+    }
+    MMdsMap {
+        fsid: state.fsid,
+        epoch: map.epoch,
+        fs_name: map.fs_name.clone(),
+        map: map.to_bytes(),
+    }
+    .message(0)
 }
 
 /// One full map, or increments from `wanted.next` on. A one-time subscription gets the first message only and

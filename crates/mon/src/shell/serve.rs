@@ -7,6 +7,7 @@
 //! Bounds: connections, bytes and messages in flight are the messenger's (`net`); [`EVENTS_MAX`] events wait.
 
 use crate::commands::context::MonInfo;
+use crate::commands::wanted_image;
 use crate::policies::INSECURE_RECLAIM;
 use crate::policies::auto_out::DownWatch;
 use crate::policies::chores::{Chores, GLOBAL_IDS_PER_RANGE, Rotation};
@@ -16,6 +17,7 @@ use crate::shell::ask;
 use crate::shell::ask::Asks;
 use crate::shell::audit::{AuditFile, Records};
 use crate::shell::commits::{Asked, Commits, Outcome, OwnEnv, WAITING_MAX};
+use crate::shell::lookups::{self, Images};
 use crate::shell::manager::Manager;
 use crate::shell::meters::Meters;
 use crate::shell::monitor::{Effect, MessageEnv, Monitor};
@@ -151,6 +153,8 @@ pub struct MonServer {
     asking: Option<turn::Asking>,
     name: String,
     asks: Option<Asks>,
+    images: Option<Images>,
+    looked_up: lookups::Queue<Port>,
     records: Records,
     turns: Turns,
     at: Ready,
@@ -172,6 +176,8 @@ pub struct Inside {
     pub asks: Option<Asks>,
     /// Where records of what was asked go.
     pub audit: Option<AuditFile>,
+    /// Who works on images.
+    pub images: Option<Images>,
 }
 
 /// As [`serve`], with what its own process gives and takes.
@@ -184,6 +190,7 @@ pub async fn serve_inside(
     let mut server = MonServer::bind(config).await?;
     server.asks = inside.asks;
     server.records.file = inside.audit;
+    server.images = inside.images;
     // Nobody may be waiting.
     let _ = ready.send(server.at);
     server.run(stop).await
@@ -236,6 +243,7 @@ impl MonServer {
         // Before anybody is served: who asks for the quorum finds this monitor in it.
         cluster.publish_mon(&report).await?;
         let info = MonInfo {
+            images: Arc::default(),
             metadata: facts,
             name: config.name.clone(),
             rank: rank as i32,
@@ -321,6 +329,8 @@ impl MonServer {
             round: None,
             name: config.name,
             asks: None,
+            images: None,
+            looked_up: lookups::Queue::default(),
             records: Records::default(),
             turns: turns::watch(),
             at,
@@ -363,6 +373,7 @@ impl MonServer {
                     None => Event::Followed(Err(metastore::Error::Closed)),
                 },
                 question = ask::next(&mut self.asks) => Event::Ask(question),
+                (port, id, request) = self.looked_up.next() => Event::LookedUp(port, id, request),
                 _ = state.changed() => Event::State,
                 _ = stats.changed() => Event::Stats,
                 event = self.mgr.events.recv() => Event::Net(Port::Mgr, event.ok_or(Error::Net("manager"))?),
@@ -559,6 +570,9 @@ impl MonServer {
     /// Answers what changes nothing at once; what changes something takes its place in the line.
     fn decide(&mut self, port: Port, id: u64, request: Request) {
         self.turns.about().request(&request);
+        let Some(request) = self.look_up(port, id, request) else {
+            return;
+        };
         if !self.commits.holds(port, id) {
             let state = self.cluster.state();
             let (random, sessions) = (self.random.clone(), self.monitor.session_infos());
@@ -580,6 +594,35 @@ impl MonServer {
             return self.answer(port, id, &request, Reply::error(Errno::EBUSY, text));
         }
         self.next_commit();
+    }
+
+    /// Takes what work on images is under way.
+    fn heed_images(&mut self) {
+        if let Some(images) = &self.images {
+            self.monitor.info.images = images.live.borrow().clone();
+        }
+    }
+
+    /// None: it is decided when what it is about was looked up.
+    fn look_up(&mut self, port: Port, id: u64, request: Request) -> Option<Request> {
+        self.heed_images();
+        let Action::Command { command, .. } = &request.action else {
+            return Some(request);
+        };
+        let Some(wanted) = wanted_image(command, self.monitor.state()) else {
+            return Some(request);
+        };
+        let Some(images) = &self.images else {
+            return Some(request);
+        };
+        match self.looked_up.begin(images, wanted, port, id, request) {
+            Ok(()) => None,
+            Err(request) => {
+                let text = "too many images are being looked up already";
+                self.answer(port, id, &request, Reply::error(Errno::EBUSY, text));
+                None
+            }
+        }
     }
 
     fn next_commit(&mut self) {
@@ -646,6 +689,7 @@ impl MonServer {
 
     /// About once a second: looks, and lets the chores begin if the last ones have ended.
     fn tick(&mut self) {
+        self.heed_images();
         self.monitor.observe(self.now());
         self.meters.measure(self.monitor.state(), &self.cluster.stats());
         self.meters.mon.num_sessions.set(self.ids.len() as u64);

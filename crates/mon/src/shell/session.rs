@@ -117,6 +117,11 @@ impl Session {
         })
     }
 
+    /// Whether it is shown a file system.
+    pub fn sees(&self, file_system: &str) -> bool {
+        self.mon_caps.shows_file_system(file_system)
+    }
+
     pub fn may_command(
         &self,
         service: &str,

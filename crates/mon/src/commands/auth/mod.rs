@@ -1,8 +1,10 @@
 //! Commands about entities, their keys and capabilities.
 
+mod files;
+
 use crate::commands::command::{Command, Outcome};
 use crate::commands::context::Context;
-use crate::commands::spec::{DEPRECATED, Spec, later, spec};
+use crate::commands::spec::{DEPRECATED, Spec, spec};
 use auth::{CryptoKey, EntityAuth, SECRET_LEN, caps};
 use cluster::{Change, Changes};
 use serde_json::{Value, json};
@@ -57,7 +59,12 @@ pub const TABLE: &[Spec] = &[
         "add the entities of a keyring in the input",
         import,
     ),
-    later(RWX, "fs authorize filesystem:str entity:str caps*:str"),
+    spec(
+        RWX,
+        "fs authorize filesystem:str entity:str caps*:str",
+        "key that opens paths of a file system: PATH RIGHTS [root_squash] ...",
+        files::authorize,
+    ),
 ];
 
 type Caps = BTreeMap<String, String>;
@@ -226,14 +233,18 @@ fn existing_or_new(cmd: &Command, ctx: &Context<'_>) -> Result<(AuthName, Entity
     Ok((name, entity, true))
 }
 
+/// The keyring without capabilities in the text form, on purpose: it is pasted into keyring files.
+fn keyring_like_new(cmd: &Command, name: &AuthName, e: &EntityAuth) -> Outcome {
+    let text = || format!("[{name}]\n\tkey = {}\n", e.key.to_text());
+    cmd.either(|| json!([entity_json(name, e)]), text)
+}
+
 fn get_or_create(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     let (name, e, new) = match existing_or_new(cmd, ctx) {
         Ok(found) => found,
         Err(refusal) => return refusal,
     };
-    // Without capabilities in the text form, on purpose: it is pasted into keyring files.
-    let text = || format!("[{name}]\n\tkey = {}\n", e.key.to_text());
-    let out = cmd.either(|| json!([entity_json(&name, &e)]), text);
+    let out = keyring_like_new(cmd, &name, &e);
     if new { out.with(put(name, e)) } else { out }
 }
 

@@ -2,11 +2,11 @@
 
 pub mod df;
 pub mod features;
-pub mod fs;
 pub mod manager;
 pub mod modules;
 pub mod monitor;
 pub mod perf;
+pub mod prometheus;
 pub mod status;
 pub mod told;
 pub mod whole;

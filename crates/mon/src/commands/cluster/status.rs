@@ -7,7 +7,7 @@ use crate::commands::views::osd_counts::{osd_counts, osd_numbers, shown_flags};
 use crate::commands::views::pg_stats::{Figures, count};
 use crate::commands::views::pg_stats::{add_shares, share_texts, usage};
 use crate::commands::views::services as registered;
-use crate::commands::views::{io_rates, monmap, show};
+use crate::commands::views::{file_systems, io_rates, monmap, progress, show};
 use crate::format::units;
 use serde_json::{Map, Value, json};
 
@@ -37,7 +37,7 @@ fn json_form(ctx: &Context<'_>, figures: &Figures, report: &Report) -> Value {
         },
         "osdmap": osd_numbers(ctx, figures),
         "pgmap": pg_numbers(ctx, figures),
-        "fsmap": {"epoch": 1, "by_rank": [], "up:standby": 0},
+        "fsmap": file_systems::status_json(&s.fsmap),
         "mgrmap": {
             "available": s.mgrmap.available,
             "num_standbys": s.mgrmap.standbys.len(),
@@ -45,7 +45,7 @@ fn json_form(ctx: &Context<'_>, figures: &Figures, report: &Report) -> Value {
             "services": s.mgrmap.services,
         },
         "servicemap": registered::dump(ctx),
-        "progress_events": ctx.progress.status_json(ctx.now),
+        "progress_events": progress::status_json(ctx),
     })
 }
 
@@ -118,6 +118,9 @@ fn services(out: &mut String, ctx: &Context<'_>, figures: &Figures) {
         false => format!("{mgr}, standbys: {}", standbys.join(", ")),
     };
     out.push_str(&format!("    mgr: {pad}{mgr}\n"));
+    if let Some(mds) = file_systems::status_line(&s.fsmap) {
+        out.push_str(&format!("    mds: {pad}{mds}\n"));
+    }
     out.push_str(&format!("    osd: {pad}{}", osd_counts(ctx)));
     let remapped = figures.remapped();
     if remapped > 0 {
@@ -137,6 +140,9 @@ fn services(out: &mut String, ctx: &Context<'_>, figures: &Figures) {
 fn data(out: &mut String, ctx: &Context<'_>, figures: &Figures) {
     let sum = figures.sum();
     out.push_str("  data:\n");
+    if let Some(volumes) = file_systems::volumes_line(&ctx.state.fsmap) {
+        out.push_str(&format!("    volumes: {volumes}\n"));
+    }
     let (pools, pgs) = (ctx.map().pools.len(), figures.pgs.len());
     out.push_str(&format!("    pools:   {pools} pools, {pgs} pgs\n"));
     let objects = units::si(count(sum.num_objects));
@@ -163,7 +169,7 @@ fn data(out: &mut String, ctx: &Context<'_>, figures: &Figures) {
         let lines = [client, healing].into_iter().flatten().collect::<String>();
         out.push_str(&format!("  io:\n{lines} \n"));
     }
-    if let Some(event) = &ctx.progress.now {
+    if let Some(event) = ctx.progress.now.as_ref().filter(|_| progress::is_on(ctx)) {
         out.push_str(&format!("  progress:\n    {}\n \n", event.text(ctx.now, 6)));
     }
 }

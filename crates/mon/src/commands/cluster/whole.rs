@@ -105,12 +105,17 @@ fn versions(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     let mons = daemons::mon_versions(ctx);
     let mgrs = daemons::mgr_versions(ctx);
     let osds = daemons::osd_versions(ctx);
-    let mut all: Vec<String> = [&mons, &mgrs, &osds].into_iter().flatten().cloned().collect();
+    let mdss = daemons::mds_versions(ctx);
+    let mut all: Vec<String> = [&mons, &mgrs, &osds, &mdss]
+        .into_iter()
+        .flatten()
+        .cloned()
+        .collect();
     let mut out = Map::from_iter([
         ("mon".to_string(), show::count_values(mons)),
         ("mgr".to_string(), show::count_values(mgrs)),
         ("osd".to_string(), show::count_values(osds)),
-        ("mds".to_string(), json!({})),
+        ("mds".to_string(), show::count_values(mdss)),
     ]);
     for (service, versions) in services::versions(ctx) {
         all.extend(versions.iter().cloned());
@@ -146,6 +151,14 @@ fn node_ls(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     let mut all = Map::new();
     all.insert("mon".into(), json!(mons));
     all.insert("osd".into(), json!(osds));
+    let mut mdss = Hosts::new();
+    for info in ctx.state.fsmap.daemons() {
+        let host = daemons::value_of(&daemons::mds_facts(ctx, info), "hostname");
+        mdss.entry(host).or_default().push(info.name.clone());
+    }
+    if !mdss.is_empty() {
+        all.insert("mds".into(), json!(mdss));
+    }
     if ctx.state.mgrmap.available {
         all.insert("mgr".into(), json!(mgrs));
     }

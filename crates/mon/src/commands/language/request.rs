@@ -45,6 +45,7 @@ pub fn parse(cmd: &[String], inbuf: Bytes, rows: Rows) -> Result<Command, Outcom
         format,
         inbuf,
         told: false,
+        found: None,
     })
 }
 

@@ -4,6 +4,7 @@ use crate::commands::context::{Context, MonInfo};
 use crate::commands::views::monmap::quorum;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
+use types::fsmap::MdsInfo;
 use types::{OsdId, release};
 
 /// What a daemon did not say.
@@ -90,6 +91,23 @@ pub fn mon_facts(ctx: &Context<'_>, name: &str) -> Map<String, Value> {
         _ => {}
     }
     m
+}
+
+/// Facts about a metadata server that is in the map.
+pub fn mds_facts(ctx: &Context<'_>, info: &MdsInfo) -> Map<String, Value> {
+    let mut m = Map::new();
+    m.insert("addr".into(), info.addrs.to_string().into());
+    let said = ctx.state.mds.get(&info.gid);
+    let facts = said.into_iter().flat_map(|d| &d.metadata);
+    m.extend(facts.map(|(k, v)| (k.clone(), Value::from(v.clone()))));
+    m
+}
+
+/// Versions of the metadata servers that are in the map.
+pub fn mds_versions(ctx: &Context<'_>) -> Vec<String> {
+    let all = ctx.state.fsmap.daemons();
+    all.map(|i| value_of(&mds_facts(ctx, i), "ceph_version"))
+        .collect()
 }
 
 pub fn value_of(facts: &Map<String, Value>, property: &str) -> String {

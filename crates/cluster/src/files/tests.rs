@@ -1,0 +1,212 @@
+//! File systems and daemons without a store: one of each, a failure, a change of mind.
+
+use super::ranks::MdsBoot;
+use super::*;
+use crate::tests::Rig;
+use types::fsmap::{MdsState, mds_flag};
+use types::{EntityAddr, Epoch};
+
+fn addr(port: u16, nonce: u32) -> EntityAddr {
+    EntityAddr::msgr2(([127, 0, 0, 1], port).into(), nonce)
+}
+
+fn daemon(gid: u64) -> MdsDaemon {
+    MdsDaemon {
+        rados: addr(0, 1000 + gid as u32),
+        metadata: BTreeMap::from([("hostname".to_string(), format!("h{gid}"))]),
+    }
+}
+
+fn boots(rig: &mut Rig, gid: u64, name: &str) {
+    let boot = MdsBoot {
+        gid,
+        name,
+        addr: addr(6800, gid as u32),
+        daemon: &daemon(gid),
+    };
+    let changes = super::boot(&rig.state, &boot, Utime::ZERO).unwrap();
+    rig.commit(changes);
+}
+
+fn makes(rig: &mut Rig, name: &str) -> i32 {
+    let state = rig.state.clone();
+    let mut draft = Draft::of(&state, Utime::ZERO);
+    let new = NewFs {
+        name,
+        metadata_pool: 1,
+        data_pool: 2,
+        fscid: None,
+        recover: false,
+    };
+    let fscid = create(&mut draft, &new).unwrap();
+    rig.commit(draft.done());
+    fscid
+}
+
+fn says(rig: &mut Rig, gid: u64, at: MdsState) -> Result<(), String> {
+    let changes = report(&rig.state, gid, at, Utime::ZERO)?;
+    rig.commit(changes);
+    Ok(())
+}
+
+/// Rank 0 of the only file system: who has it, in which state; and the standbys.
+fn shown(rig: &Rig) -> (Option<(u64, MdsState)>, Vec<u64>) {
+    let map = &rig.state.fsmap;
+    let fs = &map.filesystems[0].mds_map;
+    let rank = fs.up.get(&0).map(|gid| (*gid, fs.mds_info[gid].state));
+    (rank, map.standby_daemons.keys().copied().collect())
+}
+
+fn fenced(rig: &Rig, gid: u64) -> bool {
+    let blocked = |a: &EntityAddr| rig.state.osdmap.blocklisted(a).is_some();
+    let all = [addr(6800, gid as u32), daemon(gid).rados];
+    assert!(
+        all.iter().all(blocked) || !all.iter().any(blocked),
+        "half a daemon is fenced"
+    );
+    all.iter().all(blocked)
+}
+
+#[test]
+fn the_first_daemon_makes_a_file_system_and_the_second_waits() {
+    let mut rig = Rig::new();
+    boots(&mut rig, 11, "a");
+    boots(&mut rig, 12, "b");
+    assert_eq!(rig.state.fsmap.standby_daemons.len(), 2);
+    let fscid = makes(&mut rig, "fs");
+    assert_eq!(rig.state.fsmap.legacy_client_fscid, fscid);
+    assert_eq!(shown(&rig), (Some((11, MdsState::Creating)), vec![12]));
+    says(&mut rig, 11, MdsState::Active).unwrap();
+    assert_eq!(shown(&rig), (Some((11, MdsState::Active)), vec![12]));
+    assert!(
+        says(&mut rig, 12, MdsState::Active).is_err(),
+        "a standby has no rank to speak of"
+    );
+    assert!(says(&mut rig, 11, MdsState::Replay).is_err(), "never back");
+    rig.check("file systems");
+}
+
+#[test]
+fn a_failure_fences_in_the_same_commit_and_the_standby_replays() {
+    let mut rig = Rig::new();
+    boots(&mut rig, 11, "a");
+    makes(&mut rig, "fs");
+    says(&mut rig, 11, MdsState::Active).unwrap();
+    boots(&mut rig, 12, "b");
+    let first = rig.state.fsmap.filesystems[0].mds_map.inc[&0];
+    let (epoch, osd_epoch) = (rig.state.fsmap.epoch, rig.state.osdmap.epoch);
+    let changes = fail(&rig.state, &[11], "lives no more", Utime::ZERO);
+    rig.commit(changes);
+    assert_eq!(shown(&rig), (Some((12, MdsState::Replay)), vec![]));
+    assert!(fenced(&rig, 11) && !fenced(&rig, 12));
+    let map = rig.state.fsmap.filesystems[0].mds_map.clone();
+    assert_eq!(rig.state.osdmap.epoch, osd_epoch + 1);
+    assert_eq!(map.last_failure_osd_epoch, rig.state.osdmap.epoch as Epoch);
+    assert_eq!((map.epoch, map.last_failure), (epoch + 1, epoch + 1));
+    assert!(map.inc[&0] > first);
+    assert!(!rig.state.mds.contains_key(&11) && rig.state.mds.contains_key(&12));
+    assert!(
+        says(&mut rig, 11, MdsState::Active).is_err(),
+        "the one before has no say"
+    );
+    for at in [
+        MdsState::Reconnect,
+        MdsState::Rejoin,
+        MdsState::ClientReplay,
+        MdsState::Active,
+    ] {
+        says(&mut rig, 12, at).unwrap();
+    }
+    rig.check("file systems");
+}
+
+#[test]
+fn without_a_standby_the_rank_is_failed_until_one_comes() {
+    let mut rig = Rig::new();
+    boots(&mut rig, 11, "a");
+    makes(&mut rig, "fs");
+    says(&mut rig, 11, MdsState::Active).unwrap();
+    let gone = leave(&rig.state, 11, Utime::ZERO);
+    rig.commit(gone);
+    let map = &rig.state.fsmap.filesystems[0].mds_map;
+    assert_eq!((map.failed.len(), map.in_ranks.len()), (1, 1));
+    // The same name, started again.
+    boots(&mut rig, 12, "a");
+    assert_eq!(shown(&rig), (Some((12, MdsState::Replay)), vec![]));
+}
+
+#[test]
+fn a_new_run_of_a_name_takes_the_place_of_the_one_before() {
+    let mut rig = Rig::new();
+    boots(&mut rig, 11, "a");
+    makes(&mut rig, "fs");
+    says(&mut rig, 11, MdsState::Active).unwrap();
+    boots(&mut rig, 12, "a");
+    assert!(fenced(&rig, 11));
+    assert_eq!(shown(&rig), (Some((12, MdsState::Replay)), vec![]));
+}
+
+#[test]
+fn a_rank_that_was_not_made_to_its_end_is_made_again() {
+    let mut rig = Rig::new();
+    boots(&mut rig, 11, "a");
+    makes(&mut rig, "fs");
+    boots(&mut rig, 12, "b");
+    let changes = fail(&rig.state, &[11], "lives no more", Utime::ZERO);
+    rig.commit(changes);
+    assert!(fenced(&rig, 11));
+    assert_eq!(shown(&rig), (Some((12, MdsState::Creating)), vec![]));
+}
+
+#[test]
+fn a_damaged_rank_goes_to_nobody() {
+    let mut rig = Rig::new();
+    boots(&mut rig, 11, "a");
+    makes(&mut rig, "fs");
+    says(&mut rig, 11, MdsState::Active).unwrap();
+    boots(&mut rig, 12, "b");
+    says(&mut rig, 11, MdsState::Damaged).unwrap();
+    assert_eq!(shown(&rig), (None, vec![12]));
+    let map = &rig.state.fsmap.filesystems[0].mds_map;
+    assert!(map.damaged.contains(&0) && map.failed.is_empty());
+}
+
+#[test]
+fn a_file_system_that_nobody_may_join_waits() {
+    let mut rig = Rig::new();
+    boots(&mut rig, 11, "a");
+    let state = rig.state.clone();
+    let mut draft = Draft::of(&state, Utime::ZERO);
+    let new = NewFs {
+        name: "old",
+        metadata_pool: 1,
+        data_pool: 2,
+        fscid: Some(7),
+        recover: true,
+    };
+    assert_eq!(create(&mut draft, &new), Ok(7));
+    rig.commit(draft.done());
+    assert_eq!(shown(&rig), (None, vec![11]));
+    let state = rig.state.clone();
+    let mut draft = Draft::of(&state, Utime::ZERO);
+    draft.map.by_id_mut(7).unwrap().mds_map.flags &= !mds_flag::NOT_JOINABLE;
+    rig.commit(draft.done());
+    assert_eq!(shown(&rig), (Some((11, MdsState::Replay)), vec![]));
+    assert_eq!(rig.state.fsmap.next_filesystem_id, 8);
+}
+
+#[test]
+fn removal_fences_and_a_state_is_read_as_it_was_written() {
+    let mut rig = Rig::new();
+    boots(&mut rig, 11, "a");
+    let fscid = makes(&mut rig, "fs");
+    rig.check("file systems");
+    let state = rig.state.clone();
+    let mut draft = Draft::of(&state, Utime::ZERO);
+    remove(&mut draft, fscid);
+    rig.commit(draft.done());
+    assert!(fenced(&rig, 11));
+    assert_eq!(rig.state.fsmap.legacy_client_fscid, -1);
+    assert!(rig.state.fsmap.filesystems.is_empty() && rig.state.mds.is_empty());
+    rig.check("file systems");
+}

@@ -1,0 +1,468 @@
+//! Rows and the journal in the metadata pool, and work on files' objects, over our RADOS client.
+//!
+//! Each call is one piece of work that ends with an event for the machine. What fails is tried again until it succeeds, except where
+//! the cluster says that we are not to write any more.
+//!
+//! Not here: when what is done ([`crate::machine`]).
+
+use crate::Error;
+use crate::journal::{self, Head};
+use crate::machine::{Event, PageRead, Read, Start, Write};
+use crate::place::{self, Fragment};
+use crate::row::{Job, Key, Row, job};
+use bytes::Bytes;
+use client::{Client, IoCtx, Operation, SnapContext};
+use denc::Decode;
+use io::task;
+use messages::osd::flag;
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+use types::{Errno, PoolId};
+
+/// Rows of one write.
+const ROWS_MAX: usize = 500;
+/// Writes of rows, and objects of a job, under way at once.
+const AT_ONCE: usize = 16;
+const RETRY: Duration = Duration::from_millis(500);
+
+#[derive(Clone)]
+pub struct Keeper {
+    client: Client,
+    rows: IoCtx,
+    pool: PoolId,
+}
+
+/// Metadata is written also where a pool is full: otherwise nothing could be deleted.
+fn writing() -> Operation {
+    Operation::new().flags(flag::FULL_FORCE)
+}
+
+impl Keeper {
+    pub fn new(client: Client, pool: PoolId) -> Self {
+        let rows = client.pool_by_id(pool);
+        Self { client, rows, pool }
+    }
+
+    /// Until it succeeds. An error that says that our time is over ends it.
+    async fn insist<T, F>(&self, what: &str, mut work: impl FnMut() -> F) -> Result<T, Error>
+    where
+        F: Future<Output = client::Result<T>>,
+    {
+        loop {
+            match work().await {
+                Ok(done) => return Ok(done),
+                Err(e) if matches!(e, client::Error::Closed) || e.errno() == Errno::EBLOCKLISTED => {
+                    return Err(e.into());
+                }
+                Err(e) => {
+                    tracing::warn!("{what}: {e}; trying again");
+                    task::sleep(RETRY).await;
+                }
+            }
+        }
+    }
+
+    fn damaged(&self, object: &str, what: impl ToString) -> Error {
+        Error::Damaged {
+            pool: self.pool,
+            object: object.to_string(),
+            what: what.to_string(),
+        }
+    }
+
+    // The start
+
+    pub async fn start(&self) -> Result<Start, Error> {
+        let head = self.head().await?;
+        let mut start = Start {
+            next_segment: head.map_or(1, |h| h.first_segment),
+            next_tx: head.map_or(1, |h| h.next_tx),
+            is_new: head.is_none(),
+            ..Start::default()
+        };
+        for object in place::WHOLE {
+            self.table(object, &mut start.tables).await?;
+        }
+        let mut said = std::time::Duration::ZERO;
+        let clock = self.client.platform().clock.clone();
+        while let Some(bytes) = self.segment(start.next_segment).await? {
+            let name = journal::segment(start.next_segment);
+            let all = journal::parse(&bytes).map_err(|e| self.damaged(&name, e))?;
+            let first = all.first().map_or(start.next_tx, |(n, _)| *n);
+            start.next_tx = all
+                .last()
+                .map_or(start.next_tx, |(n, _)| *n + 1)
+                .max(start.next_tx);
+            start
+                .segments
+                .push((start.next_segment, bytes.len() as u64, first));
+            start.journal.extend(all);
+            start.next_segment += 1;
+            start.is_new = false;
+            let now = clock.monotonic();
+            if now > said + Duration::from_secs(1) {
+                said = now;
+                tracing::info!("replay: {} segments of the journal read", start.segments.len());
+            }
+        }
+        Ok(start)
+    }
+
+    async fn head(&self) -> Result<Option<Head>, Error> {
+        let Some(bytes) = self.object(journal::HEAD).await? else {
+            return Ok(None);
+        };
+        let head = Head::from_bytes(&bytes).map_err(|e| self.damaged(journal::HEAD, e))?;
+        Ok(Some(head))
+    }
+
+    async fn segment(&self, number: u64) -> Result<Option<Bytes>, Error> {
+        self.object(&journal::segment(number)).await
+    }
+
+    /// None: there is no such object.
+    async fn object(&self, name: &str) -> Result<Option<Bytes>, Error> {
+        self.insist(name, || async {
+            match self.rows.read(name, 0, 0).await {
+                Ok(bytes) => Ok(Some(bytes)),
+                Err(e) if e.is_not_found() => Ok(None),
+                Err(e) => Err(e),
+            }
+        })
+        .await
+    }
+
+    async fn table(&self, object: &str, into: &mut Vec<(Key, Row)>) -> Result<(), Error> {
+        let all = self
+            .insist(object, || async {
+                match self.rows.omap(object).await {
+                    Ok(all) => Ok(all),
+                    Err(e) if e.is_not_found() => Ok(BTreeMap::new()),
+                    Err(e) => Err(e),
+                }
+            })
+            .await?;
+        for (key, value) in all {
+            let key = place::key_of(object, &key).ok_or_else(|| self.damaged(object, "an unknown key"))?;
+            let row = Row::from_bytes(&key, &value).map_err(|e| self.damaged(object, e))?;
+            into.push((key, row));
+        }
+        Ok(())
+    }
+
+    // Rows
+
+    pub async fn load(&self, id: u64, reads: Vec<Read>) -> Result<Event, Error> {
+        let mut by_object: BTreeMap<&str, BTreeSet<Bytes>> = BTreeMap::new();
+        for read in &reads {
+            by_object
+                .entry(&read.object)
+                .or_default()
+                .insert(read.key.clone());
+        }
+        let mut found: BTreeMap<(&str, Bytes), Bytes> = BTreeMap::new();
+        for (object, keys) in by_object {
+            let rows = self
+                .insist(object, || async {
+                    match self.rows.omap_get(object, &keys).await {
+                        Ok(rows) => Ok(rows),
+                        Err(e) if e.is_not_found() => Ok(BTreeMap::new()),
+                        Err(e) => Err(e),
+                    }
+                })
+                .await?;
+            found.extend(rows.into_iter().map(|(k, v)| ((object, k), v)));
+        }
+        let rows = reads
+            .iter()
+            .map(|r| found.get(&(r.object.as_str(), r.key.clone())).cloned())
+            .collect();
+        Ok(Event::Loaded { id, rows })
+    }
+
+    pub async fn page(&self, id: u64, read: PageRead) -> Result<Event, Error> {
+        let mut rows = Vec::new();
+        let mut after = read.key.clone();
+        loop {
+            let left = read.max - rows.len() as u64;
+            let page = self
+                .insist(&read.object, || async {
+                    match self.rows.omap_page(&read.object, &after, b"", left).await {
+                        Ok(page) => Ok(Some(page)),
+                        Err(e) if e.is_not_found() => Ok(None),
+                        Err(e) => Err(e),
+                    }
+                })
+                .await?;
+            let Some(page) = page else {
+                return Ok(Event::Paged { id, rows, end: true });
+            };
+            let more = page.more;
+            rows.extend(page.items);
+            let full = rows.len() as u64 >= read.max;
+            match rows.last() {
+                Some((last, _)) if more && !full => after = last.clone(),
+                _ => return Ok(Event::Paged { id, rows, end: !more }),
+            }
+        }
+    }
+
+    pub async fn append(&self, segment: u64, new: bool, bytes: Bytes, last_tx: u64) -> Result<Event, Error> {
+        let name = journal::segment(segment);
+        // An append that was sent twice by us would be in it twice; what is durable under one number of an operation is done once.
+        let done = self
+            .insist(&name, || {
+                let op = writing().append(bytes.clone());
+                let op = if new {
+                    writing().create(true).append(bytes.clone())
+                } else {
+                    op
+                };
+                async { self.rows.operate(&name, op).await?.done() }
+            })
+            .await;
+        done.map(|_| Event::Appended { last_tx })
+    }
+
+    pub async fn flush(&self, id: u64, writes: Vec<Write>) -> Result<Event, Error> {
+        let mut parts = Vec::new();
+        for write in writes {
+            let mut set: Vec<(Bytes, Bytes)> = write.set.into_iter().collect();
+            let mut remove: Vec<Bytes> = write.remove.into_iter().collect();
+            while !set.is_empty() || !remove.is_empty() {
+                let rest = set.split_off(set.len().min(ROWS_MAX));
+                let kept = remove.split_off(remove.len().min(ROWS_MAX));
+                parts.push((write.object.clone(), set, remove));
+                (set, remove) = (rest, kept);
+            }
+        }
+        self.each(parts, |keeper, (object, set, remove)| async move {
+            let (set, remove) = (set.into_iter().collect(), remove.into_iter().collect());
+            keeper.write_rows(&object, &set, &remove).await
+        })
+        .await?;
+        Ok(Event::Flushed { id })
+    }
+
+    /// Copies the names of a fragment to its halves. What an earlier try left in these is gone before.
+    pub async fn split(&self, dir: u64, fragment: Fragment) -> Result<Event, Error> {
+        let halves = fragment.halves();
+        for half in halves {
+            self.remove(&self.rows, &half.object(dir)).await?;
+        }
+        let object = fragment.object(dir);
+        let mut after = Bytes::new();
+        loop {
+            let page = self
+                .insist(&object, || async {
+                    match self.rows.omap_page(&object, &after, b"", ROWS_MAX as u64).await {
+                        Ok(page) => Ok(Some(page)),
+                        Err(e) if e.is_not_found() => Ok(None),
+                        Err(e) => Err(e),
+                    }
+                })
+                .await?;
+            let Some(page) = page else { break };
+            let mut sets = [BTreeMap::new(), BTreeMap::new()];
+            let last = page.items.last().map(|(k, _)| k.clone());
+            for (key, value) in page.items {
+                let Some(Key::Dentry { hash, .. }) = place::parse_dentry(dir, &key) else {
+                    return Err(self.damaged(&object, "a name that cannot be read"));
+                };
+                let upper = halves[0].end().is_some_and(|end| hash >= end);
+                sets[usize::from(upper)].insert(key, value);
+            }
+            for (half, set) in halves.iter().zip(&sets) {
+                if !set.is_empty() {
+                    self.write_rows(&half.object(dir), set, &BTreeSet::new()).await?;
+                }
+            }
+            match last {
+                Some(last) if page.more => after = last,
+                _ => break,
+            }
+        }
+        Ok(Event::Split { dir })
+    }
+
+    async fn write_rows(
+        &self,
+        object: &str,
+        set: &BTreeMap<Bytes, Bytes>,
+        remove: &BTreeSet<Bytes>,
+    ) -> Result<(), Error> {
+        self.insist(object, || async {
+            let mut op = writing().create(false);
+            if !set.is_empty() {
+                op = op.set_omap(set);
+            }
+            if !remove.is_empty() {
+                op = op.remove_omap_keys(remove);
+            }
+            self.rows.operate(object, op).await?.done().map(drop)
+        })
+        .await
+    }
+
+    pub async fn trim(&self, first: u64, next_tx: u64, gone: Vec<u64>) -> Result<Event, Error> {
+        let head = Head {
+            first_segment: first,
+            next_tx,
+        };
+        self.insist(journal::HEAD, || async {
+            let op = writing().write_full(head.to_object());
+            self.rows.operate(journal::HEAD, op).await?.done().map(drop)
+        })
+        .await?;
+        for number in gone {
+            self.remove(&self.rows, &journal::segment(number)).await?;
+        }
+        Ok(Event::Trimmed)
+    }
+
+    /// Done for all, some at once.
+    async fn each<T, F>(
+        &self,
+        all: impl IntoIterator<Item = T>,
+        work: impl Fn(Self, T) -> F,
+    ) -> Result<(), Error>
+    where
+        F: Future<Output = Result<(), Error>> + 'static,
+    {
+        let mut under_way = std::collections::VecDeque::new();
+        for item in all {
+            under_way.push_back(task::spawn_local(work(self.clone(), item)));
+            if under_way.len() >= AT_ONCE
+                && let Some(first) = under_way.pop_front()
+            {
+                first.await.map_err(|_| client::Error::Closed)??;
+            }
+        }
+        for rest in under_way {
+            rest.await.map_err(|_| client::Error::Closed)??;
+        }
+        Ok(())
+    }
+
+    async fn remove(&self, io: &IoCtx, object: &str) -> Result<(), Error> {
+        self.insist(object, || async {
+            match io.operate(object, writing().remove()).await?.done() {
+                Err(e) if e.is_not_found() => Ok(()),
+                done => done.map(drop),
+            }
+        })
+        .await
+    }
+
+    // Jobs
+
+    pub async fn job(&self, id: u64, j: Arc<Job>) -> Result<Event, Error> {
+        let size = match j.kind {
+            job::PURGE => self.purge(&j).await.map(|()| None)?,
+            job::CUT => self.cut(&j).await.map(|()| None)?,
+            job::PURGE_DIR => self.purge_dir(&j).await.map(|()| None)?,
+            job::DROP => {
+                let fragment = Fragment {
+                    bits: j.bits,
+                    value: j.split,
+                };
+                self.remove(&self.rows, &fragment.object(j.ino))
+                    .await
+                    .map(|()| None)?
+            }
+            job::PROBE => Some(self.probe(&j).await?),
+            other => {
+                tracing::error!("job {id} is of kind {other}, which is not known");
+                None
+            }
+        };
+        Ok(Event::JobDone { id, size })
+    }
+
+    fn data(&self, j: &Job) -> IoCtx {
+        let mut io = self.client.pool_by_id(PoolId::from(j.layout.pool));
+        io.set_namespace(j.pool_ns.clone());
+        if let Ok(context) = SnapContext::new(j.snap_seq, j.snaps.clone()) {
+            io.set_snap_context(context);
+        }
+        io
+    }
+
+    async fn purge(&self, j: &Job) -> Result<(), Error> {
+        let io = self.data(j);
+        let objects: Range<u64> = 0..place::objects_of(&j.layout, j.from);
+        let ino = j.ino;
+        self.each(objects, |keeper, n| {
+            let io = io.clone();
+            async move { keeper.remove(&io, &place::data_object(ino, n)).await }
+        })
+        .await
+    }
+
+    async fn cut(&self, j: &Job) -> Result<(), Error> {
+        let io = self.data(j);
+        let objects: Range<u64> = 0..place::objects_of(&j.layout, j.from);
+        let (ino, layout, from, to, seq) = (j.ino, j.layout, j.from, j.to, j.truncate_seq);
+        let cut = objects.filter_map(|n| {
+            let left = place::object_bytes(&layout, to, n);
+            (left < place::object_bytes(&layout, from, n)).then_some((n, left))
+        });
+        self.each(cut, |keeper, (n, left)| {
+            let io = io.clone();
+            async move {
+                let name = place::data_object(ino, n);
+                // The first object stays, for those who look for the file by it.
+                if left == 0 && n > 0 {
+                    return keeper.remove(&io, &name).await;
+                }
+                keeper
+                    .insist(&name, || async {
+                        let op = writing().assert_exists().trim_truncate(left, seq);
+                        match io.operate(&name, op).await?.done() {
+                            Err(e) if e.is_not_found() => Ok(()),
+                            done => done.map(drop),
+                        }
+                    })
+                    .await
+            }
+        })
+        .await
+    }
+
+    async fn purge_dir(&self, j: &Job) -> Result<(), Error> {
+        let (bits, split, ino) = (j.bits, j.split, j.ino);
+        // Halves that were being made when the directory went, too.
+        let begun = Fragment { bits, value: split }.halves();
+        self.each(
+            Fragment::all(bits, split).chain(begun),
+            |keeper, fragment| async move { keeper.remove(&keeper.rows, &fragment.object(ino)).await },
+        )
+        .await
+    }
+
+    /// Where the last byte is that a writer left.
+    async fn probe(&self, j: &Job) -> Result<u64, Error> {
+        let io = self.data(j);
+        let mut size = j.to;
+        for n in 0..place::objects_of(&j.layout, j.from) {
+            if place::object_bytes(&j.layout, j.from, n) <= place::object_bytes(&j.layout, j.to, n) {
+                continue;
+            }
+            let name = place::data_object(j.ino, n);
+            let bytes = self
+                .insist(&name, || async {
+                    match io.stat(&name).await {
+                        Ok((bytes, _)) => Ok(bytes),
+                        Err(e) if e.is_not_found() => Ok(0),
+                        Err(e) => Err(e),
+                    }
+                })
+                .await?;
+            size = size.max(place::file_size_of(&j.layout, n, bytes));
+        }
+        Ok(size.min(j.from))
+    }
+}

@@ -1,0 +1,695 @@
+//! Capabilities: what clients may do with an inode on their own.
+//!
+//! Vocabulary (docs/protocol/files.md, section 8): *pending* is what a client should have, *issued* what it may still have; what is issued
+//! and not pending is being revoked. *Frozen* is what requests that wait, or that are being carried out, keep from being given.
+//!
+//! Invariants: two clients are never issued what stands against each other ([`against`]); a request goes on when what it froze is
+//! issued to nobody, not before; what a client changed is applied before it counts as given back, and acknowledged when durable.
+
+use super::requests::{Request, RequestId};
+use super::{ClientId, Machine, Result, Stop, Tx};
+use crate::row::{Inode, Key, Row};
+use messages::fs::{CapBody, CapItem, CapStat, MClientCapRelease, MClientCaps, Release, cap, cap_op};
+use messages::mon::Body;
+use std::collections::{BTreeMap, BTreeSet};
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Cap {
+    pub id: u64,
+    pub pending: u32,
+    pub issued: u32,
+    pub wanted: u32,
+    pub last_sent: u32,
+    /// Of the last reply that carried it.
+    pub last_issue: u32,
+    /// Since when something is being revoked.
+    pub revoked_at: Option<std::time::Duration>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Frozen {
+    request: RequestId,
+    mask: u32,
+    except: Option<ClientId>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct InodeCaps {
+    pub holders: BTreeMap<ClientId, Cap>,
+    frozen: Vec<Frozen>,
+    waiting: BTreeSet<RequestId>,
+}
+
+/// What nobody else may be given while one has these bits.
+fn against(have: u32) -> u32 {
+    let mut no = 0;
+    for (shared, exclusive) in [(cap::AS, cap::AX), (cap::LS, cap::LX), (cap::XS, cap::XX)] {
+        if have & exclusive != 0 {
+            no |= shared | exclusive;
+        }
+        if have & shared != 0 {
+            no |= exclusive;
+        }
+    }
+    if have & (cap::FX | cap::FB) != 0 {
+        no |= cap::FS | cap::FX | cap::FC | cap::FR | cap::FW | cap::FB;
+    }
+    if have & cap::FW != 0 {
+        no |= cap::FS | cap::FX | cap::FC | cap::FB;
+    }
+    if have & (cap::FC | cap::FS) != 0 {
+        no |= cap::FW | cap::FX | cap::FB;
+    }
+    if have & cap::FR != 0 {
+        no |= cap::FX | cap::FB;
+    }
+    no
+}
+
+/// What all may have together.
+const SHARED: u32 = cap::PIN | cap::AS | cap::LS | cap::XS;
+
+impl Cap {
+    fn reads(&self) -> bool {
+        self.wanted & (cap::FR | cap::FC) != 0
+    }
+
+    fn writes(&self) -> bool {
+        self.wanted & (cap::FW | cap::FB) != 0
+    }
+
+    /// What it is given without having asked, besides what it wants.
+    fn liked(&self, inode: &Inode) -> u32 {
+        let mut bits = SHARED | cap::FS | self.wanted;
+        if inode.is_dir() {
+            bits |= cap::FX;
+        }
+        if self.reads() {
+            bits |= cap::FC | cap::FR;
+        }
+        if self.writes() {
+            bits |= cap::AX | cap::LX | cap::XX | EVERY_F;
+        }
+        bits
+    }
+}
+
+pub(crate) const EVERY_F: u32 = cap::FS | cap::FX | cap::FC | cap::FR | cap::FW | cap::FB;
+
+impl InodeCaps {
+    fn frozen_for(&self, client: ClientId) -> u32 {
+        self.frozen
+            .iter()
+            .filter(|f| f.except != Some(client))
+            .fold(0, |m, f| m | f.mask)
+    }
+
+    pub fn wants(&self) -> u32 {
+        self.holders.values().fold(0, |m, c| m | c.wanted)
+    }
+
+    pub fn issued(&self) -> u32 {
+        self.holders.values().fold(0, |m, c| m | c.issued)
+    }
+
+    pub fn wait(&mut self, request: RequestId) {
+        self.waiting.insert(request);
+    }
+
+    pub fn is_idle(&self) -> bool {
+        self.holders.is_empty() && self.frozen.is_empty() && self.waiting.is_empty()
+    }
+
+    /// What it may have, by who else uses the inode, and what is kept back.
+    fn allowed(&self, client: ClientId, inode: &Inode, caching: bool) -> u32 {
+        let Some(cap) = self.holders.get(&client) else {
+            return 0;
+        };
+        let bits = match caching {
+            false => self.asking(cap, inode),
+            true => self.caching(client, cap, inode),
+        };
+        bits & !self.frozen_for(client)
+    }
+
+    /// Nothing is cached: readers read, writers write, all at the objects.
+    fn asking(&self, c: &Cap, inode: &Inode) -> u32 {
+        let mut bits = cap::PIN;
+        if inode.is_file() {
+            if c.reads() {
+                bits |= cap::FR;
+            }
+            if c.writes() {
+                bits |= cap::AS | cap::FW;
+            }
+        }
+        bits
+    }
+
+    /// Who is alone may do everything; several may all read, or some write, where nobody caches.
+    fn caching(&self, client: ClientId, c: &Cap, inode: &Inode) -> u32 {
+        if self.holders.len() == 1 {
+            return SHARED | cap::AX | cap::LX | cap::XX | EVERY_F;
+        }
+        if !inode.is_file() {
+            return SHARED | cap::FS;
+        }
+        let others = || self.holders.iter().filter(|(k, _)| **k != client).map(|(_, o)| o);
+        let (others_write, others_read) = (others().any(Cap::writes), others().any(Cap::reads));
+        match (c.writes(), others_write) {
+            (false, false) => SHARED | cap::FS | cap::FC | cap::FR,
+            (true, false) if !others_read => SHARED | EVERY_F,
+            (writes, _) => {
+                let read = if c.reads() { cap::FR } else { 0 };
+                SHARED | read | if writes { cap::FW } else { 0 }
+            }
+        }
+    }
+
+    /// What others hold that stands against it.
+    fn forbidden(&self, client: ClientId) -> u32 {
+        self.holders
+            .iter()
+            .filter(|(k, _)| **k != client)
+            .fold(0, |m, (_, c)| m | against(c.issued))
+    }
+}
+
+#[cfg(test)]
+impl InodeCaps {
+    /// Two that stand against each other.
+    pub fn conflict(&self) -> Option<(ClientId, ClientId)> {
+        let pairs = self
+            .holders
+            .iter()
+            .flat_map(|a| self.holders.iter().map(move |b| (a, b)));
+        pairs
+            .filter(|((k, a), (l, b))| k != l && against(a.issued) & b.issued != 0)
+            .map(|((k, _), (l, _))| (*k, *l))
+            .next()
+    }
+}
+
+impl Machine {
+    fn inode_caps(&mut self, ino: u64) -> &mut InodeCaps {
+        self.caps.entry(ino).or_default()
+    }
+
+    /// The client gets, or keeps, a capability, by a reply.
+    pub(crate) fn issue(&mut self, client: ClientId, inode: &Inode) -> CapStat {
+        let (ino, caching) = (inode.ino, self.options.caching);
+        let Self {
+            caps,
+            last_cap_id,
+            sessions,
+            ..
+        } = self;
+        let Some(session) = sessions.get_mut(client) else {
+            return CapStat::default();
+        };
+        let ic = caps.entry(ino).or_default();
+        ic.holders.entry(client).or_insert_with(|| {
+            session.caps.insert(ino);
+            *last_cap_id += 1;
+            Cap {
+                id: *last_cap_id,
+                issued: cap::PIN,
+                pending: cap::PIN,
+                ..Cap::default()
+            }
+        });
+        let allowed = ic.allowed(client, inode, caching) & !ic.forbidden(client);
+        let Some(cap) = ic.holders.get_mut(&client) else {
+            return CapStat::default();
+        };
+        cap.pending |= allowed & cap.liked(inode) | cap::PIN;
+        cap.issued |= cap.pending;
+        cap.last_sent += 1;
+        cap.last_issue = cap.last_sent;
+        CapStat {
+            caps: cap.pending,
+            wanted: cap.wanted,
+            id: cap.id,
+            seq: cap.last_sent,
+            mseq: 0,
+            realm: 0,
+            flags: 1,
+        }
+    }
+
+    /// Opening says what will be wanted.
+    pub(crate) fn want(&mut self, client: ClientId, ino: u64, bits: u32) {
+        let Self {
+            caps,
+            last_cap_id,
+            sessions,
+            ..
+        } = self;
+        let Some(session) = sessions.get_mut(client) else {
+            return;
+        };
+        let cap = caps
+            .entry(ino)
+            .or_default()
+            .holders
+            .entry(client)
+            .or_insert_with(|| {
+                session.caps.insert(ino);
+                *last_cap_id += 1;
+                Cap {
+                    id: *last_cap_id,
+                    issued: cap::PIN,
+                    pending: cap::PIN,
+                    ..Cap::default()
+                }
+            });
+        cap.wanted |= bits;
+    }
+
+    /// Nobody but `except` may have these bits from now on, until the request has ended; goes on when nobody has them.
+    pub(crate) fn withhold(
+        &mut self,
+        r: &mut Request,
+        ino: u64,
+        mask: u32,
+        except: Option<ClientId>,
+    ) -> Result<()> {
+        if mask == 0 {
+            return Ok(());
+        }
+        let request = r.id;
+        if !self.caps.contains_key(&ino) {
+            return Ok(());
+        }
+        let frozen = Frozen {
+            request,
+            mask,
+            except,
+        };
+        let ic = self.inode_caps(ino);
+        if !ic.frozen.contains(&frozen) {
+            ic.frozen.push(frozen);
+            r.frozen.insert(ino);
+        }
+        self.settle(ino);
+        let ic = self.inode_caps(ino);
+        let held = |(k, c): (&ClientId, &Cap)| Some(*k) != except && c.issued & mask != 0;
+        if ic.holders.iter().any(held) {
+            ic.waiting.insert(request);
+            return Err(Stop::Wait);
+        }
+        Ok(())
+    }
+
+    /// The request has ended: what it kept back may be given again.
+    pub(crate) fn thaw(&mut self, r: &mut Request) {
+        for ino in std::mem::take(&mut r.frozen) {
+            if let Some(ic) = self.caps.get_mut(&ino) {
+                ic.frozen.retain(|f| f.request != r.id);
+                ic.waiting.remove(&r.id);
+            }
+            self.wake(ino);
+        }
+    }
+
+    /// Something changed for those who wait at the inode.
+    pub(crate) fn wake(&mut self, ino: u64) {
+        if let Some(ic) = self.caps.get_mut(&ino) {
+            let waiting = std::mem::take(&mut ic.waiting);
+            self.runnable.extend(waiting);
+        }
+        self.settle(ino);
+        self.forget_if_idle(ino);
+    }
+
+    fn forget_if_idle(&mut self, ino: u64) {
+        if self.caps.get(&ino).is_some_and(InodeCaps::is_idle) {
+            self.caps.remove(&ino);
+        }
+        self.purge_if_stray(ino);
+    }
+
+    /// Revokes what is not to be had any more, and gives what is wanted and may be had.
+    pub(crate) fn settle(&mut self, ino: u64) {
+        let Some(inode) = self.cached(ino) else { return };
+        let caching = self.options.caching;
+        let Some(ic) = self.caps.get(&ino) else { return };
+        let clients: Vec<ClientId> = ic.holders.keys().copied().collect();
+        for client in clients {
+            let Some(ic) = self.caps.get_mut(&ino) else { return };
+            let (allowed, forbidden) = (ic.allowed(client, &inode, caching), ic.forbidden(client));
+            let Some(cap) = ic.holders.get_mut(&client) else {
+                continue;
+            };
+            let revoked = cap.pending & !allowed & !cap::PIN;
+            let given = allowed & !cap.pending & !forbidden & cap.liked(&inode);
+            let op = if revoked != 0 {
+                cap.pending &= !revoked;
+                cap.revoked_at.get_or_insert(self.now.monotonic);
+                cap_op::REVOKE
+            } else if given != 0 && cap.issued & !cap.pending == 0 {
+                cap.pending |= given;
+                cap.issued |= given;
+                cap_op::GRANT
+            } else {
+                continue;
+            };
+            cap.last_sent += 1;
+            let cap = cap.clone();
+            self.send_cap(client, &inode, &cap, op);
+        }
+    }
+
+    /// Tells a client what its capability is now, with all attributes.
+    fn send_cap(&mut self, client: ClientId, inode: &Inode, c: &Cap, op: u32) {
+        let realm = self.realm_cached(inode);
+        let m = MClientCaps {
+            op,
+            ino: inode.ino,
+            realm,
+            cap_id: c.id,
+            seq: c.last_sent,
+            caps: c.pending,
+            wanted: c.wanted,
+            uid: inode.uid,
+            gid: inode.gid,
+            mode: inode.mode,
+            nlink: inode.nlink,
+            xattr_version: inode.xattr_version,
+            body: body_of(inode, c),
+            inline_version: u64::MAX,
+            osd_epoch_barrier: self.osd_barrier,
+            pool_ns: inode.pool_ns.clone(),
+            btime: inode.btime,
+            change_attr: inode.change_attr,
+            files: inode.files,
+            subdirs: inode.subdirs,
+            xattrs: (c.pending & cap::XS != 0 && op == cap_op::GRANT).then(|| inode.xattrs.clone()),
+            ..MClientCaps::default()
+        };
+        self.send_counted(client, m.message(0));
+    }
+
+    /// All who hold a capability hear of a new size.
+    pub(crate) fn send_truncated(&mut self, ino: u64) {
+        let Some(inode) = self.cached(ino) else { return };
+        let Some(ic) = self.caps.get_mut(&ino) else { return };
+        let mut told = Vec::new();
+        for (client, cap) in &mut ic.holders {
+            cap.last_sent += 1;
+            told.push((*client, cap.clone()));
+        }
+        for (client, cap) in told {
+            self.send_cap(client, &inode, &cap, cap_op::TRUNC);
+        }
+    }
+
+    // From clients
+
+    pub(crate) fn client_caps(&mut self, client: ClientId, m: &MClientCaps, tid: u64) {
+        match m.op {
+            cap_op::UPDATE | cap_op::FLUSH | cap_op::RELEASE | cap_op::DROP => self.update(client, m, tid),
+            cap_op::FLUSHSNAP => self.flush_snap(client, m, tid),
+            _ => {}
+        }
+    }
+
+    fn update(&mut self, client: ClientId, m: &MClientCaps, tid: u64) {
+        let ino = m.ino;
+        let Some(cap) = self.caps.get(&ino).and_then(|ic| ic.holders.get(&client)) else {
+            return self.flush_of_nobody(client, m, tid);
+        };
+        if cap.id != m.cap_id {
+            return;
+        }
+        if m.dirty != 0 && tid > 0 {
+            self.flush(client, m, tid);
+        }
+        let Some(cap) = self.caps.get_mut(&ino).and_then(|ic| ic.holders.get_mut(&client)) else {
+            return;
+        };
+        confirm(cap, m.seq, m.caps);
+        if m.issue_seq == cap.last_issue {
+            cap.wanted = m.wanted;
+        } else {
+            cap.wanted |= m.wanted;
+        }
+        // Also in a message that flushes: the client does not ask a second time.
+        if m.body.max_size > 0 {
+            self.grow(client, ino, m.body.max_size);
+        }
+        self.wake(ino);
+        self.writers_gone(ino);
+    }
+
+    /// A flush that is sent again, whose capability has gone: it was applied, or its client lost it.
+    fn flush_of_nobody(&mut self, client: ClientId, m: &MClientCaps, tid: u64) {
+        let done = self.session(client).is_some_and(|s| s.flushed.contains(&tid));
+        if done {
+            self.acknowledge(client, m, tid);
+        }
+    }
+
+    /// What the client changed in its cache.
+    fn flush(&mut self, client: ClientId, m: &MClientCaps, tid: u64) {
+        let Some(session) = self.sessions.get_mut(client) else {
+            return;
+        };
+        let mut tx = Tx::default();
+        session.forget_flushed(client, m.oldest_flush_tid, &mut tx);
+        let again = !session.flushed.insert(tid);
+        if !again && let Some(inode) = self.cached(m.ino) {
+            tx.put(Key::Flushed { client, tid }, Row::Mark);
+            if session_may_write(self, client, &inode, m) {
+                self.keep_for_snaps(&mut tx, &inode, m.snap_follows);
+                let mut changed = Inode::clone(&inode);
+                apply_dirty(&mut changed, m);
+                tx.inode(changed);
+            }
+        }
+        self.commit(tx);
+        self.acknowledge(client, m, tid);
+        self.tell_quota(m.ino);
+    }
+
+    fn acknowledge(&mut self, client: ClientId, m: &MClientCaps, tid: u64) {
+        let ack = MClientCaps {
+            op: cap_op::FLUSH_ACK,
+            ino: m.ino,
+            cap_id: m.cap_id,
+            seq: m.seq,
+            caps: m.caps,
+            dirty: m.dirty,
+            snap_follows: m.snap_follows,
+            files: u64::MAX,
+            subdirs: u64::MAX,
+            osd_epoch_barrier: self.osd_barrier,
+            ..MClientCaps::default()
+        };
+        self.send_counted(client, ack.message(tid));
+    }
+
+    /// A writer needs room up to `size`.
+    fn grow(&mut self, client: ClientId, ino: u64, size: u64) {
+        let Some(inode) = self.cached(ino) else { return };
+        let limit = self.place.settings.max_file_size;
+        let holds = |c: &Cap| c.pending & cap::FW != 0;
+        let writes = self
+            .caps
+            .get(&ino)
+            .and_then(|ic| ic.holders.get(&client))
+            .is_some_and(holds);
+        if !writes || size > limit {
+            return;
+        }
+        if inode.max_size < size {
+            let mut changed = Inode::clone(&inode);
+            changed.max_size = room_for(&inode, size).min(round_up(limit, &inode));
+            let mut tx = Tx::default();
+            self.mark_writing(&mut tx, ino);
+            tx.inode(changed);
+            self.commit(tx);
+        }
+        let Some(inode) = self.cached(ino) else { return };
+        let Some(cap) = self.caps.get_mut(&ino).and_then(|ic| ic.holders.get_mut(&client)) else {
+            return;
+        };
+        cap.last_sent += 1;
+        let cap = cap.clone();
+        self.send_cap(client, &inode, &cap, cap_op::GRANT);
+    }
+
+    pub(crate) fn mark_writing(&mut self, tx: &mut Tx, ino: u64) {
+        if self.writing.insert(ino) {
+            tx.put(Key::Writing(ino), Row::Mark);
+        }
+    }
+
+    /// Room in which a writer may write without asking.
+    pub(crate) fn first_room(inode: &Inode) -> u64 {
+        room_for(inode, inode.size)
+    }
+
+    /// Where nobody writes any more the recorded size is the true one.
+    pub(crate) fn writers_gone(&mut self, ino: u64) {
+        if !self.writing.contains(&ino) || self.reconnecting.is_some() {
+            return;
+        }
+        if let Some(ic) = self.caps.get(&ino)
+            && (ic.issued() | ic.wants()) & (cap::FW | cap::FB | cap::FX) != 0
+        {
+            return;
+        }
+        self.writing.remove(&ino);
+        let mut tx = Tx::default();
+        tx.remove(Key::Writing(ino));
+        if let Some(inode) = self.cached(ino)
+            && inode.nlink > 0
+        {
+            let mut changed = Inode::clone(&inode);
+            changed.max_size = 0;
+            tx.inode(changed);
+        }
+        self.commit(tx);
+    }
+
+    pub(crate) fn cap_release(&mut self, client: ClientId, m: &MClientCapRelease) {
+        for item in &m.items {
+            self.release(client, item);
+        }
+    }
+
+    fn release(&mut self, client: ClientId, item: &CapItem) {
+        let Some(ic) = self.caps.get_mut(&item.ino) else {
+            return;
+        };
+        let Some(cap) = ic.holders.get(&client) else {
+            return;
+        };
+        if cap.id != item.cap_id {
+            return;
+        }
+        if item.issue_seq == cap.last_issue {
+            self.drop_cap(client, item.ino);
+        } else {
+            // Issued again meanwhile; but what was asked back is not there any more.
+            self.wake(item.ino);
+        }
+    }
+
+    /// The client has nothing of the inode any more.
+    pub(crate) fn drop_cap(&mut self, client: ClientId, ino: u64) {
+        if let Some(ic) = self.caps.get_mut(&ino) {
+            ic.holders.remove(&client);
+        }
+        if let Some(s) = self.sessions.get_mut(client) {
+            s.caps.remove(&ino);
+        }
+        self.writers_gone(ino);
+        self.wake(ino);
+    }
+
+    /// What the caller gives up with a request.
+    pub(crate) fn embedded_releases(&mut self, client: ClientId, releases: &[Release]) {
+        for r in releases {
+            let Some(cap) = self
+                .caps
+                .get_mut(&r.ino)
+                .and_then(|ic| ic.holders.get_mut(&client))
+            else {
+                continue;
+            };
+            if cap.id != r.cap_id {
+                continue;
+            }
+            confirm(cap, r.seq, r.caps);
+            if r.issue_seq == cap.last_issue {
+                cap.wanted = r.wanted;
+            }
+            self.wake(r.ino);
+        }
+    }
+}
+
+/// What the client says that it has.
+fn confirm(cap: &mut Cap, seq: u32, caps: u32) {
+    if seq == cap.last_sent {
+        cap.issued &= caps | cap::PIN;
+        cap.pending &= caps | cap::PIN;
+    } else {
+        cap.issued = (cap.issued & (caps | cap::PIN)) | cap.pending;
+    }
+    if cap.issued & !cap.pending == 0 {
+        cap.revoked_at = None;
+    }
+}
+
+fn session_may_write(m: &Machine, client: ClientId, inode: &Inode, message: &MClientCaps) -> bool {
+    let by = match message.caller_uid {
+        u32::MAX => (0, 0),
+        uid => (uid, message.caller_gid),
+    };
+    m.may_flush(client, inode, by)
+}
+
+/// A whole number of stripes.
+fn round_up(size: u64, inode: &Inode) -> u64 {
+    let set = u64::from(inode.layout.stripe_count).max(1) * u64::from(inode.layout.object_size).max(1);
+    size.div_ceil(set).saturating_mul(set)
+}
+
+fn room_for(inode: &Inode, size: u64) -> u64 {
+    let more = 1024 * u64::from(inode.layout.object_size).max(1);
+    let room = (2 * (size + 1)).min(size + more);
+    round_up(room, inode)
+}
+
+fn body_of(inode: &Inode, c: &Cap) -> CapBody {
+    CapBody {
+        size: inode.size,
+        max_size: if c.pending & cap::FW != 0 {
+            inode.max_size
+        } else {
+            0
+        },
+        truncate_size: inode.truncate_size,
+        truncate_seq: inode.truncate_seq,
+        mtime: inode.mtime,
+        atime: inode.atime,
+        ctime: inode.ctime,
+        layout: inode.layout,
+        time_warp_seq: inode.time_warp_seq,
+    }
+}
+
+/// Only what the dirty bits name is valid.
+fn apply_dirty(i: &mut Inode, m: &MClientCaps) {
+    let b = &m.body;
+    if m.dirty & (cap::FW | cap::FX | cap::FB) != 0 && i.is_file() {
+        if b.size > i.size && b.truncate_seq >= i.truncate_seq {
+            i.untold.bytes += b.size as i64 - i.size as i64;
+            i.size = b.size;
+        }
+        i.mtime = i.mtime.max(b.mtime);
+    }
+    if m.dirty & cap::FX != 0 {
+        if b.time_warp_seq >= i.time_warp_seq {
+            (i.mtime, i.atime) = (b.mtime, b.atime);
+        }
+    }
+    if m.dirty & cap::AX != 0 {
+        (i.uid, i.gid, i.btime) = (m.uid, m.gid, m.btime);
+        i.mode = i.mode & crate::row::S_IFMT | m.mode & 0o7777;
+    }
+    if m.dirty & cap::XX != 0
+        && m.xattr_version > i.xattr_version
+        && let Some(xattrs) = &m.xattrs
+    {
+        i.xattrs = xattrs.clone();
+        i.xattr_version = m.xattr_version;
+    }
+    i.time_warp_seq = i.time_warp_seq.max(b.time_warp_seq);
+    i.ctime = i.ctime.max(b.ctime);
+    i.change_attr = i.change_attr.max(m.change_attr);
+    i.untold.ctime = i.untold.ctime.max(i.ctime);
+}

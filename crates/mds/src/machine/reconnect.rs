@@ -1,0 +1,185 @@
+//! After a restart: clients come back with what they hold. Until all have come, or their time is over, nothing new begins.
+//!
+//! Order: `Reconnect` is published, and clients say what they hold; inodes of theirs are read; who did not come is fenced. Then
+//! `Rejoin`, then requests that clients had an answer for that may not have been kept (none: ours are durable before), then `Active`.
+
+use super::caps::Cap;
+use super::session::State;
+use super::{ClientId, Conn, Effect, Machine};
+use crate::membership::MdsState;
+use crate::row::{Inode, Job, Key, job};
+use messages::fs::{CapRecord, MClientReconnect, MClientSession, cap, session_op};
+use messages::mon::Body;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+#[derive(Debug)]
+pub(crate) struct Reconnecting {
+    until: Duration,
+    /// Sent messages with more to follow.
+    unfinished: BTreeSet<ClientId>,
+    records: Vec<(ClientId, CapRecord)>,
+}
+
+impl Machine {
+    pub(crate) fn begin_reconnect(&mut self) {
+        self.push(Effect::Report(MdsState::Replay));
+        self.state = MdsState::Reconnect;
+        let until = self.now.monotonic + self.options.reconnect;
+        self.reconnecting = Some(Reconnecting {
+            until,
+            unfinished: BTreeSet::new(),
+            records: Vec::new(),
+        });
+        self.push(Effect::Report(MdsState::Reconnect));
+        self.go_on_reconnecting();
+    }
+
+    pub(crate) fn client_reconnect(&mut self, conn: Conn, client: ClientId, m: MClientReconnect) {
+        let known = self.sessions.get(client).is_some_and(|s| s.state == State::Away);
+        let (Some(rc), true) = (&mut self.reconnecting, known) else {
+            // Its session is gone, and with it what it held.
+            let message = MClientSession::short(session_op::CLOSE, 0).message(0);
+            return self.push(Effect::Send { conn, message });
+        };
+        rc.records.extend(m.caps.into_iter().map(|c| (client, c)));
+        if m.more {
+            rc.unfinished.insert(client);
+            return;
+        }
+        rc.unfinished.remove(&client);
+        let now = self.now.monotonic;
+        if let Some(s) = self.sessions.get_mut(client) {
+            s.state = State::Open;
+            s.conn = Some(conn);
+            s.renewed = now;
+            s.pushed = 0;
+        }
+        self.go_on_reconnecting();
+    }
+
+    pub(crate) fn look_after_reconnect(&mut self) {
+        let Some(rc) = &self.reconnecting else { return };
+        if self.now.monotonic >= rc.until {
+            for client in self.sessions.away() {
+                tracing::warn!("client.{client}: it did not come back: it is evicted");
+                self.evict_client(client);
+            }
+        }
+        self.go_on_reconnecting();
+    }
+
+    /// Looks whether all are there, and what they hold is in memory.
+    pub(crate) fn go_on_reconnecting(&mut self) {
+        let Some(rc) = &self.reconnecting else { return };
+        let missing = self
+            .sessions
+            .iter()
+            .any(|(_, s)| matches!(s.state, State::Away | State::Evicted));
+        if missing || !rc.unfinished.is_empty() {
+            return;
+        }
+        let mut inos: BTreeSet<u64> = rc.records.iter().map(|(_, c)| c.ino).collect();
+        inos.extend(self.writing.iter().chain(&self.strays));
+        let wanted: Vec<Key> = inos
+            .into_iter()
+            .map(Key::inode)
+            .filter(|k| !self.table.contains(k))
+            .collect();
+        if !wanted.is_empty() {
+            return self.prefetch(wanted);
+        }
+        let Some(rc) = self.reconnecting.take() else {
+            return;
+        };
+        for (client, record) in rc.records {
+            self.take_back(client, record);
+        }
+        self.come_back();
+    }
+
+    /// What a client held it holds again.
+    fn take_back(&mut self, client: ClientId, record: CapRecord) {
+        if self.cached(record.ino).is_none() {
+            return;
+        }
+        self.last_cap_id = self.last_cap_id.max(record.cap_id);
+        let held = Cap {
+            id: record.cap_id,
+            pending: record.issued,
+            issued: record.issued,
+            wanted: record.wanted,
+            ..Cap::default()
+        };
+        let Some(s) = self.sessions.get_mut(client) else {
+            return;
+        };
+        s.caps.insert(record.ino);
+        let ic = self.caps.entry(record.ino).or_default();
+        ic.holders.insert(client, held);
+        self.restore_flocks(client, record.ino, &record.fcntl, &record.flock);
+    }
+
+    fn come_back(&mut self) {
+        let clients: Vec<ClientId> = self.sessions.iter().map(|(id, _)| id).collect();
+        for client in clients {
+            self.send_open(client, 0);
+        }
+        let writing: Vec<u64> = self.writing.iter().copied().collect();
+        for ino in writing {
+            let written = self.caps.get(&ino).map_or(0, |ic| ic.issued() | ic.wants());
+            if written & (cap::FW | cap::FB | cap::FX) == 0 {
+                self.probe(ino);
+            }
+        }
+        self.state = MdsState::Rejoin;
+        self.push(Effect::Report(MdsState::Rejoin));
+        self.become_active();
+        let held: Vec<u64> = self.caps.keys().copied().collect();
+        held.into_iter().for_each(|ino| self.settle(ino));
+        let strays: Vec<u64> = self.strays.iter().copied().collect();
+        strays.into_iter().for_each(|ino| self.purge_if_stray(ino));
+    }
+
+    // Sizes
+
+    /// A writer is gone for ever: how far it wrote is found by the objects.
+    pub(crate) fn probe(&mut self, ino: u64) {
+        let Some(inode) = self.cached(ino) else { return };
+        if inode.nlink == 0 || inode.max_size <= inode.size || self.probing(ino) {
+            return;
+        }
+        let mut tx = super::Tx::default();
+        let probe = Job {
+            kind: job::PROBE,
+            ino,
+            layout: inode.layout,
+            pool_ns: inode.pool_ns.clone(),
+            from: inode.max_size,
+            to: inode.size,
+            ..Job::default()
+        };
+        let id = self.new_job(&mut tx, probe);
+        self.probes.insert(ino, id);
+        self.commit(tx);
+        self.start_jobs();
+    }
+
+    /// Its size is being found.
+    pub(crate) fn probing(&self, ino: u64) -> bool {
+        self.probes.contains_key(&ino)
+    }
+
+    pub(crate) fn probed(&mut self, tx: &mut super::Tx, ino: u64, size: u64) {
+        self.probes.remove(&ino);
+        let Some(inode) = self.cached(ino) else { return };
+        if size <= inode.size {
+            return;
+        }
+        let mut changed = Inode::clone(&inode);
+        changed.untold.bytes += size as i64 - inode.size as i64;
+        changed.size = size;
+        changed.change_attr += 1;
+        tx.inode(changed);
+    }
+}

@@ -1,0 +1,334 @@
+//! Requests: from a client's message to its answer.
+//!
+//! A request is carried out by one function for its operation, which asks for rows and capabilities first, and changes something only when
+//! it has all of them. Where something is missing it is left, and begun again from its start when that is there.
+
+mod attributes;
+mod create;
+mod layouts;
+mod locks;
+mod lookup;
+mod names;
+mod paths;
+mod readdir;
+mod rename;
+mod snapshots;
+mod truncate;
+mod xattrs;
+
+use super::{ClientId, Machine, Result, Stop, Tx};
+use crate::access::Wish;
+use crate::membership::{Assigned, MdsState};
+use crate::row::{Inode, Key, NOSNAP, ROOT, Row, S_IFDIR, Sums};
+use bytes::Bytes;
+use messages::fs::{Layout, MClientReply, MClientRequest, Trace, op, request_flag};
+use messages::mon::Body;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use types::{Errno, Utime};
+
+pub(crate) type RequestId = u64;
+
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub id: RequestId,
+    pub client: ClientId,
+    pub tid: u64,
+    pub m: Arc<MClientRequest>,
+    /// Inodes at which it keeps something back.
+    pub frozen: BTreeSet<u64>,
+    pub phase: Phase,
+}
+
+/// What a request has begun that it must not begin again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    New,
+    /// Objects are being cut by this job.
+    Cutting(u64),
+    Cut,
+    /// It waits for a file lock.
+    Locking,
+    /// Its lock was taken, or it was woken up with an error.
+    Woken(i32),
+}
+
+impl Request {
+    pub fn job_done(&mut self, id: u64) {
+        if self.phase == Phase::Cutting(id) {
+            self.phase = Phase::Cut;
+        }
+    }
+
+    /// When the change was made, by the client's clock.
+    pub fn stamp(&self) -> Utime {
+        self.m.stamp
+    }
+}
+
+/// What is answered.
+#[derive(Debug, Default)]
+pub(crate) struct Answer {
+    pub trace: Trace,
+    pub extra: Bytes,
+    /// The inode whose realms are told.
+    pub realms_of: Option<u64>,
+}
+
+impl Machine {
+    pub(crate) fn begin_request(&mut self, client: ClientId, tid: u64, m: MClientRequest) {
+        self.last_request += 1;
+        let id = self.last_request;
+        if let Some(s) = self.sessions.get_mut(client) {
+            s.requests.insert(tid, id);
+        }
+        let request = Request {
+            id,
+            client,
+            tid,
+            m: Arc::new(m),
+            frozen: BTreeSet::new(),
+            phase: Phase::New,
+        };
+        self.requests.insert(id, request);
+        self.runnable.push_back(id);
+    }
+
+    /// Carries out what can be.
+    pub(crate) fn run_requests(&mut self) {
+        while let Some(id) = self.runnable.pop_front() {
+            let Some(request) = self.requests.remove(&id) else {
+                continue;
+            };
+            self.run(request);
+        }
+    }
+
+    fn run(&mut self, mut r: Request) {
+        let replay = r.m.flags & request_flag::REPLAY != 0;
+        let may = match self.state {
+            MdsState::Active => true,
+            MdsState::ClientReplay => replay,
+            _ => false,
+        };
+        let changes = r.m.op & 0x1000 != 0;
+        if !may {
+            self.requests.insert(r.id, r);
+            return;
+        }
+        if changes && self.wb.is_full() {
+            self.wb.waiting.push(r.id);
+            self.requests.insert(r.id, r);
+            return;
+        }
+        let outcome = self.carry_out(&mut r);
+        match outcome {
+            Ok(answer) => self.finish(r, 0, answer),
+            Err(Stop::Error(e)) => self.finish(r, e.code(), Answer::default()),
+            Err(stop) => {
+                let id = r.id;
+                self.requests.insert(id, r);
+                match stop {
+                    Stop::Load(keys) => self.load(id, keys),
+                    Stop::Page(read) => self.load_page(id, read),
+                    Stop::Wait | Stop::Error(_) => {}
+                }
+            }
+        }
+    }
+
+    fn carry_out(&mut self, r: &mut Request) -> Result<Answer> {
+        if r.phase == Phase::New {
+            let m = r.m.clone();
+            self.embedded_releases(r.client, &m.releases);
+            if let Some(answer) = self.done_before(r) {
+                return Ok(answer);
+            }
+        }
+        match r.m.op {
+            op::LOOKUP => self.lookup(r),
+            op::GETATTR => self.getattr(r),
+            op::LOOKUPINO => self.lookup_ino(r),
+            op::LOOKUPPARENT => self.lookup_parent(r),
+            op::LOOKUPNAME => self.lookup_name(r),
+            op::READDIR => self.readdir(r),
+            op::OPEN => self.open_file(r),
+            op::CREATE => self.create_file(r),
+            op::MKNOD => self.mknod(r),
+            op::MKDIR => self.mkdir(r),
+            op::SYMLINK => self.symlink(r),
+            op::LINK => self.link(r),
+            op::UNLINK => self.unlink(r),
+            op::RMDIR => self.rmdir(r),
+            op::RENAME => self.rename(r),
+            op::SETATTR => self.setattr(r),
+            op::SETXATTR => self.setxattr(r),
+            op::RMXATTR => self.rmxattr(r),
+            op::SETLAYOUT | op::SETDIRLAYOUT => self.setlayout(r),
+            op::GETVXATTR => self.getvxattr(r),
+            op::SETFILELOCK => self.setfilelock(r),
+            op::GETFILELOCK => self.getfilelock(r),
+            op::LSSNAP => self.lssnap(r),
+            op::LOOKUPSNAP => self.lookupsnap(r),
+            op::MKSNAP => self.mksnap(r),
+            op::RMSNAP => self.rmsnap(r),
+            op::RENAMESNAP => self.renamesnap(r),
+            _ => Err(Errno::EOPNOTSUPP.into()),
+        }
+    }
+
+    /// A request that comes again after its answer was lost.
+    fn done_before(&mut self, r: &Request) -> Option<Answer> {
+        let ino = *self.sessions.get(r.client)?.done.get(&r.tid)?;
+        let extra = match ino {
+            0 => Bytes::new(),
+            ino => Bytes::copy_from_slice(&ino.to_le_bytes()),
+        };
+        Some(Answer {
+            extra,
+            ..Answer::default()
+        })
+    }
+
+    /// Answers, and gives back what was kept from others.
+    fn finish(&mut self, mut r: Request, result: i32, answer: Answer) {
+        let snap = answer
+            .realms_of
+            .map(|ino| self.realm_blob(ino))
+            .unwrap_or_default();
+        let reply = MClientReply {
+            op: r.m.op,
+            result,
+            map_epoch: self.place.epoch,
+            safe: true,
+            trace: answer.trace,
+            extra: answer.extra,
+            snap,
+        };
+        self.send(r.client, reply.message(r.tid));
+        if let Some(s) = self.sessions.get_mut(r.client) {
+            s.requests.remove(&r.tid);
+        }
+        self.thaw(&mut r);
+    }
+
+    /// Its client is gone: nobody waits for the answer.
+    pub(crate) fn abandon(&mut self, id: RequestId) {
+        if let Some(mut r) = self.requests.remove(&id) {
+            self.thaw(&mut r);
+        }
+        self.forget_lock_waiter(id);
+    }
+
+    /// The transaction of a request: it is remembered as carried out, with the inode that it made.
+    pub(crate) fn commit_request(&mut self, r: &Request, mut tx: Tx, made: u64) {
+        let Some(s) = self.sessions.get_mut(r.client) else {
+            return;
+        };
+        s.forget_done(r.client, r.m.oldest_tid, &mut tx);
+        s.done.insert(r.tid, made);
+        tx.put(
+            Key::Done {
+                client: r.client,
+                tid: r.tid,
+            },
+            Row::Done(made),
+        );
+        self.commit(tx);
+    }
+
+    /// What the key of the client says to it.
+    pub(crate) fn check_access(
+        &mut self,
+        r: &Request,
+        inode: &Inode,
+        name: Option<&Bytes>,
+        wish: Wish,
+    ) -> Result<()> {
+        let Some(s) = self.sessions.get(r.client) else {
+            return Err(Errno::EACCES.into());
+        };
+        let (access, from) = (s.access.clone(), s.from);
+        let who = (r.m.uid, r.m.gid);
+        let path = match access.needs_path() {
+            true => self.path_of(inode, name)?,
+            false => String::new(),
+        };
+        if access.allows(&self.place.name, &path, who, wish, from) {
+            return Ok(());
+        }
+        let basic = Wish {
+            policy: false,
+            snapshot: false,
+            ..wish
+        };
+        let without = access.allows(&self.place.name, &path, who, basic, from);
+        Err(if without { Errno::EPERM } else { Errno::EACCES }.into())
+    }
+
+    /// What a client changed in its cache has to be allowed, too.
+    pub(crate) fn may_flush(&self, client: ClientId, inode: &Inode, who: (u32, u32)) -> bool {
+        let Some(s) = self.sessions.get(client) else {
+            return false;
+        };
+        let path = match s.access.needs_path() {
+            true => self.path_cached(inode),
+            false => String::new(),
+        };
+        let wish = Wish {
+            write: true,
+            ..Wish::default()
+        };
+        s.access.allows(&self.place.name, &path, who, wish, s.from)
+    }
+
+    /// Nothing in a snapshot changes.
+    pub(crate) fn is_live(snap: u64) -> Result<()> {
+        match snap {
+            NOSNAP => Ok(()),
+            _ => Err(Errno::EROFS.into()),
+        }
+    }
+}
+
+pub(crate) const WRITE: Wish = Wish {
+    write: true,
+    policy: false,
+    snapshot: false,
+};
+pub(crate) const READ: Wish = Wish {
+    write: false,
+    policy: false,
+    snapshot: false,
+};
+
+/// The default layout: objects of 4 MiB.
+pub(crate) fn default_layout(place: &Assigned) -> Layout {
+    Layout {
+        stripe_unit: 4 << 20,
+        stripe_count: 1,
+        object_size: 4 << 20,
+        unused: [0; 3],
+        pool: place.data_pools.first().copied().unwrap_or_default() as u32,
+    }
+}
+
+pub(crate) fn root(place: &Assigned, now: Utime) -> Inode {
+    Inode {
+        ino: ROOT,
+        first: 2,
+        mode: S_IFDIR | 0o755,
+        nlink: 1,
+        ctime: now,
+        mtime: now,
+        btime: now,
+        truncate_size: u64::MAX,
+        layout: default_layout(place),
+        pin: -1,
+        sums: Sums {
+            subdirs: 1,
+            ..Sums::default()
+        },
+        ..Inode::default()
+    }
+}

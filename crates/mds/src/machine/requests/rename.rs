@@ -1,0 +1,152 @@
+//! RENAME: two names, up to two inodes and two directories in one step.
+
+use super::create::{add_name, count, touch};
+use super::names::{is_dots, told};
+use super::paths::Named;
+use super::{Answer, Request, WRITE};
+use crate::machine::{Machine, Result, Tx};
+use crate::row::{Dentry, Inode, Key, Row};
+use messages::fs::cap;
+use std::sync::Arc;
+use types::Errno;
+
+/// All that takes part, checked.
+struct Move {
+    from: Named,
+    to: Named,
+    moved: Arc<Inode>,
+    replaced: Option<Arc<Inode>>,
+}
+
+impl Machine {
+    pub(crate) fn rename(&mut self, r: &mut Request) -> Result<Answer> {
+        let (new, old) = (r.m.path.clone(), r.m.path2.clone());
+        if new.path.is_empty() || old.path.is_empty() || is_dots(&new.path) || is_dots(&old.path) {
+            return Err(Errno::EBUSY.into());
+        }
+        let (from, to) = (self.named_live(&old)?, self.named_live(&new)?);
+        let source = from.dentry.ok_or(Errno::ENOENT)?;
+        let moved = self.inode(source.ino)?;
+        let replaced = to.dentry.map(|d| self.inode(d.ino)).transpose()?;
+        let m = Move {
+            from,
+            to,
+            moved,
+            replaced,
+        };
+        self.check_access(r, &m.from.dir.inode, Some(&m.from.name), WRITE)?;
+        self.check_access(r, &m.to.dir.inode, Some(&m.to.name), WRITE)?;
+        self.check_move(&m)?;
+        if m.replaced.as_ref().is_some_and(|i| i.ino == m.moved.ino) {
+            // Two names of one inode: nothing happens.
+            return self.named_answer(r, m.to.dir.inode.ino, &m.to.name, Some(m.moved.ino));
+        }
+        self.realms_of(&m.moved)?;
+        self.realms_of(&m.to.dir.inode)?;
+        self.give_back(r, &m)?;
+        self.carry_out_move(r, &m)
+    }
+
+    fn check_move(&mut self, m: &Move) -> Result<()> {
+        if m.moved.is_dir() {
+            let above = self.ancestors(&m.to.dir.inode)?;
+            let inside = m.to.dir.inode.ino == m.moved.ino || above.iter().any(|d| d.ino == m.moved.ino);
+            if inside {
+                return Err(Errno::EINVAL.into());
+            }
+        }
+        if let Some(target) = &m.replaced {
+            match (m.moved.is_dir(), target.is_dir()) {
+                (true, false) => return Err(Errno::ENOTDIR.into()),
+                (false, true) => return Err(Errno::EISDIR.into()),
+                (true, true) => self.check_empty(target)?,
+                (false, false) => {}
+            }
+        }
+        if m.from.dir.inode.ino != m.to.dir.inode.ino {
+            self.same_quota_root(&m.moved, &m.to.dir.inode)?;
+        }
+        Ok(())
+    }
+
+    fn give_back(&mut self, r: &mut Request, m: &Move) -> Result<()> {
+        // A client takes the other names of a replaced file for gone, as long as it trusts a directory without a pause.
+        let pause = m.replaced.as_ref().is_some_and(|i| i.nlink > 1);
+        let keeps = (!pause).then_some(r.client);
+        for dir in [m.from.dir.inode.ino, m.to.dir.inode.ino] {
+            self.withhold(r, dir, cap::FS | cap::FX, keeps)?;
+        }
+        self.withhold(r, m.moved.ino, cap::LS | cap::LX, None)?;
+        if let Some(i) = &m.replaced {
+            self.withhold(r, i.ino, cap::LS | cap::LX, None)?;
+        }
+        Ok(())
+    }
+
+    fn carry_out_move(&mut self, r: &mut Request, m: &Move) -> Result<Answer> {
+        let stamp = r.stamp();
+        let (old_dir, new_dir) = (self.inode(m.from.dir.inode.ino)?, self.inode(m.to.dir.inode.ino)?);
+        let moved = self.inode(m.moved.ino)?;
+        let first = self.next_snap_of(&new_dir)?;
+        let mut tx = Tx::default();
+        for inode in [&old_dir, &new_dir, &moved] {
+            self.keep_inode(&mut tx, inode)?;
+        }
+        self.keep_dentry(&mut tx, &old_dir, &m.from.name)?;
+        self.keep_dentry(&mut tx, &new_dir, &m.to.name)?;
+        let same = old_dir.ino == new_dir.ino;
+        let mut target_dir = Inode::clone(&new_dir);
+        let mut gone = None;
+        if let Some(replaced) = &m.replaced {
+            let replaced = self.inode(replaced.ino)?;
+            if self.unname(&mut tx, &mut target_dir, &replaced, &m.to.name, stamp)? {
+                gone = Some(replaced.ino);
+            }
+        }
+        let mut inode = Inode::clone(&moved);
+        let place = (old_dir.ino, m.from.name.clone());
+        let is_first = inode.links.first() == Some(&place);
+        for link in &mut inode.links {
+            if *link == place {
+                *link = (new_dir.ino, m.to.name.clone());
+            }
+        }
+        inode.ctime = inode.ctime.max(stamp);
+        inode.change_attr += 1;
+        self.leave_realm(&mut tx, &mut inode, &old_dir, &new_dir)?;
+        if !same {
+            let mut source_dir = Inode::clone(&old_dir);
+            count(&mut source_dir, &moved, -1);
+            if is_first {
+                let lost = told(&moved).negated();
+                source_dir.sums.add(&lost);
+                source_dir.untold.add(&lost);
+                inode.untold = Default::default();
+                add_name(&mut target_dir, &inode, stamp);
+            } else {
+                count(&mut target_dir, &moved, 1);
+            }
+            touch(&mut source_dir, stamp);
+            tx.inode(source_dir);
+        }
+        touch(&mut target_dir, stamp);
+        tx.inode(target_dir);
+        let dentry = Dentry {
+            ino: inode.ino,
+            first,
+            is_dir: inode.is_dir(),
+        };
+        tx.remove(Key::dentry(old_dir.ino, &m.from.name));
+        tx.put(Key::dentry(new_dir.ino, &m.to.name), Row::Dentry(dentry));
+        let ino = inode.ino;
+        tx.inode(inode);
+        self.commit_request(r, tx, 0);
+        if let Some(gone) = gone {
+            self.purge_if_stray(gone);
+        }
+        self.moved(ino);
+        self.tell_quota(old_dir.ino);
+        self.tell_quota(new_dir.ino);
+        self.named_answer(r, new_dir.ino, &m.to.name, Some(ino))
+    }
+}

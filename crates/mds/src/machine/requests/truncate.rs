@@ -1,0 +1,78 @@
+//! A file gets another size: nobody reads or writes while its objects are cut.
+//!
+//! Order: what clients hold of the file's contents comes back, then the new size is durable together with the job that cuts, then objects are
+//! cut, then the answer leaves and clients may go on. A reader at the objects would see what was cut, otherwise.
+
+use super::attributes::touched;
+use super::{Phase, Request};
+use crate::machine::caps::EVERY_F;
+use crate::machine::{Machine, Result, Stop, Tx};
+use crate::row::{Inode, Job, job};
+
+impl Machine {
+    /// `also`: what else is changed with it. Comes back when it is done.
+    pub(crate) fn truncate(
+        &mut self,
+        r: &mut Request,
+        ino: u64,
+        size: u64,
+        also: impl Fn(&mut Inode),
+    ) -> Result<()> {
+        match r.phase {
+            Phase::Cut => return Ok(()),
+            Phase::Cutting(_) => return Err(Stop::Wait),
+            _ => {}
+        }
+        self.withhold(r, ino, EVERY_F, None)?;
+        if self.probing(ino) {
+            // Where its end is has still to be found.
+            self.wait_at(r, ino);
+            return Err(Stop::Wait);
+        }
+        let inode = self.inode(ino)?;
+        let stamp = r.stamp();
+        let mut tx = Tx::default();
+        self.keep_inode(&mut tx, &inode)?;
+        let mut changed = Inode::clone(&inode);
+        changed.untold.bytes += size as i64 - inode.size as i64;
+        changed.size = size;
+        changed.mtime = changed.mtime.max(stamp);
+        also(&mut changed);
+        touched(&mut changed, stamp);
+        let cuts = size < inode.size || size == 0 && inode.max_size > 0;
+        let mut cutting = None;
+        if cuts {
+            changed.truncate_seq += 1;
+            changed.truncate_size = size;
+            changed.max_size = 0;
+            let (snap_seq, snaps) = self.snap_context(&inode);
+            let cut = Job {
+                kind: job::CUT,
+                ino,
+                layout: inode.layout,
+                pool_ns: inode.pool_ns.clone(),
+                from: inode.size.max(inode.max_size),
+                to: size,
+                truncate_seq: changed.truncate_seq,
+                snap_seq,
+                snaps,
+                ..Job::default()
+            };
+            cutting = Some(self.new_job(&mut tx, cut));
+        }
+        tx.inode(changed);
+        self.commit_request(r, tx, 0);
+        self.send_truncated(ino);
+        self.tell_quota(ino);
+        let Some(id) = cutting else { return Ok(()) };
+        r.phase = Phase::Cutting(id);
+        self.jobs.insert(id, r.id);
+        self.start_jobs();
+        Err(Stop::Wait)
+    }
+
+    /// Nothing at this inode goes on before it is woken.
+    fn wait_at(&mut self, r: &Request, ino: u64) {
+        self.caps.entry(ino).or_default().wait(r.id);
+    }
+}

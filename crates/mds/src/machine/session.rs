@@ -1,0 +1,538 @@
+//! Sessions of clients: opening, renewing, closing; who is silent; what comes in on which connection.
+//!
+//! Vocabulary: a session belongs to a client's number in the cluster, not to a connection; what is *counted* (capabilities, leases,
+//! snapshots, quotas) is what a client compares when it closes.
+
+use super::{ClientId, Conn, Effect, Machine, RequestId, Tx};
+use crate::access::Access;
+use crate::membership::MdsState;
+use crate::row::{Key, Row, SessionRow};
+use messages::fs::{
+    Features, MClientCapRelease, MClientCaps, MClientLease, MClientReclaim, MClientReclaimReply,
+    MClientReconnect, MClientRequest, MClientSession, session_op,
+};
+use messages::mon::Body;
+use msgr::{Message, Peer};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+use types::{EntityAddr, EntityAddrVec};
+
+/// Features 0 to 12: replies in envelopes, reconnects in parts, reclaim; no delegated numbers, no metrics.
+pub(crate) const FEATURES: u64 = 0x1fff;
+/// Replies in envelopes: without it nothing that we send can be read.
+const FEATURE_ENCODING: u32 = 9;
+const FEATURE_NOTIFY: u32 = 16;
+/// Requests of one client that may be under way; one that has more is cut.
+const REQUESTS_MAX: usize = 16 << 10;
+
+/// What a capability counts, with the inode that it keeps in memory.
+const CAP_BYTES: usize = 1024;
+/// Trimming takes a client a second or so.
+const RECALL_EVERY: Duration = Duration::from_secs(2);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    Open,
+    /// After a restart it has not come back yet.
+    Away,
+    /// It is being fenced: nothing of it is taken any more.
+    Evicted,
+}
+
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub state: State,
+    pub conn: Option<Conn>,
+    pub addr: EntityAddr,
+    /// Where its packets come from.
+    pub from: Option<std::net::IpAddr>,
+    pub features: Features,
+    pub access: Arc<Access>,
+    pub uuid: Option<String>,
+    /// How long it may be silent, by its own word.
+    pub timeout: Option<Duration>,
+    pub renewed: Duration,
+    pub pushed: u64,
+    pub caps: BTreeSet<u64>,
+    pub requests: BTreeMap<u64, RequestId>,
+    pub done: BTreeMap<u64, u64>,
+    pub flushed: BTreeSet<u64>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Sessions {
+    all: BTreeMap<ClientId, Session>,
+    conns: BTreeMap<Conn, (ClientId, Arc<Peer>)>,
+}
+
+impl Session {
+    fn new(row: &SessionRow, state: State, now: Duration) -> Self {
+        Self {
+            state,
+            conn: None,
+            addr: row.addr,
+            from: None,
+            features: Features::of(row.features),
+            access: Arc::new(Access::parse(&row.caps)),
+            uuid: row.metadata.get("uuid").cloned(),
+            timeout: row
+                .metadata
+                .get("timeout")
+                .and_then(|t| t.parse().ok())
+                .map(Duration::from_secs),
+            renewed: now,
+            pushed: 0,
+            caps: BTreeSet::new(),
+            requests: BTreeMap::new(),
+            done: BTreeMap::new(),
+            flushed: BTreeSet::new(),
+        }
+    }
+
+    /// Answers below this have arrived.
+    pub fn forget_done(&mut self, client: ClientId, oldest: u64, tx: &mut Tx) {
+        let rest = self.done.split_off(&oldest);
+        for tid in std::mem::replace(&mut self.done, rest).into_keys() {
+            tx.remove(Key::Done { client, tid });
+        }
+    }
+
+    pub fn forget_flushed(&mut self, client: ClientId, oldest: u64, tx: &mut Tx) {
+        let rest = self.flushed.split_off(&oldest);
+        for tid in std::mem::replace(&mut self.flushed, rest) {
+            tx.remove(Key::Flushed { client, tid });
+        }
+    }
+}
+
+impl Sessions {
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub fn get_mut(&mut self, client: ClientId) -> Option<&mut Session> {
+        self.all.get_mut(&client)
+    }
+
+    pub fn get(&self, client: ClientId) -> Option<&Session> {
+        self.all.get(&client)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (ClientId, &Session)> {
+        self.all.iter().map(|(k, v)| (*k, v))
+    }
+
+    pub fn restore(&mut self, client: ClientId, row: Arc<SessionRow>) {
+        self.all
+            .insert(client, Session::new(&row, State::Away, Duration::ZERO));
+    }
+
+    pub fn restore_done(&mut self, client: ClientId, tid: u64, ino: u64) {
+        if let Some(s) = self.all.get_mut(&client) {
+            s.done.insert(tid, ino);
+        }
+    }
+
+    pub fn restore_flushed(&mut self, client: ClientId, tid: u64) {
+        if let Some(s) = self.all.get_mut(&client) {
+            s.flushed.insert(tid);
+        }
+    }
+
+    pub fn away(&self) -> Vec<ClientId> {
+        self.iter()
+            .filter(|(_, s)| s.state == State::Away)
+            .map(|(k, _)| k)
+            .collect()
+    }
+
+    fn client_of(&self, conn: Conn) -> Option<(ClientId, Arc<Peer>)> {
+        self.conns.get(&conn).cloned()
+    }
+}
+
+impl Machine {
+    pub(crate) fn opened(&mut self, conn: Conn, peer: &Arc<Peer>) {
+        let client = peer.global_id;
+        self.sessions.conns.insert(conn, (client, peer.clone()));
+        if let Some(s) = self.sessions.get_mut(client)
+            && s.state != State::Evicted
+        {
+            s.conn = Some(conn);
+            s.from = Some(peer.sock.ip().to_canonical());
+        }
+    }
+
+    pub(crate) fn closed(&mut self, conn: Conn) {
+        let Some((client, _)) = self.sessions.conns.remove(&conn) else {
+            return;
+        };
+        if let Some(s) = self.sessions.get_mut(client)
+            && s.conn == Some(conn)
+        {
+            s.conn = None;
+        }
+    }
+
+    pub(crate) fn message(&mut self, conn: Conn, m: &Message) {
+        let Some((client, peer)) = self.sessions.client_of(conn) else {
+            return;
+        };
+        let done = match m.kind {
+            MClientSession::KIND => {
+                MClientSession::from_message(m).map(|s| self.session_message(conn, client, &peer, &s))
+            }
+            MClientReconnect::KIND => {
+                MClientReconnect::from_message(m).map(|r| self.client_reconnect(conn, client, r))
+            }
+            MClientReclaim::KIND => MClientReclaim::from_message(m).map(|r| self.reclaim(conn, client, &r)),
+            _ if !self.speaks(client) => return self.without_session(conn),
+            MClientRequest::KIND => MClientRequest::from_message(m).map(|r| self.request(client, m.tid, r)),
+            MClientCaps::KIND => MClientCaps::from_message(m).map(|c| self.client_caps(client, &c, m.tid)),
+            MClientCapRelease::KIND => {
+                MClientCapRelease::from_message(m).map(|r| self.cap_release(client, &r))
+            }
+            MClientLease::KIND => MClientLease::from_message(m).map(drop),
+            // Metrics, and what is newer than we are.
+            _ => return,
+        };
+        if let Err(e) = done {
+            tracing::warn!(
+                "client.{client}: a message of kind {} that cannot be read: {e}",
+                m.kind
+            );
+            self.push_now(Effect::Close {
+                conn,
+                why: "a message that cannot be read",
+            });
+        }
+    }
+
+    /// It has a session; before it came back after a restart what it says belongs to that, too.
+    fn speaks(&self, client: ClientId) -> bool {
+        self.sessions
+            .get(client)
+            .is_some_and(|s| s.state != State::Evicted)
+    }
+
+    fn without_session(&mut self, conn: Conn) {
+        self.push_now(Effect::Close {
+            conn,
+            why: "a message without a session",
+        });
+    }
+
+    fn session_message(&mut self, conn: Conn, client: ClientId, peer: &Arc<Peer>, m: &MClientSession) {
+        match m.op {
+            session_op::REQUEST_OPEN => self.open(conn, client, peer, m),
+            session_op::REQUEST_RENEWCAPS => self.renew(client, m.seq),
+            session_op::REQUEST_CLOSE => self.close_asked(client, m.seq),
+            // What is durable is so within milliseconds.
+            session_op::REQUEST_FLUSH_MDLOG | session_op::FLUSHMSG_ACK => {}
+            _ => {}
+        }
+    }
+
+    fn open(&mut self, conn: Conn, client: ClientId, peer: &Arc<Peer>, m: &MClientSession) {
+        if let Some(s) = self.sessions.get_mut(client) {
+            if s.state != State::Open {
+                // Of an earlier instance of this number: it is on its way out.
+                return;
+            }
+            s.conn = Some(conn);
+            if s.features.has(FEATURE_NOTIFY) {
+                let seq = s.pushed;
+                self.send_open(client, seq);
+            }
+            return;
+        }
+        if let Some(why) = self.refusal(peer, m) {
+            let mut reject = MClientSession::long(session_op::REJECT, Features::NONE);
+            reject.metadata.insert("error_string".into(), why);
+            let message = reject.message(0);
+            return self.push(Effect::Send { conn, message });
+        }
+        let row = SessionRow {
+            entity: peer.auth_name.to_string(),
+            addr: peer.addrs.first(),
+            features: m.features.bits,
+            metadata: m.metadata.clone(),
+            caps: peer.caps.text("mds").unwrap_or_default().to_string(),
+        };
+        let mut session = Session::new(&row, State::Open, self.now.monotonic);
+        session.conn = Some(conn);
+        session.from = Some(peer.sock.ip().to_canonical());
+        self.sessions.all.insert(client, session);
+        let mut tx = Tx::default();
+        tx.put(Key::Session(client), Row::Session(Arc::new(row)));
+        self.commit(tx);
+        self.send_open(client, 0);
+    }
+
+    /// Why there is no session for this client.
+    fn refusal(&self, peer: &Peer, m: &MClientSession) -> Option<String> {
+        if !m.features.has(FEATURE_ENCODING) {
+            return Some("missing required features: clients before Ceph 14 are not served".into());
+        }
+        if self.state < MdsState::Active || self.place.settings.refuse_sessions {
+            return Some("this file system takes no new clients now".into());
+        }
+        let access = Access::parse(peer.caps.text("mds").unwrap_or_default());
+        if !access.may_mount(&self.place.name, m.metadata.get("root"), peer.sock.ip()) {
+            return Some(format!(
+                "the key of {} allows nothing in this file system",
+                peer.auth_name
+            ));
+        }
+        let uuid = m.metadata.get("uuid").filter(|u| !u.is_empty());
+        if uuid.is_some() && self.sessions.iter().any(|(_, s)| s.uuid.as_ref() == uuid) {
+            return Some("duplicated session uuid".into());
+        }
+        None
+    }
+
+    pub(crate) fn send_open(&mut self, client: ClientId, seq: u64) {
+        let mut open = MClientSession::long(session_op::OPEN, Features::of(FEATURES));
+        open.seq = seq;
+        open.metrics = Features::of(0);
+        self.send(client, open.message(0));
+    }
+
+    fn renew(&mut self, client: ClientId, seq: u64) {
+        let now = self.now.monotonic;
+        let Some(s) = self.sessions.get_mut(client) else {
+            return;
+        };
+        if s.state != State::Open {
+            return;
+        }
+        s.renewed = now;
+        self.send(
+            client,
+            MClientSession::short(session_op::RENEWCAPS, seq).message(0),
+        );
+    }
+
+    /// Only when the client has seen all that it was told.
+    fn close_asked(&mut self, client: ClientId, seq: u64) {
+        let agreed = self
+            .sessions
+            .get(client)
+            .is_some_and(|s| s.state == State::Open && s.pushed == seq);
+        if !agreed {
+            return;
+        }
+        let conn = self.sessions.get(client).and_then(|s| s.conn);
+        self.end_session(client);
+        if let Some(conn) = conn {
+            let message = MClientSession::short(session_op::CLOSE, 0).message(0);
+            self.push(Effect::Send { conn, message });
+        }
+    }
+
+    /// All that belongs to a session goes.
+    pub(crate) fn end_session(&mut self, client: ClientId) {
+        let Some(session) = self.sessions.all.remove(&client) else {
+            return;
+        };
+        let mut tx = Tx::default();
+        tx.remove(Key::Session(client));
+        session
+            .done
+            .keys()
+            .for_each(|tid| tx.remove(Key::Done { client, tid: *tid }));
+        for tid in &session.flushed {
+            tx.remove(Key::Flushed { client, tid: *tid });
+        }
+        self.commit(tx);
+        for id in session.requests.values() {
+            self.abandon(*id);
+        }
+        self.drop_flocks(client);
+        for ino in &session.caps {
+            self.drop_cap(client, *ino);
+        }
+    }
+
+    // To clients
+
+    /// To the client, wherever it is now.
+    pub(crate) fn send(&mut self, client: ClientId, message: Message) {
+        if let Some(conn) = self.sessions.get(client).and_then(|s| s.conn) {
+            self.push(Effect::Send { conn, message });
+        }
+    }
+
+    /// What the client counts.
+    pub(crate) fn send_counted(&mut self, client: ClientId, message: Message) {
+        if let Some(s) = self.sessions.get_mut(client) {
+            s.pushed += 1;
+        }
+        self.send(client, message);
+    }
+
+    // Requests
+
+    fn request(&mut self, client: ClientId, tid: u64, m: MClientRequest) {
+        let now = self.now.monotonic;
+        let Some(s) = self.sessions.get_mut(client) else {
+            return;
+        };
+        s.renewed = s.renewed.max(now);
+        if s.requests.contains_key(&tid) {
+            return;
+        }
+        if s.requests.len() >= REQUESTS_MAX {
+            if let Some(conn) = s.conn {
+                self.push_now(Effect::Close {
+                    conn,
+                    why: "too many requests at once",
+                });
+            }
+            return;
+        }
+        self.begin_request(client, tid, m);
+    }
+
+    // Silence
+
+    pub(crate) fn look_after_sessions(&mut self) {
+        if self.state != MdsState::Active {
+            return;
+        }
+        let now = self.now.monotonic;
+        let settings = &self.place.settings;
+        let (stale, close) = (settings.session_timeout, settings.session_autoclose);
+        let mut silent = Vec::new();
+        for (client, s) in self.sessions.iter() {
+            if s.state != State::Open {
+                continue;
+            }
+            let quiet = now.saturating_sub(s.renewed);
+            let limit = s.timeout.unwrap_or(close).max(stale);
+            if quiet > limit || (quiet > stale && self.is_waited_for(client, now, stale)) {
+                silent.push(client);
+            }
+        }
+        for client in silent {
+            tracing::warn!("client.{client}: no sign of it: it is evicted");
+            self.evict_client(client);
+        }
+    }
+
+    /// Clients that hold more than their share are asked to give some back.
+    pub(crate) fn recall(&mut self) {
+        let most = self.options.cache_bytes / CAP_BYTES;
+        let now = self.now.monotonic;
+        let held: usize = self.sessions.iter().map(|(_, s)| s.caps.len()).sum();
+        if held <= most || now.saturating_sub(self.recalled) < RECALL_EVERY {
+            return;
+        }
+        self.recalled = now;
+        let share = most / self.sessions.len().max(1);
+        let over = |(_, s): &(ClientId, &Session)| s.caps.len() > share;
+        let clients: Vec<ClientId> = self.sessions.iter().filter(over).map(|(id, _)| id).collect();
+        for client in clients {
+            let mut m = MClientSession::short(session_op::RECALL_STATE, 0);
+            m.max_caps = (share - share / 5) as u32;
+            self.send(client, m.message(0));
+        }
+    }
+
+    /// Somebody has asked it to give something back, for as long.
+    fn is_waited_for(&self, client: ClientId, now: Duration, long: Duration) -> bool {
+        let Some(s) = self.sessions.get(client) else {
+            return false;
+        };
+        s.caps.iter().any(|ino| {
+            let held = self.caps.get(ino).and_then(|ic| ic.holders.get(&client));
+            held.and_then(|c| c.revoked_at)
+                .is_some_and(|at| now.saturating_sub(at) >= long / 2)
+        })
+    }
+
+    /// Nothing of it is taken from now on; what it holds goes when the OSDs take nothing of it either.
+    pub(crate) fn evict_client(&mut self, client: ClientId) {
+        let Some(s) = self.sessions.get_mut(client) else {
+            return;
+        };
+        if s.state == State::Evicted {
+            return;
+        }
+        s.state = State::Evicted;
+        let (addr, conn) = (s.addr, s.conn.take());
+        if let Some(conn) = conn {
+            self.push_now(Effect::Close {
+                conn,
+                why: "the client was evicted",
+            });
+        }
+        self.push(Effect::Fence { client, addr });
+    }
+
+    pub(crate) fn fenced(&mut self, client: ClientId, epoch: types::Epoch) {
+        self.osd_barrier = self.osd_barrier.max(epoch);
+        let writes: Vec<u64> = match self.sessions.get(client) {
+            Some(s) => s
+                .caps
+                .iter()
+                .copied()
+                .filter(|i| self.writing.contains(i))
+                .collect(),
+            None => Vec::new(),
+        };
+        let reclaimers = self.sessions.get(client).and_then(|s| s.uuid.clone());
+        let addr = self.sessions.get(client).map(|s| s.addr);
+        for ino in writes {
+            self.probe(ino);
+        }
+        self.end_session(client);
+        if reclaimers.is_some() {
+            self.reclaimed(client, epoch, addr);
+        }
+        self.go_on_reconnecting();
+    }
+
+    // Reclaim
+
+    fn reclaim(&mut self, conn: Conn, client: ClientId, m: &MClientReclaim) {
+        const RESET: u32 = 1;
+        const FINISH: u32 = 1 << 31;
+        if m.flags & FINISH != 0 {
+            return;
+        }
+        let same = |(id, s): &(ClientId, &Session)| *id != client && s.uuid.as_deref() == Some(&m.uuid);
+        let found = self.sessions.iter().find(same).map(|(id, _)| id);
+        let mut reply = MClientReclaimReply {
+            result: 0,
+            epoch: 0,
+            addrs: EntityAddrVec::default(),
+        };
+        if m.flags != RESET {
+            reply.result = types::Errno::EINVAL.code();
+        } else if let Some(other) = found {
+            self.reclaims().insert(other, conn);
+            return self.evict_client(other);
+        }
+        let message = reply.message(0);
+        self.push(Effect::Send { conn, message });
+    }
+
+    fn reclaimed(&mut self, client: ClientId, epoch: types::Epoch, addr: Option<EntityAddr>) {
+        let Some(conn) = self.reclaims().remove(&client) else {
+            return;
+        };
+        let reply = MClientReclaimReply {
+            result: 0,
+            epoch,
+            addrs: addr.map(EntityAddrVec::one).unwrap_or_default(),
+        };
+        let message = reply.message(0);
+        self.push(Effect::Send { conn, message });
+    }
+
+    fn reclaims(&mut self) -> &mut BTreeMap<ClientId, Conn> {
+        &mut self.reclaiming
+    }
+}

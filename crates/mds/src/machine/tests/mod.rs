@@ -1,0 +1,468 @@
+//! The machine against a pool in memory: what is acknowledged stays, whenever the server dies.
+
+mod crash;
+mod world;
+
+use super::*;
+use messages::fs::{Args, CapItem, MClientCapRelease, MClientSession, SetAttr, cap, op, session_op, setattr};
+use messages::mon::Body;
+use world::World;
+
+fn world() -> World {
+    world_of(Options {
+        caching: false,
+        ..Options::default()
+    })
+}
+
+fn world_of(options: Options) -> World {
+    let mut w = World::new(options);
+    w.settle();
+    w.open(1);
+    w.open(2);
+    w.settle();
+    w
+}
+
+#[test]
+fn a_new_file_system_is_made_and_served() {
+    let mut w = world();
+    assert_eq!(w.states, [MdsState::Creating, MdsState::Active]);
+    let d = w.mkdir(1, 1, "d");
+    let f = w.make(1, d, "f");
+    assert_eq!(w.lookup(2, d, "f"), Some(f));
+    assert_eq!(w.lookup(2, d, "g"), None);
+    assert_eq!(w.list(2, 1), ["d"]);
+    let reply = w.call(1, op::MKDIR, (1, "d"), (0, ""), Args::default());
+    assert_eq!(reply.result, -17);
+    let reply = w.call(1, op::RMDIR, (1, "d"), (0, ""), Args::default());
+    assert_eq!(reply.result, -39);
+    let reply = w.call(1, op::UNLINK, (1, "d"), (0, ""), Args::default());
+    assert_eq!(reply.result, -21);
+    let reply = w.call(1, 0x1999, (1, "d"), (0, ""), Args::default());
+    assert_eq!(reply.result, -95);
+}
+
+#[test]
+fn nothing_is_answered_before_it_is_durable() {
+    let mut w = world();
+    w.ask(1, op::MKDIR, (1, "a"), (0, ""), Args::words(&[0o755]));
+    assert!(
+        w.effects.iter().all(|e| !matches!(e, Effect::Send { .. })),
+        "{:?}",
+        w.effects
+    );
+    // Somebody who sees it before would see what may never have been.
+    let tid = w.ask(2, op::LOOKUP, (1, "a"), (0, ""), Args::default());
+    assert!(w.effects.iter().all(|e| !matches!(e, Effect::Send { .. })));
+    w.settle();
+    assert_eq!(w.reply(2, tid).map(|r| r.result), Some(0));
+}
+
+#[test]
+fn many_changes_are_one_append() {
+    let mut w = world();
+    for i in 0..50 {
+        w.ask(
+            1,
+            op::MKDIR,
+            (1, &format!("d{i}")),
+            (0, ""),
+            Args::words(&[0o755]),
+        );
+    }
+    let mut appends = 0;
+    while let Some(e) = w.effects.front() {
+        appends += usize::from(matches!(e, Effect::Append { .. }));
+        w.step();
+    }
+    assert_eq!(appends, 2, "the first one, and one for all that came meanwhile");
+    assert_eq!(w.list(1, 1).len(), 50);
+}
+
+#[test]
+fn a_size_waits_for_the_writer() {
+    let mut w = world();
+    let f = w.make(1, 1, "f");
+    assert_ne!(w.clients[&1].caps[&f].issued & cap::FW, 0);
+    w.clients.get_mut(&1).unwrap().stubborn = true;
+    let mask = Args::words(&[cap::FS]);
+    let tid = w.ask(2, op::GETATTR, (f, ""), (0, ""), mask);
+    w.settle();
+    assert!(w.reply(2, tid).is_none(), "while the writer has not given back");
+    // It gives back with what it wrote.
+    let c = &w.clients[&1];
+    let update = messages::fs::MClientCaps {
+        op: messages::fs::cap_op::UPDATE,
+        ino: f,
+        cap_id: c.caps[&f].cap_id,
+        seq: c.seqs[&f],
+        caps: cap::PIN | cap::AS,
+        wanted: cap::FW,
+        dirty: cap::FW,
+        body: messages::fs::CapBody {
+            size: 77,
+            truncate_seq: 1,
+            ..Default::default()
+        },
+        ..Default::default()
+    };
+    w.say(1, update.message(5));
+    w.settle();
+    let reply = w.reply(2, tid).unwrap();
+    assert_eq!(reply.trace.target.as_ref().unwrap().size, 77);
+    assert_ne!(
+        w.clients[&1].caps[&f].issued & cap::FW,
+        0,
+        "it is given back afterwards"
+    );
+    // The same flush again changes nothing.
+    w.restart();
+    w.settle();
+    w.say(1, update.message(5));
+    w.settle();
+    assert_eq!(w.m.cached(f).unwrap().size, 77);
+}
+
+#[test]
+fn a_shorter_file_is_cut_before_anybody_goes_on() {
+    let mut w = world();
+    let f = w.make(1, 1, "f");
+    let longer = SetAttr {
+        mask: setattr::SIZE,
+        size: 10 << 20,
+        ..SetAttr::default()
+    };
+    let reply = w.call(2, op::SETATTR, (f, ""), (0, ""), Args::of_setattr(&longer));
+    assert_eq!(reply.trace.target.unwrap().truncate_seq, 1);
+    let shorter = SetAttr { size: 5, ..longer };
+    let tid = w.ask(2, op::SETATTR, (f, ""), (0, ""), Args::of_setattr(&shorter));
+    while !matches!(w.effects.front(), Some(Effect::Job { .. })) {
+        assert!(w.step());
+    }
+    assert!(w.reply(2, tid).is_none());
+    assert_eq!(w.clients[&1].caps[&f].issued & (cap::FW | cap::FR), 0);
+    w.settle();
+    let target = w.reply(2, tid).unwrap().trace.target.clone().unwrap();
+    assert_eq!(
+        (target.size, target.truncate_seq, target.truncate_size),
+        (5, 2, 5)
+    );
+    assert_ne!(w.clients[&1].caps[&f].issued & cap::FW, 0);
+    let cut = w.pool.jobs.last().unwrap();
+    assert_eq!((cut.kind, cut.from, cut.to), (crate::row::job::CUT, 10 << 20, 5));
+}
+
+#[test]
+fn a_file_without_a_name_goes_with_its_last_user() {
+    let mut w = world();
+    let f = w.make(1, 1, "f");
+    let reply = w.call(2, op::UNLINK, (1, "f"), (0, ""), Args::default());
+    assert_eq!(reply.result, 0);
+    assert!(w.pool.jobs.is_empty(), "somebody has it open");
+    w.restart();
+    w.settle();
+    assert!(w.pool.jobs.is_empty());
+    assert_eq!(
+        w.call(1, op::GETATTR, (f, ""), (0, ""), Args::default()).result,
+        0
+    );
+    let release = |w: &World, id: u64| MClientCapRelease {
+        items: vec![CapItem {
+            ino: f,
+            cap_id: w.clients[&id].caps[&f].cap_id,
+            mseq: 0,
+            issue_seq: w.clients[&id].seqs[&f],
+        }],
+        osd_epoch_barrier: 0,
+    };
+    let m = release(&w, 1);
+    w.say(1, m.message(0));
+    w.settle();
+    assert_eq!(w.pool.jobs.len(), 1);
+    assert_eq!(w.pool.jobs[0].ino, f);
+    assert_eq!(
+        w.call(1, op::GETATTR, (f, ""), (0, ""), Args::default()).result,
+        -116
+    );
+}
+
+#[test]
+fn closing_waits_until_both_have_counted_the_same() {
+    let mut w = world();
+    w.clients.get_mut(&2).unwrap().counted = 0;
+    let f = w.make(1, 1, "f");
+    w.call(2, op::GETATTR, (f, ""), (0, ""), Args::words(&[cap::FS]));
+    let counted = w.clients[&1].counted;
+    assert!(counted > 0);
+    w.say(
+        1,
+        MClientSession::short(session_op::REQUEST_CLOSE, counted - 1).message(0),
+    );
+    w.settle();
+    assert!(!w.clients[&1].closed);
+    w.say(
+        1,
+        MClientSession::short(session_op::REQUEST_CLOSE, counted).message(0),
+    );
+    w.settle();
+    assert!(w.clients[&1].closed);
+    assert_eq!(w.m.sessions_len(), 1);
+}
+
+#[test]
+fn what_is_under_a_directory_is_told_upward() {
+    let mut w = world();
+    let a = w.mkdir(1, 1, "a");
+    let b = w.mkdir(1, a, "b");
+    let f = w.make(1, b, "f");
+    let size = SetAttr {
+        mask: setattr::SIZE,
+        size: 1000,
+        ..SetAttr::default()
+    };
+    w.call(1, op::SETATTR, (f, ""), (0, ""), Args::of_setattr(&size));
+    w.tick(1);
+    let sums = |w: &World, ino: u64| {
+        let s = w.m.cached(ino).unwrap().sums;
+        (s.bytes, s.files, s.subdirs)
+    };
+    assert_eq!(sums(&w, 1), (1000, 1, 3));
+    assert_eq!(sums(&w, a), (1000, 1, 2));
+    w.call(1, op::RENAME, (1, "g"), (b, "f"), Args::default());
+    w.tick(1);
+    assert_eq!(sums(&w, 1), (1000, 1, 3));
+    assert_eq!(sums(&w, a), (0, 0, 2));
+    w.call(1, op::UNLINK, (1, "g"), (0, ""), Args::default());
+    w.call(1, op::RMDIR, (a, "b"), (0, ""), Args::default());
+    w.tick(1);
+    assert_eq!(sums(&w, 1), (0, 0, 2));
+}
+
+#[test]
+fn a_silent_client_is_fenced_before_its_capabilities_go() {
+    let mut w = world();
+    let f = w.make(1, 1, "f");
+    w.clients.get_mut(&1).unwrap().stubborn = true;
+    let tid = w.ask(2, op::GETATTR, (f, ""), (0, ""), Args::words(&[cap::FS]));
+    w.settle();
+    for _ in 0..4 {
+        w.clock += 20;
+        w.say(
+            2,
+            MClientSession::short(session_op::REQUEST_RENEWCAPS, 1).message(0),
+        );
+        w.tick(0);
+    }
+    assert_eq!(w.fenced, [1]);
+    w.settle();
+    // How far it wrote is found by its objects: the probe of this pool says 4 MiB.
+    assert_eq!(w.reply(2, tid).unwrap().result, 0);
+    assert_eq!(w.m.cached(f).unwrap().size, 4 << 20);
+}
+
+#[test]
+fn directories_larger_than_memory_are_listed_whole() {
+    let mut w = World::new(Options {
+        cache_bytes: 20_000,
+        ..Options::default()
+    });
+    w.settle();
+    w.open(1);
+    w.settle();
+    let d = w.mkdir(1, 1, "d");
+    let mut names = std::collections::BTreeSet::new();
+    for i in 0..300 {
+        let name = format!("f{i}");
+        let reply = w.call(1, op::MKNOD, (d, &name), (0, ""), Args::words(&[0o644]));
+        assert_eq!(reply.result, 0);
+        let ino = reply.trace.target.unwrap().ino;
+        let c = &w.clients[&1];
+        let item = CapItem {
+            ino,
+            cap_id: c.caps[&ino].cap_id,
+            mseq: 0,
+            issue_seq: c.seqs[&ino],
+        };
+        let m = MClientCapRelease {
+            items: vec![item],
+            osd_epoch_barrier: 0,
+        };
+        w.say(1, m.message(0));
+        names.insert(name);
+    }
+    w.m.wb.drain = true;
+    for _ in 0..20 {
+        w.tick(1);
+    }
+    assert!(w.m.usage().1 < 60_000, "{:?}", w.m.usage());
+    assert!(!w.m.table.is_complete(d));
+    let listed: std::collections::BTreeSet<String> = w.list(1, d).into_iter().collect();
+    assert_eq!(listed, names);
+    assert_eq!(w.lookup(1, d, "nothing"), None);
+    assert!(w.lookup(1, d, "f7").is_some());
+}
+
+#[test]
+fn a_large_directory_lies_in_many_objects() {
+    let mut w = World::new(Options {
+        cache_bytes: 20_000,
+        ..Options::default()
+    });
+    w.settle();
+    w.open(1);
+    w.settle();
+    let d = w.mkdir(1, 1, "d");
+    let n = 70_000;
+    for i in 0..n {
+        w.ask(
+            1,
+            op::MKNOD,
+            (d, &format!("f{i}")),
+            (0, ""),
+            Args::words(&[0o644]),
+        );
+        if i % 500 == 499 {
+            w.settle();
+            let c = w.clients.get_mut(&1).unwrap();
+            c.replies.clear();
+            let item = |(ino, r): (&u64, &messages::fs::CapRecord)| CapItem {
+                ino: *ino,
+                cap_id: r.cap_id,
+                mseq: 0,
+                issue_seq: c.seqs[ino],
+            };
+            let items = c.caps.iter().filter(|(i, _)| **i > d).map(item).collect();
+            c.caps.retain(|i, _| *i <= d);
+            let m = MClientCapRelease {
+                items,
+                osd_epoch_barrier: 0,
+            };
+            w.say(1, m.message(0));
+            w.tick(1);
+        }
+    }
+    w.m.wb.drain = true;
+    for _ in 0..40 {
+        w.tick(1);
+    }
+    let prefix = format!("skep.dir.{d:x}.");
+    let sizes: Vec<usize> = w
+        .pool
+        .rows
+        .iter()
+        .filter(|(k, _)| k.starts_with(&prefix))
+        .map(|(_, rows)| rows.len())
+        .collect();
+    assert!(sizes.len() >= 4, "{sizes:?}");
+    assert_eq!(
+        sizes.iter().sum::<usize>(),
+        n,
+        "each name lies in one object: {sizes:?}"
+    );
+    w.restart();
+    w.settle();
+    assert!(w.lookup(1, d, "f69999").is_some());
+    assert_eq!(w.lookup(1, d, "f70000"), None);
+    let names = w.list_by(1, d, 1000);
+    assert_eq!(names.len(), n);
+    assert_eq!(
+        names.into_iter().collect::<std::collections::BTreeSet<_>>().len(),
+        n
+    );
+}
+
+fn caching() -> World {
+    world_of(Options {
+        caching: true,
+        ..Options::default()
+    })
+}
+
+fn issued(w: &World, client: u64, ino: u64) -> u32 {
+    w.clients[&client].caps[&ino].issued
+}
+
+#[test]
+fn who_is_alone_caches_and_several_share() {
+    let mut w = caching();
+    let f = w.make(1, 1, "f");
+    let all = cap::AX | cap::XX | cap::FX | cap::FW | cap::FB | cap::FC;
+    assert_eq!(issued(&w, 1, f) & all, all);
+    // A second one that looks takes for a moment what stands against it, and nothing more.
+    let reply = w.call(
+        2,
+        op::GETATTR,
+        (f, ""),
+        (0, ""),
+        Args::words(&[cap::FS | cap::AS]),
+    );
+    assert_eq!(reply.result, 0);
+    assert_eq!(
+        issued(&w, 1, f) & (cap::AX | cap::FX),
+        cap::FX,
+        "{:x}",
+        issued(&w, 1, f)
+    );
+    assert_ne!(issued(&w, 2, f) & cap::AS, 0);
+    // One that reads ends what is buffered.
+    let reply = w.call(2, op::OPEN, (f, ""), (0, ""), Args::words(&[0]));
+    assert_eq!(reply.result, 0);
+    w.settle();
+    assert_eq!(
+        issued(&w, 1, f) & (cap::FB | cap::FX | cap::FC | cap::FW),
+        cap::FW
+    );
+    assert_ne!(issued(&w, 2, f) & cap::FR, 0);
+}
+
+#[test]
+fn a_directory_that_changes_is_trusted_by_nobody_else() {
+    let mut w = caching();
+    let d = w.mkdir(1, 1, "d");
+    w.call(2, op::GETATTR, (d, ""), (0, ""), Args::words(&[cap::FS]));
+    w.settle();
+    assert_ne!(issued(&w, 2, d) & cap::FS, 0);
+    w.clients.get_mut(&2).unwrap().stubborn = true;
+    let tid = w.ask(1, op::MKNOD, (d, "n"), (0, ""), Args::words(&[0o644]));
+    w.settle();
+    assert!(w.reply(1, tid).is_none(), "the other still trusts what it has");
+}
+
+#[test]
+fn scripts_of_both_policies_end_the_same() {
+    for caching in [false, true] {
+        let mut w = world_of(Options {
+            caching,
+            ..Options::default()
+        });
+        let d = w.mkdir(1, 1, "d");
+        for i in 0..40u64 {
+            let who = 1 + i % 2;
+            let f = w.make(who, d, &format!("f{i}"));
+            w.call(3 - who, op::OPEN, (f, ""), (0, ""), Args::words(&[i as u32 % 3]));
+            if i % 5 == 0 {
+                w.call(
+                    who,
+                    op::RENAME,
+                    (1, &format!("g{i}")),
+                    (d, &format!("f{i}")),
+                    Args::default(),
+                );
+            }
+            let cut = SetAttr {
+                mask: setattr::SIZE | setattr::MODE,
+                size: i,
+                mode: 0o600,
+                ..SetAttr::default()
+            };
+            w.call(3 - who, op::SETATTR, (f, ""), (0, ""), Args::of_setattr(&cut));
+        }
+        assert_eq!(w.list(1, d).len(), 32);
+        assert_eq!(w.list(2, 1).len(), 9);
+        w.restart();
+        w.settle();
+        assert_eq!(w.m.state(), MdsState::Active);
+        assert_eq!(w.list(2, d).len(), 32);
+    }
+}

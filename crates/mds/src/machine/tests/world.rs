@@ -1,0 +1,460 @@
+//! A machine, a pool in memory that keeps what was written, and clients that answer as real ones do.
+
+use crate::journal::{self, Head};
+use crate::machine::*;
+use crate::membership::Settings;
+use crate::place;
+use crate::row::{NOSNAP, job};
+use auth::{AuthMethod, PeerCaps};
+use denc::{Decode, Encode};
+use messages::fs::{
+    Args, CapRecord, Features, FilePath, MClientCaps, MClientReconnect, MClientReply, MClientRequest,
+    MClientSession, cap_op, op, session_op,
+};
+use messages::mon::Body;
+use std::collections::VecDeque;
+use types::{AuthName, EntityAddrVec, EntityKind, EntityName};
+
+/// What a pool keeps, also when its users die.
+#[derive(Debug, Default, Clone)]
+pub struct Pool {
+    pub rows: BTreeMap<String, BTreeMap<Bytes, Bytes>>,
+    pub segments: BTreeMap<u64, Vec<u8>>,
+    pub head: Option<Bytes>,
+    pub jobs: Vec<Job>,
+}
+
+impl Pool {
+    pub fn start(&self) -> Start {
+        let head = self.head.as_ref().map(|h| Head::from_bytes(h).unwrap());
+        let mut start = Start {
+            next_segment: head.map_or(1, |h| h.first_segment),
+            next_tx: head.map_or(1, |h| h.next_tx),
+            is_new: head.is_none() && self.segments.is_empty(),
+            ..Start::default()
+        };
+        for object in place::WHOLE {
+            for (k, v) in self.rows.get(object).into_iter().flatten() {
+                let key = place::key_of(object, k).unwrap();
+                let row = Row::from_bytes(&key, v).unwrap();
+                start.tables.push((key, row));
+            }
+        }
+        while let Some(s) = self.segments.get(&start.next_segment) {
+            let all = journal::parse(&Bytes::from(s.clone())).unwrap();
+            let first = all.first().map_or(start.next_tx, |a| a.0);
+            let mut next = first;
+            for (n, _) in &all {
+                assert_eq!(*n, next, "numbers go on without a gap");
+                next += 1;
+            }
+            start.next_tx = start.next_tx.max(next);
+            start.segments.push((start.next_segment, s.len() as u64, first));
+            start.journal.extend(all);
+            start.next_segment += 1;
+        }
+        start
+    }
+
+    fn get(&self, object: &str, key: &Bytes) -> Option<Bytes> {
+        self.rows.get(object)?.get(key).cloned()
+    }
+}
+
+#[derive(Debug, Default)]
+pub struct FakeClient {
+    pub caps: BTreeMap<u64, CapRecord>,
+    pub seqs: BTreeMap<u64, u32>,
+    pub replies: BTreeMap<u64, MClientReply>,
+    pub next_tid: u64,
+    pub counted: u64,
+    pub closed: bool,
+    /// It does not give back what it is asked for.
+    pub stubborn: bool,
+}
+
+pub struct World {
+    pub m: Machine,
+    pub pool: Pool,
+    pub effects: VecDeque<Effect>,
+    pub clients: BTreeMap<u64, FakeClient>,
+    pub states: Vec<MdsState>,
+    pub done: usize,
+    pub fenced: Vec<ClientId>,
+    pub clock: u64,
+    options: Options,
+}
+
+pub fn place() -> Assigned {
+    Assigned {
+        fscid: 1,
+        name: "fs".into(),
+        rank: 0,
+        incarnation: 1,
+        metadata_pool: 1,
+        data_pools: vec![2],
+        fresh: true,
+        osd_epoch: 0,
+        epoch: 5,
+        settings: Settings::default(),
+    }
+}
+
+fn peer(client: u64) -> Arc<Peer> {
+    Arc::new(Peer {
+        name: EntityName::client(client),
+        auth_name: AuthName::new(EntityKind::Client, "a"),
+        global_id: client,
+        caps: PeerCaps::AllowAll,
+        key_epoch: None,
+        addrs: EntityAddrVec::one(EntityAddr::msgr2(([127, 0, 0, 1], 1).into(), client as u32)),
+        sock: ([127, 0, 0, 1], 1).into(),
+        features: u64::MAX,
+        method: AuthMethod::None,
+        secure: false,
+        server_challenge: None,
+        lifeline: false,
+    })
+}
+
+impl World {
+    pub fn new(options: Options) -> Self {
+        let pool = Pool::default();
+        let mut w = Self {
+            m: Machine::new(options.clone(), place(), pool.start()),
+            pool,
+            effects: VecDeque::new(),
+            clients: BTreeMap::new(),
+            states: Vec::new(),
+            done: 0,
+            fenced: Vec::new(),
+            clock: 100,
+            options,
+        };
+        let now = w.now();
+        w.effects.extend(w.m.begin(now));
+        w
+    }
+
+    fn now(&self) -> Now {
+        Now {
+            monotonic: Duration::from_secs(self.clock),
+            wall: Utime {
+                sec: self.clock as u32,
+                nsec: 0,
+            },
+        }
+    }
+
+    pub fn apply(&mut self, event: Event) {
+        let now = self.now();
+        let effects = self.m.apply(now, event);
+        self.effects.extend(effects);
+    }
+
+    /// Everything that is under way.
+    pub fn settle(&mut self) {
+        while self.step() {}
+    }
+
+    /// One effect; false: there is none.
+    pub fn step(&mut self) -> bool {
+        let Some(effect) = self.effects.pop_front() else {
+            return false;
+        };
+        self.done += 1;
+        match effect {
+            Effect::Send { conn, message } => self.heard(conn, &message),
+            Effect::Close { .. } => {}
+            Effect::Load { id, reads } => {
+                let rows = reads.iter().map(|r| self.pool.get(&r.object, &r.key)).collect();
+                self.apply(Event::Loaded { id, rows });
+            }
+            Effect::Page { id, read } => {
+                let all = self.pool.rows.get(&read.object);
+                let behind = |(k, _): &(&Bytes, &Bytes)| **k > read.key;
+                let rows: Vec<_> = all.into_iter().flatten().filter(behind).collect();
+                let end = rows.len() as u64 <= read.max;
+                let rows = rows.into_iter().take(read.max as usize);
+                let rows = rows.map(|(k, v)| (k.clone(), v.clone())).collect();
+                self.apply(Event::Paged { id, rows, end });
+            }
+            Effect::Append {
+                segment,
+                new,
+                bytes,
+                last_tx,
+            } => {
+                assert_eq!(new, !self.pool.segments.contains_key(&segment));
+                self.pool.segments.entry(segment).or_default().extend(&bytes);
+                self.apply(Event::Appended { last_tx });
+            }
+            Effect::Flush { id, writes } => {
+                for w in writes {
+                    let rows = self.pool.rows.entry(w.object).or_default();
+                    rows.extend(w.set);
+                    rows.retain(|k, _| !w.remove.contains(k));
+                }
+                self.apply(Event::Flushed { id });
+            }
+            Effect::Split { dir, fragment } => {
+                let old = self
+                    .pool
+                    .rows
+                    .get(&fragment.object(dir))
+                    .cloned()
+                    .unwrap_or_default();
+                let [low, high] = fragment.halves();
+                let (mut a, mut b) = (BTreeMap::new(), BTreeMap::new());
+                for (k, v) in old {
+                    let Some(Key::Dentry { hash, .. }) = place::parse_dentry(dir, &k) else {
+                        panic!("{k:?}")
+                    };
+                    let half = if hash >= low.end().unwrap() {
+                        &mut b
+                    } else {
+                        &mut a
+                    };
+                    half.insert(k, v);
+                }
+                self.pool.rows.insert(low.object(dir), a);
+                self.pool.rows.insert(high.object(dir), b);
+                self.apply(Event::Split { dir });
+            }
+            Effect::Trim { first, next_tx, gone } => {
+                let head = Head {
+                    first_segment: first,
+                    next_tx,
+                };
+                self.pool.head = Some(head.to_bytes());
+                gone.iter().for_each(|n| drop(self.pool.segments.remove(n)));
+                self.apply(Event::Trimmed);
+            }
+            Effect::Job { id, job } => {
+                self.pool.jobs.push(Job::clone(&job));
+                if job.kind == job::DROP {
+                    let gone = Fragment {
+                        bits: job.bits,
+                        value: job.split,
+                    };
+                    self.pool.rows.remove(&gone.object(job.ino));
+                }
+                let size = (job.kind == job::PROBE).then_some(job.from);
+                self.apply(Event::JobDone { id, size });
+            }
+            Effect::Fence { client, .. } => {
+                self.fenced.push(client);
+                self.apply(Event::Fenced { client, epoch: 9 });
+            }
+            Effect::Report(state) => self.states.push(state),
+        }
+        true
+    }
+
+    /// The server dies, and another is started on what the pool has.
+    pub fn restart(&mut self) {
+        self.effects.clear();
+        let place = Assigned {
+            fresh: false,
+            ..place()
+        };
+        self.m = Machine::new(self.options.clone(), place, self.pool.start());
+        let now = self.now();
+        let effects = self.m.begin(now);
+        self.effects.extend(effects);
+        let clients: Vec<u64> = self.clients.keys().copied().collect();
+        for id in clients {
+            self.apply(Event::Opened {
+                conn: id,
+                peer: peer(id),
+            });
+            let caps = self.clients[&id].caps.values().cloned().collect();
+            let m = MClientReconnect {
+                caps,
+                realms: Vec::new(),
+                more: false,
+            };
+            self.clients.get_mut(&id).unwrap().counted = 0;
+            self.say(id, m.message(0));
+        }
+    }
+
+    pub fn tick(&mut self, seconds: u64) {
+        self.clock += seconds;
+        self.apply(Event::Tick);
+        self.settle();
+    }
+
+    // Clients
+
+    pub fn open(&mut self, id: u64) {
+        self.clients.insert(
+            id,
+            FakeClient {
+                next_tid: 1,
+                ..FakeClient::default()
+            },
+        );
+        self.apply(Event::Opened {
+            conn: id,
+            peer: peer(id),
+        });
+        let m = MClientSession::long(session_op::REQUEST_OPEN, Features::of(0x7_ffff));
+        self.say(id, m.message(0));
+    }
+
+    pub fn say(&mut self, id: u64, message: Message) {
+        self.apply(Event::Message { conn: id, message });
+    }
+
+    fn heard(&mut self, id: u64, m: &Message) {
+        match m.kind {
+            MClientReply::KIND => {
+                let reply = MClientReply::from_message(m).unwrap();
+                let c = self.clients.get_mut(&id).unwrap();
+                let dir = reply.trace.dentry.as_ref().map(|d| d.dir.clone());
+                let target = reply.trace.target.as_deref().cloned();
+                for stat in [dir, target].into_iter().flatten() {
+                    if stat.cap.caps != 0 {
+                        let record = c.caps.entry(stat.ino).or_default();
+                        record.ino = stat.ino;
+                        record.cap_id = stat.cap.id;
+                        record.issued |= stat.cap.caps;
+                        record.wanted |= stat.cap.wanted;
+                        c.seqs.insert(stat.ino, stat.cap.seq);
+                    }
+                }
+                c.replies.insert(m.tid, reply);
+            }
+            MClientCaps::KIND => {
+                let caps = MClientCaps::from_message(m).unwrap();
+                let c = self.clients.get_mut(&id).unwrap();
+                c.counted += 1;
+                let Some(record) = c.caps.get_mut(&caps.ino) else {
+                    return;
+                };
+                c.seqs.insert(caps.ino, caps.seq);
+                if caps.op == cap_op::REVOKE && !c.stubborn {
+                    record.issued &= caps.caps;
+                    let ack = MClientCaps {
+                        op: cap_op::UPDATE,
+                        ino: caps.ino,
+                        cap_id: caps.cap_id,
+                        seq: caps.seq,
+                        caps: record.issued,
+                        wanted: record.wanted,
+                        ..MClientCaps::default()
+                    };
+                    self.say(id, ack.message(0));
+                } else if caps.op == cap_op::GRANT {
+                    record.issued = caps.caps;
+                }
+            }
+            MClientSession::KIND => {
+                let s = MClientSession::from_message(m).unwrap();
+                self.clients.get_mut(&id).unwrap().closed |= s.op == session_op::CLOSE;
+            }
+            _ => {}
+        }
+    }
+
+    /// Begins a request.
+    pub fn ask(&mut self, id: u64, op: u32, path: (u64, &str), path2: (u64, &str), args: Args) -> u64 {
+        let c = self.clients.get_mut(&id).unwrap();
+        let tid = c.next_tid;
+        c.next_tid += 1;
+        self.clock += 1;
+        let m = MClientRequest {
+            op,
+            oldest_tid: tid.saturating_sub(2),
+            path: FilePath::new(path.0, path.1.to_string()),
+            path2: FilePath::new(path2.0, path2.1.to_string()),
+            args,
+            stamp: Utime {
+                sec: self.clock as u32,
+                nsec: 0,
+            },
+            ..MClientRequest::default()
+        };
+        self.say(id, m.message(tid));
+        tid
+    }
+
+    pub fn reply(&self, id: u64, tid: u64) -> Option<&MClientReply> {
+        self.clients[&id].replies.get(&tid)
+    }
+
+    /// A request to its end.
+    pub fn call(
+        &mut self,
+        id: u64,
+        op: u32,
+        path: (u64, &str),
+        path2: (u64, &str),
+        args: Args,
+    ) -> MClientReply {
+        let tid = self.ask(id, op, path, path2, args);
+        self.settle();
+        self.reply(id, tid)
+            .unwrap_or_else(|| panic!("{op:#x} {path:?} is not answered"))
+            .clone()
+    }
+
+    pub fn make(&mut self, id: u64, dir: u64, name: &str) -> u64 {
+        let args = Args::words(&[0o1101, 0o644, 0, 0, 0, u32::MAX]);
+        let reply = self.call(id, op::CREATE, (dir, name), (0, ""), args);
+        assert_eq!(reply.result, 0, "create {name}");
+        reply.trace.target.unwrap().ino
+    }
+
+    pub fn mkdir(&mut self, id: u64, dir: u64, name: &str) -> u64 {
+        let reply = self.call(id, op::MKDIR, (dir, name), (0, ""), Args::words(&[0o755]));
+        assert_eq!(reply.result, 0, "mkdir {name}");
+        reply.trace.target.unwrap().ino
+    }
+
+    pub fn lookup(&mut self, id: u64, dir: u64, name: &str) -> Option<u64> {
+        let reply = self.call(id, op::LOOKUP, (dir, name), (0, ""), Args::default());
+        match reply.result {
+            0 => Some(reply.trace.target.unwrap().ino),
+            -2 => None,
+            other => panic!("lookup {name}: {other}"),
+        }
+    }
+
+    pub fn list(&mut self, id: u64, dir: u64) -> Vec<String> {
+        self.list_by(id, dir, 7)
+    }
+
+    /// In pages of so many names.
+    pub fn list_by(&mut self, id: u64, dir: u64, page: u32) -> Vec<String> {
+        let mut all = Vec::new();
+        let mut last = String::new();
+        loop {
+            let reply = self.call(
+                id,
+                op::READDIR,
+                (dir, ""),
+                (0, &last.clone()),
+                Args::words(&[0, 7]),
+            );
+            assert_eq!(reply.result, 0);
+            let mut r = denc::Reader::new(reply.extra);
+            let _: messages::fs::DirStat = r.get().unwrap();
+            let n = r.u32().unwrap();
+            let flags = r.u16().unwrap();
+            for _ in 0..n {
+                last = String::from_utf8(r.blob().unwrap().to_vec()).unwrap();
+                let _: messages::fs::LeaseStat = r.get().unwrap();
+                let stat: messages::fs::InodeStat = r.get().unwrap();
+                assert_eq!(stat.snapid, NOSNAP);
+                all.push(last.clone());
+            }
+            assert!(r.is_empty());
+            if flags & 1 == 1 {
+                return all;
+            }
+            assert!(n > 0, "a page that is not the last has names");
+        }
+    }
+}

@@ -1,0 +1,372 @@
+//! A metadata server's life: become a standby, be given a rank, read what is there, serve, stop.
+//!
+//! Invariants: nothing is served without a live lease ([`Membership::lease_until`]); what the machine wants said leaves in its order; what
+//! it wants done in the pools runs beside it, and comes back as an event.
+
+use crate::keeper::Keeper;
+use crate::machine::{Effect, Event, Machine, Now, Options};
+use crate::membership::{Assigned, Lost, Membership, Presence};
+use crate::{Config, Error};
+use client::Client;
+use io::task;
+use msgr::ServerConfig;
+use net::{ConnId, Connections, Listener, NetEvent};
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot, watch};
+use types::{EntityAddr, EntityAddrVec, EntityKind, EntityName, Utime};
+
+/// Messages of all connections that may wait for the loop.
+const NET_QUEUE: usize = 1024;
+/// Messages applied in one turn.
+const TURN_MAX: usize = 256;
+const TICK: Duration = Duration::from_millis(250);
+/// What is under way may take so long when the daemon is stopped.
+const FAREWELL: Duration = Duration::from_secs(10);
+
+/// Serves until `stop` turns true. `ready` is told the address when it is known as a standby.
+pub async fn serve<M: Membership + 'static>(
+    c: Config,
+    membership: M,
+    ready: oneshot::Sender<EntityAddr>,
+    mut stop: watch::Receiver<bool>,
+) -> Result<(), Error> {
+    let failed = |source| Error::Listen { addr: c.bind, source };
+    let listener = Listener::bind(c.bind).map_err(failed)?;
+    let addr = EntityAddr::msgr2(listener.local_addr().map_err(failed)?, c.nonce);
+    let membership = Rc::new(membership);
+    let connecting = Client::connect_with(
+        c.rados.clone(),
+        client::Platform {
+            clock: c.clock.clone(),
+            random: c.random.clone(),
+        },
+    );
+    let rados = tokio::select! {
+        biased;
+        _ = stop.wait_for(|s| *s) => return Ok(()),
+        connected = connecting => connected?,
+    };
+    let served = standby(&c, &membership, addr, listener, &rados, ready, stop).await;
+    rados.shutdown().await;
+    served
+}
+
+async fn standby<M: Membership + 'static>(
+    c: &Config,
+    membership: &Rc<M>,
+    addr: EntityAddr,
+    listener: Listener,
+    rados: &Client,
+    ready: oneshot::Sender<EntityAddr>,
+    mut stop: watch::Receiver<bool>,
+) -> Result<(), Error> {
+    let presence = Presence {
+        addr,
+        rados_nonce: rados.nonce(),
+        metadata: BTreeMap::from([
+            ("hostname".to_string(), c.hostname.clone()),
+            ("addr".to_string(), addr.to_string()),
+            (
+                "ceph_version".to_string(),
+                types::release::VERSION_FACTS[0].1.to_string(),
+            ),
+        ]),
+    };
+    membership.boot(presence).await?;
+    // Whoever waited for it may have gone.
+    let _ = ready.send(addr);
+    tracing::info!("mds.{}: standby at {addr}", c.name);
+    let mut places = membership.file_system();
+    let mut tick = task::interval(TICK);
+    let place = loop {
+        if let Some(place) = places.borrow_and_update().clone() {
+            break place;
+        }
+        tokio::select! {
+            biased;
+            _ = stop.wait_for(|s| *s) => return Ok(()),
+            changed = places.changed() => changed.map_err(|_| Lost("the cluster's state has ended".into()))?,
+            _ = tick.tick() => membership.alive(),
+        }
+    };
+    let starting = begin(c, rados, &place);
+    let (keeper, machine) = tokio::select! {
+        biased;
+        _ = stop.wait_for(|s| *s) => return Ok(()),
+        started = alive(&**membership, starting) => started?,
+    };
+    let (net_tx, net) = mpsc::channel(NET_QUEUE);
+    let options = net::Options {
+        accounts: c.net.clone(),
+        ..net::Options::default()
+    };
+    let config = Arc::new(server_config(c, addr, place.rank));
+    let conns = net::serve(listener, config, options, c.clock.clone(), net_tx)
+        .map_err(|source| Error::Listen { addr: c.bind, source })?;
+    let (events_tx, events) = mpsc::unbounded_channel();
+    let (reports, reported) = mpsc::unbounded_channel();
+    let shell = Shell {
+        name: c.name.clone(),
+        clock: c.clock.clone(),
+        membership: membership.clone(),
+        keeper,
+        conns,
+        events: events_tx,
+        reports,
+        rados: rados.clone(),
+        pools: BTreeMap::new(),
+    };
+    let reporting = task::spawn_local(report(membership.clone(), reported, shell.events.clone()));
+    let served = shell.run(machine, place, places, net, events, stop).await;
+    reporting.abort();
+    served
+}
+
+/// Goes on with something while saying that we live.
+async fn alive<M: Membership, T>(membership: &M, work: impl Future<Output = T>) -> T {
+    let mut work = std::pin::pin!(work);
+    let mut tick = task::interval(TICK);
+    loop {
+        tokio::select! {
+            done = &mut work => return done,
+            _ = tick.tick() => membership.alive(),
+        }
+    }
+}
+
+/// Reads what is there, once the instance before can write no more.
+async fn begin(c: &Config, rados: &Client, place: &Assigned) -> Result<(Keeper, Machine), Error> {
+    while rados.map()?.epoch < place.osd_epoch {
+        if rados.latest_map().await?.epoch < place.osd_epoch {
+            task::sleep(TICK).await;
+        }
+    }
+    let keeper = Keeper::new(rados.clone(), place.metadata_pool);
+    let began = c.clock.monotonic();
+    let start = keeper.start().await?;
+    let took = c.clock.monotonic().saturating_sub(began);
+    tracing::info!(
+        "mds.{}: rank {} of '{}': {} transactions in {} segments of the journal read in {} ms",
+        c.name,
+        place.rank,
+        place.name,
+        start.journal.len(),
+        start.segments.len(),
+        took.as_millis()
+    );
+    let options = Options {
+        cache_bytes: c.cache_bytes,
+        ..Options::default()
+    };
+    Ok((keeper, Machine::new(options, place.clone(), start)))
+}
+
+fn server_config(c: &Config, addr: EntityAddr, rank: i32) -> ServerConfig {
+    ServerConfig {
+        modes: c.modes.clone(),
+        ..ServerConfig::new(
+            EntityName::new(EntityKind::Mds, i64::from(rank)),
+            EntityAddrVec::one(addr),
+            c.auth.clone(),
+            c.entropy.clone(),
+        )
+    }
+}
+
+type Done = Result<Event, Error>;
+
+/// States are published one after the other.
+async fn report<M: Membership>(
+    membership: Rc<M>,
+    mut states: mpsc::UnboundedReceiver<crate::membership::MdsState>,
+    events: mpsc::UnboundedSender<Done>,
+) {
+    while let Some(state) = states.recv().await {
+        if let Err(lost) = membership.report(state).await {
+            // The loop ends by it; if it has ended already nobody is left to be told.
+            let _ = events.send(Err(lost.into()));
+            return;
+        }
+    }
+}
+
+struct Shell<M> {
+    name: String,
+    clock: Arc<dyn io::Clock>,
+    membership: Rc<M>,
+    keeper: Keeper,
+    conns: Connections,
+    events: mpsc::UnboundedSender<Done>,
+    reports: mpsc::UnboundedSender<crate::membership::MdsState>,
+    rados: Client,
+    pools: BTreeMap<i64, String>,
+}
+
+impl<M: Membership + 'static> Shell<M> {
+    fn now(&self) -> Now {
+        Now {
+            monotonic: self.clock.monotonic(),
+            wall: Utime::from_unix(self.clock.wall()),
+        }
+    }
+
+    async fn run(
+        mut self,
+        mut machine: Machine,
+        place: Assigned,
+        mut places: watch::Receiver<Option<Assigned>>,
+        mut net: mpsc::Receiver<NetEvent>,
+        mut events: mpsc::UnboundedReceiver<Done>,
+        mut stop: watch::Receiver<bool>,
+    ) -> Result<(), Error> {
+        let effects = machine.begin(self.now());
+        self.carry_out(effects);
+        let mut tick = task::interval(TICK);
+        tick.set_missed_tick_behavior(task::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                biased;
+                _ = stop.wait_for(|s| *s) => break,
+                Some(done) = events.recv() => {
+                    self.check_lease()?;
+                    self.apply(&mut machine, done?);
+                    while let Ok(done) = events.try_recv() {
+                        self.apply(&mut machine, done?);
+                    }
+                }
+                changed = places.changed() => {
+                    changed.map_err(|_| Lost("the cluster's state has ended".into()))?;
+                    let now = places.borrow_and_update().clone();
+                    self.moved(&mut machine, &place, now)?;
+                }
+                _ = tick.tick() => {
+                    self.membership.alive();
+                    self.check_lease()?;
+                    self.tell_pools(&mut machine);
+                    self.apply(&mut machine, Event::Tick);
+                }
+                Some(event) = net.recv() => {
+                    self.check_lease()?;
+                    self.heard(&mut machine, event);
+                    for _ in 1..TURN_MAX {
+                        let Ok(event) = net.try_recv() else { break };
+                        self.heard(&mut machine, event);
+                    }
+                }
+            }
+        }
+        self.farewell(&mut machine, &mut events).await
+    }
+
+    /// What was accepted becomes durable and is answered.
+    async fn farewell(
+        &mut self,
+        machine: &mut Machine,
+        events: &mut mpsc::UnboundedReceiver<Done>,
+    ) -> Result<(), Error> {
+        let until = self.clock.monotonic() + FAREWELL;
+        while !machine.is_durable() && self.clock.monotonic() < until {
+            match task::timeout(TICK, events.recv()).await {
+                Ok(Some(done)) => self.apply(machine, done?),
+                Ok(None) => break,
+                Err(_) => self.membership.alive(),
+            }
+        }
+        self.conns.shutdown();
+        self.membership.leave().await;
+        tracing::info!("mds.{}: stopped", self.name);
+        Ok(())
+    }
+
+    fn check_lease(&self) -> Result<(), Error> {
+        match self.clock.monotonic() < self.membership.lease_until() {
+            true => Ok(()),
+            false => Err(Lost("its lease has ended".into()).into()),
+        }
+    }
+
+    fn moved(&self, machine: &mut Machine, was: &Assigned, now: Option<Assigned>) -> Result<(), Error> {
+        let now = now.filter(|n| (n.fscid, n.rank, n.incarnation) == (was.fscid, was.rank, was.incarnation));
+        let Some(now) = now else {
+            return Err(Lost("its rank was given to another, or is no more".into()).into());
+        };
+        let effects = machine.apply(self.now(), Event::Assigned(now));
+        self.carry_out(effects);
+        Ok(())
+    }
+
+    fn tell_pools(&mut self, machine: &mut Machine) {
+        let Ok(map) = self.rados.map() else { return };
+        let pools: BTreeMap<i64, String> = map.pool_names.iter().map(|(k, v)| (*k, v.clone())).collect();
+        if pools != self.pools {
+            self.pools = pools.clone();
+            self.apply(machine, Event::Pools(pools));
+        }
+    }
+
+    fn heard(&self, machine: &mut Machine, event: NetEvent) {
+        let event = match event {
+            NetEvent::Opened { conn, peer } => Event::Opened { conn: conn.0, peer },
+            NetEvent::Closed { conn } => Event::Closed { conn: conn.0 },
+            NetEvent::Message { conn, msg, .. } => Event::Message {
+                conn: conn.0,
+                message: msg,
+            },
+            NetEvent::Drained => return,
+        };
+        self.apply(machine, event);
+    }
+
+    fn apply(&self, machine: &mut Machine, event: Event) {
+        let effects = machine.apply(self.now(), event);
+        self.carry_out(effects);
+    }
+
+    fn carry_out(&self, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                // Where the connection has gone, so has its session's need of it.
+                Effect::Send { conn, message } => drop(self.conns.send(ConnId(conn), message)),
+                Effect::Close { conn, why } => {
+                    tracing::info!("mds.{}: connection {conn} is closed: {why}", self.name);
+                    self.conns.close(ConnId(conn));
+                }
+                Effect::Report(state) => drop(self.reports.send(state)),
+                other => self.beside(other),
+            }
+        }
+    }
+
+    /// What takes its time runs beside the loop.
+    fn beside(&self, effect: Effect) {
+        let (keeper, events) = (self.keeper.clone(), self.events.clone());
+        let membership = self.membership.clone();
+        drop(task::spawn_local(async move {
+            let done = match effect {
+                Effect::Load { id, reads } => keeper.load(id, reads).await,
+                Effect::Page { id, read } => keeper.page(id, read).await,
+                Effect::Append {
+                    segment,
+                    new,
+                    bytes,
+                    last_tx,
+                } => keeper.append(segment, new, bytes, last_tx).await,
+                Effect::Flush { id, writes } => keeper.flush(id, writes).await,
+                Effect::Split { dir, fragment } => keeper.split(dir, fragment).await,
+                Effect::Trim { first, next_tx, gone } => keeper.trim(first, next_tx, gone).await,
+                Effect::Job { id, job } => keeper.job(id, job).await,
+                Effect::Fence { client, addr } => match membership.fence(addr).await {
+                    Ok(epoch) => Ok(Event::Fenced { client, epoch }),
+                    Err(lost) => Err(lost.into()),
+                },
+                Effect::Send { .. } | Effect::Close { .. } | Effect::Report(_) => return,
+            };
+            // After the loop's end nobody is left to be told.
+            let _ = events.send(done);
+        }));
+    }
+}

@@ -1,0 +1,76 @@
+"""The server is killed at any moment: mounts go on, and nothing that was acknowledged is lost."""
+import fcntl
+import os
+import threading
+
+import pytest
+
+from skeptest.mounts import make_volume, mounted, wait_active
+from skeptest.run import wait_until
+
+pytestmark = pytest.mark.own
+
+
+@pytest.fixture
+def served(own, tmp_path):
+    skep = own().start()
+    make_volume(skep, 'fs')
+    return skep
+
+
+def test_a_kill_in_the_middle_of_writes_loses_nothing(served, tmp_path):
+    skep, made, failed = served, [], []
+    ended = threading.Event()
+    with mounted(skep, tmp_path / 'a', fs='fs') as a:
+        def work():
+            i = 0
+            try:
+                while not ended.is_set():
+                    with open(a / ('f%d' % i), 'wb') as f:
+                        f.write(b'%d' % i * 100)
+                        f.flush()
+                        os.fsync(f.fileno())
+                    if i % 3 == 2:
+                        os.rename(a / ('f%d' % i), a / ('g%d' % i))
+                    made.append(i)
+                    i += 1
+            except OSError as e:
+                failed.append(e)
+        worker = threading.Thread(target=work)
+        worker.start()
+        for kills in range(2):
+            before = len(made)
+            wait_until(lambda: len(made) > before + 10 or failed, 90, 0.05, 'writes')
+            skep.restart()
+            wait_active(skep, 'fs')
+        before = len(made)
+        wait_until(lambda: len(made) > before + 5 or failed, 120, 0.05, 'writes after the restart')
+        ended.set()
+        worker.join(60)
+        assert not failed and not worker.is_alive()
+    with mounted(skep, tmp_path / 'b', fs='fs') as b:
+        for i in made:
+            name = 'g%d' % i if i % 3 == 2 else 'f%d' % i
+            assert (b / name).read_bytes() == b'%d' % i * 100
+        assert len(os.listdir(b.path)) >= len(made)
+
+
+def test_open_files_and_locks_survive(served, tmp_path):
+    skep = served
+    with mounted(skep, tmp_path / 'a', fs='fs') as a, mounted(skep, tmp_path / 'b', fs='fs') as b:
+        with open(a / 'f', 'w+b', buffering=0) as f, open(b / 'f', 'r+b', buffering=0) as g:
+            f.write(b'before')
+            fcntl.flock(f, fcntl.LOCK_EX)
+            skep.restart()
+            wait_active(skep, 'fs')
+            f.write(b' and after')
+            assert (b / 'f').read_bytes() == b'before and after'
+            with pytest.raises(BlockingIOError):
+                fcntl.flock(g, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(f, fcntl.LOCK_UN)
+            fcntl.flock(g, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.unlink(b / 'f')
+            skep.restart()
+            wait_active(skep, 'fs')
+            f.seek(0)
+            assert f.read() == b'before and after'
