@@ -23,7 +23,7 @@ LEFT_OUT = {
 }
 FAILS = (
     ('rbd commands', 'mirror snapshot schedule *', MODULE),
-    ('rbd commands', 'trash purge schedule *', MODULE),
+    ('rbd commands', 'trash purge schedule [alr]*', MODULE),
 )
 
 # A command; what follows it, `{p}` the pool, `{t}` a folder. Lines with `+` set up what the next ones need.
@@ -151,10 +151,10 @@ trash purge schedule status|--pool {p}
 trash purge schedule remove|--pool {p} 1h
 remove|--no-progress {p}/b
 '''
-# Those that the arguments make fail, on a real Ceph as well: resync of a primary, a cluster as its own peer, a client
-# of the journal without a peer. That they get as far is what counts.
+# Those that the arguments make fail, on a real Ceph as well: resync of a primary, a cluster as its own peer, a
+# journal that no peer follows. That they get as far is what counts.
 RIGHTLY = {'mirror image resync': 'image is primary', 'mirror pool peer bootstrap import': 'cannot import',
-           'journal client disconnect': ''}
+           'journal client disconnect': 'no registered clients'}
 
 
 def commands(cluster):
