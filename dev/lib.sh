@@ -20,8 +20,8 @@ PACKAGES_CLIENTS=(ceph-common librados2 librbd1 python3-rados python3-rbd qemu-u
 PACKAGES_TEST=("${PACKAGES_CLIENTS[@]}" ceph-base ceph-fuse python3-cephfs python3-pytest python3-pytest-xdist python3-cryptography jq
     etcd-server etcd-client debootstrap openssl iproute2 iptables strace valgrind qemu-system-x86 busybox-static cpio kmod
     rbd-mirror rbd-fuse rbd-nbd)
-# A real Ceph beside Skep, for tests that are long.
-PACKAGES_LONG=(ceph-mon ceph-mgr ceph-osd)
+# For tests that are long: a real Ceph beside Skep, what go-ceph is compiled against, OpenStack's drivers.
+PACKAGES_LONG=(ceph-mon ceph-mgr ceph-osd librados-dev librbd-dev python3-glance-store python3-nova)
 PACKAGES_DEMO=("${PACKAGES_CLIENTS[@]}" qemu-system-x86 syslinux syslinux-common mtools dosfstools
     e2fsprogs fdisk kmod cpio jq xz-utils)
 

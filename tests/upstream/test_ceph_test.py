@@ -3,20 +3,20 @@
 They run in a Debian 13 of their own (skeptest.debian) against Skep, or against the cluster of SKEP_TEST_CONF, whose results
 stand beside ours in docs/compatibility.md: `dev/compatibility` runs both. What is expected not to pass: expected.py.
 """
-import json
-import os
 import pathlib
 
 import pytest
 
-from expected import PROGRAMS, SAMPLE, fails, left_out
+from expected import FAILS, FLAKY, LEFT_OUT, PROGRAMS, REAL_LEFT_OUT, SAMPLE
 from skeptest.cluster import external
 from skeptest.debian import Root
 from skeptest.gtest import run_cases, stdout_and_err
+from skeptest.suites import judge, patterns, write_down
 
-GOOD = ('passed', 'skipped')
 # Nothing of these tests waits longer in silence (watches that time out: a minute).
 SILENCE_S = 150
+# Of the images that librbd's tests make: layering, exclusive lock, object map, fast diff, deep flatten. Without it: format 1.
+RBD_FEATURES = '61'
 
 
 @pytest.fixture(scope='module')
@@ -40,42 +40,21 @@ def drop_pools(cluster, kept):
         cluster.drop_pool(pool)
 
 
-def write_results(program, version, cases, without):
-    """For dev/compatibility: what each case came to."""
-    folder = os.environ.get('SKEP_UPSTREAM_RESULTS')
-    if folder:
-        said = {'suite': program, 'version': version, 'left_out': without,
-                'cases': {name: [c.outcome, fails(program, name) or ''] for name, c in cases.items()}}
-        pathlib.Path(folder, program + '.json').write_text(json.dumps(said, indent=1, sort_keys=True))
-
-
-def judge(program, cases):
-    """Lines about each case that did not come out as expected."""
-    for name, case in cases.items():
-        why = fails(program, name)
-        if case.outcome not in GOOD and not why:
-            yield '%s %s\n%s' % (name, case.outcome, case.text)
-        if case.outcome in GOOD and why:
-            yield '%s passes, so it no longer belongs into expected.py (%s)' % (name, why)
-
-
 def check(program, cluster, root, folder):
     conf_for(cluster, folder)
     kept = set(cluster.ceph('osd', 'pool', 'ls').out.split())
-    without = left_out(program, real=bool(external()))
+    without = patterns(REAL_LEFT_OUT if external() else LEFT_OUT, program)
 
     def start(arguments):
-        env = {'CEPH_CONF': '/mnt/ceph.conf'}
+        env = {'CEPH_CONF': '/mnt/ceph.conf', 'RBD_FEATURES': RBD_FEATURES}
         return root.popen(['/usr/bin/' + program, *arguments], folder, env, **stdout_and_err())
     try:
         cases = run_cases(start, without=without, silence_s=SILENCE_S)
     finally:
         drop_pools(cluster, kept)
-    write_results(program, root.version('ceph-test'), cases, without)
-    assert cases, 'nothing ran'
+    write_down(program, root.version('ceph-test'), cases, FAILS + FLAKY, without)
     if not external():
-        wrong = list(judge(program, cases))
-        assert not wrong, '%d of %d cases:\n%s' % (len(wrong), len(cases), '\n'.join(wrong))
+        judge(program, cases, FAILS, FLAKY)
 
 
 @pytest.mark.parametrize('program', SAMPLE)

@@ -3,7 +3,7 @@
 //! All of it is committed together or not at all. Bounds: what fits one transaction of the store.
 
 use crate::files::MdsDaemon;
-use crate::pgs::PgProposal;
+use crate::pgs::{PgMerge, PgProposal};
 use crate::scrubs::ScrubWish;
 use crate::state::{ClusterState, HealthMute};
 use auth::EntityAuth;
@@ -107,6 +107,8 @@ pub struct Changes {
     /// Configurations that their primaries want changed; only such as the state does not refuse
     /// ([`crate::pgs::PgConfigs::refuses`]).
     pub pgs: Vec<PgProposal>,
+    /// PGs that are merged by `osdmap`, at most one of a pool; see [`ClusterState::accept_merge`].
+    pub merges: Vec<PgMerge>,
     /// Commit only if these OSDs hold no lease: they surely no longer serve. Otherwise the commit fails.
     pub unleased: Vec<OsdId>,
     /// The same for metadata servers, by gid.

@@ -5,7 +5,7 @@
 
 use crate::changes::{Change, Changes};
 use crate::fences::{self, Instance};
-use crate::pgs::{PgProposal, Refusal};
+use crate::pgs::{MergeRefusal, PgMerge, PgProposal, Refusal};
 use crate::scrubs::{ScrubWish, WISHES_MAX};
 use crate::state::ClusterState;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,6 +25,20 @@ impl ClusterState {
             ..Changes::none()
         };
         (changes, fates)
+    }
+
+    /// Merges two PGs, or says why not.
+    pub fn accept_merge(&self, merge: &PgMerge, now: Utime) -> (Changes, Option<MergeRefusal>) {
+        if let Some(refusal) = self.pgs.refuses_merge(&self.osdmap, merge) {
+            return (Changes::none(), Some(refusal));
+        }
+        let mut changes = Changes {
+            merges: vec![merge.clone()],
+            ..Changes::none()
+        };
+        let map = self.osdmap.clone();
+        merge.change(&map, changes.inc(self, now));
+        (changes, None)
     }
 
     /// What `entry` fences of these that is not known yet.

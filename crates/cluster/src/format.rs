@@ -17,8 +17,14 @@ use denc::Decode;
 
 /// What this program writes, and the newest that it reads.
 pub const VERSION: u32 = 1;
-/// Features that this program knows: the bit's place, and what it stands for. None is needed yet.
-pub const FEATURES: &[(u32, &str)] = &[];
+/// Features that this program knows: the bit's place, and what it stands for.
+pub const FEATURES: &[(u32, &str)] = &[(Feature::Merges as u32, "placement groups were merged")];
+
+/// What a program must know of once it is in use, by the bit's place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Feature {
+    Merges = 0,
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Format {
@@ -32,6 +38,14 @@ impl Format {
         version: VERSION,
         features: 0,
     };
+
+    /// The same with a feature in use.
+    pub fn with(self, feature: Feature) -> Self {
+        Self {
+            features: self.features | 1 << feature as u32,
+            ..self
+        }
+    }
 
     /// From the key's value.
     pub fn read(raw: &Bytes) -> Result<Self> {

@@ -44,7 +44,7 @@ pub use error::{Error, Result};
 pub use fences::{Fenced, Instance};
 pub use files::{MdsDaemon, MdsDaemons};
 pub use history::MapHistory;
-pub use pgs::{PgConfig, PgConfigs, PgProposal, Refusal};
+pub use pgs::{Joined, Life, MergeRefusal, PgConfig, PgConfigs, PgMerge, PgProposal, Refusal, share_places};
 pub use scrubs::{ScrubWish, WISHES_MAX as SCRUB_WISHES_MAX};
 pub use services::{ServiceDaemon, ServiceMap};
 pub use snap_owners::SnapOwners;

@@ -16,9 +16,13 @@
 //! Not here: who proposes what (`pg`), moving data.
 
 mod acting;
+mod life;
+mod merge;
 mod propose;
 mod settle;
 
+pub use life::{Joined, Life};
+pub use merge::{MergeRefusal, PgMerge, share_places};
 pub use propose::{PgProposal, Refusal};
 
 use crate::keys;
@@ -43,35 +47,40 @@ pub struct PgConfig {
     pub acting: Vec<Option<OsdId>>,
     /// Map epoch in which the PG came to be, with its pool or by a split. 0: before that was kept.
     pub created: Epoch,
+    /// Which of all the PGs that had this id it is, and what was merged into it last.
+    pub life: Life,
 }
 
 impl Encode for PgConfig {
     fn encode(&self, w: &mut Writer) {
-        w.envelope(3, 1, |w| {
+        w.envelope(4, 1, |w| {
             w.put(&self.interval);
             w.put(&self.in_sync);
             w.put(&self.primary);
             w.put(&self.created);
             acting::encode(&self.acting, &self.in_sync, w);
+            w.put(&self.life);
         });
     }
 }
 
 impl Decode for PgConfig {
     fn decode(r: &mut Reader) -> denc::Result<Self> {
-        r.envelope(3, |version, r| {
+        r.envelope(4, |version, r| {
             let (interval, in_sync, primary) = (r.get()?, r.get::<Vec<OsdId>>()?, r.get()?);
             let created = if version >= 2 { r.get()? } else { 0 };
             let acting = match version >= 3 {
                 true => acting::decode(&in_sync, r)?,
                 false => acting::in_order(&in_sync),
             };
+            let life = if version >= 4 { r.get()? } else { Life::default() };
             Ok(Self {
                 interval,
                 in_sync,
                 primary,
                 acting,
                 created,
+                life,
             })
         })
     }
@@ -95,6 +104,11 @@ impl PgConfigs {
 
     pub fn iter(&self) -> impl Iterator<Item = (PgId, &PgConfig)> {
         self.0.iter().map(|(pg, c)| (*pg, c))
+    }
+
+    pub fn of_pool(&self, pool: PoolId) -> impl Iterator<Item = (PgId, &PgConfig)> {
+        let all = PgId::new(pool, 0)..=PgId::new(pool, u32::MAX);
+        self.0.range(all).map(|(pg, c)| (*pg, c))
     }
 
     /// True if `osd` is the one that serves `pg`.

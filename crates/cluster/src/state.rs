@@ -8,10 +8,10 @@ use crate::changes::{Change, Changes};
 use crate::config::{CONFIG_LOG_MAX, ConfigDb, ConfigLogEntry, Setting};
 use crate::fences::{self, Fences};
 use crate::files::MdsDaemons;
-use crate::format::Format;
+use crate::format::{Feature, Format};
 use crate::history::MapHistory;
 use crate::keys;
-use crate::pgs::{PgConfigs, PgProposal};
+use crate::pgs::{PgConfigs, PgMerge, PgProposal};
 use crate::rows::Write;
 use crate::scrubs::ScrubWish;
 use crate::snap_owners::SnapOwners;
@@ -228,6 +228,9 @@ impl ClusterState {
             ops.push(Write::put(keys::FORMAT, Format::CURRENT.to_bytes()));
             next.format = Some(Format::CURRENT);
         }
+        if !changes.merges.is_empty() {
+            next.note_feature(Feature::Merges, &mut ops);
+        }
         let inc = changes.osdmap.map(|inc| *inc);
         let inc =
             inc.or_else(|| (!changes.pgs.is_empty()).then(|| Incremental::next_after(&self.osdmap, now)));
@@ -239,7 +242,7 @@ impl ClusterState {
             {
                 Arc::make_mut(&mut next.snap_owners).pool_gone(*pool, &mut ops);
             }
-            next.apply_map(inc, &changes.pgs, now, &mut ops)?;
+            next.apply_map(inc, (&changes.pgs, &changes.merges), now, &mut ops)?;
         }
         let mut diff = Vec::new();
         for change in changes.list {
@@ -260,10 +263,20 @@ impl ClusterState {
         Ok((next, kept))
     }
 
+    /// From now on only programs that know of it read this state.
+    fn note_feature(&mut self, feature: Feature, ops: &mut Vec<Write>) {
+        let now = self.format.unwrap_or(Format::CURRENT);
+        let with = now.with(feature);
+        if with != now {
+            ops.push(Write::put(keys::FORMAT, with.to_bytes()));
+            self.format = Some(with);
+        }
+    }
+
     fn apply_map(
         &mut self,
         mut inc: Incremental,
-        proposals: &[PgProposal],
+        proposals: (&[PgProposal], &[PgMerge]),
         now: Utime,
         ops: &mut Vec<Write>,
     ) -> Result<()> {

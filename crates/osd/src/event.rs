@@ -56,6 +56,8 @@ impl Event {
 pub enum StateReply {
     /// A batch of proposals is through, whatever came of each.
     Proposed,
+    /// A merge is through, whatever came of it.
+    Merged,
     Leased(Result<Lease, metastore::Error>),
     Booted(Result<Epoch, metastore::Error>),
     /// These were marked down, or could not be.

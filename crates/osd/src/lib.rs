@@ -27,6 +27,7 @@ mod maps;
 mod measure;
 mod membership;
 mod memory;
+mod merges;
 mod meters;
 mod modes;
 mod ops;

@@ -8,6 +8,7 @@ use crate::fetches::Fetches;
 use crate::links::Links;
 use crate::maps;
 use crate::membership::Membership;
+use crate::merges::Merges;
 use crate::meters::Meters;
 use crate::ops::{InList, Ops};
 use crate::pace::Latency;
@@ -97,6 +98,7 @@ pub struct Osd {
     /// Configurations that PGs want, to be committed; at most one for each.
     pub wishes: BTreeMap<SPgId, PgProposal>,
     pub proposing: bool,
+    pub merges: Merges,
     /// Answers of an interval that may not leave now; each holds its client's permit.
     pub held: Vec<(SPgId, Epoch, Output)>,
     pub fetched: FetchedSender,
@@ -175,6 +177,7 @@ impl Osd {
             ahead: VecDeque::new(),
             wishes: BTreeMap::new(),
             proposing: false,
+            merges: Merges::default(),
             held: Vec::new(),
             fetched: p.fetched,
             state_replies: p.state_replies,
@@ -285,6 +288,7 @@ impl Osd {
         self.scan_for_leftovers();
         self.route_waiting();
         self.come_up();
+        self.begin_merges();
     }
 
     /// Collections that nobody has a use for are the reaper's.

@@ -182,6 +182,10 @@ impl Osd {
         interval: Epoch,
         body: PeerBody,
     ) -> Option<PeerBody> {
+        if interval > self.placement.epoch() {
+            // What is here may not be what it is to be yet: a PG may have been merged into it.
+            return Some(body);
+        }
         let known = match self.slots.get(&pg) {
             Some(slot) if matches!(slot.role, Role::Replica(_)) => {
                 let durable = self.store.engine.durable();
@@ -275,6 +279,7 @@ impl Osd {
                 primary,
                 acting: known.map_or_else(Vec::new, |c| c.acting.clone()),
                 created: known.map_or(0, |c| c.created),
+                life: known.map_or_else(Default::default, |c| c.life.clone()),
             },
             in_sync: p.in_sync,
             primary: new_primary,

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use cluster::{ClusterState, PgConfig};
-use pg::{Blocklist, ClusterView, Group, Located, PoolView, SnapIntervals};
+use pg::{Blocklist, ClusterView, Group, Located, PgJoined, PgLife, PoolView, SnapIntervals};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use types::osdmap::{OsdMap, osd_state};
@@ -81,7 +81,15 @@ impl Placement {
     /// An operation that its client sent in this epoch or earlier was sent before another OSD led the PG: the client sends it
     /// again, and with it all that this OSD has dropped meanwhile. To execute it now would let it overtake those.
     pub fn led_after(&self, pg: PgId) -> Epoch {
-        self.led_after.get(&pg).copied().unwrap_or(0)
+        // So does what was sent before another PG was merged into this one.
+        let merged = self.merged_in(pg).saturating_sub(1);
+        self.led_after.get(&pg).copied().unwrap_or(0).max(merged)
+    }
+
+    /// The epoch of the newest merge into the PG; 0: there was none in its life.
+    pub fn merged_in(&self, pg: PgId) -> Epoch {
+        let joined = self.state.pgs.get(pg).and_then(|c| c.life.joined.as_ref());
+        joined.map_or(0, |j| j.epoch)
     }
 
     fn with_up(osd: OsdId, state: Arc<ClusterState>, up: Arc<UpSets>) -> Self {
@@ -139,6 +147,17 @@ impl Placement {
             && config.in_sync.len() >= usize::from(pool.size)
             && in_place
             && config.in_sync.iter().all(|o| map.is_up(*o))
+    }
+
+    /// The PG that has the objects now of one that there is no more, since it was merged.
+    pub fn merged_into(&self, slot: SPgId) -> Option<SPgId> {
+        let pool = self.state.osdmap.pool(slot.pg.pool)?;
+        let seed = pool.raw_to_pg(slot.pg.seed);
+        let gone = slot.pg.seed >= pool.pg_num && !pool.is_erasure();
+        gone.then_some(SPgId {
+            pg: PgId::new(slot.pg.pool, seed),
+            shard: slot.shard,
+        })
     }
 
     /// The others that this OSD shares PGs with and that are up, and its neighbours in the order of ids: at most
@@ -306,6 +325,25 @@ fn pool_view(state: &ClusterState, id: PoolId, pool: &PgPool, blocklist: Arc<Blo
         stripe_width: pool.stripe_width,
         ec_overwrites: pool.flags & pool_flag::EC_OVERWRITES != 0,
         blocklist,
+        lives: Arc::new(lives(state, id)),
         full_osds: Arc::default(),
     }
+}
+
+/// Of the PGs that are not simply those that came with the pool.
+fn lives(state: &ClusterState, id: PoolId) -> BTreeMap<u32, PgLife> {
+    let of_pool = state.pgs.of_pool(id).filter(|(_, c)| c.life.epoch() > 0);
+    let life = |(pg, c): (PgId, &PgConfig)| {
+        let joined = c.life.joined.as_ref().map(|j| PgJoined {
+            source: j.source,
+            source_head: j.source_head,
+            target_head: j.target_head,
+            source_life: j.source_life,
+            target_life: j.target_life,
+            members: j.members.clone(),
+        });
+        let epoch = c.life.epoch();
+        (pg.seed, PgLife { epoch, joined })
+    };
+    of_pool.map(life).collect()
 }

@@ -34,7 +34,8 @@ impl Reaper {
             .map(|c| c.pg.pool)
             .collect();
         let collections = store.engine.collections().into_iter();
-        self.strays = collections.filter(|c| placement.is_stray(*c)).collect();
+        let left = |c: &SPgId| placement.is_stray(*c) || placement.merged_into(*c).is_some();
+        self.strays = collections.filter(left).collect();
     }
 
     /// One bounded piece of work.
@@ -60,9 +61,12 @@ impl Reaper {
             return;
         };
         let pg_num = placement.pool(stray.pg.pool).map_or(0, |p| p.pg_num);
-        let done = match placement.is_stray(stray) {
-            true => Self::remove_stray(store, stray, pg_num),
-            false => Ok(true),
+        let done = match placement.merged_into(stray) {
+            Some(target) => Self::remove_merged(store, placement, stray, target),
+            None if placement.is_stray(stray) => {
+                Self::remove_stray(store, stray, |hash| pg::seed_of(hash, pg_num) == stray.pg.seed)
+            }
+            None => Ok(true),
         };
         match done {
             Ok(false) => {}
@@ -74,8 +78,33 @@ impl Reaper {
         }
     }
 
-    /// True if nothing is left of it.
-    fn remove_stray(store: &mut StoreView, stray: SPgId, pg_num: u32) -> Result<bool, String> {
+    /// What is left of a PG that was merged: its memory, once the target has that; its objects, where the target has no copy.
+    fn remove_merged(
+        store: &mut StoreView,
+        placement: &Placement,
+        stray: SPgId,
+        target: SPgId,
+    ) -> Result<bool, String> {
+        if placement.is_stray(target) {
+            let bits = 32 - stray.pg.seed.leading_zeros();
+            let low = |hash: u32| u64::from(hash) & ((1u64 << bits) - 1);
+            return Self::remove_stray(store, stray, |hash| low(hash) == u64::from(stray.pg.seed));
+        }
+        let meta = store.meta(target).map_err(|e| e.to_string())?;
+        let life = placement
+            .pool(target.pg.pool)
+            .map_or(0, |p| p.life_of(target.pg.seed));
+        let has_part = placement.group(target).is_some();
+        if has_part && meta.is_none_or(|m| pg::is_of_life(&m, life)) {
+            let mut txn = Transaction::new(stray);
+            txn.ops.push(Op::RemoveCollection);
+            store.submit(&txn).map_err(|e| e.to_string())?;
+        }
+        Ok(true)
+    }
+
+    /// True if nothing is left of it. `its`: whether an object of this hash was.
+    fn remove_stray(store: &mut StoreView, stray: SPgId, its: impl Fn(u32) -> bool) -> Result<bool, String> {
         let text = |e: &dyn std::fmt::Display| e.to_string();
         let mut txn = Transaction::new(stray);
         let speaks = store.meta(stray).map_err(|e| text(&e))?.is_some()
@@ -95,11 +124,8 @@ impl Reaper {
             },
         };
         for from in [pg::first_scratch(stray), from] {
-            let ours = |o: &ObjectId| {
-                o.shard == from.shard
-                    && o.object.pool == stray.pg.pool
-                    && pg::seed_of(o.object.hash, pg_num) == stray.pg.seed
-            };
+            let ours =
+                |o: &ObjectId| o.shard == from.shard && o.object.pool == stray.pg.pool && its(o.object.hash);
             let room = OBJECTS_PER_STEP - txn.ops.len();
             let objects = store.list(&from, room).map_err(|e| text(&e))?;
             txn.ops
@@ -184,7 +210,7 @@ mod tests {
         store.submit(&txn).unwrap();
         // Of the two PGs of the pool this one has the odd hashes.
         let mut steps = 0;
-        while !Reaper::remove_stray(&mut store, stray, 2).unwrap() {
+        while !Reaper::remove_stray(&mut store, stray, |hash| hash & 1 == 1).unwrap() {
             steps += 1;
             assert!(steps < 10);
         }

@@ -19,6 +19,8 @@ pub struct Slot {
     pub group: Group,
     /// See [`crate::placement::Placement::led_after`].
     pub led_after: Epoch,
+    /// See [`crate::placement::Placement::merged_in`].
+    pub merged_in: Epoch,
     /// Objects and bytes copied to members since this OSD leads the PG.
     pub recovered: (i64, i64),
     /// The newest epoch in which it was clean, seen by this OSD since its start, in whichever role. 0: none.

@@ -59,12 +59,15 @@ impl Osd {
     fn settle_slot(&mut self, pg: SPgId, group: Group) {
         let pg_num = self.placement.pool(pg.pg.pool).map_or(1, |p| p.pg_num);
         let leads = self.placement.leads(pg);
+        let merged_in = self.placement.merged_in(pg.pg);
         let Some(slot) = self.slots.get_mut(&pg) else {
             return self.take_on(pg, group);
         };
+        // Another PG came into it: it begins anew with what is on the disk then.
+        let merged = slot.merged_in != merged_in;
         let same = slot.group == group;
         match &mut slot.role {
-            Role::Primary(_) if leads => {
+            Role::Primary(_) if leads && !merged => {
                 slot.group = group.clone();
                 if let Some(view) = self.placement.pool(pg.pg.pool).cloned()
                     && self.led(pg).is_some_and(|p| p.pool().epoch != view.epoch)
@@ -75,7 +78,7 @@ impl Osd {
                     self.drive(pg, Input::Group(Box::new(group)));
                 }
             }
-            Role::Replica(replica) if !leads => {
+            Role::Replica(replica) if !leads && !merged => {
                 slot.group = group.clone();
                 replica.set_pg_num(pg_num);
                 // A primary of a newer interval may have been here before the news of it.
@@ -96,6 +99,9 @@ impl Osd {
 
     /// Begins to be what the configuration says.
     fn take_on(&mut self, pg: SPgId, group: Group) {
+        if !self.bring_to_life(pg) {
+            return;
+        }
         let role = match self.placement.leads(pg) {
             true => self.load(pg).map(|pg| Role::Primary(Box::new(pg))),
             false => Some(self.replica(pg, group.clone())),
@@ -111,6 +117,7 @@ impl Osd {
             role,
             group: group.clone(),
             led_after: self.placement.led_after(pg.pg),
+            merged_in: self.placement.merged_in(pg.pg),
             recovered: (0, 0),
             last_clean: 0,
             kin,
@@ -122,6 +129,20 @@ impl Osd {
             self.drive(pg, Input::Group(Box::new(group)));
             for peer in peers {
                 self.drive(pg, Input::PeerUp(peer));
+            }
+        }
+    }
+
+    /// Merges are carried out here before anybody looks at the copy.
+    fn bring_to_life(&mut self, pg: SPgId) -> bool {
+        let Some(view) = self.placement.pool(pg.pg.pool).cloned() else {
+            return true;
+        };
+        match pg::bring_to_life(pg, &view, self.id, &mut self.store) {
+            Ok(()) => true,
+            Err(e) => {
+                tracing::error!("a merge cannot be carried out here: {e}");
+                false
             }
         }
     }
@@ -308,6 +329,7 @@ impl Osd {
         self.recover();
         self.scrub();
         self.bench_step();
+        self.begin_merges();
     }
 
     fn carry_out(&mut self, pg: SPgId, primary: bool) {
@@ -340,6 +362,7 @@ impl Osd {
                 Output::Close { conn, why } => self.close(ConnId(conn), why),
                 Output::Peer { to, interval, body } => self.send_peer(pg, primary, to, interval, body),
                 Output::Propose(wish) => self.wish(pg, wish),
+                Output::AtRest { group, head } => self.came_to_rest(pg, group, head),
                 Output::Copied { bytes } => {
                     self.recovery.copied(bytes);
                     self.meters.osd.push.inc();

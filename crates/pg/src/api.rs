@@ -10,7 +10,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
-use types::{Epoch, Errno, HObject, ObjectLocator, OsdId, PoolId, Utime};
+use types::{EVersion, Epoch, Errno, HObject, ObjectLocator, OsdId, PoolId, Utime};
 
 pub use crate::client::{Allow, Capabilities, Client, ConnId, Fence, Need};
 pub use crate::exec::request::ObjectCopy;
@@ -100,6 +100,9 @@ pub enum Input {
     },
     /// The member, whose first answer comes now, holds the objects that are here: see [`crate::Kin`].
     SplitSibling(OsdId),
+    /// The PG shall be merged with another one: it executes nothing any more and says [`Output::AtRest`], or goes on
+    /// after a while.
+    Merge,
     /// The shell lets the PG copy so many objects to its members now; see [`crate::Pg::wants_to_copy`].
     Grant {
         objects: usize,
@@ -155,6 +158,12 @@ pub enum Output {
     /// Change the configuration by compare-and-swap. The answer is a new [`Input::Group`], or none: the PG asks
     /// again after a while.
     Propose(Proposal),
+    /// Everything that was ever executed is durable on all members, which have all the same; nothing is executed before the
+    /// configuration is another one.
+    AtRest {
+        group: Group,
+        head: EVersion,
+    },
     /// So many bytes of an object went to a member that is not in sync: what the recovery's budget counts.
     Copied {
         bytes: u64,

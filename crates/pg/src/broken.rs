@@ -42,6 +42,8 @@ types::breakable_rules! {
     "replication" LeavingIsTold,
     /// While the PG is handed over nothing is executed.
     "replication" HandingStops,
+    /// From when a PG has said that it may be merged it executes nothing.
+    "replication" MergesAtRest,
     /// A member shows only what all of `in_sync` have.
     "replication" Stable,
     /// A member answers reads only while its grant runs, and nobody goes before that.

@@ -28,6 +28,7 @@ mod count;
 mod exec;
 mod front;
 pub mod inspect;
+mod join;
 #[cfg(any(test, feature = "testing"))]
 pub mod memory;
 mod pg;
@@ -62,8 +63,9 @@ pub use front::checks::{NAME_MAX as OBJECT_NAME_MAX, NSPACE_MAX as NAMESPACE_MAX
 pub use front::list::ENTRIES_MAX as LIST_ENTRIES_MAX;
 pub use front::locks::{LockSeen, Refusal};
 pub use front::watch::{Unanswered, Watcher};
+pub use join::{bring_to_life, is_of_life};
 pub use pg::{LoadError, Pg};
-pub use pool::{Blocklist, PoolView, SnapIntervals};
+pub use pool::{Blocklist, PgJoined, PgLife, PoolView, SnapIntervals};
 pub use replica::Replica;
 pub use scrub::ScrubView;
 pub use state::log::{LOG_ENTRY_BYTES, LOG_KEPT};

@@ -12,6 +12,7 @@ use crate::scrub::Scrub;
 use crate::state::log::LogEntry;
 use crate::state::meta::PgMeta;
 use crate::state::pg::PgState;
+use crate::state::range::HashRange;
 use crate::store::{IoError, ObjectStore, Seq};
 use crate::trim::Trim;
 use bytes::Bytes;
@@ -136,7 +137,8 @@ impl Pg {
                 self.state.log.push(entry, self.state.loaded_seq);
             }
         }
-        if self.state.meta.pg_num != self.state.pool.pg_num {
+        let counted = self.state.meta.pg_num;
+        if counted == 0 || HashRange::of(pg.pg.seed, counted) != self.state.range {
             self.recount(store, now);
         }
         Ok(())
@@ -163,6 +165,7 @@ impl Pg {
             Input::PeerUp(osd) => self.tell_backend(ctx, |b, lent| b.peer_up(osd, lent)),
             Input::PeerDown(osd) => self.tell_backend(ctx, |b, lent| b.peer_down(osd, lent)),
             Input::Peer { from, interval, body } => self.peer(from, interval, body, ctx),
+            Input::Merge => self.tell_backend(ctx, |b, lent| b.come_to_rest(lent)),
             Input::SplitSibling(osd) => self.backend.note_sibling(osd, &self.state),
             Input::Grant { objects } => self.tell_backend(ctx, |b, lent| b.grant(objects, lent)),
             Input::Prefetched(ticket) => self.prefetched(ticket, ctx),
@@ -261,7 +264,8 @@ impl Pg {
     }
 
     fn map_changed(&mut self, pool: Arc<PoolView>, ctx: &mut Context<'_>) {
-        let split = pool.pg_num != self.state.pool.pg_num;
+        let range = HashRange::of(self.state.id.pg.seed, pool.pg_num);
+        let split = range != self.state.range;
         self.state.pool = pool;
         if split {
             self.tell_backend(ctx, |b, lent| b.split(lent));

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use types::{AddrKind, EntityAddr, Epoch, OsdId, PoolId};
+use types::{AddrKind, EVersion, EntityAddr, Epoch, OsdId, PoolId};
 
 /// A set of snapshot ids.
 pub type SnapIntervals = crate::state::intervals::Intervals;
@@ -62,6 +62,34 @@ impl Blocklist {
     }
 }
 
+/// Which of all the PGs that had one id it is, and what was merged into it last (docs/internals/merging.md).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PgLife {
+    /// When it was split off, or the newest merge into it was made. A copy of an earlier one is not a copy of this PG.
+    pub epoch: Epoch,
+    /// That merge; None: there was none since it was split off.
+    pub joined: Option<PgJoined>,
+}
+
+/// What the OSDs that hold both PGs of a merge find on their disks before it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PgJoined {
+    /// Seed of the source; the pool had one PG more than that.
+    pub source: u32,
+    pub source_head: EVersion,
+    pub target_head: EVersion,
+    pub source_life: Epoch,
+    pub target_life: Epoch,
+    pub members: Vec<OsdId>,
+}
+
+impl PoolView {
+    /// 0: it came with its pool, and nothing was ever merged into it.
+    pub fn life_of(&self, seed: u32) -> Epoch {
+        self.lives.get(&seed).map_or(0, |l| l.epoch)
+    }
+}
+
 /// The pool of a PG as of `epoch`.
 #[derive(Debug, Clone, Default)]
 pub struct PoolView {
@@ -89,6 +117,8 @@ pub struct PoolView {
     pub stripe_width: u32,
     pub ec_overwrites: bool,
     pub blocklist: Arc<Blocklist>,
+    /// Of the PGs that were split off, or that others were merged into, by seed.
+    pub lives: Arc<BTreeMap<u32, PgLife>>,
     /// OSDs of which the map says that they are full.
     pub full_osds: Arc<BTreeSet<OsdId>>,
 }

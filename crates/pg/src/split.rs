@@ -45,7 +45,8 @@ impl Pg {
                 self.state.meta.removed.union(&meta.removed);
                 // What the one that it came from here lacks, it lacks.
                 if std::mem::take(&mut nearest) {
-                    self.state.meta.complete = meta.complete && meta.dirty.is_empty();
+                    let whole = meta.life >= self.state.pool.life_of(ancestor.pg.seed);
+                    self.state.meta.complete = meta.complete && meta.dirty.is_empty() && whole;
                 }
                 newest = meta.stats.version.max(newest);
                 user_version = meta.stats.user_version.max(user_version);
@@ -60,6 +61,7 @@ impl Pg {
             }
         }
         (self.state.meta.stats.version, self.state.meta.stats.user_version) = (newest, user_version);
+        self.state.meta.life = self.state.pool.life_of(self.state.id.pg.seed);
         self.begin_count(store, now);
         self.write_birth(entries, store).map_err(|e| match e {
             Birth::Read(source) => LoadError::Read { pg, source },

@@ -245,6 +245,16 @@ impl Hand {
                 sleep(lasts).await;
                 c.start_osd(&node);
             }
+            Fault::Merge => self.merge().await,
+            Fault::MergeAndKill { osd } => {
+                self.merge().await;
+                // Anywhere in what comes of it.
+                sleep(Duration::from_millis(self.dice.below(1500))).await;
+                let node = c.osd(osd);
+                c.kill_osd(&node, self.dice.below(2) == 0, self.dice.roll());
+                sleep(lasts).await;
+                c.start_osd(&node);
+            }
             Fault::AtAck { all, again } => self.at_ack(all, again, lasts).await,
             Fault::FullDisk { osd } => {
                 let node = c.osd(osd);
@@ -297,6 +307,10 @@ impl Hand {
 
     async fn split(&self, place: bool) {
         self.expect(self.cluster.split(place).await, "the pool cannot be split");
+    }
+
+    async fn merge(&self) {
+        self.expect(self.cluster.merge().await, "the pool cannot shrink");
     }
 
     /// Power is lost in the moment at which a client hears that its write is done: with it goes what was only said to be.

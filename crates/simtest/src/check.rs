@@ -74,7 +74,15 @@ fn unclean_pgs(cluster: &Cluster) -> Vec<(PgId, String)> {
     let (state, stats) = (cluster.view.state(), cluster.view.stats());
     let why = |pg| unclean_config(&state, pg).or_else(|| unclean_by_report(&state, &stats, pg));
     let pgs = state.osdmap.pgs().filter(|pg| pg.pool == POOL);
-    pgs.filter_map(|pg| Some((pg, why(pg)?))).collect()
+    let mut unclean: Vec<(PgId, String)> = pgs.filter_map(|pg| Some((pg, why(pg)?))).collect();
+    if let Some(pool) = state.osdmap.pool(POOL).filter(|p| p.pg_num > p.pg_num_target) {
+        let last = PgId::new(POOL, pool.pg_num - 1);
+        unclean.push((
+            last,
+            format!("{last} is not merged, {} PGs are wanted", pool.pg_num_target),
+        ));
+    }
+    unclean
 }
 
 /// Whoever was taken out, or less in, was taken in again: that was an operator's last word.

@@ -32,7 +32,7 @@ use types::{OsdId, PgId, Utime, Uuid};
 const FSID: Uuid = Uuid([7; 16]);
 const OSD_PORT: u16 = 6800;
 /// More PGs than this are not split.
-const PGS_MAX: u32 = 32;
+pub const PGS_MAX: u32 = 32;
 /// What a store leaves to its host.
 const HOST_RESERVE_BYTES: u64 = 1 << 20;
 /// What a process supervisor waits before it starts again what ended by itself.
@@ -425,13 +425,29 @@ impl Cluster {
             let Some(pool) = changes.inc(state, Utime::ZERO).pool_mut(&map, POOL) else {
                 return Changes::none();
             };
-            let (places, pgs) = (pool.pgp_num, pool.pg_num * 2);
+            let (places, pgs) = (pool.pgp_num.min(pool.pg_num_target), pool.pg_num * 2);
             if pgs > PGS_MAX {
                 return Changes::none();
             }
             pool.set_pg_num(pgs, epoch);
             if !place {
                 pool.set_pgp_num(places);
+            }
+            changes
+        })
+        .await
+    }
+
+    /// Half as many PGs shall be left, as `osd pool set` does it.
+    pub async fn merge(&self) -> Result<(), String> {
+        self.change(|state| {
+            let mut changes = Changes::none();
+            let map = state.osdmap.clone();
+            let inc = changes.inc(state, Utime::ZERO);
+            if let Some(pool) = inc.pool_mut(&map, POOL) {
+                let wanted = pool.pg_num_target / 2;
+                pool.shrink_to(wanted);
+                cluster::share_places(&map, POOL, wanted.max(1), inc);
             }
             changes
         })

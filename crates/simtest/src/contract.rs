@@ -60,6 +60,9 @@ fn breach(before: &ClusterState, now: &ClusterState, pg: PgId, new: &PgConfig) -
     if new.in_sync.iter().any(|o| stand(o) != 1) || new.acting.iter().flatten().count() != new.in_sync.len() {
         return Some("who is in sync has one position, and nobody else has one");
     }
+    if let Some(why) = bad_merge(before, now, pg, new) {
+        return Some(why);
+    }
     let up = map.pg_to_up_acting(pg).up;
     let asleep = new.in_sync.iter().all(|o| !map.is_up(*o));
     if up != new.in_sync && !asleep && map.pg_temp.get(&pg) != Some(&new.in_sync) {
@@ -96,4 +99,22 @@ fn breach(before: &ClusterState, now: &ClusterState, pg: PgId, new: &PgConfig) -
         return Some("only who is up joins");
     }
     None
+}
+
+/// What is wrong with a merge into this PG that this commit made.
+fn bad_merge(before: &ClusterState, now: &ClusterState, pg: PgId, new: &PgConfig) -> Option<&'static str> {
+    let joined = new.life.joined.as_ref()?;
+    let (was, is) = (before.osdmap.pool(pg.pool)?, now.osdmap.pool(pg.pool)?);
+    if joined.epoch != now.osdmap.epoch {
+        return None;
+    }
+    if is.pg_num + 1 != was.pg_num || joined.source != is.pg_num || new.interval != joined.epoch {
+        return Some("a merge takes the last one, and begins a term");
+    }
+    let (source, target) = (
+        before.pgs.get(PgId::new(pg.pool, joined.source))?,
+        before.pgs.get(pg)?,
+    );
+    let held = |o: &OsdId| source.in_sync.contains(o) && target.in_sync.contains(o);
+    (!joined.members.iter().all(held)).then_some("who joins two has all of both")
 }

@@ -108,6 +108,12 @@ pub enum Fault {
     SplitAndKill {
         osd: Nth,
     },
+    /// The pool shall have half as many PGs.
+    Merge,
+    /// The same, and an OSD is killed a moment later.
+    MergeAndKill {
+        osd: Nth,
+    },
     /// Bits of the data on its disk flip; `seen`: and it is started again, so that nothing is in its memory.
     Rot {
         osd: Nth,
@@ -330,6 +336,29 @@ impl Plan {
                 at: CALM + millis(dice, STORM.as_millis() as u64),
                 lasts: millis(dice, 4000),
                 fault: Fault::Firewall { a, b, at_once },
+            });
+        }
+        self.events.sort_by_key(|e| e.at);
+    }
+
+    /// PGs are merged, in about half of the seeds, and in some split before or afterwards.
+    pub fn merges(&mut self, dice: &mut Dice) {
+        if dice.below(2) == 0 {
+            return;
+        }
+        for _ in 0..1 + dice.below(3) {
+            let osd = dice.below(self.osds as u64) as usize;
+            let fault = match dice.below(5) {
+                0 => Fault::Split {
+                    place: dice.below(2) == 0,
+                },
+                1 | 2 => Fault::Merge,
+                _ => Fault::MergeAndKill { osd },
+            };
+            self.events.push(Event {
+                at: CALM + millis(dice, STORM.as_millis() as u64),
+                lasts: millis(dice, 2000),
+                fault,
             });
         }
         self.events.sort_by_key(|e| e.at);

@@ -8,6 +8,7 @@
 //!
 //! Not here: who flips bits (`chaos`).
 
+use crate::cluster::PGS_MAX;
 use crate::places::POOL;
 use cluster::ClusterState;
 use io_sim::Trace;
@@ -15,16 +16,28 @@ use metastore::ClusterHandle;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
+use types::pool::PgPool;
 use types::{OsdId, PgId};
 
-/// Each as the pool was then: number of its PGs, and which. Numbers of PGs are powers of two here.
+/// Objects by the ends of their hashes, which are enough to tell in which PG they are or ever were.
 #[derive(Debug, Default)]
-struct Exposed(BTreeSet<(u32, u32)>);
+struct Exposed(BTreeSet<u32>);
 
 impl Exposed {
-    /// It, or what it was split off.
-    fn holds(&self, pg: PgId) -> bool {
-        self.0.iter().any(|(pgs, seed)| pg.seed % pgs == *seed)
+    fn of(pool: &PgPool, pg: PgId) -> impl Iterator<Item = u32> {
+        (0..PGS_MAX).filter(move |end| pool.raw_to_pg(*end) == pg.seed)
+    }
+
+    /// False: they were known to be.
+    fn add(&mut self, pool: &PgPool, pg: PgId) -> bool {
+        let known = self.0.len();
+        self.0.extend(Self::of(pool, pg));
+        self.0.len() > known
+    }
+
+    /// It has objects that were in such a PG.
+    fn holds(&self, pool: &PgPool, pg: PgId) -> bool {
+        Self::of(pool, pg).any(|end| self.0.contains(&end))
     }
 }
 
@@ -79,7 +92,7 @@ impl Rot {
         };
         for pg in state.osdmap.pgs().filter(|pg| pg.pool == POOL) {
             let alone = state.pgs.get(pg).is_some_and(|c| c.in_sync == [osd]);
-            if alone && self.exposed.borrow_mut().0.insert((pool.pg_num, pg.seed)) {
+            if alone && self.exposed.borrow_mut().add(pool, pg) {
                 self.trace
                     .note(format_args!("{pg} is exposed: in sync on osd.{osd} alone"));
             }
@@ -87,7 +100,9 @@ impl Rot {
     }
 
     pub fn excuses(&self, pg: PgId) -> bool {
-        self.exposed.borrow().holds(pg)
+        let map = self.view.osdmap();
+        map.pool(POOL)
+            .is_some_and(|pool| self.exposed.borrow().holds(pool, pg))
     }
 
     pub fn excuses_object(&self, oid: &str) -> bool {
@@ -102,11 +117,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_split_off_an_exposed_group_is_exposed_and_nothing_else() {
-        let exposed = Exposed(BTreeSet::from([(4, 1)]));
-        let held: Vec<u32> = (0..16)
-            .filter(|seed| exposed.holds(PgId::new(POOL, *seed)))
-            .collect();
-        assert_eq!(held, [1, 5, 9, 13]);
+    fn what_is_split_off_an_exposed_group_or_takes_it_in_is_exposed_and_nothing_else() {
+        let of = |pg_num| PgPool {
+            pg_num,
+            ..PgPool::default()
+        };
+        let mut exposed = Exposed::default();
+        assert!(exposed.add(&of(4), PgId::new(POOL, 1)));
+        assert!(!exposed.add(&of(8), PgId::new(POOL, 5)));
+        let held = |pg_num| -> Vec<u32> {
+            let pg = |seed: &u32| PgId::new(POOL, *seed);
+            let holds = |seed: &u32| exposed.holds(&of(pg_num), pg(seed));
+            (0..pg_num).filter(holds).collect()
+        };
+        assert_eq!(held(16), [1, 5, 9, 13]);
+        assert_eq!(held(6), [1, 5]);
+        assert_eq!(held(2), [1]);
+        assert_eq!(held(1), [0]);
     }
 }

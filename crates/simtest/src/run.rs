@@ -90,6 +90,7 @@ impl fmt::Display for Outcome {
 pub async fn seed(sim: Sim) -> Outcome {
     let mut plan = Plan::draw(&mut sim.dice("plan"));
     plan.more(&mut sim.dice("more of the plan"));
+    plan.merges(&mut sim.dice("merges of the plan"));
     plan.walls(&mut sim.dice("firewalls"));
     plan.readers(&mut sim.dice("readers"));
     plan.latest(&mut sim.dice("the latest of the plan"));

@@ -130,6 +130,7 @@ pub const SAMPLE: &[(&str, u64, u64, &str)] = &[
     ("pg::Stable", 340, 500, "WRONG"),
     // Not pg::Grant: the product's client hears of a newer map with its first operation elsewhere, and so hardly ever reads where an
     // OSD has been replaced without knowing it. A PG's random histories and `pg::tests::replication::copy_reads` notice it.
+    ("pg::MergesAtRest", 0, 200, "WRONG"),
     ("pg::ReadRepair", 76, 500, "EIO, and a copy in sync is whole"),
     ("no-fence", 33, 500, "WRONG"),
     ("foreign-log", 0, 500, "WRONG"),

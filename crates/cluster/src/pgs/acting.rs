@@ -208,6 +208,7 @@ mod tests {
                     in_sync,
                     acting: now.clone(),
                     created: 3,
+                    life: Default::default(),
                 };
                 let back = PgConfig::from_bytes(&config.to_bytes());
                 assert!(config.in_sync.is_empty() || back == Ok(config), "{why}: {back:?}");

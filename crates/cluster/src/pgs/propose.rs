@@ -55,6 +55,7 @@ impl PgProposal {
             primary: self.primary,
             acting: self.expect.acting.clone(),
             created: self.expect.created,
+            life: self.expect.life.clone(),
         }
     }
 }

@@ -2,7 +2,7 @@
 //! docs/internals/replication.md).
 
 use super::acting::{first_positions, positions};
-use super::{CHUNK, PgConfig, PgConfigs, PgProposal};
+use super::{CHUNK, Life, PgConfig, PgConfigs, PgMerge, PgProposal};
 use crate::broken::{self, Rule};
 use crate::rows::Write;
 use std::collections::BTreeSet;
@@ -10,7 +10,7 @@ use types::osdmap::{Incremental, OsdMap};
 use types::{Epoch, OsdId, PgId, PoolId};
 
 impl PgConfigs {
-    /// Carries out `proposals` (each of them acceptable: [`PgConfigs::refuses`]) and settles the PGs of `next`, the
+    /// Carries out `merges` and `proposals` (each of them acceptable: [`PgConfigs::refuses`]) and settles the PGs of `next`, the
     /// map that `inc` leads to from `old`: completes `inc` with the temporary placements that are needed, and
     /// appends what changed here to `ops`. True if `inc` changed.
     pub fn settle(
@@ -18,14 +18,21 @@ impl PgConfigs {
         old: &OsdMap,
         next: &OsdMap,
         inc: &mut Incremental,
-        proposals: &[PgProposal],
+        (proposals, merges): (&[PgProposal], &[PgMerge]),
         ops: &mut Vec<Write>,
     ) -> bool {
         let mut dirty = BTreeSet::new();
+        for m in merges {
+            if let Some(now) = self.0.get_mut(&m.target) {
+                *now = m.config(now, next.epoch);
+                dirty.insert(row_of(m.target));
+            }
+        }
         for p in proposals {
             let mut config = p.config(next.epoch);
             if let Some(now) = self.0.get(&p.pg) {
                 config.acting.clone_from(&now.acting);
+                config.life.clone_from(&now.life);
             }
             self.0.insert(p.pg, config);
             dirty.insert(row_of(p.pg));
@@ -99,6 +106,7 @@ impl PgConfigs {
             return self.0.get(&ancestor).map(|c| PgConfig {
                 interval: next.epoch,
                 created: next.epoch,
+                life: Life::begun(next.epoch),
                 ..c.clone()
             });
         }
@@ -110,6 +118,7 @@ impl PgConfigs {
             primary,
             acting: first_positions(up),
             created: next.epoch,
+            life: Life::default(),
         })
     }
 }
@@ -202,6 +211,7 @@ fn settled(c: &PgConfig, up: &[OsdId], old: &OsdMap, next: &OsdMap, min_size: us
         primary,
         acting: c.acting.clone(),
         created: c.created,
+        life: c.life.clone(),
     }
 }
 
@@ -230,6 +240,7 @@ mod tests {
             primary: in_sync[0],
             acting: Vec::new(),
             created: 1,
+            life: Life::default(),
         }
     }
 

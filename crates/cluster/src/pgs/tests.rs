@@ -51,7 +51,10 @@ impl Cluster {
         let mut next = self.map.clone();
         next.apply(&inc).unwrap();
         let mut ops = Vec::new();
-        if self.pgs.settle(&self.map, &next, &mut inc, proposals, &mut ops) {
+        if self
+            .pgs
+            .settle(&self.map, &next, &mut inc, (proposals, &[]), &mut ops)
+        {
             next = self.map.clone();
             next.apply(&inc).unwrap();
         }
@@ -464,4 +467,78 @@ fn positions_are_no_part_of_what_is_expected() {
         c.propose(&[proposal(pg, &now, &set)], |_, _| {});
         assert_eq!(positions(&c), acting::in_order(&want));
     }
+}
+
+/// A merge as its primary proposes it.
+fn merge_of(c: &Cluster, id: types::PoolId) -> PgMerge {
+    let pool = c.map.pool(id).unwrap();
+    let source = PgId::new(id, pool.pg_num - 1);
+    let target = PgId::new(id, pool.merge_target(source.seed));
+    PgMerge {
+        source,
+        target,
+        expect_source: c.pgs.get(source).unwrap().clone(),
+        expect_target: c.pgs.get(target).unwrap().clone(),
+        source_head: types::EVersion::new(3, 7),
+        target_head: types::EVersion::new(3, 9),
+    }
+}
+
+#[test]
+fn the_last_group_becomes_part_of_another_when_both_are_held_alike() {
+    let mut c = Cluster::with_copies(1, 1);
+    let id = *c.map.pools.iter().find(|(_, p)| p.pg_num >= 4).unwrap().0;
+    let pg_num = c.map.pool(id).unwrap().pg_num;
+    let wish = merge_of(&c, id);
+    assert_eq!(c.pgs.refuses_merge(&c.map, &wish), Some(MergeRefusal::NotWanted));
+    c.change(|map, inc| {
+        inc.pool_mut(map, id).unwrap().shrink_to(pg_num - 2);
+        share_places(map, id, pg_num - 2, inc);
+    });
+    // Its data is where it was: the map sends clients there.
+    let wish = merge_of(&c, id);
+    let (s, t) = (wish.expect_source.clone(), wish.expect_target.clone());
+    assert_eq!(
+        c.map.pg_to_up_acting(wish.source).up,
+        c.map.pg_to_up_acting(wish.target).up
+    );
+    if s.in_sync != t.in_sync {
+        assert_eq!(c.pgs.refuses_merge(&c.map, &wish), Some(MergeRefusal::Apart));
+        let both = [t.in_sync[0], s.in_sync[0]];
+        c.propose(
+            &[proposal(wish.source, &s, &[s.in_sync[0], t.in_sync[0]])],
+            |_, _| {},
+        );
+        let now = c.pgs.get(wish.source).unwrap().clone();
+        c.propose(&[proposal(wish.source, &now, &both)], |_, _| {});
+        let now = c.pgs.get(wish.source).unwrap().clone();
+        c.propose(&[proposal(wish.source, &now, &both[..1])], |_, _| {});
+        assert_eq!(c.pgs.refuses_merge(&c.map, &wish), Some(MergeRefusal::Moved));
+    }
+    let wish = merge_of(&c, id);
+    assert_eq!(c.pgs.refuses_merge(&c.map, &wish), None);
+    let mut inc = Incremental::next_after(&c.map, types::Utime::ZERO);
+    wish.change(&c.map, &mut inc);
+    let mut next = c.map.clone();
+    next.apply(&inc).unwrap();
+    let mut ops = Vec::new();
+    c.pgs.settle(
+        &c.map,
+        &next,
+        &mut inc,
+        (&[], std::slice::from_ref(&wish)),
+        &mut ops,
+    );
+    assert_eq!(next.pool(id).unwrap().pg_num, pg_num - 1);
+    assert!(c.pgs.get(wish.source).is_none());
+    let target = c.pgs.get(wish.target).unwrap();
+    let joined = target.life.joined.as_ref().unwrap();
+    assert_eq!((target.interval, joined.epoch), (next.epoch, next.epoch));
+    assert_eq!((joined.source, &joined.members), (pg_num - 1, &target.in_sync));
+    // What was written is read again.
+    let raw = target.to_bytes();
+    assert_eq!(&PgConfig::from_bytes(&raw).unwrap(), target);
+    // Refused where it was made already.
+    c.map = next;
+    assert_eq!(c.pgs.refuses_merge(&c.map, &wish), Some(MergeRefusal::NotWanted));
 }

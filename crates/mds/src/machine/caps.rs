@@ -434,7 +434,8 @@ impl Machine {
         } else {
             cap.wanted |= m.wanted;
         }
-        if m.dirty == 0 && m.body.max_size > 0 {
+        // Also in a message that flushes: the client does not ask a second time.
+        if m.body.max_size > 0 {
             self.grow(client, ino, m.body.max_size);
         }
         self.wake(ino);

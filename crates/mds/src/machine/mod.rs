@@ -81,6 +81,10 @@ pub enum Event {
     Flushed {
         id: u64,
     },
+    /// The names of this directory's fragment are in both its halves.
+    Split {
+        dir: u64,
+    },
     Trimmed,
     /// `size`: what a probe found.
     JobDone {
@@ -125,6 +129,11 @@ pub enum Effect {
     Flush {
         id: u64,
         writes: Vec<Write>,
+    },
+    /// Copies the names of a fragment, as they are in the pool, to its halves.
+    Split {
+        dir: u64,
+        fragment: Fragment,
     },
     /// Segments below `first` are needed no more.
     Trim {

@@ -202,13 +202,42 @@ fn sessions_and_services() {
     assert_eq!(check::<MLog>("log").entries.len(), 3);
     let configure = check::<MMgrConfigure>("mgr_configure");
     assert_eq!((configure.stats_period, configure.stats_threshold), (5, 5));
-    check::<MMgrReport>("mgr_report");
+    assert_eq!(
+        check::<MMgrReport>("mgr_report").service().unwrap().service_name,
+        "monspec"
+    );
+    service_reports();
     let close = check::<MMgrClose>("mgr_close");
     assert_eq!(
         (close.daemon_name.as_str(), close.service_name.as_str()),
         ("d1", "monspec")
     );
     assert!(check::<MPing>("ping_reply").text.unwrap().contains("mon_status"));
+}
+
+/// Behind its counters a daemon says how it fares; whatever else stands there is an error, never a panic.
+fn service_reports() {
+    let report = check::<MMgrReport>("mgr_report_rbd_mirror");
+    let said = report.service().unwrap();
+    assert_eq!(said.service_name, "rbd-mirror");
+    let status = said.status.unwrap();
+    assert!(status["json"].contains(r#""leader":true"#), "{status:?}");
+    assert_eq!(said.task_status, None);
+    for len in 0..report.rest.len() {
+        let rest = report.rest.slice(..len);
+        let short = MMgrReport {
+            rest,
+            ..report.clone()
+        };
+        let _ = short.service();
+        let mut rest = report.rest.to_vec();
+        rest[len] ^= 0xff;
+        let changed = MMgrReport {
+            rest: rest.into(),
+            ..report.clone()
+        };
+        let _ = changed.service();
+    }
 }
 
 /// Bodies of which no recording exists: what we write we can read.

@@ -4,7 +4,7 @@ use super::ClusterHandle;
 use crate::broken::{self, Rule};
 use crate::kv::{Error, Result, TXN_COMPARES_MAX};
 use cluster::boot::{down_for, down_unless_kept};
-use cluster::{Changes, ClusterState, PgProposal, Refusal};
+use cluster::{Changes, ClusterState, MergeRefusal, PgMerge, PgProposal, Refusal};
 use types::osdmap::OsdSlot;
 use types::{EntityAddrVec, OsdId, PgId};
 
@@ -21,6 +21,12 @@ impl ClusterHandle {
             fates.extend(done.reply);
         }
         Ok(fates)
+    }
+
+    /// Merges two PGs that their primary has brought to rest.
+    pub async fn merge(&self, merge: &PgMerge) -> Result<Option<MergeRefusal>> {
+        let done = self.commit(|state| state.accept_merge(merge, self.now())).await?;
+        Ok(done.reply)
     }
 
     /// Marks those of `osds` down that are up and hold no lease any more: they surely do not serve. An operator's

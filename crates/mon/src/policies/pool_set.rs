@@ -285,7 +285,8 @@ fn set_min_size(map: &OsdMap, id: PoolId, n: i64, inc: &mut Incremental) -> Resu
     Ok(())
 }
 
-/// More groups only: those that a split makes begin where their ancestor is. Merging is not built.
+/// More groups at once: those that a split makes begin where their ancestor is. Fewer one by one: the OSDs merge them
+/// (docs/internals/merging.md).
 fn set_pg_num(state: &ClusterState, id: PoolId, var: &str, n: i64, inc: &mut Incremental) -> Result<()> {
     let map = &*state.osdmap;
     let defaults = PoolDefaults::of(state);
@@ -310,27 +311,28 @@ fn set_pg_num(state: &ClusterState, id: PoolId, var: &str, n: i64, inc: &mut Inc
         );
     }
     if var != "pg_num" {
-        if n > pool.pg_num {
-            return refuse(
-                Errno::EINVAL,
-                format!("specified {var} {n} > pg_num {}", pool.pg_num),
-            );
+        // Each PG that is to go has the place of the one that it becomes part of.
+        let most = pool.pg_num.min(pool.pg_num_target);
+        if n > most {
+            return refuse(Errno::EINVAL, format!("specified {var} {n} > pg_num {most}"));
         }
         pool.set_pgp_num(n);
         return Ok(());
     }
     within_limits(pool, n)?;
-    if n < pool.pg_num {
+    if n < pool.pg_num && pool.is_erasure() {
         return refuse(
             Errno::EOPNOTSUPP,
-            format!(
-                "pg_num {n} is less than {}: merging placement groups is not built in skep yet",
-                pool.pg_num
-            ),
+            "merging placement groups of an erasure-coded pool is not built in skep yet",
         );
     }
-    pools::check_pgs_per_osd(map, &defaults, others, u64::from(n), pool.size)?;
-    if n > pool.pg_num {
+    if n > pool.pg_num_target {
+        pools::check_pgs_per_osd(map, &defaults, others, u64::from(n), pool.size)?;
+    }
+    if n < pool.pg_num {
+        pool.shrink_to(n);
+        cluster::share_places(map, id, n, inc);
+    } else if n != pool.pg_num_target || n > pool.pg_num {
         pool.set_pg_num(n, map.epoch + 1);
     }
     Ok(())

@@ -339,8 +339,8 @@ pub fn rename(map: &OsdMap, from: &str, to: &str, inc: &mut Incremental) -> Resu
 
 pub fn create_snap(map: &OsdMap, id: PoolId, name: &str, now: Utime, inc: &mut Incremental) -> Result<Done> {
     let pool_name = map.pool_name(id).unwrap_or_default().to_string();
-    if name.is_empty() || name.len() > SNAP_NAME_BYTES_MAX {
-        return refuse(Errno::EINVAL, "snapshot name must have 1 to 1024 bytes");
+    if name.len() > SNAP_NAME_BYTES_MAX {
+        return refuse(Errno::EINVAL, "snapshot name must have at most 1024 bytes");
     }
     let Some(pool) = map.pool(id) else {
         return refuse(Errno::ENOENT, format!("unrecognized pool '{id}'"));

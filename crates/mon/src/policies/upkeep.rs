@@ -1,6 +1,7 @@
 //! What the monitor does by itself, about once a second: pure functions from state and reports to changes.
 //!
 //! - blocklist entries whose time has come go;
+//! - placement groups that are to be merged stay in one place (docs/internals/merging.md);
 //! - snapshots that every placement group has purged leave the queue;
 //! - pools over their quota, and OSDs near their end of space, get their flags; and lose them again;
 //! - mutes that have ended go;
@@ -32,6 +33,10 @@ pub fn due(state: &ClusterState, stats: &ClusterStats, out: &[(OsdId, u64)], now
     expire_blocklist(map, now, &mut inc);
     purge_snaps(map, stats, &mut inc);
     flag_osds(map, stats, &mut inc);
+    // Somebody may have moved one of them.
+    for (id, pool) in map.pools.iter().filter(|(_, p)| p.pg_num_target < p.pg_num) {
+        cluster::share_places(map, *id, pool.pg_num_target, &mut inc);
+    }
     let mut changes = Changes::none();
     flag_pools(state, stats, now, &mut inc, &mut changes);
     mark_out(state, out, now, &mut inc, &mut changes);

@@ -78,6 +78,7 @@ impl Osd {
         let id = self.id;
         match reply {
             StateReply::Proposed => self.proposing = false,
+            StateReply::Merged => self.merge_committed(),
             StateReply::Marked(osds) => self.membership.marking.retain(|o| !osds.contains(o)),
             StateReply::SteppedDown => {
                 self.membership.stepping_down = false;

@@ -230,7 +230,10 @@ pub(crate) trait Backend: fmt::Debug {
         false
     }
 
-    // --- splits
+    // --- splits and merges
+
+    /// See [`crate::Input::Merge`].
+    fn come_to_rest(&mut self, _lent: &mut Lent<'_>) {}
 
     /// The PG was made here, out of what others held.
     fn is_born(&mut self, _pg: &PgState) {}

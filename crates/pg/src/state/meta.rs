@@ -4,7 +4,7 @@ use crate::pool::SnapIntervals;
 use crate::state::stamps::ScrubStamps;
 use crate::state::stats::PgStats;
 use denc::{Decode, Encode, Reader, Result, Writer};
-use types::HObject;
+use types::{Epoch, HObject};
 
 /// Statistics as of the log version that they name, and the snapshots that are gone.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +22,8 @@ pub(crate) struct PgMeta {
     /// Objects (heads) that the log does not speak for: entries of theirs were undone and nothing put in their place.
     pub dirty: Vec<HObject>,
     pub scrub: ScrubStamps,
+    /// The [`crate::PgLife::epoch`] of the PG that this is a copy of, with all that was merged into it until then.
+    pub life: Epoch,
 }
 
 impl Default for PgMeta {
@@ -34,13 +36,14 @@ impl Default for PgMeta {
             complete: true,
             dirty: Vec::new(),
             scrub: ScrubStamps::default(),
+            life: 0,
         }
     }
 }
 
 impl Encode for PgMeta {
     fn encode(&self, w: &mut Writer) {
-        w.envelope(4, 1, |w| {
+        w.envelope(5, 1, |w| {
             w.put(&self.stats);
             w.put(&self.removed);
             w.put(&self.trimmed);
@@ -48,13 +51,14 @@ impl Encode for PgMeta {
             w.bool(self.complete);
             w.put(&self.dirty);
             w.put(&self.scrub);
+            w.put(&self.life);
         });
     }
 }
 
 impl Decode for PgMeta {
     fn decode(r: &mut Reader) -> Result<Self> {
-        r.envelope(4, |version, r| {
+        r.envelope(5, |version, r| {
             Ok(Self {
                 stats: r.get()?,
                 removed: r.get()?,
@@ -67,6 +71,7 @@ impl Decode for PgMeta {
                 } else {
                     ScrubStamps::default()
                 },
+                life: if version >= 5 { r.get()? } else { 0 },
             })
         })
     }

@@ -8,6 +8,7 @@ mod bounds;
 mod copies;
 mod durability;
 mod hostile;
+mod joins;
 mod locks;
 mod model;
 mod parking;

@@ -429,6 +429,29 @@ impl PgPool {
         self.pgp_num_target = self.pgp_num;
     }
 
+    /// Where the objects of the last PG go when there is one less.
+    pub fn merge_target(&self, source: u32) -> u32 {
+        ceph_stable_mod(source, source.max(1), pg_mask(source.max(1)))
+    }
+
+    /// Fewer PGs are wanted, at least 1. They go one at a time ([`PgPool::merge_last`]); from now on each has the place of the
+    /// one that it becomes part of.
+    pub fn shrink_to(&mut self, pg_num: u32) {
+        self.pg_num_target = pg_num.max(1);
+        self.pgp_num = self.pgp_num.min(self.pg_num_target);
+        self.pgp_num_target = self.pgp_num;
+    }
+
+    /// There is one PG less.
+    pub fn merge_last(&mut self, epoch: Epoch, merge: PgMergeMeta) {
+        self.pg_num = self.pg_num.saturating_sub(1).max(1);
+        self.pg_num_pending = self.pg_num;
+        self.pgp_num = self.pgp_num.min(self.pg_num);
+        self.pgp_num_target = self.pgp_num_target.min(self.pg_num);
+        self.last_force_op_resend_prenautilus = epoch;
+        self.last_pg_merge_meta = merge;
+    }
+
     /// Takes a new id for a self-managed snapshot: the first one of a pool is 2. Errors (pool-snaps mode) are
     /// the caller's to check.
     pub fn new_selfmanaged_snap(&mut self, epoch: Epoch) -> u64 {

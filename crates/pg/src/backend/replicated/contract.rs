@@ -200,7 +200,7 @@ impl Backend for Replicated {
     }
 
     fn may_read(&self) -> bool {
-        !self.handed && self.handing.is_none() && self.could_be_active()
+        !self.handed && self.handing.is_none() && !self.is_resting() && self.could_be_active()
     }
 
     fn sifts(&mut self, now: Duration) -> bool {
@@ -210,6 +210,10 @@ impl Backend for Replicated {
             self.sifted = self.stepping_down;
         }
         sifts
+    }
+
+    fn come_to_rest(&mut self, lent: &mut Lent<'_>) {
+        self.begin_to_rest(lent);
     }
 
     fn is_born(&mut self, pg: &PgState) {

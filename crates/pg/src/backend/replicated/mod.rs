@@ -27,6 +27,7 @@ pub(crate) mod local;
 mod member;
 mod propose;
 pub(crate) mod repair;
+mod rest;
 mod resync;
 mod shown;
 mod split_siblings;
@@ -53,6 +54,7 @@ use messages::osd::SharedTxn;
 use messages::osd::peer::{PeerBody, PgInfo};
 use messages::osd::peer_scrub::ScrubBody;
 use repair::Repairs;
+use rest::Rest;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use types::{Errno, HObject, Op, OsdId, Transaction};
@@ -77,6 +79,8 @@ pub(crate) struct Replicated {
     /// Nothing new is executed: the PG is being handed over, since then.
     handing: Option<Duration>,
     no_handing_before: Duration,
+    /// Nothing new is executed: the PG is to be merged.
+    rest: Option<Rest>,
     /// Another primary was proposed, and the outcome was not seen: it may serve already.
     handed: bool,
     /// The store here has no room, since then: another one of the set shall lead (see [`step_down`]).
@@ -139,7 +143,7 @@ impl Replicated {
 
     fn may_execute(&self) -> bool {
         let handing = self.handing.is_some() && !broken::is(Rule::HandingStops);
-        let stays = !handing && !self.handed && self.stepping_down.is_none();
+        let stays = !handing && !self.handed && self.stepping_down.is_none() && !self.is_resting();
         stays && self.could_be_active()
     }
 
@@ -188,6 +192,7 @@ impl Replicated {
             self.handed = false;
             self.grants.set_changed(&group.in_sync);
             self.stepping_down = None;
+            self.rest = None;
         }
         let peers: BTreeSet<OsdId> = group.peers().collect();
         let gone: Vec<OsdId> = self
@@ -551,6 +556,7 @@ impl Replicated {
             || self.proposal.is_some()
             || self.handing.is_some()
             || self.stepping_down.is_some()
+            || self.rest.is_some()
             || self.wants_another_group()
     }
 

@@ -80,6 +80,9 @@ impl Replicated {
         if self.proposal.is_some_and(|at| ctx.now < at + PROPOSE_AGAIN) {
             return;
         }
+        if self.rest.is_some() {
+            return self.rest_on(ctx);
+        }
         let mut want = self.wanted_group(ctx.now, ctx.pg);
         if want == self.group.in_sync {
             // An addition, or another primary, was proposed and is not wanted any more: a proposal of what is (which
@@ -147,7 +150,7 @@ impl Replicated {
         self.send_proposal(want, ctx);
     }
 
-    fn send_proposal(&mut self, in_sync: Vec<OsdId>, ctx: &mut Lent<'_>) {
+    pub(super) fn send_proposal(&mut self, in_sync: Vec<OsdId>, ctx: &mut Lent<'_>) {
         let g = &self.group;
         let (in_sync_first, proposal_of) = (in_sync.first().copied(), g.me);
         let g_in_sync = g.in_sync.clone();
