@@ -47,8 +47,11 @@ impl Osd {
             let (source_pg, target_pg) = (of(source), of(pool.merge_target(source)));
             if self.may_merge(source_pg, target_pg) {
                 self.merges.asked.insert(*id, (source, now));
+                // What one of them said of an earlier attempt would be taken for its answer to this one.
                 for pg in [source_pg, target_pg] {
                     self.merges.at_rest.remove(&pg);
+                }
+                for pg in [source_pg, target_pg] {
                     self.drive(pg, Input::Merge);
                 }
             }
