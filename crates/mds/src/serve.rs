@@ -81,17 +81,8 @@ async fn standby<M: Membership + 'static>(
     let _ = ready.send(addr);
     tracing::info!("mds.{}: standby at {addr}", c.name);
     let mut places = membership.file_system();
-    let mut tick = task::interval(TICK);
-    let place = loop {
-        if let Some(place) = places.borrow_and_update().clone() {
-            break place;
-        }
-        tokio::select! {
-            biased;
-            _ = stop.wait_for(|s| *s) => return Ok(()),
-            changed = places.changed() => changed.map_err(|_| Lost("the cluster's state has ended".into()))?,
-            _ = tick.tick() => membership.alive(),
-        }
+    let Some(place) = wait_for_rank(&**membership, &mut places, &mut stop).await? else {
+        return Ok(());
     };
     let starting = begin(c, rados, &place);
     let (keeper, machine) = tokio::select! {
@@ -124,6 +115,26 @@ async fn standby<M: Membership + 'static>(
     let served = shell.run(machine, place, places, net, events, stop).await;
     reporting.abort();
     served
+}
+
+/// None: it is to stop.
+async fn wait_for_rank<M: Membership>(
+    membership: &M,
+    places: &mut watch::Receiver<Option<Assigned>>,
+    stop: &mut watch::Receiver<bool>,
+) -> Result<Option<Assigned>, Error> {
+    let mut tick = task::interval(TICK);
+    loop {
+        if let Some(place) = places.borrow_and_update().clone() {
+            return Ok(Some(place));
+        }
+        tokio::select! {
+            biased;
+            _ = stop.wait_for(|s| *s) => return Ok(None),
+            changed = places.changed() => changed.map_err(|_| Lost("the cluster's state has ended".into()))?,
+            _ = tick.tick() => membership.alive(),
+        }
+    }
 }
 
 /// Goes on with something while saying that we live.

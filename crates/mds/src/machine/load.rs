@@ -2,63 +2,12 @@
 //!
 //! A row is read once at a time, however many wait for it.
 
+use super::parts::loads::{PAGE, PageRead, READ_MAX, Read};
 use super::{Effect, Machine};
 use crate::place::{self, Fragment};
 use crate::row::{Inode, Key, NOSNAP, Row};
 use crate::table::Position;
 use bytes::Bytes;
-use std::collections::{BTreeMap, BTreeSet};
-
-/// A row to be read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Read {
-    pub object: String,
-    pub key: Bytes,
-}
-
-/// A page of a directory's names, behind a place.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PageRead {
-    pub dir: u64,
-    pub after: Position,
-    pub object: String,
-    pub key: Bytes,
-    pub max: u64,
-    /// What begins behind the object's last name; None: nothing.
-    pub next_hash: Option<u32>,
-}
-
-/// Rows of one page.
-pub(crate) const PAGE: u64 = 1000;
-/// Rows of one read, which go to the objects in which they lie.
-const READ_MAX: usize = 2048;
-
-#[derive(Debug, Default)]
-pub(crate) struct Loads {
-    last: u64,
-    rows: BTreeMap<u64, Vec<Key>>,
-    pages: BTreeMap<u64, PageRead>,
-    reading: BTreeSet<Key>,
-    waiting: BTreeMap<Key, Vec<u64>>,
-    waiting_pages: BTreeMap<u64, Vec<u64>>,
-}
-
-impl Loads {
-    /// The number of the last read that was begun.
-    pub fn last(&self) -> u64 {
-        self.last
-    }
-
-    /// All reads up to this one have ended.
-    pub fn have_ended(&self, upto: u64) -> bool {
-        let begun = |first: Option<&u64>| first.is_none_or(|id| *id > upto);
-        begun(self.rows.keys().next()) && begun(self.pages.keys().next())
-    }
-
-    pub fn is_reading(&self, key: &Key) -> bool {
-        self.reading.contains(key)
-    }
-}
 
 impl Machine {
     /// A request waits for rows.

@@ -3,23 +3,15 @@
 //! Order: `Reconnect` is published, and clients say what they hold; inodes of theirs are read; who did not come is fenced. Then
 //! `Rejoin`, then requests that clients had an answer for that may not have been kept (none: ours are durable before), then `Active`.
 
-use super::caps::Cap;
-use super::session::State;
+use super::parts::caps::Cap;
+use super::parts::reconnecting::Reconnecting;
+use super::parts::sessions::State;
 use super::{ClientId, Conn, Effect, Machine};
 use crate::membership::MdsState;
 use crate::row::{Inode, Job, Key, job};
 use messages::fs::{CapRecord, MClientReconnect, MClientSession, cap, session_op};
 use messages::mon::Body;
 use std::collections::BTreeSet;
-use std::time::Duration;
-
-#[derive(Debug)]
-pub(crate) struct Reconnecting {
-    until: Duration,
-    /// Sent messages with more to follow.
-    unfinished: BTreeSet<ClientId>,
-    records: Vec<(ClientId, CapRecord)>,
-}
 
 impl Machine {
     pub(crate) fn begin_reconnect(&mut self) {

@@ -1,7 +1,6 @@
 //! Inodes and names as replies show them.
 
-use super::requests::{Answer, Request};
-use super::{ClientId, Machine, Result};
+use super::{Answer, ClientId, Machine, Request, Result};
 use crate::row::{Inode, NOSNAP};
 use bytes::Bytes;
 use denc::Encode;

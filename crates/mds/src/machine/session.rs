@@ -3,7 +3,8 @@
 //! Vocabulary: a session belongs to a client's number in the cluster, not to a connection; what is *counted* (capabilities, leases,
 //! snapshots, quotas) is what a client compares when it closes.
 
-use super::{ClientId, Conn, Effect, Machine, RequestId, Tx};
+use super::parts::sessions::{Session, State};
+use super::{ClientId, Conn, Effect, Machine, Tx};
 use crate::access::Access;
 use crate::membership::MdsState;
 use crate::row::{Key, Row, SessionRow};
@@ -13,7 +14,7 @@ use messages::fs::{
 };
 use messages::mon::Body;
 use msgr::{Message, Peer};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use types::{EntityAddr, EntityAddrVec};
@@ -30,127 +31,6 @@ const REQUESTS_MAX: usize = 16 << 10;
 const CAP_BYTES: usize = 1024;
 /// Trimming takes a client a second or so.
 const RECALL_EVERY: Duration = Duration::from_secs(2);
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum State {
-    Open,
-    /// After a restart it has not come back yet.
-    Away,
-    /// It is being fenced: nothing of it is taken any more.
-    Evicted,
-}
-
-#[derive(Debug)]
-pub(crate) struct Session {
-    pub state: State,
-    pub conn: Option<Conn>,
-    pub addr: EntityAddr,
-    /// Where its packets come from.
-    pub from: Option<std::net::IpAddr>,
-    pub features: Features,
-    pub access: Arc<Access>,
-    pub uuid: Option<String>,
-    /// How long it may be silent, by its own word.
-    pub timeout: Option<Duration>,
-    pub renewed: Duration,
-    pub pushed: u64,
-    pub caps: BTreeSet<u64>,
-    pub requests: BTreeMap<u64, RequestId>,
-    pub done: BTreeMap<u64, u64>,
-    pub flushed: BTreeSet<u64>,
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct Sessions {
-    all: BTreeMap<ClientId, Session>,
-    conns: BTreeMap<Conn, (ClientId, Arc<Peer>)>,
-}
-
-impl Session {
-    fn new(row: &SessionRow, state: State, now: Duration) -> Self {
-        Self {
-            state,
-            conn: None,
-            addr: row.addr,
-            from: None,
-            features: Features::of(row.features),
-            access: Arc::new(Access::parse(&row.caps)),
-            uuid: row.metadata.get("uuid").cloned(),
-            timeout: row
-                .metadata
-                .get("timeout")
-                .and_then(|t| t.parse().ok())
-                .map(Duration::from_secs),
-            renewed: now,
-            pushed: 0,
-            caps: BTreeSet::new(),
-            requests: BTreeMap::new(),
-            done: BTreeMap::new(),
-            flushed: BTreeSet::new(),
-        }
-    }
-
-    /// Answers below this have arrived.
-    pub fn forget_done(&mut self, client: ClientId, oldest: u64, tx: &mut Tx) {
-        let rest = self.done.split_off(&oldest);
-        for tid in std::mem::replace(&mut self.done, rest).into_keys() {
-            tx.remove(Key::Done { client, tid });
-        }
-    }
-
-    pub fn forget_flushed(&mut self, client: ClientId, oldest: u64, tx: &mut Tx) {
-        let rest = self.flushed.split_off(&oldest);
-        for tid in std::mem::replace(&mut self.flushed, rest) {
-            tx.remove(Key::Flushed { client, tid });
-        }
-    }
-}
-
-impl Sessions {
-    pub fn len(&self) -> usize {
-        self.all.len()
-    }
-
-    pub fn get_mut(&mut self, client: ClientId) -> Option<&mut Session> {
-        self.all.get_mut(&client)
-    }
-
-    pub fn get(&self, client: ClientId) -> Option<&Session> {
-        self.all.get(&client)
-    }
-
-    pub fn iter(&self) -> impl Iterator<Item = (ClientId, &Session)> {
-        self.all.iter().map(|(k, v)| (*k, v))
-    }
-
-    pub fn restore(&mut self, client: ClientId, row: Arc<SessionRow>) {
-        self.all
-            .insert(client, Session::new(&row, State::Away, Duration::ZERO));
-    }
-
-    pub fn restore_done(&mut self, client: ClientId, tid: u64, ino: u64) {
-        if let Some(s) = self.all.get_mut(&client) {
-            s.done.insert(tid, ino);
-        }
-    }
-
-    pub fn restore_flushed(&mut self, client: ClientId, tid: u64) {
-        if let Some(s) = self.all.get_mut(&client) {
-            s.flushed.insert(tid);
-        }
-    }
-
-    pub fn away(&self) -> Vec<ClientId> {
-        self.iter()
-            .filter(|(_, s)| s.state == State::Away)
-            .map(|(k, _)| k)
-            .collect()
-    }
-
-    fn client_of(&self, conn: Conn) -> Option<(ClientId, Arc<Peer>)> {
-        self.conns.get(&conn).cloned()
-    }
-}
 
 impl Machine {
     pub(crate) fn opened(&mut self, conn: Conn, peer: &Arc<Peer>) {

@@ -173,39 +173,45 @@ impl Encode for InodeStat {
     }
 }
 
+impl InodeStat {
+    fn decode_fixed(r: &mut Reader) -> Result<Self> {
+        Ok(Self {
+            ino: r.u64()?,
+            snapid: r.u64()?,
+            rdev: r.u32()?,
+            version: r.u64()?,
+            xattr_version: r.u64()?,
+            cap: r.get()?,
+            layout: r.get()?,
+            ctime: r.get()?,
+            mtime: r.get()?,
+            atime: r.get()?,
+            time_warp_seq: r.u32()?,
+            size: r.u64()?,
+            max_size: r.u64()?,
+            truncate_size: r.u64()?,
+            truncate_seq: r.u32()?,
+            mode: r.u32()?,
+            uid: r.u32()?,
+            gid: r.u32()?,
+            nlink: r.u32()?,
+            files: r.u64()?,
+            subdirs: r.u64()?,
+            rbytes: r.u64()?,
+            rfiles: r.u64()?,
+            rsubdirs: r.u64()?,
+            rctime: r.get()?,
+            fragtree: r.get()?,
+            symlink: r.blob()?,
+            ..Self::default()
+        })
+    }
+}
+
 impl Decode for InodeStat {
     fn decode(r: &mut Reader) -> Result<Self> {
         r.envelope(INODE_STAT, |v, r| {
-            let mut s = Self {
-                ino: r.u64()?,
-                snapid: r.u64()?,
-                rdev: r.u32()?,
-                version: r.u64()?,
-                xattr_version: r.u64()?,
-                cap: r.get()?,
-                layout: r.get()?,
-                ctime: r.get()?,
-                mtime: r.get()?,
-                atime: r.get()?,
-                time_warp_seq: r.u32()?,
-                size: r.u64()?,
-                max_size: r.u64()?,
-                truncate_size: r.u64()?,
-                truncate_seq: r.u32()?,
-                mode: r.u32()?,
-                uid: r.u32()?,
-                gid: r.u32()?,
-                nlink: r.u32()?,
-                files: r.u64()?,
-                subdirs: r.u64()?,
-                rbytes: r.u64()?,
-                rfiles: r.u64()?,
-                rsubdirs: r.u64()?,
-                rctime: r.get()?,
-                fragtree: r.get()?,
-                symlink: r.blob()?,
-                ..Self::default()
-            };
+            let mut s = Self::decode_fixed(r)?;
             s.dir_hash = r.u8()?;
             r.skip(7)?;
             let xattrs = r.blob()?;

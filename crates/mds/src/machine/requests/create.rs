@@ -116,36 +116,9 @@ impl Machine {
             true => self.replayed_ino(r.m.ino, &mut tx),
             false => self.new_ino(&mut tx),
         };
+        let place = (ino, first);
+        let mut inode = new_inode(r, &dir, &named.name, making, (layout, xattrs), place);
         let stamp = r.stamp();
-        let (uid, gid) = r.m.owner.unwrap_or((r.m.uid, r.m.gid));
-        let setgid = dir.mode & S_ISGID != 0;
-        let mut inode = Inode {
-            ino,
-            first,
-            mode: making.mode | if setgid && is_dir { S_ISGID } else { 0 },
-            uid,
-            gid: if setgid { dir.gid } else { gid },
-            rdev: making.rdev,
-            nlink: 1,
-            xattr_version: 1,
-            ctime: stamp,
-            mtime: stamp,
-            atime: stamp,
-            btime: stamp,
-            truncate_size: u64::MAX,
-            truncate_seq: 1,
-            layout: layout.0,
-            pool_ns: layout.1,
-            symlink: making.symlink,
-            xattrs,
-            pin: -1,
-            sums: Sums {
-                subdirs: i64::from(is_dir),
-                ..Sums::default()
-            },
-            links: vec![(dir.ino, named.name.clone())],
-            ..Inode::default()
-        };
         if opened && writes(r.m.args.u32_at(0)) {
             inode.max_size = Self::first_room(&inode);
             self.mark_writing(&mut tx, ino);
@@ -282,6 +255,48 @@ impl Machine {
         // Who cached what this one may change now gives it back.
         self.settle(ino);
         Ok(())
+    }
+}
+
+/// The inode as it begins; `place`: its number, and the first snapshot that may see it.
+fn new_inode(
+    r: &Request,
+    dir: &Inode,
+    name: &Bytes,
+    making: Making,
+    (layout, xattrs): ((Layout, String), Xattrs),
+    (ino, first): (u64, u64),
+) -> Inode {
+    let is_dir = making.mode & S_IFMT == S_IFDIR;
+    let stamp = r.stamp();
+    let (uid, gid) = r.m.owner.unwrap_or((r.m.uid, r.m.gid));
+    let setgid = dir.mode & S_ISGID != 0;
+    Inode {
+        ino,
+        first,
+        mode: making.mode | if setgid && is_dir { S_ISGID } else { 0 },
+        uid,
+        gid: if setgid { dir.gid } else { gid },
+        rdev: making.rdev,
+        nlink: 1,
+        xattr_version: 1,
+        ctime: stamp,
+        mtime: stamp,
+        atime: stamp,
+        btime: stamp,
+        truncate_size: u64::MAX,
+        truncate_seq: 1,
+        layout: layout.0,
+        pool_ns: layout.1,
+        symlink: making.symlink,
+        xattrs,
+        pin: -1,
+        sums: Sums {
+            subdirs: i64::from(is_dir),
+            ..Sums::default()
+        },
+        links: vec![(dir.ino, name.clone())],
+        ..Inode::default()
     }
 }
 

@@ -159,7 +159,7 @@ impl Machine {
         self.check_access(r, inode, None, POLICY)?;
         if inode.is_file() {
             // Who has it open learns of it before writing anything.
-            self.withhold(r, inode.ino, crate::machine::caps::EVERY_F, None)?;
+            self.withhold(r, inode.ino, crate::machine::parts::caps::EVERY_F, None)?;
         }
         let inode = self.inode(inode.ino)?;
         if !inode.is_dir() && !inode.is_file() {

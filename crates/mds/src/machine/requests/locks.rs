@@ -1,7 +1,7 @@
 //! SETFILELOCK and GETFILELOCK.
 
 use super::{Answer, Phase, Request};
-use crate::machine::flocks::{Owner, Range, Taken};
+use crate::machine::parts::locks::{Owner, Range, Taken};
 use crate::machine::{Machine, Result, Stop};
 use bytes::Bytes;
 use denc::Encode;

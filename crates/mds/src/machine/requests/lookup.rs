@@ -18,8 +18,11 @@ impl Machine {
                 back |= holds;
             }
         }
-        if mask & (cap::FS | cap::FR) != 0 && inode.is_file() {
-            back |= cap::FX | cap::FW | cap::FB;
+        if mask & (cap::FS | cap::FR) != 0 {
+            back |= match inode.is_file() {
+                true => cap::FX | cap::FW | cap::FB,
+                false => cap::FX,
+            };
         }
         self.withhold(r, inode.ino, back, Some(r.client))
     }

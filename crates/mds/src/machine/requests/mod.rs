@@ -16,64 +16,16 @@ mod snapshots;
 mod truncate;
 mod xattrs;
 
-use super::{ClientId, Machine, Result, Stop, Tx};
+use super::{Answer, ClientId, Machine, Phase, Request, RequestId, Result, Stop, Tx};
 use crate::access::Wish;
 use crate::membership::{Assigned, MdsState};
 use crate::row::{Inode, Key, NOSNAP, ROOT, Row, S_IFDIR, Sums};
 use bytes::Bytes;
-use messages::fs::{Layout, MClientReply, MClientRequest, Trace, op, request_flag};
+use messages::fs::{Layout, MClientReply, MClientRequest, op, request_flag};
 use messages::mon::Body;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use types::{Errno, Utime};
-
-pub(crate) type RequestId = u64;
-
-#[derive(Debug)]
-pub(crate) struct Request {
-    pub id: RequestId,
-    pub client: ClientId,
-    pub tid: u64,
-    pub m: Arc<MClientRequest>,
-    /// Inodes at which it keeps something back.
-    pub frozen: BTreeSet<u64>,
-    pub phase: Phase,
-}
-
-/// What a request has begun that it must not begin again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Phase {
-    New,
-    /// Objects are being cut by this job.
-    Cutting(u64),
-    Cut,
-    /// It waits for a file lock.
-    Locking,
-    /// Its lock was taken, or it was woken up with an error.
-    Woken(i32),
-}
-
-impl Request {
-    pub fn job_done(&mut self, id: u64) {
-        if self.phase == Phase::Cutting(id) {
-            self.phase = Phase::Cut;
-        }
-    }
-
-    /// When the change was made, by the client's clock.
-    pub fn stamp(&self) -> Utime {
-        self.m.stamp
-    }
-}
-
-/// What is answered.
-#[derive(Debug, Default)]
-pub(crate) struct Answer {
-    pub trace: Trace,
-    pub extra: Bytes,
-    /// The inode whose realms are told.
-    pub realms_of: Option<u64>,
-}
 
 impl Machine {
     pub(crate) fn begin_request(&mut self, client: ClientId, tid: u64, m: MClientRequest) {
@@ -205,11 +157,17 @@ impl Machine {
             extra: answer.extra,
             snap,
         };
+        let shown = [
+            reply.trace.dentry.as_ref().map(|d| d.dir.ino),
+            reply.trace.target.as_ref().map(|t| t.ino),
+        ];
         self.send(r.client, reply.message(r.tid));
         if let Some(s) = self.sessions.get_mut(r.client) {
             s.requests.remove(&r.tid);
         }
         self.thaw(&mut r);
+        // Who was alone with an inode may not be any more.
+        shown.into_iter().flatten().for_each(|ino| self.settle(ino));
     }
 
     /// Its client is gone: nobody waits for the answer.

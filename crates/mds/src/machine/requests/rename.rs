@@ -6,6 +6,7 @@ use super::paths::Named;
 use super::{Answer, Request, WRITE};
 use crate::machine::{Machine, Result, Tx};
 use crate::row::{Dentry, Inode, Key, Row};
+use bytes::Bytes;
 use messages::fs::cap;
 use std::sync::Arc;
 use types::Errno;
@@ -103,14 +104,7 @@ impl Machine {
                 gone = Some(replaced.ino);
             }
         }
-        let mut inode = Inode::clone(&moved);
-        let place = (old_dir.ino, m.from.name.clone());
-        let is_first = inode.links.first() == Some(&place);
-        for link in &mut inode.links {
-            if *link == place {
-                *link = (new_dir.ino, m.to.name.clone());
-            }
-        }
+        let (mut inode, is_first) = renamed(&moved, (old_dir.ino, &m.from.name), (new_dir.ino, &m.to.name));
         inode.ctime = inode.ctime.max(stamp);
         inode.change_attr += 1;
         self.leave_realm(&mut tx, &mut inode, &old_dir, &new_dir)?;
@@ -149,4 +143,15 @@ impl Machine {
         self.tell_quota(new_dir.ino);
         self.named_answer(r, new_dir.ino, &m.to.name, Some(ino))
     }
+}
+
+/// The inode under its new name; whether it was its first one.
+fn renamed(moved: &Inode, from: (u64, &Bytes), to: (u64, &Bytes)) -> (Inode, bool) {
+    let mut inode = moved.clone();
+    let is = |link: &(u64, Bytes), place: (u64, &Bytes)| link.0 == place.0 && link.1 == *place.1;
+    let is_first = inode.links.first().is_some_and(|l| is(l, from));
+    for link in inode.links.iter_mut().filter(|l| is(l, from)) {
+        *link = (to.0, to.1.clone());
+    }
+    (inode, is_first)
 }

@@ -5,7 +5,7 @@
 
 use super::attributes::touched;
 use super::{Phase, Request};
-use crate::machine::caps::EVERY_F;
+use crate::machine::parts::caps::EVERY_F;
 use crate::machine::{Machine, Result, Stop, Tx};
 use crate::row::{Inode, Job, job};
 

@@ -4,6 +4,7 @@
 use super::super::*;
 use super::world::World;
 use messages::fs::{Args, op};
+use std::collections::BTreeSet;
 
 /// A change, and what is to be seen of it: names of the root with what they may stand for.
 struct Script {

@@ -4,6 +4,7 @@ mod crash;
 mod world;
 
 use super::*;
+use crate::membership::MdsState;
 use messages::fs::{Args, CapItem, MClientCapRelease, MClientSession, SetAttr, cap, op, session_op, setattr};
 use messages::mon::Body;
 use world::World;

@@ -2,18 +2,22 @@
 
 use crate::journal::{self, Head};
 use crate::machine::*;
-use crate::membership::Settings;
-use crate::place;
-use crate::row::{NOSNAP, job};
+use crate::membership::{Assigned, MdsState, Settings};
+use crate::place::{self, Fragment};
+use crate::row::{Job, Key, NOSNAP, Row, job};
 use auth::{AuthMethod, PeerCaps};
+use bytes::Bytes;
 use denc::{Decode, Encode};
 use messages::fs::{
     Args, CapRecord, Features, FilePath, MClientCaps, MClientReconnect, MClientReply, MClientRequest,
     MClientSession, cap_op, op, session_op,
 };
 use messages::mon::Body;
-use std::collections::VecDeque;
-use types::{AuthName, EntityAddrVec, EntityKind, EntityName};
+use msgr::{Message, Peer};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+use types::{AuthName, EntityAddr, EntityAddrVec, EntityKind, EntityName, Utime};
 
 /// What a pool keeps, also when its users die.
 #[derive(Debug, Default, Clone)]
@@ -114,6 +118,7 @@ fn peer(client: u64) -> Arc<Peer> {
         secure: false,
         server_challenge: None,
         lifeline: false,
+        monmap_epoch: None,
     })
 }
 
@@ -436,7 +441,7 @@ impl World {
                 op::READDIR,
                 (dir, ""),
                 (0, &last.clone()),
-                Args::words(&[0, 7]),
+                Args::words(&[0, page]),
             );
             assert_eq!(reply.result, 0);
             let mut r = denc::Reader::new(reply.extra);

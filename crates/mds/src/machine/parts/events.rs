@@ -1,0 +1,144 @@
+//! What goes into the machine, and what comes out.
+
+use super::loads::{PageRead, Read};
+use super::tx::{ClientId, Conn};
+use super::writes::Write;
+use crate::membership::{Assigned, MdsState};
+use crate::place::Fragment;
+use crate::row::Job;
+use bytes::Bytes;
+use msgr::{Message, Peer};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use types::{EntityAddr, Epoch, Utime};
+
+#[derive(Debug)]
+pub enum Event {
+    Opened {
+        conn: Conn,
+        peer: Arc<Peer>,
+    },
+    Closed {
+        conn: Conn,
+    },
+    Message {
+        conn: Conn,
+        message: Message,
+    },
+    /// Rows that were asked for.
+    Loaded {
+        id: u64,
+        rows: Vec<Option<Bytes>>,
+    },
+    /// A page of names; `end`: there are no more in the object.
+    Paged {
+        id: u64,
+        rows: Vec<(Bytes, Bytes)>,
+        end: bool,
+    },
+    /// All transactions up to this one are durable.
+    Appended {
+        last_tx: u64,
+    },
+    Flushed {
+        id: u64,
+    },
+    /// The names of this directory's fragment are in both its halves.
+    Split {
+        dir: u64,
+    },
+    Trimmed,
+    /// `size`: what a probe found.
+    JobDone {
+        id: u64,
+        size: Option<u64>,
+    },
+    Fenced {
+        client: ClientId,
+        epoch: Epoch,
+    },
+    Assigned(Assigned),
+    Pools(BTreeMap<i64, String>),
+    /// Once or more in a second.
+    Tick,
+}
+
+#[derive(Debug)]
+pub enum Effect {
+    Send {
+        conn: Conn,
+        message: Message,
+    },
+    Close {
+        conn: Conn,
+        why: &'static str,
+    },
+    Load {
+        id: u64,
+        reads: Vec<Read>,
+    },
+    Page {
+        id: u64,
+        read: PageRead,
+    },
+    /// `new`: the segment begins with it.
+    Append {
+        segment: u64,
+        new: bool,
+        bytes: Bytes,
+        last_tx: u64,
+    },
+    Flush {
+        id: u64,
+        writes: Vec<Write>,
+    },
+    /// Copies the names of a fragment, as they are in the pool, to its halves.
+    Split {
+        dir: u64,
+        fragment: Fragment,
+    },
+    /// Segments below `first` are needed no more.
+    Trim {
+        first: u64,
+        next_tx: u64,
+        gone: Vec<u64>,
+    },
+    Job {
+        id: u64,
+        job: Arc<Job>,
+    },
+    Fence {
+        client: ClientId,
+        addr: EntityAddr,
+    },
+    Report(MdsState),
+}
+
+/// Now, as the shell sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Now {
+    pub monotonic: Duration,
+    pub wall: Utime,
+}
+
+/// What may be chosen.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Rows that nobody uses are kept in so much memory.
+    pub cache_bytes: usize,
+    /// Clients cache what they may; false: they ask each time.
+    pub caching: bool,
+    /// How long clients may take to come back after a restart.
+    pub reconnect: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            cache_bytes: 256 << 20,
+            caching: false,
+            reconnect: Duration::from_secs(45),
+        }
+    }
+}

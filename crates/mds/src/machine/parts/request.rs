@@ -1,0 +1,56 @@
+//! A request under way.
+
+use super::tx::ClientId;
+use bytes::Bytes;
+use messages::fs::{MClientRequest, Trace};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use types::Utime;
+
+pub type RequestId = u64;
+
+#[derive(Debug)]
+pub struct Request {
+    pub id: RequestId,
+    pub client: ClientId,
+    pub tid: u64,
+    pub m: Arc<MClientRequest>,
+    /// Inodes at which it keeps something back.
+    pub frozen: BTreeSet<u64>,
+    pub phase: Phase,
+}
+
+/// What a request has begun that it must not begin again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    New,
+    /// Objects are being cut by this job.
+    Cutting(u64),
+    Cut,
+    /// It waits for a file lock.
+    Locking,
+    /// Its lock was taken, or it was woken up with an error.
+    Woken(i32),
+}
+
+impl Request {
+    pub fn job_done(&mut self, id: u64) {
+        if self.phase == Phase::Cutting(id) {
+            self.phase = Phase::Cut;
+        }
+    }
+
+    /// When the change was made, by the client's clock.
+    pub fn stamp(&self) -> Utime {
+        self.m.stamp
+    }
+}
+
+/// What is answered.
+#[derive(Debug, Default)]
+pub struct Answer {
+    pub trace: Trace,
+    pub extra: Bytes,
+    /// The inode whose realms are told.
+    pub realms_of: Option<u64>,
+}
