@@ -34,22 +34,10 @@ pub const TABLE: &[Spec] = &[
         insights,
     )
     .by_manager("insights"),
-    spec(
-        R,
-        "healthcheck history ls format?:str",
-        "not built in skep: the cluster log has it (log last)",
-        no_history,
-    )
-    .by_manager("prometheus"),
 ];
 
 fn insights(_: &Command, _: &Context<'_>) -> Outcome {
     let why = "skep has no module 'insights': 'ceph health detail', 'ceph crash ls' and 'ceph log last' tell what it would";
-    Outcome::error(Errno::EOPNOTSUPP, why)
-}
-
-fn no_history(_: &Command, _: &Context<'_>) -> Outcome {
-    let why = "skep keeps no history of health checks besides the cluster log: 'ceph log last 100'";
     Outcome::error(Errno::EOPNOTSUPP, why)
 }
 
