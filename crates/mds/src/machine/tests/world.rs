@@ -164,6 +164,9 @@ impl World {
 
     /// One effect; false: there is none.
     pub fn step(&mut self) -> bool {
+        for (ino, ic) in &self.m.caps {
+            assert_eq!(ic.conflict(), None, "of inode {ino:x}: {ic:?}");
+        }
         let Some(effect) = self.effects.pop_front() else {
             return false;
         };
