@@ -294,7 +294,7 @@ fn add(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     let (name, text) = (cmd.text("name"), cmd.text("addr"));
     let map = &ctx.state.monmap;
     if let Some(info) = map.mon_info.get(name) {
-        let at = show::bracketed(&info.addrs);
+        let at = info.addrs.bracketed();
         return Outcome::error(
             Errno::EEXIST,
             format!("mon.{name} already exists at address {at}"),
@@ -308,7 +308,7 @@ fn add(cmd: &Command, ctx: &Context<'_>) -> Outcome {
         let why = format!(
             "mon.{} already exists at address {}",
             info.name,
-            show::bracketed(&info.addrs)
+            info.addrs.bracketed()
         );
         return Outcome::error(Errno::EEXIST, why);
     }
