@@ -29,6 +29,7 @@ mod measure;
 mod membership;
 mod memory;
 mod merges;
+mod merging;
 mod meters;
 mod modes;
 mod ops;

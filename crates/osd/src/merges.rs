@@ -9,21 +9,11 @@ use crate::event::StateReply;
 use crate::osd::Osd;
 use cluster::PgMerge;
 use pg::{Group, Input};
-use std::collections::BTreeMap;
 use std::time::Duration;
-use types::{EVersion, PgId, PoolId, SPgId};
+use types::{EVersion, PgId, SPgId};
 
 /// Two that did not come to rest together are not asked again before.
 const AGAIN: Duration = Duration::from_secs(3);
-
-#[derive(Debug, Default)]
-pub struct Merges {
-    /// What PGs said when they had come to rest.
-    at_rest: BTreeMap<SPgId, (Group, EVersion)>,
-    /// The two that were asked, and when.
-    asked: BTreeMap<PoolId, (u32, Duration)>,
-    committing: bool,
-}
 
 impl Osd {
     /// Asks those to come to rest that are to be merged.

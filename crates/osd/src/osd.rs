@@ -9,7 +9,7 @@ use crate::images::{self, Images};
 use crate::links::Links;
 use crate::maps;
 use crate::membership::Membership;
-use crate::merges::Merges;
+use crate::merging::Merges;
 use crate::meters::Meters;
 use crate::ops::{InList, Ops};
 use crate::pace::Latency;

@@ -4,7 +4,7 @@
 //! beside it (`commits`, `chores`), so that a cluster state without a majority keeps nobody from reading what was known
 //! last. Runs in a `LocalSet` of the thread that owns the monitor.
 //!
-//! Bounds: connections, bytes and messages in flight are the messenger's (`net`); [`EVENTS_MAX`] events wait.
+//! Bounds: connections, bytes and messages in flight are the messenger's (`net`); [`listen::EVENTS_MAX`] events wait.
 
 use crate::commands::context::MonInfo;
 use crate::commands::wanted_image;
@@ -24,73 +24,32 @@ use crate::shell::monitor::{Effect, MessageEnv, Monitor};
 use crate::shell::others::Others;
 use crate::shell::requests::{Action, Reply, Request};
 use crate::shell::turns::{self, Turns};
-use auth::{
-    AllowNone, AuthMethod, Authenticator, ConMode, Entropy, KeyServer, KeyServerConfig, TicketVerifier,
-};
-use cluster::{Change, Changes, ClusterState, MonReport};
+use auth::{Entropy, KeyServer, TicketVerifier};
+use cluster::MonReport;
 use event::Event;
 use facts::metadata;
+pub use given::{Error, MonConfig};
 use io::{Clock, Random};
+use listen::{Front, key_server, manager_auth, modes_of, publish};
 use metastore::ClusterHandle;
-use msgr::{Message, ModeSwitch, Modes, ServerConfig};
-use net::{ConnId, Connections, Doors, Msgr1, NetEvent, Options};
+use msgr::{Message, ModeSwitch, ServerConfig};
+use net::{ConnId, Doors, Msgr1, NetEvent};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{mpsc, oneshot, watch};
-use types::mgrmap::MgrMap;
-use types::{AuthName, EntityAddr, EntityAddrVec, EntityKind, EntityName, Errno, Utime};
+use tokio::sync::{oneshot, watch};
+use types::{AuthName, EntityAddrVec, EntityKind, EntityName, Errno, Utime};
 
-/// Events of the messenger that may wait for the monitor.
-const EVENTS_MAX: usize = 256;
 const TICK: Duration = Duration::from_secs(1);
 /// A change that is under way for so long: the cluster state cannot be changed, and health says so.
 const STALLED_AFTER: Duration = Duration::from_secs(5);
 
 mod event;
 mod facts;
+mod given;
+mod listen;
 mod turn;
-
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    #[error("monitor: {0}")]
-    Bind(#[from] net::NotBound),
-    #[error("monitor cannot listen: {0}")]
-    Listen(std::io::Error),
-    #[error("the monitor's address names no socket")]
-    NoAddress,
-    #[error(transparent)]
-    Cluster(#[from] metastore::Error),
-    #[error("the messenger of the {0} ended")]
-    Net(&'static str),
-}
-
-/// What one monitor, with the manager beside it, is given.
-#[derive(Clone)]
-pub struct MonConfig {
-    pub name: String,
-    pub mgr_name: String,
-    /// Where clients find the monitor: in their configuration and in the monitor map. The nonce is 0.
-    pub addr: EntityAddr,
-    /// Where the manager listens; port 0 takes a free one.
-    pub mgr_bind: SocketAddr,
-    /// Messenger v1 beside v2: the monitor's port of it; the manager takes a free one.
-    pub msgr1: Option<Msgr1>,
-    /// False: everybody may everything. Only ever by an explicit option, and on loopback.
-    pub cephx: bool,
-    /// Connection modes allowed with cephx, and lifetimes of tickets (short ones in tests); methods are set
-    /// from `cephx`.
-    pub tickets: KeyServerConfig,
-    pub hostname: String,
-    /// Connections at once, at each of the two ports.
-    pub connections_max: usize,
-    pub cluster: ClusterHandle,
-    pub clock: Arc<dyn Clock>,
-    pub random: Arc<dyn Random>,
-    /// Where it shows what it counts.
-    pub registry: metrics::Registry,
-}
 
 /// Where a monitor that is ready serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,11 +63,6 @@ pub struct Ready {
 enum Port {
     Mon,
     Mgr,
-}
-
-struct Front {
-    events: mpsc::Receiver<NetEvent>,
-    connections: Connections,
 }
 
 /// A round of chores, on its way.
@@ -200,6 +154,24 @@ fn sock_of(addrs: &EntityAddrVec) -> Result<SocketAddr, Error> {
     addrs.msgr2_or_first().sock.ok_or(Error::NoAddress)
 }
 
+fn info_of(config: &MonConfig, metadata: BTreeMap<String, String>, rank: i32, started: Utime) -> MonInfo {
+    MonInfo {
+        images: Arc::default(),
+        metadata,
+        name: config.name.clone(),
+        rank,
+        mgr_name: config.mgr_name.clone(),
+        hostname: config.hostname.clone(),
+        cephx: config.cephx,
+        started,
+        stalled: None,
+        trouble: None,
+        behind: Duration::ZERO,
+        stance: Stance::Serving,
+        registry: config.registry.clone(),
+    }
+}
+
 impl MonServer {
     /// Listens on both ports and publishes them in the maps. Must run in a `LocalSet`.
     pub async fn bind(config: MonConfig) -> Result<Self, Error> {
@@ -242,21 +214,7 @@ impl MonServer {
         };
         // Before anybody is served: who asks for the quorum finds this monitor in it.
         cluster.publish_mon(&report).await?;
-        let info = MonInfo {
-            images: Arc::default(),
-            metadata: facts,
-            name: config.name.clone(),
-            rank: rank as i32,
-            mgr_name: config.mgr_name,
-            hostname: config.hostname,
-            cephx: config.cephx,
-            started: now,
-            stalled: None,
-            trouble: None,
-            behind: Duration::ZERO,
-            stance: Stance::Serving,
-            registry: config.registry.clone(),
-        };
+        let info = info_of(&config, facts, rank as i32, now);
         let meters = Meters::new(&config.registry);
         let mon_name = EntityName::new(EntityKind::Mon, rank);
         let mgr_name = EntityName::new(EntityKind::Mgr, mgr_gid as i64);
@@ -269,25 +227,25 @@ impl MonServer {
             let who = AuthName::new(kind, id.as_str());
             (ModeSwitch::new(modes_of(&who, &info.hostname, &state)), who)
         });
-        let mon = front(
-            mon_doors,
-            ServerConfig {
-                modes: modes[0].0.clone(),
-                ..ServerConfig::new(mon_name, mon_addrs, admission.clone(), entropy.clone())
-            },
-            &clock,
-            config.connections_max,
-            &meters.net[0],
-        )?;
-        let mgr = front(
-            mgr_doors,
-            ServerConfig {
-                modes: modes[1].0.clone(),
-                ..ServerConfig::new(mgr_name, mgr_addrs, mgr_auth, entropy.clone())
-            },
-            &clock,
-            config.connections_max,
-            &meters.net[1],
+        let [mon, mgr] = listen::fronts(
+            &config,
+            [
+                (
+                    mon_doors,
+                    ServerConfig {
+                        modes: modes[0].0.clone(),
+                        ..ServerConfig::new(mon_name, mon_addrs, admission.clone(), entropy.clone())
+                    },
+                ),
+                (
+                    mgr_doors,
+                    ServerConfig {
+                        modes: modes[1].0.clone(),
+                        ..ServerConfig::new(mgr_name, mgr_addrs, mgr_auth, entropy.clone())
+                    },
+                ),
+            ],
+            &meters,
         )?;
         let monitor = Monitor::new(info, state, cluster.stats());
         let chores = Chores {
@@ -747,99 +705,4 @@ fn is_too_large(e: &metastore::Error) -> bool {
             | metastore::Error::TooManyBytes(_)
             | metastore::Error::ValueTooLarge { .. }
     )
-}
-
-fn key_server(config: &MonConfig, state: &ClusterState) -> KeyServer {
-    let (methods, modes) = match config.cephx {
-        true => (vec![AuthMethod::Cephx], config.tickets.modes.clone()),
-        false => (vec![AuthMethod::None], vec![ConMode::Crc]),
-    };
-    let keys = KeyServerConfig {
-        methods,
-        modes,
-        ..config.tickets.clone()
-    };
-    let server = KeyServer::new(keys, state.auth.clone(), (*state.rotating).clone());
-    server.allow_insecure_reclaim(state.mon_option_bool(INSECURE_RECLAIM, false));
-    server
-}
-
-type MgrAuth = (Arc<dyn Authenticator>, Option<Arc<TicketVerifier>>);
-
-fn manager_auth(config: &MonConfig, state: &ClusterState) -> MgrAuth {
-    if !config.cephx {
-        return (Arc::new(AllowNone), None);
-    }
-    let secrets = state.rotating.get(EntityKind::Mgr).cloned().unwrap_or_default();
-    let verifier = Arc::new(TicketVerifier::new(
-        EntityKind::Mgr,
-        config.tickets.modes.clone(),
-        secrets,
-    ));
-    verifier.set_entities(state.auth.clone(), state.version);
-    (verifier.clone(), Some(verifier))
-}
-
-/// How connections to this monitor or manager are protected, as the central configuration says now.
-fn modes_of(who: &AuthName, host: &str, state: &ClusterState) -> Modes {
-    Modes::of(who.kind, |name| state.config.value(who, host, "", name))
-}
-
-fn front(
-    doors: Doors,
-    config: ServerConfig,
-    clock: &Arc<dyn Clock>,
-    connections_max: usize,
-    accounts: &net::Accounts,
-) -> Result<Front, Error> {
-    let (sender, events) = mpsc::channel(EVENTS_MAX);
-    let connections = net::serve(
-        doors,
-        Arc::new(config),
-        Options {
-            connections_max,
-            accounts: accounts.clone(),
-            ..Options::default()
-        },
-        clock.clone(),
-        sender,
-    )
-    .map_err(Error::Listen)?;
-    Ok(Front { events, connections })
-}
-
-/// Puts this monitor's and manager's addresses into the maps.
-async fn publish(
-    cluster: &ClusterHandle,
-    config: &MonConfig,
-    mon_addrs: &EntityAddrVec,
-    mgr_addrs: &EntityAddrVec,
-    mgr_gid: u64,
-    now: Utime,
-) -> Result<(), Error> {
-    let decide = |state: &ClusterState| {
-        let mut changes = Changes::none();
-        let known = state.monmap.mon_info.get(&config.name);
-        if known.is_none_or(|m| m.addrs != *mon_addrs) {
-            let mut map = (*state.monmap).clone();
-            let fresh = types::monmap::MonMap::new(map.fsid, now, [(config.name.clone(), mon_addrs.clone())]);
-            map.mon_info.extend(fresh.mon_info);
-            if map.rank_of(&config.name).is_none() {
-                map.ranks.push(config.name.clone());
-            }
-            map.last_changed = now;
-            changes.push(Change::MonMap(Box::new(map)));
-        }
-        // Another monitor's manager stays until it is known to be gone; an earlier run of this one is.
-        let old = &state.mgrmap;
-        let alone = state.monmap.ranks.iter().all(|name| *name == config.name);
-        if alone || !old.available || old.active_name == config.mgr_name {
-            let mut map = MgrMap::active(0, &config.mgr_name, mgr_gid, mgr_addrs.clone(), now);
-            map.standbys = old.standbys.clone();
-            changes.push(Change::MgrMap(Box::new(map)));
-        }
-        (changes, ())
-    };
-    cluster.commit(decide).await?;
-    Ok(())
 }
