@@ -94,14 +94,7 @@ async fn standby<M: Membership + 'static>(
         _ = stop.wait_for(|s| *s) => return Ok(()),
         started = alive(&**membership, starting) => started?,
     };
-    let (net_tx, net) = mpsc::channel(NET_QUEUE);
-    let options = net::Options {
-        accounts: c.net.clone(),
-        ..net::Options::default()
-    };
-    let config = Arc::new(server_config(c, addr, place.rank));
-    let conns = net::serve(listener, config, options, c.clock.clone(), net_tx)
-        .map_err(|source| Error::Listen { addr: c.bind, source })?;
+    let (conns, net) = listen(c, listener, addr, place.rank)?;
     let (events_tx, events) = mpsc::unbounded_channel();
     let (reports, reported) = mpsc::unbounded_channel();
     let shell = Shell {
@@ -178,6 +171,24 @@ async fn begin(c: &Config, rados: &Client, place: &Assigned) -> Result<(Keeper, 
         ..Options::default()
     };
     Ok((keeper, Machine::new(options, place.clone(), start)))
+}
+
+/// Clients may come from now on.
+fn listen(
+    c: &Config,
+    listener: Listener,
+    addr: EntityAddr,
+    rank: i32,
+) -> Result<(Connections, mpsc::Receiver<NetEvent>), Error> {
+    let (net_tx, net) = mpsc::channel(NET_QUEUE);
+    let options = net::Options {
+        accounts: c.net.clone(),
+        ..net::Options::default()
+    };
+    let config = Arc::new(server_config(c, addr, rank));
+    let conns = net::serve(listener, config, options, c.clock.clone(), net_tx)
+        .map_err(|source| Error::Listen { addr: c.bind, source })?;
+    Ok((conns, net))
 }
 
 fn server_config(c: &Config, addr: EntityAddr, rank: i32) -> ServerConfig {

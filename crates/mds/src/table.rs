@@ -116,7 +116,7 @@ impl Table {
         self.bytes
     }
 
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.cells.len()
     }
 

@@ -494,10 +494,8 @@ fn apply_dirty(i: &mut Inode, m: &MClientCaps) {
         }
         i.mtime = i.mtime.max(b.mtime);
     }
-    if m.dirty & cap::FX != 0 {
-        if b.time_warp_seq >= i.time_warp_seq {
-            (i.mtime, i.atime) = (b.mtime, b.atime);
-        }
+    if m.dirty & cap::FX != 0 && b.time_warp_seq >= i.time_warp_seq {
+        (i.mtime, i.atime) = (b.mtime, b.atime);
     }
     if m.dirty & cap::AX != 0 {
         (i.uid, i.gid, i.btime) = (m.uid, m.gid, m.btime);

@@ -22,6 +22,7 @@ impl Machine {
             until,
             unfinished: BTreeSet::new(),
             records: Vec::new(),
+            held: Vec::new(),
         });
         self.push(Effect::Report(MdsState::Reconnect));
         self.go_on_reconnecting();
@@ -88,6 +89,9 @@ impl Machine {
             self.take_back(client, record);
         }
         self.come_back();
+        for (conn, message) in rc.held {
+            self.message(conn, &message);
+        }
     }
 
     /// What a client held it holds again.

@@ -59,6 +59,11 @@ impl Machine {
         let Some((client, peer)) = self.sessions.client_of(conn) else {
             return;
         };
+        if let Some(rc) = &mut self.reconnecting
+            && matches!(m.kind, MClientCaps::KIND | MClientCapRelease::KIND)
+        {
+            return rc.held.push((conn, m.clone()));
+        }
         let done = match m.kind {
             MClientSession::KIND => {
                 MClientSession::from_message(m).map(|s| self.session_message(conn, client, &peer, &s))

@@ -152,7 +152,7 @@ impl Machine {
 
     /// Bytes and rows in memory, for who looks.
     pub fn usage(&self) -> (usize, usize, usize) {
-        (self.table.len(), self.table.bytes(), self.table.dirty_len())
+        (self.table.count(), self.table.bytes(), self.table.dirty_len())
     }
 
     pub fn state(&self) -> MdsState {

@@ -1,7 +1,8 @@
 //! What clients said after a restart, until all have.
 
-use super::tx::ClientId;
+use super::tx::{ClientId, Conn};
 use messages::fs::CapRecord;
+use msgr::Message;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -11,4 +12,6 @@ pub struct Reconnecting {
     /// Sent messages with more to follow.
     pub unfinished: BTreeSet<ClientId>,
     pub records: Vec<(ClientId, CapRecord)>,
+    /// What clients said of their capabilities before these were taken back: heard afterwards.
+    pub held: Vec<(Conn, Message)>,
 }

@@ -73,7 +73,7 @@ impl Machine {
     }
 
     pub(crate) fn unlink(&mut self, r: &mut Request) -> Result<Answer> {
-        let (named, inode) = self.to_be_removed(r)?;
+        let (named, inode) = self.what_goes(r)?;
         if inode.is_dir() {
             return Err(Errno::EISDIR.into());
         }
@@ -81,7 +81,7 @@ impl Machine {
     }
 
     pub(crate) fn rmdir(&mut self, r: &mut Request) -> Result<Answer> {
-        let (named, inode) = self.to_be_removed(r)?;
+        let (named, inode) = self.what_goes(r)?;
         if !inode.is_dir() {
             return Err(Errno::ENOTDIR.into());
         }
@@ -96,7 +96,7 @@ impl Machine {
         }
     }
 
-    fn to_be_removed(&mut self, r: &mut Request) -> Result<(Named, Arc<Inode>)> {
+    fn what_goes(&mut self, r: &mut Request) -> Result<(Named, Arc<Inode>)> {
         let path = r.m.path.clone();
         if path.ino == ROOT && path.path.is_empty() || is_dots(&path.path) {
             return Err(Errno::EBUSY.into());

@@ -467,3 +467,35 @@ fn scripts_of_both_policies_end_the_same() {
         assert_eq!(w.list(2, d).len(), 32);
     }
 }
+
+/// A client flushed right after it came back, while another had not: the flush was taken for one of nobody, and never acknowledged.
+#[test]
+fn what_is_flushed_before_all_are_back_is_heard() {
+    let mut w = world();
+    let f = w.make(1, 1, "f");
+    w.restart_as(true);
+    w.settle();
+    w.come_back(1);
+    let c = &w.clients[&1];
+    let flush = messages::fs::MClientCaps {
+        op: messages::fs::cap_op::UPDATE,
+        ino: f,
+        cap_id: c.caps[&f].cap_id,
+        caps: c.caps[&f].issued,
+        wanted: cap::FW,
+        dirty: cap::FW,
+        body: messages::fs::CapBody {
+            size: 99,
+            truncate_seq: 1,
+            ..Default::default()
+        },
+        ..Default::default()
+    };
+    w.say(1, flush.message(3));
+    w.settle();
+    let counted = w.clients[&1].counted;
+    w.come_back(2);
+    w.settle();
+    assert_eq!(w.m.cached(f).unwrap().size, 99);
+    assert!(w.clients[&1].counted > counted, "it is acknowledged");
+}

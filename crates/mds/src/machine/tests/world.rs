@@ -261,6 +261,11 @@ impl World {
 
     /// The server dies, and another is started on what the pool has.
     pub fn restart(&mut self) {
+        self.restart_as(false);
+    }
+
+    /// `alone`: nobody has come back yet.
+    pub fn restart_as(&mut self, alone: bool) {
         self.effects.clear();
         let place = Assigned {
             fresh: false,
@@ -270,21 +275,26 @@ impl World {
         let now = self.now();
         let effects = self.m.begin(now);
         self.effects.extend(effects);
-        let clients: Vec<u64> = self.clients.keys().copied().collect();
-        for id in clients {
-            self.apply(Event::Opened {
-                conn: id,
-                peer: peer(id),
-            });
-            let caps = self.clients[&id].caps.values().cloned().collect();
-            let m = MClientReconnect {
-                caps,
-                realms: Vec::new(),
-                more: false,
-            };
-            self.clients.get_mut(&id).unwrap().counted = 0;
-            self.say(id, m.message(0));
+        if !alone {
+            let clients: Vec<u64> = self.clients.keys().copied().collect();
+            clients.into_iter().for_each(|id| self.come_back(id));
         }
+    }
+
+    /// A client says to a new server what it holds.
+    pub fn come_back(&mut self, id: u64) {
+        self.apply(Event::Opened {
+            conn: id,
+            peer: peer(id),
+        });
+        let caps = self.clients[&id].caps.values().cloned().collect();
+        let m = MClientReconnect {
+            caps,
+            realms: Vec::new(),
+            more: false,
+        };
+        self.clients.get_mut(&id).unwrap().counted = 0;
+        self.say(id, m.message(0));
     }
 
     pub fn tick(&mut self, seconds: u64) {
