@@ -40,11 +40,11 @@ def test_a_kill_in_the_middle_of_writes_loses_nothing(served, tmp_path):
         worker.start()
         for kills in range(2):
             before = len(made)
-            wait_until(lambda: len(made) > before + 10 or failed, 90, 0.05, 'writes')
+            wait_until(lambda: len(made) > before + 10 or failed, 240, 0.05, 'writes')
             skep.restart()
             wait_active(skep, 'fs')
         before = len(made)
-        wait_until(lambda: len(made) > before + 5 or failed, 120, 0.05, 'writes after the restart')
+        wait_until(lambda: len(made) > before + 5 or failed, 240, 0.05, 'writes after the restart')
         ended.set()
         worker.join(60)
         assert not failed and not worker.is_alive()
