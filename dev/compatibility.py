@@ -5,6 +5,7 @@ Files of skeptest.suites.write_down, one for each suite; REAL may be empty.
 import collections
 import json
 import pathlib
+import re
 import sys
 
 COMMANDS = 'rbd commands'
@@ -41,7 +42,8 @@ def row(suite, ours, real):
 
 
 def first_line(text):
-    return ' '.join(text.split())[-160:].replace('|', '/')
+    """Of what a case said, a little, without the machine's paths."""
+    return ' '.join(re.sub(r'/tmp/\S+', '...', text).split())[-160:].replace('|', '/')
 
 
 def reasons(title, results):

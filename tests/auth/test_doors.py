@@ -11,7 +11,7 @@ from skeptest.run import wait_until
 
 pytestmark = pytest.mark.cephx
 
-EACCES, EINVAL = -13, -22
+EACCES, EINVAL, ENOENT = -13, -22, -2
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_the_capabilities_of_ceph_csi(cluster, user, rbd_pool, mgr):
     task = {'prefix': 'rbd task add trash remove', 'image_id_spec': rbd_pool + '/1234'}
     flatten = {'prefix': 'rbd task add flatten', 'image_spec': rbd_pool + '/image'}
     for code, status in at_manager(cluster, u, [task, flatten]):
-        assert code == EINVAL and 'No handler found' in status, 'by that ceph-csi knows to do it itself: %s' % status
+        assert code == ENOENT and 'RBD image not found' in status, status
     evil = [
         {'prefix': 'osd pool rm', 'pool': rbd_pool, 'pool2': rbd_pool, 'yes_i_really_really_mean_it': True},
         {'prefix': 'osd down', 'ids': ['0']},

@@ -25,6 +25,10 @@ OUTCOMES = {'PASS': 'passed', 'FAIL': 'failed', 'SKIP': 'skipped'}
 FAILS = (
     ('go-ceph/rados', '*/TestMgrCommandWithInputBuffer', 'the manager module crash'),
 )
+# Pass or not by chance, on a real Ceph as well.
+FLAKY = (
+    ('go-ceph/rados', '*/TestPGCommand', 'it asks a PG that the pool made a moment ago may not have yet'),
+)
 
 
 def go():
@@ -77,7 +81,7 @@ def test_go_ceph(package, cluster, tmp_path):
         cluster.ceph('config', 'rm', 'global', 'mon_max_pg_per_osd')
     cases = cases_of(r.out)
     suite = 'go-ceph/' + package
-    write_down(suite, VERSION, cases, FAILS)
+    write_down(suite, VERSION, cases, FAILS + FLAKY)
     assert 'panic: test timed out' not in r.out, r.out[-3000:]
     if not external():
-        judge(suite, cases, FAILS)
+        judge(suite, cases, FAILS, FLAKY)

@@ -64,7 +64,9 @@ def test_a_standby_takes_over(hosts, tmp_path):
         try:
             wait_until(lambda: len(made) > 10 or failed, 90, 0.05, 'writes')
             victim.kill()
-            second = wait_until(lambda: serving(other, 'fs'), 90, 0.2, 'the standby to serve')
+            # Until the death is noticed the map names the one before.
+            taken = lambda: next((i for i in info(other, 'fs') if i['state'] == 'up:active' and i['name'] == other.name), None)
+            second = wait_until(taken, 90, 0.2, 'the standby to serve')
             before = len(made)
             wait_until(lambda: len(made) > before + 10 or failed, 120, 0.05, 'writes after the failover')
         finally:

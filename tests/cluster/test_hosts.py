@@ -86,7 +86,7 @@ def test_three_machines_are_one_cluster(hosts):
     mons = a.ceph_json('mon', 'dump')['mons']
     assert [m['name'] for m in mons] == ['h1', 'h2', 'h3']
     # Every machine's ceph.conf has all of them, also those that came later.
-    wanted = ','.join('[v2:%s:3300/0]' % h.ip for h in group)
+    wanted = ','.join('[v2:%s:3300/0,v1:%s:6789/0]' % (h.ip, h.ip) for h in group)
     for host in group:
         wait_until(lambda: conf_hosts(host) == wanted, 60, what='%s in ceph.conf of %s' % (wanted, host.name))
     pool = a.make_pool(pg_num=32)

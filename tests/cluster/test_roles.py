@@ -40,7 +40,7 @@ def test_monitor_and_osds_apart(hosts):
 def test_choices_that_cannot_serve_are_refused(own):
     skep = own()
     for roles, why in (('mon', 'needs its monitor and its OSDs'), ('osd', 'needs its monitor and its OSDs'),
-                       ('mds', 'possible values: osd, mon')):
+                       ('osd,mds', 'needs its monitor and its OSDs'), ('rgw', 'possible values: osd, mon')):
         r = skep.cli('up', '--data', skep.data, '--mon-port', skep.port, '--roles', roles, check='fails')
         assert why in r.err, r
     skep.options = ['--roles', 'mon,osd']

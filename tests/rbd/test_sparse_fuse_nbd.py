@@ -98,6 +98,8 @@ def test_fuse(cluster, written, tmp_path):
         assert 'fused' in cluster.rbd_json('ls', pool)
         os.rename(there / 'fused', there / 'fused2')
         assert 'fused2' in cluster.rbd_json('ls', pool)
+        # rbd-fuse keeps its list of names, and takes a new one when the folder is read.
+        wait_until(lambda: 'fused2' in os.listdir(there) and (there / 'fused2').exists(), 30, 0.1, 'the new name')
         os.truncate(there / 'fused2', 8 * MIB)
         assert cluster.rbd_json('info', pool + '/fused2')['size'] == 8 * MIB
     finally:

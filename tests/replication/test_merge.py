@@ -86,14 +86,14 @@ def test_a_pool_shrinks_to_one_group_and_grows_again_under_writes_and_kills(own,
     names = skep.rados(pool, 'ls').out.split()
     assert len(names) == len(set(names)) == SNAPPED + 40, names
     # All copies of all objects are equal.
-    skep.ceph('osd', 'pool', 'deep-scrub', pool)
     of_pool = '%d.' % skep.pool_number(pool)
 
-    def scrubbed():
+    def stamps():
         rows = skep.ceph_json('pg', 'dump', 'pgs')['pg_stats']
-        rows = [r for r in rows if r['pgid'].startswith(of_pool)]
-        return rows and all(r['last_deep_scrub'] == r['version'] for r in rows)
-    wait_until(scrubbed, 120, 1, 'the pool to be scrubbed')
+        return {r['pgid']: r['last_deep_scrub_stamp'] for r in rows if r['pgid'].startswith(of_pool)}
+    earlier = stamps()
+    skep.ceph('osd', 'pool', 'deep-scrub', pool)
+    wait_until(lambda: all(at > earlier[pg] for pg, at in stamps().items()), 240, 1, 'the pool to be scrubbed')
     health = skep.ceph_json('health')['checks']
     assert not {'PG_DAMAGED', 'OSD_SCRUB_ERRORS'} & set(health), health
     objects = [p for p in skep.ceph_json('df')['pools'] if p['name'] == pool][0]['stats']['objects']

@@ -1,7 +1,7 @@
 //! The options that the central configuration knows: types, defaults, limits; and the check of values.
 //!
-//! The table is data (`options.tsv`): what clients and operators of Ceph 16 set. A name that is not in it can
-//! be set by force only. Values are stored in canonical form: sizes as bytes, booleans as true and false.
+//! The table is data (`options.tsv`): every option of Ceph 16.2.15 but those of manager modules. A name that is not in it
+//! can be set by force only. Values are stored in canonical form: sizes as bytes, booleans as true and false.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -19,6 +19,8 @@ pub struct ConfigOption {
     pub max: &'static str,
     /// Comma between them.
     pub permitted: &'static str,
+    /// Read before there is a cluster to ask: belongs in files, and cannot be kept here.
+    pub special: bool,
 }
 
 const TABLE: &str = include_str!("options.tsv");
@@ -136,6 +138,7 @@ fn row(line: &'static str) -> Option<ConfigOption> {
         min: f.next()?,
         max: f.next()?,
         permitted: f.next()?,
+        special: f.next()? == "1",
     })
 }
 
@@ -153,6 +156,7 @@ fn debug_option(name: &str) -> Option<ConfigOption> {
         min: "",
         max: "",
         permitted: "",
+        special: false,
     })
 }
 
@@ -179,11 +183,16 @@ impl ConfigOption {
             "uint" | "secs" | "millisecs" => self.limited(natural(text)?),
             "size" => self.limited(size(text)?),
             "int" => self.limited(integer(text)?),
-            "float" => real(text),
+            "float" => self.limited_real(real(text)?),
+            "addr" | "addrvec" => match is_address(text) {
+                true => Ok(text.to_string()),
+                false => Err(String::new()),
+            },
             "uuid" => match text.parse::<types::Uuid>() {
                 Ok(id) => Ok(id.to_string()),
                 Err(()) => Err(String::new()),
             },
+            _ if self.name.starts_with("debug_") => levels(text),
             _ if self.is_modes() => match auth::ConMode::list(text) {
                 Some(_) => Ok(text.to_string()),
                 None => Err(format!("'{text}' is no list of crc and secure")),
@@ -218,13 +227,38 @@ impl ConfigOption {
         let above = limit(self.max).is_some_and(|m| n > m);
         match (below, above) {
             (false, false) => Ok(n.to_string()),
-            _ if self.max.is_empty() => Err(format!("Value '{n}' is below minimum {}", self.min)),
-            _ => Err(format!(
-                "Value '{n}' exceeds maximum or is below minimum {}..{}",
-                self.min, self.max
-            )),
+            (true, _) => Err(format!("Value '{n}' is below minimum {}", self.min)),
+            _ => Err(format!("Value '{n}' exceeds maximum {}", self.max)),
         }
     }
+
+    fn limited_real(&self, n: f64) -> Result<String, String> {
+        let limit = |text: &str| text.parse::<f64>().ok();
+        let text = format!("{n:.6}");
+        match (limit(self.min), limit(self.max)) {
+            (Some(min), _) if n < min => Err(format!("Value '{text}' is below minimum {min:.6}")),
+            (_, Some(max)) if n > max => Err(format!("Value '{text}' exceeds maximum {max:.6}")),
+            _ => Ok(text),
+        }
+    }
+}
+
+/// `5` or `1/5`: what is logged, and what is kept in memory.
+fn levels(text: &str) -> Result<String, String> {
+    let number = |t: &str| t.trim().parse::<i32>().ok();
+    let parsed = match text.split_once('/') {
+        Some((log, memory)) => number(log).zip(number(memory)),
+        None => number(text).map(|n| (n, n)),
+    };
+    let (log, memory) = parsed.ok_or("value must take the form N or N/M, where N and M are integers")?;
+    Ok(format!("{log}/{memory}"))
+}
+
+/// An address with or without a port, or a list of them.
+fn is_address(text: &str) -> bool {
+    let list = text.trim_matches(['[', ']']);
+    let one = |t: &str| t == "-" || types::EntityAddr::from_text(t.trim()).is_some();
+    text.is_empty() || one(text) || list.split(',').all(one)
 }
 
 fn boolean(text: &str) -> Result<String, String> {
@@ -288,9 +322,9 @@ fn suffixed(text: &str, base: i128, who: &str) -> Result<i128, String> {
     Ok(n)
 }
 
-fn real(text: &str) -> Result<String, String> {
+fn real(text: &str) -> Result<f64, String> {
     match text.trim().parse::<f64>() {
-        Ok(v) if v.is_finite() => Ok(format!("{v:.6}")),
+        Ok(v) if v.is_finite() => Ok(v),
         _ => Err(format!("strict_strtod: expected double, got: '{text}'")),
     }
 }
@@ -333,6 +367,21 @@ mod tests {
             Err("strict_strtod: expected double, got: 'abc'"),
         );
         check("fsid", "5", Err(""));
+        check("public_addr", "foo", Err(""));
+        check("public_addr", "1.2.3.4", Ok("1.2.3.4"));
+        check("osd_scrub_begin_hour", "25", Err("Value '25' exceeds maximum 23"));
+        check(
+            "osd_memory_target",
+            "1",
+            Err("Value '1' is below minimum 939524096"),
+        );
+        check("debug_ms", "3", Ok("3/3"));
+        check(
+            "debug_ms",
+            "1/x",
+            Err("value must take the form N or N/M, where N and M are integers"),
+        );
+        check("mds_cache_memory_limit", "4G", Ok("4294967296"));
         check(
             "rbd_op_threads",
             "99999999999999999999",
@@ -347,7 +396,12 @@ mod tests {
         );
         assert!(find("nosuch_option").is_none());
         assert!(find("debug_rbd").is_some());
-        assert!(names().count() > 500);
+        assert_eq!(
+            names().count(),
+            TABLE.lines().filter(|l| !l.starts_with('#')).count()
+        );
+        assert!(names().count() > 1700);
+        assert!(find("mon_host").unwrap().special && !find("rbd_cache").unwrap().special);
     }
 
     /// Options were accepted, kept, and did nothing, without a word.

@@ -2,6 +2,7 @@
 //!
 //! Reports live under leased keys, so those of a dead OSD vanish.
 
+use crate::images::{ImageKey, ImageSum};
 use crate::services::ServiceMap;
 use denc::{Decode, Encode, Reader, Result, Writer};
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +11,7 @@ use types::pgstats::{HeldLock, NoRoom, ObjectStatSum, OsdStat, PgStat, PoolStat}
 use types::{EntityAddrVec, IntervalSet, OsdId, PgId, PoolId, Utime};
 
 /// Reports closer together give no rate.
-const MIN_RATE_SECONDS: f64 = 0.1;
+pub(crate) const MIN_RATE_SECONDS: f64 = 0.1;
 
 /// One OSD's report.
 #[derive(Debug, Clone, Default)]
@@ -30,8 +31,10 @@ pub struct OsdReport {
     pub locks: Vec<HeldLock>,
     /// Members of these PGs whose disks have no room.
     pub no_room: BTreeMap<PgId, Vec<NoRoom>>,
+    /// What clients did to images here; at most [`crate::IMAGES_MAX`].
+    pub images: BTreeMap<ImageKey, ImageSum>,
 }
-denc::envelope_denc!(OsdReport, 4, 4, { stamp, stat, pgs, purged_snaps, silent, spare, locks, no_room });
+denc::envelope_denc!(OsdReport, 5, 5, { stamp, stat, pgs, purged_snaps, silent, spare, locks, no_room, images });
 
 /// What a living monitor says of itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -48,8 +48,19 @@ impl CrushMap {
         });
     }
 
-    /// Makes all shadow trees anew. Classes that no device has and no rule takes disappear.
-    pub(crate) fn rebuild_classes(&mut self) {
+    /// Classes that no device has: made by hand, for later.
+    pub(crate) fn unused_classes(&self) -> BTreeSet<i32> {
+        let used = |id: &i32| {
+            self.class_of
+                .iter()
+                .any(|(item, class)| *item >= 0 && class == id)
+        };
+        self.class_names.keys().copied().filter(|id| !used(id)).collect()
+    }
+
+    /// Makes all shadow trees anew. Classes that no device has any more and no rule takes disappear; those of `kept`
+    /// stay.
+    pub(crate) fn rebuild_classes(&mut self, kept: &BTreeSet<i32>) {
         if self.class_names.is_empty() && self.shadows.is_empty() {
             return;
         }
@@ -72,7 +83,8 @@ impl CrushMap {
         for shadow in old.values().flat_map(|m| m.values()) {
             self.drop_shadow(*shadow);
         }
-        self.class_names.retain(|id, _| used.contains(id));
+        self.class_names
+            .retain(|id, _| used.contains(id) || kept.contains(id));
         self.build_shadows(&old);
     }
 

@@ -59,6 +59,8 @@ pub enum EditError {
     NoPlace(String),
     #[error("the items of bucket '{0}' cannot have these weights")]
     Weights(String),
+    #[error("must specify exact {0} weight values")]
+    Positions(usize),
     #[error("the map is full")]
     Full,
 }
@@ -118,11 +120,11 @@ impl CrushMap {
     }
 
     /// Runs an edit on a copy, so that a refused one leaves no trace.
-    fn edit<T>(&mut self, change: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+    pub(crate) fn edit<T>(&mut self, change: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let mut next = self.clone();
         let out = change(&mut next)?;
         // The shadows first: those of before the edit still hold a device that it removed.
-        next.rebuild_classes();
+        next.rebuild_classes(&self.unused_classes());
         next.refresh_max_devices();
         *self = next;
         Ok(out)
@@ -286,7 +288,7 @@ impl CrushMap {
     }
 
     /// The buckets that hold `item` directly, shadow trees left out.
-    fn parents(&self, item: i32) -> Vec<i32> {
+    pub(crate) fn parents(&self, item: i32) -> Vec<i32> {
         self.iter_buckets()
             .filter(|b| !self.is_shadow(b.id) && b.items.contains(&item))
             .map(|b| b.id)
@@ -536,6 +538,94 @@ impl CrushMap {
     pub fn remove_device_class(&mut self, id: i32) -> Result<()> {
         self.edit(|m| {
             m.class_of.remove(&id);
+            Ok(())
+        })
+    }
+
+    /// Makes a class that no device has yet; its id.
+    pub fn create_class(&mut self, name: &str) -> Result<i32> {
+        if !valid_name(name) {
+            return Err(EditError::BadName(name.to_string()));
+        }
+        let id = self.class_or_new(name);
+        self.edit(|_| Ok(id))
+    }
+
+    /// Takes a class from its devices, and away. Refused while a rule takes it, with the rule's name.
+    pub fn remove_class(&mut self, name: &str) -> Result<i32> {
+        self.edit(|m| {
+            let id = m
+                .class_id(name)
+                .ok_or_else(|| EditError::NoSuchClass(name.to_string()))?;
+            m.class_of.retain(|item, class| *item < 0 || *class != id);
+            let shadows: Vec<i32> = m.shadows.values().filter_map(|s| s.get(&id).copied()).collect();
+            let takes = |r: &Rule| {
+                r.steps
+                    .iter()
+                    .any(|s| s.op == step_op::TAKE && shadows.contains(&s.arg1))
+            };
+            let holder = m.rules.iter().position(|r| r.as_ref().is_some_and(takes));
+            match holder {
+                Some(rule) => {
+                    let name = m.rule_names.get(&(rule as i32)).cloned();
+                    Err(EditError::InUse(name.unwrap_or_default()))
+                }
+                None => {
+                    m.class_names.remove(&id);
+                    Ok(id)
+                }
+            }
+        })
+    }
+
+    /// Lets two buckets change places: each keeps its name and what it holds, and lies where the other lay.
+    pub fn swap_buckets(&mut self, a: &str, b: &str) -> Result<()> {
+        self.edit(|m| {
+            let (x, y) = (m.id_of(a)?, m.id_of(b)?);
+            let (Some(bx), Some(by)) = (m.bucket(x).cloned(), m.bucket(y).cloned()) else {
+                return Err(EditError::NoSuchItem(a.to_string()));
+            };
+            if bx.kind != by.kind {
+                let kind = m.type_name(i32::from(by.kind)).unwrap_or_default().to_string();
+                return Err(EditError::WrongType(a.to_string(), kind));
+            }
+            if m.is_below(x, y) || m.is_below(y, x) {
+                return Err(EditError::Cycle(a.to_string()));
+            }
+            m.put_bucket(Bucket { id: x, ..by });
+            m.put_bucket(Bucket { id: y, ..bx });
+            m.item_names.insert(x, b.to_string());
+            m.item_names.insert(y, a.to_string());
+            m.swap_weight_sets(x, y);
+            for id in [x, y] {
+                m.sum_up(id)?;
+                m.sum_up_sets(id)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn swap_weight_sets(&mut self, x: i32, y: i32) {
+        let (Some(x), Some(y)) = (bucket_slot(x), bucket_slot(y)) else {
+            return;
+        };
+        for args in self.choose_args.values_mut() {
+            let (of_x, of_y) = (args.by_slot.remove(&(x as u32)), args.by_slot.remove(&(y as u32)));
+            args.by_slot.extend(of_y.map(|a| (x as u32, a)));
+            args.by_slot.extend(of_x.map(|a| (y as u32, a)));
+        }
+    }
+
+    /// Makes all buckets of the old kind straw2, with the weights that they have.
+    pub fn straw_to_straw2(&mut self) -> Result<()> {
+        self.edit(|m| {
+            for b in m.buckets.iter_mut().flatten() {
+                if b.alg() == Alg::Straw {
+                    b.body = BucketBody::Straw2 {
+                        weights: b.item_weights(),
+                    };
+                }
+            }
             Ok(())
         })
     }

@@ -22,6 +22,7 @@ mod mapper;
 mod straw;
 mod text;
 mod validate;
+mod weight_sets;
 
 pub use classes::SHADOW_SEPARATOR;
 pub use edit::{EditError, FailureDomain, Location, valid_name};

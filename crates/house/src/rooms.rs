@@ -198,6 +198,7 @@ pub const ROOMS: &[Room] = &[
     mon("commands::doctor", BELOW_FAMILIES),
     mon("commands::fs", BELOW_FAMILIES),
     mon("commands::health", BELOW_FAMILIES),
+    mon("commands::modules", BELOW_FAMILIES),
     mon("commands::osd", BELOW_FAMILIES),
     mon("commands::pg", BELOW_FAMILIES),
     mon("commands::pool", BELOW_FAMILIES),
@@ -216,13 +217,14 @@ pub const ROOMS: &[Room] = &[
             "commands::doctor",
             "commands::fs",
             "commands::health",
+            "commands::modules",
             "commands::osd",
             "commands::pg",
             "commands::pool",
         ],
     ),
-    // The entrance: what it asks of families it takes from the table, but for the answer to a ping and the arguments of one
-    // module's commands.
+    // The entrance: what it asks of families it takes from the table, but for the answer to a ping, and the arguments of one
+    // module's commands and what has to be looked up for them.
     mon(
         "commands",
         &[
@@ -234,6 +236,7 @@ pub const ROOMS: &[Room] = &[
             "commands::language",
             "commands::checks",
             "commands::cluster",
+            "commands::modules",
             "commands::table",
         ],
     ),

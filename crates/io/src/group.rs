@@ -80,6 +80,8 @@ impl fmt::Display for Panic {
 struct State {
     threads: usize,
     panic: Option<Panic>,
+    /// Of the first panic.
+    trace: Vec<String>,
     /// Backtraces that are being logged.
     speaking: usize,
 }
@@ -126,6 +128,11 @@ impl Group {
     /// The first panic of its threads, if there was one.
     pub fn panic(&self) -> Option<Panic> {
         self.0.state.borrow().panic.clone()
+    }
+
+    /// The lines of the backtrace of the first panic, once it was logged ([`Self::has_spoken`]).
+    pub fn trace(&self) -> Vec<String> {
+        self.0.state.borrow().trace.clone()
     }
 
     /// Completes when a thread of it has panicked, which it may not have ended by yet.
@@ -199,9 +206,20 @@ impl Speech {
 
     fn say(self, trace: &Backtrace) {
         let name = self.0.name();
-        for line in trace.to_string().lines().take(TRACE_LINES_MAX) {
+        let lines: Vec<String> = trace
+            .to_string()
+            .lines()
+            .take(TRACE_LINES_MAX)
+            .map(str::to_owned)
+            .collect();
+        for line in &lines {
             tracing::error!("{name}: {line}");
         }
+        self.0.0.state.send_modify(|s| {
+            if s.trace.is_empty() {
+                s.trace = lines;
+            }
+        });
     }
 }
 

@@ -55,16 +55,9 @@ pub async fn serve<M: Membership + 'static>(
     served
 }
 
-async fn standby<M: Membership + 'static>(
-    c: &Config,
-    membership: &Rc<M>,
-    addr: EntityAddr,
-    listener: Listener,
-    rados: &Client,
-    ready: oneshot::Sender<EntityAddr>,
-    mut stop: watch::Receiver<bool>,
-) -> Result<(), Error> {
-    let presence = Presence {
+/// What it says of itself.
+fn presence(c: &Config, addr: EntityAddr, rados: &Client) -> Presence {
+    Presence {
         addr,
         rados_nonce: rados.nonce(),
         metadata: BTreeMap::from([
@@ -75,8 +68,19 @@ async fn standby<M: Membership + 'static>(
                 types::release::VERSION_FACTS[0].1.to_string(),
             ),
         ]),
-    };
-    membership.boot(presence).await?;
+    }
+}
+
+async fn standby<M: Membership + 'static>(
+    c: &Config,
+    membership: &Rc<M>,
+    addr: EntityAddr,
+    listener: Listener,
+    rados: &Client,
+    ready: oneshot::Sender<EntityAddr>,
+    mut stop: watch::Receiver<bool>,
+) -> Result<(), Error> {
+    membership.boot(presence(c, addr, rados)).await?;
     // Whoever waited for it may have gone.
     let _ = ready.send(addr);
     tracing::info!("mds.{}: standby at {addr}", c.name);

@@ -63,7 +63,7 @@ const OURS: [(&str, &str, &str, &str); 11] = [
 ];
 
 /// First words of the commands of modules.
-const MODULES: [(&str, &str); 15] = [
+const MODULES: [(&str, &str); 24] = [
     ("osd status", "status"),
     ("fs status", "status"),
     ("osd pool autoscale-status", "pg_autoscaler"),
@@ -79,6 +79,15 @@ const MODULES: [(&str, &str); 15] = [
     ("insights", "insights"),
     ("rbd ", "rbd_support"),
     ("nfs", "nfs"),
+    ("alerts", "alerts"),
+    ("healthcheck history", "prometheus"),
+    ("influx", "influx"),
+    ("mgr self-test", "selftest"),
+    ("prometheus", "prometheus"),
+    ("restful", "restful"),
+    ("telegraf", "telegraf"),
+    ("test_orchestrator", "test_orchestrator"),
+    ("zabbix", "zabbix"),
 ];
 /// Flag of a command description: the manager answers it.
 const FLAG_MGR: u64 = 8;

@@ -19,9 +19,8 @@ use msgr::{Message, Peer};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use types::clusterlog::{LogEntry, LogLevel};
-use types::osdmap::Incremental;
-use types::pool::pool_flag;
 use types::{AuthName, EntityAddr, EntityAddrVec, EntityKind, EntityName, Utime, Uuid};
+use types::{osdmap::Incremental, pool::pool_flag};
 
 const FSID: Uuid = Uuid([7; 16]);
 
@@ -49,6 +48,7 @@ pub(crate) struct Rig {
 
 fn info() -> MonInfo {
     MonInfo {
+        images: Arc::default(),
         name: "a".into(),
         rank: 0,
         mgr_name: "x".into(),

@@ -8,6 +8,8 @@ use crate::role::{MonitorAccess, Registries};
 use crate::supervise::{Board, Health};
 use crate::{DataDir, Error};
 use cluster::{Change, Changes, ClusterState};
+use forms::Form;
+use forms::names::Names;
 use metastore::{ClusterHandle, Committed};
 use metrics::{Registry, json};
 use mon::audit::{AuditFile, Record};
@@ -117,7 +119,7 @@ impl AdminContext {
             "get_command_descriptions" => self.descriptions().await.to_string(),
             prefix => return self.monitor_command(prefix, parsed.clone()).await,
         };
-        out.into_bytes()
+        shown(out, &parsed).into_bytes()
     }
 
     /// What `ceph daemon` reads before it sends anything, as Ceph's daemons give it: the commands here, and the monitor's where there is one.
@@ -370,6 +372,23 @@ fn plain(v: &Value) -> String {
         ));
     }
     out
+}
+
+/// In the form that was asked for; `skep status` for people is no JSON, and stays.
+fn shown(out: String, request: &Value) -> String {
+    let word = |key: &str| request.get(key).and_then(Value::as_str);
+    let form = Form::of(word("format"));
+    match serde_json::from_str::<Value>(&out) {
+        Ok(v) if !matches!(form, Form::Plain | Form::Json) => {
+            let names = Names {
+                prefix: word("prefix").unwrap_or_default(),
+                args: &Map::new(),
+                told: true,
+            };
+            form.write(&v, &names)
+        }
+        _ => out,
+    }
 }
 
 /// How a role is, as `skep status` tells it.

@@ -15,6 +15,8 @@ pub(crate) struct Kind {
     pub all: &'static str,
     /// What it means that they have stopped while the node did not.
     pub stopped: &'static str,
+    /// It needs the others of this node to the end: they are told to stop when it has.
+    pub leaves_first: bool,
 }
 
 /// In the order of their start. The monitor comes last: clients that waited for a restart get one map in which all OSDs are
@@ -25,12 +27,14 @@ pub(crate) const KINDS: &[Kind] = &[
         make: osds::roles,
         all: "the OSDs of this machine",
         stopped: "the OSDs of this machine were removed from the cluster",
+        leaves_first: false,
     },
     Kind {
         name: MON,
         make: monitor::roles,
         all: "the monitor",
         stopped: "the monitor has stopped",
+        leaves_first: false,
     },
     // It asks the monitor as any client does.
     Kind {
@@ -38,6 +42,7 @@ pub(crate) const KINDS: &[Kind] = &[
         make: mds::roles,
         all: "the metadata server",
         stopped: "the metadata server has stopped",
+        leaves_first: true,
     },
 ];
 

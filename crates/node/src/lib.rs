@@ -8,6 +8,7 @@ mod clients;
 mod copies;
 mod datadir;
 mod error;
+mod exporter;
 mod kinds;
 mod mds;
 mod monitor;

@@ -6,7 +6,8 @@ use io::group::Group;
 use io::task;
 use mon::audit::AuditFile;
 use std::net::SocketAddr;
-use tokio::sync::{oneshot, watch};
+use std::sync::Arc;
+use tokio::sync::{mpsc, oneshot, watch};
 use types::EntityAddr;
 
 struct MonRole {
@@ -74,11 +75,25 @@ impl Role for MonRole {
         let (asker, asks) = mon::ask::channel();
         self.access.set(asker);
         let config = self.config.clone();
+        let (live, seen) = watch::channel(Arc::default());
+        let (lookups, wanted) = mpsc::channel(rbd_support::LOOKUPS_MAX);
         let inside = mon::Inside {
             asks: Some(asks),
             audit: Some(self.audit.clone()),
+            images: Some(mon::Images { live: seen, lookups }),
+        };
+        let images = rbd_support::Config {
+            cluster: config.cluster.clone(),
+            clock: config.clock.clone(),
+            random: config.random.clone(),
+            entropy: net::entropy(config.random.clone()),
+            mgr_name: config.mgr_name.clone(),
+            cephx: config.cephx,
         };
         task::spawn_group(group, &self.name, move || async move {
+            // It ends with the monitor, which alone can ask it.
+            let work = move || rbd_support::run(images, live, wanted);
+            let beside = task::spawn_beside("images", work).map_err(|e| e.to_string())?;
             let (up, told) = oneshot::channel();
             task::spawn_local(async move {
                 if told.await.is_ok() {
@@ -86,6 +101,7 @@ impl Role for MonRole {
                 }
             });
             let done = mon::serve_inside(config, inside, up, stop).await;
+            drop(beside);
             done.map_err(|e| e.to_string())
         })
     }

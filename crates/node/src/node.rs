@@ -10,7 +10,7 @@ use crate::monitor;
 use crate::platform::Platform;
 use crate::role::{MonitorAccess, Plan, Registries, Role};
 use crate::supervise::{self, Board, Care, Supervised};
-use crate::{AuthMode, DataDir, Error, Settings, StartOptions, clients, copies, osds, state};
+use crate::{AuthMode, DataDir, Error, Settings, StartOptions, clients, copies, exporter, osds, state};
 use auth::ConMode;
 use io::files::LockFile;
 use io::group::{self, Group};
@@ -25,6 +25,8 @@ use types::{AuthName, EntityAddr, EntityKind};
 
 /// What a stopping node waits for the cluster state before it goes without.
 const LEAVE_MAX: Duration = Duration::from_secs(10);
+/// What those that leave first get of that.
+const LEAVE_FIRST_MAX: Duration = Duration::from_secs(5);
 /// What it waits for its roles when it stops because something of it has failed.
 const FALL_MAX: Duration = Duration::from_secs(20);
 /// And for the thread that follows the cluster state, looked at so often.
@@ -34,6 +36,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 pub struct Node {
     settings: Settings,
     stop: watch::Sender<bool>,
+    /// For those that leave first, and they.
+    first: watch::Sender<bool>,
+    leaving_first: Vec<Supervised>,
     roles: Vec<Supervised>,
     board: Board,
     group: Group,
@@ -69,6 +74,7 @@ impl Node {
         }
         let following = Following::start(&cluster)?;
         let (stop, stopped) = watch::channel(false);
+        let (first, first_stopped) = watch::channel(false);
         let audit = AuditFile::start(&dir.audit_path()).map_err(|source| Error::Io {
             what: "thread of the audit file".into(),
             source,
@@ -91,10 +97,21 @@ impl Node {
             clock: platform.clock.clone(),
             stopped: stopped.clone(),
             board: Board::default(),
+            hostname: platform.hostname.clone(),
+            random: platform.random.clone(),
         };
-        let mut roles = Vec::new();
-        if let Err(e) = start_roles(&plan, &care, &mut roles, progress).await {
+        let cares = (
+            &care,
+            &Care {
+                stopped: first_stopped,
+                ..care.clone()
+            },
+        );
+        let (mut roles, mut leaving_first) = (Vec::new(), Vec::new());
+        if let Err(e) = start_roles(&plan, cares, (&mut roles, &mut leaving_first), progress).await {
+            let _ = first.send(true);
             let _ = stop.send(true);
+            roles.append(&mut leaving_first);
             for role in roles {
                 role.ended().await;
             }
@@ -110,6 +127,8 @@ impl Node {
         let node = Self {
             settings,
             stop,
+            first,
+            leaving_first,
             roles,
             board: care.board,
             group,
@@ -118,6 +137,9 @@ impl Node {
             cluster,
             _lock: lock,
         };
+        if options.metrics_port != 0 && node.settings.runs(MON) {
+            exporter::start(options.metrics_port, access.clone(), registries.clone());
+        }
         node.open_admin_socket(access, audit, registries)?;
         Ok(node)
     }
@@ -148,12 +170,17 @@ impl Node {
     /// Tells all roles to stop, so that the OSDs can leave the map, and waits for them. A cluster state that is away is not
     /// waited for long: the others find out by the leases' end.
     pub async fn stop(self) {
-        let _ = self.stop.send(true);
+        let _ = self.first.send(true);
         let cluster = self.cluster.clone();
         task::spawn_local(async move {
             task::sleep(LEAVE_MAX).await;
             cluster.close();
         });
+        for role in self.leaving_first {
+            // What does not leave in time is cut off from the others.
+            let _ = task::timeout(LEAVE_FIRST_MAX, role.ended()).await;
+        }
+        let _ = self.stop.send(true);
         for role in self.roles {
             role.ended().await;
         }
@@ -222,13 +249,18 @@ fn own_group() -> Group {
 }
 
 /// Starts the roles that the settings choose, all of a kind at once, and waits for each.
+/// Of each pair the second is for those that leave first.
 async fn start_roles(
     plan: &Plan<'_>,
-    care: &Care,
-    running: &mut Vec<Supervised>,
+    cares: (&Care, &Care),
+    running: (&mut Vec<Supervised>, &mut Vec<Supervised>),
     progress: &dyn Fn(&str),
 ) -> Result<(), Error> {
     for kind in KINDS.iter().filter(|k| plan.settings.runs(k.name)) {
+        let (care, running) = match kind.leaves_first {
+            true => (cares.1, &mut *running.1),
+            false => (cares.0, &mut *running.0),
+        };
         let first = running.len();
         let make = |role: Box<dyn Role>| supervise::run(role, kind.name, care.clone());
         running.extend((kind.make)(plan)?.into_iter().map(make));

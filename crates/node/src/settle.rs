@@ -41,6 +41,8 @@ pub struct StartOptions {
     pub first: First,
     /// The roles of this process, by name.
     pub roles: Option<Vec<String>>,
+    /// Where `/metrics` is served on the loopback address; 0: nowhere.
+    pub metrics_port: u16,
     /// Sets `mon_allow_pool_delete` in the cluster's configuration.
     pub allow_pool_delete: bool,
 }

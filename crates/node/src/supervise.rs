@@ -10,9 +10,9 @@
 use crate::Error;
 use crate::kinds::Kind;
 use crate::role::Role;
-use cluster::{Change, Changes, ClusterState};
-use io::group::Group;
-use io::{Clock, log, task};
+use cluster::{Change, Changes, ClusterState, crashes};
+use io::group::{Group, Panic};
+use io::{Clock, Random, log, task};
 use metastore::ClusterHandle;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,6 +32,8 @@ pub(crate) const GIVE_UP: u32 = 6;
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
 /// Telling the cluster of a failure may take so long; leases end by themselves.
 const TELL_MAX: Duration = Duration::from_secs(5);
+/// A backtrace may take so long until it is written.
+const TRACE_MAX: Duration = Duration::from_secs(5);
 /// Of what went wrong, in the cluster's log.
 const WHY_CHARS_MAX: usize = 300;
 
@@ -160,6 +162,22 @@ pub(crate) struct Care {
     /// Turns true when the node stops.
     pub stopped: watch::Receiver<bool>,
     pub board: Board,
+    /// For reports of crashes.
+    pub hostname: String,
+    pub random: Arc<dyn Random>,
+}
+
+/// How a run failed.
+struct Failure {
+    why: String,
+    /// Of the panic that ended it.
+    panic: Option<(Panic, Vec<String>)>,
+}
+
+impl From<String> for Failure {
+    fn from(why: String) -> Self {
+        Self { why, panic: None }
+    }
 }
 
 /// A role that is looked after until it has stopped.
@@ -190,7 +208,7 @@ async fn keep_running(role: Box<dyn Role>, care: Care) {
     let mut pause = RESTART_AFTER;
     loop {
         let began = care.clock.monotonic();
-        let Err(why) = run_once(&*role, stop.clone(), &care.board).await else {
+        let Err(Failure { why, panic }) = run_once(&*role, stop.clone(), &care.board).await else {
             return care.board.note(name, |h| h.phase = Phase::Stopped);
         };
         let Some(health) = care.board.all().remove(name) else {
@@ -212,7 +230,7 @@ async fn keep_running(role: Box<dyn Role>, care: Care) {
         });
         let told = async {
             role.failed().await;
-            write_down(name, &why, &care.cluster).await;
+            write_down(name, &why, panic.as_ref(), &care).await;
         };
         tokio::select! {
             _ = stop.wait_for(|s| *s) => {}
@@ -233,7 +251,7 @@ async fn keep_running(role: Box<dyn Role>, care: Care) {
 }
 
 /// One run, until none of its threads is left.
-async fn run_once(role: &dyn Role, stop: watch::Receiver<bool>, board: &Board) -> Result<(), String> {
+async fn run_once(role: &dyn Role, stop: watch::Receiver<bool>, board: &Board) -> Result<(), Failure> {
     let group = Group::new(role.name());
     let (ready, serves) = oneshot::channel();
     let main = role
@@ -254,9 +272,15 @@ async fn run_once(role: &dyn Role, stop: watch::Receiver<bool>, board: &Board) -
     // Its last act was to leave the group.
     let done = main.join();
     match (group.panic(), done) {
-        (Some(panic), _) => Err(panic.to_string()),
-        (None, Some(done)) => done,
-        (None, None) => Err("it ended without a word".into()),
+        (Some(panic), _) => {
+            let _ = task::timeout(TRACE_MAX, group.has_spoken()).await;
+            Err(Failure {
+                why: panic.to_string(),
+                panic: Some((panic, group.trace())),
+            })
+        }
+        (None, Some(done)) => done.map_err(Failure::from),
+        (None, None) => Err("it ended without a word".to_string().into()),
     }
 }
 
@@ -272,14 +296,29 @@ async fn speak_of_stuck(group: &Group) {
     }
 }
 
-/// In the cluster's log, where operators look.
-async fn write_down(name: &str, why: &str, cluster: &ClusterHandle) {
+/// In the cluster's log, where operators look; and as a crash, if it was a panic.
+async fn write_down(name: &str, why: &str, panic: Option<&(Panic, Vec<String>)>, care: &Care) {
+    let cluster = &care.cluster;
     let why: String = log::one_line(why).chars().take(WHY_CHARS_MAX).collect();
     let text = format!("{name} failed and is started again: {why}");
     let now = cluster.now();
+    let mut id = [0; 16];
+    care.random.fill(&mut id);
     let line = |state: &ClusterState| {
         let entry = state.log_entry(now, LogLevel::Error, text.clone());
-        (Changes::one(Change::Log(entry)), ())
+        let mut changes = Changes::one(Change::Log(entry));
+        if let Some((panic, trace)) = panic {
+            let crash = crashes::Crash {
+                entity: name,
+                thread: &panic.thread,
+                what: &panic.what,
+                place: &panic.place,
+                backtrace: trace,
+                hostname: &care.hostname,
+            };
+            changes.list.extend(crashes::report(state, &crash, now, id));
+        }
+        (changes, ())
     };
     if let Err(e) = cluster.commit(line).await {
         tracing::warn!("the cluster log did not take that {name} failed: {e}");

@@ -1,11 +1,13 @@
 //! Where the answer to a command goes.
 
+use forms::Form;
 use net::ConnId;
 
 #[derive(Debug, Clone, Copy)]
 pub struct Asker {
     pub conn: ConnId,
     pub tid: u64,
-    /// JSON on one line.
-    pub compact: bool,
+    pub form: Form,
+    /// What was asked, for the names in XML.
+    pub prefix: &'static str,
 }

@@ -14,6 +14,8 @@ use crate::bench::Asked;
 use crate::ops::shown::Past;
 use crate::osd::Osd;
 use bytes::Bytes;
+use forms::Form;
+use forms::names::Names;
 use messages::osd::{MCommand, MCommandReply};
 use metrics::json;
 use net::ConnId;
@@ -356,7 +358,8 @@ impl Osd {
         let asker = Asker {
             conn,
             tid: c.tid,
-            compact: false,
+            form: Form::Plain,
+            prefix: "",
         };
         let denied = |why: &str| Err((Errno::EACCES, why.to_string()));
         if c.fsid != self.placement.state.fsid {
@@ -370,36 +373,45 @@ impl Osd {
         let Ok(Value::Object(args)) = serde_json::from_slice(text) else {
             return self.answer_command(asker, Err((Errno::EINVAL, "invalid json".into())));
         };
-        let compact = args.get("format").and_then(Value::as_str) == Some("json");
-        let asker = Asker { compact, ..asker };
-        let answer = self.run_command(asker, &args);
+        let form = Form::of(args.get("format").and_then(Value::as_str));
+        let asker = Asker { form, ..asker };
+        let (asker, answer) = self.run_command(asker, &args);
         self.answer_command(asker, answer);
     }
 
-    fn run_command(&mut self, asker: Asker, args: &Map<String, Value>) -> Answer {
-        let args = Args { of: args, asker };
-        let prefix = args.text("prefix");
+    fn run_command(&mut self, asker: Asker, args: &Map<String, Value>) -> (Asker, Answer) {
+        let prefix = args.get("prefix").and_then(Value::as_str).unwrap_or_default();
         let mut rows = all().filter(|s| s.prefix == prefix).peekable();
-        if rows.peek().is_none() {
-            return Err((Errno::EINVAL, format!("unknown command prefix {prefix}")));
-        }
-        match rows.find(|s| s.fits(args.of)) {
-            Some(spec) if self.has_right(asker.conn, spec.right) => (spec.run)(self, &args),
+        let Some(first) = rows.peek() else {
+            let why = format!("unknown command prefix {prefix}");
+            return (asker, Err((Errno::EINVAL, why)));
+        };
+        let asker = Asker {
+            prefix: first.prefix,
+            ..asker
+        };
+        let answer = match rows.find(|s| s.fits(args)) {
+            Some(spec) if self.has_right(asker.conn, spec.right) => {
+                (spec.run)(self, &Args { of: args, asker })
+            }
             Some(_) => Err((Errno::EACCES, "access denied".into())),
             None => Err((Errno::EINVAL, "invalid command json".into())),
-        }
+        };
+        (asker, answer)
     }
 
     /// Sends an answer, unless it comes later.
     pub fn answer_command(&self, asker: Asker, answer: Answer) {
-        let text = |value: &Value| match (value, asker.compact) {
-            (Value::String(text), _) => Bytes::from(text.clone().into_bytes()),
-            (value, true) => value.to_string().into(),
-            (value, false) => {
-                let mut out = serde_json::to_string_pretty(value).unwrap_or_default();
-                out.push('\n');
-                out.into()
+        let names = Names {
+            prefix: asker.prefix,
+            args: &Map::new(),
+            told: true,
+        };
+        let text = |value: &Value| match (value, asker.form) {
+            (Value::String(text), Form::Plain | Form::Json | Form::JsonPretty) => {
+                Bytes::from(text.clone().into_bytes())
             }
+            (value, form) => form.write(value, &names).into(),
         };
         let (result, status, output) = match answer {
             Ok(Told::Later) => return,

@@ -9,21 +9,11 @@ use crate::event::StateReply;
 use crate::osd::Osd;
 use cluster::PgMerge;
 use pg::{Group, Input};
-use std::collections::BTreeMap;
 use std::time::Duration;
-use types::{EVersion, PgId, PoolId, SPgId};
+use types::{EVersion, PgId, SPgId};
 
 /// Two that did not come to rest together are not asked again before.
 const AGAIN: Duration = Duration::from_secs(3);
-
-#[derive(Debug, Default)]
-pub struct Merges {
-    /// What PGs said when they had come to rest.
-    at_rest: BTreeMap<SPgId, (Group, EVersion)>,
-    /// The two that were asked, and when.
-    asked: BTreeMap<PoolId, (u32, Duration)>,
-    committing: bool,
-}
 
 impl Osd {
     /// Asks those to come to rest that are to be merged.
@@ -47,8 +37,11 @@ impl Osd {
             let (source_pg, target_pg) = (of(source), of(pool.merge_target(source)));
             if self.may_merge(source_pg, target_pg) {
                 self.merges.asked.insert(*id, (source, now));
+                // What one of them said of an earlier attempt would be taken for its answer to this one.
                 for pg in [source_pg, target_pg] {
                     self.merges.at_rest.remove(&pg);
+                }
+                for pg in [source_pg, target_pg] {
                     self.drive(pg, Input::Merge);
                 }
             }

@@ -5,7 +5,7 @@
 
 use crate::memory::Memory;
 use account::{Account, Accountant};
-use messages::osd::{MOSDOpReply, flag};
+use messages::osd::flag;
 use metrics::{Counter, Gauge, Histogram, Registry, TimeAverage, spec};
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,6 +60,7 @@ metrics::table! {
         replica_read_out_bytes: Counter = spec("Data read from copies").bytes();
         replica_read_redirected: Counter = spec("Of these, sent on to the primary");
         scrubs: Counter = spec("Scrubs that ended");
+        image_ops_uncounted: Counter = spec("Operations of images beyond those that are counted one by one");
         scrub_bytes: Counter = spec("Bytes compared by scrubs").bytes();
     }
 }
@@ -135,9 +136,8 @@ impl Meters {
 }
 
 impl OsdPerf {
-    /// An operation with these flags, which brought so much data, has its answer.
-    pub fn answered(&self, flags: u32, in_bytes: u32, reply: &MOSDOpReply, took: Duration) {
-        let out: u64 = reply.ops.iter().map(|o| o.outdata.len() as u64).sum();
+    /// An operation with these flags, which brought so much data, has its answer of so much.
+    pub fn answered(&self, flags: u32, in_bytes: u32, out: u64, took: Duration) {
         let (into, us) = (u64::from(in_bytes), took.as_micros() as u64);
         self.op.inc();
         self.op_latency.took(took);

@@ -5,10 +5,11 @@ use crate::disk_time::DiskTime;
 use crate::event::StateReply;
 use crate::fences::Fences;
 use crate::fetches::Fetches;
+use crate::images::{self, Images};
 use crate::links::Links;
 use crate::maps;
 use crate::membership::Membership;
-use crate::merges::Merges;
+use crate::merging::Merges;
 use crate::meters::Meters;
 use crate::ops::{InList, Ops};
 use crate::pace::Latency;
@@ -50,6 +51,8 @@ pub struct InFlight {
     in_bytes: u32,
     /// From its decoding on.
     listed: Option<InList>,
+    /// Whose data it is about.
+    image: Option<images::Key>,
 }
 
 /// An answer to [`Event::Fetched`](crate::event::Event::Fetched), on its way back into the loop.
@@ -82,6 +85,7 @@ pub struct Osd {
     pub pull_turns: pg::PullTurns,
     pub notify_bytes: pg::NotifyBytes,
     pub ops: Ops,
+    pub images: Images,
     pub bench: Option<Box<Bench>>,
     /// What somebody told this run of the OSD to go by, whatever the central configuration says.
     pub told_options: BTreeMap<String, String>,
@@ -165,6 +169,7 @@ impl Osd {
             disk_time: DiskTime::default(),
             scrubs: Scrubs::default(),
             ops: Ops::default(),
+            images: Images::default(),
             bench: None,
             told_options: BTreeMap::new(),
             fences: Fences::default(),
@@ -212,6 +217,7 @@ impl Osd {
                     flags: 0,
                     in_bytes: 0,
                     listed: None,
+                    image: None,
                 };
                 self.on_message(conn, msg, Permit::new(in_flight));
             }
@@ -239,7 +245,19 @@ impl Osd {
                 listed.answered(op.since, permit.executed, now);
             }
             self.clients.answered(now, took);
-            self.meters.osd.answered(op.flags, op.in_bytes, reply, took);
+            let out_bytes = reply.ops.iter().map(|o| o.outdata.len() as u64).sum();
+            self.meters.osd.answered(op.flags, op.in_bytes, out_bytes, took);
+            if let Some(image) = &op.image {
+                let done = images::Done {
+                    flags: op.flags,
+                    in_bytes: u64::from(op.in_bytes),
+                    out_bytes,
+                    took,
+                };
+                if !self.images.count(image, done, now) {
+                    self.meters.osd.image_ops_uncounted.inc();
+                }
+            }
         }
     }
 
@@ -350,6 +368,7 @@ impl Osd {
     pub fn on_tick(&mut self) {
         self.note_clean();
         self.remember_ops();
+        self.images.forget(self.clock.monotonic());
         self.measure();
         self.share_memory();
         self.trim_logs();
@@ -418,6 +437,7 @@ impl Osd {
         if let Some(flight) = permit.rider.as_mut().and_then(|p| p.downcast_mut::<InFlight>()) {
             flight.listed = Some(self.list_op(flight.since, &client, &op));
             flight.flags = op.flags;
+            flight.image = images::Key::of(&op);
             flight.in_bytes = op.ops.iter().map(|o| o.indata.len() as u32).sum();
         }
         self.admit(ClientOp {

@@ -40,6 +40,7 @@ impl Osd {
             silent: self.silent().into_iter().collect(),
             spare: self.spare(),
             locks: self.held_locks(),
+            images: self.images.sums(),
             no_room: self
                 .pgs()
                 .map(|(id, pg)| (id.pg, no_room(pg).collect::<Vec<_>>()))

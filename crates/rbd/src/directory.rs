@@ -181,6 +181,29 @@ pub async fn list(io: &IoCtx) -> Result<BTreeMap<String, String>> {
     }
 }
 
+/// The namespaces of a pool that were made, besides the default one.
+pub async fn namespaces(io: &IoCtx) -> Result<Vec<String>> {
+    let mut io = io.clone();
+    io.set_namespace("");
+    let mut all: Vec<String> = Vec::new();
+    loop {
+        let after = all.last().cloned().unwrap_or_default();
+        let op = Operation::new().rbd("namespace_list", |w| {
+            w.string(&after);
+            w.u64(PAGE);
+        });
+        let done = match ask(&io, names::NAMESPACES, op).await {
+            Err(e) if e.is_not_found() => return Ok(all),
+            other => other?,
+        };
+        let page: Vec<Bytes> = Reader::new(done.step(0)?.data.clone()).get()?;
+        all.extend(page.iter().map(|b| String::from_utf8_lossy(b).into_owned()));
+        if (page.len() as u64) < PAGE {
+            return Ok(all);
+        }
+    }
+}
+
 /// The id of the image of this name.
 pub async fn id_of(io: &IoCtx, name: &str) -> Result<String> {
     let op = Operation::new().rbd("get_id", |_| {});

@@ -15,7 +15,7 @@
 //! Pure, without I/O: [`layout`], [`notify`], [`lock`], [`header`]'s decoding; the object map is [`objclass`]'s.
 //!
 //! Not here: images of format 1, with the journaling feature, under migration, non-primary or with another client's write-back
-//! cache: refused with [`Error::Refused`]. Groups, trash and mirroring beyond what removal and snapshots need.
+//! cache: refused with [`Error::Refused`]. Groups and mirroring beyond what removal and snapshots need.
 
 mod calls;
 pub mod directory;
@@ -28,6 +28,7 @@ pub mod lock;
 pub mod names;
 pub mod notify;
 mod together;
+pub mod trash;
 
 pub use error::{Error, Result};
 pub use image::{Image, ImageOptions};

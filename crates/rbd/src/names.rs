@@ -6,6 +6,8 @@ use types::NOSNAP;
 pub const DIRECTORY: &str = "rbd_directory";
 /// Images under removal, and those that users moved there.
 pub const TRASH: &str = "rbd_trash";
+/// Namespaces of a pool.
+pub const NAMESPACES: &str = "rbd_namespace";
 /// Children made by the older way of cloning.
 pub const CHILDREN: &str = "rbd_children";
 

@@ -7,7 +7,7 @@ use crate::cost::{doors, meter};
 use crate::disk::{LOG_BYTES, Pacing, SimDriver};
 use crate::etcd::SimEtcd;
 use crate::operator::{self, Operator};
-use crate::places::{POOL, mon_addr, mon_host, operator_host, osd_host};
+use crate::places::{PGS_MAX, POOL, mon_addr, mon_host, operator_host, osd_host};
 use crate::rot::Rot;
 use crate::scrubs::Scrubs;
 use crate::watchdog::Watchdog;
@@ -31,8 +31,6 @@ use types::{OsdId, PgId, Utime, Uuid};
 
 const FSID: Uuid = Uuid([7; 16]);
 const OSD_PORT: u16 = 6800;
-/// More PGs than this are not split.
-pub const PGS_MAX: u32 = 32;
 /// What a store leaves to its host.
 const HOST_RESERVE_BYTES: u64 = 1 << 20;
 /// What a process supervisor waits before it starts again what ended by itself.

@@ -3,6 +3,8 @@
 use std::net::{IpAddr, SocketAddr};
 use types::{EntityAddr, OsdId, PoolId};
 
+/// More PGs than this are not split.
+pub const PGS_MAX: u32 = 32;
 pub const POOL: PoolId = 1;
 const MON_PORT: u16 = 3300;
 

@@ -8,8 +8,7 @@
 //!
 //! Not here: who flips bits (`chaos`).
 
-use crate::cluster::PGS_MAX;
-use crate::places::POOL;
+use crate::places::{PGS_MAX, POOL};
 use cluster::ClusterState;
 use io_sim::Trace;
 use metastore::ClusterHandle;

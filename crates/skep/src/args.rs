@@ -148,6 +148,9 @@ pub struct Up {
     /// `ceph config set mon mon_allow_pool_delete false` takes it back
     #[arg(long)]
     pub allow_pool_delete: bool,
+    /// Port of /metrics for Prometheus, on the loopback address alone; 0: none. One that is taken is warned of
+    #[arg(long, value_name = "PORT", default_value_t = 9283)]
+    pub metrics_port: u16,
     /// What this process runs, kept for later starts: mon, osd. One alone needs --etcd [default: all]
     #[arg(long, value_name = "ROLE", value_delimiter = ',', value_parser = role_parser(), num_args = 1..)]
     pub roles: Vec<String>,

@@ -70,6 +70,7 @@ fn options(args: &args::Up) -> StartOptions {
         osd_threads: args.osd_threads,
         roles: (!args.roles.is_empty()).then(|| args.roles.clone()),
         allow_pool_delete: args.allow_pool_delete,
+        metrics_port: args.metrics_port,
         host: args.host.clone(),
         etcd: args.etcd.settings(),
         first: match (args.create, args.join) {

@@ -1,8 +1,10 @@
 //! What a command is, and its answer: no more than the words of request and reply.
 
-use crate::format;
 use bytes::Bytes;
 use cluster::Changes;
+use cluster::rbd_support::Found;
+pub use forms::Form as Format;
+use forms::names::Names;
 use serde_json::{Map, Value};
 use types::Errno;
 
@@ -11,17 +13,6 @@ pub const INPUT_BYTES_MAX: usize = 16 << 20;
 
 /// Options that may be set in the central configuration.
 pub const OPTIONS_MAX: usize = 10_000;
-
-/// How the caller wants the output.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Format {
-    #[default]
-    Plain,
-    Json,
-    JsonPretty,
-    Xml,
-    XmlPretty,
-}
 
 /// One command, parsed: what was asked.
 #[derive(Debug, Clone, Default)]
@@ -35,6 +26,8 @@ pub struct Command {
     pub inbuf: Bytes,
     /// One daemon is told it (`ceph tell`): some words mean another thing there.
     pub told: bool,
+    /// The image that it is about, once it was looked up; never said by who asks.
+    pub found: Option<Found>,
 }
 
 impl Command {
@@ -71,15 +64,33 @@ impl Command {
         self.format != Format::Plain
     }
 
-    /// JSON in the wanted form; pretty when plain was wanted (for commands without a plain form).
+    /// In the wanted form; as pretty JSON when plain was wanted (for commands without a plain form).
     pub(crate) fn json(&self, v: &Value) -> Outcome {
-        Outcome::ok(match self.format {
-            Format::Json => format::compact(v),
-            _ => format::pretty(v),
-        })
+        self.json_as(self.format, v)
     }
 
-    /// JSON if it is wanted, else the plain text.
+    /// The same for commands that are compact where nothing was wanted.
+    pub(crate) fn json_compact(&self, v: &Value) -> Outcome {
+        match self.format {
+            Format::Plain => self.json_as(Format::Json, v),
+            form => self.json_as(form, v),
+        }
+    }
+
+    fn json_as(&self, form: Format, v: &Value) -> Outcome {
+        Outcome::ok(form.write(v, &self.names()))
+    }
+
+    /// What XML calls things in the answer.
+    pub(crate) fn names(&self) -> Names<'_> {
+        Names {
+            prefix: &self.prefix,
+            args: &self.args,
+            told: self.told,
+        }
+    }
+
+    /// JSON or XML if that is wanted, else the plain text.
     pub(crate) fn either(&self, v: impl FnOnce() -> Value, plain: impl FnOnce() -> String) -> Outcome {
         if self.wants_json() {
             self.json(&v())

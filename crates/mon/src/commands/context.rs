@@ -5,6 +5,7 @@ use crate::policies::progress::Progress;
 use cluster::{ClusterState, ClusterStats};
 use io::Random;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use types::osdmap::{Incremental, OsdMap};
 use types::{AuthName, EntityAddr, OsdId, Utime};
 
@@ -67,6 +68,8 @@ pub struct MonInfo {
     pub metadata: BTreeMap<String, String>,
     /// What it counts.
     pub registry: metrics::Registry,
+    /// What works on images in this process, as it is now.
+    pub images: Arc<cluster::rbd_support::Live>,
 }
 
 /// Everything a command may look at.

@@ -615,7 +615,7 @@ fn several_monitors() {
         c,
         r#"{"prefix":"mon ok-to-stop","ids":["a","c"]}"#,
         0,
-        "quorum should be preserved",
+        "quorum should be preserved (b) after stopping [a,c]",
     );
     check(
         c,

@@ -25,6 +25,7 @@ mod crush;
 mod doctor;
 mod fs;
 mod health;
+mod modules;
 mod osd;
 mod pg;
 mod pool;
@@ -36,12 +37,14 @@ mod replay;
 #[cfg(test)]
 pub(crate) mod sample;
 #[cfg(test)]
+mod surface_transcript;
+#[cfg(test)]
 mod transcript;
 
 use crate::policies::lag;
 use ::auth::Access;
 use bytes::Bytes;
-use command::{Command, Format, Outcome};
+use command::{Command, Outcome};
 use context::Context;
 use language::request;
 use serde_json::{Map, Value};
@@ -112,10 +115,18 @@ pub fn cap_args(cmd: &Command) -> BTreeMap<String, String> {
         other => other.to_string(),
     };
     let mut out: BTreeMap<_, _> = cmd.args.iter().map(|(k, v)| (k.clone(), text(v))).collect();
-    if table::find(&cmd.prefix).and_then(|s| s.manager) == Some(cluster::modules::RBD_SUPPORT) {
-        out.extend(cluster::modules::place_of(cmd));
+    if table::find(&cmd.prefix).and_then(|s| s.manager) == Some(modules::RBD_SUPPORT) {
+        out.extend(modules::place_of(cmd));
     }
     out
+}
+
+/// The image that has to be looked up before this can be decided.
+pub(crate) fn wanted_image(
+    cmd: &Command,
+    state: &::cluster::ClusterState,
+) -> Option<::cluster::rbd_support::Wanted> {
+    modules::tasks::wanted(cmd, state)
 }
 
 /// Whether a record is kept of it: it may change something, or shows a secret.
@@ -190,10 +201,10 @@ pub fn run(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     let Some(spec) = row(cmd) else {
         return Outcome::error(Errno::EINVAL, "command not known");
     };
-    if matches!(cmd.format, Format::Xml | Format::XmlPretty) {
-        return Outcome::error(Errno::EOPNOTSUPP, "XML output is not built in skep yet");
+    match spec.absent {
+        true => Outcome::error(Errno::EOPNOTSUPP, format!("'{}' is {}", cmd.prefix, spec.help)),
+        false => (spec.run)(cmd, ctx),
     }
-    (spec.run)(cmd, ctx)
 }
 
 /// The JSON text that `ceph ping mon.X` prints: keys `health` and `mon_status`.

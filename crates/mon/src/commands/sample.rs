@@ -108,6 +108,7 @@ impl Cluster {
         let changes = Changes::one(::cluster::Change::MgrMap(Box::new(mgr)));
         state = state.apply(changes, now).unwrap().0;
         let mon = MonInfo {
+            images: Arc::default(),
             name: "a".into(),
             rank: 0,
             mgr_name: "x".into(),

@@ -25,6 +25,8 @@ pub struct Spec {
     pub shows_secrets: bool,
     /// An argument that holds a secret; "" if none does.
     pub secret_arg: &'static str,
+    /// It has no place here: [`Spec::help`] is the reason.
+    pub absent: bool,
     pub run: Handler,
 }
 
@@ -79,6 +81,7 @@ pub const fn spec(
         manager: None,
         shows_secrets: false,
         secret_arg: "",
+        absent: false,
         run,
     }
 }
@@ -86,6 +89,14 @@ pub const fn spec(
 /// A command of the real thing that is listed only to be refused in clear words.
 pub const fn later(need: (&'static str, &'static str), sig: &'static str) -> Spec {
     spec(need, sig, "not built in skep yet", not_built)
+}
+
+/// A command of the real thing that has no place here; the help is the reason.
+pub const fn absent(need: (&'static str, &'static str), sig: &'static str, why: &'static str) -> Spec {
+    Spec {
+        absent: true,
+        ..spec(need, sig, why, not_built)
+    }
 }
 
 fn not_built(cmd: &Command, _: &Context<'_>) -> Outcome {

@@ -4,7 +4,7 @@
 //! It is kept in parts, one beside the functions of each family; [`FAMILIES`] is all of it, and no other file names
 //! them all. Commands that are listed but not built refuse with EOPNOTSUPP; commands that are not listed do not exist.
 
-use super::{auth, cluster, config, crush, doctor, fs, health, osd, pg, pool};
+use super::{auth, cluster, config, crush, doctor, fs, health, modules, osd, pg, pool};
 use crate::commands::command::{Command, Outcome};
 use crate::commands::context::Context;
 use crate::commands::language::signature;
@@ -14,14 +14,16 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 /// Families in the order of the documentation.
-pub static FAMILIES: [(&str, &[Spec]); 28] = [
+pub static FAMILIES: [(&str, &[Spec]); 42] = [
     ("Cluster", cluster::whole::TABLE),
     ("Health", health::TABLE),
     ("What waits, and for what", doctor::TABLE),
     ("Monitors", cluster::monitor::TABLE),
     ("Counters", cluster::perf::TABLE),
+    ("Figures for Prometheus", cluster::prometheus::TABLE),
     ("Manager", cluster::manager::TABLE),
     ("OSDs", osd::read::TABLE),
+    ("OSDs: new ones", osd::new::TABLE),
     ("OSDs: changes", osd::change::TABLE),
     ("OSDs: weights", osd::weights::TABLE),
     ("OSDs: safety", osd::safety::TABLE),
@@ -30,10 +32,13 @@ pub static FAMILIES: [(&str, &[Spec]); 28] = [
     ("CRUSH", crush::read::TABLE),
     ("CRUSH: changes", crush::change::TABLE),
     ("CRUSH: device classes", crush::class::TABLE),
+    ("CRUSH: weight sets", crush::weight_sets::TABLE),
     ("Pools", pool::TABLE),
     ("Pools: use", pool::applications::TABLE),
     ("Placement groups", pg::TABLE),
+    ("Placement groups: out of turn", pg::force::TABLE),
     ("Placement groups: by hand", osd::upmap::TABLE),
+    ("Pools: cache tiers", osd::tiers::TABLE),
     ("Scrub", pg::scrub::TABLE),
     ("Configuration", config::settings::TABLE),
     ("Keys and values", config::keys::TABLE),
@@ -43,6 +48,15 @@ pub static FAMILIES: [(&str, &[Spec]); 28] = [
     ("Volumes", fs::volumes::TABLE),
     ("Subvolumes", fs::subvolumes::TABLE),
     ("Manager modules", cluster::modules::TABLE),
+    ("What clients do to images", modules::perf::TABLE),
+    ("Work on images in the background", modules::tasks::TABLE),
+    ("Work on images by schedule", modules::schedule::TABLE),
+    ("Queries of OSDs", modules::osd_perf_query::TABLE),
+    ("Long running work", modules::progress::TABLE),
+    ("Crashes", modules::crash::TABLE),
+    ("Physical devices", modules::device::TABLE),
+    ("Other manager modules", modules::unserved::TABLE),
+    ("Manager modules that are not here", cluster::away::TABLE),
 ];
 
 /// What means another thing, or anything at all, only where one monitor is told it.
@@ -141,7 +155,9 @@ pub fn markdown() -> String {
          What `ceph` can ask of Skep. `NAME?` is optional, `NAME*` takes several values. The permission is what the\n\
          caller's monitor capability must allow. At the manager's address (MGR_COMMAND, `ceph tell mgr`) commands marked\n\
          \"manager\" need it of the `mgr` capability alone, with the module if one is named; all others of both. Commands\n\
-         marked \"not built\" refuse with EOPNOTSUPP.\n",
+         marked \"not built\" and \"not here\" refuse with a reason, the others too where what they need is not there. Every answer\n\
+         comes as `-f plain`, `json`, `json-pretty`, `xml` or `xml-pretty`. tests/ceph/commands.jsonl has what they answer\n\
+         beside Ceph.\n",
     );
     for (family, specs) in &FAMILIES {
         out.push_str(&format!(
@@ -172,7 +188,49 @@ pub fn markdown() -> String {
     for s in TOLD {
         out.push_str(&format!("| `{}` | {} |\n", s.sig.replace('|', "\\|"), s.help));
     }
+    out + &beside_ceph()
+}
+
+/// Every command that 16.2.15 lists, and what becomes of it here.
+#[cfg(test)]
+fn beside_ceph() -> String {
+    let refuses = |s: &Spec| s.help.starts_with("not here") || s.help.starts_with("not built");
+    let (mut answered, mut refused, mut unknown) = (0, 0, Vec::new());
+    for prefix in prefixes_of_ceph() {
+        let row = told_named(&prefix).first();
+        match row {
+            Some(s) if refuses(s) => refused += 1,
+            Some(_) => answered += 1,
+            None => unknown.push(prefix),
+        }
+    }
+    let all = answered + refused + unknown.len();
+    let mut out = format!(
+        "\n## Beside Ceph\n\nOf the {all} commands that monitor and manager of Ceph 16.2.15 list (with all modules), {answered} \
+         are answered here\nor by one monitor that is told them, {refused} are refused with a reason, and {} are not known:\n\n",
+        unknown.len()
+    );
+    for prefix in unknown {
+        out.push_str(&format!("- `{prefix}`\n"));
+    }
     out
+}
+
+#[cfg(test)]
+fn prefixes_of_ceph() -> std::collections::BTreeSet<String> {
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../vectors/monitor/command-descriptions-nohelp.json"
+    );
+    #[allow(clippy::disallowed_methods)]
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let all: Map<String, Value> = serde_json::from_str(&text).unwrap_or_default();
+    let words = |d: &Value| {
+        let sig = d["sig"].as_array().cloned().unwrap_or_default();
+        let words: Vec<&str> = sig.iter().filter_map(Value::as_str).collect();
+        words.join(" ")
+    };
+    all.values().map(words).collect()
 }
 
 #[cfg(test)]

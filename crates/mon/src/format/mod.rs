@@ -1,12 +1,10 @@
-//! How command output looks: Ceph's JSON dialect, its text tables, its units; names inside proposed commands.
+//! How command output looks: Ceph's JSON dialect, its text tables, its units of plain output; names inside proposed commands.
 //!
-//! Pure text functions; nothing here knows a command or the cluster. What is absent: XML (refused by the
-//! caller), YAML.
+//! Pure text functions; nothing here knows a command or the cluster. What is absent: YAML.
 
-pub mod json;
 pub mod shell;
 pub mod table;
 pub mod units;
 
-pub use json::{compact, pretty};
+pub use forms::json::{self, compact, pretty, spaced};
 pub use table::{Align, Table};

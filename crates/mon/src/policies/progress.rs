@@ -97,7 +97,7 @@ impl Event {
 
     /// The two lines of `status` (with `indent` 6) or `progress` (4).
     pub fn text(&self, now: Utime, indent: usize) -> String {
-        let mut out = lines(&self.message, self.started, now, self.fraction(), indent);
+        let mut out = bar(&self.message, self.started, now, self.fraction(), indent);
         if let Some(sec) = self.remaining_sec() {
             out.push_str(&format!(" (remaining: {})", span(sec)));
         }
@@ -106,7 +106,7 @@ impl Event {
 }
 
 /// What it is and for how long, and the bar below.
-fn lines(message: &str, from: Utime, to: Utime, fraction: f64, indent: usize) -> String {
+pub fn bar(message: &str, from: Utime, to: Utime, fraction: f64, indent: usize) -> String {
     let full = ((fraction * BAR as f64) as usize).min(BAR);
     format!(
         "{message} ({})\n{}[{}{}]",
@@ -260,16 +260,6 @@ impl Progress {
             "completed": self.done.iter().map(done).collect::<Vec<_>>(),
             "events": self.now.iter().map(event).collect::<Vec<_>>(),
         })
-    }
-
-    /// What `progress` prints: the present event, then past ones. None: nothing to tell.
-    pub fn plain(&self, now: Utime) -> Option<String> {
-        let mut out: Vec<String> = self.now.iter().map(|e| e.text(now, 4)).collect();
-        out.extend(self.done.iter().rev().map(|f| {
-            let message = format!("[Complete]: {}", f.message);
-            lines(&message, f.started, f.finished, 1.0, 4)
-        }));
-        (!out.is_empty()).then(|| out.join("\n") + "\n")
     }
 }
 

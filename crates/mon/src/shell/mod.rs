@@ -4,6 +4,7 @@ pub mod ask;
 pub mod audit;
 pub mod commits;
 pub mod decisions;
+pub mod lookups;
 pub mod manager;
 mod meters;
 pub mod monitor;

@@ -4,9 +4,10 @@
 //! beside it (`commits`, `chores`), so that a cluster state without a majority keeps nobody from reading what was known
 //! last. Runs in a `LocalSet` of the thread that owns the monitor.
 //!
-//! Bounds: connections, bytes and messages in flight are the messenger's (`net`); [`EVENTS_MAX`] events wait.
+//! Bounds: connections, bytes and messages in flight are the messenger's (`net`); [`listen::EVENTS_MAX`] events wait.
 
 use crate::commands::context::MonInfo;
+use crate::commands::wanted_image;
 use crate::policies::INSECURE_RECLAIM;
 use crate::policies::auto_out::DownWatch;
 use crate::policies::chores::{Chores, GLOBAL_IDS_PER_RANGE, Rotation};
@@ -16,79 +17,39 @@ use crate::shell::ask;
 use crate::shell::ask::Asks;
 use crate::shell::audit::{AuditFile, Records};
 use crate::shell::commits::{Asked, Commits, Outcome, OwnEnv, WAITING_MAX};
+use crate::shell::lookups::{self, Images};
 use crate::shell::manager::Manager;
 use crate::shell::meters::Meters;
 use crate::shell::monitor::{Effect, MessageEnv, Monitor};
 use crate::shell::others::Others;
 use crate::shell::requests::{Action, Reply, Request};
 use crate::shell::turns::{self, Turns};
-use auth::{
-    AllowNone, AuthMethod, Authenticator, ConMode, Entropy, KeyServer, KeyServerConfig, TicketVerifier,
-};
-use cluster::{Change, Changes, ClusterState, MonReport};
+use auth::{Entropy, KeyServer, TicketVerifier};
+use cluster::MonReport;
 use event::Event;
 use facts::metadata;
+pub use given::{Error, MonConfig};
 use io::{Clock, Random};
+use listen::{Front, key_server, manager_auth, modes_of, publish};
 use metastore::ClusterHandle;
-use msgr::{Message, ModeSwitch, Modes, ServerConfig};
-use net::{ConnId, Connections, Doors, Msgr1, NetEvent, Options};
+use msgr::{Message, ModeSwitch, ServerConfig};
+use net::{ConnId, Doors, Msgr1, NetEvent};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{mpsc, oneshot, watch};
-use types::mgrmap::MgrMap;
-use types::{AuthName, EntityAddr, EntityAddrVec, EntityKind, EntityName, Errno, Utime};
+use tokio::sync::{oneshot, watch};
+use types::{AuthName, EntityAddrVec, EntityKind, EntityName, Errno, Utime};
 
-/// Events of the messenger that may wait for the monitor.
-const EVENTS_MAX: usize = 256;
 const TICK: Duration = Duration::from_secs(1);
 /// A change that is under way for so long: the cluster state cannot be changed, and health says so.
 const STALLED_AFTER: Duration = Duration::from_secs(5);
 
 mod event;
 mod facts;
+mod given;
+mod listen;
 mod turn;
-
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    #[error("monitor: {0}")]
-    Bind(#[from] net::NotBound),
-    #[error("monitor cannot listen: {0}")]
-    Listen(std::io::Error),
-    #[error("the monitor's address names no socket")]
-    NoAddress,
-    #[error(transparent)]
-    Cluster(#[from] metastore::Error),
-    #[error("the messenger of the {0} ended")]
-    Net(&'static str),
-}
-
-/// What one monitor, with the manager beside it, is given.
-#[derive(Clone)]
-pub struct MonConfig {
-    pub name: String,
-    pub mgr_name: String,
-    /// Where clients find the monitor: in their configuration and in the monitor map. The nonce is 0.
-    pub addr: EntityAddr,
-    /// Where the manager listens; port 0 takes a free one.
-    pub mgr_bind: SocketAddr,
-    /// Messenger v1 beside v2: the monitor's port of it; the manager takes a free one.
-    pub msgr1: Option<Msgr1>,
-    /// False: everybody may everything. Only ever by an explicit option, and on loopback.
-    pub cephx: bool,
-    /// Connection modes allowed with cephx, and lifetimes of tickets (short ones in tests); methods are set
-    /// from `cephx`.
-    pub tickets: KeyServerConfig,
-    pub hostname: String,
-    /// Connections at once, at each of the two ports.
-    pub connections_max: usize,
-    pub cluster: ClusterHandle,
-    pub clock: Arc<dyn Clock>,
-    pub random: Arc<dyn Random>,
-    /// Where it shows what it counts.
-    pub registry: metrics::Registry,
-}
 
 /// Where a monitor that is ready serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,11 +63,6 @@ pub struct Ready {
 enum Port {
     Mon,
     Mgr,
-}
-
-struct Front {
-    events: mpsc::Receiver<NetEvent>,
-    connections: Connections,
 }
 
 /// A round of chores, on its way.
@@ -151,6 +107,8 @@ pub struct MonServer {
     asking: Option<turn::Asking>,
     name: String,
     asks: Option<Asks>,
+    images: Option<Images>,
+    looked_up: lookups::Queue<Port>,
     records: Records,
     turns: Turns,
     at: Ready,
@@ -172,6 +130,8 @@ pub struct Inside {
     pub asks: Option<Asks>,
     /// Where records of what was asked go.
     pub audit: Option<AuditFile>,
+    /// Who works on images.
+    pub images: Option<Images>,
 }
 
 /// As [`serve`], with what its own process gives and takes.
@@ -184,6 +144,7 @@ pub async fn serve_inside(
     let mut server = MonServer::bind(config).await?;
     server.asks = inside.asks;
     server.records.file = inside.audit;
+    server.images = inside.images;
     // Nobody may be waiting.
     let _ = ready.send(server.at);
     server.run(stop).await
@@ -191,6 +152,24 @@ pub async fn serve_inside(
 
 fn sock_of(addrs: &EntityAddrVec) -> Result<SocketAddr, Error> {
     addrs.msgr2_or_first().sock.ok_or(Error::NoAddress)
+}
+
+fn info_of(config: &MonConfig, metadata: BTreeMap<String, String>, rank: i32, started: Utime) -> MonInfo {
+    MonInfo {
+        images: Arc::default(),
+        metadata,
+        name: config.name.clone(),
+        rank,
+        mgr_name: config.mgr_name.clone(),
+        hostname: config.hostname.clone(),
+        cephx: config.cephx,
+        started,
+        stalled: None,
+        trouble: None,
+        behind: Duration::ZERO,
+        stance: Stance::Serving,
+        registry: config.registry.clone(),
+    }
 }
 
 impl MonServer {
@@ -235,20 +214,7 @@ impl MonServer {
         };
         // Before anybody is served: who asks for the quorum finds this monitor in it.
         cluster.publish_mon(&report).await?;
-        let info = MonInfo {
-            metadata: facts,
-            name: config.name.clone(),
-            rank: rank as i32,
-            mgr_name: config.mgr_name,
-            hostname: config.hostname,
-            cephx: config.cephx,
-            started: now,
-            stalled: None,
-            trouble: None,
-            behind: Duration::ZERO,
-            stance: Stance::Serving,
-            registry: config.registry.clone(),
-        };
+        let info = info_of(&config, facts, rank as i32, now);
         let meters = Meters::new(&config.registry);
         let mon_name = EntityName::new(EntityKind::Mon, rank);
         let mgr_name = EntityName::new(EntityKind::Mgr, mgr_gid as i64);
@@ -261,25 +227,25 @@ impl MonServer {
             let who = AuthName::new(kind, id.as_str());
             (ModeSwitch::new(modes_of(&who, &info.hostname, &state)), who)
         });
-        let mon = front(
-            mon_doors,
-            ServerConfig {
-                modes: modes[0].0.clone(),
-                ..ServerConfig::new(mon_name, mon_addrs, admission.clone(), entropy.clone())
-            },
-            &clock,
-            config.connections_max,
-            &meters.net[0],
-        )?;
-        let mgr = front(
-            mgr_doors,
-            ServerConfig {
-                modes: modes[1].0.clone(),
-                ..ServerConfig::new(mgr_name, mgr_addrs, mgr_auth, entropy.clone())
-            },
-            &clock,
-            config.connections_max,
-            &meters.net[1],
+        let [mon, mgr] = listen::fronts(
+            &config,
+            [
+                (
+                    mon_doors,
+                    ServerConfig {
+                        modes: modes[0].0.clone(),
+                        ..ServerConfig::new(mon_name, mon_addrs, admission.clone(), entropy.clone())
+                    },
+                ),
+                (
+                    mgr_doors,
+                    ServerConfig {
+                        modes: modes[1].0.clone(),
+                        ..ServerConfig::new(mgr_name, mgr_addrs, mgr_auth, entropy.clone())
+                    },
+                ),
+            ],
+            &meters,
         )?;
         let monitor = Monitor::new(info, state, cluster.stats());
         let chores = Chores {
@@ -321,6 +287,8 @@ impl MonServer {
             round: None,
             name: config.name,
             asks: None,
+            images: None,
+            looked_up: lookups::Queue::default(),
             records: Records::default(),
             turns: turns::watch(),
             at,
@@ -363,6 +331,7 @@ impl MonServer {
                     None => Event::Followed(Err(metastore::Error::Closed)),
                 },
                 question = ask::next(&mut self.asks) => Event::Ask(question),
+                (port, id, request) = self.looked_up.next() => Event::LookedUp(port, id, request),
                 _ = state.changed() => Event::State,
                 _ = stats.changed() => Event::Stats,
                 event = self.mgr.events.recv() => Event::Net(Port::Mgr, event.ok_or(Error::Net("manager"))?),
@@ -559,6 +528,9 @@ impl MonServer {
     /// Answers what changes nothing at once; what changes something takes its place in the line.
     fn decide(&mut self, port: Port, id: u64, request: Request) {
         self.turns.about().request(&request);
+        let Some(request) = self.look_up(port, id, request) else {
+            return;
+        };
         if !self.commits.holds(port, id) {
             let state = self.cluster.state();
             let (random, sessions) = (self.random.clone(), self.monitor.session_infos());
@@ -580,6 +552,35 @@ impl MonServer {
             return self.answer(port, id, &request, Reply::error(Errno::EBUSY, text));
         }
         self.next_commit();
+    }
+
+    /// Takes what work on images is under way.
+    fn heed_images(&mut self) {
+        if let Some(images) = &self.images {
+            self.monitor.info.images = images.live.borrow().clone();
+        }
+    }
+
+    /// None: it is decided when what it is about was looked up.
+    fn look_up(&mut self, port: Port, id: u64, request: Request) -> Option<Request> {
+        self.heed_images();
+        let Action::Command { command, .. } = &request.action else {
+            return Some(request);
+        };
+        let Some(wanted) = wanted_image(command, self.monitor.state()) else {
+            return Some(request);
+        };
+        let Some(images) = &self.images else {
+            return Some(request);
+        };
+        match self.looked_up.begin(images, wanted, port, id, request) {
+            Ok(()) => None,
+            Err(request) => {
+                let text = "too many images are being looked up already";
+                self.answer(port, id, &request, Reply::error(Errno::EBUSY, text));
+                None
+            }
+        }
     }
 
     fn next_commit(&mut self) {
@@ -646,6 +647,7 @@ impl MonServer {
 
     /// About once a second: looks, and lets the chores begin if the last ones have ended.
     fn tick(&mut self) {
+        self.heed_images();
         self.monitor.observe(self.now());
         self.meters.measure(self.monitor.state(), &self.cluster.stats());
         self.meters.mon.num_sessions.set(self.ids.len() as u64);
@@ -703,99 +705,4 @@ fn is_too_large(e: &metastore::Error) -> bool {
             | metastore::Error::TooManyBytes(_)
             | metastore::Error::ValueTooLarge { .. }
     )
-}
-
-fn key_server(config: &MonConfig, state: &ClusterState) -> KeyServer {
-    let (methods, modes) = match config.cephx {
-        true => (vec![AuthMethod::Cephx], config.tickets.modes.clone()),
-        false => (vec![AuthMethod::None], vec![ConMode::Crc]),
-    };
-    let keys = KeyServerConfig {
-        methods,
-        modes,
-        ..config.tickets.clone()
-    };
-    let server = KeyServer::new(keys, state.auth.clone(), (*state.rotating).clone());
-    server.allow_insecure_reclaim(state.mon_option_bool(INSECURE_RECLAIM, false));
-    server
-}
-
-type MgrAuth = (Arc<dyn Authenticator>, Option<Arc<TicketVerifier>>);
-
-fn manager_auth(config: &MonConfig, state: &ClusterState) -> MgrAuth {
-    if !config.cephx {
-        return (Arc::new(AllowNone), None);
-    }
-    let secrets = state.rotating.get(EntityKind::Mgr).cloned().unwrap_or_default();
-    let verifier = Arc::new(TicketVerifier::new(
-        EntityKind::Mgr,
-        config.tickets.modes.clone(),
-        secrets,
-    ));
-    verifier.set_entities(state.auth.clone(), state.version);
-    (verifier.clone(), Some(verifier))
-}
-
-/// How connections to this monitor or manager are protected, as the central configuration says now.
-fn modes_of(who: &AuthName, host: &str, state: &ClusterState) -> Modes {
-    Modes::of(who.kind, |name| state.config.value(who, host, "", name))
-}
-
-fn front(
-    doors: Doors,
-    config: ServerConfig,
-    clock: &Arc<dyn Clock>,
-    connections_max: usize,
-    accounts: &net::Accounts,
-) -> Result<Front, Error> {
-    let (sender, events) = mpsc::channel(EVENTS_MAX);
-    let connections = net::serve(
-        doors,
-        Arc::new(config),
-        Options {
-            connections_max,
-            accounts: accounts.clone(),
-            ..Options::default()
-        },
-        clock.clone(),
-        sender,
-    )
-    .map_err(Error::Listen)?;
-    Ok(Front { events, connections })
-}
-
-/// Puts this monitor's and manager's addresses into the maps.
-async fn publish(
-    cluster: &ClusterHandle,
-    config: &MonConfig,
-    mon_addrs: &EntityAddrVec,
-    mgr_addrs: &EntityAddrVec,
-    mgr_gid: u64,
-    now: Utime,
-) -> Result<(), Error> {
-    let decide = |state: &ClusterState| {
-        let mut changes = Changes::none();
-        let known = state.monmap.mon_info.get(&config.name);
-        if known.is_none_or(|m| m.addrs != *mon_addrs) {
-            let mut map = (*state.monmap).clone();
-            let fresh = types::monmap::MonMap::new(map.fsid, now, [(config.name.clone(), mon_addrs.clone())]);
-            map.mon_info.extend(fresh.mon_info);
-            if map.rank_of(&config.name).is_none() {
-                map.ranks.push(config.name.clone());
-            }
-            map.last_changed = now;
-            changes.push(Change::MonMap(Box::new(map)));
-        }
-        // Another monitor's manager stays until it is known to be gone; an earlier run of this one is.
-        let old = &state.mgrmap;
-        let alone = state.monmap.ranks.iter().all(|name| *name == config.name);
-        if alone || !old.available || old.active_name == config.mgr_name {
-            let mut map = MgrMap::active(0, &config.mgr_name, mgr_gid, mgr_addrs.clone(), now);
-            map.standbys = old.standbys.clone();
-            changes.push(Change::MgrMap(Box::new(map)));
-        }
-        (changes, ())
-    };
-    cluster.commit(decide).await?;
-    Ok(())
 }

@@ -53,7 +53,10 @@ fn a_key_for_one_file_system_is_shown_no_other() {
     volume(&mut rig, "b");
     rig.open(2, &[("mon", "allow r fsname=b")]);
     assert_eq!(names_in(&rig.subscribe(2, &[("fsmap.user", 0, 1)])[0]), ["b"]);
-    assert_eq!(names_in(&rig.subscribe(1, &[("fsmap.user", 0, 1)])[0]), ["a", "b"]);
+    assert_eq!(
+        names_in(&rig.subscribe(1, &[("fsmap.user", 0, 1)])[0]),
+        ["a", "b"]
+    );
     let other = map_in(&rig.subscribe(2, &[("mdsmap.1", 0, 0)])[0]);
     assert!(!other.enabled && other.data_pools.is_empty(), "{other:?}");
     let own = map_in(&rig.subscribe(2, &[("mdsmap.2", 0, 0)])[0]);

@@ -114,6 +114,8 @@ fn supervised<F: Future<Output = ()>>(
             clock,
             stopped,
             board: board.clone(),
+            hostname: "host".into(),
+            random: io::SystemRandom::shared(),
         };
         let role = run(Box::new(role), "osd", care);
         body(board, cluster, runs).await;

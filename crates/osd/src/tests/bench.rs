@@ -9,7 +9,8 @@ use net::ConnId;
 const ASKER: Asker = Asker {
     conn: ConnId(1),
     tid: 1,
-    compact: false,
+    form: forms::Form::Plain,
+    prefix: "bench",
 };
 
 fn asked(bytes: u64, block: u64) -> Asked {

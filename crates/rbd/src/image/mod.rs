@@ -33,7 +33,7 @@ use types::{Errno, NOSNAP};
 
 pub use open::ImageOptions;
 pub use parent::clone_image;
-pub use removal::{Progress, remove};
+pub use removal::{Progress, remove, remove_trashed};
 
 /// Groups of objects whose changes to the object map, or copy-ups, exclude each other.
 const SHARDS: usize = 64;

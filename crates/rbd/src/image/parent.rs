@@ -97,6 +97,11 @@ fn child_spec(io: &IoCtx, id: &str) -> ChildSpec {
 impl Image {
     /// Copies what is still read from the parent, and leaves it.
     pub async fn flatten(&self) -> Result<()> {
+        self.flatten_telling(|_, _| {}).await
+    }
+
+    /// The same; `progress` is told how many objects of how many are done.
+    pub async fn flatten_telling(&self, progress: impl Fn(u64, u64) + Send + 'static) -> Result<()> {
         let inner = self.inner.clone();
         detached(async move {
             let _alone = inner.alone().await?;
@@ -104,7 +109,7 @@ impl Image {
             let Some(parent) = view.header.parent.clone() else {
                 return Err(Error::refused(Errno::EINVAL, "the image has no parent"));
             };
-            inner.copy_all_up(&view).await?;
+            inner.copy_all_up(&view, &progress).await?;
             inner.leave_parent(&parent).await?;
             let op = Operation::new().rbd_write("parent_detach", |_| {});
             ask(&inner.io, &inner.header_oid, op).await?;
@@ -176,7 +181,7 @@ impl Inner {
         })
     }
 
-    async fn copy_all_up(&self, view: &Arc<View>) -> Result<()> {
+    async fn copy_all_up(&self, view: &Arc<View>, progress: &(impl Fn(u64, u64) + Send)) -> Result<()> {
         let header = &view.header;
         let snaps = header.snaps.iter().filter(|_| header.has(features::DEEP_FLATTEN));
         let overlap = snaps.map(|s| s.overlap).max().unwrap_or(0);
@@ -190,6 +195,7 @@ impl Inner {
             // Beyond the image's end only snapshots have them.
             together::all((from.max(of_image)..to).map(|o| self.remove_object(view, o))).await?;
             from = to;
+            progress(to, end);
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use super::{Image, ImageOptions, Inner, detached, locked};
 use crate::calls::Calls;
 use crate::error::or_missing;
 use crate::header::ask;
-use crate::{Error, Result, directory, features, names};
+use crate::{Error, Result, directory, features, names, trash};
 use client::{IoCtx, Operation};
 use denc::Encode;
 use objclass::rbd::types::TrashImage;
@@ -37,9 +37,47 @@ pub async fn remove(io: &IoCtx, name: &str, progress: Progress<'_>) -> Result<()
     removed
 }
 
+/// Removes an image that is in the trash, whoever put it there; the rules of [`remove`] hold. One that is not
+/// there is not touched.
+pub async fn remove_trashed(io: &IoCtx, id: &str, progress: Progress<'_>) -> Result<()> {
+    trash::get(io, id).await?;
+    let options = ImageOptions {
+        encrypted: true,
+        ..ImageOptions::default()
+    };
+    let image = match Image::open_id(io, id, &options).await {
+        Ok(image) => image,
+        // An earlier removal came as far as that.
+        Err(e) if e.is_not_found() => {
+            or_missing(io.remove(names::object_map(id, NOSNAP)).await.map_err(Into::into))?;
+            return leave_trash(io, id).await;
+        }
+        Err(e) => return Err(e.about(&format!("image '{id}' in the trash"))),
+    };
+    let inner = image.inner.clone();
+    let removed = async {
+        let _alone = inner.removable(id).await?;
+        inner.remove_data(progress).await
+    };
+    let removed = removed.await;
+    if removed.is_err() {
+        let _ = image.close().await;
+    }
+    removed
+}
+
+async fn leave_trash(io: &IoCtx, id: &str) -> Result<()> {
+    let op = Operation::new().rbd_write("trash_remove", |w| w.string(id));
+    or_missing(ask(io, names::TRASH, op).await.map(drop))
+}
+
 impl Inner {
     async fn remove_all(self: &Arc<Self>, name: &str, progress: Progress<'_>) -> Result<()> {
         let _alone = self.begin_removal(name).await?;
+        self.remove_data(progress).await
+    }
+
+    async fn remove_data(self: &Arc<Self>, progress: Progress<'_>) -> Result<()> {
         let view = self.seen();
         let end = self.fixed.layout.objects(view.header.size);
         let mut from = 0;
@@ -53,8 +91,8 @@ impl Inner {
         detached(async move { inner.end_removal().await }).await
     }
 
-    /// Everything that can stand against it, then the name.
-    async fn begin_removal(&self, name: &str) -> Result<tokio::sync::OwnedRwLockWriteGuard<()>> {
+    /// Everything that can stand against it.
+    async fn removable(&self, name: &str) -> Result<tokio::sync::OwnedRwLockWriteGuard<()>> {
         let alone = self.alone().await?;
         let busy = |what: &str| Err(Error::refused(Errno::EBUSY, format!("image '{name}': {what}")));
         let view = self.seen();
@@ -68,6 +106,12 @@ impl Inner {
         if self.io.watchers(&self.header_oid).await?.len() > 1 {
             return busy("somebody has it open");
         }
+        Ok(alone)
+    }
+
+    /// The same, then the name goes.
+    async fn begin_removal(&self, name: &str) -> Result<tokio::sync::OwnedRwLockWriteGuard<()>> {
+        let alone = self.removable(name).await?;
         let now = Utime::from_unix(self.io.client().platform().clock.wall());
         let trash = TrashImage {
             source: REMOVING,
@@ -98,7 +142,6 @@ impl Inner {
         let remove = async |oid: String| or_missing(self.io.remove(oid).await.map_err(Into::into));
         remove(names::object_map(&self.id, NOSNAP)).await?;
         remove(self.header_oid.clone()).await?;
-        let op = Operation::new().rbd_write("trash_remove", |w| w.string(&self.id));
-        or_missing(ask(&self.io, names::TRASH, op).await.map(drop))
+        leave_trash(&self.io, &self.id).await
     }
 }

@@ -280,6 +280,9 @@ fn add(cmd: &Command, ctx: &Context<'_>) -> Outcome {
         let Some(given) = db.get(&name) else {
             return Outcome::invalid(format!("key for {name} not found in provided keyring"));
         };
+        if !given.caps.is_empty() && !wanted.is_empty() {
+            return Outcome::invalid("caps cannot be specified both in keyring and in command");
+        }
         for (service, text) in &given.caps {
             wanted.entry(service.clone()).or_insert_with(|| text.clone());
         }

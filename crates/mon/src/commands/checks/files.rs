@@ -43,6 +43,26 @@ pub fn file_systems(ctx: &Context<'_>, found: &mut Vec<Check>) {
         );
         found.push(warn("FS_WITH_FAILED_MDS", text, n as u64, failed));
     }
+    offline_or_few(&all, found);
+    damage(ctx, found);
+    let wanted = standbys_wanted(map);
+    if standbys < wanted {
+        let more = wanted - standbys;
+        found.push(warn(
+            "MDS_INSUFFICIENT_STANDBY",
+            "insufficient standby MDS daemons available".into(),
+            1,
+            vec![format!("have {standbys}; want {more} more")],
+        ));
+    }
+}
+
+fn offline_or_few(all: &[(&str, Standing, i32)], found: &mut Vec<Check>) {
+    let lines = |text: fn(&str, &Standing, i32) -> Option<String>| -> Vec<String> {
+        all.iter()
+            .filter_map(|(name, s, max)| text(name, s, *max))
+            .collect()
+    };
     let offline = lines(|name, s, _| {
         (s.up == 0 && !s.stopped).then(|| format!("fs {name} is offline because no MDS is active for it."))
     });
@@ -63,17 +83,6 @@ pub fn file_systems(ctx: &Context<'_>, found: &mut Vec<Check>) {
             "filesystems are online with fewer MDS than max_mds",
         );
         found.push(warn("MDS_UP_LESS_THAN_MAX", text, n as u64, fewer));
-    }
-    damage(ctx, found);
-    let wanted = standbys_wanted(map);
-    if standbys < wanted {
-        let more = wanted - standbys;
-        found.push(warn(
-            "MDS_INSUFFICIENT_STANDBY",
-            "insufficient standby MDS daemons available".into(),
-            1,
-            vec![format!("have {standbys}; want {more} more")],
-        ));
     }
 }
 

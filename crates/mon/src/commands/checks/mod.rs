@@ -5,6 +5,7 @@
 
 mod check;
 mod cluster;
+mod crashes;
 mod files;
 mod pgs;
 pub mod slow_disk;
@@ -50,6 +51,7 @@ impl Report {
         cluster::spare_space(ctx, &mut found);
         files::file_systems(ctx, &mut found);
         slow_disk::health(ctx, &mut found);
+        crashes::recent(ctx, &mut found);
         if !ctx.state.mgrmap.available {
             found.push(warn("MGR_DOWN", "no active mgr".into(), 0, vec![]));
         }

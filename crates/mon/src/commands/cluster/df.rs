@@ -25,8 +25,8 @@ pub fn df(cmd: &Command, ctx: &Context<'_>) -> Outcome {
 }
 
 /// One pool's numbers.
-struct PoolUse {
-    sum: ObjectStatSum,
+pub(super) struct PoolUse {
+    pub(super) sum: ObjectStatSum,
     stored_data: u64,
     stored_omap: u64,
     used_data: u64,
@@ -37,7 +37,7 @@ struct PoolUse {
 }
 
 impl PoolUse {
-    fn of(ctx: &Context<'_>, figures: &Figures, id: i64, pool: &PgPool) -> Self {
+    pub(super) fn of(ctx: &Context<'_>, figures: &Figures, id: i64, pool: &PgPool) -> Self {
         let sum = figures.pool_sum(id);
         let taken = figures.pools.get(&id).copied().unwrap_or_default();
         let copies = u64::from(pool.size.max(1));
@@ -57,19 +57,19 @@ impl PoolUse {
         }
     }
 
-    fn stored(&self) -> u64 {
+    pub(super) fn stored(&self) -> u64 {
         self.stored_data + self.stored_omap
     }
 
-    fn used(&self) -> u64 {
+    pub(super) fn used(&self) -> u64 {
         self.used_data + self.used_omap
     }
 
-    fn max_avail(&self) -> u64 {
+    pub(super) fn max_avail(&self) -> u64 {
         (self.avail_raw / self.copies as f64) as u64
     }
 
-    fn ratio(&self) -> f64 {
+    pub(super) fn ratio(&self) -> f64 {
         let used = self.used() as f64;
         let all = used + self.avail_raw;
         if all > 0.0 { used / all } else { 0.0 }

@@ -6,7 +6,8 @@
 use crate::commands::cluster::features;
 use crate::commands::command::{Command, Format, Outcome};
 use crate::commands::context::Context;
-use crate::commands::spec::{DEPRECATED, HIDDEN, NOFORWARD, Spec, later, spec};
+use crate::commands::language::signature;
+use crate::commands::spec::{DEPRECATED, HIDDEN, NOFORWARD, Spec, absent, spec};
 use crate::commands::views::daemons;
 use crate::commands::views::monmap::{monmap_json, quorum, quorum_names};
 use crate::commands::views::show;
@@ -15,9 +16,9 @@ use crate::format::units;
 use cluster::{Change, Changes};
 use denc::Encode;
 use serde_json::{Map, Value, json};
-use types::Errno;
 use types::monmap::{MON_FEATURES, MON_FEATURES_PACIFIC, mon_feature_names};
 use types::release;
+use types::{EntityAddr, Errno};
 
 const R: (&str, &str) = ("mon", "r");
 const RW: (&str, &str) = ("mon", "rw");
@@ -70,7 +71,18 @@ pub const TABLE: &[Spec] = &[
         quorum_status,
     ),
     spec(R, "mon_status", "state of the monitor that answers", status).flagged(NOFORWARD | HIDDEN),
-    later(RW, "mon add name:str addr:ip location?*:str"),
+    spec(
+        RW,
+        "mon feature set feature_name:str yes_i_really_mean_it?:bool",
+        "require a feature of all monitors: all have all",
+        feature_set,
+    ),
+    spec(
+        RW,
+        "mon add name:str addr:ip location?*:str",
+        "not here: a monitor adds itself when it starts",
+        add,
+    ),
     spec(
         RW,
         "mon rm name:str",
@@ -84,8 +96,68 @@ pub const TABLE: &[Spec] = &[
         rm,
     )
     .flagged(DEPRECATED),
-    later(RW, "mon set-addrs name:str addrs:str"),
-    later(RW, "mon enable-msgr2"),
+    spec(
+        RW,
+        "mon set-addrs name:str addrs:str",
+        "not here: a monitor says its addresses when it starts",
+        set_one,
+    ),
+    spec(
+        RW,
+        "mon set-rank name:str rank:int",
+        "not here: ranks are given in the order of joining",
+        set_one,
+    ),
+    spec(
+        RW,
+        "mon set-weight name:str weight:int(0..65535)",
+        "not here: clients choose among all monitors alike",
+        set_one,
+    ),
+    spec(
+        RW,
+        "mon set_location name:str args*:str([A-Za-z0-9-_.=])",
+        "not here: monitors have no places",
+        set_one,
+    ),
+    spec(
+        RW,
+        "mon enable-msgr2",
+        "speak the second messenger: all do",
+        nothing,
+    ),
+    spec(
+        RW,
+        "mon scrub",
+        "compare the stores of the monitors: there is one for all",
+        nothing,
+    ),
+    spec(
+        RW,
+        "mon set election_strategy strategy:str",
+        "how a leader is found: classic, the lowest rank that lives",
+        set_strategy,
+    ),
+    absent(
+        RW,
+        "mon add disallowed_leader name:str",
+        "not here: the monitor of the lowest rank that lives leads",
+    ),
+    absent(
+        RW,
+        "mon rm disallowed_leader name:str",
+        "not here: the monitor of the lowest rank that lives leads",
+    ),
+    absent(
+        RW,
+        "mon enable_stretch_mode tiebreaker_mon:str new_crush_rule:str dividing_bucket:str",
+        "not here: there is no stretch mode",
+    ),
+    absent(
+        RW,
+        "mon set_new_tiebreaker name:str yes_i_really_mean_it?:bool",
+        "not here: there is no stretch mode",
+    ),
 ];
 
 fn quorum_ranks(ctx: &Context<'_>) -> Vec<i32> {
@@ -217,6 +289,90 @@ fn rm(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     Outcome::status(said).with(Changes::one(Change::MonMap(Box::new(next))))
 }
 
+/// Monitors are fronts of the cluster's state, and join by it.
+fn add(cmd: &Command, ctx: &Context<'_>) -> Outcome {
+    let (name, text) = (cmd.text("name"), cmd.text("addr"));
+    let map = &ctx.state.monmap;
+    if let Some(info) = map.mon_info.get(name) {
+        let at = info.addrs.bracketed();
+        return Outcome::error(
+            Errno::EEXIST,
+            format!("mon.{name} already exists at address {at}"),
+        );
+    }
+    let Some(addr) = EntityAddr::from_text(text) else {
+        return Outcome::invalid(format!("addr {text}does not parse"));
+    };
+    let has = |i: &&types::monmap::MonInfo| i.addrs.0.iter().any(|a| a.sock == addr.sock);
+    if let Some(info) = map.by_rank().find(has) {
+        let why = format!(
+            "mon.{} already exists at address {}",
+            info.name,
+            info.addrs.bracketed()
+        );
+        return Outcome::error(Errno::EEXIST, why);
+    }
+    let why = format!(
+        "'mon add' is not here: mon.{name} adds itself when 'skep up --roles mon' starts with this cluster's state \
+         (docs/operating/cluster.md)"
+    );
+    Outcome::error(Errno::EOPNOTSUPP, why)
+}
+
+/// What would be set of one monitor, and is not settable.
+fn set_one(cmd: &Command, ctx: &Context<'_>) -> Outcome {
+    let name = cmd.text("name");
+    if !ctx.state.monmap.mon_info.contains_key(name) {
+        let of_map = if cmd.prefix.ends_with("rank") {
+            " in monmap"
+        } else {
+            ""
+        };
+        return Outcome::absent(format!("mon.{name} does not exist{of_map}"));
+    }
+    let is_it = |s: &&Spec| signature::prefix(s.sig) == cmd.prefix;
+    let why = TABLE.iter().find(is_it).map_or("", |s| s.help);
+    Outcome::error(Errno::EOPNOTSUPP, format!("'{}' is {why}", cmd.prefix))
+}
+
+fn nothing(_: &Command, _: &Context<'_>) -> Outcome {
+    Outcome::default()
+}
+
+fn set_strategy(cmd: &Command, _: &Context<'_>) -> Outcome {
+    match cmd.text("strategy") {
+        "classic" => Outcome::default(),
+        "disallow" | "connectivity" => Outcome::error(
+            Errno::EOPNOTSUPP,
+            "only 'classic' is here: the monitor of the lowest rank that lives leads",
+        ),
+        other => Outcome::invalid(format!("unrecognized election strategy '{other}'")),
+    }
+}
+
+fn feature_set(cmd: &Command, ctx: &Context<'_>) -> Outcome {
+    let name = cmd.text("feature_name");
+    let m = &ctx.state.monmap;
+    let required = m.persistent_features | m.optional_features;
+    let Some((bit, _)) = MON_FEATURES.iter().find(|(_, n)| *n == name) else {
+        return Outcome::absent(format!("unknown feature '{name}'"));
+    };
+    if !cmd.flag("yes_i_really_mean_it") {
+        let why = format!(
+            "please specify '--yes-i-really-mean-it' if you really, **really** want to set feature \
+             'mon_feature_t([{name}])' in the monmap."
+        );
+        return Outcome::error(Errno::EPERM, why);
+    }
+    match required >> bit & 1 {
+        1 => Outcome::status(format!("setting feature 'mon_feature_t([{name}])'")),
+        _ => Outcome::error(
+            Errno::EOPNOTSUPP,
+            format!("feature '{name}' is not here: monitors have those of pacific, and require them all"),
+        ),
+    }
+}
+
 fn count_metadata(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     let of = |name: &String| daemons::value_of(&daemons::mon_facts(ctx, name), cmd.text("property"));
     cmd.json(&show::count_values(names(ctx).iter().map(of)))
@@ -284,7 +440,12 @@ fn ok_to_stop(cmd: &Command, ctx: &Context<'_>) -> Outcome {
         );
         return Outcome::error(Errno::EBUSY, why);
     }
-    Outcome::status("quorum should be preserved")
+    let why = format!(
+        "quorum should be preserved ({}) after stopping [{}]",
+        rest.join(","),
+        ids.join(",")
+    );
+    Outcome::status(why)
 }
 
 fn ok_to_add(_: &Command, _: &Context<'_>) -> Outcome {
@@ -326,11 +487,10 @@ fn quorum_status(cmd: &Command, ctx: &Context<'_>) -> Outcome {
         "features": quorum_features(),
         "monmap": monmap_json(ctx),
     });
-    // Compact even when nothing was asked for.
-    if cmd.format == Format::Plain {
-        return Outcome::ok(format!("{}\n", format::compact(&v)));
+    match cmd.format {
+        Format::Plain => Outcome::ok(format!("{}\n", format::compact(&v))),
+        _ => cmd.json(&v),
     }
-    cmd.json(&v)
 }
 
 pub fn mon_status(ctx: &Context<'_>) -> Value {

@@ -7,7 +7,7 @@ use crate::commands::views::osd_counts::{osd_counts, osd_numbers, shown_flags};
 use crate::commands::views::pg_stats::{Figures, count};
 use crate::commands::views::pg_stats::{add_shares, share_texts, usage};
 use crate::commands::views::services as registered;
-use crate::commands::views::{file_systems, io_rates, monmap, show};
+use crate::commands::views::{file_systems, io_rates, monmap, progress, show};
 use crate::format::units;
 use serde_json::{Map, Value, json};
 
@@ -45,7 +45,7 @@ fn json_form(ctx: &Context<'_>, figures: &Figures, report: &Report) -> Value {
             "services": s.mgrmap.services,
         },
         "servicemap": registered::dump(ctx),
-        "progress_events": ctx.progress.status_json(ctx.now),
+        "progress_events": progress::status_json(ctx),
     })
 }
 
@@ -169,7 +169,7 @@ fn data(out: &mut String, ctx: &Context<'_>, figures: &Figures) {
         let lines = [client, healing].into_iter().flatten().collect::<String>();
         out.push_str(&format!("  io:\n{lines} \n"));
     }
-    if let Some(event) = &ctx.progress.now {
+    if let Some(event) = ctx.progress.now.as_ref().filter(|_| progress::is_on(ctx)) {
         out.push_str(&format!("  progress:\n    {}\n \n", event.text(ctx.now, 6)));
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::commands::command::{Command, OPTIONS_MAX, Outcome, lines};
 use crate::commands::context::Context;
-use crate::commands::spec::{Spec, later, spec};
+use crate::commands::spec::{Spec, spec};
 use crate::commands::views::show;
 use crate::format::Table;
 use cluster::{
@@ -71,7 +71,6 @@ pub const TABLE: &[Spec] = &[
         show_defaults,
     )
     .by_manager(""),
-    later(RW, "injectargs injected_args*:str"),
 ];
 
 /// Bounds on what users can store.
@@ -92,8 +91,8 @@ fn section(who: &str) -> Option<String> {
         || EntityKind::ALL.iter().any(|k| k.as_str() == base)
         || base.parse::<AuthName>().is_ok_and(|n| !n.id.is_empty());
     let masks_fine = parts.all(|m| {
-        let value = m.strip_prefix("class:").or_else(|| m.strip_prefix("host:"));
-        value.is_some_and(|v| !v.is_empty())
+        let parts = m.split_once(':');
+        parts.is_some_and(|(kind, v)| !kind.is_empty() && !v.is_empty())
     });
     (known && masks_fine).then(|| who.to_string())
 }
@@ -104,6 +103,9 @@ fn set(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     let force = cmd.flag("force");
     if found.is_none() && !force {
         return Outcome::invalid(format!("unrecognized config option '{name}'"));
+    }
+    if found.is_some_and(|o| o.special) {
+        return Outcome::invalid(format!("{name} is special and cannot be stored by the mon"));
     }
     let Some(who) = section(cmd.text("who")) else {
         return Outcome::invalid(format!("unrecognized config target '{}'", cmd.text("who")));
@@ -126,7 +128,7 @@ fn set(cmd: &Command, ctx: &Context<'_>) -> Outcome {
         ));
     }
     let said = found
-        .and_then(|_| options::notice(&name, &who))
+        .and_then(|_| options::notice(&name, &who).or_else(|| odd_mask(&who)))
         .unwrap_or_default();
     let db = &ctx.state.config;
     if db.get(&who, &name) == Some(value.as_str()) {
@@ -139,6 +141,15 @@ fn set(cmd: &Command, ctx: &Context<'_>) -> Outcome {
         );
     }
     Outcome::status(said).with(Changes::one(Change::ConfigSet { who, name, value }))
+}
+
+/// Masks by other buckets than hosts are kept, and compared with nothing.
+fn odd_mask(who: &str) -> Option<String> {
+    let odd = |m: &&str| !m.starts_with("class:") && !m.starts_with("host:");
+    let mask = who.split('/').skip(1).find(odd)?;
+    Some(format!(
+        "note: the mask {mask} is kept, but matches no daemon here: use class: or host:"
+    ))
 }
 
 fn rm(cmd: &Command, ctx: &Context<'_>) -> Outcome {
@@ -309,12 +320,16 @@ fn help(cmd: &Command, _: &Context<'_>) -> Outcome {
     let enums: Vec<&str> = o.permitted.split(',').filter(|p| !p.is_empty()).collect();
     let limit = |text: &str| text.parse::<i64>().map_or(json!(text), Value::from);
     let json = || {
-        json!({
+        let mut all = json!({
             "name": key, "type": o.kind, "level": o.level, "desc": "", "long_desc": "", "default": typed(),
             "daemon_default": if o.default(true) == default { "" } else { o.default(true) },
             "tags": [], "services": [], "see_also": [],
             "min": limit(o.min), "max": limit(o.max), "can_update_at_runtime": o.runtime, "flags": [],
-        })
+        });
+        if let (Some(m), false) = (all.as_object_mut(), enums.is_empty()) {
+            m.insert("enum_values".into(), json!(enums));
+        }
+        all
     };
     let plain = || {
         let mut out = format!("{key}\n  ({}, {})\n  Default: {default}\n", o.kind, o.level);
@@ -342,7 +357,6 @@ fn ls(cmd: &Command, _: &Context<'_>) -> Outcome {
 
 /// Takes what it knows; gives back the rest, which belongs in the file (such as addresses of monitors).
 fn assimilate(cmd: &Command, ctx: &Context<'_>) -> Outcome {
-    const OF_THE_FILE: [&str; 4] = ["fsid", "mon_host", "keyring", "mon_initial_members"];
     let Ok(text) = std::str::from_utf8(&cmd.inbuf) else {
         return Outcome::invalid("parse error: the input is not text");
     };
@@ -369,7 +383,7 @@ fn assimilate(cmd: &Command, ctx: &Context<'_>) -> Outcome {
             return wrong();
         };
         let (name, value) = (option_name(name), value.trim().trim_matches('"').to_string());
-        let known = options::find(&name).filter(|_| !OF_THE_FILE.contains(&name.as_str()));
+        let known = options::find(&name).filter(|o| !o.special);
         let checked = known.and_then(|o| o.check(&value).ok());
         match (section(&at), checked) {
             (Some(_), Some(value))
@@ -487,7 +501,8 @@ fn minimal(_: &Command, ctx: &Context<'_>) -> Outcome {
 fn daemon(cmd: &Command, ctx: &Context<'_>) -> Result<AuthName, Outcome> {
     let text = cmd.text("who");
     let unknown = || Outcome::absent(format!("no config state for daemon {text}"));
-    let who = entity(text).filter(|n| !n.id.is_empty()).ok_or_else(unknown)?;
+    let wrong = || Outcome::invalid("invalid daemon name: use <type>.<id>");
+    let who = entity(text).filter(|n| !n.id.is_empty()).ok_or_else(wrong)?;
     let known = match who.kind {
         EntityKind::Osd => who.id.parse().is_ok_and(|id| ctx.map().exists(id)),
         EntityKind::Mon => ctx.state.monmap.mon_info.contains_key(&who.id),

@@ -123,9 +123,17 @@ pub const TABLE: &[Spec] = &[
         RW,
         "osd crush rule create-erasure name:str([A-Za-z0-9-_.]) profile?:str([A-Za-z0-9-_.=])",
     ),
-    later(
+    spec(
         RW,
         "osd crush swap-bucket source:str dest:str yes_i_really_mean_it?:bool",
+        "let two buckets change places, with all below them",
+        swap,
+    ),
+    spec(
+        RW,
+        "osd crush set-all-straw-buckets-to-straw2",
+        "make buckets of the old kind straw2",
+        straw2,
     ),
     spec(
         RW,
@@ -145,13 +153,6 @@ pub const TABLE: &[Spec] = &[
         "make every bucket's weight the sum of what is in it",
         reweight_all,
     ),
-    later(RW, "osd crush weight-set create-compat"),
-    later(
-        RW,
-        "osd crush weight-set create pool:pool mode:choice(flat|positional)",
-    ),
-    later(RW, "osd crush weight-set rm pool:pool"),
-    later(RW, "osd crush weight-set rm-compat"),
 ];
 
 /// The most that a 16.16 weight can hold.
@@ -302,11 +303,14 @@ fn rename_bucket(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     let c = &ctx.map().crush;
     match (c.item_id(from), c.item_id(to)) {
         (None, Some(_)) => Outcome::status(format!(
-            "srcname = '{from}' does not exist, but dstname = '{to}' does: already renamed"
+            "srcname = '{from}' does not exist and dstname = '{to}' already exists"
         )),
         (None, None) => Outcome::absent(format!("srcname = '{from}' does not exist")),
         (Some(_), Some(_)) => Outcome::error(Errno::EEXIST, format!("dstname = '{to}' already exists")),
-        (Some(id), None) if id >= 0 => Outcome::invalid(format!("srcname = '{from}' is not a bucket")),
+        (Some(id), None) if id >= 0 => Outcome::error(
+            Errno::ENOTDIR,
+            format!("srcname = '{from}' is not a bucket because its id = {id} is >= 0"),
+        ),
         (Some(_), None) => edit(ctx, format!("renamed bucket {from} into {to}"), |c| {
             c.rename_item(from, to)
         }),
@@ -499,6 +503,37 @@ fn create_rule(cmd: &Command, ctx: &Context<'_>, kind: RuleKind, class: Option<&
 
 fn create_replicated(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     create_rule(cmd, ctx, RuleKind::Replicated, cmd.opt_text("class"))
+}
+
+fn swap(cmd: &Command, ctx: &Context<'_>) -> Outcome {
+    let (source, dest) = (cmd.text("source"), cmd.text("dest"));
+    let c = &ctx.map().crush;
+    for name in [source, dest] {
+        match c.item_id(name) {
+            None => return Outcome::absent(format!("item {name} does not exist")),
+            Some(id) if id >= 0 => return Outcome::invalid(format!("item {name} is not a bucket")),
+            Some(_) => {}
+        }
+    }
+    if c.item_id(source).is_some_and(|id| c.parent(id).is_some()) && !cmd.flag("yes_i_really_mean_it") {
+        let why = format!(
+            "source item {source} is not an orphan bucket; pass --yes-i-really-mean-it to proceed anyway"
+        );
+        return Outcome::error(Errno::EPERM, why);
+    }
+    let mut inc = ctx.inc();
+    match inc.crush_mut(ctx.map()).swap_buckets(source, dest) {
+        Ok(()) => Outcome::status(format!("swapped bucket of {source} to {dest}")).with(Changes::map(inc)),
+        Err(_) => Outcome::invalid("failed to swap bucket contents: (22) Invalid argument"),
+    }
+}
+
+fn straw2(_: &Command, ctx: &Context<'_>) -> Outcome {
+    let old = |b: &crush::Bucket| b.alg() == crush::Alg::Straw;
+    match ctx.map().crush.iter_buckets().any(old) {
+        true => edit(ctx, String::new(), CrushMap::straw_to_straw2),
+        false => Outcome::default(),
+    }
 }
 
 fn create_simple(cmd: &Command, ctx: &Context<'_>) -> Outcome {

@@ -5,8 +5,9 @@ use crate::commands::context::Context;
 use crate::commands::crush::change;
 use crate::commands::crush::change::edit;
 use crate::commands::language::ids::parse_osd_id;
-use crate::commands::spec::{Spec, later, spec};
+use crate::commands::spec::{Spec, spec};
 use cluster::Changes;
+use crush::EditError;
 use serde_json::{Value, json};
 use types::{Errno, OsdId};
 
@@ -39,8 +40,18 @@ pub const TABLE: &[Spec] = &[
         "take the device class from OSDs",
         rm,
     ),
-    later(RW, "osd crush class create class:str([A-Za-z0-9-_])"),
-    later(RW, "osd crush class rm class:str([A-Za-z0-9-_])"),
+    spec(
+        RW,
+        "osd crush class create class:str([A-Za-z0-9-_])",
+        "make a device class that no device has yet",
+        create,
+    ),
+    spec(
+        RW,
+        "osd crush class rm class:str([A-Za-z0-9-_])",
+        "take a device class from its devices, and away",
+        remove,
+    ),
     spec(
         RW,
         "osd crush class rename srcname:str([A-Za-z0-9-_]) dstname:str([A-Za-z0-9-_])",
@@ -69,7 +80,7 @@ fn named(cmd: &Command, ctx: &Context<'_>) -> Result<Vec<OsdId>, Outcome> {
         if matches!(text, "all" | "any" | "*") {
             out.extend(ctx.map().osd_ids());
         } else {
-            let wrong = |_| Outcome::invalid(format!("unable to parse osd id:\"{text}\". "));
+            let wrong = |why| Outcome::invalid(format!("{why}, unable to parse osd id:\"{text}\". "));
             out.push(parse_osd_id(text).map_err(wrong)?);
         }
     }
@@ -90,14 +101,49 @@ fn get(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     cmd.either(|| ids.iter().map(one).collect::<Vec<Value>>().into(), plain)
 }
 
+fn create(cmd: &Command, ctx: &Context<'_>) -> Outcome {
+    let class = cmd.text("class");
+    if ctx.map().crush.class_id(class).is_some() {
+        return Outcome::status(format!("class '{class}' already exists"));
+    }
+    let mut inc = ctx.inc();
+    match inc.crush_mut(ctx.map()).create_class(class) {
+        Ok(id) => Outcome::status(format!("created class {class} with id {id} to crush map"))
+            .with(Changes::map(inc)),
+        Err(e) => change::refused(&e),
+    }
+}
+
+fn remove(cmd: &Command, ctx: &Context<'_>) -> Outcome {
+    let class = cmd.text("class");
+    if ctx.map().crush.class_id(class).is_none() {
+        return Outcome::default();
+    }
+    let mut inc = ctx.inc();
+    match inc.crush_mut(ctx.map()).remove_class(class) {
+        Ok(id) => Outcome::status(format!("removed class {class} with id {id} from crush map"))
+            .with(Changes::map(inc)),
+        Err(EditError::InUse(rule)) => {
+            let why = format!("class '{class}' still referenced by crush_rule(s): '{rule}'");
+            Outcome::error(Errno::EBUSY, why)
+        }
+        Err(e) => change::refused(&e),
+    }
+}
+
 fn rename(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     let (from, to) = (cmd.text("srcname"), cmd.text("dstname"));
     let c = &ctx.map().crush;
     match (c.class_id(from), c.class_id(to)) {
         // As after a first try whose answer was lost.
         (None, Some(_)) => Outcome::status(format!("already renamed to '{to}'")),
-        (None, None) => Outcome::absent(format!("class '{from}' does not exist")),
-        (Some(_), Some(_)) => Outcome::error(Errno::EEXIST, format!("class '{to}' already exists")),
+        (None, None) => Outcome::absent(format!(
+            "fail to rename '{from}' to '{to}' : (2) No such file or directory"
+        )),
+        (Some(_), Some(_)) => Outcome::error(
+            Errno::EEXIST,
+            format!("fail to rename '{from}' to '{to}' : (17) File exists"),
+        ),
         (Some(_), None) => edit(ctx, format!("rename class '{from}' to '{to}'"), |c| {
             c.rename_class(from, to)
         }),
@@ -114,13 +160,17 @@ fn set(cmd: &Command, ctx: &Context<'_>) -> Outcome {
         Ok(ids) => ids,
         Err(refusal) => return refusal,
     };
-    let mut todo = Vec::new();
+    let (mut todo, mut said) = (Vec::new(), String::new());
     for id in ids {
         if !ctx.map().exists(id) {
-            return Outcome::absent(format!("osd.{id} does not exist. "));
+            said.push_str(&format!("osd.{id} does not exist. "));
+            continue;
         }
         match ctx.map().crush.class_name_of(id) {
-            Some(now) if now == class => {}
+            Some(now) if now == class => said.push_str(&format!(
+                "osd.{id} already set to class {class}. set-device-class item id {id} name 'osd.{id}' \
+                 device_class '{class}': no change. "
+            )),
             Some(now) => {
                 let why = format!(
                     "osd.{id} has already bound to class '{now}', can not reset class to '{class}'; use 'ceph osd crush rm-device-class <id>' to remove old class first"
@@ -130,7 +180,7 @@ fn set(cmd: &Command, ctx: &Context<'_>) -> Outcome {
             None => todo.push(id),
         }
     }
-    let said = format!("set osd(s) {} to class '{class}'", text_of(&todo));
+    said.push_str(&format!("set osd(s) {} to class '{class}'", text_of(&todo)));
     if todo.is_empty() {
         return Outcome::status(said);
     }

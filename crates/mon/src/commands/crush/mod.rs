@@ -3,3 +3,4 @@
 pub mod change;
 pub mod class;
 pub mod read;
+pub mod weight_sets;

@@ -4,7 +4,7 @@ use crate::commands::command::{Command, Outcome, lines};
 use crate::commands::context::Context;
 use crate::commands::crush::change;
 use crate::commands::spec::{DEPRECATED, Spec, spec};
-use crate::commands::views::crush_map::{choose_args_json, dump, rule_json, rules_json, tunables_json};
+use crate::commands::views::crush_map::{dump, rule_json, rules_json, tunables_json};
 use crate::commands::views::osd_tree::{Listing, Walk};
 use crate::commands::views::{old_map, osd_tree};
 use crush::step_op;
@@ -54,18 +54,6 @@ pub const TABLE: &[Spec] = &[
         "osd crush get-tunable tunable:choice(straw_calc_version)",
         "one tunable",
         get_tunable,
-    ),
-    spec(
-        R,
-        "osd crush weight-set ls",
-        "sets of alternative weights",
-        weight_set_ls,
-    ),
-    spec(
-        R,
-        "osd crush weight-set dump",
-        "alternative weights",
-        weight_set_dump,
     ),
     spec(
         R,
@@ -165,22 +153,6 @@ fn get_tunable(cmd: &Command, ctx: &Context<'_>) -> Outcome {
         "straw_calc_version" => cmd.either(|| json!({"straw_calc_version": v}), || format!("{v}\n")),
         other => Outcome::invalid(format!("unrecognized tunable '{other}'")),
     }
-}
-
-fn weight_set_ls(cmd: &Command, ctx: &Context<'_>) -> Outcome {
-    let map = ctx.map();
-    let name = |key: &i64| match *key {
-        crush::DEFAULT_CHOOSE_ARGS => "(compat)".to_string(),
-        pool => map
-            .pool_name(pool)
-            .map_or_else(|| pool.to_string(), str::to_string),
-    };
-    let names: Vec<String> = map.crush.choose_args.keys().map(name).collect();
-    names_out(cmd, &names)
-}
-
-fn weight_set_dump(cmd: &Command, ctx: &Context<'_>) -> Outcome {
-    cmd.json(&choose_args_json(&ctx.map().crush))
 }
 
 fn getcrushmap(cmd: &Command, ctx: &Context<'_>) -> Outcome {

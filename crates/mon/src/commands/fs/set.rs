@@ -71,6 +71,13 @@ fn one(cmd: &Command, map: &mut MdsMap) -> Result<String, Outcome> {
             map.standby_count_wanted = n;
             Ok(String::new())
         }
+        _ => switch(map, var, val),
+    }
+}
+
+/// Settings that are on or off, and those of which one value is built.
+fn switch(map: &mut MdsMap, var: &str, val: &str) -> Result<String, Outcome> {
+    match var {
         "allow_new_snaps" => {
             let on = boolean(val)?;
             flag(map, mds_flag::ALLOW_SNAPS, on);

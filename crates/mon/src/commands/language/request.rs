@@ -36,7 +36,7 @@ pub fn parse(cmd: &[String], inbuf: Bytes, rows: Rows) -> Result<Command, Outcom
     if specs.is_empty() {
         return refuse("command not known");
     }
-    let format = format_of(args.get("format"));
+    let format = Format::of(args.get("format").and_then(Value::as_str));
     args.retain(|k, _| !TAKEN_OUT.contains(&k.as_str()));
     type_arguments(specs, &mut args)?;
     Ok(Command {
@@ -45,17 +45,8 @@ pub fn parse(cmd: &[String], inbuf: Bytes, rows: Rows) -> Result<Command, Outcom
         format,
         inbuf,
         told: false,
+        found: None,
     })
-}
-
-fn format_of(v: Option<&Value>) -> Format {
-    match v.and_then(Value::as_str) {
-        Some("json") => Format::Json,
-        Some("json-pretty" | "") => Format::JsonPretty,
-        Some("xml") => Format::Xml,
-        Some("xml-pretty") => Format::XmlPretty,
-        _ => Format::Plain,
-    }
 }
 
 /// What the signature does not name is left out: neither a command nor a capability's constraint shall see an argument

@@ -1,12 +1,12 @@
 //! Fencing of clients by address or network.
 
-use crate::commands::command::{Command, Format, Outcome, lines};
+use crate::commands::command::{Command, Outcome, lines};
 use crate::commands::context::{Context, SessionInfo};
 use crate::commands::spec::{DEPRECATED, Spec, spec};
 use crate::commands::views::show;
-use crate::format;
 use crate::format::json::significant;
 use cluster::Changes;
+use forms::names::Names;
 use serde_json::{Value, json};
 use std::time::Duration;
 use types::EntityAddr;
@@ -146,11 +146,16 @@ fn list(cmd: &Command, ctx: &Context<'_>) -> Outcome {
         .iter()
         .map(|(a, until)| json!({"range": a.to_string().trim_start_matches("cidr:"), "until": until.to_string()}))
         .collect();
-    let print = match cmd.format {
-        Format::JsonPretty => format::pretty,
-        _ => format::compact,
+    let names = cmd.names();
+    let of_ranges = Names {
+        prefix: "range_blocklist",
+        ..names
     };
-    Outcome::ok(format!("{}{}", print(&entries.into()), print(&ranges.into()))).saying(text)
+    let (entries, ranges) = (
+        cmd.format.write(&entries.into(), &names),
+        cmd.format.write(&ranges.into(), &of_ranges),
+    );
+    Outcome::ok(entries + &ranges).saying(text)
 }
 
 fn clear(_: &Command, ctx: &Context<'_>) -> Outcome {

@@ -3,13 +3,14 @@
 use crate::commands::command::{Command, Outcome};
 use crate::commands::context::Context;
 use crate::commands::language::ids::parse_osd_id;
-use crate::commands::spec::{DEPRECATED, Spec, later, spec};
+use crate::commands::osd::new;
+use crate::commands::spec::{DEPRECATED, HIDDEN, Spec, absent, later, spec};
 use crate::commands::views::pg_stats::Figures;
 use crate::commands::views::{osd_map, pg_stats};
 use crate::format::json::significant;
 use cluster::{Change, Changes};
-use types::osdmap::{AFFINITY_DEFAULT, Incremental, MAX_OSD_LIMIT, WEIGHT_IN, osd_state};
-use types::{Errno, OsdId, Uuid, release};
+use types::osdmap::{AFFINITY_DEFAULT, Incremental, WEIGHT_IN, osd_state};
+use types::{AuthName, EntityKind, Errno, OsdId, Uuid, release};
 
 const RW: (&str, &str) = ("osd", "rw");
 
@@ -58,8 +59,6 @@ pub const TABLE: &[Spec] = &[
         "destroy an OSD but keep its id",
         destroy,
     ),
-    spec(RW, "osd new uuid:uuid id?:osd", "make an OSD with this uuid", new),
-    spec(RW, "osd create uuid?:uuid id?:osd", "make an OSD", create).flagged(DEPRECATED),
     spec(
         RW,
         "osd setmaxosd newmax:int(0..)",
@@ -96,16 +95,47 @@ pub const TABLE: &[Spec] = &[
         "refuse OSDs older than a release",
         require_release,
     ),
-    later(RW, "osd stop ids*:str"),
+    spec(
+        RW,
+        "osd stop ids*:str",
+        "not here: the process that serves an OSD is stopped",
+        stop,
+    ),
+    spec(
+        RW,
+        "osd purge-new id:osd yes_i_really_mean_it?:bool",
+        "remove all traces of an OSD that never came up",
+        purge_new,
+    ),
+    spec(
+        RW,
+        "osd purge-actual id:osd yes_i_really_mean_it?:bool",
+        "purge, as the manager asks for it",
+        purge,
+    )
+    .flagged(HIDDEN),
+    spec(
+        RW,
+        "osd destroy-actual id:osd yes_i_really_mean_it?:bool",
+        "destroy, as the manager asks for it",
+        destroy,
+    )
+    .flagged(HIDDEN),
+    absent(
+        RW,
+        "osd force_healthy_stretch_mode yes_i_really_mean_it?:bool",
+        "not here: there is no stretch mode",
+    ),
+    absent(
+        RW,
+        "osd force_recovery_stretch_mode yes_i_really_mean_it?:bool",
+        "not here: there is no stretch mode",
+    ),
     later(
         RW,
         "osd erasure-code-profile set name:str([A-Za-z0-9-_.]) profile?*:str force?:bool",
     ),
     later(RW, "osd erasure-code-profile rm name:str([A-Za-z0-9-_.])"),
-    later(
-        RW,
-        "osd tier add pool:pool tierpool:pool force_nonempty?:choice(--force-nonempty)",
-    ),
 ];
 
 /// Runs `each` over the OSDs that `ids` name, collecting their sentences. Not one wrong id may be among them.
@@ -272,6 +302,10 @@ fn affinity(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     .with(Changes::map(inc))
 }
 
+/// Slots that the map may have. An empty one takes 115 bytes, and a map has to fit into a value of the cluster's state,
+/// which is a MiB: behind 9000 no change of the map would be possible any more, not even back.
+const MON_MAX_OSD: i32 = 4096;
+
 const ARE_YOU_SURE: &str = "are you SURE?  this might mean real, permanent data loss.  pass --yes-i-really-mean-it if you really do.";
 
 fn lost(cmd: &Command, ctx: &Context<'_>) -> Outcome {
@@ -304,10 +338,24 @@ fn in_use(cmd: &Command, ctx: &Context<'_>, id: OsdId) -> Option<Outcome> {
     (pgs > 0).then(|| Outcome::error(Errno::EBUSY, why))
 }
 
-fn forget_key(ctx: &Context<'_>, id: OsdId, changes: &mut Changes) {
-    let name = types::AuthName::new(types::EntityKind::Osd, id.to_string());
-    if ctx.state.auth.get(&name).is_some() {
-        changes.push(Change::AuthRm { name });
+const SURE_TO_DESTROY: &str = "Are you SURE?  Did you verify with 'ceph osd safe-to-destroy'?  This will mean real, permanent data loss, as well as deletion of cephx and lockbox keys. Pass --yes-i-really-mean-it if you really do.";
+
+/// What was kept for it: its key, and the one that opened its encrypted disk.
+fn forget_keys(ctx: &Context<'_>, id: OsdId, changes: &mut Changes) {
+    let mut names = vec![AuthName::new(EntityKind::Osd, id.to_string())];
+    if let Some(o) = ctx.map().osd(id) {
+        names.push(new::lockbox(o.uuid));
+        let held = new::disk_keys(o.uuid);
+        let keys = ctx.state.config_keys.range(held.clone()..);
+        let keys = keys.take_while(|(k, _)| k.starts_with(&held));
+        changes
+            .list
+            .extend(keys.map(|(k, _)| Change::ConfigKeyRm { key: k.clone() }));
+    }
+    for name in names {
+        if ctx.state.auth.get(&name).is_some() {
+            changes.push(Change::AuthRm { name });
+        }
     }
 }
 
@@ -330,6 +378,32 @@ fn doomed(cmd: &Command, ctx: &Context<'_>, are_you_sure: &str) -> Result<OsdId,
     }
 }
 
+/// Only what the real one calls new: never booted.
+fn purge_new(cmd: &Command, ctx: &Context<'_>) -> Outcome {
+    let id = match doomed(cmd, ctx, SURE_TO_DESTROY) {
+        Ok(id) => id,
+        Err(answer) => return answer,
+    };
+    let booted = ctx.map().osd(id).is_some_and(|o| o.state & osd_state::NEW == 0);
+    match booted {
+        true => Outcome::error(Errno::EPERM, format!("osd.{id} is not `new`.")),
+        false => purge(cmd, ctx),
+    }
+}
+
+/// Processes are stopped by those who started them; what the map says of their OSDs follows.
+fn stop(cmd: &Command, ctx: &Context<'_>) -> Outcome {
+    over_ids(cmd, ctx, |id, _| match ctx.map().is_up(id) {
+        false => Ok((Some(format!("osd.{id} is already down. ")), false)),
+        true => {
+            let why = format!(
+                "'osd stop' is not here: stop the process that serves osd.{id} ('ceph osd down {id}' lets it come back)"
+            );
+            Err(Outcome::error(Errno::EOPNOTSUPP, why))
+        }
+    })
+}
+
 fn purge(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     let id = match doomed(cmd, ctx, ARE_YOU_SURE) {
         Ok(id) => id,
@@ -345,7 +419,7 @@ fn purge(cmd: &Command, ctx: &Context<'_>) -> Outcome {
         return Outcome::error(Errno::EBUSY, e.to_string());
     }
     let mut changes = Changes::map(inc);
-    forget_key(ctx, id, &mut changes);
+    forget_keys(ctx, id, &mut changes);
     changes.push(Change::OsdMetadata {
         id,
         metadata: Default::default(),
@@ -354,8 +428,7 @@ fn purge(cmd: &Command, ctx: &Context<'_>) -> Outcome {
 }
 
 fn destroy(cmd: &Command, ctx: &Context<'_>) -> Outcome {
-    let why = "Are you SURE?  Did you verify with 'ceph osd safe-to-destroy'?  This will mean real, permanent data loss, as well as deletion of cephx and lockbox keys. Pass --yes-i-really-mean-it if you really do.";
-    let id = match doomed(cmd, ctx, why) {
+    let id = match doomed(cmd, ctx, SURE_TO_DESTROY) {
         Ok(id) => id,
         Err(answer) => return answer,
     };
@@ -368,59 +441,8 @@ fn destroy(cmd: &Command, ctx: &Context<'_>) -> Outcome {
         inc.new_uuid.insert(id, Uuid::default());
         changes = Changes::map(inc);
     }
-    forget_key(ctx, id, &mut changes);
+    forget_keys(ctx, id, &mut changes);
     Outcome::status(format!("destroyed osd.{id}")).with(changes)
-}
-
-fn new(cmd: &Command, ctx: &Context<'_>) -> Outcome {
-    match cmd.text("uuid").parse::<Uuid>() {
-        Ok(uuid) if !uuid.is_nil() => make(cmd, ctx, uuid),
-        _ => Outcome::invalid(format!("invalid uuid value '{}'", cmd.text("uuid"))),
-    }
-}
-
-fn create(cmd: &Command, ctx: &Context<'_>) -> Outcome {
-    match cmd.opt_text("uuid").map(str::parse::<Uuid>) {
-        None => make(cmd, ctx, Uuid::from_random(ctx.random.bytes())),
-        Some(Ok(uuid)) => make(cmd, ctx, uuid),
-        Some(Err(())) => Outcome::invalid(format!("invalid uuid value '{}'", cmd.text("uuid"))),
-    }
-}
-
-fn make(cmd: &Command, ctx: &Context<'_>, uuid: Uuid) -> Outcome {
-    let map = ctx.map();
-    let answer = |id: OsdId| {
-        let plain = || format!("{id}\n");
-        cmd.either(|| serde_json::json!({"osdid": id}), plain)
-    };
-    let same = |id: &OsdId| map.osd(*id).is_some_and(|o| o.uuid == uuid);
-    if let Some(id) = map.osd_ids().find(same) {
-        return answer(id);
-    }
-    let mut inc = ctx.inc();
-    let id = match cmd.int("id") {
-        None => inc.create_osd(map, uuid),
-        Some(id) => {
-            let Some(id) = OsdId::try_from(id)
-                .ok()
-                .filter(|id| (*id as usize) < MAX_OSD_LIMIT && *id >= 0)
-            else {
-                return Outcome::invalid(format!("osd.{id} is not a possible id"));
-            };
-            if map.exists(id) {
-                return Outcome::error(
-                    Errno::EEXIST,
-                    format!("id {id} already in use and does not match uuid {uuid}"),
-                );
-            }
-            inc.create_osd_with_id(map, id, uuid);
-            Some(id)
-        }
-    };
-    match id {
-        Some(id) => answer(id).with(Changes::map(inc)),
-        None => Outcome::error(Errno::ENOSPC, "the OSD map has no free slot"),
-    }
 }
 
 fn setmaxosd(cmd: &Command, ctx: &Context<'_>) -> Outcome {
@@ -428,9 +450,12 @@ fn setmaxosd(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     let wanted = cmd.int("newmax").unwrap_or(-1);
     let Some(max) = i32::try_from(wanted)
         .ok()
-        .filter(|n| (0..=MAX_OSD_LIMIT as i32).contains(n))
+        .filter(|n| (0..=MON_MAX_OSD).contains(n))
     else {
-        return Outcome::invalid(format!("cannot set max_osd to {wanted}: at most {MAX_OSD_LIMIT}"));
+        return Outcome::error(
+            Errno::ERANGE,
+            format!("cannot set max_osd to {wanted} which is > conf.mon_max_osd ({MON_MAX_OSD})"),
+        );
     };
     if let Some(id) = map.osd_ids().find(|id| *id >= max) {
         let why =

@@ -164,7 +164,7 @@ fn ok_to_stop(cmd: &Command, ctx: &Context<'_>) -> Outcome {
             v.insert(key.into(), json!(pgs));
         }
     }
-    let mut out = Outcome::ok(crate::format::compact(&Value::Object(v)));
+    let mut out = cmd.json_compact(&Value::Object(v));
     if bad > 0 {
         out.code = Errno::EBUSY.code();
         out.status = format!("unsafe to stop osd(s) at this time ({bad} PGs are or would become offline)");

@@ -5,13 +5,15 @@
 use crate::commands::command::{Command, Outcome};
 use crate::commands::context::Context;
 use crate::commands::osd::change;
-use crate::commands::spec::{Spec, later, spec};
+use crate::commands::spec::{Spec, spec};
 use crate::commands::views::show;
 use cluster::Changes;
 use serde_json::Value;
 use types::{Errno, OsdId, PgId, release};
 
 const RW: (&str, &str) = ("osd", "rw");
+
+const RECREATES: &str = "This command will recreate a lost (as in data lost) PG with data in it, such that the cluster will give up ever trying to recover the lost data.  Do this only if you are certain that all copies of the PG are in fact lost and you are willing to accept that the data is permanently destroyed.  Pass --yes-i-really-mean-it to proceed.";
 
 pub const TABLE: &[Spec] = &[
     spec(
@@ -50,8 +52,31 @@ pub const TABLE: &[Spec] = &[
         "set the primary of a placement group for now",
         primary_temp,
     ),
-    later(RW, "osd force-create-pg pgid:pgid yes_i_really_mean_it?:bool"),
+    spec(
+        RW,
+        "osd force-create-pg pgid:pgid yes_i_really_mean_it?:bool",
+        "not here: give up an OSD that is gone by 'osd lost'",
+        force_create,
+    ),
 ];
+
+/// An empty group in place of one whose copies are all lost: there is no way back from a mistake, and none to it yet.
+fn force_create(cmd: &Command, ctx: &Context<'_>) -> Outcome {
+    let text = cmd.text("pgid");
+    let Ok(pg) = text.parse::<PgId>() else {
+        return Outcome::invalid(format!("invalid pgid '{text}'"));
+    };
+    if ctx.map().pool(pg.pool).is_none_or(|p| pg.seed >= p.pg_num) {
+        return Outcome::absent(format!("pg {pg} should not exist"));
+    }
+    if !cmd.flag("yes_i_really_mean_it") {
+        return Outcome::error(Errno::EPERM, RECREATES);
+    }
+    let why = format!(
+        "'osd force-create-pg' is not here: 'ceph doctor' tells what pg {pg} waits for, and 'ceph osd lost' gives up an OSD"
+    );
+    Outcome::error(Errno::EOPNOTSUPP, why)
+}
 
 /// The PG of the arguments, if it exists.
 pub fn the_pg(cmd: &Command, ctx: &Context<'_>) -> Result<PgId, Outcome> {

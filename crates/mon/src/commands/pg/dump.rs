@@ -1,6 +1,6 @@
 //! `pg dump` and `pg ls`: all figures of placement groups, pools and OSDs.
 
-use crate::commands::command::{Command, Format, Outcome};
+use crate::commands::command::{Command, Outcome};
 use crate::commands::context::Context;
 use crate::commands::views::pg_stats::{Figures, count};
 use crate::commands::views::pool_stats::{all_pools, pool_stat_json, pool_stats, statfs_json, sum_json};
@@ -216,11 +216,7 @@ pub fn dump(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     let parts = Parts { words };
     let figures = Figures::of(ctx);
     let out = if cmd.wants_json() || cmd.prefix != "pg dump" {
-        let v = json!(dump_json(ctx, &figures, &parts));
-        match cmd.format {
-            Format::JsonPretty => cmd.json(&v),
-            _ => Outcome::ok(crate::format::compact(&v)),
-        }
+        cmd.json_compact(&dump_json(ctx, &figures, &parts))
     } else {
         Outcome::ok(dump_text(ctx, &figures, &parts))
     };

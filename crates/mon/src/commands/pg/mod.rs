@@ -1,12 +1,13 @@
 //! Commands about placement groups.
 
 mod dump;
+pub mod force;
 pub mod scrub;
 
 use crate::commands::command::{Command, Outcome};
 use crate::commands::context::Context;
 use crate::commands::language::ids;
-use crate::commands::spec::{Spec, later, spec};
+use crate::commands::spec::{Spec, spec};
 use crate::commands::views::pg_stats::{Figures, count};
 use crate::commands::views::{io_rates, pg_stats, show};
 use crate::format::{Align, Table, units};
@@ -16,7 +17,6 @@ use types::pgstats::{PgStat, pg_state};
 use types::{Errno, OsdId, PgId, PoolId};
 
 const R: (&str, &str) = ("pg", "r");
-const RW: (&str, &str) = ("pg", "rw");
 
 pub const TABLE: &[Spec] = &[
     spec(R, "pg stat", "placement groups in one line", stat).by_manager(""),
@@ -83,12 +83,6 @@ pub const TABLE: &[Spec] = &[
         debug,
     )
     .by_manager(""),
-    later(R, "pg getmap").by_manager(""),
-    later(("osd", "rw"), "pg repeer pgid:pgid"),
-    later(RW, "pg force-recovery pgid*:pgid").by_manager(""),
-    later(RW, "pg force-backfill pgid*:pgid").by_manager(""),
-    later(RW, "pg cancel-force-recovery pgid*:pgid").by_manager(""),
-    later(RW, "pg cancel-force-backfill pgid*:pgid").by_manager(""),
 ];
 
 /// The real one's default of `mon_pg_stuck_threshold`, in seconds.

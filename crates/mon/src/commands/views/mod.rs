@@ -12,5 +12,6 @@ pub mod osd_map;
 pub mod osd_tree;
 pub mod pg_stats;
 pub mod pool_stats;
+pub mod progress;
 pub mod services;
 pub mod show;

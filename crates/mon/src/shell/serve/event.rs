@@ -5,6 +5,7 @@ use crate::policies::lag::Words;
 use crate::shell::ask::Ask;
 use crate::shell::commits::{Asked, Outcome};
 use crate::shell::monitor::MessageEnv;
+use crate::shell::requests::Request;
 use crate::shell::serve::{Error, MonServer, Port};
 use crate::shell::turns::Kind;
 use net::NetEvent;
@@ -15,6 +16,8 @@ pub(super) enum Event {
     Stats,
     Tick,
     Ask(Ask),
+    /// What a request is about is known.
+    LookedUp(Port, u64, Box<Request>),
     Committed(Option<Box<Asked<Port>>>, Outcome),
     Chores(Box<Chores>, Result<(), metastore::Error>),
     /// What the other monitors said of themselves.
@@ -31,7 +34,7 @@ impl Event {
             Self::State => Kind::State,
             Self::Stats => Kind::Stats,
             Self::Tick => Kind::Tick,
-            Self::Ask(_) => Kind::Ask,
+            Self::Ask(_) | Self::LookedUp(..) => Kind::Ask,
             Self::Committed(..) => Kind::Committed,
             Self::Chores(..) => Kind::Chores,
             Self::Heard(_) => Kind::Heard,
@@ -61,6 +64,7 @@ impl MonServer {
                 self.turn(turn);
             }
             Event::Ask(question) => self.answer_question(question),
+            Event::LookedUp(port, id, request) => self.decide(port, id, *request),
             Event::Followed(done) => {
                 done?;
                 return Err(Error::Cluster(metastore::Error::Closed));

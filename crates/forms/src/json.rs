@@ -16,6 +16,24 @@ pub fn compact(v: &Value) -> String {
     out
 }
 
+/// On one line, with a blank behind each comma and colon, as modules of Ceph's manager print it. Real numbers that are whole
+/// keep their `.0`.
+pub fn spaced(v: &Value) -> String {
+    match v {
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().map(spaced).collect();
+            format!("[{}]", items.join(", "))
+        }
+        Value::Object(map) => {
+            let items = map
+                .iter()
+                .map(|(k, v)| format!("{}: {}", Value::from(k.as_str()), spaced(v)));
+            format!("{{{}}}", items.collect::<Vec<_>>().join(", "))
+        }
+        other => other.to_string(),
+    }
+}
+
 /// With the newline at the end.
 pub fn pretty(v: &Value) -> String {
     let mut out = String::new();

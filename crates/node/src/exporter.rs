@@ -1,0 +1,235 @@
+//! `/metrics` over HTTP: the cluster's figures from this process' monitor, and what the daemons of this process count, in
+//! Prometheus' text format.
+//!
+//! It listens on the loopback address alone: whoever shall see it from elsewhere puts a proxy before it. Only GET of `/metrics`
+//! and `/` is answered.
+//!
+//! Bounds: [`CONNECTIONS_MAX`] connections, each for one request, [`REQUEST_MAX`] long and with a head of [`HEAD_BYTES`].
+
+use crate::role::{MonitorAccess, Registries};
+use bytes::{BufMut, Bytes, BytesMut};
+use http_body_util::Full;
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode, header};
+use io::socket::{Acceptor, Listener, Stream};
+use io::task;
+use metrics::{Kind, Value};
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::future::Future;
+use std::io::ErrorKind;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::sync::Semaphore;
+
+const CONNECTIONS_MAX: usize = 16;
+const REQUEST_MAX: Duration = Duration::from_secs(10);
+const HEAD_BYTES: usize = 16 << 10;
+const READ_BYTES: usize = 4096;
+/// After an error of accepting, such as that of too many open files.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Loggers whose figures Ceph's boards look at.
+const LOGGERS: [&str; 3] = ["osd", "bluestore", "mon"];
+/// The monitor has them of all OSDs.
+const OF_CLUSTER: [&str; 3] = ["osd_numpg", "osd_stat_bytes", "osd_stat_bytes_used"];
+
+/// Serves for as long as the process runs. A port that is taken is said, and no reason not to start.
+pub(crate) fn start(port: u16, access: MonitorAccess, registries: Registries) {
+    let addr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port);
+    match Listener::bind(addr).and_then(Listener::start) {
+        Ok(acceptor) => drop(task::spawn_local(serve(acceptor, access, registries))),
+        Err(e) => tracing::warn!("no /metrics: {addr} cannot be listened on: {e}"),
+    }
+}
+
+async fn serve(acceptor: Acceptor, access: MonitorAccess, registries: Registries) {
+    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let Ok(permit) = room.clone().acquire_owned().await else {
+            return;
+        };
+        match acceptor.accept().await {
+            Ok((stream, _)) => {
+                let answered = connection(stream, access.clone(), registries.clone());
+                drop(task::spawn_local(async move {
+                    let _ = task::timeout(REQUEST_MAX, answered).await;
+                    drop(permit);
+                }));
+            }
+            Err(e) => {
+                tracing::warn!("/metrics: {e}");
+                task::sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn connection(stream: Stream, access: MonitorAccess, registries: Registries) {
+    let service = service_fn(move |request| {
+        let (access, registries) = (access.clone(), registries.clone());
+        async move { Ok::<_, Infallible>(answer(&request, &access, &registries).await) }
+    });
+    let served = http1::Builder::new()
+        .keep_alive(false)
+        .max_buf_size(HEAD_BYTES)
+        .serve_connection(Wire::new(stream), service);
+    if let Err(e) = served.await {
+        tracing::debug!("/metrics: {e}");
+    }
+}
+
+async fn answer<B>(request: &Request<B>, access: &MonitorAccess, of: &Registries) -> Response<Full<Bytes>> {
+    if request.method() != Method::GET {
+        return page(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "only GET is answered here\n".into(),
+        );
+    }
+    match request.uri().path() {
+        "/metrics" => {
+            let asked = access.ask(r#"{"prefix":"skep metrics"}"#.to_string()).await;
+            match asked.filter(|a| a.code == 0) {
+                Some(a) => {
+                    let cluster = String::from_utf8_lossy(&a.data).into_owned();
+                    page(StatusCode::OK, cluster + &counted(of))
+                }
+                None => page(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "the monitor of this process does not answer\n".into(),
+                ),
+            }
+        }
+        "/" => page(StatusCode::OK, "Figures of this cluster: /metrics\n".into()),
+        _ => page(StatusCode::NOT_FOUND, "there is only /metrics here\n".into()),
+    }
+}
+
+fn page(status: StatusCode, text: String) -> Response<Full<Bytes>> {
+    let mut out = Response::new(Full::new(Bytes::from(text)));
+    *out.status_mut() = status;
+    let kind = header::HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    out.headers_mut().insert(header::CONTENT_TYPE, kind);
+    out
+}
+
+/// What the daemons of this process count. Times are in seconds.
+fn counted(registries: &Registries) -> String {
+    let mut all: BTreeMap<String, (&str, String)> = BTreeMap::new();
+    for (daemon, registry) in registries.all() {
+        registry.visit(&mut |logger, spec, value| {
+            let name = format!("{logger}_{}", spec.name);
+            if !LOGGERS.contains(&logger) || OF_CLUSTER.contains(&name.as_str()) {
+                return;
+            }
+            let mut put = |suffix: &str, kind: &'static str, value: String| {
+                let name = format!("ceph_{name}{suffix}");
+                let lines = &mut all.entry(name.clone()).or_insert((kind, String::new())).1;
+                lines.push_str(&format!("{name}{{ceph_daemon=\"{daemon}\"}} {value}\n"));
+            };
+            match value {
+                Value::Number(n) if spec.kind == Kind::Gauge => put("", "gauge", n.to_string()),
+                Value::Number(n) => put("", "counter", n.to_string()),
+                Value::Time { count, sum } => {
+                    put("_sum", "counter", sum.as_secs_f64().to_string());
+                    put("_count", "counter", count.to_string());
+                }
+                Value::Sum { count, sum } => {
+                    put("_sum", "counter", sum.to_string());
+                    put("_count", "counter", count.to_string());
+                }
+                Value::Histogram(_) => {}
+            }
+        });
+    }
+    let family = |(name, (kind, lines)): (String, (&str, String))| format!("# TYPE {name} {kind}\n{lines}");
+    all.into_iter().map(family).collect()
+}
+
+type Wait = Pin<Box<dyn Future<Output = std::io::Result<()>>>>;
+
+/// One of our streams as hyper wants it.
+struct Wire {
+    stream: Arc<Stream>,
+    reading: Option<Wait>,
+    writing: Option<Wait>,
+}
+
+impl Wire {
+    fn new(stream: Stream) -> Self {
+        Self {
+            stream: Arc::new(stream),
+            reading: None,
+            writing: None,
+        }
+    }
+}
+
+/// Ready when it is worth while to try again.
+fn wait(
+    slot: &mut Option<Wait>,
+    make: impl FnOnce() -> Wait,
+    cx: &mut Context<'_>,
+) -> Poll<std::io::Result<()>> {
+    let ready = slot.get_or_insert_with(make).as_mut().poll(cx);
+    if ready.is_ready() {
+        *slot = None;
+    }
+    ready
+}
+
+impl Read for Wire {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        mut into: ReadBufCursor<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        let mut buf = BytesMut::with_capacity(READ_BYTES).limit(into.remaining().min(READ_BYTES));
+        loop {
+            match self.stream.try_read(&mut buf) {
+                Ok(_) => {
+                    into.put_slice(buf.get_ref());
+                    return Poll::Ready(Ok(()));
+                }
+                Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                    let stream = self.stream.clone();
+                    let make = move || -> Wait { Box::pin(async move { stream.readable().await }) };
+                    std::task::ready!(wait(&mut self.reading, make, cx))?;
+                }
+                Err(e) => return Poll::Ready(Err(e)),
+            }
+        }
+    }
+}
+
+impl Write for Wire {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
+        loop {
+            match self.stream.try_write(&[std::io::IoSlice::new(data)]) {
+                Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                    let stream = self.stream.clone();
+                    let make = move || -> Wait { Box::pin(async move { stream.writable().await }) };
+                    std::task::ready!(wait(&mut self.writing, make, cx))?;
+                }
+                done => return Poll::Ready(done),
+            }
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    /// Dropping it closes it.
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}

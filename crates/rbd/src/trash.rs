@@ -1,0 +1,54 @@
+//! A pool's trash: images that are to be removed, by people or by time (docs/protocol/ceph/05-rbd.md, 4.10). Removal is in
+//! [`crate::image`].
+
+use crate::calls::Calls;
+use crate::header::ask;
+use crate::{Error, Result, names};
+use bytes::Bytes;
+use client::{IoCtx, Operation};
+use denc::{Decode, Reader};
+use objclass::rbd::types::TrashImage;
+use std::collections::BTreeMap;
+use types::Errno;
+
+/// Entries in one answer.
+const PAGE: u64 = 1024;
+
+/// One image in the trash.
+pub async fn get(io: &IoCtx, id: &str) -> Result<TrashImage> {
+    let op = Operation::new().rbd("trash_get", |w| w.string(id));
+    match ask(io, names::TRASH, op).await {
+        Ok(done) => Ok(TrashImage::from_bytes(&done.step(0)?.data)?),
+        Err(e) if e.is_not_found() => Err(Error::refused(
+            Errno::ENOENT,
+            format!("there is no image of id '{id}' in the trash"),
+        )),
+        Err(e) => Err(e),
+    }
+}
+
+/// All images in the trash, by id.
+pub async fn list(io: &IoCtx) -> Result<BTreeMap<String, TrashImage>> {
+    let mut all = BTreeMap::new();
+    let mut after = Bytes::new();
+    loop {
+        let op = Operation::new().rbd("trash_list", |w| {
+            w.blob(&after);
+            w.u64(PAGE);
+        });
+        let done = match ask(io, names::TRASH, op).await {
+            Err(e) if e.is_not_found() => return Ok(all),
+            other => other?,
+        };
+        let page: BTreeMap<Bytes, TrashImage> = Reader::new(done.step(0)?.data.clone()).get()?;
+        let whole = (page.len() as u64) < PAGE;
+        if let Some(last) = page.keys().next_back() {
+            after = last.clone();
+        }
+        let text = |b: Bytes| String::from_utf8_lossy(&b).into_owned();
+        all.extend(page.into_iter().map(|(id, image)| (text(id), image)));
+        if whole {
+            return Ok(all);
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! The worker's connection to its own cluster, by the name and the key of its manager.
+
+use crate::config::Config;
+use client::{Client, Conf, Platform};
+use cluster::{Change, Changes, ClusterState, new_entity};
+use std::time::Duration;
+use types::{AuthName, EntityKind};
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Between two attempts.
+const PAUSE: Duration = Duration::from_secs(10);
+/// What the manager of a new cluster may, too.
+const CAPS: [(&str, &str); 3] = [
+    ("mds", "allow *"),
+    ("mon", "allow profile mgr"),
+    ("osd", "allow *"),
+];
+
+pub struct Connection {
+    config: Config,
+    client: Option<Client>,
+    /// When the last attempt failed, and why.
+    failed: Option<(Duration, String)>,
+}
+
+impl Connection {
+    pub fn new(config: Config) -> Self {
+        Self {
+            config,
+            client: None,
+            failed: None,
+        }
+    }
+
+    /// Connects if that was not done; the error is a sentence.
+    pub async fn get(&mut self) -> Result<Client, String> {
+        if let Some(client) = &self.client {
+            return Ok(client.clone());
+        }
+        let now = self.config.clock.monotonic();
+        if let Some((at, why)) = &self.failed
+            && now.saturating_sub(*at) < PAUSE
+        {
+            return Err(why.clone());
+        }
+        match self.connect().await {
+            Ok(client) => {
+                self.failed = None;
+                self.client = Some(client.clone());
+                Ok(client)
+            }
+            Err(why) => {
+                let why = format!("work on images waits: the manager cannot connect: {why}");
+                tracing::warn!("{why}");
+                self.failed = Some((now, why.clone()));
+                Err(why)
+            }
+        }
+    }
+
+    async fn connect(&self) -> Result<Client, String> {
+        let name = AuthName::new(EntityKind::Mgr, self.config.mgr_name.clone());
+        let key = match self.config.cephx {
+            true => Some(self.key(&name).await?),
+            false => None,
+        };
+        let state = self.config.cluster.state();
+        let mons = state.monmap.by_rank().map(|m| m.addrs.first()).collect();
+        let conf = Conf {
+            connect_timeout: CONNECT_TIMEOUT,
+            ..Conf::new(name, mons, key)
+        };
+        let platform = Platform {
+            clock: self.config.clock.clone(),
+            random: self.config.random.clone(),
+        };
+        let client = Client::connect_with(conf, platform).await;
+        client.map_err(|e| e.to_string())
+    }
+
+    /// The manager's; makes one where there is none.
+    async fn key(&self, name: &AuthName) -> Result<auth::CryptoKey, String> {
+        let cluster = &self.config.cluster;
+        if let Some(entity) = cluster.state().auth.get(name) {
+            return Ok(entity.key.clone());
+        }
+        let cx = auth::Context {
+            now: cluster.now(),
+            entropy: &*self.config.entropy,
+        };
+        let fresh = new_entity(&cx, &CAPS);
+        let decide = |state: &ClusterState| match state.auth.get(name) {
+            Some(entity) => (Changes::none(), entity.key.clone()),
+            None => {
+                let put = Change::AuthPut {
+                    name: name.clone(),
+                    entity: fresh.clone(),
+                };
+                (Changes::one(put), fresh.key.clone())
+            }
+        };
+        let done = cluster.commit(decide).await.map_err(|e| e.to_string())?;
+        Ok(done.reply)
+    }
+
+    pub async fn end(&mut self) {
+        if let Some(client) = self.client.take() {
+            client.shutdown().await;
+        }
+    }
+}

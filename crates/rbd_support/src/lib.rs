@@ -1,0 +1,208 @@
+//! Work on images that the cluster does by itself, as Ceph's manager module `rbd_support` does: tasks, schedules, and the
+//! names of images for those who show figures of them. What is to be done stands in the cluster state
+//! (`cluster::rbd_support`), so it survives whoever does it.
+//!
+//! One worker runs beside each monitor; that of the active manager works. It is a client of the cluster like others, by the
+//! name of the manager, and connects when there is something to do.
+//!
+//! Invariants: a task leaves the cluster state when it is done, given up, or cancelled, and not before; each can be begun
+//! again at any point. One task runs at a time, and one purge.
+//!
+//! Bounds: [`LOOKUPS_MAX`] lookups wait; tasks, schedules and images are bounded where they are kept.
+
+mod config;
+mod connect;
+mod names;
+mod part;
+mod purge;
+mod task;
+
+use client::Client;
+use cluster::rbd_support::{Action, Found, Live, Schedules, TRASH_PURGE_KEY, Wanted};
+pub use config::Config;
+use connect::Connection;
+use io::task::{interval, spawn_local};
+use rbd::{Image, ImageOptions, directory, trash};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot, watch};
+use types::{Errno, Utime};
+
+/// Questions about images that wait.
+pub const LOOKUPS_MAX: usize = 16;
+const TICK: Duration = Duration::from_secs(1);
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// An image to look up, and where the answer goes.
+pub type Lookup = (Wanted, oneshot::Sender<Found>);
+
+struct Worker {
+    config: Config,
+    connection: Connection,
+    live: watch::Sender<Arc<Live>>,
+    task: Option<task::Job>,
+    names: names::Names,
+    purge: purge::Purges,
+}
+
+/// Works until nobody is left who could ask.
+pub async fn run(config: Config, live: watch::Sender<Arc<Live>>, mut lookups: mpsc::Receiver<Lookup>) {
+    let now = config.clock.wall().as_secs();
+    let mut worker = Worker {
+        connection: Connection::new(config.clone()),
+        config,
+        live,
+        task: None,
+        names: names::Names::default(),
+        purge: purge::Purges::from(now),
+    };
+    let mut tick = interval(TICK);
+    tick.set_missed_tick_behavior(io::task::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            biased;
+            lookup = lookups.recv() => match lookup {
+                Some(lookup) => worker.look_up(lookup).await,
+                None => break,
+            },
+            _ = tick.tick() => worker.tick().await,
+        }
+    }
+    worker.rest().await;
+}
+
+impl Worker {
+    fn now(&self) -> Utime {
+        Utime::from_unix(self.config.clock.wall())
+    }
+
+    fn is_active(&self) -> bool {
+        let map = &self.config.cluster.state().mgrmap;
+        map.available && map.active_name == self.config.mgr_name
+    }
+
+    fn tell(&self, change: impl FnOnce(&mut Live)) {
+        self.live.send_if_modified(|live| {
+            let mut next = (**live).clone();
+            change(&mut next);
+            let changed = next != **live;
+            if changed {
+                *live = Arc::new(next);
+            }
+            changed
+        });
+    }
+
+    async fn tick(&mut self) {
+        if !self.is_active() {
+            return self.rest().await;
+        }
+        self.follow_task().await;
+        if !self.has_work() {
+            return self.tell(|live| live.trouble = None);
+        }
+        let client = match self.connection.get().await {
+            Ok(client) => client,
+            Err(why) => return self.tell(|live| live.trouble = Some(why)),
+        };
+        self.tell(|live| live.trouble = None);
+        self.begin_task(&client);
+        self.follow_names(&client).await;
+        self.follow_purges(&client).await;
+    }
+
+    fn has_work(&self) -> bool {
+        let state = self.config.cluster.state();
+        self.task.is_some()
+            || !cluster::rbd_support::tasks(&state).is_empty()
+            || state.config_keys.contains_key(TRASH_PURGE_KEY)
+            || self.names.wants(&self.config)
+    }
+
+    /// Another manager is active, or the monitor ends.
+    async fn rest(&mut self) {
+        if let Some(job) = self.task.take() {
+            job.abort();
+        }
+        self.names.abort();
+        self.purge.abort();
+        self.connection.end().await;
+        self.tell(|live| *live = Live::default());
+    }
+
+    async fn look_up(&mut self, (wanted, reply): Lookup) {
+        let client = match self.connection.get().await {
+            Ok(client) => client,
+            Err(why) => return drop(reply.send(Err((Errno::EIO, why)))),
+        };
+        drop(spawn_local(async move {
+            let found = io::task::timeout(LOOKUP_TIMEOUT, find(&client, &wanted)).await;
+            let late = |_| Err((Errno::ETIMEDOUT, "the OSDs do not answer".to_string()));
+            let _ = reply.send(found.unwrap_or_else(late));
+        }));
+    }
+
+    async fn follow_purges(&mut self, client: &Client) {
+        let state = self.config.cluster.state();
+        let schedules = Schedules::of(&state, TRASH_PURGE_KEY);
+        let now = self.now();
+        if let Some(namespaces) = self.purge.follow(client, &state, &schedules, now).await {
+            self.tell(|live| live.namespaces = namespaces);
+        }
+    }
+
+    async fn follow_names(&mut self, client: &Client) {
+        if let Some(names) = self.names.follow(client, &self.config).await {
+            self.tell(|live| live.names = names);
+        }
+    }
+}
+
+/// Words as the real one's.
+async fn find(client: &Client, wanted: &Wanted) -> Found {
+    let mut io = client.pool_by_id(wanted.pool);
+    io.set_namespace(wanted.namespace.clone().into_bytes());
+    let image = wanted.image.clone();
+    let place = || {
+        let pool = client.map().ok();
+        let pool = pool.and_then(|m| m.pool_name(wanted.pool).map(str::to_string));
+        match wanted.namespace.as_str() {
+            "" => pool.unwrap_or_default(),
+            ns => format!("{}/{ns}", pool.unwrap_or_default()),
+        }
+    };
+    let failed = |e: rbd::Error, missing: String| match e.is_not_found() {
+        true => (
+            Errno::ENOENT,
+            format!("[errno 2] RBD image not found ({missing})"),
+        ),
+        false => (e.errno(), e.to_string()),
+    };
+    if wanted.action == Action::TrashRemove {
+        let found = trash::get(&io, &image).await;
+        let found = found.map_err(|e| failed(e, "error retrieving image from trash".into()))?;
+        return Ok((String::from_utf8_lossy(&found.name).into_owned(), image));
+    }
+    let id = directory::id_of(&io, &image).await;
+    let id = id.map_err(|e| failed(e, format!("Image {}/{image} does not exist", place())))?;
+    let options = ImageOptions {
+        read_only: true,
+        encrypted: true,
+        ..ImageOptions::default()
+    };
+    let open = Image::open_id(&io, &id, &options).await;
+    let header = match open {
+        Ok(open) => open.header().await,
+        Err(e) => Err(e),
+    };
+    let header = header.map_err(|e| failed(e, format!("Image {}/{image} does not exist", place())))?;
+    if wanted.action == Action::Flatten && header.parent.is_none() {
+        let why = format!("Image {}/{image} does not have a parent", place());
+        return Err((Errno::ENOENT, format!("[errno 2] RBD image not found ({why})")));
+    }
+    if wanted.action == Action::Remove && !header.snaps.is_empty() {
+        let why = format!("Image {}/{image} has snapshots", place());
+        return Err((Errno::EBUSY, format!("[errno 16] RBD image is busy ({why})")));
+    }
+    Ok((image, id))
+}

@@ -1,0 +1,227 @@
+//! The task under way: begun, watched, settled.
+//!
+//! A task that failed is tried again, later and later, [`FAILURES_MAX`] times; one that cannot succeed is given up at once.
+//! Both are in the cluster log. What is gone already counts as done.
+
+use crate::Worker;
+use crate::part::Part;
+use client::Client;
+use cluster::rbd_support::{self as kept, Action, ENDED_MAX, Ended, Running, Task};
+use cluster::{Change, Changes, ClusterState};
+use rbd::{Image, ImageOptions, directory, image, trash};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use types::clusterlog::LogLevel;
+use types::{Errno, Utime};
+
+const FAILURES_MAX: u64 = 10;
+const RETRY_AFTER_SEC: u64 = 30;
+const RETRY_AFTER_MAX_SEC: u64 = 300;
+/// `progress` counts in these.
+const WHOLE: u64 = 1000;
+
+pub struct Job {
+    task: Task,
+    started: Utime,
+    /// In thousandths.
+    progress: Arc<AtomicU64>,
+    part: Part<rbd::Result<()>>,
+}
+
+impl Job {
+    pub fn abort(&self) {
+        self.part.abort();
+    }
+}
+
+impl Worker {
+    /// Settles the task under way if it has ended, and stops it if it was cancelled.
+    pub(crate) async fn follow_task(&mut self) {
+        let Some(job) = &self.task else { return };
+        let is_kept = kept::task(&self.config.cluster.state(), &job.task.id).is_some();
+        if !is_kept && !job.part.is_over() {
+            job.abort();
+            self.task = None;
+            // With the connection its locks and watches go.
+            self.connection.end().await;
+            return self.tell(|live| live.running = None);
+        }
+        if !job.part.is_over() {
+            let progress = job.progress.load(Ordering::Relaxed) as f64 / WHOLE as f64;
+            return self.tell(|live| {
+                if let Some(running) = &mut live.running {
+                    running.progress = progress;
+                }
+            });
+        }
+        let Some(job) = self.task.take() else { return };
+        self.tell(|live| live.running = None);
+        if let Some(done) = job.part.ended().await {
+            self.settle(job.task, job.started, done).await;
+        }
+    }
+
+    pub(crate) fn begin_task(&mut self, client: &Client) {
+        if self.task.is_some() {
+            return;
+        }
+        let now = self.now();
+        let all = kept::tasks(&self.config.cluster.state());
+        let Some(task) = all.into_iter().find(|t| t.retry_at <= u64::from(now.sec)) else {
+            return;
+        };
+        let progress = Arc::new(AtomicU64::new(0));
+        let work = perform(client.clone(), task.clone(), now, progress.clone());
+        let running = Running {
+            task: task.clone(),
+            started: now,
+            progress: 0.0,
+        };
+        self.tell(|live| live.running = Some(running));
+        self.task = Some(Job {
+            task,
+            started: now,
+            progress,
+            part: Part(io::task::spawn_local(work)),
+        });
+    }
+
+    async fn settle(&self, task: Task, started: Utime, done: rbd::Result<()>) {
+        let now = self.now();
+        let failure = done.err().map(|e| (is_final(e.errno()), e.to_string()));
+        let next = failure
+            .as_ref()
+            .filter(|(is_final, _)| !is_final && task.failures < FAILURES_MAX);
+        let change = next.map(|(_, why)| {
+            let pause = (RETRY_AFTER_SEC << task.failures.min(8)).min(RETRY_AFTER_MAX_SEC);
+            Task {
+                failures: task.failures + 1,
+                why: Some(why.clone()),
+                retry_at: u64::from(now.sec) + pause,
+                ..task.clone()
+            }
+        });
+        let given_up = failure.filter(|_| change.is_none()).map(|(_, why)| why);
+        let decide = |state: &ClusterState| {
+            (
+                changes(state, &task, change.as_ref(), given_up.as_deref(), now),
+                (),
+            )
+        };
+        if let Err(e) = self.config.cluster.commit(decide).await {
+            // It stands there still, and is done again.
+            return tracing::warn!("{}: its end is not kept: {e}", task.message());
+        }
+        if change.is_none() {
+            self.tell(|live| {
+                live.ended.push(Ended {
+                    task,
+                    started,
+                    finished: now,
+                    failure: given_up,
+                });
+                let surplus = live.ended.len().saturating_sub(ENDED_MAX);
+                live.ended.drain(..surplus);
+            });
+        }
+    }
+}
+
+/// What is kept of a task that ended; nothing, if somebody has cancelled it.
+fn changes(
+    state: &ClusterState,
+    task: &Task,
+    again: Option<&Task>,
+    given_up: Option<&str>,
+    now: Utime,
+) -> Changes {
+    if kept::task(state, &task.id).is_none() {
+        return Changes::none();
+    }
+    let mut out = match again {
+        Some(again) => Changes::one(Change::ConfigKeySet {
+            key: again.key(),
+            value: again.value(),
+        }),
+        None => Changes::one(Change::ConfigKeyRm { key: task.key() }),
+    };
+    if let Some(why) = given_up {
+        let text = format!("task {} ({}) is given up: {why}", task.id, task.message());
+        out.push(Change::Log(state.log_entry(now, LogLevel::Warning, text)));
+    }
+    out
+}
+
+/// Trying again would not help.
+fn is_final(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::EINVAL | Errno::EPERM | Errno::EACCES | Errno::EOPNOTSUPP | Errno::ENOTEMPTY
+    )
+}
+
+async fn perform(client: Client, task: Task, now: Utime, progress: Arc<AtomicU64>) -> rbd::Result<()> {
+    // The newest map, so that a pool that was removed is known to be.
+    if client.latest_map().await?.pool(task.pool).is_none() {
+        return Ok(());
+    }
+    let mut io = client.pool_by_id(task.pool);
+    io.set_namespace(task.namespace.clone().into_bytes());
+    let tell = move |done: u64, of: u64| {
+        progress.store(done.saturating_mul(WHOLE) / of.max(1), Ordering::Relaxed);
+    };
+    let done = match task.action {
+        Action::Flatten => flatten(&io, &task.image_id, tell).await,
+        Action::Remove => remove(&io, &task, &tell).await,
+        Action::TrashRemove => remove_trashed(&io, &task.image_id, now, &tell).await,
+    };
+    match done {
+        Err(e) if e.is_not_found() => Ok(()),
+        done => done,
+    }
+}
+
+async fn remove(
+    io: &client::IoCtx,
+    task: &Task,
+    tell: &(impl Fn(u64, u64) + Send + Sync),
+) -> rbd::Result<()> {
+    match directory::id_of(io, &task.image_name).await {
+        Ok(id) if id == task.image_id => image::remove(io, &task.image_name, tell).await,
+        // Another image has the name by now, or an earlier run was cut short: then ours is in the trash.
+        Ok(_) => image::remove_trashed(io, &task.image_id, tell).await,
+        Err(e) if e.is_not_found() => image::remove_trashed(io, &task.image_id, tell).await,
+        Err(e) => Err(e),
+    }
+}
+
+async fn flatten(io: &client::IoCtx, id: &str, tell: impl Fn(u64, u64) + Send + 'static) -> rbd::Result<()> {
+    let options = ImageOptions {
+        encrypted: true,
+        ..ImageOptions::default()
+    };
+    let image = Image::open_id(io, id, &options).await?;
+    let done = match image.header().await?.parent {
+        Some(_) => image.flatten_telling(tell).await,
+        None => Ok(()),
+    };
+    let closed = image.close().await;
+    done.and(closed)
+}
+
+async fn remove_trashed(
+    io: &client::IoCtx,
+    id: &str,
+    now: Utime,
+    tell: &(impl Fn(u64, u64) + Send + Sync),
+) -> rbd::Result<()> {
+    let entry = trash::get(io, id).await?;
+    if entry.deferment_end_time > now {
+        let what = format!(
+            "image '{id}' stays in the trash until {}",
+            entry.deferment_end_time
+        );
+        return Err(rbd::Error::refused(Errno::EPERM, what));
+    }
+    image::remove_trashed(io, id, tell).await
+}
