@@ -5,7 +5,7 @@
 use house::source::{Source, all, functions};
 
 /// Lines of the longest file of the product, and of its tests.
-const FILE_LINES_MAX: usize = 801;
+const FILE_LINES_MAX: usize = 786;
 const TEST_FILE_LINES_MAX: usize = 1235;
 /// Lines of the longest function of the product.
 const FUNCTION_LINES_MAX: usize = 171;

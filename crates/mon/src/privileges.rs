@@ -27,8 +27,17 @@ struct Known {
 }
 
 /// Ours alone, or other than in Ceph: with the reason.
-const OURS: [(&str, &str, &str, &str); 11] = [
+const OURS: [(&str, &str, &str, &str); 15] = [
     ("doctor", "mon", "r", "ours"),
+    ("skep metrics", "mgr", "r", "ours"),
+    (
+        "osd perf query add",
+        "mgr",
+        "w",
+        "of a module that the recorded manager lacks",
+    ),
+    ("osd perf query remove", "mgr", "w", "the same"),
+    ("osd perf counters get", "mgr", "r", "the same"),
     ("osd pool near", "osd", "rw", "ours"),
     (
         "perf dump",
@@ -63,8 +72,18 @@ const OURS: [(&str, &str, &str, &str); 11] = [
 ];
 
 /// First words of the commands of modules.
-const MODULES: [(&str, &str); 24] = [
+const MODULES: [(&str, &str); 34] = [
     ("osd status", "status"),
+    ("device monitoring", "devicehealth"),
+    ("device query-daemon-health-metrics", "devicehealth"),
+    ("device scrape", "devicehealth"),
+    ("device get-health-metrics", "devicehealth"),
+    ("device check-health", "devicehealth"),
+    ("device predict-life-expectancy", "devicehealth"),
+    ("device ls-lights", "orchestrator"),
+    ("device light", "orchestrator"),
+    ("osd perf query", "osd_perf_query"),
+    ("osd perf counters", "osd_perf_query"),
     ("fs status", "status"),
     ("osd pool autoscale-status", "pg_autoscaler"),
     ("fs volume", "volumes"),
@@ -92,6 +111,11 @@ const MODULES: [(&str, &str); 24] = [
 /// Flag of a command description: the manager answers it.
 const FLAG_MGR: u64 = 8;
 
+fn module_of(prefix: &str) -> Option<&'static str> {
+    let named = MODULES.iter().find(|(first, _)| prefix.starts_with(first));
+    named.map(|(_, module)| *module)
+}
+
 fn known() -> BTreeMap<String, Known> {
     let path = concat!(
         env!("CARGO_MANIFEST_DIR"),
@@ -109,20 +133,16 @@ fn known() -> BTreeMap<String, Known> {
             .filter_map(Value::as_str)
             .collect();
         let prefix = words.join(" ");
-        let module = || {
-            let named = MODULES.iter().find(|(first, _)| prefix.starts_with(first));
-            named.map_or("", |(_, module)| *module)
-        };
         let by_manager = d["flags"].as_u64().unwrap() & FLAG_MGR != 0;
         let one = Known {
             service: d["module"].as_str().unwrap().into(),
             rights: d["perm"].as_str().unwrap().into(),
-            manager: by_manager.then(module),
+            manager: by_manager.then(|| module_of(&prefix).unwrap_or_default()),
         };
         out.insert(prefix, one);
     }
     for (prefix, service, rights, _) in OURS {
-        let manager = None;
+        let manager = module_of(prefix);
         let (service, rights) = (service.into(), rights.into());
         out.insert(
             prefix.into(),
@@ -389,7 +409,7 @@ const MGR: [(&str, Rule); 24] = [
     }),
     ("profile read-only", |a| a.only("r")),
     ("profile read-write", |a| a.only("rw")),
-    ("profile crash", NOTHING),
+    ("profile crash", |a| a.prefix == "crash post"),
     ("profile osd", NOTHING),
     ("profile mds", NOTHING),
     ("profile nosuch", NOTHING),

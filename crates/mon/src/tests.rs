@@ -984,7 +984,6 @@ fn pools_are_made_and_set_with_cephs_words() {
         "pool min_size must be between 1 and size, which is set to 1",
     );
     check("pg_num", "64", true, 0, "set pool 1 pg_num to 64");
-    check("pg_num", "16", true, -95, "pg_num 16 is less than 64");
     check("pg_num", "4096", true, -34, " pg_num 4096 size 1");
     check("pgp_num", "65", true, -22, "specified pgp_num 65 > pg_num 64");
     check(

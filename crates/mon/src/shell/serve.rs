@@ -25,7 +25,7 @@ use crate::shell::others::Others;
 use crate::shell::requests::{Action, Reply, Request};
 use crate::shell::turns::{self, Turns};
 use auth::{Entropy, KeyServer, TicketVerifier};
-use cluster::MonReport;
+use cluster::{ClusterState, MonReport};
 use event::Event;
 use facts::metadata;
 pub use given::{Error, MonConfig};
@@ -154,6 +154,31 @@ fn sock_of(addrs: &EntityAddrVec) -> Result<SocketAddr, Error> {
     addrs.msgr2_or_first().sock.ok_or(Error::NoAddress)
 }
 
+fn report_of(
+    config: &MonConfig,
+    started: Utime,
+    (mgr_gid, mgr_addrs): (u64, &EntityAddrVec),
+    facts: &BTreeMap<String, String>,
+) -> MonReport {
+    MonReport {
+        name: config.name.clone(),
+        started,
+        mgr_name: config.mgr_name.clone(),
+        mgr_gid,
+        mgr_addrs: mgr_addrs.clone(),
+        metadata: facts.clone(),
+        services: Default::default(),
+    }
+}
+
+/// How connections to the monitor and to the manager are protected, and whose options say so.
+fn switches(info: &MonInfo, state: &ClusterState) -> [(Arc<ModeSwitch>, AuthName); 2] {
+    [(EntityKind::Mon, &info.name), (EntityKind::Mgr, &info.mgr_name)].map(|(kind, id)| {
+        let who = AuthName::new(kind, id.as_str());
+        (ModeSwitch::new(modes_of(&who, &info.hostname, state)), who)
+    })
+}
+
 fn info_of(config: &MonConfig, metadata: BTreeMap<String, String>, rank: i32, started: Utime) -> MonInfo {
     MonInfo {
         images: Arc::default(),
@@ -203,30 +228,14 @@ impl MonServer {
         let (mgr_auth, verifier) = manager_auth(&config, &state);
         let rank = state.monmap.rank_of(&config.name).unwrap_or(0) as i64;
         let facts = metadata(&config.hostname, &mon_addrs);
-        let report = MonReport {
-            name: config.name.clone(),
-            started: now,
-            mgr_name: config.mgr_name.clone(),
-            mgr_gid,
-            mgr_addrs: mgr_addrs.clone(),
-            metadata: facts.clone(),
-            services: Default::default(),
-        };
+        let report = report_of(&config, now, (mgr_gid, &mgr_addrs), &facts);
         // Before anybody is served: who asks for the quorum finds this monitor in it.
         cluster.publish_mon(&report).await?;
         let info = info_of(&config, facts, rank as i32, now);
         let meters = Meters::new(&config.registry);
         let mon_name = EntityName::new(EntityKind::Mon, rank);
         let mgr_name = EntityName::new(EntityKind::Mgr, mgr_gid as i64);
-        let modes = [EntityKind::Mon, EntityKind::Mgr].map(|kind| {
-            let id = if kind == EntityKind::Mon {
-                &info.name
-            } else {
-                &info.mgr_name
-            };
-            let who = AuthName::new(kind, id.as_str());
-            (ModeSwitch::new(modes_of(&who, &info.hostname, &state)), who)
-        });
+        let modes = switches(&info, &state);
         let [mon, mgr] = listen::fronts(
             &config,
             [

@@ -12,6 +12,7 @@ use types::Utime;
 
 const R: (&str, &str) = ("mgr", "r");
 const W: (&str, &str) = ("mgr", "w");
+const RW: (&str, &str) = ("mgr", "rw");
 const MODULE: &str = "crash";
 const DAY_SEC: u64 = 24 * 3600;
 
@@ -21,7 +22,7 @@ pub const TABLE: &[Spec] = &[
     spec(R, "crash stat", "number of crashes", stat).by_manager(MODULE),
     spec(R, "crash info id:str", "all about one crash", info).by_manager(MODULE),
     spec(
-        W,
+        RW,
         "crash post",
         "keep the report of a crash, from the input",
         post,
@@ -35,9 +36,9 @@ pub const TABLE: &[Spec] = &[
         archive_all,
     )
     .by_manager(MODULE),
-    spec(W, "crash rm id:str", "forget a crash", rm).by_manager(MODULE),
+    spec(RW, "crash rm id:str", "forget a crash", rm).by_manager(MODULE),
     spec(
-        W,
+        RW,
         "crash prune keep:int(0..)",
         "forget crashes older than so many days",
         prune,

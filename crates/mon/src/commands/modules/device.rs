@@ -97,7 +97,7 @@ pub const TABLE: &[Spec] = &[
     )
     .by_manager(HEALTH),
     spec(
-        R,
+        W,
         "device check-health",
         "look whether devices will live: none is known",
         nothing,

@@ -65,7 +65,7 @@ pub const TABLE: &[Spec] = &[
     )
     .by_manager(RBD_SUPPORT),
     spec(
-        W,
+        R,
         "rbd task cancel task_id:str",
         "stop work in the background, or do not begin it",
         cancel,

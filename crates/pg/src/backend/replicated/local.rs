@@ -132,15 +132,7 @@ impl LocalCopy {
         ctx: &mut Context<'_>,
     ) -> Option<PeerBody> {
         // Late answers to a primary that is none any more need no answer; two of these would else talk for ever.
-        let answers = matches!(
-            body,
-            PeerBody::Info(_)
-                | PeerBody::Listing { .. }
-                | PeerBody::Applied { .. }
-                | PeerBody::Stale { .. }
-                | PeerBody::Ask { .. }
-        ) || matches!(&body, PeerBody::Scrub(body) if body.is_for_primary());
-        if answers {
+        if is_answer(&body) {
             return None;
         }
         let known = self.group.interval;
@@ -454,4 +446,16 @@ pub(crate) fn objects_of(op: &Op) -> impl Iterator<Item = &ObjectId> {
         | Op::LogTrim { .. } => (None, None),
     };
     one.into_iter().chain(other)
+}
+
+/// What a member says to its primary.
+fn is_answer(body: &PeerBody) -> bool {
+    matches!(
+        body,
+        PeerBody::Info(_)
+            | PeerBody::Listing { .. }
+            | PeerBody::Applied { .. }
+            | PeerBody::Stale { .. }
+            | PeerBody::Ask { .. }
+    ) || matches!(body, PeerBody::Scrub(body) if body.is_for_primary())
 }
