@@ -18,7 +18,8 @@ def served(own, tmp_path):
     return skep
 
 
-def test_a_kill_in_the_middle_of_writes_loses_nothing(served, tmp_path):
+@pytest.mark.parametrize('kills', [2, pytest.param(25, marks=pytest.mark.long)])
+def test_a_kill_in_the_middle_of_writes_loses_nothing(served, tmp_path, kills):
     skep, made, failed = served, [], []
     ended = threading.Event()
     with mounted(skep, tmp_path / 'a', fs='fs') as a:
@@ -38,13 +39,13 @@ def test_a_kill_in_the_middle_of_writes_loses_nothing(served, tmp_path):
                 failed.append(e)
         worker = threading.Thread(target=work)
         worker.start()
-        for kills in range(2):
+        for _ in range(kills):
             before = len(made)
-            wait_until(lambda: len(made) > before + 10 or failed, 90, 0.05, 'writes')
+            wait_until(lambda: len(made) > before + 10 or failed, 240, 0.05, 'writes')
             skep.restart()
             wait_active(skep, 'fs')
         before = len(made)
-        wait_until(lambda: len(made) > before + 5 or failed, 120, 0.05, 'writes after the restart')
+        wait_until(lambda: len(made) > before + 5 or failed, 240, 0.05, 'writes after the restart')
         ended.set()
         worker.join(60)
         assert not failed and not worker.is_alive()

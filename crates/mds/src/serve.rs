@@ -249,6 +249,7 @@ impl<M: Membership + 'static> Shell<M> {
         mut events: mpsc::UnboundedReceiver<Done>,
         mut stop: watch::Receiver<bool>,
     ) -> Result<(), Error> {
+        self.tell_pools(&mut machine);
         let effects = machine.begin(self.now());
         self.carry_out(effects);
         let mut tick = task::interval(TICK);
@@ -327,6 +328,7 @@ impl<M: Membership + 'static> Shell<M> {
 
     fn tell_pools(&mut self, machine: &mut Machine) {
         let Ok(map) = self.rados.map() else { return };
+        machine.saw_osd_epoch(map.epoch);
         let pools: BTreeMap<i64, String> = map.pool_names.iter().map(|(k, v)| (*k, v.clone())).collect();
         if pools != self.pools {
             self.pools = pools.clone();

@@ -212,6 +212,22 @@ impl Machine {
         self.send_counted(client, m.message(0));
     }
 
+    /// Says one of its capabilities again, so that the client asks for the OSD map of now: where all was started again, OSDs have other
+    /// addresses, and one that never spoke with them would find that out only after ten seconds for each.
+    pub(crate) fn remind(&mut self, client: ClientId) {
+        let held = self.sessions.get(client).and_then(|s| s.caps.first().copied());
+        let Some(inode) = held.and_then(|ino| self.cached(ino)) else {
+            return;
+        };
+        let ic = self.caps.get_mut(&inode.ino);
+        let Some(cap) = ic.and_then(|ic| ic.holders.get_mut(&client)) else {
+            return;
+        };
+        cap.last_sent += 1;
+        let cap = cap.clone();
+        self.send_cap(client, &inode, &cap, cap_op::GRANT);
+    }
+
     /// All who hold a capability hear of a new size.
     pub(crate) fn send_truncated(&mut self, ino: u64) {
         let Some(inode) = self.cached(ino) else { return };

@@ -111,6 +111,11 @@ impl Machine {
         std::mem::take(&mut self.out)
     }
 
+    /// The OSD map as our own client has it.
+    pub fn saw_osd_epoch(&mut self, epoch: types::Epoch) {
+        self.osd_epoch = self.osd_epoch.max(epoch);
+    }
+
     /// To be called once, before any event: says where it stands.
     pub fn begin(&mut self, now: Now) -> Vec<Effect> {
         self.now = now;

@@ -118,8 +118,10 @@ impl Machine {
 
     fn come_back(&mut self) {
         let clients: Vec<ClientId> = self.sessions.iter().map(|(id, _)| id).collect();
+        self.osd_barrier = self.osd_barrier.max(self.osd_epoch);
         for client in clients {
             self.send_open(client, 0);
+            self.remind(client);
         }
         let writing: Vec<u64> = self.writing.iter().copied().collect();
         for ino in writing {

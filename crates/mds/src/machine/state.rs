@@ -61,6 +61,7 @@ pub struct Machine {
     pub(crate) last_cap_id: u64,
     /// Sessions that are ended so that another takes their place, and who asked.
     pub(crate) reclaiming: BTreeMap<ClientId, Conn>,
+    pub(crate) osd_epoch: Epoch,
     /// Clients are told to have this OSD map before they trust what they are given.
     pub(crate) osd_barrier: Epoch,
 }
@@ -106,6 +107,7 @@ impl Machine {
             pool_names: BTreeMap::new(),
             last_cap_id: 0,
             reclaiming: BTreeMap::new(),
+            osd_epoch: 0,
             osd_barrier: place.osd_epoch,
             place,
         }

@@ -1,12 +1,12 @@
 //! What makes new inodes: MKDIR, MKNOD, SYMLINK, CREATE; and OPEN.
 
 use super::paths::Named;
-use super::{Answer, READ, Request, WRITE, default_layout};
+use super::{Answer, READ, Request, WRITE, default_layout, done_before};
 use crate::machine::{Machine, Result, Tx};
 use crate::row::{Dentry, Inode, Key, ROOT, Row, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG, Sums};
 use bytes::Bytes;
 use denc::Decode;
-use messages::fs::{Layout, Xattrs, cap, open_flag, request_flag};
+use messages::fs::{Layout, Xattrs, cap, op, open_flag, request_flag};
 use types::Errno;
 
 const S_ISGID: u32 = 0o2000;
@@ -226,6 +226,35 @@ impl Machine {
             return self.named_answer(r, dir, &name, Some(inode.ino));
         }
         Ok(self.target(r, &inode))
+    }
+
+    /// An opening that was carried out, whose answer was lost. It needs one with capabilities: what a client has open it does not
+    /// ask for a second time, and its first write would wait for ever.
+    pub(crate) fn open_again(&mut self, r: &mut Request, made: u64) -> Result<Answer> {
+        let flags = r.m.args.u32_at(0) & !(open_flag::TRUNC | open_flag::EXCL | open_flag::CREAT);
+        let named = match r.m.op {
+            op::CREATE => Some(self.named_live(&r.m.path.clone())?),
+            _ => None,
+        };
+        let by_name = named.as_ref().and_then(|n| n.dentry).map(|d| d.ino);
+        let ino = match (made, &named) {
+            (0, None) => self.at(&r.m.path.clone())?.inode.ino,
+            (0, Some(_)) => by_name.ok_or(Errno::ENOENT)?,
+            (made, _) => made,
+        };
+        if self.inode_opt(ino)?.is_none_or(|i| i.nlink == 0) {
+            return Ok(done_before(made));
+        }
+        self.open_inode(r, ino, flags)?;
+        let mut answer = match named {
+            Some(n) if by_name == Some(ino) => self.named_answer(r, n.dir.inode.ino, &n.name, Some(ino))?,
+            _ => {
+                let inode = self.inode(ino)?;
+                self.target(r, &inode)
+            }
+        };
+        answer.extra = done_before(made).extra;
+        Ok(answer)
     }
 
     /// What opening does: truncation, and what is wanted from now on.

@@ -93,8 +93,14 @@ impl Machine {
         if r.phase == Phase::New {
             let m = r.m.clone();
             self.embedded_releases(r.client, &m.releases);
-            if let Some(answer) = self.done_before(r) {
-                return Ok(answer);
+            let made = self
+                .sessions
+                .get(r.client)
+                .and_then(|s| s.done.get(&r.tid).copied());
+            match (made, r.m.op) {
+                (None, _) => {}
+                (Some(made), op::CREATE | op::OPEN) => return self.open_again(r, made),
+                (Some(made), _) => return Ok(done_before(made)),
             }
         }
         match r.m.op {
@@ -127,19 +133,6 @@ impl Machine {
             op::RENAMESNAP => self.renamesnap(r),
             _ => Err(Errno::EOPNOTSUPP.into()),
         }
-    }
-
-    /// A request that comes again after its answer was lost.
-    fn done_before(&mut self, r: &Request) -> Option<Answer> {
-        let ino = *self.sessions.get(r.client)?.done.get(&r.tid)?;
-        let extra = match ino {
-            0 => Bytes::new(),
-            ino => Bytes::copy_from_slice(&ino.to_le_bytes()),
-        };
-        Some(Answer {
-            extra,
-            ..Answer::default()
-        })
     }
 
     /// Answers, and gives back what was kept from others.
@@ -246,6 +239,18 @@ impl Machine {
             NOSNAP => Ok(()),
             _ => Err(Errno::EROFS.into()),
         }
+    }
+}
+
+/// Of a request that comes again after its answer was lost.
+pub(crate) fn done_before(made: u64) -> Answer {
+    let extra = match made {
+        0 => Bytes::new(),
+        ino => Bytes::copy_from_slice(&ino.to_le_bytes()),
+    };
+    Answer {
+        extra,
+        ..Answer::default()
     }
 }
 

@@ -499,3 +499,36 @@ fn what_is_flushed_before_all_are_back_is_heard() {
     assert_eq!(w.m.cached(f).unwrap().size, 99);
     assert!(w.clients[&1].counted > counted, "it is acknowledged");
 }
+
+/// The answer to a creation was lost with the server; what was answered to its retry brought no capability, and the client's first
+/// write waited for ever.
+#[test]
+fn an_opening_whose_answer_was_lost_brings_capabilities() {
+    for truncates in [false, true] {
+        let mut w = world();
+        if truncates {
+            w.make(2, 1, "f");
+        }
+        let args = Args::words(&[0o1101, 0o644, 0, 0, 0, u32::MAX]);
+        let tid = w.ask(1, op::CREATE, (1, "f"), (0, ""), args);
+        while !matches!(w.effects.front(), Some(Effect::Send { .. }))
+            || w.m.requests.values().any(|r| r.client == 1)
+        {
+            assert!(w.step());
+        }
+        w.restart();
+        w.settle();
+        assert!(w.reply(1, tid).is_none());
+        let again = w.clients[&1].last.clone().unwrap();
+        w.say(1, again);
+        w.settle();
+        let reply = w.reply(1, tid).unwrap();
+        assert_eq!(
+            (reply.result, reply.extra.len()),
+            (0, if truncates { 0 } else { 8 })
+        );
+        let target = reply.trace.target.clone().unwrap();
+        assert_ne!(target.cap.caps & cap::FW, 0);
+        assert!(target.max_size > 0);
+    }
+}

@@ -73,6 +73,8 @@ pub struct FakeClient {
     pub next_tid: u64,
     pub counted: u64,
     pub closed: bool,
+    /// The last request, to be sent again.
+    pub last: Option<Message>,
     /// It does not give back what it is asked for.
     pub stubborn: bool,
 }
@@ -394,7 +396,9 @@ impl World {
             },
             ..MClientRequest::default()
         };
-        self.say(id, m.message(tid));
+        let message = m.message(tid);
+        self.clients.get_mut(&id).unwrap().last = Some(message.clone());
+        self.say(id, message);
         tid
     }
 
