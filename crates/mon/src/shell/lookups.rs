@@ -41,9 +41,9 @@ impl<P: 'static> Queue<P> {
         port: P,
         id: u64,
         mut request: Request,
-    ) -> Result<(), Request> {
+    ) -> Result<(), Box<Request>> {
         let Ok(place) = self.sender.clone().try_reserve_owned() else {
-            return Err(request);
+            return Err(Box::new(request));
         };
         let lookups = images.lookups.clone();
         drop(io::task::spawn_local(async move {
