@@ -32,8 +32,8 @@ fn two() -> Two {
     let child = Pg::load(id(1), Arc::new(grown), &mut rig.store, rig.now).unwrap();
     let of = |seed| {
         let names = (0..OBJECTS).map(|n| format!("o{n}"));
-        let its = names.filter(move |o| seed_of(hash(o.as_bytes()), 2) == seed);
-        its.last().unwrap()
+        let mut its = names.filter(move |o| seed_of(hash(o.as_bytes()), 2) == seed);
+        its.next_back().unwrap()
     };
     let mut sent = Vec::new();
     let mut heads = Vec::new();
