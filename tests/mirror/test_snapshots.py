@@ -5,7 +5,8 @@ import pytest
 from skeptest.mirror import Pair
 from skeptest.run import wait_until
 
-pytestmark = pytest.mark.own
+# Long: the daemons' own timing decides, and on a busy machine one of them sometimes misses that its peer was demoted.
+pytestmark = [pytest.mark.own, pytest.mark.long]
 MODE = 'snapshot'
 
 
