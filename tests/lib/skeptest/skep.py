@@ -22,17 +22,23 @@ def find_binary():
     return path
 
 
+GIVEN = set()
+
+
 def free_port():
-    """One that stays free while a server that has it is restarted: the kernel gives none out below 32768, and each
-    process of a parallel run (pytest-xdist) takes its own of them."""
+    """One that stays free while a server that has it is restarted: the kernel gives none out below 32768, each process of a
+    parallel run (pytest-xdist) takes its own of them, and none twice: a server that is not started yet holds nothing."""
     worker = int(os.environ.get('PYTEST_XDIST_WORKER', 'gw0')[2:]) % 8
     while True:
         port = 12000 + 2500 * worker + random.randrange(2500)
+        if port in GIVEN:
+            continue
         with socket.socket() as s:
             try:
                 s.bind(('127.0.0.1', port))
             except OSError:
                 continue
+        GIVEN.add(port)
         return port
 
 

@@ -60,7 +60,9 @@ impl Shared {
     }
 
     fn is_done(&self, token: u64, data: Result<Bytes>) {
-        self.lock().done.push(ReadDone { token, data });
+        // The bell rings under the lock, as `completed` silences it there: it rings exactly while something is done.
+        let mut inner = self.lock();
+        inner.done.push(ReadDone { token, data });
         // Cannot fail but for a counter of 2^64: the owner is woken.
         let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
     }
@@ -124,9 +126,9 @@ impl ReadQueue for PoolReads {
     fn submit(&mut self) {}
 
     fn completed(&mut self, out: &mut Vec<ReadDone>) {
+        let mut inner = self.shared.lock();
         let mut count = [0; 8];
         let _ = rustix::io::read(&self.shared.bell, &mut count);
-        let mut inner = self.shared.lock();
         inner.open -= inner.done.len();
         out.append(&mut inner.done);
     }
@@ -134,9 +136,10 @@ impl ReadQueue for PoolReads {
     fn wait(&mut self) -> Result<()> {
         if self.shared.lock().open > 0 {
             let mut fds = [PollFd::new(&self.shared.bell, PollFlags::IN)];
-            match poll(&mut fds, None) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(e) => return Err(e.into()),
+            while let Err(e) = poll(&mut fds, None) {
+                if e != rustix::io::Errno::INTR {
+                    return Err(e.into());
+                }
             }
         }
         Ok(())

@@ -405,10 +405,12 @@ impl ReadQueue for UringReads {
             return Ok(());
         }
         self.unsubmitted = false;
-        match self.ring.submit_and_wait(1) {
-            Err(e) if !retry(&e) => Err(e),
-            _ => Ok(()),
+        while let Err(e) = self.ring.submit_and_wait(1) {
+            if !retry(&e) {
+                return Err(e);
+            }
         }
+        Ok(())
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
