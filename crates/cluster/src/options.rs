@@ -34,6 +34,11 @@ static OPTIONS: LazyLock<BTreeMap<&'static str, ConfigOption>> = LazyLock::new(|
 /// of all others that they do nothing.
 const ACTING: &[&str] = &[
     "auth_allow_insecure_global_id_reclaim",
+    "bluestore_compression_algorithm",
+    "bluestore_compression_max_blob_size",
+    "bluestore_compression_min_blob_size",
+    "bluestore_compression_mode",
+    "bluestore_compression_required_ratio",
     "mon_allow_pool_delete",
     "mon_allow_pool_size_one",
     "mon_max_pg_per_osd",

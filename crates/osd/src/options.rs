@@ -5,6 +5,7 @@
 //! somebody wanted it to do. An option that does nothing here is not in the list.
 
 use crate::bench;
+use crate::compression;
 use crate::membership::beats::HUNG_DISK_OPTION;
 use crate::modes;
 use crate::ops::history::Limits;
@@ -77,6 +78,7 @@ impl Osd {
         all.extend(scrub::Options::of(|name| self.option(name)).shown());
         all.extend(Limits::of(|name| self.option(name)).shown());
         all.extend(bench::Limits::of(|name| self.option(name)).shown());
+        all.extend(compression::Options::of(|name| self.option(name)).shown());
         all.extend([
             ("ms_cluster_mode", possible(&modes.daemons)),
             ("ms_service_mode", possible(&modes.clients)),

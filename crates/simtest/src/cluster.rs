@@ -26,7 +26,7 @@ use std::time::Duration;
 use store::Store;
 use tokio::sync::{oneshot, watch};
 use tokio::time::sleep;
-use types::pool::PgPool;
+use types::pool::{PgPool, PoolOption};
 use types::{OsdId, PgId, Utime, Uuid};
 
 const FSID: Uuid = Uuid([7; 16]);
@@ -446,6 +446,26 @@ impl Cluster {
                 let wanted = pool.pg_num_target / 2;
                 pool.shrink_to(wanted);
                 cluster::share_places(&map, POOL, wanted.max(1), inc);
+            }
+            changes
+        })
+        .await
+    }
+
+    /// Everything in the pool that is long enough is compressed from now on.
+    pub async fn compress_pool(&self, algorithm: &str) -> Result<(), String> {
+        let settings = [
+            ("compression_mode", "force"),
+            ("compression_algorithm", algorithm),
+        ];
+        self.change(|state| {
+            let map = state.osdmap.clone();
+            let mut changes = Changes::none();
+            let inc = changes.inc(state, Utime::ZERO);
+            if let Some(pool) = inc.pool_mut(&map, POOL) {
+                for (name, value) in settings {
+                    pool.opts.set(name, PoolOption::Str(value.into()));
+                }
             }
             changes
         })

@@ -9,13 +9,14 @@ use crate::broken::{self, Rule};
 use crate::cache::BlockCache;
 use crate::checkpoint::{Checkpoint, Meta, PUNCH_BLOCKS};
 use crate::committer::{Committer, OwnerWrites, Start};
+use crate::compress::Compression;
 use crate::helper::{Grow, Helper, Job, Outcome};
 use crate::index::{Index, Slack};
 use crate::onode::BLOCK;
 use crate::open::{self, Loaded};
 use crate::prefetch::Prefetches;
 use crate::state::State;
-use crate::superblock::Superblock;
+use crate::superblock::{FEATURE_BLOBS, FEATURES_AT_OPEN, Superblock};
 use crate::{Counters, Error, Identity, OmapPage, Options, Result, Seq, Stat, Ticket, Waker};
 use bytes::Bytes;
 use io::disk::{Disk, DiskFile, HostDisk, Space};
@@ -117,7 +118,7 @@ impl Store {
         } = open::load(&*disk, options)?;
         // Before anything is written that earlier programs would misread.
         superblock
-            .add_features(&*file)
+            .add_features(&*file, FEATURES_AT_OPEN)
             .map_err(|e| Error::io(&path, "write the superblock", e))?;
         state.direct_blocks = options.direct_bytes.div_ceil(BLOCK).max(1);
         state.object_bytes_max = options.object_bytes_max;
@@ -223,8 +224,24 @@ impl Store {
     /// Applies the transaction to what reads see, all or nothing, and appends it to the present batch.
     /// The batch goes to the disk at the next [`Store::kick`], or when the flush before it ends.
     pub fn queue(&mut self, transaction: impl std::borrow::Borrow<Transaction>) -> Result<Seq> {
+        self.queue_compressed(transaction, None)
+    }
+
+    /// The same, with data compressed where that saves enough. What is compressed stays so until it is written over.
+    pub fn queue_compressed(
+        &mut self,
+        transaction: impl std::borrow::Borrow<Transaction>,
+        compression: Option<Compression>,
+    ) -> Result<Seq> {
+        self.state.compression = compression;
+        let out = self.queue_now(transaction.borrow());
+        self.state.compression = None;
+        out
+    }
+
+    fn queue_now(&mut self, transaction: &Transaction) -> Result<Seq> {
         self.settle()?;
-        let bound = self.state.record_bound(transaction.borrow());
+        let bound = self.state.record_bound(transaction);
         let limit = self.committer.record_bytes_max();
         if bound > limit {
             return Err(Error::TooBig {
@@ -234,13 +251,13 @@ impl Store {
             });
         }
         self.make_room(bound)?;
-        let mut out = self.attempt(transaction.borrow());
+        let mut out = self.attempt(transaction);
         // Each gain ends a growth, grows once or ends a checkpoint: a few suffice or nothing helps.
         for _ in 0..4 {
             if !matches!(out, Err(Error::NoSpace { .. })) || !self.gain_space()? {
                 break;
             }
-            out = self.attempt(transaction.borrow());
+            out = self.attempt(transaction);
         }
         let seq = out?;
         self.grow_ahead();
@@ -273,6 +290,9 @@ impl Store {
             self.make_room(len)?;
             return self.attempt(t);
         }
+        if self.state.tx.has_blobs() && self.superblock.identity.features & FEATURE_BLOBS == 0 {
+            self.may_have_blobs()?;
+        }
         let mut directs = std::mem::take(&mut self.state.tx.directs);
         let waiting = directs.clone();
         self.large_blocks += directs.iter().map(|d| d.data.len() as u64 / BLOCK).sum::<u64>();
@@ -286,6 +306,18 @@ impl Store {
                 Err(e)
             }
         }
+    }
+
+    /// Before the first blob: from now on programs that know of none refuse the store. Waits for two flushes, once in a store's
+    /// life.
+    fn may_have_blobs(&mut self) -> Result<()> {
+        let Err(e) = self.superblock.add_features(&*self.file, FEATURE_BLOBS) else {
+            return Ok(());
+        };
+        self.state.rollback();
+        let e = Error::io(&self.path, "write the superblock", e);
+        self.committer.fail(e.clone());
+        Err(Error::Stopped(Arc::new(e)))
     }
 
     fn no_space(&self) -> Error {

@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
-use store::{Error, Options, Store};
+use store::{Compression, Error, Options, Store};
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -75,10 +75,11 @@ struct Case {
     /// By transaction number.
     history: Vec<Model>,
     generator: Generator,
+    compression: Option<Compression>,
 }
 
 impl Case {
-    fn new(which: u8) -> Self {
+    fn new(which: u8, compression: Option<Compression>) -> Self {
         let (options, disk) = (bounds(which), with_queues(fresh(), u64::from(which)));
         let store = Store::open_on(Arc::new(disk.clone()), &options, nobody()).unwrap();
         let mut case = Self {
@@ -87,6 +88,7 @@ impl Case {
             store,
             history: vec![Model::default()],
             generator: Generator::new(0),
+            compression,
         };
         case.queue(&Generator::first());
         case
@@ -97,7 +99,10 @@ impl Case {
     }
 
     fn queue(&mut self, t: &types::Transaction) {
-        match (self.store.queue(t.clone()), self.model().after(t)) {
+        match (
+            self.store.queue_compressed(t, self.compression),
+            self.model().after(t),
+        ) {
             (Ok(seq), Some(m)) => {
                 self.history.push(m);
                 assert_eq!(seq as usize, self.history.len() - 1);
@@ -158,8 +163,8 @@ impl Case {
     }
 }
 
-fn run(which: u8, steps: &[Step]) {
-    let mut case = Case::new(which);
+fn run(which: u8, compression: Option<Compression>, steps: &[Step]) {
+    let mut case = Case::new(which, compression);
     for (i, step) in steps.iter().enumerate() {
         case.step(step);
         if i % 8 == 0 {
@@ -179,7 +184,7 @@ fn run(which: u8, steps: &[Step]) {
 proptest! {
     #![proptest_config(ProptestConfig { max_shrink_iters: 3000, ..ProptestConfig::default() })]
     #[test]
-    fn behaves_as_the_model(which in 0..3u8, steps in prop::collection::vec(step(), 1..250)) {
-        run(which, &steps);
+    fn behaves_as_the_model(which in 0..3u8, packed in 0..100u64, steps in prop::collection::vec(step(), 1..250)) {
+        run(which, compression(packed), &steps);
     }
 }
