@@ -188,3 +188,71 @@ proptest! {
         run(which, compression(packed), &steps);
     }
 }
+
+/// What is written over keeps a blob until its last part goes; that is bounded: an object takes less than twice what it would as
+/// it is, whatever is written where.
+#[test]
+fn blobs_written_over_at_random_leave_bounded_garbage() {
+    use bytes::Bytes;
+    use types::{Op, Transaction};
+    const BLOCKS: u64 = 128;
+    let disk = fresh();
+    let mut store = open(&disk);
+    store.queue(Generator::first()).unwrap();
+    let mut dice = Dice::new(4);
+    let mut noise = |blocks: u64| {
+        (0..blocks * 4096)
+            .map(|_| dice.below(256) as u8)
+            .collect::<Vec<_>>()
+    };
+    // A quarter of each blob can be saved, so that what is left of one is dear.
+    let data: Vec<u8> = (0..BLOCKS / 4)
+        .flat_map(|_| [noise(3), vec![0; 4096]].concat())
+        .collect();
+    let part = noise(3);
+    let write = |offset: u64, data: &[u8]| {
+        let mut t = Transaction::new(coll(0));
+        t.ops.push(Op::Write {
+            oid: oid(0),
+            offset,
+            data: Bytes::copy_from_slice(data),
+        });
+        t
+    };
+    let packed = store::Compression {
+        algorithm: store::Algorithm::Lz4,
+        min_blob: 8192,
+        max_blob: 64 << 10,
+        required_ratio: 0.875,
+    };
+    store.queue_compressed(write(0, &data), Some(packed)).unwrap();
+    let usage = |s: &Store| s.usage()[&1];
+    let whole = usage(&store);
+    assert_eq!(whole.compressed_original, BLOCKS * 4096);
+    assert!(whole.allocated * 8 <= BLOCKS * 4096 * 7, "{whole:?}");
+    let (mut dice, mut most) = (Dice::new(9), 0);
+    for i in 0..1500 {
+        let at = dice.below(BLOCKS);
+        let len = (1 + dice.below(3)).min(BLOCKS - at);
+        let compression = (dice.below(4) == 0).then_some(packed);
+        store
+            .queue_compressed(write(at * 4096, &part[..len as usize * 4096]), compression)
+            .unwrap();
+        let now = usage(&store);
+        assert_eq!(now.stored, BLOCKS * 4096);
+        assert!(now.allocated < 2 * now.stored, "{i}: {now:?}");
+        most = most.max(now.allocated);
+        if i % 100 == 0 {
+            store.checkpoint().unwrap();
+        }
+    }
+    assert!(most > whole.allocated, "parts of blobs were kept");
+    let end = usage(&store);
+    assert_eq!(
+        (end.compressed_original, end.compressed_allocated, end.compressed),
+        (0, 0, 0)
+    );
+    assert_eq!(end.allocated, BLOCKS * 4096, "nothing is left of the blobs");
+    store.close().unwrap();
+    check(&disk, "written over");
+}
