@@ -7,7 +7,6 @@
 //!
 //! Invariant: where no pool compresses, a write costs one look at an empty map.
 
-use crate::osd::Osd;
 use pg::inspect;
 use std::collections::BTreeMap;
 use store::{Algorithm, Compression};
@@ -169,15 +168,6 @@ impl Policies {
         let info = info.or_else(|| stored(object));
         let hint = info.map_or(0, |i| inspect::alloc_hint(&i));
         policy.mode.takes(hint).then_some(policy.compression)
-    }
-}
-
-impl Osd {
-    /// Takes over what pools and options say now.
-    pub fn heed_compression(&mut self) {
-        let state = self.cluster.state();
-        let options = Options::of(|name| self.option(name));
-        self.store.compression = Policies::new(&options, state.osdmap.pools.iter());
     }
 }
 

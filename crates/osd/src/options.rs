@@ -65,6 +65,13 @@ impl Osd {
             .map(str::to_string)
     }
 
+    /// Takes over whose data is to be compressed now.
+    pub fn heed_compression(&mut self) {
+        let state = self.cluster.state();
+        let options = compression::Options::of(|name| self.option(name));
+        self.store.compression = compression::Policies::new(&options, state.osdmap.pools.iter());
+    }
+
     /// All options that it goes by.
     pub fn options(&self) -> BTreeMap<&'static str, String> {
         let state = self.cluster.state();

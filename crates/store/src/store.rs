@@ -9,14 +9,13 @@ use crate::broken::{self, Rule};
 use crate::cache::BlockCache;
 use crate::checkpoint::{Checkpoint, Meta, PUNCH_BLOCKS};
 use crate::committer::{Committer, OwnerWrites, Start};
-use crate::compress::Compression;
 use crate::helper::{Grow, Helper, Job, Outcome};
 use crate::index::{Index, Slack};
 use crate::onode::BLOCK;
 use crate::open::{self, Loaded};
 use crate::prefetch::Prefetches;
 use crate::state::State;
-use crate::superblock::{FEATURE_BLOBS, FEATURES_AT_OPEN, Superblock};
+use crate::superblock::{FEATURES_AT_OPEN, Superblock};
 use crate::{Counters, Error, Identity, OmapPage, Options, Result, Seq, Stat, Ticket, Waker};
 use bytes::Bytes;
 use io::disk::{Disk, DiskFile, HostDisk, Space};
@@ -47,6 +46,7 @@ const GIVE_BLOCKS_MAX: u64 = (256 << 20) / BLOCK;
 const RAW_GROWTH: u64 = 4;
 
 mod accounts;
+mod blobs;
 mod log;
 
 #[derive(Debug)]
@@ -227,18 +227,6 @@ impl Store {
         self.queue_compressed(transaction, None)
     }
 
-    /// The same, with data compressed where that saves enough. What is compressed stays so until it is written over.
-    pub fn queue_compressed(
-        &mut self,
-        transaction: impl std::borrow::Borrow<Transaction>,
-        compression: Option<Compression>,
-    ) -> Result<Seq> {
-        self.state.compression = compression;
-        let out = self.queue_now(transaction.borrow());
-        self.state.compression = None;
-        out
-    }
-
     fn queue_now(&mut self, transaction: &Transaction) -> Result<Seq> {
         self.settle()?;
         let bound = self.state.record_bound(transaction);
@@ -290,9 +278,7 @@ impl Store {
             self.make_room(len)?;
             return self.attempt(t);
         }
-        if self.state.tx.has_blobs() && self.superblock.identity.features & FEATURE_BLOBS == 0 {
-            self.may_have_blobs()?;
-        }
+        self.may_have_blobs()?;
         let mut directs = std::mem::take(&mut self.state.tx.directs);
         let waiting = directs.clone();
         self.large_blocks += directs.iter().map(|d| d.data.len() as u64 / BLOCK).sum::<u64>();
@@ -306,18 +292,6 @@ impl Store {
                 Err(e)
             }
         }
-    }
-
-    /// Before the first blob: from now on programs that know of none refuse the store. Waits for two flushes, once in a store's
-    /// life.
-    fn may_have_blobs(&mut self) -> Result<()> {
-        let Err(e) = self.superblock.add_features(&*self.file, FEATURE_BLOBS) else {
-            return Ok(());
-        };
-        self.state.rollback();
-        let e = Error::io(&self.path, "write the superblock", e);
-        self.committer.fail(e.clone());
-        Err(Error::Stopped(Arc::new(e)))
     }
 
     fn no_space(&self) -> Error {
