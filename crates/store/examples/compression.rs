@@ -112,7 +112,7 @@ fn round(dir: &Path, text: &Bytes, algorithm: Option<Algorithm>) -> [f64; 4] {
     let small = cpu() - before;
     drop(store);
     std::fs::remove_dir_all(&dir).unwrap();
-    let mib = (OBJECTS * OBJECT as u64 >> 20) as f64;
+    let mib = ((OBJECTS * OBJECT as u64) >> 20) as f64;
     let ms = |d: Duration| d.as_secs_f64() * 1e3;
     [
         ms(written) / mib,
