@@ -110,7 +110,11 @@ fn set(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     let Some(who) = section(cmd.text("who")) else {
         return Outcome::invalid(format!("unrecognized config target '{}'", cmd.text("who")));
     };
-    if name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains('/') || who.len() > NAME_BYTES_MAX {
+    if name.is_empty()
+        || name.len() > NAME_BYTES_MAX
+        || (found.is_none() && name.contains('/'))
+        || who.len() > NAME_BYTES_MAX
+    {
         return Outcome::invalid("the name of the option or section is empty or too long");
     }
     let value = match (found, cmd.text("value")) {
