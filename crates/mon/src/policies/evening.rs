@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use types::clusterlog::LogLevel;
 use types::osdmap::{OsdMap, map_flag};
-use types::{Epoch, PoolId, Utime, release};
+use types::{PoolId, Utime, release};
 
 pub const ACTIVE: &str = "mgr/balancer/active";
 pub const MODE: &str = "mgr/balancer/mode";
@@ -88,7 +88,18 @@ pub struct Evening {
     scaled: u64,
     balanced: u64,
     stepped: u64,
-    tidied: Epoch,
+    /// What decided where replacements lead, when they were last looked through.
+    tidied: Option<Grounds>,
+}
+
+/// CRUSH, the OSDs' weights, and of each pool its rule, copies and groups.
+type Grounds = (u32, Vec<u32>, Vec<(PoolId, u8, u8, u32, u32)>);
+
+fn grounds(map: &OsdMap) -> Grounds {
+    let weights = map.osd_ids().map(|id| map.weight(id)).collect();
+    let pools = map.pools.iter();
+    let pools = pools.map(|(id, p)| (*id, p.crush_rule, p.size, p.pg_num, p.pgp_num));
+    (map.crush_version, weights, pools.collect())
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -127,15 +138,16 @@ impl Evening {
             number(state, BALANCER_SLEEP, SLEEP_SEC).max(1),
         );
         let step = passed(&mut self.stepped, STEP_SEC.min(sleep));
-        let tidy = step && self.tidied != map.epoch;
+        let now = (step && !map.pg_upmap_items.is_empty()).then(|| grounds(map));
+        let tidy = now.is_some() && self.tidied != now;
         if tidy {
-            self.tidied = map.epoch;
+            self.tidied = now;
         }
         Due {
             scale: scale && !autoscale::is_off(state),
             step: step && pg_steps::are_due(map),
             balance: balance && is_active(state) && mode(state) == "upmap",
-            tidy: tidy && !map.pg_upmap_items.is_empty(),
+            tidy,
         }
     }
 }
