@@ -21,7 +21,7 @@ const BLIND_MORE: u64 = 3000;
 const LARGE: u64 = 8;
 
 /// Groups for each OSD that the autoscaler is told to aim at, one after the other.
-const AIMS: [u64; 6] = [1, 2, 4, 8, 16, 24];
+const AIMS: [u64; 5] = [1, 2, 4, 6, 8];
 
 /// How much a clock's rate may be off where that is tried.
 const SLOW_PPM: u64 = 120_000;
@@ -488,10 +488,10 @@ impl Plan {
         self.events.sort_by_key(|e| e.at);
     }
 
-    /// In one of six seeds, or `always`, the cluster evens itself out while all that goes on: PGs are split and merged again and
+    /// In one of twenty seeds, or `always`, the cluster evens itself out while all that goes on: PGs are split and merged again and
     /// again, and copies are moved.
     pub fn evening(&mut self, dice: &mut Dice, always: bool) {
-        if dice.below(6) > 0 && !always {
+        if dice.below(20) > 0 && !always {
             return;
         }
         self.evens = true;
