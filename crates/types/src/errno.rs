@@ -59,6 +59,7 @@ errnos! {
     ENOTCONN = 107, "Transport endpoint is not connected";
     EBLOCKLISTED = 108, "Cannot send after transport endpoint shutdown";
     ETIMEDOUT = 110, "Connection timed out";
+    EALREADY = 114, "Operation already in progress";
     EINPROGRESS = 115, "Operation now in progress";
     ESTALE = 116, "Stale file handle";
     EDQUOT = 122, "Disk quota exceeded";
