@@ -216,6 +216,8 @@ impl Daemons {
                         return;
                     }
                     Err(mds::Error::Lost(why)) => tracing::warn!("metadata server: {why}; beginning anew"),
+                    // The rank is marked so; this daemon goes on as a standby.
+                    Err(e @ mds::Error::Damaged { .. }) => tracing::error!("metadata server: {e}"),
                     Err(e) => {
                         // The run ends by it; if it has ended already nobody is left to be told.
                         let _ = tell.send(e.to_string()).await;
