@@ -89,7 +89,11 @@ impl Keeper {
             };
         }
         let root = Key::inode(row::ROOT);
-        if !start.journal.iter().any(|(_, rows)| rows.iter().any(|(k, _)| *k == root)) {
+        if !start
+            .journal
+            .iter()
+            .any(|(_, rows)| rows.iter().any(|(k, _)| *k == root))
+        {
             let (object, key) = place::of(&root, None);
             let reads = vec![Read {
                 object: object.clone(),
