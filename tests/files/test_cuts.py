@@ -104,7 +104,7 @@ def test_libcephfs_goes_on(cluster, fs, cuts):
 
     def step(i):
         f, g = ('%s/%s%d' % (name, k, i) for k in 'fg')
-        fd = c.open(f, 'wx', 0o644)
+        fd = c.open(f, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
         c.write(fd, b'%d' % i * 1000, 0)
         c.fsync(fd, 0)
         c.close(fd)
