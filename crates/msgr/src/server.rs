@@ -418,7 +418,7 @@ impl ServerConnection {
             global_id: identity.global_id,
             caps: identity.caps,
             key_epoch: identity.key_epoch,
-            addrs: ident.addrs,
+            addrs: ident.addrs.clone(),
             sock: self.peer_sock,
             features: ident.supported & self.config.supported,
             method,
@@ -427,6 +427,11 @@ impl ServerConnection {
             lifeline,
             monmap_epoch: None,
         });
+        self.open(&ident, peer, keeps).map(Some)
+    }
+
+    /// SERVER_IDENT: who we are, and which session it is. `keeps`: lifelines.
+    fn open(&mut self, ident: &ClientIdent, peer: Arc<Peer>, keeps: bool) -> Result<Event, Error> {
         let sessions = self.sessions.clone();
         let sessions = sessions.filter(|_| ident.flags & FLAG_LOSSY == 0 && ident.cookie != 0);
         let (flags, cookie) = match &sessions {
@@ -455,10 +460,10 @@ impl ServerConnection {
         };
         self.link.send_control(Tag::ServerIdent, &reply.to_bytes())?;
         self.begin_session()?;
-        Ok(Some(match resumed {
+        Ok(match resumed {
             true => Event::Resumed(peer),
             false => Event::Ready(peer),
-        }))
+        })
     }
 
     /// Never 0, which stands for none.

@@ -400,25 +400,9 @@ impl Connection {
                 // Above.
                 Some(Event::Denied(_)) => continue,
                 Some(Event::Ready(peer)) if peer.lifeline => return Err(End::Lifeline(peer)),
-                Some(Event::Ready(peer)) => {
-                    if let Err(e) = self.take_place(shared, &peer) {
-                        // Its owner never heard of it.
-                        shared.end_session(self.session());
-                        return Err(e.into());
-                    }
-                    self.take_lane(shared, &peer);
-                    *self.peer.borrow_mut() = Some(peer.clone());
-                    shared.settle_sessions();
-                    NetEvent::Opened {
-                        conn: self.owners_id(),
-                        peer,
-                    }
-                }
+                Some(Event::Ready(peer)) => self.opened(shared, peer)?,
                 Some(Event::Resumed(peer)) => {
-                    shared.settle_sessions();
-                    self.take_place(shared, &peer)?;
-                    tracing::debug!(conn = self.id.0, peer = %self.sock, "{}: its session goes on", peer.name);
-                    *self.peer.borrow_mut() = Some(peer);
+                    self.resumed(shared, peer)?;
                     // What the connection before had taken comes first.
                     self.deliver(shared, events).await?;
                     continue;
@@ -436,13 +420,45 @@ impl Connection {
                     }
                 }
             };
-            match (&shared.lossless, self.session()) {
-                (Some(lossless), Some(session)) => {
-                    lossless.put(session, event);
-                    self.deliver(shared, events).await?;
-                }
-                _ => events.send(event).await.map_err(|_| End::OwnerGone)?,
+            self.tell(shared, events, event).await?;
+        }
+    }
+
+    fn opened(&self, shared: &Shared, peer: Arc<Peer>) -> Result<NetEvent, End> {
+        if let Err(e) = self.take_place(shared, &peer) {
+            // Its owner never heard of it.
+            shared.end_session(self.session());
+            return Err(e.into());
+        }
+        self.take_lane(shared, &peer);
+        *self.peer.borrow_mut() = Some(peer.clone());
+        shared.settle_sessions();
+        Ok(NetEvent::Opened {
+            conn: self.owners_id(),
+            peer,
+        })
+    }
+
+    fn resumed(&self, shared: &Shared, peer: Arc<Peer>) -> Result<(), End> {
+        shared.settle_sessions();
+        self.take_place(shared, &peer)?;
+        tracing::debug!(conn = self.id.0, peer = %self.sock, "{}: its session goes on", peer.name);
+        *self.peer.borrow_mut() = Some(peer);
+        Ok(())
+    }
+
+    async fn tell(
+        &self,
+        shared: &Shared,
+        events: &mpsc::Sender<NetEvent>,
+        event: NetEvent,
+    ) -> Result<(), End> {
+        match (&shared.lossless, self.session()) {
+            (Some(lossless), Some(session)) => {
+                lossless.put(session, event);
+                self.deliver(shared, events).await
             }
+            _ => events.send(event).await.map_err(|_| End::OwnerGone),
         }
     }
 

@@ -117,7 +117,7 @@ pub(crate) struct Shared {
     /// When [`Shared::look`] was called last.
     looked: Cell<Duration>,
     pub guesses: Rc<RefCell<Guesses>>,
-    pub lossless: Option<Lossless>,
+    pub lossless: Option<Lossless<NetEvent>>,
 }
 
 /// A session was taken over by another connection of its client, or has ended.
@@ -239,7 +239,7 @@ impl Connections {
         let total = TotalBudget::new(accounts.requests.clone(), options.stall);
         let outputs = Outputs::new(accounts.replies.clone(), accounts.peers.clone(), options.stall);
         let connections_max = options.connections_max.min(accounts.connections_max());
-        let lossless = options.lossless.then(Lossless::default);
+        let lossless = options.lossless.then(Lossless::new);
         Self {
             shared: Rc::new(Shared {
                 outputs,

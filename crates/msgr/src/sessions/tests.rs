@@ -155,7 +155,7 @@ impl World {
     }
 
     /// Moves so many bytes of what the client has said; gives how many there were.
-    fn to_server(&mut self, most: usize) -> usize {
+    fn feed_server(&mut self, most: usize) -> usize {
         let Some(w) = &mut self.wire else { return 0 };
         let n = most.min(w.to_server.len());
         let bytes: Vec<u8> = w.to_server.drain(..n).collect();
@@ -172,7 +172,7 @@ impl World {
         n
     }
 
-    fn to_client(&mut self, most: usize) -> usize {
+    fn feed_client(&mut self, most: usize) -> usize {
         let Some(w) = &mut self.wire else { return 0 };
         let n = most.min(w.to_client.len());
         let bytes: Vec<u8> = w.to_client.drain(..n).collect();
@@ -320,7 +320,7 @@ impl World {
         if self.wire.is_none() {
             self.connect();
         }
-        while self.to_server(usize::MAX) + self.to_client(usize::MAX) > 0 {}
+        while self.feed_server(usize::MAX) + self.feed_client(usize::MAX) > 0 {}
     }
 
     fn check(&self) {
@@ -341,7 +341,7 @@ fn cut_after(mut bytes: usize) -> bool {
             w.client_says();
             w.server_says();
         }
-        for turn in [World::to_server, World::to_client] {
+        for turn in [World::feed_server, World::feed_client] {
             let most = if cut { usize::MAX } else { bytes };
             bytes = bytes.saturating_sub(turn(&mut w, most));
             if bytes == 0 && !cut {
@@ -396,8 +396,8 @@ proptest! {
             match step {
                 Step::Client => w.client_says(),
                 Step::Server => w.server_says(),
-                Step::ToServer(n) => drop(w.to_server(n)),
-                Step::ToClient(n) => drop(w.to_client(n)),
+                Step::ToServer(n) => drop(w.feed_server(n)),
+                Step::ToClient(n) => drop(w.feed_client(n)),
                 Step::Cut => w.cut(),
                 Step::Connect => w.connect(),
             }
@@ -478,7 +478,7 @@ fn a_stale_connection_is_closed() {
     (w.server_cookie, w.global_seq) = (0, 0);
     w.sessions.borrow_mut().hold(1, 1, 5);
     w.connect();
-    w.to_client(usize::MAX);
+    w.feed_client(usize::MAX);
     let mut wire = w.wire.take().unwrap();
     let mut refused = None;
     for _ in 0..8 {
@@ -489,7 +489,7 @@ fn a_stale_connection_is_closed() {
         }
         wire.to_client.extend_from_slice(&wire.server.output().take());
         w.wire = Some(wire);
-        w.to_client(usize::MAX);
+        w.feed_client(usize::MAX);
         wire = w.wire.take().unwrap();
     }
     assert_eq!(refused, Some(Error::Displaced));
