@@ -4,44 +4,15 @@ import os
 import random
 import threading
 
+import cephfs
 import pytest
 
-cephfs = pytest.importorskip('cephfs')
-
-from skeptest.cuts import cut, mds_port                # noqa: E402
-from skeptest.mounts import mounted                    # noqa: E402
-from skeptest.cluster import unique                    # noqa: E402
-from skeptest.run import wait_until                    # noqa: E402
+from skeptest.cluster import unique
+from skeptest.cuts import cut, mds_port
+from skeptest.mounts import mounted
+from skeptest.work import Work
 
 CUTS = [12, pytest.param(150, marks=pytest.mark.long)]
-
-
-class Work:
-    """Calls of which each fails if it is carried out twice, one after the other until it is told to end."""
-
-    def __init__(self, step):
-        self.done, self.failed, self.ended = 0, [], threading.Event()
-        self.step = step
-        self.thread = threading.Thread(target=self.run)
-        self.thread.start()
-
-    def run(self):
-        try:
-            while not self.ended.is_set():
-                self.step(self.done)
-                self.done += 1
-        except Exception as e:
-            self.failed.append(e)
-
-    def goes_on(self, more=2):
-        before = self.done
-        wait_until(lambda: self.done >= before + more or self.failed, 240, 0.01, 'work that goes on')
-        assert not self.failed
-
-    def end(self):
-        self.ended.set()
-        self.thread.join(120)
-        assert not self.thread.is_alive() and not self.failed
 
 
 def cut_often(work, cuts, client, server, port):
