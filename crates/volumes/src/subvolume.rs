@@ -98,8 +98,7 @@ impl Subvolume {
 
 pub async fn create(place: &Place<'_>, args: &Args) -> Done {
     let size = args.size()?;
-    let (mode, uid, gid) = (args.mode()?, args.id("uid")?, args.id("gid")?);
-    let default_mode = args.mode_or_default()?;
+    let (mode, uid, gid) = (args.mode_or_default()?, args.id("uid")?, args.id("gid")?);
     let pool = group::pool(place, args)
         .map_err(|name| invalid(format!("invalid pool layout '{name}' -- need a valid data pool")))?;
     let (name, in_group) = named(place, args).await?;
@@ -117,9 +116,9 @@ pub async fn create(place: &Place<'_>, args: &Args) -> Done {
     let made = async {
         if is_new {
             place.mount.mkdirs(group::path(in_group), 0o755).await?;
-            place.mount.mkdirs(&base, default_mode).await?;
+            place.mount.mkdirs(&base, mode).await?;
             place.mount.setxattr(&base, "ceph.dir.subvolume", "1").await?;
-            place.mount.mkdir(&data, default_mode).await?;
+            place.mount.mkdir(&data, mode).await?;
         }
         Ok(())
     };
@@ -136,8 +135,8 @@ pub async fn create(place: &Place<'_>, args: &Args) -> Done {
     if size.is_some() {
         group::set_quota(place, &data, size).await?;
     }
-    let mode = if is_new { Some(default_mode) } else { mode };
-    group::own(place, &data, uid, gid, mode).await?;
+    // As the real one: asked again, the mode is what is said this time, or the default.
+    group::own(place, &data, uid, gid, Some(mode)).await?;
     if is_new {
         write_meta(place, &base, &Meta::of_path(&format!("/{data}"))).await?;
     }

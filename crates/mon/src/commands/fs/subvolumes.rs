@@ -73,7 +73,7 @@ fn answered(cmd: &Command, _: &Context<'_>) -> Outcome {
         None => Outcome::error(Errno::EOPNOTSUPP, "nobody works on subvolumes in this process"),
         Some(Err((errno, why))) => Outcome::error(*errno, why.clone()),
         Some(Ok(Said::Nothing)) => Outcome::default(),
-        Some(Ok(Said::Text(text))) => Outcome::ok(text.clone()),
-        Some(Ok(Said::Json(v))) => Outcome::ok(format::pretty(v).trim_end().to_string()),
+        Some(Ok(Said::Text(text))) => Outcome::ok(format!("{text}\n")),
+        Some(Ok(Said::Json(v))) => Outcome::ok(format!("{}\n", format::pretty(v).trim_end())),
     }
 }

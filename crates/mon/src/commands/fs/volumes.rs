@@ -46,7 +46,7 @@ pub const TABLE: &[Spec] = &[
 ];
 
 fn pretty(v: &Value) -> Outcome {
-    Outcome::ok(format::pretty(v).trim_end().to_string())
+    Outcome::ok(format!("{}\n", format::pretty(v).trim_end()))
 }
 
 fn ls(_: &Command, ctx: &Context<'_>) -> Outcome {
