@@ -201,8 +201,10 @@ impl Mount {
     pub async fn create(&self, path: impl AsRef<[u8]>, mode: u32) -> crate::Result<()> {
         const REGULAR: u32 = 0o100_000;
         self.change(MClientRequest {
+            op: op::MKNOD,
+            path: self.named(path.as_ref()).await?,
             args: Args::words(&[REGULAR | mode & 0o7777, 0]),
-            ..about(op::MKNOD, path)
+            ..MClientRequest::default()
         })
         .await
     }
@@ -223,19 +225,46 @@ impl Mount {
         }
     }
 
+    /// By its number alone: of a path ceph-mds 16.2 takes only where it begins, where the attribute is one of its own (`ceph.quota`).
+    async fn itself(&self, path: &[u8]) -> crate::Result<FilePath> {
+        let ino = match path.is_empty() {
+            true => ROOT,
+            false => self.stat(path).await?.ino,
+        };
+        Ok(FilePath::new(ino, Bytes::new()))
+    }
+
+    /// A name in its directory: what is about two names wants them so.
+    async fn named(&self, path: &[u8]) -> crate::Result<FilePath> {
+        let (dir, name) = match path.iter().rposition(|b| *b == b'/') {
+            Some(at) => (&path[..at], &path[at + 1..]),
+            None => (&path[..0], path),
+        };
+        let ino = match dir.is_empty() {
+            true => ROOT,
+            false => self.stat(dir).await?.ino,
+        };
+        Ok(FilePath::new(ino, Bytes::copy_from_slice(name)))
+    }
+
     /// A further name for a file.
     pub async fn link(&self, path: impl AsRef<[u8]>, ino: u64) -> crate::Result<()> {
         self.change(MClientRequest {
+            op: op::LINK,
+            path: self.named(path.as_ref()).await?,
             path2: FilePath::new(ino, Bytes::new()),
-            ..about(op::LINK, path)
+            ..MClientRequest::default()
         })
         .await
     }
 
     pub async fn rename(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> crate::Result<()> {
+        let (path2, path) = (self.named(from.as_ref()).await?, self.named(to.as_ref()).await?);
         self.change(MClientRequest {
-            path2: FilePath::new(ROOT, Bytes::copy_from_slice(from.as_ref())),
-            ..about(op::RENAME, to)
+            op: op::RENAME,
+            path,
+            path2,
+            ..MClientRequest::default()
         })
         .await
     }
@@ -300,18 +329,22 @@ impl Mount {
         // Layouts name pools: those that we know of.
         let epoch = self.inner.client.map()?.epoch;
         self.change(MClientRequest {
+            op: op::SETXATTR,
+            path: self.itself(path.as_ref()).await?,
             args: Args::words(&[flags, epoch]),
             path2: FilePath::new(0, Bytes::copy_from_slice(name.as_bytes())),
             data,
-            ..about(op::SETXATTR, path)
+            ..MClientRequest::default()
         })
         .await
     }
 
     pub async fn removexattr(&self, path: impl AsRef<[u8]>, name: &str) -> crate::Result<()> {
         self.change(MClientRequest {
+            op: op::RMXATTR,
+            path: self.itself(path.as_ref()).await?,
             path2: FilePath::new(0, Bytes::copy_from_slice(name.as_bytes())),
-            ..about(op::RMXATTR, path)
+            ..MClientRequest::default()
         })
         .await
     }

@@ -12,7 +12,7 @@ use client::{Client, DaemonEvent, DaemonLink, Error};
 use io::task::TaskHandle;
 use messages::fs::{
     CapItem, CapRecord, CapStat, Features, InodeStat, MClientCapRelease, MClientCaps, MClientLease,
-    MClientQuota, MClientReconnect, MClientReply, MClientRequest, MClientSession, MClientSnap, cap,
+    MClientQuota, MClientReconnect, MClientReply, MClientRequest, MClientSession, MClientSnap, lease_action, cap,
     cap_op, request_flag, session_op,
 };
 use messages::mon::Body;
@@ -629,6 +629,7 @@ impl Session {
         match m.kind {
             MClientSession::KIND => self.session(&MClientSession::from_message(m)?),
             MClientReply::KIND => self.reply(m.tid, MClientReply::from_message(m)?)?,
+            MClientLease::KIND => self.lease(&MClientLease::from_message(m)?),
             MClientCaps::KIND => self.caps(m.tid, &MClientCaps::from_message(m)?),
             kind::COMMAND_REPLY => self.command_reply(m)?,
             FORWARD => {
@@ -642,6 +643,17 @@ impl Session {
             self.send(MClientSession::short(session_op::REQUEST_CLOSE, self.pushed).message(0));
         }
         Ok(())
+    }
+
+    /// Names are not trusted for longer than an answer; whoever wants to change one waits for our word all the same.
+    fn lease(&mut self, m: &MClientLease) {
+        if m.action == lease_action::REVOKE {
+            let release = MClientLease {
+                action: lease_action::RELEASE,
+                ..m.clone()
+            };
+            self.send(release.message(0));
+        }
     }
 
     fn command_reply(&mut self, m: &Message) -> denc::Result<()> {
