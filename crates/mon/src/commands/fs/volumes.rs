@@ -5,7 +5,7 @@ use super::pools::{Use, refuse, tag};
 use super::sure;
 use crate::commands::command::{Command, Outcome};
 use crate::commands::context::Context;
-use crate::commands::spec::{Spec, spec};
+use crate::commands::spec::{Spec, later, spec};
 use crate::commands::views::file_systems::{Standing, named, pool_name};
 use crate::format;
 use crate::policies::pools::{self, NewPool, PoolDefaults};
@@ -34,6 +34,11 @@ pub const TABLE: &[Spec] = &[
         "fs volume rm vol_name:str yes-i-really-mean-it?:str",
         "remove a file system, its pools and all data",
         rm,
+    )
+    .by_manager("volumes"),
+    later(
+        RW,
+        "fs volume rename vol_name:str new_vol_name:str yes_i_really_mean_it?:bool",
     )
     .by_manager("volumes"),
     spec(
