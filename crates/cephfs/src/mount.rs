@@ -28,6 +28,8 @@ pub struct Options {
     pub gid: u32,
     /// That a request waits for its answer.
     pub timeout: Duration,
+    /// Without a word for so long the server may end the session, and need not wait for us longer after it was started again.
+    pub session_timeout: Option<Duration>,
 }
 
 impl Options {
@@ -38,6 +40,7 @@ impl Options {
             uid: 0,
             gid: 0,
             timeout: PAUSE,
+            session_timeout: None,
         }
     }
 }
@@ -67,13 +70,7 @@ impl Mount {
     /// Begins a session; an error where there is no such file system, or it refuses us. The client goes on when this ends.
     pub async fn connect(client: &Client, options: Options) -> crate::Result<Self> {
         let (asks, asked) = mpsc::channel(REQUESTS_MAX);
-        let session = Session::new(
-            client.clone(),
-            options.fs.clone(),
-            options.root.clone(),
-            options.timeout,
-            asked,
-        );
+        let session = Session::new(client.clone(), options.clone(), asked);
         let thread = io::task::spawn_beside("cephfs", move || session.run());
         // It ends with the last handle.
         drop(thread.map_err(|e| Error::Conf(format!("no thread for the mount: {e}")))?);

@@ -6,6 +6,7 @@
 //! Invariants: a request that was answered as unsafe waits for its safe answer; where the server is another by then, it is repeated
 //! with the number of the inode that it made. An inode's capability is held by one call, or given back.
 
+use crate::mount::Options;
 use crate::place::{Stage, Standing, standing};
 use bytes::Bytes;
 use client::{Client, DaemonEvent, DaemonLink, Error};
@@ -125,8 +126,7 @@ enum State {
 pub struct Session {
     client: Client,
     fs: String,
-    root: String,
-    timeout: Duration,
+    options: Options,
     asks: mpsc::Receiver<Ask>,
     state: State,
     link: Option<DaemonLink>,
@@ -168,18 +168,11 @@ async fn found(seek: &mut Option<TaskHandle<crate::Result<Standing>>>) -> crate:
 }
 
 impl Session {
-    pub fn new(
-        client: Client,
-        fs: String,
-        root: String,
-        timeout: Duration,
-        asks: mpsc::Receiver<Ask>,
-    ) -> Self {
+    pub fn new(client: Client, options: Options, asks: mpsc::Receiver<Ask>) -> Self {
         Self {
             client,
-            fs,
-            root,
-            timeout,
+            fs: options.fs.clone(),
+            options,
             asks,
             state: State::Seeking,
             link: None,
@@ -301,7 +294,7 @@ impl Session {
             reply,
             sent: false,
             early: None,
-            until: self.now() + self.timeout,
+            until: self.now() + self.options.timeout,
         };
         self.pending.insert(self.last_tid, pending);
         if self.state == State::Open {
@@ -451,7 +444,8 @@ impl Session {
 
     fn renew(&mut self) {
         self.renewals += 1;
-        self.renew_at = self.now() + RENEW_EVERY;
+        let own = self.options.session_timeout.map(|t| t / 3);
+        self.renew_at = self.now() + own.unwrap_or(RENEW_EVERY).min(RENEW_EVERY);
         self.send(MClientSession::short(session_op::REQUEST_RENEWCAPS, self.renewals).message(0));
     }
 
@@ -583,7 +577,10 @@ impl Session {
             State::Opening => {
                 let mut m = MClientSession::long(session_op::REQUEST_OPEN, Features::of(FEATURES));
                 m.metrics = Features::of(0);
-                m.metadata.insert("root".into(), self.root.clone());
+                m.metadata.insert("root".into(), self.options.root.clone());
+                if let Some(t) = self.options.session_timeout {
+                    m.metadata.insert("timeout".into(), t.as_secs().to_string());
+                }
                 m.metadata.insert("entity_id".into(), self.client.global_id().to_string());
                 self.send(m.message(0));
             }

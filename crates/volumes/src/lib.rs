@@ -41,6 +41,8 @@ use types::{Errno, PoolId};
 pub const NAMES_MAX: usize = 100_000;
 /// That a command waits for the metadata server.
 pub const MOUNT_TIMEOUT: Duration = Duration::from_secs(60);
+/// What a server that starts again waits for a worker that has died with it.
+const SESSION_TIMEOUT: Duration = Duration::from_secs(6);
 const TICK: Duration = Duration::from_secs(1);
 /// A mount that nobody has used for so long ends.
 const IDLE: Duration = Duration::from_secs(10);
@@ -221,6 +223,7 @@ impl Volume {
         }
         let options = Options {
             timeout: MOUNT_TIMEOUT,
+            session_timeout: Some(SESSION_TIMEOUT),
             ..Options::new(&self.name)
         };
         let made = Mount::connect(client, options).await;
