@@ -43,11 +43,7 @@ impl Page {
             let _: LeaseStat = r.get()?;
             entries.push(Entry { name, stat: r.get()? });
         }
-        Ok(Self {
-            frag,
-            flags,
-            entries,
-        })
+        Ok(Self { frag, flags, entries })
     }
 }
 
@@ -62,7 +58,11 @@ pub struct Cursor {
 fn leaf(tree: &[(u32, i32)], hash: u32) -> u32 {
     let mut bits = 0;
     loop {
-        let mask = if bits == 0 { 0 } else { u32::MAX << (FRAG_BITS - bits) & 0xff_ffff };
+        let mask = if bits == 0 {
+            0
+        } else {
+            u32::MAX << (FRAG_BITS - bits) & 0xff_ffff
+        };
         let frag = bits << FRAG_BITS | hash & mask;
         match tree.iter().find(|(f, by)| *f == frag && *by > 0) {
             Some((_, by)) if bits + (*by as u32) <= FRAG_BITS => bits += *by as u32,
@@ -137,11 +137,7 @@ impl Mount {
 
     /// Removes a directory with all in it. It can be stopped at any point, and begun again; `removed` hears of each name that has
     /// gone. What is gone already counts as removed.
-    pub async fn remove_tree(
-        &self,
-        path: impl AsRef<[u8]>,
-        mut removed: impl FnMut(),
-    ) -> crate::Result<()> {
+    pub async fn remove_tree(&self, path: impl AsRef<[u8]>, mut removed: impl FnMut()) -> crate::Result<()> {
         let gone = |done: crate::Result<()>| match done {
             Err(e) if e.is_not_found() => Ok(()),
             done => done,
@@ -205,7 +201,13 @@ mod tests {
             all.push((frag >> 24, frag & 0xff_ffff));
             at = end(frag);
         }
-        let want = [(2, 0), (3, 0x40_0000), (3, 0x60_0000), (2, 0x80_0000), (2, 0xc0_0000)];
+        let want = [
+            (2, 0),
+            (3, 0x40_0000),
+            (3, 0x60_0000),
+            (2, 0x80_0000),
+            (2, 0xc0_0000),
+        ];
         assert_eq!(all, want);
         assert_eq!((leaf(&[], 7), end(0)), (0, None));
     }

@@ -128,12 +128,7 @@ impl Mount {
             gid: self.inner.options.gid,
             ..request
         });
-        self.tell(Ask::Request {
-            request,
-            hold,
-            reply,
-        })
-        .await?;
+        self.tell(Ask::Request { request, hold, reply }).await?;
         let reply = told.await.unwrap_or(Err(Error::Closed))?;
         match reply.result {
             r if r < 0 => Err(Error::refused(r, format!("'/{what}'"))),
@@ -183,7 +178,12 @@ impl Mount {
     /// Makes a directory and those above it that are not there; they may be.
     pub async fn mkdirs(&self, path: impl AsRef<[u8]>, mode: u32) -> crate::Result<()> {
         let path = path.as_ref();
-        let mut ends: Vec<usize> = path.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(i, _)| i).collect();
+        let mut ends: Vec<usize> = path
+            .iter()
+            .enumerate()
+            .filter(|(_, b)| **b == b'/')
+            .map(|(i, _)| i)
+            .collect();
         ends.push(path.len());
         for end in ends {
             match self.mkdir(&path[..end], mode).await {

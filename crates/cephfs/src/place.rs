@@ -44,7 +44,10 @@ fn of_dump(dump: &Value, name: &str) -> crate::Result<Standing> {
         _ => maps.find(|m| m["fs_name"] == name),
     };
     let map = map.ok_or_else(|| {
-        Error::refused(Errno::ENOENT.code(), format!("file system '{name}' does not exist"))
+        Error::refused(
+            Errno::ENOENT.code(),
+            format!("file system '{name}' does not exist"),
+        )
     })?;
     let gid = map["up"]["mds_0"].as_u64().unwrap_or_default();
     let info = &map["info"][format!("gid_{gid}")];

@@ -13,8 +13,8 @@ use client::{Client, DaemonEvent, DaemonLink, Error};
 use io::task::TaskHandle;
 use messages::fs::{
     CapItem, CapRecord, CapStat, Features, InodeStat, MClientCapRelease, MClientCaps, MClientLease,
-    MClientQuota, MClientReconnect, MClientReply, MClientRequest, MClientSession, MClientSnap, lease_action, cap,
-    cap_op, request_flag, session_op,
+    MClientQuota, MClientReconnect, MClientReply, MClientRequest, MClientSession, MClientSnap, cap, cap_op,
+    lease_action, request_flag, session_op,
 };
 use messages::mon::Body;
 use messages::osd::{MCommand, MCommandReply, kind};
@@ -73,7 +73,10 @@ pub enum Ask {
         reply: oneshot::Sender<crate::Result<MClientReply>>,
     },
     /// A larger bound for sizes.
-    Grow { ino: u64, size: u64 },
+    Grow {
+        ino: u64,
+        size: u64,
+    },
     /// Gives a held capability back, with what was changed under it.
     Drop {
         ino: u64,
@@ -234,11 +237,7 @@ impl Session {
 
     fn ask(&mut self, ask: Ask) {
         match ask {
-            Ask::Request {
-                request,
-                hold,
-                reply,
-            } => self.begin(request, hold, reply),
+            Ask::Request { request, hold, reply } => self.begin(request, hold, reply),
             Ask::Grow { ino, size } => self.grow(ino, size),
             Ask::Drop {
                 ino,
@@ -305,7 +304,9 @@ impl Session {
     fn send_request(&mut self, tid: u64, replay: bool) {
         let oldest = self.pending.keys().next().copied().unwrap_or(tid);
         let epoch = self.standing.as_ref().map_or(0, |s| s.epoch);
-        let Some(p) = self.pending.get_mut(&tid) else { return };
+        let Some(p) = self.pending.get_mut(&tid) else {
+            return;
+        };
         let m = &mut p.request;
         m.oldest_tid = oldest;
         m.map_epoch = epoch;
@@ -436,7 +437,12 @@ impl Session {
             _ => {}
         }
         let late = |p: &Pending| p.until <= now;
-        let tids: Vec<u64> = self.pending.iter().filter(|(_, p)| late(p)).map(|(t, _)| *t).collect();
+        let tids: Vec<u64> = self
+            .pending
+            .iter()
+            .filter(|(_, p)| late(p))
+            .map(|(t, _)| *t)
+            .collect();
         for p in tids.into_iter().filter_map(|t| self.pending.remove(&t)) {
             let _ = p.reply.send(Err(Error::TimedOut));
         }
@@ -526,7 +532,12 @@ impl Session {
             }
         }
         let sent = |p: &Pending| p.sent && p.request.op & WRITES != 0;
-        let tids: Vec<u64> = self.pending.iter().filter(|(_, p)| sent(p)).map(|(t, _)| *t).collect();
+        let tids: Vec<u64> = self
+            .pending
+            .iter()
+            .filter(|(_, p)| sent(p))
+            .map(|(t, _)| *t)
+            .collect();
         for p in tids.into_iter().filter_map(|t| self.pending.remove(&t)) {
             let _ = p.reply.send(Err(why()));
         }
@@ -581,7 +592,8 @@ impl Session {
                 if let Some(t) = self.options.session_timeout {
                     m.metadata.insert("timeout".into(), t.as_secs().to_string());
                 }
-                m.metadata.insert("entity_id".into(), self.client.global_id().to_string());
+                m.metadata
+                    .insert("entity_id".into(), self.client.global_id().to_string());
                 self.send(m.message(0));
             }
             State::Reconnecting => {

@@ -6,8 +6,8 @@
 use bytes::Bytes;
 use cephfs::{Mount, Options};
 use client::{Client, Conf};
-use messages::fs::{SetAttr, setattr};
 use io::task;
+use messages::fs::{SetAttr, setattr};
 use node::{DataDir, Node, StartOptions};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
@@ -116,7 +116,9 @@ async fn check_attributes(m: &Mount) {
     assert_eq!(errno(again), Errno::EEXIST);
     m.removexattr("t/a", "user.k").await.unwrap();
     assert_eq!(m.getxattr("t/a", "user.k").await.unwrap(), None);
-    m.setxattr("t/a", "ceph.quota.max_bytes", "1000000").await.unwrap();
+    m.setxattr("t/a", "ceph.quota.max_bytes", "1000000")
+        .await
+        .unwrap();
     assert_eq!(m.stat("t/a").await.unwrap().quota.max_bytes, 1_000_000);
     let layout = "stripe_unit=65536 stripe_count=2 object_size=131072";
     m.mkdir("t/striped", 0o755).await.unwrap();
@@ -142,7 +144,9 @@ async fn check_listing(m: &Mount) {
 
 #[tokio::test]
 async fn every_call_on_another_cluster() {
-    let Ok(path) = std::env::var("CEPHFS_TEST_CONF") else { return };
+    let Ok(path) = std::env::var("CEPHFS_TEST_CONF") else {
+        return;
+    };
     let keyring = std::env::var("CEPHFS_TEST_KEYRING").ok().map(PathBuf::from);
     let fs = std::env::var("CEPHFS_TEST_FS").unwrap_or_default();
     let client = Client::connect(conf(Path::new(&path), keyring)).await.unwrap();

@@ -47,7 +47,8 @@ impl Args {
             return Ok(None);
         };
         let mode = u32::from_str_radix(text, 8).ok().filter(|m| *m <= 0o7777);
-        mode.map(Some).ok_or_else(|| invalid(format!("Invalid mode '{text}'")))
+        mode.map(Some)
+            .ok_or_else(|| invalid(format!("Invalid mode '{text}'")))
     }
 
     pub fn mode_or_default(&self) -> Result<u32, Refusal> {
@@ -94,7 +95,8 @@ impl Args {
 
 /// Names become parts of paths.
 pub fn check_name<'a>(what: &str, name: &'a str) -> Result<&'a str, Refusal> {
-    let bad = name.is_empty() || name == "." || name == ".." || name.contains(['/', '\0']) || name.len() > 240;
+    let bad =
+        name.is_empty() || name == "." || name == ".." || name.contains(['/', '\0']) || name.len() > 240;
     match bad {
         true => Err(invalid(format!("'{name}' is not a valid name of a {what}"))),
         false => Ok(name),
@@ -120,7 +122,10 @@ mod tests {
             assert_eq!(args(json!({"new_size": text})).new_size("subvolume"), Ok(want));
         }
         for text in ["0", "-3", "abc", ""] {
-            assert!(args(json!({"new_size": text})).new_size("subvolume").is_err(), "{text}");
+            assert!(
+                args(json!({"new_size": text})).new_size("subvolume").is_err(),
+                "{text}"
+            );
         }
         for name in ["", ".", "..", "a/b"] {
             assert!(check_name("group", name).is_err(), "{name}");

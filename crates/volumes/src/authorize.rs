@@ -35,13 +35,20 @@ fn subvolume_file(in_group: &str, name: &str) -> String {
 
 /// What the file of an entity calls a subvolume.
 fn member(in_group: &str, name: &str) -> String {
-    let shown = if in_group == group::NO_GROUP { "None" } else { in_group };
+    let shown = if in_group == group::NO_GROUP {
+        "None"
+    } else {
+        in_group
+    };
     format!("{shown}/{name}")
 }
 
 fn id_of(args: &Args) -> Result<&str, Refusal> {
     let id = check_name("entity", args.text("auth_id"))?;
-    match id.chars().all(|c| c.is_ascii_graphic() && !matches!(c, '"' | '\\' | ',' | '=')) {
+    match id
+        .chars()
+        .all(|c| c.is_ascii_graphic() && !matches!(c, '"' | '\\' | ',' | '='))
+    {
         true => Ok(id),
         false => Err(invalid(format!("'{id}' is not a valid auth ID"))),
     }
@@ -50,7 +57,9 @@ fn id_of(args: &Args) -> Result<&str, Refusal> {
 fn level_of(args: &Args) -> Result<&str, Refusal> {
     match args.opt_text("access_level").unwrap_or("rw") {
         level @ ("r" | "rw") => Ok(level),
-        other => Err(invalid(format!("Invalid access level '{other}': r and rw are possible"))),
+        other => Err(invalid(format!(
+            "Invalid access level '{other}': r and rw are possible"
+        ))),
     }
 }
 
@@ -97,8 +106,13 @@ fn members<'a>(map: &'a mut Map<String, Value>, name: &str) -> &'a mut Map<Strin
 fn levels(map: &Map<String, Value>, name: &str) -> Vec<(String, String)> {
     let all = map.get(name).and_then(Value::as_object);
     let all = all.into_iter().flatten();
-    all.map(|(k, v)| (k.clone(), v["access_level"].as_str().unwrap_or_default().to_string()))
-        .collect()
+    all.map(|(k, v)| {
+        (
+            k.clone(),
+            v["access_level"].as_str().unwrap_or_default().to_string(),
+        )
+    })
+    .collect()
 }
 
 pub async fn authorized_list(place: &Place<'_>, args: &Args) -> Done {
@@ -141,7 +155,10 @@ fn merged(
     let mut out = caps.clone();
     let is_ours = |part: &String| part.ends_with(&format!(" path={path}"));
     let mut mds: Vec<String> = parts(caps, "mds").into_iter().filter(|p| !is_ours(p)).collect();
-    let mut osd: Vec<String> = parts(caps, "osd").into_iter().filter(|p| !drop_osd.contains(p)).collect();
+    let mut osd: Vec<String> = parts(caps, "osd")
+        .into_iter()
+        .filter(|p| !drop_osd.contains(p))
+        .collect();
     if let Some((m, o)) = grant {
         mds.push(m.to_string());
         if !osd.iter().any(|p| p == o) {
@@ -166,7 +183,11 @@ async fn needed(
         let Some((in_group, sub)) = name.split_once('/').filter(|_| name != but) else {
             continue;
         };
-        let in_group = if in_group == "None" { group::NO_GROUP } else { in_group };
+        let in_group = if in_group == "None" {
+            group::NO_GROUP
+        } else {
+            in_group
+        };
         // One that was removed needs nothing.
         if let Some(other) = subvolume::at(place, in_group, sub).await? {
             out.insert(grants(place, &other, &level).await?.1);
@@ -202,7 +223,10 @@ pub async fn authorize(place: &Place<'_>, args: &Args) -> Done {
     let entry = json!({"access_level": level, "dirty": false});
     let subvolumes = members(&mut file, "subvolumes");
     if subvolumes.len() >= MEMBERS_MAX && !subvolumes.contains_key(&this) {
-        return Err(refusal(Errno::ENOSPC, format!("auth ID: {id} has too many subvolumes")));
+        return Err(refusal(
+            Errno::ENOSPC,
+            format!("auth ID: {id} has too many subvolumes"),
+        ));
     }
     subvolumes.insert(this, entry.clone());
     let mut list = read(place, &members_file).await?.unwrap_or_else(fresh_subvolume);
@@ -214,7 +238,11 @@ pub async fn authorize(place: &Place<'_>, args: &Args) -> Done {
     write(place, &auth_file(id), &file).await?;
     write(place, &members_file, &list).await?;
     let other = other_level(&osd, level);
-    let stale = if needed.contains(&other) { BTreeSet::new() } else { BTreeSet::from([other]) };
+    let stale = if needed.contains(&other) {
+        BTreeSet::new()
+    } else {
+        BTreeSet::from([other])
+    };
     let key = put_caps(place, &name, found.path(), Some((&mds, &osd)), &stale).await?;
     Ok(match (tenant, key) {
         (Some(_), Some(key)) => Said::Text(key),
@@ -289,7 +317,9 @@ pub async fn deauthorize(place: &Place<'_>, args: &Args) -> Done {
     };
     let this = member(&found.group, &found.name);
     let level = levels(&file, "subvolumes").into_iter().find(|(n, _)| *n == this);
-    let Some((_, level)) = level else { return Ok(Said::Nothing) };
+    let Some((_, level)) = level else {
+        return Ok(Said::Nothing);
+    };
     let needed = needed(place, &file, &this).await?;
     let (_, osd) = grants(place, &found, &level).await?;
     let stale: BTreeSet<String> = [osd].into_iter().filter(|o| !needed.contains(o)).collect();
@@ -346,9 +376,19 @@ mod tests {
     #[test]
     fn capabilities_are_added_replaced_and_taken() {
         let none = BTreeSet::new();
-        let one = merged(&BTreeMap::new(), "/a", Some(("allow rw path=/a", "allow rw pool=p")), &none);
+        let one = merged(
+            &BTreeMap::new(),
+            "/a",
+            Some(("allow rw path=/a", "allow rw pool=p")),
+            &none,
+        );
         assert_eq!(one, caps("allow rw path=/a", "allow rw pool=p"));
-        let two = merged(&one, "/b", Some(("allow r path=/b", "allow r pool=p namespace=n")), &none);
+        let two = merged(
+            &one,
+            "/b",
+            Some(("allow r path=/b", "allow r pool=p namespace=n")),
+            &none,
+        );
         let want = caps(
             "allow rw path=/a,allow r path=/b",
             "allow rw pool=p,allow r pool=p namespace=n",

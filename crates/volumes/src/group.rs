@@ -56,7 +56,9 @@ pub fn pool<'a>(place: &'a Place<'_>, args: &Args) -> Result<Option<&'a str>, St
         return Ok(None);
     };
     let found = place.pools.iter().find(|(_, n)| n == name);
-    found.map(|(_, n)| Some(n.as_str())).ok_or_else(|| name.to_string())
+    found
+        .map(|(_, n)| Some(n.as_str()))
+        .ok_or_else(|| name.to_string())
 }
 
 /// Owner and mode, as far as they are said.
@@ -92,16 +94,23 @@ pub async fn set_quota(place: &Place<'_>, path: &str, size: Option<u64>) -> Resu
 
 pub async fn set_pool(place: &Place<'_>, path: &str, pool: Option<&str>) -> Result<(), Refusal> {
     let default = place.pools.first().map(|(_, n)| n.as_str());
-    let Some(pool) = pool.or(default) else { return Ok(()) };
-    let set = place.mount.setxattr(path, "ceph.dir.layout.pool", pool.to_string());
+    let Some(pool) = pool.or(default) else {
+        return Ok(());
+    };
+    let set = place
+        .mount
+        .setxattr(path, "ceph.dir.layout.pool", pool.to_string());
     set.await.map_err(failed)
 }
 
 pub async fn create(place: &Place<'_>, args: &Args) -> Done {
     let (name, size) = (named(args)?, args.size()?);
     let (mode, uid, gid) = (args.mode()?, args.id("uid")?, args.id("gid")?);
-    let wanted = pool(place, args)
-        .map_err(|name| invalid(format!("Invalid pool layout '{name}'. It must be a valid data pool")))?;
+    let wanted = pool(place, args).map_err(|name| {
+        invalid(format!(
+            "Invalid pool layout '{name}'. It must be a valid data pool"
+        ))
+    })?;
     let path = path(name);
     let is_new = place.mount.find(&path).await.map_err(failed)?.is_none();
     place.mount.mkdirs(&path, MODE).await.map_err(failed)?;
@@ -137,7 +146,11 @@ pub async fn ls(place: &Place<'_>) -> Done {
 pub async fn exist(place: &Place<'_>) -> Done {
     let all = directories(place, BASE).await?;
     let any = all.iter().any(|n| !INTERNAL.contains(&n.as_str()));
-    let said = if any { "subvolumegroup exists" } else { "no subvolumegroup exists" };
+    let said = if any {
+        "subvolumegroup exists"
+    } else {
+        "no subvolumegroup exists"
+    };
     Ok(Said::Text(said.into()))
 }
 

@@ -163,7 +163,12 @@ impl Worker {
             fs.map(|fs| fs.mds_map.fs_name.clone())
         };
         let now = self.config.clock.monotonic();
-        let gone: Vec<i32> = self.volumes.keys().copied().filter(|id| name_of(*id).as_ref() != Some(&self.volumes[id].name)).collect();
+        let gone: Vec<i32> = self
+            .volumes
+            .keys()
+            .copied()
+            .filter(|id| name_of(*id).as_ref() != Some(&self.volumes[id].name))
+            .collect();
         for id in gone {
             if let Some(volume) = self.volumes.remove(&id) {
                 volume.end().await;
@@ -263,7 +268,9 @@ impl Volume {
         if now.saturating_sub(self.used.get()) < IDLE || self.is_purging() {
             return;
         }
-        let Ok(mut mount) = self.mount.try_lock() else { return };
+        let Ok(mut mount) = self.mount.try_lock() else {
+            return;
+        };
         if let Some(mount) = mount.take() {
             mount.close().await;
         }

@@ -90,7 +90,10 @@ impl Subvolume {
     pub async fn stat(&self, place: &Place<'_>) -> Result<InodeStat, Refusal> {
         // A path that lies elsewhere is somebody's slip or malice.
         if !self.data().starts_with(&format!("{}/", self.base)) {
-            return Err(refusal(Errno::EIO, format!("'/{}/.meta' names another path", self.base)));
+            return Err(refusal(
+                Errno::EIO,
+                format!("'/{}/.meta' names another path", self.base),
+            ));
         }
         place.mount.stat(self.data()).await.map_err(failed)
     }
@@ -102,7 +105,9 @@ pub async fn create(place: &Place<'_>, args: &Args) -> Done {
     let pool = group::pool(place, args)
         .map_err(|name| invalid(format!("invalid pool layout '{name}' -- need a valid data pool")))?;
     let (name, in_group) = named(place, args).await?;
-    let isolated = args.flag("namespace_isolated").then(|| format!("fsvolumens_{name}"));
+    let isolated = args
+        .flag("namespace_isolated")
+        .then(|| format!("fsvolumens_{name}"));
     let found = at(place, in_group, name).await?;
     let is_new = found.is_none();
     let (base, data) = match &found {
@@ -152,7 +157,11 @@ pub async fn ls(place: &Place<'_>, args: &Args) -> Done {
 pub async fn exist(place: &Place<'_>, args: &Args) -> Done {
     let group = group::of_subvolume(place, args).await?;
     let all = group::directories(place, &group::path(group)).await?;
-    let said = if all.is_empty() { "no subvolume exists" } else { "subvolume exists" };
+    let said = if all.is_empty() {
+        "no subvolume exists"
+    } else {
+        "subvolume exists"
+    };
     Ok(Said::Text(said.into()))
 }
 
@@ -223,7 +232,9 @@ pub async fn metadata_get(place: &Place<'_>, args: &Args) -> Done {
 pub async fn metadata_ls(place: &Place<'_>, args: &Args) -> Done {
     let found = find(place, args).await?;
     let all = found.meta.all(USER).into_iter();
-    Ok(Said::Json(Value::Object(all.map(|(k, v)| (k, v.into())).collect())))
+    Ok(Said::Json(Value::Object(
+        all.map(|(k, v)| (k, v.into())).collect(),
+    )))
 }
 
 pub async fn metadata_rm(place: &Place<'_>, args: &Args) -> Done {

@@ -32,9 +32,19 @@ pub async fn rm(place: &Place<'_>, args: &Args) -> Done {
             return Err(refusal(Errno::ENOENT, why));
         }
     }
-    wanted(place.config, place.fscid).await.map_err(|e| refusal(Errno::EIO, e))?;
-    place.mount.mkdirs(group::TRASH, TRASH_MODE).await.map_err(failed)?;
-    let to = format!("{}/{}", group::TRASH, Uuid::from_random(place.config.random.bytes()));
+    wanted(place.config, place.fscid)
+        .await
+        .map_err(|e| refusal(Errno::EIO, e))?;
+    place
+        .mount
+        .mkdirs(group::TRASH, TRASH_MODE)
+        .await
+        .map_err(failed)?;
+    let to = format!(
+        "{}/{}",
+        group::TRASH,
+        Uuid::from_random(place.config.random.bytes())
+    );
     place.mount.rename(&base, &to).await.map_err(failed)?;
     authorize::forget(place, in_group, name).await?;
     Ok(Said::Nothing)

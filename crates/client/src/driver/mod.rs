@@ -7,8 +7,8 @@
 //! served; so the queue is bounded by the limits, too. Watches' acknowledgements have room of their own, since others may
 //! wait for them.
 
-mod ioctx;
 mod daemon;
+mod ioctx;
 mod link;
 mod lister;
 mod run;

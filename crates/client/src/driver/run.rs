@@ -3,8 +3,8 @@
 //! Invariants: nothing here decides anything about operations; all connections, timers and answers pass through one loop, up to
 //! [`BATCH`] events a turn, so that messages of one turn leave in one write.
 
-use super::link::{self, Handshake};
 use super::daemon::Daemons;
+use super::link::{self, Handshake};
 use super::{Command, Room, View};
 use crate::conf::Conf;
 use crate::core::mon::Credentials;
