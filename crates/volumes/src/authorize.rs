@@ -4,8 +4,9 @@
 //! Files are written before the key is given, and after it was taken: whoever has a key is listed.
 
 use crate::args::{Args, Refusal, check_name, failed, invalid, refusal};
+use crate::group;
+use crate::place::Place;
 use crate::subvolume::{self, Subvolume};
-use crate::{Place, group};
 use auth::Context;
 use bytes::Bytes;
 use cluster::volumes::{Done, Said};

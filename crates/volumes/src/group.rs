@@ -1,7 +1,8 @@
 //! Groups: directories that subvolumes lie in.
 
 use crate::args::{Args, Refusal, check_name, failed, invalid, refusal};
-use crate::{NAMES_MAX, Place, show};
+use crate::place::{NAMES_MAX, Place};
+use crate::show;
 use cluster::volumes::{Done, Said};
 use messages::fs::{InodeStat, SetAttr, setattr};
 use types::Errno;

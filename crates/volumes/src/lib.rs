@@ -12,7 +12,7 @@
 //! for again.
 //!
 //! Bounds: [`cluster::volumes::ASKS_MAX`] commands wait; a command waits [`MOUNT_TIMEOUT`] for the metadata server; one purge for each
-//! volume; [`NAMES_MAX`] names in a listing.
+//! volume; [`place::NAMES_MAX`] names in a listing.
 //!
 //! Not here: snapshots and clones, which metadata servers do not have; who may ask (`mon`).
 
@@ -20,6 +20,7 @@ mod args;
 mod authorize;
 mod group;
 mod meta;
+mod place;
 mod show;
 mod subvolume;
 mod trash;
@@ -29,16 +30,15 @@ use cephfs::{Mount, Options};
 use client::Client;
 use cluster::volumes::{Asked, Done, to_purge};
 use io::task::{TaskHandle, interval, spawn_local};
+use place::Place;
 use rbd_support::{Config, Connection};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::sync::{Mutex, mpsc, oneshot};
-use types::{Errno, PoolId};
+use types::Errno;
 
-/// Names of one listing.
-pub const NAMES_MAX: usize = 100_000;
 /// That a command waits for the metadata server.
 pub const MOUNT_TIMEOUT: Duration = Duration::from_secs(60);
 /// What a server that starts again waits for a worker that has died with it.
@@ -66,15 +66,6 @@ struct Worker {
     config: Config,
     connection: Connection,
     volumes: BTreeMap<i32, Rc<Volume>>,
-}
-
-/// What a command works with.
-struct Place<'a> {
-    config: &'a Config,
-    mount: &'a Mount,
-    fscid: i32,
-    /// Those for files, the default first.
-    pools: Vec<(PoolId, String)>,
 }
 
 /// Works until nobody is left who could ask.
@@ -252,7 +243,7 @@ impl Volume {
             config,
             mount: &mount,
             fscid: self.fscid,
-            pools: pools(config, self.fscid),
+            pools: place::pools(config, self.fscid),
         };
         let done = answer(&place, prefix, args).await;
         if done.as_ref().is_err_and(|(errno, _)| is_broken(*errno)) {
@@ -315,14 +306,6 @@ impl Volume {
         }
         Ok(())
     }
-}
-
-fn pools(config: &Config, fscid: i32) -> Vec<(PoolId, String)> {
-    let state = config.cluster.state();
-    let fs = state.fsmap.filesystems.iter().find(|fs| fs.fscid == fscid);
-    let ids = fs.map(|fs| fs.mds_map.data_pools.clone()).unwrap_or_default();
-    let named = |id: PoolId| state.osdmap.pool_name(id).map(|n| (id, n.to_string()));
-    ids.into_iter().filter_map(named).collect()
 }
 
 async fn answer(place: &Place<'_>, prefix: &str, args: &Args) -> Done {

@@ -1,6 +1,6 @@
 //! How directories are described.
 
-use crate::Place;
+use crate::place::Place;
 use cluster::volumes::Said;
 use messages::fs::InodeStat;
 use serde_json::{Map, Value, json};

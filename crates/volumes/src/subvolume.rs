@@ -4,7 +4,8 @@
 
 use crate::args::{Args, Refusal, check_name, failed, invalid, refusal};
 use crate::meta::{COMPLETE, GLOBAL, Meta, USER};
-use crate::{Place, group, show};
+use crate::place::Place;
+use crate::{group, show};
 use bytes::Bytes;
 use cluster::volumes::{Done, Said};
 use messages::fs::InodeStat;

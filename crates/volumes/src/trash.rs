@@ -1,7 +1,8 @@
 //! Removal: one rename into the trash, which is purged in the background.
 
 use crate::args::{Args, failed, refusal};
-use crate::{NAMES_MAX, Place, authorize, group, subvolume};
+use crate::place::{NAMES_MAX, Place};
+use crate::{authorize, group, subvolume};
 use cephfs::Mount;
 use cluster::volumes::{Done, Said, purge_key};
 use cluster::{Change, Changes, ClusterState};
