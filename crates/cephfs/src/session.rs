@@ -417,16 +417,18 @@ impl Session {
     fn timers(&mut self) {
         let now = self.now();
         match self.state {
-            State::Seeking if self.seek.is_none() && now >= self.seek_at => {
-                // An idle mount looks when it is needed, or when its session is to be kept.
-                if self.server.is_some() || !self.pending.is_empty() {
-                    let (client, fs) = (self.client.clone(), self.fs.clone());
-                    self.seek = Some(io::task::spawn_local(async move {
-                        let asked = standing(&client, &fs);
-                        let found = io::task::timeout(OPEN_MAX, asked).await;
-                        found.unwrap_or(Err(Error::TimedOut))
-                    }));
-                }
+            // An idle mount looks when it is needed, or when its session is to be kept.
+            State::Seeking
+                if self.seek.is_none()
+                    && now >= self.seek_at
+                    && (self.server.is_some() || !self.pending.is_empty()) =>
+            {
+                let (client, fs) = (self.client.clone(), self.fs.clone());
+                self.seek = Some(io::task::spawn_local(async move {
+                    let asked = standing(&client, &fs);
+                    let found = io::task::timeout(OPEN_MAX, asked).await;
+                    found.unwrap_or(Err(Error::TimedOut))
+                }));
             }
             State::Opening | State::Reconnecting | State::Rejoining if now > self.since + OPEN_MAX => {
                 self.broke("the server does not answer");

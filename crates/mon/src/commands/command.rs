@@ -30,7 +30,7 @@ pub struct Command {
     /// The image that it is about, once it was looked up; never said by who asks.
     pub found: Option<Found>,
     /// What came of it, where somebody beside the monitor carries it out; never said by who asks.
-    pub done: Option<Done>,
+    pub done: Option<Box<Done>>,
 }
 
 impl Command {

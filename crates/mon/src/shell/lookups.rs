@@ -83,7 +83,7 @@ impl<P: 'static> Queue<P> {
             let done = if sent { told.await.ok() } else { None };
             let ended = || Err((Errno::EIO, "nobody works on subvolumes here any more".to_string()));
             if let Action::Command { command, .. } = &mut request.action {
-                command.done = Some(done.unwrap_or_else(ended));
+                command.done = Some(Box::new(done.unwrap_or_else(ended)));
             }
             place.send((port, id, Box::new(request)));
         }));

@@ -69,7 +69,7 @@ pub fn asked(cmd: &Command) -> Option<Asked> {
 
 /// As Python modules print it: JSON whatever was asked for.
 fn answered(cmd: &Command, _: &Context<'_>) -> Outcome {
-    match &cmd.done {
+    match cmd.done.as_deref() {
         None => Outcome::error(Errno::EOPNOTSUPP, "nobody works on subvolumes in this process"),
         Some(Err((errno, why))) => Outcome::error(*errno, why.clone()),
         Some(Ok(Said::Nothing)) => Outcome::default(),
