@@ -7,7 +7,7 @@
 //! One worker runs beside each monitor, and carries out what that one is asked. It is a client of the cluster by the name of the manager, and
 //! mounts a file system when there is something to do. The worker of the active manager purges the trash.
 //!
-//! Invariants: of one volume one command is carried out at a time. A subvolume is removed by one rename into the trash; that the trash is to be
+//! Invariants: of one volume a worker carries out one command at a time. A subvolume is removed by one rename into the trash; that the trash is to be
 //! purged is durable in the cluster state before (`cluster::volumes`), so a purge goes on after a restart. What was cut short can be asked
 //! for again.
 //!
