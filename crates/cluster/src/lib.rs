@@ -38,6 +38,7 @@ pub mod stats;
 #[cfg(test)]
 mod tests;
 pub mod told;
+pub mod volumes;
 
 pub use boot::{OsdBoot, bucket_name, weight_for};
 pub use changes::{Change, Changes};

@@ -20,7 +20,7 @@ mod task;
 use client::Client;
 use cluster::rbd_support::{Action, Found, Live, Schedules, TRASH_PURGE_KEY, Wanted};
 pub use config::Config;
-use connect::Connection;
+pub use connect::Connection;
 use io::task::{interval, spawn_local};
 use rbd::{Image, ImageOptions, directory, trash};
 use std::sync::Arc;
