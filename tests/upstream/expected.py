@@ -46,12 +46,7 @@ LEFT_OUT = (
     ('ceph_test_rados_api_pool', 'LibRadosPools.PoolGetBaseTier', TIERING),
     ('ceph_test_rados_api_watch_notify_pp', 'LibRadosWatchNotifyPPTests/LibRadosWatchNotifyPP.*/1', TIERING),
 )
-FAILS = (
-    ('ceph_test_rados_api_misc_pp', 'LibRadosMiscPP.BigAttrPP', 'sets 1,000 xattrs on an object; ours have 256 at most'),
-    ('ceph_test_cls_rbd', 'TestClsRbd.sparsify', 'looks for holes of single bytes; ours are whole blocks of 4 KiB'),
-    ('ceph_test_rados_api_list', 'LibRadosList.EnumerateObjects*', 'makes pg_num smaller'),
-    ('ceph_test_rados_api_service', 'LibRadosService.StatusFormat', 'the status calls all service daemons daemons, and names no zones'),
-)
+FAILS = ()
 
 # Passes or not by chance, on a real Ceph as well.
 FLAKY = (
