@@ -68,7 +68,8 @@ fn add(object: &mut Object<'_>, mut references: References, source: HObject) -> 
 }
 
 fn create_or_get(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
-    let (source, flags, data): (HObject, u64, Bytes) = input.envelope(|r| Ok((r.get()?, r.u64()?, r.get()?)))?;
+    let (source, flags, data): (HObject, u64, Bytes) =
+        input.envelope(|r| Ok((r.get()?, r.u64()?, r.get()?)))?;
     if !object.exists()? {
         object.write_full(data)?;
         return add(object, References::default(), source);

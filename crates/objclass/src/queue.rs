@@ -40,7 +40,7 @@ struct Position {
     offset: u64,
     generation: u64,
 }
-envelope_denc!(Position, 1, 1, { offset, generation });
+envelope_denc!(Position, 1, 1, { generation, offset });
 
 #[derive(Debug, Clone)]
 pub struct Head {
@@ -84,7 +84,11 @@ envelope_denc!(Listed, 1, 1, { truncated, next_marker, entries });
 impl Head {
     /// Of a new queue with so many bytes in the ring. EINVAL: no queue has that size.
     fn new(of: Init) -> Result<Self> {
-        if of.size == 0 || of.size > RING_MAX || of.urgent_max > URGENT_MAX || of.urgent.len() as u64 > of.urgent_max {
+        if of.size == 0
+            || of.size > RING_MAX
+            || of.urgent_max > URGENT_MAX
+            || of.urgent.len() as u64 > of.urgent_max
+        {
             return Err(Errno::EINVAL);
         }
         let begin = HEAD_BYTES + of.urgent_max;
@@ -104,7 +108,9 @@ impl Head {
 
     /// EINVAL where there is no queue; EIO where one is damaged.
     pub fn load(object: &mut Object<'_>) -> Result<Self> {
-        object.must_exist()?;
+        if !object.exists()? {
+            return Err(Errno::EINVAL);
+        }
         let prefix = object.read(0, PREFIX)?;
         let (magic, len): (u16, u64) = Decode::from_bytes(&prefix).map_err(|_| Errno::EINVAL)?;
         if magic != HEAD_MAGIC || len > HEAD_BYTES + URGENT_MAX {
@@ -222,7 +228,9 @@ impl Head {
         let mut bytes = bytes.freeze();
         let at = self.tail.offset;
         self.tail = self.at(self.used() + total);
-        let first = usize::try_from(self.end - at).unwrap_or(usize::MAX).min(bytes.len());
+        let first = usize::try_from(self.end - at)
+            .unwrap_or(usize::MAX)
+            .min(bytes.len());
         let behind = bytes.split_off(first);
         if !bytes.is_empty() {
             object.write(at, bytes)?;

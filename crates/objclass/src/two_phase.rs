@@ -164,7 +164,11 @@ fn reserve(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
     }
     let mut queue = Queue::load(object)?;
     let since = object.now();
-    let reservation = Reservation { bytes, since, entries };
+    let reservation = Reservation {
+        bytes,
+        since,
+        entries,
+    };
     if reservation.counts() > queue.head.free().saturating_sub(queue.reserved()) {
         return Err(Errno::ENOSPC);
     }
