@@ -11,7 +11,6 @@ import shutil
 
 import pytest
 
-from skeptest.cluster import external
 from skeptest.debian import cache
 from skeptest.gtest import Case
 from skeptest.run import run
