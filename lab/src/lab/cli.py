@@ -1,4 +1,4 @@
-"""The command line: list, check, run, compare, report, plan, clean.
+"""The command line: list, check, run, import, compare, report, plan, clean.
 
 Each command is thin: it reads its options, calls one function of the module that does the work, and prints what
 that returns, as text or (`-f json`) as one JSON document. Errors of the user's making end with exit status 2 and
@@ -124,6 +124,22 @@ def clean(scratch: Annotated[Path, typer.Option(help="where runs keep what is te
     raise typer.Exit(1 if stayed else 0)
 
 
+@app.command(name="import")
+def import_(
+    files: Annotated[list[str], typer.Argument(help="NAME:COPIES=FILE[,FILE...]: fio's JSON, a file a round, such as ceph:3=a.json,b.json")],
+    out: Annotated[Path, typer.Option(help="the run's directory, made anew")],
+    acknowledged: Annotated[Optional[list[str]], typer.Option(help="when a write is answered: flushed, sent or cached; or NAME:COPIES=flushed, once a back end")] = None,
+    report: Annotated[bool, typer.Option(help="write the report")] = True,
+) -> None:
+    """Results of fio from elsewhere as a run of study `matrix`, for report, compare and plan."""
+    from lab import imports
+    from lab import report as reporting
+
+    done = imports.write(imports.backends(files, acknowledged or []), out)
+    for path in reporting.write(load_run(done), done) if report else [done]:
+        console.print(str(path), soft_wrap=True, highlight=False)
+
+
 @app.command()
 def report(
     run: Annotated[Path, typer.Argument(help="a run's directory")],
@@ -161,12 +177,20 @@ def compare(run_a: Path, run_b: Path, format: FormatOption = Format.text) -> Non
 
 @app.command()
 def plan(
-    file: Annotated[Path, typer.Argument(help="the site's wishes, TOML")],
+    file: Annotated[Optional[Path], typer.Argument(help="the site's wishes, TOML")] = None,
     out: Annotated[Optional[Path], typer.Option(help="also write the plan as HTML and Markdown here")] = None,
+    example: Annotated[Optional[Path], typer.Option(help="write an example of both files into this directory, and nothing else")] = None,
     format: FormatOption = Format.text,
 ) -> None:
     """Hosts, disks, shares, binding limits and five-year cost of a site."""
     from lab import plan as planning
+
+    if example is not None:
+        for path in planning.write_example(example):
+            console.print(str(path), soft_wrap=True, highlight=False)
+        return
+    if file is None:
+        raise UserError("which plan? --example DIR writes one to begin with")
 
     made = planning.plan_file(file)
     if format is Format.json:

@@ -25,7 +25,7 @@ from lab.config import Config
 from lab.guest import GuestMaker
 from lab.live import View
 from lab.process import Scratch, isolate
-from lab.records import METRICS, RAW_DIR, BackendState, Run, RunWriter, Sample
+from lab.records import METRICS, RAW_DIR, BackendState, Measured, Run, RunWriter, Sample, keep_curves
 from lab.studies import KINDS
 from lab.studies.base import Case, Result, Study
 
@@ -247,6 +247,8 @@ class Runner:
             return
         for result in results:
             raw = self._keep_raw(study.name, name, result, round) if result.raw else ""
+            if result.curves:
+                keep_curves(self.writer.path.parent, study.name, Measured(name, result.case, round, result.curves))
             self.writer.samples([
                 Sample(study.name, name, result.case, metric, value, METRICS[metric].unit, round, begun, raw=raw)
                 for metric, value in result.values.items()

@@ -10,17 +10,19 @@ from __future__ import annotations
 
 import contextlib
 import math
+import secrets
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from lab import account, fio
 from lab.backends import Backend, Context, Disk, Unsupported
 from lab.guest import GuestMaker
 from lab.qsd import Export
-from lab.records import STUDIES, StudyInfo
+from lab.records import STUDIES, Curves, StudyInfo
 
 Case = dict[str, Any]
 FIO_GRACE_S = 60.0
@@ -36,6 +38,7 @@ class Result:
     case: Case
     values: dict[str, float]
     raw: str = ""  # the tool's own output, kept beside the samples
+    curves: Curves | None = None  # how it went inside
 
 
 @dataclass
@@ -111,6 +114,18 @@ class Study(ABC):
         used_clients = account.used(before_clients, account.snapshot(clients))
         if used_clients:
             found.values["client_cores"] = used_clients.cores
+
+    def fio_result(self, backend: Backend, case: Case, argv: list[str], seconds: float, expected: float = 0.0) -> Result:
+        """Runs fio under accounting: all metrics that come of it, its output, and how it went inside. `seconds`: at most so long;
+        `expected`: about so long, where that is less."""
+        log = self.scratch.path / f"course-{secrets.token_hex(4)}"
+        written = Path(f"{log}_iops.log")
+        try:
+            values, raw = self.run_fio(backend, fio.logged(argv, str(log), expected or seconds), seconds)
+            course = written.read_text() if written.exists() else ""
+        finally:
+            written.unlink(missing_ok=True)
+        return Result(case, values, raw, fio.curves(fio.parse(raw), course, expected or seconds))
 
     def run_fio(self, backend: Backend, argv: list[str], seconds: float) -> tuple[dict[str, float], str]:
         """Runs fio under accounting; all metrics that come of it, and its output."""

@@ -52,8 +52,7 @@ class Layouts(Study):
             # Threads share one file, each in a part of its own, as jobs of an analysis farm do.
             parts = [[*target, f"--offset={n * settings.size}"] for n in range(case["threads"])]
             argv = fio.command(parts, rw=case["op"], bs=case["bs"], size=settings.size, runtime=settings.runtime, ramp=settings.ramp)
-            values, raw = self.run_fio(backend, argv, settings.runtime + settings.ramp)
-        return [Result(case, values, raw)]
+            return [self.fio_result(backend, case, argv, settings.runtime + settings.ramp)]
 
 
 def missing_delay(isolated: bool) -> str:

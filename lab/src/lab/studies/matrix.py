@@ -33,5 +33,4 @@ class Matrix(Study):
             rw = {0: "randwrite", 100: "randread"}.get(case["read"], "randrw")
             argv = fio.command(targets, rw=rw, bs=case["bs"], depth=case["depth"], size=settings.size, read=case["read"] if rw == "randrw" else None,
                                runtime=settings.runtime, ramp=settings.ramp, extra=[f"--randseed={round + 1}"])
-            values, raw = self.run_fio(backend, argv, settings.runtime + settings.ramp)
-        return [Result(case, values, raw)]
+            return [self.fio_result(backend, case, argv, settings.runtime + settings.ramp)]
