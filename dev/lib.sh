@@ -22,6 +22,8 @@ PACKAGES_TEST=("${PACKAGES_CLIENTS[@]}" ceph-base ceph-fuse python3-cephfs pytho
     rbd-mirror rbd-fuse rbd-nbd python3-prometheus-client)
 # For tests that are long: a real Ceph beside Skep, what go-ceph is compiled against, OpenStack's drivers.
 PACKAGES_LONG=(ceph-mon ceph-mgr ceph-osd librados-dev librbd-dev python3-glance-store python3-nova)
+# The lab's tests start sshd processes of their own on loopback.
+PACKAGES_LAB=(fio openssh-client openssh-server)
 PACKAGES_DEMO=("${PACKAGES_CLIENTS[@]}" qemu-system-x86 syslinux syslinux-common mtools dosfstools
     e2fsprogs fdisk kmod cpio jq xz-utils)
 

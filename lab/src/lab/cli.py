@@ -91,6 +91,7 @@ def run(
     config: ConfigOption = None,
     out: Annotated[Optional[Path], typer.Option(help="the run's directory; a new one under ./runs by default")] = None,
     resume: Annotated[Optional[Path], typer.Option(help="a run's directory: goes on where it was interrupted")] = None,
+    site: Annotated[Optional[Path], typer.Option(help="hosts over ssh, TOML: clients there measure storage that is there")] = None,
     durable: Annotated[bool, typer.Option("--durable", help="every write flushed, also where the back end answers before: O_DSYNC, or a flush after each")] = False,
     rounds: Annotated[int, typer.Option(help="instead of the configured number", min=0, max=10_000)] = 0,
     stop_after: Annotated[float, typer.Option(help="seconds, then stop; --resume goes on", min=0)] = 0.0,
@@ -102,7 +103,7 @@ def run(
     chosen = [name for name, asked in (("quick", quick), ("night", night), ("full", full)) if asked]
     if len(chosen) > 1:
         raise UserError(f"--{' and --'.join(chosen)} exclude each other")
-    request = launch.Request(studies or [], [b for b in (backends or "").split(",") if b], chosen[0] if chosen else "quick", config, out, resume, rounds, stop_after, lock or [], durable)
+    request = launch.Request(studies or [], [b for b in (backends or "").split(",") if b], chosen[0] if chosen else "quick", config, out, resume, rounds, stop_after, lock or [], durable, site)
     if dry_run:
         found = launch.dry_run(request)
         emit_json(found) if format is Format.json else console.print(estimate.table(found))
@@ -117,8 +118,13 @@ def clean(scratch: Annotated[Path, typer.Option(help="where runs keep what is te
         sweep(directory, mark)
         console.print(f"removed {directory}", highlight=False, markup=False)
     stayed = 0
+    for host in ledger.abandoned_hosts(scratch):
+        left = ledger.remove_host(host, ledger.over_ssh(host.stay.ssh, run_plainly))
+        stayed += bool(left)
+        console.print(left or f"removed {host.stay.told}", highlight=False, markup=False, soft_wrap=True)
     for entry in ledger.abandoned(scratch):
-        left = ledger.remove(entry, run_plainly)
+        run = ledger.over_ssh(entry.stay.ssh, run_plainly) if entry.stay.ssh else run_plainly
+        left = ledger.silent(entry, run) or ledger.remove(entry, run)
         stayed += bool(left)
         console.print(left or f"removed {entry.stay.told}", highlight=False, markup=False, soft_wrap=True)
     raise typer.Exit(1 if stayed else 0)

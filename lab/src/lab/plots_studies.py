@@ -116,17 +116,19 @@ def _axis(factor: str) -> str:
 
 
 def _matrix(view: View) -> list[Figure | None]:
-    around = ("bs", "depth", "clients")
+    around = ("bs", "depth", "clients", "hosts")
     made = [_over(view, "iops", "read", around, "matrix-iops", "Operations per second over the share of reads: medians, whiskers their intervals.")]
     deepest = _only(view, {f: _values(view, f)[-1] for f in ("depth", "clients") if _values(view, f)})
     if len(_values(deepest, "bs")) > 1:
         at = case_label({f: v for f, v in deepest.constants().items() if f in ("depth", "clients")})
         made.append(_over(deepest, "iops", "read", (), "matrix-block-sizes", f"The same by block size for each back end ({at}).", series=("bs",)))
     if len(_values(view, "clients")) > 1:
-        made.append(_over(view, "iops", "clients", ("bs", "read", "depth"), "matrix-clients", "Operations per second over the number of clients."))
+        made.append(_over(view, "iops", "clients", ("bs", "read", "depth", "hosts"), "matrix-clients", "Operations per second over the number of clients."))
+    if len(_values(view, "hosts")) > 1:
+        made.append(_over(view, "iops", "hosts", ("bs", "read", "depth", "clients"), "matrix-hosts", "Operations per second over the number of client hosts at work, all together."))
     made.append(_over(view, "latency_p99", "read", around, "matrix-latency", "99th percentile of latency over the share of reads."))
     for metric, name in (("latency_p50", "median"), ("latency_p99", "99th percentile"), ("latency_p999", "99.9th percentile")):
-        made.append(_over(view, metric, "depth", ("bs", "read", "clients"), f"matrix-depth-{metric.removeprefix('latency_')}",
+        made.append(_over(view, metric, "depth", ("bs", "read", "clients", "hosts"), f"matrix-depth-{metric.removeprefix('latency_')}",
                           f"Latency over the operations in flight: {name}, medians of the rounds.", log_x=True))  # fmt: skip
     made.append(_over(view, "server_cpu_per_op", "read", around, "matrix-processor", "Processor time of the servers per operation."))
     made.append(_processor(deepest))

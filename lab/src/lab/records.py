@@ -61,6 +61,8 @@ class Metric:
 
 _METRICS = [
     Metric("iops", "1/s", "higher", "operations per second, reads and writes together"),
+    Metric("host_iops_min", "1/s", "higher", "operations per second of the client host that did fewest"),
+    Metric("host_iops_max", "1/s", "", "operations per second of the client host that did most"),
     Metric("read_iops", "1/s", "higher", "reads per second"),
     Metric("write_iops", "1/s", "higher", "writes per second"),
     Metric("bandwidth", "B/s", "higher", "bytes per second, reads and writes together"),
@@ -159,7 +161,7 @@ _STUDIES = [
         "Ra: an all-flash hyper-converged cloud on Ceph",
         ("iops", "bandwidth", "latency_p99", "server_cpu_per_op", "server_memory"),
         "read",
-        ("bs", "depth", "clients"),
+        ("bs", "depth", "clients", "hosts"),
         "4 KiB: 76,446 IOPS at 100 % writes to 675,363 at 100 % reads; at 100 % writes the OSDs are over 90 % of the processor time consumed on the nine storage hosts",
     ),
     StudyInfo(
