@@ -39,3 +39,27 @@ def test_config_key(cluster):
     assert key in cluster.ceph_json('config-key', 'ls')
     cluster.ceph('config-key', 'rm', key)
     cluster.ceph('config-key', 'get', key, check=2)
+
+
+def test_options_of_manager_modules(cluster):
+    """As a real 16.2.15 answers."""
+    def config(*args, check=0):
+        return cluster.ceph('config', *args, check=check)
+    name = 'mgr/telemetry/contact'
+    before = cluster.ceph_json('config', 'log', '1')[0]['version']
+    for who, value in ('mgr', 'us'), ('global', 'them'), ('mgr.x', 'me'):
+        config('set', who, name, value)
+    try:
+        assert config('get', 'mgr', name).out == 'us\n' and config('get', 'mgr.x', name).out == 'me\n'
+        set_at = {r['section'] for r in cluster.ceph_json('config', 'dump') if r['name'] == name}
+        assert set_at == {'global', 'mgr', 'mgr.x'}
+    finally:
+        config('reset', str(before))
+    assert not [r for r in cluster.ceph_json('config', 'dump') if r['name'] == name]
+    assert config('get', 'mgr', 'mgr/telemetry/interval').out == '24\n'
+    assert 'crush-compat, none, upmap' in config('help', 'mgr/balancer/mode').out
+    assert config('set', 'mgr', 'mgr/balancer/mode', 'bogus', check=22).err.strip() == \
+        "Error EINVAL: error parsing value: 'bogus' is not one of the permitted values: crush-compat, none, upmap"
+    for unknown in 'mgr/nomod/x', 'mgr/balancer/nope', 'osd/x':
+        assert config('set', 'mgr', unknown, '1', check=22).err.strip() == "Error EINVAL: unrecognized config option '%s'" % unknown
+    assert config('get', 'mgr', 'mgr/nomod/x', check=2).err.strip() == "Error ENOENT: unrecognized key 'mgr/nomod/x'"

@@ -1,7 +1,7 @@
 //! The options that the central configuration knows: types, defaults, limits; and the check of values.
 //!
-//! The table is data (`options.tsv`): every option of Ceph 16.2.15 but those of manager modules. A name that is not in it
-//! can be set by force only. Values are stored in canonical form: sizes as bytes, booleans as true and false.
+//! The tables are data: every option of Ceph 16.2.15 (`options.tsv`), and of its manager modules (`module_options.tsv`). A name
+//! that is in neither can be set by force only. Values are stored in canonical form: sizes as bytes, booleans as true and false.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -23,10 +23,13 @@ pub struct ConfigOption {
     pub special: bool,
 }
 
-const TABLE: &str = include_str!("options.tsv");
+const TABLES: [&str; 2] = [include_str!("options.tsv"), include_str!("module_options.tsv")];
 
 static OPTIONS: LazyLock<BTreeMap<&'static str, ConfigOption>> = LazyLock::new(|| {
-    let rows = TABLE.lines().filter(|l| !l.starts_with('#'));
+    let rows = TABLES
+        .into_iter()
+        .flat_map(str::lines)
+        .filter(|l| !l.starts_with('#'));
     rows.filter_map(row).map(|o| (o.name, o)).collect()
 });
 
@@ -398,9 +401,13 @@ mod tests {
         assert!(find("debug_rbd").is_some());
         assert_eq!(
             names().count(),
-            TABLE.lines().filter(|l| !l.starts_with('#')).count()
+            TABLES
+                .into_iter()
+                .flat_map(str::lines)
+                .filter(|l| !l.starts_with('#'))
+                .count()
         );
-        assert!(names().count() > 1700);
+        assert!(names().count() > 1900);
         assert!(find("mon_host").unwrap().special && !find("rbd_cache").unwrap().special);
     }
 

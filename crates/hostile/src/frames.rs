@@ -15,7 +15,7 @@ use std::sync::Arc;
 use types::checksum::crc32c;
 use types::{AuthName, EntityAddr, EntityAddrVec, EntityKind, EntityName, Utime};
 
-const NOW: Utime = Utime {
+pub const NOW: Utime = Utime {
     sec: 1_795_000_000,
     nsec: 0,
 };
@@ -23,7 +23,7 @@ const BANNER: &[u8] = b"ceph v2\n\x10\x00\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
 const TAG_MESSAGE: u8 = 17;
 
 /// The most that a connection may have to say to one input: answers to a bounded number of attempts.
-const OUTPUT_MAX: usize = 1 << 20;
+pub const OUTPUT_MAX: usize = 1 << 20;
 
 fn entropy() -> Arc<dyn Entropy> {
     Arc::new(|b: &mut [u8]| b.fill(3))
@@ -67,7 +67,8 @@ fn authenticator(which: usize) -> Arc<dyn Authenticator> {
     }
 }
 
-fn server(which: usize) -> ServerConnection {
+/// A server that asks for no authentication (0), a monitor (1) and an OSD that ask for cephx.
+pub fn config(which: usize) -> Arc<ServerConfig> {
     let name = if which == 1 {
         EntityName::new(EntityKind::Mon, 0)
     } else {
@@ -79,7 +80,11 @@ fn server(which: usize) -> ServerConnection {
         middle_max: 1 << 12,
         data_max: 1 << 20,
     };
-    ServerConnection::new(Arc::new(config), "127.0.0.1:5000".parse().unwrap(), 1)
+    Arc::new(config)
+}
+
+fn server(which: usize) -> ServerConnection {
+    ServerConnection::new(config(which), "127.0.0.1:5000".parse().unwrap(), 1)
 }
 
 fn admin() -> AuthName {

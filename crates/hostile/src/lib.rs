@@ -14,6 +14,7 @@
 
 mod classes;
 mod frames;
+mod legacy;
 mod maps;
 mod messages;
 mod mutate;
@@ -22,6 +23,7 @@ mod take;
 
 pub use classes::classes;
 pub use frames::frames;
+pub use legacy::legacy;
 pub use maps::maps;
 pub use messages::messages;
 pub use mutate::Mutator;
@@ -44,6 +46,13 @@ pub const TARGETS: &[Target] = &[
         run: frames,
         seeds: seeds::frames,
         good_min: 6,
+        rounds: 1600,
+    },
+    Target {
+        name: "legacy",
+        run: legacy,
+        seeds: seeds::legacy,
+        good_min: 2,
         rounds: 1600,
     },
     Target {

@@ -62,6 +62,18 @@ pub fn frame_list(stream: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
+/// Sessions of messenger v1: made ones, and what recorded clients said, against everybody.
+pub fn legacy() -> Vec<Vec<u8>> {
+    let mut seeds = crate::legacy::sessions();
+    for (name, _) in files("messenger", ".json") {
+        if name.contains("-v1-") {
+            let stream = unhex(&json(&format!("messenger/{name}"))["c2s"]);
+            seeds.extend([0u8, 1, 2].map(|victim| prefixed(&[&[victim << 1]], &stream)));
+        }
+    }
+    seeds
+}
+
 pub fn frames() -> Vec<Vec<u8>> {
     let mut seeds = sessions();
     for (name, _) in files("messenger", ".json") {

@@ -46,6 +46,11 @@ fn frames() {
 }
 
 #[test]
+fn legacy() {
+    run("legacy");
+}
+
+#[test]
 fn messages() {
     run("messages");
 }

@@ -97,6 +97,20 @@ fn section(who: &str) -> Option<String> {
     (known && masks_fine).then(|| who.to_string())
 }
 
+/// Only names of manager modules' options have parts: `mgr/MODULE/OPTION`.
+fn parts_fine(name: &str) -> bool {
+    let parts: Vec<&str> = name.split('/').collect();
+    parts.len() == 1 || parts.len() > 2 && parts[0] == "mgr" && parts.iter().all(|p| !p.is_empty())
+}
+
+/// Section and name of a line in the log (`osd/class:ssd/osd_max_scrubs`, `mgr/mgr/balancer/mode`).
+fn split_logged(path: &str) -> Option<(&str, &str)> {
+    match path.find("/mgr/") {
+        Some(at) => Some((&path[..at], &path[at + 1..])),
+        None => path.rsplit_once('/'),
+    }
+}
+
 fn set(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     let name = option_name(cmd.text("name"));
     let found = options::find(&name);
@@ -110,7 +124,7 @@ fn set(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     let Some(who) = section(cmd.text("who")) else {
         return Outcome::invalid(format!("unrecognized config target '{}'", cmd.text("who")));
     };
-    if name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains('/') || who.len() > NAME_BYTES_MAX {
+    if name.is_empty() || name.len() > NAME_BYTES_MAX || !parts_fine(&name) || who.len() > NAME_BYTES_MAX {
         return Outcome::invalid("the name of the option or section is empty or too long");
     }
     let value = match (found, cmd.text("value")) {
@@ -472,7 +486,7 @@ fn reset(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     }
     let mut changes = Changes::none();
     for (path, value) in wanted {
-        let Some((who, name)) = path.rsplit_once('/') else {
+        let Some((who, name)) = split_logged(path) else {
             continue;
         };
         let (who, name) = (who.to_string(), name.to_string());
