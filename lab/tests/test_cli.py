@@ -52,6 +52,8 @@ def test_text_in_brackets_and_colons_is_shown_as_it_is(tmp_path):
     [
         (["run"], "which study?"),
         (["run", "matrx"], "no study 'matrx'"),
+        (["run", "--study", "smith"], "no study of 'smith'; there are oliveira"),
+        (["run", "boot", "--study", "oliveira"], "--study brings its studies"),
         (["run", "matrix", "--backends", "cehp"], "no back end 'cehp'"),
         (["run", "matrix", "--backends", "file:3"], "file is measured with 1 copies"),
         (["run", "matrix", "--quick", "--full"], "--quick and --full exclude each other"),

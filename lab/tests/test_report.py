@@ -292,3 +292,22 @@ def test_the_headline_page_says_the_verdicts_and_the_medians(tmp_path):
     median = boot_view.cells[("boot_time", "skep:1", boot_view.cases[0])].interval.median
     assert f"<td>{significant(median)}</td>" in page
     assert "Every comparison of headline metrics" in page
+
+
+def test_published_values_are_drawn_into_reports_of_their_preset_only(tmp_path):
+    for study, preset, where, texts in (
+        (boot, "oliveira", "boot-medians", ("Oliveira: Ceph, about 25", "Oliveira: both, about 2.30")),
+        (matrix, "ra", "matrix-published", ("Ra, block 4 KiB, 100 % reads",)),
+    ):
+        run = one_study(study, ["skep:1", "ceph:1"])
+        plain = {f.name: f.svg for v in report_data.views(run) for f in plots_studies.figures(v)}
+        run.options["profile"] = preset
+        drawn = {f.name: f.svg for v in report_data.views(run) for f in plots_studies.figures(v)}
+        assert all(t in drawn[where] and t not in plain.get(where, "") for t in texts), preset
+
+
+def test_a_vm_s_samples_are_drawn_as_distributions():
+    run = one_study(boot, ["skep:1", "ceph:1"], rounds=40)
+    drawn = {f.name: f for v in report_data.views(run) for f in plots_studies.figures(v)}
+    assert {"boot-samples-boot-time", "boot-samples-delete-time", "boot-samples-run-time", "boot-samples-bandwidth"} <= set(drawn)
+    assert "share of VMs" in drawn["boot-samples-boot-time"].svg and "boot time [s]" in drawn["boot-samples-boot-time"].svg

@@ -87,6 +87,7 @@ def run(
     quick: Annotated[bool, typer.Option("--quick", help="the small grid (the default)")] = False,
     night: Annotated[bool, typer.Option("--night", help="grids that fit a night")] = False,
     full: Annotated[bool, typer.Option("--full", help="all factors of the studies: weeks with all back ends; see --dry-run")] = False,
+    study: Annotated[str, typer.Option("--study", help="a published study's own work and sizes: oliveira, johari, ding, ra, borges; its values are drawn beside")] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="how much would be measured and about how long; starts nothing")] = False,
     config: ConfigOption = None,
     out: Annotated[Optional[Path], typer.Option(help="the run's directory; a new one under ./runs by default")] = None,
@@ -103,7 +104,7 @@ def run(
     chosen = [name for name, asked in (("quick", quick), ("night", night), ("full", full)) if asked]
     if len(chosen) > 1:
         raise UserError(f"--{' and --'.join(chosen)} exclude each other")
-    request = launch.Request(studies or [], [b for b in (backends or "").split(",") if b], chosen[0] if chosen else "quick", config, out, resume, rounds, stop_after, lock or [], durable, site)
+    request = launch.Request(studies or [], [b for b in (backends or "").split(",") if b], chosen[0] if chosen else "quick", config, out, resume, rounds, stop_after, lock or [], durable, site, study)
     if dry_run:
         found = launch.dry_run(request)
         emit_json(found) if format is Format.json else console.print(estimate.table(found))

@@ -18,6 +18,8 @@ from typing import Any
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 CASES_MAX = 100_000  # of one study's grid
 PROFILES = ("quick", "night", "full")
+# `--study`: a published study's own work, named after its first author; a profile of that name, and the studies that it takes.
+PRESETS = {"oliveira": ["boot"], "johari": ["formats"], "ding": ["provision", "migrate"], "ra": ["matrix"], "borges": ["layouts"]}
 # What a factor of a grid may be; a wrong one is refused before any server starts.
 FACTOR_BOUNDS = {
     "bs": (512, 1 << 30), "read": (0, 100), "depth": (1, 4096), "clients": (1, 256), "vms": (1, 1000), "hosts": (1, 200), "threads": (1, 1024),
@@ -129,6 +131,7 @@ class MigrateSettings(StudySettings):
 class LayoutsSettings(StudySettings):
     grid: list[dict[str, list[Any]]] = field(default_factory=list)
     size: Size = Size(128 << 20)
+    depth: int = 1  # operations in flight of each thread
     ramp: float = 0.3
     runtime: float = 2.0
 

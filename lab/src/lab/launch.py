@@ -7,7 +7,7 @@ Exit status: 0 complete, 1 partial (something could not be measured; the report 
 from __future__ import annotations
 
 import signal
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Callable, Optional
@@ -15,7 +15,7 @@ from typing import Any, Callable, Optional
 from rich.console import Console
 from rich.text import Text
 
-from lab.config import Config, ConfigError, load, restore
+from lab.config import PRESETS, Config, ConfigError, load, restore
 from lab.backends import parse
 from lab.estimate import estimate
 from lab.live import View
@@ -46,6 +46,7 @@ class Request:
     locks: list[Path]
     durable: bool = False
     site: Optional[Path] = None
+    preset: str = ""
 
 
 def run(request: Request, console: Console, report: bool, emit: Callable[[Any], None] | None) -> int:
@@ -56,7 +57,7 @@ def run(request: Request, console: Console, report: bool, emit: Callable[[Any], 
         if earlier:
             writer.resume(now())
         else:
-            writer.head(directory.name, now(), options.studies, {"profile": request.profile, "backends": options.backends, "config": asdict(config)})
+            writer.head(directory.name, now(), options.studies, {"profile": request.preset or request.profile, "backends": options.backends, "config": asdict(config)})
         try:
             with View(console) as view:
                 work = Runner(config, options, writer, view, earlier)
@@ -82,6 +83,12 @@ def _interrupt(number: int, _: Any) -> None:
 
 
 def fresh(request: Request) -> tuple[Path, Config, Options, None]:
+    if request.preset:
+        if request.preset not in PRESETS:
+            raise UserError(f"no study of {request.preset!r}; there are {', '.join(PRESETS)}")
+        if request.studies or request.profile != "quick":
+            raise UserError("--study brings its studies and settings: none beside it; -c changes settings")
+        request = replace(request, studies=PRESETS[request.preset], profile=request.preset)
     config = load(request.profile, request.config)
     config.run.durable |= request.durable
     if request.site:
@@ -142,7 +149,7 @@ def canonical(name: str) -> str:
 
 def resumed(request: Request) -> tuple[Path, Config, Options, Run]:
     """The settings are those that the run began with: its samples must stay comparable."""
-    if request.studies or request.backends or request.config or request.rounds or request.durable:
+    if request.studies or request.backends or request.config or request.rounds or request.durable or request.site or request.preset:
         raise UserError("--resume takes its studies, back ends and settings from the run itself")
     earlier = load_run(request.resume)
     try:

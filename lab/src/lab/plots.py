@@ -148,18 +148,28 @@ def lines(
     return _figure(canvas, name, caption + _left_out(left_out, "panels"))
 
 
-def dots(name: str, caption: str, groups: Sequence[tuple[str, str, Sequence[Dot]]]) -> Figure:
-    """Per metric (title, unit) a panel with a row for each back end or case: median, whisker, the rounds behind."""
+def dots(name: str, caption: str, groups: Sequence[tuple[str, str, Sequence[Dot]]], marks: dict[str, Sequence[tuple[float, str]]] | None = None) -> Figure:
+    """Per metric (title, unit) a panel with a row for each back end or case: median, whisker, the rounds behind. `marks`: of a panel's
+    title, values from elsewhere as named lines."""
     kept = [(title, unit, _spread(rows, MAX_ROWS)) for title, unit, rows in groups]
-    heights = [0.3 * max(1, len(rows)) + 0.85 for _, _, (rows, _) in kept]
+    heights = [0.3 * max(1, len(rows)) + 0.85 + (0.25 if title in (marks or {}) else 0.0) for title, _, (rows, _) in kept]
     canvas, grid = _canvas(len(kept), 1, sum(heights) + 0.2, heights)
     for axes, (title, unit, (rows, _)) in zip(grid, kept):
-        values = [v for d in rows for v in (d.value, d.low, d.high, *d.rounds[:MAX_DOTS]) if v is not None]
+        lines_of = (marks or {}).get(title, ())
+        values = [v for d in rows for v in (d.value, d.low, d.high, *d.rounds[:MAX_DOTS]) if v is not None] + [v for v, _ in lines_of]
         divisor, unit_name = scale(values, unit)
         for y, dot in enumerate(rows):
             axes.plot([v / divisor for v in dot.rounds[:MAX_DOTS]], [y] * len(dot.rounds[:MAX_DOTS]), "|", color=MUTED, markersize=7, alpha=0.55)
             _whisker(axes, dot, y, divisor, SERIES[dot.style % len(SERIES)])
+        for n, (value, label) in enumerate(lines_of):
+            axes.axvline(value / divisor, color=FG, linewidth=1, linestyle=":")
+            # Beside the line, on its side with room; neighbours at other heights.
+            right = value < 0.6 * max(values)
+            axes.annotate(f"{label} {significant(value / divisor)}", (value / divisor, -0.55), (4 if right else -4, -2 - 9 * (n % 2)), textcoords="offset points",
+                          ha="left" if right else "right", va="top", fontsize=7, color=MUTED)  # fmt: skip
         _rows(axes, [d.label for d in rows])
+        if lines_of:
+            axes.set_ylim(len(rows) - 0.4, -1.3)
         axes.set_title(_with_unit(title, unit_name), fontsize=9, color=FG, loc="left")
         _amounts(axes.xaxis, axes.set_xlim, values, divisor)
     return _figure(canvas, name, caption + _left_out(sum(n for _, _, (_, n) in kept), "rows"))
@@ -264,7 +274,7 @@ LEAST_SHARE = 0.001  # where an axis of distributions begins
 SHARES = (0.0, 0.5, 0.9, 0.99, 0.999, 0.9999)  # ticks of an axis of shares
 
 
-def distributions(name: str, caption: str, panels: Sequence[tuple[str, Sequence[Trace]]], unit: str, xlabel: str) -> Figure:
+def distributions(name: str, caption: str, panels: Sequence[tuple[str, Sequence[Trace]]], unit: str, xlabel: str, of: str = "operations") -> Figure:
     """Cumulative shares (ys from 0 to 1) over amounts. The axis of shares is stretched towards 100 %, where tails differ."""
     shown, left_out = _spread(panels, MAX_PANELS)
     columns = min(COLUMNS, len(shown))
@@ -290,7 +300,7 @@ def distributions(name: str, caption: str, panels: Sequence[tuple[str, Sequence[
         axes.set_yticks([_stretched(s) for s in ticks], [f"{100 * s:.6g} %" for s in ticks])
         axes.set_ylim(0, top * 1.03)
         axes.set_xlabel(_with_unit(xlabel, unit_name), fontsize=8, color=FG)
-        axes.set_ylabel("share of operations", fontsize=8, color=FG)
+        axes.set_ylabel(f"share of {of}", fontsize=8, color=FG)
     _hide(grid[len(shown) :])
     _legend(canvas, [Line(t.label, t.style) for _, traces in shown for t in traces], height, markers=False)
     return _figure(canvas, name, caption + _left_out(left_out, "panels"))

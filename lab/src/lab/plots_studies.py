@@ -3,6 +3,7 @@
     matrix      IOPS over the share of reads, a panel per block size and depth; a line per block size for each back
                 end; processor of servers and clients; latency                              (Ra's figures)
     boot, failure, migrate   medians with whiskers, the rounds behind them                  (Oliveira's, Ding's)
+    boot        also the distribution of the samples, and latency inside the VM
     formats     bandwidth over the record size, a panel per operation, a line per back end and format  (Johari's)
     provision   the parts of the time to disks, stacked                                     (Ding's)
     layouts     bandwidth over the stripe unit, a line per block size, a panel per operation (Borges's)
@@ -19,7 +20,7 @@ import numpy as np
 
 from lab import plots
 from lab.plots import Bar, Dot, Figure, Line, Panel, Trace
-from lab.records import FACTORS, Factor, Measured
+from lab.records import FACTORS, PUBLISHED, Factor, Measured, Published
 from lab.report_data import CaseKey, View
 from lab.report_units import case_label, factor_value, metric_name
 
@@ -185,7 +186,65 @@ def _dots(view: View) -> Figure | None:
             groups.append((metric_name(metric), unit, rows))
     if not groups:
         return None
-    return plots.dots(f"{view.info.name}-medians", "Medians with their intervals; the strokes are the rounds.", groups)
+    marks: dict[str, list[tuple[float, str]]] = {}
+    for p in _published(view):
+        marks.setdefault(metric_name(p.metric), []).append((p.value, p.label))
+    elsewhere = " Dotted: values that the study prints, of its own machines." if marks else ""
+    return plots.dots(f"{view.info.name}-medians", f"Medians with their intervals; the strokes are the rounds.{elsewhere}", groups, marks)
+
+
+def _published(view: View) -> list[Published]:
+    return [p for p in PUBLISHED if p.preset == view.preset and p.study == view.info.name]
+
+
+def _compared_with_published(view: View) -> Figure | None:
+    """Where the printed values are of single cases: those cases, with the values as rows of their own."""
+    rows, unit = [], ""
+    styles = _styles(view)
+    for condition in dict.fromkeys(p.case for p in _published(view)):
+        values = [p for p in _published(view) if p.case == condition]
+        for case in [c for c in view.cases if all(dict(c).get(n) == v for n, v in condition)]:
+            for b in view.measured:
+                cell = view.cells.get((values[0].metric, b.name, case))
+                if cell is not None and cell.interval.median is not None:
+                    i, unit = cell.interval, cell.unit
+                    rows.append(Dot(_row_label(view, b.name, case), styles[b.name], i.median, i.low, i.high, tuple(cell.rounds.values())))
+        if rows:
+            rows += [Dot(f"{p.label}, {case_label(dict(p.case))}", len(view.backends), p.value, None, None) for p in values]
+    if not unit:
+        return None
+    return plots.dots(f"{view.info.name}-published", "The cases of which the study prints values, which are of its own machines, beside what was measured here.",
+                      [(metric_name(_published(view)[0].metric), unit, rows)])  # fmt: skip
+
+
+SAMPLED = ("boot_time", "delete_time", "run_time", "bandwidth")
+
+
+def _boot(view: View) -> list[Figure | None]:
+    """Medians, the samples' distribution for each time, and latency inside the guest."""
+    styles, made = _styles(view), [_dots(view)]
+    for metric in SAMPLED:
+        panels, unit = [], ""
+        for case in view.cases:
+            traces = []
+            for b in view.measured:
+                cell = view.cells.get((metric, b.name, case))
+                if cell is not None and len(cell.rounds) > 1:
+                    unit, values = cell.unit, sorted(cell.rounds.values())
+                    traces.append(Trace(view.title(b.name), styles[b.name], values, [(n + 1) / len(values) for n in range(len(values))]))
+            if traces:
+                panels.append((case_label(dict(case), view.varying()), traces))
+        if panels:
+            made.append(plots.distributions(f"boot-samples-{metric.replace('_', '-')}", f"Distribution of the samples, {metric_name(metric)}: the share of VMs at or below a value.",
+                                            panels, unit, metric_name(metric), "VMs"))  # fmt: skip
+    rows = {m: [] for m in ("latency_mean", "latency_p50", "latency_p99", "latency_p999")}
+    for (metric, backend, case), cell in view.cells.items():
+        if metric in rows and cell.interval.median is not None:
+            i = cell.interval
+            rows[metric].append(Dot(_row_label(view, backend, case), styles[backend], i.median, i.low, i.high, tuple(cell.rounds.values())))
+    groups = [(metric_name(m), "us", r) for m, r in rows.items() if r]
+    made.append(plots.dots("boot-latency", "Latency of the writes inside the VM: medians with their intervals; the strokes are the rounds.", groups) if groups else None)
+    return made
 
 
 def _formats(view: View) -> Figure | None:
@@ -330,11 +389,11 @@ def _rounds(view: View) -> Figure | None:
 
 
 _OF_STUDY: dict[str, list[Callable[[View], Figure | Sequence[Figure | None] | None]]] = {
-    "matrix": [_matrix],
-    "boot": [_dots],
+    "matrix": [_matrix, _compared_with_published],
+    "boot": [_boot],
     "formats": [_formats],
     "provision": [_provision],
     "migrate": [_dots],
-    "layouts": [_layouts],
+    "layouts": [_layouts, _compared_with_published],
     "failure": [_dots],
 }

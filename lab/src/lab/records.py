@@ -154,6 +154,31 @@ class StudyInfo:
     published: str
 
 
+@dataclass(frozen=True)
+class Published:
+    """A value that a study prints, for cases that have these factors; drawn into reports of runs of its preset."""
+
+    preset: str
+    study: str
+    metric: str
+    value: float  # in the metric's unit
+    label: str
+    case: tuple[tuple[str, Factor], ...] = ()
+
+
+# Only what the papers print; "about" is theirs. Each is of other machines. Borges et al. print bandwidths of NFS and CephFS,
+# but of which of their settings is not among our notes, so they are not drawn.
+PUBLISHED = [
+    Published("oliveira", "boot", "bandwidth", 25e6, "Oliveira: Ceph, about"),
+    Published("oliveira", "boot", "bandwidth", 5e6, "Oliveira: BeeFS, about"),
+    Published("oliveira", "boot", "delete_time", 2.3, "Oliveira: both, about"),
+    Published("ding", "migrate", "migration_time", 121.4, "Ding et al.: local disks"),
+    Published("ding", "migrate", "migration_time", 1.0, "Ding et al.: shared, about"),
+    Published("ra", "matrix", "iops", 76_446, "Ra", (("bs", 4096), ("read", 0))),
+    Published("ra", "matrix", "iops", 675_363, "Ra", (("bs", 4096), ("read", 100))),
+]
+
+
 _STUDIES = [
     StudyInfo(
         "matrix",

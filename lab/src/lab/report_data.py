@@ -112,6 +112,7 @@ class View:
     cells: dict[tuple[str, str, CaseKey], Cell]
     pairs: list[Pair]
     compared: list[Compared]
+    preset: str = ""  # the published study whose work this is
     curves: list[Measured] = field(default_factory=list)  # of single measurements, with variants' names
 
     def title(self, backend: str) -> str:
@@ -213,7 +214,7 @@ def _view(run: Run, study: str, wishes: Wishes, curves: list[Measured]) -> View:
     cells = _cells(samples)
     pairs = _pairs([b.name for b in backends if b.measured], wishes)
     return View(info, backends, cases, metrics, cells, pairs, _compare(metrics, cases, pairs, cells, {} if wishes.judge_unlike else {b.name: b for b in backends}),
-                [replace(m, backend=_own_name(m.backend, m.case, split), case={k: v for k, v in m.case.items() if k not in split}) for m in curves])
+                str(run.options.get("profile", "")), [replace(m, backend=_own_name(m.backend, m.case, split), case={k: v for k, v in m.case.items() if k not in split}) for m in curves])
 
 
 def _own_name(backend: str, case: dict[str, Factor], split: list[str]) -> str:

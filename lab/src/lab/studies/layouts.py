@@ -51,7 +51,7 @@ class Layouts(Study):
         with self.target(backend, disk) as target, delayed(case["delay"]):
             # Threads share one file, each in a part of its own, as jobs of an analysis farm do.
             parts = [[*target, f"--offset={n * settings.size}"] for n in range(case["threads"])]
-            argv = fio.command(parts, rw=case["op"], bs=case["bs"], size=settings.size, runtime=settings.runtime, ramp=settings.ramp)
+            argv = fio.command(parts, rw=case["op"], bs=case["bs"], depth=settings.depth, size=settings.size, runtime=settings.runtime, ramp=settings.ramp)
             return [self.fio_result(backend, case, argv, settings.runtime + settings.ramp)]
 
 
