@@ -289,7 +289,7 @@ def distributions(name: str, caption: str, panels: Sequence[tuple[str, Sequence[
             points = [(x / divisor, _stretched(y)) for x, y in zip(t.xs, t.ys) if y < 1]
             # The last bin has all operations: it stands at the top of the axis.
             points += [(t.xs[-1] / divisor, top)] if t.xs else []
-            axes.plot([p[0] for p in points], [p[1] for p in points], color=SERIES[t.style % len(SERIES)], linestyle=DASHES[t.style % len(DASHES)], linewidth=1.5)
+            axes.plot([p[0] for p in points], [p[1] for p in points], drawstyle="steps-post", color=SERIES[t.style % len(SERIES)], linestyle=DASHES[t.style % len(DASHES)], linewidth=1.5)
         axes.set_title(_wrapped(title, columns), fontsize=9, color=FG, loc="left")
         axes.set_xscale("log")
         # Single operations far below all others would take half of the axis.
