@@ -762,9 +762,9 @@ fn changes_secrets_and_refusals_leave_a_record() {
     );
     assert_eq!(rig.pool_op(2, PoolOpKind::Delete, 1, "delete", 0).0, -1);
     rig.pool_op(1, PoolOpKind::CreateSelfManagedSnap, 1, "", 0);
-    // What changed something has its record with the change, before any round of chores.
+    // What changed something has its record with the change, before any round of chores: the pool, the key, the option.
     let at_once = last_of(&mut rig, AUDIT);
-    assert_eq!(at_once.lines().count(), 2, "{at_once}");
+    assert_eq!(at_once.lines().count(), 3, "{at_once}");
     for (level, text) in rig.records.waiting(rig.now) {
         rig.change(1, |s| {
             Changes::one(Change::Audit(s.log_entry(Utime::ZERO, level, text.clone())))

@@ -70,7 +70,7 @@ pub fn lines(ctx: &Context<'_>) -> Vec<(String, String)> {
                 0 => String::new(),
                 n => format!(", {n} zones"),
             };
-            let noun = facts("daemon_type").last().map_or("daemon", String::as_str);
+            let noun = facts("daemon_type").next_back().map_or("daemon", String::as_str);
             let (n, hosts) = (daemons.len(), hosts.len());
             let plural = if n == 1 { "" } else { "s" };
             (
