@@ -37,6 +37,11 @@ static OPTIONS: LazyLock<BTreeMap<&'static str, ConfigOption>> = LazyLock::new(|
 /// of all others that they do nothing.
 const ACTING: &[&str] = &[
     "auth_allow_insecure_global_id_reclaim",
+    "bluestore_compression_algorithm",
+    "bluestore_compression_max_blob_size",
+    "bluestore_compression_min_blob_size",
+    "bluestore_compression_mode",
+    "bluestore_compression_required_ratio",
     "mgr/balancer/active",
     "mgr/balancer/min_disk_ratio",
     "mgr/balancer/mode",

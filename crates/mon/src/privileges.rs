@@ -27,7 +27,8 @@ struct Known {
 }
 
 /// Ours alone, or other than in Ceph: with the reason.
-const OURS: [(&str, &str, &str, &str); 15] = [
+const OURS: [(&str, &str, &str, &str); 16] = [
+    ("fs volume rename", "mgr", "rw", "of 18.2"),
     ("doctor", "mon", "r", "ours"),
     ("skep metrics", "mgr", "r", "ours"),
     (

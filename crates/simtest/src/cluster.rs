@@ -452,6 +452,26 @@ impl Cluster {
         .await
     }
 
+    /// Everything in the pool that is long enough is compressed from now on.
+    pub async fn compress_pool(&self, algorithm: &str) -> Result<(), String> {
+        let settings = [
+            ("compression_mode", "force"),
+            ("compression_algorithm", algorithm),
+        ];
+        self.change(|state| {
+            let map = state.osdmap.clone();
+            let mut changes = Changes::none();
+            let inc = changes.inc(state, Utime::ZERO);
+            if let Some(pool) = inc.pool_mut(&map, POOL) {
+                for (name, value) in settings {
+                    pool.opts.set(name, PoolOption::Str(value.into()));
+                }
+            }
+            changes
+        })
+        .await
+    }
+
     pub async fn add_pool(&self, size: u8, min_size: u8, pg_num: u32) -> Result<(), String> {
         let pool = PgPool {
             size,

@@ -233,6 +233,8 @@ pub struct Plan {
     pub evens: bool,
     /// An object with records of the largest size allowed.
     pub largest: Option<Largest>,
+    /// The pool compresses all that is long enough, by this algorithm.
+    pub compression: Option<&'static str>,
     /// When clients stop asking.
     pub ends: Duration,
 }
@@ -271,6 +273,7 @@ impl Plan {
             laggard: None,
             evens: false,
             largest: None,
+            compression: None,
             ends: CALM + STORM + Duration::from_secs(2),
         };
         let mut lost = false;
@@ -331,6 +334,14 @@ impl Plan {
             self.events.retain(|e| !matches!(e.fault, Fault::LostDisk { .. }));
         }
         self.events.sort_by_key(|e| e.at);
+    }
+
+    /// Half of the seeds whose values are long enough for it compress them: the history is what it was, how it lies on disks is not.
+    pub fn compression(&mut self, dice: &mut Dice) {
+        if self.value_bytes >= 100_000 && dice.below(2) == 0 {
+            let algorithms = ["lz4", "zstd", "snappy", "zlib"];
+            self.compression = Some(algorithms[dice.below(4) as usize]);
+        }
     }
 
     /// The same once more: about a quarter of the seeds get a firewall.
@@ -646,6 +657,9 @@ impl fmt::Display for Plan {
         }
         if self.is_one_process() {
             f.write_str(", messages of OSDs in memory")?;
+        }
+        if let Some(algorithm) = self.compression {
+            write!(f, ", compressed by {algorithm}")?;
         }
         if self.evens {
             f.write_str(", it evens itself out")?;

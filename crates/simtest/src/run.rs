@@ -100,6 +100,7 @@ pub async fn seed(sim: Sim, evening: bool) -> Outcome {
     plan.thrash(&mut sim.dice("thrasher"));
     plan.largest(&mut sim.dice("largest"));
     plan.marks(&mut sim.dice("marked down"));
+    plan.compression(&mut sim.dice("compression"));
     plan.evening(&mut sim.dice("evening"), evening);
     sim.trace.note(format_args!("PLAN {plan}"));
     let history = Rc::new(History::default());
@@ -159,6 +160,9 @@ async fn live(sim: &Sim, plan: &Plan, history: &Rc<History>, lived: &mut Lived) 
         sleep(Duration::from_millis(50)).await;
     }
     cluster.add_pool(plan.size, plan.min_size, plan.pgs).await?;
+    if let Some(algorithm) = plan.compression {
+        cluster.compress_pool(algorithm).await?;
+    }
     if let Some(why) = check::becomes_clean(&cluster, UP_MAX).await {
         return Err(format!("the new cluster does not become clean: {why}"));
     }

@@ -49,7 +49,9 @@ errnos! {
     ENAMETOOLONG = 36, "File name too long";
     ENOSYS = 38, "Function not implemented";
     ENOTEMPTY = 39, "Directory not empty";
+    ENOMSG = 42, "No message of desired type";
     ENODATA = 61, "No data available";
+    ENOLINK = 67, "Link has been severed";
     EBADMSG = 74, "Bad message";
     EOVERFLOW = 75, "Value too large for defined data type";
     EILSEQ = 84, "Invalid or incomplete multibyte or wide character";

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 /// Families in the order of the documentation.
-pub static FAMILIES: [(&str, &[Spec]); 44] = [
+pub static FAMILIES: [(&str, &[Spec]); 45] = [
     ("Cluster", cluster::whole::TABLE),
     ("Health", health::TABLE),
     ("What waits, and for what", doctor::TABLE),
@@ -33,6 +33,7 @@ pub static FAMILIES: [(&str, &[Spec]); 44] = [
     ("CRUSH: changes", crush::change::TABLE),
     ("CRUSH: device classes", crush::class::TABLE),
     ("CRUSH: weight sets", crush::weight_sets::TABLE),
+    ("CRUSH: erasure code profiles", crush::erasure::TABLE),
     ("Pools", pool::TABLE),
     ("Pools: use", pool::applications::TABLE),
     ("Pools: numbers of groups", pool::autoscale::TABLE),
