@@ -34,7 +34,7 @@ const COMPLAINT_CHARS: usize = 110;
 const MUTANT_SEEDS: u64 = 300;
 /// A seed among many does not hash its trace: to format it is a twelfth of what a seed costs.
 const COUNTED: &str = "--counted";
-/// Seeds from here on are runs in which the cluster evens itself out; of the others some are.
+/// Seeds from here on are runs in which the cluster evens itself out.
 const EVENING: u64 = 1_000_000;
 /// Failing seeds after which a run stops.
 const FAILURES_MAX: usize = 20;

@@ -499,10 +499,10 @@ impl Plan {
         self.events.sort_by_key(|e| e.at);
     }
 
-    /// In one of twenty seeds, or `always`, the cluster evens itself out while all that goes on: PGs are split and merged again and
+    /// Where that is asked for the cluster evens itself out while all that goes on: PGs are split and merged again and
     /// again, and copies are moved.
-    pub fn evening(&mut self, dice: &mut Dice, always: bool) {
-        if dice.below(20) > 0 && !always {
+    pub fn evening(&mut self, dice: &mut Dice, asked: bool) {
+        if !asked {
             return;
         }
         self.evens = true;
