@@ -23,6 +23,9 @@ PACKAGES_TEST=("${PACKAGES_CLIENTS[@]}" ceph-base ceph-fuse python3-cephfs pytho
 # For tests that are long: a real Ceph beside Skep, what go-ceph is compiled against, OpenStack's drivers.
 PACKAGES_LONG=(ceph-mon ceph-mgr ceph-osd librados-dev librbd-dev python3-glance-store python3-nova python3-cinder python3-ddt
     libvirt-daemon-system libvirt-clients libvirt-daemon-driver-storage-rbd libvirt-daemon-driver-qemu)
+# The lab's tests of remote hosts start sshd processes of their own on loopback, where openssh-server is: it is not installed unasked, since
+# its package starts a daemon that listens to the world.
+PACKAGES_LAB=(fio openssh-client)
 PACKAGES_DEMO=("${PACKAGES_CLIENTS[@]}" qemu-system-x86 syslinux syslinux-common mtools dosfstools
     e2fsprogs fdisk kmod cpio jq xz-utils)
 

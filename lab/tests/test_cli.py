@@ -14,7 +14,7 @@ def lab(*args, cwd=None):
 def test_list_as_json(tmp_path):
     found = json.loads(lab("list", "-f", "json", cwd=tmp_path).stdout)
     assert {"matrix", "boot", "formats", "provision", "migrate", "layouts", "failure"} == {s["name"] for s in found["studies"]}
-    assert {"skep", "skep-hosts", "ceph", "cephfs", "gluster", "gluster-gfapi", "file", "block", "nfs", "lvm"} == {b["name"] for b in found["backends"]}
+    assert {"skep", "skep-hosts", "ceph", "cephfs", "gluster", "gluster-gfapi", "file", "block", "nfs", "lvm", "mount"} == {b["name"] for b in found["backends"]}
     assert found["runs"] == []
 
 
@@ -52,6 +52,8 @@ def test_text_in_brackets_and_colons_is_shown_as_it_is(tmp_path):
     [
         (["run"], "which study?"),
         (["run", "matrx"], "no study 'matrx'"),
+        (["run", "--study", "smith"], "no study of 'smith'; there are oliveira"),
+        (["run", "boot", "--study", "oliveira"], "--study brings its studies"),
         (["run", "matrix", "--backends", "cehp"], "no back end 'cehp'"),
         (["run", "matrix", "--backends", "file:3"], "file is measured with 1 copies"),
         (["run", "matrix", "--quick", "--full"], "--quick and --full exclude each other"),

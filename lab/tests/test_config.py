@@ -79,3 +79,13 @@ def test_back_ends_by_name():
     for wrong in ("cpeh", "ceph:0", "ceph:x", "file:2", "ceph:9", ""):
         with pytest.raises(ConfigError):
             parse(wrong)
+
+
+def test_every_preset_has_settings_for_its_studies():
+    from lab.config import PRESETS
+    from lab.launch import Request, fresh
+
+    for name, studies in PRESETS.items():
+        _, config, options, _ = fresh(Request([], [], "quick", None, None, None, 0, 0.0, [], preset=name))
+        assert options.studies == studies and config.run.backends and config.run.rounds >= 10
+    assert fresh(Request([], [], "quick", None, None, None, 0, 0.0, [], preset="borges"))[1].layouts.depth == 64

@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import time
 from pathlib import Path
 
@@ -44,6 +45,65 @@ def test_fio_mixed_load_is_the_sum_and_claims_no_percentiles():
     assert "latency_p99" not in values
     low, high = sorted(job[side]["clat_ns"]["mean"] / 1000 for side in ("read", "write"))
     assert low <= values["latency_mean"] <= high
+
+
+def with_bins(document, side, bins):
+    """The recorded document with these bins (us -> operations) on one side."""
+    s = document["jobs"][0][side]
+    s["clat_ns"]["bins"] = {str(int(us * 1000)): n for us, n in bins.items()}
+    s["total_ios"] = sum(bins.values())
+    return document
+
+
+def test_percentiles_of_a_mix_come_from_the_bins_of_both_sides():
+    document = with_bins(with_bins(fio.parse(recorded("fio-randrw.json")), "read", {10: 9_900, 20: 90, 50: 10}), "write", {15: 9_000, 100: 980, 500: 20})
+    values = fio.metrics(document)
+    # 20,000 in all: the 10,000th is a write of 15 us, the 19,800th one of 100 us; beyond the 19,980th lie 20 of 500 us.
+    assert (values["latency_p50"], values["latency_p99"], values["latency_p999"]) == (15, 100, 100)
+    del document["jobs"][0]["write"]["clat_ns"]["bins"]
+    assert "latency_p99" not in fio.metrics(document)
+
+
+def test_a_tail_of_too_few_operations_is_not_claimed():
+    document = json.loads(recorded("fio-randwrite.json"))
+    side = document["jobs"][0]["write"]
+    side["clat_ns"]["percentile"] |= {"99.900000": 7_000_000}
+    side["total_ios"] = 9_999
+    assert "latency_p999" not in fio.metrics(document)
+    side["total_ios"] = 10_000
+    assert fio.metrics(document)["latency_p999"] == 7000
+
+
+def test_distributions_are_kept_in_coarser_bins_with_all_operations():
+    bins = {us: 1 for us in range(1, 3000)}
+    kept = fio.coarser(bins)
+    assert sum(n for _, n in kept) == 2999 and kept[-1][0] == 2999
+    assert [us for us, _ in kept] == sorted(us for us, _ in kept) and 70 < len(kept) < 110
+    # No operation moves by more than an eighth of its latency.
+    assert fio.percentile(dict(kept), 50) == pytest.approx(1500, rel=1 / 8)
+
+
+def test_the_course_of_jobs_and_directions_is_their_sum():
+    """Two jobs of 100 reads/s and 50 writes/s each for 0.4 s; a line is the rate since the last one of its direction."""
+    job = "".join(f"{at}, 100, 0, 0, 0\n{at}, 50, 1, 0, 0\n" for at in (100, 200, 300, 400))
+    assert fio.course(job + job, 100) == [300] * 4
+    # A line that comes late counts where its time lay: 100/s from 0.1 to 0.25 s.
+    assert fio.course("100, 40, 0, 0, 0\n250, 100, 0, 0, 0\n300, 0, 0, 0, 0\n", 100) == pytest.approx([40, 100, 50])
+    assert fio.course("", 100) == []
+    with pytest.raises(fio.FioError, match="line 1"):
+        fio.course("rubbish\n", 100)
+
+
+def test_fio_writes_its_course_and_bins(tmp_path):
+    """The real fio: what it did in all is what its course and its distribution add up to."""
+    argv = fio.logged(fio.command([[f"--filename={tmp_path}/{n}", "--ioengine=psync"] for n in "ab"], rw="randrw", bs=4096, size=1 << 20, read=70, runtime=0.6), f"{tmp_path}/log", 0.6)
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    document = fio.parse(done.stdout)
+    curves = fio.curves(document, (tmp_path / "log_iops.log").read_text(), 0.6)
+    assert sum(n for side in curves.distribution.values() for _, n in side) == fio.operations(document)
+    assert curves.step == 0.1 and len(curves.course) >= 3
+    assert sum(curves.course) * curves.step <= fio.operations(document) * 1.5
+    assert fio.metrics(document)["latency_p50"] <= fio.metrics(document)["latency_p99"]
 
 
 def test_fio_messages_around_the_json_do_no_harm():

@@ -115,3 +115,19 @@ def test_entries_of_a_lab_that_lives_are_left_alone(noted, tmp_path):
     second.path.write_text(json.dumps({**data, "started": "1"}))
     (tmp_path / "lab-cluster-x-0.json").write_text("{")
     assert [e.stay for e in ledger.abandoned(tmp_path)] == [Stay("c", "b", "")]
+
+
+def test_a_cluster_that_does_not_answer_is_said_at_once(tmp_path):
+    def run(argv):
+        asked.append(argv)
+        raise ToolError("ceph -c: status 1: error connecting to the cluster")
+
+    asked = []
+    entry = ledger.note(tmp_path / "lab-x", "m", ledger.Stay("/c/ceph.conf", "p", "", ("ssh", "h")))
+    assert ledger.Stay("/c/ceph.conf", "p", "", ("ssh", "h")) == entry.stay
+    said = ledger.silent(entry, run)
+    assert "does not answer" in said and str(entry.path) in said and len(asked) == 1 and "--connect-timeout" in asked[0]
+    assert ledger.silent(entry, lambda argv: "") == ""
+    # How the host is reached is kept, and commands go there as one line.
+    ledger.over_ssh(entry.stay.ssh, lambda argv: asked.append(argv) or "")(["rbd", "ls", "a b"])
+    assert asked[-1] == ["ssh", "h", "--", "rbd ls 'a b'"]

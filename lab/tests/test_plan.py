@@ -160,9 +160,10 @@ def test_hosts_that_only_storage_needs_are_its_cost(by_hand):
     made = plan.plan_file(EXAMPLE)
     converged, dedicated = made.options
     assert (converged.design.storage_hosts, converged.design.vms_alone) == (11, 4)
-    assert converged.cost.purchase == pytest.approx(7 * 12_000 + 110 * 600)
-    assert (converged.bought.price, dedicated.bought.price) == (198_000, 149_000)
-    assert dict(plan.rows(made))["price of all that, each site"] == ["198,000 EUR", "149,000 EUR"]
+    # Two switches of 9,000 and two ports of 60 for each of the 11 and 10 hosts; 7 of 11 of that, too.
+    assert converged.cost.purchase == pytest.approx(7 * 12_000 + 110 * 600 + 7 / 11 * (18_000 + 22 * 60))
+    assert (converged.bought.price, dedicated.bought.price) == (198_000 + 19_320, 149_000 + 18_000 + 120 * dedicated.bought.hosts)
+    assert dict(plan.rows(made))["price of all that, each site"][0] == "217,320 EUR"
     # Where the VMs need as many hosts anyway, the storage pays for what it takes of them.
     many = plan.plan_file(by_hand(lambda t: t.replace("vms = 40", "vms = 84"))).options[0]
     assert many.design.vms_alone == many.design.storage_hosts
@@ -181,7 +182,67 @@ def test_a_read_of_a_coded_stripe_asks_all_its_disks(by_hand):
     assert seconds == pytest.approx(4e9 / 2**20 * 8 / 150) and seconds / 0.7 == pytest.approx(290.6, abs=0.1)
     # A part of a stripe unit is on one disk, one and a half units on two.
     redundancy = plan_input.read(by_hand(coded)).redundancy
-    assert [plan_size.read_disks(redundancy, b) for b in (4, 64, 96, 512, 4096)] == [1, 1, 2, 8, 8]
+    assert [plan_size.read_parts(redundancy, b)[0] for b in (4, 64, 96, 512, 4096)] == [1, 1, 2, 8, 8]
+
+
+def test_a_code_of_ceph_reads_and_writes_whole_stripes(by_hand):
+    """Tried on Ceph 16.2, 2 + 1, stripe unit 4 KiB (docs/cost-model.md): 1,000 reads of 4 KiB asked disks 2,004 times; every write of 4 KiB
+    wrote 4 KiB on all three; of 8 KiB nothing was read before."""
+
+    def ceph(profile):
+        return lambda text: text.replace('kind = "copies"\ncopies = 2', f'kind = "erasure"\nsystem = "ceph"\nprofile = "{profile}"')
+
+    redundancy = plan_input.read(by_hand(ceph("plugin=isa k=2 m=1"))).redundancy
+    assert (redundancy.data, redundancy.parity, redundancy.stripe_kib) == (2, 1, 4)
+    assert plan_size.read_parts(redundancy, 4) == (2, 4) and plan_size.read_parts(redundancy, 64) == (2, 32)
+    assert plan_size.backend_operations(redundancy, 4) == (2, 3, 4, 5)
+    assert plan_size.backend_operations(redundancy, 8) == (0, 3, 4, 3)
+    assert plan_input.read(by_hand(ceph("k=4 m=2 stripe_unit=64K"))).redundancy.stripe_kib == 64
+    # 50,000 reads x 2 / 50,000 + 50,000 writes x (2 reads / 50,000 + 3 writes x amplification 2 / 25,000).
+    assert plan_size.demand(plan_input.read(by_hand(ceph("k=2 m=1"))), 0).disk_seconds == pytest.approx(2 + 2 + 12)
+    for profile, said in (("plugin=clay k=4 m=2", "plugin clay is not modelled"), ("k=four m=2", "k and m must be numbers"), ("k=4", "k and m must be numbers"), ("k=1 m=2", "k is from 2 to 32"), ("k=4 m 2", "goes with system")):
+        with pytest.raises(PlanError, match=rf"plan\.toml:\d+: redundancy\.profile: {said}"):
+            plan_input.read(by_hand(ceph(profile)))
+
+
+def test_skep_s_code_is_refused_as_long_as_it_has_none(by_hand):
+    with pytest.raises(PlanError, match=r"redundancy\.system: Skep has no erasure coding yet"):
+        plan_input.read(by_hand(lambda t: t.replace('kind = "copies"\ncopies = 2', 'kind = "erasure"\nsystem = "skep"\ndata = 4\nparity = 2')))
+    with pytest.raises(PlanError, match=r"Skep, which has no erasure coding yet"):
+        plan_input.read(by_hand(lambda t: t.replace('kind = "copies"\ncopies = 2', 'kind = "erasure"\ndata = 4\nparity = 2').replace('"by hand"', '"Skep"', 1)))
+
+
+NETWORK = "[network]\nports_per_host = 2\nswitch_ports = 10\nswitches_min = 1\nswitch_price = 1_000\nswitch_power_w = 100\nport_price = 50\n[software]"
+
+
+def test_switches_are_bought_for_the_hosts_ports(by_hand):
+    inputs = plan_input.read(by_hand(prices=lambda t: t.replace("[software]", NETWORK)))
+    design = plan_size.size(inputs, converged=True)
+    # 7 hosts, 14 ports: 2 switches; 2 x 1,000 + 14 x 50.
+    assert cost.network(inputs, design) == cost.Switches(2, 2_700, 200)
+    assert cost.bought(inputs, design) == cost.Bought(7, 56, 7 * 10_000 + 56_000 + 2_700, 2)
+    # 3 of the 7 hosts are there for the storage, and so much of the network.
+    c = cost.cost(inputs, design)
+    assert c.switches == pytest.approx(2_700 * 3 / 7) and c.purchase == pytest.approx(3 * 10_000 + 56_000 + 2_700 * 3 / 7)
+    assert c.power == pytest.approx((3 * 400 + 560 + 200 * 3 / 7) / 1000 * 8766 * 0.2)
+    none = plan.plan_file(by_hand())
+    assert any("switches are in no figure" in r for r in plan.remarks(none))
+
+
+def test_growth_is_bought_when_it_comes(by_hand):
+    grow = lambda t: t.replace("usable_tb = 100", "usable_tb = 100\ngrowth_percent = 30\nyears = 3")  # noqa: E731
+    made = plan.plan_file(by_hand(grow))
+    option = made.options[0]
+    # 200 TB x 1.3, 1.69, 2.197 / (8 x 5 x 0.8): 9, 11, 14 hosts, and nothing after the third year.
+    assert [y.hosts for y in option.growth] == [9, 2, 3, 0, 0]
+    assert sum(y.disks for y in option.growth) == option.bought.disks and sum(y.price for y in option.growth) == pytest.approx(option.bought.price)
+    assert option.growth[-1].annual == pytest.approx(option.cost.annual)
+    # What is bought later costs less within the five years.
+    assert plan.grown_cost(option) == pytest.approx(sum(y.annual for y in option.growth)) and plan.grown_cost(option) < option.cost.five_years
+    # Nothing is thrown away, also where a design of its own would have fewer disks in each of more hosts.
+    for kind in (True, False):
+        bought = cost.by_year(plan_input.read(by_hand(lambda t: grow(t).replace("disk_slots = 8", "disk_slots = 30"))), kind)
+        assert all(y.hosts >= 0 and y.disks >= 0 for y in bought)
 
 
 def test_what_cannot_heal_does_not_bind(by_hand):
@@ -344,6 +405,37 @@ def test_figures_from_a_run(by_hand, tmp_path):
     assert any("measured with 1 copies and scaled to 2 copies" in n for o in made.options for n in o.design.notes)
     with pytest.raises(PlanError, match=r"storage\.backend: ceph:1 has no results in .*; it has skep:1"):
         plan_input.read(by_hand(lambda t: measured(t, "ceph:1")))
+
+
+def test_a_plan_from_a_run_has_the_range_of_what_was_measured(by_hand, tmp_path):
+    inv = Invention(["matrix"], 7)
+    inv.state("matrix", "x:2")
+    for read in (0, 100):
+        inv.measure("matrix", "x:2", {"bs": 4096, "read": read, "depth": 1, "clients": 1}, {"server_cpu_per_op": 800}, noise=0.3)
+    with RunWriter(tmp_path / "run") as w:
+        w.head("r1", "2026-01-01T00:00:00Z", ["matrix"], {})
+        w.samples(inv.run.samples)
+    made = plan.plan_file(by_hand(lambda t: t.replace("cpu = [[4, 20, 80]]\nmeasured_copies = 2", 'run = "run"\nbackend = "x:2"')))
+    option, storage = made.options[0], made.inputs.storage
+    assert storage.cpu_low[0].read_us < storage.cpu[0].read_us < storage.cpu_high[0].read_us
+    assert option.measured.low[0] <= option.design.hosts <= option.measured.high[0]
+    assert option.measured.low[2] < option.cost.five_years < option.measured.high[2]
+    # At an end it is the plan that one would get with those figures entered.
+    ends = "cpu = [[4, {:.9f}, {:.9f}]]".format(storage.cpu_high[0].read_us, storage.cpu_high[0].write_us)
+    entered = plan.plan_file(by_hand(lambda t: t.replace("cpu = [[4, 20, 80]]", ends)))
+    assert entered.options[0].cost.five_years == pytest.approx(option.measured.high[2])
+    assert entered.options[0].measured is None
+    assert any("at the ends of their intervals" in n for n, _ in plan.rows(made)) and not any("at the ends" in n for n, _ in plan.rows(entered))
+
+
+def test_the_example_is_written_where_one_asks_and_never_over_a_file(tmp_path):
+    assert [p.name for p in plan.write_example(tmp_path / "new")] == ["plan-example.toml", "prices-example.toml"]
+    assert plan.plan_file(tmp_path / "new" / "plan-example.toml").options
+    (tmp_path / "new" / "plan-example.toml").unlink()
+    (tmp_path / "new" / "prices-example.toml").write_text("mine")
+    with pytest.raises(PlanError, match=r"prices-example\.toml is there already"):
+        plan.write_example(tmp_path / "new")
+    assert (tmp_path / "new" / "prices-example.toml").read_text() == "mine" and len(list((tmp_path / "new").iterdir())) == 1
 
 
 def test_copies_are_not_counted_twice(by_hand, tmp_path):

@@ -9,7 +9,7 @@ import xml.etree.ElementTree as ET
 import pytest
 from invented import Invention, boot, failure, formats, matrix
 from lab import plots_studies, report, report_data, report_text, stats
-from lab.records import BackendState, RecordError, Run, Sample
+from lab.records import BackendState, Curves, Measured, RecordError, Run, Sample, keep_curves, load_curves
 from lab.report_units import factor_value, significant, written
 
 
@@ -239,3 +239,86 @@ def test_values_are_written_for_people(text, value, unit):
 def test_figures_that_count():
     assert [significant(v) for v in (1234.5, 99.96, 12.345, 1.2, 0.01234, -3.456)] == ["1,234", "100.0", "12.3", "1.20", "0.0123", "-3.46"]
     assert factor_value("bs", 1 << 20) == "1 MiB" and factor_value("read", 30) == "30 %"
+
+
+def with_curves(tmp_path) -> Run:
+    inv = Invention(["matrix"], 5)
+    matrix(inv, ["skep:1", "ceph:1"], depths=(1, 8), blocks=(4096,), reads=(0, 50))
+    inv.run.path = tmp_path
+    (tmp_path / "raw").mkdir()
+    for name, us in (("skep:1", 100.0), ("ceph:1", 200.0)):
+        for number in range(3):
+            curves = Curves({"read": [(us, 900), (10 * us, 100)], "write": [(2 * us, 50)]}, 0.1, [1000.0, 0.0, 2000.0 + number])
+            keep_curves(tmp_path, "matrix", Measured(name, {"bs": 4096, "read": 50, "depth": 8, "clients": 1}, number, curves))
+    return inv.run
+
+
+def test_distributions_and_the_course_are_drawn_from_what_was_kept(tmp_path):
+    run = with_curves(tmp_path)
+    report.write(run, tmp_path / "out")
+    drawn = {p.stem for p in (tmp_path / "out" / "plots").glob("*.svg")}
+    assert {"matrix-distribution", "matrix-course", "matrix-depth-p99"} <= drawn
+    distribution = (tmp_path / "out" / "plots" / "matrix-distribution.svg").read_text()
+    page = (tmp_path / "out" / "headline.html").read_text()
+    assert "Every comparison of headline metrics" in page
+    assert "reads" in distribution and "writes" in distribution and "90 %" in distribution and "completion latency [" in distribution
+    # Decimals of paths are cut, those of texts are not.
+    assert ">0.00<" not in distribution
+    view = report_data.views(run, curves={"matrix": load_curves(run, "matrix")})[0]
+    assert len(view.curves) == 6 and plots_studies._courses(view) is not None
+    # A run that kept none, as those of earlier labs, has neither.
+    without = report_data.views(run)[0]
+    assert plots_studies._courses(without) is None and plots_studies._distributions(without) is None
+
+
+def test_curves_that_were_cut_or_repeated(tmp_path):
+    run = with_curves(tmp_path)
+    path = tmp_path / "raw" / "matrix.curves.jsonl.gz"
+    again = Measured("skep:1", {"bs": 4096, "read": 50, "depth": 8, "clients": 1}, 0, Curves({}, 0.1, [7.0]))
+    keep_curves(tmp_path, "matrix", again)
+    assert [m.curves.course for m in load_curves(run, "matrix") if (m.backend, m.round) == ("skep:1", 0)] == [[7.0]]
+    path.write_bytes(path.read_bytes()[:-20])
+    assert len(load_curves(run, "matrix")) == 6
+    path.write_bytes(b"rubbish")
+    assert load_curves(run, "matrix") == []
+
+
+def test_the_headline_page_says_the_verdicts_and_the_medians(tmp_path):
+    inv = Invention(["matrix", "boot"], 7)
+    matrix(inv, ["skep:1", "ceph:1", "file:1"], depths=(1,), blocks=(4096,), reads=(0, 100))
+    boot(inv, ["skep:1", "ceph:1", "file:1"])
+    run = inv.run
+    run.end_state = "partial"
+    report.write(run, tmp_path)
+    page = (tmp_path / "headline.html").read_text()
+    assert "This report is partial" in page and 'href="report.html#matrix"' in page and 'href="headline.html"' in (tmp_path / "report.html").read_text()
+    assert not re.search(r'(src|href)="(https?:)?//|<script', page)
+    boot_view = next(v for v in report_data.views(run) if v.info.name == "boot")
+    for f in report_text.findings(boot_view):
+        assert f.badge in page
+    median = boot_view.cells[("boot_time", "skep:1", boot_view.cases[0])].interval.median
+    assert f"<td>{significant(median)}</td>" in page
+    assert "Every comparison of headline metrics" in page
+
+
+@pytest.mark.parametrize(
+    "study, preset, draw, texts",
+    [
+        (boot, "oliveira", plots_studies._dots, ("Oliveira: Ceph, about 25", "Oliveira: both, about 2.30")),
+        (matrix, "ra", plots_studies._compared_with_published, ("Ra, block 4 KiB, 100 % reads",)),
+    ],
+)
+def test_published_values_are_drawn_into_reports_of_their_preset_only(study, preset, draw, texts):
+    run = one_study(study, ["skep:1", "ceph:1"], **({"blocks": (4096,), "reads": (0, 100)} if study is matrix else {}))
+    plain = draw(report_data.views(run)[0])
+    assert plain is None or not any(t in plain.svg for t in texts)
+    run.options["profile"] = preset
+    drawn = draw(report_data.views(run)[0])
+    assert all(t in drawn.svg for t in texts)
+
+
+def test_a_vm_s_samples_are_drawn_as_distributions():
+    run = one_study(boot, ["skep:1", "ceph:1"], rounds=40)
+    drawn = {f.name: f for f in plots_studies._boot(report_data.views(run)[0]) if f is not None}
+    assert {"boot-samples-boot-time", "boot-samples-delete-time", "boot-samples-run-time", "boot-samples-bandwidth"} <= set(drawn)
+    assert "share of VMs" in drawn["boot-samples-boot-time"].svg and "boot time [s]" in drawn["boot-samples-boot-time"].svg

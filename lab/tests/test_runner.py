@@ -148,7 +148,7 @@ def test_the_report_of_such_a_run_names_the_back_end_and_the_reason(lab, monkeyp
     lab()
     written = reporting.write(load_run(tmp_path / "run"), tmp_path / "report")
     pages = [path for path in written if path.suffix in (".html", ".md")]
-    assert len(pages) == 2
+    assert {path.name for path in pages} == {"report.html", "report.md", "headline.html"}
     for page in pages:
         text = page.read_text()
         assert "b:1" in text and "status -9" in text, page

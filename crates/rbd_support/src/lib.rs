@@ -24,7 +24,7 @@ use cluster::rbd_support::{
     About, Action, Found, Live, MIRROR_SNAPSHOT_KEY, Schedules, TRASH_PURGE_KEY, Wanted,
 };
 pub use config::Config;
-use connect::Connection;
+pub use connect::Connection;
 use io::task::{interval, spawn_local};
 use rbd::{Image, ImageOptions, directory, trash};
 use std::sync::Arc;

@@ -77,8 +77,8 @@ class Timeline:
     """Looks at processes again and again, so that what they used can be told for any part of that time: fio says only at its end
     when its ramp was over."""
 
-    def __init__(self, pids: list[int], look: Callable[[list[int]], Snapshot] = snapshot) -> None:
-        self.pids, self.look = pids, look
+    def __init__(self, pids: list[int], look: Callable[[list[int]], Snapshot] = snapshot, step: float = STEP_S) -> None:
+        self.pids, self.look, self.step = pids, look, step
         self.looks = [look(pids)]
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="timeline", daemon=True)
@@ -93,7 +93,7 @@ class Timeline:
         self.looks.append(self.look(self.pids))
 
     def _watch(self) -> None:
-        while not self._ended.wait(STEP_S) and len(self.looks) < LOOKS_MAX:
+        while not self._ended.wait(self.step) and len(self.looks) < LOOKS_MAX:
             self.looks.append(self.look(self.pids))
 
     def between(self, start: float, end: float) -> Used | None:

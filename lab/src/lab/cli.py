@@ -1,4 +1,4 @@
-"""The command line: list, check, run, compare, report, plan, clean.
+"""The command line: list, check, run, import, compare, report, plan, clean.
 
 Each command is thin: it reads its options, calls one function of the module that does the work, and prints what
 that returns, as text or (`-f json`) as one JSON document. Errors of the user's making end with exit status 2 and
@@ -87,10 +87,12 @@ def run(
     quick: Annotated[bool, typer.Option("--quick", help="the small grid (the default)")] = False,
     night: Annotated[bool, typer.Option("--night", help="grids that fit a night")] = False,
     full: Annotated[bool, typer.Option("--full", help="all factors of the studies: weeks with all back ends; see --dry-run")] = False,
+    study: Annotated[str, typer.Option("--study", help="a published study's own work and sizes: oliveira, johari, ding, ra, borges; its values are drawn beside")] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="how much would be measured and about how long; starts nothing")] = False,
     config: ConfigOption = None,
     out: Annotated[Optional[Path], typer.Option(help="the run's directory; a new one under ./runs by default")] = None,
     resume: Annotated[Optional[Path], typer.Option(help="a run's directory: goes on where it was interrupted")] = None,
+    site: Annotated[Optional[Path], typer.Option(help="hosts over ssh, TOML: clients there measure storage that is there")] = None,
     durable: Annotated[bool, typer.Option("--durable", help="every write flushed, also where the back end answers before: O_DSYNC, or a flush after each")] = False,
     rounds: Annotated[int, typer.Option(help="instead of the configured number", min=0, max=10_000)] = 0,
     stop_after: Annotated[float, typer.Option(help="seconds, then stop; --resume goes on", min=0)] = 0.0,
@@ -102,7 +104,7 @@ def run(
     chosen = [name for name, asked in (("quick", quick), ("night", night), ("full", full)) if asked]
     if len(chosen) > 1:
         raise UserError(f"--{' and --'.join(chosen)} exclude each other")
-    request = launch.Request(studies or [], [b for b in (backends or "").split(",") if b], chosen[0] if chosen else "quick", config, out, resume, rounds, stop_after, lock or [], durable)
+    request = launch.Request(studies or [], [b for b in (backends or "").split(",") if b], chosen[0] if chosen else "quick", config, out, resume, rounds, stop_after, lock or [], durable, site, study)
     if dry_run:
         found = launch.dry_run(request)
         emit_json(found) if format is Format.json else console.print(estimate.table(found))
@@ -117,11 +119,32 @@ def clean(scratch: Annotated[Path, typer.Option(help="where runs keep what is te
         sweep(directory, mark)
         console.print(f"removed {directory}", highlight=False, markup=False)
     stayed = 0
+    for host in ledger.abandoned_hosts(scratch):
+        left = ledger.remove_host(host, ledger.over_ssh(host.stay.ssh, run_plainly))
+        stayed += bool(left)
+        console.print(left or f"removed {host.stay.told}", highlight=False, markup=False, soft_wrap=True)
     for entry in ledger.abandoned(scratch):
-        left = ledger.remove(entry, run_plainly)
+        run = ledger.over_ssh(entry.stay.ssh, run_plainly) if entry.stay.ssh else run_plainly
+        left = ledger.silent(entry, run) or ledger.remove(entry, run)
         stayed += bool(left)
         console.print(left or f"removed {entry.stay.told}", highlight=False, markup=False, soft_wrap=True)
     raise typer.Exit(1 if stayed else 0)
+
+
+@app.command(name="import")
+def import_(
+    files: Annotated[list[str], typer.Argument(help="NAME:COPIES=FILE[,FILE...]: fio's JSON, a file a round, such as ceph:3=a.json,b.json")],
+    out: Annotated[Path, typer.Option(help="the run's directory, made anew")],
+    acknowledged: Annotated[Optional[list[str]], typer.Option(help="when a write is answered: flushed, sent or cached; or NAME:COPIES=flushed, once a back end")] = None,
+    report: Annotated[bool, typer.Option(help="write the report")] = True,
+) -> None:
+    """Results of fio from elsewhere as a run of study `matrix`, for report, compare and plan."""
+    from lab import imports
+    from lab import report as reporting
+
+    done = imports.write(imports.backends(files, acknowledged or []), out)
+    for path in reporting.write(load_run(done), done) if report else [done]:
+        console.print(str(path), soft_wrap=True, highlight=False)
 
 
 @app.command()
@@ -161,12 +184,20 @@ def compare(run_a: Path, run_b: Path, format: FormatOption = Format.text) -> Non
 
 @app.command()
 def plan(
-    file: Annotated[Path, typer.Argument(help="the site's wishes, TOML")],
+    file: Annotated[Optional[Path], typer.Argument(help="the site's wishes, TOML")] = None,
     out: Annotated[Optional[Path], typer.Option(help="also write the plan as HTML and Markdown here")] = None,
+    example: Annotated[Optional[Path], typer.Option(help="write an example of both files into this directory, and nothing else")] = None,
     format: FormatOption = Format.text,
 ) -> None:
     """Hosts, disks, shares, binding limits and five-year cost of a site."""
     from lab import plan as planning
+
+    if example is not None:
+        for path in planning.write_example(example):
+            console.print(str(path), soft_wrap=True, highlight=False)
+        return
+    if file is None:
+        raise UserError("which plan? --example DIR writes one to begin with")
 
     made = planning.plan_file(file)
     if format is Format.json:

@@ -18,9 +18,11 @@ from typing import Any
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 CASES_MAX = 100_000  # of one study's grid
 PROFILES = ("quick", "night", "full")
+# `--study`: a published study's own work, named after its first author; a profile of that name, and the studies that it takes.
+PRESETS = {"oliveira": ["boot"], "johari": ["formats"], "ding": ["provision", "migrate"], "ra": ["matrix"], "borges": ["layouts"]}
 # What a factor of a grid may be; a wrong one is refused before any server starts.
 FACTOR_BOUNDS = {
-    "bs": (512, 1 << 30), "read": (0, 100), "depth": (1, 4096), "clients": (1, 256), "vms": (1, 1000), "hosts": (1, 100), "threads": (1, 1024),
+    "bs": (512, 1 << 30), "read": (0, 100), "depth": (1, 4096), "clients": (1, 256), "vms": (1, 1000), "hosts": (1, 200), "threads": (1, 1024),
     "stripe_unit": (4096, 1 << 30), "stripe_count": (1, 1000), "delay": (0, 10_000),
 }
 
@@ -41,6 +43,7 @@ class RunSettings:
     out: str = "runs"
     durable: bool = False  # every write flushed: O_DSYNC, or a flush after each, where the back end does not flush by itself
     network: bool = False  # stay in the host's network, for servers that already run elsewhere
+    site: str = ""  # the file of --site
     turn: float = 100.0  # seconds for which a lock (--lock) is kept at a stretch
     failures_max: int = 2  # failed measurements in a row until a back end is given up
 
@@ -59,6 +62,12 @@ class CephSettings:
 class SkepSettings(CephSettings):
     bin: str = ""
     osd_memory: Size = Size(256 << 20)
+
+
+@dataclass
+class MountSettings:
+    path: str = ""  # a directory where the storage is mounted already
+    acknowledged: str = "cached"  # when it answers a write: flushed, sent, cached
 
 
 @dataclass
@@ -122,6 +131,7 @@ class MigrateSettings(StudySettings):
 class LayoutsSettings(StudySettings):
     grid: list[dict[str, list[Any]]] = field(default_factory=list)
     size: Size = Size(128 << 20)
+    depth: int = 1  # operations in flight of each thread
     ramp: float = 0.3
     runtime: float = 2.0
 
@@ -144,6 +154,7 @@ class Config:
     run: RunSettings = field(default_factory=RunSettings)
     skep: SkepSettings = field(default_factory=SkepSettings)
     ceph: CephSettings = field(default_factory=CephSettings)
+    mount: MountSettings = field(default_factory=MountSettings)
     lvm: LvmSettings = field(default_factory=LvmSettings)
     guest: GuestSettings = field(default_factory=GuestSettings)
     matrix: MatrixSettings = field(default_factory=MatrixSettings)

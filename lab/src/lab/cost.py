@@ -13,6 +13,7 @@ Does not size anything.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -31,7 +32,7 @@ SWING = 0.25  # of the sensitivity: each input lower and higher by this share
 class Cost:
     """Per year, in the prices' currency; the first five are of one site."""
 
-    purchase: float  # once per lifetime, not per year
+    purchase: float  # once per lifetime, not per year; with the network's share
     hardware: float
     hardware_support: float
     software_support: float
@@ -39,6 +40,7 @@ class Cost:
     sites: int
     development: float
     staff: float
+    switches: float = 0.0  # of `purchase`, what the network is
 
     @property
     def per_site(self) -> float:
@@ -58,13 +60,33 @@ def cost(inputs: Inputs, design: Design, sites: int | None = None, overhead: flo
     p, host = inputs.prices, host_of(inputs, design)
     sites = inputs.site.sites if sites is None else sites
     hosts = paid_hosts(design) if overhead is None else design.storage_hosts * overhead
-    purchase = hosts * host.price + design.disks * inputs.disk.price
-    watts = hosts * host.power_w + design.disks * inputs.disk.power_w
+    net = network(inputs, design)
+    share = hosts / design.hosts if design.hosts else 0.0  # of the network: as many hosts of it as are the storage's cost
+    purchase = hosts * host.price + design.disks * inputs.disk.price + share * net.price
+    watts = hosts * host.power_w + design.disks * inputs.disk.power_w + share * net.watts
     return Cost(
         purchase, purchase / p.lifetime_years, purchase * p.hardware_support_percent / 100,
         design.storage_hosts * p.software_per_host + design.raw_tb * p.software_per_raw_tb, watts / 1000 * HOURS_PER_YEAR * p.pue * p.power_per_kwh,
-        sites, p.development_per_year, (p.people + p.people_per_site * sites) * p.salary,
+        sites, p.development_per_year, (p.people + p.people_per_site * sites) * p.salary, share * net.price,
     )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Switches:
+    """Of one site, all hosts of the design."""
+
+    count: int
+    price: float
+    watts: float
+
+
+def network(inputs: Inputs, design: Design) -> Switches:
+    n = inputs.prices.network
+    if n is None:
+        return Switches(0, 0.0, 0.0)
+    ports = design.hosts * n.ports_per_host
+    count = max(n.switches_min, math.ceil(ports / n.switch_ports))
+    return Switches(count, count * n.switch_price + ports * n.port_price, count * n.switch_power_w)
 
 
 def paid_hosts(design: Design) -> float:
@@ -81,11 +103,62 @@ class Bought:
     hosts: int
     disks: int
     price: float
+    switches: int = 0
 
 
 def bought(inputs: Inputs, design: Design) -> Bought:
     price = design.storage_hosts * host_of(inputs, design).price + design.vm_hosts * inputs.host.price + design.disks * inputs.disk.price
-    return Bought(design.hosts, design.disks, price)
+    net = network(inputs, design)
+    return Bought(design.hosts, design.disks, price + net.price, net.count)
+
+
+@dataclass(frozen=True)
+class Year:
+    """What one site buys at the start of a year so that it holds until its end, where nothing is thrown away; and what the storage then
+    costs in that year, all sites."""
+
+    year: int
+    hosts: int
+    disks: int
+    price: float
+    annual: float
+
+
+def by_year(inputs: Inputs, converged: bool) -> list[Year]:
+    """Growth bought when it comes: hosts and disks are added, VM hosts are there from the start. Years after the plan's last keep its size."""
+    have, owned, found = (0, 0), Bought(0, 0, 0.0, 0), []
+    for year in range(1, max(COST_YEARS, inputs.site.years) + 1):
+        design = size(inputs, converged, min(year, inputs.site.years), have)
+        now = bought(inputs, design)
+        found.append(Year(year, now.hosts - owned.hosts, now.disks - owned.disks, now.price - owned.price, cost(inputs, design).annual))
+        have, owned = (design.storage_hosts, design.disks_per_host), now
+    return found
+
+
+@dataclass(frozen=True)
+class Range:
+    """With every measured figure at the low ends of its interval, and at the high ends: (hosts, disks, five-year cost) of each; None
+    where no design holds. Wider than one interval: not all figures lie at their ends at once."""
+
+    low: tuple[int, int, float] | None
+    high: tuple[int, int, float] | None
+
+
+def measured_range(inputs: Inputs, converged: bool) -> Range | None:
+    """None where the figures were entered, or measured once: they have no intervals."""
+    s = inputs.storage
+    if not s.cpu_low or (s.cpu_low == s.cpu == s.cpu_high and s.amplification_low == s.amplification_high):
+        return None
+
+    def at(cpu: tuple[CpuPoint, ...], amplification: float) -> tuple[int, int, float] | None:
+        changed = replace(inputs, storage=replace(s, cpu=cpu, write_amplification=amplification))
+        try:
+            design = size(changed, converged)
+        except PlanError:
+            return None
+        return design.hosts, design.disks, cost(changed, design).five_years
+
+    return Range(at(s.cpu_low, s.amplification_low), at(s.cpu_high, s.amplification_high))
 
 
 def host_of(inputs: Inputs, design: Design) -> Host:
@@ -110,6 +183,11 @@ def _host_price(inputs: Inputs, f: float) -> Inputs:
     return replace(inputs, host=replace(inputs.host, price=inputs.host.price * f), dedicated=replace(inputs.dedicated, price=inputs.dedicated.price * f))
 
 
+def _network_price(inputs: Inputs, f: float) -> Inputs:
+    p, n = inputs.prices, inputs.prices.network
+    return inputs if n is None else replace(inputs, prices=replace(p, network=replace(n, switch_price=n.switch_price * f, port_price=n.port_price * f)))
+
+
 def _people(inputs: Inputs, f: float) -> Inputs:
     p = inputs.prices
     return replace(inputs, prices=replace(p, people=p.people * f, people_per_site=p.people_per_site * f))
@@ -125,6 +203,7 @@ CHANGES: dict[str, Change] = {
     "price of a host": _host_price,
     "price of a disk": lambda i, f: replace(i, disk=replace(i.disk, price=i.disk.price * f)),
     "software support": lambda i, f: replace(i, prices=replace(i.prices, software_per_host=i.prices.software_per_host * f, software_per_raw_tb=i.prices.software_per_raw_tb * f)),
+    "price of the network": _network_price,
     "price of electricity": lambda i, f: replace(i, prices=replace(i.prices, power_per_kwh=i.prices.power_per_kwh * f)),
     "people": _people,
     "development": lambda i, f: replace(i, prices=replace(i.prices, development_per_year=i.prices.development_per_year * f)),

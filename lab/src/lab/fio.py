@@ -1,17 +1,25 @@
 """fio: its command line, and its JSON turned into metrics. The version in Debian 12 is 3.33.
 
 Invariants: a job that reported an error, ended early or moved no data is an error, never a sample of 0; latencies are
-completion latencies in microseconds; figures of several jobs are merged by fio (group_reporting).
+completion latencies in microseconds; figures of several jobs are merged by fio (group_reporting); a percentile is given only
+where TAIL_MIN operations lie beyond it (the 99.9th: 10,000 operations in all).
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from lab.records import Curves
+
 
 FLUSH_EACH = "--fsync=1"
+TAIL_MIN = 10  # operations beyond the 99.9th percentile; fewer say nothing of it
+SERIES_POINTS = 100  # of one measurement's course, at most about so many
+SERIES_STEP_MS = 100  # its finest step
+BINS_PER_OCTAVE = 8  # of a distribution that is kept: 9 % apart
 
 
 class FioError(Exception):
@@ -22,7 +30,7 @@ def command(targets: Sequence[Sequence[str]], *, rw: str, bs: int, depth: int = 
             runtime: float | None = None, ramp: float = 0, extra: Sequence[str] = ()) -> list[str]:
     """One job for each target (what Backend.fio gives), all of one kind of work."""
     common = [f"--rw={rw}", f"--bs={bs}", f"--iodepth={depth}", "--group_reporting=1", "--randrepeat=1", "--norandommap=1",
-              "--output-format=json", "--eta=never", *extra]
+              "--output-format=json+", "--eta=never", *extra]
     if read is not None:
         common.append(f"--rwmixread={read}")
     if size is not None:
@@ -73,16 +81,107 @@ def metrics(document: dict[str, Any]) -> dict[str, float]:
 
 
 def _latencies(sides: list[dict[str, Any]]) -> dict[str, float]:
-    """Of several sides: the mean weighed by operations; percentiles only of a single side, since they do not add up."""
+    """Of several sides: the mean weighed by operations. Percentiles do not add up, but fio's bins do (`json+`), so that a mix has
+    percentiles where there are bins."""
     operations = sum(s["total_ios"] for s in sides)
     latencies = {"latency_mean": sum(s["clat_ns"]["mean"] * s["total_ios"] for s in sides) / operations / 1000,
                  "latency_max": max(s["clat_ns"]["max"] for s in sides) / 1000}
     if len(sides) == 1:
-        percentiles = sides[0]["clat_ns"].get("percentile", {})
-        for name, key in (("latency_p50", "50.000000"), ("latency_p99", "99.000000")):
-            if key in percentiles:
-                latencies[name] = percentiles[key] / 1000
+        given = {float(k): v / 1000 for k, v in sides[0]["clat_ns"].get("percentile", {}).items()}
+    else:
+        together = merged_bins(sides)
+        given = {p: v for p in (50.0, 99.0, 99.9) if (v := percentile(together, p)) is not None}
+    for name, p in (("latency_p50", 50.0), ("latency_p99", 99.0), ("latency_p999", 99.9)):
+        if p in given and (p < 99.9 or operations * (1 - p / 100) >= TAIL_MIN - 1e-6):
+            latencies[name] = given[p]
     return latencies
+
+
+def merged_bins(sides: list[dict[str, Any]]) -> dict[float, int]:
+    """Microseconds -> operations, of all sides together; empty where one of them has no bins."""
+    together: Counter[float] = Counter()
+    for side in sides:
+        bins = side["clat_ns"].get("bins")
+        if not bins:
+            return {}
+        for ns, count in bins.items():
+            together[int(ns) / 1000] += count
+    return dict(together)
+
+
+def percentile(bins: dict[float, int], p: float) -> float | None:
+    """The latency at or below which p percent of the operations were done."""
+    wanted, seen = p / 100 * sum(bins.values()), 0
+    for us in sorted(bins):
+        seen += bins[us]
+        if seen >= wanted - 1e-9:
+            return us
+    return None
+
+
+# --- what is kept beside the figures: distribution and course
+
+
+def logged(argv: Sequence[str], prefix: str, runtime: float) -> list[str]:
+    """The same work, which also writes how many operations it did in each step of its time to `PREFIX_iops.log`.
+    `runtime`: how long it is expected to take, in seconds."""
+    step = series_step(runtime)
+    more = [f"--write_iops_log={prefix}", "--per_job_logs=0", f"--log_avg_msec={step}"]
+    found: list[str] = []
+    for word in argv:
+        found += [word, *more] if word.startswith("--name=") else [word]
+    return found
+
+
+def series_step(runtime: float) -> int:
+    """Milliseconds."""
+    return max(SERIES_STEP_MS, round(runtime * 1000 / SERIES_POINTS))
+
+
+def curves(document: dict[str, Any], log: str, runtime: float) -> Curves:
+    """Distribution of latency by side, in coarser bins, and operations per second over the time; `runtime`: as for `logged`."""
+    distribution = {}
+    for side in ("read", "write"):
+        if bins := merged_bins([job[side] for job in document["jobs"] if job[side]["total_ios"]]):
+            distribution[side] = coarser(bins)
+    step, rates = series_step(runtime), course(log, series_step(runtime))
+    join = -(-len(rates) // (4 * SERIES_POINTS))  # work that took longer than was expected
+    if join > 1:
+        rates = [sum(rates[n : n + join]) / join for n in range(0, len(rates) - join + 1, join)]
+    return Curves(distribution, step * max(1, join) / 1000, rates)
+
+
+def coarser(bins: dict[float, int]) -> list[tuple[float, int]]:
+    """(upper end in us, operations), BINS_PER_OCTAVE of them for a doubling."""
+    joined: dict[int, tuple[float, int]] = {}
+    for us, count in sorted(bins.items()):
+        ns = max(1, int(us * 1000))
+        octave = ns.bit_length() - 1
+        place = octave * BINS_PER_OCTAVE + (ns * BINS_PER_OCTAVE >> octave)
+        joined[place] = (us, joined.get(place, (0.0, 0))[1] + count)
+    return list(joined.values())
+
+
+def course(log: str, step_ms: int) -> list[float]:
+    """Operations per second in each whole step, all jobs and directions together, out of fio's log of IOPS: a line is the rate since
+    the line before it of the same job and direction, and jobs follow one another."""
+    spans: list[tuple[int, int, int]] = []
+    last: dict[str, int] = {}
+    for number, line in enumerate(log.splitlines(), 1):
+        parts = [p.strip() for p in line.split(",")]
+        try:
+            at, rate, direction = int(parts[0]), int(parts[1]), parts[2]
+        except (ValueError, IndexError) as e:
+            raise FioError(f"line {number} of fio's log is no rate: {line[:80]!r}") from e
+        begin = last.get(direction, 0)
+        spans.append((begin if begin < at else 0, at, rate))
+        last[direction] = at
+    steps = max((end for _, end, _ in spans), default=0) // step_ms
+    done = [0.0] * steps
+    for begin, end, rate in spans:
+        for n in range(begin // step_ms, min(steps, -(-end // step_ms))):
+            done[n] += rate * max(0, min(end, (n + 1) * step_ms) - max(begin, n * step_ms)) / 1000
+    return [d * 1000 / step_ms for d in done]
 
 
 def operations(document: dict[str, Any]) -> int:

@@ -7,7 +7,7 @@ Exit status: 0 complete, 1 partial (something could not be measured; the report 
 from __future__ import annotations
 
 import signal
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Callable, Optional
@@ -15,12 +15,15 @@ from typing import Any, Callable, Optional
 from rich.console import Console
 from rich.text import Text
 
-from lab.config import Config, ConfigError, load, restore
+from lab.config import PRESETS, Config, ConfigError, load, restore
 from lab.backends import parse
 from lab.estimate import estimate
 from lab.live import View
+from lab.process import ToolError
 from lab.records import Run, RunWriter, load_run
 from lab.runner import Options, Runner, Stopped, now
+from lab.site import SiteFile
+from lab.site import read as read_site
 from lab.studies import KINDS
 
 COMPLETE, PARTIAL, INTERRUPTED = 0, 1, 3
@@ -42,6 +45,8 @@ class Request:
     stop_after: float
     locks: list[Path]
     durable: bool = False
+    site: Optional[Path] = None
+    preset: str = ""
 
 
 def run(request: Request, console: Console, report: bool, emit: Callable[[Any], None] | None) -> int:
@@ -52,13 +57,15 @@ def run(request: Request, console: Console, report: bool, emit: Callable[[Any], 
         if earlier:
             writer.resume(now())
         else:
-            writer.head(directory.name, now(), options.studies, {"profile": request.profile, "backends": options.backends, "config": asdict(config)})
+            writer.head(directory.name, now(), options.studies, {"profile": request.preset or request.profile, "backends": options.backends, "config": asdict(config)})
         try:
             with View(console) as view:
                 work = Runner(config, options, writer, view, earlier)
                 state, reason = work.run()
         except (KeyboardInterrupt, Stopped) as e:
             state, reason = "interrupted", str(e) or "by a signal"
+        except ToolError as e:  # a site whose hosts or services are not there: nothing was measured
+            state, reason = "partial", "; ".join([str(e), *work.left])
         writer.end(now(), state, reason, work.seconds())
     _report(directory, console, report and state != "interrupted", emit)
     return {"complete": COMPLETE, "partial": PARTIAL}.get(state, INTERRUPTED)
@@ -76,8 +83,17 @@ def _interrupt(number: int, _: Any) -> None:
 
 
 def fresh(request: Request) -> tuple[Path, Config, Options, None]:
+    if request.preset:
+        if request.preset not in PRESETS:
+            raise UserError(f"no study of {request.preset!r}; there are {', '.join(PRESETS)}")
+        if request.studies or request.profile != "quick":
+            raise UserError("--study brings its studies and settings: none beside it; -c changes settings")
+        request = replace(request, studies=PRESETS[request.preset], profile=request.preset)
     config = load(request.profile, request.config)
     config.run.durable |= request.durable
+    if request.site:
+        config.run.site = str(request.site.absolute())
+        take_site(config, read_site(request.site))
     if request.rounds:
         config.run.rounds = request.rounds
         for name in KINDS:
@@ -93,11 +109,37 @@ def fresh(request: Request) -> tuple[Path, Config, Options, None]:
     backends = [canonical(b) for b in request.backends]
     for settings in (config.run, *(getattr(config, s) for s in KINDS)):
         settings.backends = [canonical(b) for b in settings.backends]
+    if config.run.site:
+        check_site(config, studies, backends)
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
     directory = request.out or Path(config.run.out) / f"{studies[0] if len(studies) == 1 else 'run'}-{stamp}"
     if (directory / "run.jsonl").exists():
         raise UserError(f"{directory} has a run already; --resume goes on with it")
     return directory, config, Options(studies, backends, request.locks, request.stop_after), None
+
+
+SITE_STUDIES, SITE_BACKENDS = ("matrix",), ("ceph", "skep", "mount")
+
+
+def take_site(config: Config, site: SiteFile) -> None:
+    """The site says where its storage is."""
+    for kind, (conf, pool) in site.clusters.items():
+        settings = getattr(config, kind)
+        settings.conf, settings.pool = conf, pool
+    if site.mount:
+        config.mount.path, config.mount.acknowledged = site.mount, site.acknowledged
+
+
+def check_site(config: Config, studies: list[str], backends: list[str]) -> None:
+    """Before anything starts: what cannot be measured over ssh is refused."""
+    if wrong := [s for s in studies if s not in SITE_STUDIES]:
+        raise UserError(f"--site measures {', '.join(SITE_STUDIES)} so far, not {', '.join(wrong)}: their guests and clients run on this machine")
+    for name in backends or config.matrix.backends or config.run.backends:
+        kind = name.partition(":")[0]
+        if kind not in SITE_BACKENDS:
+            raise UserError(f"--site measures {', '.join(SITE_BACKENDS)}, not {kind}: the lab starts that on this machine")
+        if not (config.mount.path if kind == "mount" else getattr(config, kind).conf):
+            raise UserError(f"{config.run.site} does not say where {kind} is: a table [{kind}] with {'path' if kind == 'mount' else 'conf'}")
 
 
 def canonical(name: str) -> str:
@@ -107,7 +149,7 @@ def canonical(name: str) -> str:
 
 def resumed(request: Request) -> tuple[Path, Config, Options, Run]:
     """The settings are those that the run began with: its samples must stay comparable."""
-    if request.studies or request.backends or request.config or request.rounds or request.durable:
+    if request.studies or request.backends or request.config or request.rounds or request.durable or request.site or request.preset:
         raise UserError("--resume takes its studies, back ends and settings from the run itself")
     earlier = load_run(request.resume)
     try:

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Callable
@@ -20,6 +22,7 @@ from typing import Callable
 from lab.process import ToolError, start_time
 
 PREFIX = "lab-cluster-"
+HOST_PREFIX = "lab-host-"
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,7 @@ class Stay:
     cluster: str  # path of its ceph.conf
     pool: str
     images: str  # prefix of image names; "" where the whole pool is the lab's
+    ssh: tuple[str, ...] = ()  # how to reach the host that knows the cluster; empty: this one
 
     @property
     def told(self) -> str:
@@ -63,7 +67,7 @@ def abandoned(root: Path) -> list[Entry]:
     for path in sorted(root.glob(f"{PREFIX}*.json")):
         try:
             data = json.loads(path.read_text())
-            owner, stay = (int(data.pop("pid")), data.pop("started")), Stay(**data)
+            owner, stay = (int(data.pop("pid")), data.pop("started")), Stay(**{**data, "ssh": tuple(data.get("ssh", ()))})
         except (OSError, ValueError, KeyError, TypeError):
             continue
         if start_time(owner[0]) != owner[1]:
@@ -87,6 +91,85 @@ def remove(entry: Entry, run: Run) -> str:
             return ""
         return f"{stay.told} could not be removed: {e}. `lab clean` tries again; by hand: {stay.by_hand}"
     entry.path.unlink(missing_ok=True)
+    return ""
+
+
+@dataclass(frozen=True)
+class HostStay:
+    """What a run has on a remote host: a directory, and processes with its mark."""
+
+    name: str
+    ssh: list[str]
+    directory: str
+    mark: str
+
+    @property
+    def told(self) -> str:
+        return f"{self.directory} and processes of the run on host {self.name}"
+
+
+@dataclass(frozen=True)
+class HostEntry:
+    path: Path
+    stay: HostStay
+
+
+# $1: directory, whose name ends in the mark; $2: mark. Only what a guard started, for a host may be this machine, and not itself.
+REMOVE_HOST = """for p in $(grep -lzsxF "LAB_MARK=$2" /proc/[0-9]*/environ | cut -d/ -f3); do
+    [ "$p" = $$ ] || { grep -qzsE "^LAB_GUARD=" "/proc/$p/environ" && kill -9 "$p"; }
+done 2>/dev/null
+rm -rf --one-file-system -- "$1"
+"""
+
+
+def note_host(scratch: Path, mark: str, stay: HostStay) -> HostEntry:
+    number = len(list(scratch.parent.glob(f"{HOST_PREFIX}{mark}-*.json")))
+    path = scratch.parent / f"{HOST_PREFIX}{mark}-{number}.json"
+    owner = {"pid": os.getpid(), "started": start_time(os.getpid())}
+    path.write_text(json.dumps({**owner, **asdict(stay)}) + "\n")
+    return HostEntry(path, stay)
+
+
+def abandoned_hosts(root: Path) -> list[HostEntry]:
+    found = []
+    for path in sorted(root.glob(f"{HOST_PREFIX}*.json")):
+        try:
+            data = json.loads(path.read_text())
+            owner, stay = (int(data.pop("pid")), data.pop("started")), HostStay(**data)
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        if start_time(owner[0]) != owner[1]:
+            found.append(HostEntry(path, stay))
+    return found
+
+
+def remove_host(entry: HostEntry, run: Run) -> str:
+    """`run` takes a command for that host. Why it stayed, or ""."""
+    stay = entry.stay
+    if not stay.directory.endswith(f"/lab-{stay.mark}"):
+        return f"{entry.path} names a directory that is not the lab's: {stay.directory}"
+    try:
+        run(["sh", "-c", REMOVE_HOST, "sh", stay.directory, stay.mark])
+    except ToolError as e:
+        return f"{stay.told} could not be removed: {e}. `lab clean` tries again; by hand: {shlex.join(stay.ssh)} rm -rf {stay.directory}"
+    entry.path.unlink(missing_ok=True)
+    return ""
+
+
+def over_ssh(ssh: Sequence[str], run: Run) -> Run:
+    return lambda argv: run([*ssh, "--", shlex.join(argv)])
+
+
+ANSWER_LIMIT_S = 15
+
+
+def silent(entry: Entry, run: Run) -> str:
+    """Why nothing can be removed now, where the cluster does not answer: its commands would wait for minutes each."""
+    stay = entry.stay
+    try:
+        run(["ceph", "-c", stay.cluster, "--connect-timeout", str(ANSWER_LIMIT_S), "status"])
+    except ToolError as e:
+        return f"{stay.told} may be there still: the cluster does not answer ({e}). `lab clean` tries again; where the cluster is gone for good: rm {entry.path}"
     return ""
 
 

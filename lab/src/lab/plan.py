@@ -7,6 +7,7 @@ are beside this one: plan-example.toml and prices-example.toml. Formulas: docs/c
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,8 @@ class Option:
     bought: costs.Bought
     by_year: tuple[tuple[int, int, int], ...]
     sensitivity: tuple[tuple[str, float | None, float | None], ...]
+    growth: tuple[costs.Year, ...]  # bought year by year instead of all at the start
+    measured: costs.Range | None
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,8 @@ def _option(inputs: plan_input.Inputs, converged: bool) -> Option:
     for year in range(inputs.site.years + 1):
         then = plan_size.size(inputs, converged, year)
         years.append((year, then.storage_hosts, then.disks))
-    return Option(design, costs.cost(inputs, design), costs.bought(inputs, design), tuple(years), tuple(costs.sensitivity(inputs, converged)))
+    return Option(design, costs.cost(inputs, design), costs.bought(inputs, design), tuple(years), tuple(costs.sensitivity(inputs, converged)),
+                  tuple(costs.by_year(inputs, converged)), costs.measured_range(inputs, converged))  # fmt: skip
 
 
 def as_dict(plan: Plan) -> dict[str, Any]:
@@ -70,7 +74,8 @@ def as_dict(plan: Plan) -> dict[str, Any]:
         "designs": [
             {
                 **asdict(o.design), "hosts": o.design.hosts, "share": o.design.share, "by_year": [dict(zip(("year", "storage_hosts", "disks"), y)) for y in o.by_year],
-                "bought": asdict(o.bought),
+                "bought": asdict(o.bought), "growth": [asdict(y) for y in o.growth], "five_years_grown": grown_cost(o),
+                "measured_range": None if o.measured is None else {k: None if v is None else dict(zip(("hosts", "disks", "five_years"), v)) for k, v in asdict(o.measured).items()},
                 "cost": {**asdict(o.cost), "per_site": o.cost.per_site, "annual": o.cost.annual, "five_years": o.cost.five_years},
                 "sensitivity": [dict(zip(("input", "lower", "higher"), r)) for r in o.sensitivity],
                 "per_usable_tb_year": [dict(zip(("sites", "cost"), r)) for r in costs.over_sites(plan.inputs, o.design)],
@@ -96,10 +101,11 @@ def rows(plan: Plan) -> list[tuple[str, list[str]]]:
         row("processor share of storage", lambda o: f"{100 * o.design.processor_share:.0f} %"),
         row("memory share of storage", lambda o: f"{100 * o.design.memory_share:.0f} %"),
         row("binding limit", lambda o: o.design.binding),
-        row("bought in all, each site", lambda o: f"{o.bought.hosts} hosts, {o.bought.disks} disks"),
+        row("bought in all, each site", lambda o: f"{o.bought.hosts} hosts, {o.bought.disks} disks" + (f", {o.bought.switches} switches" if o.bought.switches else "")),
         row("price of all that, each site", lambda o: money(o.bought.price)),
         row("hosts that are the storage's cost", lambda o: f"{costs.paid_hosts(o.design):.1f}"),
         row("the storage's purchase, each site", lambda o: money(o.cost.purchase)),
+        *([row("of that the network", lambda o: money(o.cost.switches))] if plan.inputs.prices.network else []),
         row("hardware a year, each site", lambda o: money(o.cost.hardware)),
         row("hardware support a year, each site", lambda o: money(o.cost.hardware_support)),
         row("software support a year, each site", lambda o: money(o.cost.software_support)),
@@ -108,7 +114,41 @@ def rows(plan: Plan) -> list[tuple[str, list[str]]]:
         row("operations staff a year", lambda o: money(o.cost.staff)),
         row(f"all {plan.inputs.site.sites} sites, a year", lambda o: money(o.cost.annual)),
         row(f"all {plan.inputs.site.sites} sites, five years", lambda o: money(o.cost.five_years)),
+        *([row("the same with measured figures at the ends of their intervals", lambda o: _range(o, money))] if any(o.measured for o in options) else []),
+        *([row("the same with growth bought year by year", lambda o: money(grown_cost(o)))] if plan.inputs.site.growth_percent else []),
     ]
+
+
+def grown_cost(option: Option) -> float:
+    """Five years, all sites, each year with what is there by then."""
+    return sum(y.annual for y in option.growth[: costs.COST_YEARS])
+
+
+def _range(option: Option, money: Any) -> str:
+    if option.measured is None:
+        return "no interval"
+    ends = [f"{money(e[2])} ({e[0]} hosts, {e[1]} disks)" if e else "no design holds" for e in (option.measured.low, option.measured.high)]
+    return f"{ends[0]} to {ends[1]}"
+
+
+def growth_rows(plan: Plan) -> list[tuple[int, list[tuple[str, str, str]]]]:
+    """(year, per design (hosts, disks, price) that one site buys at its start)"""
+    years = max(len(o.growth) for o in plan.options)
+    shown = [n for n in range(years) if n < plan.inputs.site.years]
+    return [(n + 1, [(f"{o.growth[n].hosts}", f"{o.growth[n].disks}", f"{o.growth[n].price:,.0f} {plan.inputs.prices.currency}") for o in plan.options]) for n in shown]
+
+
+EXAMPLES = ("plan-example.toml", "prices-example.toml")
+
+
+def write_example(directory: Path) -> list[Path]:
+    """Both files of the example; nothing that is there is overwritten."""
+    if there := [n for n in EXAMPLES if (directory / n).exists()]:
+        raise PlanError(f"{directory / there[0]} is there already")
+    directory.mkdir(parents=True, exist_ok=True)
+    for name in EXAMPLES:
+        (directory / name).write_text(resources.files("lab").joinpath(name).read_text(encoding="utf-8"), encoding="utf-8")
+    return [directory / n for n in EXAMPLES]
 
 
 def limit_rows(plan: Plan) -> list[tuple[str, list[tuple[str, str]]]]:
@@ -134,6 +174,14 @@ def print_plan(plan: Plan, console: Console) -> None:
     for name, values in limit_rows(plan):
         limits.add_row(name, *(v for pair in values for v in pair))
     console.print(limits)
+    if plan.inputs.site.growth_percent:
+        bought = Table(title="Growth bought year by year, each site: hosts, disks, price", title_justify="left")
+        bought.add_column("at the start of year")
+        for o in plan.options:
+            bought.add_column(o.design.kind, justify="right")
+        for year, values in growth_rows(plan):
+            bought.add_row(str(year), *(", ".join(v) for v in values))
+        console.print(bought)
     for note in remarks(plan):
         console.print(note, highlight=False, markup=False)
 
@@ -141,6 +189,10 @@ def print_plan(plan: Plan, console: Console) -> None:
 def remarks(plan: Plan) -> list[str]:
     notes = [f"{o.design.kind}: {n}" for o in plan.options for n in o.design.notes]
     notes += [f"Not possible: {text}" for text in plan.impossible]
+    if plan.inputs.prices.network is None:
+        notes.append("No prices of the network ([network] in the prices): switches are in no figure.")
+    if any(o.measured for o in plan.options):
+        notes.append("The range has all measured figures at the same ends of their intervals at once, so it is wider than they are.")
     return [*notes, f"Storage figures: {plan.inputs.storage.source}. Prices: {plan.inputs.prices.source}."]
 
 
@@ -180,6 +232,7 @@ def write(plan: Plan, out_dir: Path | str) -> list[Path]:
     context = {
         "plan": plan, "site": plan.inputs.site, "kinds": [o.design.kind for o in plan.options], "rows": rows(plan), "limits": limit_rows(plan),
         "remarks": remarks(plan), "years": [(y[0][0], [(str(h), str(d)) for _, h, d in y]) for y in zip(*(o.by_year for o in plan.options))],
+        "growth": growth_rows(plan) if plan.inputs.site.growth_percent else [],
         "figures": drawn, "wishes": _wishes(plan.inputs),
     }  # fmt: skip
     paths = []
@@ -191,7 +244,7 @@ def write(plan: Plan, out_dir: Path | str) -> list[Path]:
 
 def _wishes(i: plan_input.Inputs) -> list[tuple[str, str]]:
     r = i.redundancy
-    kept = f"{r.data} + {r.parity} erasure code" if r.erasure else f"{r.copies} copies"
+    kept = f"{r.data} + {r.parity} erasure code{' of Ceph' if r.system == 'ceph' else ''}, stripe unit {r.stripe_kib:g} KiB" if r.erasure else f"{r.copies} copies"
     points = "; ".join(f"{p.block_kib:g} KiB: {p.read_us:.3g} µs a read, {p.write_us:.3g} µs a write" for p in i.storage.cpu)
     return [
         ("site", f"{i.site.usable_tb:g} TB usable, growing {i.site.growth_percent:g} % a year over {i.site.years} years; {i.site.vms} VMs; {i.site.sites} sites"),

@@ -9,12 +9,13 @@ Computes nothing.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lab.plan_toml import Document, PlanError, Table
 from lab.records import load_run
 from lab.report_data import views
+from lab.stats import Interval
 
 MAX_LOADS = 50
 MAX_CPU_POINTS = 50
@@ -55,6 +56,8 @@ class Redundancy:
     racks: int
     fill_percent: float
     heal_percent: float
+    system: str = ""  # whose code: "ceph", or "" for the model's own
+    stripe_kib: float = 64.0  # of a code: bytes of one object that lie on one disk before the next
 
     @property
     def erasure(self) -> bool:
@@ -113,6 +116,11 @@ class Storage:
     memory_per_disk_gib: float
     memory_per_tb_gib: float
     vm_iops_max: float  # what one VM can drive; 0: not known
+    # The same with all measured figures at the low and at the high ends of their intervals; empty where figures were entered.
+    cpu_low: tuple[CpuPoint, ...] = ()
+    cpu_high: tuple[CpuPoint, ...] = ()
+    amplification_low: float = 0.0
+    amplification_high: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -120,6 +128,18 @@ class Limits:
     processor: float
     disk: float
     network: float
+
+
+@dataclass(frozen=True)
+class Network:
+    """Switches of one site: as many as its hosts' ports ask for, and no fewer than `switches_min`."""
+
+    ports_per_host: int
+    switch_ports: int
+    switches_min: int
+    switch_price: float
+    switch_power_w: float
+    port_price: float  # adapter's share, transceivers and cable of one host port
 
 
 @dataclass(frozen=True)
@@ -136,6 +156,7 @@ class Prices:
     people: float
     people_per_site: float
     salary: float
+    network: Network | None = None
 
 
 @dataclass(frozen=True)
@@ -173,6 +194,8 @@ def read(path: Path) -> Inputs:
     )  # fmt: skip
     doc.done()
     prices_doc.done()
+    if made.redundancy.erasure and (made.storage.source.startswith("measured: skep") or made.storage.name.lower() == "skep"):
+        raise PlanError(f"{doc.file}: [storage] is Skep, which has no erasure coding yet: plan it with copies")
     return made
 
 
@@ -207,14 +230,46 @@ def _loads(doc: Document) -> tuple[Load, ...]:
 def _redundancy(t: Table) -> Redundancy:
     kind = t.text("kind", allowed=("copies", "erasure"))
     copies = t.whole("copies", 1, 10) if kind == "copies" else 0
-    data, parity = (t.whole("data", 2, 32), t.whole("parity", 1, 8)) if kind == "erasure" else (0, 0)
+    data, parity, system, stripe = _code(t) if kind == "erasure" else (0, 0, "", 64.0)
     domain = t.text("failure_domain", "host", ("host", "rack"))
     racks = t.whole("racks", 1, 1000) if domain == "rack" else 0
-    made = Redundancy(copies, data, parity, racks, t.number("fill_percent", 10, 95, 75), t.number("heal_percent", 10, 100, 90))
+    made = Redundancy(copies, data, parity, racks, t.number("fill_percent", 10, 95, 75), t.number("heal_percent", 10, 100, 90), system, stripe)
     t.done()
     if racks and racks < made.width:
         raise t.error("racks", f"{racks} racks cannot hold {made.width} parts of an object in different racks")
     return made
+
+
+CEPH_PLUGINS = ("jerasure", "isa")  # both are maximum distance separable: any k of k + m shards give the data
+CEPH_STRIPE_KIB = 4.0  # osd_pool_erasure_code_stripe_unit
+
+
+def _code(t: Table) -> tuple[int, int, str, float]:
+    """(data, parity, system, stripe unit in KiB). `profile` is a profile as `ceph osd erasure-code-profile set` takes it."""
+    system = t.text("system", "", ("", "ceph", "skep"))
+    if system == "skep":
+        raise t.error("system", "Skep has no erasure coding yet: plan it with copies")
+    if "profile" not in t.data:
+        stripe = t.number("stripe_kib", 1, 65_536, CEPH_STRIPE_KIB if system == "ceph" else 64)
+        return t.whole("data", 2, 32), t.whole("parity", 1, 8), system, stripe
+    words = t.text("profile").split()
+    if system != "ceph" or not all("=" in w for w in words):
+        raise t.error("profile", 'goes with system = "ceph" and is such as "plugin=isa k=4 m=2 stripe_unit=4K"')
+    given = dict(w.split("=", 1) for w in words)
+    if (plugin := given.get("plugin", "jerasure")) not in CEPH_PLUGINS:
+        raise t.error("profile", f"plugin {plugin} is not modelled ({', '.join(CEPH_PLUGINS)} are): its repairs and its writes ask other disks")
+    try:
+        k, m, stripe = int(given["k"]), int(given["m"]), _kib(given.get("stripe_unit", "4K"))
+    except (KeyError, ValueError) as e:
+        raise t.error("profile", f"k and m must be numbers, stripe_unit a size such as 4K: {e}") from e
+    if not (2 <= k <= 32 and 1 <= m <= 8 and 1 <= stripe <= 65_536):
+        raise t.error("profile", "k is from 2 to 32, m from 1 to 8, stripe_unit from 1K to 64M")
+    return k, m, system, stripe
+
+
+def _kib(text: str) -> float:
+    number, unit = (text[:-1], text[-1].upper()) if text[-1:].isalpha() else (text, "")
+    return int(number) * {"": 1 / KIB, "K": 1, "M": 1024}[unit]
 
 
 def _host(t: Table, prices: Table) -> Host:
@@ -242,20 +297,24 @@ def _disk(t: Table, prices: Table) -> Disk:
 
 
 def _storage(t: Table, doc: Document) -> Storage:
-    name, run = t.text("name"), t.text("run", "")
+    name, run, measured = t.text("name"), t.text("run", ""), None
     if run:
-        cpu, written, width, source = _measured(t, doc.path.parent / run, t.text("backend"))
-        width = t.number("measured_copies", 1, 32, width)
+        measured = _measured(t, doc.path.parent / run, t.text("backend"))
+        width, source, cpu = t.number("measured_copies", 1, 32, measured.copies), measured.source, measured.cpu
         # What was measured is bytes on all disks for a client's byte: the copies are in it, and the plan counts them itself.
-        amplification = None if written is None else max(1.0, written / width)
+        amplification = None if measured.written is None else max(1.0, measured.written / width)
     else:
         cpu, amplification, source, width = _entered(t), None, "entered", t.number("measured_copies", 1, 32)
+    entered = "write_amplification" in t.data
     made = Storage(
         name, source, cpu, width, t.number("write_amplification", 1, 100, amplification), t.number("memory_per_disk_gib", 0, 1024),
         t.number("memory_per_tb_gib", 0, 1024, 0), t.number("vm_iops_max", 0, 1e8, 0),
     )  # fmt: skip
     t.done()
-    return made
+    if measured is None:
+        return made
+    ends = [made.write_amplification if entered or v is None else max(1.0, v / width) for v in (measured.written_low, measured.written_high)]
+    return replace(made, cpu_low=measured.cpu_low, cpu_high=measured.cpu_high, amplification_low=ends[0], amplification_high=ends[1])
 
 
 def _entered(t: Table) -> tuple[CpuPoint, ...]:
@@ -279,33 +338,59 @@ def _positive(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and 0 < value < 1e9
 
 
-def _measured(t: Table, path: Path, backend: str) -> tuple[tuple[CpuPoint, ...], float | None, float, str]:
+@dataclass(frozen=True)
+class _Measured:
+    cpu: tuple[CpuPoint, ...]
+    cpu_low: tuple[CpuPoint, ...]
+    cpu_high: tuple[CpuPoint, ...]
+    written: float | None
+    written_low: float | None
+    written_high: float | None
+    copies: float
+    source: str
+
+
+def _measured(t: Table, path: Path, backend: str) -> _Measured:
     """Server processor time per operation at 100 % reads and 100 % writes, of the deepest load of each block size; and the
-    most bytes that all disks together took for a byte written by a client."""
+    most bytes that all disks together took for a byte written by a client; each with the ends of its interval."""
     view = next((v for v in views(load_run(path)) if v.info.name == "matrix"), None)
     if view is None or backend not in {b.name for b in view.measured}:
         had = ", ".join(b.name for b in view.measured) if view else "no study `matrix`"
         raise t.error("backend", f"{backend} has no results in {path}; it has {had}")
-    costs: dict[tuple[float, int], tuple[float, float]] = {}
-    amplification = []
+    costs: dict[tuple[float, int], tuple[float, Interval]] = {}
+    amplification: list[Interval] = []
     for (metric, name, case), cell in view.cells.items():
         f = dict(case)
         if name != backend or cell.interval.median is None or "bs" not in f or f.get("read") not in (0, 100):
             continue
         if metric == "write_amplification" and f["read"] == 0:
-            amplification.append(cell.interval.median)
+            amplification.append(cell.interval)
         elif metric == "server_cpu_per_op":
             key, depth = (float(f["bs"]) / KIB, int(f["read"])), float(f.get("depth", 1)) * float(f.get("clients", 1))
-            costs[key] = max(costs.get(key, (0.0, 0.0)), (depth, cell.interval.median))
+            if key not in costs or (depth, cell.interval.median) > (costs[key][0], costs[key][1].median):
+                costs[key] = (depth, cell.interval)
     blocks = sorted({b for b, _ in costs if (b, 0) in costs and (b, 100) in costs})
     if not blocks:
         raise t.error("run", f"{path} has no server_cpu_per_op of {backend} at 0 and at 100 % reads")
-    points = tuple(CpuPoint(b, costs[(b, 100)][1], costs[(b, 0)][1]) for b in blocks)
-    if any(p.read_us <= 0 or p.write_us <= 0 for p in points):
+    middle, low, high = (tuple(CpuPoint(b, end(costs[(b, 100)][1]), end(costs[(b, 0)][1])) for b in blocks) for end in (_middle, _low, _high))
+    if any(p.read_us <= 0 or p.write_us <= 0 for p in middle):
         raise t.error("run", f"{backend} has no processor time of servers in {path}")
     copies = backend.partition(":")[2] or "1"
-    worst = max(amplification) if amplification else None
-    return points, worst, float(copies) if copies.isdigit() else 1.0, f"measured: {backend} in {path.name}"
+    worst = max(amplification, key=_middle) if amplification else None
+    written = (None, None, None) if worst is None else (_middle(worst), _low(worst), _high(worst))
+    return _Measured(middle, low, high, *written, float(copies) if copies.isdigit() else 1.0, f"measured: {backend} in {path.name}")
+
+
+def _middle(i: Interval) -> float:
+    return float(i.median or 0.0)
+
+
+def _low(i: Interval) -> float:
+    return float(i.median or 0.0) if i.low is None else max(1e-9, float(i.low))
+
+
+def _high(i: Interval) -> float:
+    return float(i.median or 0.0) if i.high is None else float(i.high)
 
 
 def _limits(t: Table | None) -> Limits:
@@ -316,14 +401,24 @@ def _limits(t: Table | None) -> Limits:
     return made
 
 
+def _network(t: Table | None) -> Network | None:
+    if t is None:
+        return None
+    made = Network(t.whole("ports_per_host", 1, 32, 2), t.whole("switch_ports", 1, 10_000), t.whole("switches_min", 1, 100, 2), t.number("switch_price", 0, 1e7),
+                   t.number("switch_power_w", 0, 1e5), t.number("port_price", 0, 1e6, 0))  # fmt: skip
+    t.done()
+    return made
+
+
 def _prices(doc: Document) -> Prices:
     t = doc.root()
     general = (t.text("currency"), t.text("source"), t.number("lifetime_years", 1, 20, 5), t.number("hardware_support_percent", 0, 100))
     t.done()
+    network = _network(doc.table("network", required=False))
     s, e, p = _need(doc.table("software")), _need(doc.table("energy")), _need(doc.table("people"))
     made = Prices(
         *general, s.number("per_host_year", 0, 1e7), s.number("per_raw_tb_year", 0, 1e6, 0), e.number("per_kwh", 0, 100), e.number("pue", 1, 5),
-        p.number("development_per_year", 0, 1e10), p.number("people", 0, 1e5), p.number("people_per_site", 0, 1e3, 0), p.number("salary", 0, 1e8),
+        p.number("development_per_year", 0, 1e10), p.number("people", 0, 1e5), p.number("people_per_site", 0, 1e3, 0), p.number("salary", 0, 1e8), network,
     )  # fmt: skip
     for used in (s, e, p):
         used.done()

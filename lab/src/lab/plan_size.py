@@ -99,19 +99,29 @@ def disk_seconds(disk: Disk, block_kib: float, read: bool) -> float:
     return max(1 / iops, block_kib * KIB / (rate * 1e6))
 
 
-def backend_operations(r: Redundancy, block_kib: float, stripe_kib: float = 64.0) -> tuple[float, float, float, float]:
-    """For one client write: (reads, writes on disks, KiB of each of these); for erasure coding a small write reads
-    and writes the old data and parities, one of a whole stripe (data x 64 KiB) or more only writes."""
+def backend_operations(r: Redundancy, block_kib: float) -> tuple[float, float, float, float]:
+    """For one client write: (reads, writes on disks, KiB of each of these, parts of an operation). With a code a write of a whole stripe
+    (data x stripe unit) or more only writes. A smaller one reads and writes the old data and parities; on Ceph it reads the stripes that
+    it touches from all data disks and writes them whole."""
     if not r.erasure:
         return 0.0, float(r.copies), block_kib, float(r.copies)
-    if block_kib < r.data * stripe_kib:
-        return 1.0 + r.parity, 1.0 + r.parity, min(block_kib, stripe_kib), 2.0 * (1 + r.parity)
-    return 0.0, float(r.width), block_kib / r.data, float(r.width)
+    stripe = r.data * r.stripe_kib
+    if block_kib >= stripe:
+        return 0.0, float(r.width), block_kib / r.data, float(r.width)
+    if r.system == "ceph":
+        return float(r.data), float(r.width), r.stripe_kib, float(r.data + r.width)
+    return 1.0 + r.parity, 1.0 + r.parity, min(block_kib, r.stripe_kib), 2.0 * (1 + r.parity)
 
 
-def read_disks(r: Redundancy, block_kib: float, stripe_kib: float = 64.0) -> float:
-    """Disks that one client read asks: one for copies; for a code each shard that holds a part of the range."""
-    return min(float(r.data), max(1.0, math.ceil(block_kib / stripe_kib))) if r.erasure else 1.0
+def read_parts(r: Redundancy, block_kib: float) -> tuple[float, float]:
+    """(disks that one client read asks, KiB of each): one for copies; for a code each shard that holds a part of the range. Ceph reads the
+    stripes that the range touches whole, from all data disks."""
+    if not r.erasure:
+        return 1.0, block_kib
+    if r.system == "ceph":
+        return float(r.data), max(r.stripe_kib, block_kib / r.data)
+    asked = min(float(r.data), max(1.0, math.ceil(block_kib / r.stripe_kib)))
+    return asked, block_kib / asked
 
 
 def demand(inputs: Inputs, year: int) -> Demand:
@@ -122,8 +132,8 @@ def demand(inputs: Inputs, year: int) -> Demand:
         n_write = factor * load.iops - n_read
         mb = load.block_kib * KIB / 1e6
         more_reads, more_writes, part_kib, operations = backend_operations(r, load.block_kib)
-        asked = read_disks(r, load.block_kib)
-        seconds += n_read * asked * disk_seconds(inputs.disk, load.block_kib / asked, True)
+        asked, read_kib = read_parts(r, load.block_kib)
+        seconds += n_read * asked * disk_seconds(inputs.disk, read_kib, True)
         seconds += n_write * more_reads * disk_seconds(inputs.disk, part_kib, True)
         seconds += n_write * more_writes * s.write_amplification * disk_seconds(inputs.disk, part_kib, False)
         to_disk = n_write * more_writes * part_kib * KIB / 1e6 * s.write_amplification
@@ -132,7 +142,7 @@ def demand(inputs: Inputs, year: int) -> Demand:
         threads += (n_read * cpu_us(s.cpu, load.block_kib, True) + n_write * cpu_us(s.cpu, load.block_kib, False) * operations / s.measured_width) / 1e6
         # The first copy or shard is where the client's bytes arrive; the others cross the network once more.
         internal += n_write * part_kib * KIB / 1e6 * max(0.0, more_reads + more_writes - 1)
-        internal += n_read * mb * (r.data - 1) / r.data if r.erasure else 0.0
+        internal += n_read * max(mb, asked * read_kib * KIB / 1e6) * (r.data - 1) / r.data if r.erasure else 0.0
         reads, writes, read_mb, write_mb = reads + n_read, writes + n_write, read_mb + n_read * mb, write_mb + n_write * mb
     return Demand(reads, writes, read_mb, write_mb, seconds, written, written_day, threads, internal)
 
@@ -199,8 +209,8 @@ def uses(inputs: Inputs, host: Host, converged: bool, year: int) -> dict[str, Us
             "processor": processor, "memory": memory, "network": network}  # fmt: skip
 
 
-def size(inputs: Inputs, converged: bool, year: int | None = None) -> Design:
-    """The fewest hosts that hold every limit, with the fewest disks in each."""
+def size(inputs: Inputs, converged: bool, year: int | None = None, have: tuple[int, int] = (0, 0)) -> Design:
+    """The fewest hosts that hold every limit, with the fewest disks in each; no fewer than one has: (hosts, disks in each)."""
     year = inputs.site.years if year is None else year
     host = inputs.host if converged else inputs.dedicated
     limits, kind = uses(inputs, host, converged, year), "converged" if converged else "dedicated"
@@ -208,12 +218,12 @@ def size(inputs: Inputs, converged: bool, year: int | None = None) -> Design:
     # Fewer hosts than parts of an object are no design; nothing can heal before there is one more.
     first = {"healing": max(2, width + 1), "failure domains": 1}
     alone = {name: _fewest(lambda n, u=use, k=name: _disks_for(n, host, {k: u}) is not None, first.get(name, max(2, width))) for name, use in limits.items()}
-    hosts = _fewest(lambda n: _disks_for(n, host, limits) is not None, 1)
+    hosts = _fewest(lambda n: _disks_for(n, host, limits, have[1]) is not None, max(1, have[0]))
     if hosts is None:
         stuck = [name for name, n in alone.items() if n is None]
         what = ", ".join(stuck) if stuck else f"memory for more disks in a host with {host.memory_gib:g} GiB"
         raise PlanError(f"{inputs.file}: no {kind} design within {MAX_HOSTS} hosts a site: {what}")
-    disks_per_host = _disks_for(hosts, host, limits) or 1
+    disks_per_host = _disks_for(hosts, host, limits, have[1]) or 1
     if (inputs.redundancy.racks or hosts) <= width:
         alone["healing"] = max(2, width)  # a design in which nothing can heal asks for no host because of it
     found = tuple(Limit(name, use(hosts, disks_per_host), alone[name] or hosts) for name, use in limits.items())
@@ -225,9 +235,9 @@ def _fewest(holds: Callable[[int], bool], first: int) -> int | None:
     return next((n for n in range(first, MAX_HOSTS + 1) if holds(n)), None)
 
 
-def _disks_for(hosts: int, host: Host, limits: dict[str, Use]) -> int | None:
+def _disks_for(hosts: int, host: Host, limits: dict[str, Use], least: int = 0) -> int | None:
     """More disks help every limit but memory: the fewest that hold the others, then memory decides."""
-    low, high = 1, host.disk_slots
+    low, high = max(1, least), host.disk_slots
     others = [u for name, u in limits.items() if name != "memory"]
 
     def holds(m: int, which: list[Use]) -> bool:

@@ -87,7 +87,7 @@ class Document:
         except OSError as e:
             raise PlanError(f"{self.file}: {e.strerror}") from e
         if len(raw) > MAX_BYTES:
-            raise PlanError(f"{self.file}: {len(raw)} bytes; a plan has at most {MAX_BYTES}")
+            raise PlanError(f"{self.file}: {len(raw)} bytes; such a file has at most {MAX_BYTES}")
         try:
             text = raw.decode("utf-8")
             self.data = tomllib.loads(text)

@@ -14,7 +14,9 @@ caption says how much. Which figures a study gets is the business of plots_studi
 from __future__ import annotations
 
 import io
+import math
 import re
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -84,6 +86,18 @@ class Panel:
     lines: list[Line]
 
 
+@dataclass
+class Trace:
+    """A curve without marks; `low` and `high` give it a band."""
+
+    label: str
+    style: int
+    xs: list[float]
+    ys: list[float]
+    low: list[float] = field(default_factory=list)
+    high: list[float] = field(default_factory=list)
+
+
 @dataclass(frozen=True)
 class Dot:
     label: str
@@ -118,7 +132,7 @@ def lines(
         xs = [p[0] for line in panel.lines for p in line.points]
         for place, line in enumerate(panel.lines):
             _draw_line(axes, _aside(line, place - (len(panel.lines) - 1) / 2, max(xs, default=1) - min(xs, default=0), log_x), divisor)
-        axes.set_title(panel.title, fontsize=9, color=FG, loc="left")
+        axes.set_title(_wrapped(panel.title, columns), fontsize=9, color=FG, loc="left")
         if log_x:
             axes.set_xscale("log", base=2)
         if ticks:
@@ -129,24 +143,33 @@ def lines(
         _amounts(axes.yaxis, axes.set_ylim, values, divisor, log)
         axes.set_xlabel(xlabel, fontsize=8, color=FG)
         axes.set_ylabel(_with_unit(ylabel, unit_name), fontsize=8, color=FG)
-    for axes in grid[len(shown) :]:
-        axes.set_visible(False)
+    _hide(grid[len(shown) :])
     _legend(canvas, [line for p in shown for line in p.lines], height)
     return _figure(canvas, name, caption + _left_out(left_out, "panels"))
 
 
-def dots(name: str, caption: str, groups: Sequence[tuple[str, str, Sequence[Dot]]]) -> Figure:
-    """Per metric (title, unit) a panel with a row for each back end or case: median, whisker, the rounds behind."""
+def dots(name: str, caption: str, groups: Sequence[tuple[str, str, Sequence[Dot]]], marks: dict[str, Sequence[tuple[float, str]]] | None = None) -> Figure:
+    """Per metric (title, unit) a panel with a row for each back end or case: median, whisker, the rounds behind. `marks`: of a panel's
+    title, values from elsewhere as named lines."""
     kept = [(title, unit, _spread(rows, MAX_ROWS)) for title, unit, rows in groups]
-    heights = [0.3 * max(1, len(rows)) + 0.85 for _, _, (rows, _) in kept]
+    heights = [0.3 * max(1, len(rows)) + 0.85 + (0.25 if title in (marks or {}) else 0.0) for title, _, (rows, _) in kept]
     canvas, grid = _canvas(len(kept), 1, sum(heights) + 0.2, heights)
     for axes, (title, unit, (rows, _)) in zip(grid, kept):
-        values = [v for d in rows for v in (d.value, d.low, d.high, *d.rounds[:MAX_DOTS]) if v is not None]
+        lines_of = (marks or {}).get(title, ())
+        values = [v for d in rows for v in (d.value, d.low, d.high, *d.rounds[:MAX_DOTS]) if v is not None] + [v for v, _ in lines_of]
         divisor, unit_name = scale(values, unit)
         for y, dot in enumerate(rows):
             axes.plot([v / divisor for v in dot.rounds[:MAX_DOTS]], [y] * len(dot.rounds[:MAX_DOTS]), "|", color=MUTED, markersize=7, alpha=0.55)
             _whisker(axes, dot, y, divisor, SERIES[dot.style % len(SERIES)])
+        for n, (value, label) in enumerate(lines_of):
+            axes.axvline(value / divisor, color=FG, linewidth=1, linestyle=":")
+            # Beside the line, on its side with room; neighbours at other heights.
+            right = value < 0.6 * max(values)
+            axes.annotate(f"{label} {significant(value / divisor)}", (value / divisor, -0.55), (4 if right else -4, -2 - 9 * (n % 2)), textcoords="offset points",
+                          ha="left" if right else "right", va="top", fontsize=7, color=MUTED)  # fmt: skip
         _rows(axes, [d.label for d in rows])
+        if lines_of:
+            axes.set_ylim(len(rows) - 0.4, -1.3)
         axes.set_title(_with_unit(title, unit_name), fontsize=9, color=FG, loc="left")
         _amounts(axes.xaxis, axes.set_xlim, values, divisor)
     return _figure(canvas, name, caption + _left_out(sum(n for _, _, (_, n) in kept), "rows"))
@@ -167,6 +190,30 @@ def ratios(name: str, caption: str, rows: Sequence[Dot], xlabel: str) -> Figure:
     axes.set_xlim(min(values) / 1.25, max(values) * 1.25)
     _log_ticks(axes.xaxis, max(values) / min(values))
     axes.set_xlabel(xlabel, fontsize=8, color=FG)
+    return _figure(canvas, name, caption + _left_out(left_out, "rows"))
+
+
+def strip(name: str, caption: str, rows: Sequence[tuple[str, Sequence[tuple[float, str]]]], xlabel: str) -> Figure:
+    """A row for each (label, (ratio, gain) of its cases) around 1: how a comparison comes out over all cases at a glance."""
+    shown, left_out = _spread(rows, MAX_ROWS)
+    height = 0.3 * len(shown) + 1.1
+    canvas, grid = _canvas(1, 1, height)
+    axes = grid[0]
+    axes.axvline(1, color=FG, linewidth=1)
+    marks = {"better": "^", "worse": "v", "changed": "D"}
+    for y, (_, points) in enumerate(shown):
+        for value, gain in points:
+            color = GAIN.get(gain, MUTED)
+            axes.plot(value, y, marks.get(gain, "o"), color=color, markersize=6, markerfacecolor=color if gain in marks else BG)
+    _rows(axes, [label for label, _ in shown])
+    values = [v for _, points in shown for v, _ in points] + [1.0]
+    axes.set_xscale("log")
+    axes.set_xlim(min(values) / 1.25, max(values) * 1.25)
+    _log_ticks(axes.xaxis, max(values) / min(values))
+    axes.set_xlabel(xlabel, fontsize=8, color=FG)
+    keys = (("better", "^", GAIN["better"]), ("worse", "v", GAIN["worse"]), ("no verdict", "o", BG))
+    handles = [matplotlib.lines.Line2D([], [], linestyle="", marker=m, color=c if c != BG else MUTED, markerfacecolor=c, label=t) for t, m, c in keys]
+    _legend_of(canvas, handles, [t for t, _, _ in keys], height)
     return _figure(canvas, name, caption + _left_out(left_out, "rows"))
 
 
@@ -221,6 +268,83 @@ def curves(
     axes.set_ylabel(ylabel, fontsize=8, color=FG)
     _legend(canvas, list(drawn), 3.6, markers=False)
     return _figure(canvas, name, caption)
+
+
+LEAST_SHARE = 0.001  # where an axis of distributions begins
+SHARES = (0.0, 0.5, 0.9, 0.99, 0.999, 0.9999)  # ticks of an axis of shares
+
+
+def distributions(name: str, caption: str, panels: Sequence[tuple[str, Sequence[Trace]]], unit: str, xlabel: str, of: str = "operations") -> Figure:
+    """Cumulative shares (ys from 0 to 1) over amounts. The axis of shares is stretched towards 100 %, where tails differ."""
+    shown, left_out = _spread(panels, MAX_PANELS)
+    columns = min(COLUMNS, len(shown))
+    rows = -(-len(shown) // columns)
+    height = 2.5 * rows + 0.9
+    canvas, grid = _canvas(rows, columns, height)
+    for axes, (title, traces) in zip(grid, shown):
+        values = [x for t in traces for x in t.xs]
+        divisor, unit_name = scale(values, unit)
+        top = max((_stretched(y) for t in traces for y in t.ys if y < 1), default=1.0) + 0.3
+        for t in traces:
+            points = [(x / divisor, _stretched(y)) for x, y in zip(t.xs, t.ys) if y < 1]
+            # The last bin has all operations: it stands at the top of the axis.
+            points += [(t.xs[-1] / divisor, top)] if t.xs else []
+            axes.plot([p[0] for p in points], [p[1] for p in points], drawstyle="steps-post", color=SERIES[t.style % len(SERIES)], linestyle=DASHES[t.style % len(DASHES)], linewidth=1.5)
+        axes.set_title(_wrapped(title, columns), fontsize=9, color=FG, loc="left")
+        axes.set_xscale("log")
+        # Single operations far below all others would take half of the axis.
+        least = min((next(x for x, y in zip(t.xs, t.ys) if y >= LEAST_SHARE) for t in traces), default=1.0)
+        axes.set_xlim(least / divisor / 1.15, max(values) / divisor * 1.15)
+        _log_ticks(axes.xaxis, max(values) / least)
+        ticks = [s for s in SHARES if _stretched(s) <= top]
+        axes.set_yticks([_stretched(s) for s in ticks], [f"{100 * s:.6g} %" for s in ticks])
+        axes.set_ylim(0, top * 1.03)
+        axes.set_xlabel(_with_unit(xlabel, unit_name), fontsize=8, color=FG)
+        axes.set_ylabel(f"share of {of}", fontsize=8, color=FG)
+    _hide(grid[len(shown) :])
+    _legend(canvas, [Line(t.label, t.style) for _, traces in shown for t in traces], height, markers=False)
+    return _figure(canvas, name, caption + _left_out(left_out, "panels"))
+
+
+def _stretched(share: float) -> float:
+    return -math.log10(max(1e-9, 1 - share))
+
+
+def courses(name: str, caption: str, panels: Sequence[tuple[str, Sequence[Trace]]], unit: str, ylabel: str, xlabel: str) -> Figure:
+    """Amounts over time, with bands."""
+    shown, left_out = _spread(panels, MAX_PANELS)
+    columns = min(COLUMNS, len(shown))
+    rows = -(-len(shown) // columns)
+    height = 2.3 * rows + 0.9
+    canvas, grid = _canvas(rows, columns, height)
+    for axes, (title, traces) in zip(grid, shown):
+        values = [y for t in traces for y in (*t.ys, *t.high)]
+        divisor, unit_name = scale(values, unit)
+        for t in traces:
+            color = SERIES[t.style % len(SERIES)]
+            if t.low:
+                axes.fill_between(t.xs, [y / divisor for y in t.low], [y / divisor for y in t.high], color=color, alpha=0.18, linewidth=0)
+            axes.plot(t.xs, [y / divisor for y in t.ys], color=color, linestyle=DASHES[t.style % len(DASHES)], linewidth=1.4)
+        axes.set_title(_wrapped(title, columns), fontsize=9, color=FG, loc="left")
+        axes.set_xlim(left=0)
+        _amounts(axes.yaxis, axes.set_ylim, values, divisor, log=False)
+        axes.xaxis.set_major_locator(MaxNLocator(6))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
+        axes.set_xlabel(xlabel, fontsize=8, color=FG)
+        axes.set_ylabel(_with_unit(ylabel, unit_name), fontsize=8, color=FG)
+    _hide(grid[len(shown) :])
+    _legend(canvas, [Line(t.label, t.style) for _, traces in shown for t in traces], height, markers=False)
+    return _figure(canvas, name, caption + _left_out(left_out, "panels"))
+
+
+def _wrapped(title: str, columns: int) -> str:
+    """No wider than its panel."""
+    return textwrap.fill(title, 100 // columns)
+
+
+def _hide(unused: Sequence[Axes]) -> None:
+    for axes in unused:
+        axes.set_visible(False)
 
 
 def tornado(name: str, caption: str, rows: Sequence[tuple[str, float, float]], centre: float, xlabel: str, format_x: Callable[[float], str]) -> Figure:
@@ -309,7 +433,7 @@ def _amounts(axis: matplotlib.axis.Axis, limit: Callable[..., object], values: S
         return
     limit(0, top / divisor * 1.08 if top > 0 else 1)
     axis.set_major_locator(MaxNLocator(5))
-    axis.set_major_formatter(FuncFormatter(lambda v, _: significant(v, 2) if v < 10 else f"{v:,.0f}"))
+    axis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:.3g}" if v < 10 else f"{v:,.0f}"))
 
 
 def _log_ticks(axis: matplotlib.axis.Axis, spread: float) -> None:
@@ -368,7 +492,7 @@ def _themed(svg: str, name: str, caption: str) -> str:
     """The page's variables for the stand-in colours; the SVG element alone, scaling with the page."""
     svg = svg[svg.index("<svg") :]
     # Half of the bytes are decimals and indentation that nobody sees.
-    svg = re.sub(r"(\d+\.\d\d)\d+", r"\1", svg)
+    svg = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\d+\.\d\d)\d+", r"\1", tag.group()), svg)  # never in texts: 0.001 is no 0.00
     svg = re.sub(r"\n\s*", "\n", svg)
     svg = re.sub(r"<!--.*?-->\n?", "", svg)
     svg = svg.replace("; stroke-linejoin: round", "").replace("; stroke-linecap: square", "")

@@ -3,10 +3,12 @@
     matrix      IOPS over the share of reads, a panel per block size and depth; a line per block size for each back
                 end; processor of servers and clients; latency                              (Ra's figures)
     boot, failure, migrate   medians with whiskers, the rounds behind them                  (Oliveira's, Ding's)
+    boot        also the distribution of the samples, and latency inside the VM
     formats     bandwidth over the record size, a panel per operation, a line per back end and format  (Johari's)
     provision   the parts of the time to disks, stacked                                     (Ding's)
     layouts     bandwidth over the stripe unit, a line per block size, a panel per operation (Borges's)
-Any study also gets ratios against the reference, and the rounds of its first metric. A study that is not in the
+Any study also gets, where single measurements were kept, distributions of latency and the course of operations over their time;
+ratios against the reference; and the rounds of its first metric. A study that is not in the
 tables gets dots. Draws nothing itself: shapes are in plots.
 """
 
@@ -17,8 +19,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from lab import plots
-from lab.plots import Bar, Dot, Figure, Line, Panel
-from lab.records import FACTORS, Factor
+from lab.plots import Bar, Dot, Figure, Line, Panel, Trace
+from lab.records import FACTORS, PUBLISHED, Factor, Measured, Published
 from lab.report_data import CaseKey, View
 from lab.report_units import case_label, factor_value, metric_name
 
@@ -32,7 +34,7 @@ def figures(view: View) -> list[Figure]:
     if not view.measured:
         return []
     makers = _OF_STUDY.get(view.info.name, [_dots])
-    drawn = [f for make in [*makers, _ratios, _rounds] for f in _listed(make(view))]
+    drawn = [f for make in [*makers, _distributions, _courses, _ratios, _rounds] for f in _listed(make(view))]
     return [f for f in drawn if f is not None]
 
 
@@ -58,9 +60,10 @@ def _is_size(factor: str) -> bool:
     return factor in FACTORS and FACTORS[factor].unit == "B"
 
 
-def _over(view: View, metric: str, x: str, panel_factors: Sequence[str], name: str, caption: str, series: Sequence[str] = ()) -> Figure | None:
+def _over(view: View, metric: str, x: str, panel_factors: Sequence[str], name: str, caption: str, series: Sequence[str] = (), log_x: bool = False) -> Figure | None:
     """Medians over x: a panel for each combination of panel factors, a line per back end and other factors.
-    `series` given: those factors make the lines, and each back end a panel of its own."""
+    `series` given: those factors make the lines, and each back end a panel of its own. Panels without any line are left out where
+    `log_x` is asked for: they are for what grows with x."""
     xs = _values(view, x)
     if len(xs) < 2 or metric not in view.metrics:
         return None
@@ -87,6 +90,8 @@ def _over(view: View, metric: str, x: str, panel_factors: Sequence[str], name: s
         line = panel.setdefault(label, Line(label, style))
         i = cell.interval
         line.points.append((_position(factors[x], xs), i.median, i.low, i.high))
+    if log_x:
+        panels = {t: lines for t, lines in panels.items() if any(len(line.points) > 1 for line in lines.values())}
     if not panels:
         return None
     marked = xs[:: -(-(len(xs) - 1) // 5) or 1] if len(xs) > 8 else xs
@@ -94,7 +99,7 @@ def _over(view: View, metric: str, x: str, panel_factors: Sequence[str], name: s
     shown = _in_case_order(view, split, panels, bool(series))
     return plots.lines(
         name, caption, [Panel(t, list(panels[t].values())) for t in shown], unit, metric_name(metric), _axis(x), ticks,
-        log_x=_is_size(x), columns=min(plots.COLUMNS, len(shown)),
+        log_x=log_x or _is_size(x), columns=min(plots.COLUMNS, len(shown)),
     )  # fmt: skip
 
 
@@ -112,15 +117,20 @@ def _axis(factor: str) -> str:
 
 
 def _matrix(view: View) -> list[Figure | None]:
-    around = ("bs", "depth", "clients")
+    around = ("bs", "depth", "clients", "hosts")
     made = [_over(view, "iops", "read", around, "matrix-iops", "Operations per second over the share of reads: medians, whiskers their intervals.")]
     deepest = _only(view, {f: _values(view, f)[-1] for f in ("depth", "clients") if _values(view, f)})
     if len(_values(deepest, "bs")) > 1:
         at = case_label({f: v for f, v in deepest.constants().items() if f in ("depth", "clients")})
         made.append(_over(deepest, "iops", "read", (), "matrix-block-sizes", f"The same by block size for each back end ({at}).", series=("bs",)))
     if len(_values(view, "clients")) > 1:
-        made.append(_over(view, "iops", "clients", ("bs", "read", "depth"), "matrix-clients", "Operations per second over the number of clients."))
+        made.append(_over(view, "iops", "clients", ("bs", "read", "depth", "hosts"), "matrix-clients", "Operations per second over the number of clients."))
+    if len(_values(view, "hosts")) > 1:
+        made.append(_over(view, "iops", "hosts", ("bs", "read", "depth", "clients"), "matrix-hosts", "Operations per second over the number of client hosts at work, all together."))
     made.append(_over(view, "latency_p99", "read", around, "matrix-latency", "99th percentile of latency over the share of reads."))
+    for metric, name in (("latency_p50", "median"), ("latency_p99", "99th percentile"), ("latency_p999", "99.9th percentile")):
+        made.append(_over(view, metric, "depth", ("bs", "read", "clients", "hosts"), f"matrix-depth-{metric.removeprefix('latency_')}",
+                          f"Latency over the operations in flight: {name}, medians of the rounds.", log_x=True))  # fmt: skip
     made.append(_over(view, "server_cpu_per_op", "read", around, "matrix-processor", "Processor time of the servers per operation."))
     made.append(_processor(deepest))
     if not any(made[:1]):  # a grid without read shares
@@ -176,7 +186,65 @@ def _dots(view: View) -> Figure | None:
             groups.append((metric_name(metric), unit, rows))
     if not groups:
         return None
-    return plots.dots(f"{view.info.name}-medians", "Medians with their intervals; the strokes are the rounds.", groups)
+    marks: dict[str, list[tuple[float, str]]] = {}
+    for p in _published(view):
+        marks.setdefault(metric_name(p.metric), []).append((p.value, p.label))
+    elsewhere = " Dotted: values that the study prints, of its own machines." if marks else ""
+    return plots.dots(f"{view.info.name}-medians", f"Medians with their intervals; the strokes are the rounds.{elsewhere}", groups, marks)
+
+
+def _published(view: View) -> list[Published]:
+    return [p for p in PUBLISHED if p.preset == view.preset and p.study == view.info.name]
+
+
+def _compared_with_published(view: View) -> Figure | None:
+    """Where the printed values are of single cases: those cases, with the values as rows of their own."""
+    rows, unit = [], ""
+    styles = _styles(view)
+    for condition in dict.fromkeys(p.case for p in _published(view)):
+        values = [p for p in _published(view) if p.case == condition]
+        for case in [c for c in view.cases if all(dict(c).get(n) == v for n, v in condition)]:
+            for b in view.measured:
+                cell = view.cells.get((values[0].metric, b.name, case))
+                if cell is not None and cell.interval.median is not None:
+                    i, unit = cell.interval, cell.unit
+                    rows.append(Dot(_row_label(view, b.name, case), styles[b.name], i.median, i.low, i.high, tuple(cell.rounds.values())))
+        if rows:
+            rows += [Dot(f"{p.label}, {case_label(dict(p.case))}", len(view.backends), p.value, None, None) for p in values]
+    if not unit:
+        return None
+    return plots.dots(f"{view.info.name}-published", "The cases of which the study prints values, which are of its own machines, beside what was measured here.",
+                      [(metric_name(_published(view)[0].metric), unit, rows)])  # fmt: skip
+
+
+SAMPLED = ("boot_time", "delete_time", "run_time", "bandwidth")
+
+
+def _boot(view: View) -> list[Figure | None]:
+    """Medians, the samples' distribution for each time, and latency inside the guest."""
+    styles, made = _styles(view), [_dots(view)]
+    for metric in SAMPLED:
+        panels, unit = [], ""
+        for case in view.cases:
+            traces = []
+            for b in view.measured:
+                cell = view.cells.get((metric, b.name, case))
+                if cell is not None and len(cell.rounds) > 1:
+                    unit, values = cell.unit, sorted(cell.rounds.values())
+                    traces.append(Trace(view.title(b.name), styles[b.name], values, [(n + 1) / len(values) for n in range(len(values))]))
+            if traces:
+                panels.append((case_label(dict(case), view.varying()), traces))
+        if panels:
+            made.append(plots.distributions(f"boot-samples-{metric.replace('_', '-')}", f"Distribution of the samples, {metric_name(metric)}: the share of VMs at or below a value.",
+                                            panels, unit, metric_name(metric), "VMs"))  # fmt: skip
+    rows = {m: [] for m in ("latency_mean", "latency_p50", "latency_p99", "latency_p999")}
+    for (metric, backend, case), cell in view.cells.items():
+        if metric in rows and cell.interval.median is not None:
+            i = cell.interval
+            rows[metric].append(Dot(_row_label(view, backend, case), styles[backend], i.median, i.low, i.high, tuple(cell.rounds.values())))
+    groups = [(metric_name(m), "us", r) for m, r in rows.items() if r]
+    made.append(plots.dots("boot-latency", "Latency of the writes inside the VM: medians with their intervals; the strokes are the rounds.", groups) if groups else None)
+    return made
 
 
 def _formats(view: View) -> Figure | None:
@@ -211,6 +279,56 @@ def _layouts(view: View) -> list[Figure | None]:
     return made if any(made) else [_dots(view)]
 
 
+def _by_case(view: View, kept: Callable[[Measured], bool]) -> list[tuple[str, list[tuple[str, list[Measured]]]]]:
+    """(case, (back end, its rounds)), in the report's order."""
+    varying, found = view.varying(), {}
+    for m in view.curves:
+        if kept(m):
+            found.setdefault(tuple(m.case.items()), {}).setdefault(m.backend, []).append(m)
+    return [(case_label(dict(case), varying), [(b.name, found[case][b.name]) for b in view.backends if b.name in found[case]]) for case in view.cases if case in found]
+
+
+def _distributions(view: View) -> Figure | None:
+    """All rounds of a case together; reads and writes of a mix apart."""
+    styles, panels = _styles(view), []
+    for label, backends in _by_case(view, lambda m: bool(m.curves.distribution)):
+        sides = list(dict.fromkeys(side for _, rounds in backends for m in rounds for side in m.curves.distribution))
+        for side in sides:
+            traces = []
+            for name, rounds in backends:
+                counts: dict[float, int] = {}
+                for m in rounds:
+                    for us, n in m.curves.distribution.get(side, []):
+                        counts[us] = counts.get(us, 0) + n
+                if counts:
+                    xs = sorted(counts)
+                    shares = np.cumsum([counts[x] for x in xs]) / sum(counts.values())
+                    traces.append(Trace(view.title(name), styles[name], xs, [float(v) for v in shares]))
+            panels.append((f"{label}{', ' if label else ''}{side}s" if len(sides) > 1 else label, traces))
+    if not panels:
+        return None
+    return plots.distributions(f"{view.info.name}-distribution", "Distribution of completion latency: the share of operations done within a time, all rounds together. "
+                               "The upper axis is stretched towards 100 %.", panels, "us", "completion latency")  # fmt: skip
+
+
+def _courses(view: View) -> Figure | None:
+    """The median of the rounds in each step of the measurement, the band their range."""
+    styles, panels = _styles(view), []
+    for label, backends in _by_case(view, lambda m: len(m.curves.course) > 1):
+        traces = []
+        for name, rounds in backends:
+            step = rounds[0].curves.step
+            courses = [m.curves.course for m in rounds if m.curves.step == step]
+            steps = [[c[n] for c in courses if n < len(c)] for n in range(max(map(len, courses)))]
+            traces.append(Trace(view.title(name), styles[name], [(n + 0.5) * step for n in range(len(steps))], [float(np.median(v)) for v in steps],
+                                [min(v) for v in steps] if len(courses) > 1 else [], [max(v) for v in steps] if len(courses) > 1 else []))  # fmt: skip
+        panels.append((label, traces))
+    if not panels:
+        return None
+    return plots.courses(f"{view.info.name}-course", "Operations per second within a measurement, after its ramp: the median of the rounds at each moment, the band their range.",
+                         panels, "1/s", "IOPS", "time [s]")  # fmt: skip
+
+
 def _ratios(view: View) -> list[Figure | None]:
     """Headline metrics against the reference: in one figure where they fit, else one for each metric."""
     made: list[Figure | None] = []
@@ -231,6 +349,20 @@ def _ratios(view: View) -> list[Figure | None]:
     if 0 < len(everything) <= plots.MAX_ROWS:
         return [plots.ratios(f"{view.info.name}-ratios", "Ratios of medians; filled where the interval excludes 1.", everything, "ratio")]
     return made
+
+
+def overview(shown: Sequence[View]) -> Figure | None:
+    """Of a whole report: a row for each headline metric and pair, a mark for each case."""
+    rows = []
+    for view in shown:
+        for metric in view.headline():
+            for pair in view.pairs:
+                points = [(c.result.value, c.gain) for c in view.compared if c.metric == metric and c.pair == pair and c.result.kind == "ratio" and c.result.value]
+                if points:
+                    rows.append((f"{view.info.name}, {metric_name(metric)}: {view.title(pair.reference)} / {view.title(pair.other)}", points))
+    if not rows:
+        return None
+    return plots.strip("headline", "Every comparison of headline metrics: a mark is the ratio of medians in one case, filled where there is a verdict.", rows, "ratio of medians")
 
 
 def _rounds(view: View) -> Figure | None:
@@ -257,11 +389,11 @@ def _rounds(view: View) -> Figure | None:
 
 
 _OF_STUDY: dict[str, list[Callable[[View], Figure | Sequence[Figure | None] | None]]] = {
-    "matrix": [_matrix],
-    "boot": [_dots],
+    "matrix": [_matrix, _compared_with_published],
+    "boot": [_boot],
     "formats": [_formats],
     "provision": [_provision],
     "migrate": [_dots],
-    "layouts": [_layouts],
+    "layouts": [_layouts, _compared_with_published],
     "failure": [_dots],
 }

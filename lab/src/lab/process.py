@@ -22,6 +22,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,23 +86,29 @@ class Scratch:
             more.setdefault("stderr", subprocess.STDOUT if "stderr" not in more else more["stderr"])
             return subprocess.Popen(argv, env={**self.env, **(env or {}), ROLE: role}, start_new_session=True, **more)  # type: ignore[call-overload]
 
-    def run(self, argv: list[str], timeout: float = 60, check: bool = True, role: str = "tool", env: dict[str, str] | None = None, input: bytes | None = None) -> Done:
-        """Runs a program to its end; beyond `timeout` it and its children are killed."""
+    def run(self, argv: list[str], timeout: float = 60, check: bool = True, role: str = "tool", env: dict[str, str] | None = None, input: bytes | None = None,
+            beat: float = 0.0) -> Done:
+        """Runs a program to its end; beyond `timeout` it and its children are killed. `beat`: its standard input stays open, with a line
+        every so many seconds, until it ends."""
         started = time.monotonic()
         with tempfile.TemporaryFile(dir=self.path) as out, tempfile.TemporaryFile(dir=self.path) as err:
             try:
-                process = self.spawn(argv, role, env=env, stdout=out, stderr=err, stdin=subprocess.PIPE if input is not None else subprocess.DEVNULL)
+                process = self.spawn(argv, role, env=env, stdout=out, stderr=err, stdin=subprocess.PIPE if input is not None or beat else subprocess.DEVNULL)
             except FileNotFoundError as e:
                 raise ToolError(f"{argv[0]}: no such program") from e
             try:
                 if input is not None:
                     process.stdin.write(input)
                     process.stdin.close()
+                if beat:
+                    beating(process, beat)
                 status, usage = wait_with_usage(process, timeout)
             except BaseException:
                 kill_group(process)
                 raise
             seconds = time.monotonic() - started
+            if beat:
+                process.stdin.close()
             texts = []
             for f in (out, err):
                 f.seek(0)
@@ -129,6 +136,22 @@ class Scratch:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def beating(process: subprocess.Popen, seconds: float) -> None:
+    """A line on its standard input every few seconds, as long as it runs: the lab lives."""
+
+    def beat() -> None:
+        while process.returncode is None:
+            try:
+                os.write(process.stdin.fileno(), b"\n")  # type: ignore[union-attr]
+            except (OSError, ValueError):
+                return
+            ended = time.monotonic() + seconds
+            while process.returncode is None and time.monotonic() < ended:
+                time.sleep(0.1)
+
+    threading.Thread(target=beat, daemon=True, name="beat").start()
 
 
 def wait_with_usage(process: subprocess.Popen, timeout: float) -> tuple[int | None, resource.struct_rusage | None]:

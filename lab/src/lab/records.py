@@ -17,6 +17,9 @@ Format of run.jsonl: one JSON object a line, whose `type` names it; only ever ap
     end          the run came to its end (again, after a resumption), how long it took and how long it waited for its turn;
                  a run without it was interrupted
 
+Beside it in raw/: the tools' own outputs (`STUDY.jsonl.gz`), and of each measurement by fio the distribution of latencies and the
+course over time (`STUDY.curves.jsonl.gz`, read by `load_curves`).
+
 Invariants: a file cut anywhere loads (only its last, incomplete line is dropped); a measurement that failed is
 in the file; samples of one measurement share backend, study, case, round and started. Does not judge or
 summarise anything: that is stats and report.
@@ -24,8 +27,10 @@ summarise anything: that is stats and report.
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
+import zlib
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Union
@@ -34,6 +39,7 @@ Factor = Union[str, int, float]
 RUN_FILE = "run.jsonl"
 RAW_DIR = "raw"
 VERSION = 1
+CURVES_MAX = 20_000  # of one study, that a report reads
 
 
 class RecordError(Exception):
@@ -55,12 +61,15 @@ class Metric:
 
 _METRICS = [
     Metric("iops", "1/s", "higher", "operations per second, reads and writes together"),
+    Metric("host_iops_min", "1/s", "higher", "operations per second of the client host that did fewest"),
+    Metric("host_iops_max", "1/s", "", "operations per second of the client host that did most"),
     Metric("read_iops", "1/s", "higher", "reads per second"),
     Metric("write_iops", "1/s", "higher", "writes per second"),
     Metric("bandwidth", "B/s", "higher", "bytes per second, reads and writes together"),
     Metric("latency_mean", "us", "lower", "mean completion latency"),
     Metric("latency_p50", "us", "lower", "median completion latency"),
     Metric("latency_p99", "us", "lower", "99th percentile of completion latency"),
+    Metric("latency_p999", "us", "lower", "99.9th percentile of completion latency, where ten operations lie beyond it"),
     Metric("latency_max", "us", "lower", "longest completion latency"),
     Metric("server_cores", "cores", "lower", "processor used by the storage servers"),
     Metric("other_cores", "cores", "", "processor used meanwhile by the other back ends' servers, which are at rest"),
@@ -145,6 +154,31 @@ class StudyInfo:
     published: str
 
 
+@dataclass(frozen=True)
+class Published:
+    """A value that a study prints, for cases that have these factors; drawn into reports of runs of its preset."""
+
+    preset: str
+    study: str
+    metric: str
+    value: float  # in the metric's unit
+    label: str
+    case: tuple[tuple[str, Factor], ...] = ()
+
+
+# Only what the papers print; "about" is theirs. Each is of other machines. Borges et al. print bandwidths of NFS and CephFS,
+# but of which of their settings is not among our notes, so they are not drawn.
+PUBLISHED = [
+    Published("oliveira", "boot", "bandwidth", 25e6, "Oliveira: Ceph, about"),
+    Published("oliveira", "boot", "bandwidth", 5e6, "Oliveira: BeeFS, about"),
+    Published("oliveira", "boot", "delete_time", 2.3, "Oliveira: both, about"),
+    Published("ding", "migrate", "migration_time", 121.4, "Ding et al.: local disks"),
+    Published("ding", "migrate", "migration_time", 1.0, "Ding et al.: shared, about"),
+    Published("ra", "matrix", "iops", 76_446, "Ra", (("bs", 4096), ("read", 0))),
+    Published("ra", "matrix", "iops", 675_363, "Ra", (("bs", 4096), ("read", 100))),
+]
+
+
 _STUDIES = [
     StudyInfo(
         "matrix",
@@ -152,7 +186,7 @@ _STUDIES = [
         "Ra: an all-flash hyper-converged cloud on Ceph",
         ("iops", "bandwidth", "latency_p99", "server_cpu_per_op", "server_memory"),
         "read",
-        ("bs", "depth", "clients"),
+        ("bs", "depth", "clients", "hosts"),
         "4 KiB: 76,446 IOPS at 100 % writes to 675,363 at 100 % reads; at 100 % writes the OSDs are over 90 % of the processor time consumed on the nine storage hosts",
     ),
     StudyInfo(
@@ -229,6 +263,26 @@ class Sample:
     ok: bool = True
     error: str = ""
     raw: str = ""  # the tool's own output, relative to the run's directory; "" where there is none
+
+
+@dataclass(frozen=True)
+class Curves:
+    """What one measurement was like inside: `distribution` by side ("read", "write") as (latency up to [us], operations), ascending;
+    `course`: operations per second in each step of `step` seconds."""
+
+    distribution: dict[str, list[tuple[float, int]]]
+    step: float
+    course: list[float]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Curves with the measurement that they belong to."""
+
+    backend: str
+    case: dict[str, Factor]
+    round: int
+    curves: Curves
 
 
 @dataclass(frozen=True)
@@ -340,6 +394,38 @@ def _samples_of(data: dict[str, Any]) -> list[Sample]:
         unit = units.get(metric) or METRICS[metric].unit
         found.append(Sample(*common, metric, value, unit, *rest, ok=not error, error=error, raw=raw))
     return found
+
+
+def curves_file(directory: Path, study: str) -> Path:
+    return directory / RAW_DIR / f"{study}.curves.jsonl.gz"
+
+
+def load_curves(run: Run, study: str) -> list[Measured]:
+    """Of the first CURVES_MAX measurements; one that was repeated counts once, with its last. A file that was cut gives what is whole."""
+    path = curves_file(run.path, study) if run.path else None
+    if path is None or not path.exists():
+        return []
+    found: dict[str, Measured] = {}
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        try:
+            for line in lines:
+                d = json.loads(line)
+                curves = Curves({k: [(float(us), int(n)) for us, n in v] for k, v in d["distribution"].items()}, float(d["step"]), [float(v) for v in d["course"]])
+                found[json.dumps([d["backend"], d["case"], d["round"]])] = Measured(d["backend"], d["case"], int(d["round"]), curves)
+                if len(found) >= CURVES_MAX:
+                    break
+        except (EOFError, OSError, ValueError, KeyError, TypeError, zlib.error):
+            pass
+    return list(found.values())
+
+
+def keep_curves(directory: Path, study: str, measured: Measured) -> None:
+    """A gzip member for each, so that a cut loses only the last."""
+    c = measured.curves
+    line = {"backend": measured.backend, "case": measured.case, "round": measured.round, "step": c.step,
+            "distribution": {k: [[float(f"{us:.6g}"), n] for us, n in v] for k, v in c.distribution.items()}, "course": [float(f"{v:.6g}") for v in c.course]}
+    with open(curves_file(directory, study), "ab") as f:
+        f.write(gzip.compress((json.dumps(line, separators=(",", ":")) + "\n").encode(), mtime=0))
 
 
 def file_ends_whole(lines: list[str]) -> bool:

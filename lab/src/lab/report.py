@@ -1,6 +1,6 @@
 """A run as one self-contained HTML page, as Markdown, and as JSON.
 
-`write` puts report.html (everything inside, no network), report.md and its figures (plots/*.svg) into a directory;
+`write` puts report.html (everything inside, no network), headline.html (the same on one page, to print), report.md and its figures (plots/*.svg) into a directory;
 `summary` is the same content as one JSON-able document. Back ends that were skipped, failed or are unfinished are
 named with the reason; a run that was cut short gives a report that says so on top.
 Does not measure, and changes nothing of the run.
@@ -16,7 +16,7 @@ from typing import Any
 import jinja2
 
 from lab import plots, plots_studies, report_data, report_text, stats
-from lab.records import Run
+from lab.records import METRICS, Run, load_curves
 from lab.report_data import Cell, Compared, View, Wishes
 from lab.report_units import case_label, factor_label, metric_name, metric_title, scale, significant, written
 
@@ -68,14 +68,16 @@ def comparison_json(c: Compared) -> dict[str, Any]:
 
 
 def write(run: Run, out_dir: Path, wishes: Wishes = Wishes()) -> list[Path]:
-    """report.html, report.md and plots/*.svg; what an earlier report left in plots/ is replaced."""
+    """report.html, headline.html, report.md and plots/*.svg; what an earlier report left in plots/ is replaced."""
     out_dir = Path(out_dir)
     out_dir.mkdir(parents=True, exist_ok=True)
     context = _context(run, out_dir, wishes)
     page, text = out_dir / "report.html", out_dir / "report.md"
     page.write_text(environment().get_template("report.html.j2").render(context), encoding="utf-8")
     text.write_text(environment().get_template("report.md.j2").render(context), encoding="utf-8")
-    return [page, text, *write_figures(out_dir / "plots", [f for s in context["studies"] for f in s["figures"]])]
+    headline = out_dir / "headline.html"
+    headline.write_text(environment().get_template("headline.html.j2").render(context), encoding="utf-8")
+    return [page, headline, text, *write_figures(out_dir / "plots", [f for s in context["studies"] for f in s["figures"]])]
 
 
 def write_figures(directory: Path, drawn: list[plots.Figure], prefix: str = "") -> list[Path]:
@@ -101,11 +103,13 @@ def environment() -> jinja2.Environment:
 
 
 def _context(run: Run, out_dir: Path, wishes: Wishes) -> dict[str, Any]:
-    shown = report_data.views(run, wishes)
+    shown = report_data.views(run, wishes, {study: load_curves(run, study) for study in run.studies})
     return {
         "run": run,
         "banner": report_text.completeness(run, shown),
         "chance": report_text.chance(shown),
+        "headlines": [{"title": v.info.title, "name": v.info.name, "backends": [b.title for b in v.measured], "rows": _headlines(v)} for v in shown if v.measured],
+        "overview": plots_studies.overview(shown),
         "studies": [_study(v) for v in shown],
         "backends": _backends(shown),
         "machine": _machine(run),
@@ -117,6 +121,30 @@ def _context(run: Run, out_dir: Path, wishes: Wishes) -> dict[str, Any]:
         "min_verdict": stats.MIN_VERDICT,
         "resamples": f"{stats.RESAMPLES:,}",
     }
+
+
+def _headlines(view: View) -> list[dict[str, Any]]:
+    """A row for each headline metric: every back end's median, or the span of its cases' medians; and the verdicts."""
+    rows, found = [], report_text.findings(view)
+    for metric in view.headline():
+        cells = {b.name: [c for (m, name, _), c in view.cells.items() if m == metric and name == b.name and c.interval.median is not None] for b in view.measured}
+        medians = [c.interval.median for own in cells.values() for c in own]
+        if not medians:
+            continue
+        divisor, unit = scale(medians, METRICS[metric].unit if metric in METRICS else next(c.unit for own in cells.values() for c in own))
+        rows.append({
+            "name": metric_name(metric), "unit": unit, "cells": [_span([c.interval.median / divisor for c in cells[b.name]]) for b in view.measured],
+            "cases": max(len(own) for own in cells.values()),
+            "verdicts": [(f"{view.title(f.pair.reference)} / {view.title(f.pair.other)}", f.gain, f.badge) for f in found if f.metric == metric],
+        })  # fmt: skip
+    return rows
+
+
+def _span(values: list[float]) -> str:
+    if not values:
+        return "-"
+    low, high = significant(min(values)), significant(max(values))
+    return low if low == high else f"{low} to {high}"
 
 
 def _raw_link(run: Run, out_dir: Path) -> str:

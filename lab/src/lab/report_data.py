@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lab import stats
-from lab.records import METRICS, STUDIES, BackendState, Factor, RecordError, Run, Sample, StudyInfo
+from lab.records import METRICS, STUDIES, BackendState, Factor, Measured, RecordError, Run, Sample, StudyInfo
 
 REFERENCE_KINDS = ("skep", "skep-hosts")
 UNLIKE = "unlike"  # the gain of a comparison that is not judged
@@ -112,6 +112,8 @@ class View:
     cells: dict[tuple[str, str, CaseKey], Cell]
     pairs: list[Pair]
     compared: list[Compared]
+    preset: str = ""  # the published study whose work this is
+    curves: list[Measured] = field(default_factory=list)  # of single measurements, with variants' names
 
     def title(self, backend: str) -> str:
         return next((b.title for b in self.backends if b.name == backend), backend)
@@ -179,9 +181,10 @@ def flattened(options: dict[str, Any], before: str = "") -> dict[str, str]:
     return flat
 
 
-def views(run: Run, wishes: Wishes = Wishes()) -> list[View]:
+def views(run: Run, wishes: Wishes = Wishes(), curves: dict[str, list[Measured]] | None = None) -> list[View]:
+    """`curves`: by study, as records.load_curves gives them."""
     names = list(dict.fromkeys([*run.studies, *(b.study for b in run.backends), *(s.study for s in run.samples)]))
-    shown = [_view(run, name, wishes) for name in names if name]
+    shown = [_view(run, name, wishes, (curves or {}).get(name, [])) for name in names if name]
     if wishes.reference and not any(wishes.reference in (p.reference, p.other) for v in shown for p in v.pairs):
         measured = sorted({b.name for v in shown for b in v.measured})
         raise RecordError(f"no results of {wishes.reference}; the run has {', '.join(measured)}")
@@ -198,8 +201,8 @@ def _correct(shown: list[View]) -> None:
             v.compared[i] = replace(v.compared[i], result=result, gain=gain_of(v.compared[i].metric, result.verdict))
 
 
-def _view(run: Run, study: str, wishes: Wishes) -> View:
-    samples, variants = _split_variants([s for s in run.samples if s.study == study])
+def _view(run: Run, study: str, wishes: Wishes, curves: list[Measured]) -> View:
+    samples, variants, split = _split_variants([s for s in run.samples if s.study == study])
     info = STUDIES.get(study) or StudyInfo(study, study, "", (), "", (), "")
     # A failed measurement stands for its case also where it names no metric.
     cases = _ordered_cases(list(dict.fromkeys(_key(s) for s in samples)))
@@ -210,20 +213,24 @@ def _view(run: Run, study: str, wishes: Wishes) -> View:
     backends = _backends(run, study, samples, variants)
     cells = _cells(samples)
     pairs = _pairs([b.name for b in backends if b.measured], wishes)
-    return View(info, backends, cases, metrics, cells, pairs, _compare(metrics, cases, pairs, cells, {} if wishes.judge_unlike else {b.name: b for b in backends}))
+    return View(info, backends, cases, metrics, cells, pairs, _compare(metrics, cases, pairs, cells, {} if wishes.judge_unlike else {b.name: b for b in backends}),
+                str(run.options.get("profile", "")), [replace(m, backend=_own_name(m.backend, m.case, split), case={k: v for k, v in m.case.items() if k not in split}) for m in curves])
 
 
-def _split_variants(samples: list[Sample]) -> tuple[list[Sample], dict[str, list[str]]]:
-    """Samples with their own factors moved into the back end's name; and for each back end its variants' names."""
+def _own_name(backend: str, case: dict[str, Factor], split: list[str]) -> str:
+    return "/".join([backend, *(str(case[f]) for f in split if f in case)])
+
+
+def _split_variants(samples: list[Sample]) -> tuple[list[Sample], dict[str, list[str]], list[str]]:
+    """Samples with their own factors moved into the back end's name; for each back end its variants' names; those factors."""
     split = [f for f in OWN_FACTORS if len({s.case[f] for s in samples if f in s.case}) > 1]
     variants: dict[str, dict[str, None]] = {}
     moved = []
     for s in samples:
-        own = [str(s.case[f]) for f in split if f in s.case]
-        name = "/".join([s.backend, *own])
+        name = _own_name(s.backend, s.case, split)
         variants.setdefault(s.backend, {})[name] = None
-        moved.append(replace(s, backend=name, case={k: v for k, v in s.case.items() if k not in split}) if own else s)
-    return moved, {name: list(found) for name, found in variants.items()}
+        moved.append(replace(s, backend=name, case={k: v for k, v in s.case.items() if k not in split}) if name != s.backend else s)
+    return moved, {name: list(found) for name, found in variants.items()}, split
 
 
 def _key(sample: Sample) -> CaseKey:
@@ -314,6 +321,8 @@ def unlike(metric: str, case: CaseKey, a: BackendView, b: BackendView) -> str:
     if metric == "server_memory":
         budgets = [x.options.get("osd_memory") for x in (a, b)]
         return "" if budgets[0] == budgets[1] else f"memory budgets differ: {_budget(budgets[0])} against {_budget(budgets[1])} for an OSD"
+    if writes(case) and (unknown := [x.title for x in (a, b) if x.options.get("acknowledged") == "unknown"]):
+        return f"nobody has said when {' and '.join(unknown)} answers a write"
     if a.acknowledged != b.acknowledged and writes(case):
         return f"writes are answered when {a.acknowledged or 'unknown'} against {b.acknowledged or 'unknown'}"
     return ""

@@ -76,6 +76,7 @@ _SHORT = {
     "latency_mean": "mean latency",
     "latency_p50": "median latency",
     "latency_p99": "99th percentile of latency",
+    "latency_p999": "99.9th percentile of latency",
     "latency_max": "longest latency",
     "server_cores": "processors used by servers",
     "client_cores": "processors used by clients",

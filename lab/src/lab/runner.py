@@ -25,7 +25,9 @@ from lab.config import Config
 from lab.guest import GuestMaker
 from lab.live import View
 from lab.process import Scratch, isolate
-from lab.records import METRICS, RAW_DIR, BackendState, Run, RunWriter, Sample
+from lab.site import Site, SiteScratch
+from lab.site import read as read_site
+from lab.records import METRICS, RAW_DIR, BackendState, Measured, Run, RunWriter, Sample, keep_curves
 from lab.studies import KINDS
 from lab.studies.base import Case, Result, Study
 
@@ -89,15 +91,16 @@ class Runner:
         """(end state, reason)."""
         self.begun = time.monotonic()
         self.deadline = time.monotonic() + self.options.stop_after if self.options.stop_after else None
-        with Scratch(Path(self.config.run.scratch)) as scratch:
+        with (SiteScratch if self.config.run.site else Scratch)(Path(self.config.run.scratch)) as scratch:
             self.guests = GuestMaker(self.config, scratch)
             self._make_guest(scratch)
-            why = isolate(scratch, not self.config.run.network)
-            self.context = Context(self.config, scratch, {}, isolated=not why)
+            why = "" if self.config.run.site else isolate(scratch, not self.config.run.network)
+            self.context = Context(self.config, scratch, {}, isolated=not why and not self.config.run.site)
             self.studies = [KINDS[name](self.context, self.guests) for name in self.options.studies]
-            self._plan()
-            self.writer.environment(environment.collect(self.config, now(), [*self.guests.notes, *([why] if why else [])]))
             try:
+                notes = self._open_site(scratch)
+                self._plan()
+                self.writer.environment(environment.collect(self.config, now(), [*self.guests.notes, *([why] if why else []), *notes]))
                 for study in self.studies:
                     self._study(study)
             finally:
@@ -106,13 +109,26 @@ class Runner:
         said = [*self.partial, *self.left]
         return ("partial", "; ".join(said)) if said else ("complete", "")
 
+    def _open_site(self, scratch: Scratch) -> list[str]:
+        """Connects its hosts and starts its services; a sentence for each host."""
+        if not self.config.run.site:
+            return []
+        self.view.starting("the site's hosts")
+        self.context.site = Site(read_site(Path(self.config.run.site)), scratch)
+        self.context.site.open()
+        return self.context.site.told()
+
+    def _missing(self, kind: type[Backend]) -> list[str]:
+        """With a site: on its clients."""
+        return self.context.site.missing(kind.client_programs) if self.context.site else kind.missing(self.config)
+
     def _plan(self) -> None:
         """What is to come, for the time that is left: of all studies, before the first server starts."""
         for study in self.studies:
             names, rounds = self._asked(study)
             for name in [] if study.missing() else names:
                 kind, copies = parse(name)
-                if kind.missing(self.config):
+                if self._missing(kind):
                     continue
                 cases = study.cases(kind(self.context, copies))
                 done = sum(self._is_done(study.name, name, case, r) for case in cases for r in range(rounds))
@@ -131,6 +147,10 @@ class Runner:
             except Exception as e:
                 left = f"{name} could not be put away: {one_line(e)}"
             if left:
+                self.left.append(left)
+                self.view.note(left)
+        if self.context.site:
+            for left in self.context.site.close():
                 self.left.append(left)
                 self.view.note(left)
 
@@ -172,7 +192,7 @@ class Runner:
         if name in self.broken:
             self._state(study, name, "failed", self.broken[name])
             return []
-        if problems := kind.missing(self.config):
+        if problems := self._missing(kind):
             self._state(study, name, "skipped", "; ".join(problems))
             return []
         try:
@@ -232,7 +252,7 @@ class Runner:
             failures[name] = 0
             return
         failures[name] = failures.get(name, 0) + 1
-        if gone := backend.alive():
+        if gone := backend.alive() or (self.context.site.alive() if self.context.site else ""):
             self._fail(study, name, f"{gone} (round {round + 1})")
         elif failures[name] >= self.config.run.failures_max:
             self._fail(study, name, f"{failures[name]} measurements in a row failed, the last: {error}")
@@ -247,6 +267,8 @@ class Runner:
             return
         for result in results:
             raw = self._keep_raw(study.name, name, result, round) if result.raw else ""
+            if result.curves:
+                keep_curves(self.writer.path.parent, study.name, Measured(name, result.case, round, result.curves))
             self.writer.samples([
                 Sample(study.name, name, result.case, metric, value, METRICS[metric].unit, round, begun, raw=raw)
                 for metric, value in result.values.items()

@@ -129,6 +129,11 @@ pub(crate) fn wanted_image(
     modules::tasks::wanted(cmd, state).or_else(|| modules::schedule::wanted(cmd, state))
 }
 
+/// What somebody beside the monitor is asked to do before this can be answered.
+pub(crate) fn asked_of_volumes(cmd: &Command) -> Option<::cluster::volumes::Asked> {
+    fs::subvolumes::asked(cmd)
+}
+
 /// Whether a record is kept of it: it may change something, or shows a secret.
 pub fn is_audited(cmd: &Command) -> bool {
     row(cmd).is_some_and(|s| s.access() != Access::R || s.shows_secrets)

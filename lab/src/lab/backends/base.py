@@ -50,6 +50,7 @@ class Context:
     scratch: Scratch
     services: dict[str, "Service"]
     isolated: bool = True
+    site: Any = None  # lab.site.Site, where the run's hosts are reached by ssh
 
     def service(self, kind: type["Service"]) -> Any:
         if kind.name not in self.services:
@@ -113,6 +114,7 @@ class Backend(ABC):
     acknowledged = ""  # when a write is answered: flushed (to stable storage, on every copy), sent (to the device), cached
     acknowledged_where = ""  # the same in full
     durable_fio: tuple[str, ...] = ()  # what makes fio's every write durable where it is not by itself
+    client_programs: dict[str, str] = {"fio": "fio"}  # that a client of a site needs: program -> Debian package
     service: Service | None = None
 
     def __init__(self, context: Context, copies: int) -> None:

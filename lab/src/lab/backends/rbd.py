@@ -19,6 +19,7 @@ CLIENT_PROGRAMS = {"ceph": "ceph-common", "rbd": "ceph-common", "fio": "fio", "q
 class RbdBackend(Backend):
     formats = ("rbd",)
     copies_possible = (1, 2, 3)
+    client_programs = {"fio": "fio", "ceph": "ceph-common", "rbd": "ceph-common"}
     acknowledged, acknowledged_where = "flushed", "on disk, flushed, on every copy"
     auth = "none"
     service_class: type[CephService]
@@ -35,7 +36,7 @@ class RbdBackend(Backend):
     def start(self) -> None:
         self.service.start()
         if self.service.external and self.entry is None:
-            self.entry = ledger.note(self.scratch.path, self.scratch.mark, ledger.Stay(self.service.conf, self.pool, self.prefix))
+            self.entry = ledger.note(self.scratch.path, self.scratch.mark, ledger.Stay(self.service.conf, self.pool, self.prefix, self._ssh()))
         if not self.prefix:
             self.service.pool(self.pool, self.copies)
         elif self.pool not in self.service.ceph("osd", "pool", "ls").split():
@@ -44,6 +45,9 @@ class RbdBackend(Backend):
         if kept != self.copies:
             why = "measure it under that number" if self.prefix else "its writes would be taken for what they are not"
             raise Unsupported(f"pool {self.pool}: {kept} OSD{'' if kept == 1 else 's'} act for a PG, not {self.copies}: {why}")
+
+    def _ssh(self) -> tuple[str, ...]:
+        return tuple(self.context.site.file.clients[0].at.ssh()) if self.context.site else ()
 
     def close(self) -> str:
         return ledger.remove(self.entry, lambda argv: self.scratch.run(argv, timeout=REMOVE_LIMIT_S).out) if self.entry else ""

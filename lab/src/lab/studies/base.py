@@ -9,18 +9,21 @@ Contract
 from __future__ import annotations
 
 import contextlib
+import json
 import math
+import secrets
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from lab import account, fio
 from lab.backends import Backend, Context, Disk, Unsupported
 from lab.guest import GuestMaker
 from lab.qsd import Export
-from lab.records import STUDIES, StudyInfo
+from lab.records import STUDIES, Curves, StudyInfo
 
 Case = dict[str, Any]
 FIO_GRACE_S = 60.0
@@ -29,6 +32,7 @@ BOOT_S = 6.0  # a guest until it reports, emulated
 GUESSED_RATE = 100e6  # B/s, where a size is written whole
 GUESSED_IOPS = 1500.0  # 4 KiB, one at a time
 FILL_LIMIT_S = 900.0
+SITE_LOOK_S = 0.5  # between two looks at servers over ssh
 
 
 @dataclass
@@ -36,6 +40,7 @@ class Result:
     case: Case
     values: dict[str, float]
     raw: str = ""  # the tool's own output, kept beside the samples
+    curves: Curves | None = None  # how it went inside
 
 
 @dataclass
@@ -95,6 +100,10 @@ class Study(ABC):
     def accounted(self, backend: Backend) -> Iterator[Accounting]:
         """Processor, bytes and memory of the servers, and the other back ends' processor, during the block."""
         found = Accounting()
+        if self.context.site:
+            with self._site_accounted(backend, found):
+                yield found
+            return
         pids = backend.server_pids()
         others = [p for s in self.context.services.values() if s is not backend.service for p in s.pids()]
         clients = backend.client_pids()
@@ -111,6 +120,59 @@ class Study(ABC):
         used_clients = account.used(before_clients, account.snapshot(clients))
         if used_clients:
             found.values["client_cores"] = used_clients.cores
+
+    @contextlib.contextmanager
+    def _site_accounted(self, backend: Backend, found: Accounting) -> Iterator[None]:
+        """The same of the servers of a site."""
+        site = self.context.site
+        pids = site.pids(backend.kind)
+        with account.Timeline(pids, site.look, SITE_LOOK_S) as found.servers:
+            yield
+        used = account.used(found.servers.looks[0], found.servers.looks[-1])
+        if pids and used:
+            found.server_cpu_s, found.server_written = used.cpu_s, used.written
+            found.values |= {"server_cores": used.cores, "server_memory": float(site.memory(pids)), "server_written": float(used.written)}
+
+    def site_result(self, backend: Backend, case: Case, argv: list[list[str]], seconds: float) -> Result:
+        """One fio on each of the site's first clients, all at once: sums, percentiles of all operations together, and what the slowest
+        and the fastest host did."""
+        site = self.context.site
+        log = f"{site.directory}/course-{secrets.token_hex(4)}"
+        script = 'log=$1; shift; "$@"; status=$?; printf "\\n%s\\n" "$log"; cat "${log}_iops.log" 2>/dev/null; rm -f "${log}_iops.log"; exit $status'
+        commands = [["sh", "-c", script, "sh", log, *fio.logged(words, log, seconds)] for words in argv]
+        with self.accounted(backend) as accounting:
+            done = site.together(len(argv), commands, seconds + FIO_GRACE_S, backend.client_env())
+            ended = time.monotonic()
+        parts = []
+        for client, d in zip(site.file.clients, done):
+            if d.status != 0:
+                raise fio.FioError(f"fio on {client.at.name} ended with status {d.status}: {(d.err or d.out).strip()[-300:]}")
+            output, _, course = d.out.partition(f"\n{log}\n")
+            document = fio.parse(output)
+            parts.append((client.at.name, fio.metrics(document), document, course, output))
+        whole = {"jobs": [job for _, _, document, _, _ in parts for job in document["jobs"]]}
+        values = fio.metrics(whole) | accounting.values
+        each = [v["iops"] for _, v, _, _, _ in parts]
+        values |= {"host_iops_min": min(each), "host_iops_max": max(each)}
+        counted = accounting.servers.between(ended - fio.seconds(whole), ended) if accounting.server_cpu_s is not None else None
+        if counted:
+            values["server_cpu_per_op"] = counted.cpu_s / fio.operations(whole) * 1e6
+            if written := fio.bytes_written(whole):
+                values["write_amplification"] = counted.written / written
+        raw = json.dumps({name: output for name, _, _, _, output in parts})
+        return Result(case, {k: v for k, v in values.items() if math.isfinite(v)}, raw, fio.curves(whole, "\n".join(c.strip() for *_, c, _ in parts), seconds))
+
+    def fio_result(self, backend: Backend, case: Case, argv: list[str], seconds: float, expected: float = 0.0) -> Result:
+        """Runs fio under accounting: all metrics that come of it, its output, and how it went inside. `seconds`: at most so long;
+        `expected`: about so long, where that is less."""
+        log = self.scratch.path / f"course-{secrets.token_hex(4)}"
+        written = Path(f"{log}_iops.log")
+        try:
+            values, raw = self.run_fio(backend, fio.logged(argv, str(log), expected or seconds), seconds)
+            course = written.read_text() if written.exists() else ""
+        finally:
+            written.unlink(missing_ok=True)
+        return Result(case, values, raw, fio.curves(fio.parse(raw), course, expected or seconds))
 
     def run_fio(self, backend: Backend, argv: list[str], seconds: float) -> tuple[dict[str, float], str]:
         """Runs fio under accounting; all metrics that come of it, and its output."""

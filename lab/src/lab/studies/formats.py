@@ -51,10 +51,10 @@ class Formats(Study):
             argv = fio.command([target], rw="read" if "read" in op else "write", bs=record, size=size)
             if settings.runtime:
                 argv.append(f"--runtime={round_ms(settings.runtime)}ms")
-            values, raw = self.run_fio(backend, argv, settings.runtime or 3600)
+            result = self.fio_result(backend, {**case, "op": op}, argv, settings.runtime or 3600, settings.runtime or size / GUESSED_RATE)
             if op == "write":
-                size = max(record, fio.bytes_written(fio.parse(raw)))
-            results.append(Result({**case, "op": op}, values, raw))
+                size = max(record, fio.bytes_written(fio.parse(result.raw)))
+            results.append(result)
         return results
 
     def _iozone(self, backend: Backend, case: Case) -> list[Result]:

@@ -51,9 +51,8 @@ class Layouts(Study):
         with self.target(backend, disk) as target, delayed(case["delay"]):
             # Threads share one file, each in a part of its own, as jobs of an analysis farm do.
             parts = [[*target, f"--offset={n * settings.size}"] for n in range(case["threads"])]
-            argv = fio.command(parts, rw=case["op"], bs=case["bs"], size=settings.size, runtime=settings.runtime, ramp=settings.ramp)
-            values, raw = self.run_fio(backend, argv, settings.runtime + settings.ramp)
-        return [Result(case, values, raw)]
+            argv = fio.command(parts, rw=case["op"], bs=case["bs"], depth=settings.depth, size=settings.size, runtime=settings.runtime, ramp=settings.ramp)
+            return [self.fio_result(backend, case, argv, settings.runtime + settings.ramp)]
 
 
 def missing_delay(isolated: bool) -> str:

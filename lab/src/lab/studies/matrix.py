@@ -1,6 +1,6 @@
 """fio over block size, share of reads, depth and clients: random I/O on disks that were written before.
 
-Each client has a disk of its own. The working set may fit into caches (size in the settings; the report shows it): what
+Each client has a disk of its own. With a site `hosts` client hosts work at once, each with so many `clients`. The working set may fit into caches (size in the settings; the report shows it): what
 a small machine compares is the path, not the disk.
 """
 
@@ -20,18 +20,37 @@ class Matrix(Study):
     name = "matrix"
 
     def cases(self, backend: Backend) -> list[Case]:
-        return expand(self.config.matrix.grid, FACTORS, self.name, {"read": 0})
+        if not self.context.site:
+            return expand(self.config.matrix.grid, FACTORS, self.name, {"read": 0})
+        there = len(self.context.site.file.clients)
+        cases = expand(self.config.matrix.grid, (*FACTORS, "hosts"), self.name, {"read": 0, "hosts": there})
+        return [c for c in cases if c["hosts"] <= there]
 
     def prepare(self, backend: Backend, case: Case) -> None:
-        for n in range(case["clients"]):
+        for n in range(case["clients"] * case.get("hosts", 1)):
             self.disk(backend, str(n), self.config.matrix.size)
 
     def measure(self, backend: Backend, case: Case, round: int) -> list[Result]:
         settings = self.config.matrix
+        if self.context.site:
+            return [self._over_site(backend, case, round)]
         with contextlib.ExitStack() as stack:
             targets = [stack.enter_context(self.target(backend, self.disk(backend, str(n), settings.size))) for n in range(case["clients"])]
-            rw = {0: "randwrite", 100: "randread"}.get(case["read"], "randrw")
-            argv = fio.command(targets, rw=rw, bs=case["bs"], depth=case["depth"], size=settings.size, read=case["read"] if rw == "randrw" else None,
-                               runtime=settings.runtime, ramp=settings.ramp, extra=[f"--randseed={round + 1}"])
-            values, raw = self.run_fio(backend, argv, settings.runtime + settings.ramp)
-        return [Result(case, values, raw)]
+            argv = self._command(targets, case, round)
+            return [self.fio_result(backend, case, argv, settings.runtime + settings.ramp)]
+
+    def _over_site(self, backend: Backend, case: Case, round: int) -> Result:
+        """Every host has clients and disks of its own."""
+        s, clients = self.config.matrix, case["clients"]
+        argv = []
+        for host in range(case["hosts"]):
+            disks = [self.disk(backend, str(n), s.size) for n in range(host * clients, (host + 1) * clients)]
+            durable = backend.durable_fio if self.config.run.durable else ()
+            argv.append(self._command([[*backend.fio(d), *durable] for d in disks], case, round * 1000 + host))
+        return self.site_result(backend, case, argv, s.runtime + s.ramp)
+
+    def _command(self, targets: list[list[str]], case: Case, seed: int) -> list[str]:
+        s = self.config.matrix
+        rw = {0: "randwrite", 100: "randread"}.get(case["read"], "randrw")
+        return fio.command(targets, rw=rw, bs=case["bs"], depth=case["depth"], size=s.size, read=case["read"] if rw == "randrw" else None,
+                           runtime=s.runtime, ramp=s.ramp, extra=[f"--randseed={seed + 1}"])
