@@ -62,7 +62,7 @@ def beside(suite, real, page):
 def row(suite, ours, real, commit, page):
     passed, skipped, failed = count(ours)
     return '| %s | %s | %d | %d | %d | %d | %s | %s |' % (
-        suite, ours['version'], passed + skipped + failed, passed, skipped, failed, beside(suite, real, page), commit)
+        suite, ours['version'], passed + skipped + failed, passed, skipped, failed, beside(suite, real, page), ours.get('commit', commit))
 
 
 def kept(page, ours):

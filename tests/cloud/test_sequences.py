@@ -93,6 +93,7 @@ def proxmox(words, namespace):
             'DEST': '/usr/bin/rbd --dest-pool %s %s%s' % (words['pool'], inside, who)}
 
 
+@pytest.mark.long
 def test_proxmox(cluster, words):
     play(cluster, 'proxmox', 'pve-storage 24367c07', proxmox(words, ''))
 

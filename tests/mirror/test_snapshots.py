@@ -53,7 +53,8 @@ def test_copy_and_failover(pair):
         plain = site.cluster.ceph('-s').out
         assert '    rbd-mirror: 1 daemon active (1 hosts)\n' in plain and '    mon:        1 daemons' in plain
         assert list(site.cluster.ceph_json('versions')['rbd-mirror'].values()) == [1]
-    assert b.status('i')['daemon_service']['daemon_id'] == 'rbd-mirror'
+    said = wait_until(lambda: (b.status('i') or {}).get('daemon_service'), 90, 0.5, lambda: 'the daemon to say how it goes: %s' % b.status('i'))
+    assert said['daemon_id'] == 'rbd-mirror'
     assert a.wait_state('i', 'up+stopped')['description'] == 'local image is primary'
     # The copy is no one's to write.
     refuses_writes(b, 'i')
