@@ -126,7 +126,7 @@ pub(crate) fn wanted_image(
     cmd: &Command,
     state: &::cluster::ClusterState,
 ) -> Option<::cluster::rbd_support::Wanted> {
-    modules::tasks::wanted(cmd, state)
+    modules::tasks::wanted(cmd, state).or_else(|| modules::schedule::wanted(cmd, state))
 }
 
 /// What somebody beside the monitor is asked to do before this can be answered.

@@ -11,6 +11,7 @@ use crate::commands::{asked_of_volumes, wanted_image};
 use crate::policies::INSECURE_RECLAIM;
 use crate::policies::auto_out::DownWatch;
 use crate::policies::chores::{Chores, GLOBAL_IDS_PER_RANGE, Rotation};
+use crate::policies::evening::Evening;
 use crate::policies::lag::{Admission, LagWatch, Stance};
 use crate::policies::upkeep::Silence;
 use crate::shell::ask;
@@ -270,6 +271,7 @@ impl MonServer {
             sessions: Vec::new(),
             silence: Silence::default(),
             down: DownWatch::default(),
+            evening: Evening::default(),
         };
         let others = Others::new(
             config.name.clone(),
