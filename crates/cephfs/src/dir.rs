@@ -3,49 +3,16 @@
 //! A directory of the real server may lie in several fragments, which are listed one after the other, in the order of the names' hashes.
 
 use crate::mount::{Mount, about};
+use crate::page::{Entry, Page};
 use bytes::Bytes;
 use client::Error;
-use denc::Reader;
-use messages::fs::{Args, DirStat, FilePath, InodeStat, LeaseStat, op, readdir_flag};
+use messages::fs::{Args, FilePath, op, readdir_flag};
 
 const PAGE_NAMES: u32 = 1024;
 const PAGE_BYTES: u32 = 512 << 10;
 const FRAG_BITS: u32 = 24;
 /// Directories within each other that are looked into.
 const DEPTH_MAX: usize = 4096;
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
-    pub name: Bytes,
-    pub stat: InodeStat,
-}
-
-impl Entry {
-    pub fn is_dir(&self) -> bool {
-        self.stat.mode & 0o170_000 == 0o040_000
-    }
-}
-
-pub(crate) struct Page {
-    frag: u32,
-    flags: u16,
-    pub entries: Vec<Entry>,
-}
-
-impl Page {
-    pub fn parse(extra: &Bytes) -> denc::Result<Self> {
-        let mut r = Reader::new(extra.clone());
-        let frag = r.get::<DirStat>()?.frag;
-        let (n, flags) = (r.u32()?, r.u16()?);
-        let mut entries = Vec::new();
-        for _ in 0..n {
-            let name = r.blob()?;
-            let _: LeaseStat = r.get()?;
-            entries.push(Entry { name, stat: r.get()? });
-        }
-        Ok(Self { frag, flags, entries })
-    }
-}
 
 /// Where a listing goes on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

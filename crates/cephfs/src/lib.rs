@@ -17,11 +17,14 @@ mod data;
 mod dir;
 mod layout;
 mod mount;
+mod options;
+mod page;
 mod place;
 mod session;
 
-pub use dir::Entry;
-pub use mount::{Mount, Options};
+pub use mount::Mount;
+pub use options::Options;
+pub use page::Entry;
 
 /// An answer, or why there is none.
 pub type Result<T> = client::Result<T>;

@@ -1,5 +1,6 @@
 //! What a mount can be asked: names, attributes.
 
+use crate::options::Options;
 use crate::session::{Ask, Held, REQUESTS_MAX, Session};
 use bytes::Bytes;
 use client::{Client, Error, IoCtx, SnapContext};
@@ -9,41 +10,12 @@ use messages::fs::{
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::sync::{Mutex, Semaphore, mpsc, oneshot, watch};
 use types::Errno;
 
 const ROOT: u64 = 1;
-const PAUSE: Duration = Duration::from_secs(90);
 /// Files read or written at once; others wait.
 const BUSY: usize = 16;
-
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// The file system; empty: the first.
-    pub fs: String,
-    /// The directory that the client says it mounts; what its key allows is checked against it.
-    pub root: String,
-    pub uid: u32,
-    pub gid: u32,
-    /// That a request waits for its answer.
-    pub timeout: Duration,
-    /// Without a word for so long the server may end the session, and need not wait for us longer after it was started again.
-    pub session_timeout: Option<Duration>,
-}
-
-impl Options {
-    pub fn new(fs: impl Into<String>) -> Self {
-        Self {
-            fs: fs.into(),
-            root: "/".into(),
-            uid: 0,
-            gid: 0,
-            timeout: PAUSE,
-            session_timeout: None,
-        }
-    }
-}
 
 struct Inner {
     client: Client,

@@ -6,15 +6,19 @@
 //! Invariants: a request that was answered as unsafe waits for its safe answer; where the server is another by then, it is repeated
 //! with the number of the inode that it made. An inode's capability is held by one call, or given back.
 
-use crate::mount::Options;
+mod held;
+
+pub use held::{Dirty, Held};
+
+use crate::options::Options;
 use crate::place::{Stage, Standing, standing};
 use bytes::Bytes;
 use client::{Client, DaemonEvent, DaemonLink, Error};
+use held::{Holding, held_of, record};
 use io::task::TaskHandle;
 use messages::fs::{
-    CapItem, CapRecord, CapStat, Features, InodeStat, MClientCapRelease, MClientCaps, MClientLease,
-    MClientQuota, MClientReconnect, MClientReply, MClientRequest, MClientSession, MClientSnap, cap, cap_op,
-    lease_action, request_flag, session_op,
+    CapItem, CapStat, Features, InodeStat, MClientCaps, MClientLease, MClientQuota, MClientReconnect,
+    MClientReply, MClientRequest, MClientSession, MClientSnap, lease_action, request_flag, session_op,
 };
 use messages::mon::Body;
 use messages::osd::{MCommand, MCommandReply, kind};
@@ -41,29 +45,6 @@ const FORWARD: u16 = 25;
 const COMMANDS_MAX: usize = 16;
 /// Changes something.
 const WRITES: u32 = 0x1000;
-
-/// What a call that reads or writes holds of an inode, as far as the server has said.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Held {
-    pub cap_id: u64,
-    pub issued: u32,
-    seq: u32,
-    issue_seq: u32,
-    mseq: u32,
-    pub max_size: u64,
-    pub size: u64,
-    pub truncate_seq: u32,
-    pub truncate_size: u64,
-    /// The session was lost.
-    pub lost: bool,
-}
-
-/// What a write has changed.
-#[derive(Debug, Clone, Copy)]
-pub struct Dirty {
-    pub size: u64,
-    pub mtime: Utime,
-}
 
 pub enum Ask {
     Request {
@@ -99,18 +80,6 @@ struct Pending {
     sent: bool,
     early: Option<MClientReply>,
     until: Duration,
-}
-
-struct Holding {
-    view: watch::Sender<Held>,
-    flush: Option<Flush>,
-}
-
-struct Flush {
-    tid: u64,
-    dirty: Dirty,
-    snap_follows: u64,
-    reply: oneshot::Sender<crate::Result<()>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -326,90 +295,6 @@ impl Session {
         if let Some(link) = &self.link {
             link.send(message);
         }
-    }
-
-    fn grow(&mut self, ino: u64, size: u64) {
-        if let Some(h) = self.held.get(&ino) {
-            let held = *h.view.borrow();
-            let mut m = update(ino, &held, held.issued);
-            m.wanted = WRITE_WANTED;
-            m.body.max_size = size;
-            self.send(m.message(0));
-        }
-    }
-
-    fn drop_held(
-        &mut self,
-        ino: u64,
-        dirty: Option<Dirty>,
-        snap_follows: u64,
-        reply: oneshot::Sender<crate::Result<()>>,
-    ) {
-        let Some(holding) = self.held.get_mut(&ino) else {
-            let lost = Error::invalid(Errno::ESTALE, "the session was lost");
-            let _ = reply.send(Err(lost));
-            return;
-        };
-        let Some(dirty) = dirty else {
-            self.release(ino);
-            let _ = reply.send(Ok(()));
-            return;
-        };
-        self.last_tid += 1;
-        holding.flush = Some(Flush {
-            tid: self.last_tid,
-            dirty,
-            snap_follows,
-            reply,
-        });
-        if self.state == State::Open {
-            self.send_flush(ino);
-        }
-    }
-
-    fn send_flush(&mut self, ino: u64) {
-        let wall = self.wall();
-        let oldest = self.held.values().filter_map(|h| h.flush.as_ref());
-        let oldest = oldest.map(|f| f.tid).min().unwrap_or_default();
-        let Some(h) = self.held.get(&ino) else { return };
-        let Some(flush) = &h.flush else { return };
-        let held = *h.view.borrow();
-        let mut m = update(ino, &held, cap::PIN);
-        m.dirty = cap::FW;
-        m.snap_follows = flush.snap_follows;
-        m.body.size = flush.dirty.size;
-        m.body.mtime = flush.dirty.mtime;
-        m.body.atime = flush.dirty.mtime;
-        m.body.ctime = wall;
-        m.oldest_flush_tid = oldest;
-        // Somebody waits for it.
-        m.flags = 1;
-        let message = m.message(flush.tid);
-        self.send(message);
-    }
-
-    fn release(&mut self, ino: u64) {
-        if let Some(h) = self.held.remove(&ino) {
-            let held = *h.view.borrow();
-            self.releases.push(CapItem {
-                ino,
-                cap_id: held.cap_id,
-                mseq: held.mseq,
-                issue_seq: held.issue_seq,
-            });
-        }
-    }
-
-    fn give_back(&mut self) {
-        if self.releases.is_empty() || !matches!(self.state, State::Open | State::Closing) {
-            return;
-        }
-        let items = std::mem::take(&mut self.releases);
-        let m = MClientCapRelease {
-            items,
-            osd_epoch_barrier: 0,
-        };
-        self.send(m.message(0));
     }
 
     // Finding the server
@@ -715,7 +600,7 @@ impl Session {
             note(t);
         }
         if reply.op == messages::fs::op::READDIR && reply.result == 0 && !reply.extra.is_empty() {
-            let page = crate::dir::Page::parse(&reply.extra)?;
+            let page = crate::page::Page::parse(&reply.extra)?;
             page.entries.iter().for_each(|e| note(&e.stat));
         }
         let target = reply.trace.target.as_deref();
@@ -745,102 +630,5 @@ impl Session {
             let _ = p.reply.send(Ok(reply));
         }
         Ok(())
-    }
-
-    /// A capability came along.
-    fn issued(&mut self, ino: u64, c: CapStat) {
-        if let Some(h) = self.held.get(&ino) {
-            return h.view.send_modify(|v| {
-                (v.cap_id, v.issued) = (c.id, c.caps);
-                (v.seq, v.issue_seq, v.mseq) = (c.seq, c.seq, c.mseq);
-            });
-        }
-        self.releases.push(CapItem {
-            ino,
-            cap_id: c.id,
-            mseq: c.mseq,
-            issue_seq: c.seq,
-        });
-    }
-
-    fn caps(&mut self, tid: u64, m: &MClientCaps) {
-        let Some(h) = self.held.get_mut(&m.ino) else {
-            if matches!(m.op, cap_op::GRANT | cap_op::REVOKE) {
-                self.releases.push(CapItem {
-                    ino: m.ino,
-                    cap_id: m.cap_id,
-                    mseq: m.mseq,
-                    issue_seq: m.seq,
-                });
-            }
-            return;
-        };
-        match m.op {
-            cap_op::GRANT | cap_op::REVOKE | cap_op::TRUNC => h.view.send_modify(|v| {
-                if m.op != cap_op::TRUNC {
-                    (v.issued, v.seq) = (m.caps, m.seq);
-                }
-                v.max_size = m.body.max_size;
-                if m.body.truncate_seq >= v.truncate_seq {
-                    v.size = m.body.size;
-                    (v.truncate_seq, v.truncate_size) = (m.body.truncate_seq, m.body.truncate_size);
-                }
-            }),
-            cap_op::FLUSH_ACK if h.flush.as_ref().is_some_and(|f| f.tid == tid) => {
-                if let Some(f) = h.flush.take() {
-                    let _ = f.reply.send(Ok(()));
-                }
-                self.release(m.ino);
-            }
-            _ => {}
-        }
-    }
-}
-
-/// What a writer wants.
-pub const WRITE_WANTED: u32 = cap::PIN | cap::AS | cap::FW;
-
-fn held_of(t: &InodeStat) -> Held {
-    Held {
-        cap_id: t.cap.id,
-        issued: t.cap.caps,
-        seq: t.cap.seq,
-        issue_seq: t.cap.seq,
-        mseq: t.cap.mseq,
-        max_size: t.max_size,
-        size: t.size,
-        truncate_seq: t.truncate_seq,
-        truncate_size: t.truncate_size,
-        lost: false,
-    }
-}
-
-fn update(ino: u64, held: &Held, caps: u32) -> MClientCaps {
-    let mut m = MClientCaps {
-        op: cap_op::UPDATE,
-        ino,
-        realm: 1,
-        cap_id: held.cap_id,
-        seq: held.seq,
-        issue_seq: held.issue_seq,
-        caps,
-        mseq: held.mseq,
-        inline_version: u64::MAX,
-        inline_data: Bytes::new(),
-        ..MClientCaps::default()
-    };
-    m.body.truncate_seq = held.truncate_seq;
-    m.body.truncate_size = held.truncate_size;
-    m
-}
-
-fn record(ino: u64, held: &Held) -> CapRecord {
-    CapRecord {
-        ino,
-        cap_id: held.cap_id,
-        wanted: held.issued,
-        issued: held.issued,
-        realm: 1,
-        ..CapRecord::default()
     }
 }

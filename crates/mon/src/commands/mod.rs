@@ -131,7 +131,11 @@ pub(crate) fn wanted_image(
 
 /// What somebody beside the monitor is asked to do before this can be answered.
 pub(crate) fn asked_of_volumes(cmd: &Command) -> Option<::cluster::volumes::Asked> {
-    fs::subvolumes::asked(cmd)
+    let beside = row(cmd).is_some_and(|s| s.beside) && cmd.done.is_none() && !cmd.told;
+    beside.then(|| ::cluster::volumes::Asked {
+        prefix: cmd.prefix.clone(),
+        args: cmd.args.clone(),
+    })
 }
 
 /// Whether a record is kept of it: it may change something, or shows a secret.

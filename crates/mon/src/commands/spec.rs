@@ -27,6 +27,8 @@ pub struct Spec {
     pub secret_arg: &'static str,
     /// It has no place here: [`Spec::help`] is the reason.
     pub absent: bool,
+    /// Somebody beside the monitor carries it out first (`Command::done`).
+    pub beside: bool,
     pub run: Handler,
 }
 
@@ -57,6 +59,11 @@ impl Spec {
         self
     }
 
+    pub const fn carried_out_beside(mut self) -> Self {
+        self.beside = true;
+        self
+    }
+
     /// A command of the manager (`module` ""), or of one of its modules: by the routes of the manager `mgr` capabilities
     /// are enough for it. Everything else needs the monitor's there, too.
     pub const fn by_manager(mut self, module: &'static str) -> Self {
@@ -82,6 +89,7 @@ pub const fn spec(
         shows_secrets: false,
         secret_arg: "",
         absent: false,
+        beside: false,
         run,
     }
 }

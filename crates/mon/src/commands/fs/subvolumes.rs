@@ -5,7 +5,7 @@ use crate::commands::command::{Command, Outcome};
 use crate::commands::context::Context;
 use crate::commands::spec::{Spec, later, spec};
 use crate::format;
-use cluster::volumes::{Asked, Said};
+use cluster::volumes::Said;
 use types::Errno;
 
 const R: (&str, &str) = ("mgr", "r");
@@ -13,7 +13,9 @@ const RW: (&str, &str) = ("mgr", "rw");
 const MODULE: &str = "volumes";
 
 const fn row(need: (&'static str, &'static str), sig: &'static str, help: &'static str) -> Spec {
-    spec(need, sig, help, answered).by_manager(MODULE)
+    spec(need, sig, help, answered)
+        .by_manager(MODULE)
+        .carried_out_beside()
 }
 
 pub const TABLE: &[Spec] = &[
@@ -54,18 +56,6 @@ pub const TABLE: &[Spec] = &[
     later(R, "fs clone status vol_name:str clone_name:str group_name?:str").by_manager(MODULE),
     later(R, "fs clone cancel vol_name:str clone_name:str group_name?:str").by_manager(MODULE),
 ];
-
-/// What is to be carried out, if it was not.
-pub fn asked(cmd: &Command) -> Option<Asked> {
-    let ours = |s: &&Spec| crate::commands::words_of(s.sig) == cmd.prefix;
-    let spec = TABLE.iter().find(ours)?;
-    let carried_out = std::ptr::fn_addr_eq(spec.run, answered as crate::commands::spec::Handler);
-    let open = carried_out && cmd.done.is_none() && !cmd.told;
-    open.then(|| Asked {
-        prefix: cmd.prefix.clone(),
-        args: cmd.args.clone(),
-    })
-}
 
 /// As Python modules print it: JSON whatever was asked for.
 fn answered(cmd: &Command, _: &Context<'_>) -> Outcome {
