@@ -25,6 +25,16 @@ const OMAP_KEY_BYTES_MAX: u64 = 64 << 10;
 const VALUE_BYTES_MAX: u64 = 64 << 20;
 /// What a record needs beside the bytes it carries, for each operation: names, tags, two completed blocks.
 const OP_BYTES: u64 = 256 + 2 * (BLOCK + 32);
+/// The same for an operation on attributes of the object that the one before had, too: no name, no block.
+const ATTRS_BYTES: u64 = 64;
+
+/// The object whose attributes an operation changes.
+fn attrs_of(op: &Op) -> Option<&ObjectId> {
+    match op {
+        Op::SetAttrs { oid, .. } | Op::RemoveAttr { oid, .. } => Some(oid),
+        _ => None,
+    }
+}
 
 fn limit(what: &'static str, size: u64, limit: u64) -> Result<()> {
     if size > limit {
@@ -38,7 +48,14 @@ impl State {
     pub fn record_bound(&self, t: &Transaction) -> u64 {
         let pair = |(a, b): &(Bytes, Bytes)| 16 + a.len() as u64 + b.len() as u64;
         let mut sum = 64u64;
+        let mut before = None;
         for op in &t.ops {
+            let oid = attrs_of(op);
+            let beside = match oid.is_some() && oid == before {
+                true => ATTRS_BYTES,
+                false => OP_BYTES,
+            };
+            before = oid;
             let bytes = match op {
                 Op::Write { data, .. } => {
                     let len = data.len() as u64;
@@ -50,6 +67,7 @@ impl State {
                     }
                 }
                 Op::SetAttrs { attrs, .. } => attrs.iter().map(pair).sum(),
+                Op::RemoveAttr { name, .. } => name.len() as u64,
                 Op::OmapSet { entries, .. } => entries.iter().map(pair).sum(),
                 Op::OmapRemove { keys, .. } => keys.iter().map(|k| k.len() as u64 + 16).sum(),
                 Op::OmapRemoveRange { first, last, .. } => (first.len() + last.len()) as u64,
@@ -68,7 +86,7 @@ impl State {
                 }
                 _ => 0,
             };
-            sum = bytes.saturating_add(sum).saturating_add(OP_BYTES);
+            sum = bytes.saturating_add(sum).saturating_add(beside);
         }
         sum
     }
