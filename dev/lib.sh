@@ -21,7 +21,8 @@ PACKAGES_TEST=("${PACKAGES_CLIENTS[@]}" ceph-base ceph-fuse python3-cephfs pytho
     etcd-server etcd-client debootstrap openssl iproute2 iptables strace valgrind qemu-system-x86 busybox-static cpio kmod
     rbd-mirror rbd-fuse rbd-nbd python3-prometheus-client)
 # For tests that are long: a real Ceph beside Skep, what go-ceph is compiled against, OpenStack's drivers.
-PACKAGES_LONG=(ceph-mon ceph-mgr ceph-osd librados-dev librbd-dev python3-glance-store python3-nova)
+PACKAGES_LONG=(ceph-mon ceph-mgr ceph-osd librados-dev librbd-dev python3-glance-store python3-nova python3-cinder python3-ddt
+    libvirt-daemon-system libvirt-clients libvirt-daemon-driver-storage-rbd libvirt-daemon-driver-qemu)
 # The lab's tests start sshd processes of their own on loopback.
 PACKAGES_LAB=(fio openssh-client openssh-server)
 PACKAGES_DEMO=("${PACKAGES_CLIENTS[@]}" qemu-system-x86 syslinux syslinux-common mtools dosfstools

@@ -7,6 +7,7 @@ import pytest
 
 from skeptest.mounts import make_volume, mounted, wait_active
 from skeptest.run import wait_until
+from skeptest.work import Work
 
 pytestmark = pytest.mark.own
 
@@ -75,3 +76,35 @@ def test_open_files_and_locks_survive(served, tmp_path):
             wait_active(skep, 'fs')
             f.seek(0)
             assert f.read() == b'before and after'
+
+
+def test_ranks_that_are_failed_by_command_come_back(served, tmp_path):
+    skep = served
+
+    def gid():
+        active = [i for i in skep.ceph_json('fs', 'get', 'fs')['mdsmap']['info'].values() if i['state'] == 'up:active']
+        return active[0]['gid'] if active else None
+
+    with mounted(skep, tmp_path / 'a', fs='fs') as a:
+        def step(i):
+            with open(a / ('f%d' % i), 'xb') as f:
+                f.write(b'%d' % i * 100)
+                f.flush()
+                os.fsync(f.fileno())
+            os.rename(a / ('f%d' % i), a / ('g%d' % i))
+        work = Work(step)
+        try:
+            for words in [('mds', 'fail', 'fs:0'), ('mds', 'fail', 'NAME'), ('fs', 'fail', 'fs')]:
+                work.goes_on(10)
+                before = wait_until(gid, 90, 0.2, 'who serves')
+                info = next(iter(skep.ceph_json('fs', 'get', 'fs')['mdsmap']['info'].values()))
+                skep.ceph(*[info['name'] if w == 'NAME' else w for w in words])
+                if words[0] == 'fs':
+                    skep.ceph('fs', 'set', 'fs', 'joinable', 'true')
+                wait_until(lambda: gid() not in (None, before), 90, 0.2, 'another to serve')
+            work.goes_on(5)
+        finally:
+            work.end()
+    with mounted(skep, tmp_path / 'b', fs='fs') as b:
+        for i in range(work.done):
+            assert (b / ('g%d' % i)).read_bytes() == b'%d' % i * 100

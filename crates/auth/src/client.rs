@@ -66,9 +66,12 @@ impl ClientAuth for NoneClient {
     }
 }
 
-/// Services whose tickets a RADOS client asks for, as a mask.
-const WANTED: u32 =
-    EntityKind::Mon as u32 | EntityKind::Osd as u32 | EntityKind::Mgr as u32 | EntityKind::Auth as u32;
+/// Services whose tickets a client asks for, as a mask.
+const WANTED: u32 = EntityKind::Mon as u32
+    | EntityKind::Osd as u32
+    | EntityKind::Mgr as u32
+    | EntityKind::Mds as u32
+    | EntityKind::Auth as u32;
 
 #[derive(Debug, Clone)]
 pub struct CephxClient {

@@ -26,7 +26,7 @@ pub use core::list::Cursor;
 pub use core::op::{Cmp, CopySource, Operation, Outcome, Served, Step};
 pub use core::snap::SnapContext;
 pub use core::watch::WatchEvent;
-pub use driver::{Client, CommandOutput, IoCtx, Lister, Platform, Watch};
+pub use driver::{Client, CommandOutput, DaemonEvent, DaemonLink, IoCtx, Lister, Platform, Watch};
 pub use error::Error;
 
 /// An answer, or why there is none.

@@ -61,6 +61,12 @@ pub const OSD_CAPS: [(&str, &str); 3] = [
     ("mon", "allow profile osd"),
     ("osd", "allow *"),
 ];
+/// The capabilities of `mds.NAME`, as cephadm gives them: maps, and what is in the pools of file systems.
+pub const MDS_CAPS: [(&str, &str); 3] = [
+    ("mds", "allow"),
+    ("mon", "allow profile mds"),
+    ("osd", "allow rw tag cephfs *=*"),
+];
 const ADMIN_CAPS: [(&str, &str); 4] = [
     ("mds", "allow *"),
     ("mgr", "allow *"),

@@ -37,6 +37,19 @@ static OPTIONS: LazyLock<BTreeMap<&'static str, ConfigOption>> = LazyLock::new(|
 /// of all others that they do nothing.
 const ACTING: &[&str] = &[
     "auth_allow_insecure_global_id_reclaim",
+    "bluestore_compression_algorithm",
+    "bluestore_compression_max_blob_size",
+    "bluestore_compression_min_blob_size",
+    "bluestore_compression_mode",
+    "bluestore_compression_required_ratio",
+    "mgr/balancer/active",
+    "mgr/balancer/min_disk_ratio",
+    "mgr/balancer/mode",
+    "mgr/balancer/pool_ids",
+    "mgr/balancer/sleep_interval",
+    "mgr/balancer/upmap_max_optimizations",
+    "mgr/pg_autoscaler/noautoscale",
+    "mgr/pg_autoscaler/sleep_interval",
     "mon_allow_pool_delete",
     "mon_allow_pool_size_one",
     "mon_max_pg_per_osd",
@@ -46,6 +59,7 @@ const ACTING: &[&str] = &[
     "mon_pg_stuck_threshold",
     "mon_pool_quota_crit_threshold",
     "mon_pool_quota_warn_threshold",
+    "mon_target_pg_per_osd",
     "mon_warn_on_misplaced",
     "mon_warn_on_pool_no_redundancy",
     "mon_warn_on_too_few_osds",
@@ -71,6 +85,7 @@ const ACTING: &[&str] = &[
     "osd_pool_default_flag_nopgchange",
     "osd_pool_default_flag_nosizechange",
     "osd_pool_default_min_size",
+    "osd_pool_default_pg_autoscale_mode",
     "osd_pool_default_pg_num",
     "osd_pool_default_size",
     "osd_recovery_profile",
@@ -83,6 +98,7 @@ const ACTING: &[&str] = &[
     "osd_scrub_interval_randomize_ratio",
     "osd_scrub_max_interval",
     "osd_scrub_min_interval",
+    "target_max_misplaced_ratio",
 ];
 
 /// Beginnings of the names of options that stock clients act upon: monitors hand them out.

@@ -1,8 +1,8 @@
 //! Work on images that the cluster does by itself (Ceph's manager module `rbd_support`): tasks that somebody added, and
-//! schedules of emptying the trash. What is kept of them, as JSON under keys of the store of keys and values.
+//! schedules of emptying the trash and of snapshots for mirroring. What is kept of them, as JSON under keys of the store of keys and values.
 //!
 //! Vocabulary: a *task* is done once, after those that were added before it; a *level* is where a schedule holds: everywhere,
-//! a pool, a namespace of it. The nearest level with a schedule is the one that counts.
+//! a pool, a namespace of it, an image. The nearest level with a schedule is the one that counts.
 //!
 //! Not here: who does it (`rbd_support`, the crate), and how it is asked for (`mon`).
 
@@ -16,10 +16,11 @@ use types::{PoolId, Utime};
 /// Followed by the task's id.
 const TASK_PREFIX: &str = "mgr/rbd_support/task/";
 pub const TRASH_PURGE_KEY: &str = "mgr/rbd_support/trash_purge_schedule";
+pub const MIRROR_SNAPSHOT_KEY: &str = "mgr/rbd_support/mirror_snapshot_schedule";
 /// Tasks that may wait.
 pub const TASKS_MAX: usize = 1000;
 /// Levels with a schedule, and rows of one.
-pub const LEVELS_MAX: usize = 200;
+pub const LEVELS_MAX: usize = 1000;
 pub const ROWS_MAX: usize = 16;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -153,6 +154,8 @@ pub struct Level {
     /// None: everywhere.
     pub pool: Option<PoolId>,
     pub namespace: String,
+    /// An image's id; empty: all of the namespace.
+    pub image: String,
 }
 
 impl Level {
@@ -163,12 +166,20 @@ impl Level {
     pub fn of_pool(pool: PoolId) -> Self {
         Self {
             pool: Some(pool),
-            namespace: String::new(),
+            ..Self::default()
+        }
+    }
+
+    pub fn of_namespace(pool: PoolId, namespace: &str) -> Self {
+        Self {
+            namespace: namespace.into(),
+            ..Self::of_pool(pool)
         }
     }
 
     fn parse(text: &str) -> Option<Self> {
-        let (pool, namespace) = text.split_once('/').unwrap_or((text, ""));
+        let (pool, rest) = text.split_once('/').unwrap_or((text, ""));
+        let (namespace, image) = rest.split_once('/').unwrap_or((rest, ""));
         let pool = match pool {
             "" => None,
             n => Some(n.parse().ok()?),
@@ -176,17 +187,28 @@ impl Level {
         Some(Self {
             pool,
             namespace: namespace.into(),
+            image: image.into(),
         })
     }
 }
 
-/// As `rbd trash purge schedule list` names it: `2` or `2/ns`.
+impl From<&crate::ImageKey> for Level {
+    fn from(key: &crate::ImageKey) -> Self {
+        Self {
+            image: key.id.clone(),
+            ..Self::of_namespace(key.pool, &key.namespace)
+        }
+    }
+}
+
+/// As lists of schedules name it: `2`, `2/ns`, `2//102a3` for an image.
 impl fmt::Display for Level {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.pool, self.namespace.as_str()) {
-            (None, _) => Ok(()),
-            (Some(pool), "") => write!(f, "{pool}"),
-            (Some(pool), ns) => write!(f, "{pool}/{ns}"),
+        match (self.pool, self.namespace.as_str(), self.image.as_str()) {
+            (None, _, _) => Ok(()),
+            (Some(pool), "", "") => write!(f, "{pool}"),
+            (Some(pool), ns, "") => write!(f, "{pool}/{ns}"),
+            (Some(pool), ns, image) => write!(f, "{pool}/{ns}/{image}"),
         }
     }
 }
@@ -261,12 +283,19 @@ impl Row {
 
 /// Of all levels.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Schedules(pub BTreeMap<Level, Vec<Row>>);
+pub struct Schedules {
+    pub levels: BTreeMap<Level, Vec<Row>>,
+    /// Of images with one: as they were called when it was added.
+    pub names: BTreeMap<Level, String>,
+}
 
 impl Schedules {
     pub fn of(state: &ClusterState, key: &str) -> Self {
-        let raw = state.config_keys.get(key);
-        let value = raw.and_then(|raw| serde_json::from_slice::<Value>(raw).ok());
+        state.config_keys.get(key).map(Self::parse).unwrap_or_default()
+    }
+
+    fn parse(raw: &Bytes) -> Self {
+        let value = serde_json::from_slice::<Value>(raw).ok();
         let Some(Value::Object(levels)) = value else {
             return Self::default();
         };
@@ -274,24 +303,42 @@ impl Schedules {
             let list = v.as_array().into_iter().flatten();
             list.filter_map(Row::from_json).collect()
         };
-        let level = |(name, v): (&String, &Value)| Some((Level::parse(name)?, rows(v)));
-        Self(levels.iter().filter_map(level).collect())
+        let mut all = Self::default();
+        for (level, v) in levels.iter() {
+            let Some(level) = Level::parse(level) else {
+                continue;
+            };
+            if let Some(name) = v["name"].as_str() {
+                all.names.insert(level.clone(), name.into());
+            }
+            let list = if v.is_array() { v } else { &v["schedule"] };
+            all.levels.insert(level, rows(list));
+        }
+        all
     }
 
     pub fn value(&self) -> Bytes {
-        let all: Map<String, Value> = self
-            .0
-            .iter()
-            .map(|(level, rows)| (level.to_string(), rows_json(rows)))
-            .collect();
+        let one = |(level, rows): (&Level, &Vec<Row>)| {
+            let rows = rows_json(rows);
+            let value = match self.names.get(level) {
+                Some(name) => json!({"name": name, "schedule": rows}),
+                None => rows,
+            };
+            (level.to_string(), value)
+        };
+        let all: Map<String, Value> = self.levels.iter().map(one).collect();
         Bytes::from(Value::Object(all).to_string())
     }
 
     /// The rows of the nearest level, and that level.
     pub fn nearest(&self, level: &Level) -> Option<(&Level, &Vec<Row>)> {
         let pool = level.pool.map(Level::of_pool);
-        let levels = [Some(level.clone()), pool, Some(Level::everywhere())];
-        let mut found = levels.iter().flatten().filter_map(|l| self.0.get_key_value(l));
+        let namespace = level.pool.map(|p| Level::of_namespace(p, &level.namespace));
+        let levels = [Some(level.clone()), namespace, pool, Some(Level::everywhere())];
+        let mut found = levels
+            .iter()
+            .flatten()
+            .filter_map(|l| self.levels.get_key_value(l));
         found.find(|(_, rows)| !rows.is_empty())
     }
 
@@ -306,10 +353,19 @@ pub fn rows_json(rows: &[Row]) -> Value {
     rows.iter().map(Row::json).collect()
 }
 
-/// An image that somebody names in a new task, to be looked up.
+/// What an image is looked up for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum About {
+    /// A new task of this kind.
+    Task(Action),
+    /// A schedule of snapshots for mirroring.
+    Mirroring,
+}
+
+/// An image that somebody names, to be looked up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
-    pub action: Action,
+    pub about: About,
     pub pool: PoolId,
     pub namespace: String,
     /// Its name, or its id in the trash.
@@ -332,6 +388,8 @@ pub struct Live {
     pub trouble: Option<String>,
     /// Namespaces with images by pool, as far as schedules need them.
     pub namespaces: BTreeMap<PoolId, Vec<String>>,
+    /// Names of images with a schedule of snapshots for mirroring, as far as they take part in it.
+    pub mirrored: BTreeMap<crate::ImageKey, String>,
 }
 
 pub const ENDED_MAX: usize = 50;
@@ -420,19 +478,30 @@ mod tests {
             start: None,
         };
         let mut s = Schedules::default();
-        s.0.insert(Level::everywhere(), vec![day]);
-        s.0.insert(Level::of_pool(2), vec![hour]);
-        let ns = |pool, name: &str| Level {
-            pool: Some(pool),
-            namespace: name.into(),
-        };
+        s.levels.insert(Level::everywhere(), vec![day]);
+        s.levels.insert(Level::of_pool(2), vec![hour]);
+        let ns = Level::of_namespace;
         assert_eq!(s.next_after(&ns(2, "x"), 1), Some(3600));
         assert_eq!(s.next_after(&Level::of_pool(3), 1), Some(86_400));
-        s.0.insert(ns(2, "x"), vec![day]);
+        s.levels.insert(ns(2, "x"), vec![day]);
         assert_eq!(s.next_after(&ns(2, "x"), 1), Some(86_400));
-        let levels: Vec<String> = s.0.keys().map(Level::to_string).collect();
-        assert_eq!(levels, ["", "2", "2/x"]);
-        for level in s.0.keys() {
+        let image = Level {
+            image: "10ab".into(),
+            ..ns(2, "")
+        };
+        assert_eq!(s.next_after(&image, 1), Some(3600));
+        s.levels.insert(image.clone(), vec![day]);
+        s.names.insert(image.clone(), "i".into());
+        assert_eq!(s.next_after(&image, 1), Some(86_400));
+        let levels: Vec<String> = s.levels.keys().map(Level::to_string).collect();
+        assert_eq!(levels, ["", "2", "2//10ab", "2/x"]);
+        let stored = serde_json::from_slice::<Value>(&s.value()).unwrap();
+        assert_eq!(
+            stored["2//10ab"],
+            json!({"name": "i", "schedule": [{"interval": "1d", "start_time": null}]})
+        );
+        assert_eq!(Schedules::parse(&s.value()), s);
+        for level in s.levels.keys() {
             assert_eq!(Level::parse(&level.to_string()).as_ref(), Some(level));
         }
     }

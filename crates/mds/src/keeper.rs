@@ -9,7 +9,7 @@ use crate::Error;
 use crate::journal::{self, Head};
 use crate::machine::{Event, PageRead, Read, Start, Write};
 use crate::place::{self, Fragment};
-use crate::row::{Job, Key, Row, job};
+use crate::row::{self, Job, Key, Row, job};
 use bytes::Bytes;
 use client::{Client, IoCtx, Operation, SnapContext};
 use denc::Decode;
@@ -26,6 +26,9 @@ use types::{Errno, PoolId};
 const ROWS_MAX: usize = 500;
 /// Writes of rows, and objects of a job, under way at once.
 const AT_ONCE: usize = 16;
+/// What is wrong where a file system that was active has no journal or no root.
+const GONE: &str = "is not there, though this file system was active before; nothing was changed. Bring the pool's objects back and \
+                    say 'ceph mds repaired', or make the file system anew";
 const RETRY: Duration = Duration::from_millis(500);
 
 #[derive(Clone)]
@@ -75,7 +78,36 @@ impl Keeper {
 
     // The start
 
-    pub async fn start(&self) -> Result<Start, Error> {
+    /// What is there. Only of a `fresh` file system nothing may be: one that was served before has lost its metadata pool's objects, and
+    /// a new root over what is left of it would be the end of the rest.
+    pub async fn begin(&self, fresh: bool) -> Result<Start, Error> {
+        let start = self.start().await?;
+        if start.is_new {
+            return match fresh {
+                true => Ok(start),
+                false => Err(self.damaged(journal::HEAD, GONE)),
+            };
+        }
+        let root = Key::inode(row::ROOT);
+        if !start
+            .journal
+            .iter()
+            .any(|(_, rows)| rows.iter().any(|(k, _)| *k == root))
+        {
+            let (object, key) = place::of(&root, None);
+            let reads = vec![Read {
+                object: object.clone(),
+                key,
+            }];
+            match self.load(0, reads).await? {
+                Event::Loaded { rows, .. } if rows.iter().any(Option::is_some) => {}
+                _ => return Err(self.damaged(&object, GONE)),
+            }
+        }
+        Ok(start)
+    }
+
+    async fn start(&self) -> Result<Start, Error> {
         let head = self.head().await?;
         let mut start = Start {
             next_segment: head.map_or(1, |h| h.first_segment),

@@ -5,7 +5,7 @@
 
 use crate::keeper::Keeper;
 use crate::machine::{Effect, Event, Machine, Now, Options};
-use crate::membership::{Assigned, Lost, Membership, Presence};
+use crate::membership::{Assigned, Lost, MdsState, Membership, Presence};
 use crate::{Config, Error};
 use client::Client;
 use io::task;
@@ -92,7 +92,14 @@ async fn standby<M: Membership + 'static>(
     let (keeper, machine) = tokio::select! {
         biased;
         _ = stop.wait_for(|s| *s) => return Ok(()),
-        started = alive(&**membership, starting) => started?,
+        started = alive(&**membership, starting) => match started {
+            Err(e @ Error::Damaged { .. }) => {
+                // Nobody is given the rank before somebody has looked.
+                membership.report(MdsState::Damaged).await?;
+                return Err(e);
+            }
+            started => started?,
+        },
     };
     let (conns, net) = listen(c, listener, addr, place.rank)?;
     let (events_tx, events) = mpsc::unbounded_channel();
@@ -155,7 +162,7 @@ async fn begin(c: &Config, rados: &Client, place: &Assigned) -> Result<(Keeper, 
     }
     let keeper = Keeper::new(rados.clone(), place.metadata_pool);
     let began = c.clock.monotonic();
-    let start = keeper.start().await?;
+    let start = keeper.begin(place.fresh).await?;
     let took = c.clock.monotonic().saturating_sub(began);
     tracing::info!(
         "mds.{}: rank {} of '{}': {} transactions in {} segments of the journal read in {} ms",
@@ -183,6 +190,7 @@ fn listen(
     let (net_tx, net) = mpsc::channel(NET_QUEUE);
     let options = net::Options {
         accounts: c.net.clone(),
+        lossless: true,
         ..net::Options::default()
     };
     let config = Arc::new(server_config(c, addr, rank));
@@ -208,7 +216,7 @@ type Done = Result<Event, Error>;
 /// States are published one after the other.
 async fn report<M: Membership>(
     membership: Rc<M>,
-    mut states: mpsc::UnboundedReceiver<crate::membership::MdsState>,
+    mut states: mpsc::UnboundedReceiver<MdsState>,
     events: mpsc::UnboundedSender<Done>,
 ) {
     while let Some(state) = states.recv().await {
@@ -227,7 +235,7 @@ struct Shell<M> {
     keeper: Keeper,
     conns: Connections,
     events: mpsc::UnboundedSender<Done>,
-    reports: mpsc::UnboundedSender<crate::membership::MdsState>,
+    reports: mpsc::UnboundedSender<MdsState>,
     rados: Client,
     pools: BTreeMap<i64, String>,
 }

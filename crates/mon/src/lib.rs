@@ -21,6 +21,6 @@ pub mod shell;
 mod tests;
 
 pub use policies::{lag, near, pools, removal};
-pub use shell::lookups::Images;
+pub use shell::lookups::{Images, Volumes};
 pub use shell::serve::{Inside, MonConfig, Ready, serve, serve_inside};
 pub use shell::{ask, audit};

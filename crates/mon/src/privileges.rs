@@ -27,7 +27,8 @@ struct Known {
 }
 
 /// Ours alone, or other than in Ceph: with the reason.
-const OURS: [(&str, &str, &str, &str); 15] = [
+const OURS: [(&str, &str, &str, &str); 16] = [
+    ("fs volume rename", "mgr", "rw", "of 18.2"),
     ("doctor", "mon", "r", "ours"),
     ("skep metrics", "mgr", "r", "ours"),
     (
@@ -72,7 +73,7 @@ const OURS: [(&str, &str, &str, &str); 15] = [
 ];
 
 /// First words of the commands of modules.
-const MODULES: [(&str, &str); 34] = [
+const MODULES: [(&str, &str); 37] = [
     ("osd status", "status"),
     ("device monitoring", "devicehealth"),
     ("device query-daemon-health-metrics", "devicehealth"),
@@ -86,6 +87,9 @@ const MODULES: [(&str, &str); 34] = [
     ("osd perf counters", "osd_perf_query"),
     ("fs status", "status"),
     ("osd pool autoscale-status", "pg_autoscaler"),
+    ("osd pool set noautoscale", "pg_autoscaler"),
+    ("osd pool unset noautoscale", "pg_autoscaler"),
+    ("osd pool get noautoscale", "pg_autoscaler"),
     ("fs volume", "volumes"),
     ("fs subvolume", "volumes"),
     ("fs clone", "volumes"),

@@ -33,6 +33,14 @@ impl Accepted {
         either!(self, c => c.output())
     }
 
+    /// The lossless session that it carries.
+    pub fn session(&self) -> Option<u64> {
+        match self {
+            Accepted::V2(c) => c.session(),
+            Accepted::V1(_) => None,
+        }
+    }
+
     /// Queues a message; only on an open session.
     pub fn send(&mut self, m: Message) -> Result<(), Error> {
         either!(self, c => c.send(m))

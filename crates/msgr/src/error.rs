@@ -66,4 +66,7 @@ pub enum Error {
     Ident(String),
     #[error("send before the session is open")]
     NotReady,
+    /// Another connection carries its session now, or there is none any more.
+    #[error("its session has left it")]
+    Displaced,
 }

@@ -32,6 +32,7 @@ mod reader;
 #[cfg(test)]
 mod replay;
 mod server;
+mod sessions;
 pub mod v1;
 mod writer;
 
@@ -50,3 +51,4 @@ pub use payload::{
 pub use peer::{Peer, answer_mauth};
 pub use reader::TRANSCRIPT_MAX;
 pub use server::{Event, ServerConfig, ServerConnection};
+pub use sessions::{SESSIONS_MAX, Sessions, TOTAL_BYTES_MAX, UNACKED_BYTES_MAX};

@@ -133,7 +133,12 @@ impl Link {
 
     pub fn send_message(&mut self, m: Message) -> Result<(), Error> {
         self.out_seq += 1;
-        let header = m.header(self.out_seq, self.in_seq);
+        self.put_message(m, self.out_seq, self.in_seq)
+    }
+
+    /// A message under a number that its session gave it.
+    pub fn put_message(&mut self, m: Message, seq: u64, ack: u64) -> Result<(), Error> {
+        let header = m.header(seq, ack);
         let rest = [m.front, m.middle, m.data];
         self.writer.frame(&mut self.out, Tag::Message, &header, rest)
     }

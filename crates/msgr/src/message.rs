@@ -55,6 +55,13 @@ impl Message {
         b
     }
 
+    /// The number that a frame's header acknowledges.
+    pub(crate) fn acknowledged(header: &[u8]) -> u64 {
+        let mut b = [0; 8];
+        b.copy_from_slice(&header[28..36]);
+        u64::from_le_bytes(b)
+    }
+
     /// The sequence number and the message, from a frame whose header has been found long enough.
     pub(crate) fn from_segments([h, front, middle, data]: [Bytes; 4]) -> (u64, Self) {
         let u16_at = |at: usize| u16::from_le_bytes([h[at], h[at + 1]]);

@@ -172,6 +172,7 @@ impl Recorded {
                         assert_eq!(m, want.pop_front().unwrap().1);
                         got += 1;
                     }
+                    Event::Resumed(_) => panic!("a session of before"),
                     Event::Denied(e) => panic!("{e}"),
                 }
                 while open && answers.front().is_some_and(|(ack, _)| *ack == got) {

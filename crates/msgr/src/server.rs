@@ -1,8 +1,8 @@
-//! The accepting side: from the first byte of the banner to an open lossy session.
+//! The accepting side: from the first byte of the banner to an open session, a lossy one or one of [`Sessions`].
 //!
 //! States and what each accepts (docs/protocol/ceph/01-messenger.md, 3.7): banner; HELLO; AUTH_REQUEST (again after a
 //! refusal); AUTH_REQUEST_MORE; AUTH_SIGNATURE; CLIENT_IDENT or SESSION_RECONNECT (answered with a full
-//! reset, since lossy sessions cannot be resumed); then messages, keepalives, acknowledgements. Anything
+//! reset where there is nothing to be resumed); then messages, keepalives, acknowledgements. Anything
 //! else closes the connection without an answer, as a real server does.
 
 use crate::frame::{Limits, Tag};
@@ -13,14 +13,18 @@ use crate::payload::{
     AuthBadMethod, AuthDone, AuthRequest, ClientIdent, FLAG_LIFELINE, FLAG_LOSSY, Hello, Reconnect,
     ServerIdent, blob, con_modes, method_numbers,
 };
-use crate::{Error, Message, Output, Peer, features};
+use crate::reader::Frame;
+use crate::sessions::{Opened, Resumed};
+use crate::{Error, Message, Output, Peer, Sessions, features};
 use auth::{
     AuthError, AuthMethod, Authenticator, ConMode, Context, Entropy, Granted, Identity, Pending, Step,
 };
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use bytes::{Bytes, BytesMut};
 use denc::Encode;
+use std::cell::RefCell;
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::sync::Arc;
 use types::{EntityAddr, EntityAddrVec, EntityKind, EntityName, Errno, Utime};
 
@@ -76,6 +80,8 @@ pub enum Event {
     Denied(String),
     /// The session is open; messages follow.
     Ready(Arc<Peer>),
+    /// A session of before goes on over this connection: its owner need not know.
+    Resumed(Arc<Peer>),
     Message(Message),
 }
 
@@ -113,6 +119,9 @@ pub struct ServerConnection {
     peer_kind: u8,
     attempts: u32,
     granted: Option<(Identity, AuthMethod, ConMode)>,
+    /// Where sessions are lossless: all of them, and the one that this connection carries.
+    sessions: Option<Rc<RefCell<Sessions>>>,
+    session: Option<u64>,
 }
 
 impl ServerConnection {
@@ -127,7 +136,22 @@ impl ServerConnection {
             peer_kind: 0,
             attempts: 0,
             granted: None,
+            sessions: None,
+            session: None,
         }
+    }
+
+    /// Its session is one of these, if the client wants one that outlives connections. `global_seq` names the connection there.
+    pub fn lossless(self, sessions: Rc<RefCell<Sessions>>) -> Self {
+        Self {
+            sessions: Some(sessions),
+            ..self
+        }
+    }
+
+    /// The lossless session that it carries.
+    pub fn session(&self) -> Option<u64> {
+        self.session
     }
 
     /// Where received bytes belong, and how many at most. After reading, call [`Self::next`] until `None`.
@@ -158,6 +182,12 @@ impl ServerConnection {
         if !self.is_open() {
             return Err(Error::NotReady);
         }
+        if let (Some(sessions), Some(id)) = (&self.sessions, self.session) {
+            let mut sessions = sessions.borrow_mut();
+            sessions.check(id, self.global_seq)?;
+            let (seq, ack) = sessions.push(id, &m).ok_or(Error::Displaced)?;
+            return self.link.put_message(m, seq, ack);
+        }
         self.link.send_message(m)
     }
 
@@ -173,14 +203,48 @@ impl ServerConnection {
         }
         while let Some(frame) = self.link.reader.next_frame()? {
             let event = match self.state {
-                State::Open => self.link.session_frame(frame)?.map(Event::Message),
+                State::Open => self.session_frame(frame)?.map(Event::Message),
                 _ => self.handshake_frame(frame.tag, &frame.segments[0], now)?,
             };
             if event.is_some() {
                 return Ok(event);
             }
         }
+        self.acknowledge()?;
         Ok(None)
+    }
+
+    fn session_frame(&mut self, frame: Frame) -> Result<Option<Message>, Error> {
+        let (Some(sessions), Some(id)) = (&self.sessions, self.session) else {
+            return self.link.session_frame(frame);
+        };
+        let mut sessions = sessions.borrow_mut();
+        match frame.tag {
+            Tag::Message => {
+                let ack = Message::acknowledged(&frame.segments[0]);
+                let (seq, message) = Message::from_segments(frame.segments);
+                let new = sessions.received(id, self.global_seq, seq, ack)?;
+                Ok(new.then_some(message))
+            }
+            Tag::Ack => {
+                sessions.check(id, self.global_seq)?;
+                sessions.acked(id, decode(Tag::Ack, &frame.segments[0])?);
+                Ok(None)
+            }
+            _ => self.link.session_frame(frame),
+        }
+    }
+
+    /// Tells the client what has come of it, where no message has told it since.
+    fn acknowledge(&mut self) -> Result<(), Error> {
+        let (Some(sessions), Some(id)) = (&self.sessions, self.session) else {
+            return Ok(());
+        };
+        let due = sessions.borrow_mut().due(id, self.global_seq);
+        match due {
+            Some(seq) => self.link.send_control(Tag::Ack, &seq.to_le_bytes()),
+            None => Ok(()),
+        }
     }
 
     fn send_hello(&mut self) -> Result<(), Error> {
@@ -216,11 +280,8 @@ impl ServerConnection {
             }
             (State::Ident, Tag::ClientIdent) => self.client_ident(decode(tag, payload)?),
             (State::Ident, Tag::SessionReconnect) => {
-                decode::<Reconnect>(tag, payload)?;
                 self.attempt()?;
-                self.link.send_control(Tag::SessionReset, &[1])?;
-                self.state = State::Ident;
-                Ok(None)
+                self.reconnect(&decode(tag, payload)?)
             }
             (state, tag) => Err(Error::Unexpected {
                 tag,
@@ -351,25 +412,13 @@ impl ServerConnection {
                 "{name} asks for a lifeline, and gets none here"
             )));
         }
-        let reply = ServerIdent {
-            addrs: self.config.addrs.clone(),
-            gid: self.config.name.num,
-            global_seq: self.global_seq,
-            supported: self.config.supported,
-            required: self.config.required,
-            flags: FLAG_LOSSY | if keeps { FLAG_LIFELINE } else { 0 },
-            cookie: 0,
-        };
-        self.link.send_control(Tag::ServerIdent, &reply.to_bytes())?;
-        self.link.open_session(self.config.limits);
-        self.state = State::Open;
-        Ok(Some(Event::Ready(Arc::new(Peer {
+        let peer = Arc::new(Peer {
             name,
             auth_name: identity.name,
             global_id: identity.global_id,
             caps: identity.caps,
             key_epoch: identity.key_epoch,
-            addrs: ident.addrs,
+            addrs: ident.addrs.clone(),
             sock: self.peer_sock,
             features: ident.supported & self.config.supported,
             method,
@@ -377,6 +426,96 @@ impl ServerConnection {
             server_challenge: identity.server_challenge,
             lifeline,
             monmap_epoch: None,
+        });
+        self.open(&ident, peer, keeps).map(Some)
+    }
+
+    /// SERVER_IDENT: who we are, and which session it is. `keeps`: lifelines.
+    fn open(&mut self, ident: &ClientIdent, peer: Arc<Peer>, keeps: bool) -> Result<Event, Error> {
+        let sessions = self.sessions.clone();
+        let sessions = sessions.filter(|_| ident.flags & FLAG_LOSSY == 0 && ident.cookie != 0);
+        let (flags, cookie) = match &sessions {
+            Some(_) => (0, self.cookie()),
+            None => (FLAG_LOSSY | if keeps { FLAG_LIFELINE } else { 0 }, 0),
+        };
+        let mut resumed = false;
+        if let Some(sessions) = &sessions {
+            let mut sessions = sessions.borrow_mut();
+            let (id, opened) = sessions.open(&peer, ident.cookie, cookie, ident.global_seq, self.global_seq);
+            resumed = match opened {
+                Opened::New => false,
+                Opened::Again => true,
+                Opened::Stale => return Err(Error::Displaced),
+            };
+            self.session = Some(id);
+        }
+        let reply = ServerIdent {
+            addrs: self.config.addrs.clone(),
+            gid: self.config.name.num,
+            global_seq: self.global_seq,
+            supported: self.config.supported,
+            required: self.config.required,
+            flags,
+            cookie,
+        };
+        self.link.send_control(Tag::ServerIdent, &reply.to_bytes())?;
+        self.begin_session()?;
+        Ok(match resumed {
+            true => Event::Resumed(peer),
+            false => Event::Ready(peer),
+        })
+    }
+
+    /// Never 0, which stands for none.
+    fn cookie(&self) -> u64 {
+        let mut b = [0; 8];
+        self.config.entropy.fill(&mut b);
+        u64::from_le_bytes(b).max(1)
+    }
+
+    /// Messages follow: first those that an earlier connection did not get through.
+    fn begin_session(&mut self) -> Result<(), Error> {
+        self.link.open_session(self.config.limits);
+        self.state = State::Open;
+        if let (Some(sessions), Some(id)) = (&self.sessions, self.session) {
+            for (seq, ack, m) in sessions.borrow().unacked(id) {
+                self.link.put_message(m, seq, ack)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn reconnect(&mut self, r: &Reconnect) -> Result<Option<Event>, Error> {
+        self.state = State::Ident;
+        let (Some(sessions), Some((identity, ..))) = (self.sessions.clone(), &self.granted) else {
+            self.link.send_control(Tag::SessionReset, &[1])?;
+            return Ok(None);
+        };
+        let (answer, found) = sessions
+            .borrow_mut()
+            .resume(identity.global_id, r, self.global_seq);
+        let (tag, payload) = match answer {
+            Resumed::Reset => (Tag::SessionReset, vec![1]),
+            Resumed::RetryGlobal(seq) => (Tag::SessionRetryGlobal, seq.to_le_bytes().to_vec()),
+            Resumed::Retry(seq) => (Tag::SessionRetry, seq.to_le_bytes().to_vec()),
+            Resumed::Ok(seq) => (Tag::SessionReconnectOk, seq.to_le_bytes().to_vec()),
+        };
+        self.link.send_control(tag, &payload)?;
+        let Some((id, peer)) = found else { return Ok(None) };
+        let Some((identity, method, mode)) = self.granted.take() else {
+            return Err(Error::Ident("reconnect without authentication".into()));
+        };
+        self.session = Some(id);
+        self.begin_session()?;
+        Ok(Some(Event::Resumed(Arc::new(Peer {
+            auth_name: identity.name,
+            caps: identity.caps,
+            key_epoch: identity.key_epoch,
+            server_challenge: identity.server_challenge,
+            sock: self.peer_sock,
+            method,
+            secure: mode == ConMode::Secure,
+            ..Peer::clone(&peer)
         }))))
     }
 

@@ -49,7 +49,7 @@ impl End {
     fn is_ordinary(&self) -> bool {
         match self {
             End::PeerClosed | End::OwnerGone => true,
-            End::Protocol(msgr::Error::Elsewhere(_) | msgr::Error::Closed) => true,
+            End::Protocol(msgr::Error::Elsewhere(_) | msgr::Error::Closed | msgr::Error::Displaced) => true,
             End::Cut(why) => ![SLOW_READER, STALLED, SILENT].contains(why),
             End::Io(e) => matches!(e.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe),
             _ => false,
@@ -129,8 +129,8 @@ impl Connection {
         if !self.why.get().is_empty() {
             return false;
         }
-        // One answer may be beyond it: a whole object, while something else still waits.
-        if self.queued_bytes() > output_max {
+        // One answer may be beyond it: a whole object, while something else still waits. A lossless session has a bound of its own.
+        if self.queued_bytes() > output_max && self.session().is_none() {
             self.cut(SLOW_READER);
             return false;
         }
@@ -146,6 +146,20 @@ impl Connection {
         self.count_output();
         self.wake.notify_one();
         true
+    }
+
+    /// The lossless session that it carries.
+    fn session(&self) -> Option<u64> {
+        self.proto.borrow().session()
+    }
+
+    /// How the owner calls it.
+    fn owners_id(&self) -> ConnId {
+        self.session().map_or(self.id, ConnId)
+    }
+
+    pub fn is_cut(&self) -> bool {
+        !self.why.get().is_empty()
     }
 
     pub fn has_lane(&self) -> bool {
@@ -189,6 +203,12 @@ impl Connection {
         }
         drop(stream);
         self.log(&end, clock.monotonic());
+        if let (Some(lossless), Some(session)) = (&shared.lossless, self.session()) {
+            // It waits for the client to come back. What was taken from the socket is heard, if there is an owner.
+            lossless.sessions.borrow_mut().left(session, self.id.0);
+            drop(lossless.deliver(session, &events).await);
+            return;
+        }
         if self.peer.borrow().is_some() {
             // The owner may be gone; then nobody is left to be told.
             let _ = events.send(NetEvent::Closed { conn: self.id }).await;
@@ -380,11 +400,12 @@ impl Connection {
                 // Above.
                 Some(Event::Denied(_)) => continue,
                 Some(Event::Ready(peer)) if peer.lifeline => return Err(End::Lifeline(peer)),
-                Some(Event::Ready(peer)) => {
-                    self.take_place(shared, &peer)?;
-                    self.take_lane(shared, &peer);
-                    *self.peer.borrow_mut() = Some(peer.clone());
-                    NetEvent::Opened { conn: self.id, peer }
+                Some(Event::Ready(peer)) => self.opened(shared, peer)?,
+                Some(Event::Resumed(peer)) => {
+                    self.resumed(shared, peer)?;
+                    // What the connection before had taken comes first.
+                    self.deliver(shared, events).await?;
+                    continue;
                 }
                 Some(Event::Message(msg)) => {
                     shared.options.accounts.perf.msgr_recv_messages.inc();
@@ -393,13 +414,61 @@ impl Connection {
                         None => self.budget.take(msg.size()),
                     };
                     NetEvent::Message {
-                        conn: self.id,
+                        conn: self.owners_id(),
                         msg,
                         permit,
                     }
                 }
             };
-            events.send(event).await.map_err(|_| End::OwnerGone)?;
+            self.tell(shared, events, event).await?;
+        }
+    }
+
+    fn opened(&self, shared: &Shared, peer: Arc<Peer>) -> Result<NetEvent, End> {
+        if let Err(e) = self.take_place(shared, &peer) {
+            // Its owner never heard of it.
+            shared.end_session(self.session());
+            return Err(e.into());
+        }
+        self.take_lane(shared, &peer);
+        *self.peer.borrow_mut() = Some(peer.clone());
+        shared.settle_sessions();
+        Ok(NetEvent::Opened {
+            conn: self.owners_id(),
+            peer,
+        })
+    }
+
+    fn resumed(&self, shared: &Shared, peer: Arc<Peer>) -> Result<(), End> {
+        shared.settle_sessions();
+        self.take_place(shared, &peer)?;
+        tracing::debug!(conn = self.id.0, peer = %self.sock, "{}: its session goes on", peer.name);
+        *self.peer.borrow_mut() = Some(peer);
+        Ok(())
+    }
+
+    async fn tell(
+        &self,
+        shared: &Shared,
+        events: &mpsc::Sender<NetEvent>,
+        event: NetEvent,
+    ) -> Result<(), End> {
+        match (&shared.lossless, self.session()) {
+            (Some(lossless), Some(session)) => {
+                lossless.put(session, event);
+                self.deliver(shared, events).await
+            }
+            _ => events.send(event).await.map_err(|_| End::OwnerGone),
+        }
+    }
+
+    async fn deliver(&self, shared: &Shared, events: &mpsc::Sender<NetEvent>) -> Result<(), End> {
+        match (&shared.lossless, self.session()) {
+            (Some(lossless), Some(session)) => {
+                let delivered = lossless.deliver(session, events).await;
+                delivered.map_err(|_| End::OwnerGone)
+            }
+            _ => Ok(()),
         }
     }
 

@@ -6,6 +6,7 @@ use crate::connection::{Connection, GIVES_WAY, SLOW_READER};
 use crate::guesses::Guesses;
 use crate::lanes::Lanes;
 use crate::lifelines::Intake;
+use crate::lossless::Lossless;
 use crate::outputs::{ANSWER_MAX, Outputs};
 use crate::places::{NoPlace, Places};
 use auth::{AuthMethod, PeerCaps};
@@ -74,6 +75,9 @@ pub struct Options {
     pub lifelines: Intake,
     /// Lanes that other OSDs of this process offer, and the address by which these know the listener.
     pub lanes: Option<(Lanes, EntityAddr)>,
+    /// Sessions of clients that ask for it outlive their connections: a connection's number then names the session, and `Closed`
+    /// says that the session has ended.
+    pub lossless: bool,
 }
 
 /// How often connections are looked at that hold what others wait for.
@@ -95,6 +99,7 @@ impl Default for Options {
             stall: Duration::from_secs(2),
             lifelines: Intake::default(),
             lanes: None,
+            lossless: false,
         }
     }
 }
@@ -112,7 +117,11 @@ pub(crate) struct Shared {
     /// When [`Shared::look`] was called last.
     looked: Cell<Duration>,
     pub guesses: Rc<RefCell<Guesses>>,
+    pub lossless: Option<Lossless<NetEvent>>,
 }
+
+/// A session was taken over by another connection of its client, or has ended.
+const DISPLACED: &str = "its session has left it";
 
 /// A daemon of the cluster, or an administrator.
 fn is_trusted(peer: &Peer) -> bool {
@@ -123,6 +132,31 @@ fn is_trusted(peer: &Peer) -> bool {
 }
 
 impl Shared {
+    /// Connections that carry nothing any more are closed, and the owner hears of sessions that ended.
+    pub fn settle_sessions(&self) {
+        let Some(lossless) = &self.lossless else { return };
+        let displaced = lossless.sessions.borrow_mut().take_displaced();
+        for conn in displaced {
+            self.cut(ConnId(conn), DISPLACED);
+        }
+        lossless.news.notify_one();
+    }
+
+    pub fn end_session(&self, session: Option<u64>) {
+        if let (Some(lossless), Some(id)) = (&self.lossless, session) {
+            lossless.sessions.borrow_mut().end(id);
+            self.settle_sessions();
+        }
+    }
+
+    /// Sessions may have ended; never, where there are none.
+    pub async fn session_news(&self) {
+        match &self.lossless {
+            Some(lossless) => lossless.news.notified().await,
+            None => std::future::pending().await,
+        }
+    }
+
     pub fn take_place(&self, conn: ConnId, ip: IpAddr, peer: &Peer) -> Result<(), NoPlace> {
         let silence = |c: ConnId| self.conns.borrow().get(&c).map_or(0, |c| c.idle_sweeps.get());
         let mut places = self.places.borrow_mut();
@@ -205,6 +239,7 @@ impl Connections {
         let total = TotalBudget::new(accounts.requests.clone(), options.stall);
         let outputs = Outputs::new(accounts.replies.clone(), accounts.peers.clone(), options.stall);
         let connections_max = options.connections_max.min(accounts.connections_max());
+        let lossless = options.lossless.then(Lossless::new);
         Self {
             shared: Rc::new(Shared {
                 outputs,
@@ -218,12 +253,29 @@ impl Connections {
                 hesitation: Cell::new(Duration::ZERO),
                 looked: Cell::new(Duration::ZERO),
                 guesses: Rc::default(),
+                lossless,
             }),
         }
     }
 
+    /// The connection; of a session the one that carries it now.
     fn get(&self, conn: ConnId) -> Option<Rc<Connection>> {
-        self.shared.conns.borrow().get(&conn).cloned()
+        let lossless = self.shared.lossless.as_ref();
+        let at = match lossless.map(|l| l.sessions.borrow()) {
+            Some(sessions) if sessions.contains(conn.0) => ConnId(sessions.holder(conn.0)?),
+            _ => conn,
+        };
+        self.shared.conns.borrow().get(&at).cloned()
+    }
+
+    /// Its session waits for its client to come back: what is queued waits, too. False: there is no such session.
+    fn send_later(&self, conn: ConnId, m: &Message) -> bool {
+        let Some(lossless) = &self.shared.lossless else {
+            return false;
+        };
+        let kept = lossless.sessions.borrow_mut().push(conn.0, m).is_some();
+        self.shared.settle_sessions();
+        kept
     }
 
     /// Queues a message; false if the connection is gone (then so is its session). Messages queued in one
@@ -231,10 +283,18 @@ impl Connections {
     pub fn send(&self, conn: ConnId, m: Message) -> bool {
         let s = &self.shared;
         let (perf, size) = (&s.options.accounts.perf, m.size() as u64);
-        let sent = self.get(conn).is_some_and(|c| {
-            perf.msgr_send_bytes.add(if c.has_lane() { size } else { 0 });
-            c.send(m, s.options.output_max)
-        });
+        let sent = match self.get(conn) {
+            Some(c) if c.is_cut() => self.send_later(conn, &m),
+            Some(c) => {
+                perf.msgr_send_bytes.add(if c.has_lane() { size } else { 0 });
+                let sent = c.send(m, s.options.output_max);
+                if s.lossless.is_some() {
+                    s.settle_sessions();
+                }
+                sent
+            }
+            None => self.send_later(conn, &m),
+        };
         perf.msgr_send_messages.inc();
         if s.outputs.is_far_beyond()
             && let Some(most) = s.most_output(|_| true)
@@ -275,6 +335,7 @@ impl Connections {
         if let Some(c) = self.get(conn) {
             c.cut("closed by us");
         }
+        self.shared.end_session(Some(conn.0));
     }
 
     /// From now on nothing is said to a new connection before so much time has passed: who tries several servers at once

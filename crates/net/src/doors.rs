@@ -2,8 +2,10 @@
 //! the same to everybody above (`msgr::Accepted`).
 
 use io::socket::{Acceptor, Listener, Stream};
-use msgr::{Accepted, ServerConfig, ServerConnection, v1};
+use msgr::{Accepted, ServerConfig, ServerConnection, Sessions, v1};
+use std::cell::RefCell;
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::sync::Arc;
 use types::{EntityAddr, EntityAddrVec};
 
@@ -89,9 +91,22 @@ pub(crate) enum Door {
 }
 
 impl Door {
-    pub fn protocol(self, config: Arc<ServerConfig>, peer: SocketAddr, global_seq: u64) -> Accepted {
+    /// Sessions over v1 are lossy.
+    pub fn protocol(
+        self,
+        config: Arc<ServerConfig>,
+        peer: SocketAddr,
+        global_seq: u64,
+        lossless: Option<Rc<RefCell<Sessions>>>,
+    ) -> Accepted {
         match self {
-            Self::V2 => Accepted::V2(Box::new(ServerConnection::new(config, peer, global_seq))),
+            Self::V2 => {
+                let conn = ServerConnection::new(config, peer, global_seq);
+                Accepted::V2(Box::new(match lossless {
+                    Some(sessions) => conn.lossless(sessions),
+                    None => conn,
+                }))
+            }
             Self::V1 => Accepted::V1(Box::new(v1::ServerConnection::new(config, peer, global_seq))),
         }
     }

@@ -23,6 +23,7 @@ mod doors;
 mod guesses;
 mod lanes;
 mod lifelines;
+mod lossless;
 mod outputs;
 mod places;
 mod server;

@@ -63,8 +63,26 @@ impl Server {
                 () = self.connections.shared.stop.notified() => {}
                 _ = sweep.tick() => self.sweep(),
                 _ = look.tick() => self.connections.shared.look(self.clock.monotonic()),
+                () = self.connections.shared.session_news() => self.tell_ends().await,
                 accepted = doors.accept() => self.accepted(accepted).await,
             }
+        }
+        if let Some(lossless) = &self.connections.shared.lossless {
+            lossless.sessions.borrow_mut().end_all();
+            self.tell_ends().await;
+        }
+    }
+
+    /// The owner hears of sessions that have ended.
+    async fn tell_ends(&self) {
+        let Some(lossless) = &self.connections.shared.lossless else {
+            return;
+        };
+        let gone = lossless.sessions.borrow_mut().take_gone();
+        for id in gone {
+            lossless.put(id, NetEvent::Closed { conn: ConnId(id) });
+            // Without an owner nobody is left to be told.
+            drop(lossless.deliver(id, &self.events).await);
         }
     }
 
@@ -92,7 +110,8 @@ impl Server {
             options.message_bytes_max,
             shared.total.clone(),
         );
-        let proto = door.protocol(self.config.clone(), peer, id.0);
+        let sessions = shared.lossless.as_ref().map(|l| l.sessions.clone());
+        let proto = door.protocol(self.config.clone(), peer, id.0, sessions);
         let output = Output::new(shared.outputs.clone());
         let conn = Connection::new(id, peer, proto, budget, output, shared.guesses.clone());
         shared.conns.borrow_mut().insert(id, conn.clone());
@@ -114,6 +133,10 @@ impl Server {
         let shared = &self.connections.shared;
         shared.options.lifelines.sweep();
         let limit = (shared.options.idle_timeout.as_secs() / SWEEP.as_secs()) as u32;
+        if let Some(lossless) = &shared.lossless {
+            lossless.sessions.borrow_mut().sweep(limit);
+            shared.settle_sessions();
+        }
         let all: Vec<_> = shared.conns.borrow().values().cloned().collect();
         for c in all {
             c.idle_sweeps.set(c.idle_sweeps.get() + 1);

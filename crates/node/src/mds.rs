@@ -2,7 +2,7 @@
 
 use crate::role::{Plan, Role, Running};
 use crate::{AuthMode, Error, monitor};
-use auth::{AllowNone, Authenticator, ConMode, TicketVerifier};
+use auth::{AllowNone, Authenticator, ConMode, Context, CryptoKey, TicketVerifier};
 use cluster::ClusterState;
 use cluster::files::MdsDaemon;
 use io::group::Group;
@@ -18,7 +18,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
-use types::{AuthName, EntityAddr, EntityKind, Epoch};
+use types::{AuthName, EntityAddr, EntityKind, Epoch, Errno, Utime};
 
 /// Memory for rows that nobody uses.
 const CACHE_BYTES: usize = 256 << 20;
@@ -35,10 +35,38 @@ const AGAIN_AFTER: Duration = Duration::from_millis(500);
 /// Gids that JSON readers take as they are.
 const GID_MASK: u64 = (1 << 52) - 1;
 
-type Recipe = Arc<dyn Fn() -> Result<mds::Config, String> + Send + Sync>;
+type Recipe = Arc<dyn Fn(Option<CryptoKey>) -> mds::Config + Send + Sync>;
+
+/// Who the metadata servers of this process are to the cluster.
+#[derive(Clone)]
+struct Identity {
+    name: AuthName,
+    auth: AuthMode,
+}
+
+impl Identity {
+    /// Its key, which it is given when it first needs one.
+    async fn key(
+        &self,
+        cluster: &ClusterHandle,
+        platform: &crate::platform::Platform,
+    ) -> Result<Option<CryptoKey>, Lost> {
+        if self.auth == AuthMode::None {
+            return Ok(None);
+        }
+        let entropy = platform.entropy();
+        let cx = Context {
+            now: Utime::from_unix(platform.clock.wall()),
+            entropy: &*entropy,
+        };
+        let new = cluster::new_entity(&cx, &cluster::MDS_CAPS);
+        cluster.mds_key(&self.name, &new).await.map(Some).map_err(lost)
+    }
+}
 
 struct MdsRole {
     name: String,
+    identity: Identity,
     recipe: Recipe,
     cluster: ClusterHandle,
     platform: crate::platform::Platform,
@@ -50,9 +78,14 @@ pub(crate) fn roles(plan: &Plan<'_>) -> Result<Vec<Box<dyn Role>>, Error> {
     let (settings, cluster, platform) = (plan.settings.clone(), plan.cluster.clone(), plan.platform.clone());
     let modes = ModeSwitch::new(Modes::default());
     let short = name.clone();
-    let recipe = move || {
+    let identity = Identity {
+        name: AuthName::new(EntityKind::Mds, name.clone()),
+        auth: settings.auth,
+    };
+    let entity = identity.name.clone();
+    let recipe = move |key| {
         let state = cluster.state();
-        Ok(mds::Config {
+        mds::Config {
             name: short.clone(),
             bind: SocketAddr::new(settings.bind, 0),
             nonce: platform.random.u32().max(1),
@@ -62,13 +95,14 @@ pub(crate) fn roles(plan: &Plan<'_>) -> Result<Vec<Box<dyn Role>>, Error> {
             entropy: platform.entropy(),
             clock: platform.clock.clone(),
             random: platform.random.clone(),
-            rados: rados(&settings, &state)?,
+            rados: rados(&settings, &state, &entity, key),
             net: net::Accounts::alone(NET_BYTES),
             cache_bytes: CACHE_BYTES,
-        })
+        }
     };
     Ok(vec![Box::new(MdsRole {
         name: format!("mds.{name}"),
+        identity,
         recipe: Arc::new(recipe),
         cluster: plan.cluster.clone(),
         platform: plan.platform.clone(),
@@ -76,24 +110,17 @@ pub(crate) fn roles(plan: &Plan<'_>) -> Result<Vec<Box<dyn Role>>, Error> {
 }
 
 /// The pools' client of this process.
-fn rados(settings: &crate::Settings, state: &ClusterState) -> Result<client::Conf, String> {
-    let admin = AuthName::new(EntityKind::Client, "admin");
+fn rados(
+    settings: &crate::Settings,
+    state: &ClusterState,
+    name: &AuthName,
+    key: Option<CryptoKey>,
+) -> client::Conf {
     let mut mons: Vec<EntityAddr> = state.monmap.by_rank().map(|m| m.addrs.first()).collect();
     if mons.is_empty() {
         mons.push(monitor::addr(settings));
     }
-    let key = match settings.auth {
-        AuthMode::None => None,
-        AuthMode::Cephx => match state.auth.get(&admin) {
-            Some(entity) => Some(entity.key.clone()),
-            None => {
-                return Err(format!(
-                    "the key of {admin} is gone: the metadata server needs it"
-                ));
-            }
-        },
-    };
-    Ok(client::Conf::new(admin, mons, key))
+    client::Conf::new(name.clone(), mons, key)
 }
 
 fn authenticator(plan: &Plan<'_>) -> Arc<dyn Authenticator> {
@@ -136,10 +163,12 @@ impl Role for MdsRole {
         stop: watch::Receiver<bool>,
     ) -> std::io::Result<Running> {
         let (recipe, cluster, platform) = (self.recipe.clone(), self.cluster.clone(), self.platform.clone());
+        let identity = self.identity.clone();
         task::spawn_group(group, &self.name, move || async move {
             // Without a file system there is nothing to wait for.
             let _ = ready.send(());
             Daemons {
+                identity,
                 recipe,
                 cluster,
                 platform,
@@ -154,6 +183,7 @@ impl Role for MdsRole {
 
 /// The daemons of one run: as many as there are file systems.
 struct Daemons {
+    identity: Identity,
     recipe: Recipe,
     cluster: ClusterHandle,
     platform: crate::platform::Platform,
@@ -194,10 +224,12 @@ impl Daemons {
     fn spawn(&self, index: usize, tell: mpsc::Sender<String>) -> task::TaskHandle<()> {
         let (recipe, cluster, platform) = (self.recipe.clone(), self.cluster.clone(), self.platform.clone());
         let (mut stop, count) = (self.stop.clone(), self.count.clone());
+        let identity = self.identity.clone();
         task::spawn_local(async move {
             while !*stop.borrow() {
-                let served = match recipe() {
-                    Ok(mut config) => {
+                let served = match identity.key(&cluster, &platform).await {
+                    Ok(key) => {
+                        let mut config = recipe(key);
                         if index > 0 {
                             config.name = format!("{}.{}", config.name, index + 1);
                         }
@@ -207,7 +239,7 @@ impl Daemons {
                             Place::new(gid, config.name.clone(), cluster.clone(), platform.clock.clone());
                         mds::serve(config, place, up, stop.clone()).await
                     }
-                    Err(why) => Err(Lost(why).into()),
+                    Err(lost) => Err(lost.into()),
                 };
                 match served {
                     Ok(()) => return,
@@ -216,6 +248,12 @@ impl Daemons {
                         return;
                     }
                     Err(mds::Error::Lost(why)) => tracing::warn!("metadata server: {why}; beginning anew"),
+                    // A monitor that does not know its key yet.
+                    Err(mds::Error::Rados(e)) if e.errno() == Errno::EACCES => {
+                        tracing::warn!("metadata server: {e}; beginning anew");
+                    }
+                    // The rank is marked so; this daemon goes on as a standby.
+                    Err(e @ mds::Error::Damaged { .. }) => tracing::error!("metadata server: {e}"),
                     Err(e) => {
                         // The run ends by it; if it has ended already nobody is left to be told.
                         let _ = tell.send(e.to_string()).await;

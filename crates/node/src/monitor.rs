@@ -77,10 +77,12 @@ impl Role for MonRole {
         let config = self.config.clone();
         let (live, seen) = watch::channel(Arc::default());
         let (lookups, wanted) = mpsc::channel(rbd_support::LOOKUPS_MAX);
+        let (ask_volumes, volume_asks) = mpsc::channel(cluster::volumes::ASKS_MAX);
         let inside = mon::Inside {
             asks: Some(asks),
             audit: Some(self.audit.clone()),
             images: Some(mon::Images { live: seen, lookups }),
+            volumes: Some(ask_volumes),
         };
         let images = rbd_support::Config {
             cluster: config.cluster.clone(),
@@ -90,10 +92,15 @@ impl Role for MonRole {
             mgr_name: config.mgr_name.clone(),
             cephx: config.cephx,
         };
+        let volumes = images.clone();
         task::spawn_group(group, &self.name, move || async move {
             // It ends with the monitor, which alone can ask it.
             let work = move || rbd_support::run(images, live, wanted);
-            let beside = task::spawn_beside("images", work).map_err(|e| e.to_string())?;
+            let work_on_volumes = move || volumes::run(volumes, volume_asks);
+            let beside = [
+                task::spawn_beside("images", work).map_err(|e| e.to_string())?,
+                task::spawn_beside("volumes", work_on_volumes).map_err(|e| e.to_string())?,
+            ];
             let (up, told) = oneshot::channel();
             task::spawn_local(async move {
                 if told.await.is_ok() {

@@ -14,6 +14,7 @@
 //! Not here: permissions (the PG asks [`Method::reads`]/[`Method::writes`]), undoing a failed method (the PG
 //! drops the transaction), RETURNVEC and reply rules (PG).
 
+mod cas;
 mod cmpomap;
 pub mod context;
 mod filter;
@@ -27,6 +28,7 @@ pub mod memory;
 mod method;
 mod numops;
 pub mod object;
+mod queue;
 pub mod rbd;
 mod refcount;
 pub mod registry;
@@ -34,6 +36,7 @@ pub mod registry;
 mod tests;
 mod timed;
 mod timeindex;
+mod two_phase;
 mod version;
 
 pub use context::{Caller, ObjectContext, ObjectStat, OmapPage, Result, Watcher};

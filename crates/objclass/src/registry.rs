@@ -2,7 +2,9 @@
 
 use crate::filter::Filter;
 use crate::method::Method;
-use crate::{cmpomap, hello, journal, lock, log, numops, rbd, refcount, timeindex, version};
+use crate::{
+    cas, cmpomap, hello, journal, lock, log, numops, queue, rbd, refcount, timeindex, two_phase, version,
+};
 use std::collections::HashMap;
 use std::sync::LazyLock;
 use types::Errno;
@@ -15,6 +17,16 @@ pub struct Class {
 
 /// Every class that this server has.
 pub static CLASSES: &[Class] = &[
+    Class {
+        name: "2pc_queue",
+        methods: two_phase::METHODS,
+        filters: &[],
+    },
+    Class {
+        name: "cas",
+        methods: cas::METHODS,
+        filters: &[],
+    },
     Class {
         name: "cmpomap",
         methods: cmpomap::METHODS,
@@ -43,6 +55,11 @@ pub static CLASSES: &[Class] = &[
     Class {
         name: "numops",
         methods: numops::METHODS,
+        filters: &[],
+    },
+    Class {
+        name: "queue",
+        methods: queue::METHODS,
         filters: &[],
     },
     Class {

@@ -15,6 +15,7 @@ mod asker;
 mod bench;
 mod caps;
 mod command;
+mod compression;
 mod copy_reads;
 mod disk_time;
 mod event;

@@ -23,6 +23,13 @@ impl Osd {
         m.osd.stat_bytes_used.set(total.saturating_sub(available));
         m.object_store.bluestore_allocated.set(fs.used);
         m.object_store.bluestore_stored.set(fs.stored);
+        m.object_store.bluestore_compressed.set(fs.compressed);
+        m.object_store
+            .bluestore_compressed_allocated
+            .set(fs.compressed_allocated);
+        m.object_store
+            .bluestore_compressed_original
+            .set(fs.compressed_original);
         let (samples, sum) = self.disk_time.sampled();
         m.object_store.commit_lat.set(samples, sum);
         let c = store.counters();

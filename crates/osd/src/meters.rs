@@ -72,6 +72,9 @@ metrics::table! {
             spec("Average commit latency, of a few samples a second").nick("c_l").priority(10);
         bluestore_allocated: Gauge = spec("Sum for allocated bytes");
         bluestore_stored: Gauge = spec("Sum for stored bytes");
+        bluestore_compressed: Gauge = spec("Sum for stored compressed bytes").nick("c").priority(5);
+        bluestore_compressed_allocated: Gauge = spec("Sum for bytes allocated for compressed data").nick("c_a").priority(5);
+        bluestore_compressed_original: Gauge = spec("Sum for original bytes that were compressed").nick("c_o").priority(5);
         bluestore_txc: Counter = spec("Transactions committed");
     }
 }

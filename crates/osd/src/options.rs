@@ -5,6 +5,7 @@
 //! somebody wanted it to do. An option that does nothing here is not in the list.
 
 use crate::bench;
+use crate::compression;
 use crate::membership::beats::HUNG_DISK_OPTION;
 use crate::modes;
 use crate::ops::history::Limits;
@@ -64,6 +65,13 @@ impl Osd {
             .map(str::to_string)
     }
 
+    /// Takes over whose data is to be compressed now.
+    pub fn heed_compression(&mut self) {
+        let state = self.cluster.state();
+        let options = compression::Options::of(|name| self.option(name));
+        self.store.compression = compression::Policies::new(&options, state.osdmap.pools.iter());
+    }
+
     /// All options that it goes by.
     pub fn options(&self) -> BTreeMap<&'static str, String> {
         let state = self.cluster.state();
@@ -77,6 +85,7 @@ impl Osd {
         all.extend(scrub::Options::of(|name| self.option(name)).shown());
         all.extend(Limits::of(|name| self.option(name)).shown());
         all.extend(bench::Limits::of(|name| self.option(name)).shown());
+        all.extend(compression::Options::of(|name| self.option(name)).shown());
         all.extend([
             ("ms_cluster_mode", possible(&modes.daemons)),
             ("ms_service_mode", possible(&modes.clients)),

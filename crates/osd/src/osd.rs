@@ -286,6 +286,7 @@ impl Osd {
     /// The cluster state moved on: new roles and configurations, new and gone PGs, operations that waited for the map.
     pub fn on_cluster(&mut self) {
         self.heed_operator();
+        self.heed_compression();
         let state = self.cluster.state();
         for conn in self.sessions.heed(&state) {
             self.close(conn, "its key is gone");

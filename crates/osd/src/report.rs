@@ -85,6 +85,9 @@ impl Osd {
             available: available as i64,
             allocated: fs.used as i64,
             data_stored: fs.stored as i64,
+            data_compressed: fs.compressed as i64,
+            data_compressed_allocated: fs.compressed_allocated as i64,
+            data_compressed_original: fs.compressed_original as i64,
             omap_allocated: fs.omap_bytes as i64,
             internal_metadata: (fs.index_bytes + fs.log_bytes) as i64,
             ..StoreStatfs::default()
@@ -96,6 +99,9 @@ impl Osd {
         let of = |u: store::PoolUsage| StoreStatfs {
             allocated: u.allocated as i64,
             data_stored: u.stored as i64,
+            data_compressed: u.compressed as i64,
+            data_compressed_allocated: u.compressed_allocated as i64,
+            data_compressed_original: u.compressed_original as i64,
             omap_allocated: u.omap_bytes as i64,
             ..StoreStatfs::default()
         };

@@ -6,6 +6,7 @@
 #[cfg(test)]
 mod tests;
 
+use crate::compression::Policies;
 use bytes::Bytes;
 use pg::{IoError, ObjectReads, ObjectStat, ObjectStore, OmapPage, Seq, Ticket};
 use std::ops::Bound;
@@ -21,6 +22,8 @@ pub struct StoreView {
     /// Prefetches that were not released. Bounded by the operations in flight, of which `net` has a budget, and
     /// the ranges that a PG asks for on behalf of one.
     prefetches: NumberMap<Ticket, SPgId>,
+    /// Whose data is compressed.
+    pub compression: Policies,
 }
 
 impl StoreView {
@@ -29,6 +32,7 @@ impl StoreView {
             engine,
             borrower: SPgId::replicated(PgId::new(0, 0)),
             prefetches: NumberMap::default(),
+            compression: Policies::default(),
         }
     }
 
@@ -178,7 +182,10 @@ impl ObjectStore for StoreView {
     }
 
     fn submit(&mut self, txn: &Transaction) -> Result<Seq, Errno> {
-        self.engine.queue(txn).map_err(|e| {
+        let engine = &self.engine;
+        let stored = |oid: &ObjectId| engine.attr(oid, pg::inspect::INFO).ok().flatten();
+        let compression = self.compression.for_transaction(txn, stored);
+        self.engine.queue_compressed(txn, compression).map_err(|e| {
             match &e {
                 Error::NoSpace { .. } => tracing::warn!("write refused: {e}"),
                 _ => tracing::error!("write refused: {e}"),

@@ -56,6 +56,25 @@ pub fn is_whiteout(info: &Bytes) -> bool {
     ObjectInfo::from_bytes(info).is_ok_and(|i| i.whiteout)
 }
 
+/// What a client said the object will be used for (SETALLOCHINT's flags, docs/protocol/ceph/04-osd.md); 0: nothing.
+pub fn alloc_hint(info: &Bytes) -> u32 {
+    let info = ObjectInfo::from_bytes(info).ok();
+    info.and_then(|i| i.alloc_hint).map_or(0, |h| h.flags)
+}
+
+/// An object's info that says this of it, for tests.
+#[doc(hidden)]
+pub fn info_with_hint(flags: u32) -> Bytes {
+    let hint = object_info::AllocHint {
+        flags,
+        ..object_info::AllocHint::default()
+    };
+    denc::Encode::to_bytes(&ObjectInfo {
+        alloc_hint: Some(hint),
+        ..ObjectInfo::default()
+    })
+}
+
 /// The client's name of an attribute; None for the PG's own.
 pub fn user_attr(name: &Bytes) -> Option<Bytes> {
     object_info::user_name(name)
@@ -80,6 +99,8 @@ mod tests {
             ..ObjectInfo::default()
         };
         assert!(is_whiteout(&info(true).to_bytes()) && !is_whiteout(&info(false).to_bytes()));
+        assert_eq!(alloc_hint(&info_with_hint(0x100)), 0x100);
+        assert_eq!(alloc_hint(&info(false).to_bytes()) + alloc_hint(&Bytes::new()), 0);
         assert!(log_entry(&Bytes::from_static(b"\x01\x01\x01\0\0\0\x09")).is_err());
         assert_eq!(user_attr(&object_info::user_attr(b"x")).unwrap(), "x");
     }

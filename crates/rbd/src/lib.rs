@@ -15,7 +15,7 @@
 //! Pure, without I/O: [`layout`], [`notify`], [`lock`], [`header`]'s decoding; the object map is [`objclass`]'s.
 //!
 //! Not here: images of format 1, with the journaling feature, under migration, non-primary or with another client's write-back
-//! cache: refused with [`Error::Refused`]. Groups and mirroring beyond what removal and snapshots need.
+//! cache: refused with [`Error::Refused`]. Groups and mirroring beyond what removal, snapshots and the primary site of mirroring by snapshots need.
 
 mod calls;
 pub mod directory;
@@ -25,6 +25,7 @@ pub mod header;
 pub mod image;
 pub mod layout;
 pub mod lock;
+pub mod mirror;
 pub mod names;
 pub mod notify;
 mod together;

@@ -10,6 +10,8 @@ pub const TRASH: &str = "rbd_trash";
 pub const NAMESPACES: &str = "rbd_namespace";
 /// Children made by the older way of cloning.
 pub const CHILDREN: &str = "rbd_children";
+/// Who mirrors the pool's images, and which.
+pub const MIRRORING: &str = "rbd_mirroring";
 
 /// Says the id of the image of this name.
 pub fn id_object(name: &str) -> String {
@@ -34,6 +36,11 @@ pub fn data_prefix(id: &str, header_pool: i64, data_pool: Option<i64>) -> String
         None => format!("rbd_data.{id}"),
         Some(_) => format!("rbd_data.{header_pool}.{id}"),
     }
+}
+
+/// A piece of what a mirror's snapshot keeps of the image besides its data.
+pub fn mirror_state(id: &str, snap: u64, piece: u32) -> String {
+    format!("rbd_mirror_snapshot.{id}.{snap}.{piece}")
 }
 
 pub fn data_object(prefix: &str, object: u64) -> String {

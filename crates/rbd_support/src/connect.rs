@@ -50,7 +50,7 @@ impl Connection {
                 Ok(client)
             }
             Err(why) => {
-                let why = format!("work on images waits: the manager cannot connect: {why}");
+                let why = format!("the manager's work waits: it cannot connect: {why}");
                 tracing::warn!("{why}");
                 self.failed = Some((now, why.clone()));
                 Err(why)

@@ -6,21 +6,25 @@
 //! name of the manager, and connects when there is something to do.
 //!
 //! Invariants: a task leaves the cluster state when it is done, given up, or cancelled, and not before; each can be begun
-//! again at any point. One task runs at a time, and one purge.
+//! again at any point. One task runs at a time, one purge, and one round
+//! of snapshots.
 //!
 //! Bounds: [`LOOKUPS_MAX`] lookups wait; tasks, schedules and images are bounded where they are kept.
 
 mod config;
 mod connect;
+mod mirror;
 mod names;
 mod part;
 mod purge;
 mod task;
 
 use client::Client;
-use cluster::rbd_support::{Action, Found, Live, Schedules, TRASH_PURGE_KEY, Wanted};
+use cluster::rbd_support::{
+    About, Action, Found, Live, MIRROR_SNAPSHOT_KEY, Schedules, TRASH_PURGE_KEY, Wanted,
+};
 pub use config::Config;
-use connect::Connection;
+pub use connect::Connection;
 use io::task::{interval, spawn_local};
 use rbd::{Image, ImageOptions, directory, trash};
 use std::sync::Arc;
@@ -43,6 +47,7 @@ struct Worker {
     task: Option<task::Job>,
     names: names::Names,
     purge: purge::Purges,
+    mirror: mirror::Snapshots,
 }
 
 /// Works until nobody is left who could ask.
@@ -55,6 +60,7 @@ pub async fn run(config: Config, live: watch::Sender<Arc<Live>>, mut lookups: mp
         task: None,
         names: names::Names::default(),
         purge: purge::Purges::from(now),
+        mirror: mirror::Snapshots::from(now),
     };
     let mut tick = interval(TICK);
     tick.set_missed_tick_behavior(io::task::MissedTickBehavior::Delay);
@@ -109,6 +115,7 @@ impl Worker {
         self.begin_task(&client);
         self.follow_names(&client).await;
         self.follow_purges(&client).await;
+        self.follow_mirror(&client).await;
     }
 
     fn has_work(&self) -> bool {
@@ -116,6 +123,7 @@ impl Worker {
         self.task.is_some()
             || !cluster::rbd_support::tasks(&state).is_empty()
             || state.config_keys.contains_key(TRASH_PURGE_KEY)
+            || state.config_keys.contains_key(MIRROR_SNAPSHOT_KEY)
             || self.names.wants(&self.config)
     }
 
@@ -126,6 +134,7 @@ impl Worker {
         }
         self.names.abort();
         self.purge.abort();
+        self.mirror.abort();
         self.connection.end().await;
         self.tell(|live| *live = Live::default());
     }
@@ -148,6 +157,20 @@ impl Worker {
         let now = self.now();
         if let Some(namespaces) = self.purge.follow(client, &state, &schedules, now).await {
             self.tell(|live| live.namespaces = namespaces);
+        }
+    }
+
+    async fn follow_mirror(&mut self, client: &Client) {
+        let state = self.config.cluster.state();
+        let schedules = Schedules::of(&state, MIRROR_SNAPSHOT_KEY);
+        let cx = mirror::Context {
+            client,
+            state: &state,
+            random: self.config.random.clone(),
+            now: u64::from(self.now().sec),
+        };
+        if let Some(mirrored) = self.mirror.follow(&cx, schedules).await {
+            self.tell(|live| live.mirrored = mirrored);
         }
     }
 
@@ -178,12 +201,15 @@ async fn find(client: &Client, wanted: &Wanted) -> Found {
         ),
         false => (e.errno(), e.to_string()),
     };
-    if wanted.action == Action::TrashRemove {
+    if wanted.about == About::Task(Action::TrashRemove) {
         let found = trash::get(&io, &image).await;
         let found = found.map_err(|e| failed(e, "error retrieving image from trash".into()))?;
         return Ok((String::from_utf8_lossy(&found.name).into_owned(), image));
     }
     let id = directory::id_of(&io, &image).await;
+    if wanted.about == About::Mirroring {
+        return mirror::find(&io, image, id).await;
+    }
     let id = id.map_err(|e| failed(e, format!("Image {}/{image} does not exist", place())))?;
     let options = ImageOptions {
         read_only: true,
@@ -196,11 +222,11 @@ async fn find(client: &Client, wanted: &Wanted) -> Found {
         Err(e) => Err(e),
     };
     let header = header.map_err(|e| failed(e, format!("Image {}/{image} does not exist", place())))?;
-    if wanted.action == Action::Flatten && header.parent.is_none() {
+    if wanted.about == About::Task(Action::Flatten) && header.parent.is_none() {
         let why = format!("Image {}/{image} does not have a parent", place());
         return Err((Errno::ENOENT, format!("[errno 2] RBD image not found ({why})")));
     }
-    if wanted.action == Action::Remove && !header.snaps.is_empty() {
+    if wanted.about == About::Task(Action::Remove) && !header.snaps.is_empty() {
         let why = format!("Image {}/{image} has snapshots", place());
         return Err((Errno::EBUSY, format!("[errno 16] RBD image is busy ({why})")));
     }

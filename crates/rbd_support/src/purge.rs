@@ -50,7 +50,7 @@ impl Purges {
         now: Utime,
     ) -> Option<Namespaces> {
         let sec = u64::from(now.sec);
-        if schedules.0.is_empty() {
+        if schedules.levels.is_empty() {
             self.seen = sec;
             return None;
         }
@@ -86,11 +86,7 @@ impl Purges {
 fn levels(namespaces: &Namespaces) -> impl Iterator<Item = Level> {
     namespaces.iter().flat_map(|(pool, names)| {
         let all = std::iter::once("").chain(names.iter().map(String::as_str));
-        all.map(|ns| Level {
-            pool: Some(*pool),
-            namespace: ns.into(),
-        })
-        .collect::<Vec<_>>()
+        all.map(|ns| Level::of_namespace(*pool, ns)).collect::<Vec<_>>()
     })
 }
 
@@ -99,9 +95,9 @@ async fn namespaces(client: &Client, state: &ClusterState, schedules: &Schedules
     let mut out = Namespaces::new();
     for (id, pool) in &state.osdmap.pools {
         let named = |level: &&Level| level.pool == Some(*id);
-        let everywhere = schedules.0.contains_key(&Level::everywhere());
+        let everywhere = schedules.levels.contains_key(&Level::everywhere());
         let has_images = pool.application_metadata.contains_key("rbd");
-        if !has_images || !(everywhere || schedules.0.keys().any(|l| named(&l))) {
+        if !has_images || !(everywhere || schedules.levels.keys().any(|l| named(&l))) {
             continue;
         }
         match directory::namespaces(&client.pool_by_id(*id)).await {

@@ -1,7 +1,8 @@
 //! The task under way: begun, watched, settled.
 //!
 //! A task that failed is tried again, later and later, [`FAILURES_MAX`] times; one that cannot succeed is given up at once.
-//! Both are in the cluster log. What is gone already counts as done.
+//! Both are in the cluster log. One that has to wait for others, as an image in the trash that clones still need, is tried for as
+//! long as it takes. What is gone already counts as done.
 
 use crate::Worker;
 use crate::part::Part;
@@ -88,10 +89,10 @@ impl Worker {
 
     async fn settle(&self, task: Task, started: Utime, done: rbd::Result<()>) {
         let now = self.now();
-        let failure = done.err().map(|e| (is_final(e.errno()), e.to_string()));
+        let failure = done.err().map(|e| (e.errno(), e.to_string()));
         let next = failure
             .as_ref()
-            .filter(|(is_final, _)| !is_final && task.failures < FAILURES_MAX);
+            .filter(|(errno, _)| is_tried_again(*errno, task.failures));
         let change = next.map(|(_, why)| {
             let pause = (RETRY_AFTER_SEC << task.failures.min(8)).min(RETRY_AFTER_MAX_SEC);
             Task {
@@ -152,12 +153,14 @@ fn changes(
     out
 }
 
-/// Trying again would not help.
-fn is_final(errno: Errno) -> bool {
-    matches!(
-        errno,
-        Errno::EINVAL | Errno::EPERM | Errno::EACCES | Errno::EOPNOTSUPP | Errno::ENOTEMPTY
-    )
+fn is_tried_again(errno: Errno, failures: u64) -> bool {
+    match errno {
+        // Trying again would not help.
+        Errno::EINVAL | Errno::EPERM | Errno::EACCES | Errno::EOPNOTSUPP => false,
+        // Its clones or users go some day.
+        Errno::ENOTEMPTY | Errno::EBUSY => true,
+        _ => failures < FAILURES_MAX,
+    }
 }
 
 async fn perform(client: Client, task: Task, now: Utime, progress: Arc<AtomicU64>) -> rbd::Result<()> {

@@ -279,6 +279,9 @@ impl Hand {
                     }
                 }
             }
+            Fault::Aim { per_osd } => {
+                self.expect(c.aim(per_osd).await, "the autoscaler cannot be told its aim");
+            }
             Fault::MarkDown { osd, times } => {
                 let id = c.osd(osd).id;
                 for _ in 0..times {

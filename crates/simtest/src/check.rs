@@ -20,6 +20,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use store::Store;
 use tokio::time::sleep;
+use types::PgPool;
 use types::osdmap::WEIGHT_IN;
 use types::pgstats::pg_state;
 use types::{EVersion, HObject, ObjectId, OsdId, PgId, SPgId};
@@ -75,11 +76,15 @@ fn unclean_pgs(cluster: &Cluster) -> Vec<(PgId, String)> {
     let why = |pg| unclean_config(&state, pg).or_else(|| unclean_by_report(&state, &stats, pg));
     let pgs = state.osdmap.pgs().filter(|pg| pg.pool == POOL);
     let mut unclean: Vec<(PgId, String)> = pgs.filter_map(|pg| Some((pg, why(pg)?))).collect();
-    if let Some(pool) = state.osdmap.pool(POOL).filter(|p| p.pg_num > p.pg_num_target) {
+    let on_its_way = |p: &&PgPool| p.pg_num != p.pg_num_target || p.pgp_num != p.pgp_num_target;
+    if let Some(pool) = state.osdmap.pool(POOL).filter(on_its_way) {
         let last = PgId::new(POOL, pool.pg_num - 1);
         unclean.push((
             last,
-            format!("{last} is not merged, {} PGs are wanted", pool.pg_num_target),
+            format!(
+                "{last} is the last one, {} PGs are wanted; {} have a place, of {}",
+                pool.pg_num_target, pool.pgp_num, pool.pgp_num_target
+            ),
         ));
     }
     unclean

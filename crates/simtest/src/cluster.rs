@@ -26,7 +26,7 @@ use std::time::Duration;
 use store::Store;
 use tokio::sync::{oneshot, watch};
 use tokio::time::sleep;
-use types::pool::PgPool;
+use types::pool::{PgPool, PoolOption};
 use types::{OsdId, PgId, Utime, Uuid};
 
 const FSID: Uuid = Uuid([7; 16]);
@@ -452,6 +452,26 @@ impl Cluster {
         .await
     }
 
+    /// Everything in the pool that is long enough is compressed from now on.
+    pub async fn compress_pool(&self, algorithm: &str) -> Result<(), String> {
+        let settings = [
+            ("compression_mode", "force"),
+            ("compression_algorithm", algorithm),
+        ];
+        self.change(|state| {
+            let map = state.osdmap.clone();
+            let mut changes = Changes::none();
+            let inc = changes.inc(state, Utime::ZERO);
+            if let Some(pool) = inc.pool_mut(&map, POOL) {
+                for (name, value) in settings {
+                    pool.opts.set(name, PoolOption::Str(value.into()));
+                }
+            }
+            changes
+        })
+        .await
+    }
+
     pub async fn add_pool(&self, size: u8, min_size: u8, pg_num: u32) -> Result<(), String> {
         let pool = PgPool {
             size,
@@ -470,6 +490,52 @@ impl Cluster {
             inc.new_pools.insert(POOL, pool.clone());
             inc.new_pool_names.insert(POOL, "pool".into());
             changes
+        })
+        .await
+    }
+
+    /// Lets the autoscaler and the balancer work on the pool, quickly and in large steps; or no more.
+    pub async fn even_out(&self, on: bool) -> Result<(), String> {
+        let options = [
+            ("mgr/balancer/active", on.to_string()),
+            ("mgr/balancer/sleep_interval", "1".into()),
+            // Disks are nearly empty.
+            ("mgr/balancer/min_disk_ratio", "0".into()),
+            ("mgr/pg_autoscaler/noautoscale", (!on).to_string()),
+            ("mgr/pg_autoscaler/sleep_interval", "1".into()),
+            ("target_max_misplaced_ratio", "0.5".into()),
+        ];
+        self.change(|state| {
+            let set = |(name, value): &(&str, String)| cluster::Change::ConfigSet {
+                who: "mgr".into(),
+                name: (*name).into(),
+                value: value.clone(),
+            };
+            let mut changes = Changes::none();
+            changes.list.extend(options.iter().map(set));
+            changes.push(cluster::Change::ConfigKeySet {
+                key: mon::policies::autoscale::asked_key(POOL),
+                value: "1".into(),
+            });
+            let map = state.osdmap.clone();
+            if let Some(pool) = changes.inc(state, Utime::ZERO).pool_mut(&map, POOL) {
+                pool.pg_autoscale_mode = types::pool::AUTOSCALE_ON;
+                pool.opts.set("pg_num_min", PoolOption::Int(1));
+                pool.opts.set("target_size_ratio", PoolOption::Double(1.0));
+            }
+            changes
+        })
+        .await
+    }
+
+    /// So many PGs for each OSD.
+    pub async fn aim(&self, per_osd: u64) -> Result<(), String> {
+        self.change(|_| {
+            Changes::one(cluster::Change::ConfigSet {
+                who: "global".into(),
+                name: "mon_target_pg_per_osd".into(),
+                value: per_osd.to_string(),
+            })
         })
         .await
     }

@@ -20,6 +20,9 @@ const BLIND_MORE: u64 = 3000;
 /// Of twenty values, where large ones are wanted.
 const LARGE: u64 = 8;
 
+/// Groups for each OSD that the autoscaler is told to aim at, one after the other.
+const AIMS: [u64; 5] = [1, 2, 4, 6, 8];
+
 /// How much a clock's rate may be off where that is tried.
 const SLOW_PPM: u64 = 120_000;
 const FAST_PPM: u64 = 10_000;
@@ -151,6 +154,10 @@ pub enum Fault {
     MoveHost {
         osd: Nth,
     },
+    /// The autoscaler aims at so many PGs for each OSD from now on.
+    Aim {
+        per_osd: u64,
+    },
     /// Cut off from all other OSDs and from the cluster state, not from clients, of which some are cut off from the cluster
     /// state as well: what it has may be old, and nobody tells it or them. `cut`: its connections break at once.
     Blind {
@@ -222,8 +229,12 @@ pub struct Plan {
     /// The disk of this OSD is slow from the beginning, and the cluster state answers late: what one says, and what the others know of
     /// it, is long ahead of what is durable.
     pub laggard: Option<Nth>,
+    /// The autoscaler and the balancer do their work, quickly.
+    pub evens: bool,
     /// An object with records of the largest size allowed.
     pub largest: Option<Largest>,
+    /// The pool compresses all that is long enough, by this algorithm.
+    pub compression: Option<&'static str>,
     /// When clients stop asking.
     pub ends: Duration,
 }
@@ -260,7 +271,9 @@ impl Plan {
             by_commands: false,
             thrash: false,
             laggard: None,
+            evens: false,
             largest: None,
+            compression: None,
             ends: CALM + STORM + Duration::from_secs(2),
         };
         let mut lost = false;
@@ -321,6 +334,14 @@ impl Plan {
             self.events.retain(|e| !matches!(e.fault, Fault::LostDisk { .. }));
         }
         self.events.sort_by_key(|e| e.at);
+    }
+
+    /// Half of the seeds whose values are long enough for it compress them: the history is what it was, how it lies on disks is not.
+    pub fn compression(&mut self, dice: &mut Dice) {
+        if self.value_bytes >= 100_000 && dice.below(2) == 0 {
+            let algorithms = ["lz4", "zstd", "snappy", "zlib"];
+            self.compression = Some(algorithms[dice.below(4) as usize]);
+        }
     }
 
     /// The same once more: about a quarter of the seeds get a firewall.
@@ -478,6 +499,24 @@ impl Plan {
         self.events.sort_by_key(|e| e.at);
     }
 
+    /// In one of twenty seeds, or `always`, the cluster evens itself out while all that goes on: PGs are split and merged again and
+    /// again, and copies are moved.
+    pub fn evening(&mut self, dice: &mut Dice, always: bool) {
+        if dice.below(20) > 0 && !always {
+            return;
+        }
+        self.evens = true;
+        for _ in 0..2 + dice.below(5) {
+            let per_osd = AIMS[dice.below(AIMS.len() as u64) as usize];
+            self.events.push(Event {
+                at: millis(dice, (CALM + STORM).as_millis() as u64),
+                lasts: Duration::ZERO,
+                fault: Fault::Aim { per_osd },
+            });
+        }
+        self.events.sort_by_key(|e| e.at);
+    }
+
     /// Few seeds have records of the largest size, fewer those that take seconds.
     pub fn largest(&mut self, dice: &mut Dice) {
         if dice.below(16) == 0 {
@@ -618,6 +657,12 @@ impl fmt::Display for Plan {
         }
         if self.is_one_process() {
             f.write_str(", messages of OSDs in memory")?;
+        }
+        if let Some(algorithm) = self.compression {
+            write!(f, ", compressed by {algorithm}")?;
+        }
+        if self.evens {
+            f.write_str(", it evens itself out")?;
         }
         if let Some(osd) = self.laggard {
             write!(f, ", osd.{osd} lags")?;

@@ -21,6 +21,8 @@ use tokio::time::sleep;
 /// Virtual time in which a new cluster is to be clean, and one that was healed.
 const UP_MAX: Duration = Duration::from_secs(60);
 const HEALED_MAX: Duration = Duration::from_secs(30);
+/// The same where a pool may be on its way to another number of PGs, which takes steps.
+const EVENED_MAX: Duration = Duration::from_secs(120);
 /// In which the clients' last operations are to be answered after that.
 const LAST_MAX: Duration = Duration::from_secs(60);
 
@@ -87,7 +89,8 @@ impl fmt::Display for Outcome {
     }
 }
 
-pub async fn seed(sim: Sim) -> Outcome {
+/// `evening`: with all that evens the cluster out.
+pub async fn seed(sim: Sim, evening: bool) -> Outcome {
     let mut plan = Plan::draw(&mut sim.dice("plan"));
     plan.more(&mut sim.dice("more of the plan"));
     plan.merges(&mut sim.dice("merges of the plan"));
@@ -97,6 +100,8 @@ pub async fn seed(sim: Sim) -> Outcome {
     plan.thrash(&mut sim.dice("thrasher"));
     plan.largest(&mut sim.dice("largest"));
     plan.marks(&mut sim.dice("marked down"));
+    plan.compression(&mut sim.dice("compression"));
+    plan.evening(&mut sim.dice("evening"), evening);
     sim.trace.note(format_args!("PLAN {plan}"));
     let history = Rc::new(History::default());
     let mut lived = Lived::default();
@@ -155,8 +160,14 @@ async fn live(sim: &Sim, plan: &Plan, history: &Rc<History>, lived: &mut Lived) 
         sleep(Duration::from_millis(50)).await;
     }
     cluster.add_pool(plan.size, plan.min_size, plan.pgs).await?;
+    if let Some(algorithm) = plan.compression {
+        cluster.compress_pool(algorithm).await?;
+    }
     if let Some(why) = check::becomes_clean(&cluster, UP_MAX).await {
         return Err(format!("the new cluster does not become clean: {why}"));
+    }
+    if plan.evens {
+        cluster.even_out(true).await?;
     }
     Acks::judge(history, &cluster);
     contract::watch(&cluster);
@@ -173,7 +184,14 @@ async fn live(sim: &Sim, plan: &Plan, history: &Rc<History>, lived: &mut Lived) 
     chaos::run(&cluster, plan, &clients, history).await;
     sleep((began + plan.ends).saturating_sub(sim.elapsed())).await;
     chaos::heal(&cluster, plan).await;
-    if let Some(why) = check::becomes_clean(&cluster, HEALED_MAX).await {
+    let most = if plan.evens {
+        // What it has begun comes to an end.
+        cluster.even_out(false).await?;
+        EVENED_MAX
+    } else {
+        HEALED_MAX
+    };
+    if let Some(why) = check::becomes_clean(&cluster, most).await {
         lived
             .wrongs
             .push(format!("no progress: healed, and not clean: {why}"));

@@ -17,6 +17,10 @@ types::breakable_rules! {
     "open" TakenWhole,
     /// Blocks that the log names are taken.
     "open" ReplayTakes,
+    /// A blob that falls into two parts has one more reference.
+    "blobs" PartsCount,
+    /// A blob is freed when its last part goes.
+    "blobs" LastPartFrees,
     /// Transactions are numbered on from the log's end.
     "open" SeqGoesOn,
     /// Freed blocks are taken again only after the checkpoint that frees them.

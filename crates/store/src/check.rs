@@ -132,6 +132,7 @@ fn walk(
         owners: Owners::new(blocks),
         with_omap: BTreeSet::new(),
         usage: BTreeMap::new(),
+        blobs: (0, 0),
         done: Progress {
             objects_total: total(|u| u.objects),
             bytes_total: total(|u| u.stored),
@@ -195,6 +196,8 @@ struct Walk<'a> {
     /// Numbers of the objects that have omap.
     with_omap: BTreeSet<u64>,
     usage: BTreeMap<PoolId, PoolUsage>,
+    /// What the blobs that were met take of the disk, and their bytes; each once.
+    blobs: (u64, u64),
     done: Progress,
     progress: &'a mut dyn FnMut(Progress),
 }
@@ -258,7 +261,8 @@ impl Walk<'_> {
         let mut end = 0;
         for e in o.extents.iter() {
             // What a damaged record says may be any number.
-            let (stop, phys_stop) = (e.at.saturating_add(e.len), e.phys.saturating_add(e.len));
+            let blocks = e.blob.map_or(e.len, |b| b.disk_blocks());
+            let (stop, phys_stop) = (e.at.saturating_add(e.len), e.phys.saturating_add(blocks));
             if e.at < end || e.len == 0 || stop > o.size.div_ceil(BLOCK) {
                 self.report.problem(format!(
                     "{}: extent at block {} out of order or behind the end",
@@ -276,6 +280,12 @@ impl Walk<'_> {
             if stop > u64::MAX / BLOCK {
                 continue;
             }
+            if let Some(blob) = &e.blob
+                && self.owners.of(e.phys) == 0
+            {
+                self.blobs.0 = self.blobs.0.wrapping_add(blob.disk_blocks() * BLOCK);
+                self.blobs.1 = self.blobs.1.wrapping_add(blob.bytes());
+            }
             (e.phys..phys_stop).for_each(|b| self.owners.add(b, e.shared));
             self.content(oid, o, e.at, e.len)?;
         }
@@ -285,6 +295,7 @@ impl Walk<'_> {
         let u = self.usage.entry(oid.object.pool).or_default();
         u.objects += 1;
         u.stored += o.stored();
+        u.compressed_original += o.extents.compressed() * BLOCK;
         u.omap_keys += o.omap_keys;
         u.omap_bytes += o.omap_bytes;
         Ok(())
@@ -475,6 +486,8 @@ impl Walk<'_> {
             let mut found = self.usage.remove(pool).unwrap_or_default();
             // Which pool a shared block is counted for is not in the records; the sum is compared below.
             found.allocated = kept.allocated;
+            found.compressed = kept.compressed;
+            found.compressed_allocated = kept.compressed_allocated;
             if found != *kept {
                 self.report.problem(format!(
                     "pool {pool}: counters say {kept:?}, its objects {found:?}"
@@ -485,11 +498,18 @@ impl Walk<'_> {
             self.report
                 .problem(format!("pool {pool} has objects, but no counters"));
         }
-        let kept = self
-            .s
-            .usage
-            .values()
-            .fold(0u64, |sum, u| sum.wrapping_add(u.allocated));
+        let sum = |f: fn(&PoolUsage) -> u64| {
+            let all = self.s.usage.values().map(f);
+            all.fold(0u64, u64::wrapping_add)
+        };
+        let blobs = (sum(|u| u.compressed_allocated), sum(|u| u.compressed));
+        let kept = sum(|u| u.allocated);
+        if blobs != self.blobs {
+            self.report.problem(format!(
+                "pools say that blobs take {} bytes for {} of theirs, those of their objects take {} for {}",
+                blobs.0, blobs.1, self.blobs.0, self.blobs.1
+            ));
+        }
         if kept != self.report.blocks * BLOCK {
             self.report.problem(format!(
                 "pools say {kept} bytes are allocated, their objects have {}",

@@ -43,6 +43,8 @@ const LOG_BLOCK_BYTES: usize = 32 << 10;
 
 const META_KEY: &[u8] = b"checkpoint";
 const META_V1: u8 = 1;
+/// With what is compressed; written only where something is.
+const META_V2: u8 = 2;
 
 /// The row that makes a checkpoint: where replay begins, and the counters as of then.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -58,7 +60,8 @@ pub struct Meta {
 
 impl Meta {
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = vec![META_V1];
+        let has_blobs = self.usage.values().any(PoolUsage::has_blobs);
+        let mut out = vec![if has_blobs { META_V2 } else { META_V1 }];
         let numbers = [
             self.position,
             self.batch,
@@ -74,15 +77,22 @@ impl Meta {
             for v in [u.objects, u.stored, u.allocated, u.omap_keys, u.omap_bytes] {
                 put_u(&mut out, v);
             }
+            if has_blobs {
+                for v in [u.compressed, u.compressed_allocated, u.compressed_original] {
+                    put_u(&mut out, v);
+                }
+            }
         }
         out
     }
 
     pub fn decode(raw: Bytes) -> Decoded<Self> {
         let r = &mut Input::new(raw);
-        if r.u8()? != META_V1 {
-            return Err(crate::codec::Bad("checkpoint row of unknown version"));
-        }
+        let has_blobs = match r.u8()? {
+            META_V1 => false,
+            META_V2 => true,
+            _ => return Err(crate::codec::Bad("checkpoint row of unknown version")),
+        };
         let mut m = Self {
             position: r.u()?,
             batch: r.u()?,
@@ -94,13 +104,19 @@ impl Meta {
         };
         for _ in 0..r.u()? {
             let pool = r.u()? as PoolId;
-            let usage = PoolUsage {
+            let mut usage = PoolUsage {
                 objects: r.u()?,
                 stored: r.u()?,
                 allocated: r.u()?,
                 omap_keys: r.u()?,
                 omap_bytes: r.u()?,
+                ..PoolUsage::default()
             };
+            if has_blobs {
+                usage.compressed = r.u()?;
+                usage.compressed_allocated = r.u()?;
+                usage.compressed_original = r.u()?;
+            }
             m.usage.insert(pool, usage);
         }
         Ok(m)

@@ -4,11 +4,12 @@
 //! Rules: `Touch`, `Write` and clone destinations create a missing object; all other operations need it.
 //! A write's whole blocks go to fresh extents when they are many (direct), else their content rides in the
 //! record; parts of blocks are completed to whole ones. A block that a clone shares is never changed in
-//! place.
+//! place, nor is a blob: where the owner wants compression, runs of whole blocks become blobs, written like direct data.
 
 use crate::alloc::For;
 use crate::block_row::block_crc;
-use crate::onode::{BLOCK, Onode, Place};
+use crate::compress::Compression;
+use crate::onode::{BLOCK, Extent, Onode, Place};
 use crate::own::{detach, detach_oid};
 use crate::record::{self, Run, Step};
 use crate::state::State;
@@ -24,6 +25,16 @@ const OMAP_KEY_BYTES_MAX: u64 = 64 << 10;
 const VALUE_BYTES_MAX: u64 = 64 << 20;
 /// What a record needs beside the bytes it carries, for each operation: names, tags, two completed blocks.
 const OP_BYTES: u64 = 256 + 2 * (BLOCK + 32);
+/// The same for an operation on attributes of the object that the one before had, too: no name, no block.
+const ATTRS_BYTES: u64 = 64;
+
+/// The object whose attributes an operation changes.
+fn attrs_of(op: &Op) -> Option<&ObjectId> {
+    match op {
+        Op::SetAttrs { oid, .. } | Op::RemoveAttr { oid, .. } => Some(oid),
+        _ => None,
+    }
+}
 
 fn limit(what: &'static str, size: u64, limit: u64) -> Result<()> {
     if size > limit {
@@ -37,7 +48,14 @@ impl State {
     pub fn record_bound(&self, t: &Transaction) -> u64 {
         let pair = |(a, b): &(Bytes, Bytes)| 16 + a.len() as u64 + b.len() as u64;
         let mut sum = 64u64;
+        let mut before = None;
         for op in &t.ops {
+            let oid = attrs_of(op);
+            let beside = match oid.is_some() && oid == before {
+                true => ATTRS_BYTES,
+                false => OP_BYTES,
+            };
+            before = oid;
             let bytes = match op {
                 Op::Write { data, .. } => {
                     let len = data.len() as u64;
@@ -49,6 +67,7 @@ impl State {
                     }
                 }
                 Op::SetAttrs { attrs, .. } => attrs.iter().map(pair).sum(),
+                Op::RemoveAttr { name, .. } => name.len() as u64,
                 Op::OmapSet { entries, .. } => entries.iter().map(pair).sum(),
                 Op::OmapRemove { keys, .. } => keys.iter().map(|k| k.len() as u64 + 16).sum(),
                 Op::OmapRemoveRange { first, last, .. } => (first.len() + last.len()) as u64,
@@ -67,7 +86,7 @@ impl State {
                 }
                 _ => 0,
             };
-            sum = bytes.saturating_add(sum).saturating_add(OP_BYTES);
+            sum = bytes.saturating_add(sum).saturating_add(beside);
         }
         sum
     }
@@ -251,10 +270,10 @@ impl State {
         let whole = end / BLOCK * BLOCK;
         if at < whole {
             let (block, blocks) = (at / BLOCK, (whole - at) / BLOCK);
-            if blocks >= self.direct_blocks && self.room() >= blocks {
-                self.write_fresh(o, pool, block, &part(at, whole))?;
-            } else {
-                self.write_inline(o, pool, block, &part(at, whole))?;
+            let direct = blocks >= self.direct_blocks && self.room() >= blocks;
+            match self.compression.filter(|c| c.takes(whole - at)) {
+                Some(c) => self.write_compressed(o, pool, block, &part(at, whole), &c, direct)?,
+                None => self.write_raw(o, pool, block, &part(at, whole), direct)?,
             }
             at = whole;
         }
@@ -262,6 +281,101 @@ impl State {
             self.patch(o, pool, at, &part(at, end))?;
         }
         Ok(())
+    }
+
+    fn write_raw(
+        &mut self,
+        o: &mut Onode,
+        pool: PoolId,
+        first: u64,
+        data: &Bytes,
+        direct: bool,
+    ) -> Result<()> {
+        match direct {
+            true => self.write_fresh(o, pool, first, data),
+            false => self.write_inline(o, pool, first, data),
+        }
+    }
+
+    /// Whole blocks, in blobs as far as that saves enough. Blobs begin at multiples of their length, so that data written over
+    /// with the same pattern leaves no parts of blobs behind.
+    fn write_compressed(
+        &mut self,
+        o: &mut Onode,
+        pool: PoolId,
+        first: u64,
+        data: &Bytes,
+        c: &Compression,
+        direct: bool,
+    ) -> Result<()> {
+        let end = first + data.len() as u64 / BLOCK;
+        let byte = |block: u64| ((block - first) * BLOCK) as usize;
+        let part = |from: u64, to: u64| data.slice(byte(from)..byte(to));
+        let step = c.blob_blocks();
+        let (mut at, mut raw) = (first, first);
+        while at < end {
+            let to = ((at / step + 1) * step).min(end);
+            if c.takes((to - at) * BLOCK) && self.write_blob(o, pool, at, &part(at, to), c)? {
+                if raw < at {
+                    self.write_raw(o, pool, raw, &part(raw, at), direct)?;
+                }
+                raw = to;
+            }
+            at = to;
+        }
+        match raw < end {
+            true => self.write_raw(o, pool, raw, &part(raw, end), direct),
+            false => Ok(()),
+        }
+    }
+
+    /// False: it would save too little, or there is no run of free blocks for it.
+    fn write_blob(
+        &mut self,
+        o: &mut Onode,
+        pool: PoolId,
+        at: u64,
+        data: &[u8],
+        c: &Compression,
+    ) -> Result<bool> {
+        let packed = self.codecs.get_mut().pack(c, data);
+        let Some((blob, packed)) = packed else {
+            return Ok(false);
+        };
+        let Some(phys) = self.take_whole(o, at, blob.disk_blocks()) else {
+            return Ok(false);
+        };
+        let run = Run {
+            at,
+            phys,
+            len: data.len() as u64 / BLOCK,
+        };
+        let crcs: Vec<u32> = packed.chunks_exact(BLOCK as usize).map(block_crc).collect();
+        self.place_blob(o, pool, run, blob, &crcs)?;
+        record::put_blob(&mut self.tx.record, run, blob, &crcs);
+        self.write_direct(phys, packed.into());
+        Ok(true)
+    }
+
+    /// A run of just so many free blocks; behind what the object has before it, if it can.
+    fn take_whole(&mut self, o: &Onode, at: u64, len: u64) -> Option<u64> {
+        if len > self.room() {
+            return None;
+        }
+        let before = o.extents.neighbours(at).0.filter(|e| e.blob.is_some());
+        if let Some(hint) = before.map(|e| e.disk().end) {
+            match self.alloc.take_at(hint, len, For::LargeWrite) {
+                n if n == len => return Some(hint),
+                0 => {}
+                n => self.alloc.clear(hint, n),
+            }
+        }
+        let (start, n) = self.alloc.take(len, For::LargeWrite)?;
+        if n == len {
+            return Some(start);
+        }
+        self.alloc.clear(start, n);
+        None
     }
 
     /// Blocks that writes may still take.
@@ -301,7 +415,7 @@ impl State {
                         (phys, len, true)
                     }
                 }
-                Place::Hole { len } => {
+                Place::Hole { len } | Place::Compressed { len } => {
                     let (phys, len) = self.take_for(o, pool, at, len.min(blocks - i), For::SmallWrite)?;
                     (phys, len, true)
                 }
@@ -362,9 +476,11 @@ impl State {
             });
         }
         let (before, behind) = o.extents.neighbours(at);
+        // Where a blob lies says nothing of where its object's next block should.
+        let raw = |e: &&Extent| e.blob.is_none();
         let hints = [
-            before.map(|e| e.phys + (at - e.at)),
-            behind.and_then(|e| e.phys.checked_sub(e.at - at)),
+            before.filter(raw).map(|e| e.phys + (at - e.at)),
+            behind.filter(raw).and_then(|e| e.phys.checked_sub(e.at - at)),
         ];
         for hint in hints.into_iter().flatten() {
             let n = self.alloc.take_at(hint, len, purpose);
@@ -422,7 +538,7 @@ impl State {
         const ZEROS: [u8; BLOCK as usize] = [0; BLOCK as usize];
         self.with_current(|s, o, pool| match o.extents.find(from / BLOCK) {
             Place::Hole { .. } => Ok(()),
-            Place::Mapped { .. } => {
+            Place::Mapped { .. } | Place::Compressed { .. } => {
                 let mut image = [0; BLOCK as usize];
                 s.read_blocks(o, from / BLOCK, &mut image)?;
                 let skip = (from % BLOCK) as usize;

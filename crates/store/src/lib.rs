@@ -21,6 +21,7 @@ mod check;
 mod checkpoint;
 mod codec;
 mod committer;
+mod compress;
 mod direct;
 mod error;
 mod exec;
@@ -49,6 +50,7 @@ mod zeros;
 
 pub use background::{Background, Driver};
 pub use check::{Progress, Report};
+pub use compress::{Algorithm, BLOB_BLOCKS_MAX, Compression};
 pub use error::{Error, Result};
 pub use host::{device_of, host_bytes, host_use};
 pub use options::Options;

@@ -6,14 +6,17 @@
 //!
 //! Invariants: extents ascend, do not overlap, and none lies behind the block that holds the last byte;
 //! bytes behind the object's end inside its last block are zeros on the disk. An extent without the
-//! `shared` mark has no other owner; one with it may have. What attributes and the omap's header take of the record is
+//! `shared` mark has no other owner; one with it may have. An extent of compressed data is a part of a *blob*
+//! (`compress`): it names all of the blob's blocks, and is one reference to them. What attributes and the omap's header take of the record is
 //! bounded ([`INLINE_BYTES_MAX`]), since each change of the object writes it anew and each look at the object reads it:
 //! larger values are rows of their own ([`Value::Row`]).
 
 use crate::codec::{Bad, Decoded, Input, put_bytes, put_u};
+use crate::compress::Blob;
 use crate::key;
 use crate::own::detach;
 use bytes::Bytes;
+use std::ops::Range;
 use std::sync::Arc;
 
 pub const BLOCK: u64 = 4096;
@@ -23,10 +26,15 @@ const _: () = assert!(BLOCK == 4096);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
     pub at: u64,
+    /// Of a blob, its first block, whichever part of it this is.
     pub phys: u64,
     pub len: u64,
     pub shared: bool,
+    /// The blob that it is a part of; None: the blocks are what they hold.
+    pub blob: Option<Blob>,
 }
+// Records of objects are kept in memory, and most have no blob: they take no more for it.
+const _: () = assert!(size_of::<Extent>() == 32);
 
 impl Extent {
     fn end(&self) -> u64 {
@@ -36,20 +44,38 @@ impl Extent {
     /// The part within `[from, to)`, which must overlap.
     fn clip(&self, from: u64, to: u64) -> Self {
         let at = self.at.max(from);
+        let skip = at - self.at;
         Self {
             at,
-            phys: self.phys + (at - self.at),
+            phys: self.phys + if self.blob.is_some() { 0 } else { skip },
             len: self.end().min(to) - at,
             shared: self.shared,
+            blob: self.blob.map(|b| b.behind(skip as u8)),
         }
+    }
+
+    /// The blocks of the file that it refers to.
+    pub fn disk(&self) -> Range<u64> {
+        let blocks = self.blob.map_or(self.len, |b| b.disk_blocks());
+        self.phys..self.phys + blocks
     }
 }
 
 /// What lies at a logical block, and for how many blocks on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    Hole { len: u64 },
-    Mapped { phys: u64, len: u64, shared: bool },
+    Hole {
+        len: u64,
+    },
+    Mapped {
+        phys: u64,
+        len: u64,
+        shared: bool,
+    },
+    /// Part of a blob, which cannot be changed in place.
+    Compressed {
+        len: u64,
+    },
 }
 
 /// Shared between the versions of a record: most writes go where the object's blocks are, and change none.
@@ -61,8 +87,21 @@ impl Extents {
         self.0.iter()
     }
 
+    /// Blocks of the object that are not holes.
     pub fn blocks(&self) -> u64 {
         self.0.iter().map(|e| e.len).sum()
+    }
+
+    /// Those of them that are parts of blobs.
+    pub fn compressed(&self) -> u64 {
+        let parts = self.0.iter().filter(|e| e.blob.is_some());
+        parts.map(|e| e.len).sum()
+    }
+
+    /// Blocks of the file that they refer to, as often as they do.
+    pub fn disk_blocks(&self) -> u64 {
+        let len = |e: &Extent| e.disk().end - e.phys;
+        self.0.iter().map(len).sum()
     }
 
     /// Panics unless they ascend without overlapping.
@@ -90,6 +129,7 @@ impl Extents {
 
     pub fn find(&self, block: u64) -> Place {
         match self.0.get(self.position(block)) {
+            Some(e) if e.at <= block && e.blob.is_some() => Place::Compressed { len: e.end() - block },
             Some(e) if e.at <= block => Place::Mapped {
                 phys: e.phys + (block - e.at),
                 len: e.end() - block,
@@ -110,8 +150,8 @@ impl Extents {
             .map(move |e| e.clip(from, to))
     }
 
-    /// Makes `[from, to)` a hole; what was there goes to `out`.
-    pub fn remove(&mut self, from: u64, to: u64, out: &mut Vec<Extent>) {
+    /// Makes `[from, to)` a hole.
+    pub fn remove(&mut self, from: u64, to: u64, out: &mut Removed) {
         let first = self.position(from);
         let last = first + self.0[first..].partition_point(|e| e.at < to);
         if first == last {
@@ -119,12 +159,24 @@ impl Extents {
         }
         let mut keep = Vec::new();
         for e in &self.0[first..last] {
-            out.push(e.clip(from, to));
-            if e.at < from {
-                keep.push(e.clip(e.at, from));
+            let (head, tail) = (e.at < from, e.end() > to);
+            let split = head && tail && e.blob.is_some();
+            if split {
+                out.split.push(*e);
+            } else if e.blob.is_none() || !(head || tail) {
+                out.gone.push(e.clip(from, to));
             }
-            if e.end() > to {
-                keep.push(e.clip(to, e.end()));
+            let mut keep = |part: Extent| {
+                keep.push(Extent {
+                    shared: part.shared || split,
+                    ..part
+                });
+            };
+            if head {
+                keep(e.clip(e.at, from));
+            }
+            if tail {
+                keep(e.clip(to, e.end()));
             }
         }
         Arc::make_mut(&mut self.0).splice(first..last, keep);
@@ -138,8 +190,14 @@ impl Extents {
             new.len > 0 && next.is_none_or(|e| e.at >= new.end()),
             "a new extent fills a hole: {new:?} meets {next:?}"
         );
-        let joins =
-            |a: &Extent, b: &Extent| a.end() == b.at && a.phys + a.len == b.phys && a.shared == b.shared;
+        // Parts of a blob stay apart: each is a reference to it.
+        let joins = |a: &Extent, b: &Extent| {
+            a.end() == b.at
+                && a.phys + a.len == b.phys
+                && a.shared == b.shared
+                && a.blob.is_none()
+                && b.blob.is_none()
+        };
         let with_next = self.0.get(i).is_some_and(|e| joins(&new, e));
         let with_last = i > 0 && joins(&self.0[i - 1], &new);
         let all = Arc::make_mut(&mut self.0);
@@ -165,6 +223,15 @@ impl Extents {
             e.shared = true;
         }
     }
+}
+
+/// What a removal leaves to be done about blocks of the file.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Removed {
+    /// One reference to the blocks of each is gone. Of a blob of which something is left, none is.
+    pub gone: Vec<Extent>,
+    /// Parts of blobs that fell into two: one more reference.
+    pub split: Vec<Extent>,
 }
 
 /// A value longer than this is a row of its own.
@@ -223,10 +290,11 @@ pub struct Onode {
     pub omap_bytes: u64,
 }
 
-/// Versions of the record's encoding: the second has values in rows of their own. A record without such is written as the
-/// first, which older builds read.
+/// Versions of the record's encoding: the second has values in rows of their own, the third blobs, too. A record without such
+/// is written as the first, which older builds read.
 const ONODE_V1: u8 = 1;
 const ONODE_V2: u8 = 2;
+const ONODE_V3: u8 = 3;
 /// How a value stands in a record of the second version.
 const INLINE: u8 = 0;
 const ROW: u8 = 1;
@@ -304,8 +372,13 @@ impl Onode {
 
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.weight() / 2);
-        let has_rows = self.values != 0;
-        out.push(if has_rows { ONODE_V2 } else { ONODE_V1 });
+        let has_blobs = self.extents.iter().any(|e| e.blob.is_some());
+        let has_rows = self.values != 0 || has_blobs;
+        out.push(match (has_blobs, has_rows) {
+            (true, _) => ONODE_V3,
+            (_, true) => ONODE_V2,
+            _ => ONODE_V1,
+        });
         for v in [self.nid, self.size, self.omap_keys, self.omap_bytes] {
             put_u(&mut out, v);
         }
@@ -334,8 +407,15 @@ impl Onode {
         let mut end = 0;
         for e in self.extents.iter() {
             put_u(&mut out, e.at - end);
-            put_u(&mut out, e.len << 1 | u64::from(e.shared));
+            let marks = e.len << 1 | u64::from(e.shared);
+            match has_blobs {
+                true => put_u(&mut out, marks << 1 | u64::from(e.blob.is_some())),
+                false => put_u(&mut out, marks),
+            }
             put_u(&mut out, e.phys);
+            if let Some(blob) = e.blob {
+                blob.put(&mut out);
+            }
             end = e.end();
         }
         out
@@ -343,9 +423,10 @@ impl Onode {
 
     pub fn decode(row: Bytes) -> Decoded<Self> {
         let r = &mut Input::new(row);
-        let has_rows = match r.u8()? {
-            ONODE_V1 => false,
-            ONODE_V2 => true,
+        let (has_rows, has_blobs) = match r.u8()? {
+            ONODE_V1 => (false, false),
+            ONODE_V2 => (true, false),
+            ONODE_V3 => (true, true),
             _ => return Err(Bad("object record of unknown version")),
         };
         let mut o = Self {
@@ -371,13 +452,22 @@ impl Onode {
         let mut end = 0u64;
         let extents = Arc::make_mut(&mut o.extents.0);
         for _ in 0..r.u()? {
-            let (gap, len, phys) = (r.u()?, r.u()?, r.u()?);
+            let (gap, mut len, phys) = (r.u()?, r.u()?, r.u()?);
             let at = end.checked_add(gap).ok_or(Bad("extent"))?;
+            let mut blob = None;
+            if has_blobs {
+                let marked = len & 1 == 1;
+                len >>= 1;
+                if marked {
+                    blob = Some(Blob::get(r, len >> 1)?);
+                }
+            }
             let e = Extent {
                 at,
                 phys,
                 len: len >> 1,
                 shared: len & 1 == 1,
+                blob,
             };
             end = at.checked_add(e.len).ok_or(Bad("extent"))?;
             extents.push(e);
@@ -396,6 +486,7 @@ mod tests {
             phys,
             len,
             shared: false,
+            blob: None,
         }
     }
 
@@ -414,9 +505,9 @@ mod tests {
     fn removing_splits() {
         let mut x = Extents::default();
         x.insert(ext(0, 100, 10));
-        let mut out = Vec::new();
+        let mut out = Removed::default();
         x.remove(3, 5, &mut out);
-        assert_eq!(out, vec![ext(3, 103, 2)]);
+        assert_eq!((out.gone.as_slice(), out.split.len()), (&[ext(3, 103, 2)][..], 0));
         assert_eq!(*x.0, vec![ext(0, 100, 3), ext(5, 105, 5)]);
         assert_eq!(x.find(3), Place::Hole { len: 2 });
         assert_eq!(
@@ -433,6 +524,79 @@ mod tests {
         );
         x.remove(0, 100, &mut out);
         assert_eq!(x, Extents::default());
+    }
+
+    #[test]
+    fn parts_of_a_blob_name_all_of_it() {
+        let blob = Blob::new(crate::compress::Algorithm::Lz4, 16, 9000);
+        let part = |at, len, skip, shared| Extent {
+            shared,
+            blob: Some(blob.behind(skip)),
+            ..ext(at, 500, len)
+        };
+        let mut x = Extents::default();
+        x.insert(part(32, 16, 0, false));
+        assert_eq!(x.find(40), Place::Compressed { len: 8 });
+        // An end of it goes: the blob stays.
+        let mut out = Removed::default();
+        x.remove(30, 34, &mut out);
+        assert_eq!(out, Removed::default());
+        assert_eq!(*x.0, vec![part(34, 14, 2, false)]);
+        // The middle: two parts, each with a reference of its own.
+        x.remove(36, 40, &mut out);
+        assert_eq!((out.gone.len(), out.split.len()), (0, 1));
+        assert_eq!(*x.0, vec![part(34, 2, 2, true), part(40, 8, 8, true)]);
+        assert_eq!((x.blocks(), x.compressed(), x.disk_blocks()), (10, 10, 6));
+        // What lies between them does not make them one.
+        x.insert(ext(36, 900, 4));
+        assert_eq!(x.0.len(), 3);
+        let mut o = Onode::new(1);
+        (o.size, o.extents) = (48 * BLOCK, x.clone());
+        assert_eq!(o.encode()[0], ONODE_V3);
+        assert_eq!(Onode::decode(o.encode().into()), Ok(o.clone()));
+        o.set_attr(&Bytes::from("a"), Value::Inline(Bytes::from("1")));
+        (o.values, o.omap_header) = (7, Value::Row(9));
+        assert_eq!(Onode::decode(o.encode().into()), Ok(o.clone()));
+        let raw = o.encode();
+        for cut in 0..raw.len() {
+            assert!(Onode::decode(raw[..cut].to_vec().into()).is_err(), "{cut}");
+        }
+        out = Removed::default();
+        x.remove(0, u64::MAX, &mut out);
+        assert_eq!((out.gone.len(), out.split.len()), (3, 0));
+        assert_eq!(out.gone[0].disk(), 500..503);
+    }
+
+    /// Any bytes in the place of a record are refused or are a record; none makes it panic.
+    #[test]
+    fn any_bytes_in_the_place_of_a_record() {
+        let mut dice = io::disk::sim::Dice::new(3);
+        let mut o = Onode::new(1);
+        o.size = 64 * BLOCK;
+        let blob = Some(Blob::new(crate::compress::Algorithm::Zstd, 16, 9000));
+        for (at, phys) in [(0, 100), (16, 200), (40, 300)] {
+            o.extents.insert(Extent {
+                blob,
+                ..ext(at, phys, 16)
+            });
+        }
+        let whole = o.encode();
+        let mut refused = 0;
+        for _ in 0..20_000 {
+            let mut raw = whole.clone();
+            for _ in 0..1 + dice.below(3) {
+                let at = dice.below(raw.len() as u64) as usize;
+                raw[at] = dice.below(256) as u8;
+            }
+            match Onode::decode(raw.into()) {
+                Ok(o) => o.extents.iter().for_each(|e| {
+                    let Some(b) = e.blob else { return };
+                    assert!(u64::from(b.skip) + e.len <= u64::from(b.blocks));
+                }),
+                Err(_) => refused += 1,
+            }
+        }
+        assert!(refused > 1000, "{refused}");
     }
 
     #[test]

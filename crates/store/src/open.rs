@@ -342,7 +342,7 @@ fn directs_are_whole(state: &State, records: &Bytes) -> Result<bool> {
     let mut whole = true;
     for raw in record::split(records.clone()).flatten() {
         steps_of(raw, |_, step| {
-            let Step::Direct(run, crcs) = step else {
+            let (Step::Direct(run, crcs) | Step::Blob(run, _, crcs)) = step else {
                 return Ok(());
             };
             for (i, crcs) in crcs.chunks((VERIFY_BYTES / BLOCK) as usize).enumerate() {

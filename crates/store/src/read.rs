@@ -5,6 +5,7 @@
 
 use crate::block_row::block_crc;
 use crate::codec::Input;
+use crate::compress::Blob;
 use crate::generation::OmapDelta;
 use crate::index::{Row, Table};
 use crate::onode::{BLOCK, Extent, Onode, Value};
@@ -99,7 +100,7 @@ impl State {
         let mut pieces = Vec::new();
         let mut at = first;
         for e in o.extents.within(first, last) {
-            if e.at != at {
+            if e.at != at || e.blob.is_some() {
                 return Ok(None);
             }
             at += e.len;
@@ -152,9 +153,45 @@ impl State {
         let last = first + out.len() as u64 / BLOCK;
         for e in o.extents.within(first, last) {
             let at = ((e.at - first) * BLOCK) as usize;
-            self.read_extent(&e, &mut out[at..at + (e.len * BLOCK) as usize])?;
+            let out = &mut out[at..at + (e.len * BLOCK) as usize];
+            match &e.blob {
+                None => self.read_extent(&e, out)?,
+                Some(blob) => {
+                    let whole = self.unpacked(&e, blob)?;
+                    let skip = usize::from(blob.skip) * BLOCK as usize;
+                    out.copy_from_slice(&whole[skip..skip + out.len()]);
+                }
+            }
         }
         Ok(())
+    }
+
+    /// What a blob stands for, all of it.
+    fn unpacked(&self, e: &Extent, blob: &Blob) -> Result<Bytes> {
+        if let Some((phys, data)) = self.unpacked.borrow().as_ref()
+            && *phys == e.phys
+        {
+            return Ok(data.clone());
+        }
+        let corrupt = || Error::Corrupt {
+            object: String::new(),
+            offset: e.at * BLOCK,
+        };
+        let all = Extent {
+            len: blob.disk_blocks(),
+            blob: None,
+            ..*e
+        };
+        let mut packed = vec![0; (all.len * BLOCK) as usize];
+        // Whichever block of it is bad: it is this part of the object that cannot be read.
+        self.read_extent(&all, &mut packed).map_err(|e| match e {
+            Error::Corrupt { .. } => corrupt(),
+            e => e,
+        })?;
+        let data = self.codecs.borrow_mut().unpack(blob, &packed);
+        let data = Bytes::from(data.map_err(|_| corrupt())?);
+        *self.unpacked.borrow_mut() = Some((e.phys, data.clone()));
+        Ok(data)
     }
 
     fn read_extent(&self, e: &Extent, out: &mut [u8]) -> Result<()> {
@@ -244,7 +281,7 @@ impl State {
         let mut runs: Vec<(u64, u64)> = Vec::new();
         let cache = self.blocks.borrow();
         for e in o.extents.within(offset / BLOCK, end.div_ceil(BLOCK)) {
-            for b in e.phys..e.phys + e.len {
+            for b in e.disk() {
                 let here = self.dirty(b).is_some_and(|d| d.data.is_some())
                     || cache.contains(b)
                     || self.on_the_way(b).is_some();
@@ -266,9 +303,10 @@ impl State {
         };
         let end = offset.saturating_add(len).min(o.size);
         if offset < end {
+            self.unpacked.take();
             let mut blocks = self.blocks.borrow_mut();
             for e in o.extents.within(offset / BLOCK, end.div_ceil(BLOCK)) {
-                (e.phys..e.phys + e.len).for_each(|b| blocks.remove(b));
+                e.disk().for_each(|b| blocks.remove(b));
             }
         }
         Ok(())

@@ -8,9 +8,11 @@
 //! Data steps speak of whole 4 KiB blocks: `Inline` carries their full new content (trailing zeros left
 //! out), never a part of a block. So a block that a power cut tears while a checkpoint writes it back in
 //! place is always rebuilt from the log without reading what is on the disk. `Direct` carries only the
-//! checksums of blocks that were written to fresh extents under the same flush.
+//! checksums of blocks that were written to fresh extents under the same flush; `Blob` those of the blocks that a run of
+//! the object's blocks is compressed in.
 
 use crate::codec::{Bad, Decoded, Input, put_bytes, put_collection, put_oid, put_u, put_version};
+use crate::compress::Blob;
 use crate::onode::BLOCK;
 use bytes::Bytes;
 use types::{EVersion, ObjectId, SPgId};
@@ -30,6 +32,8 @@ pub enum Step {
     Size(u64),
     Inline(Run, Bytes),
     Direct(Run, Vec<u32>),
+    /// The run's blocks, all of them in one blob; checksums of the blob's blocks.
+    Blob(Run, Blob, Vec<u32>),
     /// Makes `[from, to)` a hole, in blocks.
     Unmap(u64, u64),
     /// Removes the current object.
@@ -86,6 +90,7 @@ mod tag {
     pub const SET_META: u8 = 20;
     pub const LOG_APPEND: u8 = 21;
     pub const LOG_TRIM: u8 = 22;
+    pub const BLOB: u8 = 23;
 }
 
 pub fn start(out: &mut Vec<u8>, collection: &SPgId) {
@@ -111,6 +116,17 @@ pub fn put_inline(out: &mut Vec<u8>, run: Run, data: &[u8]) {
 pub fn put_direct(out: &mut Vec<u8>, run: Run, crcs: &[u32]) {
     out.push(tag::DIRECT);
     put_run(out, run);
+    put_crcs(out, crcs);
+}
+
+pub fn put_blob(out: &mut Vec<u8>, run: Run, blob: Blob, crcs: &[u32]) {
+    out.push(tag::BLOB);
+    put_run(out, run);
+    blob.put(out);
+    put_crcs(out, crcs);
+}
+
+fn put_crcs(out: &mut Vec<u8>, crcs: &[u32]) {
     for c in crcs {
         out.extend_from_slice(&c.to_le_bytes());
     }
@@ -155,6 +171,7 @@ impl Step {
             }
             Step::Inline(run, data) => put_inline(out, *run, data),
             Step::Direct(run, crcs) => put_direct(out, *run, crcs),
+            Step::Blob(run, blob, crcs) => put_blob(out, *run, *blob, crcs),
             Step::Unmap(from, to) => {
                 out.push(tag::UNMAP);
                 put_u(out, *from);
@@ -207,11 +224,15 @@ impl Step {
             }
             tag::DIRECT => {
                 let run = get_run(r)?;
-                let raw = r.take(usize::try_from(run.len * 4).map_err(|_| Bad("run"))?)?;
-                let crcs = raw
-                    .chunks_exact(4)
-                    .map(|c| u32::from_le_bytes([c[0], c[1], c[2], c[3]]));
-                Step::Direct(run, crcs.collect())
+                Step::Direct(run, get_crcs(r, run.len)?)
+            }
+            tag::BLOB => {
+                let run = get_run(r)?;
+                let blob = Blob::get(r, run.len)?;
+                if blob.skip != 0 || u64::from(blob.blocks) != run.len {
+                    return Err(Bad("part of a blob"));
+                }
+                Step::Blob(run, blob, get_crcs(r, blob.disk_blocks())?)
             }
             tag::UNMAP => Step::Unmap(r.u()?, r.u()?),
             tag::REMOVE => Step::Remove,
@@ -239,6 +260,14 @@ impl Step {
             _ => return Err(Bad("unknown step")),
         })
     }
+}
+
+fn get_crcs(r: &mut Input, n: u64) -> Decoded<Vec<u32>> {
+    let raw = r.take(usize::try_from(n * 4).map_err(|_| Bad("run"))?)?;
+    let crcs = raw
+        .chunks_exact(4)
+        .map(|c| u32::from_le_bytes([c[0], c[1], c[2], c[3]]));
+    Ok(crcs.collect())
 }
 
 fn get_run(r: &mut Input) -> Decoded<Run> {
@@ -294,6 +323,7 @@ mod tests {
             Step::Size(1 << 40),
             Step::Inline(run, b("12345678")),
             Step::Direct(run, vec![1, u32::MAX]),
+            Step::Blob(run, Blob::new(crate::compress::Algorithm::Zstd, 2, 77), vec![9]),
             Step::Unmap(3, 4),
             Step::Remove,
             Step::SetAttr(b("a"), b("")),

@@ -12,6 +12,7 @@ use crate::alloc::{Allocator, GROUP};
 use crate::block_row::{BlockRow, CRC_BYTES, REGION};
 use crate::broken::{self, Rule};
 use crate::cache::BlockCache;
+use crate::compress::{Blob, Codecs, Compression};
 use crate::direct::{Direct, Inflight};
 use crate::generation::{Collection, Dirty, Generation, OmapDelta};
 use crate::index::{Snapshot, Table};
@@ -110,6 +111,15 @@ pub struct Tx {
     numbers: (u64, u64),
     /// Blocks taken less blocks freed.
     allocated: Vec<(PoolId, i64)>,
+    /// Blobs made less blobs freed: their blocks, their bytes.
+    blobs: Vec<(PoolId, i64, i64)>,
+}
+
+impl Tx {
+    /// Whether it made blobs, or freed some.
+    pub fn has_blobs(&self) -> bool {
+        !self.blobs.is_empty()
+    }
 }
 
 #[derive(Debug)]
@@ -138,6 +148,11 @@ pub struct State {
     oversized: RefCell<Vec<ObjectId>>,
     pub blocks: RefCell<BlockCache>,
     pub reads: Prefetches,
+    /// What data of the transaction in the making is to be compressed by.
+    pub compression: Option<Compression>,
+    pub codecs: RefCell<Codecs>,
+    /// The blob that was unpacked last, by its first block: whoever reads a part of it often reads the next one, too.
+    pub unpacked: RefCell<Option<(u64, Bytes)>>,
 }
 
 impl State {
@@ -146,6 +161,8 @@ impl State {
         let frozen = self.frozen.as_ref().map_or(0, |g| g.bytes());
         let cache = self.cache.borrow();
         let records = cache.onode_bytes + cache.rows.len() as u64 * ROW_WEIGHT;
+        let unpacked = self.unpacked.borrow();
+        let records = records + unpacked.as_ref().map_or(0, |(_, data)| data.len() as u64);
         self.active.bytes() + frozen + records + self.blocks.borrow().bytes() + self.reads.bytes()
     }
 
@@ -171,6 +188,9 @@ impl State {
             oversized: RefCell::default(),
             blocks: RefCell::default(),
             reads: Prefetches::default(),
+            compression: None,
+            codecs: RefCell::default(),
+            unpacked: RefCell::default(),
         }
     }
 
@@ -271,6 +291,7 @@ impl State {
         tx.undo.clear();
         tx.directs.clear();
         tx.allocated.clear();
+        tx.blobs.clear();
         tx.current = None;
         tx.freed_len = self.active.freed.len();
         tx.dead_len = self.active.dead_cids.len();
@@ -334,12 +355,14 @@ impl State {
             if let Some(o) = &t.original {
                 usage.objects -= 1;
                 usage.stored -= o.stored();
+                usage.compressed_original -= o.extents.compressed() * BLOCK;
                 usage.omap_keys -= o.omap_keys;
                 usage.omap_bytes -= o.omap_bytes;
             }
             if let Some(o) = &t.current {
                 usage.objects += 1;
                 usage.stored += o.stored();
+                usage.compressed_original += o.extents.compressed() * BLOCK;
                 usage.omap_keys += o.omap_keys;
                 usage.omap_bytes += o.omap_bytes;
                 self.active.meta_bytes += o.weight() as u64;
@@ -350,6 +373,12 @@ impl State {
         for (pool, blocks) in self.tx.allocated.drain(..) {
             let usage = self.usage.entry(pool).or_default();
             usage.allocated = usage.allocated.wrapping_add_signed(blocks * BLOCK as i64);
+        }
+        for (pool, blocks, bytes) in self.tx.blobs.drain(..) {
+            let usage = self.usage.entry(pool).or_default();
+            let blocks = blocks * BLOCK as i64;
+            usage.compressed_allocated = usage.compressed_allocated.wrapping_add_signed(blocks);
+            usage.compressed = usage.compressed.wrapping_add_signed(bytes);
         }
         self.tx.undo.clear();
         if broken::is(Rule::FreedBlocksWait) {
@@ -389,6 +418,8 @@ impl State {
         self.tx.objects.clear();
         self.tx.directs.clear();
         self.tx.current = None;
+        // Its blocks may be the next one's.
+        self.unpacked.take();
     }
 
     // --- changes below objects, each with its undo ---
@@ -437,6 +468,18 @@ impl State {
         match self.tx.allocated.iter_mut().find(|(p, _)| *p == pool) {
             Some((_, n)) => *n += blocks,
             None => self.tx.allocated.push((pool, blocks)),
+        }
+    }
+
+    /// A blob came or went; kept as [`State::count_blocks`] does.
+    pub fn count_blob(&mut self, pool: PoolId, blob: &Blob, sign: i64) {
+        let (blocks, bytes) = (sign * blob.disk_blocks() as i64, sign * blob.bytes() as i64);
+        match self.tx.blobs.iter_mut().find(|(p, _, _)| *p == pool) {
+            Some((_, all_blocks, all_bytes)) => {
+                *all_blocks += blocks;
+                *all_bytes += bytes;
+            }
+            None => self.tx.blobs.push((pool, blocks, bytes)),
         }
     }
 
@@ -501,6 +544,7 @@ impl State {
     /// `punched` of the runs that it freed went back to the host.
     pub fn thaw(&mut self, snapshot: Box<dyn Snapshot>, punched: Vec<(u64, u64)>) {
         self.snapshot = snapshot;
+        self.unpacked.take();
         let Some(g) = self.frozen.take() else { return };
         self.reads.outdated(&g);
         let blocks = self.blocks.get_mut();

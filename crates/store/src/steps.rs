@@ -5,9 +5,10 @@
 
 use crate::block_row::block_crc;
 use crate::broken::{self, Rule};
+use crate::compress::Blob;
 use crate::direct::Direct;
 use crate::generation::{Collection, Dirty};
-use crate::onode::{BLOCK, Extent, Onode, Place, Value};
+use crate::onode::{BLOCK, Extent, Onode, Place, Removed, Value};
 use crate::record::{Run, Step};
 use crate::state::State;
 use crate::{Error, Result, key};
@@ -22,9 +23,12 @@ const OMAP_PAGE: usize = 256;
 impl State {
     /// Applies one step of a record that was durable.
     pub fn replay(&mut self, collection: &SPgId, step: Step) -> Result<()> {
-        if let Step::Inline(run, _) | Step::Direct(run, _) = &step
-            && run.phys.saturating_add(run.len) > self.alloc.blocks()
-        {
+        let end = match &step {
+            Step::Inline(run, _) | Step::Direct(run, _) => run.phys.saturating_add(run.len),
+            Step::Blob(run, blob, _) => run.phys.saturating_add(blob.disk_blocks()),
+            _ => 0,
+        };
+        if end > self.alloc.blocks() {
             return Err(self.damaged("the log names a block behind the file's end"));
         }
         match step {
@@ -41,6 +45,14 @@ impl State {
                 s.place(o, pool, run, false)?;
                 s.fill_direct(run.phys, &crcs);
                 Ok(())
+            }),
+            Step::Blob(run, blob, crcs) => self.with_current(|s, o, pool| {
+                if broken::is(Rule::ReplayTakes) {
+                    // Left for others.
+                } else if !s.alloc.mark(run.phys, blob.disk_blocks()) {
+                    return Err(s.damaged("the log takes a block that is taken"));
+                }
+                s.place_blob(o, pool, run, blob, &crcs)
             }),
             other => self.step(collection, other),
         }
@@ -97,7 +109,9 @@ impl State {
             Step::SetMeta(meta) => self.edit_collection(collection, |c| c.meta = meta),
             Step::LogAppend(v, e) => self.append_log(collection, v, e),
             Step::LogTrim(to) => self.log_trim(collection, to),
-            Step::Inline(..) | Step::Direct(..) => Err(self.damaged("a data step out of place")),
+            Step::Inline(..) | Step::Direct(..) | Step::Blob(..) => {
+                Err(self.damaged("a data step out of place"))
+            }
         }
     }
 
@@ -141,7 +155,7 @@ impl State {
                     i += len.min(left);
                     continue;
                 }
-                Place::Mapped { len, .. } => {
+                Place::Mapped { len, .. } | Place::Compressed { len } => {
                     let n = len.min(left);
                     self.unmap(o, pool, at, at + n)?;
                     n
@@ -161,9 +175,33 @@ impl State {
                 phys,
                 len: n,
                 shared: false,
+                blob: None,
             });
             i += n;
         }
+        Ok(())
+    }
+
+    /// Maps the run to a blob whose blocks the allocator has given to this transaction.
+    pub fn place_blob(
+        &mut self,
+        o: &mut Onode,
+        pool: PoolId,
+        run: Run,
+        blob: Blob,
+        crcs: &[u32],
+    ) -> Result<()> {
+        self.unmap(o, pool, run.at, run.at + run.len)?;
+        self.took(pool, run.phys, blob.disk_blocks());
+        self.count_blob(pool, &blob, 1);
+        self.fill_direct(run.phys, crcs);
+        o.extents.insert(Extent {
+            at: run.at,
+            phys: run.phys,
+            len: run.len,
+            shared: false,
+            blob: Some(blob),
+        });
         Ok(())
     }
 
@@ -199,13 +237,28 @@ impl State {
     }
 
     pub fn unmap(&mut self, o: &mut Onode, pool: PoolId, from: u64, to: u64) -> Result<()> {
-        let mut out = Vec::new();
+        let mut out = Removed::default();
         o.extents.remove(from, to, &mut out);
-        out.into_iter().try_for_each(|e| self.release(pool, e))
+        for e in out.split.iter().filter(|_| !broken::is(Rule::PartsCount)) {
+            self.refer(e)?;
+        }
+        out.gone.into_iter().try_for_each(|e| self.release(pool, e))
+    }
+
+    /// One more reference to each block of an extent.
+    fn refer(&mut self, e: &Extent) -> Result<()> {
+        for b in e.disk() {
+            let n = self.refs(b)?;
+            self.set_refs(b, n + 1);
+        }
+        Ok(())
     }
 
     /// Gives up one reference to each block of an extent.
     fn release(&mut self, pool: PoolId, e: Extent) -> Result<()> {
+        if let Some(blob) = e.blob {
+            return self.release_blob(pool, &e, &blob);
+        }
         if !e.shared {
             self.free(pool, e.phys, e.len);
             return Ok(());
@@ -215,6 +268,25 @@ impl State {
                 0 => self.free(pool, b, 1),
                 n => self.set_refs(b, n - 1),
             }
+        }
+        Ok(())
+    }
+
+    /// All blocks of a blob have as many references: it is there as a whole, or not at all.
+    fn release_blob(&mut self, pool: PoolId, e: &Extent, blob: &Blob) -> Result<()> {
+        if e.shared && self.refs(e.phys)? > 0 {
+            for b in e.disk() {
+                let n = self.refs(b)?;
+                if n == 0 {
+                    return Err(self.damaged("a blob's blocks have different counts of references"));
+                }
+                self.set_refs(b, n - 1);
+            }
+            return Ok(());
+        }
+        if !broken::is(Rule::LastPartFrees) {
+            self.free(pool, e.phys, blob.disk_blocks());
+            self.count_blob(pool, blob, -1);
         }
         Ok(())
     }
@@ -247,12 +319,7 @@ impl State {
         let (from, mut source) = self.source(src)?;
         Arc::make_mut(&mut source).extents.share(0, u64::MAX);
         self.tx.objects[from].current = Some(source.clone());
-        for e in source.extents.iter() {
-            for b in e.phys..e.phys + e.len {
-                let n = self.refs(b)?;
-                self.set_refs(b, n + 1);
-            }
-        }
+        source.extents.iter().try_for_each(|e| self.refer(e))?;
         self.copy_omap(&source)?;
         let values = self.copy_values(&source)?;
         self.with_current(|_, o, _| {
@@ -369,12 +436,7 @@ impl State {
         Arc::make_mut(&mut source).extents.share(from, from + len);
         let parts: Vec<Extent> = source.extents.within(from, from + len).collect();
         self.tx.objects[i].current = Some(source);
-        for e in &parts {
-            for b in e.phys..e.phys + e.len {
-                let n = self.refs(b)?;
-                self.set_refs(b, n + 1);
-            }
-        }
+        parts.iter().try_for_each(|e| self.refer(e))?;
         self.with_current(|_, o, _| {
             for e in parts {
                 o.extents.insert(Extent {
@@ -394,10 +456,16 @@ impl State {
         }
         if let Some(i) = self.tx.current.replace(to) {
             let moved = self.tx.objects[i].current.take();
-            let blocks = moved.as_ref().map_or(0, |o| o.extents.blocks()) as i64;
-            self.tx.objects[to].current = moved;
-            self.count_blocks(self.tx.objects[i].oid.object.pool, -blocks);
+            let blocks = moved.as_ref().map_or(0, |o| o.extents.disk_blocks()) as i64;
+            let from = self.tx.objects[i].oid.object.pool;
+            self.count_blocks(from, -blocks);
             self.count_blocks(dst.object.pool, blocks);
+            let blobs = moved.iter().flat_map(|o| o.extents.iter()).filter_map(|e| e.blob);
+            for blob in blobs.filter(|_| from != dst.object.pool) {
+                self.count_blob(from, &blob, -1);
+                self.count_blob(dst.object.pool, &blob, 1);
+            }
+            self.tx.objects[to].current = moved;
         }
         Ok(())
     }

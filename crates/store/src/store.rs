@@ -15,7 +15,7 @@ use crate::onode::BLOCK;
 use crate::open::{self, Loaded};
 use crate::prefetch::Prefetches;
 use crate::state::State;
-use crate::superblock::Superblock;
+use crate::superblock::{FEATURES_AT_OPEN, Superblock};
 use crate::{Counters, Error, Identity, OmapPage, Options, Result, Seq, Stat, Ticket, Waker};
 use bytes::Bytes;
 use io::disk::{Disk, DiskFile, HostDisk, Space};
@@ -46,6 +46,7 @@ const GIVE_BLOCKS_MAX: u64 = (256 << 20) / BLOCK;
 const RAW_GROWTH: u64 = 4;
 
 mod accounts;
+mod blobs;
 mod log;
 
 #[derive(Debug)]
@@ -117,7 +118,7 @@ impl Store {
         } = open::load(&*disk, options)?;
         // Before anything is written that earlier programs would misread.
         superblock
-            .add_features(&*file)
+            .add_features(&*file, FEATURES_AT_OPEN)
             .map_err(|e| Error::io(&path, "write the superblock", e))?;
         state.direct_blocks = options.direct_bytes.div_ceil(BLOCK).max(1);
         state.object_bytes_max = options.object_bytes_max;
@@ -223,8 +224,12 @@ impl Store {
     /// Applies the transaction to what reads see, all or nothing, and appends it to the present batch.
     /// The batch goes to the disk at the next [`Store::kick`], or when the flush before it ends.
     pub fn queue(&mut self, transaction: impl std::borrow::Borrow<Transaction>) -> Result<Seq> {
+        self.queue_compressed(transaction, None)
+    }
+
+    fn queue_now(&mut self, transaction: &Transaction) -> Result<Seq> {
         self.settle()?;
-        let bound = self.state.record_bound(transaction.borrow());
+        let bound = self.state.record_bound(transaction);
         let limit = self.committer.record_bytes_max();
         if bound > limit {
             return Err(Error::TooBig {
@@ -234,13 +239,13 @@ impl Store {
             });
         }
         self.make_room(bound)?;
-        let mut out = self.attempt(transaction.borrow());
+        let mut out = self.attempt(transaction);
         // Each gain ends a growth, grows once or ends a checkpoint: a few suffice or nothing helps.
         for _ in 0..4 {
             if !matches!(out, Err(Error::NoSpace { .. })) || !self.gain_space()? {
                 break;
             }
-            out = self.attempt(transaction.borrow());
+            out = self.attempt(transaction);
         }
         let seq = out?;
         self.grow_ahead();
@@ -273,6 +278,7 @@ impl Store {
             self.make_room(len)?;
             return self.attempt(t);
         }
+        self.may_have_blobs()?;
         let mut directs = std::mem::take(&mut self.state.tx.directs);
         let waiting = directs.clone();
         self.large_blocks += directs.iter().map(|d| d.data.len() as u64 / BLOCK).sum::<u64>();

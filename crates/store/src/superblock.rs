@@ -31,10 +31,15 @@ pub const FORMAT: u32 = 1;
 pub const FEATURE_INDEX_SUMS: u64 = 1;
 /// Objects' records may be of the second version, with values in rows of their own (see `onode`).
 pub const FEATURE_VALUE_ROWS: u64 = 2;
-/// Those this program knows; a new store has them all.
-const FEATURES: u64 = FEATURE_INDEX_SUMS | FEATURE_VALUE_ROWS;
+/// Objects' data may be compressed: records of the third version, and steps of the log that make blobs (see `compress`). A
+/// store gets it with its first blob.
+pub const FEATURE_BLOBS: u64 = 4;
+/// Those this program knows.
+const FEATURES: u64 = FEATURES_NEW | FEATURE_BLOBS;
+/// Those that a new store has.
+const FEATURES_NEW: u64 = FEATURE_INDEX_SUMS | FEATURE_VALUE_ROWS;
 /// Those that an older store gets when it is opened. The others say how it was made.
-const FEATURES_AT_OPEN: u64 = FEATURE_VALUE_ROWS;
+pub const FEATURES_AT_OPEN: u64 = FEATURE_VALUE_ROWS;
 const MAGIC: &[u8; 8] = b"SKEPSTOR";
 const LOG_OFFSET: u64 = 64 << 10;
 /// The smallest log that holds a record of useful size.
@@ -116,7 +121,7 @@ impl Superblock {
                 fsid: options.fsid,
                 osd_uuid: options.osd_uuid,
                 format: FORMAT,
-                features: FEATURES,
+                features: FEATURES_NEW,
             },
             log_offset: LOG_OFFSET,
             log_bytes,
@@ -140,13 +145,13 @@ impl Superblock {
         b
     }
 
-    /// Gives a store of an earlier program the features that this one may use from now on; writes nothing where both copies
-    /// have them. What this program does not know of the block stays as it is.
-    pub fn add_features(&mut self, file: &dyn DiskFile) -> std::io::Result<()> {
+    /// Gives a store features that this program may use from now on, and earlier ones do not know; writes nothing where both
+    /// copies have them. What this program does not know of the block stays as it is.
+    pub fn add_features(&mut self, file: &dyn DiskFile, features: u64) -> std::io::Result<()> {
         let copies = [read_copy(file, 0)?, read_copy(file, 1)?];
         let whole = copies.iter().find(|b| Self::decode(b).is_some());
         let mut b = *whole.ok_or(std::io::ErrorKind::InvalidData)?;
-        self.identity.features |= FEATURES_AT_OPEN;
+        self.identity.features |= features;
         b[at::FEATURES..at::FEATURES + 8].copy_from_slice(&self.identity.features.to_le_bytes());
         seal(&mut b);
         // The first one last, since it is the one that is read: where it has the features the other has them, too. And one

@@ -56,6 +56,10 @@ pub struct StatFs {
     /// Bytes of object data.
     pub stored: u64,
     pub omap_bytes: u64,
+    /// As in [`PoolUsage`], of all pools.
+    pub compressed: u64,
+    pub compressed_allocated: u64,
+    pub compressed_original: u64,
     /// Size of the index file.
     pub index_bytes: u64,
     pub log_bytes: u64,
@@ -71,6 +75,19 @@ pub struct PoolUsage {
     pub allocated: u64,
     pub omap_keys: u64,
     pub omap_bytes: u64,
+    /// Compressed bytes, each shared blob counted once.
+    pub compressed: u64,
+    /// What they take of the disk, in whole blocks; in `allocated`, too.
+    pub compressed_allocated: u64,
+    /// Bytes of objects that are read from them; in `stored`, too.
+    pub compressed_original: u64,
+}
+
+impl PoolUsage {
+    /// Whether anything of the pool is compressed.
+    pub fn has_blobs(&self) -> bool {
+        self.compressed != 0 || self.compressed_allocated != 0 || self.compressed_original != 0
+    }
 }
 
 /// Counters since open.

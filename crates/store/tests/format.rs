@@ -1,7 +1,8 @@
 //! Stores that earlier versions left: every later one must open them, replay their log and find all in order.
 //!
 //! `formats/*.tgz` are such directories, each made by the version that its name says:
-//! `SKEP_MAKE_FORMAT=DIR cargo test -p store --test format` in a checkout of it makes another one.
+//! `SKEP_MAKE_FORMAT=DIR cargo test -p store --test format` in a checkout of it makes another one, and with `SKEP_MAKE_BLOBS=1`
+//! one that compresses, with every algorithm.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
@@ -13,7 +14,7 @@ use io::disk::Disk;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
-use store::{Options, Store};
+use store::{Algorithm, Compression, Options, Store};
 use types::{EVersion, Op, Transaction};
 
 /// How many of the transactions a checkpoint covers; the others are in the log alone.
@@ -147,7 +148,7 @@ fn earlier_formats_are_read() {
     if let Some(dir) = std::env::var_os("SKEP_MAKE_FORMAT") {
         return make(Path::new(&dir));
     }
-    for name in ["1-2026-11-22.tgz"] {
+    for name in ["1-2026-11-22.tgz", "1-2026-11-25-blobs.tgz"] {
         let dir = tempfile::tempdir().unwrap();
         unpack(name, dir.path());
         let mut model = Model::default();
@@ -177,13 +178,73 @@ fn earlier_formats_are_read() {
 fn make(dir: &Path) {
     Store::mkfs(dir, &golden()).unwrap();
     let mut store = Store::open(dir, &golden(), Arc::new(|| {})).unwrap();
+    let blobs = std::env::var_os("SKEP_MAKE_BLOBS").is_some();
     for (i, t) in transactions().into_iter().enumerate() {
-        store.queue(t).unwrap();
+        store
+            .queue_compressed(t, blobs.then(|| by(Algorithm::ALL[i % 4])))
+            .unwrap();
         if i + 1 == CHECKPOINTED {
             store.checkpoint().unwrap();
         }
     }
     store.wait(store.queued()).unwrap();
+}
+
+fn by(algorithm: Algorithm) -> Compression {
+    Compression {
+        algorithm,
+        min_blob: 8192,
+        max_blob: 32_768,
+        required_ratio: 0.875,
+    }
+}
+
+/// A store that compresses nothing is one that earlier programs can read; the first blob ends that, before it is written.
+#[test]
+fn the_first_blob_is_told_of_in_the_superblock() {
+    const BLOBS: u8 = 4;
+    let disk = fresh();
+    let has = |d: &io::disk::sim::SimDisk| {
+        let b = d.content("block");
+        [b[FEATURES_AT] & BLOBS != 0, b[4096 + FEATURES_AT] & BLOBS != 0]
+    };
+    let mut store = open(&disk);
+    let write = |n: u64, data: Vec<u8>| Transaction {
+        collection: coll(0),
+        ops: vec![Op::Write {
+            oid: oid(n),
+            offset: 0,
+            data: data.into(),
+        }],
+    };
+    store.queue(Generator::first()).unwrap();
+    let packed = Some(by(Algorithm::Zstd));
+    let mut dice = io::disk::sim::Dice::new(5);
+    let noise: Vec<u8> = (0..65_536).map(|_| dice.below(256) as u8).collect();
+    store.queue_compressed(write(0, noise.clone()), packed).unwrap();
+    store.queue_compressed(write(2, vec![1; 4096]), packed).unwrap();
+    store.checkpoint().unwrap();
+    assert_eq!(
+        has(&disk),
+        [false; 2],
+        "nothing of this can be compressed, or is long enough"
+    );
+    disk.sample_each(1, [1000; 3]);
+    store.queue_compressed(write(4, vec![1; 65_536]), packed).unwrap();
+    store.wait(store.queued()).unwrap();
+    for s in disk.survivors() {
+        let store = open(&s);
+        if store.exists(&oid(4)).unwrap() {
+            assert_eq!(has(&s), [true; 2]);
+            assert_eq!(store.read(&oid(4), 0, u64::MAX).unwrap(), vec![1; 65_536]);
+        }
+        assert_eq!(store.read(&oid(0), 0, u64::MAX).unwrap(), noise);
+        drop(store);
+        check(&s, "a cut at the first blob");
+    }
+    assert_eq!(has(&disk), [true; 2]);
+    store.close().unwrap();
+    check(&disk, "the first blob");
 }
 
 /// Where the superblock has its features, and what the bit says that values may lie beside their object's record.
@@ -204,8 +265,8 @@ fn newer_formats_are_refused() {
     // (offset in the superblock, byte, what the refusal names)
     let cases = [
         (8, 2, Some("format 2 is newer")),
-        (16, 4, Some("feature bit 2,")),
-        (16, 0xff, Some("feature bit 2, 3, 4, 5, 6, 7,")),
+        (16, 8, Some("feature bit 3,")),
+        (16, 0xff, Some("feature bit 3, 4, 5, 6, 7,")),
         (23, 0x80, Some("feature bit 63,")),
         (24, 1, None),
     ];

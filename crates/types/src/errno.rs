@@ -49,7 +49,9 @@ errnos! {
     ENAMETOOLONG = 36, "File name too long";
     ENOSYS = 38, "Function not implemented";
     ENOTEMPTY = 39, "Directory not empty";
+    ENOMSG = 42, "No message of desired type";
     ENODATA = 61, "No data available";
+    ENOLINK = 67, "Link has been severed";
     EBADMSG = 74, "Bad message";
     EOVERFLOW = 75, "Value too large for defined data type";
     EILSEQ = 84, "Invalid or incomplete multibyte or wide character";
@@ -59,6 +61,7 @@ errnos! {
     ENOTCONN = 107, "Transport endpoint is not connected";
     EBLOCKLISTED = 108, "Cannot send after transport endpoint shutdown";
     ETIMEDOUT = 110, "Connection timed out";
+    EALREADY = 114, "Operation already in progress";
     EINPROGRESS = 115, "Operation now in progress";
     ESTALE = 116, "Stale file handle";
     EDQUOT = 122, "Disk quota exceeded";

@@ -106,7 +106,7 @@ class Site:
     def take_over(self, image, timeout=WAIT_S):
         """Promotes it in good order, after the other site's demotion: once the daemon here says that it has that, too. Before,
         a site that was primary itself would go on with what it had then: that alone `promote` does not notice."""
-        self.wait_state(image, 'up+unknown', timeout, 'remote image')
+        self.wait_demoted(image, timeout)
 
         def promoted():
             r = self.mirror('promote', image, check=None)
@@ -131,6 +131,11 @@ class Site:
         wait_until(reached, timeout, 0.5, lambda: '%s of %s to be %s %s; it is %s\n%s' % (
             image, self.name, state, text, self.status(image), self.daemon.log_tail()))
         return self.status(image)
+
+    def wait_demoted(self, image, timeout=WAIT_S):
+        """Until the daemon here has all that the other site had when it was demoted. It says "remote image demoted" then, and from
+        its next look on, 3 s later at most, "remote image is not primary": a real Ceph's does, too, so either is good."""
+        return self.wait_state(image, 'up+unknown', timeout, 'remote image')
 
     def lag(self, image):
         """The numbers that the daemon here gives of an image that it replays."""

@@ -146,6 +146,8 @@ pub enum Event {
     Cancel {
         id: OpId,
     },
+    /// A daemon that the machine knows nothing of has refused our ticket.
+    TicketsRefused,
     /// Ends watches, then everything.
     Stop,
 }
@@ -320,6 +322,7 @@ impl Core {
             } => self.ack(id, watch, notify_id, &reply),
             Event::Unwatch { id, watch } => self.unwatch(id, watch),
             Event::Cancel { id } => self.cancel(id),
+            Event::TicketsRefused => self.mon.tickets_refused(self.now.mono),
             Event::Stop => self.stop(),
         }
         self.tick();
@@ -353,6 +356,11 @@ impl Core {
     /// Our number among the clients; 0 until a monitor gave one.
     pub fn global_id(&self) -> u64 {
         self.mon.credentials.global_id()
+    }
+
+    /// With the newest tickets.
+    pub fn credentials(&self) -> &Credentials {
+        &self.mon.credentials
     }
 
     fn refuse(&mut self, event: Event) {

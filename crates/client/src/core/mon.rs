@@ -33,8 +33,9 @@ pub const SILENT_MAX: Duration = Duration::from_secs(30);
 pub const QUESTIONS_MAX: usize = 1024;
 /// Between two requests for tickets while no answer comes.
 const RENEW_AGAIN: Duration = Duration::from_secs(1);
-/// The services whose tickets a client of OSDs needs: monitor, OSD, manager.
-const SERVICES: u32 = EntityKind::Mon as u32 | EntityKind::Osd as u32 | EntityKind::Mgr as u32;
+/// The services whose tickets are renewed: those that the handshake brings, too.
+const SERVICES: u32 =
+    EntityKind::Mon as u32 | EntityKind::Osd as u32 | EntityKind::Mgr as u32 | EntityKind::Mds as u32;
 
 /// Every manager map from now on.
 const MGR_MAP: (&str, SubscribeItem) = ("mgrmap", SubscribeItem { start: 0, flags: 0 });

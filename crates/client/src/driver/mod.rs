@@ -7,12 +7,14 @@
 //! served; so the queue is bounded by the limits, too. Watches' acknowledgements have room of their own, since others may
 //! wait for them.
 
+mod daemon;
 mod ioctx;
 mod link;
 mod lister;
 mod run;
 mod watching;
 
+pub use daemon::{DaemonEvent, DaemonLink};
 pub use ioctx::IoCtx;
 pub use lister::Lister;
 pub use watching::Watch;
@@ -78,6 +80,8 @@ enum Command {
     Unwatch(WatchId),
     /// How long ago a watch was known to be good.
     Confirmed(WatchId, oneshot::Sender<Option<Duration>>),
+    /// A connection whose messages are another's matter.
+    Daemon(daemon::Order),
     Stop(oneshot::Sender<()>),
 }
 

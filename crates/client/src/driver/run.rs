@@ -3,6 +3,7 @@
 //! Invariants: nothing here decides anything about operations; all connections, timers and answers pass through one loop, up to
 //! [`BATCH`] events a turn, so that messages of one turn leave in one write.
 
+use super::daemon::Daemons;
 use super::link::{self, Handshake};
 use super::{Command, Room, View};
 use crate::conf::Conf;
@@ -58,6 +59,7 @@ struct Driver {
     nonce: u32,
     core: Core,
     conns: BTreeMap<ConnId, Conn>,
+    daemons: Daemons,
     heard: mpsc::Sender<Heard>,
     pending: HashMap<OpId, Pending>,
     watches: HashMap<WatchId, mpsc::Sender<WatchEvent>>,
@@ -128,6 +130,7 @@ impl Driver {
             entropy,
             core,
             conns: BTreeMap::new(),
+            daemons: Daemons::default(),
             heard,
             pending: HashMap::new(),
             watches: HashMap::new(),
@@ -186,6 +189,18 @@ impl Driver {
             }
             Command::Confirmed(watch, reply) => {
                 let _ = reply.send(self.core.confirmed(watch));
+            }
+            Command::Daemon(order) => {
+                let env = super::daemon::Env {
+                    conf: &self.conf,
+                    platform: &self.platform,
+                    entropy: &self.entropy,
+                    nonce: self.nonce,
+                    credentials: self.core.credentials(),
+                };
+                if self.daemons.carry_out(order, &env) {
+                    self.apply(Event::TicketsRefused);
+                }
             }
             Command::Stop(done) => {
                 self.stoppers.push(done);
@@ -321,7 +336,7 @@ impl Driver {
             match command {
                 Command::Ask { reply, .. } => drop(reply.send(Err(Error::Closed))),
                 Command::Stop(done) => self.stoppers.push(done),
-                Command::Confirmed(..) | Command::Cancel(_) | Command::Unwatch(_) => {}
+                Command::Confirmed(..) | Command::Cancel(_) | Command::Unwatch(_) | Command::Daemon(_) => {}
             }
         }
         for done in self.stoppers.drain(..) {

@@ -120,7 +120,8 @@ fn follows(before: MdsState, after: MdsState) -> bool {
             .position(|x| *x == s)
     };
     match (before, after) {
-        (Creating, Active) => true,
+        // One before it had made the file system, and could not say so any more.
+        (Creating, after) => place(after).is_some(),
         _ => place(before)
             .zip(place(after))
             .is_some_and(|(before, after)| before < after),

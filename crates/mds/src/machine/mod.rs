@@ -21,6 +21,7 @@ mod requests;
 mod session;
 mod state;
 mod sums;
+mod told;
 mod write_back;
 
 #[cfg(test)]

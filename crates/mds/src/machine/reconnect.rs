@@ -12,6 +12,10 @@ use crate::row::{Inode, Job, Key, job};
 use messages::fs::{CapRecord, MClientReconnect, MClientSession, cap, session_op};
 use messages::mon::Body;
 use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// That every client is waited for.
+const TIMEOUT_MIN: Duration = Duration::from_secs(5);
 
 impl Machine {
     pub(crate) fn begin_reconnect(&mut self) {
@@ -53,8 +57,13 @@ impl Machine {
 
     pub(crate) fn look_after_reconnect(&mut self) {
         let Some(rc) = &self.reconnecting else { return };
-        if self.now.monotonic >= rc.until {
-            for client in self.sessions.away() {
+        let (now, window) = (self.now.monotonic, self.options.reconnect);
+        let began = rc.until.saturating_sub(window);
+        for client in self.sessions.away() {
+            // Who said so itself is waited for less long.
+            let own = self.sessions.get(client).and_then(|s| s.timeout);
+            let own = own.map_or(window, |t| t.max(TIMEOUT_MIN).min(window));
+            if now >= began + own {
                 tracing::warn!("client.{client}: it did not come back: it is evicted");
                 self.evict_client(client);
             }

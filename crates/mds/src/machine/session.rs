@@ -13,6 +13,7 @@ use messages::fs::{
     MClientReconnect, MClientRequest, MClientSession, session_op,
 };
 use messages::mon::Body;
+use messages::osd;
 use msgr::{Message, Peer};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -71,6 +72,7 @@ impl Machine {
             MClientReconnect::KIND => {
                 MClientReconnect::from_message(m).map(|r| self.client_reconnect(conn, client, r))
             }
+            osd::kind::COMMAND => self.command(conn, &peer, m),
             MClientReclaim::KIND => MClientReclaim::from_message(m).map(|r| self.reclaim(conn, client, &r)),
             _ if !self.speaks(client) => return self.without_session(conn),
             MClientRequest::KIND => MClientRequest::from_message(m).map(|r| self.request(client, m.tid, r)),
@@ -377,6 +379,7 @@ impl Machine {
             self.reclaimed(client, epoch, addr);
         }
         self.go_on_reconnecting();
+        self.answer_gone();
     }
 
     // Reclaim

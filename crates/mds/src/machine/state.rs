@@ -61,6 +61,8 @@ pub struct Machine {
     pub(crate) last_cap_id: u64,
     /// Sessions that are ended so that another takes their place, and who asked.
     pub(crate) reclaiming: BTreeMap<ClientId, Conn>,
+    /// Answers to commands that wait for sessions to be gone.
+    pub(crate) told: Vec<super::told::Waiting>,
     pub(crate) osd_epoch: Epoch,
     /// Clients are told to have this OSD map before they trust what they are given.
     pub(crate) osd_barrier: Epoch,
@@ -107,6 +109,7 @@ impl Machine {
             pool_names: BTreeMap::new(),
             last_cap_id: 0,
             reclaiming: BTreeMap::new(),
+            told: Vec::new(),
             osd_epoch: 0,
             osd_barrier: place.osd_epoch,
             place,

@@ -5,10 +5,12 @@ use super::ClusterHandle;
 use super::copies::UNLEASED_MAX;
 use crate::kv::{Error, Result};
 use crate::lease::{Lease, LeaseTimes};
+use auth::{CryptoKey, EntityAuth};
+use cluster::changes::Change;
 use cluster::files::{self, MdsBoot, MdsDaemon};
 use cluster::{Changes, ClusterState, keys};
 use types::fsmap::MdsState;
-use types::{EntityAddr, Epoch, Utime};
+use types::{AuthName, EntityAddr, Epoch, Utime};
 
 /// How long a client stays fenced that did not give its capabilities back.
 const CLIENT_FENCED_SECONDS: u32 = 60 * 60;
@@ -76,6 +78,22 @@ impl ClusterHandle {
             Ok(_) | Err(Error::MdsLives(_)) => Ok(()),
             Err(e) => Err(e),
         }
+    }
+
+    /// The key of `name`: the one that the cluster has, or else `new`, which it has from now on.
+    pub async fn mds_key(&self, name: &AuthName, new: &EntityAuth) -> Result<CryptoKey> {
+        let decide = |state: &ClusterState| {
+            let mut changes = Changes::none();
+            if let Some(entity) = state.auth.get(name) {
+                return (changes, entity.key.clone());
+            }
+            changes.push(Change::AuthPut {
+                name: name.clone(),
+                entity: new.clone(),
+            });
+            (changes, new.key.clone())
+        };
+        Ok(self.commit(decide).await?.reply)
     }
 
     /// Puts a client's instance on the blocklist; the epoch of the OSD map that has it.

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use cluster::Changes;
 use cluster::rbd_support::Found;
+use cluster::volumes::Done;
 pub use forms::Form as Format;
 use forms::names::Names;
 use serde_json::{Map, Value};
@@ -28,6 +29,8 @@ pub struct Command {
     pub told: bool,
     /// The image that it is about, once it was looked up; never said by who asks.
     pub found: Option<Found>,
+    /// What came of it, where somebody beside the monitor carries it out; never said by who asks.
+    pub done: Option<Box<Done>>,
 }
 
 impl Command {

@@ -126,7 +126,12 @@ pub(crate) fn wanted_image(
     cmd: &Command,
     state: &::cluster::ClusterState,
 ) -> Option<::cluster::rbd_support::Wanted> {
-    modules::tasks::wanted(cmd, state)
+    modules::tasks::wanted(cmd, state).or_else(|| modules::schedule::wanted(cmd, state))
+}
+
+/// What somebody beside the monitor is asked to do before this can be answered.
+pub(crate) fn asked_of_volumes(cmd: &Command) -> Option<::cluster::volumes::Asked> {
+    fs::subvolumes::asked(cmd)
 }
 
 /// Whether a record is kept of it: it may change something, or shows a secret.

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 /// Families in the order of the documentation.
-pub static FAMILIES: [(&str, &[Spec]); 42] = [
+pub static FAMILIES: [(&str, &[Spec]); 45] = [
     ("Cluster", cluster::whole::TABLE),
     ("Health", health::TABLE),
     ("What waits, and for what", doctor::TABLE),
@@ -33,8 +33,10 @@ pub static FAMILIES: [(&str, &[Spec]); 42] = [
     ("CRUSH: changes", crush::change::TABLE),
     ("CRUSH: device classes", crush::class::TABLE),
     ("CRUSH: weight sets", crush::weight_sets::TABLE),
+    ("CRUSH: erasure code profiles", crush::erasure::TABLE),
     ("Pools", pool::TABLE),
     ("Pools: use", pool::applications::TABLE),
+    ("Pools: numbers of groups", pool::autoscale::TABLE),
     ("Placement groups", pg::TABLE),
     ("Placement groups: out of turn", pg::force::TABLE),
     ("Placement groups: by hand", osd::upmap::TABLE),
@@ -48,6 +50,7 @@ pub static FAMILIES: [(&str, &[Spec]); 42] = [
     ("Volumes", fs::volumes::TABLE),
     ("Subvolumes", fs::subvolumes::TABLE),
     ("Manager modules", cluster::modules::TABLE),
+    ("Balancer", modules::balancer::TABLE),
     ("What clients do to images", modules::perf::TABLE),
     ("Work on images in the background", modules::tasks::TABLE),
     ("Work on images by schedule", modules::schedule::TABLE),

@@ -62,6 +62,19 @@ pub fn age(since: Utime, now: Utime) -> String {
     }
 }
 
+/// `Wed Nov 25 19:52:42 2026`: as C's asctime has it, in UTC.
+pub fn c_time(t: Utime) -> String {
+    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+    const MONTHS: [&str; 12] = [
+        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+    ];
+    let (year, month, day, h, m, s) = t.civil();
+    // 1970 began on a Thursday.
+    let weekday = DAYS[(t.sec / 86_400 % 7) as usize];
+    let month = MONTHS[(month as usize).saturating_sub(1) % 12];
+    format!("{weekday} {month} {day:2} {h:02}:{m:02}:{s:02} {year}")
+}
+
 /// Seconds from one time to a later one, 0 if it is not later.
 pub fn seconds_between(since: Utime, now: Utime) -> f64 {
     now.to_duration()
@@ -88,6 +101,14 @@ mod tests {
         check(12_884_901_888, "12 GiB");
         check(3_774_526_208, "3.5 GiB");
         check(1_073_741_824, "1 GiB");
+    }
+
+    #[test]
+    fn times_as_a_real_balancer_prints_them() {
+        let at = |sec| c_time(Utime { sec, nsec: 0 });
+        // 2026-11-25, which was a Wednesday.
+        assert_eq!(at(1_795_636_362), "Wed Nov 25 19:52:42 2026");
+        assert_eq!(at(0), "Thu Jan  1 00:00:00 1970");
     }
 
     #[test]

@@ -2,9 +2,10 @@
 //! upkeep. One round at a time, beside the monitor's loop.
 //!
 //! Invariant: every change is decided from the state and committed by compare-and-swap, so that another monitor that does
-//! the same does no harm. Not here: what is due (`upkeep`, `auto_out`).
+//! the same does no harm. Not here: what is due (`upkeep`, `auto_out`, `evening`).
 
 use crate::policies::auto_out::DownWatch;
+use crate::policies::evening::{self, Evening};
 use crate::policies::upkeep;
 use crate::policies::upkeep::Silence;
 use auth::{KeyServer, ServiceSecrets};
@@ -37,6 +38,7 @@ pub struct Chores {
     pub sessions: Vec<Instance>,
     pub silence: Silence,
     pub down: DownWatch,
+    pub evening: Evening,
 }
 
 impl Chores {
@@ -94,7 +96,25 @@ impl Chores {
             self.cluster.mark_silent_down(&silent).await?;
         }
         self.cluster.mark_mds_gone().await?;
-        self.cluster.mark_asked_down().await
+        self.cluster.mark_asked_down().await?;
+        self.even_out().await
+    }
+
+    /// Numbers of placement groups, and bytes on OSDs.
+    async fn even_out(&mut self) -> Result<()> {
+        let (state, stats, now) = (self.cluster.state(), self.cluster.stats(), self.now());
+        let began = self.clock.monotonic();
+        let due = self.evening.due(&state, began.as_secs());
+        if due.is_empty() {
+            return Ok(());
+        }
+        let mut thought = evening::think(due, &state, &stats);
+        thought.took = self.clock.monotonic().saturating_sub(began);
+        if thought.changes(&state, now).is_empty() {
+            return Ok(());
+        }
+        let decide = |state: &ClusterState| (thought.changes(state, now), ());
+        self.cluster.commit(decide).await.map(drop)
     }
 
     fn now(&self) -> Utime {

@@ -2,9 +2,13 @@
 //! memories that they need. No sockets, no sessions.
 
 pub mod auto_out;
+pub mod autoscale;
+pub mod balance;
 pub mod chores;
+pub mod evening;
 pub mod lag;
 pub mod near;
+pub mod pg_steps;
 pub mod pool_change;
 pub mod pool_set;
 pub mod pools;
@@ -14,6 +18,7 @@ pub mod reports;
 pub mod services;
 pub mod spare;
 pub mod spread;
+pub mod survey;
 pub mod upkeep;
 pub mod usage;
 

@@ -7,6 +7,7 @@
 //!
 //! Not built yet, and refused with a clear text: erasure code, fewer placement groups than before.
 
+use crate::policies::autoscale;
 pub use crate::policies::pool_change::{Done, PoolError, Result};
 use crate::policies::pool_change::{pool_mut, refuse};
 use crate::policies::spread::Spread;
@@ -97,7 +98,7 @@ pub struct NewPool<'a> {
     pub erasure: bool,
     pub rule: RuleChoice<'a>,
     pub size: u64,
-    /// 0 off, 1 warn, 2 on; nothing here ever scales.
+    /// 0 off, 1 warn, 2 on.
     pub autoscale_mode: Option<u8>,
     pub expected_num_objects: u64,
     pub bulk: bool,
@@ -160,7 +161,9 @@ pub fn create(
         pgp_num_target: pgp_num,
         pg_num_pending: pg_num,
         expected_num_objects: new.expected_num_objects,
-        pg_autoscale_mode: new.autoscale_mode.unwrap_or(types::pool::AUTOSCALE_OFF),
+        pg_autoscale_mode: new
+            .autoscale_mode
+            .unwrap_or_else(|| autoscale::mode_of_new(state, new.pg_num > 0).0),
         last_change: map.epoch + 1,
         create_time: now,
         ..PgPool::default()

@@ -13,8 +13,10 @@ use crate::policies::reports::newest_reports;
 use cluster::{ClusterState, ClusterStats};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, VecDeque};
+use types::osdmap::OsdMap;
 use types::pgstats::pg_state;
-use types::{OsdId, PgId, Utime};
+use types::pool::AUTOSCALE_ON;
+use types::{OsdId, PgId, PoolId, Utime};
 
 const WINDOW_SEC: f64 = 30.0;
 const SAMPLES_MAX: usize = 64;
@@ -58,10 +60,39 @@ pub struct Finished {
     pub finished: Utime,
 }
 
+/// A pool on its way to another number of placement groups, since this monitor sees it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scaling {
+    pub id: String,
+    pub pool: PoolId,
+    pub started: Utime,
+    from: u32,
+    now: u32,
+    to: u32,
+    by_itself: bool,
+}
+
+impl Scaling {
+    pub fn message(&self) -> String {
+        let (pool, from, to) = (self.pool, self.from, self.to);
+        let way = if to > from { "increasing" } else { "decreasing" };
+        match self.by_itself {
+            true => format!("PG autoscaler {way} pool {pool} PGs from {from} to {to}"),
+            false => format!("{way} pool {pool} PGs from {from} to {to}"),
+        }
+    }
+
+    pub fn fraction(&self) -> f64 {
+        let (done, all) = (self.from.abs_diff(self.now), self.from.abs_diff(self.to));
+        f64::from(done) / f64::from(all.max(1))
+    }
+}
+
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Progress {
     pub now: Option<Event>,
     pub done: VecDeque<Finished>,
+    pub scaling: BTreeMap<PoolId, Scaling>,
     /// Who was in when last looked, for the cause.
     known_in: Option<Vec<OsdId>>,
     cause: Option<(Utime, String)>,
@@ -132,16 +163,11 @@ impl Progress {
     pub fn observe(&mut self, state: &ClusterState, stats: &ClusterStats, now: Utime) {
         self.notice_cause(state, now);
         self.notice_troubles(stats, now);
+        self.notice_scaling(&state.osdmap, now);
         let left = copies_left(stats);
         if left == 0 {
             if let Some(e) = self.now.take() {
-                self.done.push_back(Finished {
-                    id: e.id,
-                    message: e.message,
-                    started: e.started,
-                    finished: now,
-                });
-                self.done.drain(..self.done.len().saturating_sub(DONE_MAX));
+                self.ended(e.id, e.message, e.started, now);
             }
             return;
         }
@@ -159,6 +185,52 @@ impl Progress {
                 .is_some_and(|(t, _)| units::seconds_between(*t, now) > WINDOW_SEC)
         {
             event.samples.pop_front();
+        }
+    }
+
+    fn ended(&mut self, id: String, message: String, started: Utime, finished: Utime) {
+        self.done.push_back(Finished {
+            id,
+            message,
+            started,
+            finished,
+        });
+        self.done.drain(..self.done.len().saturating_sub(DONE_MAX));
+    }
+
+    fn notice_scaling(&mut self, map: &OsdMap, now: Utime) {
+        let on_its_way = |id: &PoolId| {
+            let p = map.pool(*id)?;
+            let goal = p.pg_num_target;
+            (p.pg_num != goal || p.pgp_num != p.pgp_num_target).then_some((p.pg_num, goal))
+        };
+        let over: Vec<PoolId> = self
+            .scaling
+            .iter()
+            .filter(|(id, s)| on_its_way(id).is_none_or(|(_, goal)| goal != s.to))
+            .map(|(id, _)| *id)
+            .collect();
+        for s in over
+            .iter()
+            .filter_map(|id| self.scaling.remove(id))
+            .collect::<Vec<_>>()
+        {
+            self.ended(s.id.clone(), s.message(), s.started, now);
+        }
+        for id in map.pools.keys() {
+            let Some((at, goal)) = on_its_way(id).filter(|(at, goal)| at != goal) else {
+                continue;
+            };
+            let scaling = self.scaling.entry(*id).or_insert_with(|| Scaling {
+                id: format!("pgs-{id}-{}", now.sec),
+                pool: *id,
+                started: now,
+                from: at,
+                now: at,
+                to: goal,
+                by_itself: map.pool(*id).is_some_and(|p| p.pg_autoscale_mode == AUTOSCALE_ON),
+            });
+            scaling.now = at;
         }
     }
 
@@ -225,6 +297,11 @@ impl Progress {
                 json!({"message": e.text(now, 6), "progress": e.fraction(), "add_to_ceph_s": true}),
             );
         }
+        for s in self.scaling.values() {
+            let message = bar(&s.message(), s.started, now, s.fraction(), 6);
+            let event = json!({"message": message, "progress": s.fraction(), "add_to_ceph_s": false});
+            m.insert(s.id.clone(), event);
+        }
         Value::Object(m)
     }
 
@@ -245,6 +322,17 @@ impl Progress {
                 "copies_per_sec": e.pace(),
             })
         };
+        let scaling = |s: &Scaling| {
+            json!({
+                "duration": format!("({})", units::age(s.started, now)),
+                "id": s.id,
+                "message": s.message(),
+                "progress": s.fraction(),
+                "refs": [["pool", s.pool.to_string()]],
+                "started_at": seconds(s.started),
+                "time_remaining": null,
+            })
+        };
         let done = |f: &Finished| {
             json!({
                 // The real one's key does end in a colon.
@@ -258,7 +346,7 @@ impl Progress {
         };
         json!({
             "completed": self.done.iter().map(done).collect::<Vec<_>>(),
-            "events": self.now.iter().map(event).collect::<Vec<_>>(),
+            "events": self.now.iter().map(event).chain(self.scaling.values().map(scaling)).collect::<Vec<_>>(),
         })
     }
 }

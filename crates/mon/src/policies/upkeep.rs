@@ -35,7 +35,7 @@ pub fn due(state: &ClusterState, stats: &ClusterStats, out: &[(OsdId, u64)], now
     flag_osds(map, stats, &mut inc);
     // Somebody may have moved one of them.
     for (id, pool) in map.pools.iter().filter(|(_, p)| p.pg_num_target < p.pg_num) {
-        cluster::share_places(map, *id, pool.pg_num_target, &mut inc);
+        cluster::share_places(map, *id, pool.pgp_num.max(pool.pg_num_target), &mut inc);
     }
     let mut changes = Changes::none();
     flag_pools(state, stats, now, &mut inc, &mut changes);

@@ -1,9 +1,11 @@
-//! Requests about an image that has to be looked up first: they wait beside the monitor's loop, and are decided afterwards.
+//! Requests about an image that has to be looked up first, or that somebody beside the monitor carries out: they wait beside its loop, and are
+//! decided or answered afterwards.
 //!
-//! Bound: [`WAITING_MAX`] of them wait. Who asked may be gone by then; its answer goes nowhere.
+//! Bound: [`WAITING_MAX`] of each kind wait. Who asked may be gone by then; its answer goes nowhere.
 
 use crate::shell::requests::{Action, Request};
 use cluster::rbd_support::{Found, Live, Wanted};
+use cluster::volumes::{Asked, Done};
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot, watch};
 use types::Errno;
@@ -16,6 +18,9 @@ pub struct Images {
     pub live: watch::Receiver<Arc<Live>>,
     pub lookups: mpsc::Sender<(Wanted, oneshot::Sender<Found>)>,
 }
+
+/// Who carries out commands about subvolumes.
+pub type Volumes = mpsc::Sender<(Asked, oneshot::Sender<Done>)>;
 
 type Ready<P> = (P, u64, Box<Request>);
 
@@ -53,6 +58,32 @@ impl<P: 'static> Queue<P> {
             let ended = || Err((Errno::EIO, "nobody works on images here any more".to_string()));
             if let Action::Command { command, .. } = &mut request.action {
                 command.found = Some(found.unwrap_or_else(ended));
+            }
+            place.send((port, id, Box::new(request)));
+        }));
+        Ok(())
+    }
+
+    /// The same for a command that is carried out there.
+    pub fn begin_volume(
+        &self,
+        volumes: &Volumes,
+        asked: Asked,
+        port: P,
+        id: u64,
+        mut request: Request,
+    ) -> Result<(), Box<Request>> {
+        let Ok(place) = self.sender.clone().try_reserve_owned() else {
+            return Err(Box::new(request));
+        };
+        let volumes = volumes.clone();
+        drop(io::task::spawn_local(async move {
+            let (reply, told) = oneshot::channel();
+            let sent = volumes.send((asked, reply)).await.is_ok();
+            let done = if sent { told.await.ok() } else { None };
+            let ended = || Err((Errno::EIO, "nobody works on subvolumes here any more".to_string()));
+            if let Action::Command { command, .. } = &mut request.action {
+                command.done = Some(Box::new(done.unwrap_or_else(ended)));
             }
             place.send((port, id, Box::new(request)));
         }));

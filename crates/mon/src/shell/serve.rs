@@ -7,17 +7,18 @@
 //! Bounds: connections, bytes and messages in flight are the messenger's (`net`); [`listen::EVENTS_MAX`] events wait.
 
 use crate::commands::context::MonInfo;
-use crate::commands::wanted_image;
+use crate::commands::{asked_of_volumes, wanted_image};
 use crate::policies::INSECURE_RECLAIM;
 use crate::policies::auto_out::DownWatch;
 use crate::policies::chores::{Chores, GLOBAL_IDS_PER_RANGE, Rotation};
+use crate::policies::evening::Evening;
 use crate::policies::lag::{Admission, LagWatch, Stance};
 use crate::policies::upkeep::Silence;
 use crate::shell::ask;
 use crate::shell::ask::Asks;
 use crate::shell::audit::{AuditFile, Records};
 use crate::shell::commits::{Asked, Commits, Outcome, OwnEnv, WAITING_MAX};
-use crate::shell::lookups::{self, Images};
+use crate::shell::lookups::{self, Images, Volumes};
 use crate::shell::manager::Manager;
 use crate::shell::meters::Meters;
 use crate::shell::monitor::{Effect, MessageEnv, Monitor};
@@ -109,6 +110,8 @@ pub struct MonServer {
     asks: Option<Asks>,
     images: Option<Images>,
     looked_up: lookups::Queue<Port>,
+    volumes: Option<Volumes>,
+    carried_out: lookups::Queue<Port>,
     records: Records,
     turns: Turns,
     at: Ready,
@@ -132,6 +135,8 @@ pub struct Inside {
     pub audit: Option<AuditFile>,
     /// Who works on images.
     pub images: Option<Images>,
+    /// Who carries out commands about subvolumes.
+    pub volumes: Option<Volumes>,
 }
 
 /// As [`serve`], with what its own process gives and takes.
@@ -145,6 +150,7 @@ pub async fn serve_inside(
     server.asks = inside.asks;
     server.records.file = inside.audit;
     server.images = inside.images;
+    server.volumes = inside.volumes;
     // Nobody may be waiting.
     let _ = ready.send(server.at);
     server.run(stop).await
@@ -265,6 +271,7 @@ impl MonServer {
             sessions: Vec::new(),
             silence: Silence::default(),
             down: DownWatch::default(),
+            evening: Evening::default(),
         };
         let others = Others::new(
             config.name.clone(),
@@ -298,6 +305,8 @@ impl MonServer {
             asks: None,
             images: None,
             looked_up: lookups::Queue::default(),
+            volumes: None,
+            carried_out: lookups::Queue::default(),
             records: Records::default(),
             turns: turns::watch(),
             at,
@@ -341,6 +350,7 @@ impl MonServer {
                 },
                 question = ask::next(&mut self.asks) => Event::Ask(question),
                 (port, id, request) = self.looked_up.next() => Event::LookedUp(port, id, request),
+                (port, id, request) = self.carried_out.next() => Event::LookedUp(port, id, request),
                 _ = state.changed() => Event::State,
                 _ = stats.changed() => Event::Stats,
                 event = self.mgr.events.recv() => Event::Net(Port::Mgr, event.ok_or(Error::Net("manager"))?),
@@ -576,6 +586,14 @@ impl MonServer {
         let Action::Command { command, .. } = &request.action else {
             return Some(request);
         };
+        if let (Some(asked), Some(volumes)) = (asked_of_volumes(command), &self.volumes) {
+            let begun = self.carried_out.begin_volume(volumes, asked, port, id, request);
+            if let Err(request) = begun {
+                let text = "too many commands about subvolumes wait already";
+                self.answer(port, id, &request, Reply::error(Errno::EBUSY, text));
+            }
+            return None;
+        }
         let Some(wanted) = wanted_image(command, self.monitor.state()) else {
             return Some(request);
         };

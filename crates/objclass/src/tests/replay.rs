@@ -42,6 +42,10 @@ const UPSTREAM: &str = include_str!(concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/../../vectors/rbd/cls_upstream_replay.json"
 ));
+const QUEUES: &str = include_str!(concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../vectors/rbd/cls_queues_replay.json"
+));
 const OTHER: &str = include_str!(concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/../../vectors/rbd/cls_other_replay.json"
@@ -387,6 +391,13 @@ fn what_upstreams_tests_found_as_recorded() {
     check_whole(UPSTREAM, false);
 }
 
+/// The classes queue, 2pc_queue and cas, recorded by vectors/rbd/record_queues.py.
+#[test]
+fn queues_and_chunks_as_recorded() {
+    check_whole(QUEUES, true);
+    check_whole(QUEUES, false);
+}
+
 /// Every input recorded for a method, for tests that mutate them.
 pub fn inputs(class: &str, method: &str) -> Vec<Vec<u8>> {
     use std::collections::HashMap;
@@ -401,12 +412,14 @@ pub fn inputs(class: &str, method: &str) -> Vec<Vec<u8>> {
         );
         let classes: Value = serde_json::from_str(CLASSES).unwrap();
         let upstream: Value = serde_json::from_str(UPSTREAM).unwrap();
+        let queues: Value = serde_json::from_str(QUEUES).unwrap();
         let steps = [
             &rbd,
             &other,
             &extra["steps"],
             &classes["steps"],
             &upstream["steps"],
+            &queues["steps"],
         ]
         .into_iter()
         .flat_map(|f| f.as_array().unwrap());

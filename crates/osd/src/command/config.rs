@@ -65,7 +65,8 @@ fn go_by(osd: &mut Osd, wish: Wish) -> String {
     change(osd, &wish.name)
 }
 
-fn told_anew(osd: &Osd) {
+fn told_anew(osd: &mut Osd) {
+    osd.heed_compression();
     osd.ops.past().limits_changed();
     osd.remember_ops();
 }

@@ -1,7 +1,7 @@
 //! The real store passes the suite of what a PG's store must do: with changes in memory, behind checkpoints, and after restarts.
 
 use super::*;
-use ::store::Options;
+use ::store::{Algorithm, Compression, Options};
 use pg::conformance::store::{self, Subject};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,6 +21,8 @@ struct OnDisk {
     made: usize,
     options: Options,
     ageing: Ageing,
+    /// Of what pools 0 to 99 store.
+    packed: Option<Compression>,
 }
 
 impl OnDisk {
@@ -29,7 +31,10 @@ impl OnDisk {
     }
 
     fn open(&self) -> StoreView {
-        StoreView::new(Store::open(&self.path(), &self.options, Arc::new(|| ())).unwrap())
+        let engine = Store::open(&self.path(), &self.options, Arc::new(|| ())).unwrap();
+        let mut view = StoreView::new(engine);
+        view.compression = Policies::forced(self.packed, 0..100);
+        view
     }
 }
 
@@ -75,6 +80,10 @@ impl Subject for OnDisk {
 }
 
 fn conforms(ageing: Ageing, change: impl FnOnce(&mut Options)) {
+    conforms_compressed(ageing, None, change);
+}
+
+fn conforms_compressed(ageing: Ageing, packed: Option<Compression>, change: impl FnOnce(&mut Options)) {
     let mut options = Options {
         log_bytes: 16 << 20,
         grow_bytes: 8 << 20,
@@ -88,7 +97,27 @@ fn conforms(ageing: Ageing, change: impl FnOnce(&mut Options)) {
         made: 0,
         options,
         ageing,
+        packed,
     });
+}
+
+/// What is compressed reads as what is not.
+#[test]
+fn with_data_compressed() {
+    for (algorithm, ageing) in [
+        (Algorithm::Lz4, Ageing::Never),
+        (Algorithm::Zstd, Ageing::Checkpoint),
+        (Algorithm::Snappy, Ageing::Restart),
+        (Algorithm::Zlib, Ageing::Checkpoint),
+    ] {
+        let packed = Compression {
+            algorithm,
+            min_blob: 8 << 10,
+            max_blob: 32 << 10,
+            required_ratio: 0.875,
+        };
+        conforms_compressed(ageing, Some(packed), |o| o.direct_bytes = 8 << 10);
+    }
 }
 
 #[test]

@@ -10,6 +10,7 @@
 mod data;
 mod locking;
 mod map;
+mod mirroring;
 mod object;
 mod open;
 mod parent;

@@ -31,7 +31,9 @@ impl Image {
                 let what = format!("snapshot '{name}' exists already");
                 return Err(Error::refused(Errno::EEXIST, what));
             }
-            let id = inner.add_snap(&view.beneath, &name).await?;
+            let id = inner
+                .add_snap(&view.beneath, &name, &SnapshotNamespace::User)
+                .await?;
             let mapped = inner.snap_map(&view.header, id).await;
             inner.changed().await?;
             mapped.map(|()| id)
@@ -100,13 +102,18 @@ impl Inner {
     }
 
     /// A new id from the pool of the data, recorded in the header.
-    async fn add_snap(&self, data: &IoCtx, name: &str) -> Result<u64> {
+    pub(super) async fn add_snap(
+        &self,
+        data: &IoCtx,
+        name: &str,
+        namespace: &SnapshotNamespace,
+    ) -> Result<u64> {
         for _ in 0..ID_TRIES {
             let id = data.create_selfmanaged_snap().await?;
             let op = Operation::new().rbd_write("snapshot_add", |w| {
                 w.string(name);
                 w.u64(id);
-                w.put(&SnapshotNamespace::User);
+                w.put(namespace);
             });
             match ask(&self.io, &self.header_oid, op).await {
                 Ok(_) => return Ok(id),
@@ -125,7 +132,7 @@ impl Inner {
     }
 
     /// Removes one that is in the trash, unless clones need it.
-    async fn drop_snap(&self, id: u64) -> Result<()> {
+    pub(super) async fn drop_snap(&self, id: u64) -> Result<()> {
         let view = self.seen();
         let Some(snap) = view.header.snap(id) else {
             return Ok(());

@@ -123,11 +123,11 @@ fn counts_and_checksums_of_blocks() {
         &["is shared, but an extent says it is not"],
         |w| {
             let mut o = record(w, "b");
-            let mut out = Vec::new();
+            let mut out = crate::onode::Removed::default();
             o.extents.remove(0, 2, &mut out);
             let alone = crate::onode::Extent {
                 shared: false,
-                ..out[0]
+                ..out.gone[0]
             };
             o.extents.insert(alone);
             put_record(w, "b", &o)
@@ -198,11 +198,11 @@ fn records_that_say_something_else() {
         &["1//c: extent at block 0 lies outside the data"],
         |w| {
             let mut o = record(w, "c");
-            let mut out = Vec::new();
+            let mut out = crate::onode::Removed::default();
             o.extents.remove(0, 1, &mut out);
             o.extents.insert(crate::onode::Extent {
                 phys: 1 << 40,
-                ..out[0]
+                ..out.gone[0]
             });
             put_record(w, "c", &o)
         },

@@ -14,7 +14,11 @@ impl Store {
         let taken = self.state.alloc.blocks().max(first) - self.state.alloc.free() - first;
         let used = taken - self.state.freed_blocks();
         let total = self.total_blocks();
-        let sum = |f: fn(&PoolUsage) -> u64| self.state.usage.values().map(f).sum();
+        // Of what pools share one may have less than nothing.
+        let sum = |f: fn(&PoolUsage) -> u64| {
+            let all = self.state.usage.values().map(f);
+            all.fold(0u64, u64::wrapping_add)
+        };
         StatFs {
             total: total * BLOCK,
             used: used * BLOCK,
@@ -25,6 +29,9 @@ impl Store {
             },
             stored: sum(|u| u.stored),
             omap_bytes: sum(|u| u.omap_bytes),
+            compressed: sum(|u| u.compressed),
+            compressed_allocated: sum(|u| u.compressed_allocated),
+            compressed_original: sum(|u| u.compressed_original),
             index_bytes: self.index.bytes(),
             log_bytes: self.superblock.log_bytes,
         }

@@ -7,7 +7,7 @@ use io::disk::sim::{Dice, SimDisk};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
-use store::{Options, Store};
+use store::{Algorithm, Compression, Options, Store};
 use types::{EVersion, HObject, NOSNAP, ObjectId, Op, PgId, SPgId, Transaction, Uuid};
 
 pub fn options() -> Options {
@@ -29,6 +29,19 @@ pub fn options() -> Options {
         own_log: true,
         ..Options::default()
     }
+}
+
+/// Every other run, by its number, compresses what it writes; by turns with each algorithm, and in blobs of few blocks so that
+/// they are written over in part.
+pub fn compression(number: u64) -> Option<Compression> {
+    let dice = &mut Dice::new(number ^ 0xc0);
+    let on = dice.below(2) == 1;
+    on.then(|| Compression {
+        algorithm: Algorithm::ALL[dice.below(4) as usize],
+        min_blob: 8 << 10,
+        max_blob: (2 + dice.below(4)) * 4096,
+        required_ratio: 0.875,
+    })
 }
 
 pub fn nobody() -> store::Waker {

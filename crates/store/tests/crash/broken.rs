@@ -132,6 +132,8 @@ const SEEN: &[Rule] = &[
     Rule::TakenWhole,
     Rule::ReplayTakes,
     Rule::SeqGoesOn,
+    Rule::PartsCount,
+    Rule::LastPartFrees,
     Rule::EveryFlush,
 ];
 /// Runs for each of them.

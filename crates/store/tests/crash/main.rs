@@ -63,7 +63,8 @@ fn random_step(run: &mut Run, g: &mut Generator) {
 }
 
 fn random_run(seed: u64, disk: SimDisk) -> u64 {
-    let mut run = Run::on(disk, &Model::default(), format!("seed {seed}"));
+    let run = Run::on(disk, &Model::default(), format!("seed {seed}"));
+    let mut run = run.compressed(compression(seed));
     run.disk.sample(seed, 150);
     let mut g = Generator::new(seed);
     run.queue(Generator::first());
@@ -79,6 +80,7 @@ fn random_run(seed: u64, disk: SimDisk) -> u64 {
         history,
         label,
         cuts,
+        ..
     } = run;
     store.close().unwrap();
     check(&disk, &label);
@@ -107,7 +109,8 @@ fn many_lives() {
         let mut model = Model::default();
         let mut g = Generator::new(seed);
         for life in 0..8 {
-            let mut run = Run::on(disk, &model, format!("seed {seed} life {life}"));
+            let run = Run::on(disk, &model, format!("seed {seed} life {life}"));
+            let mut run = run.compressed(compression(seed * 8 + life));
             compare(&run.store, &model, &run.label);
             if model.collections.is_empty() {
                 run.queue(Generator::first());

@@ -10,7 +10,7 @@ use crate::common::*;
 use bytes::Bytes;
 use io::disk::sim::{SimDisk, Survival};
 use std::time::Duration;
-use store::Store;
+use store::{Compression, Store};
 use types::{EVersion, Op, Transaction};
 
 pub struct Run {
@@ -20,6 +20,8 @@ pub struct Run {
     pub history: Vec<Model>,
     pub cuts: u64,
     pub label: String,
+    /// Of all that it queues.
+    pub compression: Option<Compression>,
 }
 
 impl Run {
@@ -37,7 +39,12 @@ impl Run {
             history,
             cuts: 0,
             label,
+            compression: None,
         }
+    }
+
+    pub fn compressed(self, compression: Option<Compression>) -> Self {
+        Self { compression, ..self }
     }
 
     pub fn model(&self) -> &Model {
@@ -46,7 +53,7 @@ impl Run {
 
     pub fn queue(&mut self, t: Transaction) {
         let wanted = self.model().after(&t);
-        match (self.store.queue(t.clone()), wanted) {
+        match (self.store.queue_compressed(t.clone(), self.compression), wanted) {
             (Ok(seq), Some(m)) => {
                 self.history.push(m);
                 assert_eq!(seq as usize, self.history.len() - 1);
@@ -117,7 +124,7 @@ impl Run {
     fn works_on(&self, s: &SimDisk, acked: u64, what: &str) {
         let mut store = self.opened(s, acked, what);
         let (work, model) = more_work(&self.history[store.queued() as usize]);
-        let seq = store.queue(work).unwrap();
+        let seq = store.queue_compressed(work, self.compression).unwrap();
         store.wait(seq).unwrap();
         if self.cuts.is_multiple_of(16) {
             store.checkpoint().unwrap();
@@ -141,7 +148,7 @@ impl Run {
         let mut store = self.opened(s, acked, what);
         let k = store.queued();
         let (work, model) = more_work(&self.history[k as usize]);
-        store.queue(work).unwrap();
+        store.queue_compressed(work, self.compression).unwrap();
         store.checkpoint().unwrap();
         drop(store);
         for s in s.survivors() {

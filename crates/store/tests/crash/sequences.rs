@@ -9,6 +9,7 @@ use crate::run::Run;
 use bytes::Bytes;
 use io::disk::sim::{Dice, SimDisk};
 use std::sync::OnceLock;
+use store::{Algorithm, Compression};
 use types::{EVersion, Op, SPgId, Transaction};
 
 pub const SCHEDULES: u64 = 4;
@@ -29,11 +30,17 @@ fn one(c: SPgId, ops: Vec<Op>) -> Transaction {
     Transaction { collection: c, ops }
 }
 
-/// The store that all sequences begin with, its model, and how much of it a checkpoint holds.
-pub fn prepared() -> (SimDisk, Model) {
-    static PREPARED: OnceLock<(SimDisk, Model)> = OnceLock::new();
-    let (disk, model) = PREPARED.get_or_init(|| {
-        let mut run = Run::new("preparation".into());
+/// The store that all sequences begin with, its model, and how much of it a checkpoint holds: one that compresses nothing, and
+/// one in which objects share a blob.
+pub fn prepared(compression: Option<Compression>) -> (SimDisk, Model) {
+    static PREPARED: [OnceLock<(SimDisk, Model)>; 2] = [const { OnceLock::new() }; 2];
+    let (disk, model) = PREPARED[usize::from(compression.is_some())].get_or_init(|| {
+        let compression = compression.map(|c| Compression {
+            algorithm: Algorithm::Lz4,
+            max_blob: 16 << 10,
+            ..c
+        });
+        let mut run = Run::new("preparation".into()).compressed(compression);
         run.queue(one(coll(1), vec![Op::CreateCollection]));
         run.queue(Generator::first());
         let (a, b) = (oid(0), oid(2));
@@ -213,11 +220,12 @@ pub type Shares = [u64; 3];
 
 /// Runs one sequence under one schedule, after `prepare` had the disk; returns how many cuts were verified.
 pub fn sequence(len: u32, number: u64, schedule: u64, shares: Shares, prepare: impl Fn(&SimDisk)) -> u64 {
-    let (disk, model) = prepared();
+    let compression = compression(number);
+    let (disk, model) = prepared(compression);
     let disk = with_queues(disk, number);
     let label = format!("sequence {number} of {len}, schedule {schedule}");
     prepare(&disk);
-    let mut run = Run::on(disk, &model, label);
+    let mut run = Run::on(disk, &model, label).compressed(compression);
     run.disk.sample_each(number, shares);
     let alphabet = alphabet();
     let n = alphabet.len() as u64;

@@ -37,7 +37,7 @@ fn work(life: u8, len: usize) -> Transaction {
 
 /// Survivors of two lives with that much data in each; returns the number of second cuts.
 pub fn two_lives(len: usize, prepare: impl Fn(&SimDisk)) -> u64 {
-    let (disk, model) = sequences::prepared();
+    let (disk, model) = sequences::prepared(None);
     prepare(&disk);
     let mut first = Run::on(disk, &model, format!("first life, {len} bytes"));
     first.disk.sample_each(1, [0, 0, TORN * 1000]);

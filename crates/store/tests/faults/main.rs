@@ -15,7 +15,7 @@ use io::disk::sim::{Call, SimDisk};
 use io::disk::{Disk, Space};
 use std::io::ErrorKind;
 use std::sync::Arc;
-use store::{Error, Options, Store};
+use store::{Algorithm, Compression, Error, Options, Store};
 use types::{EVersion, ObjectId, Op, Transaction, Uuid};
 
 fn with(ops: Vec<Op>) -> Transaction {
@@ -85,6 +85,72 @@ fn a_flipped_bit_is_found_and_named() {
     disk.flip("block", find(&disk, 9), 0);
     let report = Store::check_on(Arc::new(disk), &options()).unwrap();
     assert_eq!((report.problem_count, report.objects), (1, 2), "{report:?}");
+}
+
+/// A blob is as good as its worst block: all of what it stands for cannot be read, nothing else, and what is written over it is
+/// good again.
+#[test]
+fn a_flipped_bit_in_a_blob_is_found_and_named() {
+    for algorithm in Algorithm::ALL {
+        let (disk, mut store) = started();
+        let (a, b) = (oid(0), oid(2));
+        let packed = Compression {
+            algorithm,
+            min_blob: 8192,
+            max_blob: 16_384,
+            required_ratio: 0.875,
+        };
+        let data: Vec<u8> = (0..32_768u32).map(|i| (i / 600) as u8).collect();
+        let all = Op::Write {
+            oid: a.clone(),
+            offset: 0,
+            data: data.clone().into(),
+        };
+        let clone = Op::Clone {
+            src: a.clone(),
+            dst: b.clone(),
+        };
+        let before = disk.content("block");
+        store
+            .queue_compressed(with(vec![all, clone]), Some(packed))
+            .unwrap();
+        store.checkpoint().unwrap();
+        let usage = store.usage()[&1];
+        assert_eq!(
+            (usage.compressed_allocated, usage.compressed_original),
+            (8192, 65_536)
+        );
+        assert!(usage.allocated == 8192 && usage.compressed < 8192, "{usage:?}");
+        // Where the first blob lies: the first data block that changed.
+        let from = (64 << 10) + (256 << 10);
+        let after = disk.content("block");
+        let changed = (from..after.len()).find(|i| before.get(*i) != Some(&after[*i]));
+        disk.flip("block", changed.unwrap() as u64 / 4096 * 4096 + 20, 3);
+        store.uncache(&a, 0, u64::MAX).unwrap();
+        for at in [0, 4096, 12_288] {
+            match store.read(&a, at, 100) {
+                Err(Error::Corrupt { object, offset }) => {
+                    assert_eq!((object, offset), (a.object.to_string(), at));
+                }
+                other => panic!("{algorithm:?} at {at}: {other:?}"),
+            }
+        }
+        assert_eq!(store.read(&a, 16_384, 16_384).unwrap(), data[16_384..]);
+        let report = Store::check_on(Arc::new(disk.copy()), &options()).unwrap();
+        assert_eq!((report.problem_count, report.objects), (8, 2), "{report:?}");
+        // Written over as a whole it is good again, also by parts; the clone has what it had.
+        for at in [0, 4096, 8192] {
+            store.queue(with(vec![write(&a, at, 4096, 7)])).unwrap();
+        }
+        let r = store.queue(with(vec![write(&a, 12_288, 10, 5)]));
+        assert!(matches!(r, Err(Error::Corrupt { .. })), "{r:?}");
+        store.queue(with(vec![write(&a, 12_288, 4096, 7)])).unwrap();
+        assert_eq!(store.read(&a, 0, 16_384).unwrap(), vec![7; 16_384]);
+        assert!(store.read(&b, 0, 1).is_err());
+        store.queue(with(vec![Op::Remove { oid: b.clone() }])).unwrap();
+        store.close().unwrap();
+        check(&disk, "repaired");
+    }
 }
 
 #[test]

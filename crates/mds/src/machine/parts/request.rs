@@ -5,6 +5,7 @@ use bytes::Bytes;
 use messages::fs::{MClientRequest, Trace};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 use types::Utime;
 
 pub type RequestId = u64;
@@ -15,6 +16,8 @@ pub struct Request {
     pub client: ClientId,
     pub tid: u64,
     pub m: Arc<MClientRequest>,
+    /// When it came.
+    pub began: Duration,
     /// Inodes at which it keeps something back.
     pub frozen: BTreeSet<u64>,
     pub phase: Phase,

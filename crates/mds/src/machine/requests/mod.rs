@@ -39,6 +39,7 @@ impl Machine {
             client,
             tid,
             m: Arc::new(m),
+            began: self.now.monotonic,
             frozen: BTreeSet::new(),
             phase: Phase::New,
         };

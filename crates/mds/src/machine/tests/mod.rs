@@ -532,3 +532,44 @@ fn an_opening_whose_answer_was_lost_brings_capabilities() {
         assert!(target.max_size > 0);
     }
 }
+
+#[test]
+fn an_eviction_by_command_is_answered_when_the_client_is_fenced() {
+    let mut w = world();
+    w.tell(1, r#"{"prefix": "session evict", "filters": ["id=2"]}"#);
+    while w.told.is_empty() {
+        assert!(w.step(), "no answer");
+        assert!(w.told.is_empty() || w.fenced == [2]);
+    }
+    assert_eq!(w.told.remove(0).result, 0);
+    w.tell(1, r#"{"prefix": "client ls", "format": "json"}"#);
+    w.settle();
+    let said: serde_json::Value = serde_json::from_slice(&w.told.remove(0).output).unwrap();
+    assert_eq!(said[0]["id"], 1);
+    assert_eq!(said.as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn commands_that_are_wrong_change_nothing() {
+    let mut w = world();
+    for (command, code) in [
+        ("session evict", -22),
+        (r#"{"prefix": "session evict"}"#, -22),
+        (r#"{"prefix": "session evict", "filters": ["id=two"]}"#, -22),
+        (r#"{"prefix": "session evict", "filters": ["colour=2"]}"#, -22),
+        (r#"{"prefix": "config set", "var": "mds_reconnect_timeout"}"#, -22),
+        (
+            r#"{"prefix": "config set", "var": "mds_colour", "val": ["red"]}"#,
+            -2,
+        ),
+        (r#"{"prefix": "scrub start", "arg": ["/"]}"#, -95),
+        (r#"{"prefix": "dance"}"#, -22),
+        // Of nobody.
+        (r#"{"prefix": "session evict", "filters": ["7"]}"#, 0),
+    ] {
+        w.tell(1, command);
+        w.settle();
+        assert_eq!(w.told.pop().map(|r| r.result), Some(code), "{command}");
+    }
+    assert!(w.fenced.is_empty() && w.m.sessions_len() == 2);
+}

@@ -13,6 +13,7 @@ use messages::fs::{
     MClientSession, cap_op, op, session_op,
 };
 use messages::mon::Body;
+use messages::osd;
 use msgr::{Message, Peer};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -87,6 +88,8 @@ pub struct World {
     pub states: Vec<MdsState>,
     pub done: usize,
     pub fenced: Vec<ClientId>,
+    /// Answers to commands.
+    pub told: Vec<osd::MCommandReply>,
     pub clock: u64,
     options: Options,
 }
@@ -135,6 +138,7 @@ impl World {
             states: Vec::new(),
             done: 0,
             fenced: Vec::new(),
+            told: Vec::new(),
             clock: 100,
             options,
         };
@@ -327,6 +331,17 @@ impl World {
         self.apply(Event::Message { conn: id, message });
     }
 
+    /// As `ceph tell` does.
+    pub fn tell(&mut self, id: u64, command: &str) {
+        let c = osd::MCommand {
+            tid: 1,
+            fsid: types::Uuid::default(),
+            cmd: vec![Bytes::copy_from_slice(command.as_bytes())],
+            input: Bytes::new(),
+        };
+        self.say(id, c.to_message());
+    }
+
     fn heard(&mut self, id: u64, m: &Message) {
         match m.kind {
             MClientReply::KIND => {
@@ -370,6 +385,7 @@ impl World {
                     record.issued = caps.caps;
                 }
             }
+            osd::kind::COMMAND_REPLY => self.told.push(osd::MCommandReply::from_message(m).unwrap()),
             MClientSession::KIND => {
                 let s = MClientSession::from_message(m).unwrap();
                 self.clients.get_mut(&id).unwrap().closed |= s.op == session_op::CLOSE;

@@ -8,6 +8,7 @@ mod cluster;
 mod crashes;
 mod files;
 mod pgs;
+mod sizes;
 pub mod slow_disk;
 
 use crate::commands::checks::check::Check;
@@ -47,6 +48,7 @@ impl Report {
         pgs::slow_ops(ctx, &mut found);
         pgs::monitors(ctx, &mut found);
         cluster::sizing(ctx, figures, &mut found);
+        sizes::sizes(ctx, &mut found);
         cluster::global_ids(ctx, &mut found);
         cluster::spare_space(ctx, &mut found);
         files::file_systems(ctx, &mut found);

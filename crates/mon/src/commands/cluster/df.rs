@@ -31,6 +31,9 @@ pub(super) struct PoolUse {
     stored_omap: u64,
     used_data: u64,
     used_omap: u64,
+    /// What compressed data takes of the disks, and how much it is uncompressed; all copies.
+    pub(super) compressed_used: u64,
+    pub(super) compressed_original: u64,
     /// Raw bytes free for it, over all copies.
     avail_raw: f64,
     copies: u64,
@@ -52,6 +55,8 @@ impl PoolUse {
             stored_omap: used_omap * pgs / members.max(1),
             used_data: count(taken.allocated),
             used_omap,
+            compressed_used: count(taken.data_compressed_allocated),
+            compressed_original: count(taken.data_compressed_original),
             avail_raw: avail_raw(ctx, figures, u32::from(pool.crush_rule)),
             copies,
         }
@@ -185,8 +190,8 @@ fn detailed(p: &PgPool, u: &PoolUse) -> Value {
         "rd_bytes": count(u.sum.num_rd_kb) * 1024,
         "wr": count(u.sum.num_wr),
         "wr_bytes": count(u.sum.num_wr_kb) * 1024,
-        "compress_bytes_used": 0,
-        "compress_under_bytes": 0,
+        "compress_bytes_used": u.compressed_used,
+        "compress_under_bytes": u.compressed_original,
         "stored_raw": u.stored() * u.copies,
         "avail_raw": u.avail_raw as u64,
     })
@@ -264,8 +269,8 @@ fn pool_table(ctx: &Context<'_>, figures: &Figures, detail: bool) -> Table {
                 or_na(p.quota_max_objects, units::si(p.quota_max_objects)),
                 or_na(p.quota_max_bytes, bytes(p.quota_max_bytes)),
                 "N/A".into(),
-                bytes(0),
-                bytes(0),
+                bytes(u.compressed_used),
+                bytes(u.compressed_original),
             ]);
         }
         t.row(row);
@@ -289,6 +294,9 @@ mod tests {
         let taken = StoreStatfs {
             allocated: 1 << 20,
             omap_allocated: 3000,
+            data_compressed: 90_000,
+            data_compressed_allocated: 100 << 10,
+            data_compressed_original: 300 << 10,
             ..StoreStatfs::default()
         };
         let report = |c: &mut Cluster| {
@@ -303,6 +311,11 @@ mod tests {
         check("data_bytes_used", 4 << 20);
         check("omap_bytes_used", 12_000);
         check("bytes_used", (4 << 20) + 12_000);
+        check("compress_bytes_used", 400 << 10);
+        check("compress_under_bytes", 1200 << 10);
+        let text = c.run(r#"{"prefix":"df","detail":"detail"}"#, b"");
+        let text = String::from_utf8_lossy(&text.data).into_owned();
+        assert!(text.contains("400 KiB") && text.contains("1.2 MiB"), "{text}");
         check("stored_raw", 3 * ((8 << 20) + 4000));
         // An OSD that is out keeps what it has until it is emptied.
         assert_eq!(c.run(r#"{"prefix":"osd out","ids":["3"]}"#, b"").code, 0);

@@ -14,16 +14,6 @@ const RW: (&str, &str) = ("mgr", "rw");
 pub const TABLE: &[Spec] = &[
     spec(
         R,
-        "balancer status",
-        "state of the balancer: off, since there is none yet",
-        balancer_status,
-    ).by_manager("balancer"),
-    later(RW, "balancer on").by_manager("balancer"),
-    spec(RW, "balancer off", "turn the balancer off", nothing).by_manager("balancer"),
-    later(RW, "balancer mode mode:choice(none|crush-compat|upmap)").by_manager("balancer"),
-    later(R, "balancer eval option?:str").by_manager("balancer"),
-    spec(
-        R,
         "telemetry status",
         "state of telemetry: off, nothing is ever sent",
         telemetry_status,
@@ -53,18 +43,6 @@ fn pretty(v: &Value) -> Outcome {
 /// What is so already.
 fn nothing(_: &Command, _: &Context<'_>) -> Outcome {
     Outcome::default()
-}
-
-fn balancer_status(_: &Command, _: &Context<'_>) -> Outcome {
-    pretty(&json!({
-        "active": false,
-        "last_optimize_duration": "",
-        "last_optimize_started": "",
-        "mode": "none",
-        "no_optimization_needed": false,
-        "optimize_result": "",
-        "plans": [],
-    }))
 }
 
 fn telemetry_status(_: &Command, _: &Context<'_>) -> Outcome {

@@ -219,6 +219,8 @@ fn pools(page: &mut Page, ctx: &Context<'_>, figures: &Figures) {
         page.gauge("pool_bytes_used", &labels, u.used());
         page.gauge("pool_max_avail", &labels, u.max_avail());
         page.gauge("pool_percent_used", &labels, u.ratio());
+        page.gauge("pool_compress_bytes_used", &labels, u.compressed_used);
+        page.gauge("pool_compress_under_bytes", &labels, u.compressed_original);
         page.gauge("pool_objects", &labels, count(s.num_objects));
         page.gauge("pool_quota_bytes", &labels, pool.quota_max_bytes);
         page.gauge("pool_quota_objects", &labels, pool.quota_max_objects);

@@ -169,7 +169,8 @@ fn data(out: &mut String, ctx: &Context<'_>, figures: &Figures) {
         let lines = [client, healing].into_iter().flatten().collect::<String>();
         out.push_str(&format!("  io:\n{lines} \n"));
     }
-    if let Some(event) = ctx.progress.now.as_ref().filter(|_| progress::is_on(ctx)) {
-        out.push_str(&format!("  progress:\n    {}\n \n", event.text(ctx.now, 6)));
+    let events = progress::status_texts(ctx);
+    if !events.is_empty() {
+        out.push_str(&format!("  progress:\n    {}\n \n", events.join("\n    ")));
     }
 }

@@ -5,7 +5,7 @@
 
 use crate::commands::command::{Command, Outcome};
 use crate::commands::context::Context;
-use crate::commands::spec::{DEPRECATED, Spec, later, spec};
+use crate::commands::spec::{DEPRECATED, Spec, spec};
 use crate::format::json::significant;
 use cluster::Changes;
 use crush::{CrushMap, EditError, RuleKind, Tunables};
@@ -118,10 +118,6 @@ pub const TABLE: &[Spec] = &[
         "osd crush rule rename srcname:str([A-Za-z0-9-_.]) dstname:str([A-Za-z0-9-_.])",
         "rename a rule",
         rule_rename,
-    ),
-    later(
-        RW,
-        "osd crush rule create-erasure name:str([A-Za-z0-9-_.]) profile?:str([A-Za-z0-9-_.=])",
     ),
     spec(
         RW,

@@ -2,5 +2,6 @@
 
 pub mod change;
 pub mod class;
+pub mod erasure;
 pub mod read;
 pub mod weight_sets;

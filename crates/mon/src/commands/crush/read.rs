@@ -10,7 +10,6 @@ use crate::commands::views::{old_map, osd_tree};
 use crush::step_op;
 use denc::Encode;
 use serde_json::{Value, json};
-use types::Errno;
 
 const R: (&str, &str) = ("osd", "r");
 const RW: (&str, &str) = ("osd", "rw");
@@ -66,18 +65,6 @@ pub const TABLE: &[Spec] = &[
         "osd setcrushmap prior_version?:int",
         "replace the CRUSH map by the one in the input",
         change::set_map,
-    ),
-    spec(
-        R,
-        "osd erasure-code-profile ls",
-        "names of the erasure code profiles",
-        ec_ls,
-    ),
-    spec(
-        R,
-        "osd erasure-code-profile get name:str([A-Za-z0-9-_.])",
-        "an erasure code profile",
-        ec_get,
     ),
 ];
 
@@ -159,19 +146,6 @@ fn getcrushmap(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     match old_map::map_of(cmd, ctx) {
         Ok(map) => Outcome::ok(map.crush.to_bytes()).saying(map.crush_version.to_string()),
         Err(refusal) => refusal,
-    }
-}
-
-fn ec_ls(cmd: &Command, ctx: &Context<'_>) -> Outcome {
-    let names: Vec<String> = ctx.map().erasure_code_profiles.keys().cloned().collect();
-    names_out(cmd, &names)
-}
-
-fn ec_get(cmd: &Command, ctx: &Context<'_>) -> Outcome {
-    let name = cmd.text("name");
-    match ctx.map().erasure_code_profiles.get(name) {
-        None => Outcome::error(Errno::ENOENT, format!("unknown erasure code profile '{name}'")),
-        Some(p) => cmd.either(|| json!(p), || lines(p.iter().map(|(k, v)| format!("{k}={v}")))),
     }
 }
 

@@ -5,7 +5,7 @@ use super::pools::{Use, refuse, tag};
 use super::sure;
 use crate::commands::command::{Command, Outcome};
 use crate::commands::context::Context;
-use crate::commands::spec::{Spec, spec};
+use crate::commands::spec::{Spec, later, spec};
 use crate::commands::views::file_systems::{Standing, named, pool_name};
 use crate::format;
 use crate::policies::pools::{self, NewPool, PoolDefaults};
@@ -36,6 +36,11 @@ pub const TABLE: &[Spec] = &[
         rm,
     )
     .by_manager("volumes"),
+    later(
+        RW,
+        "fs volume rename vol_name:str new_vol_name:str yes_i_really_mean_it?:bool",
+    )
+    .by_manager("volumes"),
     spec(
         R,
         "fs volume info vol_name:str human_readable?:bool",
@@ -46,7 +51,7 @@ pub const TABLE: &[Spec] = &[
 ];
 
 fn pretty(v: &Value) -> Outcome {
-    Outcome::ok(format::pretty(v).trim_end().to_string())
+    Outcome::ok(format!("{}\n", format::pretty(v).trim_end()))
 }
 
 fn ls(_: &Command, ctx: &Context<'_>) -> Outcome {

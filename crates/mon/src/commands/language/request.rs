@@ -46,6 +46,7 @@ pub fn parse(cmd: &[String], inbuf: Bytes, rows: Rows) -> Result<Command, Outcom
         inbuf,
         told: false,
         found: None,
+        done: None,
     })
 }
 

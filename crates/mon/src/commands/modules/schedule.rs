@@ -1,11 +1,15 @@
-//! `rbd trash purge schedule`: when the trash is emptied; and `rbd mirror snapshot schedule`, which waits for mirror snapshots.
+//! `rbd trash purge schedule`: when the trash is emptied; and `rbd mirror snapshot schedule`: when images that are mirrored by
+//! snapshots get one. The second holds for single images, too, which are looked up before the command is decided ([`wanted`]).
 
 use crate::commands::command::{Command, Outcome};
 use crate::commands::context::Context;
-use crate::commands::modules::{RBD_SUPPORT, pool_name, pretty};
+use crate::commands::modules::{Place, RBD_SUPPORT, image_place, pool_name, pretty};
 use crate::commands::spec::{Spec, spec};
-use cluster::rbd_support::{LEVELS_MAX, Level, ROWS_MAX, Row, Schedules, TRASH_PURGE_KEY, rows_json};
-use cluster::{Change, Changes};
+use cluster::rbd_support::{
+    About, LEVELS_MAX, Level, MIRROR_SNAPSHOT_KEY, ROWS_MAX, Row, Schedules, TRASH_PURGE_KEY, Wanted,
+    rows_json,
+};
+use cluster::{Change, Changes, ClusterState};
 use serde_json::{Map, Value, json};
 use types::{Errno, Utime};
 
@@ -44,78 +48,115 @@ pub const TABLE: &[Spec] = &[
     spec(
         W,
         "rbd mirror snapshot schedule add level_spec:str interval:str start_time?:str",
-        "not built in skep yet",
-        no_mirroring,
+        "snapshots for mirroring so often (1d, 2h, 30m): of everything, a pool, a namespace or an image",
+        add,
     )
     .by_manager(RBD_SUPPORT),
     spec(
         W,
         "rbd mirror snapshot schedule remove level_spec:str interval?:str start_time?:str",
-        "schedules of mirror snapshots: there is none to remove",
-        nothing,
+        "snapshots for mirroring by schedule no more",
+        remove,
     )
     .by_manager(RBD_SUPPORT),
     spec(
         R,
         "rbd mirror snapshot schedule list level_spec?:str",
-        "schedules of mirror snapshots: none",
-        no_schedules,
+        "schedules of snapshots for mirroring",
+        list,
     )
     .by_manager(RBD_SUPPORT),
     spec(
         R,
         "rbd mirror snapshot schedule status level_spec?:str",
-        "what is scheduled next: nothing",
-        no_scheduled,
+        "which image gets its next snapshot for mirroring when",
+        mirror_status,
     )
     .by_manager(RBD_SUPPORT),
 ];
 
-fn no_mirroring(_: &Command, _: &Context<'_>) -> Outcome {
-    Outcome::error(
-        Errno::EOPNOTSUPP,
-        "mirror snapshots by schedule are not built in skep yet: 'rbd mirror image snapshot' makes one",
-    )
+/// Under which key the schedules are that a command is about.
+fn key_of(cmd: &Command) -> &'static str {
+    match cmd.prefix.starts_with("rbd mirror") {
+        true => MIRROR_SNAPSHOT_KEY,
+        false => TRASH_PURGE_KEY,
+    }
 }
 
-fn nothing(_: &Command, _: &Context<'_>) -> Outcome {
-    Outcome::default()
+/// An image in a level: `POOL/IMAGE`, `POOL/NAMESPACE/IMAGE`.
+fn image_in(cmd: &Command) -> Option<(Place<'_>, &str)> {
+    let is_mirror = cmd.prefix.starts_with("rbd mirror snapshot schedule");
+    image_place(cmd.text("level_spec")).filter(|_| is_mirror)
 }
 
-fn no_schedules(_: &Command, _: &Context<'_>) -> Outcome {
-    Outcome::ok("{}\n")
+/// What has to be looked up before the command can be decided.
+pub fn wanted(cmd: &Command, state: &ClusterState) -> Option<Wanted> {
+    let (place, image) = image_in(cmd).filter(|_| cmd.found.is_none())?;
+    Some(Wanted {
+        about: About::Mirroring,
+        pool: state.osdmap.pool_by_name(place.pool)?,
+        namespace: place.namespace.into(),
+        image: image.into(),
+    })
 }
 
-fn no_scheduled(_: &Command, _: &Context<'_>) -> Outcome {
-    pretty(&json!({"scheduled_images": []}))
-}
-
-/// Nothing for everywhere, `POOL/`, `POOL/NAMESPACE/`.
-fn level(spec: &str, ctx: &Context<'_>) -> Result<Level, Outcome> {
+/// Nothing for everywhere, `POOL/`, `POOL/NAMESPACE/`; an image, for some.
+fn level(cmd: &Command, ctx: &Context<'_>) -> Result<Level, Outcome> {
+    let spec = cmd.text("level_spec");
     let invalid = |why: String| Outcome::invalid(format!("Invalid level spec {spec}: {why}"));
     let parts: Vec<&str> = spec.split('/').collect();
     let (pool, namespace) = match parts[..] {
         [""] => return Ok(Level::everywhere()),
         [pool, ""] => (pool, ""),
         [pool, namespace, ""] => (pool, namespace),
+        _ if image_in(cmd).is_some() => return image_level(cmd, ctx),
         _ => return Err(invalid(format!("failed to parse {spec}"))),
     };
     let Some(id) = ctx.map().pool_by_name(pool) else {
         return Err(invalid(format!("pool {pool} does not exist")));
     };
-    Ok(Level {
-        pool: Some(id),
-        namespace: namespace.into(),
-    })
+    Ok(Level::of_namespace(id, namespace))
 }
 
-/// `rbd/`, `rbd/ns/`; nothing for everywhere.
-fn name(level: &Level, ctx: &Context<'_>) -> String {
-    match (level.pool, level.namespace.as_str()) {
-        (None, _) => String::new(),
+fn image_level(cmd: &Command, ctx: &Context<'_>) -> Result<Level, Outcome> {
+    let spec = cmd.text("level_spec");
+    let invalid = |why: String| Outcome::invalid(format!("Invalid level spec {spec}: {why}"));
+    let Some((place, image)) = image_in(cmd) else {
+        return Err(invalid(format!("failed to parse {spec}")));
+    };
+    let Some(pool) = ctx.map().pool_by_name(place.pool) else {
+        return Err(invalid(format!("pool {} does not exist", place.pool)));
+    };
+    let within = Level::of_namespace(pool, place.namespace);
+    // One that is gone, or mirrored no more, has its schedule still.
+    let all = Schedules::of(ctx.state, key_of(cmd));
+    let kept = all
+        .names
+        .iter()
+        .find(|(l, name)| l.pool == within.pool && l.namespace == within.namespace && name.as_str() == image);
+    match (&cmd.found, kept) {
+        (Some(Ok((_, id))), _) => Ok(Level {
+            image: id.clone(),
+            ..within
+        }),
+        (_, Some((level, _))) if !cmd.prefix.ends_with("add") => Ok(level.clone()),
+        (Some(Err((Errno::EINVAL, why))), _) => Err(invalid(why.clone())),
+        (Some(Err((errno, why))), _) => Err(Outcome::error(*errno, why.clone())),
+        (None, _) => Err(Outcome::not_built("work on images by this server")),
+    }
+}
+
+/// `rbd/`, `rbd/ns/`, `rbd/image`; nothing for everywhere.
+fn name(level: &Level, all: &Schedules, ctx: &Context<'_>) -> String {
+    let place = match (level.pool, level.namespace.as_str()) {
+        (None, _) => return String::new(),
         (Some(pool), "") => format!("{}/", pool_name(ctx, pool)),
         (Some(pool), ns) => format!("{}/{ns}/", pool_name(ctx, pool)),
-    }
+    };
+    let mut now = ctx.mon.images.mirrored.iter();
+    let now = now.find(|(k, _)| Level::from(*k) == *level);
+    let image = now.map(|(_, name)| name).or_else(|| all.names.get(level));
+    place + image.map_or(level.image.as_str(), String::as_str)
 }
 
 fn row(interval: &str, start: Option<&str>) -> Result<Row, Outcome> {
@@ -135,20 +176,18 @@ fn row(interval: &str, start: Option<&str>) -> Result<Row, Outcome> {
     Ok(Row { minutes, start })
 }
 
-fn kept(schedules: &Schedules) -> Changes {
-    Changes::one(match schedules.0.is_empty() {
-        true => Change::ConfigKeyRm {
-            key: TRASH_PURGE_KEY.into(),
-        },
+fn kept(key: &str, schedules: &Schedules) -> Changes {
+    Changes::one(match schedules.levels.is_empty() {
+        true => Change::ConfigKeyRm { key: key.into() },
         false => Change::ConfigKeySet {
-            key: TRASH_PURGE_KEY.into(),
+            key: key.into(),
             value: schedules.value(),
         },
     })
 }
 
 fn asked(cmd: &Command, ctx: &Context<'_>) -> Result<(Level, Option<Row>), Outcome> {
-    let level = level(cmd.text("level_spec"), ctx)?;
+    let level = level(cmd, ctx)?;
     let row = match cmd.opt_text("interval") {
         None => None,
         Some(interval) => Some(row(interval, cmd.opt_text("start_time"))?),
@@ -162,11 +201,14 @@ fn add(cmd: &Command, ctx: &Context<'_>) -> Outcome {
         Ok((_, None)) => return Outcome::invalid("Invalid interval ()"),
         Err(refusal) => return refusal,
     };
-    let mut all = Schedules::of(ctx.state, TRASH_PURGE_KEY);
-    if all.0.len() >= LEVELS_MAX && !all.0.contains_key(&level) {
+    let mut all = Schedules::of(ctx.state, key_of(cmd));
+    if all.levels.len() >= LEVELS_MAX && !all.levels.contains_key(&level) {
         return Outcome::error(Errno::ENOSPC, format!("there are {LEVELS_MAX} schedules already"));
     }
-    let rows = all.0.entry(level).or_default();
+    if let Some(Ok((name, _))) = &cmd.found {
+        all.names.insert(level.clone(), name.clone());
+    }
+    let rows = all.levels.entry(level).or_default();
     if rows.contains(&row) {
         return Outcome::default();
     }
@@ -176,7 +218,7 @@ fn add(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     rows.push(row);
     // The shortest last, as the real one shows them.
     rows.sort();
-    Outcome::default().with(kept(&all))
+    Outcome::default().with(kept(key_of(cmd), &all))
 }
 
 fn remove(cmd: &Command, ctx: &Context<'_>) -> Outcome {
@@ -184,17 +226,19 @@ fn remove(cmd: &Command, ctx: &Context<'_>) -> Outcome {
         Ok(asked) => asked,
         Err(refusal) => return refusal,
     };
-    let mut all = Schedules::of(ctx.state, TRASH_PURGE_KEY);
+    let mut all = Schedules::of(ctx.state, key_of(cmd));
     let before = all.clone();
-    match (row, all.0.get_mut(&level)) {
+    match (row, all.levels.get_mut(&level)) {
         (_, None) => {}
-        (None, Some(_)) => drop(all.0.remove(&level)),
+        (None, Some(_)) => drop(all.levels.remove(&level)),
         (Some(row), Some(rows)) => rows.retain(|r| *r != row),
     }
-    all.0.retain(|_, rows| !rows.is_empty());
+    all.levels.retain(|_, rows| !rows.is_empty());
+    let left = &all.levels;
+    all.names.retain(|level, _| left.contains_key(level));
     match all == before {
         true => Outcome::default(),
-        false => Outcome::default().with(kept(&all)),
+        false => Outcome::default().with(kept(key_of(cmd), &all)),
     }
 }
 
@@ -202,43 +246,41 @@ fn remove(cmd: &Command, ctx: &Context<'_>) -> Outcome {
 fn is_within(one: &Level, wanted: &Level) -> bool {
     match wanted.pool {
         None => true,
+        Some(_) if !wanted.image.is_empty() => one == wanted,
         Some(_) if wanted.namespace.is_empty() => one.pool == wanted.pool,
-        Some(_) => one == wanted,
+        Some(_) => one.pool == wanted.pool && one.namespace == wanted.namespace,
     }
 }
 
-fn wanted(cmd: &Command, ctx: &Context<'_>) -> Result<Level, Outcome> {
-    level(cmd.text("level_spec"), ctx)
+fn wanted_level(cmd: &Command, ctx: &Context<'_>) -> Result<Level, Outcome> {
+    level(cmd, ctx)
 }
 
 fn list(cmd: &Command, ctx: &Context<'_>) -> Outcome {
-    let wanted = match wanted(cmd, ctx) {
+    let wanted = match wanted_level(cmd, ctx) {
         Ok(level) => level,
         Err(refusal) => return refusal,
     };
-    let all = Schedules::of(ctx.state, TRASH_PURGE_KEY);
+    let all = Schedules::of(ctx.state, key_of(cmd));
     let mut out = Map::new();
-    for (level, rows) in all.0.iter().filter(|(l, _)| is_within(l, &wanted)) {
-        let one = json!({"name": name(level, ctx), "schedule": rows_json(rows)});
+    for (level, rows) in all.levels.iter().filter(|(l, _)| is_within(l, &wanted)) {
+        let one = json!({"name": name(level, &all, ctx), "schedule": rows_json(rows)});
         out.insert(level.to_string(), one);
     }
     pretty(&Value::Object(out))
 }
 
 fn status(cmd: &Command, ctx: &Context<'_>) -> Outcome {
-    let wanted = match wanted(cmd, ctx) {
+    let wanted = match wanted_level(cmd, ctx) {
         Ok(level) => level,
         Err(refusal) => return refusal,
     };
-    let all = Schedules::of(ctx.state, TRASH_PURGE_KEY);
+    let all = Schedules::of(ctx.state, key_of(cmd));
     let known = &ctx.mon.images.namespaces;
     let mut out: Vec<(u64, Value)> = Vec::new();
     for (pool, namespaces) in known {
         for ns in std::iter::once("").chain(namespaces.iter().map(String::as_str)) {
-            let level = Level {
-                pool: Some(*pool),
-                namespace: ns.into(),
-            };
+            let level = Level::of_namespace(*pool, ns);
             let next = all.next_after(&level, u64::from(ctx.now.sec));
             if let Some(at) = next.filter(|_| is_within(&level, &wanted)) {
                 let one = json!({
@@ -254,6 +296,26 @@ fn status(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     out.sort_by_key(|(at, _)| *at);
     let list: Vec<Value> = out.into_iter().map(|(_, one)| one).collect();
     pretty(&json!({"scheduled": list}))
+}
+
+fn mirror_status(cmd: &Command, ctx: &Context<'_>) -> Outcome {
+    let wanted = match wanted_level(cmd, ctx) {
+        Ok(level) => level,
+        Err(refusal) => return refusal,
+    };
+    let all = Schedules::of(ctx.state, key_of(cmd));
+    let mut out: Vec<(u64, String)> = Vec::new();
+    for (key, image) in &ctx.mon.images.mirrored {
+        let level = Level::from(key);
+        let next = all.next_after(&level, u64::from(ctx.now.sec));
+        if let Some(at) = next.filter(|_| is_within(&level, &wanted)) {
+            let place = name(&Level::of_namespace(key.pool, &key.namespace), &all, ctx);
+            out.push((at, place + image));
+        }
+    }
+    out.sort();
+    let one = |(at, image): &(u64, String)| json!({"image": image, "schedule_time": time_text(*at)});
+    pretty(&json!({"scheduled_images": out.iter().map(one).collect::<Vec<_>>()}))
 }
 
 /// `2026-11-25 18:00:00`

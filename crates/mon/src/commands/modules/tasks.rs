@@ -6,7 +6,7 @@ use crate::commands::command::{Command, Outcome};
 use crate::commands::context::Context;
 use crate::commands::modules::{RBD_SUPPORT, image_place, refused, spaced};
 use crate::commands::spec::{Spec, spec};
-use cluster::rbd_support::{self as kept, Action, TASKS_MAX, Task, Wanted};
+use cluster::rbd_support::{self as kept, About, Action, TASKS_MAX, Task, Wanted};
 use cluster::{Change, Changes, ClusterState};
 use serde_json::Value;
 use types::{Errno, Uuid};
@@ -91,7 +91,7 @@ pub fn wanted(cmd: &Command, state: &ClusterState) -> Option<Wanted> {
     let action = action_of(cmd).filter(|_| cmd.found.is_none())?;
     let (place, image) = image_place(spec_of(cmd))?;
     Some(Wanted {
-        action,
+        about: About::Task(action),
         pool: state.osdmap.pool_by_name(place.pool)?,
         namespace: place.namespace.into(),
         image: image.into(),

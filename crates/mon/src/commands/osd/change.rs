@@ -4,7 +4,7 @@ use crate::commands::command::{Command, Outcome};
 use crate::commands::context::Context;
 use crate::commands::language::ids::parse_osd_id;
 use crate::commands::osd::new;
-use crate::commands::spec::{DEPRECATED, HIDDEN, Spec, absent, later, spec};
+use crate::commands::spec::{DEPRECATED, HIDDEN, Spec, absent, spec};
 use crate::commands::views::pg_stats::Figures;
 use crate::commands::views::{osd_map, pg_stats};
 use crate::format::json::significant;
@@ -131,11 +131,6 @@ pub const TABLE: &[Spec] = &[
         "osd force_recovery_stretch_mode yes_i_really_mean_it?:bool",
         "not here: there is no stretch mode",
     ),
-    later(
-        RW,
-        "osd erasure-code-profile set name:str([A-Za-z0-9-_.]) profile?*:str force?:bool",
-    ),
-    later(RW, "osd erasure-code-profile rm name:str([A-Za-z0-9-_.])"),
 ];
 
 /// Runs `each` over the OSDs that `ids` name, collecting their sentences. Not one wrong id may be among them.

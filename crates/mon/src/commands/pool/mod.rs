@@ -3,6 +3,7 @@
 //! What changes a pool is in [`crate::policies::pools`] and [`crate::policies::pool_set`], shared with the POOLOP message.
 
 pub mod applications;
+pub mod autoscale;
 mod get;
 #[cfg(test)]
 mod transcript;
@@ -11,16 +12,15 @@ use crate::commands::command::{Command, Outcome, lines};
 use crate::commands::context::Context;
 use crate::commands::language::ids::unknown_pool;
 use crate::commands::spec::{DEPRECATED, Spec, spec};
-use crate::commands::views::pg_stats::{Figures, count};
+use crate::commands::views::pg_stats::Figures;
 use crate::commands::views::{io_rates, osd_map, pg_stats};
-use crate::format::json::significant;
-use crate::format::{Align, Table};
+use crate::policies::autoscale::mode_of_new;
 use crate::policies::pools::{Done, NewPool, PoolError, RuleChoice};
 use crate::policies::{pool_set, pools};
 use cluster::Changes;
-use serde_json::{Value, json};
+use serde_json::json;
 use types::osdmap::Incremental;
-use types::pool::{AUTOSCALE_OFF, AUTOSCALE_ON, AUTOSCALE_WARN, PoolOption, autoscale_mode_name, pool_flag};
+use types::pool::{AUTOSCALE_OFF, AUTOSCALE_ON, AUTOSCALE_WARN, PoolOption};
 use types::{Errno, PoolId};
 
 const R: (&str, &str) = ("osd", "r");
@@ -66,7 +66,6 @@ pub const TABLE: &[Spec] = &[
     spec(R, "osd pool get-quota pool:pool", "limits of a pool", get::quota),
     spec(RW, "osd pool mksnap pool:pool snap:str", "take a snapshot of a pool", mksnap),
     spec(RW, "osd pool rmsnap pool:pool snap:str", "remove a snapshot of a pool", rmsnap),
-    spec(("mgr", "r"), "osd pool autoscale-status format?:str", "sizes of the pools and their placement groups", autoscale).by_manager("pg_autoscaler"),
 ];
 
 /// A change of the map that `f` makes in an increment, as an answer.
@@ -205,9 +204,18 @@ fn create(cmd: &Command, ctx: &Context<'_>) -> Outcome {
         bulk: cmd.flag("bulk"),
         options,
     };
-    change(ctx, |inc| {
-        pools::create(ctx.state, &new, ctx.now, inc).map(|(done, _)| done)
-    })
+    let mut made = None;
+    let out = change(ctx, |inc| {
+        let (done, id) = pools::create(ctx.state, &new, ctx.now, inc)?;
+        made = id;
+        Ok(done)
+    });
+    let (by_default, asked) = mode_of_new(ctx.state, new.pg_num > 0);
+    let on = new.autoscale_mode.unwrap_or(by_default) == AUTOSCALE_ON;
+    match made {
+        Some(id) if on && (asked || new.autoscale_mode.is_some()) => autoscale::asked(out, id, true),
+        _ => out,
+    }
 }
 
 fn delete(cmd: &Command, ctx: &Context<'_>) -> Outcome {
@@ -235,7 +243,11 @@ fn rename(cmd: &Command, ctx: &Context<'_>) -> Outcome {
 fn set(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     let (pool, var, val) = (cmd.text("pool"), cmd.text("var"), cmd.text("val"));
     let sure = cmd.flag("yes_i_really_mean_it");
-    change(ctx, |inc| pool_set::set(ctx.state, pool, var, val, sure, inc))
+    let out = change(ctx, |inc| pool_set::set(ctx.state, pool, var, val, sure, inc));
+    match ctx.map().pool_by_name(pool) {
+        Some(id) if var == "pg_autoscale_mode" && out.code == 0 => autoscale::asked(out, id, val == "on"),
+        _ => out,
+    }
 }
 
 fn set_quota(cmd: &Command, ctx: &Context<'_>) -> Outcome {
@@ -268,112 +280,4 @@ fn rmsnap(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     change(ctx, |inc| {
         pools::remove_snap(ctx.map(), id, cmd.text("snap"), inc)
     })
-}
-
-/// As the real one's pg_autoscaler reports it; ours scales nothing, so nothing would be adjusted.
-fn autoscale(cmd: &Command, ctx: &Context<'_>) -> Outcome {
-    let figures = Figures::of(ctx);
-    let capacity = count(figures.total.total);
-    let map = ctx.map();
-    let option = |p: &types::pool::PgPool, name: &str| match p.opts.get(name) {
-        Some(PoolOption::Int(n)) => *n as f64,
-        Some(PoolOption::Double(d)) => *d,
-        _ => 0.0,
-    };
-    let rows: Vec<(String, &types::pool::PgPool, Value)> = map
-        .pools
-        .iter()
-        .map(|(id, p)| {
-            let name = map.pool_name(*id).unwrap_or("").to_string();
-            let used = count(figures.pool_sum(*id).num_bytes);
-            let raw = used as f64 * f64::from(p.size);
-            let ratio = if capacity > 0 { raw / capacity as f64 } else { 0.0 };
-            let bias = option(p, "pg_autoscale_bias");
-            let v = json!({
-                "actual_capacity_ratio": ratio,
-                "actual_raw_used": raw,
-                "bias": if bias > 0.0 { bias } else { 1.0 },
-                "bulk": p.has(pool_flag::BULK),
-                "capacity_ratio": ratio,
-                "crush_root_id": map.crush.rule_root(u32::from(p.crush_rule)).unwrap_or(0),
-                "effective_target_ratio": 0.0,
-                "logical_used": used,
-                "pg_autoscale_mode": autoscale_mode_name(p.pg_autoscale_mode),
-                "pg_num_final": p.pg_num,
-                "pg_num_ideal": p.pg_num,
-                "pg_num_target": p.pg_num_target,
-                "pool_id": id,
-                "pool_name": name,
-                "raw_used": raw,
-                "raw_used_rate": f64::from(p.size),
-                "subtree_capacity": capacity,
-                "target_bytes": option(p, "target_size_bytes") as u64,
-                "target_ratio": option(p, "target_size_ratio"),
-                "would_adjust": false,
-            });
-            (name, p, v)
-        })
-        .collect();
-    if cmd.wants_json() {
-        let all: Vec<&Value> = rows.iter().map(|(_, _, v)| v).collect();
-        // Pretty in any case, as from a Python module.
-        return Outcome::ok(crate::format::pretty(&json!(all)));
-    }
-    let mut t = Table::new()
-        .left(&["POOL"])
-        .right(&[
-            "SIZE",
-            "TARGET SIZE",
-            "RATE",
-            "RAW CAPACITY",
-            "RATIO",
-            "TARGET RATIO",
-            "EFFECTIVE RATIO",
-            "BIAS",
-            "PG_NUM",
-            "NEW PG_NUM",
-        ])
-        .left(&["AUTOSCALE"])
-        .column("BULK  ", Align::Left, Align::Left);
-    for (name, p, v) in &rows {
-        let none = String::new;
-        t.row([
-            name.clone(),
-            python_size(v["logical_used"].as_u64().unwrap_or(0)),
-            none(),
-            format!("{:.1}", f64::from(p.size)),
-            python_size(capacity),
-            format!("{:.4}", v["capacity_ratio"].as_f64().unwrap_or(0.0)),
-            none(),
-            none(),
-            format!("{:.1}", v["bias"].as_f64().unwrap_or(1.0)),
-            p.pg_num.to_string(),
-            none(),
-            autoscale_mode_name(p.pg_autoscale_mode).to_string(),
-            if p.has(pool_flag::BULK) { "True" } else { "False" }.to_string(),
-        ]);
-    }
-    Outcome::ok(t.print())
-}
-
-/// `0`, `6716`, `878.9k`, `12288M`: up to five characters and a unit of 1024.
-fn python_size(n: u64) -> String {
-    const UNITS: [&str; 7] = ["", "k", "M", "G", "T", "P", "E"];
-    let mut unit = 0;
-    let mut scaled = n as f64;
-    while scaled >= 99_999.0 && unit + 1 < UNITS.len() {
-        scaled /= 1024.0;
-        unit += 1;
-    }
-    let text = if scaled.fract() == 0.0 || unit == 0 {
-        significant(scaled.trunc(), 6)
-    } else {
-        format!("{scaled:.1}")
-            .chars()
-            .take(6)
-            .collect::<String>()
-            .trim_end_matches('.')
-            .to_string()
-    };
-    format!("{text}{}", UNITS[unit])
 }

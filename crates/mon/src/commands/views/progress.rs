@@ -51,6 +51,8 @@ pub fn plain(ctx: &Context<'_>) -> Option<String> {
         return None;
     }
     let mut out: Vec<String> = ctx.progress.now.iter().map(|e| e.text(ctx.now, 4)).collect();
+    let scaling = ctx.progress.scaling.values();
+    out.extend(scaling.map(|s| healing::bar(&s.message(), s.started, ctx.now, s.fraction(), 4)));
     let running = ctx.mon.images.running.iter();
     out.extend(running.map(|r| healing::bar(&r.task.message(), r.started, ctx.now, r.progress, 4)));
     let from = cleared(ctx);
@@ -103,6 +105,17 @@ pub fn json(ctx: &Context<'_>) -> Value {
         events.extend(ctx.mon.images.running.iter().map(|r| running_json(r, ctx)));
     }
     all
+}
+
+/// The same in words: healing, and pools on their way to other numbers of groups.
+pub fn status_texts(ctx: &Context<'_>) -> Vec<String> {
+    if !is_on(ctx) {
+        return Vec::new();
+    }
+    let recovery = ctx.progress.now.iter().map(|e| e.text(ctx.now, 6));
+    let scaling = ctx.progress.scaling.values();
+    let scaling = scaling.map(|s| healing::bar(&s.message(), s.started, ctx.now, s.fraction(), 6));
+    recovery.chain(scaling).collect()
 }
 
 /// `progress_events` of `status`.

@@ -57,17 +57,25 @@ pub fn status(ctx: &Context<'_>) -> Value {
     Value::Object(out)
 }
 
-/// Names of services, and how many daemons on how many hosts: for people.
+/// Names of services, and how many daemons on how many hosts in how many zones: for people. What a service calls its
+/// daemons is `daemon_type` of the last that has one.
 pub fn lines(ctx: &Context<'_>) -> Vec<(String, String)> {
     let services = map(ctx).into_iter().flat_map(|m| &m.services);
     services
         .map(|(service, daemons)| {
+            let facts = |key: &'static str| daemons.values().filter_map(move |d| d.metadata.get(key));
             let hosts: BTreeSet<_> = daemons.values().map(|d| d.metadata.get("hostname")).collect();
+            let zones: BTreeSet<_> = facts("zone_id").collect();
+            let zones = match zones.len() {
+                0 => String::new(),
+                n => format!(", {n} zones"),
+            };
+            let noun = facts("daemon_type").last().map_or("daemon", String::as_str);
             let (n, hosts) = (daemons.len(), hosts.len());
             let plural = if n == 1 { "" } else { "s" };
             (
                 service.clone(),
-                format!("{n} daemon{plural} active ({hosts} hosts)"),
+                format!("{n} {noun}{plural} active ({hosts} hosts{zones})"),
             )
         })
         .collect()

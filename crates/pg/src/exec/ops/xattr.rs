@@ -14,7 +14,7 @@ pub const XATTR_NAME_MAX: usize = 100;
 /// The value of one; what `osd_max_attr_size` says. Linux' file systems take 64 KiB, and recorded clients a little more.
 pub const XATTR_VALUE_MAX: usize = 128 << 10;
 /// Of one object.
-pub const XATTRS_MAX: usize = 256;
+pub const XATTRS_MAX: usize = 1024;
 /// Names and values of one object's together.
 pub const XATTRS_BYTES_MAX: u64 = 1 << 20;
 

@@ -1,0 +1,214 @@
+//! Listings, and the removal of whole trees.
+//!
+//! A directory of the real server may lie in several fragments, which are listed one after the other, in the order of the names' hashes.
+
+use crate::mount::{Mount, about};
+use bytes::Bytes;
+use client::Error;
+use denc::Reader;
+use messages::fs::{Args, DirStat, FilePath, InodeStat, LeaseStat, op, readdir_flag};
+
+const PAGE_NAMES: u32 = 1024;
+const PAGE_BYTES: u32 = 512 << 10;
+const FRAG_BITS: u32 = 24;
+/// Directories within each other that are looked into.
+const DEPTH_MAX: usize = 4096;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    pub name: Bytes,
+    pub stat: InodeStat,
+}
+
+impl Entry {
+    pub fn is_dir(&self) -> bool {
+        self.stat.mode & 0o170_000 == 0o040_000
+    }
+}
+
+pub(crate) struct Page {
+    frag: u32,
+    flags: u16,
+    pub entries: Vec<Entry>,
+}
+
+impl Page {
+    pub fn parse(extra: &Bytes) -> denc::Result<Self> {
+        let mut r = Reader::new(extra.clone());
+        let frag = r.get::<DirStat>()?.frag;
+        let (n, flags) = (r.u32()?, r.u16()?);
+        let mut entries = Vec::new();
+        for _ in 0..n {
+            let name = r.blob()?;
+            let _: LeaseStat = r.get()?;
+            entries.push(Entry { name, stat: r.get()? });
+        }
+        Ok(Self { frag, flags, entries })
+    }
+}
+
+/// Where a listing goes on.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Cursor {
+    frag: u32,
+    after: Bytes,
+}
+
+/// The fragment that holds a hash, by the splits of the directory.
+fn leaf(tree: &[(u32, i32)], hash: u32) -> u32 {
+    let mut bits = 0;
+    loop {
+        let mask = if bits == 0 {
+            0
+        } else {
+            u32::MAX << (FRAG_BITS - bits) & 0xff_ffff
+        };
+        let frag = bits << FRAG_BITS | hash & mask;
+        match tree.iter().find(|(f, by)| *f == frag && *by > 0) {
+            Some((_, by)) if bits + (*by as u32) <= FRAG_BITS => bits += *by as u32,
+            _ => return frag,
+        }
+    }
+}
+
+/// The first hash behind a fragment; None: it is the last.
+fn end(frag: u32) -> Option<u32> {
+    let (bits, value) = (frag >> FRAG_BITS, frag & 0xff_ffff);
+    let end = value + (1 << (FRAG_BITS - bits.min(FRAG_BITS)));
+    (end < 1 << FRAG_BITS).then_some(end)
+}
+
+impl Mount {
+    /// Some names of a directory, and where it goes on, if it does. What is there throughout is listed once.
+    pub async fn readdir_page(
+        &self,
+        path: impl AsRef<[u8]>,
+        from: &Cursor,
+    ) -> crate::Result<(Vec<Entry>, Option<Cursor>)> {
+        let path = path.as_ref();
+        let mut args = Vec::with_capacity(18);
+        args.extend(from.frag.to_le_bytes());
+        args.extend(PAGE_NAMES.to_le_bytes());
+        args.extend(PAGE_BYTES.to_le_bytes());
+        args.extend(1u16.to_le_bytes());
+        let request = messages::fs::MClientRequest {
+            args: Args::from_slice(&args),
+            path2: FilePath::new(0, from.after.clone()),
+            ..about(op::READDIR, path)
+        };
+        let reply = self.ask(request, None).await?;
+        let page = Page::parse(&reply.extra)?;
+        let next = match (page.entries.last(), page.flags & readdir_flag::FRAG_END) {
+            (Some(last), 0) => Some(Cursor {
+                frag: page.frag,
+                after: last.name.clone(),
+            }),
+            (None, 0) => return Err(Error::Malformed("an empty page of a listing".into())),
+            _ => {
+                let tree = reply.trace.target.as_ref().map_or(&[][..], |t| &t.fragtree);
+                end(page.frag).map(|hash| Cursor {
+                    frag: leaf(tree, hash),
+                    after: Bytes::new(),
+                })
+            }
+        };
+        Ok((page.entries, next))
+    }
+
+    /// The whole directory, if it has no more than `max` names.
+    pub async fn readdir(&self, path: impl AsRef<[u8]>, max: usize) -> crate::Result<Vec<Entry>> {
+        let path = path.as_ref();
+        let tree = self.stat(path).await?.fragtree;
+        let mut at = Some(Cursor {
+            frag: leaf(&tree, 0),
+            after: Bytes::new(),
+        });
+        let mut all = Vec::new();
+        while let Some(cursor) = at {
+            let (entries, next) = self.readdir_page(path, &cursor).await?;
+            all.extend(entries);
+            if all.len() > max {
+                return Err(Error::Busy);
+            }
+            at = next;
+        }
+        Ok(all)
+    }
+
+    /// Removes a directory with all in it. It can be stopped at any point, and begun again; `removed` hears of each name that has
+    /// gone. What is gone already counts as removed.
+    pub async fn remove_tree(&self, path: impl AsRef<[u8]>, mut removed: impl FnMut()) -> crate::Result<()> {
+        let gone = |done: crate::Result<()>| match done {
+            Err(e) if e.is_not_found() => Ok(()),
+            done => done,
+        };
+        let mut stack = vec![path.as_ref().to_vec()];
+        while let Some(dir) = stack.last().cloned() {
+            if stack.len() > DEPTH_MAX {
+                return Err(Error::Malformed("directories too deep".into()));
+            }
+            // From the beginning each time: what was listed has gone.
+            let tree = match self.find(&dir).await? {
+                Some(stat) => stat.fragtree,
+                None => {
+                    stack.pop();
+                    continue;
+                }
+            };
+            let mut at = Some(Cursor {
+                frag: leaf(&tree, 0),
+                after: Bytes::new(),
+            });
+            let mut below = None;
+            while let (Some(cursor), None) = (at.take(), &below) {
+                let (entries, next) = self.readdir_page(&dir, &cursor).await?;
+                for entry in entries {
+                    let child = [&dir[..], b"/", &entry.name].concat();
+                    if entry.is_dir() {
+                        below = Some(child);
+                        break;
+                    }
+                    gone(self.unlink(&child).await)?;
+                    removed();
+                }
+                at = next;
+            }
+            match below {
+                Some(child) => stack.push(child),
+                None => {
+                    gone(self.rmdir(&dir).await)?;
+                    removed();
+                    stack.pop();
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fragments_are_walked_in_order() {
+        // The whole into four, the second of them into two.
+        let tree = [(0, 2), (2 << 24 | 0x40_0000, 1)];
+        let mut at = Some(0);
+        let mut all = Vec::new();
+        while let Some(hash) = at {
+            let frag = leaf(&tree, hash);
+            all.push((frag >> 24, frag & 0xff_ffff));
+            at = end(frag);
+        }
+        let want = [
+            (2, 0),
+            (3, 0x40_0000),
+            (3, 0x60_0000),
+            (2, 0x80_0000),
+            (2, 0xc0_0000),
+        ];
+        assert_eq!(all, want);
+        assert_eq!((leaf(&[], 7), end(0)), (0, None));
+    }
+}

@@ -1,0 +1,27 @@
+//! Our client of file systems, for gateways and for the cluster's own work: of Skep's metadata server or of a Ceph cluster's.
+//!
+//! Vocabulary: a [`Mount`] is one session with the server of a file system's only active rank, and any number of tasks that ask it.
+//! Paths are bytes from the root, without a leading slash. A *capability* is what a server lets a client do with an inode on its
+//! own.
+//!
+//! Invariants: nothing is cached, so no capability is kept: what comes with an answer is given back at once, and what reading or
+//! writing needs is held for that call only. A request that changes something is answered when it is durable. It keeps its tid over
+//! all sends, so that it takes effect once; where the session was lost meanwhile it fails with ESTALE, and may have taken effect.
+//!
+//! Bounds: [`session::REQUESTS_MAX`] requests under way, others wait; [`data::CHUNK`] bytes of data each; a request waits
+//! [`Options::timeout`] for its answer, through restarts and failovers of the server.
+//!
+//! Not here: several active ranks (refused with EOPNOTSUPP), file locks, snapshots.
+
+mod data;
+mod dir;
+mod layout;
+mod mount;
+mod place;
+mod session;
+
+pub use dir::Entry;
+pub use mount::{Mount, Options};
+
+/// An answer, or why there is none.
+pub type Result<T> = client::Result<T>;

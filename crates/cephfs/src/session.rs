@@ -1,0 +1,846 @@
+//! The session with the metadata server: a task that has the connection, what is under way, and what is held.
+//!
+//! Where the connection ends it looks for the server at the monitor: the same one is dialled again and told all that is under way; one
+//! that took its place is told while it waits for those who had a session (state `reconnect`); after that the session is lost.
+//!
+//! Invariants: a request that was answered as unsafe waits for its safe answer; where the server is another by then, it is repeated
+//! with the number of the inode that it made. An inode's capability is held by one call, or given back.
+
+use crate::mount::Options;
+use crate::place::{Stage, Standing, standing};
+use bytes::Bytes;
+use client::{Client, DaemonEvent, DaemonLink, Error};
+use io::task::TaskHandle;
+use messages::fs::{
+    CapItem, CapRecord, CapStat, Features, InodeStat, MClientCapRelease, MClientCaps, MClientLease,
+    MClientQuota, MClientReconnect, MClientReply, MClientRequest, MClientSession, MClientSnap, cap, cap_op,
+    lease_action, request_flag, session_op,
+};
+use messages::mon::Body;
+use messages::osd::{MCommand, MCommandReply, kind};
+use msgr::Message;
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot, watch};
+use types::{EntityKind, Errno, Utime};
+
+/// Requests under way; more wait.
+pub const REQUESTS_MAX: usize = 128;
+/// Features 0 to 12: what the protocol of this crate is made of.
+const FEATURES: u64 = 0x1fff;
+const SEEK_EVERY: Duration = Duration::from_millis(250);
+const RENEW_EVERY: Duration = Duration::from_secs(15);
+/// Without a word in so long the connection is given up.
+const SILENT_MAX: Duration = Duration::from_secs(50);
+/// From dialling to the open session.
+const OPEN_MAX: Duration = Duration::from_secs(20);
+const CLOSE_MAX: Duration = Duration::from_secs(5);
+/// A request of a server that a newer one is to be asked.
+const FORWARD: u16 = 25;
+/// Commands under way.
+const COMMANDS_MAX: usize = 16;
+/// Changes something.
+const WRITES: u32 = 0x1000;
+
+/// What a call that reads or writes holds of an inode, as far as the server has said.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Held {
+    pub cap_id: u64,
+    pub issued: u32,
+    seq: u32,
+    issue_seq: u32,
+    mseq: u32,
+    pub max_size: u64,
+    pub size: u64,
+    pub truncate_seq: u32,
+    pub truncate_size: u64,
+    /// The session was lost.
+    pub lost: bool,
+}
+
+/// What a write has changed.
+#[derive(Debug, Clone, Copy)]
+pub struct Dirty {
+    pub size: u64,
+    pub mtime: Utime,
+}
+
+pub enum Ask {
+    Request {
+        request: Box<MClientRequest>,
+        /// The target's capability is kept.
+        hold: Option<watch::Sender<Held>>,
+        reply: oneshot::Sender<crate::Result<MClientReply>>,
+    },
+    /// A larger bound for sizes.
+    Grow {
+        ino: u64,
+        size: u64,
+    },
+    /// Gives a held capability back, with what was changed under it.
+    Drop {
+        ino: u64,
+        dirty: Option<Dirty>,
+        snap_follows: u64,
+        reply: oneshot::Sender<crate::Result<()>>,
+    },
+    /// A command to the server itself, sent once.
+    Command {
+        cmd: String,
+        reply: oneshot::Sender<crate::Result<Bytes>>,
+    },
+    Close(oneshot::Sender<()>),
+}
+
+struct Pending {
+    request: Box<MClientRequest>,
+    hold: Option<watch::Sender<Held>>,
+    reply: oneshot::Sender<crate::Result<MClientReply>>,
+    sent: bool,
+    early: Option<MClientReply>,
+    until: Duration,
+}
+
+struct Holding {
+    view: watch::Sender<Held>,
+    flush: Option<Flush>,
+}
+
+struct Flush {
+    tid: u64,
+    dirty: Dirty,
+    snap_follows: u64,
+    reply: oneshot::Sender<crate::Result<()>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Seeking,
+    /// A connection, then an answer to our opening or coming back.
+    Opening,
+    Reconnecting,
+    Rejoining,
+    Open,
+    Closing,
+    /// For ever: why is in `refused`.
+    Refused,
+}
+
+pub struct Session {
+    client: Client,
+    fs: String,
+    options: Options,
+    asks: mpsc::Receiver<Ask>,
+    state: State,
+    link: Option<DaemonLink>,
+    seek: Option<TaskHandle<crate::Result<Standing>>>,
+    seek_at: Duration,
+    /// The server with which we have a session.
+    server: Option<u64>,
+    /// The one that is spoken to.
+    standing: Option<Standing>,
+    since: Duration,
+    heard: Duration,
+    renew_at: Duration,
+    renewals: u64,
+    /// Messages that are counted when a session is closed.
+    pushed: u64,
+    pending: BTreeMap<u64, Pending>,
+    last_tid: u64,
+    commands: BTreeMap<u64, oneshot::Sender<crate::Result<Bytes>>>,
+    held: HashMap<u64, Holding>,
+    releases: Vec<CapItem>,
+    refused: Option<Error>,
+    closers: Vec<oneshot::Sender<()>>,
+}
+
+async fn event_of(link: &mut Option<DaemonLink>) -> DaemonEvent {
+    match link {
+        Some(link) => link.event().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn found(seek: &mut Option<TaskHandle<crate::Result<Standing>>>) -> crate::Result<Standing> {
+    let Some(task) = seek else {
+        return std::future::pending().await;
+    };
+    let done = task.await.unwrap_or(Err(Error::Closed));
+    *seek = None;
+    done
+}
+
+impl Session {
+    pub fn new(client: Client, options: Options, asks: mpsc::Receiver<Ask>) -> Self {
+        Self {
+            client,
+            fs: options.fs.clone(),
+            options,
+            asks,
+            state: State::Seeking,
+            link: None,
+            seek: None,
+            seek_at: Duration::ZERO,
+            server: None,
+            standing: None,
+            since: Duration::ZERO,
+            heard: Duration::ZERO,
+            renew_at: Duration::ZERO,
+            renewals: 0,
+            pushed: 0,
+            pending: BTreeMap::new(),
+            last_tid: 0,
+            commands: BTreeMap::new(),
+            held: HashMap::new(),
+            releases: Vec::new(),
+            refused: None,
+            closers: Vec::new(),
+        }
+    }
+
+    /// Until it was closed, or nobody is left who could ask.
+    pub async fn run(mut self) {
+        loop {
+            let tick = io::task::sleep(SEEK_EVERY);
+            tokio::select! {
+                biased;
+                event = event_of(&mut self.link) => self.heard(event),
+                standing = found(&mut self.seek) => self.stands(standing),
+                ask = self.asks.recv() => match ask {
+                    Some(ask) => self.ask(ask),
+                    None if self.state == State::Closing => {}
+                    None => self.close(),
+                },
+                () = tick => {}
+            }
+            self.timers();
+            self.give_back();
+            if self.state == State::Closing && self.link.is_none() {
+                break;
+            }
+        }
+        self.fail_all(&Error::Closed);
+        for closer in self.closers.drain(..) {
+            let _ = closer.send(());
+        }
+    }
+
+    fn now(&self) -> Duration {
+        self.client.platform().clock.monotonic()
+    }
+
+    fn wall(&self) -> Utime {
+        Utime::from_unix(self.client.platform().clock.wall())
+    }
+
+    // What is asked
+
+    fn ask(&mut self, ask: Ask) {
+        match ask {
+            Ask::Request { request, hold, reply } => self.begin(request, hold, reply),
+            Ask::Grow { ino, size } => self.grow(ino, size),
+            Ask::Drop {
+                ino,
+                dirty,
+                snap_follows,
+                reply,
+            } => self.drop_held(ino, dirty, snap_follows, reply),
+            Ask::Command { cmd, reply } => self.command(cmd, reply),
+            Ask::Close(done) => {
+                self.closers.push(done);
+                self.close();
+            }
+        }
+    }
+
+    fn command(&mut self, cmd: String, reply: oneshot::Sender<crate::Result<Bytes>>) {
+        if self.state != State::Open || self.commands.len() >= COMMANDS_MAX {
+            let _ = reply.send(Err(Error::Busy));
+            return;
+        }
+        self.last_tid += 1;
+        self.commands.retain(|_, c| !c.is_closed());
+        self.commands.insert(self.last_tid, reply);
+        let fsid = self.client.fsid().unwrap_or(types::Uuid::from_random([0; 16]));
+        let body = MCommand {
+            tid: self.last_tid,
+            fsid,
+            cmd: vec![cmd.into()],
+            input: Bytes::new(),
+        };
+        self.send(body.to_message());
+    }
+
+    fn begin(
+        &mut self,
+        mut request: Box<MClientRequest>,
+        hold: Option<watch::Sender<Held>>,
+        reply: oneshot::Sender<crate::Result<MClientReply>>,
+    ) {
+        if let Some(why) = &self.refused {
+            let _ = reply.send(Err(why.clone()));
+            return;
+        }
+        if self.state == State::Closing {
+            let _ = reply.send(Err(Error::Closed));
+            return;
+        }
+        self.last_tid += 1;
+        request.stamp = self.wall();
+        let pending = Pending {
+            request,
+            hold,
+            reply,
+            sent: false,
+            early: None,
+            until: self.now() + self.options.timeout,
+        };
+        self.pending.insert(self.last_tid, pending);
+        if self.state == State::Open {
+            self.send_request(self.last_tid, false);
+        }
+    }
+
+    fn send_request(&mut self, tid: u64, replay: bool) {
+        let oldest = self.pending.keys().next().copied().unwrap_or(tid);
+        let epoch = self.standing.as_ref().map_or(0, |s| s.epoch);
+        let Some(p) = self.pending.get_mut(&tid) else {
+            return;
+        };
+        let m = &mut p.request;
+        m.oldest_tid = oldest;
+        m.map_epoch = epoch;
+        if p.sent {
+            m.retries = m.retries.saturating_add(1);
+        }
+        if let (true, Some(early)) = (replay, &p.early) {
+            m.flags |= request_flag::REPLAY;
+            m.ino = early.trace.target.as_ref().map_or(0, |t| t.ino);
+        }
+        p.sent = true;
+        let message = p.request.message(tid);
+        self.send(message);
+    }
+
+    fn send(&self, message: Message) {
+        if let Some(link) = &self.link {
+            link.send(message);
+        }
+    }
+
+    fn grow(&mut self, ino: u64, size: u64) {
+        if let Some(h) = self.held.get(&ino) {
+            let held = *h.view.borrow();
+            let mut m = update(ino, &held, held.issued);
+            m.wanted = WRITE_WANTED;
+            m.body.max_size = size;
+            self.send(m.message(0));
+        }
+    }
+
+    fn drop_held(
+        &mut self,
+        ino: u64,
+        dirty: Option<Dirty>,
+        snap_follows: u64,
+        reply: oneshot::Sender<crate::Result<()>>,
+    ) {
+        let Some(holding) = self.held.get_mut(&ino) else {
+            let lost = Error::invalid(Errno::ESTALE, "the session was lost");
+            let _ = reply.send(Err(lost));
+            return;
+        };
+        let Some(dirty) = dirty else {
+            self.release(ino);
+            let _ = reply.send(Ok(()));
+            return;
+        };
+        self.last_tid += 1;
+        holding.flush = Some(Flush {
+            tid: self.last_tid,
+            dirty,
+            snap_follows,
+            reply,
+        });
+        if self.state == State::Open {
+            self.send_flush(ino);
+        }
+    }
+
+    fn send_flush(&mut self, ino: u64) {
+        let wall = self.wall();
+        let oldest = self.held.values().filter_map(|h| h.flush.as_ref());
+        let oldest = oldest.map(|f| f.tid).min().unwrap_or_default();
+        let Some(h) = self.held.get(&ino) else { return };
+        let Some(flush) = &h.flush else { return };
+        let held = *h.view.borrow();
+        let mut m = update(ino, &held, cap::PIN);
+        m.dirty = cap::FW;
+        m.snap_follows = flush.snap_follows;
+        m.body.size = flush.dirty.size;
+        m.body.mtime = flush.dirty.mtime;
+        m.body.atime = flush.dirty.mtime;
+        m.body.ctime = wall;
+        m.oldest_flush_tid = oldest;
+        // Somebody waits for it.
+        m.flags = 1;
+        let message = m.message(flush.tid);
+        self.send(message);
+    }
+
+    fn release(&mut self, ino: u64) {
+        if let Some(h) = self.held.remove(&ino) {
+            let held = *h.view.borrow();
+            self.releases.push(CapItem {
+                ino,
+                cap_id: held.cap_id,
+                mseq: held.mseq,
+                issue_seq: held.issue_seq,
+            });
+        }
+    }
+
+    fn give_back(&mut self) {
+        if self.releases.is_empty() || !matches!(self.state, State::Open | State::Closing) {
+            return;
+        }
+        let items = std::mem::take(&mut self.releases);
+        let m = MClientCapRelease {
+            items,
+            osd_epoch_barrier: 0,
+        };
+        self.send(m.message(0));
+    }
+
+    // Finding the server
+
+    fn timers(&mut self) {
+        let now = self.now();
+        match self.state {
+            // An idle mount looks when it is needed, or when its session is to be kept.
+            State::Seeking
+                if self.seek.is_none()
+                    && now >= self.seek_at
+                    && (self.server.is_some() || !self.pending.is_empty()) =>
+            {
+                let (client, fs) = (self.client.clone(), self.fs.clone());
+                self.seek = Some(io::task::spawn_local(async move {
+                    let asked = standing(&client, &fs);
+                    let found = io::task::timeout(OPEN_MAX, asked).await;
+                    found.unwrap_or(Err(Error::TimedOut))
+                }));
+            }
+            State::Opening | State::Reconnecting | State::Rejoining if now > self.since + OPEN_MAX => {
+                self.broke("the server does not answer");
+            }
+            State::Closing if now > self.since + CLOSE_MAX => self.link = None,
+            State::Open if now > self.heard + SILENT_MAX => self.broke("the server is silent"),
+            State::Open if now >= self.renew_at => self.renew(),
+            _ => {}
+        }
+        let late = |p: &Pending| p.until <= now;
+        let tids: Vec<u64> = self
+            .pending
+            .iter()
+            .filter(|(_, p)| late(p))
+            .map(|(t, _)| *t)
+            .collect();
+        for p in tids.into_iter().filter_map(|t| self.pending.remove(&t)) {
+            let _ = p.reply.send(Err(Error::TimedOut));
+        }
+    }
+
+    fn renew(&mut self) {
+        self.renewals += 1;
+        let own = self.options.session_timeout.map(|t| t / 3);
+        self.renew_at = self.now() + own.unwrap_or(RENEW_EVERY).min(RENEW_EVERY);
+        self.send(MClientSession::short(session_op::REQUEST_RENEWCAPS, self.renewals).message(0));
+    }
+
+    fn broke(&mut self, why: &str) {
+        self.link = None;
+        for reply in std::mem::take(&mut self.commands).into_values() {
+            let _ = reply.send(Err(Error::refused(Errno::EIO.code(), why)));
+        }
+        if self.state == State::Closing || self.state == State::Refused {
+            return;
+        }
+        tracing::debug!("file system {}: {why}", self.fs);
+        if self.state == State::Rejoining {
+            // It knows nothing of us any more.
+            self.lost();
+        }
+        self.state = State::Seeking;
+        self.seek_at = self.now() + SEEK_EVERY;
+    }
+
+    fn stands(&mut self, found: crate::Result<Standing>) {
+        if self.state != State::Seeking {
+            return;
+        }
+        self.seek_at = self.now() + SEEK_EVERY;
+        let found = match found {
+            Ok(found) => found,
+            Err(e) if e.is_not_found() => {
+                self.lost();
+                return self.fail_all(&e);
+            }
+            Err(Error::Closed) => return self.refuse(Error::Closed),
+            Err(e) => return tracing::debug!("file system {}: {e}", self.fs),
+        };
+        if found.ranks > 1 {
+            return self.refuse(Error::Unsupported("file systems with several active ranks"));
+        }
+        let next = match (self.server, found.stage) {
+            (Some(gid), _) if gid == found.gid => State::Rejoining,
+            (Some(_), Stage::Reconnect) => State::Reconnecting,
+            (Some(_), Stage::Away) | (None, Stage::Away | Stage::Reconnect | Stage::Rejoin) => return,
+            (Some(_), Stage::Rejoin | Stage::Active) => {
+                self.lost();
+                return;
+            }
+            (None, Stage::Active) => State::Opening,
+        };
+        let Some(addr) = found.addr else { return };
+        match self.client.dial_daemon(EntityKind::Mds, addr) {
+            Ok(link) => self.link = Some(link),
+            Err(e) => return self.refuse(e),
+        }
+        self.state = next;
+        self.since = self.now();
+        self.standing = Some(found);
+    }
+
+    fn refuse(&mut self, why: Error) {
+        self.link = None;
+        self.state = State::Refused;
+        self.lost();
+        self.fail_all(&why);
+        self.refused = Some(why);
+    }
+
+    /// What had been sent and changes something may have taken effect, or not.
+    fn lost(&mut self) {
+        if self.server.take().is_none() {
+            return;
+        }
+        self.pushed = 0;
+        self.releases.clear();
+        let why = || Error::invalid(Errno::ESTALE, "the session with the metadata server was lost");
+        for (_, h) in self.held.drain() {
+            h.view.send_modify(|v| v.lost = true);
+            if let Some(f) = h.flush {
+                let _ = f.reply.send(Err(why()));
+            }
+        }
+        let sent = |p: &Pending| p.sent && p.request.op & WRITES != 0;
+        let tids: Vec<u64> = self
+            .pending
+            .iter()
+            .filter(|(_, p)| sent(p))
+            .map(|(t, _)| *t)
+            .collect();
+        for p in tids.into_iter().filter_map(|t| self.pending.remove(&t)) {
+            let _ = p.reply.send(Err(why()));
+        }
+    }
+
+    fn fail_all(&mut self, why: &Error) {
+        for p in std::mem::take(&mut self.pending).into_values() {
+            let _ = p.reply.send(Err(why.clone()));
+        }
+        for (_, h) in self.held.drain() {
+            h.view.send_modify(|v| v.lost = true);
+            if let Some(f) = h.flush {
+                let _ = f.reply.send(Err(why.clone()));
+            }
+        }
+    }
+
+    fn close(&mut self) {
+        let open = self.state == State::Open;
+        self.state = State::Closing;
+        self.since = self.now();
+        if open {
+            self.give_back();
+            self.send(MClientSession::short(session_op::REQUEST_CLOSE, self.pushed).message(0));
+        } else {
+            self.link = None;
+        }
+    }
+
+    // What is heard
+
+    fn heard(&mut self, event: DaemonEvent) {
+        self.heard = self.now();
+        match event {
+            DaemonEvent::Ready => self.ready(),
+            DaemonEvent::Ended(why) => self.broke(&why),
+            DaemonEvent::Message(m) => {
+                if let Err(e) = self.message(&m) {
+                    tracing::warn!("file system {}: message {:#x}: {e}", self.fs, m.kind);
+                    self.broke("a message that cannot be read");
+                }
+            }
+        }
+    }
+
+    fn ready(&mut self) {
+        match self.state {
+            State::Opening => {
+                let mut m = MClientSession::long(session_op::REQUEST_OPEN, Features::of(FEATURES));
+                m.metrics = Features::of(0);
+                m.metadata.insert("root".into(), self.options.root.clone());
+                if let Some(t) = self.options.session_timeout {
+                    m.metadata.insert("timeout".into(), t.as_secs().to_string());
+                }
+                m.metadata
+                    .insert("entity_id".into(), self.client.global_id().to_string());
+                self.send(m.message(0));
+            }
+            State::Reconnecting => {
+                let caps = self.held.iter().map(|(ino, h)| record(*ino, &h.view.borrow()));
+                let m = MClientReconnect {
+                    caps: caps.collect(),
+                    ..MClientReconnect::default()
+                };
+                self.send(m.message(0));
+            }
+            // The same server: it answers, or ends the connection of whom it does not know.
+            State::Rejoining => self.renew(),
+            _ => {}
+        }
+    }
+
+    /// All that is under way, in order: those first that an earlier server has carried out.
+    fn opened(&mut self, another: bool) {
+        if another {
+            self.pushed = 0;
+        }
+        self.server = self.standing.as_ref().map(|s| s.gid);
+        self.state = State::Open;
+        self.renew();
+        let tids: Vec<u64> = self.pending.keys().copied().collect();
+        for tid in tids {
+            self.send_request(tid, another);
+        }
+        let flushes: Vec<u64> = self.held.keys().copied().collect();
+        for ino in flushes {
+            self.send_flush(ino);
+        }
+    }
+
+    fn message(&mut self, m: &Message) -> denc::Result<()> {
+        if matches!(
+            m.kind,
+            MClientCaps::KIND | MClientLease::KIND | MClientSnap::KIND | MClientQuota::KIND
+        ) {
+            self.pushed += 1;
+        }
+        match m.kind {
+            MClientSession::KIND => self.session(&MClientSession::from_message(m)?),
+            MClientReply::KIND => self.reply(m.tid, MClientReply::from_message(m)?)?,
+            MClientLease::KIND => self.lease(&MClientLease::from_message(m)?),
+            MClientCaps::KIND => self.caps(m.tid, &MClientCaps::from_message(m)?),
+            kind::COMMAND_REPLY => self.command_reply(m)?,
+            FORWARD => {
+                if let Some(p) = self.pending.remove(&m.tid) {
+                    let _ = p.reply.send(Err(Error::Unsupported("several active ranks")));
+                }
+            }
+            _ => {}
+        }
+        if self.state == State::Closing && m.kind != MClientSession::KIND {
+            self.send(MClientSession::short(session_op::REQUEST_CLOSE, self.pushed).message(0));
+        }
+        Ok(())
+    }
+
+    /// Names are not trusted for longer than an answer; whoever wants to change one waits for our word all the same.
+    fn lease(&mut self, m: &MClientLease) {
+        if m.action == lease_action::REVOKE {
+            let release = MClientLease {
+                action: lease_action::RELEASE,
+                ..m.clone()
+            };
+            self.send(release.message(0));
+        }
+    }
+
+    fn command_reply(&mut self, m: &Message) -> denc::Result<()> {
+        let Some(reply) = self.commands.remove(&m.tid) else {
+            return Ok(());
+        };
+        let said = MCommandReply::from_message(m)?;
+        let _ = reply.send(match said.result {
+            code if code < 0 => Err(Error::refused(code, String::from_utf8_lossy(&said.status))),
+            _ => Ok(said.output),
+        });
+        Ok(())
+    }
+
+    fn session(&mut self, m: &MClientSession) {
+        match (m.op, self.state) {
+            (session_op::OPEN, State::Opening) => self.opened(true),
+            (session_op::OPEN, State::Reconnecting) => self.opened(true),
+            (session_op::RENEWCAPS, State::Rejoining) => self.opened(false),
+            (session_op::FLUSHMSG, _) => {
+                self.send(MClientSession::short(session_op::FLUSHMSG_ACK, m.seq).message(0));
+            }
+            (session_op::STALE, State::Open) => self.renew(),
+            (session_op::CLOSE, State::Closing) => self.link = None,
+            (session_op::CLOSE, _) => {
+                self.lost();
+                self.broke("the server has closed the session");
+            }
+            (session_op::REJECT, _) => {
+                let why = m.metadata.get("error_string").cloned().unwrap_or_default();
+                self.refuse(Error::refused(Errno::EPERM.code(), why));
+            }
+            _ => {}
+        }
+    }
+
+    fn reply(&mut self, tid: u64, mut reply: MClientReply) -> denc::Result<()> {
+        let mut stats: Vec<(u64, CapStat)> = Vec::new();
+        let mut note = |s: &InodeStat| {
+            if s.cap.caps != 0 {
+                stats.push((s.ino, s.cap));
+            }
+        };
+        if let Some(d) = &reply.trace.dentry {
+            note(&d.dir);
+        }
+        if let Some(t) = &reply.trace.target {
+            note(t);
+        }
+        if reply.op == messages::fs::op::READDIR && reply.result == 0 && !reply.extra.is_empty() {
+            let page = crate::dir::Page::parse(&reply.extra)?;
+            page.entries.iter().for_each(|e| note(&e.stat));
+        }
+        let target = reply.trace.target.as_deref();
+        let fresh = target.map(|t| (t.ino, held_of(t)));
+        if let (Some((ino, held)), Some(p)) = (fresh, self.pending.get_mut(&tid))
+            && reply.result == 0
+            && let Some(view) = p.hold.take()
+        {
+            view.send_replace(held);
+            self.held.insert(ino, Holding { view, flush: None });
+        }
+        for (ino, c) in stats {
+            self.issued(ino, c);
+        }
+        let Some(p) = self.pending.get_mut(&tid) else {
+            return Ok(());
+        };
+        if !reply.safe {
+            p.early = Some(reply);
+            self.send(MClientSession::short(session_op::REQUEST_FLUSH_MDLOG, 0).message(0));
+            return Ok(());
+        }
+        if let Some(p) = self.pending.remove(&tid) {
+            if let (Some(early), true) = (p.early, reply.trace.target.is_none()) {
+                (reply.trace, reply.extra, reply.snap) = (early.trace, early.extra, early.snap);
+            }
+            let _ = p.reply.send(Ok(reply));
+        }
+        Ok(())
+    }
+
+    /// A capability came along.
+    fn issued(&mut self, ino: u64, c: CapStat) {
+        if let Some(h) = self.held.get(&ino) {
+            return h.view.send_modify(|v| {
+                (v.cap_id, v.issued) = (c.id, c.caps);
+                (v.seq, v.issue_seq, v.mseq) = (c.seq, c.seq, c.mseq);
+            });
+        }
+        self.releases.push(CapItem {
+            ino,
+            cap_id: c.id,
+            mseq: c.mseq,
+            issue_seq: c.seq,
+        });
+    }
+
+    fn caps(&mut self, tid: u64, m: &MClientCaps) {
+        let Some(h) = self.held.get_mut(&m.ino) else {
+            if matches!(m.op, cap_op::GRANT | cap_op::REVOKE) {
+                self.releases.push(CapItem {
+                    ino: m.ino,
+                    cap_id: m.cap_id,
+                    mseq: m.mseq,
+                    issue_seq: m.seq,
+                });
+            }
+            return;
+        };
+        match m.op {
+            cap_op::GRANT | cap_op::REVOKE | cap_op::TRUNC => h.view.send_modify(|v| {
+                if m.op != cap_op::TRUNC {
+                    (v.issued, v.seq) = (m.caps, m.seq);
+                }
+                v.max_size = m.body.max_size;
+                if m.body.truncate_seq >= v.truncate_seq {
+                    v.size = m.body.size;
+                    (v.truncate_seq, v.truncate_size) = (m.body.truncate_seq, m.body.truncate_size);
+                }
+            }),
+            cap_op::FLUSH_ACK if h.flush.as_ref().is_some_and(|f| f.tid == tid) => {
+                if let Some(f) = h.flush.take() {
+                    let _ = f.reply.send(Ok(()));
+                }
+                self.release(m.ino);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What a writer wants.
+pub const WRITE_WANTED: u32 = cap::PIN | cap::AS | cap::FW;
+
+fn held_of(t: &InodeStat) -> Held {
+    Held {
+        cap_id: t.cap.id,
+        issued: t.cap.caps,
+        seq: t.cap.seq,
+        issue_seq: t.cap.seq,
+        mseq: t.cap.mseq,
+        max_size: t.max_size,
+        size: t.size,
+        truncate_seq: t.truncate_seq,
+        truncate_size: t.truncate_size,
+        lost: false,
+    }
+}
+
+fn update(ino: u64, held: &Held, caps: u32) -> MClientCaps {
+    let mut m = MClientCaps {
+        op: cap_op::UPDATE,
+        ino,
+        realm: 1,
+        cap_id: held.cap_id,
+        seq: held.seq,
+        issue_seq: held.issue_seq,
+        caps,
+        mseq: held.mseq,
+        inline_version: u64::MAX,
+        inline_data: Bytes::new(),
+        ..MClientCaps::default()
+    };
+    m.body.truncate_seq = held.truncate_seq;
+    m.body.truncate_size = held.truncate_size;
+    m
+}
+
+fn record(ino: u64, held: &Held) -> CapRecord {
+    CapRecord {
+        ino,
+        cap_id: held.cap_id,
+        wanted: held.issued,
+        issued: held.issued,
+        realm: 1,
+        ..CapRecord::default()
+    }
+}

@@ -1,0 +1,249 @@
+//! Mounts of a file system: of a node in this process, through restarts; or of the cluster whose ceph.conf `CEPHFS_TEST_CONF` names, by
+//! hand (`CEPHFS_TEST_KEYRING`, `CEPHFS_TEST_FS` beside it).
+
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)]
+
+use bytes::Bytes;
+use cephfs::{Mount, Options};
+use client::{Client, Conf};
+use io::task;
+use messages::fs::{SetAttr, setattr};
+use node::{DataDir, Node, StartOptions};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::time::Duration;
+use tokio::sync::{oneshot, watch};
+use types::Errno;
+
+/// Only what hangs is ended by it.
+const LONG: Duration = Duration::from_secs(180);
+
+fn conf(path: &Path, keyring: Option<PathBuf>) -> Conf {
+    let mut conf = Conf::read(path, "client.admin", keyring.as_deref()).unwrap();
+    conf.op_timeout = Some(LONG);
+    conf.mon_timeout = Some(LONG);
+    conf
+}
+
+async fn mount(client: &Client, fs: &str) -> Mount {
+    let options = Options {
+        timeout: LONG,
+        ..Options::new(fs)
+    };
+    Mount::connect(client, options).await.unwrap()
+}
+
+fn errno<T: std::fmt::Debug>(done: cephfs::Result<T>) -> Errno {
+    done.unwrap_err().errno()
+}
+
+fn pattern(n: usize) -> Bytes {
+    (0..n).map(|i| (i * 7 % 251) as u8).collect::<Vec<u8>>().into()
+}
+
+/// What every call does, whoever serves.
+async fn check_all(m: &Mount) {
+    m.remove_tree("t", || {}).await.unwrap();
+    m.mkdirs("t/a/b", 0o755).await.unwrap();
+    m.mkdirs("t/a/b", 0o755).await.unwrap();
+    assert_eq!(errno(m.mkdir("t/a", 0o755).await), Errno::EEXIST);
+    check_data(m).await;
+    check_names(m).await;
+    check_attributes(m).await;
+    check_listing(m).await;
+    let mut removed = 0;
+    m.remove_tree("t", || removed += 1).await.unwrap();
+    assert!(removed > 1500);
+    assert!(m.find("t").await.unwrap().is_none());
+}
+
+async fn check_data(m: &Mount) {
+    let small = Bytes::from_static(b"hello");
+    m.write_all("t/a/f", 0o640, small.clone()).await.unwrap();
+    assert_eq!(m.read_all("t/a/f").await.unwrap(), small);
+    let stat = m.stat("t/a/f").await.unwrap();
+    assert_eq!((stat.size, stat.mode), (5, 0o100_640));
+    // Beyond the first bound of sizes, over several objects, with a hole.
+    let large = pattern(9 << 20);
+    m.create("t/large", 0o644).await.unwrap();
+    m.write("t/large", 3 << 20, large.clone()).await.unwrap();
+    assert_eq!(m.stat("t/large").await.unwrap().size, 12 << 20);
+    let all = m.read("t/large", 0, 1 << 30).await.unwrap();
+    assert_eq!(all.len(), 12 << 20);
+    assert!(all[..3 << 20].iter().all(|b| *b == 0) && all[3 << 20..] == large[..]);
+    m.truncate("t/large", 5_000_000).await.unwrap();
+    m.write("t/large", 6_000_000, small.clone()).await.unwrap();
+    let all = m.read("t/large", 4_999_999, 2_000_000).await.unwrap();
+    assert_eq!(all.len(), 1_000_006);
+    assert_eq!(all[0], large[4_999_999 - (3 << 20)]);
+    assert!(all[1..1_000_001].iter().all(|b| *b == 0) && all[1_000_001..] == small[..]);
+    // Other calls while one holds the file.
+    let both = tokio::join!(m.write("t/large", 0, pattern(100_000)), m.stat("t/large"));
+    both.0.unwrap();
+    both.1.unwrap();
+    assert_eq!(m.read("t/large", 0, 100_000).await.unwrap(), pattern(100_000));
+}
+
+async fn check_names(m: &Mount) {
+    m.rename("t/a/f", "t/a/b/g").await.unwrap();
+    assert_eq!(errno(m.stat("t/a/f").await), Errno::ENOENT);
+    let ino = m.stat("t/a/b/g").await.unwrap().ino;
+    m.link("t/hard", ino).await.unwrap();
+    assert_eq!(m.stat("t/hard").await.unwrap().nlink, 2);
+    m.symlink("t/soft", "a/b/g").await.unwrap();
+    assert_eq!(m.readlink("t/soft").await.unwrap(), "a/b/g");
+    assert_eq!(errno(m.readlink("t/hard").await), Errno::EINVAL);
+    assert_eq!(errno(m.rmdir("t/a").await), Errno::ENOTEMPTY);
+    assert_eq!(errno(m.unlink("t/a").await), Errno::EISDIR);
+    m.unlink("t/hard").await.unwrap();
+    assert_eq!(m.stat("t/a/b/g").await.unwrap().nlink, 1);
+}
+
+async fn check_attributes(m: &Mount) {
+    let set = SetAttr {
+        uid: 7,
+        gid: 8,
+        mode: 0o700,
+        mask: setattr::UID | setattr::GID | setattr::MODE,
+        ..SetAttr::default()
+    };
+    m.setattr("t/a", &set).await.unwrap();
+    let stat = m.stat("t/a").await.unwrap();
+    assert_eq!((stat.uid, stat.gid, stat.mode), (7, 8, 0o040_700));
+    m.setxattr("t/a", "user.k", "v").await.unwrap();
+    assert_eq!(m.getxattr("t/a", "user.k").await.unwrap().unwrap(), "v");
+    let again = m.set_xattr("t/a", "user.k", Bytes::new(), 1).await;
+    assert_eq!(errno(again), Errno::EEXIST);
+    m.removexattr("t/a", "user.k").await.unwrap();
+    assert_eq!(m.getxattr("t/a", "user.k").await.unwrap(), None);
+    m.setxattr("t/a", "ceph.quota.max_bytes", "1000000")
+        .await
+        .unwrap();
+    assert_eq!(m.stat("t/a").await.unwrap().quota.max_bytes, 1_000_000);
+    let layout = "stripe_unit=65536 stripe_count=2 object_size=131072";
+    m.mkdir("t/striped", 0o755).await.unwrap();
+    m.setxattr("t/striped", "ceph.dir.layout", layout).await.unwrap();
+    m.write_all("t/striped/f", 0o644, pattern(700_000)).await.unwrap();
+    assert_eq!(m.stat("t/striped/f").await.unwrap().layout.stripe_count, 2);
+    assert_eq!(m.read_all("t/striped/f").await.unwrap(), pattern(700_000));
+}
+
+/// More names than one page has.
+async fn check_listing(m: &Mount) {
+    m.mkdir("t/many", 0o755).await.unwrap();
+    for i in 0..1500 {
+        m.create(format!("t/many/n{i}"), 0o644).await.unwrap();
+    }
+    let all = m.readdir("t/many", 2000).await.unwrap();
+    let mut names: Vec<_> = all.iter().map(|e| e.name.clone()).collect();
+    names.sort();
+    names.dedup();
+    assert_eq!(names.len(), 1500);
+    assert!(m.readdir("t/many", 1000).await.is_err());
+}
+
+#[tokio::test]
+async fn every_call_on_another_cluster() {
+    let Ok(path) = std::env::var("CEPHFS_TEST_CONF") else {
+        return;
+    };
+    let keyring = std::env::var("CEPHFS_TEST_KEYRING").ok().map(PathBuf::from);
+    let fs = std::env::var("CEPHFS_TEST_FS").unwrap_or_default();
+    let client = Client::connect(conf(Path::new(&path), keyring)).await.unwrap();
+    let m = mount(&client, &fs).await;
+    check_all(&m).await;
+    m.close().await;
+    assert_eq!(errno(m.stat("").await), Errno::ENOTCONN);
+    client.shutdown().await;
+}
+
+/// Writes one file after the other until it is told to end; each is there afterwards.
+async fn write_until(m: &Mount, ended: watch::Receiver<bool>) -> u32 {
+    let mut n = 0;
+    while !*ended.borrow() {
+        let data = Bytes::from(format!("content of {n}"));
+        m.write_all(format!("t/f{n}"), 0o644, data).await.unwrap();
+        n += 1;
+    }
+    n
+}
+
+/// Runs `work` with a client of a node of its own, which has a file system.
+async fn served(work: impl AsyncFnOnce(&Client)) {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = DataDir::create(folder.path()).unwrap();
+    let (path, keyring) = (dir.conf_path(), dir.keyring_path());
+    let (stop, stopped) = oneshot::channel();
+    let (up, is_up) = mpsc::channel();
+    let thread = task::spawn_role("node", move || async move {
+        let options = StartOptions {
+            osds: Some(1),
+            mon_port: Some(0),
+            osd_size: Some(1 << 30),
+            osd_memory: Some(64 << 20),
+            ..StartOptions::default()
+        };
+        let mut node = Node::start(&dir, options, &|_| {}).await.unwrap();
+        up.send(()).unwrap();
+        let served = node.serve(async {
+            let _ = stopped.await;
+            Ok("test")
+        });
+        served.await.unwrap();
+        node.stop().await;
+    });
+    let thread = thread.unwrap();
+    is_up.recv().unwrap();
+    let client = Client::connect(conf(&path, Some(keyring))).await.unwrap();
+    let make = r#"{"prefix": "fs volume create", "name": "fs"}"#;
+    client.mon_command(make, "").await.unwrap();
+    work(&client).await;
+    client.shutdown().await;
+    stop.send(()).unwrap();
+    thread.join().unwrap();
+}
+
+#[tokio::test]
+async fn every_call_on_a_node() {
+    served(async |client| {
+        let m = mount(client, "fs").await;
+        check_all(&m).await;
+        m.close().await;
+        assert_eq!(errno(m.stat("").await), Errno::ENOTCONN);
+        let none = Mount::connect(client, Options::new("other")).await;
+        assert_eq!(errno(none), Errno::ENOENT);
+    })
+    .await;
+}
+
+/// The server fails again and again; requests are sent to the next one, and each takes effect once.
+#[tokio::test]
+async fn writes_go_on_through_failovers() {
+    served(async |client| {
+        let m = mount(client, "fs").await;
+        m.mkdirs("t", 0o755).await.unwrap();
+        let (end, ended) = watch::channel(false);
+        let fail = async {
+            for round in 0..3 {
+                // Something is written by each of them.
+                let name = format!("t/f{}", 5 * (round + 1));
+                while m.find(&name).await.unwrap().is_none() {
+                    task::sleep(Duration::from_millis(20)).await;
+                }
+                let fail = r#"{"prefix": "mds fail", "role_or_gid": "fs:0"}"#;
+                client.mon_command(fail, "").await.unwrap();
+            }
+            m.stat("t").await.unwrap();
+            end.send(true).unwrap();
+        };
+        let (n, ()) = tokio::join!(write_until(&m, ended), fail);
+        assert!(n > 15);
+        for i in 0..n {
+            let data = m.read_all(format!("t/f{i}")).await.unwrap();
+            assert_eq!(data, format!("content of {i}"));
+        }
+        assert_eq!(m.readdir("t", 100_000).await.unwrap().len() as u32, n);
+        m.close().await;
+    })
+    .await;
+}

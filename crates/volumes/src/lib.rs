@@ -1,0 +1,343 @@
+//! Subvolumes: directories of a file system that are handed out like volumes, with a quota, a layout and keys of their own, as the
+//! module `volumes` of Ceph's manager makes them. Manila and ceph-csi use nothing else.
+//!
+//! Vocabulary: a *volume* is a file system; a *group* is a directory `/volumes/GROUP` (`_nogroup` where none is named); a subvolume is
+//! `/volumes/GROUP/NAME`, whose `.meta` says where its data lie: `/volumes/GROUP/NAME/UUID`. The *trash* is `/volumes/_deleting`.
+//!
+//! One worker runs beside each monitor, and carries out what that one is asked. It is a client of the cluster by the name of the manager, and
+//! mounts a file system when there is something to do. The worker of the active manager purges the trash.
+//!
+//! Invariants: of one volume a worker carries out one command at a time. A subvolume is removed by one rename into the trash; that the trash is to be
+//! purged is durable in the cluster state before (`cluster::volumes`), so a purge goes on after a restart. What was cut short can be asked
+//! for again.
+//!
+//! Bounds: [`cluster::volumes::ASKS_MAX`] commands wait; a command waits [`MOUNT_TIMEOUT`] for the metadata server; one purge for each
+//! volume; [`place::NAMES_MAX`] names in a listing.
+//!
+//! Not here: snapshots and clones, which metadata servers do not have; who may ask (`mon`).
+
+mod args;
+mod authorize;
+mod group;
+mod meta;
+mod place;
+mod show;
+mod subvolume;
+mod trash;
+
+use args::{Args, Refusal, refusal};
+use cephfs::{Mount, Options};
+use client::Client;
+use cluster::volumes::{Asked, Done, to_purge};
+use io::task::{TaskHandle, interval, spawn_local};
+use place::Place;
+use rbd_support::{Config, Connection};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::sync::{Mutex, mpsc, oneshot};
+use types::Errno;
+
+/// That a command waits for the metadata server.
+pub const MOUNT_TIMEOUT: Duration = Duration::from_secs(60);
+/// What a server that starts again waits for a worker that has died with it.
+const SESSION_TIMEOUT: Duration = Duration::from_secs(6);
+const TICK: Duration = Duration::from_secs(1);
+/// A mount that nobody has used for so long ends.
+const IDLE: Duration = Duration::from_secs(10);
+
+/// A command, and where the answer goes.
+pub type Ask = (Asked, oneshot::Sender<Done>);
+
+/// A file system, and what is under way in it.
+struct Volume {
+    name: String,
+    fscid: i32,
+    /// Held while a command is carried out.
+    mount: Mutex<Option<Mount>>,
+    used: Cell<Duration>,
+    /// Lost its client: the next command makes a new one.
+    broken: Cell<bool>,
+    purge: RefCell<Option<TaskHandle<()>>>,
+}
+
+struct Worker {
+    config: Config,
+    connection: Connection,
+    volumes: BTreeMap<i32, Rc<Volume>>,
+}
+
+/// Works until nobody is left who could ask.
+pub async fn run(config: Config, mut asks: mpsc::Receiver<Ask>) {
+    let mut worker = Worker {
+        connection: Connection::new(config.clone()),
+        config,
+        volumes: BTreeMap::new(),
+    };
+    let mut tick = interval(TICK);
+    tick.set_missed_tick_behavior(io::task::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            biased;
+            ask = asks.recv() => match ask {
+                Some((asked, reply)) => worker.begin(asked, reply).await,
+                None => break,
+            },
+            _ = tick.tick() => worker.tick().await,
+        }
+    }
+    worker.end().await;
+}
+
+impl Worker {
+    fn is_active(&self) -> bool {
+        let map = &self.config.cluster.state().mgrmap;
+        map.available && map.active_name == self.config.mgr_name
+    }
+
+    async fn begin(&mut self, asked: Asked, reply: oneshot::Sender<Done>) {
+        let args = Args(asked.args);
+        let volume = match self.volume_named(args.text("vol_name")) {
+            Ok(volume) => volume,
+            Err(refusal) => return drop(reply.send(Err(refusal))),
+        };
+        let client = match self.client().await {
+            Ok(client) => client,
+            Err(why) => return drop(reply.send(Err((Errno::EIO, why)))),
+        };
+        let config = self.config.clone();
+        drop(spawn_local(async move {
+            let done = volume.carry_out(&config, &client, &asked.prefix, &args).await;
+            let _ = reply.send(done);
+        }));
+    }
+
+    async fn client(&mut self) -> Result<Client, String> {
+        if self.volumes.values().any(|v| v.broken.get()) {
+            self.unmount_all().await;
+            self.connection.end().await;
+        }
+        self.connection.get().await
+    }
+
+    fn volume_named(&mut self, name: &str) -> Result<Rc<Volume>, Refusal> {
+        let state = self.config.cluster.state();
+        let all = &state.fsmap.filesystems;
+        let fs = all.iter().find(|fs| fs.mds_map.fs_name == name);
+        match fs {
+            Some(fs) => Ok(self.volume(fs.fscid, name)),
+            None => Err(refusal(Errno::ENOENT, format!("FS '{name}' not found"))),
+        }
+    }
+
+    fn volume(&mut self, fscid: i32, name: &str) -> Rc<Volume> {
+        let fresh = || {
+            Rc::new(Volume {
+                name: name.to_string(),
+                fscid,
+                mount: Mutex::new(None),
+                used: Cell::default(),
+                broken: Cell::new(false),
+                purge: RefCell::new(None),
+            })
+        };
+        self.volumes.entry(fscid).or_insert_with(fresh).clone()
+    }
+
+    /// Lets go of what is idle or gone, and purges what is to be purged.
+    async fn tick(&mut self) {
+        let state = self.config.cluster.state();
+        let name_of = |id: i32| {
+            let all = &state.fsmap.filesystems;
+            let fs = all.iter().find(|fs| fs.fscid == id);
+            fs.map(|fs| fs.mds_map.fs_name.clone())
+        };
+        let now = self.config.clock.monotonic();
+        let gone: Vec<i32> = self
+            .volumes
+            .keys()
+            .copied()
+            .filter(|id| name_of(*id).as_ref() != Some(&self.volumes[id].name))
+            .collect();
+        for id in gone {
+            if let Some(volume) = self.volumes.remove(&id) {
+                volume.end().await;
+            }
+        }
+        for volume in self.volumes.values() {
+            volume.rest(now).await;
+        }
+        if !self.is_active() {
+            return;
+        }
+        for fscid in to_purge(&state) {
+            let Some(name) = name_of(fscid) else {
+                // With the file system its trash has gone.
+                trash::settled(&self.config, fscid).await;
+                continue;
+            };
+            let volume = self.volume(fscid, &name);
+            if volume.is_purging() {
+                continue;
+            }
+            match self.client().await {
+                Ok(client) => volume.begin_purge(&self.config, &client),
+                Err(why) => tracing::debug!("the trash of {name} waits: {why}"),
+            }
+        }
+    }
+
+    async fn unmount_all(&mut self) {
+        for volume in std::mem::take(&mut self.volumes).into_values() {
+            volume.end().await;
+        }
+    }
+
+    async fn end(&mut self) {
+        self.unmount_all().await;
+        self.connection.end().await;
+    }
+}
+
+/// The client is of no use any more: it was fenced, or has ended.
+fn is_broken(errno: Errno) -> bool {
+    const ESHUTDOWN: Errno = Errno(108);
+    [Errno::ENOTCONN, ESHUTDOWN].contains(&errno)
+}
+
+impl Volume {
+    fn is_purging(&self) -> bool {
+        self.purge.borrow().as_ref().is_some_and(|p| !p.is_finished())
+    }
+
+    async fn mounted(&self, client: &Client, config: &Config) -> client::Result<Mount> {
+        self.used.set(config.clock.monotonic());
+        let mut mount = self.mount.lock().await;
+        if let Some(mount) = &*mount {
+            return Ok(mount.clone());
+        }
+        let options = Options {
+            timeout: MOUNT_TIMEOUT,
+            session_timeout: Some(SESSION_TIMEOUT),
+            ..Options::new(&self.name)
+        };
+        let made = Mount::connect(client, options).await;
+        if made.as_ref().is_err_and(|e| is_broken(e.errno())) {
+            self.broken.set(true);
+        }
+        Ok(mount.insert(made?).clone())
+    }
+
+    async fn carry_out(&self, config: &Config, client: &Client, prefix: &str, args: &Args) -> Done {
+        let mount = match self.mounted(client, config).await {
+            Ok(mount) => mount,
+            Err(e) => {
+                let why = format!("the metadata server of '{}' does not serve: {e}", self.name);
+                return Err(refusal(e.errno(), why));
+            }
+        };
+        // One command after the other.
+        let held = self.mount.lock().await;
+        let place = Place {
+            config,
+            mount: &mount,
+            fscid: self.fscid,
+            pools: place::pools(config, self.fscid),
+        };
+        let done = answer(&place, prefix, args).await;
+        if done.as_ref().is_err_and(|(errno, _)| is_broken(*errno)) {
+            self.broken.set(true);
+        }
+        self.used.set(config.clock.monotonic());
+        drop(held);
+        done
+    }
+
+    /// Nobody has asked for a while.
+    async fn rest(&self, now: Duration) {
+        if now.saturating_sub(self.used.get()) < IDLE || self.is_purging() {
+            return;
+        }
+        let Ok(mut mount) = self.mount.try_lock() else {
+            return;
+        };
+        if let Some(mount) = mount.take() {
+            mount.close().await;
+        }
+    }
+
+    async fn end(&self) {
+        if let Some(purge) = self.purge.borrow_mut().take() {
+            purge.abort();
+        }
+        // A command that is being carried out keeps its own.
+        if let Ok(mut mount) = self.mount.try_lock()
+            && let Some(mount) = mount.take()
+        {
+            mount.close().await;
+        }
+    }
+
+    fn begin_purge(self: &Rc<Self>, config: &Config, client: &Client) {
+        let (volume, config, client) = (self.clone(), config.clone(), client.clone());
+        let work = async move {
+            if let Err(e) = volume.purge(&config, &client).await {
+                tracing::warn!("the trash of {} is purged later: {e}", volume.name);
+                if is_broken(e.errno()) {
+                    volume.broken.set(true);
+                }
+                io::task::sleep(TICK).await;
+            }
+        };
+        *self.purge.borrow_mut() = Some(spawn_local(work));
+    }
+
+    async fn purge(&self, config: &Config, client: &Client) -> client::Result<()> {
+        let mount = self.mounted(client, config).await?;
+        let purged = trash::purge(&mount, || self.used.set(config.clock.monotonic())).await?;
+        if purged > 0 {
+            tracing::info!("{purged} names were purged from the trash of {}", self.name);
+        }
+        // Nobody moves something there meanwhile.
+        let _held = self.mount.lock().await;
+        if trash::is_empty(&mount).await? {
+            trash::settled(config, self.fscid).await;
+        }
+        Ok(())
+    }
+}
+
+async fn answer(place: &Place<'_>, prefix: &str, args: &Args) -> Done {
+    let words = prefix.strip_prefix("fs ").unwrap_or(prefix);
+    match words {
+        "subvolumegroup create" => group::create(place, args).await,
+        "subvolumegroup ls" => group::ls(place).await,
+        "subvolumegroup rm" => group::rm(place, args).await,
+        "subvolumegroup getpath" => group::getpath(place, args).await,
+        "subvolumegroup info" => group::info(place, args).await,
+        "subvolumegroup resize" => group::resize(place, args).await,
+        "subvolumegroup exist" => group::exist(place).await,
+        "subvolume create" => subvolume::create(place, args).await,
+        "subvolume ls" => subvolume::ls(place, args).await,
+        "subvolume rm" => trash::rm(place, args).await,
+        "subvolume getpath" => subvolume::getpath(place, args).await,
+        "subvolume info" => subvolume::info(place, args).await,
+        "subvolume resize" => subvolume::resize(place, args).await,
+        "subvolume exist" => subvolume::exist(place, args).await,
+        "subvolume metadata set" => subvolume::metadata_set(place, args).await,
+        "subvolume metadata get" => subvolume::metadata_get(place, args).await,
+        "subvolume metadata ls" => subvolume::metadata_ls(place, args).await,
+        "subvolume metadata rm" => subvolume::metadata_rm(place, args).await,
+        "subvolume authorize" => authorize::authorize(place, args).await,
+        "subvolume deauthorize" => authorize::deauthorize(place, args).await,
+        "subvolume authorized_list" => authorize::authorized_list(place, args).await,
+        "subvolume evict" => authorize::evict(place, args).await,
+        // Snapshots are none.
+        "subvolume snapshot ls" => subvolume::snapshot_ls(place, args).await,
+        _ => {
+            let why = format!("'{prefix}' needs snapshots, which the metadata server does not have yet");
+            Err(refusal(Errno::EOPNOTSUPP, why))
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! Subvolumes: made, found, described, resized; what users keep in their `.meta`.
+//!
+//! A directory without a `.meta` is one whose making was cut short: it is listed, can be removed, and is made whole by asking again.
+
+use crate::args::{Args, Refusal, check_name, failed, invalid, refusal};
+use crate::meta::{COMPLETE, GLOBAL, Meta, USER};
+use crate::place::Place;
+use crate::{group, show};
+use bytes::Bytes;
+use cluster::volumes::{Done, Said};
+use messages::fs::InodeStat;
+use serde_json::{Value, json};
+use types::{Errno, Uuid};
+
+const META_MODE: u32 = 0o640;
+/// What a user may keep of a subvolume, in all.
+const META_MAX: usize = 256 << 10;
+
+/// One that is there.
+pub struct Subvolume {
+    pub group: String,
+    pub name: String,
+    /// `volumes/GROUP/NAME`.
+    pub base: String,
+    pub meta: Meta,
+}
+
+fn absent(name: &str) -> Refusal {
+    refusal(Errno::ENOENT, format!("subvolume '{name}' does not exist"))
+}
+
+pub fn base_of(group: &str, name: &str) -> String {
+    format!("{}/{name}", group::path(group))
+}
+
+/// Name and group of what a command is about.
+pub async fn named<'a>(place: &Place<'_>, args: &'a Args) -> Result<(&'a str, &'a str), Refusal> {
+    let name = check_name("subvolume", args.text("sub_name"))?;
+    Ok((name, group::of_subvolume(place, args).await?))
+}
+
+async fn read_meta(place: &Place<'_>, base: &str) -> Result<Option<Meta>, Refusal> {
+    let text = match place.mount.read_all(format!("{base}/.meta")).await {
+        Err(e) if e.is_not_found() => return Ok(None),
+        Err(e) if e.errno() == Errno::ENOTDIR => return Ok(None),
+        text => text.map_err(failed)?,
+    };
+    let meta = std::str::from_utf8(&text).ok().and_then(Meta::parse);
+    meta.map(Some)
+        .ok_or_else(|| refusal(Errno::EIO, format!("'/{base}/.meta' cannot be read")))
+}
+
+async fn write_meta(place: &Place<'_>, base: &str, meta: &Meta) -> Result<(), Refusal> {
+    let text = meta.text();
+    if text.len() > META_MAX {
+        return Err(refusal(Errno::ENOSPC, "the subvolume's metadata are too large"));
+    }
+    let write = place
+        .mount
+        .write_all(format!("{base}/.meta"), META_MODE, Bytes::from(text));
+    write.await.map_err(failed)
+}
+
+pub async fn find(place: &Place<'_>, args: &Args) -> Result<Subvolume, Refusal> {
+    let (name, group) = named(place, args).await?;
+    at(place, group, name).await?.ok_or_else(|| absent(name))
+}
+
+pub async fn at(place: &Place<'_>, group: &str, name: &str) -> Result<Option<Subvolume>, Refusal> {
+    let base = base_of(group, name);
+    let meta = read_meta(place, &base).await?;
+    let complete = meta.filter(|m| m.get(GLOBAL, "state") == Some(COMPLETE));
+    Ok(complete.map(|meta| Subvolume {
+        group: group.to_string(),
+        name: name.to_string(),
+        base,
+        meta,
+    }))
+}
+
+impl Subvolume {
+    /// From the root, with a leading slash.
+    pub fn path(&self) -> &str {
+        self.meta.get(GLOBAL, "path").unwrap_or_default()
+    }
+
+    pub fn data(&self) -> &str {
+        self.path().trim_start_matches('/')
+    }
+
+    pub async fn stat(&self, place: &Place<'_>) -> Result<InodeStat, Refusal> {
+        // A path that lies elsewhere is somebody's slip or malice.
+        if !self.data().starts_with(&format!("{}/", self.base)) {
+            return Err(refusal(
+                Errno::EIO,
+                format!("'/{}/.meta' names another path", self.base),
+            ));
+        }
+        place.mount.stat(self.data()).await.map_err(failed)
+    }
+}
+
+pub async fn create(place: &Place<'_>, args: &Args) -> Done {
+    let size = args.size()?;
+    let (mode, uid, gid) = (args.mode_or_default()?, args.id("uid")?, args.id("gid")?);
+    let pool = group::pool(place, args)
+        .map_err(|name| invalid(format!("invalid pool layout '{name}' -- need a valid data pool")))?;
+    let (name, in_group) = named(place, args).await?;
+    let isolated = args
+        .flag("namespace_isolated")
+        .then(|| format!("fsvolumens_{name}"));
+    let found = at(place, in_group, name).await?;
+    let is_new = found.is_none();
+    let (base, data) = match &found {
+        Some(s) => (s.base.clone(), s.data().to_string()),
+        None => {
+            let base = base_of(in_group, name);
+            let uuid = Uuid::from_random(place.config.random.bytes());
+            (base.clone(), format!("{base}/{uuid}"))
+        }
+    };
+    let made = async {
+        if is_new {
+            place.mount.mkdirs(group::path(in_group), 0o755).await?;
+            place.mount.mkdirs(&base, mode).await?;
+            place.mount.setxattr(&base, "ceph.dir.subvolume", "1").await?;
+            place.mount.mkdir(&data, mode).await?;
+        }
+        Ok(())
+    };
+    made.await.map_err(failed)?;
+    if is_new || pool.is_some() {
+        group::set_pool(place, &data, pool).await?;
+    }
+    if let Some(namespace) = isolated {
+        let set = place
+            .mount
+            .setxattr(&data, "ceph.dir.layout.pool_namespace", namespace);
+        set.await.map_err(failed)?;
+    }
+    if size.is_some() {
+        group::set_quota(place, &data, size).await?;
+    }
+    // As the real one: asked again, the mode is what is said this time, or the default.
+    group::own(place, &data, uid, gid, Some(mode)).await?;
+    if is_new {
+        write_meta(place, &base, &Meta::of_path(&format!("/{data}"))).await?;
+    }
+    Ok(Said::Nothing)
+}
+
+pub async fn ls(place: &Place<'_>, args: &Args) -> Done {
+    let group = group::of_subvolume(place, args).await?;
+    let all = group::directories(place, &group::path(group)).await?;
+    Ok(show::names(all.into_iter()))
+}
+
+pub async fn exist(place: &Place<'_>, args: &Args) -> Done {
+    let group = group::of_subvolume(place, args).await?;
+    let all = group::directories(place, &group::path(group)).await?;
+    let said = if all.is_empty() {
+        "no subvolume exists"
+    } else {
+        "subvolume exists"
+    };
+    Ok(Said::Text(said.into()))
+}
+
+pub async fn getpath(place: &Place<'_>, args: &Args) -> Done {
+    let found = find(place, args).await?;
+    Ok(Said::Text(found.path().to_string()))
+}
+
+/// What clients ask for before they use it.
+const FEATURES: [&str; 3] = ["snapshot-clone", "snapshot-autoprotect", "snapshot-retention"];
+
+pub async fn info(place: &Place<'_>, args: &Args) -> Done {
+    let found = find(place, args).await?;
+    let stat = found.stat(place).await?;
+    let mut out = show::directory(place, &stat);
+    out.insert("features".into(), json!(FEATURES));
+    out.insert("path".into(), found.path().into());
+    out.insert("pool_namespace".into(), stat.pool_ns.clone().into());
+    out.insert("state".into(), COMPLETE.into());
+    out.insert("type".into(), "subvolume".into());
+    Ok(show::sorted(out))
+}
+
+pub async fn resize(place: &Place<'_>, args: &Args) -> Done {
+    let found = find(place, args).await?;
+    let size = args.new_size("subvolume")?;
+    let used = found.stat(place).await?.rbytes;
+    group::check_shrink(args, "subvolume", size, used)?;
+    group::set_quota(place, found.data(), size).await?;
+    Ok(show::resized(used, size))
+}
+
+pub async fn snapshot_ls(place: &Place<'_>, args: &Args) -> Done {
+    find(place, args).await?;
+    Ok(Said::Json(json!([])))
+}
+
+/// As configparser keeps it.
+fn key_of(args: &Args) -> Result<String, Refusal> {
+    let key = args.text("key_name").trim().to_lowercase();
+    let bad = key.is_empty() || key.contains(['=', ':', '\n', '\r']) || key.starts_with(['[', '#', ';']);
+    match bad {
+        true => Err(invalid(format!("'{key}' is not a valid key of metadata"))),
+        false => Ok(key),
+    }
+}
+
+fn no_key(key: &str) -> Refusal {
+    refusal(Errno::ENOENT, format!("key '{key}' does not exist."))
+}
+
+pub async fn metadata_set(place: &Place<'_>, args: &Args) -> Done {
+    let mut found = find(place, args).await?;
+    let value: Vec<&str> = args.text("value").lines().map(str::trim).collect();
+    found.meta.set(USER, &key_of(args)?, value.join("\n").trim());
+    write_meta(place, &found.base, &found.meta).await?;
+    Ok(Said::Nothing)
+}
+
+pub async fn metadata_get(place: &Place<'_>, args: &Args) -> Done {
+    let (found, key) = (find(place, args).await?, key_of(args)?);
+    let value = found.meta.get(USER, &key);
+    value
+        .map(|v| Said::Text(v.to_string()))
+        .ok_or_else(|| no_key(&key))
+}
+
+pub async fn metadata_ls(place: &Place<'_>, args: &Args) -> Done {
+    let found = find(place, args).await?;
+    let all = found.meta.all(USER).into_iter();
+    Ok(Said::Json(Value::Object(
+        all.map(|(k, v)| (k, v.into())).collect(),
+    )))
+}
+
+pub async fn metadata_rm(place: &Place<'_>, args: &Args) -> Done {
+    let (mut found, key) = (find(place, args).await?, key_of(args)?);
+    if found.meta.remove(USER, &key) {
+        write_meta(place, &found.base, &found.meta).await?;
+        return Ok(Said::Nothing);
+    }
+    match args.flag("force") {
+        true => Ok(Said::Nothing),
+        false => Err(no_key(&key)),
+    }
+}
