@@ -25,9 +25,9 @@ from lab.config import Config
 from lab.guest import GuestMaker
 from lab.live import View
 from lab.process import Scratch, isolate
+from lab.records import METRICS, RAW_DIR, BackendState, Measured, Run, RunWriter, Sample, keep_curves
 from lab.site import Site, SiteScratch
 from lab.site import read as read_site
-from lab.records import METRICS, RAW_DIR, BackendState, Measured, Run, RunWriter, Sample, keep_curves
 from lab.studies import KINDS
 from lab.studies.base import Case, Result, Study
 
