@@ -65,7 +65,6 @@ def test_there_are_no_devices_and_nobody_reads_them(cluster):
         (['device', 'monitoring', 'on'], 95, 'no health metrics are read'),
         (['insights'], 95, "no module 'insights'"),
         (['rbd', 'task', 'add', 'migration', 'execute', 'a/b'], 95, 'rbd migration execute'),
-        (['rbd', 'mirror', 'snapshot', 'schedule', 'add', '', '1h'], 95, 'not built in skep'),
     ]:
         r = cluster.ceph(*args, check=None)
         assert r.returncode == code and text in r.err, (args, r)

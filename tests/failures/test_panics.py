@@ -5,6 +5,7 @@ role that comes by a point panics there (docs/internals/supervision.md has the p
 when its answer comes (`skeptest.writer`), and must get on by itself; everything noted is read back.
 """
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -79,11 +80,18 @@ def test_each_thread_of_an_osd_under_a_client_that_lives_on(panicking, tmp_path)
     check_notes(skep, pool, notes)
     said = skep.ceph('log', 'last', '100').out
     assert 'osd.0 failed and is started again: thread osd.0 panicked' in said, said
-    # From a cold cache, where a read is done by a thread: on whichever OSD it happens, the reader gets all.
+    # From a cold cache, where a read is done by a thread: on whichever OSD it happens, the reader gets all. Small writes may be in memory
+    # again, from the log.
+    large = tmp_path / 'large'
+    large.write_bytes(os.urandom(4 << 20))
+    for n in range(8):
+        skep.rados(pool, 'put', 'large-%d' % n, large)
     skep.restart()
     for role in ('osd.0', 'osd.1', 'osd.2'):
         skep.admin('skep test panic', role=role, point='read')
         check_notes(skep, pool, notes)
+        for n in range(8):
+            assert skep.rados(pool, 'get', 'large-%d' % n, '-').out_bytes == large.read_bytes()
     failed = [r['last_failure'] for r in skep.roles().values() if r['last_failure']]
     assert failed and all('"read"' in why for why in failed), skep.roles()
     assert skep.stop() == 0, skep.log_tail(80)

@@ -120,9 +120,8 @@ def scrub(skep, kind):
 
     def over():
         now = stamp()
-        return now and now[0] != before[0] and 'scrubbing' not in now[1]
-    wait_until(over, 60, every=0.3, what='the end of the %s' % kind)
-    return stamp()[1]
+        return now and now[0] != before[0] and 'scrubbing' not in now[1] and now[1]
+    return wait_until(over, 60, every=0.3, what='the end of the %s' % kind)
 
 
 def health(skep):

@@ -511,6 +511,21 @@ impl ObjectReads for MemoryStore {
 /// What attributes, rows and log entries of one transaction may take, as in the real store.
 const ROW_BYTES_MAX: usize = 16 << 20;
 
+/// Operations that take much of a record: of those on one object's attributes, one behind the other, only the first does.
+fn weighty(ops: &[Op]) -> usize {
+    let mut before = None;
+    let more = |op: &&Op| {
+        let oid = match op {
+            Op::SetAttrs { oid, .. } | Op::RemoveAttr { oid, .. } => Some(oid.clone()),
+            _ => None,
+        };
+        let same = oid.is_some() && oid == before;
+        before = oid;
+        !same
+    };
+    ops.iter().filter(more).count()
+}
+
 fn row_bytes(op: &Op) -> usize {
     let rows = |rows: &[(Bytes, Bytes)]| rows.iter().map(|(k, v)| k.len() + v.len() + 16).sum();
     match op {
@@ -537,7 +552,7 @@ impl ObjectStore for MemoryStore {
         if self.full && txn.ops.iter().any(|op| matches!(op, Op::Write { .. })) {
             return Err(Errno::ENOSPC);
         }
-        if txn.ops.len() > OPS_MAX || txn.ops.iter().map(row_bytes).sum::<usize>() > ROW_BYTES_MAX {
+        if weighty(&txn.ops) > OPS_MAX || txn.ops.iter().map(row_bytes).sum::<usize>() > ROW_BYTES_MAX {
             return Err(Errno::EFBIG);
         }
         let mut next = self.clone();

@@ -381,29 +381,6 @@ fn reads_answer_with_what_was_gathered() {
     assert_eq!(got[3], (0, Bytes::new()));
 }
 
-/// Clients ask whether a server has holes by two bytes with others between that nobody wrote.
-#[test]
-fn a_sparse_read_of_less_than_a_block_leaves_zeros_out() {
-    let extents = |parts: &[(u64, &[u8])]| {
-        let mut map = (parts.len() as u32).to_le_bytes().to_vec();
-        let mut data = Vec::new();
-        for (offset, bytes) in parts {
-            map.extend(offset.to_le_bytes());
-            map.extend((bytes.len() as u64).to_le_bytes());
-            data.extend_from_slice(bytes);
-        }
-        map.extend((data.len() as u32).to_le_bytes());
-        map.extend(data);
-        Bytes::from(map)
-    };
-    let sparse = |data: &[u8]| Rig::with(data).results(vec![ranged(code::SPARSE_READ, 0, 10_000)])[0].clone();
-    assert_eq!(sparse(b"\0X\0X"), (0, extents(&[(1, b"X"), (3, b"X")])));
-    assert_eq!(sparse(b"ab\0\0c\0"), (0, extents(&[(0, b"ab"), (4, b"c")])));
-    assert_eq!(sparse(&[0; 100]), (0, extents(&[])));
-    // Whole blocks that were written are data, whatever they hold.
-    assert_eq!(sparse(&[0; 4096]), (0, extents(&[(0, &[0; 4096])])));
-}
-
 #[test]
 fn what_cannot_be_read_fails_the_operation_that_wanted_it() {
     let mut rig = Rig::with(&[7; 100]);

@@ -11,41 +11,6 @@ use types::Errno;
 /// CMPEXT tells the first differing byte as this less its index.
 const CMPEXT_MISMATCH: i32 = -4095;
 
-/// Objects shorter than this are one block of the store, which keeps no holes inside of a block: there the zeros of a sparse read
-/// are left out to the byte, as a store answers that does keep such holes. Clients' tests look for them with a few bytes.
-const ZEROS_LEFT_OUT_BELOW: u64 = 4096;
-
-/// What of the extents is not zeros.
-fn without_zeros(extents: &[Extent]) -> Vec<Extent> {
-    let mut out: Vec<Extent> = Vec::new();
-    for extent in extents {
-        let mut at = extent.offset;
-        for piece in &extent.pieces {
-            let mut from = 0;
-            while let Some(skipped) = piece[from..].iter().position(|b| *b != 0) {
-                from += skipped;
-                let len = piece[from..].iter().position(|b| *b == 0);
-                let to = len.map_or(piece.len(), |n| from + n);
-                let (offset, part) = (at + from as u64, piece.slice(from..to));
-                match out.last_mut() {
-                    Some(last) if last.offset + last.len == offset => {
-                        last.len += part.len() as u64;
-                        last.pieces.push(part);
-                    }
-                    _ => out.push(Extent {
-                        offset,
-                        len: part.len() as u64,
-                        pieces: vec![part],
-                    }),
-                }
-                from = to;
-            }
-            at += piece.len() as u64;
-        }
-    }
-    out
-}
-
 /// Where the extents are.
 fn put_map(extents: &[Extent], w: &mut Writer) {
     w.u32(extents.len() as u32);
@@ -63,10 +28,7 @@ impl Exec<'_> {
 
     pub fn sparse_read(&mut self, op: &OsdOp) -> OpResult {
         self.must_have_existed()?;
-        let mut extents = self.extents_of(op)?;
-        if self.req.old.size < ZEROS_LEFT_OUT_BELOW {
-            extents = without_zeros(&extents).into();
-        }
+        let extents = self.extents_of(op)?;
         let total: u64 = extents.iter().map(|e| e.len).sum();
         let mut out = BytesMut::with_capacity(8 + 16 * extents.len() + total as usize);
         let mut w = Writer::with_capacity(8 + 16 * extents.len());
