@@ -14,7 +14,7 @@ use crate::values::{OmapPage, Stat, Ticket};
 use crate::{Error, Result, key};
 use bytes::{Bytes, BytesMut};
 use io::disk::page_of;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::iter::Peekable;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -280,7 +280,12 @@ impl State {
         }
         let mut runs: Vec<(u64, u64)> = Vec::new();
         let cache = self.blocks.borrow();
+        // Each part of a blob names all of its blocks.
+        let mut blobs = BTreeSet::new();
         for e in o.extents.within(offset / BLOCK, end.div_ceil(BLOCK)) {
+            if e.blob.is_some() && !blobs.insert(e.phys) {
+                continue;
+            }
             for b in e.disk() {
                 let here = self.dirty(b).is_some_and(|d| d.data.is_some())
                     || cache.contains(b)
