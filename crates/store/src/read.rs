@@ -168,8 +168,10 @@ impl State {
 
     /// What a blob stands for, all of it.
     fn unpacked(&self, e: &Extent, blob: &Blob) -> Result<Bytes> {
-        if let Some((phys, data)) = self.unpacked.borrow().as_ref()
-            && *phys == e.phys
+        // A damaged record may say something else of the same blocks.
+        let blob = &blob.whole();
+        if let Some((phys, kept, data)) = self.unpacked.borrow().as_ref()
+            && (*phys, kept) == (e.phys, blob)
         {
             return Ok(data.clone());
         }
@@ -190,7 +192,7 @@ impl State {
         })?;
         let data = self.codecs.borrow_mut().unpack(blob, &packed);
         let data = Bytes::from(data.map_err(|_| corrupt())?);
-        *self.unpacked.borrow_mut() = Some((e.phys, data.clone()));
+        *self.unpacked.borrow_mut() = Some((e.phys, *blob, data.clone()));
         Ok(data)
     }
 
