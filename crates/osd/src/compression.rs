@@ -56,6 +56,9 @@ const RATIO: (&str, f64) = ("bluestore_compression_required_ratio", 0.875);
 const MIN_BLOB: (&str, u64) = ("bluestore_compression_min_blob_size", 8 << 10);
 const MAX_BLOB: (&str, u64) = ("bluestore_compression_max_blob_size", 64 << 10);
 
+const BLOCK: u64 = 4096;
+const BLOB_BYTES_MAX: u64 = store::BLOB_BLOCKS_MAX * BLOCK;
+
 /// The options that hold for all pools.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
@@ -108,13 +111,16 @@ impl Options {
             Some(PoolOption::Double(d)) => *d,
             _ => self.ratio,
         };
+        // What is too short to be compressed is never more than what is compressed together.
+        let min_blob = size("compression_min_blob_size", self.min_blob).min(BLOB_BYTES_MAX);
+        let max_blob = size("compression_max_blob_size", self.max_blob).max(min_blob.next_multiple_of(BLOCK));
         Some(Policy {
             mode: Mode::named(&text("compression_mode", &self.mode))?,
             compression: Compression {
                 // "none" and "" are names of no algorithm.
                 algorithm: Algorithm::named(&text("compression_algorithm", &self.algorithm))?,
-                min_blob: size("compression_min_blob_size", self.min_blob),
-                max_blob: size("compression_max_blob_size", self.max_blob),
+                min_blob,
+                max_blob,
                 required_ratio: ratio,
             },
         })
@@ -240,6 +246,24 @@ mod tests {
             (c.algorithm, c.required_ratio, c.max_blob),
             (Algorithm::Zstd, 0.5, 32_768)
         );
+    }
+
+    /// Else nothing would be compressed, and nobody told.
+    #[test]
+    fn what_is_compressed_together_is_long_enough_to_be() {
+        let sizes = |min: i64, max: i64| {
+            let settings = [
+                ("compression_mode", text("force")),
+                ("compression_min_blob_size", PoolOption::Int(min)),
+                ("compression_max_blob_size", PoolOption::Int(max)),
+            ];
+            let policy = Options::of(|_| None).policy(&pool(&settings)).unwrap();
+            (policy.compression.min_blob, policy.compression.max_blob)
+        };
+        assert_eq!(sizes(16_384, 65_536), (16_384, 65_536));
+        assert_eq!(sizes(131_072, 65_536), (131_072, 131_072));
+        assert_eq!(sizes(10_000, 8192), (10_000, 12_288));
+        assert_eq!(sizes(1 << 30, 65_536), (512 << 10, 512 << 10));
     }
 
     #[test]

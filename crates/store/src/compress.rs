@@ -112,6 +112,11 @@ impl Blob {
         }
     }
 
+    /// What its parts have in common.
+    pub fn whole(self) -> Self {
+        Self { skip: 0, ..self }
+    }
+
     pub fn bytes(&self) -> u64 {
         u64::from(u32::from_le_bytes(self.bytes))
     }
@@ -150,7 +155,7 @@ pub struct Codecs {
     zstd: Option<zstd::bulk::Compressor<'static>>,
     unzstd: Option<zstd::bulk::Decompressor<'static>>,
     snappy: Option<snap::raw::Encoder>,
-    /// What is compressed comes here first: less than a seventh longer than the largest blob.
+    /// What is compressed comes here first: a sixth longer than the largest blob, and some bytes.
     room: Vec<u8>,
 }
 
@@ -173,9 +178,10 @@ impl Codecs {
         let bytes = u32::try_from(n).ok().filter(|n| *n > 0)?;
         let packed = self.room.get(..n.min(max)).filter(|p| p.len() == n)?;
         let blob = Blob::new(c.algorithm, u8::try_from(blocks).ok()?, bytes);
-        let mut out = Vec::with_capacity((blob.disk_blocks() * BLOCK) as usize);
+        let len = (blob.disk_blocks() * BLOCK) as usize;
+        let mut out = Vec::with_capacity(len);
         out.extend_from_slice(packed);
-        out.resize(out.capacity(), 0);
+        out.resize(len, 0);
         Some((blob, out))
     }
 

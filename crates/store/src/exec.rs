@@ -8,13 +8,14 @@
 
 use crate::alloc::For;
 use crate::block_row::block_crc;
-use crate::compress::Compression;
+use crate::compress::{BLOB_BLOCKS_MAX, Compression};
 use crate::onode::{BLOCK, Extent, Onode, Place};
 use crate::own::{detach, detach_oid};
 use crate::record::{self, Run, Step};
 use crate::state::State;
 use crate::{Error, Result};
 use bytes::Bytes;
+use std::ops::Range;
 use types::{ObjectId, Op, PoolId, SPgId, Transaction};
 
 /// Object names, locator keys and namespaces together.
@@ -298,7 +299,8 @@ impl State {
     }
 
     /// Whole blocks, in blobs as far as that saves enough. Blobs begin at multiples of their length, so that data written over
-    /// with the same pattern leaves no parts of blobs behind.
+    /// with the same pattern leaves no parts of blobs behind. None is made where a part of another is left: so at most one blob
+    /// ever stands for a block of the object, and what it keeps for nothing is bounded.
     fn write_compressed(
         &mut self,
         o: &mut Onode,
@@ -315,7 +317,8 @@ impl State {
         let (mut at, mut raw) = (first, first);
         while at < end {
             let to = ((at / step + 1) * step).min(end);
-            if c.takes((to - at) * BLOCK) && self.write_blob(o, pool, at, &part(at, to), c)? {
+            let free = c.takes((to - at) * BLOCK) && !keeps_blob(o, at..to, first..end);
+            if free && self.write_blob(o, pool, at, &part(at, to), c)? {
                 if raw < at {
                     self.write_raw(o, pool, raw, &part(raw, at), direct)?;
                 }
@@ -338,6 +341,9 @@ impl State {
         data: &[u8],
         c: &Compression,
     ) -> Result<bool> {
+        if self.room() == 0 {
+            return Ok(false);
+        }
         let packed = self.codecs.get_mut().pack(c, data);
         let Some((blob, packed)) = packed else {
             return Ok(false);
@@ -635,6 +641,21 @@ impl State {
         let data = self.read_onode(source, from, len)?;
         self.write(c, to, &data)
     }
+}
+
+/// Whether something is left of a blob that stood for one of `blocks`, once all of `written`, in which they lie, is written over.
+fn keeps_blob(o: &Onode, blocks: Range<u64>, written: Range<u64>) -> bool {
+    // No blob that reaches `blocks` has a part further away.
+    let from = blocks.start.saturating_sub(BLOB_BLOCKS_MAX);
+    let mut near = o.extents.within(from, blocks.end + BLOB_BLOCKS_MAX);
+    near.any(|e| {
+        let stays = e.at < written.start || e.at + e.len > written.end;
+        stays
+            && e.blob.is_some_and(|b| {
+                let (skip, len) = (u64::from(b.skip), u64::from(b.blocks));
+                e.at < blocks.end + skip && e.at + len > blocks.start + skip
+            })
+    })
 }
 
 fn end_of(offset: u64, len: u64) -> Result<u64> {

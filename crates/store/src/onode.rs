@@ -16,6 +16,7 @@ use crate::compress::Blob;
 use crate::key;
 use crate::own::detach;
 use bytes::Bytes;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -98,10 +99,16 @@ impl Extents {
         parts.map(|e| e.len).sum()
     }
 
-    /// Blocks of the file that they refer to, as often as they do.
+    /// Blobs that they are parts of, each once, by their first blocks.
+    pub fn blobs(&self) -> BTreeMap<u64, Blob> {
+        let parts = self.0.iter().filter_map(|e| Some((e.phys, e.blob?)));
+        parts.collect()
+    }
+
+    /// Blocks of the file that they refer to; those of a blob once, however many parts of it there are.
     pub fn disk_blocks(&self) -> u64 {
-        let len = |e: &Extent| e.disk().end - e.phys;
-        self.0.iter().map(len).sum()
+        let blobs: u64 = self.blobs().values().map(Blob::disk_blocks).sum();
+        self.blocks() - self.compressed() + blobs
     }
 
     /// Panics unless they ascend without overlapping.
@@ -546,7 +553,7 @@ mod tests {
         x.remove(36, 40, &mut out);
         assert_eq!((out.gone.len(), out.split.len()), (0, 1));
         assert_eq!(*x.0, vec![part(34, 2, 2, true), part(40, 8, 8, true)]);
-        assert_eq!((x.blocks(), x.compressed(), x.disk_blocks()), (10, 10, 6));
+        assert_eq!((x.blocks(), x.compressed(), x.disk_blocks()), (10, 10, 3));
         // What lies between them does not make them one.
         x.insert(ext(36, 900, 4));
         assert_eq!(x.0.len(), 3);

@@ -14,7 +14,7 @@ use crate::values::{OmapPage, Stat, Ticket};
 use crate::{Error, Result, key};
 use bytes::{Bytes, BytesMut};
 use io::disk::page_of;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::iter::Peekable;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -168,8 +168,10 @@ impl State {
 
     /// What a blob stands for, all of it.
     fn unpacked(&self, e: &Extent, blob: &Blob) -> Result<Bytes> {
-        if let Some((phys, data)) = self.unpacked.borrow().as_ref()
-            && *phys == e.phys
+        // A damaged record may say something else of the same blocks.
+        let blob = &blob.whole();
+        if let Some((phys, kept, data)) = self.unpacked.borrow().as_ref()
+            && (*phys, kept) == (e.phys, blob)
         {
             return Ok(data.clone());
         }
@@ -190,7 +192,7 @@ impl State {
         })?;
         let data = self.codecs.borrow_mut().unpack(blob, &packed);
         let data = Bytes::from(data.map_err(|_| corrupt())?);
-        *self.unpacked.borrow_mut() = Some((e.phys, data.clone()));
+        *self.unpacked.borrow_mut() = Some((e.phys, *blob, data.clone()));
         Ok(data)
     }
 
@@ -280,7 +282,12 @@ impl State {
         }
         let mut runs: Vec<(u64, u64)> = Vec::new();
         let cache = self.blocks.borrow();
+        // Each part of a blob names all of its blocks.
+        let mut blobs = BTreeSet::new();
         for e in o.extents.within(offset / BLOCK, end.div_ceil(BLOCK)) {
+            if e.blob.is_some() && !blobs.insert(e.phys) {
+                continue;
+            }
             for b in e.disk() {
                 let here = self.dirty(b).is_some_and(|d| d.data.is_some())
                     || cache.contains(b)

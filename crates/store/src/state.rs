@@ -151,8 +151,8 @@ pub struct State {
     /// What data of the transaction in the making is to be compressed by.
     pub compression: Option<Compression>,
     pub codecs: RefCell<Codecs>,
-    /// The blob that was unpacked last, by its first block: whoever reads a part of it often reads the next one, too.
-    pub unpacked: RefCell<Option<(u64, Bytes)>>,
+    /// The blob that was unpacked last, and its first block: whoever reads a part of it often reads the next one, too.
+    pub unpacked: RefCell<Option<(u64, Blob, Bytes)>>,
 }
 
 impl State {
@@ -162,7 +162,7 @@ impl State {
         let cache = self.cache.borrow();
         let records = cache.onode_bytes + cache.rows.len() as u64 * ROW_WEIGHT;
         let unpacked = self.unpacked.borrow();
-        let records = records + unpacked.as_ref().map_or(0, |(_, data)| data.len() as u64);
+        let records = records + unpacked.as_ref().map_or(0, |(_, _, data)| data.len() as u64);
         self.active.bytes() + frozen + records + self.blocks.borrow().bytes() + self.reads.bytes()
     }
 

@@ -191,8 +191,9 @@ impl State {
         blob: Blob,
         crcs: &[u32],
     ) -> Result<()> {
-        self.unmap(o, pool, run.at, run.at + run.len)?;
+        // First of all: what fails from here on gives them back.
         self.took(pool, run.phys, blob.disk_blocks());
+        self.unmap(o, pool, run.at, run.at + run.len)?;
         self.count_blob(pool, &blob, 1);
         self.fill_direct(run.phys, crcs);
         o.extents.insert(Extent {
@@ -460,10 +461,10 @@ impl State {
             let from = self.tx.objects[i].oid.object.pool;
             self.count_blocks(from, -blocks);
             self.count_blocks(dst.object.pool, blocks);
-            let blobs = moved.iter().flat_map(|o| o.extents.iter()).filter_map(|e| e.blob);
-            for blob in blobs.filter(|_| from != dst.object.pool) {
-                self.count_blob(from, &blob, -1);
-                self.count_blob(dst.object.pool, &blob, 1);
+            let blobs = moved.as_ref().map(|o| o.extents.blobs()).unwrap_or_default();
+            for blob in blobs.values().filter(|_| from != dst.object.pool) {
+                self.count_blob(from, blob, -1);
+                self.count_blob(dst.object.pool, blob, 1);
             }
             self.tx.objects[to].current = moved;
         }

@@ -256,3 +256,77 @@ fn blobs_written_over_at_random_leave_bounded_garbage() {
     store.close().unwrap();
     check(&disk, "written over");
 }
+
+/// The same for what compresses, written over by blobs: however they lie over each other, and also when their length changes.
+#[test]
+fn blobs_written_over_by_blobs_leave_bounded_garbage() {
+    use bytes::Bytes;
+    use types::{Op, Transaction};
+    const BLOCKS: u64 = 256;
+    let mut dice = Dice::new(5);
+    // A quarter of each block can be saved.
+    let noise: Vec<u8> = (0..BLOCKS * 4096)
+        .map(|i| if i % 4096 < 3072 { dice.roll() as u8 } else { 0 })
+        .collect();
+    let run = |blob_blocks: u64, writes: &mut dyn Iterator<Item = (u64, u64, Option<u64>)>| {
+        let options = Options {
+            max_bytes: Some(16 << 20),
+            ..options()
+        };
+        let disk = SimDisk::new();
+        Store::mkfs_on(Arc::new(disk.clone()), &options).unwrap();
+        let mut store = Store::open_on(Arc::new(disk.clone()), &options, nobody()).unwrap();
+        store.queue(Generator::first()).unwrap();
+        let mut write = |from: u64, to: u64, blob_blocks: Option<u64>| {
+            let mut t = Transaction::new(coll(0));
+            t.ops.push(Op::Write {
+                oid: oid(0),
+                offset: from * 4096,
+                data: Bytes::copy_from_slice(&noise[..((to - from) * 4096) as usize]),
+            });
+            let packed = blob_blocks.map(|n| Compression {
+                algorithm: store::Algorithm::Lz4,
+                min_blob: 8192,
+                max_blob: n * 4096,
+                required_ratio: 0.875,
+            });
+            store.queue_compressed(t, packed).unwrap();
+            let now = store.usage()[&1];
+            assert!(now.allocated < 2 * now.stored, "[{from}, {to}): {now:?}");
+            if from % 16 == 0 {
+                store.checkpoint().unwrap();
+            }
+        };
+        write(0, BLOCKS, Some(blob_blocks));
+        writes.for_each(|(from, to, n)| write(from, to, n));
+        assert!(store.usage()[&1].compressed > 0, "nothing is compressed");
+        store.close().unwrap();
+        assert!(Store::check_on(Arc::new(disk), &options).unwrap().is_clean());
+    };
+    // Each leaves a block of the one before it.
+    for n in [16, 128] {
+        run(n, &mut (1..n - 1).map(|k| (k, n, Some(n))));
+    }
+    // All are written over but their ends, and then by smaller ones in what is not theirs any more.
+    let smaller = [64, 32, 16, 8].into_iter().flat_map(|n| {
+        let over = (0..BLOCKS)
+            .step_by(2 * n)
+            .map(move |at| (at, at + 2 * n as u64 - 1, None));
+        over.chain(
+            (0..BLOCKS)
+                .step_by(2 * n)
+                .map(move |at| (at, at + n as u64, Some(n as u64))),
+        )
+    });
+    run(128, &mut smaller.collect::<Vec<_>>().into_iter());
+    for seed in 0..4 {
+        let mut dice = Dice::new(seed);
+        let any = std::iter::from_fn(|| {
+            let from = dice.below(BLOCKS);
+            let to = BLOCKS.min(from + 1 + dice.below(40));
+            let n = [None, Some(4), Some(16), Some(24), Some(128)][dice.below(5) as usize];
+            Some((from, to, n))
+        });
+        run(16, &mut any.take(300));
+    }
+}

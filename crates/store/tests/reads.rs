@@ -9,11 +9,13 @@ use common::*;
 use io::disk::HostDisk;
 use io::disk::{Mode, sim::Dice};
 use std::sync::Arc;
-use store::{Options, Store, Ticket};
+use std::time::{Duration, Instant};
+use store::{Algorithm, Compression, Options, Store, Ticket};
 use types::{Op, Transaction};
 
 const OBJECTS: u64 = 4;
 const SIZE: u64 = 256 << 10;
+const NOISE: u64 = 128 << 10;
 
 fn small() -> Options {
     Options {
@@ -40,12 +42,13 @@ fn write(n: u64, offset: u64, data: Bytes) -> Transaction {
 
 /// What is read, with or without a ticket, early or late, in one piece or several, is always what was written last.
 /// How many prefetches were started, and how many reads came in several pieces.
-fn churn(mode: Mode, seed: u64) -> (usize, usize) {
+fn churn(mode: Mode, seed: u64, compression: Option<Compression>) -> (usize, usize) {
     let dir = tempfile::tempdir().unwrap();
     Store::mkfs(dir.path(), &small()).unwrap();
     let disk = Arc::new(HostDisk::with_mode(dir.path(), mode));
     let mut store = Store::open_on(disk, &small(), nobody()).unwrap();
     let mut dice = Dice::new(seed);
+    let noise: Vec<u8> = (0..NOISE).map(|_| dice.roll() as u8).collect();
     let mut content = vec![vec![0u8; SIZE as usize]; OBJECTS as usize];
     store.queue(Generator::first()).unwrap();
     for n in 0..OBJECTS {
@@ -63,9 +66,18 @@ fn churn(mode: Mode, seed: u64) -> (usize, usize) {
                     // Direct: fresh extents, and the old ones are freed.
                     _ => (at / 65536 * 65536, 65536),
                 };
-                let data = vec![dice.roll() as u8; len as usize];
+                let shift = dice.below(NOISE);
+                let data: Vec<u8> = match compression {
+                    None => vec![shift as u8; len as usize],
+                    // Half of each block can be saved: what is left of a blob is many blocks.
+                    Some(_) => (at..at + len)
+                        .map(|i| noise[((i + shift) % NOISE) as usize] * (i / 2048 % 2) as u8)
+                        .collect(),
+                };
                 content[n as usize][at as usize..(at + len) as usize].copy_from_slice(&data);
-                store.queue(write(n, at, data.into())).unwrap();
+                store
+                    .queue_compressed(write(n, at, data.into()), compression)
+                    .unwrap();
             }
             3..=5 => {
                 if let Some(ticket) = store.prefetch(&oid(n), at, len).unwrap() {
@@ -106,6 +118,24 @@ fn churn(mode: Mode, seed: u64) -> (usize, usize) {
         }
     }
     assert!(store.counters().checkpoints > 5);
+    assert_eq!(compression.is_some(), store.statfs().compressed > 0);
+    // All that the tickets brought goes with them: there is room for as much as at first.
+    open.into_iter().for_each(|(ticket, ..)| store.release(ticket));
+    store.checkpoint().unwrap();
+    for n in 0..OBJECTS {
+        store.uncache(&oid(n), 0, SIZE).unwrap();
+    }
+    // Reads that nobody waits for end, too.
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let ticket = loop {
+        store.prefetched();
+        match store.prefetch(&oid(0), 0, SIZE).unwrap() {
+            Some(ticket) => break ticket,
+            None => assert!(Instant::now() < deadline, "no room for reads is left"),
+        }
+        store.wait_reads().unwrap();
+    };
+    store.release(ticket);
     store.close().unwrap();
     assert!(Store::check(dir.path(), &small()).unwrap().is_clean());
     (started, in_pieces)
@@ -114,9 +144,20 @@ fn churn(mode: Mode, seed: u64) -> (usize, usize) {
 #[test]
 fn a_prefetch_never_brings_old_data() {
     for (seed, mode) in [Mode::Auto, Mode::Direct, Mode::Plain].into_iter().enumerate() {
-        let (started, in_pieces) = churn(mode, seed as u64);
+        let (started, in_pieces) = churn(mode, seed as u64, None);
         assert!(started > 100, "{mode:?}: only {started} prefetches");
         assert!(in_pieces > 10, "{mode:?}: only {in_pieces} reads in pieces");
+        let packed = Compression {
+            algorithm: Algorithm::Lz4,
+            min_blob: 8192,
+            max_blob: 64 << 10,
+            required_ratio: 0.875,
+        };
+        let (started, _) = churn(mode, seed as u64, Some(packed));
+        assert!(
+            started > 100,
+            "{mode:?}: only {started} prefetches of what is compressed"
+        );
     }
 }
 

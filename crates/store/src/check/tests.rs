@@ -59,7 +59,10 @@ fn store() -> SimDisk {
 
 /// What a check says after `change` was made to the index.
 fn said(change: impl Fn(&mut dyn Change) -> Result<()>) -> Vec<String> {
-    let disk = store();
+    said_of(store(), change)
+}
+
+fn said_of(disk: SimDisk, change: impl Fn(&mut dyn Change) -> Result<()>) -> Vec<String> {
     assert!(
         Store::check_on(Arc::new(disk.copy()), &options())
             .unwrap()
@@ -420,4 +423,44 @@ fn a_listing_ends_where_it_is_told_to() {
         assert_eq!(names(s, "bb", 10), ["a", "bb"]);
         assert_eq!(s.list_within(&oid("b"), &oid("a"), 10).unwrap(), []);
     });
+}
+
+/// Two parts of a blob of which one says more of it than there is: an error, whatever was unpacked before.
+#[test]
+fn parts_that_do_not_agree_about_their_blob() {
+    let disk = store();
+    let mut s = Store::open_on(Arc::new(disk.clone()), &options(), Arc::new(|| {})).unwrap();
+    let mut t = Transaction::new(SPgId::replicated(PgId::new(1, 0)));
+    t.ops.push(Op::Write {
+        oid: oid("d"),
+        offset: 0,
+        data: vec![5; 65536].into(),
+    });
+    let packed = crate::Compression {
+        algorithm: crate::Algorithm::Zstd,
+        min_blob: 8192,
+        max_blob: 32768,
+        required_ratio: 0.875,
+    };
+    s.queue_compressed(t, Some(packed)).unwrap();
+    s.close().unwrap();
+    let found = said_of(disk, |w| {
+        let mut o = record(w, "d");
+        let first = *o.extents.iter().next().unwrap();
+        let blob = first.blob.unwrap();
+        o.extents.remove(8, 16, &mut crate::onode::Removed::default());
+        let more = crate::compress::Blob::new(blob.algorithm, 16, blob.bytes() as u32);
+        o.extents.insert(crate::onode::Extent {
+            at: 8,
+            blob: Some(more.behind(8)),
+            ..first
+        });
+        put_record(w, "d", &o)
+    });
+    let bad = |byte: u64| {
+        found
+            .iter()
+            .any(|p| p.ends_with(&format!("d: bad block at byte {byte}")))
+    };
+    assert!(bad(32768) && !bad(0), "{found:#?}");
 }

@@ -123,6 +123,58 @@ mod tests {
         store().checkpoint().unwrap();
     }
 
+    /// One pool's blob, cut into two parts: a write that fails over it, then a rename to another pool.
+    #[test]
+    fn blobs_are_counted_once_and_given_back() {
+        let mut s = store();
+        let packed = crate::Compression {
+            algorithm: crate::Algorithm::Lz4,
+            min_blob: 8192,
+            max_blob: 65536,
+            required_ratio: 0.875,
+        };
+        let mut dice = io::disk::sim::Dice::new(1);
+        let data: Vec<u8> = (0..65536)
+            .map(|i| if i < 32768 { dice.roll() as u8 } else { 0 })
+            .collect();
+        let all = || {
+            let mut t = Transaction::new(SPgId::replicated(PgId::new(1, 0)));
+            t.ops.push(Op::Write {
+                oid: oid(),
+                offset: 0,
+                data: data.clone().into(),
+            });
+            t
+        };
+        s.queue_compressed(all(), Some(packed)).unwrap();
+        queue(&mut s, vec![write(16384)]);
+        let usage = s.usage()[&1];
+        let (blob, kept) = (usage.compressed_allocated, usage.allocated);
+        assert!(blob > 32768 && kept == blob + 8192, "{usage:?}");
+
+        // Its blocks' counts do not fit: it cannot be written over.
+        let o = s.state.object(&oid()).unwrap().unwrap();
+        let last = o.extents.iter().next().unwrap().disk().end - 1;
+        let refs = s.state.active.refs.insert(last, 0);
+        assert_eq!(refs, Some(1));
+        let free = s.state.alloc.free();
+        s.queue_compressed(all(), Some(packed)).unwrap_err();
+        assert_eq!(s.state.alloc.free(), free, "a refused write keeps no blocks");
+        s.check_accounts();
+        s.state.active.refs.insert(last, 1);
+
+        let mut dst = oid();
+        dst.object.pool = 2;
+        queue(&mut s, vec![Op::Rename { src: oid(), dst }]);
+        let usage = s.usage();
+        assert!(!usage.contains_key(&1), "{usage:?}");
+        assert_eq!(
+            (usage[&2].compressed_allocated, usage[&2].allocated),
+            (blob, kept)
+        );
+        s.checkpoint().unwrap();
+    }
+
     #[test]
     #[should_panic(expected = "every block that was taken or freed since the start is in a pool's usage")]
     fn a_block_that_no_pool_counts_is_noticed() {
