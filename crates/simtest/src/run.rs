@@ -89,8 +89,8 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// `evening`: with all that evens the cluster out.
-pub async fn seed(sim: Sim, evening: bool) -> Outcome {
+/// What a seed is to be. `evening`: with all that evens the cluster out.
+pub fn plan(sim: &Sim, evening: bool) -> Plan {
     let mut plan = Plan::draw(&mut sim.dice("plan"));
     plan.more(&mut sim.dice("more of the plan"));
     plan.merges(&mut sim.dice("merges of the plan"));
@@ -102,6 +102,11 @@ pub async fn seed(sim: Sim, evening: bool) -> Outcome {
     plan.marks(&mut sim.dice("marked down"));
     plan.compression(&mut sim.dice("compression"));
     plan.evening(&mut sim.dice("evening"), evening);
+    plan
+}
+
+/// The run of a plan.
+pub async fn seed(sim: Sim, plan: Plan) -> Outcome {
     sim.trace.note(format_args!("PLAN {plan}"));
     let history = Rc::new(History::default());
     let mut lived = Lived::default();
