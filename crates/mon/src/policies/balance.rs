@@ -339,7 +339,8 @@ pub fn items(map: &OsdMap, moves: &[Move]) -> BTreeMap<PgId, Vec<(OsdId, OsdId)>
     out
 }
 
-fn set(map: &mut OsdMap, pg: PgId, items: &[(OsdId, OsdId)]) {
+/// As the map would have it.
+pub fn set(map: &mut OsdMap, pg: PgId, items: &[(OsdId, OsdId)]) {
     match items.is_empty() {
         true => drop(map.pg_upmap_items.remove(&pg)),
         false => drop(map.pg_upmap_items.insert(pg, items.to_vec())),

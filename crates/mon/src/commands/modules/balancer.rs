@@ -373,10 +373,7 @@ fn execute(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     }
     let mut trial = map.clone();
     for (pg, list) in &plan.items {
-        match list.is_empty() {
-            true => drop(trial.pg_upmap_items.remove(pg)),
-            false => drop(trial.pg_upmap_items.insert(*pg, list.clone())),
-        }
+        balance::set(&mut trial, *pg, list);
     }
     let stale = balance::stale(&trial, usize::MAX);
     if let Some(pg) = plan.items.keys().find(|pg| stale.contains_key(pg)) {
@@ -399,10 +396,7 @@ fn judged(cmd: &Command, ctx: &Context<'_>) -> Result<(String, Score), Outcome> 
     if let Some(plan) = find(ctx, option) {
         let mut map = ctx.map().clone();
         for (pg, list) in plan.items {
-            match list.is_empty() {
-                true => drop(map.pg_upmap_items.remove(&pg)),
-                false => drop(map.pg_upmap_items.insert(pg, list)),
-            }
+            balance::set(&mut map, pg, &list);
         }
         let score = Score::of(&map, &Survey::of(&map, ctx.stats), None);
         return Ok((format!("plan {option} final"), score));
