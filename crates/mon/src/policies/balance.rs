@@ -407,67 +407,6 @@ fn still_good(map: &OsdMap, pg: PgId, items: &[(OsdId, OsdId)], reach: &Reach) -
     left
 }
 
-/// How uneven it is, for people: which part of what there is lies on OSDs that hold more than they should. 0 is even.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Score {
-    pub pgs: f64,
-    pub objects: f64,
-    pub bytes: f64,
-    /// By OSD: groups, objects, bytes; and which part of each it should hold.
-    pub osds: BTreeMap<OsdId, ([u64; 3], f64)>,
-}
-
-impl Score {
-    /// Of all pools, or some.
-    pub fn of(map: &OsdMap, survey: &Survey, pools: Option<&BTreeSet<PoolId>>) -> Self {
-        let mut out = Self::default();
-        let mut should: BTreeMap<OsdId, [f64; 3]> = BTreeMap::new();
-        let mut all = [0.0; 3];
-        let mut reaches: BTreeMap<u8, (Reach, f64)> = BTreeMap::new();
-        let weight = |o: &OsdId| f64::from(map.crush.weight_of(*o).unwrap_or(0)) * f64::from(map.weight(*o));
-        for (pg, g) in &survey.groups {
-            let Some(pool) = map.pool(pg.pool) else { continue };
-            if pools.is_some_and(|p| !p.contains(&pg.pool)) {
-                continue;
-            }
-            let rule = pool.crush_rule;
-            let (reach, sum) = reaches.entry(rule).or_insert_with(|| {
-                let reach = Reach::of(map, u32::from(rule));
-                let sum = reach.domain.keys().map(weight).sum();
-                (reach, sum)
-            });
-            let one = [1, g.objects, g.bytes];
-            for osd in &g.up {
-                let held = &mut out.osds.entry(*osd).or_default().0;
-                (0..3).for_each(|i| held[i] += one[i]);
-            }
-            let copies = g.up.len() as f64;
-            (0..3).for_each(|i| all[i] += one[i] as f64 * copies);
-            for osd in reach.domain.keys() {
-                let part = if *sum > 0.0 { weight(osd) / *sum } else { 0.0 };
-                let s = should.entry(*osd).or_default();
-                (0..3).for_each(|i| s[i] += one[i] as f64 * copies * part);
-            }
-        }
-        let mut over = [0.0; 3];
-        for osd in should.keys().copied().collect::<Vec<_>>() {
-            let s = should[&osd];
-            let held = out.osds.entry(osd).or_default();
-            held.1 = if all[0] > 0.0 { s[0] / all[0] } else { 0.0 };
-            (0..3).for_each(|i| over[i] += (held.0[i] as f64 - s[i]).max(0.0));
-        }
-        let part = |i: usize| if all[i] > 0.0 { over[i] / all[i] } else { 0.0 };
-        (out.pgs, out.objects, out.bytes) = (part(0), part(1), part(2));
-        out
-    }
-
-    /// One number: bytes count, and groups where there are no bytes.
-    pub fn total(&self) -> f64 {
-        let any = self.osds.values().any(|(held, _)| held[2] > 0);
-        if any { self.bytes } else { self.pgs }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
