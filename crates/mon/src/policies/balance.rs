@@ -15,13 +15,16 @@ use crate::policies::survey::Survey;
 use cluster::{ClusterState, ClusterStats};
 use crush::step_op;
 use std::collections::{BTreeMap, BTreeSet};
-use types::osdmap::{Incremental, OsdMap};
+use types::osdmap::{Incremental, OsdMap, osd_state};
 use types::{OsdId, PgId, PoolId};
 
 /// Overfull, underfull: by this part of what an OSD should hold,
 const OFF_RATIO: f64 = 0.05;
 /// and by this part of its disk, below which nobody gains much.
 pub const OFF_DISK: f64 = 0.01;
+/// What a move gains at least, as a part of `bytes² / weight` of the group itself on both OSDs: so a group comes back only
+/// when what they hold has changed by a quarter of its bytes.
+const GAIN_MIN: f64 = 0.25;
 /// OSDs looked at, the most overfull and the most underfull ones, for each move.
 const LOOKED_AT: usize = 4;
 
@@ -100,12 +103,19 @@ fn is_plain(map: &OsdMap, rule: u32) -> bool {
     one && parts(map, rule).len() == 1
 }
 
+fn is_full(map: &OsdMap, id: OsdId) -> bool {
+    let full = osd_state::NEARFULL | osd_state::BACKFILLFULL | osd_state::FULL;
+    map.osd(id).is_some_and(|o| o.state & full != 0)
+}
+
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Disk {
     pub weight: f64,
     /// Of copies that shall be there.
     pub bytes: f64,
     pub capacity: f64,
+    /// Nearly full, or more: nothing is moved there, whatever its weight says.
+    pub full: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -150,6 +160,7 @@ impl Field {
                 weight: weight / f64::from(0x1_0000) / f64::from(0x1_0000),
                 bytes: 0.0,
                 capacity: capacity as f64,
+                full: is_full(map, id),
             };
             out.disks.insert(id, disk);
         }
@@ -202,13 +213,15 @@ impl Field {
         out
     }
 
-    /// By how much [`Self::unevenness`] changes if so many bytes go from one OSD to another.
-    fn change(&self, bytes: f64, from: OsdId, to: OsdId) -> Option<f64> {
-        let (a, b) = (self.disks.get(&from)?, self.disks.get(&to)?);
+    /// By how much [`Self::unevenness`] changes if so many bytes go from one OSD to another; None: it gains less than
+    /// [`GAIN_MIN`].
+    fn change(bytes: f64, a: &Disk, b: &Disk) -> Option<f64> {
         if a.weight <= 0.0 || b.weight <= 0.0 {
             return None;
         }
-        Some(bytes * (bytes - 2.0 * a.bytes) / a.weight + bytes * (bytes + 2.0 * b.bytes) / b.weight)
+        let change = bytes * (bytes - 2.0 * a.bytes) / a.weight + bytes * (bytes + 2.0 * b.bytes) / b.weight;
+        let cost = bytes * bytes * (1.0 / a.weight + 1.0 / b.weight);
+        (change < -GAIN_MIN * cost).then_some(change)
     }
 
     /// Makes a move.
@@ -224,16 +237,24 @@ impl Field {
         }
     }
 
+    fn targets(&self, reach: &Reach) -> Targets<'_> {
+        let off = self.off(reach);
+        let over = off.iter().filter(|(_, e)| *e > 0.0).map(|(o, _)| *o);
+        let under = off.iter().filter(|(_, e)| *e < 0.0).map(|(o, _)| *o);
+        let taking = |o: OsdId| Some((o, self.disks.get(&o).filter(|d| !d.full)?));
+        Targets {
+            over: over.take(LOOKED_AT).collect(),
+            under: under.filter_map(taking).take(LOOKED_AT).collect(),
+            all: reach.domain.keys().copied().filter_map(taking).collect(),
+        }
+    }
+
     /// The move that helps most, of those that bring an OSD that is off nearer to what it should hold.
     fn best(&self, moved: &BTreeSet<PgId>, bytes_max: f64) -> Option<Move> {
         let mut best: Option<(f64, Move)> = None;
         for (rule, reach) in &self.reach {
-            let off = self.off(reach);
-            let over = off.iter().filter(|(_, e)| *e > 0.0).take(LOOKED_AT);
-            let over: BTreeSet<OsdId> = over.map(|(o, _)| *o).collect();
-            let under = off.iter().filter(|(_, e)| *e < 0.0).take(LOOKED_AT);
-            let under: BTreeSet<OsdId> = under.map(|(o, _)| *o).collect();
-            if over.is_empty() && under.is_empty() {
+            let targets = self.targets(reach);
+            if targets.over.is_empty() && targets.under.is_empty() {
                 continue;
             }
             let groups = self.groups.iter().filter(|(_, g)| g.rule == *rule);
@@ -242,13 +263,16 @@ impl Field {
                     continue;
                 }
                 for from in &g.up {
-                    let all = over.contains(from);
-                    let to = reach.domain.keys().filter(|to| all || under.contains(to));
-                    for to in to.filter(|to| reach.allows(&g.up, *from, **to)) {
-                        let Some(change) = self.change(g.bytes as f64, *from, *to) else {
+                    let Some(disk) = self.disks.get(from) else {
+                        continue;
+                    };
+                    for (to, other) in targets.of(*from) {
+                        let Some(change) = Self::change(g.bytes as f64, disk, other) else {
                             continue;
                         };
-                        if change < best.as_ref().map_or(0.0, |(c, _)| *c) {
+                        // Few are better than what was found: only these are asked whether they are allowed.
+                        let better = change < best.as_ref().map_or(0.0, |(c, _)| *c);
+                        if better && reach.allows(&g.up, *from, *to) {
                             let m = Move {
                                 pg: *pg,
                                 from: *from,
@@ -262,6 +286,26 @@ impl Field {
             }
         }
         best.map(|(_, m)| m)
+    }
+}
+
+/// Where copies under a rule may be moved to.
+struct Targets<'a> {
+    /// Those that hold too much: from them to any.
+    over: BTreeSet<OsdId>,
+    /// Those that hold too little: to them from any.
+    under: Vec<(OsdId, &'a Disk)>,
+    all: Vec<(OsdId, &'a Disk)>,
+}
+
+impl<'a> Targets<'a> {
+    /// Of a copy on this OSD: few, but for the few OSDs that hold too much.
+    fn of(&self, from: OsdId) -> &[(OsdId, &'a Disk)] {
+        if self.over.contains(&from) {
+            &self.all
+        } else {
+            &self.under
+        }
     }
 }
 
@@ -446,6 +490,7 @@ mod tests {
                         weight,
                         bytes: 0.0,
                         capacity: weight * 4000.0 * MIB as f64,
+                        full: false,
                     };
                     field.disks.insert(osd, disk);
                     reach.domain.insert(osd, host as i32);
@@ -519,9 +564,63 @@ mod tests {
             field.reach.get_mut(&0).unwrap().domain.remove(&gone);
             prop_assert!(plan(&field, bounds).iter().all(|m| m.to != gone));
         }
+
+        #[test]
+        fn nothing_goes_where_a_disk_is_nearly_full(case in case(), full in 0usize..6) {
+            let Case { mut field, bounds } = case;
+            let full = *field.disks.keys().nth(full % field.disks.len()).unwrap();
+            field.disks.get_mut(&full).unwrap().full = true;
+            prop_assert!(plan(&field, bounds).iter().all(|m| m.to != full));
+        }
     }
 
-    fn cluster() -> Cluster {
+    /// OSDs of weight 1 in domains of their own, each with so many bytes, and groups of one copy.
+    fn plain(held: &[u64], groups: &[(OsdId, u64)]) -> Field {
+        let mut out = Field::default();
+        let mut reach = Reach::default();
+        for (osd, bytes) in (0..).zip(held) {
+            let disk = Disk {
+                weight: 1.0,
+                bytes: *bytes as f64,
+                ..Disk::default()
+            };
+            out.disks.insert(osd, disk);
+            out.total += *bytes as f64;
+            reach.domain.insert(osd, osd);
+        }
+        for (seed, (osd, bytes)) in (0..).zip(groups) {
+            let (up, bytes, rule) = (vec![*osd], *bytes, 0);
+            out.groups.insert(PgId::new(1, seed), Load { up, bytes, rule });
+        }
+        out.reach.insert(0, reach);
+        out
+    }
+
+    #[test]
+    fn a_group_does_not_go_back_and_forth() {
+        let bounds = Bounds { moves: 9, ratio: 1.0 };
+        // The sum would fall, by next to nothing.
+        assert_eq!(plan(&plain(&[151, 50], &[(0, 100)]), bounds), []);
+        assert_eq!(plan(&plain(&[161, 40], &[(0, 100)]), bounds), []);
+        let m = plan(&plain(&[163, 37], &[(0, 100)]), bounds)[0];
+        assert_eq!((m.from, m.to), (0, 1));
+        // It is there: the other one holds more now, and some is written there.
+        assert_eq!(plan(&plain(&[63, 137], &[(1, 100)]), bounds), []);
+        assert_eq!(plan(&plain(&[63, 187], &[(1, 100)]), bounds), []);
+    }
+
+    #[test]
+    fn few_osds_are_looked_at_for_most_copies() {
+        let held: Vec<u64> = (0..1000).map(|i| 1000 + i % 10 * 100).collect();
+        let field = plain(&held, &[]);
+        let targets = field.targets(&field.reach[&0]);
+        assert_eq!(targets.over.len(), LOOKED_AT);
+        let long = (0..1000).filter(|o| targets.of(*o).len() > LOOKED_AT);
+        assert_eq!(long.count(), LOOKED_AT, "from these to all");
+    }
+
+    /// Four OSDs, with groups of different sizes.
+    pub fn cluster() -> Cluster {
         let mut c = Cluster::with_osds(4);
         let out = c.run(
             r#"{"prefix":"osd pool create","pool":"p","pg_num":32,"size":2}"#,

@@ -32,6 +32,8 @@ const SLEEP_SEC: u64 = 60;
 /// Steps, and stale replacements.
 const STEP_SEC: u64 = 5;
 const MOVES_DEFAULT: u64 = 10;
+/// Each is looked for among all groups, while the monitor waits.
+const MOVES_MOST: u64 = 100;
 const MISPLACED_MAX: f64 = 0.05;
 /// Groups of which stale replacements are taken away at once.
 const STALE_MAX: usize = 256;
@@ -76,7 +78,7 @@ pub fn misplaced_max(state: &ClusterState) -> f64 {
 /// How much one plan may move, where so much lies elsewhere already.
 pub fn bounds(state: &ClusterState, misplaced: f64) -> Bounds {
     Bounds {
-        moves: number(state, MOVES_MAX, MOVES_DEFAULT).min(10_000) as usize,
+        moves: number(state, MOVES_MAX, MOVES_DEFAULT).min(MOVES_MOST) as usize,
         ratio: (misplaced_max(state) - misplaced).max(0.0),
     }
 }
