@@ -49,8 +49,7 @@ pub fn stale_keys(state: &ClusterState) -> Vec<String> {
 
 /// True if an operator turned all of it off.
 pub fn is_off(state: &ClusterState) -> bool {
-    let set = state.config.get("mgr", NOAUTOSCALE);
-    set == Some("true")
+    state.mgr_option(NOAUTOSCALE) == Some("true")
 }
 
 /// The mode of a new pool that names none: what was configured; else `on` where nobody gave a number of groups, so that it

@@ -45,27 +45,22 @@ const NAMED_MAX: usize = 10;
 pub const NOTHING: &str = "Unable to find further optimization, or pool(s) pg_num is decreasing, or distribution is already perfect";
 pub const PLANNED: &str = "Optimization plan created successfully";
 
-fn option<'a>(state: &'a ClusterState, name: &str) -> Option<&'a str> {
-    let db = &state.config;
-    db.get("mgr", name).or_else(|| db.get("global", name))
-}
-
 fn number<T: std::str::FromStr>(state: &ClusterState, name: &str, default: T) -> T {
-    let set = option(state, name).and_then(|v| v.parse().ok());
+    let set = state.mgr_option(name).and_then(|v| v.parse().ok());
     set.unwrap_or(default)
 }
 
 pub fn is_active(state: &ClusterState) -> bool {
-    option(state, ACTIVE) != Some("false")
+    state.mgr_option(ACTIVE) != Some("false")
 }
 
 pub fn mode(state: &ClusterState) -> &str {
-    option(state, MODE).unwrap_or("upmap")
+    state.mgr_option(MODE).unwrap_or("upmap")
 }
 
 /// The pools that are balanced by themselves; None: all.
 pub fn pools(state: &ClusterState) -> Option<BTreeSet<PoolId>> {
-    let text = option(state, POOLS).unwrap_or("");
+    let text = state.mgr_option(POOLS).unwrap_or("");
     let ids = text.split(',').filter_map(|id| id.trim().parse().ok());
     let ids: BTreeSet<PoolId> = ids.filter(|id| state.osdmap.pool(*id).is_some()).collect();
     (!ids.is_empty()).then_some(ids)
