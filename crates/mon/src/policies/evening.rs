@@ -58,12 +58,12 @@ pub fn mode(state: &ClusterState) -> &str {
     state.mgr_option(MODE).unwrap_or("upmap")
 }
 
-/// The pools that are balanced by themselves; None: all.
+/// The pools that are balanced by themselves; None: all. Of pools that are named and gone nothing is left to balance.
 pub fn pools(state: &ClusterState) -> Option<BTreeSet<PoolId>> {
     let text = state.mgr_option(POOLS).unwrap_or("");
     let ids = text.split(',').filter_map(|id| id.trim().parse().ok());
     let ids: BTreeSet<PoolId> = ids.filter(|id| state.osdmap.pool(*id).is_some()).collect();
-    (!ids.is_empty()).then_some(ids)
+    (!text.trim().is_empty()).then_some(ids)
 }
 
 pub fn misplaced_max(state: &ClusterState) -> f64 {
