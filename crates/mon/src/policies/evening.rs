@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use types::clusterlog::LogLevel;
-use types::osdmap::{OsdMap, map_flag};
-use types::{PoolId, Utime, release};
+use types::osdmap::{Incremental, OsdMap, map_flag};
+use types::{Epoch, PoolId, Utime, release};
 
 pub const ACTIVE: &str = "mgr/balancer/active";
 pub const MODE: &str = "mgr/balancer/mode";
@@ -232,7 +232,7 @@ pub fn moves(
         ));
     }
     let (misplaced, most) = (survey.misplaced_ratio(), misplaced_max(state));
-    if misplaced > most {
+    if misplaced >= most {
         return Err(format!(
             "Too many objects ({misplaced:.6} > {most:.6}) are misplaced; try again later"
         ));
@@ -258,6 +258,9 @@ impl Thought {
         self.scale(state, now, &mut out);
         self.step(state, now, &mut out);
         self.balance(state, now, &mut out);
+        // No epoch in which nothing is new.
+        let nothing = Incremental::next_after(&state.osdmap, now);
+        out.osdmap = out.osdmap.filter(|inc| **inc != nothing);
         out
     }
 
