@@ -357,7 +357,7 @@ pub fn with(items: &[(OsdId, OsdId)], from: OsdId, to: OsdId) -> Vec<(OsdId, Osd
 }
 
 /// Moves as replacements; an empty list: the group has none any more. Only those that bring about, by the map's own
-/// reckoning, what was meant.
+/// reckoning, what was meant, and is not so already.
 pub fn items(map: &OsdMap, moves: &[Move]) -> BTreeMap<PgId, Vec<(OsdId, OsdId)>> {
     let mut trial = map.clone();
     let mut out = BTreeMap::new();
@@ -366,6 +366,9 @@ pub fn items(map: &OsdMap, moves: &[Move]) -> BTreeMap<PgId, Vec<(OsdId, OsdId)>
             map.pg_to_up_acting(m.pg).up,
             map.pool(m.pg.pool).map_or(0, |p| usize::from(p.size)),
         );
+        if !before.contains(&m.from) || before.contains(&m.to) {
+            continue;
+        }
         let mut wanted = before;
         wanted
             .iter_mut()
@@ -452,7 +455,7 @@ fn still_good(map: &OsdMap, pg: PgId, items: &[(OsdId, OsdId)], reach: &Reach) -
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
     use crate::commands::sample::Cluster;
     use crate::policies::evening;
@@ -673,6 +676,9 @@ mod tests {
             };
             let (items, mut changes) = (items(&c.state.osdmap, &moves), cluster::Changes::none());
             assert_eq!(items.len(), moves.len());
+            let mut there = (*c.state.osdmap).clone();
+            items.iter().for_each(|(pg, list)| set(&mut there, *pg, list));
+            assert_eq!(super::items(&there, &moves), BTreeMap::new(), "it is so already");
             write(&c.state.osdmap, &items, changes.inc(&c.state, c.now));
             c.state = c.state.apply(changes, c.now).unwrap().0;
             c.report();

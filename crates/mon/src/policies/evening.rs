@@ -159,6 +159,8 @@ impl Evening {
 #[derive(Debug, Default)]
 pub struct Thought {
     due: Due,
+    /// Of the OSD map that it was decided from.
+    epoch: Epoch,
     survey: Survey,
     adjustments: Vec<Adjustment>,
     moves: Vec<Move>,
@@ -170,6 +172,7 @@ pub struct Thought {
 pub fn think(due: Due, state: &ClusterState, stats: &ClusterStats) -> Thought {
     let mut out = Thought {
         due,
+        epoch: state.osdmap.epoch,
         ..Thought::default()
     };
     if !(due.scale || due.step || due.balance) {
@@ -270,6 +273,12 @@ impl Thought {
         out
     }
 
+    /// True if the survey is of an older map. It may be that what was decided came about, although nobody said so: what
+    /// moves data is decided again from reports about it.
+    fn is_overtaken(&self, map: &OsdMap) -> bool {
+        map.epoch != self.epoch
+    }
+
     fn tidy(&self, state: &ClusterState, now: Utime, to: &mut Changes) {
         if !self.due.tidy {
             return;
@@ -318,7 +327,8 @@ impl Thought {
 
     fn step(&self, state: &ClusterState, now: Utime, to: &mut Changes) {
         let map = &*state.osdmap;
-        if !self.due.step || !self.survey.is_clean() || is_held(map) {
+        let ready = self.survey.is_clean() && !is_held(map);
+        if !self.due.step || !ready || self.is_overtaken(map) {
             return;
         }
         let part = misplaced_max(state) - self.survey.misplaced_ratio();
@@ -329,10 +339,10 @@ impl Thought {
     }
 
     fn balance(&self, state: &ClusterState, now: Utime, to: &mut Changes) {
-        if !self.due.balance {
+        let map = &*state.osdmap;
+        if !self.due.balance || self.is_overtaken(map) {
             return;
         }
-        let map = &*state.osdmap;
         if !self.moves.is_empty() {
             let items = balance::items(map, &self.moves);
             if !items.is_empty() {
