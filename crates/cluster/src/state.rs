@@ -205,6 +205,12 @@ impl ClusterState {
             .or_else(|| self.config.get("global", name))
     }
 
+    /// An option of the manager (`global`, `mgr`).
+    pub fn mgr_option(&self, name: &str) -> Option<&str> {
+        let own = self.config.get("mgr", name);
+        own.or_else(|| self.config.get("global", name))
+    }
+
     pub fn mon_option_bool(&self, name: &str, default: bool) -> bool {
         match self.mon_option(name) {
             Some("true" | "1" | "yes" | "on") => true,

@@ -76,8 +76,10 @@ fn unclean_pgs(cluster: &Cluster) -> Vec<(PgId, String)> {
     let why = |pg| unclean_config(&state, pg).or_else(|| unclean_by_report(&state, &stats, pg));
     let pgs = state.osdmap.pgs().filter(|pg| pg.pool == POOL);
     let mut unclean: Vec<(PgId, String)> = pgs.filter_map(|pg| Some((pg, why(pg)?))).collect();
+    // Steps wait until every group is clean, which one that bits have cost something may never be again.
+    let held = unclean.iter().any(|(pg, _)| cluster.rot.excuses(*pg));
     let on_its_way = |p: &&PgPool| p.pg_num != p.pg_num_target || p.pgp_num != p.pgp_num_target;
-    if let Some(pool) = state.osdmap.pool(POOL).filter(on_its_way) {
+    if let Some(pool) = state.osdmap.pool(POOL).filter(|p| !held && on_its_way(p)) {
         let last = PgId::new(POOL, pool.pg_num - 1);
         unclean.push((
             last,

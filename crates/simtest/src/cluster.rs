@@ -436,14 +436,14 @@ impl Cluster {
         .await
     }
 
-    /// Half as many PGs shall be left, as `osd pool set` does it.
+    /// Half as many PGs shall be left, as `osd pool set` does it: of those that there are, where it grows.
     pub async fn merge(&self) -> Result<(), String> {
         self.change(|state| {
             let mut changes = Changes::none();
             let map = state.osdmap.clone();
             let inc = changes.inc(state, Utime::ZERO);
             if let Some(pool) = inc.pool_mut(&map, POOL) {
-                let wanted = pool.pg_num_target / 2;
+                let wanted = pool.pg_num.min(pool.pg_num_target) / 2;
                 pool.shrink_to(wanted);
                 cluster::share_places(&map, POOL, wanted.max(1), inc);
             }

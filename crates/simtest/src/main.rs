@@ -1,4 +1,4 @@
-//! `simtest seed N [--trace] [--broken RULE]` runs one seed in this process; `simtest run FIRST COUNT` runs many, each in
+//! `simtest seed N [--trace] [--plan] [--broken RULE]` runs one seed in this process, with `--plan` it says first what it is to be; `simtest run FIRST COUNT` runs many, each in
 //! a process of its own, one beside the other on each processor; with `--broken RULE` until one of them notices, with
 //! `--until TEXT` until one says that. `simtest mutants [WORD [SEEDS]]` does so for every rule, or those of which the module or
 //! the name has the word in it. `simtest cost [JOB]` counts what operations cost (under callgrind, instructions too: see
@@ -34,22 +34,26 @@ const COMPLAINT_CHARS: usize = 110;
 const MUTANT_SEEDS: u64 = 300;
 /// A seed among many does not hash its trace: to format it is a twelfth of what a seed costs.
 const COUNTED: &str = "--counted";
+/// And says its plan before it begins: one that is stuck says nothing afterwards.
+const PLANNED: &str = "--plan";
 /// Seeds from here on are runs in which the cluster evens itself out.
 const EVENING: u64 = 1_000_000;
 /// Failing seeds after which a run stops.
 const FAILURES_MAX: usize = 20;
 
-const USAGE: &str = "usage: simtest seed N [--trace] [--broken RULE] | simtest run FIRST COUNT [--broken RULE [--until TEXT]] | simtest mutants [WORD [SEEDS]] | simtest cost [JOB]";
+const USAGE: &str = "usage: simtest seed N [--trace] [--plan] [--broken RULE] | simtest run FIRST COUNT [--broken RULE [--until TEXT]] | simtest mutants [WORD [SEEDS]] | simtest cost [JOB]";
 
 fn main() -> ExitCode {
     let mut args: Vec<String> = std::env::args().skip(1).collect();
-    let trace = args
-        .iter()
-        .position(|a| a == "--trace")
-        .map(|i| args.remove(i))
-        .is_some();
-    let counted = args.iter().position(|a| a == COUNTED);
-    let counted = counted.map(|i| args.remove(i)).is_some();
+    let mut flag = |name: &str| {
+        let at = args.iter().position(|a| a == name);
+        at.map(|i| args.remove(i)).is_some()
+    };
+    let wanted = Wanted {
+        trace: flag("--trace"),
+        counted: flag(COUNTED),
+        planned: flag(PLANNED),
+    };
     let mut until = None;
     if let Some(i) = args.iter().position(|a| a == "--until") {
         args.remove(i);
@@ -68,7 +72,7 @@ fn main() -> ExitCode {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let number = |s: &str| s.parse::<u64>().ok();
     match &words[..] {
-        ["seed", n] => number(n).map_or_else(usage, |n| one(n, trace, counted, broken.as_deref())),
+        ["seed", n] => number(n).map_or_else(usage, |n| one(n, wanted, broken.as_deref())),
         ["run", first, count] => match (number(first), number(count)) {
             (Some(first), Some(count)) => many(first, count, broken.as_deref(), until.as_deref()),
             _ => usage(),
@@ -120,7 +124,16 @@ fn usage() -> ExitCode {
     ExitCode::from(2)
 }
 
-fn one(seed: u64, trace: bool, counted: bool, broken: Option<&str>) -> ExitCode {
+/// What one seed says of itself.
+#[derive(Clone, Copy)]
+struct Wanted {
+    trace: bool,
+    counted: bool,
+    planned: bool,
+}
+
+fn one(seed: u64, wanted: Wanted, broken: Option<&str>) -> ExitCode {
+    let Wanted { trace, counted, .. } = wanted;
     if let Some(s) = broken.and_then(sabotage::find) {
         (s.begin)();
     }
@@ -153,7 +166,11 @@ fn one(seed: u64, trace: bool, counted: bool, broken: Option<&str>) -> ExitCode 
         if counted {
             sim.trace.count_only();
         }
-        run::seed(sim, seed >= EVENING)
+        let plan = run::plan(&sim, seed >= EVENING);
+        if wanted.planned {
+            println!("seed {seed} is to be {plan}");
+        }
+        run::seed(sim, plan)
     };
     let outcome = match io_sim::run(seed, sink, main) {
         Ok(outcome) => outcome,
@@ -214,7 +231,10 @@ fn hunt(first: u64, count: u64, broken: Option<&str>, until: Option<&str>, enoug
                         return;
                     }
                     match child(seed, broken) {
-                        Ok(story) => add_up(&story, &mut sums.lock().unwrap_or_else(PoisonError::into_inner)),
+                        Ok(story) => add_up(
+                            last_words(&story, seed),
+                            &mut sums.lock().unwrap_or_else(PoisonError::into_inner),
+                        ),
                         Err(story) if until.is_none_or(|text| story.contains(text)) => {
                             failed().push((seed, story));
                         }
@@ -249,9 +269,15 @@ fn many(first: u64, count: u64, broken: Option<&str>, until: Option<&str>) -> Ex
     ExitCode::from(u8::from(!failed.is_empty()))
 }
 
+/// The line in which a seed says what it came to.
+fn last_words(story: &str, seed: u64) -> &str {
+    let begins = format!("seed {seed}: ");
+    story.lines().find(|l| l.starts_with(&begins)).unwrap_or_default()
+}
+
 /// Adds up what a seed says of itself: numbers, each with its name behind it.
 fn add_up(story: &str, sums: &mut BTreeMap<String, u64>) {
-    for part in story.lines().next().unwrap_or_default().split(", ") {
+    for part in story.split(", ") {
         if let Some((n, what)) = part.trim().split_once(' ')
             && let Ok(n) = n.parse::<u64>()
         {
@@ -264,7 +290,7 @@ fn add_up(story: &str, sums: &mut BTreeMap<String, u64>) {
 fn child(seed: u64, broken: Option<&str>) -> Result<String, String> {
     let exe = std::env::current_exe().map_err(|e| e.to_string())?;
     let mut child = Command::new(exe)
-        .args(["seed", &seed.to_string(), COUNTED])
+        .args(["seed", &seed.to_string(), COUNTED, PLANNED])
         .args(broken.map(|b| ["--broken", b]).into_iter().flatten())
         .envs(MALLOC)
         .stdout(std::process::Stdio::piped())

@@ -89,8 +89,8 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// `evening`: with all that evens the cluster out.
-pub async fn seed(sim: Sim, evening: bool) -> Outcome {
+/// What a seed is to be. `evening`: with all that evens the cluster out.
+pub fn plan(sim: &Sim, evening: bool) -> Plan {
     let mut plan = Plan::draw(&mut sim.dice("plan"));
     plan.more(&mut sim.dice("more of the plan"));
     plan.merges(&mut sim.dice("merges of the plan"));
@@ -102,6 +102,11 @@ pub async fn seed(sim: Sim, evening: bool) -> Outcome {
     plan.marks(&mut sim.dice("marked down"));
     plan.compression(&mut sim.dice("compression"));
     plan.evening(&mut sim.dice("evening"), evening);
+    plan
+}
+
+/// The run of a plan.
+pub async fn seed(sim: Sim, plan: Plan) -> Outcome {
     sim.trace.note(format_args!("PLAN {plan}"));
     let history = Rc::new(History::default());
     let mut lived = Lived::default();
@@ -185,8 +190,11 @@ async fn live(sim: &Sim, plan: &Plan, history: &Rc<History>, lived: &mut Lived) 
     sleep((began + plan.ends).saturating_sub(sim.elapsed())).await;
     chaos::heal(&cluster, plan).await;
     let most = if plan.evens {
-        // What it has begun comes to an end.
+        // What it has begun comes to an end. Clients see no more of that than where nothing evens out: the longer a
+        // history, the longer it takes to judge each operation of it.
         cluster.even_out(false).await?;
+        check::becomes_clean(&cluster, HEALED_MAX).await;
+        stop.set(true);
         EVENED_MAX
     } else {
         HEALED_MAX

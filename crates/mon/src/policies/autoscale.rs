@@ -49,8 +49,7 @@ pub fn stale_keys(state: &ClusterState) -> Vec<String> {
 
 /// True if an operator turned all of it off.
 pub fn is_off(state: &ClusterState) -> bool {
-    let set = state.config.get("mgr", NOAUTOSCALE);
-    set == Some("true")
+    state.mgr_option(NOAUTOSCALE) == Some("true")
 }
 
 /// The mode of a new pool that names none: what was configured; else `on` where nobody gave a number of groups, so that it
@@ -157,7 +156,9 @@ impl Pool {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Sizing {
     pub pool: Pool,
+    /// Of its root.
     pub capacity: u64,
+    pub osds: u64,
     /// What it takes of its root, and what it is reckoned with.
     pub actual_ratio: f64,
     pub ratio: f64,
@@ -187,7 +188,6 @@ pub struct Limits {
     pub pg_per_osd: u64,
     pub pg_per_osd_max: u64,
     pub pg_num_max: u32,
-    pub osds_in: u64,
 }
 
 impl Limits {
@@ -197,7 +197,6 @@ impl Limits {
             pg_per_osd: state.mon_option_u64("mon_target_pg_per_osd", 100),
             pg_per_osd_max: state.mon_option_u64("mon_max_pg_per_osd", 250),
             pg_num_max: u32::try_from(max).unwrap_or(u32::MAX),
-            osds_in: state.osdmap.num_in_osds() as u64,
         }
     }
 }
@@ -277,6 +276,7 @@ pub fn reckon(pools: &[Pool], roots: &BTreeMap<i32, Root>, limits: &Limits) -> V
         out.push(Sizing {
             pool: p.clone(),
             capacity: root.capacity,
+            osds: root.osds.len() as u64,
             actual_ratio: actual,
             ratio,
             effective_ratio: effective,
@@ -286,8 +286,7 @@ pub fn reckon(pools: &[Pool], roots: &BTreeMap<i32, Root>, limits: &Limits) -> V
     }
     share_rest(&mut out);
     for s in &mut out {
-        let osds = roots.get(&s.pool.root).map_or(0, |r| r.osds.len()) as f64;
-        count(s, osds * limits.pg_per_osd as f64, limits);
+        count(s, s.osds as f64 * limits.pg_per_osd as f64, limits);
     }
     out
 }
@@ -346,27 +345,32 @@ pub struct Adjustment {
     pub why: String,
 }
 
-/// What is changed. Those that shrink count first, so that others may grow; no OSD shall have more than
+/// What is changed. Those that shrink count first, so that others may grow; the OSDs below a root shall have no more than
 /// `mon_max_pg_per_osd` on average because of it.
 pub fn adjustments(sizes: &[Sizing], limits: &Limits) -> Vec<Adjustment> {
     let copies = |pg_num: u32, s: &Sizing| u64::from(pg_num) * u64::from(s.pool.size);
     let acting = || sizes.iter().filter(|s| s.acts());
     let shrinks = |s: &Sizing| s.wanted < s.pool.pg_num;
-    let mut total: u64 = sizes.iter().map(|s| copies(s.pool.pg_num, s)).sum();
+    let mut totals: BTreeMap<i32, u64> = BTreeMap::new();
+    for s in sizes {
+        *totals.entry(s.pool.root).or_default() += copies(s.pool.pg_num, s);
+    }
     let mut out = Vec::new();
     for s in acting().filter(|s| shrinks(s)) {
-        total = total - copies(s.pool.pg_num, s) + copies(s.wanted, s);
+        let total = totals.entry(s.pool.root).or_default();
+        *total = *total - copies(s.pool.pg_num, s) + copies(s.wanted, s);
         out.push(adjustment(s, s.wanted));
     }
-    let most = limits.pg_per_osd_max.saturating_mul(limits.osds_in);
     for s in acting().filter(|s| !shrinks(s)) {
-        let room = most.saturating_sub(total - copies(s.pool.pg_num, s)) / u64::from(s.pool.size.max(1));
+        let total = totals.entry(s.pool.root).or_default();
+        let most = limits.pg_per_osd_max.saturating_mul(s.osds);
+        let room = most.saturating_sub(*total - copies(s.pool.pg_num, s)) / u64::from(s.pool.size.max(1));
         let mut to = s.wanted;
         while u64::from(to) > room && to > s.pool.pg_num {
             to /= 2;
         }
         if to > s.pool.pg_num {
-            total = total - copies(s.pool.pg_num, s) + copies(to, s);
+            *total = *total - copies(s.pool.pg_num, s) + copies(to, s);
             out.push(adjustment(s, to));
         }
     }
@@ -465,17 +469,16 @@ mod tests {
         BTreeMap::from([(-1, root)])
     }
 
-    fn limits(osds: u64) -> Limits {
+    fn limits() -> Limits {
         Limits {
             pg_per_osd: 100,
             pg_per_osd_max: 250,
             pg_num_max: 65_536,
-            osds_in: osds,
         }
     }
 
     fn one(p: Pool) -> Sizing {
-        reckon(&[p], &root(3, 12 * GIB), &limits(3)).remove(0)
+        reckon(&[p], &root(3, 12 * GIB), &limits()).remove(0)
     }
 
     /// What a real 16.2.15 with three OSDs of 4 GiB each said.
@@ -511,7 +514,7 @@ mod tests {
                 ..pool(2, 4, 0)
             },
         ];
-        let sizes = reckon(&pools, &root(3, 12 * GIB), &limits(3));
+        let sizes = reckon(&pools, &root(3, 12 * GIB), &limits());
         let found = overcommitted(&sizes);
         assert_eq!((found[0].by, found[0].promised), (5.0, 60.0 * GIB as f64));
         assert_eq!(
@@ -522,7 +525,7 @@ mod tests {
             target_bytes: 3 * GIB,
             ..pool(2, 4, 0)
         }];
-        assert_eq!(overcommitted(&reckon(&fits, &root(3, 12 * GIB), &limits(3))), []);
+        assert_eq!(overcommitted(&reckon(&fits, &root(3, 12 * GIB), &limits())), []);
     }
 
     #[test]
@@ -532,7 +535,7 @@ mod tests {
             ..pool(id, 32, bytes)
         };
         let pools = [pool(1, 32, GIB), bulk(2, 0), bulk(3, 2 * GIB)];
-        let ratios: Vec<f64> = reckon(&pools, &root(3, 12 * GIB), &limits(3))
+        let ratios: Vec<f64> = reckon(&pools, &root(3, 12 * GIB), &limits())
             .iter()
             .map(|s| s.ratio)
             .collect();
@@ -545,7 +548,7 @@ mod tests {
         let wants = |p: Pool, mixed: bool| {
             let mut roots = root(30, 12 * GIB);
             roots.get_mut(&-1).unwrap().mixed = mixed;
-            adjustments(&reckon(&[p], &roots, &limits(30)), &limits(30)).len()
+            adjustments(&reckon(&[p], &roots, &limits()), &limits()).len()
         };
         assert_eq!(wants(full(), false), 1);
         assert_eq!(wants(full(), true), 0, "roots that overlap");
@@ -574,6 +577,27 @@ mod tests {
         assert_eq!(wants(pool(1, 97, 0), false), 1);
     }
 
+    #[test]
+    fn what_osds_may_have_counts_by_root() {
+        let mut roots = root(97, 97 * GIB);
+        let second = Root {
+            id: -2,
+            osds: (100..103).collect(),
+            capacity: 3 * GIB,
+            mixed: false,
+        };
+        roots.insert(-2, second);
+        let on_few = Pool {
+            root: -2,
+            min: 1024,
+            ..pool(2, 32, 0)
+        };
+        let sizes = reckon(&[pool(1, 32, 0), on_few], &roots, &limits());
+        let found = adjustments(&sizes, &limits());
+        // 3 OSDs with 250 each, by three copies; not a third of those of 100 OSDs.
+        assert_eq!((found[0].pool, found[0].to), (2, 128), "{found:?}");
+    }
+
     fn some_pool() -> impl Strategy<Value = Pool> {
         let sizes = (1u32..2048, 1u8..4, 0u64..40, 0u64..40, 0u32..4);
         let wishes = (any::<bool>(), any::<bool>(), 0u8..3, 0u32..64, 0u32..512, 1u32..8);
@@ -598,14 +622,20 @@ mod tests {
     proptest! {
         /// What is decided leads to where nothing is wanted: it never goes back and forth.
         #[test]
-        fn decided_once(pools in prop::collection::vec(some_pool(), 1..7), osds in 1i32..40, gib in 1u64..100) {
+        fn decided_once(pools in prop::collection::vec(some_pool(), 1..7), osds in (1i32..40, 1i32..40), gib in 1u64..100) {
             let mut pools = pools;
             for (i, p) in pools.iter_mut().enumerate() {
                 p.id = i as PoolId;
+                p.root = -1 - i as i32 % 2;
             }
-            let (roots, limits) = (root(osds, gib * GIB), limits(osds as u64));
-            let copies = |pools: &[Pool]| pools.iter().map(|p| u64::from(p.pg_num) * u64::from(p.size)).sum::<u64>();
-            let before = copies(&pools);
+            let (mut roots, limits) = (root(osds.0, gib * GIB), limits());
+            let second = Root { id: -2, osds: (100..100 + osds.1).collect(), ..roots[&-1].clone() };
+            roots.insert(-2, second);
+            let copies = |pools: &[Pool], root: i32| {
+                let inside = pools.iter().filter(|p| p.root == root);
+                inside.map(|p| u64::from(p.pg_num) * u64::from(p.size)).sum::<u64>()
+            };
+            let before = pools.clone();
             for a in adjustments(&reckon(&pools, &roots, &limits), &limits) {
                 let p = &mut pools[a.pool as usize];
                 prop_assert_eq!(p.mode, AUTOSCALE_ON);
@@ -613,8 +643,10 @@ mod tests {
                 prop_assert_eq!(p.pg_num, a.from);
                 p.pg_num = a.to;
             }
-            let most = limits.pg_per_osd_max * limits.osds_in;
-            prop_assert!(copies(&pools) <= most.max(before), "no more than an OSD may have");
+            for (id, root) in &roots {
+                let most = limits.pg_per_osd_max * root.osds.len() as u64;
+                prop_assert!(copies(&pools, *id) <= most.max(copies(&before, *id)), "no more than its OSDs may have");
+            }
             prop_assert_eq!(adjustments(&reckon(&pools, &roots, &limits), &limits), vec![]);
         }
     }

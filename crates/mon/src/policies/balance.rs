@@ -15,13 +15,16 @@ use crate::policies::survey::Survey;
 use cluster::{ClusterState, ClusterStats};
 use crush::step_op;
 use std::collections::{BTreeMap, BTreeSet};
-use types::osdmap::{Incremental, OsdMap};
+use types::osdmap::{Incremental, OsdMap, osd_state};
 use types::{OsdId, PgId, PoolId};
 
 /// Overfull, underfull: by this part of what an OSD should hold,
 const OFF_RATIO: f64 = 0.05;
 /// and by this part of its disk, below which nobody gains much.
 pub const OFF_DISK: f64 = 0.01;
+/// What a move gains at least, as a part of `bytes² / weight` of the group itself on both OSDs: so a group comes back only
+/// when what they hold has changed by a quarter of its bytes.
+const GAIN_MIN: f64 = 0.25;
 /// OSDs looked at, the most overfull and the most underfull ones, for each move.
 const LOOKED_AT: usize = 4;
 
@@ -100,12 +103,19 @@ fn is_plain(map: &OsdMap, rule: u32) -> bool {
     one && parts(map, rule).len() == 1
 }
 
+fn is_full(map: &OsdMap, id: OsdId) -> bool {
+    let full = osd_state::NEARFULL | osd_state::BACKFILLFULL | osd_state::FULL;
+    map.osd(id).is_some_and(|o| o.state & full != 0)
+}
+
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Disk {
     pub weight: f64,
     /// Of copies that shall be there.
     pub bytes: f64,
     pub capacity: f64,
+    /// Nearly full, or more: nothing is moved there, whatever its weight says.
+    pub full: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -150,6 +160,7 @@ impl Field {
                 weight: weight / f64::from(0x1_0000) / f64::from(0x1_0000),
                 bytes: 0.0,
                 capacity: capacity as f64,
+                full: is_full(map, id),
             };
             out.disks.insert(id, disk);
         }
@@ -202,13 +213,15 @@ impl Field {
         out
     }
 
-    /// By how much [`Self::unevenness`] changes if so many bytes go from one OSD to another.
-    fn change(&self, bytes: f64, from: OsdId, to: OsdId) -> Option<f64> {
-        let (a, b) = (self.disks.get(&from)?, self.disks.get(&to)?);
+    /// By how much [`Self::unevenness`] changes if so many bytes go from one OSD to another; None: it gains less than
+    /// [`GAIN_MIN`].
+    fn change(bytes: f64, a: &Disk, b: &Disk) -> Option<f64> {
         if a.weight <= 0.0 || b.weight <= 0.0 {
             return None;
         }
-        Some(bytes * (bytes - 2.0 * a.bytes) / a.weight + bytes * (bytes + 2.0 * b.bytes) / b.weight)
+        let change = bytes * (bytes - 2.0 * a.bytes) / a.weight + bytes * (bytes + 2.0 * b.bytes) / b.weight;
+        let cost = bytes * bytes * (1.0 / a.weight + 1.0 / b.weight);
+        (change < -GAIN_MIN * cost).then_some(change)
     }
 
     /// Makes a move.
@@ -224,16 +237,24 @@ impl Field {
         }
     }
 
+    fn targets(&self, reach: &Reach) -> Targets<'_> {
+        let off = self.off(reach);
+        let over = off.iter().filter(|(_, e)| *e > 0.0).map(|(o, _)| *o);
+        let under = off.iter().filter(|(_, e)| *e < 0.0).map(|(o, _)| *o);
+        let taking = |o: OsdId| Some((o, self.disks.get(&o).filter(|d| !d.full)?));
+        Targets {
+            over: over.take(LOOKED_AT).collect(),
+            under: under.filter_map(taking).take(LOOKED_AT).collect(),
+            all: reach.domain.keys().copied().filter_map(taking).collect(),
+        }
+    }
+
     /// The move that helps most, of those that bring an OSD that is off nearer to what it should hold.
     fn best(&self, moved: &BTreeSet<PgId>, bytes_max: f64) -> Option<Move> {
         let mut best: Option<(f64, Move)> = None;
         for (rule, reach) in &self.reach {
-            let off = self.off(reach);
-            let over = off.iter().filter(|(_, e)| *e > 0.0).take(LOOKED_AT);
-            let over: BTreeSet<OsdId> = over.map(|(o, _)| *o).collect();
-            let under = off.iter().filter(|(_, e)| *e < 0.0).take(LOOKED_AT);
-            let under: BTreeSet<OsdId> = under.map(|(o, _)| *o).collect();
-            if over.is_empty() && under.is_empty() {
+            let targets = self.targets(reach);
+            if targets.over.is_empty() && targets.under.is_empty() {
                 continue;
             }
             let groups = self.groups.iter().filter(|(_, g)| g.rule == *rule);
@@ -242,13 +263,16 @@ impl Field {
                     continue;
                 }
                 for from in &g.up {
-                    let all = over.contains(from);
-                    let to = reach.domain.keys().filter(|to| all || under.contains(to));
-                    for to in to.filter(|to| reach.allows(&g.up, *from, **to)) {
-                        let Some(change) = self.change(g.bytes as f64, *from, *to) else {
+                    let Some(disk) = self.disks.get(from) else {
+                        continue;
+                    };
+                    for (to, other) in targets.of(*from) {
+                        let Some(change) = Self::change(g.bytes as f64, disk, other) else {
                             continue;
                         };
-                        if change < best.as_ref().map_or(0.0, |(c, _)| *c) {
+                        // Few are better than what was found: only these are asked whether they are allowed.
+                        let better = change < best.as_ref().map_or(0.0, |(c, _)| *c);
+                        if better && reach.allows(&g.up, *from, *to) {
                             let m = Move {
                                 pg: *pg,
                                 from: *from,
@@ -262,6 +286,26 @@ impl Field {
             }
         }
         best.map(|(_, m)| m)
+    }
+}
+
+/// Where copies under a rule may be moved to.
+struct Targets<'a> {
+    /// Those that hold too much: from them to any.
+    over: BTreeSet<OsdId>,
+    /// Those that hold too little: to them from any.
+    under: Vec<(OsdId, &'a Disk)>,
+    all: Vec<(OsdId, &'a Disk)>,
+}
+
+impl<'a> Targets<'a> {
+    /// Of a copy on this OSD: few, but for the few OSDs that hold too much.
+    fn of(&self, from: OsdId) -> &[(OsdId, &'a Disk)] {
+        if self.over.contains(&from) {
+            &self.all
+        } else {
+            &self.under
+        }
     }
 }
 
@@ -313,7 +357,7 @@ pub fn with(items: &[(OsdId, OsdId)], from: OsdId, to: OsdId) -> Vec<(OsdId, Osd
 }
 
 /// Moves as replacements; an empty list: the group has none any more. Only those that bring about, by the map's own
-/// reckoning, what was meant.
+/// reckoning, what was meant, and is not so already.
 pub fn items(map: &OsdMap, moves: &[Move]) -> BTreeMap<PgId, Vec<(OsdId, OsdId)>> {
     let mut trial = map.clone();
     let mut out = BTreeMap::new();
@@ -322,6 +366,9 @@ pub fn items(map: &OsdMap, moves: &[Move]) -> BTreeMap<PgId, Vec<(OsdId, OsdId)>
             map.pg_to_up_acting(m.pg).up,
             map.pool(m.pg.pool).map_or(0, |p| usize::from(p.size)),
         );
+        if !before.contains(&m.from) || before.contains(&m.to) {
+            continue;
+        }
         let mut wanted = before;
         wanted
             .iter_mut()
@@ -339,7 +386,8 @@ pub fn items(map: &OsdMap, moves: &[Move]) -> BTreeMap<PgId, Vec<(OsdId, OsdId)>
     out
 }
 
-fn set(map: &mut OsdMap, pg: PgId, items: &[(OsdId, OsdId)]) {
+/// As the map would have it.
+pub fn set(map: &mut OsdMap, pg: PgId, items: &[(OsdId, OsdId)]) {
     match items.is_empty() {
         true => drop(map.pg_upmap_items.remove(&pg)),
         false => drop(map.pg_upmap_items.insert(pg, items.to_vec())),
@@ -406,69 +454,8 @@ fn still_good(map: &OsdMap, pg: PgId, items: &[(OsdId, OsdId)], reach: &Reach) -
     left
 }
 
-/// How uneven it is, for people: which part of what there is lies on OSDs that hold more than they should. 0 is even.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Score {
-    pub pgs: f64,
-    pub objects: f64,
-    pub bytes: f64,
-    /// By OSD: groups, objects, bytes; and which part of each it should hold.
-    pub osds: BTreeMap<OsdId, ([u64; 3], f64)>,
-}
-
-impl Score {
-    /// Of all pools, or some.
-    pub fn of(map: &OsdMap, survey: &Survey, pools: Option<&BTreeSet<PoolId>>) -> Self {
-        let mut out = Self::default();
-        let mut should: BTreeMap<OsdId, [f64; 3]> = BTreeMap::new();
-        let mut all = [0.0; 3];
-        let mut reaches: BTreeMap<u8, (Reach, f64)> = BTreeMap::new();
-        let weight = |o: &OsdId| f64::from(map.crush.weight_of(*o).unwrap_or(0)) * f64::from(map.weight(*o));
-        for (pg, g) in &survey.groups {
-            let Some(pool) = map.pool(pg.pool) else { continue };
-            if pools.is_some_and(|p| !p.contains(&pg.pool)) {
-                continue;
-            }
-            let rule = pool.crush_rule;
-            let (reach, sum) = reaches.entry(rule).or_insert_with(|| {
-                let reach = Reach::of(map, u32::from(rule));
-                let sum = reach.domain.keys().map(weight).sum();
-                (reach, sum)
-            });
-            let one = [1, g.objects, g.bytes];
-            for osd in &g.up {
-                let held = &mut out.osds.entry(*osd).or_default().0;
-                (0..3).for_each(|i| held[i] += one[i]);
-            }
-            let copies = g.up.len() as f64;
-            (0..3).for_each(|i| all[i] += one[i] as f64 * copies);
-            for osd in reach.domain.keys() {
-                let part = if *sum > 0.0 { weight(osd) / *sum } else { 0.0 };
-                let s = should.entry(*osd).or_default();
-                (0..3).for_each(|i| s[i] += one[i] as f64 * copies * part);
-            }
-        }
-        let mut over = [0.0; 3];
-        for osd in should.keys().copied().collect::<Vec<_>>() {
-            let s = should[&osd];
-            let held = out.osds.entry(osd).or_default();
-            held.1 = if all[0] > 0.0 { s[0] / all[0] } else { 0.0 };
-            (0..3).for_each(|i| over[i] += (held.0[i] as f64 - s[i]).max(0.0));
-        }
-        let part = |i: usize| if all[i] > 0.0 { over[i] / all[i] } else { 0.0 };
-        (out.pgs, out.objects, out.bytes) = (part(0), part(1), part(2));
-        out
-    }
-
-    /// One number: bytes count, and groups where there are no bytes.
-    pub fn total(&self) -> f64 {
-        let any = self.osds.values().any(|(held, _)| held[2] > 0);
-        if any { self.bytes } else { self.pgs }
-    }
-}
-
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
     use crate::commands::sample::Cluster;
     use crate::policies::evening;
@@ -506,6 +493,7 @@ mod tests {
                         weight,
                         bytes: 0.0,
                         capacity: weight * 4000.0 * MIB as f64,
+                        full: false,
                     };
                     field.disks.insert(osd, disk);
                     reach.domain.insert(osd, host as i32);
@@ -579,9 +567,63 @@ mod tests {
             field.reach.get_mut(&0).unwrap().domain.remove(&gone);
             prop_assert!(plan(&field, bounds).iter().all(|m| m.to != gone));
         }
+
+        #[test]
+        fn nothing_goes_where_a_disk_is_nearly_full(case in case(), full in 0usize..6) {
+            let Case { mut field, bounds } = case;
+            let full = *field.disks.keys().nth(full % field.disks.len()).unwrap();
+            field.disks.get_mut(&full).unwrap().full = true;
+            prop_assert!(plan(&field, bounds).iter().all(|m| m.to != full));
+        }
     }
 
-    fn cluster() -> Cluster {
+    /// OSDs of weight 1 in domains of their own, each with so many bytes, and groups of one copy.
+    fn plain(held: &[u64], groups: &[(OsdId, u64)]) -> Field {
+        let mut out = Field::default();
+        let mut reach = Reach::default();
+        for (osd, bytes) in (0..).zip(held) {
+            let disk = Disk {
+                weight: 1.0,
+                bytes: *bytes as f64,
+                ..Disk::default()
+            };
+            out.disks.insert(osd, disk);
+            out.total += *bytes as f64;
+            reach.domain.insert(osd, osd);
+        }
+        for (seed, (osd, bytes)) in (0..).zip(groups) {
+            let (up, bytes, rule) = (vec![*osd], *bytes, 0);
+            out.groups.insert(PgId::new(1, seed), Load { up, bytes, rule });
+        }
+        out.reach.insert(0, reach);
+        out
+    }
+
+    #[test]
+    fn a_group_does_not_go_back_and_forth() {
+        let bounds = Bounds { moves: 9, ratio: 1.0 };
+        // The sum would fall, by next to nothing.
+        assert_eq!(plan(&plain(&[151, 50], &[(0, 100)]), bounds), []);
+        assert_eq!(plan(&plain(&[161, 40], &[(0, 100)]), bounds), []);
+        let m = plan(&plain(&[163, 37], &[(0, 100)]), bounds)[0];
+        assert_eq!((m.from, m.to), (0, 1));
+        // It is there: the other one holds more now, and some is written there.
+        assert_eq!(plan(&plain(&[63, 137], &[(1, 100)]), bounds), []);
+        assert_eq!(plan(&plain(&[63, 187], &[(1, 100)]), bounds), []);
+    }
+
+    #[test]
+    fn few_osds_are_looked_at_for_most_copies() {
+        let held: Vec<u64> = (0..1000).map(|i| 1000 + i % 10 * 100).collect();
+        let field = plain(&held, &[]);
+        let targets = field.targets(&field.reach[&0]);
+        assert_eq!(targets.over.len(), LOOKED_AT);
+        let long = (0..1000).filter(|o| targets.of(*o).len() > LOOKED_AT);
+        assert_eq!(long.count(), LOOKED_AT, "from these to all");
+    }
+
+    /// Four OSDs, with groups of different sizes.
+    pub fn cluster() -> Cluster {
         let mut c = Cluster::with_osds(4);
         let out = c.run(
             r#"{"prefix":"osd pool create","pool":"p","pg_num":32,"size":2}"#,
@@ -634,6 +676,9 @@ mod tests {
             };
             let (items, mut changes) = (items(&c.state.osdmap, &moves), cluster::Changes::none());
             assert_eq!(items.len(), moves.len());
+            let mut there = (*c.state.osdmap).clone();
+            items.iter().for_each(|(pg, list)| set(&mut there, *pg, list));
+            assert_eq!(super::items(&there, &moves), BTreeMap::new(), "it is so already");
             write(&c.state.osdmap, &items, changes.inc(&c.state, c.now));
             c.state = c.state.apply(changes, c.now).unwrap().0;
             c.report();

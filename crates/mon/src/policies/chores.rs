@@ -14,6 +14,7 @@ use io::Clock;
 use metastore::{ClusterHandle, Result};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 use types::Utime;
 use types::clusterlog::LogLevel;
 use types::mgrmap::{MgrMap, Standby};
@@ -21,6 +22,8 @@ use types::mgrmap::{MgrMap, Standby};
 /// Global ids taken from the cluster state at once, and how few may be left before more are taken.
 pub const GLOBAL_IDS_PER_RANGE: u64 = 10_000;
 const GLOBAL_IDS_LOW: u64 = 5_000;
+/// Nobody else is served meanwhile: longer than this is told.
+const THOUGHT_LONG: Duration = Duration::from_secs(1);
 
 /// New secrets of the key server, and those in whose place they are to come.
 pub struct Rotation {
@@ -110,6 +113,9 @@ impl Chores {
         }
         let mut thought = evening::think(due, &state, &stats);
         thought.took = self.clock.monotonic().saturating_sub(began);
+        if thought.took > THOUGHT_LONG {
+            tracing::warn!(took = ?thought.took, "deciding what evens the cluster out kept the monitor waiting");
+        }
         if thought.changes(&state, now).is_empty() {
             return Ok(());
         }

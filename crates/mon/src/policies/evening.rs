@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use types::clusterlog::LogLevel;
-use types::osdmap::{OsdMap, map_flag};
-use types::{PoolId, Utime, release};
+use types::osdmap::{Incremental, OsdMap, map_flag};
+use types::{Epoch, PoolId, Utime, release};
 
 pub const ACTIVE: &str = "mgr/balancer/active";
 pub const MODE: &str = "mgr/balancer/mode";
@@ -32,6 +32,8 @@ const SLEEP_SEC: u64 = 60;
 /// Steps, and stale replacements.
 const STEP_SEC: u64 = 5;
 const MOVES_DEFAULT: u64 = 10;
+/// Each is looked for among all groups, while the monitor waits.
+const MOVES_MOST: u64 = 100;
 const MISPLACED_MAX: f64 = 0.05;
 /// Groups of which stale replacements are taken away at once.
 const STALE_MAX: usize = 256;
@@ -43,30 +45,25 @@ const NAMED_MAX: usize = 10;
 pub const NOTHING: &str = "Unable to find further optimization, or pool(s) pg_num is decreasing, or distribution is already perfect";
 pub const PLANNED: &str = "Optimization plan created successfully";
 
-fn option<'a>(state: &'a ClusterState, name: &str) -> Option<&'a str> {
-    let db = &state.config;
-    db.get("mgr", name).or_else(|| db.get("global", name))
-}
-
 fn number<T: std::str::FromStr>(state: &ClusterState, name: &str, default: T) -> T {
-    let set = option(state, name).and_then(|v| v.parse().ok());
+    let set = state.mgr_option(name).and_then(|v| v.parse().ok());
     set.unwrap_or(default)
 }
 
 pub fn is_active(state: &ClusterState) -> bool {
-    option(state, ACTIVE) != Some("false")
+    state.mgr_option(ACTIVE) != Some("false")
 }
 
 pub fn mode(state: &ClusterState) -> &str {
-    option(state, MODE).unwrap_or("upmap")
+    state.mgr_option(MODE).unwrap_or("upmap")
 }
 
-/// The pools that are balanced by themselves; None: all.
+/// The pools that are balanced by themselves; None: all. Of pools that are named and gone nothing is left to balance.
 pub fn pools(state: &ClusterState) -> Option<BTreeSet<PoolId>> {
-    let text = option(state, POOLS).unwrap_or("");
+    let text = state.mgr_option(POOLS).unwrap_or("");
     let ids = text.split(',').filter_map(|id| id.trim().parse().ok());
     let ids: BTreeSet<PoolId> = ids.filter(|id| state.osdmap.pool(*id).is_some()).collect();
-    (!ids.is_empty()).then_some(ids)
+    (!text.trim().is_empty()).then_some(ids)
 }
 
 pub fn misplaced_max(state: &ClusterState) -> f64 {
@@ -76,7 +73,7 @@ pub fn misplaced_max(state: &ClusterState) -> f64 {
 /// How much one plan may move, where so much lies elsewhere already.
 pub fn bounds(state: &ClusterState, misplaced: f64) -> Bounds {
     Bounds {
-        moves: number(state, MOVES_MAX, MOVES_DEFAULT).min(10_000) as usize,
+        moves: number(state, MOVES_MAX, MOVES_DEFAULT).min(MOVES_MOST) as usize,
         ratio: (misplaced_max(state) - misplaced).max(0.0),
     }
 }
@@ -88,18 +85,24 @@ pub struct Evening {
     scaled: u64,
     balanced: u64,
     stepped: u64,
-    /// What decided where replacements lead, when they were last looked through.
+    /// What decided where replacements lead when they were last looked through and none was stale. While any is, they are
+    /// looked through again and again: it is not known whether what was decided came about, and it was not all.
     tidied: Option<Grounds>,
 }
 
-/// CRUSH, the OSDs' weights, and of each pool its rule, copies and groups.
-type Grounds = (u32, Vec<u32>, Vec<(PoolId, u8, u8, u32, u32)>);
+/// CRUSH, the OSDs' weights, how many groups have replacements, and of each pool its rule, copies and groups.
+type Grounds = (u32, Vec<u32>, usize, Vec<(PoolId, u8, u8, u32, u32)>);
 
 fn grounds(map: &OsdMap) -> Grounds {
     let weights = map.osd_ids().map(|id| map.weight(id)).collect();
     let pools = map.pools.iter();
     let pools = pools.map(|(id, p)| (*id, p.crush_rule, p.size, p.pg_num, p.pgp_num));
-    (map.crush_version, weights, pools.collect())
+    (
+        map.crush_version,
+        weights,
+        map.pg_upmap_items.len(),
+        pools.collect(),
+    )
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -139,9 +142,9 @@ impl Evening {
         );
         let step = passed(&mut self.stepped, STEP_SEC.min(sleep));
         let now = (step && !map.pg_upmap_items.is_empty()).then(|| grounds(map));
-        let tidy = now.is_some() && self.tidied != now;
-        if tidy {
-            self.tidied = now;
+        let tidy = now.is_some() && self.tidied != now && !balance::stale(map, 1).is_empty();
+        if now.is_some() {
+            self.tidied = now.filter(|_| !tidy);
         }
         Due {
             scale: scale && !autoscale::is_off(state),
@@ -156,6 +159,8 @@ impl Evening {
 #[derive(Debug, Default)]
 pub struct Thought {
     due: Due,
+    /// Of the OSD map that it was decided from.
+    epoch: Epoch,
     survey: Survey,
     adjustments: Vec<Adjustment>,
     moves: Vec<Move>,
@@ -167,6 +172,7 @@ pub struct Thought {
 pub fn think(due: Due, state: &ClusterState, stats: &ClusterStats) -> Thought {
     let mut out = Thought {
         due,
+        epoch: state.osdmap.epoch,
         ..Thought::default()
     };
     if !(due.scale || due.step || due.balance) {
@@ -235,7 +241,7 @@ pub fn moves(
         ));
     }
     let (misplaced, most) = (survey.misplaced_ratio(), misplaced_max(state));
-    if misplaced > most {
+    if misplaced >= most {
         return Err(format!(
             "Too many objects ({misplaced:.6} > {most:.6}) are misplaced; try again later"
         ));
@@ -261,7 +267,16 @@ impl Thought {
         self.scale(state, now, &mut out);
         self.step(state, now, &mut out);
         self.balance(state, now, &mut out);
+        // No epoch in which nothing is new.
+        let nothing = Incremental::next_after(&state.osdmap, now);
+        out.osdmap = out.osdmap.filter(|inc| **inc != nothing);
         out
+    }
+
+    /// True if the survey is of an older map. It may be that what was decided came about, although nobody said so: what
+    /// moves data is decided again from reports about it.
+    fn is_overtaken(&self, map: &OsdMap) -> bool {
+        map.epoch != self.epoch
     }
 
     fn tidy(&self, state: &ClusterState, now: Utime, to: &mut Changes) {
@@ -312,7 +327,8 @@ impl Thought {
 
     fn step(&self, state: &ClusterState, now: Utime, to: &mut Changes) {
         let map = &*state.osdmap;
-        if !self.due.step || !self.survey.is_clean() || is_held(map) {
+        let ready = self.survey.is_clean() && !is_held(map);
+        if !self.due.step || !ready || self.is_overtaken(map) {
             return;
         }
         let part = misplaced_max(state) - self.survey.misplaced_ratio();
@@ -323,10 +339,10 @@ impl Thought {
     }
 
     fn balance(&self, state: &ClusterState, now: Utime, to: &mut Changes) {
-        if !self.due.balance {
+        let map = &*state.osdmap;
+        if !self.due.balance || self.is_overtaken(map) {
             return;
         }
-        let map = &*state.osdmap;
         if !self.moves.is_empty() {
             let items = balance::items(map, &self.moves);
             if !items.is_empty() {
@@ -388,3 +404,150 @@ pub fn record(result: &str, took: Duration, now: Utime) -> Value {
 
 /// Replacements by group, as plans keep them.
 pub type Items = BTreeMap<types::PgId, Vec<(types::OsdId, types::OsdId)>>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::sample::Cluster;
+    use crate::policies::balance::tests::cluster;
+    use types::PgId;
+
+    fn apply(c: &mut Cluster, changes: Changes) {
+        c.state = c.state.apply(changes, c.now).unwrap().0;
+        c.report();
+    }
+
+    fn set(c: &mut Cluster, who: &str, name: &str, value: &str) {
+        let (who, name, value) = (who.into(), name.into(), value.into());
+        apply(c, Changes::one(Change::ConfigSet { who, name, value }));
+    }
+
+    fn only_pool(c: &Cluster) -> PoolId {
+        c.state.osdmap.pool_by_name("p").unwrap()
+    }
+
+    /// The pool shall have so many groups.
+    fn aim(c: &mut Cluster, goal: u32) {
+        let (mut changes, map, id) = (Changes::none(), c.state.osdmap.clone(), only_pool(c));
+        let inc = changes.inc(&c.state, c.now);
+        pg_steps::aim(inc.pool_mut(&map, id).unwrap(), goal);
+        apply(c, changes);
+    }
+
+    const STEP: Due = Due {
+        step: true,
+        scale: false,
+        balance: false,
+        tidy: false,
+    };
+
+    fn thought(c: &Cluster, due: Due) -> Thought {
+        think(due, &c.state, &c.stats)
+    }
+
+    #[test]
+    fn where_nothing_may_move_nothing_is_written() {
+        let mut c = cluster();
+        set(&mut c, "global", "target_max_misplaced_ratio", "0");
+        aim(&mut c, 64);
+        assert!(pg_steps::are_due(&c.state.osdmap));
+        assert!(thought(&c, STEP).changes(&c.state, c.now).is_empty());
+        let mut c = cluster();
+        let found = |c: &Cluster| moves(&c.state, &c.stats, &Survey::of(&c.state.osdmap, &c.stats), None);
+        assert!(found(&c).is_ok());
+        let stats = c.stats.clone();
+        set(&mut c, "global", "target_max_misplaced_ratio", "0");
+        c.stats = stats;
+        assert!(found(&c).unwrap_err().starts_with("Too many objects (0."));
+    }
+
+    /// Its outcome was unknown, and it had come about: the survey is of the map before.
+    #[test]
+    fn decided_again_it_does_nothing_twice() {
+        let mut c = cluster();
+        let balance = Due {
+            balance: true,
+            ..Due::default()
+        };
+        let first = thought(&c, balance);
+        let changes = first.changes(&c.state, c.now);
+        assert!(!changes.osdmap.as_ref().unwrap().new_pg_upmap_items.is_empty());
+        apply(&mut c, changes);
+        assert!(first.changes(&c.state, c.now).is_empty());
+
+        let mut c = cluster();
+        c.report();
+        aim(&mut c, 64);
+        let first = thought(&c, STEP);
+        let changes = first.changes(&c.state, c.now);
+        apply(&mut c, changes);
+        let pool = c.state.osdmap.pool(only_pool(&c)).unwrap();
+        assert!(pool.pg_num > 32 && pool.pg_num < 64, "{}", pool.pg_num);
+        assert!(first.changes(&c.state, c.now).is_empty());
+    }
+
+    /// More are stale than are taken away at once, and the first commit comes to nothing.
+    #[test]
+    fn stale_replacements_all_go() {
+        let mut c = Cluster::with_osds(4);
+        let create = r#"{"prefix":"osd pool create","pool":"p","pg_num":512,"size":1}"#;
+        assert_eq!(c.run(create, b"").code, 0);
+        let (mut changes, map, id) = (Changes::none(), c.state.osdmap.clone(), only_pool(&c));
+        let inc = changes.inc(&c.state, c.now);
+        for pg in (0..512).map(|seed| PgId::new(id, seed)) {
+            if let [from @ 0..3] = map.pg_to_up_acting(pg).up[..] {
+                inc.new_pg_upmap_items.insert(pg, vec![(from, 3)]);
+            }
+        }
+        apply(&mut c, changes);
+        let left = |c: &Cluster| c.state.osdmap.pg_upmap_items.len();
+        assert!(left(&c) > STALE_MAX);
+        let (mut evening, mut now) = (Evening::default(), 100);
+        let mut due = |c: &Cluster| {
+            now += STEP_SEC;
+            evening.due(&c.state, now)
+        };
+        due(&c);
+        assert!(!due(&c).tidy, "none is stale");
+        assert_eq!(c.run(r#"{"prefix":"osd out","ids":["3"]}"#, b"").code, 0);
+        assert!(due(&c).tidy);
+        // Nothing came of that.
+        for _ in 0..=512 / STALE_MAX {
+            let now = due(&c);
+            if now.tidy {
+                let changes = thought(&c, now).changes(&c.state, c.now);
+                apply(&mut c, changes);
+            }
+        }
+        assert_eq!(left(&c), 0);
+        assert!(!due(&c).tidy);
+    }
+
+    #[test]
+    fn settings_hold_for_what_they_name() {
+        let mut c = cluster();
+        assert_eq!(pools(&c.state), None);
+        set(&mut c, "mgr", POOLS, "4711");
+        assert_eq!(pools(&c.state), Some(BTreeSet::new()), "it was deleted");
+        set(&mut c, "mgr", POOLS, " ");
+        assert_eq!(pools(&c.state), None);
+        set(&mut c, "global", MOVES_MAX, "5000");
+        assert_eq!(bounds(&c.state, 0.0).moves, 100);
+        set(&mut c, "global", autoscale::NOAUTOSCALE, "true");
+        assert!(autoscale::is_off(&c.state));
+    }
+
+    #[test]
+    fn nothing_goes_to_a_nearly_full_osd() {
+        let mut c = cluster();
+        let found = |c: &Cluster| moves(&c.state, &c.stats, &Survey::of(&c.state.osdmap, &c.stats), None);
+        let to = found(&c).unwrap()[0].to;
+        let mut changes = Changes::none();
+        let inc = changes.inc(&c.state, c.now);
+        inc.new_state.insert(to, types::osdmap::osd_state::NEARFULL);
+        let stats = c.stats.clone();
+        apply(&mut c, changes);
+        c.stats = stats;
+        assert!(found(&c).unwrap_or_default().iter().all(|m| m.to != to));
+    }
+}

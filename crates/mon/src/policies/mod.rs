@@ -15,6 +15,7 @@ pub mod pools;
 pub mod progress;
 pub mod removal;
 pub mod reports;
+pub mod score;
 pub mod services;
 pub mod spare;
 pub mod spread;

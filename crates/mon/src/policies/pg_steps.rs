@@ -40,7 +40,7 @@ pub fn next(p: &PgPool, share: f64, part: f64) -> Option<(u32, u32)> {
         } else {
             (part / share * f64::from(of)) as u32
         };
-        fit.max(span / STEPS_MAX).clamp(1, span)
+        fit.max(span / STEPS_MAX).min(span).max(1)
     };
     if goal > p.pg_num {
         // A group that is split is split once in a step.
@@ -115,6 +115,8 @@ mod tests {
         assert_eq!(next(&p, 0.0, 0.05), Some((64, 64)));
         assert_eq!(next(&pool(512, 32), 0.0, 0.05), Some((512, 32)));
         assert_eq!(next(&pool(32, 32), 0.5, 0.05), None);
+        // There is no such pool; a map that has one ends no monitor.
+        assert_eq!(next(&pool(0, 32), 0.5, 0.05), Some((1, 1)));
     }
 
     #[test]

@@ -7,8 +7,9 @@ use crate::commands::command::{Command, Outcome};
 use crate::commands::context::Context;
 use crate::commands::modules::pretty;
 use crate::commands::spec::{Spec, spec};
-use crate::policies::balance::{self, Score};
+use crate::policies::balance;
 use crate::policies::evening::{self, ACTIVE, Items, LAST, MODE, NOTHING, POOLS};
+use crate::policies::score::Score;
 use crate::policies::survey::Survey;
 use cluster::{Change, Changes};
 use serde_json::{Map, Value, json};
@@ -373,10 +374,7 @@ fn execute(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     }
     let mut trial = map.clone();
     for (pg, list) in &plan.items {
-        match list.is_empty() {
-            true => drop(trial.pg_upmap_items.remove(pg)),
-            false => drop(trial.pg_upmap_items.insert(*pg, list.clone())),
-        }
+        balance::set(&mut trial, *pg, list);
     }
     let stale = balance::stale(&trial, usize::MAX);
     if let Some(pg) = plan.items.keys().find(|pg| stale.contains_key(pg)) {
@@ -399,10 +397,7 @@ fn judged(cmd: &Command, ctx: &Context<'_>) -> Result<(String, Score), Outcome> 
     if let Some(plan) = find(ctx, option) {
         let mut map = ctx.map().clone();
         for (pg, list) in plan.items {
-            match list.is_empty() {
-                true => drop(map.pg_upmap_items.remove(&pg)),
-                false => drop(map.pg_upmap_items.insert(pg, list)),
-            }
+            balance::set(&mut map, pg, &list);
         }
         let score = Score::of(&map, &Survey::of(&map, ctx.stats), None);
         return Ok((format!("plan {option} final"), score));
