@@ -425,6 +425,7 @@ impl ServerConnection {
             secure: mode == ConMode::Secure,
             server_challenge: identity.server_challenge,
             lifeline,
+            lossless: self.sessions.is_some() && ident.flags & FLAG_LOSSY == 0 && ident.cookie != 0,
             monmap_epoch: None,
         });
         self.open(&ident, peer, keeps).map(Some)
@@ -432,8 +433,7 @@ impl ServerConnection {
 
     /// SERVER_IDENT: who we are, and which session it is. `keeps`: lifelines.
     fn open(&mut self, ident: &ClientIdent, peer: Arc<Peer>, keeps: bool) -> Result<Event, Error> {
-        let sessions = self.sessions.clone();
-        let sessions = sessions.filter(|_| ident.flags & FLAG_LOSSY == 0 && ident.cookie != 0);
+        let sessions = self.sessions.clone().filter(|_| peer.lossless);
         let (flags, cookie) = match &sessions {
             Some(_) => (0, self.cookie()),
             None => (FLAG_LOSSY | if keeps { FLAG_LIFELINE } else { 0 }, 0),
