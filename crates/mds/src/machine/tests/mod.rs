@@ -5,7 +5,9 @@ mod world;
 
 use super::*;
 use crate::membership::MdsState;
-use messages::fs::{Args, CapItem, MClientCapRelease, MClientSession, SetAttr, cap, op, session_op, setattr};
+use messages::fs::{
+    Args, CapItem, MClientCapRelease, MClientSession, SetAttr, cap, op, open_flag, session_op, setattr,
+};
 use messages::mon::Body;
 use world::World;
 
@@ -531,6 +533,41 @@ fn an_opening_whose_answer_was_lost_brings_capabilities() {
         assert_ne!(target.cap.caps & cap::FW, 0);
         assert!(target.max_size > 0);
     }
+}
+
+/// The number of a request that was carried out opened whatever it was said to have been about.
+#[test]
+fn who_asks_again_gets_nothing_that_its_key_does_not_allow() {
+    let mut w = world();
+    let (a, b) = (w.mkdir(1, 1, "a"), w.mkdir(1, 1, "b"));
+    w.open_with(3, "allow rw path=/a", "/a");
+    w.open_with(4, "allow r", "/");
+    w.settle();
+    let (own, other) = (w.make(3, a, "own"), w.make(1, b, "other"));
+    let mode = SetAttr {
+        mask: setattr::MODE,
+        mode: 0o600,
+        ..SetAttr::default()
+    };
+    let tid = w.ask(3, op::SETATTR, (own, ""), (0, ""), Args::of_setattr(&mode));
+    w.settle();
+    assert_eq!(w.reply(3, tid).unwrap().result, 0);
+    for flags in [0, 1, 2] {
+        w.ask_as(3, tid, op::OPEN, (other, ""), (0, ""), Args::words(&[flags]));
+        w.settle();
+        assert_eq!(w.reply(3, tid).unwrap().result, -13, "{flags}");
+        assert!(!w.clients[&3].caps.contains_key(&other));
+    }
+    w.ask_as(3, tid, op::CREATE, (b, "other"), (0, ""), Args::words(&[1]));
+    w.settle();
+    assert_eq!(w.reply(3, tid).unwrap().result, -13);
+    w.ask_as(3, tid, op::OPEN, (own, ""), (0, ""), Args::words(&[1]));
+    w.settle();
+    assert_eq!(w.reply(3, tid).unwrap().result, 0);
+    assert_ne!(w.clients[&3].caps[&own].issued & cap::FW, 0);
+    // To cut is to write.
+    let reply = w.call(4, op::OPEN, (own, ""), (0, ""), Args::words(&[open_flag::TRUNC]));
+    assert_eq!(reply.result, -13);
 }
 
 #[test]
