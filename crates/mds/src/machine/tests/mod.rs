@@ -610,3 +610,24 @@ fn commands_that_are_wrong_change_nothing() {
     }
     assert!(w.fenced.is_empty() && w.m.sessions_len() == 2);
 }
+
+#[test]
+fn commands_take_a_key_that_allows_everything() {
+    let mut w = world();
+    for (id, caps, code) in [
+        (3, "allow *", 0),
+        (4, "allow all", 0),
+        (5, "allow", -13),
+        (6, "allow rwfps", -13),
+        (7, "allow * path=/a", -13),
+        (8, "allow r, allow *", 0),
+        (9, "allow * network 10.0.0.0/8", -13),
+        (10, "", -13),
+    ] {
+        w.open_with(id, caps, "/");
+        w.tell(id, r#"{"prefix": "session evict", "filters": ["id=2"]}"#);
+        w.settle();
+        assert_eq!(w.told.pop().map(|r| r.result), Some(code), "{caps}");
+        assert_eq!(w.fenced, [2]);
+    }
+}
