@@ -37,7 +37,16 @@ impl Machine {
         let (Some(rc), true) = (&mut self.reconnecting, known) else {
             // Its session is gone, and with it what it held.
             let message = MClientSession::short(session_op::CLOSE, 0).message(0);
-            return self.push(Effect::Send { conn, message });
+            self.push(Effect::Send { conn, message });
+            if let Some(s) = self.sessions.get_mut(client)
+                && s.state == State::Open
+            {
+                tracing::warn!("client.{client}: it comes back to a session that went on: it is evicted");
+                // That one stays, to bring the answer.
+                s.conn = None;
+                self.evict_client(client);
+            }
+            return;
         };
         rc.records.extend(m.caps.into_iter().map(|c| (client, c)));
         if m.more {

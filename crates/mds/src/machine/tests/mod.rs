@@ -1,6 +1,7 @@
 //! The machine against a pool in memory: what is acknowledged stays, whenever the server dies.
 
 mod crash;
+mod lost;
 mod world;
 
 use super::*;
