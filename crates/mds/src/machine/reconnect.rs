@@ -21,9 +21,8 @@ impl Machine {
     pub(crate) fn begin_reconnect(&mut self) {
         self.push(Effect::Report(MdsState::Replay));
         self.state = MdsState::Reconnect;
-        let until = self.now.monotonic + self.options.reconnect;
         self.reconnecting = Some(Reconnecting {
-            until,
+            began: self.now.monotonic,
             unfinished: BTreeSet::new(),
             records: Vec::new(),
             held: Vec::new(),
@@ -67,7 +66,7 @@ impl Machine {
     pub(crate) fn look_after_reconnect(&mut self) {
         let Some(rc) = &self.reconnecting else { return };
         let (now, window) = (self.now.monotonic, self.options.reconnect);
-        let began = rc.until.saturating_sub(window);
+        let began = rc.began;
         for client in self.sessions.away() {
             // Who said so itself is waited for less long.
             let own = self.sessions.get(client).and_then(|s| s.timeout);

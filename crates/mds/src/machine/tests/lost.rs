@@ -98,3 +98,26 @@ fn who_comes_back_to_a_session_that_went_on_is_evicted() {
     assert_eq!(w.fenced, [1]);
     assert_eq!(w.reply(2, tid).unwrap().result, 0);
 }
+
+/// The clients that had named a time of their own were evicted at once.
+#[test]
+fn a_longer_time_to_come_back_begins_with_the_restart() {
+    let mut w = world();
+    w.open_saying(3, &[("timeout", "100")]);
+    w.settle();
+    w.clock += 10_000;
+    w.restart_as(true);
+    w.come_back(1);
+    w.tick(10);
+    w.tell(
+        1,
+        r#"{"prefix": "config set", "var": "mds_reconnect_timeout", "val": ["300"]}"#,
+    );
+    w.tick(80);
+    assert!(w.fenced.is_empty());
+    w.tick(11);
+    assert_eq!(w.fenced, [3]);
+    w.come_back(2);
+    w.settle();
+    assert_eq!(w.m.state, crate::membership::MdsState::Active);
+}
