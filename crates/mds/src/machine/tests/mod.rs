@@ -632,3 +632,22 @@ fn commands_take_a_key_that_allows_everything() {
         assert_eq!(w.fenced, [2]);
     }
 }
+
+#[test]
+fn of_many_requests_the_oldest_are_shown() {
+    let mut w = world();
+    let f = w.make(1, 1, "f");
+    w.clients.get_mut(&1).unwrap().stubborn = true;
+    for _ in 0..5000 {
+        w.ask(2, op::GETATTR, (f, ""), (0, ""), Args::words(&[cap::FS]));
+    }
+    w.tell(2, r#"{"prefix": "ops", "format": "json"}"#);
+    w.settle();
+    let said: serde_json::Value = serde_json::from_slice(&w.told.remove(0).output).unwrap();
+    assert_eq!(said["num_ops"], 5000);
+    let ops = said["ops"].as_array().unwrap();
+    assert_eq!(
+        (ops.len(), &ops[0]["type_data"]["client_info"]["tid"]),
+        (4096, &1.into())
+    );
+}
