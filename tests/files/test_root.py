@@ -1,4 +1,7 @@
 """A file system whose metadata pool lost its objects gets no new root: the rank is damaged, and comes back with the objects."""
+import os
+import threading
+
 import pytest
 
 from skeptest.mounts import make_volume, mounted, wait_active
@@ -51,3 +54,28 @@ def test_the_metadata_server_has_a_key_of_its_own(own, tmp_path):
         (a / 'd').mkdir()
     with mounted(skep, tmp_path / 'b', fs='fs') as b:
         assert (b / 'd').is_dir()
+
+
+@pytest.mark.long
+def test_damage_that_is_found_while_serving_ends_the_rank(own, tmp_path):
+    """A directory becomes two objects, and one of its names cannot be read: no daemon after the other ends by it."""
+    skep = own().start()
+    make_volume(skep, 'fs')
+    with mounted(skep, tmp_path / 'a', fs='fs') as a:
+        (a / 'd').mkdir()
+        held = 'skep.dir.%x.0.0' % (a / 'd').stat().st_ino
+        names = ['file%05d' % i for i in range(17000)]
+        for name in names[:16000]:
+            os.mknod(a / 'd' / name)
+        wait_until(lambda: held in skep.rados(META, 'ls').out.split(), 90, 0.3, 'the names in the pool')
+        skep.rados(META, 'setomapval', held, 'no name', 'nothing')
+        rest = threading.Thread(target=lambda: [os.mknod(a / 'd' / name) for name in names[16000:]])
+        rest.start()
+        checks = lambda: skep.ceph_json('health')['checks']
+        wait_until(lambda: 'MDS_DAMAGE' in checks(), 120, 0.3, 'the damage')
+        skep.rados(META, 'rmomapkey', held, 'no name')
+        skep.ceph('mds', 'repaired', 'fs:0')
+        wait_active(skep, 'fs')
+        rest.join(120)
+        assert not rest.is_alive() and sorted(os.listdir(a / 'd')) == names
+        assert skep.log.read_text(errors='replace').count('a name that cannot be read') == 1

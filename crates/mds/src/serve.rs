@@ -116,8 +116,15 @@ async fn standby<M: Membership + 'static>(
         pools: BTreeMap::new(),
     };
     let reporting = task::spawn_local(report(membership.clone(), reported, shell.events.clone()));
+    let conns = shell.conns.clone();
     let served = shell.run(machine, place, places, net, events, stop).await;
     reporting.abort();
+    // Its clients look for another one; nobody would hear them here.
+    conns.shutdown();
+    if let Err(Error::Damaged { .. }) = &served {
+        // As at the start; or the next one would find the same, and end by it, and so on.
+        membership.report(MdsState::Damaged).await?;
+    }
     served
 }
 

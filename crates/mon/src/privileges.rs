@@ -448,6 +448,7 @@ fn peer(caps: &[(&str, &str)]) -> Arc<Peer> {
         key_epoch: None,
         server_challenge: Some(1),
         lifeline: false,
+        lossless: false,
         monmap_epoch: None,
     })
 }

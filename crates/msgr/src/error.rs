@@ -69,4 +69,6 @@ pub enum Error {
     /// Another connection carries its session now, or there is none any more.
     #[error("its session has left it")]
     Displaced,
+    #[error("{0} lossless sessions are held, and no more are kept")]
+    TooManySessions(usize),
 }

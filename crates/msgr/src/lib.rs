@@ -51,4 +51,4 @@ pub use payload::{
 pub use peer::{Peer, answer_mauth};
 pub use reader::TRANSCRIPT_MAX;
 pub use server::{Event, ServerConfig, ServerConnection};
-pub use sessions::{SESSIONS_MAX, Sessions, TOTAL_BYTES_MAX, UNACKED_BYTES_MAX};
+pub use sessions::{Gone, SESSIONS_MAX, Sessions, TOTAL_BYTES_MAX, UNACKED_BYTES_MAX};

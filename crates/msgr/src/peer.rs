@@ -27,6 +27,8 @@ pub struct Peer {
     pub server_challenge: Option<u64>,
     /// An OSD's lifeline: a connection on which neither side says anything more.
     pub lifeline: bool,
+    /// What is said to it outlives its connections, until the session is ended with what waits ([`crate::Sessions`]).
+    pub lossless: bool,
     /// At a monitor, over messenger v1: the monitor map that the client has, 0 for none. A newer one is sent to it unasked; over
     /// v2 clients ask.
     pub monmap_epoch: Option<u32>,

@@ -14,7 +14,7 @@ use crate::payload::{
     ServerIdent, blob, con_modes, method_numbers,
 };
 use crate::reader::Frame;
-use crate::sessions::{Opened, Resumed};
+use crate::sessions::{Opened, Resumed, SESSIONS_MAX};
 use crate::{Error, Message, Output, Peer, Sessions, features};
 use auth::{
     AuthError, AuthMethod, Authenticator, ConMode, Context, Entropy, Granted, Identity, Pending, Step,
@@ -425,6 +425,7 @@ impl ServerConnection {
             secure: mode == ConMode::Secure,
             server_challenge: identity.server_challenge,
             lifeline,
+            lossless: self.sessions.is_some() && ident.flags & FLAG_LOSSY == 0 && ident.cookie != 0,
             monmap_epoch: None,
         });
         self.open(&ident, peer, keeps).map(Some)
@@ -432,8 +433,7 @@ impl ServerConnection {
 
     /// SERVER_IDENT: who we are, and which session it is. `keeps`: lifelines.
     fn open(&mut self, ident: &ClientIdent, peer: Arc<Peer>, keeps: bool) -> Result<Event, Error> {
-        let sessions = self.sessions.clone();
-        let sessions = sessions.filter(|_| ident.flags & FLAG_LOSSY == 0 && ident.cookie != 0);
+        let sessions = self.sessions.clone().filter(|_| peer.lossless);
         let (flags, cookie) = match &sessions {
             Some(_) => (0, self.cookie()),
             None => (FLAG_LOSSY | if keeps { FLAG_LIFELINE } else { 0 }, 0),
@@ -446,6 +446,7 @@ impl ServerConnection {
                 Opened::New => false,
                 Opened::Again => true,
                 Opened::Stale => return Err(Error::Displaced),
+                Opened::Full => return Err(Error::TooManySessions(SESSIONS_MAX)),
             };
             self.session = Some(id);
         }
@@ -491,9 +492,10 @@ impl ServerConnection {
             self.link.send_control(Tag::SessionReset, &[1])?;
             return Ok(None);
         };
-        let (answer, found) = sessions
-            .borrow_mut()
-            .resume(identity.global_id, r, self.global_seq);
+        let (answer, found) =
+            sessions
+                .borrow_mut()
+                .resume(&identity.name, identity.global_id, r, self.global_seq);
         let (tag, payload) = match answer {
             Resumed::Reset => (Tag::SessionReset, vec![1]),
             Resumed::RetryGlobal(seq) => (Tag::SessionRetryGlobal, seq.to_le_bytes().to_vec()),

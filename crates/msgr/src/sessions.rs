@@ -5,19 +5,21 @@
 //! queued until the client says that it has it; what a new connection is to carry begins with those.
 //!
 //! Invariants: a number names a session as long as the process lives. What is queued leaves in order, under a sequence number of its own
-//! that it keeps, and a client's message is handed on once, whatever was cut in between. Only who authenticated under the number of
-//! the client that opened a session takes it over. A connection that a session was taken from gets nothing of it any more.
+//! that it keeps, and a client's message is handed on once, whatever was cut in between. Only who authenticated under the number and the
+//! name of the client that opened a session takes it over. A connection that a session was taken from gets nothing of it any more.
 //!
 //! Bounds: [`UNACKED_BYTES_MAX`] for each session, [`TOTAL_BYTES_MAX`] for all, [`SESSIONS_MAX`] sessions: what is beyond is ended,
-//! the longest away or the largest first, and its client told that it is gone when it comes back.
+//! the largest first, or the longest away, and its client told that it is gone when it comes back. Nobody's session gives way to a
+//! newcomer's while it is held.
 
 #[cfg(test)]
 mod tests;
 
 use crate::{Error, Message, Peer, Reconnect};
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use types::EntityAddrVec;
+use types::{AuthName, EntityAddrVec};
 
 /// What one session may have queued that its client has not acknowledged.
 pub const UNACKED_BYTES_MAX: usize = 32 << 20;
@@ -55,6 +57,8 @@ pub(crate) enum Opened {
     Again,
     /// A connection that the client has given up.
     Stale,
+    /// There are as many as there may be, and all are held.
+    Full,
 }
 
 /// What a SESSION_RECONNECT leads to.
@@ -66,13 +70,27 @@ pub(crate) enum Resumed {
     Ok(u64),
 }
 
+/// A session that has ended.
+#[derive(Debug)]
+pub struct Gone {
+    pub id: u64,
+    pub peer: Arc<Peer>,
+    /// The bound that ended it, if it was one.
+    pub over: Option<&'static str>,
+}
+
+const OWN: &str = "its client has not acknowledged too much";
+const TOTAL: &str = "clients have not acknowledged too much, and it the most";
+const MANY: &str = "there are too many, and it is away";
+const AWAY: &str = "its client has not come back";
+
 /// All sessions of one listener.
 #[derive(Default)]
 pub struct Sessions {
     all: BTreeMap<u64, Session>,
     by_key: BTreeMap<Key, u64>,
     bytes: usize,
-    gone: Vec<u64>,
+    gone: Vec<Gone>,
     displaced: Vec<u64>,
 }
 
@@ -100,8 +118,12 @@ impl Sessions {
     }
 
     /// Sessions that ended since this was asked last: their owner is to be told.
-    pub fn take_gone(&mut self) -> Vec<u64> {
+    pub fn take_gone(&mut self) -> Vec<Gone> {
         std::mem::take(&mut self.gone)
+    }
+
+    pub fn has_gone(&self) -> bool {
+        !self.gone.is_empty()
     }
 
     /// Connections that carry nothing any more: to be closed.
@@ -125,7 +147,7 @@ impl Sessions {
             if s.global_seq > global_seq {
                 return (id, Opened::Stale);
             }
-            if s.client_cookie == client_cookie {
+            if s.client_cookie == client_cookie && s.peer.auth_name == peer.auth_name {
                 s.server_cookie = server_cookie;
                 s.connect_seq = 0;
                 s.in_seq = 0;
@@ -141,12 +163,8 @@ impl Sessions {
             // The client began anew.
             self.end(id);
         }
-        while self.all.len() >= SESSIONS_MAX {
-            let longest = self.all.iter().max_by_key(|(_, s)| s.away);
-            let Some(id) = longest.map(|(id, _)| *id) else {
-                break;
-            };
-            self.end(id);
+        if !self.has_room(peer.global_id) {
+            return (conn, Opened::Full);
         }
         let session = Session {
             key: key.clone(),
@@ -168,6 +186,28 @@ impl Sessions {
         (conn, Opened::New)
     }
 
+    /// For one more of this client. A session of its own gives way first, then the longest away of all.
+    fn has_room(&mut self, global_id: u64) -> bool {
+        if self.all.len() < SESSIONS_MAX {
+            return true;
+        }
+        let age = |(id, s): &(&u64, &Session)| (s.holder.is_none(), s.away, Reverse(**id));
+        let own = self
+            .all
+            .iter()
+            .filter(|(_, s)| s.key.0 == global_id)
+            .max_by_key(age);
+        let gives_way = own.or_else(|| {
+            let away = self.all.iter().filter(|(_, s)| s.holder.is_none());
+            away.max_by_key(age)
+        });
+        let Some(id) = gives_way.map(|(id, _)| *id) else {
+            return false;
+        };
+        self.end_over(id, Some(MANY));
+        true
+    }
+
     fn hold(&mut self, id: u64, conn: u64, global_seq: u64) {
         let Some(s) = self.all.get_mut(&id) else { return };
         self.displaced.extend(s.holder.filter(|h| *h != conn));
@@ -179,6 +219,7 @@ impl Sessions {
     /// The session that a client wants to go on with; its number and its peer, where it does.
     pub(crate) fn resume(
         &mut self,
+        name: &AuthName,
         global_id: u64,
         r: &Reconnect,
         conn: u64,
@@ -187,7 +228,8 @@ impl Sessions {
         let Some((id, s)) = id.and_then(|id| self.all.get_mut(&id).map(|s| (id, s))) else {
             return (Resumed::Reset, None);
         };
-        if s.client_cookie != r.client_cookie || s.server_cookie != r.server_cookie {
+        let cookies = (s.client_cookie, s.server_cookie) == (r.client_cookie, r.server_cookie);
+        if !cookies || s.peer.auth_name != *name {
             return (Resumed::Reset, None);
         }
         // Said to have come, and never sent: another state than ours.
@@ -229,13 +271,13 @@ impl Sessions {
         s.bytes += m.size();
         self.bytes += m.size();
         if s.bytes > UNACKED_BYTES_MAX {
-            self.end(id);
+            self.end_over(id, Some(OWN));
             return None;
         }
         if self.bytes > TOTAL_BYTES_MAX
             && let Some(most) = self.all.iter().max_by_key(|(_, s)| s.bytes).map(|(id, _)| *id)
         {
-            self.end(most);
+            self.end_over(most, Some(TOTAL));
         }
         self.contains(id).then_some(numbers)
     }
@@ -292,16 +334,24 @@ impl Sessions {
                 over.push(*id);
             }
         }
-        over.into_iter().for_each(|id| self.end(id));
+        over.into_iter().for_each(|id| self.end_over(id, Some(AWAY)));
     }
 
     /// Ends it: what waits is dropped, and the client that comes back is told so.
     pub fn end(&mut self, id: u64) {
+        self.end_over(id, None);
+    }
+
+    fn end_over(&mut self, id: u64, over: Option<&'static str>) {
         let Some(s) = self.all.remove(&id) else { return };
         self.by_key.remove(&s.key);
         self.bytes -= s.bytes;
         self.displaced.extend(s.holder);
-        self.gone.push(id);
+        self.gone.push(Gone {
+            id,
+            peer: s.peer,
+            over,
+        });
     }
 
     pub fn end_all(&mut self) {

@@ -135,11 +135,16 @@ impl Shared {
     /// Connections that carry nothing any more are closed, and the owner hears of sessions that ended.
     pub fn settle_sessions(&self) {
         let Some(lossless) = &self.lossless else { return };
-        let displaced = lossless.sessions.borrow_mut().take_displaced();
+        let (displaced, has_gone) = {
+            let mut sessions = lossless.sessions.borrow_mut();
+            (sessions.take_displaced(), sessions.has_gone())
+        };
         for conn in displaced {
             self.cut(ConnId(conn), DISPLACED);
         }
-        lossless.news.notify_one();
+        if has_gone {
+            lossless.news.notify_one();
+        }
     }
 
     pub fn end_session(&self, session: Option<u64>) {

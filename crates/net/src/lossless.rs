@@ -64,3 +64,46 @@ impl<E> Lossless<E> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    /// What a connection took that was cut while its owner was busy comes before what the next one takes.
+    #[test]
+    fn what_a_cut_connection_took_is_heard_first() {
+        io::task::block_on(async {
+            let lossless = Lossless::new();
+            let (events, mut heard) = mpsc::channel(1);
+            lossless.put(1, 0);
+            assert!(lossless.deliver(1, &events).await.is_ok());
+            lossless.put(1, 1);
+            {
+                let mut waits = std::pin::pin!(lossless.deliver(1, &events));
+                let given_up = io::task::timeout(Duration::ZERO, &mut waits).await;
+                assert!(given_up.is_err(), "the owner has not taken the first");
+            }
+            // The task of the first, at its end, and the second connection.
+            let (first, second) = (lossless.deliver(1, &events), async {
+                assert!(lossless.deliver(1, &events).await.is_ok());
+                for n in 2..20 {
+                    lossless.put(1, n);
+                    assert!(lossless.deliver(1, &events).await.is_ok());
+                }
+            });
+            let owner = async {
+                let mut all = Vec::new();
+                while all.len() < 20 {
+                    all.push(heard.recv().await.unwrap());
+                }
+                all
+            };
+            let (ended, (), all) = tokio::join!(first, second, owner);
+            assert!(ended.is_ok() && !lossless.has_some(1));
+            assert_eq!(all, (0..20).collect::<Vec<_>>());
+        })
+        .unwrap();
+    }
+}

@@ -7,7 +7,7 @@ use crate::doors::{Door, Doors, Open};
 use crate::outputs::Output;
 use auth::Entropy;
 use io::socket::Stream;
-use msgr::ServerConfig;
+use msgr::{Gone, ServerConfig};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -79,7 +79,10 @@ impl Server {
             return;
         };
         let gone = lossless.sessions.borrow_mut().take_gone();
-        for id in gone {
+        for Gone { id, peer, over } in gone {
+            if let Some(why) = over {
+                tracing::warn!(conn = id, "{}: its session ended: {why}", peer.name);
+            }
             lossless.put(id, NetEvent::Closed { conn: ConnId(id) });
             // Without an owner nobody is left to be told.
             drop(lossless.deliver(id, &self.events).await);

@@ -12,6 +12,8 @@ struct Spec {
     full: bool,
     policy: bool,
     snapshot: bool,
+    /// Said as `*` or `all`: commands, too.
+    commands: bool,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -57,6 +59,7 @@ const EVERYTHING: Spec = Spec {
     full: true,
     policy: true,
     snapshot: true,
+    commands: true,
 };
 
 fn spec(c: &mut Cursor) -> Option<Spec> {
@@ -142,10 +145,11 @@ impl Match {
 
 impl MdsCaps {
     pub fn parse(text: &str) -> Result<Self, CapsError> {
-        // The oldest form, before there were rights: everything but exceeding a full quota.
+        // The oldest form, before there were rights: everything but exceeding a full quota, and commands.
         if text == "allow" {
             let spec = Spec {
                 full: false,
+                commands: false,
                 ..EVERYTHING
             };
             return Ok(Self::one(spec));
@@ -174,6 +178,12 @@ impl MdsCaps {
 
     pub fn none() -> Self {
         Self::default()
+    }
+
+    /// May give commands to the daemon itself: one grant is `allow *`, wherever and whoever (a 16.2 as tried).
+    pub fn allows_commands(&self, peer: Option<IpAddr>) -> bool {
+        let anywhere = |g: &Grant| g.place == Match::default() && admits(&g.network, peer);
+        self.grants.iter().any(|g| g.spec.commands && anywhere(g))
     }
 
     /// One grant must give all that is needed.

@@ -21,9 +21,8 @@ impl Machine {
     pub(crate) fn begin_reconnect(&mut self) {
         self.push(Effect::Report(MdsState::Replay));
         self.state = MdsState::Reconnect;
-        let until = self.now.monotonic + self.options.reconnect;
         self.reconnecting = Some(Reconnecting {
-            until,
+            began: self.now.monotonic,
             unfinished: BTreeSet::new(),
             records: Vec::new(),
             held: Vec::new(),
@@ -37,7 +36,16 @@ impl Machine {
         let (Some(rc), true) = (&mut self.reconnecting, known) else {
             // Its session is gone, and with it what it held.
             let message = MClientSession::short(session_op::CLOSE, 0).message(0);
-            return self.push(Effect::Send { conn, message });
+            self.push(Effect::Send { conn, message });
+            if let Some(s) = self.sessions.get_mut(client)
+                && s.state == State::Open
+            {
+                tracing::warn!("client.{client}: it comes back to a session that went on: it is evicted");
+                // That one stays, to bring the answer.
+                s.conn = None;
+                self.evict_client(client);
+            }
+            return;
         };
         rc.records.extend(m.caps.into_iter().map(|c| (client, c)));
         if m.more {
@@ -58,7 +66,7 @@ impl Machine {
     pub(crate) fn look_after_reconnect(&mut self) {
         let Some(rc) = &self.reconnecting else { return };
         let (now, window) = (self.now.monotonic, self.options.reconnect);
-        let began = rc.until.saturating_sub(window);
+        let began = rc.began;
         for client in self.sessions.away() {
             // Who said so itself is waited for less long.
             let own = self.sessions.get(client).and_then(|s| s.timeout);

@@ -37,6 +37,10 @@ impl Machine {
     pub(crate) fn opened(&mut self, conn: Conn, peer: &Arc<Peer>) {
         let client = peer.global_id;
         self.sessions.conns.insert(conn, (client, peer.clone()));
+        let before = self.sessions.get(client).and_then(|s| s.conn);
+        if before.is_some_and(|c| c != conn) {
+            self.sessions.lose(client, before);
+        }
         if let Some(s) = self.sessions.get_mut(client)
             && s.state != State::Evicted
         {
@@ -46,14 +50,10 @@ impl Machine {
     }
 
     pub(crate) fn closed(&mut self, conn: Conn) {
-        let Some((client, _)) = self.sessions.conns.remove(&conn) else {
-            return;
-        };
-        if let Some(s) = self.sessions.get_mut(client)
-            && s.conn == Some(conn)
-        {
-            s.conn = None;
+        if let Some((client, _)) = self.sessions.client_of(conn) {
+            self.sessions.lose(client, Some(conn));
         }
+        self.sessions.conns.remove(&conn);
     }
 
     pub(crate) fn message(&mut self, conn: Conn, m: &Message) {
@@ -128,6 +128,8 @@ impl Machine {
                 return;
             }
             s.conn = Some(conn);
+            // It begins anew, and nothing can have been asked back of it.
+            s.lost &= !s.caps.is_empty();
             if s.features.has(FEATURE_NOTIFY) {
                 let seq = s.pushed;
                 self.send_open(client, seq);
@@ -191,7 +193,7 @@ impl Machine {
         let Some(s) = self.sessions.get_mut(client) else {
             return;
         };
-        if s.state != State::Open {
+        if s.state != State::Open || s.lost {
             return;
         }
         s.renewed = now;
@@ -266,7 +268,9 @@ impl Machine {
         let Some(s) = self.sessions.get_mut(client) else {
             return;
         };
-        s.renewed = s.renewed.max(now);
+        if !s.lost {
+            s.renewed = s.renewed.max(now);
+        }
         if s.requests.contains_key(&tid) {
             return;
         }

@@ -224,6 +224,7 @@ mod tests {
             secure: false,
             server_challenge: Some(1),
             lifeline: false,
+            lossless: false,
             monmap_epoch: None,
         })
     }

@@ -50,6 +50,7 @@ struct World {
     config: Arc<ServerConfig>,
     conns: u64,
     wire: Option<Wire>,
+    name: &'static str,
     global_id: u64,
     cookie: u64,
     server_cookie: u64,
@@ -80,6 +81,7 @@ impl World {
             config: Arc::new(config),
             conns: 0,
             wire: None,
+            name: "admin",
             global_id: 12,
             cookie: 77,
             server_cookie: 0,
@@ -211,7 +213,7 @@ impl World {
                     now: Utime::ZERO,
                     entropy: &*entropy,
                 };
-                let name = AuthName::new(EntityKind::Client, "admin");
+                let name = AuthName::new(EntityKind::Client, self.name);
                 let global_id = self.global_id;
                 let payload = NoneClient { name, global_id }
                     .request(EntityKind::Mds, &cx)
@@ -407,6 +409,11 @@ proptest! {
     }
 }
 
+fn gone(w: &World) -> Vec<u64> {
+    let gone = w.sessions.borrow_mut().take_gone();
+    gone.iter().map(|g| g.id).collect()
+}
+
 fn with_session() -> World {
     let mut w = World::new();
     w.settle();
@@ -428,6 +435,120 @@ fn who_is_another_takes_no_session_over() {
 }
 
 #[test]
+fn who_has_another_name_takes_no_session_over() {
+    let mut w = with_session();
+    let before = w.session.unwrap();
+    w.name = "other";
+    w.cut();
+    w.connect();
+    w.settle();
+    assert_eq!((w.resets, w.sessions.borrow().len()), (1, 1));
+    assert_ne!(w.session, Some(before));
+    // Nor by what only says who it is.
+    let before = w.session.unwrap();
+    (w.name, w.server_cookie) = ("admin", 0);
+    w.cut();
+    w.connect();
+    w.settle();
+    assert_ne!(w.session, Some(before));
+}
+
+#[test]
+fn a_cookie_that_is_wrong_takes_no_session_over() {
+    for (client, server) in [(1, 0), (0, 1)] {
+        let mut w = with_session();
+        let before = w.session.unwrap();
+        w.cut();
+        w.sessions.borrow_mut().push(before, &message(1)).unwrap();
+        (w.cookie, w.server_cookie) = (w.cookie + client, w.server_cookie ^ server);
+        w.connect();
+        w.settle();
+        assert_eq!(w.resets, 1);
+        assert_ne!(w.session, Some(before));
+        assert_eq!(
+            w.client_heard.len() as u64,
+            w.server_said,
+            "nothing of the other's is heard"
+        );
+    }
+}
+
+fn client(global_id: u64, nonce: u32) -> Arc<Peer> {
+    let addr = EntityAddr::msgr2("127.0.0.1:0".parse().unwrap(), nonce);
+    Arc::new(Peer {
+        name: EntityName::client(global_id),
+        auth_name: AuthName::new(EntityKind::Client, "admin"),
+        global_id,
+        caps: auth::PeerCaps::AllowAll,
+        key_epoch: None,
+        addrs: EntityAddrVec::one(addr),
+        sock: "127.0.0.1:5000".parse().unwrap(),
+        features: features::SUPPORTED,
+        method: auth::AuthMethod::None,
+        secure: false,
+        server_challenge: None,
+        lifeline: false,
+        lossless: true,
+        monmap_epoch: None,
+    })
+}
+
+#[test]
+fn what_all_leave_together_is_bounded_and_the_largest_goes() {
+    let mut sessions = Sessions::default();
+    for id in 1..=6 {
+        sessions.open(&client(id, 1), 7, 8, 1, id);
+    }
+    let large = Message {
+        data: Bytes::from(vec![0; 1 << 20]),
+        ..Message::default()
+    };
+    let push = |sessions: &mut Sessions, id, n| (0..n).all(|_| sessions.push(id, &large).is_some());
+    assert!(push(&mut sessions, 3, 27));
+    for id in [1, 2, 4, 5] {
+        assert!(push(&mut sessions, id, 25));
+    }
+    assert!(!sessions.has_gone());
+    assert!(
+        push(&mut sessions, 6, 3),
+        "who says more than there is room for is not the one that goes"
+    );
+    let gone: Vec<_> = sessions.take_gone().iter().map(|g| (g.id, g.over)).collect();
+    assert_eq!(gone, [(3, Some(TOTAL))]);
+    assert_eq!(sessions.take_displaced(), [3]);
+    assert!(sessions.unacked_bytes() <= TOTAL_BYTES_MAX);
+    for id in [1, 2, 4, 5, 6] {
+        sessions.acked(id, u64::MAX);
+    }
+    assert_eq!(sessions.unacked_bytes(), 0);
+}
+
+#[test]
+fn a_newcomer_takes_the_place_of_nobody_who_is_there() {
+    let mut sessions = Sessions::default();
+    let open = |sessions: &mut Sessions, global_id, nonce, conn| {
+        let opened = sessions.open(&client(global_id, nonce), 7, 8, 1, conn).1;
+        let gone: Vec<u64> = sessions.take_gone().iter().map(|g| g.id).collect();
+        (matches!(opened, Opened::New), gone)
+    };
+    let max = SESSIONS_MAX as u64;
+    for n in 1..=max {
+        assert_eq!(open(&mut sessions, n, 1, n), (true, vec![]));
+    }
+    assert_eq!(open(&mut sessions, max + 1, 1, max + 1), (false, vec![]));
+    assert_eq!(sessions.len(), SESSIONS_MAX);
+    // Its own goes, though it is held; what is away stays.
+    sessions.left(9, 9);
+    assert_eq!(open(&mut sessions, 5, 2, max + 2), (true, vec![5]));
+    // The longest away.
+    sessions.sweep(10);
+    sessions.left(7, 7);
+    assert_eq!(open(&mut sessions, max + 3, 1, max + 3), (true, vec![9]));
+    assert_eq!(open(&mut sessions, max + 4, 1, max + 4), (true, vec![7]));
+    assert_eq!(open(&mut sessions, max + 5, 1, max + 5), (false, vec![]));
+}
+
+#[test]
 fn a_client_that_begins_anew_ends_its_session_of_before() {
     let mut w = with_session();
     let before = w.session.unwrap();
@@ -436,7 +557,7 @@ fn a_client_that_begins_anew_ends_its_session_of_before() {
     w.connect();
     w.settle();
     assert_ne!(w.session, Some(before));
-    assert_eq!(w.sessions.borrow_mut().take_gone(), [before]);
+    assert_eq!(gone(&w), [before]);
     assert_eq!(w.sessions.borrow_mut().take_displaced(), [1]);
 }
 
@@ -508,9 +629,10 @@ fn what_a_client_leaves_is_bounded() {
         .take_while(|_| w.sessions.borrow_mut().push(id, &large).is_some())
         .count();
     assert_eq!(kept, 31);
-    let mut sessions = w.sessions.borrow_mut();
+    let sessions = w.sessions.borrow_mut();
     assert_eq!((sessions.unacked_bytes(), sessions.len()), (0, 0));
-    assert_eq!(sessions.take_gone(), [id]);
+    drop(sessions);
+    assert_eq!(gone(&w), [id]);
 }
 
 #[test]

@@ -444,6 +444,7 @@ impl ServerConnection {
             secure: false,
             server_challenge: identity.server_challenge,
             lifeline: false,
+            lossless: false,
             monmap_epoch: self.monmap_epoch,
         }))
     }

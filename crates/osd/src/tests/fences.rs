@@ -27,6 +27,7 @@ fn open(osd: &mut Osd, conn: u64, gid: u64, claimed: EntityAddr, sock: &str) -> 
         secure: false,
         server_challenge: None,
         lifeline: false,
+        lossless: false,
         monmap_epoch: None,
     };
     let (conn, peer) = (ConnId(conn), Arc::new(peer));

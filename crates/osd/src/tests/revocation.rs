@@ -45,6 +45,7 @@ fn peer(state: &ClusterState) -> msgr::Peer {
         secure: false,
         server_challenge: None,
         lifeline: false,
+        lossless: false,
         monmap_epoch: None,
     }
 }

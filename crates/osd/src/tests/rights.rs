@@ -524,6 +524,7 @@ fn peer(auth_name: AuthName, name: EntityName, caps: PeerCaps) -> Peer {
         secure: false,
         server_challenge: None,
         lifeline: false,
+        lossless: false,
         monmap_epoch: None,
     }
 }

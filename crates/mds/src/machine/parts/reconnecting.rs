@@ -8,7 +8,7 @@ use std::time::Duration;
 
 #[derive(Debug)]
 pub struct Reconnecting {
-    pub until: Duration,
+    pub began: Duration,
     /// Sent messages with more to follow.
     pub unfinished: BTreeSet<ClientId>,
     pub records: Vec<(ClientId, CapRecord)>,

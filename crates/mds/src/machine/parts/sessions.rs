@@ -33,6 +33,9 @@ pub struct Session {
     /// How long it may be silent, by its own word.
     pub timeout: Option<Duration>,
     pub renewed: Duration,
+    /// What it was told may not have come: its connection ended with what waited. It renews no more, or who waits for what was asked of
+    /// it would wait for ever.
+    pub lost: bool,
     pub pushed: u64,
     pub caps: BTreeSet<u64>,
     pub requests: BTreeMap<u64, RequestId>,
@@ -62,6 +65,7 @@ impl Session {
                 .and_then(|t| t.parse().ok())
                 .map(Duration::from_secs),
             renewed: now,
+            lost: false,
             pushed: 0,
             caps: BTreeSet::new(),
             requests: BTreeMap::new(),
@@ -125,6 +129,24 @@ impl Sessions {
             .filter(|(_, s)| s.state == State::Away)
             .map(|(k, _)| k)
             .collect()
+    }
+
+    /// A client's connection has ended, if it is still the one. What waited on it is lost; a client whose connections are lossy knows
+    /// that, and asks again.
+    pub fn lose(&mut self, client: ClientId, conn: Option<Conn>) {
+        let lossless = conn
+            .and_then(|c| self.conns.get(&c))
+            .is_some_and(|(_, p)| p.lossless);
+        let Some(s) = self.all.get_mut(&client).filter(|s| s.conn == conn) else {
+            return;
+        };
+        s.conn = None;
+        if lossless && s.state == State::Open && !s.lost {
+            s.lost = true;
+            tracing::warn!(
+                "client.{client}: the session of its connection has ended, with what it was to be told"
+            );
+        }
     }
 
     pub fn client_of(&self, conn: Conn) -> Option<(ClientId, Arc<Peer>)> {

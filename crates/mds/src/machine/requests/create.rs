@@ -211,10 +211,11 @@ impl Machine {
     pub(crate) fn open_file(&mut self, r: &mut Request) -> Result<Answer> {
         let flags = r.m.args.u32_at(0);
         let at = self.at(&r.m.path.clone())?;
-        if writes(flags) || flags & open_flag::TRUNC != 0 {
+        let changes = writes(flags) || flags & open_flag::TRUNC != 0;
+        if changes {
             Self::is_live(at.snap)?;
         }
-        self.check_access(r, &at.inode, None, if writes(flags) { WRITE } else { READ })?;
+        self.check_access(r, &at.inode, None, if changes { WRITE } else { READ })?;
         if at.snap != crate::row::NOSNAP {
             return Ok(self.snap_target(&at));
         }
@@ -238,13 +239,19 @@ impl Machine {
         };
         let by_name = named.as_ref().and_then(|n| n.dentry).map(|d| d.ino);
         let ino = match (made, &named) {
-            (0, None) => self.at(&r.m.path.clone())?.inode.ino,
+            (0, None) => self.live(r)?.ino,
             (0, Some(_)) => by_name.ok_or(Errno::ENOENT)?,
             (made, _) => made,
         };
-        if self.inode_opt(ino)?.is_none_or(|i| i.nlink == 0) {
+        let Some(inode) = self.inode_opt(ino)?.filter(|i| i.nlink > 0) else {
             return Ok(done_before(made));
-        }
+        };
+        // The client says what it asked before: it may be something else.
+        let wish = match r.m.op == op::CREATE || writes(flags) {
+            true => WRITE,
+            false => READ,
+        };
+        self.check_access(r, &inode, None, wish)?;
         self.open_inode(r, ino, flags)?;
         let mut answer = match named {
             Some(n) if by_name == Some(ino) => self.named_answer(r, n.dir.inode.ino, &n.name, Some(ino))?,

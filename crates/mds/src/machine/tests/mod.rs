@@ -1,11 +1,14 @@
 //! The machine against a pool in memory: what is acknowledged stays, whenever the server dies.
 
 mod crash;
+mod lost;
 mod world;
 
 use super::*;
 use crate::membership::MdsState;
-use messages::fs::{Args, CapItem, MClientCapRelease, MClientSession, SetAttr, cap, op, session_op, setattr};
+use messages::fs::{
+    Args, CapItem, MClientCapRelease, MClientSession, SetAttr, cap, op, open_flag, session_op, setattr,
+};
 use messages::mon::Body;
 use world::World;
 
@@ -533,6 +536,41 @@ fn an_opening_whose_answer_was_lost_brings_capabilities() {
     }
 }
 
+/// The number of a request that was carried out opened whatever it was said to have been about.
+#[test]
+fn who_asks_again_gets_nothing_that_its_key_does_not_allow() {
+    let mut w = world();
+    let (a, b) = (w.mkdir(1, 1, "a"), w.mkdir(1, 1, "b"));
+    w.open_with(3, "allow rw path=/a", "/a");
+    w.open_with(4, "allow r", "/");
+    w.settle();
+    let (own, other) = (w.make(3, a, "own"), w.make(1, b, "other"));
+    let mode = SetAttr {
+        mask: setattr::MODE,
+        mode: 0o600,
+        ..SetAttr::default()
+    };
+    let tid = w.ask(3, op::SETATTR, (own, ""), (0, ""), Args::of_setattr(&mode));
+    w.settle();
+    assert_eq!(w.reply(3, tid).unwrap().result, 0);
+    for flags in [0, 1, 2] {
+        w.ask_as(3, tid, op::OPEN, (other, ""), (0, ""), Args::words(&[flags]));
+        w.settle();
+        assert_eq!(w.reply(3, tid).unwrap().result, -13, "{flags}");
+        assert!(!w.clients[&3].caps.contains_key(&other));
+    }
+    w.ask_as(3, tid, op::CREATE, (b, "other"), (0, ""), Args::words(&[1]));
+    w.settle();
+    assert_eq!(w.reply(3, tid).unwrap().result, -13);
+    w.ask_as(3, tid, op::OPEN, (own, ""), (0, ""), Args::words(&[1]));
+    w.settle();
+    assert_eq!(w.reply(3, tid).unwrap().result, 0);
+    assert_ne!(w.clients[&3].caps[&own].issued & cap::FW, 0);
+    // To cut is to write.
+    let reply = w.call(4, op::OPEN, (own, ""), (0, ""), Args::words(&[open_flag::TRUNC]));
+    assert_eq!(reply.result, -13);
+}
+
 #[test]
 fn an_eviction_by_command_is_answered_when_the_client_is_fenced() {
     let mut w = world();
@@ -572,4 +610,44 @@ fn commands_that_are_wrong_change_nothing() {
         assert_eq!(w.told.pop().map(|r| r.result), Some(code), "{command}");
     }
     assert!(w.fenced.is_empty() && w.m.sessions_len() == 2);
+}
+
+#[test]
+fn commands_take_a_key_that_allows_everything() {
+    let mut w = world();
+    for (id, caps, code) in [
+        (3, "allow *", 0),
+        (4, "allow all", 0),
+        (5, "allow", -13),
+        (6, "allow rwfps", -13),
+        (7, "allow * path=/a", -13),
+        (8, "allow r, allow *", 0),
+        (9, "allow * network 10.0.0.0/8", -13),
+        (10, "", -13),
+    ] {
+        w.open_with(id, caps, "/");
+        w.tell(id, r#"{"prefix": "session evict", "filters": ["id=2"]}"#);
+        w.settle();
+        assert_eq!(w.told.pop().map(|r| r.result), Some(code), "{caps}");
+        assert_eq!(w.fenced, [2]);
+    }
+}
+
+#[test]
+fn of_many_requests_the_oldest_are_shown() {
+    let mut w = world();
+    let f = w.make(1, 1, "f");
+    w.clients.get_mut(&1).unwrap().stubborn = true;
+    for _ in 0..5000 {
+        w.ask(2, op::GETATTR, (f, ""), (0, ""), Args::words(&[cap::FS]));
+    }
+    w.tell(2, r#"{"prefix": "ops", "format": "json"}"#);
+    w.settle();
+    let said: serde_json::Value = serde_json::from_slice(&w.told.remove(0).output).unwrap();
+    assert_eq!(said["num_ops"], 5000);
+    let ops = said["ops"].as_array().unwrap();
+    assert_eq!(
+        (ops.len(), &ops[0]["type_data"]["client_info"]["tid"]),
+        (4096, &1.into())
+    );
 }

@@ -20,6 +20,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use types::{AuthName, EntityAddr, EntityAddrVec, EntityKind, EntityName, Utime};
 
+/// A client's connection has its number, and another one of it that and this.
+const AGAIN: u64 = 1000;
+
 /// What a pool keeps, also when its users die.
 #[derive(Debug, Default, Clone)]
 pub struct Pool {
@@ -109,7 +112,7 @@ pub fn place() -> Assigned {
     }
 }
 
-fn peer(client: u64) -> Arc<Peer> {
+pub fn peer(client: u64) -> Arc<Peer> {
     Arc::new(Peer {
         name: EntityName::client(client),
         auth_name: AuthName::new(EntityKind::Client, "a"),
@@ -123,6 +126,7 @@ fn peer(client: u64) -> Arc<Peer> {
         secure: false,
         server_challenge: None,
         lifeline: false,
+        lossless: true,
         monmap_epoch: None,
     })
 }
@@ -293,6 +297,10 @@ impl World {
             conn: id,
             peer: peer(id),
         });
+        self.say_held(id, id);
+    }
+
+    pub fn say_held(&mut self, id: u64, conn: Conn) {
         let caps = self.clients[&id].caps.values().cloned().collect();
         let m = MClientReconnect {
             caps,
@@ -300,7 +308,7 @@ impl World {
             more: false,
         };
         self.clients.get_mut(&id).unwrap().counted = 0;
-        self.say(id, m.message(0));
+        self.say(conn, m.message(0));
     }
 
     pub fn tick(&mut self, seconds: u64) {
@@ -312,6 +320,35 @@ impl World {
     // Clients
 
     pub fn open(&mut self, id: u64) {
+        self.open_as(Peer::clone(&peer(id)), &[]);
+    }
+
+    /// Its connections are lossy.
+    pub fn open_lossy(&mut self, id: u64) {
+        let peer = Peer {
+            lossless: false,
+            ..Peer::clone(&peer(id))
+        };
+        self.open_as(peer, &[]);
+    }
+
+    /// Of a client that says this and that of itself.
+    pub fn open_saying(&mut self, id: u64, metadata: &[(&str, &str)]) {
+        self.open_as(Peer::clone(&peer(id)), metadata);
+    }
+
+    /// With a key that allows so much of metadata servers, below this directory.
+    pub fn open_with(&mut self, id: u64, caps: &str, root: &str) {
+        let texts = BTreeMap::from([("mds".to_string(), caps.to_string())]);
+        let peer = Peer {
+            caps: PeerCaps::Texts(texts),
+            ..Peer::clone(&peer(id))
+        };
+        self.open_as(peer, &[("root", root)]);
+    }
+
+    fn open_as(&mut self, peer: Peer, metadata: &[(&str, &str)]) {
+        let id = peer.global_id;
         self.clients.insert(
             id,
             FakeClient {
@@ -319,16 +356,45 @@ impl World {
                 ..FakeClient::default()
             },
         );
-        self.apply(Event::Opened {
-            conn: id,
-            peer: peer(id),
-        });
-        let m = MClientSession::long(session_op::REQUEST_OPEN, Features::of(0x7_ffff));
-        self.say(id, m.message(0));
+        let peer = Arc::new(peer);
+        self.apply(Event::Opened { conn: id, peer });
+        self.say_open(id, metadata);
     }
 
-    pub fn say(&mut self, id: u64, message: Message) {
-        self.apply(Event::Message { conn: id, message });
+    pub fn say_open(&mut self, conn: Conn, metadata: &[(&str, &str)]) {
+        let mut m = MClientSession::long(session_op::REQUEST_OPEN, Features::of(0x7_ffff));
+        let said = metadata.iter().map(|(k, v)| (k.to_string(), v.to_string()));
+        m.metadata.extend(said);
+        self.say(conn, m.message(0));
+    }
+
+    /// Another connection of a client: its number.
+    pub fn connect_again(&mut self, id: u64, lossless: bool) -> Conn {
+        let peer = Arc::new(Peer {
+            lossless,
+            ..Peer::clone(&peer(id))
+        });
+        let conn = id + AGAIN;
+        self.apply(Event::Opened { conn, peer });
+        conn
+    }
+
+    pub fn say(&mut self, conn: Conn, message: Message) {
+        self.apply(Event::Message { conn, message });
+    }
+
+    /// Time goes by, in which clients say on these connections that they are there.
+    pub fn renew_for(&mut self, seconds: u64, conns: &[Conn]) {
+        for _ in 0..seconds / 20 {
+            self.clock += 20;
+            for conn in conns {
+                self.say(
+                    *conn,
+                    MClientSession::short(session_op::REQUEST_RENEWCAPS, 1).message(0),
+                );
+            }
+            self.tick(0);
+        }
     }
 
     /// As `ceph tell` does.
@@ -342,7 +408,8 @@ impl World {
         self.say(id, c.to_message());
     }
 
-    fn heard(&mut self, id: u64, m: &Message) {
+    fn heard(&mut self, conn: Conn, m: &Message) {
+        let id = conn % AGAIN;
         match m.kind {
             MClientReply::KIND => {
                 let reply = MClientReply::from_message(m).unwrap();
@@ -380,7 +447,7 @@ impl World {
                         wanted: record.wanted,
                         ..MClientCaps::default()
                     };
-                    self.say(id, ack.message(0));
+                    self.say(conn, ack.message(0));
                 } else if caps.op == cap_op::GRANT {
                     record.issued = caps.caps;
                 }
@@ -397,8 +464,14 @@ impl World {
     /// Begins a request.
     pub fn ask(&mut self, id: u64, op: u32, path: (u64, &str), path2: (u64, &str), args: Args) -> u64 {
         let c = self.clients.get_mut(&id).unwrap();
-        let tid = c.next_tid;
         c.next_tid += 1;
+        let tid = c.next_tid - 1;
+        self.ask_as(id, tid, op, path, path2, args);
+        tid
+    }
+
+    /// Begins a request under a number of the client's choice.
+    pub fn ask_as(&mut self, id: u64, tid: u64, op: u32, path: (u64, &str), path2: (u64, &str), args: Args) {
         self.clock += 1;
         let m = MClientRequest {
             op,
@@ -415,7 +488,6 @@ impl World {
         let message = m.message(tid);
         self.clients.get_mut(&id).unwrap().last = Some(message.clone());
         self.say(id, message);
-        tid
     }
 
     pub fn reply(&self, id: u64, tid: u64) -> Option<&MClientReply> {

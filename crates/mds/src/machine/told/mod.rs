@@ -7,6 +7,7 @@ mod settings;
 mod show;
 
 use super::{ClientId, Conn, Effect, Machine};
+use auth::MdsCaps;
 use bytes::Bytes;
 use forms::Form;
 use forms::names::Names;
@@ -240,11 +241,11 @@ impl Machine {
             form: Form::of(args.get("format").and_then(Value::as_str)),
         };
         let prefix = text(&args, "prefix");
-        let caps = peer.caps.text("mds").unwrap_or_default();
+        let caps = MdsCaps::parse(peer.caps.text("mds").unwrap_or_default());
+        // `allow` alone, as daemons of metadata have it, does not do.
+        let may = caps.is_ok_and(|c| c.allows_commands(Some(peer.sock.ip())));
         let answer = match TABLE.iter().find(|s| s.prefix == prefix) {
-            _ if !["allow *", "allow", "allow all"].contains(&caps.trim()) => {
-                Err((Errno::EACCES, "access denied: it takes 'allow *' for mds".into()))
-            }
+            _ if !may => Err((Errno::EACCES, "access denied: it takes 'allow *' for mds".into())),
             None => Err((Errno::EINVAL, format!("unknown command prefix {prefix}"))),
             Some(spec) => match missing(spec, &args) {
                 Some(name) => Err((Errno::EINVAL, format!("'{name}' is missing"))),

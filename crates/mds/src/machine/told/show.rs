@@ -8,6 +8,9 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use types::Errno;
 
+/// Requests that are shown: the loop serves nobody meanwhile.
+const OPS_MAX: usize = 4096;
+
 /// As logs of the real one call operations.
 fn op_name(number: u32) -> String {
     let name = match number {
@@ -121,12 +124,13 @@ impl Machine {
         })
     }
 
-    /// Requests under way that have waited for so many seconds.
+    /// Requests under way that have waited for so many seconds: their number, and the oldest.
     pub(super) fn ops(&self, at_least_s: u64) -> Value {
         let age = |r: &Request| self.now.monotonic.saturating_sub(r.began);
-        let waiting = self.requests.values().filter(|r| age(r).as_secs() >= at_least_s);
-        let ops: Vec<Value> = waiting.map(|r| self.op_shown(r, age(r).as_secs_f64())).collect();
-        json!({"num_ops": ops.len(), "ops": ops})
+        let waiting = || self.requests.values().filter(|r| age(r).as_secs() >= at_least_s);
+        let shown = waiting().take(OPS_MAX);
+        let ops: Vec<Value> = shown.map(|r| self.op_shown(r, age(r).as_secs_f64())).collect();
+        json!({"num_ops": waiting().count(), "ops": ops})
     }
 
     fn op_shown(&self, r: &Request, age: f64) -> Value {
