@@ -12,8 +12,6 @@ use types::{PoolId, Utime};
 
 /// Between two looks at which namespaces there are.
 const NAMESPACES_FOR: u64 = 60;
-/// An entry of the trash that a removal under way has made.
-const REMOVING: u8 = 3;
 
 type Namespaces = BTreeMap<PoolId, Vec<String>>;
 
@@ -116,7 +114,7 @@ async fn purge(client: &Client, level: &Level, now: Utime) {
         Err(e) => return tracing::warn!("the trash of {level} is not emptied: {e}"),
     };
     for (id, entry) in all {
-        if entry.deferment_end_time > now || entry.source == REMOVING {
+        if entry.deferment_end_time > now || entry.source == trash::SOURCE_REMOVING {
             continue;
         }
         match image::remove_trashed(&io, &id, &|_, _| {}).await {

@@ -191,11 +191,24 @@ async fn remove(
 ) -> rbd::Result<()> {
     match directory::id_of(io, &task.image_name).await {
         Ok(id) if id == task.image_id => image::remove(io, &task.image_name, tell).await,
-        // Another image has the name by now, or an earlier run was cut short: then ours is in the trash.
-        Ok(_) => image::remove_trashed(io, &task.image_id, tell).await,
-        Err(e) if e.is_not_found() => image::remove_trashed(io, &task.image_id, tell).await,
+        // Another image has the name by now, or an earlier run was cut short.
+        Ok(_) => remove_rest(io, &task.image_id, tell).await,
+        Err(e) if e.is_not_found() => remove_rest(io, &task.image_id, tell).await,
         Err(e) => Err(e),
     }
+}
+
+/// Of an image whose name has gone: what our earlier run left in the trash. What people moved there is theirs.
+async fn remove_rest(
+    io: &client::IoCtx,
+    id: &str,
+    tell: &(impl Fn(u64, u64) + Send + Sync),
+) -> rbd::Result<()> {
+    if trash::get(io, id).await?.source != trash::SOURCE_REMOVING {
+        let what = format!("image '{id}': somebody moved it to the trash meanwhile");
+        return Err(rbd::Error::refused(Errno::EPERM, what));
+    }
+    image::remove_trashed(io, id, tell).await
 }
 
 async fn flatten(io: &client::IoCtx, id: &str, tell: impl Fn(u64, u64) + Send + 'static) -> rbd::Result<()> {
