@@ -180,6 +180,7 @@ impl Worker {
     }
 
     async fn look_up(&mut self, (wanted, reply): Lookup) {
+        self.leave_broken().await;
         let client = match self.connection.get().await {
             Ok(client) => client,
             Err(why) => return drop(reply.send(Err((Errno::EIO, why)))),
