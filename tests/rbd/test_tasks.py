@@ -1,6 +1,8 @@
 """Work on images that the server does by itself: `ceph rbd task`, schedules of the trash; and figures by image."""
 import json
+import struct
 import subprocess
+import time
 
 from skeptest.cluster import unique
 from skeptest.images import MIB, pattern
@@ -100,10 +102,133 @@ def test_a_task_that_waits_survives_a_restart_and_can_be_cancelled(own):
         end_group(watcher)
 
 
+def called(cluster, pool, method, data):
+    """The output of a method of the class rbd, on the pool's trash."""
+    import rados
+    with rados.Rados(conffile=str(cluster.conf), name='client.admin') as client, client.open_ioctx(pool) as io:
+        return io.execute('rbd_trash', 'rbd', method, data)[1]
+
+
+def text(s):
+    return struct.pack('<I', len(s)) + s.encode()
+
+
+NORMAL, REMOVING, RESTORING = 0, 2, 3
+SOURCE_REMOVING = 3
+
+
+def set_trash_state(cluster, pool, ident, new, expected):
+    called(cluster, pool, 'trash_state_set', text(ident) + bytes([new, expected]))
+
+
+def failed_once(cluster, task):
+    def why():
+        return [t['retry_message'] for t in task_list(cluster) if t['id'] == task['id'] and 'retry_message' in t]
+    return wait_until(why, 60, 0.3, 'the task to fail')[0]
+
+
+def test_an_image_that_is_being_restored_is_not_removed(cluster, images):
+    data = pattern(5 * MIB)
+    name = images.load(data)
+    ident = images.info(name)['id']
+    cluster.rbd('trash', 'mv', images.spec(name))
+    # As far as a client comes that restores it.
+    set_trash_state(cluster, images.pool, ident, RESTORING, NORMAL)
+    task = add(cluster, 'trash', 'remove', '%s/%s' % (images.pool, ident))
+    assert 'somebody restores it' in failed_once(cluster, task)
+    cluster.ceph('rbd', 'task', 'cancel', task['id'])
+    cluster.rbd('trash', 'restore', '%s/%s' % (images.pool, ident))
+    assert images.read(name) == data
+
+
+def test_an_image_that_cannot_be_removed_can_be_restored(cluster, images):
+    data = pattern(5 * MIB)
+    name = images.load(data)
+    ident = images.info(name)['id']
+    cluster.rbd('snap', 'create', images.spec(name, 's'))
+    cluster.rbd('trash', 'mv', images.spec(name))
+    task = add(cluster, 'trash', 'remove', '%s/%s' % (images.pool, ident))
+    assert 'has snapshots' in failed_once(cluster, task)
+    cluster.ceph('rbd', 'task', 'cancel', task['id'])
+    cluster.rbd('trash', 'restore', '%s/%s' % (images.pool, ident))
+    assert images.read(name) == data
+
+
+def test_what_people_move_to_the_trash_is_theirs(cluster, images):
+    """A task `remove` that finds its image there removes only what its own earlier run has left."""
+    name = images.load(pattern(5 * MIB))
+    ident = images.info(name)['id']
+    cluster.rbd('trash', 'mv', images.spec(name), '--expires-at', 'tomorrow')
+
+    def waiting(ident, name):
+        """A task that was added before that."""
+        task = {'sequence': 1, 'id': unique('task'), 'message': 'Removing image ' + images.spec(name), 'failures': 0, 'why': None,
+                'refs': {'action': 'remove', 'pool_name': images.pool, 'pool_namespace': '', 'image_name': name,
+                         'image_id': ident}, 'pool_id': cluster.pool_number(images.pool), 'image_name': name, 'retry_at': 0}
+        cluster.ceph('config-key', 'set', 'mgr/rbd_support/task/' + task['id'], json.dumps(task))
+        return task
+    in_trash = lambda: [r['id'] for r in cluster.rbd_json('trash', 'ls', '--all', images.pool)]
+    done(cluster, waiting(ident, name))
+    assert in_trash() == [ident]
+    # The same entry as a removal of its own that was cut short makes it, and marks it.
+    entry = bytearray(called(cluster, images.pool, 'trash_get', text(ident)))
+    entry[6] = SOURCE_REMOVING
+    called(cluster, images.pool, 'trash_remove', text(ident))
+    called(cluster, images.pool, 'trash_add', text(ident) + bytes(entry))
+    set_trash_state(cluster, images.pool, ident, REMOVING, NORMAL)
+    done(cluster, waiting(ident, name))
+    assert in_trash() == []
+    assert not [o for o in cluster.rados(images.pool, 'ls').out.split() if ident in o]
+
+
+def test_a_fenced_manager_works_on(cluster, images):
+    """The clients of the manager's work are blocklisted, as by somebody who took their lock: others take their place."""
+    def addresses():
+        said = cluster.ceph_json('tell', 'mon.*', 'sessions')
+        return {a['addr'].replace('v2:', '') + '/%d' % a['nonce'] for s in said if s['entity_name'].startswith('mgr.')
+                for a in s['addrs']['addrvec']}
+    first = add(cluster, 'remove', images.spec(images.create(MIB)))
+    done(cluster, first)
+    fenced = addresses()
+    assert fenced
+    for address in fenced:
+        cluster.ceph('osd', 'blocklist', 'add', address)
+    try:
+        task = add(cluster, 'remove', images.spec(images.create(MIB)))
+        done(cluster, task)
+        assert not addresses() & fenced
+    finally:
+        for address in fenced:
+            cluster.ceph('osd', 'blocklist', 'rm', address)
+
+
+def test_a_pool_that_does_not_answer_stops_no_other(cluster, images):
+    """Its namespaces cannot be looked up; the schedules of others are followed, and tasks done."""
+    silent = cluster.make_pool('rbd')
+    cluster.ceph('osd', 'pool', 'set', silent, 'size', '3')
+    cluster.ceph('osd', 'pool', 'set', silent, 'min_size', '3')
+    number = cluster.pool_number(silent)
+    inactive = lambda: all('active' not in p['state'] for p in cluster.pgs() if p['pgid'].startswith('%d.' % number))
+    wait_until(inactive, 90, 0.3, 'a pool that does not answer')
+    cluster.rbd('trash', 'purge', 'schedule', 'add', '1d')
+    try:
+        task = add(cluster, 'remove', images.spec(images.create(MIB)))
+        done(cluster, task)
+        planned = lambda: {r['pool'] for r in cluster.rbd_json('trash', 'purge', 'schedule', 'status') or []}
+        wait_until(lambda: images.pool in planned(), 150, 1, 'the schedule to be followed')
+        done(cluster, add(cluster, 'remove', images.spec(images.create(MIB))))
+        assert silent not in planned()
+    finally:
+        cluster.rbd('trash', 'purge', 'schedule', 'rm')
+        cluster.drop_pool(silent)
+
+
 def test_the_trash_is_emptied_by_schedule(cluster, images):
     kept, gone = images.create(MIB), images.create(MIB)
     cluster.rbd('trash', 'mv', images.spec(kept), '--expires-at', 'tomorrow')
     cluster.rbd('trash', 'mv', images.spec(gone))
+    # It holds from now on: nothing is due before the next full minute.
+    due = (time.time() // 60 + 1) * 60
     cluster.rbd('trash', 'purge', 'schedule', 'add', '-p', images.pool, '1m')
     try:
         rows = cluster.rbd_json('trash', 'purge', 'schedule', 'ls', '-p', images.pool)
@@ -115,6 +240,7 @@ def test_the_trash_is_emptied_by_schedule(cluster, images):
         wait_until(planned, 90, 1, 'the schedule to be followed')
         left = lambda: [r['name'] for r in cluster.rbd_json('trash', 'ls', images.pool)]
         wait_until(lambda: left() == [kept], 150, 1, 'the trash to be emptied')
+        assert time.time() >= due
     finally:
         cluster.rbd('trash', 'purge', 'schedule', 'rm', '-p', images.pool)
     assert cluster.rbd('trash', 'purge', 'schedule', 'ls', '-p', images.pool, check=2).out == ''

@@ -13,6 +13,8 @@ const PAGE_BYTES: u32 = 512 << 10;
 const FRAG_BITS: u32 = 24;
 /// Directories within each other that are looked into.
 const DEPTH_MAX: usize = 4096;
+/// Directories that wait beside those.
+const WAITING_MAX: usize = 4096;
 
 /// Where a listing goes on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -43,6 +45,13 @@ fn end(frag: u32) -> Option<u32> {
     let (bits, value) = (frag >> FRAG_BITS, frag & 0xff_ffff);
     let end = value + (1 << (FRAG_BITS - bits.min(FRAG_BITS)));
     (end < 1 << FRAG_BITS).then_some(end)
+}
+
+fn beginning(tree: &[(u32, i32)]) -> Cursor {
+    Cursor {
+        frag: leaf(tree, 0),
+        after: Bytes::new(),
+    }
 }
 
 impl Mount {
@@ -82,14 +91,15 @@ impl Mount {
         Ok((page.entries, next))
     }
 
+    /// Where a listing begins.
+    pub async fn readdir_begin(&self, path: impl AsRef<[u8]>) -> crate::Result<Cursor> {
+        Ok(beginning(&self.stat(path).await?.fragtree))
+    }
+
     /// The whole directory, if it has no more than `max` names.
     pub async fn readdir(&self, path: impl AsRef<[u8]>, max: usize) -> crate::Result<Vec<Entry>> {
         let path = path.as_ref();
-        let tree = self.stat(path).await?.fragtree;
-        let mut at = Some(Cursor {
-            frag: leaf(&tree, 0),
-            after: Bytes::new(),
-        });
+        let mut at = Some(self.readdir_begin(path).await?);
         let mut all = Vec::new();
         while let Some(cursor) = at {
             let (entries, next) = self.readdir_page(path, &cursor).await?;
@@ -109,44 +119,40 @@ impl Mount {
             Err(e) if e.is_not_found() => Ok(()),
             done => done,
         };
-        let mut stack = vec![path.as_ref().to_vec()];
-        while let Some(dir) = stack.last().cloned() {
-            if stack.len() > DEPTH_MAX {
+        // With how deep each lies. A page of directories comes at once while there is room.
+        let mut stack = vec![(path.as_ref().to_vec(), 1)];
+        while let Some((dir, depth)) = stack.last().cloned() {
+            if depth > DEPTH_MAX {
                 return Err(Error::Malformed("directories too deep".into()));
             }
             // From the beginning each time: what was listed has gone.
-            let tree = match self.find(&dir).await? {
-                Some(stat) => stat.fragtree,
+            let mut at = match self.find(&dir).await? {
+                Some(stat) => Some(beginning(&stat.fragtree)),
                 None => {
                     stack.pop();
                     continue;
                 }
             };
-            let mut at = Some(Cursor {
-                frag: leaf(&tree, 0),
-                after: Bytes::new(),
-            });
-            let mut below = None;
-            while let (Some(cursor), None) = (at.take(), &below) {
+            let above = stack.len();
+            while let (Some(cursor), true) = (at.take(), stack.len() == above) {
                 let (entries, next) = self.readdir_page(&dir, &cursor).await?;
                 for entry in entries {
                     let child = [&dir[..], b"/", &entry.name].concat();
                     if entry.is_dir() {
-                        below = Some(child);
-                        break;
+                        if stack.len() == above || stack.len() < WAITING_MAX {
+                            stack.push((child, depth + 1));
+                        }
+                        continue;
                     }
                     gone(self.unlink(&child).await)?;
                     removed();
                 }
                 at = next;
             }
-            match below {
-                Some(child) => stack.push(child),
-                None => {
-                    gone(self.rmdir(&dir).await)?;
-                    removed();
-                    stack.pop();
-                }
+            if stack.len() == above {
+                gone(self.rmdir(&dir).await)?;
+                removed();
+                stack.pop();
             }
         }
         Ok(())

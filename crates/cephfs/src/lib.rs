@@ -22,6 +22,7 @@ mod page;
 mod place;
 mod session;
 
+pub use dir::Cursor;
 pub use mount::Mount;
 pub use options::Options;
 pub use page::Entry;

@@ -10,6 +10,7 @@ use messages::fs::{
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::{Mutex, Semaphore, mpsc, oneshot, watch};
 use types::Errno;
 
@@ -21,6 +22,8 @@ struct Inner {
     client: Client,
     options: Options,
     asks: mpsc::Sender<Ask>,
+    /// The server refuses us for ever.
+    refused: Arc<AtomicBool>,
     room: Semaphore,
     /// By inode number: one call at a time holds an inode's capability.
     busy: [Mutex<()>; BUSY],
@@ -42,7 +45,8 @@ impl Mount {
     /// Begins a session; an error where there is no such file system, or it refuses us. The client goes on when this ends.
     pub async fn connect(client: &Client, options: Options) -> crate::Result<Self> {
         let (asks, asked) = mpsc::channel(REQUESTS_MAX);
-        let session = Session::new(client.clone(), options.clone(), asked);
+        let refused = Arc::<AtomicBool>::default();
+        let session = Session::new(client.clone(), options.clone(), asked, refused.clone());
         let thread = io::task::spawn_beside("cephfs", move || session.run());
         // It ends with the last handle.
         drop(thread.map_err(|e| Error::Conf(format!("no thread for the mount: {e}")))?);
@@ -51,6 +55,7 @@ impl Mount {
                 client: client.clone(),
                 options,
                 asks,
+                refused,
                 room: Semaphore::new(REQUESTS_MAX),
                 busy: Default::default(),
             }),
@@ -65,6 +70,11 @@ impl Mount {
         if self.inner.asks.send(Ask::Close(done)).await.is_ok() {
             let _ = closed.await;
         }
+    }
+
+    /// No call will ever be answered again: the server refuses us, or the session was closed.
+    pub fn is_over(&self) -> bool {
+        self.inner.refused.load(Ordering::Acquire) || self.inner.asks.is_closed()
     }
 
     /// A command to the metadata server, as JSON.

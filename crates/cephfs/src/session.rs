@@ -24,6 +24,8 @@ use messages::mon::Body;
 use messages::osd::{MCommand, MCommandReply, kind};
 use msgr::Message;
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use types::{EntityKind, Errno, Utime};
@@ -120,6 +122,8 @@ pub struct Session {
     held: HashMap<u64, Holding>,
     releases: Vec<CapItem>,
     refused: Option<Error>,
+    /// For those who hold the mount.
+    over: Arc<AtomicBool>,
     closers: Vec<oneshot::Sender<()>>,
 }
 
@@ -140,7 +144,7 @@ async fn found(seek: &mut Option<TaskHandle<crate::Result<Standing>>>) -> crate:
 }
 
 impl Session {
-    pub fn new(client: Client, options: Options, asks: mpsc::Receiver<Ask>) -> Self {
+    pub fn new(client: Client, options: Options, asks: mpsc::Receiver<Ask>, over: Arc<AtomicBool>) -> Self {
         Self {
             client,
             fs: options.fs.clone(),
@@ -163,6 +167,7 @@ impl Session {
             held: HashMap::new(),
             releases: Vec::new(),
             refused: None,
+            over,
             closers: Vec::new(),
         }
     }
@@ -223,12 +228,12 @@ impl Session {
     }
 
     fn command(&mut self, cmd: String, reply: oneshot::Sender<crate::Result<Bytes>>) {
+        self.commands.retain(|_, c| !c.is_closed());
         if self.state != State::Open || self.commands.len() >= COMMANDS_MAX {
             let _ = reply.send(Err(Error::Busy));
             return;
         }
         self.last_tid += 1;
-        self.commands.retain(|_, c| !c.is_closed());
         self.commands.insert(self.last_tid, reply);
         let fsid = self.client.fsid().unwrap_or(types::Uuid::from_random([0; 16]));
         let body = MCommand {
@@ -402,6 +407,7 @@ impl Session {
         self.lost();
         self.fail_all(&why);
         self.refused = Some(why);
+        self.over.store(true, Ordering::Release);
     }
 
     /// What had been sent and changes something may have taken effect, or not.

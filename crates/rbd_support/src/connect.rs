@@ -3,8 +3,10 @@
 use crate::config::Config;
 use client::{Client, Conf, Platform};
 use cluster::{Change, Changes, ClusterState, new_entity};
+use std::cell::Cell;
+use std::rc::Rc;
 use std::time::Duration;
-use types::{AuthName, EntityKind};
+use types::{AuthName, EntityKind, Errno};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Between two attempts.
@@ -16,9 +18,31 @@ const CAPS: [(&str, &str); 3] = [
     ("osd", "allow *"),
 ];
 
+/// That a connection is of no use any more, for whoever works with it to say.
+#[derive(Debug, Clone, Default)]
+pub struct Broken(Rc<Cell<bool>>);
+
+impl Broken {
+    pub fn set(&self) {
+        self.0.set(true);
+    }
+
+    pub fn heard(&self, errno: Errno) {
+        if is_broken(errno) {
+            self.set();
+        }
+    }
+}
+
+/// Errors of a client that was fenced, or has ended: another one has better luck.
+pub fn is_broken(errno: Errno) -> bool {
+    [Errno::EBLOCKLISTED, Errno::ENOTCONN].contains(&errno)
+}
+
 pub struct Connection {
     config: Config,
     client: Option<Client>,
+    broken: Broken,
     /// When the last attempt failed, and why.
     failed: Option<(Duration, String)>,
 }
@@ -28,6 +52,7 @@ impl Connection {
         Self {
             config,
             client: None,
+            broken: Broken::default(),
             failed: None,
         }
     }
@@ -103,7 +128,22 @@ impl Connection {
         Ok(done.reply)
     }
 
+    pub fn broken(&self) -> Broken {
+        self.broken.clone()
+    }
+
+    /// Of no use any more: fenced, ended, or something is stuck on it.
+    pub fn is_broken(&self) -> bool {
+        let Some(client) = &self.client else {
+            return false;
+        };
+        let state = self.config.cluster.state();
+        let ours = client.nonce();
+        self.broken.0.get() || state.osdmap.blocklist.keys().any(|a| a.nonce == ours)
+    }
+
     pub async fn end(&mut self) {
+        self.broken.0.set(false);
         if let Some(client) = self.client.take() {
             client.shutdown().await;
         }

@@ -2,8 +2,8 @@
 //! names of images for those who show figures of them. What is to be done stands in the cluster state
 //! (`cluster::rbd_support`), so it survives whoever does it.
 //!
-//! One worker runs beside each monitor; that of the active manager works. It is a client of the cluster like others, by the
-//! name of the manager, and connects when there is something to do.
+//! One worker runs beside each monitor; that of the active manager works. It is a client of the cluster like others (two:
+//! one for tasks, one for the rest), by the name of the manager, and connects when there is something to do.
 //!
 //! Invariants: a task leaves the cluster state when it is done, given up, or cancelled, and not before; each can be begun
 //! again at any point. One task runs at a time, one purge, and one round
@@ -24,7 +24,7 @@ use cluster::rbd_support::{
     About, Action, Found, Live, MIRROR_SNAPSHOT_KEY, Schedules, TRASH_PURGE_KEY, Wanted,
 };
 pub use config::Config;
-pub use connect::Connection;
+pub use connect::{Connection, is_broken};
 use io::task::{interval, spawn_local};
 use rbd::{Image, ImageOptions, directory, trash};
 use std::sync::Arc;
@@ -42,7 +42,10 @@ pub type Lookup = (Wanted, oneshot::Sender<Found>);
 
 struct Worker {
     config: Config,
+    /// For schedules, names and questions.
     connection: Connection,
+    /// Ends with a task that is cancelled: its locks and watches go.
+    for_tasks: Connection,
     live: watch::Sender<Arc<Live>>,
     task: Option<task::Job>,
     names: names::Names,
@@ -55,6 +58,7 @@ pub async fn run(config: Config, live: watch::Sender<Arc<Live>>, mut lookups: mp
     let now = config.clock.wall().as_secs();
     let mut worker = Worker {
         connection: Connection::new(config.clone()),
+        for_tasks: Connection::new(config.clone()),
         config,
         live,
         task: None,
@@ -104,58 +108,105 @@ impl Worker {
             return self.rest().await;
         }
         self.follow_task().await;
-        if !self.has_work() {
-            return self.tell(|live| live.trouble = None);
+        self.leave_broken().await;
+        let trouble = self.work().await.err();
+        self.tell(|live| live.trouble = trouble);
+    }
+
+    /// The error says why nothing is done.
+    async fn work(&mut self) -> Result<(), String> {
+        if let Some(task) = self.next_task() {
+            let client = self.for_tasks.get().await?;
+            self.begin_task(&client, task);
         }
-        let client = match self.connection.get().await {
-            Ok(client) => client,
-            Err(why) => return self.tell(|live| live.trouble = Some(why)),
-        };
-        self.tell(|live| live.trouble = None);
-        self.begin_task(&client);
+        if !self.has_work() {
+            self.idle();
+            return Ok(());
+        }
+        let client = self.connection.get().await?;
         self.follow_names(&client).await;
         self.follow_purges(&client).await;
         self.follow_mirror(&client).await;
+        Ok(())
     }
 
+    /// Beside tasks.
     fn has_work(&self) -> bool {
         let state = self.config.cluster.state();
-        self.task.is_some()
-            || !cluster::rbd_support::tasks(&state).is_empty()
-            || state.config_keys.contains_key(TRASH_PURGE_KEY)
+        state.config_keys.contains_key(TRASH_PURGE_KEY)
             || state.config_keys.contains_key(MIRROR_SNAPSHOT_KEY)
             || self.names.wants(&self.config)
     }
 
-    /// Another manager is active, or the monitor ends.
-    async fn rest(&mut self) {
+    /// Schedules hold from when they are added.
+    fn idle(&mut self) {
+        let now = u64::from(self.now().sec);
+        self.purge.idle(now);
+        self.mirror.idle(now);
+    }
+
+    /// What is under way on a connection that is of no use any more is begun again on a new one.
+    async fn leave_broken(&mut self) {
+        if self.for_tasks.is_broken() {
+            self.abort_task();
+            self.for_tasks.end().await;
+        }
+        if self.connection.is_broken() {
+            tracing::warn!("the manager's connection is of no use any more: it makes another one");
+            self.names.abort();
+            self.purge.abort();
+            self.mirror.abort();
+            self.connection.end().await;
+        }
+    }
+
+    fn abort_task(&mut self) {
         if let Some(job) = self.task.take() {
             job.abort();
+            self.tell(|live| live.running = None);
         }
+    }
+
+    /// Another manager is active, or the monitor ends.
+    async fn rest(&mut self) {
+        self.abort_task();
         self.names.abort();
         self.purge.abort();
         self.mirror.abort();
+        self.idle();
+        self.for_tasks.end().await;
         self.connection.end().await;
         self.tell(|live| *live = Live::default());
     }
 
     async fn look_up(&mut self, (wanted, reply): Lookup) {
+        self.leave_broken().await;
         let client = match self.connection.get().await {
             Ok(client) => client,
             Err(why) => return drop(reply.send(Err((Errno::EIO, why)))),
         };
+        let broken = self.connection.broken();
         drop(spawn_local(async move {
             let found = io::task::timeout(LOOKUP_TIMEOUT, find(&client, &wanted)).await;
             let late = |_| Err((Errno::ETIMEDOUT, "the OSDs do not answer".to_string()));
-            let _ = reply.send(found.unwrap_or_else(late));
+            let found = found.unwrap_or_else(late);
+            if let Err((errno, _)) = &found {
+                broken.heard(*errno);
+            }
+            let _ = reply.send(found);
         }));
     }
 
     async fn follow_purges(&mut self, client: &Client) {
         let state = self.config.cluster.state();
         let schedules = Schedules::of(&state, TRASH_PURGE_KEY);
-        let now = self.now();
-        if let Some(namespaces) = self.purge.follow(client, &state, &schedules, now).await {
+        let cx = purge::Context {
+            client,
+            broken: self.connection.broken(),
+            state: &state,
+            now: self.now(),
+        };
+        if let Some(namespaces) = self.purge.follow(&cx, schedules).await {
             self.tell(|live| live.namespaces = namespaces);
         }
     }
@@ -165,6 +216,7 @@ impl Worker {
         let schedules = Schedules::of(&state, MIRROR_SNAPSHOT_KEY);
         let cx = mirror::Context {
             client,
+            broken: self.connection.broken(),
             state: &state,
             random: self.config.random.clone(),
             now: u64::from(self.now().sec),

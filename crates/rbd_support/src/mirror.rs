@@ -4,15 +4,17 @@
 //!
 //! Bound: [`IMAGES_MAX`] images; that there are more stands in the log.
 
-use crate::part::Part;
+use crate::connect::Broken;
+use crate::part::{LOOK_TIMEOUT, Part, STUCK_AFTER, unless_stuck};
 use client::{Client, IoCtx};
 use cluster::rbd_support::{Found, Level, Schedules};
 use cluster::{ClusterState, ImageKey};
 use io::Random;
 use rbd::mirror::{self, Mirrored};
 use rbd::{Image, ImageOptions, directory};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use types::{Errno, PoolId, Uuid};
 
 /// Between two looks at which images there are.
@@ -23,6 +25,7 @@ type Named = BTreeMap<ImageKey, String>;
 
 pub struct Context<'a> {
     pub client: &'a Client,
+    pub broken: Broken,
     pub state: &'a ClusterState,
     pub random: Arc<dyn Random>,
     /// Seconds since 1970.
@@ -63,12 +66,17 @@ impl Snapshots {
         self.images.clear();
     }
 
+    /// There is nothing to do up to `now`, or nobody who should.
+    pub fn idle(&mut self, now: u64) {
+        self.seen = now;
+    }
+
     /// Begins what is due; gives the images when it has looked at them.
     pub async fn follow(&mut self, cx: &Context<'_>, schedules: Schedules) -> Option<Named> {
         let changed = schedules != self.schedules;
         self.schedules = schedules;
         if self.schedules.levels.is_empty() {
-            self.seen = cx.now;
+            self.idle(cx.now);
             self.images.clear();
             return changed.then(Named::new);
         }
@@ -83,7 +91,7 @@ impl Snapshots {
         let due: Vec<ImageKey> = self.images.keys().filter(|k| is_due(k)).cloned().collect();
         self.seen = cx.now;
         if !due.is_empty() {
-            let work = snapshot_all(cx.client.clone(), due, cx.random.clone());
+            let work = snapshot_all(cx.client.clone(), cx.broken.clone(), due, cx.random.clone());
             self.running = Some(Part(io::task::spawn_local(work)));
         }
         looked
@@ -104,7 +112,12 @@ impl Snapshots {
         if changed || cx.now.saturating_sub(self.looked) >= LOOK_AFTER_SEC {
             self.looked = cx.now;
             let pools = pools(cx.state, &self.schedules);
-            let work = images(cx.client.clone(), pools, self.schedules.clone());
+            let work = images(
+                cx.client.clone(),
+                cx.broken.clone(),
+                pools,
+                self.schedules.clone(),
+            );
             self.looking = Some(Part(io::task::spawn_local(work)));
         }
         None
@@ -112,7 +125,7 @@ impl Snapshots {
 }
 
 /// Of images, with a schedule that says something about them.
-fn pools(state: &ClusterState, schedules: &Schedules) -> Vec<PoolId> {
+pub fn pools(state: &ClusterState, schedules: &Schedules) -> Vec<PoolId> {
     let everywhere = schedules.levels.contains_key(&Level::everywhere());
     let named = |id: &PoolId| schedules.levels.keys().any(|l| l.pool == Some(*id));
     let pools = state.osdmap.pools.iter();
@@ -121,17 +134,22 @@ fn pools(state: &ClusterState, schedules: &Schedules) -> Vec<PoolId> {
     ids.filter(|id| everywhere || named(id)).collect()
 }
 
-async fn images(client: Client, pools: Vec<PoolId>, schedules: Schedules) -> Named {
+async fn images(client: Client, broken: Broken, pools: Vec<PoolId>, schedules: Schedules) -> Named {
     let mut out = Named::new();
     for pool in pools {
-        let io = client.pool_by_id(pool);
+        let mut io = client.pool_by_id(pool);
+        io.set_timeout(Some(LOOK_TIMEOUT));
         let mut namespaces = vec![String::new()];
         match directory::namespaces(&io).await {
             Ok(more) => namespaces.extend(more),
-            Err(e) => tracing::warn!("pool {pool}: its namespaces are not known, so no snapshots there: {e}"),
+            Err(e) => {
+                broken.heard(e.errno());
+                tracing::warn!("pool {pool}: its namespaces are not known, so no snapshots there: {e}");
+            }
         }
         for namespace in namespaces {
             if let Err(e) = images_of(&io, &namespace, &schedules, &mut out).await {
+                broken.heard(e.errno());
                 tracing::warn!("pool {pool}, namespace '{namespace}': no snapshots for mirroring: {e}");
             }
         }
@@ -165,15 +183,33 @@ async fn images_of(io: &IoCtx, namespace: &str, schedules: &Schedules, out: &mut
     Ok(())
 }
 
-async fn snapshot_all(client: Client, keys: Vec<ImageKey>, random: Arc<dyn Random>) {
+async fn snapshot_all(client: Client, broken: Broken, keys: Vec<ImageKey>, random: Arc<dyn Random>) {
+    let mut stuck: BTreeSet<PoolId> = BTreeSet::new();
     for key in keys {
+        if stuck.contains(&key.pool) {
+            continue;
+        }
         let mut io = client.pool_by_id(key.pool);
         io.set_namespace(key.namespace.clone().into_bytes());
-        match snapshot(&io, &key.id, &*random).await {
-            Ok(Some(id)) => tracing::debug!("snapshot {id} of image {} for mirroring", key.id),
-            Ok(None) => {}
-            Err(e) => tracing::warn!("image {} gets no snapshot for mirroring this time: {e}", key.id),
+        match unless_stuck(STUCK_AFTER, &AtomicU64::new(0), snapshot(&io, &key.id, &*random)).await {
+            Some(Ok(Some(id))) => tracing::debug!("snapshot {id} of image {} for mirroring", key.id),
+            Some(Ok(None)) => {}
+            Some(Err(e)) => {
+                broken.heard(e.errno());
+                tracing::warn!("image {} gets no snapshot for mirroring this time: {e}", key.id);
+            }
+            None => {
+                let (id, pool) = (&key.id, key.pool);
+                tracing::warn!(
+                    "image {id} and others of pool {pool} get no snapshots this time: the OSDs do not answer"
+                );
+                stuck.insert(pool);
+            }
         }
+    }
+    if !stuck.is_empty() {
+        // With the connection what it holds goes.
+        broken.set();
     }
 }
 

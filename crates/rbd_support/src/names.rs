@@ -4,7 +4,7 @@
 //! are renamed.
 
 use crate::config::Config;
-use crate::part::Part;
+use crate::part::{LOOK_TIMEOUT, Part};
 use client::Client;
 use cluster::ImageKey;
 use rbd::directory;
@@ -82,6 +82,7 @@ async fn ask(client: Client, keys: Vec<ImageKey>) -> (Named, BTreeSet<ImageKey>)
     let (mut found, mut nameless) = (Named::new(), BTreeSet::new());
     for key in keys {
         let mut io = client.pool_by_id(key.pool);
+        io.set_timeout(Some(LOOK_TIMEOUT));
         io.set_namespace(key.namespace.clone().into_bytes());
         match directory::name_of(&io, &key.id).await {
             Ok(name) => drop(found.insert(key, name)),

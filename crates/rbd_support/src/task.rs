@@ -5,13 +5,15 @@
 //! long as it takes. What is gone already counts as done.
 
 use crate::Worker;
-use crate::part::Part;
+use crate::connect::is_broken;
+use crate::part::{Part, STUCK_AFTER};
 use client::Client;
 use cluster::rbd_support::{self as kept, Action, ENDED_MAX, Ended, Running, Task};
 use cluster::{Change, Changes, ClusterState};
 use rbd::{Image, ImageOptions, directory, image, trash};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 use types::clusterlog::LogLevel;
 use types::{Errno, Utime};
 
@@ -21,11 +23,19 @@ const RETRY_AFTER_MAX_SEC: u64 = 300;
 /// `progress` counts in these.
 const WHOLE: u64 = 1000;
 
+#[derive(Default)]
+struct Progress {
+    /// In thousandths.
+    share: AtomicU64,
+    steps: AtomicU64,
+}
+
 pub struct Job {
     task: Task,
     started: Utime,
-    /// In thousandths.
-    progress: Arc<AtomicU64>,
+    progress: Arc<Progress>,
+    /// Steps that were seen, and since when they have been as many; None: that was said.
+    seen: (u64, Option<Duration>),
     part: Part<rbd::Result<()>>,
 }
 
@@ -33,22 +43,36 @@ impl Job {
     pub fn abort(&self) {
         self.part.abort();
     }
+
+    /// Says once that nothing goes on.
+    fn look_whether_stuck(&mut self, now: Duration) {
+        let steps = self.progress.steps.load(Ordering::Relaxed);
+        match self.seen {
+            (seen, _) if seen != steps => self.seen = (steps, Some(now)),
+            (_, Some(since)) if now.saturating_sub(since) >= STUCK_AFTER => {
+                let (what, sec) = (self.task.message(), STUCK_AFTER.as_secs());
+                tracing::warn!("task {} ({what}) has had no progress for {sec} s", self.task.id);
+                self.seen.1 = None;
+            }
+            _ => {}
+        }
+    }
 }
 
 impl Worker {
     /// Settles the task under way if it has ended, and stops it if it was cancelled.
     pub(crate) async fn follow_task(&mut self) {
-        let Some(job) = &self.task else { return };
+        let now = self.config.clock.monotonic();
+        let Some(job) = &mut self.task else { return };
         let is_kept = kept::task(&self.config.cluster.state(), &job.task.id).is_some();
         if !is_kept && !job.part.is_over() {
-            job.abort();
-            self.task = None;
+            self.abort_task();
             // With the connection its locks and watches go.
-            self.connection.end().await;
-            return self.tell(|live| live.running = None);
+            return self.for_tasks.end().await;
         }
         if !job.part.is_over() {
-            let progress = job.progress.load(Ordering::Relaxed) as f64 / WHOLE as f64;
+            job.look_whether_stuck(now);
+            let progress = job.progress.share.load(Ordering::Relaxed) as f64 / WHOLE as f64;
             return self.tell(|live| {
                 if let Some(running) = &mut live.running {
                     running.progress = progress;
@@ -62,16 +86,19 @@ impl Worker {
         }
     }
 
-    pub(crate) fn begin_task(&mut self, client: &Client) {
+    /// The one to begin now.
+    pub(crate) fn next_task(&self) -> Option<Task> {
         if self.task.is_some() {
-            return;
+            return None;
         }
-        let now = self.now();
+        let now = u64::from(self.now().sec);
         let all = kept::tasks(&self.config.cluster.state());
-        let Some(task) = all.into_iter().find(|t| t.retry_at <= u64::from(now.sec)) else {
-            return;
-        };
-        let progress = Arc::new(AtomicU64::new(0));
+        all.into_iter().find(|t| t.retry_at <= now)
+    }
+
+    pub(crate) fn begin_task(&mut self, client: &Client, task: Task) {
+        let now = self.now();
+        let progress = Arc::new(Progress::default());
         let work = perform(client.clone(), task.clone(), now, progress.clone());
         let running = Running {
             task: task.clone(),
@@ -83,6 +110,7 @@ impl Worker {
             task,
             started: now,
             progress,
+            seen: (0, Some(self.config.clock.monotonic())),
             part: Part(io::task::spawn_local(work)),
         });
     }
@@ -90,6 +118,9 @@ impl Worker {
     async fn settle(&self, task: Task, started: Utime, done: rbd::Result<()>) {
         let now = self.now();
         let failure = done.err().map(|e| (e.errno(), e.to_string()));
+        if let Some((errno, _)) = &failure {
+            self.for_tasks.broken().heard(*errno);
+        }
         let next = failure
             .as_ref()
             .filter(|(errno, _)| is_tried_again(*errno, task.failures));
@@ -159,11 +190,13 @@ fn is_tried_again(errno: Errno, failures: u64) -> bool {
         Errno::EINVAL | Errno::EPERM | Errno::EACCES | Errno::EOPNOTSUPP => false,
         // Its clones or users go some day.
         Errno::ENOTEMPTY | Errno::EBUSY => true,
+        // Not the task's fault: another connection is made.
+        _ if is_broken(errno) => true,
         _ => failures < FAILURES_MAX,
     }
 }
 
-async fn perform(client: Client, task: Task, now: Utime, progress: Arc<AtomicU64>) -> rbd::Result<()> {
+async fn perform(client: Client, task: Task, now: Utime, progress: Arc<Progress>) -> rbd::Result<()> {
     // The newest map, so that a pool that was removed is known to be.
     if client.latest_map().await?.pool(task.pool).is_none() {
         return Ok(());
@@ -171,7 +204,9 @@ async fn perform(client: Client, task: Task, now: Utime, progress: Arc<AtomicU64
     let mut io = client.pool_by_id(task.pool);
     io.set_namespace(task.namespace.clone().into_bytes());
     let tell = move |done: u64, of: u64| {
-        progress.store(done.saturating_mul(WHOLE) / of.max(1), Ordering::Relaxed);
+        let share = done.saturating_mul(WHOLE) / of.max(1);
+        progress.share.store(share, Ordering::Relaxed);
+        progress.steps.fetch_add(1, Ordering::Relaxed);
     };
     let done = match task.action {
         Action::Flatten => flatten(&io, &task.image_id, tell).await,
@@ -191,11 +226,24 @@ async fn remove(
 ) -> rbd::Result<()> {
     match directory::id_of(io, &task.image_name).await {
         Ok(id) if id == task.image_id => image::remove(io, &task.image_name, tell).await,
-        // Another image has the name by now, or an earlier run was cut short: then ours is in the trash.
-        Ok(_) => image::remove_trashed(io, &task.image_id, tell).await,
-        Err(e) if e.is_not_found() => image::remove_trashed(io, &task.image_id, tell).await,
+        // Another image has the name by now, or an earlier run was cut short.
+        Ok(_) => remove_rest(io, &task.image_id, tell).await,
+        Err(e) if e.is_not_found() => remove_rest(io, &task.image_id, tell).await,
         Err(e) => Err(e),
     }
+}
+
+/// Of an image whose name has gone: what our earlier run left in the trash. What people moved there is theirs.
+async fn remove_rest(
+    io: &client::IoCtx,
+    id: &str,
+    tell: &(impl Fn(u64, u64) + Send + Sync),
+) -> rbd::Result<()> {
+    if trash::get(io, id).await?.source != trash::SOURCE_REMOVING {
+        let what = format!("image '{id}': somebody moved it to the trash meanwhile");
+        return Err(rbd::Error::refused(Errno::EPERM, what));
+    }
+    image::remove_trashed(io, id, tell).await
 }
 
 async fn flatten(io: &client::IoCtx, id: &str, tell: impl Fn(u64, u64) + Send + 'static) -> rbd::Result<()> {
@@ -227,4 +275,18 @@ async fn remove_trashed(
         return Err(rbd::Error::refused(Errno::EPERM, what));
     }
     image::remove_trashed(io, id, tell).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fenced_client_does_not_use_up_tries() {
+        for errno in [Errno::EBLOCKLISTED, Errno::ENOTCONN, Errno::EBUSY] {
+            assert!(is_tried_again(errno, 1000 * FAILURES_MAX), "{errno:?}");
+        }
+        assert!(!is_tried_again(Errno::EIO, FAILURES_MAX));
+        assert!(!is_tried_again(Errno::EPERM, 0));
+    }
 }

@@ -197,16 +197,28 @@ async fn needed(
     Ok(out)
 }
 
+/// Capabilities are text without quotes: what else is in a path would be read as words of theirs.
+fn check_path(path: &str) -> Result<(), Refusal> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_./-".contains(c);
+    match path.chars().all(plain) {
+        true => Ok(()),
+        false => Err(invalid(format!(
+            "'{path}' cannot stand in capabilities: letters, digits and _ . - are possible in names"
+        ))),
+    }
+}
+
 pub async fn authorize(place: &Place<'_>, args: &Args) -> Done {
     let found = subvolume::find(place, args).await?;
+    check_path(found.path())?;
     let (id, level) = (id_of(args)?, level_of(args)?);
     let tenant = args.opt_text("tenant_id");
     let name = entity_of(id);
     let known = read(place, &auth_file(id)).await?;
+    let may_exist = known.is_some() || args.flag("allow_existing_id");
     let exists = place.config.cluster.state().auth.get(&name).is_some();
-    if id == "admin" || exists && known.is_none() && !args.flag("allow_existing_id") {
-        let why = format!("auth ID: {id} exists and not created by mgr plugin. Not allowed to modify");
-        return Err(refusal(Errno::EPERM, why));
+    if id == "admin" || exists && !may_exist {
+        return Err(not_ours(id));
     }
     if let Some(known) = &known
         && known.get("tenant_id").and_then(Value::as_str) != tenant
@@ -244,11 +256,28 @@ pub async fn authorize(place: &Place<'_>, args: &Args) -> Done {
     } else {
         BTreeSet::from([other])
     };
-    let key = put_caps(place, &name, found.path(), Some((&mds, &osd)), &stale).await?;
+    let grant = Grant {
+        mds: &mds,
+        osd: &osd,
+        may_exist,
+    };
+    let key = match put_caps(place, &name, found.path(), Some(&grant), &stale).await? {
+        Put::Done(key) => key,
+        Put::NotOurs => {
+            // Somebody has made it since we looked.
+            unlist(place, &found, id).await?;
+            return Err(not_ours(id));
+        }
+    };
     Ok(match (tenant, key) {
         (Some(_), Some(key)) => Said::Text(key),
         _ => Said::Nothing,
     })
+}
+
+fn not_ours(id: &str) -> Refusal {
+    let why = format!("auth ID: {id} exists and not created by mgr plugin. Not allowed to modify");
+    refusal(Errno::EPERM, why)
 }
 
 /// The same capability of data with the other right.
@@ -273,14 +302,27 @@ fn fresh_subvolume() -> Map<String, Value> {
     v.as_object().cloned().unwrap_or_default()
 }
 
-/// Makes or changes an entity; its key. Without a grant one that is left without subvolumes goes.
+struct Grant<'a> {
+    mds: &'a str,
+    osd: &'a str,
+    /// An entity of that name is ours, or may be changed.
+    may_exist: bool,
+}
+
+enum Put {
+    /// With the key.
+    Done(Option<String>),
+    NotOurs,
+}
+
+/// Makes or changes an entity. Without a grant one that is left without subvolumes goes.
 async fn put_caps(
     place: &Place<'_>,
     name: &AuthName,
     path: &str,
-    grant: Option<(&str, &str)>,
+    grant: Option<&Grant<'_>>,
     drop_osd: &BTreeSet<String>,
-) -> Result<Option<String>, Refusal> {
+) -> Result<Put, Refusal> {
     let config = place.config;
     let cx = Context {
         now: config.cluster.now(),
@@ -289,21 +331,23 @@ async fn put_caps(
     let fresh = new_entity(&cx, &[]);
     let decide = |state: &ClusterState| {
         let mut entity = match state.auth.get(name) {
+            Some(_) if grant.is_some_and(|g| !g.may_exist) => return (Changes::none(), Put::NotOurs),
             Some(entity) => entity.clone(),
-            None if grant.is_none() => return (Changes::none(), None),
+            None if grant.is_none() => return (Changes::none(), Put::Done(None)),
             None => fresh.clone(),
         };
-        let caps = merged(&entity.caps, path, grant, drop_osd);
+        let caps = merged(&entity.caps, path, grant.map(|g| (g.mds, g.osd)), drop_osd);
         let name = name.clone();
         if grant.is_none() && !caps.contains_key("mds") {
-            return (Changes::one(Change::AuthRm { name }), None);
+            return (Changes::one(Change::AuthRm { name }), Put::Done(None));
         }
         let key = entity.key.to_text();
         if caps == entity.caps && state.auth.get(&name).is_some() {
-            return (Changes::none(), Some(key));
+            return (Changes::none(), Put::Done(Some(key)));
         }
         entity.caps = caps;
-        (Changes::one(Change::AuthPut { name, entity }), Some(key))
+        let put = Change::AuthPut { name, entity };
+        (Changes::one(put), Put::Done(Some(key)))
     };
     let done = config.cluster.commit(decide).await;
     done.map(|d| d.reply)
@@ -313,33 +357,74 @@ async fn put_caps(
 pub async fn deauthorize(place: &Place<'_>, args: &Args) -> Done {
     let found = subvolume::find(place, args).await?;
     let id = id_of(args)?;
-    let Some(mut file) = read(place, &auth_file(id)).await? else {
-        return Err(refusal(Errno::ENOENT, format!("auth ID: {id} doesn't exist")));
+    match revoke(place, &found, id).await? {
+        true => Ok(Said::Nothing),
+        false => Err(refusal(Errno::ENOENT, format!("auth ID: {id} doesn't exist"))),
+    }
+}
+
+/// Takes from an entity what it has of a subvolume; false: nothing is known of such an entity.
+async fn revoke(place: &Place<'_>, found: &Subvolume, id: &str) -> Result<bool, Refusal> {
+    let Some(file) = read(place, &auth_file(id)).await? else {
+        return Ok(false);
     };
     let this = member(&found.group, &found.name);
     let level = levels(&file, "subvolumes").into_iter().find(|(n, _)| *n == this);
     let Some((_, level)) = level else {
-        return Ok(Said::Nothing);
+        return Ok(true);
     };
     let needed = needed(place, &file, &this).await?;
-    let (_, osd) = grants(place, &found, &level).await?;
-    let stale: BTreeSet<String> = [osd].into_iter().filter(|o| !needed.contains(o)).collect();
+    let osd = match grants(place, found, &level).await {
+        Ok((_, osd)) => Some(osd),
+        // Its data, or their pool, have gone.
+        Err((Errno::ENOENT, _)) => None,
+        Err(e) => return Err(e),
+    };
+    let stale: BTreeSet<String> = osd.into_iter().filter(|o| !needed.contains(o)).collect();
     put_caps(place, &entity_of(id), found.path(), None, &stale).await?;
+    unlist(place, found, id).await?;
+    Ok(true)
+}
+
+/// Strikes the two from each other's files.
+async fn unlist(place: &Place<'_>, found: &Subvolume, id: &str) -> Result<(), Refusal> {
     let members_file = subvolume_file(&found.group, &found.name);
     if let Some(mut list) = read(place, &members_file).await? {
         members(&mut list, "auths").remove(id);
         write(place, &members_file, &list).await?;
     }
+    let Some(mut file) = read(place, &auth_file(id)).await? else {
+        return Ok(());
+    };
     let subvolumes = members(&mut file, "subvolumes");
-    subvolumes.remove(&this);
+    subvolumes.remove(&member(&found.group, &found.name));
     match subvolumes.is_empty() {
-        true => unlink(place, &auth_file(id)).await?,
-        false => write(place, &auth_file(id), &file).await?,
+        true => unlink(place, &auth_file(id)).await,
+        false => write(place, &auth_file(id), &file).await,
     }
-    Ok(Said::Nothing)
 }
 
-/// The subvolume has gone: keys stay as they are, and show nothing.
+/// The subvolume is about to go: so do all rights to it. Those to data would outlast it, for they name pools.
+pub async fn revoke_all(place: &Place<'_>, in_group: &str, name: &str) -> Result<(), Refusal> {
+    let Some(list) = read(place, &subvolume_file(in_group, name)).await? else {
+        return Ok(());
+    };
+    let found = match subvolume::at(place, in_group, name).await {
+        Ok(Some(found)) if found.checked_data().is_ok() => found,
+        // One whose `.meta` says nothing can be removed all the same.
+        Ok(_) | Err((Errno::EIO, _)) => {
+            tracing::warn!("subvolume '{name}' has no readable .meta: keys keep what they may there");
+            return Ok(());
+        }
+        Err(e) => return Err(e),
+    };
+    for (id, _) in levels(&list, "auths") {
+        revoke(place, &found, &id).await?;
+    }
+    Ok(())
+}
+
+/// The subvolume has gone, and with it the list of those who might use it.
 pub async fn forget(place: &Place<'_>, in_group: &str, name: &str) -> Result<(), Refusal> {
     unlink(place, &subvolume_file(in_group, name)).await
 }
@@ -407,6 +492,14 @@ mod tests {
         assert_eq!(rest, caps("allow r path=/b", "allow r pool=p namespace=n"));
         let stale = BTreeSet::from(["allow r pool=p namespace=n".to_string()]);
         assert!(!merged(&rest, "/b", None, &stale).contains_key("mds"));
+    }
+
+    #[test]
+    fn paths_add_no_words_to_capabilities() {
+        assert_eq!(check_path("/volumes/_nogroup/a-b.c/0f"), Ok(()));
+        for path in ["/v/a,allow *", "/v/a b", "/v/a=b", "/v/\"a", "/v/a;b", "/v/ä"] {
+            assert!(check_path(path).is_err(), "{path}");
+        }
     }
 
     #[test]

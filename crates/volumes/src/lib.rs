@@ -11,7 +11,8 @@
 //! purged is durable in the cluster state before (`cluster::volumes`), so a purge goes on after a restart. What was cut short can be asked
 //! for again.
 //!
-//! Bounds: [`cluster::volumes::ASKS_MAX`] commands wait; a command waits [`MOUNT_TIMEOUT`] for the metadata server; one purge for each
+//! Bounds: [`cluster::volumes::ASKS_MAX`] commands wait; a command waits [`MOUNT_TIMEOUT`] for the metadata server, and is given up
+//! after twice as long; one purge for each
 //! volume; [`place::NAMES_MAX`] names in a listing.
 //!
 //! Not here: snapshots and clones, which metadata servers do not have; who may ask (`mon`).
@@ -29,9 +30,9 @@ use args::{Args, Refusal, refusal};
 use cephfs::{Mount, Options};
 use client::Client;
 use cluster::volumes::{Asked, Done, to_purge};
-use io::task::{TaskHandle, interval, spawn_local};
+use io::task::{TaskHandle, interval, spawn_local, timeout};
 use place::Place;
-use rbd_support::{Config, Connection};
+use rbd_support::{Config, Connection, is_broken};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -41,9 +42,13 @@ use types::Errno;
 
 /// That a command waits for the metadata server.
 pub const MOUNT_TIMEOUT: Duration = Duration::from_secs(60);
+/// That a command takes: one of its own, and a request that waits for a server that begins again.
+const COMMAND_MAX: Duration = MOUNT_TIMEOUT.saturating_mul(2);
 /// What a server that starts again waits for a worker that has died with it.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(6);
 const TICK: Duration = Duration::from_secs(1);
+/// Between two purges that failed, at most: each time it is twice as long.
+const PAUSE_MAX: Duration = Duration::from_secs(300);
 /// A mount that nobody has used for so long ends.
 const IDLE: Duration = Duration::from_secs(10);
 
@@ -60,6 +65,8 @@ struct Volume {
     /// Lost its client: the next command makes a new one.
     broken: Cell<bool>,
     purge: RefCell<Option<TaskHandle<()>>>,
+    /// After a purge that failed.
+    pause: Cell<Duration>,
 }
 
 struct Worker {
@@ -140,6 +147,7 @@ impl Worker {
                 used: Cell::default(),
                 broken: Cell::new(false),
                 purge: RefCell::new(None),
+                pause: Cell::new(TICK),
             })
         };
         self.volumes.entry(fscid).or_insert_with(fresh).clone()
@@ -200,21 +208,23 @@ impl Worker {
     }
 }
 
-/// The client is of no use any more: it was fenced, or has ended.
-fn is_broken(errno: Errno) -> bool {
-    const ESHUTDOWN: Errno = Errno(108);
-    [Errno::ENOTCONN, ESHUTDOWN].contains(&errno)
-}
-
 impl Volume {
     fn is_purging(&self) -> bool {
         self.purge.borrow().as_ref().is_some_and(|p| !p.is_finished())
     }
 
-    async fn mounted(&self, client: &Client, config: &Config) -> client::Result<Mount> {
+    /// What is in `held`, made anew where there is none that serves.
+    async fn mounted(
+        &self,
+        held: &mut Option<Mount>,
+        client: &Client,
+        config: &Config,
+    ) -> client::Result<Mount> {
         self.used.set(config.clock.monotonic());
-        let mut mount = self.mount.lock().await;
-        if let Some(mount) = &*mount {
+        if let Some(over) = held.take_if(|m| m.is_over()) {
+            over.close().await;
+        }
+        if let Some(mount) = held {
             return Ok(mount.clone());
         }
         let options = Options {
@@ -226,31 +236,37 @@ impl Volume {
         if made.as_ref().is_err_and(|e| is_broken(e.errno())) {
             self.broken.set(true);
         }
-        Ok(mount.insert(made?).clone())
+        Ok(held.insert(made?).clone())
     }
 
     async fn carry_out(&self, config: &Config, client: &Client, prefix: &str, args: &Args) -> Done {
-        let mount = match self.mounted(client, config).await {
+        // One command after the other.
+        let mut held = self.mount.lock().await;
+        let mount = match self.mounted(&mut held, client, config).await {
             Ok(mount) => mount,
             Err(e) => {
                 let why = format!("the metadata server of '{}' does not serve: {e}", self.name);
                 return Err(refusal(e.errno(), why));
             }
         };
-        // One command after the other.
-        let held = self.mount.lock().await;
         let place = Place {
             config,
             mount: &mount,
             fscid: self.fscid,
             pools: place::pools(config, self.fscid),
         };
-        let done = answer(&place, prefix, args).await;
+        let Ok(done) = timeout(COMMAND_MAX, answer(&place, prefix, args)).await else {
+            // What it waits for may hold files: that ends with the session.
+            self.abort_purge();
+            held.take();
+            mount.close().await;
+            let why = format!("'{}' does not answer: its OSDs or its server are away", self.name);
+            return Err(refusal(Errno::ETIMEDOUT, why));
+        };
         if done.as_ref().is_err_and(|(errno, _)| is_broken(*errno)) {
             self.broken.set(true);
         }
         self.used.set(config.clock.monotonic());
-        drop(held);
         done
     }
 
@@ -268,9 +284,7 @@ impl Volume {
     }
 
     async fn end(&self) {
-        if let Some(purge) = self.purge.borrow_mut().take() {
-            purge.abort();
-        }
+        self.abort_purge();
         // A command that is being carried out keeps its own.
         if let Ok(mut mount) = self.mount.try_lock()
             && let Some(mount) = mount.take()
@@ -279,26 +293,39 @@ impl Volume {
         }
     }
 
+    fn abort_purge(&self) {
+        if let Some(purge) = self.purge.borrow_mut().take() {
+            purge.abort();
+        }
+    }
+
     fn begin_purge(self: &Rc<Self>, config: &Config, client: &Client) {
         let (volume, config, client) = (self.clone(), config.clone(), client.clone());
         let work = async move {
-            if let Err(e) = volume.purge(&config, &client).await {
-                tracing::warn!("the trash of {} is purged later: {e}", volume.name);
-                if is_broken(e.errno()) {
-                    volume.broken.set(true);
-                }
-                io::task::sleep(TICK).await;
+            let Err(e) = volume.purge(&config, &client).await else {
+                return volume.pause.set(TICK);
+            };
+            tracing::warn!("the trash of {} is purged later: {e}", volume.name);
+            if is_broken(e.errno()) {
+                volume.broken.set(true);
             }
+            let pause = volume.pause.get();
+            volume.pause.set((pause * 2).min(PAUSE_MAX));
+            io::task::sleep(pause).await;
         };
         *self.purge.borrow_mut() = Some(spawn_local(work));
     }
 
     async fn purge(&self, config: &Config, client: &Client) -> client::Result<()> {
-        let mount = self.mounted(client, config).await?;
-        let purged = trash::purge(&mount, || self.used.set(config.clock.monotonic())).await?;
+        let mount = self
+            .mounted(&mut *self.mount.lock().await, client, config)
+            .await?;
+        let used = || self.used.set(config.clock.monotonic());
+        let (purged, done) = trash::purge(&mount, used).await;
         if purged > 0 {
             tracing::info!("{purged} names were purged from the trash of {}", self.name);
         }
+        done?;
         // Nobody moves something there meanwhile.
         let _held = self.mount.lock().await;
         if trash::is_empty(&mount).await? {

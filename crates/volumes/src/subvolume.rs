@@ -88,15 +88,24 @@ impl Subvolume {
         self.path().trim_start_matches('/')
     }
 
-    pub async fn stat(&self, place: &Place<'_>) -> Result<InodeStat, Refusal> {
-        // A path that lies elsewhere is somebody's slip or malice.
-        if !self.data().starts_with(&format!("{}/", self.base)) {
-            return Err(refusal(
+    /// A path that lies elsewhere is somebody's slip or malice.
+    pub fn checked_data(&self) -> Result<&str, Refusal> {
+        let data = self.data();
+        let below = data
+            .strip_prefix(&self.base)
+            .and_then(|rest| rest.strip_prefix('/'));
+        let bad = |part: &str| matches!(part, "" | "." | "..");
+        match below {
+            Some(rest) if !rest.split('/').any(bad) => Ok(data),
+            _ => Err(refusal(
                 Errno::EIO,
                 format!("'/{}/.meta' names another path", self.base),
-            ));
+            )),
         }
-        place.mount.stat(self.data()).await.map_err(failed)
+    }
+
+    pub async fn stat(&self, place: &Place<'_>) -> Result<InodeStat, Refusal> {
+        place.mount.stat(self.checked_data()?).await.map_err(failed)
     }
 }
 
@@ -112,7 +121,7 @@ pub async fn create(place: &Place<'_>, args: &Args) -> Done {
     let found = at(place, in_group, name).await?;
     let is_new = found.is_none();
     let (base, data) = match &found {
-        Some(s) => (s.base.clone(), s.data().to_string()),
+        Some(s) => (s.base.clone(), s.checked_data()?.to_string()),
         None => {
             let base = base_of(in_group, name);
             let uuid = Uuid::from_random(place.config.random.bytes());
@@ -247,5 +256,35 @@ pub async fn metadata_rm(place: &Place<'_>, args: &Args) -> Done {
     match args.flag("force") {
         true => Ok(Said::Nothing),
         false => Err(no_key(&key)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_lie_in_their_subvolume() {
+        let checked = |path: &str| {
+            let s = Subvolume {
+                group: group::NO_GROUP.into(),
+                name: "a".into(),
+                base: "volumes/_nogroup/a".into(),
+                meta: Meta::of_path(path),
+            };
+            s.checked_data().map(str::to_string)
+        };
+        assert_eq!(
+            checked("/volumes/_nogroup/a/0f"),
+            Ok("volumes/_nogroup/a/0f".into())
+        );
+        for path in [
+            "/",
+            "/volumes/_nogroup/a",
+            "/volumes/_nogroup/ab/0f",
+            "/volumes/_nogroup/a/../b",
+        ] {
+            assert!(checked(path).is_err(), "{path}");
+        }
     }
 }

@@ -1,12 +1,12 @@
 //! Removal: one rename into the trash, which is purged in the background.
 
-use crate::args::{Args, failed, refusal};
-use crate::place::{NAMES_MAX, Place};
+use crate::args::{Args, Refusal, failed, refusal};
+use crate::place::Place;
 use crate::{authorize, group, subvolume};
-use cephfs::Mount;
+use cephfs::{Cursor, Entry, Mount};
 use cluster::volumes::{Done, Said, purge_key};
 use cluster::{Change, Changes, ClusterState};
-use rbd_support::Config;
+use rbd_support::{Config, is_broken};
 use types::{Errno, Uuid};
 
 const TRASH_MODE: u32 = 0o700;
@@ -33,9 +33,8 @@ pub async fn rm(place: &Place<'_>, args: &Args) -> Done {
             return Err(refusal(Errno::ENOENT, why));
         }
     }
-    wanted(place.config, place.fscid)
-        .await
-        .map_err(|e| refusal(Errno::EIO, e))?;
+    authorize::revoke_all(place, in_group, name).await?;
+    wanted(place).await?;
     place
         .mount
         .mkdirs(group::TRASH, TRASH_MODE)
@@ -47,14 +46,16 @@ pub async fn rm(place: &Place<'_>, args: &Args) -> Done {
         Uuid::from_random(place.config.random.bytes())
     );
     place.mount.rename(&base, &to).await.map_err(failed)?;
+    // Another monitor's worker may have seen the trash empty meanwhile.
+    wanted(place).await?;
     authorize::forget(place, in_group, name).await?;
     Ok(Said::Nothing)
 }
 
 /// Durable before something is moved into the trash.
-async fn wanted(config: &Config, fscid: i32) -> Result<(), String> {
+async fn wanted(place: &Place<'_>) -> Result<(), Refusal> {
     let decide = |state: &ClusterState| {
-        let key = purge_key(fscid);
+        let key = purge_key(place.fscid);
         match state.config_keys.contains_key(&key) {
             true => (Changes::none(), ()),
             false => {
@@ -63,8 +64,8 @@ async fn wanted(config: &Config, fscid: i32) -> Result<(), String> {
             }
         }
     };
-    let done = config.cluster.commit(decide).await;
-    done.map(drop).map_err(|e| e.to_string())
+    let done = place.config.cluster.commit(decide).await;
+    done.map(drop).map_err(|e| refusal(Errno::EIO, e.to_string()))
 }
 
 /// Nothing is left to be purged.
@@ -80,32 +81,60 @@ pub async fn settled(config: &Config, fscid: i32) {
     }
 }
 
-/// Removes what is in the trash by now; how many names went.
-pub async fn purge(mount: &Mount, used: impl Fn()) -> client::Result<u64> {
-    let all = match mount.readdir(group::TRASH, NAMES_MAX).await {
-        Err(e) if e.is_not_found() => return Ok(0),
-        all => all?,
-    };
-    let mut purged = 0;
-    for entry in all {
-        let path = [group::TRASH.as_bytes(), b"/", &entry.name].concat();
-        let mut removed = || {
-            purged += 1;
-            used();
+/// Removes what is in the trash by now; how many names went. What cannot be removed does not keep others there: the first such
+/// error is told at the end.
+pub async fn purge(mount: &Mount, used: impl Fn()) -> (u64, client::Result<()>) {
+    let (mut purged, mut first) = (0, Ok(()));
+    let mut at = None;
+    loop {
+        let (entries, next) = match page(mount, at).await {
+            Ok(page) => page,
+            Err(e) => return (purged, first.and(Err(e))),
         };
-        if entry.is_dir() {
-            mount.remove_tree(&path, removed).await?;
-        } else {
-            mount.unlink(&path).await?;
-            removed();
+        for entry in entries {
+            let path = [group::TRASH.as_bytes(), b"/", &entry.name].concat();
+            let mut removed = || {
+                purged += 1;
+                used();
+            };
+            let done = match entry.is_dir() {
+                true => mount.remove_tree(&path, removed).await,
+                false => mount.unlink(&path).await.map(|()| removed()),
+            };
+            match done {
+                Err(e) if e.is_not_found() => {}
+                // Nobody answers: the others have to wait, too.
+                Err(e) if is_broken(e.errno()) || e.errno() == Errno::ETIMEDOUT => return (purged, Err(e)),
+                done => first = first.and(done),
+            }
+        }
+        match next {
+            Some(next) => at = Some(next),
+            None => return (purged, first),
         }
     }
-    Ok(purged)
+}
+
+/// Some names in the trash; from the beginning, if it is not said from where.
+async fn page(mount: &Mount, at: Option<Cursor>) -> client::Result<(Vec<Entry>, Option<Cursor>)> {
+    let at = match at {
+        Some(at) => at,
+        None => match mount.readdir_begin(group::TRASH).await {
+            Err(e) if e.is_not_found() => return Ok((Vec::new(), None)),
+            begin => begin?,
+        },
+    };
+    mount.readdir_page(group::TRASH, &at).await
 }
 
 pub async fn is_empty(mount: &Mount) -> client::Result<bool> {
-    match mount.readdir(group::TRASH, NAMES_MAX).await {
-        Err(e) if e.is_not_found() => Ok(true),
-        all => Ok(all?.is_empty()),
+    let mut at = None;
+    loop {
+        let (entries, next) = page(mount, at).await?;
+        match (entries.is_empty(), next) {
+            (false, _) => return Ok(false),
+            (true, None) => return Ok(true),
+            (true, next) => at = next,
+        }
     }
 }

@@ -2,7 +2,8 @@
 //! (docs/protocol/ceph/05-rbd.md, 4.2, 4.11 and the table of objects).
 //!
 //! Order: the snapshot is added as incomplete; what else the image consists of is stored beside it; then it is complete, and
-//! other sites copy it. What a crash leaves incomplete is removed by the next one.
+//! other sites copy it. What a crash leaves incomplete is removed by the next one, before it adds its own: so however often one is
+//! cut short, few are left.
 
 use super::{Image, Inner, detached};
 use crate::calls::Calls;
@@ -48,6 +49,8 @@ impl Image {
             let _alone = inner.alone().await?;
             let view = inner.seen();
             must_be_primary(&view.header)?;
+            inner.remove_snaps(&left_over(&view.header)).await?;
+            let view = inner.seen();
             let namespace = SnapshotNamespace::Mirror(MirrorNamespace {
                 state: PRIMARY,
                 complete: false,
@@ -69,7 +72,7 @@ impl Image {
             });
             ask(&inner.io, &inner.header_oid, op).await?;
             inner.changed().await?;
-            inner.remove_surplus(&peers, id).await?;
+            inner.remove_surplus(&peers).await?;
             Ok(id)
         })
         .await
@@ -89,6 +92,18 @@ fn must_be_primary(header: &Header) -> Result<()> {
         Some(m) if m.state == PRIMARY => Ok(()),
         _ => Err(Error::refused(Errno::EINVAL, "the image is not primary here")),
     }
+}
+
+/// What a crash left incomplete, and what all sites are done with, oldest first. The newest complete one stays, or the newest of
+/// all: by it the image is primary here.
+fn left_over(header: &Header) -> Vec<u64> {
+    let all = header.snaps.iter().filter_map(|s| Some((s.id, mirrored(s)?)));
+    let ours: Vec<(u64, &MirrorNamespace)> = all.filter(|(_, m)| m.state == PRIMARY).collect();
+    let newest = ours.iter().find(|(_, m)| m.complete).or(ours.first());
+    let stays = newest.map(|(id, _)| *id);
+    let over =
+        |(id, m): &&(u64, &MirrorNamespace)| Some(*id) != stays && (!m.complete || m.peer_uuids.is_empty());
+    ours.iter().rev().filter(over).map(|(id, _)| *id).collect()
 }
 
 impl Inner {
@@ -167,17 +182,10 @@ impl Inner {
         Ok(done.step(0)?.data.clone())
     }
 
-    /// Removes what a crash left incomplete, what all sites are done with, and of each site what is more than [`LINKED_MAX`].
-    async fn remove_surplus(&self, peers: &[String], newest: u64) -> Result<()> {
+    /// Removes what all sites are done with, and of each site what is more than [`LINKED_MAX`].
+    async fn remove_surplus(&self, peers: &[String]) -> Result<()> {
         let view = self.seen();
-        let mut gone: Vec<u64> = Vec::new();
-        let ours = |s: &&Snap| mirrored(s).is_some_and(|m| m.state == PRIMARY) && s.id < newest;
-        // Oldest first.
-        for snap in view.header.snaps.iter().rev().filter(ours) {
-            if mirrored(snap).is_some_and(|m| !m.complete || m.peer_uuids.is_empty()) {
-                gone.push(snap.id);
-            }
-        }
+        let mut gone = left_over(&view.header);
         for peer in peers {
             let linked =
                 |s: &&Snap| mirrored(s).is_some_and(|m| m.complete && m.peer_uuids.contains(peer.as_bytes()));
@@ -191,7 +199,11 @@ impl Inner {
                 }
             }
         }
-        for id in &gone {
+        self.remove_snaps(&gone).await
+    }
+
+    async fn remove_snaps(&self, gone: &[u64]) -> Result<()> {
+        for id in gone {
             self.refresh().await?;
             self.remove_state(*id).await?;
             self.drop_snap(*id).await?;
@@ -219,5 +231,58 @@ impl Inner {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Id, complete, linked to a site.
+    fn header(snaps: &[(u64, bool, bool)]) -> Header {
+        let snap = |(id, complete, linked): &(u64, bool, bool)| Snap {
+            id: *id,
+            name: format!("s{id}"),
+            namespace: SnapshotNamespace::Mirror(MirrorNamespace {
+                state: PRIMARY,
+                complete: *complete,
+                peer_uuids: linked.then(|| Bytes::from_static(b"p")).into_iter().collect(),
+                primary_uuid: Bytes::new(),
+                primary_snap_id: NOSNAP,
+                last_copied_object: 0,
+                snap_seqs: BTreeMap::new(),
+            }),
+            size: 0,
+            flags: 0,
+            protection: 0,
+            overlap: 0,
+            child_count: 0,
+        };
+        Header {
+            size: 0,
+            features: 0,
+            op_features: 0,
+            flags: 0,
+            snap_seq: 0,
+            snaps: snaps.iter().rev().map(snap).collect(),
+            parent: None,
+        }
+    }
+
+    #[test]
+    fn what_is_left_over_goes_and_the_image_stays_primary() {
+        let cases: [(&[(u64, bool, bool)], &[u64]); 6] = [
+            (&[], &[]),
+            // Done with by all sites, but the only one.
+            (&[(1, true, false)], &[]),
+            (&[(1, false, true)], &[]),
+            (&[(1, true, false), (2, true, true), (3, true, true)], &[1]),
+            // Cut short again and again.
+            (&[(1, true, true), (2, false, true), (3, false, true)], &[2, 3]),
+            (&[(1, false, true), (2, false, true)], &[1]),
+        ];
+        for (snaps, gone) in cases {
+            assert_eq!(left_over(&header(snaps)), gone, "{snaps:?}");
+        }
     }
 }

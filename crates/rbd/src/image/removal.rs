@@ -5,16 +5,14 @@ use super::{Image, ImageOptions, Inner, detached, locked};
 use crate::calls::Calls;
 use crate::error::or_missing;
 use crate::header::ask;
-use crate::{Error, Result, directory, features, names, trash};
+use crate::trash::{self, SOURCE_REMOVING, STATE_REMOVING};
+use crate::{Error, Result, directory, features, names};
 use client::{IoCtx, Operation};
 use denc::Encode;
 use objclass::rbd::types::TrashImage;
 use std::sync::Arc;
 use types::{Errno, NOSNAP, Utime};
 
-/// Of a [`TrashImage`]: why it is there.
-const REMOVING: u8 = 3;
-const STATE_NORMAL: u8 = 0;
 /// Objects between two reports of progress.
 const BATCH: u64 = 4096;
 
@@ -24,11 +22,7 @@ pub type Progress<'a> = &'a (dyn Fn(u64, u64) + Send + Sync);
 /// Removes an image that nobody has open and that has no snapshots.
 pub async fn remove(io: &IoCtx, name: &str, progress: Progress<'_>) -> Result<()> {
     let id = directory::id_of(io, name).await?;
-    let options = ImageOptions {
-        encrypted: true,
-        ..ImageOptions::default()
-    };
-    let image = Image::open_id(io, &id, &options).await;
+    let image = open_whole(io, &id).await;
     let image = image.map_err(|e| e.about(&format!("image '{name}'")))?;
     let removed = image.inner.remove_all(name, progress).await;
     if removed.is_err() {
@@ -38,32 +32,49 @@ pub async fn remove(io: &IoCtx, name: &str, progress: Progress<'_>) -> Result<()
 }
 
 /// Removes an image that is in the trash, whoever put it there; the rules of [`remove`] hold. One that is not
-/// there is not touched.
+/// there is not touched, nor one that somebody restores: EBUSY. From when data go on nobody can restore it.
 pub async fn remove_trashed(io: &IoCtx, id: &str, progress: Progress<'_>) -> Result<()> {
-    trash::get(io, id).await?;
-    let options = ImageOptions {
-        encrypted: true,
-        ..ImageOptions::default()
-    };
-    let image = match Image::open_id(io, id, &options).await {
+    let marked = trash::mark_removing(io, id).await?;
+    let image = match open_whole(io, id).await {
         Ok(image) => image,
         // An earlier removal came as far as that.
         Err(e) if e.is_not_found() => {
             or_missing(io.remove(names::object_map(id, NOSNAP)).await.map_err(Into::into))?;
             return leave_trash(io, id).await;
         }
-        Err(e) => return Err(e.about(&format!("image '{id}' in the trash"))),
+        Err(e) => {
+            spared(io, id, marked).await;
+            return Err(e.about(&format!("image '{id}' in the trash")));
+        }
     };
     let inner = image.inner.clone();
-    let removed = async {
-        let _alone = inner.removable(id).await?;
-        inner.remove_data(progress).await
+    let removed = match inner.removable(id).await {
+        Ok(_alone) => inner.remove_data(progress).await,
+        Err(e) => {
+            spared(io, id, marked).await;
+            Err(e)
+        }
     };
-    let removed = removed.await;
     if removed.is_err() {
         let _ = image.close().await;
     }
     removed
+}
+
+async fn open_whole(io: &IoCtx, id: &str) -> Result<Image> {
+    let options = ImageOptions {
+        encrypted: true,
+        ..ImageOptions::default()
+    };
+    Image::open_id(io, id, &options).await
+}
+
+/// Nothing of the image has gone, so it can be restored again; unless the mark is that of an earlier removal, which may have
+/// taken some of it.
+async fn spared(io: &IoCtx, id: &str, marked: bool) {
+    if marked && let Err(e) = trash::unmark_removing(io, id).await {
+        tracing::warn!("image '{id}' in the trash is whole, and cannot be restored: {e}");
+    }
 }
 
 async fn leave_trash(io: &IoCtx, id: &str) -> Result<()> {
@@ -114,17 +125,25 @@ impl Inner {
         let alone = self.removable(name).await?;
         let now = Utime::from_unix(self.io.client().platform().clock.wall());
         let trash = TrashImage {
-            source: REMOVING,
+            source: SOURCE_REMOVING,
             name: name.to_string().into(),
             deletion_time: now,
             deferment_end_time: now,
-            state: STATE_NORMAL,
+            state: STATE_REMOVING,
         };
         let op = Operation::new().rbd_write("trash_add", |w| {
             w.string(&self.id);
             trash.encode(w);
         });
-        ask(&self.io, names::TRASH, op).await?;
+        match ask(&self.io, names::TRASH, op).await {
+            // That of an earlier removal, which was cut short.
+            Err(e) if e.errno() == Errno::EEXIST => {
+                if trash::get(&self.io, &self.id).await?.source != SOURCE_REMOVING {
+                    return Err(e);
+                }
+            }
+            done => drop(done?),
+        }
         or_missing(self.io.remove(names::id_object(name)).await.map_err(Into::into))?;
         or_missing(directory::remove_name(&self.io, name, &self.id).await)?;
         Ok(alone)
