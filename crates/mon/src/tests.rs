@@ -133,6 +133,7 @@ impl Rig {
             key_epoch: None,
             server_challenge: Some(1),
             lifeline: false,
+            lossless: false,
             monmap_epoch,
         };
         assert!(self.monitor.opened(id, Arc::new(peer)));
