@@ -174,11 +174,13 @@ impl Machine {
                 cap.issued |= given;
                 cap_op::GRANT
             } else {
+                self.grow(client, ino);
                 continue;
             };
             cap.last_sent += 1;
             let cap = cap.clone();
             self.send_cap(client, &inode, &cap, op);
+            self.grow(client, ino);
         }
     }
 
@@ -274,8 +276,9 @@ impl Machine {
         }
         // Also in a message that flushes: the client does not ask a second time.
         if m.body.max_size > 0 {
-            self.grow(client, ino, m.body.max_size);
+            cap.room = m.body.max_size;
         }
+        self.grow(client, ino);
         self.wake(ino);
         self.writers_gone(ino);
     }
@@ -327,20 +330,22 @@ impl Machine {
         self.send_counted(client, ack.message(tid));
     }
 
-    /// A writer needs room up to `size`.
-    fn grow(&mut self, client: ClientId, ino: u64, size: u64) {
+    /// Gives a writer the room that it needs. It asks once, also while it may not write: then it is given the room with the right.
+    fn grow(&mut self, client: ClientId, ino: u64) {
         let Some(inode) = self.cached(ino) else { return };
         let limit = self.place.settings.max_file_size;
-        let holds = |c: &Cap| c.pending & cap::FW != 0;
-        let writes = self
-            .caps
-            .get(&ino)
-            .and_then(|ic| ic.holders.get(&client))
-            .is_some_and(holds);
-        if !writes || size > limit {
+        let Some(cap) = self.caps.get_mut(&ino).and_then(|ic| ic.holders.get_mut(&client)) else {
+            return;
+        };
+        if cap.room == 0 || cap.pending & cap::FW == 0 {
             return;
         }
-        if inode.max_size < size {
+        let size = std::mem::take(&mut cap.room);
+        if size > limit {
+            return;
+        }
+        // More than it asked for: one that has just that does not ask again after a truncation.
+        if inode.max_size <= size {
             let mut changed = Inode::clone(&inode);
             changed.max_size = room_for(&inode, size).min(round_up(limit, &inode));
             let mut tx = Tx::default();

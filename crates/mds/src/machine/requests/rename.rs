@@ -133,6 +133,9 @@ impl Machine {
         tx.remove(Key::dentry(old_dir.ino, &m.from.name));
         tx.put(Key::dentry(new_dir.ino, &m.to.name), Row::Dentry(dentry));
         let ino = inode.ino;
+        if is_first {
+            self.mark_trace(&mut tx, &inode);
+        }
         tx.inode(inode);
         self.commit_request(r, tx, 0);
         if let Some(gone) = gone {
