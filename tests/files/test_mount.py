@@ -76,6 +76,19 @@ def test_links(dirs):
     fails(errno.EPERM, os.link, a, a / 'dir')
 
 
+def test_what_a_listing_says_is_not_the_last_word(dirs):
+    """A client took the version of an entry and not its attributes, and so no later ones of that version."""
+    a, b = dirs
+    (a / 'f').write_text('x')
+    assert os.stat(b / 'f').st_nlink == 1
+    os.link(a / 'f', a / 'g')
+    with open(a / 'f', 'a') as f:
+        f.write('yz')
+    assert sorted(os.listdir(b)) == ['f', 'g']
+    s = os.stat(b / 'f')
+    assert (s.st_nlink, s.st_size) == (2, 3)
+
+
 def test_attributes(dirs):
     a, b = dirs
     (a / 'f').write_text('x')

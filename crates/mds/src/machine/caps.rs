@@ -55,7 +55,7 @@ impl Machine {
             seq: cap.last_sent,
             mseq: 0,
             realm: 0,
-            flags: 1,
+            flags: super::reply::AUTHORITY,
         }
     }
 

@@ -563,7 +563,7 @@ impl World {
                 last = String::from_utf8(r.blob().unwrap().to_vec()).unwrap();
                 let _: messages::fs::LeaseStat = r.get().unwrap();
                 let stat: messages::fs::InodeStat = r.get().unwrap();
-                assert_eq!(stat.snapid, NOSNAP);
+                assert_eq!((stat.snapid, stat.cap.flags), (NOSNAP, 1));
                 all.push(last.clone());
             }
             assert!(r.is_empty());
