@@ -128,6 +128,26 @@ def test_appends_and_sizes_are_seen_by_the_other(dirs):
         assert (b / 'f').read_bytes() == b'01234'
 
 
+def test_a_directory_that_another_changes_is_listed_again_and_again(dirs):
+    """ceph-fuse aborts where it took a directory for complete and is shown another one, and nothing told it that."""
+    a, b = dirs
+    names = []
+    for i in range(12):
+        (a / ('n%d' % i)).touch()
+        names.append('n%d' % i)
+        assert sorted(os.listdir(b)) == sorted(names)
+        if i % 3 == 2:
+            os.unlink(a / names.pop(0))
+            os.rename(a / names.pop(0), a / ('m%d' % i))
+            names.append('m%d' % i)
+            assert sorted(os.listdir(b)) == sorted(names)
+    for n in names:
+        os.unlink(a / n)
+    assert os.listdir(b) == []
+    (a / 'last').touch()
+    assert os.listdir(b) == ['last']
+
+
 def test_a_directory_of_many_names(dirs):
     a, b = dirs
     names = ['file%04d' % i for i in range(2500)]

@@ -9,7 +9,9 @@
 use super::parts::caps::{Cap, Frozen, InodeCaps};
 use super::{ClientId, Machine, Request, Result, Stop, Tx};
 use crate::row::{Inode, Key, Row};
-use messages::fs::{CapBody, CapItem, CapStat, MClientCapRelease, MClientCaps, Release, cap, cap_op};
+use messages::fs::{
+    CapBody, CapItem, CapStat, InodeStat, MClientCapRelease, MClientCaps, Release, cap, cap_op,
+};
 use messages::mon::Body;
 
 impl Machine {
@@ -56,6 +58,33 @@ impl Machine {
             mseq: 0,
             realm: 0,
             flags: super::reply::AUTHORITY,
+        }
+    }
+
+    /// Whoever changes the directory goes first; or who lists it again and again would keep him waiting.
+    pub(crate) fn may_lend(&mut self, r: &Request, ino: u64) -> Result<()> {
+        match self.caps.get_mut(&ino) {
+            Some(ic) if ic.frozen_for(r.client) & cap::FS != 0 => {
+                ic.wait(r.id);
+                Err(Stop::Wait)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A listing begins with Fs, which is taken back behind the answer. A client marks a directory that it has listed as complete, and
+    /// only gaining Fs clears that mark: without it ceph-fuse 16.2 aborts where the next listing shows something else.
+    pub(crate) fn lend_listing(&mut self, client: ClientId, stat: &mut InodeStat) {
+        let Some(ic) = self.caps.get_mut(&stat.ino) else {
+            return;
+        };
+        if ic.forbidden(client) & cap::FS != 0 {
+            return;
+        }
+        if let Some(cap) = ic.holders.get_mut(&client) {
+            cap.pending |= cap::FS;
+            cap.issued |= cap::FS;
+            stat.cap.caps |= cap::FS;
         }
     }
 
