@@ -82,7 +82,7 @@ impl Machine {
                 (Key::Stray(ino), _) => drop(self.strays.insert(ino)),
                 (Key::Realm(ino), _) => drop(self.realms.insert(ino)),
                 (Key::Writing(ino), _) => drop(self.writing.insert(ino)),
-                (Key::Trace(ino), _) => drop(self.traces.mark(ino, self.now.monotonic)),
+                (Key::Trace(ino), _) => self.traces.mark(ino, self.now.monotonic),
                 (Key::Inode { ino, .. }, Row::Inode(i)) if !i.untold.is_zero() => {
                     self.untold.insert(ino);
                 }

@@ -23,6 +23,14 @@ impl Machine {
         }
     }
 
+    /// `is_first`: its first name is a new one.
+    pub(crate) fn put_named(&mut self, tx: &mut Tx, inode: Inode, is_first: bool) {
+        if is_first {
+            self.mark_trace(tx, &inode);
+        }
+        tx.inode(inode);
+    }
+
     /// Takes note of those that are done, and begins with others.
     pub(crate) fn look_after_traces(&mut self) {
         let mut tx = Tx::default();
@@ -101,7 +109,7 @@ impl Machine {
                 inode.pool_ns.clone()
             },
             object: place::data_object(ino, 0),
-            parent: backtrace::parent(ino, &steps, pool as i64),
+            parent: backtrace::parent(ino, &steps, pool),
             layout: backtrace::layout(layout, &inode.pool_ns),
             snap_seq,
             snaps,
