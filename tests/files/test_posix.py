@@ -1,6 +1,6 @@
 """pjdfstest (the Rust port) on a mount by ceph-fuse: what POSIX says of calls that make, change and remove names.
 
-CI runs the cases of calls that touch several inodes; `--all` all of them, beside each other.
+CI runs the cases of calls that touch several names; `--all` all of them, beside each other.
 """
 import concurrent.futures
 import errno
@@ -31,7 +31,7 @@ naptime = 0.02
 [dummy_auth]
 entries = [["nobody", "nogroup"], ["games", "games"]]
 '''
-SHORT = ['rename::', 'link::', 'rmdir::', 'open::', 'truncate::']
+SHORT = ['rename::', 'link::', 'rmdir::']
 # In such parts that each takes about as long as another.
 PARTS = [['rename::'], ['link::'], ['chmod::', 'chown::'], ['mk'], ['open::', 'posix_fallocate::', 'rmdir::', 'truncate::', 'utimensat::']]
 END = re.compile(r'^([a-z_]+(?:::\w+)+) +(ok|FAILED|skipped)$', re.M)
@@ -79,7 +79,7 @@ def test_pjdfstest(open_mount, tmp_path, parts):
         [f.mkdir() for f in folders]
         for part in pool.map(lambda p: run_cases(open_mount, *p), zip(folders, parts)):
             cases.update(part)
-    assert len(cases) >= 200 if parts == [SHORT] else len(cases) == 398, len(cases)
+    assert len(cases) >= 180 if parts == [SHORT] else len(cases) == 398, len(cases)
     write_down('pjdfstest', VERSION, cases, FAILS)
     judge('pjdfstest', cases, FAILS)
 
