@@ -299,7 +299,7 @@ impl Machine {
         if !again && let Some(inode) = self.cached(m.ino) {
             tx.put(Key::Flushed { client, tid }, Row::Mark);
             if session_may_write(self, client, &inode, m) {
-                self.keep_for_snaps(&mut tx, &inode, m.snap_follows);
+                self.keep_for_snaps(&mut tx, &inode, m);
                 let mut changed = Inode::clone(&inode);
                 apply_dirty(&mut changed, m);
                 tx.inode(changed);

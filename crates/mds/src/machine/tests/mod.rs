@@ -2,6 +2,7 @@
 
 mod crash;
 mod lost;
+mod snaps;
 mod world;
 
 use super::*;
