@@ -7,6 +7,7 @@ use super::parts::locks::FileLocks;
 use super::parts::reconnecting::Reconnecting;
 use super::parts::request::{Request, RequestId};
 use super::parts::sessions::{Session, Sessions};
+use super::parts::trim::Trim;
 use super::parts::tx::{ClientId, Conn, Result, Start, Stop, Tx};
 use super::parts::writes::WriteBack;
 use crate::journal::Batch;
@@ -56,7 +57,7 @@ pub struct Machine {
     pub(crate) writing: BTreeSet<u64>,
     /// Snapshots that exist, and the directory of each.
     pub(crate) snaps: BTreeMap<u64, u64>,
-    pub(crate) trim: Option<super::trims::Trim>,
+    pub(crate) trim: Option<Trim>,
     /// What clients said of the time before a snapshot, that waits for rows.
     pub(crate) snap_flushes: Vec<(ClientId, MClientCaps, u64)>,
     pub(crate) reconnecting: Option<Reconnecting>,

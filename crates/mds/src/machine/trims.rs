@@ -3,6 +3,7 @@
 //! A job ([`crate::row::job::TRIM`]) from the transaction that removes the snapshot on; one at a time, some versions in a step, so that it goes
 //! on where it was after a restart. At its end the data pools are told, and OSDs remove what only that snapshot needed.
 
+use super::parts::trim::Trim;
 use super::{Effect, Machine, Tx};
 use crate::place;
 use crate::row::{Inode, Job, Key, Row, job};
@@ -11,19 +12,6 @@ use std::collections::BTreeMap;
 
 /// Versions of one transaction.
 const STEP: usize = 64;
-
-#[derive(Debug)]
-pub struct Trim {
-    pub job: u64,
-    pub snap: u64,
-    /// The object that is read next.
-    shard: u64,
-    after: Bytes,
-    /// The last row in memory that was looked at.
-    at: Option<Key>,
-    reading: bool,
-    ending: bool,
-}
 
 impl Machine {
     /// False: another one is under way.

@@ -17,6 +17,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 type Links = [(u64, Bytes)];
+/// What [`Tx::versions`] has of an inode.
+type Begun = BTreeMap<u64, (Vec<(u64, u64)>, u64)>;
 
 impl Machine {
     /// Snapshots that may show what is in these directories; None: not all above is in memory.
@@ -93,7 +95,7 @@ impl Machine {
         }
         let mut more = Vec::new();
         let mut old_names: BTreeMap<u64, u64> = BTreeMap::new();
-        let mut begun: BTreeMap<u64, (Vec<(u64, u64)>, u64)> = std::mem::take(&mut tx.versions);
+        let mut begun: Begun = std::mem::take(&mut tx.versions);
         for (key, change) in &mut tx.changes {
             match key {
                 Key::Inode { ino, snap: NOSNAP } => {
@@ -122,7 +124,7 @@ impl Machine {
         ino: u64,
         change: &mut Option<Row>,
         limit: u64,
-        begun: &mut BTreeMap<u64, (Vec<(u64, u64)>, u64)>,
+        begun: &mut Begun,
         more: &mut Vec<(Key, Option<Row>)>,
     ) {
         let Some(old) = self.cached(ino).filter(|o| !o.kept.dead) else {

@@ -7,5 +7,6 @@ pub mod locks;
 pub mod reconnecting;
 pub mod request;
 pub mod sessions;
+pub mod trim;
 pub mod tx;
 pub mod writes;

@@ -163,8 +163,8 @@ impl Machine {
 
     // Changes
 
-    /// The directory of a request about its snapshots, whose names are in the table that is returned.
-    fn to_change(&mut self, r: &mut Request) -> Result<(Arc<Inode>, Bytes)> {
+    /// The directory of a request that changes its snapshots, and the name that it is about.
+    fn dir_to_change(&mut self, r: &mut Request) -> Result<(Arc<Inode>, Bytes)> {
         let (dir, name) = self.snap_place(&r.m.path.clone())?;
         self.check_access(r, &dir, None, SNAPSHOT)?;
         if dir.nlink == 0 {
@@ -175,7 +175,7 @@ impl Machine {
     }
 
     pub(crate) fn mksnap(&mut self, r: &mut Request) -> Result<Answer> {
-        let (dir, name) = self.to_change(r)?;
+        let (dir, name) = self.dir_to_change(r)?;
         if !self.place.settings.allow_snaps {
             return Err(Errno::EPERM.into());
         }
@@ -228,7 +228,7 @@ impl Machine {
     }
 
     pub(crate) fn rmsnap(&mut self, r: &mut Request) -> Result<Answer> {
-        let (dir, name) = self.to_change(r)?;
+        let (dir, name) = self.dir_to_change(r)?;
         check_name(&name)?;
         let found = dir.snaps.iter().find(|(_, i)| i.name == name);
         let id = *found.ok_or(Errno::ENOENT)?.0;
@@ -252,7 +252,7 @@ impl Machine {
     }
 
     pub(crate) fn renamesnap(&mut self, r: &mut Request) -> Result<Answer> {
-        let (dir, new) = self.to_change(r)?;
+        let (dir, new) = self.dir_to_change(r)?;
         let (from, old) = self.snap_place(&r.m.path2.clone())?;
         if from.ino != dir.ino {
             return Err(Errno::EINVAL.into());
