@@ -42,6 +42,11 @@ def test_snapshots_of_a_subvolume(driver, mount):
     assert re.fullmatch(r'\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}', info['created_at'])
     assert info['data_pool'] == 'cephfs.%s.data' % driver.fs
     assert (info['has_pending_clones'], info['size']) == ('no', 6000)
+    keeps = dict(snap_name='s1', key_name='csi.storage.k8s.io/name', **args)
+    driver.do('fs subvolume snapshot metadata set', value='a snapshot', **keeps)
+    assert driver.do('fs subvolume snapshot metadata get', **keeps).strip() == 'a snapshot'
+    assert driver.json('fs subvolume snapshot metadata ls', snap_name='s1', **args) == {keeps['key_name']: 'a snapshot'}
+    assert driver.json('fs subvolume metadata ls', **args) == {}
     base = data.parent
     assert (base / '.snap/s1' / data.name / 'f').read_bytes() == b'before' * 1000
     with pytest.raises(PermissionError):

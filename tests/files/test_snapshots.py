@@ -61,6 +61,10 @@ def test_a_snapshot_shows_what_was(dirs):
     assert os.listdir(a / 'x/.snap') == ['s2']
     os.rmdir(a / 'x/.snap/s2')
     assert os.listdir(b / 'x/.snap') == []
+    # Another one by the same name.
+    os.mkdir(b / 'x/.snap/s2')
+    assert sorted(os.listdir(a / 'x/.snap/s2')) == ['cut', 'link', 'new', 'z']
+    os.rmdir(a / 'x/.snap/s2')
     fails(errno.ENOENT, os.rmdir, a / 'x/.snap/s2')
 
 

@@ -23,6 +23,7 @@ mod clone;
 mod copy;
 mod group;
 mod meta;
+mod metadata;
 mod place;
 mod show;
 mod snapshot;
@@ -440,10 +441,10 @@ async fn answer(place: &Place<'_>, prefix: &str, args: &Args) -> Done {
         "subvolume info" => subvolume::info(place, args).await,
         "subvolume resize" => subvolume::resize(place, args).await,
         "subvolume exist" => subvolume::exist(place, args).await,
-        "subvolume metadata set" => subvolume::metadata_set(place, args).await,
-        "subvolume metadata get" => subvolume::metadata_get(place, args).await,
-        "subvolume metadata ls" => subvolume::metadata_ls(place, args).await,
-        "subvolume metadata rm" => subvolume::metadata_rm(place, args).await,
+        "subvolume metadata set" => metadata::set(place, args).await,
+        "subvolume metadata get" => metadata::get(place, args).await,
+        "subvolume metadata ls" => metadata::ls(place, args).await,
+        "subvolume metadata rm" => metadata::rm(place, args).await,
         "subvolume authorize" => authorize::authorize(place, args).await,
         "subvolume deauthorize" => authorize::deauthorize(place, args).await,
         "subvolume authorized_list" => authorize::authorized_list(place, args).await,
@@ -453,6 +454,10 @@ async fn answer(place: &Place<'_>, prefix: &str, args: &Args) -> Done {
         "subvolume snapshot ls" => snapshot::ls(place, args).await,
         "subvolume snapshot info" => snapshot::info(place, args).await,
         "subvolume snapshot protect" | "subvolume snapshot unprotect" => snapshot::protect(place, args).await,
+        "subvolume snapshot metadata set" => metadata::set(place, args).await,
+        "subvolume snapshot metadata get" => metadata::get(place, args).await,
+        "subvolume snapshot metadata ls" => metadata::ls(place, args).await,
+        "subvolume snapshot metadata rm" => metadata::rm(place, args).await,
         "subvolume snapshot clone" => clone::begin(place, args).await,
         "clone status" => clone::status(place, args).await,
         "clone cancel" => clone::cancel(place, args).await,

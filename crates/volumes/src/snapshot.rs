@@ -3,7 +3,7 @@
 use crate::args::{Args, Refusal, check_name, failed, refusal};
 use crate::place::{NAMES_MAX, Place};
 use crate::subvolume::{self, Subvolume};
-use crate::{clone, group, show, trash};
+use crate::{clone, group, metadata, show, trash};
 use cephfs::in_snap;
 use cluster::volumes::{Done, Said};
 use messages::fs::InodeStat;
@@ -69,7 +69,7 @@ pub async fn ls(place: &Place<'_>, args: &Args) -> Done {
 
 pub async fn rm(place: &Place<'_>, args: &Args) -> Done {
     let name = named(args)?;
-    let found = match subvolume::with_snapshots(place, args).await {
+    let mut found = match subvolume::with_snapshots(place, args).await {
         Err((Errno::ENOENT, _)) if args.flag("force") => return Ok(Said::Nothing),
         found => found?,
     };
@@ -78,6 +78,7 @@ pub async fn rm(place: &Place<'_>, args: &Args) -> Done {
         return Err(refusal(Errno::EAGAIN, why));
     }
     remove(place, &found.base, name, args.flag("force")).await?;
+    metadata::forget(place, &mut found, name).await?;
     if found.is_retained() && own(place, &found.base).await?.is_empty() {
         // Nothing is left of it.
         trash::discard(place, &found.base).await?;

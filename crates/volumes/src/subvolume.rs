@@ -3,14 +3,14 @@
 //! A directory without a `.meta` is one whose making was cut short: it is listed, can be removed, and is made whole by asking again.
 
 use crate::args::{Args, Refusal, check_name, failed, invalid, refusal};
-use crate::meta::{COMPLETE, GLOBAL, Meta, RETAINED, USER};
+use crate::meta::{COMPLETE, GLOBAL, Meta, RETAINED};
 use crate::place::Place;
 use crate::{group, show};
 use bytes::Bytes;
 use cephfs::{Mount, in_snap};
 use cluster::volumes::{Done, Said};
 use messages::fs::InodeStat;
-use serde_json::{Value, json};
+use serde_json::json;
 use types::{Errno, Uuid};
 
 const META_MODE: u32 = 0o640;
@@ -273,56 +273,6 @@ pub async fn resize(place: &Place<'_>, args: &Args) -> Done {
     group::check_shrink(args, "subvolume", size, used)?;
     group::set_quota(place, found.data(), size).await?;
     Ok(show::resized(used, size))
-}
-
-/// As configparser keeps it.
-fn key_of(args: &Args) -> Result<String, Refusal> {
-    let key = args.text("key_name").trim().to_lowercase();
-    let bad = key.is_empty() || key.contains(['=', ':', '\n', '\r']) || key.starts_with(['[', '#', ';']);
-    match bad {
-        true => Err(invalid(format!("'{key}' is not a valid key of metadata"))),
-        false => Ok(key),
-    }
-}
-
-fn no_key(key: &str) -> Refusal {
-    refusal(Errno::ENOENT, format!("key '{key}' does not exist."))
-}
-
-pub async fn metadata_set(place: &Place<'_>, args: &Args) -> Done {
-    let mut found = find(place, args).await?;
-    let value: Vec<&str> = args.text("value").lines().map(str::trim).collect();
-    found.meta.set(USER, &key_of(args)?, value.join("\n").trim());
-    write_meta(place.mount, &found.base, &found.meta).await?;
-    Ok(Said::Nothing)
-}
-
-pub async fn metadata_get(place: &Place<'_>, args: &Args) -> Done {
-    let (found, key) = (find(place, args).await?, key_of(args)?);
-    let value = found.meta.get(USER, &key);
-    value
-        .map(|v| Said::Text(v.to_string()))
-        .ok_or_else(|| no_key(&key))
-}
-
-pub async fn metadata_ls(place: &Place<'_>, args: &Args) -> Done {
-    let found = find(place, args).await?;
-    let all = found.meta.all(USER).into_iter();
-    Ok(Said::Json(Value::Object(
-        all.map(|(k, v)| (k, v.into())).collect(),
-    )))
-}
-
-pub async fn metadata_rm(place: &Place<'_>, args: &Args) -> Done {
-    let (mut found, key) = (find(place, args).await?, key_of(args)?);
-    if found.meta.remove(USER, &key) {
-        write_meta(place.mount, &found.base, &found.meta).await?;
-        return Ok(Said::Nothing);
-    }
-    match args.flag("force") {
-        true => Ok(Said::Nothing),
-        false => Err(no_key(&key)),
-    }
 }
 
 #[cfg(test)]

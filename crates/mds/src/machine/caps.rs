@@ -24,6 +24,7 @@ impl Machine {
             caps,
             last_cap_id,
             sessions,
+            counters,
             ..
         } = self;
         let Some(session) = sessions.get_mut(client) else {
@@ -37,6 +38,7 @@ impl Machine {
                 id: *last_cap_id,
                 issued: cap::PIN,
                 pending: cap::PIN,
+                seen: counters.last_snap,
                 ..Cap::default()
             }
         });
@@ -65,6 +67,7 @@ impl Machine {
             caps,
             last_cap_id,
             sessions,
+            counters,
             ..
         } = self;
         let Some(session) = sessions.get_mut(client) else {
@@ -82,6 +85,7 @@ impl Machine {
                     id: *last_cap_id,
                     issued: cap::PIN,
                     pending: cap::PIN,
+                    seen: counters.last_snap,
                     ..Cap::default()
                 }
             });
@@ -299,7 +303,7 @@ impl Machine {
         if !again && let Some(inode) = self.cached(m.ino) {
             tx.put(Key::Flushed { client, tid }, Row::Mark);
             if session_may_write(self, client, &inode, m) {
-                self.keep_for_snaps(&mut tx, &inode, m);
+                self.keep_for_snaps(&mut tx, client, &inode, m);
                 let mut changed = Inode::clone(&inode);
                 apply_dirty(&mut changed, m);
                 tx.inode(changed);

@@ -13,22 +13,29 @@ use std::sync::Arc;
 pub(crate) const WAITING_MAX: usize = 4096;
 
 impl Machine {
-    /// An ordinary flush: what it says belongs to snapshots that the client had not heard of, too.
-    pub(crate) fn keep_for_snaps(&mut self, tx: &mut Tx, inode: &Inode, m: &MClientCaps) {
-        if self.snaps.range(m.snap_follows + 1..).next().is_none() || m.snap_follows == 0 {
-            return;
-        }
-        let covering = self.covering_or_all(inode);
-        if covering.range(m.snap_follows + 1..).next().is_none() {
-            return;
-        }
-        tx.follows.insert(inode.ino, m.snap_follows);
-        self.apply_to_versions(tx, inode, m);
+    /// The last snapshot that a client's word cannot be about; None: it has nothing to say of the inode.
+    fn follows(&self, client: ClientId, m: &MClientCaps) -> Option<u64> {
+        let cap = self.caps.get(&m.ino)?.holders.get(&client)?;
+        Some(m.snap_follows.max(cap.seen))
     }
 
-    /// Versions that snapshots behind `snap_follows` show.
-    fn apply_to_versions(&mut self, tx: &mut Tx, inode: &Inode, m: &MClientCaps) {
-        let follows = m.snap_follows;
+    /// An ordinary flush: what it says belongs to snapshots that the client had not heard of, too.
+    pub(crate) fn keep_for_snaps(&mut self, tx: &mut Tx, client: ClientId, inode: &Inode, m: &MClientCaps) {
+        let Some(follows) = self.follows(client, m).filter(|_| m.snap_follows > 0) else {
+            return;
+        };
+        if self.snaps.range(follows + 1..).next().is_none() {
+            return;
+        }
+        if self.covering_or_all(inode).range(follows + 1..).next().is_none() {
+            return;
+        }
+        tx.follows.insert(inode.ino, follows);
+        self.apply_to_versions(tx, inode, m, follows);
+    }
+
+    /// Versions that snapshots behind `follows` show.
+    fn apply_to_versions(&mut self, tx: &mut Tx, inode: &Inode, m: &MClientCaps, follows: u64) {
         let mut olds = Vec::new();
         for (first, last) in inode.kept.olds.iter().copied() {
             let Some(Row::Inode(old)) = self.table.peek(&Key::version(inode.ino, last)) else {
@@ -115,6 +122,9 @@ impl Machine {
     }
 
     fn store_snap_flush(&mut self, client: ClientId, m: &MClientCaps, tid: u64, inode: &Arc<Inode>) {
+        let Some(follows) = self.follows(client, m) else {
+            return;
+        };
         let Some(session) = self.sessions.get_mut(client) else {
             return;
         };
@@ -127,13 +137,13 @@ impl Machine {
             uid => (uid, m.caller_gid),
         };
         let covering = self.covering_or_all(inode);
-        let newest = covering.range(m.snap_follows + 1..).next_back().copied();
+        let newest = covering.range(follows + 1..).next_back().copied();
         if let Some(newest) = newest
             && self.may_flush(client, inode, by)
         {
-            self.apply_to_versions(&mut tx, inode, m);
+            self.apply_to_versions(&mut tx, inode, m, follows);
             if inode.first <= newest && !inode.kept.dead {
-                self.begin_version(&mut tx, inode, m, newest);
+                self.begin_version(&mut tx, inode, m, (follows, newest));
             }
             if let Some(now) = told_now(inode, m) {
                 tx.inode(now);
@@ -145,9 +155,9 @@ impl Machine {
     }
 
     /// Nothing was changed since the snapshot: what there is now, with what the client says, is its version.
-    fn begin_version(&self, tx: &mut Tx, inode: &Inode, m: &MClientCaps, newest: u64) {
+    fn begin_version(&self, tx: &mut Tx, inode: &Inode, m: &MClientCaps, (follows, newest): (u64, u64)) {
         let (mut olds, _) = tx.versions.remove(&inode.ino).unwrap_or_default();
-        let begins = self.cut_version(tx, inode, inode.first, m.snap_follows, &mut olds);
+        let begins = self.cut_version(tx, inode, inode.first, follows, &mut olds);
         let mut changed = inode.clone();
         apply_snapped(&mut changed, m);
         tx.changes

@@ -15,6 +15,8 @@ pub struct Cap {
     pub last_sent: u32,
     /// Of the last reply that carried it.
     pub last_issue: u32,
+    /// Snapshots up to this one were there before it: the client can have nothing to say of them.
+    pub seen: u64,
     /// Since when something is being revoked.
     pub revoked_at: Option<std::time::Duration>,
 }

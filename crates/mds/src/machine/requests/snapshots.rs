@@ -137,7 +137,8 @@ impl Machine {
                 found => found?,
             };
             bytes += limits.cost(name);
-            entries.push((name.clone(), FOR_EVER, stat_in(&inode, *id, &info, true)));
+            // A name may be another snapshot's soon.
+            entries.push((name.clone(), Self::no_lease(), stat_in(&inode, *id, &info, true)));
         }
         let mut answer = self.target(r, &dir);
         let begin = behind.is_none();

@@ -315,6 +315,31 @@ fn a_flush_of_who_had_not_heard_belongs_to_the_snapshot() {
 }
 
 #[test]
+fn nobody_rewrites_snapshots_that_were_there_before_it_came() {
+    let mut w = world();
+    w.open(2);
+    let d = w.mkdir(1, 1, "d");
+    let f = w.make(1, d, "f");
+    w.change(f, setattr::SIZE, 10, 0);
+    assert_eq!(w.snap(d, "s1"), 0);
+    for holds in [false, true] {
+        if holds {
+            w.call(2, op::OPEN, (f, ""), (0, ""), Args::words(&[1]));
+        }
+        for (tid, op) in [(1, cap_op::FLUSHSNAP), (2, cap_op::UPDATE)] {
+            let m = MClientCaps {
+                cap_id: w.clients[&2].caps.get(&f).map_or(0, |c| c.cap_id),
+                ..wrote(&w, f, 1, 500, op)
+            };
+            w.say(2, m.message(tid + 10 * u64::from(holds)));
+            w.settle();
+        }
+        assert_eq!(w.stat(d, "/s1/f").unwrap().size, 10, "{holds}");
+        assert_eq!(w.stat(d, "f").unwrap().size, if holds { 500 } else { 10 });
+    }
+}
+
+#[test]
 fn clients_below_hear_of_a_snapshot_and_its_end() {
     let mut w = world();
     w.open(2);
