@@ -1,6 +1,7 @@
 """Snapshots of directories, by stock ceph-fuse and libcephfs: what they show stays, and goes when they are removed."""
 import errno
 import os
+import random
 import threading
 
 import cephfs
@@ -88,6 +89,72 @@ def test_what_is_being_written_is_in_the_snapshot_as_it_was(dirs):
     assert (b / 'd/f').stat().st_size == 8003
     for i in range(4):
         os.rmdir(a / 'd/.snap' / ('s%d' % i))
+
+
+@pytest.mark.parametrize('steps', [150, pytest.param(2000, marks=pytest.mark.long)])
+def test_random_histories_are_those_of_a_model(dirs, steps):
+    """Files that two mounts write, cut, move and remove, many of them open all the time."""
+    dice = random.Random(steps)
+    tops = [d / 'm' for d in dirs]
+    tops[0].mkdir()
+    files, snaps, handles, made = {}, {}, {}, 0
+
+    def close(name):
+        for key in [k for k in handles if k[1] == name]:
+            handles.pop(key).close()
+
+    def check(name):
+        for top in tops:
+            snap = top / '.snap' / name
+            assert sorted(os.listdir(snap)) == sorted(snaps[name])
+            for f, data in snaps[name].items():
+                assert os.stat(snap / f).st_size == len(data), (name, f)
+                assert (snap / f).read_bytes() == data, (name, f)
+
+    for step in range(steps):
+        which, name = dice.randrange(2), 'f%d' % dice.randrange(5)
+        path, what = tops[which] / name, dice.choice('wwwwwwtturs')
+        if what == 'w':
+            key = which, name
+            if key not in handles:
+                handles[key] = open(path, 'r+b' if name in files else 'w+b', buffering=0)
+            at, data = dice.randrange(6 * MB), dice.randbytes(dice.choice([10, 5000, 300_000]))
+            os.pwrite(handles[key].fileno(), data, at)
+            old = files.get(name, b'').ljust(at, b'\0')
+            files[name] = old[:at] + data + old[at + len(data):]
+        elif what == 't' and name in files:
+            size = dice.randrange(7 * MB)
+            os.truncate(path, size)
+            files[name] = files[name][:size].ljust(size, b'\0')
+        elif what == 'u' and name in files:
+            close(name)
+            path.unlink()
+            del files[name]
+        elif what == 'r' and name in files:
+            other = 'f%d' % dice.randrange(5)
+            if other != name:
+                close(name)
+                close(other)
+                os.rename(path, tops[which] / other)
+                files[other] = files.pop(name)
+        elif what == 's':
+            if len(snaps) > 4:
+                gone = dice.choice(sorted(snaps))
+                check(gone)
+                os.rmdir(tops[which] / '.snap' / gone)
+                del snaps[gone]
+            made += 1
+            os.mkdir(tops[which] / '.snap' / ('s%d' % made))
+            snaps['s%d' % made] = dict(files)
+            if dice.randrange(2):
+                check(dice.choice(sorted(snaps)))
+    for name in list(files):
+        close(name)
+        assert all((top / name).read_bytes() == files[name] for top in tops)
+    assert made > 3
+    for name in sorted(snaps):
+        check(name)
+        os.rmdir(tops[0] / '.snap' / name)
 
 
 def test_what_moves_away_is_still_seen_where_it_was(dirs):
