@@ -6,9 +6,12 @@ mod client;
 mod cluster;
 mod config;
 mod image;
+mod manual;
 mod options;
+mod preflight;
 mod rbd_io;
 mod remove;
+mod service;
 mod store;
 mod tell;
 mod up;
@@ -35,11 +38,15 @@ fn main() -> ExitCode {
             | args::Command::Bench(_)
             | args::Command::Image(_)
             | args::Command::RbdIo(_)
+            | args::Command::Preflight(_)
             | args::Command::Tell(_)
+            | args::Command::Completion(_)
+            | args::Command::Man(_)
     );
     init_log(args.verbose, if quiet { "warn" } else { "info" });
     let done = match &args.command {
         args::Command::Up(up) => up::run(up),
+        args::Command::Preflight(a) => preflight::run(a),
         args::Command::Status(a) => client::status(a),
         args::Command::Doctor(a) => client::doctor(a),
         args::Command::Conf(a) => client::conf(a),
@@ -52,6 +59,8 @@ fn main() -> ExitCode {
         args::Command::Image(a) => image::run(a),
         args::Command::RbdIo(a) => rbd_io::run(a),
         args::Command::Tell(a) => tell::run(a),
+        args::Command::Completion(a) => manual::completion(a),
+        args::Command::Man(a) => manual::pages(a),
         args::Command::Store(a) => return store::run(a),
     };
     match done {
