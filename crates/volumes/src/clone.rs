@@ -5,10 +5,10 @@
 //! file has its time of change when it is whole.
 
 use crate::args::{Args, Refusal, check_name, failed, invalid, refusal};
-use crate::meta::{CLONE, COMPLETE, GLOBAL, Meta, SOURCE};
+use crate::meta::{CANCELED, CLONE, COMPLETE, FAILED, GLOBAL, IN_PROGRESS, Meta, PENDING, SOURCE};
 use crate::place::Place;
 use crate::subvolume::{self, Subvolume, base_of};
-use crate::{copy, group, snapshot};
+use crate::{copy, group};
 use cephfs::Mount;
 use cluster::volumes::{CloneRow, Done, Said, clone_key, clones};
 use cluster::{Change, Changes, ClusterState};
@@ -16,10 +16,6 @@ use rbd_support::Config;
 use serde_json::{Map, Value, json};
 use types::{Errno, Uuid};
 
-pub const PENDING: &str = "pending";
-pub const IN_PROGRESS: &str = "in-progress";
-pub const FAILED: &str = "failed";
-pub const CANCELED: &str = "canceled";
 /// Copies of one file system that wait.
 const CLONES_MAX: usize = 1000;
 
@@ -38,7 +34,7 @@ pub async fn begin(place: &Place<'_>, args: &Args) -> Done {
     let pool = group::pool(place, args)
         .map_err(|name| invalid(format!("invalid pool layout '{name}' -- need a valid data pool")))?;
     let to_group = group::of_target(place, args).await?;
-    let data = snapshot::data_in(place, &found, snap).await?;
+    let data = subvolume::data_in(place, &found, snap).await?;
     if subvolume::any(place, to_group, target).await?.is_some() {
         return Err(refusal(Errno::EEXIST, format!("subvolume '{target}' exists")));
     }

@@ -3,7 +3,6 @@
 use crate::args::{Args, Refusal, invalid, refusal};
 use crate::meta::USER;
 use crate::place::Place;
-use crate::snapshot;
 use crate::subvolume::{self, Subvolume, write_meta};
 use cluster::volumes::{Done, Said};
 use serde_json::Value;
@@ -34,7 +33,7 @@ async fn shelf(place: &Place<'_>, args: &Args) -> Result<(Subvolume, String), Re
         return Ok((subvolume::find(place, args).await?, USER.to_string()));
     };
     let found = subvolume::with_snapshots(place, args).await?;
-    snapshot::find(place, &found.base, snap).await?;
+    subvolume::in_snapshot(place, &found, snap).await?;
     Ok((found, section_of(snap)))
 }
 

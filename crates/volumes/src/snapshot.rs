@@ -2,7 +2,7 @@
 
 use crate::args::{Args, Refusal, check_name, failed, refusal};
 use crate::place::{NAMES_MAX, Place};
-use crate::subvolume::{self, Subvolume};
+use crate::subvolume;
 use crate::{clone, group, metadata, show, trash};
 use cephfs::in_snap;
 use cluster::volumes::{Done, Said};
@@ -86,18 +86,9 @@ pub async fn rm(place: &Place<'_>, args: &Args) -> Done {
     Ok(Said::Nothing)
 }
 
-/// Where the data lie in a snapshot.
-pub async fn data_in(place: &Place<'_>, found: &Subvolume, name: &str) -> Result<String, Refusal> {
-    find(place, &found.base, name).await?;
-    let then = subvolume::in_snapshot(place, found, name).await?;
-    let data = then.checked_data()?;
-    let below = data.strip_prefix(&found.base).unwrap_or_default();
-    Ok(format!("{}{below}", in_snap(&found.base, name)))
-}
-
 pub async fn info(place: &Place<'_>, args: &Args) -> Done {
     let (found, name) = (subvolume::with_snapshots(place, args).await?, named(args)?);
-    let data = data_in(place, &found, name).await?;
+    let data = subvolume::data_in(place, &found, name).await?;
     let stat = place.mount.stat(&data).await.map_err(failed)?;
     let pool = i64::from(stat.layout.pool);
     let pool = place.pools.iter().find(|(id, _)| *id == pool);

@@ -115,6 +115,14 @@ pub async fn in_snapshot(place: &Place<'_>, of: &Subvolume, snap: &str) -> Resul
     in_snapshot_of(place.mount, of, snap).await
 }
 
+/// Where the data lie in a snapshot.
+pub async fn data_in(place: &Place<'_>, found: &Subvolume, snap: &str) -> Result<String, Refusal> {
+    let then = in_snapshot(place, found, snap).await?;
+    let data = then.checked_data()?;
+    let below = data.strip_prefix(&found.base).unwrap_or_default();
+    Ok(format!("{}{below}", in_snap(&found.base, snap)))
+}
+
 pub async fn in_snapshot_of(mount: &Mount, of: &Subvolume, snap: &str) -> Result<Subvolume, Refusal> {
     let meta = read_meta(mount, &in_snap(&of.base, snap)).await?;
     let gone = || refusal(Errno::ENOENT, format!("snapshot '{snap}' does not exist"));

@@ -1,9 +1,9 @@
 //! Removal: one rename into the trash, which is purged in the background.
 
 use crate::args::{Args, Refusal, failed, refusal};
-use crate::meta::{COMPLETE, GLOBAL, RETAINED};
+use crate::meta::{CANCELED, COMPLETE, FAILED, GLOBAL, IN_PROGRESS, PENDING, RETAINED};
 use crate::place::Place;
-use crate::{authorize, clone, group, subvolume};
+use crate::{authorize, group, subvolume};
 use cephfs::{Cursor, Entry, Mount};
 use cluster::volumes::{Done, Said, purge_key};
 use cluster::{Change, Changes, ClusterState};
@@ -45,8 +45,8 @@ async fn check_state(place: &Place<'_>, args: &Args, in_group: &str, name: &str)
         found => found?,
     };
     match found.as_ref().map_or(COMPLETE, |s| s.state()) {
-        clone::PENDING | clone::IN_PROGRESS => {}
-        clone::FAILED | clone::CANCELED if !args.flag("force") => {}
+        PENDING | IN_PROGRESS => {}
+        FAILED | CANCELED if !args.flag("force") => {}
         _ => return Ok(()),
     }
     Err(subvolume::not_ready(
