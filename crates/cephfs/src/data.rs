@@ -6,6 +6,7 @@
 use crate::layout::{extents, object_name};
 use crate::mount::{Mount, about, snaps_of};
 use crate::session::{Ask, Dirty, Held};
+use crate::snap::is_snapped;
 use bytes::{Bytes, BytesMut};
 use client::{Error, Operation, SnapContext};
 use messages::fs::{Args, InodeStat, MClientRequest, cap, op, open_flag};
@@ -113,8 +114,11 @@ impl Mount {
 
     /// One at a time for an inode: the number is that of its present name.
     async fn read_part(&self, path: &[u8], offset: u64, length: u64) -> crate::Result<Bytes> {
-        let ino = self.stat(path).await?.ino;
-        let _turn = self.busy(ino).lock().await;
+        let stat = self.stat(path).await?;
+        if is_snapped(&stat) {
+            return self.read_snapped(&stat, offset, length).await;
+        }
+        let _turn = self.busy(stat.ino).lock().await;
         let mut f = self.open(path, 0).await?;
         let done = self.read_held(&mut f, offset, length).await;
         self.let_go(&f, None).await?;

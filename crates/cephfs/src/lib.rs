@@ -11,7 +11,7 @@
 //! Bounds: [`session::REQUESTS_MAX`] requests under way, others wait; [`data::CHUNK`] bytes of data each; a request waits
 //! [`Options::timeout`] for its answer, through restarts and failovers of the server.
 //!
-//! Not here: several active ranks (refused with EOPNOTSUPP), file locks, snapshots.
+//! Not here: several active ranks (refused with EOPNOTSUPP), file locks.
 
 mod data;
 mod dir;
@@ -21,11 +21,13 @@ mod options;
 mod page;
 mod place;
 mod session;
+mod snap;
 
 pub use dir::Cursor;
 pub use mount::Mount;
 pub use options::Options;
 pub use page::Entry;
+pub use snap::in_snap;
 
 /// An answer, or why there is none.
 pub type Result<T> = client::Result<T>;

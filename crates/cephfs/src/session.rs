@@ -595,7 +595,8 @@ impl Session {
     fn reply(&mut self, tid: u64, mut reply: MClientReply) -> denc::Result<()> {
         let mut stats: Vec<(u64, CapStat)> = Vec::new();
         let mut note = |s: &InodeStat| {
-            if s.cap.caps != 0 {
+            // What is in a snapshot is held by nobody.
+            if s.cap.caps != 0 && s.snapid == types::NOSNAP {
                 stats.push((s.ino, s.cap));
             }
         };

@@ -280,6 +280,56 @@ impl Keeper {
         Ok(Event::Flushed { id })
     }
 
+    /// Versions that a snapshot is the last to show.
+    pub async fn olds(&self, snap: u64, shard: u64, after: Bytes) -> Result<Event, Error> {
+        let (object, prefix) = (place::olds(shard), place::olds_of(snap));
+        let page = self
+            .insist(&object, || async {
+                match self
+                    .rows
+                    .omap_page(&object, &after, &prefix, ROWS_MAX as u64)
+                    .await
+                {
+                    Ok(page) => Ok(Some(page)),
+                    Err(e) if e.is_not_found() => Ok(None),
+                    Err(e) => Err(e),
+                }
+            })
+            .await?;
+        let (keys, end) = page.map_or((Vec::new(), true), |p| {
+            (p.items.into_iter().map(|(k, _)| k).collect(), !p.more)
+        });
+        Ok(Event::Olds { snap, keys, end })
+    }
+
+    /// No file needs this snapshot: OSDs remove what only it shows.
+    pub async fn drop_snap(&self, id: u64, snap: u64, pools: Vec<PoolId>) -> Result<Event, Error> {
+        for pool in pools {
+            let io = self.client.pool_by_id(pool);
+            let what = format!("snapshot {snap} of pool {pool}");
+            self.insist(&what, || async {
+                loop {
+                    // Ids are ours; a pool that has not come so far is led there.
+                    match io.remove_selfmanaged_snap(snap).await {
+                        Err(e) if e.errno() == Errno::EOPNOTSUPP => {}
+                        Err(e) if e.is_not_found() => {}
+                        Err(e) if e.errno() == Errno::EINVAL => {
+                            tracing::warn!("{what}: {e}; its objects stay as they are");
+                            return Ok(());
+                        }
+                        done => return done,
+                    }
+                    match io.create_selfmanaged_snap().await {
+                        Err(e) if e.is_not_found() => return Ok(()),
+                        made => drop(made?),
+                    }
+                }
+            })
+            .await?;
+        }
+        Ok(Event::JobDone { id, size: None })
+    }
+
     /// Copies the names of a fragment to its halves. What an earlier try left in these is gone before.
     pub async fn split(&self, dir: u64, fragment: Fragment) -> Result<Event, Error> {
         let halves = fragment.halves();

@@ -13,7 +13,7 @@ pub const NAMES_MAX: u64 = 16 << 10;
 
 /// The fragment of a directory that is to become two, if one is.
 pub fn to_split(dir: &Inode) -> Option<Fragment> {
-    let crowded = (dir.files + dir.subdirs) >> dir.bits > NAMES_MAX;
+    let crowded = (dir.files + dir.subdirs + dir.kept.old_names) >> dir.bits > NAMES_MAX;
     (crowded && dir.bits < BITS_MAX).then_some(Fragment {
         bits: dir.bits,
         value: dir.split,
@@ -110,13 +110,49 @@ pub fn of(key: &Key, dir: Option<&Inode>) -> (String, Bytes) {
         Key::Stray(ino) => ("skep.strays".into(), hex(&[*ino])),
         Key::Realm(ino) => ("skep.realms".into(), hex(&[*ino])),
         Key::Writing(ino) => ("skep.writing".into(), hex(&[*ino])),
+        Key::Snap(id) => ("skep.snaps".into(), hex(&[*id])),
+        Key::Old {
+            snap,
+            ino,
+            hash,
+            name,
+        } => (olds(ino % OLDS), old_key(*snap, *ino, *hash, name)),
         Key::Counters => ("skep.counters".into(), hex(&[0])),
         Key::Trace(ino) => ("skep.traces".into(), hex(&[*ino])),
     }
 }
 
+/// Objects over which versions are listed, by the snapshot that is the last to show them.
+pub const OLDS: u64 = 16;
+
+pub fn olds(shard: u64) -> String {
+    format!("skep.olds.{shard:x}")
+}
+
+/// Keys of one snapshot begin with this.
+pub fn olds_of(snap: u64) -> Bytes {
+    hex(&[snap])
+}
+
+fn old_key(snap: u64, ino: u64, hash: u32, name: &[u8]) -> Bytes {
+    let mut key = format!("{snap:016x}{ino:016x}{hash:06x}").into_bytes();
+    key.extend_from_slice(name);
+    key.into()
+}
+
+pub fn parse_old(key: &Bytes) -> Option<Key> {
+    let head = std::str::from_utf8(key.get(..38)?).ok()?;
+    let number = |r: std::ops::Range<usize>| u64::from_str_radix(&head[r], 16).ok();
+    Some(Key::Old {
+        snap: number(0..16)?,
+        ino: number(16..32)?,
+        hash: number(32..38)? as u32,
+        name: key.slice(38..),
+    })
+}
+
 /// Tables that are read whole at the start.
-pub const WHOLE: [&str; 9] = [
+pub const WHOLE: [&str; 10] = [
     "skep.sessions",
     "skep.done",
     "skep.flushed",
@@ -124,6 +160,7 @@ pub const WHOLE: [&str; 9] = [
     "skep.strays",
     "skep.realms",
     "skep.writing",
+    "skep.snaps",
     "skep.counters",
     "skep.traces",
 ];
@@ -154,6 +191,7 @@ pub fn key_of(object: &str, key: &[u8]) -> Option<Key> {
         "skep.strays" => Key::Stray(number(0)?),
         "skep.realms" => Key::Realm(number(0)?),
         "skep.writing" => Key::Writing(number(0)?),
+        "skep.snaps" => Key::Snap(number(0)?),
         "skep.counters" => Key::Counters,
         "skep.traces" => Key::Trace(number(0)?),
         _ => return None,
@@ -296,6 +334,14 @@ mod tests {
         assert_eq!(parse_dentry(7, &Bytes::from_static(b"short")), None);
         let done = Key::Done { client: 4, tid: 9 };
         assert_eq!(key_of("skep.done", &of(&done, None).1), Some(done));
+        let old = Key::Old {
+            snap: 9,
+            ino: 0x1234,
+            hash: 7,
+            name: names[1].clone(),
+        };
+        assert_eq!(parse_old(&of(&old, None).1), Some(old));
+        assert!(of(&Key::old_inode(7, 9), None).1.starts_with(&olds_of(9)));
         assert_eq!(of(&Key::inode(1), None).1.len(), 32);
         assert_eq!(NOSNAP, u64::MAX - 1);
     }

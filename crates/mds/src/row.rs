@@ -52,6 +52,15 @@ pub enum Key {
     Realm(u64),
     /// A file that clients may be writing: its size may be behind its objects.
     Writing(u64),
+    /// A snapshot that exists.
+    Snap(u64),
+    /// There is a version that this snapshot is the last to show: of the inode, or of a name in it.
+    Old {
+        snap: u64,
+        ino: u64,
+        hash: u32,
+        name: Bytes,
+    },
     Counters,
     /// Its object does not say its name yet.
     Trace(u64),
@@ -60,6 +69,20 @@ pub enum Key {
 impl Key {
     pub fn inode(ino: u64) -> Self {
         Self::Inode { ino, snap: NOSNAP }
+    }
+
+    /// The inode's version that `snap` is the last to show.
+    pub fn version(ino: u64, snap: u64) -> Self {
+        Self::Inode { ino, snap }
+    }
+
+    pub fn old_inode(ino: u64, snap: u64) -> Self {
+        Self::Old {
+            snap,
+            ino,
+            hash: 0,
+            name: Bytes::new(),
+        }
     }
 
     pub fn dentry(dir: u64, name: &Bytes) -> Self {
@@ -104,6 +127,17 @@ impl Encode for Key {
             Self::Stray(ino) => numbered(w, 7, &[*ino]),
             Self::Realm(ino) => numbered(w, 8, &[*ino]),
             Self::Writing(ino) => numbered(w, 10, &[*ino]),
+            Self::Snap(id) => numbered(w, 12, &[*id]),
+            Self::Old {
+                snap,
+                ino,
+                hash,
+                name,
+            } => {
+                numbered(w, 11, &[*snap, *ino]);
+                w.u32(*hash);
+                w.put(name);
+            }
             Self::Counters => w.u8(9),
             Self::Trace(ino) => numbered(w, 16, &[*ino]),
         }
@@ -141,6 +175,13 @@ impl Decode for Key {
             7 => Self::Stray(r.u64()?),
             8 => Self::Realm(r.u64()?),
             10 => Self::Writing(r.u64()?),
+            11 => Self::Old {
+                snap: r.u64()?,
+                ino: r.u64()?,
+                hash: r.u32()?,
+                name: r.blob()?,
+            },
+            12 => Self::Snap(r.u64()?),
             9 => Self::Counters,
             16 => Self::Trace(r.u64()?),
             _ => return Err(r.invalid("unknown kind of row")),
@@ -235,6 +276,49 @@ pub struct Inode {
     pub realm_seq: u64,
     pub realm_created: u64,
     pub is_subvolume: bool,
+    pub kept: Kept,
+}
+
+/// What is known of an inode's versions.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Kept {
+    /// The first snapshot that could see it; 0: as [`Inode::first`].
+    pub born: u64,
+    /// Earlier snapshots of the directories above do not show it, or are in [`Inode::past_snaps`].
+    pub since: u64,
+    /// The first and the last snapshot of each version.
+    pub olds: Vec<(u64, u64)>,
+    /// Of a directory: versions of its names.
+    pub old_names: u64,
+    /// It is left in snapshots only.
+    pub dead: bool,
+}
+
+impl Encode for Kept {
+    fn encode(&self, w: &mut Writer) {
+        w.u64(self.born);
+        w.u64(self.since);
+        w.put(&self.olds);
+        w.u64(self.old_names);
+        w.put(&self.dead);
+    }
+}
+
+impl Decode for Kept {
+    const MIN_SIZE: usize = 0;
+    /// A row that was written before there were versions ends here.
+    fn decode(r: &mut Reader) -> Result<Self> {
+        if r.is_empty() {
+            return Ok(Self::default());
+        }
+        Ok(Self {
+            born: r.u64()?,
+            since: r.u64()?,
+            olds: r.get()?,
+            old_names: r.u64()?,
+            dead: r.get()?,
+        })
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -249,6 +333,7 @@ denc::envelope_denc!(Inode, 1, 1, {
     ino, first, mode, uid, gid, rdev, nlink, version, xattr_version, change_attr, ctime, mtime, atime, btime,
     time_warp_seq, size, max_size, truncate_size, truncate_seq, layout, pool_ns, symlink, xattrs, quota, pin,
     files, subdirs, sums, untold, links, bits, split, snaps, past_snaps, realm_seq, realm_created, is_subvolume,
+    kept,
 });
 
 pub const S_IFMT: u32 = 0o170_000;
@@ -288,7 +373,16 @@ impl Inode {
 
     /// A realm of snapshots, or of a quota, begins here.
     pub fn is_realm(&self) -> bool {
-        self.ino == ROOT || self.realm_seq > 0
+        let many = !self.is_dir() && self.links.len() > 1;
+        self.ino == ROOT || self.realm_seq > 0 || self.kept.since > 0 || many
+    }
+
+    /// The first snapshot that could see it.
+    pub fn born(&self) -> u64 {
+        match self.kept.born {
+            0 => self.first,
+            born => born,
+        }
     }
 
     /// The directory in which it has its first name; of the root and of strays: none.
@@ -350,6 +444,8 @@ pub mod job {
     pub const PROBE: u8 = 4;
     /// An object of names that is two others now is removed.
     pub const DROP: u8 = 5;
+    /// What only the snapshot `from` shows is removed.
+    pub const TRIM: u8 = 6;
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -368,6 +464,8 @@ pub enum Row {
     /// The inode that a request made; 0: none.
     Done(u64),
     Mark,
+    /// The directory that a snapshot is of.
+    Snap(u64),
     Job(Arc<Job>),
     Counters(Counters),
 }
@@ -378,7 +476,7 @@ impl Row {
             Self::Inode(i) => i.to_bytes(),
             Self::Dentry(d) => d.to_bytes(),
             Self::Session(s) => s.to_bytes(),
-            Self::Done(ino) => ino.to_bytes(),
+            Self::Done(ino) | Self::Snap(ino) => ino.to_bytes(),
             Self::Mark => Bytes::new(),
             Self::Job(j) => j.to_bytes(),
             Self::Counters(c) => c.to_bytes(),
@@ -391,9 +489,13 @@ impl Row {
             Key::Dentry { .. } => Self::Dentry(Dentry::from_bytes(b)?),
             Key::Session(_) => Self::Session(Arc::new(SessionRow::from_bytes(b)?)),
             Key::Done { .. } => Self::Done(u64::from_bytes(b)?),
-            Key::Flushed { .. } | Key::Stray(_) | Key::Realm(_) | Key::Writing(_) | Key::Trace(_) => {
-                Self::Mark
-            }
+            Key::Flushed { .. }
+            | Key::Stray(_)
+            | Key::Realm(_)
+            | Key::Writing(_)
+            | Key::Trace(_)
+            | Key::Old { .. } => Self::Mark,
+            Key::Snap(_) => Self::Snap(u64::from_bytes(b)?),
             Key::Job(_) => Self::Job(Arc::new(Job::from_bytes(b)?)),
             Key::Counters => Self::Counters(Counters::from_bytes(b)?),
         })
@@ -405,7 +507,7 @@ impl Row {
             Self::Inode(i) => {
                 let xattrs: usize = i.xattrs.iter().map(|(k, v)| k.len() + v.len() + 128).sum();
                 let links: usize = i.links.iter().map(|(_, n)| n.len() + 48).sum();
-                600 + xattrs + links + i.symlink.len()
+                600 + xattrs + links + i.symlink.len() + 16 * i.kept.olds.len()
             }
             _ => 150,
         }

@@ -392,6 +392,8 @@ impl<M: Membership + 'static> Shell<M> {
             let done = match effect {
                 Effect::Load { id, reads } => keeper.load(id, reads).await,
                 Effect::Page { id, read } => keeper.page(id, read).await,
+                Effect::Olds { snap, shard, after } => keeper.olds(snap, shard, after).await,
+                Effect::DropSnap { id, snap, pools } => keeper.drop_snap(id, snap, pools).await,
                 Effect::Append {
                     segment,
                     new,

@@ -219,6 +219,44 @@ impl Table {
             .filter_map(|(k, c)| Some((k, c.row.as_ref()?)))
     }
 
+    /// What is known of a name includes its versions.
+    pub fn knows(&self, dir: u64, hash: u32, name: &Bytes) -> bool {
+        let at = Some((hash, name.clone()));
+        let known = self.dirs.get(&dir).and_then(|d| d.known.as_ref());
+        known.is_some_and(|k| k.from < at && (k.to.is_none() || at <= k.to))
+    }
+
+    /// A name's versions, the oldest first, and what it is now.
+    pub fn versions(&self, dir: u64, hash: u32, name: &Bytes) -> impl Iterator<Item = (u64, &Row)> {
+        let key = |snap| Key::Dentry {
+            dir,
+            hash,
+            name: name.clone(),
+            snap,
+        };
+        let snap_of = |k: &Key| match k {
+            Key::Dentry { snap, .. } => *snap,
+            _ => 0,
+        };
+        self.cells
+            .range(key(0)..=key(NOSNAP))
+            .filter_map(move |(k, c)| Some((snap_of(k), c.row.as_ref()?)))
+    }
+
+    /// Rows in memory of versions that a snapshot is the last to show, behind a key.
+    pub fn olds(&self, snap: u64, after: Option<&Key>, max: usize) -> Vec<Key> {
+        let first = Key::old_inode(0, snap);
+        let from = after.map_or(Bound::Included(&first), Bound::Excluded);
+        let of_snap = |k: &Key| matches!(k, Key::Old { snap: s, .. } if *s == snap);
+        self.cells
+            .range((from, Bound::Unbounded))
+            .take_while(|(k, _)| of_snap(k))
+            .filter(|(_, c)| c.row.is_some())
+            .take(max)
+            .map(|(k, _)| k.clone())
+            .collect()
+    }
+
     // Memory
 
     /// Lets clean cells go until `bytes` are left, or `looks` cells were looked at. Those used since the last time stay.
@@ -236,7 +274,7 @@ impl Table {
             };
             at = Some(key.clone());
             let movable = match key {
-                Key::Inode { .. } => true,
+                Key::Inode { .. } | Key::Old { .. } => true,
                 Key::Dentry { dir, .. } => self.dirs.get(dir).is_none_or(|d| d.reads == 0),
                 Key::Trace(_) => true,
                 _ => false,

@@ -24,7 +24,11 @@ fn absent(group: &str) -> Refusal {
 
 /// The group that a command is about.
 fn named(args: &Args) -> Result<&str, Refusal> {
-    let name = check_name("subvolume group", args.text("group_name"))?;
+    check_group(args.text("group_name"))
+}
+
+fn check_group(name: &str) -> Result<&str, Refusal> {
+    let name = check_name("subvolume group", name)?;
     match name {
         NO_GROUP => Err(refusal(
             Errno::EPERM,
@@ -44,6 +48,21 @@ pub async fn of_subvolume<'a>(place: &Place<'_>, args: &'a Args) -> Result<&'a s
     }
     let name = named(args)?;
     stat(place, name).await.map(|_| name)
+}
+
+/// The same of a clone.
+pub async fn of_target<'a>(place: &Place<'_>, args: &'a Args) -> Result<&'a str, Refusal> {
+    let Some(name) = args.opt_text("target_group_name") else {
+        return Ok(NO_GROUP);
+    };
+    check_group(name)?;
+    stat(place, name).await.map(|_| name)
+}
+
+/// The directory of a group that is there.
+pub async fn existing(place: &Place<'_>, args: &Args) -> Result<String, Refusal> {
+    let name = named(args)?;
+    stat(place, name).await.map(|_| path(name))
 }
 
 pub async fn stat(place: &Place<'_>, name: &str) -> Result<InodeStat, Refusal> {

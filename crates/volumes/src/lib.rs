@@ -12,24 +12,28 @@
 //! for again.
 //!
 //! Bounds: [`cluster::volumes::ASKS_MAX`] commands wait; a command waits [`MOUNT_TIMEOUT`] for the metadata server, and is given up
-//! after twice as long; one purge for each
+//! after twice as long; one purge and one copy of a clone for each
 //! volume; [`place::NAMES_MAX`] names in a listing.
 //!
-//! Not here: snapshots and clones, which metadata servers do not have; who may ask (`mon`).
+//! Not here: who may ask (`mon`).
 
 mod args;
 mod authorize;
+mod clone;
+mod copy;
 mod group;
 mod meta;
+mod metadata;
 mod place;
 mod show;
+mod snapshot;
 mod subvolume;
 mod trash;
 
 use args::{Args, Refusal, refusal};
 use cephfs::{Mount, Options};
 use client::Client;
-use cluster::volumes::{Asked, Done, to_purge};
+use cluster::volumes::{Asked, CloneRow, Done, clones, to_clone, to_purge};
 use io::task::{TaskHandle, interval, spawn_local, timeout};
 use place::Place;
 use rbd_support::{Config, Connection, is_broken};
@@ -65,6 +69,8 @@ struct Volume {
     /// Lost its client: the next command makes a new one.
     broken: Cell<bool>,
     purge: RefCell<Option<TaskHandle<()>>>,
+    /// A clone is being copied.
+    copy: RefCell<Option<TaskHandle<()>>>,
     /// After a purge that failed.
     pause: Cell<Duration>,
 }
@@ -147,6 +153,7 @@ impl Worker {
                 used: Cell::default(),
                 broken: Cell::new(false),
                 purge: RefCell::new(None),
+                copy: RefCell::new(None),
                 pause: Cell::new(TICK),
             })
         };
@@ -192,6 +199,33 @@ impl Worker {
             match self.client().await {
                 Ok(client) => volume.begin_purge(&self.config, &client),
                 Err(why) => tracing::debug!("the trash of {name} waits: {why}"),
+            }
+        }
+        self.look_after_clones().await;
+    }
+
+    /// Begins to copy what is to be copied.
+    async fn look_after_clones(&mut self) {
+        let state = self.config.cluster.state();
+        for fscid in to_clone(&state) {
+            let all = &state.fsmap.filesystems;
+            let fs = all.iter().find(|fs| fs.fscid == fscid);
+            let Some(name) = fs.map(|fs| fs.mds_map.fs_name.clone()) else {
+                for row in clones(&state, fscid) {
+                    if let Err((_, why)) = clone::settled(&self.config, fscid, &row).await {
+                        tracing::warn!("the end of a clone is not kept: {why}");
+                    }
+                }
+                continue;
+            };
+            let volume = self.volume(fscid, &name);
+            if volume.is_copying() {
+                continue;
+            }
+            match (self.client().await, clones(&state, fscid).into_iter().next()) {
+                (Ok(client), Some(row)) => volume.begin_copy(&self.config, &client, row),
+                (Err(why), _) => tracing::debug!("clones of {name} wait: {why}"),
+                (_, None) => {}
             }
         }
     }
@@ -272,7 +306,7 @@ impl Volume {
 
     /// Nobody has asked for a while.
     async fn rest(&self, now: Duration) {
-        if now.saturating_sub(self.used.get()) < IDLE || self.is_purging() {
+        if now.saturating_sub(self.used.get()) < IDLE || self.is_purging() || self.is_copying() {
             return;
         }
         let Ok(mut mount) = self.mount.try_lock() else {
@@ -294,8 +328,10 @@ impl Volume {
     }
 
     fn abort_purge(&self) {
-        if let Some(purge) = self.purge.borrow_mut().take() {
-            purge.abort();
+        for work in [&self.purge, &self.copy] {
+            if let Some(work) = work.borrow_mut().take() {
+                work.abort();
+            }
         }
     }
 
@@ -314,6 +350,59 @@ impl Volume {
             io::task::sleep(pause).await;
         };
         *self.purge.borrow_mut() = Some(spawn_local(work));
+    }
+
+    fn is_copying(&self) -> bool {
+        self.copy.borrow().as_ref().is_some_and(|c| !c.is_finished())
+    }
+
+    fn begin_copy(self: &Rc<Self>, config: &Config, client: &Client, row: CloneRow) {
+        let (volume, config, client) = (self.clone(), config.clone(), client.clone());
+        let work = async move {
+            let Err((errno, why)) = volume.copy(&config, &client, &row).await else {
+                return volume.pause.set(TICK);
+            };
+            tracing::warn!("'{}' of {} is copied later: {why}", row.name, volume.name);
+            if is_broken(errno) {
+                volume.broken.set(true);
+            }
+            let pause = volume.pause.get();
+            volume.pause.set((pause * 2).min(PAUSE_MAX));
+            io::task::sleep(pause).await;
+        };
+        *self.copy.borrow_mut() = Some(spawn_local(work));
+    }
+
+    /// An error: it is tried again.
+    async fn copy(&self, config: &Config, client: &Client, row: &CloneRow) -> Result<(), Refusal> {
+        let mut held = self.mount.lock().await;
+        let mount = self
+            .mounted(&mut held, client, config)
+            .await
+            .map_err(args::failed)?;
+        let step = clone::next(&mount, row).await?;
+        drop(held);
+        let (from, to) = match step {
+            clone::Step::Copy(from, to) => (from, to),
+            clone::Step::Over => return clone::settled(config, self.fscid, row).await,
+        };
+        let goes_on = || {
+            self.used.set(config.clock.monotonic());
+            clones(&config.cluster.state(), self.fscid).contains(row)
+        };
+        let failure = match clone::copy_all(&mount, &from, &to, goes_on).await {
+            Ok(true) => None,
+            Ok(false) => return Ok(()),
+            Err(e) if is_broken(e.errno()) || e.errno() == Errno::ETIMEDOUT => return Err(args::failed(e)),
+            Err(e) => Some(e),
+        };
+        // Nobody cancels it meanwhile.
+        let _held = self.mount.lock().await;
+        if goes_on() {
+            clone::ended(&mount, row, failure.as_ref()).await?;
+            clone::settled(config, self.fscid, row).await?;
+        }
+        Ok(())
     }
 
     async fn purge(&self, config: &Config, client: &Client) -> client::Result<()> {
@@ -352,19 +441,29 @@ async fn answer(place: &Place<'_>, prefix: &str, args: &Args) -> Done {
         "subvolume info" => subvolume::info(place, args).await,
         "subvolume resize" => subvolume::resize(place, args).await,
         "subvolume exist" => subvolume::exist(place, args).await,
-        "subvolume metadata set" => subvolume::metadata_set(place, args).await,
-        "subvolume metadata get" => subvolume::metadata_get(place, args).await,
-        "subvolume metadata ls" => subvolume::metadata_ls(place, args).await,
-        "subvolume metadata rm" => subvolume::metadata_rm(place, args).await,
+        "subvolume metadata set" => metadata::set(place, args).await,
+        "subvolume metadata get" => metadata::get(place, args).await,
+        "subvolume metadata ls" => metadata::ls(place, args).await,
+        "subvolume metadata rm" => metadata::rm(place, args).await,
         "subvolume authorize" => authorize::authorize(place, args).await,
         "subvolume deauthorize" => authorize::deauthorize(place, args).await,
         "subvolume authorized_list" => authorize::authorized_list(place, args).await,
         "subvolume evict" => authorize::evict(place, args).await,
-        // Snapshots are none.
-        "subvolume snapshot ls" => subvolume::snapshot_ls(place, args).await,
-        _ => {
-            let why = format!("'{prefix}' needs snapshots, which the metadata server does not have yet");
-            Err(refusal(Errno::EOPNOTSUPP, why))
-        }
+        "subvolume snapshot create" => snapshot::create(place, args).await,
+        "subvolume snapshot rm" => snapshot::rm(place, args).await,
+        "subvolume snapshot ls" => snapshot::ls(place, args).await,
+        "subvolume snapshot info" => snapshot::info(place, args).await,
+        "subvolume snapshot protect" | "subvolume snapshot unprotect" => snapshot::protect(place, args).await,
+        "subvolume snapshot metadata set" => metadata::set(place, args).await,
+        "subvolume snapshot metadata get" => metadata::get(place, args).await,
+        "subvolume snapshot metadata ls" => metadata::ls(place, args).await,
+        "subvolume snapshot metadata rm" => metadata::rm(place, args).await,
+        "subvolume snapshot clone" => clone::begin(place, args).await,
+        "clone status" => clone::status(place, args).await,
+        "clone cancel" => clone::cancel(place, args).await,
+        "subvolumegroup snapshot create" => snapshot::group_create(place, args).await,
+        "subvolumegroup snapshot rm" => snapshot::group_rm(place, args).await,
+        "subvolumegroup snapshot ls" => snapshot::group_ls(place, args).await,
+        _ => Err(refusal(Errno::EOPNOTSUPP, format!("'{prefix}' is not built"))),
     }
 }

@@ -6,6 +6,16 @@ use std::collections::BTreeMap;
 pub const GLOBAL: &str = "GLOBAL";
 pub const USER: &str = "USER_METADATA";
 pub const COMPLETE: &str = "complete";
+/// Its data were removed, its snapshots are there.
+pub const RETAINED: &str = "snapshot-retained";
+/// Of a clone that is not whole.
+pub const PENDING: &str = "pending";
+pub const IN_PROGRESS: &str = "in-progress";
+pub const FAILED: &str = "failed";
+pub const CANCELED: &str = "canceled";
+/// The type of one that was copied, and the section that says from where.
+pub const CLONE: &str = "clone";
+pub const SOURCE: &str = "source";
 
 /// Sections and keys in the order of the file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -11,6 +11,11 @@ fn time(t: Utime) -> String {
     format!("{y:04}-{mo:02}-{d:02} {h:02}:{mi:02}:{s:02}")
 }
 
+/// With parts of a second.
+pub fn time_exact(t: Utime) -> String {
+    format!("{}.{:06}", time(t), t.nsec / 1000)
+}
+
 pub fn percent(used: u64, quota: Option<u64>) -> String {
     match quota {
         Some(q) => format!("{:.2}", used as f64 / q as f64 * 100.0),

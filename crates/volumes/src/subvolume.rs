@@ -3,13 +3,14 @@
 //! A directory without a `.meta` is one whose making was cut short: it is listed, can be removed, and is made whole by asking again.
 
 use crate::args::{Args, Refusal, check_name, failed, invalid, refusal};
-use crate::meta::{COMPLETE, GLOBAL, Meta, USER};
+use crate::meta::{COMPLETE, GLOBAL, Meta, RETAINED};
 use crate::place::Place;
 use crate::{group, show};
 use bytes::Bytes;
+use cephfs::{Mount, in_snap};
 use cluster::volumes::{Done, Said};
 use messages::fs::InodeStat;
-use serde_json::{Value, json};
+use serde_json::json;
 use types::{Errno, Uuid};
 
 const META_MODE: u32 = 0o640;
@@ -25,7 +26,7 @@ pub struct Subvolume {
     pub meta: Meta,
 }
 
-fn absent(name: &str) -> Refusal {
+pub fn absent(name: &str) -> Refusal {
     refusal(Errno::ENOENT, format!("subvolume '{name}' does not exist"))
 }
 
@@ -39,8 +40,8 @@ pub async fn named<'a>(place: &Place<'_>, args: &'a Args) -> Result<(&'a str, &'
     Ok((name, group::of_subvolume(place, args).await?))
 }
 
-async fn read_meta(place: &Place<'_>, base: &str) -> Result<Option<Meta>, Refusal> {
-    let text = match place.mount.read_all(format!("{base}/.meta")).await {
+async fn read_meta(mount: &Mount, base: &str) -> Result<Option<Meta>, Refusal> {
+    let text = match mount.read_all(format!("{base}/.meta")).await {
         Err(e) if e.is_not_found() => return Ok(None),
         Err(e) if e.errno() == Errno::ENOTDIR => return Ok(None),
         text => text.map_err(failed)?,
@@ -50,27 +51,58 @@ async fn read_meta(place: &Place<'_>, base: &str) -> Result<Option<Meta>, Refusa
         .ok_or_else(|| refusal(Errno::EIO, format!("'/{base}/.meta' cannot be read")))
 }
 
-async fn write_meta(place: &Place<'_>, base: &str, meta: &Meta) -> Result<(), Refusal> {
+pub async fn write_meta(mount: &Mount, base: &str, meta: &Meta) -> Result<(), Refusal> {
     let text = meta.text();
     if text.len() > META_MAX {
         return Err(refusal(Errno::ENOSPC, "the subvolume's metadata are too large"));
     }
-    let write = place
-        .mount
-        .write_all(format!("{base}/.meta"), META_MODE, Bytes::from(text));
+    let write = mount.write_all(format!("{base}/.meta"), META_MODE, Bytes::from(text));
     write.await.map_err(failed)
 }
 
+/// One that may be used.
 pub async fn find(place: &Place<'_>, args: &Args) -> Result<Subvolume, Refusal> {
     let (name, group) = named(place, args).await?;
-    at(place, group, name).await?.ok_or_else(|| absent(name))
+    let found = any(place, group, name).await?.ok_or_else(|| absent(name))?;
+    match found.state() {
+        COMPLETE => Ok(found),
+        RETAINED => {
+            let why = format!("subvolume '{name}' is removed and has only snapshots retained");
+            Err(refusal(Errno::ENOENT, why))
+        }
+        state => Err(not_ready(name, state)),
+    }
 }
 
+pub fn not_ready(name: &str, state: &str) -> Refusal {
+    let why = format!("subvolume '{name}' is not ready for this operation: its state is '{state}'");
+    refusal(Errno::EAGAIN, why)
+}
+
+/// One that may have snapshots, though its data be gone.
+pub async fn with_snapshots(place: &Place<'_>, args: &Args) -> Result<Subvolume, Refusal> {
+    let (name, group) = named(place, args).await?;
+    match any(place, group, name).await? {
+        Some(found) if found.is_retained() => Ok(found),
+        _ => find(place, args).await,
+    }
+}
+
+/// One that is whole.
 pub async fn at(place: &Place<'_>, group: &str, name: &str) -> Result<Option<Subvolume>, Refusal> {
+    let found = any(place, group, name).await?;
+    Ok(found.filter(|s| s.state() == COMPLETE))
+}
+
+/// In whatever state; None also where its making was cut short.
+pub async fn any(place: &Place<'_>, group: &str, name: &str) -> Result<Option<Subvolume>, Refusal> {
+    read(place.mount, group, name).await
+}
+
+pub async fn read(mount: &Mount, group: &str, name: &str) -> Result<Option<Subvolume>, Refusal> {
     let base = base_of(group, name);
-    let meta = read_meta(place, &base).await?;
-    let complete = meta.filter(|m| m.get(GLOBAL, "state") == Some(COMPLETE));
-    Ok(complete.map(|meta| Subvolume {
+    let meta = read_meta(mount, &base).await?;
+    Ok(meta.map(|meta| Subvolume {
         group: group.to_string(),
         name: name.to_string(),
         base,
@@ -78,7 +110,39 @@ pub async fn at(place: &Place<'_>, group: &str, name: &str) -> Result<Option<Sub
     }))
 }
 
+/// As it was when a snapshot was made.
+pub async fn in_snapshot(place: &Place<'_>, of: &Subvolume, snap: &str) -> Result<Subvolume, Refusal> {
+    in_snapshot_of(place.mount, of, snap).await
+}
+
+/// Where the data lie in a snapshot.
+pub async fn data_in(place: &Place<'_>, found: &Subvolume, snap: &str) -> Result<String, Refusal> {
+    let then = in_snapshot(place, found, snap).await?;
+    let data = then.checked_data()?;
+    let below = data.strip_prefix(&found.base).unwrap_or_default();
+    Ok(format!("{}{below}", in_snap(&found.base, snap)))
+}
+
+pub async fn in_snapshot_of(mount: &Mount, of: &Subvolume, snap: &str) -> Result<Subvolume, Refusal> {
+    let meta = read_meta(mount, &in_snap(&of.base, snap)).await?;
+    let gone = || refusal(Errno::ENOENT, format!("snapshot '{snap}' does not exist"));
+    Ok(Subvolume {
+        group: of.group.clone(),
+        name: of.name.clone(),
+        base: of.base.clone(),
+        meta: meta.ok_or_else(gone)?,
+    })
+}
+
 impl Subvolume {
+    pub fn state(&self) -> &str {
+        self.meta.get(GLOBAL, "state").unwrap_or_default()
+    }
+
+    pub fn is_retained(&self) -> bool {
+        self.state() == RETAINED
+    }
+
     /// From the root, with a leading slash.
     pub fn path(&self) -> &str {
         self.meta.get(GLOBAL, "path").unwrap_or_default()
@@ -118,7 +182,14 @@ pub async fn create(place: &Place<'_>, args: &Args) -> Done {
     let isolated = args
         .flag("namespace_isolated")
         .then(|| format!("fsvolumens_{name}"));
-    let found = at(place, in_group, name).await?;
+    let found = any(place, in_group, name).await?;
+    let found = match found {
+        Some(s) if s.state() == COMPLETE => Some(s),
+        // With new data beside its old snapshots.
+        None => None,
+        Some(s) if s.is_retained() => None,
+        Some(s) => return Err(not_ready(name, s.state())),
+    };
     let is_new = found.is_none();
     let (base, data) = match &found {
         Some(s) => (s.base.clone(), s.checked_data()?.to_string()),
@@ -153,7 +224,7 @@ pub async fn create(place: &Place<'_>, args: &Args) -> Done {
     // As the real one: asked again, the mode is what is said this time, or the default.
     group::own(place, &data, uid, gid, Some(mode)).await?;
     if is_new {
-        write_meta(place, &base, &Meta::of_path(&format!("/{data}"))).await?;
+        write_meta(place.mount, &base, &Meta::of_path(&format!("/{data}"))).await?;
     }
     Ok(Said::Nothing)
 }
@@ -184,14 +255,22 @@ pub async fn getpath(place: &Place<'_>, args: &Args) -> Done {
 const FEATURES: [&str; 3] = ["snapshot-clone", "snapshot-autoprotect", "snapshot-retention"];
 
 pub async fn info(place: &Place<'_>, args: &Args) -> Done {
-    let found = find(place, args).await?;
+    let found = with_snapshots(place, args).await?;
+    if found.is_retained() {
+        return Ok(Said::Json(json!({
+            "features": FEATURES,
+            "state": RETAINED,
+            "type": "subvolume",
+        })));
+    }
     let stat = found.stat(place).await?;
     let mut out = show::directory(place, &stat);
     out.insert("features".into(), json!(FEATURES));
     out.insert("path".into(), found.path().into());
     out.insert("pool_namespace".into(), stat.pool_ns.clone().into());
     out.insert("state".into(), COMPLETE.into());
-    out.insert("type".into(), "subvolume".into());
+    let kind = found.meta.get(GLOBAL, "type").unwrap_or("subvolume");
+    out.insert("type".into(), kind.into());
     Ok(show::sorted(out))
 }
 
@@ -202,61 +281,6 @@ pub async fn resize(place: &Place<'_>, args: &Args) -> Done {
     group::check_shrink(args, "subvolume", size, used)?;
     group::set_quota(place, found.data(), size).await?;
     Ok(show::resized(used, size))
-}
-
-pub async fn snapshot_ls(place: &Place<'_>, args: &Args) -> Done {
-    find(place, args).await?;
-    Ok(Said::Json(json!([])))
-}
-
-/// As configparser keeps it.
-fn key_of(args: &Args) -> Result<String, Refusal> {
-    let key = args.text("key_name").trim().to_lowercase();
-    let bad = key.is_empty() || key.contains(['=', ':', '\n', '\r']) || key.starts_with(['[', '#', ';']);
-    match bad {
-        true => Err(invalid(format!("'{key}' is not a valid key of metadata"))),
-        false => Ok(key),
-    }
-}
-
-fn no_key(key: &str) -> Refusal {
-    refusal(Errno::ENOENT, format!("key '{key}' does not exist."))
-}
-
-pub async fn metadata_set(place: &Place<'_>, args: &Args) -> Done {
-    let mut found = find(place, args).await?;
-    let value: Vec<&str> = args.text("value").lines().map(str::trim).collect();
-    found.meta.set(USER, &key_of(args)?, value.join("\n").trim());
-    write_meta(place, &found.base, &found.meta).await?;
-    Ok(Said::Nothing)
-}
-
-pub async fn metadata_get(place: &Place<'_>, args: &Args) -> Done {
-    let (found, key) = (find(place, args).await?, key_of(args)?);
-    let value = found.meta.get(USER, &key);
-    value
-        .map(|v| Said::Text(v.to_string()))
-        .ok_or_else(|| no_key(&key))
-}
-
-pub async fn metadata_ls(place: &Place<'_>, args: &Args) -> Done {
-    let found = find(place, args).await?;
-    let all = found.meta.all(USER).into_iter();
-    Ok(Said::Json(Value::Object(
-        all.map(|(k, v)| (k, v.into())).collect(),
-    )))
-}
-
-pub async fn metadata_rm(place: &Place<'_>, args: &Args) -> Done {
-    let (mut found, key) = (find(place, args).await?, key_of(args)?);
-    if found.meta.remove(USER, &key) {
-        write_meta(place, &found.base, &found.meta).await?;
-        return Ok(Said::Nothing);
-    }
-    match args.flag("force") {
-        true => Ok(Said::Nothing),
-        false => Err(no_key(&key)),
-    }
 }
 
 #[cfg(test)]

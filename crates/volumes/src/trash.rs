@@ -1,6 +1,7 @@
 //! Removal: one rename into the trash, which is purged in the background.
 
 use crate::args::{Args, Refusal, failed, refusal};
+use crate::meta::{CANCELED, COMPLETE, FAILED, GLOBAL, IN_PROGRESS, PENDING, RETAINED};
 use crate::place::Place;
 use crate::{authorize, group, subvolume};
 use cephfs::{Cursor, Entry, Mount};
@@ -22,11 +23,8 @@ pub async fn rm(place: &Place<'_>, args: &Args) -> Done {
             let why = format!("subvolume '{name}' has snapshots");
             return Err(refusal(Errno::ENOTEMPTY, why));
         }
-        Some(stat) if stat.rsnaps > 0 => {
-            let why = "subvolumes with snapshots cannot be removed yet";
-            return Err(refusal(Errno::EOPNOTSUPP, why));
-        }
-        Some(_) => {}
+        Some(stat) if stat.rsnaps > 0 => return retain(place, in_group, name).await,
+        Some(_) => check_state(place, args, in_group, name).await?,
         None if args.flag("force") => return Ok(Said::Nothing),
         None => {
             let why = format!("subvolume '{name}' does not exist");
@@ -34,6 +32,53 @@ pub async fn rm(place: &Place<'_>, args: &Args) -> Done {
         }
     }
     authorize::revoke_all(place, in_group, name).await?;
+    discard(place, &base).await?;
+    authorize::forget(place, in_group, name).await?;
+    Ok(Said::Nothing)
+}
+
+/// A clone that is being copied is canceled first.
+async fn check_state(place: &Place<'_>, args: &Args, in_group: &str, name: &str) -> Result<(), Refusal> {
+    let found = match subvolume::any(place, in_group, name).await {
+        // What nobody can read can go.
+        Err(_) => return Ok(()),
+        found => found?,
+    };
+    match found.as_ref().map_or(COMPLETE, |s| s.state()) {
+        PENDING | IN_PROGRESS => {}
+        FAILED | CANCELED if !args.flag("force") => {}
+        _ => return Ok(()),
+    }
+    Err(subvolume::not_ready(
+        name,
+        found.as_ref().map_or("", |s| s.state()),
+    ))
+}
+
+/// The data go, the snapshots stay.
+async fn retain(place: &Place<'_>, in_group: &str, name: &str) -> Done {
+    let found = subvolume::any(place, in_group, name).await?;
+    let mut found = found.ok_or_else(|| subvolume::absent(name))?;
+    match found.state() {
+        COMPLETE => {}
+        RETAINED => return Ok(Said::Nothing),
+        state => return Err(subvolume::not_ready(name, state)),
+    }
+    authorize::revoke_all(place, in_group, name).await?;
+    match discard(place, found.checked_data()?).await {
+        // It was begun before.
+        Err((Errno::ENOENT, _)) => {}
+        done => done?,
+    }
+    found.meta.set(GLOBAL, "path", "");
+    found.meta.set(GLOBAL, "state", RETAINED);
+    subvolume::write_meta(place.mount, &found.base, &found.meta).await?;
+    authorize::forget(place, in_group, name).await?;
+    Ok(Said::Nothing)
+}
+
+/// Moves a directory into the trash.
+pub async fn discard(place: &Place<'_>, path: &str) -> Result<(), Refusal> {
     wanted(place).await?;
     place
         .mount
@@ -45,11 +90,9 @@ pub async fn rm(place: &Place<'_>, args: &Args) -> Done {
         group::TRASH,
         Uuid::from_random(place.config.random.bytes())
     );
-    place.mount.rename(&base, &to).await.map_err(failed)?;
+    place.mount.rename(path, &to).await.map_err(failed)?;
     // Another monitor's worker may have seen the trash empty meanwhile.
-    wanted(place).await?;
-    authorize::forget(place, in_group, name).await?;
-    Ok(Said::Nothing)
+    wanted(place).await
 }
 
 /// Durable before something is moved into the trash.

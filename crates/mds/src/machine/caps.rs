@@ -26,6 +26,7 @@ impl Machine {
             caps,
             last_cap_id,
             sessions,
+            counters,
             ..
         } = self;
         let Some(session) = sessions.get_mut(client) else {
@@ -39,6 +40,7 @@ impl Machine {
                 id: *last_cap_id,
                 issued: cap::PIN,
                 pending: cap::PIN,
+                seen: counters.last_snap,
                 ..Cap::default()
             }
         });
@@ -94,6 +96,7 @@ impl Machine {
             caps,
             last_cap_id,
             sessions,
+            counters,
             ..
         } = self;
         let Some(session) = sessions.get_mut(client) else {
@@ -111,6 +114,7 @@ impl Machine {
                     id: *last_cap_id,
                     issued: cap::PIN,
                     pending: cap::PIN,
+                    seen: counters.last_snap,
                     ..Cap::default()
                 }
             });
@@ -331,7 +335,7 @@ impl Machine {
         if !again && let Some(inode) = self.cached(m.ino) {
             tx.put(Key::Flushed { client, tid }, Row::Mark);
             if session_may_write(self, client, &inode, m) {
-                self.keep_for_snaps(&mut tx, &inode, m.snap_follows);
+                self.keep_for_snaps(&mut tx, client, &inode, m);
                 let mut changed = Inode::clone(&inode);
                 apply_dirty(&mut changed, m);
                 tx.inode(changed);

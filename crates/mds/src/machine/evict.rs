@@ -2,6 +2,7 @@
 
 use super::Machine;
 use crate::row::Key;
+use std::collections::BTreeSet;
 
 /// Cells looked at in one turn.
 const LOOKS: usize = 50_000;
@@ -12,6 +13,7 @@ impl Machine {
         if self.table.bytes() <= budget {
             return;
         }
+        let above = self.above_held();
         let Self {
             table,
             caps,
@@ -24,6 +26,7 @@ impl Machine {
         let pinned = |key: &Key| match key {
             Key::Inode { ino, .. } => {
                 caps.contains_key(ino)
+                    || above.contains(ino)
                     || strays.contains(ino)
                     || untold.contains(ino)
                     || writing.contains(ino)
@@ -32,5 +35,16 @@ impl Machine {
             _ => loads.is_reading(key),
         };
         table.evict(budget, LOOKS, pinned);
+    }
+
+    /// Directories above what clients hold: which snapshots it is in is known at any time.
+    fn above_held(&self) -> BTreeSet<u64> {
+        let mut above = BTreeSet::new();
+        if !self.realms.is_empty() || !self.snaps.is_empty() {
+            for inode in self.caps.keys().filter_map(|ino| self.cached(*ino)) {
+                self.missing_above_but(&inode, &mut above);
+            }
+        }
+        above
     }
 }

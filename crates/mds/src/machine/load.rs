@@ -63,6 +63,7 @@ impl Machine {
             let waiting = self.loads.waiting.remove(&key).unwrap_or_default();
             self.runnable.extend(waiting);
         }
+        self.go_on_flushing_snaps();
         self.go_on_reconnecting();
         self.start_jobs();
     }
@@ -108,16 +109,35 @@ impl Machine {
         let Some(read) = self.loads.pages.remove(&id) else {
             return;
         };
+        let (mut last, mut before) = (None, None);
+        let keys: Vec<Option<Key>> = rows
+            .iter()
+            .map(|(key, _)| place::parse_dentry(read.dir, key))
+            .collect();
+        for key in keys.iter().flatten() {
+            if let Key::Dentry { hash, name, .. } = key {
+                let at = Some((*hash, name.clone()));
+                if at != last {
+                    before = std::mem::replace(&mut last, at);
+                }
+            }
+        }
+        if !end && !matches!(keys.last(), Some(Some(Key::Dentry { snap: NOSNAP, .. }))) {
+            // There may be more of the last name.
+            if before.is_none() {
+                let max = read.max * 2;
+                let read = PageRead { max, ..read };
+                self.loads.pages.insert(id, read.clone());
+                return self.push_now(Effect::Page { id, read });
+            }
+            last = before;
+        }
         self.table.end_read(read.dir);
-        let mut last = None;
-        for (key, value) in rows {
-            let Some(key) = place::parse_dentry(read.dir, &key) else {
+        for (key, (_, value)) in keys.into_iter().zip(rows) {
+            let Some(key) = key else {
                 tracing::error!("object {}: a name that cannot be read", read.object);
                 continue;
             };
-            if let Key::Dentry { hash, name, .. } = &key {
-                last = Some((*hash, name.clone()));
-            }
             if let Some(row) = decode(&key, &value) {
                 self.table.fill(key, Some(row));
             }

@@ -13,8 +13,10 @@
 mod caps;
 mod evict;
 mod flocks;
+mod flush_snap;
 mod load;
 pub(crate) mod parts;
+mod realms;
 mod reconnect;
 mod reply;
 mod requests;
@@ -23,6 +25,8 @@ mod state;
 mod sums;
 mod told;
 mod traces;
+mod trims;
+mod versions;
 mod write_back;
 
 #[cfg(test)]
@@ -80,6 +84,7 @@ impl Machine {
                     self.jobs_waiting.push_back(n);
                 }
                 (Key::Stray(ino), _) => drop(self.strays.insert(ino)),
+                (Key::Snap(id), Row::Snap(dir)) => drop(self.snaps.insert(id, dir)),
                 (Key::Realm(ino), _) => drop(self.realms.insert(ino)),
                 (Key::Writing(ino), _) => drop(self.writing.insert(ino)),
                 (Key::Trace(ino), _) => self.traces.mark(ino, self.now.monotonic),
@@ -100,6 +105,7 @@ impl Machine {
             Event::Message { conn, message } => self.message(conn, &message),
             Event::Loaded { id, rows } => self.loaded(id, rows),
             Event::Paged { id, rows, end } => self.paged(id, rows, end),
+            Event::Olds { snap, keys, end } => self.listed_olds(snap, keys, end),
             Event::Appended { last_tx } => self.appended(last_tx),
             Event::Flushed { id } => self.flushed(id),
             Event::Split { dir } => self.has_split(dir),
@@ -112,6 +118,7 @@ impl Machine {
             Event::Tick => self.tick(),
         }
         self.run_requests();
+        self.go_on_trimming();
         self.append();
         std::mem::take(&mut self.out)
     }

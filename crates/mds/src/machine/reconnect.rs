@@ -99,6 +99,10 @@ impl Machine {
         if !wanted.is_empty() {
             return self.prefetch(wanted);
         }
+        let missing = self.missing_above_reconnected();
+        if !missing.is_empty() {
+            return self.prefetch(missing);
+        }
         let Some(rc) = self.reconnecting.take() else {
             return;
         };
@@ -109,6 +113,22 @@ impl Machine {
         for (conn, message) in rc.held {
             self.message(conn, &message);
         }
+    }
+
+    /// Of what clients hold: directories above it, and versions that a flush of theirs may be about.
+    fn missing_above_reconnected(&self) -> Vec<Key> {
+        let Some(rc) = &self.reconnecting else {
+            return Vec::new();
+        };
+        if self.realms.is_empty() && self.snaps.is_empty() {
+            return Vec::new();
+        }
+        let (mut seen, mut missing) = (BTreeSet::new(), BTreeSet::new());
+        for inode in rc.records.iter().filter_map(|(_, c)| self.cached(c.ino)) {
+            missing.extend(self.missing_above_but(&inode, &mut seen));
+            missing.extend(self.missing_versions(&inode));
+        }
+        missing.into_iter().collect()
     }
 
     /// What a client held it holds again.
@@ -152,6 +172,7 @@ impl Machine {
         self.become_active();
         let held: Vec<u64> = self.caps.keys().copied().collect();
         held.into_iter().for_each(|ino| self.settle(ino));
+        self.tell_all_realms();
         let strays: Vec<u64> = self.strays.iter().copied().collect();
         strays.into_iter().for_each(|ino| self.purge_if_stray(ino));
     }

@@ -8,6 +8,7 @@ use super::parts::reconnecting::Reconnecting;
 use super::parts::request::{Request, RequestId};
 use super::parts::sessions::{Session, Sessions};
 use super::parts::traces::Traces;
+use super::parts::trim::Trim;
 use super::parts::tx::{ClientId, Conn, Result, Start, Stop, Tx};
 use super::parts::writes::WriteBack;
 use crate::journal::Batch;
@@ -15,6 +16,7 @@ use crate::membership::{Assigned, MdsState};
 use crate::row::{Counters, Dentry, Inode, Job, Key, Row};
 use crate::table::Table;
 use bytes::Bytes;
+use messages::fs::MClientCaps;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,6 +57,11 @@ pub struct Machine {
     pub(crate) realms: BTreeSet<u64>,
     pub(crate) writing: BTreeSet<u64>,
     pub(crate) traces: Traces,
+    /// Snapshots that exist, and the directory of each.
+    pub(crate) snaps: BTreeMap<u64, u64>,
+    pub(crate) trim: Option<Trim>,
+    /// What clients said of the time before a snapshot, that waits for rows.
+    pub(crate) snap_flushes: Vec<(ClientId, MClientCaps, u64)>,
     pub(crate) reconnecting: Option<Reconnecting>,
     /// When clients were last asked to give back.
     pub(crate) recalled: Duration,
@@ -107,6 +114,9 @@ impl Machine {
             realms: BTreeSet::new(),
             writing: BTreeSet::new(),
             traces: Traces::default(),
+            snaps: BTreeMap::new(),
+            trim: None,
+            snap_flushes: Vec::new(),
             reconnecting: None,
             recalled: Duration::ZERO,
             pool_names: BTreeMap::new(),
@@ -138,6 +148,7 @@ impl Machine {
         if tx.changes.is_empty() {
             return;
         }
+        self.keep_versions(&mut tx);
         self.tx += 1;
         for (key, row) in &mut tx.changes {
             if let Some(Row::Inode(inode)) = row {
@@ -188,7 +199,8 @@ impl Machine {
 
     /// An inode that has to be there.
     pub(crate) fn inode(&mut self, ino: u64) -> Result<Arc<Inode>> {
-        self.inode_opt(ino)?.ok_or(Stop::Error(types::Errno::ESTALE))
+        let found = self.inode_opt(ino)?.filter(|i| !i.kept.dead);
+        found.ok_or(Stop::Error(types::Errno::ESTALE))
     }
 
     /// What is in memory.

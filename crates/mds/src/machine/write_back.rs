@@ -170,6 +170,14 @@ impl Machine {
                 later.push_back(id);
                 continue;
             }
+            if job.kind == job::TRIM {
+                if self.begin_trim(id, job.from) {
+                    self.jobs_running.insert(id);
+                } else {
+                    later.push_back(id);
+                }
+                continue;
+            }
             self.wb.readers.remove(&id);
             self.jobs_running.insert(id);
             self.push(Effect::Job { id, job });
@@ -186,6 +194,7 @@ impl Machine {
             Some(Row::Job(j)) => Some(j.clone()),
             _ => None,
         };
+        self.trim.take_if(|t| t.job == id);
         let mut tx = Tx::default();
         tx.remove(Key::Job(id));
         if let (Some(job), Some(size)) = (&kind, size)

@@ -17,6 +17,8 @@ pub struct Cap {
     pub last_issue: u32,
     /// It needs room up to here, and has not heard yet that it has it; 0: none.
     pub room: u64,
+    /// Snapshots up to this one were there before it: the client can have nothing to say of them.
+    pub seen: u64,
     /// Since when something is being revoked.
     pub revoked_at: Option<std::time::Duration>,
 }

@@ -38,6 +38,12 @@ pub enum Event {
         rows: Vec<(Bytes, Bytes)>,
         end: bool,
     },
+    /// Keys of versions that a snapshot is the last to show; `end`: there are no more in the object.
+    Olds {
+        snap: u64,
+        keys: Vec<Bytes>,
+        end: bool,
+    },
     /// All transactions up to this one are durable.
     Appended {
         last_tx: u64,
@@ -86,6 +92,18 @@ pub enum Effect {
     Page {
         id: u64,
         read: PageRead,
+    },
+    /// Lists versions that a snapshot is the last to show, behind a key.
+    Olds {
+        snap: u64,
+        shard: u64,
+        after: Bytes,
+    },
+    /// A snapshot is of no use any more to the data pools.
+    DropSnap {
+        id: u64,
+        snap: u64,
+        pools: Vec<i64>,
     },
     /// `new`: the segment begins with it.
     Append {

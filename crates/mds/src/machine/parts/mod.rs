@@ -8,5 +8,6 @@ pub mod reconnecting;
 pub mod request;
 pub mod sessions;
 pub mod traces;
+pub mod trim;
 pub mod tx;
 pub mod writes;

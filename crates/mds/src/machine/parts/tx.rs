@@ -3,6 +3,7 @@
 use super::loads::PageRead;
 use crate::journal::Change;
 use crate::row::{Inode, Key, Row};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A connection, by the shell's number.
@@ -33,6 +34,10 @@ pub type Result<T> = std::result::Result<T, Stop>;
 #[derive(Debug, Default)]
 pub struct Tx {
     pub changes: Vec<Change>,
+    /// Inodes whose new state belongs to snapshots behind this one, too: who changed them had not heard of these.
+    pub follows: BTreeMap<u64, u64>,
+    /// Versions of inodes as they are listed from now on, and the first snapshot that sees what is there now.
+    pub versions: BTreeMap<u64, (Vec<(u64, u64)>, u64)>,
 }
 
 impl Tx {

@@ -216,9 +216,9 @@ impl Machine {
         if changes {
             Self::is_live(at.snap)?;
         }
-        self.check_access(r, &at.inode, None, if changes { WRITE } else { READ })?;
+        self.check_at(r, &at, None, if changes { WRITE } else { READ })?;
         if at.snap != crate::row::NOSNAP {
-            return Ok(self.snap_target(&at));
+            return self.getattr_in_snap(r, &at);
         }
         self.open_inode(r, at.inode.ino, flags)?;
         let inode = self.inode(at.inode.ino)?;

@@ -224,7 +224,7 @@ impl Machine {
             }
         }
         let mut tx = Tx::default();
-        let new_realm = changed.has_quota() && !inode.is_realm();
+        let new_realm = changed.has_quota() && inode.realm_seq == 0;
         if new_realm {
             changed.realm_seq = 1;
             changed.realm_created = 1;

@@ -29,11 +29,10 @@ impl Machine {
 
     pub(crate) fn lookup(&mut self, r: &mut Request) -> Result<Answer> {
         let named = self.named(&r.m.path.clone())?;
-        self.check_access(r, &named.dir.inode, Some(&named.name), READ)?;
+        self.check_at(r, &named.dir, Some(&named.name), READ)?;
         let dentry = named.dentry.ok_or(Errno::ENOENT)?;
         if named.dir.snap != NOSNAP {
-            let at = self.inode_at(dentry.ino, named.dir.snap)?;
-            return Ok(self.snap_dentry(&named.dir, &named.name, &at));
+            return self.lookup_in_snap(r, &named.dir, &named.name);
         }
         let inode = self.inode(dentry.ino)?;
         self.realms_of(&inode)?;
@@ -44,9 +43,9 @@ impl Machine {
 
     pub(crate) fn getattr(&mut self, r: &mut Request) -> Result<Answer> {
         let at = self.at(&r.m.path.clone())?;
-        self.check_access(r, &at.inode, None, READ)?;
+        self.check_at(r, &at, None, READ)?;
         if at.snap != NOSNAP {
-            return Ok(self.snap_target(&at));
+            return self.getattr_in_snap(r, &at);
         }
         self.realms_of(&at.inode)?;
         self.exact(r, &at.inode, r.m.args.u32_at(0))?;

@@ -102,6 +102,7 @@ impl Machine {
             match (made, r.m.op) {
                 (None, _) => {}
                 (Some(made), op::CREATE | op::OPEN) => return self.open_again(r, made),
+                (Some(_), op::MKSNAP) => return self.lookupsnap(r),
                 (Some(made), _) => return Ok(done_before(made)),
             }
         }
@@ -139,10 +140,7 @@ impl Machine {
 
     /// Answers, and gives back what was kept from others.
     fn finish(&mut self, mut r: Request, result: i32, answer: Answer) {
-        let snap = answer
-            .realms_of
-            .map(|ino| self.realm_blob(ino))
-            .unwrap_or_default();
+        let snap = self.realms_told(&answer);
         let reply = MClientReply {
             op: r.m.op,
             result,
@@ -198,16 +196,25 @@ impl Machine {
         name: Option<&Bytes>,
         wish: Wish,
     ) -> Result<()> {
+        let path = match self.needs_path(r) {
+            true => self.path_of(inode, name)?,
+            false => String::new(),
+        };
+        self.check_path(r, &path, wish)
+    }
+
+    /// What is allowed differs by place.
+    pub(crate) fn needs_path(&self, r: &Request) -> bool {
+        self.sessions.get(r.client).is_none_or(|s| s.access.needs_path())
+    }
+
+    pub(crate) fn check_path(&self, r: &Request, path: &str, wish: Wish) -> Result<()> {
         let Some(s) = self.sessions.get(r.client) else {
             return Err(Errno::EACCES.into());
         };
         let (access, from) = (s.access.clone(), s.from);
         let who = (r.m.uid, r.m.gid);
-        let path = match access.needs_path() {
-            true => self.path_of(inode, name)?,
-            false => String::new(),
-        };
-        if access.allows(&self.place.name, &path, who, wish, from) {
+        if access.allows(&self.place.name, path, who, wish, from) {
             return Ok(());
         }
         let basic = Wish {
@@ -215,7 +222,7 @@ impl Machine {
             snapshot: false,
             ..wish
         };
-        let without = access.allows(&self.place.name, &path, who, basic, from);
+        let without = access.allows(&self.place.name, path, who, basic, from);
         Err(if without { Errno::EPERM } else { Errno::EACCES }.into())
     }
 

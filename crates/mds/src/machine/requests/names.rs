@@ -69,6 +69,7 @@ impl Machine {
         };
         tx.put(Key::dentry(dir.ino, &named.name), Row::Dentry(dentry));
         self.commit_request(r, tx, 0);
+        self.moved(ino);
         self.named_answer(r, dir.ino, &named.name, Some(ino))
     }
 
@@ -210,7 +211,8 @@ impl Machine {
             split: inode.split,
             ..Job::default()
         };
-        if inode.is_dir() || inode.is_file() {
+        let read_on = inode.is_dir() && inode.kept.old_names > 0;
+        if (inode.is_dir() || inode.is_file()) && !read_on {
             self.new_job(&mut tx, purge);
         }
         self.commit(tx);

@@ -2,7 +2,7 @@
 
 use super::Request;
 use crate::machine::{Machine, Result, Stop};
-use crate::row::{Dentry, Inode, NOSNAP, ROOT};
+use crate::row::{Dentry, Inode, NOSNAP, ROOT, SnapInfo};
 use bytes::Bytes;
 use messages::fs::FilePath;
 use std::sync::Arc;
@@ -18,6 +18,18 @@ const DEPTH_MAX: usize = 4096;
 pub(crate) struct At {
     pub inode: Arc<Inode>,
     pub snap: u64,
+    /// Of what is in a snapshot.
+    pub below: Option<Below>,
+}
+
+/// The way into a snapshot.
+#[derive(Debug, Clone)]
+pub(crate) struct Below {
+    /// The directory in whose `.snap` it was found.
+    pub dir: Arc<Inode>,
+    /// Names from there.
+    pub path: Vec<Bytes>,
+    pub info: Arc<SnapInfo>,
 }
 
 /// A name in a directory, and what it stands for.
@@ -31,14 +43,17 @@ pub(crate) struct Named {
 impl Machine {
     pub(crate) fn at(&mut self, path: &FilePath) -> Result<At> {
         let inode = self.inode(path.ino)?;
-        let mut at = At { inode, snap: NOSNAP };
+        let mut at = At {
+            inode,
+            snap: NOSNAP,
+            below: None,
+        };
         let parts: Vec<Bytes> = parts(&path.path).collect();
         let mut parts = parts.into_iter().peekable();
         while let Some(part) = parts.next() {
             if part.is_empty() {
                 let Some(name) = parts.next() else { break };
-                at.snap = self.snap_by_name(&at.inode, &name)?;
-                at = self.in_snap(at)?;
+                at = self.enter_snap(&at, &name)?;
                 continue;
             }
             at = self.child(&at, &part)?;
@@ -46,7 +61,7 @@ impl Machine {
         Ok(at)
     }
 
-    fn child(&mut self, at: &At, name: &Bytes) -> Result<At> {
+    pub(crate) fn child(&mut self, at: &At, name: &Bytes) -> Result<At> {
         if !at.inode.is_dir() {
             return Err(Errno::ENOTDIR.into());
         }
@@ -54,16 +69,29 @@ impl Machine {
             return Err(Errno::ENAMETOOLONG.into());
         }
         let dentry = self.dentry_at(at, name)?.ok_or(Errno::ENOENT)?;
-        self.inode_at(dentry.ino, at.snap)
+        let mut child = self.inode_at(dentry.ino, at.snap)?;
+        child.below = at.below.clone();
+        if let Some(below) = &mut child.below {
+            below.path.push(name.clone());
+        }
+        Ok(child)
     }
 
     pub(crate) fn inode_at(&mut self, ino: u64, snap: u64) -> Result<At> {
         if snap == NOSNAP {
             let inode = self.inode(ino)?;
-            return Ok(At { inode, snap });
+            return Ok(At {
+                inode,
+                snap,
+                below: None,
+            });
         }
         let inode = self.inode_in_snap(ino, snap)?;
-        Ok(At { inode, snap })
+        Ok(At {
+            inode,
+            snap,
+            below: None,
+        })
     }
 
     pub(crate) fn dentry_at(&mut self, at: &At, name: &Bytes) -> Result<Option<Dentry>> {
@@ -73,10 +101,6 @@ impl Machine {
         }
     }
 
-    fn in_snap(&mut self, at: At) -> Result<At> {
-        self.inode_at(at.inode.ino, at.snap)
-    }
-
     /// A directory and a name in it, which may stand for nothing.
     pub(crate) fn named(&mut self, path: &FilePath) -> Result<Named> {
         let cut = path.path.iter().rposition(|b| *b == b'/');
@@ -84,6 +108,10 @@ impl Machine {
             Some(at) => (path.path.slice(..at), path.path.slice(at + 1..)),
             None => (Bytes::new(), path.path.clone()),
         };
+        if cut.is_some() && (above.is_empty() || above.ends_with(b"/")) {
+            // Names in `.snap` are no others.
+            return Err(Errno::EROFS.into());
+        }
         let dir = self.at(&FilePath::new(path.ino, above))?;
         if !dir.inode.is_dir() {
             return Err(Errno::ENOTDIR.into());

@@ -39,6 +39,11 @@ impl Limits {
         }
     }
 
+    /// What an entry takes of the bytes.
+    pub fn cost(&self, name: &Bytes) -> usize {
+        ENTRY_BYTES + name.len()
+    }
+
     /// It is full with so much in it; one entry always fits.
     pub fn are_reached(&self, entries: usize, bytes: usize) -> bool {
         entries > 0 && (entries >= self.entries || bytes + ENTRY_BYTES > self.bytes)
@@ -63,7 +68,7 @@ impl Machine {
         if !at.inode.is_dir() {
             return Err(Errno::ENOTDIR.into());
         }
-        self.check_access(r, &at.inode, None, READ)?;
+        self.check_at(r, &at, None, READ)?;
         let (from, limits) = (start(r), Limits::of(r));
         if at.snap != NOSNAP {
             return self.readdir_in_snap(&at, from, &limits);

@@ -107,7 +107,6 @@ impl Machine {
         let (mut inode, is_first) = renamed(&moved, (old_dir.ino, &m.from.name), (new_dir.ino, &m.to.name));
         inode.ctime = inode.ctime.max(stamp);
         inode.change_attr += 1;
-        self.leave_realm(&mut tx, &mut inode, &old_dir, &new_dir)?;
         if !same {
             let mut source_dir = Inode::clone(&old_dir);
             count(&mut source_dir, &moved, -1);

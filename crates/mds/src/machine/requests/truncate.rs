@@ -44,7 +44,7 @@ impl Machine {
         if cuts {
             changed.truncate_seq += 1;
             changed.truncate_size = size;
-            changed.max_size = 0;
+            // Room stays: a client that has asked for so much does not ask again.
             let (snap_seq, snaps) = self.snap_context(&inode);
             let cut = Job {
                 kind: job::CUT,

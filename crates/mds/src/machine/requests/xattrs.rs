@@ -88,8 +88,9 @@ impl Machine {
     }
 
     pub(crate) fn getvxattr(&mut self, r: &mut Request) -> Result<Answer> {
-        let inode = self.live(r)?;
-        self.check_access(r, &inode, None, READ)?;
+        let at = self.at(&r.m.path.clone())?;
+        self.check_at(r, &at, None, READ)?;
+        let inode = at.inode;
         let name = String::from_utf8_lossy(&r.m.path2.path).into_owned();
         let value = self.setting_text(&inode, &name)?;
         let mut w = Writer::new();

@@ -3,6 +3,7 @@
 mod crash;
 mod lost;
 mod room;
+mod snaps;
 mod traces;
 mod world;
 

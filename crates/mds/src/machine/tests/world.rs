@@ -10,7 +10,7 @@ use bytes::Bytes;
 use denc::{Decode, Encode};
 use messages::fs::{
     Args, CapRecord, Features, FilePath, MClientCaps, MClientReconnect, MClientReply, MClientRequest,
-    MClientSession, cap_op, op, session_op,
+    MClientSession, MClientSnap, cap_op, op, session_op,
 };
 use messages::mon::Body;
 use messages::osd;
@@ -22,6 +22,8 @@ use types::{AuthName, EntityAddr, EntityAddrVec, EntityKind, EntityName, Utime};
 
 /// A client's connection has its number, and another one of it that and this.
 const AGAIN: u64 = 1000;
+/// Keys of one page.
+const OLDS_PAGE: usize = 3;
 
 /// What a pool keeps, also when its users die.
 #[derive(Debug, Default, Clone)]
@@ -31,6 +33,8 @@ pub struct Pool {
     pub head: Option<Bytes>,
     pub jobs: Vec<Job>,
     pub traces: BTreeMap<u64, Trace>,
+    /// Snapshots that the data pools were told of.
+    pub dropped: std::collections::BTreeSet<u64>,
 }
 
 impl Pool {
@@ -78,6 +82,8 @@ pub struct FakeClient {
     pub next_tid: u64,
     pub counted: u64,
     pub closed: bool,
+    /// What it was told of realms.
+    pub snaps: Vec<MClientSnap>,
     /// The last request, to be sent again.
     pub last: Option<Message>,
     /// It does not give back what it is asked for.
@@ -198,6 +204,24 @@ impl World {
                 let rows = rows.map(|(k, v)| (k.clone(), v.clone())).collect();
                 self.apply(Event::Paged { id, rows, end });
             }
+            Effect::Olds { snap, shard, after } => {
+                let all = self.pool.rows.get(&place::olds(shard));
+                let of_snap = place::olds_of(snap);
+                let is = |k: &&Bytes| k.starts_with(&of_snap) && **k > after;
+                let keys: Vec<Bytes> = all
+                    .into_iter()
+                    .flat_map(BTreeMap::keys)
+                    .filter(is)
+                    .cloned()
+                    .collect();
+                let end = keys.len() <= OLDS_PAGE;
+                let keys = keys.into_iter().take(OLDS_PAGE).collect();
+                self.apply(Event::Olds { snap, keys, end });
+            }
+            Effect::DropSnap { id, snap, .. } => {
+                self.pool.dropped.insert(snap);
+                self.apply(Event::JobDone { id, size: None });
+            }
             Effect::Append {
                 segment,
                 new,
@@ -257,6 +281,10 @@ impl World {
                         value: job.split,
                     };
                     self.pool.rows.remove(&gone.object(job.ino));
+                }
+                if job.kind == job::PURGE_DIR {
+                    let names = format!("skep.dir.{:x}.", job.ino);
+                    self.pool.rows.retain(|object, _| !object.starts_with(&names));
                 }
                 let size = (job.kind == job::PROBE).then_some(job.from);
                 self.apply(Event::JobDone { id, size });
@@ -423,7 +451,7 @@ impl World {
                 let dir = reply.trace.dentry.as_ref().map(|d| d.dir.clone());
                 let target = reply.trace.target.as_deref().cloned();
                 for stat in [dir, target].into_iter().flatten() {
-                    if stat.cap.caps != 0 {
+                    if stat.cap.caps != 0 && stat.snapid == NOSNAP {
                         let record = c.caps.entry(stat.ino).or_default();
                         record.ino = stat.ino;
                         record.cap_id = stat.cap.id;
@@ -457,6 +485,11 @@ impl World {
                 } else if caps.op == cap_op::GRANT {
                     record.issued = caps.caps;
                 }
+            }
+            MClientSnap::KIND => {
+                let c = self.clients.get_mut(&id).unwrap();
+                c.counted += 1;
+                c.snaps.push(MClientSnap::from_message(m).unwrap());
             }
             osd::kind::COMMAND_REPLY => self.told.push(osd::MCommandReply::from_message(m).unwrap()),
             MClientSession::KIND => {

@@ -37,6 +37,10 @@ fn op_name(number: u32) -> String {
         op::OPEN => "open",
         op::READDIR => "readdir",
         op::LSSNAP => "lssnap",
+        op::LOOKUPSNAP => "lookupsnap",
+        op::MKSNAP => "mksnap",
+        op::RMSNAP => "rmsnap",
+        op::RENAMESNAP => "renamesnap",
         other => return format!("{other:#x}"),
     };
     name.to_string()

@@ -1,0 +1,114 @@
+//! Snapshots of directories, and what is in them.
+//!
+//! A path with an empty component goes through `.snap`: what follows is a snapshot's name.
+
+use crate::layout::{extents, object_name};
+use crate::mount::{Mount, about};
+use crate::page::{Entry, Page};
+use bytes::{Bytes, BytesMut};
+use client::{Error, Operation, SnapContext};
+use denc::{Encode, Writer};
+use messages::fs::{Args, FilePath, InodeStat, MClientRequest, op, readdir_flag};
+use messages::osd::{ExtentArg, OsdOp, code};
+use std::collections::BTreeMap;
+use types::NOSNAP;
+
+/// The path of a directory as a snapshot of it shows it.
+pub fn in_snap(dir: &str, name: &str) -> String {
+    format!("{dir}//{name}")
+}
+
+pub(crate) fn is_snapped(stat: &InodeStat) -> bool {
+    stat.snapid != NOSNAP
+}
+
+impl Mount {
+    async fn snap_path(&self, dir: &str, name: &str) -> crate::Result<FilePath> {
+        let ino = self.stat(dir).await?.ino;
+        Ok(FilePath::new(ino, Bytes::from(format!("/{name}"))))
+    }
+
+    pub async fn mksnap(
+        &self,
+        dir: &str,
+        name: &str,
+        metadata: &BTreeMap<String, String>,
+    ) -> crate::Result<()> {
+        let mut data = Writer::new();
+        data.envelope(1, 1, |w| metadata.encode(w));
+        let request = MClientRequest {
+            op: op::MKSNAP,
+            path: self.snap_path(dir, name).await?,
+            args: Args::words(&[0o755]),
+            data: data.finish(),
+            ..MClientRequest::default()
+        };
+        self.ask(request, None).await.map(drop)
+    }
+
+    pub async fn rmsnap(&self, dir: &str, name: &str) -> crate::Result<()> {
+        let request = MClientRequest {
+            op: op::RMSNAP,
+            path: self.snap_path(dir, name).await?,
+            ..MClientRequest::default()
+        };
+        self.ask(request, None).await.map(drop)
+    }
+
+    /// Snapshots of a directory, the oldest first, also those of directories above it; `max` at most.
+    pub async fn snaps(&self, dir: &str, max: usize) -> crate::Result<Vec<Entry>> {
+        let (mut all, mut last) = (Vec::<Entry>::new(), Bytes::new());
+        loop {
+            let request = MClientRequest {
+                path2: FilePath::new(0, last.clone()),
+                ..about(op::LSSNAP, dir)
+            };
+            let page = Page::parse(&self.ask(request, None).await?.extra)?;
+            let ends = page.flags & readdir_flag::FRAG_END != 0 || page.entries.is_empty();
+            all.extend(page.entries);
+            if all.len() > max {
+                return Err(Error::Busy);
+            }
+            match all.last() {
+                Some(entry) if !ends => last = entry.name.clone(),
+                _ => return Ok(all),
+            }
+        }
+    }
+
+    /// Bytes of a file in a snapshot: nobody changes them, so no capability is needed.
+    pub(crate) async fn read_snapped(
+        &self,
+        stat: &InodeStat,
+        offset: u64,
+        length: u64,
+    ) -> crate::Result<Bytes> {
+        let length = length.min(stat.size.saturating_sub(offset));
+        let mut io = self.pool_of(stat, SnapContext::default());
+        io.set_read_snap(Some(stat.snapid));
+        let mut out = BytesMut::with_capacity(length as usize);
+        for e in extents(&stat.layout, offset, length)? {
+            let (truncate_size, truncate_seq) = match stat.truncate_seq {
+                0 | 1 => (0, 0),
+                seq => (stat.truncate_size, seq),
+            };
+            let step = OsdOp::new(code::READ).with_extent(ExtentArg {
+                offset: e.offset,
+                length: e.length,
+                truncate_size,
+                truncate_seq,
+            });
+            let name = object_name(stat.ino, e.object);
+            let data = match io.operate(name, Operation::new().raw(step)).await?.done() {
+                Ok(done) => done.step(0)?.data.clone(),
+                // A hole.
+                Err(err) if err.is_not_found() => Bytes::new(),
+                Err(err) => return Err(err),
+            };
+            let end = out.len() + e.length as usize;
+            out.extend_from_slice(&data[..data.len().min(e.length as usize)]);
+            out.resize(end, 0);
+        }
+        Ok(out.freeze())
+    }
+}
