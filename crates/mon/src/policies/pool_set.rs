@@ -159,7 +159,9 @@ pub fn set(
             let Ok(rule) = pools::find_rule(map, pools::RuleChoice::Id(i64::from(rule))) else {
                 return refuse(Errno::EINVAL, "(22) Invalid argument");
             };
-            pool_mut(map, inc, id)?.crush_rule = rule;
+            let pool = pool_mut(map, inc, id)?;
+            pools::check_rule_takes(map, rule, pool.size)?;
+            pool.crush_rule = rule;
         }
         "pg_autoscale_mode" => {
             let mode = match val {
@@ -261,6 +263,7 @@ fn set_size(state: &ClusterState, id: PoolId, n: i64, sure: bool, inc: &mut Incr
         );
     }
     let size = pools::checked_size(n as u64)?;
+    pools::check_rule_takes(map, pool.crush_rule, size)?;
     if size > pool.size {
         pools::check_pgs_per_osd(map, &defaults, others, u64::from(pool.pg_num), size)?;
     }
