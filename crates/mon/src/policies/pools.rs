@@ -142,8 +142,7 @@ pub fn create(
         0 => defaults.size_for(map, rule),
         n => n,
     };
-    let size = checked_size(size)?;
-    check_rule_takes(map, rule, size)?;
+    let size = checked_size(map, rule, size)?;
     if size == 1 && !defaults.allow_size_one {
         return refuse(Errno::EPERM, SIZE_ONE_OFF);
     }
@@ -238,9 +237,9 @@ pub(crate) fn check_rule_takes(map: &OsdMap, rule: u8, size: u8) -> Result<()> {
     Ok(())
 }
 
-pub(crate) fn checked_size(size: u64) -> Result<u8> {
+pub(crate) fn checked_size(map: &OsdMap, rule: u8, size: u64) -> Result<u8> {
     match u8::try_from(size) {
-        Ok(n) if (1..=SIZE_MAX as u8).contains(&n) => Ok(n),
+        Ok(n) if (1..=SIZE_MAX as u8).contains(&n) => check_rule_takes(map, rule, n).map(|()| n),
         _ => refuse(
             Errno::EINVAL,
             format!("pool size must be between 1 and {SIZE_MAX}"),
