@@ -49,9 +49,23 @@ pub enum Command {
     Image(crate::image::args::Image),
     /// Send a command to an OSD, a PG's primary or the manager, and print its answer
     Tell(Tell),
+    /// Print completions of our commands for a shell
+    Completion(Completion),
+    /// Write the manual pages of our commands into a folder
+    Man(Man),
     /// Drive our RBD client by lines on stdin, for tests
     #[command(hide = true)]
     RbdIo(RbdIo),
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct Completion {
+    pub shell: clap_complete::Shell,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct Man {
+    pub dir: PathBuf,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -6,9 +6,11 @@ mod client;
 mod cluster;
 mod config;
 mod image;
+mod manual;
 mod options;
 mod rbd_io;
 mod remove;
+mod service;
 mod store;
 mod tell;
 mod up;
@@ -36,6 +38,8 @@ fn main() -> ExitCode {
             | args::Command::Image(_)
             | args::Command::RbdIo(_)
             | args::Command::Tell(_)
+            | args::Command::Completion(_)
+            | args::Command::Man(_)
     );
     init_log(args.verbose, if quiet { "warn" } else { "info" });
     let done = match &args.command {
@@ -52,6 +56,8 @@ fn main() -> ExitCode {
         args::Command::Image(a) => image::run(a),
         args::Command::RbdIo(a) => rbd_io::run(a),
         args::Command::Tell(a) => tell::run(a),
+        args::Command::Completion(a) => manual::completion(a),
+        args::Command::Man(a) => manual::pages(a),
         args::Command::Store(a) => return store::run(a),
     };
     match done {
