@@ -94,7 +94,7 @@ mod tests {
             objects: 1,
         };
         let pg = |seed| SPgId::replicated(PgId::new(1, seed));
-        let mut all = vec![
+        let mut all = [
             (need(2, false), pg(0)),
             (need(1, true), pg(1)),
             (need(1, false), pg(2)),
