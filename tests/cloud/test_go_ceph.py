@@ -1,6 +1,6 @@
-"""go-ceph, the library under ceph-csi, Rook and many operators: its own tests of rados and rbd, unmodified.
+"""go-ceph, the library under ceph-csi, Rook and many operators: its own tests of rados, rbd and cephfs, unmodified.
 
-The version is pinned by go-ceph/go.mod and go.sum; the tests are built once, against Debian's librados and librbd, and kept
+The version is pinned by go-ceph/go.mod and go.sum; the tests are built once, against Debian's libraries, and kept
 under SKEP_CACHE. Needs a Go that is new enough for it.
 """
 import os
@@ -12,6 +12,7 @@ import pytest
 from skeptest.cluster import external
 from skeptest.debian import cache
 from skeptest.gtest import Case
+from skeptest.mounts import make_volume
 from skeptest.run import run
 from skeptest.suites import judge, write_down
 
@@ -46,8 +47,9 @@ def built(package):
         for name in ('go.mod', 'go.sum'):
             shutil.copy(os.path.join(HERE, 'go-ceph', name), folder)
         env = {'GOFLAGS': '-mod=mod', 'GOTOOLCHAIN': 'local'}
-        # Debian's libraries are of release pacific.
-        run([program, 'test', '-c', '-tags', 'pacific', '-o', binary, MODULE + '/' + package],
+        # Debian's libraries are of release pacific; the tests of cephfs do not compile without what go-ceph calls a preview.
+        tags = 'pacific,ceph_preview' if package == 'cephfs' else 'pacific'
+        run([program, 'test', '-c', '-tags', tags, '-o', binary, MODULE + '/' + package],
             env=env, cwd=folder, timeout=BUILD_S)
     return binary
 
@@ -84,3 +86,19 @@ def test_go_ceph(package, cluster, tmp_path):
     assert 'panic: test timed out' not in r.out, r.out[-3000:]
     if not external():
         judge(suite, cases, FAILS, FLAKY)
+
+
+@pytest.mark.long
+@pytest.mark.own
+def test_go_ceph_cephfs(own, tmp_path):
+    """On a server of its own, since they mount whichever file system is the first."""
+    binary, skep = built('cephfs'), own(auth='none').start()
+    for name in ('cephfs', 'second'):
+        make_volume(skep, name)
+    server = next(iter(skep.ceph_json('fs', 'get', 'cephfs')['mdsmap']['info'].values()))['name']
+    env = {**skep.env(), 'CEPH_VERSION': 'pacific', 'GO_CEPH_TEST_MDS_NAME': server, 'GO_CEPH_TEST_ALT_FS_NAME': 'second'}
+    r = run([binary, '-test.v', '-test.timeout', '%ds' % RUN_S], env=env, cwd=tmp_path, timeout=RUN_S + 60, check=None)
+    cases = cases_of(r.out)
+    write_down('go-ceph/cephfs', VERSION, cases, FAILS + FLAKY)
+    assert 'panic: ' not in r.out, r.out[-6000:]
+    judge('go-ceph/cephfs', cases, FAILS, FLAKY)

@@ -76,6 +76,19 @@ def test_links(dirs):
     fails(errno.EPERM, os.link, a, a / 'dir')
 
 
+def test_what_a_listing_says_is_not_the_last_word(dirs):
+    """A client took the version of an entry and not its attributes, and so no later ones of that version."""
+    a, b = dirs
+    (a / 'f').write_text('x')
+    assert os.stat(b / 'f').st_nlink == 1
+    os.link(a / 'f', a / 'g')
+    with open(a / 'f', 'a') as f:
+        f.write('yz')
+    assert sorted(os.listdir(b)) == ['f', 'g']
+    s = os.stat(b / 'f')
+    assert (s.st_nlink, s.st_size) == (2, 3)
+
+
 def test_attributes(dirs):
     a, b = dirs
     (a / 'f').write_text('x')
@@ -113,6 +126,26 @@ def test_appends_and_sizes_are_seen_by_the_other(dirs):
             f.write(b'%d' % i)
             assert os.stat(b / 'f').st_size == i + 1
         assert (b / 'f').read_bytes() == b'01234'
+
+
+def test_a_directory_that_another_changes_is_listed_again_and_again(dirs):
+    """ceph-fuse aborts where it took a directory for complete and is shown another one, and nothing told it that."""
+    a, b = dirs
+    names = []
+    for i in range(12):
+        (a / ('n%d' % i)).touch()
+        names.append('n%d' % i)
+        assert sorted(os.listdir(b)) == sorted(names)
+        if i % 3 == 2:
+            os.unlink(a / names.pop(0))
+            os.rename(a / names.pop(0), a / ('m%d' % i))
+            names.append('m%d' % i)
+            assert sorted(os.listdir(b)) == sorted(names)
+    for n in names:
+        os.unlink(a / n)
+    assert os.listdir(b) == []
+    (a / 'last').touch()
+    assert os.listdir(b) == ['last']
 
 
 def test_a_directory_of_many_names(dirs):

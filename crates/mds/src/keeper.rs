@@ -6,8 +6,9 @@
 //! Not here: when what is done ([`crate::machine`]).
 
 use crate::Error;
+use crate::backtrace;
 use crate::journal::{self, Head};
-use crate::machine::{Event, PageRead, Read, Start, Write};
+use crate::machine::{Event, PageRead, Read, Start, Trace, Write};
 use crate::place::{self, Fragment};
 use crate::row::{self, Job, Key, Row, job};
 use bytes::Bytes;
@@ -389,6 +390,23 @@ impl Keeper {
         .await
     }
 
+    /// The object is made where there is none. Of a pool that is no more nothing is to be found.
+    pub async fn trace(&self, t: Trace) -> Result<Event, Error> {
+        let io = self.pool(t.pool, &t.namespace, t.snap_seq, &t.snaps);
+        self.insist(&t.object, || async {
+            let op = writing()
+                .create(false)
+                .set_xattr(backtrace::LAYOUT, &t.layout)
+                .set_xattr(backtrace::PARENT, &t.parent);
+            match io.operate(&t.object, op).await.and_then(|r| r.done()) {
+                Err(e) if e.is_not_found() => Ok(()),
+                done => done.map(drop),
+            }
+        })
+        .await?;
+        Ok(Event::Traced { ino: t.ino })
+    }
+
     // Jobs
 
     pub async fn job(&self, id: u64, j: Arc<Job>) -> Result<Event, Error> {
@@ -415,9 +433,13 @@ impl Keeper {
     }
 
     fn data(&self, j: &Job) -> IoCtx {
-        let mut io = self.client.pool_by_id(PoolId::from(j.layout.pool));
-        io.set_namespace(j.pool_ns.clone());
-        if let Ok(context) = SnapContext::new(j.snap_seq, j.snaps.clone()) {
+        self.pool(PoolId::from(j.layout.pool), &j.pool_ns, j.snap_seq, &j.snaps)
+    }
+
+    fn pool(&self, id: PoolId, namespace: &str, snap_seq: u64, snaps: &[u64]) -> IoCtx {
+        let mut io = self.client.pool_by_id(id);
+        io.set_namespace(namespace.to_string());
+        if let Ok(context) = SnapContext::new(snap_seq, snaps.to_vec()) {
             io.set_snap_context(context);
         }
         io
@@ -472,7 +494,9 @@ impl Keeper {
             Fragment::all(bits, split).chain(begun),
             |keeper, fragment| async move { keeper.remove(&keeper.rows, &fragment.object(ino)).await },
         )
-        .await
+        .await?;
+        // Its backtrace.
+        self.remove(&self.rows, &place::data_object(ino, 0)).await
     }
 
     /// Where the last byte is that a writer left.

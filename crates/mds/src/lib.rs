@@ -6,6 +6,7 @@
 //! Not here: who is given a rank, maps, `ceph fs` commands (`mon`, `cluster`, `node`).
 
 pub mod access;
+pub mod backtrace;
 pub mod config;
 pub mod journal;
 pub mod keeper;

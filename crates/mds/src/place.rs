@@ -111,11 +111,12 @@ pub fn of(key: &Key, dir: Option<&Inode>) -> (String, Bytes) {
         Key::Realm(ino) => ("skep.realms".into(), hex(&[*ino])),
         Key::Writing(ino) => ("skep.writing".into(), hex(&[*ino])),
         Key::Counters => ("skep.counters".into(), hex(&[0])),
+        Key::Trace(ino) => ("skep.traces".into(), hex(&[*ino])),
     }
 }
 
 /// Tables that are read whole at the start.
-pub const WHOLE: [&str; 8] = [
+pub const WHOLE: [&str; 9] = [
     "skep.sessions",
     "skep.done",
     "skep.flushed",
@@ -124,6 +125,7 @@ pub const WHOLE: [&str; 8] = [
     "skep.realms",
     "skep.writing",
     "skep.counters",
+    "skep.traces",
 ];
 
 fn hex(numbers: &[u64]) -> Bytes {
@@ -153,6 +155,7 @@ pub fn key_of(object: &str, key: &[u8]) -> Option<Key> {
         "skep.realms" => Key::Realm(number(0)?),
         "skep.writing" => Key::Writing(number(0)?),
         "skep.counters" => Key::Counters,
+        "skep.traces" => Key::Trace(number(0)?),
         _ => return None,
     })
 }

@@ -53,6 +53,8 @@ pub enum Key {
     /// A file that clients may be writing: its size may be behind its objects.
     Writing(u64),
     Counters,
+    /// Its object does not say its name yet.
+    Trace(u64),
 }
 
 impl Key {
@@ -103,6 +105,7 @@ impl Encode for Key {
             Self::Realm(ino) => numbered(w, 8, &[*ino]),
             Self::Writing(ino) => numbered(w, 10, &[*ino]),
             Self::Counters => w.u8(9),
+            Self::Trace(ino) => numbered(w, 16, &[*ino]),
         }
     }
 }
@@ -139,6 +142,7 @@ impl Decode for Key {
             8 => Self::Realm(r.u64()?),
             10 => Self::Writing(r.u64()?),
             9 => Self::Counters,
+            16 => Self::Trace(r.u64()?),
             _ => return Err(r.invalid("unknown kind of row")),
         })
     }
@@ -387,7 +391,9 @@ impl Row {
             Key::Dentry { .. } => Self::Dentry(Dentry::from_bytes(b)?),
             Key::Session(_) => Self::Session(Arc::new(SessionRow::from_bytes(b)?)),
             Key::Done { .. } => Self::Done(u64::from_bytes(b)?),
-            Key::Flushed { .. } | Key::Stray(_) | Key::Realm(_) | Key::Writing(_) => Self::Mark,
+            Key::Flushed { .. } | Key::Stray(_) | Key::Realm(_) | Key::Writing(_) | Key::Trace(_) => {
+                Self::Mark
+            }
             Key::Job(_) => Self::Job(Arc::new(Job::from_bytes(b)?)),
             Key::Counters => Self::Counters(Counters::from_bytes(b)?),
         })

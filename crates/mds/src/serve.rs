@@ -402,6 +402,7 @@ impl<M: Membership + 'static> Shell<M> {
                 Effect::Split { dir, fragment } => keeper.split(dir, fragment).await,
                 Effect::Trim { first, next_tx, gone } => keeper.trim(first, next_tx, gone).await,
                 Effect::Job { id, job } => keeper.job(id, job).await,
+                Effect::Trace(trace) => keeper.trace(*trace).await,
                 Effect::Fence { client, addr } => match membership.fence(addr).await {
                     Ok(epoch) => Ok(Event::Fenced { client, epoch }),
                     Err(lost) => Err(lost.into()),

@@ -146,6 +146,10 @@ impl Table {
         self.dirty.remove(&(cell.dirty, key.clone()));
         if cell.tx == tx {
             cell.dirty = 0;
+            // What the tables that are read whole do not hold is not there.
+            if cell.row.is_none() && !matches!(key, Key::Inode { .. } | Key::Dentry { .. }) {
+                self.forget(key);
+            }
         } else {
             // Changed since: by something behind that transaction.
             cell.dirty = tx + 1;
@@ -234,6 +238,7 @@ impl Table {
             let movable = match key {
                 Key::Inode { .. } => true,
                 Key::Dentry { dir, .. } => self.dirs.get(dir).is_none_or(|d| d.reads == 0),
+                Key::Trace(_) => true,
                 _ => false,
             };
             if !movable || cell.dirty > 0 || pinned(key) {
@@ -299,6 +304,18 @@ mod tests {
         (0..3).for_each(|_| t.evict(0, 100, |_| false));
         assert_eq!(t.get(&key(1)), None);
         assert_eq!(t.bytes(), 0);
+    }
+
+    #[test]
+    fn what_is_no_more_in_a_table_that_is_read_whole_takes_no_memory() {
+        let mut t = Table::default();
+        let key = Key::Done { client: 1, tid: 2 };
+        t.put(1, key.clone(), Some(Row::Done(0)));
+        t.put(2, key.clone(), None);
+        t.written(&key, 1);
+        assert_eq!(t.count(), 1);
+        t.written(&key, 2);
+        assert_eq!((t.count(), t.bytes(), t.dirty_len()), (0, 0, 0));
     }
 
     #[test]

@@ -9,7 +9,9 @@
 use super::parts::caps::{Cap, Frozen, InodeCaps};
 use super::{ClientId, Machine, Request, Result, Stop, Tx};
 use crate::row::{Inode, Key, Row};
-use messages::fs::{CapBody, CapItem, CapStat, MClientCapRelease, MClientCaps, Release, cap, cap_op};
+use messages::fs::{
+    CapBody, CapItem, CapStat, InodeStat, MClientCapRelease, MClientCaps, Release, cap, cap_op,
+};
 use messages::mon::Body;
 
 impl Machine {
@@ -55,7 +57,34 @@ impl Machine {
             seq: cap.last_sent,
             mseq: 0,
             realm: 0,
-            flags: 1,
+            flags: super::reply::AUTHORITY,
+        }
+    }
+
+    /// Whoever changes the directory goes first; or who lists it again and again would keep him waiting.
+    pub(crate) fn may_lend(&mut self, r: &Request, ino: u64) -> Result<()> {
+        match self.caps.get_mut(&ino) {
+            Some(ic) if ic.frozen_for(r.client) & cap::FS != 0 => {
+                ic.wait(r.id);
+                Err(Stop::Wait)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A listing begins with Fs, which is taken back behind the answer. A client marks a directory that it has listed as complete, and
+    /// only gaining Fs clears that mark: without it ceph-fuse 16.2 aborts where the next listing shows something else.
+    pub(crate) fn lend_listing(&mut self, client: ClientId, stat: &mut InodeStat) {
+        let Some(ic) = self.caps.get_mut(&stat.ino) else {
+            return;
+        };
+        if ic.forbidden(client) & cap::FS != 0 {
+            return;
+        }
+        if let Some(cap) = ic.holders.get_mut(&client) {
+            cap.pending |= cap::FS;
+            cap.issued |= cap::FS;
+            stat.cap.caps |= cap::FS;
         }
     }
 
@@ -174,11 +203,13 @@ impl Machine {
                 cap.issued |= given;
                 cap_op::GRANT
             } else {
+                self.grow(client, ino);
                 continue;
             };
             cap.last_sent += 1;
             let cap = cap.clone();
             self.send_cap(client, &inode, &cap, op);
+            self.grow(client, ino);
         }
     }
 
@@ -274,8 +305,9 @@ impl Machine {
         }
         // Also in a message that flushes: the client does not ask a second time.
         if m.body.max_size > 0 {
-            self.grow(client, ino, m.body.max_size);
+            cap.room = m.body.max_size;
         }
+        self.grow(client, ino);
         self.wake(ino);
         self.writers_gone(ino);
     }
@@ -327,20 +359,22 @@ impl Machine {
         self.send_counted(client, ack.message(tid));
     }
 
-    /// A writer needs room up to `size`.
-    fn grow(&mut self, client: ClientId, ino: u64, size: u64) {
+    /// Gives a writer the room that it needs. It asks once, also while it may not write: then it is given the room with the right.
+    fn grow(&mut self, client: ClientId, ino: u64) {
         let Some(inode) = self.cached(ino) else { return };
         let limit = self.place.settings.max_file_size;
-        let holds = |c: &Cap| c.pending & cap::FW != 0;
-        let writes = self
-            .caps
-            .get(&ino)
-            .and_then(|ic| ic.holders.get(&client))
-            .is_some_and(holds);
-        if !writes || size > limit {
+        let Some(cap) = self.caps.get_mut(&ino).and_then(|ic| ic.holders.get_mut(&client)) else {
+            return;
+        };
+        if cap.room == 0 || cap.pending & cap::FW == 0 {
             return;
         }
-        if inode.max_size < size {
+        let size = std::mem::take(&mut cap.room);
+        if size > limit {
+            return;
+        }
+        // More than it asked for: one that has just that does not ask again after a truncation.
+        if inode.max_size <= size {
             let mut changed = Inode::clone(&inode);
             changed.max_size = room_for(&inode, size).min(round_up(limit, &inode));
             let mut tx = Tx::default();

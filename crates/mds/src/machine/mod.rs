@@ -22,6 +22,7 @@ mod session;
 mod state;
 mod sums;
 mod told;
+mod traces;
 mod write_back;
 
 #[cfg(test)]
@@ -29,6 +30,7 @@ mod tests;
 
 pub use parts::events::{Effect, Event, Now, Options};
 pub use parts::loads::{PageRead, Read};
+pub use parts::traces::Trace;
 pub use parts::tx::{ClientId, Conn, Start};
 pub use parts::writes::Write;
 pub use state::Machine;
@@ -80,6 +82,7 @@ impl Machine {
                 (Key::Stray(ino), _) => drop(self.strays.insert(ino)),
                 (Key::Realm(ino), _) => drop(self.realms.insert(ino)),
                 (Key::Writing(ino), _) => drop(self.writing.insert(ino)),
+                (Key::Trace(ino), _) => self.traces.mark(ino, self.now.monotonic),
                 (Key::Inode { ino, .. }, Row::Inode(i)) if !i.untold.is_zero() => {
                     self.untold.insert(ino);
                 }
@@ -102,6 +105,7 @@ impl Machine {
             Event::Split { dir } => self.has_split(dir),
             Event::Trimmed => self.wb.trimming = false,
             Event::JobDone { id, size } => self.job_done(id, size),
+            Event::Traced { ino } => self.traced(ino),
             Event::Fenced { client, epoch } => self.fenced(client, epoch),
             Event::Assigned(place) => self.place = place,
             Event::Pools(names) => self.pool_names = names,
@@ -181,6 +185,7 @@ impl Machine {
         self.look_after_sessions();
         self.recall();
         self.look_after_reconnect();
+        self.look_after_traces();
         self.write_back();
         self.evict();
     }

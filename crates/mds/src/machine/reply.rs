@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 /// The hash by which directories are ordered, as clients name it.
 const DIR_HASH: u8 = 2;
+/// Flag of a capability in a reply.
+pub(crate) const AUTHORITY: u8 = 1;
 
 impl Machine {
     /// As it is now, with a capability.
@@ -22,7 +24,16 @@ impl Machine {
     pub(crate) fn stat_listed(&mut self, client: ClientId, inode: &Inode) -> InodeStat {
         match self.options.caching {
             true => self.stat(client, inode),
-            false => stat_of(inode, NOSNAP, CapStat::default()),
+            // Said with authority, also without a capability: a client that does not believe it takes its version all the same, and then
+            // takes what is said with that version for known.
+            false => stat_of(
+                inode,
+                NOSNAP,
+                CapStat {
+                    flags: AUTHORITY,
+                    ..CapStat::default()
+                },
+            ),
         }
     }
 

@@ -7,6 +7,7 @@ use super::parts::locks::FileLocks;
 use super::parts::reconnecting::Reconnecting;
 use super::parts::request::{Request, RequestId};
 use super::parts::sessions::{Session, Sessions};
+use super::parts::traces::Traces;
 use super::parts::tx::{ClientId, Conn, Result, Start, Stop, Tx};
 use super::parts::writes::WriteBack;
 use crate::journal::Batch;
@@ -53,6 +54,7 @@ pub struct Machine {
     pub(crate) strays: BTreeSet<u64>,
     pub(crate) realms: BTreeSet<u64>,
     pub(crate) writing: BTreeSet<u64>,
+    pub(crate) traces: Traces,
     pub(crate) reconnecting: Option<Reconnecting>,
     /// When clients were last asked to give back.
     pub(crate) recalled: Duration,
@@ -104,6 +106,7 @@ impl Machine {
             strays: BTreeSet::new(),
             realms: BTreeSet::new(),
             writing: BTreeSet::new(),
+            traces: Traces::default(),
             reconnecting: None,
             recalled: Duration::ZERO,
             pool_names: BTreeMap::new(),

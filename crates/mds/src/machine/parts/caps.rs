@@ -15,6 +15,8 @@ pub struct Cap {
     pub last_sent: u32,
     /// Of the last reply that carried it.
     pub last_issue: u32,
+    /// It needs room up to here, and has not heard yet that it has it; 0: none.
+    pub room: u64,
     /// Since when something is being revoked.
     pub revoked_at: Option<std::time::Duration>,
 }

@@ -1,6 +1,7 @@
 //! What goes into the machine, and what comes out.
 
 use super::loads::{PageRead, Read};
+use super::traces::Trace;
 use super::tx::{ClientId, Conn};
 use super::writes::Write;
 use crate::membership::{Assigned, MdsState};
@@ -53,6 +54,10 @@ pub enum Event {
     JobDone {
         id: u64,
         size: Option<u64>,
+    },
+    /// An object says where its inode is.
+    Traced {
+        ino: u64,
     },
     Fenced {
         client: ClientId,
@@ -108,6 +113,8 @@ pub enum Effect {
         id: u64,
         job: Arc<Job>,
     },
+    /// Writes a backtrace.
+    Trace(Box<Trace>),
     Fence {
         client: ClientId,
         addr: EntityAddr,

@@ -7,5 +7,6 @@ pub mod locks;
 pub mod reconnecting;
 pub mod request;
 pub mod sessions;
+pub mod traces;
 pub mod tx;
 pub mod writes;

@@ -129,6 +129,7 @@ impl Machine {
         tx.inode(changed);
         let dentry = Dentry { ino, first, is_dir };
         tx.put(Key::dentry(dir.ino, &named.name), Row::Dentry(dentry));
+        self.mark_trace(&mut tx, &inode);
         tx.inode(inode);
         self.commit_request(r, tx, ino);
         if is_dir {

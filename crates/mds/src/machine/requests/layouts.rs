@@ -2,8 +2,8 @@
 
 use super::{Answer, Request};
 use crate::access::Wish;
-use crate::machine::{Machine, Result, Tx};
-use crate::row::{Inode, Key, ROOT, Row};
+use crate::machine::{Machine, Result, Stop, Tx};
+use crate::row::{Inode, Job, Key, ROOT, Row, job};
 use bytes::Bytes;
 use messages::fs::Layout;
 use types::Errno;
@@ -168,12 +168,36 @@ impl Machine {
         if inode.is_file() && (inode.size > 0 || inode.truncate_seq > 1) {
             return Err(Errno::ENOTEMPTY.into());
         }
+        if self.traces.is_running(inode.ino) {
+            // It would be written where the object was.
+            self.caps.entry(inode.ino).or_default().wait(r.id);
+            return Err(Stop::Wait);
+        }
         let mut changed = Inode::clone(&inode);
         (changed.layout, changed.pool_ns) = (layout, ns);
         if changed.max_size > 0 {
             changed.max_size = Self::first_room(&changed);
         }
-        self.commit_changed(r, &inode, changed)
+        let mut tx = Tx::default();
+        self.mark_trace(&mut tx, &changed);
+        let moved = (inode.layout.pool, &inode.pool_ns) != (changed.layout.pool, &changed.pool_ns);
+        if inode.is_file() && moved {
+            // The empty object that says its name, or that a client tried its rights by, is not found any more.
+            let (snap_seq, snaps) = self.snap_context(&inode);
+            let purge = Job {
+                kind: job::PURGE,
+                ino: inode.ino,
+                layout: inode.layout,
+                pool_ns: inode.pool_ns.clone(),
+                snap_seq,
+                snaps,
+                ..Job::default()
+            };
+            self.new_job(&mut tx, purge);
+        }
+        let answer = self.commit_changed_with(r, &inode, changed, tx)?;
+        self.start_jobs();
+        Ok(answer)
     }
 
     fn set_quota(&mut self, r: &mut Request, inode: &Inode, name: &str, text: &str) -> Result<Answer> {

@@ -69,7 +69,8 @@ impl Machine {
             self.requests.insert(r.id, r);
             return;
         }
-        if changes && self.wb.is_full() {
+        let traces_are_full = self.state == MdsState::Active && self.traces.is_full();
+        if changes && (self.wb.is_full() || traces_are_full) {
             self.wb.waiting.push(r.id);
             self.requests.insert(r.id, r);
             return;

@@ -167,6 +167,8 @@ impl Machine {
             left.links.clear();
             tx.put(Key::Stray(left.ino), Row::Mark);
             self.strays.insert(left.ino);
+        } else if was_first {
+            self.mark_trace(tx, &left);
         }
         tx.inode(left);
         Ok(gone)
@@ -181,7 +183,7 @@ impl Machine {
             self.prefetch(vec![Key::inode(ino)]);
             return;
         };
-        if self.probing(ino) {
+        if self.probing(ino) || self.traces.is_running(ino) {
             return;
         }
         let mut tx = Tx::default();

@@ -69,6 +69,9 @@ impl Machine {
             return self.readdir_in_snap(&at, from, &limits);
         }
         self.realms_of(&at.inode)?;
+        if from.is_none() {
+            self.may_lend(r, at.inode.ino)?;
+        }
         let names = self.live_names(at.inode.ino, &from, &limits)?;
         let missing: Vec<Key> = names
             .entries
@@ -86,6 +89,11 @@ impl Machine {
             entries.push((name, Self::no_lease(), stat));
         }
         let mut answer = self.target(r, &at.inode);
+        if from.is_none()
+            && let Some(stat) = &mut answer.trace.target
+        {
+            self.lend_listing(r.client, stat);
+        }
         answer.extra = listing(&entries, flags(from.is_none(), names.end));
         Ok(answer)
     }

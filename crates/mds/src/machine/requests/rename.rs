@@ -133,7 +133,7 @@ impl Machine {
         tx.remove(Key::dentry(old_dir.ino, &m.from.name));
         tx.put(Key::dentry(new_dir.ino, &m.to.name), Row::Dentry(dentry));
         let ino = inode.ino;
-        tx.inode(inode);
+        self.put_named(&mut tx, inode, is_first);
         self.commit_request(r, tx, 0);
         if let Some(gone) = gone {
             self.purge_if_stray(gone);

@@ -67,13 +67,18 @@ impl Machine {
     }
 
     /// One inode that a request changed, and its answer.
-    pub(crate) fn commit_changed(
+    pub(crate) fn commit_changed(&mut self, r: &mut Request, old: &Inode, changed: Inode) -> Result<Answer> {
+        self.commit_changed_with(r, old, changed, Tx::default())
+    }
+
+    /// With what else is changed in the same step.
+    pub(crate) fn commit_changed_with(
         &mut self,
         r: &mut Request,
         old: &Inode,
         mut changed: Inode,
+        mut tx: Tx,
     ) -> Result<Answer> {
-        let mut tx = Tx::default();
         self.keep_inode(&mut tx, old)?;
         super::attributes::touched(&mut changed, r.stamp());
         tx.inode(changed);

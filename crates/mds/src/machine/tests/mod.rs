@@ -2,6 +2,8 @@
 
 mod crash;
 mod lost;
+mod room;
+mod traces;
 mod world;
 
 use super::*;

@@ -30,6 +30,7 @@ pub struct Pool {
     pub segments: BTreeMap<u64, Vec<u8>>,
     pub head: Option<Bytes>,
     pub jobs: Vec<Job>,
+    pub traces: BTreeMap<u64, Trace>,
 }
 
 impl Pool {
@@ -259,6 +260,11 @@ impl World {
                 }
                 let size = (job.kind == job::PROBE).then_some(job.from);
                 self.apply(Event::JobDone { id, size });
+            }
+            Effect::Trace(t) => {
+                let ino = t.ino;
+                self.pool.traces.insert(ino, *t);
+                self.apply(Event::Traced { ino });
             }
             Effect::Fence { client, .. } => {
                 self.fenced.push(client);
@@ -557,7 +563,7 @@ impl World {
                 last = String::from_utf8(r.blob().unwrap().to_vec()).unwrap();
                 let _: messages::fs::LeaseStat = r.get().unwrap();
                 let stat: messages::fs::InodeStat = r.get().unwrap();
-                assert_eq!(stat.snapid, NOSNAP);
+                assert_eq!((stat.snapid, stat.cap.flags), (NOSNAP, 1));
                 all.push(last.clone());
             }
             assert!(r.is_empty());

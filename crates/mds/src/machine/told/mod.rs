@@ -232,7 +232,12 @@ impl Machine {
                 tid: c.tid,
                 form: Form::Plain,
             };
-            self.answer_told(asker, Err((Errno::EINVAL, "invalid json".into())));
+            let said = c
+                .cmd
+                .first()
+                .map(|b| String::from_utf8_lossy(b).into_owned())
+                .unwrap_or_default();
+            self.answer_told(asker, Err((Errno::EINVAL, format!("unparseable JSON {said}"))));
             return Ok(());
         };
         let asker = Asker {

@@ -1,0 +1,56 @@
+//! How far a writer may write without asking.
+
+use super::*;
+use crate::row::ROOT;
+use messages::fs::{CapBody, MClientCaps, cap_op};
+
+fn asks_for_room(w: &mut World, id: u64, ino: u64, size: u64) {
+    let record = w.clients[&id].caps[&ino].clone();
+    let m = MClientCaps {
+        op: cap_op::UPDATE,
+        ino,
+        cap_id: record.cap_id,
+        seq: w.clients[&id].seqs[&ino],
+        caps: record.issued,
+        wanted: record.wanted,
+        body: CapBody {
+            max_size: size,
+            ..CapBody::default()
+        },
+        ..MClientCaps::default()
+    };
+    w.say(id, m.message(0));
+}
+
+/// It asks once; a wish that is not heard is a write that never ends.
+#[test]
+fn who_asks_while_the_file_is_cut_is_given_room_afterwards() {
+    let mut w = world();
+    let f = w.make(1, ROOT, "f");
+    let size = |size| SetAttr {
+        mask: setattr::SIZE,
+        size,
+        ..SetAttr::default()
+    };
+    w.call(2, op::SETATTR, (f, ""), (0, ""), Args::of_setattr(&size(9 << 20)));
+    w.ask(2, op::SETATTR, (f, ""), (0, ""), Args::of_setattr(&size(0)));
+    while !matches!(w.effects.front(), Some(Effect::Job { .. })) {
+        assert!(w.step());
+    }
+    asks_for_room(&mut w, 1, f, 200_000);
+    assert_eq!(w.m.cached(f).unwrap().max_size, 0);
+    w.settle();
+    assert!(w.m.cached(f).unwrap().max_size > 200_000);
+    assert_ne!(w.m.caps[&f].holders[&1].pending & cap::FW, 0);
+}
+
+/// A client that is given exactly what it asked for does not ask again when the file has become shorter.
+#[test]
+fn room_is_more_than_what_was_asked_for() {
+    let mut w = world();
+    let f = w.make(1, ROOT, "f");
+    let has = w.m.cached(f).unwrap().max_size;
+    asks_for_room(&mut w, 1, f, has);
+    w.settle();
+    assert!(w.m.cached(f).unwrap().max_size > has);
+}
