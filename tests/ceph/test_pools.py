@@ -1,5 +1,7 @@
 """`ceph osd pool ...`: life of a pool, its options, applications, snapshots, quotas; and the messages
 and exit codes of Ceph 16.2 for what is wrong."""
+import json
+
 import pytest
 
 from skeptest.cluster import unique
@@ -104,3 +106,43 @@ def test_pg_num_as_asked_for(cluster):
         assert len(cluster.rados(name, 'ls').out.split()) == 10
     finally:
         cluster.drop_pool(name)
+
+
+@pytest.fixture
+def rule(cluster):
+    """A rule in which an OSD that falls out moves no other copy ("indep"), over single OSDs."""
+    rule = unique('rule')
+    cluster.ceph('osd', 'crush', 'rule', 'create-simple', rule, 'default', 'osd', 'indep')
+    yield rule
+    cluster.ceph('osd', 'crush', 'rule', 'rm', rule)
+
+
+def test_copies_by_an_indep_rule(cluster, rule, name, tmp_path):
+    # As the real one's: of copies, for 3 to 20 of them.
+    dump = cluster.ceph_json('osd', 'crush', 'rule', 'dump', rule)
+    ops = [step['op'] for step in dump['steps']]
+    assert ops == ['set_chooseleaf_tries', 'set_choose_tries', 'take', 'choose_indep', 'emit']
+    assert (dump['type'], dump['min_size'], dump['max_size']) == (1, 3, 20)
+    # With fewer a client would find no place at all.
+    small = 'Error EINVAL: pool size is smaller than the crush rule min size'
+    create = ('osd', 'pool', 'create', name, '8', '8', 'replicated')
+    assert said(cluster, 22, *create, rule, '--size', '2') == small
+    cluster.ceph(*create, 'replicated_rule', '--size', '2')
+    assert said(cluster, 22, 'osd', 'pool', 'set', name, 'crush_rule', rule) == small
+    cluster.ceph('osd', 'pool', 'set', name, 'size', '3')
+    cluster.ceph('osd', 'pool', 'set', name, 'crush_rule', rule)
+    assert said(cluster, 22, 'osd', 'pool', 'set', name, 'size', '2') == small
+    for n in range(20):
+        cluster.rados(name, 'put', 'o%d' % n, '-', stdin=b'x%d' % n)
+    assert sorted(cluster.rados(name, 'ls').out.split()) == sorted('o%d' % n for n in range(20))
+    assert cluster.rados(name, 'get', 'o7', '-').out == 'x7'
+    # Ceph's own tool, from our map, places as we do.
+    cluster.ceph('osd', 'getmap', '-o', tmp_path / 'map')
+    pool = cluster.pool_number(name)
+    theirs = cluster.run('osdmaptool', tmp_path / 'map', '--test-map-pgs-dump', '--pool', pool).out
+    for line in theirs.splitlines():
+        if line.startswith('%d.' % pool):
+            pg, up = line.split('\t')[:2]
+            mapped = cluster.ceph_json('pg', 'map', pg)
+            assert mapped['up'] == json.loads(up), line
+    assert theirs.count('\n%d.' % pool) + theirs.startswith('%d.' % pool) == 8

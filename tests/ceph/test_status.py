@@ -228,3 +228,17 @@ def test_tell_version(cluster):
     assert out.count('osd.') == 3, out
     r = cluster.ceph('tell', 'osd.99', 'version', check=None)
     assert r.returncode == 2 and 'ENOENT' in r.err, r
+
+
+def test_a_manager_that_fails_alone_begins_anew(cluster):
+    was = cluster.ceph_json('mgr', 'stat')
+    assert was['available'] and was['num_standby'] == 0
+    r = cluster.ceph('mgr', 'fail', 'zz')
+    assert (r.out + r.err).strip() == "Daemon not found 'zz', already failed?"
+    assert cluster.ceph_json('mgr', 'stat') == was
+    cluster.ceph('mgr', 'fail')
+    wait_until(lambda: cluster.ceph_json('mgr', 'stat')['available'], 60, what='the manager to be there again')
+    now = cluster.ceph_json('mgr', 'stat')
+    assert now['active_name'] == was['active_name'] and now['epoch'] >= was['epoch'] + 2, now
+    # What the manager answers is answered.
+    assert cluster.ceph_json('pg', 'stat')['pg_ready'] is True

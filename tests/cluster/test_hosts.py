@@ -101,6 +101,17 @@ def test_three_machines_are_one_cluster(hosts):
     for host in group:
         wait_until(lambda: '16' in host.ceph('config', 'get', 'mon', 'osd_pool_default_pg_num').out, 20,
                    what='the setting at %s' % host.name)
+    # The manager's part goes from one to the next, and who lost it stands by again.
+    for _ in range(2):
+        was = a.ceph_json('mgr', 'dump')
+        assert len(was['standbys']) == 2, was
+        a.ceph('mgr', 'fail')
+        now = a.ceph_json('mgr', 'dump')
+        assert now['available'] and now['active_name'] in [s['name'] for s in was['standbys']], now
+        for host in group:
+            assert host.ceph_json('pg', 'stat')['pg_summary']['num_pgs'] >= 32
+        wait_until(lambda: was['active_name'] in [s['name'] for s in a.ceph_json('mgr', 'dump')['standbys']], 60,
+                   what='%s to stand by' % was['active_name'])
 
 
 def test_later_starts_need_no_words_and_grow(hosts):

@@ -53,10 +53,7 @@ LEFT_OUT = (
     (LIBRBD + '*', 'TestLibRBD.ListChildrenTiered', TIERING),
     ('ceph_test_rados_api_watch_notify_pp', 'LibRadosWatchNotifyPPTests/LibRadosWatchNotifyPP.*/1', TIERING),
 )
-FAILS = (
-    ('ceph_test_cls_rbd', 'TestClsRbd.sparsify', 'looks for holes of single bytes; ours are whole blocks of 4 KiB'),
-    (LIBRBD + '*', 'TestInternal.Sparsify', 'looks for holes of single bytes; ours are whole blocks of 4 KiB'),
-)
+FAILS = ()
 
 # Passes or not by chance, on a real Ceph as well.
 FLAKY = (

@@ -6,12 +6,12 @@ use house::source::{Source, all, functions};
 
 /// Lines of the longest file of the product, and of its tests.
 const FILE_LINES_MAX: usize = 786;
-const TEST_FILE_LINES_MAX: usize = 1232;
+const TEST_FILE_LINES_MAX: usize = 1231;
 /// Lines of the longest function of the product.
 const FUNCTION_LINES_MAX: usize = 171;
 /// A function with more lines is long; so many of the product's are.
 const LONG: usize = 60;
-const LONG_FUNCTIONS_MAX: usize = 39;
+const LONG_FUNCTIONS_MAX: usize = 38;
 
 fn ratchet(what: &str, have: usize, most: usize, where_: &str) {
     assert!(

@@ -695,11 +695,10 @@ fn new_pools_get_the_flags_that_were_asked_for() {
         rig.change(1, |_| Changes::one(set.clone()));
     }
     rig.pool_op(1, PoolOpKind::Create, 0, "p", 0);
-    let state = rig.state();
-    let id = state.osdmap.pool_by_name("p").unwrap();
-    let pool = state.osdmap.pool(id).unwrap();
+    let map = rig.state().osdmap.clone();
+    let id = map.pool_by_name("p").unwrap();
     let all = pool_flag::NODELETE | pool_flag::NOPGCHANGE | pool_flag::NOSIZECHANGE;
-    assert_eq!(pool.flags & all, all);
+    assert_eq!(map.pool(id).unwrap().flags & all, all);
     assert_eq!(rig.pool_op(1, PoolOpKind::Delete, id, "delete", 0).0, -1);
 }
 

@@ -1,5 +1,5 @@
 //! How fast this OSD's primaries copy objects to members that are not in sync: a budget of bytes per second, given out
-//! by risk (fewest copies first), that yields to clients.
+//! by risk (what an operator forces, then the fewest copies first), that yields to clients.
 //!
 //! Vocabulary: a *grant* lets a PG take on one object; what it costs comes back as [`Recovery::copied`]. The *profile*
 //! is the operator's `osd_recovery_profile`: gentle, normal or urgent.

@@ -282,10 +282,13 @@ pub mod pg_state {
     pub const ACTIVATING: u64 = 1 << 24;
     pub const PEERED: u64 = 1 << 25;
     pub const SNAPTRIM: u64 = 1 << 26;
+    /// What operators want copied before others.
+    pub const FORCED_RECOVERY: u64 = 1 << 30;
+    pub const FORCED_BACKFILL: u64 = 1 << 31;
     pub const UNKNOWN: u64 = 0;
 
     /// Names in the order in which they are joined ("active+undersized+degraded").
-    pub const NAMES: [(u64, &str); 22] = [
+    pub const NAMES: [(u64, &str); 24] = [
         (STALE, "stale"),
         (CREATING, "creating"),
         (ACTIVE, "active"),
@@ -293,6 +296,7 @@ pub mod pg_state {
         (CLEAN, "clean"),
         (RECOVERY_WAIT, "recovery_wait"),
         (RECOVERING, "recovering"),
+        (FORCED_RECOVERY, "forced_recovery"),
         (DOWN, "down"),
         (RECOVERY_UNFOUND, "recovery_unfound"),
         (UNDERSIZED, "undersized"),
@@ -305,6 +309,7 @@ pub mod pg_state {
         (REPAIR, "repair"),
         (BACKFILL_WAIT, "backfill_wait"),
         (BACKFILLING, "backfilling"),
+        (FORCED_BACKFILL, "forced_backfill"),
         (INCOMPLETE, "incomplete"),
         (PEERED, "peered"),
         (SNAPTRIM, "snaptrim"),

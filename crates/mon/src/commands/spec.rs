@@ -9,6 +9,8 @@ pub type Handler = fn(&Command, &Context<'_>) -> Outcome;
 /// Bits of [`Spec::flags`], as the `ceph` program knows them. Bit 8 ("send it to the manager") is never set:
 /// the monitor answers everything itself.
 pub const NOFORWARD: u32 = 1;
+/// Listed by the real one only to be refused.
+pub const OBSOLETE: u32 = 2;
 pub const DEPRECATED: u32 = 4;
 pub const HIDDEN: u32 = 32;
 

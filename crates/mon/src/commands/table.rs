@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 /// Families in the order of the documentation.
-pub static FAMILIES: [(&str, &[Spec]); 45] = [
+pub static FAMILIES: [(&str, &[Spec]); 46] = [
     ("Cluster", cluster::whole::TABLE),
     ("Health", health::TABLE),
     ("What waits, and for what", doctor::TABLE),
@@ -60,6 +60,7 @@ pub static FAMILIES: [(&str, &[Spec]); 45] = [
     ("Physical devices", modules::device::TABLE),
     ("Other manager modules", modules::unserved::TABLE),
     ("Manager modules that are not here", cluster::away::TABLE),
+    ("Obsolete", cluster::obsolete::TABLE),
 ];
 
 /// What means another thing, or anything at all, only where one monitor is told it.

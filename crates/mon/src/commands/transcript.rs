@@ -487,9 +487,9 @@ fn what_is_not_built_says_so() {
     let c = &mut Cluster::new();
     check(
         c,
-        r#"{"prefix":"mgr fail","who":"x"}"#,
-        -95,
-        "'mgr fail' is not built in skep yet",
+        r#"{"prefix":"mgr fail","who":"zz"}"#,
+        0,
+        "Daemon not found 'zz', already failed?",
     );
     check(
         c,

@@ -6,6 +6,7 @@
 //! becomes part of, and the OSDs merge them (docs/internals/merging.md). What an operator asks for takes no steps.
 
 use crate::policies::survey::Survey;
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use types::osdmap::{Incremental, OsdMap};
 use types::pool::PgPool;
@@ -49,11 +50,22 @@ pub fn next(p: &PgPool, share: f64, part: f64) -> Option<(u32, u32)> {
         return Some((n, n));
     }
     // The groups of the step before are merged first.
-    let merged = p.pg_num == p.pgp_num.max(goal);
-    (p.pgp_num > p.pgp_num_target && merged).then(|| {
-        let span = p.pgp_num - p.pgp_num_target;
-        (p.pg_num, p.pgp_num - groups(p.pgp_num, span))
-    })
+    if p.pg_num != p.pgp_num.max(goal) {
+        return None;
+    }
+    let places = p.pgp_num_target;
+    match p.pgp_num.cmp(&places) {
+        Ordering::Equal => None,
+        Ordering::Greater => {
+            let span = p.pgp_num - places;
+            Some((p.pg_num, p.pgp_num - groups(p.pgp_num, span)))
+        }
+        // It was on its way down, and is wanted larger than it had become: groups get places of their own again.
+        Ordering::Less => {
+            let span = places - p.pgp_num;
+            Some((p.pg_num, p.pgp_num + groups(p.pg_num, span)))
+        }
+    }
 }
 
 /// The next step of each pool that is on its way, of which all together move `part` of the objects at most, or one group.
@@ -134,7 +146,32 @@ mod tests {
         assert_eq!(next(&p, 1.0, 0.05), Some((95, 91)));
     }
 
+    #[test]
+    fn a_way_down_that_turns_round_gives_places_back() {
+        let mut p = pool(8, 8);
+        p.pgp_num = 2;
+        assert!(is_on_its_way(&p));
+        assert_eq!(next(&p, 1.0, 0.25), Some((8, 4)));
+        assert_eq!(next(&p, 0.0, 0.25), Some((8, 8)));
+        // Those beyond the goal are merged first.
+        p.pg_num = 16;
+        assert_eq!(next(&p, 1.0, 0.25), None);
+    }
+
     proptest! {
+        #[test]
+        fn the_goal_is_reached_from_any_place(from in 1u32..300, places in 1u32..300, goal in 1u32..300, share in 0.0f64..1.0) {
+            let mut p = pool(from, goal);
+            p.pgp_num = places.min(from);
+            for _ in 0..4000 {
+                p.pg_num = p.pg_num.min(p.pgp_num.max(goal)).max(1);
+                let Some((pg_num, pgp_num)) = next(&p, share, 0.05) else { break };
+                prop_assert!(pgp_num <= pg_num);
+                step(&mut p, pg_num, pgp_num, 7);
+            }
+            prop_assert!(!is_on_its_way(&p), "{} {} {}", p.pg_num, p.pgp_num, goal);
+        }
+
         #[test]
         fn the_goal_is_reached(from in 1u32..3000, goal in 1u32..3000, share in 0.0f64..1.0, part in 0.001f64..0.1) {
             let mut p = pool(from, goal);

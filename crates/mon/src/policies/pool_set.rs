@@ -123,6 +123,8 @@ pub fn size(text: &str) -> std::result::Result<u64, String> {
     }
 }
 
+const NO_EC_OVERWRITES: &str = "ec overwrites can only be enabled for an erasure coded pool";
+
 /// `osd pool set POOL VAR VAL`; `sure` is --yes-i-really-mean-it.
 pub fn set(
     state: &ClusterState,
@@ -152,15 +154,7 @@ pub fn set(
         "size" => set_size(state, id, integer(val)?, sure, inc)?,
         "min_size" => set_min_size(map, id, integer(val)?, inc)?,
         "pg_num" | "pgp_num" | "pgp_num_actual" => set_pg_num(state, id, var, integer(val)?, inc)?,
-        "crush_rule" => {
-            let Some(rule) = map.crush.rule_id(val) else {
-                return refuse(Errno::ENOENT, format!("crush rule {val} does not exist"));
-            };
-            let Ok(rule) = pools::find_rule(map, pools::RuleChoice::Id(i64::from(rule))) else {
-                return refuse(Errno::EINVAL, "(22) Invalid argument");
-            };
-            pool_mut(map, inc, id)?.crush_rule = rule;
-        }
+        "crush_rule" => set_rule(map, id, val, inc)?,
         "pg_autoscale_mode" => {
             let mode = match val {
                 "off" => AUTOSCALE_OFF,
@@ -170,28 +164,8 @@ pub fn set(
             };
             pool_mut(map, inc, id)?.pg_autoscale_mode = mode;
         }
-        "hashpspool" if !sure => {
-            return refuse(
-                Errno::EPERM,
-                "are you SURE?  this will remap all placement groups in this pool, this triggers large data movement, \
-                 pass --yes-i-really-mean-it if you really do.",
-            );
-        }
-        // All pools have it.
-        "hashpspool" => {
-            if !boolean(val)? {
-                return refuse(
-                    Errno::EOPNOTSUPP,
-                    "pools without hashpspool are not supported by skep",
-                );
-            }
-        }
-        "allow_ec_overwrites" => {
-            return refuse(
-                Errno::EINVAL,
-                "ec overwrites can only be enabled for an erasure coded pool",
-            );
-        }
+        "hashpspool" => check_hashpspool(val, sure)?,
+        "allow_ec_overwrites" => return refuse(Errno::EINVAL, NO_EC_OVERWRITES),
         "fast_read" => {
             return refuse(Errno::EINVAL, "fast read is not supported in replication pool");
         }
@@ -260,13 +234,44 @@ fn set_size(state: &ClusterState, id: PoolId, n: i64, sure: bool, inc: &mut Incr
              CERTAIN* that is what you want, pass the flag --yes-i-really-mean-it.",
         );
     }
-    let size = pools::checked_size(n as u64)?;
+    let size = pools::checked_size(map, pool.crush_rule, n as u64)?;
     if size > pool.size {
         pools::check_pgs_per_osd(map, &defaults, others, u64::from(pool.pg_num), size)?;
     }
     pool.size = size;
     // As Ceph does: what an operator set for the old number of copies means nothing for the new one.
     pool.min_size = defaults.min_size_for(size);
+    Ok(())
+}
+
+/// All pools have it.
+fn check_hashpspool(val: &str, sure: bool) -> Result<()> {
+    if !sure {
+        return refuse(
+            Errno::EPERM,
+            "are you SURE?  this will remap all placement groups in this pool, this triggers large data movement, \
+             pass --yes-i-really-mean-it if you really do.",
+        );
+    }
+    match boolean(val)? {
+        true => Ok(()),
+        false => refuse(
+            Errno::EOPNOTSUPP,
+            "pools without hashpspool are not supported by skep",
+        ),
+    }
+}
+
+fn set_rule(map: &OsdMap, id: PoolId, name: &str, inc: &mut Incremental) -> Result<()> {
+    let Some(rule) = map.crush.rule_id(name) else {
+        return refuse(Errno::ENOENT, format!("crush rule {name} does not exist"));
+    };
+    let Ok(rule) = pools::find_rule(map, pools::RuleChoice::Id(i64::from(rule))) else {
+        return refuse(Errno::EINVAL, "(22) Invalid argument");
+    };
+    let pool = pool_mut(map, inc, id)?;
+    pools::check_rule_takes(map, rule, pool.size)?;
+    pool.crush_rule = rule;
     Ok(())
 }
 

@@ -142,7 +142,7 @@ pub fn create(
         0 => defaults.size_for(map, rule),
         n => n,
     };
-    let size = checked_size(size)?;
+    let size = checked_size(map, rule, size)?;
     if size == 1 && !defaults.allow_size_one {
         return refuse(Errno::EPERM, SIZE_ONE_OFF);
     }
@@ -222,9 +222,24 @@ fn is_replicated_rule(map: &OsdMap, id: u32) -> bool {
         .is_some_and(|r| r.kind == crush::RuleKind::Replicated as u8)
 }
 
-pub(crate) fn checked_size(size: u64) -> Result<u8> {
+/// A rule says for which numbers of copies it is: with others clients would find no place at all.
+pub(crate) fn check_rule_takes(map: &OsdMap, rule: u8, size: u8) -> Result<()> {
+    let (min, max) = match map.crush.rule(u32::from(rule)) {
+        Some(r) => (r.min_size, r.max_size),
+        None => return refuse(Errno::ENOENT, format!("crush rule {rule} does not exist")),
+    };
+    if size < min {
+        return refuse(Errno::EINVAL, "pool size is smaller than the crush rule min size");
+    }
+    if size > max {
+        return refuse(Errno::EINVAL, "pool size is bigger than the crush rule max size");
+    }
+    Ok(())
+}
+
+pub(crate) fn checked_size(map: &OsdMap, rule: u8, size: u64) -> Result<u8> {
     match u8::try_from(size) {
-        Ok(n) if (1..=SIZE_MAX as u8).contains(&n) => Ok(n),
+        Ok(n) if (1..=SIZE_MAX as u8).contains(&n) => check_rule_takes(map, rule, n).map(|()| n),
         _ => refuse(
             Errno::EINVAL,
             format!("pool size must be between 1 and {SIZE_MAX}"),

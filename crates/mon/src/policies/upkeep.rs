@@ -5,6 +5,7 @@
 //! - snapshots that every placement group has purged leave the queue;
 //! - pools over their quota, and OSDs near their end of space, get their flags; and lose them again;
 //! - mutes that have ended go;
+//! - wishes for placement groups to be copied before others go when these are whole, or gone;
 //! - OSDs that stay down are marked out (`auto_out` says which);
 //! - hosts are put where the rules of pools that are near a host look for them (`near`);
 //! - the weights of OSDs in spare space follow it (`spare`);
@@ -16,8 +17,9 @@ use cluster::{Change, Changes, ClusterState, ClusterStats};
 use std::collections::BTreeMap;
 use types::clusterlog::LogLevel;
 use types::osdmap::{Incremental, OsdMap, osd_state};
+use types::pgstats::pg_state;
 use types::pool::{PgPool, pool_flag};
-use types::{OsdId, PoolId, Utime};
+use types::{OsdId, PgId, PoolId, Utime};
 
 /// Entries of one kind that one step takes away; the rest follows a second later.
 const PER_STEP_MAX: usize = 1000;
@@ -47,6 +49,7 @@ pub fn due(state: &ClusterState, stats: &ClusterStats, out: &[(OsdId, u64)], now
     if inc != untouched {
         changes.osdmap = Some(Box::new(inc));
     }
+    end_forced(state, stats, &mut changes);
     for mute in state.mutes.values() {
         if mute.until.is_some_and(|t| t <= now) {
             changes.push(Change::Unmute {
@@ -55,6 +58,21 @@ pub fn due(state: &ClusterState, stats: &ClusterStats, out: &[(OsdId, u64)], now
         }
     }
     changes
+}
+
+fn end_forced(state: &ClusterState, stats: &ClusterStats, to: &mut Changes) {
+    for (id, forced) in state.all_forced() {
+        let pg_num = state.osdmap.pool(id).map_or(0, |p| p.pg_num);
+        let whole = |seed| {
+            let stat = stats.pg(PgId::new(id, seed));
+            stat.is_some_and(|s| s.state & pg_state::CLEAN != 0)
+        };
+        let mut left = forced.clone();
+        left.retain(|seed| seed < pg_num && !whole(seed));
+        if left != forced {
+            to.push(left.change(id));
+        }
+    }
 }
 
 /// Those of `out` (with the seconds they were down) that still are down and in.

@@ -3,9 +3,22 @@
 use super::{Profile, allowed};
 use crate::osd::Osd;
 use crate::pace::STEP;
+use cluster::Forced;
 use pg::{CopyNeed, Input};
+use std::collections::BTreeMap;
 use std::time::Duration;
-use types::SPgId;
+use types::pgstats::pg_state;
+use types::{PoolId, SPgId};
+
+/// Its place among those that want to copy: first what an operator forces, of the kind that it wants, then the fewest copies.
+fn place(forced: &BTreeMap<PoolId, Forced>, need: &CopyNeed, id: &SPgId) -> (bool, usize, bool, SPgId) {
+    let flag = match need.backfill {
+        true => pg_state::FORCED_BACKFILL,
+        false => pg_state::FORCED_RECOVERY,
+    };
+    let flags = forced.get(&id.pg.pool).map_or(0, |f| f.flags(id.pg.seed));
+    (flags & flag == 0, need.in_sync, need.backfill, *id)
+}
 
 impl Osd {
     pub fn recovery_timer(&self) -> Option<Duration> {
@@ -50,7 +63,8 @@ impl Osd {
             _ => return,
         }
         let mut left = self.recovery.allowance();
-        needs.sort_by_key(|(need, id)| (need.in_sync, need.backfill, *id));
+        let forced: BTreeMap<PoolId, Forced> = self.cluster.state().all_forced().collect();
+        needs.sort_by_key(|(need, id)| place(&forced, need, id));
         for (need, id) in needs {
             let objects = need.objects.min(left);
             if objects == 0 {
@@ -64,5 +78,42 @@ impl Osd {
             }
             self.drive(id, Input::Grant { objects });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use types::PgId;
+
+    #[test]
+    fn what_is_forced_comes_first_then_the_fewest_copies() {
+        let need = |in_sync, backfill| CopyNeed {
+            in_sync,
+            backfill,
+            objects: 1,
+        };
+        let pg = |seed| SPgId::replicated(PgId::new(1, seed));
+        let mut all = [
+            (need(2, false), pg(0)),
+            (need(1, true), pg(1)),
+            (need(1, false), pg(2)),
+            (need(2, true), pg(3)),
+            (need(3, true), pg(4)),
+        ];
+        let mut order = |forced: &Forced| {
+            let forced = BTreeMap::from([(1, forced.clone())]);
+            all.sort_by_key(|(need, id)| place(&forced, need, id));
+            all.iter().map(|(_, id)| id.pg.seed).collect::<Vec<_>>()
+        };
+        let mut forced = Forced::default();
+        assert_eq!(order(&forced), [2, 1, 0, 3, 4]);
+        forced.set_of(true).insert(4);
+        assert_eq!(order(&forced), [4, 2, 1, 0, 3]);
+        // Of the other kind: no reason to go first.
+        forced.set_of(false).insert(3);
+        assert_eq!(order(&forced), [4, 2, 1, 0, 3]);
+        forced.set_of(true).insert(3);
+        assert_eq!(order(&forced), [3, 4, 2, 1, 0]);
     }
 }

@@ -2,11 +2,13 @@
 
 use crate::commands::command::{Command, Outcome};
 use crate::commands::context::Context;
-use crate::commands::spec::{Spec, later, spec};
+use crate::commands::spec::{Spec, spec};
 use crate::commands::views::daemons;
 use crate::commands::views::daemons::value_of;
 use crate::commands::views::show;
+use cluster::{Change, Changes};
 use serde_json::{Map, Value, json};
+use types::mgrmap::MgrMap;
 use types::release;
 
 const R: (&str, &str) = ("mgr", "r");
@@ -47,7 +49,12 @@ pub const TABLE: &[Spec] = &[
         count_metadata,
     ),
     spec(R, "mgr versions", "how many managers run which version", versions),
-    later(RW, "mgr fail who?:str"),
+    spec(
+        RW,
+        "mgr fail who?:str",
+        "let another manager take over, or this one begin anew",
+        fail,
+    ),
 ];
 
 fn stat(cmd: &Command, ctx: &Context<'_>) -> Outcome {
@@ -143,6 +150,46 @@ fn disable(cmd: &Command, ctx: &Context<'_>) -> Outcome {
         return Outcome::status(format!("module '{module}' is already disabled"));
     }
     Outcome::not_built("disabling a manager module")
+}
+
+/// The part goes to one that stands by; alone nobody has it until the next look of the leader (`policies::chores`), which also
+/// puts those that live among the others again.
+fn fail(cmd: &Command, ctx: &Context<'_>) -> Outcome {
+    let map = &*ctx.state.mgrmap;
+    let Some(who) = cmd.opt_text("who").or(map.available.then_some(&map.active_name)) else {
+        return Outcome::status("Currently no active mgr");
+    };
+    let is = |name: &str, gid: u64| who == name || who == gid.to_string();
+    let standby = map.standbys.values().find(|s| is(&s.name, s.gid)).map(|s| s.gid);
+    let mut next = match standby {
+        Some(_) => map.clone(),
+        None if map.available && is(&map.active_name, map.active_gid) => without_active(ctx),
+        None => return Outcome::status(format!("Daemon not found '{who}', already failed?")),
+    };
+    let failed = standby.unwrap_or(map.active_gid);
+    next.standbys
+        .retain(|gid, _| *gid != failed && *gid != next.active_gid);
+    next.epoch = map.epoch;
+    Outcome::default().with(Changes::one(Change::MgrMap(Box::new(next))))
+}
+
+/// The map in which the active manager has lost its part.
+fn without_active(ctx: &Context<'_>) -> MgrMap {
+    let map = &*ctx.state.mgrmap;
+    let mut live = ctx.stats.mons.values();
+    let mut next = match live.find(|m| map.standbys.contains_key(&m.mgr_gid)) {
+        Some(m) => MgrMap::active(0, &m.mgr_name, m.mgr_gid, m.mgr_addrs.clone(), ctx.now),
+        None => MgrMap {
+            available: false,
+            active_gid: 0,
+            active_name: String::new(),
+            active_addrs: Default::default(),
+            active_change: ctx.now,
+            ..map.clone()
+        },
+    };
+    next.standbys = map.standbys.clone();
+    next
 }
 
 fn facts(ctx: &Context<'_>) -> Map<String, Value> {

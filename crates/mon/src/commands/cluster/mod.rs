@@ -6,6 +6,7 @@ pub mod features;
 pub mod manager;
 pub mod modules;
 pub mod monitor;
+pub mod obsolete;
 pub mod perf;
 pub mod prometheus;
 pub mod status;

@@ -185,7 +185,8 @@ fn weight(cmd: &Command) -> Result<(String, u32), Outcome> {
         .real("weight")
         .ok_or_else(|| Outcome::invalid("bad or missing field 'weight'"))?;
     if !(0.0..=WEIGHT_MAX).contains(&w) {
-        return Err(Outcome::invalid(format!("weight {w} is out of range")));
+        let why = format!("weight {w} is out of range");
+        return Err(Outcome::error(Errno::EOVERFLOW, why));
     }
     Ok((significant(w, 6), crush::weight_from_f64(w)))
 }
@@ -475,7 +476,7 @@ fn set_tunable(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     })
 }
 
-fn create_rule(cmd: &Command, ctx: &Context<'_>, kind: RuleKind, class: Option<&str>) -> Outcome {
+fn create_rule(cmd: &Command, ctx: &Context<'_>, in_places: bool, class: Option<&str>) -> Outcome {
     let (name, root, domain) = (cmd.text("name"), cmd.text("root"), cmd.text("type"));
     let c = &ctx.map().crush;
     if c.rule_id(name).is_some() {
@@ -493,12 +494,22 @@ fn create_rule(cmd: &Command, ctx: &Context<'_>, kind: RuleKind, class: Option<&
         return Outcome::invalid(format!("device class {class} does not exist"));
     }
     edit(ctx, String::new(), |c| {
-        c.add_simple_rule(name, root, domain, class, kind).map(|_| ())
+        if !in_places {
+            return c
+                .add_simple_rule(name, root, domain, class, RuleKind::Replicated)
+                .map(|_| ());
+        }
+        // The steps of a rule for shards, in which an OSD that falls out moves no other, for copies.
+        let id = c.add_simple_rule(name, root, domain, class, RuleKind::Erasure)?;
+        if let Some(rule) = c.rules.get_mut(id as usize).and_then(Option::as_mut) {
+            rule.kind = RuleKind::Replicated as u8;
+        }
+        Ok(())
     })
 }
 
 fn create_replicated(cmd: &Command, ctx: &Context<'_>) -> Outcome {
-    create_rule(cmd, ctx, RuleKind::Replicated, cmd.opt_text("class"))
+    create_rule(cmd, ctx, false, cmd.opt_text("class"))
 }
 
 fn swap(cmd: &Command, ctx: &Context<'_>) -> Outcome {
@@ -533,10 +544,7 @@ fn straw2(_: &Command, ctx: &Context<'_>) -> Outcome {
 }
 
 fn create_simple(cmd: &Command, ctx: &Context<'_>) -> Outcome {
-    if cmd.text("mode") == "indep" {
-        return Outcome::not_built("an 'indep' rule for replicated pools");
-    }
-    create_rule(cmd, ctx, RuleKind::Replicated, None)
+    create_rule(cmd, ctx, cmd.text("mode") == "indep", None)
 }
 
 fn rule_rm(cmd: &Command, ctx: &Context<'_>) -> Outcome {

@@ -103,11 +103,8 @@ fn create(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     };
     let name = cmd.text("pool");
     match map.crush.weight_set_positions(pool) {
-        Some(n) if n == positions => Outcome::status(format!("weight-set for pool '{name}' already created")),
-        Some(_) => Outcome::error(
-            Errno::EEXIST,
-            format!("weight-set for pool '{name}' already exists with different number of positions"),
-        ),
+        // Of either mode, as with the real one: the set stays as it is.
+        Some(_) => Outcome::status(format!("weight-set for pool '{name}' already created")),
         None => edit(ctx, String::new(), |c| {
             c.create_weight_set(pool, positions);
             Ok(())

@@ -8,9 +8,7 @@ pub fn parse_osd_id(text: &str) -> Result<OsdId, String> {
     let digits = text.strip_prefix("osd.").unwrap_or(text);
     match digits.parse::<OsdId>() {
         Ok(id) if id >= 0 => Ok(id),
-        _ => Err(format!(
-            "Expected option value to be integer, got '{digits}'invalid osd id-1"
-        )),
+        _ => Err(format!("Expected option value to be integer, got '{digits}'")),
     }
 }
 

@@ -40,6 +40,18 @@ struct Place<'a> {
     namespace: &'a str,
 }
 
+/// Of an image that names none.
+const DEFAULT_POOL: &str = "rbd";
+
+/// `IMAGE`, or as [`image_place`] has it.
+fn image_or_its_name(spec: &str) -> Option<(Place<'_>, &str)> {
+    let (pool, namespace) = (DEFAULT_POOL, "");
+    match spec.contains('/') || spec.is_empty() {
+        true => image_place(spec),
+        false => Some((Place { pool, namespace }, spec)),
+    }
+}
+
 /// `POOL/IMAGE`, `POOL/NAMESPACE/IMAGE`.
 fn image_place(spec: &str) -> Option<(Place<'_>, &str)> {
     let parts: Vec<&str> = spec.split('/').collect();
@@ -55,7 +67,7 @@ fn image_place(spec: &str) -> Option<(Place<'_>, &str)> {
     }
 }
 
-/// Pool and namespace that an argument `POOL[/NAMESPACE]/IMAGE`, or a level `POOL[/NAMESPACE]/[IMAGE]`, is about; nothing
+/// Pool and namespace that an argument `[POOL[/NAMESPACE]/]IMAGE`, or a level `POOL[/NAMESPACE]/[IMAGE]`, is about; nothing
 /// where the command has no such argument, and a place that no constraint means where it is not understood.
 pub fn place_of(cmd: &Command) -> Vec<(String, String)> {
     let given = |names: [&str; 2]| names.iter().find_map(|name| cmd.opt_text(name));
@@ -63,6 +75,7 @@ pub fn place_of(cmd: &Command) -> Vec<(String, String)> {
     let level = given(["level_spec", "pool_spec"]).map(|spec| spec.split('/').collect::<Vec<_>>());
     let (pool, namespace) = match (image.as_deref(), level.as_deref()) {
         (None, None) => return Vec::new(),
+        (Some([_]), None) => (DEFAULT_POOL, ""),
         (Some([pool, _]), None) | (None, Some([pool] | [pool, ""])) => (*pool, ""),
         (Some([pool, namespace, _]), None) | (None, Some([pool, namespace, _])) => (*pool, *namespace),
         // `POOL/X`: a namespace, or an image of the default one. Who may only one of them says it in full.
@@ -77,4 +90,22 @@ pub fn place_of(cmd: &Command) -> Vec<(String, String)> {
 /// Pools by their id, as JSON keys name them.
 fn pool_name(ctx: &Context<'_>, pool: i64) -> String {
     ctx.map().pool_name(pool).unwrap_or_default().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_of_no_pool_is_in_rbd() {
+        let of = |spec| image_or_its_name(spec).map(|(p, image)| (p.pool, p.namespace, image));
+        assert_eq!(of("i"), Some(("rbd", "", "i")));
+        assert_eq!(of("p/i"), Some(("p", "", "i")));
+        assert_eq!(of("p/n/i"), Some(("p", "n", "i")));
+        for wrong in ["", "/", "p/", "/i", "p/n/", "a/b/c/d"] {
+            assert_eq!(of(wrong), None, "{wrong}");
+        }
+        // A level of that form is a pool.
+        assert!(image_place("i").is_none());
+    }
 }

@@ -4,7 +4,7 @@
 
 use crate::commands::command::{Command, Outcome};
 use crate::commands::context::Context;
-use crate::commands::modules::{RBD_SUPPORT, image_place, refused, spaced};
+use crate::commands::modules::{RBD_SUPPORT, image_or_its_name, refused, spaced};
 use crate::commands::spec::{Spec, spec};
 use cluster::rbd_support::{self as kept, About, Action, TASKS_MAX, Task, Wanted};
 use cluster::{Change, Changes, ClusterState};
@@ -89,7 +89,7 @@ fn spec_of(cmd: &Command) -> &str {
 /// What has to be looked up before the command can be decided; None also where it will be refused anyway.
 pub fn wanted(cmd: &Command, state: &ClusterState) -> Option<Wanted> {
     let action = action_of(cmd).filter(|_| cmd.found.is_none())?;
-    let (place, image) = image_place(spec_of(cmd))?;
+    let (place, image) = image_or_its_name(spec_of(cmd))?;
     Some(Wanted {
         about: About::Task(action),
         pool: state.osdmap.pool_by_name(place.pool)?,
@@ -99,7 +99,7 @@ pub fn wanted(cmd: &Command, state: &ClusterState) -> Option<Wanted> {
 }
 
 fn add(cmd: &Command, ctx: &Context<'_>) -> Outcome {
-    let (Some(action), Some((place, _))) = (action_of(cmd), image_place(spec_of(cmd))) else {
+    let (Some(action), Some((place, _))) = (action_of(cmd), image_or_its_name(spec_of(cmd))) else {
         return Outcome::invalid(format!("Invalid image spec: {}", spec_of(cmd)));
     };
     let Some(pool) = ctx.map().pool_by_name(place.pool) else {

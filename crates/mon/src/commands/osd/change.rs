@@ -150,7 +150,8 @@ fn over_ids(
         } else {
             match parse_osd_id(text) {
                 Ok(id) => vec![id],
-                Err(why) => return Outcome::invalid(why),
+                // The rest is the real one's slip, and known to programs.
+                Err(why) => return Outcome::invalid(format!("{why}invalid osd id-1")),
             }
         };
         for id in ids {

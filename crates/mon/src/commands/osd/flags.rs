@@ -139,14 +139,16 @@ enum Who {
     Class(i32),
 }
 
-fn find_who(ctx: &Context<'_>, name: &str) -> Result<Vec<Who>, String> {
+/// Nobody where an OSD does not exist, which is said and passed over.
+fn find_who(ctx: &Context<'_>, name: &str, said: &mut String) -> Result<Vec<Who>, String> {
     let map = ctx.map();
     if matches!(name, "any" | "all" | "*") {
         return Ok(map.osd_ids().map(Who::Osd).collect());
     }
     if let Ok(id) = parse_osd_id(name) {
         if !map.exists(id) {
-            return Err(format!("osd.{id} does not exist"));
+            said.push_str(&format!("osd.{id} does not exist. "));
+            return Ok(vec![]);
         }
         return Ok(vec![Who::Osd(id)]);
     }
@@ -205,9 +207,9 @@ fn group(ctx: &Context<'_>, flags: &str, who: &[&str], on: bool) -> Outcome {
     if who.is_empty() {
         return Outcome::invalid("must specify at least one or more targets to set/unset");
     }
-    let mut inc = ctx.inc();
+    let (mut inc, mut said) = (ctx.inc(), String::new());
     for name in who {
-        match find_who(ctx, name) {
+        match find_who(ctx, name, &mut said) {
             Ok(found) => found.iter().for_each(|w| apply(ctx, &mut inc, w, bits, on)),
             Err(why) => return Outcome::invalid(why),
         }
@@ -220,7 +222,7 @@ fn group(ctx: &Context<'_>, flags: &str, who: &[&str], on: bool) -> Outcome {
     } else {
         Changes::none()
     };
-    Outcome::default().with(changes)
+    Outcome::status(said).with(changes)
 }
 
 fn set_group(cmd: &Command, ctx: &Context<'_>) -> Outcome {

@@ -43,9 +43,18 @@ fn wanted_states(cmd: &Command, map: &OsdMap) -> impl Fn(i32) -> bool {
     move |id| fit.contains(&id)
 }
 
-fn contradictory(states: &[&str]) -> bool {
-    let has = |s| states.contains(&s);
-    (has("up") && has("down")) || (has("in") && has("out")) || (has("up") && has("destroyed"))
+/// Why no OSD can be in these states, if so.
+fn contradictory(states: &[&str]) -> Option<Outcome> {
+    const STATES: [&str; 5] = ["up", "down", "in", "out", "destroyed"];
+    if let Some(other) = states.iter().find(|s| !STATES.contains(s)) {
+        return Some(Outcome::invalid(format!("unrecognized state '{other}'")));
+    }
+    let several = |of: &[&str]| of.iter().filter(|s| states.contains(s)).count() > 1;
+    if several(&["up", "down", "destroyed"]) {
+        let why = "can specify only one of 'up', 'down' and 'destroyed'";
+        return Some(Outcome::invalid(why));
+    }
+    several(&["in", "out"]).then(|| Outcome::invalid("cannot specify both 'in' and 'out'"))
 }
 
 fn tree(cmd: &Command, ctx: &Context<'_>) -> Outcome {
@@ -53,8 +62,8 @@ fn tree(cmd: &Command, ctx: &Context<'_>) -> Outcome {
         Ok(map) => map,
         Err(refusal) => return refusal,
     };
-    if contradictory(&cmd.list("states")) {
-        return Outcome::invalid("cannot specify both up and down, in and out, or up and destroyed");
+    if let Some(refusal) = contradictory(&cmd.list("states")) {
+        return refusal;
     }
     let keep = wanted_states(cmd, &map);
     let prune = !cmd.list("states").is_empty();
@@ -85,6 +94,9 @@ fn tree_from(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     };
     if top >= 0 {
         return Outcome::invalid(format!("\"{bucket}\" is not a bucket"));
+    }
+    if let Some(refusal) = contradictory(&cmd.list("states")) {
+        return refusal;
     }
     let keep = wanted_states(cmd, &map);
     let listing = Listing {

@@ -1,15 +1,17 @@
 //! Placement groups out of turn: recovery and backfill before others', and peering anew.
 //!
-//! Copies are made by risk here, the fewest first (`osd::recovery`): nothing is done out of turn. What needs no copying
-//! is told as by the real one, and so is that nothing was forced before; the rest refuses.
+//! Copies are made by risk (`osd::recovery`); what is forced goes before all of that, until the group is whole
+//! (`policies::upkeep`) or the wish is taken back. Answers are the real one's.
 
 use crate::commands::command::{Command, Outcome};
 use crate::commands::context::Context;
 use crate::commands::language::ids;
 use crate::commands::spec::{Spec, absent, spec};
 use crate::commands::views::pg_stats::Figures;
+use cluster::{Changes, Forced, PgProposal};
+use std::collections::BTreeMap;
 use types::pgstats::pg_state;
-use types::{Errno, PgId};
+use types::{Errno, OsdId, PgId, PoolId};
 
 const PG: (&str, &str) = ("pg", "rw");
 const POOL: (&str, &str) = ("osd", "rw");
@@ -73,33 +75,92 @@ pub const TABLE: &[Spec] = &[
     .by_manager(""),
 ];
 
-const COPYING: u64 = pg_state::RECOVERING
-    | pg_state::RECOVERY_WAIT
-    | pg_state::BACKFILLING
-    | pg_state::BACKFILL_WAIT
-    | pg_state::DEGRADED;
+/// A command, taken apart.
+#[derive(Clone, Copy)]
+struct Wish<'a> {
+    cancel: bool,
+    backfill: bool,
+    /// `force-recovery`
+    word: &'a str,
+}
 
-/// What is said of PGs that exist. Err: some need what is asked for, and it cannot be had.
-fn answer(cmd: &Command, ctx: &Context<'_>, pgs: &[PgId]) -> Result<String, Outcome> {
-    let figures = Figures::of(ctx);
-    let (cancel, backfill) = (cmd.prefix.contains("cancel"), cmd.prefix.ends_with("backfill"));
-    let state = |pg: &PgId| figures.pgs.get(pg).map_or(0, |s| s.state);
-    let needs = pgs.iter().find(|pg| !cancel && state(pg) & COPYING != 0);
-    if let Some(pg) = needs {
-        let why = format!(
-            "'{}' is not here: the copies at most risk are made first. pg {pg} is in turn; 'ceph config set osd \
-             osd_recovery_profile urgent' makes all go faster",
-            cmd.prefix
-        );
-        return Err(Outcome::error(Errno::EOPNOTSUPP, why));
+impl<'a> Wish<'a> {
+    fn of(cmd: &'a Command) -> Self {
+        Self {
+            cancel: cmd.prefix.contains("cancel"),
+            backfill: cmd.prefix.ends_with("backfill"),
+            word: cmd.prefix.rsplit(' ').next().unwrap_or_default(),
+        }
     }
-    let said = |pg: &PgId| match (cancel, backfill) {
-        (false, false) => format!("pg {pg} doesn't require recovery; "),
-        (false, true) => format!("pg {pg} doesn't require backfilling; "),
-        (true, false) => format!("pg {pg} recovery not forced; "),
-        (true, true) => format!("pg {pg} backfill not forced; "),
-    };
-    Ok(pgs.iter().map(said).collect())
+
+    /// States in which there is something to force.
+    fn states(self) -> u64 {
+        use pg_state::{BACKFILL_WAIT, BACKFILLING, DEGRADED, RECOVERING, RECOVERY_WAIT};
+        match self.backfill {
+            true => DEGRADED | BACKFILL_WAIT | BACKFILLING,
+            false => DEGRADED | RECOVERY_WAIT | RECOVERING,
+        }
+    }
+
+    /// Why there is nothing to do for a group in this state; and the error, if it is one.
+    fn idle(self, state: u64, forced: bool) -> Option<(&'static str, Option<Errno>)> {
+        let needed = state & self.states() != 0;
+        match (self.cancel, self.backfill) {
+            (false, false) if !needed => Some(("doesn't require recovery", None)),
+            (false, true) if !needed => Some(("doesn't require backfilling", None)),
+            (false, false) if forced => Some(("recovery already forced", Some(Errno::EINVAL))),
+            (false, true) if forced => Some(("backfill already forced", Some(Errno::EINVAL))),
+            (true, false) if !forced => Some(("recovery not forced", None)),
+            (true, true) if !forced => Some(("backfill not forced", None)),
+            _ => None,
+        }
+    }
+}
+
+/// What becomes of the wish for each of these PGs; `said` and `wrong` of names before them.
+fn answer(
+    cmd: &Command,
+    ctx: &Context<'_>,
+    pgs: &[PgId],
+    mut said: String,
+    mut wrong: Option<Errno>,
+) -> Outcome {
+    let (wish, figures) = (Wish::of(cmd), Figures::of(ctx));
+    let mut forced: BTreeMap<PoolId, Forced> = ctx.state.all_forced().collect();
+    let mut told: BTreeMap<OsdId, Vec<String>> = BTreeMap::new();
+    let mut touched: BTreeMap<PoolId, Forced> = BTreeMap::new();
+    for pg in pgs {
+        let set = forced.entry(pg.pool).or_default();
+        let state = figures.pgs.get(pg).map_or(0, |s| s.state);
+        let known = set.set_of(wish.backfill).contains(&pg.seed);
+        if let Some((why, errno)) = wish.idle(state, known) {
+            said.push_str(&format!("pg {pg} {why}; "));
+            wrong = errno.or(wrong);
+            continue;
+        }
+        match wish.cancel {
+            true => set.set_of(wish.backfill).remove(&pg.seed),
+            false => set.set_of(wish.backfill).insert(pg.seed),
+        };
+        touched.insert(pg.pool, set.clone());
+        let primary = ctx.map().pg_to_up_acting(*pg).acting_primary;
+        told.entry(primary).or_default().push(pg.to_string());
+    }
+    for (osd, pgs) in &told {
+        let pgs = pgs.join(",");
+        said.push_str(&format!(
+            "instructing pg(s) [{pgs}] on osd.{osd} to {}; ",
+            wish.word
+        ));
+    }
+    said.push('\n');
+    match wrong {
+        Some(errno) if touched.is_empty() => Outcome::error(errno, said),
+        _ => Outcome::status(said).with(Changes {
+            list: touched.iter().map(|(pool, set)| set.change(*pool)).collect(),
+            ..Changes::none()
+        }),
+    }
 }
 
 fn pg(cmd: &Command, ctx: &Context<'_>) -> Outcome {
@@ -119,16 +180,7 @@ fn pg(cmd: &Command, ctx: &Context<'_>) -> Outcome {
             Ok(pg) => there.push(pg),
         }
     }
-    match answer(cmd, ctx, &there) {
-        Err(refusal) => refusal,
-        Ok(of_them) => {
-            let said = format!("{said}{of_them}\n");
-            match wrong {
-                Some(errno) if there.is_empty() => Outcome::error(errno, said),
-                _ => Outcome::status(said),
-            }
-        }
-    }
+    answer(cmd, ctx, &there, said, wrong)
 }
 
 fn pool(cmd: &Command, ctx: &Context<'_>) -> Outcome {
@@ -140,31 +192,29 @@ fn pool(cmd: &Command, ctx: &Context<'_>) -> Outcome {
         let pg_num = ctx.map().pool(id).map_or(0, |p| p.pg_num);
         pgs.extend((0..pg_num).map(|seed| PgId::new(id, seed)));
     }
-    match answer(cmd, ctx, &pgs) {
-        Ok(said) => Outcome::status(format!("{said}\n")),
-        Err(refusal) => refusal,
-    }
+    answer(cmd, ctx, &pgs, String::new(), None)
 }
 
-/// A configuration that is settled stays settled: there is no history to find again.
+/// A new term of the same primary: it peers with all members anew, and no earlier proposal comes true any more.
 fn repeer(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     let text = cmd.text("pgid");
     let Ok(pg) = text.parse::<PgId>() else {
         return Outcome::invalid(format!("invalid pgid '{text}'"));
     };
-    if ctx.map().pool(pg.pool).is_none_or(|p| pg.seed >= p.pg_num) {
+    let Some(now) = ctx.state.pgs.get(pg) else {
         return Outcome::absent(format!("pg '{pg}' does not exist"));
-    }
-    let state = Figures::of(ctx).pgs.get(&pg).map_or(0, |s| s.state);
-    match state & pg_state::ACTIVE != 0 {
-        true => Outcome::status(format!("pg {pg} is active: its configuration is settled")),
-        false => Outcome::error(
-            Errno::EOPNOTSUPP,
-            format!(
-                "pg {pg} is {}: every change of the map settles it, and peering anew would not; 'ceph doctor' tells what \
-                 it waits for",
-                pg_state::names(state)
-            ),
-        ),
+    };
+    let same = PgProposal {
+        pg,
+        expect: now.clone(),
+        in_sync: now.in_sync.clone(),
+        primary: now.primary,
+    };
+    match ctx.state.pgs.refuses(ctx.map(), &same) {
+        Some(why) => Outcome::error(Errno::EAGAIN, format!("pg {pg} cannot peer now: {why}")),
+        None => Outcome::default().with(Changes {
+            pgs: vec![same],
+            ..Changes::none()
+        }),
     }
 }

@@ -6,7 +6,6 @@ pub mod scrub;
 
 use crate::commands::command::{Command, Outcome};
 use crate::commands::context::Context;
-use crate::commands::language::ids;
 use crate::commands::spec::{Spec, spec};
 use crate::commands::views::pg_stats::{Figures, count};
 use crate::commands::views::{io_rates, pg_stats, show};
@@ -197,7 +196,7 @@ fn ls_by_pool(cmd: &Command, ctx: &Context<'_>) -> Outcome {
 fn the_osd(cmd: &Command, ctx: &Context<'_>) -> Result<OsdId, Outcome> {
     let id = cmd.int("osd").unwrap_or(-1);
     let osd = OsdId::try_from(id).ok().filter(|o| ctx.map().exists(*o));
-    osd.ok_or_else(|| Outcome::absent(format!("osd {id} does not exist")))
+    osd.ok_or_else(|| Outcome::error(Errno::EAGAIN, format!("osd {id} is not up")))
 }
 
 fn ls_by_osd(cmd: &Command, ctx: &Context<'_>) -> Outcome {
@@ -286,7 +285,7 @@ fn debug(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     let found = match cmd.text("debugop") {
         "unfound_objects_exist" => sum.num_objects_unfound > 0,
         "degraded_pgs_exist" => sum.num_objects_degraded > 0,
-        other => return ids::unknown_pool(other),
+        _ => return Outcome::invalid("No handler found for 'pg debug'"),
     };
     Outcome::ok(if found { "TRUE" } else { "FALSE" })
 }

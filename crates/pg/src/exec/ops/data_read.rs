@@ -6,10 +6,46 @@ use crate::exec::run::Exec;
 use bytes::{Bytes, BytesMut};
 use denc::Writer;
 use messages::osd::OsdOp;
+use std::borrow::Cow;
 use types::Errno;
 
 /// CMPEXT tells the first differing byte as this less its index.
 const CMPEXT_MISMATCH: i32 = -4095;
+
+/// Up to so many bytes in all, holes are told by the byte: the store knows them by its block, and to look through much would cost
+/// every large read.
+const LOOKED_THROUGH_MAX: u64 = 16 << 10;
+/// What has more parts between zeros is told as it is stored: random bytes have as many.
+const PARTS_MAX: usize = 8;
+
+/// What is not zero of extents. A reader takes what is left out for zeros, so it makes no difference which of them were
+/// written, which nobody remembers by the byte.
+fn by_the_byte(extents: &[Extent]) -> Option<Vec<Extent>> {
+    let mut out: Vec<Extent> = Vec::new();
+    for e in extents {
+        let bytes = match e.pieces.as_slice() {
+            [one] => one.clone(),
+            many => Bytes::from(many.concat()),
+        };
+        if bytes.len() as u64 != e.len {
+            return None;
+        }
+        let mut at = 0;
+        while let Some(start) = bytes[at..].iter().position(|b| *b != 0).map(|n| at + n) {
+            let end = bytes[start..].iter().position(|b| *b == 0);
+            at = end.map_or(bytes.len(), |n| start + n);
+            if out.len() == PARTS_MAX {
+                return None;
+            }
+            out.push(Extent {
+                offset: e.offset + start as u64,
+                len: (at - start) as u64,
+                pieces: vec![bytes.slice(start..at)],
+            });
+        }
+    }
+    Some(out)
+}
 
 /// Where the extents are.
 fn put_map(extents: &[Extent], w: &mut Writer) {
@@ -28,8 +64,12 @@ impl Exec<'_> {
 
     pub fn sparse_read(&mut self, op: &OsdOp) -> OpResult {
         self.must_have_existed()?;
-        let extents = self.extents_of(op)?;
-        let total: u64 = extents.iter().map(|e| e.len).sum();
+        let mut extents = self.extents_of(op)?;
+        let bytes = |all: &[Extent]| all.iter().map(|e| e.len).sum::<u64>();
+        if bytes(&extents) <= LOOKED_THROUGH_MAX && !self.req.pool.erasure {
+            extents = by_the_byte(&extents).map_or(extents, Cow::Owned);
+        }
+        let total = bytes(&extents);
         let mut out = BytesMut::with_capacity(8 + 16 * extents.len() + total as usize);
         let mut w = Writer::with_capacity(8 + 16 * extents.len());
         put_map(&extents, &mut w);
@@ -98,5 +138,39 @@ impl Exec<'_> {
             v if v > stored => Err(Errno::EOVERFLOW.into()),
             _ => Ok(Done::default()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn holes_are_told_by_the_byte() {
+        let check = |pieces: &[&[u8]], want: &[(u64, &[u8])]| {
+            let pieces: Vec<Bytes> = pieces.iter().map(|p| Bytes::copy_from_slice(p)).collect();
+            let len = pieces.iter().map(|p| p.len() as u64).sum();
+            let parts = by_the_byte(&[Extent {
+                offset: 100,
+                len,
+                pieces,
+            }])
+            .unwrap();
+            let found: Vec<_> = parts.iter().map(|e| (e.offset, e.pieces.concat())).collect();
+            let want: Vec<_> = want.iter().map(|(at, b)| (*at, b.to_vec())).collect();
+            assert_eq!(found, want);
+            assert!(parts.iter().all(|e| e.len == e.pieces.concat().len() as u64));
+        };
+        check(&[b"\0a\0b"], &[(101, b"a"), (103, b"b")]);
+        check(&[b"ab\0", b"\0c\0"], &[(100, b"ab"), (104, b"c")]);
+        check(&[b"abc", b"d"], &[(100, b"abcd")]);
+        check(&[b"\0\0"], &[]);
+        check(&[], &[]);
+        let many = Extent {
+            offset: 0,
+            len: 18,
+            pieces: vec![Bytes::from_static(b"a\0a\0a\0a\0a\0a\0a\0a\0a\0")],
+        };
+        assert_eq!(by_the_byte(&[many]), None);
     }
 }
