@@ -18,6 +18,8 @@ mod osds;
 mod platform;
 mod rebuild;
 mod role;
+#[cfg(feature = "s3")]
+mod s3;
 mod settle;
 mod state;
 mod supervise;
@@ -29,4 +31,4 @@ pub use move_state::{Moved, move_to_etcd};
 pub use node::{Node, watch_this_thread};
 pub use osd::MEMORY_MIN as OSD_MEMORY_MIN;
 pub use rebuild::{Rebuilt, rebuild};
-pub use settle::{First, Msgr1Port, StartOptions};
+pub use settle::{First, Msgr1Port, S3Options, StartOptions};
