@@ -22,7 +22,7 @@ PACKAGES_TEST=("${PACKAGES_CLIENTS[@]}" ceph-base ceph-fuse python3-cephfs pytho
     rbd-mirror rbd-fuse rbd-nbd python3-prometheus-client s3cmd rclone python3-boto3)
 # For tests that are long: a real Ceph beside Skep, what go-ceph is compiled against, OpenStack's drivers.
 PACKAGES_LONG=(ceph-mon ceph-mgr ceph-osd librados-dev librbd-dev python3-glance-store python3-nova python3-cinder python3-ddt
-    libvirt-daemon-system libvirt-clients libvirt-daemon-driver-storage-rbd libvirt-daemon-driver-qemu)
+    systemd-container libvirt-daemon-system libvirt-clients libvirt-daemon-driver-storage-rbd libvirt-daemon-driver-qemu)
 # The lab's tests of remote hosts start sshd processes of their own on loopback, where openssh-server is: it is not installed unasked, since
 # its package starts a daemon that listens to the world.
 PACKAGES_LAB=(fio openssh-client)

@@ -13,15 +13,15 @@ def task_list(cluster):
     return json.loads(cluster.ceph('rbd', 'task', 'list').out)
 
 
-def done(cluster, task):
-    """The task is over, and progress shows it as complete."""
+def done(cluster, task, outcome=''):
+    """The task is over, and progress shows it as complete, or how it ended."""
     wait_until(lambda: all(t['id'] != task['id'] for t in task_list(cluster)), 60, 0.3, 'task %s to end' % task['message'])
 
     def shown():
         past = json.loads(cluster.ceph('progress', 'json').out)['completed']
         return [e for e in past if e['id'] == task['id']]
     [event] = wait_until(shown, 30, 0.3, 'progress of %s' % task['message'])
-    assert event['message'] == task['message'] and event['refs']['origin'] == 'rbd_support', event
+    assert event['message'] == task['message'] + outcome and event['refs']['origin'] == 'rbd_support', event
 
 
 def add(cluster, *args):
@@ -168,7 +168,7 @@ def test_what_people_move_to_the_trash_is_theirs(cluster, images):
         cluster.ceph('config-key', 'set', 'mgr/rbd_support/task/' + task['id'], json.dumps(task))
         return task
     in_trash = lambda: [r['id'] for r in cluster.rbd_json('trash', 'ls', '--all', images.pool)]
-    done(cluster, waiting(ident, name))
+    done(cluster, waiting(ident, name), ' failed')
     assert in_trash() == [ident]
     # The same entry as a removal of its own that was cut short makes it, and marks it.
     entry = bytearray(called(cluster, images.pool, 'trash_get', text(ident)))
@@ -204,9 +204,11 @@ def test_a_fenced_manager_works_on(cluster, images):
 
 def test_a_pool_that_does_not_answer_stops_no_other(cluster, images):
     """Its namespaces cannot be looked up; the schedules of others are followed, and tasks done."""
-    silent = cluster.make_pool('rbd')
-    cluster.ceph('osd', 'pool', 'set', silent, 'size', '3')
-    cluster.ceph('osd', 'pool', 'set', silent, 'min_size', '3')
+    silent, rule = unique('silent'), unique('rule')
+    # One copy for each host, of which there is one.
+    cluster.ceph('osd', 'crush', 'rule', 'create-replicated', rule, 'default', 'host')
+    cluster.ceph('osd', 'pool', 'create', silent, '8', '8', 'replicated', rule, '--size', '3')
+    cluster.ceph('osd', 'pool', 'application', 'enable', silent, 'rbd')
     number = cluster.pool_number(silent)
     inactive = lambda: all('active' not in p['state'] for p in cluster.pgs() if p['pgid'].startswith('%d.' % number))
     wait_until(inactive, 90, 0.3, 'a pool that does not answer')
@@ -221,6 +223,7 @@ def test_a_pool_that_does_not_answer_stops_no_other(cluster, images):
     finally:
         cluster.rbd('trash', 'purge', 'schedule', 'rm')
         cluster.drop_pool(silent)
+        cluster.ceph('osd', 'crush', 'rule', 'rm', rule)
 
 
 def test_the_trash_is_emptied_by_schedule(cluster, images):

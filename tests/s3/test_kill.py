@@ -121,3 +121,10 @@ def test_the_role_of_a_node(own):
     assert skep.stop() == 0
     assert time.monotonic() - began < 60
     assert user.secret not in skep.log.read_text() and user.access not in skep.log.read_text()
+
+
+@pytest.mark.own
+def test_a_role_that_is_left_out_is_not_served(own):
+    skep = own(osds=1, options=['--s3', '--roles', 'mon,osd'])
+    said = skep.cli(*skep.argv()[1:], check='fails').err
+    assert '--s3 needs the role s3' in said, said

@@ -83,6 +83,8 @@ const fn library(name: &'static str, users: &'static [&'static str]) -> Library 
 pub const LIBRARIES: &[Library] = &[
     library("aws-lc-rs", &["auth", "msgr", "io", "skep"]),
     library("clap", &["skep"]),
+    library("clap_complete", &["skep"]),
+    library("clap_mangen", &["skep"]),
     library("etcd-client", &["etcd"]),
     library("hyper", &["net", "node", "s3"]),
     library("indicatif", &["skep"]),
@@ -90,6 +92,7 @@ pub const LIBRARIES: &[Library] = &[
     library("redb", &["metastore", "store"]),
     library("rustix", &["io"]),
     library("s3s", &["s3"]),
+    library("sd-notify", &["skep"]),
     library("signal-hook", &["io", "skep"]),
     library("socket2", &["io"]),
     library("tempfile", &[]),

@@ -6,7 +6,7 @@ use house::source::{Source, all, functions};
 
 /// Lines of the longest file of the product, and of its tests.
 const FILE_LINES_MAX: usize = 786;
-const TEST_FILE_LINES_MAX: usize = 1235;
+const TEST_FILE_LINES_MAX: usize = 1232;
 /// Lines of the longest function of the product.
 const FUNCTION_LINES_MAX: usize = 171;
 /// A function with more lines is long; so many of the product's are.

@@ -110,20 +110,16 @@ impl Rig {
     }
 
     pub fn open(&mut self, id: u64, caps: &[(&str, &str)]) {
-        self.open_as(id, "test", caps);
-    }
-
-    fn open_as(&mut self, id: u64, who: &str, caps: &[(&str, &str)]) {
-        self.open_with(id, who, caps, None);
+        self.open_with(id, "test", caps, None);
     }
 
     pub fn open_with(&mut self, id: u64, who: &str, caps: &[(&str, &str)], monmap_epoch: Option<u32>) {
-        let texts = caps.iter().map(|(s, t)| (s.to_string(), t.to_string())).collect();
+        let texts = caps.iter().map(|(s, t)| (s.to_string(), t.to_string()));
         let peer = Peer {
             name: EntityName::client(id),
             auth_name: AuthName::new(EntityKind::Client, who),
             global_id: id,
-            caps: PeerCaps::Texts(texts),
+            caps: PeerCaps::Texts(texts.collect()),
             addrs: addrs(0),
             sock: ([127, 0, 0, 1], 40000).into(),
             features: u64::MAX,
@@ -624,7 +620,7 @@ fn a_tenant_removes_no_snapshot_of_another() {
         (6, "star", "allow rw pool=p namespace=\"\"*".to_string()),
     ];
     for (id, who, osd) in &tenants {
-        rig.open_as(*id, who, &[("mon", "profile rbd"), ("osd", osd)]);
+        rig.open_with(*id, who, &[("mon", "profile rbd"), ("osd", osd)], None);
     }
     let make = |rig: &mut Rig, who| {
         rig.pool_op(who, PoolOpKind::CreateSelfManagedSnap, p, "", 0)
@@ -735,7 +731,7 @@ fn changes_secrets_and_refusals_leave_a_record() {
     const AUDIT: &str = r#","channel":"audit""#;
     let mut rig = Rig::new();
     rig.admin(1);
-    rig.open_as(2, "thief", &[("mon", "allow r")]);
+    rig.open_with(2, "thief", &[("mon", "allow r")], None);
     let run = |rig: &mut Rig, id, text: &str| command(rig, id, text).code;
     assert_eq!(run(&mut rig, 1, r#"{"prefix":"osd pool create","pool":"p"}"#), 0);
     assert_eq!(

@@ -217,6 +217,12 @@ fn can_run(o: &StartOptions, roles: Option<&[String]>, in_etcd: bool) -> Result<
              to run only some roles here, keep it in etcd (--etcd)",
         );
     }
+    if o.s3.is_some() && !runs(roles, "s3") {
+        return refuse("--s3 needs the role s3, which --roles leaves out");
+    }
+    if o.s3.is_none() && roles.is_some_and(|r| r.iter().all(|r| r == "s3")) {
+        return refuse("the role s3 serves what --s3 says, which is not there: nothing would run");
+    }
     if !osd && (o.osds.is_some() || !o.devices.is_empty()) {
         return refuse("--osds and --device are about OSDs, which --roles leaves out");
     }

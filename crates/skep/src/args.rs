@@ -52,9 +52,23 @@ pub enum Command {
     /// Users and keys of the S3 gateway, and a gateway in front of another cluster
     #[cfg(feature = "s3")]
     S3(crate::s3::args::S3),
+    /// Print completions of our commands for a shell
+    Completion(Completion),
+    /// Write the manual pages of our commands into a folder
+    Man(Man),
     /// Drive our RBD client by lines on stdin, for tests
     #[command(hide = true)]
     RbdIo(RbdIo),
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct Completion {
+    pub shell: clap_complete::Shell,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct Man {
+    pub dir: PathBuf,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -6,11 +6,13 @@ mod client;
 mod cluster;
 mod config;
 mod image;
+mod manual;
 mod options;
 mod rbd_io;
 mod remove;
 #[cfg(feature = "s3")]
 mod s3;
+mod service;
 mod store;
 mod tell;
 mod up;
@@ -38,6 +40,8 @@ fn main() -> ExitCode {
             | args::Command::Image(_)
             | args::Command::RbdIo(_)
             | args::Command::Tell(_)
+            | args::Command::Completion(_)
+            | args::Command::Man(_)
     );
     #[cfg(feature = "s3")]
     let quiet = quiet || matches!(&args.command, args::Command::S3(a) if !a.is_server());
@@ -58,6 +62,8 @@ fn main() -> ExitCode {
         args::Command::Tell(a) => tell::run(a),
         #[cfg(feature = "s3")]
         args::Command::S3(a) => s3::run(a),
+        args::Command::Completion(a) => manual::completion(a),
+        args::Command::Man(a) => manual::pages(a),
         args::Command::Store(a) => return store::run(a),
     };
     match done {

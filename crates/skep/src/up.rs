@@ -1,6 +1,6 @@
 //! `skep up`: starts a node, says where the client files lie, serves until it is told to stop.
 
-use crate::args;
+use crate::{args, service};
 use indicatif::{ProgressBar, ProgressStyle};
 use node::{AuthMode, DataDir, Error, First, Msgr1Port, Node, StartOptions};
 use std::net::SocketAddr;
@@ -17,18 +17,26 @@ pub fn run(args: &args::Up) -> Result<(), Error> {
     let start = Instant::now();
     let bar = spinner("starting");
     let done = io::task::block_on(async {
-        let node = Node::start(&dir, options, &|what| bar.set_message(what.to_string())).await;
+        let node = Node::start(&dir, options, &|what| {
+            service::starting(what);
+            bar.set_message(what.to_string());
+        })
+        .await;
         bar.finish_and_clear();
         let mut node = node?;
         greet(&node, &dir, start.elapsed(), listen);
+        service::ready(&format!("serving {}", dir.root().display()));
+        service::lives();
         match node.serve(io::task::termination()).await {
             Ok(why) => {
                 eprintln!("{why}: stopping");
+                service::stopping(why);
                 node.stop().await;
                 Ok(())
             }
             Err(e) => {
                 eprintln!("stopping: {e}");
+                service::stopping(&e.to_string());
                 node.fall().await;
                 Err(e)
             }

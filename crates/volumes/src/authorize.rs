@@ -235,19 +235,11 @@ pub async fn authorize(place: &Place<'_>, args: &Args) -> Done {
     let (mds, osd) = grants(place, &found, level).await?;
     let entry = json!({"access_level": level, "dirty": false});
     let subvolumes = members(&mut file, "subvolumes");
-    if subvolumes.len() >= MEMBERS_MAX && !subvolumes.contains_key(&this) {
-        return Err(refusal(
-            Errno::ENOSPC,
-            format!("auth ID: {id} has too many subvolumes"),
-        ));
-    }
-    subvolumes.insert(this, entry.clone());
+    let full = || format!("auth ID: {id} has too many subvolumes");
+    add_member(subvolumes, &this, entry.clone(), full)?;
     let mut list = read(place, &members_file).await?.unwrap_or_else(fresh_subvolume);
     let auths = members(&mut list, "auths");
-    if auths.len() >= MEMBERS_MAX && !auths.contains_key(id) {
-        return Err(refusal(Errno::ENOSPC, "too many auth IDs"));
-    }
-    auths.insert(id.to_string(), entry);
+    add_member(auths, id, entry, || "too many auth IDs".into())?;
     write(place, &auth_file(id), &file).await?;
     write(place, &members_file, &list).await?;
     let other = other_level(&osd, level);
@@ -273,6 +265,19 @@ pub async fn authorize(place: &Place<'_>, args: &Args) -> Done {
         (Some(_), Some(key)) => Said::Text(key),
         _ => Said::Nothing,
     })
+}
+
+fn add_member(
+    to: &mut Map<String, Value>,
+    name: &str,
+    entry: Value,
+    full: impl Fn() -> String,
+) -> Result<(), Refusal> {
+    if to.len() >= MEMBERS_MAX && !to.contains_key(name) {
+        return Err(refusal(Errno::ENOSPC, full()));
+    }
+    to.insert(name.to_string(), entry);
+    Ok(())
 }
 
 fn not_ours(id: &str) -> Refusal {

@@ -430,19 +430,21 @@ fn a_listing_ends_where_it_is_told_to() {
 fn parts_that_do_not_agree_about_their_blob() {
     let disk = store();
     let mut s = Store::open_on(Arc::new(disk.clone()), &options(), Arc::new(|| {})).unwrap();
-    let mut t = Transaction::new(SPgId::replicated(PgId::new(1, 0)));
-    t.ops.push(Op::Write {
-        oid: oid("d"),
-        offset: 0,
-        data: vec![5; 65536].into(),
-    });
     let packed = crate::Compression {
         algorithm: crate::Algorithm::Zstd,
         min_blob: 8192,
         max_blob: 32768,
         required_ratio: 0.875,
     };
-    s.queue_compressed(t, Some(packed)).unwrap();
+    for offset in [0, 32768] {
+        let mut t = Transaction::new(SPgId::replicated(PgId::new(1, 0)));
+        t.ops.push(Op::Write {
+            oid: oid("d"),
+            offset,
+            data: vec![5; 32768].into(),
+        });
+        s.queue_compressed(t, Some(packed)).unwrap();
+    }
     s.close().unwrap();
     let found = said_of(disk, |w| {
         let mut o = record(w, "d");
