@@ -16,6 +16,8 @@ use types::{AuthName, EntityAddr, EntityKind, Utime};
 
 /// What the store may take for one operation; then the client is told to slow down.
 const OPERATION_WITHIN: Duration = Duration::from_secs(60);
+/// A cluster that cannot be used yet is tried again.
+const AGAIN_AFTER: Duration = Duration::from_secs(2);
 
 #[derive(Clone)]
 struct S3Role {
@@ -69,29 +71,44 @@ impl S3Role {
         Ok(conf)
     }
 
-    async fn run(self, ready: oneshot::Sender<()>, mut stop: watch::Receiver<bool>) -> Result<(), String> {
-        let listen = self.options.listen;
-        let refused = |e: std::io::Error| format!("S3 cannot listen on {listen}: {e}");
-        let listener = Listener::bind(listen).map_err(refused)?;
-        let conf = self.conf().await?;
+    async fn open(&self) -> Result<(Client, Gateway), String> {
         let settings = GatewaySettings {
             gc_wait: self.options.gc_wait,
             split_at: self.options.split_at,
         };
-        let opened = async {
-            let client = Client::connect(conf).await.map_err(|e| e.to_string())?;
-            let gateway = Gateway::open(&client, &settings)
-                .await
-                .map_err(|e| e.to_string())?;
-            Ok::<_, String>((client, gateway))
-        };
-        let (client, gateway) = tokio::select! {
-            opened = opened => opened?,
-            _ = stop.wait_for(|s| *s) => return Ok(()),
+        let client = Client::connect(self.conf().await?)
+            .await
+            .map_err(|e| e.to_string())?;
+        match Gateway::open(&client, &settings).await {
+            Ok(gateway) => Ok((client, gateway)),
+            Err(e) => {
+                client.shutdown().await;
+                Err(e.to_string())
+            }
+        }
+    }
+
+    async fn run(self, ready: oneshot::Sender<()>, mut stop: watch::Receiver<bool>) -> Result<(), String> {
+        let listen = self.options.listen;
+        let refused = |e: std::io::Error| format!("S3 cannot listen on {listen}: {e}");
+        let listener = Listener::bind(listen).map_err(refused)?;
+        // Clients that come from now on wait. The node does not: its monitor may be what the cluster's OSDs wait for.
+        let _ = ready.send(());
+        let (client, gateway) = loop {
+            let opened = tokio::select! {
+                opened = self.open() => opened,
+                _ = stop.wait_for(|s| *s) => return Ok(()),
+            };
+            match opened {
+                Ok(opened) => break opened,
+                Err(e) => tracing::warn!("S3 waits for the cluster: {e}"),
+            }
+            tokio::select! {
+                () = task::sleep(AGAIN_AFTER) => {}
+                _ = stop.wait_for(|s| *s) => return Ok(()),
+            }
         };
         let acceptor = listener.start().map_err(refused)?;
-        // The node may have given up waiting.
-        let _ = ready.send(());
         gateway.serve(acceptor, stop).await;
         client.shutdown().await;
         Ok(())

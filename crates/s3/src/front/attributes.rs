@@ -186,3 +186,44 @@ pub fn attributes_of(
         public_read: public_read(acl)?,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_are_read_or_refused() {
+        let of = |text: &str| parse_tags(text).ok().map(|t| t.into_iter().collect::<Vec<_>>());
+        let pair = |k: &str, v: &str| (k.to_string(), v.to_string());
+        assert_eq!(
+            of("a=b+c&d=%C3%A9&e"),
+            Some(vec![pair("a", "b c"), pair("d", "é"), pair("e", "")])
+        );
+        assert_eq!(of(""), Some(vec![]));
+        for bad in ["=x", "a=%", "a=%4", "a=%zz", "a=%ff"] {
+            assert_eq!(of(bad), None, "{bad}");
+        }
+        let many: Vec<String> = (0..11).map(|n| format!("k{n}=v")).collect();
+        assert_eq!(of(&many.join("&")), None);
+    }
+
+    #[test]
+    fn how_a_body_travelled_is_not_kept() {
+        let of = |encoding: &str| {
+            let none = |name| (name, None);
+            let named = [
+                ("content-encoding", Some(encoding.to_string())),
+                none("a"),
+                none("b"),
+                none("c"),
+                none("d"),
+                none("e"),
+            ];
+            let attributes = attributes_of(named, None, None, None).unwrap();
+            attributes.headers.get("content-encoding").cloned()
+        };
+        assert_eq!(of("aws-chunked"), None);
+        assert_eq!(of("aws-chunked,gzip").as_deref(), Some("gzip"));
+        assert_eq!(of("gzip").as_deref(), Some("gzip"));
+    }
+}
