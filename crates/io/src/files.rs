@@ -183,25 +183,7 @@ pub fn file_system(path: &Path) -> io::Result<u64> {
 /// Whether what lies at `path` (a block device, or on a file system of one) is on a disk that turns. None: the host does
 /// not say, as for a file system in memory or over the network.
 pub fn spins(path: &Path) -> Option<bool> {
-    use std::os::unix::fs::{FileTypeExt, MetadataExt};
-    let meta = fs::metadata(path).ok()?;
-    let dev = match meta.file_type().is_block_device() {
-        true => meta.rdev(),
-        false => meta.dev(),
-    };
-    let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
-    let device = fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")).ok()?;
-    // A partition has no queue of its own: that is its disk's.
-    let queue = [Some(device.as_path()), device.parent()];
-    let said = queue
-        .iter()
-        .flatten()
-        .find_map(|d| fs::read_to_string(d.join("queue/rotational")).ok())?;
-    match said.trim() {
-        "0" => Some(false),
-        "1" => Some(true),
-        _ => None,
-    }
+    crate::machine::device(path)?.spins
 }
 
 /// This machine's name.

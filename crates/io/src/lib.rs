@@ -8,6 +8,7 @@ pub mod files;
 pub mod group;
 pub mod log;
 pub mod log_file;
+pub mod machine;
 pub mod panics;
 pub mod random;
 pub mod shared_thread;

@@ -16,6 +16,7 @@ mod move_state;
 mod node;
 mod osds;
 mod platform;
+pub mod preflight;
 mod rebuild;
 mod role;
 #[cfg(feature = "s3")]

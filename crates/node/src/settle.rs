@@ -12,8 +12,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 use types::Uuid;
 
-const MON_PORT: u16 = 3300;
-const MSGR1_PORT: u16 = 6789;
+pub(crate) const MON_PORT: u16 = 3300;
+pub(crate) const MSGR1_PORT: u16 = 6789;
 const OSDS: u32 = 3;
 
 /// What the command line may say; most of it only at the first start.
@@ -199,7 +199,7 @@ fn runs(roles: Option<&[String]>, kind: &str) -> bool {
 }
 
 /// OSDs of a machine that has none yet.
-fn first_osds(o: &StartOptions) -> u32 {
+pub(crate) fn first_osds(o: &StartOptions) -> u32 {
     o.osds.unwrap_or(match o.devices.len() {
         0 => OSDS,
         n => n as u32,
@@ -244,7 +244,7 @@ pub(crate) fn planned(o: &StartOptions, platform: &Platform) -> Result<(String, 
 }
 
 /// The address of a first start.
-fn first_bind(o: &StartOptions) -> Result<IpAddr, Error> {
+pub(crate) fn first_bind(o: &StartOptions) -> Result<IpAddr, Error> {
     let bind = match (o.bind, &o.etcd) {
         (Some(bind), _) => bind,
         (None, None) => IpAddr::V4(Ipv4Addr::LOCALHOST),

@@ -25,6 +25,8 @@ pub struct Args {
 pub enum Command {
     /// Serve the store in a directory; the first start creates it
     Up(Up),
+    /// Look at a machine before its first start: disks, memory, clock, ports, etcd; takes the options of `up`
+    Preflight(Preflight),
     /// Show whether the store runs, its health, usage and addresses
     Status(Status),
     /// Show what is blocked or slow, what it waits for, and what to do next
@@ -210,6 +212,18 @@ fn role_parser() -> clap::builder::PossibleValuesParser {
 }
 
 /// How etcd is reached; remembered by the store, and changed by naming it again.
+#[derive(Debug, ClapArgs)]
+pub struct Preflight {
+    #[command(flatten)]
+    pub up: Up,
+    /// How long the disk is written to, to see how long a flush takes
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=600))]
+    pub seconds: u64,
+    /// Output format
+    #[arg(short, long, value_enum, default_value = "plain")]
+    pub format: Format,
+}
+
 #[derive(Debug, ClapArgs)]
 pub struct EtcdArgs {
     /// Keep the cluster's state in etcd (3.4 or newer): its endpoints, http://HOST:2379,...

@@ -26,14 +26,12 @@ fn with_config(mut line: Vec<OsString>) -> Result<Parsed, Error> {
         Ok(first) => first,
         Err(e) => return Ok(Err(e)),
     };
-    let Ok(Args {
-        command: Command::Up(up),
-        ..
-    }) = Args::from_arg_matches(&first)
-    else {
-        return Ok(Ok(first));
+    let config = match Args::from_arg_matches(&first).map(|a| a.command) {
+        Ok(Command::Up(up)) => up.config,
+        Ok(Command::Preflight(p)) => p.up.config,
+        _ => return Ok(Ok(first)),
     };
-    let (Some(path), Some(said)) = (up.config, first.subcommand_matches("up")) else {
+    let (Some(path), Some((_, said))) = (config, first.subcommand()) else {
         return Ok(Ok(first));
     };
     line.extend(words(&path, said)?);

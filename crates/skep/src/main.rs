@@ -8,6 +8,7 @@ mod config;
 mod image;
 mod manual;
 mod options;
+mod preflight;
 mod rbd_io;
 mod remove;
 #[cfg(feature = "s3")]
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
             | args::Command::Bench(_)
             | args::Command::Image(_)
             | args::Command::RbdIo(_)
+            | args::Command::Preflight(_)
             | args::Command::Tell(_)
             | args::Command::Completion(_)
             | args::Command::Man(_)
@@ -48,6 +50,7 @@ fn main() -> ExitCode {
     init_log(args.verbose, if quiet { "warn" } else { "info" });
     let done = match &args.command {
         args::Command::Up(up) => up::run(up),
+        args::Command::Preflight(a) => preflight::run(a),
         args::Command::Status(a) => client::status(a),
         args::Command::Doctor(a) => client::doctor(a),
         args::Command::Conf(a) => client::conf(a),

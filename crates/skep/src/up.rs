@@ -49,7 +49,7 @@ pub fn run(args: &args::Up) -> Result<(), Error> {
 }
 
 /// What the command line says of the node.
-fn options(args: &args::Up) -> StartOptions {
+pub fn options(args: &args::Up) -> StartOptions {
     StartOptions {
         osds: args.osds,
         devices: args.device.clone(),

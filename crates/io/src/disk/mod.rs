@@ -24,6 +24,7 @@ mod uring_writes;
 pub use buffer::{ALIGN, AlignedBuf, AlignedVec, cool_pages, page_of};
 pub use host::{HostDisk, Mode, is_device};
 pub use readonly::ReadOnlyDisk;
+pub use uring::works as has_io_uring;
 
 use bytes::Bytes;
 use rustix::fd::BorrowedFd;
