@@ -19,7 +19,7 @@ PACKAGES_BUILD=(build-essential cmake ca-certificates curl protobuf-compiler lib
 PACKAGES_CLIENTS=(ceph-common librados2 librbd1 python3-rados python3-rbd qemu-utils qemu-block-extra fio)
 PACKAGES_TEST=("${PACKAGES_CLIENTS[@]}" ceph-base ceph-fuse python3-cephfs python3-pytest python3-pytest-xdist python3-cryptography jq
     etcd-server etcd-client debootstrap openssl iproute2 iptables strace valgrind qemu-system-x86 busybox-static cpio kmod
-    rbd-mirror rbd-fuse rbd-nbd python3-prometheus-client)
+    rbd-mirror rbd-fuse rbd-nbd python3-prometheus-client s3cmd rclone python3-boto3)
 # For tests that are long: a real Ceph beside Skep, what go-ceph is compiled against, OpenStack's drivers.
 PACKAGES_LONG=(ceph-mon ceph-mgr ceph-osd librados-dev librbd-dev libcephfs-dev python3-glance-store python3-nova python3-cinder python3-ddt
     systemd-container libvirt-daemon-system libvirt-clients libvirt-daemon-driver-storage-rbd libvirt-daemon-driver-qemu)
@@ -128,6 +128,20 @@ build_tested_skep() {
     cargo build --manifest-path "$SKEP_ROOT/Cargo.toml" --locked --workspace --bin skep --example maptool --test licences >&2
     SKEP_BIN=$CARGO_TARGET_DIR/debug/skep SKEP_MAPTOOL=$CARGO_TARGET_DIR/debug/examples/maptool
     export SKEP_BIN SKEP_MAPTOOL
+}
+
+# Sets SKEP_TEST_BOTO3: where a boto3 of the day is, which sends what Debian's does not yet; fetched where there is none.
+BOTO3=1.44.5
+boto3_of_the_day() {
+    local dir=$SKEP_CACHE/boto3-$BOTO3
+    if [ ! -e "$dir/complete" ]; then
+        rm -rf "$dir"
+        python3 -m venv "$dir" 2>/dev/null || { need_packages python3-venv; python3 -m venv "$dir"; }
+        "$dir/bin/pip" install -q --disable-pip-version-check "boto3[crt]==$BOTO3" >&2
+        touch "$dir/complete"
+    fi
+    SKEP_TEST_BOTO3=$(echo "$dir"/lib/python3*/site-packages)
+    export SKEP_TEST_BOTO3
 }
 
 # Sets `venv`: an environment with what the lab and its tests need, made where there is none; the lab itself is taken from the tree.

@@ -67,6 +67,8 @@ pub const MDS_CAPS: [(&str, &str); 3] = [
     ("mon", "allow profile mds"),
     ("osd", "allow rw tag cephfs *=*"),
 ];
+/// The capabilities of the object gateways (`client.s3`): they make their pools, and use them.
+pub const S3_CAPS: [(&str, &str); 2] = [("mon", "allow rw"), ("osd", "allow rwx")];
 const ADMIN_CAPS: [(&str, &str); 4] = [
     ("mds", "allow *"),
     ("mgr", "allow *"),

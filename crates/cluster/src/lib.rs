@@ -44,7 +44,7 @@ pub mod volumes;
 pub use boot::{OsdBoot, bucket_name, weight_for};
 pub use changes::{Change, Changes};
 pub use config::{ConfigDb, ConfigLogEntry, Setting};
-pub use create::{CreateOptions, MDS_CAPS, OSD_CAPS, new_entity};
+pub use create::{CreateOptions, MDS_CAPS, OSD_CAPS, S3_CAPS, new_entity};
 pub use error::{Error, Result};
 pub use fences::{Fenced, Instance};
 pub use files::{MdsDaemon, MdsDaemons};

@@ -11,6 +11,8 @@
 //! stops when it is used up (`budget`); output that peers do not take has the same (`outputs`). Whoever holds what others wait
 //! for, and does not go on, is ended with a log line. So are connections bounded in number (`places`).
 //!
+//! Beside that, [`http`] is what hyper needs of us.
+//!
 //! Not here: what messages mean, retries, timers of sessions.
 
 mod accounts;
@@ -21,6 +23,7 @@ mod connections;
 mod dial;
 mod doors;
 mod guesses;
+pub mod http;
 mod lanes;
 mod lifelines;
 mod lossless;

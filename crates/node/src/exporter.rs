@@ -7,30 +7,25 @@
 //! Bounds: [`CONNECTIONS_MAX`] connections, each for one request, [`REQUEST_MAX`] long and with a head of [`HEAD_BYTES`].
 
 use crate::role::{MonitorAccess, Registries};
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use http_body_util::Full;
-use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, header};
 use io::socket::{Acceptor, Listener, Stream};
 use io::task;
 use metrics::{Kind, Value};
+use net::http::Wire;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::future::Future;
-use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
 const CONNECTIONS_MAX: usize = 16;
 const REQUEST_MAX: Duration = Duration::from_secs(10);
 const HEAD_BYTES: usize = 16 << 10;
-const READ_BYTES: usize = 4096;
 /// After an error of accepting, such as that of too many open files.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Loggers whose figures Ceph's boards look at.
@@ -148,88 +143,4 @@ fn counted(registries: &Registries) -> String {
     }
     let family = |(name, (kind, lines)): (String, (&str, String))| format!("# TYPE {name} {kind}\n{lines}");
     all.into_iter().map(family).collect()
-}
-
-type Wait = Pin<Box<dyn Future<Output = std::io::Result<()>>>>;
-
-/// One of our streams as hyper wants it.
-struct Wire {
-    stream: Arc<Stream>,
-    reading: Option<Wait>,
-    writing: Option<Wait>,
-}
-
-impl Wire {
-    fn new(stream: Stream) -> Self {
-        Self {
-            stream: Arc::new(stream),
-            reading: None,
-            writing: None,
-        }
-    }
-}
-
-/// Ready when it is worth while to try again.
-fn wait(
-    slot: &mut Option<Wait>,
-    make: impl FnOnce() -> Wait,
-    cx: &mut Context<'_>,
-) -> Poll<std::io::Result<()>> {
-    let ready = slot.get_or_insert_with(make).as_mut().poll(cx);
-    if ready.is_ready() {
-        *slot = None;
-    }
-    ready
-}
-
-impl Read for Wire {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        mut into: ReadBufCursor<'_>,
-    ) -> Poll<std::io::Result<()>> {
-        let mut buf = BytesMut::with_capacity(READ_BYTES).limit(into.remaining().min(READ_BYTES));
-        loop {
-            match self.stream.try_read(&mut buf) {
-                Ok(_) => {
-                    into.put_slice(buf.get_ref());
-                    return Poll::Ready(Ok(()));
-                }
-                Err(e) if e.kind() == ErrorKind::WouldBlock => {
-                    let stream = self.stream.clone();
-                    let make = move || -> Wait { Box::pin(async move { stream.readable().await }) };
-                    std::task::ready!(wait(&mut self.reading, make, cx))?;
-                }
-                Err(e) => return Poll::Ready(Err(e)),
-            }
-        }
-    }
-}
-
-impl Write for Wire {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        data: &[u8],
-    ) -> Poll<std::io::Result<usize>> {
-        loop {
-            match self.stream.try_write(&[std::io::IoSlice::new(data)]) {
-                Err(e) if e.kind() == ErrorKind::WouldBlock => {
-                    let stream = self.stream.clone();
-                    let make = move || -> Wait { Box::pin(async move { stream.writable().await }) };
-                    std::task::ready!(wait(&mut self.writing, make, cx))?;
-                }
-                done => return Poll::Ready(done),
-            }
-        }
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    /// Dropping it closes it.
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
 }

@@ -44,6 +44,15 @@ pub(crate) const KINDS: &[Kind] = &[
         stopped: "the metadata server has stopped",
         leaves_first: true,
     },
+    // Where it was asked for.
+    #[cfg(feature = "s3")]
+    Kind {
+        name: crate::datadir::S3,
+        make: crate::s3::roles,
+        all: "the object gateway",
+        stopped: "the object gateway has stopped",
+        leaves_first: true,
+    },
 ];
 
 /// Names of all roles of this build, in the order of their start.
@@ -86,7 +95,7 @@ mod tests {
         check(&["mon", "osd", "mon"], Some(&["osd", "mon"]));
         check(&["mon"], Some(&["mon"]));
         check(&["mds"], Some(&["mds"]));
-        check(&["s3"], None);
+        check(&["swift"], None);
         check(&["osd", ""], None);
         check(&[], None);
     }

@@ -19,6 +19,8 @@ mod platform;
 pub mod preflight;
 mod rebuild;
 mod role;
+#[cfg(feature = "s3")]
+mod s3;
 mod settle;
 mod state;
 mod supervise;
@@ -30,4 +32,4 @@ pub use move_state::{Moved, move_to_etcd};
 pub use node::{Node, watch_this_thread};
 pub use osd::MEMORY_MIN as OSD_MEMORY_MIN;
 pub use rebuild::{Rebuilt, rebuild};
-pub use settle::{First, Msgr1Port, StartOptions};
+pub use settle::{First, Msgr1Port, S3Options, StartOptions};

@@ -60,7 +60,7 @@ impl Identity {
             entropy: &*entropy,
         };
         let new = cluster::new_entity(&cx, &cluster::MDS_CAPS);
-        cluster.mds_key(&self.name, &new).await.map(Some).map_err(lost)
+        cluster.daemon_key(&self.name, &new).await.map(Some).map_err(lost)
     }
 }
 

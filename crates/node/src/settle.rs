@@ -9,6 +9,7 @@ use cluster::bucket_name;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::time::Duration;
 use types::Uuid;
 
 pub(crate) const MON_PORT: u16 = 3300;
@@ -45,6 +46,18 @@ pub struct StartOptions {
     pub metrics_port: u16,
     /// Sets `mon_allow_pool_delete` in the cluster's configuration.
     pub allow_pool_delete: bool,
+    /// Serves S3, in this run.
+    pub s3: Option<S3Options>,
+}
+
+/// How S3 is served.
+#[derive(Debug, Clone)]
+pub struct S3Options {
+    pub listen: SocketAddr,
+    /// How long data that nobody refers to any more stay, for readers that have begun.
+    pub gc_wait: Duration,
+    /// Keys of a part of a bucket's index before it is split.
+    pub split_at: u64,
 }
 
 /// Whether messenger v1 is spoken, too, as somebody wants it.
@@ -203,6 +216,12 @@ fn can_run(o: &StartOptions, roles: Option<&[String]>, in_etcd: bool) -> Result<
             "a cluster state in a local file serves one process, which needs its monitor and its OSDs: \
              to run only some roles here, keep it in etcd (--etcd)",
         );
+    }
+    if o.s3.is_some() && !runs(roles, "s3") {
+        return refuse("--s3 needs the role s3, which --roles leaves out");
+    }
+    if o.s3.is_none() && roles.is_some_and(|r| r.iter().all(|r| r == "s3")) {
+        return refuse("the role s3 serves what --s3 says, which is not there: nothing would run");
     }
     if !osd && (o.osds.is_some() || !o.devices.is_empty()) {
         return refuse("--osds and --device are about OSDs, which --roles leaves out");

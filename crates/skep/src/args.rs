@@ -51,6 +51,9 @@ pub enum Command {
     Image(crate::image::args::Image),
     /// Send a command to an OSD, a PG's primary or the manager, and print its answer
     Tell(Tell),
+    /// Users and keys of the S3 gateway, and a gateway in front of another cluster
+    #[cfg(feature = "s3")]
+    S3(crate::s3::args::S3),
     /// Print completions of our commands for a shell
     Completion(Completion),
     /// Write the manual pages of our commands into a folder
@@ -167,6 +170,17 @@ pub struct Up {
     /// Port of /metrics for Prometheus, on the loopback address alone; 0: none. One that is taken is warned of
     #[arg(long, value_name = "PORT", default_value_t = 9283)]
     pub metrics_port: u16,
+    /// Serve S3, too (`skep s3 user create NAME` makes a user and prints the keys)
+    #[cfg(feature = "s3")]
+    #[arg(long)]
+    pub s3: bool,
+    /// Address of S3; without TLS, so what is not loopback wants a proxy in front
+    #[cfg(feature = "s3")]
+    #[arg(long, value_name = "ADDRESS", default_value = crate::s3::args::LISTEN, requires = "s3")]
+    pub s3_listen: std::net::SocketAddr,
+    #[cfg(feature = "s3")]
+    #[command(flatten)]
+    pub s3_tuning: crate::s3::args::Tuning,
     /// What this process runs, kept for later starts: mon, osd. One alone needs --etcd [default: all]
     #[arg(long, value_name = "ROLE", value_delimiter = ',', value_parser = role_parser(), num_args = 1..)]
     pub roles: Vec<String>,

@@ -11,6 +11,8 @@ mod options;
 mod preflight;
 mod rbd_io;
 mod remove;
+#[cfg(feature = "s3")]
+mod s3;
 mod service;
 mod store;
 mod tell;
@@ -43,6 +45,8 @@ fn main() -> ExitCode {
             | args::Command::Completion(_)
             | args::Command::Man(_)
     );
+    #[cfg(feature = "s3")]
+    let quiet = quiet || matches!(&args.command, args::Command::S3(a) if !a.is_server());
     init_log(args.verbose, if quiet { "warn" } else { "info" });
     let done = match &args.command {
         args::Command::Up(up) => up::run(up),
@@ -59,6 +63,8 @@ fn main() -> ExitCode {
         args::Command::Image(a) => image::run(a),
         args::Command::RbdIo(a) => rbd_io::run(a),
         args::Command::Tell(a) => tell::run(a),
+        #[cfg(feature = "s3")]
+        args::Command::S3(a) => s3::run(a),
         args::Command::Completion(a) => manual::completion(a),
         args::Command::Man(a) => manual::pages(a),
         args::Command::Store(a) => return store::run(a),
@@ -80,7 +86,8 @@ fn init_log(verbose: u8, level: &str) {
         _ => "trace",
     };
     let filter = tracing_subscriber::EnvFilter::try_from_env("SKEP_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
+        // The library of S3 takes each mistake of a client's for an error, and logs what was asked with its signature.
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(format!("{level},s3s=off")));
     // Colours only for people: a log file or a pipe gets plain lines.
     let colours = std::io::stderr().is_terminal();
     // What clients named is in many a line: it shall not end one, nor reach the terminal with power over it.

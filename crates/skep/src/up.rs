@@ -3,11 +3,13 @@
 use crate::{args, service};
 use indicatif::{ProgressBar, ProgressStyle};
 use node::{AuthMode, DataDir, Error, First, Msgr1Port, Node, StartOptions};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 pub fn run(args: &args::Up) -> Result<(), Error> {
     let dir = DataDir::create(&args.place.dir())?;
     let options = options(args);
+    let listen = options.s3.as_ref().map(|s3| s3.listen);
     if std::env::var_os("SKEP_TEST_PANICS").is_some_and(|v| v == "1") {
         io::panics::allow();
     }
@@ -22,7 +24,7 @@ pub fn run(args: &args::Up) -> Result<(), Error> {
         .await;
         bar.finish_and_clear();
         let mut node = node?;
-        greet(&node, &dir, start.elapsed());
+        greet(&node, &dir, start.elapsed(), listen);
         service::ready(&format!("serving {}", dir.root().display()));
         service::lives();
         match node.serve(io::task::termination()).await {
@@ -79,6 +81,7 @@ pub fn options(args: &args::Up) -> StartOptions {
         roles: (!args.roles.is_empty()).then(|| args.roles.clone()),
         allow_pool_delete: args.allow_pool_delete,
         metrics_port: args.metrics_port,
+        s3: s3(args),
         host: args.host.clone(),
         etcd: args.etcd.settings(),
         first: match (args.create, args.join) {
@@ -89,7 +92,21 @@ pub fn options(args: &args::Up) -> StartOptions {
     }
 }
 
-fn greet(node: &Node, dir: &DataDir, took: Duration) {
+#[cfg(feature = "s3")]
+fn s3(args: &args::Up) -> Option<node::S3Options> {
+    args.s3.then(|| node::S3Options {
+        listen: args.s3_listen,
+        gc_wait: Duration::from_secs(args.s3_tuning.gc_wait),
+        split_at: args.s3_tuning.split_at,
+    })
+}
+
+#[cfg(not(feature = "s3"))]
+fn s3(_: &args::Up) -> Option<node::S3Options> {
+    None
+}
+
+fn greet(node: &Node, dir: &DataDir, took: Duration, s3: Option<SocketAddr>) {
     let s = node.settings();
     let conf = dir.conf_path();
     println!("skep {}: cluster {}", env!("CARGO_PKG_VERSION"), s.fsid);
@@ -122,6 +139,12 @@ fn greet(node: &Node, dir: &DataDir, took: Duration) {
     println!("  data     {}", dir.root().display());
     println!("  conf     {}", conf.display());
     println!("  keyring  {}", dir.keyring_path().display());
+    if let Some(s3) = s3 {
+        println!(
+            "  s3       http://{s3} (keys: skep s3 user create NAME -c {})",
+            conf.display()
+        );
+    }
     println!("try:  ceph -c {} -s", conf.display());
     println!("ready after {:.2} s", took.as_secs_f64());
 }

@@ -81,7 +81,7 @@ impl ClusterHandle {
     }
 
     /// The key of `name`: the one that the cluster has, or else `new`, which it has from now on.
-    pub async fn mds_key(&self, name: &AuthName, new: &EntityAuth) -> Result<CryptoKey> {
+    pub async fn daemon_key(&self, name: &AuthName, new: &EntityAuth) -> Result<CryptoKey> {
         let decide = |state: &ClusterState| {
             let mut changes = Changes::none();
             if let Some(entity) = state.auth.get(name) {

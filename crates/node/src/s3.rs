@@ -1,0 +1,136 @@
+//! The object gateway of a node, as a role: where it was asked for.
+
+use crate::role::{Plan, Role, Running};
+use crate::settle::S3Options;
+use crate::{AuthMode, Error, Settings, monitor};
+use ::s3::{Gateway, Settings as GatewaySettings};
+use auth::{Context, CryptoKey};
+use client::{Client, Conf};
+use io::group::Group;
+use io::socket::Listener;
+use io::task;
+use metastore::ClusterHandle;
+use std::time::Duration;
+use tokio::sync::{oneshot, watch};
+use types::{AuthName, EntityAddr, EntityKind, Utime};
+
+/// What the store may take for one operation; then the client is told to slow down.
+const OPERATION_WITHIN: Duration = Duration::from_secs(60);
+/// A cluster that cannot be used yet is tried again.
+const AGAIN_AFTER: Duration = Duration::from_secs(2);
+
+#[derive(Clone)]
+struct S3Role {
+    name: String,
+    options: S3Options,
+    settings: Settings,
+    cluster: ClusterHandle,
+    platform: crate::platform::Platform,
+}
+
+pub(crate) fn roles(plan: &Plan<'_>) -> Result<Vec<Box<dyn Role>>, Error> {
+    let Some(options) = plan.options.s3.clone() else {
+        return Ok(Vec::new());
+    };
+    Ok(vec![Box::new(S3Role {
+        name: format!("s3.{}", plan.settings.mon_name()),
+        options,
+        settings: plan.settings.clone(),
+        cluster: plan.cluster.clone(),
+        platform: plan.platform.clone(),
+    })])
+}
+
+impl S3Role {
+    /// Its key, which it is given when it first needs one.
+    async fn key(&self, name: &AuthName) -> Result<Option<CryptoKey>, String> {
+        if self.settings.auth == AuthMode::None {
+            return Ok(None);
+        }
+        let entropy = self.platform.entropy();
+        let cx = Context {
+            now: Utime::from_unix(self.platform.clock.wall()),
+            entropy: &*entropy,
+        };
+        let new = cluster::new_entity(&cx, &cluster::S3_CAPS);
+        let key = self.cluster.daemon_key(name, &new).await;
+        key.map(Some).map_err(|e| e.to_string())
+    }
+
+    async fn conf(&self) -> Result<Conf, String> {
+        let name = AuthName::new(EntityKind::Client, "s3");
+        let key = self.key(&name).await?;
+        let state = self.cluster.state();
+        let mut mons: Vec<EntityAddr> = state.monmap.by_rank().map(|m| m.addrs.first()).collect();
+        if mons.is_empty() {
+            mons.push(monitor::addr(&self.settings));
+        }
+        let mut conf = Conf::new(name, mons, key);
+        conf.op_timeout = Some(OPERATION_WITHIN);
+        conf.mon_timeout = Some(OPERATION_WITHIN);
+        Ok(conf)
+    }
+
+    async fn open(&self) -> Result<(Client, Gateway), String> {
+        let settings = GatewaySettings {
+            gc_wait: self.options.gc_wait,
+            split_at: self.options.split_at,
+        };
+        let client = Client::connect(self.conf().await?)
+            .await
+            .map_err(|e| e.to_string())?;
+        match Gateway::open(&client, &settings).await {
+            Ok(gateway) => Ok((client, gateway)),
+            Err(e) => {
+                client.shutdown().await;
+                Err(e.to_string())
+            }
+        }
+    }
+
+    async fn run(self, ready: oneshot::Sender<()>, mut stop: watch::Receiver<bool>) -> Result<(), String> {
+        let listen = self.options.listen;
+        let refused = |e: std::io::Error| format!("S3 cannot listen on {listen}: {e}");
+        let listener = Listener::bind(listen).map_err(refused)?;
+        // Clients that come from now on wait. The node does not: its monitor may be what the cluster's OSDs wait for.
+        let _ = ready.send(());
+        let (client, gateway) = loop {
+            let opened = tokio::select! {
+                opened = self.open() => opened,
+                _ = stop.wait_for(|s| *s) => return Ok(()),
+            };
+            match opened {
+                Ok(opened) => break opened,
+                Err(e) => tracing::warn!("S3 waits for the cluster: {e}"),
+            }
+            tokio::select! {
+                () = task::sleep(AGAIN_AFTER) => {}
+                _ = stop.wait_for(|s| *s) => return Ok(()),
+            }
+        };
+        let acceptor = listener.start().map_err(refused)?;
+        gateway.serve(acceptor, stop).await;
+        client.shutdown().await;
+        Ok(())
+    }
+}
+
+impl Role for S3Role {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn start(
+        &self,
+        group: &Group,
+        ready: oneshot::Sender<()>,
+        stop: watch::Receiver<bool>,
+    ) -> std::io::Result<Running> {
+        let role = self.clone();
+        task::spawn_group(
+            group,
+            &self.name,
+            move || async move { role.run(ready, stop).await },
+        )
+    }
+}

@@ -1,0 +1,248 @@
+//! Users and their keys: rows of the object `users` of the system pool.
+//!
+//! ```text
+//! u USER             User
+//! k ACCESS           Key: whose, and the secret
+//! a USER 00 ACCESS   (empty): the keys of a user
+//! ```
+//!
+//! A secret is stored as it is, since signatures are checked with it; the pool is for gateways and administrators alone.
+
+use crate::buckets::Buckets;
+use crate::rados::{Change, Look, PAGE, Pool};
+use crate::{Clock, Error, Result};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use denc::{Decode, Encode};
+use std::fmt;
+
+pub const USERS: &str = "users";
+const NAME_MAX: usize = 128;
+/// Keys of one user.
+const KEYS_MAX: usize = 100;
+const ACCESS_CHARS: usize = 20;
+const SECRET_BYTES: usize = 30;
+const TRIES_MAX: usize = 16;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct User {
+    pub id: String,
+    pub display: String,
+    pub created: u64,
+}
+
+denc::envelope_denc!(User, 1, 1, { id, display, created });
+
+#[derive(Clone, PartialEq, Eq)]
+pub struct Key {
+    pub user: String,
+    pub access: String,
+    pub secret: String,
+    pub created: u64,
+}
+
+denc::envelope_denc!(Key, 1, 1, { user, access, secret, created });
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "key {} of {}", self.access, self.user)
+    }
+}
+
+#[derive(Clone)]
+pub struct Accounts<P> {
+    pool: P,
+    clock: Clock,
+}
+
+fn row(class: &str, name: &str) -> Bytes {
+    [class.as_bytes(), name.as_bytes()].concat().into()
+}
+
+fn keys_prefix(user: &str) -> Bytes {
+    [b"a", user.as_bytes(), &[0]].concat().into()
+}
+
+/// Names that are the same in a path, a line of a table and a shell.
+fn check_name(id: &str) -> Result<()> {
+    let good = |c: char| c.is_ascii_alphanumeric() || "._-@+=".contains(c);
+    match !id.is_empty() && id.len() <= NAME_MAX && id.chars().all(good) {
+        true => Ok(()),
+        false => Err(Error::Invalid(format!(
+            "a user's name has 1 to {NAME_MAX} letters, digits and . _ - @ + ="
+        ))),
+    }
+}
+
+/// Rows whose keys begin with `prefix`, all.
+pub(crate) async fn all_rows<P: Pool>(pool: &P, oid: &str, prefix: &Bytes) -> Result<Vec<(Bytes, Bytes)>> {
+    let (mut rows, mut after) = (Vec::new(), prefix.clone());
+    loop {
+        let seen = pool.look(oid, Look::rows(&after, prefix, PAGE)).await?;
+        let more = seen.more;
+        rows.extend(seen.rows);
+        match rows.last() {
+            Some((last, _)) if more => after = last.clone(),
+            _ => return Ok(rows),
+        }
+    }
+}
+
+/// Makes an object for rows where there is none.
+pub(crate) async fn ensure<P: Pool>(pool: &P, oid: &str) -> Result<()> {
+    let make = Change {
+        create: true,
+        ..Change::default()
+    };
+    match pool.change(oid, make).await {
+        Err(e) if e.is_conflict() => Ok(()),
+        other => other,
+    }
+}
+
+impl<P: Pool> Accounts<P> {
+    pub fn new(pool: P, clock: Clock) -> Self {
+        Self { pool, clock }
+    }
+
+    async fn get<T: Decode>(&self, row: &Bytes) -> Result<Option<T>> {
+        let seen = self.pool.look(USERS, Look::keys([row])).await?;
+        Ok(seen.values.get(row).map(T::from_bytes).transpose()?)
+    }
+
+    pub async fn user(&self, id: &str) -> Result<User> {
+        self.get(&row("u", id)).await?.ok_or(Error::NoSuchUser)
+    }
+
+    pub async fn users(&self) -> Result<Vec<User>> {
+        let rows = all_rows(&self.pool, USERS, &row("u", "")).await?;
+        let users = rows.iter().map(|(_, v)| Ok(User::from_bytes(v)?));
+        users.collect()
+    }
+
+    /// A user with a first key.
+    pub async fn create(&self, id: &str, display: &str) -> Result<(User, Key)> {
+        check_name(id)?;
+        if display.len() > NAME_MAX {
+            return Err(Error::Invalid(format!(
+                "a display name has at most {NAME_MAX} bytes"
+            )));
+        }
+        let user = User {
+            id: id.to_string(),
+            display: if display.is_empty() { id } else { display }.to_string(),
+            created: self.clock.now_ms(),
+        };
+        let key = self.new_key(id);
+        let change = self
+            .adding(&key)
+            .expecting(&row("u", id), None)
+            .setting(&row("u", id), user.to_bytes());
+        match self.pool.change(USERS, change).await {
+            Err(e) if e.is_conflict() => Err(Error::UserExists),
+            other => other.map(|()| (user, key)),
+        }
+    }
+
+    fn new_key(&self, user: &str) -> Key {
+        const LETTERS: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
+        let (mut access, mut secret) = ([0; ACCESS_CHARS], [0; SECRET_BYTES]);
+        self.clock.fill(&mut access);
+        self.clock.fill(&mut secret);
+        Key {
+            user: user.to_string(),
+            access: access
+                .iter()
+                .map(|b| LETTERS[usize::from(b % 32)] as char)
+                .collect(),
+            secret: STANDARD.encode(secret),
+            created: self.clock.now_ms(),
+        }
+    }
+
+    fn adding(&self, key: &Key) -> Change {
+        let of_user = [&keys_prefix(&key.user)[..], key.access.as_bytes()]
+            .concat()
+            .into();
+        Change::default()
+            .expecting(&row("k", &key.access), None)
+            .setting(&row("k", &key.access), key.to_bytes())
+            .setting(&of_user, Bytes::from_static(b"1"))
+    }
+
+    pub async fn keys(&self, user: &str) -> Result<Vec<Key>> {
+        let prefix = keys_prefix(user);
+        let mut keys = Vec::new();
+        for (of_user, _) in all_rows(&self.pool, USERS, &prefix).await? {
+            let access = String::from_utf8_lossy(&of_user[prefix.len()..]).into_owned();
+            keys.extend(self.get::<Key>(&row("k", &access)).await?);
+        }
+        Ok(keys)
+    }
+
+    pub async fn create_key(&self, user: &str) -> Result<Key> {
+        let there = self.user(user).await?;
+        if self.keys(user).await?.len() >= KEYS_MAX {
+            return Err(Error::Invalid(format!("a user has at most {KEYS_MAX} keys")));
+        }
+        let key = self.new_key(user);
+        let change = self
+            .adding(&key)
+            .expecting(&row("u", user), Some(&there.to_bytes()));
+        match self.pool.change(USERS, change).await {
+            Err(e) if e.is_conflict() => Err(Error::NoSuchUser),
+            other => other.map(|()| key),
+        }
+    }
+
+    /// Whose key it is.
+    pub async fn key(&self, access: &str) -> Result<Option<Key>> {
+        self.get(&row("k", access)).await
+    }
+
+    pub async fn remove_key(&self, access: &str) -> Result<()> {
+        let key = self.key(access).await?.ok_or(Error::NoSuchAccessKey)?;
+        let change = self.removing(&key);
+        match self.pool.change(USERS, change).await {
+            Err(e) if e.is_conflict() => Err(Error::NoSuchAccessKey),
+            other => other,
+        }
+    }
+
+    fn removing(&self, key: &Key) -> Change {
+        let of_user = [&keys_prefix(&key.user)[..], key.access.as_bytes()]
+            .concat()
+            .into();
+        let at = row("k", &key.access);
+        Change::default()
+            .expecting(&at, Some(&key.to_bytes()))
+            .unsetting(&at)
+            .unsetting(&of_user)
+    }
+
+    /// With all keys; refused while there are buckets of this user's.
+    pub async fn remove(&self, id: &str, buckets: &Buckets<P>) -> Result<()> {
+        for _ in 0..TRIES_MAX {
+            let user = self.user(id).await?;
+            let owned = buckets.of(id).await?;
+            if !owned.is_empty() {
+                let names: Vec<String> = owned.into_iter().take(10).map(|b| b.0).collect();
+                return Err(Error::UserHasBuckets(names.join(", ")));
+            }
+            let mut change = Change::default()
+                .expecting(&row("u", id), Some(&user.to_bytes()))
+                .unsetting(&row("u", id));
+            for key in self.keys(id).await? {
+                let key = self.removing(&key);
+                change.expect.extend(key.expect);
+                change.unset.extend(key.unset);
+            }
+            match self.pool.change(USERS, change).await {
+                Err(e) if e.is_conflict() => {}
+                other => return other,
+            }
+        }
+        Err(Error::Conflict("others change the same user"))
+    }
+}

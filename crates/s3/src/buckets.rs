@@ -1,0 +1,275 @@
+//! Buckets: rows of the object `buckets` of the system pool.
+//!
+//! ```text
+//! b NAME             Bucket
+//! o USER 00 NAME     (created): the buckets of a user
+//! x ID               the index of a bucket that was deleted; its data are collected, then its objects removed
+//! ```
+//!
+//! Deleting: the bucket is marked, its index is closed shard by shard (each only if it has no object then), then one operation
+//! removes the bucket and names the index as what is to be removed. A deletion that was left half-way is taken back by whoever
+//! collects (`gc`).
+
+use crate::accounts::all_rows;
+use crate::index::{Index, Located};
+use crate::rados::{Change, Look, Pool};
+use crate::record::Phase;
+use crate::{Clock, Error, Result};
+use bytes::Bytes;
+use denc::{Decode, Encode};
+
+pub const BUCKETS: &str = "buckets";
+/// Buckets of one user.
+pub const BUCKETS_MAX: usize = 1000;
+/// A deletion that has not ended after so long (milliseconds) was left.
+const DELETED_WITHIN: u64 = 60_000;
+const TRIES_MAX: usize = 16;
+/// Set in the time of an index that is being removed.
+pub(crate) const BURYING: u64 = 1 << 63;
+/// And of one whose bucket is being made.
+pub(crate) const MAKING: u64 = 1 << 62;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bucket {
+    /// Names its index: a bucket that is made again under the same name has another.
+    pub id: String,
+    pub owner: String,
+    pub created: u64,
+    pub public_read: bool,
+    /// Since when it is being deleted; else 0.
+    pub deleting: u64,
+    /// The number of that deletion.
+    pub deletion: u64,
+    /// As the client that made it said it; empty: the default.
+    pub location: String,
+    /// Grows with each change.
+    pub version: u64,
+}
+
+denc::envelope_denc!(Bucket, 1, 1, { id, owner, created, public_read, deleting, deletion, location, version });
+
+pub struct Buckets<P> {
+    pool: P,
+    index: Index<P>,
+    clock: Clock,
+}
+
+impl<P: Clone> Clone for Buckets<P> {
+    fn clone(&self) -> Self {
+        Self {
+            pool: self.pool.clone(),
+            index: self.index.clone(),
+            clock: self.clock.clone(),
+        }
+    }
+}
+
+fn row(name: &str) -> Bytes {
+    [b"b", name.as_bytes()].concat().into()
+}
+
+fn owned_prefix(user: &str) -> Bytes {
+    [b"o", user.as_bytes(), &[0]].concat().into()
+}
+
+fn owned_row(user: &str, name: &str) -> Bytes {
+    [&owned_prefix(user)[..], name.as_bytes()].concat().into()
+}
+
+pub(crate) fn dead_row(id: &str) -> Bytes {
+    [b"x", id.as_bytes()].concat().into()
+}
+
+impl<P: Pool> Buckets<P> {
+    pub fn new(pool: P, index: Index<P>, clock: Clock) -> Self {
+        Self { pool, index, clock }
+    }
+
+    async fn find(&self, name: &str) -> Result<Option<Bucket>> {
+        let row = row(name);
+        let seen = self.pool.look(BUCKETS, Look::keys([&row])).await?;
+        Ok(seen.values.get(&row).map(Bucket::from_bytes).transpose()?)
+    }
+
+    pub async fn get(&self, name: &str) -> Result<Bucket> {
+        self.find(name).await?.ok_or(Error::NoSuchBucket)
+    }
+
+    /// Names and times of creation, in order.
+    pub async fn of(&self, user: &str) -> Result<Vec<(String, u64)>> {
+        let prefix = owned_prefix(user);
+        let rows = all_rows(&self.pool, BUCKETS, &prefix).await?;
+        let bucket = |(row, created): (Bytes, Bytes)| {
+            let name = String::from_utf8_lossy(&row[prefix.len()..]).into_owned();
+            Ok((name, u64::from_bytes(&created)?))
+        };
+        rows.into_iter().map(bucket).collect()
+    }
+
+    pub async fn create(&self, name: &str, owner: &str, public_read: bool, location: &str) -> Result<()> {
+        match self.find(name).await? {
+            Some(bucket) if bucket.owner == owner => return Err(Error::BucketYours),
+            Some(_) => return Err(Error::BucketTaken),
+            None => {}
+        }
+        if self.of(owner).await?.len() >= BUCKETS_MAX {
+            return Err(Error::Invalid(format!(
+                "a user has at most {BUCKETS_MAX} buckets"
+            )));
+        }
+        let bucket = Bucket {
+            id: self.clock.tag().to_string(),
+            owner: owner.to_string(),
+            created: self.clock.now_ms(),
+            public_read,
+            deleting: 0,
+            deletion: 0,
+            location: location.to_string(),
+            version: 1,
+        };
+        // If this is cut off an index is left that is named as dead already.
+        let made = (bucket.created | MAKING).to_bytes();
+        let dead = Change::default().setting(&dead_row(&bucket.id), made.clone());
+        self.pool.change(BUCKETS, dead).await?;
+        self.index.create(&bucket.id).await?;
+        let make = Change::default()
+            .expecting(&row(name), None)
+            .expecting(&dead_row(&bucket.id), Some(&made))
+            .unsetting(&dead_row(&bucket.id))
+            .setting(&row(name), bucket.to_bytes())
+            .setting(&owned_row(owner, name), bucket.created.to_bytes());
+        match self.pool.change(BUCKETS, make).await {
+            Err(e) if e.is_conflict() => Err(Error::Conflict("another made the same bucket")),
+            other => other,
+        }
+    }
+
+    /// Its next record, if it is still as it was seen.
+    async fn replace(&self, name: &str, seen: &Bucket, change: impl FnOnce(&mut Bucket)) -> Result<Bucket> {
+        let mut next = seen.clone();
+        change(&mut next);
+        next.version += 1;
+        let row = row(name);
+        let set = Change::default()
+            .expecting(&row, Some(&seen.to_bytes()))
+            .setting(&row, next.to_bytes());
+        match self.pool.change(BUCKETS, set).await {
+            Err(e) if e.is_conflict() => Err(Error::Conflict("others change the same bucket")),
+            other => other.map(|()| next),
+        }
+    }
+
+    pub async fn set_public_read(&self, name: &str, public_read: bool) -> Result<()> {
+        for _ in 0..TRIES_MAX {
+            let bucket = self.get(name).await?;
+            match self.replace(name, &bucket, |b| b.public_read = public_read).await {
+                Err(Error::Conflict(_)) => {}
+                other => return other.map(drop),
+            }
+        }
+        Err(Error::Conflict("others change the same bucket"))
+    }
+
+    pub async fn delete(&self, name: &str) -> Result<()> {
+        let bucket = self.get(name).await?;
+        if bucket.deleting != 0 {
+            return Err(Error::Conflict("the bucket is being deleted"));
+        }
+        let (now, deletion) = (self.clock.now_ms(), self.clock.random_u64());
+        let marked = self
+            .replace(name, &bucket, |b| (b.deleting, b.deletion) = (now, deletion))
+            .await?;
+        if let Err(e) = self.index.close(&marked.id, deletion).await {
+            self.take_back(name, &marked).await?;
+            return Err(e);
+        }
+        let change = Change::default()
+            .expecting(&row(name), Some(&marked.to_bytes()))
+            .unsetting(&row(name))
+            .unsetting(&owned_row(&marked.owner, name))
+            .setting(&dead_row(&marked.id), now.to_bytes());
+        match self.pool.change(BUCKETS, change).await {
+            Err(e) if e.is_conflict() => Err(Error::Conflict("the deletion took too long")),
+            other => other,
+        }
+    }
+
+    async fn take_back(&self, name: &str, marked: &Bucket) -> Result<()> {
+        let open = self.replace(name, marked, |b| b.deleting = 0).await?;
+        let mut shard = None;
+        loop {
+            let seen = self
+                .index
+                .shard_page(&open.id, shard.as_deref(), &Bytes::new(), b'i')
+                .await?;
+            self.mend_shard(name, &open.id, &seen).await?;
+            match seen.state.next {
+                Some(next) => shard = Some(next),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// Opens a shard that was closed by a deletion which is over: one that is under way has its number in the bucket's record, and
+    /// cannot end any more once it is not there.
+    pub(crate) async fn mend_shard(&self, name: &str, id: &str, seen: &Located) -> Result<()> {
+        let Phase::Closed { deletion } = seen.state.phase else {
+            return Ok(());
+        };
+        match self.find(name).await? {
+            Some(now) if now.id == id && (now.deleting == 0 || now.deletion != deletion) => {
+                self.index.reopen(seen).await
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes back a deletion that was left.
+    pub(crate) async fn mend(&self, name: &str, bucket: &Bucket) -> Result<()> {
+        match bucket.deleting {
+            since if since != 0 && since + DELETED_WITHIN < self.clock.now_ms() => {
+                self.take_back(name, bucket).await
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// All buckets.
+    pub(crate) async fn all(&self) -> Result<Vec<(String, Bucket)>> {
+        let rows = all_rows(&self.pool, BUCKETS, &Bytes::from_static(b"b")).await?;
+        let bucket = |(row, value): (Bytes, Bytes)| {
+            let name = String::from_utf8_lossy(&row[1..]).into_owned();
+            Ok((name, Bucket::from_bytes(&value)?))
+        };
+        rows.into_iter().map(bucket).collect()
+    }
+
+    /// Ids of indexes to be removed, with the time (milliseconds since 1970) of that.
+    pub(crate) async fn dead(&self) -> Result<Vec<(String, u64)>> {
+        let rows = all_rows(&self.pool, BUCKETS, &Bytes::from_static(b"x")).await?;
+        let dead = |(row, since): (Bytes, Bytes)| {
+            let id = String::from_utf8_lossy(&row[1..]).into_owned();
+            Ok((id, u64::from_bytes(&since)?))
+        };
+        rows.into_iter().map(dead).collect()
+    }
+
+    /// From now on whoever makes this bucket finds that it cannot any more. False: another was faster.
+    pub(crate) async fn bury(&self, id: &str, since: u64) -> Result<bool> {
+        let row = dead_row(id);
+        let change = Change::default()
+            .expecting(&row, Some(&since.to_bytes()))
+            .setting(&row, (since | BURYING).to_bytes());
+        match self.pool.change(BUCKETS, change).await {
+            Err(e) if e.is_conflict() => Ok(false),
+            other => other.map(|()| true),
+        }
+    }
+
+    /// Its index is gone.
+    pub(crate) async fn buried(&self, id: &str) -> Result<()> {
+        self.pool
+            .change(BUCKETS, Change::default().unsetting(&dead_row(id)))
+            .await
+    }
+}

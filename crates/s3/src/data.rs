@@ -1,0 +1,443 @@
+//! Objects' bytes: stripes of 4 MiB in the data pool, under a tag that is never used again.
+//!
+//! Invariants: before the first byte is written a row of the bucket's index (an [`Intent`]) says so, durably; the operation that
+//! makes an entry refer to the data takes that row away. So data that nobody refers to is always named by a row, and whoever
+//! collects it takes the row first: a writer that was given up finds that it cannot commit any more.
+//!
+//! Bounds: an upload holds at most two stripes, all together [`ROOM`] bytes; a download three
+//! times [`CHUNK`], all together [`SEND_ROOM`]. Who finds no room waits.
+
+use crate::index::{Index, Verdict};
+use crate::rados::{Change, Pool};
+use crate::record::{Data, Garbage, Intent, Manifest, Piece, STRIPE, Tag, garbage_row, intent_row};
+use crate::{Clock, Error, Result};
+use bytes::{Bytes, BytesMut};
+use denc::{Decode, Encode};
+use futures_core::Stream;
+use io::task::{self, TaskHandle};
+use std::collections::BTreeSet;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Memory of all uploads together.
+pub const ROOM: u64 = 256 << 20;
+/// And of all downloads that are larger than a chunk; each has three chunks of it.
+pub const SEND_ROOM: u64 = 256 << 20;
+const SEND_CHUNKS: u32 = 3;
+/// What it is given out in.
+const ROOM_UNIT: u64 = 64 << 10;
+/// What a download reads at once.
+pub const CHUNK: u64 = 1 << 20;
+/// A client that sends nothing for so long is given up.
+const BODY_IDLE: Duration = Duration::from_secs(60);
+/// An intent holds so long (milliseconds), and is renewed when half of that is over.
+pub const INTENT_MS: u64 = 20 * 60 * 1000;
+/// Stripes that are not there in a row, after which there are no more: more than a writer has under way.
+const MISSES_MAX: u32 = 8;
+
+/// Who counts what passes by.
+pub trait Digests: Send {
+    fn update(&mut self, data: &[u8]);
+}
+
+/// Data that is being written, or was and is not referred to yet.
+#[derive(Debug, Clone)]
+pub struct Claim {
+    pub tag: Tag,
+    shard: String,
+    raw: Bytes,
+    until: u64,
+}
+
+impl Claim {
+    pub fn row(&self) -> Bytes {
+        intent_row(self.tag)
+    }
+}
+
+/// What became of a claim when it was looked for.
+pub enum Held {
+    Yes,
+    /// The key has moved to another shard since.
+    Elsewhere,
+}
+
+pub struct Stored {
+    pub size: u64,
+    pub data: Data,
+    /// None where there is no data.
+    pub claim: Option<Claim>,
+    _room: OwnedSemaphorePermit,
+}
+
+pub struct DataStore<P> {
+    pool: P,
+    index: Index<P>,
+    clock: Clock,
+    room: Arc<Semaphore>,
+    send_room: Arc<Semaphore>,
+}
+
+impl<P: Clone> Clone for DataStore<P> {
+    fn clone(&self) -> Self {
+        Self {
+            pool: self.pool.clone(),
+            index: self.index.clone(),
+            clock: self.clock.clone(),
+            room: self.room.clone(),
+            send_room: self.send_room.clone(),
+        }
+    }
+}
+
+pub type Chunk = std::result::Result<Bytes, String>;
+/// A body that is read once.
+pub type Body<'a> = &'a mut (dyn Stream<Item = Chunk> + Send + Unpin);
+
+fn stripe_name(tag: Tag, n: u64) -> String {
+    format!("{tag}.{n}")
+}
+
+fn manifest_name(tag: Tag) -> String {
+    format!("{tag}.m")
+}
+
+/// The next bytes; None: the body has ended.
+async fn next(body: &mut Body<'_>) -> Result<Option<Bytes>> {
+    let chunk = task::timeout(BODY_IDLE, poll_fn(|cx| Pin::new(&mut *body).poll_next(cx)));
+    match chunk.await {
+        Err(_) => Err(Error::Body("nothing came for a minute".into())),
+        Ok(None) => Ok(None),
+        Ok(Some(chunk)) => chunk.map(Some).map_err(Error::Body),
+    }
+}
+
+impl<P: Pool> DataStore<P> {
+    pub fn new(pool: P, index: Index<P>, clock: Clock) -> Self {
+        Self {
+            pool,
+            index,
+            clock,
+            room: Arc::new(Semaphore::new((ROOM / ROOM_UNIT) as usize)),
+            send_room: Arc::new(Semaphore::new((SEND_ROOM / CHUNK) as usize)),
+        }
+    }
+
+    /// Takes the whole body in. `length`: what was announced, for the memory that it takes; more than `max` is refused. After an
+    /// error nothing is left but what will be collected.
+    pub async fn take(
+        &self,
+        (bucket, key): (&str, &str),
+        mut body: Body<'_>,
+        length: Option<u64>,
+        max: u64,
+        digests: &mut dyn Digests,
+    ) -> Result<Stored> {
+        if length.is_some_and(|n| n > max) {
+            return Err(Error::TooLarge("the object is larger than is allowed"));
+        }
+        let units = (length.unwrap_or(STRIPE).min(STRIPE) * 2)
+            .div_ceil(ROOM_UNIT)
+            .max(1);
+        let room = self.room.clone().acquire_many_owned(units as u32).await;
+        let room = room.map_err(|_| Error::Busy("the gateway is stopping"))?;
+        let mut stored = Stored {
+            size: 0,
+            data: Data::None,
+            claim: None,
+            _room: room,
+        };
+        let mut buffer = BytesMut::new();
+        let mut writing: Option<TaskHandle<Result<()>>> = None;
+        let taken = async {
+            loop {
+                let chunk = next(&mut body).await?;
+                let ended = chunk.is_none();
+                let mut chunk = chunk.unwrap_or_default();
+                digests.update(&chunk);
+                while !chunk.is_empty() || (ended && !buffer.is_empty()) {
+                    let n = chunk.len().min(STRIPE as usize - buffer.len());
+                    buffer.extend_from_slice(&chunk.split_to(n));
+                    stored.size += n as u64;
+                    if stored.size > max {
+                        return Err(Error::TooLarge("the object is larger than is allowed"));
+                    }
+                    if buffer.len() as u64 == STRIPE || ended {
+                        let data = buffer.split().freeze();
+                        self.write_stripe((bucket, key), &mut stored, data, &mut writing)
+                            .await?;
+                    }
+                }
+                if ended {
+                    break;
+                }
+            }
+            match writing.take() {
+                Some(last) => joined(last).await,
+                None => Ok(()),
+            }
+        };
+        match taken.await {
+            Ok(()) => Ok(stored),
+            Err(e) => {
+                self.abandon(stored.claim).await;
+                Err(e)
+            }
+        }
+    }
+
+    /// Begins to write a stripe, after the one before is durable.
+    async fn write_stripe(
+        &self,
+        (bucket, key): (&str, &str),
+        stored: &mut Stored,
+        data: Bytes,
+        writing: &mut Option<TaskHandle<Result<()>>>,
+    ) -> Result<()> {
+        if let Some(last) = writing.take() {
+            joined(last).await?;
+        }
+        match &mut stored.claim {
+            None => stored.claim = Some(self.claim(bucket, key).await?),
+            Some(claim) => self.renew(bucket, key, claim).await?,
+        }
+        let Some(claim) = &stored.claim else { return Ok(()) };
+        stored.data = Data::Stripes(claim.tag);
+        let name = stripe_name(claim.tag, (stored.size - 1) / STRIPE);
+        let pool = self.pool.clone();
+        *writing = Some(task::spawn_local(async move { pool.write(&name, data).await }));
+        Ok(())
+    }
+
+    fn intent(&self) -> (u64, Bytes) {
+        let until = self.clock.now_ms() + INTENT_MS;
+        (until, Intent { until }.to_bytes())
+    }
+
+    /// Says that data will be written, before it is.
+    pub async fn claim(&self, bucket: &str, key: &str) -> Result<Claim> {
+        let tag = self.clock.tag();
+        let (until, raw) = self.intent();
+        let shard = self.index.update(bucket, key, BTreeSet::new(), |view| {
+            let change = Change::default().setting(&intent_row(tag), raw.clone());
+            Ok(Verdict::Change(change, view.shard.to_string()))
+        });
+        Ok(Claim {
+            tag,
+            shard: shard.await?,
+            raw,
+            until,
+        })
+    }
+
+    /// Whether a commit may take the claim away, as its shard was seen.
+    pub fn held(claim: &Claim, view: &crate::index::View<'_>) -> Result<Held> {
+        match view.get::<Intent>(&claim.row())? {
+            Some(_) => Ok(Held::Yes),
+            None if view.shard != claim.shard => Ok(Held::Elsewhere),
+            None => Err(Error::GivenUp),
+        }
+    }
+
+    /// Lets it hold on where that is needed. A claim that has ended is not renewed: its data may be gone.
+    async fn renew(&self, bucket: &str, key: &str, claim: &mut Claim) -> Result<()> {
+        let now = self.clock.now_ms();
+        if now + INTENT_MS / 2 < claim.until {
+            return Ok(());
+        }
+        if now >= claim.until {
+            return Err(Error::GivenUp);
+        }
+        self.follow(bucket, key, claim).await
+    }
+
+    /// Moves the claim to where its key is now, with its full time. The old row goes before the data may be referred to, so there is
+    /// none that would have it collected.
+    pub async fn follow(&self, bucket: &str, key: &str, claim: &mut Claim) -> Result<()> {
+        let (until, raw) = self.intent();
+        let row = claim.row();
+        let shard = self
+            .index
+            .update(bucket, key, BTreeSet::from([row.clone()]), |view| {
+                if view.shard == claim.shard && view.get::<Intent>(&row)?.is_none() {
+                    return Err(Error::GivenUp);
+                }
+                let change = Change::default().setting(&row, raw.clone());
+                Ok(Verdict::Change(change, view.shard.to_string()))
+            });
+        let shard = shard.await?;
+        if shard != claim.shard {
+            let gone = Change::default()
+                .expecting(&row, Some(&claim.raw))
+                .unsetting(&row);
+            match self.index.pool().change(&claim.shard, gone).await {
+                Err(e) if e.is_conflict() || e.is_not_found() => return Err(Error::GivenUp),
+                other => other?,
+            }
+        }
+        (claim.shard, claim.raw, claim.until) = (shard, raw, until);
+        Ok(())
+    }
+
+    /// Has what was written collected soon. If that fails, too, it is collected when the claim ends.
+    pub async fn abandon(&self, claim: Option<Claim>) {
+        let Some(claim) = claim else { return };
+        let garbage = Garbage {
+            since: 0,
+            data: Data::Stripes(claim.tag),
+            size: None,
+        };
+        let change = Change::default()
+            .expecting(&claim.row(), Some(&claim.raw))
+            .unsetting(&claim.row())
+            .setting(&garbage_row(claim.tag), garbage.to_bytes());
+        if let Err(e) = self.index.pool().change(&claim.shard, change).await {
+            tracing::debug!("{} is left to be collected: {e}", claim.tag);
+        }
+    }
+
+    /// The row that has data collected once readers are through; None where there is none.
+    pub fn garbage(&self, data: Data, size: u64) -> Option<(Bytes, Bytes)> {
+        let (Data::Stripes(tag) | Data::Manifest(tag)) = data else {
+            return None;
+        };
+        let garbage = Garbage {
+            since: self.clock.now_ms(),
+            data,
+            size: Some(size),
+        };
+        Some((garbage_row(tag), garbage.to_bytes()))
+    }
+
+    pub async fn write_manifest(&self, claim: &Claim, manifest: &Manifest) -> Result<()> {
+        self.pool
+            .write(&manifest_name(claim.tag), manifest.to_bytes())
+            .await
+    }
+
+    async fn manifest(&self, tag: Tag) -> Result<Manifest> {
+        let name = manifest_name(tag);
+        let mut whole = BytesMut::new();
+        loop {
+            let part = self.pool.read(&name, whole.len() as u64, STRIPE).await?;
+            let ended = (part.len() as u64) < STRIPE;
+            whole.extend_from_slice(&part);
+            if ended {
+                return Ok(Manifest::from_bytes(&whole.freeze())?);
+            }
+        }
+    }
+
+    /// The pieces that data of this size is made of.
+    pub async fn pieces(&self, data: Data, size: u64) -> Result<Vec<Piece>> {
+        match data {
+            Data::None => Ok(Vec::new()),
+            Data::Stripes(tag) => Ok(vec![Piece { size, tag }]),
+            Data::Manifest(tag) => Ok(self.manifest(tag).await?.pieces),
+        }
+    }
+
+    /// Bytes from `from` up to `to`, chunk by chunk.
+    pub async fn reader(&self, data: Data, size: u64, from: u64, to: u64) -> Result<Reader<P>> {
+        let room = match to - from > CHUNK {
+            true => self.send_room.clone().acquire_many_owned(SEND_CHUNKS).await.ok(),
+            false => None,
+        };
+        Ok(Reader {
+            _room: room,
+            pool: self.pool.clone(),
+            pieces: self.pieces(data, size).await?,
+            piece: 0,
+            begins: 0,
+            at: from,
+            to,
+        })
+    }
+
+    /// Removes what a row of garbage names. Can be begun again at any point.
+    pub async fn remove(&self, garbage: &Garbage) -> Result<()> {
+        match (garbage.data, garbage.size) {
+            (Data::None, _) => Ok(()),
+            (Data::Stripes(tag), Some(size)) => self.remove_stripes(tag, size).await,
+            (Data::Stripes(tag), None) => {
+                let (mut n, mut misses) = (0, 0);
+                while misses < MISSES_MAX {
+                    misses = match self.pool.remove(&stripe_name(tag, n)).await? {
+                        true => 0,
+                        false => misses + 1,
+                    };
+                    n += 1;
+                }
+                // Of a manifest that was not committed: what it lists is somebody else's.
+                self.pool.remove(&manifest_name(tag)).await.map(drop)
+            }
+            (Data::Manifest(tag), _) => {
+                let manifest = match self.manifest(tag).await {
+                    Err(e) if e.is_not_found() => return Ok(()),
+                    other => other?,
+                };
+                for piece in &manifest.pieces {
+                    self.remove_stripes(piece.tag, piece.size).await?;
+                }
+                self.pool.remove(&manifest_name(tag)).await.map(drop)
+            }
+        }
+    }
+
+    async fn remove_stripes(&self, tag: Tag, size: u64) -> Result<()> {
+        for n in 0..size.div_ceil(STRIPE) {
+            self.pool.remove(&stripe_name(tag, n)).await?;
+        }
+        Ok(())
+    }
+}
+
+async fn joined(task: TaskHandle<Result<()>>) -> Result<()> {
+    let done = task.await;
+    done.map_err(|_| Error::Busy("the gateway is stopping"))?
+}
+
+/// Reads a range of an object in order.
+pub struct Reader<P> {
+    _room: Option<OwnedSemaphorePermit>,
+    pool: P,
+    pieces: Vec<Piece>,
+    piece: usize,
+    /// Where the piece begins within the object.
+    begins: u64,
+    at: u64,
+    to: u64,
+}
+
+impl<P: Pool> Reader<P> {
+    /// None: that was all.
+    pub async fn next(&mut self) -> Result<Option<Bytes>> {
+        while let Some(piece) = self.pieces.get(self.piece).filter(|_| self.at < self.to) {
+            let ends = self.begins + piece.size;
+            if self.at >= ends {
+                self.begins = ends;
+                self.piece += 1;
+                continue;
+            }
+            let within = self.at - self.begins;
+            let (stripe, offset) = (within / STRIPE, within % STRIPE);
+            let n = (self.to.min(ends) - self.at).min(STRIPE - offset).min(CHUNK);
+            let name = stripe_name(piece.tag, stripe);
+            let data = self.pool.read(&name, offset, n).await?;
+            if data.len() as u64 != n {
+                return Err(Error::Damaged(format!("{name} is too short")));
+            }
+            self.at += n;
+            return Ok(Some(data));
+        }
+        match self.at < self.to {
+            true => Err(Error::Damaged(
+                "an object with fewer bytes than it should have".into(),
+            )),
+            false => Ok(None),
+        }
+    }
+}

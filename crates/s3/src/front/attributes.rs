@@ -1,0 +1,229 @@
+//! What a client says of an object besides its bytes, and what of it is refused.
+
+use super::errors::{invalid, not_built};
+use crate::record::Attributes;
+use s3s::dto::Metadata;
+use s3s::{S3Error, S3ErrorCode, S3Result};
+use std::collections::BTreeMap;
+
+const KEY_MAX: usize = 1024;
+/// Names and values of user metadata together.
+const META_MAX: usize = 2048;
+const TAGS_MAX: usize = 10;
+
+pub fn check_key(key: &str) -> S3Result<()> {
+    match key.len() {
+        0 => Err(invalid("a key has at least one byte")),
+        1..=KEY_MAX => Ok(()),
+        _ => Err(S3Error::with_message(
+            S3ErrorCode::KeyTooLongError,
+            "a key has at most 1024 bytes",
+        )),
+    }
+}
+
+pub fn public_read(acl: Option<&str>) -> S3Result<bool> {
+    match acl {
+        None | Some("private" | "bucket-owner-full-control" | "bucket-owner-read") => Ok(false),
+        Some("public-read") => Ok(true),
+        Some(other) => Err(not_built(&format!(
+            "the canned ACL {other} (private and public-read are)"
+        ))),
+    }
+}
+
+/// Headers whose meaning is not built: taken silently, an object would be less than its owner thinks.
+pub fn refuse_unbuilt(headers: &hyper::HeaderMap) -> S3Result<()> {
+    const UNBUILT: [(&str, &str); 6] = [
+        ("x-amz-server-side-encryption", "encryption at rest"),
+        ("x-amz-object-lock-", "object lock"),
+        ("x-amz-grant-", "grants"),
+        ("x-amz-website-redirect-location", "websites"),
+        ("x-amz-write-offset-bytes", "appending"),
+        ("x-amz-copy-source-server-side-encryption", "encryption at rest"),
+    ];
+    for name in headers.keys() {
+        if let Some((_, what)) = UNBUILT
+            .iter()
+            .find(|(header, _)| name.as_str().starts_with(header))
+        {
+            return Err(not_built(what));
+        }
+    }
+    match headers.get("x-amz-storage-class").map(|v| v.as_bytes()) {
+        None | Some(b"STANDARD") => Ok(()),
+        Some(_) => Err(S3Error::with_message(
+            S3ErrorCode::InvalidStorageClass,
+            "STANDARD is the only storage class that is built",
+        )),
+    }
+}
+
+pub fn refuse_version(version: Option<&str>) -> S3Result<()> {
+    match version {
+        None | Some("null" | "") => Ok(()),
+        Some(_) => Err(S3Error::with_message(
+            S3ErrorCode::NoSuchVersion,
+            "versioning is not built yet: there is only the version null",
+        )),
+    }
+}
+
+/// `a=b&c=d`, URL encoded.
+fn parse_tags(text: &str) -> S3Result<BTreeMap<String, String>> {
+    let decoded = |s: &str| {
+        let s = s.replace('+', " ");
+        let mut out = Vec::with_capacity(s.len());
+        let mut bytes = s.bytes();
+        while let Some(b) = bytes.next() {
+            let hex = |b: Option<u8>| b.and_then(|b| (b as char).to_digit(16));
+            match b {
+                b'%' => out.push((hex(bytes.next())? * 16 + hex(bytes.next())?) as u8),
+                other => out.push(other),
+            }
+        }
+        String::from_utf8(out).ok()
+    };
+    let mut tags = BTreeMap::new();
+    for pair in text.split('&').filter(|p| !p.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let (Some(name), Some(value)) = (decoded(name), decoded(value)) else {
+            return Err(invalid("x-amz-tagging: not URL encoded"));
+        };
+        tags.insert(name, value);
+    }
+    check_tags(tags)
+}
+
+pub fn check_tags(tags: BTreeMap<String, String>) -> S3Result<BTreeMap<String, String>> {
+    let long = tags
+        .iter()
+        .any(|(k, v)| k.is_empty() || k.len() > 512 || v.len() > 1024);
+    match tags.len() > TAGS_MAX || long {
+        true => Err(S3Error::with_message(
+            S3ErrorCode::InvalidTag,
+            "an object has at most 10 tags, of 128 characters and 256 for their values",
+        )),
+        false => Ok(tags),
+    }
+}
+
+fn check_meta(meta: Option<Metadata>) -> S3Result<BTreeMap<String, String>> {
+    let meta: BTreeMap<String, String> = meta.unwrap_or_default().into_iter().collect();
+    match meta.iter().map(|(k, v)| k.len() + v.len()).sum::<usize>() > META_MAX {
+        true => Err(S3Error::with_message(
+            S3ErrorCode::MetadataTooLarge,
+            "user metadata have at most 2 KiB",
+        )),
+        false => Ok(meta),
+    }
+}
+
+/// The attributes that a request names.
+macro_rules! attributes {
+    ($input:expr) => {{
+        let named = [
+            (
+                "cache-control",
+                $input.cache_control.take().map(|v| v.to_string()),
+            ),
+            (
+                "content-disposition",
+                $input.content_disposition.take().map(|v| v.to_string()),
+            ),
+            (
+                "content-encoding",
+                $input.content_encoding.take().map(|v| v.to_string()),
+            ),
+            (
+                "content-language",
+                $input.content_language.take().map(|v| v.to_string()),
+            ),
+            ("content-type", $input.content_type.take().map(|v| v.to_string())),
+            (
+                "expires",
+                $input
+                    .expires
+                    .take()
+                    .and_then(|v| $crate::front::texts::http_date(&v)),
+            ),
+        ];
+        $crate::front::attributes::attributes_of(
+            named,
+            $input.metadata.take(),
+            $input.tagging.as_deref(),
+            $input.acl.as_ref().map(|a| a.as_str()),
+        )
+    }};
+}
+pub(crate) use attributes;
+
+pub fn attributes_of(
+    named: [(&str, Option<String>); 6],
+    meta: Option<Metadata>,
+    tagging: Option<&str>,
+    acl: Option<&str>,
+) -> S3Result<Attributes> {
+    let mut headers: BTreeMap<String, String> = named
+        .into_iter()
+        .filter_map(|(k, v)| Some((k.to_string(), v?)))
+        .collect();
+    // How the body travelled is not what it is.
+    if let Some(encoding) = headers.remove("content-encoding") {
+        let rest: Vec<&str> = encoding
+            .split(',')
+            .map(str::trim)
+            .filter(|e| *e != "aws-chunked" && !e.is_empty())
+            .collect();
+        if !rest.is_empty() {
+            headers.insert("content-encoding".into(), rest.join(","));
+        }
+    }
+    Ok(Attributes {
+        headers,
+        meta: check_meta(meta)?,
+        tags: parse_tags(tagging.unwrap_or_default())?,
+        public_read: public_read(acl)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_are_read_or_refused() {
+        let of = |text: &str| parse_tags(text).ok().map(|t| t.into_iter().collect::<Vec<_>>());
+        let pair = |k: &str, v: &str| (k.to_string(), v.to_string());
+        assert_eq!(
+            of("a=b+c&d=%C3%A9&e"),
+            Some(vec![pair("a", "b c"), pair("d", "é"), pair("e", "")])
+        );
+        assert_eq!(of(""), Some(vec![]));
+        for bad in ["=x", "a=%", "a=%4", "a=%zz", "a=%ff"] {
+            assert_eq!(of(bad), None, "{bad}");
+        }
+        let many: Vec<String> = (0..11).map(|n| format!("k{n}=v")).collect();
+        assert_eq!(of(&many.join("&")), None);
+    }
+
+    #[test]
+    fn how_a_body_travelled_is_not_kept() {
+        let of = |encoding: &str| {
+            let none = |name| (name, None);
+            let named = [
+                ("content-encoding", Some(encoding.to_string())),
+                none("a"),
+                none("b"),
+                none("c"),
+                none("d"),
+                none("e"),
+            ];
+            let attributes = attributes_of(named, None, None, None).unwrap();
+            attributes.headers.get("content-encoding").cloned()
+        };
+        assert_eq!(of("aws-chunked"), None);
+        assert_eq!(of("aws-chunked,gzip").as_deref(), Some("gzip"));
+        assert_eq!(of("gzip").as_deref(), Some("gzip"));
+    }
+}

@@ -1,0 +1,105 @@
+//! Buckets: create, head, list, delete, location, ACL, and what is asked of features that are not built.
+
+use super::attributes::{public_read, refuse_unbuilt};
+use super::errors::invalid;
+use super::rights::{canned, grants};
+use super::texts::{owner, page_size, timestamp};
+use super::{Front, user};
+use crate::rados::Pool;
+use s3s::dto::*;
+use s3s::{S3Request, S3Result};
+
+/// The region that clients are told; requests signed for any other are as good.
+pub const REGION: &str = "us-east-1";
+const LOCATION_MAX: usize = 64;
+
+impl<P: Pool> Front<P> {
+    pub async fn create_bucket(&self, req: S3Request<CreateBucketInput>) -> S3Result<CreateBucketOutput> {
+        let user = user(&req)?;
+        refuse_unbuilt(&req.headers)?;
+        let input = &req.input;
+        if input.object_lock_enabled_for_bucket == Some(true) {
+            return Err(super::errors::not_built("object lock"));
+        }
+        let public = public_read(input.acl.as_ref().map(|a| a.as_str()))?;
+        let location = input.create_bucket_configuration.as_ref();
+        let location = location
+            .and_then(|c| c.location_constraint.as_ref())
+            .map_or("", |l| l.as_str());
+        if location.len() > LOCATION_MAX {
+            return Err(invalid("a location has at most 64 bytes"));
+        }
+        self.buckets.create(&input.bucket, user, public, location).await?;
+        Ok(CreateBucketOutput {
+            location: Some(format!("/{}", input.bucket)),
+        })
+    }
+
+    pub async fn head_bucket(&self, req: S3Request<HeadBucketInput>) -> S3Result<HeadBucketOutput> {
+        let bucket = self.listable(&req, &req.input.bucket).await?;
+        Ok(HeadBucketOutput {
+            bucket_region: Some(region(&bucket.location).to_string()),
+            ..HeadBucketOutput::default()
+        })
+    }
+
+    pub async fn delete_bucket(&self, req: S3Request<DeleteBucketInput>) -> S3Result<()> {
+        self.own(&req, &req.input.bucket).await?;
+        Ok(self.buckets.delete(&req.input.bucket).await?)
+    }
+
+    pub async fn list_buckets(&self, req: S3Request<ListBucketsInput>) -> S3Result<ListBucketsOutput> {
+        let user = user(&req)?;
+        let input = &req.input;
+        let max = page_size(input.max_buckets, crate::buckets::BUCKETS_MAX)?.max(1);
+        let prefix = input.prefix.as_deref().unwrap_or_default();
+        let after = input.continuation_token.as_deref().unwrap_or_default();
+        let mut of_user = self.buckets.of(user).await?;
+        of_user.retain(|(name, _)| name.starts_with(prefix) && name.as_str() > after);
+        let more = of_user.len() > max;
+        of_user.truncate(max);
+        let token = of_user.last().filter(|_| more).map(|(name, _)| name.clone());
+        let bucket = |(name, created)| Bucket {
+            bucket_region: None,
+            creation_date: Some(timestamp(created)),
+            name: Some(name),
+        };
+        Ok(ListBucketsOutput {
+            buckets: Some(of_user.into_iter().map(bucket).collect()),
+            continuation_token: token,
+            owner: owner(user),
+            prefix: input.prefix.clone(),
+        })
+    }
+
+    pub async fn location(
+        &self,
+        req: S3Request<GetBucketLocationInput>,
+    ) -> S3Result<GetBucketLocationOutput> {
+        let bucket = self.own(&req, &req.input.bucket).await?;
+        let location = Some(bucket.location).filter(|l| !l.is_empty());
+        Ok(GetBucketLocationOutput {
+            location_constraint: location.map(BucketLocationConstraint::from),
+        })
+    }
+
+    pub async fn set_bucket_acl(&self, req: S3Request<PutBucketAclInput>) -> S3Result<()> {
+        refuse_unbuilt(&req.headers)?;
+        let bucket = self.own(&req, &req.input.bucket).await?;
+        let acl = req.input.acl.as_ref().map(|a| a.as_str());
+        let public = canned(acl, req.input.access_control_policy.as_ref(), &bucket.owner)?;
+        Ok(self.buckets.set_public_read(&req.input.bucket, public).await?)
+    }
+
+    pub async fn bucket_acl(&self, req: S3Request<GetBucketAclInput>) -> S3Result<GetBucketAclOutput> {
+        let bucket = self.own(&req, &req.input.bucket).await?;
+        Ok(GetBucketAclOutput {
+            grants: Some(grants(&bucket.owner, bucket.public_read)),
+            owner: owner(&bucket.owner),
+        })
+    }
+}
+
+fn region(location: &str) -> &str {
+    if location.is_empty() { REGION } else { location }
+}

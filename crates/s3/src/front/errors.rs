@@ -1,0 +1,56 @@
+//! S3's codes of our errors: one table.
+
+use crate::Error;
+use s3s::{S3Error, S3ErrorCode};
+
+impl From<Error> for S3Error {
+    fn from(e: Error) -> Self {
+        use S3ErrorCode as Code;
+        let code = match &e {
+            Error::NoSuchBucket => Code::NoSuchBucket,
+            Error::NoSuchKey => Code::NoSuchKey,
+            Error::NoSuchUpload => Code::NoSuchUpload,
+            Error::BucketTaken => Code::BucketAlreadyExists,
+            Error::BucketYours => Code::BucketAlreadyOwnedByYou,
+            Error::BucketNotEmpty => Code::BucketNotEmpty,
+            Error::NoSuchUser | Error::NoSuchAccessKey => Code::InvalidAccessKeyId,
+            Error::AccessDenied => Code::AccessDenied,
+            Error::Precondition => Code::PreconditionFailed,
+            Error::Conflict(_) => Code::OperationAborted,
+            Error::GivenUp => Code::RequestTimeout,
+            Error::UserExists | Error::UserHasBuckets(_) | Error::Invalid(_) => Code::InvalidArgument,
+            Error::Digest(_) => Code::BadDigest,
+            Error::TooLarge(_) => Code::EntityTooLarge,
+            Error::Body(what) if what.contains("SignatureMismatch") => Code::SignatureDoesNotMatch,
+            Error::Body(what) if what.contains("Sha256Mismatch") => Code::BadDigest,
+            Error::Body(_) => Code::IncompleteBody,
+            Error::InvalidPart => Code::InvalidPart,
+            Error::PartOrder => Code::InvalidPartOrder,
+            Error::PartTooSmall => Code::EntityTooSmall,
+            Error::Busy(_) => Code::SlowDown,
+            Error::Rados(client::Error::TimedOut | client::Error::Busy | client::Error::Closed) => {
+                Code::SlowDown
+            }
+            Error::Damaged(_) | Error::Rados(_) => Code::InternalError,
+        };
+        match code {
+            Code::InternalError => {
+                tracing::error!("s3: {e}");
+                S3Error::with_message(code, "the store cannot do this now; its log says why")
+            }
+            Code::SlowDown if !matches!(e, Error::Busy(_)) => {
+                S3Error::with_message(code, "the store does not answer in time")
+            }
+            _ => S3Error::with_message(code, e.to_string()),
+        }
+    }
+}
+
+/// What is not built, in a sentence.
+pub fn not_built(what: &str) -> S3Error {
+    S3Error::with_message(S3ErrorCode::NotImplemented, format!("{what}: not built yet"))
+}
+
+pub fn invalid(what: impl Into<String>) -> S3Error {
+    Error::Invalid(what.into()).into()
+}

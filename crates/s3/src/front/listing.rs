@@ -1,0 +1,185 @@
+//! Listings of objects: v1, v2 and of versions, of which there is one each.
+
+use super::Front;
+use super::errors::invalid;
+use super::texts::{Names, etag, owner, page_size, timestamp};
+use crate::objects::{Item, LIST_MAX, Listed, Listing};
+use crate::rados::Pool;
+use crate::record::Entry;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use s3s::dto::*;
+use s3s::{S3Request, S3Result};
+
+fn listing(
+    prefix: Option<&String>,
+    delimiter: Option<&String>,
+    after: Option<String>,
+    max: Option<i32>,
+) -> S3Result<Listing> {
+    Ok(Listing {
+        prefix: prefix.cloned().unwrap_or_default(),
+        delimiter: delimiter.cloned().filter(|d| !d.is_empty()),
+        after: after.filter(|a| !a.is_empty()),
+        max: page_size(max, LIST_MAX)?,
+    })
+}
+
+/// Keys and prefixes of a listing.
+fn parted(listed: Listed) -> (Vec<(String, Entry)>, Vec<String>, Option<String>) {
+    let last = listed
+        .items
+        .last()
+        .map(|i| i.name().to_string())
+        .filter(|_| listed.more);
+    let (mut keys, mut prefixes) = (Vec::new(), Vec::new());
+    for item in listed.items {
+        match item {
+            Item::Object(key, entry) => keys.push((key, *entry)),
+            Item::Prefix(prefix) => prefixes.push(prefix),
+        }
+    }
+    (keys, prefixes, last)
+}
+
+fn common(prefixes: Vec<String>, names: Names) -> Option<Vec<CommonPrefix>> {
+    let prefix = |p: String| CommonPrefix {
+        prefix: Some(names.write(&p)),
+    };
+    Some(prefixes.into_iter().map(prefix).collect()).filter(|p: &Vec<_>| !p.is_empty())
+}
+
+fn object((key, entry): (String, Entry), names: Names, of: Option<&str>) -> Object {
+    Object {
+        checksum_algorithm: entry.checksum.map(|c| vec![c.algorithm.into()]),
+        e_tag: etag(&entry.etag),
+        key: Some(names.write(&key)),
+        last_modified: Some(timestamp(entry.modified)),
+        owner: of.and_then(owner),
+        size: Some(entry.size as i64),
+        storage_class: Some(ObjectStorageClass::from_static(ObjectStorageClass::STANDARD)),
+        ..Object::default()
+    }
+}
+
+impl<P: Pool> Front<P> {
+    pub async fn list_v1(&self, req: S3Request<ListObjectsInput>) -> S3Result<ListObjectsOutput> {
+        let bucket = self.listable(&req, &req.input.bucket).await?;
+        let input = req.input;
+        let names = Names::new(input.encoding_type.as_ref())?;
+        let after = input.marker.clone();
+        let asked = listing(
+            input.prefix.as_ref(),
+            input.delimiter.as_ref(),
+            after,
+            input.max_keys,
+        )?;
+        let (keys, prefixes, last) = parted(self.objects.list(&bucket.id, &asked).await?);
+        let written = |n: Option<String>| n.map(|n| names.write(&n));
+        Ok(ListObjectsOutput {
+            name: Some(input.bucket),
+            prefix: written(Some(asked.prefix)),
+            marker: written(Some(input.marker.unwrap_or_default())),
+            max_keys: Some(asked.max as i32),
+            is_truncated: Some(last.is_some()),
+            contents: Some(
+                keys.into_iter()
+                    .map(|k| object(k, names, Some(&bucket.owner)))
+                    .collect(),
+            ),
+            common_prefixes: common(prefixes, names),
+            delimiter: written(input.delimiter),
+            next_marker: written(last),
+            encoding_type: input.encoding_type,
+            request_charged: None,
+        })
+    }
+
+    pub async fn list_v2(&self, req: S3Request<ListObjectsV2Input>) -> S3Result<ListObjectsV2Output> {
+        let bucket = self.listable(&req, &req.input.bucket).await?;
+        let input = req.input;
+        let names = Names::new(input.encoding_type.as_ref())?;
+        let after = match &input.continuation_token {
+            None => input.start_after.clone(),
+            Some(token) => {
+                let decoded = URL_SAFE_NO_PAD
+                    .decode(token)
+                    .ok()
+                    .and_then(|t| String::from_utf8(t).ok());
+                Some(decoded.ok_or_else(|| invalid("a continuation token that was not given out here"))?)
+            }
+        };
+        let asked = listing(
+            input.prefix.as_ref(),
+            input.delimiter.as_ref(),
+            after,
+            input.max_keys,
+        )?;
+        let (keys, prefixes, last) = parted(self.objects.list(&bucket.id, &asked).await?);
+        let of = input
+            .fetch_owner
+            .unwrap_or(false)
+            .then_some(bucket.owner.as_str());
+        let written = |n: Option<String>| n.map(|n| names.write(&n));
+        Ok(ListObjectsV2Output {
+            name: Some(input.bucket),
+            prefix: written(Some(asked.prefix)),
+            max_keys: Some(asked.max as i32),
+            key_count: Some((keys.len() + prefixes.len()) as i32),
+            continuation_token: input.continuation_token,
+            is_truncated: Some(last.is_some()),
+            next_continuation_token: last.map(|l| URL_SAFE_NO_PAD.encode(l)),
+            contents: Some(keys.into_iter().map(|k| object(k, names, of)).collect()),
+            common_prefixes: common(prefixes, names),
+            delimiter: written(input.delimiter),
+            encoding_type: input.encoding_type,
+            start_after: written(input.start_after),
+            request_charged: None,
+        })
+    }
+
+    pub async fn list_versions(
+        &self,
+        req: S3Request<ListObjectVersionsInput>,
+    ) -> S3Result<ListObjectVersionsOutput> {
+        let bucket = self.listable(&req, &req.input.bucket).await?;
+        let input = req.input;
+        let names = Names::new(input.encoding_type.as_ref())?;
+        let after = input.key_marker.clone();
+        let asked = listing(
+            input.prefix.as_ref(),
+            input.delimiter.as_ref(),
+            after,
+            input.max_keys,
+        )?;
+        let (keys, prefixes, last) = parted(self.objects.list(&bucket.id, &asked).await?);
+        let written = |n: Option<String>| n.map(|n| names.write(&n));
+        let version = |(key, entry): (String, Entry)| ObjectVersion {
+            e_tag: etag(&entry.etag),
+            is_latest: Some(true),
+            key: Some(names.write(&key)),
+            last_modified: Some(timestamp(entry.modified)),
+            owner: owner(&bucket.owner),
+            size: Some(entry.size as i64),
+            storage_class: Some(ObjectVersionStorageClass::from_static(
+                ObjectVersionStorageClass::STANDARD,
+            )),
+            version_id: Some("null".into()),
+            ..ObjectVersion::default()
+        };
+        Ok(ListObjectVersionsOutput {
+            name: Some(input.bucket),
+            prefix: written(Some(asked.prefix)),
+            key_marker: written(Some(input.key_marker.unwrap_or_default())),
+            max_keys: Some(asked.max as i32),
+            is_truncated: Some(last.is_some()),
+            versions: Some(keys.into_iter().map(version).collect()),
+            common_prefixes: common(prefixes, names),
+            delimiter: written(input.delimiter),
+            next_version_id_marker: last.as_ref().map(|_| "null".into()),
+            next_key_marker: written(last),
+            encoding_type: input.encoding_type,
+            ..ListObjectVersionsOutput::default()
+        })
+    }
+}

@@ -1,0 +1,95 @@
+//! S3 as clients speak it, by the library s3s: which has parsed the request and checked its signature when it comes here.
+//!
+//! Who may do what: a bucket is its owner's. With the canned ACL public-read anybody lists a bucket, and anybody reads an object that
+//! has it. Nothing else can be granted yet.
+
+mod access;
+mod attributes;
+mod bucket_ops;
+mod digest;
+mod errors;
+mod listing;
+mod multipart_ops;
+mod object_ops;
+mod rights;
+mod serve;
+mod service;
+mod texts;
+
+pub use serve::{Settings, serve};
+
+use crate::accounts::Accounts;
+use crate::buckets::{Bucket, Buckets};
+use crate::objects::Objects;
+use crate::rados::Pool;
+use crate::{Clock, Error};
+use access::Identity;
+use s3s::{S3Request, S3Result};
+
+/// All that requests need. Cheap to clone.
+pub struct Front<P> {
+    accounts: Accounts<P>,
+    buckets: Buckets<P>,
+    objects: Objects<P>,
+    clock: Clock,
+}
+
+impl<P: Clone> Clone for Front<P> {
+    fn clone(&self) -> Self {
+        Self {
+            accounts: self.accounts.clone(),
+            buckets: self.buckets.clone(),
+            objects: self.objects.clone(),
+            clock: self.clock.clone(),
+        }
+    }
+}
+
+/// Who asks; None: anybody.
+fn who<T>(req: &S3Request<T>) -> Option<&str> {
+    req.extensions.get::<Identity>().map(|i| i.user.as_str())
+}
+
+fn user<T>(req: &S3Request<T>) -> S3Result<&str> {
+    who(req).ok_or_else(|| Error::AccessDenied.into())
+}
+
+impl<P: Pool> Front<P> {
+    pub fn new(accounts: Accounts<P>, buckets: Buckets<P>, objects: Objects<P>, clock: Clock) -> Self {
+        Self {
+            accounts,
+            buckets,
+            objects,
+            clock,
+        }
+    }
+
+    /// The bucket, whoever asks. One that is being deleted is there until it is not.
+    async fn bucket<T>(&self, req: &S3Request<T>, name: &str) -> S3Result<Bucket> {
+        let bucket = self.buckets.get(name).await?;
+        let expected = req.headers.get("x-amz-expected-bucket-owner");
+        match expected.is_some_and(|e| e.as_bytes() != bucket.owner.as_bytes()) {
+            true => Err(Error::AccessDenied.into()),
+            false => Ok(bucket),
+        }
+    }
+
+    /// The bucket, for its owner alone.
+    async fn own<T>(&self, req: &S3Request<T>, name: &str) -> S3Result<Bucket> {
+        let user = user(req)?;
+        let bucket = self.bucket(req, name).await?;
+        match bucket.owner == user {
+            true => Ok(bucket),
+            false => Err(Error::AccessDenied.into()),
+        }
+    }
+
+    /// The bucket, for who may list it.
+    async fn listable<T>(&self, req: &S3Request<T>, name: &str) -> S3Result<Bucket> {
+        let bucket = self.bucket(req, name).await?;
+        match bucket.public_read || who(req) == Some(&bucket.owner) {
+            true => Ok(bucket),
+            false => Err(Error::AccessDenied.into()),
+        }
+    }
+}

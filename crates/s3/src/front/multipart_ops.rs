@@ -1,0 +1,346 @@
+//! Uploads in parts.
+
+use super::attributes::{attributes, check_key, refuse_unbuilt};
+use super::digest::{self, ALGORITHMS, Announced, Digest, checksum_values, set_checksum};
+use super::errors::{invalid, not_built};
+use super::object_ops::{PUT_MAX, Source};
+use super::texts::{Names, etag, etags, owner, page_size, timestamp};
+use super::{Front, user};
+use crate::Error;
+use crate::multipart::{Named, PARTS_MAX, Whole};
+use crate::objects::Condition;
+use crate::rados::Pool;
+use crate::record::{Checksum, Part as PartRecord, Upload};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use s3s::crypto::{Checksum as _, Md5};
+use s3s::dto::*;
+use s3s::{S3Request, S3Result, TrailingHeaders};
+
+/// Parts and uploads of one page.
+const PAGE_MAX: usize = 1000;
+
+fn part_number(n: i32) -> S3Result<u32> {
+    let n = u32::try_from(n).ok().filter(|n| (1..=PARTS_MAX).contains(n));
+    n.ok_or_else(|| invalid("a part's number is from 1 to 10000"))
+}
+
+/// A checksum over the parts' checksums, as S3 makes it of those that cannot be joined.
+fn composite(algorithm: &str, parts: &[(&Named, &PartRecord)]) -> Option<Checksum> {
+    let mut hasher = digest::hasher(algorithm)?;
+    for (_, part) in parts {
+        let sum = part.checksum.as_ref().filter(|c| c.algorithm == algorithm)?;
+        hasher.update(&STANDARD.decode(&sum.value).ok()?);
+    }
+    Some(Checksum {
+        algorithm: algorithm.to_string(),
+        value: format!("{}-{}", digest::value(hasher)?, parts.len()),
+    })
+}
+
+/// ETag and checksum of what the parts make.
+fn whole(upload: &Upload, parts: &[(&Named, &PartRecord)]) -> crate::Result<Whole> {
+    let mut md5 = Md5::new();
+    for (_, part) in parts {
+        let raw = hex::decode(&part.etag).map_err(|_| Error::Damaged("a part's ETag".into()))?;
+        md5.update(&raw);
+    }
+    // Joined checksums of the whole object are not computed: none is said then.
+    let composed = upload.algorithm.as_deref().filter(|a| *a != "CRC64NVME");
+    Ok(Whole {
+        etag: format!("{}-{}", hex::encode(md5.finalize()), parts.len()),
+        checksum: composed.and_then(|a| composite(a, parts)),
+    })
+}
+
+impl<P: Pool> Front<P> {
+    pub async fn create_upload(
+        &self,
+        mut req: S3Request<CreateMultipartUploadInput>,
+    ) -> S3Result<CreateMultipartUploadOutput> {
+        let bucket = self.own(&req, &req.input.bucket).await?;
+        refuse_unbuilt(&req.headers)?;
+        check_key(&req.input.key)?;
+        let full = req
+            .input
+            .checksum_type
+            .as_ref()
+            .is_some_and(|t| t.as_str() == ChecksumType::FULL_OBJECT);
+        let algorithm = req
+            .input
+            .checksum_algorithm
+            .as_ref()
+            .map(|a| a.as_str().to_ascii_uppercase());
+        if full && algorithm.as_deref() != Some("CRC64NVME") {
+            return Err(not_built(
+                "checksums of whole objects made of parts (of each part they are)",
+            ));
+        }
+        if algorithm.as_deref().is_some_and(|a| digest::hasher(a).is_none()) {
+            return Err(invalid("an algorithm of checksums that is not known here"));
+        }
+        let input = &mut req.input;
+        let attributes = attributes!(input)?;
+        let id = self
+            .objects
+            .begin_upload(&bucket.id, &input.key, attributes, algorithm)
+            .await?;
+        Ok(CreateMultipartUploadOutput {
+            bucket: Some(input.bucket.clone()),
+            key: Some(input.key.clone()),
+            checksum_algorithm: input.checksum_algorithm.take(),
+            checksum_type: input.checksum_type.take(),
+            upload_id: Some(id),
+            ..CreateMultipartUploadOutput::default()
+        })
+    }
+
+    /// Takes in a part, which is checked against what was announced.
+    async fn take_part(
+        &self,
+        (bucket, key, id): (&str, &str, &str),
+        number: i32,
+        (mut body, length): (Source, Option<u64>),
+        announced: Announced,
+        trailers: Option<&TrailingHeaders>,
+    ) -> S3Result<PartRecord> {
+        let number = part_number(number)?;
+        let mut digest = Digest::new(announced);
+        let data = &self.objects.data;
+        let stored = data
+            .take((bucket, key), &mut body, length, PUT_MAX, &mut digest)
+            .await?;
+        let (etag, checksum) = match digest.finish(trailers) {
+            Ok(done) => done,
+            Err(e) => {
+                data.abandon(stored.claim).await;
+                return Err(e.into());
+            }
+        };
+        Ok(self
+            .objects
+            .put_part((bucket, key, id), number, stored, etag, checksum)
+            .await?)
+    }
+
+    pub async fn put_part(&self, mut req: S3Request<UploadPartInput>) -> S3Result<UploadPartOutput> {
+        let bucket = self.own(&req, &req.input.bucket).await?;
+        refuse_unbuilt(&req.headers)?;
+        let trailers = req.trailing_headers.take();
+        let input = &mut req.input;
+        let upload = self
+            .objects
+            .upload(&bucket.id, &input.key, &input.upload_id)
+            .await?;
+        let values = checksum_values!(input);
+        let algorithm = input.checksum_algorithm.as_ref().map(|a| a.as_str().to_string());
+        let algorithm = algorithm.or(upload.algorithm);
+        let announced = Announced::new(
+            input.content_md5.take(),
+            values,
+            algorithm.as_deref(),
+            &req.headers,
+        )?;
+        let length = input.content_length.and_then(|n| u64::try_from(n).ok());
+        let body = (Source(input.body.take()), length);
+        let to = (bucket.id.as_str(), input.key.as_str(), input.upload_id.as_str());
+        let part = self
+            .take_part(to, input.part_number, body, announced, trailers.as_ref())
+            .await?;
+        let mut out = UploadPartOutput {
+            e_tag: etag(&part.etag),
+            ..UploadPartOutput::default()
+        };
+        set_checksum!(out, &part.checksum);
+        Ok(out)
+    }
+
+    pub async fn copy_part(&self, req: S3Request<UploadPartCopyInput>) -> S3Result<UploadPartCopyOutput> {
+        let bucket = self.own(&req, &req.input.bucket).await?;
+        refuse_unbuilt(&req.headers)?;
+        let input = &req.input;
+        let upload = self
+            .objects
+            .upload(&bucket.id, &input.key, &input.upload_id)
+            .await?;
+        let source = self
+            .source(
+                &req,
+                &input.copy_source,
+                [
+                    input.copy_source_if_match.as_ref(),
+                    input.copy_source_if_none_match.as_ref(),
+                ],
+                [
+                    input.copy_source_if_modified_since.as_ref(),
+                    input.copy_source_if_unmodified_since.as_ref(),
+                ],
+            )
+            .await?;
+        let range = match &input.copy_source_range {
+            None => 0..source.size,
+            Some(text) => {
+                let range = Range::parse(text).ok().and_then(|r| r.check(source.size).ok());
+                range.ok_or_else(|| invalid("x-amz-copy-source-range is not within the source"))?
+            }
+        };
+        let body = (
+            self.sent(&source, range.start, range.end).await?,
+            Some(range.end - range.start),
+        );
+        let announced = Announced {
+            md5: None,
+            checksum: upload.algorithm.map(|a| (a, None)),
+        };
+        let to = (bucket.id.as_str(), input.key.as_str(), input.upload_id.as_str());
+        let part = self
+            .take_part(to, input.part_number, body, announced, None)
+            .await?;
+        let mut result = CopyPartResult {
+            e_tag: etag(&part.etag),
+            last_modified: Some(timestamp(part.modified)),
+            ..CopyPartResult::default()
+        };
+        set_checksum!(result, &part.checksum);
+        Ok(UploadPartCopyOutput {
+            copy_part_result: Some(result),
+            ..UploadPartCopyOutput::default()
+        })
+    }
+
+    pub async fn complete_upload(
+        &self,
+        req: S3Request<CompleteMultipartUploadInput>,
+    ) -> S3Result<CompleteMultipartUploadOutput> {
+        let bucket = self.own(&req, &req.input.bucket).await?;
+        let input = req.input;
+        let mut named = Vec::new();
+        for part in input.multipart_upload.and_then(|m| m.parts).unwrap_or_default() {
+            let mut part = part;
+            let values = checksum_values!(part);
+            let mut given = ALGORITHMS.iter().zip(values).filter_map(|((name, _), v)| {
+                Some(Checksum {
+                    algorithm: name.to_string(),
+                    value: v?,
+                })
+            });
+            named.push(Named {
+                number: part_number(part.part_number.unwrap_or_default())?,
+                etag: part.e_tag.map(ETag::into_value).unwrap_or_default(),
+                checksum: given.next(),
+            });
+        }
+        let condition = Condition {
+            matches: etags(input.if_match.as_ref()),
+            none_match: etags(input.if_none_match.as_ref()),
+        };
+        let upload = (bucket.id.as_str(), input.key.as_str(), input.upload_id.as_str());
+        let entry = self.objects.complete(upload, &named, &condition, whole).await?;
+        let mut out = CompleteMultipartUploadOutput {
+            location: Some(format!("/{}/{}", input.bucket, input.key)),
+            bucket: Some(input.bucket),
+            key: Some(input.key),
+            e_tag: etag(&entry.etag),
+            ..CompleteMultipartUploadOutput::default()
+        };
+        set_checksum!(out, &entry.checksum);
+        Ok(out)
+    }
+
+    pub async fn abort_upload(&self, req: S3Request<AbortMultipartUploadInput>) -> S3Result<()> {
+        let bucket = self.own(&req, &req.input.bucket).await?;
+        let upload = (
+            bucket.id.as_str(),
+            req.input.key.as_str(),
+            req.input.upload_id.as_str(),
+        );
+        Ok(self.objects.abort(upload).await?)
+    }
+
+    pub async fn list_parts(&self, req: S3Request<ListPartsInput>) -> S3Result<ListPartsOutput> {
+        let bucket = self.own(&req, &req.input.bucket).await?;
+        let asks = user(&req)?.to_string();
+        let input = req.input;
+        let upload = (bucket.id.as_str(), input.key.as_str(), input.upload_id.as_str());
+        let record = self.objects.upload(upload.0, upload.1, upload.2).await?;
+        let after = input.part_number_marker.unwrap_or_default();
+        let after = u32::try_from(after).map_err(|_| invalid("a part's number is not negative"))?;
+        let max = page_size(input.max_parts, PAGE_MAX)?;
+        let page = self.objects.parts(upload, after, max).await?;
+        let next = page.parts.last().map(|(n, _)| *n as i32).filter(|_| page.more);
+        let part = |(number, part): (u32, PartRecord)| {
+            let mut out = Part {
+                e_tag: etag(&part.etag),
+                last_modified: Some(timestamp(part.modified)),
+                part_number: Some(number as i32),
+                size: Some(part.size as i64),
+                ..Part::default()
+            };
+            set_checksum!(out, &part.checksum);
+            out
+        };
+        Ok(ListPartsOutput {
+            parts: Some(page.parts.into_iter().map(part).collect()),
+            is_truncated: Some(page.more),
+            next_part_number_marker: next,
+            part_number_marker: Some(after as i32),
+            max_parts: Some(max as i32),
+            checksum_algorithm: record.algorithm.map(ChecksumAlgorithm::from),
+            initiator: Some(Initiator {
+                display_name: Some(asks.clone()),
+                id: Some(asks),
+            }),
+            owner: owner(&bucket.owner),
+            storage_class: Some(StorageClass::from_static(StorageClass::STANDARD)),
+            bucket: Some(input.bucket),
+            key: Some(input.key),
+            upload_id: Some(input.upload_id),
+            ..ListPartsOutput::default()
+        })
+    }
+
+    pub async fn list_uploads(
+        &self,
+        req: S3Request<ListMultipartUploadsInput>,
+    ) -> S3Result<ListMultipartUploadsOutput> {
+        let bucket = self.own(&req, &req.input.bucket).await?;
+        let input = req.input;
+        if input.delimiter.as_ref().is_some_and(|d| !d.is_empty()) {
+            return Err(not_built("listing uploads with a delimiter"));
+        }
+        let names = Names::new(input.encoding_type.as_ref())?;
+        let max = page_size(input.max_uploads, PAGE_MAX)?;
+        let prefix = input.prefix.clone().unwrap_or_default();
+        let id = input.upload_id_marker.clone().unwrap_or_default();
+        let after = input
+            .key_marker
+            .as_deref()
+            .filter(|k| !k.is_empty())
+            .map(|key| (key, id.as_str()));
+        let page = self.objects.uploads(&bucket.id, &prefix, after, max).await?;
+        let last = page.uploads.last().filter(|_| page.more);
+        let last = last.map(|(key, id, _)| (names.write(key), id.clone()));
+        let upload = |(key, id, upload): (String, String, Upload)| MultipartUpload {
+            checksum_algorithm: upload.algorithm.map(ChecksumAlgorithm::from),
+            initiated: Some(timestamp(upload.begun)),
+            key: Some(names.write(&key)),
+            owner: owner(&bucket.owner),
+            storage_class: Some(StorageClass::from_static(StorageClass::STANDARD)),
+            upload_id: Some(id),
+            ..MultipartUpload::default()
+        };
+        Ok(ListMultipartUploadsOutput {
+            uploads: Some(page.uploads.into_iter().map(upload).collect()),
+            is_truncated: Some(page.more),
+            next_key_marker: last.as_ref().map(|l| l.0.clone()),
+            next_upload_id_marker: last.map(|l| l.1),
+            key_marker: input.key_marker.map(|k| names.write(&k)),
+            upload_id_marker: input.upload_id_marker,
+            max_uploads: Some(max as i32),
+            prefix: Some(names.write(&prefix)),
+            encoding_type: input.encoding_type,
+            bucket: Some(input.bucket),
+            ..ListMultipartUploadsOutput::default()
+        })
+    }
+}

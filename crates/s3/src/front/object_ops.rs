@@ -1,0 +1,528 @@
+//! Objects: put, get, head, copy, delete.
+
+use super::attributes::{attributes, check_key, refuse_unbuilt, refuse_version};
+use super::digest::{Announced, Digest, checksum_values, set_checksum};
+use super::errors::{invalid, not_built};
+use super::texts::{etag, etags, http_date, seconds, timestamp};
+use super::{Front, who};
+use crate::Error;
+use crate::buckets::Bucket;
+use crate::data::{Chunk, Reader};
+use crate::objects::{Condition, New};
+use crate::rados::Pool;
+use crate::record::{Attributes, Entry};
+use bytes::Bytes;
+use futures_core::Stream;
+use s3s::dto::*;
+use s3s::{S3Error, S3ErrorCode, S3Request, S3Result, TrailingHeaders};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use tokio::sync::mpsc;
+
+/// Of one request that puts bytes.
+pub const PUT_MAX: u64 = 5 << 30;
+/// Keys of one request that deletes many.
+const DELETE_MAX: usize = 1000;
+const DELETE_AT_ONCE: usize = 16;
+
+/// A request's body as the store takes it.
+pub struct Source(pub Option<StreamingBlob>);
+
+impl Stream for Source {
+    type Item = Chunk;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Chunk>> {
+        match &mut self.0 {
+            None => Poll::Ready(None),
+            Some(blob) => Pin::new(blob).poll_next(cx).map_err(|e| e.to_string()),
+        }
+    }
+}
+
+/// An object that is read while it is sent, or copied.
+pub struct Sent(mpsc::Receiver<Result<Bytes, std::io::Error>>);
+
+impl Sent {
+    /// Reads ahead one chunk.
+    fn pump<P: Pool>(first: Option<Bytes>, mut reader: Reader<P>) -> Self {
+        let (to, from) = mpsc::channel(1);
+        drop(io::task::spawn_local(async move {
+            let mut next = Ok(first);
+            loop {
+                let chunk = match next {
+                    Ok(None) => return,
+                    Ok(Some(chunk)) => Ok(chunk),
+                    Err(e) => {
+                        tracing::warn!("s3: an object's data cannot be read: {e}");
+                        Err(std::io::Error::other("the object's data cannot be read"))
+                    }
+                };
+                let failed = chunk.is_err();
+                if to.send(chunk).await.is_err() || failed {
+                    return;
+                }
+                next = reader.next().await;
+            }
+        }));
+        Self(from)
+    }
+}
+
+impl Stream for Sent {
+    type Item = Result<Bytes, std::io::Error>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.0.poll_recv(cx)
+    }
+}
+
+/// Fills what GET and HEAD say alike.
+macro_rules! describe {
+    ($out:expr, $entry:expr) => {{
+        let header = |name: &str| $entry.attributes.headers.get(name).cloned();
+        $out.accept_ranges = Some("bytes".into());
+        $out.cache_control = header("cache-control");
+        $out.content_disposition = header("content-disposition");
+        $out.content_encoding = header("content-encoding");
+        $out.content_language = header("content-language");
+        $out.content_type = header("content-type").or(Some("binary/octet-stream".into()));
+        $out.expires = header("expires").and_then(|e| Timestamp::parse(TimestampFormat::HttpDate, &e).ok());
+        $out.e_tag = etag(&$entry.etag);
+        $out.last_modified = Some(seconds($entry.modified));
+        let meta = &$entry.attributes.meta;
+        $out.metadata = (!meta.is_empty()).then(|| meta.clone().into_iter().collect());
+    }};
+}
+
+fn not_modified(entry: &Entry) -> S3Error {
+    let mut e = S3Error::new(S3ErrorCode::NotModified);
+    let mut headers = hyper::HeaderMap::new();
+    if let Ok(tag) = format!("\"{}\"", entry.etag).parse() {
+        headers.insert(hyper::header::ETAG, tag);
+    }
+    if let Some(Ok(at)) = http_date(&seconds(entry.modified)).map(|d| d.parse()) {
+        headers.insert(hyper::header::LAST_MODIFIED, at);
+    }
+    e.set_headers(headers);
+    e
+}
+
+/// The conditions of a read, in HTTP's order.
+struct Wanted<'a> {
+    matches: Option<&'a ETagCondition>,
+    none_match: Option<&'a ETagCondition>,
+    modified: Option<&'a Timestamp>,
+    unmodified: Option<&'a Timestamp>,
+}
+
+impl Wanted<'_> {
+    fn check(&self, entry: &Entry) -> S3Result<()> {
+        let condition = Condition {
+            matches: etags(self.matches),
+            none_match: None,
+        };
+        condition.check(Some(entry))?;
+        let changed = seconds(entry.modified);
+        if self.matches.is_none() && self.unmodified.is_some_and(|at| changed > *at) {
+            return Err(Error::Precondition.into());
+        }
+        let same = Condition {
+            matches: None,
+            none_match: etags(self.none_match),
+        };
+        let same = same.check(Some(entry)).is_err();
+        let unchanged = self.none_match.is_none() && self.modified.is_some_and(|at| changed <= *at);
+        match same || unchanged {
+            true => Err(not_modified(entry)),
+            false => Ok(()),
+        }
+    }
+}
+
+/// The first byte and the one after the last; and how many parts there are, where one was asked for.
+struct Span {
+    from: u64,
+    to: u64,
+    partial: bool,
+    parts: Option<i32>,
+}
+
+fn content_range(span: &Span, size: u64) -> Option<String> {
+    span.partial
+        .then(|| format!("bytes {}-{}/{size}", span.from, span.to.saturating_sub(1)))
+}
+
+impl<P: Pool> Front<P> {
+    pub async fn put_object(&self, mut req: S3Request<PutObjectInput>) -> S3Result<PutObjectOutput> {
+        let bucket = self.own(&req, &req.input.bucket).await?;
+        refuse_unbuilt(&req.headers)?;
+        let trailers = req.trailing_headers.take();
+        let input = &mut req.input;
+        check_key(&input.key)?;
+        let attributes = attributes!(input)?;
+        let condition = Condition {
+            matches: etags(input.if_match.as_ref()),
+            none_match: etags(input.if_none_match.as_ref()),
+        };
+        let values = checksum_values!(input);
+        let algorithm = input.checksum_algorithm.as_ref().map(|a| a.as_str());
+        let announced = Announced::new(input.content_md5.take(), values, algorithm, &req.headers)?;
+        let length = input.content_length.and_then(|n| u64::try_from(n).ok());
+        let body = Source(input.body.take());
+        let to = (bucket.id.as_str(), input.key.as_str());
+        let new = self
+            .take_in(to, body, length, announced, trailers.as_ref(), attributes)
+            .await?;
+        let entry = self.objects.put(&bucket.id, &input.key, new, &condition).await?;
+        let mut out = PutObjectOutput {
+            e_tag: etag(&entry.etag),
+            ..PutObjectOutput::default()
+        };
+        set_checksum!(out, &entry.checksum);
+        Ok(out)
+    }
+
+    /// Takes a body in, and checks it against what was announced.
+    async fn take_in(
+        &self,
+        to: (&str, &str),
+        body: Source,
+        length: Option<u64>,
+        announced: Announced,
+        trailers: Option<&TrailingHeaders>,
+        attributes: Attributes,
+    ) -> S3Result<New> {
+        let mut digest = Digest::new(announced);
+        let mut body = body;
+        let stored = self
+            .objects
+            .data
+            .take(to, &mut body, length, PUT_MAX, &mut digest)
+            .await?;
+        match digest.finish(trailers) {
+            Ok((etag, checksum)) => Ok(New {
+                stored,
+                etag,
+                attributes,
+                checksum,
+            }),
+            Err(e) => {
+                self.objects.data.abandon(stored.claim).await;
+                Err(e.into())
+            }
+        }
+    }
+
+    /// The object, for who may read it. Who may not list the bucket does not hear whether there is one.
+    pub(super) async fn readable<T>(
+        &self,
+        req: &S3Request<T>,
+        bucket: &str,
+        key: &str,
+    ) -> S3Result<(Bucket, Entry)> {
+        let bucket = self.bucket(req, bucket).await?;
+        let mine = who(req) == Some(&bucket.owner);
+        match self.objects.entry(&bucket.id, key).await {
+            Ok(entry) if mine || entry.attributes.public_read => Ok((bucket, entry)),
+            Err(Error::NoSuchKey) if mine || bucket.public_read => Err(Error::NoSuchKey.into()),
+            Ok(_) | Err(Error::NoSuchKey) => Err(Error::AccessDenied.into()),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    async fn span(&self, entry: &Entry, range: Option<&Range>, part: Option<i32>) -> S3Result<Span> {
+        let size = entry.size;
+        match (range, part) {
+            (Some(_), Some(_)) => Err(invalid("a range and a part at once")),
+            (None, None) => Ok(Span {
+                from: 0,
+                to: size,
+                partial: false,
+                parts: None,
+            }),
+            (Some(range), None) => {
+                let range = range.check(size).map_err(|_| {
+                    S3Error::with_message(S3ErrorCode::InvalidRange, "the range is beyond the object's end")
+                })?;
+                Ok(Span {
+                    from: range.start,
+                    to: range.end,
+                    partial: true,
+                    parts: None,
+                })
+            }
+            (None, Some(part)) => {
+                let pieces = self.objects.data.pieces(entry.data, size).await?;
+                let count = pieces.len().max(1);
+                let n = usize::try_from(part).ok().filter(|n| (1..=count).contains(n));
+                let n = n.ok_or_else(|| {
+                    S3Error::with_message(S3ErrorCode::InvalidPart, "there is no such part")
+                })?;
+                let from = pieces[..n - 1].iter().map(|p| p.size).sum();
+                let length = pieces.get(n - 1).map_or(0, |p| p.size);
+                let parts = (entry.parts > 0).then_some(count as i32);
+                Ok(Span {
+                    from,
+                    to: from + length,
+                    partial: length > 0,
+                    parts,
+                })
+            }
+        }
+    }
+
+    pub async fn get_object(&self, req: S3Request<GetObjectInput>) -> S3Result<GetObjectOutput> {
+        refuse_unbuilt(&req.headers)?;
+        refuse_version(req.input.version_id.as_deref())?;
+        let (_, entry) = self.readable(&req, &req.input.bucket, &req.input.key).await?;
+        let input = req.input;
+        let wanted = Wanted {
+            matches: input.if_match.as_ref(),
+            none_match: input.if_none_match.as_ref(),
+            modified: input.if_modified_since.as_ref(),
+            unmodified: input.if_unmodified_since.as_ref(),
+        };
+        wanted.check(&entry)?;
+        let span = self.span(&entry, input.range.as_ref(), input.part_number).await?;
+        let mut reader = self
+            .objects
+            .data
+            .reader(entry.data, entry.size, span.from, span.to)
+            .await?;
+        // What cannot be read at all is an error, not an answer that breaks off.
+        let first = reader.next().await?;
+        let length = span.to - span.from;
+        let body = match first {
+            Some(all) if all.len() as u64 == length => StreamingBlob::from(s3s::Body::from(all)),
+            None => StreamingBlob::from(s3s::Body::empty()),
+            first => StreamingBlob::wrap(Sent::pump(first, reader)),
+        };
+        let mut out = GetObjectOutput {
+            body: Some(body),
+            content_length: Some(length as i64),
+            content_range: content_range(&span, entry.size),
+            parts_count: span.parts,
+            tag_count: Some(entry.attributes.tags.len() as i32).filter(|n| *n > 0),
+            ..GetObjectOutput::default()
+        };
+        describe!(out, entry);
+        if input.checksum_mode.is_some() && !span.partial {
+            set_checksum!(out, &entry.checksum);
+        }
+        out.cache_control = input.response_cache_control.or(out.cache_control);
+        out.content_disposition = input.response_content_disposition.or(out.content_disposition);
+        out.content_encoding = input.response_content_encoding.or(out.content_encoding);
+        out.content_language = input.response_content_language.or(out.content_language);
+        out.content_type = input.response_content_type.or(out.content_type);
+        out.expires = input.response_expires.or(out.expires);
+        Ok(out)
+    }
+
+    pub async fn head_object(&self, req: S3Request<HeadObjectInput>) -> S3Result<HeadObjectOutput> {
+        refuse_unbuilt(&req.headers)?;
+        refuse_version(req.input.version_id.as_deref())?;
+        let (_, entry) = self.readable(&req, &req.input.bucket, &req.input.key).await?;
+        let input = req.input;
+        let wanted = Wanted {
+            matches: input.if_match.as_ref(),
+            none_match: input.if_none_match.as_ref(),
+            modified: input.if_modified_since.as_ref(),
+            unmodified: input.if_unmodified_since.as_ref(),
+        };
+        wanted.check(&entry)?;
+        let span = self.span(&entry, input.range.as_ref(), input.part_number).await?;
+        let mut out = HeadObjectOutput {
+            content_length: Some((span.to - span.from) as i64),
+            content_range: content_range(&span, entry.size),
+            parts_count: span.parts,
+            ..HeadObjectOutput::default()
+        };
+        describe!(out, entry);
+        if input.checksum_mode.is_some() && !span.partial {
+            set_checksum!(out, &entry.checksum);
+        }
+        Ok(out)
+    }
+
+    /// The object that is to be copied, if it is as the request demands.
+    pub(super) async fn source<T>(
+        &self,
+        req: &S3Request<T>,
+        source: &CopySource,
+        wanted: [Option<&ETagCondition>; 2],
+        times: [Option<&Timestamp>; 2],
+    ) -> S3Result<Entry> {
+        let CopySource::Bucket {
+            bucket,
+            key,
+            version_id,
+        } = source
+        else {
+            return Err(not_built("access points"));
+        };
+        refuse_version(version_id.as_deref())?;
+        // The owner that is expected is the target's.
+        let from = self.buckets.get(bucket).await?;
+        let entry = self.objects.entry(&from.id, key).await;
+        let mine = who(req) == Some(&from.owner);
+        let entry = match entry {
+            Ok(entry) if mine || entry.attributes.public_read => entry,
+            Err(e) if mine => return Err(e.into()),
+            _ => return Err(Error::AccessDenied.into()),
+        };
+        let wanted = Wanted {
+            matches: wanted[0],
+            none_match: wanted[1],
+            modified: times[0],
+            unmodified: times[1],
+        };
+        match wanted.check(&entry) {
+            Err(e) if *e.code() == S3ErrorCode::NotModified => Err(Error::Precondition.into()),
+            other => other.map(|()| entry),
+        }
+    }
+
+    /// Bytes of an object as a body.
+    pub(super) async fn sent(&self, entry: &Entry, from: u64, to: u64) -> S3Result<Source> {
+        let mut reader = self.objects.data.reader(entry.data, entry.size, from, to).await?;
+        let first = reader.next().await?;
+        Ok(Source(Some(StreamingBlob::wrap(Sent::pump(first, reader)))))
+    }
+
+    pub async fn copy_object(&self, mut req: S3Request<CopyObjectInput>) -> S3Result<CopyObjectOutput> {
+        let bucket = self.own(&req, &req.input.bucket).await?;
+        refuse_unbuilt(&req.headers)?;
+        check_key(&req.input.key)?;
+        let input = &req.input;
+        let source = self
+            .source(
+                &req,
+                &input.copy_source,
+                [
+                    input.copy_source_if_match.as_ref(),
+                    input.copy_source_if_none_match.as_ref(),
+                ],
+                [
+                    input.copy_source_if_modified_since.as_ref(),
+                    input.copy_source_if_unmodified_since.as_ref(),
+                ],
+            )
+            .await?;
+        let algorithm = input.checksum_algorithm.as_ref().map(|a| a.as_str().to_string());
+        let attributes = copied(&mut req.input, &source)?;
+        let algorithm = algorithm.or(source
+            .checksum
+            .as_ref()
+            .filter(|_| source.parts == 0)
+            .map(|c| c.algorithm.clone()));
+        let announced = Announced {
+            md5: None,
+            checksum: algorithm.map(|a| (a, None)),
+        };
+        let body = self.sent(&source, 0, source.size).await?;
+        let to = (bucket.id.as_str(), req.input.key.as_str());
+        let new = self
+            .take_in(to, body, Some(source.size), announced, None, attributes)
+            .await?;
+        let entry = self
+            .objects
+            .put(&bucket.id, &req.input.key, new, &Condition::default())
+            .await?;
+        let mut result = CopyObjectResult {
+            e_tag: etag(&entry.etag),
+            last_modified: Some(timestamp(entry.modified)),
+            ..CopyObjectResult::default()
+        };
+        set_checksum!(result, &entry.checksum);
+        Ok(CopyObjectOutput {
+            copy_object_result: Some(result),
+            ..CopyObjectOutput::default()
+        })
+    }
+
+    pub async fn delete_object(&self, req: S3Request<DeleteObjectInput>) -> S3Result<DeleteObjectOutput> {
+        let bucket = self.own(&req, &req.input.bucket).await?;
+        let input = req.input;
+        refuse_version(input.version_id.as_deref())?;
+        let condition = Condition {
+            matches: etags(input.if_match.as_ref()),
+            none_match: None,
+        };
+        self.objects.delete(&bucket.id, &input.key, &condition).await?;
+        Ok(DeleteObjectOutput::default())
+    }
+
+    pub async fn delete_objects(&self, req: S3Request<DeleteObjectsInput>) -> S3Result<DeleteObjectsOutput> {
+        let bucket = self.own(&req, &req.input.bucket).await?;
+        let delete = req.input.delete;
+        if delete.objects.len() > DELETE_MAX {
+            return Err(S3Error::with_message(
+                S3ErrorCode::MalformedXML,
+                "at most 1000 keys at once",
+            ));
+        }
+        let (mut deleted, mut errors) = (Vec::new(), Vec::new());
+        for some in delete.objects.chunks(DELETE_AT_ONCE) {
+            let begun = some.iter().map(|object| {
+                let (front, bucket, object) = (self.clone(), bucket.id.clone(), object.clone());
+                io::task::spawn_local(async move { front.delete_one(&bucket, &object).await })
+            });
+            let begun: Vec<_> = begun.collect();
+            for (task, object) in begun.into_iter().zip(some) {
+                match task.await.unwrap_or_else(|e| Err(S3Error::internal_error(e))) {
+                    Ok(()) => deleted.push(DeletedObject {
+                        key: Some(object.key.clone()),
+                        ..DeletedObject::default()
+                    }),
+                    Err(e) => errors.push(s3s::dto::Error {
+                        code: Some(e.code().as_str().to_string()),
+                        key: Some(object.key.clone()),
+                        message: e.message().map(str::to_string),
+                        version_id: object.version_id.clone(),
+                    }),
+                }
+            }
+        }
+        Ok(DeleteObjectsOutput {
+            deleted: (!delete.quiet.unwrap_or(false)).then_some(deleted),
+            errors: (!errors.is_empty()).then_some(errors),
+            ..DeleteObjectsOutput::default()
+        })
+    }
+
+    async fn delete_one(&self, bucket: &str, object: &ObjectIdentifier) -> S3Result<()> {
+        refuse_version(object.version_id.as_deref())?;
+        let etag = object.e_tag.as_ref().map(|e| e.value().to_string());
+        let condition = Condition {
+            matches: etag.map(crate::objects::Etags::One),
+            none_match: None,
+        };
+        self.objects.delete(bucket, &object.key, &condition).await?;
+        Ok(())
+    }
+}
+
+/// What a copy has of its source, and what the request says instead.
+fn copied(input: &mut CopyObjectInput, source: &Entry) -> S3Result<Attributes> {
+    let replaces = |d: Option<&str>| d == Some("REPLACE");
+    let meta = replaces(input.metadata_directive.as_ref().map(|d| d.as_str()));
+    let tags = replaces(input.tagging_directive.as_ref().map(|d| d.as_str()));
+    let itself = matches!(&input.copy_source, CopySource::Bucket { bucket, key, .. }
+        if **bucket == input.bucket && **key == input.key);
+    if itself && !meta && !tags {
+        return Err(S3Error::with_message(
+            S3ErrorCode::InvalidRequest,
+            "an object is copied onto itself only with other metadata or tags",
+        ));
+    }
+    let named = attributes!(input)?;
+    let mut attributes = source.attributes.clone();
+    if meta {
+        (attributes.headers, attributes.meta) = (named.headers, named.meta);
+    }
+    if tags {
+        attributes.tags = named.tags;
+    }
+    attributes.public_read = named.public_read;
+    Ok(attributes)
+}

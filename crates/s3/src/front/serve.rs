@@ -1,0 +1,173 @@
+//! The socket: connections in, requests to s3s, answers out; and what goes on beside that: splitting what has grown, collecting.
+//!
+//! Bounds: [`CONNECTIONS_MAX`] connections; a head of [`BUFFER_BYTES`] within [`HEAD_WITHIN`]; XML of a megabyte; bodies as
+//! `data` takes them. A client that takes nothing for [`net::http::STALLED`] is cut off.
+
+use super::Front;
+use crate::gc::Collector;
+use crate::index::Index;
+use crate::rados::Pool;
+use hyper::header::HeaderValue;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use io::socket::{Acceptor, Stream};
+use io::task;
+use net::http::{Timer, Wire};
+use s3s::config::{S3Config, StaticConfigProvider};
+use s3s::service::{S3Service, S3ServiceBuilder};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+
+const CONNECTIONS_MAX: usize = 1024;
+const BUFFER_BYTES: usize = 128 << 10;
+const HEAD_WITHIN: Duration = Duration::from_secs(60);
+/// A list of 10,000 parts with their checksums fits.
+const XML_BYTES: usize = 4 << 20;
+/// What requests under way have to end when the gateway stops.
+const STOP_WITHIN: Duration = Duration::from_secs(5);
+/// After an error of accepting, such as that of too many open files.
+const PAUSE: Duration = Duration::from_secs(1);
+/// How often is looked for shards that have grown.
+const TEND_EVERY: Duration = Duration::from_millis(250);
+
+/// How a gateway behaves.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Data that nobody refers to any more stay so long for readers that have begun.
+    pub gc_wait: Duration,
+    /// Keys of a shard of an index.
+    pub split_at: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            gc_wait: Duration::from_secs(15 * 60),
+            split_at: crate::index::SPLIT_AT,
+        }
+    }
+}
+
+/// Serves until `stop` turns true.
+pub async fn serve<P: Pool>(
+    acceptor: Acceptor,
+    front: Front<P>,
+    collector: Collector<P>,
+    mut stop: watch::Receiver<bool>,
+) {
+    let tending = task::spawn_local(tend(collector.index.clone()));
+    let collecting = task::spawn_local(collect(collector));
+    let service = service(front);
+    let stopped = stop.clone();
+    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        tokio::select! {
+            biased;
+            _ = stop.wait_for(|s| *s) => break,
+            () = accept(&acceptor, &room, &service, &stopped) => {}
+        }
+    }
+    tending.abort();
+    collecting.abort();
+    drop(acceptor);
+    let ended = room.acquire_many(CONNECTIONS_MAX as u32);
+    if task::timeout(STOP_WITHIN, ended).await.is_err() {
+        tracing::info!("s3: requests under way are cut off");
+    }
+}
+
+fn service<P: Pool>(front: Front<P>) -> S3Service {
+    let mut config = S3Config::default();
+    config.xml_max_body_size = XML_BYTES;
+    config.form_max_fields_size = XML_BYTES;
+    let mut builder = S3ServiceBuilder::new(front.clone());
+    builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
+    builder.set_auth(front.clone());
+    builder.set_access(front);
+    builder.build()
+}
+
+async fn accept(
+    acceptor: &Acceptor,
+    room: &Arc<Semaphore>,
+    service: &S3Service,
+    stop: &watch::Receiver<bool>,
+) {
+    let Ok(permit) = room.clone().acquire_owned().await else {
+        return;
+    };
+    match acceptor.accept().await {
+        Ok((stream, _)) => drop(task::spawn_local(connection(
+            stream,
+            service.clone(),
+            stop.clone(),
+            permit,
+        ))),
+        Err(e) => {
+            tracing::warn!("s3: {e}");
+            task::sleep(PAUSE).await;
+        }
+    }
+}
+
+async fn connection(
+    stream: Stream,
+    service: S3Service,
+    mut stop: watch::Receiver<bool>,
+    permit: OwnedSemaphorePermit,
+) {
+    let answer = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
+        // A task of its own: what has begun to be committed, or to be given up, is not left when the client goes.
+        let service = service.clone();
+        let answered = task::spawn_local(async move { service.call(request.map(s3s::Body::from)).await });
+        async move {
+            let mut answer = answered.await.map_err(|e| s3s::HttpError::new(Box::new(e)))??;
+            answer
+                .headers_mut()
+                .insert("server", HeaderValue::from_static("skep"));
+            Ok::<_, s3s::HttpError>(answer)
+        }
+    });
+    let served = http1::Builder::new()
+        .timer(Timer)
+        .header_read_timeout(HEAD_WITHIN)
+        .max_buf_size(BUFFER_BYTES)
+        .serve_connection(Wire::new(stream), answer);
+    let mut served = pin!(served);
+    let done = tokio::select! {
+        done = &mut served => done,
+        _ = stop.wait_for(|s| *s) => {
+            served.as_mut().graceful_shutdown();
+            served.await
+        }
+    };
+    if let Err(e) = done {
+        tracing::debug!("s3: {e}");
+    }
+    drop(permit);
+}
+
+async fn tend<P: Pool>(index: Index<P>) {
+    loop {
+        task::sleep(TEND_EVERY).await;
+        while let Some(shard) = index.grown() {
+            if let Err(e) = index.tend(&shard).await {
+                tracing::warn!("s3: splitting {shard}: {e}");
+            }
+        }
+    }
+}
+
+async fn collect<P: Pool>(collector: Collector<P>) {
+    let every =
+        Duration::from_millis(collector.wait / 2).clamp(Duration::from_secs(1), Duration::from_secs(60));
+    loop {
+        task::sleep(every).await;
+        match collector.round().await {
+            Ok(round) => tracing::debug!("s3: collected {round:?}"),
+            Err(e) => tracing::warn!("s3: collecting: {e}"),
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Times, ETags, names and numbers between S3's types and ours.
+
+use super::errors::invalid;
+use crate::objects::Etags;
+use s3s::S3Result;
+use s3s::dto::{ETag, ETagCondition, EncodingType, Owner, Timestamp, TimestampFormat};
+use std::fmt::Write;
+use std::time::{Duration, UNIX_EPOCH};
+
+pub fn timestamp(ms: u64) -> Timestamp {
+    (UNIX_EPOCH + Duration::from_millis(ms)).into()
+}
+
+/// As HTTP compares times: by seconds.
+pub fn seconds(ms: u64) -> Timestamp {
+    timestamp(ms / 1000 * 1000)
+}
+
+pub fn http_date(at: &Timestamp) -> Option<String> {
+    let mut text = Vec::new();
+    at.format(TimestampFormat::HttpDate, &mut text).ok()?;
+    String::from_utf8(text).ok()
+}
+
+pub fn etag(etag: &str) -> Option<ETag> {
+    Some(ETag::Strong(etag.to_string()))
+}
+
+pub fn etags(condition: Option<&ETagCondition>) -> Option<Etags> {
+    condition.map(|c| match c {
+        ETagCondition::Any => Etags::Any,
+        ETagCondition::ETag(etag) => Etags::One(etag.value().to_string()),
+    })
+}
+
+pub fn owner(id: &str) -> Option<Owner> {
+    Some(Owner {
+        display_name: Some(id.to_string()),
+        id: Some(id.to_string()),
+    })
+}
+
+/// How many a page shall have.
+pub fn page_size(asked: Option<i32>, most: usize) -> S3Result<usize> {
+    match asked {
+        None => Ok(most),
+        Some(n) => usize::try_from(n)
+            .map(|n| n.min(most))
+            .map_err(|_| invalid("a page of fewer than no items")),
+    }
+}
+
+/// Names in a listing, which the client may have asked for in URL encoding: XML has no way to write some characters.
+#[derive(Debug, Clone, Copy)]
+pub struct Names(bool);
+
+impl Names {
+    pub fn new(encoding: Option<&EncodingType>) -> S3Result<Self> {
+        match encoding.map(EncodingType::as_str) {
+            None => Ok(Self(false)),
+            Some("url") => Ok(Self(true)),
+            Some(_) => Err(invalid("encoding-type is url or nothing")),
+        }
+    }
+
+    pub fn write(self, name: &str) -> String {
+        if !self.0 {
+            return name.to_string();
+        }
+        let mut out = String::with_capacity(name.len());
+        for byte in name.bytes() {
+            match byte {
+                b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' | b'/' => {
+                    out.push(byte as char)
+                }
+                // Writing to a string does not fail.
+                other => drop(write!(out, "%{other:02X}")),
+            }
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_written_as_they_were_asked_for() {
+        let url = Names::new(Some(&EncodingType::from_static(EncodingType::URL))).unwrap();
+        assert_eq!(url.write("a b/é\u{1}+"), "a%20b/%C3%A9%01%2B");
+        assert_eq!(Names::new(None).unwrap().write("a b"), "a b");
+        assert!(page_size(Some(-1), 9).is_err());
+        assert_eq!(page_size(Some(5000), 9).ok(), Some(9));
+    }
+}

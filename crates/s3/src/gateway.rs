@@ -1,0 +1,113 @@
+//! A gateway on its cluster: pools, and all that is made over them.
+
+use crate::accounts::{self, Accounts, USERS};
+use crate::buckets::{BUCKETS, Buckets};
+use crate::data::DataStore;
+use crate::front::{Front, Settings};
+use crate::gc::Collector;
+use crate::index::Index;
+use crate::objects::Objects;
+use crate::{Clock, Result};
+use bytes::Bytes;
+use client::{Client, IoCtx};
+use io::socket::Acceptor;
+use std::future::Future;
+use tokio::sync::watch;
+
+/// Users, buckets and indexes: replicated, since it has omap.
+pub const META_POOL: &str = "s3.meta";
+/// Objects' bytes: may be erasure coded, if it is made before the first gateway.
+pub const DATA_POOL: &str = "s3.data";
+
+/// What administrators change.
+pub struct Admin {
+    pub accounts: Accounts<IoCtx>,
+    pub buckets: Buckets<IoCtx>,
+}
+
+/// A pool, which is made where there is none.
+async fn pool(client: &Client, name: &str) -> Result<IoCtx> {
+    match client.pool(name).await {
+        Err(e) if e.is_not_found() => {}
+        other => return Ok(other?),
+    }
+    let make = serde_json::json!({"prefix": "osd pool create", "pool": name});
+    client.mon_command(&make.to_string(), Bytes::new()).await?;
+    let application =
+        serde_json::json!({"prefix": "osd pool application enable", "pool": name, "app": "rgw"});
+    client.mon_command(&application.to_string(), Bytes::new()).await?;
+    client.latest_map().await?;
+    Ok(client.pool(name).await?)
+}
+
+fn clock(client: &Client) -> Clock {
+    let platform = client.platform();
+    Clock::new(platform.clock.clone(), platform.random.clone())
+}
+
+async fn meta(client: &Client) -> Result<IoCtx> {
+    let meta = pool(client, META_POOL).await?;
+    accounts::ensure(&meta, USERS).await?;
+    accounts::ensure(&meta, BUCKETS).await?;
+    Ok(meta)
+}
+
+impl Admin {
+    pub async fn open(client: &Client) -> Result<Self> {
+        let (meta, clock) = (meta(client).await?, clock(client));
+        let index = Index::new(meta.clone(), clock.clone(), crate::index::SPLIT_AT);
+        Ok(Self {
+            accounts: Accounts::new(meta.clone(), clock.clone()),
+            buckets: Buckets::new(meta, index, clock),
+        })
+    }
+}
+
+/// All that a gateway serves with, made before it says that it is ready.
+pub struct Gateway {
+    front: Front<IoCtx>,
+    collector: Collector<IoCtx>,
+}
+
+impl Gateway {
+    pub async fn open(client: &Client, settings: &Settings) -> Result<Self> {
+        let (meta, clock) = (meta(client).await?, clock(client));
+        let data = pool(client, DATA_POOL).await?;
+        let index = Index::new(meta.clone(), clock.clone(), settings.split_at);
+        let data = DataStore::new(data, index.clone(), clock.clone());
+        let buckets = Buckets::new(meta.clone(), index.clone(), clock.clone());
+        let objects = Objects {
+            index: index.clone(),
+            data: data.clone(),
+            clock: clock.clone(),
+        };
+        let accounts = Accounts::new(meta, clock.clone());
+        Ok(Self {
+            front: Front::new(accounts, buckets.clone(), objects, clock.clone()),
+            collector: Collector {
+                index,
+                data,
+                buckets,
+                clock,
+                wait: settings.gc_wait.as_millis() as u64,
+            },
+        })
+    }
+
+    /// Serves until `stop` turns true.
+    pub async fn serve(self, acceptor: Acceptor, stop: watch::Receiver<bool>) {
+        crate::front::serve(acceptor, self.front, self.collector, stop).await;
+    }
+
+    /// Serves until `until` completes; what that said.
+    pub async fn serve_until<T>(self, acceptor: Acceptor, until: impl Future<Output = T>) -> T {
+        let (tell, stop) = watch::channel(false);
+        let ended = async {
+            let said = until.await;
+            // Whoever serves has not ended before it was told.
+            let _ = tell.send(true);
+            said
+        };
+        tokio::join!(self.serve(acceptor, stop), ended).1
+    }
+}

@@ -1,0 +1,325 @@
+//! Splitting a shard: its upper half moves to a new one while writers go on.
+//!
+//! ```text
+//! Open -> Copying    rows from `mid` on are copied to the target, which is Filling. Writers note the rows that they change
+//!                    (`d ROW`), in the same operation; what is noted is copied again, until little is
+//!      -> Frozen     writers from `mid` on wait; what is still noted is copied; the target turns Open
+//!      -> Open       one operation removes the upper half and names the target as what follows
+//! ```
+//!
+//! Whoever waits too long ends a split that was left: each step expects the states that the one before left behind, and a copier
+//! that was overtaken finds its number gone from both shards. Until the last step the old shard answers for all of its range.
+
+use super::{Index, Located, Size, root_mark, root_name, root_row};
+use crate::rados::{Change, Look, PAGE, Pool};
+use crate::record::{KEYED, Phase, Split, State, state_row};
+use crate::{Error, Result};
+use bytes::Bytes;
+use denc::Encode;
+use std::collections::BTreeSet;
+
+/// Rounds over what writers noted, and how little of it is copied while they wait.
+const ROUNDS_MAX: usize = 16;
+const FEW: usize = 16;
+/// A copy that has not ended after so long (milliseconds) has been left.
+const LEFT_AFTER: u64 = 60_000;
+/// Every so manieth key is remembered to find the middle.
+const SAMPLE: u64 = 16;
+pub(super) const OVERTAKEN: Error = Error::Busy("another splits this part of the index");
+
+impl<P: Pool> Index<P> {
+    /// Shards of which so much was added that they have to be looked at: each is told to one caller, who calls
+    /// [`Self::tend`].
+    pub fn grown(&self) -> Option<String> {
+        let split_at = self.inner.split_at;
+        let due = |s: &Size| match s.known {
+            _ if s.busy => false,
+            Some(n) => n + s.added >= split_at,
+            None => s.added >= split_at / 8,
+        };
+        let mut sizes = self.sizes();
+        let (shard, size) = sizes.iter_mut().find(|(_, s)| due(s))?;
+        size.busy = true;
+        Some(shard.clone())
+    }
+
+    /// Counts a shard, and splits it if it is too large. A split that was left is ended first.
+    pub async fn tend(&self, shard: &str) -> Result<()> {
+        let done = self.tend_busy(shard).await;
+        let mut sizes = self.sizes();
+        match &done {
+            Ok(n) => drop(sizes.insert(
+                shard.to_string(),
+                Size {
+                    known: Some(*n),
+                    ..Size::default()
+                },
+            )),
+            Err(_) => drop(sizes.remove(shard)),
+        }
+        match done {
+            // Somebody else is at it, or the bucket is gone.
+            Err(e) if e.is_conflict() || e.is_not_found() || e == OVERTAKEN => Ok(()),
+            other => other.map(drop),
+        }
+    }
+
+    async fn tend_busy(&self, shard: &str) -> Result<u64> {
+        let bucket = shard.split('.').nth(1).unwrap_or_default().to_string();
+        let seen = self.state(shard).await?;
+        match &seen.state.phase {
+            Phase::Open => {}
+            Phase::Copying(split) if split.since + LEFT_AFTER < self.inner.clock.now_ms() => {
+                self.copy(&bucket, shard).await?;
+                return Ok(0);
+            }
+            Phase::Frozen(_) => {
+                self.finish(&bucket, shard).await?;
+                return Ok(0);
+            }
+            _ => return Ok(0),
+        }
+        let (n, mid) = self.measure(shard).await?;
+        let Some(mid) = mid.filter(|_| n >= self.inner.split_at) else {
+            return Ok(n);
+        };
+        let split = Split {
+            target: format!("index.{bucket}.{}", self.inner.clock.tag()),
+            mid,
+            copier: 0,
+            since: 0,
+        };
+        self.set_phase(shard, &seen.state, Phase::Copying(split)).await?;
+        self.copy(&bucket, shard).await?;
+        Ok(n / 2)
+    }
+
+    /// How many keys it has, and the one in the middle, if there is one above the first.
+    async fn measure(&self, shard: &str) -> Result<(u64, Option<Bytes>)> {
+        let (mut n, mut samples) = (0u64, Vec::new());
+        let prefix = Bytes::from_static(b"e");
+        let mut after = prefix.clone();
+        loop {
+            let seen = self.pool().look(shard, Look::rows(&after, &prefix, PAGE)).await?;
+            for (row, _) in &seen.rows {
+                if n > 0 && (n % SAMPLE == 0 || n < SAMPLE) {
+                    samples.push((n, row.slice(1..)));
+                }
+                n += 1;
+            }
+            match seen.rows.last() {
+                Some((last, _)) if seen.more => after = last.clone(),
+                _ => break,
+            }
+        }
+        let middle = samples.into_iter().find(|(at, _)| *at >= n / 2);
+        Ok((n, middle.map(|(_, key)| key)))
+    }
+
+    pub(super) async fn state(&self, shard: &str) -> Result<Located> {
+        let seen = self.pool().look(shard, Look::keys([&state_row()])).await?;
+        Located::of(shard.to_string(), seen)
+    }
+
+    /// Its next state, with this phase, if it is still as it was seen.
+    pub(super) async fn set_phase(&self, shard: &str, from: &State, phase: Phase) -> Result<State> {
+        let mut state = from.clone();
+        state.version += 1;
+        state.phase = phase;
+        let change = Change::default()
+            .expecting(&state_row(), Some(&from.to_bytes()))
+            .setting(&state_row(), state.to_bytes());
+        self.pool().change(shard, change).await?;
+        Ok(state)
+    }
+
+    /// Copies the upper half, then ends the split. Takes the work over from whoever was at it.
+    async fn copy(&self, bucket: &str, shard: &str) -> Result<()> {
+        let seen = self.state(shard).await?;
+        let Phase::Copying(mut split) = seen.state.phase.clone() else {
+            return Ok(());
+        };
+        split.copier = self.inner.clock.random_u64();
+        split.since = self.inner.clock.now_ms();
+        let state = self
+            .set_phase(shard, &seen.state, Phase::Copying(split.clone()))
+            .await?;
+        let filling = self.take_target(&state, &split).await?;
+        for class in KEYED {
+            self.copy_class(shard, class, &split, &filling).await?;
+        }
+        for _ in 0..ROUNDS_MAX {
+            if self.copy_noted(shard, &split.target, &filling, true).await? < FEW {
+                break;
+            }
+        }
+        self.set_phase(shard, &state, Phase::Frozen(split)).await?;
+        self.finish(bucket, shard).await
+    }
+
+    /// Makes the target, or empties what another copier has made of it; its state as it is now.
+    async fn take_target(&self, of: &State, split: &Split) -> Result<Bytes> {
+        let state = State {
+            version: 1,
+            end: of.end.clone(),
+            next: of.next.clone(),
+            phase: Phase::Filling { copier: split.copier },
+        };
+        let raw = state.to_bytes();
+        match self.state(&split.target).await {
+            Err(e) if e.is_not_found() => {
+                let make = Change {
+                    create: true,
+                    ..Change::default()
+                };
+                self.pool()
+                    .change(&split.target, make.setting(&state_row(), raw.clone()))
+                    .await?;
+            }
+            Ok(seen) if matches!(seen.state.phase, Phase::Filling { .. }) => {
+                let class = |c: u8| (Bytes::copy_from_slice(&[c]), Bytes::copy_from_slice(&[c + 1]));
+                let mut empty = Change {
+                    unset_ranges: KEYED.map(class).to_vec(),
+                    ..Change::default()
+                };
+                empty = empty.expecting(&state_row(), Some(&seen.raw));
+                self.pool()
+                    .change(&split.target, empty.setting(&state_row(), raw.clone()))
+                    .await?;
+            }
+            Ok(_) => return Err(OVERTAKEN),
+            Err(e) => return Err(e),
+        }
+        Ok(raw)
+    }
+
+    async fn copy_class(&self, shard: &str, class: u8, split: &Split, filling: &Bytes) -> Result<()> {
+        let prefix = Bytes::copy_from_slice(&[class]);
+        let first: Bytes = [&prefix[..], &split.mid[..]].concat().into();
+        let mut look = Look::rows(&first, &prefix, PAGE);
+        look.keys.insert(first);
+        loop {
+            let seen = self.pool().look(shard, look).await?;
+            let mut change = Change::default().expecting(&state_row(), Some(filling));
+            change.set.extend(seen.values);
+            change.set.extend(seen.rows.iter().cloned());
+            if !change.set.is_empty() {
+                self.pool().change(&split.target, change).await?;
+            }
+            match seen.rows.last() {
+                Some((last, _)) if seen.more => look = Look::rows(last, &prefix, PAGE),
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// Copies what writers noted; how much that was. `forget`: takes the notes away, but for those that were made again.
+    async fn copy_noted(&self, shard: &str, target: &str, filling: &Bytes, forget: bool) -> Result<usize> {
+        let prefix = Bytes::from_static(b"d");
+        let (mut after, mut n) = (prefix.clone(), 0);
+        loop {
+            let seen = self.pool().look(shard, Look::rows(&after, &prefix, PAGE)).await?;
+            if seen.rows.is_empty() {
+                return Ok(n);
+            }
+            n += seen.rows.len();
+            let rows: BTreeSet<Bytes> = seen.rows.iter().map(|(note, _)| note.slice(1..)).collect();
+            let look = Look {
+                keys: rows.clone(),
+                page: None,
+            };
+            let now = self.pool().look(shard, look).await?.values;
+            let mut change = Change::default().expecting(&state_row(), Some(filling));
+            change.unset = rows.into_iter().filter(|r| !now.contains_key(r)).collect();
+            change.set = now;
+            self.pool().change(target, change).await?;
+            if forget {
+                let forgotten = Change {
+                    expect: seen.rows.iter().cloned().collect(),
+                    unset: seen.rows.iter().map(|(note, _)| note.clone()).collect(),
+                    ..Change::default()
+                };
+                match self.pool().change(shard, forgotten).await {
+                    Ok(()) => {}
+                    // Some were made again: all are looked at again.
+                    Err(e) if e.is_conflict() => {}
+                    Err(e) => return Err(e),
+                }
+            }
+            match seen.rows.last() {
+                Some((last, _)) if seen.more => after = last.clone(),
+                _ => return Ok(n),
+            }
+        }
+    }
+
+    /// Ends a split whose copy is complete but for what writers noted, whoever began it.
+    pub(super) async fn finish(&self, bucket: &str, shard: &str) -> Result<()> {
+        let seen = self.state(shard).await?;
+        let Phase::Frozen(mut split) = seen.state.phase.clone() else {
+            return Ok(());
+        };
+        let copied_by = split.copier;
+        split.copier = self.inner.clock.random_u64();
+        let target = self.state(&split.target).await?;
+        let state = match target.state.phase {
+            Phase::Open => {
+                self.set_phase(shard, &seen.state, Phase::Frozen(split.clone()))
+                    .await?
+            }
+            Phase::Filling { copier } if copier == copied_by => {
+                let state = self
+                    .set_phase(shard, &seen.state, Phase::Frozen(split.clone()))
+                    .await?;
+                let copier = split.copier;
+                let filling = self
+                    .set_phase(&split.target, &target.state, Phase::Filling { copier })
+                    .await?;
+                self.copy_noted(shard, &split.target, &filling.to_bytes(), false)
+                    .await?;
+                self.set_phase(&split.target, &filling, Phase::Open).await?;
+                state
+            }
+            // Somebody emptied it who had been overtaken, or was cut off between the two: from the beginning.
+            _ => {
+                split.since = 0;
+                self.set_phase(shard, &seen.state, Phase::Copying(split)).await?;
+                return Box::pin(self.copy(bucket, shard)).await;
+            }
+        };
+        self.cut(bucket, shard, &state, &split).await
+    }
+
+    async fn cut(&self, bucket: &str, shard: &str, frozen: &State, split: &Split) -> Result<()> {
+        let state = State {
+            version: frozen.version + 1,
+            end: Some(split.mid.clone()),
+            next: Some(split.target.clone()),
+            phase: Phase::Open,
+        };
+        let upper = |class: u8| {
+            let from: Bytes = [&[class], &split.mid[..]].concat().into();
+            (from, Bytes::copy_from_slice(&[class + 1]))
+        };
+        let mut change = Change {
+            unset_ranges: KEYED.map(upper).to_vec(),
+            ..Change::default()
+        };
+        change
+            .unset_ranges
+            .push((Bytes::from_static(b"d"), Bytes::from_static(b"e")));
+        let change = change
+            .expecting(&state_row(), Some(&frozen.to_bytes()))
+            .setting(&state_row(), state.to_bytes());
+        self.pool().change(shard, change).await?;
+        self.remember(bucket, split.mid.clone(), split.target.clone());
+        let known = Change::default()
+            .expecting(&root_mark(), Some(&Bytes::from_static(b"1")))
+            .setting(&root_row(&split.mid), split.target.clone().into());
+        match self.pool().change(&root_name(bucket), known).await {
+            // The bucket is gone, or others find their way by the shards.
+            Err(e) if e.is_not_found() => Ok(()),
+            other => other,
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! The object gateway: S3 over our RADOS client, in front of Skep or of a Ceph, with operations that every OSD has.
+//!
+//! Vocabulary: a *bucket* has an *index*, an ordered map of its objects' *entries* in *shards* (`index`); an object's bytes are
+//! *stripes* under a *tag* (`data`); an *intent* names data that nobody refers to yet, *garbage* data that nobody refers to any more
+//! (`gc`). docs/internals/objects.md has the rows and the invariants.
+//!
+//! Rooms, from the bottom up: `rados` (what is asked of a pool), `record` (what is written), `index`, `data`, `objects` with
+//! `multipart`, `accounts` and `buckets`, `gc`, and the `front`, which alone knows of S3's requests.
+//!
+//! Not here: TLS (a proxy in front), versioning, policies, lifecycle: they are refused with a sentence.
+
+mod accounts;
+mod buckets;
+mod clock;
+mod data;
+mod error;
+#[cfg(test)]
+mod fake;
+mod front;
+mod gateway;
+mod gc;
+mod index;
+mod multipart;
+mod objects;
+mod rados;
+mod record;
+#[cfg(test)]
+mod tests;
+
+pub use accounts::{Key, User};
+pub use clock::Clock;
+pub use error::{Error, Result};
+pub use front::Settings;
+pub use gateway::{Admin, DATA_POOL, Gateway, META_POOL};

@@ -1,0 +1,414 @@
+//! What is written down, and how rows are called. All records begin with an envelope, so that fields can be added.
+//!
+//! Rows of a shard of a bucket's index, by their first byte; `K` is an object's key, escaped (below), `T` a tag in hex:
+//!
+//! ```text
+//! !state        State: the shard's range, and what is being done to it
+//! e K           Entry: the object as it is read
+//! u K 00 01 U   Upload U, under way
+//! p K 00 01 U N Part N of it (five digits)
+//! i T           Intent: data under this tag is being written, and nobody refers to it yet
+//! g T           Garbage: data under this tag that nobody refers to any more
+//! d ROW         ROW was changed while the shard is being copied
+//! ```
+//!
+//! Escaped: a byte 00 is 00 FF, so that 00 01 ends a key; order is kept.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use denc::{Decode, Encode, Reader, Writer};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Bytes of an object in the data pool, but for the last one.
+pub const STRIPE: u64 = 4 << 20;
+
+/// Names data for all time: 128 random bits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Tag(pub [u8; 16]);
+
+impl fmt::Display for Tag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&hex::encode(self.0))
+    }
+}
+
+impl fmt::Debug for Tag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl Encode for Tag {
+    fn encode(&self, w: &mut Writer) {
+        w.raw(&self.0);
+    }
+}
+
+impl Decode for Tag {
+    fn decode(r: &mut Reader) -> denc::Result<Self> {
+        Ok(Self(r.array()?))
+    }
+    const MIN_SIZE: usize = 16;
+}
+
+/// Where an object's bytes are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Data {
+    /// It has none.
+    None,
+    /// `TAG.0`, `TAG.1` and so on.
+    Stripes(Tag),
+    /// `TAG.m` lists pieces.
+    Manifest(Tag),
+}
+
+impl Encode for Data {
+    fn encode(&self, w: &mut Writer) {
+        match self {
+            Self::None => w.u8(0),
+            Self::Stripes(tag) => {
+                w.u8(1);
+                w.put(tag);
+            }
+            Self::Manifest(tag) => {
+                w.u8(2);
+                w.put(tag);
+            }
+        }
+    }
+}
+
+impl Decode for Data {
+    fn decode(r: &mut Reader) -> denc::Result<Self> {
+        match r.u8()? {
+            0 => Ok(Self::None),
+            1 => Ok(Self::Stripes(r.get()?)),
+            2 => Ok(Self::Manifest(r.get()?)),
+            _ => Err(r.invalid("kind of data")),
+        }
+    }
+}
+
+/// What a client said of an object besides its bytes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Attributes {
+    /// Content-Type and the like, by their names in lower case.
+    pub headers: BTreeMap<String, String>,
+    /// `x-amz-meta-`.
+    pub meta: BTreeMap<String, String>,
+    pub tags: BTreeMap<String, String>,
+    pub public_read: bool,
+}
+
+denc::envelope_denc!(Attributes, 1, 1, { headers, meta, tags, public_read });
+
+/// A checksum that the client chose: algorithm as S3 names it (`CRC64NVME`), value in base64.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Checksum {
+    pub algorithm: String,
+    pub value: String,
+}
+
+denc::envelope_denc!(Checksum, 1, 1, { algorithm, value });
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    pub size: u64,
+    /// Without quotes.
+    pub etag: String,
+    /// Milliseconds since 1970.
+    pub modified: u64,
+    pub data: Data,
+    pub attributes: Attributes,
+    pub checksum: Option<Checksum>,
+    /// Of an object made of parts; else 0.
+    pub parts: u32,
+    /// The upload that made it of parts; else empty.
+    pub upload: String,
+}
+
+denc::envelope_denc!(Entry, 1, 1, { size, etag, modified, data, attributes, checksum, parts, upload });
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Upload {
+    pub begun: u64,
+    pub attributes: Attributes,
+    /// The checksum that parts shall have.
+    pub algorithm: Option<String>,
+    /// Changes when parts may have changed after somebody began to complete it.
+    pub nonce: u64,
+    pub completing: bool,
+}
+
+denc::envelope_denc!(Upload, 1, 1, { begun, attributes, algorithm, nonce, completing });
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part {
+    pub size: u64,
+    pub etag: String,
+    pub modified: u64,
+    pub data: Data,
+    pub checksum: Option<Checksum>,
+}
+
+denc::envelope_denc!(Part, 1, 1, { size, etag, modified, data, checksum });
+
+/// One piece of a manifest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Piece {
+    pub size: u64,
+    pub tag: Tag,
+}
+
+denc::envelope_denc!(Piece, 1, 1, { size, tag });
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Manifest {
+    pub pieces: Vec<Piece>,
+}
+
+denc::envelope_denc!(Manifest, 1, 1, { pieces });
+
+/// Data is being written; after `until` (milliseconds since 1970) its writer is dead or has to give up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Intent {
+    pub until: u64,
+}
+
+denc::envelope_denc!(Intent, 1, 1, { until });
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Garbage {
+    pub since: u64,
+    pub data: Data,
+    /// Of stripes; None: nobody knows how many were written.
+    pub size: Option<u64>,
+}
+
+denc::envelope_denc!(Garbage, 1, 1, { since, data, size });
+
+/// What is being done to a shard.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Phase {
+    Open,
+    /// Its bucket is being deleted, by the deletion with this number.
+    Closed {
+        deletion: u64,
+    },
+    /// It is the upper half of another, and not yet in use. Only the copier with this number writes to it.
+    Filling {
+        copier: u64,
+    },
+    /// Rows from `mid` on are being copied to `target`; writers go on, and note what they change.
+    Copying(Split),
+    /// The same, at its end: writers of rows from `mid` on wait.
+    Frozen(Split),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Split {
+    /// An object's key, escaped.
+    pub mid: Bytes,
+    pub target: String,
+    pub copier: u64,
+    pub since: u64,
+}
+
+denc::envelope_denc!(Split, 1, 1, { mid, target, copier, since });
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct State {
+    /// Grows with each change of the rest.
+    pub version: u64,
+    /// The first escaped key that belongs to `next`; None: it has all to the end.
+    pub end: Option<Bytes>,
+    pub next: Option<String>,
+    pub phase: Phase,
+}
+
+denc::envelope_denc!(State, 1, 1, { version, end, next, phase });
+
+impl Encode for Phase {
+    fn encode(&self, w: &mut Writer) {
+        match self {
+            Self::Open => w.u8(0),
+            Self::Closed { deletion } => {
+                w.u8(1);
+                w.u64(*deletion);
+            }
+            Self::Filling { copier } => {
+                w.u8(2);
+                w.u64(*copier);
+            }
+            Self::Copying(split) => {
+                w.u8(3);
+                w.put(split);
+            }
+            Self::Frozen(split) => {
+                w.u8(4);
+                w.put(split);
+            }
+        }
+    }
+}
+
+impl Decode for Phase {
+    fn decode(r: &mut Reader) -> denc::Result<Self> {
+        match r.u8()? {
+            0 => Ok(Self::Open),
+            1 => Ok(Self::Closed { deletion: r.u64()? }),
+            2 => Ok(Self::Filling { copier: r.u64()? }),
+            3 => Ok(Self::Copying(r.get()?)),
+            4 => Ok(Self::Frozen(r.get()?)),
+            _ => Err(r.invalid("phase of a shard")),
+        }
+    }
+}
+
+/// The row of a shard's state.
+pub const STATE: &[u8] = b"!state";
+
+pub fn state_row() -> Bytes {
+    Bytes::from_static(STATE)
+}
+
+pub fn escape(key: &str) -> Bytes {
+    let mut out = BytesMut::with_capacity(key.len() + 2);
+    for byte in key.bytes() {
+        out.put_u8(byte);
+        if byte == 0 {
+            out.put_u8(0xFF);
+        }
+    }
+    out.freeze()
+}
+
+/// What [`escape`] made, up to where it ends.
+pub fn unescape(escaped: &[u8]) -> Option<String> {
+    let mut out = Vec::with_capacity(escaped.len());
+    let mut bytes = escaped.iter().copied().peekable();
+    while let Some(byte) = bytes.next() {
+        if byte == 0 {
+            match bytes.next() {
+                Some(0xFF) => {}
+                _ => break,
+            }
+        }
+        out.push(byte);
+    }
+    String::from_utf8(out).ok()
+}
+
+fn row(class: u8, parts: &[&[u8]]) -> Bytes {
+    let mut out = BytesMut::with_capacity(1 + parts.iter().map(|p| p.len()).sum::<usize>());
+    out.put_u8(class);
+    parts.iter().for_each(|p| out.put_slice(p));
+    out.freeze()
+}
+
+/// The end of a key within a row.
+const END: &[u8] = &[0, 1];
+
+pub fn entry_row(key: &str) -> Bytes {
+    row(b'e', &[&escape(key)])
+}
+
+pub fn upload_row(key: &str, upload: &str) -> Bytes {
+    row(b'u', &[&escape(key), END, upload.as_bytes()])
+}
+
+/// What all parts' rows of an upload begin with.
+pub fn parts_prefix(key: &str, upload: &str) -> Bytes {
+    row(b'p', &[&escape(key), END, upload.as_bytes(), b" "])
+}
+
+pub fn part_row(key: &str, upload: &str, number: u32) -> Bytes {
+    let number = format!("{number:05}");
+    row(b'p', &[&parts_prefix(key, upload)[1..], number.as_bytes()])
+}
+
+pub fn intent_row(tag: Tag) -> Bytes {
+    row(b'i', &[tag.to_string().as_bytes()])
+}
+
+pub fn garbage_row(tag: Tag) -> Bytes {
+    row(b'g', &[tag.to_string().as_bytes()])
+}
+
+pub fn dirty_row(changed: &[u8]) -> Bytes {
+    row(b'd', &[changed])
+}
+
+/// The tag of a row of intents or garbage.
+pub fn tag_of(row: &[u8]) -> Option<Tag> {
+    let bytes = hex::decode(row.get(1..)?).ok()?;
+    Some(Tag(bytes.try_into().ok()?))
+}
+
+/// Upload and key of a row of uploads.
+pub fn upload_of(row: &[u8]) -> Option<(String, String)> {
+    let key = unescape(row.get(1..)?)?;
+    let upload = row.get(1 + escape(&key).len() + END.len()..)?;
+    Some((key, String::from_utf8(upload.to_vec()).ok()?))
+}
+
+/// Classes of rows that belong to keys, and move when a shard is split.
+pub const KEYED: [u8; 3] = *b"epu";
+
+pub fn is_keyed(row: &[u8]) -> bool {
+    row.first().is_some_and(|c| KEYED.contains(c))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn rows_are_ordered_as_their_keys(a in "[\\x00-\\x02a/é]{0,6}", b in "[\\x00-\\x02a/é]{0,6}") {
+            prop_assert_eq!(entry_row(&a).cmp(&entry_row(&b)), a.as_bytes().cmp(b.as_bytes()));
+            // What belongs to a key is on the same side of another key as the key itself.
+            let border = row(b'p', &[&escape(&b)]);
+            prop_assert_eq!(part_row(&a, "u", 7) < border, a.as_bytes() < b.as_bytes());
+            prop_assert_eq!(unescape(&escape(&a)), Some(a.clone()));
+            prop_assert_eq!(upload_of(&upload_row(&a, "id")), Some((a, "id".to_string())));
+        }
+    }
+
+    #[test]
+    fn records_come_back_as_they_were_written() {
+        let tag = Tag([7; 16]);
+        let split = Split {
+            mid: Bytes::from_static(b"m"),
+            target: "t".into(),
+            copier: 3,
+            since: 4,
+        };
+        for phase in [
+            Phase::Open,
+            Phase::Closed { deletion: 2 },
+            Phase::Filling { copier: 9 },
+            Phase::Copying(split.clone()),
+            Phase::Frozen(split),
+        ] {
+            let state = State {
+                version: 1,
+                end: Some(Bytes::from_static(b"z")),
+                next: None,
+                phase,
+            };
+            assert_eq!(State::from_bytes(&state.to_bytes()), Ok(state));
+        }
+        for data in [Data::None, Data::Stripes(tag), Data::Manifest(tag)] {
+            let garbage = Garbage {
+                since: 5,
+                data,
+                size: Some(6),
+            };
+            assert_eq!(Garbage::from_bytes(&garbage.to_bytes()), Ok(garbage));
+        }
+        assert_eq!(tag_of(&garbage_row(tag)), Some(tag));
+        assert!(Garbage::from_bytes(&Bytes::from_static(b"\x01\x01\x01\0\0\0\x07")).is_err());
+    }
+}

@@ -1,0 +1,121 @@
+//! The grammar of `skep s3`.
+
+use crate::options::{ClusterArgs, Format};
+use clap::{Args as ClapArgs, Subcommand};
+use std::net::SocketAddr;
+
+pub const LISTEN: &str = "127.0.0.1:7480";
+
+#[derive(Debug, ClapArgs)]
+pub struct S3 {
+    #[command(subcommand)]
+    pub command: S3Command,
+}
+
+impl S3 {
+    /// It serves, and has a log.
+    pub fn is_server(&self) -> bool {
+        matches!(self.command, S3Command::Serve(_))
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub enum S3Command {
+    /// Serve S3 in front of a cluster, ours or Ceph's, until it is told to stop
+    Serve(Serve),
+    /// Make, show and remove users
+    User(User),
+    /// Make and remove keys of users
+    Key(Key),
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct Serve {
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+    /// Address to listen on; without TLS, so what is not loopback wants a proxy in front
+    #[arg(long, value_name = "ADDRESS", default_value = LISTEN)]
+    pub listen: SocketAddr,
+    #[command(flatten)]
+    pub tuning: Tuning,
+}
+
+#[derive(Debug, Clone, ClapArgs)]
+pub struct Tuning {
+    /// Seconds that replaced and deleted data stay, for readers that have begun
+    #[arg(long = "s3-gc-wait", value_name = "SECONDS", default_value_t = 900, value_parser = clap::value_parser!(u64).range(1..=604_800))]
+    pub gc_wait: u64,
+    /// Keys of a part of a bucket's index before it is split; for tests
+    #[arg(long = "s3-split-at", value_name = "N", default_value_t = 10_000, hide = true, value_parser = clap::value_parser!(u64).range(16..))]
+    pub split_at: u64,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct User {
+    #[command(subcommand)]
+    pub command: UserCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum UserCommand {
+    /// Make a user, and print the first key
+    Create {
+        #[arg(value_name = "USER")]
+        user: String,
+        #[arg(long, value_name = "TEXT", default_value = "")]
+        display_name: String,
+        #[command(flatten)]
+        how: How,
+    },
+    /// List users
+    Ls {
+        #[command(flatten)]
+        how: How,
+    },
+    /// Show a user with keys and buckets
+    Info {
+        #[arg(value_name = "USER")]
+        user: String,
+        #[command(flatten)]
+        how: How,
+    },
+    /// Remove a user who has no buckets, with all keys
+    Rm {
+        #[arg(value_name = "USER")]
+        user: String,
+        #[command(flatten)]
+        how: How,
+    },
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct Key {
+    #[command(subcommand)]
+    pub command: KeyCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum KeyCommand {
+    /// Make a further key for a user, and print it
+    Create {
+        #[arg(value_name = "USER")]
+        user: String,
+        #[command(flatten)]
+        how: How,
+    },
+    /// Remove a key; requests signed with it are refused from then on
+    Rm {
+        #[arg(value_name = "ACCESS_KEY")]
+        access_key: String,
+        #[command(flatten)]
+        how: How,
+    },
+}
+
+#[derive(Debug, Clone, ClapArgs)]
+pub struct How {
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+    #[arg(short, long, value_enum, default_value = "plain")]
+    pub format: Format,
+}

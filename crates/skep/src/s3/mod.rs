@@ -1,0 +1,155 @@
+//! `skep s3`: users and keys of the object gateway, and a gateway by itself.
+
+pub mod args;
+
+use crate::options::{ClusterArgs, Format};
+use ::client::{Client, Conf};
+use ::s3::{Admin, Error as S3Error, Gateway, Key, Settings, User};
+use args::{How, KeyCommand, S3Command, Serve, UserCommand};
+use io::socket::Listener;
+use node::Error;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// What administration waits for the cluster, and a gateway for one operation.
+const WITHIN: Duration = Duration::from_secs(60);
+
+pub fn run(args: &args::S3) -> Result<(), Error> {
+    let done = match &args.command {
+        S3Command::Serve(serve) => io::task::block_on(serve_alone(serve)),
+        S3Command::User(user) => io::task::block_on(of_user(&user.command)),
+        S3Command::Key(key) => io::task::block_on(of_key(&key.command)),
+    };
+    done.map_err(|source| Error::Io {
+        what: "runtime".into(),
+        source,
+    })?
+}
+
+fn failed(e: impl std::fmt::Display) -> Error {
+    Error::Usage(e.to_string())
+}
+
+async fn connect(c: &ClusterArgs) -> Result<Client, Error> {
+    let mut conf = Conf::read(&c.conf, &c.name, c.keyring.as_deref()).map_err(failed)?;
+    conf.connect_timeout = WITHIN;
+    conf.op_timeout = Some(WITHIN);
+    conf.mon_timeout = Some(WITHIN);
+    Client::connect(conf).await.map_err(failed)
+}
+
+async fn serve_alone(args: &Serve) -> Result<(), Error> {
+    let refused = |source| Error::Listen {
+        addr: args.listen,
+        source,
+    };
+    let listener = Listener::bind(args.listen).map_err(refused)?;
+    let listen = listener.local_addr().map_err(refused)?;
+    let client = connect(&args.cluster).await?;
+    let settings = Settings {
+        gc_wait: Duration::from_secs(args.tuning.gc_wait),
+        split_at: args.tuning.split_at,
+    };
+    let gateway = Gateway::open(&client, &settings).await.map_err(failed)?;
+    let acceptor = listener.start().map_err(refused)?;
+    println!("S3 at http://{listen}");
+    let why = gateway.serve_until(acceptor, io::task::termination()).await;
+    client.shutdown().await;
+    let why = why.map_err(|source| Error::Io {
+        what: "signals".into(),
+        source,
+    })?;
+    eprintln!("{why}: stopped");
+    Ok(())
+}
+
+async fn of_user(command: &UserCommand) -> Result<(), Error> {
+    let (UserCommand::Create { how, .. }
+    | UserCommand::Ls { how }
+    | UserCommand::Info { how, .. }
+    | UserCommand::Rm { how, .. }) = command;
+    let client = connect(&how.cluster).await?;
+    let admin = Admin::open(&client).await.map_err(failed)?;
+    let accounts = &admin.accounts;
+    let told = match command {
+        UserCommand::Create {
+            user, display_name, ..
+        } => accounts
+            .create(user, display_name)
+            .await
+            .map(|(user, key)| about(&user, &[key], None)),
+        UserCommand::Ls { .. } => accounts.users().await.map(|all| {
+            let ids = all.into_iter().map(|u| Value::from(u.id));
+            Value::Array(ids.collect())
+        }),
+        UserCommand::Info { user, .. } => info(&admin, user).await,
+        UserCommand::Rm { user, .. } => accounts.remove(user, &admin.buckets).await.map(|()| Value::Null),
+    };
+    client.shutdown().await;
+    show(how, &told.map_err(failed)?);
+    Ok(())
+}
+
+async fn info(admin: &Admin, id: &str) -> Result<Value, S3Error> {
+    let user = admin.accounts.user(id).await?;
+    let keys = admin.accounts.keys(id).await?;
+    let buckets = admin.buckets.of(id).await?;
+    let names = buckets.into_iter().map(|(name, _)| name).collect();
+    Ok(about(&user, &keys, Some(names)))
+}
+
+async fn of_key(command: &KeyCommand) -> Result<(), Error> {
+    let (KeyCommand::Create { how, .. } | KeyCommand::Rm { how, .. }) = command;
+    let client = connect(&how.cluster).await?;
+    let admin = Admin::open(&client).await.map_err(failed)?;
+    let told = match command {
+        KeyCommand::Create { user, .. } => admin.accounts.create_key(user).await.map(|k| of_one(&k)),
+        KeyCommand::Rm { access_key, .. } => {
+            admin.accounts.remove_key(access_key).await.map(|()| Value::Null)
+        }
+    };
+    client.shutdown().await;
+    show(how, &told.map_err(failed)?);
+    Ok(())
+}
+
+fn of_one(key: &Key) -> Value {
+    json!({"user": key.user, "access_key": key.access, "secret_key": key.secret})
+}
+
+fn about(user: &User, keys: &[Key], buckets: Option<Vec<String>>) -> Value {
+    let keys: Vec<Value> = keys.iter().map(of_one).collect();
+    let mut about = json!({"user_id": user.id, "display_name": user.display, "keys": keys});
+    if let Some(buckets) = buckets {
+        about["buckets"] = buckets.into();
+    }
+    about
+}
+
+fn show(how: &How, told: &Value) {
+    if how.format == Format::Json {
+        return println!("{told:#}");
+    }
+    match told {
+        Value::Null => {}
+        Value::Array(names) => names
+            .iter()
+            .for_each(|n| println!("{}", n.as_str().unwrap_or_default())),
+        told => plain(told),
+    }
+}
+
+/// A line for each thing that is said.
+fn plain(told: &Value) {
+    let Some(fields) = told.as_object() else { return };
+    for (name, value) in fields {
+        match value {
+            Value::Array(items) if name == "keys" => items.iter().for_each(plain),
+            Value::Array(items) => {
+                let names: Vec<&str> = items.iter().filter_map(Value::as_str).collect();
+                println!("{name:<13} {}", names.join(" "));
+            }
+            value => println!("{name:<13} {}", value.as_str().unwrap_or_default()),
+        }
+    }
+}

@@ -1,0 +1,88 @@
+"""What clients may do to a gateway: it answers or hangs up, keeps its memory, and goes on."""
+import hashlib
+import socket
+
+from skeptest.cluster import unique
+from skeptest.s3 import Gateway, refused
+
+MIB = 1 << 20
+
+
+def said(gateway, data):
+    """What it answers to these bytes until it hangs up, or the first of it."""
+    with socket.create_connection(('127.0.0.1', gateway.port), 60) as c:
+        try:
+            c.sendall(data)
+            return c.recv(65536)
+        except (ConnectionResetError, BrokenPipeError):
+            return b''
+
+
+def test_what_is_no_request(gateway, s3, bucket):
+    head = b'GET / HTTP/1.1\r\nHost: x\r\n'
+    for data in (b'\x16\x03\x01' + bytes(300), b'GARBAGE\r\n\r\n', head + b'A: ' + b'x' * 300000 + b'\r\n\r\n',
+                 head + b'Content-Length: -1\r\n\r\n', head + b'Content-Length: 1\r\nContent-Length: 2\r\n\r\n',
+                 b'GET /%ff%fe HTTP/1.1\r\nHost: x\r\n\r\n', b'GET /' + b'../' * 400 + b' HTTP/1.1\r\nHost: x\r\n\r\n'):
+        answer = said(gateway, data)
+        assert answer == b'' or answer.startswith(b'HTTP/1.1 4'), (data[:80], answer)
+    for auth in ('AWS4-HMAC-SHA256 Credential=', 'AWS4-HMAC-SHA256 Credential=a/b/c/s3/aws4_request, SignedHeaders=host, Signature=0',
+                 'AWS :', 'Basic eDp5', 'AWS4-HMAC-SHA256 ' + 'x' * 5000):
+        answer = said(gateway, head + b'Authorization: ' + auth.encode() + b'\r\n\r\n')
+        assert answer.startswith(b'HTTP/1.1 4'), (auth[:60], answer)
+    assert s3.list_objects_v2(Bucket=bucket)['KeyCount'] == 0
+
+
+def test_lists_that_are_too_long(gateway, s3, bucket):
+    keys = [{'Key': 'x%d' % n} for n in range(1001)]
+    refused('MalformedXML', s3.delete_objects, Bucket=bucket, Delete={'Objects': keys})
+    url = s3.generate_presigned_url('delete_objects', Params={'Bucket': bucket, 'Delete': {'Objects': keys[:1]}},
+                                    HttpMethod='POST')
+    path = url[len(gateway.url):]
+    head = 'POST %s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nContent-Length: %d\r\n\r\n' % (path, gateway.port, 20 * MIB)
+    answer = said(gateway, head.encode() + b'<Delete>' + b'<Object><Key>x</Key></Object>' * 300000)
+    assert answer == b'' or answer.startswith(b'HTTP/1.1 4'), answer
+    assert s3.list_objects_v2(Bucket=bucket)['KeyCount'] == 0
+
+
+class Zeros:
+    """A body that is made while it is read."""
+
+    def __init__(self, size):
+        self.size, self.at = size, 0
+
+    def read(self, n=-1):
+        n = self.size - self.at if n is None or n < 0 else min(n, self.size - self.at)
+        self.at += n
+        return bytes(n)
+
+    def tell(self):
+        return self.at
+
+    def seek(self, to, whence=0):
+        self.at = to + (0, self.at, self.size)[whence]
+        return self.at
+
+
+def hwm_mib(gateway):
+    with open('/proc/%d/status' % gateway.proc.pid) as f:
+        return next(int(line.split()[1]) for line in f if line.startswith('VmHWM:')) / 1024
+
+
+def test_an_object_is_never_held_whole(cluster, user, bucket, workdir):
+    """96 MiB up and down through a gateway of its own."""
+    size = 96 * MIB
+    own = Gateway(cluster, workdir / (unique('own') + '.log')).start()
+    try:
+        s3 = own.client(user)
+        s3.put_object(Bucket=bucket, Key='small', Body=b'x')
+        before = hwm_mib(own)
+        s3.put_object(Bucket=bucket, Key='k', Body=Zeros(size), ContentLength=size)
+        got, md5, n = s3.get_object(Bucket=bucket, Key='k'), hashlib.md5(), 0
+        for chunk in got['Body'].iter_chunks(MIB):
+            md5.update(chunk)
+            n += len(chunk)
+        assert n == size and got['ETag'] == '"%s"' % md5.hexdigest()
+        assert hwm_mib(own) < before + 64, (before, hwm_mib(own))
+        assert own.stop() == 0
+    finally:
+        own.kill()
