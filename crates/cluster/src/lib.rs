@@ -22,7 +22,7 @@ mod error;
 pub mod fences;
 pub mod files;
 pub mod forced;
-mod format;
+pub mod format;
 pub mod history;
 pub mod images;
 pub mod keys;
