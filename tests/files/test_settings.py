@@ -49,9 +49,3 @@ def test_sums_go_upward(dirs):
     assert os.getxattr(b, 'ceph.dir.rfiles') == b'1'
     (b / 'x/y/f').unlink()
     wait_until(lambda: os.getxattr(a, 'ceph.dir.rbytes') == b'0', 60, 0.1, 'sums')
-
-
-def test_snapshots_are_refused(dirs):
-    a, _ = dirs
-    fails(errno.EPERM, os.mkdir, a / '.snap/s')
-    assert os.listdir(a / '.snap') == []

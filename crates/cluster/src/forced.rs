@@ -9,6 +9,7 @@ use crate::state::ClusterState;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::ops::Bound;
 use types::PoolId;
 use types::pgstats::pg_state;
 
@@ -77,11 +78,24 @@ impl ClusterState {
         kept.map_or_else(Forced::default, |raw| Forced::parse(raw))
     }
 
+    /// Flags of one group; as good as free while nobody wishes anything.
+    pub fn forced_flags(&self, pool: PoolId, seed: u32) -> u64 {
+        match self.forced_rows().next() {
+            Some(_) => self.forced(pool).flags(seed),
+            None => 0,
+        }
+    }
+
     /// All pools that have any.
     pub fn all_forced(&self) -> impl Iterator<Item = (PoolId, Forced)> {
-        let from = self.config_keys.range(KEY.to_string()..);
-        let ours = from.map_while(|(key, raw)| Some((key.strip_prefix(KEY)?, raw)));
-        ours.filter_map(|(pool, raw)| Some((pool.parse().ok()?, Forced::parse(raw))))
+        self.forced_rows()
+            .filter_map(|(pool, raw)| Some((pool.parse().ok()?, Forced::parse(raw))))
+    }
+
+    fn forced_rows(&self) -> impl Iterator<Item = (&str, &Bytes)> {
+        let from = (Bound::Included(KEY), Bound::Unbounded);
+        let rows = self.config_keys.range::<str, _>(from);
+        rows.map_while(|(key, raw)| Some((key.strip_prefix(KEY)?, raw)))
     }
 }
 

@@ -139,7 +139,7 @@ impl Osd {
             ..stat_sum(&s)
         };
         PgStat {
-            state: health.state | self.cluster.state().forced(id.pg.pool).flags(id.pg.seed),
+            state: health.state | self.cluster.state().forced_flags(id.pg.pool, id.pg.seed),
             version: EVersion::new(epoch, s.version),
             reported_seq: u64::from(now.sec),
             reported_epoch: epoch,

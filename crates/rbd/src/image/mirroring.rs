@@ -271,7 +271,8 @@ mod tests {
 
     #[test]
     fn what_is_left_over_goes_and_the_image_stays_primary() {
-        let cases: [(&[(u64, bool, bool)], &[u64]); 6] = [
+        type Case = (&'static [(u64, bool, bool)], &'static [u64]);
+        let cases: [Case; 6] = [
             (&[], &[]),
             // Done with by all sites, but the only one.
             (&[(1, true, false)], &[]),
