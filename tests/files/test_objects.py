@@ -59,7 +59,14 @@ def test_files_lie_as_their_layout_says(cluster, fs, mount, pools):
     setting(d / 'own', 'file.layout', 'stripe_unit=65536 stripe_count=3 object_size=131072')
     (d / 'own').write_bytes(content)
     assert gather(pool, (d / 'own').stat().st_ino, len(content), 65536, 3, 131072) == content
-    setting(d, 'dir.layout', 'stripe_unit=131072 stripe_count=2 object_size=262144 pool=%s pool_namespace=apart' % second)
+    def told():
+        try:
+            setting(d, 'dir.layout', 'stripe_unit=131072 stripe_count=2 object_size=262144 pool=%s pool_namespace=apart' % second)
+            return True
+        except OSError as e:
+            assert e.errno == errno.EINVAL, e
+            return False
+    wait_until(told, 60, 0.2, 'the metadata server to hear of the new pool')
     assert os.getxattr(d, 'ceph.dir.layout').decode() == \
         'stripe_unit=131072 stripe_count=2 object_size=262144 pool=%s pool_namespace=apart' % second
     (d / 'sub').mkdir()
