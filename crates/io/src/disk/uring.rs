@@ -164,7 +164,7 @@ impl Writer {
             self.used = 0;
         }
         while self.used == 0 && self.pieces_of[self.slot] > 0 {
-            self.reap(file, 1)?;
+            self.reap(file)?;
         }
         let slot = self.slot;
         let start = slot * SLOT + self.used;
@@ -205,8 +205,7 @@ impl Writer {
         let fd = types::Fd(file.as_raw_fd());
         for piece in std::mem::take(&mut self.gathered) {
             while self.free.is_empty() {
-                // By halves: the device is not idle meanwhile, and is called for many at once.
-                self.reap(file, WRITE_DEPTH / 2)?;
+                self.reap(file)?;
             }
             let Some(number) = self.free.pop() else { continue };
             let len = piece.len as u32;
@@ -231,9 +230,9 @@ impl Writer {
         }
     }
 
-    /// Waits for so many completions, of those that are under way, and takes all there are.
-    fn reap(&mut self, file: &File, least: usize) -> Result<()> {
-        match self.ring.submit_and_wait(least) {
+    /// Waits for at least one completion and takes all there are.
+    fn reap(&mut self, file: &File) -> Result<()> {
+        match self.ring.submit_and_wait(1) {
             // The kernel only reads from this memory: returning while it may is safe, and the caller stops
             // after a failed write.
             Err(e) if !retry(&e) => return Err(e),
@@ -269,7 +268,7 @@ impl Writer {
         }
         self.submit(file)?;
         while self.free.len() < WRITE_DEPTH {
-            self.reap(file, WRITE_DEPTH - self.free.len())?;
+            self.reap(file)?;
         }
         Ok(())
     }
