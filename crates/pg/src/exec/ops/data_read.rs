@@ -1,5 +1,6 @@
 //! Reading data: READ, SPARSE_READ, MAPEXT, STAT, CMPEXT, ASSERT_VER (docs/protocol/ceph/04-osd.md, 9.1, 9.5).
 
+use crate::exec::cost::BLOCK;
 use crate::exec::gathered::Extent;
 use crate::exec::result::{Done, Fail, OpResult, done};
 use crate::exec::run::Exec;
@@ -7,19 +8,20 @@ use bytes::{Bytes, BytesMut};
 use denc::Writer;
 use messages::osd::OsdOp;
 use std::borrow::Cow;
+use std::ops::Range;
 use types::Errno;
 
 /// CMPEXT tells the first differing byte as this less its index.
 const CMPEXT_MISMATCH: i32 = -4095;
 
-/// Up to so many bytes in all, holes are told by the byte: the store knows them by its block, and to look through much would cost
-/// every large read.
+/// Up to so many bytes in all, holes are told by the byte; the store knows them by its [`BLOCK`]. To look through much would cost every large read.
 const LOOKED_THROUGH_MAX: u64 = 16 << 10;
 /// What has more parts between zeros is told as it is stored: random bytes have as many.
 const PARTS_MAX: usize = 8;
 
-/// What is not zero of extents. A reader takes what is left out for zeros, so it makes no difference which of them were
-/// written, which nobody remembers by the byte.
+/// What is not zero of blocks that are told in part. A reader takes what is left out for zeros, so it makes no difference which
+/// of them were written, which nobody remembers by the byte. Whole blocks stay whole: readers that write by the block expect
+/// extents by the block, as the kernel's fscrypt does, whatever zeros the data have.
 fn by_the_byte(extents: &[Extent]) -> Option<Vec<Extent>> {
     let mut out: Vec<Extent> = Vec::new();
     for e in extents {
@@ -30,19 +32,45 @@ fn by_the_byte(extents: &[Extent]) -> Option<Vec<Extent>> {
         if bytes.len() as u64 != e.len {
             return None;
         }
-        let mut at = 0;
-        while let Some(start) = bytes[at..].iter().position(|b| *b != 0).map(|n| at + n) {
-            let end = bytes[start..].iter().position(|b| *b == 0);
-            at = end.map_or(bytes.len(), |n| start + n);
-            if out.len() == PARTS_MAX {
-                return None;
-            }
+        for part in parts(e.offset, &bytes)? {
             out.push(Extent {
-                offset: e.offset + start as u64,
-                len: (at - start) as u64,
-                pieces: vec![bytes.slice(start..at)],
+                offset: e.offset + part.start as u64,
+                len: part.len() as u64,
+                pieces: vec![bytes.slice(part)],
             });
         }
+        if out.len() > PARTS_MAX {
+            return None;
+        }
+    }
+    Some(out)
+}
+
+/// Ranges of bytes that lie at `offset` of an object; None: too many.
+fn parts(offset: u64, bytes: &[u8]) -> Option<Vec<Range<usize>>> {
+    let mut out: Vec<Range<usize>> = Vec::new();
+    let mut push = |part: Range<usize>| {
+        match out.last_mut() {
+            Some(last) if last.end == part.start => last.end = part.end,
+            _ => out.push(part),
+        }
+        (out.len() <= PARTS_MAX).then_some(())
+    };
+    let mut at = 0;
+    while at < bytes.len() {
+        let within = (offset + at as u64) % BLOCK;
+        let stop = bytes.len().min(at + (BLOCK - within) as usize);
+        if (stop - at) as u64 == BLOCK {
+            push(at..stop)?;
+            at = stop;
+            continue;
+        }
+        while let Some(start) = bytes[at..stop].iter().position(|b| *b != 0).map(|n| at + n) {
+            let end = bytes[start..stop].iter().position(|b| *b == 0);
+            at = end.map_or(stop, |n| start + n);
+            push(start..at)?;
+        }
+        at = stop;
     }
     Some(out)
 }
@@ -172,5 +200,27 @@ mod tests {
             pieces: vec![Bytes::from_static(b"a\0a\0a\0a\0a\0a\0a\0a\0a\0")],
         };
         assert_eq!(by_the_byte(&[many]), None);
+    }
+
+    #[test]
+    fn whole_blocks_stay_whole() {
+        let check = |offset: u64, bytes: &[u8], want: &[Range<usize>]| {
+            assert_eq!(
+                parts(offset, bytes).as_deref(),
+                Some(want),
+                "{offset}~{}",
+                bytes.len()
+            );
+        };
+        let block = BLOCK as usize;
+        let mut data = vec![1; 2 * block];
+        (data[0], data[77], data[block]) = (0, 0, 0);
+        check(0, &data, std::slice::from_ref(&(0..2 * block)));
+        check(4 * BLOCK, &data, std::slice::from_ref(&(0..2 * block)));
+        check(0, &vec![0; block], std::slice::from_ref(&(0..block)));
+        // The first block is told in part, and so is the last.
+        check(1, &data[1..], &[0..76, 77..block - 1 + block]);
+        check(0, &data[..block + 2], &[0..block, block + 1..block + 2]);
+        check(10, &[0, 1, 0], std::slice::from_ref(&(1..2)));
     }
 }
