@@ -1,5 +1,6 @@
 """What systemd is told (sd_notify): ready when clients are served, alive as long as the process gets round, stopping."""
 import os
+import pathlib
 import shutil
 import signal
 import socket
@@ -85,15 +86,16 @@ def lives_on(manager):
 
 def test_a_file_of_clients_that_is_not_answered_for_stops_no_sign_of_life(watched, tmp_path):
     skep, manager = watched
-    old = shutil.copy(skep.conf, tmp_path / 'old.conf')
+    conf = pathlib.Path(skep.conf)
+    old = shutil.copy(conf, tmp_path / 'ceph.conf')
     # Whoever reads it waits, as on a disk that does not answer.
-    skep.conf.unlink()
-    os.mkfifo(skep.conf)
+    conf.unlink()
+    os.mkfifo(conf)
     run(['ceph', '-c', old, 'config', 'set', 'client', 'ms_client_mode', 'secure crc'])
 
     def reader():
         try:
-            return os.open(skep.conf, os.O_WRONLY | os.O_NONBLOCK)
+            return os.open(conf, os.O_WRONLY | os.O_NONBLOCK)
         except OSError:
             return None
     held = wait_until(reader, 60, 0.05, 'the file to be read')
@@ -102,7 +104,7 @@ def test_a_file_of_clients_that_is_not_answered_for_stops_no_sign_of_life(watche
         run(['ceph', '-c', old, 'osd', 'ls'])
     finally:
         os.close(held)
-    wait_until(lambda: skep.conf.is_file() and 'ms_client_mode = secure crc' in skep.conf.read_text(), 60, 0.1, 'the file')
+    wait_until(lambda: conf.is_file() and 'ms_client_mode = secure crc' in conf.read_text(), 60, 0.1, 'the file')
     assert skep.stop() == 0
 
 
