@@ -1,6 +1,5 @@
 //! Reading data: READ, SPARSE_READ, MAPEXT, STAT, CMPEXT, ASSERT_VER (docs/protocol/ceph/04-osd.md, 9.1, 9.5).
 
-use crate::exec::cost::BLOCK;
 use crate::exec::gathered::Extent;
 use crate::exec::result::{Done, Fail, OpResult, done};
 use crate::exec::run::Exec;
@@ -14,14 +13,17 @@ use types::Errno;
 /// CMPEXT tells the first differing byte as this less its index.
 const CMPEXT_MISMATCH: i32 = -4095;
 
-/// Up to so many bytes in all, holes are told by the byte; the store knows them by its [`BLOCK`]. To look through much would cost every large read.
+/// Up to so many bytes in all, holes are told by the byte: the store knows them by its block, and to look through much would cost
+/// every large read.
 const LOOKED_THROUGH_MAX: u64 = 16 << 10;
-/// What has more parts between zeros is told as it is stored: random bytes have as many.
+/// So many zeros in a row are a hole. Fewer are data: readers that write random bytes by the block expect extents by the block,
+/// as the kernel's fscrypt does, and random bytes have no such row.
+const HOLE_MIN: usize = 16;
+/// What has more parts between holes is told as it is stored.
 const PARTS_MAX: usize = 8;
 
-/// What is not zero of blocks that are told in part. A reader takes what is left out for zeros, so it makes no difference which
-/// of them were written, which nobody remembers by the byte. Whole blocks stay whole: readers that write by the block expect
-/// extents by the block, as the kernel's fscrypt does, whatever zeros the data have.
+/// What is not in a hole of extents. A reader takes what is left out for zeros, so it makes no difference which of them were
+/// written, which nobody remembers by the byte.
 fn by_the_byte(extents: &[Extent]) -> Option<Vec<Extent>> {
     let mut out: Vec<Extent> = Vec::new();
     for e in extents {
@@ -32,47 +34,41 @@ fn by_the_byte(extents: &[Extent]) -> Option<Vec<Extent>> {
         if bytes.len() as u64 != e.len {
             return None;
         }
-        for part in parts(e.offset, &bytes)? {
+        for part in parts(&bytes) {
+            if out.len() == PARTS_MAX {
+                return None;
+            }
             out.push(Extent {
                 offset: e.offset + part.start as u64,
                 len: part.len() as u64,
                 pieces: vec![bytes.slice(part)],
             });
         }
-        if out.len() > PARTS_MAX {
-            return None;
-        }
     }
     Some(out)
 }
 
-/// Ranges of bytes that lie at `offset` of an object; None: too many.
-fn parts(offset: u64, bytes: &[u8]) -> Option<Vec<Range<usize>>> {
-    let mut out: Vec<Range<usize>> = Vec::new();
-    let mut push = |part: Range<usize>| {
-        match out.last_mut() {
-            Some(last) if last.end == part.start => last.end = part.end,
-            _ => out.push(part),
-        }
-        (out.len() <= PARTS_MAX).then_some(())
-    };
+/// The ranges between holes, in order.
+fn parts(bytes: &[u8]) -> impl Iterator<Item = Range<usize>> {
     let mut at = 0;
-    while at < bytes.len() {
-        let within = (offset + at as u64) % BLOCK;
-        let stop = bytes.len().min(at + (BLOCK - within) as usize);
-        if (stop - at) as u64 == BLOCK {
-            push(at..stop)?;
-            at = stop;
-            continue;
+    std::iter::from_fn(move || {
+        let mut start = at;
+        loop {
+            let zeros = bytes[at..]
+                .iter()
+                .position(|b| *b == 0)
+                .map_or(bytes.len(), |n| at + n);
+            let end = bytes[zeros..].iter().position(|b| *b != 0);
+            let end = end.map_or(bytes.len(), |n| zeros + n);
+            at = end;
+            match end - zeros {
+                0 => return (start < end).then_some(start..end),
+                long if long >= HOLE_MIN && start < zeros => return Some(start..zeros),
+                long if long >= HOLE_MIN => start = end,
+                _ => {}
+            }
         }
-        while let Some(start) = bytes[at..stop].iter().position(|b| *b != 0).map(|n| at + n) {
-            let end = bytes[start..stop].iter().position(|b| *b == 0);
-            at = end.map_or(stop, |n| start + n);
-            push(start..at)?;
-        }
-        at = stop;
-    }
-    Some(out)
+    })
 }
 
 /// Where the extents are.
@@ -173,54 +169,39 @@ impl Exec<'_> {
 mod tests {
     use super::*;
 
+    const HOLE: &[u8] = &[0; HOLE_MIN];
+
     #[test]
     fn holes_are_told_by_the_byte() {
         let check = |pieces: &[&[u8]], want: &[(u64, &[u8])]| {
             let pieces: Vec<Bytes> = pieces.iter().map(|p| Bytes::copy_from_slice(p)).collect();
             let len = pieces.iter().map(|p| p.len() as u64).sum();
-            let parts = by_the_byte(&[Extent {
+            let extent = Extent {
                 offset: 100,
                 len,
                 pieces,
-            }])
-            .unwrap();
+            };
+            let parts = by_the_byte(&[extent]).unwrap();
             let found: Vec<_> = parts.iter().map(|e| (e.offset, e.pieces.concat())).collect();
             let want: Vec<_> = want.iter().map(|(at, b)| (*at, b.to_vec())).collect();
             assert_eq!(found, want);
             assert!(parts.iter().all(|e| e.len == e.pieces.concat().len() as u64));
         };
-        check(&[b"\0a\0b"], &[(101, b"a"), (103, b"b")]);
-        check(&[b"ab\0", b"\0c\0"], &[(100, b"ab"), (104, b"c")]);
+        check(&[HOLE, b"a", HOLE, b"b"], &[(116, b"a"), (133, b"b")]);
+        check(&[b"ab", HOLE, b"\0c", HOLE], &[(100, b"ab"), (119, b"c")]);
+        check(&[&HOLE[1..], b"\0\0\0"], &[]);
         check(&[b"abc", b"d"], &[(100, b"abcd")]);
-        check(&[b"\0\0"], &[]);
+        check(&[HOLE], &[]);
         check(&[], &[]);
+        // Fewer zeros are data, wherever they are.
+        let few = &HOLE[1..];
+        let all = [few, b"a", few, b"b", few].concat();
+        check(&[few, b"a", few, b"b", few], &[(100, &all)]);
         let many = Extent {
             offset: 0,
-            len: 18,
-            pieces: vec![Bytes::from_static(b"a\0a\0a\0a\0a\0a\0a\0a\0a\0")],
+            len: 9 * (HOLE_MIN as u64 + 1),
+            pieces: vec![Bytes::from([b"a", HOLE].concat().repeat(9))],
         };
         assert_eq!(by_the_byte(&[many]), None);
-    }
-
-    #[test]
-    fn whole_blocks_stay_whole() {
-        let check = |offset: u64, bytes: &[u8], want: &[Range<usize>]| {
-            assert_eq!(
-                parts(offset, bytes).as_deref(),
-                Some(want),
-                "{offset}~{}",
-                bytes.len()
-            );
-        };
-        let block = BLOCK as usize;
-        let mut data = vec![1; 2 * block];
-        (data[0], data[77], data[block]) = (0, 0, 0);
-        check(0, &data, std::slice::from_ref(&(0..2 * block)));
-        check(4 * BLOCK, &data, std::slice::from_ref(&(0..2 * block)));
-        check(0, &vec![0; block], std::slice::from_ref(&(0..block)));
-        // The first block is told in part, and so is the last.
-        check(1, &data[1..], &[0..76, 77..block - 1 + block]);
-        check(0, &data[..block + 2], &[0..block, block + 1..block + 2]);
-        check(10, &[0, 1, 0], std::slice::from_ref(&(1..2)));
     }
 }
