@@ -44,6 +44,33 @@ def test_lists_that_are_too_long(gateway, s3, bucket):
     assert s3.list_objects_v2(Bucket=bucket)['KeyCount'] == 0
 
 
+def test_forms_are_refused_before_they_are_read(cluster, user, workdir):
+    """A file of a form by nobody: answered at once, and never taken into memory."""
+    own = Gateway(cluster, workdir / (unique('own') + '.log')).start()
+    try:
+        bucket = unique('bucket')
+        own.client(user).create_bucket(Bucket=bucket)
+        field = b'--x\r\nContent-Disposition: form-data; name="key"\r\n\r\nk\r\n'
+        file = b'--x\r\nContent-Disposition: form-data; name="file"; filename="f"\r\n\r\n'
+        head = 'POST /%s HTTP/1.1\r\nHost: x\r\nContent-Type: Multipart/Form-Data; boundary=x\r\nContent-Length: %d\r\n\r\n'
+        small = field + file + b'data\r\n--x--\r\n'
+        answer = said(own, (head % (bucket, len(small))).encode() + small)
+        assert answer.startswith(b'HTTP/1.1 501') and b'POST forms' in answer, answer
+        before = hwm_mib(own)
+        with socket.create_connection(('127.0.0.1', own.port), 60) as c:
+            try:
+                c.sendall((head % (bucket, 1 << 30)).encode() + field + file)
+                for _ in range(96):
+                    c.sendall(bytes(MIB))
+            except (ConnectionResetError, BrokenPipeError):
+                pass
+        assert own.client(user).list_objects_v2(Bucket=bucket)['KeyCount'] == 0
+        assert hwm_mib(own) < before + 48, (before, hwm_mib(own))
+        assert own.stop() == 0
+    finally:
+        own.kill()
+
+
 class Zeros:
     """A body that is made while it is read."""
 

@@ -11,6 +11,7 @@ mod errors;
 mod listing;
 mod multipart_ops;
 mod object_ops;
+mod pace;
 mod rights;
 mod serve;
 mod service;
