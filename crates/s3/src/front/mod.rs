@@ -6,6 +6,7 @@
 mod access;
 mod attributes;
 mod bucket_ops;
+mod chunks;
 mod digest;
 mod errors;
 mod listing;

@@ -4,6 +4,7 @@
 //! `data` takes them, at a pace (`pace`). A client that takes nothing for [`net::http::STALLED`] is cut off.
 
 use super::Front;
+use super::chunks::Chunks;
 use super::errors::not_built;
 use super::pace::Paced;
 use crate::Clock;
@@ -129,6 +130,16 @@ fn is_form<B>(request: &hyper::Request<B>) -> bool {
     request.method() == hyper::Method::POST && types.iter().any(starts)
 }
 
+/// A request as the library shall see it.
+fn taken(request: hyper::Request<hyper::body::Incoming>, clock: Clock) -> hyper::Request<s3s::Body> {
+    let kind = request.headers().get("x-amz-content-sha256");
+    let chunked = kind.is_some_and(|k| k.as_bytes().starts_with(b"STREAMING-"));
+    request.map(|body| match Paced::new(body, clock) {
+        body if chunked => s3s::Body::http_body(Chunks::new(body)),
+        body => s3s::Body::http_body(body),
+    })
+}
+
 async fn connection(
     stream: Stream,
     (service, clock): (S3Service, Clock),
@@ -143,10 +154,7 @@ async fn connection(
                 true => not_built("POST forms")
                     .to_http_response()
                     .map_err(|e| s3s::HttpError::new(Box::new(e))),
-                false => {
-                    let paced = |body| s3s::Body::http_body(Paced::new(body, clock));
-                    service.call(request.map(paced)).await
-                }
+                false => service.call(taken(request, clock)).await,
             }
         });
         async move {
