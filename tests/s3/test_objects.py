@@ -181,6 +181,8 @@ def test_copies(s3, bucket):
     refused('NoSuchKey', s3.copy_object, Bucket=bucket, Key='x', CopySource={'Bucket': bucket, 'Key': 'none'})
     refused('PreconditionFailed', s3.copy_object, Bucket=bucket, Key='x', CopySource={'Bucket': bucket, 'Key': 'a'},
             CopySourceIfMatch='"0"')
+    refused('AccessDenied', s3.copy_object, Bucket=bucket, Key='x', CopySource={'Bucket': bucket, 'Key': 'a'},
+            ExpectedSourceBucketOwner='somebody')
 
 
 def test_what_is_public(s3, bucket, gateway, cluster):

@@ -4,7 +4,7 @@ use super::attributes::{attributes, check_key, refuse_unbuilt, refuse_version};
 use super::digest::{Announced, Digest, checksum_values, set_checksum};
 use super::errors::{invalid, not_built};
 use super::texts::{etag, etags, http_date, seconds, timestamp};
-use super::{Front, who};
+use super::{Front, expect_owner, who};
 use crate::Error;
 use crate::buckets::Bucket;
 use crate::data::{Chunk, Reader};
@@ -372,8 +372,8 @@ impl<P: Pool> Front<P> {
             return Err(not_built("access points"));
         };
         refuse_version(version_id.as_deref())?;
-        // The owner that is expected is the target's.
         let from = self.buckets.get(bucket).await?;
+        expect_owner(req, "x-amz-source-expected-bucket-owner", &from)?;
         let entry = self.objects.entry(&from.id, key).await;
         let mine = who(req) == Some(&from.owner);
         let entry = match entry {

@@ -368,3 +368,33 @@ fn a_row_that_cannot_be_read_does_not_keep_others() {
         assert_eq!(data_objects(&pool), 1);
     });
 }
+
+#[test]
+fn two_who_complete_the_same_upload_hear_the_same() {
+    for seed in 1..=60 {
+        run(async {
+            let pool = Fake::new(seed);
+            let (gate, other) = (Gate::new(&pool, 1), Gate::new(&pool, 2));
+            let bucket = gate.make("b").await;
+            let attributes = Attributes::default();
+            let id = gate
+                .objects
+                .begin_upload(&bucket, "k", attributes, None)
+                .await
+                .unwrap();
+            let upload = (bucket.as_str(), "k", id.as_str());
+            let named = [part(&gate, upload, 1, 10).await.unwrap()];
+            let none = gate.objects.parts(upload, 0, 0).await.unwrap();
+            assert!(none.parts.is_empty() && !none.more);
+            let none = gate.objects.uploads(&bucket, "", None, 0).await.unwrap();
+            assert!(none.uploads.is_empty() && !none.more);
+            let nothing = any();
+            let (one, two) = tokio::join!(
+                gate.objects.complete(upload, &named, &nothing, whole),
+                other.objects.complete(upload, &named, &nothing, whole)
+            );
+            assert_eq!(one.unwrap(), two.unwrap(), "seed {seed}");
+            gate.settle(1).await;
+        });
+    }
+}
