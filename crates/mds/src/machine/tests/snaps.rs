@@ -379,6 +379,64 @@ fn clients_below_hear_of_a_snapshot_and_its_end() {
     assert_eq!(realm(told.iter().find(|m| m.split == d).unwrap()).snaps, [4]);
 }
 
+/// Realms that a client was told of, and what lies in which.
+fn told_of(w: &mut World, client: u64) -> Vec<(u64, u64, Vec<u64>)> {
+    let told = std::mem::take(&mut w.clients.get_mut(&client).unwrap().snaps);
+    let one = |m: messages::fs::MClientSnap| {
+        let realm: messages::fs::Realm = denc::Reader::new(m.trace.clone()).get().unwrap();
+        (realm.ino, realm.parent, m.split_inos)
+    };
+    told.into_iter().map(one).collect()
+}
+
+/// Once a client kept it below the directory of the name that went, and did not hear of snapshots of the other one.
+#[test]
+fn who_holds_a_file_hears_where_it_is_when_its_first_name_goes() {
+    for goes in [op::UNLINK, op::RENAME] {
+        let mut w = world();
+        w.open(2);
+        let (a, b) = (w.mkdir(1, 1, "a"), w.mkdir(1, 1, "b"));
+        let f = w.make(1, a, "f");
+        w.make(1, a, "g");
+        assert_eq!(w.snap(b, "s1"), 0);
+        assert_eq!(w.done(op::LINK, (b, "f"), (f, "")), 0);
+        w.lookup(2, b, "f");
+        told_of(&mut w, 2);
+        let from = if goes == op::RENAME { "g" } else { "" };
+        assert_eq!(w.done(goes, (a, "f"), (a, from)), 0);
+        let told = told_of(&mut w, 2);
+        assert!(told.contains(&(f, b, vec![f])), "{told:?}");
+        assert_eq!(w.snap(b, "s2"), 0);
+        let told = told_of(&mut w, 2);
+        assert!(told.iter().any(|(realm, ..)| *realm == b), "{told:?}");
+    }
+}
+
+#[test]
+fn nobody_hears_of_realms_that_stay_as_they_are() {
+    let mut w = world();
+    let (a, b) = (w.mkdir(1, 1, "a"), w.mkdir(1, 1, "b"));
+    let f = w.make(1, a, "f");
+    let g = w.make(1, a, "g");
+    let sub = w.mkdir(1, a, "sub");
+    assert_eq!(w.snap(a, "s1"), 0);
+    assert_eq!(w.snap(b, "s2"), 0);
+    told_of(&mut w, 1);
+    assert_eq!(w.done(op::RENAME, (a, "h"), (a, "f")), 0);
+    assert_eq!(w.done(op::RENAME, (sub, "h"), (a, "h")), 0);
+    assert_eq!(told_of(&mut w, 1), []);
+    // A file that is elsewhere is all that is there.
+    assert_eq!(w.done(op::RENAME, (b, "f"), (sub, "h")), 0);
+    assert_eq!(told_of(&mut w, 1), [(f, b, vec![f])]);
+    assert_eq!(w.done(op::LINK, (b, "g"), (g, "")), 0);
+    assert_eq!(told_of(&mut w, 1).len(), 1);
+    assert_eq!(w.done(op::LINK, (b, "g2"), (g, "")), 0);
+    assert_eq!(told_of(&mut w, 1), []);
+    // Of a directory all that is below it hears.
+    assert_eq!(w.done(op::RENAME, (b, "sub"), (a, "sub")), 0);
+    assert_eq!(told_of(&mut w, 1), [(sub, b, vec![sub])]);
+}
+
 #[test]
 fn keys_hold_in_snapshots() {
     let mut w = world();
