@@ -13,7 +13,6 @@ use crate::place::{self, Fragment};
 use crate::row::{self, Job, Key, Row, job};
 use bytes::Bytes;
 use client::{Client, IoCtx, Operation, SnapContext};
-use denc::Decode;
 use io::task;
 use messages::osd::flag;
 use std::collections::{BTreeMap, BTreeSet};
@@ -82,7 +81,8 @@ impl Keeper {
     /// What is there. Only of a `fresh` file system nothing may be: one that was served before has lost its metadata pool's objects, and
     /// a new root over what is left of it would be the end of the rest.
     pub async fn begin(&self, fresh: bool) -> Result<Start, Error> {
-        let start = self.start().await?;
+        let head = self.head().await?;
+        let start = self.start(head.map(|(head, _)| head)).await?;
         if start.is_new {
             return match fresh {
                 true => Ok(start),
@@ -105,11 +105,14 @@ impl Keeper {
                 _ => return Err(self.damaged(&object, GONE)),
             }
         }
+        if let Some((head, true)) = head {
+            // Before there are rows that an older program does not know. Without a head they are in the journal, which it refuses.
+            self.write_head(head).await?;
+        }
         Ok(start)
     }
 
-    async fn start(&self) -> Result<Start, Error> {
-        let head = self.head().await?;
+    async fn start(&self, head: Option<Head>) -> Result<Start, Error> {
         let mut start = Start {
             next_segment: head.map_or(1, |h| h.first_segment),
             next_tx: head.map_or(1, |h| h.next_tx),
@@ -144,12 +147,21 @@ impl Keeper {
         Ok(start)
     }
 
-    async fn head(&self) -> Result<Option<Head>, Error> {
+    /// True: it is to be written anew.
+    async fn head(&self) -> Result<Option<(Head, bool)>, Error> {
         let Some(bytes) = self.object(journal::HEAD).await? else {
             return Ok(None);
         };
-        let head = Head::from_bytes(&bytes).map_err(|e| self.damaged(journal::HEAD, e))?;
+        let head = Head::of_object(&bytes).map_err(|e| self.damaged(journal::HEAD, e))?;
         Ok(Some(head))
+    }
+
+    async fn write_head(&self, head: Head) -> Result<(), Error> {
+        self.insist(journal::HEAD, || async {
+            let op = writing().write_full(head.to_object());
+            self.rows.operate(journal::HEAD, op).await?.done().map(drop)
+        })
+        .await
     }
 
     async fn segment(&self, number: u64) -> Result<Option<Bytes>, Error> {
@@ -395,11 +407,7 @@ impl Keeper {
             first_segment: first,
             next_tx,
         };
-        self.insist(journal::HEAD, || async {
-            let op = writing().write_full(head.to_object());
-            self.rows.operate(journal::HEAD, op).await?.done().map(drop)
-        })
-        .await?;
+        self.write_head(head).await?;
         for number in gone {
             self.remove(&self.rows, &journal::segment(number)).await?;
         }
