@@ -30,6 +30,8 @@ const AT_ONCE: usize = 16;
 const GONE: &str = "is not there, though this file system was active before; nothing was changed. Bring the pool's objects back and \
                     say 'ceph mds repaired', or make the file system anew";
 const RETRY: Duration = Duration::from_millis(500);
+/// Between two tries of what nobody waits for, at most: each time it is twice as long.
+const RETRY_MAX: Duration = Duration::from_secs(60);
 
 #[derive(Clone)]
 pub struct Keeper {
@@ -50,10 +52,24 @@ impl Keeper {
     }
 
     /// Until it succeeds. An error that says that our time is over ends it.
-    async fn insist<T, F>(&self, what: &str, mut work: impl FnMut() -> F) -> Result<T, Error>
+    async fn insist<T, F>(&self, what: &str, work: impl FnMut() -> F) -> Result<T, Error>
     where
         F: Future<Output = client::Result<T>>,
     {
+        self.insist_at(what, RETRY, work).await
+    }
+
+    /// The same, less and less often.
+    async fn insist_at<T, F>(
+        &self,
+        what: &str,
+        pause_max: Duration,
+        mut work: impl FnMut() -> F,
+    ) -> Result<T, Error>
+    where
+        F: Future<Output = client::Result<T>>,
+    {
+        let mut pause = RETRY;
         loop {
             match work().await {
                 Ok(done) => return Ok(done),
@@ -62,7 +78,8 @@ impl Keeper {
                 }
                 Err(e) => {
                     tracing::warn!("{what}: {e}; trying again");
-                    task::sleep(RETRY).await;
+                    task::sleep(pause).await;
+                    pause = (pause * 2).min(pause_max);
                 }
             }
         }
@@ -451,7 +468,7 @@ impl Keeper {
     /// The object is made where there is none. Of a pool that is no more nothing is to be found.
     pub async fn trace(&self, t: Trace) -> Result<Event, Error> {
         let io = self.pool(t.pool, &t.namespace, t.snap_seq, &t.snaps);
-        self.insist(&t.object, || async {
+        self.insist_at(&t.object, RETRY_MAX, || async {
             let op = writing()
                 .create(false)
                 .set_xattr(backtrace::LAYOUT, &t.layout)

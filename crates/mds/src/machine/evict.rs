@@ -1,7 +1,7 @@
 //! Memory: rows that nobody uses go, and are read again.
 
 use super::Machine;
-use crate::row::Key;
+use crate::row::{Key, NOSNAP};
 use std::collections::BTreeSet;
 
 /// Cells looked at in one turn.
@@ -24,6 +24,9 @@ impl Machine {
             ..
         } = self;
         let pinned = |key: &Key| match key {
+            Key::Inode { ino, snap } if *snap != NOSNAP => {
+                Self::may_be_told_of(caps, *ino, *snap) || loads.is_reading(key)
+            }
             Key::Inode { ino, .. } => {
                 caps.contains_key(ino)
                     || above.contains(ino)

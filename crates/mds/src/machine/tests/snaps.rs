@@ -294,6 +294,68 @@ fn what_a_writer_had_not_told_is_in_the_snapshot() {
     assert_eq!(size(&mut w, "f"), 1000);
 }
 
+/// It waited for versions that it had nothing to say of, which were not in memory; the writer's next message did not.
+#[test]
+fn what_a_writer_says_first_is_taken_first() {
+    for next in [cap_op::UPDATE, cap_op::RELEASE] {
+        let mut w = world_of(0);
+        let d = w.mkdir(1, 1, "d");
+        let f = w.make(1, d, "f");
+        assert_eq!(w.snap(d, "s1"), 0);
+        w.change(f, setattr::MODE, 0, 0o600);
+        w.release_all();
+        w.forget();
+        assert!(!w.versions().contains(&Key::version(f, 2)));
+        w.call(1, op::OPEN, (f, ""), (0, ""), Args::words(&[1]));
+        assert_eq!(w.snap(d, "s2"), 0);
+        w.clients.get_mut(&1).unwrap().stubborn = true;
+        let tid = w.ask(1, op::GETATTR, (d, "/s2/f"), (0, ""), Args::words(&[cap::FS]));
+        w.settle();
+        assert!(w.reply(1, tid).is_none());
+        let m = wrote(&w, f, 2, 100, cap_op::FLUSHSNAP);
+        w.say(1, m.message(1));
+        match next {
+            cap_op::RELEASE => w.m.drop_cap(1, f),
+            _ => {
+                let mut m = wrote(&w, f, 3, 1000, next);
+                m.caps = cap::PIN | cap::AS;
+                w.say(1, m.message(2));
+            }
+        }
+        w.apply(Event::Tick);
+        w.settle();
+        assert_eq!(w.reply(1, tid).unwrap().trace.target.as_ref().unwrap().size, 100);
+        let now = if next == cap_op::UPDATE { 1000 } else { 100 };
+        assert_eq!(w.stat(d, "f").unwrap().size, now);
+    }
+}
+
+/// What a holder may have to say of a version it says later: that one stays in memory, and is read after a restart.
+#[test]
+fn versions_that_writers_may_be_behind_stay_in_memory() {
+    let mut w = world_of(0);
+    let d = w.mkdir(1, 1, "d");
+    let f = w.make(1, d, "f");
+    for (restarts, snap, tid) in [(false, 2, 1), (true, 3, 2)] {
+        assert_eq!(w.snap(d, &format!("s{snap}")), 0);
+        w.change(f, setattr::MODE, 0, 0o600 + snap as u32);
+        w.forget();
+        if restarts {
+            w.restart();
+            w.settle();
+        }
+        // Not a FLUSHSNAP: it had not heard.
+        let m = wrote(&w, f, snap - 1, 100 * snap, cap_op::UPDATE);
+        w.say(1, m.message(tid));
+        w.settle();
+        let at = w.stat(d, &format!("/s{snap}/f")).unwrap();
+        assert_eq!(
+            (at.size, at.mode & 7),
+            (100 * snap, 4 * u32::from(snap == 2) + u32::from(snap == 3) * 2)
+        );
+    }
+}
+
 #[test]
 fn a_flush_of_who_had_not_heard_belongs_to_the_snapshot() {
     let mut w = world();
