@@ -66,11 +66,20 @@ impl Machine {
 
     /// The records of the realms that an inode is in.
     pub(crate) fn trace(&self, inode: &Inode) -> Bytes {
+        self.trace_since(inode, 0)
+    }
+
+    /// `created`: of the first one, at least.
+    fn trace_since(&self, inode: &Inode, created: u64) -> Bytes {
         let chain = self.realm_chain(inode);
         let mut w = denc::Writer::new();
         for (i, realm) in chain.iter().enumerate() {
             let parent = chain.get(i + 1).map_or(ROOT, |p| p.ino);
-            self.record(realm, parent).encode(&mut w);
+            let mut record = self.record(realm, parent);
+            if i == 0 {
+                record.created = record.created.max(created);
+            }
+            record.encode(&mut w);
         }
         self.root_record().encode(&mut w);
         w.finish()
@@ -173,12 +182,12 @@ impl Machine {
             Some(inode) if !inode.is_dir() => self.held_alone(ino),
             _ => self.held_below(ino),
         };
-        self.tell_held(ino, op, held);
+        self.tell_held(ino, op, held, 0);
     }
 
-    fn tell_held(&mut self, ino: u64, op: u32, held: BTreeMap<ClientId, Below>) {
+    fn tell_held(&mut self, ino: u64, op: u32, held: BTreeMap<ClientId, Below>, created: u64) {
         let Some(inode) = self.cached(ino) else { return };
-        let trace = self.trace(&inode);
+        let trace = self.trace_since(&inode, created);
         let splits = op == snap_op::SPLIT && ino != ROOT;
         for (client, below) in held {
             let m = MClientSnap {
@@ -258,10 +267,12 @@ impl Machine {
             return;
         }
         let realm = self.realm_cached(&inode);
-        match inode.is_dir() {
-            true => self.send_split(realm),
-            false => self.tell_held(realm, snap_op::SPLIT, self.held_alone(ino)),
-        }
+        let held = match inode.is_dir() {
+            true => self.held_below(realm),
+            false => self.held_alone(ino),
+        };
+        // A client leaves what it holds in the realm that was created later.
+        self.tell_held(realm, snap_op::SPLIT, held, self.counters.last_snap + 1);
     }
 
     /// What clients that came back are to know: they may have missed what was decided last.

@@ -202,6 +202,9 @@ impl Machine {
         {
             self.probed(&mut tx, job.ino, size);
         }
+        if let Some(job) = kind.as_ref().filter(|j| j.kind == job::CUT) {
+            self.was_cut(&mut tx, job);
+        }
         self.commit(tx);
         if let Some(request) = self.jobs.remove(&id) {
             if let Some(r) = self.requests.get_mut(&request) {

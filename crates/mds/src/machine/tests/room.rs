@@ -54,3 +54,38 @@ fn room_is_more_than_what_was_asked_for() {
     w.settle();
     assert!(w.m.cached(f).unwrap().max_size > has);
 }
+
+/// A large file that is open was cut in all the objects that it once had, by each truncation.
+#[test]
+fn room_goes_with_what_is_cut() {
+    let mut w = world();
+    let f = w.make(1, ROOT, "f");
+    asks_for_room(&mut w, 1, f, 1 << 30);
+    w.settle();
+    let size = |size| SetAttr {
+        mask: setattr::SIZE,
+        size,
+        ..SetAttr::default()
+    };
+    let mut cut_from = Vec::new();
+    for to in [1 << 30, 5, 0, 0] {
+        w.call(2, op::SETATTR, (f, ""), (0, ""), Args::of_setattr(&size(to)));
+        let cuts = w.pool.jobs.iter().filter(|j| j.kind == crate::row::job::CUT);
+        cut_from = cuts.map(|j| j.from).collect();
+        assert_ne!(w.m.caps[&f].holders[&1].pending & cap::FW, 0);
+        assert!(w.m.cached(f).unwrap().max_size > to);
+    }
+    assert!(
+        cut_from[0] > 1 << 30,
+        "the first one looks for all that a writer may have left"
+    );
+    assert_eq!(cut_from[1..], [4 << 20, 4 << 20]);
+    asks_for_room(&mut w, 1, f, 1 << 30);
+    w.settle();
+    assert!(w.m.cached(f).unwrap().max_size > 1 << 30);
+    // At the end of what a file may have, too.
+    let limit = w.m.place.settings.max_file_size;
+    asks_for_room(&mut w, 1, f, limit);
+    w.settle();
+    assert!(w.m.cached(f).unwrap().max_size > limit);
+}

@@ -474,6 +474,28 @@ fn who_holds_a_file_hears_where_it_is_when_its_first_name_goes() {
     }
 }
 
+/// Clients leave what they hold in the realm that was created later; neither has a snapshot to give it a realm of its own.
+#[test]
+fn what_moves_into_an_older_realm_moves_for_its_holders() {
+    let mut w = world();
+    let (b, a) = (w.mkdir(1, 1, "b"), w.mkdir(1, 1, "a"));
+    for dir in [b, a] {
+        assert_eq!(w.snap(dir, "s"), 0);
+        assert_eq!(w.rmsnap(dir, "s"), 0);
+    }
+    let f = w.make(1, a, "f");
+    let dir = w.mkdir(1, a, "dir");
+    let created = |w: &World, ino: u64| w.m.cached(ino).unwrap().realm_created;
+    for (ino, name) in [(f, "f"), (dir, "dir")] {
+        w.clients.get_mut(&1).unwrap().snaps.clear();
+        assert_eq!(w.done(op::RENAME, (b, name), (a, name)), 0);
+        let told = &w.clients[&1].snaps[0];
+        assert!(told.split == b && told.split_inos.contains(&ino), "{told:?}");
+        let realm: messages::fs::Realm = denc::Reader::new(told.trace.clone()).get().unwrap();
+        assert!(realm.ino == b && realm.created >= created(&w, a), "{realm:?}");
+    }
+}
+
 #[test]
 fn nobody_hears_of_realms_that_stay_as_they_are() {
     let mut w = world();
