@@ -62,6 +62,8 @@ pub struct Machine {
     pub(crate) reconnecting: Option<Reconnecting>,
     /// When clients were last asked to give back.
     pub(crate) recalled: Duration,
+    /// When all that clients hold was last looked through for what is above.
+    pub(crate) looked_above: Duration,
     /// As the OSD map has them.
     pub(crate) pool_names: BTreeMap<i64, String>,
     pub(crate) last_cap_id: u64,
@@ -115,6 +117,7 @@ impl Machine {
             trim: None,
             reconnecting: None,
             recalled: Duration::ZERO,
+            looked_above: Duration::ZERO,
             pool_names: BTreeMap::new(),
             last_cap_id: 0,
             reclaiming: BTreeMap::new(),

@@ -356,6 +356,35 @@ fn versions_that_writers_may_be_behind_stay_in_memory() {
     }
 }
 
+/// All that is held is not looked through at every tick; what is above it stays all the same.
+#[test]
+fn directories_above_what_is_held_stay_at_any_tick() {
+    let mut w = world_of(0);
+    let d = w.mkdir(1, 1, "d");
+    let sub = w.mkdir(1, d, "sub");
+    let f = w.make(1, sub, "f");
+    let other = w.mkdir(1, d, "other");
+    assert_eq!(w.snap(d, "s1"), 0);
+    w.release_all();
+    w.call(1, op::OPEN, (f, ""), (0, ""), Args::words(&[1]));
+    w.forget();
+    assert!(w.m.cached(other).is_none());
+    w.call(1, op::GETATTR, (other, ""), (0, ""), Args::words(&[cap::FS]));
+    w.m.drop_cap(1, other);
+    for _ in 0..9 {
+        w.apply(Event::Tick);
+        w.settle();
+    }
+    assert!(
+        w.m.cached(other).is_some(),
+        "nobody looked whether something below it is held"
+    );
+    w.forget();
+    for (ino, stays) in [(other, false), (sub, true), (d, true), (f, true)] {
+        assert_eq!(w.m.cached(ino).is_some(), stays, "{ino:x}");
+    }
+}
+
 #[test]
 fn a_flush_of_who_had_not_heard_belongs_to_the_snapshot() {
     let mut w = world();
