@@ -154,6 +154,24 @@ def test_an_image_that_cannot_be_removed_can_be_restored(cluster, images):
     assert images.read(name) == data
 
 
+def test_a_removal_that_was_cut_short_leaves_the_name_to_others(own):
+    """Between the entry in the trash and the end of the name: a key that may not touch names comes as far as that."""
+    skep = own(osds=1).start()
+    skep.make_pool('rbd', name='rbd')
+    skep.rbd('create', 'rbd/a', '--size', '8M')
+    ident = json.loads(skep.rbd('info', 'rbd/a', '--format', 'json').out)['id']
+    [manager] = [a['entity'] for a in skep.ceph_json('auth', 'ls')['auth_dump'] if a['entity'].startswith('mgr.')]
+    may = ['allow rx'] + ['allow rwx object_prefix ' + p for p in ('rbd_trash', 'rbd_header.', 'rbd_object_map.')]
+    skep.ceph('auth', 'caps', manager, 'mds', 'allow *', 'mon', 'allow profile mgr', 'osd', ', '.join(may))
+    done(skep, add(skep, 'remove', 'rbd/a'), ' failed')
+    # `rbd trash ls` leaves out what is being removed, `rbd ls` has it, and so the name twice here.
+    in_trash = lambda: skep.rados('rbd', 'listomapkeys', 'rbd_trash').out.split()
+    assert in_trash() == ['id_' + ident] and set(skep.rbd('ls', 'rbd').out.split()) == {'a'}
+    skep.rbd('rm', '--no-progress', 'rbd/a')
+    assert in_trash() == [] and skep.rbd('ls', 'rbd').out.split() == []
+    assert not [o for o in skep.rados('rbd', 'ls').out.split() if ident in o or o.endswith('.a')]
+
+
 def test_what_people_move_to_the_trash_is_theirs(cluster, images):
     """A task `remove` that finds its image there removes only what its own earlier run has left."""
     name = images.load(pattern(5 * MIB))

@@ -1,8 +1,11 @@
 """Gateways that are killed: what was acknowledged is there, nothing is there by half, and what is left is collected."""
+import re
+import socket
 import threading
 import time
 
 import pytest
+from botocore.exceptions import EndpointConnectionError
 
 from skeptest.cluster import unique
 from skeptest.run import wait_until
@@ -96,6 +99,13 @@ def test_an_upload_of_a_gateway_that_is_gone_is_not_seen(cluster, gateway, user,
         c.sendall(head.encode() + bytes(5 << 20))
         wait_until(lambda: set(stripes(cluster)) - before, 90, 0.2, 'the first stripe')
         other.kill()
+    # What is written is named by an intent, so that it is collected when that has ended.
+    record = workdir / unique('record')
+    cluster.run('rados', '-p', 's3.meta', 'getomapval', 'buckets', 'b' + bucket, record)
+    index = re.search(rb'[0-9a-f]{32}', record.read_bytes()).group().decode()
+    rows = cluster.run('rados', '-p', 's3.meta', 'listomapkeys', 'index.%s.0' % index).out.split()
+    left = set(stripes(cluster)) - before
+    assert left and {'i' + o.split('.')[0] for o in left} <= set(rows), (left, rows)
     assert s3.get_object(Bucket=bucket, Key='k')['Body'].read() == b'old'
     s3.put_object(Bucket=bucket, Key='k', Body=b'new')
     assert s3.get_object(Bucket=bucket, Key='k')['Body'].read() == b'new'
@@ -121,6 +131,40 @@ def test_the_role_of_a_node(own):
     assert skep.stop() == 0
     assert time.monotonic() - began < 60
     assert user.secret not in skep.log.read_text() and user.access not in skep.log.read_text()
+
+
+@pytest.mark.own
+def test_storage_does_not_wait_for_the_port_of_s3(own):
+    """Somebody else has it: all else serves, at a restart, too; S3 comes when it is free."""
+    port = free_port()
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taken.bind(('127.0.0.1', port))
+        taken.listen()
+        skep = own(osds=1, options=['--s3', '--s3-listen', '127.0.0.1:%d' % port]).start()
+        pool = skep.make_pool()
+        skep.rados(pool, 'put', 'a', '-', stdin=b'data')
+        skep.restart()
+        assert skep.rados(pool, 'get', 'a', '-').out == 'data'
+        assert 'S3 cannot listen on 127.0.0.1:%d' % port in skep.log.read_text(), skep.log_tail()
+        user = User(skep, 'alice')
+    s3 = Server(port).client(user)
+
+    def served():
+        try:
+            return s3.list_buckets()['Buckets'] == []
+        except EndpointConnectionError:
+            return False
+    wait_until(served, 90, 0.3, 'S3 to be served')
+    assert skep.stop() == 0
+
+
+@pytest.mark.own
+def test_an_address_of_s3_that_is_not_there_keeps_nothing_from_serving(own):
+    skep = own(osds=1, options=['--s3', '--s3-listen', '192.0.2.77:7480']).start()
+    skep.make_pool()
+    wait_until(lambda: 'S3 cannot listen on 192.0.2.77:7480' in skep.log.read_text(), 60, 0.1, 'the warning')
+    assert skep.stop() == 0
 
 
 @pytest.mark.own

@@ -38,6 +38,9 @@ def test_what_would_keep_it_from_starting(tmp_path):
         port = taken.getsockname()[1]
         said = preflight('--data', tmp_path, '--mon-port', port, '--no-msgr1', check=1)
         assert '127.0.0.1:%d is taken' % port in said.out and '1 of these would keep' in said.err, said
+        # S3 is served when it can, and all else before.
+        found = findings('--data', tmp_path, '--s3', '--s3-listen', '127.0.0.1:%d' % port, *ports())
+        assert found['port %d' % port]['verdict'] == 'warning', found
     found = findings('--data', tmp_path, '--bind', '192.0.2.77', '--device', '/dev/null', *ports(), check=1)
     assert found['address']['verdict'] == 'bad' and 'not one of this machine' in found['address']['text']
     assert found['device /dev/null']['text'] == 'not a block device'

@@ -1,10 +1,15 @@
 """What systemd is told (sd_notify): ready when clients are served, alive as long as the process gets round, stopping."""
 import os
+import pathlib
+import shutil
 import signal
 import socket
+import subprocess
 import time
 
-from skeptest.run import popen, wait_until
+import pytest
+
+from skeptest.run import end_group, popen, run, wait_until
 from skeptest.skep import Skep
 
 
@@ -61,6 +66,71 @@ def test_systemd_is_told(tmp_path):
         assert manager.hears('STOPPING=1')
     finally:
         skep.kill()
+
+
+@pytest.fixture
+def watched(tmp_path):
+    """A service with a watchdog, and its manager."""
+    manager = Manager(tmp_path / 'notify')
+    env = {'NOTIFY_SOCKET': str(tmp_path / 'notify'), 'WATCHDOG_USEC': '400000'}
+    skep = Service(tmp_path / 'data', env, osds=1)
+    skep.start()
+    yield skep, manager
+    skep.kill()
+
+
+def lives_on(manager):
+    before = len(manager.hears('WATCHDOG=1'))
+    wait_until(lambda: len(manager.hears('WATCHDOG=1')) > before + 3, 60, 0.05, 'signs of life')
+
+
+def test_a_file_of_clients_that_is_not_answered_for_stops_no_sign_of_life(watched, tmp_path):
+    skep, manager = watched
+    conf = pathlib.Path(skep.conf)
+    old = shutil.copy(conf, tmp_path / 'ceph.conf')
+    # Whoever reads it waits, as on a disk that does not answer.
+    conf.unlink()
+    os.mkfifo(conf)
+    run(['ceph', '-c', old, 'config', 'set', 'client', 'ms_client_mode', 'secure crc'])
+
+    def reader():
+        try:
+            return os.open(conf, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError:
+            return None
+    held = wait_until(reader, 60, 0.05, 'the file to be read')
+    try:
+        lives_on(manager)
+        run(['ceph', '-c', old, 'osd', 'ls'])
+    finally:
+        os.close(held)
+    wait_until(lambda: conf.is_file() and 'ms_client_mode = secure crc' in conf.read_text(), 60, 0.1, 'the file')
+    assert skep.stop() == 0
+
+
+def test_a_copy_that_is_not_written_stops_no_sign_of_life(watched, tmp_path):
+    """The flush of the copy of the cluster state takes long."""
+    skep, manager = watched
+    new = skep.data.resolve() / 'osd.0' / '.cluster.copy.new'
+    with open(tmp_path / 'strace', 'wb') as err:
+        tracer = popen(['strace', '-f', '-p', skep.proc.pid, '-o', '/dev/null', '-P', new,
+                        '-e', 'inject=fsync:delay_enter=60000000'], stdin=subprocess.DEVNULL, stdout=err, stderr=err)
+    try:
+        said = lambda: (tmp_path / 'strace').read_text()
+        wait_until(lambda: 'attached' in said() or tracer.poll() is not None, 60, 0.05, 'strace to attach')
+        if 'not permitted' in said():
+            pytest.skip('this host lets nobody trace')
+        skep.ceph('osd', 'set', 'noout')
+        wait_until(new.exists, 60, 0.05, 'the copy to be written')
+        # It may be the moment before the flush; and one that was not held up is gone soon.
+        time.sleep(0.5)
+        assert new.exists()
+        lives_on(manager)
+        assert new.exists(), 'signs came after the flush'
+    finally:
+        end_group(tracer, signal.SIGINT)
+        tracer.wait(60)
+    assert skep.stop() == 0
 
 
 def test_completions_and_pages_name_every_command(tmp_path, cluster):

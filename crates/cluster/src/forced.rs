@@ -73,35 +73,37 @@ impl Forced {
 }
 
 impl ClusterState {
-    pub fn forced(&self, pool: PoolId) -> Forced {
-        let kept = self.config_keys.get(&format!("{KEY}{pool}"));
-        kept.map_or_else(Forced::default, |raw| Forced::parse(raw))
-    }
-
-    /// Flags of one group; as good as free while nobody wishes anything.
-    pub fn forced_flags(&self, pool: PoolId, seed: u32) -> u64 {
-        match self.forced_rows().next() {
-            Some(_) => self.forced(pool).flags(seed),
-            None => 0,
-        }
-    }
-
-    /// All pools that have any.
+    /// All pools that have any. A key that is written otherwise than [`Forced::change`] does is nobody's wish: nothing could
+    /// take it back.
     pub fn all_forced(&self) -> impl Iterator<Item = (PoolId, Forced)> {
-        self.forced_rows()
-            .filter_map(|(pool, raw)| Some((pool.parse().ok()?, Forced::parse(raw))))
-    }
-
-    fn forced_rows(&self) -> impl Iterator<Item = (&str, &Bytes)> {
         let from = (Bound::Included(KEY), Bound::Unbounded);
         let rows = self.config_keys.range::<str, _>(from);
         rows.map_while(|(key, raw)| Some((key.strip_prefix(KEY)?, raw)))
+            .filter_map(|(text, raw)| Some((canonical(text)?, Forced::parse(raw))))
     }
+}
+
+fn canonical(text: &str) -> Option<PoolId> {
+    text.parse().ok().filter(|pool: &PoolId| pool.to_string() == text)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_keys_of_our_own_writing_count() {
+        for (text, pool) in [
+            ("7", Some(7)),
+            ("-1", Some(-1)),
+            ("07", None),
+            ("+7", None),
+            ("7 ", None),
+            ("", None),
+        ] {
+            assert_eq!(canonical(text), pool, "{text:?}");
+        }
+    }
 
     #[test]
     fn what_is_kept_reads_back_and_junk_is_nothing() {

@@ -3,7 +3,7 @@
 use crate::{AuthMode, DataDir, Error, Settings};
 use auth::print_section;
 use cluster::ClusterState;
-use io::files;
+use io::{files, task};
 use metastore::ClusterHandle;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -13,7 +13,7 @@ use types::{AuthName, EntityKind};
 const FOR_CLIENTS: [&str; 2] = ["ms_client_mode", "ms_mon_client_mode"];
 
 /// Writes both again whenever a monitor came, went or moved, or clients are to be told something else, for as long as the
-/// process runs.
+/// process runs; on a thread of their own, one at a time, since the caller's looks after all roles, and a disk may not answer.
 pub async fn keep(dir: DataDir, settings: Settings, cluster: ClusterHandle) {
     let mut changes = cluster.subscribe_state();
     let state = cluster.state();
@@ -24,7 +24,9 @@ pub async fn keep(dir: DataDir, settings: Settings, cluster: ClusterHandle) {
         if state.monmap == written && options == told {
             continue;
         }
-        if let Err(e) = write(&dir, &settings, &state) {
+        let (dir, settings, now) = (dir.clone(), settings.clone(), state.clone());
+        let done = task::aside("clients", move || write(&dir, &settings, &now)).await;
+        if let Err(e) = done.map_err(Error::Thread).flatten() {
             tracing::warn!("the files of clients are not up to date: {e}");
         }
         (written, told) = (state.monmap.clone(), options);

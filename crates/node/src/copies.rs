@@ -8,7 +8,8 @@
 //! file. It is written soon after the OSD map changed (at most every [`EVERY_MIN`]), after other changes within
 //! [`EVERY_MAX`]; what was committed since is what a rebuild loses.
 //!
-//! Bounds: [`COPY_BYTES_MAX`]. A copy that cannot be written is a line in the log, nothing more.
+//! Bounds: [`COPY_BYTES_MAX`]; one thread writes at a time. A copy that cannot be written is a line in the log, nothing more; a
+//! disk that does not answer holds up its thread alone.
 
 use crate::Error;
 use bytes::Bytes;
@@ -119,6 +120,13 @@ pub(crate) async fn keep(osds: Vec<PathBuf>, cluster: ClusterHandle) {
 
 async fn write(osds: &[PathBuf], cluster: &ClusterHandle) -> Result<(), Error> {
     let copy = Copy::of(cluster).await.map_err(crate::state::bad)?;
+    let osds = osds.to_vec();
+    // Not here: the caller's thread looks after all roles, and the watchdog counts on it.
+    let written = task::aside("copies", move || put(&osds, &copy)).await;
+    written.map_err(Error::Thread)?
+}
+
+fn put(osds: &[PathBuf], copy: &Copy) -> Result<(), Error> {
     let raw = copy.pack();
     for osd in osds {
         let path = osd.join(NAME);

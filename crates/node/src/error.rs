@@ -15,7 +15,7 @@ pub enum Error {
     NotOurs { path: PathBuf, found: String },
     #[error("{} was written by a newer skep (format {found}; this one knows up to {known})", path.display())]
     NewerFormat { path: PathBuf, found: u32, known: u32 },
-    #[error("cannot start a thread for the OSDs: {0}")]
+    #[error("a thread cannot be started, or has failed: {0}")]
     Thread(io::Error),
     #[error("settings: {0}")]
     Settings(String),

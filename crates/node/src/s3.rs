@@ -16,7 +16,7 @@ use types::{AuthName, EntityAddr, EntityKind, Utime};
 
 /// What the store may take for one operation; then the client is told to slow down.
 const OPERATION_WITHIN: Duration = Duration::from_secs(60);
-/// A cluster that cannot be used yet is tried again.
+/// A port or a cluster that cannot be used yet is tried again.
 const AGAIN_AFTER: Duration = Duration::from_secs(2);
 
 #[derive(Clone)]
@@ -88,12 +88,41 @@ impl S3Role {
         }
     }
 
-    async fn run(self, ready: oneshot::Sender<()>, mut stop: watch::Receiver<bool>) -> Result<(), String> {
+    /// None: it was told to stop. A port that somebody else has, or an address that is not there yet, is tried again: the
+    /// gateway alone waits for it.
+    async fn listen(&self, stop: &mut watch::Receiver<bool>) -> Option<Listener> {
         let listen = self.options.listen;
-        let refused = |e: std::io::Error| format!("S3 cannot listen on {listen}: {e}");
-        let listener = Listener::bind(listen).map_err(refused)?;
-        // Clients that come from now on wait. The node does not: its monitor may be what the cluster's OSDs wait for.
+        let mut said = None;
+        loop {
+            match Listener::bind(listen) {
+                Ok(listener) => {
+                    if said.is_some() {
+                        tracing::info!("S3 listens on {listen} now");
+                    }
+                    return Some(listener);
+                }
+                Err(e) => {
+                    let why = e.to_string();
+                    if said.as_ref() != Some(&why) {
+                        tracing::warn!("S3 cannot listen on {listen}: {why}; it is tried again");
+                    }
+                    said = Some(why);
+                }
+            }
+            tokio::select! {
+                () = task::sleep(AGAIN_AFTER) => {}
+                _ = stop.wait_for(|s| *s) => return None,
+            }
+        }
+    }
+
+    async fn run(self, ready: oneshot::Sender<()>, mut stop: watch::Receiver<bool>) -> Result<(), String> {
+        // The node waits for neither port nor cluster: its monitor may be what the cluster's OSDs wait for.
         let _ = ready.send(());
+        // Clients that come from now on wait.
+        let Some(listener) = self.listen(&mut stop).await else {
+            return Ok(());
+        };
         let (client, gateway) = loop {
             let opened = tokio::select! {
                 opened = self.open() => opened,
@@ -108,6 +137,7 @@ impl S3Role {
                 _ = stop.wait_for(|s| *s) => return Ok(()),
             }
         };
+        let refused = |e| format!("S3 cannot listen on {}: {e}", self.options.listen);
         let acceptor = listener.start().map_err(refused)?;
         gateway.serve(acceptor, stop).await;
         client.shutdown().await;

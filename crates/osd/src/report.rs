@@ -3,7 +3,7 @@
 use crate::health::PgHealth;
 use crate::ops::shown::no_room;
 use crate::osd::Osd;
-use cluster::{OsdReport, SpareSpace};
+use cluster::{Forced, OsdReport, SpareSpace};
 use pg::{Pg, PgStats, SnapIntervals};
 use std::collections::BTreeMap;
 use types::pgstats::{ObjectStatCollection, ObjectStatSum, OsdStat, PgStat, StoreStatfs, pg_state};
@@ -15,6 +15,7 @@ impl Osd {
         let up_from = state.osdmap.osd(self.id).map_or(0, |o| o.info.up_from);
         let stamp = self.wall();
         let (slow_ops, slow_ops_count) = self.slow_ops();
+        let forced: BTreeMap<PoolId, Forced> = self.cluster.state().all_forced().collect();
         let commit_ns = self.disk_time.latency(self.clock.monotonic()).as_nanos() as u64;
         OsdReport {
             stamp,
@@ -32,7 +33,10 @@ impl Osd {
                 statfs: self.statfs(),
                 pool_statfs: self.pool_statfs(),
             },
-            pgs: self.pgs().map(|(id, pg)| (id.pg, self.pg_stat(id, pg))).collect(),
+            pgs: self
+                .pgs()
+                .map(|(id, pg)| (id.pg, self.pg_stat(id, pg, forced.get(&id.pg.pool))))
+                .collect(),
             purged_snaps: self
                 .pgs()
                 .map(|(id, pg)| (id.pg, intervals(pg.trimmed_snaps())))
@@ -110,7 +114,7 @@ impl Osd {
         usage.map(|(pool, u)| (pool, of(u))).collect()
     }
 
-    fn pg_stat(&self, id: SPgId, pg: &Pg) -> PgStat {
+    fn pg_stat(&self, id: SPgId, pg: &Pg, forced: Option<&Forced>) -> PgStat {
         let epoch = self.placement.epoch();
         let (now, s) = (self.wall(), pg.stats());
         let health = PgHealth::of(pg, &self.placement.state.osdmap);
@@ -139,7 +143,7 @@ impl Osd {
             ..stat_sum(&s)
         };
         PgStat {
-            state: health.state | self.cluster.state().forced_flags(id.pg.pool, id.pg.seed),
+            state: health.state | forced.map_or(0, |f| f.flags(id.pg.seed)),
             version: EVersion::new(epoch, s.version),
             reported_seq: u64::from(now.sec),
             reported_epoch: epoch,

@@ -16,8 +16,8 @@ const PAGE: u64 = 1024;
 /// Of a [`TrashImage`]: a removal under way, or one that was cut short, has put it there.
 pub const SOURCE_REMOVING: u8 = 3;
 /// Whole, and nobody is at it.
-const STATE_NORMAL: u8 = 0;
-pub(crate) const STATE_REMOVING: u8 = 2;
+pub(crate) const STATE_NORMAL: u8 = 0;
+const STATE_REMOVING: u8 = 2;
 
 /// One image in the trash.
 pub async fn get(io: &IoCtx, id: &str) -> Result<TrashImage> {
@@ -58,37 +58,20 @@ pub async fn list(io: &IoCtx) -> Result<BTreeMap<String, TrashImage>> {
     }
 }
 
-fn set_state(op: Operation, id: &str, new: u8, expected: u8) -> Operation {
-    op.rbd_write("trash_state_set", |w| {
+/// From here on nobody can restore the image. EBUSY: somebody restores it, or is still moving it here.
+pub(crate) async fn mark_removing(io: &IoCtx, id: &str) -> Result<()> {
+    let op = Operation::new().rbd_write("trash_state_set", |w| {
         w.string(id);
-        w.u8(new);
-        w.u8(expected);
-    })
-}
-
-/// From here on nobody can restore the image. True: that is our doing; false: an earlier removal has marked it.
-/// EBUSY: somebody restores it, or is still moving it here.
-pub(crate) async fn mark_removing(io: &IoCtx, id: &str) -> Result<bool> {
-    // The mark alone would succeed on one that has it already: the first step tells.
-    let op = set_state(Operation::new(), id, STATE_NORMAL, STATE_NORMAL);
-    let op = set_state(op, id, STATE_REMOVING, STATE_NORMAL);
+        w.u8(STATE_REMOVING);
+        w.u8(STATE_NORMAL);
+    });
     match ask(io, names::TRASH, op).await {
-        Ok(_) => return Ok(true),
-        Err(e) if e.errno() == Errno::ESTALE => {}
         // The trash says what is missing.
-        Err(e) if e.is_not_found() => return get(io, id).await.and(Err(e)),
-        Err(e) => return Err(e),
-    }
-    match get(io, id).await?.state {
-        STATE_REMOVING => Ok(false),
-        _ => Err(Error::refused(
+        Err(e) if e.is_not_found() => get(io, id).await.and(Err(e)),
+        Err(e) if e.errno() == Errno::ESTALE => Err(Error::refused(
             Errno::EBUSY,
             format!("image '{id}': somebody restores it from the trash, or moves it there"),
         )),
+        done => done.map(drop),
     }
-}
-
-pub(crate) async fn unmark_removing(io: &IoCtx, id: &str) -> Result<()> {
-    let op = set_state(Operation::new(), id, STATE_NORMAL, STATE_REMOVING);
-    ask(io, names::TRASH, op).await.map(drop)
 }

@@ -2,7 +2,7 @@
 //!
 //! A task that failed is tried again, later and later, [`FAILURES_MAX`] times; one that cannot succeed is given up at once.
 //! Both are in the cluster log. One that has to wait for others, as an image in the trash that clones still need, is tried for as
-//! long as it takes. What is gone already counts as done.
+//! long as it takes; so is one that gets no answer ([`STUCK_AFTER`]), while others have their turn. What is gone already counts as done.
 
 use crate::Worker;
 use crate::connect::is_broken;
@@ -34,8 +34,8 @@ pub struct Job {
     task: Task,
     started: Utime,
     progress: Arc<Progress>,
-    /// Steps that were seen, and since when they have been as many; None: that was said.
-    seen: (u64, Option<Duration>),
+    /// Steps that were seen, and since when they have been as many.
+    seen: (u64, Duration),
     part: Part<rbd::Result<()>>,
 }
 
@@ -44,18 +44,13 @@ impl Job {
         self.part.abort();
     }
 
-    /// Says once that nothing goes on.
-    fn look_whether_stuck(&mut self, now: Duration) {
+    /// Nothing has gone on for long.
+    fn is_stuck(&mut self, now: Duration) -> bool {
         let steps = self.progress.steps.load(Ordering::Relaxed);
-        match self.seen {
-            (seen, _) if seen != steps => self.seen = (steps, Some(now)),
-            (_, Some(since)) if now.saturating_sub(since) >= STUCK_AFTER => {
-                let (what, sec) = (self.task.message(), STUCK_AFTER.as_secs());
-                tracing::warn!("task {} ({what}) has had no progress for {sec} s", self.task.id);
-                self.seen.1 = None;
-            }
-            _ => {}
+        if self.seen.0 != steps {
+            self.seen = (steps, now);
         }
+        now.saturating_sub(self.seen.1) >= STUCK_AFTER
     }
 }
 
@@ -71,7 +66,9 @@ impl Worker {
             return self.for_tasks.end().await;
         }
         if !job.part.is_over() {
-            job.look_whether_stuck(now);
+            if job.is_stuck(now) {
+                return self.leave_stuck().await;
+            }
             let progress = job.progress.share.load(Ordering::Relaxed) as f64 / WHOLE as f64;
             return self.tell(|live| {
                 if let Some(running) = &mut live.running {
@@ -86,6 +83,18 @@ impl Worker {
         }
     }
 
+    /// What the task under way waits for may never come: others go on, and it is tried again later.
+    async fn leave_stuck(&mut self) {
+        let Some(job) = self.task.take() else { return };
+        job.abort();
+        self.tell(|live| live.running = None);
+        self.for_tasks.end().await;
+        let why = format!("no progress for {} s", STUCK_AFTER.as_secs());
+        tracing::warn!("task {} ({}): {why}", job.task.id, job.task.message());
+        let stuck = Err(rbd::Error::refused(Errno::EBUSY, why));
+        self.settle(job.task, job.started, stuck).await;
+    }
+
     /// The one to begin now.
     pub(crate) fn next_task(&self) -> Option<Task> {
         if self.task.is_some() {
@@ -97,9 +106,18 @@ impl Worker {
     }
 
     pub(crate) fn begin_task(&mut self, client: &Client, task: Task) {
-        let now = self.now();
         let progress = Arc::new(Progress::default());
-        let work = perform(client.clone(), task.clone(), now, progress.clone());
+        let work = perform(client.clone(), task.clone(), self.now(), progress.clone());
+        self.begin(task, progress, work);
+    }
+
+    fn begin(
+        &mut self,
+        task: Task,
+        progress: Arc<Progress>,
+        work: impl Future<Output = rbd::Result<()>> + 'static,
+    ) {
+        let now = self.now();
         let running = Running {
             task: task.clone(),
             started: now,
@@ -110,7 +128,7 @@ impl Worker {
             task,
             started: now,
             progress,
-            seen: (0, Some(self.config.clock.monotonic())),
+            seen: (0, self.config.clock.monotonic()),
             part: Part(io::task::spawn_local(work)),
         });
     }
@@ -278,8 +296,117 @@ async fn remove_trashed(
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::{Config, Connection, mirror, names, purge};
+    use cluster::CreateOptions;
+    use metastore::{ClusterHandle, Embedded, create_cluster};
+    use std::sync::Mutex;
+    use types::{EntityAddr, Uuid};
+
+    /// Goes on by hand.
+    struct Hand(Mutex<Duration>);
+
+    impl io::Clock for Hand {
+        fn monotonic(&self) -> Duration {
+            *self.0.lock().unwrap()
+        }
+
+        fn wall(&self) -> Duration {
+            Duration::from_secs(1_700_000_000) + *self.0.lock().unwrap()
+        }
+    }
+
+    fn flatten_task(sequence: u64) -> Task {
+        Task {
+            sequence,
+            id: format!("id-{sequence}"),
+            action: Action::Flatten,
+            pool: 1,
+            pool_name: "p".into(),
+            namespace: String::new(),
+            image_name: "i".into(),
+            image_id: "1".into(),
+            failures: 0,
+            why: None,
+            retry_at: 0,
+        }
+    }
+
+    async fn worker_with(tasks: &[Task], clock: Arc<Hand>) -> Worker {
+        let store = Arc::new(Embedded::in_memory(clock.clone()).unwrap());
+        let addr = EntityAddr::msgr2(([127, 0, 0, 1], 3300).into(), 0);
+        let options = CreateOptions::new(Uuid([1; 16]), "a", addr);
+        let random = io::SystemRandom::shared();
+        create_cluster(&*store, &options, &*clock, &*random)
+            .await
+            .unwrap();
+        let cluster = ClusterHandle::open(store, clock.clone()).await.unwrap().unwrap();
+        for task in tasks {
+            let (key, value) = (task.key(), task.value());
+            let set = |_: &ClusterState| {
+                (
+                    Changes::one(Change::ConfigKeySet {
+                        key: key.clone(),
+                        value: value.clone(),
+                    }),
+                    (),
+                )
+            };
+            cluster.commit(set).await.unwrap();
+        }
+        let config = Config {
+            cluster,
+            clock,
+            random,
+            entropy: Arc::new(|out: &mut [u8]| out.fill(7)),
+            mgr_name: "a".into(),
+            cephx: true,
+        };
+        Worker {
+            connection: Connection::new(config.clone()),
+            for_tasks: Connection::new(config.clone()),
+            config,
+            live: tokio::sync::watch::channel(Arc::default()).0,
+            task: None,
+            names: names::Names::default(),
+            purge: purge::Purges::from(0),
+            mirror: mirror::Snapshots::from(0),
+        }
+    }
+
+    #[test]
+    fn a_task_without_an_answer_lets_others_go_on() {
+        let main = async {
+            let clock = Arc::new(Hand(Mutex::new(Duration::from_secs(1))));
+            let mut worker = worker_with(&[flatten_task(1), flatten_task(2)], clock.clone()).await;
+            let first = worker.next_task().unwrap();
+            assert_eq!(first.sequence, 1);
+            worker.begin(first, Arc::default(), std::future::pending());
+            worker.follow_task().await;
+            let pass = |by: Duration| *clock.0.lock().unwrap() += by;
+            // A step, just in time.
+            pass(STUCK_AFTER - Duration::from_secs(1));
+            let progress = worker.task.as_ref().unwrap().progress.clone();
+            progress.steps.fetch_add(1, Ordering::Relaxed);
+            worker.follow_task().await;
+            pass(STUCK_AFTER - Duration::from_secs(1));
+            worker.follow_task().await;
+            assert!(worker.task.is_some() && worker.next_task().is_none());
+            pass(Duration::from_secs(1));
+            worker.follow_task().await;
+            assert!(worker.task.is_none() && worker.live.borrow().running.is_none());
+            let all = kept::tasks(&worker.config.cluster.state());
+            assert_eq!(all[0].failures, 1);
+            assert!(all[0].why.as_ref().unwrap().contains("no progress for 600 s"));
+            assert_eq!(worker.next_task().unwrap().sequence, 2);
+            // Its turn comes again.
+            pass(Duration::from_secs(RETRY_AFTER_SEC));
+            assert_eq!(worker.next_task().unwrap().sequence, 1);
+        };
+        io::task::block_on(main).unwrap();
+    }
 
     #[test]
     fn a_fenced_client_does_not_use_up_tries() {

@@ -50,9 +50,7 @@ fn folder(dir: &Path, options: &StartOptions, osds: u32, lasts: Duration, clock:
         // Of an earlier one that was killed.
         drop(disk.remove(FILE));
     }
-    let probed = probe(&disk, lasts, clock);
-    drop(disk.remove(FILE));
-    let times = match probed {
+    let times = match probe(&disk, lasts, clock) {
         Ok(times) => times,
         Err(e) => return bad(format!("{}: it cannot be written to: {e}", dir.display())),
     };
@@ -112,6 +110,8 @@ fn kind(about: &str, dir: &Path) -> Finding {
 /// How long durable writes of 4 KiB took, sorted.
 fn probe(disk: &HostDisk, lasts: Duration, clock: &dyn Clock) -> std::io::Result<Vec<Duration>> {
     let file = disk.create(FILE)?;
+    // It stays as long as it is open, and no longer, also where this is killed.
+    disk.remove(FILE)?;
     let block = [0x5au8; BLOCK];
     for at in 0..BLOCKS {
         file.write_at(&block, at * BLOCK as u64)?;
@@ -210,12 +210,38 @@ fn device(path: &Path) -> Finding {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
     fn said(device: Option<Device>, us: u64) -> (Verdict, String) {
         let found = flushes("x", device, vec![Duration::from_micros(us); 10]);
         (found.verdict, found.text)
+    }
+
+    /// Sees what is in a folder whenever it is asked for the time: during the probe.
+    struct Looks(PathBuf, std::sync::Mutex<Vec<Vec<String>>>);
+
+    impl Clock for Looks {
+        fn monotonic(&self) -> Duration {
+            let mut seen = self.1.lock().unwrap();
+            seen.push(io::files::list_dir(&self.0).unwrap());
+            Duration::from_micros(100) * seen.len() as u32
+        }
+
+        fn wall(&self) -> Duration {
+            Duration::ZERO
+        }
+    }
+
+    #[test]
+    fn a_probe_that_is_killed_leaves_nothing() {
+        let tmp = tempfile::tempdir().unwrap();
+        let clock = Looks(tmp.path().to_path_buf(), Default::default());
+        let times = probe(&HostDisk::new(tmp.path()), Duration::ZERO, &clock).unwrap();
+        assert_eq!(times.len(), 5);
+        let seen = clock.1.into_inner().unwrap();
+        assert!(seen.len() > 10 && seen.iter().all(Vec::is_empty), "{seen:?}");
     }
 
     #[test]

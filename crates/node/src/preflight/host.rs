@@ -30,6 +30,10 @@ pub fn look(options: &StartOptions, osds: u32, platform: &Platform) -> Vec<Findi
         let at = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), options.metrics_port);
         found.push(port(at, Verdict::Warning));
     }
+    if let Some(s3) = options.s3.as_ref().filter(|s3| s3.listen.port() != 0) {
+        // The store serves without, and S3 comes when it can.
+        found.push(port(s3.listen, Verdict::Warning));
+    }
     found
 }
 

@@ -5,7 +5,7 @@ use super::{Image, ImageOptions, Inner, detached, locked};
 use crate::calls::Calls;
 use crate::error::or_missing;
 use crate::header::ask;
-use crate::trash::{self, SOURCE_REMOVING, STATE_REMOVING};
+use crate::trash::{self, SOURCE_REMOVING, STATE_NORMAL};
 use crate::{Error, Result, directory, features, names};
 use client::{IoCtx, Operation};
 use denc::Encode;
@@ -32,28 +32,23 @@ pub async fn remove(io: &IoCtx, name: &str, progress: Progress<'_>) -> Result<()
 }
 
 /// Removes an image that is in the trash, whoever put it there; the rules of [`remove`] hold. One that is not
-/// there is not touched, nor one that somebody restores: EBUSY. From when data go on nobody can restore it.
+/// there is not touched, nor one that somebody restores: EBUSY. From when data go on nobody can restore it, and not before.
 pub async fn remove_trashed(io: &IoCtx, id: &str, progress: Progress<'_>) -> Result<()> {
-    let marked = trash::mark_removing(io, id).await?;
+    trash::get(io, id).await?;
     let image = match open_whole(io, id).await {
         Ok(image) => image,
         // An earlier removal came as far as that.
         Err(e) if e.is_not_found() => {
+            trash::mark_removing(io, id).await?;
             or_missing(io.remove(names::object_map(id, NOSNAP)).await.map_err(Into::into))?;
             return leave_trash(io, id).await;
         }
-        Err(e) => {
-            spared(io, id, marked).await;
-            return Err(e.about(&format!("image '{id}' in the trash")));
-        }
+        Err(e) => return Err(e.about(&format!("image '{id}' in the trash"))),
     };
     let inner = image.inner.clone();
     let removed = match inner.removable(id).await {
         Ok(_alone) => inner.remove_data(progress).await,
-        Err(e) => {
-            spared(io, id, marked).await;
-            Err(e)
-        }
+        Err(e) => Err(e),
     };
     if removed.is_err() {
         let _ = image.close().await;
@@ -69,14 +64,6 @@ async fn open_whole(io: &IoCtx, id: &str) -> Result<Image> {
     Image::open_id(io, id, &options).await
 }
 
-/// Nothing of the image has gone, so it can be restored again; unless the mark is that of an earlier removal, which may have
-/// taken some of it.
-async fn spared(io: &IoCtx, id: &str, marked: bool) {
-    if marked && let Err(e) = trash::unmark_removing(io, id).await {
-        tracing::warn!("image '{id}' in the trash is whole, and cannot be restored: {e}");
-    }
-}
-
 async fn leave_trash(io: &IoCtx, id: &str) -> Result<()> {
     let op = Operation::new().rbd_write("trash_remove", |w| w.string(id));
     or_missing(ask(io, names::TRASH, op).await.map(drop))
@@ -88,7 +75,9 @@ impl Inner {
         self.remove_data(progress).await
     }
 
+    /// Of one that is in the trash, and nowhere else.
     async fn remove_data(self: &Arc<Self>, progress: Progress<'_>) -> Result<()> {
+        trash::mark_removing(&self.io, &self.id).await?;
         let view = self.seen();
         let end = self.fixed.layout.objects(view.header.size);
         let mut from = 0;
@@ -129,7 +118,8 @@ impl Inner {
             name: name.to_string().into(),
             deletion_time: now,
             deferment_end_time: now,
-            state: STATE_REMOVING,
+            // While it has its name others may remove it by that, which the mark would forbid.
+            state: STATE_NORMAL,
         };
         let op = Operation::new().rbd_write("trash_add", |w| {
             w.string(&self.id);

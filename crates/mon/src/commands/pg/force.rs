@@ -9,7 +9,7 @@ use crate::commands::language::ids;
 use crate::commands::spec::{Spec, absent, spec};
 use crate::commands::views::pg_stats::Figures;
 use cluster::{Changes, Forced, PgProposal};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use types::pgstats::pg_state;
 use types::{Errno, OsdId, PgId, PoolId};
 
@@ -128,7 +128,7 @@ fn answer(
     let (wish, figures) = (Wish::of(cmd), Figures::of(ctx));
     let mut forced: BTreeMap<PoolId, Forced> = ctx.state.all_forced().collect();
     let mut told: BTreeMap<OsdId, Vec<String>> = BTreeMap::new();
-    let mut touched: BTreeMap<PoolId, Forced> = BTreeMap::new();
+    let mut touched: BTreeSet<PoolId> = BTreeSet::new();
     for pg in pgs {
         let set = forced.entry(pg.pool).or_default();
         let state = figures.pgs.get(pg).map_or(0, |s| s.state);
@@ -142,7 +142,7 @@ fn answer(
             true => set.set_of(wish.backfill).remove(&pg.seed),
             false => set.set_of(wish.backfill).insert(pg.seed),
         };
-        touched.insert(pg.pool, set.clone());
+        touched.insert(pg.pool);
         let primary = ctx.map().pg_to_up_acting(*pg).acting_primary;
         told.entry(primary).or_default().push(pg.to_string());
     }
@@ -157,7 +157,7 @@ fn answer(
     match wrong {
         Some(errno) if touched.is_empty() => Outcome::error(errno, said),
         _ => Outcome::status(said).with(Changes {
-            list: touched.iter().map(|(pool, set)| set.change(*pool)).collect(),
+            list: touched.iter().map(|pool| forced[pool].change(*pool)).collect(),
             ..Changes::none()
         }),
     }

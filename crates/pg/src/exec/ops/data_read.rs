@@ -1,5 +1,6 @@
 //! Reading data: READ, SPARSE_READ, MAPEXT, STAT, CMPEXT, ASSERT_VER (docs/protocol/ceph/04-osd.md, 9.1, 9.5).
 
+use crate::exec::cost::BLOCK;
 use crate::exec::gathered::Extent;
 use crate::exec::result::{Done, Fail, OpResult, done};
 use crate::exec::run::Exec;
@@ -7,6 +8,7 @@ use bytes::{Bytes, BytesMut};
 use denc::Writer;
 use messages::osd::OsdOp;
 use std::borrow::Cow;
+use std::ops::Range;
 use types::Errno;
 
 /// CMPEXT tells the first differing byte as this less its index.
@@ -15,10 +17,14 @@ const CMPEXT_MISMATCH: i32 = -4095;
 /// Up to so many bytes in all, holes are told by the byte: the store knows them by its block, and to look through much would cost
 /// every large read.
 const LOOKED_THROUGH_MAX: u64 = 16 << 10;
-/// What has more parts between zeros is told as it is stored: random bytes have as many.
+/// So many zeros in a row, within a block, are a hole; in a block that is told in part, as the last of an object, any number.
+/// Fewer are data: readers that write random bytes by the block expect extents by the block, as the kernel's fscrypt does,
+/// and random bytes have no such row. A whole block of zeros is data, for somebody has written it.
+const HOLE_MIN: usize = 16;
+/// What has more parts between holes is told as it is stored.
 const PARTS_MAX: usize = 8;
 
-/// What is not zero of extents. A reader takes what is left out for zeros, so it makes no difference which of them were
+/// What is not in a hole of extents. A reader takes what is left out for zeros, so it makes no difference which of them were
 /// written, which nobody remembers by the byte.
 fn by_the_byte(extents: &[Extent]) -> Option<Vec<Extent>> {
     let mut out: Vec<Extent> = Vec::new();
@@ -30,21 +36,56 @@ fn by_the_byte(extents: &[Extent]) -> Option<Vec<Extent>> {
         if bytes.len() as u64 != e.len {
             return None;
         }
-        let mut at = 0;
-        while let Some(start) = bytes[at..].iter().position(|b| *b != 0).map(|n| at + n) {
-            let end = bytes[start..].iter().position(|b| *b == 0);
-            at = end.map_or(bytes.len(), |n| start + n);
+        for part in parts(e.offset, &bytes) {
             if out.len() == PARTS_MAX {
                 return None;
             }
             out.push(Extent {
-                offset: e.offset + start as u64,
-                len: (at - start) as u64,
-                pieces: vec![bytes.slice(start..at)],
+                offset: e.offset + part.start as u64,
+                len: part.len() as u64,
+                pieces: vec![bytes.slice(part)],
             });
         }
     }
     Some(out)
+}
+
+/// The ranges between holes of bytes that lie at `offset` of an object.
+fn parts(offset: u64, bytes: &[u8]) -> Vec<Range<usize>> {
+    let mut out: Vec<Range<usize>> = Vec::new();
+    let mut push = |part: Range<usize>| match out.last_mut() {
+        Some(last) if last.end == part.start => last.end = part.end,
+        _ if part.is_empty() => {}
+        _ => out.push(part),
+    };
+    let mut at = 0;
+    while at < bytes.len() {
+        let left = BLOCK - (offset + at as u64) % BLOCK;
+        let block = at..bytes.len().min(at + left as usize);
+        at = block.end;
+        let whole = block.len() as u64 == BLOCK;
+        let mut data = block.start;
+        for hole in holes(&bytes[block.clone()]) {
+            if whole && !(HOLE_MIN..block.len()).contains(&hole.len()) {
+                continue;
+            }
+            push(data..block.start + hole.start);
+            data = block.start + hole.end;
+        }
+        push(data..block.end);
+    }
+    out
+}
+
+/// Rows of zeros.
+fn holes(bytes: &[u8]) -> impl Iterator<Item = Range<usize>> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let start = at + bytes[at..].iter().position(|b| *b == 0)?;
+        let end = bytes[start..].iter().position(|b| *b != 0);
+        at = end.map_or(bytes.len(), |n| start + n);
+        Some(start..at)
+    })
 }
 
 /// Where the extents are.
@@ -150,12 +191,12 @@ mod tests {
         let check = |pieces: &[&[u8]], want: &[(u64, &[u8])]| {
             let pieces: Vec<Bytes> = pieces.iter().map(|p| Bytes::copy_from_slice(p)).collect();
             let len = pieces.iter().map(|p| p.len() as u64).sum();
-            let parts = by_the_byte(&[Extent {
+            let extent = Extent {
                 offset: 100,
                 len,
                 pieces,
-            }])
-            .unwrap();
+            };
+            let parts = by_the_byte(&[extent]).unwrap();
             let found: Vec<_> = parts.iter().map(|e| (e.offset, e.pieces.concat())).collect();
             let want: Vec<_> = want.iter().map(|(at, b)| (*at, b.to_vec())).collect();
             assert_eq!(found, want);
@@ -172,5 +213,28 @@ mod tests {
             pieces: vec![Bytes::from_static(b"a\0a\0a\0a\0a\0a\0a\0a\0a\0")],
         };
         assert_eq!(by_the_byte(&[many]), None);
+    }
+
+    #[test]
+    fn whole_blocks_are_told_by_long_rows() {
+        let block = BLOCK as usize;
+        let mut data = vec![0; 3 * block];
+        data[..100].fill(1);
+        data[2 * block + 50] = 1;
+        let found = parts(7 * BLOCK, &data);
+        assert_eq!(found, [0..100, block..2 * block, 2 * block + 50..2 * block + 51]);
+        // What is told of a block in part is no whole block, zeros or not.
+        assert_eq!(parts(7 * BLOCK + 1, &data[1..block]), [0..99]);
+        assert!(parts(1, &data[block + 1..2 * block]).is_empty());
+        // Few zeros are as good as data.
+        data[..block].fill(1);
+        (data[0], data[block - 1]) = (0, 0);
+        data[77..77 + HOLE_MIN - 1].fill(0);
+        assert_eq!(
+            parts(BLOCK, &data[..block]).as_slice(),
+            std::slice::from_ref(&(0..block))
+        );
+        data[77 + HOLE_MIN - 1] = 0;
+        assert_eq!(parts(BLOCK, &data[..block]), [0..77, 77 + HOLE_MIN..block]);
     }
 }
