@@ -28,6 +28,7 @@ pub mod memory;
 mod method;
 mod numops;
 pub mod object;
+mod otp;
 mod queue;
 pub mod rbd;
 mod refcount;
@@ -36,6 +37,7 @@ pub mod registry;
 mod tests;
 mod timed;
 mod timeindex;
+mod totp;
 mod two_phase;
 mod version;
 
