@@ -11,6 +11,7 @@ import time
 import pytest
 
 from skeptest.api import connect, in_child
+from skeptest.cluster import external
 
 
 @pytest.fixture
@@ -233,6 +234,23 @@ def test_execute_a_class_method(call, oid):
             io.execute(oid, 'hello', 'no_such_method', b'')
         with pytest.raises(rados.Error):
             io.execute(oid, 'no_such_class', 'm', b'')
+    call(body)
+
+
+def test_classes_that_are_not_served(call, oid):
+    """docs/compatibility.md names them."""
+    if external():
+        pytest.skip('a real one serves them')
+
+    def body(handle, io):
+        import errno
+        import rados
+        io.write_full(oid, b'')
+        for name, method in (('fifo', 'get_meta'), ('user', 'get_header'), ('rgw', 'bucket_list'), ('rgw_gc', 'rgw_gc_queue_init'),
+                             ('cephfs', 'accumulate_inode_metadata')):
+            with pytest.raises(rados.Error) as refused:
+                io.execute(oid, name, method, b'')
+            assert refused.value.errno == errno.EOPNOTSUPP, (name, refused.value)
     call(body)
 
 

@@ -37,7 +37,6 @@ pub mod registry;
 mod tests;
 mod timed;
 mod timeindex;
-mod totp;
 mod two_phase;
 mod version;
 

@@ -5,7 +5,7 @@ use crate::context::Result;
 use crate::input::Input;
 use crate::method::Method;
 use crate::object::{LIST_MAX, Object, done, key, out};
-use crate::totp;
+use auth::totp;
 use bytes::Bytes;
 use denc::{Decode, envelope_denc};
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,6 +22,8 @@ pub const METHODS: &[Method] = &[
 
 const LIST: &[u8] = b"header";
 const PREFIX: &[u8] = b"otp/";
+/// A kind of seed; all others are hexadecimal.
+const BASE32: u8 = 2;
 /// Attempts at a device within one step; others are not looked at.
 const ATTEMPTS_MAX: usize = 5;
 
@@ -97,7 +99,11 @@ fn set(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
     let mut list = listed(object)?;
     let mut rows = BTreeMap::new();
     for mut device in devices {
-        device.secret = totp::secret(&device.seed, device.seed_kind)?.into();
+        let secret = match device.seed_kind {
+            BASE32 => totp::base32(&device.seed),
+            _ => totp::hex(&device.seed),
+        };
+        device.secret = secret.ok_or(Errno::EINVAL)?.into();
         let at = key(PREFIX, &device.id);
         let (attempts, last) = match object.get::<Row>(&at)? {
             Some(row) => (row.attempts, row.last),

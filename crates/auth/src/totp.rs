@@ -1,24 +1,14 @@
-//! One-time codes by the time, of six digits, with SHA-1 (RFC 6238), and their seeds as people type them.
+//! One-time codes by the time, of six digits, with SHA-1 (RFC 6238), and their seeds as people type them. Class `otp` of
+//! OSDs asks.
 
-use crate::context::Result;
 use aws_lc_rs::{constant_time, hmac};
 use std::ops::RangeInclusive;
-use types::Errno;
 
-const BASE32: u8 = 2;
 /// Steps to either side that are looked at, whatever was asked for: each costs a microsecond.
 const WINDOW_MAX: u32 = 1000;
 
-/// The bytes of a seed: base32 for that kind, hexadecimal digits for all others. EINVAL for what is neither.
-pub fn secret(seed: &[u8], kind: u8) -> Result<Vec<u8>> {
-    match kind {
-        BASE32 => base32(seed),
-        _ => hex(seed),
-    }
-    .ok_or(Errno::EINVAL)
-}
-
-fn hex(text: &[u8]) -> Option<Vec<u8>> {
+/// Hexadecimal digits in either case.
+pub fn hex(text: &[u8]) -> Option<Vec<u8>> {
     let digit = |c: u8| char::from(c).to_digit(16);
     let (pairs, rest) = text.as_chunks::<2>();
     let bytes = pairs
@@ -28,7 +18,7 @@ fn hex(text: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// In either case, with spaces, with or without `=` at the end. Bits behind the last whole byte count for nothing.
-fn base32(text: &[u8]) -> Option<Vec<u8>> {
+pub fn base32(text: &[u8]) -> Option<Vec<u8>> {
     let text: Vec<u8> = text.iter().copied().filter(|c| *c != b' ').collect();
     let end = text.iter().rposition(|c| *c != b'=').map_or(0, |at| at + 1);
     // So many digits are no number of bytes.
