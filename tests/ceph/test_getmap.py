@@ -15,8 +15,9 @@ ACTIVE, CLEAN = 2, 4
 
 
 @pytest.fixture
-def filled(cluster, pool):
-    """A pool with objects, an omap and a clone."""
+def filled(cluster):
+    """A new pool with objects, an omap and a clone: six in all."""
+    pool = cluster.make_pool()
     for i in range(5):
         cluster.rados(pool, 'put', 'o%d' % i, '/etc/passwd')
     cluster.rados(pool, 'setomapval', 'o1', 'key', 'value')
@@ -30,7 +31,8 @@ def filled(cluster, pool):
         return sum(g['stat_sum']['num_objects'] for g in mine) == 6
 
     wait_until(told, 90, what='the figures of six objects')
-    return number
+    yield number
+    cluster.drop_pool(pool)
 
 
 def of_one_version(cluster, file, look):
