@@ -2,8 +2,9 @@
 //! [`crate::image`].
 
 use crate::calls::Calls;
+use crate::error::or_missing;
 use crate::header::ask;
-use crate::{Error, Result, names};
+use crate::{Error, Result, directory, names};
 use bytes::Bytes;
 use client::{IoCtx, Operation};
 use denc::{Decode, Reader};
@@ -15,9 +16,12 @@ use types::Errno;
 const PAGE: u64 = 1024;
 /// Of a [`TrashImage`]: a removal under way, or one that was cut short, has put it there.
 pub const SOURCE_REMOVING: u8 = 3;
+/// The source of a migration is there.
+pub const SOURCE_MIGRATION: u8 = 2;
 /// Whole, and nobody is at it.
 const STATE_NORMAL: u8 = 0;
 pub(crate) const STATE_REMOVING: u8 = 2;
+const STATE_RESTORING: u8 = 3;
 
 /// One image in the trash.
 pub async fn get(io: &IoCtx, id: &str) -> Result<TrashImage> {
@@ -91,4 +95,21 @@ pub(crate) async fn mark_removing(io: &IoCtx, id: &str) -> Result<bool> {
 pub(crate) async fn unmark_removing(io: &IoCtx, id: &str) -> Result<()> {
     let op = set_state(Operation::new(), id, STATE_NORMAL, STATE_REMOVING);
     ask(io, names::TRASH, op).await.map(drop)
+}
+
+/// Gives an image back its name; also where an earlier attempt was cut short.
+pub(crate) async fn restore(io: &IoCtx, id: &str, name: &str) -> Result<()> {
+    match get(io, id).await {
+        // It has it.
+        Err(e) if e.is_not_found() => return Ok(()),
+        Err(e) => return Err(e),
+        Ok(entry) if entry.state == STATE_RESTORING => {}
+        Ok(_) => {
+            let op = set_state(Operation::new(), id, STATE_RESTORING, STATE_NORMAL);
+            ask(io, names::TRASH, op).await?;
+        }
+    }
+    directory::give_name(io, name, id).await?;
+    let op = Operation::new().rbd_write("trash_remove", |w| w.string(id));
+    or_missing(ask(io, names::TRASH, op).await.map(drop))
 }

@@ -71,13 +71,13 @@ async fn open_whole(io: &IoCtx, id: &str) -> Result<Image> {
 
 /// Nothing of the image has gone, so it can be restored again; unless the mark is that of an earlier removal, which may have
 /// taken some of it.
-async fn spared(io: &IoCtx, id: &str, marked: bool) {
+pub(super) async fn spared(io: &IoCtx, id: &str, marked: bool) {
     if marked && let Err(e) = trash::unmark_removing(io, id).await {
         tracing::warn!("image '{id}' in the trash is whole, and cannot be restored: {e}");
     }
 }
 
-async fn leave_trash(io: &IoCtx, id: &str) -> Result<()> {
+pub(super) async fn leave_trash(io: &IoCtx, id: &str) -> Result<()> {
     let op = Operation::new().rbd_write("trash_remove", |w| w.string(id));
     or_missing(ask(io, names::TRASH, op).await.map(drop))
 }
@@ -88,7 +88,13 @@ impl Inner {
         self.remove_data(progress).await
     }
 
-    async fn remove_data(self: &Arc<Self>, progress: Progress<'_>) -> Result<()> {
+    pub(super) async fn remove_data(self: &Arc<Self>, progress: Progress<'_>) -> Result<()> {
+        self.remove_all_objects(progress).await?;
+        let inner = self.clone();
+        detached(async move { inner.end_removal().await }).await
+    }
+
+    pub(super) async fn remove_all_objects(&self, progress: Progress<'_>) -> Result<()> {
         let view = self.seen();
         let end = self.fixed.layout.objects(view.header.size);
         let mut from = 0;
@@ -98,12 +104,11 @@ impl Inner {
             progress(to, end);
             from = to;
         }
-        let inner = self.clone();
-        detached(async move { inner.end_removal().await }).await
+        Ok(())
     }
 
     /// Everything that can stand against it.
-    async fn removable(&self, name: &str) -> Result<tokio::sync::OwnedRwLockWriteGuard<()>> {
+    pub(super) async fn removable(&self, name: &str) -> Result<tokio::sync::OwnedRwLockWriteGuard<()>> {
         let alone = self.alone().await?;
         let busy = |what: &str| Err(Error::refused(Errno::EBUSY, format!("image '{name}': {what}")));
         let view = self.seen();
@@ -150,7 +155,7 @@ impl Inner {
     }
 
     /// The data are gone: what names them goes, the trash entry last.
-    async fn end_removal(&self) -> Result<()> {
+    pub(super) async fn end_removal(&self) -> Result<()> {
         let view = self.seen();
         if let Some(parent) = &view.header.parent {
             self.leave_parent(parent).await?;
