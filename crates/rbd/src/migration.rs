@@ -66,16 +66,15 @@ impl End {
     }
 }
 
-/// A migration that somebody names.
+/// What a migration is from and to.
 #[derive(Debug, Clone)]
-pub struct Found {
+pub struct Ends {
     pub source: End,
     pub target: End,
-    pub state: u8,
 }
 
-/// By the name of its target, or by that which its source had. EINVAL: there is none.
-pub async fn find(io: &IoCtx, name: &str) -> Result<Found> {
+/// By the name of its target, or by that which its source had; and its state. EINVAL: there is none.
+pub async fn find(io: &IoCtx, name: &str) -> Result<(Ends, u8)> {
     let here = |id: String| End {
         io: io.clone(),
         name: name.to_string(),
@@ -96,11 +95,7 @@ pub async fn find(io: &IoCtx, name: &str) -> Result<Found> {
     };
     // What the target says counts.
     let state = target.record().await?.state;
-    Ok(Found {
-        source,
-        target,
-        state,
-    })
+    Ok((Ends { source, target }, state))
 }
 
 async fn trashed(io: &IoCtx, name: &str) -> Result<String> {

@@ -14,7 +14,7 @@ use super::{Image, Inner, View, detached, locked};
 use crate::calls::Calls;
 use crate::delta::{self, Piece};
 use crate::header::{Header, ask};
-use crate::migration::{self, Found, Migration};
+use crate::migration::{self, Ends, Migration};
 use crate::{Error, Result, features, together};
 use bytes::{Bytes, BytesMut};
 use client::core::SnapSet;
@@ -32,14 +32,22 @@ const IS_NEWER: u8 = 0;
 
 /// Copies all that the target of a prepared migration has not; also one that was cut short. `progress` is told how many objects of
 /// how many are done.
-pub async fn execute(ends: &Found, progress: impl Fn(u64, u64)) -> Result<()> {
+pub async fn execute(ends: &Ends, progress: impl Fn(u64, u64)) -> Result<()> {
     let target = open_target(ends).await?;
     let done = target.inner.copy_source(ends, progress).await;
     let closed = target.close().await;
-    done.and(closed)
+    done.and(closed).map_err(not_gone)
 }
 
-pub(super) async fn open_target(ends: &Found) -> Result<Image> {
+/// For whoever takes an image that is gone for one that is done with: this one is there, and what is missing is something else.
+pub(super) fn not_gone(e: Error) -> Error {
+    match e.is_not_found() {
+        true => Error::refused(Errno::EIO, e.to_string()),
+        false => e,
+    }
+}
+
+pub(super) async fn open_target(ends: &Ends) -> Result<Image> {
     let mode = Mode {
         read_only: false,
         migrates: true,
@@ -91,7 +99,7 @@ struct Present {
 }
 
 impl Inner {
-    async fn copy_source(self: &Arc<Self>, ends: &Found, progress: impl Fn(u64, u64)) -> Result<()> {
+    async fn copy_source(self: &Arc<Self>, ends: &Ends, progress: impl Fn(u64, u64)) -> Result<()> {
         let Some((source, end)) = self.begin_copy(ends).await? else {
             return Ok(());
         };
@@ -118,7 +126,7 @@ impl Inner {
     }
 
     /// The source and the number of objects; None: all was copied before.
-    async fn begin_copy(&self, ends: &Found) -> Result<Option<(Arc<Source>, u64)>> {
+    async fn begin_copy(&self, ends: &Ends) -> Result<Option<(Arc<Source>, u64)>> {
         let _alone = self.alone().await?;
         self.refresh().await?;
         let view = self.seen();

@@ -1,19 +1,19 @@
 //! How a migration ends (docs/protocol/ceph/05-rbd.md, 10.3): the target is an image like others and the source goes, or the
 //! other way round. Each can be begun again at any point.
 
-use super::execute::open_target;
+use super::execute::{not_gone, open_target};
 use super::migration::{open_end, same_source};
 use super::open::{At, Mode};
 use super::removal::{leave_trash, spared};
 use super::{Image, Inner, Progress};
 use crate::error::or_missing;
-use crate::migration::{self, End, Found, Migration};
+use crate::migration::{self, End, Ends, Migration};
 use crate::{Error, Result, directory, names, trash};
 use std::sync::Arc;
 use types::{Errno, NOSNAP};
 
 /// The target needs its source no more, which goes. EINVAL: not all was copied.
-pub async fn commit(ends: &Found, progress: Progress<'_>) -> Result<()> {
+pub async fn commit(ends: &Ends, progress: Progress<'_>) -> Result<()> {
     match open_target(ends).await {
         Ok(target) => {
             let left = target.inner.leave_source(ends).await;
@@ -24,11 +24,11 @@ pub async fn commit(ends: &Found, progress: Progress<'_>) -> Result<()> {
         Err(e) if e.is_not_found() => {}
         Err(e) => return Err(e),
     }
-    remove_source(ends, progress).await
+    remove_source(ends, progress).await.map_err(not_gone)
 }
 
 /// The target goes, with all that was written to it; its source is what it was.
-pub async fn abort(ends: &Found, progress: Progress<'_>) -> Result<()> {
+pub async fn abort(ends: &Ends, progress: Progress<'_>) -> Result<()> {
     let target = match open_target(ends).await {
         Ok(target) => target,
         // Its header goes last.
@@ -42,7 +42,7 @@ pub async fn abort(ends: &Found, progress: Progress<'_>) -> Result<()> {
     if done.is_err() {
         let _ = target.close().await;
     }
-    done
+    done.map_err(not_gone)
 }
 
 fn not_migrating() -> Error {
@@ -50,7 +50,7 @@ fn not_migrating() -> Error {
 }
 
 impl Inner {
-    async fn leave_source(&self, ends: &Found) -> Result<()> {
+    async fn leave_source(&self, ends: &Ends) -> Result<()> {
         let _alone = self.alone().await?;
         self.refresh().await?;
         let view = self.seen();
@@ -66,7 +66,7 @@ impl Inner {
         self.changed().await
     }
 
-    async fn abort(self: &Arc<Self>, ends: &Found, progress: Progress<'_>) -> Result<()> {
+    async fn abort(self: &Arc<Self>, ends: &Ends, progress: Progress<'_>) -> Result<()> {
         self.begin_abort(ends).await?;
         self.drop_all_snaps().await?;
         let name = &ends.target.name;
@@ -78,7 +78,7 @@ impl Inner {
         self.end_removal().await
     }
 
-    async fn begin_abort(&self, ends: &Found) -> Result<()> {
+    async fn begin_abort(&self, ends: &Ends) -> Result<()> {
         let _alone = self.alone().await?;
         self.refresh().await?;
         let view = self.seen();
@@ -92,8 +92,7 @@ impl Inner {
             return Err(Error::refused(Errno::EBUSY, what));
         }
         if self.has_clones().await? {
-            let what =
-                "not supported: the image has clones; a client can abort its migration (rbd migration abort)";
+            let what = "not supported: it has clones; a client can abort its migration (rbd migration abort)";
             return Err(Error::unsupported(what));
         }
         // If it is gone already, or has been given back, an earlier run did that.
@@ -119,7 +118,7 @@ async fn restore(source: &End) -> Result<()> {
     source.remove_record().await
 }
 
-async fn remove_source(ends: &Found, progress: Progress<'_>) -> Result<()> {
+async fn remove_source(ends: &Ends, progress: Progress<'_>) -> Result<()> {
     let source = &ends.source;
     match source.record().await {
         Ok(record) if is_source_of(&record, &ends.target) => {}
