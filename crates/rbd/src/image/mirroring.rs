@@ -266,6 +266,7 @@ mod tests {
             snap_seq: 0,
             snaps: snaps.iter().rev().map(snap).collect(),
             parent: None,
+            migration: None,
         }
     }
 
