@@ -1,11 +1,12 @@
 //! `/metrics` over HTTP: the cluster's figures from this process' monitor, and what the daemons of this process count, in
-//! Prometheus' text format.
+//! Prometheus' text format, or asked by `?format=influx` as line protocol.
 //!
 //! It listens on the loopback address alone: whoever shall see it from elsewhere puts a proxy before it. Only GET of `/metrics`
 //! and `/` is answered.
 //!
 //! Bounds: [`CONNECTIONS_MAX`] connections, each for one request, [`REQUEST_MAX`] long and with a head of [`HEAD_BYTES`].
 
+use crate::influx;
 use crate::role::{MonitorAccess, Registries};
 use bytes::Bytes;
 use http_body_util::Full;
@@ -91,7 +92,12 @@ async fn answer<B>(request: &Request<B>, access: &MonitorAccess, of: &Registries
             match asked.filter(|a| a.code == 0) {
                 Some(a) => {
                     let cluster = String::from_utf8_lossy(&a.data).into_owned();
-                    page(StatusCode::OK, cluster + &counted(of))
+                    let figures = cluster + &counted(of);
+                    match request.uri().query() {
+                        Some("format=influx") => page(StatusCode::OK, influx::lines(&figures)),
+                        None => page(StatusCode::OK, figures),
+                        Some(_) => page(StatusCode::BAD_REQUEST, "only format=influx is known\n".into()),
+                    }
                 }
                 None => page(
                     StatusCode::SERVICE_UNAVAILABLE,

@@ -206,13 +206,14 @@ fn osds(page: &mut Page, ctx: &Context<'_>) {
     for (name, flag) in flags {
         page.gauge(&format!("osd_flag_{name}"), &[], u8::from(map.flags & flag != 0));
     }
+    let mut disks = Disks::new();
     for id in map.osd_ids() {
         let daemon = format!("osd.{id}");
         let labels = [("ceph_daemon", daemon.as_str())];
         page.gauge("osd_up", &labels, u8::from(map.is_up(id)));
         page.gauge("osd_in", &labels, u8::from(map.is_in(id)));
         page.gauge("osd_weight", &labels, f64::from(map.weight(id)) / 65_536.0);
-        metadata(page, ctx, id, &daemon);
+        metadata(page, ctx, id, &daemon, &mut disks);
         let Some(report) = ctx.stats.osds.get(&id) else {
             continue;
         };
@@ -227,11 +228,28 @@ fn osds(page: &mut Page, ctx: &Context<'_>) {
         let slow = [("type", "SLOW_OPS"), ("ceph_daemon", daemon.as_str())];
         page.gauge("daemon_health_metrics", &slow, stat.slow_ops_count);
     }
+    shared_disks(page, disks);
     let slow = ctx.stats.osds.values().map(|r| u64::from(r.stat.slow_ops_count));
     page.gauge("healthcheck_slow_ops", &[], slow.sum::<u64>());
 }
 
-fn metadata(page: &mut Page, ctx: &Context<'_>, id: types::OsdId, daemon: &str) {
+/// OSDs by the path of the disk that they lie on, and its machine.
+type Disks = BTreeMap<(String, String), Vec<String>>;
+
+/// One line for each disk, as boards join it with what a machine says of its disks.
+fn shared_disks(page: &mut Page, disks: Disks) {
+    for ((path, host), osds) in disks {
+        let osds = osds.join("+");
+        let labels = [
+            ("ceph_daemon", osds.as_str()),
+            ("device", &path),
+            ("instance", &host),
+        ];
+        page.gauge("disk_occupation_human", &labels, 1);
+    }
+}
+
+fn metadata(page: &mut Page, ctx: &Context<'_>, id: types::OsdId, daemon: &str, disks: &mut Disks) {
     let facts = osd_facts(ctx, id);
     let fact = |name: &str| match facts.get(name).and_then(|v| v.as_str()) {
         Some(text) => text.to_string(),
@@ -266,8 +284,8 @@ fn metadata(page: &mut Page, ctx: &Context<'_>, id: types::OsdId, daemon: &str) 
             ("device_ids", ""),
         ];
         page.gauge("disk_occupation", &labels, 1);
-        let labels = [("ceph_daemon", daemon), ("device", &path), ("instance", &host)];
-        page.gauge("disk_occupation_human", &labels, 1);
+        let on_it = disks.entry((path, host.clone())).or_default();
+        on_it.push(daemon.to_string());
     }
 }
 
