@@ -1,12 +1,17 @@
 """python3-rados: handles, object I/O, asynchronous I/O, omap, xattrs, snapshots, watch and notify, locks,
 commands, statistics, as programs (OpenStack, Proxmox, scripts) use them."""
+import hashlib
+import hmac
 import json
 import os
+import struct
 import threading
+import time
 
 import pytest
 
 from skeptest.api import connect, in_child
+from skeptest.cluster import external
 
 
 @pytest.fixture
@@ -229,6 +234,58 @@ def test_execute_a_class_method(call, oid):
             io.execute(oid, 'hello', 'no_such_method', b'')
         with pytest.raises(rados.Error):
             io.execute(oid, 'no_such_class', 'm', b'')
+    call(body)
+
+
+def test_classes_that_are_not_served(call, oid):
+    """docs/compatibility.md names them."""
+    if external():
+        pytest.skip('a real one serves them')
+
+    def body(handle, io):
+        import errno
+        import rados
+        io.write_full(oid, b'')
+        for name, method in (('fifo', 'get_meta'), ('user', 'get_header'), ('rgw', 'bucket_list'), ('rgw_gc', 'rgw_gc_queue_init'),
+                             ('cephfs', 'accumulate_inode_metadata')):
+            with pytest.raises(rados.Error) as refused:
+                io.execute(oid, name, method, b'')
+            assert refused.value.errno == errno.EOPNOTSUPP, (name, refused.value)
+    call(body)
+
+
+def test_one_time_codes(call, oid):
+    """Class otp, called as radosgw-admin's mfa commands call it."""
+    def body(handle, io):
+        seed, step = b'12345678901234567890', 3600
+
+        def text(value):
+            return struct.pack('<I', len(value)) + value
+
+        def part(body):
+            return b'\1\1' + text(body)
+
+        def code(ahead):
+            mac = hmac.new(seed, struct.pack('>Q', int(time.time()) // step + ahead), hashlib.sha1).digest()
+            at = mac[-1] & 15
+            return b'%06d' % ((struct.unpack('>I', mac[at:at + 4])[0] & 0x7fffffff) % 1000000)
+
+        def outcome(pin, token):
+            asked = part(text(b'phone') + text(pin) + text(token))
+            io.execute(oid, 'otp', 'otp_check', asked)
+            return io.execute(oid, 'otp', 'otp_get_result', asked)[1][-1]
+
+        # An hour may begin while this runs: the window is of three.
+        device = b'\2' + text(b'phone') + text(seed.hex().encode()) + b'\1' + text(b'') + struct.pack('<iII', 0, step, 3)
+        io.execute(oid, 'otp', 'otp_set', part(struct.pack('<I', 1) + part(device)))
+        right, wrong, unknown = 1, 2, 0
+        first, second = code(0), code(1)
+        assert outcome(first, b'a') == right
+        assert outcome(first, b'b') == wrong, 'it counts once'
+        assert outcome(b'no', b'c') == wrong
+        assert outcome(second, b'd') == right
+        assert outcome(first, b'e') == wrong, 'none of before the last'
+        assert outcome(code(2), b'f') == unknown, 'five attempts in a step'
     call(body)
 
 

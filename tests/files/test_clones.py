@@ -1,7 +1,9 @@
 """Snapshots of subvolumes and clones of them, as Manila's CephFS driver and ceph-csi use them."""
 import errno
+import json
 import os
 import re
+import threading
 
 import pytest
 
@@ -132,6 +134,60 @@ def test_a_clone_has_what_the_snapshot_has(driver, mount):
     assert (copy / 'd/e/f').read_text() == 'before'
     driver.do('fs subvolume rm', sub_name=name)
     driver.do('fs subvolume rm', sub_name=clone, group_name=group)
+
+
+def test_a_clone_whose_source_has_gone_fails_and_keeps_no_other_waiting(driver, mount):
+    """It was tried for ever, and what was behind it never."""
+    busy, gone, other = (driver.create() for _ in range(3))
+    with open(mount / driver.path(busy)[1:] / 'large', 'wb') as f:
+        # Copying it takes until it is canceled.
+        f.truncate(1 << 39)
+    for source in (busy, gone, other):
+        driver.do('fs subvolume snapshot create', sub_name=source, snap_name='s')
+    # They are copied in the order of their names.
+    clones = sorted(unique('clone') for _ in range(3))
+    for source, clone in zip((busy, gone, other), clones):
+        driver.do('fs subvolume snapshot clone', sub_name=source, snap_name='s', target_sub_name=clone)
+        if source == busy:
+            wait_until(lambda: state(driver, clones[0]) == 'in-progress', 240, 0.2, 'a clone that is copied')
+        if source == gone:
+            os.rmdir((mount / driver.path(gone)[1:]).parent / '.snap/s')
+    assert [state(driver, clone) for clone in clones] == ['in-progress', 'pending', 'pending']
+    driver.do('fs clone cancel', clone_name=clones[0])
+    wait_complete(driver, clones[2])
+    status = driver.json('fs clone status', clone_name=clones[1])['status']
+    assert status['state'] == 'failed' and status['failure']['errno'] == str(errno.ENOENT), status
+    for clone in clones[:2]:
+        driver.do('fs subvolume rm', sub_name=clone, force=True)
+
+
+def test_a_clone_that_another_worker_took_for_settled_is_copied(cluster, driver, mount):
+    """Its row went before it had a `.meta`: it was pending for ever."""
+    import rados
+    name = driver.create()
+    driver.do('fs subvolume snapshot create', sub_name=name, snap_name='s')
+    fscid = next(f['id'] for f in cluster.ceph_json('fs', 'dump')['filesystems']
+                 if f['mdsmap']['fs_name'] == driver.fs)
+    with rados.Rados(conffile=str(cluster.conf), name='client.admin') as client:
+        for _ in range(50):
+            clone = unique('clone')
+            key = 'volumes/clone/%d/_nogroup/%s' % (fscid, clone)
+
+            def mon(prefix, key=key):
+                return client.mon_command(json.dumps({'prefix': prefix, 'key': key}), b'')[0]
+            asked = threading.Thread(target=driver.do, args=('fs subvolume snapshot clone',), kwargs=dict(
+                sub_name=name, snap_name='s', target_sub_name=clone))
+            asked.start()
+            while mon('config-key exists') and asked.is_alive():
+                pass
+            mon('config-key rm')
+            early = not (mount / 'volumes/_nogroup' / clone / '.meta').exists()
+            asked.join()
+            if early:
+                break
+        else:
+            pytest.fail('the row never went before .meta was there')
+    wait_complete(driver, clone)
 
 
 @pytest.mark.own

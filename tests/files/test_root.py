@@ -1,5 +1,6 @@
 """A file system whose metadata pool lost its objects gets no new root: the rank is damaged, and comes back with the objects."""
 import os
+import struct
 import threading
 
 import pytest
@@ -35,8 +36,17 @@ def test_a_root_that_is_gone_is_not_made_anew(own, tmp_path):
     assert objects(META) == [] and objects('cephfs.fs.data') == data
 
     skep.rados(META, 'import', tmp_path / 'saved')
+    head = tmp_path / 'head'
+    head.write_bytes(struct.pack('<BBIQQ', 2, 2, 16, 1, 1))
+    if 'skep.journal' in objects(META):
+        skep.rados(META, 'get', 'skep.journal', head)
+    # As a program from before snapshots wrote it: it shall not open what is written from now on.
+    head.write_bytes(b'\1\1' + head.read_bytes()[2:])
+    skep.rados(META, 'put', 'skep.journal', head)
     skep.ceph('mds', 'repaired', 'fs:0')
     wait_active(skep, 'fs')
+    skep.rados(META, 'get', 'skep.journal', head)
+    assert head.read_bytes()[:2] == b'\2\2'
     with mounted(skep, tmp_path / 'b', fs='fs') as b:
         assert (b / 'kept').read_text() == 'still here'
 

@@ -184,6 +184,28 @@ def test_what_moves_away_is_still_seen_where_it_was(dirs):
         os.rmdir(a / path)
 
 
+def test_snapshots_that_another_mount_makes_and_removes_are_listed(dirs):
+    """A client whose listing shows something else than what it has kept may abort."""
+    a, b = dirs
+    (a / 'd/sub').mkdir(parents=True)
+    ino = os.stat(a / 'd').st_ino
+    there = set()
+    for n in range(24):
+        one, other = (a, b) if n % 3 else (b, a)
+        name = 's%d' % (n % 5)
+        if name in there:
+            os.rmdir(one / 'd/.snap' / name)
+        else:
+            os.mkdir(one / 'd/.snap' / name)
+        there ^= {name}
+        for mount in (one, other):
+            assert set(os.listdir(mount / 'd/.snap')) == there
+            assert set(os.listdir(mount / 'd/sub/.snap')) == {'_%s_%d' % (s, ino) for s in there}
+            assert os.listdir(mount / 'd') == ['sub']
+    for name in there:
+        os.rmdir(a / 'd/.snap' / name)
+
+
 def test_a_removed_snapshot_gives_its_space_back(cluster, fs, dirs):
     a, b = dirs
     pool = cluster.ceph_json('fs', 'ls')

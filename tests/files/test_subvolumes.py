@@ -70,6 +70,16 @@ def test_what_ceph_csi_does_with_a_volume(driver):
     assert group not in names(driver.json('fs subvolumegroup ls'))
 
 
+def test_a_volume_leaves_a_group_with_a_quota(driver):
+    """To the trash, which has none."""
+    group, name = unique('csi'), unique('csi-vol')
+    driver.do('fs subvolumegroup create', group_name=group, size=str(4 << 20))
+    driver.create(name, group_name=group, size=1 << 20)
+    driver.do('fs subvolume rm', sub_name=name, group_name=group)
+    assert names(driver.json('fs subvolume ls', group_name=group)) == []
+    driver.do('fs subvolumegroup rm', group_name=group)
+
+
 def test_the_tree_is_what_a_ceph_would_leave(driver, mount):
     name = driver.create(uid=10, gid=20, mode='750')
     path = driver.path(name)

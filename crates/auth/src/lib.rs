@@ -23,6 +23,7 @@ mod owners;
 mod rotating;
 mod server;
 mod ticket;
+pub mod totp;
 mod verifier;
 
 pub use caps::{Access, CapsError, MdsCaps, MdsNeed, MgrCaps, MonCaps, OsdCaps};

@@ -9,7 +9,7 @@
 
 use crate::row::{Key, Row};
 use bytes::Bytes;
-use denc::{Encode, Reader, Result, Writer};
+use denc::{Decode, Encode, Reader, Result, Writer};
 
 /// A segment that has so many bytes is followed by another.
 pub const SEGMENT_BYTES: u64 = 1 << 20;
@@ -101,7 +101,12 @@ pub struct Head {
     pub first_segment: u64,
     pub next_tx: u64,
 }
-denc::envelope_denc!(Head, 1, 1, { first_segment, next_tx });
+
+/// What a program has to know to read the pool. It is raised where an older one would not find, or lose, what it does not know.
+///
+/// 2: snapshots, versions and backtraces that are due have rows of their own, and inodes say which versions there are.
+pub const FORM: u8 = 2;
+denc::envelope_denc!(Head, FORM, FORM, { first_segment, next_tx });
 
 pub const HEAD: &str = "skep.journal";
 
@@ -112,6 +117,17 @@ pub fn segment(number: u64) -> String {
 impl Head {
     pub fn to_object(self) -> Bytes {
         self.to_bytes()
+    }
+
+    /// And whether older programs read the pool still; an error in a sentence.
+    pub fn of_object(bytes: &Bytes) -> std::result::Result<(Self, bool), String> {
+        match Self::from_bytes(bytes) {
+            Ok(head) => Ok((head, bytes.first().is_some_and(|form| *form < FORM))),
+            Err(denc::Error::TooNew { compat, .. }) => Err(format!(
+                "the file system has form {compat}, and this program reads forms up to {FORM}: a newer Skep has written it; start that one"
+            )),
+            Err(e) => Err(e.to_string()),
+        }
     }
 }
 
@@ -141,6 +157,27 @@ mod tests {
         let both: Bytes = [batch(1, 3), batch(4, 2)].concat().into();
         let numbers: Vec<u64> = parse(&both).unwrap().iter().map(|(n, _)| *n).collect();
         assert_eq!(numbers, [1, 2, 3, 4, 5]);
+    }
+
+    /// Snapshots were no more, for a program from before them.
+    #[test]
+    fn who_does_not_know_the_form_of_the_pool_refuses_it() {
+        let head = Head {
+            first_segment: 7,
+            next_tx: 9,
+        };
+        let of_form = |form: u8| {
+            let mut w = Writer::new();
+            w.envelope(form, form, |w| [7, 9].into_iter().for_each(|n| w.u64(n)));
+            w.finish()
+        };
+        assert_eq!(head.to_object(), of_form(FORM));
+        assert_eq!(Head::of_object(&of_form(1)), Ok((head, true)));
+        assert_eq!(Head::of_object(&of_form(FORM)), Ok((head, false)));
+        let newer = Head::of_object(&of_form(FORM + 1)).unwrap_err();
+        assert!(newer.contains("a newer Skep"), "{newer}");
+        let of_old = Reader::new(head.to_object()).envelope(1, |_, r| r.u64());
+        assert!(matches!(of_old, Err(denc::Error::TooNew { .. })));
     }
 
     #[test]

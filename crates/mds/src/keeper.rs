@@ -13,7 +13,6 @@ use crate::place::{self, Fragment};
 use crate::row::{self, Job, Key, Row, job};
 use bytes::Bytes;
 use client::{Client, IoCtx, Operation, SnapContext};
-use denc::Decode;
 use io::task;
 use messages::osd::flag;
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,6 +30,8 @@ const AT_ONCE: usize = 16;
 const GONE: &str = "is not there, though this file system was active before; nothing was changed. Bring the pool's objects back and \
                     say 'ceph mds repaired', or make the file system anew";
 const RETRY: Duration = Duration::from_millis(500);
+/// Between two tries of what nobody waits for, at most: each time it is twice as long.
+const RETRY_MAX: Duration = Duration::from_secs(60);
 
 #[derive(Clone)]
 pub struct Keeper {
@@ -51,10 +52,24 @@ impl Keeper {
     }
 
     /// Until it succeeds. An error that says that our time is over ends it.
-    async fn insist<T, F>(&self, what: &str, mut work: impl FnMut() -> F) -> Result<T, Error>
+    async fn insist<T, F>(&self, what: &str, work: impl FnMut() -> F) -> Result<T, Error>
     where
         F: Future<Output = client::Result<T>>,
     {
+        self.insist_at(what, RETRY, work).await
+    }
+
+    /// The same, less and less often.
+    async fn insist_at<T, F>(
+        &self,
+        what: &str,
+        pause_max: Duration,
+        mut work: impl FnMut() -> F,
+    ) -> Result<T, Error>
+    where
+        F: Future<Output = client::Result<T>>,
+    {
+        let mut pause = RETRY;
         loop {
             match work().await {
                 Ok(done) => return Ok(done),
@@ -63,7 +78,8 @@ impl Keeper {
                 }
                 Err(e) => {
                     tracing::warn!("{what}: {e}; trying again");
-                    task::sleep(RETRY).await;
+                    task::sleep(pause).await;
+                    pause = (pause * 2).min(pause_max);
                 }
             }
         }
@@ -82,7 +98,8 @@ impl Keeper {
     /// What is there. Only of a `fresh` file system nothing may be: one that was served before has lost its metadata pool's objects, and
     /// a new root over what is left of it would be the end of the rest.
     pub async fn begin(&self, fresh: bool) -> Result<Start, Error> {
-        let start = self.start().await?;
+        let head = self.head().await?;
+        let start = self.start(head.map(|(head, _)| head)).await?;
         if start.is_new {
             return match fresh {
                 true => Ok(start),
@@ -105,11 +122,14 @@ impl Keeper {
                 _ => return Err(self.damaged(&object, GONE)),
             }
         }
+        if let Some((head, true)) = head {
+            // Before there are rows that an older program does not know. Without a head they are in the journal, which it refuses.
+            self.write_head(head).await?;
+        }
         Ok(start)
     }
 
-    async fn start(&self) -> Result<Start, Error> {
-        let head = self.head().await?;
+    async fn start(&self, head: Option<Head>) -> Result<Start, Error> {
         let mut start = Start {
             next_segment: head.map_or(1, |h| h.first_segment),
             next_tx: head.map_or(1, |h| h.next_tx),
@@ -144,12 +164,21 @@ impl Keeper {
         Ok(start)
     }
 
-    async fn head(&self) -> Result<Option<Head>, Error> {
+    /// True: it is to be written anew.
+    async fn head(&self) -> Result<Option<(Head, bool)>, Error> {
         let Some(bytes) = self.object(journal::HEAD).await? else {
             return Ok(None);
         };
-        let head = Head::from_bytes(&bytes).map_err(|e| self.damaged(journal::HEAD, e))?;
+        let head = Head::of_object(&bytes).map_err(|e| self.damaged(journal::HEAD, e))?;
         Ok(Some(head))
+    }
+
+    async fn write_head(&self, head: Head) -> Result<(), Error> {
+        self.insist(journal::HEAD, || async {
+            let op = writing().write_full(head.to_object());
+            self.rows.operate(journal::HEAD, op).await?.done().map(drop)
+        })
+        .await
     }
 
     async fn segment(&self, number: u64) -> Result<Option<Bytes>, Error> {
@@ -395,11 +424,7 @@ impl Keeper {
             first_segment: first,
             next_tx,
         };
-        self.insist(journal::HEAD, || async {
-            let op = writing().write_full(head.to_object());
-            self.rows.operate(journal::HEAD, op).await?.done().map(drop)
-        })
-        .await?;
+        self.write_head(head).await?;
         for number in gone {
             self.remove(&self.rows, &journal::segment(number)).await?;
         }
@@ -443,7 +468,7 @@ impl Keeper {
     /// The object is made where there is none. Of a pool that is no more nothing is to be found.
     pub async fn trace(&self, t: Trace) -> Result<Event, Error> {
         let io = self.pool(t.pool, &t.namespace, t.snap_seq, &t.snaps);
-        self.insist(&t.object, || async {
+        self.insist_at(&t.object, RETRY_MAX, || async {
             let op = writing()
                 .create(false)
                 .set_xattr(backtrace::LAYOUT, &t.layout)

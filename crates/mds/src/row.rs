@@ -4,7 +4,8 @@
 //! directory; the inode behind it is a row of its own, so that every inode is found by its number alone. A *job* is work on data
 //! objects that a change left behind: it is kept until it is done. A *stray* is an inode without a name that clients still hold.
 //!
-//! Invariants: an encoding begins with an envelope, so that fields can be added; a number of an inode is never used again.
+//! Invariants: an encoding begins with an envelope, so that fields can be added; where an older program must not read on without a new
+//! field or a new kind of row, [`crate::journal::FORM`] is raised. A number of an inode is never used again.
 //!
 //! Not here: in which object a row lies ([`crate::place`]).
 

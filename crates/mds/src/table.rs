@@ -260,7 +260,7 @@ impl Table {
     // Memory
 
     /// Lets clean cells go until `bytes` are left, or `looks` cells were looked at. Those used since the last time stay.
-    pub fn evict(&mut self, bytes: usize, looks: usize, pinned: impl Fn(&Key) -> bool) {
+    pub fn evict(&mut self, bytes: usize, looks: usize, pinned: impl Fn(&Key, Option<&Row>) -> bool) {
         let mut gone = Vec::new();
         let (mut at, mut left) = (self.hand.take(), self.bytes);
         for _ in 0..looks {
@@ -279,7 +279,7 @@ impl Table {
                 Key::Trace(_) => true,
                 _ => false,
             };
-            if !movable || cell.dirty > 0 || pinned(key) {
+            if !movable || cell.dirty > 0 || pinned(key, cell.row.as_ref()) {
                 continue;
             }
             if cell.used {
@@ -334,12 +334,12 @@ mod tests {
         assert_eq!(t.oldest_dirty(), Some(5));
         t.written(&key(1), 5);
         assert_eq!(t.oldest_dirty(), Some(6));
-        t.evict(0, 100, |_| false);
-        t.evict(0, 100, |_| false);
+        t.evict(0, 100, |_, _| false);
+        t.evict(0, 100, |_, _| false);
         assert_eq!(t.get(&key(1)), Some(row(2).as_ref()));
         t.written(&key(1), 7);
         assert_eq!(t.oldest_dirty(), None);
-        (0..3).for_each(|_| t.evict(0, 100, |_| false));
+        (0..3).for_each(|_| t.evict(0, 100, |_, _| false));
         assert_eq!(t.get(&key(1)), None);
         assert_eq!(t.bytes(), 0);
     }
@@ -372,10 +372,10 @@ mod tests {
         t.written(&key(1), 1);
         assert!(t.is_complete(1));
         t.begin_read(1);
-        (0..3).for_each(|_| t.evict(0, 100, |_| false));
+        (0..3).for_each(|_| t.evict(0, 100, |_, _| false));
         assert!(t.is_complete(1), "while it is read nothing goes");
         t.end_read(1);
-        (0..3).for_each(|_| t.evict(0, 100, |_| false));
+        (0..3).for_each(|_| t.evict(0, 100, |_, _| false));
         assert!(!t.is_complete(1));
         assert_eq!(t.known_around(1, &None), None);
     }

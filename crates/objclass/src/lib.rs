@@ -28,6 +28,7 @@ pub mod memory;
 mod method;
 mod numops;
 pub mod object;
+mod otp;
 mod queue;
 pub mod rbd;
 mod refcount;

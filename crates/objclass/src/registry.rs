@@ -3,7 +3,7 @@
 use crate::filter::Filter;
 use crate::method::Method;
 use crate::{
-    cas, cmpomap, hello, journal, lock, log, numops, queue, rbd, refcount, timeindex, two_phase, version,
+    cas, cmpomap, hello, journal, lock, log, numops, otp, queue, rbd, refcount, timeindex, two_phase, version,
 };
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -55,6 +55,11 @@ pub static CLASSES: &[Class] = &[
     Class {
         name: "numops",
         methods: numops::METHODS,
+        filters: &[],
+    },
+    Class {
+        name: "otp",
+        methods: otp::METHODS,
         filters: &[],
     },
     Class {

@@ -19,6 +19,7 @@ pub mod numbers;
 pub mod object;
 pub mod osdmap;
 pub mod pgid;
+pub mod pgmap;
 pub mod pgstats;
 pub mod pool;
 pub mod release;

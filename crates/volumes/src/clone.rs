@@ -1,8 +1,8 @@
 //! Clones: new subvolumes with what a snapshot has, copied in the background.
 //!
 //! Order: the wish is durable in the cluster state (`volumes/clone/...`), then the directories and `.meta` are made, whose state says how far
-//! it is. The row goes when the copy has ended, was canceled or has failed. A copy that is begun again leaves alone what is there: a
-//! file has its time of change when it is whole.
+//! it is; then the wish again: another monitor's worker that saw no `.meta` took it for settled. The row goes when the copy has ended, was
+//! canceled or has failed. A copy that is begun again leaves alone what is there: a file has its time of change when it is whole.
 
 use crate::args::{Args, Refusal, check_name, failed, invalid, refusal};
 use crate::meta::{CANCELED, CLONE, COMPLETE, FAILED, GLOBAL, IN_PROGRESS, Meta, PENDING, SOURCE};
@@ -45,7 +45,7 @@ pub async fn begin(place: &Place<'_>, args: &Args) -> Done {
         from: found.name.clone(),
         snap: snap.to_string(),
     };
-    wanted(place, &row).await?;
+    wanted(place, &row, CLONES_MAX).await?;
     let stat = place.mount.stat(&data).await.map_err(failed)?;
     let base = base_of(to_group, target);
     let path = format!("{base}/{}", Uuid::from_random(place.config.random.bytes()));
@@ -80,18 +80,24 @@ pub async fn begin(place: &Place<'_>, args: &Args) -> Done {
     meta.set(SOURCE, "subvolume", &found.name);
     meta.set(SOURCE, "snapshot", snap);
     subvolume::write_meta(place.mount, &base, &meta).await?;
+    wanted(place, &row, usize::MAX).await?;
     Ok(Said::Nothing)
 }
 
-async fn wanted(place: &Place<'_>, row: &CloneRow) -> Result<(), Refusal> {
+/// Durable, if fewer than `max` wait, or it waits already.
+async fn wanted(place: &Place<'_>, row: &CloneRow, max: usize) -> Result<(), Refusal> {
     let (key, value) = (clone_key(place.fscid, row), row.value());
     let fscid = place.fscid;
-    let decide = |state: &ClusterState| match clones(state, fscid).len() < CLONES_MAX {
-        true => {
-            let (key, value) = (key.clone(), value.clone());
-            (Changes::one(Change::ConfigKeySet { key, value }), true)
+    let decide = |state: &ClusterState| {
+        let all = clones(state, fscid);
+        match (all.contains(row), all.len() < max) {
+            (true, _) => (Changes::none(), true),
+            (false, true) => {
+                let (key, value) = (key.clone(), value.clone());
+                (Changes::one(Change::ConfigKeySet { key, value }), true)
+            }
+            (false, false) => (Changes::none(), false),
         }
-        false => (Changes::none(), false),
     };
     match place.config.cluster.commit(decide).await {
         Ok(done) if done.reply => Ok(()),
@@ -178,19 +184,36 @@ pub async fn next(mount: &Mount, row: &CloneRow) -> Result<Step, Refusal> {
     if ![PENDING, IN_PROGRESS].contains(&target.state()) {
         return Ok(Step::Over);
     }
+    let from = match source_of(mount, row).await {
+        // Nothing that comes back by itself.
+        Err((errno @ (Errno::ENOENT | Errno::ENOTDIR), why)) => {
+            fail(&mut target, errno, &why);
+            subvolume::write_meta(mount, &target.base, &target.meta).await?;
+            tracing::warn!("the clone '{}' has failed: {why}", row.name);
+            return Ok(Step::Over);
+        }
+        from => from?,
+    };
+    target.meta.set(GLOBAL, "state", IN_PROGRESS);
+    subvolume::write_meta(mount, &target.base, &target.meta).await?;
+    Ok(Step::Copy(from, target.checked_data()?.to_string()))
+}
+
+/// Where what is copied lies.
+async fn source_of(mount: &Mount, row: &CloneRow) -> Result<String, Refusal> {
     let base = base_of(&row.from_group, &row.from);
     let source = subvolume::read(mount, &row.from_group, &row.from).await?;
     let source = source.ok_or_else(|| subvolume::absent(&row.from))?;
     let then = subvolume::in_snapshot_of(mount, &source, &row.snap).await?;
-    let below = then
-        .checked_data()?
-        .strip_prefix(&base)
-        .unwrap_or_default()
-        .to_string();
-    target.meta.set(GLOBAL, "state", IN_PROGRESS);
-    subvolume::write_meta(mount, &target.base, &target.meta).await?;
-    let from = format!("{}{below}", cephfs::in_snap(&base, &row.snap));
-    Ok(Step::Copy(from, target.checked_data()?.to_string()))
+    let below = then.checked_data()?.strip_prefix(&base).unwrap_or_default();
+    Ok(format!("{}{below}", cephfs::in_snap(&base, &row.snap)))
+}
+
+fn fail(target: &mut Subvolume, errno: Errno, why: &str) {
+    target.meta.set(GLOBAL, "state", FAILED);
+    let errno = errno.code().unsigned_abs().to_string();
+    target.meta.set(FAILED, "errno", &errno);
+    target.meta.set(FAILED, "error_msg", why);
 }
 
 /// How it ended is said in its `.meta`.
@@ -203,13 +226,7 @@ pub async fn ended(mount: &Mount, row: &CloneRow, failure: Option<&client::Error
     }
     match failure {
         None => target.meta.set(GLOBAL, "state", COMPLETE),
-        Some(e) => {
-            target.meta.set(GLOBAL, "state", FAILED);
-            target
-                .meta
-                .set(FAILED, "errno", &e.errno().code().unsigned_abs().to_string());
-            target.meta.set(FAILED, "error_msg", &e.to_string());
-        }
+        Some(e) => fail(&mut target, e.errno(), &e.to_string()),
     }
     subvolume::write_meta(mount, &target.base, &target.meta).await
 }

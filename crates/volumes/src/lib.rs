@@ -33,7 +33,7 @@ mod trash;
 use args::{Args, Refusal, refusal};
 use cephfs::{Mount, Options};
 use client::Client;
-use cluster::volumes::{Asked, CloneRow, Done, clones, to_clone, to_purge};
+use cluster::volumes::{Asked, CloneRow, Done, clone_key, clones, to_clone, to_purge};
 use io::task::{TaskHandle, interval, spawn_local, timeout};
 use place::Place;
 use rbd_support::{Config, Connection, is_broken};
@@ -71,6 +71,8 @@ struct Volume {
     purge: RefCell<Option<TaskHandle<()>>>,
     /// A clone is being copied.
     copy: RefCell<Option<TaskHandle<()>>>,
+    /// The row of the one that was tried last: the others have their turn before it.
+    copied: RefCell<String>,
     /// After a purge that failed.
     pause: Cell<Duration>,
 }
@@ -154,6 +156,7 @@ impl Worker {
                 broken: Cell::new(false),
                 purge: RefCell::new(None),
                 copy: RefCell::new(None),
+                copied: RefCell::default(),
                 pause: Cell::new(TICK),
             })
         };
@@ -222,7 +225,7 @@ impl Worker {
             if volume.is_copying() {
                 continue;
             }
-            match (self.client().await, clones(&state, fscid).into_iter().next()) {
+            match (self.client().await, volume.next_copy(clones(&state, fscid))) {
                 (Ok(client), Some(row)) => volume.begin_copy(&self.config, &client, row),
                 (Err(why), _) => tracing::debug!("clones of {name} wait: {why}"),
                 (_, None) => {}
@@ -356,8 +359,16 @@ impl Volume {
         self.copy.borrow().as_ref().is_some_and(|c| !c.is_finished())
     }
 
+    /// One that cannot be copied now does not keep others from it.
+    fn next_copy(&self, all: Vec<CloneRow>) -> Option<CloneRow> {
+        let last = self.copied.borrow();
+        let behind = all.iter().find(|row| clone_key(self.fscid, row) > *last);
+        behind.or(all.first()).cloned()
+    }
+
     fn begin_copy(self: &Rc<Self>, config: &Config, client: &Client, row: CloneRow) {
         let (volume, config, client) = (self.clone(), config.clone(), client.clone());
+        *self.copied.borrow_mut() = clone_key(self.fscid, &row);
         let work = async move {
             let Err((errno, why)) = volume.copy(&config, &client, &row).await else {
                 return volume.pause.set(TICK);

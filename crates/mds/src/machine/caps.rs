@@ -380,7 +380,7 @@ impl Machine {
         // More than it asked for: one that has just that does not ask again after a truncation.
         if inode.max_size <= size {
             let mut changed = Inode::clone(&inode);
-            changed.max_size = room_for(&inode, size).min(round_up(limit, &inode));
+            changed.max_size = room_for(&inode, size).min(round_up(limit + 1, &inode));
             let mut tx = Tx::default();
             self.mark_writing(&mut tx, ino);
             tx.inode(changed);

@@ -2,21 +2,29 @@
 //!
 //! A client that hears of a snapshot sends what it had changed until then by FLUSHSNAP, and may have sent an ordinary flush before it
 //! heard. `snap_follows` says up to which snapshot it knew: what it says belongs to the later ones.
+//!
+//! Invariant: what clients say is taken in its order, without a wait for rows: a reader may go on, and a capability be gone, by the next
+//! message. So the versions that a holder may have something to say of stay in memory ([`Machine::may_be_told_of`]).
 
+use super::parts::caps::InodeCaps;
 use super::{ClientId, Machine, Tx};
 use crate::row::{Inode, Key, Row, S_IFMT};
 use messages::fs::{MClientCaps, cap, cap_op};
 use messages::mon::Body;
+use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// Flushes that may wait for rows.
-pub(crate) const WAITING_MAX: usize = 4096;
 
 impl Machine {
     /// The last snapshot that a client's word cannot be about; None: it has nothing to say of the inode.
     fn follows(&self, client: ClientId, m: &MClientCaps) -> Option<u64> {
         let cap = self.caps.get(&m.ino)?.holders.get(&client)?;
         Some(m.snap_follows.max(cap.seen))
+    }
+
+    /// Somebody holds the inode since before this snapshot.
+    pub(crate) fn may_be_told_of(caps: &BTreeMap<u64, InodeCaps>, ino: u64, snap: u64) -> bool {
+        let holders = caps.get(&ino).into_iter().flat_map(|ic| ic.holders.values());
+        holders.into_iter().any(|c| c.seen < snap)
     }
 
     /// An ordinary flush: what it says belongs to snapshots that the client had not heard of, too.
@@ -38,14 +46,18 @@ impl Machine {
     fn apply_to_versions(&mut self, tx: &mut Tx, inode: &Inode, m: &MClientCaps, follows: u64) {
         let mut olds = Vec::new();
         for (first, last) in inode.kept.olds.iter().copied() {
-            let Some(Row::Inode(old)) = self.table.peek(&Key::version(inode.ino, last)) else {
-                olds.push((first, last));
-                continue;
-            };
             if last <= follows {
                 olds.push((first, last));
                 continue;
             }
+            let Some(Row::Inode(old)) = self.table.peek(&Key::version(inode.ino, last)) else {
+                tracing::error!(
+                    "inode {:x}: its version of snapshot {last} is not in memory",
+                    inode.ino
+                );
+                olds.push((first, last));
+                continue;
+            };
             let begins = self.cut_version(tx, old, first, follows, &mut olds);
             let mut changed = Inode::clone(old);
             changed.first = begins;
@@ -80,11 +92,6 @@ impl Machine {
     pub(crate) fn flush_snap(&mut self, client: ClientId, m: &MClientCaps, tid: u64) {
         let done = self.session(client).is_none_or(|s| s.flushed.contains(&tid));
         if !done && let Some(inode) = self.cached(m.ino) {
-            let missing = self.missing_versions(&inode);
-            if !missing.is_empty() && self.snap_flushes.len() < WAITING_MAX {
-                self.snap_flushes.push((client, m.clone(), tid));
-                return self.prefetch(missing);
-            }
             self.store_snap_flush(client, m, tid, &inode);
         }
         let ack = MClientCaps {
@@ -101,24 +108,12 @@ impl Machine {
         self.send_counted(client, ack.message(tid));
     }
 
-    /// Flushes whose rows may have come.
-    pub(crate) fn go_on_flushing_snaps(&mut self) {
-        for (client, m, tid) in std::mem::take(&mut self.snap_flushes) {
-            self.flush_snap(client, &m, tid);
-        }
-    }
-
-    /// Rows without which a flush cannot be applied.
+    /// Rows without which a flush of a client that came back cannot be applied.
     pub(crate) fn missing_versions(&self, inode: &Inode) -> Vec<Key> {
-        let mut keys: Vec<Key> = inode
-            .kept
-            .olds
-            .iter()
-            .map(|(_, last)| Key::version(inode.ino, *last))
+        let olds = inode.kept.olds.iter();
+        olds.map(|(_, last)| Key::version(inode.ino, *last))
             .filter(|k| !self.table.contains(k))
-            .collect();
-        keys.append(&mut self.missing_above(inode));
-        keys
+            .collect()
     }
 
     fn store_snap_flush(&mut self, client: ClientId, m: &MClientCaps, tid: u64, inode: &Arc<Inode>) {

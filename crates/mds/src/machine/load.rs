@@ -63,7 +63,6 @@ impl Machine {
             let waiting = self.loads.waiting.remove(&key).unwrap_or_default();
             self.runnable.extend(waiting);
         }
-        self.go_on_flushing_snaps();
         self.go_on_reconnecting();
         self.start_jobs();
     }

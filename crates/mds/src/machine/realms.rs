@@ -65,12 +65,21 @@ impl Machine {
     }
 
     /// The records of the realms that an inode is in.
-    fn trace(&self, inode: &Inode) -> Bytes {
+    pub(crate) fn trace(&self, inode: &Inode) -> Bytes {
+        self.trace_since(inode, 0)
+    }
+
+    /// `created`: of the first one, at least.
+    fn trace_since(&self, inode: &Inode, created: u64) -> Bytes {
         let chain = self.realm_chain(inode);
         let mut w = denc::Writer::new();
         for (i, realm) in chain.iter().enumerate() {
             let parent = chain.get(i + 1).map_or(ROOT, |p| p.ino);
-            self.record(realm, parent).encode(&mut w);
+            let mut record = self.record(realm, parent);
+            if i == 0 {
+                record.created = record.created.max(created);
+            }
+            record.encode(&mut w);
         }
         self.root_record().encode(&mut w);
         w.finish()
@@ -168,10 +177,19 @@ impl Machine {
 
     /// To all that hold something below it.
     pub(crate) fn tell_realm(&mut self, ino: u64, op: u32) {
+        let held = match self.cached(ino) {
+            // Nothing else is in the realm of a file.
+            Some(inode) if !inode.is_dir() => self.held_alone(ino),
+            _ => self.held_below(ino),
+        };
+        self.tell_held(ino, op, held, 0);
+    }
+
+    fn tell_held(&mut self, ino: u64, op: u32, held: BTreeMap<ClientId, Below>, created: u64) {
         let Some(inode) = self.cached(ino) else { return };
-        let trace = self.trace(&inode);
+        let trace = self.trace_since(&inode, created);
         let splits = op == snap_op::SPLIT && ino != ROOT;
-        for (client, below) in self.held_below(ino) {
+        for (client, below) in held {
             let m = MClientSnap {
                 // The root's is there from the beginning.
                 op: if splits || op != snap_op::SPLIT {
@@ -189,6 +207,16 @@ impl Machine {
             };
             self.send_counted(client, m.message(0));
         }
+    }
+
+    /// One inode, by who holds it.
+    fn held_alone(&self, ino: u64) -> BTreeMap<ClientId, Below> {
+        let holders = self.caps.get(&ino).map(|ic| ic.holders.keys());
+        let below = || Below {
+            inos: vec![ino],
+            ..Below::default()
+        };
+        holders.into_iter().flatten().map(|c| (*c, below())).collect()
     }
 
     /// What each client holds below a realm's beginning.
@@ -232,14 +260,19 @@ impl Machine {
         }
     }
 
-    /// An inode is in another realm than before.
-    pub(crate) fn moved(&mut self, ino: u64) {
+    /// An inode may be in another realm than before, when its [`Machine::trace`] was this.
+    pub(crate) fn moved(&mut self, ino: u64, before: &Bytes) {
         let Some(inode) = self.cached(ino) else { return };
-        if !self.has_realms() {
+        if !self.has_realms() || self.trace(&inode) == *before {
             return;
         }
         let realm = self.realm_cached(&inode);
-        self.send_split(realm);
+        let held = match inode.is_dir() {
+            true => self.held_below(realm),
+            false => self.held_alone(ino),
+        };
+        // A client leaves what it holds in the realm that was created later.
+        self.tell_held(realm, snap_op::SPLIT, held, self.counters.last_snap + 1);
     }
 
     /// What clients that came back are to know: they may have missed what was decided last.

@@ -16,7 +16,6 @@ use crate::membership::{Assigned, MdsState};
 use crate::row::{Counters, Dentry, Inode, Job, Key, Row};
 use crate::table::Table;
 use bytes::Bytes;
-use messages::fs::MClientCaps;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,11 +59,11 @@ pub struct Machine {
     /// Snapshots that exist, and the directory of each.
     pub(crate) snaps: BTreeMap<u64, u64>,
     pub(crate) trim: Option<Trim>,
-    /// What clients said of the time before a snapshot, that waits for rows.
-    pub(crate) snap_flushes: Vec<(ClientId, MClientCaps, u64)>,
     pub(crate) reconnecting: Option<Reconnecting>,
     /// When clients were last asked to give back.
     pub(crate) recalled: Duration,
+    /// When all that clients hold was last looked through for what is above.
+    pub(crate) looked_above: Duration,
     /// As the OSD map has them.
     pub(crate) pool_names: BTreeMap<i64, String>,
     pub(crate) last_cap_id: u64,
@@ -116,9 +115,9 @@ impl Machine {
             traces: Traces::default(),
             snaps: BTreeMap::new(),
             trim: None,
-            snap_flushes: Vec::new(),
             reconnecting: None,
             recalled: Duration::ZERO,
+            looked_above: Duration::ZERO,
             pool_names: BTreeMap::new(),
             last_cap_id: 0,
             reclaiming: BTreeMap::new(),

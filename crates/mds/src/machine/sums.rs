@@ -114,7 +114,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Nothing moves from under one quota to under another.
+    /// Nothing moves from under one quota to under another; out of all quotas it may, as subvolumes do on their way to the trash.
     pub(crate) fn same_quota_root(&mut self, inode: &Inode, dir: &Inode) -> Result<()> {
         if self.realms.is_empty() {
             return Ok(());
@@ -123,7 +123,7 @@ impl Machine {
         let from = above.iter().find(|d| d.has_quota()).map(|d| d.ino);
         let to = self.quota_root(dir)?.map(|d| d.ino);
         let own = inode.is_dir() && inode.has_quota();
-        match from == to || own && from.is_none() {
+        match from == to || to.is_none() || own && from.is_none() {
             true => Ok(()),
             false => Err(Errno::EXDEV.into()),
         }

@@ -9,6 +9,7 @@ use crate::backtrace::{self, Step};
 use crate::membership::MdsState;
 use crate::place;
 use crate::row::{Inode, Key, Row};
+use messages::fs::{MClientRequest, op};
 use types::PoolId;
 
 /// Looked at in one go.
@@ -31,6 +32,16 @@ impl Machine {
         tx.inode(inode);
     }
 
+    /// It may make one due, while too many are. What gives room back does not wait.
+    pub(crate) fn waits_for_traces(&self, m: &MClientRequest) -> bool {
+        let makes = match m.op {
+            op::CREATE | op::MKNOD | op::MKDIR | op::RENAME | op::SETLAYOUT | op::SETDIRLAYOUT => true,
+            op::SETXATTR => m.path2.path.starts_with(b"ceph."),
+            _ => false,
+        };
+        makes && self.state == MdsState::Active && self.traces.is_full()
+    }
+
     /// Takes note of those that are done, and begins with others.
     pub(crate) fn look_after_traces(&mut self) {
         let mut tx = Tx::default();
@@ -38,6 +49,7 @@ impl Machine {
             tx.remove(Key::Trace(ino));
         }
         self.commit(tx);
+        self.traces.look(self.now.monotonic);
         self.begin_traces();
         if !self.traces.is_full() && !self.wb.is_full() {
             let all: Vec<RequestId> = std::mem::take(&mut self.wb.waiting);
@@ -56,7 +68,7 @@ impl Machine {
             };
             match self.trace_of(ino) {
                 Ok(Some(trace)) => {
-                    self.traces.begin(ino);
+                    self.traces.begin(ino, self.now.monotonic);
                     self.push(Effect::Trace(Box::new(trace)));
                 }
                 Err(Stop::Load(missing)) => {

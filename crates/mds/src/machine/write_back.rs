@@ -165,8 +165,9 @@ impl Machine {
                 .readers
                 .get(&id)
                 .is_some_and(|r| !self.loads.have_ended(*r));
-            // Rows on their way would bring its objects back; and who reads shall find what he looks for.
-            if job.kind == job::PURGE_DIR && writing || read {
+            let cutting = job.kind == job::PROBE && self.is_cutting(job.ino);
+            // Rows on their way would bring its objects back; and who reads shall find what he looks for. What is being cut is not there.
+            if job.kind == job::PURGE_DIR && writing || read || cutting {
                 later.push_back(id);
                 continue;
             }
@@ -186,6 +187,11 @@ impl Machine {
         self.jobs_waiting = later;
     }
 
+    fn is_cutting(&self, ino: u64) -> bool {
+        let is = |id: &u64| matches!(self.table.peek(&Key::Job(*id)), Some(Row::Job(j)) if j.kind == job::CUT && j.ino == ino);
+        self.jobs_running.iter().any(is)
+    }
+
     pub(crate) fn job_done(&mut self, id: u64, size: Option<u64>) {
         if !self.jobs_running.remove(&id) {
             return;
@@ -201,6 +207,9 @@ impl Machine {
             && job.kind == job::PROBE
         {
             self.probed(&mut tx, job.ino, size);
+        }
+        if let Some(job) = kind.as_ref().filter(|j| j.kind == job::CUT) {
+            self.was_cut(&mut tx, job);
         }
         self.commit(tx);
         if let Some(request) = self.jobs.remove(&id) {

@@ -257,8 +257,14 @@ fn what_is_not_here_says_so() {
         "pg '1.99' does not exist",
     );
     check(c, json!({"prefix": "pg repeer", "pgid": "1.0"}), 0, "");
+    let map = c.run(&json!({"prefix": "pg getmap"}).to_string(), b"");
+    assert!(map.status.starts_with("got pgmap version "), "{}", map.status);
+    assert_eq!(
+        (map.code, map.data.first()),
+        (0, Some(&8)),
+        "its envelope's version"
+    );
     for (command, code, said) in [
-        (json!({"prefix": "pg getmap"}), -95, "'ceph pg dump'"),
         (
             json!({"prefix": "osd stop", "ids": ["0"]}),
             -95,

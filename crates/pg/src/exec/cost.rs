@@ -41,7 +41,7 @@ pub const WRITTEN_MAX: u64 = 90 << 20;
 pub(crate) const SNAPS_MAX: usize = 16 << 10;
 
 /// Blocks in which the store counts what clones share.
-const BLOCK: u64 = 4096;
+pub(super) const BLOCK: u64 = 4096;
 
 /// What is left of a message's bytes and steps.
 #[derive(Debug, Clone, Copy)]

@@ -7,9 +7,13 @@ use types::PoolId;
 
 /// So long after it was made or renamed: what lives shorter costs nothing.
 const RIPE: Duration = Duration::from_secs(5);
-/// Written at once.
+/// Written at once, besides those that take long.
 const AT_ONCE: usize = 16;
-/// So many may be due; then changes wait.
+/// One that takes longer waits for its own placement group, perhaps for hours; others go on.
+const LONG: Duration = Duration::from_secs(5);
+/// So many may take long at a time.
+const LONG_MAX: usize = 4096;
+/// So many may be due; then what makes another one due waits.
 const DUE_MAX: usize = 1 << 17;
 
 /// One object's attributes.
@@ -25,20 +29,29 @@ pub struct Trace {
     pub snaps: Vec<u64>,
 }
 
+/// Under way since then.
+#[derive(Debug)]
+struct Running {
+    since: Duration,
+    /// It changed meanwhile.
+    again: bool,
+}
+
 /// Invariant: an inode is in `due` as long as its row says that it is; one under way is not in `queue`.
 #[derive(Debug, Default)]
 pub struct Traces {
     due: BTreeSet<u64>,
     queue: VecDeque<(u64, Duration)>,
-    /// Under way; true: it changed since.
-    running: BTreeMap<u64, bool>,
+    running: BTreeMap<u64, Running>,
+    /// Those that take long.
+    slow: BTreeSet<u64>,
     written: BTreeSet<u64>,
 }
 
 impl Traces {
     pub fn mark(&mut self, ino: u64, now: Duration) {
-        if let Some(again) = self.running.get_mut(&ino) {
-            *again = true;
+        if let Some(running) = self.running.get_mut(&ino) {
+            running.again = true;
         } else if self.due.insert(ino) || self.written.remove(&ino) {
             self.queue.push_back((ino, now));
         }
@@ -55,15 +68,24 @@ impl Traces {
     /// The next one whose time has come.
     pub fn next(&mut self, now: Duration) -> Option<u64> {
         let (ino, since) = *self.queue.front()?;
-        if self.running.len() >= AT_ONCE || now < since + RIPE {
+        if self.running.len() - self.slow.len() >= AT_ONCE || now < since + RIPE {
             return None;
         }
         self.queue.pop_front();
         Some(ino)
     }
 
-    pub fn begin(&mut self, ino: u64) {
-        self.running.insert(ino, false);
+    pub fn begin(&mut self, ino: u64, now: Duration) {
+        let again = false;
+        self.running.insert(ino, Running { since: now, again });
+    }
+
+    /// Looks which take long.
+    pub fn look(&mut self, now: Duration) {
+        let long = self.running.iter().filter(|(_, r)| now >= r.since + LONG);
+        let long = long.map(|(ino, _)| *ino).filter(|ino| !self.slow.contains(ino));
+        let long: Vec<u64> = long.take(LONG_MAX - self.slow.len()).collect();
+        self.slow.extend(long);
     }
 
     /// What it needs is being read.
@@ -77,7 +99,8 @@ impl Traces {
     }
 
     pub fn end(&mut self, ino: u64, now: Duration) {
-        match self.running.remove(&ino) {
+        self.slow.remove(&ino);
+        match self.running.remove(&ino).map(|r| r.again) {
             Some(true) => self.queue.push_back((ino, now)),
             Some(false) => drop(self.written.insert(ino)),
             None => {}
@@ -105,17 +128,17 @@ mod tests {
         t.mark(7, Duration::ZERO);
         assert_eq!(t.next(Duration::ZERO), None);
         assert_eq!(t.next(later), Some(7));
-        t.begin(7);
+        t.begin(7, later);
         t.mark(7, later);
         t.end(7, later);
         assert!(t.take_written().is_empty());
         assert_eq!(t.next(later * 2), Some(7));
-        t.begin(7);
+        t.begin(7, later);
         t.end(7, later);
         t.mark(7, later);
         assert!(t.take_written().is_empty(), "it changed before that was noted");
         assert_eq!(t.next(later * 2), Some(7));
-        t.begin(7);
+        t.begin(7, later);
         t.end(7, later);
         assert_eq!(t.take_written().into_iter().collect::<Vec<_>>(), [7]);
         assert_eq!(t.next(later * 9), None);
@@ -127,11 +150,30 @@ mod tests {
         for ino in 0..100 {
             t.mark(ino, Duration::ZERO);
         }
-        let mut begun = 0;
-        while let Some(ino) = t.next(RIPE) {
-            t.begin(ino);
-            begun += 1;
+        let begin = |t: &mut Traces, now: Duration| {
+            let next = |t: &mut Traces| t.next(now).inspect(|ino| t.begin(*ino, now));
+            std::iter::from_fn(|| next(t)).collect::<Vec<u64>>()
+        };
+        let first = begin(&mut t, RIPE);
+        assert_eq!(first.len(), AT_ONCE);
+        t.look(RIPE);
+        assert!(begin(&mut t, RIPE).is_empty());
+        // Nothing is heard of them: the others go on.
+        t.look(RIPE + LONG);
+        let second = begin(&mut t, RIPE + LONG);
+        assert_eq!(second.len(), AT_ONCE);
+        t.end(first[0], RIPE + LONG);
+        assert!(begin(&mut t, RIPE + LONG).is_empty());
+        t.end(second[0], RIPE + LONG);
+        assert_eq!(begin(&mut t, RIPE + LONG).len(), 1);
+        let late = RIPE + LONG * 2;
+        for _ in 0..9 {
+            t.look(late);
+            begin(&mut t, late);
         }
-        assert_eq!(begun, AT_ONCE);
+        assert_eq!(
+            (t.slow.len(), t.running.len()),
+            (2 * AT_ONCE - 1, 3 * AT_ONCE - 1)
+        );
     }
 }

@@ -69,8 +69,7 @@ impl Machine {
             self.requests.insert(r.id, r);
             return;
         }
-        let traces_are_full = self.state == MdsState::Active && self.traces.is_full();
-        if changes && (self.wb.is_full() || traces_are_full) {
+        if changes && self.wb.is_full() || self.waits_for_traces(&r.m) {
             self.wb.waiting.push(r.id);
             self.requests.insert(r.id, r);
             return;

@@ -41,6 +41,7 @@ impl Machine {
         let first = self.next_snap_of(&dir)?;
         let (dir, inode) = (self.inode(dir.ino)?, self.inode(inode.ino)?);
         let stamp = r.stamp();
+        let before = self.trace(&inode);
         let mut tx = Tx::default();
         self.keep_inode(&mut tx, &dir)?;
         self.keep_inode(&mut tx, &inode)?;
@@ -69,7 +70,7 @@ impl Machine {
         };
         tx.put(Key::dentry(dir.ino, &named.name), Row::Dentry(dentry));
         self.commit_request(r, tx, 0);
-        self.moved(ino);
+        self.moved(ino, &before);
         self.named_answer(r, dir.ino, &named.name, Some(ino))
     }
 
@@ -120,13 +121,16 @@ impl Machine {
         self.keep_inode(&mut tx, &dir)?;
         self.keep_dentry(&mut tx, &dir, &named.name)?;
         let mut changed = Inode::clone(&dir);
+        let before = self.trace(&inode);
         let gone = self.unname(&mut tx, &mut changed, &inode, &named.name, stamp)?;
         touch(&mut changed, stamp);
         tx.inode(changed);
         tx.remove(Key::dentry(dir.ino, &named.name));
         self.commit_request(r, tx, 0);
-        if gone {
-            self.purge_if_stray(inode.ino);
+        match gone {
+            true => self.purge_if_stray(inode.ino),
+            // What is its first name now may be in another realm.
+            false => self.moved(inode.ino, &before),
         }
         self.tell_quota(dir.ino);
         let dir = self.inode(dir.ino)?;

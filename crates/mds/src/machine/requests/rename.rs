@@ -97,12 +97,12 @@ impl Machine {
         self.keep_dentry(&mut tx, &new_dir, &m.to.name)?;
         let same = old_dir.ino == new_dir.ino;
         let mut target_dir = Inode::clone(&new_dir);
-        let mut gone = None;
+        let mut unnamed = None;
         if let Some(replaced) = &m.replaced {
             let replaced = self.inode(replaced.ino)?;
-            if self.unname(&mut tx, &mut target_dir, &replaced, &m.to.name, stamp)? {
-                gone = Some(replaced.ino);
-            }
+            let before = self.trace(&replaced);
+            let gone = self.unname(&mut tx, &mut target_dir, &replaced, &m.to.name, stamp)?;
+            unnamed = Some((replaced.ino, gone, before));
         }
         let (mut inode, is_first) = renamed(&moved, (old_dir.ino, &m.from.name), (new_dir.ino, &m.to.name));
         inode.ctime = inode.ctime.max(stamp);
@@ -131,13 +131,15 @@ impl Machine {
         };
         tx.remove(Key::dentry(old_dir.ino, &m.from.name));
         tx.put(Key::dentry(new_dir.ino, &m.to.name), Row::Dentry(dentry));
-        let ino = inode.ino;
+        let (ino, before) = (inode.ino, self.trace(&moved));
         self.put_named(&mut tx, inode, is_first);
         self.commit_request(r, tx, 0);
-        if let Some(gone) = gone {
-            self.purge_if_stray(gone);
+        match unnamed {
+            Some((replaced, true, _)) => self.purge_if_stray(replaced),
+            Some((replaced, false, before)) => self.moved(replaced, &before),
+            None => {}
         }
-        self.moved(ino);
+        self.moved(ino, &before);
         self.tell_quota(old_dir.ino);
         self.tell_quota(new_dir.ino);
         self.named_answer(r, new_dir.ino, &m.to.name, Some(ino))

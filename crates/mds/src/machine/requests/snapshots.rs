@@ -406,7 +406,7 @@ impl Machine {
     pub(crate) fn readdir_in_snap(&mut self, at: &At, from: Position, limits: &Limits) -> Result<Answer> {
         let (names, end) = self.names_in_snap(at, &from, limits)?;
         let info = at.below.as_ref().map(|b| b.info.clone()).unwrap_or_default();
-        let (mut entries, mut missing) = (Vec::new(), Vec::new());
+        let (mut entries, mut missing, mut lost) = (Vec::new(), Vec::new(), Vec::new());
         for (name, ino) in names {
             match self.inode_in_snap(ino, at.snap) {
                 Ok(inode) => {
@@ -414,14 +414,19 @@ impl Machine {
                     entries.push((name, FOR_EVER, stat_in(&inode, at.snap, &info, exact)));
                 }
                 Err(Stop::Load(mut keys)) => missing.append(&mut keys),
-                Err(Stop::Error(Errno::ENOENT)) => {
-                    tracing::warn!("inode {ino:x} is not in snapshot {} that names it", at.snap);
-                }
+                Err(Stop::Error(Errno::ENOENT)) => lost.push(ino),
                 Err(other) => return Err(other),
             }
         }
         if !missing.is_empty() {
             return Err(Stop::Load(missing));
+        }
+        if let Some(first) = lost.first() {
+            // One for a page, however many there are.
+            let (n, snap) = (lost.len(), at.snap);
+            tracing::warn!(
+                "snapshot {snap} names {n} inodes that are not in it, the first of them {first:x}"
+            );
         }
         let mut answer = self.snap_target(at);
         answer.extra = listing(&entries, flags(from.is_none(), end));

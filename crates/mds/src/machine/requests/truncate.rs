@@ -8,6 +8,9 @@ use super::{Phase, Request};
 use crate::machine::parts::caps::EVERY_F;
 use crate::machine::{Machine, Result, Stop, Tx};
 use crate::row::{Inode, Job, job};
+use messages::fs::cap;
+
+const WRITES: u32 = cap::FW | cap::FX | cap::FB;
 
 impl Machine {
     /// `also`: what else is changed with it. Comes back when it is done.
@@ -44,7 +47,7 @@ impl Machine {
         if cuts {
             changed.truncate_seq += 1;
             changed.truncate_size = size;
-            // Room stays: a client that has asked for so much does not ask again.
+            // Room stays until the objects are cut, by which a probe would find its end.
             let (snap_seq, snaps) = self.snap_context(&inode);
             let cut = Job {
                 kind: job::CUT,
@@ -69,6 +72,22 @@ impl Machine {
         self.jobs.insert(id, r.id);
         self.start_jobs();
         Err(Stop::Wait)
+    }
+
+    /// There is nothing behind its end: the next truncation shall not look for it. Nobody writes yet, and who is given less room than it
+    /// had asks again (it was always given more than it had asked for).
+    pub(crate) fn was_cut(&mut self, tx: &mut Tx, cut: &Job) {
+        let Some(inode) = self.cached(cut.ino).filter(|i| i.nlink > 0) else {
+            return;
+        };
+        let room = Self::first_room(&inode);
+        let writes = self.caps.get(&cut.ino).map_or(0, |ic| ic.issued()) & WRITES != 0;
+        if writes || inode.truncate_seq != cut.truncate_seq || inode.max_size <= room {
+            return;
+        }
+        let mut changed = Inode::clone(&inode);
+        changed.max_size = room;
+        tx.inode(changed);
     }
 
     /// Nothing at this inode goes on before it is woken.

@@ -294,6 +294,97 @@ fn what_a_writer_had_not_told_is_in_the_snapshot() {
     assert_eq!(size(&mut w, "f"), 1000);
 }
 
+/// It waited for versions that it had nothing to say of, which were not in memory; the writer's next message did not.
+#[test]
+fn what_a_writer_says_first_is_taken_first() {
+    for next in [cap_op::UPDATE, cap_op::RELEASE] {
+        let mut w = world_of(0);
+        let d = w.mkdir(1, 1, "d");
+        let f = w.make(1, d, "f");
+        assert_eq!(w.snap(d, "s1"), 0);
+        w.change(f, setattr::MODE, 0, 0o600);
+        w.release_all();
+        w.forget();
+        assert!(!w.versions().contains(&Key::version(f, 2)));
+        w.call(1, op::OPEN, (f, ""), (0, ""), Args::words(&[1]));
+        assert_eq!(w.snap(d, "s2"), 0);
+        w.clients.get_mut(&1).unwrap().stubborn = true;
+        let tid = w.ask(1, op::GETATTR, (d, "/s2/f"), (0, ""), Args::words(&[cap::FS]));
+        w.settle();
+        assert!(w.reply(1, tid).is_none());
+        let m = wrote(&w, f, 2, 100, cap_op::FLUSHSNAP);
+        w.say(1, m.message(1));
+        match next {
+            cap_op::RELEASE => w.m.drop_cap(1, f),
+            _ => {
+                let mut m = wrote(&w, f, 3, 1000, next);
+                m.caps = cap::PIN | cap::AS;
+                w.say(1, m.message(2));
+            }
+        }
+        w.apply(Event::Tick);
+        w.settle();
+        assert_eq!(w.reply(1, tid).unwrap().trace.target.as_ref().unwrap().size, 100);
+        let now = if next == cap_op::UPDATE { 1000 } else { 100 };
+        assert_eq!(w.stat(d, "f").unwrap().size, now);
+    }
+}
+
+/// What a holder may have to say of a version it says later: that one stays in memory, and is read after a restart.
+#[test]
+fn versions_that_writers_may_be_behind_stay_in_memory() {
+    let mut w = world_of(0);
+    let d = w.mkdir(1, 1, "d");
+    let f = w.make(1, d, "f");
+    for (restarts, snap, tid) in [(false, 2, 1), (true, 3, 2)] {
+        assert_eq!(w.snap(d, &format!("s{snap}")), 0);
+        w.change(f, setattr::MODE, 0, 0o600 + snap as u32);
+        w.forget();
+        if restarts {
+            w.restart();
+            w.settle();
+        }
+        // Not a FLUSHSNAP: it had not heard.
+        let m = wrote(&w, f, snap - 1, 100 * snap, cap_op::UPDATE);
+        w.say(1, m.message(tid));
+        w.settle();
+        let at = w.stat(d, &format!("/s{snap}/f")).unwrap();
+        assert_eq!(
+            (at.size, at.mode & 7),
+            (100 * snap, 4 * u32::from(snap == 2) + u32::from(snap == 3) * 2)
+        );
+    }
+}
+
+/// All that is held is not looked through at every tick; what is above it stays all the same.
+#[test]
+fn directories_above_what_is_held_stay_at_any_tick() {
+    let mut w = world_of(0);
+    let d = w.mkdir(1, 1, "d");
+    let sub = w.mkdir(1, d, "sub");
+    let f = w.make(1, sub, "f");
+    let other = w.mkdir(1, d, "other");
+    assert_eq!(w.snap(d, "s1"), 0);
+    w.release_all();
+    w.call(1, op::OPEN, (f, ""), (0, ""), Args::words(&[1]));
+    w.forget();
+    assert!(w.m.cached(other).is_none());
+    w.call(1, op::GETATTR, (other, ""), (0, ""), Args::words(&[cap::FS]));
+    w.m.drop_cap(1, other);
+    for _ in 0..9 {
+        w.apply(Event::Tick);
+        w.settle();
+    }
+    assert!(
+        w.m.cached(other).is_some(),
+        "nobody looked whether something below it is held"
+    );
+    w.forget();
+    for (ino, stays) in [(other, false), (sub, true), (d, true), (f, true)] {
+        assert_eq!(w.m.cached(ino).is_some(), stays, "{ino:x}");
+    }
+}
+
 #[test]
 fn a_flush_of_who_had_not_heard_belongs_to_the_snapshot() {
     let mut w = world();
@@ -377,6 +468,86 @@ fn clients_below_hear_of_a_snapshot_and_its_end() {
     w.settle();
     let told = &w.clients[&1].snaps;
     assert_eq!(realm(told.iter().find(|m| m.split == d).unwrap()).snaps, [4]);
+}
+
+/// Realms that a client was told of, and what lies in which.
+fn told_of(w: &mut World, client: u64) -> Vec<(u64, u64, Vec<u64>)> {
+    let told = std::mem::take(&mut w.clients.get_mut(&client).unwrap().snaps);
+    let one = |m: messages::fs::MClientSnap| {
+        let realm: messages::fs::Realm = denc::Reader::new(m.trace.clone()).get().unwrap();
+        (realm.ino, realm.parent, m.split_inos)
+    };
+    told.into_iter().map(one).collect()
+}
+
+/// Once a client kept it below the directory of the name that went, and did not hear of snapshots of the other one.
+#[test]
+fn who_holds_a_file_hears_where_it_is_when_its_first_name_goes() {
+    for goes in [op::UNLINK, op::RENAME] {
+        let mut w = world();
+        w.open(2);
+        let (a, b) = (w.mkdir(1, 1, "a"), w.mkdir(1, 1, "b"));
+        let f = w.make(1, a, "f");
+        w.make(1, a, "g");
+        assert_eq!(w.snap(b, "s1"), 0);
+        assert_eq!(w.done(op::LINK, (b, "f"), (f, "")), 0);
+        w.lookup(2, b, "f");
+        told_of(&mut w, 2);
+        let from = if goes == op::RENAME { "g" } else { "" };
+        assert_eq!(w.done(goes, (a, "f"), (a, from)), 0);
+        let told = told_of(&mut w, 2);
+        assert!(told.contains(&(f, b, vec![f])), "{told:?}");
+        assert_eq!(w.snap(b, "s2"), 0);
+        let told = told_of(&mut w, 2);
+        assert!(told.iter().any(|(realm, ..)| *realm == b), "{told:?}");
+    }
+}
+
+/// Clients leave what they hold in the realm that was created later; neither has a snapshot to give it a realm of its own.
+#[test]
+fn what_moves_into_an_older_realm_moves_for_its_holders() {
+    let mut w = world();
+    let (b, a) = (w.mkdir(1, 1, "b"), w.mkdir(1, 1, "a"));
+    for dir in [b, a] {
+        assert_eq!(w.snap(dir, "s"), 0);
+        assert_eq!(w.rmsnap(dir, "s"), 0);
+    }
+    let f = w.make(1, a, "f");
+    let dir = w.mkdir(1, a, "dir");
+    let created = |w: &World, ino: u64| w.m.cached(ino).unwrap().realm_created;
+    for (ino, name) in [(f, "f"), (dir, "dir")] {
+        w.clients.get_mut(&1).unwrap().snaps.clear();
+        assert_eq!(w.done(op::RENAME, (b, name), (a, name)), 0);
+        let told = &w.clients[&1].snaps[0];
+        assert!(told.split == b && told.split_inos.contains(&ino), "{told:?}");
+        let realm: messages::fs::Realm = denc::Reader::new(told.trace.clone()).get().unwrap();
+        assert!(realm.ino == b && realm.created >= created(&w, a), "{realm:?}");
+    }
+}
+
+#[test]
+fn nobody_hears_of_realms_that_stay_as_they_are() {
+    let mut w = world();
+    let (a, b) = (w.mkdir(1, 1, "a"), w.mkdir(1, 1, "b"));
+    let f = w.make(1, a, "f");
+    let g = w.make(1, a, "g");
+    let sub = w.mkdir(1, a, "sub");
+    assert_eq!(w.snap(a, "s1"), 0);
+    assert_eq!(w.snap(b, "s2"), 0);
+    told_of(&mut w, 1);
+    assert_eq!(w.done(op::RENAME, (a, "h"), (a, "f")), 0);
+    assert_eq!(w.done(op::RENAME, (sub, "h"), (a, "h")), 0);
+    assert_eq!(told_of(&mut w, 1), []);
+    // A file that is elsewhere is all that is there.
+    assert_eq!(w.done(op::RENAME, (b, "f"), (sub, "h")), 0);
+    assert_eq!(told_of(&mut w, 1), [(f, b, vec![f])]);
+    assert_eq!(w.done(op::LINK, (b, "g"), (g, "")), 0);
+    assert_eq!(told_of(&mut w, 1).len(), 1);
+    assert_eq!(w.done(op::LINK, (b, "g2"), (g, "")), 0);
+    assert_eq!(told_of(&mut w, 1), []);
+    // Of a directory all that is below it hears.
+    assert_eq!(w.done(op::RENAME, (b, "sub"), (a, "sub")), 0);
+    assert_eq!(told_of(&mut w, 1), [(sub, b, vec![sub])]);
 }
 
 #[test]

@@ -76,3 +76,34 @@ fn a_file_does_not_go_while_its_object_is_written() {
     w.tick(1);
     assert_eq!(w.pool.jobs.last().map(|j| j.ino), Some(f));
 }
+
+/// A placement group that does not serve stopped the whole file system, also what would have given room back.
+#[test]
+fn only_what_makes_one_due_waits_when_too_many_are() {
+    let mut w = world();
+    let d = w.mkdir(1, ROOT, "d");
+    let f = w.make(1, d, "f");
+    w.make(1, d, "g");
+    let now = w.m.now.monotonic;
+    (2..1 << 17).for_each(|n| w.m.traces.mark((1 << 50) + n, now));
+    assert!(w.m.traces.is_full());
+    let unlinked = w.call(1, op::UNLINK, (d, "f"), (0, ""), Args::default());
+    assert_eq!(unlinked.result, 0);
+    let mode = SetAttr {
+        mask: setattr::MODE,
+        mode: 0o600,
+        ..SetAttr::default()
+    };
+    let set = w.call(1, op::SETATTR, (d, ""), (0, ""), Args::of_setattr(&mode));
+    assert_eq!((set.result, w.m.cached(f).unwrap().nlink), (0, 0));
+    let made = w.ask(1, op::MKDIR, (d, "sub"), (0, ""), Args::words(&[0o755]));
+    let moved = w.ask(1, op::RENAME, (d, "h"), (d, "g"), Args::default());
+    w.settle();
+    assert!(w.reply(1, made).is_none() && w.reply(1, moved).is_none());
+    // Those of real ones are written first.
+    w.tick(10);
+    w.tick(1);
+    for tid in [made, moved] {
+        assert_eq!(w.reply(1, tid).unwrap().result, 0);
+    }
+}

@@ -1,4 +1,4 @@
-//! `pg dump` and `pg ls`: all figures of placement groups, pools and OSDs.
+//! `pg dump`, `pg getmap` and `pg ls`: all figures of placement groups, pools and OSDs.
 
 use crate::commands::command::{Command, Outcome};
 use crate::commands::context::Context;
@@ -6,9 +6,11 @@ use crate::commands::views::pg_stats::{Figures, count};
 use crate::commands::views::pool_stats::{all_pools, pool_stat_json, pool_stats, statfs_json, sum_json};
 use crate::commands::views::show;
 use crate::format::{Align, Table, units};
+use denc::Encode;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use types::OsdId;
+use types::pgmap::PgMap;
 use types::pgstats::{ObjectStatSum, OsdStat, PgStat, PoolStat, StoreStatfs, pg_state};
 
 const NOTE: &str = "\n* NOTE: Omap statistics are gathered during deep scrub and may be inaccurate soon afterwards depending on utilization. See http://docs.ceph.com/en/latest/dev/placement-group/#omap-statistics for further details.\n";
@@ -221,6 +223,28 @@ pub fn dump(cmd: &Command, ctx: &Context<'_>) -> Outcome {
         Outcome::ok(dump_text(ctx, &figures, &parts))
     };
     out.saying(said)
+}
+
+/// The same figures as `ceph-dencoder` reads them.
+pub fn getmap(_: &Command, ctx: &Context<'_>) -> Outcome {
+    let figures = Figures::of(ctx);
+    let per_osd = figures.per_osd();
+    let of = |id: &OsdId, stat: &OsdStat| OsdStat {
+        num_pgs: per_osd.get(id).map_or(0, |(n, _)| *n),
+        ..stat.clone()
+    };
+    let map = PgMap {
+        version: ctx.stats.version,
+        stamp: ctx.now,
+        osds: ctx
+            .stats
+            .osds
+            .iter()
+            .map(|(id, r)| (*id, of(id, &r.stat)))
+            .collect(),
+        pgs: figures.pgs,
+    };
+    Outcome::ok(map.to_bytes()).saying(format!("got pgmap version {}", map.version))
 }
 
 fn dump_json(ctx: &Context<'_>, figures: &Figures, parts: &Parts<'_>) -> Value {

@@ -6,7 +6,7 @@
 use crate::commands::command::{Command, Outcome};
 use crate::commands::context::Context;
 use crate::commands::language::ids;
-use crate::commands::spec::{Spec, absent, spec};
+use crate::commands::spec::{Spec, spec};
 use crate::commands::views::pg_stats::Figures;
 use cluster::{Changes, Forced, PgProposal};
 use std::collections::{BTreeMap, BTreeSet};
@@ -67,12 +67,6 @@ pub const TABLE: &[Spec] = &[
         "let a placement group peer anew",
         repeer,
     ),
-    absent(
-        ("pg", "r"),
-        "pg getmap",
-        "not here: there is no such map; 'ceph pg dump' has the figures",
-    )
-    .by_manager(""),
 ];
 
 /// A command, taken apart.

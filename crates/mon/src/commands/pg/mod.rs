@@ -33,6 +33,7 @@ pub const TABLE: &[Spec] = &[
         dump::dump,
     )
     .by_manager(""),
+    spec(R, "pg getmap", "the PG map, binary", dump::getmap).by_manager(""),
     spec(R, "pg dump_pools_json", "figures of pools, as JSON", dump::dump).by_manager(""),
     spec(
         R,

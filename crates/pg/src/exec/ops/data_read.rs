@@ -1,5 +1,6 @@
 //! Reading data: READ, SPARSE_READ, MAPEXT, STAT, CMPEXT, ASSERT_VER (docs/protocol/ceph/04-osd.md, 9.1, 9.5).
 
+use crate::exec::cost::BLOCK;
 use crate::exec::gathered::Extent;
 use crate::exec::result::{Done, Fail, OpResult, done};
 use crate::exec::run::Exec;
@@ -16,8 +17,9 @@ const CMPEXT_MISMATCH: i32 = -4095;
 /// Up to so many bytes in all, holes are told by the byte: the store knows them by its block, and to look through much would cost
 /// every large read.
 const LOOKED_THROUGH_MAX: u64 = 16 << 10;
-/// So many zeros in a row are a hole. Fewer are data: readers that write random bytes by the block expect extents by the block,
-/// as the kernel's fscrypt does, and random bytes have no such row.
+/// So many zeros in a row, within a block, are a hole; in a block that is told in part, as the last of an object, any number.
+/// Fewer are data: readers that write random bytes by the block expect extents by the block, as the kernel's fscrypt does,
+/// and random bytes have no such row. A whole block of zeros is data, for somebody has written it.
 const HOLE_MIN: usize = 16;
 /// What has more parts between holes is told as it is stored.
 const PARTS_MAX: usize = 8;
@@ -34,7 +36,7 @@ fn by_the_byte(extents: &[Extent]) -> Option<Vec<Extent>> {
         if bytes.len() as u64 != e.len {
             return None;
         }
-        for part in parts(&bytes) {
+        for part in parts(e.offset, &bytes) {
             if out.len() == PARTS_MAX {
                 return None;
             }
@@ -48,26 +50,41 @@ fn by_the_byte(extents: &[Extent]) -> Option<Vec<Extent>> {
     Some(out)
 }
 
-/// The ranges between holes, in order.
-fn parts(bytes: &[u8]) -> impl Iterator<Item = Range<usize>> {
+/// The ranges between holes of bytes that lie at `offset` of an object.
+fn parts(offset: u64, bytes: &[u8]) -> Vec<Range<usize>> {
+    let mut out: Vec<Range<usize>> = Vec::new();
+    let mut push = |part: Range<usize>| match out.last_mut() {
+        Some(last) if last.end == part.start => last.end = part.end,
+        _ if part.is_empty() => {}
+        _ => out.push(part),
+    };
+    let mut at = 0;
+    while at < bytes.len() {
+        let left = BLOCK - (offset + at as u64) % BLOCK;
+        let block = at..bytes.len().min(at + left as usize);
+        at = block.end;
+        let whole = block.len() as u64 == BLOCK;
+        let mut data = block.start;
+        for hole in holes(&bytes[block.clone()]) {
+            if whole && !(HOLE_MIN..block.len()).contains(&hole.len()) {
+                continue;
+            }
+            push(data..block.start + hole.start);
+            data = block.start + hole.end;
+        }
+        push(data..block.end);
+    }
+    out
+}
+
+/// Rows of zeros.
+fn holes(bytes: &[u8]) -> impl Iterator<Item = Range<usize>> {
     let mut at = 0;
     std::iter::from_fn(move || {
-        let mut start = at;
-        loop {
-            let zeros = bytes[at..]
-                .iter()
-                .position(|b| *b == 0)
-                .map_or(bytes.len(), |n| at + n);
-            let end = bytes[zeros..].iter().position(|b| *b != 0);
-            let end = end.map_or(bytes.len(), |n| zeros + n);
-            at = end;
-            match end - zeros {
-                0 => return (start < end).then_some(start..end),
-                long if long >= HOLE_MIN && start < zeros => return Some(start..zeros),
-                long if long >= HOLE_MIN => start = end,
-                _ => {}
-            }
-        }
+        let start = at + bytes[at..].iter().position(|b| *b == 0)?;
+        let end = bytes[start..].iter().position(|b| *b != 0);
+        at = end.map_or(bytes.len(), |n| start + n);
+        Some(start..at)
     })
 }
 
@@ -169,8 +186,6 @@ impl Exec<'_> {
 mod tests {
     use super::*;
 
-    const HOLE: &[u8] = &[0; HOLE_MIN];
-
     #[test]
     fn holes_are_told_by_the_byte() {
         let check = |pieces: &[&[u8]], want: &[(u64, &[u8])]| {
@@ -187,21 +202,39 @@ mod tests {
             assert_eq!(found, want);
             assert!(parts.iter().all(|e| e.len == e.pieces.concat().len() as u64));
         };
-        check(&[HOLE, b"a", HOLE, b"b"], &[(116, b"a"), (133, b"b")]);
-        check(&[b"ab", HOLE, b"\0c", HOLE], &[(100, b"ab"), (119, b"c")]);
-        check(&[&HOLE[1..], b"\0\0\0"], &[]);
+        check(&[b"\0a\0b"], &[(101, b"a"), (103, b"b")]);
+        check(&[b"ab\0", b"\0c\0"], &[(100, b"ab"), (104, b"c")]);
         check(&[b"abc", b"d"], &[(100, b"abcd")]);
-        check(&[HOLE], &[]);
+        check(&[b"\0\0"], &[]);
         check(&[], &[]);
-        // Fewer zeros are data, wherever they are.
-        let few = &HOLE[1..];
-        let all = [few, b"a", few, b"b", few].concat();
-        check(&[few, b"a", few, b"b", few], &[(100, &all)]);
         let many = Extent {
             offset: 0,
-            len: 9 * (HOLE_MIN as u64 + 1),
-            pieces: vec![Bytes::from([b"a", HOLE].concat().repeat(9))],
+            len: 18,
+            pieces: vec![Bytes::from_static(b"a\0a\0a\0a\0a\0a\0a\0a\0a\0")],
         };
         assert_eq!(by_the_byte(&[many]), None);
+    }
+
+    #[test]
+    fn whole_blocks_are_told_by_long_rows() {
+        let block = BLOCK as usize;
+        let mut data = vec![0; 3 * block];
+        data[..100].fill(1);
+        data[2 * block + 50] = 1;
+        let found = parts(7 * BLOCK, &data);
+        assert_eq!(found, [0..100, block..2 * block, 2 * block + 50..2 * block + 51]);
+        // What is told of a block in part is no whole block, zeros or not.
+        assert_eq!(parts(7 * BLOCK + 1, &data[1..block]), [0..99]);
+        assert!(parts(1, &data[block + 1..2 * block]).is_empty());
+        // Few zeros are as good as data.
+        data[..block].fill(1);
+        (data[0], data[block - 1]) = (0, 0);
+        data[77..77 + HOLE_MIN - 1].fill(0);
+        assert_eq!(
+            parts(BLOCK, &data[..block]).as_slice(),
+            std::slice::from_ref(&(0..block))
+        );
+        data[77 + HOLE_MIN - 1] = 0;
+        assert_eq!(parts(BLOCK, &data[..block]), [0..77, 77 + HOLE_MIN..block]);
     }
 }
