@@ -15,6 +15,7 @@ import pytest
 
 from skeptest import boards
 from skeptest.cluster import unique
+from skeptest.mounts import make_volume, mounted
 from skeptest.run import end_group, popen, wait_until
 from skeptest.skep import Skep, free_port
 
@@ -28,7 +29,6 @@ ABSENT = {
     r'ceph_rgw_': 'no gateway runs here, and ours counts nothing under these names yet',
     r'ceph_data_sync_': 'zones of radosgw: gateways here have none',
     r'haproxy_': 'the proxy in front of gateways has an exporter of its own',
-    r'ceph_mds_(?!metadata)|ceph_objecter_': 'metadata servers do not count yet',
     r'ceph_bluefs_|ceph_bluestore_onode_': 'parts of BlueStore that this store does not have',
 }
 # An OSD is of one size: of these queries exactly one has it.
@@ -93,6 +93,7 @@ def watched(workdir, rules):
         skep.start()
         pool = skep.make_pool('rbd', name='disks')
         skep.ceph('osd', 'pool', 'set', pool, 'compression_mode', 'force')
+        make_volume(skep, 'files')
         skep.rbd('create', pool + '/one', '--size', '512M')
         bench = ('while :; do rbd bench --io-type readwrite --rw-mix-read 50 --io-size 64K --io-total 32M --io-threads 2 '
                  '--io-pattern rand --rbd-cache=false disks/one; sleep 0.2; done')
@@ -163,3 +164,22 @@ def test_every_figure_that_rules_ask_for_is_there(watched):
     asked -= {'ceph_health_detail', 'ceph_daemon'}
     assert len(asked) > 8
     wait_until(lambda: asked <= p.names(), 90, 1, 'the figures %s' % sorted(asked))
+
+
+def test_a_metadata_server_counts_what_clients_ask(watched, tmp_path):
+    p = watched.prometheus
+
+    def figure(name):
+        [value] = p.values('%s{ceph_daemon="mds.a"}' % name)
+        return value
+    before = {n: figure(n) for n in ('ceph_mds_server_handle_client_request', 'ceph_mds_inodes', 'ceph_objecter_op_w')}
+    with mounted(watched.skep, tmp_path / 'files', fs='files') as mount:
+        for n in range(30):
+            (mount / ('d%d' % n)).mkdir()
+        wait_until(lambda: figure('ceph_mds_server_handle_client_request') >= before['ceph_mds_server_handle_client_request'] + 30
+                   and figure('ceph_mds_inodes') >= before['ceph_mds_inodes'] + 30
+                   and figure('ceph_objecter_op_w') > before['ceph_objecter_op_w']
+                   and figure('ceph_mds_sessions_session_count') == 1, 60, 0.5, 'the figures to move')
+    assert {'name': 'files', 'fs_id': '1'}.items() <= p.query('ceph_fs_metadata')[0]['metric'].items()
+    [daemon] = p.query('ceph_mds_metadata')
+    assert daemon['metric']['ceph_daemon'] == 'mds.a' and daemon['metric']['rank'] == '0', daemon

@@ -30,7 +30,15 @@ const HEAD_BYTES: usize = 16 << 10;
 /// After an error of accepting, such as that of too many open files.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Loggers whose figures Ceph's boards look at.
-const LOGGERS: [&str; 3] = ["osd", "bluestore", "mon"];
+const LOGGERS: [&str; 7] = [
+    "osd",
+    "bluestore",
+    "mon",
+    "mds",
+    "mds_server",
+    "mds_sessions",
+    "objecter",
+];
 /// The monitor has them of all OSDs.
 const OF_CLUSTER: [&str; 3] = ["osd_numpg", "osd_stat_bytes", "osd_stat_bytes_used"];
 
