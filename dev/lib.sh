@@ -25,6 +25,8 @@ PACKAGES_LONG=(ceph-mon ceph-mgr ceph-osd librados-dev librbd-dev libcephfs-dev 
     systemd-container libvirt-daemon-system libvirt-clients libvirt-daemon-driver-storage-rbd libvirt-daemon-driver-qemu)
 # The tests of NFS and Samba gateways (tests/files/test_gateways.py) run where nfs-ganesha-ceph, libnfs-utils, rpcbind, samba-vfs-modules, samba and
 # smbclient are: not installed unasked either, for the same reason as below.
+# Prometheus, its node exporter and Ceph's Grafana boards and alert rules are fetched and unpacked by the tests that use them
+# (tests/lib/skeptest/boards.py), for the same reason.
 # The lab's tests of remote hosts start sshd processes of their own on loopback, where openssh-server is: it is not installed unasked, since
 # its package starts a daemon that listens to the world.
 PACKAGES_LAB=(fio openssh-client)

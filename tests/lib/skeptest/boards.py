@@ -5,6 +5,7 @@ SKEP_CACHE: installed they would start daemons that listen to the world.
 """
 import fcntl
 import json
+import os
 import pathlib
 import re
 import shutil
@@ -31,7 +32,11 @@ def unpacked(package):
             shutil.rmtree(part, ignore_errors=True)
             part.mkdir()
             # As root apt would fetch as a user who may not write here.
-            run(['apt-get', '-o', 'APT::Sandbox::User=root', 'download', package], timeout=FETCH_S, cwd=part)
+            fetch = ['apt-get', '-o', 'APT::Sandbox::User=root', 'download', package]
+            if run(fetch, timeout=FETCH_S, cwd=part, check=None).returncode:
+                # Its lists may be old.
+                run([*(['sudo', '-n'] if os.geteuid() else []), 'apt-get', 'update'], timeout=FETCH_S)
+                run(fetch, timeout=FETCH_S, cwd=part)
             [deb] = part.glob('*.deb')
             run(['dpkg-deb', '-x', deb, part / 'x'], timeout=60)
             (part / 'x').rename(path)
