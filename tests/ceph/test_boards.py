@@ -3,6 +3,7 @@
 Each query of each board must be one that Prometheus takes, and give at least one series while the cluster works; what cannot is
 named in ABSENT with its reason, and must not give one: the list is the truth both ways.
 """
+import json
 import math
 import os
 import pathlib
@@ -13,6 +14,7 @@ import subprocess
 import tempfile
 
 import pytest
+import yaml
 
 from skeptest import boards
 from skeptest.cluster import unique
@@ -189,3 +191,51 @@ def test_a_metadata_server_counts_what_clients_ask(watched, tmp_path):
     assert {'name': 'files', 'fs_id': '1'}.items() <= p.query('ceph_fs_metadata')[0]['metric'].items()
     [daemon] = p.query('ceph_mds_metadata')
     assert daemon['metric']['ceph_daemon'] == 'mds.a' and daemon['metric']['rank'] == '0', daemon
+
+
+# What each rule of ours is for: series, as promtool notes them, one value a minute.
+FIRING = {
+    'SkepNotScraped': {'up{job="ceph",instance="a"}': '0x20'},
+    'SkepHealthError': {'ceph_health_status': '2x20'},
+    'SkepMonitorDown': {'ceph_mon_quorum_status{ceph_daemon="mon.b"}': '0x20',
+                        'ceph_mon_metadata{ceph_daemon="mon.b",hostname="h"}': '1x20'},
+    'SkepOsdDown': {'ceph_osd_up{ceph_daemon="osd.1"}': '0x20', 'ceph_osd_metadata{ceph_daemon="osd.1",hostname="h"}': '1x20'},
+    'SkepOsdNearlyFull': {'ceph_osd_stat_bytes_used{ceph_daemon="osd.1"}': '81x20',
+                          'ceph_osd_stat_bytes{ceph_daemon="osd.1"}': '100x20'},
+    'SkepPoolFullInFourDays': {'ceph_pool_stored{pool_id="1"}': '0+10x120', 'ceph_pool_max_avail{pool_id="1"}': '50000x120',
+                               'ceph_pool_metadata{pool_id="1",name="disks"}': '1x120'},
+    'SkepDataUnavailable': {'ceph_pg_total{pool_id="1"}': '8x20', 'ceph_pg_active{pool_id="1"}': '7x20'},
+    'SkepObjectsUnfound': {'ceph_num_objects_unfound': '1x20'},
+    'SkepDataInconsistent': {'ceph_pg_inconsistent{pool_id="1"}': '1x20'},
+    'SkepSlowOps': {'ceph_daemon_health_metrics{type="SLOW_OPS",ceph_daemon="osd.1"}': '3x20'},
+}
+# The same figures of a cluster that is well.
+WELL = {
+    'up{job="ceph",instance="a"}': '1x120', 'ceph_health_status': '1x120', 'ceph_num_objects_unfound': '0x120',
+    'ceph_mon_quorum_status{ceph_daemon="mon.b"}': '1x120', 'ceph_mon_metadata{ceph_daemon="mon.b",hostname="h"}': '1x120',
+    'ceph_osd_up{ceph_daemon="osd.1"}': '1x120', 'ceph_osd_metadata{ceph_daemon="osd.1",hostname="h"}': '1x120',
+    'ceph_osd_stat_bytes_used{ceph_daemon="osd.1"}': '79x120', 'ceph_osd_stat_bytes{ceph_daemon="osd.1"}': '100x120',
+    'ceph_pool_stored{pool_id="1"}': '0+1x120', 'ceph_pool_max_avail{pool_id="1"}': '50000x120',
+    'ceph_pool_metadata{pool_id="1",name="disks"}': '1x120', 'ceph_pg_total{pool_id="1"}': '8x120',
+    'ceph_pg_active{pool_id="1"}': '8x120', 'ceph_pg_inconsistent{pool_id="1"}': '0x120',
+    'ceph_daemon_health_metrics{type="SLOW_OPS",ceph_daemon="osd.1"}': '0x120',
+}
+
+
+def test_each_rule_of_ours_fires_for_what_it_is_for_and_not_else(tmp_path):
+    rules = [r for g in yaml.safe_load(OWN_RULES.read_text())['groups'] for r in g['rules']]
+    assert {r['alert'] for r in rules} == set(FIRING)
+    assert all(r['annotations']['summary'] and r['annotations']['description'].endswith('.') for r in rules)
+
+    def judged(series, minute):
+        """The rules that fire then, as promtool counts those that were not expected."""
+        given = [{'series': name, 'values': values} for name, values in series.items()]
+        wanted = [{'eval_time': '%dm' % minute, 'alertname': r['alert'], 'exp_alerts': []} for r in rules]
+        path = tmp_path / 'test.yml'
+        path.write_text(json.dumps({'rule_files': [str(OWN_RULES)], 'evaluation_interval': '1m', 'tests': [
+            {'interval': '1m', 'input_series': given, 'alert_rule_test': wanted}]}))
+        said = boards.promtool('test', 'rules', path, check=None)
+        return set(re.findall(r'alertname: (\w+)', said.out + said.err))
+    for name, series in FIRING.items():
+        assert judged(series, 119 if name == 'SkepPoolFullInFourDays' else 15) == {name}
+    assert judged(WELL, 119) == set()
