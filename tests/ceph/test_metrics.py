@@ -26,7 +26,8 @@ ceph_pool_metadata ceph_pool_stored ceph_pool_stored_raw ceph_pool_max_avail cep
 ceph_pool_objects ceph_pool_quota_bytes ceph_pool_quota_objects ceph_pool_rd ceph_pool_wr ceph_pool_rd_bytes ceph_pool_wr_bytes
 ceph_pool_compress_bytes_used ceph_pool_compress_under_bytes
 ceph_pg_total ceph_pg_active ceph_pg_clean ceph_pg_degraded ceph_pg_undersized ceph_pg_peering ceph_pg_down ceph_pg_inconsistent
-ceph_num_objects_degraded ceph_num_objects_misplaced ceph_num_objects_unfound
+ceph_pool_avail_raw ceph_pool_objects_repaired ceph_pool_recovering_objects_per_sec ceph_pool_num_bytes_recovered
+ceph_healthcheck_slow_ops ceph_num_objects_degraded ceph_num_objects_misplaced ceph_num_objects_unfound
 ceph_cluster_total_bytes ceph_cluster_total_used_bytes ceph_cluster_total_used_raw_bytes ceph_mon_num_sessions
 ceph_rbd_read_ops ceph_rbd_write_ops ceph_rbd_read_bytes ceph_rbd_write_bytes
 ceph_rbd_read_latency_sum ceph_rbd_read_latency_count ceph_rbd_write_latency_sum ceph_rbd_write_latency_count
@@ -67,7 +68,8 @@ def test_a_scrape_has_what_boards_ask_for_and_says_the_truth(own):
     skep = own(options=['--metrics-port', port]).start()
     pool = skep.make_pool('rbd', name='images')
     skep.rbd('create', 'images/a "b"', '--size', '64M')
-    skep.rbd('bench', '--io-type', 'write', '--io-size', '64K', '--io-total', '4M', '--rbd-cache=false', 'images/a "b"')
+    # One at a time: librbd joins neighbours that are under way together, which are one operation then (63 were seen).
+    skep.rbd('bench', '--io-type', 'write', '--io-size', '64K', '--io-total', '4M', '--io-threads', '1', '--rbd-cache=false', 'images/a "b"')
     image = {'pool': pool, 'namespace': '', 'image': 'a "b"'}
 
     def written():
@@ -80,7 +82,9 @@ def test_a_scrape_has_what_boards_ask_for_and_says_the_truth(own):
     [value] = [v for labels, v in found['ceph_rbd_write_ops'] if labels == image]
     assert value == 64
     number = str(skep.pool_number(pool))
-    assert ({'pool_id': number, 'name': pool, 'type': 'replicated'}, 1.0) in found['ceph_pool_metadata']
+    facts = {'pool_id': number, 'name': pool, 'type': 'replicated', 'compression_mode': 'none',
+             'description': 'replica:%d' % skep.ceph_json('osd', 'pool', 'get', pool, 'size')['size']}
+    assert (facts, 1.0) in found['ceph_pool_metadata']
     assert ({'ceph_daemon': 'osd.0'}, 1.0) in found['ceph_osd_up'] and len(found['ceph_osd_up']) == 3
     assert sum(v for labels, v in found['ceph_osd_op_w_in_bytes'] if labels['ceph_daemon'].startswith('osd.')) >= 4 * MIB
     assert found['ceph_mon_quorum_status'] == [({'ceph_daemon': 'mon.a'}, 1.0)]
@@ -92,6 +96,12 @@ def test_a_scrape_has_what_boards_ask_for_and_says_the_truth(own):
     found = scrape(port)
     assert found['ceph_osd_flag_noout'] == [({}, 1.0)] and found['ceph_health_status'] == [({}, 1.0)]
     assert {labels['name'] for labels, _ in found['ceph_health_detail']} >= {'OSDMAP_FLAGS'} & set(checks)
+
+    lines = get(port, '/metrics?format=influx').splitlines()
+    assert {'ceph_osd_up,ceph_daemon=osd.%d value=1' % n for n in range(3)} <= set(lines)
+    written_now = [line for line in lines if line.startswith('ceph_rbd_write_ops,pool=%s,image=a\\ "b" value=' % pool)]
+    assert len(written_now) == 1 and float(written_now[0].rsplit('=', 1)[1]) >= 64, written_now
+    assert status_of(port, '/metrics?format=other') == 400
 
     assert (status_of(port, '/other'), status_of(port, data=b'x')) == (404, 405)
     # Who says nothing, or too much, holds up nobody.

@@ -180,12 +180,6 @@ pub fn file_system(path: &Path) -> io::Result<u64> {
     Ok(std::fs::metadata(path)?.dev())
 }
 
-/// Whether what lies at `path` (a block device, or on a file system of one) is on a disk that turns. None: the host does
-/// not say, as for a file system in memory or over the network.
-pub fn spins(path: &Path) -> Option<bool> {
-    crate::machine::device(path)?.spins
-}
-
 /// This machine's name.
 pub fn hostname() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()

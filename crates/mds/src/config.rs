@@ -23,6 +23,7 @@ pub struct Config {
     /// Our own client of the pools: an entity that may read and write them all.
     pub rados: client::Conf,
     pub net: net::Accounts,
+    pub meters: crate::meters::Meters,
     /// Rows kept in memory, in bytes.
     pub cache_bytes: usize,
 }

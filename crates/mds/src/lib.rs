@@ -12,6 +12,7 @@ pub mod journal;
 pub mod keeper;
 pub mod machine;
 pub mod membership;
+pub mod meters;
 pub mod place;
 pub mod row;
 pub mod serve;

@@ -6,9 +6,12 @@
 use crate::keeper::Keeper;
 use crate::machine::{Effect, Event, Machine, Now, Options};
 use crate::membership::{Assigned, Lost, MdsState, Membership, Presence};
+use crate::meters::Meters;
 use crate::{Config, Error};
 use client::Client;
 use io::task;
+use messages::fs::MClientRequest;
+use messages::mon::Body;
 use msgr::ServerConfig;
 use net::{ConnId, Connections, Listener, NetEvent};
 use std::collections::BTreeMap;
@@ -113,6 +116,7 @@ async fn standby<M: Membership + 'static>(
         events: events_tx,
         reports,
         rados: rados.clone(),
+        meters: c.meters.clone(),
         pools: BTreeMap::new(),
     };
     let reporting = task::spawn_local(report(membership.clone(), reported, shell.events.clone()));
@@ -244,6 +248,7 @@ struct Shell<M> {
     events: mpsc::UnboundedSender<Done>,
     reports: mpsc::UnboundedSender<MdsState>,
     rados: Client,
+    meters: Meters,
     pools: BTreeMap<i64, String>,
 }
 
@@ -290,6 +295,7 @@ impl<M: Membership + 'static> Shell<M> {
                     self.check_lease()?;
                     self.tell_pools(&mut machine);
                     self.apply(&mut machine, Event::Tick);
+                    self.measure(&machine);
                 }
                 Some(event) = net.recv() => {
                     self.check_lease()?;
@@ -351,14 +357,29 @@ impl<M: Membership + 'static> Shell<M> {
         }
     }
 
+    fn measure(&self, machine: &Machine) {
+        let m = &self.meters;
+        m.mds.inodes.set(machine.inodes_len() as u64);
+        m.sessions.session_count.set(machine.sessions_len() as u64);
+        let (reads, writes) = self.rados.submitted();
+        m.objecter.op_r.set(reads);
+        m.objecter.op_w.set(writes);
+    }
+
     fn heard(&self, machine: &mut Machine, event: NetEvent) {
         let event = match event {
             NetEvent::Opened { conn, peer } => Event::Opened { conn: conn.0, peer },
             NetEvent::Closed { conn } => Event::Closed { conn: conn.0 },
-            NetEvent::Message { conn, msg, .. } => Event::Message {
-                conn: conn.0,
-                message: msg,
-            },
+            NetEvent::Message { conn, msg, .. } => {
+                if msg.kind == MClientRequest::KIND {
+                    self.meters.mds.request.inc();
+                    self.meters.server.handle_client_request.inc();
+                }
+                Event::Message {
+                    conn: conn.0,
+                    message: msg,
+                }
+            }
             NetEvent::Drained => return,
         };
         self.apply(machine, event);

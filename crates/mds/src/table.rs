@@ -44,6 +44,7 @@ pub struct Table {
     dirs: BTreeMap<u64, Dir>,
     dirty: BTreeSet<(u64, Key)>,
     bytes: usize,
+    inodes: usize,
     hand: Option<Key>,
 }
 
@@ -52,6 +53,10 @@ const CELL_BYTES: usize = 120;
 
 fn cost(row: &Option<Row>) -> usize {
     CELL_BYTES + row.as_ref().map_or(0, Row::cost)
+}
+
+fn inodes(row: &Option<Row>) -> usize {
+    usize::from(matches!(row, Some(Row::Inode(_))))
 }
 
 impl Table {
@@ -76,6 +81,7 @@ impl Table {
             return;
         }
         self.bytes += cost(&row);
+        self.inodes += inodes(&row);
         let cell = Cell {
             row,
             tx: 0,
@@ -88,9 +94,11 @@ impl Table {
     /// What a transaction leaves.
     pub fn put(&mut self, tx: u64, key: Key, row: Option<Row>) {
         self.bytes += cost(&row);
+        self.inodes += inodes(&row);
         let dirty = match self.cells.get(&key) {
             Some(old) => {
                 self.bytes -= cost(&old.row);
+                self.inodes -= inodes(&old.row);
                 if old.dirty == 0 { tx } else { old.dirty }
             }
             None => tx,
@@ -118,6 +126,11 @@ impl Table {
 
     pub fn count(&self) -> usize {
         self.cells.len()
+    }
+
+    /// Rows in memory that are inodes.
+    pub fn inodes(&self) -> usize {
+        self.inodes
     }
 
     pub fn dirty_len(&self) -> usize {
@@ -298,6 +311,7 @@ impl Table {
     fn forget(&mut self, key: &Key) {
         if let Some(cell) = self.cells.remove(key) {
             self.bytes -= cost(&cell.row);
+            self.inodes -= inodes(&cell.row);
         }
         if let Key::Dentry { dir, .. } = key
             && let Some(d) = self.dirs.get_mut(dir)

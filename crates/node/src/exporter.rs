@@ -1,11 +1,12 @@
 //! `/metrics` over HTTP: the cluster's figures from this process' monitor, and what the daemons of this process count, in
-//! Prometheus' text format.
+//! Prometheus' text format, or asked by `?format=influx` as line protocol.
 //!
 //! It listens on the loopback address alone: whoever shall see it from elsewhere puts a proxy before it. Only GET of `/metrics`
 //! and `/` is answered.
 //!
 //! Bounds: [`CONNECTIONS_MAX`] connections, each for one request, [`REQUEST_MAX`] long and with a head of [`HEAD_BYTES`].
 
+use crate::influx;
 use crate::role::{MonitorAccess, Registries};
 use bytes::Bytes;
 use http_body_util::Full;
@@ -29,7 +30,15 @@ const HEAD_BYTES: usize = 16 << 10;
 /// After an error of accepting, such as that of too many open files.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Loggers whose figures Ceph's boards look at.
-const LOGGERS: [&str; 3] = ["osd", "bluestore", "mon"];
+const LOGGERS: [&str; 7] = [
+    "osd",
+    "bluestore",
+    "mon",
+    "mds",
+    "mds_server",
+    "mds_sessions",
+    "objecter",
+];
 /// The monitor has them of all OSDs.
 const OF_CLUSTER: [&str; 3] = ["osd_numpg", "osd_stat_bytes", "osd_stat_bytes_used"];
 
@@ -91,7 +100,12 @@ async fn answer<B>(request: &Request<B>, access: &MonitorAccess, of: &Registries
             match asked.filter(|a| a.code == 0) {
                 Some(a) => {
                     let cluster = String::from_utf8_lossy(&a.data).into_owned();
-                    page(StatusCode::OK, cluster + &counted(of))
+                    let figures = cluster + &counted(of);
+                    match request.uri().query() {
+                        Some("format=influx") => page(StatusCode::OK, influx::lines(&figures)),
+                        None => page(StatusCode::OK, figures),
+                        Some(_) => page(StatusCode::BAD_REQUEST, "only format=influx is known\n".into()),
+                    }
                 }
                 None => page(
                     StatusCode::SERVICE_UNAVAILABLE,

@@ -9,6 +9,7 @@ mod copies;
 mod datadir;
 mod error;
 mod exporter;
+mod influx;
 mod kinds;
 mod mds;
 mod monitor;

@@ -8,6 +8,7 @@ use cluster::files::MdsDaemon;
 use io::group::Group;
 use io::task;
 use mds::membership::{Assigned, Lost, MdsState, Membership, Presence, Settings};
+use mds::meters::Meters;
 use metastore::ClusterHandle;
 use metastore::lease::{Lease, LeaseTimes};
 use msgr::{ModeSwitch, Modes};
@@ -35,7 +36,8 @@ const AGAIN_AFTER: Duration = Duration::from_millis(500);
 /// Gids that JSON readers take as they are.
 const GID_MASK: u64 = (1 << 52) - 1;
 
-type Recipe = Arc<dyn Fn(Option<CryptoKey>) -> mds::Config + Send + Sync>;
+/// With its key, and how many others there are of the process.
+type Recipe = Arc<dyn Fn(Option<CryptoKey>, usize) -> mds::Config + Send + Sync>;
 
 /// Who the metadata servers of this process are to the cluster.
 #[derive(Clone)]
@@ -83,10 +85,16 @@ pub(crate) fn roles(plan: &Plan<'_>) -> Result<Vec<Box<dyn Role>>, Error> {
         auth: settings.auth,
     };
     let entity = identity.name.clone();
-    let recipe = move |key| {
+    let registries = plan.registries.clone();
+    let recipe = move |key, index| {
         let state = cluster.state();
+        let name = match index {
+            0 => short.clone(),
+            n => format!("{short}.{}", n + 1),
+        };
         mds::Config {
-            name: short.clone(),
+            meters: Meters::new(&registries.of(&format!("mds.{name}"))),
+            name,
             bind: SocketAddr::new(settings.bind, 0),
             nonce: platform.random.u32().max(1),
             hostname: platform.hostname.clone(),
@@ -229,10 +237,7 @@ impl Daemons {
             while !*stop.borrow() {
                 let served = match identity.key(&cluster, &platform).await {
                     Ok(key) => {
-                        let mut config = recipe(key);
-                        if index > 0 {
-                            config.name = format!("{}.{}", config.name, index + 1);
-                        }
+                        let config = recipe(key, index);
                         let (up, _) = oneshot::channel();
                         let gid = platform.random.u64() & GID_MASK;
                         let place =

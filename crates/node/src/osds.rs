@@ -345,11 +345,13 @@ fn recipe(
     };
     // As Ceph names them; an operator may change it.
     let device = store::device_of(&path).unwrap_or_else(|| path.clone());
-    let device_class = match io::files::spins(&device) {
+    let disk = io::machine::device(&device);
+    let device_class = match disk.as_ref().and_then(|d| d.spins) {
         Some(true) => "hdd",
         Some(false) => "ssd",
         None => "",
     };
+    let disk = disk.map_or_else(String::new, |d| d.name);
     let registry = plan.registries.of(&format!("osd.{id}"));
     let connections_max = platform.connections_max(settings);
     let spare = settings.spare && store::device_of(&path).is_none();
@@ -376,6 +378,7 @@ fn recipe(
         hostname: platform.hostname.clone(),
         connections_max,
         device_class: device_class.to_string(),
+        disk: disk.clone(),
         nonce: platform.random.u32(),
         disk_share,
         spare,

@@ -63,6 +63,8 @@ pub struct Config {
     pub hostname: String,
     /// The class that it gets when it is made: hdd, ssd, or empty for none.
     pub device_class: String,
+    /// The disk that it lies on, as the kernel calls it; empty where there is none of this machine.
+    pub disk: String,
     pub nonce: u32,
     /// OSDs that share the free space of its file system: each reports its part of it.
     pub disk_share: u32,
@@ -483,6 +485,9 @@ fn boot(
         ("front_addr".to_string(), addrs.to_string()),
         ("back_addr".to_string(), cluster_addrs.to_string()),
     ]);
+    if !c.disk.is_empty() {
+        metadata.insert("devices".to_string(), c.disk.clone());
+    }
     let versions = types::release::VERSION_FACTS;
     metadata.extend(versions.map(|(k, v)| (k.to_string(), v.to_string())));
     OsdBoot {

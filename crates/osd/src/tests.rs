@@ -467,6 +467,7 @@ async fn start_osd(rig: &Rig, id: i32, dir: &str) -> Loop {
         hung_disk: Config::HUNG_DISK,
         connections_max: net::CONNECTIONS_MAX,
         device_class: String::new(),
+        disk: String::new(),
     };
     let (ready, up) = oneshot::channel();
     let (stop, stopping) = watch::channel(false);

@@ -292,6 +292,7 @@ impl Cluster {
             lease: osd::Config::LEASE,
             hung_disk: osd::Config::HUNG_DISK,
             device_class: String::new(),
+            disk: String::new(),
         };
         let (ready, _up) = oneshot::channel();
         osd::serve(config, ready, stop).await.map_err(|e| e.to_string())

@@ -97,6 +97,7 @@ impl IoCtx {
 
     async fn submit_at(&self, place: Place, operation: Operation, snap: u64) -> Result<Outcome> {
         let room = self.client.room(operation.cost()).await?;
+        self.client.count(&operation);
         let request = Request {
             place,
             operation,

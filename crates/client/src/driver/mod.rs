@@ -23,7 +23,7 @@ use crate::conf::Conf;
 use crate::core::command::{Command as DaemonCommand, Target};
 use crate::core::mon::{Credentials, Question};
 use crate::core::{Answer, Event, OpId, WatchId};
-use crate::core::{mon, watch::WatchEvent};
+use crate::core::{mon, op::Operation, watch::WatchEvent};
 use crate::{Error, Result};
 use auth::{CephxClient, NoneClient};
 use bytes::Bytes;
@@ -106,6 +106,8 @@ struct Inner {
     controls: Arc<Semaphore>,
     questions: Arc<Semaphore>,
     last_id: AtomicU64,
+    /// Operations that read, and that write.
+    submitted: [AtomicU64; 2],
     op_timeout: Option<Duration>,
     mon_timeout: Option<Duration>,
     nonce: u32,
@@ -171,6 +173,7 @@ impl Client {
                 controls: Arc::new(Semaphore::new(CONTROLS_MAX)),
                 questions: Arc::new(Semaphore::new(QUESTIONS_MAX)),
                 last_id: AtomicU64::new(0),
+                submitted: Default::default(),
                 op_timeout: conf.op_timeout,
                 mon_timeout: conf.mon_timeout,
                 nonce,
@@ -205,6 +208,17 @@ impl Client {
     /// With which all our addresses are told apart from those of other instances: what a blocklist names.
     pub fn nonce(&self) -> u32 {
         self.inner.nonce
+    }
+
+    /// Operations on objects that were submitted: those that only read, and those that write.
+    pub fn submitted(&self) -> (u64, u64) {
+        let [reads, writes] = &self.inner.submitted;
+        (reads.load(Ordering::Relaxed), writes.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn count(&self, operation: &Operation) {
+        let which = usize::from(operation.writes());
+        self.inner.submitted[which].fetch_add(1, Ordering::Relaxed);
     }
 
     /// The present OSD map.

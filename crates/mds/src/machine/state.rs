@@ -177,6 +177,11 @@ impl Machine {
         self.state
     }
 
+    /// Inodes in memory.
+    pub fn inodes_len(&self) -> usize {
+        self.table.inodes()
+    }
+
     pub fn sessions_len(&self) -> usize {
         self.sessions.len()
     }

@@ -35,7 +35,7 @@ pub(super) struct PoolUse {
     pub(super) compressed_used: u64,
     pub(super) compressed_original: u64,
     /// Raw bytes free for it, over all copies.
-    avail_raw: f64,
+    pub(super) avail_raw: f64,
     copies: u64,
 }
 
@@ -68,6 +68,11 @@ impl PoolUse {
 
     pub(super) fn used(&self) -> u64 {
         self.used_data + self.used_omap
+    }
+
+    /// What clients see, times the copies.
+    pub(super) fn stored_raw(&self) -> u64 {
+        self.stored() * self.copies
     }
 
     pub(super) fn max_avail(&self) -> u64 {
@@ -192,7 +197,7 @@ fn detailed(p: &PgPool, u: &PoolUse) -> Value {
         "wr_bytes": count(u.sum.num_wr_kb) * 1024,
         "compress_bytes_used": u.compressed_used,
         "compress_under_bytes": u.compressed_original,
-        "stored_raw": u.stored() * u.copies,
+        "stored_raw": u.stored_raw(),
         "avail_raw": u.avail_raw as u64,
     })
 }

@@ -8,14 +8,16 @@ use crate::commands::cluster::df::PoolUse;
 use crate::commands::command::{Command, Outcome};
 use crate::commands::context::Context;
 use crate::commands::spec::{Spec, spec};
-use crate::commands::views::daemons::{mgr_versions, mon_facts, osd_facts, value_of};
+use crate::commands::views::daemons::{mds_facts, mgr_versions, mon_facts, osd_facts, value_of};
 use crate::commands::views::monmap;
 use crate::commands::views::pg_stats::{Figures, count};
+use cluster::RecoveryRates;
 use std::collections::BTreeMap;
 use std::fmt::Display;
-use types::osdmap::map_flag;
+use types::EntityAddrVec;
+use types::osdmap::{OsdSlot, map_flag};
 use types::pgstats::{PgStat, pg_state};
-use types::release;
+use types::pool::PoolOption;
 
 /// One family of figures: its lines, below its type.
 #[derive(Default)]
@@ -82,6 +84,8 @@ fn metrics(_: &Command, ctx: &Context<'_>) -> Outcome {
     let mut page = Page::default();
     health(&mut page, ctx, &figures);
     monitors(&mut page, ctx);
+    managers(&mut page, ctx);
+    file_systems(&mut page, ctx);
     osds(&mut page, ctx);
     pools(&mut page, ctx, &figures);
     pgs(&mut page, &figures);
@@ -114,21 +118,76 @@ fn monitors(page: &mut Page, ctx: &Context<'_>) {
         let labels = [
             ("ceph_daemon", daemon.as_str()),
             ("hostname", &value_of(&facts, "hostname")),
-            ("public_addr", &info.addrs.first().to_string()),
+            ("public_addr", &host_of(&info.addrs)),
             ("rank", &rank.to_string()),
             ("ceph_version", &value_of(&facts, "ceph_version")),
         ];
         page.gauge("mon_metadata", &labels, 1);
     }
+}
+
+/// The machine alone, as Ceph's labels of monitors and OSDs have it.
+fn host_of(addrs: &EntityAddrVec) -> String {
+    let sock = addrs.first().sock;
+    sock.map(|s| s.ip().to_string()).unwrap_or_default()
+}
+
+/// The active one has 1, others 0.
+fn managers(page: &mut Page, ctx: &Context<'_>) {
     let m = &ctx.state.mgrmap;
-    if m.available {
-        let daemon = format!("mgr.{}", m.active_name);
-        page.gauge("mgr_status", &[("ceph_daemon", &daemon)], 1);
-        let version = mgr_versions(ctx).into_iter().next();
-        let version = version.unwrap_or_else(|| release::VERSION_TEXT.to_string());
-        let labels = [("ceph_daemon", daemon.as_str()), ("ceph_version", &version)];
+    let active = m.available.then_some(&m.active_name).into_iter();
+    let standbys = m.standbys.values().map(|s| &s.name);
+    for (name, version) in active.chain(standbys).zip(mgr_versions(ctx)) {
+        let daemon = format!("mgr.{name}");
+        let is_active = u8::from(m.available && *name == m.active_name);
+        page.gauge("mgr_status", &[("ceph_daemon", &daemon)], is_active);
+        let labels = [
+            ("ceph_daemon", daemon.as_str()),
+            ("hostname", &mgr_host(ctx, name)),
+            ("ceph_version", &version),
+        ];
         page.gauge("mgr_metadata", &labels, 1);
     }
+}
+
+/// A manager is in the process of a monitor.
+fn mgr_host(ctx: &Context<'_>, mgr: &str) -> String {
+    if mgr == ctx.mon.mgr_name {
+        return ctx.mon.hostname.clone();
+    }
+    let mon = ctx.stats.mons.values().find(|m| m.mgr_name == mgr);
+    mon.map(|m| value_of(&mon_facts(ctx, &m.name), "hostname"))
+        .unwrap_or_default()
+}
+
+fn file_systems(page: &mut Page, ctx: &Context<'_>) {
+    for fs in &ctx.state.fsmap.filesystems {
+        let id = fs.fscid.to_string();
+        let data: Vec<String> = fs.mds_map.data_pools.iter().map(|p| p.to_string()).collect();
+        let labels = [
+            ("data_pools", data.join(",")),
+            ("fs_id", id.clone()),
+            ("metadata_pool", fs.mds_map.metadata_pool.to_string()),
+            ("name", fs.mds_map.fs_name.clone()),
+        ];
+        page.gauge("fs_metadata", &borrowed(&labels), 1);
+        for info in fs.mds_map.mds_info.values() {
+            let facts = mds_facts(ctx, info);
+            let labels = [
+                ("ceph_daemon", format!("mds.{}", info.name)),
+                ("fs_id", id.clone()),
+                ("hostname", value_of(&facts, "hostname")),
+                ("public_addr", info.addrs.first().place_and_nonce()),
+                ("rank", info.rank.to_string()),
+                ("ceph_version", value_of(&facts, "ceph_version")),
+            ];
+            page.gauge("mds_metadata", &borrowed(&labels), 1);
+        }
+    }
+}
+
+fn borrowed<'a>(labels: &'a [(&'static str, String)]) -> Vec<(&'a str, &'a str)> {
+    labels.iter().map(|(k, v)| (*k, v.as_str())).collect()
 }
 
 fn osds(page: &mut Page, ctx: &Context<'_>) {
@@ -147,13 +206,14 @@ fn osds(page: &mut Page, ctx: &Context<'_>) {
     for (name, flag) in flags {
         page.gauge(&format!("osd_flag_{name}"), &[], u8::from(map.flags & flag != 0));
     }
+    let mut disks = Disks::new();
     for id in map.osd_ids() {
         let daemon = format!("osd.{id}");
         let labels = [("ceph_daemon", daemon.as_str())];
         page.gauge("osd_up", &labels, u8::from(map.is_up(id)));
         page.gauge("osd_in", &labels, u8::from(map.is_in(id)));
         page.gauge("osd_weight", &labels, f64::from(map.weight(id)) / 65_536.0);
-        metadata(page, ctx, id, &daemon);
+        metadata(page, ctx, id, &daemon, &mut disks);
         let Some(report) = ctx.stats.osds.get(&id) else {
             continue;
         };
@@ -168,36 +228,64 @@ fn osds(page: &mut Page, ctx: &Context<'_>) {
         let slow = [("type", "SLOW_OPS"), ("ceph_daemon", daemon.as_str())];
         page.gauge("daemon_health_metrics", &slow, stat.slow_ops_count);
     }
+    shared_disks(page, disks);
+    let slow = ctx.stats.osds.values().map(|r| u64::from(r.stat.slow_ops_count));
+    page.gauge("healthcheck_slow_ops", &[], slow.sum::<u64>());
 }
 
-fn metadata(page: &mut Page, ctx: &Context<'_>, id: types::OsdId, daemon: &str) {
+/// OSDs by the path of the disk that they lie on, and its machine.
+type Disks = BTreeMap<(String, String), Vec<String>>;
+
+/// One line for each disk, as boards join it with what a machine says of its disks.
+fn shared_disks(page: &mut Page, disks: Disks) {
+    for ((path, host), osds) in disks {
+        let osds = osds.join("+");
+        let labels = [
+            ("ceph_daemon", osds.as_str()),
+            ("device", &path),
+            ("instance", &host),
+        ];
+        page.gauge("disk_occupation_human", &labels, 1);
+    }
+}
+
+fn metadata(page: &mut Page, ctx: &Context<'_>, id: types::OsdId, daemon: &str, disks: &mut Disks) {
     let facts = osd_facts(ctx, id);
     let fact = |name: &str| match facts.get(name).and_then(|v| v.as_str()) {
         Some(text) => text.to_string(),
         None => String::new(),
     };
     let class = ctx.map().crush.class_name_of(id).unwrap_or_default();
+    let host = ctx.osd_host(id);
+    let at = |addrs: fn(&OsdSlot) -> &EntityAddrVec| ctx.map().osd(id).map(|o| host_of(addrs(o)));
     let labels = [
+        ("back_iface", fact("back_iface")),
         ("ceph_daemon", daemon.to_string()),
-        ("ceph_version", fact("ceph_version")),
-        ("cluster_addr", fact("back_addr")),
+        ("cluster_addr", at(|o| &o.cluster_addrs).unwrap_or_default()),
         ("device_class", class.to_string()),
-        ("hostname", ctx.osd_host(id)),
+        ("front_iface", fact("front_iface")),
+        ("hostname", host.clone()),
         ("objectstore", fact("osd_objectstore")),
-        ("public_addr", fact("front_addr")),
+        ("public_addr", at(|o| &o.client_addrs).unwrap_or_default()),
+        ("ceph_version", fact("ceph_version")),
     ];
-    let labels: Vec<(&str, &str)> = labels.iter().map(|(k, v)| (*k, v.as_str())).collect();
-    page.gauge("osd_metadata", &labels, 1);
-    // Where OSDs say on which devices they are.
-    for device in fact("devices").split(',').filter(|d| !d.is_empty()) {
-        let host = ctx.osd_host(id);
+    page.gauge("osd_metadata", &borrowed(&labels), 1);
+    // The disks that it says it lies on.
+    let devices = fact("devices");
+    for device in devices.split(',').filter(|d| !d.is_empty()) {
         let path = format!("/dev/{device}");
         let labels = [
             ("ceph_daemon", daemon),
             ("device", path.as_str()),
+            ("db_device", ""),
+            ("wal_device", ""),
             ("instance", &host),
+            ("devices", &devices),
+            ("device_ids", ""),
         ];
         page.gauge("disk_occupation", &labels, 1);
+        let on_it = disks.entry((path, host.clone())).or_default();
+        on_it.push(daemon.to_string());
     }
 }
 
@@ -206,18 +294,25 @@ fn pools(page: &mut Page, ctx: &Context<'_>, figures: &Figures) {
         let number = id.to_string();
         let name = ctx.map().pool_name(*id).unwrap_or_default();
         let labels = [("pool_id", number.as_str())];
+        let compression = match pool.opts.get("compression_mode") {
+            Some(PoolOption::Str(mode)) => mode,
+            _ => "none",
+        };
         let facts = [
             ("pool_id", number.as_str()),
             ("name", name),
             ("type", "replicated"),
+            ("description", &format!("replica:{}", pool.size)),
+            ("compression_mode", compression),
         ];
         page.gauge("pool_metadata", &facts, 1);
         let u = PoolUse::of(ctx, figures, *id, pool);
         let s = &u.sum;
         page.gauge("pool_stored", &labels, u.stored());
-        page.gauge("pool_stored_raw", &labels, u.used());
+        page.gauge("pool_stored_raw", &labels, u.stored_raw());
         page.gauge("pool_bytes_used", &labels, u.used());
         page.gauge("pool_max_avail", &labels, u.max_avail());
+        page.gauge("pool_avail_raw", &labels, u.avail_raw as u64);
         page.gauge("pool_percent_used", &labels, u.ratio());
         page.gauge("pool_compress_bytes_used", &labels, u.compressed_used);
         page.gauge("pool_compress_under_bytes", &labels, u.compressed_original);
@@ -228,6 +323,23 @@ fn pools(page: &mut Page, ctx: &Context<'_>, figures: &Figures) {
         page.counter("pool_rd_bytes", &labels, count(s.num_rd_kb) * 1024);
         page.counter("pool_wr", &labels, count(s.num_wr));
         page.counter("pool_wr_bytes", &labels, count(s.num_wr_kb) * 1024);
+        // Ceph spells this label otherwise.
+        let repaired = [("poolid", number.as_str())];
+        page.counter("pool_objects_repaired", &repaired, count(s.num_objects_repaired));
+        healing(page, &ctx.stats.recovery_rates(Some(*id)), &labels);
+    }
+}
+
+fn healing(page: &mut Page, rates: &RecoveryRates, labels: Labels<'_>) {
+    let rows = [
+        ("recovering_objects_per_sec", rates.objects),
+        ("recovering_bytes_per_sec", rates.bytes),
+        ("recovering_keys_per_sec", rates.keys),
+        ("num_objects_recovered", rates.objects_done),
+        ("num_bytes_recovered", rates.bytes_done),
+    ];
+    for (name, n) in rows {
+        page.gauge(&format!("pool_{name}"), labels, n);
     }
 }
 
