@@ -1,9 +1,15 @@
 """What clients may do to a gateway: it answers or hangs up, keeps its memory, and goes on."""
+import base64
 import hashlib
 import socket
+import zlib
 
 from skeptest.cluster import unique
 from skeptest.s3 import Gateway, refused
+
+from botocore.auth import SigV4Auth                                             # as skeptest.s3 finds it
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
 
 MIB = 1 << 20
 
@@ -33,7 +39,8 @@ def test_what_is_no_request(gateway, s3, bucket):
 
 
 def test_lists_that_are_too_long(gateway, s3, bucket):
-    keys = [{'Key': 'x%d' % n} for n in range(1001)]
+    s3.put_object(Bucket=bucket, Key='x', Body=b'')
+    keys = [{'Key': 'x'}] * 1001
     refused('MalformedXML', s3.delete_objects, Bucket=bucket, Delete={'Objects': keys})
     url = s3.generate_presigned_url('delete_objects', Params={'Bucket': bucket, 'Delete': {'Objects': keys[:1]}},
                                     HttpMethod='POST')
@@ -41,7 +48,89 @@ def test_lists_that_are_too_long(gateway, s3, bucket):
     head = 'POST %s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nContent-Length: %d\r\n\r\n' % (path, gateway.port, 20 * MIB)
     answer = said(gateway, head.encode() + b'<Delete>' + b'<Object><Key>x</Key></Object>' * 300000)
     assert answer == b'' or answer.startswith(b'HTTP/1.1 4'), answer
-    assert s3.list_objects_v2(Bucket=bucket)['KeyCount'] == 0
+    assert s3.list_objects_v2(Bucket=bucket)['KeyCount'] == 1, 'nothing was deleted'
+
+
+def test_forms_are_refused_before_they_are_read(cluster, user, workdir):
+    """A file of a form by nobody: answered at once, and never taken into memory."""
+    own = Gateway(cluster, workdir / (unique('own') + '.log')).start()
+    try:
+        bucket = unique('bucket')
+        own.client(user).create_bucket(Bucket=bucket)
+        field = b'--x\r\nContent-Disposition: form-data; name="key"\r\n\r\nk\r\n'
+        file = b'--x\r\nContent-Disposition: form-data; name="file"; filename="f"\r\n\r\n'
+        head = 'POST /%s HTTP/1.1\r\nHost: x\r\nContent-Type: Multipart/Form-Data; boundary=x\r\nContent-Length: %d\r\n\r\n'
+        small = field + file + b'data\r\n--x--\r\n'
+        answer = said(own, (head % (bucket, len(small))).encode() + small)
+        assert answer.startswith(b'HTTP/1.1 501') and b'POST forms' in answer, answer
+        before = hwm_mib(own)
+        with socket.create_connection(('127.0.0.1', own.port), 60) as c:
+            try:
+                c.sendall((head % (bucket, 1 << 30)).encode() + field + file)
+                for _ in range(96):
+                    c.sendall(bytes(MIB))
+            except (ConnectionResetError, BrokenPipeError):
+                pass
+        assert own.client(user).list_objects_v2(Bucket=bucket)['KeyCount'] == 0
+        assert hwm_mib(own) < before + 48, (before, hwm_mib(own))
+        assert own.stop() == 0
+    finally:
+        own.kill()
+
+
+def chunked_head(gateway, user, bucket, decoded, length, signed=False):
+    """The head of a PUT of a body in chunks, with a checksum to follow where they are not signed; and its signature."""
+    headers = {'Host': '127.0.0.1:%d' % gateway.port, 'x-amz-decoded-content-length': str(decoded)}
+    headers['x-amz-content-sha256'] = 'STREAMING-AWS4-HMAC-SHA256-PAYLOAD' if signed else 'STREAMING-UNSIGNED-PAYLOAD-TRAILER'
+    if not signed:
+        headers['x-amz-trailer'] = 'x-amz-checksum-crc32'
+    request = AWSRequest(method='PUT', url='%s/%s/k' % (gateway.url, bucket), headers=headers)
+    SigV4Auth(Credentials(user.access, user.secret), 's3', 'us-east-1').add_auth(request)
+    lines = ['PUT /%s/k HTTP/1.1' % bucket, *('%s: %s' % h for h in request.headers.items()), 'Content-Length: %d' % length]
+    return '\r\n'.join(lines + ['', '']).encode()
+
+
+def test_a_body_in_chunks_that_is_cut_at_a_border(gateway, s3, user, bucket):
+    """What came is well formed, and less than was announced."""
+    chunk, end = b'5\r\nhello\r\n', b'0\r\nx-amz-checksum-crc32:NhCmhg==\r\n\r\n'
+    for decoded, body in ((10, chunk), (10, chunk + end), (5, chunk), (5, chunk + b'0\r\n\r\n'), (4, chunk + end)):
+        answer = said(gateway, chunked_head(gateway, user, bucket, decoded, len(body)) + body)
+        assert answer.startswith(b'HTTP/1.1 400') and b'IncompleteBody' in answer, (decoded, body, answer)
+    refused('NoSuchKey', s3.get_object, Bucket=bucket, Key='k')
+    answer = said(gateway, chunked_head(gateway, user, bucket, 5, len(chunk + end)) + chunk + end)
+    assert answer.startswith(b'HTTP/1.1 200'), answer
+    assert s3.get_object(Bucket=bucket, Key='k')['Body'].read() == b'hello'
+
+
+def test_a_chunk_is_never_held_whole(cluster, user, workdir):
+    """96 MiB as one chunk, as clients send them that know the length; one that is signed cannot be looked at in pieces."""
+    own = Gateway(cluster, workdir / (unique('own') + '.log')).start()
+    try:
+        s3, bucket, size = own.client(user), unique('bucket'), 96 * MIB
+        s3.create_bucket(Bucket=bucket)
+        s3.put_object(Bucket=bucket, Key='small', Body=b'x')
+        before = hwm_mib(own)
+        crc = 0
+        for _ in range(96):
+            crc = zlib.crc32(bytes(MIB), crc)
+        begin = b'%x\r\n' % size
+        end = b'\r\n0\r\nx-amz-checksum-crc32:%s\r\n\r\n' % base64.b64encode(crc.to_bytes(4, 'big'))
+        with socket.create_connection(('127.0.0.1', own.port), 60) as c:
+            c.sendall(chunked_head(own, user, bucket, size, len(begin) + size + len(end)) + begin)
+            for _ in range(96):
+                c.sendall(bytes(MIB))
+            c.sendall(end)
+            answer = c.recv(65536)
+        assert answer.startswith(b'HTTP/1.1 200'), answer
+        assert s3.head_object(Bucket=bucket, Key='k')['ContentLength'] == size
+        assert hwm_mib(own) < before + 64, (before, hwm_mib(own))
+        begin = b'%x;chunk-signature=%s\r\n' % (size, b'0' * 64)
+        answer = said(own, chunked_head(own, user, bucket, size, len(begin) + size, signed=True) + begin + bytes(32 * MIB))
+        assert answer == b'' or answer.startswith(b'HTTP/1.1 4'), answer
+        assert hwm_mib(own) < before + 64, (before, hwm_mib(own))
+        assert own.stop() == 0
+    finally:
+        own.kill()
 
 
 class Zeros:

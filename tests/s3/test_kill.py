@@ -1,4 +1,5 @@
 """Gateways that are killed: what was acknowledged is there, nothing is there by half, and what is left is collected."""
+import re
 import socket
 import threading
 import time
@@ -98,6 +99,13 @@ def test_an_upload_of_a_gateway_that_is_gone_is_not_seen(cluster, gateway, user,
         c.sendall(head.encode() + bytes(5 << 20))
         wait_until(lambda: set(stripes(cluster)) - before, 90, 0.2, 'the first stripe')
         other.kill()
+    # What is written is named by an intent, so that it is collected when that has ended.
+    record = workdir / unique('record')
+    cluster.run('rados', '-p', 's3.meta', 'getomapval', 'buckets', 'b' + bucket, record)
+    index = re.search(rb'[0-9a-f]{32}', record.read_bytes()).group().decode()
+    rows = cluster.run('rados', '-p', 's3.meta', 'listomapkeys', 'index.%s.0' % index).out.split()
+    left = set(stripes(cluster)) - before
+    assert left and {'i' + o.split('.')[0] for o in left} <= set(rows), (left, rows)
     assert s3.get_object(Bucket=bucket, Key='k')['Body'].read() == b'old'
     s3.put_object(Bucket=bucket, Key='k', Body=b'new')
     assert s3.get_object(Bucket=bucket, Key='k')['Body'].read() == b'new'

@@ -181,6 +181,8 @@ def test_copies(s3, bucket):
     refused('NoSuchKey', s3.copy_object, Bucket=bucket, Key='x', CopySource={'Bucket': bucket, 'Key': 'none'})
     refused('PreconditionFailed', s3.copy_object, Bucket=bucket, Key='x', CopySource={'Bucket': bucket, 'Key': 'a'},
             CopySourceIfMatch='"0"')
+    refused('AccessDenied', s3.copy_object, Bucket=bucket, Key='x', CopySource={'Bucket': bucket, 'Key': 'a'},
+            ExpectedSourceBucketOwner='somebody')
 
 
 def test_what_is_public(s3, bucket, gateway, cluster):
@@ -220,6 +222,24 @@ def test_signatures(s3, bucket, gateway, user, cluster):
     signed = gateway.client(user, s3={'addressing_style': 'path', 'payload_signing_enabled': True})
     signed.put_object(Bucket=bucket, Key='k', Body=bytes_of(1 << 20))
     assert s3.get_object(Bucket=bucket, Key='k')['Body'].read() == bytes_of(1 << 20)
+
+
+def test_what_is_added_to_a_presigned_request_is_refused(s3, bucket, gateway, user):
+    """A header of S3 that was not signed, by whoever has the URL: another's object to be copied, or an ACL."""
+    s3.put_object(Bucket=bucket, Key='secret', Body=b'secret')
+    s3 = gateway.client(user, signature_version='s3v4')
+    url = s3.generate_presigned_url('put_object', Params={'Bucket': bucket, 'Key': 'k'})
+    for headers in ({'x-amz-copy-source': '/%s/secret' % bucket}, {'x-amz-acl': 'public-read'}, {'X-Amz-Meta-A': 'b'}):
+        request = urllib.request.Request(url, data=b'', method='PUT', headers=headers)
+        with pytest.raises(urllib.error.HTTPError) as e:
+            urllib.request.urlopen(request, timeout=60)
+        assert e.value.code == 403 and b'was not signed' in e.value.read(), headers
+    refused('NoSuchKey', s3.get_object, Bucket=bucket, Key='k')
+    signed = s3.generate_presigned_url('put_object', Params={'Bucket': bucket, 'Key': 'k', 'ACL': 'public-read'})
+    assert 'SignedHeaders=host%3Bx-amz-acl' in signed
+    request = urllib.request.Request(signed, data=b'1', method='PUT', headers={'x-amz-acl': 'public-read'})
+    assert urllib.request.urlopen(request, timeout=60).status == 200
+    assert gateway.client().get_object(Bucket=bucket, Key='k')['Body'].read() == b'1'
 
 
 def test_what_is_not_built_is_refused(s3, bucket):

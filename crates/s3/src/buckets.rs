@@ -189,20 +189,40 @@ impl<P: Pool> Buckets<P> {
             .unsetting(&owned_row(&marked.owner, name))
             .setting(&dead_row(&marked.id), now.to_bytes());
         match self.pool.change(BUCKETS, change).await {
-            Err(e) if e.is_conflict() => Err(Error::Conflict("the deletion took too long")),
+            Err(e) if e.is_conflict() => {
+                self.take_back(name, &marked).await?;
+                Err(Error::Conflict("the deletion took too long"))
+            }
             other => other,
         }
     }
 
+    /// From now on this deletion cannot end, and what it has closed is opened.
     async fn take_back(&self, name: &str, marked: &Bucket) -> Result<()> {
-        let open = self.replace(name, marked, |b| b.deleting = 0).await?;
+        for _ in 0..TRIES_MAX {
+            let now = self.find(name).await?;
+            let mine = |b: &Bucket| b.id == marked.id && b.deleting != 0 && b.deletion == marked.deletion;
+            let Some(now) = now.filter(mine) else { break };
+            match self.replace(name, &now, |b| b.deleting = 0).await {
+                Err(Error::Conflict(_)) => {}
+                other => drop(other?),
+            }
+        }
+        match self.reopen(name, &marked.id).await {
+            Err(e) if e.is_not_found() => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Opens what deletions that are over have closed.
+    async fn reopen(&self, name: &str, id: &str) -> Result<()> {
         let mut shard = None;
         loop {
             let seen = self
                 .index
-                .shard_page(&open.id, shard.as_deref(), &Bytes::new(), b'i')
+                .shard_page(id, shard.as_deref(), &Bytes::new(), b'i')
                 .await?;
-            self.mend_shard(name, &open.id, &seen).await?;
+            self.mend_shard(name, id, &seen).await?;
             match seen.state.next {
                 Some(next) => shard = Some(next),
                 None => return Ok(()),
@@ -234,14 +254,20 @@ impl<P: Pool> Buckets<P> {
         }
     }
 
-    /// All buckets.
+    /// All buckets, but for those whose records are damaged.
     pub(crate) async fn all(&self) -> Result<Vec<(String, Bucket)>> {
         let rows = all_rows(&self.pool, BUCKETS, &Bytes::from_static(b"b")).await?;
         let bucket = |(row, value): (Bytes, Bytes)| {
             let name = String::from_utf8_lossy(&row[1..]).into_owned();
-            Ok((name, Bucket::from_bytes(&value)?))
+            match Bucket::from_bytes(&value) {
+                Ok(bucket) => Some((name, bucket)),
+                Err(e) => {
+                    tracing::error!("s3: bucket {name}: a record that cannot be read: {e}");
+                    None
+                }
+            }
         };
-        rows.into_iter().map(bucket).collect()
+        Ok(rows.into_iter().filter_map(bucket).collect())
     }
 
     /// Ids of indexes to be removed, with the time (milliseconds since 1970) of that.
@@ -249,9 +275,15 @@ impl<P: Pool> Buckets<P> {
         let rows = all_rows(&self.pool, BUCKETS, &Bytes::from_static(b"x")).await?;
         let dead = |(row, since): (Bytes, Bytes)| {
             let id = String::from_utf8_lossy(&row[1..]).into_owned();
-            Ok((id, u64::from_bytes(&since)?))
+            match u64::from_bytes(&since) {
+                Ok(since) => Some((id, since)),
+                Err(e) => {
+                    tracing::error!("s3: dead index {id}: a record that cannot be read: {e}");
+                    None
+                }
+            }
         };
-        rows.into_iter().map(dead).collect()
+        Ok(rows.into_iter().filter_map(dead).collect())
     }
 
     /// From now on whoever makes this bucket finds that it cannot any more. False: another was faster.

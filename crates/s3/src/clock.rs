@@ -4,6 +4,7 @@ use crate::record::Tag;
 use io::Random;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 #[derive(Clone)]
 pub struct Clock {
@@ -25,6 +26,10 @@ impl Clock {
     /// Milliseconds since 1970.
     pub fn now_ms(&self) -> u64 {
         self.clock.wall().as_millis() as u64
+    }
+
+    pub fn monotonic(&self) -> Duration {
+        self.clock.monotonic()
     }
 
     pub fn random_u64(&self) -> u64 {

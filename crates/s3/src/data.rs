@@ -5,7 +5,7 @@
 //! collects it takes the row first: a writer that was given up finds that it cannot commit any more.
 //!
 //! Bounds: an upload holds at most two stripes, all together [`ROOM`] bytes; a download three
-//! times [`CHUNK`], all together [`SEND_ROOM`]. Who finds no room waits.
+//! times [`CHUNK`], all together [`SEND_ROOM`]. Who finds no room waits [`ROOM_WITHIN`].
 
 use crate::index::{Index, Verdict};
 use crate::rados::{Change, Pool};
@@ -29,6 +29,8 @@ pub const SEND_ROOM: u64 = 256 << 20;
 const SEND_CHUNKS: u32 = 3;
 /// What it is given out in.
 const ROOM_UNIT: u64 = 64 << 10;
+/// Who finds no room within this is told so.
+const ROOM_WITHIN: Duration = Duration::from_millis(if cfg!(test) { 20 } else { 30_000 });
 /// What a download reads at once.
 pub const CHUNK: u64 = 1 << 20;
 /// A client that sends nothing for so long is given up.
@@ -126,11 +128,11 @@ impl<P: Pool> DataStore<P> {
         }
     }
 
-    /// Takes the whole body in. `length`: what was announced, for the memory that it takes; more than `max` is refused. After an
-    /// error nothing is left but what will be collected.
+    /// Takes the whole body in. `length`: what was announced, for the memory that it takes, and which it must have; more than `max`
+    /// is refused. After an error nothing is left but what will be collected.
     pub async fn take(
         &self,
-        (bucket, key): (&str, &str),
+        to: (&str, &str),
         mut body: Body<'_>,
         length: Option<u64>,
         max: u64,
@@ -142,49 +144,66 @@ impl<P: Pool> DataStore<P> {
         let units = (length.unwrap_or(STRIPE).min(STRIPE) * 2)
             .div_ceil(ROOM_UNIT)
             .max(1);
-        let room = self.room.clone().acquire_many_owned(units as u32).await;
-        let room = room.map_err(|_| Error::Busy("the gateway is stopping"))?;
+        let room = room_of(&self.room, units as u32).await?;
         let mut stored = Stored {
             size: 0,
             data: Data::None,
             claim: None,
             _room: room,
         };
-        let mut buffer = BytesMut::new();
         let mut writing: Option<TaskHandle<Result<()>>> = None;
-        let taken = async {
-            loop {
-                let chunk = next(&mut body).await?;
-                let ended = chunk.is_none();
-                let mut chunk = chunk.unwrap_or_default();
-                digests.update(&chunk);
-                while !chunk.is_empty() || (ended && !buffer.is_empty()) {
-                    let n = chunk.len().min(STRIPE as usize - buffer.len());
-                    buffer.extend_from_slice(&chunk.split_to(n));
-                    stored.size += n as u64;
-                    if stored.size > max {
-                        return Err(Error::TooLarge("the object is larger than is allowed"));
-                    }
-                    if buffer.len() as u64 == STRIPE || ended {
-                        let data = buffer.split().freeze();
-                        self.write_stripe((bucket, key), &mut stored, data, &mut writing)
-                            .await?;
-                    }
-                }
-                if ended {
-                    break;
-                }
-            }
-            match writing.take() {
-                Some(last) => joined(last).await,
-                None => Ok(()),
-            }
+        let taken = self.fill(to, &mut body, max, digests, &mut stored, &mut writing);
+        let taken = match (taken.await, writing.take()) {
+            (Ok(()), Some(last)) => joined(last).await,
+            // A write that is under way would otherwise come after its data were collected.
+            (Err(e), Some(last)) => joined(last).await.and(Err(e)),
+            (done, None) => done,
         };
-        match taken.await {
+        // Chunks may be cut off at a border, and look complete.
+        let size = stored.size;
+        let fits = |n: u64| match n == size {
+            true => Ok(()),
+            false => Err(Error::Body(format!("{size} bytes came, and {n} were announced"))),
+        };
+        match taken.and_then(|()| length.map_or(Ok(()), fits)) {
             Ok(()) => Ok(stored),
             Err(e) => {
                 self.abandon(stored.claim).await;
                 Err(e)
+            }
+        }
+    }
+
+    /// Reads the body to its end; the last stripe is left to be waited for.
+    async fn fill(
+        &self,
+        to: (&str, &str),
+        body: &mut Body<'_>,
+        max: u64,
+        digests: &mut dyn Digests,
+        stored: &mut Stored,
+        writing: &mut Option<TaskHandle<Result<()>>>,
+    ) -> Result<()> {
+        let mut buffer = BytesMut::new();
+        loop {
+            let chunk = next(body).await?;
+            let ended = chunk.is_none();
+            let mut chunk = chunk.unwrap_or_default();
+            digests.update(&chunk);
+            while !chunk.is_empty() || (ended && !buffer.is_empty()) {
+                let n = chunk.len().min(STRIPE as usize - buffer.len());
+                buffer.extend_from_slice(&chunk.split_to(n));
+                stored.size += n as u64;
+                if stored.size > max {
+                    return Err(Error::TooLarge("the object is larger than is allowed"));
+                }
+                if buffer.len() as u64 == STRIPE || ended {
+                    let data = buffer.split().freeze();
+                    self.write_stripe(to, stored, data, writing).await?;
+                }
+            }
+            if ended {
+                return Ok(());
             }
         }
     }
@@ -282,11 +301,12 @@ impl<P: Pool> DataStore<P> {
         Ok(())
     }
 
-    /// Has what was written collected soon. If that fails, too, it is collected when the claim ends.
+    /// Has what was written collected, not at once: a write that was not answered may still come. If that fails, too, it is
+    /// collected when the claim ends.
     pub async fn abandon(&self, claim: Option<Claim>) {
         let Some(claim) = claim else { return };
         let garbage = Garbage {
-            since: 0,
+            since: self.clock.now_ms(),
             data: Data::Stripes(claim.tag),
             size: None,
         };
@@ -343,7 +363,7 @@ impl<P: Pool> DataStore<P> {
     /// Bytes from `from` up to `to`, chunk by chunk.
     pub async fn reader(&self, data: Data, size: u64, from: u64, to: u64) -> Result<Reader<P>> {
         let room = match to - from > CHUNK {
-            true => self.send_room.clone().acquire_many_owned(SEND_CHUNKS).await.ok(),
+            true => Some(room_of(&self.send_room, SEND_CHUNKS).await?),
             false => None,
         };
         Ok(Reader {
@@ -392,6 +412,15 @@ impl<P: Pool> DataStore<P> {
             self.pool.remove(&stripe_name(tag, n)).await?;
         }
         Ok(())
+    }
+}
+
+async fn room_of(room: &Arc<Semaphore>, units: u32) -> Result<OwnedSemaphorePermit> {
+    match task::timeout(ROOM_WITHIN, room.clone().acquire_many_owned(units)).await {
+        Ok(room) => room.map_err(|_| Error::Busy("the gateway is stopping")),
+        Err(_) => Err(Error::Busy(
+            "the gateway has all the transfers that it has memory for",
+        )),
     }
 }
 

@@ -68,6 +68,11 @@ impl Error {
         )
     }
 
+    /// An operation that an OSD does not do at once.
+    pub(crate) fn is_too_big(&self) -> bool {
+        matches!(self, Self::Rados(e) if e.errno() == Errno::E2BIG)
+    }
+
     pub(crate) fn is_not_found(&self) -> bool {
         matches!(self, Self::Rados(e) if e.is_not_found())
     }

@@ -66,6 +66,8 @@ pub struct World {
     pub killed: HashMap<u64, u64>,
     /// Somebody was.
     pub dead: bool,
+    /// Rows of ranges that one operation removes; more are E2BIG. 0: any number.
+    pub rows_max: usize,
 }
 
 #[derive(Clone)]
@@ -137,6 +139,7 @@ impl Fake {
 
     fn apply(&self, oid: &str, change: Change) -> Result<()> {
         let mut world = self.lock();
+        let rows_max = world.rows_max;
         if change.create {
             if world.objects.contains_key(oid) {
                 return Err(refused(Errno::EEXIST));
@@ -154,6 +157,11 @@ impl Fake {
         let stored = |k| object.omap.get(k).cloned().unwrap_or_default();
         if change.expect.iter().any(|(k, v)| stored(k) != *v) {
             return Err(refused(Errno::ECANCELED));
+        }
+        let within = |k: &Bytes| change.unset_ranges.iter().any(|(from, to)| k >= from && k < to);
+        let removed = object.omap.keys().filter(|k| within(k)).count();
+        if rows_max > 0 && removed > rows_max {
+            return Err(refused(Errno::E2BIG));
         }
         for (from, to) in &change.unset_ranges {
             object.omap.retain(|k, _| k < from || k >= to);

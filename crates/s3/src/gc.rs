@@ -4,7 +4,9 @@
 //! Data that an entry stopped referring to stays for a while, for readers that have begun. Data whose intent has ended was left by
 //! a gateway that is gone: its row is taken first, so that nobody can commit it any more.
 //!
-//! Bounds: one row at a time, a page of them in memory.
+//! A row that cannot be read, or whose data cannot be removed, is logged and passed by; after [`FAILED_MAX`] of those a walk ends.
+//!
+//! Bounds: [`AT_ONCE`] rows at a time, a page of them in memory.
 
 use crate::buckets::{BURYING, Bucket, Buckets, MAKING};
 use crate::data::DataStore;
@@ -14,12 +16,18 @@ use crate::record::{Data, Garbage, Intent, Part, garbage_row, tag_of};
 use crate::{Clock, Error, Result};
 use bytes::Bytes;
 use denc::{Decode, Encode};
+use io::task;
 
 /// An intent that has ended is left for so much longer (milliseconds): clocks of gateways differ, and writes may still be under way.
 const INTENT_GRACE: u64 = 5 * 60 * 1000;
 
 /// A bucket that has not been made within so long (milliseconds) is not made any more.
 const MADE_WITHIN: u64 = 60_000;
+
+/// Rows that are worked on at the same time.
+const AT_ONCE: usize = 16;
+/// Rows of one shard that fail; then it is left for the next round.
+const FAILED_MAX: u64 = 64;
 
 pub struct Collector<P> {
     pub index: Index<P>,
@@ -66,8 +74,12 @@ impl<P: Pool> Collector<P> {
         let mut shard: Option<String> = None;
         loop {
             self.intents(&bucket.id, shard.as_deref(), round).await?;
-            let seen = self.garbage(&bucket.id, shard.as_deref(), round).await?;
+            let seen = self.garbage(&bucket.id, shard.as_deref(), round).await?.seen;
+            self.index.sweep(&seen.shard).await?;
             self.buckets.mend_shard(name, &bucket.id, &seen).await?;
+            if self.index.was_left(&seen.state) {
+                self.index.tend(&seen.shard).await?;
+            }
             match seen.state.next {
                 Some(next) => shard = Some(next),
                 None => return Ok(()),
@@ -75,65 +87,98 @@ impl<P: Pool> Collector<P> {
         }
     }
 
-    /// Turns intents that have ended into garbage; how many there are that have not.
+    /// Turns intents that have ended into garbage; how many are left.
     async fn intents(&self, bucket: &str, shard: Option<&str>, round: &mut Round) -> Result<u64> {
-        let (mut after, mut alive) = (Bytes::new(), 0);
+        let (mut after, mut left, mut failed) = (Bytes::new(), 0, 0);
         loop {
             let seen = self.index.shard_page(bucket, shard, &after, b'i').await?;
             for (row, value) in &seen.rows {
-                let ended = Intent::from_bytes(value)?.until + INTENT_GRACE < self.clock.now_ms();
-                match (ended, tag_of(row)) {
-                    (true, Some(tag)) => {
-                        let garbage = Garbage {
-                            since: 0,
-                            data: Data::Stripes(tag),
-                            size: None,
-                        };
-                        let change = Change::default()
-                            .expecting(row, Some(value))
-                            .unsetting(row)
-                            .setting(&garbage_row(tag), garbage.to_bytes());
-                        self.taken(&seen, change).await?;
-                        round.given_up += 1;
+                match self.intent(&seen, row, value).await {
+                    Ok(true) => round.given_up += 1,
+                    Ok(false) => left += 1,
+                    Err(e) => {
+                        left += 1;
+                        passed_by(&seen, row, e, &mut failed)?;
                     }
-                    _ => alive += 1,
                 }
             }
             match seen.rows.last() {
                 Some((last, _)) if seen.more => after = last.clone(),
-                _ => return Ok(alive),
+                _ => return Ok(left),
             }
         }
     }
 
-    /// Removes garbage that was there long enough. The last page that was seen, for the shard's state.
-    async fn garbage(&self, bucket: &str, shard: Option<&str>, round: &mut Round) -> Result<Located> {
-        let mut after = Bytes::new();
+    /// False: it has not ended.
+    async fn intent(&self, seen: &Located, row: &Bytes, value: &Bytes) -> Result<bool> {
+        let ended = Intent::from_bytes(value)?.until.saturating_add(INTENT_GRACE) < self.clock.now_ms();
+        let Some(tag) = tag_of(row).filter(|_| ended) else {
+            return Ok(false);
+        };
+        let garbage = Garbage {
+            since: 0,
+            data: Data::Stripes(tag),
+            size: None,
+        };
+        let change = Change::default()
+            .expecting(row, Some(value))
+            .unsetting(row)
+            .setting(&garbage_row(tag), garbage.to_bytes());
+        taken(self.index.pool(), &seen.shard, change).await.map(|()| true)
+    }
+
+    /// Removes garbage that was there long enough.
+    async fn garbage(&self, bucket: &str, shard: Option<&str>, round: &mut Round) -> Result<Walked> {
+        let (mut after, mut left, mut failed) = (Bytes::new(), 0, 0);
         loop {
             let seen = self.index.shard_page(bucket, shard, &after, b'g').await?;
-            for (row, value) in &seen.rows {
-                let garbage = Garbage::from_bytes(value)?;
-                if garbage.since + self.wait > self.clock.now_ms() {
-                    continue;
+            for some in seen.rows.chunks(AT_ONCE) {
+                let mut begun = Vec::with_capacity(some.len());
+                for (row, value) in some {
+                    let garbage = Garbage::from_bytes(value).map_err(Error::from);
+                    let due = |g: &Garbage| g.since.saturating_add(self.wait) <= self.clock.now_ms();
+                    match garbage {
+                        Ok(garbage) if due(&garbage) => {
+                            begun.push((row, self.removal(&seen, row, value, garbage)))
+                        }
+                        Ok(_) => left += 1,
+                        Err(e) => {
+                            left += 1;
+                            passed_by(&seen, row, e, &mut failed)?;
+                        }
+                    }
                 }
-                self.data.remove(&garbage).await?;
-                let change = Change::default().expecting(row, Some(value)).unsetting(row);
-                self.taken(&seen, change).await?;
-                round.removed += 1;
+                for (row, task) in begun {
+                    match task.await.unwrap_or(Err(Error::Busy("the gateway is stopping"))) {
+                        Ok(()) => round.removed += 1,
+                        Err(e) => {
+                            left += 1;
+                            passed_by(&seen, row, e, &mut failed)?;
+                        }
+                    }
+                }
             }
             match seen.rows.last() {
                 Some((last, _)) if seen.more => after = last.clone(),
-                _ => return Ok(seen),
+                _ => return Ok(Walked { seen, left }),
             }
         }
     }
 
-    /// Somebody else may have been faster.
-    async fn taken(&self, seen: &Located, change: Change) -> Result<()> {
-        match self.index.pool().change(&seen.shard, change).await {
-            Err(e) if e.is_conflict() || e.is_not_found() => Ok(()),
-            other => other,
-        }
+    /// Removes data, then the row that names them.
+    fn removal(
+        &self,
+        seen: &Located,
+        row: &Bytes,
+        value: &Bytes,
+        garbage: Garbage,
+    ) -> task::TaskHandle<Result<()>> {
+        let (data, pool, shard) = (self.data.clone(), self.index.pool().clone(), seen.shard.clone());
+        let change = Change::default().expecting(row, Some(value)).unsetting(row);
+        task::spawn_local(async move {
+            data.remove(&garbage).await?;
+            taken(&pool, &shard, change).await
+        })
     }
 
     /// What is left of a bucket that was deleted, or was never made to its end.
@@ -155,9 +200,11 @@ impl<P: Pool> Collector<P> {
                 Err(e) if e.is_not_found() => break,
                 other => other?,
             };
-            alive += passed;
-            self.parts(id, shard.as_deref()).await?;
-            match self.garbage(id, shard.as_deref(), round).await?.state.next {
+            let walked = self.garbage(id, shard.as_deref(), round).await?;
+            let swept = self.index.sweep(&walked.seen.shard).await?;
+            alive += passed + walked.left + u64::from(!swept);
+            alive += self.parts(id, shard.as_deref()).await?;
+            match walked.seen.state.next {
                 Some(next) => shard = Some(next),
                 None => break,
             }
@@ -170,24 +217,55 @@ impl<P: Pool> Collector<P> {
         Ok(())
     }
 
-    /// Parts of uploads that nobody will complete any more.
-    async fn parts(&self, bucket: &str, shard: Option<&str>) -> Result<()> {
-        let mut after = Bytes::new();
+    /// Parts of uploads that nobody will complete any more; how many are left.
+    async fn parts(&self, bucket: &str, shard: Option<&str>) -> Result<u64> {
+        let (mut after, mut failed) = (Bytes::new(), 0);
         loop {
             let seen = self.index.shard_page(bucket, shard, &after, b'p').await?;
-            for (_, value) in &seen.rows {
-                let part = Part::from_bytes(value)?;
-                let garbage = Garbage {
-                    since: 0,
-                    data: part.data,
-                    size: Some(part.size),
-                };
-                self.data.remove(&garbage).await?;
+            for (row, value) in &seen.rows {
+                if let Err(e) = self.part(value).await {
+                    passed_by(&seen, row, e, &mut failed)?;
+                }
             }
             match seen.rows.last() {
                 Some((last, _)) if seen.more => after = last.clone(),
-                _ => return Ok(()),
+                _ => return Ok(failed),
             }
         }
+    }
+
+    async fn part(&self, value: &Bytes) -> Result<()> {
+        let part = Part::from_bytes(value)?;
+        let garbage = Garbage {
+            since: 0,
+            data: part.data,
+            size: Some(part.size),
+        };
+        self.data.remove(&garbage).await
+    }
+}
+
+/// What a walk over garbage has seen.
+struct Walked {
+    /// The last page, for the shard's state.
+    seen: Located,
+    /// Rows that are still there.
+    left: u64,
+}
+
+/// Somebody else may have been faster.
+async fn taken<P: Pool>(pool: &P, shard: &str, change: Change) -> Result<()> {
+    match pool.change(shard, change).await {
+        Err(e) if e.is_conflict() || e.is_not_found() => Ok(()),
+        other => other,
+    }
+}
+
+fn passed_by(seen: &Located, row: &Bytes, e: Error, failed: &mut u64) -> Result<()> {
+    tracing::warn!("s3: {} in {}: {e}", row.escape_ascii(), seen.shard);
+    *failed += 1;
+    match *failed > FAILED_MAX {
+        true => Err(e),
+        false => Ok(()),
     }
 }

@@ -160,6 +160,9 @@ impl<P: Pool> Objects<P> {
     ) -> Result<PartsPage> {
         let prefix = parts_prefix(key, id).slice(1..);
         let mut page = PartsPage::default();
+        if max == 0 {
+            return Ok(page);
+        }
         let mut at = Some(match after {
             0 => Position::from(prefix.clone()),
             n => Position::after(part_row(key, id, n).slice(1..)),
@@ -198,6 +201,9 @@ impl<P: Pool> Objects<P> {
     ) -> Result<UploadsPage> {
         let prefix = escape(prefix);
         let mut page = UploadsPage::default();
+        if max == 0 {
+            return Ok(page);
+        }
         let mut at = Some(match after {
             None => Position::start(),
             // After all of them: ids are hex.
@@ -239,7 +245,8 @@ impl<P: Pool> Objects<P> {
         marked.await
     }
 
-    /// Makes the named parts the object. `whole` computes what they make together, or refuses them.
+    /// Makes the named parts the object. `whole` computes what they make together, or refuses them. Who asks again, or at the same
+    /// time as another, hears what the upload became.
     pub async fn complete(
         &self,
         upload: (&str, &str, &str),
@@ -248,15 +255,25 @@ impl<P: Pool> Objects<P> {
         whole: impl Fn(&Upload, &[(&Named, &Part)]) -> Result<Whole>,
     ) -> Result<Entry> {
         let (bucket, key, id) = upload;
+        match self.try_complete(upload, named, condition, whole).await {
+            Err(e @ (Error::NoSuchUpload | Error::InvalidPart)) => match self.entry(bucket, key).await {
+                Ok(entry) if entry.upload == id => Ok(entry),
+                _ => Err(e),
+            },
+            other => other,
+        }
+    }
+
+    async fn try_complete(
+        &self,
+        upload: (&str, &str, &str),
+        named: &[Named],
+        condition: &Condition,
+        whole: impl Fn(&Upload, &[(&Named, &Part)]) -> Result<Whole>,
+    ) -> Result<Entry> {
+        let (bucket, key, id) = upload;
         for _ in 0..TRIES_MAX {
-            let marked = match self.mark(upload).await {
-                // Somebody asks again, who has not heard that it was completed.
-                Err(Error::NoSuchUpload) => match self.entry(bucket, key).await {
-                    Ok(entry) if entry.upload == id => return Ok(entry),
-                    _ => return Err(Error::NoSuchUpload),
-                },
-                other => other?,
-            };
+            let marked = self.mark(upload).await?;
             let parts = self.all_parts(upload).await?;
             let chosen = choose(named, &parts)?;
             let whole = whole(&marked, &chosen)?;

@@ -10,6 +10,7 @@
 //! i T           Intent: data under this tag is being written, and nobody refers to it yet
 //! g T           Garbage: data under this tag that nobody refers to any more
 //! d ROW         ROW was changed while the shard is being copied
+//! t NAME        (since): the shard NAME was made to take the upper half, and is not used
 //! ```
 //!
 //! Escaped: a byte 00 is 00 FF, so that 00 01 ends a key; order is kept.
@@ -339,6 +340,16 @@ pub fn dirty_row(changed: &[u8]) -> Bytes {
     row(b'd', &[changed])
 }
 
+pub fn spare_row(shard: &str) -> Bytes {
+    row(b't', &[shard.as_bytes()])
+}
+
+/// The escaped key that a row of [`KEYED`] belongs to.
+pub fn key_of(row: &Bytes) -> Bytes {
+    let end = row.windows(END.len()).position(|w| w == END);
+    row.slice(1..end.unwrap_or(row.len()))
+}
+
 /// The tag of a row of intents or garbage.
 pub fn tag_of(row: &[u8]) -> Option<Tag> {
     let bytes = hex::decode(row.get(1..)?).ok()?;
@@ -372,6 +383,8 @@ mod tests {
             let border = row(b'p', &[&escape(&b)]);
             prop_assert_eq!(part_row(&a, "u", 7) < border, a.as_bytes() < b.as_bytes());
             prop_assert_eq!(unescape(&escape(&a)), Some(a.clone()));
+            prop_assert_eq!(key_of(&part_row(&a, "u", 7)), escape(&a));
+            prop_assert_eq!(key_of(&entry_row(&a)), escape(&a));
             prop_assert_eq!(upload_of(&upload_row(&a, "id")), Some((a, "id".to_string())));
         }
     }

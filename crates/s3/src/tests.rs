@@ -1,6 +1,8 @@
 //! Whole gateways over a pool in memory: random puts, deletes, uploads and listings of several of them against a map, while shards
 //! split, answers are lost, gateways are killed, and buckets are collected.
 
+mod left;
+
 use crate::buckets::{BUCKETS, Buckets};
 use crate::data::{DataStore, Digests};
 use crate::fake::Fake;
@@ -8,7 +10,7 @@ use crate::gc::{Collector, Round};
 use crate::index::Index;
 use crate::multipart::{Named, Whole};
 use crate::objects::{Condition, Item, Listing, New, Objects};
-use crate::record::{Attributes, Data, STRIPE};
+use crate::record::{Attributes, Data, Phase, STRIPE};
 use crate::{Error, Result, accounts};
 use bytes::Bytes;
 use futures_core::Stream;
@@ -127,12 +129,40 @@ impl Gate {
         collector.round().await.unwrap_or_default()
     }
 
-    /// Removes what can be, and fails where data is left that no entry or part refers to.
+    /// Fails where a shard is being split, or is in no bucket's index. Their number.
+    async fn check_shards(&self) -> usize {
+        let mut reached = BTreeSet::from([BUCKETS.to_string()]);
+        for (_, bucket) in self.buckets.all().await.unwrap() {
+            reached.insert(format!("index.{}", bucket.id));
+            let (index, mut shard) = (&self.objects.index, None);
+            loop {
+                let seen = index
+                    .shard_page(&bucket.id, shard.as_deref(), &Bytes::new(), b'i')
+                    .await
+                    .unwrap();
+                assert_eq!(seen.state.phase, Phase::Open, "{}", seen.shard);
+                reached.insert(seen.shard);
+                match seen.state.next {
+                    Some(next) => shard = Some(next),
+                    None => break,
+                }
+            }
+        }
+        let world = self.pool.lock();
+        let index = world.objects.keys().filter(|n| n.starts_with("index."));
+        let lost: Vec<_> = index.filter(|n| !reached.contains(*n)).collect();
+        assert!(lost.is_empty(), "{lost:?}");
+        reached.len()
+    }
+
+    /// Removes what can be, and fails where data is left that no entry or part refers to, or a shard in the midst of something.
     async fn settle(&self, referred: usize) {
         self.pool.lock().fails = 0;
-        self.pool.pass(Duration::from_secs(7200));
-        self.collect(0).await;
-        self.collect(0).await;
+        for _ in 0..3 {
+            self.pool.pass(Duration::from_secs(7200));
+            self.collect(0).await;
+        }
+        self.check_shards().await;
         let world = self.pool.lock();
         let data: Vec<&String> = world
             .objects

@@ -1,10 +1,20 @@
 //! Whose request it is: a key that was removed is good for nothing from then on, so none is remembered.
+//!
+//! What changes the meaning of a signed request has to be signed, too: the library checks those headers that the client lists as
+//! signed, and does not look for others. A presigned URL goes through other hands, who could add a source to be copied, or an ACL.
 
 use super::Front;
+use super::texts::url_decoded;
 use crate::rados::Pool;
+use hyper::{HeaderMap, Method};
 use s3s::access::{S3Access, S3AccessContext};
 use s3s::auth::{S3Auth, SecretKey};
+use s3s::dto::{Timestamp, TimestampFormat};
 use s3s::{S3Error, S3ErrorCode, S3Result};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// As far as clocks may differ.
+const SKEW: Duration = Duration::from_secs(15 * 60);
 
 /// The user of a request whose signature was good.
 #[derive(Debug, Clone)]
@@ -21,6 +31,70 @@ impl<P: Pool> Front<P> {
     }
 }
 
+/// How a request was signed, as the library decides it: the query goes first.
+#[derive(Debug, PartialEq, Eq)]
+enum Signed {
+    /// V4, with the headers that it lists as signed.
+    V4(Vec<String>),
+    /// V2, which signs all headers of S3, by a header: with its time, that is not a time when it ends.
+    V2,
+    /// V2 by a URL, which says when it ends.
+    Url,
+}
+
+fn signed(query: &str, headers: &HeaderMap) -> Signed {
+    let pairs = query
+        .split('&')
+        .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+        .map(|(name, value)| (url_decoded(name), url_decoded(value)));
+    let (mut presigned, mut listed) = (false, None);
+    for (name, value) in pairs {
+        match name.as_deref() {
+            Some("Signature") => return Signed::Url,
+            Some("X-Amz-Signature") => presigned = true,
+            Some("X-Amz-SignedHeaders") => listed = Some(value.unwrap_or_default()),
+            _ => {}
+        }
+    }
+    if !presigned {
+        let authorization = headers.get(hyper::header::AUTHORIZATION).map(|v| v.as_bytes());
+        let authorization = String::from_utf8_lossy(authorization.unwrap_or_default());
+        let field = |f: &str| Some(f.trim().strip_prefix("SignedHeaders=")?.to_string());
+        // The library takes any word for the name of V4's algorithm.
+        listed = authorization.split(',').find_map(field);
+        if listed.is_none() {
+            return Signed::V2;
+        }
+    }
+    Signed::V4(
+        listed
+            .unwrap_or_default()
+            .split(';')
+            .map(str::to_string)
+            .collect(),
+    )
+}
+
+/// A header of S3 that was not signed. What is said of the body is no matter of that: the body is held against it.
+fn unsigned_header(signed: &[String], headers: &HeaderMap) -> Option<String> {
+    let names = headers.keys().map(|name| name.as_str());
+    let mut unsigned = names
+        .filter(|name| name.starts_with("x-amz-") && *name != "x-amz-content-sha256")
+        .filter(|name| !signed.iter().any(|s| s == name));
+    unsigned.next().map(str::to_string)
+}
+
+/// Whether a request by V2 was made about now: else who has seen one may send it again for all time.
+fn is_of_now(headers: &HeaderMap, now: SystemTime) -> bool {
+    let said = headers.get("x-amz-date").or_else(|| headers.get("date"));
+    let said = said.and_then(|v| v.to_str().ok()).unwrap_or_default();
+    let said = said.trim().replace("+0000", "GMT");
+    let Ok(at) = Timestamp::parse(TimestampFormat::HttpDate, &said) else {
+        return false;
+    };
+    at >= Timestamp::from(now - SKEW) && at <= Timestamp::from(now + SKEW)
+}
+
 #[async_trait::async_trait]
 impl<P: Pool> S3Auth for Front<P> {
     async fn get_secret_key(&self, access_key: &str) -> S3Result<SecretKey> {
@@ -30,13 +104,103 @@ impl<P: Pool> S3Auth for Front<P> {
 
 #[async_trait::async_trait]
 impl<P: Pool> S3Access for Front<P> {
-    /// Anybody may ask; what is asked for decides.
+    /// Anybody may ask to read; what is asked for decides. Nobody but users changes anything: refused before a body is read.
     async fn check(&self, cx: &mut S3AccessContext<'_>) -> S3Result<()> {
         let Some(access) = cx.credentials().map(|c| c.access_key.clone()) else {
-            return Ok(());
+            return match *cx.method() {
+                Method::GET | Method::HEAD => Ok(()),
+                _ => Err(crate::Error::AccessDenied.into()),
+            };
         };
+        let now = UNIX_EPOCH + Duration::from_millis(self.clock.now_ms());
+        match signed(cx.uri().query().unwrap_or_default(), cx.headers()) {
+            Signed::V4(signed) => {
+                if let Some(name) = unsigned_header(&signed, cx.headers()) {
+                    let why = format!("the header {name} was not signed");
+                    return Err(S3Error::with_message(S3ErrorCode::AccessDenied, why));
+                }
+            }
+            Signed::V2 if !is_of_now(cx.headers(), now) => {
+                let why = "the request's date is not within 15 minutes of the gateway's";
+                return Err(S3Error::with_message(S3ErrorCode::RequestTimeTooSkewed, why));
+            }
+            Signed::V2 | Signed::Url => {}
+        }
         let user = self.key_of(&access).await?.user;
         cx.extensions_mut().insert(Identity { user });
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(of: &[(&'static str, &'static str)]) -> HeaderMap {
+        let pair = |(k, v): &(&'static str, &'static str)| (k.parse().unwrap(), v.parse().unwrap());
+        of.iter().map(pair).collect::<HeaderMap>()
+    }
+
+    #[test]
+    fn headers_that_were_added_are_found() {
+        let acl = [
+            ("host", "h"),
+            ("x-amz-acl", "public-read"),
+            ("x-amz-content-sha256", "UNSIGNED-PAYLOAD"),
+        ];
+        let found = |query: &str, of: &[_]| match signed(query, &headers(of)) {
+            Signed::V4(signed) => unsigned_header(&signed, &headers(of)),
+            _ => None,
+        };
+        let name = Some("x-amz-acl".to_string());
+        for query in [
+            "X-Amz-SignedHeaders=host&X-Amz-Signature=1",
+            "X-Amz-Signature=1&X-Amz-SignedHeaders=host%3Bx-amz-ac",
+            "X%2DAmz%2DSignature=1&X%2dAmz-SignedHeaders=host;X-Amz-Acl",
+            "X-Amz-Signature=1",
+        ] {
+            assert_eq!(found(query, &acl), name, "{query}");
+        }
+        assert_eq!(
+            found("X-Amz-SignedHeaders=host%3bx-amz-acl&X-Amz-Signature=1", &acl),
+            None
+        );
+        assert_eq!(
+            found("X-Amz-SignedHeaders=host&X-Amz-Signature=1", &acl[..1]),
+            None
+        );
+        let with = |value: &'static str| [acl[0], acl[1], ("authorization", value)];
+        let listed = with("AWS4-HMAC-SHA256 Credential=a/b, SignedHeaders=host;x-amz-acl, Signature=1");
+        assert_eq!(found("", &listed), None);
+        assert_eq!(found("X-Amz-Signature=1&X-Amz-SignedHeaders=host", &listed), name);
+        let other = with("AWS4-HMAC-SHA256 Credential=a/b,SignedHeaders=host;x-amz-date,Signature=1");
+        assert_eq!(found("", &other), name);
+        let renamed = with("X Credential=a/b,SignedHeaders=host,Signature=1");
+        assert_eq!(found("", &renamed), name);
+        let of = |query: &str| signed(query, &headers(&with("AWS a:b")));
+        assert_eq!((of(""), of("a=b&Signature=1")), (Signed::V2, Signed::Url));
+    }
+
+    #[test]
+    fn a_request_by_v2_is_of_now() {
+        // Thu, 01 Jan 1970 00:00:00 GMT and a day.
+        let now = UNIX_EPOCH + Duration::from_secs(86_400);
+        let of_now = |of: &[_]| is_of_now(&headers(of), now);
+        for good in ["Fri, 02 Jan 1970 00:00:00 GMT", "Thu, 01 Jan 1970 23:46:00 +0000"] {
+            assert!(of_now(&[("date", good)]), "{good}");
+        }
+        for bad in [
+            "Thu, 01 Jan 1970 23:44:59 GMT",
+            "Fri, 02 Jan 1970 00:15:01 GMT",
+            "now",
+            "",
+        ] {
+            assert!(!of_now(&[("date", bad)]), "{bad}");
+            assert!(of_now(&[
+                ("date", bad),
+                ("x-amz-date", "Fri, 02 Jan 1970 00:00:00 GMT")
+            ]));
+        }
+        assert!(!of_now(&[]));
     }
 }

@@ -1,6 +1,7 @@
 //! What a client says of an object besides its bytes, and what of it is refused.
 
 use super::errors::{invalid, not_built};
+use super::texts::url_decoded;
 use crate::record::Attributes;
 use s3s::dto::Metadata;
 use s3s::{S3Error, S3ErrorCode, S3Result};
@@ -9,6 +10,8 @@ use std::collections::BTreeMap;
 const KEY_MAX: usize = 1024;
 /// Names and values of user metadata together.
 const META_MAX: usize = 2048;
+/// Names and values of Content-Type and the like together.
+const HEADERS_MAX: usize = 8 << 10;
 const TAGS_MAX: usize = 10;
 
 pub fn check_key(key: &str) -> S3Result<()> {
@@ -71,23 +74,10 @@ pub fn refuse_version(version: Option<&str>) -> S3Result<()> {
 
 /// `a=b&c=d`, URL encoded.
 fn parse_tags(text: &str) -> S3Result<BTreeMap<String, String>> {
-    let decoded = |s: &str| {
-        let s = s.replace('+', " ");
-        let mut out = Vec::with_capacity(s.len());
-        let mut bytes = s.bytes();
-        while let Some(b) = bytes.next() {
-            let hex = |b: Option<u8>| b.and_then(|b| (b as char).to_digit(16));
-            match b {
-                b'%' => out.push((hex(bytes.next())? * 16 + hex(bytes.next())?) as u8),
-                other => out.push(other),
-            }
-        }
-        String::from_utf8(out).ok()
-    };
     let mut tags = BTreeMap::new();
     for pair in text.split('&').filter(|p| !p.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let (Some(name), Some(value)) = (decoded(name), decoded(value)) else {
+        let (Some(name), Some(value)) = (url_decoded(name), url_decoded(value)) else {
             return Err(invalid("x-amz-tagging: not URL encoded"));
         };
         tags.insert(name, value);
@@ -108,14 +98,15 @@ pub fn check_tags(tags: BTreeMap<String, String>) -> S3Result<BTreeMap<String, S
     }
 }
 
-fn check_meta(meta: Option<Metadata>) -> S3Result<BTreeMap<String, String>> {
-    let meta: BTreeMap<String, String> = meta.unwrap_or_default().into_iter().collect();
-    match meta.iter().map(|(k, v)| k.len() + v.len()).sum::<usize>() > META_MAX {
-        true => Err(S3Error::with_message(
-            S3ErrorCode::MetadataTooLarge,
-            "user metadata have at most 2 KiB",
-        )),
-        false => Ok(meta),
+/// Refuses what is too large: a listing reads all of it.
+fn bounded(
+    pairs: BTreeMap<String, String>,
+    max: usize,
+    why: &'static str,
+) -> S3Result<BTreeMap<String, String>> {
+    match pairs.iter().map(|(k, v)| k.len() + v.len()).sum::<usize>() > max {
+        true => Err(S3Error::with_message(S3ErrorCode::MetadataTooLarge, why)),
+        false => Ok(pairs),
     }
 }
 
@@ -179,9 +170,14 @@ pub fn attributes_of(
             headers.insert("content-encoding".into(), rest.join(","));
         }
     }
+    let meta = meta.unwrap_or_default().into_iter().collect();
     Ok(Attributes {
-        headers,
-        meta: check_meta(meta)?,
+        headers: bounded(
+            headers,
+            HEADERS_MAX,
+            "Content-Type and the like have at most 8 KiB together",
+        )?,
+        meta: bounded(meta, META_MAX, "user metadata have at most 2 KiB")?,
         tags: parse_tags(tagging.unwrap_or_default())?,
         public_read: public_read(acl)?,
     })
@@ -207,19 +203,31 @@ mod tests {
         assert_eq!(of(&many.join("&")), None);
     }
 
+    /// With two headers.
+    fn with(encoding: &str, disposition: Option<String>) -> S3Result<Attributes> {
+        let none = |name| (name, None);
+        let named = [
+            ("content-encoding", Some(encoding.to_string())),
+            ("content-disposition", disposition),
+            none("b"),
+            none("c"),
+            none("d"),
+            none("e"),
+        ];
+        attributes_of(named, None, None, None)
+    }
+
+    #[test]
+    fn headers_that_are_kept_have_a_bound() {
+        assert!(with("gzip", Some("x".repeat(8000))).is_ok());
+        let e = with("gzip", Some("x".repeat(8192))).unwrap_err();
+        assert_eq!(*e.code(), S3ErrorCode::MetadataTooLarge);
+    }
+
     #[test]
     fn how_a_body_travelled_is_not_kept() {
         let of = |encoding: &str| {
-            let none = |name| (name, None);
-            let named = [
-                ("content-encoding", Some(encoding.to_string())),
-                none("a"),
-                none("b"),
-                none("c"),
-                none("d"),
-                none("e"),
-            ];
-            let attributes = attributes_of(named, None, None, None).unwrap();
+            let attributes = with(encoding, None).unwrap();
             attributes.headers.get("content-encoding").cloned()
         };
         assert_eq!(of("aws-chunked"), None);

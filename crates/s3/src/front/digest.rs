@@ -48,6 +48,8 @@ pub struct Announced {
     pub md5: Option<String>,
     /// Algorithm, and its value if that came in a header.
     pub checksum: Option<(String, Option<String>)>,
+    /// The value comes after the body.
+    pub trails: bool,
 }
 
 impl Announced {
@@ -72,7 +74,7 @@ impl Announced {
             .unwrap_or_default();
         let trails = |header: &str| trailer.split(',').any(|t| t.trim().eq_ignore_ascii_case(header));
         let trailing = ALGORITHMS.iter().find(|(_, header)| trails(header));
-        let checksum = match (first, trailing, algorithm) {
+        let checksum = match (first.clone(), trailing, algorithm) {
             (Some((name, value)), _, _) => Some((name.to_string(), Some(value))),
             (None, Some((name, _)), _) => Some((name.to_string(), None)),
             (None, None, Some(name)) => Some((name.to_ascii_uppercase(), None)),
@@ -85,7 +87,11 @@ impl Announced {
                 "{name} is no algorithm of checksums that is known here"
             )));
         }
-        Ok(Self { md5, checksum })
+        Ok(Self {
+            md5,
+            trails: first.is_none() && trailing.is_some(),
+            checksum,
+        })
     }
 }
 
@@ -124,6 +130,9 @@ impl Digest {
         match wanted.or(trailing.flatten()) {
             Some(wanted) if wanted != value => Err(Error::Digest(
                 "the checksum of the body is not the one that came with it",
+            )),
+            None if self.announced.trails => Err(Error::Body(
+                "the checksum that was to follow it did not come".into(),
             )),
             _ => Ok((
                 etag,
@@ -206,5 +215,16 @@ mod tests {
             Err(Error::Digest(_))
         ));
         assert!(matches!(check(None, Some("NhCmhw==")), Err(Error::Digest(_))));
+    }
+
+    #[test]
+    fn a_checksum_that_was_to_follow_has_to_come() {
+        let mut headers = hyper::HeaderMap::new();
+        headers.insert("x-amz-trailer", "x-amz-checksum-crc32".parse().unwrap());
+        let none = || [None, None, None, None, None];
+        let announced = Announced::new(None, none(), Some("CRC32"), &headers).unwrap();
+        assert!(matches!(Digest::new(announced).finish(None), Err(Error::Body(_))));
+        let computed = Announced::new(None, none(), Some("CRC32"), &hyper::HeaderMap::new()).unwrap();
+        assert!(Digest::new(computed).finish(None).is_ok());
     }
 }

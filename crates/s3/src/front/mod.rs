@@ -6,11 +6,13 @@
 mod access;
 mod attributes;
 mod bucket_ops;
+mod chunks;
 mod digest;
 mod errors;
 mod listing;
 mod multipart_ops;
 mod object_ops;
+mod pace;
 mod rights;
 mod serve;
 mod service;
@@ -54,6 +56,15 @@ fn user<T>(req: &S3Request<T>) -> S3Result<&str> {
     who(req).ok_or_else(|| Error::AccessDenied.into())
 }
 
+/// Refused if the request says that the bucket is somebody else's.
+fn expect_owner<T>(req: &S3Request<T>, header: &str, bucket: &Bucket) -> S3Result<()> {
+    let expected = req.headers.get(header);
+    match expected.is_some_and(|e| e.as_bytes() != bucket.owner.as_bytes()) {
+        true => Err(Error::AccessDenied.into()),
+        false => Ok(()),
+    }
+}
+
 impl<P: Pool> Front<P> {
     pub fn new(accounts: Accounts<P>, buckets: Buckets<P>, objects: Objects<P>, clock: Clock) -> Self {
         Self {
@@ -67,11 +78,8 @@ impl<P: Pool> Front<P> {
     /// The bucket, whoever asks. One that is being deleted is there until it is not.
     async fn bucket<T>(&self, req: &S3Request<T>, name: &str) -> S3Result<Bucket> {
         let bucket = self.buckets.get(name).await?;
-        let expected = req.headers.get("x-amz-expected-bucket-owner");
-        match expected.is_some_and(|e| e.as_bytes() != bucket.owner.as_bytes()) {
-            true => Err(Error::AccessDenied.into()),
-            false => Ok(bucket),
-        }
+        expect_owner(req, "x-amz-expected-bucket-owner", &bucket)?;
+        Ok(bucket)
     }
 
     /// The bucket, for its owner alone.

@@ -3,7 +3,7 @@
 use super::attributes::{attributes, check_key, refuse_unbuilt};
 use super::digest::{self, ALGORITHMS, Announced, Digest, checksum_values, set_checksum};
 use super::errors::{invalid, not_built};
-use super::object_ops::{PUT_MAX, Source};
+use super::object_ops::{PUT_MAX, Source, length};
 use super::texts::{Names, etag, etags, owner, page_size, timestamp};
 use super::{Front, user};
 use crate::Error;
@@ -141,7 +141,7 @@ impl<P: Pool> Front<P> {
             algorithm.as_deref(),
             &req.headers,
         )?;
-        let length = input.content_length.and_then(|n| u64::try_from(n).ok());
+        let length = length(input.content_length, &req.headers);
         let body = (Source(input.body.take()), length);
         let to = (bucket.id.as_str(), input.key.as_str(), input.upload_id.as_str());
         let part = self
@@ -191,6 +191,7 @@ impl<P: Pool> Front<P> {
         let announced = Announced {
             md5: None,
             checksum: upload.algorithm.map(|a| (a, None)),
+            trails: false,
         };
         let to = (bucket.id.as_str(), input.key.as_str(), input.upload_id.as_str());
         let part = self

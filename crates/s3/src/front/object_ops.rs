@@ -4,7 +4,7 @@ use super::attributes::{attributes, check_key, refuse_unbuilt, refuse_version};
 use super::digest::{Announced, Digest, checksum_values, set_checksum};
 use super::errors::{invalid, not_built};
 use super::texts::{etag, etags, http_date, seconds, timestamp};
-use super::{Front, who};
+use super::{Front, expect_owner, who};
 use crate::Error;
 use crate::buckets::Bucket;
 use crate::data::{Chunk, Reader};
@@ -17,6 +17,7 @@ use s3s::dto::*;
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Result, TrailingHeaders};
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 use tokio::sync::mpsc;
 
 /// Of one request that puts bytes.
@@ -24,6 +25,15 @@ pub const PUT_MAX: u64 = 5 << 30;
 /// Keys of one request that deletes many.
 const DELETE_MAX: usize = 1000;
 const DELETE_AT_ONCE: usize = 16;
+/// Who has not taken a chunk of an object within this is cut off: others need the memory.
+const CHUNK_WITHIN: Duration = Duration::from_secs(120);
+
+/// The bytes that a body shall have: when it comes in chunks, without what is around those.
+pub fn length(given: Option<i64>, headers: &hyper::HeaderMap) -> Option<u64> {
+    let decoded = headers.get("x-amz-decoded-content-length");
+    let decoded = || decoded.and_then(|v| v.to_str().ok()?.parse().ok());
+    given.and_then(|n| u64::try_from(n).ok()).or_else(decoded)
+}
 
 /// A request's body as the store takes it.
 pub struct Source(pub Option<StreamingBlob>);
@@ -58,7 +68,8 @@ impl Sent {
                     }
                 };
                 let failed = chunk.is_err();
-                if to.send(chunk).await.is_err() || failed {
+                let taken = io::task::timeout(CHUNK_WITHIN, to.send(chunk)).await;
+                if failed || !matches!(taken, Ok(Ok(()))) {
                     return;
                 }
                 next = reader.next().await;
@@ -167,7 +178,7 @@ impl<P: Pool> Front<P> {
         let values = checksum_values!(input);
         let algorithm = input.checksum_algorithm.as_ref().map(|a| a.as_str());
         let announced = Announced::new(input.content_md5.take(), values, algorithm, &req.headers)?;
-        let length = input.content_length.and_then(|n| u64::try_from(n).ok());
+        let length = length(input.content_length, &req.headers);
         let body = Source(input.body.take());
         let to = (bucket.id.as_str(), input.key.as_str());
         let new = self
@@ -361,8 +372,8 @@ impl<P: Pool> Front<P> {
             return Err(not_built("access points"));
         };
         refuse_version(version_id.as_deref())?;
-        // The owner that is expected is the target's.
         let from = self.buckets.get(bucket).await?;
+        expect_owner(req, "x-amz-source-expected-bucket-owner", &from)?;
         let entry = self.objects.entry(&from.id, key).await;
         let mine = who(req) == Some(&from.owner);
         let entry = match entry {
@@ -418,6 +429,7 @@ impl<P: Pool> Front<P> {
         let announced = Announced {
             md5: None,
             checksum: algorithm.map(|a| (a, None)),
+            trails: false,
         };
         let body = self.sent(&source, 0, source.size).await?;
         let to = (bucket.id.as_str(), req.input.key.as_str());

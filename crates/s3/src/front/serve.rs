@@ -1,9 +1,13 @@
 //! The socket: connections in, requests to s3s, answers out; and what goes on beside that: splitting what has grown, collecting.
 //!
-//! Bounds: [`CONNECTIONS_MAX`] connections; a head of [`BUFFER_BYTES`] within [`HEAD_WITHIN`]; XML of a megabyte; bodies as
-//! `data` takes them. A client that takes nothing for [`net::http::STALLED`] is cut off.
+//! Bounds: [`CONNECTIONS_MAX`] connections; a head of [`BUFFER_BYTES`] within [`HEAD_WITHIN`]; XML of [`XML_BYTES`]; bodies as
+//! `data` takes them, at a pace (`pace`). A client that takes nothing for [`net::http::STALLED`] is cut off.
 
 use super::Front;
+use super::chunks::Chunks;
+use super::errors::not_built;
+use super::pace::Paced;
+use crate::Clock;
 use crate::gc::Collector;
 use crate::index::Index;
 use crate::rados::Pool;
@@ -59,6 +63,7 @@ pub async fn serve<P: Pool>(
 ) {
     let tending = task::spawn_local(tend(collector.index.clone()));
     let collecting = task::spawn_local(collect(collector));
+    let clock = front.clock.clone();
     let service = service(front);
     let stopped = stop.clone();
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
@@ -66,7 +71,7 @@ pub async fn serve<P: Pool>(
         tokio::select! {
             biased;
             _ = stop.wait_for(|s| *s) => break,
-            () = accept(&acceptor, &room, &service, &stopped) => {}
+            () = accept(&acceptor, &room, (&service, &clock), &stopped) => {}
         }
     }
     tending.abort();
@@ -81,7 +86,9 @@ pub async fn serve<P: Pool>(
 fn service<P: Pool>(front: Front<P>) -> S3Service {
     let mut config = S3Config::default();
     config.xml_max_body_size = XML_BYTES;
-    config.form_max_fields_size = XML_BYTES;
+    // Forms are refused before the library sees them, which would take the file into memory before it asks who sends it.
+    config.post_object_max_file_size = 0;
+    config.form_max_fields_size = 64 << 10;
     let mut builder = S3ServiceBuilder::new(front.clone());
     builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
     builder.set_auth(front.clone());
@@ -92,7 +99,7 @@ fn service<P: Pool>(front: Front<P>) -> S3Service {
 async fn accept(
     acceptor: &Acceptor,
     room: &Arc<Semaphore>,
-    service: &S3Service,
+    (service, clock): (&S3Service, &Clock),
     stop: &watch::Receiver<bool>,
 ) {
     let Ok(permit) = room.clone().acquire_owned().await else {
@@ -101,7 +108,7 @@ async fn accept(
     match acceptor.accept().await {
         Ok((stream, _)) => drop(task::spawn_local(connection(
             stream,
-            service.clone(),
+            (service.clone(), clock.clone()),
             stop.clone(),
             permit,
         ))),
@@ -112,16 +119,44 @@ async fn accept(
     }
 }
 
+/// A POST of a browser's form.
+fn is_form<B>(request: &hyper::Request<B>) -> bool {
+    const FORM: &[u8] = b"multipart/form-data";
+    let types = request.headers().get_all(hyper::header::CONTENT_TYPE);
+    let starts = |v: &HeaderValue| {
+        let kind = v.as_bytes().trim_ascii_start().get(..FORM.len());
+        kind.is_some_and(|k| k.eq_ignore_ascii_case(FORM))
+    };
+    request.method() == hyper::Method::POST && types.iter().any(starts)
+}
+
+/// A request as the library shall see it.
+fn taken(request: hyper::Request<hyper::body::Incoming>, clock: Clock) -> hyper::Request<s3s::Body> {
+    let kind = request.headers().get("x-amz-content-sha256");
+    let chunked = kind.is_some_and(|k| k.as_bytes().starts_with(b"STREAMING-"));
+    request.map(|body| match Paced::new(body, clock) {
+        body if chunked => s3s::Body::http_body(Chunks::new(body)),
+        body => s3s::Body::http_body(body),
+    })
+}
+
 async fn connection(
     stream: Stream,
-    service: S3Service,
+    (service, clock): (S3Service, Clock),
     mut stop: watch::Receiver<bool>,
     permit: OwnedSemaphorePermit,
 ) {
     let answer = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
         // A task of its own: what has begun to be committed, or to be given up, is not left when the client goes.
-        let service = service.clone();
-        let answered = task::spawn_local(async move { service.call(request.map(s3s::Body::from)).await });
+        let (service, clock) = (service.clone(), clock.clone());
+        let answered = task::spawn_local(async move {
+            match is_form(&request) {
+                true => not_built("POST forms")
+                    .to_http_response()
+                    .map_err(|e| s3s::HttpError::new(Box::new(e))),
+                false => service.call(taken(request, clock)).await,
+            }
+        });
         async move {
             let mut answer = answered.await.map_err(|e| s3s::HttpError::new(Box::new(e)))??;
             answer

@@ -50,6 +50,21 @@ pub fn page_size(asked: Option<i32>, most: usize) -> S3Result<usize> {
     }
 }
 
+/// Text of a query, or of tags; None: not URL encoded.
+pub fn url_decoded(text: &str) -> Option<String> {
+    let text = text.replace('+', " ");
+    let mut out = Vec::with_capacity(text.len());
+    let mut bytes = text.bytes();
+    while let Some(b) = bytes.next() {
+        let hex = |b: Option<u8>| b.and_then(|b| (b as char).to_digit(16));
+        match b {
+            b'%' => out.push((hex(bytes.next())? * 16 + hex(bytes.next())?) as u8),
+            other => out.push(other),
+        }
+    }
+    String::from_utf8(out).ok()
+}
+
 /// Names in a listing, which the client may have asked for in URL encoding: XML has no way to write some characters.
 #[derive(Debug, Clone, Copy)]
 pub struct Names(bool);

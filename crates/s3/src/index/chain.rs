@@ -34,8 +34,11 @@ impl<P: Pool> Index<P> {
             let mut closed = seen.state.clone();
             match closed.phase {
                 Phase::Closed { deletion: by } if by == deletion => return Ok(seen),
-                // That deletion was given up, else there were not this one.
-                Phase::Open | Phase::Closed { .. } => {}
+                Phase::Open => {}
+                // That deletion is over, or this one is and has not heard of it: who asks again will find it open.
+                Phase::Closed { .. } => {
+                    return Err(Error::Busy("another deletion of the bucket is being taken back"));
+                }
                 _ => return Err(Error::Busy("the bucket's index is being split")),
             }
             closed.version += 1;

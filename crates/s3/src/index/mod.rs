@@ -258,7 +258,9 @@ impl<P: Pool> Index<P> {
                 match self.finish(bucket, &seen.shard).await {
                     // Another was faster.
                     Err(e) if e.is_conflict() || e.is_not_found() || e == split::OVERTAKEN => {}
-                    other => other?,
+                    other => {
+                        other?;
+                    }
                 }
             } else if *looks > FROZEN_LOOKS * 4 {
                 return Err(Error::Busy("a split of the bucket's index does not end"));

@@ -8,14 +8,18 @@
 //! ```
 //!
 //! Whoever waits too long ends a split that was left: each step expects the states that the one before left behind, and a copier
-//! that was overtaken finds its number gone from both shards. Until the last step the old shard answers for all of its range.
+//! that was overtaken finds its number gone from both shards. Each copier makes a target of its own: what one that was overtaken
+//! still does with its target is no matter of the others. Until the last step the old shard answers for all of its range.
+//!
+//! A split whose upper half has more rows than an OSD removes at once (E2BIG) is given up: Frozen -> Open. A target that is not
+//! used is named by a row (`t TARGET`) in the same operation that gives it up, and removed by whoever collects ([`Index::sweep`]).
 
 use super::{Index, Located, Size, root_mark, root_name, root_row};
 use crate::rados::{Change, Look, PAGE, Pool};
-use crate::record::{KEYED, Phase, Split, State, state_row};
+use crate::record::{KEYED, Phase, Split, State, key_of, spare_row, state_row};
 use crate::{Error, Result};
 use bytes::Bytes;
-use denc::Encode;
+use denc::{Decode, Encode};
 use std::collections::BTreeSet;
 
 /// Rounds over what writers noted, and how little of it is copied while they wait.
@@ -26,6 +30,12 @@ const LEFT_AFTER: u64 = 60_000;
 /// Every so manieth key is remembered to find the middle.
 const SAMPLE: u64 = 16;
 pub(super) const OVERTAKEN: Error = Error::Busy("another splits this part of the index");
+
+/// What became of a split.
+pub(super) enum Ended {
+    Split,
+    GivenUp,
+}
 
 impl<P: Pool> Index<P> {
     /// Shards of which so much was added that they have to be looked at: each is told to one caller, who calls
@@ -69,7 +79,7 @@ impl<P: Pool> Index<P> {
         let seen = self.state(shard).await?;
         match &seen.state.phase {
             Phase::Open => {}
-            Phase::Copying(split) if split.since + LEFT_AFTER < self.inner.clock.now_ms() => {
+            Phase::Copying(_) if self.was_left(&seen.state) => {
                 self.copy(&bucket, shard).await?;
                 return Ok(0);
             }
@@ -80,53 +90,84 @@ impl<P: Pool> Index<P> {
             _ => return Ok(0),
         }
         let (n, mid) = self.measure(shard).await?;
-        let Some(mid) = mid.filter(|_| n >= self.inner.split_at) else {
+        if n < self.inner.split_at {
             return Ok(n);
-        };
+        }
+        // What cannot be split is looked at again when as much was added once more.
+        let Some(mid) = mid else { return Ok(0) };
         let split = Split {
-            target: format!("index.{bucket}.{}", self.inner.clock.tag()),
+            target: String::new(),
             mid,
             copier: 0,
             since: 0,
         };
         self.set_phase(shard, &seen.state, Phase::Copying(split)).await?;
-        self.copy(&bucket, shard).await?;
-        Ok(n / 2)
-    }
-
-    /// How many keys it has, and the one in the middle, if there is one above the first.
-    async fn measure(&self, shard: &str) -> Result<(u64, Option<Bytes>)> {
-        let (mut n, mut samples) = (0u64, Vec::new());
-        let prefix = Bytes::from_static(b"e");
-        let mut after = prefix.clone();
-        loop {
-            let seen = self.pool().look(shard, Look::rows(&after, &prefix, PAGE)).await?;
-            for (row, _) in &seen.rows {
-                if n > 0 && (n % SAMPLE == 0 || n < SAMPLE) {
-                    samples.push((n, row.slice(1..)));
-                }
-                n += 1;
-            }
-            match seen.rows.last() {
-                Some((last, _)) if seen.more => after = last.clone(),
-                _ => break,
-            }
+        match self.copy(&bucket, shard).await? {
+            Ended::Split => Ok(n / 2),
+            Ended::GivenUp => Ok(0),
         }
-        let middle = samples.into_iter().find(|(at, _)| *at >= n / 2);
-        Ok((n, middle.map(|(_, key)| key)))
     }
 
-    pub(super) async fn state(&self, shard: &str) -> Result<Located> {
+    /// A split is being done that nobody is at any more.
+    pub(crate) fn was_left(&self, state: &State) -> bool {
+        let (Phase::Copying(split) | Phase::Frozen(split)) = &state.phase else {
+            return false;
+        };
+        split.since + LEFT_AFTER < self.inner.clock.now_ms()
+    }
+
+    /// How many rows it has that would be moved, and the key in the middle of them, if there is one above the first key.
+    async fn measure(&self, shard: &str) -> Result<(u64, Option<Bytes>)> {
+        // Keys, with the rows that each stands for.
+        let (mut n, mut samples) = (0u64, Vec::new());
+        let mut first: Option<Bytes> = None;
+        for class in KEYED {
+            let prefix = Bytes::copy_from_slice(&[class]);
+            let (mut after, mut of_class) = (prefix.clone(), 0u64);
+            loop {
+                let seen = self.pool().look(shard, Look::rows(&after, &prefix, PAGE)).await?;
+                for (row, _) in &seen.rows {
+                    if of_class % SAMPLE == 0 || of_class < SAMPLE {
+                        let weight = if of_class < SAMPLE { 1 } else { SAMPLE };
+                        samples.push((key_of(row), weight));
+                    }
+                    of_class += 1;
+                }
+                if let Some((row, _)) = seen.rows.first().filter(|_| after == prefix) {
+                    let key = key_of(row);
+                    first = Some(first.map_or(key.clone(), |f| f.min(key)));
+                }
+                match seen.rows.last() {
+                    Some((last, _)) if seen.more => after = last.clone(),
+                    _ => break,
+                }
+            }
+            n += of_class;
+        }
+        samples.sort();
+        let mut below = 0;
+        let middle = samples.into_iter().find(|(key, weight)| {
+            below += weight;
+            below > n / 2 && Some(key) > first.as_ref()
+        });
+        Ok((n, middle.map(|(key, _)| key)))
+    }
+
+    pub(crate) async fn state(&self, shard: &str) -> Result<Located> {
         let seen = self.pool().look(shard, Look::keys([&state_row()])).await?;
         Located::of(shard.to_string(), seen)
     }
 
     /// Its next state, with this phase, if it is still as it was seen.
     pub(super) async fn set_phase(&self, shard: &str, from: &State, phase: Phase) -> Result<State> {
+        self.set_phase_with(Change::default(), shard, from, phase).await
+    }
+
+    async fn set_phase_with(&self, change: Change, shard: &str, from: &State, phase: Phase) -> Result<State> {
         let mut state = from.clone();
         state.version += 1;
         state.phase = phase;
-        let change = Change::default()
+        let change = change
             .expecting(&state_row(), Some(&from.to_bytes()))
             .setting(&state_row(), state.to_bytes());
         self.pool().change(shard, change).await?;
@@ -134,17 +175,21 @@ impl<P: Pool> Index<P> {
     }
 
     /// Copies the upper half, then ends the split. Takes the work over from whoever was at it.
-    async fn copy(&self, bucket: &str, shard: &str) -> Result<()> {
+    async fn copy(&self, bucket: &str, shard: &str) -> Result<Ended> {
         let seen = self.state(shard).await?;
         let Phase::Copying(mut split) = seen.state.phase.clone() else {
-            return Ok(());
+            return Err(OVERTAKEN);
         };
+        let before = std::mem::replace(
+            &mut split.target,
+            format!("index.{bucket}.{}", self.inner.clock.tag()),
+        );
         split.copier = self.inner.clock.random_u64();
         split.since = self.inner.clock.now_ms();
         let state = self
-            .set_phase(shard, &seen.state, Phase::Copying(split.clone()))
+            .leave_target(shard, &seen.state, &before, Phase::Copying(split.clone()))
             .await?;
-        let filling = self.take_target(&state, &split).await?;
+        let filling = self.make_target(&state, &split).await?;
         for class in KEYED {
             self.copy_class(shard, class, &split, &filling).await?;
         }
@@ -157,8 +202,18 @@ impl<P: Pool> Index<P> {
         self.finish(bucket, shard).await
     }
 
-    /// Makes the target, or empties what another copier has made of it; its state as it is now.
-    async fn take_target(&self, of: &State, split: &Split) -> Result<Bytes> {
+    /// As [`Self::set_phase`], and names a target that nobody will use any more; none if it is empty.
+    async fn leave_target(&self, shard: &str, from: &State, target: &str, phase: Phase) -> Result<State> {
+        let mut change = Change::default();
+        if !target.is_empty() {
+            let now = self.inner.clock.now_ms();
+            change = change.setting(&spare_row(target), now.to_bytes());
+        }
+        self.set_phase_with(change, shard, from, phase).await
+    }
+
+    /// Makes the target; its state.
+    async fn make_target(&self, of: &State, split: &Split) -> Result<Bytes> {
         let state = State {
             version: 1,
             end: of.end.clone(),
@@ -166,31 +221,41 @@ impl<P: Pool> Index<P> {
             phase: Phase::Filling { copier: split.copier },
         };
         let raw = state.to_bytes();
-        match self.state(&split.target).await {
-            Err(e) if e.is_not_found() => {
-                let make = Change {
-                    create: true,
-                    ..Change::default()
-                };
-                self.pool()
-                    .change(&split.target, make.setting(&state_row(), raw.clone()))
-                    .await?;
-            }
-            Ok(seen) if matches!(seen.state.phase, Phase::Filling { .. }) => {
-                let class = |c: u8| (Bytes::copy_from_slice(&[c]), Bytes::copy_from_slice(&[c + 1]));
-                let mut empty = Change {
-                    unset_ranges: KEYED.map(class).to_vec(),
-                    ..Change::default()
-                };
-                empty = empty.expecting(&state_row(), Some(&seen.raw));
-                self.pool()
-                    .change(&split.target, empty.setting(&state_row(), raw.clone()))
-                    .await?;
-            }
-            Ok(_) => return Err(OVERTAKEN),
-            Err(e) => return Err(e),
-        }
+        let make = Change {
+            create: true,
+            ..Change::default()
+        };
+        self.pool()
+            .change(&split.target, make.setting(&state_row(), raw.clone()))
+            .await?;
         Ok(raw)
+    }
+
+    /// Removes targets that were given up, once nobody is at them any more. False: some are left.
+    pub(crate) async fn sweep(&self, shard: &str) -> Result<bool> {
+        let prefix = Bytes::from_static(b"t");
+        let (mut after, mut all) = (prefix.clone(), true);
+        loop {
+            let seen = self.pool().look(shard, Look::rows(&after, &prefix, PAGE)).await?;
+            for (row, since) in &seen.rows {
+                if u64::from_bytes(since).unwrap_or(0) + LEFT_AFTER >= self.inner.clock.now_ms() {
+                    all = false;
+                    continue;
+                }
+                let target = String::from_utf8_lossy(&row[1..]).into_owned();
+                self.pool().remove(&target).await?;
+                let gone = Change::default().expecting(row, Some(since)).unsetting(row);
+                match self.pool().change(shard, gone).await {
+                    // Another was faster.
+                    Err(e) if e.is_conflict() || e.is_not_found() => {}
+                    other => other?,
+                }
+            }
+            match seen.rows.last() {
+                Some((last, _)) if seen.more => after = last.clone(),
+                _ => return Ok(all),
+            }
+        }
     }
 
     async fn copy_class(&self, shard: &str, class: u8, split: &Split, filling: &Bytes) -> Result<()> {
@@ -254,10 +319,10 @@ impl<P: Pool> Index<P> {
     }
 
     /// Ends a split whose copy is complete but for what writers noted, whoever began it.
-    pub(super) async fn finish(&self, bucket: &str, shard: &str) -> Result<()> {
+    pub(super) async fn finish(&self, bucket: &str, shard: &str) -> Result<Ended> {
         let seen = self.state(shard).await?;
         let Phase::Frozen(mut split) = seen.state.phase.clone() else {
-            return Ok(());
+            return Err(OVERTAKEN);
         };
         let copied_by = split.copier;
         split.copier = self.inner.clock.random_u64();
@@ -280,7 +345,7 @@ impl<P: Pool> Index<P> {
                 self.set_phase(&split.target, &filling, Phase::Open).await?;
                 state
             }
-            // Somebody emptied it who had been overtaken, or was cut off between the two: from the beginning.
+            // Somebody was cut off between the two: from the beginning.
             _ => {
                 split.since = 0;
                 self.set_phase(shard, &seen.state, Phase::Copying(split)).await?;
@@ -290,7 +355,7 @@ impl<P: Pool> Index<P> {
         self.cut(bucket, shard, &state, &split).await
     }
 
-    async fn cut(&self, bucket: &str, shard: &str, frozen: &State, split: &Split) -> Result<()> {
+    async fn cut(&self, bucket: &str, shard: &str, frozen: &State, split: &Split) -> Result<Ended> {
         let state = State {
             version: frozen.version + 1,
             end: Some(split.mid.clone()),
@@ -311,15 +376,24 @@ impl<P: Pool> Index<P> {
         let change = change
             .expecting(&state_row(), Some(&frozen.to_bytes()))
             .setting(&state_row(), state.to_bytes());
-        self.pool().change(shard, change).await?;
+        match self.pool().change(shard, change).await {
+            Err(e) if e.is_too_big() => {
+                tracing::warn!(
+                    "s3: {shard} has too many rows from one key on to be split there: it stays as it is"
+                );
+                let left = self.leave_target(shard, frozen, &split.target, Phase::Open);
+                return left.await.map(|_| Ended::GivenUp);
+            }
+            other => other?,
+        }
         self.remember(bucket, split.mid.clone(), split.target.clone());
         let known = Change::default()
             .expecting(&root_mark(), Some(&Bytes::from_static(b"1")))
             .setting(&root_row(&split.mid), split.target.clone().into());
         match self.pool().change(&root_name(bucket), known).await {
             // The bucket is gone, or others find their way by the shards.
-            Err(e) if e.is_not_found() => Ok(()),
-            other => other,
+            Err(e) if e.is_not_found() => Ok(Ended::Split),
+            other => other.map(|()| Ended::Split),
         }
     }
 }

@@ -1,0 +1,400 @@
+//! What others left half-way, or what cannot be done: splits, deletions, uploads that break off, rows that cannot be read.
+
+use super::*;
+use crate::data::ROOM;
+use crate::index::{first_shard, root_name};
+use crate::record::{Garbage, Tag, garbage_row};
+use denc::Encode;
+
+/// A body that goes on and on, in silence.
+struct Never;
+
+impl Stream for Never {
+    type Item = std::result::Result<Bytes, String>;
+
+    fn poll_next(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        Poll::Pending
+    }
+}
+
+/// A stripe, and then the client is gone.
+struct Broken(bool);
+
+impl Stream for Broken {
+    type Item = std::result::Result<Bytes, String>;
+
+    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.0 = !self.0;
+        Poll::Ready(Some(match self.0 {
+            true => Ok(Bytes::from(vec![1; STRIPE as usize])),
+            false => Err("gone".into()),
+        }))
+    }
+}
+
+fn any() -> Condition {
+    Condition::default()
+}
+
+fn data_objects(pool: &Fake) -> usize {
+    let world = pool.lock();
+    let data = world
+        .objects
+        .keys()
+        .filter(|n| !n.starts_with("index.") && *n != BUCKETS);
+    data.count()
+}
+
+#[test]
+fn a_split_that_is_too_large_for_one_operation_is_given_up() {
+    run(async {
+        let pool = Fake::new(1);
+        let gate = Gate::new(&pool, 1);
+        let bucket = gate.make("b").await;
+        for i in 0..40 {
+            gate.put(&bucket, &format!("k{i:02}"), &data_of(i), &any())
+                .await
+                .unwrap();
+        }
+        pool.lock().rows_max = 10;
+        gate.tend().await;
+        let seen = gate.objects.index.state(&first_shard(&bucket)).await.unwrap();
+        assert_eq!(seen.state.phase, Phase::Open);
+        assert_eq!(
+            shards(&pool, &bucket),
+            2,
+            "its copy is left until it is collected"
+        );
+        for i in 30..40 {
+            gate.put(&bucket, &format!("k{i:02}"), &data_of(i), &any())
+                .await
+                .unwrap();
+        }
+        gate.settle(40).await;
+        assert_eq!(shards(&pool, &bucket), 1);
+        // It is tried again when as much was added once more.
+        pool.lock().rows_max = 0;
+        gate.tend().await;
+        assert_eq!(shards(&pool, &bucket), 1);
+        for i in 40..40 + SPLIT_AT {
+            gate.put(&bucket, &format!("k{i:02}"), &data_of(i), &any())
+                .await
+                .unwrap();
+        }
+        gate.tend().await;
+        assert!(shards(&pool, &bucket) > 1);
+        gate.settle(40 + SPLIT_AT as usize).await;
+    });
+}
+
+#[test]
+fn parts_make_a_shard_large_too() {
+    run(async {
+        let pool = Fake::new(1);
+        let gate = Gate::new(&pool, 1);
+        let bucket = gate.make("b").await;
+        let begin = async |key: &str| {
+            let id = gate
+                .objects
+                .begin_upload(&bucket, key, Attributes::default(), None)
+                .await
+                .unwrap();
+            for n in 1..=SPLIT_AT as u32 {
+                part(&gate, (&bucket, key, &id), n, 1).await.unwrap();
+            }
+            gate.tend().await;
+        };
+        begin("b").await;
+        // One key's rows stay together, and are not looked at without end.
+        assert_eq!(shards(&pool, &bucket), 1);
+        begin("a").await;
+        assert_eq!(shards(&pool, &bucket), 2);
+        begin("c").await;
+        assert_eq!(shards(&pool, &bucket), 3);
+        let names = gate.objects.uploads(&bucket, "", None, 10).await.unwrap().uploads;
+        let names: Vec<_> = names.iter().map(|u| u.0.as_str()).collect();
+        assert_eq!(names, ["a", "b", "c"]);
+        gate.settle(3 * SPLIT_AT as usize).await;
+    });
+}
+
+#[test]
+fn a_split_is_ended_by_whoever_collects() {
+    let mut left = 0;
+    for at in 1..=40 {
+        run(async {
+            let pool = Fake::new(at);
+            let gate = Gate::new(&pool, 0);
+            let bucket = gate.make("b").await;
+            for i in 0..20 {
+                gate.put(&bucket, &format!("k{i:02}"), &data_of(i), &any())
+                    .await
+                    .unwrap();
+            }
+            pool.lock().killed.insert(1, at);
+            let (killed, shard) = (Gate::new(&pool, 1), first_shard(&bucket));
+            tokio::select! {
+                done = killed.objects.index.tend(&shard) => done.unwrap(),
+                () = pool.death() => {}
+            }
+            let phase = gate
+                .objects
+                .index
+                .state(&first_shard(&bucket))
+                .await
+                .unwrap()
+                .state
+                .phase;
+            left += u64::from(phase != Phase::Open);
+            // Nobody writes.
+            gate.settle(20).await;
+            gate.buckets.get("b").await.unwrap();
+        });
+    }
+    assert!(left > 5, "{left}");
+}
+
+#[test]
+fn many_who_end_the_same_split_leave_nothing_half_done() {
+    for seed in 1..=200 {
+        run(async {
+            let pool = Fake::new(seed);
+            let gates: Vec<Gate> = (0..4).map(|n| Gate::new(&pool, n)).collect();
+            let bucket = gates[0].make("b").await;
+            for i in 0..20 {
+                gates[0]
+                    .put(&bucket, &format!("k{i:02}"), &data_of(i), &any())
+                    .await
+                    .unwrap();
+            }
+            let shard = first_shard(&bucket);
+            pool.lock().killed.insert(3, 6 + seed % 12);
+            tokio::select! {
+                done = gates[3].objects.index.tend(&shard) => done.unwrap(),
+                () = pool.death() => {}
+            }
+            pool.pass(Duration::from_secs(61));
+            let tend = async |n: usize| {
+                for _ in 0..3 {
+                    // Each takes over from the others, wherever they are.
+                    pool.pass(Duration::from_secs(61));
+                    gates[n].objects.index.tend(&shard).await.unwrap();
+                }
+            };
+            tokio::join!(tend(0), tend(1), tend(2));
+            let last = Gate::new(&pool, 9);
+            last.settle(20).await;
+            let names = last.names(&bucket, listing(7)).await.unwrap();
+            assert_eq!(names.len(), 20, "seed {seed}");
+        });
+    }
+}
+
+#[test]
+fn a_deletion_does_not_take_over_what_another_has_closed() {
+    run(async {
+        let pool = Fake::new(1);
+        let gate = Gate::new(&pool, 1);
+        let bucket = gate.make("b").await;
+        let index = &gate.objects.index;
+        index.close(&bucket, 2).await.unwrap();
+        // One that was left, goes on, and has not heard that it was taken back.
+        assert!(matches!(index.close(&bucket, 1).await, Err(Error::Busy(_))));
+        let phase = index.state(&first_shard(&bucket)).await.unwrap().state.phase;
+        assert_eq!(phase, Phase::Closed { deletion: 2 });
+        // Deletion 2 is not under way: who deletes the bucket opens what it closed, and may try again.
+        assert!(matches!(gate.buckets.delete("b").await, Err(Error::Busy(_))));
+        gate.put(&bucket, "k", &data_of(1), &any()).await.unwrap();
+        assert_eq!(gate.buckets.delete("b").await, Err(Error::BucketNotEmpty));
+        gate.objects.delete(&bucket, "k", &any()).await.unwrap();
+        gate.buckets.delete("b").await.unwrap();
+        gate.settle(0).await;
+    });
+}
+
+#[test]
+fn a_deletion_that_ends_in_vain_leaves_the_bucket_open() {
+    let mut vain = 0;
+    for seed in 1..=60 {
+        run(async {
+            let pool = Fake::new(seed);
+            let gate = Gate::new(&pool, 1);
+            let bucket = gate.make("b").await;
+            // Its ACL changes while it is deleted.
+            let (deleted, set) = tokio::join!(gate.buckets.delete("b"), async {
+                while gate.buckets.get("b").await?.deleting == 0 {}
+                gate.buckets.set_public_read("b", true).await
+            });
+            match deleted {
+                Ok(()) => assert_eq!(set, Err(Error::NoSuchBucket)),
+                Err(e) => {
+                    assert!(matches!(e, Error::Conflict(_)), "{e}");
+                    gate.put(&bucket, "k", &data_of(1), &any()).await.unwrap();
+                    vain += 1;
+                }
+            }
+        });
+    }
+    assert!(vain > 0);
+}
+
+#[test]
+fn a_stripe_that_is_being_written_is_not_left_behind() {
+    for seed in 1..=20 {
+        run(async {
+            let pool = Fake::new(seed);
+            let gate = Gate::new(&pool, 1);
+            let bucket = gate.make("b").await;
+            let data = &gate.objects.data;
+            let taken = data
+                .take((&bucket, "k"), &mut Broken(false), None, u64::MAX, &mut Blind)
+                .await;
+            assert_eq!(taken.err(), Some(Error::Body("gone".into())));
+            assert_eq!(
+                data_objects(&pool),
+                1,
+                "it is written, or was not begun, when it is named as garbage"
+            );
+            // One that was not answered may come later.
+            assert_eq!(gate.collect(900_000).await.removed, 0);
+            pool.pass(Duration::from_secs(901));
+            assert_eq!(gate.collect(900_000).await.removed, 1);
+            assert_eq!(data_objects(&pool), 0);
+        });
+    }
+}
+
+#[test]
+fn a_body_has_the_length_that_was_announced() {
+    run(async {
+        let pool = Fake::new(1);
+        let gate = Gate::new(&pool, 1);
+        let bucket = gate.make("b").await;
+        for length in [3, 5] {
+            let mut body = Once(Some(Bytes::from_static(b"four")));
+            let data = &gate.objects.data;
+            let taken = data
+                .take((&bucket, "k"), &mut body, Some(length), u64::MAX, &mut Blind)
+                .await;
+            assert!(matches!(taken.err(), Some(Error::Body(_))), "{length}");
+        }
+        gate.settle(0).await;
+    });
+}
+
+#[test]
+fn who_finds_no_room_is_told_so() {
+    run(async {
+        let pool = Fake::new(1);
+        let gate = Gate::new(&pool, 1);
+        let bucket = gate.make("b").await;
+        for _ in 0..ROOM / STRIPE / 2 {
+            let (data, bucket) = (gate.objects.data.clone(), bucket.clone());
+            drop(io::task::spawn_local(async move {
+                let to = (bucket.as_str(), "k");
+                drop(data.take(to, &mut Never, None, u64::MAX, &mut Blind).await);
+            }));
+        }
+        io::task::yield_now().await;
+        let late = gate.put(&bucket, "k", &data_of(1), &any()).await;
+        assert!(matches!(late, Err(Error::Busy(_))), "{late:?}");
+    });
+}
+
+#[test]
+fn an_index_stays_while_garbage_is_in_it() {
+    run(async {
+        let pool = Fake::new(1);
+        let gate = Gate::new(&pool, 1);
+        let bucket = gate.make("b").await;
+        let mut body = Once(Some(data_of(1)));
+        let data = &gate.objects.data;
+        let stored = data
+            .take((&bucket, "k"), &mut body, None, u64::MAX, &mut Blind)
+            .await
+            .unwrap();
+        gate.buckets.delete("b").await.unwrap();
+        pool.pass(Duration::from_secs(800));
+        // Its writer gives up long after the bucket was deleted.
+        data.abandon(stored.claim).await;
+        pool.pass(Duration::from_secs(101));
+        assert_eq!(gate.collect(900_000).await, Round::default());
+        assert!(pool.lock().objects.contains_key(&root_name(&bucket)));
+        pool.pass(Duration::from_secs(800));
+        let round = gate.collect(900_000).await;
+        assert_eq!((round.removed, round.buried), (1, 1));
+        gate.settle(0).await;
+    });
+}
+
+#[test]
+fn a_row_that_cannot_be_read_does_not_keep_others() {
+    run(async {
+        let pool = Fake::new(1);
+        let gate = Gate::new(&pool, 1);
+        let (other, bucket) = (gate.make("a").await, gate.make("b").await);
+        for bucket in [&other, &bucket] {
+            for i in 0..40 {
+                gate.put(bucket, &format!("k{i}"), &data_of(i), &any())
+                    .await
+                    .unwrap();
+                gate.objects
+                    .delete(bucket, &format!("k{i}"), &any())
+                    .await
+                    .unwrap();
+            }
+        }
+        // A manifest that is damaged, and rows that are no records.
+        let tag = Tag([0; 16]);
+        let garbage = Garbage {
+            since: 0,
+            data: Data::Manifest(tag),
+            size: None,
+        };
+        {
+            let mut world = pool.lock();
+            world.objects.entry(format!("{tag}.m")).or_default().data = Bytes::from_static(b"bad");
+            let omap = &mut world.objects.get_mut(&first_shard(&other)).unwrap().omap;
+            omap.insert(garbage_row(tag), garbage.to_bytes());
+            omap.insert(garbage_row(Tag([1; 16])), Bytes::from_static(b"bad"));
+            omap.insert(
+                crate::record::intent_row(Tag([1; 16])),
+                Bytes::from_static(b"bad"),
+            );
+            let buckets = &mut world.objects.get_mut(BUCKETS).unwrap().omap;
+            buckets.insert(Bytes::from_static(b"b0"), Bytes::from_static(b"bad"));
+        }
+        assert_eq!(gate.collect(0).await.removed, 80);
+        assert_eq!(data_objects(&pool), 1);
+    });
+}
+
+#[test]
+fn two_who_complete_the_same_upload_hear_the_same() {
+    for seed in 1..=60 {
+        run(async {
+            let pool = Fake::new(seed);
+            let (gate, other) = (Gate::new(&pool, 1), Gate::new(&pool, 2));
+            let bucket = gate.make("b").await;
+            let attributes = Attributes::default();
+            let id = gate
+                .objects
+                .begin_upload(&bucket, "k", attributes, None)
+                .await
+                .unwrap();
+            let upload = (bucket.as_str(), "k", id.as_str());
+            let named = [part(&gate, upload, 1, 10).await.unwrap()];
+            let none = gate.objects.parts(upload, 0, 0).await.unwrap();
+            assert!(none.parts.is_empty() && !none.more);
+            let none = gate.objects.uploads(&bucket, "", None, 0).await.unwrap();
+            assert!(none.uploads.is_empty() && !none.more);
+            let nothing = any();
+            let (one, two) = tokio::join!(
+                gate.objects.complete(upload, &named, &nothing, whole),
+                other.objects.complete(upload, &named, &nothing, whole)
+            );
+            assert_eq!(one.unwrap(), two.unwrap(), "seed {seed}");
+            gate.settle(1).await;
+        });
+    }
+}
