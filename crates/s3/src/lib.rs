@@ -12,6 +12,7 @@
 mod accounts;
 mod buckets;
 mod clock;
+mod cors;
 mod data;
 mod error;
 #[cfg(test)]
@@ -24,11 +25,12 @@ mod multipart;
 mod objects;
 mod rados;
 mod record;
+mod settings;
 #[cfg(test)]
 mod tests;
 
 pub use accounts::{Key, User};
 pub use clock::Clock;
 pub use error::{Error, Result};
-pub use front::Settings;
+pub use front::{Settings, domain};
 pub use gateway::{Admin, DATA_POOL, Gateway, META_POOL};

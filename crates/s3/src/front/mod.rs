@@ -7,8 +7,11 @@ mod access;
 mod attributes;
 mod bucket_ops;
 mod chunks;
+mod cors_ops;
 mod digest;
+mod entrance;
 mod errors;
+mod hosts;
 mod listing;
 mod multipart_ops;
 mod object_ops;
@@ -18,15 +21,20 @@ mod serve;
 mod service;
 mod texts;
 
+pub use hosts::{Hosts, domain};
 pub use serve::{Settings, serve};
 
 use crate::accounts::Accounts;
 use crate::buckets::{Bucket, Buckets};
 use crate::objects::Objects;
 use crate::rados::Pool;
+use crate::settings::Settings as BucketSettings;
 use crate::{Clock, Error};
 use access::Identity;
 use s3s::{S3Request, S3Result};
+
+/// Others may change the same bucket.
+const TRIES_MAX: usize = 16;
 
 /// All that requests need. Cheap to clone.
 pub struct Front<P> {
@@ -90,6 +98,29 @@ impl<P: Pool> Front<P> {
             true => Ok(bucket),
             false => Err(Error::AccessDenied.into()),
         }
+    }
+
+    /// Changes what is set of a bucket, for its owner alone.
+    async fn change_settings<T>(
+        &self,
+        req: &S3Request<T>,
+        name: &str,
+        change: impl Fn(&mut BucketSettings),
+    ) -> S3Result<()> {
+        for _ in 0..TRIES_MAX {
+            let known = self.buckets.known(name).await?;
+            expect_owner(req, "x-amz-expected-bucket-owner", &known.bucket)?;
+            if known.bucket.owner != user(req)? {
+                return Err(Error::AccessDenied.into());
+            }
+            let mut settings = (*known.settings).clone();
+            change(&mut settings);
+            match self.buckets.set_settings(name, &known, &settings).await {
+                Err(Error::Conflict(_)) => {}
+                other => return Ok(other?),
+            }
+        }
+        Err(Error::Conflict("others change the same bucket").into())
     }
 
     /// The bucket, for who may list it.

@@ -2,9 +2,31 @@
 
 use super::Front;
 use super::errors::not_built;
+use super::hosts::Hosts;
 use crate::rados::Pool;
+use s3s::config::{S3Config, StaticConfigProvider};
 use s3s::dto::*;
+use s3s::service::{S3Service, S3ServiceBuilder};
 use s3s::{S3, S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
+use std::sync::Arc;
+
+/// A list of 10,000 parts with their checksums fits.
+pub const XML_BYTES: usize = 4 << 20;
+
+/// The library, over a front.
+pub fn built<P: Pool>(front: Front<P>, hosts: Hosts) -> S3Service {
+    let mut config = S3Config::default();
+    config.xml_max_body_size = XML_BYTES;
+    // Forms are refused before the library sees them, which would take the file into memory before it asks who sends it.
+    config.post_object_max_file_size = 0;
+    config.form_max_fields_size = 64 << 10;
+    let mut builder = S3ServiceBuilder::new(front.clone());
+    builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
+    builder.set_auth(front.clone());
+    builder.set_access(front);
+    builder.set_host(hosts);
+    builder.build()
+}
 
 macro_rules! answered {
     ($done:expr) => {
@@ -96,6 +118,32 @@ impl<P: Pool> S3 for Front<P> {
         _: S3Request<PutBucketPolicyInput>,
     ) -> S3Result<S3Response<PutBucketPolicyOutput>> {
         Err(not_built("policies of buckets"))
+    }
+
+    async fn put_bucket_cors(
+        &self,
+        req: S3Request<PutBucketCorsInput>,
+    ) -> S3Result<S3Response<PutBucketCorsOutput>> {
+        self.set_cors(req).await?;
+        Ok(S3Response::new(PutBucketCorsOutput::default()))
+    }
+
+    async fn get_bucket_cors(
+        &self,
+        req: S3Request<GetBucketCorsInput>,
+    ) -> S3Result<S3Response<GetBucketCorsOutput>> {
+        answered!(self.cors(req).await)
+    }
+
+    async fn delete_bucket_cors(
+        &self,
+        req: S3Request<DeleteBucketCorsInput>,
+    ) -> S3Result<S3Response<DeleteBucketCorsOutput>> {
+        self.remove_cors(req).await?;
+        Ok(S3Response::with_status(
+            DeleteBucketCorsOutput::default(),
+            hyper::StatusCode::NO_CONTENT,
+        ))
     }
 
     async fn put_object(&self, req: S3Request<PutObjectInput>) -> S3Result<S3Response<PutObjectOutput>> {
