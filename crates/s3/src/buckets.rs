@@ -15,7 +15,7 @@ use crate::accounts::all_rows;
 use crate::index::{Index, Located};
 use crate::rados::{Change, Look, Pool};
 use crate::record::Phase;
-use crate::settings::{Cache, Settings};
+use crate::settings::{Cache, Ready, Settings};
 use crate::{Clock, Error, Result};
 use bytes::Bytes;
 use denc::{Decode, Encode, Reader, Writer};
@@ -96,7 +96,7 @@ impl Decode for Bucket {
 #[derive(Debug, Clone)]
 pub struct Known {
     pub bucket: Bucket,
-    pub settings: Arc<Settings>,
+    pub settings: Arc<Ready>,
 }
 
 pub struct Buckets<P> {
@@ -176,7 +176,8 @@ impl<P: Pool> Buckets<P> {
             if bucket.id == of.id && bucket.settings != 0 {
                 let settings = seen.values.get(rows[1]);
                 let settings = settings.ok_or_else(|| Error::Damaged(format!("settings of {name}: lost")))?;
-                let settings = Arc::new(Settings::from_bytes(settings)?);
+                let settings = Ready::new(Settings::from_bytes(settings)?, name);
+                let settings = Arc::new(settings);
                 self.cache.put(&bucket.id, bucket.settings, settings);
             }
         }
@@ -274,15 +275,9 @@ impl<P: Pool> Buckets<P> {
         }
     }
 
-    pub async fn set_public_read(&self, name: &str, public_read: bool) -> Result<()> {
-        for _ in 0..TRIES_MAX {
-            let bucket = self.get(name).await?;
-            match self.replace(name, &bucket, |b| b.public_read = public_read).await {
-                Err(Error::Conflict(_)) => {}
-                other => return other.map(drop),
-            }
-        }
-        Err(Error::Conflict("others change the same bucket"))
+    pub async fn set_public_read(&self, name: &str, seen: &Bucket, public_read: bool) -> Result<()> {
+        let set = self.replace(name, seen, |b| b.public_read = public_read);
+        set.await.map(drop)
     }
 
     pub async fn delete(&self, name: &str) -> Result<()> {
@@ -419,5 +414,44 @@ impl<P: Pool> Buckets<P> {
         self.pool
             .change(BUCKETS, Change::default().unsetting(&dead_row(id)))
             .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bucket_without_settings_is_written_as_before() {
+        let mut bucket = Bucket {
+            id: "i".into(),
+            owner: "o".into(),
+            created: 1,
+            public_read: true,
+            deleting: 0,
+            deletion: 2,
+            location: String::new(),
+            version: 3,
+            settings: 0,
+        };
+        let old = bucket.to_bytes();
+        assert_eq!(
+            hex::encode(&old),
+            "01012f000000\
+             0100000069\
+             010000006f\
+             0100000000000000\
+             01\
+             0000000000000000\
+             0200000000000000\
+             00000000\
+             0300000000000000"
+        );
+        assert_eq!(Bucket::from_bytes(&old).unwrap(), bucket);
+        bucket.settings = 3;
+        let new = bucket.to_bytes();
+        // Who knows the first version alone refuses it.
+        assert_eq!(new[..2], [2, 2]);
+        assert_eq!(Bucket::from_bytes(&new).unwrap(), bucket);
     }
 }

@@ -3,7 +3,9 @@
 
 use super::Front;
 use super::errors::invalid;
+use super::permit::Ask;
 use crate::cors::{Allowed, METHODS, allowed, check};
+use crate::policy::Action;
 use crate::rados::Pool;
 use crate::settings::CorsRule;
 use hyper::HeaderMap;
@@ -92,7 +94,7 @@ impl Asked {
 
 impl<P: Pool> Front<P> {
     async fn cors_of(&self, asked: &Asked) -> S3Result<Vec<CorsRule>> {
-        Ok(self.buckets.known(&asked.bucket).await?.settings.cors.clone())
+        Ok(self.buckets.known(&asked.bucket).await?.settings.of.cors.clone())
     }
 
     /// The answer to a preflight, which nobody signs.
@@ -140,21 +142,21 @@ impl<P: Pool> Front<P> {
         });
         let rules: Vec<CorsRule> = rules.collect::<S3Result<_>>()?;
         let bucket = req.input.bucket.clone();
-        self.own(&req, &bucket).await?;
+        let ask = Ask::bucket(Action::PutBucketCORS, &bucket);
+        self.permitted(&req, &ask).await?;
         check(&rules)?;
-        self.change_settings(&req, &bucket, |s| s.cors = rules.clone())
-            .await
+        self.change_settings(&req, ask, |s| s.cors = rules.clone()).await
     }
 
     pub async fn remove_cors(&self, req: S3Request<DeleteBucketCorsInput>) -> S3Result<()> {
-        self.change_settings(&req, &req.input.bucket, |s| s.cors.clear())
-            .await
+        let ask = Ask::bucket(Action::PutBucketCORS, &req.input.bucket);
+        self.change_settings(&req, ask, |s| s.cors.clear()).await
     }
 
     pub async fn cors(&self, req: S3Request<GetBucketCorsInput>) -> S3Result<GetBucketCorsOutput> {
-        self.own(&req, &req.input.bucket).await?;
-        let known = self.buckets.known(&req.input.bucket).await?;
-        if known.settings.cors.is_empty() {
+        let ask = Ask::bucket(Action::GetBucketCORS, &req.input.bucket);
+        let known = self.permitted(&req, &ask).await?;
+        if known.settings.of.cors.is_empty() {
             return Err(S3Error::with_message(
                 S3ErrorCode::NoSuchCORSConfiguration,
                 "The CORS configuration does not exist",
@@ -170,7 +172,7 @@ impl<P: Pool> Front<P> {
             max_age_seconds: r.max_age.map(|s| s.min(i32::MAX as u32) as i32),
         };
         Ok(GetBucketCorsOutput {
-            cors_rules: Some(known.settings.cors.iter().map(rule).collect()),
+            cors_rules: Some(known.settings.of.cors.iter().map(rule).collect()),
         })
     }
 }

@@ -15,6 +15,7 @@ use hyper::service::service_fn;
 use io::socket::{Acceptor, Stream};
 use io::task;
 use net::http::{Timer, Wire};
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -89,8 +90,8 @@ async fn accept<P: Pool>(
         return;
     };
     match acceptor.accept().await {
-        Ok((stream, _)) => drop(task::spawn_local(connection(
-            stream,
+        Ok((stream, peer)) => drop(task::spawn_local(connection(
+            (stream, peer.ip()),
             entrance.clone(),
             stop.clone(),
             permit,
@@ -103,7 +104,7 @@ async fn accept<P: Pool>(
 }
 
 async fn connection<P: Pool>(
-    stream: Stream,
+    (stream, peer): (Stream, IpAddr),
     entrance: Entrance<P>,
     mut stop: watch::Receiver<bool>,
     permit: OwnedSemaphorePermit,
@@ -111,7 +112,7 @@ async fn connection<P: Pool>(
     let answer = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
         // A task of its own: what has begun to be committed, or to be given up, is not left when the client goes.
         let entrance = entrance.clone();
-        let answered = task::spawn_local(async move { entrance.answer(request).await });
+        let answered = task::spawn_local(async move { entrance.answer(request, peer).await });
         async move {
             let mut answer = answered.await.map_err(|e| s3s::HttpError::new(Box::new(e)))??;
             answer

@@ -3,11 +3,13 @@
 use super::Front;
 use super::errors::not_built;
 use super::hosts::Hosts;
+use super::permit::Ask;
+use crate::policy::Action;
 use crate::rados::Pool;
 use s3s::config::{S3Config, StaticConfigProvider};
 use s3s::dto::*;
 use s3s::service::{S3Service, S3ServiceBuilder};
-use s3s::{S3, S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
+use s3s::{S3, S3Request, S3Response, S3Result};
 use std::sync::Arc;
 
 /// A list of 10,000 parts with their checksums fits.
@@ -91,7 +93,8 @@ impl<P: Pool> S3 for Front<P> {
         &self,
         req: S3Request<GetBucketVersioningInput>,
     ) -> S3Result<S3Response<GetBucketVersioningOutput>> {
-        self.own(&req, &req.input.bucket).await?;
+        let ask = Ask::bucket(Action::GetBucketVersioning, &req.input.bucket);
+        self.permitted(&req, &ask).await?;
         Ok(S3Response::new(GetBucketVersioningOutput::default()))
     }
 
@@ -106,18 +109,59 @@ impl<P: Pool> S3 for Front<P> {
         &self,
         req: S3Request<GetBucketPolicyInput>,
     ) -> S3Result<S3Response<GetBucketPolicyOutput>> {
-        self.own(&req, &req.input.bucket).await?;
-        Err(S3Error::with_message(
-            S3ErrorCode::NoSuchBucketPolicy,
-            "the bucket has no policy",
-        ))
+        answered!(self.policy(req).await)
     }
 
     async fn put_bucket_policy(
         &self,
-        _: S3Request<PutBucketPolicyInput>,
+        req: S3Request<PutBucketPolicyInput>,
     ) -> S3Result<S3Response<PutBucketPolicyOutput>> {
-        Err(not_built("policies of buckets"))
+        self.set_policy(req).await?;
+        Ok(S3Response::new(PutBucketPolicyOutput::default()))
+    }
+
+    async fn delete_bucket_policy(
+        &self,
+        req: S3Request<DeleteBucketPolicyInput>,
+    ) -> S3Result<S3Response<DeleteBucketPolicyOutput>> {
+        self.remove_policy(req).await?;
+        Ok(S3Response::with_status(
+            DeleteBucketPolicyOutput::default(),
+            hyper::StatusCode::NO_CONTENT,
+        ))
+    }
+
+    async fn get_bucket_policy_status(
+        &self,
+        req: S3Request<GetBucketPolicyStatusInput>,
+    ) -> S3Result<S3Response<GetBucketPolicyStatusOutput>> {
+        answered!(self.policy_status(req).await)
+    }
+
+    async fn get_public_access_block(
+        &self,
+        req: S3Request<GetPublicAccessBlockInput>,
+    ) -> S3Result<S3Response<GetPublicAccessBlockOutput>> {
+        answered!(self.block(req).await)
+    }
+
+    async fn put_public_access_block(
+        &self,
+        req: S3Request<PutPublicAccessBlockInput>,
+    ) -> S3Result<S3Response<PutPublicAccessBlockOutput>> {
+        self.set_block(req).await?;
+        Ok(S3Response::new(PutPublicAccessBlockOutput::default()))
+    }
+
+    async fn delete_public_access_block(
+        &self,
+        req: S3Request<DeletePublicAccessBlockInput>,
+    ) -> S3Result<S3Response<DeletePublicAccessBlockOutput>> {
+        self.remove_block(req).await?;
+        Ok(S3Response::with_status(
+            DeletePublicAccessBlockOutput::default(),
+            hyper::StatusCode::NO_CONTENT,
+        ))
     }
 
     async fn put_bucket_cors(
@@ -199,8 +243,12 @@ impl<P: Pool> S3 for Front<P> {
     ) -> S3Result<S3Response<PutObjectTaggingOutput>> {
         super::attributes::refuse_version(req.input.version_id.as_deref())?;
         let set = std::mem::take(&mut req.input.tagging.tag_set);
-        self.set_tags(&req, &req.input.bucket, &req.input.key, set)
-            .await?;
+        self.set_tags(
+            &req,
+            (Action::PutObjectTagging, &req.input.bucket, &req.input.key),
+            set,
+        )
+        .await?;
         Ok(S3Response::new(PutObjectTaggingOutput::default()))
     }
 
@@ -209,8 +257,12 @@ impl<P: Pool> S3 for Front<P> {
         req: S3Request<DeleteObjectTaggingInput>,
     ) -> S3Result<S3Response<DeleteObjectTaggingOutput>> {
         super::attributes::refuse_version(req.input.version_id.as_deref())?;
-        self.set_tags(&req, &req.input.bucket, &req.input.key, Vec::new())
-            .await?;
+        self.set_tags(
+            &req,
+            (Action::DeleteObjectTagging, &req.input.bucket, &req.input.key),
+            Vec::new(),
+        )
+        .await?;
         Ok(S3Response::with_status(
             DeleteObjectTaggingOutput::default(),
             hyper::StatusCode::NO_CONTENT,
