@@ -491,3 +491,38 @@ fn a_policy_is_public_where_anybody_is_meant() {
     .unwrap();
     assert_eq!(named.users().into_iter().collect::<Vec<_>>(), ["alice", "bob"]);
 }
+
+/// Matches by trying everything.
+fn naive(pattern: &[char], text: &[char]) -> bool {
+    match (pattern.split_first(), text.split_first()) {
+        (None, None) => true,
+        (Some(('*', rest)), _) => (0..=text.len()).any(|n| naive(rest, &text[n..])),
+        (Some(('?', rest)), Some((_, more))) => naive(rest, more),
+        (Some((c, rest)), Some((d, more))) => c == d && naive(rest, more),
+        _ => false,
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn wildcards_fit_what_they_say(pattern in "[ab*?]{0,8}", text in "[ab]{0,8}") {
+        let chars = |s: &str| s.chars().collect::<Vec<_>>();
+        proptest::prop_assert_eq!(pattern::wild(&pattern, &text), naive(&chars(&pattern), &chars(&text)));
+    }
+
+    /// A text with something cut out or put in is a policy or is refused.
+    #[test]
+    fn no_text_is_too_odd(at in 0usize..400, cut in 0usize..20, put in ".{0,6}") {
+        let condition = json!({"StringLike": {"s3:prefix": ["a*", "${aws:username}"]}, "IpAddress": {"aws:SourceIp": "10.0.0.0/8"},
+                               "DateLessThan": {"aws:CurrentTime": "2030-01-31T10:20:30Z"}});
+        let whole = json!({"Version": "2012-10-17", "Statement": [with(json!({"Condition": condition}))]}).to_string();
+        let mut chars: Vec<char> = whole.chars().collect();
+        let at = at.min(chars.len());
+        let end = (at + cut).min(chars.len());
+        chars.splice(at..end, put.chars());
+        let text: String = chars.into_iter().collect();
+        if let Ok(policy) = Policy::parse(&text, "b") {
+            policy.judge(&get("k", Some("alice")));
+        }
+    }
+}
