@@ -1,8 +1,10 @@
 """Gateways that are killed: what was acknowledged is there, nothing is there by half, and what is left is collected."""
+import json
 import re
 import socket
 import threading
 import time
+import urllib.request
 
 import pytest
 from botocore.exceptions import EndpointConnectionError
@@ -115,16 +117,20 @@ def test_an_upload_of_a_gateway_that_is_gone_is_not_seen(cluster, gateway, user,
 def test_the_role_of_a_node(own):
     """`skep up --s3`: killed with all of the cluster, and stopped; what was put is there."""
     port = free_port()
-    skep = own(osds=1, options=['--s3', '--s3-listen', '127.0.0.1:%d' % port, '--s3-gc-wait', '2']).start()
+    skep = own(osds=1, options=['--s3', '--s3-listen', '127.0.0.1:%d' % port, '--s3-gc-wait', '2', '--s3-domain', 's3.test']).start()
     assert 'skep s3 user create' in skep.log_tail()
     assert skep.roles()['s3.a']['state'] == 'serving', skep.roles()
     user = User(skep, 'alice')
     s3 = Server(port).client(user)
     s3.create_bucket(Bucket='bucket')
     s3.put_object(Bucket='bucket', Key='k', Body=bytes_of(5 << 20))
+    allow = {'Effect': 'Allow', 'Principal': '*', 'Action': 's3:GetObject', 'Resource': 'arn:aws:s3:::bucket/k'}
+    s3.put_bucket_policy(Bucket='bucket', Policy=json.dumps({'Statement': allow}))
     skep.restart()
     s3 = Server(port).client(user)
     assert s3.get_object(Bucket='bucket', Key='k')['Body'].read() == bytes_of(5 << 20)
+    by_host = urllib.request.Request('http://127.0.0.1:%d/k' % port, headers={'Host': 'bucket.s3.test'})
+    assert urllib.request.urlopen(by_host, timeout=60).read() == bytes_of(5 << 20)
     s3.put_object(Bucket='bucket', Key='k', Body=b'new')
     wait_until(lambda: len(stripes(skep)) == 1, 90, 0.5, 'the old one to be collected')
     began = time.monotonic()

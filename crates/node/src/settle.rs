@@ -58,6 +58,8 @@ pub struct S3Options {
     pub gc_wait: Duration,
     /// Keys of a part of a bucket's index before it is split.
     pub split_at: u64,
+    /// Names below which buckets are hosts.
+    pub domains: Vec<String>,
 }
 
 /// Whether messenger v1 is spoken, too, as somebody wants it.

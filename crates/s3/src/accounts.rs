@@ -115,6 +115,19 @@ impl<P: Pool> Accounts<P> {
         self.get(&row("u", id)).await?.ok_or(Error::NoSuchUser)
     }
 
+    /// The first of these that is no user.
+    pub async fn missing<'a>(&self, ids: impl IntoIterator<Item = &'a str>) -> Result<Option<&'a str>> {
+        let ids: Vec<&str> = ids.into_iter().collect();
+        let look = Look {
+            keys: ids.iter().map(|id| row("u", id)).collect(),
+            page: None,
+        };
+        let seen = self.pool.look(USERS, look).await?;
+        Ok(ids
+            .into_iter()
+            .find(|id| !seen.values.contains_key(&row("u", id))))
+    }
+
     pub async fn users(&self) -> Result<Vec<User>> {
         let rows = all_rows(&self.pool, USERS, &row("u", "")).await?;
         let users = rows.iter().map(|(_, v)| Ok(User::from_bytes(v)?));

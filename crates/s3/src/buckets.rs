@@ -3,6 +3,7 @@
 //! ```text
 //! b NAME             Bucket
 //! o USER 00 NAME     (created): the buckets of a user
+//! s ID               Settings, where there are any
 //! x ID               the index of a bucket that was deleted; its data are collected, then its objects removed
 //! ```
 //!
@@ -14,9 +15,11 @@ use crate::accounts::all_rows;
 use crate::index::{Index, Located};
 use crate::rados::{Change, Look, Pool};
 use crate::record::Phase;
+use crate::settings::{Cache, Ready, Settings};
 use crate::{Clock, Error, Result};
 use bytes::Bytes;
-use denc::{Decode, Encode};
+use denc::{Decode, Encode, Reader, Writer};
+use std::sync::Arc;
 
 pub const BUCKETS: &str = "buckets";
 /// Buckets of one user.
@@ -44,14 +47,63 @@ pub struct Bucket {
     pub location: String,
     /// Grows with each change.
     pub version: u64,
+    /// The number of its settings: another with each change of them; 0: there are none.
+    pub settings: u64,
 }
 
-denc::envelope_denc!(Bucket, 1, 1, { id, owner, created, public_read, deleting, deletion, location, version });
+/// The version that knows of settings; without them a record is as it was before.
+const WITH_SETTINGS: u8 = 2;
+
+impl Encode for Bucket {
+    /// Who does not know of settings refuses a bucket that has some.
+    fn encode(&self, w: &mut Writer) {
+        let version = if self.settings == 0 { 1 } else { WITH_SETTINGS };
+        w.envelope(version, version, |w| {
+            w.put(&self.id);
+            w.put(&self.owner);
+            w.put(&self.created);
+            w.put(&self.public_read);
+            w.put(&self.deleting);
+            w.put(&self.deletion);
+            w.put(&self.location);
+            w.put(&self.version);
+            if self.settings != 0 {
+                w.put(&self.settings);
+            }
+        });
+    }
+}
+
+impl Decode for Bucket {
+    fn decode(r: &mut Reader) -> denc::Result<Self> {
+        r.envelope(WITH_SETTINGS, |version, r| {
+            Ok(Self {
+                id: r.get()?,
+                owner: r.get()?,
+                created: r.get()?,
+                public_read: r.get()?,
+                deleting: r.get()?,
+                deletion: r.get()?,
+                location: r.get()?,
+                version: r.get()?,
+                settings: if version < WITH_SETTINGS { 0 } else { r.get()? },
+            })
+        })
+    }
+}
+
+/// A bucket with its settings.
+#[derive(Debug, Clone)]
+pub struct Known {
+    pub bucket: Bucket,
+    pub settings: Arc<Ready>,
+}
 
 pub struct Buckets<P> {
     pool: P,
     index: Index<P>,
     clock: Clock,
+    cache: Cache,
 }
 
 impl<P: Clone> Clone for Buckets<P> {
@@ -60,6 +112,7 @@ impl<P: Clone> Clone for Buckets<P> {
             pool: self.pool.clone(),
             index: self.index.clone(),
             clock: self.clock.clone(),
+            cache: self.cache.clone(),
         }
     }
 }
@@ -76,13 +129,22 @@ fn owned_row(user: &str, name: &str) -> Bytes {
     [&owned_prefix(user)[..], name.as_bytes()].concat().into()
 }
 
+fn settings_row(id: &str) -> Bytes {
+    [b"s", id.as_bytes()].concat().into()
+}
+
 pub(crate) fn dead_row(id: &str) -> Bytes {
     [b"x", id.as_bytes()].concat().into()
 }
 
 impl<P: Pool> Buckets<P> {
     pub fn new(pool: P, index: Index<P>, clock: Clock) -> Self {
-        Self { pool, index, clock }
+        Self {
+            pool,
+            index,
+            clock,
+            cache: Cache::default(),
+        }
     }
 
     async fn find(&self, name: &str) -> Result<Option<Bucket>> {
@@ -93,6 +155,59 @@ impl<P: Pool> Buckets<P> {
 
     pub async fn get(&self, name: &str) -> Result<Bucket> {
         self.find(name).await?.ok_or(Error::NoSuchBucket)
+    }
+
+    /// The bucket with its settings, both of one moment.
+    pub async fn known(&self, name: &str) -> Result<Known> {
+        let mut bucket = self.get(name).await?;
+        for _ in 0..TRIES_MAX {
+            if bucket.settings == 0 {
+                let settings = Arc::default();
+                return Ok(Known { bucket, settings });
+            }
+            if let Some(settings) = self.cache.get(&bucket.id, bucket.settings) {
+                return Ok(Known { bucket, settings });
+            }
+            let rows = [&row(name), &settings_row(&bucket.id)];
+            let seen = self.pool.look(BUCKETS, Look::keys(rows)).await?;
+            let now = seen.values.get(rows[0]).ok_or(Error::NoSuchBucket)?;
+            let now = Bucket::from_bytes(now)?;
+            let of = std::mem::replace(&mut bucket, now);
+            if bucket.id == of.id && bucket.settings != 0 {
+                let settings = seen.values.get(rows[1]);
+                let settings = settings.ok_or_else(|| Error::Damaged(format!("settings of {name}: lost")))?;
+                let settings = Ready::new(Settings::from_bytes(settings)?, name);
+                let settings = Arc::new(settings);
+                self.cache.put(&bucket.id, bucket.settings, settings);
+            }
+        }
+        Err(Error::Conflict("others change the same bucket"))
+    }
+
+    /// Changes settings, if they are still as they were seen.
+    pub async fn set_settings(&self, name: &str, seen: &Known, settings: &Settings) -> Result<()> {
+        let mut next = seen.bucket.clone();
+        next.version += 1;
+        let (row, of) = (row(name), settings_row(&next.id));
+        let change = Change::default().expecting(&row, Some(&seen.bucket.to_bytes()));
+        let change = match *settings == Settings::default() {
+            true => {
+                next.settings = 0;
+                change.unsetting(&of)
+            }
+            false => {
+                next.settings = next.version;
+                change.setting(&of, settings.to_bytes())
+            }
+        };
+        match self
+            .pool
+            .change(BUCKETS, change.setting(&row, next.to_bytes()))
+            .await
+        {
+            Err(e) if e.is_conflict() => Err(Error::Conflict("others change the same bucket")),
+            other => other,
+        }
     }
 
     /// Names and times of creation, in order.
@@ -126,6 +241,7 @@ impl<P: Pool> Buckets<P> {
             deletion: 0,
             location: location.to_string(),
             version: 1,
+            settings: 0,
         };
         // If this is cut off an index is left that is named as dead already.
         let made = (bucket.created | MAKING).to_bytes();
@@ -159,15 +275,9 @@ impl<P: Pool> Buckets<P> {
         }
     }
 
-    pub async fn set_public_read(&self, name: &str, public_read: bool) -> Result<()> {
-        for _ in 0..TRIES_MAX {
-            let bucket = self.get(name).await?;
-            match self.replace(name, &bucket, |b| b.public_read = public_read).await {
-                Err(Error::Conflict(_)) => {}
-                other => return other.map(drop),
-            }
-        }
-        Err(Error::Conflict("others change the same bucket"))
+    pub async fn set_public_read(&self, name: &str, seen: &Bucket, public_read: bool) -> Result<()> {
+        let set = self.replace(name, seen, |b| b.public_read = public_read);
+        set.await.map(drop)
     }
 
     pub async fn delete(&self, name: &str) -> Result<()> {
@@ -187,6 +297,7 @@ impl<P: Pool> Buckets<P> {
             .expecting(&row(name), Some(&marked.to_bytes()))
             .unsetting(&row(name))
             .unsetting(&owned_row(&marked.owner, name))
+            .unsetting(&settings_row(&marked.id))
             .setting(&dead_row(&marked.id), now.to_bytes());
         match self.pool.change(BUCKETS, change).await {
             Err(e) if e.is_conflict() => {
@@ -303,5 +414,44 @@ impl<P: Pool> Buckets<P> {
         self.pool
             .change(BUCKETS, Change::default().unsetting(&dead_row(id)))
             .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bucket_without_settings_is_written_as_before() {
+        let mut bucket = Bucket {
+            id: "i".into(),
+            owner: "o".into(),
+            created: 1,
+            public_read: true,
+            deleting: 0,
+            deletion: 2,
+            location: String::new(),
+            version: 3,
+            settings: 0,
+        };
+        let old = bucket.to_bytes();
+        assert_eq!(
+            hex::encode(&old),
+            "01012f000000\
+             0100000069\
+             010000006f\
+             0100000000000000\
+             01\
+             0000000000000000\
+             0200000000000000\
+             00000000\
+             0300000000000000"
+        );
+        assert_eq!(Bucket::from_bytes(&old).unwrap(), bucket);
+        bucket.settings = 3;
+        let new = bucket.to_bytes();
+        // Who knows the first version alone refuses it.
+        assert_eq!(new[..2], [2, 2]);
+        assert_eq!(Bucket::from_bytes(&new).unwrap(), bucket);
     }
 }

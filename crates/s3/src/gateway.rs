@@ -3,7 +3,7 @@
 use crate::accounts::{self, Accounts, USERS};
 use crate::buckets::{BUCKETS, Buckets};
 use crate::data::DataStore;
-use crate::front::{Front, Settings};
+use crate::front::{Front, Hosts, Settings};
 use crate::gc::Collector;
 use crate::index::Index;
 use crate::objects::Objects;
@@ -66,6 +66,7 @@ impl Admin {
 /// All that a gateway serves with, made before it says that it is ready.
 pub struct Gateway {
     front: Front<IoCtx>,
+    hosts: Hosts,
     collector: Collector<IoCtx>,
 }
 
@@ -84,6 +85,7 @@ impl Gateway {
         let accounts = Accounts::new(meta, clock.clone());
         Ok(Self {
             front: Front::new(accounts, buckets.clone(), objects, clock.clone()),
+            hosts: Hosts::new(&settings.domains),
             collector: Collector {
                 index,
                 data,
@@ -96,7 +98,7 @@ impl Gateway {
 
     /// Serves until `stop` turns true.
     pub async fn serve(self, acceptor: Acceptor, stop: watch::Receiver<bool>) {
-        crate::front::serve(acceptor, self.front, self.collector, stop).await;
+        crate::front::serve(acceptor, (self.front, self.hosts), self.collector, stop).await;
     }
 
     /// Serves until `until` completes; what that said.

@@ -4,14 +4,15 @@
 //! *stripes* under a *tag* (`data`); an *intent* names data that nobody refers to yet, *garbage* data that nobody refers to any more
 //! (`gc`). docs/internals/objects.md has the rows and the invariants.
 //!
-//! Rooms, from the bottom up: `rados` (what is asked of a pool), `record` (what is written), `index`, `data`, `objects` with
+//! Rooms, from the bottom up: `rados` (what is asked of a pool), `record` (what is written), `policy` and `cors` (what is allowed), `index`, `data`, `objects` with
 //! `multipart`, `accounts` and `buckets`, `gc`, and the `front`, which alone knows of S3's requests.
 //!
-//! Not here: TLS (a proxy in front), versioning, policies, lifecycle: they are refused with a sentence.
+//! Not here: TLS (a proxy in front), versioning, lifecycle: they are refused with a sentence.
 
 mod accounts;
 mod buckets;
 mod clock;
+mod cors;
 mod data;
 mod error;
 #[cfg(test)]
@@ -22,13 +23,15 @@ mod gc;
 mod index;
 mod multipart;
 mod objects;
+mod policy;
 mod rados;
 mod record;
+mod settings;
 #[cfg(test)]
 mod tests;
 
 pub use accounts::{Key, User};
 pub use clock::Clock;
 pub use error::{Error, Result};
-pub use front::Settings;
+pub use front::{Settings, domain};
 pub use gateway::{Admin, DATA_POOL, Gateway, META_POOL};

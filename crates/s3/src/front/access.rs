@@ -4,6 +4,7 @@
 //! signed, and does not look for others. A presigned URL goes through other hands, who could add a source to be copied, or an ACL.
 
 use super::Front;
+use super::caller::Identity;
 use super::texts::url_decoded;
 use crate::rados::Pool;
 use hyper::{HeaderMap, Method};
@@ -16,13 +17,36 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// As far as clocks may differ.
 const SKEW: Duration = Duration::from_secs(15 * 60);
 
-/// The user of a request whose signature was good.
-#[derive(Debug, Clone)]
-pub struct Identity {
-    pub user: String,
-}
+/// Operations on objects that a policy may let anybody do; what is set of a bucket is for users.
+const OPEN: [&str; 12] = [
+    "AbortMultipartUpload",
+    "CompleteMultipartUpload",
+    "CopyObject",
+    "CreateMultipartUpload",
+    "DeleteObject",
+    "DeleteObjectTagging",
+    "DeleteObjects",
+    "PutObject",
+    "PutObjectAcl",
+    "PutObjectTagging",
+    "UploadPart",
+    "UploadPartCopy",
+];
 
 impl<P: Pool> Front<P> {
+    /// Whether there is a policy that may let anybody do it.
+    async fn may_let_in(&self, cx: &S3AccessContext<'_>) -> bool {
+        let Some(bucket) = cx
+            .s3_path()
+            .get_bucket_name()
+            .filter(|_| OPEN.contains(&cx.s3_op().name()))
+        else {
+            return false;
+        };
+        let known = self.buckets.known(bucket).await;
+        known.is_ok_and(|k| k.settings.policy.is_some())
+    }
+
     async fn key_of(&self, access: &str) -> S3Result<crate::accounts::Key> {
         let key = self.accounts.key(access).await?;
         key.ok_or_else(|| {
@@ -104,11 +128,13 @@ impl<P: Pool> S3Auth for Front<P> {
 
 #[async_trait::async_trait]
 impl<P: Pool> S3Access for Front<P> {
-    /// Anybody may ask to read; what is asked for decides. Nobody but users changes anything: refused before a body is read.
+    /// Anybody may ask to read; what is asked for decides. Where no policy may say otherwise nobody but users changes anything: refused
+    /// before a body is read.
     async fn check(&self, cx: &mut S3AccessContext<'_>) -> S3Result<()> {
         let Some(access) = cx.credentials().map(|c| c.access_key.clone()) else {
             return match *cx.method() {
                 Method::GET | Method::HEAD => Ok(()),
+                _ if self.may_let_in(cx).await => Ok(()),
                 _ => Err(crate::Error::AccessDenied.into()),
             };
         };

@@ -2,9 +2,12 @@
 
 use super::attributes::{public_read, refuse_unbuilt};
 use super::errors::invalid;
+use super::permit::{Ask, check_public};
 use super::rights::{canned, grants};
 use super::texts::{owner, page_size, timestamp};
-use super::{Front, user};
+use super::{Front, TRIES_MAX, user};
+use crate::Error;
+use crate::policy::{Action, Key};
 use crate::rados::Pool;
 use s3s::dto::*;
 use s3s::{S3Request, S3Result};
@@ -36,7 +39,8 @@ impl<P: Pool> Front<P> {
     }
 
     pub async fn head_bucket(&self, req: S3Request<HeadBucketInput>) -> S3Result<HeadBucketOutput> {
-        let bucket = self.listable(&req, &req.input.bucket).await?;
+        let ask = Ask::bucket(Action::ListBucket, &req.input.bucket);
+        let bucket = self.listable(&req, &ask).await?.bucket;
         Ok(HeadBucketOutput {
             bucket_region: Some(region(&bucket.location).to_string()),
             ..HeadBucketOutput::default()
@@ -44,7 +48,8 @@ impl<P: Pool> Front<P> {
     }
 
     pub async fn delete_bucket(&self, req: S3Request<DeleteBucketInput>) -> S3Result<()> {
-        self.own(&req, &req.input.bucket).await?;
+        let ask = Ask::bucket(Action::DeleteBucket, &req.input.bucket);
+        self.permitted(&req, &ask).await?;
         Ok(self.buckets.delete(&req.input.bucket).await?)
     }
 
@@ -76,7 +81,8 @@ impl<P: Pool> Front<P> {
         &self,
         req: S3Request<GetBucketLocationInput>,
     ) -> S3Result<GetBucketLocationOutput> {
-        let bucket = self.own(&req, &req.input.bucket).await?;
+        let ask = Ask::bucket(Action::GetBucketLocation, &req.input.bucket);
+        let bucket = self.permitted(&req, &ask).await?.bucket;
         let location = Some(bucket.location).filter(|l| !l.is_empty());
         Ok(GetBucketLocationOutput {
             location_constraint: location.map(BucketLocationConstraint::from),
@@ -85,14 +91,24 @@ impl<P: Pool> Front<P> {
 
     pub async fn set_bucket_acl(&self, req: S3Request<PutBucketAclInput>) -> S3Result<()> {
         refuse_unbuilt(&req.headers)?;
-        let bucket = self.own(&req, &req.input.bucket).await?;
         let acl = req.input.acl.as_ref().map(|a| a.as_str());
-        let public = canned(acl, req.input.access_control_policy.as_ref(), &bucket.owner)?;
-        Ok(self.buckets.set_public_read(&req.input.bucket, public).await?)
+        let ask = Ask::bucket(Action::PutBucketAcl, &req.input.bucket).with(Key::Acl, acl);
+        for _ in 0..TRIES_MAX {
+            let known = self.permitted(&req, &ask).await?;
+            let public = canned(acl, req.input.access_control_policy.as_ref(), &known.bucket.owner)?;
+            check_public(&known, public)?;
+            let set = self.buckets.set_public_read(ask.bucket, &known.bucket, public);
+            match set.await {
+                Err(Error::Conflict(_)) => {}
+                other => return Ok(other?),
+            }
+        }
+        Err(Error::Conflict("others change the same bucket").into())
     }
 
     pub async fn bucket_acl(&self, req: S3Request<GetBucketAclInput>) -> S3Result<GetBucketAclOutput> {
-        let bucket = self.own(&req, &req.input.bucket).await?;
+        let ask = Ask::bucket(Action::GetBucketAcl, &req.input.bucket);
+        let bucket = self.permitted(&req, &ask).await?.bucket;
         Ok(GetBucketAclOutput {
             grants: Some(grants(&bucket.owner, bucket.public_read)),
             owner: owner(&bucket.owner),

@@ -2,14 +2,25 @@
 
 use super::Front;
 use super::errors::invalid;
+use super::permit::Ask;
 use super::texts::{Names, etag, owner, page_size, timestamp};
 use crate::objects::{Item, LIST_MAX, Listed, Listing};
+use crate::policy::{Action, Key};
 use crate::rados::Pool;
 use crate::record::Entry;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use s3s::dto::*;
 use s3s::{S3Request, S3Result};
+
+macro_rules! ask {
+    ($action:ident, $input:expr) => {
+        Ask::bucket(Action::$action, &$input.bucket)
+            .with(Key::Prefix, $input.prefix.as_ref())
+            .with(Key::Delimiter, $input.delimiter.as_ref())
+            .with(Key::MaxKeys, $input.max_keys)
+    };
+}
 
 fn listing(
     prefix: Option<&String>,
@@ -64,7 +75,8 @@ fn object((key, entry): (String, Entry), names: Names, of: Option<&str>) -> Obje
 
 impl<P: Pool> Front<P> {
     pub async fn list_v1(&self, req: S3Request<ListObjectsInput>) -> S3Result<ListObjectsOutput> {
-        let bucket = self.listable(&req, &req.input.bucket).await?;
+        let ask = ask!(ListBucket, req.input);
+        let bucket = self.listable(&req, &ask).await?.bucket;
         let input = req.input;
         let names = Names::new(input.encoding_type.as_ref())?;
         let after = input.marker.clone();
@@ -96,7 +108,8 @@ impl<P: Pool> Front<P> {
     }
 
     pub async fn list_v2(&self, req: S3Request<ListObjectsV2Input>) -> S3Result<ListObjectsV2Output> {
-        let bucket = self.listable(&req, &req.input.bucket).await?;
+        let ask = ask!(ListBucket, req.input);
+        let bucket = self.listable(&req, &ask).await?.bucket;
         let input = req.input;
         let names = Names::new(input.encoding_type.as_ref())?;
         let after = match &input.continuation_token {
@@ -142,7 +155,8 @@ impl<P: Pool> Front<P> {
         &self,
         req: S3Request<ListObjectVersionsInput>,
     ) -> S3Result<ListObjectVersionsOutput> {
-        let bucket = self.listable(&req, &req.input.bucket).await?;
+        let ask = ask!(ListBucketVersions, req.input);
+        let bucket = self.listable(&req, &ask).await?.bucket;
         let input = req.input;
         let names = Names::new(input.encoding_type.as_ref())?;
         let after = input.key_marker.clone();

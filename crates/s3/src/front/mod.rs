@@ -1,32 +1,44 @@
 //! S3 as clients speak it, by the library s3s: which has parsed the request and checked its signature when it comes here.
 //!
-//! Who may do what: a bucket is its owner's. With the canned ACL public-read anybody lists a bucket, and anybody reads an object that
-//! has it. Nothing else can be granted yet.
+//! Who may do what (`permit`): a bucket is its owner's, with all that is in it. With the canned ACL public-read anybody lists a bucket,
+//! and anybody reads an object that has it. A policy grants more, or denies.
 
 mod access;
 mod attributes;
 mod bucket_ops;
+mod caller;
 mod chunks;
+mod cors_ops;
 mod digest;
+mod entrance;
 mod errors;
+mod hosts;
 mod listing;
 mod multipart_ops;
 mod object_ops;
 mod pace;
+mod permit;
+mod policy_ops;
 mod rights;
 mod serve;
 mod service;
 mod texts;
 
+pub use hosts::{Hosts, domain};
 pub use serve::{Settings, serve};
 
 use crate::accounts::Accounts;
 use crate::buckets::{Bucket, Buckets};
 use crate::objects::Objects;
 use crate::rados::Pool;
+use crate::settings::Settings as BucketSettings;
 use crate::{Clock, Error};
-use access::Identity;
+use caller::Identity;
+use permit::Ask;
 use s3s::{S3Request, S3Result};
+
+/// Others may change the same bucket.
+const TRIES_MAX: usize = 16;
 
 /// All that requests need. Cheap to clone.
 pub struct Front<P> {
@@ -75,29 +87,22 @@ impl<P: Pool> Front<P> {
         }
     }
 
-    /// The bucket, whoever asks. One that is being deleted is there until it is not.
-    async fn bucket<T>(&self, req: &S3Request<T>, name: &str) -> S3Result<Bucket> {
-        let bucket = self.buckets.get(name).await?;
-        expect_owner(req, "x-amz-expected-bucket-owner", &bucket)?;
-        Ok(bucket)
-    }
-
-    /// The bucket, for its owner alone.
-    async fn own<T>(&self, req: &S3Request<T>, name: &str) -> S3Result<Bucket> {
-        let user = user(req)?;
-        let bucket = self.bucket(req, name).await?;
-        match bucket.owner == user {
-            true => Ok(bucket),
-            false => Err(Error::AccessDenied.into()),
+    /// Changes what is set of a bucket, for who may.
+    async fn change_settings<T>(
+        &self,
+        req: &S3Request<T>,
+        ask: Ask<'_>,
+        change: impl Fn(&mut BucketSettings),
+    ) -> S3Result<()> {
+        for _ in 0..TRIES_MAX {
+            let known = self.permitted(req, &ask).await?;
+            let mut settings = known.settings.of.clone();
+            change(&mut settings);
+            match self.buckets.set_settings(ask.bucket, &known, &settings).await {
+                Err(Error::Conflict(_)) => {}
+                other => return Ok(other?),
+            }
         }
-    }
-
-    /// The bucket, for who may list it.
-    async fn listable<T>(&self, req: &S3Request<T>, name: &str) -> S3Result<Bucket> {
-        let bucket = self.bucket(req, name).await?;
-        match bucket.public_read || who(req) == Some(&bucket.owner) {
-            true => Ok(bucket),
-            false => Err(Error::AccessDenied.into()),
-        }
+        Err(Error::Conflict("others change the same bucket").into())
     }
 }

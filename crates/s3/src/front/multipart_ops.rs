@@ -3,12 +3,14 @@
 use super::attributes::{attributes, check_key, refuse_unbuilt};
 use super::digest::{self, ALGORITHMS, Announced, Digest, checksum_values, set_checksum};
 use super::errors::{invalid, not_built};
-use super::object_ops::{PUT_MAX, Source, length};
+use super::object_ops::{PUT_MAX, Source, length, source_name};
+use super::permit::Ask;
 use super::texts::{Names, etag, etags, owner, page_size, timestamp};
-use super::{Front, user};
+use super::{Front, who};
 use crate::Error;
 use crate::multipart::{Named, PARTS_MAX, Whole};
 use crate::objects::Condition;
+use crate::policy::{Action, Key};
 use crate::rados::Pool;
 use crate::record::{Checksum, Part as PartRecord, Upload};
 use base64::Engine;
@@ -58,7 +60,9 @@ impl<P: Pool> Front<P> {
         &self,
         mut req: S3Request<CreateMultipartUploadInput>,
     ) -> S3Result<CreateMultipartUploadOutput> {
-        let bucket = self.own(&req, &req.input.bucket).await?;
+        let acl = req.input.acl.as_ref().map(|a| a.as_str());
+        let ask = Ask::object(Action::PutObject, &req.input.bucket, &req.input.key).with(Key::Acl, acl);
+        let known = self.permitted(&req, &ask).await?;
         refuse_unbuilt(&req.headers)?;
         check_key(&req.input.key)?;
         let full = req
@@ -81,6 +85,8 @@ impl<P: Pool> Front<P> {
         }
         let input = &mut req.input;
         let attributes = attributes!(input)?;
+        self.check_attributes(&req, &known, (&req.input.bucket, &req.input.key), &attributes)?;
+        let (bucket, input) = (&known.bucket, &mut req.input);
         let id = self
             .objects
             .begin_upload(&bucket.id, &input.key, attributes, algorithm)
@@ -124,7 +130,8 @@ impl<P: Pool> Front<P> {
     }
 
     pub async fn put_part(&self, mut req: S3Request<UploadPartInput>) -> S3Result<UploadPartOutput> {
-        let bucket = self.own(&req, &req.input.bucket).await?;
+        let ask = Ask::object(Action::PutObject, &req.input.bucket, &req.input.key).of_upload();
+        let bucket = self.permitted(&req, &ask).await?.bucket;
         refuse_unbuilt(&req.headers)?;
         let trailers = req.trailing_headers.take();
         let input = &mut req.input;
@@ -156,7 +163,10 @@ impl<P: Pool> Front<P> {
     }
 
     pub async fn copy_part(&self, req: S3Request<UploadPartCopyInput>) -> S3Result<UploadPartCopyOutput> {
-        let bucket = self.own(&req, &req.input.bucket).await?;
+        let ask = Ask::object(Action::PutObject, &req.input.bucket, &req.input.key)
+            .with(Key::CopySource, source_name(&req.input.copy_source))
+            .of_upload();
+        let bucket = self.permitted(&req, &ask).await?.bucket;
         refuse_unbuilt(&req.headers)?;
         let input = &req.input;
         let upload = self
@@ -166,7 +176,7 @@ impl<P: Pool> Front<P> {
         let source = self
             .source(
                 &req,
-                &input.copy_source,
+                (&input.copy_source, false),
                 [
                     input.copy_source_if_match.as_ref(),
                     input.copy_source_if_none_match.as_ref(),
@@ -213,7 +223,8 @@ impl<P: Pool> Front<P> {
         &self,
         req: S3Request<CompleteMultipartUploadInput>,
     ) -> S3Result<CompleteMultipartUploadOutput> {
-        let bucket = self.own(&req, &req.input.bucket).await?;
+        let ask = Ask::object(Action::PutObject, &req.input.bucket, &req.input.key).of_upload();
+        let bucket = self.permitted(&req, &ask).await?.bucket;
         let input = req.input;
         let mut named = Vec::new();
         for part in input.multipart_upload.and_then(|m| m.parts).unwrap_or_default() {
@@ -249,7 +260,8 @@ impl<P: Pool> Front<P> {
     }
 
     pub async fn abort_upload(&self, req: S3Request<AbortMultipartUploadInput>) -> S3Result<()> {
-        let bucket = self.own(&req, &req.input.bucket).await?;
+        let ask = Ask::object(Action::AbortMultipartUpload, &req.input.bucket, &req.input.key);
+        let bucket = self.permitted(&req, &ask).await?.bucket;
         let upload = (
             bucket.id.as_str(),
             req.input.key.as_str(),
@@ -259,8 +271,13 @@ impl<P: Pool> Front<P> {
     }
 
     pub async fn list_parts(&self, req: S3Request<ListPartsInput>) -> S3Result<ListPartsOutput> {
-        let bucket = self.own(&req, &req.input.bucket).await?;
-        let asks = user(&req)?.to_string();
+        let ask = Ask::object(
+            Action::ListMultipartUploadParts,
+            &req.input.bucket,
+            &req.input.key,
+        );
+        let bucket = self.permitted(&req, &ask).await?.bucket;
+        let asks = who(&req).unwrap_or("anonymous").to_string();
         let input = req.input;
         let upload = (bucket.id.as_str(), input.key.as_str(), input.upload_id.as_str());
         let record = self.objects.upload(upload.0, upload.1, upload.2).await?;
@@ -304,7 +321,10 @@ impl<P: Pool> Front<P> {
         &self,
         req: S3Request<ListMultipartUploadsInput>,
     ) -> S3Result<ListMultipartUploadsOutput> {
-        let bucket = self.own(&req, &req.input.bucket).await?;
+        let ask = Ask::bucket(Action::ListBucketMultipartUploads, &req.input.bucket)
+            .with(Key::Prefix, req.input.prefix.as_ref())
+            .with(Key::Delimiter, req.input.delimiter.as_ref());
+        let bucket = self.permitted(&req, &ask).await?.bucket;
         let input = req.input;
         if input.delimiter.as_ref().is_some_and(|d| !d.is_empty()) {
             return Err(not_built("listing uploads with a delimiter"));

@@ -3,12 +3,14 @@
 use super::attributes::{attributes, check_key, refuse_unbuilt, refuse_version};
 use super::digest::{Announced, Digest, checksum_values, set_checksum};
 use super::errors::{invalid, not_built};
+use super::permit::{Ask, check_public, lists_publicly};
 use super::texts::{etag, etags, http_date, seconds, timestamp};
 use super::{Front, expect_owner, who};
 use crate::Error;
-use crate::buckets::Bucket;
+use crate::buckets::Known;
 use crate::data::{Chunk, Reader};
 use crate::objects::{Condition, New};
+use crate::policy::{Action, Key};
 use crate::rados::Pool;
 use crate::record::{Attributes, Entry};
 use bytes::Bytes;
@@ -158,6 +160,14 @@ struct Span {
     parts: Option<i32>,
 }
 
+/// As conditions see it.
+pub fn source_name(source: &CopySource) -> Option<String> {
+    match source {
+        CopySource::Bucket { bucket, key, .. } => Some(format!("{bucket}/{key}")),
+        _ => None,
+    }
+}
+
 fn content_range(span: &Span, size: u64) -> Option<String> {
     span.partial
         .then(|| format!("bytes {}-{}/{size}", span.from, span.to.saturating_sub(1)))
@@ -165,12 +175,17 @@ fn content_range(span: &Span, size: u64) -> Option<String> {
 
 impl<P: Pool> Front<P> {
     pub async fn put_object(&self, mut req: S3Request<PutObjectInput>) -> S3Result<PutObjectOutput> {
-        let bucket = self.own(&req, &req.input.bucket).await?;
+        let acl = req.input.acl.as_ref().map(|a| a.as_str().to_string());
+        let ask =
+            Ask::object(Action::PutObject, &req.input.bucket, &req.input.key).with(Key::Acl, acl.as_ref());
+        let known = self.permitted(&req, &ask).await?;
         refuse_unbuilt(&req.headers)?;
         let trailers = req.trailing_headers.take();
         let input = &mut req.input;
         check_key(&input.key)?;
         let attributes = attributes!(input)?;
+        self.check_attributes(&req, &known, (&req.input.bucket, &req.input.key), &attributes)?;
+        let (bucket, input) = (&known.bucket, &mut req.input);
         let condition = Condition {
             matches: etags(input.if_match.as_ref()),
             none_match: etags(input.if_none_match.as_ref()),
@@ -191,6 +206,25 @@ impl<P: Pool> Front<P> {
         };
         set_checksum!(out, &entry.checksum);
         Ok(out)
+    }
+
+    /// Whether a public ACL and tags may be said with what is put.
+    pub(super) fn check_attributes<T>(
+        &self,
+        req: &S3Request<T>,
+        known: &Known,
+        (bucket, key): (&str, &str),
+        attributes: &Attributes,
+    ) -> S3Result<()> {
+        check_public(known, attributes.public_read)?;
+        if attributes.public_read {
+            let ask = Ask::object(Action::PutObjectAcl, bucket, key).with(Key::Acl, Some("public-read"));
+            self.demand(req, known, &ask)?;
+        }
+        match attributes.tags.is_empty() {
+            true => Ok(()),
+            false => self.demand(req, known, &Ask::object(Action::PutObjectTagging, bucket, key)),
+        }
     }
 
     /// Takes a body in, and checks it against what was announced.
@@ -225,18 +259,29 @@ impl<P: Pool> Front<P> {
     }
 
     /// The object, for who may read it. Who may not list the bucket does not hear whether there is one.
-    pub(super) async fn readable<T>(
+    pub(super) async fn readable<T>(&self, req: &S3Request<T>, bucket: &str, key: &str) -> S3Result<Entry> {
+        let known = self.known(req, bucket).await?;
+        self.readable_in(req, &known, (bucket, key)).await
+    }
+
+    async fn readable_in<T>(
         &self,
         req: &S3Request<T>,
-        bucket: &str,
-        key: &str,
-    ) -> S3Result<(Bucket, Entry)> {
-        let bucket = self.bucket(req, bucket).await?;
-        let mine = who(req) == Some(&bucket.owner);
-        match self.objects.entry(&bucket.id, key).await {
-            Ok(entry) if mine || entry.attributes.public_read => Ok((bucket, entry)),
-            Err(Error::NoSuchKey) if mine || bucket.public_read => Err(Error::NoSuchKey.into()),
-            Ok(_) | Err(Error::NoSuchKey) => Err(Error::AccessDenied.into()),
+        known: &Known,
+        (bucket, key): (&str, &str),
+    ) -> S3Result<Entry> {
+        let granted = self.right(req, known, &Ask::object(Action::GetObject, bucket, key))?;
+        let public = !known.settings.block().ignore_acls;
+        match self.objects.entry(&known.bucket.id, key).await {
+            Ok(entry) if granted || (public && entry.attributes.public_read) => Ok(entry),
+            Err(Error::NoSuchKey) => {
+                let ask = Ask::bucket(Action::ListBucket, bucket);
+                match lists_publicly(known) || self.right(req, known, &ask)? {
+                    true => Err(Error::NoSuchKey.into()),
+                    false => Err(Error::AccessDenied.into()),
+                }
+            }
+            Ok(_) => Err(Error::AccessDenied.into()),
             Err(e) => Err(e.into()),
         }
     }
@@ -285,7 +330,7 @@ impl<P: Pool> Front<P> {
     pub async fn get_object(&self, req: S3Request<GetObjectInput>) -> S3Result<GetObjectOutput> {
         refuse_unbuilt(&req.headers)?;
         refuse_version(req.input.version_id.as_deref())?;
-        let (_, entry) = self.readable(&req, &req.input.bucket, &req.input.key).await?;
+        let entry = self.readable(&req, &req.input.bucket, &req.input.key).await?;
         let input = req.input;
         let wanted = Wanted {
             matches: input.if_match.as_ref(),
@@ -332,7 +377,7 @@ impl<P: Pool> Front<P> {
     pub async fn head_object(&self, req: S3Request<HeadObjectInput>) -> S3Result<HeadObjectOutput> {
         refuse_unbuilt(&req.headers)?;
         refuse_version(req.input.version_id.as_deref())?;
-        let (_, entry) = self.readable(&req, &req.input.bucket, &req.input.key).await?;
+        let entry = self.readable(&req, &req.input.bucket, &req.input.key).await?;
         let input = req.input;
         let wanted = Wanted {
             matches: input.if_match.as_ref(),
@@ -355,11 +400,11 @@ impl<P: Pool> Front<P> {
         Ok(out)
     }
 
-    /// The object that is to be copied, if it is as the request demands.
+    /// The object that is to be copied, with its tags or without, if it is as the request demands.
     pub(super) async fn source<T>(
         &self,
         req: &S3Request<T>,
-        source: &CopySource,
+        (source, tags): (&CopySource, bool),
         wanted: [Option<&ETagCondition>; 2],
         times: [Option<&Timestamp>; 2],
     ) -> S3Result<Entry> {
@@ -372,15 +417,13 @@ impl<P: Pool> Front<P> {
             return Err(not_built("access points"));
         };
         refuse_version(version_id.as_deref())?;
-        let from = self.buckets.get(bucket).await?;
-        expect_owner(req, "x-amz-source-expected-bucket-owner", &from)?;
-        let entry = self.objects.entry(&from.id, key).await;
-        let mine = who(req) == Some(&from.owner);
-        let entry = match entry {
-            Ok(entry) if mine || entry.attributes.public_read => entry,
-            Err(e) if mine => return Err(e.into()),
-            _ => return Err(Error::AccessDenied.into()),
-        };
+        let from = self.buckets.known(bucket).await?;
+        expect_owner(req, "x-amz-source-expected-bucket-owner", &from.bucket)?;
+        let entry = self.readable_in(req, &from, (bucket, key)).await?;
+        if tags && !entry.attributes.tags.is_empty() {
+            let ask = Ask::object(Action::GetObjectTagging, bucket, key);
+            self.demand(req, &from, &ask)?;
+        }
         let wanted = Wanted {
             matches: wanted[0],
             none_match: wanted[1],
@@ -401,14 +444,21 @@ impl<P: Pool> Front<P> {
     }
 
     pub async fn copy_object(&self, mut req: S3Request<CopyObjectInput>) -> S3Result<CopyObjectOutput> {
-        let bucket = self.own(&req, &req.input.bucket).await?;
+        let input = &req.input;
+        let directive = input.metadata_directive.as_ref().map(|d| d.as_str());
+        let ask = Ask::object(Action::PutObject, &input.bucket, &input.key)
+            .with(Key::Acl, input.acl.as_ref().map(|a| a.as_str()))
+            .with(Key::CopySource, source_name(&input.copy_source))
+            .with(Key::MetadataDirective, directive);
+        let known = self.permitted(&req, &ask).await?;
         refuse_unbuilt(&req.headers)?;
         check_key(&req.input.key)?;
-        let input = &req.input;
+        let replaces = |d: &TaggingDirective| d.as_str() == TaggingDirective::REPLACE;
+        let tags = !input.tagging_directive.as_ref().is_some_and(replaces);
         let source = self
             .source(
                 &req,
-                &input.copy_source,
+                (&input.copy_source, tags),
                 [
                     input.copy_source_if_match.as_ref(),
                     input.copy_source_if_none_match.as_ref(),
@@ -421,6 +471,8 @@ impl<P: Pool> Front<P> {
             .await?;
         let algorithm = input.checksum_algorithm.as_ref().map(|a| a.as_str().to_string());
         let attributes = copied(&mut req.input, &source)?;
+        self.check_attributes(&req, &known, (&req.input.bucket, &req.input.key), &attributes)?;
+        let bucket = &known.bucket;
         let algorithm = algorithm.or(source
             .checksum
             .as_ref()
@@ -453,7 +505,8 @@ impl<P: Pool> Front<P> {
     }
 
     pub async fn delete_object(&self, req: S3Request<DeleteObjectInput>) -> S3Result<DeleteObjectOutput> {
-        let bucket = self.own(&req, &req.input.bucket).await?;
+        let ask = Ask::object(Action::DeleteObject, &req.input.bucket, &req.input.key);
+        let bucket = self.permitted(&req, &ask).await?.bucket;
         let input = req.input;
         refuse_version(input.version_id.as_deref())?;
         let condition = Condition {
@@ -465,8 +518,12 @@ impl<P: Pool> Front<P> {
     }
 
     pub async fn delete_objects(&self, req: S3Request<DeleteObjectsInput>) -> S3Result<DeleteObjectsOutput> {
-        let bucket = self.own(&req, &req.input.bucket).await?;
-        let delete = req.input.delete;
+        let known = self.known(&req, &req.input.bucket).await?;
+        let bucket = &known.bucket;
+        if known.settings.policy.is_none() && who(&req) != Some(&bucket.owner) {
+            return Err(Error::AccessDenied.into());
+        }
+        let delete = &req.input.delete;
         if delete.objects.len() > DELETE_MAX {
             return Err(S3Error::with_message(
                 S3ErrorCode::MalformedXML,
@@ -476,8 +533,13 @@ impl<P: Pool> Front<P> {
         let (mut deleted, mut errors) = (Vec::new(), Vec::new());
         for some in delete.objects.chunks(DELETE_AT_ONCE) {
             let begun = some.iter().map(|object| {
-                let (front, bucket, object) = (self.clone(), bucket.id.clone(), object.clone());
-                io::task::spawn_local(async move { front.delete_one(&bucket, &object).await })
+                let (front, id, object) = (self.clone(), bucket.id.clone(), object.clone());
+                let ask = Ask::object(Action::DeleteObject, &req.input.bucket, &object.key);
+                let permitted = self.demand(&req, &known, &ask);
+                io::task::spawn_local(async move {
+                    permitted?;
+                    front.delete_one(&id, &object).await
+                })
             });
             let begun: Vec<_> = begun.collect();
             for (task, object) in begun.into_iter().zip(some) {

@@ -3,8 +3,9 @@
 use super::Front;
 use super::attributes::{check_tags, public_read, refuse_unbuilt, refuse_version};
 use super::errors::not_built;
+use super::permit::{Ask, check_public};
 use super::texts::owner;
-use super::user;
+use crate::policy::{Action, Key};
 use crate::rados::Pool;
 use s3s::dto::*;
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Result};
@@ -13,7 +14,8 @@ use std::collections::BTreeMap;
 impl<P: Pool> Front<P> {
     pub async fn tags_of(&self, req: S3Request<GetObjectTaggingInput>) -> S3Result<GetObjectTaggingOutput> {
         refuse_version(req.input.version_id.as_deref())?;
-        let bucket = self.own(&req, &req.input.bucket).await?;
+        let ask = Ask::object(Action::GetObjectTagging, &req.input.bucket, &req.input.key);
+        let bucket = self.permitted(&req, &ask).await?.bucket;
         let entry = self.objects.entry(&bucket.id, &req.input.key).await?;
         let tag = |(k, v)| Tag {
             key: Some(k),
@@ -28,11 +30,11 @@ impl<P: Pool> Front<P> {
     pub async fn set_tags<T>(
         &self,
         req: &S3Request<T>,
-        bucket: &str,
-        key: &str,
+        (action, bucket, key): (Action, &str, &str),
         set: TagSet,
     ) -> S3Result<()> {
-        let bucket = self.own(req, bucket).await?;
+        let ask = Ask::object(action, bucket, key);
+        let bucket = self.permitted(req, &ask).await?.bucket;
         let n = set.len();
         let tags: BTreeMap<String, String> = set
             .into_iter()
@@ -54,9 +56,12 @@ impl<P: Pool> Front<P> {
     pub async fn set_object_acl(&self, req: S3Request<PutObjectAclInput>) -> S3Result<()> {
         refuse_unbuilt(&req.headers)?;
         refuse_version(req.input.version_id.as_deref())?;
-        let bucket = self.own(&req, &req.input.bucket).await?;
         let acl = req.input.acl.as_ref().map(|a| a.as_str());
+        let ask = Ask::object(Action::PutObjectAcl, &req.input.bucket, &req.input.key).with(Key::Acl, acl);
+        let known = self.permitted(&req, &ask).await?;
+        let bucket = &known.bucket;
         let public = canned(acl, req.input.access_control_policy.as_ref(), &bucket.owner)?;
+        check_public(&known, public)?;
         self.objects
             .amend(&bucket.id, &req.input.key, |e| e.attributes.public_read = public)
             .await?;
@@ -65,10 +70,11 @@ impl<P: Pool> Front<P> {
 
     pub async fn object_acl(&self, req: S3Request<GetObjectAclInput>) -> S3Result<GetObjectAclOutput> {
         refuse_version(req.input.version_id.as_deref())?;
-        let bucket = self.own(&req, &req.input.bucket).await?;
+        let ask = Ask::object(Action::GetObjectAcl, &req.input.bucket, &req.input.key);
+        let bucket = self.permitted(&req, &ask).await?.bucket;
         let entry = self.objects.entry(&bucket.id, &req.input.key).await?;
         Ok(GetObjectAclOutput {
-            grants: Some(grants(user(&req)?, entry.attributes.public_read)),
+            grants: Some(grants(&bucket.owner, entry.attributes.public_read)),
             owner: owner(&bucket.owner),
             ..GetObjectAclOutput::default()
         })

@@ -1,13 +1,11 @@
 //! The socket: connections in, requests to s3s, answers out; and what goes on beside that: splitting what has grown, collecting.
 //!
-//! Bounds: [`CONNECTIONS_MAX`] connections; a head of [`BUFFER_BYTES`] within [`HEAD_WITHIN`]; XML of [`XML_BYTES`]; bodies as
+//! Bounds: [`CONNECTIONS_MAX`] connections; a head of [`BUFFER_BYTES`] within [`HEAD_WITHIN`]; XML of [`super::service::XML_BYTES`]; bodies as
 //! `data` takes them, at a pace (`pace`). A client that takes nothing for [`net::http::STALLED`] is cut off.
 
 use super::Front;
-use super::chunks::Chunks;
-use super::errors::not_built;
-use super::pace::Paced;
-use crate::Clock;
+use super::entrance::Entrance;
+use super::hosts::Hosts;
 use crate::gc::Collector;
 use crate::index::Index;
 use crate::rados::Pool;
@@ -17,8 +15,7 @@ use hyper::service::service_fn;
 use io::socket::{Acceptor, Stream};
 use io::task;
 use net::http::{Timer, Wire};
-use s3s::config::{S3Config, StaticConfigProvider};
-use s3s::service::{S3Service, S3ServiceBuilder};
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,8 +24,6 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 const CONNECTIONS_MAX: usize = 1024;
 const BUFFER_BYTES: usize = 128 << 10;
 const HEAD_WITHIN: Duration = Duration::from_secs(60);
-/// A list of 10,000 parts with their checksums fits.
-const XML_BYTES: usize = 4 << 20;
 /// What requests under way have to end when the gateway stops.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
 /// After an error of accepting, such as that of too many open files.
@@ -43,6 +38,8 @@ pub struct Settings {
     pub gc_wait: Duration,
     /// Keys of a shard of an index.
     pub split_at: u64,
+    /// Names below which buckets are hosts, as [`super::domain`] takes them.
+    pub domains: Vec<String>,
 }
 
 impl Default for Settings {
@@ -50,6 +47,7 @@ impl Default for Settings {
         Self {
             gc_wait: Duration::from_secs(15 * 60),
             split_at: crate::index::SPLIT_AT,
+            domains: Vec::new(),
         }
     }
 }
@@ -57,21 +55,20 @@ impl Default for Settings {
 /// Serves until `stop` turns true.
 pub async fn serve<P: Pool>(
     acceptor: Acceptor,
-    front: Front<P>,
+    (front, hosts): (Front<P>, Hosts),
     collector: Collector<P>,
     mut stop: watch::Receiver<bool>,
 ) {
     let tending = task::spawn_local(tend(collector.index.clone()));
     let collecting = task::spawn_local(collect(collector));
-    let clock = front.clock.clone();
-    let service = service(front);
+    let entrance = Entrance::new(front, hosts);
     let stopped = stop.clone();
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         tokio::select! {
             biased;
             _ = stop.wait_for(|s| *s) => break,
-            () = accept(&acceptor, &room, (&service, &clock), &stopped) => {}
+            () = accept(&acceptor, &room, &entrance, &stopped) => {}
         }
     }
     tending.abort();
@@ -83,32 +80,19 @@ pub async fn serve<P: Pool>(
     }
 }
 
-fn service<P: Pool>(front: Front<P>) -> S3Service {
-    let mut config = S3Config::default();
-    config.xml_max_body_size = XML_BYTES;
-    // Forms are refused before the library sees them, which would take the file into memory before it asks who sends it.
-    config.post_object_max_file_size = 0;
-    config.form_max_fields_size = 64 << 10;
-    let mut builder = S3ServiceBuilder::new(front.clone());
-    builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
-    builder.set_auth(front.clone());
-    builder.set_access(front);
-    builder.build()
-}
-
-async fn accept(
+async fn accept<P: Pool>(
     acceptor: &Acceptor,
     room: &Arc<Semaphore>,
-    (service, clock): (&S3Service, &Clock),
+    entrance: &Entrance<P>,
     stop: &watch::Receiver<bool>,
 ) {
     let Ok(permit) = room.clone().acquire_owned().await else {
         return;
     };
     match acceptor.accept().await {
-        Ok((stream, _)) => drop(task::spawn_local(connection(
-            stream,
-            (service.clone(), clock.clone()),
+        Ok((stream, peer)) => drop(task::spawn_local(connection(
+            (stream, peer.ip()),
+            entrance.clone(),
             stop.clone(),
             permit,
         ))),
@@ -119,44 +103,16 @@ async fn accept(
     }
 }
 
-/// A POST of a browser's form.
-fn is_form<B>(request: &hyper::Request<B>) -> bool {
-    const FORM: &[u8] = b"multipart/form-data";
-    let types = request.headers().get_all(hyper::header::CONTENT_TYPE);
-    let starts = |v: &HeaderValue| {
-        let kind = v.as_bytes().trim_ascii_start().get(..FORM.len());
-        kind.is_some_and(|k| k.eq_ignore_ascii_case(FORM))
-    };
-    request.method() == hyper::Method::POST && types.iter().any(starts)
-}
-
-/// A request as the library shall see it.
-fn taken(request: hyper::Request<hyper::body::Incoming>, clock: Clock) -> hyper::Request<s3s::Body> {
-    let kind = request.headers().get("x-amz-content-sha256");
-    let chunked = kind.is_some_and(|k| k.as_bytes().starts_with(b"STREAMING-"));
-    request.map(|body| match Paced::new(body, clock) {
-        body if chunked => s3s::Body::http_body(Chunks::new(body)),
-        body => s3s::Body::http_body(body),
-    })
-}
-
-async fn connection(
-    stream: Stream,
-    (service, clock): (S3Service, Clock),
+async fn connection<P: Pool>(
+    (stream, peer): (Stream, IpAddr),
+    entrance: Entrance<P>,
     mut stop: watch::Receiver<bool>,
     permit: OwnedSemaphorePermit,
 ) {
     let answer = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
         // A task of its own: what has begun to be committed, or to be given up, is not left when the client goes.
-        let (service, clock) = (service.clone(), clock.clone());
-        let answered = task::spawn_local(async move {
-            match is_form(&request) {
-                true => not_built("POST forms")
-                    .to_http_response()
-                    .map_err(|e| s3s::HttpError::new(Box::new(e))),
-                false => service.call(taken(request, clock)).await,
-            }
-        });
+        let entrance = entrance.clone();
+        let answered = task::spawn_local(async move { entrance.answer(request, peer).await });
         async move {
             let mut answer = answered.await.map_err(|e| s3s::HttpError::new(Box::new(e)))??;
             answer

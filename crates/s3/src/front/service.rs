@@ -2,9 +2,33 @@
 
 use super::Front;
 use super::errors::not_built;
+use super::hosts::Hosts;
+use super::permit::Ask;
+use crate::policy::Action;
 use crate::rados::Pool;
+use s3s::config::{S3Config, StaticConfigProvider};
 use s3s::dto::*;
-use s3s::{S3, S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
+use s3s::service::{S3Service, S3ServiceBuilder};
+use s3s::{S3, S3Request, S3Response, S3Result};
+use std::sync::Arc;
+
+/// A list of 10,000 parts with their checksums fits.
+pub const XML_BYTES: usize = 4 << 20;
+
+/// The library, over a front.
+pub fn built<P: Pool>(front: Front<P>, hosts: Hosts) -> S3Service {
+    let mut config = S3Config::default();
+    config.xml_max_body_size = XML_BYTES;
+    // Forms are refused before the library sees them, which would take the file into memory before it asks who sends it.
+    config.post_object_max_file_size = 0;
+    config.form_max_fields_size = 64 << 10;
+    let mut builder = S3ServiceBuilder::new(front.clone());
+    builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
+    builder.set_auth(front.clone());
+    builder.set_access(front);
+    builder.set_host(hosts);
+    builder.build()
+}
 
 macro_rules! answered {
     ($done:expr) => {
@@ -69,7 +93,8 @@ impl<P: Pool> S3 for Front<P> {
         &self,
         req: S3Request<GetBucketVersioningInput>,
     ) -> S3Result<S3Response<GetBucketVersioningOutput>> {
-        self.own(&req, &req.input.bucket).await?;
+        let ask = Ask::bucket(Action::GetBucketVersioning, &req.input.bucket);
+        self.permitted(&req, &ask).await?;
         Ok(S3Response::new(GetBucketVersioningOutput::default()))
     }
 
@@ -84,18 +109,85 @@ impl<P: Pool> S3 for Front<P> {
         &self,
         req: S3Request<GetBucketPolicyInput>,
     ) -> S3Result<S3Response<GetBucketPolicyOutput>> {
-        self.own(&req, &req.input.bucket).await?;
-        Err(S3Error::with_message(
-            S3ErrorCode::NoSuchBucketPolicy,
-            "the bucket has no policy",
-        ))
+        answered!(self.policy(req).await)
     }
 
     async fn put_bucket_policy(
         &self,
-        _: S3Request<PutBucketPolicyInput>,
+        req: S3Request<PutBucketPolicyInput>,
     ) -> S3Result<S3Response<PutBucketPolicyOutput>> {
-        Err(not_built("policies of buckets"))
+        self.set_policy(req).await?;
+        Ok(S3Response::new(PutBucketPolicyOutput::default()))
+    }
+
+    async fn delete_bucket_policy(
+        &self,
+        req: S3Request<DeleteBucketPolicyInput>,
+    ) -> S3Result<S3Response<DeleteBucketPolicyOutput>> {
+        self.remove_policy(req).await?;
+        Ok(S3Response::with_status(
+            DeleteBucketPolicyOutput::default(),
+            hyper::StatusCode::NO_CONTENT,
+        ))
+    }
+
+    async fn get_bucket_policy_status(
+        &self,
+        req: S3Request<GetBucketPolicyStatusInput>,
+    ) -> S3Result<S3Response<GetBucketPolicyStatusOutput>> {
+        answered!(self.policy_status(req).await)
+    }
+
+    async fn get_public_access_block(
+        &self,
+        req: S3Request<GetPublicAccessBlockInput>,
+    ) -> S3Result<S3Response<GetPublicAccessBlockOutput>> {
+        answered!(self.block(req).await)
+    }
+
+    async fn put_public_access_block(
+        &self,
+        req: S3Request<PutPublicAccessBlockInput>,
+    ) -> S3Result<S3Response<PutPublicAccessBlockOutput>> {
+        self.set_block(req).await?;
+        Ok(S3Response::new(PutPublicAccessBlockOutput::default()))
+    }
+
+    async fn delete_public_access_block(
+        &self,
+        req: S3Request<DeletePublicAccessBlockInput>,
+    ) -> S3Result<S3Response<DeletePublicAccessBlockOutput>> {
+        self.remove_block(req).await?;
+        Ok(S3Response::with_status(
+            DeletePublicAccessBlockOutput::default(),
+            hyper::StatusCode::NO_CONTENT,
+        ))
+    }
+
+    async fn put_bucket_cors(
+        &self,
+        req: S3Request<PutBucketCorsInput>,
+    ) -> S3Result<S3Response<PutBucketCorsOutput>> {
+        self.set_cors(req).await?;
+        Ok(S3Response::new(PutBucketCorsOutput::default()))
+    }
+
+    async fn get_bucket_cors(
+        &self,
+        req: S3Request<GetBucketCorsInput>,
+    ) -> S3Result<S3Response<GetBucketCorsOutput>> {
+        answered!(self.cors(req).await)
+    }
+
+    async fn delete_bucket_cors(
+        &self,
+        req: S3Request<DeleteBucketCorsInput>,
+    ) -> S3Result<S3Response<DeleteBucketCorsOutput>> {
+        self.remove_cors(req).await?;
+        Ok(S3Response::with_status(
+            DeleteBucketCorsOutput::default(),
+            hyper::StatusCode::NO_CONTENT,
+        ))
     }
 
     async fn put_object(&self, req: S3Request<PutObjectInput>) -> S3Result<S3Response<PutObjectOutput>> {
@@ -151,8 +243,12 @@ impl<P: Pool> S3 for Front<P> {
     ) -> S3Result<S3Response<PutObjectTaggingOutput>> {
         super::attributes::refuse_version(req.input.version_id.as_deref())?;
         let set = std::mem::take(&mut req.input.tagging.tag_set);
-        self.set_tags(&req, &req.input.bucket, &req.input.key, set)
-            .await?;
+        self.set_tags(
+            &req,
+            (Action::PutObjectTagging, &req.input.bucket, &req.input.key),
+            set,
+        )
+        .await?;
         Ok(S3Response::new(PutObjectTaggingOutput::default()))
     }
 
@@ -161,8 +257,12 @@ impl<P: Pool> S3 for Front<P> {
         req: S3Request<DeleteObjectTaggingInput>,
     ) -> S3Result<S3Response<DeleteObjectTaggingOutput>> {
         super::attributes::refuse_version(req.input.version_id.as_deref())?;
-        self.set_tags(&req, &req.input.bucket, &req.input.key, Vec::new())
-            .await?;
+        self.set_tags(
+            &req,
+            (Action::DeleteObjectTagging, &req.input.bucket, &req.input.key),
+            Vec::new(),
+        )
+        .await?;
         Ok(S3Response::with_status(
             DeleteObjectTaggingOutput::default(),
             hyper::StatusCode::NO_CONTENT,

@@ -52,7 +52,11 @@ pub fn page_size(asked: Option<i32>, most: usize) -> S3Result<usize> {
 
 /// Text of a query, or of tags; None: not URL encoded.
 pub fn url_decoded(text: &str) -> Option<String> {
-    let text = text.replace('+', " ");
+    path_decoded(&text.replace('+', " "))
+}
+
+/// Text of a path; None: not URL encoded.
+pub fn path_decoded(text: &str) -> Option<String> {
     let mut out = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();
     while let Some(b) = bytes.next() {

@@ -4,6 +4,7 @@ use super::*;
 use crate::data::ROOM;
 use crate::index::{first_shard, root_name};
 use crate::record::{Garbage, Tag, garbage_row};
+use crate::settings::CorsRule;
 use denc::Encode;
 
 /// A body that goes on and on, in silence.
@@ -222,8 +223,18 @@ fn a_deletion_that_ends_in_vain_leaves_the_bucket_open() {
             let bucket = gate.make("b").await;
             // Its ACL changes while it is deleted.
             let (deleted, set) = tokio::join!(gate.buckets.delete("b"), async {
-                while gate.buckets.get("b").await?.deleting == 0 {}
-                gate.buckets.set_public_read("b", true).await
+                let mut begun = false;
+                loop {
+                    let seen = gate.buckets.get("b").await?;
+                    begun |= seen.deleting != 0;
+                    if !begun {
+                        continue;
+                    }
+                    match gate.buckets.set_public_read("b", &seen, true).await {
+                        Err(Error::Conflict(_)) => {}
+                        other => return other,
+                    }
+                }
             });
             match deleted {
                 Ok(()) => assert_eq!(set, Err(Error::NoSuchBucket)),
@@ -395,6 +406,41 @@ fn two_who_complete_the_same_upload_hear_the_same() {
             );
             assert_eq!(one.unwrap(), two.unwrap(), "seed {seed}");
             gate.settle(1).await;
+        });
+    }
+}
+
+/// A gateway that remembers settings beside one that changes them: it sees those of the moment, never of two.
+#[test]
+fn settings_are_seen_as_they_are() {
+    for seed in 1..=40 {
+        run(async {
+            let pool = Fake::new(seed);
+            let (one, two) = (Gate::new(&pool, 1), Gate::new(&pool, 2));
+            one.make("b").await;
+            let changing = async {
+                for n in 0..20u32 {
+                    let seen = two.buckets.known("b").await.unwrap();
+                    let mut settings = seen.settings.of.clone();
+                    settings.cors = vec![CorsRule::default(); (n % 3) as usize];
+                    two.buckets.set_settings("b", &seen, &settings).await.unwrap();
+                    // Who saw the bucket before changes nothing any more.
+                    let late = two.buckets.set_settings("b", &seen, &settings).await;
+                    assert!(matches!(late, Err(Error::Conflict(_))), "{late:?}");
+                    let told = one.buckets.known("b").await.unwrap();
+                    assert_eq!(told.settings.of.cors.len(), (n % 3) as usize);
+                }
+            };
+            let looking = async {
+                for _ in 0..60 {
+                    let known = one.buckets.known("b").await.unwrap();
+                    assert_eq!(known.bucket.settings == 0, known.settings.of.cors.is_empty());
+                }
+            };
+            tokio::join!(changing, looking);
+            two.buckets.delete("b").await.unwrap();
+            let rows = pool.lock().objects["buckets"].omap.clone();
+            assert!(!rows.keys().any(|row| row.starts_with(b"s")), "{rows:?}");
         });
     }
 }

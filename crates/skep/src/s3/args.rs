@@ -42,6 +42,9 @@ pub struct Serve {
 
 #[derive(Debug, Clone, ClapArgs)]
 pub struct Tuning {
+    /// A name of the gateway below which buckets are hosts, BUCKET.NAME; can be given several times. Buckets in the path go on
+    #[arg(long = "s3-domain", value_name = "NAME", value_parser = ::s3::domain)]
+    pub domains: Vec<String>,
     /// Seconds that replaced and deleted data stay, for readers that have begun
     #[arg(long = "s3-gc-wait", value_name = "SECONDS", default_value_t = 900, value_parser = clap::value_parser!(u64).range(1..=604_800))]
     pub gc_wait: u64,

@@ -1,0 +1,100 @@
+//! What is done with a request before the library sees it, and with its answer after: forms refused, bodies at a pace, CORS.
+
+use super::caller::Peer;
+use super::chunks::Chunks;
+use super::cors_ops::Asked;
+use super::errors::not_built;
+use super::hosts::Hosts;
+use super::pace::Paced;
+use super::texts::path_decoded;
+use super::{Front, service};
+use crate::rados::Pool;
+use hyper::Method;
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_TYPE, HOST, HeaderValue};
+use s3s::service::S3Service;
+use s3s::{HttpError, HttpResponse, S3Error};
+use std::net::IpAddr;
+
+/// Cheap to clone: each connection has one.
+pub struct Entrance<P> {
+    service: S3Service,
+    front: Front<P>,
+    hosts: Hosts,
+}
+
+impl<P: Clone> Clone for Entrance<P> {
+    fn clone(&self) -> Self {
+        Self {
+            service: self.service.clone(),
+            front: self.front.clone(),
+            hosts: self.hosts.clone(),
+        }
+    }
+}
+
+type Request = hyper::Request<Incoming>;
+
+/// A POST of a browser's form.
+fn is_form<B>(request: &hyper::Request<B>) -> bool {
+    const FORM: &[u8] = b"multipart/form-data";
+    let types = request.headers().get_all(CONTENT_TYPE);
+    let starts = |v: &HeaderValue| {
+        let kind = v.as_bytes().trim_ascii_start().get(..FORM.len());
+        kind.is_some_and(|k| k.eq_ignore_ascii_case(FORM))
+    };
+    request.method() == Method::POST && types.iter().any(starts)
+}
+
+fn refused(e: S3Error) -> Result<HttpResponse, HttpError> {
+    e.to_http_response().map_err(|e| HttpError::new(Box::new(e)))
+}
+
+impl<P: Pool> Entrance<P> {
+    pub fn new(front: Front<P>, hosts: Hosts) -> Self {
+        Self {
+            service: service::built(front.clone(), hosts.clone()),
+            front,
+            hosts,
+        }
+    }
+
+    /// As the library shall see it.
+    fn taken(&self, request: Request) -> hyper::Request<s3s::Body> {
+        let kind = request.headers().get("x-amz-content-sha256");
+        let chunked = kind.is_some_and(|k| k.as_bytes().starts_with(b"STREAMING-"));
+        request.map(|body| match Paced::new(body, self.front.clock.clone()) {
+            body if chunked => s3s::Body::http_body(Chunks::new(body)),
+            body => s3s::Body::http_body(body),
+        })
+    }
+
+    /// The bucket that host or path names.
+    fn bucket<B>(&self, request: &hyper::Request<B>) -> Option<String> {
+        let host = request.headers().get(HOST).and_then(|h| h.to_str().ok());
+        if let Some(bucket) = host.and_then(|h| self.hosts.bucket(h)) {
+            return Some(bucket);
+        }
+        let path = request.uri().path().strip_prefix('/')?;
+        let first = path.split('/').next().filter(|b| !b.is_empty());
+        path_decoded(first?)
+    }
+
+    pub async fn answer(&self, mut request: Request, peer: IpAddr) -> Result<HttpResponse, HttpError> {
+        if request.method() == Method::OPTIONS {
+            let preflight = self.front.preflight(self.bucket(&request), request.headers());
+            return preflight.await.or_else(refused);
+        }
+        request.extensions_mut().insert(Peer(peer.to_canonical()));
+        let asked = Asked::new(self.bucket(&request), request.method(), request.headers());
+        let answer = match is_form(&request) {
+            true => refused(not_built("POST forms")),
+            false => self.service.call(self.taken(request)).await,
+        };
+        let mut answer = answer?;
+        if let Some(asked) = asked {
+            self.front.mark(&asked, &mut answer).await;
+        }
+        Ok(answer)
+    }
+}

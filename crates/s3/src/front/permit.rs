@@ -1,0 +1,158 @@
+//! Who may do what, by owner, policy and ACL, in this order: an explicit Deny; the owner and what a policy allows; what a canned ACL
+//! lets anybody do. A bucket's owner may always see, change and remove its policy.
+
+use super::caller::Peer;
+use super::{Front, expect_owner, who};
+use crate::Error;
+use crate::buckets::Known;
+use crate::policy::{Action, Key, Request, Verdict, user_arn};
+use crate::rados::Pool;
+use s3s::{S3Error, S3ErrorCode, S3Request, S3Result};
+use std::collections::BTreeMap;
+
+/// What somebody asks to do.
+#[derive(Debug, Clone)]
+pub struct Ask<'a> {
+    pub action: Action,
+    pub bucket: &'a str,
+    key: Option<&'a str>,
+    values: BTreeMap<Key, String>,
+    settled: &'static [Key],
+}
+
+impl<'a> Ask<'a> {
+    pub fn bucket(action: Action, bucket: &'a str) -> Self {
+        Self {
+            action,
+            bucket,
+            key: None,
+            values: BTreeMap::new(),
+            settled: &[],
+        }
+    }
+
+    pub fn object(action: Action, bucket: &'a str, key: &'a str) -> Self {
+        Self {
+            key: Some(key),
+            ..Self::bucket(action, bucket)
+        }
+    }
+
+    /// What a condition may look at.
+    pub fn with(mut self, key: Key, value: Option<impl ToString>) -> Self {
+        self.values.extend(value.map(|v| (key, v.to_string())));
+        self
+    }
+
+    /// A part of an upload, or its end: the ACL was judged when it was begun.
+    pub fn of_upload(mut self) -> Self {
+        self.settled = &[Key::Acl];
+        self
+    }
+}
+
+/// What a request says of itself, whatever it asks.
+fn said<T>(req: &S3Request<T>, now_ms: u64) -> BTreeMap<Key, String> {
+    let text = |name: &str| {
+        let all = req.headers.get_all(name).iter();
+        let all: Vec<&str> = all.filter_map(|v| v.to_str().ok()).collect();
+        Some(all.join(",")).filter(|t| !t.is_empty())
+    };
+    let user = who(req);
+    let peer = req.extensions.get::<Peer>().map(|p| p.0.to_string());
+    let seconds = (now_ms / 1000).to_string();
+    let values = [
+        (Key::CurrentTime, Some(seconds.clone())),
+        (Key::EpochTime, Some(seconds)),
+        (Key::PrincipalArn, user.map(user_arn)),
+        (Key::Referer, text("referer")),
+        // TLS ends before the gateway.
+        (Key::SecureTransport, Some("false".into())),
+        (Key::SourceIp, peer),
+        (Key::UserAgent, text("user-agent")),
+        (Key::Username, user.map(str::to_string)),
+    ];
+    values.into_iter().filter_map(|(k, v)| Some((k, v?))).collect()
+}
+
+/// The bucket's public ACL counts.
+pub fn lists_publicly(known: &Known) -> bool {
+    known.bucket.public_read && !known.settings.block().ignore_acls
+}
+
+/// Refused where new public ACLs are.
+pub fn check_public(known: &Known, public: bool) -> S3Result<()> {
+    match public && known.settings.block().acls {
+        true => Err(S3Error::with_message(
+            S3ErrorCode::AccessDenied,
+            "public ACLs are prevented by the BlockPublicAcls setting of the bucket",
+        )),
+        false => Ok(()),
+    }
+}
+
+impl<P: Pool> Front<P> {
+    /// The bucket, whoever asks. One that is being deleted is there until it is not.
+    pub(super) async fn known<T>(&self, req: &S3Request<T>, name: &str) -> S3Result<Known> {
+        let known = self.buckets.known(name).await?;
+        expect_owner(req, "x-amz-expected-bucket-owner", &known.bucket)?;
+        Ok(known)
+    }
+
+    /// True: by owner or policy. False: if ACLs let anybody. An error: it is denied.
+    pub(super) fn right<T>(&self, req: &S3Request<T>, known: &Known, ask: &Ask<'_>) -> S3Result<bool> {
+        let user = who(req);
+        let owner = user == Some(&known.bucket.owner);
+        let Some(policy) = &known.settings.policy else {
+            return Ok(owner);
+        };
+        let mut values = said(req, self.clock.now_ms());
+        values.extend(ask.values.clone());
+        let verdict = policy.judge(&Request {
+            action: ask.action,
+            bucket: ask.bucket,
+            key: ask.key,
+            user,
+            values,
+            settled: ask.settled,
+        });
+        match verdict {
+            Verdict::Deny => Err(Error::AccessDenied.into()),
+            Verdict::Allow if known.settings.block().restrict && policy.is_public() => Ok(owner),
+            Verdict::Allow => Ok(true),
+            Verdict::Silent => Ok(owner),
+        }
+    }
+
+    pub(super) fn demand<T>(&self, req: &S3Request<T>, known: &Known, ask: &Ask<'_>) -> S3Result<()> {
+        match self.right(req, known, ask)? {
+            true => Ok(()),
+            false => Err(Error::AccessDenied.into()),
+        }
+    }
+
+    /// The bucket, if owner or policy permits it.
+    pub(super) async fn permitted<T>(&self, req: &S3Request<T>, ask: &Ask<'_>) -> S3Result<Known> {
+        let known = self.known(req, ask.bucket).await?;
+        self.demand(req, &known, ask)?;
+        Ok(known)
+    }
+
+    /// The bucket, for its owner alone, whatever its policy says.
+    pub(super) async fn own<T>(&self, req: &S3Request<T>, name: &str) -> S3Result<Known> {
+        let known = self.known(req, name).await?;
+        match who(req) == Some(&known.bucket.owner) {
+            true => Ok(known),
+            false => Err(Error::AccessDenied.into()),
+        }
+    }
+
+    /// The bucket, for who may list it.
+    pub(super) async fn listable<T>(&self, req: &S3Request<T>, ask: &Ask<'_>) -> S3Result<Known> {
+        let known = self.known(req, ask.bucket).await?;
+        match self.right(req, &known, ask)? || lists_publicly(&known) {
+            true => Ok(known),
+            false => Err(Error::AccessDenied.into()),
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! Policies of buckets: who may do what, in AWS's language. A text is parsed as a whole or refused with a sentence: nothing of it is
+//! ever passed over.
+//!
+//! An explicit Deny goes before everything. What no statement says is left to owner and ACLs.
+
+mod actions;
+mod condition;
+mod json;
+mod keys;
+mod parse;
+mod pattern;
+mod statement;
+#[cfg(test)]
+mod tests;
+
+pub use actions::Action;
+pub use keys::Key;
+pub use statement::{Policy, Request, Verdict, user_arn};

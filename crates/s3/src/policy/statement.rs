@@ -1,0 +1,158 @@
+//! Statements, and how a request is judged by them.
+
+use super::actions::Action;
+use super::condition::Condition;
+use super::keys::Key;
+use super::pattern::Pattern;
+use std::collections::{BTreeMap, BTreeSet};
+
+pub const TEXT_MAX: usize = 20 << 10;
+pub const ARN: &str = "arn:aws:s3:::";
+pub const USER_ARN: &str = "arn:aws:iam:::user/";
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Principals {
+    Everybody,
+    Users(BTreeSet<String>),
+}
+
+/// A list, or all that is not in it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Listed<T> {
+    pub of: T,
+    pub not: bool,
+}
+
+impl<T> Listed<T> {
+    fn has(&self, found: impl FnOnce(&T) -> bool) -> bool {
+        found(&self.of) != self.not
+    }
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Statement {
+    pub allows: bool,
+    pub principals: Listed<Principals>,
+    pub actions: Listed<BTreeSet<Action>>,
+    pub resources: Listed<Vec<Pattern>>,
+    pub conditions: Vec<Condition>,
+}
+
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Policy {
+    pub statements: Vec<Statement>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    Allow,
+    Deny,
+    /// No statement says anything of it.
+    Silent,
+}
+
+/// What is asked, and all that conditions may look at.
+#[derive(Debug, Clone)]
+pub struct Request<'a> {
+    pub action: Action,
+    pub bucket: &'a str,
+    /// Of an action on an object.
+    pub key: Option<&'a str>,
+    /// None: anybody.
+    pub user: Option<&'a str>,
+    pub values: BTreeMap<Key, String>,
+    /// What was judged when an upload was begun is not judged again at its parts.
+    pub settled: &'static [Key],
+}
+
+impl Request<'_> {
+    fn resource(&self) -> String {
+        match self.key {
+            Some(key) => format!("{ARN}{}/{key}", self.bucket),
+            None => format!("{ARN}{}", self.bucket),
+        }
+    }
+}
+
+pub fn user_arn(user: &str) -> String {
+    format!("{USER_ARN}{user}")
+}
+
+impl Principals {
+    fn has(&self, user: Option<&str>) -> bool {
+        match self {
+            Self::Everybody => true,
+            Self::Users(users) => user.is_some_and(|u| users.contains(u)),
+        }
+    }
+}
+
+impl Statement {
+    fn fits(&self, asked: &Request<'_>, resource: &str) -> bool {
+        self.principals.has(|p| p.has(asked.user))
+            && self.actions.has(|a| a.contains(&asked.action))
+            && self
+                .resources
+                .has(|r| r.iter().any(|p| p.fits(resource, &asked.values)))
+            && self
+                .conditions
+                .iter()
+                .all(|c| c.holds(&asked.values, asked.settled, self.allows))
+    }
+
+    /// Lets in who is not named: as AWS sees it, by any condition but those that name users or networks.
+    fn is_public(&self) -> bool {
+        let everybody = self.principals.of == Principals::Everybody;
+        self.allows && everybody && !self.conditions.iter().any(Condition::narrows)
+    }
+}
+
+impl Policy {
+    /// Of a text that cannot be read any more: nobody is let in by it, and everybody is kept out.
+    pub fn closed() -> Self {
+        let statement = Statement {
+            allows: false,
+            principals: Listed {
+                of: Principals::Everybody,
+                not: false,
+            },
+            actions: Listed {
+                of: BTreeSet::new(),
+                not: true,
+            },
+            resources: Listed {
+                of: Vec::new(),
+                not: true,
+            },
+            conditions: Vec::new(),
+        };
+        Self {
+            statements: vec![statement],
+        }
+    }
+
+    pub fn judge(&self, asked: &Request<'_>) -> Verdict {
+        let resource = asked.resource();
+        let mut verdict = Verdict::Silent;
+        for statement in self.statements.iter().filter(|s| s.fits(asked, &resource)) {
+            match statement.allows {
+                true => verdict = Verdict::Allow,
+                false => return Verdict::Deny,
+            }
+        }
+        verdict
+    }
+
+    pub fn is_public(&self) -> bool {
+        self.statements.iter().any(Statement::is_public)
+    }
+
+    /// All users that are named as principals.
+    pub fn users(&self) -> BTreeSet<&str> {
+        let lists = self.statements.iter().filter_map(|s| match &s.principals.of {
+            Principals::Users(users) => Some(users),
+            Principals::Everybody => None,
+        });
+        lists.flatten().map(String::as_str).collect()
+    }
+}

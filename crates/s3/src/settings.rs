@@ -1,0 +1,172 @@
+//! What a bucket's owner has set of it, besides its ACL: one row beside the bucket's record, which has its number, so that a request
+//! to a bucket with settings reads them once and then only looks whether they are the same.
+//!
+//! A gateway of before refuses buckets with settings that it does not know, rather than serve them without: the records' versions
+//! say so.
+
+use crate::policy::Policy;
+use denc::{Decode, Encode, Reader, Writer};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Buckets whose settings are remembered.
+const CACHED_MAX: usize = 256;
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CorsRule {
+    pub id: String,
+    pub origins: Vec<String>,
+    pub methods: Vec<String>,
+    pub headers: Vec<String>,
+    pub expose: Vec<String>,
+    pub max_age: Option<u32>,
+}
+
+denc::envelope_denc!(CorsRule, 1, 1, { id, origins, methods, headers, expose, max_age });
+
+/// What shall not be public, whatever ACLs and policies say.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Block {
+    /// New public ACLs are refused.
+    pub acls: bool,
+    /// Those that are there do not count.
+    pub ignore_acls: bool,
+    /// New public policies are refused.
+    pub policy: bool,
+    /// One that is there lets nobody in but the owner.
+    pub restrict: bool,
+}
+
+denc::envelope_denc!(Block, 1, 1, { acls, ignore_acls, policy, restrict });
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Settings {
+    pub cors: Vec<CorsRule>,
+    /// The text as it was put; empty: there is none.
+    pub policy: String,
+    pub block: Option<Block>,
+}
+
+const KNOWN: u8 = 2;
+const WITH_POLICY: u8 = 2;
+
+impl Encode for Settings {
+    /// Under the first version that has all that is set.
+    fn encode(&self, w: &mut Writer) {
+        let rights = !self.policy.is_empty() || self.block.is_some();
+        let version = if rights { WITH_POLICY } else { 1 };
+        w.envelope(version, version, |w| {
+            w.put(&self.cors);
+            if rights {
+                w.put(&self.policy);
+                w.put(&self.block);
+            }
+        });
+    }
+}
+
+impl Decode for Settings {
+    fn decode(r: &mut Reader) -> denc::Result<Self> {
+        r.envelope(KNOWN, |version, r| {
+            let mut settings = Self {
+                cors: r.get()?,
+                ..Self::default()
+            };
+            if version >= WITH_POLICY {
+                settings.policy = r.get()?;
+                settings.block = r.get()?;
+            }
+            Ok(settings)
+        })
+    }
+}
+
+/// Settings as requests need them.
+#[derive(Debug, Clone, Default)]
+pub struct Ready {
+    pub of: Settings,
+    pub policy: Option<Policy>,
+}
+
+impl Ready {
+    /// A policy that cannot be read any more lets nobody do anything, but for its owner to replace it.
+    pub fn new(of: Settings, bucket: &str) -> Self {
+        let text = Some(&of.policy).filter(|p| !p.is_empty());
+        let policy = text.map(|text| {
+            Policy::parse(text, bucket).unwrap_or_else(|e| {
+                tracing::error!("s3: bucket {bucket}: its policy cannot be read: {e}");
+                Policy::closed()
+            })
+        });
+        Self { of, policy }
+    }
+
+    pub fn block(&self) -> Block {
+        self.of.block.unwrap_or_default()
+    }
+}
+
+/// Settings as they were read, by the id of their bucket and their number.
+#[derive(Clone, Default)]
+pub struct Cache(Arc<Mutex<BTreeMap<String, Cached>>>);
+
+type Cached = (u64, Arc<Ready>);
+
+impl Cache {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<String, Cached>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn get(&self, id: &str, number: u64) -> Option<Arc<Ready>> {
+        let all = self.all();
+        let (of, settings) = all.get(id)?;
+        (*of == number).then(|| settings.clone())
+    }
+
+    pub fn put(&self, id: &str, number: u64, settings: Arc<Ready>) {
+        let mut all = self.all();
+        if all.len() >= CACHED_MAX && !all.contains_key(id) {
+            all.clear();
+        }
+        all.insert(id.to_string(), (number, settings));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_does_not_know_of_a_policy_refuses_it() {
+        let first = |settings: &Settings| settings.to_bytes()[0];
+        let cors = Settings {
+            cors: vec![CorsRule::default()],
+            ..Settings::default()
+        };
+        let policy = Settings {
+            policy: "{}".into(),
+            ..cors.clone()
+        };
+        let block = Settings {
+            block: Some(Block::default()),
+            ..cors.clone()
+        };
+        assert_eq!((first(&cors), first(&policy), first(&block)), (1, 2, 2));
+        for settings in [cors, policy, block] {
+            let bytes = settings.to_bytes();
+            assert_eq!(bytes[0], bytes[1]);
+            assert_eq!(Settings::from_bytes(&bytes).unwrap(), settings);
+        }
+    }
+
+    #[test]
+    fn what_is_remembered_is_of_that_number_and_bounded() {
+        let cache = Cache::default();
+        cache.put("a", 1, Arc::default());
+        assert!(cache.get("a", 1).is_some() && cache.get("a", 2).is_none());
+        for n in 0..3 * CACHED_MAX {
+            cache.put(&n.to_string(), 1, Arc::default());
+            assert!(cache.all().len() <= CACHED_MAX);
+        }
+    }
+}
