@@ -28,76 +28,18 @@ pub enum Action {
     Flatten,
     Remove,
     TrashRemove,
-    MigrateExecute,
-    MigrateCommit,
-    MigrateAbort,
 }
 
 impl Action {
-    const ALL: [Self; 6] = [
-        Self::Flatten,
-        Self::Remove,
-        Self::TrashRemove,
-        Self::MigrateExecute,
-        Self::MigrateCommit,
-        Self::MigrateAbort,
-    ];
+    const ALL: [Self; 3] = [Self::Flatten, Self::Remove, Self::TrashRemove];
 
     pub fn name(self) -> &'static str {
         match self {
             Self::Flatten => "flatten",
             Self::Remove => "remove",
             Self::TrashRemove => "trash remove",
-            Self::MigrateExecute => "migrate execute",
-            Self::MigrateCommit => "migrate commit",
-            Self::MigrateAbort => "migrate abort",
         }
     }
-}
-
-/// An image, by all that names it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
-    pub pool: PoolId,
-    pub pool_name: String,
-    pub namespace: String,
-    pub name: String,
-    /// Empty for one of format 1.
-    pub id: String,
-}
-
-impl Place {
-    fn value(&self) -> Value {
-        json!([self.pool, self.pool_name, self.namespace, self.name, self.id])
-    }
-
-    fn parse(v: &Value) -> Option<Self> {
-        let text = |at: usize| v[at].as_str().map(str::to_string);
-        Some(Self {
-            pool: v[0].as_i64()?,
-            pool_name: text(1)?,
-            namespace: text(2)?,
-            name: text(3)?,
-            id: text(4)?,
-        })
-    }
-}
-
-/// `rbd/c`, `rbd/ns/c`
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.namespace.as_str() {
-            "" => write!(f, "{}/{}", self.pool_name, self.name),
-            ns => write!(f, "{}/{ns}/{}", self.pool_name, self.name),
-        }
-    }
-}
-
-/// What a migration is from and to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ends {
-    pub source: Place,
-    pub target: Place,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -111,8 +53,6 @@ pub struct Task {
     /// Of an image in the trash: the name that it had.
     pub image_name: String,
     pub image_id: String,
-    /// Of a migration, which the task may name by either end.
-    pub migration: Option<Box<Ends>>,
     /// Runs that failed.
     pub failures: u64,
     /// Why the last one did, and when the next may begin (seconds since 1970).
@@ -127,15 +67,7 @@ impl Task {
             "" => self.pool_name.clone(),
             ns => format!("{}/{ns}", self.pool_name),
         };
-        let ends = || self.migration.as_ref();
         match self.action {
-            Action::MigrateExecute => {
-                let (source, target) = ends().map(|e| (&e.source, &e.target)).unzip();
-                let text = |p: Option<&Place>| p.map(Place::to_string).unwrap_or_default();
-                format!("Migrating image {} to {}", text(source), text(target))
-            }
-            Action::MigrateCommit => format!("Committing image migration for {place}/{}", self.image_name),
-            Action::MigrateAbort => format!("Aborting image migration for {place}/{}", self.image_name),
             Action::Flatten => format!("Flattening image {place}/{}", self.image_name),
             Action::Remove => format!("Removing image {place}/{}", self.image_name),
             Action::TrashRemove => format!("Removing image {place}/{} from trash", self.image_id),
@@ -175,9 +107,6 @@ impl Task {
         all["failures"] = self.failures.into();
         all["why"] = json!(self.why);
         all["retry_at"] = self.retry_at.into();
-        if let Some(ends) = &self.migration {
-            all["migration"] = json!([ends.source.value(), ends.target.value()]);
-        }
         Bytes::from(all.to_string())
     }
 
@@ -194,13 +123,6 @@ impl Task {
             namespace: text(&refs["pool_namespace"])?,
             image_name: text(&v["image_name"])?,
             image_id: text(&refs["image_id"])?,
-            migration: match &v["migration"] {
-                Value::Null => None,
-                ends => Some(Box::new(Ends {
-                    source: Place::parse(&ends[0])?,
-                    target: Place::parse(&ends[1])?,
-                })),
-            },
             failures: v["failures"].as_u64()?,
             why: text(&v["why"]),
             retry_at: v["retry_at"].as_u64()?,
@@ -450,15 +372,8 @@ pub struct Wanted {
     pub image: String,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FoundImage {
-    pub name: String,
-    /// Of a migration that of its target, whichever end was named.
-    pub id: String,
-    pub migration: Option<Box<Ends>>,
-}
-
-pub type Found = Result<FoundImage, (types::Errno, String)>;
+/// Name and id.
+pub type Found = Result<(String, String), (types::Errno, String)>;
 
 /// What the one who works tells the others in this process. Nothing of it is stored.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -510,7 +425,6 @@ mod tests {
             namespace: "ns".into(),
             image_name: "c".into(),
             image_id: "10ab".into(),
-            migration: None,
             failures: 1,
             why: Some("it is \"busy\"".into()),
             retry_at: 77,
@@ -522,23 +436,6 @@ mod tests {
         let t = task();
         assert_eq!(Task::parse(&t.value()), Some(t.clone()));
         assert_eq!(t.message(), "Removing image rbd/ns/10ab from trash");
-        let place = |pool: &str, id: &str| Place {
-            pool: 7,
-            pool_name: pool.into(),
-            namespace: "ns".into(),
-            name: "c".into(),
-            id: id.into(),
-        };
-        let moved = Task {
-            action: Action::MigrateExecute,
-            migration: Some(Box::new(Ends {
-                source: place("old", ""),
-                target: place("rbd", "10ab"),
-            })),
-            ..task()
-        };
-        assert_eq!(Task::parse(&moved.value()), Some(moved.clone()));
-        assert_eq!(moved.message(), "Migrating image old/ns/c to rbd/ns/c");
         assert_eq!(Task::parse(&Bytes::from_static(b"{}")), None);
         assert_eq!(Task::parse(&Bytes::from_static(b"no json")), None);
     }

@@ -204,9 +204,6 @@ pub async fn namespaces(io: &IoCtx) -> Result<Vec<String>> {
     }
 }
 
-/// A command of an update of a trivial map: this row is so.
-const TMAP_SET: u8 = b's';
-
 /// The id of the image of this name.
 pub async fn id_of(io: &IoCtx, name: &str) -> Result<String> {
     let op = Operation::new().rbd("get_id", |_| {});
@@ -236,47 +233,6 @@ pub async fn name_of(io: &IoCtx, id: &str) -> Result<String> {
         )),
         Err(e) => Err(e),
     }
-}
-
-/// Gives a name to an image that has none, or this one. EEXIST: another image has it.
-pub(crate) async fn give_name(io: &IoCtx, name: &str, id: &str) -> Result<()> {
-    let op = Operation::new()
-        .create(true)
-        .rbd_write("set_id", |w| w.string(id));
-    match ask(io, &names::id_object(name), op).await {
-        Err(e) if e.errno() == Errno::EEXIST && id_of(io, name).await? == id => {}
-        done => drop(done?),
-    }
-    match add_name(io, name, id).await {
-        Err(e) if e.errno() == Errno::EEXIST && name_of(io, id).await? == name => Ok(()),
-        done => done,
-    }
-}
-
-/// Takes it away from the image; that of another one stays.
-pub(crate) async fn take_name(io: &IoCtx, name: &str, id: &str) -> Result<()> {
-    match id_of(io, name).await {
-        Ok(other) if other != id => {}
-        Ok(_) => error::or_missing(io.remove(names::id_object(name)).await.map_err(Into::into))?,
-        Err(e) if e.is_not_found() || e.errno() == Errno::EOPNOTSUPP => {}
-        Err(e) => return Err(e),
-    }
-    match remove_name(io, name, id).await {
-        // It names another image, or nothing.
-        Err(e) if e.errno() == Errno::ESTALE => Ok(()),
-        done => error::or_missing(done),
-    }
-}
-
-/// The same as [`give_name`] for an image of format 1, whose names are rows of a trivial map.
-pub(crate) async fn give_old_name(io: &IoCtx, name: &str) -> Result<()> {
-    let mut w = denc::Writer::new();
-    w.u8(TMAP_SET);
-    w.string(name);
-    w.blob(&[]);
-    ask(io, names::DIRECTORY, Operation::new().tmap_update(w.finish()))
-        .await
-        .map(drop)
 }
 
 /// Gives an image another name.

@@ -43,8 +43,7 @@ const REFUSED_AT_HEAD: [(u64, &str); 2] = [
     (NON_PRIMARY, "it is a mirror's copy (non-primary)"),
 ];
 
-/// Whether we may use the image at all; `snapshot`: only one of its snapshots is read. [`MIGRATING`] is for the caller to take away
-/// where he knows what to do with it.
+/// Whether we may use the image at all; `snapshot`: only one of its snapshots is read.
 pub fn check(features: u64, snapshot: bool) -> Result<()> {
     if features & !ALL != 0 {
         return Err(Error::unsupported(format!(

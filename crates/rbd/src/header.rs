@@ -7,7 +7,7 @@ use crate::{Error, Layout, Result, features};
 use bytes::Bytes;
 use client::{IoCtx, Operation, Outcome, SnapContext};
 use denc::{Decode, Reader};
-use objclass::rbd::types::{Migration, ParentSpec, SnapshotInfo, SnapshotNamespace};
+use objclass::rbd::types::{ParentSpec, SnapshotInfo, SnapshotNamespace};
 use types::{Errno, NOSNAP};
 
 /// Snapshots that one question asks for, with four steps each.
@@ -21,8 +21,6 @@ pub struct Fixed {
     pub prefix: String,
     pub data_pool: Option<i64>,
     pub layout: Layout,
-    /// Of format 1: its header is another object of another form, and so are the names of its data.
-    pub old: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,8 +33,6 @@ pub struct Header {
     /// Newest first.
     pub snaps: Vec<Snap>,
     pub parent: Option<Parent>,
-    /// Of one that is being migrated: where from, or where to.
-    pub migration: Option<Migration>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,21 +92,11 @@ impl Header {
         }
     }
 
-    /// Bytes that the head or a snapshot may read from the image behind this one: its parent, or the source of a migration.
     pub fn overlap_at(&self, snap: u64) -> u64 {
-        match (self.source(), snap) {
-            // These are the source's, and have its sizes.
-            (Some(m), id) if m.snap_seqs.values().any(|to| *to == id) => self.size_at(id),
-            (Some(m), id) => m.overlap.min(self.size_at(id)),
-            (None, NOSNAP) => self.parent.as_ref().map_or(0, |p| p.overlap),
-            (None, id) => self.snap(id).map_or(0, |s| s.overlap),
+        match snap {
+            NOSNAP => self.parent.as_ref().map_or(0, |p| p.overlap),
+            id => self.snap(id).map_or(0, |s| s.overlap),
         }
-    }
-
-    /// Of the target of a migration: the record that names the source.
-    pub fn source(&self) -> Option<&Migration> {
-        let record = self.migration.as_ref();
-        record.filter(|m| m.header_type == Migration::DESTINATION)
     }
 
     /// The object map can be believed.
@@ -161,7 +147,6 @@ pub async fn fixed(io: &IoCtx, oid: &str) -> Result<Fixed> {
         prefix,
         data_pool: (data_pool >= 0).then_some(data_pool),
         layout: Layout::new(order, unit, count)?,
-        old: false,
     })
 }
 
@@ -201,10 +186,6 @@ async fn read_once(io: &IoCtx, oid: &str) -> Result<Header> {
     let (snap_seq, ids): (u64, Vec<u64>) = pair(&done, 3)?;
     let spec: ParentSpec = output(&done, 4)?;
     let overlap: Option<u64> = output(&done, 5)?;
-    let migration = match features & features::MIGRATING {
-        0 => None,
-        _ => read_migration(io, oid).await?,
-    };
     let mut snaps = Vec::with_capacity(ids.len());
     for some in ids.chunks(SNAPS_AT_ONCE) {
         snaps.extend(read_snaps(io, oid, some).await?);
@@ -220,25 +201,7 @@ async fn read_once(io: &IoCtx, oid: &str) -> Result<Header> {
             spec,
             overlap: overlap.unwrap_or(0),
         }),
-        migration,
     })
-}
-
-/// None: the image is being made as the target of a migration, and does not say yet of which.
-async fn read_migration(io: &IoCtx, oid: &str) -> Result<Option<Migration>> {
-    match migration(io, oid).await {
-        Ok(record) => Ok(Some(record)),
-        Err(e) if e.is_not_found() => io.stat(oid).await.map(|_| None).map_err(Into::into),
-        // It ended between two questions: all is asked again.
-        Err(e) if e.errno() == Errno::EINVAL => Err(Error::refused(Errno::ENOENT, e.to_string())),
-        Err(e) => Err(e),
-    }
-}
-
-/// EINVAL: the image is not being migrated.
-pub async fn migration(io: &IoCtx, oid: &str) -> Result<Migration> {
-    let done = ask(io, oid, Operation::new().rbd("migration_get", |_| {})).await?;
-    output(&done, 0)
 }
 
 async fn read_snaps(io: &IoCtx, oid: &str, ids: &[u64]) -> Result<Vec<Snap>> {
@@ -297,7 +260,6 @@ mod tests {
             snap_seq: 9,
             snaps: vec![snap(7, "a", trash), snap(3, "a", SnapshotNamespace::User)],
             parent: None,
-            migration: None,
         };
         assert_eq!(header.snap_named("a").map(|s| s.id), Some(3));
         assert_eq!(

@@ -14,22 +14,17 @@
 //!
 //! Pure, without I/O: [`layout`], [`notify`], [`lock`], [`header`]'s decoding; the object map is [`objclass`]'s.
 //!
-//! A *migration* moves an image: its *target* shows what the *source* has until all was copied ([`migration`]).
-//!
-//! Not here: images of format 1 (but as the sources of migrations), with the journaling feature, non-primary or with another
-//! client's write-back cache, writes to the target of a migration: refused with [`Error::Refused`]. Groups and mirroring beyond what removal, snapshots and the primary site of mirroring by snapshots need.
+//! Not here: images of format 1, with the journaling feature, under migration, non-primary or with another client's write-back
+//! cache: refused with [`Error::Refused`]. Groups and mirroring beyond what removal, snapshots and the primary site of mirroring by snapshots need.
 
 mod calls;
-mod delta;
 pub mod directory;
 mod error;
 pub mod features;
-mod format1;
 pub mod header;
 pub mod image;
 pub mod layout;
 pub mod lock;
-pub mod migration;
 pub mod mirror;
 pub mod names;
 pub mod notify;

@@ -46,8 +46,3 @@ pub fn mirror_state(id: &str, snap: u64, piece: u32) -> String {
 pub fn data_object(prefix: &str, object: u64) -> String {
     format!("{prefix}.{object:016x}")
 }
-
-/// The same of format 1.
-pub fn old_data_object(prefix: &str, object: u64) -> String {
-    format!("{prefix}.{object:012x}")
-}

@@ -2,9 +2,8 @@
 //! [`crate::image`].
 
 use crate::calls::Calls;
-use crate::error::or_missing;
 use crate::header::ask;
-use crate::{Error, Result, directory, names};
+use crate::{Error, Result, names};
 use bytes::Bytes;
 use client::{IoCtx, Operation};
 use denc::{Decode, Reader};
@@ -16,12 +15,9 @@ use types::Errno;
 const PAGE: u64 = 1024;
 /// Of a [`TrashImage`]: a removal under way, or one that was cut short, has put it there.
 pub const SOURCE_REMOVING: u8 = 3;
-/// The source of a migration is there.
-pub const SOURCE_MIGRATION: u8 = 2;
 /// Whole, and nobody is at it.
 pub(crate) const STATE_NORMAL: u8 = 0;
 const STATE_REMOVING: u8 = 2;
-const STATE_RESTORING: u8 = 3;
 
 /// One image in the trash.
 pub async fn get(io: &IoCtx, id: &str) -> Result<TrashImage> {
@@ -64,37 +60,18 @@ pub async fn list(io: &IoCtx) -> Result<BTreeMap<String, TrashImage>> {
 
 /// From here on nobody can restore the image. EBUSY: somebody restores it, or is still moving it here.
 pub(crate) async fn mark_removing(io: &IoCtx, id: &str) -> Result<()> {
-    match set_state(io, id, STATE_REMOVING).await {
+    let op = Operation::new().rbd_write("trash_state_set", |w| {
+        w.string(id);
+        w.u8(STATE_REMOVING);
+        w.u8(STATE_NORMAL);
+    });
+    match ask(io, names::TRASH, op).await {
         // The trash says what is missing.
         Err(e) if e.is_not_found() => get(io, id).await.and(Err(e)),
         Err(e) if e.errno() == Errno::ESTALE => Err(Error::refused(
             Errno::EBUSY,
             format!("image '{id}': somebody restores it from the trash, or moves it there"),
         )),
-        done => done,
+        done => done.map(drop),
     }
-}
-
-/// Gives an image back its name; also where an earlier attempt was cut short.
-pub(crate) async fn restore(io: &IoCtx, id: &str, name: &str) -> Result<()> {
-    match get(io, id).await {
-        // It has it.
-        Err(e) if e.is_not_found() => return Ok(()),
-        Err(e) => return Err(e),
-        Ok(entry) if entry.state == STATE_RESTORING => {}
-        Ok(_) => set_state(io, id, STATE_RESTORING).await?,
-    }
-    directory::give_name(io, name, id).await?;
-    let op = Operation::new().rbd_write("trash_remove", |w| w.string(id));
-    or_missing(ask(io, names::TRASH, op).await.map(drop))
-}
-
-/// Of one that is whole; ESTALE: it is not.
-async fn set_state(io: &IoCtx, id: &str, new: u8) -> Result<()> {
-    let op = Operation::new().rbd_write("trash_state_set", |w| {
-        w.string(id);
-        w.u8(new);
-        w.u8(STATE_NORMAL);
-    });
-    ask(io, names::TRASH, op).await.map(drop)
 }

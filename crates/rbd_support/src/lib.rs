@@ -13,8 +13,6 @@
 
 mod config;
 mod connect;
-mod find;
-mod migration;
 mod mirror;
 mod names;
 mod part;
@@ -22,10 +20,13 @@ mod purge;
 mod task;
 
 use client::Client;
-use cluster::rbd_support::{Found, Live, MIRROR_SNAPSHOT_KEY, Schedules, TRASH_PURGE_KEY, Wanted};
+use cluster::rbd_support::{
+    About, Action, Found, Live, MIRROR_SNAPSHOT_KEY, Schedules, TRASH_PURGE_KEY, Wanted,
+};
 pub use config::Config;
 pub use connect::{Connection, is_broken};
 use io::task::{interval, spawn_local};
+use rbd::{Image, ImageOptions, directory, trash};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -186,7 +187,7 @@ impl Worker {
         };
         let broken = self.connection.broken();
         drop(spawn_local(async move {
-            let found = io::task::timeout(LOOKUP_TIMEOUT, find::find(&client, &wanted)).await;
+            let found = io::task::timeout(LOOKUP_TIMEOUT, find(&client, &wanted)).await;
             let late = |_| Err((Errno::ETIMEDOUT, "the OSDs do not answer".to_string()));
             let found = found.unwrap_or_else(late);
             if let Err((errno, _)) = &found {
@@ -230,4 +231,56 @@ impl Worker {
             self.tell(|live| live.names = names);
         }
     }
+}
+
+/// Words as the real one's.
+async fn find(client: &Client, wanted: &Wanted) -> Found {
+    let mut io = client.pool_by_id(wanted.pool);
+    io.set_namespace(wanted.namespace.clone().into_bytes());
+    let image = wanted.image.clone();
+    let place = || {
+        let pool = client.map().ok();
+        let pool = pool.and_then(|m| m.pool_name(wanted.pool).map(str::to_string));
+        match wanted.namespace.as_str() {
+            "" => pool.unwrap_or_default(),
+            ns => format!("{}/{ns}", pool.unwrap_or_default()),
+        }
+    };
+    let failed = |e: rbd::Error, missing: String| match e.is_not_found() {
+        true => (
+            Errno::ENOENT,
+            format!("[errno 2] RBD image not found ({missing})"),
+        ),
+        false => (e.errno(), e.to_string()),
+    };
+    if wanted.about == About::Task(Action::TrashRemove) {
+        let found = trash::get(&io, &image).await;
+        let found = found.map_err(|e| failed(e, "error retrieving image from trash".into()))?;
+        return Ok((String::from_utf8_lossy(&found.name).into_owned(), image));
+    }
+    let id = directory::id_of(&io, &image).await;
+    if wanted.about == About::Mirroring {
+        return mirror::find(&io, image, id).await;
+    }
+    let id = id.map_err(|e| failed(e, format!("Image {}/{image} does not exist", place())))?;
+    let options = ImageOptions {
+        read_only: true,
+        encrypted: true,
+        ..ImageOptions::default()
+    };
+    let open = Image::open_id(&io, &id, &options).await;
+    let header = match open {
+        Ok(open) => open.header().await,
+        Err(e) => Err(e),
+    };
+    let header = header.map_err(|e| failed(e, format!("Image {}/{image} does not exist", place())))?;
+    if wanted.about == About::Task(Action::Flatten) && header.parent.is_none() {
+        let why = format!("Image {}/{image} does not have a parent", place());
+        return Err((Errno::ENOENT, format!("[errno 2] RBD image not found ({why})")));
+    }
+    if wanted.about == About::Task(Action::Remove) && !header.snaps.is_empty() {
+        let why = format!("Image {}/{image} has snapshots", place());
+        return Err((Errno::EBUSY, format!("[errno 16] RBD image is busy ({why})")));
+    }
+    Ok((image, id))
 }

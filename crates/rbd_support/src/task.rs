@@ -6,7 +6,6 @@
 
 use crate::Worker;
 use crate::connect::is_broken;
-use crate::migration;
 use crate::part::{Part, STUCK_AFTER};
 use client::Client;
 use cluster::rbd_support::{self as kept, Action, ENDED_MAX, Ended, Running, Task};
@@ -231,9 +230,6 @@ async fn perform(client: Client, task: Task, now: Utime, progress: Arc<Progress>
         Action::Flatten => flatten(&io, &task.image_id, tell).await,
         Action::Remove => remove(&io, &task, &tell).await,
         Action::TrashRemove => remove_trashed(&io, &task.image_id, now, &tell).await,
-        Action::MigrateExecute | Action::MigrateCommit | Action::MigrateAbort => {
-            migration::perform(&client, &task, &tell).await
-        }
     };
     match done {
         Err(e) if e.is_not_found() => Ok(()),

@@ -184,12 +184,6 @@ impl Operation {
         self.raw(OsdOp::ranged(code::APPEND, 0, data.len() as u64).with_data(data))
     }
 
-    /// Rows of a trivial map, which is the object's data, put or taken away.
-    pub fn tmap_update(self, commands: impl Into<Bytes>) -> Self {
-        let commands = commands.into();
-        self.raw(OsdOp::ranged(code::TMAPUP, 0, commands.len() as u64).with_data(commands))
-    }
-
     /// `pattern` again and again over `length` bytes, which is a multiple of its length.
     pub fn write_same(self, offset: u64, length: u64, pattern: impl Into<Bytes>) -> Self {
         let pattern = pattern.into();

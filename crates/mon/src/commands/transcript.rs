@@ -491,6 +491,12 @@ fn what_is_not_built_says_so() {
         0,
         "Daemon not found 'zz', already failed?",
     );
+    check(
+        c,
+        r#"{"prefix":"rbd task add migration commit","image_spec":"p/i"}"#,
+        -95,
+        "migration is not done by the server in skep: run 'rbd migration commit' with a client",
+    );
     check(c, r#"{"prefix":"nosuch"}"#, -22, "command not known");
 }
 

@@ -266,7 +266,6 @@ mod tests {
             snap_seq: 0,
             snaps: snaps.iter().rev().map(snap).collect(),
             parent: None,
-            migration: None,
         }
     }
 

@@ -8,22 +8,19 @@
 //! the lock), `refreshing`, `copyups`, `marks`; the plain mutexes are innermost and not held while waiting.
 
 mod data;
-mod execute;
 mod locking;
 mod map;
-mod migration;
 mod mirroring;
 mod object;
 mod open;
 mod parent;
 mod removal;
 mod resize;
-mod settle;
 mod snapshots;
 mod watching;
 
 use crate::header::{Fixed, Header};
-use crate::{Error, Layout, Result, format1, header, names, notify};
+use crate::{Error, Layout, Result, header, names, notify};
 use client::IoCtx;
 use io::task;
 use objclass::rbd::object_map::ObjectMap;
@@ -35,11 +32,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, RwLock};
 use types::{Errno, NOSNAP};
 
-pub use execute::execute;
 pub use open::ImageOptions;
 pub use parent::clone_image;
 pub use removal::{Progress, remove, remove_trashed};
-pub use settle::{abort, commit};
 
 /// Groups of objects whose changes to the object map, or copy-ups, exclude each other.
 const SHARDS: usize = 64;
@@ -64,8 +59,6 @@ struct Inner {
     /// What is read: a snapshot, or [`NOSNAP`].
     snap: u64,
     read_only: bool,
-    /// Opened for the sake of its migration, as source or target.
-    migrates: bool,
     /// How many images this one is the parent of a parent of...
     depth: u32,
     view: Mutex<Arc<View>>,
@@ -97,8 +90,7 @@ struct View {
     data: IoCtx,
     /// Writes as before the first snapshot.
     beneath: IoCtx,
-    /// Open at the snapshot that was cloned, if anything is still read from it. Of the target of a migration the source, open at
-    /// what this image shows of it.
+    /// Open at the snapshot that was cloned, if anything is still read from it.
     parent: Option<Image>,
 }
 
@@ -176,10 +168,7 @@ impl Inner {
         let _one = self.refreshing.lock().await;
         self.stale.store(false, Ordering::Release);
         let read = async {
-            let header = match self.fixed.old {
-                true => format1::read(&self.io, &self.header_oid).await?.1,
-                false => header::read(&self.io, &self.header_oid).await?,
-            };
+            let header = header::read(&self.io, &self.header_oid).await?;
             self.make_view(header, Some(&self.seen())).await
         };
         match read.await {
@@ -206,10 +195,7 @@ impl Inner {
     }
 
     fn data_oid(&self, object: u64) -> String {
-        match self.fixed.old {
-            true => names::old_data_object(&self.fixed.prefix, object),
-            false => names::data_object(&self.fixed.prefix, object),
-        }
+        names::data_object(&self.fixed.prefix, object)
     }
 
     fn shard(object: u64) -> usize {

@@ -49,7 +49,7 @@ async fn run(io: &IoCtx, oid: &str, op: Operation) -> Result<()> {
 }
 
 impl Inner {
-    pub(super) fn hint(&self, op: Operation) -> Operation {
+    fn hint(&self, op: Operation) -> Operation {
         let size = self.fixed.layout.object_size();
         op.alloc_hint(size, size, 0)
     }

@@ -1,9 +1,8 @@
 //! Opening: by name, by id, at a snapshot; and what is refused then.
 
-use super::migration::same_source;
 use super::{Image, Inner, SHARDS, View, locked};
 use crate::header::{Fixed, Header};
-use crate::{Error, Result, directory, features, format1, header, names};
+use crate::{Error, Result, directory, features, header, names};
 use client::IoCtx;
 use std::future::Future;
 use std::pin::Pin;
@@ -26,26 +25,6 @@ pub struct ImageOptions {
     pub encrypted: bool,
 }
 
-/// How it is opened.
-#[derive(Clone, Copy)]
-pub(super) struct Mode {
-    pub read_only: bool,
-    /// For the sake of its migration, as source or target.
-    pub migrates: bool,
-    pub depth: u32,
-}
-
-impl Mode {
-    /// What is read through an image at `depth`.
-    pub fn behind(depth: u32) -> Self {
-        Self {
-            read_only: true,
-            migrates: false,
-            depth: depth + 1,
-        }
-    }
-}
-
 /// What is opened.
 pub(super) enum At {
     Head,
@@ -64,12 +43,7 @@ impl Image {
     pub async fn open_id(io: &IoCtx, id: &str, options: &ImageOptions) -> Result<Self> {
         let at = options.snap.clone().map_or(At::Head, At::Named);
         let read_only = options.read_only || options.snap.is_some();
-        let mode = Mode {
-            read_only,
-            migrates: false,
-            depth: 0,
-        };
-        let image = Self::open_at(io.clone(), id.to_string(), at, mode).await?;
+        let image = Self::open_at(io.clone(), id.to_string(), at, read_only, 0).await?;
         if !options.encrypted && image.looks_encrypted().await? {
             return Err(Error::unsupported(
                 "not supported: its data begin with a LUKS header, so it is encrypted",
@@ -94,10 +68,11 @@ impl Image {
         io: IoCtx,
         id: String,
         at: At,
-        mode: Mode,
+        read_only: bool,
+        depth: u32,
     ) -> Pin<Box<dyn Future<Output = Result<Self>> + Send>> {
         Box::pin(async move {
-            if mode.depth > DEPTH_MAX {
+            if depth > DEPTH_MAX {
                 return Err(Error::unsupported(format!(
                     "more than {DEPTH_MAX} clones of each other"
                 )));
@@ -105,57 +80,33 @@ impl Image {
             let header_oid = names::header(&id);
             let fixed = header::fixed(&io, &header_oid).await?;
             let header = header::read(&io, &header_oid).await?;
-            Self::made(io, id, header_oid, (fixed, header), at, mode).await
-        })
-    }
-
-    /// The same of format 1.
-    pub(super) fn open_old(
-        io: IoCtx,
-        name: String,
-        at: At,
-        mode: Mode,
-    ) -> Pin<Box<dyn Future<Output = Result<Self>> + Send>> {
-        Box::pin(async move {
-            let oid = format1::header_object(&name);
-            let read = format1::read(&io, &oid).await?;
-            Self::made(io, String::new(), oid, read, at, mode).await
-        })
-    }
-
-    async fn made(
-        io: IoCtx,
-        id: String,
-        header_oid: String,
-        (fixed, header): (Fixed, Header),
-        at: At,
-        mode: Mode,
-    ) -> Result<Self> {
-        let snap = match at {
-            At::Head => NOSNAP,
-            At::Snap(id) if header.snap(id).is_some() => id,
-            At::Snap(id) => {
-                return Err(Error::refused(
-                    Errno::ENOENT,
-                    format!("there is no snapshot {id}"),
-                ));
-            }
-            At::Named(name) => header
-                .snap_named(&name)
-                .map(|s| s.id)
-                .ok_or_else(|| Error::refused(Errno::ENOENT, format!("there is no snapshot '{name}'")))?,
-        };
-        let inner = Inner::closed(io, id, header_oid, fixed, snap, mode);
-        let view = inner.make_view(header, None).await?;
-        *locked(&inner.view) = Arc::new(view);
-        Ok(Self {
-            inner: Arc::new(inner),
+            let snap = match at {
+                At::Head => NOSNAP,
+                At::Snap(id) if header.snap(id).is_some() => id,
+                At::Snap(id) => {
+                    return Err(Error::refused(
+                        Errno::ENOENT,
+                        format!("there is no snapshot {id}"),
+                    ));
+                }
+                At::Named(name) => header
+                    .snap_named(&name)
+                    .map(|s| s.id)
+                    .ok_or_else(|| Error::refused(Errno::ENOENT, format!("there is no snapshot '{name}'")))?,
+            };
+            features::check(header.features, snap != NOSNAP)?;
+            let inner = Inner::closed(io, id, fixed, snap, read_only, depth);
+            let view = inner.make_view(header, None).await?;
+            *locked(&inner.view) = Arc::new(view);
+            Ok(Self {
+                inner: Arc::new(inner),
+            })
         })
     }
 }
 
 impl Inner {
-    fn closed(io: IoCtx, id: String, header_oid: String, fixed: Fixed, snap: u64, mode: Mode) -> Self {
+    fn closed(io: IoCtx, id: String, fixed: Fixed, snap: u64, read_only: bool, depth: u32) -> Self {
         let nothing = View {
             header: Header {
                 size: 0,
@@ -165,21 +116,19 @@ impl Inner {
                 snap_seq: 0,
                 snaps: Vec::new(),
                 parent: None,
-                migration: None,
             },
             data: io.clone(),
             beneath: io.clone(),
             parent: None,
         };
         Self {
-            header_oid,
+            header_oid: names::header(&id),
             io,
             id,
             fixed,
             snap,
-            read_only: mode.read_only,
-            migrates: mode.migrates,
-            depth: mode.depth,
+            read_only,
+            depth,
             view: Mutex::new(Arc::new(nothing)),
             stale: AtomicBool::new(false),
             refreshing: tokio::sync::Mutex::default(),
@@ -198,7 +147,7 @@ impl Inner {
 
     /// What `header` means for reads and writes; the parent of `before` is kept if it is still the same.
     pub(super) async fn make_view(&self, header: Header, before: Option<&View>) -> Result<View> {
-        self.check_features(&header)?;
+        features::check(header.features, self.snap != NOSNAP)?;
         let mut beneath = match self.fixed.data_pool {
             None => self.io.clone(),
             Some(pool) => {
@@ -222,22 +171,7 @@ impl Inner {
         })
     }
 
-    /// A target can be read by anybody. Who writes has to bring each object in from the source first: that only its migration does.
-    fn check_features(&self, header: &Header) -> Result<()> {
-        let may = self.migrates || (self.read_only && header.source().is_some());
-        let known = if may { features::MIGRATING } else { 0 };
-        features::check(header.features & !known, self.snap != NOSNAP)
-    }
-
     async fn parent_of(&self, header: &Header, before: Option<&View>) -> Result<Option<Image>> {
-        if let Some(record) = header.source() {
-            let known = before.filter(|v| v.header.source().is_some_and(|m| same_source(m, record)));
-            return match known {
-                Some(view) => Ok(view.parent.clone()),
-                None => self.open_source(record).await.map(Some),
-            };
-        }
-        let before = before.filter(|v| v.header.source().is_none());
         let overlaps = header.snaps.iter().map(|s| s.overlap);
         let most = overlaps.chain([header.overlap_at(NOSNAP)]).max();
         let Some(parent) = header.parent.as_ref().filter(|_| most > Some(0)) else {
@@ -251,8 +185,7 @@ impl Inner {
         let mut io = self.io.client().pool_by_id(spec.pool);
         io.set_namespace(spec.pool_namespace.clone());
         let id = String::from_utf8_lossy(&spec.image_id).into_owned();
-        let mode = Mode::behind(self.depth);
-        let opened = Image::open_at(io, id, At::Snap(spec.snap_id), mode).await;
+        let opened = Image::open_at(io, id, At::Snap(spec.snap_id), true, self.depth + 1).await;
         opened.map(Some).map_err(|e| e.about("its parent"))
     }
 }

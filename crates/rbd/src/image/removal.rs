@@ -64,7 +64,7 @@ async fn open_whole(io: &IoCtx, id: &str) -> Result<Image> {
     Image::open_id(io, id, &options).await
 }
 
-pub(super) async fn leave_trash(io: &IoCtx, id: &str) -> Result<()> {
+async fn leave_trash(io: &IoCtx, id: &str) -> Result<()> {
     let op = Operation::new().rbd_write("trash_remove", |w| w.string(id));
     or_missing(ask(io, names::TRASH, op).await.map(drop))
 }
@@ -76,14 +76,8 @@ impl Inner {
     }
 
     /// Of one that is in the trash, and nowhere else.
-    pub(super) async fn remove_data(self: &Arc<Self>, progress: Progress<'_>) -> Result<()> {
+    async fn remove_data(self: &Arc<Self>, progress: Progress<'_>) -> Result<()> {
         trash::mark_removing(&self.io, &self.id).await?;
-        self.remove_all_objects(progress).await?;
-        let inner = self.clone();
-        detached(async move { inner.end_removal().await }).await
-    }
-
-    pub(super) async fn remove_all_objects(&self, progress: Progress<'_>) -> Result<()> {
         let view = self.seen();
         let end = self.fixed.layout.objects(view.header.size);
         let mut from = 0;
@@ -93,11 +87,12 @@ impl Inner {
             progress(to, end);
             from = to;
         }
-        Ok(())
+        let inner = self.clone();
+        detached(async move { inner.end_removal().await }).await
     }
 
     /// Everything that can stand against it.
-    pub(super) async fn removable(&self, name: &str) -> Result<tokio::sync::OwnedRwLockWriteGuard<()>> {
+    async fn removable(&self, name: &str) -> Result<tokio::sync::OwnedRwLockWriteGuard<()>> {
         let alone = self.alone().await?;
         let busy = |what: &str| Err(Error::refused(Errno::EBUSY, format!("image '{name}': {what}")));
         let view = self.seen();
@@ -145,7 +140,7 @@ impl Inner {
     }
 
     /// The data are gone: what names them goes, the trash entry last.
-    pub(super) async fn end_removal(&self) -> Result<()> {
+    async fn end_removal(&self) -> Result<()> {
         let view = self.seen();
         if let Some(parent) = &view.header.parent {
             self.leave_parent(parent).await?;

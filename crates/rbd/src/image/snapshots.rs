@@ -146,55 +146,6 @@ impl Inner {
         ask(&self.io, &self.header_oid, op).await.map(drop)
     }
 
-    /// Removes all of them, protected ones as well. EBUSY: clones need one.
-    pub(super) async fn drop_all_snaps(&self) -> Result<()> {
-        let _alone = self.alone().await?;
-        self.refresh().await?;
-        let all = self.seen().header.snaps.clone();
-        if self.has_clones().await? {
-            return Err(Error::refused(Errno::EBUSY, "a snapshot has clones"));
-        }
-        for snap in &all {
-            if self.fixed.old {
-                self.drop_old_snap(snap).await?;
-                continue;
-            }
-            if snap.protection != UNPROTECTED {
-                self.set_protection(snap.id, UNPROTECTING).await?;
-                self.set_protection(snap.id, UNPROTECTED).await?;
-            }
-            if !snap.namespace.is_trash() {
-                let op = Operation::new().rbd_write("snapshot_trash_add", |w| w.u64(snap.id));
-                ask(&self.io, &self.header_oid, op).await?;
-            }
-            self.refresh().await?;
-            self.drop_snap(snap.id).await?;
-        }
-        match all.is_empty() {
-            true => Ok(()),
-            false => self.changed().await,
-        }
-    }
-
-    pub(super) async fn has_clones(&self) -> Result<bool> {
-        for snap in &self.seen().header.snaps {
-            let is_protected = snap.protection != UNPROTECTED;
-            if snap.child_count > 0 || (is_protected && self.has_old_children(snap.id).await?) {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
-    /// Of format 1.
-    async fn drop_old_snap(&self, snap: &Snap) -> Result<()> {
-        let data = self.seen().beneath.clone();
-        let removed = data.remove_selfmanaged_snap(snap.id).await;
-        crate::error::or_missing(removed.map_err(Into::into))?;
-        let op = Operation::new().rbd_write("snap_remove", |w| w.string(&snap.name));
-        ask(&self.io, &self.header_oid, op).await.map(drop)
-    }
-
     /// A clone of the snapshot is gone: it goes, too, if that was the last one and its user removed it.
     pub(super) async fn child_left(self: &std::sync::Arc<Self>, id: u64) -> Result<()> {
         let _alone = self.alone().await?;

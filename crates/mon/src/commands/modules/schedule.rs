@@ -6,8 +6,8 @@ use crate::commands::context::Context;
 use crate::commands::modules::{Place, RBD_SUPPORT, image_place, pool_name, pretty};
 use crate::commands::spec::{Spec, spec};
 use cluster::rbd_support::{
-    About, FoundImage, LEVELS_MAX, Level, MIRROR_SNAPSHOT_KEY, ROWS_MAX, Row, Schedules, TRASH_PURGE_KEY,
-    Wanted, rows_json,
+    About, LEVELS_MAX, Level, MIRROR_SNAPSHOT_KEY, ROWS_MAX, Row, Schedules, TRASH_PURGE_KEY, Wanted,
+    rows_json,
 };
 use cluster::{Change, Changes, ClusterState};
 use serde_json::{Map, Value, json};
@@ -135,8 +135,8 @@ fn image_level(cmd: &Command, ctx: &Context<'_>) -> Result<Level, Outcome> {
         .iter()
         .find(|(l, name)| l.pool == within.pool && l.namespace == within.namespace && name.as_str() == image);
     match (&cmd.found, kept) {
-        (Some(Ok(found)), _) => Ok(Level {
-            image: found.id.clone(),
+        (Some(Ok((_, id))), _) => Ok(Level {
+            image: id.clone(),
             ..within
         }),
         (_, Some((level, _))) if !cmd.prefix.ends_with("add") => Ok(level.clone()),
@@ -205,7 +205,7 @@ fn add(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     if all.levels.len() >= LEVELS_MAX && !all.levels.contains_key(&level) {
         return Outcome::error(Errno::ENOSPC, format!("there are {LEVELS_MAX} schedules already"));
     }
-    if let Some(Ok(FoundImage { name, .. })) = &cmd.found {
+    if let Some(Ok((name, _))) = &cmd.found {
         all.names.insert(level.clone(), name.clone());
     }
     let rows = all.levels.entry(level).or_default();

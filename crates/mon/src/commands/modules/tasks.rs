@@ -39,22 +39,22 @@ pub const TABLE: &[Spec] = &[
     spec(
         W,
         "rbd task add migration execute image_spec:str",
-        "copy all that a migrating image still has at its source, in the background",
-        add,
+        "not built in skep: clients do it (rbd migration execute)",
+        no_migration,
     )
     .by_manager(RBD_SUPPORT),
     spec(
         W,
         "rbd task add migration commit image_spec:str",
-        "end a migration in the background: its source goes",
-        add,
+        "not built in skep: clients do it (rbd migration commit)",
+        no_migration,
     )
     .by_manager(RBD_SUPPORT),
     spec(
         W,
         "rbd task add migration abort image_spec:str",
-        "give a migration up in the background: its target goes, and the source is what it was",
-        add,
+        "not built in skep: clients do it (rbd migration abort)",
+        no_migration,
     )
     .by_manager(RBD_SUPPORT),
     spec(
@@ -78,9 +78,6 @@ fn action_of(cmd: &Command) -> Option<Action> {
         "rbd task add flatten" => Some(Action::Flatten),
         "rbd task add remove" => Some(Action::Remove),
         "rbd task add trash remove" => Some(Action::TrashRemove),
-        "rbd task add migration execute" => Some(Action::MigrateExecute),
-        "rbd task add migration commit" => Some(Action::MigrateCommit),
-        "rbd task add migration abort" => Some(Action::MigrateAbort),
         _ => None,
     }
 }
@@ -109,16 +106,13 @@ fn add(cmd: &Command, ctx: &Context<'_>) -> Outcome {
         let why = format!("error opening pool '{}'", place.pool);
         return refused(Errno::ENOENT, "RADOS object not found", &why);
     };
-    let found = match &cmd.found {
+    let (image_name, image_id) = match &cmd.found {
         Some(Ok(found)) => found.clone(),
         Some(Err((errno, why))) => return Outcome::error(*errno, why.clone()),
         None => return Outcome::not_built("work on images by this server"),
     };
     let all = kept::tasks(ctx.state);
-    let same = |t: &&Task| match &found.migration {
-        None => t.action == action && t.pool == pool && t.image_id == found.id,
-        ends => t.action == action && t.migration == *ends,
-    };
+    let same = |t: &&Task| t.action == action && t.pool == pool && t.image_id == image_id;
     if let Some(task) = all.iter().find(same) {
         return spaced(&task.shown());
     }
@@ -132,9 +126,8 @@ fn add(cmd: &Command, ctx: &Context<'_>) -> Outcome {
         pool,
         pool_name: place.pool.into(),
         namespace: place.namespace.into(),
-        image_name: found.name,
-        image_id: found.id,
-        migration: found.migration,
+        image_name,
+        image_id,
         failures: 0,
         why: None,
         retry_at: 0,
@@ -179,4 +172,12 @@ fn cancel(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     let mut out = shown(&task, ctx);
     out["canceled"] = true.into();
     spaced(&out).with(Changes::one(Change::ConfigKeyRm { key: task.key() }))
+}
+
+fn no_migration(cmd: &Command, _: &Context<'_>) -> Outcome {
+    let step = cmd.prefix.rsplit(' ').next().unwrap_or_default();
+    Outcome::error(
+        Errno::EOPNOTSUPP,
+        format!("migration is not done by the server in skep: run 'rbd migration {step}' with a client"),
+    )
 }
