@@ -338,7 +338,9 @@ const MON: [(&str, Rule); 50] = [
     }),
     ("profile osd", DAEMON),
     ("allow profile osd", DAEMON),
-    ("profile mgr", DAEMON),
+    ("profile mgr", |a| {
+        DAEMON(a) || (a.fences_one() && a.prefix == "osd blocklist")
+    }),
     ("profile mds", DAEMON),
     ("profile bootstrap-osd", |a| a.only("r") && a.of(&["mon"])),
     ("profile bootstrap-rbd", |a| a.only("r") && a.of(&["mon"])),

@@ -139,6 +139,10 @@ fn blocklist(prefix: &str, op: &str) -> Grant {
     Grant::Command(prefix.into(), constraints)
 }
 
+fn daemon() -> Vec<Grant> {
+    services(&["mon", "osd", "pg", "mds", "mgr", "log", "config"], Access::R)
+}
+
 /// The grants behind a profile's name; an unknown one grants nothing (16.2 accepts it too). Daemons of
 /// Skep talk to the cluster state directly, so their profiles read the maps and no more.
 fn expand(name: &str) -> Vec<Grant> {
@@ -174,8 +178,12 @@ fn expand(name: &str) -> Vec<Grant> {
             out.push(Grant::Service("auth".into(), Access::ALL));
             out
         }
-        "mon" | "osd" | "mds" | "mgr" => {
-            services(&["mon", "osd", "pg", "mds", "mgr", "log", "config"], Access::R)
+        "mon" | "osd" | "mds" => daemon(),
+        "mgr" => {
+            // Its work on images fences whoever died with an image's lock, as it does itself when it is killed.
+            let mut out = daemon();
+            out.push(blocklist("osd blocklist", "blocklistop"));
+            out
         }
         _ if name.starts_with("bootstrap-") => services(&["mon"], Access::R),
         _ => Vec::new(),
