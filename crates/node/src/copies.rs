@@ -8,15 +8,17 @@
 //! file. It is written soon after the OSD map changed (at most every [`EVERY_MIN`]), after other changes within
 //! [`EVERY_MAX`]; what was committed since is what a rebuild loses.
 //!
-//! Bounds: [`COPY_BYTES_MAX`]; one thread writes at a time. A copy that cannot be written is a line in the log, nothing more; a
-//! disk that does not answer holds up its thread alone.
+//! Bounds: [`COPY_BYTES_MAX`]; one thread for each copy. A copy that cannot be written is a line in the log, nothing more; a
+//! disk that does not answer holds up the others for [`WITHIN`].
 
 use crate::Error;
 use bytes::Bytes;
 use denc::{Decode, Encode};
 use io::task;
 use metastore::ClusterHandle;
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::Duration;
 use types::{Utime, Uuid};
 
@@ -27,6 +29,8 @@ pub(crate) const NAME: &str = "cluster.copy";
 const COPY_BYTES_MAX: u64 = 256 << 20;
 const EVERY_MIN: Duration = Duration::from_secs(3);
 const EVERY_MAX: Duration = Duration::from_secs(60);
+/// As long as the copies wait for each other.
+const WITHIN: Duration = Duration::from_secs(10);
 
 /// A copy, as read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -101,10 +105,12 @@ impl Copy {
 /// Keeps the copies of these OSDs up to date for as long as the process runs.
 pub(crate) async fn keep(osds: Vec<PathBuf>, cluster: ClusterHandle) {
     let mut changes = cluster.subscribe_state();
+    let places: Vec<Rc<Place>> = osds.into_iter().map(Place::of).collect();
     loop {
         let epoch = changes.borrow_and_update().osdmap.epoch;
-        if let Err(e) = write(&osds, &cluster).await {
-            tracing::warn!("the copies of the cluster state are not up to date: {e}");
+        match Copy::of(&cluster).await {
+            Ok(copy) => write(&places, copy).await,
+            Err(e) => tracing::warn!("the copies of the cluster state are not up to date: {e}"),
         }
         task::sleep(EVERY_MIN).await;
         if changes.changed().await.is_err() {
@@ -118,21 +124,52 @@ pub(crate) async fn keep(osds: Vec<PathBuf>, cluster: ClusterHandle) {
     }
 }
 
-async fn write(osds: &[PathBuf], cluster: &ClusterHandle) -> Result<(), Error> {
-    let copy = Copy::of(cluster).await.map_err(crate::state::bad)?;
-    let osds = osds.to_vec();
-    // Not here: the caller's thread looks after all roles, and the watchdog counts on it.
-    let written = task::aside("copies", move || put(&osds, &copy)).await;
-    written.map_err(Error::Thread)?
+/// One OSD's copy.
+struct Place {
+    path: PathBuf,
+    /// Its disk has not answered yet.
+    busy: Cell<bool>,
 }
 
-fn put(osds: &[PathBuf], copy: &Copy) -> Result<(), Error> {
-    let raw = copy.pack();
-    for osd in osds {
-        let path = osd.join(NAME);
-        io::files::replace(&path, &raw, 0o600).map_err(|source| Error::DataDir { path, source })?;
+impl Place {
+    fn of(osd: PathBuf) -> Rc<Self> {
+        Rc::new(Self {
+            path: osd.join(NAME),
+            busy: Cell::new(false),
+        })
     }
-    Ok(())
+
+    async fn write(&self, raw: Bytes) -> Result<(), Error> {
+        let path = self.path.clone();
+        // Not here: the caller's thread looks after all roles, and the watchdog counts on it.
+        let written = task::aside("copies", move || {
+            io::files::replace(&path, &raw, 0o600).map_err(|source| Error::DataDir { path, source })
+        });
+        written.await.map_err(Error::Thread)?
+    }
+}
+
+/// To all whose disks answer, each on a thread of its own. One that was left out is written after the next change.
+async fn write(places: &[Rc<Place>], copy: Copy) {
+    let raw = Bytes::from(copy.pack());
+    let begun = places
+        .iter()
+        .filter(|place| !place.busy.replace(true))
+        .map(|place| {
+            let (place, raw) = (place.clone(), raw.clone());
+            task::spawn_local(async move {
+                if let Err(e) = place.write(raw).await {
+                    tracing::warn!("a copy of the cluster state is not up to date: {e}");
+                }
+                place.busy.set(false);
+            })
+        });
+    let all = async {
+        for written in begun.collect::<Vec<_>>() {
+            let _ = written.await;
+        }
+    };
+    let _ = task::timeout(WITHIN, all).await;
 }
 
 #[cfg(test)]

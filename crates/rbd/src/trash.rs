@@ -13,11 +13,21 @@ use types::Errno;
 
 /// Entries in one answer.
 const PAGE: u64 = 1024;
+/// Of a [`TrashImage`]: a person has put it there; or with its children.
+const SOURCE_USER: u8 = 0;
+const SOURCE_USER_PARENT: u8 = 4;
+/// The source of a migration is there: it is needed.
+pub const SOURCE_MIGRATION: u8 = 2;
 /// Of a [`TrashImage`]: a removal under way, or one that was cut short, has put it there.
 pub const SOURCE_REMOVING: u8 = 3;
 /// Whole, and nobody is at it.
 pub(crate) const STATE_NORMAL: u8 = 0;
 const STATE_REMOVING: u8 = 2;
+
+/// Whether what is there by this source is there to go.
+pub fn is_thrown_away(source: u8) -> bool {
+    matches!(source, SOURCE_USER | SOURCE_USER_PARENT)
+}
 
 /// One image in the trash.
 pub async fn get(io: &IoCtx, id: &str) -> Result<TrashImage> {

@@ -164,7 +164,7 @@ async fn purge(client: &Client, broken: &Broken, level: &Level, now: Utime) -> b
     let steps = AtomicU64::new(0);
     let work = async {
         for (id, entry) in trash::list(&io).await? {
-            if entry.deferment_end_time > now || entry.source == trash::SOURCE_REMOVING {
+            if entry.deferment_end_time > now || !trash::is_thrown_away(entry.source) {
                 continue;
             }
             let step = |_, _| {

@@ -5,7 +5,7 @@ use super::{Image, ImageOptions, Inner, detached, locked};
 use crate::calls::Calls;
 use crate::error::or_missing;
 use crate::header::ask;
-use crate::trash::{self, SOURCE_REMOVING, STATE_NORMAL};
+use crate::trash::{self, SOURCE_MIGRATION, SOURCE_REMOVING, STATE_NORMAL};
 use crate::{Error, Result, directory, features, names};
 use client::{IoCtx, Operation};
 use denc::Encode;
@@ -34,11 +34,14 @@ pub async fn remove(io: &IoCtx, name: &str, progress: Progress<'_>) -> Result<()
 /// Removes an image that is in the trash, whoever put it there; the rules of [`remove`] hold. One that is not
 /// there is not touched, nor one that somebody restores: EBUSY. From when data go on nobody can restore it, and not before.
 pub async fn remove_trashed(io: &IoCtx, id: &str, progress: Progress<'_>) -> Result<()> {
-    trash::get(io, id).await?;
+    if trash::get(io, id).await?.source == SOURCE_MIGRATION {
+        let what = format!("image '{id}' in the trash is the source of a migration");
+        return Err(Error::refused(Errno::EBUSY, what));
+    }
     let image = match open_whole(io, id).await {
         Ok(image) => image,
         // An earlier removal came as far as that.
-        Err(e) if e.is_not_found() => {
+        Err(e) if e.is_not_found() && !has_header(io, id).await? => {
             trash::mark_removing(io, id).await?;
             or_missing(io.remove(names::object_map(id, NOSNAP)).await.map_err(Into::into))?;
             return leave_trash(io, id).await;
@@ -54,6 +57,15 @@ pub async fn remove_trashed(io: &IoCtx, id: &str, progress: Progress<'_>) -> Res
         let _ = image.close().await;
     }
     removed
+}
+
+/// What is missing may be the image's parent.
+async fn has_header(io: &IoCtx, id: &str) -> Result<bool> {
+    match io.stat(names::header(id)).await {
+        Err(e) if e.errno() == Errno::ENOENT => Ok(false),
+        Err(e) => Err(e.into()),
+        Ok(_) => Ok(true),
+    }
 }
 
 async fn open_whole(io: &IoCtx, id: &str) -> Result<Image> {

@@ -177,7 +177,10 @@ impl Inner {
                 w.string(&self.id);
                 w.u64(snap);
             });
-            match ask(&client.pool_by_id(pool), names::CHILDREN, op).await {
+            // A clone of the older kind is in the namespace of its parent.
+            let mut io = client.pool_by_id(pool);
+            io.set_namespace(self.io.namespace().clone());
+            match ask(&io, names::CHILDREN, op).await {
                 Ok(_) => return Ok(true),
                 Err(e) if matches!(e.errno(), Errno::ENOENT | Errno::EPERM | Errno::EACCES) => {}
                 Err(e) => return Err(e),
