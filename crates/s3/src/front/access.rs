@@ -2,6 +2,7 @@
 //!
 //! What changes the meaning of a signed request has to be signed, too: the library checks those headers that the client lists as
 //! signed, and does not look for others. A presigned URL goes through other hands, who could add a source to be copied, or an ACL.
+//! V2 signs some names of a query only, each if it is there once: others would make it another operation.
 
 use super::Front;
 use super::caller::Identity;
@@ -12,6 +13,7 @@ use s3s::access::{S3Access, S3AccessContext};
 use s3s::auth::{S3Auth, SecretKey};
 use s3s::dto::{Timestamp, TimestampFormat};
 use s3s::{S3Error, S3ErrorCode, S3Result};
+use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// As far as clocks may differ.
@@ -32,6 +34,80 @@ const OPEN: [&str; 12] = [
     "UploadPart",
     "UploadPartCopy",
 ];
+
+/// What may be in the query of a request by V2: what is signed, and what makes no other operation of it.
+const V2_QUERY: [&str; 53] = [
+    "AWSAccessKeyId",
+    "Expires",
+    "Signature",
+    // Signed.
+    "accelerate",
+    "acl",
+    "analytics",
+    "cors",
+    "defaultObjectAcl",
+    "delete",
+    "inventory",
+    "lifecycle",
+    "location",
+    "logging",
+    "metrics",
+    "notification",
+    "object-lock",
+    "partNumber",
+    "policy",
+    "replication",
+    "requestPayment",
+    "response-cache-control",
+    "response-content-disposition",
+    "response-content-encoding",
+    "response-content-language",
+    "response-content-type",
+    "response-expires",
+    "restore",
+    "select",
+    "select-type",
+    "storageClass",
+    "tagging",
+    "torrent",
+    "uploadId",
+    "uploads",
+    "versionId",
+    "versioning",
+    "versions",
+    "website",
+    // Which part of a listing.
+    "continuation-token",
+    "delimiter",
+    "encoding-type",
+    "fetch-owner",
+    "key-marker",
+    "list-type",
+    "marker",
+    "max-keys",
+    "prefix",
+    "start-after",
+    "max-parts",
+    "max-uploads",
+    "part-number-marker",
+    "upload-id-marker",
+    "version-id-marker",
+];
+
+/// A name in the query of a request by V2 that is not covered by its signature and should be.
+fn uncovered_name(query: &str) -> Option<String> {
+    let mut seen = BTreeSet::new();
+    let mut names = query.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
+        let name = pair.split_once('=').map_or(pair, |(name, _)| name);
+        url_decoded(name).unwrap_or_else(|| name.to_string())
+    });
+    names.find(|name| {
+        // Clients' own, which nobody looks at.
+        let own = name.starts_with("x-") && !name.starts_with("x-amz-");
+        let known = own || V2_QUERY.contains(&name.as_str());
+        !known || !seen.insert(name.clone())
+    })
+}
 
 impl<P: Pool> Front<P> {
     /// Whether there is a policy that may let anybody do it.
@@ -139,7 +215,15 @@ impl<P: Pool> S3Access for Front<P> {
             };
         };
         let now = UNIX_EPOCH + Duration::from_millis(self.clock.now_ms());
-        match signed(cx.uri().query().unwrap_or_default(), cx.headers()) {
+        let query = cx.uri().query().unwrap_or_default();
+        let signed = signed(query, cx.headers());
+        if matches!(signed, Signed::V2 | Signed::Url)
+            && let Some(name) = uncovered_name(query)
+        {
+            let why = format!("signatures of version 2 do not cover {name:?} in a query, or not twice");
+            return Err(S3Error::with_message(S3ErrorCode::AccessDenied, why));
+        }
+        match signed {
             Signed::V4(signed) => {
                 if let Some(name) = unsigned_header(&signed, cx.headers()) {
                     let why = format!("the header {name} was not signed");
@@ -205,6 +289,34 @@ mod tests {
         assert_eq!(found("", &renamed), name);
         let of = |query: &str| signed(query, &headers(&with("AWS a:b")));
         assert_eq!((of(""), of("a=b&Signature=1")), (Signed::V2, Signed::Url));
+    }
+
+    #[test]
+    fn names_that_v2_does_not_sign_are_found() {
+        let key = "AWSAccessKeyId=k&Expires=1&Signature=s";
+        for good in [
+            "",
+            "acl",
+            "x-id=GetObject",
+            "&versionId=1&response-expires=a&",
+            "prefix=a&max-keys=2&list-type=2",
+        ] {
+            assert_eq!(uncovered_name(&format!("{key}&{good}")), None, "{good}");
+        }
+        for (bad, name) in [
+            ("acl&acl", "acl"),
+            ("acl&tagging=&a%63l=x", "acl"),
+            ("policy=1&policy", "policy"),
+            ("publicAccessBlock", "publicAccessBlock"),
+            ("policyStatus=", "policyStatus"),
+            ("publicAccess%42lock", "publicAccessBlock"),
+            ("encryption", "encryption"),
+            ("x-amz-acl=public-read", "x-amz-acl"),
+            ("Expires=2", "Expires"),
+            ("%ff", "%ff"),
+        ] {
+            assert_eq!(uncovered_name(&format!("{key}&{bad}")).as_deref(), Some(name));
+        }
     }
 
     #[test]
