@@ -152,7 +152,9 @@ impl<P: Pool> DataStore<P> {
             _room: room,
         };
         let mut writing: Option<TaskHandle<Result<()>>> = None;
-        let taken = self.fill(to, &mut body, max, digests, &mut stored, &mut writing);
+        // Room was taken for what was announced, and not for more.
+        let most = length.unwrap_or(max);
+        let taken = self.fill(to, &mut body, most, digests, &mut stored, &mut writing);
         let taken = match (taken.await, writing.take()) {
             (Ok(()), Some(last)) => joined(last).await,
             // A write that is under way would otherwise come after its data were collected.
@@ -161,11 +163,16 @@ impl<P: Pool> DataStore<P> {
         };
         // Chunks may be cut off at a border, and look complete.
         let size = stored.size;
-        let fits = |n: u64| match n == size {
-            true => Ok(()),
-            false => Err(Error::Body(format!("{size} bytes came, and {n} were announced"))),
+        let taken = match (taken, length) {
+            (Ok(()), Some(n)) if n != size => {
+                Err(Error::Body(format!("{size} bytes came, and {n} were announced")))
+            }
+            (Err(Error::TooLarge(_)), Some(n)) => Err(Error::Body(format!(
+                "more than the {n} bytes came that were announced"
+            ))),
+            (taken, _) => taken,
         };
-        match taken.and_then(|()| length.map_or(Ok(()), fits)) {
+        match taken {
             Ok(()) => Ok(stored),
             Err(e) => {
                 self.abandon(stored.claim).await;
@@ -189,14 +196,14 @@ impl<P: Pool> DataStore<P> {
             let chunk = next(body).await?;
             let ended = chunk.is_none();
             let mut chunk = chunk.unwrap_or_default();
+            if chunk.len() as u64 > max - stored.size {
+                return Err(Error::TooLarge("the object is larger than is allowed"));
+            }
             digests.update(&chunk);
             while !chunk.is_empty() || (ended && !buffer.is_empty()) {
                 let n = chunk.len().min(STRIPE as usize - buffer.len());
                 buffer.extend_from_slice(&chunk.split_to(n));
                 stored.size += n as u64;
-                if stored.size > max {
-                    return Err(Error::TooLarge("the object is larger than is allowed"));
-                }
                 if buffer.len() as u64 == STRIPE || ended {
                     let data = buffer.split().freeze();
                     self.write_stripe(to, stored, data, writing).await?;

@@ -375,6 +375,15 @@ fn a_body_has_the_length_that_was_announced() {
                 .await;
             assert!(matches!(taken.err(), Some(Error::Body(_))), "{length}");
         }
+        // What is more is not taken in at all: there was room for a byte.
+        let before = data_objects(&pool);
+        let taken = gate
+            .objects
+            .data
+            .take((&bucket, "k"), &mut Broken(false), Some(1), u64::MAX, &mut Blind)
+            .await;
+        assert!(matches!(taken.err(), Some(Error::Body(e)) if e.starts_with("more")));
+        assert_eq!(data_objects(&pool), before);
         gate.settle(0).await;
     });
 }
