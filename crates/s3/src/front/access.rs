@@ -120,7 +120,7 @@ impl<P: Pool> Front<P> {
             return false;
         };
         let known = self.buckets.known(bucket).await;
-        known.is_ok_and(|k| k.settings.policy.is_some())
+        known.is_ok_and(|k| k.settings.policy.as_ref().is_some_and(|p| p.opens()))
     }
 
     async fn key_of(&self, access: &str) -> S3Result<crate::accounts::Key> {

@@ -458,6 +458,21 @@ fn what_is_not_known_refuses_the_whole() {
 }
 
 #[test]
+fn a_policy_opens_a_bucket_where_it_allows_anybody_something() {
+    let opens = |changes: Value| parsed(with(changes)).unwrap().opens();
+    assert!(opens(json!({})));
+    assert!(opens(
+        json!({"Condition": {"StringEquals": {"aws:username": "a"}}})
+    ));
+    assert!(!opens(json!({"Principal": {"AWS": ALICE}})));
+    assert!(!opens(json!({"Effect": "Deny"})));
+    assert!(!opens(
+        json!({"Effect": "Deny", "Principal": null, "NotPrincipal": {"AWS": ALICE}})
+    ));
+    assert!(!Policy::closed().opens());
+}
+
+#[test]
 fn a_policy_is_public_where_anybody_is_meant() {
     let public = |changes: Value| parsed(with(changes)).unwrap().is_public();
     assert!(public(json!({})));
