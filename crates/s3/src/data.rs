@@ -33,8 +33,6 @@ const ROOM_UNIT: u64 = 64 << 10;
 const ROOM_WITHIN: Duration = Duration::from_millis(if cfg!(test) { 20 } else { 30_000 });
 /// What a download reads at once.
 pub const CHUNK: u64 = 1 << 20;
-/// A client that sends nothing for so long is given up.
-const BODY_IDLE: Duration = Duration::from_secs(60);
 /// An intent holds so long (milliseconds), and is renewed when half of that is over.
 pub const INTENT_MS: u64 = 20 * 60 * 1000;
 /// Stripes that are not there in a row, after which there are no more: more than a writer has under way.
@@ -107,14 +105,10 @@ fn manifest_name(tag: Tag) -> String {
     format!("{tag}.m")
 }
 
-/// The next bytes; None: the body has ended.
+/// The next bytes; None: the body has ended. How long clients are waited for is `pace`'s.
 async fn next(body: &mut Body<'_>) -> Result<Option<Bytes>> {
-    let chunk = task::timeout(BODY_IDLE, poll_fn(|cx| Pin::new(&mut *body).poll_next(cx)));
-    match chunk.await {
-        Err(_) => Err(Error::Body("nothing came for a minute".into())),
-        Ok(None) => Ok(None),
-        Ok(Some(chunk)) => chunk.map(Some).map_err(Error::Body),
-    }
+    let chunk = poll_fn(|cx| Pin::new(&mut *body).poll_next(cx)).await;
+    chunk.transpose().map_err(Error::Body)
 }
 
 impl<P: Pool> DataStore<P> {
@@ -196,6 +190,10 @@ impl<P: Pool> DataStore<P> {
             let chunk = next(body).await?;
             let ended = chunk.is_none();
             let mut chunk = chunk.unwrap_or_default();
+            // A stripe may take longer than a claim holds.
+            if let Some(claim) = &mut stored.claim {
+                self.renew(to.0, to.1, claim).await?;
+            }
             if chunk.len() as u64 > max - stored.size {
                 return Err(Error::TooLarge("the object is larger than is allowed"));
             }

@@ -28,7 +28,8 @@ pub const PUT_MAX: u64 = 5 << 30;
 const DELETE_MAX: usize = 1000;
 const DELETE_AT_ONCE: usize = 16;
 /// Who has not taken a chunk of an object within this is cut off: others need the memory.
-const CHUNK_WITHIN: Duration = Duration::from_secs(120);
+/// One that takes nothing at all is cut off by its connection.
+const CHUNK_WITHIN: Duration = Duration::from_secs(crate::data::CHUNK >> 10);
 
 /// The bytes that a body shall have: when it comes in chunks, without what is around those.
 pub fn length(given: Option<i64>, headers: &hyper::HeaderMap) -> Option<u64> {

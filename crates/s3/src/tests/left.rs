@@ -361,6 +361,40 @@ fn a_stripe_that_is_being_written_is_not_left_behind() {
     }
 }
 
+/// A stripe, then a few bytes with much time in between.
+struct Slow(Fake, u32);
+
+impl Stream for Slow {
+    type Item = std::result::Result<Bytes, String>;
+
+    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.1 += 1;
+        Poll::Ready(match self.1 {
+            1 => Some(Ok(Bytes::from(vec![1; STRIPE as usize]))),
+            2..10 => {
+                self.0.pass(Duration::from_secs(9 * 60));
+                Some(Ok(Bytes::from_static(b"x")))
+            }
+            _ => None,
+        })
+    }
+}
+
+#[test]
+fn a_slow_body_keeps_its_claim() {
+    run(async {
+        let pool = Fake::new(1);
+        let gate = Gate::new(&pool, 1);
+        let bucket = gate.make("b").await;
+        let mut body = Slow(pool.clone(), 0);
+        let data = &gate.objects.data;
+        let taken = data
+            .take((&bucket, "k"), &mut body, None, u64::MAX, &mut Blind)
+            .await;
+        assert_eq!(taken.map(|s| s.size).ok(), Some(STRIPE + 8));
+    });
+}
+
 #[test]
 fn a_body_has_the_length_that_was_announced() {
     run(async {
