@@ -19,6 +19,18 @@ fn fits(pattern: &str, text: &str) -> bool {
     }
 }
 
+/// As [`fits`], whatever the case.
+fn fits_name(pattern: &str, name: &str) -> bool {
+    let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
+    let Some(star) = pattern.iter().position(|b| *b == b'*') else {
+        return pattern.eq_ignore_ascii_case(name);
+    };
+    let (head, tail) = (&pattern[..star], &pattern[star + 1..]);
+    name.len() >= head.len() + tail.len()
+        && name[..head.len()].eq_ignore_ascii_case(head)
+        && name[name.len() - tail.len()..].eq_ignore_ascii_case(tail)
+}
+
 /// Names of headers, but for `*`.
 fn is_name(name: &str, wild: bool) -> bool {
     let good = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'+-.^_`|~".contains(&b) || (wild && b == b'*');
@@ -82,7 +94,7 @@ pub struct Allowed<'a> {
     pub any: bool,
 }
 
-/// The first rule for this origin and method, and for all these headers (in lower case).
+/// The first rule for this origin and method, and for all these headers.
 pub fn allowed<'a>(
     rules: &'a [CorsRule],
     origin: &str,
@@ -91,7 +103,7 @@ pub fn allowed<'a>(
 ) -> Option<Allowed<'a>> {
     rules.iter().find_map(|rule| {
         let by = rule.origins.iter().find(|o| fits(o, origin))?;
-        let header = |h: &String| rule.headers.iter().any(|p| fits(&p.to_ascii_lowercase(), h));
+        let header = |h: &String| rule.headers.iter().any(|p| fits_name(p, h));
         let fits = rule.methods.iter().any(|m| m == method) && headers.iter().all(header);
         fits.then_some(Allowed { rule, any: by == "*" })
     })
@@ -134,6 +146,11 @@ mod tests {
             Some((1, false))
         );
         assert_eq!(of("https://a.example", "PUT", &["x-other"]), None);
+        assert_eq!(of("https://a.example", "PUT", &["x-amz"]), None);
+        assert_eq!(
+            of("https://a.example", "PUT", &["X-AMZ-", "Content-Type"]),
+            Some((1, false))
+        );
         assert_eq!(of("null", "HEAD", &["any"]), Some((2, true)));
     }
 

@@ -33,8 +33,6 @@ const ROOM_UNIT: u64 = 64 << 10;
 const ROOM_WITHIN: Duration = Duration::from_millis(if cfg!(test) { 20 } else { 30_000 });
 /// What a download reads at once.
 pub const CHUNK: u64 = 1 << 20;
-/// A client that sends nothing for so long is given up.
-const BODY_IDLE: Duration = Duration::from_secs(60);
 /// An intent holds so long (milliseconds), and is renewed when half of that is over.
 pub const INTENT_MS: u64 = 20 * 60 * 1000;
 /// Stripes that are not there in a row, after which there are no more: more than a writer has under way.
@@ -107,14 +105,10 @@ fn manifest_name(tag: Tag) -> String {
     format!("{tag}.m")
 }
 
-/// The next bytes; None: the body has ended.
+/// The next bytes; None: the body has ended. How long clients are waited for is `pace`'s.
 async fn next(body: &mut Body<'_>) -> Result<Option<Bytes>> {
-    let chunk = task::timeout(BODY_IDLE, poll_fn(|cx| Pin::new(&mut *body).poll_next(cx)));
-    match chunk.await {
-        Err(_) => Err(Error::Body("nothing came for a minute".into())),
-        Ok(None) => Ok(None),
-        Ok(Some(chunk)) => chunk.map(Some).map_err(Error::Body),
-    }
+    let chunk = poll_fn(|cx| Pin::new(&mut *body).poll_next(cx)).await;
+    chunk.transpose().map_err(Error::Body)
 }
 
 impl<P: Pool> DataStore<P> {
@@ -152,7 +146,9 @@ impl<P: Pool> DataStore<P> {
             _room: room,
         };
         let mut writing: Option<TaskHandle<Result<()>>> = None;
-        let taken = self.fill(to, &mut body, max, digests, &mut stored, &mut writing);
+        // Room was taken for what was announced, and not for more.
+        let most = length.unwrap_or(max);
+        let taken = self.fill(to, &mut body, most, digests, &mut stored, &mut writing);
         let taken = match (taken.await, writing.take()) {
             (Ok(()), Some(last)) => joined(last).await,
             // A write that is under way would otherwise come after its data were collected.
@@ -161,11 +157,16 @@ impl<P: Pool> DataStore<P> {
         };
         // Chunks may be cut off at a border, and look complete.
         let size = stored.size;
-        let fits = |n: u64| match n == size {
-            true => Ok(()),
-            false => Err(Error::Body(format!("{size} bytes came, and {n} were announced"))),
+        let taken = match (taken, length) {
+            (Ok(()), Some(n)) if n != size => {
+                Err(Error::Body(format!("{size} bytes came, and {n} were announced")))
+            }
+            (Err(Error::TooLarge(_)), Some(n)) => Err(Error::Body(format!(
+                "more than the {n} bytes came that were announced"
+            ))),
+            (taken, _) => taken,
         };
-        match taken.and_then(|()| length.map_or(Ok(()), fits)) {
+        match taken {
             Ok(()) => Ok(stored),
             Err(e) => {
                 self.abandon(stored.claim).await;
@@ -189,14 +190,18 @@ impl<P: Pool> DataStore<P> {
             let chunk = next(body).await?;
             let ended = chunk.is_none();
             let mut chunk = chunk.unwrap_or_default();
+            // A stripe may take longer than a claim holds.
+            if let Some(claim) = &mut stored.claim {
+                self.renew(to.0, to.1, claim).await?;
+            }
+            if chunk.len() as u64 > max - stored.size {
+                return Err(Error::TooLarge("the object is larger than is allowed"));
+            }
             digests.update(&chunk);
             while !chunk.is_empty() || (ended && !buffer.is_empty()) {
                 let n = chunk.len().min(STRIPE as usize - buffer.len());
                 buffer.extend_from_slice(&chunk.split_to(n));
                 stored.size += n as u64;
-                if stored.size > max {
-                    return Err(Error::TooLarge("the object is larger than is allowed"));
-                }
                 if buffer.len() as u64 == STRIPE || ended {
                     let data = buffer.split().freeze();
                     self.write_stripe(to, stored, data, writing).await?;

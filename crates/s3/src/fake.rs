@@ -64,6 +64,10 @@ pub struct World {
     pub fails: u64,
     /// How far along its operations each gateway is let, by its number; then none is answered any more.
     pub killed: HashMap<u64, u64>,
+    /// As `killed`; it goes on when its entry is taken away.
+    pub held: HashMap<u64, u64>,
+    /// What each operation takes.
+    pub takes: Duration,
     /// Somebody was.
     pub dead: bool,
     /// Rows of ranges that one operation removes; more are E2BIG. 0: any number.
@@ -110,6 +114,10 @@ impl Fake {
         for _ in 0..self.random.below(3) {
             io::task::yield_now().await;
         }
+        while self.is_held() {
+            io::task::yield_now().await;
+        }
+        self.pass(self.lock().takes);
         let (dead, fails) = {
             let mut world = self.lock();
             let left = world.killed.get_mut(&self.gateway);
@@ -127,6 +135,16 @@ impl Fake {
             true => Err(self.random.below(2) == 0),
             false => Ok(()),
         }
+    }
+
+    /// Counts an operation, and stops at the last.
+    fn is_held(&self) -> bool {
+        let mut world = self.lock();
+        let left = world.held.get_mut(&self.gateway);
+        left.is_some_and(|n| {
+            *n = n.saturating_sub(1);
+            *n == 0
+        })
     }
 
     /// Completes when a gateway was killed.

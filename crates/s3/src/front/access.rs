@@ -2,6 +2,7 @@
 //!
 //! What changes the meaning of a signed request has to be signed, too: the library checks those headers that the client lists as
 //! signed, and does not look for others. A presigned URL goes through other hands, who could add a source to be copied, or an ACL.
+//! V2 signs some names of a query only, each if it is there once: others would make it another operation.
 
 use super::Front;
 use super::caller::Identity;
@@ -12,6 +13,7 @@ use s3s::access::{S3Access, S3AccessContext};
 use s3s::auth::{S3Auth, SecretKey};
 use s3s::dto::{Timestamp, TimestampFormat};
 use s3s::{S3Error, S3ErrorCode, S3Result};
+use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// As far as clocks may differ.
@@ -33,6 +35,80 @@ const OPEN: [&str; 12] = [
     "UploadPartCopy",
 ];
 
+/// What may be in the query of a request by V2: what is signed, and what makes no other operation of it.
+const V2_QUERY: [&str; 53] = [
+    "AWSAccessKeyId",
+    "Expires",
+    "Signature",
+    // Signed.
+    "accelerate",
+    "acl",
+    "analytics",
+    "cors",
+    "defaultObjectAcl",
+    "delete",
+    "inventory",
+    "lifecycle",
+    "location",
+    "logging",
+    "metrics",
+    "notification",
+    "object-lock",
+    "partNumber",
+    "policy",
+    "replication",
+    "requestPayment",
+    "response-cache-control",
+    "response-content-disposition",
+    "response-content-encoding",
+    "response-content-language",
+    "response-content-type",
+    "response-expires",
+    "restore",
+    "select",
+    "select-type",
+    "storageClass",
+    "tagging",
+    "torrent",
+    "uploadId",
+    "uploads",
+    "versionId",
+    "versioning",
+    "versions",
+    "website",
+    // Which part of a listing.
+    "continuation-token",
+    "delimiter",
+    "encoding-type",
+    "fetch-owner",
+    "key-marker",
+    "list-type",
+    "marker",
+    "max-keys",
+    "prefix",
+    "start-after",
+    "max-parts",
+    "max-uploads",
+    "part-number-marker",
+    "upload-id-marker",
+    "version-id-marker",
+];
+
+/// A name in the query of a request by V2 that is not covered by its signature and should be.
+fn uncovered_name(query: &str) -> Option<String> {
+    let mut seen = BTreeSet::new();
+    let mut names = query.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
+        let name = pair.split_once('=').map_or(pair, |(name, _)| name);
+        url_decoded(name).unwrap_or_else(|| name.to_string())
+    });
+    names.find(|name| {
+        // Clients' own, which nobody looks at.
+        let own = name.starts_with("x-") && !name.starts_with("x-amz-");
+        let known = own || V2_QUERY.contains(&name.as_str());
+        !known || !seen.insert(name.clone())
+    })
+}
+
 impl<P: Pool> Front<P> {
     /// Whether there is a policy that may let anybody do it.
     async fn may_let_in(&self, cx: &S3AccessContext<'_>) -> bool {
@@ -44,7 +120,7 @@ impl<P: Pool> Front<P> {
             return false;
         };
         let known = self.buckets.known(bucket).await;
-        known.is_ok_and(|k| k.settings.policy.is_some())
+        known.is_ok_and(|k| k.settings.policy.as_ref().is_some_and(|p| p.opens()))
     }
 
     async fn key_of(&self, access: &str) -> S3Result<crate::accounts::Key> {
@@ -55,7 +131,7 @@ impl<P: Pool> Front<P> {
     }
 }
 
-/// How a request was signed, as the library decides it: the query goes first.
+/// How a request was signed, as the library decides it.
 #[derive(Debug, PartialEq, Eq)]
 enum Signed {
     /// V4, with the headers that it lists as signed.
@@ -66,7 +142,10 @@ enum Signed {
     Url,
 }
 
-fn signed(query: &str, headers: &HeaderMap) -> Signed {
+const V4_ALGORITHM: &str = "AWS4-HMAC-SHA256 ";
+
+/// The library's order: V2 goes before V4, and each looks at the query first. None: by a header that is neither's.
+fn signed(query: &str, headers: &HeaderMap) -> Option<Signed> {
     let pairs = query
         .split('&')
         .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
@@ -74,36 +153,34 @@ fn signed(query: &str, headers: &HeaderMap) -> Signed {
     let (mut presigned, mut listed) = (false, None);
     for (name, value) in pairs {
         match name.as_deref() {
-            Some("Signature") => return Signed::Url,
+            Some("Signature") => return Some(Signed::Url),
             Some("X-Amz-Signature") => presigned = true,
             Some("X-Amz-SignedHeaders") => listed = Some(value.unwrap_or_default()),
             _ => {}
         }
     }
-    if !presigned {
-        let authorization = headers.get(hyper::header::AUTHORIZATION).map(|v| v.as_bytes());
-        let authorization = String::from_utf8_lossy(authorization.unwrap_or_default());
-        let field = |f: &str| Some(f.trim().strip_prefix("SignedHeaders=")?.to_string());
-        // The library takes any word for the name of V4's algorithm.
-        listed = authorization.split(',').find_map(field);
-        if listed.is_none() {
-            return Signed::V2;
-        }
+    let mut all = headers.get_all(hyper::header::AUTHORIZATION).iter();
+    let only = all.next().filter(|_| all.next().is_none());
+    let authorization = only.and_then(|v| v.to_str().ok()).unwrap_or_default();
+    if authorization.starts_with("AWS ") {
+        return Some(Signed::V2);
     }
-    Signed::V4(
-        listed
-            .unwrap_or_default()
-            .split(';')
-            .map(str::to_string)
-            .collect(),
-    )
+    if !presigned {
+        // The library takes any word for the name of the algorithm, and what comes before the last two fields may have commas.
+        let fields = authorization.strip_prefix(V4_ALGORITHM)?;
+        let field = fields.rsplit(',').nth(1)?;
+        listed = Some(field.trim().strip_prefix("SignedHeaders=")?.to_string());
+    }
+    let listed = listed.unwrap_or_default();
+    Some(Signed::V4(listed.split(';').map(str::to_string).collect()))
 }
 
-/// A header of S3 that was not signed. What is said of the body is no matter of that: the body is held against it.
+/// A header of S3, or the host, that was not signed. What is said of the body is no matter of that: the body is held against it.
 fn unsigned_header(signed: &[String], headers: &HeaderMap) -> Option<String> {
     let names = headers.keys().map(|name| name.as_str());
-    let mut unsigned = names
-        .filter(|name| name.starts_with("x-amz-") && *name != "x-amz-content-sha256")
+    let names = names.filter(|name| name.starts_with("x-amz-") && *name != "x-amz-content-sha256");
+    let mut unsigned = std::iter::once("host")
+        .chain(names)
         .filter(|name| !signed.iter().any(|s| s == name));
     unsigned.next().map(str::to_string)
 }
@@ -139,7 +216,18 @@ impl<P: Pool> S3Access for Front<P> {
             };
         };
         let now = UNIX_EPOCH + Duration::from_millis(self.clock.now_ms());
-        match signed(cx.uri().query().unwrap_or_default(), cx.headers()) {
+        let query = cx.uri().query().unwrap_or_default();
+        let signed = signed(query, cx.headers()).ok_or_else(|| {
+            let why = "an Authorization of AWS4-HMAC-SHA256, or of AWS, is wanted";
+            S3Error::with_message(S3ErrorCode::InvalidArgument, why)
+        })?;
+        if matches!(signed, Signed::V2 | Signed::Url)
+            && let Some(name) = uncovered_name(query)
+        {
+            let why = format!("signatures of version 2 do not cover {name:?} in a query, or not twice");
+            return Err(S3Error::with_message(S3ErrorCode::AccessDenied, why));
+        }
+        match signed {
             Signed::V4(signed) => {
                 if let Some(name) = unsigned_header(&signed, cx.headers()) {
                     let why = format!("the header {name} was not signed");
@@ -175,7 +263,7 @@ mod tests {
             ("x-amz-content-sha256", "UNSIGNED-PAYLOAD"),
         ];
         let found = |query: &str, of: &[_]| match signed(query, &headers(of)) {
-            Signed::V4(signed) => unsigned_header(&signed, &headers(of)),
+            Some(Signed::V4(signed)) => unsigned_header(&signed, &headers(of)),
             _ => None,
         };
         let name = Some("x-amz-acl".to_string());
@@ -183,9 +271,15 @@ mod tests {
             "X-Amz-SignedHeaders=host&X-Amz-Signature=1",
             "X-Amz-Signature=1&X-Amz-SignedHeaders=host%3Bx-amz-ac",
             "X%2DAmz%2DSignature=1&X%2dAmz-SignedHeaders=host;X-Amz-Acl",
-            "X-Amz-Signature=1",
         ] {
             assert_eq!(found(query, &acl), name, "{query}");
+        }
+        let host = Some("host".to_string());
+        for query in [
+            "X-Amz-Signature=1",
+            "X-Amz-Signature=1&X-Amz-SignedHeaders=x-amz-acl",
+        ] {
+            assert_eq!(found(query, &acl), host, "{query}");
         }
         assert_eq!(
             found("X-Amz-SignedHeaders=host%3bx-amz-acl&X-Amz-Signature=1", &acl),
@@ -201,10 +295,59 @@ mod tests {
         assert_eq!(found("X-Amz-Signature=1&X-Amz-SignedHeaders=host", &listed), name);
         let other = with("AWS4-HMAC-SHA256 Credential=a/b,SignedHeaders=host;x-amz-date,Signature=1");
         assert_eq!(found("", &other), name);
-        let renamed = with("X Credential=a/b,SignedHeaders=host,Signature=1");
-        assert_eq!(found("", &renamed), name);
-        let of = |query: &str| signed(query, &headers(&with("AWS a:b")));
+        for doubled in [
+            "AWS4-HMAC-SHA256 Credential=a,SignedHeaders=host;x-amz-acl;z/b,SignedHeaders=host,Signature=1",
+            "AWS4-HMAC-SHA256 X,SignedHeaders=host;x-amz-acl;z Credential=a/b,SignedHeaders=host,Signature=1",
+        ] {
+            assert_eq!(found("", &with(doubled)), name, "{doubled}");
+        }
+        for other in [
+            "X Credential=a/b,SignedHeaders=host,Signature=1",
+            "X,SignedHeaders=host;x-amz-acl;z Credential=a/b,SignedHeaders=host,Signature=1",
+            "AWS4-HMAC-SHA256 Credential=a/b,SignedHeaders=host;x-amz-acl,Signature=1,z",
+            "AWS4-HMAC-SHA256",
+            "Bearer a",
+            "",
+        ] {
+            assert_eq!(signed("", &headers(&with(other))), None, "{other}");
+        }
+        let of = |query: &str| signed(query, &headers(&with("AWS a:b"))).unwrap();
         assert_eq!((of(""), of("a=b&Signature=1")), (Signed::V2, Signed::Url));
+        // The library looks for V2 first, whatever else the query says.
+        assert_eq!(of("X-Amz-Signature=1&X-Amz-SignedHeaders=host"), Signed::V2);
+        let twice = headers(&[acl[0], ("authorization", "AWS a:b"), ("authorization", "AWS a:c")]);
+        assert_eq!(
+            signed("X-Amz-Signature=1&X-Amz-SignedHeaders=host", &twice),
+            Some(Signed::V4(vec!["host".into()]))
+        );
+    }
+
+    #[test]
+    fn names_that_v2_does_not_sign_are_found() {
+        let key = "AWSAccessKeyId=k&Expires=1&Signature=s";
+        for good in [
+            "",
+            "acl",
+            "x-id=GetObject",
+            "&versionId=1&response-expires=a&",
+            "prefix=a&max-keys=2&list-type=2",
+        ] {
+            assert_eq!(uncovered_name(&format!("{key}&{good}")), None, "{good}");
+        }
+        for (bad, name) in [
+            ("acl&acl", "acl"),
+            ("acl&tagging=&a%63l=x", "acl"),
+            ("policy=1&policy", "policy"),
+            ("publicAccessBlock", "publicAccessBlock"),
+            ("policyStatus=", "policyStatus"),
+            ("publicAccess%42lock", "publicAccessBlock"),
+            ("encryption", "encryption"),
+            ("x-amz-acl=public-read", "x-amz-acl"),
+            ("Expires=2", "Expires"),
+            ("%ff", "%ff"),
+        ] {
+            assert_eq!(uncovered_name(&format!("{key}&{bad}")).as_deref(), Some(name));
+        }
     }
 
     #[test]

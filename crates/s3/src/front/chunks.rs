@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A chunk without a signature is passed on as it comes, as a chunk for each frame. One that is signed has to stay whole, and
-//! has at most [`SIGNED_MAX`] bytes.
+//! has at most [`SIGNED_MAX`] bytes. All together have no more than was announced.
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame};
@@ -32,6 +32,8 @@ enum At {
 
 struct Cutter {
     at: At,
+    /// Of what was announced.
+    left: u64,
     line: Vec<u8>,
     out: VecDeque<Bytes>,
 }
@@ -96,6 +98,8 @@ impl Cutter {
             .ok()
             .and_then(|s| u64::from_str_radix(s, 16).ok());
         let size = size.ok_or("a chunk of the body without a size")?;
+        let left = self.left.checked_sub(size);
+        self.left = left.ok_or("the chunks of the body have more bytes than were announced")?;
         let whole = rest != BORDER;
         if whole && size > SIGNED_MAX {
             return Err("a signed chunk of a body has at most 4 MiB".into());
@@ -116,11 +120,13 @@ pub struct Chunks<B> {
 }
 
 impl<B> Chunks<B> {
-    pub fn new(body: B) -> Self {
+    /// `length`: what was announced of the bytes in its chunks.
+    pub fn new(body: B, length: Option<u64>) -> Self {
         Self {
             body,
             cutter: Cutter {
                 at: At::Line,
+                left: length.unwrap_or(u64::MAX),
                 line: Vec::new(),
                 out: VecDeque::new(),
             },
@@ -167,7 +173,7 @@ mod tests {
 
     /// What becomes of it when it comes in pieces of so many bytes.
     fn cut(text: &[u8], n: usize) -> Result<Vec<u8>, String> {
-        let mut cutter = Chunks::new(()).cutter;
+        let mut cutter = Chunks::new((), None).cutter;
         for piece in text.chunks(n) {
             cutter
                 .feed(Bytes::copy_from_slice(piece))
@@ -198,6 +204,17 @@ mod tests {
             assert!(cut(bad, 7).is_err(), "{}", bad.escape_ascii());
         }
         assert!(cut(b"400000;chunk-signature=0\r\n", 7).is_ok());
+    }
+
+    #[test]
+    fn chunks_have_no_more_than_was_announced() {
+        let text = b"3\r\nabc\r\n4;chunk-signature=00\r\nabcd\r\n0\r\n\r\n";
+        let fed = |length| {
+            let mut cutter = Chunks::new((), length).cutter;
+            cutter.feed(Bytes::copy_from_slice(text)).is_ok()
+        };
+        assert!(fed(None) && fed(Some(7)) && fed(Some(8)));
+        assert!(!fed(Some(6)) && !fed(Some(0)));
     }
 
     proptest! {

@@ -14,6 +14,9 @@ use s3s::dto::*;
 use s3s::{Body, HttpResponse, S3Error, S3ErrorCode, S3Request, S3Result};
 
 const ORIGIN_MAX: usize = 4096;
+/// Names of headers in a preflight, and all of them together.
+const NAMES_MAX: usize = 100;
+const NAMES_BYTES: usize = 8 << 10;
 const VARY: &str = "Origin, Access-Control-Request-Headers, Access-Control-Request-Method";
 
 /// What of a request CORS looks at, before the request goes where it is answered.
@@ -52,10 +55,17 @@ impl Asked {
             return Err(bad(format!("Invalid Access-Control-Request-Method: {method}")));
         }
         asked.method = method.to_string();
-        let named = headers.get_all(header::ACCESS_CONTROL_REQUEST_HEADERS).iter();
-        for list in named.map(|v| v.to_str().unwrap_or("?")) {
+        let named = headers.get_all(header::ACCESS_CONTROL_REQUEST_HEADERS);
+        let many = |what| Err(bad(format!("Access-Control-Request-Headers has at most {what}")));
+        if named.iter().map(HeaderValue::len).sum::<usize>() > NAMES_BYTES {
+            return many(format!("{NAMES_BYTES} bytes"));
+        }
+        for list in named.iter().map(|v| v.to_str().unwrap_or("?")) {
             let names = list.split(',').map(|n| n.trim().to_ascii_lowercase());
             asked.headers.extend(names.filter(|n| !n.is_empty()));
+        }
+        if asked.headers.len() > NAMES_MAX {
+            return many(format!("{NAMES_MAX} names"));
         }
         Ok(asked)
     }
@@ -174,5 +184,31 @@ impl<P: Pool> Front<P> {
         Ok(GetBucketCorsOutput {
             cors_rules: Some(known.settings.of.cors.iter().map(rule).collect()),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn preflights_have_a_bound() {
+        let asked = |names: String| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::ORIGIN, HeaderValue::from_static("https://a.example"));
+            headers.insert(
+                header::ACCESS_CONTROL_REQUEST_METHOD,
+                HeaderValue::from_static("PUT"),
+            );
+            headers.insert(
+                header::ACCESS_CONTROL_REQUEST_HEADERS,
+                HeaderValue::from_str(&names).unwrap(),
+            );
+            Asked::preflight(Some("b".into()), &headers).map(|a| a.headers.len())
+        };
+        assert_eq!(asked("A,".repeat(NAMES_MAX)).unwrap(), NAMES_MAX);
+        assert!(asked("a,".repeat(NAMES_MAX + 1)).is_err());
+        assert_eq!(asked("a".repeat(NAMES_BYTES)).unwrap(), 1);
+        assert!(asked("a".repeat(NAMES_BYTES + 1)).is_err());
     }
 }

@@ -5,6 +5,7 @@ use super::chunks::Chunks;
 use super::cors_ops::Asked;
 use super::errors::not_built;
 use super::hosts::Hosts;
+use super::object_ops::length;
 use super::pace::Paced;
 use super::texts::path_decoded;
 use super::{Front, service};
@@ -63,8 +64,9 @@ impl<P: Pool> Entrance<P> {
     fn taken(&self, request: Request) -> hyper::Request<s3s::Body> {
         let kind = request.headers().get("x-amz-content-sha256");
         let chunked = kind.is_some_and(|k| k.as_bytes().starts_with(b"STREAMING-"));
+        let length = length(None, request.headers());
         request.map(|body| match Paced::new(body, self.front.clock.clone()) {
-            body if chunked => s3s::Body::http_body(Chunks::new(body)),
+            body if chunked => s3s::Body::http_body(Chunks::new(body, length)),
             body => s3s::Body::http_body(body),
         })
     }

@@ -28,7 +28,8 @@ pub const PUT_MAX: u64 = 5 << 30;
 const DELETE_MAX: usize = 1000;
 const DELETE_AT_ONCE: usize = 16;
 /// Who has not taken a chunk of an object within this is cut off: others need the memory.
-const CHUNK_WITHIN: Duration = Duration::from_secs(120);
+/// One that takes nothing at all is cut off by its connection.
+const CHUNK_WITHIN: Duration = Duration::from_secs(crate::data::CHUNK >> 10);
 
 /// The bytes that a body shall have: when it comes in chunks, without what is around those.
 pub fn length(given: Option<i64>, headers: &hyper::HeaderMap) -> Option<u64> {
@@ -532,16 +533,18 @@ impl<P: Pool> Front<P> {
         }
         let (mut deleted, mut errors) = (Vec::new(), Vec::new());
         for some in delete.objects.chunks(DELETE_AT_ONCE) {
-            let begun = some.iter().map(|object| {
+            let mut begun = Vec::with_capacity(some.len());
+            for object in some {
+                // A policy may take a while to judge.
+                io::task::yield_now().await;
                 let (front, id, object) = (self.clone(), bucket.id.clone(), object.clone());
                 let ask = Ask::object(Action::DeleteObject, &req.input.bucket, &object.key);
                 let permitted = self.demand(&req, &known, &ask);
-                io::task::spawn_local(async move {
+                begun.push(io::task::spawn_local(async move {
                     permitted?;
                     front.delete_one(&id, &object).await
-                })
-            });
-            let begun: Vec<_> = begun.collect();
+                }));
+            }
             for (task, object) in begun.into_iter().zip(some) {
                 match task.await.unwrap_or_else(|e| Err(S3Error::internal_error(e))) {
                     Ok(()) => deleted.push(DeletedObject {

@@ -8,9 +8,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-/// A client may have us wait so long, all in all, and a second more for each [`PACE`] bytes that it has sent.
+/// A client may have us wait so long, all in all, and a second more for each [`PACE`] bytes that it has sent: slow lines have
+/// several uploads at once. Of that it may save up [`SAVED_MAX`], less than an intent holds until it has to be renewed.
 const PATIENCE: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 60_000 });
-const PACE: u64 = 8 << 10;
+const PACE: u64 = 1 << 10;
+const SAVED_MAX: Duration = Duration::from_secs(5 * 60);
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 type Sleep = Pin<Box<dyn Future<Output = ()> + Send + Sync>>;
@@ -19,8 +21,8 @@ type Sleep = Pin<Box<dyn Future<Output = ()> + Send + Sync>>;
 pub struct Paced<B> {
     body: B,
     clock: Clock,
-    taken: u64,
-    waited: Duration,
+    /// What it may still have us wait.
+    patience: Duration,
     /// Since when.
     waiting: Option<(Duration, Sleep)>,
 }
@@ -30,14 +32,15 @@ impl<B> Paced<B> {
         Self {
             body,
             clock,
-            taken: 0,
-            waited: Duration::ZERO,
+            patience: PATIENCE,
             waiting: None,
         }
     }
 
-    fn patience(&self) -> Duration {
-        (PATIENCE + Duration::from_secs(self.taken / PACE)).saturating_sub(self.waited)
+    /// So many bytes came.
+    fn came(&mut self, bytes: u64) {
+        let more = Duration::from_millis(bytes * 1000 / PACE);
+        self.patience = (self.patience + more).min(SAVED_MAX);
     }
 }
 
@@ -56,14 +59,15 @@ where
         let this = &mut *self;
         if let Poll::Ready(frame) = Pin::new(&mut this.body).poll_frame(cx) {
             if let Some((since, _)) = this.waiting.take() {
-                this.waited += this.clock.monotonic().saturating_sub(since);
+                let waited = this.clock.monotonic().saturating_sub(since);
+                this.patience = this.patience.saturating_sub(waited);
             }
             if let Some(Ok(frame)) = &frame {
-                this.taken += frame.data_ref().map_or(0, |d| d.len() as u64);
+                this.came(frame.data_ref().map_or(0, |d| d.len() as u64));
             }
             return Poll::Ready(frame.map(|f| f.map_err(Error::from)));
         }
-        let (clock, patience) = (&this.clock, this.patience());
+        let (clock, patience) = (&this.clock, this.patience);
         if this.waiting.is_some() || !patience.is_zero() {
             let (_, sleep) = this
                 .waiting
@@ -140,6 +144,15 @@ mod tests {
             }
         }
         panic!("it was waited for without end");
+    }
+
+    #[test]
+    fn what_is_saved_up_has_a_bound() {
+        let mut body = Paced::new((), Fake::new(1).clock());
+        body.came(PACE * 3);
+        assert_eq!(body.patience, PATIENCE + Duration::from_secs(3));
+        body.came(5 << 30);
+        assert_eq!(body.patience, SAVED_MAX);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::caller::Peer;
 use super::{Front, expect_owner, who};
 use crate::Error;
 use crate::buckets::Known;
-use crate::policy::{Action, Key, Request, Verdict, user_arn};
+use crate::policy::{Action, Key, Request, VALUE_MAX, Verdict, user_arn};
 use crate::rados::Pool;
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Result};
 use std::collections::BTreeMap;
@@ -75,6 +75,17 @@ fn said<T>(req: &S3Request<T>, now_ms: u64) -> BTreeMap<Key, String> {
     values.into_iter().filter_map(|(k, v)| Some((k, v?))).collect()
 }
 
+/// What is too long to be compared with all patterns of a policy is refused, or one client would take all of a gateway's time.
+fn check_values(values: &BTreeMap<Key, String>) -> S3Result<()> {
+    match values.iter().find(|(_, value)| value.len() > VALUE_MAX) {
+        None => Ok(()),
+        Some((key, _)) => {
+            let why = format!("where a policy is, {key:?} of a request has at most {VALUE_MAX} bytes");
+            Err(S3Error::with_message(S3ErrorCode::InvalidRequest, why))
+        }
+    }
+}
+
 /// The bucket's public ACL counts.
 pub fn lists_publicly(known: &Known) -> bool {
     known.bucket.public_read && !known.settings.block().ignore_acls
@@ -108,6 +119,7 @@ impl<P: Pool> Front<P> {
         };
         let mut values = said(req, self.clock.now_ms());
         values.extend(ask.values.clone());
+        check_values(&values)?;
         let verdict = policy.judge(&Request {
             action: ask.action,
             bucket: ask.bucket,
@@ -154,5 +166,20 @@ impl<P: Pool> Front<P> {
             true => Ok(known),
             false => Err(Error::AccessDenied.into()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_have_a_bound() {
+        let check = |n: usize| check_values(&BTreeMap::from([(Key::Referer, "r".repeat(n))]));
+        assert!(check(VALUE_MAX).is_ok());
+        assert_eq!(
+            check(VALUE_MAX + 1).unwrap_err().code(),
+            &S3ErrorCode::InvalidRequest
+        );
     }
 }

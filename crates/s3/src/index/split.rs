@@ -9,7 +9,9 @@
 //!
 //! Whoever waits too long ends a split that was left: each step expects the states that the one before left behind, and a copier
 //! that was overtaken finds its number gone from both shards. Each copier makes a target of its own: what one that was overtaken
-//! still does with its target is no matter of the others. Until the last step the old shard answers for all of its range.
+//! still does with its target is no matter of the others; what writers noted is of all copiers, so who takes notes away expects his
+//! own state of the shard. A copier that is at work says so from time to time. Until the last step the old shard answers for all of
+//! its range.
 //!
 //! A split whose upper half has more rows than an OSD removes at once (E2BIG) is given up: Frozen -> Open. A target that is not
 //! used is named by a row (`t TARGET`) in the same operation that gives it up, and removed by whoever collects ([`Index::sweep`]).
@@ -99,7 +101,7 @@ impl<P: Pool> Index<P> {
             target: String::new(),
             mid,
             copier: 0,
-            since: 0,
+            since: self.inner.clock.now_ms(),
         };
         self.set_phase(shard, &seen.state, Phase::Copying(split)).await?;
         match self.copy(&bucket, shard).await? {
@@ -186,18 +188,21 @@ impl<P: Pool> Index<P> {
         );
         split.copier = self.inner.clock.random_u64();
         split.since = self.inner.clock.now_ms();
-        let state = self
+        let mut state = self
             .leave_target(shard, &seen.state, &before, Phase::Copying(split.clone()))
             .await?;
         let filling = self.make_target(&state, &split).await?;
         for class in KEYED {
-            self.copy_class(shard, class, &split, &filling).await?;
+            self.copy_class(shard, class, &split, &filling, &mut state)
+                .await?;
         }
         for _ in 0..ROUNDS_MAX {
-            if self.copy_noted(shard, &split.target, &filling, true).await? < FEW {
+            let noted = self.copy_noted(shard, &split.target, &filling, Some(&mut state));
+            if noted.await? < FEW {
                 break;
             }
         }
+        split.since = self.inner.clock.now_ms();
         self.set_phase(shard, &state, Phase::Frozen(split)).await?;
         self.finish(bucket, shard).await
     }
@@ -258,12 +263,33 @@ impl<P: Pool> Index<P> {
         }
     }
 
-    async fn copy_class(&self, shard: &str, class: u8, split: &Split, filling: &Bytes) -> Result<()> {
+    /// Says that its copier is still at it, when half of the time is over after which others think otherwise.
+    async fn renew(&self, shard: &str, state: &mut State) -> Result<()> {
+        let (mut phase, now) = (state.phase.clone(), self.inner.clock.now_ms());
+        if let Phase::Copying(split) = &mut phase
+            && split.since + LEFT_AFTER / 2 <= now
+        {
+            split.since = now;
+            *state = self.set_phase(shard, state, phase).await?;
+        }
+        Ok(())
+    }
+
+    /// `state`: the shard's, as this copier left it.
+    async fn copy_class(
+        &self,
+        shard: &str,
+        class: u8,
+        split: &Split,
+        filling: &Bytes,
+        state: &mut State,
+    ) -> Result<()> {
         let prefix = Bytes::copy_from_slice(&[class]);
         let first: Bytes = [&prefix[..], &split.mid[..]].concat().into();
         let mut look = Look::rows(&first, &prefix, PAGE);
         look.keys.insert(first);
         loop {
+            self.renew(shard, state).await?;
             let seen = self.pool().look(shard, look).await?;
             let mut change = Change::default().expecting(&state_row(), Some(filling));
             change.set.extend(seen.values);
@@ -278,8 +304,15 @@ impl<P: Pool> Index<P> {
         }
     }
 
-    /// Copies what writers noted; how much that was. `forget`: takes the notes away, but for those that were made again.
-    async fn copy_noted(&self, shard: &str, target: &str, filling: &Bytes, forget: bool) -> Result<usize> {
+    /// Copies what writers noted; how much that was. `forget`: takes the notes away, but for those that were made again, if the
+    /// shard's state is still this one: another copier has not copied what was noted since.
+    async fn copy_noted(
+        &self,
+        shard: &str,
+        target: &str,
+        filling: &Bytes,
+        mut forget: Option<&mut State>,
+    ) -> Result<usize> {
         let prefix = Bytes::from_static(b"d");
         let (mut after, mut n) = (prefix.clone(), 0);
         loop {
@@ -298,15 +331,17 @@ impl<P: Pool> Index<P> {
             change.unset = rows.into_iter().filter(|r| !now.contains_key(r)).collect();
             change.set = now;
             self.pool().change(target, change).await?;
-            if forget {
+            if let Some(state) = &mut forget {
+                self.renew(shard, state).await?;
                 let forgotten = Change {
                     expect: seen.rows.iter().cloned().collect(),
                     unset: seen.rows.iter().map(|(note, _)| note.clone()).collect(),
                     ..Change::default()
                 };
+                let forgotten = forgotten.expecting(&state_row(), Some(&state.to_bytes()));
                 match self.pool().change(shard, forgotten).await {
                     Ok(()) => {}
-                    // Some were made again: all are looked at again.
+                    // Some were made again: all are looked at again. Or it was overtaken, and finds that out when it goes on.
                     Err(e) if e.is_conflict() => {}
                     Err(e) => return Err(e),
                 }
@@ -340,14 +375,14 @@ impl<P: Pool> Index<P> {
                 let filling = self
                     .set_phase(&split.target, &target.state, Phase::Filling { copier })
                     .await?;
-                self.copy_noted(shard, &split.target, &filling.to_bytes(), false)
+                self.copy_noted(shard, &split.target, &filling.to_bytes(), None)
                     .await?;
                 self.set_phase(&split.target, &filling, Phase::Open).await?;
                 state
             }
             // Somebody was cut off between the two: from the beginning.
             _ => {
-                split.since = 0;
+                split.since = self.inner.clock.now_ms();
                 self.set_phase(shard, &seen.state, Phase::Copying(split)).await?;
                 return Box::pin(self.copy(bucket, shard)).await;
             }

@@ -15,4 +15,5 @@ mod tests;
 
 pub use actions::Action;
 pub use keys::Key;
+pub use pattern::VALUE_MAX;
 pub use statement::{Policy, Request, Verdict, user_arn};

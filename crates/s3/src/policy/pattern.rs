@@ -3,6 +3,9 @@
 use super::keys::Key;
 use std::collections::BTreeMap;
 
+/// Of a pattern, and of what it is held against: matching takes the product of the two.
+pub const VALUE_MAX: usize = 2 << 10;
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Piece {
     Char(char),
@@ -26,6 +29,9 @@ pub struct Reading {
 
 impl Pattern {
     pub fn parse(text: &str, reading: Reading) -> Result<Self, String> {
+        if text.len() > VALUE_MAX {
+            return Err(format!("a text to compare with has at most {VALUE_MAX} bytes"));
+        }
         let mut pieces = Vec::new();
         let mut rest = text;
         while let Some(c) = rest.chars().next() {
@@ -69,17 +75,31 @@ impl Pattern {
 
     /// A variable that has no value fits nothing.
     pub fn fits(&self, text: &str, values: &BTreeMap<Key, String>) -> bool {
+        let text: Vec<char> = text.chars().collect();
         let mut whole = Vec::with_capacity(self.0.len());
+        let mut needed = 0;
         for piece in &self.0 {
             match piece {
                 Piece::Value(key) => match values.get(key) {
-                    Some(value) => whole.extend(value.chars().map(Piece::Char)),
+                    Some(value) => {
+                        needed += value.chars().count();
+                        // Variables may stand for more, many times.
+                        if needed > text.len() {
+                            return false;
+                        }
+                        whole.extend(value.chars().map(Piece::Char));
+                    }
                     None => return false,
                 },
-                other => whole.push(other.clone()),
+                other => {
+                    needed += usize::from(*other != Piece::Any);
+                    whole.push(other.clone());
+                }
             }
         }
-        let text: Vec<char> = text.chars().collect();
+        if needed > text.len() {
+            return false;
+        }
         matched(&whole, &text)
     }
 }

@@ -143,6 +143,12 @@ impl Policy {
         verdict
     }
 
+    /// Something of it is for anybody, whatever its conditions.
+    pub fn opens(&self) -> bool {
+        let everybody = |s: &&Statement| s.principals.has(|p| *p == Principals::Everybody);
+        self.statements.iter().filter(|s| s.allows).any(|s| everybody(&s))
+    }
+
     pub fn is_public(&self) -> bool {
         self.statements.iter().any(Statement::is_public)
     }

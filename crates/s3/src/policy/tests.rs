@@ -458,6 +458,34 @@ fn what_is_not_known_refuses_the_whole() {
 }
 
 #[test]
+fn what_is_compared_has_a_bound() {
+    let referer = |pattern: String| with(json!({"Condition": {"StringLike": {"aws:Referer": pattern}}}));
+    assert!(parsed(referer("r".repeat(VALUE_MAX))).is_ok());
+    assert!(parsed(referer("r".repeat(VALUE_MAX + 1))).is_err());
+    let mut asked = get("k", Some("alice"));
+    let many = parsed(referer("${aws:username}*".repeat(100))).unwrap();
+    for (times, verdict) in [(100, Verdict::Allow), (99, Verdict::Silent)] {
+        asked.values.insert(Key::Referer, "alice".repeat(times));
+        assert_eq!(many.judge(&asked), verdict, "{times}");
+    }
+}
+
+#[test]
+fn a_policy_opens_a_bucket_where_it_allows_anybody_something() {
+    let opens = |changes: Value| parsed(with(changes)).unwrap().opens();
+    assert!(opens(json!({})));
+    assert!(opens(
+        json!({"Condition": {"StringEquals": {"aws:username": "a"}}})
+    ));
+    assert!(!opens(json!({"Principal": {"AWS": ALICE}})));
+    assert!(!opens(json!({"Effect": "Deny"})));
+    assert!(!opens(
+        json!({"Effect": "Deny", "Principal": null, "NotPrincipal": {"AWS": ALICE}})
+    ));
+    assert!(!Policy::closed().opens());
+}
+
+#[test]
 fn a_policy_is_public_where_anybody_is_meant() {
     let public = |changes: Value| parsed(with(changes)).unwrap().is_public();
     assert!(public(json!({})));

@@ -6,6 +6,7 @@ use crate::index::{first_shard, root_name};
 use crate::record::{Garbage, Tag, garbage_row};
 use crate::settings::CorsRule;
 use denc::Encode;
+use std::sync::Arc;
 
 /// A body that goes on and on, in silence.
 struct Never;
@@ -191,6 +192,91 @@ fn many_who_end_the_same_split_leave_nothing_half_done() {
     }
 }
 
+/// One copier stops at every point, another takes over and stops at every point, keys are written, and both go on.
+#[test]
+fn a_copier_that_was_overtaken_loses_nothing_of_what_was_written_since() {
+    let points = (1..40).flat_map(|a| (1 + a % 3..40).step_by(3).map(move |b| (a, b)));
+    for (first, second) in points {
+        run(async {
+            let pool = Fake::new(first * 64 + second);
+            let gate = Gate::new(&pool, 0);
+            let bucket = gate.make("b").await;
+            let mut may = May::new();
+            for i in 0..18 {
+                gate.put(&bucket, &format!("k{i:02}"), &data_of(i), &any())
+                    .await
+                    .unwrap();
+            }
+            pool.lock().held.extend([(1, first), (2, second)]);
+            let shard = first_shard(&bucket);
+            let tend = |n: u64| {
+                // The second thinks that the first was left: its clock is ahead.
+                let mut pool = pool.clone();
+                pool.hand = Arc::default();
+                *pool.hand.0.lock().unwrap() = Duration::from_secs(1_000_000 + 61 * (n - 1));
+                let (gate, shard) = (Gate::new(&pool, n), shard.clone());
+                io::task::spawn_local(async move { gate.objects.index.tend(&shard).await })
+            };
+            let rest = async || {
+                for _ in 0..150 {
+                    io::task::yield_now().await;
+                }
+            };
+            let one = tend(1);
+            rest().await;
+            let two = tend(2);
+            rest().await;
+            for i in 8..18 {
+                let (key, data) = (format!("k{i:02}"), data_of(100 + i));
+                gate.put(&bucket, &key, &data, &any()).await.unwrap();
+                may.insert(key, BTreeSet::from([Some(data)]));
+            }
+            pool.lock().held.remove(&1);
+            one.await.unwrap().unwrap();
+            pool.lock().held.remove(&2);
+            two.await.unwrap().unwrap();
+            gate.settle(18).await;
+            for (key, held) in &may {
+                let now = gate.read(&bucket, key).await.unwrap();
+                assert!(held.contains(&now), "{first} {second} {key}: {now:?}");
+            }
+        });
+    }
+}
+
+#[test]
+fn a_copier_that_is_slow_is_not_overtaken() {
+    run(async {
+        let pool = Fake::new(1);
+        let (gate, other) = (Gate::new(&pool, 0), Gate::new(&pool, 1));
+        let bucket = gate.make("b").await;
+        for i in 0..100 {
+            gate.put(&bucket, &format!("k{i:02}"), &data_of(i), &any())
+                .await
+                .unwrap();
+        }
+        let (shard, index) = (first_shard(&bucket), &other.objects.index);
+        pool.lock().takes = Duration::from_secs(5);
+        let copying = gate.objects.index.tend(&shard);
+        let looking = async {
+            let mut looks = 0;
+            loop {
+                let seen = index.state(&shard).await.unwrap();
+                match seen.state.phase {
+                    Phase::Copying(_) => looks += 1,
+                    Phase::Open if looks > 0 => return looks,
+                    _ => continue,
+                }
+                assert!(!index.was_left(&seen.state), "{looks}");
+            }
+        };
+        let (copied, looks) = tokio::join!(copying, looking);
+        copied.unwrap();
+        assert!(looks > 12, "{looks}");
+        assert_eq!(shards(&pool, &bucket), 2);
+    });
+}
+
 #[test]
 fn a_deletion_does_not_take_over_what_another_has_closed() {
     run(async {
@@ -275,6 +361,40 @@ fn a_stripe_that_is_being_written_is_not_left_behind() {
     }
 }
 
+/// A stripe, then a few bytes with much time in between.
+struct Slow(Fake, u32);
+
+impl Stream for Slow {
+    type Item = std::result::Result<Bytes, String>;
+
+    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.1 += 1;
+        Poll::Ready(match self.1 {
+            1 => Some(Ok(Bytes::from(vec![1; STRIPE as usize]))),
+            2..10 => {
+                self.0.pass(Duration::from_secs(9 * 60));
+                Some(Ok(Bytes::from_static(b"x")))
+            }
+            _ => None,
+        })
+    }
+}
+
+#[test]
+fn a_slow_body_keeps_its_claim() {
+    run(async {
+        let pool = Fake::new(1);
+        let gate = Gate::new(&pool, 1);
+        let bucket = gate.make("b").await;
+        let mut body = Slow(pool.clone(), 0);
+        let data = &gate.objects.data;
+        let taken = data
+            .take((&bucket, "k"), &mut body, None, u64::MAX, &mut Blind)
+            .await;
+        assert_eq!(taken.map(|s| s.size).ok(), Some(STRIPE + 8));
+    });
+}
+
 #[test]
 fn a_body_has_the_length_that_was_announced() {
     run(async {
@@ -289,6 +409,15 @@ fn a_body_has_the_length_that_was_announced() {
                 .await;
             assert!(matches!(taken.err(), Some(Error::Body(_))), "{length}");
         }
+        // What is more is not taken in at all: there was room for a byte.
+        let before = data_objects(&pool);
+        let taken = gate
+            .objects
+            .data
+            .take((&bucket, "k"), &mut Broken(false), Some(1), u64::MAX, &mut Blind)
+            .await;
+        assert!(matches!(taken.err(), Some(Error::Body(e)) if e.starts_with("more")));
+        assert_eq!(data_objects(&pool), before);
         gate.settle(0).await;
     });
 }
