@@ -194,7 +194,11 @@ impl<P: Pool> Index<P> {
             self.copy_class(shard, class, &split, &filling).await?;
         }
         for _ in 0..ROUNDS_MAX {
-            if self.copy_noted(shard, &split.target, &filling, true).await? < FEW {
+            if self
+                .copy_noted(shard, &split.target, &filling, Some(&state))
+                .await?
+                < FEW
+            {
                 break;
             }
         }
@@ -278,8 +282,15 @@ impl<P: Pool> Index<P> {
         }
     }
 
-    /// Copies what writers noted; how much that was. `forget`: takes the notes away, but for those that were made again.
-    async fn copy_noted(&self, shard: &str, target: &str, filling: &Bytes, forget: bool) -> Result<usize> {
+    /// Copies what writers noted; how much that was. `forget`: takes the notes away, but for those that were made again, while the
+    /// shard's state is this one: a copier that was overtaken would take them from who copies now, and with them what they name.
+    async fn copy_noted(
+        &self,
+        shard: &str,
+        target: &str,
+        filling: &Bytes,
+        forget: Option<&State>,
+    ) -> Result<usize> {
         let prefix = Bytes::from_static(b"d");
         let (mut after, mut n) = (prefix.clone(), 0);
         loop {
@@ -298,15 +309,16 @@ impl<P: Pool> Index<P> {
             change.unset = rows.into_iter().filter(|r| !now.contains_key(r)).collect();
             change.set = now;
             self.pool().change(target, change).await?;
-            if forget {
+            if let Some(state) = forget {
                 let forgotten = Change {
                     expect: seen.rows.iter().cloned().collect(),
                     unset: seen.rows.iter().map(|(note, _)| note.clone()).collect(),
                     ..Change::default()
                 };
+                let forgotten = forgotten.expecting(&state_row(), Some(&state.to_bytes()));
                 match self.pool().change(shard, forgotten).await {
                     Ok(()) => {}
-                    // Some were made again: all are looked at again.
+                    // Some were made again: all are looked at again. Or another copies now: this copy cannot end.
                     Err(e) if e.is_conflict() => {}
                     Err(e) => return Err(e),
                 }
@@ -340,7 +352,7 @@ impl<P: Pool> Index<P> {
                 let filling = self
                     .set_phase(&split.target, &target.state, Phase::Filling { copier })
                     .await?;
-                self.copy_noted(shard, &split.target, &filling.to_bytes(), false)
+                self.copy_noted(shard, &split.target, &filling.to_bytes(), None)
                     .await?;
                 self.set_phase(&split.target, &filling, Phase::Open).await?;
                 state
