@@ -101,7 +101,7 @@ def test_a_scrape_has_what_boards_ask_for_and_says_the_truth(own):
     assert {'ceph_osd_up,ceph_daemon=osd.%d value=1' % n for n in range(3)} <= set(lines)
     written_now = [line for line in lines if line.startswith('ceph_rbd_write_ops,pool=%s,image=a\\ "b" value=' % pool)]
     assert len(written_now) == 1 and float(written_now[0].rsplit('=', 1)[1]) >= 64, written_now
-    assert get(port, '/metrics?collect[]=x').startswith('# HELP'), 'other words of a query change nothing'
+    assert get(port, '/metrics?collect[]=x').startswith('# TYPE'), 'other words of a query change nothing'
 
     assert (status_of(port, '/other'), status_of(port, data=b'x')) == (404, 405)
     # Who says nothing, or too much, holds up nobody.

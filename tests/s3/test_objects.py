@@ -247,8 +247,6 @@ def test_what_is_not_built_is_refused(s3, bucket):
     assert 'Status' not in s3.get_bucket_versioning(Bucket=bucket)
     refused('NotImplemented', s3.put_object, Bucket=bucket, Key='k', Body=b'', ServerSideEncryption='AES256')
     refused('InvalidStorageClass', s3.put_object, Bucket=bucket, Key='k', Body=b'', StorageClass='GLACIER')
-    rule = {'ID': 'x', 'Status': 'Enabled', 'Filter': {'Prefix': ''}, 'Expiration': {'Days': 1}}
-    refused('NotImplemented', s3.put_bucket_lifecycle_configuration, Bucket=bucket, LifecycleConfiguration={'Rules': [rule]})
     refused('NoSuchVersion', s3.get_object, Bucket=bucket, Key='k', VersionId='abc')
 
 

@@ -75,6 +75,7 @@ impl S3Role {
         let settings = GatewaySettings {
             gc_wait: self.options.gc_wait,
             split_at: self.options.split_at,
+            day: self.options.day,
             domains: self.options.domains.clone(),
         };
         let client = Client::connect(self.conf().await?)

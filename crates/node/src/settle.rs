@@ -58,6 +58,8 @@ pub struct S3Options {
     pub gc_wait: Duration,
     /// Keys of a part of a bucket's index before it is split.
     pub split_at: u64,
+    /// A day, as lifecycles of buckets count.
+    pub day: Duration,
     /// Names below which buckets are hosts.
     pub domains: Vec<String>,
 }

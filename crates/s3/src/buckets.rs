@@ -133,6 +133,10 @@ fn settings_row(id: &str) -> Bytes {
     [b"s", id.as_bytes()].concat().into()
 }
 
+fn walk_row(id: &str) -> Bytes {
+    [b"l", id.as_bytes()].concat().into()
+}
+
 pub(crate) fn dead_row(id: &str) -> Bytes {
     [b"x", id.as_bytes()].concat().into()
 }
@@ -207,6 +211,26 @@ impl<P: Pool> Buckets<P> {
         {
             Err(e) if e.is_conflict() => Err(Error::Conflict("others change the same bucket")),
             other => other,
+        }
+    }
+
+    /// How far the walk of its lifecycle over a bucket has come.
+    pub async fn walk(&self, id: &str) -> Result<Option<Bytes>> {
+        let row = walk_row(id);
+        let mut seen = self.pool.look(BUCKETS, Look::keys([&row])).await?;
+        Ok(seen.values.remove(&row))
+    }
+
+    /// False: somebody else walks, or the bucket is no longer as it was seen.
+    pub async fn set_walk(&self, of: (&str, &Bucket), seen: Option<&Bytes>, to: Bytes) -> Result<bool> {
+        let walk = walk_row(&of.1.id);
+        let change = Change::default()
+            .expecting(&row(of.0), Some(&of.1.to_bytes()))
+            .expecting(&walk, seen)
+            .setting(&walk, to);
+        match self.pool.change(BUCKETS, change).await {
+            Err(e) if e.is_conflict() => Ok(false),
+            other => other.map(|()| true),
         }
     }
 
@@ -298,6 +322,7 @@ impl<P: Pool> Buckets<P> {
             .unsetting(&row(name))
             .unsetting(&owned_row(&marked.owner, name))
             .unsetting(&settings_row(&marked.id))
+            .unsetting(&walk_row(&marked.id))
             .setting(&dead_row(&marked.id), now.to_bytes());
         match self.pool.change(BUCKETS, change).await {
             Err(e) if e.is_conflict() => {

@@ -3,9 +3,11 @@
 use crate::accounts::{self, Accounts, USERS};
 use crate::buckets::{BUCKETS, Buckets};
 use crate::data::DataStore;
+use crate::expiry::Expiry;
 use crate::front::{Front, Hosts, Settings};
 use crate::gc::Collector;
 use crate::index::Index;
+use crate::lifecycle::DAY;
 use crate::objects::Objects;
 use crate::{Clock, Result};
 use bytes::Bytes;
@@ -83,12 +85,23 @@ impl Gateway {
             clock: clock.clone(),
         };
         let accounts = Accounts::new(meta, clock.clone());
+        let day = settings.day.as_millis() as u64;
+        if day != DAY {
+            tracing::warn!("s3: lifecycles count days of {day} ms: what has a term goes before its time");
+        }
+        let of = (buckets.clone(), objects.clone());
         Ok(Self {
-            front: Front::new(accounts, buckets.clone(), objects, clock.clone()),
+            front: Front::new(accounts, of, clock.clone(), day),
             hosts: Hosts::new(&settings.domains),
             collector: Collector {
                 index,
                 data,
+                expiry: Expiry {
+                    objects,
+                    buckets: buckets.clone(),
+                    clock: clock.clone(),
+                    day,
+                },
                 buckets,
                 clock,
                 wait: settings.gc_wait.as_millis() as u64,

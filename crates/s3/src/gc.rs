@@ -10,6 +10,7 @@
 
 use crate::buckets::{BURYING, Bucket, Buckets, MAKING};
 use crate::data::DataStore;
+use crate::expiry::{Done, Expiry};
 use crate::index::{Index, Located};
 use crate::rados::{Change, Pool};
 use crate::record::{Data, Garbage, Intent, Part, garbage_row, tag_of};
@@ -33,6 +34,7 @@ pub struct Collector<P> {
     pub index: Index<P>,
     pub data: DataStore<P>,
     pub buckets: Buckets<P>,
+    pub expiry: Expiry<P>,
     pub clock: Clock,
     /// How long garbage stays, in milliseconds.
     pub wait: u64,
@@ -47,6 +49,8 @@ pub struct Round {
     pub given_up: u64,
     /// Indexes of deleted buckets that were removed.
     pub buried: u64,
+    /// By lifecycles of buckets.
+    pub lifecycle: Done,
 }
 
 impl<P: Pool> Collector<P> {
@@ -55,10 +59,15 @@ impl<P: Pool> Collector<P> {
         let mut round = Round::default();
         for (name, bucket) in self.buckets.all().await? {
             if let Err(e) = self.bucket(&name, &bucket, &mut round).await
-                && !matches!(e, Error::NoSuchBucket | Error::Conflict(_) | Error::Busy(_))
-                && !e.is_not_found()
+                && !passes(&e)
             {
                 tracing::warn!("s3: collecting in bucket {name}: {e}");
+            }
+            if bucket.settings != 0
+                && let Err(e) = self.expiry.run(&name, &mut round.lifecycle).await
+                && !passes(&e)
+            {
+                tracing::warn!("s3: lifecycle of bucket {name}: {e}");
             }
         }
         for (id, since) in self.buckets.dead().await? {
@@ -243,6 +252,11 @@ impl<P: Pool> Collector<P> {
         };
         self.data.remove(&garbage).await
     }
+}
+
+/// What comes and goes with buckets that are deleted and indexes that are split.
+fn passes(e: &Error) -> bool {
+    matches!(e, Error::NoSuchBucket | Error::Conflict(_) | Error::Busy(_)) || e.is_not_found()
 }
 
 /// What a walk over garbage has seen.

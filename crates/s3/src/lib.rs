@@ -4,10 +4,10 @@
 //! *stripes* under a *tag* (`data`); an *intent* names data that nobody refers to yet, *garbage* data that nobody refers to any more
 //! (`gc`). docs/internals/objects.md has the rows and the invariants.
 //!
-//! Rooms, from the bottom up: `rados` (what is asked of a pool), `record` (what is written), `policy` and `cors` (what is allowed), `index`, `data`, `objects` with
-//! `multipart`, `accounts` and `buckets`, `gc`, and the `front`, which alone knows of S3's requests.
+//! Rooms, from the bottom up: `rados` (what is asked of a pool), `record` (what is written), `policy`, `cors` and `lifecycle` (what is allowed, and for how long), `index`, `data`, `objects` with
+//! `multipart`, `accounts` and `buckets`, `expiry` and `gc`, and the `front`, which alone knows of S3's requests.
 //!
-//! Not here: TLS (a proxy in front), versioning, lifecycle: they are refused with a sentence.
+//! Not here: TLS (a proxy in front), versioning: they are refused with a sentence.
 
 mod accounts;
 mod buckets;
@@ -15,12 +15,14 @@ mod clock;
 mod cors;
 mod data;
 mod error;
+mod expiry;
 #[cfg(test)]
 mod fake;
 mod front;
 mod gateway;
 mod gc;
 mod index;
+mod lifecycle;
 mod multipart;
 mod objects;
 mod policy;

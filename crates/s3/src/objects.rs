@@ -207,6 +207,22 @@ impl<P: Pool> Objects<P> {
         deleted.await
     }
 
+    /// Deletes this very object. False: it is another, or none, by now.
+    pub async fn delete_seen(&self, bucket: &str, key: &str, seen: &Entry) -> Result<bool> {
+        let row = entry_row(key);
+        let deleted = self
+            .index
+            .update(bucket, key, BTreeSet::from([row.clone()]), |view| {
+                let Some(old) = view.get(&row)?.filter(|old: &Entry| old == seen) else {
+                    return Ok(Verdict::Leave(false));
+                };
+                let mut change = Change::default().unsetting(&row);
+                change.set.extend(self.data.garbage(old.data, old.size));
+                Ok(Verdict::Change(change, true))
+            });
+        deleted.await
+    }
+
     /// Keys and common prefixes in the order of their bytes.
     pub async fn list(&self, bucket: &str, asked: &Listing) -> Result<Listed> {
         let max = asked.max.min(LIST_MAX);

@@ -4,6 +4,7 @@
 //! A gateway of before refuses buckets with settings that it does not know, rather than serve them without: the records' versions
 //! say so.
 
+use crate::lifecycle::Rule;
 use crate::policy::Policy;
 use denc::{Decode, Encode, Reader, Writer};
 use std::collections::BTreeMap;
@@ -45,21 +46,30 @@ pub struct Settings {
     /// The text as it was put; empty: there is none.
     pub policy: String,
     pub block: Option<Block>,
+    pub lifecycle: Vec<Rule>,
 }
 
-const KNOWN: u8 = 2;
+const KNOWN: u8 = 3;
 const WITH_POLICY: u8 = 2;
+const WITH_LIFECYCLE: u8 = 3;
 
 impl Encode for Settings {
     /// Under the first version that has all that is set.
     fn encode(&self, w: &mut Writer) {
         let rights = !self.policy.is_empty() || self.block.is_some();
-        let version = if rights { WITH_POLICY } else { 1 };
+        let version = match (self.lifecycle.is_empty(), rights) {
+            (false, _) => WITH_LIFECYCLE,
+            (true, true) => WITH_POLICY,
+            (true, false) => 1,
+        };
         w.envelope(version, version, |w| {
             w.put(&self.cors);
-            if rights {
+            if version >= WITH_POLICY {
                 w.put(&self.policy);
                 w.put(&self.block);
+            }
+            if version >= WITH_LIFECYCLE {
+                w.put(&self.lifecycle);
             }
         });
     }
@@ -75,6 +85,9 @@ impl Decode for Settings {
             if version >= WITH_POLICY {
                 settings.policy = r.get()?;
                 settings.block = r.get()?;
+            }
+            if version >= WITH_LIFECYCLE {
+                settings.lifecycle = r.get()?;
             }
             Ok(settings)
         })
@@ -137,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_does_not_know_of_a_policy_refuses_it() {
+    fn who_does_not_know_of_a_setting_refuses_it() {
         let first = |settings: &Settings| settings.to_bytes()[0];
         let cors = Settings {
             cors: vec![CorsRule::default()],
@@ -151,8 +164,17 @@ mod tests {
             block: Some(Block::default()),
             ..cors.clone()
         };
+        let lifecycle = Settings {
+            lifecycle: vec![Rule::default()],
+            ..cors.clone()
+        };
+        let both = Settings {
+            policy: "{}".into(),
+            ..lifecycle.clone()
+        };
         assert_eq!((first(&cors), first(&policy), first(&block)), (1, 2, 2));
-        for settings in [cors, policy, block] {
+        assert_eq!((first(&lifecycle), first(&both)), (3, 3));
+        for settings in [cors, policy, block, lifecycle, both] {
             let bytes = settings.to_bytes();
             assert_eq!(bytes[0], bytes[1]);
             assert_eq!(Settings::from_bytes(&bytes).unwrap(), settings);

@@ -1,10 +1,12 @@
 //! Whole gateways over a pool in memory: random puts, deletes, uploads and listings of several of them against a map, while shards
 //! split, answers are lost, gateways are killed, and buckets are collected.
 
+mod expiry;
 mod left;
 
 use crate::buckets::{BUCKETS, Buckets};
 use crate::data::{DataStore, Digests};
+use crate::expiry::Expiry;
 use crate::fake::Fake;
 use crate::gc::{Collector, Round};
 use crate::index::Index;
@@ -43,6 +45,8 @@ struct Gate {
     pool: Fake,
     objects: Objects<Fake>,
     buckets: Buckets<Fake>,
+    /// Milliseconds of a day, as lifecycles count.
+    day: u64,
 }
 
 impl Gate {
@@ -56,6 +60,7 @@ impl Gate {
             buckets: Buckets::new(pool.clone(), index.clone(), clock.clone()),
             objects: Objects { index, data, clock },
             pool,
+            day: crate::lifecycle::DAY,
         }
     }
 
@@ -124,6 +129,12 @@ impl Gate {
             data: self.objects.data.clone(),
             buckets: self.buckets.clone(),
             clock: self.objects.clock.clone(),
+            expiry: Expiry {
+                objects: self.objects.clone(),
+                buckets: self.buckets.clone(),
+                clock: self.objects.clock.clone(),
+                day: self.day,
+            },
             wait,
         };
         collector.round().await.unwrap_or_default()
@@ -636,7 +647,8 @@ fn a_writer_that_was_given_up_cannot_commit() {
             Round {
                 removed: 1,
                 given_up: 1,
-                buried: 0
+                buried: 0,
+                lifecycle: Default::default(),
             }
         );
         let new = New {

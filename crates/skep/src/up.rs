@@ -98,6 +98,7 @@ fn s3(args: &args::Up) -> Option<node::S3Options> {
         listen: args.s3_listen,
         gc_wait: Duration::from_secs(args.s3_tuning.gc_wait),
         split_at: args.s3_tuning.split_at,
+        day: Duration::from_secs(args.s3_tuning.lifecycle_day),
         domains: args.s3_tuning.domains.clone(),
     })
 }

@@ -13,6 +13,7 @@ mod digest;
 mod entrance;
 mod errors;
 mod hosts;
+mod lifecycle_ops;
 mod listing;
 mod multipart_ops;
 mod object_ops;
@@ -46,6 +47,8 @@ pub struct Front<P> {
     buckets: Buckets<P>,
     objects: Objects<P>,
     clock: Clock,
+    /// Milliseconds of a day, as lifecycles count.
+    day: u64,
 }
 
 impl<P: Clone> Clone for Front<P> {
@@ -55,6 +58,7 @@ impl<P: Clone> Clone for Front<P> {
             buckets: self.buckets.clone(),
             objects: self.objects.clone(),
             clock: self.clock.clone(),
+            day: self.day,
         }
     }
 }
@@ -78,12 +82,18 @@ fn expect_owner<T>(req: &S3Request<T>, header: &str, bucket: &Bucket) -> S3Resul
 }
 
 impl<P: Pool> Front<P> {
-    pub fn new(accounts: Accounts<P>, buckets: Buckets<P>, objects: Objects<P>, clock: Clock) -> Self {
+    pub fn new(
+        accounts: Accounts<P>,
+        (buckets, objects): (Buckets<P>, Objects<P>),
+        clock: Clock,
+        day: u64,
+    ) -> Self {
         Self {
             accounts,
             buckets,
             objects,
             clock,
+            day,
         }
     }
 

@@ -224,7 +224,7 @@ impl<P: Pool> Front<P> {
         req: S3Request<CompleteMultipartUploadInput>,
     ) -> S3Result<CompleteMultipartUploadOutput> {
         let ask = Ask::object(Action::PutObject, &req.input.bucket, &req.input.key).of_upload();
-        let bucket = self.permitted(&req, &ask).await?.bucket;
+        let known = self.permitted(&req, &ask).await?;
         let input = req.input;
         let mut named = Vec::new();
         for part in input.multipart_upload.and_then(|m| m.parts).unwrap_or_default() {
@@ -246,10 +246,15 @@ impl<P: Pool> Front<P> {
             matches: etags(input.if_match.as_ref()),
             none_match: etags(input.if_none_match.as_ref()),
         };
-        let upload = (bucket.id.as_str(), input.key.as_str(), input.upload_id.as_str());
+        let upload = (
+            known.bucket.id.as_str(),
+            input.key.as_str(),
+            input.upload_id.as_str(),
+        );
         let entry = self.objects.complete(upload, &named, &condition, whole).await?;
         let mut out = CompleteMultipartUploadOutput {
             location: Some(format!("/{}/{}", input.bucket, input.key)),
+            expiration: self.expiration(&known, &input.key, &entry),
             bucket: Some(input.bucket),
             key: Some(input.key),
             e_tag: etag(&entry.etag),

@@ -203,6 +203,7 @@ impl<P: Pool> Front<P> {
         let entry = self.objects.put(&bucket.id, &input.key, new, &condition).await?;
         let mut out = PutObjectOutput {
             e_tag: etag(&entry.etag),
+            expiration: self.expiration(&known, &input.key, &entry),
             ..PutObjectOutput::default()
         };
         set_checksum!(out, &entry.checksum);
@@ -259,10 +260,17 @@ impl<P: Pool> Front<P> {
         }
     }
 
-    /// The object, for who may read it. Who may not list the bucket does not hear whether there is one.
-    pub(super) async fn readable<T>(&self, req: &S3Request<T>, bucket: &str, key: &str) -> S3Result<Entry> {
+    /// The object, for who may read it, and when it expires. Who may not list the bucket does not hear whether there is one.
+    async fn readable<T>(
+        &self,
+        req: &S3Request<T>,
+        bucket: &str,
+        key: &str,
+    ) -> S3Result<(Entry, Option<String>)> {
         let known = self.known(req, bucket).await?;
-        self.readable_in(req, &known, (bucket, key)).await
+        let entry = self.readable_in(req, &known, (bucket, key)).await?;
+        let expiration = self.expiration(&known, key, &entry);
+        Ok((entry, expiration))
     }
 
     async fn readable_in<T>(
@@ -331,7 +339,7 @@ impl<P: Pool> Front<P> {
     pub async fn get_object(&self, req: S3Request<GetObjectInput>) -> S3Result<GetObjectOutput> {
         refuse_unbuilt(&req.headers)?;
         refuse_version(req.input.version_id.as_deref())?;
-        let entry = self.readable(&req, &req.input.bucket, &req.input.key).await?;
+        let (entry, expiration) = self.readable(&req, &req.input.bucket, &req.input.key).await?;
         let input = req.input;
         let wanted = Wanted {
             matches: input.if_match.as_ref(),
@@ -359,6 +367,7 @@ impl<P: Pool> Front<P> {
             content_length: Some(length as i64),
             content_range: content_range(&span, entry.size),
             parts_count: span.parts,
+            expiration,
             tag_count: Some(entry.attributes.tags.len() as i32).filter(|n| *n > 0),
             ..GetObjectOutput::default()
         };
@@ -378,7 +387,7 @@ impl<P: Pool> Front<P> {
     pub async fn head_object(&self, req: S3Request<HeadObjectInput>) -> S3Result<HeadObjectOutput> {
         refuse_unbuilt(&req.headers)?;
         refuse_version(req.input.version_id.as_deref())?;
-        let entry = self.readable(&req, &req.input.bucket, &req.input.key).await?;
+        let (entry, expiration) = self.readable(&req, &req.input.bucket, &req.input.key).await?;
         let input = req.input;
         let wanted = Wanted {
             matches: input.if_match.as_ref(),
@@ -392,6 +401,7 @@ impl<P: Pool> Front<P> {
             content_length: Some((span.to - span.from) as i64),
             content_range: content_range(&span, entry.size),
             parts_count: span.parts,
+            expiration,
             ..HeadObjectOutput::default()
         };
         describe!(out, entry);
@@ -474,11 +484,8 @@ impl<P: Pool> Front<P> {
         let attributes = copied(&mut req.input, &source)?;
         self.check_attributes(&req, &known, (&req.input.bucket, &req.input.key), &attributes)?;
         let bucket = &known.bucket;
-        let algorithm = algorithm.or(source
-            .checksum
-            .as_ref()
-            .filter(|_| source.parts == 0)
-            .map(|c| c.algorithm.clone()));
+        let had = source.checksum.as_ref().filter(|_| source.parts == 0);
+        let algorithm = algorithm.or(had.map(|c| c.algorithm.clone()));
         let announced = Announced {
             md5: None,
             checksum: algorithm.map(|a| (a, None)),
@@ -500,6 +507,7 @@ impl<P: Pool> Front<P> {
         };
         set_checksum!(result, &entry.checksum);
         Ok(CopyObjectOutput {
+            expiration: self.expiration(&known, &req.input.key, &entry),
             copy_object_result: Some(result),
             ..CopyObjectOutput::default()
         })

@@ -38,6 +38,8 @@ pub struct Settings {
     pub gc_wait: Duration,
     /// Keys of a shard of an index.
     pub split_at: u64,
+    /// A day, as lifecycles count; tests have shorter ones.
+    pub day: Duration,
     /// Names below which buckets are hosts, as [`super::domain`] takes them.
     pub domains: Vec<String>,
 }
@@ -47,6 +49,7 @@ impl Default for Settings {
         Self {
             gc_wait: Duration::from_secs(15 * 60),
             split_at: crate::index::SPLIT_AT,
+            day: Duration::from_millis(crate::lifecycle::DAY),
             domains: Vec::new(),
         }
     }

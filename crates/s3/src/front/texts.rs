@@ -22,6 +22,13 @@ pub fn http_date(at: &Timestamp) -> Option<String> {
     String::from_utf8(text).ok()
 }
 
+/// None: before 1970, or within a second.
+pub fn epoch_seconds(at: &Timestamp) -> Option<u64> {
+    let mut text = Vec::new();
+    at.format(TimestampFormat::EpochSeconds, &mut text).ok()?;
+    std::str::from_utf8(&text).ok()?.parse().ok()
+}
+
 pub fn etag(etag: &str) -> Option<ETag> {
     Some(ETag::Strong(etag.to_string()))
 }
@@ -80,6 +87,10 @@ impl Names {
             Some("url") => Ok(Self(true)),
             Some(_) => Err(invalid("encoding-type is url or nothing")),
         }
+    }
+
+    pub fn url() -> Self {
+        Self(true)
     }
 
     pub fn write(self, name: &str) -> String {

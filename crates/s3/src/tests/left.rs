@@ -573,3 +573,48 @@ fn settings_are_seen_as_they_are() {
         });
     }
 }
+
+#[test]
+fn a_copier_that_was_overtaken_takes_no_notes_away() {
+    for seed in 1..=60 {
+        run(async {
+            let pool = Fake::new(seed);
+            let gates: Vec<Gate> = (0..4).map(|n| Gate::new(&pool, n)).collect();
+            let bucket = gates[0].make("b").await;
+            let keys: Vec<String> = (0..30).map(|i| format!("k{i:02}")).collect();
+            let mut may = May::new();
+            for key in &keys {
+                let data = data_of(pool.random.next());
+                let condition = Condition::default();
+                gates[0].put(&bucket, key, &data, &condition).await.unwrap();
+                may.insert(key.clone(), BTreeSet::from([Some(data)]));
+            }
+            let shard = first_shard(&bucket);
+            // Time goes on by itself, so that each copier seems to have left the work to the next.
+            let copies = async |gate: &Gate| {
+                for _ in 0..6 {
+                    let _ = gate.objects.index.tend(&shard).await;
+                    io::task::yield_now().await;
+                }
+            };
+            let time = async {
+                for _ in 0..60 {
+                    pool.pass(Duration::from_secs(20));
+                    io::task::yield_now().await;
+                }
+            };
+            let writes = async {
+                for _ in 0..40 {
+                    let key = &keys[15 + pool.random.below(15) as usize];
+                    let data = data_of(pool.random.next());
+                    let condition = Condition::default();
+                    if gates[3].put(&bucket, key, &data, &condition).await.is_ok() {
+                        may.insert(key.clone(), BTreeSet::from([Some(data)]));
+                    }
+                }
+            };
+            tokio::join!(copies(&gates[1]), copies(&gates[2]), time, writes);
+            check_all(&Gate::new(&pool, 9), &bucket, &may).await;
+        });
+    }
+}

@@ -51,6 +51,9 @@ pub struct Tuning {
     /// Keys of a part of a bucket's index before it is split; for tests
     #[arg(long = "s3-split-at", value_name = "N", default_value_t = 10_000, hide = true, value_parser = clap::value_parser!(u64).range(16..))]
     pub split_at: u64,
+    /// Seconds of a day, as lifecycles of buckets count; for tests: what has a term goes before its time
+    #[arg(long = "s3-lifecycle-day", value_name = "SECONDS", default_value_t = 86_400, hide = true, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub lifecycle_day: u64,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -49,6 +49,7 @@ async fn serve_alone(args: &Serve) -> Result<(), Error> {
     let settings = Settings {
         gc_wait: Duration::from_secs(args.tuning.gc_wait),
         split_at: args.tuning.split_at,
+        day: Duration::from_secs(args.tuning.lifecycle_day),
         domains: args.tuning.domains.clone(),
     };
     let gateway = Gateway::open(&client, &settings).await.map_err(failed)?;

@@ -1,0 +1,404 @@
+//! Lifecycles of buckets: rules as S3 has them, what of them is refused, and what answers say of an object's end.
+
+use super::Front;
+use super::errors::{invalid, not_built};
+use super::permit::Ask;
+use super::texts::{Names, epoch_seconds, http_date, timestamp};
+use crate::buckets::Known;
+use crate::lifecycle::{DAY, Rule, expires};
+use crate::policy::Action;
+use crate::rados::Pool;
+use crate::record::Entry;
+use s3s::dto::*;
+use s3s::{S3Error, S3ErrorCode, S3Request, S3Result};
+use std::collections::{BTreeMap, BTreeSet};
+
+const RULES_MAX: usize = 1000;
+const ID_MAX: usize = 255;
+const PREFIX_MAX: usize = 1024;
+/// Of all rules together: they are read with each change of settings.
+const BYTES_MAX: usize = 64 << 10;
+/// The year 10000: no date of HTTP.
+const DATES_END: u64 = 253_402_300_800_000;
+
+fn malformed(what: &str) -> S3Error {
+    S3Error::with_message(S3ErrorCode::MalformedXML, what.to_string())
+}
+
+fn unfit(what: &str) -> S3Error {
+    S3Error::with_message(S3ErrorCode::InvalidRequest, what.to_string())
+}
+
+fn days(n: i32) -> S3Result<u32> {
+    let n = u32::try_from(n).ok().filter(|n| *n > 0);
+    n.ok_or_else(|| invalid("a number of days is positive"))
+}
+
+fn size(n: Option<i64>) -> S3Result<Option<u64>> {
+    let n = n.map(u64::try_from).transpose();
+    n.map_err(|_| invalid("a size is not negative"))
+}
+
+fn date(at: &Timestamp) -> S3Result<u64> {
+    let ms = epoch_seconds(at).and_then(|s| s.checked_mul(1000));
+    let ms = ms.filter(|ms| ms % DAY == 0);
+    ms.ok_or_else(|| invalid("'Date' must be at midnight GMT, and not before 1970"))
+}
+
+/// The parts of a filter, in whichever of its forms.
+fn filter(given: LifecycleRuleFilter, rule: &mut Rule) -> S3Result<()> {
+    let forms = [
+        given.and.is_some(),
+        given.prefix.is_some(),
+        given.tag.is_some(),
+        given.object_size_greater_than.is_some(),
+        given.object_size_less_than.is_some(),
+    ];
+    if forms.iter().filter(|f| **f).count() > 1 {
+        return Err(malformed("a filter with more than one part has them in And"));
+    }
+    let parts = match given.and {
+        Some(and) if and == LifecycleRuleAndOperator::default() => {
+            return Err(malformed("an And of nothing"));
+        }
+        Some(and) => and,
+        None => LifecycleRuleAndOperator {
+            object_size_greater_than: given.object_size_greater_than,
+            object_size_less_than: given.object_size_less_than,
+            prefix: given.prefix,
+            tags: given.tag.map(|t| vec![t]),
+        },
+    };
+    rule.prefix = parts.prefix;
+    (rule.larger, rule.smaller) = (
+        size(parts.object_size_greater_than)?,
+        size(parts.object_size_less_than)?,
+    );
+    if let (Some(larger), Some(smaller)) = (rule.larger, rule.smaller)
+        && larger >= smaller
+    {
+        return Err(unfit(
+            "ObjectSizeLessThan has to be more than ObjectSizeGreaterThan",
+        ));
+    }
+    for tag in parts.tags.unwrap_or_default() {
+        let (Some(name), value) = (tag.key, tag.value.unwrap_or_default()) else {
+            return Err(malformed("a tag without a key"));
+        };
+        if rule.tags.insert(name, value).is_some() {
+            return Err(unfit("a tag is there twice"));
+        }
+    }
+    rule.tags = super::attributes::check_tags(std::mem::take(&mut rule.tags))?;
+    Ok(())
+}
+
+/// What waits for storage classes, and for versions.
+fn refuse_unbuilt(given: &LifecycleRule) -> S3Result<()> {
+    let moves = given.transitions.as_ref().is_some_and(|t| !t.is_empty());
+    let older = given.noncurrent_version_transitions.as_ref();
+    let older = older.is_some_and(|t| !t.is_empty()) || given.noncurrent_version_expiration.is_some();
+    let marker = given.expiration.as_ref();
+    let marker = marker.is_some_and(|e| e.expired_object_delete_marker.is_some());
+    match (moves, older, marker) {
+        (true, ..) => Err(not_built("transitions between storage classes")),
+        (_, true, _) => Err(not_built(
+            "versioning, and with it rules for non-current versions",
+        )),
+        (.., true) => Err(not_built("versioning, and with it delete markers")),
+        _ => Ok(()),
+    }
+}
+
+fn rule(given: LifecycleRule, fresh: impl FnOnce() -> String) -> S3Result<Rule> {
+    refuse_unbuilt(&given)?;
+    let mut rule = Rule {
+        id: given.id.filter(|id| !id.is_empty()).unwrap_or_else(fresh),
+        enabled: match given.status.as_str() {
+            ExpirationStatus::ENABLED => true,
+            ExpirationStatus::DISABLED => false,
+            _ => return Err(malformed("Status is Enabled or Disabled")),
+        },
+        bare: given.prefix.is_some(),
+        ..Rule::default()
+    };
+    match (given.prefix, given.filter) {
+        (Some(prefix), None) => rule.prefix = Some(prefix),
+        (None, Some(given)) => filter(given, &mut rule)?,
+        // Not guessed: it might mean all objects.
+        _ => return Err(malformed("a rule has a Filter, or a Prefix, and not both")),
+    }
+    if rule.id.len() > ID_MAX || rule.prefix.as_ref().is_some_and(|p| p.len() > PREFIX_MAX) {
+        return Err(invalid("an ID has at most 255 bytes, a prefix 1024"));
+    }
+    if let Some(given) = given.expiration {
+        match (given.days, given.date) {
+            (Some(n), None) => rule.days = Some(days(n)?),
+            (None, Some(at)) => rule.date = Some(date(&at)?),
+            _ => return Err(malformed("an Expiration has Days or a Date, and not both")),
+        }
+    }
+    if let Some(given) = given.abort_incomplete_multipart_upload {
+        let after = given.days_after_initiation;
+        rule.abort = Some(days(after.ok_or_else(|| malformed("no DaysAfterInitiation"))?)?);
+        if !rule.tags.is_empty() || rule.larger.is_some() || rule.smaller.is_some() {
+            return Err(unfit(
+                "AbortIncompleteMultipartUpload cannot be specified with tags or sizes",
+            ));
+        }
+    }
+    match (rule.days, rule.date, rule.abort) {
+        (None, None, None) => Err(malformed("a rule that does nothing")),
+        _ => Ok(rule),
+    }
+}
+
+fn rules(given: Vec<LifecycleRule>, fresh: impl Fn() -> String) -> S3Result<Vec<Rule>> {
+    if given.is_empty() || given.len() > RULES_MAX {
+        return Err(malformed("a lifecycle has 1 to 1000 rules"));
+    }
+    let rules: Vec<Rule> = given
+        .into_iter()
+        .map(|r| rule(r, &fresh))
+        .collect::<S3Result<_>>()?;
+    let ids: BTreeSet<&str> = rules.iter().map(|r| r.id.as_str()).collect();
+    if ids.len() < rules.len() {
+        return Err(invalid("Rule ID must be unique"));
+    }
+    match denc::Encode::to_bytes(&rules).len() > BYTES_MAX {
+        true => Err(unfit("the rules have at most 64 KiB together")),
+        false => Ok(rules),
+    }
+}
+
+fn said_tags(tags: &BTreeMap<String, String>) -> TagSet {
+    let tag = |(key, value): (&String, &String)| Tag {
+        key: Some(key.clone()),
+        value: Some(value.clone()),
+    };
+    tags.iter().map(tag).collect()
+}
+
+/// A rule's filter, in the form that has its parts.
+fn said_filter(rule: &Rule) -> LifecycleRuleFilter {
+    let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+    let parts = LifecycleRuleAndOperator {
+        object_size_greater_than: rule.larger.map(signed),
+        object_size_less_than: rule.smaller.map(signed),
+        prefix: rule.prefix.clone(),
+        tags: Some(said_tags(&rule.tags)).filter(|t| !t.is_empty()),
+    };
+    let others = [
+        rule.prefix.is_some(),
+        rule.larger.is_some(),
+        rule.smaller.is_some(),
+    ];
+    match rule.tags.len() + others.iter().filter(|o| **o).count() {
+        0 | 1 => LifecycleRuleFilter {
+            and: None,
+            object_size_greater_than: parts.object_size_greater_than,
+            object_size_less_than: parts.object_size_less_than,
+            prefix: parts.prefix,
+            tag: parts.tags.and_then(|mut t| t.pop()),
+        },
+        _ => LifecycleRuleFilter {
+            and: Some(parts),
+            ..LifecycleRuleFilter::default()
+        },
+    }
+}
+
+fn said(rule: &Rule) -> LifecycleRule {
+    let signed = |n: u32| i32::try_from(n).unwrap_or(i32::MAX);
+    let status = match rule.enabled {
+        true => ExpirationStatus::ENABLED,
+        false => ExpirationStatus::DISABLED,
+    };
+    let expiration = LifecycleExpiration {
+        date: rule.date.map(timestamp),
+        days: rule.days.map(signed),
+        expired_object_delete_marker: None,
+    };
+    LifecycleRule {
+        abort_incomplete_multipart_upload: rule.abort.map(|n| AbortIncompleteMultipartUpload {
+            days_after_initiation: Some(signed(n)),
+        }),
+        expiration: (rule.days.is_some() || rule.date.is_some()).then_some(expiration),
+        filter: (!rule.bare).then(|| said_filter(rule)),
+        id: Some(rule.id.clone()),
+        noncurrent_version_expiration: None,
+        noncurrent_version_transitions: None,
+        prefix: rule.prefix.clone().filter(|_| rule.bare),
+        status: ExpirationStatus::from_static(status),
+        transitions: None,
+    }
+}
+
+impl<P: Pool> Front<P> {
+    /// `x-amz-expiration` of an object; None: it stays, or beyond the year 9999.
+    pub(super) fn expiration(&self, known: &Known, key: &str, entry: &Entry) -> Option<String> {
+        let end = expires(&known.settings.of.lifecycle, key, entry, self.day);
+        let (at, rule) = end.filter(|(at, _)| *at < DATES_END)?;
+        let id = Names::url().write(&rule.id);
+        let date = http_date(&timestamp(at))?;
+        Some(format!("expiry-date=\"{date}\", rule-id=\"{id}\""))
+    }
+
+    pub async fn set_lifecycle(
+        &self,
+        mut req: S3Request<PutBucketLifecycleConfigurationInput>,
+    ) -> S3Result<()> {
+        // What it says of transitions alone (their smallest size) means nothing here: there are none.
+        let given = req.input.lifecycle_configuration.take();
+        let bucket = req.input.bucket.clone();
+        let ask = Ask::bucket(Action::PutLifecycleConfiguration, &bucket);
+        self.permitted(&req, &ask).await?;
+        let given = given.ok_or_else(|| malformed("no LifecycleConfiguration"))?;
+        let rules = rules(given.rules, || self.clock.tag().to_string())?;
+        self.change_settings(&req, ask, |s| s.lifecycle.clone_from(&rules))
+            .await
+    }
+
+    pub async fn remove_lifecycle(&self, req: S3Request<DeleteBucketLifecycleInput>) -> S3Result<()> {
+        let ask = Ask::bucket(Action::PutLifecycleConfiguration, &req.input.bucket);
+        self.change_settings(&req, ask, |s| s.lifecycle.clear()).await
+    }
+
+    pub async fn lifecycle(
+        &self,
+        req: S3Request<GetBucketLifecycleConfigurationInput>,
+    ) -> S3Result<GetBucketLifecycleConfigurationOutput> {
+        let ask = Ask::bucket(Action::GetLifecycleConfiguration, &req.input.bucket);
+        let known = self.permitted(&req, &ask).await?;
+        let rules = &known.settings.of.lifecycle;
+        if rules.is_empty() {
+            return Err(S3Error::with_message(
+                S3ErrorCode::NoSuchLifecycleConfiguration,
+                "The lifecycle configuration does not exist",
+            ));
+        }
+        Ok(GetBucketLifecycleConfigurationOutput {
+            rules: Some(rules.iter().map(said).collect()),
+            transition_default_minimum_object_size: None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn given(days: i32, of: LifecycleRuleFilter) -> LifecycleRule {
+        LifecycleRule {
+            expiration: Some(LifecycleExpiration {
+                days: Some(days),
+                ..LifecycleExpiration::default()
+            }),
+            filter: Some(of),
+            ..said(&Rule {
+                bare: true,
+                enabled: true,
+                ..Rule::default()
+            })
+        }
+    }
+
+    fn prefix(text: &str) -> LifecycleRuleFilter {
+        LifecycleRuleFilter {
+            prefix: Some(text.into()),
+            ..LifecycleRuleFilter::default()
+        }
+    }
+
+    fn refused(change: impl FnOnce(&mut LifecycleRule)) -> String {
+        let mut of = given(1, prefix("p"));
+        change(&mut of);
+        let e = rule(of, || "x".into()).unwrap_err();
+        e.code().as_str().to_string()
+    }
+
+    #[test]
+    fn rules_come_back_as_they_were_put() {
+        let tag = |n: u8| Tag {
+            key: Some(format!("k{n}")),
+            value: Some("v".into()),
+        };
+        let and = LifecycleRuleFilter {
+            and: Some(LifecycleRuleAndOperator {
+                object_size_greater_than: Some(0),
+                object_size_less_than: Some(9),
+                prefix: Some("p".into()),
+                tags: Some(vec![tag(1), tag(2)]),
+            }),
+            ..LifecycleRuleFilter::default()
+        };
+        let one = LifecycleRuleFilter {
+            tag: Some(tag(1)),
+            ..LifecycleRuleFilter::default()
+        };
+        for of in [and, one, prefix(""), prefix("p"), LifecycleRuleFilter::default()] {
+            let put = given(3, of);
+            let made = rule(put.clone(), || "fresh".into()).unwrap();
+            let mut got = said(&made);
+            assert_eq!(got.id.take().as_deref(), Some("fresh"));
+            assert_eq!(got.filter, put.filter);
+            assert_eq!(got.expiration, put.expiration);
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_or_does_not_fit_is_refused() {
+        assert_eq!(
+            refused(|r| r.transitions = Some(vec![Transition::default()])),
+            "NotImplemented"
+        );
+        assert_eq!(
+            refused(|r| r.noncurrent_version_expiration = Some(NoncurrentVersionExpiration::default())),
+            "NotImplemented"
+        );
+        let expiration = |days, date, marker| LifecycleExpiration {
+            date,
+            days,
+            expired_object_delete_marker: marker,
+        };
+        let at = |ms| Some(timestamp(ms));
+        for (days, date, marker, code) in [
+            (Some(1), None, Some(true), "NotImplemented"),
+            (Some(0), None, None, "InvalidArgument"),
+            (Some(-1), None, None, "InvalidArgument"),
+            (None, at(DAY + 1), None, "InvalidArgument"),
+            (Some(1), at(DAY), None, "MalformedXML"),
+            (None, None, None, "MalformedXML"),
+        ] {
+            assert_eq!(
+                refused(|r| r.expiration = Some(expiration(days, date, marker))),
+                code
+            );
+        }
+        assert_eq!(refused(|r| r.filter = None), "MalformedXML");
+        assert_eq!(refused(|r| r.prefix = Some("p".into())), "MalformedXML");
+        assert_eq!(refused(|r| r.expiration = None), "MalformedXML");
+        assert_eq!(
+            refused(|r| r.status = ExpirationStatus::from("enabled".to_string())),
+            "MalformedXML"
+        );
+        assert_eq!(refused(|r| r.id = Some("x".repeat(256))), "InvalidArgument");
+        let sized = LifecycleRuleFilter {
+            object_size_less_than: Some(5),
+            ..LifecycleRuleFilter::default()
+        };
+        let abort = AbortIncompleteMultipartUpload {
+            days_after_initiation: Some(1),
+        };
+        assert_eq!(
+            refused(|r| {
+                r.filter = Some(sized);
+                r.abort_incomplete_multipart_upload = Some(abort);
+            }),
+            "InvalidRequest"
+        );
+        let twice = vec![given(1, prefix("a")), given(1, prefix("b"))];
+        assert!(rules(twice.clone(), || "same".into()).is_err());
+        assert!(rules(Vec::new(), || "x".into()).is_err());
+    }
+}

@@ -1,0 +1,183 @@
+//! Lifecycle: which of a bucket's rules an object or an upload is under, and when it ends by them.
+//!
+//! Whole days are counted from when an object was made, and rounded up to the next midnight (UTC), as S3 does it. What a day is
+//! comes with each question: tests have shorter ones.
+
+use crate::record::Entry;
+use std::collections::BTreeMap;
+
+/// Milliseconds.
+pub const DAY: u64 = 24 * 60 * 60 * 1000;
+
+/// Sizes are exclusive; times are milliseconds since 1970.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Rule {
+    pub id: String,
+    pub enabled: bool,
+    /// The prefix was put outside of a filter, as before there were filters.
+    pub bare: bool,
+    pub prefix: Option<String>,
+    pub tags: BTreeMap<String, String>,
+    pub larger: Option<u64>,
+    pub smaller: Option<u64>,
+    pub days: Option<u32>,
+    pub date: Option<u64>,
+    /// Days after which uploads under way are aborted.
+    pub abort: Option<u32>,
+}
+
+denc::envelope_denc!(Rule, 1, 1, { id, enabled, bare, prefix, tags, larger, smaller, days, date, abort });
+
+/// The midnight after so many days.
+fn after(since: u64, days: u32, day: u64) -> u64 {
+    let end = since.saturating_add(u64::from(days).saturating_mul(day));
+    end.div_ceil(day).saturating_mul(day)
+}
+
+impl Rule {
+    fn begins(&self, key: &str) -> bool {
+        self.enabled && key.starts_with(self.prefix.as_deref().unwrap_or_default())
+    }
+
+    fn covers(&self, key: &str, entry: &Entry) -> bool {
+        let tagged = |(k, v): (&String, &String)| entry.attributes.tags.get(k) == Some(v);
+        self.begins(key)
+            && self.tags.iter().all(tagged)
+            && self.larger.is_none_or(|n| entry.size > n)
+            && self.smaller.is_none_or(|n| entry.size < n)
+    }
+
+    fn ends(&self, entry: &Entry, day: u64) -> Option<u64> {
+        self.date
+            .or(self.days.map(|days| after(entry.modified, days, day)))
+    }
+}
+
+/// When an object expires, and by which rule: the first that has it expire.
+pub fn expires<'a>(rules: &'a [Rule], key: &str, entry: &Entry, day: u64) -> Option<(u64, &'a Rule)> {
+    let covers = rules.iter().filter(|r| r.covers(key, entry));
+    covers
+        .filter_map(|r| Some((r.ends(entry, day)?, r)))
+        .min_by_key(|(at, _)| *at)
+}
+
+/// When an upload that began then is aborted.
+pub fn aborts(rules: &[Rule], key: &str, begun: u64, day: u64) -> Option<u64> {
+    let begins = rules.iter().filter(|r| r.begins(key));
+    begins.filter_map(|r| Some(after(begun, r.abort?, day))).min()
+}
+
+/// What a walk looks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Objects,
+    Uploads,
+}
+
+/// What all keys begin with that rules for this kind are about; None: there is no such rule.
+pub fn scope(rules: &[Rule], kind: Kind) -> Option<String> {
+    let acts = |r: &&Rule| match kind {
+        Kind::Objects => r.days.is_some() || r.date.is_some(),
+        Kind::Uploads => r.abort.is_some(),
+    };
+    let prefixes = rules.iter().filter(|r| r.enabled).filter(acts);
+    let prefixes = prefixes.map(|r| r.prefix.clone().unwrap_or_default());
+    prefixes.reduce(|a, b| {
+        let same = a.chars().zip(b.chars()).take_while(|(a, b)| a == b);
+        same.map(|(c, _)| c).collect()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{Attributes, Data};
+
+    fn entry(modified: u64, size: u64, tags: &[(&str, &str)]) -> Entry {
+        let tags = tags.iter().map(|(k, v)| (k.to_string(), v.to_string()));
+        Entry {
+            size,
+            etag: String::new(),
+            modified,
+            data: Data::None,
+            attributes: Attributes {
+                tags: tags.collect(),
+                ..Attributes::default()
+            },
+            checksum: None,
+            parts: 0,
+            upload: String::new(),
+        }
+    }
+
+    fn rule(prefix: &str, days: u32) -> Rule {
+        Rule {
+            id: format!("{prefix}{days}"),
+            enabled: true,
+            prefix: Some(prefix.into()),
+            days: Some(days),
+            ..Rule::default()
+        }
+    }
+
+    #[test]
+    fn days_end_at_midnight() {
+        let at = |modified: u64, days| {
+            let rules = [rule("", days)];
+            expires(&rules, "k", &entry(modified, 1, &[]), DAY).map(|(at, _)| at)
+        };
+        assert_eq!(at(10 * DAY, 1), Some(11 * DAY));
+        assert_eq!(at(10 * DAY + 1, 1), Some(12 * DAY));
+        assert_eq!(at(11 * DAY - 1, 3), Some(14 * DAY));
+        assert!(at(u64::MAX, u32::MAX).is_some());
+    }
+
+    #[test]
+    fn the_rule_that_has_it_expire_first_counts() {
+        let mut rules = vec![rule("a/", 9), rule("", 20), rule("a/b", 3)];
+        rules[1].date = Some(5 * DAY);
+        rules[1].days = None;
+        let by = |rules: &[Rule], key| {
+            expires(rules, key, &entry(0, 1, &[]), DAY).map(|(t, r)| (t / DAY, r.id.clone()))
+        };
+        assert_eq!(by(&rules, "a/b"), Some((3, "a/b3".into())));
+        assert_eq!(by(&rules, "a/c"), Some((5, "20".into())));
+        rules[1].enabled = false;
+        assert_eq!(by(&rules, "a/c"), Some((9, "a/9".into())));
+        assert_eq!(by(&rules, "b"), None);
+    }
+
+    #[test]
+    fn all_of_a_filter_has_to_fit() {
+        let rules = [Rule {
+            tags: BTreeMap::from([("t".into(), "1".into()), ("u".into(), "2".into())]),
+            larger: Some(10),
+            smaller: Some(20),
+            abort: Some(2),
+            ..rule("p", 1)
+        }];
+        let fits = |key, size, tags: &[_]| expires(&rules, key, &entry(0, size, tags), DAY).is_some();
+        let tags = [("t", "1"), ("u", "2"), ("v", "3")];
+        assert!(fits("p", 11, &tags) && fits("px", 19, &tags));
+        assert!(!fits("p", 10, &tags) && !fits("p", 20, &tags) && !fits("q", 11, &tags));
+        assert!(!fits("p", 11, &tags[..1]) && !fits("p", 11, &[("t", "1"), ("u", "3")]));
+        assert_eq!(aborts(&rules, "px", 1, DAY), Some(3 * DAY));
+        assert_eq!(aborts(&rules, "q", 1, DAY), None);
+    }
+
+    #[test]
+    fn a_walk_is_as_wide_as_the_rules() {
+        let both = [rule("ab/é1", 1), rule("ab/é2", 1)];
+        assert_eq!(scope(&both, Kind::Objects).as_deref(), Some("ab/é"));
+        assert_eq!(scope(&both, Kind::Uploads), None);
+        assert_eq!(
+            scope(&[rule("a", 1), rule("b", 1)], Kind::Objects).as_deref(),
+            Some("")
+        );
+        let off = Rule {
+            enabled: false,
+            ..rule("b", 1)
+        };
+        assert_eq!(scope(&[rule("a", 1), off], Kind::Objects).as_deref(), Some("a"));
+    }
+}
