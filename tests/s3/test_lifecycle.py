@@ -119,20 +119,25 @@ def test_answers_say_when_an_object_expires(s3, bucket):
         date, name = answer['Expiration'].split(', rule-id=')
         at = email.utils.parsedate_to_datetime(date.split('"')[1]).timestamp()
         assert at % 86400 == 0
-        return round((at - time.time()) / 86400 - 0.5), name
+        return int(at - time.time()) // 86400, name
+
+    def same(answer):
+        # Midnight may have been meanwhile.
+        (ahead, name), (before, wanted) = end(answer), days
+        return name == wanted and abs(ahead - before) <= 1
     days = end(s3.put_object(Bucket=bucket, Key='logs/1', Body=b'x'))
     assert days[0] in (29, 30) and days[1] == '"a%20%22b%22"'
     for call in [s3.get_object, s3.head_object]:
-        assert end(call(Bucket=bucket, Key='logs/1')) == days
-    assert end(s3.copy_object(Bucket=bucket, Key='logs/2', CopySource='%s/logs/1' % bucket)) == days
+        assert same(call(Bucket=bucket, Key='logs/1'))
+    assert same(s3.copy_object(Bucket=bucket, Key='logs/2', CopySource='%s/logs/1' % bucket))
     upload = s3.create_multipart_upload(Bucket=bucket, Key='logs/3')['UploadId']
     part = s3.upload_part(Bucket=bucket, Key='logs/3', UploadId=upload, PartNumber=1, Body=b'x')['ETag']
-    assert end(s3.complete_multipart_upload(Bucket=bucket, Key='logs/3', UploadId=upload, MultipartUpload={
-        'Parts': [{'PartNumber': 1, 'ETag': part}]})) == days
+    assert same(s3.complete_multipart_upload(Bucket=bucket, Key='logs/3', UploadId=upload, MultipartUpload={
+        'Parts': [{'PartNumber': 1, 'ETag': part}]}))
     assert 'Expiration' not in s3.put_object(Bucket=bucket, Key='other', Body=b'x')
     s3.put_object_tagging(Bucket=bucket, Key='logs/1', Tagging={'TagSet': [{'Key': 'k', 'Value': 'v'}]})
     soon = end(s3.head_object(Bucket=bucket, Key='logs/1'))
-    assert soon[0] in (0, 1) and soon[1] == '"soon"'
+    assert soon[0] in (0, 1, 2) and soon[1] == '"soon"'
     s3.delete_bucket_lifecycle(Bucket=bucket)
     assert 'Expiration' not in s3.head_object(Bucket=bucket, Key='logs/1')
 
