@@ -107,3 +107,5 @@ def test_answers_and_errors_are_for_the_page(s3, gateway, ruled):
     for headers in [{'Origin': 'https://other.example'}, {}]:
         got, said, _ = ask(gateway, 'GET', '/%s/k' % ruled, **headers)
         assert got == 200 and 'access-control-allow-origin' not in said, said
+        # A cache must not give a page the answer that another got.
+        assert not headers or 'Origin' in said['vary'], said

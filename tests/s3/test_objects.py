@@ -1,6 +1,7 @@
 """Buckets and objects as boto3 uses them: what is answered, and with which code."""
 import datetime
 import hashlib
+import http.client
 import io
 import socket
 import urllib.request
@@ -222,6 +223,34 @@ def test_signatures(s3, bucket, gateway, user, cluster):
     signed = gateway.client(user, s3={'addressing_style': 'path', 'payload_signing_enabled': True})
     signed.put_object(Bucket=bucket, Key='k', Body=bytes_of(1 << 20))
     assert s3.get_object(Bucket=bucket, Key='k')['Body'].read() == bytes_of(1 << 20)
+
+
+def test_what_is_added_to_a_url_of_v2_is_refused(s3, bucket, gateway, user):
+    """Another operation than the one that was signed, by a name that is not signed, or not if it is there twice."""
+    s3.put_object(Bucket=bucket, Key='k', Body=b'secret')
+    v2 = gateway.client(user, signature_version='s3')
+    url = v2.generate_presigned_url('put_object', Params={'Bucket': bucket, 'Key': 'k'})
+    everybody = '<Grantee xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xsi:type="Group">' \
+                '<URI>http://acs.amazonaws.com/groups/global/AllUsers</URI></Grantee>'
+    owner = s3.get_object_acl(Bucket=bucket, Key='k')['Owner']['ID']
+    acl = '<AccessControlPolicy><Owner><ID>%s</ID></Owner><AccessControlList><Grant>%s<Permission>READ</Permission></Grant>' \
+          '</AccessControlList></AccessControlPolicy>' % (owner, everybody)
+    tags = '<Tagging><TagSet><Tag><Key>a</Key><Value>b</Value></Tag></TagSet></Tagging>'
+    for added, body in [('acl&acl', acl), ('a%63l=&acl', acl), ('tagging&tagging', tags), ('publicAccessBlock', '')]:
+        c = http.client.HTTPConnection('127.0.0.1', gateway.port, timeout=60)
+        c.request('PUT', url[len(gateway.url):] + '&' + added, body=body)
+        answer = c.getresponse()
+        text = answer.read()
+        assert answer.status == 403 and b'do not cover' in text, (added, answer.status, text)
+    anybody = gateway.client()
+    refused('AccessDenied', anybody.get_object, Bucket=bucket, Key='k')
+    assert s3.get_object_tagging(Bucket=bucket, Key='k')['TagSet'] == []
+    # As it was signed it does what it says.
+    c = http.client.HTTPConnection('127.0.0.1', gateway.port, timeout=60)
+    c.request('PUT', url[len(gateway.url):], body=b'new')
+    assert c.getresponse().status == 200
+    got = v2.get_object(Bucket=bucket, Key='k', ResponseContentType='a/b')
+    assert got['ContentType'] == 'a/b' and got['Body'].read() == b'new'
 
 
 def test_what_is_added_to_a_presigned_request_is_refused(s3, bucket, gateway, user):

@@ -82,18 +82,41 @@ impl<P: Pool> Collector<P> {
         self.buckets.mend(name, bucket).await?;
         let mut shard: Option<String> = None;
         loop {
-            self.intents(&bucket.id, shard.as_deref(), round).await?;
-            let seen = self.garbage(&bucket.id, shard.as_deref(), round).await?.seen;
-            self.index.sweep(&seen.shard).await?;
-            self.buckets.mend_shard(name, &bucket.id, &seen).await?;
-            if self.index.was_left(&seen.state) {
-                self.index.tend(&seen.shard).await?;
-            }
-            match seen.state.next {
+            let next = match self.shard(name, bucket, shard.as_deref(), round).await {
+                Err(e) => {
+                    let first = Bytes::new();
+                    let seen = self.index.shard_page(&bucket.id, shard.as_deref(), &first, b'i');
+                    let seen = seen.await?;
+                    if !passes(&e) {
+                        tracing::warn!("s3: collecting in {}, which is passed by: {e}", seen.shard);
+                    }
+                    seen.state.next
+                }
+                Ok(next) => next,
+            };
+            match next {
                 Some(next) => shard = Some(next),
                 None => return Ok(()),
             }
         }
+    }
+
+    /// The one that follows.
+    async fn shard(
+        &self,
+        name: &str,
+        bucket: &Bucket,
+        shard: Option<&str>,
+        round: &mut Round,
+    ) -> Result<Option<String>> {
+        self.intents(&bucket.id, shard, round).await?;
+        let seen = self.garbage(&bucket.id, shard, round).await?.seen;
+        self.index.sweep(&seen.shard).await?;
+        self.buckets.mend_shard(name, &bucket.id, &seen).await?;
+        if self.index.was_left(&seen.state) {
+            self.index.tend(&seen.shard).await?;
+        }
+        Ok(seen.state.next)
     }
 
     /// Turns intents that have ended into garbage; how many are left.

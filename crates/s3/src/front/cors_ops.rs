@@ -98,7 +98,6 @@ impl Asked {
         );
         let age = allowed.rule.max_age.map_or(String::new(), |s| s.to_string());
         set(header::ACCESS_CONTROL_MAX_AGE, age);
-        into.append(header::VARY, HeaderValue::from_static(VARY));
     }
 }
 
@@ -126,12 +125,21 @@ impl<P: Pool> Front<P> {
         })?;
         let mut answer = HttpResponse::new(Body::empty());
         asked.said(&allowed, answer.headers_mut());
+        answer
+            .headers_mut()
+            .append(header::VARY, HeaderValue::from_static(VARY));
         Ok(answer)
     }
 
     /// Says in an answer that a page may see it, if it may. Where the rules cannot be read the answer stays hidden.
     pub async fn mark(&self, asked: &Asked, answer: &mut HttpResponse) {
         let rules = self.cors_of(asked).await.unwrap_or_default();
+        if !rules.is_empty() {
+            // Also for an origin that has no rule: a cache would give its answer to one that has.
+            answer
+                .headers_mut()
+                .append(header::VARY, HeaderValue::from_static(VARY));
+        }
         if let Some(allowed) = asked.allowed(&rules) {
             asked.said(&allowed, answer.headers_mut());
         }

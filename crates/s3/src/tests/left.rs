@@ -510,6 +510,32 @@ fn a_row_that_cannot_be_read_does_not_keep_others() {
 }
 
 #[test]
+fn a_shard_that_fails_does_not_keep_those_after_it() {
+    run(async {
+        let pool = Fake::new(1);
+        let gate = Gate::new(&pool, 1);
+        let bucket = gate.make("b").await;
+        for i in 0..40 {
+            gate.put(&bucket, &format!("k{i:02}"), &data_of(i), &any())
+                .await
+                .unwrap();
+        }
+        gate.tend().await;
+        assert!(shards(&pool, &bucket) > 1);
+        {
+            let mut world = pool.lock();
+            let omap = &mut world.objects.get_mut(&first_shard(&bucket)).unwrap().omap;
+            // More than a walk passes by.
+            for n in 0..100 {
+                omap.insert(garbage_row(Tag([n; 16])), Bytes::from_static(b"bad"));
+            }
+        }
+        gate.objects.delete(&bucket, "k39", &any()).await.unwrap();
+        assert_eq!(gate.collect(0).await.removed, 1);
+    });
+}
+
+#[test]
 fn two_who_complete_the_same_upload_hear_the_same() {
     for seed in 1..=60 {
         run(async {
