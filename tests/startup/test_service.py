@@ -73,7 +73,7 @@ def watched(tmp_path):
     """A service with a watchdog, and its manager."""
     manager = Manager(tmp_path / 'notify')
     env = {'NOTIFY_SOCKET': str(tmp_path / 'notify'), 'WATCHDOG_USEC': '400000'}
-    skep = Service(tmp_path / 'data', env, osds=1)
+    skep = Service(tmp_path / 'data', env, osds=2)
     skep.start()
     yield skep, manager
     skep.kill()
@@ -127,9 +127,16 @@ def test_a_copy_that_is_not_written_stops_no_sign_of_life(watched, tmp_path):
         assert new.exists()
         lives_on(manager)
         assert new.exists(), 'signs came after the flush'
+        # Nor the copies of other disks.
+        other = skep.data.resolve() / 'osd.1' / 'cluster.copy'
+        at = other.stat().st_mtime_ns
+        skep.ceph('osd', 'set', 'noscrub')
+        wait_until(lambda: other.stat().st_mtime_ns != at, 50, 0.1, 'the copy of another disk')
+        assert new.exists(), 'it came after the flush'
     finally:
         end_group(tracer, signal.SIGINT)
         tracer.wait(60)
+    # Nobody has heard it for a while, so that there is no room for what it says now: which keeps nothing from its end.
     assert skep.stop() == 0
 
 

@@ -2,20 +2,39 @@
 //! (`NOTIFY_SOCKET`, `WATCHDOG_USEC`: sd_notify(3)).
 
 use sd_notify::NotifyState;
+use std::sync::mpsc;
 use std::time::Duration;
+
+/// As long as a word waits for a service manager that takes none.
+const WITHIN: Duration = Duration::from_secs(2);
 
 /// What the start waits for.
 pub fn starting(what: &str) {
-    tell(&[NotifyState::Status(what)]);
+    say(None, what);
 }
 
 /// Clients are served. From here on the service lives as long as `lives` says so.
 pub fn ready(status: &str) {
-    tell(&[NotifyState::Ready, NotifyState::Status(status)]);
+    say(Some(NotifyState::Ready), status);
 }
 
 pub fn stopping(why: &str) {
-    tell(&[NotifyState::Stopping, NotifyState::Status(why)]);
+    say(Some(NotifyState::Stopping), why);
+}
+
+/// In order, where it is heard in time.
+fn say(state: Option<NotifyState<'static>>, status: &str) {
+    let status = status.to_string();
+    let (done, told) = mpsc::channel();
+    let begun = io::thread::spawn("service", move || {
+        let all: Vec<_> = state.into_iter().chain([NotifyState::Status(&status)]).collect();
+        tell(&all);
+        // Who asked may not wait any more.
+        let _ = done.send(());
+    });
+    if begun.is_ok() {
+        let _ = told.recv_timeout(WITHIN);
+    }
 }
 
 /// Says at twice the pace that is asked for that the thread which looks after all roles gets round. A task of that thread; each
