@@ -8,15 +8,15 @@
 //! file. It is written soon after the OSD map changed (at most every [`EVERY_MIN`]), after other changes within
 //! [`EVERY_MAX`]; what was committed since is what a rebuild loses.
 //!
-//! Bounds: [`COPY_BYTES_MAX`]; one thread for each copy. A copy that cannot be written is a line in the log, nothing more; a
-//! disk that does not answer holds up the others for [`WITHIN`].
+//! Bounds: [`COPY_BYTES_MAX`]; for each OSD one thread, and one copy that waits for its disk. A copy that cannot be written is
+//! a line in the log, nothing more; a disk that does not answer holds up no other's.
 
 use crate::Error;
 use bytes::Bytes;
 use denc::{Decode, Encode};
 use io::task;
 use metastore::ClusterHandle;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
@@ -29,8 +29,6 @@ pub(crate) const NAME: &str = "cluster.copy";
 const COPY_BYTES_MAX: u64 = 256 << 20;
 const EVERY_MIN: Duration = Duration::from_secs(3);
 const EVERY_MAX: Duration = Duration::from_secs(60);
-/// As long as the copies wait for each other.
-const WITHIN: Duration = Duration::from_secs(10);
 
 /// A copy, as read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -109,7 +107,10 @@ pub(crate) async fn keep(osds: Vec<PathBuf>, cluster: ClusterHandle) {
     loop {
         let epoch = changes.borrow_and_update().osdmap.epoch;
         match Copy::of(&cluster).await {
-            Ok(copy) => write(&places, copy).await,
+            Ok(copy) => {
+                let raw = Bytes::from(copy.pack());
+                places.iter().for_each(|place| place.write(raw.clone()));
+            }
             Err(e) => tracing::warn!("the copies of the cluster state are not up to date: {e}"),
         }
         task::sleep(EVERY_MIN).await;
@@ -127,7 +128,8 @@ pub(crate) async fn keep(osds: Vec<PathBuf>, cluster: ClusterHandle) {
 /// One OSD's copy.
 struct Place {
     path: PathBuf,
-    /// Its disk has not answered yet.
+    /// To be written once the disk has answered.
+    next: RefCell<Option<Bytes>>,
     busy: Cell<bool>,
 }
 
@@ -135,11 +137,29 @@ impl Place {
     fn of(osd: PathBuf) -> Rc<Self> {
         Rc::new(Self {
             path: osd.join(NAME),
+            next: RefCell::new(None),
             busy: Cell::new(false),
         })
     }
 
-    async fn write(&self, raw: Bytes) -> Result<(), Error> {
+    /// Writes this as soon as the disk has answered for what was before it.
+    fn write(self: &Rc<Self>, raw: Bytes) {
+        *self.next.borrow_mut() = Some(raw);
+        if self.busy.replace(true) {
+            return;
+        }
+        let place = self.clone();
+        task::spawn_local(async move {
+            while let Some(raw) = place.next.take() {
+                if let Err(e) = place.put(raw).await {
+                    tracing::warn!("a copy of the cluster state is not up to date: {e}");
+                }
+            }
+            place.busy.set(false);
+        });
+    }
+
+    async fn put(&self, raw: Bytes) -> Result<(), Error> {
         let path = self.path.clone();
         // Not here: the caller's thread looks after all roles, and the watchdog counts on it.
         let written = task::aside("copies", move || {
@@ -147,29 +167,6 @@ impl Place {
         });
         written.await.map_err(Error::Thread)?
     }
-}
-
-/// To all whose disks answer, each on a thread of its own. One that was left out is written after the next change.
-async fn write(places: &[Rc<Place>], copy: Copy) {
-    let raw = Bytes::from(copy.pack());
-    let begun = places
-        .iter()
-        .filter(|place| !place.busy.replace(true))
-        .map(|place| {
-            let (place, raw) = (place.clone(), raw.clone());
-            task::spawn_local(async move {
-                if let Err(e) = place.write(raw).await {
-                    tracing::warn!("a copy of the cluster state is not up to date: {e}");
-                }
-                place.busy.set(false);
-            })
-        });
-    let all = async {
-        for written in begun.collect::<Vec<_>>() {
-            let _ = written.await;
-        }
-    };
-    let _ = task::timeout(WITHIN, all).await;
 }
 
 #[cfg(test)]
