@@ -228,14 +228,29 @@ def test_each_rule_of_ours_fires_for_what_it_is_for_and_not_else(tmp_path):
     assert all(r['annotations']['summary'] and r['annotations']['description'].endswith('.') for r in rules)
 
     def judged(series, minute):
-        """The rules that fire then, as promtool counts those that were not expected."""
+        """An entry for each alert that fires then, as promtool counts those that were not expected."""
         given = [{'series': name, 'values': values} for name, values in series.items()]
         wanted = [{'eval_time': '%dm' % minute, 'alertname': r['alert'], 'exp_alerts': []} for r in rules]
         path = tmp_path / 'test.yml'
         path.write_text(json.dumps({'rule_files': [str(OWN_RULES)], 'evaluation_interval': '1m', 'tests': [
             {'interval': '1m', 'input_series': given, 'alert_rule_test': wanted}]}))
         said = boards.promtool('test', 'rules', path, check=None)
-        return set(re.findall(r'alertname: (\w+)', said.out + said.err))
+        text = said.out + said.err
+        named = re.findall(r'alertname: (\w+)', text)
+        assert bool(said.returncode) == bool(named), said
+        fire = re.findall(r'Labels:\{alertname="(\w+)"', text)
+        assert set(fire) == set(named), said
+        return fire
+
+    def by_two(series):
+        """As two managers tell it, which both take themselves for the active one."""
+        def of(name, instance):
+            if 'instance=' in name:
+                return name
+            label = 'instance="%s"' % instance
+            return name.replace('}', ',%s}' % label) if '{' in name else '%s{%s}' % (name, label)
+        return {of(name, i): values for name, values in series.items() for i in 'ab'}
     for name, series in FIRING.items():
-        assert judged(series, 119 if name == 'SkepPoolFullInFourDays' else 15) == {name}
-    assert judged(WELL, 119) == set()
+        minute = 119 if name == 'SkepPoolFullInFourDays' else 15
+        assert judged(series, minute) == judged(by_two(series), minute) == [name]
+    assert judged(WELL, 119) == judged(by_two(WELL), 119) == []

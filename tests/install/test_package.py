@@ -30,7 +30,8 @@ def test_what_is_in_the_package(package, tmp_path):
     run(['dpkg-deb', '-x', deb, tmp_path / 'deb'])
     inside = {str(p.relative_to(tmp_path / 'deb')) for p in (tmp_path / 'deb').rglob('*') if p.is_file()}
     assert {'usr/bin/skep', 'lib/systemd/system/skep.service', 'etc/skep/skep.toml', 'usr/share/man/man1/skep-up.1.gz',
-            'usr/share/bash-completion/completions/skep', 'usr/share/doc/skep/copyright'} <= inside
+            'usr/share/bash-completion/completions/skep', 'usr/share/doc/skep/copyright',
+            'usr/share/skep/monitoring/skep.rules.yml'} <= inside
     fields = run(['dpkg-deb', '-f', deb, 'Depends', 'Version']).out
     assert 'libc6' in fields and run([find_binary(), '--version']).out.split()[1] in fields
     run(['tar', '-C', tmp_path, '-xf', tarball])

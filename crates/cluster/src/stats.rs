@@ -195,7 +195,11 @@ impl ClusterStats {
                 continue;
             }
             let mut sum = ObjectStatSum::default();
-            for (pg, stat) in now.pgs.iter().filter(|(pg, _)| pool.is_none_or(|p| p == pg.pool)) {
+            let of = match pool {
+                Some(p) => now.pgs.range(PgId::new(p, 0)..=PgId::new(p, u32::MAX)),
+                None => now.pgs.range(..),
+            };
+            for (pg, stat) in of {
                 // A group that just came to this OSD, or whose counters began anew, has no rate yet.
                 if let Some(old) = before.pgs.get(pg) {
                     sum += stat.stats.sum - old.stats.sum;

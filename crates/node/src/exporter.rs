@@ -1,5 +1,5 @@
-//! `/metrics` over HTTP: the cluster's figures from this process' monitor, and what the daemons of this process count, in
-//! Prometheus' text format, or asked by `?format=influx` as line protocol.
+//! `/metrics` over HTTP: the cluster's figures where this process has the active manager, and what the daemons of this process
+//! count, in Prometheus' text format, or asked by `?format=influx` as line protocol.
 //!
 //! It listens on the loopback address alone: whoever shall see it from elsewhere puts a proxy before it. Only GET of `/metrics`
 //! and `/` is answered.
@@ -42,8 +42,9 @@ const LOGGERS: [&str; 7] = [
 /// The monitor has them of all OSDs.
 const OF_CLUSTER: [&str; 3] = ["osd_numpg", "osd_stat_bytes", "osd_stat_bytes_used"];
 
-/// Serves for as long as the process runs. A port that is taken is said, and no reason not to start.
-pub(crate) fn start(port: u16, access: MonitorAccess, registries: Registries) {
+/// Serves for as long as the process runs. A port that is taken is said, and no reason not to start. `access`: to the monitor of
+/// this process, if one runs.
+pub(crate) fn start(port: u16, access: Option<MonitorAccess>, registries: Registries) {
     let addr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port);
     match Listener::bind(addr).and_then(Listener::start) {
         Ok(acceptor) => drop(task::spawn_local(serve(acceptor, access, registries))),
@@ -51,7 +52,7 @@ pub(crate) fn start(port: u16, access: MonitorAccess, registries: Registries) {
     }
 }
 
-async fn serve(acceptor: Acceptor, access: MonitorAccess, registries: Registries) {
+async fn serve(acceptor: Acceptor, access: Option<MonitorAccess>, registries: Registries) {
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         let Ok(permit) = room.clone().acquire_owned().await else {
@@ -73,7 +74,7 @@ async fn serve(acceptor: Acceptor, access: MonitorAccess, registries: Registries
     }
 }
 
-async fn connection(stream: Stream, access: MonitorAccess, registries: Registries) {
+async fn connection(stream: Stream, access: Option<MonitorAccess>, registries: Registries) {
     let service = service_fn(move |request| {
         let (access, registries) = (access.clone(), registries.clone());
         async move { Ok::<_, Infallible>(answer(&request, &access, &registries).await) }
@@ -87,7 +88,11 @@ async fn connection(stream: Stream, access: MonitorAccess, registries: Registrie
     }
 }
 
-async fn answer<B>(request: &Request<B>, access: &MonitorAccess, of: &Registries) -> Response<Full<Bytes>> {
+async fn answer<B>(
+    request: &Request<B>,
+    access: &Option<MonitorAccess>,
+    of: &Registries,
+) -> Response<Full<Bytes>> {
     if request.method() != Method::GET {
         return page(
             StatusCode::METHOD_NOT_ALLOWED,
@@ -95,26 +100,33 @@ async fn answer<B>(request: &Request<B>, access: &MonitorAccess, of: &Registries
         );
     }
     match request.uri().path() {
-        "/metrics" => {
-            let asked = access.ask(r#"{"prefix":"skep metrics"}"#.to_string()).await;
-            match asked.filter(|a| a.code == 0) {
-                Some(a) => {
-                    let cluster = String::from_utf8_lossy(&a.data).into_owned();
-                    let figures = cluster + &counted(of);
-                    match request.uri().query() {
-                        Some("format=influx") => page(StatusCode::OK, influx::lines(&figures)),
-                        _ => page(StatusCode::OK, figures),
-                    }
+        "/metrics" => match of_cluster(access).await {
+            Some(cluster) => {
+                let figures = cluster + &counted(of);
+                let words = request.uri().query().unwrap_or_default();
+                match words.split('&').any(|word| word == "format=influx") {
+                    true => page(StatusCode::OK, influx::lines(&figures)),
+                    false => page(StatusCode::OK, figures),
                 }
-                None => page(
-                    StatusCode::SERVICE_UNAVAILABLE,
-                    "the monitor of this process does not answer\n".into(),
-                ),
             }
-        }
+            None => page(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "the monitor of this process does not answer\n".into(),
+            ),
+        },
         "/" => page(StatusCode::OK, "Figures of this cluster: /metrics\n".into()),
         _ => page(StatusCode::NOT_FOUND, "there is only /metrics here\n".into()),
     }
+}
+
+/// What the monitor of this process says of the cluster: nothing where another one's manager does. None: it does not answer.
+async fn of_cluster(access: &Option<MonitorAccess>) -> Option<String> {
+    let Some(access) = access else {
+        return Some(String::new());
+    };
+    let asked = access.ask(r#"{"prefix":"skep metrics"}"#.to_string()).await;
+    let said = asked.filter(|a| a.code == 0)?;
+    Some(String::from_utf8_lossy(&said.data).into_owned())
 }
 
 fn page(status: StatusCode, text: String) -> Response<Full<Bytes>> {

@@ -137,8 +137,9 @@ impl Node {
             cluster,
             _lock: lock,
         };
-        if options.metrics_port != 0 && node.settings.runs(MON) {
-            exporter::start(options.metrics_port, access.clone(), registries.clone());
+        if options.metrics_port != 0 {
+            let monitor = node.settings.runs(MON).then(|| access.clone());
+            exporter::start(options.metrics_port, monitor, registries.clone());
         }
         node.open_admin_socket(access, audit, registries)?;
         Ok(node)

@@ -74,10 +74,6 @@ def queries(board):
     return found
 
 
-def variables(board):
-    return {v['name'] for v in json.loads(pathlib.Path(board).read_text()).get('templating', {}).get('list', [])}
-
-
 def filled(expr, values):
     """The expression with Grafana's variables filled in; what is not a variable of the boards stays ($1 of label_replace)."""
     return re.sub(r'\$([A-Za-z_]+)|\$\{([A-Za-z_]+)\}', lambda m: values[m[1] or m[2]], expr)
@@ -115,9 +111,11 @@ class Prometheus:
                 with open(self.log, 'ab') as log:
                     self.procs.append(popen(argv, stdout=log, stderr=log))
             wait_until(self._up, 120, 0.5, 'Prometheus to scrape')
-        except BaseException:
+        except BaseException as e:
             self.__exit__()
-            raise AssertionError('Prometheus:\n' + self.log.read_text(errors='replace')[-4000:])
+            if not isinstance(e, Exception):
+                raise
+            raise AssertionError('Prometheus:\n' + self.log.read_text(errors='replace')[-4000:]) from e
         return self
 
     def __exit__(self, *_):

@@ -80,6 +80,11 @@ pub const TABLE: &[Spec] = &[spec(
 )];
 
 fn metrics(_: &Command, ctx: &Context<'_>) -> Outcome {
+    // As with Ceph's: where several say the same, rules and boards cannot join it.
+    let m = &ctx.state.mgrmap;
+    if m.available && m.active_name != ctx.mon.mgr_name {
+        return Outcome::ok("");
+    }
     let figures = Figures::of(ctx);
     let mut page = Page::default();
     health(&mut page, ctx, &figures);

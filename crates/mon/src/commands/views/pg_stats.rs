@@ -80,7 +80,8 @@ impl Figures {
     }
 
     pub fn pool_pgs(&self, pool: PoolId) -> impl Iterator<Item = &PgStat> {
-        self.pgs.values().filter(move |s| s.pgid.pool == pool)
+        let all = PgId::new(pool, 0)..=PgId::new(pool, u32::MAX);
+        self.pgs.range(all).map(|(_, s)| s)
     }
 
     /// PGs that each OSD has in its acting set, and how many of them as primary.
