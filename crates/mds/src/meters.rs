@@ -42,7 +42,21 @@ pub struct Meters {
     pub objecter: Arc<ObjecterPerf>,
 }
 
+/// As long as this is there the daemon serves; then it has no inodes and no sessions any more.
+pub struct Shown(Meters);
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        self.0.mds.inodes.set(0);
+        self.0.sessions.session_count.set(0);
+    }
+}
+
 impl Meters {
+    pub fn shown(&self) -> Shown {
+        Shown(self.clone())
+    }
+
     pub fn new(registry: &Registry) -> Self {
         Self {
             mds: registry.make("mds"),

@@ -269,6 +269,7 @@ impl<M: Membership + 'static> Shell<M> {
         mut events: mpsc::UnboundedReceiver<Done>,
         mut stop: watch::Receiver<bool>,
     ) -> Result<(), Error> {
+        let _shown = self.meters.shown();
         self.tell_pools(&mut machine);
         let effects = machine.begin(self.now());
         self.carry_out(effects);

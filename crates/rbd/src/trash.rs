@@ -17,7 +17,7 @@ const PAGE: u64 = 1024;
 const SOURCE_USER: u8 = 0;
 const SOURCE_USER_PARENT: u8 = 4;
 /// The source of a migration is there: it is needed.
-pub const SOURCE_MIGRATION: u8 = 2;
+pub(crate) const SOURCE_MIGRATION: u8 = 2;
 /// Of a [`TrashImage`]: a removal under way, or one that was cut short, has put it there.
 pub const SOURCE_REMOVING: u8 = 3;
 /// Whole, and nobody is at it.

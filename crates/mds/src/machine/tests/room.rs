@@ -22,18 +22,21 @@ fn asks_for_room(w: &mut World, id: u64, ino: u64, size: u64) {
     w.say(id, m.message(0));
 }
 
+fn sized(size: u64) -> Args {
+    Args::of_setattr(&SetAttr {
+        mask: setattr::SIZE,
+        size,
+        ..SetAttr::default()
+    })
+}
+
 /// It asks once; a wish that is not heard is a write that never ends.
 #[test]
 fn who_asks_while_the_file_is_cut_is_given_room_afterwards() {
     let mut w = world();
     let f = w.make(1, ROOT, "f");
-    let size = |size| SetAttr {
-        mask: setattr::SIZE,
-        size,
-        ..SetAttr::default()
-    };
-    w.call(2, op::SETATTR, (f, ""), (0, ""), Args::of_setattr(&size(9 << 20)));
-    w.ask(2, op::SETATTR, (f, ""), (0, ""), Args::of_setattr(&size(0)));
+    w.call(2, op::SETATTR, (f, ""), (0, ""), sized(9 << 20));
+    w.ask(2, op::SETATTR, (f, ""), (0, ""), sized(0));
     while !matches!(w.effects.front(), Some(Effect::Job { .. })) {
         assert!(w.step());
     }
@@ -62,14 +65,9 @@ fn room_goes_with_what_is_cut() {
     let f = w.make(1, ROOT, "f");
     asks_for_room(&mut w, 1, f, 1 << 30);
     w.settle();
-    let size = |size| SetAttr {
-        mask: setattr::SIZE,
-        size,
-        ..SetAttr::default()
-    };
     let mut cut_from = Vec::new();
     for to in [1 << 30, 5, 0, 0] {
-        w.call(2, op::SETATTR, (f, ""), (0, ""), Args::of_setattr(&size(to)));
+        w.call(2, op::SETATTR, (f, ""), (0, ""), sized(to));
         let cuts = w.pool.jobs.iter().filter(|j| j.kind == job::CUT);
         cut_from = cuts.map(|j| j.from).collect();
         assert_ne!(w.m.caps[&f].holders[&1].pending & cap::FW, 0);
@@ -95,13 +93,8 @@ fn room_goes_with_what_is_cut() {
 fn no_end_is_sought_while_a_file_is_cut() {
     let mut w = world();
     let f = w.make(1, ROOT, "f");
-    let size = |size| SetAttr {
-        mask: setattr::SIZE,
-        size,
-        ..SetAttr::default()
-    };
-    w.call(2, op::SETATTR, (f, ""), (0, ""), Args::of_setattr(&size(9 << 20)));
-    w.ask(2, op::SETATTR, (f, ""), (0, ""), Args::of_setattr(&size(0)));
+    w.call(2, op::SETATTR, (f, ""), (0, ""), sized(9 << 20));
+    w.ask(2, op::SETATTR, (f, ""), (0, ""), sized(0));
     let is = |e: &Effect, kind: u8| matches!(e, Effect::Job { job, .. } if job.kind == kind);
     while !w.effects.front().is_some_and(|e| is(e, job::CUT)) {
         assert!(w.step());

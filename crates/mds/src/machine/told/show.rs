@@ -167,7 +167,7 @@ impl Machine {
                 "request": self.last_request,
                 "requests_in_flight": self.requests.len(),
                 "caps": caps,
-                "inodes": self.table.count(),
+                "inodes": self.table.inodes(),
             },
             "mds_log": {"transactions": self.tx, "durable": self.committed, "segments": self.wb.segments.len()},
             "mds_mem": {"bytes": self.table.bytes(), "dirty_rows": self.table.dirty_len()},
