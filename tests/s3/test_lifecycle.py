@@ -212,5 +212,16 @@ def test_s3cmd(hasty, h3, user, bucket, tmp_path):
     s3cmd('setlifecycle', rules, where)
     assert '<ID>f</ID>' in s3cmd('getlifecycle', where).out
     wait_until(lambda: names(h3, bucket) == ['g/1'], WITHIN_S, 0.5, 'what the file says')
+    # What a reader would pass over, and so take for a rule of more than was meant.
+    h3.put_object(Bucket=bucket, Key='f/2', Body=b'x')
+    text = rules.read_text()
+    assert text.count('f/') == text.count('>1<') == 1
+    for bad in [text.replace('f/', '<![CDATA[f/]]>'), text.replace('>1<', '>1,000<'), text.replace('>1<', '>1e3<'),
+                text.replace('<Prefix>f/</Prefix>', '<Filter>nothing/</Filter>'),
+                text.replace('<Prefix>f/</Prefix>', '<Filter><ObjectSizeGreaterThan>500MB</ObjectSizeGreaterThan></Filter>')]:
+        rules.write_text(bad)
+        said = s3cmd('setlifecycle', rules, where, check='fails')
+        assert 'MalformedXML' in said.out + said.err, (bad, said)
+    assert '<Prefix>f/</Prefix>' in s3cmd('getlifecycle', where).out and 'g/1' in names(h3, bucket)
     s3cmd('dellifecycle', where)
     refused('NoSuchLifecycleConfiguration', h3.get_bucket_lifecycle_configuration, Bucket=bucket)

@@ -215,6 +215,13 @@ pub struct Split {
     pub since: u64,
 }
 
+impl Split {
+    /// Whether a row is one of the upper part, which the target gets.
+    pub fn moves(&self, row: &Bytes) -> bool {
+        is_keyed(row) && row[1..] >= self.mid[..]
+    }
+}
+
 denc::envelope_denc!(Split, 1, 1, { mid, target, copier, since });
 
 #[derive(Debug, Clone, PartialEq, Eq)]

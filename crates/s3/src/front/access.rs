@@ -162,7 +162,10 @@ fn signed(query: &str, headers: &HeaderMap) -> Option<Signed> {
     let mut all = headers.get_all(hyper::header::AUTHORIZATION).iter();
     let only = all.next().filter(|_| all.next().is_none());
     let authorization = only.and_then(|v| v.to_str().ok()).unwrap_or_default();
-    if authorization.starts_with("AWS ") {
+    if authorization
+        .strip_prefix("AWS ")
+        .is_some_and(|key| key.contains(':'))
+    {
         return Some(Signed::V2);
     }
     if !presigned {

@@ -7,7 +7,8 @@ use super::errors::not_built;
 use super::hosts::Hosts;
 use super::object_ops::length;
 use super::pace::Paced;
-use super::texts::path_decoded;
+use super::raw::{Kept, Raw};
+use super::texts::{path_decoded, url_decoded};
 use super::{Front, service};
 use crate::rados::Pool;
 use hyper::Method;
@@ -47,6 +48,16 @@ fn is_form<B>(request: &hyper::Request<B>) -> bool {
     request.method() == Method::POST && types.iter().any(starts)
 }
 
+/// Whether the rules of a bucket may be asked for.
+fn names_lifecycle(query: &str) -> bool {
+    let names = query
+        .split('&')
+        .map(|pair| pair.split('=').next().unwrap_or_default());
+    names
+        .into_iter()
+        .any(|n| url_decoded(n).as_deref() == Some("lifecycle"))
+}
+
 fn refused(e: S3Error) -> Result<HttpResponse, HttpError> {
     e.to_http_response().map_err(|e| HttpError::new(Box::new(e)))
 }
@@ -61,11 +72,17 @@ impl<P: Pool> Entrance<P> {
     }
 
     /// As the library shall see it.
-    fn taken(&self, request: Request) -> hyper::Request<s3s::Body> {
+    fn taken(&self, mut request: Request) -> hyper::Request<s3s::Body> {
+        let raw = Raw::default();
+        let is_kept = names_lifecycle(request.uri().query().unwrap_or_default());
+        if is_kept {
+            request.extensions_mut().insert(raw.clone());
+        }
         let kind = request.headers().get("x-amz-content-sha256");
         let chunked = kind.is_some_and(|k| k.as_bytes().starts_with(b"STREAMING-"));
         let length = length(None, request.headers());
         request.map(|body| match Paced::new(body, self.front.clock.clone()) {
+            body if is_kept => s3s::Body::http_body(Kept::new(body, raw)),
             body if chunked => s3s::Body::http_body(Chunks::new(body, length)),
             body => s3s::Body::http_body(body),
         })

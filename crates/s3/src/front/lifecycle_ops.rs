@@ -3,6 +3,7 @@
 use super::Front;
 use super::errors::{invalid, not_built};
 use super::permit::Ask;
+use super::raw::{self, Leaf, Raw};
 use super::texts::{Names, epoch_seconds, http_date, timestamp};
 use crate::buckets::Known;
 use crate::lifecycle::{DAY, Rule, expires};
@@ -18,6 +19,23 @@ const ID_MAX: usize = 255;
 const PREFIX_MAX: usize = 1024;
 /// Of all rules together: they are read with each change of settings.
 const BYTES_MAX: usize = 64 << 10;
+/// Of the configuration; those of what is not built are refused with a better sentence than one about their text.
+const LEAVES: [(&str, Leaf); 14] = [
+    ("ID", Leaf::Text),
+    ("Prefix", Leaf::Text),
+    ("Status", Leaf::Text),
+    ("Key", Leaf::Text),
+    ("Value", Leaf::Text),
+    ("Date", Leaf::Text),
+    ("StorageClass", Leaf::Text),
+    ("ExpiredObjectDeleteMarker", Leaf::Text),
+    ("Days", Leaf::Number),
+    ("DaysAfterInitiation", Leaf::Number),
+    ("NoncurrentDays", Leaf::Number),
+    ("NewerNoncurrentVersions", Leaf::Number),
+    ("ObjectSizeGreaterThan", Leaf::Number),
+    ("ObjectSizeLessThan", Leaf::Number),
+];
 /// The year 10000: no date of HTTP.
 const DATES_END: u64 = 253_402_300_800_000;
 
@@ -253,6 +271,8 @@ impl<P: Pool> Front<P> {
         let bucket = req.input.bucket.clone();
         let ask = Ask::bucket(Action::PutLifecycleConfiguration, &bucket);
         self.permitted(&req, &ask).await?;
+        let raw = req.extensions.get::<Raw>().map(Raw::take).unwrap_or_default();
+        raw::check(&raw, &LEAVES).map_err(|why| malformed(&why))?;
         let given = given.ok_or_else(|| malformed("no LifecycleConfiguration"))?;
         let rules = rules(given.rules, || self.clock.tag().to_string())?;
         self.change_settings(&req, ask, |s| s.lifecycle.clone_from(&rules))

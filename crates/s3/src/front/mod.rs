@@ -20,6 +20,7 @@ mod object_ops;
 mod pace;
 mod permit;
 mod policy_ops;
+mod raw;
 mod rights;
 mod serve;
 mod service;

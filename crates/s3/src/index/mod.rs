@@ -225,7 +225,7 @@ impl<P: Pool> Index<P> {
             if let Phase::Copying(split) = &seen.state.phase {
                 let note = self.inner.clock.random_u64().to_bytes();
                 let changed = change.set.keys().chain(&change.unset);
-                let moving = |r: &&Bytes| is_keyed(r) && r[1..] >= split.mid[..];
+                let moving = |r: &&Bytes| split.moves(r);
                 let dirty: Vec<Bytes> = changed.filter(moving).map(|r| record::dirty_row(r)).collect();
                 change.set.extend(dirty.into_iter().map(|r| (r, note.clone())));
             }

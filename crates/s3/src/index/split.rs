@@ -197,7 +197,7 @@ impl<P: Pool> Index<P> {
                 .await?;
         }
         for _ in 0..ROUNDS_MAX {
-            let noted = self.copy_noted(shard, &split.target, &filling, Some(&mut state));
+            let noted = self.copy_noted(shard, &split, &filling, Some(&mut state));
             if noted.await? < FEW {
                 break;
             }
@@ -309,7 +309,7 @@ impl<P: Pool> Index<P> {
     async fn copy_noted(
         &self,
         shard: &str,
-        target: &str,
+        split: &Split,
         filling: &Bytes,
         mut forget: Option<&mut State>,
     ) -> Result<usize> {
@@ -321,7 +321,9 @@ impl<P: Pool> Index<P> {
                 return Ok(n);
             }
             n += seen.rows.len();
-            let rows: BTreeSet<Bytes> = seen.rows.iter().map(|(note, _)| note.slice(1..)).collect();
+            // One that was given up may have left notes of keys that are not the target's now.
+            let rows = seen.rows.iter().map(|(note, _)| note.slice(1..));
+            let rows: BTreeSet<Bytes> = rows.filter(|row| split.moves(row)).collect();
             let look = Look {
                 keys: rows.clone(),
                 page: None,
@@ -330,7 +332,7 @@ impl<P: Pool> Index<P> {
             let mut change = Change::default().expecting(&state_row(), Some(filling));
             change.unset = rows.into_iter().filter(|r| !now.contains_key(r)).collect();
             change.set = now;
-            self.pool().change(target, change).await?;
+            self.pool().change(&split.target, change).await?;
             if let Some(state) = &mut forget {
                 self.renew(shard, state).await?;
                 let forgotten = Change {
@@ -375,8 +377,7 @@ impl<P: Pool> Index<P> {
                 let filling = self
                     .set_phase(&split.target, &target.state, Phase::Filling { copier })
                     .await?;
-                self.copy_noted(shard, &split.target, &filling.to_bytes(), None)
-                    .await?;
+                self.copy_noted(shard, &split, &filling.to_bytes(), None).await?;
                 self.set_phase(&split.target, &filling, Phase::Open).await?;
                 state
             }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::data::ROOM;
 use crate::index::{first_shard, root_name};
-use crate::record::{Garbage, Tag, garbage_row};
+use crate::record::{Garbage, Tag, dirty_row, entry_row, garbage_row};
 use crate::settings::CorsRule;
 use denc::Encode;
 use std::sync::Arc;
@@ -38,6 +38,15 @@ fn any() -> Condition {
     Condition::default()
 }
 
+/// Puts these keys, `k00` and on.
+async fn fill(gate: &Gate, bucket: &str, keys: std::ops::Range<u64>) {
+    for i in keys {
+        gate.put(bucket, &format!("k{i:02}"), &data_of(i), &any())
+            .await
+            .unwrap();
+    }
+}
+
 fn data_objects(pool: &Fake) -> usize {
     let world = pool.lock();
     let data = world
@@ -53,11 +62,7 @@ fn a_split_that_is_too_large_for_one_operation_is_given_up() {
         let pool = Fake::new(1);
         let gate = Gate::new(&pool, 1);
         let bucket = gate.make("b").await;
-        for i in 0..40 {
-            gate.put(&bucket, &format!("k{i:02}"), &data_of(i), &any())
-                .await
-                .unwrap();
-        }
+        fill(&gate, &bucket, 0..40).await;
         pool.lock().rows_max = 10;
         gate.tend().await;
         let seen = gate.objects.index.state(&first_shard(&bucket)).await.unwrap();
@@ -67,25 +72,51 @@ fn a_split_that_is_too_large_for_one_operation_is_given_up() {
             2,
             "its copy is left until it is collected"
         );
-        for i in 30..40 {
-            gate.put(&bucket, &format!("k{i:02}"), &data_of(i), &any())
-                .await
-                .unwrap();
-        }
+        fill(&gate, &bucket, 30..40).await;
         gate.settle(40).await;
         assert_eq!(shards(&pool, &bucket), 1);
         // It is tried again when as much was added once more.
         pool.lock().rows_max = 0;
         gate.tend().await;
         assert_eq!(shards(&pool, &bucket), 1);
-        for i in 40..40 + SPLIT_AT {
-            gate.put(&bucket, &format!("k{i:02}"), &data_of(i), &any())
-                .await
-                .unwrap();
-        }
+        fill(&gate, &bucket, 40..40 + SPLIT_AT).await;
         gate.tend().await;
         assert!(shards(&pool, &bucket) > 1);
         gate.settle(40 + SPLIT_AT as usize).await;
+    });
+}
+
+/// Of a split that was given up; there the key was one to be moved.
+#[test]
+fn a_note_that_was_left_takes_no_key_out_of_its_range() {
+    run(async {
+        let pool = Fake::new(1);
+        let gate = Gate::new(&pool, 1);
+        let bucket = gate.make("b").await;
+        fill(&gate, &bucket, 0..40).await;
+        let (shard, low) = (first_shard(&bucket), entry_row("k00"));
+        {
+            let mut world = pool.lock();
+            let omap = &mut world.objects.get_mut(&shard).unwrap().omap;
+            omap.insert(dirty_row(&low), Bytes::from_static(b"1"));
+        }
+        gate.tend().await;
+        assert!(shards(&pool, &bucket) > 1);
+        let holders = pool
+            .lock()
+            .objects
+            .values()
+            .filter(|o| o.omap.contains_key(&low))
+            .count();
+        assert_eq!(holders, 1);
+        for i in 0..40 {
+            gate.objects
+                .delete(&bucket, &format!("k{i:02}"), &any())
+                .await
+                .unwrap();
+        }
+        gate.buckets.delete("b").await.unwrap();
+        gate.settle(0).await;
     });
 }
 
@@ -128,11 +159,7 @@ fn a_split_is_ended_by_whoever_collects() {
             let pool = Fake::new(at);
             let gate = Gate::new(&pool, 0);
             let bucket = gate.make("b").await;
-            for i in 0..20 {
-                gate.put(&bucket, &format!("k{i:02}"), &data_of(i), &any())
-                    .await
-                    .unwrap();
-            }
+            fill(&gate, &bucket, 0..20).await;
             pool.lock().killed.insert(1, at);
             let (killed, shard) = (Gate::new(&pool, 1), first_shard(&bucket));
             tokio::select! {
@@ -163,12 +190,7 @@ fn many_who_end_the_same_split_leave_nothing_half_done() {
             let pool = Fake::new(seed);
             let gates: Vec<Gate> = (0..4).map(|n| Gate::new(&pool, n)).collect();
             let bucket = gates[0].make("b").await;
-            for i in 0..20 {
-                gates[0]
-                    .put(&bucket, &format!("k{i:02}"), &data_of(i), &any())
-                    .await
-                    .unwrap();
-            }
+            fill(&gates[0], &bucket, 0..20).await;
             let shard = first_shard(&bucket);
             pool.lock().killed.insert(3, 6 + seed % 12);
             tokio::select! {
@@ -202,11 +224,7 @@ fn a_copier_that_was_overtaken_loses_nothing_of_what_was_written_since() {
             let gate = Gate::new(&pool, 0);
             let bucket = gate.make("b").await;
             let mut may = May::new();
-            for i in 0..18 {
-                gate.put(&bucket, &format!("k{i:02}"), &data_of(i), &any())
-                    .await
-                    .unwrap();
-            }
+            fill(&gate, &bucket, 0..18).await;
             pool.lock().held.extend([(1, first), (2, second)]);
             let shard = first_shard(&bucket);
             let tend = |n: u64| {
@@ -250,11 +268,7 @@ fn a_copier_that_is_slow_is_not_overtaken() {
         let pool = Fake::new(1);
         let (gate, other) = (Gate::new(&pool, 0), Gate::new(&pool, 1));
         let bucket = gate.make("b").await;
-        for i in 0..100 {
-            gate.put(&bucket, &format!("k{i:02}"), &data_of(i), &any())
-                .await
-                .unwrap();
-        }
+        fill(&gate, &bucket, 0..100).await;
         let (shard, index) = (first_shard(&bucket), &other.objects.index);
         pool.lock().takes = Duration::from_secs(5);
         let copying = gate.objects.index.tend(&shard);
@@ -515,11 +529,7 @@ fn a_shard_that_fails_does_not_keep_those_after_it() {
         let pool = Fake::new(1);
         let gate = Gate::new(&pool, 1);
         let bucket = gate.make("b").await;
-        for i in 0..40 {
-            gate.put(&bucket, &format!("k{i:02}"), &data_of(i), &any())
-                .await
-                .unwrap();
-        }
+        fill(&gate, &bucket, 0..40).await;
         gate.tend().await;
         assert!(shards(&pool, &bucket) > 1);
         {
