@@ -23,7 +23,7 @@ PRESETS = {"oliveira": ["boot"], "johari": ["formats"], "ding": ["provision", "m
 # What a factor of a grid may be; a wrong one is refused before any server starts.
 FACTOR_BOUNDS = {
     "bs": (512, 1 << 30), "read": (0, 100), "depth": (1, 4096), "clients": (1, 256), "vms": (1, 1000), "hosts": (1, 200), "threads": (1, 1024),
-    "stripe_unit": (4096, 1 << 30), "stripe_count": (1, 1000), "delay": (0, 10_000),
+    "object": (1, 5 << 30), "files": (1, 1_000_000), "stripe_unit": (4096, 1 << 30), "stripe_count": (1, 1000), "delay": (0, 10_000),
 }
 
 
@@ -137,6 +137,19 @@ class LayoutsSettings(StudySettings):
 
 
 @dataclass
+class ObjectsSettings(StudySettings):
+    grid: list[dict[str, list[int]]] = field(default_factory=list)
+    runtime: float = 3.0  # of put, get and list each
+    volume: Size = Size(256 << 20)  # what is put at most, all clients together
+
+
+@dataclass
+class MetadataSettings(StudySettings):
+    grid: list[dict[str, list[Any]]] = field(default_factory=list)
+    runtime: float = 3.0  # of create and readdir each, at most
+
+
+@dataclass
 class FailureSettings(StudySettings):
     faults: list[str] = field(default_factory=lambda: ["kill", "hang"])
     size: Size = Size(128 << 20)
@@ -163,6 +176,8 @@ class Config:
     provision: ProvisionSettings = field(default_factory=ProvisionSettings)
     migrate: MigrateSettings = field(default_factory=MigrateSettings)
     layouts: LayoutsSettings = field(default_factory=LayoutsSettings)
+    objects: ObjectsSettings = field(default_factory=ObjectsSettings)
+    metadata: MetadataSettings = field(default_factory=MetadataSettings)
     failure: FailureSettings = field(default_factory=FailureSettings)
 
 

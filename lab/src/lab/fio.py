@@ -97,6 +97,16 @@ def _latencies(sides: list[dict[str, Any]]) -> dict[str, float]:
     return latencies
 
 
+def latencies_of(bins: dict[float, int]) -> dict[str, float]:
+    """The same metrics out of bins alone (microseconds -> operations)."""
+    operations = sum(bins.values())
+    found = {"latency_mean": sum(us * n for us, n in bins.items()) / operations, "latency_max": max(bins)}
+    for name, p in (("latency_p50", 50.0), ("latency_p99", 99.0), ("latency_p999", 99.9)):
+        if (p < 99.9 or operations * (1 - p / 100) >= TAIL_MIN - 1e-6) and (v := percentile(bins, p)) is not None:
+            found[name] = v
+    return found
+
+
 def merged_bins(sides: list[dict[str, Any]]) -> dict[float, int]:
     """Microseconds -> operations, of all sides together; empty where one of them has no bins."""
     together: Counter[float] = Counter()

@@ -110,6 +110,7 @@ class Backend(ABC):
     title = ""
     formats: tuple[str, ...] = ("raw", "qcow2", "qed")
     copies_possible: tuple[int, ...] = (1,)
+    serves: tuple[str, ...] = ("disks",)  # what it has for studies: disks, files (a mounted directory), objects (S3)
     storage = "shared"  # or "local": whether another host would see the disks
     acknowledged = ""  # when a write is answered: flushed (to stable storage, on every copy), sent (to the device), cached
     acknowledged_where = ""  # the same in full

@@ -18,6 +18,7 @@ class SkepService(CephService):
     """Speaks Ceph's protocol, so pools, images and commands are Ceph's; only how it starts differs."""
 
     name = "skep"
+    more: tuple[str, ...] = ()  # further arguments of its first start and all others
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -45,7 +46,7 @@ class SkepService(CephService):
         log = self.dir / "server.log"
         seen = log.stat().st_size if log.exists() else 0
         argv = [binary(self.settings.bin), "up", "--data", str(self.dir / "data"), "--osds", str(self.settings.osds), "--auth", "none",
-                "--osd-memory", str(self.settings.osd_memory), "--osd-size", str(self.settings.osd_size), "--allow-pool-delete"]
+                "--osd-memory", str(self.settings.osd_memory), "--osd-size", str(self.settings.osd_size), "--allow-pool-delete", *self.more]
         if seen == 0:
             argv += ["--mon-port", "0"]
         self.process = self.scratch.spawn(argv, self.role, log=log)

@@ -19,7 +19,7 @@ from lab.studies.base import Case, Result, Study
 
 FACTORS = ("op", "bs", "stripe_unit", "stripe_count", "threads", "delay")
 PLAIN = (4 << 20, 1)
-STRIPING = ("cephfs", "ceph", "skep")
+STRIPING = ("cephfs", "skep-fs", "ceph", "skep")
 
 
 class Layouts(Study):
