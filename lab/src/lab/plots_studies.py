@@ -20,12 +20,13 @@ import numpy as np
 
 from lab import plots
 from lab.plots import Bar, Dot, Figure, Line, Panel, Trace
-from lab.records import FACTORS, PUBLISHED, Factor, Measured, Published
-from lab.report_data import CaseKey, View
-from lab.report_units import case_label, factor_value, metric_name
+from lab.plots_matrix import matrix
+from lab.plots_view import compared_with_published, dots, over, row_label, styles_of, values_of
+from lab.records import Measured
+from lab.report_data import View
+from lab.report_units import case_label, metric_name
 
 PHASES = ("download_time", "convert_time", "resize_time", "overlay_time")
-MAX_DOT_METRICS = 6
 MAX_ROUNDS_DRAWN = 200
 
 
@@ -33,7 +34,7 @@ def figures(view: View) -> list[Figure]:
     """In the order of the report; a figure with nothing to show is not drawn."""
     if not view.measured:
         return []
-    makers = _OF_STUDY.get(view.info.name, [_dots])
+    makers = _OF_STUDY.get(view.info.name, [dots])
     drawn = [f for make in [*makers, _distributions, _courses, _ratios, _rounds] for f in _listed(make(view))]
     return [f for f in drawn if f is not None]
 
@@ -42,187 +43,12 @@ def _listed(found: Figure | Sequence[Figure] | None) -> list[Figure]:
     return [] if found is None else [found] if isinstance(found, Figure) else list(found)
 
 
-def _styles(view: View) -> dict[str, int]:
-    """A back end keeps its colour and marker through all figures of a study."""
-    return {b.name: i for i, b in enumerate(view.backends)}
-
-
-def _values(view: View, factor: str) -> list[Factor]:
-    values = list(dict.fromkeys(v for case in view.cases for n, v in case if n == factor))
-    return sorted(values) if all(isinstance(v, (int, float)) for v in values) else values
-
-
-def _position(value: Factor, values: Sequence[Factor]) -> float:
-    return float(value) if isinstance(value, (int, float)) else float(values.index(value))
-
-
-def _is_size(factor: str) -> bool:
-    return factor in FACTORS and FACTORS[factor].unit == "B"
-
-
-def _over(view: View, metric: str, x: str, panel_factors: Sequence[str], name: str, caption: str, series: Sequence[str] = (), log_x: bool = False) -> Figure | None:
-    """Medians over x: a panel for each combination of panel factors, a line per back end and other factors.
-    `series` given: those factors make the lines, and each back end a panel of its own. Panels without any line are left out where
-    `log_x` is asked for: they are for what grows with x."""
-    xs = _values(view, x)
-    if len(xs) < 2 or metric not in view.metrics:
-        return None
-    varying = view.varying()
-    split = [f for f in panel_factors if f in varying and f != x]
-    rest = [f for f in varying if f not in (*split, x)]
-    styles, panels, line_styles, unit = _styles(view), {}, {}, ""
-    for (m, backend, case), cell in view.cells.items():
-        factors = dict(case)
-        if m != metric or x not in factors or cell.interval.median is None:
-            continue
-        unit = cell.unit
-        own_panel = case_label(factors, split)
-        label = case_label(factors, rest)
-        if series:
-            own_panel, label = f"{view.title(backend)}{', ' if own_panel else ''}{own_panel}", case_label(factors, series)
-        else:
-            label = view.title(backend) + (f", {label}" if label else "")
-        panel = panels.setdefault(own_panel, {})
-        if series or rest:
-            style = line_styles.setdefault(label, len(line_styles))
-        else:
-            style = styles[backend]
-        line = panel.setdefault(label, Line(label, style))
-        i = cell.interval
-        line.points.append((_position(factors[x], xs), i.median, i.low, i.high))
-    if log_x:
-        panels = {t: lines for t, lines in panels.items() if any(len(line.points) > 1 for line in lines.values())}
-    if not panels:
-        return None
-    marked = xs[:: -(-(len(xs) - 1) // 5) or 1] if len(xs) > 8 else xs
-    ticks = [(_position(v, xs), factor_value(x, v) if _is_size(x) else str(v)) for v in marked]
-    shown = _in_case_order(view, split, panels, bool(series))
-    return plots.lines(
-        name, caption, [Panel(t, list(panels[t].values())) for t in shown], unit, metric_name(metric), _axis(x), ticks,
-        log_x=log_x or _is_size(x), columns=min(plots.COLUMNS, len(shown)),
-    )  # fmt: skip
-
-
-def _in_case_order(view: View, split: Sequence[str], panels: dict[str, object], by_backend: bool) -> list[str]:
-    if by_backend:
-        return list(panels)
-    ordered = dict.fromkeys(case_label(dict(c), split) for c in view.cases)
-    return [t for t in ordered if t in panels]
-
-
-def _axis(factor: str) -> str:
-    info = FACTORS.get(factor)
-    title = info.title if info else factor
-    return f"{title} [{info.unit}]" if info and info.unit and info.unit != "B" else title
-
-
-def _matrix(view: View) -> list[Figure | None]:
-    around = ("bs", "depth", "clients", "hosts")
-    made = [_over(view, "iops", "read", around, "matrix-iops", "Operations per second over the share of reads: medians, whiskers their intervals.")]
-    deepest = _only(view, {f: _values(view, f)[-1] for f in ("depth", "clients") if _values(view, f)})
-    if len(_values(deepest, "bs")) > 1:
-        at = case_label({f: v for f, v in deepest.constants().items() if f in ("depth", "clients")})
-        made.append(_over(deepest, "iops", "read", (), "matrix-block-sizes", f"The same by block size for each back end ({at}).", series=("bs",)))
-    if len(_values(view, "clients")) > 1:
-        made.append(_over(view, "iops", "clients", ("bs", "read", "depth", "hosts"), "matrix-clients", "Operations per second over the number of clients."))
-    if len(_values(view, "hosts")) > 1:
-        made.append(_over(view, "iops", "hosts", ("bs", "read", "depth", "clients"), "matrix-hosts", "Operations per second over the number of client hosts at work, all together."))
-    made.append(_over(view, "latency_p99", "read", around, "matrix-latency", "99th percentile of latency over the share of reads."))
-    for metric, name in (("latency_p50", "median"), ("latency_p99", "99th percentile"), ("latency_p999", "99.9th percentile")):
-        made.append(_over(view, metric, "depth", ("bs", "read", "clients", "hosts"), f"matrix-depth-{metric.removeprefix('latency_')}",
-                          f"Latency over the operations in flight: {name}, medians of the rounds.", log_x=True))  # fmt: skip
-    made.append(_over(view, "server_cpu_per_op", "read", around, "matrix-processor", "Processor time of the servers per operation."))
-    made.append(_processor(deepest))
-    if not any(made[:1]):  # a grid without read shares
-        made.append(_dots(view))
-    return made
-
-
-def _only(view: View, wanted: dict[str, Factor]) -> View:
-    """The view of the cases that have these factors."""
-    cases = [c for c in view.cases if all(dict(c).get(n) == v for n, v in wanted.items())]
-    kept = set(cases)
-    cells = {k: cell for k, cell in view.cells.items() if k[2] in kept}
-    return View(view.info, view.backends, cases, view.metrics, cells, view.pairs, [c for c in view.compared if c.case in kept])
-
-
-def _processor(view: View) -> Figure | None:
-    """Who uses the processor: servers and clients, stacked."""
-    parts = [("server_cores", "storage servers"), ("client_cores", "clients")]
-    blocks, reads = _values(view, "bs")[:1], _values(view, "read")
-    ends = {reads[0], reads[len(reads) // 2], reads[-1]} if reads else set()
-    rows, varying = [], view.varying()
-    for case in view.cases:
-        # The smallest blocks cost most per byte; of the mixes the ends and the middle.
-        if dict(case).get("bs") not in (blocks or [None]) or (ends and dict(case).get("read") not in ends):
-            continue
-        for b in view.measured:
-            cells = [(title, view.cells.get((metric, b.name, case))) for metric, title in parts]
-            segments = tuple((title, c.interval.median) for title, c in cells if c is not None and c.interval.median is not None)
-            if segments:
-                rows.append(Bar(f"{case_label(dict(case), varying)}  {b.title}", segments))
-    if not rows:
-        return None
-    return plots.bars("matrix-cores", "Processors in use during the load, servers apart from clients (medians).", rows, "cores", "processors")
-
-
-def _row_label(view: View, backend: str, case: CaseKey) -> str:
-    label = case_label(dict(case), view.varying())
-    return f"{view.title(backend)}{', ' if label else ''}{label}"
-
-
-def _dots(view: View) -> Figure | None:
-    styles, groups = _styles(view), []
-    for metric in view.headline()[:MAX_DOT_METRICS]:
-        rows, unit = [], ""
-        for case in view.cases:
-            for b in view.measured:
-                cell = view.cells.get((metric, b.name, case))
-                if cell is None or cell.interval.median is None:
-                    continue
-                i, unit = cell.interval, cell.unit
-                rows.append(Dot(_row_label(view, b.name, case), styles[b.name], i.median, i.low, i.high, tuple(cell.rounds.values())))
-        if rows:
-            groups.append((metric_name(metric), unit, rows))
-    if not groups:
-        return None
-    marks: dict[str, list[tuple[float, str]]] = {}
-    for p in _published(view):
-        marks.setdefault(metric_name(p.metric), []).append((p.value, p.label))
-    elsewhere = " Dotted: values that the study prints, of its own machines." if marks else ""
-    return plots.dots(f"{view.info.name}-medians", f"Medians with their intervals; the strokes are the rounds.{elsewhere}", groups, marks)
-
-
-def _published(view: View) -> list[Published]:
-    return [p for p in PUBLISHED if p.preset == view.preset and p.study == view.info.name]
-
-
-def _compared_with_published(view: View) -> Figure | None:
-    """Where the printed values are of single cases: those cases, with the values as rows of their own."""
-    rows, unit = [], ""
-    styles = _styles(view)
-    for condition in dict.fromkeys(p.case for p in _published(view)):
-        values = [p for p in _published(view) if p.case == condition]
-        for case in [c for c in view.cases if all(dict(c).get(n) == v for n, v in condition)]:
-            for b in view.measured:
-                cell = view.cells.get((values[0].metric, b.name, case))
-                if cell is not None and cell.interval.median is not None:
-                    i, unit = cell.interval, cell.unit
-                    rows.append(Dot(_row_label(view, b.name, case), styles[b.name], i.median, i.low, i.high, tuple(cell.rounds.values())))
-        if rows:
-            rows += [Dot(f"{p.label}, {case_label(dict(p.case))}", len(view.backends), p.value, None, None) for p in values]
-    if not unit:
-        return None
-    return plots.dots(f"{view.info.name}-published", "The cases of which the study prints values, which are of its own machines, beside what was measured here.",
-                      [(metric_name(_published(view)[0].metric), unit, rows)])  # fmt: skip
-
-
 SAMPLED = ("boot_time", "delete_time", "run_time", "bandwidth")
 
 
 def _boot(view: View) -> list[Figure | None]:
     """Medians, the samples' distribution for each time, and latency inside the guest."""
-    styles, made = _styles(view), [_dots(view)]
+    styles, made = styles_of(view), [dots(view)]
     for metric in SAMPLED:
         panels, unit = [], ""
         for case in view.cases:
@@ -241,15 +67,15 @@ def _boot(view: View) -> list[Figure | None]:
     for (metric, backend, case), cell in view.cells.items():
         if metric in rows and cell.interval.median is not None:
             i = cell.interval
-            rows[metric].append(Dot(_row_label(view, backend, case), styles[backend], i.median, i.low, i.high, tuple(cell.rounds.values())))
+            rows[metric].append(Dot(row_label(view, backend, case), styles[backend], i.median, i.low, i.high, tuple(cell.rounds.values())))
     groups = [(metric_name(m), "us", r) for m, r in rows.items() if r]
     made.append(plots.dots("boot-latency", "Latency of the writes inside the VM: medians with their intervals; the strokes are the rounds.", groups) if groups else None)
     return made
 
 
 def _formats(view: View) -> Figure | None:
-    made = _over(view, "bandwidth", "record", ("op", "instrument"), "formats-bandwidth", "Bandwidth over the record size: medians, whiskers their intervals.")
-    return made or _dots(view)
+    made = over(view, "bandwidth", "record", ("op", "instrument"), "formats-bandwidth", "Bandwidth over the record size: medians, whiskers their intervals.")
+    return made or dots(view)
 
 
 def _provision(view: View) -> list[Figure | None]:
@@ -261,22 +87,22 @@ def _provision(view: View) -> list[Figure | None]:
             if segments:
                 rows.append(Bar(f"{case_label(dict(case), varying)}{'  ' if varying else ''}{b.title}", segments))
     parts = plots.bars("provision-parts", "Time until the disks exist, by its parts (medians).", rows, "s", "time") if rows else None
-    whole = _over(view, "provision_time", "vms", ("hosts",), "provision-time", "Time until the disks of all VMs exist, over their number.")
-    boots = _over(view, "batch_boot_time", "vms", ("hosts",), "provision-boot", "Time until the last VM of the batch reports, over their number.")
-    return [parts, whole, boots] if whole or boots else [parts, _dots(view)]
+    whole = over(view, "provision_time", "vms", ("hosts",), "provision-time", "Time until the disks of all VMs exist, over their number.")
+    boots = over(view, "batch_boot_time", "vms", ("hosts",), "provision-boot", "Time until the last VM of the batch reports, over their number.")
+    return [parts, whole, boots] if whole or boots else [parts, dots(view)]
 
 
 def _layouts(view: View) -> list[Figure | None]:
     made: list[Figure | None] = []
-    series = [f for f in ("bs", "threads", "stripe_count") if len(_values(view, f)) > 1]
+    series = [f for f in ("bs", "threads", "stripe_count") if len(values_of(view, f)) > 1]
     panels = [f for f in view.info.panels if f not in series]
-    by_block = _over(view, "bandwidth", "stripe_unit", panels, "layouts-stripe-unit",
+    by_block = over(view, "bandwidth", "stripe_unit", panels, "layouts-stripe-unit",
                      "Bandwidth over the stripe unit, for each back end.", series=series) if series else None  # fmt: skip
-    made.append(by_block or _over(view, "bandwidth", "stripe_unit", view.info.panels, "layouts-stripe-unit", "Bandwidth over the stripe unit."))
+    made.append(by_block or over(view, "bandwidth", "stripe_unit", view.info.panels, "layouts-stripe-unit", "Bandwidth over the stripe unit."))
     for x, name in (("stripe_count", "stripe count"), ("threads", "threads"), ("delay", "network delay")):
         others = [f for f in (*view.info.panels, "stripe_unit") if f != x]
-        made.append(_over(view, "bandwidth", x, others, f"layouts-{x.replace('_', '-')}", f"Bandwidth over {name}."))
-    return made if any(made) else [_dots(view)]
+        made.append(over(view, "bandwidth", x, others, f"layouts-{x.replace('_', '-')}", f"Bandwidth over {name}."))
+    return made if any(made) else [dots(view)]
 
 
 def _by_case(view: View, kept: Callable[[Measured], bool]) -> list[tuple[str, list[tuple[str, list[Measured]]]]]:
@@ -290,7 +116,7 @@ def _by_case(view: View, kept: Callable[[Measured], bool]) -> list[tuple[str, li
 
 def _distributions(view: View) -> Figure | None:
     """All rounds of a case together; reads and writes of a mix apart."""
-    styles, panels = _styles(view), []
+    styles, panels = styles_of(view), []
     for label, backends in _by_case(view, lambda m: bool(m.curves.distribution)):
         sides = list(dict.fromkeys(side for _, rounds in backends for m in rounds for side in m.curves.distribution))
         for side in sides:
@@ -313,7 +139,7 @@ def _distributions(view: View) -> Figure | None:
 
 def _courses(view: View) -> Figure | None:
     """The median of the rounds in each step of the measurement, the band their range."""
-    styles, panels = _styles(view), []
+    styles, panels = styles_of(view), []
     for label, backends in _by_case(view, lambda m: len(m.curves.course) > 1):
         traces = []
         for name, rounds in backends:
@@ -367,7 +193,7 @@ def overview(shown: Sequence[View]) -> Figure | None:
 
 def _rounds(view: View) -> Figure | None:
     """Noise as it came: each round as a share of its case's median."""
-    metric, styles, drawn = view.headline()[:1], _styles(view), []
+    metric, styles, drawn = view.headline()[:1], styles_of(view), []
     for b in view.measured:
         by_round: dict[int, list[float]] = {}
         for case in view.cases:
@@ -389,11 +215,11 @@ def _rounds(view: View) -> Figure | None:
 
 
 _OF_STUDY: dict[str, list[Callable[[View], Figure | Sequence[Figure | None] | None]]] = {
-    "matrix": [_matrix, _compared_with_published],
+    "matrix": [matrix, compared_with_published],
     "boot": [_boot],
     "formats": [_formats],
     "provision": [_provision],
-    "migrate": [_dots],
-    "layouts": [_layouts, _compared_with_published],
-    "failure": [_dots],
+    "migrate": [dots],
+    "layouts": [_layouts, compared_with_published],
+    "failure": [dots],
 }

@@ -319,7 +319,7 @@ def unlike(metric: str, case: CaseKey, a: BackendView, b: BackendView) -> str:
     """Why these two are no equals for this metric and case, or ""."""
     if copies_of(a.name) != copies_of(b.name):
         return f"copies differ: {_copies(a.name)} against {_copies(b.name)}"
-    if metric == "server_memory":
+    if metric in ("server_memory", "osd_memory"):
         budgets = [x.options.get("osd_memory") for x in (a, b)]
         return "" if budgets[0] == budgets[1] else f"memory budgets differ: {_budget(budgets[0])} against {_budget(budgets[1])} for an OSD"
     if writes(case) and (unknown := [x.title for x in (a, b) if x.options.get("acknowledged") == "unknown"]):

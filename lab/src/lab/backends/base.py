@@ -100,6 +100,9 @@ class Service(ABC):
     def pids(self) -> list[int]:
         return marked(self.scratch.mark, self.role)
 
+    def memory_parts(self) -> dict[str, float]:
+        return {}
+
     def alive(self) -> str:
         """Why the service cannot serve any more, or ""."""
         return "" if self.pids() else f"{self.name}: no server process is left"
@@ -147,6 +150,10 @@ class Backend(ABC):
 
     def server_pids(self) -> list[int]:
         return self.service.pids() if self.service else []
+
+    def memory_parts(self) -> dict[str, float]:
+        """Memory of an OSD apart from monitors, where the servers can be told apart: metrics and bytes."""
+        return self.service.memory_parts() if self.service else {}
 
     def client_pids(self) -> list[int]:
         """Client daemons beside the load generator: FUSE mounts and the like."""

@@ -14,6 +14,7 @@ import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 
+from lab import account
 from lab.backends.base import Context, Service, ToolError
 
 CLEAN_LIMIT_S = 90.0
@@ -164,6 +165,11 @@ class CephService(Service):
             if process.poll() is not None:
                 return f"ceph: {name} ended with status {process.returncode}"
         return ""
+
+    def memory_parts(self) -> dict[str, float]:
+        osds = [p.pid for name, p in self.daemons.items() if name.startswith("osd.")]
+        others = [p.pid for name, p in self.daemons.items() if not name.startswith("osd.")]
+        return {"osd_memory": account.memory(osds) / len(osds), "mon_memory": float(account.memory(others))} if osds else {}
 
     def victim(self) -> int:
         return self.daemons["osd.0"].pid

@@ -8,6 +8,7 @@ import subprocess
 import time
 from pathlib import Path
 
+from lab import account
 from lab.backends.base import Context, ToolError
 from lab.backends.ceph import CephService
 
@@ -56,6 +57,10 @@ class SkepService(CephService):
         if self.process is not None and self.process.poll() is not None:
             return f"skep ended with status {self.process.returncode}"
         return ""
+
+    def memory_parts(self) -> dict[str, float]:
+        """One process: the monitor is in the OSDs' shares."""
+        return {"osd_memory": account.memory(self.pids()) / self.settings.osds} if not self.external else {}
 
     def victim(self) -> int:
         return self.process.pid  # all OSDs are threads of the one process

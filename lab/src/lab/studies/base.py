@@ -113,13 +113,16 @@ class Study(ABC):
         pids = backend.server_pids()
         others = [p for s in self.context.services.values() if s is not backend.service for p in s.pids()]
         clients = backend.client_pids()
+        before, modes = account.machine_now()
         before_others, before_clients = account.snapshot(others), account.snapshot(clients)
         with account.Timeline(pids) as found.servers:
             yield found
+        after, now = account.machine_now()
+        found.values |= {mode: (now[mode] - modes[mode]) / max(after - before, 1e-9) for mode in now}
         used = account.used(found.servers.looks[0], found.servers.looks[-1])
         if pids and used:
             found.server_cpu_s, found.server_written = used.cpu_s, used.written
-            found.values |= {"server_cores": used.cores, "server_memory": float(account.memory(pids)), "server_written": float(used.written)}
+            found.values |= {"server_cores": used.cores, "server_memory": float(account.memory(pids)), "server_written": float(used.written), **backend.memory_parts()}
         used_others = account.used(before_others, account.snapshot(others))
         if used_others:
             found.values["other_cores"] = used_others.cores

@@ -1,0 +1,130 @@
+"""What figures draw, as numbers: shapes are caught on their way into SVG and compared with the cells that they were made of."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from invented import Invention, matrix
+from lab import plots, plots_matrix, plots_studies, report, report_data
+from lab.records import PUBLISHED
+
+
+class Caught:
+    """Every shape drawn: `of(name)` gives the arguments by name."""
+
+    def __init__(self, monkeypatch) -> None:
+        self.drawn: dict[str, dict] = {}
+        for shape in ("lines", "dots", "columns", "bars", "curves", "distributions"):
+            monkeypatch.setattr(plots, shape, self._catching(getattr(plots, shape)))
+
+    def _catching(self, shape):
+        import inspect
+
+        def draw(*args, **more):
+            figure = shape(*args, **more)
+            self.drawn[figure.name] = {**inspect.signature(shape).bind(*args, **more).arguments, "svg": figure.svg}
+            return figure
+
+        return draw
+
+    def of(self, name: str) -> dict:
+        assert name in self.drawn, f"{name} is not among {sorted(self.drawn)}"
+        return self.drawn[name]
+
+
+@pytest.fixture
+def caught(monkeypatch):
+    return Caught(monkeypatch)
+
+
+def view_of(inv: Invention, preset: str = ""):
+    if preset:
+        inv.run.options["profile"] = preset
+    return report_data.views(inv.run)[0]
+
+
+def median(view, metric, backend, **factors):
+    return next(c.interval.median for (m, b, case), c in view.cells.items() if m == metric and b == backend and factors.items() <= dict(case).items())
+
+
+def texts(svg: str) -> str:
+    return " ".join(re.findall(r">([^<>]+)</text>", svg))
+
+
+def of_matrix(names=("skep:1", "ceph:1"), clients=(8,), hosts=()):
+    inv = Invention(["matrix"], 6)
+    for name in names:
+        inv.state("matrix", name)
+        for bs in (4096, 65536):
+            for read in (0, 70, 100):
+                for n in clients:
+                    for h in hosts or (0,):
+                        iops = 1000.0 * n * (h or 1) * (1 + read / 50) * 4096 / bs
+                        more = {"iops_per_host": iops / h, "host_iops_min": iops / h * 0.9, "host_iops_max": iops / h * 1.1, "iops_per_client": iops / h / n} if h else {"iops_per_client": iops / n}
+                        inv.measure("matrix", name, {"bs": bs, "read": read, "depth": 32, "clients": n, **({"hosts": h} if h else {})}, {
+                            "iops": iops, **more, "cpu_user": 0.5 + read / 200, "cpu_system": 0.3, "cpu_softirq": 0.1, "cpu_guest": 0.01, "osd_memory": 3e8, "mon_memory": 1e8})  # fmt: skip
+    return inv
+
+
+def test_a_mix_is_drawn_over_the_block_size(caught):
+    view = view_of(of_matrix())
+    plots_studies.figures(view)
+    panels = {p.title: {line.label: dict((x, y) for x, y, _, _ in line.points) for line in p.lines} for p in caught.of("matrix-mix")["panels"]}
+    assert set(panels) == {"Skep (1 copy)", "Ceph RBD (1 copy)"}
+    assert set(panels["Skep (1 copy)"]) == {"0 % reads", "70 % reads", "100 % reads"}
+    assert panels["Skep (1 copy)"]["70 % reads"] == {bs: median(view, "iops", "skep:1", bs=bs, read=70) for bs in (4096, 65536)}
+
+
+def test_iops_by_block_and_mix_are_a_table(tmp_path):
+    inv = of_matrix()
+    view = view_of(inv)
+    tables = plots_matrix.tables(view)
+    assert [t["title"] for t in tables] == ["Skep (1 copy)", "Ceph RBD (1 copy)"] and tables[0]["columns"] == ["0 % reads", "70 % reads", "100 % reads"]
+    assert [label for label, _ in tables[0]["rows"]] == ["4 KiB", "64 KiB"]
+    assert tables[0]["rows"][0][1][1] == f"{median(view, 'iops', 'skep:1', bs=4096, read=70):,.0f}"
+    report.write(inv.run, tmp_path)
+    text = (tmp_path / "report.md").read_text()
+    assert "| block | 0 % reads | 70 % reads | 100 % reads |\n|---|---:|---:|---:|\n| 4 KiB |" in text
+    assert "IOPS by block size and mix" in (tmp_path / "report.html").read_text()
+
+
+def test_the_machines_processors_are_split_over_iops(caught):
+    view = view_of(of_matrix())
+    plots_studies.figures(view)
+    title, columns = caught.of("matrix-machine")["panels"][0]
+    assert title == "Skep (1 copy)" and len(columns) == 3  # the smallest blocks, every mix
+    assert [part for part, _ in columns[0].segments] == ["user", "system", "softirq", "guests"]
+    iops = [float(c.label.split("\n")[0].replace(",", "")) for c in columns]
+    assert iops == sorted(iops) and columns[0].label.endswith("0 % reads")
+    assert columns[-1].segments[0][1] == median(view, "cpu_user", "skep:1", bs=4096, read=100)
+
+
+def test_memory_of_an_osd_stands_beside_what_ra_prints(caught):
+    view = view_of(of_matrix(), "ra")
+    plots_studies.figures(view)
+    drawn = caught.of("matrix-osd-memory")
+    osd, monitor = drawn["groups"]
+    assert (osd[0], monitor[0]) == ("memory of an OSD", "memory of monitor and manager")
+    assert drawn["marks"] == {"memory of an OSD": [(p.value, p.label) for p in PUBLISHED if p.metric == "osd_memory"]}
+    assert "Ra: an OSD from" in texts(drawn["svg"])
+    # Of another run nothing is drawn that this study printed.
+    plots_studies.figures(view_of(of_matrix()))
+    assert not caught.of("matrix-osd-memory")["marks"]
+
+
+def test_clients_and_hosts_have_their_own_share(caught):
+    view = view_of(of_matrix(clients=(1, 4), hosts=(1, 2, 4)), "ra")
+    plots_studies.figures(view)
+    drawn = caught.of("matrix-per-host")
+    assert drawn["marks"] == [(80_000, "Ra: a host, about")] and "Ra: a host, about 80" in texts(drawn["svg"])
+    panel = next(p for p in drawn["panels"] if p.title == "block 4 KiB, 0 % reads, clients 4")
+    line = next(ln for ln in panel.lines if ln.label == "Skep (1 copy)")
+    assert [(x, y) for x, y, _, _ in line.points] == [(float(h), median(view, "iops_per_host", "skep:1", bs=4096, read=0, clients=4, hosts=h)) for h in (1, 2, 4)]
+    for name in ("matrix-slowest-host", "matrix-fastest-host", "matrix-per-client-clients", "matrix-per-client-hosts", "matrix-hosts"):
+        assert caught.of(name)["panels"]
+
+
+def test_a_column_is_as_high_as_its_parts():
+    figure = plots.columns("c", "cap", [("t", [plots.Column("a", (("x", 1.0), ("y", 2.0))), plots.Column("b", (("x", 6.0),))])], "s", "time", "case")
+    assert {"x", "y", "a", "b"} <= set(texts(figure.svg).split()) and "var(--s1)" in figure.svg
