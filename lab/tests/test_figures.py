@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
-from invented import Invention, matrix
-from lab import plots, plots_matrix, plots_studies, report, report_data
+from invented import Invention, boot
+from lab import cost as costs
+from lab import plan, plots, plots_matrix, plots_studies, report, report_data, stats
 from lab.records import PUBLISHED
 
 
@@ -117,7 +119,8 @@ def test_clients_and_hosts_have_their_own_share(caught):
     view = view_of(of_matrix(clients=(1, 4), hosts=(1, 2, 4)), "ra")
     plots_studies.figures(view)
     drawn = caught.of("matrix-per-host")
-    assert drawn["marks"] == [(80_000, "Ra: a host, about")] and "Ra: a host, about 80" in texts(drawn["svg"])
+    assert drawn["marks"]["block 4 KiB, 0 % reads, clients 4"] == [(80_000, "Ra: a host, about")] and not [m for m in drawn["marks"] if "64 KiB" in m]
+    assert "Ra: a host, about 80" in texts(drawn["svg"])
     panel = next(p for p in drawn["panels"] if p.title == "block 4 KiB, 0 % reads, clients 4")
     line = next(ln for ln in panel.lines if ln.label == "Skep (1 copy)")
     assert [(x, y) for x, y, _, _ in line.points] == [(float(h), median(view, "iops_per_host", "skep:1", bs=4096, read=0, clients=4, hosts=h)) for h in (1, 2, 4)]
@@ -128,3 +131,53 @@ def test_clients_and_hosts_have_their_own_share(caught):
 def test_a_column_is_as_high_as_its_parts():
     figure = plots.columns("c", "cap", [("t", [plots.Column("a", (("x", 1.0), ("y", 2.0))), plots.Column("b", (("x", 6.0),))])], "s", "time", "case")
     assert {"x", "y", "a", "b"} <= set(texts(figure.svg).split()) and "var(--s1)" in figure.svg
+
+
+def of_boot(rounds=40):
+    inv = Invention(["boot"], rounds)
+    boot(inv, ["skep:1", "ceph:1"])
+    return inv
+
+
+def test_boots_and_deletions_have_percentiles_of_all_vms(caught):
+    view = view_of(of_boot(), "oliveira")
+    plots_studies.figures(view)
+    drawn = caught.of("boot-percentiles-delete-time")
+    line = drawn["panels"][0].lines[0]
+    values = list(view.cells[("delete_time", "skep:1", view.cases[0])].rounds.values())
+    # 40 samples have two beyond the 95th percentile, one beyond the 97.5th, and none beyond the 99th, which is not claimed.
+    assert [t for _, t in drawn["ticks"]] == ["50", "75", "90", "95", "97.5"] and len(line.points) == 5
+    assert line.points[2][1] == pytest.approx(np.percentile(values, 90)) and line.points[2][2] < line.points[2][1] < line.points[2][3]
+    assert drawn["marks"] == {"": [(2.3, "Oliveira: both, about")]} and "Oliveira: both, about 2.30" in texts(drawn["svg"])
+    assert caught.of("boot-percentiles-boot-time")
+
+
+def test_every_sample_of_run_time_and_bandwidth_is_drawn(caught):
+    view = view_of(of_boot(), "oliveira")
+    plots_studies.figures(view)
+    for metric in ("run_time", "bandwidth"):
+        drawn = caught.of(f"boot-each-{metric.replace('_', '-')}")
+        for line, name in zip(drawn["panels"][0].lines, ("skep:1", "ceph:1")):
+            rounds = view.cells[(metric, name, view.cases[0])].rounds
+            assert [(x, y) for x, y, _, _ in line.points] == [(n + 1.0, rounds[n]) for n in range(40)]
+
+
+def test_few_vms_have_few_percentiles():
+    assert stats.percentile_interval([1.0, 2.0, 3.0], 75) is None
+    few = stats.percentile_interval([1.0, 2.0, 3.0, 4.0], 75)
+    assert few.median == 3.25 and few.low is None
+
+
+def test_both_designs_share_an_axis_and_their_cost_its_parts(caught, tmp_path):
+    plan.write_example(tmp_path)
+    planned = plan.plan_file(tmp_path / "plan-example.toml")
+    plan.figures(planned)
+    lines = {line.label: dict((x, y) for x, y, _, _ in line.points) for line in caught.of("plan-sites")["drawn"]}
+    assert set(lines) == {"converged", "dedicated"} and set(lines["dedicated"]) == {float(n) for n in costs.SITES}
+    panels = dict(caught.of("plan-parts")["panels"])
+    for o in planned.options:
+        for column in panels[o.design.kind]:
+            # The parts are the whole: nothing of the cost is left out or counted twice.
+            assert sum(v for _, v in column.segments) == pytest.approx(dict(costs.over_sites(planned.inputs, o.design)).get(int(column.label)))
+        network = next(v for name, v in panels[o.design.kind][0].segments if name == "network")
+        assert network == pytest.approx(o.cost.switches / planned.inputs.prices.lifetime_years / o.design.usable_tb)

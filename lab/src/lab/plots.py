@@ -117,14 +117,14 @@ class Bar:
 
 def lines(
     name: str, caption: str, panels: Sequence[Panel], unit: str, ylabel: str, xlabel: str,
-    ticks: Sequence[tuple[float, str]] = (), log_x: bool = False, columns: int = COLUMNS, marks: Sequence[tuple[float, str]] = (),
+    ticks: Sequence[tuple[float, str]] = (), log_x: bool = False, columns: int = COLUMNS, marks: dict[str, Sequence[tuple[float, str]]] | None = None,
 ) -> Figure:  # fmt: skip
-    """Small multiples of medians with whiskers over a factor. `marks`: values from elsewhere, as dotted lines across each panel."""
+    """Small multiples of medians with whiskers over a factor. `marks`: of a panel's title, values from elsewhere as dotted lines across it."""
     shown, left_out = _spread(panels, MAX_PANELS)
     rows, columns = -(-len(shown) // columns), min(columns, len(shown))
     height = 2.5 * rows + 0.9
     canvas, grid = _canvas(rows, columns, height)
-    each = [[v for line in panel.lines for p in line.points for v in p[1:] if v is not None] + [v for v, _ in marks] for panel in shown]
+    each = [[v for line in panel.lines for p in line.points for v in p[1:] if v is not None] + [v for v, _ in (marks or {}).get(panel.title, ())] for panel in shown]
     # One kind of axis for all panels: they are read beside each other.
     log = any(_far_apart(v) for v in each) and all(min(v, default=1) > 0 for v in each)
     for axes, panel, values in zip(grid, shown, each):
@@ -132,7 +132,7 @@ def lines(
         xs = [p[0] for line in panel.lines for p in line.points]
         for place, line in enumerate(panel.lines):
             _draw_line(axes, _aside(line, place - (len(panel.lines) - 1) / 2, max(xs, default=1) - min(xs, default=0), log_x), divisor)
-        _marks(axes, marks, divisor)
+        _marks(axes, (marks or {}).get(panel.title, ()), divisor)
         axes.set_title(_wrapped(panel.title, columns), fontsize=9, color=FG, loc="left")
         if log_x:
             axes.set_xscale("log", base=2)

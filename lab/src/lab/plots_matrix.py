@@ -63,7 +63,7 @@ def _processor(view: View) -> Figure | None:
 
 
 def _elsewhere(view: View) -> str:
-    return " Dotted: values that the study prints, of its own machines." if any(not p.case for p in published_of(view)) else ""
+    return " Dotted: values that the study prints, of its own machines." if published_of(view) else ""
 
 
 MODES = (("cpu_user", "user"), ("cpu_system", "system"), ("cpu_softirq", "softirq"), ("cpu_guest", "guests"))

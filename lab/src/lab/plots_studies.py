@@ -14,14 +14,14 @@ tables gets dots. Draws nothing itself: shapes are in plots.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from lab import plots
+from lab import plots, stats
 from lab.plots import Bar, Dot, Figure, Line, Panel, Trace
 from lab.plots_matrix import matrix
-from lab.plots_view import compared_with_published, dots, over, row_label, styles_of, values_of
+from lab.plots_view import compared_with_published, dots, over, published_of, row_label, styles_of, values_of
 from lab.records import Measured
 from lab.report_data import View
 from lab.report_units import case_label, metric_name
@@ -43,12 +43,60 @@ def _listed(found: Figure | Sequence[Figure] | None) -> list[Figure]:
     return [] if found is None else [found] if isinstance(found, Figure) else list(found)
 
 
+PERCENTILES = (50.0, 75.0, 90.0, 95.0, 97.5, 99.0)
+
+
+def _percentiles(view: View) -> list[Figure | None]:
+    """Boot and deletion by percentile of the VMs, with intervals from 20 of them on."""
+    styles, made = styles_of(view), []
+    for metric in ("boot_time", "delete_time"):
+        panels: dict[str, list[Line]] = {}
+        for case in view.cases:
+            for b in view.measured:
+                cell = view.cells.get((metric, b.name, case))
+                found = [stats.percentile_interval(list(cell.rounds.values()), p) if cell else None for p in PERCENTILES]
+                points = [(float(n), i.median, i.low, i.high) for n, i in enumerate(found) if i is not None]
+                if len(points) > 1:
+                    panels.setdefault(case_label(dict(case), view.varying()), []).append(Line(view.title(b.name), styles[b.name], points))
+        if panels:
+            last = int(max(p[0] for drawn in panels.values() for line in drawn for p in line.points))
+            made.append(plots.lines(
+                f"boot-percentiles-{metric.replace('_', '-')}", f"Percentiles of the {metric_name(metric)}, with their intervals by bootstrap where there are {stats.MIN_BOOTSTRAP} VMs and more.",
+                [Panel(title, drawn) for title, drawn in panels.items()], "s", metric_name(metric), "percentile of the VMs", [(float(n), f"{PERCENTILES[n]:g}") for n in range(last + 1)],
+                columns=min(2, len(panels)), marks=_marks_of(view, metric, panels)))  # fmt: skip
+    return made
+
+
+def _one_by_one(view: View) -> list[Figure | None]:
+    """Every VM's run time and bandwidth, in the order in which they ran: the study's 40 samples."""
+    styles, made = styles_of(view), []
+    for metric in ("run_time", "bandwidth"):
+        panels, unit = {}, ""
+        for case in view.cases:
+            for b in view.measured:
+                cell = view.cells.get((metric, b.name, case))
+                if cell is not None and len(cell.rounds) > 1:
+                    unit = cell.unit
+                    points = [(n + 1.0, v, None, None) for n, v in sorted(cell.rounds.items())[:MAX_ROUNDS_DRAWN]]
+                    panels.setdefault(case_label(dict(case), view.varying()), []).append(Line(view.title(b.name), styles[b.name], points))
+        if panels:
+            last = int(max(p[0] for drawn in panels.values() for line in drawn for p in line.points))
+            ticks = [(float(n), str(n)) for n in range(1, last + 1, max(1, last // 10))]
+            made.append(plots.lines(f"boot-each-{metric.replace('_', '-')}", f"Each VM's {metric_name(metric)}, in the order of the samples.", [Panel(t, drawn) for t, drawn in panels.items()],
+                                    unit, metric_name(metric), "sample", ticks, columns=1, marks=_marks_of(view, metric, panels)))  # fmt: skip
+    return made
+
+
+def _marks_of(view: View, metric: str, panels: Iterable[str]) -> dict[str, list[tuple[float, str]]]:
+    return {title: [(p.value, p.label) for p in published_of(view) if p.metric == metric and not p.case] for title in panels}
+
+
 SAMPLED = ("boot_time", "delete_time", "run_time", "bandwidth")
 
 
 def _boot(view: View) -> list[Figure | None]:
     """Medians, the samples' distribution for each time, and latency inside the guest."""
-    styles, made = styles_of(view), [dots(view)]
+    styles, made = styles_of(view), [dots(view), *_percentiles(view), *_one_by_one(view)]
     for metric in SAMPLED:
         panels, unit = [], ""
         for case in view.cases:

@@ -46,6 +46,7 @@ def over(view: View, metric: str, x: str, panel_factors: Sequence[str], name: st
     split = [f for f in panel_factors if f in varying and f != x]
     rest = [f for f in varying if f not in (*split, x)]
     styles, panels, line_styles, unit = styles_of(view), {}, {}, ""
+    known: dict[str, dict[str, Factor]] = {}  # of a panel: the factors that all of it has
     for (m, backend, case), cell in view.cells.items():
         factors = dict(case)
         if m != metric or x not in factors or cell.interval.median is None:
@@ -58,6 +59,7 @@ def over(view: View, metric: str, x: str, panel_factors: Sequence[str], name: st
         else:
             label = view.title(backend) + (f", {label}" if label else "")
         panel = panels.setdefault(own_panel, {})
+        known.setdefault(own_panel, {n: v for n, v in factors.items() if n in split or n not in varying})
         if series or rest:
             style = line_styles.setdefault(label, len(line_styles))
         else:
@@ -72,7 +74,7 @@ def over(view: View, metric: str, x: str, panel_factors: Sequence[str], name: st
     marked = xs[:: -(-(len(xs) - 1) // 5) or 1] if len(xs) > 8 else xs
     ticks = [(place_of(v, xs), factor_value(x, v) if is_size(x) else str(v)) for v in marked]
     shown = in_case_order(view, split, panels, bool(series))
-    marks = [(p.value, p.label) for p in published_of(view) if p.metric == metric and not p.case]
+    marks = {t: m for t in shown if (m := [(p.value, p.label) for p in published_of(view) if p.metric == metric and (p.line or not p.case) and dict(p.case).items() <= known[t].items()])}
     return plots.lines(
         name, caption, [Panel(t, list(panels[t].values())) for t in shown], unit, metric_name(metric), axis_title(x), ticks,
         log_x=log_x or is_size(x), columns=min(plots.COLUMNS, len(shown)), marks=marks,
@@ -121,7 +123,7 @@ def dots(view: View) -> Figure | None:
     if not groups:
         return None
     marks: dict[str, list[tuple[float, str]]] = {}
-    for p in published_of(view):
+    for p in [p for p in published_of(view) if not p.line]:
         marks.setdefault(metric_name(p.metric), []).append((p.value, p.label))
     elsewhere = " Dotted: values that the study prints, of its own machines." if marks else ""
     return plots.dots(f"{view.info.name}-medians", f"Medians with their intervals; the strokes are the rounds.{elsewhere}", groups, marks)
@@ -135,8 +137,8 @@ def compared_with_published(view: View) -> Figure | None:
     """Where the printed values are of single cases: those cases, with the values as rows of their own."""
     rows, unit = [], ""
     styles = styles_of(view)
-    for condition in dict.fromkeys(p.case for p in published_of(view) if p.case):
-        values = [p for p in published_of(view) if p.case == condition]
+    for condition in dict.fromkeys(p.case for p in published_of(view) if p.case and not p.line):
+        values = [p for p in published_of(view) if p.case == condition and not p.line]
         for case in [c for c in view.cases if all(dict(c).get(n) == v for n, v in condition)]:
             for b in view.measured:
                 cell = view.cells.get((values[0].metric, b.name, case))
@@ -148,4 +150,4 @@ def compared_with_published(view: View) -> Figure | None:
     if not unit:
         return None
     return plots.dots(f"{view.info.name}-published", "The cases of which the study prints values, which are of its own machines, beside what was measured here.",
-                      [(metric_name(next(p for p in published_of(view) if p.case).metric), unit, rows)])  # fmt: skip
+                      [(metric_name(next(p for p in published_of(view) if p.case and not p.line).metric), unit, rows)])  # fmt: skip
