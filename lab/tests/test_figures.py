@@ -181,3 +181,48 @@ def test_both_designs_share_an_axis_and_their_cost_its_parts(caught, tmp_path):
             assert sum(v for _, v in column.segments) == pytest.approx(dict(costs.over_sites(planned.inputs, o.design)).get(int(column.label)))
         network = next(v for name, v in panels[o.design.kind][0].segments if name == "network")
         assert network == pytest.approx(o.cost.switches / planned.inputs.prices.lifetime_years / o.design.usable_tb)
+
+
+def of_vm():
+    inv = Invention(["vm"], 6)
+    for name in ("skep:1", "file:1"):
+        inv.state("vm", name)
+        for work, ops, blocks in (("iozone", ("write", "rewrite", "read", "reread"), (4096, 65536)), ("seq", ("write", "read"), (1 << 20,)), ("rand", ("randread", "randwrite"), (4096, 65536))):
+            for op in ops:
+                for bs in blocks:
+                    inv.measure("vm", name, {"format": "rbd", "accel": "tcg", "work": work, "bs": bs, "depth": 1, "op": op}, {"iops": 1000.0, "bandwidth": 1000.0 * bs, "latency_p99": 900.0})
+    return inv
+
+
+def test_each_work_inside_a_vm_has_its_figure(caught):
+    view = view_of(of_vm())
+    plots_studies.figures(view)
+    assert [p.title for p in caught.of("vm-rand")["panels"]] == ["randread", "randwrite"] and caught.of("vm-rand")["unit"] == "1/s"
+    line = caught.of("vm-iozone")["panels"][0].lines[0]
+    assert {x: y for x, y, _, _ in line.points} == {bs: median(view, "bandwidth", "skep:1", work="iozone", op="write", bs=bs) for bs in (4096, 65536)}
+    # One block size is no axis.
+    (title, unit, rows), = caught.of("vm-seq")["groups"]
+    assert (title, unit) == ("bandwidth", "B/s") and {r.value for r in rows} == {median(view, "bandwidth", n, work="seq", op=op) for n in ("skep:1", "file:1") for op in ("write", "read")}
+
+
+def of_provision():
+    inv = Invention(["provision"], 6)
+    for name in ("skep:1", "file:1"):
+        inv.state("provision", name)
+        for vms, image in ((1, 512), (1, 2048), (4, 512)):
+            parts = {"overlay_time": 0.3} if name == "skep:1" else {"download_time": image / 200, "convert_time": image / 100, "resize_time": 0.1, "overlay_time": 0.1}
+            inv.measure("provision", name, {"vms": vms, "hosts": 1, "image": image << 20, "accel": "tcg"}, parts | {"provision_time": sum(parts.values()), "batch_boot_time": 5.0})
+    return inv
+
+
+def test_startup_is_made_of_parts_over_the_size_of_the_image(caught):
+    view = view_of(of_provision())
+    plots_studies.figures(view)
+    panels = dict(caught.of("provision-startup")["panels"])
+    assert [c.label for c in panels["local file"]] == ["512 MiB", "2 GiB"]
+    assert dict(panels["local file"][1].segments)["convert"] == median(view, "convert_time", "file:1", image=2048 << 20)
+    assert [part for part, _ in panels["Skep (1 copy)"][0].segments] == ["copy on write, clone", "boot"]
+    line = caught.of("provision-image-convert")["panels"][0].lines[0]
+    assert (line.label, [x for x, *_ in line.points]) == ("local file", [512 << 20, 2048 << 20])
+    # Over the number of VMs only what has one size.
+    assert [(x, y) for x, y, _, _ in caught.of("provision-time")["panels"][0].lines[0].points] == [(n, median(view, "provision_time", "skep:1", vms=n, image=512 << 20)) for n in (1, 4)]

@@ -448,7 +448,7 @@ def _marks(axes: Axes, marks: Sequence[tuple[float, str]], divisor: float) -> No
     for value, label in marks:
         axes.axhline(value / divisor, color=FG, linewidth=1, linestyle=":")
         axes.annotate(f"{label} {significant(value / divisor)}", (0, value / divisor), (2, 2), xycoords=("axes fraction", "data"), textcoords="offset points",
-                      ha="left", va="bottom", fontsize=7, color=MUTED)  # fmt: skip
+                      ha="left", va="bottom", fontsize=7, color=MUTED, zorder=5, bbox={"facecolor": BG, "edgecolor": "none", "pad": 1, "alpha": 0.85})  # fmt: skip
 
 
 def _whisker(axes: Axes, dot: Dot, y: float, divisor: float, color: str, filled: bool = True) -> None:

@@ -19,12 +19,12 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from lab import plots, stats
-from lab.plots import Bar, Dot, Figure, Line, Panel, Trace
+from lab.plots import Bar, Column, Dot, Figure, Line, Panel, Trace
 from lab.plots_matrix import matrix
-from lab.plots_view import compared_with_published, dots, over, published_of, row_label, styles_of, values_of
+from lab.plots_view import compared_with_published, dots, only, over, published_of, row_label, styles_of, values_of
 from lab.records import Measured
 from lab.report_data import View
-from lab.report_units import case_label, metric_name
+from lab.report_units import case_label, factor_value, metric_name
 
 PHASES = ("download_time", "convert_time", "resize_time", "overlay_time")
 MAX_ROUNDS_DRAWN = 200
@@ -126,6 +126,40 @@ def _formats(view: View) -> Figure | None:
     return made or dots(view)
 
 
+def _vm(view: View) -> list[Figure | None]:
+    """A figure for each work: throughput or IOPS over the block size, a panel for each operation; dots where there is one block size."""
+    made: list[Figure | None] = []
+    for work, metric, caption in (("seq", "bandwidth", "Sequential throughput inside a VM"), ("rand", "iops", "Random IOPS inside a VM"),
+                                  ("iozone", "bandwidth", "iozone's pattern inside a VM, by fio: bandwidth over the record size")):  # fmt: skip
+        part = only(view, {"work": work})
+        if part.cases:
+            made.append(over(part, metric, "bs", ("op", "depth"), f"vm-{work}", f"{caption}: medians, whiskers their intervals.")
+                        or dots(part, (metric,), f"vm-{work}", f"{caption}: medians with their intervals; the strokes are the rounds."))  # fmt: skip
+    return made
+
+
+def _startup(view: View) -> list[Figure | None]:
+    """Ding's form: what the time to a running VM is made of over the size of its image, and each part over that size."""
+    parts = (("download_time", "download"), ("convert_time", "convert"), ("resize_time", "resize"), ("overlay_time", "copy on write, clone"), ("batch_boot_time", "boot"))
+    panels, of_size = [], [c for c in view.cases if len({dict(d).get("image") for d in view.cases if all(dict(d).get(f) == dict(c).get(f) for f in ("vms", "hosts"))}) > 1]
+    for b in view.measured:
+        bars = []
+        for case in of_size:
+            cells = [(title, view.cells.get((p, b.name, case))) for p, title in parts]
+            if segments := tuple((title, c.interval.median) for title, c in cells if c is not None and c.interval.median is not None):
+                differing = [f for f in ("vms", "hosts") if len({dict(c)[f] for c in of_size}) > 1]
+                bars.append(Column("\n".join([factor_value("image", dict(case)["image"]), *([case_label(dict(case), differing)] if differing else [])]), segments))
+        if len(bars) > 1:
+            panels.append((b.title, bars))
+    if not panels:
+        return []
+    sized = View(view.info, view.backends, of_size, view.metrics, {k: c for k, c in view.cells.items() if k[2] in set(of_size)}, view.pairs, view.compared, view.preset)
+    made: list[Figure | None] = [plots.columns("provision-startup", "Time until a VM runs, by its parts, over the size of its image (medians).", panels, "s", "time", "size of the image")]
+    for metric, name in (*parts[:2], parts[3], ("provision_time", "all until the disks exist")):
+        made.append(over(sized, metric, "image", ("vms", "hosts"), f"provision-image-{metric.removesuffix('_time')}", f"Time over the size of the image: {name}."))
+    return made
+
+
 def _provision(view: View) -> list[Figure | None]:
     rows, varying = [], view.varying()
     for case in view.cases:
@@ -135,9 +169,12 @@ def _provision(view: View) -> list[Figure | None]:
             if segments:
                 rows.append(Bar(f"{case_label(dict(case), varying)}{'  ' if varying else ''}{b.title}", segments))
     parts = plots.bars("provision-parts", "Time until the disks exist, by its parts (medians).", rows, "s", "time") if rows else None
+    sized = _startup(view)
+    if sized:  # what follows is of the smallest image alone
+        view = only(view, {"image": values_of(view, "image")[0]})
     whole = over(view, "provision_time", "vms", ("hosts",), "provision-time", "Time until the disks of all VMs exist, over their number.")
     boots = over(view, "batch_boot_time", "vms", ("hosts",), "provision-boot", "Time until the last VM of the batch reports, over their number.")
-    return [parts, whole, boots] if whole or boots else [parts, dots(view)]
+    return [parts, *sized, whole, boots] if whole or boots or sized else [parts, dots(view)]
 
 
 def _layouts(view: View) -> list[Figure | None]:
@@ -265,6 +302,7 @@ def _rounds(view: View) -> Figure | None:
 _OF_STUDY: dict[str, list[Callable[[View], Figure | Sequence[Figure | None] | None]]] = {
     "matrix": [matrix, compared_with_published],
     "boot": [_boot],
+    "vm": [_vm],
     "formats": [_formats],
     "provision": [_provision],
     "migrate": [dots],

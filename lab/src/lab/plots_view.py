@@ -99,7 +99,7 @@ def only(view: View, wanted: dict[str, Factor]) -> View:
     cases = [c for c in view.cases if all(dict(c).get(n) == v for n, v in wanted.items())]
     kept = set(cases)
     cells = {k: cell for k, cell in view.cells.items() if k[2] in kept}
-    return View(view.info, view.backends, cases, view.metrics, cells, view.pairs, [c for c in view.compared if c.case in kept])
+    return View(view.info, view.backends, cases, view.metrics, cells, view.pairs, [c for c in view.compared if c.case in kept], view.preset)
 
 
 def row_label(view: View, backend: str, case: CaseKey) -> str:
@@ -107,9 +107,10 @@ def row_label(view: View, backend: str, case: CaseKey) -> str:
     return f"{view.title(backend)}{', ' if label else ''}{label}"
 
 
-def dots(view: View) -> Figure | None:
+def dots(view: View, metrics: Sequence[str] = (), name: str = "", caption: str = "") -> Figure | None:
+    """A row for each case and back end, for each metric: the headline ones where none is named."""
     styles, groups = styles_of(view), []
-    for metric in view.headline()[:MAX_DOT_METRICS]:
+    for metric in metrics or view.headline()[:MAX_DOT_METRICS]:
         rows, unit = [], ""
         for case in view.cases:
             for b in view.measured:
@@ -126,7 +127,7 @@ def dots(view: View) -> Figure | None:
     for p in [p for p in published_of(view) if not p.line]:
         marks.setdefault(metric_name(p.metric), []).append((p.value, p.label))
     elsewhere = " Dotted: values that the study prints, of its own machines." if marks else ""
-    return plots.dots(f"{view.info.name}-medians", f"Medians with their intervals; the strokes are the rounds.{elsewhere}", groups, marks)
+    return plots.dots(name or f"{view.info.name}-medians", (caption or "Medians with their intervals; the strokes are the rounds.") + elsewhere, groups, marks)
 
 
 def published_of(view: View) -> list[Published]:

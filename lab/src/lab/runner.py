@@ -160,7 +160,7 @@ class Runner:
 
     def _make_guest(self, scratch: Scratch) -> None:
         """Before the isolation: the image's packages come over the network."""
-        if any(name in ("boot", "provision", "migrate") for name in self.options.studies) and not GuestMaker.missing():
+        if any(name in ("boot", "vm", "provision", "migrate") for name in self.options.studies) and not GuestMaker.missing():
             self.view.note("guest image and accelerator ...", only_lines=True)
             self.view.starting("a trial guest, and the guests' image")
             self.guests.accel()

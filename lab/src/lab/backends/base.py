@@ -27,6 +27,8 @@ from typing import Any
 from lab.config import Config
 from lab.process import Scratch, ToolError, marked
 
+IMPORT_LIMIT_S = 3600.0
+
 
 class Unsupported(Exception):
     """This back end has no such thing; the message says what and why."""
@@ -198,8 +200,8 @@ class Backend(ABC):
         return {}
 
     def import_image(self, image: Path, base: Disk) -> None:
-        """The image store's copy inside the back end, as a base for clones."""
-        self.qemu_img("convert", "-n", "-f", "raw", "-O", "raw" if base.format == "rbd" else base.format, str(image), self.location(base), env=self.client_env())
+        """The image store's copy (raw or qcow2, as its name ends) inside the back end, as a base for clones."""
+        self.qemu_img("convert", "-n", "-f", image.suffix[1:], "-O", "raw" if base.format == "rbd" else base.format, str(image), self.location(base), timeout=IMPORT_LIMIT_S, env=self.client_env())
 
     def directory(self) -> Path:
         """A mounted directory of this back end for files."""

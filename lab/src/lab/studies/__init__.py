@@ -12,5 +12,6 @@ from lab.studies.metadata import Metadata
 from lab.studies.migrate import Migrate
 from lab.studies.objects import Objects
 from lab.studies.provision import Provision
+from lab.studies.vm import Vm
 
-KINDS: dict[str, type[Study]] = {s.name: s for s in (Matrix, Boot, Formats, Provision, Migrate, Layouts, Metadata, Objects, Failure)}
+KINDS: dict[str, type[Study]] = {s.name: s for s in (Matrix, Boot, Vm, Formats, Provision, Migrate, Layouts, Metadata, Objects, Failure)}
