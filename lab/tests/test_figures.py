@@ -226,3 +226,35 @@ def test_startup_is_made_of_parts_over_the_size_of_the_image(caught):
     assert (line.label, [x for x, *_ in line.points]) == ("local file", [512 << 20, 2048 << 20])
     # Over the number of VMs only what has one size.
     assert [(x, y) for x, y, _, _ in caught.of("provision-time")["panels"][0].lines[0].points] == [(n, median(view, "provision_time", "skep:1", vms=n, image=512 << 20)) for n in (1, 4)]
+
+
+def of_layouts():
+    inv = Invention(["layouts"], 6)
+    for name in ("skep-fs:1", "cephfs:1"):
+        inv.state("layouts", name)
+        for op in ("write", "read"):
+            for bs in (65536, 262144):
+                for unit in (65536, 262144):
+                    for count in (2, 4, 8):
+                        inv.measure("layouts", name, {"op": op, "bs": bs, "stripe_unit": unit, "stripe_count": count, "threads": 1, "delay": 0}, {"bandwidth": 8e7 * min(unit, bs) / bs})
+            for threads in (1, 32, 128):
+                inv.measure("layouts", name, {"op": op, "bs": 4 << 20, "stripe_unit": 4 << 20, "stripe_count": 1, "threads": threads, "delay": 0}, {"bandwidth": 1e8})
+            for delay in (1, 10):
+                inv.measure("layouts", name, {"op": op, "bs": 4 << 20, "stripe_unit": 4 << 20, "stripe_count": 1, "threads": 1, "delay": delay}, {"bandwidth": 5e7})
+    return inv
+
+
+def test_layouts_are_drawn_as_borges_did(caught):
+    view = view_of(of_layouts(), "borges")
+    plots_studies.figures(view)
+    panels = {p.title: p.lines for p in caught.of("layouts-stripe-unit-write")["panels"]}
+    assert len(panels) == 6 and all("stripes" in t for t in panels)  # two back ends, three counts
+    lines = {ln.label: dict((x, y) for x, y, _, _ in ln.points) for ln in panels["skep-fs:1, stripes 2"]}
+    assert lines["block 64 KiB"] == {u: median(view, "bandwidth", "skep-fs:1", op="write", bs=65536, stripe_unit=u, stripe_count=2) for u in (65536, 262144)}
+    assert {x for p in caught.of("layouts-stripe-count-read")["panels"] for ln in p.lines for x, *_ in ln.points} == {2, 4, 8}
+    # Only cases that differ in threads alone stand over threads, with what the paper prints of the operation.
+    threads = caught.of("layouts-threads")
+    assert [p.title for p in threads["panels"]] == ["write", "read"] and all(len(ln.points) == 3 for p in threads["panels"] for ln in p.lines)
+    assert threads["marks"]["read"] == [(191e6, "Borges et al.: NFS"), (205e6, "Borges et al.: CephFS")]
+    delay = caught.of("layouts-delay")["panels"]
+    assert all([x for x, *_ in ln.points] == [0, 1, 10] for p in delay for ln in p.lines)

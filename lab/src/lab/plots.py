@@ -445,9 +445,9 @@ def _draw_line(axes: Axes, line: Line, divisor: float) -> None:
 
 
 def _marks(axes: Axes, marks: Sequence[tuple[float, str]], divisor: float) -> None:
-    for value, label in marks:
+    for n, (value, label) in enumerate(marks):
         axes.axhline(value / divisor, color=FG, linewidth=1, linestyle=":")
-        axes.annotate(f"{label} {significant(value / divisor)}", (0, value / divisor), (2, 2), xycoords=("axes fraction", "data"), textcoords="offset points",
+        axes.annotate(f"{label} {significant(value / divisor)}", (0.5 * (n % 2), value / divisor), (2, 2), xycoords=("axes fraction", "data"), textcoords="offset points",
                       ha="left", va="bottom", fontsize=7, color=MUTED, zorder=5, bbox={"facecolor": BG, "edgecolor": "none", "pad": 1, "alpha": 0.85})  # fmt: skip
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from lab import plots, stats
 from lab.plots import Bar, Column, Dot, Figure, Line, Panel, Trace
 from lab.plots_matrix import matrix
-from lab.plots_view import compared_with_published, dots, only, over, published_of, row_label, styles_of, values_of
+from lab.plots_view import along, compared_with_published, dots, only, over, published_of, row_label, styles_of, values_of
 from lab.records import Measured
 from lab.report_data import View
 from lab.report_units import case_label, factor_value, metric_name
@@ -178,15 +178,21 @@ def _provision(view: View) -> list[Figure | None]:
 
 
 def _layouts(view: View) -> list[Figure | None]:
+    """Borges's form: over the stripe unit and over the stripe count, a figure for each operation, a panel for each back end, a line for each block
+    size; over the threads that share a file, and over the delay, a line for each back end."""
     made: list[Figure | None] = []
-    series = [f for f in ("bs", "threads", "stripe_count") if len(values_of(view, f)) > 1]
-    panels = [f for f in view.info.panels if f not in series]
-    by_block = over(view, "bandwidth", "stripe_unit", panels, "layouts-stripe-unit",
-                     "Bandwidth over the stripe unit, for each back end.", series=series) if series else None  # fmt: skip
-    made.append(by_block or over(view, "bandwidth", "stripe_unit", view.info.panels, "layouts-stripe-unit", "Bandwidth over the stripe unit."))
-    for x, name in (("stripe_count", "stripe count"), ("threads", "threads"), ("delay", "network delay")):
-        others = [f for f in (*view.info.panels, "stripe_unit") if f != x]
-        made.append(over(view, "bandwidth", x, others, f"layouts-{x.replace('_', '-')}", f"Bandwidth over {name}."))
+    for x, other, name in (("stripe_unit", "stripe_count", "stripe unit"), ("stripe_count", "stripe_unit", "stripe count")):
+        part = along(view, x)
+        for op in values_of(part, "op"):
+            of_op = only(part, {"op": op})
+            series = [f for f in ("bs", "threads") if len(values_of(of_op, f)) > 1] or ["bs"]
+            made.append(over(of_op, "bandwidth", x, (other, "delay"), f"layouts-{x.replace('_', '-')}-{op}", f"Bandwidth over the {name}, {op}.", series=series))
+    for x, others, caption in (
+        ("threads", ("op", "bs", "stripe_unit", "stripe_count", "delay"), "Bandwidth over the threads that share one file"),
+        ("delay", ("op", "bs", "stripe_unit", "stripe_count", "threads"), "Bandwidth over the delay between client and servers, of a round trip"),
+    ):
+        told = " Dotted: what the study prints, of its own machines and settings." if x == "threads" and published_of(view) else ""
+        made.append(over(along(view, x), "bandwidth", x, others, f"layouts-{x}", f"{caption}.{told}", log_x=x == "threads"))
     return made if any(made) else [dots(view)]
 
 

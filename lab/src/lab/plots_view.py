@@ -102,6 +102,17 @@ def only(view: View, wanted: dict[str, Factor]) -> View:
     return View(view.info, view.backends, cases, view.metrics, cells, view.pairs, [c for c in view.compared if c.case in kept], view.preset)
 
 
+def along(view: View, x: str) -> View:
+    """The view of the cases that differ from another one in x alone: what a figure over x can show."""
+    values: dict[CaseKey, set[Factor]] = {}
+    for case in view.cases:
+        values.setdefault(tuple((n, v) for n, v in case if n != x), set()).add(dict(case).get(x, ""))
+    cases = [c for c in view.cases if len(values[tuple((n, v) for n, v in c if n != x)]) > 1]
+    kept = set(cases)
+    cells = {k: cell for k, cell in view.cells.items() if k[2] in kept}
+    return View(view.info, view.backends, cases, view.metrics, cells, view.pairs, [c for c in view.compared if c.case in kept], view.preset)
+
+
 def row_label(view: View, backend: str, case: CaseKey) -> str:
     label = case_label(dict(case), view.varying())
     return f"{view.title(backend)}{', ' if label else ''}{label}"

@@ -180,14 +180,17 @@ class Published:
     line: bool = False  # drawn as a line across a panel rather than as a row beside the measured cases
 
 
-# Only what the papers print; "about" is theirs. Each is of other machines. Borges et al. print bandwidths of NFS and CephFS,
-# but of which of their settings is not among our notes, so they are not drawn.
+# Only what the papers print; "about" is theirs. Each is of other machines. Borges et al. print bandwidths of NFS and CephFS for each
+# operation; of how many threads is not among our notes, so they are lines across the panels of their largest blocks.
 PUBLISHED = [
     Published("oliveira", "boot", "bandwidth", 25e6, "Oliveira: Ceph, about"),
     Published("oliveira", "boot", "bandwidth", 5e6, "Oliveira: BeeFS, about"),
     Published("oliveira", "boot", "delete_time", 2.3, "Oliveira: both, about"),
     Published("ding", "migrate", "migration_time", 121.4, "Ding et al.: local disks"),
     Published("ding", "migrate", "migration_time", 1.0, "Ding et al.: shared, about"),
+    *(Published("borges", "layouts", "bandwidth", value * 1e6, f"Borges et al.: {what}", (("op", op), ("bs", 4194304)), line=True)
+      for what, values in (("NFS", (127, 129, 191, 122)), ("CephFS", (131, 112, 205, 205)))
+      for op, value in zip(("write", "randwrite", "read", "randread"), values)),
     Published("ra", "matrix", "iops_per_client", 18_000, "Ra: a VM, about", (("bs", 4096),), line=True),
     Published("ra", "matrix", "iops_per_host", 80_000, "Ra: a host, about", (("bs", 4096),), line=True),
     Published("ra", "matrix", "osd_memory", 150e6, "Ra: an OSD from"),

@@ -16,6 +16,7 @@ Contract (what each Backend must hold, and the studies rely on)
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -117,6 +118,7 @@ class Backend(ABC):
     copies_possible: tuple[int, ...] = (1,)
     serves: tuple[str, ...] = ("disks",)  # what it has for studies: disks, files (a mounted directory), objects (S3)
     storage = "shared"  # or "local": whether another host would see the disks
+    can_be_behind = False  # whether its clients can run in another network than its servers (behind)
     acknowledged = ""  # when a write is answered: flushed (to stable storage, on every copy), sent (to the device), cached
     acknowledged_where = ""  # the same in full
     durable_fio: tuple[str, ...] = ()  # what makes fio's every write durable where it is not by itself
@@ -202,6 +204,11 @@ class Backend(ABC):
     def import_image(self, image: Path, base: Disk) -> None:
         """The image store's copy (raw or qcow2, as its name ends) inside the back end, as a base for clones."""
         self.qemu_img("convert", "-n", "-f", image.suffix[1:], "-O", "raw" if base.format == "rbd" else base.format, str(image), self.location(base), timeout=IMPORT_LIMIT_S, env=self.client_env())
+
+    def behind(self, prefix: list[str]) -> contextlib.AbstractContextManager[None]:
+        """While it lasts, disks are reached from the network that commands with that prefix run in; a client that is the load generator itself
+        needs nothing for it."""
+        return contextlib.nullcontext()
 
     def directory(self) -> Path:
         """A mounted directory of this back end for files."""

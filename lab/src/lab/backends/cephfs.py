@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ from lab.backends.rbd import Ceph, Skep
 from lab.backends.s3 import keep_copies, one_number
 from lab.backends.skep import SkepService
 from lab.config import Config
+from lab.process import kill_group
 
 MOUNT_LIMIT_S = 60.0
 OBJECT_SIZE = 4 << 20
@@ -23,6 +27,7 @@ VOLUME = "lab"
 class CephFs(DirectoryBackend):
     kind, title = "cephfs", "CephFS (ceph-fuse)"
     copies_possible = (1, 2, 3)
+    can_be_behind = True
     acknowledged, acknowledged_where = "flushed", "on disk, flushed, on every copy"
     service_class: type[CephService] = CephService
     service: CephService
@@ -31,6 +36,7 @@ class CephFs(DirectoryBackend):
         super().__init__(context, copies)
         self.service = context.service(self.service_class)
         self.mounted = False
+        self.home = self.scratch.path / f"mnt/{self.kind}"  # where files are made and measured
 
     @classmethod
     def missing(cls, config: Config) -> list[str]:
@@ -51,12 +57,31 @@ class CephFs(DirectoryBackend):
         self.service.start_mds(self.copies)
 
     def _mount(self, target: Path) -> None:
-        argv = ["ceph-fuse", "-f", "-c", self.service.conf, "-n", "client.admin", str(target)]
-        self.scratch.spawn(argv, f"client:{self.name}", log=self.scratch.path / f"{target.name}.log")
+        self._fuse(target, [])
+
+    def _fuse(self, target: Path, prefix: list[str]) -> subprocess.Popen:
+        argv = [*prefix, "ceph-fuse", "-f", "-c", self.service.conf, "-n", "client.admin", str(target)]
+        daemon = self.scratch.spawn(argv, f"client:{self.name}", log=self.scratch.path / f"{target.name}.log")
         wait_for_mount(target)
+        return daemon
 
     def directory(self) -> Path:
-        return self.scratch.directory(f"mnt/{self.kind}")
+        self.home.mkdir(parents=True, exist_ok=True)
+        return self.home
+
+    @contextlib.contextmanager
+    def behind(self, prefix: list[str]) -> Iterator[None]:
+        """A mount of its own, whose daemon runs there."""
+        usual, self.home = self.home, self.scratch.directory(f"mnt/{self.kind}-behind")
+        daemon = None
+        try:
+            daemon = self._fuse(self.home, prefix)
+            yield
+        finally:
+            self.scratch.run(["umount", str(self.home)], check=False)
+            self.home = usual
+            if daemon is not None:
+                end(daemon)
 
     def elsewhere(self) -> Path:
         target = self.scratch.directory(f"mnt/{self.kind}-second")
@@ -98,6 +123,14 @@ class SkepFs(CephFs):
 
 def fuse_missing() -> list[str]:
     return programs_missing({"ceph-fuse": "ceph-fuse"}) + device_missing("/dev/fuse", "FUSE") + not_root("a FUSE mount")
+
+
+def end(daemon: subprocess.Popen) -> None:
+    """A FUSE daemon whose mount is gone ends by itself; by force where it does not."""
+    try:
+        daemon.wait(MOUNT_LIMIT_S)
+    except subprocess.TimeoutExpired:
+        kill_group(daemon)
 
 
 def wait_for_mount(target: Path) -> None:
