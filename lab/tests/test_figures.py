@@ -258,3 +258,47 @@ def test_layouts_are_drawn_as_borges_did(caught):
     assert threads["marks"]["read"] == [(191e6, "Borges et al.: NFS"), (205e6, "Borges et al.: CephFS")]
     delay = caught.of("layouts-delay")["panels"]
     assert all([x for x, *_ in ln.points] == [0, 1, 10] for p in delay for ln in p.lines)
+
+
+def of_objects():
+    inv = Invention(["objects"], 6)
+    for name in ("skep-s3:1", "rgw:1"):
+        inv.state("objects", name)
+        for op in ("put", "get", "list", "delete"):
+            for size in (4096, 1 << 20):
+                for clients in (1, 4):
+                    inv.measure("objects", name, {"object": size, "clients": clients, "op": op},
+                                {"iops": 500.0 * clients, "latency_p50": 2000.0, "latency_p99": 9000.0, "server_cpu_per_op": 700.0, **({"bandwidth": 500.0 * size} if op in ("put", "get") else {})})  # fmt: skip
+    return inv
+
+
+def of_metadata():
+    inv = Invention(["metadata"], 6)
+    for name in ("skep-fs:1", "cephfs:1"):
+        inv.state("metadata", name)
+        for op in ("create", "stat", "readdir", "rename", "unlink"):
+            for clients in (1, 4, 16):
+                inv.measure("metadata", name, {"files": 200, "clients": clients, "flushed": "yes", "op": op}, {"iops": 100.0 * clients, "latency_p50": 3000.0, "latency_p99": 9000.0, "server_cpu_per_op": 400.0})
+    return inv
+
+
+@pytest.mark.parametrize("made,figure,panel,points", [
+    (of_objects, "objects-rate", "put, clients 4", [4096, 1 << 20]), (of_objects, "objects-bandwidth", "get, clients 1", [4096, 1 << 20]),
+    (of_objects, "objects-latency-p99", "list, clients 1", [4096, 1 << 20]), (of_metadata, "metadata-rate", "readdir", [1, 4, 16]), (of_metadata, "metadata-processor", "unlink", [1, 4, 16]),
+])  # fmt: skip
+def test_objects_and_files_have_a_panel_for_each_operation(caught, made, figure, panel, points):
+    view = view_of(made())
+    plots_studies.figures(view)
+    panels = {p.title: p.lines for p in caught.of(figure)["panels"]}
+    assert [round(x) for x, *_ in panels[panel][0].points] == points and len(panels[panel]) == 2
+    ours, theirs = (b.name for b in view.backends)
+    assert report_data.kind_of(ours) in report_data.REFERENCE_KINDS and [(p.reference, p.other) for p in view.pairs] == [(ours, theirs)]
+
+
+def test_changes_are_judged_by_when_they_are_answered():
+    """An operation without `write` in its name that changes something is judged as a write; one that is flushed each time is like any other."""
+    a, b = (report_data.BackendView(n, n, "done", "", "", {"acknowledged": how}) for n, how in (("skep-fs:1", "flushed"), ("gluster:1", "cached")))
+    assert "answered when flushed against cached" in report_data.unlike("iops", (("op", "put"),), a, b)
+    assert "answered when" in report_data.unlike("iops", (("op", "unlink"), ("flushed", "no")), a, b)
+    assert not report_data.unlike("iops", (("op", "unlink"), ("flushed", "yes")), a, b)
+    assert not report_data.unlike("iops", (("op", "get"),), a, b) and not report_data.unlike("iops", (("op", "stat"),), a, b)

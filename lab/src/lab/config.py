@@ -26,6 +26,7 @@ FACTOR_BOUNDS = {
     "image": (0, 1 << 44), "object": (1, 5 << 30), "files": (1, 1_000_000), "stripe_unit": (4096, 1 << 30), "stripe_count": (1, 1000), "delay": (0, 10_000),
 }
 
+FORMAT_OPS = ("write", "rewrite", "read", "reread", "randread", "randwrite")
 FACTOR_NAMES = {"work": ("iozone", "seq", "rand"), "flushed": ("yes", "no")}
 
 
@@ -202,6 +203,8 @@ def load(profile: str, file: Path | None = None) -> Config:
         except (OSError, UnicodeDecodeError) as e:
             raise ConfigError(f"{file}: {getattr(e, 'strerror', None) or 'not text'}") from e
         merge(config, text, str(file))
+    if unknown := [op for op in config.formats.ops if op not in FORMAT_OPS]:
+        raise ConfigError(f"formats.ops: {', '.join(unknown)} is none of {', '.join(FORMAT_OPS)}")
     for study in fields(config):
         for grid in getattr(getattr(config, study.name), "grid", []):
             _within_bounds(study.name, grid)

@@ -196,6 +196,17 @@ def _layouts(view: View) -> list[Figure | None]:
     return made if any(made) else [dots(view)]
 
 
+def _served(view: View) -> list[Figure | None]:
+    """Objects over their size, files over the number of clients: rates, latency by percentiles, and the servers' processor time, a panel for each
+    operation."""
+    x = view.info.x
+    others = tuple(f for f in ("op", "object", "files", "clients", "flushed") if f != x)
+    made = [over(view, metric, x, others, f"{view.info.name}-{name}", f"{caption}: medians, whiskers their intervals.", log_x=x == "clients")
+            for metric, name, caption in (("iops", "rate", "Operations per second"), ("bandwidth", "bandwidth", "Bandwidth"), ("latency_p50", "latency-p50", "Median latency"),
+                                          ("latency_p99", "latency-p99", "99th percentile of latency"), ("server_cpu_per_op", "processor", "Processor time of the servers per operation"))]  # fmt: skip
+    return made if any(made) else [dots(view)]
+
+
 def _by_case(view: View, kept: Callable[[Measured], bool]) -> list[tuple[str, list[tuple[str, list[Measured]]]]]:
     """(case, (back end, its rounds)), in the report's order."""
     varying, found = view.varying(), {}
@@ -313,5 +324,7 @@ _OF_STUDY: dict[str, list[Callable[[View], Figure | Sequence[Figure | None] | No
     "provision": [_provision],
     "migrate": [dots],
     "layouts": [_layouts, compared_with_published],
+    "metadata": [_served],
+    "objects": [_served],
     "failure": [dots],
 }
