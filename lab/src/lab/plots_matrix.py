@@ -31,6 +31,8 @@ def matrix(view: View) -> list[Figure | None]:
         if len(values_of(view, x)) > 1:
             around_x = tuple(f for f in ("bs", "read", "depth", "clients", "hosts") if f != x)
             made.append(over(view, "iops_per_client", x, around_x, f"matrix-per-client-{x}", f"Operations per second of one client, over the number of {x}.{_elsewhere(view)}"))
+    if len(values_of(view, "disk")) > 1:
+        made.append(over(view, "iops", "read", around, "matrix-disks", "Operations per second by kind of disk: the kinds were measured one after another.", series=("disk",)))
     made.append(over(view, "latency_p99", "read", around, "matrix-latency", "99th percentile of latency over the share of reads."))
     for metric, name in (("latency_p50", "median"), ("latency_p99", "99th percentile"), ("latency_p999", "99.9th percentile")):
         made.append(over(view, metric, "depth", ("bs", "read", "clients", "hosts"), f"matrix-depth-{metric.removeprefix('latency_')}",
@@ -73,16 +75,16 @@ def _machine(view: View) -> Figure | None:
     """Ra's form: what the whole machine's processors did, over the operations per second that came of it; of the smallest blocks."""
     smallest, panels = values_of(view, "bs")[:1], []
     small = only(view, {"bs": smallest[0]}) if smallest else view
-    for b in view.measured:
+    for b, disk in [(b, d) for b in view.measured for d in values_of(small, "disk") or [""]]:
         found = []
-        for case in small.cases:
+        for case in only(small, {"disk": disk} if disk else {}).cases:
             done = view.cells.get(("iops", b.name, case))
             modes = [(title, view.cells.get((metric, b.name, case))) for metric, title in MODES]
             if done and done.interval.median and all(c and c.interval.median is not None for _, c in modes):
                 label = f"{significant(done.interval.median)}" + (f"\n{dict(case)['read']} % reads" if "read" in dict(case) else "")
                 found.append((done.interval.median, Column(label, tuple((title, c.interval.median) for title, c in modes))))
         if found:
-            panels.append((b.title, [c for _, c in sorted(found, key=lambda f: f[0])]))
+            panels.append((f"{b.title}{', disk ' if disk else ''}{disk}", [c for _, c in sorted(found, key=lambda f: f[0])]))
     if not panels:
         return None
     at = case_label(small.constants(), [f for f in ("bs", "depth", "clients", "hosts") if f in small.constants()])

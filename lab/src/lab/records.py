@@ -133,6 +133,7 @@ _FACTORS = [
     FactorInfo("op", "", "operation: write, rewrite, read, reread, randwrite, randread; put, get, list, delete; create, stat, readdir, rename, unlink"),
     FactorInfo("work", "", "work inside a VM: iozone (its pattern), seq, rand"),
     FactorInfo("image", "B", "size of the image"),
+    FactorInfo("disk", "", "kind of disk"),
     FactorInfo("object", "B", "size of an object"),
     FactorInfo("files", "", "files in a client's directory"),
     FactorInfo("flushed", "", "whether each change is flushed (fsync of its directory): yes, no"),

@@ -116,7 +116,7 @@ class CephService(Service):
         """Without `ms_mon_client_mode` it asks monitors for nothing but encryption, which there is none of without keys."""
         if "rgw.lab" in self.daemons:
             return
-        argv = ["radosgw", "-f", "-n", "client.admin", "-c", self.conf, "--keyring", f"{self.dir}/keyring", "--ms_mon_client_mode=crc", f"--rgw_frontends=beast endpoint=127.0.0.1:{port}",
+        argv = ["radosgw", "-f", "-n", "client.admin", "-c", self.conf, "--keyring", f"{self.dir}/keyring", "--ms_mon_client_mode=crc", f"--rgw_frontends=beast endpoint=127.0.0.1:{port} tcp_nodelay=1",
                 f"--rgw_gc_obj_min_wait={gc_wait}", f"--rgw_gc_processor_period={gc_wait}", f"--log_file={self.dir}/rgw.log"]  # fmt: skip
         self.daemons["rgw.lab"] = self.scratch.spawn(argv, self.role, log=self.dir / "rgw.out")
 

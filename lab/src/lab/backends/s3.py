@@ -1,7 +1,9 @@
 """S3 gateways: Skep's, in the process that has all else (`skep up --s3`), and Ceph's radosgw before a real Ceph.
 
 Both answer a put when the object is on every copy, flushed. What was deleted is removed by both after GC_WAIT_S, instead of their own 15 minutes
-and 2 hours, so that a night of puts does not fill the disk. One number of copies in a run: a gateway has one set of pools.
+and 2 hours, so that a night of puts does not fill the disk. radosgw is told not to
+wait for full packets (tcp_nodelay, off by default): without that each of its reads takes 44 ms from a client that keeps its connection.
+One number of copies in a run: a gateway has one set of pools.
 """
 
 from __future__ import annotations
@@ -104,6 +106,9 @@ class Rgw(S3Backend):
     @classmethod
     def missing(cls, config: Config) -> list[str]:
         return Ceph.missing(config) + programs_missing({"radosgw": "radosgw", "radosgw-admin": "radosgw"}) + (["a gateway is started before the lab's own Ceph alone"] if config.ceph.conf else [])
+
+    def options(self) -> dict[str, Any]:
+        return {**super().options(), "frontend": "beast tcp_nodelay=1"}
 
     def _open(self) -> Account:
         for pool in (".rgw.root", *(f"default.rgw.{n}" for n in ("log", "control", "meta", "buckets.index", "buckets.data"))):
