@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import account, fio, iozone
+from lab import account, fio, iozone, vm
 from lab.guest import libraries
 from lab.process import ToolError
 from lab.studies.failure import LATENCIES_MIN, percentiles
@@ -329,3 +329,11 @@ def test_an_image_is_as_large_as_asked_and_has_no_holes(tmp_path):
 def test_time_of_the_machine_by_mode():
     text = f"cpu  {100 * account._TICK} 0 {20 * account._TICK} 900 5 {account._TICK} {2 * account._TICK} 0 {40 * account._TICK} 0\ncpu0 1 2 3\n"
     assert account.machine(text) == {"cpu_user": 60, "cpu_system": 20, "cpu_softirq": 3, "cpu_guest": 40}
+
+
+def test_nobody_waits_for_the_monitor_of_a_guest_that_has_powered_off(tmp_path):
+    """Deleting a VM then took 30 s more than it did."""
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    with pytest.raises(ToolError, match="QEMU has ended"):
+        vm.connect(str(tmp_path / "qmp"), ended)

@@ -256,7 +256,8 @@ def columns(name: str, caption: str, panels: Sequence[tuple[str, Sequence[Column
     rows = -(-len(shown) // across)
     height = 2.9 * rows + 0.9
     canvas, grid = _canvas(rows, across, height)
-    parts = list(dict.fromkeys(part for _, bars_of in shown for bar in bars_of for part, _ in bar.segments))
+    # The order of the bar that has most of them.
+    parts = list(dict.fromkeys(part for bar in sorted((b for _, bars_of in shown for b in bars_of), key=lambda b: -len(b.segments)) for part, _ in bar.segments))
     totals = [sum(v for _, v in bar.segments) for _, bars_of in shown for bar in bars_of]
     divisor, unit_name = scale(totals, unit)
     for axes, (title, bars_of) in zip(grid, shown):
