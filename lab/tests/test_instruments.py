@@ -337,3 +337,11 @@ def test_nobody_waits_for_the_monitor_of_a_guest_that_has_powered_off(tmp_path):
     ended.wait()
     with pytest.raises(ToolError, match="QEMU has ended"):
         vm.connect(str(tmp_path / "qmp"), ended)
+
+
+def test_clients_are_reported_apart_and_their_sum_is_the_whole():
+    argv = fio.command([["--ioengine=null", "--size=1M", "--rate_iops=50"], ["--ioengine=null", "--size=1M", "--rate_iops=200"]], rw="randread", bs=4096, runtime=1.0, apart=True)
+    document = fio.parse(subprocess.run(argv, capture_output=True, text=True, timeout=60).stdout)
+    slow, fast = fio.rates(document)
+    assert slow < fast and fio.metrics(document)["iops"] == pytest.approx(slow + fast)
+    assert fio.metrics(document)["latency_p50"] > 0 and fio.operations(document) == sum(j["read"]["total_ios"] for j in document["jobs"])

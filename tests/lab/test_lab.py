@@ -10,6 +10,7 @@ import pytest
 from skeptest.skep import find_binary
 from skeptest.run import wait_until
 
+pytestmark = pytest.mark.own
 LAB = Path(__file__).parents[2] / 'dev/lab'
 SETTINGS = '''
 [run]

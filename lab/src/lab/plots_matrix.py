@@ -27,6 +27,9 @@ def matrix(view: View) -> list[Figure | None]:
         made.append(over(view, "iops_per_host", "hosts", ("bs", "read", "depth", "clients"), "matrix-per-host", f"Operations per second of a client host, over their number.{_elsewhere(view)}"))
         for metric, which in (("host_iops_min", "slowest"), ("host_iops_max", "fastest")):
             made.append(over(view, metric, "hosts", ("bs", "read", "depth", "clients"), f"matrix-{which}-host", f"What the {which} client host did."))
+    if len(values_of(view, "clients")) > 1:
+        for metric, which in (("client_iops_min", "slowest"), ("client_iops_max", "fastest")):
+            made.append(over(view, metric, "clients", ("bs", "read", "depth", "hosts"), f"matrix-{which}-client", f"What the {which} client did, over their number."))
     for x in ("clients", "hosts"):
         if len(values_of(view, x)) > 1:
             around_x = tuple(f for f in ("bs", "read", "depth", "clients", "hosts") if f != x)

@@ -64,6 +64,8 @@ _METRICS = [
     Metric("host_iops_min", "1/s", "higher", "operations per second of the client host that did fewest"),
     Metric("host_iops_max", "1/s", "", "operations per second of the client host that did most"),
     Metric("iops_per_client", "1/s", "higher", "operations per second of one client (a VM's disk), their mean"),
+    Metric("client_iops_min", "1/s", "higher", "operations per second of the client that did fewest"),
+    Metric("client_iops_max", "1/s", "", "operations per second of the client that did most"),
     Metric("iops_per_host", "1/s", "higher", "operations per second of one client host, their mean"),
     Metric("read_iops", "1/s", "higher", "reads per second"),
     Metric("write_iops", "1/s", "higher", "writes per second"),

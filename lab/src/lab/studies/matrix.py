@@ -38,7 +38,8 @@ class Matrix(Study):
             targets = [stack.enter_context(self.target(backend, self.disk(backend, str(n), settings.size))) for n in range(case["clients"])]
             argv = self._command(targets, case, round)
             result = self.fio_result(backend, case, argv, settings.runtime + settings.ramp)
-            result.values["iops_per_client"] = result.values["iops"] / case["clients"]
+            each = fio.rates(fio.parse(result.raw))
+            result.values |= {"iops_per_client": sum(each) / len(each), "client_iops_min": min(each), "client_iops_max": max(each)}
             return [result]
 
     def _over_site(self, backend: Backend, case: Case, round: int) -> Result:
@@ -57,4 +58,4 @@ class Matrix(Study):
         s = self.config.matrix
         rw = {0: "randwrite", 100: "randread"}.get(case["read"], "randrw")
         return fio.command(targets, rw=rw, bs=case["bs"], depth=case["depth"], size=s.size, read=case["read"] if rw == "randrw" else None,
-                           runtime=s.runtime, ramp=s.ramp, extra=[f"--randseed={seed + 1}"])
+                           runtime=s.runtime, ramp=s.ramp, extra=[f"--randseed={seed + 1}"], apart=True)
