@@ -21,7 +21,7 @@ PACKAGES_TEST=("${PACKAGES_CLIENTS[@]}" ceph-base ceph-fuse python3-cephfs pytho
     etcd-server etcd-client debootstrap openssl iproute2 iptables strace valgrind qemu-system-x86 busybox-static cpio kmod
     rbd-mirror rbd-fuse rbd-nbd python3-prometheus-client python3-yaml s3cmd rclone python3-boto3)
 # For tests that are long: a real Ceph beside Skep, what go-ceph is compiled against, OpenStack's drivers.
-PACKAGES_LONG=(ceph-mon ceph-mgr ceph-osd librados-dev librbd-dev libcephfs-dev python3-glance-store python3-nova python3-cinder python3-ddt
+PACKAGES_LONG=(ceph-mon ceph-mgr ceph-osd ceph-mds radosgw librados-dev librbd-dev libcephfs-dev python3-glance-store python3-nova python3-cinder python3-ddt
     systemd-container libvirt-daemon-system libvirt-clients libvirt-daemon-driver-storage-rbd libvirt-daemon-driver-qemu)
 # The tests of NFS and Samba gateways (tests/files/test_gateways.py) run where nfs-ganesha-ceph, libnfs-utils, rpcbind, samba-vfs-modules, samba and
 # smbclient are: not installed unasked either, for the same reason as below.

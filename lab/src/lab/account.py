@@ -69,6 +69,23 @@ def used(before: Snapshot, after: Snapshot) -> Used | None:
     return Used(after.at - before.at, cpu, max(0, written))
 
 
+MODES = ("cpu_user", "cpu_system", "cpu_softirq", "cpu_guest")
+
+
+def machine(stat: str) -> dict[str, float]:
+    """Seconds of the whole machine by mode (MODES), out of the text of /proc/stat: guests' time, which the kernel also counts as the user's,
+    is taken out of that."""
+    values = [int(v) / _TICK for v in stat.partition("\n")[0].split()[1:]]
+    user, nice, system, _, _, irq, softirq, _, guest, guest_nice = (values + [0.0] * 10)[:10]
+    return dict(zip(MODES, (user + nice - guest - guest_nice, system, irq + softirq, guest + guest_nice)))
+
+
+def machine_now() -> tuple[float, dict[str, float]]:
+    """(time.monotonic, its seconds by mode)"""
+    with open("/proc/stat") as f:
+        return time.monotonic(), machine(f.read())
+
+
 STEP_S = 0.05  # between two looks of a timeline
 LOOKS_MAX = 200_000  # of one timeline; beyond that it looks no more
 

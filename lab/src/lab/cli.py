@@ -148,6 +148,21 @@ def import_(
 
 
 @app.command()
+def merge(
+    runs: Annotated[list[str], typer.Argument(help="KIND=DIR of each run, such as nvme=runs/matrix-a sas=runs/matrix-b")],
+    out: Annotated[Path, typer.Option(help="the new run's directory")],
+    report: Annotated[bool, typer.Option(help="write the report")] = True,
+) -> None:
+    """Runs of the same work on several kinds of disk as one, with a figure over the kinds."""
+    from lab import merge as merging
+    from lab import report as reporting
+
+    done = merging.write(merging.parse(runs), out)
+    for path in reporting.write(load_run(done), done) if report else [done]:
+        console.print(str(path), soft_wrap=True, highlight=False)
+
+
+@app.command()
 def report(
     run: Annotated[Path, typer.Argument(help="a run's directory")],
     out: Annotated[Optional[Path], typer.Option(help="where the report goes; the run's directory by default")] = None,

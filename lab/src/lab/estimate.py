@@ -32,7 +32,7 @@ def estimate(config: Config, studies: list[str], backends: list[str]) -> dict[st
                 if missing := [*study.missing(), *kind.missing(config)]:
                     rows.append({"study": name, "backend": backend, "cases": 0, "rounds": rounds, "seconds": 0.0, "missing": "; ".join(missing)})
                     continue
-                cases = study.cases(kind(context, copies))
+                cases = study.cases_of(kind(context, copies))
                 seconds = START_S + rounds * sum(study.seconds(c) for c in cases) if cases else 0.0
                 rows.append({"study": name, "backend": backend, "cases": len(cases), "rounds": rounds, "seconds": seconds, "missing": "" if cases else "no case of the study fits"})
     return {"rows": rows, "measurements": sum(r["cases"] * r["rounds"] for r in rows), "seconds": sum(r["seconds"] for r in rows)}

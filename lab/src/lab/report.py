@@ -15,7 +15,7 @@ from typing import Any
 
 import jinja2
 
-from lab import plots, plots_studies, report_data, report_text, stats
+from lab import plots, plots_matrix, plots_studies, report_data, report_text, stats
 from lab.records import METRICS, Run, load_curves
 from lab.report_data import Cell, Compared, View, Wishes
 from lab.report_units import case_label, factor_label, metric_name, metric_title, scale, significant, written
@@ -171,6 +171,7 @@ def _study(view: View) -> dict[str, Any]:
         "constants": ", ".join(factor_label(n, v) for n, v in view.constants().items()),
         "findings": report_text.findings(view),
         "figures": plots_studies.figures(view),
+        "grids": plots_matrix.tables(view),
         "tables": [_table(view, m) for m in headline],
         "more_tables": [_table(view, m) for m in view.metrics if m not in headline],
         "noise": _noise(view),

@@ -130,7 +130,7 @@ class Runner:
                 kind, copies = parse(name)
                 if self._missing(kind):
                     continue
-                cases = study.cases(kind(self.context, copies))
+                cases = study.cases_of(kind(self.context, copies))
                 done = sum(self._is_done(study.name, name, case, r) for case in cases for r in range(rounds))
                 self.view.plan(study.name, name, len(cases) * rounds, done, sum(study.seconds(c) for c in cases) * rounds)
 
@@ -160,7 +160,7 @@ class Runner:
 
     def _make_guest(self, scratch: Scratch) -> None:
         """Before the isolation: the image's packages come over the network."""
-        if any(name in ("boot", "provision", "migrate") for name in self.options.studies) and not GuestMaker.missing():
+        if any(name in ("boot", "vm", "provision", "migrate") for name in self.options.studies) and not GuestMaker.missing():
             self.view.note("guest image and accelerator ...", only_lines=True)
             self.view.starting("a trial guest, and the guests' image")
             self.guests.accel()
@@ -197,7 +197,7 @@ class Runner:
             return []
         try:
             backend = self.backends.get(name) or kind(self.context, copies)
-            cases = study.cases(backend)
+            cases = study.cases_of(backend)
             if not cases:
                 self._state(study, name, "skipped", NO_CASE)
                 return []

@@ -18,6 +18,7 @@ CLIENT_PROGRAMS = {"ceph": "ceph-common", "rbd": "ceph-common", "fio": "fio", "q
 
 class RbdBackend(Backend):
     formats = ("rbd",)
+    can_be_behind = True
     copies_possible = (1, 2, 3)
     client_programs = {"fio": "fio", "ceph": "ceph-common", "rbd": "ceph-common"}
     acknowledged, acknowledged_where = "flushed", "on disk, flushed, on every copy"

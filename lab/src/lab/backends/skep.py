@@ -8,6 +8,7 @@ import subprocess
 import time
 from pathlib import Path
 
+from lab import account
 from lab.backends.base import Context, ToolError
 from lab.backends.ceph import CephService
 
@@ -18,6 +19,7 @@ class SkepService(CephService):
     """Speaks Ceph's protocol, so pools, images and commands are Ceph's; only how it starts differs."""
 
     name = "skep"
+    more: tuple[str, ...] = ()  # further arguments of its first start and all others
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -45,7 +47,7 @@ class SkepService(CephService):
         log = self.dir / "server.log"
         seen = log.stat().st_size if log.exists() else 0
         argv = [binary(self.settings.bin), "up", "--data", str(self.dir / "data"), "--osds", str(self.settings.osds), "--auth", "none",
-                "--osd-memory", str(self.settings.osd_memory), "--osd-size", str(self.settings.osd_size), "--allow-pool-delete"]
+                "--osd-memory", str(self.settings.osd_memory), "--osd-size", str(self.settings.osd_size), "--allow-pool-delete", *self.more]
         if seen == 0:
             argv += ["--mon-port", "0"]
         self.process = self.scratch.spawn(argv, self.role, log=log)
@@ -55,6 +57,10 @@ class SkepService(CephService):
         if self.process is not None and self.process.poll() is not None:
             return f"skep ended with status {self.process.returncode}"
         return ""
+
+    def memory_parts(self) -> dict[str, float]:
+        """One process: the monitor is in the OSDs' shares."""
+        return {"osd_memory": account.memory(self.pids()) / self.settings.osds} if not self.external else {}
 
     def victim(self) -> int:
         return self.process.pid  # all OSDs are threads of the one process

@@ -12,6 +12,7 @@ import contextlib
 import json
 import math
 import secrets
+import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lab import account, fio
+from lab import account, fio, load
 from lab.backends import Backend, Context, Disk, Unsupported
 from lab.guest import GuestMaker
 from lab.qsd import Export
@@ -55,6 +56,7 @@ class Accounting:
 
 class Study(ABC):
     name = ""
+    needs = "disks"  # of Backend.serves
 
     def __init__(self, context: Context, guests: GuestMaker) -> None:
         self.context, self.guests = context, guests
@@ -65,6 +67,10 @@ class Study(ABC):
     @property
     def info(self) -> StudyInfo:
         return STUDIES[self.name]
+
+    def cases_of(self, backend: Backend) -> list[Case]:
+        """None where the back end has not what the study needs."""
+        return self.cases(backend) if self.needs in backend.serves else []
 
     @abstractmethod
     def cases(self, backend: Backend) -> list[Case]: ...
@@ -107,13 +113,16 @@ class Study(ABC):
         pids = backend.server_pids()
         others = [p for s in self.context.services.values() if s is not backend.service for p in s.pids()]
         clients = backend.client_pids()
+        before, modes = account.machine_now()
         before_others, before_clients = account.snapshot(others), account.snapshot(clients)
         with account.Timeline(pids) as found.servers:
             yield found
+        after, now = account.machine_now()
+        found.values |= {mode: (now[mode] - modes[mode]) / max(after - before, 1e-9) for mode in now}
         used = account.used(found.servers.looks[0], found.servers.looks[-1])
         if pids and used:
             found.server_cpu_s, found.server_written = used.cpu_s, used.written
-            found.values |= {"server_cores": used.cores, "server_memory": float(account.memory(pids)), "server_written": float(used.written)}
+            found.values |= {"server_cores": used.cores, "server_memory": float(account.memory(pids)), "server_written": float(used.written), **backend.memory_parts()}
         used_others = account.used(before_others, account.snapshot(others))
         if used_others:
             found.values["other_cores"] = used_others.cores
@@ -194,6 +203,30 @@ class Study(ABC):
         if counted and written:
             values["write_amplification"] = counted.written / written
         return {k: v for k, v in values.items() if math.isfinite(v)}, done.out
+
+    def generator(self, program: str, spec: dict[str, Any]) -> list[str]:
+        """The command of one of the lab's own load generators."""
+        return [sys.executable, "-m", f"lab.load.{program}", json.dumps(spec)]
+
+    def loaded(self, backend: Backend, program: str, spec: dict[str, Any], limit: float) -> tuple[dict[str, float], str, load.Load]:
+        """Runs one under accounting: its metrics, its output, and what it says it did; `window_written`: what the servers wrote meanwhile."""
+        with self.accounted(backend) as accounting:
+            done = self.scratch.run(self.generator(program, spec), timeout=limit, role="load", env=backend.client_env())
+        found = load.parse(done.out)
+        if not found.operations:
+            raise fio.FioError(f"{spec['op']}: no operation was done")
+        bins = {float(us): n for us, n in found.bins.items()}
+        values = {**accounting.values, "iops": found.operations / found.seconds, **fio.latencies_of(bins)}
+        values["client_cores"] = values.get("client_cores", 0.0) + done.cpu_s / done.seconds
+        shift = time.monotonic() - time.time()
+        counted = accounting.servers.between(found.began_ms / 1000 + shift, found.ended_ms / 1000 + shift) if accounting.server_cpu_s is not None else None
+        if counted:
+            values |= {"server_cpu_per_op": counted.cpu_s / found.operations * 1e6, "server_cores": counted.cores, "window_written": float(counted.written)}
+        return {k: v for k, v in values.items() if math.isfinite(v)}, done.out, found
+
+    @staticmethod
+    def curves_of(found: load.Load, side: str) -> Curves:
+        return Curves({side: fio.coarser({float(us): n for us, n in found.bins.items()})}, 1.0, [])
 
     def disk(self, backend: Backend, name: str, size: int, format: str | None = None, fill: bool = True, **layout: int) -> Disk:
         """A disk that lasts until `finish`; made and filled at the first call."""

@@ -37,7 +37,10 @@ class Matrix(Study):
         with contextlib.ExitStack() as stack:
             targets = [stack.enter_context(self.target(backend, self.disk(backend, str(n), settings.size))) for n in range(case["clients"])]
             argv = self._command(targets, case, round)
-            return [self.fio_result(backend, case, argv, settings.runtime + settings.ramp)]
+            result = self.fio_result(backend, case, argv, settings.runtime + settings.ramp)
+            each = fio.rates(fio.parse(result.raw))
+            result.values |= {"iops_per_client": sum(each) / len(each), "client_iops_min": min(each), "client_iops_max": max(each)}
+            return [result]
 
     def _over_site(self, backend: Backend, case: Case, round: int) -> Result:
         """Every host has clients and disks of its own."""
@@ -47,10 +50,12 @@ class Matrix(Study):
             disks = [self.disk(backend, str(n), s.size) for n in range(host * clients, (host + 1) * clients)]
             durable = backend.durable_fio if self.config.run.durable else ()
             argv.append(self._command([[*backend.fio(d), *durable] for d in disks], case, round * 1000 + host))
-        return self.site_result(backend, case, argv, s.runtime + s.ramp)
+        result = self.site_result(backend, case, argv, s.runtime + s.ramp)
+        result.values |= {"iops_per_host": result.values["iops"] / case["hosts"], "iops_per_client": result.values["iops"] / case["hosts"] / clients}
+        return result
 
     def _command(self, targets: list[list[str]], case: Case, seed: int) -> list[str]:
         s = self.config.matrix
         rw = {0: "randwrite", 100: "randread"}.get(case["read"], "randrw")
         return fio.command(targets, rw=rw, bs=case["bs"], depth=case["depth"], size=s.size, read=case["read"] if rw == "randrw" else None,
-                           runtime=s.runtime, ramp=s.ramp, extra=[f"--randseed={seed + 1}"])
+                           runtime=s.runtime, ramp=s.ramp, extra=[f"--randseed={seed + 1}"], apart=True)
