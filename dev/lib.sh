@@ -27,8 +27,9 @@ PACKAGES_LONG=(ceph-mon ceph-mgr ceph-osd ceph-mds radosgw librados-dev librbd-d
 # smbclient are: not installed unasked either, for the same reason as below.
 # Prometheus, its node exporter and Ceph's Grafana boards and alert rules are fetched and unpacked by the tests that use them
 # (tests/lib/skeptest/boards.py), for the same reason.
-# The lab's tests of remote hosts start sshd processes of their own on loopback, where openssh-server is: it is not installed unasked, since
-# its package starts a daemon that listens to the world.
+# The lab's tests of remote hosts start sshd processes of their own, on loopback and in network namespaces, where openssh-server is: it is not
+# installed unasked, since its package starts a daemon that listens to the world. Those of whole clusters over such hosts run where etcd-server,
+# ceph-mon, ceph-mgr, ceph-osd, glusterfs-server and SKEP_BIN are; all others reach their hosts by a fake ssh.
 PACKAGES_LAB=(fio openssh-client)
 PACKAGES_DEMO=("${PACKAGES_CLIENTS[@]}" qemu-system-x86 syslinux syslinux-common mtools dosfstools
     e2fsprogs fdisk kmod cpio jq xz-utils)

@@ -274,7 +274,7 @@ def test_a_target_that_still_takes_in_is_waited_for():
 
 def test_processor_time_of_a_process_whose_name_has_brackets():
     stat = "77 (a ) b (c) S 1 77 77 0 -1 4194560 1 2 3 4 250 150 7 8 20 0 3 0 100 200 300"
-    assert account.cpu_seconds(stat) == pytest.approx(400 / account._TICK)
+    assert account.cpu_seconds(stat) == pytest.approx(400 / account.TICK)
 
 
 def test_bytes_written_are_less_what_was_cancelled():

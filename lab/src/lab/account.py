@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-_TICK = os.sysconf("SC_CLK_TCK")
+TICK = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Snapshot:
 class Used:
     seconds: float
     cpu_s: float
-    written: int
+    written: float
 
     @property
     def cores(self) -> float:
@@ -37,7 +37,7 @@ class Used:
 def cpu_seconds(stat: str) -> float:
     """User and system time out of the text of /proc/PID/stat (the name may hold blanks and brackets)."""
     fields = stat.rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICK
+    return (int(fields[11]) + int(fields[12])) / TICK
 
 
 def bytes_written(io: str) -> int:

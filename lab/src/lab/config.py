@@ -55,6 +55,7 @@ class RunSettings:
 class CephSettings:
     conf: str = ""  # of a running cluster; the lab starts one where it is empty
     pool: str = ""  # of that cluster, for images of the lab's own names; where it is empty the lab makes a pool
+    user: str = "admin"  # the client's name to that cluster, without `client.`
     osds: int = 3
     osd_size: Size = Size(16 << 30)
     osd_memory: Size = Size(1 << 30)

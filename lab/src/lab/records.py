@@ -13,7 +13,8 @@ Format of run.jsonl: one JSON object a line, whose `type` names it; only ever ap
     environment  machine and versions; again at each resumption
     backend      a back end's state changed: ready, done, skipped (cannot run here), failed (broke while it ran)
     result       one measurement: study, back end, case, round, and a value for each metric, or the error; it is read as one
-                 Sample a metric (of a failed one: a single sample with ok=false and value=None)
+                 Sample a metric (of a failed one: a single sample with ok=false and value=None); of a site also `hosts`, what each
+                 host did (HOST_METRICS), which is read as ByHost
     end          the run came to its end (again, after a resumption), how long it took and how long it waited for its turn;
                  a run without it was interrupted
 
@@ -116,6 +117,30 @@ _METRICS = [
     Metric("errors", "1", "lower", "I/O errors that the client saw"),
 ]
 METRICS: dict[str, Metric] = {m.name: m for m in _METRICS}
+
+
+# What is told of each host of a site: name -> (unit, title). `client_...` is of the load generator and the programs beside it,
+# `server_...` of the storage's processes, the rest of the whole host.
+HOST_METRICS = {
+    "iops": ("1/s", "operations per second"),
+    "bandwidth": ("B/s", "bytes per second, reads and writes"),
+    "latency_mean": ("us", "mean latency"),
+    "latency_p50": ("us", "median latency"),
+    "latency_p99": ("us", "99th percentile of latency"),
+    "client_user": ("cores", "client, processor in user mode"),
+    "client_system": ("cores", "client, processor in the kernel"),
+    "client_written": ("B/s", "bytes that client processes gave to disks"),
+    "server_user": ("cores", "servers, processor in user mode"),
+    "server_system": ("cores", "servers, processor in the kernel"),
+    "server_written": ("B/s", "bytes that server processes gave to disks"),
+    "server_memory": ("B", "servers, memory"),
+    "host_busy": ("%", "processors busy"),
+    "host_softirq": ("%", "processors in interrupts"),
+    "disk_read": ("B/s", "read from disks"),
+    "disk_written": ("B/s", "written to disks"),
+    "net_in": ("B/s", "received from the network"),
+    "net_out": ("B/s", "sent to the network"),
+}
 
 
 @dataclass(frozen=True)
@@ -317,6 +342,17 @@ class Sample:
 
 
 @dataclass(frozen=True)
+class ByHost:
+    """What each host of a site did in one measurement: host -> HOST_METRICS -> value."""
+
+    study: str
+    backend: str
+    case: dict[str, Factor]
+    round: int
+    hosts: dict[str, dict[str, float]]
+
+
+@dataclass(frozen=True)
 class Curves:
     """What one measurement was like inside: `distribution` by side ("read", "write") as (latency up to [us], operations), ascending;
     `course`: operations per second in each step of `step` seconds."""
@@ -380,6 +416,7 @@ class Run:
     environments: list[Environment] = field(default_factory=list)
     backends: list[BackendState] = field(default_factory=list)  # in order of their events
     samples: list[Sample] = field(default_factory=list)
+    by_host: list[ByHost] = field(default_factory=list)
     ended: str = ""
     end_state: str = "interrupted"  # "complete", "partial" (said why in backends), "interrupted"
     end_reason: str = ""
@@ -501,6 +538,8 @@ def _take(run: Run | None, data: Any, file: Path) -> Run:
         run.backends.append(_from(BackendState, data))
     elif kind == "result":
         run.samples.extend(_samples_of(data))
+        if hosts := data.get("hosts"):
+            run.by_host.append(ByHost(data["study"], data["backend"], data["case"], data["round"], {h: dict(v) for h, v in hosts.items()}))
     elif kind == "end":
         run.ended, run.end_state, run.end_reason = data["at"], data["state"], data.get("reason", "")
     elif kind == "resume":
@@ -530,8 +569,8 @@ class RunWriter:
     def backend(self, state: BackendState) -> None:
         self._put({"type": "backend", **asdict(state)})
 
-    def samples(self, samples: list[Sample]) -> None:
-        """Grouped into one record for each measurement."""
+    def samples(self, samples: list[Sample], hosts: dict[str, dict[str, float]] | None = None) -> None:
+        """Grouped into one record for each measurement; `hosts`: of the one measurement that they are of."""
         records: dict[str, dict[str, Any]] = {}
         for s in samples:
             head = {"type": "result", "study": s.study, "backend": s.backend, "case": s.case, "round": s.round, "started": s.started}
@@ -540,6 +579,9 @@ class RunWriter:
             record["values"][s.metric] = None if s.value is None else float(f"{s.value:.9g}")
             if s.metric not in METRICS or METRICS[s.metric].unit != s.unit:
                 record.setdefault("units", {})[s.metric] = s.unit
+        if hosts:
+            kept = {h: {k: float(f"{v:.6g}") for k, v in own.items()} for h, own in hosts.items()}
+            records = {k: {**r, "hosts": kept} for k, r in records.items()}
         self._put(*records.values())
 
     def end(self, at: str, state: str, reason: str = "", seconds: dict[str, float] | None = None) -> None:

@@ -30,6 +30,7 @@ class CephService(Service):
         self.external = bool(self.settings.conf)
         self.dir = self.scratch.path / "ceph"
         self.conf = self.settings.conf or str(self.dir / "ceph.conf")
+        self.ours = False  # a cluster over a site's hosts, which ends with the run
         self.daemons: dict[str, subprocess.Popen] = {}
         self.fsid = str(uuid.uuid4())
         self.copies_of: dict[str, int] = {}  # of pools that there are once: s3, files
@@ -121,8 +122,11 @@ class CephService(Service):
         self.daemons["rgw.lab"] = self.scratch.spawn(argv, self.role, log=self.dir / "rgw.out")
 
     # --- commands
+    def client(self, program: str) -> list[str]:
+        return [program, "-c", self.conf, *(["--id", self.settings.user] if self.settings.user != "admin" else [])]
+
     def ceph(self, *args: str, timeout: float = 60) -> str:
-        return self.scratch.run(["ceph", "-c", self.conf, *args], timeout=timeout).out
+        return self.scratch.run([*self.client("ceph"), *args], timeout=timeout).out
 
     def json(self, *args: str) -> dict:
         return json.loads(self.ceph(*args, "-f", "json"))
@@ -133,7 +137,7 @@ class CephService(Service):
         self.ceph("osd", "pool", "create", name, "32", "32")
         self.ceph("osd", "pool", "set", name, "size", str(copies), *(["--yes-i-really-mean-it"] if copies == 1 else []))
         if app:
-            self.scratch.run(["rbd", "-c", self.conf, "pool", "init", name])
+            self.scratch.run([*self.client("rbd"), "pool", "init", name])
         if not self.external:
             self.wait(self.clean, f"pool {name} clean")
 
@@ -156,7 +160,7 @@ class CephService(Service):
             time.sleep(0.3)
 
     def version(self) -> str:
-        return self.scratch.run(["ceph", "-c", self.conf, "version"], check=False).out.strip()
+        return self.scratch.run([*self.client("ceph"), "version"], check=False).out.strip()
 
     def alive(self) -> str:
         if self.external:

@@ -24,9 +24,11 @@ class SkepService(CephService):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self.settings = context.config.skep
-        self.external = bool(self.settings.conf)
+        cluster = context.site.skep if context.site else None
+        self.ours = cluster is not None
+        self.external = bool(self.settings.conf) or self.ours
         self.dir = self.scratch.path / "skep"
-        self.conf = self.settings.conf or str(self.dir / "client.conf")
+        self.conf = (cluster.conf if cluster else self.settings.conf) or str(self.dir / "client.conf")
         self.process: subprocess.Popen | None = None
 
     def _start(self) -> None:
@@ -71,6 +73,8 @@ class SkepService(CephService):
         self._launch()
 
     def version(self) -> str:
+        if self.ours:
+            return self.context.site.skep.version
         if self.external:
             return super().version()
         return self.scratch.run([binary(self.settings.bin), "--version"], check=False).out.strip()
