@@ -327,7 +327,7 @@ def test_an_image_is_as_large_as_asked_and_has_no_holes(tmp_path):
 
 
 def test_time_of_the_machine_by_mode():
-    text = f"cpu  {100 * account._TICK} 0 {20 * account._TICK} 900 5 {account._TICK} {2 * account._TICK} 0 {40 * account._TICK} 0\ncpu0 1 2 3\n"
+    text = f"cpu  {100 * account.TICK} 0 {20 * account.TICK} 900 5 {account.TICK} {2 * account.TICK} 0 {40 * account.TICK} 0\ncpu0 1 2 3\n"
     assert account.machine(text) == {"cpu_user": 60, "cpu_system": 20, "cpu_softirq": 3, "cpu_guest": 40}
 
 

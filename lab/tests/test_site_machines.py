@@ -14,6 +14,7 @@ from lab.records import load_run
 
 WHY_NOT = machines.why_not()
 pytestmark = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
+LONG = pytest.mark.skipif(not os.environ.get("SKEP_TEST_LONG"), reason="long: dev/test --all runs it")
 SETTINGS = '[run]\nscratch = "{tmp}/s"\n[matrix]\nsize = "4M"\nruntime = {runtime}\nramp = 0.0\ngrid = [{{ bs = [4096], read = {read}, depth = [2], clients = [1] }}]\n'
 BUSY = ('[[service]]\nname = "busy"\nbackend = "mount"\nhost = "a"\nready = "serving"\n'
         "command = \"sh -c 'echo serving; while :; do i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done; sleep 0.05; done'\"\n")
@@ -115,6 +116,7 @@ def test_a_machine_that_freezes_in_mid_run_is_in_the_report_and_is_cleaned_when_
     assert list((tmp_path / "shared").iterdir()) == []
 
 
+@LONG
 def test_clean_by_the_site_s_file_finds_what_a_machine_kept(world, tmp_path):
     """The guards are killed as well, and the ledger is another machine's: only the hosts themselves know."""
     roles = {"d": "client"}
@@ -142,6 +144,7 @@ def test_clean_by_the_site_s_file_finds_what_a_machine_kept(world, tmp_path):
 SKEP = shutil.which(os.environ.get("SKEP_BIN", "skep"))
 
 
+@LONG
 @pytest.mark.skipif(not (SKEP and shutil.which("etcd") and shutil.which("rbd")), reason="needs SKEP_BIN, etcd-server, ceph-common")
 def test_skep_is_started_over_three_machines_and_measured_from_two(world, tmp_path):
     roles = {"a": "server", "b": "server", "c": "server", "d": "client", "e": "client"}
@@ -160,6 +163,7 @@ def test_skep_is_started_over_three_machines_and_measured_from_two(world, tmp_pa
     assert nothing_is_left(world, roles) and list((tmp_path / "s").iterdir()) == []
 
 
+@LONG
 @pytest.mark.skipif(not all(map(shutil.which, ("glusterd", "gluster", "glusterfs"))) or not Path("/dev/fuse").exists(), reason="needs glusterfs-server, glusterfs-client, FUSE")
 def test_gluster_is_started_over_machines_and_its_mounts_go_with_a_killed_lab(world, tmp_path):
     roles = {"a": "server", "b": "server", "d": "client"}
@@ -178,6 +182,7 @@ def test_gluster_is_started_over_machines_and_its_mounts_go_with_a_killed_lab(wo
     wait_until(lambda: nothing_is_left(world, roles), 120)
 
 
+@LONG
 @pytest.mark.skipif(not all(map(shutil.which, ("glusterd", "gluster", "glusterfs"))) or not Path("/dev/fuse").exists(), reason="needs glusterfs-server, glusterfs-client, FUSE")
 def test_somebody_s_gluster_volume_keeps_nothing_of_a_lab_that_was_killed(world, tmp_path):
     roles = {"a": "server", "d": "client"}
@@ -245,6 +250,7 @@ ceph auth get-or-create client.bench mon 'profile rbd' osd 'profile rbd pool=tes
 """
 
 
+@LONG
 @pytest.mark.skipif(not all(map(shutil.which, ("ceph-mon", "ceph-mgr", "ceph-osd", "rbd"))), reason="needs ceph-mon, ceph-mgr, ceph-osd, ceph-common")
 def test_an_existing_ceph_is_used_by_a_user_who_may_use_one_pool(world, tmp_path):
     roles = {"a": "server", "d": "client", "e": "client"}

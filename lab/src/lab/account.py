@@ -75,7 +75,7 @@ MODES = ("cpu_user", "cpu_system", "cpu_softirq", "cpu_guest")
 def machine(stat: str) -> dict[str, float]:
     """Seconds of the whole machine by mode (MODES), out of the text of /proc/stat: guests' time, which the kernel also counts as the user's,
     is taken out of that."""
-    values = [int(v) / _TICK for v in stat.partition("\n")[0].split()[1:]]
+    values = [int(v) / TICK for v in stat.partition("\n")[0].split()[1:]]
     user, nice, system, _, _, irq, softirq, _, guest, guest_nice = (values + [0.0] * 10)[:10]
     return dict(zip(MODES, (user + nice - guest - guest_nice, system, irq + softirq, guest + guest_nice)))
 
