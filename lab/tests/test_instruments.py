@@ -91,7 +91,7 @@ def test_the_course_of_jobs_and_directions_is_their_sum():
     assert fio.course(job + job, 100) == [300] * 4
     # A line that comes late counts where its time lay: 100/s from 0.1 to 0.25 s.
     assert fio.course("100, 40, 0, 0, 0\n250, 100, 0, 0, 0\n300, 0, 0, 0, 0\n", 100) == pytest.approx([40, 100, 50])
-    assert fio.course("", 100) == []
+    assert fio.course("", 100) == fio.course("\n", 100) == []
     with pytest.raises(fio.FioError, match="line 1"):
         fio.course("rubbish\n", 100)
 

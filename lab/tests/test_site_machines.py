@@ -90,6 +90,7 @@ def test_servers_and_clients_on_machines_and_nothing_stays_after_sigkill(world, 
     wait_until(lambda: nothing_is_left(world, roles) and not list((tmp_path / "shared").iterdir()))
 
 
+@LONG
 def test_a_machine_that_freezes_in_mid_run_is_in_the_report_and_is_cleaned_when_it_is_back(world, tmp_path):
     roles = {"a": "server", "d": "client", "e": "client"}
     for name in roles:

@@ -178,6 +178,8 @@ def course(log: str, step_ms: int) -> list[float]:
     spans: list[tuple[int, int, int]] = []
     last: dict[str, int] = {}
     for number, line in enumerate(log.splitlines(), 1):
+        if not line.strip():  # of a host whose fio had no time for a line
+            continue
         parts = [p.strip() for p in line.split(",")]
         try:
             at, rate, direction = int(parts[0]), int(parts[1]), parts[2]
@@ -223,6 +225,8 @@ def completion_times(log: str) -> list[tuple[float, float]]:
     """(second of completion, latency in seconds) out of a latency log (`write_lat_log`: `ms, ns, direction, bs, offset`)."""
     found = []
     for number, line in enumerate(log.splitlines(), 1):
+        if not line.strip():  # of a host whose fio had no time for a line
+            continue
         parts = line.split(",")
         try:
             found.append((int(parts[0]) / 1000, int(parts[1]) / 1e9))
