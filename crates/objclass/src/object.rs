@@ -222,13 +222,25 @@ impl<'a> Object<'a> {
         start_after: &[u8],
         mut row: impl FnMut(&Bytes, &Bytes) -> Result<Scan>,
     ) -> Result<()> {
+        self.scan_keys(prefix, start_after, |key, value| {
+            row(&key.slice(prefix.len()..), value)
+        })
+    }
+
+    /// As [`scan`](Self::scan), with whole keys.
+    pub fn scan_keys(
+        &mut self,
+        prefix: &[u8],
+        start_after: &[u8],
+        mut row: impl FnMut(&Bytes, &Bytes) -> Result<Scan>,
+    ) -> Result<()> {
         let mut at = Bytes::copy_from_slice(start_after);
         let mut rows = SCAN_PAGE_FIRST;
         loop {
             let page = self.reading()?.omap_range(&at, prefix, rows)?;
             rows = SCAN_PAGE.min(rows * 2);
             for (key, value) in &page.rows {
-                if row(&key.slice(prefix.len()..), value)? == Scan::Stop {
+                if row(key, value)? == Scan::Stop {
                     return Ok(());
                 }
             }

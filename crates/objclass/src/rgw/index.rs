@@ -40,14 +40,15 @@ pub fn set_tag_timeout(object: &mut Object<'_>, input: &mut Input) -> Result<Byt
     done()
 }
 
-/// Calls `row` with the rows of objects and of versions, in order, from behind a key.
+/// Calls `row` with the rows of objects and of versions whose keys begin with `prefix`, in order, from behind a key.
 pub fn scan_entries(
     object: &mut Object<'_>,
+    prefix: &[u8],
     after: &[u8],
     mut row: impl FnMut(&Bytes, &Bytes) -> Result<Scan>,
 ) -> Result<()> {
     let mut at_special = false;
-    object.scan(b"", after, |key, value| {
+    object.scan_keys(prefix, after, |key, value| {
         at_special = key.first() == Some(&SPECIAL);
         match at_special {
             true => Ok(Scan::Stop),
@@ -55,7 +56,7 @@ pub fn scan_entries(
         }
     })?;
     match at_special {
-        true => object.scan(b"", after.max(BEHIND_SPECIAL), row),
+        true => object.scan_keys(prefix, after.max(BEHIND_SPECIAL), row),
         false => Ok(()),
     }
 }
@@ -73,7 +74,7 @@ fn calculate(object: &mut Object<'_>) -> Result<Checked> {
         stats: BTreeMap::new(),
         ..existing.clone()
     };
-    scan_entries(object, b"", |_, value| {
+    scan_entries(object, b"", b"", |_, value| {
         let entry: DirEntry = stored(value)?;
         if entry.exists {
             calculated.count(&entry.meta);

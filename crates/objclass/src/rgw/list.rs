@@ -123,10 +123,7 @@ impl Walk<'_> {
     fn go(&mut self, object: &mut Object<'_>, after: &[u8]) -> Result<Left> {
         let mut left = Left::Ended;
         let prefix = &self.question.prefix;
-        scan_entries(object, after, |key, value| {
-            if !key.starts_with(prefix) {
-                return Ok(if **key < **prefix { Scan::Next } else { Scan::Stop });
-            }
+        scan_entries(object, prefix, after, |key, value| {
             let entry: DirEntry = stored(value)?;
             if entry.has(PLACEHOLDER) || !(self.question.versions || entry.is_visible()) {
                 self.scanned += 1;

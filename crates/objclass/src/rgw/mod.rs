@@ -16,7 +16,7 @@ mod object;
 mod reshard;
 mod rows;
 mod suggest;
-mod types;
+pub(crate) mod types;
 mod usage;
 
 use crate::method::Method;
