@@ -79,3 +79,102 @@ fn rows_of_one_object_are_all_that_is_looked_at() {
     let rows = Reader::new(out).envelope(1, |_, r| r.u32()).unwrap();
     assert_eq!((rows, objects.get("o").rows_given), (1, 1));
 }
+
+/// A record of use, in the two rows that it has.
+fn used(user: &str, bucket: &str, epoch: u64) -> [(Bytes, Bytes); 2] {
+    let value = structure(3, |w| {
+        w.blob(user.as_bytes());
+        w.blob(bucket.as_bytes());
+        w.u64(epoch);
+        (0..4).for_each(|_| w.u64(1));
+        w.u32(0);
+        w.blob(b"");
+    });
+    let value = value.finish();
+    [
+        (format!("{epoch:011}_{user}_{bucket}").into(), value.clone()),
+        (format!("{user}_{epoch:011}_{bucket}").into(), value),
+    ]
+}
+
+/// 8,500 steps with a bucket of the user, and the last with the one that is asked for.
+fn much_used() -> Objects {
+    with_rows((0..8500).flat_map(|epoch| used("user", if epoch == 8499 { "asked" } else { "other" }, epoch)))
+}
+
+/// Records of an answer, whether there are more, and where to go on.
+fn read_usage(objects: &mut Objects, user: &str, bucket: &str, marker: &Bytes) -> (u32, bool, Bytes) {
+    let input = structure(2, |w| {
+        w.u64(0);
+        w.u64(1 << 40);
+        w.blob(user.as_bytes());
+        w.blob(marker);
+        w.u32(1000);
+        w.blob(bucket.as_bytes());
+    });
+    let (code, out) = call(objects, "user_usage_log_read", input);
+    assert_eq!(code, 0);
+    let listed = Reader::new(out).envelope(1, |_, r| {
+        let records = r.u32()?;
+        for _ in 0..records {
+            r.envelope(1, |_, _| Ok(()))?;
+            r.envelope(3, |_, _| Ok(()))?;
+        }
+        Ok((records, r.bool()?, r.blob()?))
+    });
+    listed.unwrap()
+}
+
+#[test]
+fn a_reader_of_usage_goes_on_behind_what_it_passed_over() {
+    for user in ["user", ""] {
+        let mut objects = much_used();
+        let (records, truncated, next) = read_usage(&mut objects, user, "asked", &Bytes::new());
+        assert!(records == 0 && truncated && !next.is_empty(), "{next:?}");
+        let (records, truncated, _) = read_usage(&mut objects, user, "asked", &next);
+        assert_eq!((records, truncated), (1, false));
+    }
+}
+
+#[test]
+fn records_behind_many_others_are_trimmed() {
+    let mut objects = much_used();
+    let input = || {
+        structure(3, |w| {
+            w.u64(0);
+            w.u64(1 << 40);
+            w.blob(b"user");
+            w.blob(b"asked");
+        })
+    };
+    assert_eq!(call(&mut objects, "user_usage_log_trim", input()).0, 0);
+    assert_eq!(objects.get("o").committed.as_ref().unwrap().omap.len(), 2 * 8499);
+    assert_eq!(
+        call(&mut objects, "user_usage_log_trim", input()).0,
+        types::Errno::ENODATA.code()
+    );
+}
+
+#[test]
+fn rows_of_a_user_whose_name_begins_so_are_counted_or_not_looked_at() {
+    let of = |user: &str| (0..9000).flat_map(|e| used(user, "b", e)).collect::<Vec<_>>();
+    let mut objects = with_rows(of("user_zz"));
+    assert_eq!(read_usage(&mut objects, "user", "", &Bytes::new()).0, 0);
+    assert!(
+        objects.get("o").rows_given < 10,
+        "{}",
+        objects.get("o").rows_given
+    );
+    let mut objects = with_rows(of("user_0"));
+    let (records, truncated, next) = read_usage(&mut objects, "user", "", &Bytes::new());
+    assert!(records == 0 && truncated, "{next:?}");
+    assert!(objects.get("o").rows_given < 8500);
+    // A user whose name begins with a digit hides no steps.
+    let mut objects = with_rows(
+        of("0123")
+            .into_iter()
+            .take(4)
+            .chain(used("user", "b", 1_795_290_000)),
+    );
+    assert_eq!(read_usage(&mut objects, "", "", &Bytes::new()).0, 2);
+}
