@@ -226,6 +226,14 @@ impl ObjectContext for MemoryObject {
         Ok(())
     }
 
+    fn omap_clear(&mut self) -> Result<()> {
+        if let Some(state) = &mut self.pending {
+            state.omap.clear();
+            state.omap_header.clear();
+        }
+        Ok(())
+    }
+
     fn caller(&self) -> Caller {
         self.caller
     }

@@ -209,6 +209,14 @@ impl<'a> Object<'a> {
         }
     }
 
+    /// Removes all rows and the header, without a look at them; a missing object stays missing.
+    pub fn clear_omap(&mut self) -> Result<()> {
+        match self.exists()? {
+            true => self.writing()?.omap_clear(),
+            false => Ok(()),
+        }
+    }
+
     /// At most `max` rows with `prefix` strictly behind `start_after`, or fewer, but one if there is any.
     pub fn page(&mut self, prefix: &[u8], start_after: &[u8], max: usize) -> Result<OmapPage> {
         self.reading()?.omap_range(start_after, prefix, max)

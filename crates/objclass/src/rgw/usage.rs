@@ -300,11 +300,6 @@ pub fn trim(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
 
 /// Removes all records.
 pub fn clear(object: &mut Object<'_>, _: &mut Input) -> Result<Bytes> {
-    let mut gone = Vec::new();
-    object.scan(b"", b"", |at, _| {
-        gone.push(at.clone());
-        Ok(Scan::Next)
-    })?;
-    object.unset_keys(gone)?;
+    object.clear_omap()?;
     done()
 }

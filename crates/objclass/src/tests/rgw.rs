@@ -178,3 +178,15 @@ fn rows_of_a_user_whose_name_begins_so_are_counted_or_not_looked_at() {
     );
     assert_eq!(read_usage(&mut objects, "", "", &Bytes::new()).0, 2);
 }
+
+#[test]
+fn a_usage_log_is_cleared_without_a_look_at_its_rows() {
+    let mut objects = much_used();
+    assert_eq!(call(&mut objects, "usage_log_clear", Writer::new()).0, 0);
+    let object = objects.get("o");
+    assert!(object.committed.as_ref().unwrap().omap.is_empty());
+    assert_eq!(object.rows_given, 0);
+    let mut none = Objects::new(true);
+    assert_eq!(call(&mut none, "usage_log_clear", Writer::new()).0, 0);
+    assert_eq!(none.get("o").committed, None);
+}
