@@ -190,3 +190,11 @@ fn a_usage_log_is_cleared_without_a_look_at_its_rows() {
     assert_eq!(call(&mut none, "usage_log_clear", Writer::new()).0, 0);
     assert_eq!(none.get("o").committed, None);
 }
+
+#[test]
+fn a_delimiter_is_no_longer_than_a_name() {
+    let mut objects = many_then_two();
+    assert_eq!(call(&mut objects, "bucket_list", list(b"a", &[b'x'; 1024])).0, 0);
+    let code = call(&mut objects, "bucket_list", list(b"a", &[b'x'; 1025])).0;
+    assert_eq!(code, types::Errno::EINVAL.code());
+}
