@@ -198,3 +198,85 @@ fn a_delimiter_is_no_longer_than_a_name() {
     let code = call(&mut objects, "bucket_list", list(b"a", &[b'x'; 1025])).0;
     assert_eq!(code, types::Errno::EINVAL.code());
 }
+
+/// An entry of the queue of what is to be removed.
+fn doomed(after_s: u32, tag: &str) -> Writer {
+    structure(1, |w| {
+        w.u32(after_s);
+        w.envelope(1, 1, |w| {
+            w.blob(tag.as_bytes());
+            w.envelope(1, 1, |w| w.u32(0));
+            w.u64(0);
+        });
+    })
+}
+
+fn queue_call(objects: &mut Objects, method: &str, input: Writer) -> Bytes {
+    let (code, out) = objects.call("o", "rgw_gc", method, &input.finish());
+    assert_eq!(code, 0, "{method}");
+    out
+}
+
+fn queue_of(entries: &[(u32, &str)]) -> Objects {
+    let mut objects = Objects::new(true);
+    let init = structure(1, |w| {
+        w.u64(1 << 16);
+        w.u64(8);
+    });
+    queue_call(&mut objects, "rgw_gc_queue_init", init);
+    for (after_s, tag) in entries {
+        queue_call(&mut objects, "rgw_gc_queue_enqueue", doomed(*after_s, tag));
+    }
+    objects
+}
+
+/// The tags listed, and whether there are more.
+fn listed(objects: &mut Objects, due_alone: bool) -> (Vec<String>, bool) {
+    let input = structure(2, |w| {
+        w.blob(b"");
+        w.u32(100);
+        w.bool(due_alone);
+    });
+    let out = queue_call(objects, "rgw_gc_queue_list_entries", input);
+    let listed = Reader::new(out).envelope(2, |_, r| {
+        let entries = r.u32()?;
+        let mut tags = Vec::new();
+        for _ in 0..entries {
+            tags.push(r.envelope(1, |_, r| r.string())?);
+        }
+        r.blob()?;
+        Ok((tags, r.bool()?))
+    });
+    listed.unwrap()
+}
+
+fn remove(objects: &mut Objects, number: u64) {
+    queue_call(
+        objects,
+        "rgw_gc_queue_remove_entries",
+        structure(1, |w| w.u64(number)),
+    );
+}
+
+#[test]
+fn what_is_removed_by_number_is_what_was_listed() {
+    let mut objects = queue_of(&[(0, "a"), (1000, "c"), (0, "d")]);
+    let (tags, truncated) = listed(&mut objects, true);
+    assert!(!truncated);
+    remove(&mut objects, tags.len() as u64);
+    let left: Vec<_> = listed(&mut objects, false).0;
+    assert!(left.iter().all(|tag| !tags.contains(tag)), "{tags:?} {left:?}");
+    assert_eq!(left, ["c", "d"]);
+    objects.now.sec += 1000;
+    assert_eq!(listed(&mut objects, true).0, ["c", "d"]);
+}
+
+#[test]
+fn what_is_deferred_after_it_was_listed_still_counts_when_it_is_removed() {
+    let mut objects = queue_of(&[(0, "a"), (0, "b"), (0, "d")]);
+    let input = doomed(500, "a");
+    queue_call(&mut objects, "rgw_gc_queue_update_entry", input);
+    // As who listed a and b before does.
+    remove(&mut objects, 2);
+    assert_eq!(listed(&mut objects, false).0, ["d", "a"]);
+}
