@@ -8,7 +8,7 @@ mod gc;
 mod head;
 mod header;
 mod index;
-mod keys;
+pub(crate) mod keys;
 mod lifecycle;
 mod list;
 mod log;

@@ -2,8 +2,10 @@
 
 use super::Objects;
 use crate::context::ObjectContext;
+use crate::rgw::keys;
+use crate::rgw::types::{CURRENT, DirEntry, Header, LogicalHead, ObjKey, VERSIONED};
 use bytes::Bytes;
-use denc::{Reader, Writer};
+use denc::{Decode, Encode, Reader, Writer};
 
 /// A pool with rows in the omap of its object `o`.
 fn with_rows(rows: impl IntoIterator<Item = (Bytes, Bytes)>) -> Objects {
@@ -26,7 +28,6 @@ fn structure(version: u8, body: impl FnOnce(&mut Writer)) -> Writer {
 
 /// An object's row in an index, named by its key.
 fn entry(name: &str) -> (Bytes, Bytes) {
-    use crate::rgw::types::{DirEntry, ObjKey};
     let key = ObjKey {
         name: name.to_string().into(),
         instance: Bytes::new(),
@@ -35,7 +36,7 @@ fn entry(name: &str) -> (Bytes, Bytes) {
         exists: true,
         ..DirEntry::new(key)
     };
-    (name.to_string().into(), denc::Encode::to_bytes(&entry))
+    (name.to_string().into(), entry.to_bytes())
 }
 
 fn list(prefix: &[u8], delimiter: &[u8]) -> Writer {
@@ -279,4 +280,57 @@ fn what_is_deferred_after_it_was_listed_still_counts_when_it_is_removed() {
     // As who listed a and b before does.
     remove(&mut objects, 2);
     assert_eq!(listed(&mut objects, false).0, ["d", "a"]);
+}
+
+fn version(instance: &'static str, epoch: u64, size: u64) -> DirEntry {
+    let mut entry = DirEntry {
+        exists: true,
+        flags: VERSIONED,
+        epoch,
+        ..DirEntry::new(ObjKey {
+            name: Bytes::from_static(b"o"),
+            instance: instance.into(),
+        })
+    };
+    entry.meta.size = size;
+    entry
+}
+
+#[test]
+fn the_version_that_becomes_current_keeps_what_was_written_of_it() {
+    let listed = version("old", 2, 1);
+    // As a completion, which changes the instance's row alone, leaves it.
+    let changed = version("old", 2, 5);
+    let mut current = version("new", 3, 9);
+    current.flags |= CURRENT;
+    let head = LogicalHead {
+        key: current.key.clone(),
+        epoch: 3,
+        tag: Bytes::from_static(b"tag"),
+        exists: true,
+        ..LogicalHead::default()
+    };
+    let mut objects = with_rows([
+        (keys::listed(&listed), listed.to_bytes()),
+        (keys::instance(&changed.key), changed.to_bytes()),
+        (keys::listed(&current), current.to_bytes()),
+        (keys::instance(&current.key), current.to_bytes()),
+        (keys::head(b"o"), head.to_bytes()),
+    ]);
+    let input = structure(2, |w| {
+        w.put(&current.key);
+        w.blob(b"op");
+        w.u64(0);
+        w.bool(false);
+        w.u16(0);
+        w.blob(b"tag");
+    });
+    assert_eq!(call(&mut objects, "bucket_unlink_instance", input).0, 0);
+    let omap = &objects.get("o").committed.as_ref().unwrap().omap;
+    for at in [keys::instance(&changed.key), keys::listed(&changed)] {
+        let entry = DirEntry::from_bytes(&omap[&at]).unwrap();
+        assert_eq!((entry.meta.size, entry.has(CURRENT)), (5, true), "{at:?}");
+    }
+    let head = LogicalHead::from_bytes(&omap[&keys::head(b"o")]).unwrap();
+    assert_eq!(head.key, changed.key);
 }
