@@ -11,7 +11,7 @@ use crate::input::Input;
 use crate::object::{Object, Scan, done, out, stored};
 use bytes::Bytes;
 use denc::{Decode, Reader, envelope_denc};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use types::Errno;
 
 /// Kinds of changes.
@@ -246,7 +246,9 @@ pub fn complete(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
         let entry = given.log_entry(&header, op);
         log::append(object, &mut header, entry)?;
     }
-    for key in &given.removed {
+    // Rows are read as they were before the call: one that is named twice would be uncounted twice.
+    let mut seen = BTreeSet::new();
+    for key in given.removed.iter().filter(|key| seen.insert(*key)) {
         remove_other(object, &mut header, key, &given, logs)?;
     }
     save_header(object, &mut header)?;

@@ -334,3 +334,33 @@ fn the_version_that_becomes_current_keeps_what_was_written_of_it() {
     let head = LogicalHead::from_bytes(&omap[&keys::head(b"o")]).unwrap();
     assert_eq!(head.key, changed.key);
 }
+
+#[test]
+fn a_part_that_is_named_twice_is_uncounted_once() {
+    let mut objects = with_rows([entry("part"), entry("other")]);
+    let part = DirEntry::from_bytes(&entry("part").1).unwrap();
+    let mut header = Header::default();
+    header.count(&part.meta);
+    header.count(&part.meta);
+    objects.get("o").set_omap_header(header.to_bytes()).unwrap();
+    objects.get("o").commit();
+    let input = structure(7, |w| {
+        w.u8(2);
+        w.u64(0);
+        w.put(&part.meta);
+        w.blob(b"");
+        w.blob(b"");
+        w.put(&vec![part.key.clone(), part.key.clone()]);
+        w.put(&part.ver);
+        w.bool(false);
+        w.put(&ObjKey {
+            name: Bytes::from_static(b"whole"),
+            instance: Bytes::new(),
+        });
+    });
+    assert_eq!(call(&mut objects, "bucket_complete_op", input).0, 0);
+    let state = objects.get("o").committed.as_ref().unwrap();
+    assert_eq!(state.omap.keys().collect::<Vec<_>>(), ["other"]);
+    let header = Header::from_bytes(&state.omap_header).unwrap();
+    assert_eq!(header.stats[&part.meta.category].count, 1);
+}
