@@ -147,7 +147,7 @@ fn init(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
     let (size, max) = input.envelope(<(u64, u64)>::decode)?;
     let urgent = Urgent {
         deferred: Deferred::new(),
-        max: max as u32,
+        max: u32::try_from(max).unwrap_or(u32::MAX),
         here: 0,
         in_xattr: 0,
     };

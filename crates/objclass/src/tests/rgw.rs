@@ -364,3 +364,15 @@ fn a_part_that_is_named_twice_is_uncounted_once() {
     let header = Header::from_bytes(&state.omap_header).unwrap();
     assert_eq!(header.stats[&part.meta.category].count, 1);
 }
+
+#[test]
+fn a_queue_for_very_many_deferred_tags_takes_some() {
+    let mut objects = Objects::new(true);
+    let init = structure(1, |w| {
+        w.u64(1 << 16);
+        w.u64(1 << 32);
+    });
+    queue_call(&mut objects, "rgw_gc_queue_init", init);
+    queue_call(&mut objects, "rgw_gc_queue_update_entry", doomed(5, "a"));
+    assert_eq!(listed(&mut objects, false).0, ["a"]);
+}
