@@ -32,6 +32,19 @@ def s3(gateway, user):
     return gateway.client(user)
 
 
+def counted(gateway, bucket, want):
+    """Radosgw answers a client before the index has taken all that it will."""
+    usage = lambda: gateway.admin('bucket', 'stats', '--bucket', bucket)['usage']
+    got = lambda: {category: sums['num_objects'] for category, sums in usage().items() if category in want}
+    wait_until(lambda: got() == want, LATER_S, 1, f'{bucket} to have {want}')
+
+
+def is_sound(gateway, bucket):
+    check = gateway.admin('bucket', 'check', '--bucket', bucket)['check_result']
+    usage = lambda which: check[which]['usage'].get('rgw.main')
+    return usage('existing_header') == usage('calculated_header')
+
+
 def names(s3, bucket, **how):
     answer = s3.list_objects_v2(Bucket=bucket, **how)
     return [o['Key'] for o in answer.get('Contents', [])]
@@ -54,9 +67,10 @@ def test_objects(gateway, s3):
     s3.delete_object(Bucket='plain', Key='o02')
     refused('NoSuchKey', s3.get_object, Bucket='plain', Key='o02')
     s3.delete_objects(Bucket='plain', Delete={'Objects': [{'Key': 'o03'}, {'Key': 'never'}]})
-    usage = gateway.admin('bucket', 'stats', '--bucket', 'plain')['usage']['rgw.main']
     left = [n for n in range(12) if n not in (2, 3)]
-    assert usage['num_objects'] == len(left) + 6 and usage['size'] == sum(left) * 100 + 6
+    counted(gateway, 'plain', {'rgw.main': len(left) + 6})
+    usage = gateway.admin('bucket', 'stats', '--bucket', 'plain')['usage']['rgw.main']
+    assert usage['size'] == sum(left) * 100 + 6
     refused('BucketNotEmpty', s3.delete_bucket, Bucket='plain')
     s3.create_bucket(Bucket='gone')
     s3.delete_bucket(Bucket='gone')
@@ -79,8 +93,7 @@ def test_uploads_in_parts(gateway, s3):
     name, _ = upload('given up')
     s3.abort_multipart_upload(**name)
     assert names(s3, 'parts') == ['copy', 'whole']
-    usage = gateway.admin('bucket', 'stats', '--bucket', 'parts')['usage']
-    assert usage['rgw.main']['num_objects'] == 2 and usage['rgw.multimeta']['num_objects'] == 0
+    counted(gateway, 'parts', {'rgw.main': 2, 'rgw.multimeta': 0})
     s3.delete_object(Bucket='parts', Key='whole')
     assert s3.get_object(Bucket='parts', Key='copy')['Body'].read()[-1:] == b'2'
 
@@ -115,9 +128,7 @@ def test_versions(gateway, s3):
 
 def test_buckets_are_checked_and_resharded(gateway, s3):
     for bucket in ('plain', 'versions'):
-        check = gateway.admin('bucket', 'check', '--bucket', bucket)['check_result']
-        usage = lambda which: check[which]['usage'].get('rgw.main')
-        assert usage('existing_header') == usage('calculated_header')
+        wait_until(lambda: is_sound(gateway, bucket), LATER_S, 1, f'the sums of {bucket} to be those of its entries')
     gateway.admin('bucket', 'check', '--bucket', 'plain', '--fix')
     before = s3.list_object_versions(Bucket='versions')
     gateway.admin('bucket', 'reshard', '--bucket', 'versions', '--num-shards', '3', '--yes-i-really-mean-it', parsed=False)

@@ -309,11 +309,11 @@ gc('gc1000', 'rgw_gc_queue_list_entries', queued())
 for tag, after in (('a', 0), ('b', 0), ('c', 1000), ('d', 0)):
     gc('gc1000', 'rgw_gc_queue_enqueue', env(u32(after) + chain(tag)))
 for how in (dict(), dict(due=1), dict(n=2), dict(n=3, due=1), dict(n=0), dict(marker='0/4135'), dict(marker='0/1'), dict(marker='x/y')):
-    gc('gc1000', 'rgw_gc_queue_list_entries', queued(**how))
+    gc('gc1000', 'rgw_gc_queue_list_entries', queued(**how), note='due alone' if how.get('due') else '')
 gc('gc1000', 'rgw_gc_queue_update_entry', env(u32(1000) + chain('b')))
-gc('gc1000', 'rgw_gc_queue_list_entries', queued(due=1))
+gc('gc1000', 'rgw_gc_queue_list_entries', queued(due=1), note='due alone')
 gc('gc1000', 'rgw_gc_queue_remove_entries', env(u64(1)))
-gc('gc1000', 'rgw_gc_queue_list_entries', queued(due=1))
+gc('gc1000', 'rgw_gc_queue_list_entries', queued(due=1), note='due alone')
 gc('gc1000', 'rgw_gc_queue_enqueue', env(u32(0) + chain('x' * 2000)))
 for o in ('gcmissing', 'gc1000'):
     for method in ('rgw_gc_queue_init', 'rgw_gc_queue_enqueue', 'rgw_gc_queue_list_entries', 'rgw_gc_queue_remove_entries', 'rgw_gc_queue_update_entry'):

@@ -2,7 +2,10 @@
 //!
 //! An *entry* is a tag, a chain of objects, and the time from which on they may be removed. It may be *deferred*: it is then put
 //! behind the tail once more, with a later time, and the queue's urgent data note that time for its tag. Entries of the tag with an
-//! earlier time are *stale*: they are in no listing, they count in no removal, and they go when what lies behind them is removed.
+//! earlier time are *stale*: they are in no listing, and go when what lies behind them is removed.
+//!
+//! Invariant: who lists the entries that are due, and removes as many from the front, removes none that was not listed, whatever was
+//! deferred in between. So such a listing ends at the first entry that is not due, and stale entries count in a removal.
 //!
 //! Not here: what is in a chain. It is passed on as it came.
 
@@ -144,7 +147,7 @@ fn init(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
     let (size, max) = input.envelope(<(u64, u64)>::decode)?;
     let urgent = Urgent {
         deferred: Deferred::new(),
-        max: max as u32,
+        max: u32::try_from(max).unwrap_or(u32::MAX),
         here: 0,
         in_xattr: 0,
     };
@@ -176,7 +179,8 @@ fn enqueue(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
     done()
 }
 
-/// At most so many entries that are not stale; those that are not due yet count, though they may be left out.
+/// At most so many entries that are not stale. Of those that are due alone it ends, as if there were no more, at one that is not:
+/// what is due behind that waits for it.
 fn list_entries(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
     let (marker, max, due_only) = input.versioned(2, |_, r| Ok((r.string()?, r.u32()?, r.bool()?)))?;
     let queue = Queue::load(object)?;
@@ -184,28 +188,30 @@ fn list_entries(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
     // 0 is no limit.
     let max = if max == 0 { u64::MAX } else { max.into() };
     let (max, now) = (list_max(max), object.now());
-    let (mut entries, mut counted) = (Vec::new(), 0);
-    let mut damaged = false;
+    let mut entries = Vec::new();
+    let (mut damaged, mut waits) = (false, false);
     let at = queue.head.walk(object, from, |_, bytes| {
         let Ok(entry) = Entry::from_bytes(&bytes) else {
             damaged = true;
             return Scan::Stop;
         };
-        if counted == max {
+        if entries.len() == max {
             return Scan::Stop;
         }
-        if !queue.is_stale(&entry) {
-            counted += 1;
-            if !due_only || entry.time <= now {
-                entries.push(entry.to_bytes());
-            }
+        if queue.is_stale(&entry) {
+            return Scan::Next;
         }
+        if due_only && entry.time > now {
+            waits = true;
+            return Scan::Stop;
+        }
+        entries.push(entry.to_bytes());
         Scan::Next
     })?;
     if damaged {
         return Err(Errno::EIO);
     }
-    let truncated = at < queue.head.used();
+    let truncated = !waits && at < queue.head.used();
     out(&Listed {
         entries,
         next_marker: match truncated {
@@ -216,7 +222,7 @@ fn list_entries(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
     })
 }
 
-/// Removes so many entries from the front, and the stale ones between and behind them.
+/// Removes so many entries from the front, and the stale ones behind them. A stale one may have been listed before it was deferred.
 fn remove_entries(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
     let mut left = input.envelope(u64::decode)?;
     let mut queue = Queue::load(object)?;
@@ -229,11 +235,12 @@ fn remove_entries(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
                 damaged = true;
                 return Scan::Stop;
             };
-            if !queue.is_stale(&entry) {
-                if left == 0 {
-                    return Scan::Stop;
-                }
-                left -= 1;
+            let is_stale = queue.is_stale(&entry);
+            if left == 0 && !is_stale {
+                return Scan::Stop;
+            }
+            left = left.saturating_sub(1);
+            if !is_stale {
                 gone.push(entry);
             }
             Scan::Next

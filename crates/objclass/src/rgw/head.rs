@@ -469,19 +469,31 @@ pub fn unlink_instance(object: &mut Object<'_>, input: &mut Input) -> Result<Byt
     done()
 }
 
-/// The version behind this one in the list.
+/// The version behind this one in the list, as its instance row has it: what was written of a version since it was linked is only
+/// there.
 fn next(object: &mut Object<'_>, before: &Before, version: &Version) -> Result<Option<Version>> {
     if let Some(converted) = &before.converted {
         return Ok((converted.at != version.at).then(|| converted.clone()));
     }
-    let (prefix, mut found) = (keys::list_prefix(&version.entry.key.name), None);
+    let (prefix, mut listed) = (keys::list_prefix(&version.entry.key.name), None);
     object.scan(&prefix, &keys::listed(&version.entry), |_, value| {
-        let entry: DirEntry = stored(value)?;
-        let at = at(&entry.key, entry.has(DELETE_MARKER));
-        found = Some(Version { at, entry });
+        listed = Some(stored::<DirEntry>(value)?);
         Ok(Scan::Stop)
     })?;
-    Ok(found)
+    let Some(listed) = listed else {
+        return Ok(None);
+    };
+    let at = at(&listed.key, listed.has(DELETE_MARKER));
+    let entry = match Version::find(object, at.clone())? {
+        // A completion forgets that it is a marker.
+        Some(version) => DirEntry {
+            epoch: listed.epoch,
+            flags: version.entry.flags | listed.flags & DELETE_MARKER,
+            ..version.entry
+        },
+        None => listed,
+    };
+    Ok(Some(Version { at, entry }))
 }
 
 struct ReadLog {

@@ -11,7 +11,7 @@ use crate::input::Input;
 use crate::object::{Object, Scan, done, out, stored};
 use bytes::Bytes;
 use denc::{Decode, Reader, envelope_denc};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use types::Errno;
 
 /// Kinds of changes.
@@ -40,14 +40,15 @@ pub fn set_tag_timeout(object: &mut Object<'_>, input: &mut Input) -> Result<Byt
     done()
 }
 
-/// Calls `row` with the rows of objects and of versions, in order, from behind a key.
+/// Calls `row` with the rows of objects and of versions whose keys begin with `prefix`, in order, from behind a key.
 pub fn scan_entries(
     object: &mut Object<'_>,
+    prefix: &[u8],
     after: &[u8],
     mut row: impl FnMut(&Bytes, &Bytes) -> Result<Scan>,
 ) -> Result<()> {
     let mut at_special = false;
-    object.scan(b"", after, |key, value| {
+    object.scan_keys(prefix, after, |key, value| {
         at_special = key.first() == Some(&SPECIAL);
         match at_special {
             true => Ok(Scan::Stop),
@@ -55,7 +56,7 @@ pub fn scan_entries(
         }
     })?;
     match at_special {
-        true => object.scan(b"", after.max(BEHIND_SPECIAL), row),
+        true => object.scan_keys(prefix, after.max(BEHIND_SPECIAL), row),
         false => Ok(()),
     }
 }
@@ -73,7 +74,7 @@ fn calculate(object: &mut Object<'_>) -> Result<Checked> {
         stats: BTreeMap::new(),
         ..existing.clone()
     };
-    scan_entries(object, b"", |_, value| {
+    scan_entries(object, b"", b"", |_, value| {
         let entry: DirEntry = stored(value)?;
         if entry.exists {
             calculated.count(&entry.meta);
@@ -245,7 +246,9 @@ pub fn complete(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
         let entry = given.log_entry(&header, op);
         log::append(object, &mut header, entry)?;
     }
-    for key in &given.removed {
+    // Rows are read as they were before the call: one that is named twice would be uncounted twice.
+    let mut seen = BTreeSet::new();
+    for key in given.removed.iter().filter(|key| seen.insert(*key)) {
         remove_other(object, &mut header, key, &given, logs)?;
     }
     save_header(object, &mut header)?;

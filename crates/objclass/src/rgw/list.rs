@@ -9,10 +9,13 @@ use crate::input::Input;
 use crate::object::{Object, Scan, list_max, out, stored};
 use bytes::Bytes;
 use denc::{Encode, Writer};
+use types::Errno;
 
 /// Entries that one call gives, and rows that it looks at: then it says where it stopped, and the client goes on there.
 const LISTED_MAX: usize = 1000;
 const SCANNED_MAX: usize = 8000;
+/// Of a delimiter: it is looked for in each name. No object of S3 has a longer name.
+const DELIMITER_BYTES_MAX: usize = 1024;
 /// Common prefixes that one call goes past, as 16.2 does.
 const SKIPS_MAX: usize = 8;
 
@@ -123,10 +126,7 @@ impl Walk<'_> {
     fn go(&mut self, object: &mut Object<'_>, after: &[u8]) -> Result<Left> {
         let mut left = Left::Ended;
         let prefix = &self.question.prefix;
-        scan_entries(object, after, |key, value| {
-            if !key.starts_with(prefix) {
-                return Ok(if **key < **prefix { Scan::Next } else { Scan::Stop });
-            }
+        scan_entries(object, prefix, after, |key, value| {
             let entry: DirEntry = stored(value)?;
             if entry.has(PLACEHOLDER) || !(self.question.versions || entry.is_visible()) {
                 self.scanned += 1;
@@ -173,6 +173,9 @@ fn common_entry(prefix: &Bytes) -> DirEntry {
 
 pub fn list(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
     let question = Question::decode(input)?;
+    if question.delimiter.len() > DELIMITER_BYTES_MAX {
+        return Err(Errno::EINVAL);
+    }
     let header = load_header(object)?;
     let mut walk = Walk {
         question: &question,

@@ -19,7 +19,8 @@ const RESYNC: u8 = 9;
 /// Entries that one call lists or removes.
 const PAGE_MAX: usize = 1000;
 
-/// An id that no other entry has, later than those before it.
+/// An id that no other entry has, later than those of earlier versions of the index. Those of one version, which one message writes,
+/// and so a reader sees all or none of, are in no certain order.
 fn id(object: &mut Object<'_>, header: &Header) -> Bytes {
     let (version, nth) = object.serial();
     format!("{:011}.{version}.{nth}", header.ver).into()

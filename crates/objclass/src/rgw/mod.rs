@@ -8,7 +8,7 @@ mod gc;
 mod head;
 mod header;
 mod index;
-mod keys;
+pub(crate) mod keys;
 mod lifecycle;
 mod list;
 mod log;
@@ -16,7 +16,7 @@ mod object;
 mod reshard;
 mod rows;
 mod suggest;
-mod types;
+pub(crate) mod types;
 mod usage;
 
 use crate::method::Method;

@@ -116,12 +116,9 @@ pub fn list(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
 
 /// Rows of names below the special ones, or behind them.
 fn plain(object: &mut Object<'_>, walk: &mut Walk, name: &[u8], marker: &[u8], behind: bool) -> Result<()> {
-    scan_entries(object, marker, |key, value| {
+    scan_entries(object, name, marker, |key, value| {
         if !behind && key[0] > keys::SPECIAL {
             return Ok(Scan::Stop);
-        }
-        if !key.starts_with(name) {
-            return Ok(if key[..] < *name { Scan::Next } else { Scan::Stop });
         }
         Ok(walk.take(PLAIN, key, value))
     })

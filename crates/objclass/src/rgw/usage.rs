@@ -2,7 +2,7 @@
 
 use crate::context::Result;
 use crate::input::Input;
-use crate::object::{Object, Scan, done, list_max, out, stored};
+use crate::object::{Object, Scan, done, key, list_max, out, stored};
 use bytes::Bytes;
 use denc::{Decode, Encode, Reader, Writer, envelope_denc};
 use std::collections::BTreeMap;
@@ -11,6 +11,8 @@ use types::Errno;
 /// Records that one call gives, and rows that it looks at.
 const LISTED_MAX: usize = 1000;
 const SCANNED_MAX: usize = 8000;
+/// Of a second in a key.
+const STEP_DIGITS: usize = 11;
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Data {
@@ -143,15 +145,26 @@ struct Selection {
     bucket: Bytes,
 }
 
+/// The second that a row's key shows in front, if it does.
+fn step(rest: &[u8]) -> Option<u64> {
+    let (digits, behind) = rest.split_at_checked(STEP_DIGITS)?;
+    if behind.first() != Some(&b'_') || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
 impl Selection {
-    /// Calls `row(key, record)` for the records behind a key; says whether rows were left for another call.
+    /// Calls `row(scanned, record)` for the rows behind a key, with how many it has looked at, and without a record where the row is
+    /// none of those that are asked for. Gives the key of the row at which `Stop` was said, if it was.
     fn scan(
         &self,
         object: &mut Object<'_>,
         after: &Bytes,
-        mut row: impl FnMut(&Bytes, Record) -> Result<Scan>,
-    ) -> Result<bool> {
-        let prefix: Bytes = match self.user.is_empty() {
+        mut row: impl FnMut(usize, Option<Record>) -> Result<Scan>,
+    ) -> Result<Option<Bytes>> {
+        let by_time = self.user.is_empty();
+        let prefix: Bytes = match by_time {
             true => Bytes::new(),
             false => [&self.user[..], b"_"].concat().into(),
         };
@@ -162,36 +175,39 @@ impl Selection {
                 .into(),
             false => after.clone(),
         };
-        let (mut left, mut scanned) = (false, 0);
+        let (mut left_at, mut scanned) = (None, 0);
         object.scan(&prefix, &first, |rest, value| {
-            let step = rest.get(..11).and_then(|d| std::str::from_utf8(d).ok());
-            let Some(step) = step.and_then(|d| d.parse::<u64>().ok()) else {
-                // Rows by user, and those of users whose names only begin so.
-                return Ok(if self.user.is_empty() {
-                    Scan::Stop
-                } else {
-                    Scan::Next
-                });
+            // Behind the steps are rows by user, and those of users whose names only begin so; some are between.
+            let step = step(rest);
+            let is_behind = match step {
+                Some(step) => step >= self.end,
+                None => rest.first().is_some_and(|b| *b > b'9'),
             };
-            if step >= self.end {
+            if is_behind {
                 return Ok(Scan::Stop);
             }
             scanned += 1;
-            if scanned > SCANNED_MAX {
-                left = true;
-                return Ok(Scan::Stop);
-            }
-            let record: Record = stored(value)?;
-            let is_asked = (self.user.is_empty() || *record.user() == self.user)
-                && (self.bucket.is_empty() || record.bucket == self.bucket);
-            if step < self.start || !is_asked {
-                return Ok(Scan::Next);
-            }
-            let next = row(&crate::object::key(&prefix, rest), record)?;
-            left = next == Scan::Stop;
+            let at = key(&prefix, rest);
+            let record = match step {
+                Some(step) if step >= self.start => self.asked(&at, stored(value)?),
+                _ => None,
+            };
+            let next = row(scanned, record)?;
+            left_at = (next == Scan::Stop).then_some(at);
             Ok(next)
         })?;
-        Ok(left)
+        Ok(left_at)
+    }
+
+    /// The record of a row, if it is asked for.
+    fn asked(&self, at: &Bytes, record: Record) -> Option<Record> {
+        let is_users = match self.user.is_empty() {
+            // Not of a user whose name looks like a second.
+            true => record.rows()[0] == *at,
+            false => *record.user() == self.user,
+        };
+        let is_asked = is_users && (self.bucket.is_empty() || record.bucket == self.bucket);
+        is_asked.then_some(record)
     }
 }
 
@@ -228,26 +244,32 @@ pub fn read(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
         max => list_max(max.into()).min(LISTED_MAX),
     };
     let mut records = BTreeMap::new();
-    let (mut last, mut count) = (Bytes::new(), 0);
-    let truncated = selection.scan(object, &marker, |at, record| {
+    let mut count = 0;
+    let left_at = selection.scan(object, &marker, |scanned, record| {
+        let go_on = |count| match count < max && scanned < SCANNED_MAX {
+            true => Ok(Scan::Next),
+            false => Ok(Scan::Stop),
+        };
+        let Some(record) = record else {
+            return go_on(count);
+        };
         let whose = Whose {
             user: record.user().clone(),
             bucket: record.bucket.clone(),
         };
         count += 1;
-        last = at.clone();
         match records.entry(whose) {
             std::collections::btree_map::Entry::Vacant(v) => {
                 v.insert(record);
             }
             std::collections::btree_map::Entry::Occupied(mut o) => o.get_mut().add(&record),
         }
-        Ok(if count < max { Scan::Next } else { Scan::Stop })
+        go_on(count)
     })?;
     out(&Listed {
         records,
-        truncated,
-        next: if truncated { last } else { Bytes::new() },
+        truncated: left_at.is_some(),
+        next: left_at.unwrap_or_default(),
     })
 }
 
@@ -263,13 +285,11 @@ pub fn trim(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
         })
     })?;
     let mut gone = Vec::new();
-    selection.scan(object, &Bytes::new(), |_, record| {
-        gone.extend(record.rows());
-        Ok(if gone.len() < 2 * LISTED_MAX {
-            Scan::Next
-        } else {
-            Scan::Stop
-        })
+    selection.scan(object, &Bytes::new(), |scanned, record| {
+        gone.extend(record.iter().flat_map(Record::rows));
+        // The client cannot say where to go on: while nothing is found, others in front are gone past.
+        let go_on = gone.is_empty() || gone.len() < 2 * LISTED_MAX && scanned < SCANNED_MAX;
+        Ok(if go_on { Scan::Next } else { Scan::Stop })
     })?;
     if gone.is_empty() {
         return Err(Errno::ENODATA);
@@ -280,11 +300,6 @@ pub fn trim(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
 
 /// Removes all records.
 pub fn clear(object: &mut Object<'_>, _: &mut Input) -> Result<Bytes> {
-    let mut gone = Vec::new();
-    object.scan(b"", b"", |at, _| {
-        gone.push(at.clone());
-        Ok(Scan::Next)
-    })?;
-    object.unset_keys(gone)?;
+    object.clear_omap()?;
     done()
 }
