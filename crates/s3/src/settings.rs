@@ -4,6 +4,7 @@
 //! A gateway of before refuses buckets with settings that it does not know, rather than serve them without: the records' versions
 //! say so.
 
+use crate::history::Versioning;
 use crate::lifecycle::Rule;
 use crate::policy::Policy;
 use denc::{Decode, Encode, Reader, Writer};
@@ -47,17 +48,41 @@ pub struct Settings {
     pub policy: String,
     pub block: Option<Block>,
     pub lifecycle: Vec<Rule>,
+    pub versioning: Versioning,
+    /// Versions may be locked; what is put is for so long, if at all.
+    pub lock: Option<ObjectLock>,
 }
 
-const KNOWN: u8 = 3;
+/// What is put without a retention of its own has this one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ObjectLock {
+    pub retention: Option<DefaultRetention>,
+}
+
+denc::envelope_denc!(ObjectLock, 1, 1, { retention });
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DefaultRetention {
+    pub compliance: bool,
+    /// One of the two is not 0.
+    pub days: u32,
+    pub years: u32,
+}
+
+denc::envelope_denc!(DefaultRetention, 1, 1, { compliance, days, years });
+
+const KNOWN: u8 = 4;
 const WITH_POLICY: u8 = 2;
 const WITH_LIFECYCLE: u8 = 3;
+const WITH_VERSIONING: u8 = 4;
 
 impl Encode for Settings {
     /// Under the first version that has all that is set.
     fn encode(&self, w: &mut Writer) {
         let rights = !self.policy.is_empty() || self.block.is_some();
+        let versions = self.versioning != Versioning::Off || self.lock.is_some();
         let version = match (self.lifecycle.is_empty(), rights) {
+            _ if versions => WITH_VERSIONING,
             (false, _) => WITH_LIFECYCLE,
             (true, true) => WITH_POLICY,
             (true, false) => 1,
@@ -70,6 +95,10 @@ impl Encode for Settings {
             }
             if version >= WITH_LIFECYCLE {
                 w.put(&self.lifecycle);
+            }
+            if version >= WITH_VERSIONING {
+                w.put(&self.versioning);
+                w.put(&self.lock);
             }
         });
     }
@@ -88,6 +117,10 @@ impl Decode for Settings {
             }
             if version >= WITH_LIFECYCLE {
                 settings.lifecycle = r.get()?;
+            }
+            if version >= WITH_VERSIONING {
+                settings.versioning = r.get()?;
+                settings.lock = r.get()?;
             }
             Ok(settings)
         })
@@ -173,8 +206,24 @@ mod tests {
             ..lifecycle.clone()
         };
         assert_eq!((first(&cors), first(&policy), first(&block)), (1, 2, 2));
+        let versions = Settings {
+            versioning: Versioning::Suspended,
+            ..cors.clone()
+        };
+        let lock = Settings {
+            versioning: Versioning::Enabled,
+            lock: Some(ObjectLock {
+                retention: Some(DefaultRetention {
+                    compliance: true,
+                    days: 3,
+                    years: 0,
+                }),
+            }),
+            ..both.clone()
+        };
         assert_eq!((first(&lifecycle), first(&both)), (3, 3));
-        for settings in [cors, policy, block, lifecycle, both] {
+        assert_eq!((first(&versions), first(&lock)), (4, 4));
+        for settings in [cors, policy, block, lifecycle, both, versions, lock] {
             let bytes = settings.to_bytes();
             assert_eq!(bytes[0], bytes[1]);
             assert_eq!(Settings::from_bytes(&bytes).unwrap(), settings);

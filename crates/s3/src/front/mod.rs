@@ -25,6 +25,8 @@ mod rights;
 mod serve;
 mod service;
 mod texts;
+mod times;
+mod version_ops;
 
 pub use hosts::{Hosts, domain};
 pub use serve::{Settings, serve};

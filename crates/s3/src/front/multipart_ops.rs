@@ -3,7 +3,7 @@
 use super::attributes::{attributes, check_key, refuse_unbuilt};
 use super::digest::{self, ALGORITHMS, Announced, Digest, checksum_values, set_checksum};
 use super::errors::{invalid, not_built};
-use super::object_ops::{PUT_MAX, Source, length, source_name};
+use super::object_ops::{PUT_MAX, Source, length, source_name, terms, version_of, wanted_of_source};
 use super::permit::Ask;
 use super::texts::{Names, etag, etags, owner, page_size, timestamp};
 use super::{Front, who};
@@ -13,6 +13,7 @@ use crate::objects::Condition;
 use crate::policy::{Action, Key};
 use crate::rados::Pool;
 use crate::record::{Checksum, Part as PartRecord, Upload};
+use crate::version::Lock;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use s3s::crypto::{Checksum as _, Md5};
@@ -89,7 +90,7 @@ impl<P: Pool> Front<P> {
         let (bucket, input) = (&known.bucket, &mut req.input);
         let id = self
             .objects
-            .begin_upload(&bucket.id, &input.key, attributes, algorithm)
+            .begin_upload(&bucket.id, &input.key, attributes, algorithm, Lock::default())
             .await?;
         Ok(CreateMultipartUploadOutput {
             bucket: Some(input.bucket.clone()),
@@ -173,19 +174,8 @@ impl<P: Pool> Front<P> {
             .objects
             .upload(&bucket.id, &input.key, &input.upload_id)
             .await?;
-        let source = self
-            .source(
-                &req,
-                (&input.copy_source, false),
-                [
-                    input.copy_source_if_match.as_ref(),
-                    input.copy_source_if_none_match.as_ref(),
-                ],
-                [
-                    input.copy_source_if_modified_since.as_ref(),
-                    input.copy_source_if_unmodified_since.as_ref(),
-                ],
-            )
+        let (source, copied_from) = self
+            .source(&req, (&input.copy_source, false), wanted_of_source!(input))
             .await?;
         let range = match &input.copy_source_range {
             None => 0..source.size,
@@ -215,6 +205,7 @@ impl<P: Pool> Front<P> {
         set_checksum!(result, &part.checksum);
         Ok(UploadPartCopyOutput {
             copy_part_result: Some(result),
+            copy_source_version_id: copied_from,
             ..UploadPartCopyOutput::default()
         })
     }
@@ -251,13 +242,17 @@ impl<P: Pool> Front<P> {
             input.key.as_str(),
             input.upload_id.as_str(),
         );
-        let entry = self.objects.complete(upload, &named, &condition, whole).await?;
+        let entry = self
+            .objects
+            .complete(upload, &named, &terms(&known, condition), whole)
+            .await?;
         let mut out = CompleteMultipartUploadOutput {
             location: Some(format!("/{}/{}", input.bucket, input.key)),
             expiration: self.expiration(&known, &input.key, &entry),
             bucket: Some(input.bucket),
             key: Some(input.key),
             e_tag: etag(&entry.etag),
+            version_id: version_of(&known, &entry),
             ..CompleteMultipartUploadOutput::default()
         };
         set_checksum!(out, &entry.checksum);

@@ -1,6 +1,6 @@
 //! Objects: put, get, head, copy, delete.
 
-use super::attributes::{attributes, check_key, refuse_unbuilt, refuse_version};
+use super::attributes::{attributes, check_key, refuse_unbuilt, which};
 use super::digest::{Announced, Digest, checksum_values, set_checksum};
 use super::errors::{invalid, not_built};
 use super::permit::{Ask, check_public, lists_publicly};
@@ -9,10 +9,12 @@ use super::{Front, expect_owner, who};
 use crate::Error;
 use crate::buckets::Known;
 use crate::data::{Chunk, Reader};
-use crate::objects::{Condition, New};
+use crate::history::{Deleted, Found, Versioning, Which};
+use crate::objects::{Condition, New, Terms};
 use crate::policy::{Action, Key};
 use crate::rados::Pool;
 use crate::record::{Attributes, Entry};
+use crate::version::Lock;
 use bytes::Bytes;
 use futures_core::Stream;
 use s3s::dto::*;
@@ -122,12 +124,25 @@ fn not_modified(entry: &Entry) -> S3Error {
 }
 
 /// The conditions of a read, in HTTP's order.
-struct Wanted<'a> {
-    matches: Option<&'a ETagCondition>,
-    none_match: Option<&'a ETagCondition>,
-    modified: Option<&'a Timestamp>,
-    unmodified: Option<&'a Timestamp>,
+pub struct Wanted<'a> {
+    pub matches: Option<&'a ETagCondition>,
+    pub none_match: Option<&'a ETagCondition>,
+    pub modified: Option<&'a Timestamp>,
+    pub unmodified: Option<&'a Timestamp>,
 }
+
+/// Those of what is to be copied.
+macro_rules! wanted_of_source {
+    ($input:expr) => {
+        $crate::front::object_ops::Wanted {
+            matches: $input.copy_source_if_match.as_ref(),
+            none_match: $input.copy_source_if_none_match.as_ref(),
+            modified: $input.copy_source_if_modified_since.as_ref(),
+            unmodified: $input.copy_source_if_unmodified_since.as_ref(),
+        }
+    };
+}
+pub(super) use wanted_of_source;
 
 impl Wanted<'_> {
     fn check(&self, entry: &Entry) -> S3Result<()> {
@@ -200,9 +215,11 @@ impl<P: Pool> Front<P> {
         let new = self
             .take_in(to, body, length, announced, trailers.as_ref(), attributes)
             .await?;
-        let entry = self.objects.put(&bucket.id, &input.key, new, &condition).await?;
+        let terms = terms(&known, condition);
+        let entry = self.objects.put(&bucket.id, &input.key, new, &terms).await?;
         let mut out = PutObjectOutput {
             e_tag: etag(&entry.etag),
+            version_id: version_of(&known, &entry),
             expiration: self.expiration(&known, &input.key, &entry),
             ..PutObjectOutput::default()
         };
@@ -252,6 +269,7 @@ impl<P: Pool> Front<P> {
                 etag,
                 attributes,
                 checksum,
+                lock: Lock::default(),
             }),
             Err(e) => {
                 self.objects.data.abandon(stored.claim).await;
@@ -260,38 +278,44 @@ impl<P: Pool> Front<P> {
         }
     }
 
-    /// The object, for who may read it, and when it expires. Who may not list the bucket does not hear whether there is one.
+    /// The object, for who may read it, with its bucket. Who may not list the bucket does not hear whether there is one.
     async fn readable<T>(
         &self,
         req: &S3Request<T>,
-        bucket: &str,
-        key: &str,
-    ) -> S3Result<(Entry, Option<String>)> {
+        (bucket, key, id): (&str, &str, Option<&str>),
+    ) -> S3Result<(Entry, Known)> {
         let known = self.known(req, bucket).await?;
-        let entry = self.readable_in(req, &known, (bucket, key)).await?;
-        let expiration = self.expiration(&known, key, &entry);
-        Ok((entry, expiration))
+        let entry = self.readable_in(req, &known, (bucket, key, which(id)?)).await?;
+        Ok((entry, known))
     }
 
     async fn readable_in<T>(
         &self,
         req: &S3Request<T>,
         known: &Known,
-        (bucket, key): (&str, &str),
+        (bucket, key, which): (&str, &str, Which),
     ) -> S3Result<Entry> {
-        let granted = self.right(req, known, &Ask::object(Action::GetObject, bucket, key))?;
+        let ask = Ask::object(Action::GetObject, bucket, key).version(which, Action::GetObjectVersion);
+        let granted = self.right(req, known, &ask)?;
         let public = !known.settings.block().ignore_acls;
-        match self.objects.entry(&known.bucket.id, key).await {
-            Ok(entry) if granted || (public && entry.attributes.public_read) => Ok(entry),
-            Err(Error::NoSuchKey) => {
+        match self.objects.version(&known.bucket.id, key, which).await? {
+            Found::Object(entry) if granted || (public && entry.attributes.public_read) => Ok(*entry),
+            Found::Object(_) => Err(Error::AccessDenied.into()),
+            found => {
                 let ask = Ask::bucket(Action::ListBucket, bucket);
                 match lists_publicly(known) || self.right(req, known, &ask)? {
-                    true => Err(Error::NoSuchKey.into()),
+                    true => Err(missing(which, &found).into()),
                     false => Err(Error::AccessDenied.into()),
                 }
             }
-            Ok(_) => Err(Error::AccessDenied.into()),
-            Err(e) => Err(e.into()),
+        }
+    }
+
+    /// The version, whoever asks.
+    pub(super) async fn version(&self, known: &Known, key: &str, which: Which) -> S3Result<Entry> {
+        match self.objects.version(&known.bucket.id, key, which).await? {
+            Found::Object(entry) => Ok(*entry),
+            found => Err(missing(which, &found).into()),
         }
     }
 
@@ -338,8 +362,13 @@ impl<P: Pool> Front<P> {
 
     pub async fn get_object(&self, req: S3Request<GetObjectInput>) -> S3Result<GetObjectOutput> {
         refuse_unbuilt(&req.headers)?;
-        refuse_version(req.input.version_id.as_deref())?;
-        let (entry, expiration) = self.readable(&req, &req.input.bucket, &req.input.key).await?;
+        let input = &req.input;
+        let of = (
+            input.bucket.as_str(),
+            input.key.as_str(),
+            input.version_id.as_deref(),
+        );
+        let (entry, known) = self.readable(&req, of).await?;
         let input = req.input;
         let wanted = Wanted {
             matches: input.if_match.as_ref(),
@@ -367,7 +396,8 @@ impl<P: Pool> Front<P> {
             content_length: Some(length as i64),
             content_range: content_range(&span, entry.size),
             parts_count: span.parts,
-            expiration,
+            expiration: self.expiration(&known, &input.key, &entry),
+            version_id: version_of(&known, &entry),
             tag_count: Some(entry.attributes.tags.len() as i32).filter(|n| *n > 0),
             ..GetObjectOutput::default()
         };
@@ -386,8 +416,13 @@ impl<P: Pool> Front<P> {
 
     pub async fn head_object(&self, req: S3Request<HeadObjectInput>) -> S3Result<HeadObjectOutput> {
         refuse_unbuilt(&req.headers)?;
-        refuse_version(req.input.version_id.as_deref())?;
-        let (entry, expiration) = self.readable(&req, &req.input.bucket, &req.input.key).await?;
+        let input = &req.input;
+        let of = (
+            input.bucket.as_str(),
+            input.key.as_str(),
+            input.version_id.as_deref(),
+        );
+        let (entry, known) = self.readable(&req, of).await?;
         let input = req.input;
         let wanted = Wanted {
             matches: input.if_match.as_ref(),
@@ -401,7 +436,8 @@ impl<P: Pool> Front<P> {
             content_length: Some((span.to - span.from) as i64),
             content_range: content_range(&span, entry.size),
             parts_count: span.parts,
-            expiration,
+            expiration: self.expiration(&known, &input.key, &entry),
+            version_id: version_of(&known, &entry),
             ..HeadObjectOutput::default()
         };
         describe!(out, entry);
@@ -416,9 +452,8 @@ impl<P: Pool> Front<P> {
         &self,
         req: &S3Request<T>,
         (source, tags): (&CopySource, bool),
-        wanted: [Option<&ETagCondition>; 2],
-        times: [Option<&Timestamp>; 2],
-    ) -> S3Result<Entry> {
+        wanted: Wanted<'_>,
+    ) -> S3Result<(Entry, Option<String>)> {
         let CopySource::Bucket {
             bucket,
             key,
@@ -427,23 +462,22 @@ impl<P: Pool> Front<P> {
         else {
             return Err(not_built("access points"));
         };
-        refuse_version(version_id.as_deref())?;
+        let which = which(version_id.as_deref())?;
         let from = self.buckets.known(bucket).await?;
         expect_owner(req, "x-amz-source-expected-bucket-owner", &from.bucket)?;
-        let entry = self.readable_in(req, &from, (bucket, key)).await?;
+        let entry = self.readable_in(req, &from, (bucket, key, which)).await;
+        let entry = entry.map_err(|e| of_source(e, which))?;
         if tags && !entry.attributes.tags.is_empty() {
             let ask = Ask::object(Action::GetObjectTagging, bucket, key);
+            let ask = ask.version(which, Action::GetObjectVersionTagging);
             self.demand(req, &from, &ask)?;
         }
-        let wanted = Wanted {
-            matches: wanted[0],
-            none_match: wanted[1],
-            modified: times[0],
-            unmodified: times[1],
-        };
         match wanted.check(&entry) {
             Err(e) if *e.code() == S3ErrorCode::NotModified => Err(Error::Precondition.into()),
-            other => other.map(|()| entry),
+            other => other.map(|()| {
+                let version = version_of(&from, &entry);
+                (entry, version)
+            }),
         }
     }
 
@@ -466,19 +500,8 @@ impl<P: Pool> Front<P> {
         check_key(&req.input.key)?;
         let replaces = |d: &TaggingDirective| d.as_str() == TaggingDirective::REPLACE;
         let tags = !input.tagging_directive.as_ref().is_some_and(replaces);
-        let source = self
-            .source(
-                &req,
-                (&input.copy_source, tags),
-                [
-                    input.copy_source_if_match.as_ref(),
-                    input.copy_source_if_none_match.as_ref(),
-                ],
-                [
-                    input.copy_source_if_modified_since.as_ref(),
-                    input.copy_source_if_unmodified_since.as_ref(),
-                ],
-            )
+        let (source, copied_from) = self
+            .source(&req, (&input.copy_source, tags), wanted_of_source!(input))
             .await?;
         let algorithm = input.checksum_algorithm.as_ref().map(|a| a.as_str().to_string());
         let attributes = copied(&mut req.input, &source)?;
@@ -498,7 +521,12 @@ impl<P: Pool> Front<P> {
             .await?;
         let entry = self
             .objects
-            .put(&bucket.id, &req.input.key, new, &Condition::default())
+            .put(
+                &bucket.id,
+                &req.input.key,
+                new,
+                &terms(&known, Condition::default()),
+            )
             .await?;
         let mut result = CopyObjectResult {
             e_tag: etag(&entry.etag),
@@ -509,21 +537,32 @@ impl<P: Pool> Front<P> {
         Ok(CopyObjectOutput {
             expiration: self.expiration(&known, &req.input.key, &entry),
             copy_object_result: Some(result),
+            copy_source_version_id: copied_from,
+            version_id: version_of(&known, &entry),
             ..CopyObjectOutput::default()
         })
     }
 
     pub async fn delete_object(&self, req: S3Request<DeleteObjectInput>) -> S3Result<DeleteObjectOutput> {
-        let ask = Ask::object(Action::DeleteObject, &req.input.bucket, &req.input.key);
-        let bucket = self.permitted(&req, &ask).await?.bucket;
+        let which = which(req.input.version_id.as_deref())?;
+        let ask = Ask::object(Action::DeleteObject, &req.input.bucket, &req.input.key)
+            .version(which, Action::DeleteObjectVersion);
+        let known = self.permitted(&req, &ask).await?;
         let input = req.input;
-        refuse_version(input.version_id.as_deref())?;
         let condition = Condition {
             matches: etags(input.if_match.as_ref()),
             none_match: None,
         };
-        self.objects.delete(&bucket.id, &input.key, &condition).await?;
-        Ok(DeleteObjectOutput::default())
+        let id = &known.bucket.id;
+        let deleted = self
+            .objects
+            .delete(id, &input.key, which, &terms(&known, condition))
+            .await?;
+        Ok(DeleteObjectOutput {
+            delete_marker: deleted.marker.then_some(true),
+            version_id: input.version_id.or(deleted.version.map(|v| v.to_string())),
+            ..DeleteObjectOutput::default()
+        })
     }
 
     pub async fn delete_objects(&self, req: S3Request<DeleteObjectsInput>) -> S3Result<DeleteObjectsOutput> {
@@ -545,19 +584,23 @@ impl<P: Pool> Front<P> {
             for object in some {
                 // A policy may take a while to judge.
                 io::task::yield_now().await;
-                let (front, id, object) = (self.clone(), bucket.id.clone(), object.clone());
-                let ask = Ask::object(Action::DeleteObject, &req.input.bucket, &object.key);
-                let permitted = self.demand(&req, &known, &ask);
+                let (front, known, object) = (self.clone(), known.clone(), object.clone());
+                let permitted = which(object.version_id.as_deref()).and_then(|which| {
+                    let ask = Ask::object(Action::DeleteObject, &req.input.bucket, &object.key)
+                        .version(which, Action::DeleteObjectVersion);
+                    self.demand(&req, &known, &ask).map(|()| which)
+                });
                 begun.push(io::task::spawn_local(async move {
-                    permitted?;
-                    front.delete_one(&id, &object).await
+                    front.delete_one(&known, &object, permitted?).await
                 }));
             }
             for (task, object) in begun.into_iter().zip(some) {
                 match task.await.unwrap_or_else(|e| Err(S3Error::internal_error(e))) {
-                    Ok(()) => deleted.push(DeletedObject {
+                    Ok(done) => deleted.push(DeletedObject {
                         key: Some(object.key.clone()),
-                        ..DeletedObject::default()
+                        version_id: object.version_id.clone(),
+                        delete_marker: done.marker.then_some(true),
+                        delete_marker_version_id: done.version.filter(|_| done.marker).map(|v| v.to_string()),
                     }),
                     Err(e) => errors.push(s3s::dto::Error {
                         code: Some(e.code().as_str().to_string()),
@@ -575,16 +618,52 @@ impl<P: Pool> Front<P> {
         })
     }
 
-    async fn delete_one(&self, bucket: &str, object: &ObjectIdentifier) -> S3Result<()> {
-        refuse_version(object.version_id.as_deref())?;
+    async fn delete_one(&self, known: &Known, object: &ObjectIdentifier, which: Which) -> S3Result<Deleted> {
         let etag = object.e_tag.as_ref().map(|e| e.value().to_string());
         let condition = Condition {
             matches: etag.map(crate::objects::Etags::One),
             none_match: None,
         };
-        self.objects.delete(bucket, &object.key, &condition).await?;
-        Ok(())
+        let terms = terms(known, condition);
+        Ok(self
+            .objects
+            .delete(&known.bucket.id, &object.key, which, &terms)
+            .await?)
     }
+}
+
+/// Why there is no such version.
+fn missing(which: Which, found: &Found) -> Error {
+    match (which, found) {
+        (Which::Current, Found::Marker(version, _)) => Error::Deleted(version.to_string()),
+        (_, Found::Marker(version, at)) => Error::IsMarker(version.to_string(), *at),
+        (Which::Current, _) => Error::NoSuchKey,
+        _ => Error::NoSuchVersion,
+    }
+}
+
+/// A delete marker as what is to be copied, which is no question of the method.
+fn of_source(e: S3Error, which: Which) -> S3Error {
+    match *e.code() == S3ErrorCode::MethodNotAllowed && which != Which::Current {
+        true => S3Error::with_message(
+            S3ErrorCode::InvalidRequest,
+            "The source of a copy request may not specifically refer to a delete marker by version id.",
+        ),
+        false => e,
+    }
+}
+
+pub fn terms(known: &Known, condition: Condition) -> Terms {
+    Terms {
+        condition,
+        versioning: known.settings.of.versioning,
+        bypass: false,
+    }
+}
+
+/// What answers say of a version; nothing where versioning was never on.
+pub fn version_of(known: &Known, entry: &Entry) -> Option<String> {
+    (known.settings.of.versioning != Versioning::Off).then(|| entry.version().to_string())
 }
 
 /// What a copy has of its source, and what the request says instead.
@@ -592,7 +671,7 @@ fn copied(input: &mut CopyObjectInput, source: &Entry) -> S3Result<Attributes> {
     let replaces = |d: Option<&str>| d == Some("REPLACE");
     let meta = replaces(input.metadata_directive.as_ref().map(|d| d.as_str()));
     let tags = replaces(input.tagging_directive.as_ref().map(|d| d.as_str()));
-    let itself = matches!(&input.copy_source, CopySource::Bucket { bucket, key, .. }
+    let itself = matches!(&input.copy_source, CopySource::Bucket { bucket, key, version_id: None }
         if **bucket == input.bucket && **key == input.key);
     if itself && !meta && !tags {
         return Err(S3Error::with_message(

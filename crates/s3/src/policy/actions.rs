@@ -20,8 +20,9 @@ actions! {
         PutBucketPublicAccessBlock, PutBucketVersioning, PutLifecycleConfiguration,
     }
     true {
-        AbortMultipartUpload, DeleteObject, DeleteObjectTagging, GetObject, GetObjectAcl, GetObjectTagging,
-        ListMultipartUploadParts, PutObject, PutObjectAcl, PutObjectTagging,
+        AbortMultipartUpload, DeleteObject, DeleteObjectTagging, DeleteObjectVersion, DeleteObjectVersionTagging, GetObject,
+        GetObjectAcl, GetObjectTagging, GetObjectVersion, GetObjectVersionAcl, GetObjectVersionTagging,
+        ListMultipartUploadParts, PutObject, PutObjectAcl, PutObjectTagging, PutObjectVersionAcl, PutObjectVersionTagging,
     }
 }
 
@@ -30,8 +31,6 @@ const OTHERS: &[&str] = &[
     "BypassGovernanceRetention",
     "CreateBucket",
     "DeleteBucketWebsite",
-    "DeleteObjectVersion",
-    "DeleteObjectVersionTagging",
     "GetAccelerateConfiguration",
     "GetAnalyticsConfiguration",
     "GetBucketLogging",
@@ -49,11 +48,8 @@ const OTHERS: &[&str] = &[
     "GetObjectLegalHold",
     "GetObjectRetention",
     "GetObjectTorrent",
-    "GetObjectVersion",
-    "GetObjectVersionAcl",
     "GetObjectVersionAttributes",
     "GetObjectVersionForReplication",
-    "GetObjectVersionTagging",
     "GetReplicationConfiguration",
     "ListAllMyBuckets",
     "ObjectOwnerOverrideToBucketOwner",
@@ -72,8 +68,6 @@ const OTHERS: &[&str] = &[
     "PutMetricsConfiguration",
     "PutObjectLegalHold",
     "PutObjectRetention",
-    "PutObjectVersionAcl",
-    "PutObjectVersionTagging",
     "PutReplicationConfiguration",
     "ReplicateDelete",
     "ReplicateObject",
