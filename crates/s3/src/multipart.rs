@@ -292,7 +292,7 @@ impl<P: Pool> Objects<P> {
                 parts: chosen.len() as u32,
                 upload: id.to_string(),
                 version: None,
-                lock: marked.lock,
+                lock: terms.locked(marked.lock, self.clock.now_ms()),
             };
             match self
                 .commit_upload(upload, &marked, &entry, &parts, (named, terms), claim.clone())

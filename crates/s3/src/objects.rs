@@ -9,6 +9,7 @@ use crate::history::{Deleted, Found, History, Stop, Versioning, Which};
 use crate::index::{Index, Position, Verdict, View};
 use crate::rados::{Change, Pool};
 use crate::record::{Attributes, Checksum, Entry, Older, entry_row, escape, unescape};
+use crate::settings::DefaultRetention;
 use crate::version::Lock;
 use crate::{Clock, Error, Result};
 use bytes::Bytes;
@@ -123,6 +124,17 @@ pub struct Terms {
     pub versioning: Versioning,
     /// Whoever asks may remove what is locked for governance.
     pub bypass: bool,
+    /// Of what is put without one of its own.
+    pub retention: Option<DefaultRetention>,
+}
+
+impl Terms {
+    /// The lock of what is put then.
+    pub(crate) fn locked(&self, mut lock: Lock, at: u64) -> Lock {
+        let default = self.retention.map(|r| r.from(at));
+        lock.retention = lock.retention.or(default);
+        lock
+    }
 }
 
 impl<P: Pool> Objects<P> {
@@ -207,7 +219,7 @@ impl<P: Pool> Objects<P> {
             parts: 0,
             upload: String::new(),
             version: None,
-            lock: new.lock,
+            lock: terms.locked(new.lock, self.clock.now_ms()),
         };
         let claim = new.stored.claim;
         let put = self.change((bucket, key), BTreeSet::new(), claim.clone(), |_, history, _| {

@@ -68,7 +68,8 @@ impl Gate {
 
     async fn make(&self, name: &str) -> String {
         accounts::ensure(&self.pool, BUCKETS).await.unwrap();
-        self.buckets.create(name, "u", false, "").await.unwrap();
+        let how = (false, "", &Default::default());
+        self.buckets.create(name, "u", how).await.unwrap();
         self.buckets.get(name).await.unwrap().id
     }
 

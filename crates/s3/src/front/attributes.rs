@@ -38,9 +38,8 @@ pub fn public_read(acl: Option<&str>) -> S3Result<bool> {
 
 /// Headers whose meaning is not built: taken silently, an object would be less than its owner thinks.
 pub fn refuse_unbuilt(headers: &hyper::HeaderMap) -> S3Result<()> {
-    const UNBUILT: [(&str, &str); 6] = [
+    const UNBUILT: [(&str, &str); 5] = [
         ("x-amz-server-side-encryption", "encryption at rest"),
-        ("x-amz-object-lock-", "object lock"),
         ("x-amz-grant-", "grants"),
         ("x-amz-website-redirect-location", "websites"),
         ("x-amz-write-offset-bytes", "appending"),

@@ -78,6 +78,10 @@ pub fn not_built(what: &str) -> S3Error {
     S3Error::with_message(S3ErrorCode::NotImplemented, format!("{what}: not built yet"))
 }
 
+pub fn coded(code: S3ErrorCode, what: impl Into<String>) -> S3Error {
+    S3Error::with_message(code, what.into())
+}
+
 pub fn invalid(what: impl Into<String>) -> S3Error {
     Error::Invalid(what.into()).into()
 }

@@ -3,6 +3,7 @@
 use super::attributes::{attributes, check_key, refuse_unbuilt};
 use super::digest::{self, ALGORITHMS, Announced, Digest, checksum_values, set_checksum};
 use super::errors::{invalid, not_built};
+use super::lock_ops::lock_given;
 use super::object_ops::{PUT_MAX, Source, length, source_name, terms, version_of, wanted_of_source};
 use super::permit::Ask;
 use super::texts::{Names, etag, etags, owner, page_size, timestamp};
@@ -13,7 +14,6 @@ use crate::objects::Condition;
 use crate::policy::{Action, Key};
 use crate::rados::Pool;
 use crate::record::{Checksum, Part as PartRecord, Upload};
-use crate::version::Lock;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use s3s::crypto::{Checksum as _, Md5};
@@ -86,11 +86,13 @@ impl<P: Pool> Front<P> {
         }
         let input = &mut req.input;
         let attributes = attributes!(input)?;
-        self.check_attributes(&req, &known, (&req.input.bucket, &req.input.key), &attributes)?;
+        let of = (req.input.bucket.as_str(), req.input.key.as_str());
+        self.check_attributes(&req, &known, of, &attributes)?;
+        let lock = self.new_lock(&req, &known, of, &lock_given!(req.input))?;
         let (bucket, input) = (&known.bucket, &mut req.input);
         let id = self
             .objects
-            .begin_upload(&bucket.id, &input.key, attributes, algorithm, Lock::default())
+            .begin_upload(&bucket.id, &input.key, attributes, algorithm, lock)
             .await?;
         Ok(CreateMultipartUploadOutput {
             bucket: Some(input.bucket.clone()),

@@ -3,6 +3,7 @@
 use super::attributes::{attributes, check_key, refuse_unbuilt, which};
 use super::digest::{Announced, Digest, checksum_values, set_checksum};
 use super::errors::{invalid, not_built};
+use super::lock_ops::lock_given;
 use super::permit::{Ask, check_public, lists_publicly};
 use super::texts::{etag, etags, http_date, seconds, timestamp};
 use super::{Front, expect_owner, who};
@@ -110,6 +111,15 @@ macro_rules! describe {
     }};
 }
 
+macro_rules! describe_lock {
+    ($out:expr, $lock:expr) => {{
+        $out.object_lock_mode = super::lock_ops::said_mode(&$lock);
+        $out.object_lock_retain_until_date = $lock.retention.map(|r| timestamp(r.until));
+        let hold = super::lock_ops::hold_name($lock.hold);
+        $out.object_lock_legal_hold_status = $lock.hold.then(|| ObjectLockLegalHoldStatus::from_static(hold));
+    }};
+}
+
 fn not_modified(entry: &Entry) -> S3Error {
     let mut e = S3Error::new(S3ErrorCode::NotModified);
     let mut headers = hyper::HeaderMap::new();
@@ -200,7 +210,9 @@ impl<P: Pool> Front<P> {
         let input = &mut req.input;
         check_key(&input.key)?;
         let attributes = attributes!(input)?;
-        self.check_attributes(&req, &known, (&req.input.bucket, &req.input.key), &attributes)?;
+        let of = (req.input.bucket.as_str(), req.input.key.as_str());
+        self.check_attributes(&req, &known, of, &attributes)?;
+        let lock = self.new_lock(&req, &known, of, &lock_given!(req.input))?;
         let (bucket, input) = (&known.bucket, &mut req.input);
         let condition = Condition {
             matches: etags(input.if_match.as_ref()),
@@ -213,7 +225,7 @@ impl<P: Pool> Front<P> {
         let body = Source(input.body.take());
         let to = (bucket.id.as_str(), input.key.as_str());
         let new = self
-            .take_in(to, body, length, announced, trailers.as_ref(), attributes)
+            .take_in(to, body, length, announced, trailers.as_ref(), (attributes, lock))
             .await?;
         let terms = terms(&known, condition);
         let entry = self.objects.put(&bucket.id, &input.key, new, &terms).await?;
@@ -254,7 +266,7 @@ impl<P: Pool> Front<P> {
         length: Option<u64>,
         announced: Announced,
         trailers: Option<&TrailingHeaders>,
-        attributes: Attributes,
+        (attributes, lock): (Attributes, Lock),
     ) -> S3Result<New> {
         let mut digest = Digest::new(announced);
         let mut body = body;
@@ -269,7 +281,7 @@ impl<P: Pool> Front<P> {
                 etag,
                 attributes,
                 checksum,
-                lock: Lock::default(),
+                lock,
             }),
             Err(e) => {
                 self.objects.data.abandon(stored.claim).await;
@@ -369,6 +381,7 @@ impl<P: Pool> Front<P> {
             input.version_id.as_deref(),
         );
         let (entry, known) = self.readable(&req, of).await?;
+        let lock = self.said_lock(&req, &known, (of.0, of.1), &entry);
         let input = req.input;
         let wanted = Wanted {
             matches: input.if_match.as_ref(),
@@ -402,6 +415,7 @@ impl<P: Pool> Front<P> {
             ..GetObjectOutput::default()
         };
         describe!(out, entry);
+        describe_lock!(out, lock);
         if input.checksum_mode.is_some() && !span.partial {
             set_checksum!(out, &entry.checksum);
         }
@@ -423,6 +437,7 @@ impl<P: Pool> Front<P> {
             input.version_id.as_deref(),
         );
         let (entry, known) = self.readable(&req, of).await?;
+        let lock = self.said_lock(&req, &known, (of.0, of.1), &entry);
         let input = req.input;
         let wanted = Wanted {
             matches: input.if_match.as_ref(),
@@ -441,6 +456,7 @@ impl<P: Pool> Front<P> {
             ..HeadObjectOutput::default()
         };
         describe!(out, entry);
+        describe_lock!(out, lock);
         if input.checksum_mode.is_some() && !span.partial {
             set_checksum!(out, &entry.checksum);
         }
@@ -505,7 +521,9 @@ impl<P: Pool> Front<P> {
             .await?;
         let algorithm = input.checksum_algorithm.as_ref().map(|a| a.as_str().to_string());
         let attributes = copied(&mut req.input, &source)?;
-        self.check_attributes(&req, &known, (&req.input.bucket, &req.input.key), &attributes)?;
+        let of = (req.input.bucket.as_str(), req.input.key.as_str());
+        self.check_attributes(&req, &known, of, &attributes)?;
+        let lock = self.new_lock(&req, &known, of, &lock_given!(req.input))?;
         let bucket = &known.bucket;
         let had = source.checksum.as_ref().filter(|_| source.parts == 0);
         let algorithm = algorithm.or(had.map(|c| c.algorithm.clone()));
@@ -517,7 +535,7 @@ impl<P: Pool> Front<P> {
         let body = self.sent(&source, 0, source.size).await?;
         let to = (bucket.id.as_str(), req.input.key.as_str());
         let new = self
-            .take_in(to, body, Some(source.size), announced, None, attributes)
+            .take_in(to, body, Some(source.size), announced, None, (attributes, lock))
             .await?;
         let entry = self
             .objects
@@ -548,16 +566,19 @@ impl<P: Pool> Front<P> {
         let ask = Ask::object(Action::DeleteObject, &req.input.bucket, &req.input.key)
             .version(which, Action::DeleteObjectVersion);
         let known = self.permitted(&req, &ask).await?;
+        let of = (req.input.bucket.as_str(), req.input.key.as_str());
+        let bypass = self.bypasses(&req, &known, of, req.input.bypass_governance_retention)?;
         let input = req.input;
         let condition = Condition {
             matches: etags(input.if_match.as_ref()),
             none_match: None,
         };
         let id = &known.bucket.id;
-        let deleted = self
-            .objects
-            .delete(id, &input.key, which, &terms(&known, condition))
-            .await?;
+        let terms = Terms {
+            bypass,
+            ..terms(&known, condition)
+        };
+        let deleted = self.objects.delete(id, &input.key, which, &terms).await?;
         Ok(DeleteObjectOutput {
             delete_marker: deleted.marker.then_some(true),
             version_id: input.version_id.or(deleted.version.map(|v| v.to_string())),
@@ -588,7 +609,10 @@ impl<P: Pool> Front<P> {
                 let permitted = which(object.version_id.as_deref()).and_then(|which| {
                     let ask = Ask::object(Action::DeleteObject, &req.input.bucket, &object.key)
                         .version(which, Action::DeleteObjectVersion);
-                    self.demand(&req, &known, &ask).map(|()| which)
+                    self.demand(&req, &known, &ask)?;
+                    let of = (req.input.bucket.as_str(), object.key.as_str());
+                    let bypass = self.bypasses(&req, &known, of, req.input.bypass_governance_retention);
+                    bypass.map(|bypass| (which, bypass))
                 });
                 begun.push(io::task::spawn_local(async move {
                     front.delete_one(&known, &object, permitted?).await
@@ -618,13 +642,21 @@ impl<P: Pool> Front<P> {
         })
     }
 
-    async fn delete_one(&self, known: &Known, object: &ObjectIdentifier, which: Which) -> S3Result<Deleted> {
+    async fn delete_one(
+        &self,
+        known: &Known,
+        object: &ObjectIdentifier,
+        (which, bypass): (Which, bool),
+    ) -> S3Result<Deleted> {
         let etag = object.e_tag.as_ref().map(|e| e.value().to_string());
         let condition = Condition {
             matches: etag.map(crate::objects::Etags::One),
             none_match: None,
         };
-        let terms = terms(known, condition);
+        let terms = Terms {
+            bypass,
+            ..terms(known, condition)
+        };
         Ok(self
             .objects
             .delete(&known.bucket.id, &object.key, which, &terms)
@@ -658,6 +690,7 @@ pub fn terms(known: &Known, condition: Condition) -> Terms {
         condition,
         versioning: known.settings.of.versioning,
         bypass: false,
+        retention: known.settings.of.lock.and_then(|l| l.retention),
     }
 }
 

@@ -9,7 +9,10 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
-/// What has come of a body. As much as the library takes of XML.
+/// As much as the library takes of XML; of what is longer, which is none, this is kept.
+const BYTES_MAX: usize = super::service::XML_BYTES;
+
+/// What has come of a body.
 #[derive(Debug, Clone, Default)]
 pub struct Raw(Arc<Mutex<Vec<u8>>>);
 
@@ -44,7 +47,8 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Kept<B> {
             && let Some(data) = frame.data_ref()
         {
             let mut raw = self.raw.0.lock().unwrap_or_else(PoisonError::into_inner);
-            raw.extend_from_slice(data);
+            let room = BYTES_MAX.saturating_sub(raw.len());
+            raw.extend_from_slice(&data[..data.len().min(room)]);
         }
         Poll::Ready(frame)
     }

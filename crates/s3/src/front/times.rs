@@ -24,3 +24,23 @@ pub fn epoch_seconds(at: &Timestamp) -> Option<u64> {
     at.format(TimestampFormat::EpochSeconds, &mut text).ok()?;
     std::str::from_utf8(&text).ok()?.parse().ok()
 }
+
+/// To the millisecond; None: before 1970.
+pub fn epoch_ms(at: &Timestamp) -> Option<u64> {
+    let mut text = Vec::new();
+    at.format(TimestampFormat::EpochSeconds, &mut text).ok()?;
+    let seconds: f64 = std::str::from_utf8(&text).ok()?.parse().ok()?;
+    (seconds >= 0.0).then(|| (seconds * 1000.0).round() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn milliseconds_come_back() {
+        for ms in [0, 1, 999, 1_700_000_000_123, 253_402_300_799_999] {
+            assert_eq!(epoch_ms(&timestamp(ms)), Some(ms));
+        }
+    }
+}

@@ -2,7 +2,7 @@
 
 use super::Front;
 use super::attributes::which;
-use super::errors::{invalid, not_built};
+use super::errors::{coded, invalid, not_built};
 use super::listing::{ask, common, listing};
 use super::permit::Ask;
 use super::texts::{Names, etag, owner, timestamp};
@@ -48,8 +48,17 @@ impl<P: Pool> Front<P> {
             }
         };
         let ask = Ask::bucket(Action::PutBucketVersioning, &req.input.bucket);
-        self.change_settings(&req, ask, |s| s.versioning = versioning)
-            .await
+        self.try_change_settings(&req, ask, |s| {
+            if s.lock.is_some() && versioning != Versioning::Enabled {
+                return Err(coded(
+                    S3ErrorCode::InvalidBucketState,
+                    "An Object Lock configuration is present on this bucket, so the versioning state cannot be changed.",
+                ));
+            }
+            s.versioning = versioning;
+            Ok(())
+        })
+        .await
     }
 
     pub async fn list_versions(

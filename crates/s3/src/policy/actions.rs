@@ -14,13 +14,14 @@ macro_rules! actions {
 // Whether they are of objects.
 actions! {
     false {
-        DeleteBucket, DeleteBucketPolicy, GetBucketAcl, GetBucketCORS, GetBucketLocation, GetBucketPolicy,
+        DeleteBucket, DeleteBucketPolicy, GetBucketObjectLockConfiguration, PutBucketObjectLockConfiguration, GetBucketAcl, GetBucketCORS, GetBucketLocation, GetBucketPolicy,
         GetBucketPolicyStatus, GetBucketPublicAccessBlock, GetBucketVersioning, GetLifecycleConfiguration, ListBucket,
         ListBucketMultipartUploads, ListBucketVersions, PutBucketAcl, PutBucketCORS, PutBucketPolicy,
         PutBucketPublicAccessBlock, PutBucketVersioning, PutLifecycleConfiguration,
     }
     true {
-        AbortMultipartUpload, DeleteObject, DeleteObjectTagging, DeleteObjectVersion, DeleteObjectVersionTagging, GetObject,
+        AbortMultipartUpload, BypassGovernanceRetention, GetObjectLegalHold, GetObjectRetention, PutObjectLegalHold,
+        PutObjectRetention, DeleteObject, DeleteObjectTagging, DeleteObjectVersion, DeleteObjectVersionTagging, GetObject,
         GetObjectAcl, GetObjectTagging, GetObjectVersion, GetObjectVersionAcl, GetObjectVersionTagging,
         ListMultipartUploadParts, PutObject, PutObjectAcl, PutObjectTagging, PutObjectVersionAcl, PutObjectVersionTagging,
     }
@@ -28,14 +29,12 @@ actions! {
 
 /// Known, and never asked for; those on objects have `Object` in their names.
 const OTHERS: &[&str] = &[
-    "BypassGovernanceRetention",
     "CreateBucket",
     "DeleteBucketWebsite",
     "GetAccelerateConfiguration",
     "GetAnalyticsConfiguration",
     "GetBucketLogging",
     "GetBucketNotification",
-    "GetBucketObjectLockConfiguration",
     "GetBucketOwnershipControls",
     "GetBucketRequestPayment",
     "GetBucketTagging",
@@ -45,8 +44,6 @@ const OTHERS: &[&str] = &[
     "GetInventoryConfiguration",
     "GetMetricsConfiguration",
     "GetObjectAttributes",
-    "GetObjectLegalHold",
-    "GetObjectRetention",
     "GetObjectTorrent",
     "GetObjectVersionAttributes",
     "GetObjectVersionForReplication",
@@ -57,7 +54,6 @@ const OTHERS: &[&str] = &[
     "PutAnalyticsConfiguration",
     "PutBucketLogging",
     "PutBucketNotification",
-    "PutBucketObjectLockConfiguration",
     "PutBucketOwnershipControls",
     "PutBucketRequestPayment",
     "PutBucketTagging",
@@ -66,8 +62,6 @@ const OTHERS: &[&str] = &[
     "PutIntelligentTieringConfiguration",
     "PutInventoryConfiguration",
     "PutMetricsConfiguration",
-    "PutObjectLegalHold",
-    "PutObjectRetention",
     "PutReplicationConfiguration",
     "ReplicateDelete",
     "ReplicateObject",

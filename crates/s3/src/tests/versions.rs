@@ -607,3 +607,91 @@ fn a_bucket_without_versions_is_written_as_before_and_one_with_is_refused_by_who
         gate.check().await;
     });
 }
+
+#[test]
+fn a_locked_version_stays_whatever_is_asked() {
+    use crate::version::{Lock, Retention};
+    run(async {
+        let pool = Fake::new(5);
+        let gate = Gate::new(&pool, 1);
+        let bucket = gate.make("b").await;
+        let now = gate.objects.clock.now_ms();
+        let lock = |compliance, hold| Lock {
+            retention: Some(Retention {
+                compliance,
+                until: now + 1000,
+            }),
+            hold,
+        };
+        let put = async |key: &str, lock: Lock, terms: &Terms| {
+            let mut body = Once(Some(data_of(1)));
+            let (store, mut blind) = (&gate.objects.data, Blind);
+            let stored = store.take((&bucket, key), &mut body, None, u64::MAX, &mut blind);
+            let new = New {
+                stored: stored.await.unwrap(),
+                etag: "e".into(),
+                attributes: Attributes::default(),
+                checksum: None,
+                lock,
+            };
+            let put = gate.objects.put(&bucket, key, new, terms).await?;
+            Ok::<_, Error>(put.version().to_string())
+        };
+        let enabled = terms(Versioning::Enabled);
+        let bypass = Terms {
+            bypass: true,
+            ..Terms::default()
+        };
+        let remove = async |key: &str, id: &str, terms: &Terms| {
+            let which = Which::parse(Some(id)).unwrap();
+            gate.objects
+                .delete(&bucket, key, which, terms)
+                .await
+                .map(|d| d.there)
+        };
+        for (key, lock, with_bypass) in [
+            ("g", lock(false, false), true),
+            ("c", lock(true, false), false),
+            ("h", lock(false, true), false),
+        ] {
+            let id = put(key, lock, &enabled).await.unwrap();
+            assert_eq!(remove(key, &id, &Terms::default()).await, Err(Error::Locked));
+            // As an older version, too, and by a lifecycle.
+            gate.objects
+                .delete(&bucket, key, Which::Current, &enabled)
+                .await
+                .unwrap();
+            assert_eq!(remove(key, &id, &Terms::default()).await, Err(Error::Locked));
+            let Found::Object(entry) = gate
+                .objects
+                .version(&bucket, key, Which::parse(Some(&id)).unwrap())
+                .await
+                .unwrap()
+            else {
+                panic!("{key} is gone");
+            };
+            let older = crate::record::Older {
+                since: now,
+                marker: false,
+                entry: *entry,
+            };
+            assert_eq!(gate.objects.remove_seen(&bucket, key, &older).await, Ok(false));
+            assert_eq!(remove(key, &id, &bypass).await.is_ok(), with_bypass, "{key}");
+        }
+        // Who writes without versioning does not replace it either.
+        put("n", lock(true, false), &Terms::default()).await.unwrap();
+        let off = Terms::default();
+        assert_eq!(put("n", Lock::default(), &off).await, Err(Error::Locked));
+        let deleted = gate.objects.delete(&bucket, "n", Which::Current, &off).await;
+        assert_eq!(deleted, Err(Error::Locked));
+        pool.pass(Duration::from_secs(2));
+        assert_eq!(remove("n", "null", &off).await, Ok(true));
+        let left = gate.list_all(&bucket, listing(10)).await;
+        let of = |key: &str| left.iter().find(|v| v.0 == key && !v.2).map(|v| v.1.clone());
+        assert_eq!(remove("c", &of("c").unwrap(), &off).await, Ok(true));
+        assert_eq!(remove("h", &of("h").unwrap(), &off).await, Err(Error::Locked));
+        assert_eq!(of("g"), None);
+        gate.check().await;
+        gate.settle(1).await;
+    });
+}
