@@ -212,6 +212,11 @@ def test_deleting_many_and_conditions(s3, versioned):
     answer = s3.delete_objects(Bucket=bucket, Delete={'Objects': [{'Key': 'a', 'VersionId': marker}]})['Deleted'][0]
     assert answer == {'Key': 'a', 'VersionId': marker, 'DeleteMarker': True, 'DeleteMarkerVersionId': marker}
     assert read(s3, bucket, 'a') == b'1' and read(s3, bucket, 'b') == b'1'
+    # Many of one key, as who empties a bucket asks for them; and no marker for what can be no key.
+    many = [put(s3, bucket, 'many') for _ in range(40)]
+    answer = s3.delete_objects(Bucket=bucket, Delete={'Objects': [{'Key': 'many', 'VersionId': v} for v in many] + [{'Key': 'x' * 1025}]})
+    assert len(answer['Deleted']) == 40 and [e['Code'] for e in answer['Errors']] == ['KeyTooLongError']
+    assert ids(s3, bucket, Prefix='many') == set() and ids(s3, bucket, Prefix='xx') == set()
     # Conditions are about the current version: over a delete marker there is none.
     refused('PreconditionFailed', s3.put_object, Bucket=bucket, Key='a', Body=b'', IfNoneMatch='*')
     s3.delete_object(Bucket=bucket, Key='a')
@@ -313,12 +318,12 @@ class Changer(threading.Thread):
         self.there, self.gone, self.done, self.broken = {}, set(), 0, 0
 
     def change(self, client, key, n):
-        what = self.random.randrange(5)
-        if what < 2 or not self.there:
+        what = self.random.randrange(6)
+        if what < 4 or not self.there:
             data = b'%d %d ' % (self.number, n) + bytes(n % 700)
             version = client.put_object(Bucket=self.bucket, Key=key, Body=data)['VersionId']
             self.there[key, version] = data
-        elif what == 2:
+        elif what == 4:
             self.there[key, client.delete_object(Bucket=self.bucket, Key=key)['VersionId']] = None
         else:
             of = self.random.choice(sorted(self.there))

@@ -562,6 +562,7 @@ impl<P: Pool> Front<P> {
     }
 
     pub async fn delete_object(&self, req: S3Request<DeleteObjectInput>) -> S3Result<DeleteObjectOutput> {
+        check_key(&req.input.key)?;
         let which = which(req.input.version_id.as_deref())?;
         let ask = Ask::object(Action::DeleteObject, &req.input.bucket, &req.input.key)
             .version(which, Action::DeleteObjectVersion);
@@ -602,36 +603,33 @@ impl<P: Pool> Front<P> {
         let (mut deleted, mut errors) = (Vec::new(), Vec::new());
         for some in delete.objects.chunks(DELETE_AT_ONCE) {
             let mut begun = Vec::with_capacity(some.len());
-            for object in some {
-                // A policy may take a while to judge.
-                io::task::yield_now().await;
-                let (front, known, object) = (self.clone(), known.clone(), object.clone());
-                let permitted = which(object.version_id.as_deref()).and_then(|which| {
-                    let ask = Ask::object(Action::DeleteObject, &req.input.bucket, &object.key)
-                        .version(which, Action::DeleteObjectVersion);
-                    self.demand(&req, &known, &ask)?;
-                    let of = (req.input.bucket.as_str(), object.key.as_str());
-                    let bypass = self.bypasses(&req, &known, of, req.input.bypass_governance_retention);
-                    bypass.map(|bypass| (which, bypass))
-                });
+            // Those of one key one after the other: they change the same rows.
+            for of_key in some.chunk_by(|a, b| a.key == b.key) {
+                let mut asked = Vec::with_capacity(of_key.len());
+                for object in of_key {
+                    // A policy may take a while to judge.
+                    io::task::yield_now().await;
+                    asked.push((object.clone(), self.may_delete(&req, &known, object)));
+                }
+                let (front, known) = (self.clone(), known.clone());
                 begun.push(io::task::spawn_local(async move {
-                    front.delete_one(&known, &object, permitted?).await
+                    let mut done = Vec::with_capacity(asked.len());
+                    for (object, how) in asked {
+                        let deleted = match how {
+                            Ok(how) => front.delete_one(&known, &object, how).await,
+                            Err(e) => Err(e),
+                        };
+                        done.push((object, deleted));
+                    }
+                    done
                 }));
             }
-            for (task, object) in begun.into_iter().zip(some) {
-                match task.await.unwrap_or_else(|e| Err(S3Error::internal_error(e))) {
-                    Ok(done) => deleted.push(DeletedObject {
-                        key: Some(object.key.clone()),
-                        version_id: object.version_id.clone(),
-                        delete_marker: done.marker.then_some(true),
-                        delete_marker_version_id: done.version.filter(|_| done.marker).map(|v| v.to_string()),
-                    }),
-                    Err(e) => errors.push(s3s::dto::Error {
-                        code: Some(e.code().as_str().to_string()),
-                        key: Some(object.key.clone()),
-                        message: e.message().map(str::to_string),
-                        version_id: object.version_id.clone(),
-                    }),
+            for task in begun {
+                for (object, done) in task.await.map_err(S3Error::internal_error)? {
+                    match done {
+                        Ok(done) => deleted.push(told_deleted(object, done)),
+                        Err(e) => errors.push(told_failed(object, &e)),
+                    }
                 }
             }
         }
@@ -640,6 +638,22 @@ impl<P: Pool> Front<P> {
             errors: (!errors.is_empty()).then_some(errors),
             ..DeleteObjectsOutput::default()
         })
+    }
+
+    /// Which version is to be deleted, and whether by who may end retentions of governance.
+    fn may_delete(
+        &self,
+        req: &S3Request<DeleteObjectsInput>,
+        known: &Known,
+        object: &ObjectIdentifier,
+    ) -> S3Result<(Which, bool)> {
+        check_key(&object.key)?;
+        let which = which(object.version_id.as_deref())?;
+        let of = (req.input.bucket.as_str(), object.key.as_str());
+        let ask = Ask::object(Action::DeleteObject, of.0, of.1).version(which, Action::DeleteObjectVersion);
+        self.demand(req, known, &ask)?;
+        let bypass = self.bypasses(req, known, of, req.input.bypass_governance_retention)?;
+        Ok((which, bypass))
     }
 
     async fn delete_one(
@@ -661,6 +675,24 @@ impl<P: Pool> Front<P> {
             .objects
             .delete(&known.bucket.id, &object.key, which, &terms)
             .await?)
+    }
+}
+
+fn told_deleted(object: ObjectIdentifier, done: Deleted) -> DeletedObject {
+    DeletedObject {
+        key: Some(object.key),
+        version_id: object.version_id,
+        delete_marker: done.marker.then_some(true),
+        delete_marker_version_id: done.version.filter(|_| done.marker).map(|v| v.to_string()),
+    }
+}
+
+fn told_failed(object: ObjectIdentifier, e: &S3Error) -> s3s::dto::Error {
+    s3s::dto::Error {
+        code: Some(e.code().as_str().to_string()),
+        key: Some(object.key),
+        message: e.message().map(str::to_string),
+        version_id: object.version_id,
     }
 }
 
