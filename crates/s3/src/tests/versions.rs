@@ -695,3 +695,33 @@ fn a_locked_version_stays_whatever_is_asked() {
         gate.settle(1).await;
     });
 }
+
+/// Without its delete marker the version below becomes the current one: both rows go, and what is below those is not looked at.
+#[test]
+fn a_head_goes_with_the_last_of_the_others() {
+    for seed in 1..=40 {
+        run(async {
+            let pool = Fake::new(seed);
+            let gates: Vec<Gate> = (1..=2).map(|n| Gate::new(&pool, n)).collect();
+            let bucket = gates[0].make("b").await;
+            let mut ids = Vec::new();
+            for n in 0..2 {
+                let data = data_of(n);
+                let put = gates[0].put_version(&bucket, "k", &data, Versioning::Enabled);
+                ids.push(put.await.unwrap());
+            }
+            let enabled = terms(Versioning::Enabled);
+            let deleted = gates[0].objects.delete(&bucket, "k", Which::Current, &enabled);
+            let marker = deleted.await.unwrap().version.unwrap().to_string();
+            let (a, b) = tokio::join!(
+                gates[0].remove_version(&bucket, "k", &marker),
+                gates[1].remove_version(&bucket, "k", &ids[0])
+            );
+            assert!(a.unwrap().there && b.unwrap().there);
+            let now = gates[1].read_version(&bucket, "k", None).await.unwrap();
+            assert_eq!(now, Some((ids[1].clone(), Some(data_of(1)))));
+            gates[0].check().await;
+            assert_eq!(written(&pool, b'h'), BTreeSet::new());
+        });
+    }
+}
