@@ -4,7 +4,7 @@ use super::Front;
 use super::errors::{invalid, not_built};
 use super::permit::Ask;
 use super::raw::{self, Leaf, Raw};
-use super::texts::{Names, epoch_seconds, http_date, timestamp};
+use super::texts::{DATES_END, Names, epoch_seconds, http_date, timestamp};
 use crate::buckets::Known;
 use crate::lifecycle::{DAY, Rule, expires};
 use crate::policy::Action;
@@ -38,8 +38,6 @@ const LEAVES: [(&str, Leaf); 14] = [
     ("ObjectSizeGreaterThan", Leaf::Number),
     ("ObjectSizeLessThan", Leaf::Number),
 ];
-/// The year 10000: no date of HTTP.
-const DATES_END: u64 = 253_402_300_800_000;
 
 fn malformed(what: &str) -> S3Error {
     S3Error::with_message(S3ErrorCode::MalformedXML, what.to_string())
@@ -61,8 +59,9 @@ fn size(n: Option<i64>) -> S3Result<Option<u64>> {
 
 fn date(at: &Timestamp) -> S3Result<u64> {
     let ms = epoch_seconds(at).and_then(|s| s.checked_mul(1000));
-    let ms = ms.filter(|ms| ms % DAY == 0);
-    ms.ok_or_else(|| invalid("'Date' must be at midnight GMT, and not before 1970"))
+    // With an offset one may be beyond the last year that can be said.
+    let ms = ms.filter(|ms| ms % DAY == 0 && *ms < DATES_END);
+    ms.ok_or_else(|| invalid("'Date' must be at midnight GMT, from 1970 to 9999"))
 }
 
 /// The parts of a filter, in whichever of its forms.
@@ -392,6 +391,24 @@ mod tests {
             assert_eq!(got.filter, put.filter);
             assert_eq!(got.expiration, put.expiration);
         }
+    }
+
+    #[test]
+    fn dates_end_with_the_year_9999() {
+        let at = |text: &str| date(&Timestamp::parse(TimestampFormat::DateTime, text).unwrap());
+        assert!(at("9999-12-31T12:00:00-12:00").is_err());
+        let last = at("9999-12-31T00:00:00Z").unwrap();
+        let of = Rule {
+            date: Some(last),
+            ..Rule::default()
+        };
+        assert_eq!(said(&of).expiration.unwrap().date, Some(timestamp(last)));
+        // One that is there already can be seen.
+        let beyond = Rule {
+            date: Some(DATES_END),
+            ..Rule::default()
+        };
+        assert!(said(&beyond).expiration.is_some());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::errors::{coded, invalid};
 use super::permit::Ask;
 use super::raw::{self, Leaf, Raw};
-use super::times::{epoch_ms, timestamp};
+use super::times::{DATES_END, epoch_ms, timestamp};
 use super::{Front, attributes};
 use crate::Error;
 use crate::buckets::Known;
@@ -152,7 +152,11 @@ fn lock_of(given: &Given<'_>, now: u64) -> S3Result<Lock> {
 
 fn future(at: &Timestamp, now: u64) -> S3Result<u64> {
     let at = epoch_ms(at).filter(|at| *at > now);
-    at.ok_or_else(|| invalid("The retain until date must be in the future!"))
+    match at.ok_or_else(|| invalid("The retain until date must be in the future!"))? {
+        // With an offset one may be: nobody could be told of it.
+        DATES_END.. => Err(invalid("The retain until date must not be after the year 9999")),
+        at => Ok(at),
+    }
 }
 
 /// Whether a retention may follow one that holds. `bypass`: by who may end one of governance.
@@ -444,5 +448,17 @@ mod tests {
         ] {
             assert!(of(mode, until, hold).is_err(), "{mode:?} {until:?} {hold:?}");
         }
+    }
+
+    #[test]
+    fn retentions_end_with_the_year_9999() {
+        let until = |text| {
+            future(
+                &Timestamp::parse(dto::TimestampFormat::DateTime, text).unwrap(),
+                1,
+            )
+        };
+        assert!(until("9999-12-31T23:59:59-12:00").is_err());
+        assert_eq!(until("9999-12-31T23:59:59Z").unwrap(), DATES_END - 1000);
     }
 }

@@ -1,6 +1,6 @@
 //! Times, ETags, names and numbers between S3's types and ours.
 
-pub use super::times::{epoch_seconds, http_date, seconds, timestamp};
+pub use super::times::{DATES_END, epoch_seconds, http_date, seconds, timestamp};
 
 use super::errors::invalid;
 use crate::objects::Etags;

@@ -3,8 +3,12 @@
 use s3s::dto::{Timestamp, TimestampFormat};
 use std::time::{Duration, UNIX_EPOCH};
 
+/// The year 10000: no date of HTTP, and none of the library's.
+pub const DATES_END: u64 = 253_402_300_800_000;
+
+/// The last moment of 9999 for what is later.
 pub fn timestamp(ms: u64) -> Timestamp {
-    (UNIX_EPOCH + Duration::from_millis(ms)).into()
+    (UNIX_EPOCH + Duration::from_millis(ms.min(DATES_END - 1))).into()
 }
 
 /// As HTTP compares times: by seconds.
@@ -41,6 +45,13 @@ mod tests {
     fn milliseconds_come_back() {
         for ms in [0, 1, 999, 1_700_000_000_123, 253_402_300_799_999] {
             assert_eq!(epoch_ms(&timestamp(ms)), Some(ms));
+        }
+    }
+
+    #[test]
+    fn there_is_a_last_date() {
+        for ms in [DATES_END, u64::MAX] {
+            assert_eq!(epoch_ms(&timestamp(ms)), Some(DATES_END - 1));
         }
     }
 }
