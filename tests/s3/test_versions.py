@@ -2,6 +2,8 @@
 import json
 import random
 import threading
+import urllib.error
+import urllib.request
 
 import pytest
 from botocore.exceptions import ClientError
@@ -225,6 +227,29 @@ def test_deleting_many_and_conditions(s3, versioned):
     refused('PreconditionFailed', s3.put_object, Bucket=bucket, Key='a', Body=b'', IfMatch=old)
     refused('PreconditionFailed', s3.get_object, Bucket=bucket, Key='a', VersionId=made['a'][1], IfMatch=old)
     assert s3.get_object(Bucket=bucket, Key='a', VersionId=made['a'][0], IfMatch=old)['Body'].read() == b'0'
+
+
+def test_deletes_mean_what_is_written(s3, versioned):
+    """What a reader of XML would pass over is no other key, nor all versions of one."""
+    bucket = versioned
+    made = {key: put(s3, bucket, key) for key in ('logs/', 'logs/x', 'x')}
+    url = s3.generate_presigned_url('delete_objects', Params={'Bucket': bucket, 'Delete': {'Objects': [{'Key': 'x'}]}}, HttpMethod='POST')
+
+    def ask(written):
+        body = '<Delete><Object>%s</Object></Delete>' % written
+        try:
+            with urllib.request.urlopen(urllib.request.Request(url, data=body.encode(), method='POST'), timeout=60) as answer:
+                return answer.read().decode()
+        except urllib.error.HTTPError as e:
+            return e.read().decode()
+    for code, bad in [('MalformedXML', '<Key>logs/<![CDATA[x]]></Key>'), ('MalformedXML', '<Key><![CDATA[x]]></Key>'),
+                      ('MalformedXML', '<Key>x</Key><Version>%s</Version>' % made['x']), ('MalformedXML', 'logs/<Key>x</Key>'),
+                      ('InvalidArgument', '<Key></Key>'), ('InvalidArgument', '<Key/>'), ('KeyTooLongError', '<Key>%s</Key>' % ('x' * 1025)),
+                      ('NotImplemented', '<Key>x</Key><Size>7</Size>')]:
+        assert '<Code>%s</Code>' % code in ask(bad), (code, bad)
+    assert ids(s3, bucket) == set(made.items())
+    assert '<Deleted>' in ask('<Key>logs/<!-- all of it -->x</Key><VersionId>%s</VersionId>' % made['logs/x'])
+    assert {key for key, _ in ids(s3, bucket)} == {'logs/', 'x'}
 
 
 def test_who_may(s3, versioned, gateway, cluster):

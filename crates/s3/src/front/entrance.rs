@@ -48,8 +48,8 @@ fn is_form<B>(request: &hyper::Request<B>) -> bool {
     request.method() == Method::POST && types.iter().any(starts)
 }
 
-/// What is read a second time: rules that remove objects, and what keeps them.
-const KEPT: [&str; 4] = ["lifecycle", "object-lock", "retention", "legal-hold"];
+/// What is read a second time: what removes objects, and what keeps them.
+const KEPT: [&str; 5] = ["delete", "lifecycle", "object-lock", "retention", "legal-hold"];
 
 /// Whether one of those may be asked for.
 fn names_kept(query: &str) -> bool {

@@ -3,7 +3,7 @@
 use super::Front;
 use super::errors::{invalid, not_built};
 use super::permit::Ask;
-use super::raw::{self, Leaf, Raw};
+use super::raw::{self, Leaf};
 use super::texts::{DATES_END, Names, epoch_seconds, http_date, timestamp};
 use crate::buckets::Known;
 use crate::lifecycle::{DAY, Rule, expires};
@@ -298,8 +298,7 @@ impl<P: Pool> Front<P> {
         let bucket = req.input.bucket.clone();
         let ask = Ask::bucket(Action::PutLifecycleConfiguration, &bucket);
         self.permitted(&req, &ask).await?;
-        let raw = req.extensions.get::<Raw>().map(Raw::take).unwrap_or_default();
-        raw::check(&raw, &LEAVES).map_err(|why| malformed(&why))?;
+        raw::check_request(&req, &LEAVES)?;
         let given = given.ok_or_else(|| malformed("no LifecycleConfiguration"))?;
         let rules = rules(given.rules, || self.clock.tag().to_string())?;
         self.change_settings(&req, ask, |s| s.lifecycle.clone_from(&rules))

@@ -2,7 +2,7 @@
 
 use super::errors::{coded, invalid};
 use super::permit::Ask;
-use super::raw::{self, Leaf, Raw};
+use super::raw::{self, Leaf};
 use super::times::{DATES_END, epoch_ms, timestamp};
 use super::{Front, attributes};
 use crate::Error;
@@ -58,12 +58,6 @@ fn mode_name(compliance: bool) -> &'static str {
         true => ObjectLockRetentionMode::COMPLIANCE,
         false => ObjectLockRetentionMode::GOVERNANCE,
     }
-}
-
-/// The library passes over what it does not expect, and `1,000` days would be one.
-fn check_raw<T>(req: &S3Request<T>) -> S3Result<()> {
-    let raw = req.extensions.get::<Raw>().map(Raw::take).unwrap_or_default();
-    raw::check(&raw, &LEAVES).map_err(malformed)
 }
 
 fn default_retention(given: &dto::DefaultRetention) -> S3Result<DefaultRetention> {
@@ -227,7 +221,7 @@ impl<P: Pool> Front<P> {
     pub async fn set_lock(&self, req: S3Request<PutObjectLockConfigurationInput>) -> S3Result<()> {
         let ask = Ask::bucket(Action::PutBucketObjectLockConfiguration, &req.input.bucket);
         self.permitted(&req, &ask).await?;
-        check_raw(&req)?;
+        raw::check_request(&req, &LEAVES)?;
         let lock = object_lock(req.input.object_lock_configuration.as_ref())?;
         self.try_change_settings(&req, ask, |s| {
             if s.versioning != Versioning::Enabled {
@@ -276,7 +270,7 @@ impl<P: Pool> Front<P> {
         let of = (input.bucket.as_str(), input.key.as_str());
         let ask = Ask::object(Action::PutObjectRetention, of.0, of.1);
         let known = self.permitted(&req, &ask).await?;
-        check_raw(&req)?;
+        raw::check_request(&req, &LEAVES)?;
         if known.settings.of.lock.is_none() {
             return Err(no_lock());
         }
@@ -311,7 +305,7 @@ impl<P: Pool> Front<P> {
         let which = attributes::which(input.version_id.as_deref())?;
         let ask = Ask::object(Action::PutObjectLegalHold, &input.bucket, &input.key);
         let known = self.permitted(&req, &ask).await?;
-        check_raw(&req)?;
+        raw::check_request(&req, &LEAVES)?;
         if known.settings.of.lock.is_none() {
             return Err(no_lock());
         }

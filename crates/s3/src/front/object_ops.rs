@@ -5,6 +5,7 @@ use super::digest::{Announced, Digest, checksum_values, set_checksum};
 use super::errors::{invalid, not_built};
 use super::lock_ops::lock_given;
 use super::permit::{Ask, check_public, lists_publicly};
+use super::raw::{self, Leaf};
 use super::texts::{etag, etags, http_date, seconds, timestamp};
 use super::{Front, expect_owner, who};
 use crate::Error;
@@ -30,6 +31,14 @@ pub const PUT_MAX: u64 = 5 << 30;
 /// Keys of one request that deletes many.
 const DELETE_MAX: usize = 1000;
 const DELETE_AT_ONCE: usize = 16;
+const DELETE_LEAVES: [(&str, Leaf); 6] = [
+    ("Key", Leaf::Text),
+    ("VersionId", Leaf::Text),
+    ("Quiet", Leaf::Text),
+    ("ETag", Leaf::Text),
+    ("LastModifiedTime", Leaf::Text),
+    ("Size", Leaf::Number),
+];
 /// Who has not taken a chunk of an object within this is cut off: others need the memory.
 /// One that takes nothing at all is cut off by its connection.
 const CHUNK_WITHIN: Duration = Duration::from_secs(crate::data::CHUNK >> 10);
@@ -563,6 +572,9 @@ impl<P: Pool> Front<P> {
 
     pub async fn delete_object(&self, req: S3Request<DeleteObjectInput>) -> S3Result<DeleteObjectOutput> {
         check_key(&req.input.key)?;
+        if req.input.if_match_last_modified_time.is_some() || req.input.if_match_size.is_some() {
+            return Err(not_built("deletes on condition of a time or a size"));
+        }
         let which = which(req.input.version_id.as_deref())?;
         let ask = Ask::object(Action::DeleteObject, &req.input.bucket, &req.input.key)
             .version(which, Action::DeleteObjectVersion);
@@ -593,6 +605,7 @@ impl<P: Pool> Front<P> {
         if known.settings.policy.is_none() && who(&req) != Some(&bucket.owner) {
             return Err(Error::AccessDenied.into());
         }
+        raw::check_request(&req, &DELETE_LEAVES)?;
         let delete = &req.input.delete;
         if delete.objects.len() > DELETE_MAX {
             return Err(S3Error::with_message(
@@ -648,6 +661,9 @@ impl<P: Pool> Front<P> {
         object: &ObjectIdentifier,
     ) -> S3Result<(Which, bool)> {
         check_key(&object.key)?;
+        if object.last_modified_time.is_some() || object.size.is_some() {
+            return Err(not_built("deletes on condition of a time or a size"));
+        }
         let which = which(object.version_id.as_deref())?;
         let of = (req.input.bucket.as_str(), object.key.as_str());
         let ask = Ask::object(Action::DeleteObject, of.0, of.1).version(which, Action::DeleteObjectVersion);

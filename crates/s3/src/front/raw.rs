@@ -1,10 +1,12 @@
 //! The text of a body beside what the library makes of it. Reading XML it passes over what it does not expect (CDATA, text between
-//! elements) and takes `1,000` for 1: a rule that removes objects must not come to mean more than was written.
+//! elements) and takes `1,000` for 1: what removes objects must not come to mean others than were written.
 
+use super::errors::coded;
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 use quick_xml::Reader;
 use quick_xml::events::Event;
+use s3s::{S3ErrorCode, S3Request, S3Result};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
@@ -77,8 +79,14 @@ pub enum Leaf {
     Number,
 }
 
+/// Refuses a request whose text the library would not take as it was written.
+pub fn check_request<T>(req: &S3Request<T>, leaves: &[(&str, Leaf)]) -> S3Result<()> {
+    let raw = req.extensions.get::<Raw>().map(Raw::take).unwrap_or_default();
+    check(&raw, leaves).map_err(|why| coded(S3ErrorCode::MalformedXML, why))
+}
+
 /// An error in a sentence where the library would pass over something.
-pub fn check(xml: &[u8], leaves: &[(&str, Leaf)]) -> Result<(), String> {
+fn check(xml: &[u8], leaves: &[(&str, Leaf)]) -> Result<(), String> {
     let mut reader = Reader::from_reader(xml);
     // The document, which has no text of its own either.
     let mut open = vec![Element::default()];
