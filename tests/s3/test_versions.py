@@ -1,7 +1,9 @@
 """Versions, as boto3, s3cmd and rclone see them: which there are, what each request does to them, who may, and what a kill leaves."""
+import http.client
 import json
 import random
 import threading
+import time
 import urllib.error
 import urllib.request
 
@@ -227,6 +229,40 @@ def test_deleting_many_and_conditions(s3, versioned):
     refused('PreconditionFailed', s3.put_object, Bucket=bucket, Key='a', Body=b'', IfMatch=old)
     refused('PreconditionFailed', s3.get_object, Bucket=bucket, Key='a', VersionId=made['a'][1], IfMatch=old)
     assert s3.get_object(Bucket=bucket, Key='a', VersionId=made['a'][0], IfMatch=old)['Body'].read() == b'0'
+
+
+def test_a_long_put_ends_under_the_terms_of_its_end(gateway, s3, bucket):
+    """Versioning, or a default retention, that comes while a body does."""
+    locked = unique('bucket')
+    s3.create_bucket(Bucket=locked, ObjectLockEnabledForBucket=True)
+    s3.put_object(Bucket=bucket, Key='k', Body=b'old')
+
+    def begin(name):
+        url = s3.generate_presigned_url('put_object', Params={'Bucket': name, 'Key': 'k'}, HttpMethod='PUT')
+        c = http.client.HTTPConnection('127.0.0.1', gateway.port, timeout=60)
+        c.putrequest('PUT', url[len(gateway.url):])
+        c.putheader('Content-Length', '3')
+        c.endheaders()
+        c.send(b'n')
+        return c
+
+    def end(c):
+        c.send(b'ew')
+        answer = c.getresponse()
+        assert answer.status == 200, answer.read()
+        return answer.headers['x-amz-version-id']
+    begun = [begin(name) for name in (bucket, locked)]
+    # For the gateway to look at the buckets; a test of less where that takes longer.
+    time.sleep(0.5)
+    s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={'Status': 'Enabled'})
+    s3.put_object_lock_configuration(Bucket=locked, ObjectLockConfiguration={
+        'ObjectLockEnabled': 'Enabled', 'Rule': {'DefaultRetention': {'Mode': 'COMPLIANCE', 'Days': 1}}})
+    # What was seen less than a second before is not looked at again.
+    time.sleep(1.2)
+    new, kept = [end(c) for c in begun]
+    assert new not in (None, 'null') and read(s3, bucket) == b'new' and read(s3, bucket, version='null') == b'old'
+    assert s3.get_object_retention(Bucket=locked, Key='k', VersionId=kept)['Retention']['Mode'] == 'COMPLIANCE'
+    refused('AccessDenied', s3.delete_object, Bucket=locked, Key='k', VersionId=kept)
 
 
 def test_deletes_mean_what_is_written(s3, versioned):

@@ -31,6 +31,8 @@ pub const PUT_MAX: u64 = 5 << 30;
 /// Keys of one request that deletes many.
 const DELETE_MAX: usize = 1000;
 const DELETE_AT_ONCE: usize = 16;
+/// Milliseconds after which what was known of a bucket is looked at again before something is committed.
+const KNOWN_FOR: u64 = 1000;
 const DELETE_LEAVES: [(&str, Leaf); 6] = [
     ("Key", Leaf::Text),
     ("VersionId", Leaf::Text),
@@ -213,7 +215,7 @@ impl<P: Pool> Front<P> {
         let acl = req.input.acl.as_ref().map(|a| a.as_str().to_string());
         let ask =
             Ask::object(Action::PutObject, &req.input.bucket, &req.input.key).with(Key::Acl, acl.as_ref());
-        let known = self.permitted(&req, &ask).await?;
+        let (known, begun) = (self.permitted(&req, &ask).await?, self.clock.now_ms());
         refuse_unbuilt(&req.headers)?;
         let trailers = req.trailing_headers.take();
         let input = &mut req.input;
@@ -236,8 +238,8 @@ impl<P: Pool> Front<P> {
         let new = self
             .take_in(to, body, length, announced, trailers.as_ref(), (attributes, lock))
             .await?;
-        let terms = terms(&known, condition);
-        let entry = self.objects.put(&bucket.id, &input.key, new, &terms).await?;
+        let to = (input.bucket.as_str(), input.key.as_str());
+        let (entry, known) = self.commit((known, begun), to, new, condition).await?;
         let mut out = PutObjectOutput {
             e_tag: etag(&entry.etag),
             version_id: version_of(&known, &entry),
@@ -246,6 +248,38 @@ impl<P: Pool> Front<P> {
         };
         set_checksum!(out, &entry.checksum);
         Ok(out)
+    }
+
+    /// Puts what was taken in, under the bucket's terms of now: where that took a while its owner may have changed versioning or lock.
+    async fn commit(
+        &self,
+        (known, begun): (Known, u64),
+        (bucket, key): (&str, &str),
+        new: New,
+        condition: Condition,
+    ) -> S3Result<(Entry, Known)> {
+        let known = match self.still(known, bucket, begun).await {
+            Ok(known) => known,
+            Err(e) => {
+                self.objects.data.abandon(new.stored.claim).await;
+                return Err(e.into());
+            }
+        };
+        let terms = terms(&known, condition);
+        let entry = self.objects.put(&known.bucket.id, key, new, &terms).await?;
+        Ok((entry, known))
+    }
+
+    /// The bucket that was known at `begun` as it is now, unless that was just before.
+    async fn still(&self, known: Known, name: &str, begun: u64) -> crate::Result<Known> {
+        if self.clock.now_ms().abs_diff(begun) < KNOWN_FOR {
+            return Ok(known);
+        }
+        let now = self.buckets.known(name).await?;
+        match now.bucket.id == known.bucket.id {
+            true => Ok(now),
+            false => Err(Error::NoSuchBucket),
+        }
     }
 
     /// Whether a public ACL and tags may be said with what is put.
@@ -520,7 +554,7 @@ impl<P: Pool> Front<P> {
             .with(Key::Acl, input.acl.as_ref().map(|a| a.as_str()))
             .with(Key::CopySource, source_name(&input.copy_source))
             .with(Key::MetadataDirective, directive);
-        let known = self.permitted(&req, &ask).await?;
+        let (known, begun) = (self.permitted(&req, &ask).await?, self.clock.now_ms());
         refuse_unbuilt(&req.headers)?;
         check_key(&req.input.key)?;
         let replaces = |d: &TaggingDirective| d.as_str() == TaggingDirective::REPLACE;
@@ -546,15 +580,7 @@ impl<P: Pool> Front<P> {
         let new = self
             .take_in(to, body, Some(source.size), announced, None, (attributes, lock))
             .await?;
-        let entry = self
-            .objects
-            .put(
-                &bucket.id,
-                &req.input.key,
-                new,
-                &terms(&known, Condition::default()),
-            )
-            .await?;
+        let (entry, known) = self.commit((known, begun), of, new, Condition::default()).await?;
         let mut result = CopyObjectResult {
             e_tag: etag(&entry.etag),
             last_modified: Some(timestamp(entry.modified)),
@@ -600,9 +626,9 @@ impl<P: Pool> Front<P> {
     }
 
     pub async fn delete_objects(&self, req: S3Request<DeleteObjectsInput>) -> S3Result<DeleteObjectsOutput> {
-        let known = self.known(&req, &req.input.bucket).await?;
-        let bucket = &known.bucket;
-        if known.settings.policy.is_none() && who(&req) != Some(&bucket.owner) {
+        let mut known = self.known(&req, &req.input.bucket).await?;
+        let mut since = self.clock.now_ms();
+        if known.settings.policy.is_none() && who(&req) != Some(&known.bucket.owner) {
             return Err(Error::AccessDenied.into());
         }
         raw::check_request(&req, &DELETE_LEAVES)?;
@@ -615,6 +641,11 @@ impl<P: Pool> Front<P> {
         }
         let (mut deleted, mut errors) = (Vec::new(), Vec::new());
         for some in delete.objects.chunks(DELETE_AT_ONCE) {
+            let now = self.clock.now_ms();
+            if now.abs_diff(since) >= KNOWN_FOR {
+                known = self.still(known, &req.input.bucket, since).await?;
+                since = now;
+            }
             let mut begun = Vec::with_capacity(some.len());
             // Those of one key one after the other: they change the same rows.
             for of_key in some.chunk_by(|a, b| a.key == b.key) {
