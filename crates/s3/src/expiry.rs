@@ -149,13 +149,14 @@ impl Walk {
 #[derive(Debug, Clone)]
 enum Due {
     Object(String, Box<Entry>),
-    Version(String, Box<Older>),
+    /// If so many that are not the current one are newer.
+    Version(String, Box<Older>, u32),
     Upload(String, String),
 }
 
 impl Due {
     fn key(&self) -> &str {
-        let (Self::Object(key, _) | Self::Version(key, _) | Self::Upload(key, _)) = self;
+        let (Self::Object(key, _) | Self::Version(key, ..) | Self::Upload(key, _)) = self;
         key
     }
 }
@@ -295,21 +296,22 @@ impl<P: Pool> Expiry<P> {
         }
         let older = Older::from_bytes(value)?;
         let key = unescape(&escaped).ok_or_else(no_text)?;
-        let end = match older.since {
+        let keep = match older.since {
             // Whether it is all there is the removal sees; that it is not is mostly seen here.
             0 => {
                 let next = rows.get(1).and_then(|(rest, _)| older_of(rest));
                 let followed = next.is_some_and(|(key, _)| key == escaped);
                 let end = lifecycle::marker_expires(rules, &key, &older.entry, self.day);
-                end.filter(|_| !followed)
+                self.is_over(end.filter(|_| !followed)).then_some(0)
             }
             _ => {
-                let end = lifecycle::older_expires(rules, &key, &older, newer.1, self.day);
+                let times = (self.day, self.clock.now_ms());
+                let keep = lifecycle::older_over(rules, &key, &older, newer.1, times);
                 newer.1 = newer.1.saturating_add(1);
-                end
+                keep
             }
         };
-        Ok(self.is_over(end).then(|| Due::Version(key, Box::new(older))))
+        Ok(keep.map(|keep| Due::Version(key, Box::new(older), keep)))
     }
 
     fn judge_upload(&self, rules: &[Rule], rest: &Bytes, value: &Bytes) -> Result<Option<Due>> {
@@ -360,8 +362,8 @@ async fn remove_one<P: Pool>(
             let gone = objects.delete_seen(bucket, &key, &entry, versioning).await?;
             done.expired += u64::from(gone);
         }
-        Due::Version(key, older) => {
-            let gone = objects.remove_seen(bucket, &key, &older).await?;
+        Due::Version(key, older, keep) => {
+            let gone = objects.remove_seen(bucket, &key, (&older, keep)).await?;
             done.expired += u64::from(gone);
         }
         Due::Upload(key, id) => match objects.abort((bucket, &key, &id)).await {

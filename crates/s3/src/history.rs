@@ -166,10 +166,11 @@ impl History {
         Look::keys([&entry_row(key), &head_row(key)])
     }
 
-    fn look_newest(key: &str) -> Look {
+    /// So many of the others, or more.
+    pub fn look_newest(key: &str, n: u64) -> Look {
         let prefix = older_prefix(key);
         Look {
-            page: Some(Span::new(&prefix, &prefix, NEWEST)),
+            page: Some(Span::new(&prefix, &prefix, n.max(NEWEST))),
             ..Look::default()
         }
     }
@@ -178,7 +179,7 @@ impl History {
     pub fn of(view: &View<'_>, key: &str, at: u64, random: u64) -> std::result::Result<Self, Stop> {
         let head: Option<Head> = view.get(&head_row(key))?;
         if head.is_some() && !view.has_page() {
-            return Err(Stop::Look(Box::new(Self::look_newest(key))));
+            return Err(Stop::Look(Box::new(Self::look_newest(key, NEWEST))));
         }
         let mut rows = Rows {
             current: view.get(&entry_row(key))?,
@@ -420,6 +421,12 @@ impl History {
             None if self.head.is_some() && !self.asked.contains(&order) => Err(row_of(&self.key, order)),
             other => Ok(other),
         }
+    }
+
+    /// How many of the others that were looked at are newer than this one, but for a delete marker that is the current version.
+    pub fn newer(&self, order: Order) -> usize {
+        let newer = self.now.others.range(..order);
+        newer.filter(|(_, other)| other.since != 0).count()
     }
 
     /// There is no other version than this one, or none.

@@ -117,13 +117,21 @@ pub fn expires<'a>(rules: &'a [Rule], key: &str, entry: &Entry, day: u64) -> Opt
         .min_by_key(|(at, _)| *at)
 }
 
-/// When a version that is not the current one goes. `newer`: how many of those are newer.
-pub fn older_expires(rules: &[Rule], key: &str, older: &Older, newer: u32, day: u64) -> Option<u64> {
-    let covers = rules
-        .iter()
-        .filter(|r| r.covers(key, &older.entry) && newer >= r.keep);
+/// Whether a version that is not the current one goes, of which `newer` others are newer: those that have to be so, which are the
+/// fewest that a rule keeps.
+pub fn older_over(
+    rules: &[Rule],
+    key: &str,
+    older: &Older,
+    newer: u32,
+    (day, now): (u64, u64),
+) -> Option<u32> {
+    let is_over = |r: &&Rule| r.older.is_some_and(|days| after(older.since, days, day) <= now);
+    let covers = rules.iter().filter(|r| r.covers(key, &older.entry));
     covers
-        .filter_map(|r| Some(after(older.since, r.older?, day)))
+        .filter(|r| newer >= r.keep)
+        .filter(is_over)
+        .map(|r| r.keep)
         .min()
 }
 
@@ -260,10 +268,23 @@ mod tests {
             },
             rule("b", 1),
         ];
-        let ends = |key, newer| older_expires(&rules, key, &older(10 * DAY), newer, DAY);
-        assert_eq!((ends("a", 2), ends("a", 3)), (None, Some(12 * DAY)));
-        assert_eq!(ends("b", 9), None);
+        let over = |key, newer, now| older_over(&rules, key, &older(10 * DAY), newer, (DAY, now));
+        let end = 12 * DAY;
+        assert_eq!((over("a", 2, end), over("a", 3, end)), (None, Some(3)));
+        assert_eq!((over("a", 9, end - 1), over("b", 9, u64::MAX)), (None, None));
         let marker = entry(10 * DAY, 0, &[]);
+        // The fewest of those whose time has come.
+        let more = [(2, 9), (1, 5), (9, 1)].map(|(days, keep)| Rule {
+            days: None,
+            older: Some(days),
+            keep,
+            ..rule("a", 1)
+        });
+        let over = |newer, now| older_over(&more, "a", &older(10 * DAY), newer, (DAY, now));
+        assert_eq!(
+            (over(9, end), over(4, end), over(9, 19 * DAY)),
+            (Some(5), None, Some(1))
+        );
         assert_eq!(marker_expires(&rules, "a", &marker, DAY), None);
         assert_eq!(marker_expires(&rules, "b", &marker, DAY), Some(11 * DAY));
         let rules = [Rule {

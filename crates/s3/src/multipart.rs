@@ -6,7 +6,7 @@
 use crate::data::{Claim, DataStore, Held, Stored};
 use crate::index::{Position, Verdict};
 use crate::objects::{Objects, Terms};
-use crate::rados::{Change, Pool};
+use crate::rados::{Change, Look, Pool};
 use crate::record::{
     Attributes, Checksum, Data, Entry, Manifest, Part, Piece, Upload, escape, part_row, parts_prefix,
     upload_of, upload_row,
@@ -339,8 +339,8 @@ impl<P: Pool> Objects<P> {
     ) -> Result<Option<Entry>> {
         let upload_at = upload_row(key, id);
         let used: BTreeSet<u32> = named.iter().map(|n| n.number).collect();
-        let rows = BTreeSet::from([upload_at.clone()]);
-        let committed = self.change((bucket, key), rows, claim, |view, history, change| {
+        let look = Look::keys([&upload_at]);
+        let committed = self.change((bucket, key), look, claim, |view, history, change| {
             let now: Upload = view.get(&upload_at)?.ok_or(Error::NoSuchUpload)?;
             if now != *marked {
                 return Ok(None);

@@ -7,14 +7,13 @@
 use crate::data::{Claim, DataStore, Held, Stored};
 use crate::history::{Deleted, Found, History, Stop, Versioning, Which};
 use crate::index::{Index, Position, Verdict, View};
-use crate::rados::{Change, Pool};
+use crate::rados::{Change, Look, Pool};
 use crate::record::{Attributes, Checksum, Entry, Older, entry_row, escape, unescape};
 use crate::settings::DefaultRetention;
 use crate::version::Lock;
 use crate::{Clock, Error, Result};
 use bytes::Bytes;
 use denc::Decode;
-use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 /// Keys and prefixes of one answer to a listing.
@@ -167,13 +166,13 @@ impl<P: Pool> Objects<P> {
     pub(crate) async fn change<T>(
         &self,
         (bucket, key): (&str, &str),
-        rows: BTreeSet<Bytes>,
+        further: Look,
         mut claim: Option<Claim>,
         mut decide: impl FnMut(&View<'_>, &mut History, &mut Change) -> std::result::Result<Option<T>, Stop>,
     ) -> Result<Option<T>> {
         for _ in 0..MOVES_MAX {
             let mut look = History::look(key);
-            look.keys.extend(rows.iter().cloned());
+            look.widen(further.clone());
             look.keys.extend(claim.as_ref().map(Claim::row));
             let held = self.index.update_seen(bucket, key, look, |view| {
                 let mut more = Change::default();
@@ -222,7 +221,7 @@ impl<P: Pool> Objects<P> {
             lock: terms.locked(new.lock, self.clock.now_ms()),
         };
         let claim = new.stored.claim;
-        let put = self.change((bucket, key), BTreeSet::new(), claim.clone(), |_, history, _| {
+        let put = self.change((bucket, key), Look::default(), claim.clone(), |_, history, _| {
             terms.condition.check(history.current())?;
             Ok(Some(history.put(entry.clone(), terms.versioning)?))
         });
@@ -243,7 +242,7 @@ impl<P: Pool> Objects<P> {
         key: &str,
         mut decide: impl FnMut(&mut History) -> std::result::Result<Option<T>, Stop>,
     ) -> Result<Option<T>> {
-        let altered = self.change((bucket, key), BTreeSet::new(), None, |_, history, _| {
+        let altered = self.change((bucket, key), Look::default(), None, |_, history, _| {
             decide(history)
         });
         altered.await
@@ -298,16 +297,22 @@ impl<P: Pool> Objects<P> {
     }
 
     /// Removes this very version, if it is not the current one, or a delete marker that is all there is of its key. False: it is not
-    /// so (by now), or a lock holds it.
-    pub async fn remove_seen(&self, bucket: &str, key: &str, seen: &Older) -> Result<bool> {
+    /// so (by now), or a lock holds it, or fewer than `keep` that are not the current one are newer.
+    pub async fn remove_seen(&self, bucket: &str, key: &str, (seen, keep): (&Older, u32)) -> Result<bool> {
         let version = seen.entry.version();
         let which = match version.null {
             true => Which::Null,
             false => Which::Of(version.order),
         };
-        let removed = self.alter(bucket, key, |history| {
+        // One of them may be a delete marker that is the current version.
+        let look = match keep {
+            0 => Look::default(),
+            keep => History::look_newest(key, u64::from(keep) + 1),
+        };
+        let removed = self.change((bucket, key), look, None, |_, history, _| {
             let same = history.other(version.order)? == Some(seen);
-            if !same || (seen.since == 0 && !history.is_alone()) {
+            let kept = history.newer(version.order) < keep as usize;
+            if !same || kept || (seen.since == 0 && !history.is_alone()) {
                 return Ok(None);
             }
             Ok(Some(history.remove(which, false)?))

@@ -3,6 +3,8 @@
 use super::*;
 use crate::check::Check;
 use crate::history::Found;
+use crate::record::{Older, older_row};
+use crate::version::Order;
 use crate::version_list::Item as Listed;
 
 /// As somebody knows of a version: its id, and its data; None: a delete marker.
@@ -58,6 +60,12 @@ impl Gate {
             all.extend_from_slice(&chunk);
         }
         Ok(Some((entry.version().to_string(), Some(all.into()))))
+    }
+
+    async fn older(&self, bucket: &str, key: &str, id: &str) -> Older {
+        let row = older_row(key, Order::parse(id).unwrap());
+        let older = self.objects.index.get_one(bucket, key, row);
+        older.await.unwrap().unwrap()
     }
 
     /// Keys with ids, whether each is a marker, and whether it is the latest; by pages.
@@ -670,12 +678,12 @@ fn a_locked_version_stays_whatever_is_asked() {
             else {
                 panic!("{key} is gone");
             };
-            let older = crate::record::Older {
-                since: now,
-                marker: false,
-                entry: *entry,
-            };
-            assert_eq!(gate.objects.remove_seen(&bucket, key, &older).await, Ok(false));
+            assert_eq!(entry.version().to_string(), id);
+            let older = gate.older(&bucket, key, &id).await;
+            assert_eq!(
+                gate.objects.remove_seen(&bucket, key, (&older, 0)).await,
+                Ok(false)
+            );
             assert_eq!(remove(key, &id, &bypass).await.is_ok(), with_bypass, "{key}");
         }
         // Who writes without versioning does not replace it either.
@@ -688,11 +696,61 @@ fn a_locked_version_stays_whatever_is_asked() {
         assert_eq!(remove("n", "null", &off).await, Ok(true));
         let left = gate.list_all(&bucket, listing(10)).await;
         let of = |key: &str| left.iter().find(|v| v.0 == key && !v.2).map(|v| v.1.clone());
-        assert_eq!(remove("c", &of("c").unwrap(), &off).await, Ok(true));
+        let older = gate.older(&bucket, "c", &of("c").unwrap()).await;
+        assert_eq!(
+            gate.objects.remove_seen(&bucket, "c", (&older, 0)).await,
+            Ok(true)
+        );
+        assert_eq!(remove("c", &of("c").unwrap(), &off).await, Ok(false));
         assert_eq!(remove("h", &of("h").unwrap(), &off).await, Err(Error::Locked));
         assert_eq!(of("g"), None);
         gate.check().await;
         gate.settle(1).await;
+    });
+}
+
+/// Newer ones may have gone since a lifecycle counted them.
+#[test]
+fn as_many_stay_as_a_lifecycle_keeps_whatever_goes_meanwhile() {
+    run(async {
+        let pool = Fake::new(6);
+        let gate = Gate::new(&pool, 1);
+        let bucket = gate.make("b").await;
+        let enabled = Versioning::Enabled;
+        let mut ids = Vec::new();
+        for n in 0..10 {
+            let put = gate.put_version(&bucket, "k", &data_of(n), enabled).await;
+            ids.push(put.unwrap());
+        }
+        // Nine that are not the current one: the third to go by a rule that keeps six.
+        let mut judged = Vec::new();
+        for id in &ids[..3] {
+            judged.push(gate.older(&bucket, "k", id).await);
+        }
+        let remove = async |n: usize, keep| {
+            let removed = gate.objects.remove_seen(&bucket, "k", (&judged[n], keep)).await;
+            removed.unwrap()
+        };
+        gate.remove_version(&bucket, "k", &ids[8]).await.unwrap();
+        assert!(!remove(2, 6).await);
+        assert!(remove(1, 6).await);
+        // What was the current one counts from then on, and a delete marker that is it does not.
+        let deleted = gate
+            .objects
+            .delete(&bucket, "k", Which::Current, &terms(enabled))
+            .await;
+        let marker = deleted.unwrap().version.unwrap().to_string();
+        assert!(!remove(2, 7).await);
+        for id in [&ids[9], &ids[7]] {
+            gate.remove_version(&bucket, "k", id).await.unwrap();
+        }
+        assert!(!remove(2, 5).await && !remove(0, 6).await);
+        assert!(remove(0, 5).await && remove(2, 4).await);
+        let left = gate.list_all(&bucket, listing(20)).await;
+        let left: Vec<&str> = left.iter().map(|v| v.1.as_str()).collect();
+        assert_eq!(left, [&marker, &ids[6], &ids[5], &ids[4], &ids[3]]);
+        gate.check().await;
+        gate.settle(4).await;
     });
 }
 
