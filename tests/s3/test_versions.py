@@ -8,11 +8,14 @@ import urllib.error
 import urllib.request
 
 import pytest
+from botocore.auth import S3SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
 from botocore.exceptions import ClientError
 
 from skeptest.cluster import unique
 from skeptest.run import run, wait_until
-from skeptest.s3 import Gateway, User, admin, bytes_of, refused
+from skeptest.s3 import Gateway, User, admin, bytes_of, md5_of, refused
 
 
 def set_to(s3, bucket, status):
@@ -265,16 +268,19 @@ def test_a_long_put_ends_under_the_terms_of_its_end(gateway, s3, bucket):
     refused('AccessDenied', s3.delete_object, Bucket=locked, Key='k', VersionId=kept)
 
 
-def test_deletes_mean_what_is_written(s3, versioned):
+def test_deletes_mean_what_is_written(gateway, user, s3, versioned):
     """What a reader of XML would pass over is no other key, nor all versions of one."""
     bucket = versioned
     made = {key: put(s3, bucket, key) for key in ('logs/', 'logs/x', 'x')}
-    url = s3.generate_presigned_url('delete_objects', Params={'Bucket': bucket, 'Delete': {'Objects': [{'Key': 'x'}]}}, HttpMethod='POST')
 
     def ask(written):
-        body = '<Delete><Object>%s</Object></Delete>' % written
+        body = ('<Delete><Object>%s</Object></Delete>' % written).encode()
+        request = AWSRequest(method='POST', url='%s/%s?delete' % (gateway.url, bucket), data=body,
+                             headers={'Content-MD5': md5_of(body), 'Content-Type': 'application/xml'})
+        S3SigV4Auth(Credentials(user.access, user.secret), 's3', 'us-east-1').add_auth(request)
+        request = urllib.request.Request(request.url, body, dict(request.headers.items()), method='POST')
         try:
-            with urllib.request.urlopen(urllib.request.Request(url, data=body.encode(), method='POST'), timeout=60) as answer:
+            with urllib.request.urlopen(request, timeout=60) as answer:
                 return answer.read().decode()
         except urllib.error.HTTPError as e:
             return e.read().decode()
