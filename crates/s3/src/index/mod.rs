@@ -47,6 +47,8 @@ struct Size {
     known: Option<u64>,
     added: u64,
     busy: bool,
+    /// It was said that it cannot be split.
+    told: bool,
 }
 
 struct Inner<P> {

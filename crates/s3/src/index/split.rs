@@ -62,13 +62,14 @@ impl<P: Pool> Index<P> {
         let done = self.tend_busy(shard).await;
         let mut sizes = self.sizes();
         match &done {
-            Ok(n) => drop(sizes.insert(
-                shard.to_string(),
-                Size {
+            Ok(n) => {
+                let size = sizes.entry(shard.to_string()).or_default();
+                *size = Size {
                     known: Some(*n),
+                    told: size.told,
                     ..Size::default()
-                },
-            )),
+                };
+            }
             Err(_) => drop(sizes.remove(shard)),
         }
         match done {
@@ -98,7 +99,10 @@ impl<P: Pool> Index<P> {
             return Ok(n);
         }
         // What cannot be split is looked at again when as much was added once more.
-        let Some(mid) = mid else { return Ok(0) };
+        let Some(mid) = mid else {
+            self.tell_large(shard, n);
+            return Ok(0);
+        };
         let split = Split {
             target: String::new(),
             mid,
@@ -110,6 +114,23 @@ impl<P: Pool> Index<P> {
             Ended::Split => Ok(n / 2),
             Ended::GivenUp => Ok(0),
         }
+    }
+
+    /// Once, as far as this gateway remembers.
+    fn tell_large(&self, shard: &str, n: u64) {
+        let mut sizes = self.sizes();
+        let told = &mut sizes.entry(shard.to_string()).or_default().told;
+        if !std::mem::replace(told, true) {
+            tracing::warn!(
+                "s3: {shard} has {n} rows and cannot be split: most are versions of one key. Until fewer are left all \
+                 keys beside it stay in this part of the index"
+            );
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn was_told(&self, shard: &str) -> bool {
+        self.sizes().get(shard).is_some_and(|s| s.told)
     }
 
     /// A split is being done that nobody is at any more.

@@ -709,6 +709,34 @@ fn a_locked_version_stays_whatever_is_asked() {
     });
 }
 
+/// Beside a key with more rows than one operation removes nothing below it can be split off.
+#[test]
+fn a_part_that_cannot_be_split_is_told_of() {
+    run(async {
+        let pool = Fake::new(7);
+        let gate = Gate::new(&pool, 1);
+        let bucket = gate.make("b").await;
+        let enabled = Versioning::Enabled;
+        let (index, shard) = (&gate.objects.index, format!("index.{bucket}.0"));
+        for n in 0..10 {
+            let (key, data) = (format!("a{n}"), data_of(n));
+            let put = gate.put_version(&bucket, &key, &data, enabled);
+            put.await.unwrap();
+        }
+        gate.tend().await;
+        assert!(!index.was_told(&shard));
+        // As it may be where the gateway that counted was killed.
+        for n in 0..150 {
+            let data = data_of(n);
+            let put = gate.put_version(&bucket, "k", &data, enabled);
+            put.await.unwrap();
+        }
+        gate.tend().await;
+        assert_eq!(shards(&pool, &bucket), 1);
+        assert!(index.was_told(&shard));
+    });
+}
+
 /// Newer ones may have gone since a lifecycle counted them.
 #[test]
 fn as_many_stay_as_a_lifecycle_keeps_whatever_goes_meanwhile() {
