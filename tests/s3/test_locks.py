@@ -156,9 +156,9 @@ def test_who_may(s3, gateway, cluster, locked):
     other = gateway.client(bob)
     version = put(s3, bucket, ObjectLockMode='GOVERNANCE', ObjectLockRetainUntilDate=later())
 
-    def allow(*actions):
+    def allow(*actions, **more):
         s3.put_bucket_policy(Bucket=bucket, Policy=json.dumps({'Version': '2012-10-17', 'Statement': [{
-            'Effect': 'Allow', 'Principal': {'AWS': 'arn:aws:iam:::user/' + bob.name}, 'Action': action,
+            'Effect': 'Allow', 'Principal': {'AWS': 'arn:aws:iam:::user/' + bob.name}, 'Action': action, **more,
             'Resource': 'arn:aws:s3:::%s%s' % (bucket, '' if 'Bucket' in action else '/*')} for action in actions]}))
     calls = {
         's3:GetBucketObjectLockConfiguration': lambda: other.get_object_lock_configuration(Bucket=bucket),
@@ -182,10 +182,23 @@ def test_who_may(s3, gateway, cluster, locked):
     assert 'ObjectLockMode' not in other.head_object(Bucket=bucket, Key='k')
     allow('s3:GetObject', 's3:GetObjectRetention')
     assert other.head_object(Bucket=bucket, Key='k')['ObjectLockMode'] == 'GOVERNANCE'
+    # A condition sees which version it is, if one is named.
+    by_id = {
+        's3:GetObjectRetention': lambda **v: other.get_object_retention(Bucket=bucket, Key='k', **v),
+        's3:PutObjectRetention': lambda **v: other.put_object_retention(
+            Bucket=bucket, Key='k', Retention={'Mode': 'GOVERNANCE', 'RetainUntilDate': later(9900)}, **v),
+        's3:GetObjectLegalHold': lambda **v: other.get_object_legal_hold(Bucket=bucket, Key='k', **v),
+        's3:PutObjectLegalHold': lambda **v: other.put_object_legal_hold(Bucket=bucket, Key='k', LegalHold={'Status': 'OFF'}, **v)}
+    for action, call in by_id.items():
+        allow(action, Condition={'StringEquals': {'s3:VersionId': version}})
+        call(VersionId=version)
+        refused('AccessDenied', call)
+    allow('s3:GetObjectVersion', 's3:GetObjectRetention', Condition={'StringEquals': {'s3:VersionId': version}})
+    assert other.head_object(Bucket=bucket, Key='k', VersionId=version)['ObjectLockMode'] == 'GOVERNANCE'
     remove = {'Bucket': bucket, 'Key': 'k', 'VersionId': version, 'BypassGovernanceRetention': True}
     allow('s3:DeleteObjectVersion')
     refused('AccessDenied', other.delete_object, **remove)
-    allow('s3:DeleteObjectVersion', 's3:BypassGovernanceRetention')
+    allow('s3:DeleteObjectVersion', 's3:BypassGovernanceRetention', Condition={'StringEquals': {'s3:VersionId': version}})
     other.delete_object(**remove)
 
 

@@ -7,7 +7,7 @@ use super::times::{DATES_END, epoch_ms, timestamp};
 use super::{Front, attributes};
 use crate::Error;
 use crate::buckets::Known;
-use crate::history::Versioning;
+use crate::history::{Versioning, Which};
 use crate::policy::Action;
 use crate::rados::Pool;
 use crate::record::Entry;
@@ -153,6 +153,11 @@ fn future(at: &Timestamp, now: u64) -> S3Result<u64> {
     }
 }
 
+/// The action is the same with an id and without, but a condition may look at it.
+fn of_version<'a>(action: Action, (bucket, key): (&'a str, &'a str), which: Which) -> Ask<'a> {
+    Ask::object(action, bucket, key).version(which, action)
+}
+
 /// Whether a retention may follow one that holds. `bypass`: by who may end one of governance.
 fn may_follow(now: Option<Retention>, next: Option<Retention>, at: u64, bypass: bool) -> bool {
     let Some(now) = now.filter(|r| r.until > at) else {
@@ -190,10 +195,10 @@ impl<P: Pool> Front<P> {
         &self,
         req: &S3Request<T>,
         known: &Known,
-        (bucket, key): (&str, &str),
+        (bucket, key, which): (&str, &str, Which),
         asked: Option<bool>,
     ) -> S3Result<bool> {
-        let ask = Ask::object(Action::BypassGovernanceRetention, bucket, key);
+        let ask = of_version(Action::BypassGovernanceRetention, (bucket, key), which);
         Ok(asked == Some(true) && known.settings.of.lock.is_some() && self.right(req, known, &ask)?)
     }
 
@@ -202,14 +207,14 @@ impl<P: Pool> Front<P> {
         &self,
         req: &S3Request<T>,
         known: &Known,
-        (bucket, key): (&str, &str),
+        (bucket, key, which): (&str, &str, Which),
         entry: &Entry,
     ) -> Lock {
         if entry.lock == Lock::default() {
             return entry.lock;
         }
         let sees = |action| {
-            let ask = Ask::object(action, bucket, key);
+            let ask = of_version(action, (bucket, key), which);
             self.right(req, known, &ask).unwrap_or(false)
         };
         Lock {
@@ -268,7 +273,7 @@ impl<P: Pool> Front<P> {
         let input = &req.input;
         let which = attributes::which(input.version_id.as_deref())?;
         let of = (input.bucket.as_str(), input.key.as_str());
-        let ask = Ask::object(Action::PutObjectRetention, of.0, of.1);
+        let ask = of_version(Action::PutObjectRetention, of, which);
         let known = self.permitted(&req, &ask).await?;
         raw::check_request(&req, &LEAVES)?;
         if known.settings.of.lock.is_none() {
@@ -289,7 +294,12 @@ impl<P: Pool> Front<P> {
             }),
             _ => return Err(malformed("a Retention has a Mode and a RetainUntilDate")),
         };
-        let bypass = self.bypasses(&req, &known, of, input.bypass_governance_retention)?;
+        let bypass = self.bypasses(
+            &req,
+            &known,
+            (of.0, of.1, which),
+            input.bypass_governance_retention,
+        )?;
         let amended = self.objects.amend(&known.bucket.id, of.1, which, |entry| {
             if !may_follow(entry.lock.retention, next, now, bypass) {
                 return Err(Error::Locked);
@@ -303,7 +313,7 @@ impl<P: Pool> Front<P> {
     pub async fn set_hold(&self, req: S3Request<PutObjectLegalHoldInput>) -> S3Result<()> {
         let input = &req.input;
         let which = attributes::which(input.version_id.as_deref())?;
-        let ask = Ask::object(Action::PutObjectLegalHold, &input.bucket, &input.key);
+        let ask = of_version(Action::PutObjectLegalHold, (&input.bucket, &input.key), which);
         let known = self.permitted(&req, &ask).await?;
         raw::check_request(&req, &LEAVES)?;
         if known.settings.of.lock.is_none() {
@@ -326,10 +336,11 @@ impl<P: Pool> Front<P> {
     async fn locked<T>(
         &self,
         req: &S3Request<T>,
-        ask: Ask<'_>,
-        (key, id): (&str, Option<&str>),
+        action: Action,
+        (bucket, key, id): (&str, &str, Option<&str>),
     ) -> S3Result<Entry> {
         let which = attributes::which(id)?;
+        let ask = of_version(action, (bucket, key), which);
         let known = self.permitted(req, &ask).await?;
         match known.settings.of.lock {
             Some(_) => self.version(&known, key, which).await,
@@ -342,9 +353,16 @@ impl<P: Pool> Front<P> {
         req: S3Request<GetObjectRetentionInput>,
     ) -> S3Result<GetObjectRetentionOutput> {
         let input = &req.input;
-        let ask = Ask::object(Action::GetObjectRetention, &input.bucket, &input.key);
-        let of = (input.key.as_str(), input.version_id.as_deref());
-        let retention = self.locked(&req, ask, of).await?.lock.retention;
+        let of = (
+            input.bucket.as_str(),
+            input.key.as_str(),
+            input.version_id.as_deref(),
+        );
+        let retention = self
+            .locked(&req, Action::GetObjectRetention, of)
+            .await?
+            .lock
+            .retention;
         let retention = retention.ok_or_else(no_configuration)?;
         Ok(GetObjectRetentionOutput {
             retention: Some(ObjectLockRetention {
@@ -358,9 +376,12 @@ impl<P: Pool> Front<P> {
 
     pub async fn hold(&self, req: S3Request<GetObjectLegalHoldInput>) -> S3Result<GetObjectLegalHoldOutput> {
         let input = &req.input;
-        let ask = Ask::object(Action::GetObjectLegalHold, &input.bucket, &input.key);
-        let of = (input.key.as_str(), input.version_id.as_deref());
-        let hold = self.locked(&req, ask, of).await?.lock.hold;
+        let of = (
+            input.bucket.as_str(),
+            input.key.as_str(),
+            input.version_id.as_deref(),
+        );
+        let hold = self.locked(&req, Action::GetObjectLegalHold, of).await?.lock.hold;
         Ok(GetObjectLegalHoldOutput {
             legal_hold: Some(ObjectLockLegalHold {
                 status: Some(ObjectLockLegalHoldStatus::from_static(hold_name(hold))),

@@ -424,7 +424,7 @@ impl<P: Pool> Front<P> {
             input.version_id.as_deref(),
         );
         let (entry, known) = self.readable(&req, of).await?;
-        let lock = self.said_lock(&req, &known, (of.0, of.1), &entry);
+        let lock = self.said_lock(&req, &known, (of.0, of.1, which(of.2)?), &entry);
         let input = req.input;
         let wanted = Wanted {
             matches: input.if_match.as_ref(),
@@ -480,7 +480,7 @@ impl<P: Pool> Front<P> {
             input.version_id.as_deref(),
         );
         let (entry, known) = self.readable(&req, of).await?;
-        let lock = self.said_lock(&req, &known, (of.0, of.1), &entry);
+        let lock = self.said_lock(&req, &known, (of.0, of.1, which(of.2)?), &entry);
         let input = req.input;
         let wanted = Wanted {
             matches: input.if_match.as_ref(),
@@ -605,7 +605,7 @@ impl<P: Pool> Front<P> {
         let ask = Ask::object(Action::DeleteObject, &req.input.bucket, &req.input.key)
             .version(which, Action::DeleteObjectVersion);
         let known = self.permitted(&req, &ask).await?;
-        let of = (req.input.bucket.as_str(), req.input.key.as_str());
+        let of = (req.input.bucket.as_str(), req.input.key.as_str(), which);
         let bypass = self.bypasses(&req, &known, of, req.input.bypass_governance_retention)?;
         let input = req.input;
         let condition = Condition {
@@ -696,7 +696,7 @@ impl<P: Pool> Front<P> {
             return Err(not_built("deletes on condition of a time or a size"));
         }
         let which = which(object.version_id.as_deref())?;
-        let of = (req.input.bucket.as_str(), object.key.as_str());
+        let of = (req.input.bucket.as_str(), object.key.as_str(), which);
         let ask = Ask::object(Action::DeleteObject, of.0, of.1).version(which, Action::DeleteObjectVersion);
         self.demand(req, known, &ask)?;
         let bypass = self.bypasses(req, known, of, req.input.bypass_governance_retention)?;
