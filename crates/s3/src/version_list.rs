@@ -224,11 +224,11 @@ impl Told {
     }
 
     /// What the next page goes on after: the last item, where the key `next` follows. The id of a version `null` is its place where
-    /// others of its key follow: it may be gone by then.
+    /// there may be others of its key: it may be gone by then, or be another.
     fn go_on(&self, next: &Bytes) -> (String, Option<String>) {
         match (self.listed.items.last(), &self.last) {
             (Some(Item::Version(item)), Some((rest, order))) => {
-                let id = match rest == next {
+                let id = match rest == next || !item.latest {
                     true => order.to_string(),
                     false => item.entry.version().to_string(),
                 };

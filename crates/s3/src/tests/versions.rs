@@ -737,6 +737,49 @@ fn a_part_that_cannot_be_split_is_told_of() {
     });
 }
 
+/// The version `null` is another one, and the newest, when the next page is asked for.
+#[test]
+fn a_listing_goes_on_where_it_was_whatever_becomes_of_null() {
+    run(async {
+        let pool = Fake::new(8);
+        let gate = Gate::new(&pool, 1);
+        let bucket = gate.make("b").await;
+        let put = async |key: &str, n, versioning| {
+            let put = gate.put_version(&bucket, key, &data_of(n), versioning).await;
+            put.unwrap()
+        };
+        put("k", 1, Versioning::Off).await;
+        let id = put("k", 2, Versioning::Enabled).await;
+        put("z", 3, Versioning::Enabled).await;
+        let page = gate
+            .objects
+            .list_versions(&bucket, &listing(2), None)
+            .await
+            .unwrap();
+        let ids: Vec<String> = page
+            .items
+            .iter()
+            .map(|item| match item {
+                Listed::Version(v) => v.entry.version().to_string(),
+                Listed::Prefix(_) => String::new(),
+            })
+            .collect();
+        assert_eq!(ids, [id.as_str(), "null"]);
+        let (after, marker) = page.next.unwrap();
+        put("k", 4, Versioning::Suspended).await;
+        let asked = Listing {
+            after: Some(after),
+            ..listing(2)
+        };
+        let which = marker.map(|id| Which::parse(Some(&id)).unwrap());
+        let page = gate.objects.list_versions(&bucket, &asked, which).await.unwrap();
+        let Listed::Version(first) = &page.items[0] else {
+            panic!()
+        };
+        assert_eq!((first.key.as_str(), page.items.len()), ("z", 1));
+    });
+}
+
 /// Newer ones may have gone since a lifecycle counted them.
 #[test]
 fn as_many_stay_as_a_lifecycle_keeps_whatever_goes_meanwhile() {
