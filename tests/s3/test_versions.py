@@ -294,6 +294,17 @@ def test_deletes_mean_what_is_written(gateway, user, s3, versioned):
     assert {key for key, _ in ids(s3, bucket)} == {'logs/', 'x'}
 
 
+def test_an_expiry_is_said_of_what_is_asked_for_without_an_id(s3, versioned):
+    """Versions that are not the current one have other terms."""
+    bucket, old = versioned, put(s3, versioned)
+    put(s3, bucket)
+    s3.put_bucket_lifecycle_configuration(Bucket=bucket, LifecycleConfiguration={'Rules': [
+        {'ID': 'r', 'Status': 'Enabled', 'Filter': {'Prefix': ''}, 'Expiration': {'Days': 3000}}]})
+    for ask in (s3.head_object, s3.get_object):
+        assert 'rule-id="r"' in ask(Bucket=bucket, Key='k')['Expiration']
+        assert 'Expiration' not in ask(Bucket=bucket, Key='k', VersionId=old)
+
+
 def test_who_may(s3, versioned, gateway, cluster):
     """What is asked of a version by its id is another action than the same of the current one."""
     bucket, bob = versioned, User(cluster, unique('bob'))

@@ -447,12 +447,16 @@ impl<P: Pool> Front<P> {
             None => StreamingBlob::from(s3s::Body::empty()),
             first => StreamingBlob::wrap(Sent::pump(first, reader)),
         };
+        let (expiration, by_id) = (
+            self.expiration(&known, &input.key, &entry),
+            input.version_id.is_some(),
+        );
         let mut out = GetObjectOutput {
             body: Some(body),
             content_length: Some(length as i64),
             content_range: content_range(&span, entry.size),
             parts_count: span.parts,
-            expiration: self.expiration(&known, &input.key, &entry),
+            expiration: expiration.filter(|_| !by_id),
             version_id: version_of(&known, &entry),
             tag_count: Some(entry.attributes.tags.len() as i32).filter(|n| *n > 0),
             ..GetObjectOutput::default()
@@ -490,11 +494,15 @@ impl<P: Pool> Front<P> {
         };
         wanted.check(&entry)?;
         let span = self.span(&entry, input.range.as_ref(), input.part_number).await?;
+        let (expiration, by_id) = (
+            self.expiration(&known, &input.key, &entry),
+            input.version_id.is_some(),
+        );
         let mut out = HeadObjectOutput {
             content_length: Some((span.to - span.from) as i64),
             content_range: content_range(&span, entry.size),
             parts_count: span.parts,
-            expiration: self.expiration(&known, &input.key, &entry),
+            expiration: expiration.filter(|_| !by_id),
             version_id: version_of(&known, &entry),
             ..HeadObjectOutput::default()
         };
