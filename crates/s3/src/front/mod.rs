@@ -9,6 +9,7 @@ mod bucket_ops;
 mod caller;
 mod chunks;
 mod cors_ops;
+mod delete_ops;
 mod digest;
 mod entrance;
 mod errors;
