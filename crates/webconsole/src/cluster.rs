@@ -1,0 +1,78 @@
+//! Questions to the cluster, as the one who has logged in.
+
+use client::{Client, Target};
+use serde_json::{Map, Value};
+use std::future::Future;
+use std::time::Duration;
+
+/// What an operation may take; then the page says so.
+pub const WITHIN: Duration = Duration::from_secs(20);
+
+/// An answer, or why there is none, in words.
+pub type Asked<T = Value> = Result<T, String>;
+
+/// A command with its arguments, as JSON that asks for JSON.
+pub fn command(prefix: &str, args: &[(&str, Value)]) -> String {
+    let mut all = Map::new();
+    all.insert("prefix".into(), prefix.into());
+    all.extend(args.iter().map(|(k, v)| (k.to_string(), v.clone())));
+    all.entry("format").or_insert("json".into());
+    Value::Object(all).to_string()
+}
+
+/// What a command of the monitor answers.
+pub fn ask<'a>(
+    client: &'a Client,
+    prefix: &'a str,
+    args: &[(&str, Value)],
+) -> impl Future<Output = Asked> + use<'a> {
+    let command = command(prefix, args);
+    async move {
+        let said = client.mon_command(&command, "").await;
+        let said = said.map_err(|e| format!("{prefix}: {e}"))?;
+        parsed(prefix, &said.output)
+    }
+}
+
+/// What an OSD answers.
+pub async fn tell(client: &Client, osd: i32, prefix: &str) -> Asked {
+    let said = client.command(Target::Osd(osd), &command(prefix, &[]), "").await;
+    let said = said.map_err(|e| format!("osd.{osd}: {prefix}: {e}"))?;
+    parsed(prefix, &said.output)
+}
+
+fn parsed(prefix: &str, output: &[u8]) -> Asked {
+    serde_json::from_slice(output).map_err(|_| format!("{prefix}: an answer that is not understood"))
+}
+
+/// Carries out a command that changes something; what it said.
+pub async fn order(client: &Client, command: &str) -> Asked<String> {
+    let said = client.mon_command(command, "").await.map_err(|e| e.to_string())?;
+    Ok(said.status)
+}
+
+/// Short ways into answers: what is not there is empty.
+pub trait Peek {
+    fn text(&self, name: &str) -> &str;
+    fn number(&self, name: &str) -> u64;
+    fn float(&self, name: &str) -> f64;
+    fn list(&self, name: &str) -> &[Value];
+}
+
+impl Peek for Value {
+    fn text(&self, name: &str) -> &str {
+        self[name].as_str().unwrap_or("")
+    }
+
+    fn number(&self, name: &str) -> u64 {
+        self[name].as_u64().unwrap_or(0)
+    }
+
+    fn float(&self, name: &str) -> f64 {
+        self[name].as_f64().unwrap_or(0.0)
+    }
+
+    fn list(&self, name: &str) -> &[Value] {
+        self[name].as_array().map_or(&[], Vec::as_slice)
+    }
+}

@@ -1,0 +1,176 @@
+//! Connections: accepted, counted, and their bytes as hyper wants them, with TLS or without.
+//!
+//! Bounds: [`CONNECTIONS_MAX`] connections, [`PER_ADDRESS`] of one address; a handshake within [`HANDSHAKE_WITHIN`], a head of
+//! [`HEAD_BYTES`] within [`HEAD_WITHIN`]. A client that takes nothing for [`net::http::STALLED`] is cut off.
+
+use crate::certificate::Certificate;
+use crate::web::{self, Answer};
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use io::socket::{Acceptor, Stream};
+use io::task;
+use net::http::{Timer, Wire};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::future::Future;
+use std::net::IpAddr;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio_rustls::TlsAcceptor;
+
+const CONNECTIONS_MAX: usize = 128;
+const PER_ADDRESS: usize = 48;
+const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
+const HEAD_WITHIN: Duration = Duration::from_secs(20);
+const HEAD_BYTES: usize = 16 << 10;
+/// What requests under way have to end when the console stops.
+const STOP_WITHIN: Duration = Duration::from_secs(3);
+/// After an error of accepting, such as that of too many open files.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Connections of each address.
+type Places = Rc<RefCell<HashMap<IpAddr, usize>>>;
+
+/// A connection's place, given back when it ends.
+struct Place {
+    places: Places,
+    ip: IpAddr,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Place {
+    /// None: the address has as many as it may have.
+    fn take(places: &Places, ip: IpAddr, permit: OwnedSemaphorePermit) -> Option<Self> {
+        let mut all = places.borrow_mut();
+        let count = all.entry(ip).or_default();
+        if *count >= PER_ADDRESS {
+            return None;
+        }
+        *count += 1;
+        Some(Self {
+            places: places.clone(),
+            ip,
+            _permit: permit,
+        })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut all = self.places.borrow_mut();
+        if let Some(count) = all.get_mut(&self.ip) {
+            *count -= 1;
+            if *count == 0 {
+                all.remove(&self.ip);
+            }
+        }
+    }
+}
+
+/// Serves until `stop` turns true.
+pub async fn serve<F, A>(
+    acceptor: Acceptor,
+    certificate: Option<Certificate>,
+    answer: F,
+    mut stop: watch::Receiver<bool>,
+) where
+    F: Fn(Request<Incoming>, IpAddr) -> A + Clone + 'static,
+    A: Future<Output = Answer> + 'static,
+{
+    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let places = Places::default();
+    let stopped = stop.clone();
+    loop {
+        let accepted = async {
+            let permit = room.clone().acquire_owned().await;
+            (permit, acceptor.accept().await)
+        };
+        let (permit, accepted) = tokio::select! {
+            biased;
+            _ = stop.wait_for(|s| *s) => break,
+            both = accepted => both,
+        };
+        match (permit, accepted) {
+            (Ok(permit), Ok((stream, peer))) => {
+                let Some(place) = Place::take(&places, peer.ip(), permit) else {
+                    continue;
+                };
+                let (certificate, answer, stopped) = (certificate.clone(), answer.clone(), stopped.clone());
+                task::spawn_local(async move {
+                    let ip = peer.ip();
+                    connection(stream, certificate, move |r| answer(r, ip), stopped).await;
+                    drop(place);
+                });
+            }
+            (_, Err(e)) => {
+                tracing::warn!("console: {e}");
+                task::sleep(PAUSE).await;
+            }
+            (Err(_), _) => return,
+        }
+    }
+    drop(acceptor);
+    let ended = room.acquire_many(CONNECTIONS_MAX as u32);
+    if task::timeout(STOP_WITHIN, ended).await.is_err() {
+        tracing::info!("console: requests under way are cut off");
+    }
+}
+
+async fn connection<F, A>(
+    stream: Stream,
+    certificate: Option<Certificate>,
+    answer: F,
+    stop: watch::Receiver<bool>,
+) where
+    F: Fn(Request<Incoming>) -> A,
+    A: Future<Output = Answer> + 'static,
+{
+    let wire = Wire::new(stream);
+    let done = match certificate {
+        None => http(wire, answer, stop).await,
+        Some(certificate) => {
+            let tls = TlsAcceptor::from(certificate.now());
+            match task::timeout(HANDSHAKE_WITHIN, tls.accept(TokioIo::new(wire))).await {
+                Ok(Ok(stream)) => http(TokioIo::new(stream), answer, stop).await,
+                Ok(Err(e)) => return tracing::debug!("console: no TLS: {e}"),
+                Err(_) => return,
+            }
+        }
+    };
+    if let Err(e) = done {
+        tracing::debug!("console: {e}");
+    }
+}
+
+async fn http<S, F, A>(wire: S, answer: F, mut stop: watch::Receiver<bool>) -> hyper::Result<()>
+where
+    S: hyper::rt::Read + hyper::rt::Write + Unpin,
+    F: Fn(Request<Incoming>) -> A,
+    A: Future<Output = Answer> + 'static,
+{
+    let service = service_fn(move |request| {
+        // A task of its own: an act that has begun is not left when the browser goes.
+        let answered = task::spawn_local(answer(request));
+        async move { Ok::<_, Infallible>(answered.await.unwrap_or_else(|_| web::broken())) }
+    });
+    let served = http1::Builder::new()
+        .timer(Timer)
+        .header_read_timeout(HEAD_WITHIN)
+        .max_buf_size(HEAD_BYTES)
+        .serve_connection(wire, service);
+    let mut served = pin!(served);
+    tokio::select! {
+        done = &mut served => done,
+        _ = stop.wait_for(|s| *s) => {
+            served.as_mut().graceful_shutdown();
+            served.await
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Images: what is said of them, and changes of them, by `rbd` over the session's client.
+//!
+//! Bound: [`OPEN_MAX`] images of a page are looked at, [`AT_ONCE`] at a time.
+
+use crate::acts::{ImageStep, Place};
+use crate::cluster::{Asked, WITHIN};
+use client::{Client, IoCtx};
+use io::task;
+use rbd::directory::NewImage;
+use rbd::header::{Header, Snap};
+use rbd::{Image, ImageOptions, directory, header, image, names, trash};
+use std::collections::BTreeMap;
+
+/// Images whose headers one page reads.
+pub const OPEN_MAX: usize = 100;
+
+/// What acts may take. One that takes longer goes on by itself.
+const ACT_WITHIN: std::time::Duration = std::time::Duration::from_secs(60);
+
+/// Bits as `rbd info` names them.
+const FEATURES: [(u64, &str); 9] = [
+    (1, "layering"),
+    (2, "striping"),
+    (4, "exclusive-lock"),
+    (8, "object-map"),
+    (16, "fast-diff"),
+    (32, "deep-flatten"),
+    (64, "journaling"),
+    (128, "data-pool"),
+    (256, "operations"),
+];
+
+pub fn features(bits: u64) -> String {
+    let names = FEATURES
+        .iter()
+        .filter(|(bit, _)| bits & bit != 0)
+        .map(|(_, name)| *name);
+    names.collect::<Vec<_>>().join(", ")
+}
+
+fn words(e: rbd::Error) -> String {
+    e.to_string()
+}
+
+pub async fn io(client: &Client, place: &Place) -> Asked<IoCtx> {
+    let mut io = client.pool(&place.pool).await.map_err(|e| e.to_string())?;
+    if !place.namespace.is_empty() {
+        io.set_namespace(place.namespace.clone());
+    }
+    Ok(io)
+}
+
+/// What the list of a pool's images says of each.
+pub struct Listed {
+    pub name: String,
+    /// None: it could not be read, or the list is too long.
+    pub header: Option<Header>,
+}
+
+/// Names, and the headers of those from `first` on.
+pub async fn list(io: &IoCtx, first: usize) -> Asked<Vec<Listed>> {
+    let all = directory::list(io).await.map_err(words)?;
+    let mut out = Vec::with_capacity(all.len());
+    for (n, (name, id)) in all.into_iter().enumerate() {
+        let wanted = (first..first + OPEN_MAX).contains(&n);
+        let header = match wanted {
+            true => header::read(io, &names::header(&id)).await.ok(),
+            false => None,
+        };
+        out.push(Listed { name, header });
+    }
+    Ok(out)
+}
+
+/// An image as its page shows it.
+pub struct Shown {
+    pub id: String,
+    pub fixed: header::Fixed,
+    pub header: Header,
+    /// Who has it open: clients and their addresses.
+    pub watchers: Vec<String>,
+    /// The name of the parent, if it can be seen.
+    pub parent: Option<String>,
+}
+
+pub async fn show(client: &Client, io: &IoCtx, name: &str) -> Asked<Shown> {
+    let id = directory::id_of(io, name).await.map_err(words)?;
+    let oid = names::header(&id);
+    let header = header::read(io, &oid).await.map_err(words)?;
+    let fixed = header::fixed(io, &oid).await.map_err(words)?;
+    let watchers = io.watchers(&oid).await.map_err(|e| e.to_string())?;
+    let parent = match &header.parent {
+        None => None,
+        Some(parent) => Some(parent_name(client, parent).await),
+    };
+    Ok(Shown {
+        id,
+        fixed,
+        watchers: watchers
+            .iter()
+            .map(|w| format!("{} at {}", w.client, w.addr))
+            .collect(),
+        parent,
+        header,
+    })
+}
+
+async fn parent_name(client: &Client, parent: &header::Parent) -> String {
+    let spec = &parent.spec;
+    let mut io = client.pool_by_id(spec.pool);
+    io.set_namespace(spec.pool_namespace.clone());
+    let id = String::from_utf8_lossy(&spec.image_id).into_owned();
+    let pool = client
+        .map()
+        .ok()
+        .and_then(|m| m.pool_names.get(&spec.pool).map(|n| n.to_string()));
+    let pool = pool.unwrap_or_else(|| spec.pool.to_string());
+    let name = directory::name_of(&io, &id).await.unwrap_or(id.clone());
+    let snap = match header::read(&io, &names::header(&id)).await {
+        Ok(h) => h.snap(spec.snap_id).map(|s| s.name.clone()),
+        Err(_) => None,
+    };
+    let snap = snap.unwrap_or_else(|| spec.snap_id.to_string());
+    let place = Place {
+        pool,
+        namespace: String::from_utf8_lossy(&spec.pool_namespace).into_owned(),
+    };
+    format!("{}@{snap}", place.spec(&name))
+}
+
+/// Snapshots that a person made, oldest first.
+pub fn users_snaps(header: &Header) -> Vec<&Snap> {
+    let mut all: Vec<&Snap> = header
+        .snaps
+        .iter()
+        .filter(|s| header.snap_named(&s.name).is_some_and(|n| n.id == s.id))
+        .collect();
+    all.reverse();
+    all
+}
+
+/// By id: name, and since when it is there (seconds since 1970).
+pub async fn trashed(io: &IoCtx) -> Asked<BTreeMap<String, (String, u64)>> {
+    let all = trash::list(io).await.map_err(words)?;
+    let mine = all.into_iter().filter(|(_, t)| trash::is_thrown_away(t.source));
+    let said = mine.map(|(id, t)| {
+        let since = t.deletion_time.to_duration().as_secs();
+        (id, (String::from_utf8_lossy(&t.name).into_owned(), since))
+    });
+    Ok(said.collect())
+}
+
+/// Carries out a change; it goes on when nobody waits any more.
+pub async fn perform(client: &Client, place: &Place, step: &ImageStep) -> Asked<()> {
+    let (client, place, step) = (client.clone(), place.clone(), step.clone());
+    let work = task::spawn_local(async move { change(&client, &place, &step).await });
+    match task::timeout(ACT_WITHIN, work).await {
+        Ok(Ok(done)) => done,
+        Ok(Err(_)) => Err("it was cut short".into()),
+        Err(_) => Err(format!(
+            "it takes longer than {} s, and goes on",
+            ACT_WITHIN.as_secs()
+        )),
+    }
+}
+
+async fn change(client: &Client, place: &Place, step: &ImageStep) -> Asked<()> {
+    let io = &io(client, place).await?;
+    match step {
+        ImageStep::Create { image, size } => {
+            let new = NewImage::of_size(*size).map_err(words)?;
+            directory::create(io, image, &new).await.map(drop).map_err(words)
+        }
+        ImageStep::Resize { image, size, shrink } => {
+            with(io, image, async |open| open.resize(*size, *shrink).await).await
+        }
+        ImageStep::CreateSnap { image, snap } => {
+            with(io, image, async |open| open.create_snap(snap).await.map(drop)).await
+        }
+        ImageStep::RemoveSnap { image, snap } => {
+            with(io, image, async |open| open.remove_snap(snap).await).await
+        }
+        ImageStep::ProtectSnap { image, snap, protect } => {
+            with(io, image, async |open| open.protect_snap(snap, *protect).await).await
+        }
+        ImageStep::Clone {
+            image,
+            snap,
+            to,
+            name,
+        } => {
+            let to = self::io(client, to).await?;
+            let new = NewImage::of_size(0).map_err(words)?;
+            let made = image::clone_image(io, image, snap, &to, name, &new).await;
+            made.map(drop).map_err(words)
+        }
+        ImageStep::Trash { image } => image::move_to_trash(io, image).await.map_err(words),
+        ImageStep::Restore { id, name } => image::restore(io, id, name).await.map_err(words),
+    }
+}
+
+/// Opens an image for one change, and closes it whatever came of that: without, others would take us for dead.
+async fn with<F>(io: &IoCtx, name: &str, work: F) -> Asked<()>
+where
+    F: AsyncFnOnce(&Image) -> rbd::Result<()>,
+{
+    // Nothing is read of what is in it.
+    let options = ImageOptions {
+        encrypted: true,
+        ..ImageOptions::default()
+    };
+    let open = task::timeout(WITHIN, Image::open(io, name, &options)).await;
+    let open = open
+        .map_err(|_| "the image does not open".to_string())?
+        .map_err(words)?;
+    let done = work(&open).await;
+    let closed = open.close().await;
+    done.and(closed).map_err(words)
+}

@@ -1,0 +1,141 @@
+//! Logging in: with the name of an entity and its key, as in its keyring. Who has logged in is a client of the cluster of its own.
+//!
+//! Bounds: `attempts`, and [`AT_ONCE`] at the same time.
+
+use crate::attempts::Attempts;
+use crate::cluster::WITHIN;
+use crate::rights::Rights;
+use crate::settings::Cluster;
+use auth::CryptoKey;
+use client::{Client, Conf};
+use std::cell::RefCell;
+use std::net::IpAddr;
+use std::time::Duration;
+use subtle::ConstantTimeEq;
+use tokio::sync::Semaphore;
+use types::{AuthName, EntityAddr, EntityKind};
+
+const AT_ONCE: usize = 4;
+const CONNECT_WITHIN: Duration = Duration::from_secs(15);
+const WRONG: &str = "No entity of this name has this key.";
+
+/// Who has logged in, as far as the session keeps it.
+#[derive(Debug)]
+pub struct Visitor {
+    pub client: Client,
+    /// Of the key that was shown: another one ends the session.
+    epoch: u64,
+    /// What the next page says first: the end of an act.
+    pub notice: RefCell<Option<String>>,
+}
+
+#[derive(Debug)]
+pub struct Door {
+    attempts: RefCell<Attempts>,
+    busy: Semaphore,
+}
+
+/// Why somebody stays outside: the words for the page, and whether to wait first.
+#[derive(Debug)]
+pub struct Refused {
+    pub words: String,
+    pub wait: Option<Duration>,
+}
+
+fn refused(words: impl Into<String>) -> Refused {
+    Refused {
+        words: words.into(),
+        wait: None,
+    }
+}
+
+impl Default for Door {
+    fn default() -> Self {
+        Self {
+            attempts: RefCell::default(),
+            busy: Semaphore::new(AT_ONCE),
+        }
+    }
+}
+
+impl Door {
+    pub async fn enter(
+        &self,
+        cluster: &Cluster,
+        (name, key): (&str, &str),
+        (from, now): (IpAddr, Duration),
+    ) -> Result<(AuthName, Visitor), Refused> {
+        let begun = self.attempts.borrow_mut().begin(from, now);
+        begun.map_err(|wait| Refused {
+            words: format!("Too many attempts: try again in {} s.", wait.as_secs() + 1),
+            wait: Some(wait),
+        })?;
+        let Ok(_busy) = self.busy.try_acquire() else {
+            return Err(refused("Too many people log in at this moment: try again."));
+        };
+        let (name, key, epoch) = proven(cluster, name, key).ok_or_else(|| refused(WRONG))?;
+        let rights = rights(cluster, &name, epoch, from).unwrap_or_default();
+        if !rights.read {
+            let words = format!(
+                "{name} may not read the cluster's maps: it takes mon 'allow r', and more to change anything."
+            );
+            return Err(refused(words));
+        }
+        let client = Client::connect(conf(cluster, name.clone(), key)).await;
+        let client = client.map_err(|e| refused(format!("The cluster does not let {name} in: {e}")))?;
+        self.attempts.borrow_mut().succeeded(from);
+        let visitor = Visitor {
+            client,
+            epoch,
+            notice: RefCell::default(),
+        };
+        Ok((name, visitor))
+    }
+}
+
+/// The entity that this is the name and the key of. It takes the same time whatever is wrong.
+fn proven(cluster: &Cluster, name: &str, key: &str) -> Option<(AuthName, CryptoKey, u64)> {
+    let name: AuthName = name
+        .trim()
+        .parse()
+        .ok()
+        .filter(|n: &AuthName| n.kind == EntityKind::Client)?;
+    let key = CryptoKey::from_text(key.trim()).ok()?;
+    let state = cluster.handle.state();
+    let entity = state.auth.get(&name);
+    let nobody = [0; 16];
+    let secret = entity.map_or(&nobody, |e| e.key.secret());
+    let same = bool::from(secret.ct_eq(key.secret()));
+    let epoch = entity.filter(|_| same)?.epoch;
+    Some((name, key, epoch))
+}
+
+/// What the entity may do here now; None: it is gone, or has another key.
+fn rights(cluster: &Cluster, name: &AuthName, epoch: u64, from: IpAddr) -> Option<Rights> {
+    let state = cluster.handle.state();
+    let entity = state.auth.current(name, epoch)?;
+    Some(Rights::of(entity.caps.get("mon").map(String::as_str), from))
+}
+
+/// The same for one who has logged in.
+pub fn rights_of(cluster: &Cluster, name: &AuthName, visitor: &Visitor, from: IpAddr) -> Option<Rights> {
+    rights(cluster, name, visitor.epoch, from)
+}
+
+/// Whether the key with which the session began is still the entity's.
+pub fn is_current(cluster: &Cluster, name: &AuthName, visitor: &Visitor) -> bool {
+    cluster.handle.state().auth.current(name, visitor.epoch).is_some()
+}
+
+fn conf(cluster: &Cluster, name: AuthName, key: CryptoKey) -> Conf {
+    let state = cluster.handle.state();
+    let mut mons: Vec<EntityAddr> = state.monmap.by_rank().map(|m| m.addrs.first()).collect();
+    if mons.is_empty() {
+        mons.push(cluster.mon);
+    }
+    let mut conf = Conf::new(name, mons, Some(key));
+    conf.connect_timeout = CONNECT_WITHIN;
+    conf.op_timeout = Some(WITHIN);
+    conf.mon_timeout = Some(WITHIN);
+    conf
+}

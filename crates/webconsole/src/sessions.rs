@@ -1,0 +1,207 @@
+//! Who has logged in: in memory alone, bounded in number and time.
+//!
+//! A cookie has a name, by which the session is found, and a secret, which is compared in a time that says nothing of it. A form has
+//! the session's token besides, which no other site can know.
+//!
+//! Bounds: [`SESSIONS_MAX`] sessions, [`PER_ENTITY`] of one entity (one more ends that entity's longest idle one), each for
+//! [`IDLE_MAX`] without a request and [`LIFE_MAX`] in all.
+
+use io::Random;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::time::Duration;
+use subtle::ConstantTimeEq;
+use types::AuthName;
+
+pub const SESSIONS_MAX: usize = 32;
+pub const PER_ENTITY: usize = 8;
+pub const IDLE_MAX: Duration = Duration::from_secs(30 * 60);
+pub const LIFE_MAX: Duration = Duration::from_secs(12 * 3600);
+const NAME_BYTES: usize = 16;
+const SECRET_BYTES: usize = 32;
+
+type Name = [u8; NAME_BYTES];
+
+/// One session, and what belongs to it.
+#[derive(Debug)]
+pub struct Session<T> {
+    pub entity: AuthName,
+    pub csrf: String,
+    pub of: T,
+    secret: [u8; SECRET_BYTES],
+    began: Duration,
+}
+
+impl<T> Session<T> {
+    pub fn has_token(&self, given: &str) -> bool {
+        self.csrf.as_bytes().ct_eq(given.as_bytes()).into()
+    }
+}
+
+#[derive(Debug)]
+pub struct Sessions<T> {
+    /// With the time of the last request.
+    all: HashMap<Name, (Duration, Rc<Session<T>>)>,
+}
+
+impl<T> Default for Sessions<T> {
+    fn default() -> Self {
+        Self { all: HashMap::new() }
+    }
+}
+
+fn split(cookie: &str) -> Option<(Name, [u8; SECRET_BYTES])> {
+    let (name, secret) = cookie.split_at_checked(2 * NAME_BYTES)?;
+    let (mut n, mut s) = ([0; NAME_BYTES], [0; SECRET_BYTES]);
+    hex::decode_to_slice(name, &mut n).ok()?;
+    hex::decode_to_slice(secret, &mut s).ok()?;
+    Some((n, s))
+}
+
+impl<T> Sessions<T> {
+    /// The cookie of a new session. None: there are as many as there may be.
+    pub fn begin(&mut self, entity: AuthName, of: T, now: Duration, random: &dyn Random) -> Option<String> {
+        self.end_old(now);
+        let mine: Vec<_> = self.all.iter().filter(|(_, (_, s))| s.entity == entity).collect();
+        if mine.len() >= PER_ENTITY {
+            let oldest = mine.iter().min_by_key(|(_, (used, _))| *used).map(|(n, _)| **n);
+            oldest.and_then(|n| self.all.remove(&n));
+        }
+        if self.all.len() >= SESSIONS_MAX {
+            return None;
+        }
+        let (name, secret): (Name, [u8; SECRET_BYTES]) = (random.bytes(), random.bytes());
+        let session = Session {
+            entity,
+            csrf: hex::encode(random.bytes::<SECRET_BYTES>()),
+            of,
+            secret,
+            began: now,
+        };
+        self.all.insert(name, (now, Rc::new(session)));
+        Some(hex::encode(name) + &hex::encode(secret))
+    }
+
+    /// The session of a cookie. `awake`: a person asks, not a page by itself.
+    pub fn find(&mut self, cookie: &str, now: Duration, awake: bool) -> Option<Rc<Session<T>>> {
+        self.end_old(now);
+        let (name, secret) = split(cookie)?;
+        let (used, session) = self.all.get_mut(&name)?;
+        if !bool::from(session.secret.ct_eq(&secret)) {
+            return None;
+        }
+        if awake {
+            *used = now;
+        }
+        Some(session.clone())
+    }
+
+    pub fn end(&mut self, cookie: &str) {
+        if let Some((name, _)) = split(cookie) {
+            self.all.remove(&name);
+        }
+    }
+
+    /// Any of them.
+    pub fn any(&self) -> Option<Rc<Session<T>>> {
+        self.all.values().map(|(_, s)| s.clone()).next()
+    }
+
+    /// Ends those that are no longer wanted.
+    pub fn retain(&mut self, keep: impl Fn(&Session<T>) -> bool) {
+        self.all.retain(|_, (_, s)| keep(s));
+    }
+
+    pub fn end_old(&mut self, now: Duration) {
+        self.all.retain(|_, (used, s)| {
+            now.saturating_sub(*used) < IDLE_MAX && now.saturating_sub(s.began) < LIFE_MAX
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use io::SystemRandom;
+    use types::EntityKind;
+
+    fn who(id: &str) -> AuthName {
+        AuthName::new(EntityKind::Client, id)
+    }
+
+    const fn at(secs: u64) -> Duration {
+        Duration::from_secs(secs)
+    }
+
+    fn begin(all: &mut Sessions<u32>, id: &str, now: Duration) -> Option<String> {
+        all.begin(who(id), 7, now, &SystemRandom)
+    }
+
+    #[test]
+    fn a_cookie_finds_its_session_and_no_other_does() {
+        let mut all = Sessions::default();
+        let cookie = begin(&mut all, "a", at(0)).unwrap();
+        let other = begin(&mut all, "b", at(0)).unwrap();
+        assert_eq!(all.find(&cookie, at(1), true).unwrap().entity, who("a"));
+        let mixed = format!("{}{}", &cookie[..32], &other[32..]);
+        for wrong in [
+            "",
+            "zz",
+            &cookie[..32],
+            &mixed,
+            &"0".repeat(96),
+            "é".repeat(48).as_str(),
+        ] {
+            assert!(all.find(wrong, at(1), true).is_none(), "{wrong}");
+        }
+        all.end(&cookie);
+        assert!(all.find(&cookie, at(1), true).is_none());
+        assert!(all.find(&other, at(1), true).is_some());
+    }
+
+    #[test]
+    fn tokens_are_each_sessions_own() {
+        let mut all = Sessions::default();
+        let [a, b] = ["a", "a"].map(|id| begin(&mut all, id, at(0)).unwrap());
+        let (a, b) = (
+            all.find(&a, at(0), true).unwrap(),
+            all.find(&b, at(0), true).unwrap(),
+        );
+        assert!(a.has_token(&a.csrf) && !a.has_token(&b.csrf) && !a.has_token(""));
+    }
+
+    #[test]
+    fn sessions_end_when_nobody_uses_them_and_after_their_life() {
+        let mut all = Sessions::default();
+        let idle = begin(&mut all, "a", at(0)).unwrap();
+        let idle_max = IDLE_MAX.as_secs();
+        // A page that stays open keeps nobody logged in.
+        assert!(all.find(&idle, at(idle_max - 1), false).is_some());
+        assert!(all.find(&idle, at(idle_max), false).is_none());
+        let used = begin(&mut all, "a", at(0)).unwrap();
+        let mut now = 0;
+        while now + idle_max / 2 < LIFE_MAX.as_secs() {
+            now += idle_max / 2;
+            assert!(all.find(&used, at(now), true).is_some(), "{now}");
+        }
+        assert!(all.find(&used, LIFE_MAX, true).is_none());
+    }
+
+    #[test]
+    fn sessions_are_bounded() {
+        let mut all = Sessions::default();
+        let first = begin(&mut all, "a", at(0)).unwrap();
+        let second = begin(&mut all, "a", at(1)).unwrap();
+        for n in 0..PER_ENTITY as u64 - 1 {
+            assert!(begin(&mut all, "a", at(2 + n)).is_some());
+        }
+        assert!(
+            all.find(&first, at(20), true).is_none(),
+            "the longest idle one of that entity ends"
+        );
+        assert!(all.find(&second, at(20), true).is_some());
+        let others = (0..SESSIONS_MAX).filter(|n| begin(&mut all, &format!("b{n}"), at(30)).is_some());
+        assert_eq!(others.count(), SESSIONS_MAX - PER_ENTITY);
+        assert_eq!(all.all.len(), SESSIONS_MAX);
+    }
+}
