@@ -41,7 +41,7 @@ def test_a_flow_with_confirmation(served, inside, images, image):
     inside.open('%s/image?pool=%s&namespace=&image=%s' % (served.url, images, image))
     inside.click('Remove two')
     inside.wait(lambda: 'lost for ever' in inside.text(), 'the second page')
-    inside.one('#sure').click()
+    inside.click('Remove snapshot %s/%s@two' % (images, image))
     inside.wait(lambda: 'Done: rbd snap rm' in inside.text(), 'the end')
     assert 'two' not in served.rbd('snap', 'ls', '%s/%s' % (images, image)).out.split()
     assert inside.complaints() == []

@@ -115,7 +115,7 @@ pub fn section(id: &str, title: &str, body: &Markup) -> Markup {
 /// A table that may be wider than the screen: it is scrolled by itself, by keyboard, too.
 pub fn table(caption: &str, heads: &[&str], rows: &[Markup]) -> Markup {
     html! {
-        div.scroll role="region" aria-label=(caption) tabindex="0" {
+        div.scroll role="region" aria-label=(format!("{caption}, a table")) tabindex="0" {
             table {
                 caption { (caption) }
                 thead { tr { @for head in heads { (head_cell(head)) } } }

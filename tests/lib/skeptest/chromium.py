@@ -8,6 +8,7 @@ import tarfile
 import urllib.request
 
 from selenium import webdriver
+from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
@@ -86,13 +87,16 @@ class Chromium:
         return self.driver.find_element(By.CSS_SELECTOR, css)
 
     def text(self):
-        return self.one('body').text
+        """Parts of a page that refresh themselves are replaced at any moment: then it is asked again."""
+        return self.wait(lambda: self.one('body').text, 'a page')
 
     def click(self, button):
-        self.driver.find_element(By.XPATH, "//button[normalize-space()='%s']" % button).click()
+        path = "//button[normalize-space()='%s']" % button
+        self.wait(lambda: self.driver.find_element(By.XPATH, path).click() or True, 'the button ' + button)
 
     def wait(self, condition, what):
-        WebDriverWait(self.driver, WITHIN_S, 0.1).until(lambda _: condition(), 'waited for ' + what)
+        gone = [NoSuchElementException, StaleElementReferenceException]
+        return WebDriverWait(self.driver, WITHIN_S, 0.1, gone).until(lambda _: condition(), 'waited for ' + what)
 
     def violations(self):
         """What axe finds, with the element and why."""

@@ -31,8 +31,8 @@ pub async fn draw(visit: Rc<Visit>) -> Drawn {
             return show::none("There are no pools yet: ceph osd pool create NAME makes one.");
         }
         let heads = [
-            "Pool", "Use", "#Copies", "#Groups", "Stored", "#Used", "#Objects", "#Room", "#Read", "#Write",
-            "Quota",
+            "Pool", "Use", "#Copies", "#Groups", "#Stored", "Full", "#Used", "#Objects", "#Room", "#Read",
+            "#Write", "Quota",
         ];
         let rows: Vec<Markup> = pools
             .iter()
@@ -94,7 +94,8 @@ fn row(pool: &Value, stats: &Value, rates: &Value) -> Markup {
         (cell(uses.join(", ")))
         (num(format!("{} (serves with {})", pool.number("size"), pool.number("min_size"))))
         (num(groups))
-        td { (bytes(stats.number("stored"))) " " (fill(share, &format!("{name} is full to"))) " " (percent(share)) }
+        (num(bytes(stats.number("stored"))))
+        td.full { (fill(share, &format!("{name} is full to"))) " " (percent(share)) }
         (num(bytes(stats.number("bytes_used"))))
         (num(count(stats.number("objects"))))
         (num(bytes(stats.number("max_avail"))))

@@ -102,7 +102,7 @@ fn row(osd: i32, op: &Value) -> Markup {
         th.op scope="row" { (op.text("description")) }
         (cell(format!("osd.{osd}")))
         td { (client.text("client")) " " span.quiet { (client.text("client_addr")) } }
-        (cell(stamp(op.text("initiated_at"))))
+        td.stamp { (stamp(op.text("initiated_at"))) }
         (num(latency(if op["duration"].is_null() { op.float("age") } else { op.float("duration") })))
         td {
             ol.stages {
