@@ -38,7 +38,7 @@ def test_out_and_in_again(served, admin):
     admin.act('osd-out', osd='2')
     assert out() == [2] and 'Done: ceph osd out 2' in admin.read('/osds')
     assert 'Done:' not in admin.read('/osds'), 'it is said once'
-    assert 'osd.2 is up, and holds no data' in admin.read('/doctor')
+    assert 'osd.2 is up and out' in admin.read('/doctor')
     r = admin.act('osd-in', osd='2', **{'from': 'doctor'})
     assert r.headers['Location'] == '/doctor' and out() == []
 

@@ -122,8 +122,12 @@ fn node_box(tree: &Tree<'_>, states: &BTreeMap<i64, String>, id: i64, depth: usi
         return html! {
             li.osd {
                 span.name { (node.text("name")) } " " (tag(tone, words))
-                (fill(share, &format!("{} is full to", node.text("name"))))
-                span.quiet { (percent(share)) " of " (bytes(1024 * node.number("kb"))) }
+                @if node.number("kb") > 0 {
+                    (fill(share, &format!("{} is full to", node.text("name"))))
+                    span.quiet { (percent(share)) " of " (bytes(1024 * node.number("kb"))) }
+                } @else {
+                    p.quiet { "no figures" }
+                }
             }
         };
     }

@@ -37,8 +37,8 @@ fn of_health(health: &Value) -> Markup {
     let status = health.text("status");
     let words = match status {
         "HEALTH_OK" => "Everything is as it should be.",
-        "HEALTH_WARN" => "Something wants attention. Nothing is lost, and clients are served.",
-        _ => "Something is wrong: data or service may be at risk.",
+        "HEALTH_WARN" => "Something wants attention: the checks say what.",
+        _ => "Something is wrong, and data or service may be at risk: the checks say what.",
     };
     html! {
         p { (tag(Tone::of_health(status), status)) " " (words) }

@@ -66,11 +66,11 @@ fn out(visit: &Visit, tree: &Value) -> Markup {
         .filter(|n| n.text("type") == "osd" && n.text("status") == "up" && n.float("reweight") == 0.0)
         .collect();
     html! {
-        @if all.is_empty() { (show::none("None: each OSD that is up holds data.")) }
+        @if all.is_empty() { (show::none("None: each OSD that is up is in.")) }
         @for node in all {
             @let id = node["id"].as_i64().unwrap_or(-1).to_string();
             div.step {
-                p { (node.text("name")) " is up, and holds no data." }
+                p { (node.text("name")) " is up and out: it is given no data." }
                 @if visit.rights.write {
                     (button(visit, &format!("Take osd.{id} in"), &[("act", "osd-in"), ("osd", &id), ("from", "doctor")]))
                 }
