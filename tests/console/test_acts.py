@@ -1,4 +1,5 @@
 """Each button's effect, as the stock `ceph` and `rbd` see it; and what a reader's forms do: nothing."""
+import contextlib
 import json
 import subprocess
 
@@ -16,6 +17,20 @@ def image(served, images):
     name = unique('image')
     served.rbd('create', '--size', '64M', '%s/%s' % (images, name))
     return name
+
+
+@contextlib.contextmanager
+def watched(served, admin, images, image):
+    """Somebody has the image open, and the console knows."""
+    watch = served.popen('rbd', 'watch', '%s/%s' % (images, image), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: 'Open by client.' in admin.read('/image', pool=images, image=image), 60, 0.2, 'the watch')
+        yield
+        # So ended it leaves no watch behind.
+        watch.communicate(b'\n', timeout=60)
+    finally:
+        watch.kill()
+        watch.wait(60)
 
 
 def info(served, spec):
@@ -119,14 +134,9 @@ def test_into_the_trash_and_out_again(served, admin, images, image):
 
 def test_an_image_that_is_open_stays(served, admin, images, image):
     spec = '%s/%s' % (images, image)
-    watch = served.popen('rbd', 'watch', spec, stdin=subprocess.PIPE)
-    try:
-        wait_until(lambda: 'Open by client' in admin.read('/image', pool=images, image=image), 60, 0.2, 'the watch')
+    with watched(served, admin, images, image):
         assert 'somebody has it open' in words(admin.act('image-trash', 409, pool=images, image=image).text)
         assert info(served, spec)['name'] == image and image not in trash(served, images)
-    finally:
-        watch.kill()
-        watch.wait(60)
 
 
 def test_a_reader_changes_nothing(served, reader, images, image):
@@ -158,14 +168,9 @@ def test_names_are_only_text(served, admin, images):
     name = 'client.<b>' + unique('x')
     browser = Browser(served.url)
     browser.login(name, entity(served, name, mon='allow rw', osd='allow rwx'))
-    watch = served.popen('rbd', 'watch', spec, stdin=subprocess.PIPE)
-    try:
-        wait_until(lambda: 'Open by client' in admin.read('/image', pool=images, image=evil), 60, 0.2, 'the watch')
+    with watched(served, admin, images, evil):
         pages = [b.get(path, **query).text for b in (admin, browser) for path, query in [
             ('/images', {'pool': images}), ('/image', {'pool': images, 'image': evil}), ('/log', {'log': 'audit'}), ('/slow', {})]]
-    finally:
-        watch.kill()
-        watch.wait(60)
     pages.append(admin.get('/image', 404, pool=evil, image=evil).text)
     pages.append(admin.act('image-trash', 200, sure='', pool=images, image=evil).text)
     pages.append(admin.act(evil, 400).text)

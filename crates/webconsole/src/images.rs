@@ -98,7 +98,7 @@ pub async fn show(client: &Client, io: &IoCtx, name: &str) -> Asked<Shown> {
         fixed,
         watchers: watchers
             .iter()
-            .map(|w| format!("{} at {}", w.client, w.addr))
+            .map(|w| format!("client.{} at {}", w.client, w.addr))
             .collect(),
         parent,
         header,
