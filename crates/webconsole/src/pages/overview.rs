@@ -180,7 +180,7 @@ fn recovery(status: &Value, events: &[Value]) -> Markup {
 fn remaining(event: &Value) -> String {
     match event["time_remaining"].as_f64() {
         Some(secs) => format!("done in about {} at the present pace", span(secs.max(0.0) as u64)),
-        None => "no end in sight yet".to_string(),
+        None => "the end is not known yet".to_string(),
     }
 }
 
