@@ -36,7 +36,7 @@ pub struct MemoryObject {
     /// Messages that have changed it.
     pub version: u64,
     /// Serials that this message has given.
-    serials: u32,
+    pub serials: u32,
     seed: u64,
 }
 

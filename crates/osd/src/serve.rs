@@ -39,8 +39,11 @@ const TURN_TIME_MAX: Duration = Duration::from_millis(20);
 const LAST_WORDS_MAX: u32 = 200;
 /// A stopping OSD does not wait longer for the cluster state: its lease ends by itself.
 const FAREWELL_MAX: Duration = Duration::from_secs(5);
-/// Ticks between two reports.
-const REPORT_EVERY: u32 = 3;
+/// Ticks between two reports. In a large cluster more, so that the cluster state is not kept busy with them: each is a transaction
+/// that every process hears of. Well below what the monitor takes for silence.
+const REPORT_EVERY: std::ops::RangeInclusive<u32> = 3..=10;
+/// Reports of all OSDs at a tick that make it more.
+const REPORTS_MAX: usize = 30;
 
 pub struct Config {
     pub id: OsdId,
@@ -301,7 +304,8 @@ fn every(period: Duration) -> io::task::Interval {
 }
 
 fn report_by_and_by(osd: &mut Osd, ticks: &mut u32) {
-    if ticks.is_multiple_of(REPORT_EVERY) {
+    let every = osd.cluster.osdmap().num_up_osds().div_ceil(REPORTS_MAX) as u32;
+    if ticks.is_multiple_of(every.clamp(*REPORT_EVERY.start(), *REPORT_EVERY.end())) {
         osd.flush_report();
     }
     *ticks = ticks.wrapping_add(1);
