@@ -50,6 +50,8 @@ def test_pools_and_images(served, admin, images):
     assert images in admin.read('/pools')
     listed = admin.read('/images', pool=images)
     assert '%s 96 MiB 1 no' % image in listed and '%s 96 MiB 0 yes' % clone in listed
+    for behind in (5000, 2**64 - 1):
+        assert 'The list ends before that' in admin.read('/images', pool=images, first=behind)
     shown = admin.read('/image', pool=images, image=image)
     assert 'exclusive-lock' in shown and 'one 96 MiB not protected 1' in shown and 'Open by nobody' in shown
     assert '%s/%s@one' % (images, image) in admin.read('/image', pool=images, image=clone)

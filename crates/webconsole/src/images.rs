@@ -1,6 +1,6 @@
 //! Images: what is said of them, and changes of them, by `rbd` over the session's client.
 //!
-//! Bound: [`OPEN_MAX`] images of a page are looked at, [`AT_ONCE`] at a time.
+//! Bound: [`OPEN_MAX`] images of a page are looked at.
 
 use crate::acts::{ImageStep, Place};
 use crate::cluster::{Asked, WITHIN};
@@ -53,23 +53,32 @@ pub async fn io(client: &Client, place: &Place) -> Asked<IoCtx> {
 /// What the list of a pool's images says of each.
 pub struct Listed {
     pub name: String,
-    /// None: it could not be read, or the list is too long.
+    /// None: it could not be read.
     pub header: Option<Header>,
 }
 
-/// Names, and the headers of those from `first` on.
-pub async fn list(io: &IoCtx, first: usize) -> Asked<Vec<Listed>> {
+/// A part of a pool's images, in the order of their names.
+pub struct Listing {
+    /// Images in all.
+    pub total: usize,
+    pub shown: Vec<Listed>,
+}
+
+/// What one page takes of a long list; nothing where it begins behind the end.
+fn window<T>(all: impl IntoIterator<Item = T>, first: usize) -> impl Iterator<Item = T> {
+    all.into_iter().skip(first).take(OPEN_MAX)
+}
+
+/// The images from number `first` on, as many as a page shows.
+pub async fn list(io: &IoCtx, first: usize) -> Asked<Listing> {
     let all = directory::list(io).await.map_err(words)?;
-    let mut out = Vec::with_capacity(all.len());
-    for (n, (name, id)) in all.into_iter().enumerate() {
-        let wanted = (first..first + OPEN_MAX).contains(&n);
-        let header = match wanted {
-            true => header::read(io, &names::header(&id)).await.ok(),
-            false => None,
-        };
-        out.push(Listed { name, header });
+    let total = all.len();
+    let mut shown = Vec::new();
+    for (name, id) in window(all, first) {
+        let header = header::read(io, &names::header(&id)).await.ok();
+        shown.push(Listed { name, header });
     }
-    Ok(out)
+    Ok(Listing { total, shown })
 }
 
 /// An image as its page shows it.
@@ -216,4 +225,19 @@ where
     let done = work(&open).await;
     let closed = open.close().await;
     done.and(closed).map_err(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_begins_anywhere() {
+        let of = |first| window(0..250, first).collect::<Vec<usize>>();
+        assert_eq!(of(0), (0..100).collect::<Vec<_>>());
+        assert_eq!(of(200), (200..250).collect::<Vec<_>>());
+        for behind in [250, 251, usize::MAX - 1, usize::MAX] {
+            assert!(of(behind).is_empty(), "{behind}");
+        }
+    }
 }

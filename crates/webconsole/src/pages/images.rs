@@ -2,7 +2,7 @@
 
 use crate::acts::Place;
 use crate::cluster::{Asked, ask};
-use crate::images::{self, Listed, OPEN_MAX};
+use crate::images::{self, Listed, Listing, OPEN_MAX};
 use crate::pages::pools::rbd_pools;
 use crate::show::{self, anchor, bytes, num, section, span, token};
 use crate::visit::{Drawn, Visit};
@@ -81,16 +81,11 @@ fn places(pools: &[String], place: &Place, namespaces: &[String]) -> Markup {
     }
 }
 
-fn table(place: &Place, list: &[Listed], first: usize) -> Markup {
-    if list.is_empty() {
+fn table(place: &Place, list: &Listing, first: usize) -> Markup {
+    if list.total == 0 {
         return show::none("There are no images here.");
     }
-    let rows: Vec<Markup> = list
-        .iter()
-        .skip(first)
-        .take(OPEN_MAX)
-        .map(|l| row(place, l))
-        .collect();
+    let rows: Vec<Markup> = list.shown.iter().map(|l| row(place, l)).collect();
     let next = first.saturating_add(OPEN_MAX);
     let (pool, ns) = (place.pool.as_str(), place.namespace.as_str());
     let to = |first: usize, words: &str| {
@@ -101,11 +96,13 @@ fn table(place: &Place, list: &[Listed], first: usize) -> Markup {
         )
     };
     html! {
-        (show::table("Images", &["Image", "#Size", "#Snapshots", "Clone", "Features"], &rows))
-        @if list.len() > OPEN_MAX {
-            p { (list.len()) " images. "
-                @if first > 0 { (to(first.saturating_sub(OPEN_MAX), "Previous")) " " }
-                @if next < list.len() { (to(next, "Next")) }
+        @if rows.is_empty() { (show::none("The list ends before that.")) } @else {
+            (show::table("Images", &["Image", "#Size", "#Snapshots", "Clone", "Features"], &rows))
+        }
+        @if list.total > OPEN_MAX || first > 0 {
+            p { (list.total) " images. "
+                @if first > 0 { (to(first.min(list.total).saturating_sub(OPEN_MAX), "Previous")) " " }
+                @if next < list.total { (to(next, "Next")) }
             }
         }
     }
