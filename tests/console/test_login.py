@@ -74,6 +74,16 @@ def test_a_session_ends_with_its_key_and_with_its_right_to_read(served):
     wait_until(out, 60, 0.2, 'the session to end with its key')
 
 
+def test_strangers_do_not_write_the_log(served):
+    browser = Browser(served.url, '127.0.0.11')
+    pasted, long = 'AQDZkV1lAAAAABAAyT8BXmVYpVUnHxxVnRnxVw==', 'client.' + 'long' * 2000
+    for name in (pasted, long, 'client.stranger'):
+        browser.login(name, 'x', 403)
+    log = served.log.read_text(errors='replace')
+    assert 'not let in as client.stranger' in log and 'not let in as a name that is none' in log
+    assert pasted not in log and 'longlong' not in log
+
+
 def test_names_that_point_here_from_elsewhere(served, admin):
     for host in ('evil.example', 'evil.example:8443', 'localhost.evil.example', '10.0.0.1', ''):
         r = admin.session.get(served.url + '/', headers={'Host': host}, allow_redirects=False)

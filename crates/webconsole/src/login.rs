@@ -17,6 +17,8 @@ use types::{AuthName, EntityAddr, EntityKind};
 
 const AT_ONCE: usize = 4;
 const CONNECT_WITHIN: Duration = Duration::from_secs(15);
+/// Longer names are nobody's here.
+const NAME_BYTES: usize = 128;
 const WRONG: &str = "No entity of this name has this key.";
 
 /// Who has logged in, as far as the session keeps it.
@@ -65,6 +67,9 @@ impl Door {
         (name, key): (&str, &str),
         (from, now): (IpAddr, Duration),
     ) -> Result<(AuthName, Visitor), Refused> {
+        if name.len() > NAME_BYTES {
+            return Err(refused(WRONG));
+        }
         let begun = self.attempts.borrow_mut().begin(from, now);
         begun.map_err(|wait| Refused {
             words: format!("Too many attempts: try again in {} s.", wait.as_secs() + 1),
@@ -91,6 +96,13 @@ impl Door {
         };
         Ok((name, visitor))
     }
+}
+
+/// A name as it was given, for the log: nothing of what is none, which may be a key in the wrong field.
+pub fn said_name(given: &str) -> String {
+    let name = Some(given.trim()).filter(|n| n.len() <= NAME_BYTES);
+    let name = name.and_then(|n| n.parse::<AuthName>().ok());
+    name.map_or_else(|| "a name that is none".into(), |n| n.to_string())
 }
 
 /// The entity that this is the name and the key of. It takes the same time whatever is wrong.
@@ -138,4 +150,26 @@ fn conf(cluster: &Cluster, name: AuthName, key: CryptoKey) -> Conf {
     conf.op_timeout = Some(WITHIN);
     conf.mon_timeout = Some(WITHIN);
     conf
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_has_names_alone() {
+        let longest = format!("client.{}", "x".repeat(NAME_BYTES - 7));
+        for name in ["client.admin", "client.a b", longest.as_str()] {
+            assert_eq!(said_name(name), name);
+        }
+        let long = longest.clone() + "x";
+        for none in [
+            "",
+            "AQDZkV1lAAAAABAAyT8BXmVYpVUnHxxVnRnxVw==",
+            "nobody.x",
+            long.as_str(),
+        ] {
+            assert_eq!(said_name(none), "a name that is none", "{none}");
+        }
+    }
 }

@@ -5,7 +5,7 @@
 use crate::certificate::Certificate;
 use crate::cluster::{Peek, ask};
 use crate::history::{EVERY, History, Sample};
-use crate::login::{Door, Visitor, is_current, rights_of};
+use crate::login::{Door, Visitor, is_current, rights_of, said_name};
 use crate::sessions::{LIFE_MAX, Session, Sessions};
 use crate::settings::Settings;
 use crate::visit::{Drawn, Visit};
@@ -233,7 +233,12 @@ impl Console {
         let (entity, visitor) = match entered {
             Ok(entered) => entered,
             Err(refused) => {
-                tracing::info!("console: {from} is not let in as {name:?}: {}", refused.words);
+                let line = format_args!(
+                    "console: {from} is not let in as {}: {}",
+                    said_name(name),
+                    refused.words
+                );
+                io::log::refused(self.now(), line);
                 let status = match refused.wait {
                     Some(_) => StatusCode::TOO_MANY_REQUESTS,
                     None => StatusCode::FORBIDDEN,
