@@ -74,6 +74,19 @@ def test_a_session_ends_with_its_key_and_with_its_right_to_read(served):
     wait_until(out, 60, 0.2, 'the session to end with its key')
 
 
+def test_grants_for_a_network_hold_where_the_browser_is(served):
+    """The cluster sees the console's address alone: what a grant is for is looked at here."""
+    for n, caps in enumerate([{'osd': 'allow rwx network 127.0.0.8/32'}, {'osd': 'allow r', 'mgr': 'allow r network 127.0.0.8/32'}]):
+        name = 'client.' + unique('near')
+        key = entity(served, name, mon='allow rw', **caps)
+        far, near = Browser(served.url, '127.0.0.%d' % (20 + n)), Browser(served.url, '127.0.0.8')
+        assert 'may not read the cluster' in words(far.login(name, key, 403).text)
+        near.login(name, key)
+        assert 'may change things' in near.read('/')
+        far.session.cookies = near.session.cookies.copy()
+        assert 'may not read the cluster' in words(far.get('/', 403).text)
+
+
 def test_strangers_do_not_write_the_log(served):
     browser = Browser(served.url, '127.0.0.11')
     pasted, long = 'AQDZkV1lAAAAABAAyT8BXmVYpVUnHxxVnRnxVw==', 'client.' + 'long' * 2000

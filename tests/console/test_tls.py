@@ -1,11 +1,12 @@
 """TLS beyond loopback: a certificate that is made, files that are named and change; and how the role starts."""
 import shutil
+import socket
 import ssl
 
 import pytest
 import requests
 
-from skeptest.console import Browser, key_of, ready
+from skeptest.console import Browser, entity, key_of, ready
 from skeptest.run import run, wait_until
 from skeptest.skep import free_port
 
@@ -29,7 +30,8 @@ def trusts(url, crt):
 
 def test_beyond_loopback_there_is_tls_alone(own):
     port = free_port()
-    skep = own(options=['--console', '--console-listen', '0.0.0.0:%d' % port, '--metrics-port', '0']).start()
+    every = '[::]' if socket.has_dualstack_ipv6() else '0.0.0.0'
+    skep = own(options=['--console', '--console-listen', '%s:%d' % (every, port), '--metrics-port', '0']).start()
     url, crt = 'https://127.0.0.1:%d' % port, skep.data / 'console.crt'
     wait_until(crt.exists, 60, 0.1, 'the certificate')
     assert (skep.data / 'console.key').stat().st_mode & 0o077 == 0
@@ -42,6 +44,9 @@ def test_beyond_loopback_there_is_tls_alone(own):
     browser.act('flag-set', flag='noscrub')
     assert 'noscrub' in skep.ceph_json('osd', 'dump')['flags']
     assert 'console' in skep.roles() or any(r.startswith('console.') for r in skep.roles())
+    # To a socket of version 6 we come from ::ffff:127.0.0.1, which is 127.0.0.1.
+    near = entity(skep, 'client.near', mon='allow r', osd='allow r network 127.0.0.1/32')
+    Browser(url, verify=str(crt)).login('client.near', near)
     before = crt.read_bytes()
     assert skep.stop() == 0
     skep.start()

@@ -99,12 +99,13 @@ pub async fn serve<F, A>(
         };
         match (permit, accepted) {
             (Ok(permit), Ok((stream, peer))) => {
-                let Some(place) = Place::take(&places, peer.ip(), permit) else {
+                // A socket of version 6 sees those of version 4 as ::ffff:a.b.c.d.
+                let ip = peer.ip().to_canonical();
+                let Some(place) = Place::take(&places, ip, permit) else {
                     continue;
                 };
                 let (certificate, answer, stopped) = (certificate.clone(), answer.clone(), stopped.clone());
                 task::spawn_local(async move {
-                    let ip = peer.ip();
                     connection(stream, certificate, move |r| answer(r, ip), stopped).await;
                     drop(place);
                 });

@@ -82,7 +82,8 @@ impl Door {
         let rights = rights(cluster, &name, epoch, from).unwrap_or_default();
         if !rights.read {
             let words = format!(
-                "{name} may not read the cluster's maps: it takes mon 'allow r', and more to change anything."
+                "{name} may not read the cluster's maps: it takes mon 'allow r', and more to change anything; and grants for a network have \
+                 to hold where you are."
             );
             return Err(refused(words));
         }
@@ -126,7 +127,7 @@ fn proven(cluster: &Cluster, name: &str, key: &str) -> Option<(AuthName, CryptoK
 fn rights(cluster: &Cluster, name: &AuthName, epoch: u64, from: IpAddr) -> Option<Rights> {
     let state = cluster.handle.state();
     let entity = state.auth.current(name, epoch)?;
-    Some(Rights::of(entity.caps.get("mon").map(String::as_str), from))
+    Some(Rights::of(&entity.caps, from))
 }
 
 /// The same for one who has logged in.

@@ -2,8 +2,11 @@
 //!
 //! Who may read the cluster's maps may look; who may also change the OSD map sees buttons. Each act is checked again where it is
 //! carried out, by the monitor's and the OSDs' capabilities as they are then.
+//!
+//! What monitors and OSDs see is the console's address, not the browser's: an entity with a grant for a network in which the
+//! browser is not may do nothing here, or it could do from everywhere what it may do there.
 
-use auth::caps::{Access, MonCaps, MonNeed};
+use auth::caps::{Access, MgrCaps, MonCaps, MonNeed, OsdCaps};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -14,11 +17,13 @@ pub struct Rights {
 }
 
 impl Rights {
-    /// `caps`: the text for `mon`. `peer`: where the browser is, for grants that hold in a network alone.
-    pub fn of(caps: Option<&str>, peer: IpAddr) -> Self {
-        let caps = caps
-            .and_then(|text| MonCaps::parse(text).ok())
-            .unwrap_or_default();
+    /// `all`: texts by service. `peer`: where the browser is, for grants that hold in a network alone.
+    pub fn of(all: &BTreeMap<String, String>, peer: IpAddr) -> Self {
+        if !hold_for(all, peer) {
+            return Self::default();
+        }
+        let caps = all.get("mon").and_then(|text| MonCaps::parse(text).ok());
+        let caps = caps.unwrap_or_default();
         let args = BTreeMap::new();
         let may = |service, access| {
             caps.allows(&MonNeed {
@@ -37,6 +42,16 @@ impl Rights {
     }
 }
 
+/// Whether all grants for a network hold for `peer`. What does not parse gives nothing.
+fn hold_for(all: &BTreeMap<String, String>, peer: IpAddr) -> bool {
+    all.iter().all(|(service, text)| match service.as_str() {
+        "mon" => MonCaps::parse(text).ok().is_none_or(|c| c.hold_for(peer)),
+        "osd" => OsdCaps::parse(text).ok().is_none_or(|c| c.hold_for(peer)),
+        "mgr" => MgrCaps::parse(text).ok().is_none_or(|c| c.hold_for(peer)),
+        _ => true,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -44,7 +59,8 @@ mod tests {
     #[test]
     fn capabilities_decide() {
         let check = |caps: Option<&str>, read, write| {
-            let found = Rights::of(caps, "10.1.2.3".parse().unwrap());
+            let caps: BTreeMap<_, _> = caps.map(|c| ("mon".into(), c.into())).into_iter().collect();
+            let found = Rights::of(&caps, "10.1.2.3".parse().unwrap());
             assert_eq!(found, Rights { read, write }, "{caps:?}");
         };
         check(Some("allow *"), true, true);
@@ -59,5 +75,27 @@ mod tests {
         check(Some("allow w"), false, false);
         check(Some("not a capability"), false, false);
         check(None, false, false);
+    }
+
+    #[test]
+    fn grants_for_a_network_are_judged_by_where_the_browser_is() {
+        let caps = |service: &str, text: &str| {
+            BTreeMap::from([
+                ("mon".to_string(), "allow *".to_string()),
+                (service.to_string(), text.to_string()),
+            ])
+        };
+        for (service, text) in [
+            ("mon", "allow r, allow * network 10.1.0.0/16"),
+            ("osd", "allow r pool=a, allow rwx pool=b network 10.1.0.0/16"),
+            ("osd", "profile rbd pool=vms network 10.1.0.0/16"),
+            ("mgr", "allow r network 10.1.0.0/16"),
+        ] {
+            let read = |peer: &str| Rights::of(&caps(service, text), peer.parse().unwrap()).read;
+            assert!(read("10.1.2.3"), "{text}");
+            assert!(!read("10.2.0.1") && !read("::1"), "{text}");
+        }
+        // What the OSDs do not understand gives nothing there.
+        assert!(Rights::of(&caps("osd", "no capability"), "10.1.2.3".parse().unwrap()).read);
     }
 }
