@@ -47,15 +47,12 @@ def test_wrong_keys_names_and_capabilities(served, admin_key):
     browser.login('client.admin', admin_key)
 
 
-def test_who_guesses_waits_and_others_do_not(served, admin_key):
+def test_who_guesses_shuts_out_nobody(served, admin_key):
+    """Wrong keys wait for their answer; a right one gets in at once, from the same address, too."""
     browser = Browser(served.url, '127.0.0.4')
-    for _ in range(40):
-        r = browser.session.post(served.url + '/login', data={'entity': 'client.admin', 'key': 'AAAA'})
-        if r.status_code == 429:
-            break
-        assert r.status_code == 403
-    assert r.status_code == 429 and 1 <= int(r.headers['Retry-After']) <= 61
-    browser.login('client.admin', admin_key, 429)
+    for _ in range(12):
+        browser.login('client.admin', 'AAAA', 403)
+    browser.login('client.admin', admin_key)
     Browser(served.url, '127.0.0.5').login('client.admin', admin_key)
 
 

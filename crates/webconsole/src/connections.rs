@@ -1,6 +1,6 @@
 //! Connections: accepted, counted, and their bytes as hyper wants them, with TLS or without.
 //!
-//! Bounds: [`CONNECTIONS_MAX`] connections, [`PER_ADDRESS`] of one address; a handshake within [`HANDSHAKE_WITHIN`], a head of
+//! Bounds: [`CONNECTIONS_MAX`] connections, [`PER_ADDRESS`] of one address (a /64 of version 6 is one); a handshake within [`HANDSHAKE_WITHIN`], a head of
 //! [`HEAD_BYTES`] within [`HEAD_WITHIN`]. A client that takes nothing for [`net::http::STALLED`] is cut off.
 
 use crate::certificate::Certificate;
@@ -12,6 +12,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use io::socket::{Acceptor, Stream};
 use io::task;
+use net::guesses;
 use net::http::{Timer, Wire};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -48,6 +49,7 @@ struct Place {
 impl Place {
     /// None: the address has as many as it may have.
     fn take(places: &Places, ip: IpAddr, permit: OwnedSemaphorePermit) -> Option<Self> {
+        let ip = guesses::source(ip);
         let mut all = places.borrow_mut();
         let count = all.entry(ip).or_default();
         if *count >= PER_ADDRESS {
@@ -173,5 +175,28 @@ where
             served.as_mut().graceful_shutdown();
             served.await
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_counted_by_address_and_network() {
+        let (places, room) = (Places::default(), Arc::new(Semaphore::new(CONNECTIONS_MAX)));
+        let take = |ip: String| {
+            let permit = room.clone().try_acquire_owned().unwrap();
+            Place::take(&places, ip.parse().unwrap(), permit)
+        };
+        let held: Vec<_> = (0..PER_ADDRESS)
+            .map(|n| take(format!("2001:db8::{n:x}")).unwrap())
+            .collect();
+        assert!(take("2001:db8::ffff".into()).is_none(), "the same /64");
+        assert!(take("2001:db8:0:1::1".into()).is_some());
+        assert!(take("10.0.0.1".into()).is_some());
+        drop(held);
+        assert!(take("2001:db8::ffff".into()).is_some());
+        assert!(places.borrow().is_empty());
     }
 }

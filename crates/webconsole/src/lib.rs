@@ -13,10 +13,9 @@
 //! it. All text goes into pages through `maud`, which escapes it; pages run no script but htmx, and none from elsewhere.
 //! Everything that strangers can make grow has a bound: connections, heads, bodies, attempts to log in, sessions.
 //!
-//! Pure, without I/O: `attempts`, `sessions`, `rights`, `acts`, `web`, `history`, `pages`' drawing.
+//! Pure, without I/O: `sessions`, `rights`, `acts`, `web`, `history`, `pages`' drawing.
 
 mod acts;
-mod attempts;
 mod certificate;
 mod cluster;
 mod connections;

@@ -1,13 +1,18 @@
 //! Logging in: with the name of an entity and its key, as in its keyring. Who has logged in is a client of the cluster of its own.
 //!
-//! Bounds: `attempts`, and [`AT_ONCE`] at the same time.
+//! Who shows a wrong key waits for the answer, the longer the more his address has failed; a right key gets in at once, whatever
+//! others try from the same place ([`net::guesses`]).
+//!
+//! Bounds: [`AT_ONCE`] connect to the cluster at the same time, others wait; who is refused holds a connection meanwhile
+//! (`connections`).
 
-use crate::attempts::Attempts;
 use crate::cluster::WITHIN;
 use crate::rights::Rights;
 use crate::settings::Cluster;
 use auth::CryptoKey;
 use client::{Client, Conf};
+use io::task;
+use net::guesses::Guesses;
 use std::cell::RefCell;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -33,63 +38,46 @@ pub struct Visitor {
 
 #[derive(Debug)]
 pub struct Door {
-    attempts: RefCell<Attempts>,
+    guesses: RefCell<Guesses>,
     busy: Semaphore,
-}
-
-/// Why somebody stays outside: the words for the page, and whether to wait first.
-#[derive(Debug)]
-pub struct Refused {
-    pub words: String,
-    pub wait: Option<Duration>,
-}
-
-fn refused(words: impl Into<String>) -> Refused {
-    Refused {
-        words: words.into(),
-        wait: None,
-    }
 }
 
 impl Default for Door {
     fn default() -> Self {
         Self {
-            attempts: RefCell::default(),
+            guesses: RefCell::default(),
             busy: Semaphore::new(AT_ONCE),
         }
     }
 }
 
 impl Door {
+    /// Err: why somebody stays outside, in words for the page.
     pub async fn enter(
         &self,
         cluster: &Cluster,
         (name, key): (&str, &str),
         (from, now): (IpAddr, Duration),
-    ) -> Result<(AuthName, Visitor), Refused> {
-        if name.len() > NAME_BYTES {
-            return Err(refused(WRONG));
-        }
-        let begun = self.attempts.borrow_mut().begin(from, now);
-        begun.map_err(|wait| Refused {
-            words: format!("Too many attempts: try again in {} s.", wait.as_secs() + 1),
-            wait: Some(wait),
-        })?;
-        let Ok(_busy) = self.busy.try_acquire() else {
-            return Err(refused("Too many people log in at this moment: try again."));
+    ) -> Result<(AuthName, Visitor), String> {
+        let Some((name, key, epoch)) = proven(cluster, name, key) else {
+            let wait = self.guesses.borrow_mut().failed(from, now);
+            task::sleep(wait).await;
+            return Err(WRONG.into());
         };
-        let (name, key, epoch) = proven(cluster, name, key).ok_or_else(|| refused(WRONG))?;
         let rights = rights(cluster, &name, epoch, from).unwrap_or_default();
         if !rights.read {
             let words = format!(
                 "{name} may not read the cluster's maps: it takes mon 'allow r', and more to change anything; and grants for a network have \
                  to hold where you are."
             );
-            return Err(refused(words));
+            return Err(words);
         }
+        let busy = task::timeout(CONNECT_WITHIN, self.busy.acquire()).await;
+        let Ok(Ok(_busy)) = busy else {
+            return Err("Too many people log in at this moment: try again.".into());
+        };
         let client = Client::connect(conf(cluster, name.clone(), key)).await;
-        let client = client.map_err(|e| refused(format!("The cluster does not let {name} in: {e}")))?;
-        self.attempts.borrow_mut().succeeded(from);
+        let client = client.map_err(|e| format!("The cluster does not let {name} in: {e}"))?;
         let visitor = Visitor {
             client,
             epoch,
@@ -108,8 +96,8 @@ pub fn said_name(given: &str) -> String {
 
 /// The entity that this is the name and the key of. It takes the same time whatever is wrong.
 fn proven(cluster: &Cluster, name: &str, key: &str) -> Option<(AuthName, CryptoKey, u64)> {
-    let name: AuthName = name
-        .trim()
+    let name: AuthName = Some(name.trim())
+        .filter(|n| n.len() <= NAME_BYTES)?
         .parse()
         .ok()
         .filter(|n: &AuthName| n.kind == EntityKind::Client)?;

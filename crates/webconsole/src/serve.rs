@@ -232,34 +232,18 @@ impl Console {
             .await;
         let (entity, visitor) = match entered {
             Ok(entered) => entered,
-            Err(refused) => {
-                let line = format_args!(
-                    "console: {from} is not let in as {}: {}",
-                    said_name(name),
-                    refused.words
-                );
+            Err(why) => {
+                let line = format_args!("console: {from} is not let in as {}: {why}", said_name(name));
                 io::log::refused(self.now(), line);
-                let status = match refused.wait {
-                    Some(_) => StatusCode::TOO_MANY_REQUESTS,
-                    None => StatusCode::FORBIDDEN,
-                };
-                let mut out = page(status, frame::login(name, &refused.words));
-                if let Some(wait) = refused.wait {
-                    web::put(&mut out, header::RETRY_AFTER, &(wait.as_secs() + 1).to_string());
-                }
-                return out;
+                return page(StatusCode::FORBIDDEN, frame::login(name, &why));
             }
         };
         tracing::info!("console: {from} has logged in as {entity}");
         let now = self.now();
-        let begun = self
+        let cookie = self
             .sessions
             .borrow_mut()
             .begin(entity, visitor, now, &*self.settings.random);
-        let Some(cookie) = begun else {
-            let words = "There are as many sessions as the console keeps: somebody has to log out.";
-            return page(StatusCode::SERVICE_UNAVAILABLE, frame::login(name, words));
-        };
         let mut out = web::see_other("/");
         web::put(&mut out, header::SET_COOKIE, &self.cookie(&cookie, LIFE_MAX));
         out

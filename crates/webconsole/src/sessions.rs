@@ -4,7 +4,8 @@
 //! the session's token besides, which no other site can know.
 //!
 //! Bounds: [`SESSIONS_MAX`] sessions, [`PER_ENTITY`] of one entity (one more ends that entity's longest idle one), each for
-//! [`IDLE_MAX`] without a request and [`LIFE_MAX`] in all.
+//! [`IDLE_MAX`] without a request and [`LIFE_MAX`] in all. Nobody is shut out by others: where all places are taken, the longest
+//! idle session of the entity that has most of them ends.
 
 use io::Random;
 use std::collections::HashMap;
@@ -59,16 +60,15 @@ fn split(cookie: &str) -> Option<(Name, [u8; SECRET_BYTES])> {
 }
 
 impl<T> Sessions<T> {
-    /// The cookie of a new session. None: there are as many as there may be.
-    pub fn begin(&mut self, entity: AuthName, of: T, now: Duration, random: &dyn Random) -> Option<String> {
+    /// The cookie of a new session.
+    pub fn begin(&mut self, entity: AuthName, of: T, now: Duration, random: &dyn Random) -> String {
         self.end_old(now);
-        let mine: Vec<_> = self.all.iter().filter(|(_, (_, s))| s.entity == entity).collect();
-        if mine.len() >= PER_ENTITY {
-            let oldest = mine.iter().min_by_key(|(_, (used, _))| *used).map(|(n, _)| **n);
-            oldest.and_then(|n| self.all.remove(&n));
+        if self.of(&entity) >= PER_ENTITY {
+            self.end_idle(|_, s| s.entity == entity);
         }
         if self.all.len() >= SESSIONS_MAX {
-            return None;
+            let most = self.all.values().map(|(_, s)| self.of(&s.entity)).max();
+            self.end_idle(|all, s| Some(all.of(&s.entity)) == most);
         }
         let (name, secret): (Name, [u8; SECRET_BYTES]) = (random.bytes(), random.bytes());
         let session = Session {
@@ -79,7 +79,19 @@ impl<T> Sessions<T> {
             began: now,
         };
         self.all.insert(name, (now, Rc::new(session)));
-        Some(hex::encode(name) + &hex::encode(secret))
+        hex::encode(name) + &hex::encode(secret)
+    }
+
+    /// Sessions of an entity.
+    fn of(&self, entity: &AuthName) -> usize {
+        self.all.values().filter(|(_, s)| s.entity == *entity).count()
+    }
+
+    /// Ends the longest idle one of those that `may` end.
+    fn end_idle(&mut self, may: impl Fn(&Self, &Session<T>) -> bool) {
+        let those = self.all.iter().filter(|(_, (_, s))| may(self, s));
+        let idle = those.min_by_key(|(_, (used, _))| *used).map(|(n, _)| *n);
+        idle.and_then(|n| self.all.remove(&n));
     }
 
     /// The session of a cookie. `awake`: a person asks, not a page by itself.
@@ -133,15 +145,15 @@ mod tests {
         Duration::from_secs(secs)
     }
 
-    fn begin(all: &mut Sessions<u32>, id: &str, now: Duration) -> Option<String> {
+    fn begin(all: &mut Sessions<u32>, id: &str, now: Duration) -> String {
         all.begin(who(id), 7, now, &SystemRandom)
     }
 
     #[test]
     fn a_cookie_finds_its_session_and_no_other_does() {
         let mut all = Sessions::default();
-        let cookie = begin(&mut all, "a", at(0)).unwrap();
-        let other = begin(&mut all, "b", at(0)).unwrap();
+        let cookie = begin(&mut all, "a", at(0));
+        let other = begin(&mut all, "b", at(0));
         assert_eq!(all.find(&cookie, at(1), true).unwrap().entity, who("a"));
         let mixed = format!("{}{}", &cookie[..32], &other[32..]);
         for wrong in [
@@ -162,7 +174,7 @@ mod tests {
     #[test]
     fn tokens_are_each_sessions_own() {
         let mut all = Sessions::default();
-        let [a, b] = ["a", "a"].map(|id| begin(&mut all, id, at(0)).unwrap());
+        let [a, b] = ["a", "a"].map(|id| begin(&mut all, id, at(0)));
         let (a, b) = (
             all.find(&a, at(0), true).unwrap(),
             all.find(&b, at(0), true).unwrap(),
@@ -173,12 +185,12 @@ mod tests {
     #[test]
     fn sessions_end_when_nobody_uses_them_and_after_their_life() {
         let mut all = Sessions::default();
-        let idle = begin(&mut all, "a", at(0)).unwrap();
+        let idle = begin(&mut all, "a", at(0));
         let idle_max = IDLE_MAX.as_secs();
         // A page that stays open keeps nobody logged in.
         assert!(all.find(&idle, at(idle_max - 1), false).is_some());
         assert!(all.find(&idle, at(idle_max), false).is_none());
-        let used = begin(&mut all, "a", at(0)).unwrap();
+        let used = begin(&mut all, "a", at(0));
         let mut now = 0;
         while now + idle_max / 2 < LIFE_MAX.as_secs() {
             now += idle_max / 2;
@@ -190,18 +202,33 @@ mod tests {
     #[test]
     fn sessions_are_bounded() {
         let mut all = Sessions::default();
-        let first = begin(&mut all, "a", at(0)).unwrap();
-        let second = begin(&mut all, "a", at(1)).unwrap();
+        let first = begin(&mut all, "a", at(0));
+        let second = begin(&mut all, "a", at(1));
         for n in 0..PER_ENTITY as u64 - 1 {
-            assert!(begin(&mut all, "a", at(2 + n)).is_some());
+            begin(&mut all, "a", at(2 + n));
         }
+        assert_eq!(all.all.len(), PER_ENTITY);
         assert!(
             all.find(&first, at(20), true).is_none(),
             "the longest idle one of that entity ends"
         );
         assert!(all.find(&second, at(20), true).is_some());
-        let others = (0..SESSIONS_MAX).filter(|n| begin(&mut all, &format!("b{n}"), at(30)).is_some());
-        assert_eq!(others.count(), SESSIONS_MAX - PER_ENTITY);
+    }
+
+    #[test]
+    fn nobody_is_shut_out_by_others() {
+        let mut all = Sessions::default();
+        let admin = begin(&mut all, "admin", at(0));
+        let oldest = begin(&mut all, "a", at(1));
+        for n in 0..10 * SESSIONS_MAX {
+            begin(&mut all, ["a", "b", "c", "d"][n % 4], at(2));
+        }
         assert_eq!(all.all.len(), SESSIONS_MAX);
+        let other = begin(&mut all, "other", at(3));
+        assert_eq!(all.all.len(), SESSIONS_MAX);
+        assert!(all.find(&oldest, at(4), true).is_none());
+        for own in [admin, other] {
+            assert!(all.find(&own, at(4), true).is_some());
+        }
     }
 }
