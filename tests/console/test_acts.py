@@ -1,6 +1,8 @@
 """Each button's effect, as the stock `ceph` and `rbd` see it; and what a reader's forms do: nothing."""
 import contextlib
+import html
 import json
+import re
 import subprocess
 
 import pytest
@@ -137,6 +139,34 @@ def test_an_image_that_is_open_stays(served, admin, images, image):
     with watched(served, admin, images, image):
         assert 'somebody has it open' in words(admin.act('image-trash', 409, pool=images, image=image).text)
         assert info(served, spec)['name'] == image and image not in trash(served, images)
+
+
+def hidden(page, act):
+    """The fields of a page's forms of this act."""
+    forms = [dict(re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)"', form)) for form in re.findall(r'<form.*?</form>', page, re.S)]
+    found = [{k: html.unescape(v) for k, v in f.items() if k not in ('csrf', 'act')} for f in forms if f.get('act') == act]
+    assert found, act
+    return found[0]
+
+
+def test_acts_are_about_what_was_shown(served, admin, images, image):
+    """Names are not trimmed, and not taken for those of others that came meanwhile."""
+    spaced = image + ' '
+    served.rbd('create', '--size', '8M', '--pool', images, '--image', spaced)
+    admin.act('image-resize', size='16M', **hidden(admin.get('/image', pool=images, image=spaced).text, 'image-resize'))
+    assert info(served, '%s/%s' % (images, image))['size'] == 64 << 20
+    assert info(served, '%s/%s' % (images, spaced))['size'] == 16 << 20
+    admin.act('snap-create', snap='s', pool=images, image=image)
+    old = admin.get('/image', pool=images, image=image).text
+    spec = '%s/%s' % (images, image)
+    served.rbd('snap', 'rm', spec + '@s')
+    served.rbd('snap', 'create', spec + '@s')
+    assert 'by now' in words(admin.act('snap-remove', 409, **hidden(old, 'snap-remove')).text)
+    assert 's' in snaps(served, spec)
+    served.rbd('rename', spec, spec + '-away')
+    served.rbd('rename', '%s/%s' % (images, spaced), spec)
+    assert 'by now' in words(admin.act('image-trash', 409, **hidden(old, 'image-trash')).text)
+    assert image not in trash(served, images)
 
 
 def test_a_reader_changes_nothing(served, reader, images, image):

@@ -33,7 +33,7 @@ impl Place {
     fn of(form: &Fields) -> Result<Self, String> {
         Ok(Self {
             pool: name(form, "pool", "a pool")?,
-            namespace: form.get("namespace").trim().to_string(),
+            namespace: form.get("namespace").to_string(),
         })
     }
 
@@ -100,11 +100,44 @@ pub enum ImageStep {
     },
 }
 
+impl ImageStep {
+    /// The image that is there already, and its snapshot, by their names.
+    pub fn about(&self) -> Option<(&str, Option<&str>)> {
+        match self {
+            Self::Create { .. } | Self::Restore { .. } => None,
+            Self::Resize { image, .. } | Self::CreateSnap { image, .. } | Self::Trash { image } => {
+                Some((image, None))
+            }
+            Self::RemoveSnap { image, snap }
+            | Self::ProtectSnap { image, snap, .. }
+            | Self::Clone { image, snap, .. } => Some((image, Some(snap))),
+        }
+    }
+}
+
+/// What the names of a form stood for when its page was drawn; each empty where the form does not say.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Seen {
+    pub image: Option<String>,
+    pub snap: Option<u64>,
+}
+
+impl Seen {
+    fn of(form: &Fields) -> Result<Self, String> {
+        let said = |field: &str| Some(form.get(field)).filter(|text| !text.is_empty());
+        let snap = said("snap-id").map(str::parse).transpose();
+        Ok(Self {
+            image: said("image-id").map(str::to_string),
+            snap: snap.map_err(|_| "That is no number of a snapshot.")?,
+        })
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
     /// A command of the monitor, as JSON.
     Order(String),
-    Image(Place, ImageStep),
+    Image(Place, ImageStep, Seen),
 }
 
 /// One change.
@@ -131,8 +164,9 @@ fn quoted(text: &str) -> String {
     }
 }
 
+/// As it was given: `db ` is another one than `db`.
 fn name(form: &Fields, field: &str, what: &str) -> Result<String, String> {
-    let text = form.get(field).trim();
+    let text = form.get(field);
     match text.len() {
         0 => Err(format!("The name of {what} is missing.")),
         1..=NAME_BYTES_MAX => Ok(text.to_string()),
@@ -254,7 +288,7 @@ fn create(form: &Fields) -> Result<Act, String> {
         command: format!("rbd create --size {} {}", quoted(size_text), quoted(&spec)),
         confirm: false,
         back: place.image_link(&image),
-        step: Step::Image(place, ImageStep::Create { image, size }),
+        step: Step::Image(place, ImageStep::Create { image, size }, Seen::of(form)?),
     })
 }
 
@@ -281,7 +315,7 @@ fn resize(form: &Fields) -> Result<Act, String> {
         ),
         confirm: shrink,
         back: place.image_link(&image),
-        step: Step::Image(place, ImageStep::Resize { image, size, shrink }),
+        step: Step::Image(place, ImageStep::Resize { image, size, shrink }, Seen::of(form)?),
     })
 }
 
@@ -301,7 +335,7 @@ fn of_snap(
         command: format!("rbd snap {rbd} {}", quoted(&spec)),
         confirm,
         back: place.image_link(&image),
-        step: Step::Image(place, step(image, snap)),
+        step: Step::Image(place, step(image, snap), Seen::of(form)?),
     })
 }
 
@@ -354,7 +388,7 @@ fn clone(form: &Fields) -> Result<Act, String> {
     let snap = name(form, "snap", "the snapshot")?;
     let to = Place {
         pool: name(form, "to-pool", "the clone's pool")?,
-        namespace: form.get("to-namespace").trim().to_string(),
+        namespace: form.get("to-namespace").to_string(),
     };
     let new = name(form, "to-image", "the clone")?;
     let (from, spec) = (format!("{}@{snap}", place.spec(&image)), to.spec(&new));
@@ -376,6 +410,7 @@ fn clone(form: &Fields) -> Result<Act, String> {
                 to,
                 name: new,
             },
+            Seen::of(form)?,
         ),
     })
 }
@@ -391,7 +426,7 @@ fn trash(form: &Fields) -> Result<Act, String> {
         command: format!("rbd trash mv {}", quoted(&spec)),
         confirm: true,
         back: place.images_link(),
-        step: Step::Image(place, ImageStep::Trash { image }),
+        step: Step::Image(place, ImageStep::Trash { image }, Seen::of(form)?),
     })
 }
 
@@ -406,7 +441,7 @@ fn restore(form: &Fields) -> Result<Act, String> {
         command: format!("rbd trash restore --image {} {}", quoted(&as_name), quoted(&spec)),
         confirm: false,
         back: place.image_link(&as_name),
-        step: Step::Image(place, ImageStep::Restore { id, name: as_name }),
+        step: Step::Image(place, ImageStep::Restore { id, name: as_name }, Seen::of(form)?),
     })
 }
 
@@ -492,6 +527,41 @@ mod tests {
         }
         let long = "x".repeat(NAME_BYTES_MAX + 1);
         assert!(act(&[("act", "image-trash"), ("pool", "vms"), ("image", &long)]).is_err());
+    }
+
+    #[test]
+    fn names_are_taken_as_they_are() {
+        let form = [
+            ("act", "image-trash"),
+            ("pool", " p"),
+            ("namespace", "n "),
+            ("image", "db "),
+        ];
+        let done = act(&form).unwrap();
+        assert_eq!(done.command, "rbd trash mv ' p/n /db '");
+        let place = Place {
+            pool: " p".into(),
+            namespace: "n ".into(),
+        };
+        let step = ImageStep::Trash { image: "db ".into() };
+        assert_eq!(done.step, Step::Image(place, step, Seen::default()));
+    }
+
+    #[test]
+    fn forms_say_which_image_they_are_about() {
+        let form = [
+            ("act", "snap-remove"),
+            ("pool", "p"),
+            ("image", "i"),
+            ("snap", "s"),
+        ];
+        let with = |id: &str, snap: &str| act(&[&form[..], &[("image-id", id), ("snap-id", snap)]].concat());
+        let Step::Image(_, step, seen) = with("1a2b", "7").unwrap().step else {
+            panic!("an act of an image");
+        };
+        assert_eq!(step.about(), Some(("i", Some("s"))));
+        assert_eq!((seen.image.as_deref(), seen.snap), (Some("1a2b"), Some(7)));
+        assert!(with("1a2b", "seven").is_err());
     }
 
     #[test]

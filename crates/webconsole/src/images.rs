@@ -2,7 +2,7 @@
 //!
 //! Bound: [`OPEN_MAX`] images of a page are looked at.
 
-use crate::acts::{ImageStep, Place};
+use crate::acts::{ImageStep, Place, Seen};
 use crate::cluster::{Asked, WITHIN};
 use client::{Client, IoCtx};
 use io::task;
@@ -160,9 +160,9 @@ pub async fn trashed(io: &IoCtx) -> Asked<BTreeMap<String, (String, u64)>> {
 }
 
 /// Carries out a change; it goes on when nobody waits any more.
-pub async fn perform(client: &Client, place: &Place, step: &ImageStep) -> Asked<()> {
-    let (client, place, step) = (client.clone(), place.clone(), step.clone());
-    let work = task::spawn_local(async move { change(&client, &place, &step).await });
+pub async fn perform(client: &Client, place: &Place, step: &ImageStep, seen: &Seen) -> Asked<()> {
+    let (client, place, step, seen) = (client.clone(), place.clone(), step.clone(), seen.clone());
+    let work = task::spawn_local(async move { change(&client, &place, &step, &seen).await });
     match task::timeout(ACT_WITHIN, work).await {
         Ok(Ok(done)) => done,
         Ok(Err(_)) => Err("it was cut short".into()),
@@ -173,8 +173,29 @@ pub async fn perform(client: &Client, place: &Place, step: &ImageStep) -> Asked<
     }
 }
 
-async fn change(client: &Client, place: &Place, step: &ImageStep) -> Asked<()> {
+/// Whether the names of `step` stand for what they stood for when its page was drawn.
+async fn is_as_seen(io: &IoCtx, step: &ImageStep, seen: &Seen) -> Asked<()> {
+    let (Some((image, snap)), Some(want)) = (step.about(), &seen.image) else {
+        return Ok(());
+    };
+    let id = directory::id_of(io, image).await.map_err(words)?;
+    if id != *want {
+        return Err("another image has this name by now: look at its page again".into());
+    }
+    if let (Some(name), Some(want)) = (snap, seen.snap) {
+        let header = header::read(io, &names::header(&id)).await.map_err(words)?;
+        if header.snap_named(name).is_none_or(|s| s.id != want) {
+            return Err(
+                "the snapshot is gone, or another one has its name by now: look at the page again".into(),
+            );
+        }
+    }
+    Ok(())
+}
+
+async fn change(client: &Client, place: &Place, step: &ImageStep, seen: &Seen) -> Asked<()> {
     let io = &io(client, place).await?;
+    is_as_seen(io, step, seen).await?;
     match step {
         ImageStep::Create { image, size } => {
             let new = NewImage::of_size(*size).map_err(words)?;

@@ -37,7 +37,7 @@ pub async fn take(visit: &Visit, form: &Fields) -> Done {
     }
     let done = match &act.step {
         Step::Order(command) => order(visit.client(), command).await,
-        Step::Image(place, step) => images::perform(visit.client(), place, step)
+        Step::Image(place, step, seen) => images::perform(visit.client(), place, step, seen)
             .await
             .map(|()| String::new()),
     };

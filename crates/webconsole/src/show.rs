@@ -168,10 +168,9 @@ pub fn live(visit: &Visit, secs: u32, body: &Markup) -> Markup {
 
 /// A button that asks for an act.
 pub fn button(visit: &Visit, label: &str, fields: &[(&str, &str)]) -> Markup {
-    let id = format!(
-        "do-{}",
-        fields.iter().map(|(_, v)| *v).collect::<Vec<_>>().join("-")
-    );
+    // By what a person knows it: not the ids that go with the names.
+    let known = fields.iter().filter(|(name, _)| !name.ends_with("-id"));
+    let id = format!("do-{}", known.map(|(_, v)| *v).collect::<Vec<_>>().join("-"));
     html! {
         form.inline method="post" action="/do" {
             (token(visit))

@@ -37,6 +37,7 @@ pub async fn draw(visit: Rc<Visit>) -> Drawn {
         visit: &visit,
         place: &place,
         name: &name,
+        id: &shown.id,
     };
     let body = html! {
         p { a href=(place.images_link()) { "All images there" } }
@@ -75,14 +76,16 @@ struct At<'a> {
     visit: &'a Visit,
     place: &'a Place,
     name: &'a str,
+    id: &'a str,
 }
 
 impl At<'_> {
-    fn fields(&self) -> [(&str, &str); 3] {
+    fn fields(&self) -> [(&str, &str); 4] {
         [
             ("pool", self.place.pool.as_str()),
             ("namespace", self.place.namespace.as_str()),
             ("image", self.name),
+            ("image-id", self.id),
         ]
     }
 
@@ -127,7 +130,7 @@ impl At<'_> {
             true => ("snap-unprotect", "Unprotect"),
             false => ("snap-protect", "Protect"),
         };
-        let name = snap.name.as_str();
+        let (name, id) = (snap.name.as_str(), snap.id.to_string());
         html! {
             (show::head(&html! { (name) }))
             (num(bytes(snap.size)))
@@ -135,8 +138,8 @@ impl At<'_> {
             (num(snap.child_count))
             @if self.visit.rights.write {
                 td {
-                    (self.button(&format!("{word} {name}"), &[("act", act), ("snap", name)]))
-                    @if !protected { " " (self.button(&format!("Remove {name}"), &[("act", "snap-remove"), ("snap", name)])) }
+                    (self.button(&format!("{word} {name}"), &[("act", act), ("snap", name), ("snap-id", &id)]))
+                    @if !protected { " " (self.button(&format!("Remove {name}"), &[("act", "snap-remove"), ("snap", name), ("snap-id", &id)])) }
                 }
             }
         }
