@@ -76,6 +76,7 @@ def test_create_and_resize(served, admin, images):
     spec = '%s/%s' % (images, name)
     admin.act('image-create', pool=images, namespace='', image=name, size='24M')
     assert info(served, spec)['size'] == 24 << 20
+    assert 'client.admin from 127.0.0.1: rbd create --size 24M %s' % spec in served.log.read_text(errors='replace')
     assert 'exists already' in words(admin.act('image-create', 409, pool=images, image=name, size='24M').text)
     admin.act('image-resize', pool=images, image=name, size='1G')
     assert info(served, spec)['size'] == 1 << 30

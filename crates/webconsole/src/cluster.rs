@@ -2,8 +2,10 @@
 
 use client::{Client, Target};
 use serde_json::{Map, Value};
+use std::fmt;
 use std::future::Future;
 use std::time::Duration;
+use types::Errno;
 
 /// What an operation may take; then the page says so.
 pub const WITHIN: Duration = Duration::from_secs(20);
@@ -45,9 +47,43 @@ fn parsed(prefix: &str, output: &[u8]) -> Asked {
     serde_json::from_slice(output).map_err(|_| format!("{prefix}: an answer that is not understood"))
 }
 
+/// Why it cannot be said that a change was made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Trouble {
+    NotDone(String),
+    /// It may have happened all the same, wholly or in part.
+    Unknown(String),
+    GoesOn(String),
+}
+
+impl Trouble {
+    /// `errno`: as the client or the cluster says it.
+    pub fn of(errno: Errno, words: String) -> Self {
+        match errno {
+            // No answer is no answer, whatever was sent.
+            Errno::ETIMEDOUT | Errno::ENOTCONN | Errno::EIO => Self::Unknown(words),
+            _ => Self::NotDone(words),
+        }
+    }
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotDone(why) => write!(f, "It was not done: {why}"),
+            Self::Unknown(why) => write!(
+                f,
+                "Whether it was done is not known: {why}. Look before you ask for it again"
+            ),
+            Self::GoesOn(why) => write!(f, "It is not done yet: {why}"),
+        }
+    }
+}
+
 /// Carries out a command that changes something; what it said.
-pub async fn order(client: &Client, command: &str) -> Asked<String> {
-    let said = client.mon_command(command, "").await.map_err(|e| e.to_string())?;
+pub async fn order(client: &Client, command: &str) -> Result<String, Trouble> {
+    let said = client.mon_command(command, "").await;
+    let said = said.map_err(|e| Trouble::of(e.errno(), e.to_string()))?;
     Ok(said.status)
 }
 
@@ -74,5 +110,19 @@ impl Peek for Value {
 
     fn list(&self, name: &str) -> &[Value] {
         self[name].as_array().map_or(&[], Vec::as_slice)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_answer_is_not_a_refusal() {
+        let said = |e: client::Error| Trouble::of(e.errno(), e.to_string()).to_string();
+        assert!(said(client::Error::TimedOut).starts_with("Whether it was done is not known"));
+        assert!(said(client::Error::Closed).starts_with("Whether it was done is not known"));
+        assert!(said(client::Error::refused(-17, "x")).starts_with("It was not done"));
+        assert!(said(client::Error::Busy).starts_with("It was not done"));
     }
 }

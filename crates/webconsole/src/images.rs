@@ -3,7 +3,7 @@
 //! Bound: [`OPEN_MAX`] images of a page are looked at.
 
 use crate::acts::{ImageStep, Place, Seen};
-use crate::cluster::{Asked, WITHIN};
+use crate::cluster::{Asked, Trouble, WITHIN};
 use client::{Client, IoCtx};
 use io::task;
 use rbd::directory::NewImage;
@@ -159,18 +159,30 @@ pub async fn trashed(io: &IoCtx) -> Asked<BTreeMap<String, (String, u64)>> {
     Ok(said.collect())
 }
 
-/// Carries out a change; it goes on when nobody waits any more.
-pub async fn perform(client: &Client, place: &Place, step: &ImageStep, seen: &Seen) -> Asked<()> {
+/// Carries out a change; it goes on when nobody waits any more. `ended` is told at its end, whenever that is.
+pub async fn perform(
+    client: &Client,
+    (place, step, seen): (&Place, &ImageStep, &Seen),
+    ended: impl FnOnce(&Result<(), Trouble>) + 'static,
+) -> Result<(), Trouble> {
     let (client, place, step, seen) = (client.clone(), place.clone(), step.clone(), seen.clone());
-    let work = task::spawn_local(async move { change(&client, &place, &step, &seen).await });
+    let work = task::spawn_local(async move {
+        let done = change(&client, &place, &step, &seen).await;
+        ended(&done);
+        done
+    });
     match task::timeout(ACT_WITHIN, work).await {
         Ok(Ok(done)) => done,
-        Ok(Err(_)) => Err("it was cut short".into()),
-        Err(_) => Err(format!(
+        Ok(Err(_)) => Err(Trouble::Unknown("it was cut short".into())),
+        Err(_) => Err(Trouble::GoesOn(format!(
             "it takes longer than {} s, and goes on",
             ACT_WITHIN.as_secs()
-        )),
+        ))),
     }
+}
+
+fn trouble(e: rbd::Error) -> Trouble {
+    Trouble::of(e.errno(), e.to_string())
 }
 
 /// Whether the names of `step` stand for what they stood for when its page was drawn.
@@ -193,13 +205,16 @@ async fn is_as_seen(io: &IoCtx, step: &ImageStep, seen: &Seen) -> Asked<()> {
     Ok(())
 }
 
-async fn change(client: &Client, place: &Place, step: &ImageStep, seen: &Seen) -> Asked<()> {
-    let io = &io(client, place).await?;
-    is_as_seen(io, step, seen).await?;
+async fn change(client: &Client, place: &Place, step: &ImageStep, seen: &Seen) -> Result<(), Trouble> {
+    let io = &io(client, place).await.map_err(Trouble::NotDone)?;
+    is_as_seen(io, step, seen).await.map_err(Trouble::NotDone)?;
     match step {
         ImageStep::Create { image, size } => {
-            let new = NewImage::of_size(*size).map_err(words)?;
-            directory::create(io, image, &new).await.map(drop).map_err(words)
+            let new = NewImage::of_size(*size).map_err(trouble)?;
+            directory::create(io, image, &new)
+                .await
+                .map(drop)
+                .map_err(trouble)
         }
         ImageStep::Resize { image, size, shrink } => {
             with(io, image, async |open| open.resize(*size, *shrink).await).await
@@ -219,18 +234,18 @@ async fn change(client: &Client, place: &Place, step: &ImageStep, seen: &Seen) -
             to,
             name,
         } => {
-            let to = self::io(client, to).await?;
-            let new = NewImage::of_size(0).map_err(words)?;
+            let to = self::io(client, to).await.map_err(Trouble::NotDone)?;
+            let new = NewImage::of_size(0).map_err(trouble)?;
             let made = image::clone_image(io, image, snap, &to, name, &new).await;
-            made.map(drop).map_err(words)
+            made.map(drop).map_err(trouble)
         }
-        ImageStep::Trash { image } => image::move_to_trash(io, image).await.map_err(words),
-        ImageStep::Restore { id, name } => image::restore(io, id, name).await.map_err(words),
+        ImageStep::Trash { image } => image::move_to_trash(io, image).await.map_err(trouble),
+        ImageStep::Restore { id, name } => image::restore(io, id, name).await.map_err(trouble),
     }
 }
 
 /// Opens an image for one change, and closes it whatever came of that: without, others would take us for dead.
-async fn with<F>(io: &IoCtx, name: &str, work: F) -> Asked<()>
+async fn with<F>(io: &IoCtx, name: &str, work: F) -> Result<(), Trouble>
 where
     F: AsyncFnOnce(&Image) -> rbd::Result<()>,
 {
@@ -241,11 +256,12 @@ where
     };
     let open = task::timeout(WITHIN, Image::open(io, name, &options)).await;
     let open = open
-        .map_err(|_| "the image does not open".to_string())?
-        .map_err(words)?;
+        .map_err(|_| Trouble::NotDone("the image does not open".into()))?
+        .map_err(trouble)?;
     let done = work(&open).await;
     let closed = open.close().await;
-    done.and(closed).map_err(words)
+    done.map_err(trouble)?;
+    closed.map_err(|e| Trouble::Unknown(format!("the change was made, and closing the image failed: {e}")))
 }
 
 #[cfg(test)]

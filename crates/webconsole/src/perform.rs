@@ -1,13 +1,14 @@
 //! An act is carried out: after the right to it, and the second page where there is one.
 
 use crate::acts::{self, Act, Step};
-use crate::cluster::order;
+use crate::cluster::{Trouble, order};
 use crate::images;
 use crate::show::token;
 use crate::visit::{Drawn, Visit};
 use crate::web::Fields;
 use hyper::StatusCode;
 use maud::{Markup, html};
+use std::net::IpAddr;
 
 pub enum Done {
     /// The browser goes there.
@@ -15,7 +16,7 @@ pub enum Done {
     Page(Drawn),
 }
 
-pub async fn take(visit: &Visit, form: &Fields) -> Done {
+pub async fn take(visit: &Visit, form: &Fields, from: IpAddr) -> Done {
     if !visit.rights.write {
         let words = format!(
             "{} may not change anything here: its mon capabilities would have to allow rw.",
@@ -35,16 +36,21 @@ pub async fn take(visit: &Visit, form: &Fields) -> Done {
     if act.confirm && form.get("sure") != "yes" {
         return Done::Page(Drawn::new(act.title.clone(), are_you_sure(visit, form, &act)));
     }
+    let log = format!("console: {} from {from}: {}", visit.session.entity, act.command);
     let done = match &act.step {
-        Step::Order(command) => order(visit.client(), command).await,
-        Step::Image(place, step, seen) => images::perform(visit.client(), place, step, seen)
-            .await
-            .map(|()| String::new()),
+        Step::Order(command) => {
+            let done = order(visit.client(), command).await;
+            note(&log, done.as_ref().err());
+            done
+        }
+        Step::Image(place, step, seen) => {
+            let ended = move |done: &Result<(), Trouble>| note(&log, done.as_ref().err());
+            let done = images::perform(visit.client(), (place, step, seen), ended).await;
+            done.map(|()| String::new())
+        }
     };
-    let entity = &visit.session.entity;
     match done {
         Ok(said) => {
-            tracing::info!("console: {entity}: {}", act.command);
             let said = if said.is_empty() {
                 String::new()
             } else {
@@ -53,11 +59,26 @@ pub async fn take(visit: &Visit, form: &Fields) -> Done {
             *visit.session.of.notice.borrow_mut() = Some(format!("Done: {}{said}", act.command));
             Done::To(act.back)
         }
-        Err(why) => {
-            tracing::info!("console: {entity}: {}: {why}", act.command);
-            let words = format!("It was not done: {why}");
-            Done::Page(Drawn::failure(&act.title, &words, &act.back))
-        }
+        Err(trouble) => Done::Page(Drawn {
+            status: status(&trouble),
+            ..Drawn::failure(&act.title, &trouble.to_string(), &act.back)
+        }),
+    }
+}
+
+/// At the end of an act, whoever still waits for it.
+fn note(log: &str, trouble: Option<&Trouble>) {
+    match trouble {
+        None => tracing::info!("{log}"),
+        Some(trouble) => tracing::info!("{log}: {trouble}"),
+    }
+}
+
+const fn status(trouble: &Trouble) -> StatusCode {
+    match trouble {
+        Trouble::NotDone(_) => StatusCode::CONFLICT,
+        Trouble::Unknown(_) => StatusCode::GATEWAY_TIMEOUT,
+        Trouble::GoesOn(_) => StatusCode::ACCEPTED,
     }
 }
 

@@ -215,8 +215,8 @@ impl Console {
             );
         }
         match path {
-            "/logout" => self.log_out(parts, &visit).await,
-            "/do" => match perform::take(&visit, form).await {
+            "/logout" => self.log_out(parts),
+            "/do" => match perform::take(&visit, form, from).await {
                 perform::Done::To(path) => web::see_other(&path),
                 perform::Done::Page(drawn) => page(drawn.status, frame::frame(&visit, &drawn)),
             },
@@ -249,11 +249,11 @@ impl Console {
         out
     }
 
-    async fn log_out(&self, parts: &Parts, visit: &Visit) -> Answer {
+    /// The session's client ends with the last who uses it: an act that goes on is not cut.
+    fn log_out(&self, parts: &Parts) -> Answer {
         if let Some(cookie) = web::cookie(&parts.headers, self.cookie_name()) {
             self.sessions.borrow_mut().end(cookie);
         }
-        visit.session.of.client.shutdown().await;
         let mut out = web::see_other("/login");
         web::put(&mut out, header::SET_COOKIE, &self.cookie("", Duration::ZERO));
         out
