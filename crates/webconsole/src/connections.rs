@@ -76,6 +76,15 @@ impl Drop for Place {
     }
 }
 
+/// Work for a browser, in a task of its own so that a panic is an answer; it ends when the browser goes.
+struct Underway<T>(task::TaskHandle<T>);
+
+impl<T> Drop for Underway<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
 /// Serves until `stop` turns true.
 pub async fn serve<F, A>(
     acceptor: Acceptor,
@@ -159,9 +168,8 @@ where
     A: Future<Output = Answer> + 'static,
 {
     let service = service_fn(move |request| {
-        // A task of its own: an act that has begun is not left when the browser goes.
-        let answered = task::spawn_local(answer(request));
-        async move { Ok::<_, Infallible>(answered.await.unwrap_or_else(|_| web::broken())) }
+        let mut work = Underway(task::spawn_local(answer(request)));
+        async move { Ok::<_, Infallible>((&mut work.0).await.unwrap_or_else(|_| web::broken())) }
     });
     let served = http1::Builder::new()
         .timer(Timer)
@@ -198,5 +206,23 @@ mod tests {
         drop(held);
         assert!(take("2001:db8::ffff".into()).is_some());
         assert!(places.borrow().is_empty());
+    }
+
+    #[test]
+    fn work_ends_with_the_browser() {
+        let role = io::task::spawn_role("test", || async {
+            let left = Rc::new(());
+            let kept = left.clone();
+            let work = Underway(task::spawn_local(async move {
+                std::future::pending::<()>().await;
+                drop(kept);
+            }));
+            task::yield_now().await;
+            assert_eq!(Rc::strong_count(&left), 2);
+            drop(work);
+            task::yield_now().await;
+            assert_eq!(Rc::strong_count(&left), 1);
+        });
+        role.unwrap().join().unwrap();
     }
 }

@@ -1,9 +1,9 @@
 //! Images: what is said of them, and changes of them, by `rbd` over the session's client.
 //!
-//! Bound: [`OPEN_MAX`] images of a page are looked at.
+//! Bound: [`OPEN_MAX`] images of a page are looked at, [`AT_ONCE`] at a time.
 
 use crate::acts::{ImageStep, Place, Seen};
-use crate::cluster::{Asked, Trouble, WITHIN};
+use crate::cluster::{Asked, Trouble, WITHIN, several};
 use client::{Client, IoCtx};
 use io::task;
 use rbd::directory::NewImage;
@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 
 /// Images whose headers one page reads.
 pub const OPEN_MAX: usize = 100;
+const AT_ONCE: usize = 8;
 
 /// What acts may take. One that takes longer goes on by itself.
 const ACT_WITHIN: std::time::Duration = std::time::Duration::from_secs(60);
@@ -73,11 +74,11 @@ fn window<T>(all: impl IntoIterator<Item = T>, first: usize) -> impl Iterator<It
 pub async fn list(io: &IoCtx, first: usize) -> Asked<Listing> {
     let all = directory::list(io).await.map_err(words)?;
     let total = all.len();
-    let mut shown = Vec::new();
-    for (name, id) in window(all, first) {
+    let read = window(all, first).map(|(name, id)| async move {
         let header = header::read(io, &names::header(&id)).await.ok();
-        shown.push(Listed { name, header });
-    }
+        Listed { name, header }
+    });
+    let shown = several(AT_ONCE, read).await;
     Ok(Listing { total, shown })
 }
 

@@ -21,6 +21,8 @@ use tokio::sync::Semaphore;
 use types::{AuthName, EntityAddr, EntityKind};
 
 const AT_ONCE: usize = 4;
+/// Pages of a session that are drawn at once.
+pub const PAGES_AT_ONCE: usize = 2;
 const CONNECT_WITHIN: Duration = Duration::from_secs(15);
 /// Longer names are nobody's here.
 const NAME_BYTES: usize = 128;
@@ -32,6 +34,8 @@ pub struct Visitor {
     pub client: Client,
     /// Of the key that was shown: another one ends the session.
     epoch: u64,
+    /// Places for its pages: [`PAGES_AT_ONCE`].
+    pub pages: Semaphore,
     /// What the next page says first: the end of an act.
     pub notice: RefCell<Option<String>>,
 }
@@ -81,6 +85,7 @@ impl Door {
         let visitor = Visitor {
             client,
             epoch,
+            pages: Semaphore::new(PAGES_AT_ONCE),
             notice: RefCell::default(),
         };
         Ok((name, visitor))

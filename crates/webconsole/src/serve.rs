@@ -1,6 +1,6 @@
 //! The console as a whole: which request is answered by what, and the checks that stand before.
 //!
-//! Bounds: a form of [`FORM_BYTES`] within [`FORM_WITHIN`]; connections: `connections`; logins: `login`; sessions: `sessions`.
+//! Bounds: a page within [`PAGE_WITHIN`], [`PAGES`] at once; a form of [`FORM_BYTES`] within [`FORM_WITHIN`]; connections: `connections`; logins: `login`; sessions: `sessions`.
 
 use crate::certificate::Certificate;
 use crate::cluster::{Peek, ask};
@@ -17,13 +17,18 @@ use hyper::http::request::Parts;
 use hyper::{Method, Request, StatusCode, header};
 use io::socket::Acceptor;
 use io::task;
-use maud::Markup;
+use maud::{Markup, html};
 use std::cell::RefCell;
+use std::future::Future;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
+/// Pages that are drawn at once; others wait. Beside that: [`crate::login::PAGES_AT_ONCE`] of a session.
+const PAGES: usize = 16;
+/// What a page may take, with its wait.
+const PAGE_WITHIN: Duration = Duration::from_secs(30);
 const FORM_BYTES: usize = 32 << 10;
 const FORM_WITHIN: Duration = Duration::from_secs(20);
 
@@ -32,6 +37,7 @@ pub struct Console {
     sessions: RefCell<Sessions<Visitor>>,
     door: Door,
     history: RefCell<History>,
+    pages: Semaphore,
 }
 
 /// Serves until `stop` turns true.
@@ -46,6 +52,7 @@ pub async fn serve(
         sessions: RefCell::default(),
         door: Door::default(),
         history: RefCell::default(),
+        pages: Semaphore::new(PAGES),
     });
     let watching = task::spawn_local(watch_rates(console.clone()));
     let answer = {
@@ -189,7 +196,8 @@ impl Console {
         }
         match pages::find(path) {
             Some(spec) => {
-                let drawn = (spec.draw)(visit.clone()).await;
+                let places = [&visit.session.of.pages, &self.pages];
+                let drawn = in_time(PAGE_WITHIN, places, (spec.draw)(visit.clone())).await;
                 page(drawn.status, frame::frame(&visit, &drawn))
             }
             None => {
@@ -216,10 +224,17 @@ impl Console {
         }
         match path {
             "/logout" => self.log_out(parts),
-            "/do" => match perform::take(&visit, form, from).await {
-                perform::Done::To(path) => web::see_other(&path),
-                perform::Done::Page(drawn) => page(drawn.status, frame::frame(&visit, &drawn)),
-            },
+            "/do" => {
+                let (visit, form) = (Rc::new(visit), form.clone());
+                // A task of its own: an act that has begun is not left when the browser goes.
+                let act = task::spawn_local(async move {
+                    match perform::take(&visit, &form, from).await {
+                        perform::Done::To(path) => web::see_other(&path),
+                        perform::Done::Page(drawn) => page(drawn.status, frame::frame(&visit, &drawn)),
+                    }
+                });
+                act.await.unwrap_or_else(|_| web::broken())
+            }
             _ => plain(StatusCode::NOT_FOUND, "Nothing is changed there."),
         }
     }
@@ -273,6 +288,26 @@ impl Console {
     }
 }
 
+/// A page, once there is a place for it in each of `places`; or one that says that it took too long.
+async fn in_time(within: Duration, places: [&Semaphore; 2], draw: impl Future<Output = Drawn>) -> Drawn {
+    let drawn = async {
+        let _own = places[0].acquire().await;
+        let _all = places[1].acquire().await;
+        draw.await
+    };
+    let drawn = task::timeout(within, drawn).await;
+    drawn.unwrap_or_else(|_| {
+        let words = format!(
+            "The page was not ready within {} s: the cluster answers slowly, or many pages are asked for at once.",
+            within.as_secs()
+        );
+        Drawn {
+            status: StatusCode::SERVICE_UNAVAILABLE,
+            ..Drawn::new("Not ready", html! { p.refused role="alert" { (words) } })
+        }
+    })
+}
+
 /// Nobody who is logged in: pages lead to the login, and what refreshes itself is told to go there.
 fn outside(parts: &Parts) -> Answer {
     if parts.headers.contains_key("hx-request") {
@@ -281,4 +316,28 @@ fn outside(parts: &Parts) -> Answer {
         return out;
     }
     web::see_other("/login")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_has_a_place_and_an_end() {
+        let role = task::spawn_role("test", || async {
+            let (own, all) = (Semaphore::new(2), Semaphore::new(1));
+            let fine = || async { Drawn::new("Fine", html! {}) };
+            let long = Duration::from_secs(600);
+            let short = Duration::from_millis(1);
+            assert_eq!(in_time(long, [&own, &all], fine()).await.status, StatusCode::OK);
+            let late = in_time(short, [&own, &all], std::future::pending()).await;
+            assert_eq!(late.status, StatusCode::SERVICE_UNAVAILABLE);
+            let taken = all.acquire().await;
+            let full = in_time(short, [&own, &all], fine()).await;
+            assert_eq!(full.status, StatusCode::SERVICE_UNAVAILABLE);
+            drop(taken);
+            assert_eq!(in_time(long, [&own, &all], fine()).await.status, StatusCode::OK);
+        });
+        role.unwrap().join().unwrap();
+    }
 }

@@ -1,6 +1,6 @@
 //! File systems: ranks, pools, and their subvolumes. To be read.
 
-use crate::cluster::{Asked, Peek, ask};
+use crate::cluster::{Asked, Peek, ask, several};
 use crate::show::{self, Tone, bytes, cell, num, section, tag};
 use crate::visit::{Drawn, Visit};
 use maud::{Markup, html};
@@ -9,6 +9,8 @@ use std::rc::Rc;
 
 /// Subvolumes of a group whose figures are asked for; others are counted.
 const SHOWN_MAX: usize = 50;
+/// Subvolumes that are asked for at a time.
+const AT_ONCE: usize = 8;
 const GROUPS_MAX: usize = 20;
 
 pub async fn draw(visit: Rc<Visit>) -> Drawn {
@@ -63,14 +65,14 @@ async fn subvolumes(visit: &Visit, fs: &str, group: Option<&str>) -> Asked<(Vec<
     }
     let all = ask(client, "fs subvolume ls", &args).await?;
     let all = all.as_array().cloned().unwrap_or_default();
-    let mut rows = Vec::new();
-    for subvolume in all.iter().take(SHOWN_MAX) {
+    let rows = all.iter().take(SHOWN_MAX).map(|subvolume| {
         let name = subvolume.text("name");
         let mut args = args.clone();
         args.push(("sub_name", name.into()));
-        let info = ask(client, "fs subvolume info", &args).await;
-        rows.push(row(name, &info));
-    }
+        let info = ask(client, "fs subvolume info", &args);
+        async move { row(name, &info.await) }
+    });
+    let rows = several(AT_ONCE, rows).await;
     Ok((rows, all.len().saturating_sub(SHOWN_MAX)))
 }
 
