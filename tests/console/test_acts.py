@@ -3,6 +3,7 @@ import contextlib
 import html
 import json
 import re
+import struct
 import subprocess
 
 import pytest
@@ -133,6 +134,52 @@ def test_into_the_trash_and_out_again(served, admin, images, image):
     admin.act('image-trash', pool=images, image=image + '-again')
     served.rbd('trash', 'restore', '%s/%s' % (images, id_))
     assert served.run('rbd', 'export', spec + '-again', '-').out_bytes == data
+
+
+def text(s):
+    return struct.pack('<I', len(s)) + s.encode()
+
+
+NORMAL, MOVING, RESTORING = 0, 1, 3
+
+
+def test_moves_and_restores_that_were_cut_short(served, admin, images):
+    """As far as a console came that was killed in between: asked for again, they come to their end."""
+    import rados
+    with rados.Rados(conffile=str(served.conf), name='client.admin') as client, client.open_ioctx(images) as io:
+        def call(oid, method, data):
+            io.execute(oid, 'rbd', method, data)
+
+        def state(id_, to, of):
+            call('rbd_trash', 'trash_state_set', text(id_) + bytes([to, of]))
+
+        for in_directory in (False, True):
+            name = unique('cut')
+            spec = '%s/%s' % (images, name)
+            data = bytes(range(256)) * 4096
+            served.run('rbd', 'import', '-', spec, stdin=data)
+            served.rbd('trash', 'mv', spec)
+            id_ = trash(served, images)[name]
+            # The move: before its last mark, and before the directory.
+            state(id_, MOVING, NORMAL)
+            if in_directory:
+                call('rbd_directory', 'dir_add_image', text(name) + text(id_))
+            admin.act('image-trash', pool=images, image=name)
+            assert name not in served.rbd('ls', images).out.split()
+            # The restore: after its first mark; and where the directory has the name already, without its object.
+            state(id_, RESTORING, NORMAL)
+            if in_directory:
+                call('rbd_directory', 'dir_add_image', text(name) + text(id_))
+                refused = words(admin.act('trash-restore', 409, pool=images, id=id_, image=name + '-other').text)
+                assert "restore it by that name" in refused
+                # It stays as it is being restored: while it has a name, nobody removes it from the trash.
+                with pytest.raises(rados.Error):
+                    state(id_, MOVING, NORMAL)
+            admin.act('trash-restore', pool=images, id=id_, image=name)
+            assert served.run('rbd', 'export', spec, '-').out_bytes == data
+            assert name not in trash(served, images) and name in served.rbd('ls', images).out.split()
+            assert 'No such file' in served.run('rbd', 'info', spec + '-other', check=2).err
+            served.rbd('rm', spec)
 
 
 def test_an_image_that_is_open_stays(served, admin, images, image):

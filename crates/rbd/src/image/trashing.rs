@@ -15,13 +15,26 @@ use types::{Errno, Utime};
 
 /// Moves an image that nobody has open. Its snapshots go with it.
 pub async fn move_to_trash(io: &IoCtx, name: &str) -> Result<()> {
-    let id = directory::id_of(io, name).await?;
+    let id = match directory::id_of(io, name).await {
+        Err(e) if e.is_not_found() => half_moved(io, name).await?.ok_or(e)?,
+        found => found?,
+    };
     let image = open_whole(io, &id).await;
     let image = image.map_err(|e| e.about(&format!("image '{name}'")))?;
     let (inner, name) = (image.inner.clone(), name.to_string());
     let moved = detached(async move { inner.lose_name(&name).await }).await;
     let closed = image.close().await;
     moved.and(closed)
+}
+
+/// The image that an earlier move has taken the name from, and not come to its end.
+async fn half_moved(io: &IoCtx, name: &str) -> Result<Option<String>> {
+    let mut all = trash::list(io).await?.into_iter();
+    Ok(all.find(|(_, t)| is_half_moved(t, name)).map(|(id, _)| id))
+}
+
+fn is_half_moved(entry: &TrashImage, name: &str) -> bool {
+    entry.source == SOURCE_USER && entry.state == STATE_MOVING && entry.name == name
 }
 
 /// Gives an image that is in the trash a name, which must be free.
@@ -38,7 +51,10 @@ pub async fn restore(io: &IoCtx, id: &str, name: &str) -> Result<()> {
         match named {
             Ok(()) => leave_trash(&io, &id).await,
             Err(e) => {
-                trash::mark(&io, &id, STATE_NORMAL, STATE_RESTORING).await?;
+                // Whole again only where it has no name: with one it could be removed under those who use it.
+                if name_now(&io, &id).await == Ok(None) {
+                    trash::mark(&io, &id, STATE_NORMAL, STATE_RESTORING).await?;
+                }
                 Err(e)
             }
         }
@@ -46,13 +62,19 @@ pub async fn restore(io: &IoCtx, id: &str, name: &str) -> Result<()> {
     .await
 }
 
+/// As the directory says it.
+async fn name_now(io: &IoCtx, id: &str) -> Result<Option<String>> {
+    match directory::name_of(io, id).await {
+        Ok(name) => Ok(Some(name)),
+        Err(e) if e.is_not_found() => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+/// An attempt before may have come as far as either of its two steps, or an interrupted move not have taken both back.
 async fn give_name(io: &IoCtx, id: &str, name: &str) -> Result<()> {
     match directory::id_of(io, name).await {
-        // An attempt before came as far as that, and perhaps further.
-        Ok(there) if there == id => match directory::add_name(io, name, id).await {
-            Err(e) if e.errno() == Errno::EEXIST => directory::name_of(io, id).await.map(drop),
-            done => done,
-        },
+        Ok(there) if there == id => enter(io, id, name).await,
         Ok(_) => Err(Error::refused(
             Errno::EEXIST,
             format!("image '{name}' exists already"),
@@ -62,13 +84,29 @@ async fn give_name(io: &IoCtx, id: &str, name: &str) -> Result<()> {
                 .create(true)
                 .rbd_write("set_id", |w| w.string(id));
             ask(io, &names::id_object(name), op).await?;
-            let added = directory::add_name(io, name, id).await;
-            if added.is_err() {
+            let entered = enter(io, id, name).await;
+            // Not where it may be in the directory all the same.
+            if entered.is_err() && name_now(io, id).await.is_ok_and(|n| n.as_deref() != Some(name)) {
                 let _ = io.remove(names::id_object(name)).await;
             }
-            added
+            entered
         }
         Err(e) => Err(e),
+    }
+}
+
+/// Into the directory, or it is there by this name already.
+async fn enter(io: &IoCtx, id: &str, name: &str) -> Result<()> {
+    match directory::add_name(io, name, id).await {
+        Ok(()) => Ok(()),
+        Err(e) => match name_now(io, id).await? {
+            Some(there) if there == name => Ok(()),
+            Some(there) => Err(Error::refused(
+                Errno::EEXIST,
+                format!("an earlier attempt has named image '{id}' '{there}': restore it by that name"),
+            )),
+            None => Err(e),
+        },
     }
 }
 
@@ -85,6 +123,7 @@ impl Inner {
         if mirror::of_image(&self.io, &self.id).await?.is_some() {
             return busy("it is mirrored");
         }
+        self.still_named(name).await?;
         let now = Utime::from_unix(self.io.client().platform().clock.wall());
         let entry = TrashImage {
             source: SOURCE_USER,
@@ -101,7 +140,7 @@ impl Inner {
             // That of an earlier move, which was cut short.
             Err(e) if e.errno() == Errno::EEXIST => {
                 let there = trash::get(&self.io, &self.id).await?;
-                if there.source != SOURCE_USER || there.state != STATE_MOVING {
+                if !is_half_moved(&there, name) {
                     return Err(e);
                 }
             }
@@ -110,5 +149,16 @@ impl Inner {
         or_missing(self.io.remove(names::id_object(name)).await.map_err(Into::into))?;
         or_missing(directory::remove_name(&self.io, name, &self.id).await)?;
         trash::mark(&self.io, &self.id, STATE_NORMAL, STATE_MOVING).await
+    }
+
+    /// Who renamed it, and gave its name to another one, may have been faster than our lock.
+    async fn still_named(&self, name: &str) -> Result<()> {
+        let gone = match directory::id_of(&self.io, name).await {
+            Ok(there) if there == self.id => return Ok(()),
+            Ok(_) => Error::refused(Errno::EBUSY, format!("another image is named '{name}' by now")),
+            Err(e) => e,
+        };
+        let half = gone.is_not_found() && half_moved(&self.io, name).await?.as_ref() == Some(&self.id);
+        if half { Ok(()) } else { Err(gone) }
     }
 }
