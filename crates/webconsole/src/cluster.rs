@@ -1,6 +1,7 @@
 //! Questions to the cluster, as the one who has logged in.
 
 use client::{Client, Target};
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -30,6 +31,15 @@ pub fn ask<'a>(
     prefix: &'a str,
     args: &[(&str, Value)],
 ) -> impl Future<Output = Asked> + use<'a> {
+    ask_for(client, prefix, args)
+}
+
+/// The same, of what is wanted of a long answer.
+pub fn ask_for<'a, T: DeserializeOwned>(
+    client: &'a Client,
+    prefix: &'a str,
+    args: &[(&str, Value)],
+) -> impl Future<Output = Asked<T>> + use<'a, T> {
     let command = command(prefix, args);
     async move {
         let said = client.mon_command(&command, "").await;
@@ -45,7 +55,7 @@ pub async fn tell(client: &Client, osd: i32, prefix: &str) -> Asked {
     parsed(prefix, &said.output)
 }
 
-fn parsed(prefix: &str, output: &[u8]) -> Asked {
+fn parsed<T: DeserializeOwned>(prefix: &str, output: &[u8]) -> Asked<T> {
     serde_json::from_slice(output).map_err(|_| format!("{prefix}: an answer that is not understood"))
 }
 

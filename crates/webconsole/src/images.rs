@@ -9,7 +9,6 @@ use io::task;
 use rbd::directory::NewImage;
 use rbd::header::{Header, Snap};
 use rbd::{Image, ImageOptions, directory, header, image, names, trash};
-use std::collections::BTreeMap;
 
 /// Images whose headers one page reads.
 pub const OPEN_MAX: usize = 100;
@@ -140,24 +139,30 @@ async fn parent_name(client: &Client, parent: &header::Parent) -> String {
 
 /// Snapshots that a person made, oldest first.
 pub fn users_snaps(header: &Header) -> Vec<&Snap> {
-    let mut all: Vec<&Snap> = header
-        .snaps
-        .iter()
-        .filter(|s| header.snap_named(&s.name).is_some_and(|n| n.id == s.id))
-        .collect();
+    let mut all: Vec<&Snap> = header.snaps.iter().filter(|s| s.is_users()).collect();
     all.reverse();
     all
 }
 
-/// By id: name, and since when it is there (seconds since 1970).
-pub async fn trashed(io: &IoCtx) -> Asked<BTreeMap<String, (String, u64)>> {
+/// An image in the trash.
+pub struct Trashed {
+    pub id: String,
+    pub name: String,
+    /// Since when it is there, in seconds since 1970.
+    pub since: u64,
+}
+
+/// Those that people put there: as many as a page shows, and how many more there are.
+pub async fn trashed(io: &IoCtx) -> Asked<(Vec<Trashed>, usize)> {
     let all = trash::list(io).await.map_err(words)?;
-    let mine = all.into_iter().filter(|(_, t)| trash::is_thrown_away(t.source));
-    let said = mine.map(|(id, t)| {
-        let since = t.deletion_time.to_duration().as_secs();
-        (id, (String::from_utf8_lossy(&t.name).into_owned(), since))
+    let mut mine = all.into_iter().filter(|(_, t)| trash::is_thrown_away(t.source));
+    let shown = mine.by_ref().take(OPEN_MAX).map(|(id, t)| Trashed {
+        id,
+        name: String::from_utf8_lossy(&t.name).into_owned(),
+        since: t.deletion_time.to_duration().as_secs(),
     });
-    Ok(said.collect())
+    let shown = shown.collect();
+    Ok((shown, mine.count()))
 }
 
 /// Carries out a change; it goes on when nobody waits any more. `ended` is told at its end, whenever that is.

@@ -146,6 +146,11 @@ pub fn head(body: &Markup) -> Markup {
     html! { th scope="row" { (body) } }
 }
 
+/// Under a list that was cut.
+pub fn more(left: usize) -> Markup {
+    html! { @if left > 0 { p.quiet { (left) " more are not shown." } } }
+}
+
 pub fn none(words: &str) -> Markup {
     html! { p.none { (words) } }
 }

@@ -10,6 +10,9 @@ use maud::{Markup, html};
 use rbd::header::{PROTECTED, Snap};
 use std::rc::Rc;
 
+/// Snapshots of a page.
+const SNAPS_MAX: usize = 100;
+
 pub async fn draw(visit: Rc<Visit>) -> Drawn {
     let place = Place {
         pool: visit.query.get("pool").to_string(),
@@ -110,9 +113,12 @@ impl At<'_> {
         if write {
             heads.push("");
         }
-        let rows: Vec<Markup> = snaps.iter().map(|s| self.snap(s)).collect();
+        // The newest; older ones are many where something makes them by the clock.
+        let left = snaps.len().saturating_sub(SNAPS_MAX);
+        let rows: Vec<Markup> = snaps.iter().skip(left).map(|s| self.snap(s)).collect();
         html! {
             @if rows.is_empty() { (show::none("There are no snapshots.")) } @else { (show::table("Snapshots", &heads, &rows)) }
+            @if left > 0 { p.quiet { (left) " older ones are not shown." } }
             @if others > 0 { p.quiet { (others) " more belong to groups, mirroring or the trash." } }
             @if write {
                 form.row method="post" action="/do" {
@@ -170,7 +176,12 @@ impl At<'_> {
         html! {
             form.row method="post" action="/do" {
                 (self.hidden("image-clone"))
-                div { label for="clone-snap" { "Snapshot" } select #clone-snap name="snap" { @for s in &snaps { option value=(s.name) { (s.name) } } } }
+                div {
+                    label for="clone-snap" { "Snapshot" }
+                    @if snaps.len() > SNAPS_MAX { input #clone-snap name="snap" maxlength="255" required; } @else {
+                        select #clone-snap name="snap" { @for s in &snaps { option value=(s.name) { (s.name) } } }
+                    }
+                }
                 div {
                     label for="clone-pool" { "Pool" }
                     select #clone-pool name="to-pool" {

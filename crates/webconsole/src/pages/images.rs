@@ -2,12 +2,11 @@
 
 use crate::acts::Place;
 use crate::cluster::{Asked, ask};
-use crate::images::{self, Listed, Listing, OPEN_MAX};
+use crate::images::{self, Listed, Listing, OPEN_MAX, Trashed};
 use crate::pages::pools::rbd_pools;
 use crate::show::{self, anchor, bytes, num, section, span, token};
 use crate::visit::{Drawn, Visit};
 use maud::{Markup, html};
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 pub async fn draw(visit: Rc<Visit>) -> Drawn {
@@ -74,8 +73,9 @@ fn places(pools: &[String], place: &Place, namespaces: &[String]) -> Markup {
                 p { "Namespace" }
                 ul {
                     (choice("(default)", place.namespace.is_empty(), &[("pool", &place.pool)]))
-                    @for ns in namespaces { (choice(ns, *ns == place.namespace, &[("pool", &place.pool), ("namespace", ns)])) }
+                    @for ns in namespaces.iter().take(OPEN_MAX) { (choice(ns, *ns == place.namespace, &[("pool", &place.pool), ("namespace", ns)])) }
                 }
+                (show::more(namespaces.len().saturating_sub(OPEN_MAX)))
             }
         }
     }
@@ -143,8 +143,8 @@ fn create(visit: &Visit, place: &Place) -> Markup {
     }
 }
 
-fn in_trash(visit: &Visit, place: &Place, trash: &Asked<BTreeMap<String, (String, u64)>>) -> Markup {
-    show::asked(trash, |trash| {
+fn in_trash(visit: &Visit, place: &Place, trash: &Asked<(Vec<Trashed>, usize)>) -> Markup {
+    show::asked(trash, |(trash, left)| {
         if trash.is_empty() {
             return show::none("The trash is empty.");
         }
@@ -154,7 +154,7 @@ fn in_trash(visit: &Visit, place: &Place, trash: &Asked<BTreeMap<String, (String
         }
         let rows: Vec<Markup> = trash
             .iter()
-            .map(|(id, (name, since))| {
+            .map(|Trashed { id, name, since }| {
                 html! {
                     (show::head(&html! { (name) }))
                     (show::cell(id))
@@ -163,7 +163,7 @@ fn in_trash(visit: &Visit, place: &Place, trash: &Asked<BTreeMap<String, (String
                 }
             })
             .collect();
-        show::table("Images in the trash", &heads, &rows)
+        html! { (show::table("Images in the trash", &heads, &rows)) (show::more(*left)) }
     })
 }
 
