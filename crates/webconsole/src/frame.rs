@@ -30,7 +30,11 @@ fn document(title: &str, body: &Markup) -> Markup {
 
 /// A page in its frame: who is logged in, where one can go, what the last act did.
 pub fn frame(visit: &Visit, drawn: &Drawn) -> Markup {
-    let notice = visit.session.of.notice.borrow_mut().take();
+    // A part that refreshes itself shows no notice, and leaves it to the page that does.
+    let notice = match visit.by_itself {
+        true => None,
+        false => visit.session.of.notice.borrow_mut().take(),
+    };
     let fsid = visit.client().fsid().map(|f| f.to_string()).unwrap_or_default();
     let may = if visit.rights.write {
         "may change things"

@@ -135,7 +135,7 @@ pub fn is_current(cluster: &Cluster, name: &AuthName, visitor: &Visitor) -> bool
 
 fn conf(cluster: &Cluster, name: AuthName, key: CryptoKey) -> Conf {
     let state = cluster.handle.state();
-    let mut mons: Vec<EntityAddr> = state.monmap.by_rank().map(|m| m.addrs.first()).collect();
+    let mut mons: Vec<EntityAddr> = state.monmap.by_rank().map(|m| m.addrs.msgr2_or_first()).collect();
     if mons.is_empty() {
         mons.push(cluster.mon);
     }

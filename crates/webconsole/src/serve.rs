@@ -70,7 +70,7 @@ async fn watch_rates(console: Rc<Console>) {
     loop {
         task::sleep(EVERY).await;
         console.end_sessions();
-        let Some(session) = console.sessions.borrow().any() else {
+        let Some(session) = console.sessions.borrow().latest() else {
             continue;
         };
         let asked = task::timeout(EVERY, ask(&session.of.client, "status", &[])).await;
@@ -154,6 +154,17 @@ impl Console {
         sessions.retain(|s| is_current(&self.settings.cluster, &s.entity, &s.of));
     }
 
+    /// Ends the session of the cookie that came, if it is one of ours.
+    fn end_own(&self, parts: &Parts) {
+        if let Some(cookie) = web::cookie(&parts.headers, self.cookie_name()) {
+            let mut sessions = self.sessions.borrow_mut();
+            // With its secret: a name alone ends nothing.
+            if sessions.find(cookie, self.now(), false).is_some() {
+                sessions.end(cookie);
+            }
+        }
+    }
+
     fn session(&self, parts: &Parts) -> Option<Rc<Session<Visitor>>> {
         let cookie = web::cookie(&parts.headers, self.cookie_name())?;
         let awake = !parts.headers.contains_key("hx-request");
@@ -168,6 +179,7 @@ impl Console {
             rights,
             path: parts.uri.path().to_string(),
             query: Fields::parse(parts.uri.query().unwrap_or_default().as_bytes()),
+            by_itself: parts.headers.contains_key("hx-request"),
             recent: self.history.borrow().recent(self.now()),
             now: self.now(),
             wall: self.settings.clock.wall(),
@@ -210,7 +222,7 @@ impl Console {
     async fn take(&self, parts: &Parts, form: &Fields, from: IpAddr) -> Answer {
         let path = parts.uri.path();
         if path == "/login" {
-            return self.log_in(form, from).await;
+            return self.log_in(parts, form, from).await;
         }
         let Some(visit) = self.visit(parts, from) else {
             return outside(parts);
@@ -239,7 +251,7 @@ impl Console {
         }
     }
 
-    async fn log_in(&self, form: &Fields, from: IpAddr) -> Answer {
+    async fn log_in(&self, parts: &Parts, form: &Fields, from: IpAddr) -> Answer {
         let (name, key) = (form.get("entity"), form.get("key"));
         let entered = self
             .door
@@ -254,6 +266,7 @@ impl Console {
             }
         };
         tracing::info!("console: {from} has logged in as {entity}");
+        self.end_own(parts);
         let now = self.now();
         let cookie = self
             .sessions
@@ -266,9 +279,7 @@ impl Console {
 
     /// The session's client ends with the last who uses it: an act that goes on is not cut.
     fn log_out(&self, parts: &Parts) -> Answer {
-        if let Some(cookie) = web::cookie(&parts.headers, self.cookie_name()) {
-            self.sessions.borrow_mut().end(cookie);
-        }
+        self.end_own(parts);
         let mut out = web::see_other("/login");
         web::put(&mut out, header::SET_COOKIE, &self.cookie("", Duration::ZERO));
         out

@@ -114,9 +114,10 @@ impl<T> Sessions<T> {
         }
     }
 
-    /// Any of them.
-    pub fn any(&self) -> Option<Rc<Session<T>>> {
-        self.all.values().map(|(_, s)| s.clone()).next()
+    /// That of the last request: whoever asked it may still ask.
+    pub fn latest(&self) -> Option<Rc<Session<T>>> {
+        let latest = self.all.values().max_by_key(|(used, _)| *used);
+        latest.map(|(_, s)| s.clone())
     }
 
     /// Ends those that are no longer wanted.
@@ -213,6 +214,17 @@ mod tests {
             "the longest idle one of that entity ends"
         );
         assert!(all.find(&second, at(20), true).is_some());
+    }
+
+    #[test]
+    fn the_latest_is_that_of_the_last_request() {
+        let mut all = Sessions::default();
+        assert!(all.latest().is_none());
+        let a = begin(&mut all, "a", at(0));
+        begin(&mut all, "b", at(1));
+        assert_eq!(all.latest().unwrap().entity, who("b"));
+        all.find(&a, at(2), true);
+        assert_eq!(all.latest().unwrap().entity, who("a"));
     }
 
     #[test]

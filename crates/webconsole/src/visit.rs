@@ -18,6 +18,8 @@ pub struct Visit {
     pub rights: Rights,
     pub path: String,
     pub query: Fields,
+    /// A page refreshes itself; nobody has clicked.
+    pub by_itself: bool,
     pub recent: Vec<Sample>,
     /// On the clock of the samples, and since 1970.
     pub now: Duration,

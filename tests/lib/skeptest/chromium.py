@@ -8,7 +8,7 @@ import tarfile
 import urllib.request
 
 from selenium import webdriver
-from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException
+from selenium.common.exceptions import ElementClickInterceptedException, NoSuchElementException, StaleElementReferenceException
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
@@ -95,7 +95,7 @@ class Chromium:
         self.wait(lambda: self.driver.find_element(By.XPATH, path).click() or True, 'the button ' + button)
 
     def wait(self, condition, what):
-        gone = [NoSuchElementException, StaleElementReferenceException]
+        gone = [NoSuchElementException, StaleElementReferenceException, ElementClickInterceptedException]
         return WebDriverWait(self.driver, WITHIN_S, 0.1, gone).until(lambda _: condition(), 'waited for ' + what)
 
     def violations(self):
@@ -106,8 +106,9 @@ class Chromium:
         return [(v['id'], n['target'], n['failureSummary']) for v in json.loads(found) for n in v['nodes']]
 
     def complaints(self):
-        """Errors and warnings of the console since the last call: scripts that failed, what the policy stopped."""
-        return [e['message'] for e in self.driver.get_log('browser') if e['level'] in ('SEVERE', 'WARNING')]
+        """Errors since the last call, and what the policy stopped; not what this Chromium warns of besides."""
+        said = self.driver.get_log('browser')
+        return [e['message'] for e in said if e['level'] == 'SEVERE' or 'Content Security Policy' in e['message']]
 
     def wider_than_the_screen(self):
         return self.driver.execute_script('return document.documentElement.scrollWidth > document.documentElement.clientWidth')
