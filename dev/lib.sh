@@ -152,6 +152,16 @@ lab_environment() {
     local project=$SKEP_ROOT/lab
     venv=$SKEP_CACHE/lab-venv-$(cksum <"$project/pyproject.toml" | cut -d' ' -f1)
     [ ! -e "$venv/complete" ] || return 0
+    # The lab's step of CI and the system's tests of the lab may both be the first.
+    local lock
+    mkdir -p "$SKEP_CACHE"
+    exec {lock}>"$venv.lock"
+    flock "$lock"
+    [ -e "$venv/complete" ] || make_lab_environment
+    exec {lock}>&-
+}
+
+make_lab_environment() {
     rm -rf "$venv"
     python3 -m venv "$venv" 2>/dev/null || { need_packages python3-venv; python3 -m venv "$venv"; }
     "$venv/bin/python" - "$project/pyproject.toml" >"$venv/requirements" <<'PY'
