@@ -133,18 +133,21 @@ build_tested_skep() {
     export SKEP_BIN SKEP_MAPTOOL
 }
 
-# Sets SKEP_TEST_BOTO3: where a boto3 of the day is, which sends what Debian's does not yet; fetched where there is none.
-BOTO3=1.44.5
-boto3_of_the_day() {
-    local dir=$SKEP_CACHE/boto3-$BOTO3
+# What the tests need of PyPI, fetched where it is not there. Sets SKEP_TEST_BOTO3: where a boto3 of the day is, which sends what Debian's
+# does not yet; SKEP_TEST_AXE: axe-core, as a package for another driver of browsers has it.
+BOTO3=1.44.5 AXE_PACKAGE=axe-playwright-python==0.1.8
+python_of_the_day() {
+    local dir=$SKEP_CACHE/tests-$BOTO3-${AXE_PACKAGE##*=}
     if [ ! -e "$dir/complete" ]; then
         rm -rf "$dir"
         python3 -m venv "$dir" 2>/dev/null || { need_packages python3-venv; python3 -m venv "$dir"; }
         "$dir/bin/pip" install -q --disable-pip-version-check "boto3[crt]==$BOTO3" >&2
+        "$dir/bin/pip" install -q --disable-pip-version-check --no-deps "$AXE_PACKAGE" >&2
         touch "$dir/complete"
     fi
     SKEP_TEST_BOTO3=$(echo "$dir"/lib/python3*/site-packages)
-    export SKEP_TEST_BOTO3
+    SKEP_TEST_AXE=$SKEP_TEST_BOTO3/axe_playwright_python/axe.min.js
+    export SKEP_TEST_BOTO3 SKEP_TEST_AXE
 }
 
 # Sets `venv`: an environment with what the lab and its tests need, made where there is none; the lab itself is taken from the tree.

@@ -1,12 +1,9 @@
 """Headless Chromium (Debian's, driven by python3-selenium), and axe-core, which says what in a page is hard to use for some."""
-import fcntl
-import hashlib
-import io
 import json
 import os
-import tarfile
-import urllib.request
+import pathlib
 
+import pytest
 from selenium import webdriver
 from selenium.common.exceptions import ElementClickInterceptedException, NoSuchElementException, StaleElementReferenceException
 from selenium.webdriver.chrome.options import Options
@@ -14,29 +11,15 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
-from skeptest.debian import cache
-
 WITHIN_S = 120
-AXE = '4.14.1'
-AXE_SHA256 = 'e6b0ce02b84d892e2e33e403485e7f3d6c29e2be6df65daf44d89ba564139745'
 
 
 def axe():
-    """axe-core's text, fetched once from npm (SKEP_NPM_REGISTRY names another registry than npm's own)."""
-    path = cache() / ('axe-core-%s.js' % AXE)
-    with open(cache() / 'axe-core.lock', 'w') as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not path.exists():
-            registry = os.environ.get('SKEP_NPM_REGISTRY', 'https://registry.npmjs.org').rstrip('/')
-            url = '%s/axe-core/-/axe-core-%s.tgz' % (registry, AXE)
-            with urllib.request.urlopen(url, timeout=WITHIN_S) as f:
-                packed = f.read()
-            assert hashlib.sha256(packed).hexdigest() == AXE_SHA256, 'another axe-core than the tests know'
-            text = tarfile.open(fileobj=io.BytesIO(packed)).extractfile('package/axe.min.js').read()
-            part = path.with_suffix('.part')
-            part.write_bytes(text)
-            part.rename(path)
-    return path.read_text()
+    """axe-core's text: a file that SKEP_TEST_AXE names (dev/test fetches it)."""
+    path = os.environ.get('SKEP_TEST_AXE')
+    if not path:
+        pytest.skip('needs SKEP_TEST_AXE, which dev/test sets')
+    return pathlib.Path(path).read_text()
 
 
 class Chromium:
