@@ -229,7 +229,7 @@ impl ClusterHandle {
         )))
     }
 
-    /// Before the next try of a commit that has lost so often; of no two writers the same.
+    /// Before the next try of a commit that has lost so often. Two writers seldom draw the same.
     fn pause(&self, lost: usize) -> Duration {
         let Some(doublings) = lost.checked_sub(RETRIES_AT_ONCE) else {
             return Duration::ZERO;

@@ -303,9 +303,14 @@ fn every(period: Duration) -> io::task::Interval {
     interval
 }
 
+/// Ticks between two reports of an OSD where so many are up.
+fn report_every(up: usize) -> u32 {
+    let (least, most) = REPORT_EVERY.into_inner();
+    u32::try_from(up.div_ceil(REPORTS_MAX)).map_or(most, |n| n.clamp(least, most))
+}
+
 fn report_by_and_by(osd: &mut Osd, ticks: &mut u32) {
-    let every = osd.cluster.osdmap().num_up_osds().div_ceil(REPORTS_MAX) as u32;
-    if ticks.is_multiple_of(every.clamp(*REPORT_EVERY.start(), *REPORT_EVERY.end())) {
+    if ticks.is_multiple_of(report_every(osd.cluster.osdmap().num_up_osds())) {
         osd.flush_report();
     }
     *ticks = ticks.wrapping_add(1);
@@ -506,5 +511,17 @@ fn boot(
         device_class: c.device_class.clone(),
         features: msgr::features::SUPPORTED,
         metadata,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn osds_of_a_large_cluster_report_less_often() {
+        assert_eq!([1, 3, 90].map(report_every), [3; 3]);
+        assert_eq!([91, 120, 121, 300].map(report_every), [4, 4, 5, 10]);
+        assert_eq!([301, 10_000, usize::MAX].map(report_every), [10; 3]);
     }
 }
