@@ -1,4 +1,5 @@
 """Each button's effect, as the stock `ceph` and `rbd` see it; and what a reader's forms do: nothing."""
+import concurrent.futures
 import contextlib
 import html
 import json
@@ -7,6 +8,7 @@ import struct
 import subprocess
 
 import pytest
+import requests
 
 from skeptest.cluster import unique
 from skeptest.console import Browser, entity, words
@@ -227,6 +229,31 @@ def test_a_reader_changes_nothing(served, reader, images, image):
         assert 'may not change anything' in words(reader.act(act, 403, **fields).text)
     assert info(served, spec)['size'] == 64 << 20 and snaps(served, spec) == {}
     assert all(o['in'] for o in served.ceph_json('osd', 'dump')['osds'])
+
+
+def test_acts_that_hang_have_a_bound(served, admin, images):
+    """Changes go on when their browser has left, so it is not connections that bound them."""
+    token = admin.token
+    fields = {'act': 'image-create', 'csrf': token, 'pool': images, 'size': '8M', 'sure': 'yes'}
+
+    def left(name):
+        with contextlib.suppress(requests.ReadTimeout):
+            return admin.session.post(served.url + '/do', data={**fields, 'image': name}, timeout=5, allow_redirects=False).status_code
+    served.ceph('osd', 'pause')
+    try:
+        with concurrent.futures.ThreadPoolExecutor(8) as others:
+            told = list(others.map(left, [unique('hangs') for _ in range(24)]))
+        assert told.count(503) >= 8 and set(told) <= {None, 503}, told
+        assert 'was not begun' in words(admin.act('image-create', 503, pool=images, image='late', size='8M').text)
+    finally:
+        served.ceph('osd', 'unpause')
+    name = unique('after')
+
+    def made():
+        fresh = {**fields, 'image': name}
+        return admin.session.post(served.url + '/do', data=fresh, timeout=90, allow_redirects=False).status_code == 303
+    wait_until(made, 120, 1, 'a place for a change')
+    assert name in served.rbd('ls', images).out.split() and 'late' not in served.rbd('ls', images).out.split()
 
 
 def test_the_cluster_has_the_last_word(served, images, image):

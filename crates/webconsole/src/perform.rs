@@ -9,6 +9,7 @@ use crate::web::Fields;
 use hyper::StatusCode;
 use maud::{Markup, html};
 use std::net::IpAddr;
+use tokio::sync::OwnedSemaphorePermit;
 
 pub enum Done {
     /// The browser goes there.
@@ -16,7 +17,8 @@ pub enum Done {
     Page(Drawn),
 }
 
-pub async fn take(visit: &Visit, form: &Fields, from: IpAddr) -> Done {
+/// `place` is given back when the act has ended, whoever still waits for it.
+pub async fn take(visit: &Visit, form: &Fields, from: IpAddr, place: OwnedSemaphorePermit) -> Done {
     if !visit.rights.write {
         let words = format!(
             "{} may not change anything here: its mon capabilities would have to allow rw.",
@@ -43,9 +45,12 @@ pub async fn take(visit: &Visit, form: &Fields, from: IpAddr) -> Done {
             note(&log, done.as_ref().err());
             done
         }
-        Step::Image(place, step, seen) => {
-            let ended = move |done: &Result<(), Trouble>| note(&log, done.as_ref().err());
-            let done = images::perform(visit.client(), (place, step, seen), ended).await;
+        Step::Image(at, step, seen) => {
+            let ended = move |done: &Result<(), Trouble>| {
+                note(&log, done.as_ref().err());
+                drop(place);
+            };
+            let done = images::perform(visit.client(), (at, step, seen), ended).await;
             done.map(|()| String::new())
         }
     };

@@ -1,6 +1,6 @@
 //! The console as a whole: which request is answered by what, and the checks that stand before.
 //!
-//! Bounds: a page within [`PAGE_WITHIN`], [`PAGES`] at once; a form of [`FORM_BYTES`] within [`FORM_WITHIN`]; connections: `connections`; logins: `login`; sessions: `sessions`.
+//! Bounds: a page within [`PAGE_WITHIN`], [`PAGES`] at once; [`ACTS`] under way; a form of [`FORM_BYTES`] within [`FORM_WITHIN`]; connections: `connections`; logins: `login`; sessions: `sessions`.
 
 use crate::certificate::Certificate;
 use crate::cluster::{Peek, ask};
@@ -22,6 +22,7 @@ use std::cell::RefCell;
 use std::future::Future;
 use std::net::IpAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 
@@ -29,6 +30,8 @@ use tokio::sync::{Semaphore, watch};
 const PAGES: usize = 16;
 /// What a page may take, with its wait.
 const PAGE_WITHIN: Duration = Duration::from_secs(30);
+/// Acts under way, also those that nobody waits for any more.
+const ACTS: usize = 16;
 const FORM_BYTES: usize = 32 << 10;
 const FORM_WITHIN: Duration = Duration::from_secs(20);
 
@@ -38,6 +41,7 @@ pub struct Console {
     door: Door,
     history: RefCell<History>,
     pages: Semaphore,
+    acts: Arc<Semaphore>,
 }
 
 /// Serves until `stop` turns true.
@@ -53,6 +57,7 @@ pub async fn serve(
         door: Door::default(),
         history: RefCell::default(),
         pages: Semaphore::new(PAGES),
+        acts: Arc::new(Semaphore::new(ACTS)),
     });
     let watching = task::spawn_local(watch_rates(console.clone()));
     let answer = {
@@ -237,10 +242,20 @@ impl Console {
         match path {
             "/logout" => self.log_out(parts),
             "/do" => {
+                let Ok(place) = self.acts.clone().try_acquire_owned() else {
+                    let words = format!(
+                        "{ACTS} changes are under way: this one was not begun. Try again in a while."
+                    );
+                    let drawn = Drawn {
+                        status: StatusCode::SERVICE_UNAVAILABLE,
+                        ..Drawn::refusal(&words)
+                    };
+                    return page(drawn.status, frame::frame(&visit, &drawn));
+                };
                 let (visit, form) = (Rc::new(visit), form.clone());
                 // A task of its own: an act that has begun is not left when the browser goes.
                 let act = task::spawn_local(async move {
-                    match perform::take(&visit, &form, from).await {
+                    match perform::take(&visit, &form, from, place).await {
                         perform::Done::To(path) => web::see_other(&path),
                         perform::Done::Page(drawn) => page(drawn.status, frame::frame(&visit, &drawn)),
                     }
