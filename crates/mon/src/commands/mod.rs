@@ -31,6 +31,8 @@ mod pg;
 mod pool;
 
 #[cfg(test)]
+mod checks_transcript;
+#[cfg(test)]
 mod copies_transcript;
 #[cfg(test)]
 mod replay;
