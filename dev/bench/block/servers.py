@@ -144,7 +144,7 @@ class Ceph(Server):
         self.conf = folder / 'ceph.conf'
 
     def start(self):
-        d, fsid, port = self.dir, uuid.uuid4(), 13300
+        d, fsid, port = self.dir, uuid.uuid4(), getattr(self.args, 'port', 13300)
         addr = f'[v2:127.0.0.1:{port},v1:127.0.0.1:{port + 1}]'
         self.settings = {
             'osd_pool_default_min_size': 1, 'osd_crush_chooseleaf_type': 0, 'mon_allow_pool_size_one': 'true',
