@@ -21,6 +21,9 @@ impl Machine {
 
     /// The client gets, or keeps, a capability, by a reply.
     pub(crate) fn issue(&mut self, client: ClientId, inode: &Inode) -> CapStat {
+        if self.replays.running {
+            return CapStat::default();
+        }
         let (ino, caching) = (inode.ino, self.options.caching);
         let Self {
             caps,
@@ -92,6 +95,9 @@ impl Machine {
 
     /// Opening says what will be wanted.
     pub(crate) fn want(&mut self, client: ClientId, ino: u64, bits: u32) {
+        if self.replays.running {
+            return;
+        }
         let Self {
             caps,
             last_cap_id,

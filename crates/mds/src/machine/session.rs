@@ -65,6 +65,9 @@ impl Machine {
         {
             return rc.held.push((conn, m.clone()));
         }
+        if self.is_too_soon(client, m) {
+            return self.hold(conn, m);
+        }
         let done = match m.kind {
             MClientSession::KIND => {
                 MClientSession::from_message(m).map(|s| self.session_message(conn, client, &peer, &s))
@@ -115,8 +118,7 @@ impl Machine {
             session_op::REQUEST_OPEN => self.open(conn, client, peer, m),
             session_op::REQUEST_RENEWCAPS => self.renew(client, m.seq),
             session_op::REQUEST_CLOSE => self.close_asked(client, m.seq),
-            // What is durable is so within milliseconds.
-            session_op::REQUEST_FLUSH_MDLOG | session_op::FLUSHMSG_ACK => {}
+            session_op::REQUEST_FLUSH_MDLOG => self.early.hurry = !self.batch.is_empty(),
             _ => {}
         }
     }
@@ -289,7 +291,7 @@ impl Machine {
     // Silence
 
     pub(crate) fn look_after_sessions(&mut self) {
-        if self.state != MdsState::Active {
+        if !matches!(self.state, MdsState::Active | MdsState::ClientReplay) {
             return;
         }
         let now = self.now.monotonic;

@@ -21,6 +21,8 @@ pub struct Request {
     /// Inodes at which it keeps something back.
     pub frozen: BTreeSet<u64>,
     pub phase: Phase,
+    /// Its client had an answer by the server before.
+    pub is_replay: bool,
 }
 
 /// What a request has begun that it must not begin again.

@@ -39,6 +39,8 @@ pub struct Session {
     pub pushed: u64,
     pub caps: BTreeSet<u64>,
     pub requests: BTreeMap<u64, RequestId>,
+    /// Answered, and not durable.
+    pub unsafes: usize,
     pub done: BTreeMap<u64, u64>,
     pub flushed: BTreeSet<u64>,
 }
@@ -69,6 +71,7 @@ impl Session {
             pushed: 0,
             caps: BTreeSet::new(),
             requests: BTreeMap::new(),
+            unsafes: 0,
             done: BTreeMap::new(),
             flushed: BTreeSet::new(),
         }

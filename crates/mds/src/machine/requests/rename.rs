@@ -135,7 +135,7 @@ impl Machine {
         self.put_named(&mut tx, inode, is_first);
         self.commit_request(r, tx, 0);
         match unnamed {
-            Some((replaced, true, _)) => self.purge_if_stray(replaced),
+            Some((replaced, true, _)) => self.aside(|m| m.purge_if_stray(replaced)),
             Some((replaced, false, before)) => self.moved(replaced, &before),
             None => {}
         }

@@ -78,7 +78,14 @@ impl Pool {
 pub struct FakeClient {
     pub caps: BTreeMap<u64, CapRecord>,
     pub seqs: BTreeMap<u64, u32>,
+    /// First answers.
     pub replies: BTreeMap<u64, MClientReply>,
+    /// What was asked and has no safe answer.
+    pub asked: BTreeMap<u64, MClientRequest>,
+    /// Of these, what was answered as unsafe, with the inode that was made.
+    pub unsafes: BTreeMap<u64, u64>,
+    /// What was answered as safe.
+    pub safe: BTreeMap<u64, i32>,
     pub next_tid: u64,
     pub counted: u64,
     pub closed: bool,
@@ -101,6 +108,8 @@ pub struct World {
     /// Answers to commands.
     pub told: Vec<osd::MCommandReply>,
     pub clock: u64,
+    /// Appends take longer than all else.
+    pub slow: bool,
     options: Options,
 }
 
@@ -151,6 +160,7 @@ impl World {
             fenced: Vec::new(),
             told: Vec::new(),
             clock: 100,
+            slow: false,
             options,
         };
         let now = w.now();
@@ -184,7 +194,10 @@ impl World {
         for (ino, ic) in &self.m.caps {
             assert_eq!(ic.conflict(), None, "of inode {ino:x}: {ic:?}");
         }
-        let Some(effect) = self.effects.pop_front() else {
+        let is_slow = |e: &Effect| matches!(e, Effect::Append { .. } | Effect::Nudge { .. });
+        let quick = self.effects.iter().position(|e| !is_slow(e));
+        let next = quick.filter(|_| self.slow).unwrap_or(0);
+        let Some(effect) = self.effects.remove(next) else {
             return false;
         };
         self.done += 1;
@@ -299,6 +312,7 @@ impl World {
                 self.apply(Event::Fenced { client, epoch: 9 });
             }
             Effect::Report(state) => self.states.push(state),
+            Effect::Nudge { .. } => self.apply(Event::Nudge),
         }
         true
     }
@@ -315,7 +329,9 @@ impl World {
             fresh: false,
             ..place()
         };
+        let broken = self.m.early.broken;
         self.m = Machine::new(self.options.clone(), place, self.pool.start());
+        self.m.early.broken = broken;
         let now = self.now();
         let effects = self.m.begin(now);
         self.effects.extend(effects);
@@ -341,7 +357,21 @@ impl World {
             realms: Vec::new(),
             more: false,
         };
-        self.clients.get_mut(&id).unwrap().counted = 0;
+        let c = self.clients.get_mut(&id).unwrap();
+        c.counted = 0;
+        // What it had an answer for comes first.
+        let replays: Vec<(u64, MClientRequest)> = c
+            .unsafes
+            .iter()
+            .map(|(tid, ino)| {
+                let mut m = c.asked[tid].clone();
+                (m.flags, m.ino, m.retries) = (m.flags | 1, *ino, 1);
+                (*tid, m)
+            })
+            .collect();
+        for (tid, m) in replays {
+            self.say(conn, m.message(tid));
+        }
         self.say(conn, m.message(0));
     }
 
@@ -460,7 +490,19 @@ impl World {
                         c.seqs.insert(stat.ino, stat.cap.seq);
                     }
                 }
-                c.replies.insert(m.tid, reply);
+                let target = reply.trace.target.as_ref().map_or(0, |t| t.ino);
+                let was_unsafe = match reply.safe {
+                    true => {
+                        c.asked.remove(&m.tid);
+                        c.safe.insert(m.tid, reply.result);
+                        c.unsafes.remove(&m.tid).is_some()
+                    }
+                    false => c.unsafes.insert(m.tid, target).is_some(),
+                };
+                // A real client does not look at a second one.
+                if !was_unsafe {
+                    c.replies.insert(m.tid, reply);
+                }
             }
             MClientCaps::KIND => {
                 let caps = MClientCaps::from_message(m).unwrap();
@@ -512,9 +554,11 @@ impl World {
     /// Begins a request under a number of the client's choice.
     pub fn ask_as(&mut self, id: u64, tid: u64, op: u32, path: (u64, &str), path2: (u64, &str), args: Args) {
         self.clock += 1;
+        let c = &self.clients[&id];
+        let oldest = c.asked.keys().next().copied().unwrap_or(u64::MAX);
         let m = MClientRequest {
             op,
-            oldest_tid: tid.saturating_sub(2),
+            oldest_tid: tid.saturating_sub(2).min(oldest),
             path: FilePath::new(path.0, path.1.to_string()),
             path2: FilePath::new(path2.0, path2.1.to_string()),
             args,
@@ -525,7 +569,9 @@ impl World {
             ..MClientRequest::default()
         };
         let message = m.message(tid);
-        self.clients.get_mut(&id).unwrap().last = Some(message.clone());
+        let c = self.clients.get_mut(&id).unwrap();
+        c.last = Some(message.clone());
+        c.asked.insert(tid, m);
         self.say(id, message);
     }
 

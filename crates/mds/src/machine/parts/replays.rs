@@ -1,0 +1,39 @@
+//! Requests that clients had an answer for and that may not have been kept.
+
+use super::request::RequestId;
+use super::tx::{ClientId, Conn};
+use messages::fs::CapRecord;
+use msgr::Message;
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+
+#[derive(Debug, Default)]
+pub struct Replays {
+    /// Of each client in the order in which it asked: one after the other.
+    pub queue: BTreeMap<ClientId, VecDeque<RequestId>>,
+    /// Numbers of inodes that may have been given out before and are not there.
+    pub numbers: Range<u64>,
+    /// Capabilities on inodes that are not there yet.
+    pub late: BTreeMap<(ClientId, u64), CapRecord>,
+    /// What clients said of these.
+    pub held: Vec<(Conn, Message)>,
+    /// One is being carried out: it gives no capabilities, its client has said what it has.
+    pub running: bool,
+}
+
+impl Replays {
+    pub fn is_next(&self, client: ClientId, id: RequestId) -> bool {
+        self.queue.get(&client).and_then(VecDeque::front) == Some(&id)
+    }
+
+    /// It has ended. The next one of this client.
+    pub fn ended(&mut self, client: ClientId, id: RequestId) -> Option<RequestId> {
+        let queue = self.queue.get_mut(&client)?;
+        queue.retain(|r| *r != id);
+        let next = queue.front().copied();
+        if next.is_none() {
+            self.queue.remove(&client);
+        }
+        next
+    }
+}

@@ -1,0 +1,114 @@
+//! After a restart: what clients were answered that may not have been kept is carried out again, before anything else begins.
+//!
+//! A client sends it, with a flag and the number of the inode that it made, before it says what capabilities it holds. What is in the list
+//! of requests carried out is answered; the rest is done, of each client in its order. Clients need no order between each other: nothing was
+//! answered as unsafe that depended on another's ([`super::early`]). The answer says nothing of inodes, and gives no capabilities: the client
+//! has said itself what it holds, on inodes too that this makes again.
+
+use super::parts::early::NUMBERS;
+use super::{ClientId, Conn, Effect, Machine, Request, RequestId, Result};
+use crate::membership::MdsState;
+use crate::row::ROOT;
+use messages::fs::{MClientCapRelease, MClientCaps};
+use messages::mon::Body;
+use msgr::Message;
+use types::Errno;
+
+impl Machine {
+    /// Numbers that the server before may have given out.
+    pub(crate) fn expect_replays(&mut self) {
+        let next = self.counters.next_ino;
+        self.replays.numbers = next..next + NUMBERS;
+    }
+
+    /// Clients have said what they hold.
+    pub(crate) fn begin_replays(&mut self) {
+        if self.replays.queue.is_empty() {
+            return self.end_replays();
+        }
+        self.state = MdsState::ClientReplay;
+        self.push(Effect::Report(MdsState::ClientReplay));
+        let n: usize = self.replays.queue.values().map(|q| q.len()).sum();
+        tracing::info!("{n} requests that clients had an answer for are carried out again");
+        let first: Vec<RequestId> = self
+            .replays
+            .queue
+            .values()
+            .filter_map(|q| q.front().copied())
+            .collect();
+        self.runnable.extend(first);
+    }
+
+    pub(crate) fn finish_replay(&mut self, mut r: Request, result: i32) {
+        if result != 0 {
+            tracing::warn!(
+                "client.{}: request {} ({:#x}) cannot be carried out again: error {result}",
+                r.client,
+                r.tid,
+                r.m.op
+            );
+        }
+        let made = self
+            .sessions
+            .get(r.client)
+            .and_then(|s| s.done.get(&r.tid).copied());
+        let made = made.unwrap_or_default();
+        let reply = self.bare(&r, result, made);
+        self.send(r.client, reply.message(r.tid));
+        if let Some(s) = self.sessions.get_mut(r.client) {
+            s.requests.remove(&r.tid);
+        }
+        self.thaw(&mut r);
+        if let Some(record) = self.replays.late.remove(&(r.client, made)) {
+            self.take_back(r.client, record);
+        }
+        self.replay_ended(r.client, r.id);
+    }
+
+    /// It was carried out, or its client is gone.
+    pub(crate) fn replay_ended(&mut self, client: ClientId, id: RequestId) {
+        let next = self.replays.ended(client, id);
+        self.runnable.extend(next);
+        if self.state == MdsState::ClientReplay && self.replays.queue.is_empty() {
+            self.end_replays();
+        }
+    }
+
+    fn end_replays(&mut self) {
+        // No number is given to two inodes; a client may have written under one that is not there.
+        self.counters.next_ino = self.counters.next_ino.max(self.replays.numbers.end);
+        self.replays.late.clear();
+        self.begin_serving();
+        for (conn, message) in std::mem::take(&mut self.replays.held) {
+            self.message(conn, &message);
+        }
+    }
+
+    /// Said of a capability on what is not there yet: heard later.
+    pub(crate) fn is_too_soon(&self, client: ClientId, m: &Message) -> bool {
+        if self.replays.late.is_empty() {
+            return false;
+        }
+        let late = |ino: u64| self.replays.late.contains_key(&(client, ino));
+        match m.kind {
+            MClientCaps::KIND => MClientCaps::from_message(m).is_ok_and(|c| late(c.ino)),
+            MClientCapRelease::KIND => {
+                MClientCapRelease::from_message(m).is_ok_and(|r| r.items.iter().any(|c| late(c.ino)))
+            }
+            _ => false,
+        }
+    }
+
+    pub(crate) fn hold(&mut self, conn: Conn, m: &Message) {
+        self.replays.held.push((conn, m.clone()));
+    }
+
+    /// The number under which a client knows what it made before we were started again.
+    pub(crate) fn replayed_ino(&mut self, ino: u64) -> Result<u64> {
+        let free = self.replays.numbers.contains(&ino) && ino > ROOT && self.inode_opt(ino)?.is_none();
+        match free {
+            true => Ok(ino),
+            false => Err(Errno::EINVAL.into()),
+        }
+    }
+}

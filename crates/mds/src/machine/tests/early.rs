@@ -1,0 +1,432 @@
+//! Early answers: who sees what before it is durable, and that nothing of it is lost, or done twice, whenever the server dies.
+
+use super::super::parts::early::{Broken, UNSAFE_MAX};
+use super::super::*;
+use super::world;
+use super::world::World;
+use crate::membership::MdsState;
+use crate::row::ROOT;
+use messages::fs::{Args, MClientReply, MClientSession, cap, op, session_op};
+use messages::mon::Body;
+use std::collections::{BTreeMap, BTreeSet};
+
+fn create() -> Args {
+    Args::words(&[0o1101, 0o644, 0, 0, 0, u32::MAX])
+}
+
+/// Answers on their way to a client.
+fn on_the_way(w: &World, client: u64) -> Vec<(u64, bool)> {
+    let reply = |e: &Effect| match e {
+        Effect::Send { conn, message } if *conn == client && message.kind == MClientReply::KIND => {
+            Some((message.tid, MClientReply::from_message(message).unwrap().safe))
+        }
+        _ => None,
+    };
+    w.effects.iter().filter_map(reply).collect()
+}
+
+#[test]
+fn what_is_not_durable_is_seen_by_who_made_it_alone() {
+    let mut w = world();
+    let made = w.ask(1, op::MKDIR, (1, "a"), (0, ""), Args::words(&[0o755]));
+    assert_eq!(on_the_way(&w, 1), [(made, false)]);
+    let other = w.ask(2, op::LOOKUP, (1, "a"), (0, ""), Args::default());
+    let missing = w.ask(2, op::LOOKUP, (1, "b"), (0, ""), Args::default());
+    assert_eq!(on_the_way(&w, 2), [], "the directory shows it, too");
+    // That one waits lets nobody gather; its maker goes on meanwhile.
+    let own = w.ask(1, op::LOOKUP, (1, "a"), (0, ""), Args::default());
+    assert_eq!(on_the_way(&w, 1), [(made, false), (own, true)]);
+    w.settle();
+    assert_eq!(w.reply(2, other).map(|r| r.result), Some(0));
+    assert_eq!(w.reply(2, missing).map(|r| r.result), Some(-2));
+    assert_eq!(w.clients[&1].safe[&made], 0);
+    assert!(w.clients[&1].unsafes.is_empty());
+    assert!(w.m.is_durable());
+}
+
+#[test]
+fn who_depends_on_another_is_answered_when_that_is_durable() {
+    let mut w = world();
+    let d = w.mkdir(1, 1, "d");
+    w.ask(1, op::CREATE, (d, "x"), (0, ""), create());
+    let second = w.ask(2, op::CREATE, (d, "y"), (0, ""), create());
+    assert_eq!(on_the_way(&w, 2), []);
+    // What is nobody's is not early for its maker either.
+    let third = w.ask(2, op::CREATE, (d, "z"), (0, ""), create());
+    assert_eq!(on_the_way(&w, 2), []);
+    w.settle();
+    for tid in [second, third] {
+        assert!(w.reply(2, tid).unwrap().safe);
+    }
+}
+
+#[test]
+fn what_a_client_cannot_bring_back_is_never_unsafe() {
+    let mut w = world();
+    let f = w.make(1, 1, "f");
+    let cut = messages::fs::SetAttr {
+        mask: messages::fs::setattr::SIZE,
+        size: 5,
+        ..Default::default()
+    };
+    let asked = [
+        w.ask(1, op::SETATTR, (f, ""), (0, ""), Args::of_setattr(&cut)),
+        w.ask(1, op::MKSNAP, (1, "/s"), (0, ""), Args::words(&[0o755])),
+    ];
+    assert_eq!(on_the_way(&w, 1), []);
+    w.settle();
+    for tid in asked {
+        let reply = w.reply(1, tid).unwrap();
+        assert!(reply.safe, "{:#x}: {}", reply.op, reply.result);
+    }
+}
+
+#[test]
+fn who_asks_for_it_is_not_kept_waiting() {
+    let mut w = world();
+    w.ask(1, op::MKDIR, (1, "a"), (0, ""), Args::words(&[0o755]));
+    let appends = |w: &World| {
+        w.effects
+            .iter()
+            .filter(|e| matches!(e, Effect::Append { .. }))
+            .count()
+    };
+    assert_eq!(appends(&w), 0, "more may be gathered");
+    w.say(
+        1,
+        MClientSession::short(session_op::REQUEST_FLUSH_MDLOG, 0).message(0),
+    );
+    assert_eq!(appends(&w), 1);
+}
+
+#[test]
+fn so_many_are_unsafe_and_no_more() {
+    let mut w = world();
+    let d = w.mkdir(1, 1, "d");
+    for i in 0..UNSAFE_MAX + 100 {
+        w.ask(
+            1,
+            op::MKNOD,
+            (d, &format!("f{i}")),
+            (0, ""),
+            Args::words(&[0o644]),
+        );
+    }
+    let answers = on_the_way(&w, 1);
+    assert_eq!(answers.len(), UNSAFE_MAX);
+    assert!(answers.iter().all(|(_, safe)| !safe));
+    w.settle();
+    assert_eq!(w.clients[&1].safe.len(), UNSAFE_MAX + 101);
+    assert_eq!(w.m.early.unsafes, 0);
+    let tid = w.ask(1, op::MKNOD, (d, "last"), (0, ""), Args::words(&[0o644]));
+    assert_eq!(on_the_way(&w, 1), [(tid, false)]);
+}
+
+/// A file that was made and not kept, and is open: its client writes on.
+#[test]
+fn a_file_comes_back_with_its_capability() {
+    let mut w = world();
+    let tid = w.ask(1, op::CREATE, (1, "f"), (0, ""), create());
+    w.step();
+    let f = w.reply(1, tid).unwrap().trace.target.clone().unwrap();
+    assert_eq!(w.clients[&1].unsafes[&tid], f.ino);
+    w.restart_as(true);
+    w.come_back(1);
+    // Said before all are back, and before the file is.
+    let flush = messages::fs::MClientCaps {
+        op: messages::fs::cap_op::UPDATE,
+        ino: f.ino,
+        cap_id: f.cap.id,
+        seq: 0,
+        caps: f.cap.caps,
+        wanted: f.cap.wanted,
+        dirty: cap::FW,
+        body: messages::fs::CapBody {
+            size: 77,
+            truncate_seq: 1,
+            ..Default::default()
+        },
+        ..Default::default()
+    };
+    w.say(1, flush.message(5));
+    w.come_back(2);
+    w.settle();
+    let states = [MdsState::Rejoin, MdsState::ClientReplay, MdsState::Active];
+    assert_eq!(w.states[w.states.len() - 3..], states);
+    assert_eq!(w.clients[&1].safe[&tid], 0);
+    assert_eq!(w.lookup(2, 1, "f"), Some(f.ino));
+    assert_eq!(w.m.cached(f.ino).unwrap().size, 77);
+    let held = &w.m.caps[&f.ino].holders[&1];
+    assert_eq!((held.id, held.last_issue), (f.cap.id, 0));
+    assert_ne!(held.issued & cap::FW, 0);
+    // Numbers that may have been given out are not given again.
+    let next = w.make(2, 1, "g");
+    assert!(next > f.ino + 10_000, "{next:x}");
+}
+
+#[test]
+fn a_number_that_was_not_given_out_is_not_taken() {
+    let given = world().make(1, 1, "own");
+    for ino in [0, ROOT, 0x200, given, given + 1, given + (1 << 30)] {
+        let mut w = world();
+        let (own, other) = (w.make(1, 1, "own"), w.make(2, 1, "other"));
+        assert_eq!((own, other), (given, given + 1));
+        let tid = w.ask(1, op::CREATE, (1, "f"), (0, ""), create());
+        w.step();
+        w.clients.get_mut(&1).unwrap().unsafes.insert(tid, ino);
+        w.restart();
+        w.settle();
+        assert_eq!(w.clients[&1].safe[&tid], -22, "{ino:x}");
+        assert_eq!(w.lookup(2, 1, "f"), None);
+        assert_eq!(w.lookup(2, 1, "other"), Some(other));
+    }
+}
+
+/// The flag means nothing to one that serves.
+#[test]
+fn who_serves_takes_no_numbers() {
+    let mut w = world();
+    let f = w.make(2, 1, "f");
+    let m = messages::fs::MClientRequest {
+        op: op::CREATE,
+        flags: 1,
+        ino: f + 1,
+        path: messages::fs::FilePath::new(1, "g".to_string()),
+        args: create(),
+        ..Default::default()
+    };
+    let next = w.make(2, 1, "next");
+    assert_eq!(next, f + 1);
+    w.say(1, m.message(77));
+    w.settle();
+    assert_eq!(w.lookup(2, 1, "g"), Some(f + 2));
+    assert_eq!(w.lookup(2, 1, "next"), Some(next));
+}
+
+// A death at each effect
+
+type Outcome<T> = std::result::Result<T, String>;
+
+/// Client, operation, directory, name, and the name before.
+type Step = (u64, u32, &'static str, &'static str, &'static str);
+
+fn script() -> Vec<Step> {
+    vec![
+        (1, op::MKDIR, "", "d", ""),
+        (1, op::CREATE, "d", "x", ""),
+        (2, op::MKDIR, "", "e", ""),
+        (1, op::UNLINK, "d", "x", ""),
+        (1, op::CREATE, "d", "x", ""),
+        (2, op::CREATE, "d", "z", ""),
+        (2, op::CREATE, "e", "p", ""),
+        (1, op::RENAME, "d", "y", "x"),
+        (2, op::RENAME, "e", "q", "p"),
+        (1, op::CREATE, "d", "x", ""),
+        (2, op::UNLINK, "d", "z", ""),
+        (2, op::CREATE, "e", "p", ""),
+        (1, op::UNLINK, "d", "y", ""),
+        (2, op::RENAME, "e", "p", "q"),
+        (1, op::MKDIR, "d", "y", ""),
+        (2, op::CREATE, "d", "z", ""),
+    ]
+}
+
+/// Names after so many steps of each client.
+fn after(done: [usize; 2]) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    let mut left = done;
+    for (client, what, dir, name, old) in script() {
+        let left = &mut left[client as usize - 1];
+        if *left == 0 {
+            continue;
+        }
+        *left -= 1;
+        let path = |n: &str| format!("{dir}/{n}");
+        match what {
+            op::UNLINK => drop(names.remove(&path(name))),
+            op::RENAME => {
+                names.remove(&path(old));
+                names.insert(path(name));
+            }
+            _ => drop(names.insert(path(name))),
+        }
+    }
+    names
+}
+
+struct Run {
+    w: World,
+    /// Steps of each client that were answered.
+    answered: [usize; 2],
+    /// Of these, those before the first that is not safe.
+    safe: [usize; 2],
+    /// Numbers of inodes as clients were told.
+    told: BTreeMap<String, u64>,
+    ended: bool,
+}
+
+fn run(dies: usize, seed: u64, broken: Option<Broken>) -> Run {
+    let mut w = world();
+    w.m.early.broken = broken;
+    (w.done, w.slow) = (0, true);
+    let mut r = Run {
+        w,
+        answered: [0; 2],
+        safe: [0; 2],
+        told: BTreeMap::new(),
+        ended: false,
+    };
+    let mut dirs = BTreeMap::from([("", ROOT)]);
+    let mut tids: [Vec<u64>; 2] = Default::default();
+    for (n, (client, what, dir, name, old)) in script().into_iter().enumerate() {
+        let args = match what {
+            op::CREATE => create(),
+            _ => Args::words(&[0o755]),
+        };
+        let at = dirs[dir];
+        let old_path = if old.is_empty() { (0, "") } else { (at, old) };
+        let tid = r.w.ask(client, what, (at, name), old_path, args);
+        tids[client as usize - 1].push(tid);
+        // More or less of what is under way gets done between them.
+        let mut more = (seed >> (n % 16)) & 3;
+        while r.w.reply(client, tid).is_none() || more > 0 {
+            if r.w.done >= dies {
+                break;
+            }
+            more = more.saturating_sub(1);
+            if !r.w.step() {
+                assert!(r.w.reply(client, tid).is_some(), "{name}: nothing goes on");
+                break;
+            }
+        }
+        let Some(reply) = r.w.reply(client, tid) else {
+            break;
+        };
+        assert_eq!(reply.result, 0, "{client} {what:#x} {dir}/{name}");
+        r.answered[client as usize - 1] += 1;
+        if let Some(target) = &reply.trace.target {
+            r.told.insert(format!("{dir}/{name}"), target.ino);
+            if what == op::MKDIR {
+                dirs.insert(name, target.ino);
+            }
+        }
+        r.ended = n + 1 == script().len();
+        if r.w.done >= dies {
+            break;
+        }
+    }
+    for (i, tids) in tids.iter().enumerate() {
+        let safe = &r.w.clients[&(i as u64 + 1)].safe;
+        r.safe[i] = tids.iter().take_while(|t| safe.contains_key(t)).count();
+    }
+    r
+}
+
+/// What is there, by somebody new.
+fn names(w: &mut World) -> Outcome<BTreeMap<String, u64>> {
+    w.open(9);
+    w.settle();
+    let mut all = BTreeMap::new();
+    let mut dirs = vec![(String::new(), ROOT)];
+    while let Some((dir, ino)) = dirs.pop() {
+        let listed = w.list(9, ino);
+        let inode = w.m.cached(ino).unwrap();
+        if inode.files + inode.subdirs != listed.len() as u64 {
+            return Err(format!("{dir}: counted {}, listed {listed:?}", inode.files));
+        }
+        for name in listed {
+            let child = w.lookup(9, ino, &name).ok_or("a name that stands for nothing")?;
+            let path = format!("{dir}/{name}");
+            if w.m.cached(child).unwrap().is_dir() && dir.is_empty() {
+                dirs.push((name.clone(), child));
+            }
+            all.insert(path, child);
+        }
+    }
+    Ok(all)
+}
+
+/// `back`: the clients that come back.
+fn check(mut r: Run, back: &[u64]) -> Outcome<()> {
+    let w = &mut r.w;
+    w.restart_as(true);
+    for client in back {
+        w.come_back(*client);
+    }
+    w.settle();
+    if w.m.state() != MdsState::Active {
+        w.tick(60);
+    }
+    if w.m.state() != MdsState::Active {
+        return Err(format!("it stays in {:?}", w.m.state()));
+    }
+    let found = names(w)?;
+    let seen: BTreeSet<String> = found.keys().cloned().collect();
+    let counts = |client: u64| {
+        let i = client as usize - 1;
+        match back.contains(&client) {
+            true => r.answered[i]..=r.answered[i] + 1,
+            false => r.safe[i]..=r.answered[i] + 1,
+        }
+    };
+    let fits = counts(1).any(|a| counts(2).any(|b| seen == after([a, b])));
+    if !fits {
+        return Err(format!(
+            "answered {:?}, of these safe {:?}, back {back:?}; there is {seen:?}",
+            r.answered, r.safe
+        ));
+    }
+    let all_answered = after(r.answered);
+    for (path, ino) in found.iter().filter(|(p, _)| all_answered.contains(*p)) {
+        if back.len() == 2 && r.told.get(path) != Some(ino) && seen == all_answered {
+            return Err(format!("{path} is {ino:x}, told {:?}", r.told.get(path)));
+        }
+    }
+    // It goes on.
+    for client in back {
+        w.mkdir(*client, ROOT, &format!("on{client}"));
+    }
+    Ok(())
+}
+
+const SEEDS: [u64; 5] = [0, 0x5a5a_1234, u64::MAX, 0x1110_4444, 0x0f0f_3c3c];
+
+/// The first thing that is wrong.
+fn look(broken: Option<Broken>) -> Outcome<usize> {
+    let mut deaths = 0;
+    for seed in SEEDS {
+        for dies in 0.. {
+            let mut ended = false;
+            for back in [&[1, 2][..], &[2, 1], &[2], &[1], &[]] {
+                let r = run(dies, seed, broken);
+                ended = r.ended && r.w.done < dies;
+                check(r, back).map_err(|e| format!("seed {seed:x}, death after {dies}: {e}"))?;
+                deaths += 1;
+            }
+            if ended {
+                break;
+            }
+        }
+    }
+    Ok(deaths)
+}
+
+#[test]
+fn what_was_answered_is_there_whoever_comes_back() {
+    let deaths = look(None).unwrap();
+    assert!(deaths > 400, "only {deaths}");
+}
+
+#[test]
+fn what_is_broken_is_found() {
+    for broken in [
+        Broken::SafeAtOnce,
+        Broken::SeenByOthers,
+        Broken::Twice,
+        Broken::Deaf,
+    ] {
+        let found = std::panic::catch_unwind(|| look(Some(broken)));
+        let found = found.map_or_else(|_| "a panic".to_string(), |r| r.err().unwrap_or_default());
+        assert!(!found.is_empty(), "{broken:?} is not found");
+    }
+}
