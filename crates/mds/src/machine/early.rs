@@ -10,7 +10,7 @@
 
 #[cfg(test)]
 use super::parts::early::Broken;
-use super::parts::early::{GATHER, GATHER_BYTES, Leave, NUMBERS, UNSAFE_ALL_MAX, UNSAFE_MAX};
+use super::parts::early::{GATHER, GATHER_BYTES, Leave, NUMBERS, QUIET, UNSAFE_ALL_MAX, UNSAFE_MAX};
 use super::{ClientId, Effect, Machine, Request};
 use crate::journal::Change;
 use crate::membership::MdsState;
@@ -118,7 +118,11 @@ impl Machine {
             return false;
         }
         match self.sessions.get_mut(client) {
-            Some(s) if s.unsafes < UNSAFE_MAX => s.unsafes += 1,
+            Some(s) if s.unsafes < UNSAFE_MAX => {
+                s.unsafes += 1;
+                s.quiet = Some(self.now.monotonic);
+                self.early.hurry |= s.waits;
+            }
             _ => return false,
         }
         self.early.unsafes += 1;
@@ -175,10 +179,14 @@ impl Machine {
         self.early.unsafes = self.early.unsafes.saturating_sub(1);
         if let Some(s) = self.sessions.get_mut(client) {
             s.unsafes = s.unsafes.saturating_sub(1);
+            let quiet = if s.unsafes == 0 { s.quiet.take() } else { None };
+            if quiet.is_some_and(|since| self.now.monotonic.saturating_sub(since) >= QUIET) {
+                s.waits = true;
+            }
         }
     }
 
-    /// More may be gathered before the append: nobody waits for it. It is told when the time is over.
+    /// More may be gathered before the append: nobody waits for it, as far as is known. It is told when the time is over.
     pub(crate) fn gathers(&mut self) -> bool {
         let full = self.batch.bytes() >= GATHER_BYTES || self.early.unsafes >= UNSAFE_ALL_MAX / 2;
         let alone = !self.options.early || self.state != MdsState::Active;

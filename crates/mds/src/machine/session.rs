@@ -273,6 +273,9 @@ impl Machine {
         if !s.lost {
             s.renewed = s.renewed.max(now);
         }
+        if s.quiet.take().is_some() {
+            s.waits = false;
+        }
         if s.requests.contains_key(&tid) {
             return;
         }

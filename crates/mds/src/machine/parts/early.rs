@@ -13,6 +13,8 @@ pub const NUMBERS: u64 = 16 << 10;
 pub const GATHER: Duration = Duration::from_millis(3);
 /// Unless there are so many bytes.
 pub const GATHER_BYTES: usize = 128 << 10;
+/// Who is silent for so long behind an unsafe answer, until the safe one, waits for that.
+pub const QUIET: Duration = Duration::from_millis(1);
 
 #[derive(Debug, Default)]
 pub struct Early {

@@ -81,16 +81,49 @@ fn what_a_client_cannot_bring_back_is_never_unsafe() {
     }
 }
 
+fn appends(w: &World) -> usize {
+    w.effects
+        .iter()
+        .filter(|e| matches!(e, Effect::Append { .. }))
+        .count()
+}
+
+/// In fsync a client says nothing.
+#[test]
+fn who_was_silent_before_is_not_kept_waiting() {
+    let mut w = world();
+    let mut names = (0..).map(|n| format!("f{n}"));
+    let mut make = |w: &mut World| {
+        let name = names.next().unwrap();
+        w.ask(1, op::MKNOD, (1, &name), (0, ""), Args::words(&[0o644]))
+    };
+    for _ in 0..3 {
+        make(&mut w);
+        assert_eq!(appends(&w), 1);
+        w.clock += 1;
+        w.settle();
+    }
+    // It goes on before it is durable.
+    make(&mut w);
+    make(&mut w);
+    w.settle();
+    make(&mut w);
+    assert_eq!(appends(&w), 0, "more may be gathered");
+    assert!(matches!(w.effects.back(), Some(Effect::Nudge { .. })));
+    w.clock += 1;
+    w.settle();
+    make(&mut w);
+    assert_eq!(appends(&w), 1, "it was silent");
+}
+
 #[test]
 fn who_asks_for_it_is_not_kept_waiting() {
     let mut w = world();
-    w.ask(1, op::MKDIR, (1, "a"), (0, ""), Args::words(&[0o755]));
-    let appends = |w: &World| {
-        w.effects
-            .iter()
-            .filter(|e| matches!(e, Effect::Append { .. }))
-            .count()
-    };
+    for name in ["a", "b"] {
+        w.ask(1, op::MKDIR, (1, name), (0, ""), Args::words(&[0o755]));
+    }
+    w.settle();
+    w.ask(1, op::MKDIR, (1, "c"), (0, ""), Args::words(&[0o755]));
     assert_eq!(appends(&w), 0, "more may be gathered");
     w.say(
         1,
