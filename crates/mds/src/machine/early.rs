@@ -10,48 +10,14 @@
 
 #[cfg(test)]
 use super::parts::early::Broken;
-use super::parts::early::{GATHER, GATHER_BYTES, Leave, NUMBERS, QUIET, UNSAFE_ALL_MAX, UNSAFE_MAX};
+use super::parts::early::{
+    GATHER, GATHER_BYTES, Leave, NUMBERS, QUIET, UNSAFE_ALL_MAX, UNSAFE_MAX, is_of_rows, may_be_unsafe,
+};
+use super::parts::request::done_before;
 use super::{ClientId, Effect, Machine, Request};
-use crate::journal::Change;
 use crate::membership::MdsState;
-use crate::row::Key;
-use messages::fs::{MClientReply, MClientRequest, op, setattr};
+use messages::fs::MClientReply;
 use messages::mon::Body;
-
-/// What a client can bring back by saying it again. Not what waits for work on objects, what all clients are told of, or what is
-/// remembered outside of rows.
-pub(crate) fn may_be_unsafe(m: &MClientRequest) -> bool {
-    match m.op {
-        op::CREATE | op::MKNOD | op::MKDIR | op::SYMLINK | op::LINK | op::UNLINK | op::RMDIR | op::RENAME => {
-            true
-        }
-        op::SETATTR => m.args.setattr().mask & setattr::SIZE == 0,
-        op::SETXATTR | op::RMXATTR => !m.path2.path.starts_with(b"ceph."),
-        _ => false,
-    }
-}
-
-/// What is seen of it is seen in rows, and in what clients hold.
-fn is_of_rows(m: &MClientRequest) -> bool {
-    match m.op {
-        op::SETFILELOCK
-        | op::GETFILELOCK
-        | op::MKSNAP
-        | op::RMSNAP
-        | op::RENAMESNAP
-        | op::LSSNAP
-        | op::LOOKUPSNAP => false,
-        op::SETXATTR | op::RMXATTR => may_be_unsafe(m),
-        _ => true,
-    }
-}
-
-/// Who looks at something else than rows has to wait for it.
-pub(crate) fn is_seen_otherwise(changes: &[Change]) -> bool {
-    changes
-        .iter()
-        .any(|(key, _)| matches!(key, Key::Session(_) | Key::Snap(_) | Key::Realm(_)))
-}
 
 impl Machine {
     /// A request is carried out from its start.
@@ -162,7 +128,7 @@ impl Machine {
 
     /// That it is durable, and nothing else.
     pub(crate) fn bare(&self, r: &Request, result: i32, made: u64) -> MClientReply {
-        let done = super::requests::done_before(made);
+        let done = done_before(made);
         MClientReply {
             op: r.m.op,
             result,

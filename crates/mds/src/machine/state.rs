@@ -158,7 +158,7 @@ impl Machine {
         self.tx += 1;
         self.table.owners.made();
         self.early.made = self.tx;
-        if super::early::is_seen_otherwise(&tx.changes) {
+        if super::parts::early::is_seen_otherwise(&tx.changes) {
             self.early.floor = self.tx;
         }
         for (key, row) in &mut tx.changes {

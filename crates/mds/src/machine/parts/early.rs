@@ -1,5 +1,8 @@
 //! Answers that leave before what they say is durable.
 
+use crate::journal::Change;
+use crate::row::Key;
+use messages::fs::{MClientRequest, op, setattr};
 use std::time::Duration;
 
 /// Requests of one client that were answered and are not durable; more are answered when they are.
@@ -67,4 +70,39 @@ pub enum Leave {
     Now,
     /// At once, as one that is not durable; the second answer when this transaction is.
     Unsafe(u64),
+}
+
+/// What a client can bring back by saying it again. Not what waits for work on objects, what all clients are told of, or what is
+/// remembered outside of rows.
+pub fn may_be_unsafe(m: &MClientRequest) -> bool {
+    match m.op {
+        op::CREATE | op::MKNOD | op::MKDIR | op::SYMLINK | op::LINK | op::UNLINK | op::RMDIR | op::RENAME => {
+            true
+        }
+        op::SETATTR => m.args.setattr().mask & setattr::SIZE == 0,
+        op::SETXATTR | op::RMXATTR => !m.path2.path.starts_with(b"ceph."),
+        _ => false,
+    }
+}
+
+/// What is seen of it is seen in rows, and in what clients hold.
+pub fn is_of_rows(m: &MClientRequest) -> bool {
+    match m.op {
+        op::SETFILELOCK
+        | op::GETFILELOCK
+        | op::MKSNAP
+        | op::RMSNAP
+        | op::RENAMESNAP
+        | op::LSSNAP
+        | op::LOOKUPSNAP => false,
+        op::SETXATTR | op::RMXATTR => may_be_unsafe(m),
+        _ => true,
+    }
+}
+
+/// Who looks at something else than rows has to wait for it.
+pub fn is_seen_otherwise(changes: &[Change]) -> bool {
+    changes
+        .iter()
+        .any(|(key, _)| matches!(key, Key::Session(_) | Key::Snap(_) | Key::Realm(_)))
 }

@@ -103,9 +103,7 @@ impl Machine {
             (None, false) => self.inherited_layout(&dir)?,
         };
         self.realms_of(&dir)?;
-        if !r.is_replay {
-            self.check_quota(&dir, 0, 1)?;
-        }
+        self.check_one_more(r, &dir)?;
         self.withhold(r, dir.ino, cap::FS | cap::FX, Some(r.client))?;
         let first = self.next_snap_of(&dir)?;
         let dir = self.inode(dir.ino)?;
@@ -139,6 +137,14 @@ impl Machine {
         }
         self.tell_quota(dir.ino);
         Ok(ino)
+    }
+
+    /// That a quota allows it; what is carried out again was allowed before.
+    pub(crate) fn check_one_more(&mut self, r: &Request, dir: &Inode) -> Result<()> {
+        match r.is_replay {
+            true => Ok(()),
+            false => self.check_quota(dir, 0, 1),
+        }
     }
 
     /// Of the nearest directory above that has one.

@@ -16,9 +16,10 @@ mod snapshots;
 mod truncate;
 mod xattrs;
 
-use super::early::may_be_unsafe;
 #[cfg(test)]
 use super::parts::early::Broken;
+use super::parts::early::may_be_unsafe;
+pub(crate) use super::parts::request::done_before;
 use super::{Answer, ClientId, Machine, Phase, Request, RequestId, Result, Stop, Tx};
 use crate::access::Wish;
 use crate::membership::{Assigned, MdsState};
@@ -284,18 +285,6 @@ impl Machine {
             NOSNAP => Ok(()),
             _ => Err(Errno::EROFS.into()),
         }
-    }
-}
-
-/// Of a request that comes again after its answer was lost.
-pub(crate) fn done_before(made: u64) -> Answer {
-    let extra = match made {
-        0 => Bytes::new(),
-        ino => Bytes::copy_from_slice(&ino.to_le_bytes()),
-    };
-    Answer {
-        extra,
-        ..Answer::default()
     }
 }
 

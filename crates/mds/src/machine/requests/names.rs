@@ -34,9 +34,7 @@ impl Machine {
             return Err(Errno::EMLINK.into());
         }
         self.same_quota_root(&inode, &dir)?;
-        if !r.is_replay {
-            self.check_quota(&dir, 0, 1)?;
-        }
+        self.check_one_more(r, &dir)?;
         self.realms_of(&inode)?;
         self.withhold(r, dir.ino, cap::FS | cap::FX, Some(r.client))?;
         self.withhold(r, inode.ino, cap::LS | cap::LX, None)?;
