@@ -70,6 +70,7 @@ impl Machine {
         self.committed = self.tx;
         self.table.owners.durable(self.tx);
         self.recover();
+        self.early.made_ino = self.counters.next_ino;
         self.early.durable_ino = self.counters.next_ino;
         self.expect_replays();
     }
@@ -172,7 +173,7 @@ impl Machine {
         if self.appending || self.batch.is_empty() || self.gathers() {
             return;
         }
-        self.early.appending_ino = self.counters.next_ino;
+        self.early.appending_ino = self.early.made_ino;
         self.appending = true;
         let (bytes, first_tx, last_tx) = self.batch.take();
         let (segment, new) = self.wb.segment_for(bytes.len() as u64, first_tx);

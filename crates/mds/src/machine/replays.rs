@@ -6,9 +6,9 @@
 //! has said itself what it holds, on inodes too that this makes again.
 
 use super::parts::early::NUMBERS;
-use super::{ClientId, Conn, Effect, Machine, Request, RequestId, Result};
+use super::{ClientId, Conn, Effect, Machine, Request, RequestId, Result, Tx};
 use crate::membership::MdsState;
-use crate::row::ROOT;
+use crate::row::{Key, ROOT, Row};
 use messages::fs::{MClientCapRelease, MClientCaps};
 use messages::mon::Body;
 use msgr::Message;
@@ -75,13 +75,22 @@ impl Machine {
     }
 
     fn end_replays(&mut self) {
-        // No number is given to two inodes; a client may have written under one that is not there.
-        self.counters.next_ino = self.counters.next_ino.max(self.replays.numbers.end);
+        self.pass_numbers_over();
         self.replays.late.clear();
         self.begin_serving();
         for (conn, message) in std::mem::take(&mut self.replays.held) {
             self.message(conn, &message);
         }
+    }
+
+    /// No number is given to two inodes; a client may have written under one that is not there. Durable before one behind them is told
+    /// early: the next server would take it for free otherwise, and its maker's replay for wrong.
+    fn pass_numbers_over(&mut self) {
+        let mut counters = self.counters;
+        counters.next_ino = counters.next_ino.max(self.replays.numbers.end);
+        let mut tx = Tx::default();
+        tx.put(Key::Counters, Row::Counters(counters));
+        self.commit(tx);
     }
 
     /// Said of a capability on what is not there yet: heard later.

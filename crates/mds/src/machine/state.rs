@@ -174,6 +174,7 @@ impl Machine {
             }
             if let Some(Row::Counters(c)) = row {
                 self.counters = *c;
+                self.early.made_ino = c.next_ino;
             }
             self.table.put(self.tx, key.clone(), row.clone());
         }

@@ -29,9 +29,10 @@ pub struct Early {
     pub floor: u64,
     /// Answered and not durable.
     pub unsafes: usize,
-    /// The next inode number as it is durable, and as it will be with the append that is under way.
+    /// The next inode number as it is durable, as it will be with the append that is under way, and with the last transaction.
     pub durable_ino: u64,
     pub appending_ino: u64,
+    pub made_ino: u64,
     /// What waits is to be appended without gathering more.
     pub hurry: bool,
     /// It will be told when the time of gathering is over.

@@ -197,6 +197,61 @@ fn a_file_comes_back_with_its_capability() {
     assert!(next > f.ino + 10_000, "{next:x}");
 }
 
+/// A new file of client 1, in the root, that is not durable: its request and its number.
+fn create_unsafe(w: &mut World, name: &str) -> (u64, u64) {
+    w.slow = true;
+    let tid = w.ask(1, op::CREATE, (ROOT, name), (0, ""), create());
+    while w.reply(1, tid).is_none() {
+        assert!(w.step());
+    }
+    w.slow = false;
+    let target = w.reply(1, tid).unwrap().trace.target.clone().unwrap();
+    assert_eq!(w.clients[&1].unsafes.get(&tid), Some(&target.ino), "it is safe");
+    (tid, target.ino)
+}
+
+/// Numbers that were passed over after one death are passed over after the next, too.
+#[test]
+fn a_file_comes_back_after_a_second_death() {
+    // With a change that is said again, and without one.
+    for first in [false, true] {
+        let mut w = world();
+        w.mkdir(2, 1, "d");
+        if first {
+            w.ask(1, op::CREATE, (1, "first"), (0, ""), create());
+            w.step();
+        }
+        w.restart();
+        w.settle();
+        // An append without a new number says nothing of numbers.
+        w.call(2, op::RMDIR, (1, "d"), (0, ""), Args::default());
+        let (tid, f) = create_unsafe(&mut w, "f");
+        w.restart();
+        w.settle();
+        assert_eq!(w.clients[&1].safe[&tid], 0);
+        assert_eq!(w.lookup(2, 1, "f"), Some(f));
+        assert!(w.m.caps[&f].holders.contains_key(&1));
+        let next = w.make(2, 1, "g");
+        assert!(next > f + 10_000, "{next:x}, told {f:x}");
+    }
+}
+
+/// The first number behind those passed over waits until they are so durably.
+#[test]
+fn nothing_is_early_behind_numbers_that_are_not_passed_over_durably() {
+    let mut w = world();
+    w.slow = true;
+    w.restart();
+    while w.m.state() != MdsState::Active {
+        assert!(w.step());
+    }
+    assert!(!w.m.is_durable());
+    let tid = w.ask(1, op::CREATE, (1, "f"), (0, ""), create());
+    assert_eq!(on_the_way(&w, 1), []);
+    w.settle();
+    assert!(w.reply(1, tid).unwrap().safe);
+}
+
 #[test]
 fn a_number_that_was_not_given_out_is_not_taken() {
     let given = world().make(1, 1, "own");
