@@ -2,7 +2,8 @@
 //!
 //! A client sends it, with a flag and the number of the inode that it made, before it says what capabilities it holds. What is in the list
 //! of requests carried out is answered; the rest is done, of each client in its order. Clients need no order between each other: nothing was
-//! answered as unsafe that depended on another's ([`super::early`]). The answer says nothing of inodes, and gives no capabilities: the client
+//! answered as unsafe that depended on another's ([`super::early`]), or that changes what another's looked at and does not write: where a
+//! directory is, layouts, quotas, snapshots. The answer says nothing of inodes, and gives no capabilities: the client
 //! has said itself what it holds, on inodes too that this makes again.
 
 use super::parts::early::NUMBERS;

@@ -134,6 +134,10 @@ impl Machine {
         let (ino, before) = (inode.ino, self.trace(&moved));
         self.put_named(&mut tx, inode, is_first);
         self.commit_request(r, tx, 0);
+        if moved.is_dir() {
+            // What others ask for below it looks at what is above, and may have been answered before: it would be said again behind this.
+            self.early.made = self.tx;
+        }
         match unnamed {
             Some((replaced, true, _)) => self.aside(|m| m.purge_if_stray(replaced)),
             Some((replaced, false, before)) => self.moved(replaced, &before),

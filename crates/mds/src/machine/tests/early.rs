@@ -81,6 +81,42 @@ fn what_a_client_cannot_bring_back_is_never_unsafe() {
     }
 }
 
+/// What another asked for below it before looked at where it is.
+#[test]
+fn a_directory_is_moved_durably() {
+    let mut w = world();
+    let d = w.mkdir(1, ROOT, "d");
+    let below = w.mkdir(1, d, "below");
+    w.make(1, ROOT, "file");
+    w.settle();
+    let file = w.ask(1, op::RENAME, (ROOT, "file2"), (ROOT, "file"), Args::default());
+    assert_eq!(on_the_way(&w, 1), [(file, false)]);
+    w.settle();
+    // May do all below it, by its path.
+    w.open_with(3, "allow rw path=/d", "/d");
+    w.settle();
+    let made = w.ask(3, op::MKDIR, (below, "x"), (0, ""), Args::words(&[0o755]));
+    assert_eq!(on_the_way(&w, 3), [(made, false)]);
+    let moved = w.ask(1, op::RENAME, (ROOT, "e"), (ROOT, "d"), Args::default());
+    w.slow = true;
+    while !matches!(
+        w.effects.front(),
+        None | Some(Effect::Append { .. } | Effect::Nudge { .. })
+    ) {
+        w.step();
+    }
+    assert!(w.clients[&3].unsafes.contains_key(&made));
+    // Both are lost, and the mover comes back first.
+    w.restart_as(true);
+    w.come_back(1);
+    w.come_back(3);
+    w.come_back(2);
+    w.settle();
+    assert_eq!(w.clients[&3].safe.get(&made), Some(&0));
+    assert_eq!(w.clients[&1].safe.get(&moved), None, "it was not answered");
+    assert_eq!(w.list(1, ROOT), ["d", "file2"]);
+}
+
 fn appends(w: &World) -> usize {
     w.effects
         .iter()
