@@ -9,6 +9,7 @@ use crate::machine::parts::caps::EVERY_F;
 use crate::machine::{Machine, Result, Stop, Tx};
 use crate::row::{Inode, Job, job};
 use messages::fs::cap;
+use types::Errno;
 
 const WRITES: u32 = cap::FW | cap::FX | cap::FB;
 
@@ -25,6 +26,10 @@ impl Machine {
             Phase::Cut => return Ok(()),
             Phase::Cutting(_) => return Err(Stop::Wait),
             _ => {}
+        }
+        if r.is_replay {
+            // None was answered as unsafe; and objects are not cut before the server serves.
+            return Err(Errno::EINVAL.into());
         }
         self.withhold(r, ino, EVERY_F, None)?;
         if self.probing(ino) {
