@@ -204,6 +204,7 @@ impl Machine {
         self.look_after_sessions();
         self.recall();
         self.look_after_reconnect();
+        self.look_after_replays();
         self.look_after_traces();
         self.write_back();
         self.evict();

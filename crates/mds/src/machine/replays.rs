@@ -13,6 +13,7 @@ use crate::row::{Key, ROOT, Row};
 use messages::fs::{MClientCapRelease, MClientCaps};
 use messages::mon::Body;
 use msgr::Message;
+use std::time::Duration;
 use types::Errno;
 
 impl Machine {
@@ -31,12 +32,7 @@ impl Machine {
         self.push(Effect::Report(MdsState::ClientReplay));
         let n: usize = self.replays.queue.values().map(|q| q.len()).sum();
         tracing::info!("{n} requests that clients had an answer for are carried out again");
-        let first: Vec<RequestId> = self
-            .replays
-            .queue
-            .values()
-            .filter_map(|q| q.front().copied())
-            .collect();
+        let first = self.replays.heads();
         self.runnable.extend(first);
     }
 
@@ -66,9 +62,39 @@ impl Machine {
         self.replay_ended(r.client, r.id);
     }
 
+    /// What waits for neither the pools nor a client that is there will not end by itself; nobody is served meanwhile.
+    pub(crate) fn look_after_replays(&mut self) {
+        if self.state != MdsState::ClientReplay {
+            return;
+        }
+        let now = self.now.monotonic;
+        let busy = !self.loads.is_empty() || !self.is_durable() || self.wb.is_full();
+        if busy || self.replays.idle_since.is_none() {
+            self.replays.idle_since = (!busy).then_some(now);
+            return;
+        }
+        // A client that gives nothing back is evicted before.
+        let most = self.options.reconnect + self.place.settings.session_timeout;
+        let idle = self
+            .replays
+            .idle_since
+            .map_or(Duration::ZERO, |at| now.saturating_sub(at));
+        if idle < most {
+            return;
+        }
+        self.replays.idle_since = None;
+        let heads: Vec<RequestId> = self.replays.heads();
+        for id in heads {
+            if let Some(r) = self.requests.remove(&id) {
+                self.finish_replay(r, Errno::ETIMEDOUT.code());
+            }
+        }
+    }
+
     /// It was carried out, or its client is gone.
     pub(crate) fn replay_ended(&mut self, client: ClientId, id: RequestId) {
         let next = self.replays.ended(client, id);
+        self.replays.idle_since = None;
         self.runnable.extend(next);
         if self.state == MdsState::ClientReplay && self.replays.queue.is_empty() {
             self.end_replays();

@@ -6,6 +6,7 @@ use messages::fs::CapRecord;
 use msgr::Message;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
+use std::time::Duration;
 
 #[derive(Debug, Default)]
 pub struct Replays {
@@ -17,6 +18,8 @@ pub struct Replays {
     pub late: BTreeMap<(ClientId, u64), CapRecord>,
     /// What clients said of these.
     pub held: Vec<(Conn, Message)>,
+    /// Since when none ended, and nothing was read or written.
+    pub idle_since: Option<Duration>,
     /// One is being carried out: it gives no capabilities, its client has said what it has.
     pub running: bool,
 }
@@ -24,6 +27,11 @@ pub struct Replays {
 impl Replays {
     pub fn is_next(&self, client: ClientId, id: RequestId) -> bool {
         self.queue.get(&client).and_then(VecDeque::front) == Some(&id)
+    }
+
+    /// The next one of each client.
+    pub fn heads(&self) -> Vec<RequestId> {
+        self.queue.values().filter_map(|q| q.front().copied()).collect()
     }
 
     /// It has ended. The next one of this client.

@@ -70,6 +70,8 @@ impl Machine {
         }
         tx.inode(changed);
         self.commit_request(r, tx, 0);
+        // Durable before it is answered, also where nothing is cut: it is not carried out by a replay.
+        self.early.made = self.tx;
         self.send_truncated(ino);
         self.tell_quota(ino);
         let Some(id) = cutting else { return Ok(()) };
