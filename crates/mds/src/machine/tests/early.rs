@@ -92,6 +92,11 @@ fn a_directory_is_moved_durably() {
     let file = w.ask(1, op::RENAME, (ROOT, "file2"), (ROOT, "file"), Args::default());
     assert_eq!(on_the_way(&w, 1), [(file, false)]);
     w.settle();
+    let empty = w.mkdir(1, ROOT, "empty");
+    w.ask(1, op::RENAME, (ROOT, "empty2"), (ROOT, "empty"), Args::default());
+    assert_eq!(on_the_way(&w, 1), []);
+    w.settle();
+    assert_eq!(w.lookup(2, ROOT, "empty2"), Some(empty));
     // May do all below it, by its path.
     w.open_with(3, "allow rw path=/d", "/d");
     w.settle();
@@ -114,7 +119,7 @@ fn a_directory_is_moved_durably() {
     w.settle();
     assert_eq!(w.clients[&3].safe.get(&made), Some(&0));
     assert_eq!(w.clients[&1].safe.get(&moved), None, "it was not answered");
-    assert_eq!(w.list(1, ROOT), ["d", "file2"]);
+    assert_eq!(w.list(1, ROOT), ["d", "empty2", "file2"]);
 }
 
 fn appends(w: &World) -> usize {
@@ -329,7 +334,7 @@ fn a_replay_that_cannot_end_keeps_nobody_from_being_served() {
 #[test]
 fn a_truncation_of_nothing_is_not_unsafe_either() {
     let mut w = world();
-    w.call(1, op::MKNOD, (ROOT, "f"), (0, ""), Args::words(&[0o644]));
+    w.call(2, op::MKNOD, (ROOT, "f"), (0, ""), Args::words(&[0o644]));
     let args = Args::words(&[0o1100, 0o644, 0, 0, 0, u32::MAX]);
     let tid = w.ask(1, op::CREATE, (ROOT, "f"), (0, ""), args);
     assert_eq!(on_the_way(&w, 1), []);
@@ -557,7 +562,13 @@ fn check(mut r: Run, back: &[u64]) -> Outcome<()> {
     }
     // It goes on.
     for client in back {
-        w.mkdir(*client, ROOT, &format!("on{client}"));
+        let name = format!("on{client}");
+        let tid = w.ask(*client, op::MKDIR, (ROOT, &name), (0, ""), Args::words(&[0o755]));
+        w.settle();
+        let target = w.reply(*client, tid).and_then(|r| r.trace.target.as_ref());
+        if target.is_none() {
+            return Err(format!("client {client} does not go on"));
+        }
     }
     Ok(())
 }
