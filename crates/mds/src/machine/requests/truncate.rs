@@ -52,20 +52,7 @@ impl Machine {
         if cuts {
             changed.truncate_seq += 1;
             changed.truncate_size = size;
-            // Room stays until the objects are cut, by which a probe would find its end.
-            let (snap_seq, snaps) = self.snap_context(&inode);
-            let cut = Job {
-                kind: job::CUT,
-                ino,
-                layout: inode.layout,
-                pool_ns: inode.pool_ns.clone(),
-                from: inode.size.max(inode.max_size),
-                to: size,
-                truncate_seq: changed.truncate_seq,
-                snap_seq,
-                snaps,
-                ..Job::default()
-            };
+            let cut = self.cut(&inode, size, changed.truncate_seq);
             cutting = Some(self.new_job(&mut tx, cut));
         }
         tx.inode(changed);
@@ -79,6 +66,23 @@ impl Machine {
         self.jobs.insert(id, r.id);
         self.start_jobs();
         Err(Stop::Wait)
+    }
+
+    /// Room stays until the objects are cut, by which a probe would find its end.
+    fn cut(&mut self, inode: &Inode, size: u64, truncate_seq: u32) -> Job {
+        let (snap_seq, snaps) = self.snap_context(inode);
+        Job {
+            kind: job::CUT,
+            ino: inode.ino,
+            layout: inode.layout,
+            pool_ns: inode.pool_ns.clone(),
+            from: inode.size.max(inode.max_size),
+            to: size,
+            truncate_seq,
+            snap_seq,
+            snaps,
+            ..Job::default()
+        }
     }
 
     /// There is nothing behind its end: the next truncation shall not look for it. Nobody writes yet, and who is given less room than it
