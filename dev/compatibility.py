@@ -134,9 +134,7 @@ EOPNOTSUPP, as from an OSD that has not loaded them. All others of its `osd_clas
 
 | class | why |
 |---|---|
-| `fifo` | only radosgw calls it, which cannot run here without `rgw`; nothing but a radosgw of several zones shows what is pushed into it |
-| `rgw`, `rgw_gc` | the index of buckets and the rubbish of radosgw, in whose place Skep has a gateway of its own |
-| `user` | only radosgw calls it, for the buckets of a user that it keeps with `rgw` |
+| `fifo` but for `create_meta`, `get_meta` | only a radosgw of several zones makes a queue's parts, in its log for the others (decision 46) |
 | `cephfs` | only `cephfs-data-scan` calls it, which rebuilds lost metadata |"""
 
 

@@ -19,16 +19,17 @@ PACKAGES_BUILD=(build-essential cmake ca-certificates curl protobuf-compiler lib
 PACKAGES_CLIENTS=(ceph-common librados2 librbd1 python3-rados python3-rbd qemu-utils qemu-block-extra fio)
 PACKAGES_TEST=("${PACKAGES_CLIENTS[@]}" ceph-base ceph-fuse python3-cephfs python3-pytest python3-pytest-xdist python3-cryptography jq
     etcd-server etcd-client debootstrap openssl iproute2 iptables strace valgrind qemu-system-x86 busybox-static cpio kmod
-    rbd-mirror rbd-fuse rbd-nbd python3-prometheus-client python3-yaml s3cmd rclone python3-boto3)
+    rbd-mirror rbd-fuse rbd-nbd python3-prometheus-client python3-requests chromium chromium-driver python3-selenium python3-yaml s3cmd rclone python3-boto3 radosgw)
 # For tests that are long: a real Ceph beside Skep, what go-ceph is compiled against, OpenStack's drivers.
-PACKAGES_LONG=(ceph-mon ceph-mgr ceph-osd librados-dev librbd-dev libcephfs-dev python3-glance-store python3-nova python3-cinder python3-ddt
+PACKAGES_LONG=(ceph-mon ceph-mgr ceph-osd ceph-mds radosgw librados-dev librbd-dev libcephfs-dev python3-glance-store python3-nova python3-cinder python3-ddt
     systemd-container libvirt-daemon-system libvirt-clients libvirt-daemon-driver-storage-rbd libvirt-daemon-driver-qemu)
 # The tests of NFS and Samba gateways (tests/files/test_gateways.py) run where nfs-ganesha-ceph, libnfs-utils, rpcbind, samba-vfs-modules, samba and
 # smbclient are: not installed unasked either, for the same reason as below.
 # Prometheus, its node exporter and Ceph's Grafana boards and alert rules are fetched and unpacked by the tests that use them
 # (tests/lib/skeptest/boards.py), for the same reason.
-# The lab's tests of remote hosts start sshd processes of their own on loopback, where openssh-server is: it is not installed unasked, since
-# its package starts a daemon that listens to the world.
+# The lab's tests of remote hosts start sshd processes of their own, on loopback and in network namespaces, where openssh-server is: it is not
+# installed unasked, since its package starts a daemon that listens to the world. Those of whole clusters over such hosts run where etcd-server,
+# ceph-mon, ceph-mgr, ceph-osd, glusterfs-server and SKEP_BIN are; all others reach their hosts by a fake ssh.
 PACKAGES_LAB=(fio openssh-client)
 PACKAGES_DEMO=("${PACKAGES_CLIENTS[@]}" qemu-system-x86 syslinux syslinux-common mtools dosfstools
     e2fsprogs fdisk kmod cpio jq xz-utils)
@@ -132,18 +133,21 @@ build_tested_skep() {
     export SKEP_BIN SKEP_MAPTOOL
 }
 
-# Sets SKEP_TEST_BOTO3: where a boto3 of the day is, which sends what Debian's does not yet; fetched where there is none.
-BOTO3=1.44.5
-boto3_of_the_day() {
-    local dir=$SKEP_CACHE/boto3-$BOTO3
+# What the tests need of PyPI, fetched where it is not there. Sets SKEP_TEST_BOTO3: where a boto3 of the day is, which sends what Debian's
+# does not yet; SKEP_TEST_AXE: axe-core, as a package for another driver of browsers has it.
+BOTO3=1.44.5 AXE_PACKAGE=axe-playwright-python==0.1.8
+python_of_the_day() {
+    local dir=$SKEP_CACHE/tests-$BOTO3-${AXE_PACKAGE##*=}
     if [ ! -e "$dir/complete" ]; then
         rm -rf "$dir"
         python3 -m venv "$dir" 2>/dev/null || { need_packages python3-venv; python3 -m venv "$dir"; }
         "$dir/bin/pip" install -q --disable-pip-version-check "boto3[crt]==$BOTO3" >&2
+        "$dir/bin/pip" install -q --disable-pip-version-check --no-deps "$AXE_PACKAGE" >&2
         touch "$dir/complete"
     fi
     SKEP_TEST_BOTO3=$(echo "$dir"/lib/python3*/site-packages)
-    export SKEP_TEST_BOTO3
+    SKEP_TEST_AXE=$SKEP_TEST_BOTO3/axe_playwright_python/axe.min.js
+    export SKEP_TEST_BOTO3 SKEP_TEST_AXE
 }
 
 # Sets `venv`: an environment with what the lab and its tests need, made where there is none; the lab itself is taken from the tree.
@@ -151,6 +155,16 @@ lab_environment() {
     local project=$SKEP_ROOT/lab
     venv=$SKEP_CACHE/lab-venv-$(cksum <"$project/pyproject.toml" | cut -d' ' -f1)
     [ ! -e "$venv/complete" ] || return 0
+    # The lab's step of CI and the system's tests of the lab may both be the first.
+    local lock
+    mkdir -p "$SKEP_CACHE"
+    exec {lock}>"$venv.lock"
+    flock "$lock"
+    [ -e "$venv/complete" ] || make_lab_environment
+    exec {lock}>&-
+}
+
+make_lab_environment() {
     rm -rf "$venv"
     python3 -m venv "$venv" 2>/dev/null || { need_packages python3-venv; python3 -m venv "$venv"; }
     "$venv/bin/python" - "$project/pyproject.toml" >"$venv/requirements" <<'PY'

@@ -13,8 +13,8 @@ def lab(*args, cwd=None):
 
 def test_list_as_json(tmp_path):
     found = json.loads(lab("list", "-f", "json", cwd=tmp_path).stdout)
-    assert {"matrix", "boot", "formats", "provision", "migrate", "layouts", "failure"} == {s["name"] for s in found["studies"]}
-    assert {"skep", "skep-hosts", "ceph", "cephfs", "gluster", "gluster-gfapi", "file", "block", "nfs", "lvm", "mount"} == {b["name"] for b in found["backends"]}
+    assert {"matrix", "boot", "vm", "formats", "provision", "migrate", "layouts", "metadata", "objects", "failure"} == {s["name"] for s in found["studies"]}
+    assert {"skep", "skep-hosts", "skep-fs", "skep-s3", "ceph", "cephfs", "rgw", "gluster", "gluster-gfapi", "file", "block", "nfs", "lvm", "mount"} == {b["name"] for b in found["backends"]}
     assert found["runs"] == []
 
 

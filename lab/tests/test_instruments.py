@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from lab import account, fio, iozone
+from lab import account, fio, iozone, vm
 from lab.guest import libraries
 from lab.process import ToolError
 from lab.studies.failure import LATENCIES_MIN, percentiles
+from lab.studies import provision
+from lab.studies import vm as vm_study
 from lab.studies.migrate import Migrate
 
 DATA = Path(__file__).parent / "data"
@@ -89,7 +91,7 @@ def test_the_course_of_jobs_and_directions_is_their_sum():
     assert fio.course(job + job, 100) == [300] * 4
     # A line that comes late counts where its time lay: 100/s from 0.1 to 0.25 s.
     assert fio.course("100, 40, 0, 0, 0\n250, 100, 0, 0, 0\n300, 0, 0, 0, 0\n", 100) == pytest.approx([40, 100, 50])
-    assert fio.course("", 100) == []
+    assert fio.course("", 100) == fio.course("\n", 100) == []
     with pytest.raises(fio.FioError, match="line 1"):
         fio.course("rubbish\n", 100)
 
@@ -272,7 +274,7 @@ def test_a_target_that_still_takes_in_is_waited_for():
 
 def test_processor_time_of_a_process_whose_name_has_brackets():
     stat = "77 (a ) b (c) S 1 77 77 0 -1 4194560 1 2 3 4 250 150 7 8 20 0 3 0 100 200 300"
-    assert account.cpu_seconds(stat) == pytest.approx(400 / account._TICK)
+    assert account.cpu_seconds(stat) == pytest.approx(400 / account.TICK)
 
 
 def test_bytes_written_are_less_what_was_cancelled():
@@ -298,3 +300,48 @@ def test_the_latencies_of_a_phase_are_in_microseconds_and_need_enough_of_them():
     found = percentiles("before", [0.001] * 98 + [0.5, 0.7])
     assert found == {"before_latency_p50": pytest.approx(1000), "before_latency_p99": pytest.approx(700_000)}
     assert percentiles("after", [0.001] * (LATENCIES_MIN - 1)) == {}
+
+
+def test_the_works_of_a_vm_are_jobs_that_follow_one_another():
+    words = vm_study.command("rand", 4096, 8, 10 << 20, 2.0, 0).split(",")
+    assert words[0] == "filename=/dev/vda" and [w for w in words if w.startswith("name=")] == ["name=randread1", "name=randwrite2"]
+    assert words.count("stonewall=1") == 2 and words.count("bs=4096") == 2 and words.count("bs=1048576") == 1 and words.count("time_based=1") == 2
+    assert all(len(vm_study.command(w, 262144, 32, 1 << 40, 3600.0, 999)) < 1500 for w in vm_study.WORKS), "the kernel's command line holds 2,048 characters"
+
+
+def test_a_vm_s_report_gives_a_result_for_each_operation():
+    job = json.loads((DATA / "fio-randwrite.json").read_text())["jobs"][0]
+    case = {"work": "rand", "bs": 4096}
+    found = vm_study.results(case, json.dumps({"jobs": [job, job, job]}))
+    assert [r.case["op"] for r in found] == ["randread", "randwrite"] and found[0].values["iops"] > 0 and not found[0].raw and found[1].raw
+    with pytest.raises(fio.FioError, match="2 jobs in the guest's report, not 3"):
+        vm_study.results(case, json.dumps({"jobs": [job, job]}))
+
+
+def test_an_image_is_as_large_as_asked_and_has_no_holes(tmp_path):
+    image = tmp_path / "image"
+    image.write_bytes(b"root" * 100)
+    provision.append_data(image, (9 << 20) + 5)
+    data = image.read_bytes()
+    assert len(data) == (9 << 20) + 5 and data.startswith(b"root") and b"\0" * 64 not in data[400:]
+
+
+def test_time_of_the_machine_by_mode():
+    text = f"cpu  {100 * account.TICK} 0 {20 * account.TICK} 900 5 {account.TICK} {2 * account.TICK} 0 {40 * account.TICK} 0\ncpu0 1 2 3\n"
+    assert account.machine(text) == {"cpu_user": 60, "cpu_system": 20, "cpu_softirq": 3, "cpu_guest": 40}
+
+
+def test_nobody_waits_for_the_monitor_of_a_guest_that_has_powered_off(tmp_path):
+    """Deleting a VM then took 30 s more than it did."""
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    with pytest.raises(ToolError, match="QEMU has ended"):
+        vm.connect(str(tmp_path / "qmp"), ended)
+
+
+def test_clients_are_reported_apart_and_their_sum_is_the_whole():
+    argv = fio.command([["--ioengine=null", "--size=1M", "--rate_iops=50"], ["--ioengine=null", "--size=1M", "--rate_iops=200"]], rw="randread", bs=4096, runtime=1.0, apart=True)
+    document = fio.parse(subprocess.run(argv, capture_output=True, text=True, timeout=60).stdout)
+    slow, fast = fio.rates(document)
+    assert slow < fast and fio.metrics(document)["iops"] == pytest.approx(slow + fast)
+    assert fio.metrics(document)["latency_p50"] > 0 and fio.operations(document) == sum(j["read"]["total_ios"] for j in document["jobs"])

@@ -468,7 +468,7 @@ def test_the_example_is_a_plan_and_can_be_written(tmp_path):
     page = (tmp_path / "plan.html").read_text()
     assert f"{made.options[0].cost.five_years:,.0f} EUR" in page and "plan-sensitivity-dedicated" in page
     assert not re.search(r'(src|href)="(https?:)?//|<script', page)
-    assert len(paths) == 6 and all(p.exists() for p in paths)
+    assert len(paths) == 7 and all(p.exists() for p in paths)
 
 
 def test_a_design_that_no_hosts_hold_is_named_beside_the_other(by_hand):

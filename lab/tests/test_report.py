@@ -8,7 +8,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 from invented import Invention, boot, failure, formats, matrix
-from lab import plots_studies, report, report_data, report_text, stats
+from lab import plots_studies, plots_view, report, report_data, report_text, stats
 from lab.records import BackendState, Curves, Measured, RecordError, Run, Sample, keep_curves, load_curves
 from lab.report_units import factor_value, significant, written
 
@@ -304,8 +304,8 @@ def test_the_headline_page_says_the_verdicts_and_the_medians(tmp_path):
 @pytest.mark.parametrize(
     "study, preset, draw, texts",
     [
-        (boot, "oliveira", plots_studies._dots, ("Oliveira: Ceph, about 25", "Oliveira: both, about 2.30")),
-        (matrix, "ra", plots_studies._compared_with_published, ("Ra, block 4 KiB, 100 % reads",)),
+        (boot, "oliveira", plots_view.dots, ("Oliveira: Ceph, about 25", "Oliveira: both, about 2.30")),
+        (matrix, "ra", plots_view.compared_with_published, ("Ra, block 4 KiB, 100 % reads",)),
     ],
 )
 def test_published_values_are_drawn_into_reports_of_their_preset_only(study, preset, draw, texts):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import ledger, process, site
+from lab import ledger, process, site_file as site
 from lab.plan_toml import PlanError
 from lab.process import ToolError, run_plainly
 from lab.records import load_curves, load_run
@@ -220,7 +220,8 @@ def test_several_clients_measure_at_once_and_leave_nothing(a_site, tmp_path):
 
 @needs_ssh
 def test_clean_removes_what_a_killed_lab_left_on_hosts(a_site, tmp_path):
-    """The lab and its reaper are killed in the middle; directories on the hosts stay, until `lab clean`."""
+    """The lab and its reaper are killed in the middle: what the hosts' anchors hold goes by itself; what they could not take away is found by
+    `lab clean` through the ledger."""
     text = (tmp_path / "c.toml").read_text().replace("runtime = 1.0", "runtime = 300.0")
     (tmp_path / "c.toml").write_text(text)
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -238,7 +239,10 @@ def test_clean_removes_what_a_killed_lab_left_on_hosts(a_site, tmp_path):
     finally:
         child.kill()
         child.wait()
-    assert ledger.abandoned_hosts(tmp_path / "s") and list((tmp_path / "remote").iterdir())
+    wait_until(lambda: not list((tmp_path / "remote").iterdir()) and not list((tmp_path / "mounted").iterdir()))
+    assert ledger.abandoned_hosts(tmp_path / "s")
+    mark = ledger.abandoned_hosts(tmp_path / "s")[0].stay.mark
+    (tmp_path / "remote" / f"lab-{mark}").mkdir()
     done = lab("clean", "--scratch", str(tmp_path / "s"), cwd=tmp_path)
     assert done.returncode == 0 and "on host c1" in done.stdout, done.stdout + done.stderr
     assert list((tmp_path / "mounted").iterdir()) == [] and list((tmp_path / "remote").iterdir()) == [] and list((tmp_path / "s").iterdir()) == []
@@ -271,7 +275,7 @@ GOOD = SITE.format(user="me", keys="k", tmp="/t", ports=[22, 23])
         ('address = "127.0.0.1"\nport = 22', 'address = "-oProxyCommand=x"\nport = 22', r"site\.toml:9: host\[1\]\.address: '-oProxyCommand=x' is no name"),
         ("port = 22", "prot = 22", r"site\.toml:10: host\[1\]\.prot: no such key here"),
         ('host = "c2"', 'host = "c1"', r"site\.toml:20: service\[1\]\.host: no server c1; there are c2"),
-        ('backend = "mount"', 'backend = "nfs"', r"service\[1\]\.backend: 'nfs' is none of ceph, skep, mount"),
+        ('backend = "mount"', 'backend = "nfs"', r"service\[1\]\.backend: 'nfs' is none of ceph, skep, gluster, mount"),
         ('path = "/t/mounted"', 'path = "mounted"', r"mount\.path: 'mounted' is no absolute path"),
         ('directory = "/t/remote"', 'directory = "/"', r"ssh\.directory: '/' is no absolute path of a directory"),
         ('acknowledged = "sent"', "", r"mount\.acknowledged: missing"),
@@ -290,7 +294,8 @@ def test_a_bad_site_file_is_refused_with_line_and_key(tmp_path, old, new, said):
     "args, said",
     [
         (["boot", "--backends", "mount:1"], "--site measures matrix so far, not boot"),
-        (["matrix", "--backends", "gluster:1"], "--site measures ceph, skep, mount, not gluster"),
+        (["matrix", "--backends", "nfs:1"], "--site measures ceph, skep, gluster, mount, not nfs"),
+        (["matrix", "--backends", "gluster:1"], "does not say where gluster is: a table [gluster] with volume, or hosts"),
         (["matrix", "--backends", "ceph:3"], "does not say where ceph is: a table [ceph] with conf"),
     ],
 )

@@ -73,9 +73,12 @@ def test_rules_that_are_refused(s3, bucket):
     one = {'NoncurrentDays': 1}
     for code, bad in [
             ('NotImplemented', rule('x', 1, Transitions=[{'Days': 1, 'StorageClass': 'GLACIER'}])),
-            ('NotImplemented', rule('x', 1, NoncurrentVersionExpiration=one)),
+            ('InvalidArgument', rule('x', 1, NoncurrentVersionExpiration={'NoncurrentDays': 0})),
+            ('InvalidArgument', rule('x', 1, NoncurrentVersionExpiration={**one, 'NewerNoncurrentVersions': 101})),
+            ('MalformedXML', rule('x', 1, NoncurrentVersionExpiration={'NewerNoncurrentVersions': 1})),
             ('NotImplemented', rule('x', 1, NoncurrentVersionTransitions=[{**one, 'StorageClass': 'GLACIER'}])),
-            ('NotImplemented', rule('x', None, Expiration={'ExpiredObjectDeleteMarker': True})),
+            ('MalformedXML', rule('x', None, Expiration={'Days': 1, 'ExpiredObjectDeleteMarker': True})),
+            ('InvalidRequest', rule('x', None, Expiration={'ExpiredObjectDeleteMarker': True}, Filter={'Tag': {'Key': 'k', 'Value': ''}})),
             ('MalformedXML', rule('x')), ('MalformedXML', rule('x', 1, Status='on')),
             ('MalformedXML', rule('x', None, Expiration={'Days': 1, 'Date': PAST})), ('MalformedXML', rule('x', 1, Prefix='p')),
             ('MalformedXML', {'Status': 'Enabled', 'Expiration': {'Days': 1}}),
@@ -168,6 +171,28 @@ def test_what_has_a_term_goes(h3, bucket, hasty):
     h3.put_object(Bucket=bucket, Key='tmp/late', Body=b'x')
     h3.put_object(Bucket=bucket, Key='zz/late', Body=b'x')
     wait_until(lambda: names(h3, bucket) == left + ['zz/late'], WITHIN_S, 0.5, 'a late object to expire')
+
+
+def test_terms_of_versions(h3, bucket):
+    """What expires gets a delete marker; what others have followed goes by itself; a marker goes when it is alone."""
+    h3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={'Status': 'Enabled'})
+    older = rule('older', None, NoncurrentVersionExpiration={'NoncurrentDays': 1, 'NewerNoncurrentVersions': 2})
+    for n in range(30):
+        for key in ['many', 'tmp/%02d' % n, 'kept/%02d' % n]:
+            h3.put_object(Bucket=bucket, Key=key, Body=b'%d' % n)
+
+    def counts():
+        pages = list(h3.get_paginator('list_object_versions').paginate(Bucket=bucket))
+        return [sum(len(p.get(what, [])) for p in pages) for what in ('Versions', 'DeleteMarkers')]
+    put(h3, bucket, older, rule('tmp', 1, 'tmp/'))
+    assert h3.get_bucket_lifecycle_configuration(Bucket=bucket)['Rules'][0] == older
+    wait_until(lambda: counts() == [30 + 3 + 30, 30], WITHIN_S, 0.5, 'markers to come, and older versions to go')
+    assert names(h3, bucket) == ['kept/%02d' % n for n in range(30)] + ['many']
+    assert h3.get_object(Bucket=bucket, Key='many')['Body'].read() == b'29'
+    put(h3, bucket, rule('all', None, NoncurrentVersionExpiration={'NoncurrentDays': 1}),
+        rule('marker', None, Expiration={'ExpiredObjectDeleteMarker': True}))
+    wait_until(lambda: counts() == [31, 0], WITHIN_S, 0.5, 'all but the current versions to go')
+    assert names(h3, bucket) == ['kept/%02d' % n for n in range(30)] + ['many']
 
 
 def test_a_date_that_is_past(h3, bucket):

@@ -5,13 +5,12 @@ passes after all is to be taken from the list, which the test says.
 """
 EC = 'erasure coding is not here yet'
 TIERING = 'cache tiering is not served'
-RADOSGW = "a class of Ceph's own S3 gateway, which is not served (decision 32); a real OSD passes its "
 DEBUG_ONLY = 'a class for tests, which a stock OSD does not load'
 
 # Programs of ceph-test that need no cluster, or another service, are not among these.
 PROGRAMS = (
     'ceph_test_cls_2pc_queue', 'ceph_test_cls_cas', 'ceph_test_cls_cmpomap', 'ceph_test_cls_hello', 'ceph_test_cls_journal', 'ceph_test_cls_lock', 'ceph_test_cls_log',
-    'ceph_test_cls_numops', 'ceph_test_cls_queue', 'ceph_test_cls_rbd', 'ceph_test_cls_refcount',
+    'ceph_test_cls_numops', 'ceph_test_cls_queue', 'ceph_test_cls_rbd', 'ceph_test_cls_refcount', 'ceph_test_cls_rgw', 'ceph_test_cls_rgw_gc', 'ceph_test_cls_rgw_stats',
     'ceph_test_rados_api_aio', 'ceph_test_rados_api_aio_pp', 'ceph_test_rados_api_asio',
     'ceph_test_rados_api_c_read_operations', 'ceph_test_rados_api_c_write_operations',
     'ceph_test_rados_api_cmd', 'ceph_test_rados_api_cmd_pp', 'ceph_test_rados_api_io', 'ceph_test_rados_api_io_pp',
@@ -42,8 +41,6 @@ PROGRAMS_LEFT_OUT = {
     'ceph_test_rados_api_cls_remote_reads': DEBUG_ONLY,
     'ceph_test_cls_sdk': DEBUG_ONLY,
     'ceph_test_cls_lua': 'a class that a stock OSD does not load',
-    'ceph_test_cls_rgw': RADOSGW + '16 cases',
-    'ceph_test_cls_rgw_gc': RADOSGW + '9 cases',
 }
 
 # program (or a pattern of them), case, reason.

@@ -119,6 +119,17 @@ def header(oid):
     add(oid=oid, op='header_dump', data=done.stdout.hex() if done.returncode == 0 else None)
 
 
+logged = set()
+
+
+def serial(oid, rows):
+    """Notes in the last call what the id of an index's log entry that it made was made of."""
+    for key in sorted(k for k in rows if k.startswith(b'\x800_')):
+        if (oid, key) not in logged:
+            steps[-1]['serial'], steps[-1]['nth'] = map(int, key.split(b'.')[1:])
+        logged.add((oid, key))
+
+
 def finish():
     """Writes everything to standard output."""
     json.dump({'caller': rad.gid, 'address': rad.address(), 'time': int(time.time()), 'steps': steps}, sys.stdout, indent=0)

@@ -34,8 +34,13 @@ use tokio::sync::watch;
 use types::osdmap::OsdMap;
 use types::{EntityKind, OsdId, Utime};
 
-/// Times a decision is made again because another writer was faster.
-const RETRIES_MAX: usize = 64;
+/// Times a decision is made again because another writer was faster. With the pauses between them, enough for a thousand
+/// writers at once (power comes back to all hosts).
+const RETRIES_MAX: usize = 256;
+/// After so many in a row there are pauses, each up to twice as long as the one before: of many writers that try again at
+/// once, all but one lose again.
+const RETRIES_AT_ONCE: usize = 3;
+const PAUSE_MAX: Duration = Duration::from_millis(256);
 /// What a commit that was beaten waits for the follower before it reads everything itself.
 const FOLLOW_WAIT: Duration = Duration::from_millis(300);
 
@@ -163,7 +168,11 @@ impl ClusterHandle {
     ) -> Result<Committed<R>> {
         let _turn = self.shared.commit.lock().await;
         let mut moved = self.subscribe_state();
-        for _ in 0..RETRIES_MAX {
+        for lost in 0..RETRIES_MAX {
+            let pause = self.pause(lost);
+            if !pause.is_zero() {
+                io::task::sleep(pause).await;
+            }
             let state = moved.borrow_and_update().clone();
             let (mut changes, reply) = decide(&state);
             let mut unleased = std::mem::take(&mut changes.unleased);
@@ -218,6 +227,18 @@ impl ClusterHandle {
         Err(Error::Storage(format!(
             "gave up after losing {RETRIES_MAX} races against other writers"
         )))
+    }
+
+    /// Before the next try of a commit that has lost so often. Two writers seldom draw the same.
+    fn pause(&self, lost: usize) -> Duration {
+        let Some(doublings) = lost.checked_sub(RETRIES_AT_ONCE) else {
+            return Duration::ZERO;
+        };
+        let most = PAUSE_MAX.min(Duration::from_millis(2 << doublings.min(16)));
+        // Nobody has to be unable to predict it.
+        let now = self.shared.clock.monotonic().as_nanos() as u64;
+        let mixed = now.wrapping_add(lost as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        most.mul_f64((mixed >> 32) as f64 / f64::from(u32::MAX))
     }
 
     /// Sets a leased key in place of what is there. Compared, so that it happens once: a copy that comes late must not put

@@ -35,7 +35,7 @@ pub struct Guesses {
 }
 
 /// An address of IPv6 stands for its network: one host has 2^64 of them.
-fn source(ip: IpAddr) -> IpAddr {
+pub fn source(ip: IpAddr) -> IpAddr {
     match ip {
         IpAddr::V4(_) => ip,
         IpAddr::V6(v6) => match v6.to_ipv4_mapped() {

@@ -22,7 +22,7 @@ mod connection;
 mod connections;
 mod dial;
 mod doors;
-mod guesses;
+pub mod guesses;
 pub mod http;
 mod lanes;
 mod lifelines;

@@ -30,6 +30,8 @@ pub const FORMAT_EMBEDDED: u32 = 1;
 pub(crate) const OSD: &str = "osd";
 pub(crate) const MON: &str = "mon";
 pub(crate) const MDS: &str = "mds";
+#[cfg(feature = "console")]
+pub(crate) const CONSOLE: &str = "console";
 #[cfg(feature = "s3")]
 pub(crate) const S3: &str = "s3";
 

@@ -53,6 +53,14 @@ pub(crate) const KINDS: &[Kind] = &[
         stopped: "the object gateway has stopped",
         leaves_first: true,
     },
+    #[cfg(feature = "console")]
+    Kind {
+        name: crate::datadir::CONSOLE,
+        make: crate::console::roles,
+        all: "the console",
+        stopped: "the console has stopped",
+        leaves_first: true,
+    },
 ];
 
 /// Names of all roles of this build, in the order of their start.

@@ -5,6 +5,8 @@
 
 pub mod admin;
 mod clients;
+#[cfg(feature = "console")]
+mod console;
 mod copies;
 mod datadir;
 mod error;
@@ -33,4 +35,4 @@ pub use move_state::{Moved, move_to_etcd};
 pub use node::{Node, watch_this_thread};
 pub use osd::MEMORY_MIN as OSD_MEMORY_MIN;
 pub use rebuild::{Rebuilt, rebuild};
-pub use settle::{First, Msgr1Port, S3Options, StartOptions};
+pub use settle::{ConsoleOptions, First, Msgr1Port, S3Options, StartOptions};

@@ -48,6 +48,18 @@ pub struct StartOptions {
     pub allow_pool_delete: bool,
     /// Serves S3, in this run.
     pub s3: Option<S3Options>,
+    /// Serves web pages, in this run.
+    pub console: Option<ConsoleOptions>,
+}
+
+/// How the console is served.
+#[derive(Debug, Clone)]
+pub struct ConsoleOptions {
+    pub listen: SocketAddr,
+    /// Files with certificate and key. None: plain HTTP on loopback, elsewhere a pair that is made at the first start.
+    pub certificate: Option<(PathBuf, PathBuf)>,
+    /// Names by which it may be called, besides its own.
+    pub hosts: Vec<String>,
 }
 
 /// How S3 is served.
@@ -223,6 +235,12 @@ fn can_run(o: &StartOptions, roles: Option<&[String]>, in_etcd: bool) -> Result<
     }
     if o.s3.is_some() && !runs(roles, "s3") {
         return refuse("--s3 needs the role s3, which --roles leaves out");
+    }
+    if o.console.is_some() && !runs(roles, "console") {
+        return refuse("--console needs the role console, which --roles leaves out");
+    }
+    if o.console.is_none() && roles.is_some_and(|r| r.iter().all(|r| r == "console")) {
+        return refuse("the role console serves what --console says, which is not there: nothing would run");
     }
     if o.s3.is_none() && roles.is_some_and(|r| r.iter().all(|r| r == "s3")) {
         return refuse("the role s3 serves what --s3 says, which is not there: nothing would run");

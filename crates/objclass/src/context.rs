@@ -84,6 +84,8 @@ pub trait ObjectContext {
     /// The object exists. Missing keys are no error.
     fn omap_remove(&mut self, keys: Vec<Bytes>) -> Result<()>;
     fn set_omap_header(&mut self, header: Bytes) -> Result<()>;
+    /// Removes all rows and the header. The object exists.
+    fn omap_clear(&mut self) -> Result<()>;
 
     // Environment.
 

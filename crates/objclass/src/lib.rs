@@ -17,6 +17,7 @@
 mod cas;
 mod cmpomap;
 pub mod context;
+mod fifo;
 mod filter;
 mod hello;
 mod input;
@@ -28,16 +29,20 @@ pub mod memory;
 mod method;
 mod numops;
 pub mod object;
+mod opaque;
 mod otp;
 mod queue;
 pub mod rbd;
 mod refcount;
 pub mod registry;
+mod rgw;
+mod rgw_gc;
 #[cfg(test)]
 mod tests;
 mod timed;
 mod timeindex;
 mod two_phase;
+mod user;
 mod version;
 
 pub use context::{Caller, ObjectContext, ObjectStat, OmapPage, Result, Watcher};

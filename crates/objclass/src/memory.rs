@@ -36,7 +36,9 @@ pub struct MemoryObject {
     /// Messages that have changed it.
     pub version: u64,
     /// Serials that this message has given.
-    serials: u32,
+    pub serials: u32,
+    /// Omap rows that ranges have given since it was made.
+    pub rows_given: usize,
     seed: u64,
 }
 
@@ -59,6 +61,7 @@ impl MemoryObject {
             snapset_seq: 0,
             version: 0,
             serials: 0,
+            rows_given: 0,
             seed: 1,
         }
     }
@@ -148,10 +151,9 @@ impl ObjectContext for MemoryObject {
             .take(max)
             .map(|(k, v)| (k.clone(), v.clone()))
             .collect();
-        Ok(OmapPage {
-            rows,
-            more: range.next().is_some(),
-        })
+        let more = range.next().is_some();
+        self.rows_given += rows.len();
+        Ok(OmapPage { rows, more })
     }
 
     fn omap_header(&mut self) -> Result<Bytes> {
@@ -221,6 +223,14 @@ impl ObjectContext for MemoryObject {
 
     fn set_omap_header(&mut self, header: Bytes) -> Result<()> {
         self.made().omap_header = header;
+        Ok(())
+    }
+
+    fn omap_clear(&mut self) -> Result<()> {
+        if let Some(state) = &mut self.pending {
+            state.omap.clear();
+            state.omap_header.clear();
+        }
         Ok(())
     }
 

@@ -209,6 +209,14 @@ impl<'a> Object<'a> {
         }
     }
 
+    /// Removes all rows and the header, without a look at them; a missing object stays missing.
+    pub fn clear_omap(&mut self) -> Result<()> {
+        match self.exists()? {
+            true => self.writing()?.omap_clear(),
+            false => Ok(()),
+        }
+    }
+
     /// At most `max` rows with `prefix` strictly behind `start_after`, or fewer, but one if there is any.
     pub fn page(&mut self, prefix: &[u8], start_after: &[u8], max: usize) -> Result<OmapPage> {
         self.reading()?.omap_range(start_after, prefix, max)
@@ -222,13 +230,25 @@ impl<'a> Object<'a> {
         start_after: &[u8],
         mut row: impl FnMut(&Bytes, &Bytes) -> Result<Scan>,
     ) -> Result<()> {
+        self.scan_keys(prefix, start_after, |key, value| {
+            row(&key.slice(prefix.len()..), value)
+        })
+    }
+
+    /// As [`scan`](Self::scan), with whole keys.
+    pub fn scan_keys(
+        &mut self,
+        prefix: &[u8],
+        start_after: &[u8],
+        mut row: impl FnMut(&Bytes, &Bytes) -> Result<Scan>,
+    ) -> Result<()> {
         let mut at = Bytes::copy_from_slice(start_after);
         let mut rows = SCAN_PAGE_FIRST;
         loop {
             let page = self.reading()?.omap_range(&at, prefix, rows)?;
             rows = SCAN_PAGE.min(rows * 2);
             for (key, value) in &page.rows {
-                if row(&key.slice(prefix.len()..), value)? == Scan::Stop {
+                if row(key, value)? == Scan::Stop {
                     return Ok(());
                 }
             }

@@ -10,7 +10,7 @@
 use crate::context::Result;
 use crate::input::Input;
 use crate::method::Method;
-use crate::object::{Object, done, out};
+use crate::object::{Object, Scan, done, out};
 use bytes::{Bytes, BytesMut};
 use denc::{Decode, Encode, envelope_denc};
 use types::Errno;
@@ -155,7 +155,7 @@ impl Head {
         self.end - self.begin
     }
 
-    fn used(&self) -> u64 {
+    pub fn used(&self) -> u64 {
         match self.front.generation == self.tail.generation {
             true => self.tail.offset - self.front.offset,
             false => self.capacity() - (self.front.offset - self.tail.offset),
@@ -178,13 +178,13 @@ impl Head {
         }
     }
 
-    fn marker(&self, index: u64) -> String {
+    pub fn marker(&self, index: u64) -> String {
         let at = self.at(index);
         format!("{}/{}", at.generation, at.offset)
     }
 
     /// How far behind the front a marker is; 0 for what was removed before. EINVAL: it is none of this queue's.
-    fn index(&self, marker: &str) -> Result<u64> {
+    pub fn index(&self, marker: &str) -> Result<u64> {
         let (generation, offset) = marker.split_once('/').ok_or(Errno::EINVAL)?;
         let generation: u64 = generation.parse().map_err(|_| Errno::EINVAL)?;
         let offset: u64 = offset.parse().map_err(|_| Errno::EINVAL)?;
@@ -200,6 +200,14 @@ impl Head {
         }
     }
 
+    /// Where a listing begins: at the front where its marker has no offset.
+    pub fn from(&self, marker: &str) -> Result<u64> {
+        match marker.split_once('/') {
+            Some((_, offset)) if !offset.is_empty() => self.index(marker),
+            _ => Ok(0),
+        }
+    }
+
     /// Bytes of the ring, from behind the front on. They are within what is used.
     fn read(&self, object: &mut Object<'_>, index: u64, len: u64) -> Result<Bytes> {
         let at = self.at(index).offset;
@@ -212,6 +220,45 @@ impl Head {
             true => Ok(bytes.freeze()),
             false => Err(Errno::EIO),
         }
+    }
+
+    /// Calls `entry(index, bytes)` for the entries from `from` on, as far as one reading of the ring shows them whole, and for one
+    /// at least if there is one. Gives the index behind the last one that was taken: an entry at which `Stop` is said is not.
+    pub fn walk(
+        &self,
+        object: &mut Object<'_>,
+        from: u64,
+        mut entry: impl FnMut(u64, Bytes) -> Scan,
+    ) -> Result<u64> {
+        let used = self.used();
+        let mut window = self.read(object, from, LISTED_BYTES.min(used - from))?;
+        let mut at = from;
+        while at < used {
+            let there = window.len() as u64;
+            if there < PREFIX && at + there < used && at > from {
+                break;
+            }
+            let len = entry_len(&window).ok_or(Errno::EIO)?;
+            let whole = len.checked_add(PREFIX).filter(|n| *n <= used - at);
+            let whole = whole.ok_or(Errno::EIO)?;
+            if whole > there {
+                if at > from {
+                    break;
+                }
+                window = self.read(object, at, whole)?;
+            }
+            let bytes = window.split_to(usize::try_from(whole).map_err(|_| Errno::EIO)?);
+            if entry(at, bytes.slice(PREFIX as usize..)) == Scan::Stop {
+                break;
+            }
+            at += whole;
+        }
+        Ok(at)
+    }
+
+    /// Moves the front. The index is an entry's beginning, or the tail's.
+    pub fn drop_front(&mut self, index: u64) {
+        self.front = self.at(index);
     }
 
     /// Puts entries behind the tail. ENOSPC: they do not fit. The head is to be saved.
@@ -285,35 +332,20 @@ fn enqueue(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
 pub fn list_entries(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
     let (max, marker) = input.envelope(<(u64, String)>::decode)?;
     let head = Head::load(object)?;
-    let from = match marker.split_once('/') {
-        Some((_, offset)) if !offset.is_empty() => head.index(&marker)?,
-        _ => 0,
-    };
+    let from = head.from(&marker)?;
     let max = crate::object::list_max(max.max(1));
-    let used = head.used();
-    let mut window = head.read(object, from, LISTED_BYTES.min(used - from))?;
-    let (mut entries, mut at) = (Vec::new(), from);
-    while at < used && entries.len() < max {
-        let there = window.len() as u64;
-        if there < PREFIX && at + there < used && !entries.is_empty() {
-            break;
+    let mut entries = Vec::new();
+    let at = head.walk(object, from, |index, data| {
+        if entries.len() == max {
+            return Scan::Stop;
         }
-        let len = entry_len(&window).ok_or(Errno::EIO)?;
-        let whole = len.checked_add(PREFIX).filter(|n| *n <= used - at);
-        let whole = whole.ok_or(Errno::EIO)?;
-        if whole > there {
-            if !entries.is_empty() {
-                break;
-            }
-            window = head.read(object, at, whole)?;
-        }
-        let entry = window.split_to(usize::try_from(whole).map_err(|_| Errno::EIO)?);
         entries.push(Entry {
-            data: entry.slice(PREFIX as usize..),
-            marker: head.marker(at),
+            data,
+            marker: head.marker(index),
         });
-        at += whole;
-    }
+        Scan::Next
+    })?;
+    let used = head.used();
     out(&Listed {
         truncated: at < used,
         next_marker: head.marker(at),
@@ -331,7 +363,7 @@ pub fn remove_entries(object: &mut Object<'_>, input: &mut Input) -> Result<Byte
         let prefix = head.read(object, index, PREFIX.min(head.used() - index))?;
         entry_len(&prefix).ok_or(Errno::EINVAL)?;
     }
-    head.front = head.at(index);
+    head.drop_front(index);
     head.save(object)?;
     done()
 }

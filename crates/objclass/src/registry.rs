@@ -3,7 +3,8 @@
 use crate::filter::Filter;
 use crate::method::Method;
 use crate::{
-    cas, cmpomap, hello, journal, lock, log, numops, otp, queue, rbd, refcount, timeindex, two_phase, version,
+    cas, cmpomap, fifo, hello, journal, lock, log, numops, otp, queue, rbd, refcount, rgw, rgw_gc, timeindex,
+    two_phase, user, version,
 };
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -30,6 +31,11 @@ pub static CLASSES: &[Class] = &[
     Class {
         name: "cmpomap",
         methods: cmpomap::METHODS,
+        filters: &[],
+    },
+    Class {
+        name: "fifo",
+        methods: fifo::METHODS,
         filters: &[],
     },
     Class {
@@ -78,8 +84,23 @@ pub static CLASSES: &[Class] = &[
         filters: &[],
     },
     Class {
+        name: "rgw",
+        methods: rgw::METHODS,
+        filters: &[],
+    },
+    Class {
+        name: "rgw_gc",
+        methods: rgw_gc::METHODS,
+        filters: &[],
+    },
+    Class {
         name: "timeindex",
         methods: timeindex::METHODS,
+        filters: &[],
+    },
+    Class {
+        name: "user",
+        methods: user::METHODS,
         filters: &[],
     },
     Class {

@@ -39,8 +39,11 @@ const TURN_TIME_MAX: Duration = Duration::from_millis(20);
 const LAST_WORDS_MAX: u32 = 200;
 /// A stopping OSD does not wait longer for the cluster state: its lease ends by itself.
 const FAREWELL_MAX: Duration = Duration::from_secs(5);
-/// Ticks between two reports.
-const REPORT_EVERY: u32 = 3;
+/// Ticks between two reports. In a large cluster more, so that the cluster state is not kept busy with them: each is a transaction
+/// that every process hears of. Well below what the monitor takes for silence.
+const REPORT_EVERY: std::ops::RangeInclusive<u32> = 3..=10;
+/// Reports of all OSDs at a tick that make it more.
+const REPORTS_MAX: usize = 30;
 
 pub struct Config {
     pub id: OsdId,
@@ -300,8 +303,14 @@ fn every(period: Duration) -> io::task::Interval {
     interval
 }
 
+/// Ticks between two reports of an OSD where so many are up.
+fn report_every(up: usize) -> u32 {
+    let (least, most) = REPORT_EVERY.into_inner();
+    u32::try_from(up.div_ceil(REPORTS_MAX)).map_or(most, |n| n.clamp(least, most))
+}
+
 fn report_by_and_by(osd: &mut Osd, ticks: &mut u32) {
-    if ticks.is_multiple_of(REPORT_EVERY) {
+    if ticks.is_multiple_of(report_every(osd.cluster.osdmap().num_up_osds())) {
         osd.flush_report();
     }
     *ticks = ticks.wrapping_add(1);
@@ -502,5 +511,17 @@ fn boot(
         device_class: c.device_class.clone(),
         features: msgr::features::SUPPORTED,
         metadata,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn osds_of_a_large_cluster_report_less_often() {
+        assert_eq!([1, 3, 90].map(report_every), [3; 3]);
+        assert_eq!([91, 120, 121, 300].map(report_every), [4, 4, 5, 10]);
+        assert_eq!([301, 10_000, usize::MAX].map(report_every), [10; 3]);
     }
 }

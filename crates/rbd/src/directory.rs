@@ -40,7 +40,7 @@ impl NewImage {
     }
 }
 
-fn check_name(name: &str) -> Result<()> {
+pub(crate) fn check_name(name: &str) -> Result<()> {
     let bad = name.is_empty() || name.len() > NAME_MAX || name.contains(['/', '@']);
     match bad {
         true => Err(Error::refused(
@@ -95,7 +95,7 @@ pub(crate) async fn exists(io: &IoCtx, oid: &str) -> Result<bool> {
     }
 }
 
-async fn add_name(io: &IoCtx, name: &str, id: &str) -> Result<()> {
+pub(crate) async fn add_name(io: &IoCtx, name: &str, id: &str) -> Result<()> {
     let mut op = Operation::new();
     if !io.namespace().is_empty() {
         // A namespace that was not made, or is being removed, takes no images.

@@ -48,6 +48,13 @@ pub struct Snap {
     pub child_count: u32,
 }
 
+impl Snap {
+    /// A person made it, not groups, mirroring or the trash.
+    pub fn is_users(&self) -> bool {
+        self.namespace == SnapshotNamespace::User
+    }
+}
+
 pub const UNPROTECTED: u8 = 0;
 pub const UNPROTECTING: u8 = 1;
 pub const PROTECTED: u8 = 2;
@@ -70,10 +77,7 @@ impl Header {
 
     /// A user's snapshot of this name.
     pub fn snap_named(&self, name: &str) -> Option<&Snap> {
-        let mut users = self
-            .snaps
-            .iter()
-            .filter(|s| s.namespace == SnapshotNamespace::User);
+        let mut users = self.snaps.iter().filter(|s| s.is_users());
         users.find(|s| s.name == name)
     }
 

@@ -1,5 +1,5 @@
-//! A pool's trash: images that are to be removed, by people or by time (docs/protocol/ceph/05-rbd.md, 4.10). Removal is in
-//! [`crate::image`].
+//! A pool's trash: images that are to be removed, by people or by time (docs/protocol/ceph/05-rbd.md, 4.10). Removal, and
+//! the ways in and out, are in [`crate::image`].
 
 use crate::calls::Calls;
 use crate::header::ask;
@@ -14,7 +14,7 @@ use types::Errno;
 /// Entries in one answer.
 const PAGE: u64 = 1024;
 /// Of a [`TrashImage`]: a person has put it there; or with its children.
-const SOURCE_USER: u8 = 0;
+pub(crate) const SOURCE_USER: u8 = 0;
 const SOURCE_USER_PARENT: u8 = 4;
 /// The source of a migration is there: it is needed.
 pub(crate) const SOURCE_MIGRATION: u8 = 2;
@@ -22,7 +22,10 @@ pub(crate) const SOURCE_MIGRATION: u8 = 2;
 pub const SOURCE_REMOVING: u8 = 3;
 /// Whole, and nobody is at it.
 pub(crate) const STATE_NORMAL: u8 = 0;
+/// Between its name and the trash, in either direction.
+pub(crate) const STATE_MOVING: u8 = 1;
 const STATE_REMOVING: u8 = 2;
+pub(crate) const STATE_RESTORING: u8 = 3;
 
 /// Whether what is there by this source is there to go.
 pub fn is_thrown_away(source: u8) -> bool {
@@ -70,17 +73,22 @@ pub async fn list(io: &IoCtx) -> Result<BTreeMap<String, TrashImage>> {
 
 /// From here on nobody can restore the image. EBUSY: somebody restores it, or is still moving it here.
 pub(crate) async fn mark_removing(io: &IoCtx, id: &str) -> Result<()> {
+    mark(io, id, STATE_REMOVING, STATE_NORMAL).await
+}
+
+/// Another state for one that is in state `from`, or is in that state already. EBUSY: it is in a third one.
+pub(crate) async fn mark(io: &IoCtx, id: &str, to: u8, from: u8) -> Result<()> {
     let op = Operation::new().rbd_write("trash_state_set", |w| {
         w.string(id);
-        w.u8(STATE_REMOVING);
-        w.u8(STATE_NORMAL);
+        w.u8(to);
+        w.u8(from);
     });
     match ask(io, names::TRASH, op).await {
         // The trash says what is missing.
         Err(e) if e.is_not_found() => get(io, id).await.and(Err(e)),
         Err(e) if e.errno() == Errno::ESTALE => Err(Error::refused(
             Errno::EBUSY,
-            format!("image '{id}': somebody restores it from the trash, or moves it there"),
+            format!("image '{id}': somebody restores it from the trash, removes it, or moves it there"),
         )),
         done => done.map(drop),
     }

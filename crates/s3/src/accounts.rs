@@ -120,7 +120,7 @@ impl<P: Pool> Accounts<P> {
         let ids: Vec<&str> = ids.into_iter().collect();
         let look = Look {
             keys: ids.iter().map(|id| row("u", id)).collect(),
-            page: None,
+            ..Look::default()
         };
         let seen = self.pool.look(USERS, look).await?;
         Ok(ids

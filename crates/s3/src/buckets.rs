@@ -245,7 +245,12 @@ impl<P: Pool> Buckets<P> {
         rows.into_iter().map(bucket).collect()
     }
 
-    pub async fn create(&self, name: &str, owner: &str, public_read: bool, location: &str) -> Result<()> {
+    pub async fn create(
+        &self,
+        name: &str,
+        owner: &str,
+        (public_read, location, settings): (bool, &str, &Settings),
+    ) -> Result<()> {
         match self.find(name).await? {
             Some(bucket) if bucket.owner == owner => return Err(Error::BucketYours),
             Some(_) => return Err(Error::BucketTaken),
@@ -265,14 +270,18 @@ impl<P: Pool> Buckets<P> {
             deletion: 0,
             location: location.to_string(),
             version: 1,
-            settings: 0,
+            settings: u64::from(*settings != Settings::default()),
         };
         // If this is cut off an index is left that is named as dead already.
         let made = (bucket.created | MAKING).to_bytes();
         let dead = Change::default().setting(&dead_row(&bucket.id), made.clone());
         self.pool.change(BUCKETS, dead).await?;
         self.index.create(&bucket.id).await?;
-        let make = Change::default()
+        let mut make = Change::default();
+        if bucket.settings != 0 {
+            make = make.setting(&settings_row(&bucket.id), settings.to_bytes());
+        }
+        let make = make
             .expecting(&row(name), None)
             .expecting(&dead_row(&bucket.id), Some(&made))
             .unsetting(&dead_row(&bucket.id))

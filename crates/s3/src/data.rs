@@ -365,6 +365,17 @@ impl<P: Pool> DataStore<P> {
         }
     }
 
+    /// Whether a stripe is there up to its end.
+    pub async fn probe(&self, tag: Tag, stripe: u64, end: u64) -> Result<()> {
+        let name = stripe_name(tag, stripe);
+        match self.pool.read(&name, end.saturating_sub(1), 1).await {
+            Ok(byte) if byte.len() == 1 => Ok(()),
+            Ok(_) => Err(Error::Damaged(format!("{name} is too short"))),
+            Err(e) if e.is_not_found() => Err(Error::Damaged(format!("{name} is not there"))),
+            Err(e) => Err(e),
+        }
+    }
+
     /// Bytes from `from` up to `to`, chunk by chunk.
     pub async fn reader(&self, data: Data, size: u64, from: u64, to: u64) -> Result<Reader<P>> {
         let room = match to - from > CHUNK {

@@ -8,6 +8,16 @@ pub enum Error {
     NoSuchBucket,
     #[error("the key does not exist")]
     NoSuchKey,
+    #[error("the key has no such version")]
+    NoSuchVersion,
+    /// The current version is a delete marker, with this id.
+    #[error("the key does not exist: its current version is a delete marker")]
+    Deleted(String),
+    /// And this version is; its id and time.
+    #[error("the version is a delete marker")]
+    IsMarker(String, u64),
+    #[error("the version is locked: by a legal hold, or until its retention ends")]
+    Locked,
     #[error("the upload does not exist: it may have been completed or aborted")]
     NoSuchUpload,
     #[error("a bucket of this name exists and is another user's")]

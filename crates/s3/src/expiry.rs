@@ -10,14 +10,15 @@
 //! Bounds: [`ROWS_MAX`] rows of a bucket at a time, a page of them in memory, [`AT_ONCE`] removals at the same time.
 
 use crate::buckets::{Buckets, Known};
+use crate::history::Versioning;
 use crate::index::Position;
 use crate::lifecycle::{self, Kind, Rule};
 use crate::objects::Objects;
 use crate::rados::{PAGE, Pool};
-use crate::record::{Entry, Upload, escape, unescape, upload_of};
+use crate::record::{Entry, Older, Upload, escape, older_of, unescape, upload_of};
 use crate::{Clock, Error, Result};
 use bytes::Bytes;
-use denc::{Decode, Encode};
+use denc::{Decode, Encode, Reader, Writer};
 use io::task;
 
 /// Rows that are looked at before other buckets have their turn.
@@ -57,9 +58,47 @@ struct Walk {
     tries: u8,
     /// Somebody walks, until then.
     until: u64,
+    /// Within the versions of a key, escaped: how many that are not the current one were passed.
+    newer: (Bytes, u32),
 }
 
-denc::envelope_denc!(Walk, 1, 1, { settings, begun, class, at, including, tries, until });
+const WITH_NEWER: u8 = 2;
+
+impl Encode for Walk {
+    fn encode(&self, w: &mut Writer) {
+        w.envelope(WITH_NEWER, 1, |w| {
+            w.put(&self.settings);
+            w.put(&self.begun);
+            w.put(&self.class);
+            w.put(&self.at);
+            w.put(&self.including);
+            w.put(&self.tries);
+            w.put(&self.until);
+            w.put(&self.newer);
+        });
+    }
+}
+
+impl Decode for Walk {
+    fn decode(r: &mut Reader) -> denc::Result<Self> {
+        r.envelope(WITH_NEWER, |version, r| {
+            Ok(Self {
+                settings: r.get()?,
+                begun: r.get()?,
+                class: r.get()?,
+                at: r.get()?,
+                including: r.get()?,
+                tries: r.get()?,
+                until: r.get()?,
+                newer: if version < WITH_NEWER {
+                    Default::default()
+                } else {
+                    r.get()?
+                },
+            })
+        })
+    }
+}
 
 impl Walk {
     fn new(settings: u64, begun: u64) -> Self {
@@ -71,12 +110,14 @@ impl Walk {
             including: true,
             tries: 0,
             until: 0,
+            newer: Default::default(),
         }
     }
 
     fn kind(&self) -> Option<Kind> {
         match self.class {
             b'e' => Some(Kind::Objects),
+            b'v' => Some(Kind::Versions),
             b'u' => Some(Kind::Uploads),
             _ => None,
         }
@@ -92,7 +133,12 @@ impl Walk {
     fn go_on(&mut self, next: Option<Position>) {
         self.tries = 0;
         let next = next.unwrap_or_else(|| {
-            self.class = if self.class == b'e' { b'u' } else { 0 };
+            self.newer = Default::default();
+            self.class = match self.class {
+                b'e' => b'v',
+                b'v' => b'u',
+                _ => 0,
+            };
             Position::start()
         });
         (self.at, self.including) = (next.at, next.including);
@@ -103,7 +149,16 @@ impl Walk {
 #[derive(Debug, Clone)]
 enum Due {
     Object(String, Box<Entry>),
+    /// If so many that are not the current one are newer.
+    Version(String, Box<Older>, u32),
     Upload(String, String),
+}
+
+impl Due {
+    fn key(&self) -> &str {
+        let (Self::Object(key, _) | Self::Version(key, ..) | Self::Upload(key, _)) = self;
+        key
+    }
 }
 
 impl<P: Pool> Expiry<P> {
@@ -111,7 +166,10 @@ impl<P: Pool> Expiry<P> {
     pub async fn run(&self, name: &str, done: &mut Done) -> Result<()> {
         let known = self.buckets.known(name).await?;
         let acts = |kind| lifecycle::scope(&known.settings.of.lifecycle, kind).is_some();
-        if known.bucket.deleting != 0 || !(acts(Kind::Objects) || acts(Kind::Uploads)) {
+        let any = [Kind::Objects, Kind::Versions, Kind::Uploads]
+            .into_iter()
+            .any(acts);
+        if known.bucket.deleting != 0 || !any {
             return Ok(());
         }
         let seen = self.buckets.walk(&known.bucket.id).await?;
@@ -163,18 +221,13 @@ impl<P: Pool> Expiry<P> {
             let page = index
                 .rows(id, walk.class, &escape(&scope), &walk.position(), PAGE)
                 .await?;
-            let judged = page.rows.iter().filter_map(|(rest, value)| {
-                self.judge(kind, rules, rest, value).unwrap_or_else(|e| {
-                    tracing::warn!("s3: lifecycle of {name}: {}: {e}", rest.escape_ascii());
-                    None
-                })
-            });
-            let due: Vec<Due> = judged.collect();
+            let mut newer = walk.newer.clone();
+            let due = self.due(name, kind, rules, &page.rows, &mut newer);
             for some in due.chunks(AT_ONCE) {
                 if self.buckets.get(name).await? != known.bucket {
                     return Ok(());
                 }
-                if let Err(e) = self.remove(id, some, done).await {
+                if let Err(e) = self.remove(known, some, done).await {
                     walk.tries += 1;
                     if walk.tries < TRIES_MAX {
                         return Err(e);
@@ -183,6 +236,7 @@ impl<P: Pool> Expiry<P> {
                 }
             }
             looked += page.rows.len().max(1);
+            walk.newer = newer;
             walk.go_on(page.next);
             if looked >= ROWS_MAX || self.clock.now_ms() + self.lease() / 2 >= walk.until {
                 return Ok(());
@@ -191,54 +245,136 @@ impl<P: Pool> Expiry<P> {
         Ok(())
     }
 
-    fn judge(&self, kind: Kind, rules: &[Rule], rest: &Bytes, value: &Bytes) -> Result<Option<Due>> {
-        let damaged = || Error::Damaged("a key that is no text".into());
-        let now = self.clock.now_ms();
-        Ok(match kind {
-            Kind::Objects => {
-                let (key, entry) = (unescape(rest).ok_or_else(damaged)?, Entry::from_bytes(value)?);
-                let end = lifecycle::expires(rules, &key, &entry, self.day);
-                end.is_some_and(|(at, _)| at <= now)
-                    .then(|| Due::Object(key, Box::new(entry)))
-            }
-            Kind::Uploads => {
-                let row = [b"u", &rest[..]].concat();
-                let ((key, id), upload) = (upload_of(&row).ok_or_else(damaged)?, Upload::from_bytes(value)?);
-                let end = lifecycle::aborts(rules, &key, upload.begun, self.day);
-                end.is_some_and(|at| at <= now).then_some(Due::Upload(key, id))
-            }
-        })
+    /// What of a page is to go.
+    fn due(
+        &self,
+        name: &str,
+        kind: Kind,
+        rules: &[Rule],
+        rows: &[(Bytes, Bytes)],
+        newer: &mut (Bytes, u32),
+    ) -> Vec<Due> {
+        let mut due = Vec::new();
+        for (n, (rest, value)) in rows.iter().enumerate() {
+            let judged = match kind {
+                Kind::Versions => self.judge_version(rules, &rows[n..], newer),
+                Kind::Objects => self.judge_object(rules, rest, value),
+                Kind::Uploads => self.judge_upload(rules, rest, value),
+            };
+            due.extend(judged.unwrap_or_else(|e| {
+                tracing::warn!("s3: lifecycle of {name}: {}: {e}", rest.escape_ascii());
+                None
+            }));
+        }
+        due
     }
 
-    /// All of them are tried; the last error.
-    async fn remove(&self, bucket: &str, some: &[Due], done: &mut Done) -> Result<()> {
-        let begun = some.iter().cloned().map(|due| {
-            let (objects, bucket) = (self.objects.clone(), bucket.to_string());
+    fn is_over(&self, end: Option<u64>) -> bool {
+        end.is_some_and(|at| at <= self.clock.now_ms())
+    }
+
+    fn judge_object(&self, rules: &[Rule], rest: &Bytes, value: &Bytes) -> Result<Option<Due>> {
+        let (key, entry) = (unescape(rest).ok_or_else(no_text)?, Entry::from_bytes(value)?);
+        let end = lifecycle::expires(rules, &key, &entry, self.day);
+        let over = self.is_over(end.map(|(at, _)| at));
+        Ok(over.then(|| Due::Object(key, Box::new(entry))))
+    }
+
+    /// The first of these rows. `newer`: how many of its key were passed that are not the current version.
+    fn judge_version(
+        &self,
+        rules: &[Rule],
+        rows: &[(Bytes, Bytes)],
+        newer: &mut (Bytes, u32),
+    ) -> Result<Option<Due>> {
+        let Some((rest, value)) = rows.first() else {
+            return Ok(None);
+        };
+        let (escaped, _) = older_of(rest).ok_or_else(no_text)?;
+        if newer.0 != escaped {
+            *newer = (escaped.clone(), 0);
+        }
+        let older = Older::from_bytes(value)?;
+        let key = unescape(&escaped).ok_or_else(no_text)?;
+        let keep = match older.since {
+            // Whether it is all there is the removal sees; that it is not is mostly seen here.
+            0 => {
+                let next = rows.get(1).and_then(|(rest, _)| older_of(rest));
+                let followed = next.is_some_and(|(key, _)| key == escaped);
+                let end = lifecycle::marker_expires(rules, &key, &older.entry, self.day);
+                self.is_over(end.filter(|_| !followed)).then_some(0)
+            }
+            _ => {
+                let times = (self.day, self.clock.now_ms());
+                let keep = lifecycle::older_over(rules, &key, &older, newer.1, times);
+                newer.1 = newer.1.saturating_add(1);
+                keep
+            }
+        };
+        Ok(keep.map(|keep| Due::Version(key, Box::new(older), keep)))
+    }
+
+    fn judge_upload(&self, rules: &[Rule], rest: &Bytes, value: &Bytes) -> Result<Option<Due>> {
+        let row = [b"u", &rest[..]].concat();
+        let ((key, id), upload) = (upload_of(&row).ok_or_else(no_text)?, Upload::from_bytes(value)?);
+        let end = lifecycle::aborts(rules, &key, upload.begun, self.day);
+        Ok(self.is_over(end).then_some(Due::Upload(key, id)))
+    }
+
+    /// All of them are tried; the last error. Those of one key one after the other: they change the same rows.
+    async fn remove(&self, known: &Known, some: &[Due], done: &mut Done) -> Result<()> {
+        let of_keys = some.chunk_by(|a, b| a.key() == b.key());
+        let begun = of_keys.map(|dues| {
+            let (objects, bucket) = (self.objects.clone(), known.bucket.id.clone());
+            let (dues, versioning) = (dues.to_vec(), known.settings.of.versioning);
             task::spawn_local(async move {
-                match due {
-                    Due::Object(key, entry) => {
-                        let gone = objects.delete_seen(&bucket, &key, &entry).await?;
-                        Ok((u64::from(gone), 0))
+                let (mut done, mut result) = (Done::default(), Ok(()));
+                for due in dues {
+                    if let Err(e) = remove_one(&objects, &bucket, versioning, due, &mut done).await {
+                        result = Err(e);
                     }
-                    Due::Upload(key, id) => match objects.abort((&bucket, &key, &id)).await {
-                        Ok(()) => Ok((0, 1)),
-                        Err(Error::NoSuchUpload) => Ok((0, 0)),
-                        Err(e) => Err(e),
-                    },
                 }
+                (done, result)
             })
         });
         let begun: Vec<_> = begun.collect();
         let mut result = Ok(());
         for task in begun {
-            match task.await.unwrap_or(Err(Error::Busy("the gateway is stopping"))) {
-                Ok((expired, aborted)) => {
-                    done.expired += expired;
-                    done.aborted += aborted;
-                }
-                Err(e) => result = Err(e),
-            }
+            let stopping = |_| (Done::default(), Err(Error::Busy("the gateway is stopping")));
+            let (some, of_key) = task.await.unwrap_or_else(stopping);
+            done.expired += some.expired;
+            done.aborted += some.aborted;
+            result = of_key.and(result);
         }
         result
     }
+}
+
+async fn remove_one<P: Pool>(
+    objects: &Objects<P>,
+    bucket: &str,
+    versioning: Versioning,
+    due: Due,
+    done: &mut Done,
+) -> Result<()> {
+    match due {
+        Due::Object(key, entry) => {
+            let gone = objects.delete_seen(bucket, &key, &entry, versioning).await?;
+            done.expired += u64::from(gone);
+        }
+        Due::Version(key, older, keep) => {
+            let gone = objects.remove_seen(bucket, &key, (&older, keep)).await?;
+            done.expired += u64::from(gone);
+        }
+        Due::Upload(key, id) => match objects.abort((bucket, &key, &id)).await {
+            Ok(()) => done.aborted += 1,
+            Err(Error::NoSuchUpload) => {}
+            Err(e) => return Err(e),
+        },
+    }
+    Ok(())
+}
+
+fn no_text() -> Error {
+    Error::Damaged("a key that is no text".into())
 }

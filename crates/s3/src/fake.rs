@@ -207,21 +207,22 @@ impl Pool for Fake {
             version: object.version,
             ..Seen::default()
         };
-        if let Some(span) = look.page {
+        let page = |span: crate::rados::Span| {
             let after = (std::ops::Bound::Excluded(span.after), std::ops::Bound::Unbounded);
             let mut rows = object
                 .omap
                 .range(after)
+                .take_while(|(k, _)| k.starts_with(&span.prefix) || **k < span.prefix)
                 .filter(|(k, _)| k.starts_with(&span.prefix));
             // Fewer than were asked for, as an OSD may.
             let max = span.max.min(7) as usize;
-            seen.rows = rows
-                .by_ref()
-                .take(max)
-                .map(|(k, v)| (k.clone(), v.clone()))
-                .collect();
-            seen.more = rows.next().is_some();
+            let some = rows.by_ref().take(max).map(|(k, v)| (k.clone(), v.clone()));
+            (some.collect(), rows.next().is_some())
+        };
+        if let Some(span) = look.page {
+            (seen.rows, seen.more) = page(span);
         }
+        seen.beside = look.beside.map(page).unwrap_or_default();
         Ok(seen)
     }
 

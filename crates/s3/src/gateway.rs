@@ -2,6 +2,7 @@
 
 use crate::accounts::{self, Accounts, USERS};
 use crate::buckets::{BUCKETS, Buckets};
+use crate::check::{Check, Report};
 use crate::data::DataStore;
 use crate::expiry::Expiry;
 use crate::front::{Front, Hosts, Settings};
@@ -52,6 +53,18 @@ async fn meta(client: &Client) -> Result<IoCtx> {
     accounts::ensure(&meta, USERS).await?;
     accounts::ensure(&meta, BUCKETS).await?;
     Ok(meta)
+}
+
+/// Whether all that is written fits together; of one bucket, if it is named.
+pub async fn check(client: &Client, bucket: Option<&str>) -> Result<Report> {
+    let (meta, clock) = (meta(client).await?, clock(client));
+    let index = Index::new(meta.clone(), clock.clone(), crate::index::SPLIT_AT);
+    let data = DataStore::new(pool(client, DATA_POOL).await?, index.clone(), clock.clone());
+    let check = Check {
+        buckets: Buckets::new(meta, index.clone(), clock.clone()),
+        objects: Objects { index, data, clock },
+    };
+    check.run(bucket).await
 }
 
 impl Admin {

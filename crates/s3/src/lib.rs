@@ -4,13 +4,14 @@
 //! *stripes* under a *tag* (`data`); an *intent* names data that nobody refers to yet, *garbage* data that nobody refers to any more
 //! (`gc`). docs/internals/objects.md has the rows and the invariants.
 //!
-//! Rooms, from the bottom up: `rados` (what is asked of a pool), `record` (what is written), `policy`, `cors` and `lifecycle` (what is allowed, and for how long), `index`, `data`, `objects` with
-//! `multipart`, `accounts` and `buckets`, `expiry` and `gc`, and the `front`, which alone knows of S3's requests.
+//! Rooms, from the bottom up: `rados` (what is asked of a pool), `record` (what is written), `policy`, `cors` and `lifecycle` (what is allowed, and for how long), `index`, `data`, `history` (the versions of a key), `objects` with
+//! `multipart`, `accounts` and `buckets`, `expiry`, `gc` and `check`, and the `front`, which alone knows of S3's requests.
 //!
-//! Not here: TLS (a proxy in front), versioning: they are refused with a sentence.
+//! Not here: TLS (a proxy in front).
 
 mod accounts;
 mod buckets;
+mod check;
 mod clock;
 mod cors;
 mod data;
@@ -21,6 +22,7 @@ mod fake;
 mod front;
 mod gateway;
 mod gc;
+mod history;
 mod index;
 mod lifecycle;
 mod multipart;
@@ -31,9 +33,12 @@ mod record;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod version;
+mod version_list;
 
 pub use accounts::{Key, User};
+pub use check::Report;
 pub use clock::Clock;
 pub use error::{Error, Result};
 pub use front::{Settings, domain};
-pub use gateway::{Admin, DATA_POOL, Gateway, META_POOL};
+pub use gateway::{Admin, DATA_POOL, Gateway, META_POOL, check};

@@ -3,7 +3,8 @@
 //! Whole days are counted from when an object was made, and rounded up to the next midnight (UTC), as S3 does it. What a day is
 //! comes with each question: tests have shorter ones.
 
-use crate::record::Entry;
+use crate::record::{Entry, Older};
+use denc::{Decode, Encode, Reader, Writer};
 use std::collections::BTreeMap;
 
 /// Milliseconds.
@@ -24,9 +25,64 @@ pub struct Rule {
     pub date: Option<u64>,
     /// Days after which uploads under way are aborted.
     pub abort: Option<u32>,
+    /// Days after which a version that is not the current one goes.
+    pub older: Option<u32>,
+    /// So many of those stay, the newest.
+    pub keep: u32,
+    /// A delete marker goes that is all there is of its key.
+    pub marker: bool,
 }
 
-denc::envelope_denc!(Rule, 1, 1, { id, enabled, bare, prefix, tags, larger, smaller, days, date, abort });
+/// The version that knows of versions of objects; a rule without them is as it was before.
+const WITH_VERSIONS: u8 = 2;
+
+impl Encode for Rule {
+    fn encode(&self, w: &mut Writer) {
+        let plain = self.older.is_none() && self.keep == 0 && !self.marker;
+        let version = if plain { 1 } else { WITH_VERSIONS };
+        w.envelope(version, version, |w| {
+            w.put(&self.id);
+            w.put(&self.enabled);
+            w.put(&self.bare);
+            w.put(&self.prefix);
+            w.put(&self.tags);
+            w.put(&self.larger);
+            w.put(&self.smaller);
+            w.put(&self.days);
+            w.put(&self.date);
+            w.put(&self.abort);
+            if !plain {
+                w.put(&self.older);
+                w.put(&self.keep);
+                w.put(&self.marker);
+            }
+        });
+    }
+}
+
+impl Decode for Rule {
+    fn decode(r: &mut Reader) -> denc::Result<Self> {
+        r.envelope(WITH_VERSIONS, |version, r| {
+            let mut rule = Self {
+                id: r.get()?,
+                enabled: r.get()?,
+                bare: r.get()?,
+                prefix: r.get()?,
+                tags: r.get()?,
+                larger: r.get()?,
+                smaller: r.get()?,
+                days: r.get()?,
+                date: r.get()?,
+                abort: r.get()?,
+                ..Self::default()
+            };
+            if version >= WITH_VERSIONS {
+                (rule.older, rule.keep, rule.marker) = (r.get()?, r.get()?, r.get()?);
+            }
+            Ok(rule)
+        })
+    }
+}
 
 /// The midnight after so many days.
 fn after(since: u64, days: u32, day: u64) -> u64 {
@@ -61,6 +117,32 @@ pub fn expires<'a>(rules: &'a [Rule], key: &str, entry: &Entry, day: u64) -> Opt
         .min_by_key(|(at, _)| *at)
 }
 
+/// Whether a version that is not the current one goes, of which `newer` others are newer: those that have to be so, which are the
+/// fewest that a rule keeps.
+pub fn older_over(
+    rules: &[Rule],
+    key: &str,
+    older: &Older,
+    newer: u32,
+    (day, now): (u64, u64),
+) -> Option<u32> {
+    let is_over = |r: &&Rule| r.older.is_some_and(|days| after(older.since, days, day) <= now);
+    let covers = rules.iter().filter(|r| r.covers(key, &older.entry));
+    covers
+        .filter(|r| newer >= r.keep)
+        .filter(is_over)
+        .map(|r| r.keep)
+        .min()
+}
+
+/// When a delete marker goes, if it is all there is of its key.
+pub fn marker_expires(rules: &[Rule], key: &str, marker: &Entry, day: u64) -> Option<u64> {
+    let covers = rules.iter().filter(|r| r.covers(key, marker));
+    covers
+        .filter_map(|r| if r.marker { Some(0) } else { r.ends(marker, day) })
+        .min()
+}
+
 /// When an upload that began then is aborted.
 pub fn aborts(rules: &[Rule], key: &str, begun: u64, day: u64) -> Option<u64> {
     let begins = rules.iter().filter(|r| r.begins(key));
@@ -71,6 +153,8 @@ pub fn aborts(rules: &[Rule], key: &str, begun: u64, day: u64) -> Option<u64> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Objects,
+    /// All but the current objects.
+    Versions,
     Uploads,
 }
 
@@ -78,6 +162,7 @@ pub enum Kind {
 pub fn scope(rules: &[Rule], kind: Kind) -> Option<String> {
     let acts = |r: &&Rule| match kind {
         Kind::Objects => r.days.is_some() || r.date.is_some(),
+        Kind::Versions => r.days.is_some() || r.date.is_some() || r.older.is_some() || r.marker,
         Kind::Uploads => r.abort.is_some(),
     };
     let prefixes = rules.iter().filter(|r| r.enabled).filter(acts);
@@ -107,6 +192,8 @@ mod tests {
             checksum: None,
             parts: 0,
             upload: String::new(),
+            version: None,
+            lock: Default::default(),
         }
     }
 
@@ -163,6 +250,57 @@ mod tests {
         assert!(!fits("p", 11, &tags[..1]) && !fits("p", 11, &[("t", "1"), ("u", "3")]));
         assert_eq!(aborts(&rules, "px", 1, DAY), Some(3 * DAY));
         assert_eq!(aborts(&rules, "q", 1, DAY), None);
+    }
+
+    #[test]
+    fn versions_go_by_rules_of_their_own() {
+        let older = |since: u64| Older {
+            since,
+            marker: false,
+            entry: entry(0, 1, &[]),
+        };
+        let rules = [
+            Rule {
+                days: None,
+                older: Some(2),
+                keep: 3,
+                ..rule("a", 1)
+            },
+            rule("b", 1),
+        ];
+        let over = |key, newer, now| older_over(&rules, key, &older(10 * DAY), newer, (DAY, now));
+        let end = 12 * DAY;
+        assert_eq!((over("a", 2, end), over("a", 3, end)), (None, Some(3)));
+        assert_eq!((over("a", 9, end - 1), over("b", 9, u64::MAX)), (None, None));
+        let marker = entry(10 * DAY, 0, &[]);
+        // The fewest of those whose time has come.
+        let more = [(2, 9), (1, 5), (9, 1)].map(|(days, keep)| Rule {
+            days: None,
+            older: Some(days),
+            keep,
+            ..rule("a", 1)
+        });
+        let over = |newer, now| older_over(&more, "a", &older(10 * DAY), newer, (DAY, now));
+        assert_eq!(
+            (over(9, end), over(4, end), over(9, 19 * DAY)),
+            (Some(5), None, Some(1))
+        );
+        assert_eq!(marker_expires(&rules, "a", &marker, DAY), None);
+        assert_eq!(marker_expires(&rules, "b", &marker, DAY), Some(11 * DAY));
+        let rules = [Rule {
+            days: None,
+            marker: true,
+            ..rule("", 1)
+        }];
+        assert_eq!(marker_expires(&rules, "a", &marker, DAY), Some(0));
+        assert_eq!(expires(&rules, "a", &marker, DAY), None);
+        assert_eq!(scope(&rules, Kind::Versions).as_deref(), Some(""));
+        assert_eq!(scope(&rules, Kind::Objects), None);
+        for rule in rules {
+            assert_eq!(rule.to_bytes()[..2], [2, 2]);
+            assert_eq!(Rule::from_bytes(&rule.to_bytes()), Ok(rule));
+        }
+        assert_eq!(rule("b", 1).to_bytes()[..2], [1, 1]);
     }
 
     #[test]

@@ -5,12 +5,13 @@
 
 use crate::data::{Claim, DataStore, Held, Stored};
 use crate::index::{Position, Verdict};
-use crate::objects::{Condition, Objects};
-use crate::rados::{Change, Pool};
+use crate::objects::{Objects, Terms};
+use crate::rados::{Change, Look, Pool};
 use crate::record::{
-    Attributes, Checksum, Data, Entry, Manifest, Part, Piece, Upload, entry_row, escape, part_row,
-    parts_prefix, upload_of, upload_row,
+    Attributes, Checksum, Data, Entry, Manifest, Part, Piece, Upload, escape, part_row, parts_prefix,
+    upload_of, upload_row,
 };
+use crate::version::Lock;
 use crate::{Error, Result};
 use bytes::Bytes;
 use denc::{Decode, Encode};
@@ -57,6 +58,7 @@ impl<P: Pool> Objects<P> {
         key: &str,
         attributes: Attributes,
         algorithm: Option<String>,
+        lock: Lock,
     ) -> Result<String> {
         let id = self.clock.tag().to_string();
         let row = upload_row(key, &id);
@@ -66,6 +68,7 @@ impl<P: Pool> Objects<P> {
             algorithm,
             nonce: 0,
             completing: false,
+            lock,
         };
         let begun = self
             .index
@@ -251,11 +254,11 @@ impl<P: Pool> Objects<P> {
         &self,
         upload: (&str, &str, &str),
         named: &[Named],
-        condition: &Condition,
+        terms: &Terms,
         whole: impl Fn(&Upload, &[(&Named, &Part)]) -> Result<Whole>,
     ) -> Result<Entry> {
         let (bucket, key, id) = upload;
-        match self.try_complete(upload, named, condition, whole).await {
+        match self.try_complete(upload, named, terms, whole).await {
             Err(e @ (Error::NoSuchUpload | Error::InvalidPart)) => match self.entry(bucket, key).await {
                 Ok(entry) if entry.upload == id => Ok(entry),
                 _ => Err(e),
@@ -268,7 +271,7 @@ impl<P: Pool> Objects<P> {
         &self,
         upload: (&str, &str, &str),
         named: &[Named],
-        condition: &Condition,
+        terms: &Terms,
         whole: impl Fn(&Upload, &[(&Named, &Part)]) -> Result<Whole>,
     ) -> Result<Entry> {
         let (bucket, key, id) = upload;
@@ -288,13 +291,15 @@ impl<P: Pool> Objects<P> {
                 checksum: whole.checksum,
                 parts: chosen.len() as u32,
                 upload: id.to_string(),
+                version: None,
+                lock: terms.locked(marked.lock, self.clock.now_ms()),
             };
             match self
-                .commit_upload(upload, &marked, &entry, &parts, (named, condition), claim.clone())
+                .commit_upload(upload, &marked, &entry, &parts, (named, terms), claim.clone())
                 .await
             {
-                Ok(true) => return Ok(entry),
-                Ok(false) => self.data.abandon(claim).await,
+                Ok(Some(entry)) => return Ok(entry),
+                Ok(None) => self.data.abandon(claim).await,
                 Err(e) => {
                     self.data.abandon(claim).await;
                     return Err(e);
@@ -322,56 +327,37 @@ impl<P: Pool> Objects<P> {
         }
     }
 
-    /// False: parts have changed since.
+    /// None: parts have changed since.
     async fn commit_upload(
         &self,
         (bucket, key, id): (&str, &str, &str),
         marked: &Upload,
         entry: &Entry,
         parts: &Parts,
-        (named, condition): (&[Named], &Condition),
-        mut claim: Option<Claim>,
-    ) -> Result<bool> {
-        let (row, upload_at) = (entry_row(key), upload_row(key, id));
+        (named, terms): (&[Named], &Terms),
+        claim: Option<Claim>,
+    ) -> Result<Option<Entry>> {
+        let upload_at = upload_row(key, id);
         let used: BTreeSet<u32> = named.iter().map(|n| n.number).collect();
-        for _ in 0..TRIES_MAX {
-            let mut rows = BTreeSet::from([row.clone(), upload_at.clone()]);
-            rows.extend(claim.as_ref().map(Claim::row));
-            let held = self.index.update(bucket, key, rows, |view| {
-                let now: Upload = view.get(&upload_at)?.ok_or(Error::NoSuchUpload)?;
-                if now != *marked {
-                    return Ok(Verdict::Leave(None));
-                }
-                let old: Option<Entry> = view.get(&row)?;
-                condition.check(old.as_ref())?;
-                let mut change = Change::default()
-                    .setting(&row, entry.to_bytes())
-                    .unsetting(&upload_at);
-                if let Some(claim) = &claim {
-                    if let Held::Elsewhere = DataStore::<P>::held(claim, view)? {
-                        return Ok(Verdict::Leave(Some(Held::Elsewhere)));
-                    }
-                    change.unset.insert(claim.row());
-                }
+        let look = Look::keys([&upload_at]);
+        let committed = self.change((bucket, key), look, claim, |view, history, change| {
+            let now: Upload = view.get(&upload_at)?.ok_or(Error::NoSuchUpload)?;
+            if now != *marked {
+                return Ok(None);
+            }
+            terms.condition.check(history.current())?;
+            let put = history.put(entry.clone(), terms.versioning)?;
+            change.unset.insert(upload_at.clone());
+            for (number, part) in parts {
+                change.unset.insert(part_row(key, id, *number));
+                let unused = !used.contains(number);
                 change
                     .set
-                    .extend(old.and_then(|o| self.data.garbage(o.data, o.size)));
-                for (number, part) in parts {
-                    change.unset.insert(part_row(key, id, *number));
-                    let unused = !used.contains(number);
-                    change
-                        .set
-                        .extend(unused.then(|| self.data.garbage(part.data, part.size)).flatten());
-                }
-                Ok(Verdict::Change(change, Some(Held::Yes)))
-            });
-            match (held.await?, &mut claim) {
-                (None, _) => return Ok(false),
-                (Some(Held::Elsewhere), Some(claim)) => self.data.follow(bucket, key, claim).await?,
-                _ => return Ok(true),
+                    .extend(unused.then(|| self.data.garbage(part.data, part.size)).flatten());
             }
-        }
-        Err(Error::Busy("the bucket's index is being split"))
+            Ok(Some(put))
+        });
+        committed.await
     }
 
     pub async fn abort(&self, upload: (&str, &str, &str)) -> Result<()> {

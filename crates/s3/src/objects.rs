@@ -5,13 +5,16 @@
 //! operation, too.
 
 use crate::data::{Claim, DataStore, Held, Stored};
-use crate::index::{Index, Position, Verdict};
-use crate::rados::{Change, Pool};
-use crate::record::{Attributes, Checksum, Entry, entry_row, escape, unescape};
+use crate::history::{Deleted, Found, History, Stop, Versioning, Which};
+use crate::index::{Index, Position, Verdict, View};
+use crate::rados::{Change, Look, Pool};
+use crate::record::{Attributes, Checksum, Entry, Older, entry_row, escape, unescape};
+use crate::settings::DefaultRetention;
+use crate::version::Lock;
 use crate::{Clock, Error, Result};
 use bytes::Bytes;
-use denc::{Decode, Encode};
-use std::collections::BTreeSet;
+use denc::Decode;
+use std::ops::ControlFlow;
 
 /// Keys and prefixes of one answer to a listing.
 pub const LIST_MAX: usize = 1000;
@@ -109,6 +112,28 @@ pub struct New {
     pub etag: String,
     pub attributes: Attributes,
     pub checksum: Option<Checksum>,
+    pub lock: Lock,
+}
+
+/// What a change of a key is under.
+#[derive(Debug, Clone, Default)]
+pub struct Terms {
+    pub condition: Condition,
+    /// The bucket's.
+    pub versioning: Versioning,
+    /// Whoever asks may remove what is locked for governance.
+    pub bypass: bool,
+    /// Of what is put without one of its own.
+    pub retention: Option<DefaultRetention>,
+}
+
+impl Terms {
+    /// The lock of what is put then.
+    pub(crate) fn locked(&self, mut lock: Lock, at: u64) -> Lock {
+        let default = self.retention.map(|r| r.from(at));
+        lock.retention = lock.retention.or(default);
+        lock
+    }
 }
 
 impl<P: Pool> Objects<P> {
@@ -117,8 +142,72 @@ impl<P: Pool> Objects<P> {
         entry.ok_or(Error::NoSuchKey)
     }
 
+    /// A version, as it is at one moment.
+    pub async fn version(&self, bucket: &str, key: &str, which: Which) -> Result<Found> {
+        let found = self.index.read(bucket, key, History::look(key), |view| {
+            let history = match History::of(view, key, 0, 0) {
+                Ok(history) => history,
+                Err(stop) => return stop.look(),
+            };
+            match history.find(which) {
+                Ok(None) => Ok(ControlFlow::Break(Found::Nothing)),
+                Ok(Some((marker, entry))) => Ok(ControlFlow::Break(match marker {
+                    true => Found::Marker(entry.version(), entry.modified),
+                    false => Found::Object(Box::new(entry.clone())),
+                })),
+                Err(stop) => stop.look(),
+            }
+        });
+        found.await
+    }
+
+    /// Changes the versions of a key, all together, and takes the claim of new data away. `decide` may be asked several times; None: it
+    /// leaves all as it is.
+    pub(crate) async fn change<T>(
+        &self,
+        (bucket, key): (&str, &str),
+        further: Look,
+        mut claim: Option<Claim>,
+        mut decide: impl FnMut(&View<'_>, &mut History, &mut Change) -> std::result::Result<Option<T>, Stop>,
+    ) -> Result<Option<T>> {
+        for _ in 0..MOVES_MAX {
+            let mut look = History::look(key);
+            look.widen(further.clone());
+            look.keys.extend(claim.as_ref().map(Claim::row));
+            let held = self.index.update_seen(bucket, key, look, |view| {
+                let mut more = Change::default();
+                let (at, random) = (self.clock.now_ms(), self.clock.random_u64());
+                let decided = History::of(view, key, at, random)
+                    .and_then(|mut h| decide(view, &mut h, &mut more).map(|d| (h, d)));
+                let (history, done) = match decided {
+                    Ok((history, Some(done))) => (history, done),
+                    Ok((_, None)) => return Ok(Verdict::Leave((Held::Yes, None))),
+                    Err(stop) => return stop.verdict(),
+                };
+                let mut change = history.change(|data, size| self.data.garbage(data, size));
+                change.set.extend(more.set);
+                change.unset.extend(more.unset);
+                if let Some(claim) = &claim {
+                    if let Held::Elsewhere = DataStore::<P>::held(claim, view)? {
+                        return Ok(Verdict::Leave((Held::Elsewhere, None)));
+                    }
+                    change.unset.insert(claim.row());
+                }
+                match change.set.is_empty() && change.unset.is_empty() {
+                    true => Ok(Verdict::Leave((Held::Yes, Some(done)))),
+                    false => Ok(Verdict::Change(change, (Held::Yes, Some(done)))),
+                }
+            });
+            match (held.await?, &mut claim) {
+                ((Held::Elsewhere, _), Some(claim)) => self.data.follow(bucket, key, claim).await?,
+                ((_, done), _) => return Ok(done),
+            }
+        }
+        Err(Error::Busy("the bucket's index is being split"))
+    }
+
     /// Makes what was taken in the object of this key.
-    pub async fn put(&self, bucket: &str, key: &str, new: New, condition: &Condition) -> Result<Entry> {
+    pub async fn put(&self, bucket: &str, key: &str, new: New, terms: &Terms) -> Result<Entry> {
         let entry = Entry {
             size: new.stored.size,
             etag: new.etag,
@@ -128,10 +217,16 @@ impl<P: Pool> Objects<P> {
             checksum: new.checksum,
             parts: 0,
             upload: String::new(),
+            version: None,
+            lock: terms.locked(new.lock, self.clock.now_ms()),
         };
         let claim = new.stored.claim;
-        match self.commit(bucket, key, &entry, claim.clone(), condition).await {
-            Ok(()) => Ok(entry),
+        let put = self.change((bucket, key), Look::default(), claim.clone(), |_, history, _| {
+            terms.condition.check(history.current())?;
+            Ok(Some(history.put(entry.clone(), terms.versioning)?))
+        });
+        match put.await {
+            Ok(put) => put.ok_or(Error::Busy("others change the same key")),
             Err(e) => {
                 // What the cluster did not answer may have come to pass: its row knows.
                 self.data.abandon(claim).await;
@@ -140,87 +235,92 @@ impl<P: Pool> Objects<P> {
         }
     }
 
-    async fn commit(
+    /// As [`Self::change`], of something without new data.
+    async fn alter<T>(
         &self,
         bucket: &str,
         key: &str,
-        entry: &Entry,
-        mut claim: Option<Claim>,
-        condition: &Condition,
-    ) -> Result<()> {
-        let row = entry_row(key);
-        for _ in 0..MOVES_MAX {
-            let mut rows = BTreeSet::from([row.clone()]);
-            rows.extend(claim.as_ref().map(Claim::row));
-            let held = self.index.update(bucket, key, rows, |view| {
-                let old: Option<Entry> = view.get(&row)?;
-                condition.check(old.as_ref())?;
-                let mut change = Change::default().setting(&row, entry.to_bytes());
-                if let Some(claim) = &claim {
-                    if let Held::Elsewhere = DataStore::<P>::held(claim, view)? {
-                        return Ok(Verdict::Leave(Held::Elsewhere));
-                    }
-                    change.unset.insert(claim.row());
+        mut decide: impl FnMut(&mut History) -> std::result::Result<Option<T>, Stop>,
+    ) -> Result<Option<T>> {
+        let altered = self.change((bucket, key), Look::default(), None, |_, history, _| {
+            decide(history)
+        });
+        altered.await
+    }
+
+    /// Changes what is said of a version, not its data.
+    pub async fn amend(
+        &self,
+        bucket: &str,
+        key: &str,
+        which: Which,
+        change: impl Fn(&mut Entry) -> Result<()>,
+    ) -> Result<Entry> {
+        let amended = self.alter(bucket, key, |history| {
+            Ok(Some(history.amend(which, |e| change(e))?))
+        });
+        amended.await?.ok_or(Error::NoSuchKey)
+    }
+
+    /// What a delete does to a key, or to one version of it.
+    pub async fn delete(&self, bucket: &str, key: &str, which: Which, terms: &Terms) -> Result<Deleted> {
+        let deleted = self.alter(bucket, key, |history| {
+            let condition = &terms.condition;
+            Ok(Some(match which {
+                Which::Current => {
+                    condition.check(history.current())?;
+                    history.delete(terms.versioning)?
                 }
-                change
-                    .set
-                    .extend(old.and_then(|o| self.data.garbage(o.data, o.size)));
-                Ok(Verdict::Change(change, Held::Yes))
-            });
-            match (held.await?, &mut claim) {
-                (Held::Elsewhere, Some(claim)) => self.data.follow(bucket, key, claim).await?,
-                _ => return Ok(()),
+                _ => {
+                    let target = history.find(which)?.filter(|(marker, _)| !marker);
+                    condition.check(target.map(|(_, entry)| entry))?;
+                    history.remove(which, terms.bypass)?
+                }
+            }))
+        });
+        Ok(deleted.await?.unwrap_or_default())
+    }
+
+    /// What a delete does, if the current version is this very one. False: it is another, or none, by now.
+    pub async fn delete_seen(
+        &self,
+        bucket: &str,
+        key: &str,
+        seen: &Entry,
+        versioning: Versioning,
+    ) -> Result<bool> {
+        let deleted = self.alter(bucket, key, |history| match history.current() == Some(seen) {
+            true => Ok(Some(history.delete(versioning)?)),
+            false => Ok(None),
+        });
+        Ok(deleted.await?.is_some())
+    }
+
+    /// Removes this very version, if it is not the current one, or a delete marker that is all there is of its key. False: it is not
+    /// so (by now), or a lock holds it, or fewer than `keep` that are not the current one are newer.
+    pub async fn remove_seen(&self, bucket: &str, key: &str, (seen, keep): (&Older, u32)) -> Result<bool> {
+        let version = seen.entry.version();
+        let which = match version.null {
+            true => Which::Null,
+            false => Which::Of(version.order),
+        };
+        // One of them may be a delete marker that is the current version.
+        let look = match keep {
+            0 => Look::default(),
+            keep => History::look_newest(key, u64::from(keep) + 1),
+        };
+        let removed = self.change((bucket, key), look, None, |_, history, _| {
+            let same = history.other(version.order)? == Some(seen);
+            let kept = history.newer(version.order) < keep as usize;
+            if !same || kept || (seen.since == 0 && !history.is_alone()) {
+                return Ok(None);
             }
+            Ok(Some(history.remove(which, false)?))
+        });
+        match removed.await {
+            Err(Error::Locked) => Ok(false),
+            other => Ok(other?.is_some()),
         }
-        Err(Error::Busy("the bucket's index is being split"))
-    }
-
-    /// Changes what is said of an object, not its data.
-    pub async fn amend(&self, bucket: &str, key: &str, change: impl Fn(&mut Entry)) -> Result<Entry> {
-        let row = entry_row(key);
-        let amended = self
-            .index
-            .update(bucket, key, BTreeSet::from([row.clone()]), |view| {
-                let mut entry: Entry = view.get(&row)?.ok_or(Error::NoSuchKey)?;
-                change(&mut entry);
-                let set = Change::default().setting(&row, entry.to_bytes());
-                Ok(Verdict::Change(set, entry))
-            });
-        amended.await
-    }
-
-    /// False: there was none.
-    pub async fn delete(&self, bucket: &str, key: &str, condition: &Condition) -> Result<bool> {
-        let row = entry_row(key);
-        let deleted = self
-            .index
-            .update(bucket, key, BTreeSet::from([row.clone()]), |view| {
-                let old: Option<Entry> = view.get(&row)?;
-                condition.check(old.as_ref())?;
-                let Some(old) = old else {
-                    return Ok(Verdict::Leave(false));
-                };
-                let mut change = Change::default().unsetting(&row);
-                change.set.extend(self.data.garbage(old.data, old.size));
-                Ok(Verdict::Change(change, true))
-            });
-        deleted.await
-    }
-
-    /// Deletes this very object. False: it is another, or none, by now.
-    pub async fn delete_seen(&self, bucket: &str, key: &str, seen: &Entry) -> Result<bool> {
-        let row = entry_row(key);
-        let deleted = self
-            .index
-            .update(bucket, key, BTreeSet::from([row.clone()]), |view| {
-                let Some(old) = view.get(&row)?.filter(|old: &Entry| old == seen) else {
-                    return Ok(Verdict::Leave(false));
-                };
-                let mut change = Change::default().unsetting(&row);
-                change.set.extend(self.data.garbage(old.data, old.size));
-                Ok(Verdict::Change(change, true))
-            });
-        deleted.await
     }
 
     /// Keys and common prefixes in the order of their bytes.
@@ -280,7 +380,7 @@ impl<P: Pool> Objects<P> {
 
 impl Listing {
     /// The common prefix that stands for this key, if one does.
-    fn common(&self, key: &str) -> Option<String> {
+    pub(crate) fn common(&self, key: &str) -> Option<String> {
         let delimiter = self.delimiter.as_deref().filter(|d| !d.is_empty())?;
         let rest = key.strip_prefix(self.prefix.as_str())?;
         let end = rest.find(delimiter)? + delimiter.len();
@@ -288,7 +388,7 @@ impl Listing {
     }
 
     /// The first escaped key that does not begin with `prefix` and comes after those that do.
-    fn skip(&self, prefix: &str) -> Option<Bytes> {
+    pub(crate) fn skip(&self, prefix: &str) -> Option<Bytes> {
         let mut bytes = escape(prefix).to_vec();
         while let Some(last) = bytes.pop() {
             if last < u8::MAX {

@@ -18,6 +18,8 @@ pub const PAGE: u64 = 1000;
 pub struct Look {
     pub keys: BTreeSet<Bytes>,
     pub page: Option<Span>,
+    /// Another, at the same moment.
+    pub beside: Option<Span>,
 }
 
 /// Rows above `after` that begin with `prefix`, at most `max`.
@@ -33,6 +35,8 @@ pub struct Seen {
     pub values: BTreeMap<Bytes, Bytes>,
     pub rows: Vec<(Bytes, Bytes)>,
     pub more: bool,
+    /// Of the page beside.
+    pub beside: (Vec<(Bytes, Bytes)>, bool),
     /// Of the object: it grows with every change.
     pub version: u64,
 }
@@ -63,22 +67,33 @@ pub trait Pool: Clone + Send + Sync + 'static {
     fn remove(&self, oid: &str) -> impl Future<Output = Result<bool>> + Send;
 }
 
+impl Span {
+    pub fn new(after: &Bytes, prefix: &Bytes, max: u64) -> Self {
+        Self {
+            after: after.clone(),
+            prefix: prefix.clone(),
+            max,
+        }
+    }
+}
+
 impl Look {
+    pub fn widen(&mut self, further: Self) {
+        self.keys.extend(further.keys);
+        self.page = further.page.or(self.page.take());
+    }
+
     pub fn keys<const N: usize>(keys: [&Bytes; N]) -> Self {
         Self {
             keys: keys.into_iter().cloned().collect(),
-            page: None,
+            ..Self::default()
         }
     }
 
     pub fn rows(after: &Bytes, prefix: &Bytes, max: u64) -> Self {
         Self {
-            keys: BTreeSet::new(),
-            page: Some(Span {
-                after: after.clone(),
-                prefix: prefix.clone(),
-                max,
-            }),
+            page: Some(Span::new(after, prefix, max)),
+            ..Self::default()
         }
     }
 }
@@ -128,7 +143,7 @@ impl Change {
 impl Pool for IoCtx {
     async fn look(&self, oid: &str, look: Look) -> Result<Seen> {
         let mut op = Operation::new().omap_values_by_keys(&look.keys);
-        if let Some(span) = &look.page {
+        for span in look.page.iter().chain(&look.beside) {
             op = op.omap_values(&span.after, &span.prefix, span.max);
         }
         let done = self.operate(oid, op).await?.done()?;
@@ -141,6 +156,10 @@ impl Pool for IoCtx {
             let page = done.step(1)?.omap_values()?;
             seen.rows = page.items;
             seen.more = page.more;
+        }
+        if look.beside.is_some() {
+            let page = done.step(1 + usize::from(look.page.is_some()))?.omap_values()?;
+            seen.beside = (page.items, page.more);
         }
         Ok(seen)
     }

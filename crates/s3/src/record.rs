@@ -4,7 +4,9 @@
 //!
 //! ```text
 //! !state        State: the shard's range, and what is being done to it
-//! e K           Entry: the object as it is read
+//! e K           Entry: the object as it is read; none where the newest version is a delete marker
+//! h K           Head: there are other versions of K, and which of them is `null`
+//! v K 00 01 O   Older: another version, an object or a delete marker; O is its Order (hex), newest first
 //! u K 00 01 U   Upload U, under way
 //! p K 00 01 U N Part N of it (five digits)
 //! i T           Intent: data under this tag is being written, and nobody refers to it yet
@@ -15,6 +17,7 @@
 //!
 //! Escaped: a byte 00 is 00 FF, so that 00 01 ends a key; order is kept.
 
+use crate::version::{Lock, Order, Version};
 use bytes::{BufMut, Bytes, BytesMut};
 use denc::{Decode, Encode, Reader, Writer};
 use std::collections::BTreeMap;
@@ -126,9 +129,80 @@ pub struct Entry {
     pub parts: u32,
     /// The upload that made it of parts; else empty.
     pub upload: String,
+    /// None: `null`, of a bucket without versioning.
+    pub version: Option<Version>,
+    pub lock: Lock,
 }
 
-denc::envelope_denc!(Entry, 1, 1, { size, etag, modified, data, attributes, checksum, parts, upload });
+/// The version that knows of versions and locks; an entry without is as it was before.
+const WITH_VERSION: u8 = 2;
+
+impl Encode for Entry {
+    fn encode(&self, w: &mut Writer) {
+        let plain = self.version.is_none() && self.lock == Lock::default();
+        let version = if plain { 1 } else { WITH_VERSION };
+        w.envelope(version, version, |w| {
+            w.put(&self.size);
+            w.put(&self.etag);
+            w.put(&self.modified);
+            w.put(&self.data);
+            w.put(&self.attributes);
+            w.put(&self.checksum);
+            w.put(&self.parts);
+            w.put(&self.upload);
+            if !plain {
+                w.put(&self.version);
+                w.put(&self.lock);
+            }
+        });
+    }
+}
+
+impl Decode for Entry {
+    fn decode(r: &mut Reader) -> denc::Result<Self> {
+        r.envelope(WITH_VERSION, |version, r| {
+            let mut entry = Self {
+                size: r.get()?,
+                etag: r.get()?,
+                modified: r.get()?,
+                data: r.get()?,
+                attributes: r.get()?,
+                checksum: r.get()?,
+                parts: r.get()?,
+                upload: r.get()?,
+                version: None,
+                lock: Lock::default(),
+            };
+            if version >= WITH_VERSION {
+                entry.version = r.get()?;
+                entry.lock = r.get()?;
+            }
+            Ok(entry)
+        })
+    }
+}
+
+impl Entry {
+    /// One that was put before there was versioning has the place of its time.
+    pub fn version(&self) -> Version {
+        self.version.unwrap_or(Version {
+            order: Order::new(Order::at(self.modified), 0),
+            null: true,
+        })
+    }
+}
+
+/// A version that is not what a reader of the key gets: one that another has followed, or a delete marker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Older {
+    /// Since when it is not the current one (milliseconds since 1970); 0: it is, a delete marker.
+    pub since: u64,
+    pub marker: bool,
+    /// Of a marker: its time and version alone.
+    pub entry: Entry,
+}
+
+denc::envelope_denc!(Older, 1, 1, { since, marker, entry });
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Upload {
@@ -139,9 +213,50 @@ pub struct Upload {
     /// Changes when parts may have changed after somebody began to complete it.
     pub nonce: u64,
     pub completing: bool,
+    /// Of the object to be.
+    pub lock: Lock,
 }
 
-denc::envelope_denc!(Upload, 1, 1, { begun, attributes, algorithm, nonce, completing });
+const WITH_LOCK: u8 = 2;
+
+impl Encode for Upload {
+    fn encode(&self, w: &mut Writer) {
+        let version = if self.lock == Lock::default() {
+            1
+        } else {
+            WITH_LOCK
+        };
+        w.envelope(version, version, |w| {
+            w.put(&self.begun);
+            w.put(&self.attributes);
+            w.put(&self.algorithm);
+            w.put(&self.nonce);
+            w.put(&self.completing);
+            if version >= WITH_LOCK {
+                w.put(&self.lock);
+            }
+        });
+    }
+}
+
+impl Decode for Upload {
+    fn decode(r: &mut Reader) -> denc::Result<Self> {
+        r.envelope(WITH_LOCK, |version, r| {
+            Ok(Self {
+                begun: r.get()?,
+                attributes: r.get()?,
+                algorithm: r.get()?,
+                nonce: r.get()?,
+                completing: r.get()?,
+                lock: if version < WITH_LOCK {
+                    Lock::default()
+                } else {
+                    r.get()?
+                },
+            })
+        })
+    }
+}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
@@ -232,9 +347,37 @@ pub struct State {
     pub end: Option<Bytes>,
     pub next: Option<String>,
     pub phase: Phase,
+    /// There may be rows of versions: who does not know of those, and would leave them behind in a split, cannot read this.
+    pub versions: bool,
 }
 
-denc::envelope_denc!(State, 1, 1, { version, end, next, phase });
+const WITH_VERSIONS: u8 = 2;
+
+impl Encode for State {
+    fn encode(&self, w: &mut Writer) {
+        let version = if self.versions { WITH_VERSIONS } else { 1 };
+        w.envelope(version, version, |w| {
+            w.put(&self.version);
+            w.put(&self.end);
+            w.put(&self.next);
+            w.put(&self.phase);
+        });
+    }
+}
+
+impl Decode for State {
+    fn decode(r: &mut Reader) -> denc::Result<Self> {
+        r.envelope(WITH_VERSIONS, |version, r| {
+            Ok(Self {
+                version: r.get()?,
+                end: r.get()?,
+                next: r.get()?,
+                phase: r.get()?,
+                versions: version >= WITH_VERSIONS,
+            })
+        })
+    }
+}
 
 impl Encode for Phase {
     fn encode(&self, w: &mut Writer) {
@@ -321,6 +464,27 @@ pub fn entry_row(key: &str) -> Bytes {
     row(b'e', &[&escape(key)])
 }
 
+pub fn head_row(key: &str) -> Bytes {
+    row(b'h', &[&escape(key)])
+}
+
+/// What the rows of all other versions of a key begin with.
+pub fn older_prefix(key: &str) -> Bytes {
+    row(b'v', &[&escape(key), END])
+}
+
+pub fn older_row(key: &str, order: Order) -> Bytes {
+    row(b'v', &[&escape(key), END, order.to_string().as_bytes()])
+}
+
+/// Key, escaped, and order of the rest of a row of versions after its class.
+pub fn older_of(rest: &Bytes) -> Option<(Bytes, Order)> {
+    let end = rest.len().checked_sub(Order::TEXT)?;
+    let order = std::str::from_utf8(&rest[end..]).ok().and_then(Order::parse)?;
+    let key = rest[..end].strip_suffix(END)?.len();
+    Some((rest.slice(..key), order))
+}
+
 pub fn upload_row(key: &str, upload: &str) -> Bytes {
     row(b'u', &[&escape(key), END, upload.as_bytes()])
 }
@@ -371,10 +535,15 @@ pub fn upload_of(row: &[u8]) -> Option<(String, String)> {
 }
 
 /// Classes of rows that belong to keys, and move when a shard is split.
-pub const KEYED: [u8; 3] = *b"epu";
+pub const KEYED: [u8; 5] = *b"epuhv";
 
 pub fn is_keyed(row: &[u8]) -> bool {
     row.first().is_some_and(|c| KEYED.contains(c))
+}
+
+/// Of versions: a shard that has some says so in its state.
+pub fn is_of_versions(row: &[u8]) -> bool {
+    matches!(row.first(), Some(b'h' | b'v'))
 }
 
 #[cfg(test)]
@@ -392,6 +561,11 @@ mod tests {
             prop_assert_eq!(unescape(&escape(&a)), Some(a.clone()));
             prop_assert_eq!(key_of(&part_row(&a, "u", 7)), escape(&a));
             prop_assert_eq!(key_of(&entry_row(&a)), escape(&a));
+            let order = Order::new(1, 2);
+            let older = older_row(&a, order);
+            prop_assert_eq!(older_of(&older.slice(1..)), Some((escape(&a), order)));
+            prop_assert_eq!(older < row(b'v', &[&escape(&b)]), a.as_bytes() < b.as_bytes());
+            prop_assert_eq!(key_of(&older), escape(&a));
             prop_assert_eq!(upload_of(&upload_row(&a, "id")), Some((a, "id".to_string())));
         }
     }
@@ -412,12 +586,17 @@ mod tests {
             Phase::Copying(split.clone()),
             Phase::Frozen(split),
         ] {
-            let state = State {
+            let mut state = State {
                 version: 1,
                 end: Some(Bytes::from_static(b"z")),
                 next: None,
                 phase,
+                versions: false,
             };
+            assert_eq!(state.to_bytes()[..2], [1, 1]);
+            assert_eq!(State::from_bytes(&state.to_bytes()), Ok(state.clone()));
+            state.versions = true;
+            assert_eq!(state.to_bytes()[..2], [2, 2]);
             assert_eq!(State::from_bytes(&state.to_bytes()), Ok(state));
         }
         for data in [Data::None, Data::Stripes(tag), Data::Manifest(tag)] {

@@ -4,8 +4,10 @@
 //! A gateway of before refuses buckets with settings that it does not know, rather than serve them without: the records' versions
 //! say so.
 
-use crate::lifecycle::Rule;
+use crate::history::Versioning;
+use crate::lifecycle::{DAY, Rule};
 use crate::policy::Policy;
+use crate::version::Retention;
 use denc::{Decode, Encode, Reader, Writer};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -47,17 +49,76 @@ pub struct Settings {
     pub policy: String,
     pub block: Option<Block>,
     pub lifecycle: Vec<Rule>,
+    pub versioning: Versioning,
+    /// Versions may be locked; what is put is for so long, if at all.
+    pub lock: Option<ObjectLock>,
 }
 
-const KNOWN: u8 = 3;
+/// What is put without a retention of its own has this one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ObjectLock {
+    pub retention: Option<DefaultRetention>,
+}
+
+denc::envelope_denc!(ObjectLock, 1, 1, { retention });
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DefaultRetention {
+    pub compliance: bool,
+    /// One of the two is not 0.
+    pub days: u32,
+    pub years: u32,
+}
+
+denc::envelope_denc!(DefaultRetention, 1, 1, { compliance, days, years });
+
+impl DefaultRetention {
+    /// Of what is put then (milliseconds since 1970).
+    pub fn from(&self, at: u64) -> Retention {
+        let end = at.saturating_add(u64::from(self.days).saturating_mul(DAY));
+        Retention {
+            compliance: self.compliance,
+            until: years_after(end, u64::from(self.years)),
+        }
+    }
+}
+
+/// The same time of the same day so many years later; of a 29th of February the first of March.
+fn years_after(ms: u64, years: u64) -> u64 {
+    if years == 0 {
+        return ms;
+    }
+    let is_leap = |y: u64| y.is_multiple_of(4) && (!y.is_multiple_of(100) || y.is_multiple_of(400));
+    let length = |y: u64| if is_leap(y) { 366 } else { 365 };
+    let (mut year, mut day) = (1970, ms / DAY);
+    while day >= length(year) {
+        day -= length(year);
+        year += 1;
+    }
+    // Counted from the first of March where both have one: days before it are of the year's beginning.
+    let before_march = |y: u64| if is_leap(y) { 60 } else { 59 };
+    let skipped: u64 = (year..year + years).map(length).sum();
+    let shift = match day >= before_march(year) {
+        true => before_march(year + years) as i64 - before_march(year) as i64,
+        // The 29th of February is one of the days before, and the same number as the first of March elsewhere.
+        false => 0,
+    };
+    ms.saturating_add(skipped * DAY)
+        .saturating_add_signed(shift * DAY as i64)
+}
+
+const KNOWN: u8 = 4;
 const WITH_POLICY: u8 = 2;
 const WITH_LIFECYCLE: u8 = 3;
+const WITH_VERSIONING: u8 = 4;
 
 impl Encode for Settings {
     /// Under the first version that has all that is set.
     fn encode(&self, w: &mut Writer) {
         let rights = !self.policy.is_empty() || self.block.is_some();
+        let versions = self.versioning != Versioning::Off || self.lock.is_some();
         let version = match (self.lifecycle.is_empty(), rights) {
+            _ if versions => WITH_VERSIONING,
             (false, _) => WITH_LIFECYCLE,
             (true, true) => WITH_POLICY,
             (true, false) => 1,
@@ -70,6 +131,10 @@ impl Encode for Settings {
             }
             if version >= WITH_LIFECYCLE {
                 w.put(&self.lifecycle);
+            }
+            if version >= WITH_VERSIONING {
+                w.put(&self.versioning);
+                w.put(&self.lock);
             }
         });
     }
@@ -88,6 +153,10 @@ impl Decode for Settings {
             }
             if version >= WITH_LIFECYCLE {
                 settings.lifecycle = r.get()?;
+            }
+            if version >= WITH_VERSIONING {
+                settings.versioning = r.get()?;
+                settings.lock = r.get()?;
             }
             Ok(settings)
         })
@@ -173,11 +242,52 @@ mod tests {
             ..lifecycle.clone()
         };
         assert_eq!((first(&cors), first(&policy), first(&block)), (1, 2, 2));
+        let versions = Settings {
+            versioning: Versioning::Suspended,
+            ..cors.clone()
+        };
+        let lock = Settings {
+            versioning: Versioning::Enabled,
+            lock: Some(ObjectLock {
+                retention: Some(DefaultRetention {
+                    compliance: true,
+                    days: 3,
+                    years: 0,
+                }),
+            }),
+            ..both.clone()
+        };
         assert_eq!((first(&lifecycle), first(&both)), (3, 3));
-        for settings in [cors, policy, block, lifecycle, both] {
+        assert_eq!((first(&versions), first(&lock)), (4, 4));
+        for settings in [cors, policy, block, lifecycle, both, versions, lock] {
             let bytes = settings.to_bytes();
             assert_eq!(bytes[0], bytes[1]);
             assert_eq!(Settings::from_bytes(&bytes).unwrap(), settings);
+        }
+    }
+
+    #[test]
+    fn a_default_retention_is_counted_by_the_calendar() {
+        let at = |days: u64| days * DAY + 5;
+        let of = |days, years| DefaultRetention {
+            compliance: false,
+            days,
+            years,
+        };
+        assert_eq!(of(10, 0).from(at(1)).until, at(11));
+        // 1970-01-01, 1971-12-31, 1972-02-28, 1972-02-29, 1972-03-01.
+        for (from, years, to) in [
+            (0, 1, 365),
+            (0, 3, 365 + 365 + 366),
+            (729, 1, 1095),
+            (788, 1, 1154),
+            (789, 1, 1155),
+            (790, 1, 1155),
+            (790, 4, 790 + 1461),
+            (1154, 3, 1154 + 3 * 365),
+            (1155, 3, 1155 + 3 * 365 + 1),
+        ] {
+            assert_eq!(of(0, years).from(at(from)).until, at(to), "{from} {years}");
         }
     }
 

@@ -3,15 +3,17 @@
 
 mod expiry;
 mod left;
+mod versions;
 
 use crate::buckets::{BUCKETS, Buckets};
 use crate::data::{DataStore, Digests};
 use crate::expiry::Expiry;
 use crate::fake::Fake;
 use crate::gc::{Collector, Round};
+use crate::history::{Versioning, Which};
 use crate::index::Index;
 use crate::multipart::{Named, Whole};
-use crate::objects::{Condition, Item, Listing, New, Objects};
+use crate::objects::{Condition, Item, Listing, New, Objects, Terms};
 use crate::record::{Attributes, Data, Phase, STRIPE};
 use crate::{Error, Result, accounts};
 use bytes::Bytes;
@@ -66,11 +68,12 @@ impl Gate {
 
     async fn make(&self, name: &str) -> String {
         accounts::ensure(&self.pool, BUCKETS).await.unwrap();
-        self.buckets.create(name, "u", false, "").await.unwrap();
+        let how = (false, "", &Default::default());
+        self.buckets.create(name, "u", how).await.unwrap();
         self.buckets.get(name).await.unwrap().id
     }
 
-    async fn put(&self, bucket: &str, key: &str, data: &Bytes, condition: &Condition) -> Result<()> {
+    async fn put(&self, bucket: &str, key: &str, data: &Bytes, terms: &Terms) -> Result<()> {
         let mut body = Once(Some(data.clone()).filter(|d| !d.is_empty()));
         let length = Some(data.len() as u64);
         let stored = self
@@ -83,8 +86,9 @@ impl Gate {
             etag: format!("{:x}", data.len()),
             attributes: Attributes::default(),
             checksum: None,
+            lock: Default::default(),
         };
-        self.objects.put(bucket, key, new, condition).await.map(drop)
+        self.objects.put(bucket, key, new, terms).await.map(drop)
     }
 
     async fn read(&self, bucket: &str, key: &str) -> Result<Option<Bytes>> {
@@ -221,7 +225,7 @@ async fn work(gate: Gate, bucket: String, keys: Vec<String>, steps: usize, may: 
             0..=5 => {
                 let data = data_of(random.next());
                 held.insert(Some(data.clone()));
-                if gate.put(&bucket, key, &data, &Condition::default()).await.is_ok() {
+                if gate.put(&bucket, key, &data, &Terms::default()).await.is_ok() {
                     *held = BTreeSet::from([Some(data)]);
                 }
             }
@@ -229,7 +233,7 @@ async fn work(gate: Gate, bucket: String, keys: Vec<String>, steps: usize, may: 
                 held.insert(None);
                 if gate
                     .objects
-                    .delete(&bucket, key, &Condition::default())
+                    .delete(&bucket, key, Which::Current, &Terms::default())
                     .await
                     .is_ok()
                 {
@@ -332,7 +336,7 @@ fn a_listing_shows_what_was_there_all_the_time_once_and_in_order() {
             let stays: Vec<String> = (0..50).map(|i| format!("s{i:02}")).collect();
             for key in &stays {
                 writer
-                    .put(&bucket, key, &data_of(1), &Condition::default())
+                    .put(&bucket, key, &data_of(1), &Terms::default())
                     .await
                     .unwrap();
             }
@@ -340,7 +344,7 @@ fn a_listing_shows_what_was_there_all_the_time_once_and_in_order() {
                 for i in 0..200 {
                     let key = format!("s{:02}x{i}", pool.random.below(50));
                     writer
-                        .put(&bucket, &key, &data_of(2), &Condition::default())
+                        .put(&bucket, &key, &data_of(2), &Terms::default())
                         .await
                         .unwrap();
                     writer.tend().await;
@@ -368,7 +372,7 @@ fn prefixes_are_cut_at_the_delimiter() {
         let mut keys: Vec<String> = (0..40).map(|i| format!("a/{i:02}")).collect();
         keys.extend(["a", "a0", "b/c/d", "b/e", "é/ü", "z", "\u{0}", "\u{0}\u{1}"].map(str::to_string));
         for key in &keys {
-            gate.put(&bucket, key, &data_of(1), &Condition::default())
+            gate.put(&bucket, key, &data_of(1), &Terms::default())
                 .await
                 .unwrap();
             gate.tend().await;
@@ -407,9 +411,12 @@ fn a_condition_holds_when_it_takes_effect() {
         let pool = Fake::new(3);
         let gates: Vec<Gate> = (1..=4).map(|n| Gate::new(&pool, n)).collect();
         let bucket = gates[0].make("b").await;
-        let absent = Condition {
-            matches: None,
-            none_match: Some(crate::objects::Etags::Any),
+        let absent = Terms {
+            condition: Condition {
+                matches: None,
+                none_match: Some(crate::objects::Etags::Any),
+            },
+            ..Terms::default()
         };
         for round in 0..20 {
             let key = format!("k{round}");
@@ -468,7 +475,7 @@ fn an_upload_in_parts_becomes_an_object_without_its_data_being_copied() {
         let bucket = gate.make("b").await;
         let id = gate
             .objects
-            .begin_upload(&bucket, "k", Attributes::default(), None)
+            .begin_upload(&bucket, "k", Attributes::default(), None, Default::default())
             .await
             .unwrap();
         let upload = (bucket.as_str(), "k", id.as_str());
@@ -479,7 +486,7 @@ fn an_upload_in_parts_becomes_an_object_without_its_data_being_copied() {
         part(&gate, upload, 3, 10).await.unwrap();
         let complete = async |named: &[Named]| {
             gate.objects
-                .complete(upload, named, &Condition::default(), whole)
+                .complete(upload, named, &Terms::default(), whole)
                 .await
         };
         assert_eq!(
@@ -507,13 +514,13 @@ fn an_upload_in_parts_becomes_an_object_without_its_data_being_copied() {
         gate.settle(4).await;
         let other = gate
             .objects
-            .begin_upload(&bucket, "k", Attributes::default(), None)
+            .begin_upload(&bucket, "k", Attributes::default(), None, Default::default())
             .await
             .unwrap();
         part(&gate, (&bucket, "k", &other), 1, 10).await.unwrap();
         gate.objects.abort((&bucket, "k", &other)).await.unwrap();
         gate.objects
-            .delete(&bucket, "k", &Condition::default())
+            .delete(&bucket, "k", Which::Current, &Terms::default())
             .await
             .unwrap();
         gate.settle(0).await;
@@ -537,12 +544,12 @@ fn a_part_that_comes_while_others_are_completed_is_in_it_or_is_none() {
             let bucket = gate.make("b").await;
             let id = gate
                 .objects
-                .begin_upload(&bucket, "k", Attributes::default(), None)
+                .begin_upload(&bucket, "k", Attributes::default(), None, Default::default())
                 .await
                 .unwrap();
             let upload = (bucket.as_str(), "k", id.as_str());
             let named = [part(&gate, upload, 1, 10).await.unwrap()];
-            let absent = Condition::default();
+            let absent = Terms::default();
             let (done, late) = tokio::join!(
                 gate.objects.complete(upload, &named, &absent, whole),
                 part(&other, upload, 1, 10)
@@ -566,7 +573,7 @@ fn a_bucket_is_deleted_only_when_nothing_is_in_it() {
             let bucket = writer.make("b").await;
             for i in 0..40 {
                 writer
-                    .put(&bucket, &format!("k{i}"), &data_of(i), &Condition::default())
+                    .put(&bucket, &format!("k{i}"), &data_of(i), &Terms::default())
                     .await
                     .unwrap();
                 writer.tend().await;
@@ -574,11 +581,11 @@ fn a_bucket_is_deleted_only_when_nothing_is_in_it() {
             for i in 0..40 {
                 writer
                     .objects
-                    .delete(&bucket, &format!("k{i}"), &Condition::default())
+                    .delete(&bucket, &format!("k{i}"), Which::Current, &Terms::default())
                     .await
                     .unwrap();
             }
-            let nothing = Condition::default();
+            let nothing = Terms::default();
             let data = data_of(9);
             let (put, deleted) = tokio::join!(
                 writer.put(&bucket, "late", &data, &nothing),
@@ -590,7 +597,11 @@ fn a_bucket_is_deleted_only_when_nothing_is_in_it() {
             );
             if deleted.is_err() {
                 // Taken back: it serves as before.
-                deleter.objects.delete(&bucket, "late", &nothing).await.unwrap();
+                deleter
+                    .objects
+                    .delete(&bucket, "late", Which::Current, &nothing)
+                    .await
+                    .unwrap();
                 deleter.buckets.delete("b").await.unwrap();
             }
             assert!(writer.put(&bucket, "k", &data, &nothing).await.is_err());
@@ -618,7 +629,7 @@ fn a_deletion_that_was_left_half_way_is_taken_back() {
             gate.collect(900_000).await;
             match gate.buckets.get("b").await {
                 Ok(_) => gate
-                    .put(&bucket, "k", &data_of(1), &Condition::default())
+                    .put(&bucket, "k", &data_of(1), &Terms::default())
                     .await
                     .unwrap(),
                 Err(e) => assert_eq!(e, Error::NoSuchBucket),
@@ -656,8 +667,9 @@ fn a_writer_that_was_given_up_cannot_commit() {
             etag: "e".into(),
             attributes: Attributes::default(),
             checksum: None,
+            lock: Default::default(),
         };
-        let late = gate.objects.put(&bucket, "k", new, &Condition::default()).await;
+        let late = gate.objects.put(&bucket, "k", new, &Terms::default()).await;
         assert_eq!(late.unwrap_err(), Error::GivenUp);
         assert_eq!(gate.read(&bucket, "k").await.unwrap(), None);
     });
@@ -669,11 +681,11 @@ fn readers_that_have_begun_keep_what_was_replaced() {
         let pool = Fake::new(2);
         let gate = Gate::new(&pool, 1);
         let bucket = gate.make("b").await;
-        gate.put(&bucket, "k", &data_of(1), &Condition::default())
+        gate.put(&bucket, "k", &data_of(1), &Terms::default())
             .await
             .unwrap();
         let old = gate.objects.entry(&bucket, "k").await.unwrap();
-        gate.put(&bucket, "k", &data_of(2), &Condition::default())
+        gate.put(&bucket, "k", &data_of(2), &Terms::default())
             .await
             .unwrap();
         assert_eq!(gate.collect(60_000).await.removed, 0);

@@ -63,7 +63,37 @@ struct Request {
     answer: oneshot::Sender<Result<TxnOutcome>>,
 }
 
+/// What was asked for since the beginning.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Whatever they came to.
+    pub transactions: u64,
+    /// Of their keys and values.
+    pub bytes: u64,
+    pub renewals: u64,
+    /// Leases that were granted or given back.
+    pub leases: u64,
+    pub reads: u64,
+    /// To each watcher for itself.
+    pub delivered: u64,
+}
+
+impl std::ops::Sub for Counts {
+    type Output = Self;
+    fn sub(self, before: Self) -> Self {
+        Self {
+            transactions: self.transactions - before.transactions,
+            bytes: self.bytes - before.bytes,
+            renewals: self.renewals - before.renewals,
+            leases: self.leases - before.leases,
+            reads: self.reads - before.reads,
+            delivered: self.delivered - before.delivered,
+        }
+    }
+}
+
 struct Shared {
+    counts: Mutex<Counts>,
     store: Embedded,
     /// Not bounded: each caller waits for its answer.
     requests: mpsc::UnboundedSender<Request>,
@@ -107,6 +137,7 @@ impl SimEtcd {
             }
         });
         let etcd = Self(Arc::new(Shared {
+            counts: Mutex::default(),
             store,
             requests,
             clock,
@@ -190,6 +221,15 @@ impl SimEtcd {
         self.0.faults.send_modify(|f| *f = Faults::default());
     }
 
+    /// Of clients, not of the simulation's own view.
+    pub fn counts(&self) -> Counts {
+        *self.0.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn count(&self, what: impl FnOnce(&mut Counts)) {
+        what(&mut self.0.counts.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
     fn dice(&self) -> MutexGuard<'_, Dice> {
         self.0.dice.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -265,14 +305,20 @@ impl Request {
 
 impl Metastore for Client {
     fn get<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<Kv>>> {
+        self.etcd.count(|c| c.reads += 1);
         Box::pin(self.call(self.etcd.0.store.get(key)))
     }
 
     fn range<'a>(&'a self, range: Range) -> BoxFuture<'a, Result<(Vec<Kv>, Revision)>> {
+        self.etcd.count(|c| c.reads += 1);
         Box::pin(self.call(self.etcd.0.store.range(range)))
     }
 
     fn txn(&self, txn: Txn) -> BoxFuture<'_, Result<TxnOutcome>> {
+        self.etcd.count(|c| {
+            c.transactions += 1;
+            c.bytes += txn.bytes() as u64;
+        });
         let (answer, told) = oneshot::channel();
         let request = Request {
             from: self.clone(),
@@ -294,12 +340,15 @@ impl Metastore for Client {
     }
 
     fn lease_grant(&self, ttl: Duration) -> BoxFuture<'_, Result<LeaseId>> {
+        self.etcd.count(|c| c.leases += 1);
         Box::pin(self.call(self.etcd.0.store.lease_grant(ttl)))
     }
     fn lease_renew(&self, lease: LeaseId) -> BoxFuture<'_, Result<()>> {
+        self.etcd.count(|c| c.renewals += 1);
         Box::pin(self.call(self.etcd.0.store.lease_renew(lease)))
     }
     fn lease_revoke(&self, lease: LeaseId) -> BoxFuture<'_, Result<()>> {
+        self.etcd.count(|c| c.leases += 1);
         Box::pin(self.call(self.etcd.0.store.lease_revoke(lease)))
     }
 
@@ -345,6 +394,9 @@ impl Watch for LateWatch {
         Box::pin(async move {
             let events = self.inner.next().await;
             self.client.pass().await;
+            if let Ok(events) = &events {
+                self.client.etcd.count(|c| c.delivered += events.len() as u64);
+            }
             events
         })
     }

@@ -19,6 +19,7 @@ pub mod contract;
 pub mod cost;
 pub mod disk;
 pub mod etcd;
+pub mod hosts;
 pub mod largest;
 pub mod linear;
 pub mod model;

@@ -2,12 +2,12 @@
 //! a process of its own, one beside the other on each processor; with `--broken RULE` until one of them notices, with
 //! `--until TEXT` until one says that. `simtest mutants [WORD [SEEDS]]` does so for every rule, or those of which the module or
 //! the name has the word in it. `simtest cost [JOB]` counts what operations cost (under callgrind, instructions too: see
-//! docs/internals/performance.md). In seeds from 1,000,000 on the autoscaler and the balancer work. Exit code 1: a checker found something wrong; 101: a panic.
+//! docs/internals/performance.md); `simtest hosts N` what a cluster of N OSDs asks of its state (docs/internals/growth.md). In seeds from 1,000,000 on the autoscaler and the balancer work. Exit code 1: a checker found something wrong; 101: a panic.
 
 #![allow(clippy::disallowed_macros, clippy::disallowed_methods)] // a program: prints, starts processes, ends itself
 
 use simtest::cost::{self, meter};
-use simtest::{run, sabotage};
+use simtest::{hosts, run, sabotage};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::process::{Command, ExitCode, exit};
@@ -41,7 +41,7 @@ const EVENING: u64 = 1_000_000;
 /// Failing seeds after which a run stops.
 const FAILURES_MAX: usize = 20;
 
-const USAGE: &str = "usage: simtest seed N [--trace] [--plan] [--broken RULE] | simtest run FIRST COUNT [--broken RULE [--until TEXT]] | simtest mutants [WORD [SEEDS]] | simtest cost [JOB]";
+const USAGE: &str = "usage: simtest seed N [--trace] [--plan] [--broken RULE] | simtest run FIRST COUNT [--broken RULE [--until TEXT]] | simtest mutants [WORD [SEEDS]] | simtest cost [JOB] | simtest hosts N";
 
 fn main() -> ExitCode {
     let mut args: Vec<String> = std::env::args().skip(1).collect();
@@ -79,6 +79,10 @@ fn main() -> ExitCode {
         },
         ["cost"] => count_cost(None),
         ["cost", job] if cost::JOBS.iter().any(|j| j.name == *job) => count_cost(Some(job)),
+        ["hosts", n] => match n.parse() {
+            Ok(n) if (1..=hosts::OSDS_MAX).contains(&n) => count_hosts(n),
+            _ => usage(),
+        },
         ["mutants"] => mutants("", MUTANT_SEEDS),
         ["mutants", word] => mutants(word, MUTANT_SEEDS),
         ["mutants", word, count] => number(count).map_or_else(usage, |count| mutants(word, count)),
@@ -202,6 +206,25 @@ fn count_cost(job: Option<&str>) -> ExitCode {
             w.ops,
             w.virtual_s,
             counts.join(" ")
+        );
+    }
+    ExitCode::SUCCESS
+}
+
+fn count_hosts(osds: usize) -> ExitCode {
+    let windows = io_sim::run(1, None, |sim| hosts::run(sim, osds));
+    let windows = match windows.map_err(|e| e.to_string()).and_then(|w| w) {
+        Ok(windows) => windows,
+        Err(e) => {
+            eprintln!("simtest hosts: {e}");
+            return ExitCode::FAILURE;
+        }
+    };
+    for w in windows {
+        let c = w.counts;
+        println!(
+            "{} virtual_s {:.2} transactions {} bytes {} renewals {} leases {} reads {} delivered {}",
+            w.name, w.virtual_s, c.transactions, c.bytes, c.renewals, c.leases, c.reads, c.delivered
         );
     }
     ExitCode::SUCCESS

@@ -19,7 +19,11 @@ pub fn operator_host() -> IpAddr {
 }
 /// Of -1, no OSD, an address that nobody has.
 pub fn osd_host(id: OsdId) -> IpAddr {
-    [10, 0, 1, (id as u8).wrapping_add(1)].into()
+    match u8::try_from(id) {
+        Ok(id) if id < u8::MAX => [10, 0, 1, id + 1].into(),
+        Ok(_) | Err(_) if id >= 0 => [10, 64, (id >> 8) as u8, id as u8].into(),
+        _ => [10, 0, 1, 0].into(),
+    }
 }
 pub fn client_host(id: u64) -> IpAddr {
     [10, 0, 2 + (id / 250) as u8, (id % 250) as u8 + 1].into()

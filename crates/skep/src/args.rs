@@ -181,6 +181,9 @@ pub struct Up {
     #[cfg(feature = "s3")]
     #[command(flatten)]
     pub s3_tuning: crate::s3::args::Tuning,
+    #[cfg(feature = "console")]
+    #[command(flatten)]
+    pub console: ConsoleArgs,
     /// What this process runs, kept for later starts: mon, osd. One alone needs --etcd [default: all]
     #[arg(long, value_name = "ROLE", value_delimiter = ',', value_parser = role_parser(), num_args = 1..)]
     pub roles: Vec<String>,
@@ -247,6 +250,32 @@ pub struct EtcdArgs {
     /// First part of our keys in etcd, one for each cluster
     #[arg(long, value_name = "TEXT", default_value = "skep", requires = "etcd")]
     pub etcd_prefix: String,
+}
+
+/// How web pages are served.
+#[cfg(feature = "console")]
+#[derive(Debug, Clone, ClapArgs)]
+pub struct ConsoleArgs {
+    /// Serve web pages for operators, too: they log in with an entity and its key
+    #[arg(long)]
+    pub console: bool,
+    /// Address of the console. Beyond loopback it speaks TLS alone
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        default_value = "127.0.0.1:8443",
+        requires = "console"
+    )]
+    pub console_listen: std::net::SocketAddr,
+    /// Certificate in PEM, read again when it changes [default: none on loopback, else one that is made at the first start]
+    #[arg(long, value_name = "FILE", requires = "console", requires = "console_key")]
+    pub console_cert: Option<PathBuf>,
+    /// Its key in PEM
+    #[arg(long, value_name = "FILE", requires = "console_cert")]
+    pub console_key: Option<PathBuf>,
+    /// A name by which browsers may call it, besides those of loopback; can be given several times
+    #[arg(long = "console-host", value_name = "NAME", requires = "console")]
+    pub console_hosts: Vec<String>,
 }
 
 impl EtcdArgs {

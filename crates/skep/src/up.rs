@@ -10,6 +10,10 @@ pub fn run(args: &args::Up) -> Result<(), Error> {
     let dir = DataDir::create(&args.place.dir())?;
     let options = options(args);
     let listen = options.s3.as_ref().map(|s3| s3.listen);
+    let console = options.console.as_ref().map(|c| {
+        let tls = c.certificate.is_some() || !c.listen.ip().is_loopback();
+        format!("{}://{}", if tls { "https" } else { "http" }, c.listen)
+    });
     if std::env::var_os("SKEP_TEST_PANICS").is_some_and(|v| v == "1") {
         io::panics::allow();
     }
@@ -24,7 +28,7 @@ pub fn run(args: &args::Up) -> Result<(), Error> {
         .await;
         bar.finish_and_clear();
         let mut node = node?;
-        greet(&node, &dir, start.elapsed(), listen);
+        greet(&node, &dir, start.elapsed(), (listen, console));
         service::ready(&format!("serving {}", dir.root().display()));
         service::lives();
         match node.serve(io::task::termination()).await {
@@ -82,6 +86,7 @@ pub fn options(args: &args::Up) -> StartOptions {
         allow_pool_delete: args.allow_pool_delete,
         metrics_port: args.metrics_port,
         s3: s3(args),
+        console: console(args),
         host: args.host.clone(),
         etcd: args.etcd.settings(),
         first: match (args.create, args.join) {
@@ -108,7 +113,22 @@ fn s3(_: &args::Up) -> Option<node::S3Options> {
     None
 }
 
-fn greet(node: &Node, dir: &DataDir, took: Duration, s3: Option<SocketAddr>) {
+#[cfg(feature = "console")]
+fn console(args: &args::Up) -> Option<node::ConsoleOptions> {
+    let said = &args.console;
+    said.console.then(|| node::ConsoleOptions {
+        listen: said.console_listen,
+        certificate: said.console_cert.clone().zip(said.console_key.clone()),
+        hosts: said.console_hosts.clone(),
+    })
+}
+
+#[cfg(not(feature = "console"))]
+fn console(_: &args::Up) -> Option<node::ConsoleOptions> {
+    None
+}
+
+fn greet(node: &Node, dir: &DataDir, took: Duration, (s3, console): (Option<SocketAddr>, Option<String>)) {
     let s = node.settings();
     let conf = dir.conf_path();
     println!("skep {}: cluster {}", env!("CARGO_PKG_VERSION"), s.fsid);
@@ -146,6 +166,9 @@ fn greet(node: &Node, dir: &DataDir, took: Duration, s3: Option<SocketAddr>) {
             "  s3       http://{s3} (keys: skep s3 user create NAME -c {})",
             conf.display()
         );
+    }
+    if let Some(console) = console {
+        println!("  console  {console} (log in with an entity and its key, as in the keyring)");
     }
     println!("try:  ceph -c {} -s", conf.display());
     println!("ready after {:.2} s", took.as_secs_f64());

@@ -2,10 +2,12 @@
 
 A write of N copies is N durable writers side by side, each with a file of its own; what they do is divided by N. None waits for
 the others, so latency is that of one write, not of the slowest of N, and throughput is an upper bound. A read is a read of one bare
-file. Neither a network nor a client is in it: librbd's own time comes on top. Not of mixes and of several clients.
+file. Neither a network nor a client is in it: librbd's own time comes on top. Not of mixes and of several clients. A guest's disk is
+one bare file.
 """
 import json
 
+from block import machine
 from block.commands import Failed, run
 
 
@@ -41,6 +43,9 @@ class Floor:
     def job(self, job, seconds):
         if job.lean:
             return None
+        if job.vm:
+            drive = {'driver': 'raw', 'file': {'driver': 'file', 'filename': str(self.dir / 'copy0'), 'aio': 'native', 'cache': {'direct': True}}}
+            return machine.fio(self.args.guest, drive, job.options, seconds)
         if job.kinds == ['read']:
             return self.fio(job.options, 1, seconds)
         if job.writes and len(job.kinds) == 1 and not job.many:
@@ -56,7 +61,7 @@ class Floor:
     def check_alive(self):
         pass
 
-    def stop(self):
+    def end(self):
         pass
 
     def about(self):

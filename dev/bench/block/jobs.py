@@ -11,6 +11,9 @@ NAMED = {
     'write 4M': (['--rw=write', '--bs=4M', '--iodepth=4'], 'MiB/s'),
     'read 4M': (['--rw=read', '--bs=4M', '--iodepth=4'], 'MiB/s'),
 }
+VM = {
+    'vm fsync': ['--rw=randwrite', '--bs=4k', '--fsync=1'],
+}
 DEFAULT = ['randwrite 1', 'randwrite 32', 'randread 1', 'randread 32', 'mixed 32', 'clients 4', 'randwrite 64K 16',
            'randread 64K 16', 'write 4M', 'read 4M']
 LEAN = ['lean randwrite 1', 'lean randwrite 32', 'lean randread 1', 'lean randread 32']
@@ -18,6 +21,7 @@ SWEEP = [f'{rw} {depth}' for rw in ('randwrite', 'randread') for depth in (1, 2,
 HELP = ('[lean] randwrite|randread|mixed [BLOCK] DEPTH (4K; mixed: 70 % reads), '
         'clients DEPTH (16 that write 4K at random, each an image of its own), '
         'lean: by `skep bench rbd` in place of fio, '
+        'in a guest: ' + ', '.join(VM) + ', '
         + ', '.join(NAMED))
 
 
@@ -25,7 +29,10 @@ class Job:
     """A client's options for one job, and how its result is read."""
 
     def __init__(self, name):
-        self.name, self.many, self.lean = name, name.startswith('clients '), name.startswith('lean ')
+        self.name, self.many, self.lean, self.vm = name, name.startswith('clients '), name.startswith('lean '), name in VM
+        if self.vm:
+            self.options, self.unit, self.kinds = VM[name], 'IOPS', ['write']
+            return
         name = name.removeprefix('lean ')
         if name in NAMED and not self.lean:
             self.options, self.unit = NAMED[name]
@@ -73,8 +80,9 @@ def measure(server, job, seconds):
     if not operations:
         raise Failed(f'{server.name}: {job.name}: no operation ended')
     result = {'value': sum(s['iops'] for s in sides) if job.unit == 'IOPS' else sum(s['bw_bytes'] for s in sides) / 2**20}
-    # Of a mix those of its writes.
-    result |= {name: sides[0]['clat_ns']['percentile'][key] / 1000 for name, key in PERCENTILES.items()}
+    if not job.vm:                             # there a write and its fsync are one
+        # Of a mix those of its writes.
+        result |= {name: sides[0]['clat_ns']['percentile'][key] / 1000 for name, key in PERCENTILES.items()}
     if server.processes:
         result |= {'cpu_us': (after[0] - before[0]) * 1e6 / operations, 'client_cpu_us': client * 1e6 / operations}
         if job.writes:

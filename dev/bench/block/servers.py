@@ -13,6 +13,7 @@ import subprocess
 import time
 import uuid
 
+from block import machine
 from block.commands import Failed, run, wait_for
 
 POOL, IMAGE = 'bench', 'image'
@@ -80,6 +81,9 @@ class Server:
         """fio's figures for a job, or in its words those of our own client."""
         if job.lean:
             return self.lean(job, seconds)
+        if job.vm:
+            drive = {'driver': 'rbd', 'pool': POOL, 'image': IMAGE, 'conf': str(self.conf), 'user': 'admin'}
+            return machine.fio(self.args.guest, drive, job.options, seconds)
         return self.fio(job.options, seconds, [f'{IMAGE}.{n}' for n in range(CLIENTS)] if job.many else [IMAGE])
 
     def lean(self, job, seconds):
@@ -133,38 +137,51 @@ class Server:
                 p.kill()
                 p.wait()
 
+    def end(self):
+        """Stops it, and removes what it has beside its folder."""
+        self.stop()
+
 
 class Ceph(Server):
-    """Debian's Ceph: a monitor, a manager, BlueStore OSDs on files."""
+    """Debian's Ceph: a monitor, a manager, BlueStore OSDs on files. All of it sees the folder as `seen`."""
 
     tools = ['ceph-osd', 'ceph-mon', 'ceph-mgr']
+    port = 13300
 
     def __init__(self, name, folder, args):
         super().__init__(name, folder, args)
-        self.conf = folder / 'ceph.conf'
+        self.conf, self.seen = folder / 'ceph.conf', folder
 
-    def start(self):
-        d, fsid, port = self.dir, uuid.uuid4(), getattr(self.args, 'port', 13300)
-        addr = f'[v2:127.0.0.1:{port},v1:127.0.0.1:{port + 1}]'
-        self.settings = {
-            'osd_pool_default_min_size': 1, 'osd_crush_chooseleaf_type': 0, 'mon_allow_pool_size_one': 'true',
-            'bluestore_block_size': self.args.disk, 'osd_memory_target': 1 << 30,
-            'auth_cluster_required': 'none', 'auth_service_required': 'none', 'auth_client_required': 'none',
-        }
+    def command(self, *words):
+        """What starts a server's program."""
+        return list(words)
+
+    def configure(self, conf, d):
+        """For programs that see the folder as `d`."""
         rows = {
-            **self.settings, 'fsid': fsid, 'mon_host': addr, 'public_addr': '127.0.0.1', 'run_dir': d, 'pid_file': '',
+            **self.settings, 'fsid': self.fsid, 'mon_host': self.addr, 'public_addr': '127.0.0.1', 'run_dir': d, 'pid_file': '',
             'mon_data_avail_crit': 1, 'mon_data_avail_warn': 2, 'mon_warn_on_pool_no_redundancy': 'false',
             'log_file': f'{d}/$name.log', 'admin_socket': f'{d}/$name.$pid.asok', 'keyring': f'{d}/keyring',
             'mon_cluster_log_file': f'{d}/cluster.log', 'osd_data': f'{d}/osd.$id', 'mon_data': f'{d}/mon.$id',
             'mgr_data': f'{d}/mgr.$id', 'crash_dir': f'{d}/crash', 'mgr_initial_modules': 'balancer',
         }
-        text = '[global]\n' + ''.join(f'{k} = {v}\n' for k, v in rows.items())
-        self.conf.write_text(text + '[client]\nrbd_cache = false\n')
+        conf.write_text('[global]\n' + ''.join(f'{k} = {v}\n' for k, v in rows.items()) + '[client]\nrbd_cache = false\n')
+
+    def start(self):
+        d, self.fsid = self.dir, uuid.uuid4()
+        self.addr = f'[v2:127.0.0.1:{self.port},v1:127.0.0.1:{self.port + 1}]'
+        self.settings = {
+            'osd_pool_default_min_size': 1, 'osd_crush_chooseleaf_type': 0, 'mon_allow_pool_size_one': 'true',
+            'bluestore_block_size': self.args.disk, 'osd_memory_target': 1 << 30,
+            'auth_cluster_required': 'none', 'auth_service_required': 'none', 'auth_client_required': 'none',
+        }
+        self.configure(self.conf, d)
+        self.configure(d / 'server.conf', self.seen)
         run(['ceph-authtool', '--create-keyring', d / 'keyring', '--gen-key', '-n', 'mon.', '--cap', 'mon', 'allow *'])
         caps = [w for s in ('mon', 'osd', 'mds', 'mgr') for w in ('--cap', s, 'allow *')]
         run(['ceph-authtool', d / 'keyring', '--gen-key', '-n', 'client.admin', *caps])
-        run(['monmaptool', '--create', '--fsid', str(fsid), '--addv', 'a', addr, d / 'monmap'])
-        run(['ceph-mon', '--mkfs', '-i', 'a', '--monmap', d / 'monmap', '--keyring', d / 'keyring', '-c', self.conf])
+        run(['monmaptool', '--create', '--fsid', str(self.fsid), '--addv', 'a', self.addr, d / 'monmap'])
+        run(self.server('mon', 'a', '--mkfs', '--monmap', f'{self.seen}/monmap', '--keyring', f'{self.seen}/keyring'))
         self.daemon('mon', 'a')
         self.ceph('config', 'set', 'global', 'mon_warn_on_insecure_global_id_reclaim_allowed', 'false')
         (d / 'mgr.x').mkdir()
@@ -173,23 +190,28 @@ class Ceph(Server):
             (d / f'osd.{n}').mkdir()
             name = str(uuid.uuid4())
             self.ceph('osd', 'new', name)
-            run(['ceph-osd', '-i', str(n), '--mkfs', '--osd-uuid', name, '-c', self.conf])
+            run(self.server('osd', str(n), '--mkfs', '--osd-uuid', name))
             self.daemon('osd', str(n))
         up = lambda: json.loads(self.ceph('osd', 'stat', '-f', 'json'))['num_up_osds'] == self.args.osds
-        wait_for(up, 'ceph: all OSDs up')
+        wait_for(up, f'{self.name}: all OSDs up')
+
+    def server(self, kind, which, *words):
+        return self.command(f'ceph-{kind}', '-i', which, '-c', f'{self.seen}/server.conf', *words)
 
     def daemon(self, kind, which):
-        self.argv[f'{kind}.{which}'] = [f'ceph-{kind}', '-f', '-i', which, '-c', self.conf]
+        self.argv[f'{kind}.{which}'] = self.server(kind, which, '-f')
         self.spawn(f'{kind}.{which}')
 
     def weigh(self):
         """MiB of memory per OSD, and what is counted."""
         return self.usage('osd')[2] / self.args.osds / 2**20, 'OSDs alone'
 
+    def package(self):
+        return run(['dpkg-query', '-W', '-f', '${Version}', 'ceph-osd']) if shutil.which('dpkg-query') else ''
+
     def about(self):
-        version = run(['ceph-osd', '--version']).strip()
-        built = run(['dpkg-query', '-W', '-f', '${Version}', 'ceph-osd']) if shutil.which('dpkg-query') else ''
-        return {'version': version, 'package': built, 'settings': {k: str(v) for k, v in self.settings.items()}}
+        version = run(self.command('ceph-osd', '--version')).strip()
+        return {'version': version, 'package': self.package(), 'settings': {k: str(v) for k, v in self.settings.items()}}
 
 
 class Skep(Server):

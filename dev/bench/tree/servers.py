@@ -79,10 +79,17 @@ class FilesCeph(Files, Ceph):
 
     tools = [*Ceph.tools, 'ceph-mds']
 
+    def __init__(self, name, folder, args):
+        super().__init__(name, folder, args)
+        self.port = args.port
+
+    def configure(self, conf, d):
+        super().configure(conf, d)
+        with open(conf, 'a') as rest:
+            rest.write(f'[mds]\nmds_data = {d}/mds.$id\n')
+
     def start(self):
         super().start()
-        with open(self.conf, 'a') as conf:
-            conf.write(f'[mds]\nmds_data = {self.dir}/mds.$id\n')
         (self.dir / 'mds.a').mkdir()
         for pool in ('meta', 'data'):
             self.ceph('osd', 'pool', 'create', f'{FS}.{pool}', '8', '8')

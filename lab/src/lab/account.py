@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-_TICK = os.sysconf("SC_CLK_TCK")
+TICK = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Snapshot:
 class Used:
     seconds: float
     cpu_s: float
-    written: int
+    written: float
 
     @property
     def cores(self) -> float:
@@ -37,7 +37,7 @@ class Used:
 def cpu_seconds(stat: str) -> float:
     """User and system time out of the text of /proc/PID/stat (the name may hold blanks and brackets)."""
     fields = stat.rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICK
+    return (int(fields[11]) + int(fields[12])) / TICK
 
 
 def bytes_written(io: str) -> int:
@@ -67,6 +67,23 @@ def used(before: Snapshot, after: Snapshot) -> Used | None:
     cpu = sum(after.cpu_s.values()) - sum(before.cpu_s.values())
     written = sum(after.written.values()) - sum(before.written.values())
     return Used(after.at - before.at, cpu, max(0, written))
+
+
+MODES = ("cpu_user", "cpu_system", "cpu_softirq", "cpu_guest")
+
+
+def machine(stat: str) -> dict[str, float]:
+    """Seconds of the whole machine by mode (MODES), out of the text of /proc/stat: guests' time, which the kernel also counts as the user's,
+    is taken out of that."""
+    values = [int(v) / TICK for v in stat.partition("\n")[0].split()[1:]]
+    user, nice, system, _, _, irq, softirq, _, guest, guest_nice = (values + [0.0] * 10)[:10]
+    return dict(zip(MODES, (user + nice - guest - guest_nice, system, irq + softirq, guest + guest_nice)))
+
+
+def machine_now() -> tuple[float, dict[str, float]]:
+    """(time.monotonic, its seconds by mode)"""
+    with open("/proc/stat") as f:
+        return time.monotonic(), machine(f.read())
 
 
 STEP_S = 0.05  # between two looks of a timeline

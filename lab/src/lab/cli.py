@@ -71,8 +71,18 @@ def list_(format: FormatOption = Format.text) -> None:
 
 
 @app.command()
-def check(config: ConfigOption = None, format: FormatOption = Format.text) -> None:
-    """What can run here, and why the rest cannot."""
+def check(
+    config: ConfigOption = None,
+    site: Annotated[Optional[Path], typer.Option(help="a site's file: what each of its hosts lacks; exit status 1 where one does")] = None,
+    format: FormatOption = Format.text,
+) -> None:
+    """What can run here, or on a site's hosts, and why the rest cannot. Starts nothing."""
+    if site is not None:
+        from lab import site_file, site_probe
+
+        hosts = site_probe.check(site_file.read(site), load_config("quick", config))
+        emit_json(site_probe.as_dict(hosts)) if format is Format.json else console.print(site_probe.table(hosts))
+        raise typer.Exit(1 if any(site_probe.told(h) for h in hosts) else 0)
     found = inventory.check(load_config("quick", config))
     if format is Format.json:
         emit_json(found)
@@ -113,7 +123,10 @@ def run(
 
 
 @app.command()
-def clean(scratch: Annotated[Path, typer.Option(help="where runs keep what is temporary")] = Path(RunSettings().scratch)) -> None:
+def clean(
+    scratch: Annotated[Path, typer.Option(help="where runs keep what is temporary")] = Path(RunSettings().scratch),
+    site: Annotated[Optional[Path], typer.Option(help="a site's file: also what any lab that is gone left on its hosts")] = None,
+) -> None:
     """Ends and removes what labs that are gone left behind: processes, mounts, loop devices, files; pools and images on clusters."""
     for directory, mark in abandoned(scratch):
         sweep(directory, mark)
@@ -128,6 +141,13 @@ def clean(scratch: Annotated[Path, typer.Option(help="where runs keep what is te
         left = ledger.silent(entry, run) or ledger.remove(entry, run)
         stayed += bool(left)
         console.print(left or f"removed {entry.stay.told}", highlight=False, markup=False, soft_wrap=True)
+    if site is not None:
+        from lab import site_clean, site_file
+
+        left = site_clean.clean(site_file.read(site), lambda h, argv: ledger.over_ssh(h.at.ssh(), lambda words: run_plainly(words, site_clean.ANSWER_LIMIT_S))(argv))
+        stayed += len(left.stayed)
+        for line in [*(f"removed {text}" for text in left.removed), *left.stayed]:
+            console.print(line, highlight=False, markup=False, soft_wrap=True)
     raise typer.Exit(1 if stayed else 0)
 
 
@@ -143,6 +163,21 @@ def import_(
     from lab import report as reporting
 
     done = imports.write(imports.backends(files, acknowledged or []), out)
+    for path in reporting.write(load_run(done), done) if report else [done]:
+        console.print(str(path), soft_wrap=True, highlight=False)
+
+
+@app.command()
+def merge(
+    runs: Annotated[list[str], typer.Argument(help="KIND=DIR of each run, such as nvme=runs/matrix-a sas=runs/matrix-b")],
+    out: Annotated[Path, typer.Option(help="the new run's directory")],
+    report: Annotated[bool, typer.Option(help="write the report")] = True,
+) -> None:
+    """Runs of the same work on several kinds of disk as one, with a figure over the kinds."""
+    from lab import merge as merging
+    from lab import report as reporting
+
+    done = merging.write(merging.parse(runs), out)
     for path in reporting.write(load_run(done), done) if report else [done]:
         console.print(str(path), soft_wrap=True, highlight=False)
 

@@ -19,12 +19,15 @@ UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 CASES_MAX = 100_000  # of one study's grid
 PROFILES = ("quick", "night", "full")
 # `--study`: a published study's own work, named after its first author; a profile of that name, and the studies that it takes.
-PRESETS = {"oliveira": ["boot"], "johari": ["formats"], "ding": ["provision", "migrate"], "ra": ["matrix"], "borges": ["layouts"]}
+PRESETS = {"oliveira": ["boot"], "johari": ["formats", "vm"], "ding": ["provision", "vm", "migrate"], "ra": ["matrix"], "borges": ["layouts"]}
 # What a factor of a grid may be; a wrong one is refused before any server starts.
 FACTOR_BOUNDS = {
     "bs": (512, 1 << 30), "read": (0, 100), "depth": (1, 4096), "clients": (1, 256), "vms": (1, 1000), "hosts": (1, 200), "threads": (1, 1024),
-    "stripe_unit": (4096, 1 << 30), "stripe_count": (1, 1000), "delay": (0, 10_000),
+    "image": (0, 1 << 44), "object": (1, 5 << 30), "files": (1, 1_000_000), "stripe_unit": (4096, 1 << 30), "stripe_count": (1, 1000), "delay": (0, 10_000),
 }
+
+FORMAT_OPS = ("write", "rewrite", "read", "reread", "randread", "randwrite")
+FACTOR_NAMES = {"work": ("iozone", "seq", "rand"), "flushed": ("yes", "no")}
 
 
 class ConfigError(Exception):
@@ -52,6 +55,7 @@ class RunSettings:
 class CephSettings:
     conf: str = ""  # of a running cluster; the lab starts one where it is empty
     pool: str = ""  # of that cluster, for images of the lab's own names; where it is empty the lab makes a pool
+    user: str = "admin"  # the client's name to that cluster, without `client.`
     osds: int = 3
     osd_size: Size = Size(16 << 30)
     osd_memory: Size = Size(1 << 30)
@@ -105,6 +109,14 @@ class BootSettings(StudySettings):
 
 
 @dataclass
+class VmSettings(StudySettings):
+    grid: list[dict[str, list[Any]]] = field(default_factory=list)
+    size: Size = Size(1 << 30)
+    runtime: float = 10.0  # of each random operation
+    formats: list[str] = field(default_factory=lambda: ["qcow2"])
+
+
+@dataclass
 class FormatsSettings(StudySettings):
     size: Size = Size(1 << 30)
     runtime: float = 0.0  # at most so long for one operation; 0: the whole size
@@ -137,6 +149,19 @@ class LayoutsSettings(StudySettings):
 
 
 @dataclass
+class ObjectsSettings(StudySettings):
+    grid: list[dict[str, list[int]]] = field(default_factory=list)
+    runtime: float = 3.0  # of put, get and list each
+    volume: Size = Size(256 << 20)  # what is put at most, all clients together
+
+
+@dataclass
+class MetadataSettings(StudySettings):
+    grid: list[dict[str, list[Any]]] = field(default_factory=list)
+    runtime: float = 3.0  # of create and readdir each, at most
+
+
+@dataclass
 class FailureSettings(StudySettings):
     faults: list[str] = field(default_factory=lambda: ["kill", "hang"])
     size: Size = Size(128 << 20)
@@ -159,10 +184,13 @@ class Config:
     guest: GuestSettings = field(default_factory=GuestSettings)
     matrix: MatrixSettings = field(default_factory=MatrixSettings)
     boot: BootSettings = field(default_factory=BootSettings)
+    vm: VmSettings = field(default_factory=VmSettings)
     formats: FormatsSettings = field(default_factory=FormatsSettings)
     provision: ProvisionSettings = field(default_factory=ProvisionSettings)
     migrate: MigrateSettings = field(default_factory=MigrateSettings)
     layouts: LayoutsSettings = field(default_factory=LayoutsSettings)
+    objects: ObjectsSettings = field(default_factory=ObjectsSettings)
+    metadata: MetadataSettings = field(default_factory=MetadataSettings)
     failure: FailureSettings = field(default_factory=FailureSettings)
 
 
@@ -176,6 +204,8 @@ def load(profile: str, file: Path | None = None) -> Config:
         except (OSError, UnicodeDecodeError) as e:
             raise ConfigError(f"{file}: {getattr(e, 'strerror', None) or 'not text'}") from e
         merge(config, text, str(file))
+    if unknown := [op for op in config.formats.ops if op not in FORMAT_OPS]:
+        raise ConfigError(f"formats.ops: {', '.join(unknown)} is none of {', '.join(FORMAT_OPS)}")
     for study in fields(config):
         for grid in getattr(getattr(config, study.name), "grid", []):
             _within_bounds(study.name, grid)
@@ -185,6 +215,8 @@ def load(profile: str, file: Path | None = None) -> Config:
 def _within_bounds(study: str, grid: dict[str, list[Any]]) -> None:
     for factor, values in grid.items():
         low, high = FACTOR_BOUNDS.get(factor, (0, 1e15))
+        if factor in FACTOR_NAMES and (unknown := [v for v in values if v not in FACTOR_NAMES[factor]]):
+            raise ConfigError(f"{study}.grid: {factor} {', '.join(map(str, unknown))} is none of {', '.join(FACTOR_NAMES[factor])}")
         if wrong := [v for v in values if isinstance(v, (int, float)) and not low <= v <= high]:
             raise ConfigError(f"{study}.grid: {factor} {', '.join(map(str, wrong))} is not from {low:g} to {high:g}")
 

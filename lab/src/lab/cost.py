@@ -165,6 +165,17 @@ def host_of(inputs: Inputs, design: Design) -> Host:
     return inputs.host if design.kind == "converged" else inputs.dedicated
 
 
+def parts(inputs: Inputs, design: Design, sites: int) -> list[tuple[str, float]]:
+    """What makes up the yearly cost of a usable TB: the purchase by its kinds over its lifetime, and what comes each year."""
+    c, p, host = cost(inputs, design, sites), inputs.prices, host_of(inputs, design)
+    per_tb = sites * design.usable_tb
+    each = [
+        ("hosts", paid_hosts(design) * host.price / p.lifetime_years), ("disks", design.disks * inputs.disk.price / p.lifetime_years), ("network", c.switches / p.lifetime_years),
+        ("hardware support", c.hardware_support), ("software support", c.software_support), ("power and cooling", c.power),
+    ]  # fmt: skip
+    return [(name, v * sites / per_tb) for name, v in each] + [("development", c.development / per_tb), ("operations staff", c.staff / per_tb)]
+
+
 def over_sites(inputs: Inputs, design: Design, overhead: float | None = None) -> list[tuple[int, float]]:
     """(sites, cost per usable TB and year)"""
     usable = design.usable_tb

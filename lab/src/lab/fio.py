@@ -1,7 +1,7 @@
 """fio: its command line, and its JSON turned into metrics. The version in Debian 12 is 3.33.
 
 Invariants: a job that reported an error, ended early or moved no data is an error, never a sample of 0; latencies are
-completion latencies in microseconds; figures of several jobs are merged by fio (group_reporting); a percentile is given only
+completion latencies in microseconds; figures of several jobs are merged, by fio (group_reporting) or here; a percentile is given only
 where TAIL_MIN operations lie beyond it (the 99.9th: 10,000 operations in all).
 """
 
@@ -27,9 +27,9 @@ class FioError(Exception):
 
 
 def command(targets: Sequence[Sequence[str]], *, rw: str, bs: int, depth: int = 1, size: int | None = None, read: int | None = None,
-            runtime: float | None = None, ramp: float = 0, extra: Sequence[str] = ()) -> list[str]:
-    """One job for each target (what Backend.fio gives), all of one kind of work."""
-    common = [f"--rw={rw}", f"--bs={bs}", f"--iodepth={depth}", "--group_reporting=1", "--randrepeat=1", "--norandommap=1",
+            runtime: float | None = None, ramp: float = 0, extra: Sequence[str] = (), apart: bool = False) -> list[str]:
+    """One job for each target (what Backend.fio gives), all of one kind of work; `apart`: each is reported by itself."""
+    common = [f"--rw={rw}", f"--bs={bs}", f"--iodepth={depth}", *([] if apart else ["--group_reporting=1"]), "--randrepeat=1", "--norandommap=1",
               "--output-format=json+", "--eta=never", *extra]
     if read is not None:
         common.append(f"--rwmixread={read}")
@@ -95,6 +95,16 @@ def _latencies(sides: list[dict[str, Any]]) -> dict[str, float]:
         if p in given and (p < 99.9 or operations * (1 - p / 100) >= TAIL_MIN - 1e-6):
             latencies[name] = given[p]
     return latencies
+
+
+def latencies_of(bins: dict[float, int]) -> dict[str, float]:
+    """The same metrics out of bins alone (microseconds -> operations)."""
+    operations = sum(bins.values())
+    found = {"latency_mean": sum(us * n for us, n in bins.items()) / operations, "latency_max": max(bins)}
+    for name, p in (("latency_p50", 50.0), ("latency_p99", 99.0), ("latency_p999", 99.9)):
+        if (p < 99.9 or operations * (1 - p / 100) >= TAIL_MIN - 1e-6) and (v := percentile(bins, p)) is not None:
+            found[name] = v
+    return found
 
 
 def merged_bins(sides: list[dict[str, Any]]) -> dict[float, int]:
@@ -168,6 +178,8 @@ def course(log: str, step_ms: int) -> list[float]:
     spans: list[tuple[int, int, int]] = []
     last: dict[str, int] = {}
     for number, line in enumerate(log.splitlines(), 1):
+        if not line.strip():  # of a host whose fio had no time for a line
+            continue
         parts = [p.strip() for p in line.split(",")]
         try:
             at, rate, direction = int(parts[0]), int(parts[1]), parts[2]
@@ -182,6 +194,11 @@ def course(log: str, step_ms: int) -> list[float]:
         for n in range(begin // step_ms, min(steps, -(-end // step_ms))):
             done[n] += rate * max(0, min(end, (n + 1) * step_ms) - max(begin, n * step_ms)) / 1000
     return [d * 1000 / step_ms for d in done]
+
+
+def rates(document: dict[str, Any]) -> list[float]:
+    """Operations per second of each job."""
+    return [job["read"]["iops"] + job["write"]["iops"] for job in document["jobs"]]
 
 
 def operations(document: dict[str, Any]) -> int:
@@ -208,6 +225,8 @@ def completion_times(log: str) -> list[tuple[float, float]]:
     """(second of completion, latency in seconds) out of a latency log (`write_lat_log`: `ms, ns, direction, bs, offset`)."""
     found = []
     for number, line in enumerate(log.splitlines(), 1):
+        if not line.strip():  # of a host whose fio had no time for a line
+            continue
         parts = line.split(",")
         try:
             found.append((int(parts[0]) / 1000, int(parts[1]) / 1e9))

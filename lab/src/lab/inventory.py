@@ -50,7 +50,7 @@ def tables(found: dict[str, Any]) -> list[Table]:
 def check(config: Config) -> dict[str, Any]:
     """Back ends, studies and instruments with what is missing for each; nothing is started."""
     guests = GuestMaker.missing()
-    studies = {name: guests if name in ("boot", "provision", "migrate") else [] for name in KINDS}
+    studies = {name: guests if name in ("boot", "vm", "provision", "migrate") else [] for name in KINDS}
     instruments = {
         "fio": [] if shutil.which("fio") else ["not installed (Debian: fio)"],
         "iozone": [] if shutil.which("iozone") else ["not installed; its pattern runs by fio, and the report says so"],

@@ -15,9 +15,9 @@ class IozoneError(Exception):
     """iozone ran, but its output has no figures."""
 
 
-def command(file: str, size: int, record: int) -> list[str]:
-    """Direct I/O (-I), write and rewrite (-i 0), read and reread (-i 1); the study's automatic mode measured record by record."""
-    return ["iozone", "-I", "-i", "0", "-i", "1", "-s", f"{size // 1024}k", "-r", f"{record // 1024}k", "-f", file]
+def command(file: str, size: int, record: int, random: bool = False) -> list[str]:
+    """Direct I/O (-I), write and rewrite (-i 0), read and reread (-i 1), at random (-i 2); the study's automatic mode measured record by record."""
+    return ["iozone", "-I", "-i", "0", "-i", "1", *(["-i", "2"] if random else []), "-s", f"{size // 1024}k", "-r", f"{record // 1024}k", "-f", file]
 
 
 def parse(text: str) -> dict[str, float]:

@@ -22,8 +22,8 @@ from lab.live import View
 from lab.process import ToolError
 from lab.records import Run, RunWriter, load_run
 from lab.runner import Options, Runner, Stopped, now
-from lab.site import SiteFile
-from lab.site import read as read_site
+from lab.site_file import BACKENDS, SiteFile
+from lab.site_file import read as read_site
 from lab.studies import KINDS
 
 COMPLETE, PARTIAL, INTERRUPTED = 0, 1, 3
@@ -93,7 +93,7 @@ def fresh(request: Request) -> tuple[Path, Config, Options, None]:
     config.run.durable |= request.durable
     if request.site:
         config.run.site = str(request.site.absolute())
-        take_site(config, read_site(request.site))
+        take_site(config, site := read_site(request.site))
     if request.rounds:
         config.run.rounds = request.rounds
         for name in KINDS:
@@ -110,7 +110,7 @@ def fresh(request: Request) -> tuple[Path, Config, Options, None]:
     for settings in (config.run, *(getattr(config, s) for s in KINDS)):
         settings.backends = [canonical(b) for b in settings.backends]
     if config.run.site:
-        check_site(config, studies, backends)
+        check_site(config, site, studies, backends)
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
     directory = request.out or Path(config.run.out) / f"{studies[0] if len(studies) == 1 else 'run'}-{stamp}"
     if (directory / "run.jsonl").exists():
@@ -118,19 +118,19 @@ def fresh(request: Request) -> tuple[Path, Config, Options, None]:
     return directory, config, Options(studies, backends, request.locks, request.stop_after), None
 
 
-SITE_STUDIES, SITE_BACKENDS = ("matrix",), ("ceph", "skep", "mount")
+SITE_STUDIES, SITE_BACKENDS = ("matrix",), BACKENDS
 
 
 def take_site(config: Config, site: SiteFile) -> None:
     """The site says where its storage is."""
     for kind, (conf, pool) in site.clusters.items():
         settings = getattr(config, kind)
-        settings.conf, settings.pool = conf, pool
+        settings.conf, settings.pool, settings.user = conf, pool, site.users[kind]
     if site.mount:
         config.mount.path, config.mount.acknowledged = site.mount, site.acknowledged
 
 
-def check_site(config: Config, studies: list[str], backends: list[str]) -> None:
+def check_site(config: Config, site: SiteFile, studies: list[str], backends: list[str]) -> None:
     """Before anything starts: what cannot be measured over ssh is refused."""
     if wrong := [s for s in studies if s not in SITE_STUDIES]:
         raise UserError(f"--site measures {', '.join(SITE_STUDIES)} so far, not {', '.join(wrong)}: their guests and clients run on this machine")
@@ -138,8 +138,11 @@ def check_site(config: Config, studies: list[str], backends: list[str]) -> None:
         kind = name.partition(":")[0]
         if kind not in SITE_BACKENDS:
             raise UserError(f"--site measures {', '.join(SITE_BACKENDS)}, not {kind}: the lab starts that on this machine")
-        if not (config.mount.path if kind == "mount" else getattr(config, kind).conf):
-            raise UserError(f"{config.run.site} does not say where {kind} is: a table [{kind}] with {'path' if kind == 'mount' else 'conf'}")
+        if kind not in site.kinds:
+            what = {"mount": "path", "ceph": "conf", "skep": "conf, or hosts", "gluster": "volume, or hosts"}[kind]
+            raise UserError(f"{config.run.site} does not say where {kind} is: a table [{kind}] with {what}")
+    if any("delay" in grid for grid in config.matrix.grid) and not site.servers:
+        raise UserError(f"{config.run.site} has no host with the role server: there is no way that could be delayed")
 
 
 def canonical(name: str) -> str:

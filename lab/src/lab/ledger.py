@@ -31,6 +31,10 @@ class Stay:
     pool: str
     images: str  # prefix of image names; "" where the whole pool is the lab's
     ssh: tuple[str, ...] = ()  # how to reach the host that knows the cluster; empty: this one
+    user: str = "admin"  # the client's name to it
+
+    def command(self, program: str) -> list[str]:
+        return [program, "-c", self.cluster, *(["--id", self.user] if self.user != "admin" else [])]
 
     @property
     def told(self) -> str:
@@ -41,7 +45,7 @@ class Stay:
     def by_hand(self) -> str:
         """What an operator types to remove it."""
         if self.images:
-            return f"rbd -c {self.cluster} ls {self.pool} | grep '^{self.images}'   and, for each: rbd -c {self.cluster} snap purge, rm"
+            return f"{shlex.join(self.command('rbd'))} ls {self.pool} | grep '^{self.images}'   and, for each: {shlex.join(self.command('rbd'))} snap purge, rm"
         return (f"ceph -c {self.cluster} tell mon.\\* injectargs --mon_allow_pool_delete=true; "
                 f"ceph -c {self.cluster} osd pool rm {self.pool} {self.pool} --yes-i-really-really-mean-it")
 
@@ -84,7 +88,7 @@ def remove(entry: Entry, run: Run) -> str:
     try:
         _remove_images(stay, run)
         if not stay.images:
-            run(["ceph", "-c", stay.cluster, "osd", "pool", "rm", stay.pool, stay.pool, "--yes-i-really-really-mean-it"])
+            run([*stay.command("ceph"), "osd", "pool", "rm", stay.pool, stay.pool, "--yes-i-really-really-mean-it"])
     except ToolError as e:
         if stay.pool not in _pools(stay, run):
             entry.path.unlink(missing_ok=True)
@@ -114,12 +118,31 @@ class HostEntry:
     stay: HostStay
 
 
-# $1: directory, whose name ends in the mark; $2: mark. Only what a guard started, for a host may be this machine, and not itself.
-REMOVE_HOST = """for p in $(grep -lzsxF "LAB_MARK=$2" /proc/[0-9]*/environ | cut -d/ -f3); do
-    [ "$p" = $$ ] || { grep -qzsE "^LAB_GUARD=" "/proc/$p/environ" && kill -9 "$p"; }
+PUTS_AWAY = "puts-away"  # the role of this script, which may run twice where a machine has two names
+# $1: mark, then directories whose names end in it. Ends only what a guard started, for a host may be this machine, and not itself. What
+# else was changed on the host stands as shell scripts `undo-*` in the directory, which are run once, and only where they are this user's own.
+REMOVE_HOST = """mark=$1; shift
+for again in 1 2; do
+    for p in $(grep -lzsxF "LAB_MARK=$mark" /proc/[0-9]*/environ | cut -d/ -f3); do
+        grep -qzsxF "LAB_ROLE=ROLE" "/proc/$p/environ" || { grep -qzsE "^LAB_GUARD=" "/proc/$p/environ" && kill -9 "$p"; }
+    done
+    sleep 0.1
 done 2>/dev/null
-rm -rf --one-file-system -- "$1"
-"""
+for d in "$@"; do
+    if [ -O "$d" ]; then
+        for u in $(ls -r "$d" | grep '^undo-[a-z0-9-]*$'); do
+            [ -O "$d/$u" ] && [ ! -h "$d/$u" ] && text=$(cat "$d/$u") && mv -- "$d/$u" "$d/$u.done" && timeout 30 sh -c "$text"
+        done
+    fi >/dev/null 2>&1
+    case $d in */lab-"$mark") timeout 100 rm -rf --one-file-system -- "$d" || failed=1 ;; esac
+done
+exit "${failed:-0}"
+""".replace("=ROLE", f"={PUTS_AWAY}")
+
+
+def removal(mark: str, *directories: str) -> list[str]:
+    """The command, on the host."""
+    return ["sh", "-c", REMOVE_HOST, "sh", mark, *directories]
 
 
 def note_host(scratch: Path, mark: str, stay: HostStay) -> HostEntry:
@@ -149,7 +172,7 @@ def remove_host(entry: HostEntry, run: Run) -> str:
     if not stay.directory.endswith(f"/lab-{stay.mark}"):
         return f"{entry.path} names a directory that is not the lab's: {stay.directory}"
     try:
-        run(["sh", "-c", REMOVE_HOST, "sh", stay.directory, stay.mark])
+        run(removal(stay.mark, stay.directory))
     except ToolError as e:
         return f"{stay.told} could not be removed: {e}. `lab clean` tries again; by hand: {shlex.join(stay.ssh)} rm -rf {stay.directory}"
     entry.path.unlink(missing_ok=True)
@@ -167,7 +190,7 @@ def silent(entry: Entry, run: Run) -> str:
     """Why nothing can be removed now, where the cluster does not answer: its commands would wait for minutes each."""
     stay = entry.stay
     try:
-        run(["ceph", "-c", stay.cluster, "--connect-timeout", str(ANSWER_LIMIT_S), "status"])
+        run([*stay.command("ceph"), "--connect-timeout", str(ANSWER_LIMIT_S), "status"])
     except ToolError as e:
         return f"{stay.told} may be there still: the cluster does not answer ({e}). `lab clean` tries again; where the cluster is gone for good: rm {entry.path}"
     return ""
@@ -176,14 +199,14 @@ def silent(entry: Entry, run: Run) -> str:
 def _pools(stay: Stay, run: Run) -> list[str]:
     """Of the cluster; where it does not answer, the stay's own, which then still counts as there."""
     try:
-        return run(["ceph", "-c", stay.cluster, "osd", "pool", "ls"]).split()
+        return run([*stay.command("ceph"), "osd", "pool", "ls"]).split()
     except ToolError:
         return [stay.pool]
 
 
 def _remove_images(stay: Stay, run: Run) -> None:
     """Clones before their parents: as often as something goes. Data goes this way where a cluster lets nobody delete pools."""
-    rbd = ["rbd", "-c", stay.cluster]
+    rbd = stay.command("rbd")
     left = [n for n in run([*rbd, "ls", stay.pool]).split() if n.startswith(stay.images)]
     while left:
         stuck: list[tuple[str, ToolError]] = []

@@ -43,6 +43,9 @@ class Plan:
     impossible: tuple[str, ...]  # designs that no number of hosts makes hold, with the reason
 
 
+PARTS_AT = (1, 5, 20, 100, 500)  # sites
+
+
 def plan_file(path: Path | str) -> Plan:
     inputs = plan_input.read(Path(path))
     options, impossible = [], []
@@ -204,18 +207,23 @@ def figures(plan: Plan) -> list[plots.Figure]:
         drawn.append(plots.tornado(
             f"plan-sensitivity-{kind}", f"Five-year cost of the {kind} design with each input {100 * costs.SWING:.0f} % lower and higher, sized anew each time "
             "(hosts and disks are whole: small changes may move nothing).", moved, centre, f"five-year cost, all sites [{money}]", _short))  # fmt: skip
-        curves = [plots.Line("as planned", 0, [(float(n), c, None, None) for n, c in costs.over_sites(plan.inputs, o.design)])]
         if kind == "converged":
-            for i, overhead in enumerate(costs.OVERHEADS, 1):
-                points = [(float(n), c, None, None) for n, c in costs.over_sites(plan.inputs, o.design, overhead)]
-                curves.append(plots.Line(f"overhead {100 * overhead:.0f} %", i, points))
-            paid = costs.paid_hosts(o.design) / o.design.storage_hosts
-            curves[0] = plots.Line(f"as planned, {100 * paid:.0f} %", 0, curves[0].points)
-        drawn.append(plots.curves(
-            f"plan-sites-{kind}", f"Yearly cost of a usable TB over the number of sites, {kind} design"
-            + (", by the share of the hosts that storage takes." if kind == "converged" else "."),
-            curves, "sites", f"{money} per usable TB and year", log_x=True, mark_x=(plan.inputs.site.sites, "this plan"), format_y=_short))  # fmt: skip
+            curves = [plots.Line(f"as planned, {100 * costs.paid_hosts(o.design) / o.design.storage_hosts:.0f} %", 0, _over_sites(plan, o))]
+            curves += [plots.Line(f"overhead {100 * overhead:.0f} %", i, _over_sites(plan, o, overhead)) for i, overhead in enumerate(costs.OVERHEADS, 1)]
+            drawn.append(plots.curves(
+                f"plan-sites-{kind}", f"Yearly cost of a usable TB over the number of sites, {kind} design, by the share of the hosts that storage takes.",
+                curves, "sites", f"{money} per usable TB and year", log_x=True, mark_x=(plan.inputs.site.sites, "this plan"), format_y=_short))  # fmt: skip
+    if plan.options:
+        both = [plots.Line(o.design.kind, i, _over_sites(plan, o)) for i, o in enumerate(plan.options)]
+        drawn.append(plots.curves("plan-sites", f"Yearly cost of a usable TB over the number of sites, {' and '.join(o.design.kind for o in plan.options)} on one axis, switches included.", both, "sites",
+                                  f"{money} per usable TB and year", log_x=True, mark_x=(plan.inputs.site.sites, "this plan"), format_y=_short))  # fmt: skip
+        panels = [(o.design.kind, [plots.Column(str(n), tuple((name, v) for name, v in costs.parts(plan.inputs, o.design, n) if v)) for n in PARTS_AT]) for o in plan.options]
+        drawn.append(plots.columns("plan-parts", "What the yearly cost of a usable TB is made of, at numbers of sites; purchases over their lifetime.", panels, money, "per usable TB and year", "sites"))
     return drawn
+
+
+def _over_sites(plan: Plan, o: Option, overhead: float | None = None) -> list[tuple[float, float, None, None]]:
+    return [(float(n), c, None, None) for n, c in costs.over_sites(plan.inputs, o.design, overhead)]
 
 
 def _short(value: float) -> str:

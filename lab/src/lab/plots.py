@@ -117,14 +117,14 @@ class Bar:
 
 def lines(
     name: str, caption: str, panels: Sequence[Panel], unit: str, ylabel: str, xlabel: str,
-    ticks: Sequence[tuple[float, str]] = (), log_x: bool = False, columns: int = COLUMNS,
+    ticks: Sequence[tuple[float, str]] = (), log_x: bool = False, columns: int = COLUMNS, marks: dict[str, Sequence[tuple[float, str]]] | None = None,
 ) -> Figure:  # fmt: skip
-    """Small multiples of medians with whiskers over a factor."""
+    """Small multiples of medians with whiskers over a factor. `marks`: of a panel's title, values from elsewhere as dotted lines across it."""
     shown, left_out = _spread(panels, MAX_PANELS)
     rows, columns = -(-len(shown) // columns), min(columns, len(shown))
     height = 2.5 * rows + 0.9
     canvas, grid = _canvas(rows, columns, height)
-    each = [[v for line in panel.lines for p in line.points for v in p[1:] if v is not None] for panel in shown]
+    each = [[v for line in panel.lines for p in line.points for v in p[1:] if v is not None] + [v for v, _ in (marks or {}).get(panel.title, ())] for panel in shown]
     # One kind of axis for all panels: they are read beside each other.
     log = any(_far_apart(v) for v in each) and all(min(v, default=1) > 0 for v in each)
     for axes, panel, values in zip(grid, shown, each):
@@ -132,6 +132,7 @@ def lines(
         xs = [p[0] for line in panel.lines for p in line.points]
         for place, line in enumerate(panel.lines):
             _draw_line(axes, _aside(line, place - (len(panel.lines) - 1) / 2, max(xs, default=1) - min(xs, default=0), log_x), divisor)
+        _marks(axes, (marks or {}).get(panel.title, ()), divisor)
         axes.set_title(_wrapped(panel.title, columns), fontsize=9, color=FG, loc="left")
         if log_x:
             axes.set_xscale("log", base=2)
@@ -238,6 +239,44 @@ def bars(name: str, caption: str, rows: Sequence[Bar], unit: str, xlabel: str) -
     handles = [matplotlib.patches.Patch(color=SERIES[i % len(SERIES)], label=p) for i, p in enumerate(parts)]
     _legend_of(canvas, handles, parts, height)
     return _figure(canvas, name, caption + _left_out(left_out, "rows"))
+
+
+@dataclass(frozen=True)
+class Column:
+    """A vertical bar at its label."""
+
+    label: str
+    segments: tuple[tuple[str, float], ...]  # part, amount
+
+
+def columns(name: str, caption: str, panels: Sequence[tuple[str, Sequence[Column]]], unit: str, ylabel: str, xlabel: str, across: int = 2) -> Figure:
+    """Stacked vertical bars, one kind of axis for all panels."""
+    shown, left_out = _spread(panels, MAX_PANELS)
+    across = min(across, len(shown))
+    rows = -(-len(shown) // across)
+    height = 2.9 * rows + 0.9
+    canvas, grid = _canvas(rows, across, height)
+    # The order of the bar that has most of them.
+    parts = list(dict.fromkeys(part for bar in sorted((b for _, bars_of in shown for b in bars_of), key=lambda b: -len(b.segments)) for part, _ in bar.segments))
+    totals = [sum(v for _, v in bar.segments) for _, bars_of in shown for bar in bars_of]
+    divisor, unit_name = scale(totals, unit)
+    for axes, (title, bars_of) in zip(grid, shown):
+        for x, bar in enumerate(bars_of):
+            below = 0.0
+            for part, amount in bar.segments:
+                axes.bar(x, amount / divisor, bottom=below / divisor, width=0.7, color=SERIES[parts.index(part) % len(SERIES)], edgecolor=BG, linewidth=0.6)
+                below += amount
+        crowded = max(len(line) for bar in bars_of for line in bar.label.split("\n")) * len(bars_of) > 90 // across
+        axes.set_xticks(range(len(bars_of)), [bar.label for bar in bars_of], rotation=60 if crowded else 0, ha="right" if crowded else "center")
+        axes.grid(False, axis="x")
+        axes.set_title(_wrapped(title, across), fontsize=9, color=FG, loc="left")
+        axes.set_ylim(0, max(totals, default=1.0) / divisor * 1.08 or 1)
+        axes.yaxis.set_major_locator(MaxNLocator(5))
+        axes.set_xlabel(xlabel, fontsize=8, color=FG)
+        axes.set_ylabel(_with_unit(ylabel, unit_name), fontsize=8, color=FG)
+    _hide(grid[len(shown) :])
+    _legend_of(canvas, [matplotlib.patches.Patch(color=SERIES[i % len(SERIES)], label=p) for i, p in enumerate(parts)], parts, height)
+    return _figure(canvas, name, caption + _left_out(left_out, "panels"))
 
 
 def curves(
@@ -404,6 +443,13 @@ def _draw_line(axes: Axes, line: Line, divisor: float) -> None:
     bars = [(p[0], p[2] / divisor, p[3] / divisor) for p in points if p[2] is not None and p[3] is not None]
     if bars:
         axes.vlines([b[0] for b in bars], [b[1] for b in bars], [b[2] for b in bars], color=color, linewidth=1.1)
+
+
+def _marks(axes: Axes, marks: Sequence[tuple[float, str]], divisor: float) -> None:
+    for n, (value, label) in enumerate(marks):
+        axes.axhline(value / divisor, color=FG, linewidth=1, linestyle=":")
+        axes.annotate(f"{label} {significant(value / divisor)}", (0.5 * (n % 2), value / divisor), (2, 2), xycoords=("axes fraction", "data"), textcoords="offset points",
+                      ha="left", va="bottom", fontsize=7, color=MUTED, zorder=5, bbox={"facecolor": BG, "edgecolor": "none", "pad": 1, "alpha": 0.85})  # fmt: skip
 
 
 def _whisker(axes: Axes, dot: Dot, y: float, divisor: float, color: str, filled: bool = True) -> None:

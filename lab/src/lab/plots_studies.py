@@ -14,18 +14,19 @@ tables gets dots. Draws nothing itself: shapes are in plots.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from lab import plots
-from lab.plots import Bar, Dot, Figure, Line, Panel, Trace
-from lab.records import FACTORS, PUBLISHED, Factor, Measured, Published
-from lab.report_data import CaseKey, View
+from lab import plots, stats
+from lab.plots import Bar, Column, Dot, Figure, Line, Panel, Trace
+from lab.plots_matrix import matrix
+from lab.plots_view import along, compared_with_published, dots, only, over, published_of, row_label, styles_of, values_of
+from lab.records import Measured
+from lab.report_data import View
 from lab.report_units import case_label, factor_value, metric_name
 
 PHASES = ("download_time", "convert_time", "resize_time", "overlay_time")
-MAX_DOT_METRICS = 6
 MAX_ROUNDS_DRAWN = 200
 
 
@@ -33,7 +34,7 @@ def figures(view: View) -> list[Figure]:
     """In the order of the report; a figure with nothing to show is not drawn."""
     if not view.measured:
         return []
-    makers = _OF_STUDY.get(view.info.name, [_dots])
+    makers = _OF_STUDY.get(view.info.name, [dots])
     drawn = [f for make in [*makers, _distributions, _courses, _ratios, _rounds] for f in _listed(make(view))]
     return [f for f in drawn if f is not None]
 
@@ -42,179 +43,52 @@ def _listed(found: Figure | Sequence[Figure] | None) -> list[Figure]:
     return [] if found is None else [found] if isinstance(found, Figure) else list(found)
 
 
-def _styles(view: View) -> dict[str, int]:
-    """A back end keeps its colour and marker through all figures of a study."""
-    return {b.name: i for i, b in enumerate(view.backends)}
+PERCENTILES = (50.0, 75.0, 90.0, 95.0, 97.5, 99.0)
 
 
-def _values(view: View, factor: str) -> list[Factor]:
-    values = list(dict.fromkeys(v for case in view.cases for n, v in case if n == factor))
-    return sorted(values) if all(isinstance(v, (int, float)) for v in values) else values
-
-
-def _position(value: Factor, values: Sequence[Factor]) -> float:
-    return float(value) if isinstance(value, (int, float)) else float(values.index(value))
-
-
-def _is_size(factor: str) -> bool:
-    return factor in FACTORS and FACTORS[factor].unit == "B"
-
-
-def _over(view: View, metric: str, x: str, panel_factors: Sequence[str], name: str, caption: str, series: Sequence[str] = (), log_x: bool = False) -> Figure | None:
-    """Medians over x: a panel for each combination of panel factors, a line per back end and other factors.
-    `series` given: those factors make the lines, and each back end a panel of its own. Panels without any line are left out where
-    `log_x` is asked for: they are for what grows with x."""
-    xs = _values(view, x)
-    if len(xs) < 2 or metric not in view.metrics:
-        return None
-    varying = view.varying()
-    split = [f for f in panel_factors if f in varying and f != x]
-    rest = [f for f in varying if f not in (*split, x)]
-    styles, panels, line_styles, unit = _styles(view), {}, {}, ""
-    for (m, backend, case), cell in view.cells.items():
-        factors = dict(case)
-        if m != metric or x not in factors or cell.interval.median is None:
-            continue
-        unit = cell.unit
-        own_panel = case_label(factors, split)
-        label = case_label(factors, rest)
-        if series:
-            own_panel, label = f"{view.title(backend)}{', ' if own_panel else ''}{own_panel}", case_label(factors, series)
-        else:
-            label = view.title(backend) + (f", {label}" if label else "")
-        panel = panels.setdefault(own_panel, {})
-        if series or rest:
-            style = line_styles.setdefault(label, len(line_styles))
-        else:
-            style = styles[backend]
-        line = panel.setdefault(label, Line(label, style))
-        i = cell.interval
-        line.points.append((_position(factors[x], xs), i.median, i.low, i.high))
-    if log_x:
-        panels = {t: lines for t, lines in panels.items() if any(len(line.points) > 1 for line in lines.values())}
-    if not panels:
-        return None
-    marked = xs[:: -(-(len(xs) - 1) // 5) or 1] if len(xs) > 8 else xs
-    ticks = [(_position(v, xs), factor_value(x, v) if _is_size(x) else str(v)) for v in marked]
-    shown = _in_case_order(view, split, panels, bool(series))
-    return plots.lines(
-        name, caption, [Panel(t, list(panels[t].values())) for t in shown], unit, metric_name(metric), _axis(x), ticks,
-        log_x=log_x or _is_size(x), columns=min(plots.COLUMNS, len(shown)),
-    )  # fmt: skip
-
-
-def _in_case_order(view: View, split: Sequence[str], panels: dict[str, object], by_backend: bool) -> list[str]:
-    if by_backend:
-        return list(panels)
-    ordered = dict.fromkeys(case_label(dict(c), split) for c in view.cases)
-    return [t for t in ordered if t in panels]
-
-
-def _axis(factor: str) -> str:
-    info = FACTORS.get(factor)
-    title = info.title if info else factor
-    return f"{title} [{info.unit}]" if info and info.unit and info.unit != "B" else title
-
-
-def _matrix(view: View) -> list[Figure | None]:
-    around = ("bs", "depth", "clients", "hosts")
-    made = [_over(view, "iops", "read", around, "matrix-iops", "Operations per second over the share of reads: medians, whiskers their intervals.")]
-    deepest = _only(view, {f: _values(view, f)[-1] for f in ("depth", "clients") if _values(view, f)})
-    if len(_values(deepest, "bs")) > 1:
-        at = case_label({f: v for f, v in deepest.constants().items() if f in ("depth", "clients")})
-        made.append(_over(deepest, "iops", "read", (), "matrix-block-sizes", f"The same by block size for each back end ({at}).", series=("bs",)))
-    if len(_values(view, "clients")) > 1:
-        made.append(_over(view, "iops", "clients", ("bs", "read", "depth", "hosts"), "matrix-clients", "Operations per second over the number of clients."))
-    if len(_values(view, "hosts")) > 1:
-        made.append(_over(view, "iops", "hosts", ("bs", "read", "depth", "clients"), "matrix-hosts", "Operations per second over the number of client hosts at work, all together."))
-    made.append(_over(view, "latency_p99", "read", around, "matrix-latency", "99th percentile of latency over the share of reads."))
-    for metric, name in (("latency_p50", "median"), ("latency_p99", "99th percentile"), ("latency_p999", "99.9th percentile")):
-        made.append(_over(view, metric, "depth", ("bs", "read", "clients", "hosts"), f"matrix-depth-{metric.removeprefix('latency_')}",
-                          f"Latency over the operations in flight: {name}, medians of the rounds.", log_x=True))  # fmt: skip
-    made.append(_over(view, "server_cpu_per_op", "read", around, "matrix-processor", "Processor time of the servers per operation."))
-    made.append(_processor(deepest))
-    if not any(made[:1]):  # a grid without read shares
-        made.append(_dots(view))
-    return made
-
-
-def _only(view: View, wanted: dict[str, Factor]) -> View:
-    """The view of the cases that have these factors."""
-    cases = [c for c in view.cases if all(dict(c).get(n) == v for n, v in wanted.items())]
-    kept = set(cases)
-    cells = {k: cell for k, cell in view.cells.items() if k[2] in kept}
-    return View(view.info, view.backends, cases, view.metrics, cells, view.pairs, [c for c in view.compared if c.case in kept])
-
-
-def _processor(view: View) -> Figure | None:
-    """Who uses the processor: servers and clients, stacked."""
-    parts = [("server_cores", "storage servers"), ("client_cores", "clients")]
-    blocks, reads = _values(view, "bs")[:1], _values(view, "read")
-    ends = {reads[0], reads[len(reads) // 2], reads[-1]} if reads else set()
-    rows, varying = [], view.varying()
-    for case in view.cases:
-        # The smallest blocks cost most per byte; of the mixes the ends and the middle.
-        if dict(case).get("bs") not in (blocks or [None]) or (ends and dict(case).get("read") not in ends):
-            continue
-        for b in view.measured:
-            cells = [(title, view.cells.get((metric, b.name, case))) for metric, title in parts]
-            segments = tuple((title, c.interval.median) for title, c in cells if c is not None and c.interval.median is not None)
-            if segments:
-                rows.append(Bar(f"{case_label(dict(case), varying)}  {b.title}", segments))
-    if not rows:
-        return None
-    return plots.bars("matrix-cores", "Processors in use during the load, servers apart from clients (medians).", rows, "cores", "processors")
-
-
-def _row_label(view: View, backend: str, case: CaseKey) -> str:
-    label = case_label(dict(case), view.varying())
-    return f"{view.title(backend)}{', ' if label else ''}{label}"
-
-
-def _dots(view: View) -> Figure | None:
-    styles, groups = _styles(view), []
-    for metric in view.headline()[:MAX_DOT_METRICS]:
-        rows, unit = [], ""
+def _percentiles(view: View) -> list[Figure | None]:
+    """Boot and deletion by percentile of the VMs, with intervals from 20 of them on."""
+    styles, made = styles_of(view), []
+    for metric in ("boot_time", "delete_time"):
+        panels: dict[str, list[Line]] = {}
         for case in view.cases:
             for b in view.measured:
                 cell = view.cells.get((metric, b.name, case))
-                if cell is None or cell.interval.median is None:
-                    continue
-                i, unit = cell.interval, cell.unit
-                rows.append(Dot(_row_label(view, b.name, case), styles[b.name], i.median, i.low, i.high, tuple(cell.rounds.values())))
-        if rows:
-            groups.append((metric_name(metric), unit, rows))
-    if not groups:
-        return None
-    marks: dict[str, list[tuple[float, str]]] = {}
-    for p in _published(view):
-        marks.setdefault(metric_name(p.metric), []).append((p.value, p.label))
-    elsewhere = " Dotted: values that the study prints, of its own machines." if marks else ""
-    return plots.dots(f"{view.info.name}-medians", f"Medians with their intervals; the strokes are the rounds.{elsewhere}", groups, marks)
+                found = [stats.percentile_interval(list(cell.rounds.values()), p) if cell else None for p in PERCENTILES]
+                points = [(float(n), i.median, i.low, i.high) for n, i in enumerate(found) if i is not None]
+                if len(points) > 1:
+                    panels.setdefault(case_label(dict(case), view.varying()), []).append(Line(view.title(b.name), styles[b.name], points))
+        if panels:
+            last = int(max(p[0] for drawn in panels.values() for line in drawn for p in line.points))
+            made.append(plots.lines(
+                f"boot-percentiles-{metric.replace('_', '-')}", f"Percentiles of the {metric_name(metric)}, with their intervals by bootstrap where there are {stats.MIN_BOOTSTRAP} VMs and more.",
+                [Panel(title, drawn) for title, drawn in panels.items()], "s", metric_name(metric), "percentile of the VMs", [(float(n), f"{PERCENTILES[n]:g}") for n in range(last + 1)],
+                columns=min(2, len(panels)), marks=_marks_of(view, metric, panels)))  # fmt: skip
+    return made
 
 
-def _published(view: View) -> list[Published]:
-    return [p for p in PUBLISHED if p.preset == view.preset and p.study == view.info.name]
-
-
-def _compared_with_published(view: View) -> Figure | None:
-    """Where the printed values are of single cases: those cases, with the values as rows of their own."""
-    rows, unit = [], ""
-    styles = _styles(view)
-    for condition in dict.fromkeys(p.case for p in _published(view)):
-        values = [p for p in _published(view) if p.case == condition]
-        for case in [c for c in view.cases if all(dict(c).get(n) == v for n, v in condition)]:
+def _one_by_one(view: View) -> list[Figure | None]:
+    """Every VM's run time and bandwidth, in the order in which they ran: the study's 40 samples."""
+    styles, made = styles_of(view), []
+    for metric in ("run_time", "bandwidth"):
+        panels, unit = {}, ""
+        for case in view.cases:
             for b in view.measured:
-                cell = view.cells.get((values[0].metric, b.name, case))
-                if cell is not None and cell.interval.median is not None:
-                    i, unit = cell.interval, cell.unit
-                    rows.append(Dot(_row_label(view, b.name, case), styles[b.name], i.median, i.low, i.high, tuple(cell.rounds.values())))
-        if rows:
-            rows += [Dot(f"{p.label}, {case_label(dict(p.case))}", len(view.backends), p.value, None, None) for p in values]
-    if not unit:
-        return None
-    return plots.dots(f"{view.info.name}-published", "The cases of which the study prints values, which are of its own machines, beside what was measured here.",
-                      [(metric_name(_published(view)[0].metric), unit, rows)])  # fmt: skip
+                cell = view.cells.get((metric, b.name, case))
+                if cell is not None and len(cell.rounds) > 1:
+                    unit = cell.unit
+                    points = [(n + 1.0, v, None, None) for n, v in sorted(cell.rounds.items())[:MAX_ROUNDS_DRAWN]]
+                    panels.setdefault(case_label(dict(case), view.varying()), []).append(Line(view.title(b.name), styles[b.name], points))
+        if panels:
+            last = int(max(p[0] for drawn in panels.values() for line in drawn for p in line.points))
+            ticks = [(float(n), str(n)) for n in range(1, last + 1, max(1, last // 10))]
+            made.append(plots.lines(f"boot-each-{metric.replace('_', '-')}", f"Each VM's {metric_name(metric)}, in the order of the samples.", [Panel(t, drawn) for t, drawn in panels.items()],
+                                    unit, metric_name(metric), "sample", ticks, columns=1, marks=_marks_of(view, metric, panels)))  # fmt: skip
+    return made
+
+
+def _marks_of(view: View, metric: str, panels: Iterable[str]) -> dict[str, list[tuple[float, str]]]:
+    return {title: [(p.value, p.label) for p in published_of(view) if p.metric == metric and not p.case] for title in panels}
 
 
 SAMPLED = ("boot_time", "delete_time", "run_time", "bandwidth")
@@ -222,7 +96,7 @@ SAMPLED = ("boot_time", "delete_time", "run_time", "bandwidth")
 
 def _boot(view: View) -> list[Figure | None]:
     """Medians, the samples' distribution for each time, and latency inside the guest."""
-    styles, made = _styles(view), [_dots(view)]
+    styles, made = styles_of(view), [dots(view), *_percentiles(view), *_one_by_one(view)]
     for metric in SAMPLED:
         panels, unit = [], ""
         for case in view.cases:
@@ -241,15 +115,49 @@ def _boot(view: View) -> list[Figure | None]:
     for (metric, backend, case), cell in view.cells.items():
         if metric in rows and cell.interval.median is not None:
             i = cell.interval
-            rows[metric].append(Dot(_row_label(view, backend, case), styles[backend], i.median, i.low, i.high, tuple(cell.rounds.values())))
+            rows[metric].append(Dot(row_label(view, backend, case), styles[backend], i.median, i.low, i.high, tuple(cell.rounds.values())))
     groups = [(metric_name(m), "us", r) for m, r in rows.items() if r]
     made.append(plots.dots("boot-latency", "Latency of the writes inside the VM: medians with their intervals; the strokes are the rounds.", groups) if groups else None)
     return made
 
 
 def _formats(view: View) -> Figure | None:
-    made = _over(view, "bandwidth", "record", ("op", "instrument"), "formats-bandwidth", "Bandwidth over the record size: medians, whiskers their intervals.")
-    return made or _dots(view)
+    made = over(view, "bandwidth", "record", ("op", "instrument"), "formats-bandwidth", "Bandwidth over the record size: medians, whiskers their intervals.")
+    return made or dots(view)
+
+
+def _vm(view: View) -> list[Figure | None]:
+    """A figure for each work: throughput or IOPS over the block size, a panel for each operation; dots where there is one block size."""
+    made: list[Figure | None] = []
+    for work, metric, caption in (("seq", "bandwidth", "Sequential throughput inside a VM"), ("rand", "iops", "Random IOPS inside a VM"),
+                                  ("iozone", "bandwidth", "iozone's pattern inside a VM, by fio: bandwidth over the record size")):  # fmt: skip
+        part = only(view, {"work": work})
+        if part.cases:
+            made.append(over(part, metric, "bs", ("op", "depth"), f"vm-{work}", f"{caption}: medians, whiskers their intervals.")
+                        or dots(part, (metric,), f"vm-{work}", f"{caption}: medians with their intervals; the strokes are the rounds."))  # fmt: skip
+    return made
+
+
+def _startup(view: View) -> list[Figure | None]:
+    """Ding's form: what the time to a running VM is made of over the size of its image, and each part over that size."""
+    parts = (("download_time", "download"), ("convert_time", "convert"), ("resize_time", "resize"), ("overlay_time", "copy on write, clone"), ("batch_boot_time", "boot"))
+    panels, of_size = [], [c for c in view.cases if len({dict(d).get("image") for d in view.cases if all(dict(d).get(f) == dict(c).get(f) for f in ("vms", "hosts"))}) > 1]
+    for b in view.measured:
+        bars = []
+        for case in of_size:
+            cells = [(title, view.cells.get((p, b.name, case))) for p, title in parts]
+            if segments := tuple((title, c.interval.median) for title, c in cells if c is not None and c.interval.median is not None):
+                differing = [f for f in ("vms", "hosts") if len({dict(c)[f] for c in of_size}) > 1]
+                bars.append(Column("\n".join([factor_value("image", dict(case)["image"]), *([case_label(dict(case), differing)] if differing else [])]), segments))
+        if len(bars) > 1:
+            panels.append((b.title, bars))
+    if not panels:
+        return []
+    sized = View(view.info, view.backends, of_size, view.metrics, {k: c for k, c in view.cells.items() if k[2] in set(of_size)}, view.pairs, view.compared, view.preset)
+    made: list[Figure | None] = [plots.columns("provision-startup", "Time until a VM runs, by its parts, over the size of its image (medians).", panels, "s", "time", "size of the image")]
+    for metric, name in (*parts[:2], parts[3], ("provision_time", "all until the disks exist")):
+        made.append(over(sized, metric, "image", ("vms", "hosts"), f"provision-image-{metric.removesuffix('_time')}", f"Time over the size of the image: {name}."))
+    return made
 
 
 def _provision(view: View) -> list[Figure | None]:
@@ -261,22 +169,42 @@ def _provision(view: View) -> list[Figure | None]:
             if segments:
                 rows.append(Bar(f"{case_label(dict(case), varying)}{'  ' if varying else ''}{b.title}", segments))
     parts = plots.bars("provision-parts", "Time until the disks exist, by its parts (medians).", rows, "s", "time") if rows else None
-    whole = _over(view, "provision_time", "vms", ("hosts",), "provision-time", "Time until the disks of all VMs exist, over their number.")
-    boots = _over(view, "batch_boot_time", "vms", ("hosts",), "provision-boot", "Time until the last VM of the batch reports, over their number.")
-    return [parts, whole, boots] if whole or boots else [parts, _dots(view)]
+    sized = _startup(view)
+    if sized:  # what follows is of the smallest image alone
+        view = only(view, {"image": values_of(view, "image")[0]})
+    whole = over(view, "provision_time", "vms", ("hosts",), "provision-time", "Time until the disks of all VMs exist, over their number.")
+    boots = over(view, "batch_boot_time", "vms", ("hosts",), "provision-boot", "Time until the last VM of the batch reports, over their number.")
+    return [parts, *sized, whole, boots] if whole or boots or sized else [parts, dots(view)]
 
 
 def _layouts(view: View) -> list[Figure | None]:
+    """Borges's form: over the stripe unit and over the stripe count, a figure for each operation, a panel for each back end, a line for each block
+    size; over the threads that share a file, and over the delay, a line for each back end."""
     made: list[Figure | None] = []
-    series = [f for f in ("bs", "threads", "stripe_count") if len(_values(view, f)) > 1]
-    panels = [f for f in view.info.panels if f not in series]
-    by_block = _over(view, "bandwidth", "stripe_unit", panels, "layouts-stripe-unit",
-                     "Bandwidth over the stripe unit, for each back end.", series=series) if series else None  # fmt: skip
-    made.append(by_block or _over(view, "bandwidth", "stripe_unit", view.info.panels, "layouts-stripe-unit", "Bandwidth over the stripe unit."))
-    for x, name in (("stripe_count", "stripe count"), ("threads", "threads"), ("delay", "network delay")):
-        others = [f for f in (*view.info.panels, "stripe_unit") if f != x]
-        made.append(_over(view, "bandwidth", x, others, f"layouts-{x.replace('_', '-')}", f"Bandwidth over {name}."))
-    return made if any(made) else [_dots(view)]
+    for x, other, name in (("stripe_unit", "stripe_count", "stripe unit"), ("stripe_count", "stripe_unit", "stripe count")):
+        part = along(view, x)
+        for op in values_of(part, "op"):
+            of_op = only(part, {"op": op})
+            series = [f for f in ("bs", "threads") if len(values_of(of_op, f)) > 1] or ["bs"]
+            made.append(over(of_op, "bandwidth", x, (other, "delay"), f"layouts-{x.replace('_', '-')}-{op}", f"Bandwidth over the {name}, {op}.", series=series))
+    for x, others, caption in (
+        ("threads", ("op", "bs", "stripe_unit", "stripe_count", "delay"), "Bandwidth over the threads that share one file"),
+        ("delay", ("op", "bs", "stripe_unit", "stripe_count", "threads"), "Bandwidth over the delay between client and servers, of a round trip"),
+    ):
+        told = " Dotted: what the study prints, of its own machines and settings." if x == "threads" and published_of(view) else ""
+        made.append(over(along(view, x), "bandwidth", x, others, f"layouts-{x}", f"{caption}.{told}", log_x=x == "threads"))
+    return made if any(made) else [dots(view)]
+
+
+def _served(view: View) -> list[Figure | None]:
+    """Objects over their size, files over the number of clients: rates, latency by percentiles, and the servers' processor time, a panel for each
+    operation."""
+    x = view.info.x
+    others = tuple(f for f in ("op", "object", "files", "clients", "flushed") if f != x)
+    made = [over(view, metric, x, others, f"{view.info.name}-{name}", f"{caption}: medians, whiskers their intervals.", log_x=x == "clients")
+            for metric, name, caption in (("iops", "rate", "Operations per second"), ("bandwidth", "bandwidth", "Bandwidth"), ("latency_p50", "latency-p50", "Median latency"),
+                                          ("latency_p99", "latency-p99", "99th percentile of latency"), ("server_cpu_per_op", "processor", "Processor time of the servers per operation"))]  # fmt: skip
+    return made if any(made) else [dots(view)]
 
 
 def _by_case(view: View, kept: Callable[[Measured], bool]) -> list[tuple[str, list[tuple[str, list[Measured]]]]]:
@@ -290,7 +218,7 @@ def _by_case(view: View, kept: Callable[[Measured], bool]) -> list[tuple[str, li
 
 def _distributions(view: View) -> Figure | None:
     """All rounds of a case together; reads and writes of a mix apart."""
-    styles, panels = _styles(view), []
+    styles, panels = styles_of(view), []
     for label, backends in _by_case(view, lambda m: bool(m.curves.distribution)):
         sides = list(dict.fromkeys(side for _, rounds in backends for m in rounds for side in m.curves.distribution))
         for side in sides:
@@ -313,7 +241,7 @@ def _distributions(view: View) -> Figure | None:
 
 def _courses(view: View) -> Figure | None:
     """The median of the rounds in each step of the measurement, the band their range."""
-    styles, panels = _styles(view), []
+    styles, panels = styles_of(view), []
     for label, backends in _by_case(view, lambda m: len(m.curves.course) > 1):
         traces = []
         for name, rounds in backends:
@@ -367,7 +295,7 @@ def overview(shown: Sequence[View]) -> Figure | None:
 
 def _rounds(view: View) -> Figure | None:
     """Noise as it came: each round as a share of its case's median."""
-    metric, styles, drawn = view.headline()[:1], _styles(view), []
+    metric, styles, drawn = view.headline()[:1], styles_of(view), []
     for b in view.measured:
         by_round: dict[int, list[float]] = {}
         for case in view.cases:
@@ -389,11 +317,14 @@ def _rounds(view: View) -> Figure | None:
 
 
 _OF_STUDY: dict[str, list[Callable[[View], Figure | Sequence[Figure | None] | None]]] = {
-    "matrix": [_matrix, _compared_with_published],
+    "matrix": [matrix, compared_with_published],
     "boot": [_boot],
+    "vm": [_vm],
     "formats": [_formats],
     "provision": [_provision],
-    "migrate": [_dots],
-    "layouts": [_layouts, _compared_with_published],
-    "failure": [_dots],
+    "migrate": [dots],
+    "layouts": [_layouts, compared_with_published],
+    "metadata": [_served],
+    "objects": [_served],
+    "failure": [dots],
 }

@@ -12,6 +12,7 @@ be repeated. Output that is kept in memory is bounded. Does not know any program
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import resource
@@ -24,8 +25,11 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from lab.link import inside
 
 MARK = "LAB_MARK"
 ROLE = "LAB_ROLE"
@@ -119,6 +123,17 @@ class Scratch:
         if check and status != 0:
             raise ToolError(f"{' '.join(argv[:6])}: status {status}: {last_words(done.err or done.out)}")
         return done
+
+    @contextlib.contextmanager
+    def link(self, ms: float) -> Iterator[list[str]]:
+        """A network for clients at that distance from everything here; what their commands begin with."""
+        process = self.spawn([sys.executable, "-m", "lab.link", str(ms)], "link", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        try:
+            if process.stdout.readline() != b"ready\n":  # type: ignore[union-attr]
+                raise ToolError(f"no slow network: {last_words(process.stderr.read().decode('utf-8', 'replace'))}")  # type: ignore[union-attr]
+            yield inside(process.pid)
+        finally:
+            kill_group(process)
 
     def directory(self, name: str) -> Path:
         path = self.path / name

@@ -13,7 +13,8 @@ Format of run.jsonl: one JSON object a line, whose `type` names it; only ever ap
     environment  machine and versions; again at each resumption
     backend      a back end's state changed: ready, done, skipped (cannot run here), failed (broke while it ran)
     result       one measurement: study, back end, case, round, and a value for each metric, or the error; it is read as one
-                 Sample a metric (of a failed one: a single sample with ok=false and value=None)
+                 Sample a metric (of a failed one: a single sample with ok=false and value=None); of a site also `hosts`, what each
+                 host did (HOST_METRICS), which is read as ByHost
     end          the run came to its end (again, after a resumption), how long it took and how long it waited for its turn;
                  a run without it was interrupted
 
@@ -63,6 +64,10 @@ _METRICS = [
     Metric("iops", "1/s", "higher", "operations per second, reads and writes together"),
     Metric("host_iops_min", "1/s", "higher", "operations per second of the client host that did fewest"),
     Metric("host_iops_max", "1/s", "", "operations per second of the client host that did most"),
+    Metric("iops_per_client", "1/s", "higher", "operations per second of one client (a VM's disk), their mean"),
+    Metric("client_iops_min", "1/s", "higher", "operations per second of the client that did fewest"),
+    Metric("client_iops_max", "1/s", "", "operations per second of the client that did most"),
+    Metric("iops_per_host", "1/s", "higher", "operations per second of one client host, their mean"),
     Metric("read_iops", "1/s", "higher", "reads per second"),
     Metric("write_iops", "1/s", "higher", "writes per second"),
     Metric("bandwidth", "B/s", "higher", "bytes per second, reads and writes together"),
@@ -76,6 +81,12 @@ _METRICS = [
     Metric("client_cores", "cores", "lower", "processor used by the load generator and its client library"),
     Metric("server_cpu_per_op", "us", "lower", "processor time of the storage servers per operation"),
     Metric("server_memory", "B", "lower", "memory of the storage servers (resident, proportional share)"),
+    Metric("osd_memory", "B", "lower", "memory of one OSD, their mean; Skep in one process: its share of the process, monitor and gateways included"),
+    Metric("mon_memory", "B", "lower", "memory of monitor, manager and other daemons that are no OSD"),
+    Metric("cpu_user", "cores", "", "processors in user mode, whole machine, guests not included"),
+    Metric("cpu_system", "cores", "", "processors in the kernel, whole machine"),
+    Metric("cpu_softirq", "cores", "", "processors in interrupts (hard and soft), whole machine"),
+    Metric("cpu_guest", "cores", "", "processors in guests' own code, whole machine (KVM alone; emulated guests are user time)"),
     Metric("server_written", "B", "lower", "bytes that the storage servers gave to the disk"),
     Metric("write_amplification", "1", "lower", "bytes that the servers wrote to disk per byte the client wrote"),
     Metric("run_time", "s", "lower", "time of the whole benchmark inside the VM"),
@@ -108,6 +119,30 @@ _METRICS = [
 METRICS: dict[str, Metric] = {m.name: m for m in _METRICS}
 
 
+# What is told of each host of a site: name -> (unit, title). `client_...` is of the load generator and the programs beside it,
+# `server_...` of the storage's processes, the rest of the whole host.
+HOST_METRICS = {
+    "iops": ("1/s", "operations per second"),
+    "bandwidth": ("B/s", "bytes per second, reads and writes"),
+    "latency_mean": ("us", "mean latency"),
+    "latency_p50": ("us", "median latency"),
+    "latency_p99": ("us", "99th percentile of latency"),
+    "client_user": ("cores", "client, processor in user mode"),
+    "client_system": ("cores", "client, processor in the kernel"),
+    "client_written": ("B/s", "bytes that client processes gave to disks"),
+    "server_user": ("cores", "servers, processor in user mode"),
+    "server_system": ("cores", "servers, processor in the kernel"),
+    "server_written": ("B/s", "bytes that server processes gave to disks"),
+    "server_memory": ("B", "servers, memory"),
+    "host_busy": ("%", "processors busy"),
+    "host_softirq": ("%", "processors in interrupts"),
+    "disk_read": ("B/s", "read from disks"),
+    "disk_written": ("B/s", "written to disks"),
+    "net_in": ("B/s", "received from the network"),
+    "net_out": ("B/s", "sent to the network"),
+}
+
+
 @dataclass(frozen=True)
 class FactorInfo:
     """`unit` as of Metric; "" for a name or a plain number."""
@@ -122,7 +157,13 @@ _FACTORS = [
     FactorInfo("read", "%", "share of reads"),
     FactorInfo("depth", "", "operations in flight per client"),
     FactorInfo("clients", "", "clients"),
-    FactorInfo("op", "", "operation: write, rewrite, read, reread, randwrite, randread"),
+    FactorInfo("op", "", "operation: write, rewrite, read, reread, randwrite, randread; put, get, list, delete; create, stat, readdir, rename, unlink"),
+    FactorInfo("work", "", "work inside a VM: iozone (its pattern), seq, rand"),
+    FactorInfo("image", "B", "size of the image"),
+    FactorInfo("disk", "", "kind of disk"),
+    FactorInfo("object", "B", "size of an object"),
+    FactorInfo("files", "", "files in a client's directory"),
+    FactorInfo("flushed", "", "whether each change is flushed (fsync of its directory): yes, no"),
     FactorInfo("record", "B", "record size"),
     FactorInfo("format", "", "disk format: raw, qcow2, qed, rbd"),
     FactorInfo("vms", "", "virtual machines"),
@@ -164,16 +205,24 @@ class Published:
     value: float  # in the metric's unit
     label: str
     case: tuple[tuple[str, Factor], ...] = ()
+    line: bool = False  # drawn as a line across a panel rather than as a row beside the measured cases
 
 
-# Only what the papers print; "about" is theirs. Each is of other machines. Borges et al. print bandwidths of NFS and CephFS,
-# but of which of their settings is not among our notes, so they are not drawn.
+# Only what the papers print; "about" is theirs. Each is of other machines. Borges et al. print bandwidths of NFS and CephFS for each
+# operation; of how many threads is not among our notes, so they are lines across the panels of their largest blocks.
 PUBLISHED = [
     Published("oliveira", "boot", "bandwidth", 25e6, "Oliveira: Ceph, about"),
     Published("oliveira", "boot", "bandwidth", 5e6, "Oliveira: BeeFS, about"),
     Published("oliveira", "boot", "delete_time", 2.3, "Oliveira: both, about"),
     Published("ding", "migrate", "migration_time", 121.4, "Ding et al.: local disks"),
     Published("ding", "migrate", "migration_time", 1.0, "Ding et al.: shared, about"),
+    *(Published("borges", "layouts", "bandwidth", value * 1e6, f"Borges et al.: {what}", (("op", op), ("bs", 4194304)), line=True)
+      for what, values in (("NFS", (127, 129, 191, 122)), ("CephFS", (131, 112, 205, 205)))
+      for op, value in zip(("write", "randwrite", "read", "randread"), values)),
+    Published("ra", "matrix", "iops_per_client", 18_000, "Ra: a VM, about", (("bs", 4096),), line=True),
+    Published("ra", "matrix", "iops_per_host", 80_000, "Ra: a host, about", (("bs", 4096),), line=True),
+    Published("ra", "matrix", "osd_memory", 150e6, "Ra: an OSD from"),
+    Published("ra", "matrix", "osd_memory", 800e6, "to"),
     Published("ra", "matrix", "iops", 76_446, "Ra", (("bs", 4096), ("read", 0))),
     Published("ra", "matrix", "iops", 675_363, "Ra", (("bs", 4096), ("read", 100))),
 ]
@@ -197,6 +246,15 @@ _STUDIES = [
         "",
         (),
         "Ceph about 25,000 KB/s, BeeFS about 5,000 KB/s; deletion about 2.3 s on both",
+    ),
+    StudyInfo(
+        "vm",
+        "inside a VM: sequential throughput, random IOPS, iozone's pattern",
+        "Ding et al.: unified storage by RBD; Johari et al.: iozone in VMs",
+        ("bandwidth", "latency_p99"),
+        "bs",
+        ("work", "op", "depth"),
+        "",
     ),
     StudyInfo(
         "formats",
@@ -235,6 +293,24 @@ _STUDIES = [
         "bandwidth grows until the stripe unit reaches the block size; the stripe count has no effect",
     ),
     StudyInfo(
+        "metadata",
+        "metadata of files: create, stat, readdir, rename, unlink",
+        "asked by operators of CephFS (Borges et al. complain of its metadata server); no figures published in the five studies",
+        ("iops", "latency_p50", "latency_p99", "server_cpu_per_op"),
+        "clients",
+        ("op", "files", "flushed"),
+        "",
+    ),
+    StudyInfo(
+        "objects",
+        "objects over S3: put, get, list, delete",
+        "asked by operators; no figures published in the five studies",
+        ("iops", "bandwidth", "latency_p50", "latency_p99", "server_cpu_per_op"),
+        "object",
+        ("op", "clients"),
+        "",
+    ),
+    StudyInfo(
         "failure",
         "what the client sees when a server is killed or hangs, and while copies are rebuilt",
         "asked by operators; no figures published in the five studies",
@@ -263,6 +339,17 @@ class Sample:
     ok: bool = True
     error: str = ""
     raw: str = ""  # the tool's own output, relative to the run's directory; "" where there is none
+
+
+@dataclass(frozen=True)
+class ByHost:
+    """What each host of a site did in one measurement: host -> HOST_METRICS -> value."""
+
+    study: str
+    backend: str
+    case: dict[str, Factor]
+    round: int
+    hosts: dict[str, dict[str, float]]
 
 
 @dataclass(frozen=True)
@@ -329,6 +416,7 @@ class Run:
     environments: list[Environment] = field(default_factory=list)
     backends: list[BackendState] = field(default_factory=list)  # in order of their events
     samples: list[Sample] = field(default_factory=list)
+    by_host: list[ByHost] = field(default_factory=list)
     ended: str = ""
     end_state: str = "interrupted"  # "complete", "partial" (said why in backends), "interrupted"
     end_reason: str = ""
@@ -450,6 +538,8 @@ def _take(run: Run | None, data: Any, file: Path) -> Run:
         run.backends.append(_from(BackendState, data))
     elif kind == "result":
         run.samples.extend(_samples_of(data))
+        if hosts := data.get("hosts"):
+            run.by_host.append(ByHost(data["study"], data["backend"], data["case"], data["round"], {h: dict(v) for h, v in hosts.items()}))
     elif kind == "end":
         run.ended, run.end_state, run.end_reason = data["at"], data["state"], data.get("reason", "")
     elif kind == "resume":
@@ -479,8 +569,8 @@ class RunWriter:
     def backend(self, state: BackendState) -> None:
         self._put({"type": "backend", **asdict(state)})
 
-    def samples(self, samples: list[Sample]) -> None:
-        """Grouped into one record for each measurement."""
+    def samples(self, samples: list[Sample], hosts: dict[str, dict[str, float]] | None = None) -> None:
+        """Grouped into one record for each measurement; `hosts`: of the one measurement that they are of."""
         records: dict[str, dict[str, Any]] = {}
         for s in samples:
             head = {"type": "result", "study": s.study, "backend": s.backend, "case": s.case, "round": s.round, "started": s.started}
@@ -489,6 +579,9 @@ class RunWriter:
             record["values"][s.metric] = None if s.value is None else float(f"{s.value:.9g}")
             if s.metric not in METRICS or METRICS[s.metric].unit != s.unit:
                 record.setdefault("units", {})[s.metric] = s.unit
+        if hosts:
+            kept = {h: {k: float(f"{v:.6g}") for k, v in own.items()} for h, own in hosts.items()}
+            records = {k: {**r, "hosts": kept} for k, r in records.items()}
         self._put(*records.values())
 
     def end(self, at: str, state: str, reason: str = "", seconds: dict[str, float] | None = None) -> None:

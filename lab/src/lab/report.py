@@ -15,9 +15,10 @@ from typing import Any
 
 import jinja2
 
-from lab import plots, plots_studies, report_data, report_text, stats
+from lab import plots, plots_matrix, plots_studies, report_data, report_text, stats
 from lab.records import METRICS, Run, load_curves
 from lab.report_data import Cell, Compared, View, Wishes
+from lab.report_hosts import tables as tables_by_host
 from lab.report_units import case_label, factor_label, metric_name, metric_title, scale, significant, written
 
 MAX_TABLE_ROWS = 400  # of one table; the rest is in the JSON and in the raw data
@@ -36,7 +37,7 @@ def summary(run: Run, wishes: Wishes = Wishes()) -> dict[str, Any]:
         "options": run.options,
         "method": {"verdicts": "corrected for the number of comparisons (Holm, at the level)", "interval": "percentile bootstrap of the median; order statistics below "
                    f"{stats.MIN_BOOTSTRAP} rounds", "level": stats.LEVEL, "resamples": stats.RESAMPLES, "rounds_for_a_verdict": stats.MIN_VERDICT},
-        "studies": [_study_json(v) for v in shown],
+        "studies": [{**_study_json(v), "by_host": [asdict(b) for b in run.by_host if b.study == v.info.name]} for v in shown],
     }  # fmt: skip
 
 
@@ -110,7 +111,7 @@ def _context(run: Run, out_dir: Path, wishes: Wishes) -> dict[str, Any]:
         "chance": report_text.chance(shown),
         "headlines": [{"title": v.info.title, "name": v.info.name, "backends": [b.title for b in v.measured], "rows": _headlines(v)} for v in shown if v.measured],
         "overview": plots_studies.overview(shown),
-        "studies": [_study(v) for v in shown],
+        "studies": [{**_study(v), "by_host": tables_by_host(run, v.info.name, {b.name: b.title for b in v.backends}, v.varying())} for v in shown],
         "backends": _backends(shown),
         "machine": _machine(run),
         "tools": sorted({(k, v) for e in run.environments for k, v in e.tools.items()}),
@@ -171,6 +172,7 @@ def _study(view: View) -> dict[str, Any]:
         "constants": ", ".join(factor_label(n, v) for n, v in view.constants().items()),
         "findings": report_text.findings(view),
         "figures": plots_studies.figures(view),
+        "grids": plots_matrix.tables(view),
         "tables": [_table(view, m) for m in headline],
         "more_tables": [_table(view, m) for m in view.metrics if m not in headline],
         "noise": _noise(view),

@@ -22,7 +22,8 @@ from typing import Any
 from lab import stats
 from lab.records import METRICS, STUDIES, BackendState, Factor, Measured, RecordError, Run, Sample, StudyInfo
 
-REFERENCE_KINDS = ("skep", "skep-hosts")
+REFERENCE_KINDS = ("skep", "skep-hosts", "skep-fs", "skep-s3")
+CHANGING_OPS = ("put", "delete", "create", "rename", "unlink")  # that have no "write" in their name
 UNLIKE = "unlike"  # the gain of a comparison that is not judged
 # Where a write is when it is answered, out of what runs recorded before there was a word for it.
 _ACKNOWLEDGED_TEXTS = (("on disk, flushed", "flushed"), ("page cache of", "cached"), ("the device's hands", "sent"), ("as the server promise", "cached"))
@@ -318,12 +319,12 @@ def unlike(metric: str, case: CaseKey, a: BackendView, b: BackendView) -> str:
     """Why these two are no equals for this metric and case, or ""."""
     if copies_of(a.name) != copies_of(b.name):
         return f"copies differ: {_copies(a.name)} against {_copies(b.name)}"
-    if metric == "server_memory":
+    if metric in ("server_memory", "osd_memory"):
         budgets = [x.options.get("osd_memory") for x in (a, b)]
         return "" if budgets[0] == budgets[1] else f"memory budgets differ: {_budget(budgets[0])} against {_budget(budgets[1])} for an OSD"
     if writes(case) and (unknown := [x.title for x in (a, b) if x.options.get("acknowledged") == "unknown"]):
         return f"nobody has said when {' and '.join(unknown)} answers a write"
-    if a.acknowledged != b.acknowledged and writes(case):
+    if a.acknowledged != b.acknowledged and writes(case) and dict(case).get("flushed") != "yes":
         return f"writes are answered when {a.acknowledged or 'unknown'} against {b.acknowledged or 'unknown'}"
     return ""
 
@@ -339,7 +340,7 @@ def writes(case: CaseKey) -> bool:
     f = dict(case)
     if "read" in f:
         return f["read"] != 100
-    return "op" not in f or "write" in str(f["op"])
+    return "op" not in f or "write" in str(f["op"]) or f["op"] in CHANGING_OPS
 
 
 def _copies(backend: str) -> str:

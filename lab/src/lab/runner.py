@@ -21,13 +21,14 @@ from typing import Any, TextIO
 
 from lab import environment
 from lab.backends import Backend, Context, Unsupported, parse
+from lab.backends.site_gluster import SITE_KINDS
 from lab.config import Config
 from lab.guest import GuestMaker
 from lab.live import View
 from lab.process import Scratch, isolate
 from lab.records import METRICS, RAW_DIR, BackendState, Measured, Run, RunWriter, Sample, keep_curves
 from lab.site import Site, SiteScratch
-from lab.site import read as read_site
+from lab.site_file import read as read_site
 from lab.studies import KINDS
 from lab.studies.base import Case, Result, Study
 
@@ -114,9 +115,16 @@ class Runner:
         if not self.config.run.site:
             return []
         self.view.starting("the site's hosts")
-        self.context.site = Site(read_site(Path(self.config.run.site)), scratch)
+        kinds = tuple(dict.fromkeys(parse(name)[0].kind for study in self.studies for name in self._asked(study)[0]))
+        self.context.site = Site(read_site(Path(self.config.run.site)), scratch, self.config, kinds)
         self.context.site.open()
+        if self.context.site.no_delay:
+            self.partial.append(f"no delay can be added to the way to the servers, and cases with one are left out: {self.context.site.no_delay}")
         return self.context.site.told()
+
+    def _parse(self, name: str) -> tuple[type[Backend], int]:
+        kind, copies = parse(name)
+        return (SITE_KINDS.get(kind.kind, kind) if self.context.site else kind), copies
 
     def _missing(self, kind: type[Backend]) -> list[str]:
         """With a site: on its clients."""
@@ -127,10 +135,10 @@ class Runner:
         for study in self.studies:
             names, rounds = self._asked(study)
             for name in [] if study.missing() else names:
-                kind, copies = parse(name)
+                kind, copies = self._parse(name)
                 if self._missing(kind):
                     continue
-                cases = study.cases(kind(self.context, copies))
+                cases = study.cases_of(kind(self.context, copies))
                 done = sum(self._is_done(study.name, name, case, r) for case in cases for r in range(rounds))
                 self.view.plan(study.name, name, len(cases) * rounds, done, sum(study.seconds(c) for c in cases) * rounds)
 
@@ -150,7 +158,11 @@ class Runner:
                 self.left.append(left)
                 self.view.note(left)
         if self.context.site:
-            for left in self.context.site.close():
+            try:
+                stayed = self.context.site.close()
+            except Exception as e:
+                stayed = [f"the site could not be put away whole: {one_line(e)}; `lab clean --site` looks again"]
+            for left in stayed:
                 self.left.append(left)
                 self.view.note(left)
 
@@ -160,7 +172,7 @@ class Runner:
 
     def _make_guest(self, scratch: Scratch) -> None:
         """Before the isolation: the image's packages come over the network."""
-        if any(name in ("boot", "provision", "migrate") for name in self.options.studies) and not GuestMaker.missing():
+        if any(name in ("boot", "vm", "provision", "migrate") for name in self.options.studies) and not GuestMaker.missing():
             self.view.note("guest image and accelerator ...", only_lines=True)
             self.view.starting("a trial guest, and the guests' image")
             self.guests.accel()
@@ -188,7 +200,7 @@ class Runner:
 
     def _join(self, study: Study, name: str, rounds: int) -> list[Case]:
         """Starts the back end; its cases, or none where it takes no part or has nothing left to do."""
-        kind, copies = parse(name)
+        kind, copies = self._parse(name)
         if name in self.broken:
             self._state(study, name, "failed", self.broken[name])
             return []
@@ -197,7 +209,7 @@ class Runner:
             return []
         try:
             backend = self.backends.get(name) or kind(self.context, copies)
-            cases = study.cases(backend)
+            cases = study.cases_of(backend)
             if not cases:
                 self._state(study, name, "skipped", NO_CASE)
                 return []
@@ -272,7 +284,7 @@ class Runner:
             self.writer.samples([
                 Sample(study.name, name, result.case, metric, value, METRICS[metric].unit, round, begun, raw=raw)
                 for metric, value in result.values.items()
-            ])
+            ], result.hosts)
 
     def _keep_raw(self, study: str, name: str, result: Result, round: int) -> str:
         """Into one file a study: a gzip member for each result, so that a cut loses only the last."""
@@ -288,7 +300,7 @@ class Runner:
 
     def _state(self, study: Study, name: str, state: str, reason: str = "") -> None:
         backend = self.backends.get(name)
-        kind, copies = parse(name)
+        kind, copies = self._parse(name)
         title = backend.describe() if backend else kind.title
         version = backend.version() if backend and state == "ready" else ""
         options = backend.options() if backend and state == "ready" else {}

@@ -1,175 +1,101 @@
-"""A site: hosts that are reached by ssh, the servers that run there, and what the lab does with both.
+"""A site at work: connected hosts, started servers, load on several clients at once. Its file: site_file; its instruments: site_meter.
 
 Vocabulary
-    client    a host that generates load; a case uses the first `hosts` of them, all at once
-    server    a host where a back end's servers run: programs of the names in its `processes`, and its services; what they use is measured
-    service   a server program of a back end that the lab starts on a host, and ends
+    anchor    a program on each host that holds the run's directory there for as long as the lab lives: its guard puts everything away
+              when the lab ends, in whatever way; `lab clean --site` takes a directory without one for left behind
+    control   the client where commands such as `rbd` run: the first whose connection lives
 
-The file (TOML): [ssh], [[host]], [[service]], and where the storage is: [ceph], [skep] (conf, pool: as the clients have them), [mount]
-(path: a directory of it that is mounted on every client). Errors name file, line and key. Formats and an example: README.
+Invariants: hosts are asked side by side, at most PARALLEL at a time; a host that vanishes makes what needs it fail within some
+15 s (ssh's ServerAlive options) and holds nobody else up; what is made on a host is noted here before (ledger).
 """
 
 from __future__ import annotations
 
-import re
 import shlex
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
-from lab import account, ledger
-from lab.plan_toml import Document, PlanError
-from lab.process import Done, Scratch, ToolError
-from lab.remote import Address, Host, Session
+from lab import ledger
+from lab.config import Config
+from lab.process import Done, Scratch, ToolError, last_words
+from lab.remote import Host, Session, each, every
+from lab.site_file import Service, SiteFile, SiteHost
+from lab.site_meter import Meter
+from lab.site_start import GlusterVolumes, SkepCluster
 
-HOSTS_MAX = 200
-SERVICES_MAX = 200
-ROLES = ("client", "server")
-BACKENDS = ("ceph", "skep", "mount")
-HOST_BITS = 24  # a remote pid's host stands above them, so that pids of several hosts are told apart
-# $1: names of programs, blank between them; $2: the run's mark; $3: the role of its services. Pids, then stat and io of each.
+PUT_AWAY_LIMIT_S = 60.0
+CLOCK_TRIES = 5
+CLOCK_APART_S = 0.5  # from here on the report says that hosts' logs do not line up
+# $1: names of programs, blank between them; $2: the run's mark; $3: the role of its services. Their pids.
 PIDS = 'for n in $1; do pgrep -x "$n"; done; grep -lzsxF "LAB_MARK=$2" /proc/[0-9]*/environ | while IFS=/ read -r _ _ p _; do grep -qzxF "LAB_ROLE=$3" "/proc/$p/environ" && echo "$p"; done'
-LOOK = 'for p in $1; do [ -r "/proc/$p/io" ] && { echo "pid $p"; cat "/proc/$p/stat" "/proc/$p/io"; }; done; true'
 MEMORY = 'for p in $1; do grep -s ^Pss: "/proc/$p/smaps_rollup"; done; true'
-
-
-@dataclass(frozen=True)
-class SiteHost:
-    at: Address
-    roles: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Service:
-    name: str
-    backend: str  # ceph, skep or mount
-    host: str
-    command: str
-    ready: str  # text that it prints when it serves; "" where starting is enough
-    limit: float
-
-
-@dataclass(frozen=True)
-class SiteFile:
-    path: str
-    hosts: tuple[SiteHost, ...]
-    services: tuple[Service, ...]
-    clusters: dict[str, tuple[str, str]]  # ceph, skep -> (conf, pool)
-    mount: str
-    processes: dict[str, tuple[str, ...]]  # back end -> names of its programs on servers
-    acknowledged: str  # when the mounted storage answers a write
-    directory: str  # of what the lab makes on each host
-
-    @property
-    def clients(self) -> list[SiteHost]:
-        return [h for h in self.hosts if "client" in h.roles]
-
-
-def read(path: Path) -> SiteFile:
-    doc = Document(path)
-    doc.root().done()
-    ssh = doc.table("ssh", required=False)
-    common: dict[str, Any] = {"user": "", "port": 0, "identity": "", "options": ()}
-    directory = "/var/tmp"
-    if ssh is not None:
-        common = {"user": ssh.text("user", ""), "port": ssh.whole("port", 0, 65_535, 0), "identity": _identity(ssh, doc), "options": _words(ssh, "options")}
-        directory = ssh.text("directory", "/var/tmp")
-        if not directory.startswith("/") or directory == "/":
-            raise ssh.error("directory", f"{directory!r} is no absolute path of a directory")
-        ssh.done()
-    hosts = _hosts(doc, common)
-    services = _services(doc, {h.at.name for h in hosts if "server" in h.roles})
-    clusters, processes = {}, {}
-    for kind in ("ceph", "skep"):
-        if (t := doc.table(kind, required=False)) is not None:
-            clusters[kind], processes[kind] = (t.text("conf"), t.text("pool", "")), _processes(t)
-            t.done()
-    mount = acknowledged = ""
-    if (t := doc.table("mount", required=False)) is not None:
-        mount = t.text("path")
-        if not mount.startswith("/"):
-            raise t.error("path", f"{mount!r} is no absolute path")
-        processes["mount"] = _processes(t)
-        acknowledged = t.text("acknowledged", allowed=("flushed", "sent", "cached"))
-        t.done()
-    doc.done()
-    made = SiteFile(doc.file, hosts, services, clusters, mount, processes, acknowledged, directory)
-    if not made.clients:
-        raise PlanError(f"{doc.file}:1: [[host]]: none has the role client")
-    if not clusters and not mount:
-        raise PlanError(f"{doc.file}:1: what is measured: one of [ceph], [skep], [mount] is needed")
-    return made
-
-
-def _identity(t: Any, doc: Document) -> str:
-    found = t.text("identity", "")
-    return str(doc.path.parent / Path(found).expanduser()) if found else ""
-
-
-def _words(t: Any, key: str) -> tuple[str, ...]:
-    t.taken.add(key)
-    value = t.data.get(key, [])
-    if not isinstance(value, list) or not all(isinstance(v, str) and v for v in value):
-        raise t.error(key, f"{value!r} is no list of texts")
-    return tuple(value)
-
-
-def _processes(t: Any) -> tuple[str, ...]:
-    found = _words(t, "processes")
-    if bad := [p for p in found if not re.fullmatch(r"[A-Za-z0-9_.+-]{1,15}", p)]:
-        raise t.error("processes", f"{bad[0]!r} is no name as `ps -o comm` shows it, of 1 to 15 letters")
-    return found
-
-
-def _hosts(doc: Document, common: dict[str, Any]) -> tuple[SiteHost, ...]:
-    found: list[SiteHost] = []
-    for t in doc.tables("host", HOSTS_MAX):
-        name = t.text("name")
-        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,20}", name):
-            raise t.error("name", f"{name!r} is not 1 to 21 letters, digits, - and _")
-        if any(h.at.name == name for h in found):
-            raise t.error("name", f"{name} is there twice")
-        address = t.text("address", name)
-        if address.startswith("-") or not re.fullmatch(r"[A-Za-z0-9_.:%-]+", address):
-            raise t.error("address", f"{address!r} is no name or address")
-        roles = _words(t, "roles")
-        if not roles or (bad := [r for r in roles if r not in ROLES]):
-            raise t.error("roles", f"{', '.join(bad) if roles else 'none'}: there are {', '.join(ROLES)}")
-        at = Address(name, address, t.text("user", common["user"]), t.whole("port", 0, 65_535, common["port"]), common["identity"], common["options"])
-        found.append(SiteHost(at, roles))
-        t.done()
-    return tuple(found)
-
-
-def _services(doc: Document, hosts: set[str]) -> tuple[Service, ...]:
-    found: list[Service] = []
-    for t in doc.tables("service", SERVICES_MAX):
-        made = Service(t.text("name"), t.text("backend", allowed=BACKENDS), t.text("host"), t.text("command"), t.text("ready", ""), t.number("limit", 0.1, 3600, 60))
-        if made.host not in hosts:
-            raise t.error("host", f"no server {made.host}; there are {', '.join(sorted(hosts)) or 'none'}")
-        try:
-            shlex.split(made.command)
-        except ValueError as e:
-            raise t.error("command", str(e)) from e
-        found.append(made)
-        t.done()
-    return tuple(found)
+HOLD = 'mkdir -p -- "$1" && printf "%s\\n" "$2" >"$1/held-for" && echo held && exec sleep 1000000000'
+# Whether this kernel can delay what a device sends; tried in a network that ends with the trial.
+CAN_DELAY = """PATH=$PATH:/usr/sbin:/sbin
+command -v tc >/dev/null || { echo "tc is not installed (Debian: iproute2)"; exit; }
+[ "$(id -u)" = 0 ] || { echo "a delay needs root"; exit; }
+why=$(unshare -n sh -c 'tc qdisc add dev lo root handle 1ab0: prio bands 2 && tc qdisc add dev lo parent 1ab0:2 netem delay 1ms' 2>&1) ||
+    echo "this kernel adds no delay (sch_prio, sch_netem): $(echo "$why" | head -n 1)"
+"""
+# $1 the run's directory there, $2 milliseconds, then servers. Only the way to those is slowed: what else uses the device passes by.
+DELAY = """set -e
+PATH=$PATH:/usr/sbin:/sbin dir=$1 ms=$2; shift 2
+devices=
+for name in "$@"; do
+    a=$(getent ahosts "$name" | { read -r first _ || true; echo "$first"; }); a=${a:-$name}
+    dev=$(ip -o route get "$a" | sed -n 's/.* dev \\([^ ]*\\).*/\\1/p')
+    [ -n "$dev" ] || { echo "no way to $name" >&2; exit 1; }
+    [ "$dev" != lo ] || continue
+    case " $devices " in *" $dev "*) ;; *)
+        case $(tc qdisc show dev "$dev" root | cut -d' ' -f2,3) in
+        *" 1ab0:"*) tc qdisc del dev "$dev" root ;;
+        *noqueue* | *pfifo* | *fq* | *mq* | "") ;;
+        *) echo "$dev has a queue of its own ($(tc qdisc show dev "$dev" root | cut -d' ' -f2)): no delay is added there" >&2; exit 1 ;;
+        esac
+        devices="$devices $dev"
+        [ "$ms" = 0 ] || {
+            printf 'PATH=$PATH:/usr/sbin:/sbin tc qdisc del dev %s root\\n' "$dev" >"$dir/undo-delay-$(printf %s "$dev" | tr -c 'a-z0-9\\n' -)"
+            tc qdisc add dev "$dev" root handle 1ab0: prio bands 2 priomap 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0
+            tc qdisc add dev "$dev" parent 1ab0:2 handle 1ab1: netem delay "${ms}ms" limit 100000
+        } ;;
+    esac
+    [ "$ms" = 0 ] || case $a in
+    *:*) tc filter add dev "$dev" parent 1ab0: protocol ipv6 prio 2 u32 match ip6 dst "$a" flowid 1ab0:2 ;;
+    *) tc filter add dev "$dev" parent 1ab0: protocol ip prio 1 u32 match ip dst "$a" flowid 1ab0:2 ;;
+    esac
+done
+[ -n "$devices" ] || { echo "all servers are on this host" >&2; exit 1; }
+"""
 
 
 class SiteScratch(Scratch):
-    """What back ends run as tools runs on the first client; the lab's own things (`local`) run here."""
+    """What back ends run as tools runs on a client (`control`); the lab's own things run here."""
 
-    control: Host | None = None
+    site: "Site | None" = None
 
     def run(self, argv: list[str], timeout: float = 60, check: bool = True, role: str = "tool", env: dict[str, str] | None = None,
             input: bytes | None = None, beat: float = 0.0) -> Done:
-        if self.control is None or beat:
+        if self.site is None or beat or input is not None:
             return super().run(argv, timeout, check, role, env, input, beat)
-        return self.control.run(argv, timeout, check, role, env)
+        return self.site.control.run(argv, timeout, check, role, env)
+
+
+@dataclass(frozen=True)
+class Clock:
+    ahead: float  # s, of this machine's
+    error: float
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A site that nobody has connected to, for estimates."""
+
+    file: SiteFile
+    no_delay: str = ""
+    skep: None = None
+    gluster: None = None
 
 
 @dataclass
@@ -178,122 +104,218 @@ class Site:
 
     file: SiteFile
     scratch: SiteScratch
+    config: Config
+    kinds: tuple[str, ...] = ()  # of the back ends that are measured: only their clusters are started
     hosts: dict[str, Host] = field(default_factory=dict)
+    anchors: dict[str, Session] = field(default_factory=dict)
     sessions: dict[str, Session] = field(default_factory=dict)
     entries: list[ledger.HostEntry] = field(default_factory=list)
+    clocks: dict[str, Clock] = field(default_factory=dict)
+    skep: SkepCluster | None = None
+    gluster: GlusterVolumes | None = None
+    no_delay: str = ""  # why the way to servers cannot be slowed, where that is wanted
+    delay_ms: int = 0
 
     def open(self) -> None:
+        self.hosts = {h.at.name: Host(h.at, self.scratch) for h in self.file.hosts}
+        every(list(self.hosts.values()), lambda h: h.connect())
+        # Before anything is made there.
         for h in self.file.hosts:
-            host = Host(h.at, self.scratch)
-            host.connect()
-            self.hosts[h.at.name] = host
-            # Before anything is made there.
-            self.entries.append(ledger.note_host(self.scratch.path, self.scratch.mark, ledger.HostStay(h.at.name, h.at.ssh(), self.directory, self.scratch.mark)))
-            host.run(["mkdir", "-p", self.directory])
+            self.entries.append(self._note(h, self.directory))
+        if self.file.mount:
+            self.entries.append(self._note(self.file.clients[0], self.mounted))
+        every(self.file.hosts, self._hold)
+        if any(self.delays):
+            self.no_delay = "; ".join(f"{c.at.name}: {why}" for c, why in zip(self.file.clients, every(self.file.clients, self._cannot_delay)) if why)
+        self.clocks = dict(zip(self.hosts, every(list(self.hosts.values()), clock)))
         for service in self.file.services:
             self._start(service)
-        first = self.file.clients[0].at
-        if self.file.mount:
-            stay = ledger.HostStay(first.name, first.ssh(), f"{self.file.mount.rstrip('/')}/lab-{self.scratch.mark}", self.scratch.mark)
-            self.entries.append(ledger.note_host(self.scratch.path, self.scratch.mark, stay))
-        self.scratch.control = self.hosts[first.name]
+        if "skep" in self.file.starts and "skep" in self.kinds:
+            self.skep = SkepCluster(self, self.file.starts["skep"])
+            self.skep.open()
+        if "gluster" in self.kinds:
+            self.gluster = GlusterVolumes(self, self.file.starts.get("gluster"), self.file.volume)
+            self.gluster.open()
+        self.scratch.site = self
+
+    def _note(self, h: SiteHost, directory: str) -> ledger.HostEntry:
+        return ledger.note_host(self.scratch.path, self.scratch.mark, ledger.HostStay(h.at.name, h.at.ssh(), directory, self.scratch.mark))
+
+    def _hold(self, h: SiteHost) -> None:
+        """The anchor. On the first client it also puts away what the run has in mounted storage."""
+        mounted = [self.mounted] if self.file.mount and h is self.file.clients[0] else []
+        after = shlex.join(ledger.removal(self.scratch.mark, self.directory, *mounted))
+        said = f"lab run {self.scratch.mark} of {self.file.path}, since {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())}"
+        log = self.scratch.path / f"anchor-{h.at.name}.log"
+        session = self.hosts[h.at.name].start(["sh", "-c", HOLD, "sh", self.directory, said], "anchor", log, after=after)
+        self.anchors[h.at.name] = session
+        session.wait_for("held", 30, f"host {h.at.name}: {self.directory}")
+
+    @property
+    def delays(self) -> set[int]:
+        """All that the run wants, ms."""
+        return {*self.file.delays, *(d for grid in self.config.matrix.grid for d in grid.get("delay", []))}
+
+    def _cannot_delay(self, client: SiteHost) -> str:
+        return self.hosts[client.at.name].run(["sh", "-c", CAN_DELAY], check=False).out.strip()
 
     @property
     def directory(self) -> str:
         """Of what this run makes on each host."""
         return f"{self.file.directory}/lab-{self.scratch.mark}"
 
-    def _start(self, service: Service) -> None:
+    @property
+    def mounted(self) -> str:
+        """The same in storage that is mounted on the clients."""
+        return f"{self.file.mount.rstrip('/')}/lab-{self.scratch.mark}"
+
+    @property
+    def control(self) -> Host:
+        living = [self.hosts[c.at.name] for c in self.file.clients if not self.hosts[c.at.name].lost]
+        return living[0] if living else self.hosts[self.file.clients[0].at.name]
+
+    def begin(self, name: str, host: str, argv: list[str], role: str, ready: str, limit: float, after: str = "") -> Session:
+        """A program that goes on running on a host."""
         log = self.scratch.path / f"service-{len(self.sessions)}.log"
+        self.sessions[name] = session = self.hosts[host].start(argv, role, log, after=after)
+        if ready:
+            session.wait_for(ready, limit, f"service {name} on {host}")
+        return session
+
+    def _start(self, service: Service) -> None:
         argv = ["sh", "-c", f"cd {shlex.quote(self.directory)} && exec {service.command}"]
-        session = self.hosts[service.host].start(argv, f"server:{service.backend}", log)
-        self.sessions[service.name] = session
-        deadline = time.monotonic() + service.limit
-        while service.ready and service.ready not in session.said():
-            if session.process.poll() is not None:
-                raise ToolError(f"service {service.name} on {service.host} ended with status {session.process.returncode}: {session.said()[-300:].strip()}")
-            if time.monotonic() > deadline:
-                raise ToolError(f"service {service.name} on {service.host} did not say {service.ready!r} within {service.limit:g} s: {session.said()[-300:].strip()}")
-            time.sleep(0.05)
+        self.begin(service.name, service.host, argv, f"server:{service.backend}", service.ready, service.limit)
 
     def alive(self) -> str:
+        for name, host in self.hosts.items():
+            if host.lost:
+                return f"host {name} ({host.at.address}): {host.lost}"
         for name, session in self.sessions.items():
             if session.process.poll() is not None:
                 return f"service {name} ended with status {session.process.returncode}: {session.said()[-200:].strip()}"
-        for name, host in self.hosts.items():
-            if host.master is not None and host.master.poll() is not None:
-                return f"host {name}: the connection ended"
         return ""
 
     def missing(self, programs: dict[str, str]) -> list[str]:
         """Programs that some client has not got."""
         script = "for p in $1; do PATH=$PATH:/usr/sbin:/sbin command -v \"$p\" >/dev/null || echo \"$p\"; done"
-        found = []
-        for client in self.file.clients:
-            gone = self.hosts[client.at.name].run(["sh", "-c", script, "sh", " ".join(programs)]).out.split()
-            found += [f"{p} is not installed on {client.at.name} (Debian: {programs[p]})" for p in gone]
-        return found
+
+        def gone(client: SiteHost) -> list[str]:
+            said = self.hosts[client.at.name].run(["sh", "-c", script, "sh", " ".join(programs)]).out.split()
+            return [f"{p} is not installed on {client.at.name} (Debian: {programs[p]})" for p in said]
+
+        return [text for part in every(self.file.clients, gone) for text in part]
 
     def close(self) -> list[str]:
-        """What could not be put away."""
-        self.scratch.control = None
-        for session in self.sessions.values():
-            session.close()
-        left = [ledger.remove_host(entry, lambda argv, name=entry.stay.name: self.hosts[name].run(argv, timeout=120).out) for entry in self.entries]
+        """What could not be put away. Where a host's connection ended it is tried once more."""
+        self.scratch.site = None
+        if self.delay_ms:
+            each(self.file.clients, lambda c: self._delay(c, 0))
+        for part in (self.gluster, self.skep):
+            if part is not None:
+                part.close()
+        each(list(reversed(self.sessions.values())), lambda s: s.close())
+        each(list(self.anchors.values()), lambda s: s.close(PUT_AWAY_LIMIT_S))
+        each([h for h in self.hosts.values() if h.lost], lambda h: h.again())
+        left = each(self.entries, lambda e: ledger.remove_host(e, lambda argv: self.hosts[e.stay.name].run(argv, timeout=120, role=ledger.PUTS_AWAY).out))
         for host in self.hosts.values():
             if host.master is not None:
                 host.master.terminate()
-        return [text for text in left if text]
+        return [str(text) for text in left if text]
 
     def told(self) -> list[str]:
-        """A sentence a host, for the report."""
-        found = []
-        for h in self.file.hosts:
+        """A sentence a host, for the report; and what of their clocks it should say."""
+
+        def one(h: SiteHost) -> str:
             said = self.hosts[h.at.name].run(["sh", "-c", 'uname -sr; nproc; fio --version 2>/dev/null || echo "no fio"'], check=False).out.split("\n")
-            found.append(f"Host {h.at.name} ({h.at.address}): {' and '.join(h.roles)}, {said[0]}, {(said + ['?'])[1]} processors, {(said + ['', '?'])[2]}.")
+            c = self.clocks[h.at.name]
+            return (f"Host {h.at.name} ({h.at.address}): {' and '.join(h.roles)}, {said[0]}, {(said + ['?'])[1]} processors, {(said + ['', '?'])[2]}; "
+                    f"its clock is {c.ahead:+.3f} s from this machine's (known to {c.error:.3f} s).")
+
+        found = [text if isinstance(text, str) else str(text) for text in each(self.file.hosts, one)]
+        for name, c in self.clocks.items():
+            if abs(c.ahead) - c.error > CLOCK_APART_S:
+                found.append(f"The clock of {name} is {abs(c.ahead):.1f} s {'ahead of' if c.ahead > 0 else 'behind'} this machine's: figures do not depend on it, logs of the hosts do not "
+                             "line up, and Ceph's monitors want clocks within 0.05 s.")
         return found
 
-    # --- servers
-    def pids(self, backend: str) -> list[int]:
-        """Of the servers of a kind of back end."""
-        found = []
-        for n, h in enumerate(self.file.hosts):
-            if "server" in h.roles:
-                names = " ".join(self.file.processes.get(backend, ()))
-                said = self.hosts[h.at.name].run(["sh", "-c", PIDS, "sh", names, self.scratch.mark, f"server:{backend}"], check=False).out
-                found += [(n << HOST_BITS) + int(p) for p in dict.fromkeys(said.split()) if p.isdigit()]
-        return found
+    # --- what is measured on hosts
+    def server_pids(self, backend: str) -> dict[str, list[int]]:
+        """Of the servers of a kind of back end, on each server."""
+        names = list(self.file.processes.get(backend, ()))
+        return {h.at.name: found for h, found in zip(self.file.servers, every(self.file.servers, lambda h: self._pids(h, names, f"server:{backend}")))}
 
-    def look(self, pids: list[int]) -> account.Snapshot:
-        cpu: dict[int, float] = {}
-        written: dict[int, int] = {}
-        for n, text in self._on_hosts(LOOK, pids):
-            for part in text.split("pid ")[1:]:
-                pid, stat, *io = part.strip().split("\n")
-                key = (n << HOST_BITS) + int(pid)
-                cpu[key], written[key] = account.cpu_seconds(stat), account.bytes_written("\n".join(io))
-        return account.Snapshot(time.monotonic(), cpu, written)
+    def client_pids(self, backend: str, count: int) -> dict[str, list[int]]:
+        """Of the client's programs beside the load (FUSE mounts), on the first clients."""
+        chosen = self.file.clients[:count]
+        found = every(chosen, lambda h: self._pids(h, list(self.file.client_processes.get(backend, ())), f"client:{backend}"))
+        return {h.at.name: pids for h, pids in zip(chosen, found)}
 
-    def memory(self, pids: list[int]) -> int:
-        return sum(int(line.split()[1]) * 1024 for _, text in self._on_hosts(MEMORY, pids) for line in text.splitlines())
+    def _pids(self, h: SiteHost, names: list[str], role: str) -> list[int]:
+        said = self.hosts[h.at.name].run(["sh", "-c", PIDS, "sh", " ".join(names), self.scratch.mark, role], check=False).out
+        return [int(p) for p in dict.fromkeys(said.split()) if p.isdigit()]
 
-    def _on_hosts(self, script: str, pids: list[int]) -> Iterator[tuple[int, str]]:
-        for n, h in enumerate(self.file.hosts):
-            if own := [str(p & ((1 << HOST_BITS) - 1)) for p in pids if p >> HOST_BITS == n]:
-                yield n, self.hosts[h.at.name].run(["sh", "-c", script, "sh", " ".join(own)], check=False).out
+    def memory(self, pids: dict[str, list[int]]) -> dict[str, int]:
+        """Bytes by host; what processes share is counted once."""
+
+        def of(name: str) -> int:
+            said = self.hosts[name].run(["sh", "-c", MEMORY, "sh", " ".join(map(str, pids[name]))], check=False).out
+            return sum(int(line.split()[1]) * 1024 for line in said.splitlines())
+
+        names = [n for n, own in pids.items() if own]
+        return dict(zip(names, every(names, of)))
+
+    def meter(self, backend: str, count: int) -> Meter:
+        """On all servers and the first clients."""
+        clients = [c.at.name for c in self.file.clients[:count]]
+        hosts = [self.hosts[h.at.name] for h in self.file.hosts if "server" in h.roles or h.at.name in clients]
+        return Meter(hosts, self.server_pids(backend), self.client_pids(backend, count))
 
     # --- load
+    def slow(self, ms: int) -> None:
+        """From now on the way from every client to the servers takes so much longer; the way back is as it was."""
+        if ms != self.delay_ms:
+            self.delay_ms = ms or self.delay_ms  # before: a half-made one is taken back, too
+            every(self.file.clients, lambda c: self._delay(c, ms))
+            self.delay_ms = ms
+
+    def _delay(self, client: SiteHost, ms: int) -> None:
+        servers = [h.storage for h in self.file.servers]
+        self.hosts[client.at.name].run(["sh", "-c", DELAY, "sh", self.directory, str(ms), *servers], timeout=60)
+
     def together(self, count: int, argv: list[list[str]], timeout: float, env: dict[str, str]) -> list[Done]:
         """Each command on its client, all at the same time."""
         chosen = [self.hosts[c.at.name] for c in self.file.clients[:count]]
         ready = threading.Barrier(len(chosen))
 
-        def one(host: Host, words: list[str]) -> Done:
+        def one(host: Host, words: list[str]) -> Done | ToolError:
             ready.wait()
-            return host.run(words, timeout, check=False, role="load", env=env)
+            try:
+                return host.run(words, timeout, check=False, role="load", env=env)
+            except ToolError as e:
+                return e
 
         with ThreadPoolExecutor(len(chosen)) as pool:
-            return list(pool.map(one, chosen, argv))
+            found = list(pool.map(one, chosen, argv))
+        if errors := [str(d) for d in found if isinstance(d, ToolError)]:
+            raise ToolError("; ".join(errors))
+        return found  # type: ignore[return-value]
 
 
-__all__ = ["Site", "SiteFile", "SiteScratch", "read"]
+def clock(host: Host) -> Clock:
+    """By the quickest of a few questions over one session: its answer was given in between."""
+    best = Clock(0.0, float("inf"))
+    with host.talk(["bash", "-c", 'while read -r _; do echo "${EPOCHREALTIME:-$(date +%s.%N)}"; done']) as ask:
+        for _ in range(CLOCK_TRIES):
+            asked = time.time()
+            said = ask(30.0)
+            answered = time.time()
+            try:
+                there = float(said.replace(",", "."))
+            except ValueError as e:
+                raise ToolError(f"host {host.name}: its clock says {last_words(said)!r}") from e
+            if (answered - asked) / 2 < best.error:
+                best = Clock(there - (asked + answered) / 2, (answered - asked) / 2)
+    return best
+
+
+__all__ = ["Clock", "Planned", "Site", "SiteScratch", "clock"]

@@ -117,6 +117,18 @@ def bootstrap_interval(values: Sequence[float], level: float = LEVEL, resamples:
     return _percentiles(medians, level)
 
 
+def percentile_interval(values: Sequence[float], p: float, level: float = LEVEL, resamples: int = RESAMPLES) -> Interval | None:
+    """A percentile of the values with its percentile bootstrap; None where fewer than one value would lie beyond it. `median` is the percentile."""
+    data = _checked(values)
+    if data.size * (1 - p / 100) < 1 - 1e-9:
+        return None
+    point = float(np.percentile(data, p))
+    if data.size < MIN_BOOTSTRAP:
+        return Interval(data.size, point, None, None, None, "none")
+    low, high = _percentiles(np.percentile(data[_draws(data.size, resamples, 0)], p, axis=1), level)
+    return Interval(data.size, point, low, high, level, "bootstrap")
+
+
 def order_interval(values: Sequence[float], level: float = LEVEL) -> Interval:
     """The narrowest pair of k-th smallest and k-th largest value that holds the median with at least `level`;
     the range, with the confidence it has, where even that does not reach it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import subprocess
 import threading
 import time
 from typing import Any
@@ -41,8 +42,6 @@ class Machine:
         self.started = 0.0
 
     def start(self) -> None:
-        import subprocess
-
         self.started = time.monotonic()
         with open(self.log, "ab") as log:
             self.process = self.scratch.spawn(self.argv, self.role, env=self.env, stdout=subprocess.PIPE, stderr=log)
@@ -92,7 +91,7 @@ class Machine:
 
     def qmp(self, command: str, **arguments: Any) -> Any:
         if self._monitor is None:
-            self._monitor = connect(str(self.socket))
+            self._monitor = connect(str(self.socket), self.process)
         return self._monitor.cmd(command, **arguments)
 
     def wait(self, limit: float) -> None:
@@ -133,7 +132,8 @@ class Machine:
         self.stop()
 
 
-def connect(path: str) -> QEMUMonitorProtocol:
+def connect(path: str, process: subprocess.Popen | None = None) -> QEMUMonitorProtocol:
+    """Until it answers, or the process whose monitor it is has ended: a guest that powers off takes its monitor along."""
     deadline = time.monotonic() + QMP_LIMIT_S
     while True:
         monitor = QEMUMonitorProtocol(path)
@@ -141,6 +141,8 @@ def connect(path: str) -> QEMUMonitorProtocol:
             monitor.connect()
             return monitor
         except Exception as e:
+            if process is not None and process.poll() is not None:
+                raise ToolError("QEMU has ended") from e
             if time.monotonic() > deadline:
                 raise ToolError(f"QEMU's monitor does not answer: {e}") from e
             time.sleep(0.02)

@@ -9,8 +9,7 @@ import hashlib
 import os
 import pathlib
 import shutil
-
-import pytest
+import unittest
 
 from skeptest.run import popen, run
 
@@ -34,14 +33,14 @@ def cache():
 
 
 class Root:
-    """The folder of one release with some packages."""
+    """The folder of one release with some packages; `later`: those that debootstrap cannot configure (daemons), by the root's own apt."""
 
-    def __init__(self, suite, packages):
+    def __init__(self, suite, packages, later=()):
         if os.geteuid() != 0:
-            pytest.skip('a Debian root needs root to be made and entered')
-        sign = hashlib.sha256(' '.join([suite, *sorted(packages)]).encode()).hexdigest()[:12]
+            raise unittest.SkipTest('a Debian root needs root to be made and entered')
+        sign = hashlib.sha256(' '.join([suite, *sorted(packages), *sorted(later)]).encode()).hexdigest()[:12]
         self.path = cache() / 'roots' / ('%s-%s' % (suite, sign))
-        self.suite, self.packages = suite, packages
+        self.suite, self.packages, self.later = suite, packages, later
         self._make()
 
     def _make(self):
@@ -52,10 +51,25 @@ class Root:
                 return
             part = self.path.with_suffix('.part')
             shutil.rmtree(part, ignore_errors=True)
-            run(['debootstrap', '--variant=minbase', '--include=' + ','.join(self.packages),
+            run(['debootstrap', '--variant=minbase', *(['--include=' + ','.join(self.packages)] if self.packages else []),
                  self.suite, part, MIRROR], timeout=MAKE_S)
+            if self.later:
+                self._install(part)
             shutil.rmtree(part / 'var/cache/apt/archives', ignore_errors=True)
             part.rename(self.path)
+
+    def _install(self, part):
+        """Nothing is started: a daemon of the root's would be one of this machine's."""
+        for name in ('resolv.conf', 'hosts'):
+            shutil.copy(pathlib.Path('/etc') / name, part / 'etc' / name)
+        policy = part / 'usr/sbin/policy-rc.d'
+        policy.write_text('#!/bin/sh\nexit 101\n')
+        policy.chmod(0o755)
+        (part / 'var/lib/ceph').mkdir(exist_ok=True)
+        script = 'apt-get update -q && apt-get install -qy --no-install-recommends "$@" && apt-get clean'
+        enter = ['unshare', '--mount', '--propagation', 'private', 'sh', '-c', ENTER, 'sh', part, '']
+        run([*enter, 'sh', '-c', script, 'sh', *self.later], timeout=MAKE_S,
+            env={'LC_ALL': 'C.UTF-8', 'DEBIAN_FRONTEND': 'noninteractive'})
 
     def version(self, package):
         r = run(['dpkg-query', '--admindir', self.path / 'var/lib/dpkg', '-W', '-f', '${Version}', package])

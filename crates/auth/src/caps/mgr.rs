@@ -184,6 +184,11 @@ impl MgrCaps {
         Self::default()
     }
 
+    /// Whether all grants that hold in a network alone hold for `peer`.
+    pub fn hold_for(&self, peer: IpAddr) -> bool {
+        self.entries.iter().all(|e| admits(&e.network, Some(peer)))
+    }
+
     pub fn allows(&self, need: &MgrNeed) -> bool {
         let have = self
             .entries

@@ -232,6 +232,11 @@ impl MonCaps {
         Self::default()
     }
 
+    /// Whether all grants that hold in a network alone hold for `peer`.
+    pub fn hold_for(&self, peer: IpAddr) -> bool {
+        self.entries.iter().all(|e| admits(&e.network, Some(peer)))
+    }
+
     /// Everything, from where the peer is.
     pub fn allows_all(&self, peer: Option<IpAddr>) -> bool {
         let mut here = self.entries.iter().filter(|e| admits(&e.network, peer));

@@ -389,6 +389,11 @@ impl OsdCaps {
             .any(|g| g.spec.all && g.place == Match::default() && g.network.is_none())
     }
 
+    /// Whether all grants that hold in a network alone hold for `peer`.
+    pub fn hold_for(&self, peer: IpAddr) -> bool {
+        self.grants.iter().all(|g| admits(&g.network, Some(peer)))
+    }
+
     pub fn allows(&self, need: &OsdNeed) -> bool {
         let mut data = false;
         let mut covered = vec![false; need.calls.len()];

@@ -13,6 +13,7 @@ use types::pgstats::PgStat;
 use types::pool::PgPool;
 use types::{EntityAddr, EntityAddrVec, OsdId, PgId, Utime, Uuid};
 
+mod crowd;
 mod runs;
 
 struct TestClock(AtomicU64);

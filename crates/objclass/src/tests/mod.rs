@@ -4,6 +4,7 @@ mod classes;
 mod hostile;
 mod more;
 mod replay;
+mod rgw;
 
 use crate::memory::MemoryObject;
 use crate::registry::lookup;

@@ -50,6 +50,14 @@ const RADOSGW: &str = include_str!(concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/../../vectors/rbd/cls_radosgw_replay.json"
 ));
+const GATEWAY: &str = include_str!(concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../vectors/rbd/cls_gateway_replay.json"
+));
+const INDEX: &str = include_str!(concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../vectors/rbd/cls_index_replay.json"
+));
 const OTHER: &str = include_str!(concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/../../vectors/rbd/cls_other_replay.json"
@@ -80,7 +88,8 @@ fn masked(of: Circumstances, want: &[u8], got: &[u8]) -> Vec<u8> {
     }
     for at in 0..want.len().saturating_sub(7) {
         let recorded = u32_at(want, at).abs_diff(of.sec) < SPAN && u32_at(want, at + 4) < 1_000_000_000;
-        let ours = u32_at(got, at).abs_diff(of.sec) < 60;
+        // As much later as a test defers something.
+        let ours = u32_at(got, at).abs_diff(of.sec) < 1100;
         if recorded && ours {
             out[at..at + 8].copy_from_slice(&want[at..at + 8]);
         }
@@ -142,6 +151,24 @@ const DEVIATIONS: &[(&str, &str, &str, &str)] = &[
     ),
     ("ofs-", "", "", "as above"),
     (
+        "gc0",
+        "rgw_gc_queue_init",
+        "",
+        "16.2 makes a queue that takes nothing",
+    ),
+    (
+        "gc1000",
+        "rgw_gc_queue_list_entries",
+        "no marker",
+        "16.2 reads what is none as 0",
+    ),
+    (
+        "gc1000",
+        "rgw_gc_queue_list_entries",
+        "due alone",
+        "16.2 goes on behind an entry that is not due, which the removal of as many then takes",
+    ),
+    (
         "f1cut",
         "snap_list",
         "",
@@ -189,6 +216,7 @@ fn play(of: Circumstances, objects: &mut Objects, step: &Value) -> Result<(), St
             }
             if let Some(serial) = step["serial"].as_u64() {
                 objects.get(oid).version = serial;
+                objects.get(oid).serials = step["nth"].as_u64().map_or(0, |n| n as u32 - 1);
             }
             let (rc, mut got) = objects.call(oid, class, method, &hex_of(step, "in"));
             let want_rc = match (class, step["rc"].as_i64().unwrap() as i32) {
@@ -416,6 +444,20 @@ fn classes_of_radosgw_as_recorded() {
     check_whole(RADOSGW, false);
 }
 
+/// What stock radosgw and Ceph's own tests of its classes ask, recorded by vectors/rbd/record_again.py.
+#[test]
+fn what_radosgw_asks_as_recorded() {
+    check_whole(GATEWAY, true);
+    check_whole(GATEWAY, false);
+}
+
+/// Corners of the classes rgw, rgw_gc, user and fifo, recorded by vectors/rbd/record_index.py.
+#[test]
+fn indexes_as_recorded() {
+    check_whole(INDEX, true);
+    check_whole(INDEX, false);
+}
+
 /// Every input recorded for a method, for tests that mutate them.
 pub fn inputs(class: &str, method: &str) -> Vec<Vec<u8>> {
     use std::collections::HashMap;
@@ -432,7 +474,11 @@ pub fn inputs(class: &str, method: &str) -> Vec<Vec<u8>> {
         let upstream: Value = serde_json::from_str(UPSTREAM).unwrap();
         let queues: Value = serde_json::from_str(QUEUES).unwrap();
         let radosgw: Value = serde_json::from_str(RADOSGW).unwrap();
+        let gateway: Value = serde_json::from_str(GATEWAY).unwrap();
+        let index: Value = serde_json::from_str(INDEX).unwrap();
         let steps = [
+            &gateway["steps"],
+            &index["steps"],
             &rbd,
             &other,
             &extra["steps"],

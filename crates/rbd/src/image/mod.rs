@@ -17,6 +17,7 @@ mod parent;
 mod removal;
 mod resize;
 mod snapshots;
+mod trashing;
 mod watching;
 
 use crate::header::{Fixed, Header};
@@ -35,6 +36,7 @@ use types::{Errno, NOSNAP};
 pub use open::ImageOptions;
 pub use parent::clone_image;
 pub use removal::{Progress, remove, remove_trashed};
+pub use trashing::{move_to_trash, restore};
 
 /// Groups of objects whose changes to the object map, or copy-ups, exclude each other.
 const SHARDS: usize = 64;

@@ -68,7 +68,7 @@ async fn has_header(io: &IoCtx, id: &str) -> Result<bool> {
     }
 }
 
-async fn open_whole(io: &IoCtx, id: &str) -> Result<Image> {
+pub(super) async fn open_whole(io: &IoCtx, id: &str) -> Result<Image> {
     let options = ImageOptions {
         encrypted: true,
         ..ImageOptions::default()
@@ -76,7 +76,7 @@ async fn open_whole(io: &IoCtx, id: &str) -> Result<Image> {
     Image::open_id(io, id, &options).await
 }
 
-async fn leave_trash(io: &IoCtx, id: &str) -> Result<()> {
+pub(super) async fn leave_trash(io: &IoCtx, id: &str) -> Result<()> {
     let op = Operation::new().rbd_write("trash_remove", |w| w.string(id));
     or_missing(ask(io, names::TRASH, op).await.map(drop))
 }

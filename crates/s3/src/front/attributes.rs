@@ -2,6 +2,7 @@
 
 use super::errors::{invalid, not_built};
 use super::texts::url_decoded;
+use crate::history::Which;
 use crate::record::Attributes;
 use s3s::dto::Metadata;
 use s3s::{S3Error, S3ErrorCode, S3Result};
@@ -37,9 +38,8 @@ pub fn public_read(acl: Option<&str>) -> S3Result<bool> {
 
 /// Headers whose meaning is not built: taken silently, an object would be less than its owner thinks.
 pub fn refuse_unbuilt(headers: &hyper::HeaderMap) -> S3Result<()> {
-    const UNBUILT: [(&str, &str); 6] = [
+    const UNBUILT: [(&str, &str); 5] = [
         ("x-amz-server-side-encryption", "encryption at rest"),
-        ("x-amz-object-lock-", "object lock"),
         ("x-amz-grant-", "grants"),
         ("x-amz-website-redirect-location", "websites"),
         ("x-amz-write-offset-bytes", "appending"),
@@ -62,14 +62,12 @@ pub fn refuse_unbuilt(headers: &hyper::HeaderMap) -> S3Result<()> {
     }
 }
 
-pub fn refuse_version(version: Option<&str>) -> S3Result<()> {
-    match version {
-        None | Some("null" | "") => Ok(()),
-        Some(_) => Err(S3Error::with_message(
-            S3ErrorCode::NoSuchVersion,
-            "versioning is not built yet: there is only the version null",
-        )),
-    }
+/// The version that a request is about.
+pub fn which(id: Option<&str>) -> S3Result<Which> {
+    Which::parse(id).ok_or_else(|| match id {
+        Some("") => invalid("Version id cannot be the empty string"),
+        _ => invalid("Invalid version id specified"),
+    })
 }
 
 /// `a=b&c=d`, URL encoded.

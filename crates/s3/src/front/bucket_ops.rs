@@ -7,8 +7,10 @@ use super::rights::{canned, grants};
 use super::texts::{owner, page_size, timestamp};
 use super::{Front, TRIES_MAX, user};
 use crate::Error;
+use crate::history::Versioning;
 use crate::policy::{Action, Key};
 use crate::rados::Pool;
+use crate::settings::{ObjectLock, Settings};
 use s3s::dto::*;
 use s3s::{S3Request, S3Result};
 
@@ -21,9 +23,14 @@ impl<P: Pool> Front<P> {
         let user = user(&req)?;
         refuse_unbuilt(&req.headers)?;
         let input = &req.input;
-        if input.object_lock_enabled_for_bucket == Some(true) {
-            return Err(super::errors::not_built("object lock"));
-        }
+        let settings = match input.object_lock_enabled_for_bucket {
+            Some(true) => Settings {
+                versioning: Versioning::Enabled,
+                lock: Some(ObjectLock::default()),
+                ..Settings::default()
+            },
+            _ => Settings::default(),
+        };
         let public = public_read(input.acl.as_ref().map(|a| a.as_str()))?;
         let location = input.create_bucket_configuration.as_ref();
         let location = location
@@ -32,7 +39,8 @@ impl<P: Pool> Front<P> {
         if location.len() > LOCATION_MAX {
             return Err(invalid("a location has at most 64 bytes"));
         }
-        self.buckets.create(&input.bucket, user, public, location).await?;
+        let how = (public, location, &settings);
+        self.buckets.create(&input.bucket, user, how).await?;
         Ok(CreateBucketOutput {
             location: Some(format!("/{}", input.bucket)),
         })

@@ -48,14 +48,18 @@ fn is_form<B>(request: &hyper::Request<B>) -> bool {
     request.method() == Method::POST && types.iter().any(starts)
 }
 
-/// Whether the rules of a bucket may be asked for.
-fn names_lifecycle(query: &str) -> bool {
+/// What is read a second time: what removes objects, and what keeps them.
+const KEPT: [&str; 5] = ["delete", "lifecycle", "object-lock", "retention", "legal-hold"];
+
+/// Whether one of those may be asked for.
+fn names_kept(query: &str) -> bool {
     let names = query
         .split('&')
         .map(|pair| pair.split('=').next().unwrap_or_default());
     names
         .into_iter()
-        .any(|n| url_decoded(n).as_deref() == Some("lifecycle"))
+        .filter_map(url_decoded)
+        .any(|n| KEPT.contains(&n.as_str()))
 }
 
 fn refused(e: S3Error) -> Result<HttpResponse, HttpError> {
@@ -74,7 +78,7 @@ impl<P: Pool> Entrance<P> {
     /// As the library shall see it.
     fn taken(&self, mut request: Request) -> hyper::Request<s3s::Body> {
         let raw = Raw::default();
-        let is_kept = names_lifecycle(request.uri().query().unwrap_or_default());
+        let is_kept = names_kept(request.uri().query().unwrap_or_default());
         if is_kept {
             request.extensions_mut().insert(raw.clone());
         }

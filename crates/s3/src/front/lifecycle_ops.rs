@@ -3,8 +3,8 @@
 use super::Front;
 use super::errors::{invalid, not_built};
 use super::permit::Ask;
-use super::raw::{self, Leaf, Raw};
-use super::texts::{Names, epoch_seconds, http_date, timestamp};
+use super::raw::{self, Leaf};
+use super::texts::{DATES_END, Names, epoch_seconds, http_date, timestamp};
 use crate::buckets::Known;
 use crate::lifecycle::{DAY, Rule, expires};
 use crate::policy::Action;
@@ -17,6 +17,8 @@ use std::collections::{BTreeMap, BTreeSet};
 const RULES_MAX: usize = 1000;
 const ID_MAX: usize = 255;
 const PREFIX_MAX: usize = 1024;
+/// Versions that are not the current one that a rule keeps.
+const KEPT_MAX: u32 = 100;
 /// Of all rules together: they are read with each change of settings.
 const BYTES_MAX: usize = 64 << 10;
 /// Of the configuration; those of what is not built are refused with a better sentence than one about their text.
@@ -36,8 +38,6 @@ const LEAVES: [(&str, Leaf); 14] = [
     ("ObjectSizeGreaterThan", Leaf::Number),
     ("ObjectSizeLessThan", Leaf::Number),
 ];
-/// The year 10000: no date of HTTP.
-const DATES_END: u64 = 253_402_300_800_000;
 
 fn malformed(what: &str) -> S3Error {
     S3Error::with_message(S3ErrorCode::MalformedXML, what.to_string())
@@ -59,8 +59,9 @@ fn size(n: Option<i64>) -> S3Result<Option<u64>> {
 
 fn date(at: &Timestamp) -> S3Result<u64> {
     let ms = epoch_seconds(at).and_then(|s| s.checked_mul(1000));
-    let ms = ms.filter(|ms| ms % DAY == 0);
-    ms.ok_or_else(|| invalid("'Date' must be at midnight GMT, and not before 1970"))
+    // With an offset one may be beyond the last year that can be said.
+    let ms = ms.filter(|ms| ms % DAY == 0 && *ms < DATES_END);
+    ms.ok_or_else(|| invalid("'Date' must be at midnight GMT, from 1970 to 9999"))
 }
 
 /// The parts of a filter, in whichever of its forms.
@@ -111,21 +112,44 @@ fn filter(given: LifecycleRuleFilter, rule: &mut Rule) -> S3Result<()> {
     Ok(())
 }
 
-/// What waits for storage classes, and for versions.
+/// What waits for storage classes.
 fn refuse_unbuilt(given: &LifecycleRule) -> S3Result<()> {
     let moves = given.transitions.as_ref().is_some_and(|t| !t.is_empty());
     let older = given.noncurrent_version_transitions.as_ref();
-    let older = older.is_some_and(|t| !t.is_empty()) || given.noncurrent_version_expiration.is_some();
-    let marker = given.expiration.as_ref();
-    let marker = marker.is_some_and(|e| e.expired_object_delete_marker.is_some());
-    match (moves, older, marker) {
-        (true, ..) => Err(not_built("transitions between storage classes")),
-        (_, true, _) => Err(not_built(
-            "versioning, and with it rules for non-current versions",
-        )),
-        (.., true) => Err(not_built("versioning, and with it delete markers")),
-        _ => Ok(()),
+    match moves || older.is_some_and(|t| !t.is_empty()) {
+        true => Err(not_built("transitions between storage classes")),
+        false => Ok(()),
     }
+}
+
+/// When a current version expires, or a delete marker that is all there is.
+fn expiration(given: &LifecycleExpiration, rule: &mut Rule) -> S3Result<()> {
+    rule.marker = given.expired_object_delete_marker == Some(true);
+    match (given.days, &given.date) {
+        (None, None) if rule.marker && rule.tags.is_empty() => {}
+        (None, None) if rule.marker => {
+            return Err(unfit("ExpiredObjectDeleteMarker cannot be specified with tags"));
+        }
+        (Some(n), None) if !rule.marker => rule.days = Some(days(n)?),
+        (None, Some(at)) if !rule.marker => rule.date = Some(date(at)?),
+        _ => {
+            return Err(malformed(
+                "an Expiration has Days, or a Date, or an ExpiredObjectDeleteMarker that is true",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// When versions go that are not the current one.
+fn older(given: &NoncurrentVersionExpiration, rule: &mut Rule) -> S3Result<()> {
+    let after = given.noncurrent_days;
+    rule.older = Some(days(after.ok_or_else(|| malformed("no NoncurrentDays"))?)?);
+    if let Some(n) = given.newer_noncurrent_versions {
+        let n = u32::try_from(n).ok().filter(|n| (1..=KEPT_MAX).contains(n));
+        rule.keep = n.ok_or_else(|| invalid("NewerNoncurrentVersions is from 1 to 100"))?;
+    }
+    Ok(())
 }
 
 fn rule(given: LifecycleRule, fresh: impl FnOnce() -> String) -> S3Result<Rule> {
@@ -150,11 +174,10 @@ fn rule(given: LifecycleRule, fresh: impl FnOnce() -> String) -> S3Result<Rule> 
         return Err(invalid("an ID has at most 255 bytes, a prefix 1024"));
     }
     if let Some(given) = given.expiration {
-        match (given.days, given.date) {
-            (Some(n), None) => rule.days = Some(days(n)?),
-            (None, Some(at)) => rule.date = Some(date(&at)?),
-            _ => return Err(malformed("an Expiration has Days or a Date, and not both")),
-        }
+        expiration(&given, &mut rule)?;
+    }
+    if let Some(given) = given.noncurrent_version_expiration {
+        older(&given, &mut rule)?;
     }
     if let Some(given) = given.abort_incomplete_multipart_upload {
         let after = given.days_after_initiation;
@@ -165,8 +188,8 @@ fn rule(given: LifecycleRule, fresh: impl FnOnce() -> String) -> S3Result<Rule> 
             ));
         }
     }
-    match (rule.days, rule.date, rule.abort) {
-        (None, None, None) => Err(malformed("a rule that does nothing")),
+    match (rule.days, rule.date, rule.abort, rule.older) {
+        (None, None, None, None) if !rule.marker => Err(malformed("a rule that does nothing")),
         _ => Ok(rule),
     }
 }
@@ -235,16 +258,20 @@ fn said(rule: &Rule) -> LifecycleRule {
     let expiration = LifecycleExpiration {
         date: rule.date.map(timestamp),
         days: rule.days.map(signed),
-        expired_object_delete_marker: None,
+        expired_object_delete_marker: rule.marker.then_some(true),
     };
+    let expires = rule.days.is_some() || rule.date.is_some() || rule.marker;
     LifecycleRule {
         abort_incomplete_multipart_upload: rule.abort.map(|n| AbortIncompleteMultipartUpload {
             days_after_initiation: Some(signed(n)),
         }),
-        expiration: (rule.days.is_some() || rule.date.is_some()).then_some(expiration),
+        expiration: expires.then_some(expiration),
         filter: (!rule.bare).then(|| said_filter(rule)),
         id: Some(rule.id.clone()),
-        noncurrent_version_expiration: None,
+        noncurrent_version_expiration: rule.older.map(|n| NoncurrentVersionExpiration {
+            newer_noncurrent_versions: Some(signed(rule.keep)).filter(|n| *n > 0),
+            noncurrent_days: Some(signed(n)),
+        }),
         noncurrent_version_transitions: None,
         prefix: rule.prefix.clone().filter(|_| rule.bare),
         status: ExpirationStatus::from_static(status),
@@ -271,8 +298,7 @@ impl<P: Pool> Front<P> {
         let bucket = req.input.bucket.clone();
         let ask = Ask::bucket(Action::PutLifecycleConfiguration, &bucket);
         self.permitted(&req, &ask).await?;
-        let raw = req.extensions.get::<Raw>().map(Raw::take).unwrap_or_default();
-        raw::check(&raw, &LEAVES).map_err(|why| malformed(&why))?;
+        raw::check_request(&req, &LEAVES)?;
         let given = given.ok_or_else(|| malformed("no LifecycleConfiguration"))?;
         let rules = rules(given.rules, || self.clock.tag().to_string())?;
         self.change_settings(&req, ask, |s| s.lifecycle.clone_from(&rules))
@@ -367,14 +393,84 @@ mod tests {
     }
 
     #[test]
+    fn dates_end_with_the_year_9999() {
+        let at = |text: &str| date(&Timestamp::parse(TimestampFormat::DateTime, text).unwrap());
+        assert!(at("9999-12-31T12:00:00-12:00").is_err());
+        let last = at("9999-12-31T00:00:00Z").unwrap();
+        let of = Rule {
+            date: Some(last),
+            ..Rule::default()
+        };
+        assert_eq!(said(&of).expiration.unwrap().date, Some(timestamp(last)));
+        // One that is there already can be seen.
+        let beyond = Rule {
+            date: Some(DATES_END),
+            ..Rule::default()
+        };
+        assert!(said(&beyond).expiration.is_some());
+    }
+
+    #[test]
+    fn rules_for_versions_come_back_as_they_were_put() {
+        let mut put = given(1, prefix("p"));
+        put.expiration = Some(LifecycleExpiration {
+            expired_object_delete_marker: Some(true),
+            ..LifecycleExpiration::default()
+        });
+        put.id = Some("i".into());
+        for keep in [None, Some(100)] {
+            put.noncurrent_version_expiration = Some(NoncurrentVersionExpiration {
+                newer_noncurrent_versions: keep,
+                noncurrent_days: Some(7),
+            });
+            let made = rule(put.clone(), String::new).unwrap();
+            assert_eq!(said(&made), put);
+        }
+    }
+
+    #[test]
     fn what_is_not_known_or_does_not_fit_is_refused() {
         assert_eq!(
             refused(|r| r.transitions = Some(vec![Transition::default()])),
             "NotImplemented"
         );
+        let older = |days, keep| NoncurrentVersionExpiration {
+            newer_noncurrent_versions: keep,
+            noncurrent_days: days,
+        };
+        for (days, keep, code) in [
+            (None, None, "MalformedXML"),
+            (None, Some(1), "MalformedXML"),
+            (Some(0), None, "InvalidArgument"),
+            (Some(1), Some(0), "InvalidArgument"),
+            (Some(1), Some(101), "InvalidArgument"),
+        ] {
+            assert_eq!(
+                refused(|r| r.noncurrent_version_expiration = Some(older(days, keep))),
+                code
+            );
+        }
+        let moves = vec![NoncurrentVersionTransition::default()];
         assert_eq!(
-            refused(|r| r.noncurrent_version_expiration = Some(NoncurrentVersionExpiration::default())),
+            refused(|r| r.noncurrent_version_transitions = Some(moves)),
             "NotImplemented"
+        );
+        let tagged = LifecycleRuleFilter {
+            tag: Some(Tag {
+                key: Some("k".into()),
+                value: None,
+            }),
+            ..LifecycleRuleFilter::default()
+        };
+        assert_eq!(
+            refused(|r| {
+                r.filter = Some(tagged);
+                r.expiration = Some(LifecycleExpiration {
+                    expired_object_delete_marker: Some(true),
+                    ..LifecycleExpiration::default()
+                });
+            }),
+            "InvalidRequest"
         );
         let expiration = |days, date, marker| LifecycleExpiration {
             date,
@@ -383,7 +479,8 @@ mod tests {
         };
         let at = |ms| Some(timestamp(ms));
         for (days, date, marker, code) in [
-            (Some(1), None, Some(true), "NotImplemented"),
+            (Some(1), None, Some(true), "MalformedXML"),
+            (None, None, Some(false), "MalformedXML"),
             (Some(0), None, None, "InvalidArgument"),
             (Some(-1), None, None, "InvalidArgument"),
             (None, at(DAY + 1), None, "InvalidArgument"),

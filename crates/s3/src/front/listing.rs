@@ -1,4 +1,4 @@
-//! Listings of objects: v1, v2 and of versions, of which there is one each.
+//! Listings of objects: v1 and v2.
 
 use super::Front;
 use super::errors::invalid;
@@ -21,8 +21,9 @@ macro_rules! ask {
             .with(Key::MaxKeys, $input.max_keys)
     };
 }
+pub(super) use ask;
 
-fn listing(
+pub(super) fn listing(
     prefix: Option<&String>,
     delimiter: Option<&String>,
     after: Option<String>,
@@ -53,7 +54,7 @@ fn parted(listed: Listed) -> (Vec<(String, Entry)>, Vec<String>, Option<String>)
     (keys, prefixes, last)
 }
 
-fn common(prefixes: Vec<String>, names: Names) -> Option<Vec<CommonPrefix>> {
+pub(super) fn common(prefixes: Vec<String>, names: Names) -> Option<Vec<CommonPrefix>> {
     let prefix = |p: String| CommonPrefix {
         prefix: Some(names.write(&p)),
     };
@@ -148,52 +149,6 @@ impl<P: Pool> Front<P> {
             encoding_type: input.encoding_type,
             start_after: written(input.start_after),
             request_charged: None,
-        })
-    }
-
-    pub async fn list_versions(
-        &self,
-        req: S3Request<ListObjectVersionsInput>,
-    ) -> S3Result<ListObjectVersionsOutput> {
-        let ask = ask!(ListBucketVersions, req.input);
-        let bucket = self.listable(&req, &ask).await?.bucket;
-        let input = req.input;
-        let names = Names::new(input.encoding_type.as_ref())?;
-        let after = input.key_marker.clone();
-        let asked = listing(
-            input.prefix.as_ref(),
-            input.delimiter.as_ref(),
-            after,
-            input.max_keys,
-        )?;
-        let (keys, prefixes, last) = parted(self.objects.list(&bucket.id, &asked).await?);
-        let written = |n: Option<String>| n.map(|n| names.write(&n));
-        let version = |(key, entry): (String, Entry)| ObjectVersion {
-            e_tag: etag(&entry.etag),
-            is_latest: Some(true),
-            key: Some(names.write(&key)),
-            last_modified: Some(timestamp(entry.modified)),
-            owner: owner(&bucket.owner),
-            size: Some(entry.size as i64),
-            storage_class: Some(ObjectVersionStorageClass::from_static(
-                ObjectVersionStorageClass::STANDARD,
-            )),
-            version_id: Some("null".into()),
-            ..ObjectVersion::default()
-        };
-        Ok(ListObjectVersionsOutput {
-            name: Some(input.bucket),
-            prefix: written(Some(asked.prefix)),
-            key_marker: written(Some(input.key_marker.unwrap_or_default())),
-            max_keys: Some(asked.max as i32),
-            is_truncated: Some(last.is_some()),
-            versions: Some(keys.into_iter().map(version).collect()),
-            common_prefixes: common(prefixes, names),
-            delimiter: written(input.delimiter),
-            next_version_id_marker: last.as_ref().map(|_| "null".into()),
-            next_key_marker: written(last),
-            encoding_type: input.encoding_type,
-            ..ListObjectVersionsOutput::default()
         })
     }
 }

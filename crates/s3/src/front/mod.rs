@@ -9,12 +9,14 @@ mod bucket_ops;
 mod caller;
 mod chunks;
 mod cors_ops;
+mod delete_ops;
 mod digest;
 mod entrance;
 mod errors;
 mod hosts;
 mod lifecycle_ops;
 mod listing;
+mod lock_ops;
 mod multipart_ops;
 mod object_ops;
 mod pace;
@@ -25,6 +27,8 @@ mod rights;
 mod serve;
 mod service;
 mod texts;
+mod times;
+mod version_ops;
 
 pub use hosts::{Hosts, domain};
 pub use serve::{Settings, serve};
@@ -105,10 +109,24 @@ impl<P: Pool> Front<P> {
         ask: Ask<'_>,
         change: impl Fn(&mut BucketSettings),
     ) -> S3Result<()> {
+        let change = |settings: &mut BucketSettings| {
+            change(settings);
+            Ok(())
+        };
+        self.try_change_settings(req, ask, change).await
+    }
+
+    /// The same, if what is set allows it.
+    async fn try_change_settings<T>(
+        &self,
+        req: &S3Request<T>,
+        ask: Ask<'_>,
+        change: impl Fn(&mut BucketSettings) -> S3Result<()>,
+    ) -> S3Result<()> {
         for _ in 0..TRIES_MAX {
             let known = self.permitted(req, &ask).await?;
             let mut settings = known.settings.of.clone();
-            change(&mut settings);
+            change(&mut settings)?;
             match self.buckets.set_settings(ask.bucket, &known, &settings).await {
                 Err(Error::Conflict(_)) => {}
                 other => return Ok(other?),

@@ -3,7 +3,8 @@
 use super::attributes::{attributes, check_key, refuse_unbuilt};
 use super::digest::{self, ALGORITHMS, Announced, Digest, checksum_values, set_checksum};
 use super::errors::{invalid, not_built};
-use super::object_ops::{PUT_MAX, Source, length, source_name};
+use super::lock_ops::lock_given;
+use super::object_ops::{PUT_MAX, Source, length, source_name, terms, version_of, wanted_of_source};
 use super::permit::Ask;
 use super::texts::{Names, etag, etags, owner, page_size, timestamp};
 use super::{Front, who};
@@ -85,11 +86,13 @@ impl<P: Pool> Front<P> {
         }
         let input = &mut req.input;
         let attributes = attributes!(input)?;
-        self.check_attributes(&req, &known, (&req.input.bucket, &req.input.key), &attributes)?;
+        let of = (req.input.bucket.as_str(), req.input.key.as_str());
+        self.check_attributes(&req, &known, of, &attributes)?;
+        let lock = self.new_lock(&req, &known, of, &lock_given!(req.input))?;
         let (bucket, input) = (&known.bucket, &mut req.input);
         let id = self
             .objects
-            .begin_upload(&bucket.id, &input.key, attributes, algorithm)
+            .begin_upload(&bucket.id, &input.key, attributes, algorithm, lock)
             .await?;
         Ok(CreateMultipartUploadOutput {
             bucket: Some(input.bucket.clone()),
@@ -173,19 +176,8 @@ impl<P: Pool> Front<P> {
             .objects
             .upload(&bucket.id, &input.key, &input.upload_id)
             .await?;
-        let source = self
-            .source(
-                &req,
-                (&input.copy_source, false),
-                [
-                    input.copy_source_if_match.as_ref(),
-                    input.copy_source_if_none_match.as_ref(),
-                ],
-                [
-                    input.copy_source_if_modified_since.as_ref(),
-                    input.copy_source_if_unmodified_since.as_ref(),
-                ],
-            )
+        let (source, copied_from) = self
+            .source(&req, (&input.copy_source, false), wanted_of_source!(input))
             .await?;
         let range = match &input.copy_source_range {
             None => 0..source.size,
@@ -215,6 +207,7 @@ impl<P: Pool> Front<P> {
         set_checksum!(result, &part.checksum);
         Ok(UploadPartCopyOutput {
             copy_part_result: Some(result),
+            copy_source_version_id: copied_from,
             ..UploadPartCopyOutput::default()
         })
     }
@@ -251,13 +244,17 @@ impl<P: Pool> Front<P> {
             input.key.as_str(),
             input.upload_id.as_str(),
         );
-        let entry = self.objects.complete(upload, &named, &condition, whole).await?;
+        let entry = self
+            .objects
+            .complete(upload, &named, &terms(&known, condition), whole)
+            .await?;
         let mut out = CompleteMultipartUploadOutput {
             location: Some(format!("/{}/{}", input.bucket, input.key)),
             expiration: self.expiration(&known, &input.key, &entry),
             bucket: Some(input.bucket),
             key: Some(input.key),
             e_tag: etag(&entry.etag),
+            version_id: version_of(&known, &entry),
             ..CompleteMultipartUploadOutput::default()
         };
         set_checksum!(out, &entry.checksum);

@@ -1,18 +1,21 @@
-//! Objects: put, get, head, copy, delete.
+//! Objects: put, get, head, copy.
 
-use super::attributes::{attributes, check_key, refuse_unbuilt, refuse_version};
+use super::attributes::{attributes, check_key, refuse_unbuilt, which};
 use super::digest::{Announced, Digest, checksum_values, set_checksum};
 use super::errors::{invalid, not_built};
+use super::lock_ops::lock_given;
 use super::permit::{Ask, check_public, lists_publicly};
 use super::texts::{etag, etags, http_date, seconds, timestamp};
-use super::{Front, expect_owner, who};
+use super::{Front, expect_owner};
 use crate::Error;
 use crate::buckets::Known;
 use crate::data::{Chunk, Reader};
-use crate::objects::{Condition, New};
+use crate::history::{Found, Versioning, Which};
+use crate::objects::{Condition, New, Terms};
 use crate::policy::{Action, Key};
 use crate::rados::Pool;
 use crate::record::{Attributes, Entry};
+use crate::version::Lock;
 use bytes::Bytes;
 use futures_core::Stream;
 use s3s::dto::*;
@@ -24,9 +27,8 @@ use tokio::sync::mpsc;
 
 /// Of one request that puts bytes.
 pub const PUT_MAX: u64 = 5 << 30;
-/// Keys of one request that deletes many.
-const DELETE_MAX: usize = 1000;
-const DELETE_AT_ONCE: usize = 16;
+/// Milliseconds after which what was known of a bucket is looked at again before something is committed.
+pub const KNOWN_FOR: u64 = 1000;
 /// Who has not taken a chunk of an object within this is cut off: others need the memory.
 /// One that takes nothing at all is cut off by its connection.
 const CHUNK_WITHIN: Duration = Duration::from_secs(crate::data::CHUNK >> 10);
@@ -108,6 +110,15 @@ macro_rules! describe {
     }};
 }
 
+macro_rules! describe_lock {
+    ($out:expr, $lock:expr) => {{
+        $out.object_lock_mode = super::lock_ops::said_mode(&$lock);
+        $out.object_lock_retain_until_date = $lock.retention.map(|r| timestamp(r.until));
+        let hold = super::lock_ops::hold_name($lock.hold);
+        $out.object_lock_legal_hold_status = $lock.hold.then(|| ObjectLockLegalHoldStatus::from_static(hold));
+    }};
+}
+
 fn not_modified(entry: &Entry) -> S3Error {
     let mut e = S3Error::new(S3ErrorCode::NotModified);
     let mut headers = hyper::HeaderMap::new();
@@ -122,12 +133,25 @@ fn not_modified(entry: &Entry) -> S3Error {
 }
 
 /// The conditions of a read, in HTTP's order.
-struct Wanted<'a> {
-    matches: Option<&'a ETagCondition>,
-    none_match: Option<&'a ETagCondition>,
-    modified: Option<&'a Timestamp>,
-    unmodified: Option<&'a Timestamp>,
+pub struct Wanted<'a> {
+    pub matches: Option<&'a ETagCondition>,
+    pub none_match: Option<&'a ETagCondition>,
+    pub modified: Option<&'a Timestamp>,
+    pub unmodified: Option<&'a Timestamp>,
 }
+
+/// Those of what is to be copied.
+macro_rules! wanted_of_source {
+    ($input:expr) => {
+        $crate::front::object_ops::Wanted {
+            matches: $input.copy_source_if_match.as_ref(),
+            none_match: $input.copy_source_if_none_match.as_ref(),
+            modified: $input.copy_source_if_modified_since.as_ref(),
+            unmodified: $input.copy_source_if_unmodified_since.as_ref(),
+        }
+    };
+}
+pub(super) use wanted_of_source;
 
 impl Wanted<'_> {
     fn check(&self, entry: &Entry) -> S3Result<()> {
@@ -179,13 +203,15 @@ impl<P: Pool> Front<P> {
         let acl = req.input.acl.as_ref().map(|a| a.as_str().to_string());
         let ask =
             Ask::object(Action::PutObject, &req.input.bucket, &req.input.key).with(Key::Acl, acl.as_ref());
-        let known = self.permitted(&req, &ask).await?;
+        let (known, begun) = (self.permitted(&req, &ask).await?, self.clock.now_ms());
         refuse_unbuilt(&req.headers)?;
         let trailers = req.trailing_headers.take();
         let input = &mut req.input;
         check_key(&input.key)?;
         let attributes = attributes!(input)?;
-        self.check_attributes(&req, &known, (&req.input.bucket, &req.input.key), &attributes)?;
+        let of = (req.input.bucket.as_str(), req.input.key.as_str());
+        self.check_attributes(&req, &known, of, &attributes)?;
+        let lock = self.new_lock(&req, &known, of, &lock_given!(req.input))?;
         let (bucket, input) = (&known.bucket, &mut req.input);
         let condition = Condition {
             matches: etags(input.if_match.as_ref()),
@@ -198,16 +224,50 @@ impl<P: Pool> Front<P> {
         let body = Source(input.body.take());
         let to = (bucket.id.as_str(), input.key.as_str());
         let new = self
-            .take_in(to, body, length, announced, trailers.as_ref(), attributes)
+            .take_in(to, body, length, announced, trailers.as_ref(), (attributes, lock))
             .await?;
-        let entry = self.objects.put(&bucket.id, &input.key, new, &condition).await?;
+        let to = (input.bucket.as_str(), input.key.as_str());
+        let (entry, known) = self.commit((known, begun), to, new, condition).await?;
         let mut out = PutObjectOutput {
             e_tag: etag(&entry.etag),
+            version_id: version_of(&known, &entry),
             expiration: self.expiration(&known, &input.key, &entry),
             ..PutObjectOutput::default()
         };
         set_checksum!(out, &entry.checksum);
         Ok(out)
+    }
+
+    /// Puts what was taken in, under the bucket's terms of now: where that took a while its owner may have changed versioning or lock.
+    async fn commit(
+        &self,
+        (known, begun): (Known, u64),
+        (bucket, key): (&str, &str),
+        new: New,
+        condition: Condition,
+    ) -> S3Result<(Entry, Known)> {
+        let known = match self.still(known, bucket, begun).await {
+            Ok(known) => known,
+            Err(e) => {
+                self.objects.data.abandon(new.stored.claim).await;
+                return Err(e.into());
+            }
+        };
+        let terms = terms(&known, condition);
+        let entry = self.objects.put(&known.bucket.id, key, new, &terms).await?;
+        Ok((entry, known))
+    }
+
+    /// The bucket that was known at `begun` as it is now, unless that was just before.
+    pub(super) async fn still(&self, known: Known, name: &str, begun: u64) -> crate::Result<Known> {
+        if self.clock.now_ms().abs_diff(begun) < KNOWN_FOR {
+            return Ok(known);
+        }
+        let now = self.buckets.known(name).await?;
+        match now.bucket.id == known.bucket.id {
+            true => Ok(now),
+            false => Err(Error::NoSuchBucket),
+        }
     }
 
     /// Whether a public ACL and tags may be said with what is put.
@@ -237,7 +297,7 @@ impl<P: Pool> Front<P> {
         length: Option<u64>,
         announced: Announced,
         trailers: Option<&TrailingHeaders>,
-        attributes: Attributes,
+        (attributes, lock): (Attributes, Lock),
     ) -> S3Result<New> {
         let mut digest = Digest::new(announced);
         let mut body = body;
@@ -252,6 +312,7 @@ impl<P: Pool> Front<P> {
                 etag,
                 attributes,
                 checksum,
+                lock,
             }),
             Err(e) => {
                 self.objects.data.abandon(stored.claim).await;
@@ -260,38 +321,44 @@ impl<P: Pool> Front<P> {
         }
     }
 
-    /// The object, for who may read it, and when it expires. Who may not list the bucket does not hear whether there is one.
+    /// The object, for who may read it, with its bucket. Who may not list the bucket does not hear whether there is one.
     async fn readable<T>(
         &self,
         req: &S3Request<T>,
-        bucket: &str,
-        key: &str,
-    ) -> S3Result<(Entry, Option<String>)> {
+        (bucket, key, id): (&str, &str, Option<&str>),
+    ) -> S3Result<(Entry, Known)> {
         let known = self.known(req, bucket).await?;
-        let entry = self.readable_in(req, &known, (bucket, key)).await?;
-        let expiration = self.expiration(&known, key, &entry);
-        Ok((entry, expiration))
+        let entry = self.readable_in(req, &known, (bucket, key, which(id)?)).await?;
+        Ok((entry, known))
     }
 
     async fn readable_in<T>(
         &self,
         req: &S3Request<T>,
         known: &Known,
-        (bucket, key): (&str, &str),
+        (bucket, key, which): (&str, &str, Which),
     ) -> S3Result<Entry> {
-        let granted = self.right(req, known, &Ask::object(Action::GetObject, bucket, key))?;
+        let ask = Ask::object(Action::GetObject, bucket, key).version(which, Action::GetObjectVersion);
+        let granted = self.right(req, known, &ask)?;
         let public = !known.settings.block().ignore_acls;
-        match self.objects.entry(&known.bucket.id, key).await {
-            Ok(entry) if granted || (public && entry.attributes.public_read) => Ok(entry),
-            Err(Error::NoSuchKey) => {
+        match self.objects.version(&known.bucket.id, key, which).await? {
+            Found::Object(entry) if granted || (public && entry.attributes.public_read) => Ok(*entry),
+            Found::Object(_) => Err(Error::AccessDenied.into()),
+            found => {
                 let ask = Ask::bucket(Action::ListBucket, bucket);
                 match lists_publicly(known) || self.right(req, known, &ask)? {
-                    true => Err(Error::NoSuchKey.into()),
+                    true => Err(missing(which, &found).into()),
                     false => Err(Error::AccessDenied.into()),
                 }
             }
-            Ok(_) => Err(Error::AccessDenied.into()),
-            Err(e) => Err(e.into()),
+        }
+    }
+
+    /// The version, whoever asks.
+    pub(super) async fn version(&self, known: &Known, key: &str, which: Which) -> S3Result<Entry> {
+        match self.objects.version(&known.bucket.id, key, which).await? {
+            Found::Object(entry) => Ok(*entry),
+            found => Err(missing(which, &found).into()),
         }
     }
 
@@ -338,8 +405,14 @@ impl<P: Pool> Front<P> {
 
     pub async fn get_object(&self, req: S3Request<GetObjectInput>) -> S3Result<GetObjectOutput> {
         refuse_unbuilt(&req.headers)?;
-        refuse_version(req.input.version_id.as_deref())?;
-        let (entry, expiration) = self.readable(&req, &req.input.bucket, &req.input.key).await?;
+        let input = &req.input;
+        let of = (
+            input.bucket.as_str(),
+            input.key.as_str(),
+            input.version_id.as_deref(),
+        );
+        let (entry, known) = self.readable(&req, of).await?;
+        let lock = self.said_lock(&req, &known, (of.0, of.1, which(of.2)?), &entry);
         let input = req.input;
         let wanted = Wanted {
             matches: input.if_match.as_ref(),
@@ -362,16 +435,22 @@ impl<P: Pool> Front<P> {
             None => StreamingBlob::from(s3s::Body::empty()),
             first => StreamingBlob::wrap(Sent::pump(first, reader)),
         };
+        let (expiration, by_id) = (
+            self.expiration(&known, &input.key, &entry),
+            input.version_id.is_some(),
+        );
         let mut out = GetObjectOutput {
             body: Some(body),
             content_length: Some(length as i64),
             content_range: content_range(&span, entry.size),
             parts_count: span.parts,
-            expiration,
+            expiration: expiration.filter(|_| !by_id),
+            version_id: version_of(&known, &entry),
             tag_count: Some(entry.attributes.tags.len() as i32).filter(|n| *n > 0),
             ..GetObjectOutput::default()
         };
         describe!(out, entry);
+        describe_lock!(out, lock);
         if input.checksum_mode.is_some() && !span.partial {
             set_checksum!(out, &entry.checksum);
         }
@@ -386,8 +465,14 @@ impl<P: Pool> Front<P> {
 
     pub async fn head_object(&self, req: S3Request<HeadObjectInput>) -> S3Result<HeadObjectOutput> {
         refuse_unbuilt(&req.headers)?;
-        refuse_version(req.input.version_id.as_deref())?;
-        let (entry, expiration) = self.readable(&req, &req.input.bucket, &req.input.key).await?;
+        let input = &req.input;
+        let of = (
+            input.bucket.as_str(),
+            input.key.as_str(),
+            input.version_id.as_deref(),
+        );
+        let (entry, known) = self.readable(&req, of).await?;
+        let lock = self.said_lock(&req, &known, (of.0, of.1, which(of.2)?), &entry);
         let input = req.input;
         let wanted = Wanted {
             matches: input.if_match.as_ref(),
@@ -397,14 +482,20 @@ impl<P: Pool> Front<P> {
         };
         wanted.check(&entry)?;
         let span = self.span(&entry, input.range.as_ref(), input.part_number).await?;
+        let (expiration, by_id) = (
+            self.expiration(&known, &input.key, &entry),
+            input.version_id.is_some(),
+        );
         let mut out = HeadObjectOutput {
             content_length: Some((span.to - span.from) as i64),
             content_range: content_range(&span, entry.size),
             parts_count: span.parts,
-            expiration,
+            expiration: expiration.filter(|_| !by_id),
+            version_id: version_of(&known, &entry),
             ..HeadObjectOutput::default()
         };
         describe!(out, entry);
+        describe_lock!(out, lock);
         if input.checksum_mode.is_some() && !span.partial {
             set_checksum!(out, &entry.checksum);
         }
@@ -416,9 +507,8 @@ impl<P: Pool> Front<P> {
         &self,
         req: &S3Request<T>,
         (source, tags): (&CopySource, bool),
-        wanted: [Option<&ETagCondition>; 2],
-        times: [Option<&Timestamp>; 2],
-    ) -> S3Result<Entry> {
+        wanted: Wanted<'_>,
+    ) -> S3Result<(Entry, Option<String>)> {
         let CopySource::Bucket {
             bucket,
             key,
@@ -427,23 +517,22 @@ impl<P: Pool> Front<P> {
         else {
             return Err(not_built("access points"));
         };
-        refuse_version(version_id.as_deref())?;
+        let which = which(version_id.as_deref())?;
         let from = self.buckets.known(bucket).await?;
         expect_owner(req, "x-amz-source-expected-bucket-owner", &from.bucket)?;
-        let entry = self.readable_in(req, &from, (bucket, key)).await?;
+        let entry = self.readable_in(req, &from, (bucket, key, which)).await;
+        let entry = entry.map_err(|e| of_source(e, which))?;
         if tags && !entry.attributes.tags.is_empty() {
             let ask = Ask::object(Action::GetObjectTagging, bucket, key);
+            let ask = ask.version(which, Action::GetObjectVersionTagging);
             self.demand(req, &from, &ask)?;
         }
-        let wanted = Wanted {
-            matches: wanted[0],
-            none_match: wanted[1],
-            modified: times[0],
-            unmodified: times[1],
-        };
         match wanted.check(&entry) {
             Err(e) if *e.code() == S3ErrorCode::NotModified => Err(Error::Precondition.into()),
-            other => other.map(|()| entry),
+            other => other.map(|()| {
+                let version = version_of(&from, &entry);
+                (entry, version)
+            }),
         }
     }
 
@@ -461,28 +550,19 @@ impl<P: Pool> Front<P> {
             .with(Key::Acl, input.acl.as_ref().map(|a| a.as_str()))
             .with(Key::CopySource, source_name(&input.copy_source))
             .with(Key::MetadataDirective, directive);
-        let known = self.permitted(&req, &ask).await?;
+        let (known, begun) = (self.permitted(&req, &ask).await?, self.clock.now_ms());
         refuse_unbuilt(&req.headers)?;
         check_key(&req.input.key)?;
         let replaces = |d: &TaggingDirective| d.as_str() == TaggingDirective::REPLACE;
         let tags = !input.tagging_directive.as_ref().is_some_and(replaces);
-        let source = self
-            .source(
-                &req,
-                (&input.copy_source, tags),
-                [
-                    input.copy_source_if_match.as_ref(),
-                    input.copy_source_if_none_match.as_ref(),
-                ],
-                [
-                    input.copy_source_if_modified_since.as_ref(),
-                    input.copy_source_if_unmodified_since.as_ref(),
-                ],
-            )
+        let (source, copied_from) = self
+            .source(&req, (&input.copy_source, tags), wanted_of_source!(input))
             .await?;
         let algorithm = input.checksum_algorithm.as_ref().map(|a| a.as_str().to_string());
         let attributes = copied(&mut req.input, &source)?;
-        self.check_attributes(&req, &known, (&req.input.bucket, &req.input.key), &attributes)?;
+        let of = (req.input.bucket.as_str(), req.input.key.as_str());
+        self.check_attributes(&req, &known, of, &attributes)?;
+        let lock = self.new_lock(&req, &known, of, &lock_given!(req.input))?;
         let bucket = &known.bucket;
         let had = source.checksum.as_ref().filter(|_| source.parts == 0);
         let algorithm = algorithm.or(had.map(|c| c.algorithm.clone()));
@@ -494,12 +574,9 @@ impl<P: Pool> Front<P> {
         let body = self.sent(&source, 0, source.size).await?;
         let to = (bucket.id.as_str(), req.input.key.as_str());
         let new = self
-            .take_in(to, body, Some(source.size), announced, None, attributes)
+            .take_in(to, body, Some(source.size), announced, None, (attributes, lock))
             .await?;
-        let entry = self
-            .objects
-            .put(&bucket.id, &req.input.key, new, &Condition::default())
-            .await?;
+        let (entry, known) = self.commit((known, begun), of, new, Condition::default()).await?;
         let mut result = CopyObjectResult {
             e_tag: etag(&entry.etag),
             last_modified: Some(timestamp(entry.modified)),
@@ -509,82 +586,46 @@ impl<P: Pool> Front<P> {
         Ok(CopyObjectOutput {
             expiration: self.expiration(&known, &req.input.key, &entry),
             copy_object_result: Some(result),
+            copy_source_version_id: copied_from,
+            version_id: version_of(&known, &entry),
             ..CopyObjectOutput::default()
         })
     }
+}
 
-    pub async fn delete_object(&self, req: S3Request<DeleteObjectInput>) -> S3Result<DeleteObjectOutput> {
-        let ask = Ask::object(Action::DeleteObject, &req.input.bucket, &req.input.key);
-        let bucket = self.permitted(&req, &ask).await?.bucket;
-        let input = req.input;
-        refuse_version(input.version_id.as_deref())?;
-        let condition = Condition {
-            matches: etags(input.if_match.as_ref()),
-            none_match: None,
-        };
-        self.objects.delete(&bucket.id, &input.key, &condition).await?;
-        Ok(DeleteObjectOutput::default())
+/// Why there is no such version.
+fn missing(which: Which, found: &Found) -> Error {
+    match (which, found) {
+        (Which::Current, Found::Marker(version, _)) => Error::Deleted(version.to_string()),
+        (_, Found::Marker(version, at)) => Error::IsMarker(version.to_string(), *at),
+        (Which::Current, _) => Error::NoSuchKey,
+        _ => Error::NoSuchVersion,
     }
+}
 
-    pub async fn delete_objects(&self, req: S3Request<DeleteObjectsInput>) -> S3Result<DeleteObjectsOutput> {
-        let known = self.known(&req, &req.input.bucket).await?;
-        let bucket = &known.bucket;
-        if known.settings.policy.is_none() && who(&req) != Some(&bucket.owner) {
-            return Err(Error::AccessDenied.into());
-        }
-        let delete = &req.input.delete;
-        if delete.objects.len() > DELETE_MAX {
-            return Err(S3Error::with_message(
-                S3ErrorCode::MalformedXML,
-                "at most 1000 keys at once",
-            ));
-        }
-        let (mut deleted, mut errors) = (Vec::new(), Vec::new());
-        for some in delete.objects.chunks(DELETE_AT_ONCE) {
-            let mut begun = Vec::with_capacity(some.len());
-            for object in some {
-                // A policy may take a while to judge.
-                io::task::yield_now().await;
-                let (front, id, object) = (self.clone(), bucket.id.clone(), object.clone());
-                let ask = Ask::object(Action::DeleteObject, &req.input.bucket, &object.key);
-                let permitted = self.demand(&req, &known, &ask);
-                begun.push(io::task::spawn_local(async move {
-                    permitted?;
-                    front.delete_one(&id, &object).await
-                }));
-            }
-            for (task, object) in begun.into_iter().zip(some) {
-                match task.await.unwrap_or_else(|e| Err(S3Error::internal_error(e))) {
-                    Ok(()) => deleted.push(DeletedObject {
-                        key: Some(object.key.clone()),
-                        ..DeletedObject::default()
-                    }),
-                    Err(e) => errors.push(s3s::dto::Error {
-                        code: Some(e.code().as_str().to_string()),
-                        key: Some(object.key.clone()),
-                        message: e.message().map(str::to_string),
-                        version_id: object.version_id.clone(),
-                    }),
-                }
-            }
-        }
-        Ok(DeleteObjectsOutput {
-            deleted: (!delete.quiet.unwrap_or(false)).then_some(deleted),
-            errors: (!errors.is_empty()).then_some(errors),
-            ..DeleteObjectsOutput::default()
-        })
+/// A delete marker as what is to be copied, which is no question of the method.
+fn of_source(e: S3Error, which: Which) -> S3Error {
+    match *e.code() == S3ErrorCode::MethodNotAllowed && which != Which::Current {
+        true => S3Error::with_message(
+            S3ErrorCode::InvalidRequest,
+            "The source of a copy request may not specifically refer to a delete marker by version id.",
+        ),
+        false => e,
     }
+}
 
-    async fn delete_one(&self, bucket: &str, object: &ObjectIdentifier) -> S3Result<()> {
-        refuse_version(object.version_id.as_deref())?;
-        let etag = object.e_tag.as_ref().map(|e| e.value().to_string());
-        let condition = Condition {
-            matches: etag.map(crate::objects::Etags::One),
-            none_match: None,
-        };
-        self.objects.delete(bucket, &object.key, &condition).await?;
-        Ok(())
+pub fn terms(known: &Known, condition: Condition) -> Terms {
+    Terms {
+        condition,
+        versioning: known.settings.of.versioning,
+        bypass: false,
+        retention: known.settings.of.lock.and_then(|l| l.retention),
     }
+}
+
+/// What answers say of a version; nothing where versioning was never on.
+pub fn version_of(known: &Known, entry: &Entry) -> Option<String> {
+    (known.settings.of.versioning != Versioning::Off).then(|| entry.version().to_string())
 }
 
 /// What a copy has of its source, and what the request says instead.
@@ -592,7 +633,7 @@ fn copied(input: &mut CopyObjectInput, source: &Entry) -> S3Result<Attributes> {
     let replaces = |d: Option<&str>| d == Some("REPLACE");
     let meta = replaces(input.metadata_directive.as_ref().map(|d| d.as_str()));
     let tags = replaces(input.tagging_directive.as_ref().map(|d| d.as_str()));
-    let itself = matches!(&input.copy_source, CopySource::Bucket { bucket, key, .. }
+    let itself = matches!(&input.copy_source, CopySource::Bucket { bucket, key, version_id: None }
         if **bucket == input.bucket && **key == input.key);
     if itself && !meta && !tags {
         return Err(S3Error::with_message(

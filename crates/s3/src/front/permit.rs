@@ -5,6 +5,7 @@ use super::caller::Peer;
 use super::{Front, expect_owner, who};
 use crate::Error;
 use crate::buckets::Known;
+use crate::history::Which;
 use crate::policy::{Action, Key, Request, VALUE_MAX, Verdict, user_arn};
 use crate::rados::Pool;
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Result};
@@ -36,6 +37,17 @@ impl<'a> Ask<'a> {
             key: Some(key),
             ..Self::bucket(action, bucket)
         }
+    }
+
+    /// The same of one version by its id, which is another action, and which a condition may look at.
+    pub fn version(mut self, which: Which, action: Action) -> Self {
+        let id = match which {
+            Which::Current => return self,
+            Which::Null => "null".to_string(),
+            Which::Of(order) => order.to_string(),
+        };
+        self.action = action;
+        self.with(Key::VersionId, Some(id))
     }
 
     /// What a condition may look at.

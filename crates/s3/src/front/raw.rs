@@ -1,15 +1,20 @@
 //! The text of a body beside what the library makes of it. Reading XML it passes over what it does not expect (CDATA, text between
-//! elements) and takes `1,000` for 1: a rule that removes objects must not come to mean more than was written.
+//! elements) and takes `1,000` for 1: what removes objects must not come to mean others than were written.
 
+use super::errors::coded;
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 use quick_xml::Reader;
 use quick_xml::events::Event;
+use s3s::{S3ErrorCode, S3Request, S3Result};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
-/// What has come of a body. As much as the library takes of XML.
+/// As much as the library takes of XML; of what is longer, which is none, this is kept.
+const BYTES_MAX: usize = super::service::XML_BYTES;
+
+/// What has come of a body.
 #[derive(Debug, Clone, Default)]
 pub struct Raw(Arc<Mutex<Vec<u8>>>);
 
@@ -44,7 +49,8 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Kept<B> {
             && let Some(data) = frame.data_ref()
         {
             let mut raw = self.raw.0.lock().unwrap_or_else(PoisonError::into_inner);
-            raw.extend_from_slice(data);
+            let room = BYTES_MAX.saturating_sub(raw.len());
+            raw.extend_from_slice(&data[..data.len().min(room)]);
         }
         Poll::Ready(frame)
     }
@@ -73,8 +79,14 @@ pub enum Leaf {
     Number,
 }
 
+/// Refuses a request whose text the library would not take as it was written.
+pub fn check_request<T>(req: &S3Request<T>, leaves: &[(&str, Leaf)]) -> S3Result<()> {
+    let raw = req.extensions.get::<Raw>().map(Raw::take).unwrap_or_default();
+    check(&raw, leaves).map_err(|why| coded(S3ErrorCode::MalformedXML, why))
+}
+
 /// An error in a sentence where the library would pass over something.
-pub fn check(xml: &[u8], leaves: &[(&str, Leaf)]) -> Result<(), String> {
+fn check(xml: &[u8], leaves: &[(&str, Leaf)]) -> Result<(), String> {
     let mut reader = Reader::from_reader(xml);
     // The document, which has no text of its own either.
     let mut open = vec![Element::default()];

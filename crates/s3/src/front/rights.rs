@@ -1,8 +1,9 @@
 //! Tags and ACLs of objects.
 
 use super::Front;
-use super::attributes::{check_tags, public_read, refuse_unbuilt, refuse_version};
+use super::attributes::{check_tags, public_read, refuse_unbuilt, which};
 use super::errors::not_built;
+use super::object_ops::version_of;
 use super::permit::{Ask, check_public};
 use super::texts::owner;
 use crate::policy::{Action, Key};
@@ -13,28 +14,33 @@ use std::collections::BTreeMap;
 
 impl<P: Pool> Front<P> {
     pub async fn tags_of(&self, req: S3Request<GetObjectTaggingInput>) -> S3Result<GetObjectTaggingOutput> {
-        refuse_version(req.input.version_id.as_deref())?;
-        let ask = Ask::object(Action::GetObjectTagging, &req.input.bucket, &req.input.key);
-        let bucket = self.permitted(&req, &ask).await?.bucket;
-        let entry = self.objects.entry(&bucket.id, &req.input.key).await?;
+        let which = which(req.input.version_id.as_deref())?;
+        let ask = Ask::object(Action::GetObjectTagging, &req.input.bucket, &req.input.key)
+            .version(which, Action::GetObjectVersionTagging);
+        let known = self.permitted(&req, &ask).await?;
+        let entry = self.version(&known, &req.input.key, which).await?;
+        let version_id = version_of(&known, &entry);
         let tag = |(k, v)| Tag {
             key: Some(k),
             value: Some(v),
         };
         Ok(GetObjectTaggingOutput {
             tag_set: entry.attributes.tags.into_iter().map(tag).collect(),
-            version_id: None,
+            version_id,
         })
     }
 
+    /// The version whose tags were set, where there is versioning.
     pub async fn set_tags<T>(
         &self,
         req: &S3Request<T>,
-        (action, bucket, key): (Action, &str, &str),
+        ([action, of_version], bucket, key): ([Action; 2], &str, &str),
+        id: Option<&str>,
         set: TagSet,
-    ) -> S3Result<()> {
-        let ask = Ask::object(action, bucket, key);
-        let bucket = self.permitted(req, &ask).await?.bucket;
+    ) -> S3Result<Option<String>> {
+        let which = which(id)?;
+        let ask = Ask::object(action, bucket, key).version(which, of_version);
+        let known = self.permitted(req, &ask).await?;
         let n = set.len();
         let tags: BTreeMap<String, String> = set
             .into_iter()
@@ -47,32 +53,40 @@ impl<P: Pool> Front<P> {
             ));
         }
         let tags = check_tags(tags)?;
-        self.objects
-            .amend(&bucket.id, key, |e| e.attributes.tags = tags.clone())
-            .await?;
-        Ok(())
+        let amended = self.objects.amend(&known.bucket.id, key, which, |e| {
+            e.attributes.tags.clone_from(&tags);
+            Ok(())
+        });
+        let entry = amended.await?;
+        Ok(version_of(&known, &entry))
     }
 
     pub async fn set_object_acl(&self, req: S3Request<PutObjectAclInput>) -> S3Result<()> {
         refuse_unbuilt(&req.headers)?;
-        refuse_version(req.input.version_id.as_deref())?;
+        let which = which(req.input.version_id.as_deref())?;
         let acl = req.input.acl.as_ref().map(|a| a.as_str());
-        let ask = Ask::object(Action::PutObjectAcl, &req.input.bucket, &req.input.key).with(Key::Acl, acl);
+        let ask = Ask::object(Action::PutObjectAcl, &req.input.bucket, &req.input.key)
+            .version(which, Action::PutObjectVersionAcl)
+            .with(Key::Acl, acl);
         let known = self.permitted(&req, &ask).await?;
         let bucket = &known.bucket;
         let public = canned(acl, req.input.access_control_policy.as_ref(), &bucket.owner)?;
         check_public(&known, public)?;
-        self.objects
-            .amend(&bucket.id, &req.input.key, |e| e.attributes.public_read = public)
-            .await?;
+        let amended = self.objects.amend(&bucket.id, &req.input.key, which, |e| {
+            e.attributes.public_read = public;
+            Ok(())
+        });
+        amended.await?;
         Ok(())
     }
 
     pub async fn object_acl(&self, req: S3Request<GetObjectAclInput>) -> S3Result<GetObjectAclOutput> {
-        refuse_version(req.input.version_id.as_deref())?;
-        let ask = Ask::object(Action::GetObjectAcl, &req.input.bucket, &req.input.key);
-        let bucket = self.permitted(&req, &ask).await?.bucket;
-        let entry = self.objects.entry(&bucket.id, &req.input.key).await?;
+        let which = which(req.input.version_id.as_deref())?;
+        let ask = Ask::object(Action::GetObjectAcl, &req.input.bucket, &req.input.key)
+            .version(which, Action::GetObjectVersionAcl);
+        let known = self.permitted(&req, &ask).await?;
+        let entry = self.version(&known, &req.input.key, which).await?;
+        let bucket = known.bucket;
         Ok(GetObjectAclOutput {
             grants: Some(grants(&bucket.owner, entry.attributes.public_read)),
             owner: owner(&bucket.owner),

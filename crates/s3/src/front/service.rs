@@ -3,7 +3,6 @@
 use super::Front;
 use super::errors::not_built;
 use super::hosts::Hosts;
-use super::permit::Ask;
 use crate::policy::Action;
 use crate::rados::Pool;
 use s3s::config::{S3Config, StaticConfigProvider};
@@ -93,16 +92,60 @@ impl<P: Pool> S3 for Front<P> {
         &self,
         req: S3Request<GetBucketVersioningInput>,
     ) -> S3Result<S3Response<GetBucketVersioningOutput>> {
-        let ask = Ask::bucket(Action::GetBucketVersioning, &req.input.bucket);
-        self.permitted(&req, &ask).await?;
-        Ok(S3Response::new(GetBucketVersioningOutput::default()))
+        answered!(self.versioning(req).await)
     }
 
     async fn put_bucket_versioning(
         &self,
-        _: S3Request<PutBucketVersioningInput>,
+        req: S3Request<PutBucketVersioningInput>,
     ) -> S3Result<S3Response<PutBucketVersioningOutput>> {
-        Err(not_built("versioning of buckets"))
+        self.set_versioning(req).await?;
+        Ok(S3Response::new(PutBucketVersioningOutput::default()))
+    }
+
+    async fn get_object_lock_configuration(
+        &self,
+        req: S3Request<GetObjectLockConfigurationInput>,
+    ) -> S3Result<S3Response<GetObjectLockConfigurationOutput>> {
+        answered!(self.lock(req).await)
+    }
+
+    async fn put_object_lock_configuration(
+        &self,
+        req: S3Request<PutObjectLockConfigurationInput>,
+    ) -> S3Result<S3Response<PutObjectLockConfigurationOutput>> {
+        self.set_lock(req).await?;
+        Ok(S3Response::new(PutObjectLockConfigurationOutput::default()))
+    }
+
+    async fn get_object_retention(
+        &self,
+        req: S3Request<GetObjectRetentionInput>,
+    ) -> S3Result<S3Response<GetObjectRetentionOutput>> {
+        answered!(self.retention(req).await)
+    }
+
+    async fn put_object_retention(
+        &self,
+        req: S3Request<PutObjectRetentionInput>,
+    ) -> S3Result<S3Response<PutObjectRetentionOutput>> {
+        self.set_retention(req).await?;
+        Ok(S3Response::new(PutObjectRetentionOutput::default()))
+    }
+
+    async fn get_object_legal_hold(
+        &self,
+        req: S3Request<GetObjectLegalHoldInput>,
+    ) -> S3Result<S3Response<GetObjectLegalHoldOutput>> {
+        answered!(self.hold(req).await)
+    }
+
+    async fn put_object_legal_hold(
+        &self,
+        req: S3Request<PutObjectLegalHoldInput>,
+    ) -> S3Result<S3Response<PutObjectLegalHoldOutput>> {
+        self.set_hold(req).await?;
+        Ok(S3Response::new(PutObjectLegalHoldOutput::default()))
     }
 
     async fn get_bucket_policy(
@@ -267,30 +310,27 @@ impl<P: Pool> S3 for Front<P> {
         &self,
         mut req: S3Request<PutObjectTaggingInput>,
     ) -> S3Result<S3Response<PutObjectTaggingOutput>> {
-        super::attributes::refuse_version(req.input.version_id.as_deref())?;
         let set = std::mem::take(&mut req.input.tagging.tag_set);
-        self.set_tags(
-            &req,
-            (Action::PutObjectTagging, &req.input.bucket, &req.input.key),
-            set,
-        )
-        .await?;
-        Ok(S3Response::new(PutObjectTaggingOutput::default()))
+        let (input, actions) = (
+            &req.input,
+            [Action::PutObjectTagging, Action::PutObjectVersionTagging],
+        );
+        let of = (actions, input.bucket.as_str(), input.key.as_str());
+        let version_id = self.set_tags(&req, of, input.version_id.as_deref(), set).await?;
+        Ok(S3Response::new(PutObjectTaggingOutput { version_id }))
     }
 
     async fn delete_object_tagging(
         &self,
         req: S3Request<DeleteObjectTaggingInput>,
     ) -> S3Result<S3Response<DeleteObjectTaggingOutput>> {
-        super::attributes::refuse_version(req.input.version_id.as_deref())?;
-        self.set_tags(
-            &req,
-            (Action::DeleteObjectTagging, &req.input.bucket, &req.input.key),
-            Vec::new(),
-        )
-        .await?;
+        let actions = [Action::DeleteObjectTagging, Action::DeleteObjectVersionTagging];
+        let input = &req.input;
+        let of = (actions, input.bucket.as_str(), input.key.as_str());
+        let set = self.set_tags(&req, of, input.version_id.as_deref(), Vec::new());
+        let version_id = set.await?;
         Ok(S3Response::with_status(
-            DeleteObjectTaggingOutput::default(),
+            DeleteObjectTaggingOutput { version_id },
             hyper::StatusCode::NO_CONTENT,
         ))
     }

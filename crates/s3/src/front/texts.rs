@@ -1,33 +1,12 @@
 //! Times, ETags, names and numbers between S3's types and ours.
 
+pub use super::times::{DATES_END, epoch_seconds, http_date, seconds, timestamp};
+
 use super::errors::invalid;
 use crate::objects::Etags;
 use s3s::S3Result;
-use s3s::dto::{ETag, ETagCondition, EncodingType, Owner, Timestamp, TimestampFormat};
+use s3s::dto::{ETag, ETagCondition, EncodingType, Owner};
 use std::fmt::Write;
-use std::time::{Duration, UNIX_EPOCH};
-
-pub fn timestamp(ms: u64) -> Timestamp {
-    (UNIX_EPOCH + Duration::from_millis(ms)).into()
-}
-
-/// As HTTP compares times: by seconds.
-pub fn seconds(ms: u64) -> Timestamp {
-    timestamp(ms / 1000 * 1000)
-}
-
-pub fn http_date(at: &Timestamp) -> Option<String> {
-    let mut text = Vec::new();
-    at.format(TimestampFormat::HttpDate, &mut text).ok()?;
-    String::from_utf8(text).ok()
-}
-
-/// None: before 1970, or within a second.
-pub fn epoch_seconds(at: &Timestamp) -> Option<u64> {
-    let mut text = Vec::new();
-    at.format(TimestampFormat::EpochSeconds, &mut text).ok()?;
-    std::str::from_utf8(&text).ok()?.parse().ok()
-}
 
 pub fn etag(etag: &str) -> Option<ETag> {
     Some(ETag::Strong(etag.to_string()))

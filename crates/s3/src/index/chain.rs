@@ -1,7 +1,7 @@
 //! Walks over all shards of a bucket: closing them before the bucket is deleted, and what is not rows of keys.
 
 use super::{Index, Located, first_shard, root_name};
-use crate::rados::{Change, Look, Pool};
+use crate::rados::{Change, Look, Pool, Span};
 use crate::record::{Phase, state_row};
 use crate::{Error, Result};
 use bytes::Bytes;
@@ -11,7 +11,7 @@ use denc::Encode;
 const TRIES_MAX: usize = 64;
 
 impl<P: Pool> Index<P> {
-    /// From now on nobody writes to it; refused where it has objects: shards that were closed until then have to be opened.
+    /// From now on nobody writes to it; refused where it has objects, or versions: shards that were closed until then have to be opened.
     pub(crate) async fn close(&self, bucket: &str, deletion: u64) -> Result<()> {
         let mut at = Some(first_shard(bucket));
         while let Some(shard) = at {
@@ -21,14 +21,15 @@ impl<P: Pool> Index<P> {
     }
 
     async fn close_shard(&self, shard: &str, deletion: u64) -> Result<Located> {
-        let prefix = Bytes::from_static(b"e");
+        let (objects, versions) = (Bytes::from_static(b"e"), Bytes::from_static(b"v"));
         for _ in 0..TRIES_MAX {
-            let mut look = Look::rows(&prefix, &prefix, 1);
+            let mut look = Look::rows(&objects, &objects, 1);
+            look.beside = Some(Span::new(&versions, &versions, 1));
             look.keys.insert(state_row());
             let seen = self.pool().look(shard, look).await?;
             let version = seen.version;
             let seen = Located::of(shard.to_string(), seen)?;
-            if !seen.rows.is_empty() {
+            if !seen.rows.is_empty() || !seen.beside.0.is_empty() {
                 return Err(Error::BucketNotEmpty);
             }
             let mut closed = seen.state.clone();

@@ -16,11 +16,12 @@ mod split;
 pub use list::Position;
 
 use crate::rados::{Change, Look, Pool, Seen};
-use crate::record::{self, Phase, State, escape, is_keyed, state_row};
+use crate::record::{self, Phase, State, escape, is_keyed, is_of_versions, state_row};
 use crate::{Clock, Error, Result};
 use bytes::Bytes;
 use denc::{Decode, Encode};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -46,6 +47,8 @@ struct Size {
     known: Option<u64>,
     added: u64,
     busy: bool,
+    /// It was said that it cannot be split.
+    told: bool,
 }
 
 struct Inner<P> {
@@ -77,6 +80,7 @@ pub(crate) struct Located {
     pub values: BTreeMap<Bytes, Bytes>,
     pub rows: Vec<(Bytes, Bytes)>,
     pub more: bool,
+    pub beside: (Vec<(Bytes, Bytes)>, bool),
 }
 
 impl Located {
@@ -91,6 +95,7 @@ impl Located {
             values: seen.values,
             rows: seen.rows,
             more: seen.more,
+            beside: seen.beside,
         })
     }
 }
@@ -99,6 +104,22 @@ impl Located {
 pub struct View<'a> {
     pub shard: &'a str,
     values: &'a BTreeMap<Bytes, Bytes>,
+    looked: &'a Look,
+    /// Of the page that was asked for.
+    pub rows: &'a [(Bytes, Bytes)],
+    pub more: bool,
+}
+
+impl<'a> View<'a> {
+    fn of(seen: &'a Located, looked: &'a Look) -> Self {
+        Self {
+            shard: &seen.shard,
+            values: &seen.values,
+            looked,
+            rows: &seen.rows,
+            more: seen.more,
+        }
+    }
 }
 
 impl View<'_> {
@@ -106,9 +127,20 @@ impl View<'_> {
         let value = self.values.get(row).filter(|v| !v.is_empty());
         Ok(value.map(T::from_bytes).transpose()?)
     }
+
+    /// Rows that were looked for.
+    pub fn asked(&self) -> impl Iterator<Item = &Bytes> {
+        self.looked.keys.iter()
+    }
+
+    pub fn has_page(&self) -> bool {
+        self.looked.page.is_some()
+    }
 }
 
 pub enum Verdict<T> {
+    /// It wants to see this, too, all at the same moment.
+    Look(Look),
     Leave(T),
     Change(Change, T),
 }
@@ -154,6 +186,7 @@ impl<P: Pool> Index<P> {
             end: None,
             next: None,
             phase: Phase::Open,
+            versions: false,
         };
         let root = Change {
             create: true,
@@ -178,7 +211,7 @@ impl<P: Pool> Index<P> {
     ) -> Result<BTreeMap<Bytes, Bytes>> {
         let look = Look {
             keys: rows,
-            page: None,
+            ..Look::default()
         };
         Ok(self.look(bucket, &escape(key), &look).await?.values)
     }
@@ -188,6 +221,25 @@ impl<P: Pool> Index<P> {
         Ok(values.get(&row).map(T::from_bytes).transpose()?)
     }
 
+    /// Reads rows of one key at one moment. `decide` may ask for more.
+    pub async fn read<T>(
+        &self,
+        bucket: &str,
+        key: &str,
+        mut look: Look,
+        mut decide: impl FnMut(&View<'_>) -> Result<ControlFlow<T, Look>>,
+    ) -> Result<T> {
+        let at = escape(key);
+        for _ in 0..TRIES_MAX {
+            let seen = self.look(bucket, &at, &look).await?;
+            match decide(&View::of(&seen, &look))? {
+                ControlFlow::Break(done) => return Ok(done),
+                ControlFlow::Continue(further) => look.widen(further),
+            }
+        }
+        Err(Error::Busy("others change the same key"))
+    }
+
     /// Changes rows of one key, all together. `decide` sees the rows that it asked for, perhaps several times: what it decides
     /// holds if they are still so when it takes effect.
     pub async fn update<T>(
@@ -195,21 +247,32 @@ impl<P: Pool> Index<P> {
         bucket: &str,
         key: &str,
         rows: BTreeSet<Bytes>,
+        decide: impl FnMut(&View<'_>) -> Result<Verdict<T>>,
+    ) -> Result<T> {
+        let look = Look {
+            keys: rows,
+            ..Look::default()
+        };
+        self.update_seen(bucket, key, look, decide).await
+    }
+
+    /// The same, of rows and a page of others.
+    pub async fn update_seen<T>(
+        &self,
+        bucket: &str,
+        key: &str,
+        mut look: Look,
         mut decide: impl FnMut(&View<'_>) -> Result<Verdict<T>>,
     ) -> Result<T> {
         let at = escape(key);
-        let look = Look {
-            keys: rows.clone(),
-            page: None,
-        };
         let mut looks = 0;
         for _ in 0..TRIES_MAX {
             let seen = self.open(bucket, &at, &look, &mut looks).await?;
-            let view = View {
-                shard: &seen.shard,
-                values: &seen.values,
-            };
-            let (mut change, done) = match decide(&view)? {
+            let (change, done) = match decide(&View::of(&seen, &look))? {
+                Verdict::Look(further) => {
+                    look.widen(further);
+                    continue;
+                }
                 Verdict::Leave(done) => return Ok(done),
                 Verdict::Change(change, done) => (change, done),
             };
@@ -217,18 +280,7 @@ impl<P: Pool> Index<P> {
                 .set
                 .keys()
                 .any(|r| is_keyed(r) && !seen.values.contains_key(r));
-            change.expect.insert(state_row(), seen.raw.clone());
-            for row in &rows {
-                let value = seen.values.get(row).cloned().unwrap_or_default();
-                change.expect.insert(row.clone(), value);
-            }
-            if let Phase::Copying(split) = &seen.state.phase {
-                let note = self.inner.clock.random_u64().to_bytes();
-                let changed = change.set.keys().chain(&change.unset);
-                let moving = |r: &&Bytes| split.moves(r);
-                let dirty: Vec<Bytes> = changed.filter(moving).map(|r| record::dirty_row(r)).collect();
-                change.set.extend(dirty.into_iter().map(|r| (r, note.clone())));
-            }
+            let change = self.holding(change, &seen, &look);
             match self.pool().change(&seen.shard, change).await {
                 Ok(()) => {
                     if adds {
@@ -241,6 +293,30 @@ impl<P: Pool> Index<P> {
             }
         }
         Err(Error::Busy("others change the same key"))
+    }
+
+    /// The change, if all that it was decided on is as it was seen. Notes for a split go along, and the mark of a shard with versions.
+    fn holding(&self, mut change: Change, seen: &Located, look: &Look) -> Change {
+        change.expect.insert(state_row(), seen.raw.clone());
+        for row in &look.keys {
+            let value = seen.values.get(row).cloned().unwrap_or_default();
+            change.expect.insert(row.clone(), value);
+        }
+        change.expect.extend(seen.rows.iter().cloned());
+        if let Phase::Copying(split) = &seen.state.phase {
+            let note = self.inner.clock.random_u64().to_bytes();
+            let changed = change.set.keys().chain(&change.unset);
+            let moving = |r: &&Bytes| split.moves(r);
+            let dirty: Vec<Bytes> = changed.filter(moving).map(|r| record::dirty_row(r)).collect();
+            change.set.extend(dirty.into_iter().map(|r| (r, note.clone())));
+        }
+        if !seen.state.versions && change.set.keys().any(|r| is_of_versions(r)) {
+            let mut state = seen.state.clone();
+            state.version += 1;
+            state.versions = true;
+            change.set.insert(state_row(), state.to_bytes());
+        }
+        change
     }
 
     /// A shard that takes changes of rows at `at`.

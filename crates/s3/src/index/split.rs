@@ -29,6 +29,8 @@ const ROUNDS_MAX: usize = 16;
 const FEW: usize = 16;
 /// A copy that has not ended after so long (milliseconds) has been left.
 const LEFT_AFTER: u64 = 60_000;
+/// Rows that a split moves at most, about: an OSD removes 40,960 at once. Where a key has more of its own, what is above it moves.
+const UPPER_MAX: u64 = if cfg!(test) { 100 } else { 32_000 };
 /// Every so manieth key is remembered to find the middle.
 const SAMPLE: u64 = 16;
 pub(super) const OVERTAKEN: Error = Error::Busy("another splits this part of the index");
@@ -60,13 +62,14 @@ impl<P: Pool> Index<P> {
         let done = self.tend_busy(shard).await;
         let mut sizes = self.sizes();
         match &done {
-            Ok(n) => drop(sizes.insert(
-                shard.to_string(),
-                Size {
+            Ok(n) => {
+                let size = sizes.entry(shard.to_string()).or_default();
+                *size = Size {
                     known: Some(*n),
+                    told: size.told,
                     ..Size::default()
-                },
-            )),
+                };
+            }
             Err(_) => drop(sizes.remove(shard)),
         }
         match done {
@@ -96,7 +99,10 @@ impl<P: Pool> Index<P> {
             return Ok(n);
         }
         // What cannot be split is looked at again when as much was added once more.
-        let Some(mid) = mid else { return Ok(0) };
+        let Some(mid) = mid else {
+            self.tell_large(shard, n);
+            return Ok(0);
+        };
         let split = Split {
             target: String::new(),
             mid,
@@ -108,6 +114,23 @@ impl<P: Pool> Index<P> {
             Ended::Split => Ok(n / 2),
             Ended::GivenUp => Ok(0),
         }
+    }
+
+    /// Once, as far as this gateway remembers.
+    fn tell_large(&self, shard: &str, n: u64) {
+        let mut sizes = self.sizes();
+        let told = &mut sizes.entry(shard.to_string()).or_default().told;
+        if !std::mem::replace(told, true) {
+            tracing::warn!(
+                "s3: {shard} has {n} rows and cannot be split: most are versions of one key. Until fewer are left all \
+                 keys beside it stay in this part of the index"
+            );
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn was_told(&self, shard: &str) -> bool {
+        self.sizes().get(shard).is_some_and(|s| s.told)
     }
 
     /// A split is being done that nobody is at any more.
@@ -148,11 +171,16 @@ impl<P: Pool> Index<P> {
         }
         samples.sort();
         let mut below = 0;
-        let middle = samples.into_iter().find(|(key, weight)| {
-            below += weight;
-            below > n / 2 && Some(key) > first.as_ref()
+        let mut keys = samples.chunk_by(|a, b| a.0 == b.0);
+        let middle = keys.find(|of_key| {
+            let from = n.saturating_sub(below);
+            below += of_key.iter().map(|(_, weight)| weight).sum::<u64>();
+            below > n / 2 && from <= UPPER_MAX && of_key.first().map(|(key, _)| key) > first.as_ref()
         });
-        Ok((n, middle.map(|(key, _)| key)))
+        let middle = middle
+            .and_then(|of_key| of_key.first())
+            .map(|(key, _)| key.clone());
+        Ok((n, middle))
     }
 
     pub(crate) async fn state(&self, shard: &str) -> Result<Located> {
@@ -224,6 +252,7 @@ impl<P: Pool> Index<P> {
             end: of.end.clone(),
             next: of.next.clone(),
             phase: Phase::Filling { copier: split.copier },
+            versions: of.versions,
         };
         let raw = state.to_bytes();
         let make = Change {
@@ -326,7 +355,7 @@ impl<P: Pool> Index<P> {
             let rows: BTreeSet<Bytes> = rows.filter(|row| split.moves(row)).collect();
             let look = Look {
                 keys: rows.clone(),
-                page: None,
+                ..Look::default()
             };
             let now = self.pool().look(shard, look).await?.values;
             let mut change = Change::default().expecting(&state_row(), Some(filling));
@@ -397,6 +426,7 @@ impl<P: Pool> Index<P> {
             end: Some(split.mid.clone()),
             next: Some(split.target.clone()),
             phase: Phase::Open,
+            versions: frozen.versions,
         };
         let upper = |class: u8| {
             let from: Bytes = [&[class], &split.mid[..]].concat().into();

@@ -14,29 +14,27 @@ macro_rules! actions {
 // Whether they are of objects.
 actions! {
     false {
-        DeleteBucket, DeleteBucketPolicy, GetBucketAcl, GetBucketCORS, GetBucketLocation, GetBucketPolicy,
+        DeleteBucket, DeleteBucketPolicy, GetBucketObjectLockConfiguration, PutBucketObjectLockConfiguration, GetBucketAcl, GetBucketCORS, GetBucketLocation, GetBucketPolicy,
         GetBucketPolicyStatus, GetBucketPublicAccessBlock, GetBucketVersioning, GetLifecycleConfiguration, ListBucket,
         ListBucketMultipartUploads, ListBucketVersions, PutBucketAcl, PutBucketCORS, PutBucketPolicy,
         PutBucketPublicAccessBlock, PutBucketVersioning, PutLifecycleConfiguration,
     }
     true {
-        AbortMultipartUpload, DeleteObject, DeleteObjectTagging, GetObject, GetObjectAcl, GetObjectTagging,
-        ListMultipartUploadParts, PutObject, PutObjectAcl, PutObjectTagging,
+        AbortMultipartUpload, BypassGovernanceRetention, GetObjectLegalHold, GetObjectRetention, PutObjectLegalHold,
+        PutObjectRetention, DeleteObject, DeleteObjectTagging, DeleteObjectVersion, DeleteObjectVersionTagging, GetObject,
+        GetObjectAcl, GetObjectTagging, GetObjectVersion, GetObjectVersionAcl, GetObjectVersionTagging,
+        ListMultipartUploadParts, PutObject, PutObjectAcl, PutObjectTagging, PutObjectVersionAcl, PutObjectVersionTagging,
     }
 }
 
 /// Known, and never asked for; those on objects have `Object` in their names.
 const OTHERS: &[&str] = &[
-    "BypassGovernanceRetention",
     "CreateBucket",
     "DeleteBucketWebsite",
-    "DeleteObjectVersion",
-    "DeleteObjectVersionTagging",
     "GetAccelerateConfiguration",
     "GetAnalyticsConfiguration",
     "GetBucketLogging",
     "GetBucketNotification",
-    "GetBucketObjectLockConfiguration",
     "GetBucketOwnershipControls",
     "GetBucketRequestPayment",
     "GetBucketTagging",
@@ -46,14 +44,9 @@ const OTHERS: &[&str] = &[
     "GetInventoryConfiguration",
     "GetMetricsConfiguration",
     "GetObjectAttributes",
-    "GetObjectLegalHold",
-    "GetObjectRetention",
     "GetObjectTorrent",
-    "GetObjectVersion",
-    "GetObjectVersionAcl",
     "GetObjectVersionAttributes",
     "GetObjectVersionForReplication",
-    "GetObjectVersionTagging",
     "GetReplicationConfiguration",
     "ListAllMyBuckets",
     "ObjectOwnerOverrideToBucketOwner",
@@ -61,7 +54,6 @@ const OTHERS: &[&str] = &[
     "PutAnalyticsConfiguration",
     "PutBucketLogging",
     "PutBucketNotification",
-    "PutBucketObjectLockConfiguration",
     "PutBucketOwnershipControls",
     "PutBucketRequestPayment",
     "PutBucketTagging",
@@ -70,10 +62,6 @@ const OTHERS: &[&str] = &[
     "PutIntelligentTieringConfiguration",
     "PutInventoryConfiguration",
     "PutMetricsConfiguration",
-    "PutObjectLegalHold",
-    "PutObjectRetention",
-    "PutObjectVersionAcl",
-    "PutObjectVersionTagging",
     "PutReplicationConfiguration",
     "ReplicateDelete",
     "ReplicateObject",

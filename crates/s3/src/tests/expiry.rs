@@ -32,7 +32,7 @@ impl Gate {
     async fn put_all(&self, bucket: &str, keys: &[String]) {
         for key in keys {
             let data = data_of(self.pool.random.next());
-            self.put(bucket, key, &data, &Condition::default()).await.unwrap();
+            self.put(bucket, key, &data, &Terms::default()).await.unwrap();
             self.tend().await;
         }
     }
@@ -116,7 +116,7 @@ fn rules_that_are_off_or_gone_remove_nothing() {
         assert_eq!(gate.all(&bucket).await, ["a"]);
         // Nothing of it stays behind with the bucket.
         gate.objects
-            .delete(&bucket, "a", &Condition::default())
+            .delete(&bucket, "a", Which::Current, &Terms::default())
             .await
             .unwrap();
         gate.buckets.delete("b").await.unwrap();
@@ -135,16 +135,32 @@ fn an_object_that_was_replaced_is_another() {
         gate.put_all(&bucket, &["k".to_string()]).await;
         let seen = gate.objects.entry(&bucket, "k").await.unwrap();
         gate.put_all(&bucket, &["k".to_string()]).await;
-        assert_eq!(gate.objects.delete_seen(&bucket, "k", &seen).await, Ok(false));
+        assert_eq!(
+            gate.objects
+                .delete_seen(&bucket, "k", &seen, Versioning::Off)
+                .await,
+            Ok(false)
+        );
         let amended = gate
             .objects
-            .amend(&bucket, "k", |e| {
+            .amend(&bucket, "k", Which::Current, |e| {
                 e.attributes.tags.insert("a".into(), "b".into());
+                Ok(())
             })
             .await
             .unwrap();
-        assert_eq!(gate.objects.delete_seen(&bucket, "k", &amended).await, Ok(true));
-        assert_eq!(gate.objects.delete_seen(&bucket, "k", &amended).await, Ok(false));
+        assert_eq!(
+            gate.objects
+                .delete_seen(&bucket, "k", &amended, Versioning::Off)
+                .await,
+            Ok(true)
+        );
+        assert_eq!(
+            gate.objects
+                .delete_seen(&bucket, "k", &amended, Versioning::Off)
+                .await,
+            Ok(false)
+        );
         gate.settle(0).await;
     });
 }
@@ -178,7 +194,7 @@ fn rows_that_cannot_be_read_stop_nothing() {
         }
         let upload = gate
             .objects
-            .begin_upload(&bucket, "z", Attributes::default(), None)
+            .begin_upload(&bucket, "z", Attributes::default(), None, Default::default())
             .await
             .unwrap();
         let abort = Rule {
@@ -221,7 +237,7 @@ fn uploads_that_nobody_completes_are_aborted() {
             let attributes = Attributes::default();
             let id = gate
                 .objects
-                .begin_upload(&bucket, key, attributes, None)
+                .begin_upload(&bucket, key, attributes, None, Default::default())
                 .await
                 .unwrap();
             part(&gate, (&bucket, key, &id), 1, 10).await.unwrap();
@@ -254,7 +270,7 @@ async fn history(seed: u64) {
         for _ in 0..150 {
             let key = &all[pool.random.below(40) as usize];
             let data = data_of(pool.random.next());
-            let put = gate.put(&bucket, key, &data, &Condition::default()).await;
+            let put = gate.put(&bucket, key, &data, &Terms::default()).await;
             let now = gate.objects.clock.now_ms();
             may.insert(key.clone(), put.is_ok().then_some((data, now + DAY)));
             gate.tend().await;
@@ -293,4 +309,84 @@ fn nothing_goes_before_its_time_whatever_fails() {
     for seed in 1..=40 {
         run(history(seed));
     }
+}
+
+#[test]
+fn versions_and_delete_markers_have_terms_of_their_own() {
+    run(async {
+        let pool = Fake::new(6);
+        let gate = Gate::new(&pool, 1);
+        let bucket = gate.make("b").await;
+        let enabled = Versioning::Enabled;
+        let settings = |lifecycle| Settings {
+            lifecycle,
+            versioning: enabled,
+            ..Settings::default()
+        };
+        let set = async |rules: Vec<Rule>| {
+            let known = gate.buckets.known("b").await.unwrap();
+            gate.buckets
+                .set_settings("b", &known, &settings(rules))
+                .await
+                .unwrap();
+        };
+        for n in 0..60 {
+            let put = async |key: String| {
+                gate.put_version(&bucket, &key, &data_of(n), enabled)
+                    .await
+                    .unwrap();
+                gate.tend().await;
+            };
+            put("many".into()).await;
+            put(format!("t{n:02}")).await;
+        }
+        let none = Rule {
+            days: None,
+            ..rule("", 1)
+        };
+        set(vec![
+            rule("t", 1),
+            Rule {
+                id: "older".into(),
+                older: Some(1),
+                keep: 3,
+                ..none.clone()
+            },
+        ])
+        .await;
+        assert_eq!(gate.rounds(30).await.0, 0);
+        pool.pass(days(3));
+        // The current ones of t get markers, those of which there is nothing but one stay one of three; all but three older ones go.
+        assert_eq!(gate.rounds(60).await.0, 60 + 56);
+        assert_eq!(gate.all(&bucket).await, ["many"]);
+        let report = gate.check().await;
+        assert_eq!((report.objects, report.older, report.markers), (1, 3 + 60, 60));
+        // Markers that something is under stay.
+        set(vec![Rule {
+            marker: true,
+            ..none.clone()
+        }])
+        .await;
+        assert_eq!(gate.rounds(30).await.0, 0);
+        set(vec![
+            Rule {
+                older: Some(1),
+                ..none.clone()
+            },
+            Rule {
+                id: "marker".into(),
+                marker: true,
+                ..none
+            },
+        ])
+        .await;
+        pool.pass(days(3));
+        assert_eq!(gate.rounds(60).await.0, 63);
+        // What was under them went in the same walk, or in the one before.
+        pool.pass(days(1));
+        assert_eq!(gate.rounds(60).await.0, 60);
+        let report = gate.check().await;
+        assert_eq!((report.objects, report.older, report.markers), (1, 0, 0));
+        gate.settle(1).await;
+    });
 }

@@ -34,8 +34,8 @@ impl Stream for Broken {
     }
 }
 
-fn any() -> Condition {
-    Condition::default()
+fn any() -> Terms {
+    Terms::default()
 }
 
 /// Puts these keys, `k00` and on.
@@ -111,7 +111,7 @@ fn a_note_that_was_left_takes_no_key_out_of_its_range() {
         assert_eq!(holders, 1);
         for i in 0..40 {
             gate.objects
-                .delete(&bucket, &format!("k{i:02}"), &any())
+                .delete(&bucket, &format!("k{i:02}"), Which::Current, &any())
                 .await
                 .unwrap();
         }
@@ -129,7 +129,7 @@ fn parts_make_a_shard_large_too() {
         let begin = async |key: &str| {
             let id = gate
                 .objects
-                .begin_upload(&bucket, key, Attributes::default(), None)
+                .begin_upload(&bucket, key, Attributes::default(), None, Default::default())
                 .await
                 .unwrap();
             for n in 1..=SPLIT_AT as u32 {
@@ -307,7 +307,10 @@ fn a_deletion_does_not_take_over_what_another_has_closed() {
         assert!(matches!(gate.buckets.delete("b").await, Err(Error::Busy(_))));
         gate.put(&bucket, "k", &data_of(1), &any()).await.unwrap();
         assert_eq!(gate.buckets.delete("b").await, Err(Error::BucketNotEmpty));
-        gate.objects.delete(&bucket, "k", &any()).await.unwrap();
+        gate.objects
+            .delete(&bucket, "k", Which::Current, &any())
+            .await
+            .unwrap();
         gate.buckets.delete("b").await.unwrap();
         gate.settle(0).await;
     });
@@ -493,7 +496,7 @@ fn a_row_that_cannot_be_read_does_not_keep_others() {
                     .await
                     .unwrap();
                 gate.objects
-                    .delete(bucket, &format!("k{i}"), &any())
+                    .delete(bucket, &format!("k{i}"), Which::Current, &any())
                     .await
                     .unwrap();
             }
@@ -540,7 +543,10 @@ fn a_shard_that_fails_does_not_keep_those_after_it() {
                 omap.insert(garbage_row(Tag([n; 16])), Bytes::from_static(b"bad"));
             }
         }
-        gate.objects.delete(&bucket, "k39", &any()).await.unwrap();
+        gate.objects
+            .delete(&bucket, "k39", Which::Current, &any())
+            .await
+            .unwrap();
         assert_eq!(gate.collect(0).await.removed, 1);
     });
 }
@@ -555,7 +561,7 @@ fn two_who_complete_the_same_upload_hear_the_same() {
             let attributes = Attributes::default();
             let id = gate
                 .objects
-                .begin_upload(&bucket, "k", attributes, None)
+                .begin_upload(&bucket, "k", attributes, None, Default::default())
                 .await
                 .unwrap();
             let upload = (bucket.as_str(), "k", id.as_str());
@@ -621,7 +627,7 @@ fn a_copier_that_was_overtaken_takes_no_notes_away() {
             let mut may = May::new();
             for key in &keys {
                 let data = data_of(pool.random.next());
-                let condition = Condition::default();
+                let condition = Terms::default();
                 gates[0].put(&bucket, key, &data, &condition).await.unwrap();
                 may.insert(key.clone(), BTreeSet::from([Some(data)]));
             }
@@ -643,7 +649,7 @@ fn a_copier_that_was_overtaken_takes_no_notes_away() {
                 for _ in 0..40 {
                     let key = &keys[15 + pool.random.below(15) as usize];
                     let data = data_of(pool.random.next());
-                    let condition = Condition::default();
+                    let condition = Terms::default();
                     if gates[3].put(&bucket, key, &data, &condition).await.is_ok() {
                         may.insert(key.clone(), BTreeSet::from([Some(data)]));
                     }

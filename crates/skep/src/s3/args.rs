@@ -27,6 +27,17 @@ pub enum S3Command {
     User(User),
     /// Make and remove keys of users
     Key(Key),
+    /// Look whether what is written fits together; changes nothing, and gateways may go on. Fails where something does not
+    Check(Check),
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct Check {
+    /// One bucket; else all
+    #[arg(value_name = "BUCKET")]
+    pub bucket: Option<String>,
+    #[command(flatten)]
+    pub how: How,
 }
 
 #[derive(Debug, ClapArgs)]

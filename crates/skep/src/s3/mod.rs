@@ -19,6 +19,7 @@ pub fn run(args: &args::S3) -> Result<(), Error> {
         S3Command::Serve(serve) => io::task::block_on(serve_alone(serve)),
         S3Command::User(user) => io::task::block_on(of_user(&user.command)),
         S3Command::Key(key) => io::task::block_on(of_key(&key.command)),
+        S3Command::Check(check) => io::task::block_on(check_all(check)),
     };
     done.map_err(|source| Error::Io {
         what: "runtime".into(),
@@ -63,6 +64,32 @@ async fn serve_alone(args: &Serve) -> Result<(), Error> {
     })?;
     eprintln!("{why}: stopped");
     Ok(())
+}
+
+async fn check_all(args: &args::Check) -> Result<(), Error> {
+    let client = connect(&args.how.cluster).await?;
+    let report = ::s3::check(&client, args.bucket.as_deref()).await;
+    client.shutdown().await;
+    let report = report.map_err(failed)?;
+    let found = report.problems.len() as u64 + report.untold;
+    show(&args.how, &of_check(&report));
+    match found {
+        0 => Ok(()),
+        n => Err(failed(format!("{n} problems"))),
+    }
+}
+
+fn of_check(report: &::s3::Report) -> Value {
+    let counts = json!({
+        "buckets": report.buckets,
+        "shards": report.shards,
+        "objects": report.objects,
+        "noncurrent": report.older,
+        "delete_markers": report.markers,
+        "uploads": report.uploads,
+        "bytes": report.bytes,
+    });
+    json!({"counts": counts, "problems": report.problems, "problems_not_shown": report.untold})
 }
 
 async fn of_user(command: &UserCommand) -> Result<(), Error> {
@@ -147,6 +174,12 @@ fn plain(told: &Value) {
     for (name, value) in fields {
         match value {
             Value::Array(items) if name == "keys" => items.iter().for_each(plain),
+            Value::Array(items) if name == "problems" => {
+                let texts = items.iter().filter_map(Value::as_str);
+                texts.for_each(|t| println!("problem       {t}"));
+            }
+            Value::Object(_) => plain(value),
+            Value::Number(n) => println!("{name:<18} {n}"),
             Value::Array(items) => {
                 let names: Vec<&str> = items.iter().filter_map(Value::as_str).collect();
                 println!("{name:<13} {}", names.join(" "));

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from lab.backends.base import Backend, Context, Disk, Service, Unsupported
-from lab.backends.cephfs import CephFs
+from lab.backends.cephfs import CephFs, SkepFs
 from lab.backends.gluster import GlusterApi, GlusterFuse
 from lab.backends.local import LocalBlock, LocalFile
 from lab.backends.lvm import LvmThin
 from lab.backends.mount import Mount
 from lab.backends.nfs import Nfs
 from lab.backends.rbd import Ceph, Skep, SkepHosts
+from lab.backends.s3 import Rgw, SkepS3
 from lab.config import ConfigError
 
-KINDS: dict[str, type[Backend]] = {b.kind: b for b in (Skep, SkepHosts, Ceph, CephFs, GlusterFuse, GlusterApi, LocalFile, LocalBlock, Nfs, LvmThin, Mount)}
+KINDS: dict[str, type[Backend]] = {b.kind: b for b in (Skep, SkepHosts, Ceph, SkepFs, CephFs, SkepS3, Rgw, GlusterFuse, GlusterApi, LocalFile, LocalBlock, Nfs, LvmThin, Mount)}
 
 
 def parse(name: str) -> tuple[type[Backend], int]:

@@ -16,6 +16,7 @@ Contract (what each Backend must hold, and the studies rely on)
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -26,6 +27,8 @@ from typing import Any
 
 from lab.config import Config
 from lab.process import Scratch, ToolError, marked
+
+IMPORT_LIMIT_S = 3600.0
 
 
 class Unsupported(Exception):
@@ -100,6 +103,9 @@ class Service(ABC):
     def pids(self) -> list[int]:
         return marked(self.scratch.mark, self.role)
 
+    def memory_parts(self) -> dict[str, float]:
+        return {}
+
     def alive(self) -> str:
         """Why the service cannot serve any more, or ""."""
         return "" if self.pids() else f"{self.name}: no server process is left"
@@ -110,7 +116,9 @@ class Backend(ABC):
     title = ""
     formats: tuple[str, ...] = ("raw", "qcow2", "qed")
     copies_possible: tuple[int, ...] = (1,)
+    serves: tuple[str, ...] = ("disks",)  # what it has for studies: disks, files (a mounted directory), objects (S3)
     storage = "shared"  # or "local": whether another host would see the disks
+    can_be_behind = False  # whether its clients can run in another network than its servers (behind)
     acknowledged = ""  # when a write is answered: flushed (to stable storage, on every copy), sent (to the device), cached
     acknowledged_where = ""  # the same in full
     durable_fio: tuple[str, ...] = ()  # what makes fio's every write durable where it is not by itself
@@ -146,6 +154,10 @@ class Backend(ABC):
 
     def server_pids(self) -> list[int]:
         return self.service.pids() if self.service else []
+
+    def memory_parts(self) -> dict[str, float]:
+        """Memory of an OSD apart from monitors, where the servers can be told apart: metrics and bytes."""
+        return self.service.memory_parts() if self.service else {}
 
     def client_pids(self) -> list[int]:
         """Client daemons beside the load generator: FUSE mounts and the like."""
@@ -190,8 +202,13 @@ class Backend(ABC):
         return {}
 
     def import_image(self, image: Path, base: Disk) -> None:
-        """The image store's copy inside the back end, as a base for clones."""
-        self.qemu_img("convert", "-n", "-f", "raw", "-O", "raw" if base.format == "rbd" else base.format, str(image), self.location(base), env=self.client_env())
+        """The image store's copy (raw or qcow2, as its name ends) inside the back end, as a base for clones."""
+        self.qemu_img("convert", "-n", "-f", image.suffix[1:], "-O", "raw" if base.format == "rbd" else base.format, str(image), self.location(base), timeout=IMPORT_LIMIT_S, env=self.client_env())
+
+    def behind(self, prefix: list[str]) -> contextlib.AbstractContextManager[None]:
+        """While it lasts, disks are reached from the network that commands with that prefix run in; a client that is the load generator itself
+        needs nothing for it."""
+        return contextlib.nullcontext()
 
     def directory(self) -> Path:
         """A mounted directory of this back end for files."""

@@ -14,6 +14,7 @@ import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 
+from lab import account
 from lab.backends.base import Context, Service, ToolError
 
 CLEAN_LIMIT_S = 90.0
@@ -29,8 +30,10 @@ class CephService(Service):
         self.external = bool(self.settings.conf)
         self.dir = self.scratch.path / "ceph"
         self.conf = self.settings.conf or str(self.dir / "ceph.conf")
+        self.ours = False  # a cluster over a site's hosts, which ends with the run
         self.daemons: dict[str, subprocess.Popen] = {}
         self.fsid = str(uuid.uuid4())
+        self.copies_of: dict[str, int] = {}  # of pools that there are once: s3, files
 
     # --- start
     def _start(self) -> None:
@@ -100,19 +103,30 @@ class CephService(Service):
         log = self.dir / f"{kind}.{id}.out"
         self.daemons[f"{kind}.{id}"] = self.scratch.spawn([f"ceph-{kind}", "-f", "-i", id, "-c", self.conf], self.role, log=log)
 
-    def start_mds(self) -> None:
+    def start_mds(self, copies: int = 1) -> None:
         if "mds.a" in self.daemons:
             return
         (self.dir / "mds.a").mkdir()
         for pool in ("cephfs_meta", "cephfs_data"):
-            self.pool(pool, 1, app=False)
+            self.pool(pool, copies, app=False)
         self.ceph("fs", "new", "lab", "cephfs_meta", "cephfs_data")
         self.daemon("mds", "a")
         self.wait(lambda: "up:active" in self.ceph("mds", "stat"), "the MDS active")
 
+    def start_rgw(self, port: int, gc_wait: int) -> None:
+        """Without `ms_mon_client_mode` it asks monitors for nothing but encryption, which there is none of without keys."""
+        if "rgw.lab" in self.daemons:
+            return
+        argv = ["radosgw", "-f", "-n", "client.admin", "-c", self.conf, "--keyring", f"{self.dir}/keyring", "--ms_mon_client_mode=crc", f"--rgw_frontends=beast endpoint=127.0.0.1:{port} tcp_nodelay=1",
+                f"--rgw_gc_obj_min_wait={gc_wait}", f"--rgw_gc_processor_period={gc_wait}", f"--log_file={self.dir}/rgw.log"]  # fmt: skip
+        self.daemons["rgw.lab"] = self.scratch.spawn(argv, self.role, log=self.dir / "rgw.out")
+
     # --- commands
+    def client(self, program: str) -> list[str]:
+        return [program, "-c", self.conf, *(["--id", self.settings.user] if self.settings.user != "admin" else [])]
+
     def ceph(self, *args: str, timeout: float = 60) -> str:
-        return self.scratch.run(["ceph", "-c", self.conf, *args], timeout=timeout).out
+        return self.scratch.run([*self.client("ceph"), *args], timeout=timeout).out
 
     def json(self, *args: str) -> dict:
         return json.loads(self.ceph(*args, "-f", "json"))
@@ -123,7 +137,7 @@ class CephService(Service):
         self.ceph("osd", "pool", "create", name, "32", "32")
         self.ceph("osd", "pool", "set", name, "size", str(copies), *(["--yes-i-really-mean-it"] if copies == 1 else []))
         if app:
-            self.scratch.run(["rbd", "-c", self.conf, "pool", "init", name])
+            self.scratch.run([*self.client("rbd"), "pool", "init", name])
         if not self.external:
             self.wait(self.clean, f"pool {name} clean")
 
@@ -146,7 +160,7 @@ class CephService(Service):
             time.sleep(0.3)
 
     def version(self) -> str:
-        return self.scratch.run(["ceph", "-c", self.conf, "version"], check=False).out.strip()
+        return self.scratch.run([*self.client("ceph"), "version"], check=False).out.strip()
 
     def alive(self) -> str:
         if self.external:
@@ -155,6 +169,11 @@ class CephService(Service):
             if process.poll() is not None:
                 return f"ceph: {name} ended with status {process.returncode}"
         return ""
+
+    def memory_parts(self) -> dict[str, float]:
+        osds = [p.pid for name, p in self.daemons.items() if name.startswith("osd.")]
+        others = [p.pid for name, p in self.daemons.items() if not name.startswith("osd.")]
+        return {"osd_memory": account.memory(osds) / len(osds), "mon_memory": float(account.memory(others))} if osds else {}
 
     def victim(self) -> int:
         return self.daemons["osd.0"].pid

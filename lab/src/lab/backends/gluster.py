@@ -146,9 +146,18 @@ class GlusterFuse(_Gluster, DirectoryBackend):
         target = self.directory()
         if os.path.ismount(target):
             return
+        self._mount(target)
+
+    def _mount(self, target: Path) -> None:
         argv = ["glusterfs", "--no-daemon", f"--volfile-server={HOST}", f"--volfile-id={self.volume}", "--log-level=WARNING", str(target)]
-        self.scratch.spawn(argv, f"client:{self.name}", log=self.scratch.path / f"{self.volume}.fuse.log")
+        self.scratch.spawn(argv, f"client:{self.name}", log=self.scratch.path / f"{target.name}.fuse.log")
         wait_for_mount(target)
+
+    def elsewhere(self) -> Path:
+        target = self.scratch.directory(f"mnt/gluster{self.copies}-second")
+        if not os.path.ismount(target):
+            self._mount(target)
+        return target
 
     def directory(self) -> Path:
         return self.scratch.directory(f"mnt/gluster{self.copies}")

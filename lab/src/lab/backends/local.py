@@ -13,8 +13,15 @@ from lab.config import Config
 class DirectoryBackend(Backend):
     """Disks are files below a mounted directory; clones are qcow2 overlays, as clouds make them there."""
 
+    serves = ("disks", "files")
+
     @abstractmethod
     def directory(self) -> Path: ...
+
+    def elsewhere(self) -> Path:
+        """The same directory as another client sees it, whose caches know nothing of what the first one did; where there is no such
+        mount, `directory`."""
+        return self.directory()
 
     def path(self, disk: Disk) -> Path:
         return self.directory() / f"{disk.name}.{disk.format}"

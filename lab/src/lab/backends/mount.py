@@ -31,8 +31,9 @@ class Mount(Backend):
         self.scratch.run(["mkdir", "-p", self.home])
 
     def close(self) -> str:
-        if not self.config.mount.path:
-            return ""
+        return self._remove() if self.config.mount.path else ""
+
+    def _remove(self) -> str:
         try:
             self.scratch.run(["rm", "-rf", "--one-file-system", "--", self.home], timeout=600)
         except Exception as e:

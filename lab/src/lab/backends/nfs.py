@@ -60,6 +60,7 @@ class Nfs(DirectoryBackend):
     kind, title = "nfs", "NFS (Ganesha, libnfs client)"
     acknowledged, acknowledged_where = "cached", "in the server's hands, unstable in NFS' words; on its disk only after a commit"
     durable_fio = (FLUSH_EACH,)
+    serves = ("disks",)
 
     def __init__(self, context: Context, copies: int) -> None:
         super().__init__(context, copies)

@@ -18,6 +18,7 @@ CLIENT_PROGRAMS = {"ceph": "ceph-common", "rbd": "ceph-common", "fio": "fio", "q
 
 class RbdBackend(Backend):
     formats = ("rbd",)
+    can_be_behind = True
     copies_possible = (1, 2, 3)
     client_programs = {"fio": "fio", "ceph": "ceph-common", "rbd": "ceph-common"}
     acknowledged, acknowledged_where = "flushed", "on disk, flushed, on every copy"
@@ -35,8 +36,9 @@ class RbdBackend(Backend):
 
     def start(self) -> None:
         self.service.start()
-        if self.service.external and self.entry is None:
-            self.entry = ledger.note(self.scratch.path, self.scratch.mark, ledger.Stay(self.service.conf, self.pool, self.prefix, self._ssh()))
+        if self.service.external and not self.service.ours and self.entry is None:
+            stay = ledger.Stay(self.service.conf, self.pool, self.prefix, self._ssh(), self.service.settings.user)
+            self.entry = ledger.note(self.scratch.path, self.scratch.mark, stay)
         if not self.prefix:
             self.service.pool(self.pool, self.copies)
         elif self.pool not in self.service.ceph("osd", "pool", "ls").split():
@@ -57,8 +59,8 @@ class RbdBackend(Backend):
         return {**super().options(), "rbd_cache": s.rbd_cache, "osds": s.osds, "osd_memory": s.osd_memory, "auth": self.auth}
 
     def rbd(self, *args: str, timeout: float = 120) -> str:
-        return self.scratch.run(["rbd", "-c", self.service.conf, "--no-progress", *args] if args[0] in ("rm", "import", "export")
-                                else ["rbd", "-c", self.service.conf, *args], timeout=timeout).out
+        quiet = ["--no-progress"] if args[0] in ("rm", "import", "export") else []
+        return self.scratch.run([*self.service.client("rbd"), *quiet, *args], timeout=timeout).out
 
     def spec(self, disk: Disk) -> str:
         return f"{self.pool}/{self.image(disk)}"
@@ -92,13 +94,13 @@ class RbdBackend(Backend):
             self.rbd("resize", "--no-progress", "--size", f"{disk.size}B", self.spec(disk))
 
     def fio(self, disk: Disk) -> list[str]:
-        return ["--ioengine=rbd", "--clientname=admin", f"--pool={self.pool}", f"--rbdname={self.image(disk)}"]
+        return ["--ioengine=rbd", f"--clientname={self.service.settings.user}", f"--pool={self.pool}", f"--rbdname={self.image(disk)}"]
 
     def protocol(self, disk: Disk) -> dict[str, Any]:
-        return {"driver": "rbd", "pool": self.pool, "image": self.image(disk), "conf": self.service.conf, "user": "admin"}
+        return {"driver": "rbd", "pool": self.pool, "image": self.image(disk), "conf": self.service.conf, "user": self.service.settings.user}
 
     def location(self, disk: Disk) -> str:
-        return f"rbd:{self.spec(disk)}:id=admin:conf={self.service.conf}"
+        return f"rbd:{self.spec(disk)}:id={self.service.settings.user}:conf={self.service.conf}"
 
     def client_env(self) -> dict[str, str]:
         return {"CEPH_CONF": self.service.conf}

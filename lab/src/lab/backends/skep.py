@@ -8,6 +8,7 @@ import subprocess
 import time
 from pathlib import Path
 
+from lab import account
 from lab.backends.base import Context, ToolError
 from lab.backends.ceph import CephService
 
@@ -18,13 +19,16 @@ class SkepService(CephService):
     """Speaks Ceph's protocol, so pools, images and commands are Ceph's; only how it starts differs."""
 
     name = "skep"
+    more: tuple[str, ...] = ()  # further arguments of its first start and all others
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self.settings = context.config.skep
-        self.external = bool(self.settings.conf)
+        cluster = context.site.skep if context.site else None
+        self.ours = cluster is not None
+        self.external = bool(self.settings.conf) or self.ours
         self.dir = self.scratch.path / "skep"
-        self.conf = self.settings.conf or str(self.dir / "client.conf")
+        self.conf = (cluster.conf if cluster else self.settings.conf) or str(self.dir / "client.conf")
         self.process: subprocess.Popen | None = None
 
     def _start(self) -> None:
@@ -45,7 +49,7 @@ class SkepService(CephService):
         log = self.dir / "server.log"
         seen = log.stat().st_size if log.exists() else 0
         argv = [binary(self.settings.bin), "up", "--data", str(self.dir / "data"), "--osds", str(self.settings.osds), "--auth", "none",
-                "--osd-memory", str(self.settings.osd_memory), "--osd-size", str(self.settings.osd_size), "--allow-pool-delete"]
+                "--osd-memory", str(self.settings.osd_memory), "--osd-size", str(self.settings.osd_size), "--allow-pool-delete", *self.more]
         if seen == 0:
             argv += ["--mon-port", "0"]
         self.process = self.scratch.spawn(argv, self.role, log=log)
@@ -56,6 +60,10 @@ class SkepService(CephService):
             return f"skep ended with status {self.process.returncode}"
         return ""
 
+    def memory_parts(self) -> dict[str, float]:
+        """One process: the monitor is in the OSDs' shares."""
+        return {"osd_memory": account.memory(self.pids()) / self.settings.osds} if not self.external else {}
+
     def victim(self) -> int:
         return self.process.pid  # all OSDs are threads of the one process
 
@@ -65,6 +73,8 @@ class SkepService(CephService):
         self._launch()
 
     def version(self) -> str:
+        if self.ours:
+            return self.context.site.skep.version
         if self.external:
             return super().version()
         return self.scratch.run([binary(self.settings.bin), "--version"], check=False).out.strip()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+from lab import account
 from lab.backends.base import Context
 from lab.backends.skep import READY_LIMIT_S, SkepService, binary, wait_ready
 
@@ -68,6 +69,11 @@ class SkepHostsService(SkepService):
             if process.poll() is not None:
                 return f"skep on host {n} ended with status {process.returncode}: {tail(self.dir / f'host.{n}.log')}"
         return ""
+
+    def memory_parts(self) -> dict[str, float]:
+        """Processes of a monitor and an OSD each; beside them etcd."""
+        own = [p.pid for p in self.processes.values()]
+        return {"osd_memory": account.memory(own) / len(own), "mon_memory": float(account.memory([self.etcd.pid]))} if own else {}
 
     def victim(self) -> int:
         return self.processes[0].pid

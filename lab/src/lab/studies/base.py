@@ -12,6 +12,7 @@ import contextlib
 import json
 import math
 import secrets
+import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -19,11 +20,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lab import account, fio
+from lab import account, fio, load
 from lab.backends import Backend, Context, Disk, Unsupported
 from lab.guest import GuestMaker
 from lab.qsd import Export
 from lab.records import STUDIES, Curves, StudyInfo
+from lab.site_load import by_host, parse_load, summed
 
 Case = dict[str, Any]
 FIO_GRACE_S = 60.0
@@ -32,7 +34,12 @@ BOOT_S = 6.0  # a guest until it reports, emulated
 GUESSED_RATE = 100e6  # B/s, where a size is written whole
 GUESSED_IOPS = 1500.0  # 4 KiB, one at a time
 FILL_LIMIT_S = 900.0
-SITE_LOOK_S = 0.5  # between two looks at servers over ssh
+# Around a site's fio: its output, then a line with a word of its own, the processor time of it (user, system, in ticks) and when it
+# began and ended by the host's uptime, then its log.
+SITE_FIO = r"""log=$1; shift; read -r begun _ </proc/uptime; "$@"; status=$?; read -r ended _ </proc/uptime
+IFS= read -r s </proc/$$/stat; set -- ${s##*)}
+printf '\n%s %s %s %s %s\n' "$log" "${14}" "${15}" "$begun" "$ended"
+cat "${log}_iops.log" 2>/dev/null; rm -f "${log}_iops.log"; exit $status"""
 
 
 @dataclass
@@ -41,6 +48,7 @@ class Result:
     values: dict[str, float]
     raw: str = ""  # the tool's own output, kept beside the samples
     curves: Curves | None = None  # how it went inside
+    hosts: dict[str, dict[str, float]] | None = None  # of a site: host -> HOST_METRICS
 
 
 @dataclass
@@ -55,6 +63,7 @@ class Accounting:
 
 class Study(ABC):
     name = ""
+    needs = "disks"  # of Backend.serves
 
     def __init__(self, context: Context, guests: GuestMaker) -> None:
         self.context, self.guests = context, guests
@@ -65,6 +74,10 @@ class Study(ABC):
     @property
     def info(self) -> StudyInfo:
         return STUDIES[self.name]
+
+    def cases_of(self, backend: Backend) -> list[Case]:
+        """None where the back end has not what the study needs."""
+        return self.cases(backend) if self.needs in backend.serves else []
 
     @abstractmethod
     def cases(self, backend: Backend) -> list[Case]: ...
@@ -100,20 +113,19 @@ class Study(ABC):
     def accounted(self, backend: Backend) -> Iterator[Accounting]:
         """Processor, bytes and memory of the servers, and the other back ends' processor, during the block."""
         found = Accounting()
-        if self.context.site:
-            with self._site_accounted(backend, found):
-                yield found
-            return
         pids = backend.server_pids()
         others = [p for s in self.context.services.values() if s is not backend.service for p in s.pids()]
         clients = backend.client_pids()
+        before, modes = account.machine_now()
         before_others, before_clients = account.snapshot(others), account.snapshot(clients)
         with account.Timeline(pids) as found.servers:
             yield found
+        after, now = account.machine_now()
+        found.values |= {mode: (now[mode] - modes[mode]) / max(after - before, 1e-9) for mode in now}
         used = account.used(found.servers.looks[0], found.servers.looks[-1])
         if pids and used:
             found.server_cpu_s, found.server_written = used.cpu_s, used.written
-            found.values |= {"server_cores": used.cores, "server_memory": float(account.memory(pids)), "server_written": float(used.written)}
+            found.values |= {"server_cores": used.cores, "server_memory": float(account.memory(pids)), "server_written": float(used.written), **backend.memory_parts()}
         used_others = account.used(before_others, account.snapshot(others))
         if used_others:
             found.values["other_cores"] = used_others.cores
@@ -121,46 +133,41 @@ class Study(ABC):
         if used_clients:
             found.values["client_cores"] = used_clients.cores
 
-    @contextlib.contextmanager
-    def _site_accounted(self, backend: Backend, found: Accounting) -> Iterator[None]:
-        """The same of the servers of a site."""
-        site = self.context.site
-        pids = site.pids(backend.kind)
-        with account.Timeline(pids, site.look, SITE_LOOK_S) as found.servers:
-            yield
-        used = account.used(found.servers.looks[0], found.servers.looks[-1])
-        if pids and used:
-            found.server_cpu_s, found.server_written = used.cpu_s, used.written
-            found.values |= {"server_cores": used.cores, "server_memory": float(site.memory(pids)), "server_written": float(used.written)}
-
     def site_result(self, backend: Backend, case: Case, argv: list[list[str]], seconds: float) -> Result:
-        """One fio on each of the site's first clients, all at once: sums, percentiles of all operations together, and what the slowest
-        and the fastest host did."""
+        """One fio on each of the site's first clients, all at once: sums, percentiles of all operations together, what the slowest and the
+        fastest host did, and what each host did."""
         site = self.context.site
         log = f"{site.directory}/course-{secrets.token_hex(4)}"
-        script = 'log=$1; shift; "$@"; status=$?; printf "\\n%s\\n" "$log"; cat "${log}_iops.log" 2>/dev/null; rm -f "${log}_iops.log"; exit $status'
-        commands = [["sh", "-c", script, "sh", log, *fio.logged(words, log, seconds)] for words in argv]
-        with self.accounted(backend) as accounting:
+        commands = [["bash", "-c", SITE_FIO, "load", log, *fio.logged(words, log, seconds)] for words in argv]
+        with site.meter(backend.kind, len(argv)) as meter:
+            begun = time.monotonic()
             done = site.together(len(argv), commands, seconds + FIO_GRACE_S, backend.client_env())
             ended = time.monotonic()
-        parts = []
-        for client, d in zip(site.file.clients, done):
+        names = [c.at.name for c in site.file.clients[: len(argv)]]
+        loads = []
+        for name, d in zip(names, done):
             if d.status != 0:
-                raise fio.FioError(f"fio on {client.at.name} ended with status {d.status}: {(d.err or d.out).strip()[-300:]}")
-            output, _, course = d.out.partition(f"\n{log}\n")
-            document = fio.parse(output)
-            parts.append((client.at.name, fio.metrics(document), document, course, output))
-        whole = {"jobs": [job for _, _, document, _, _ in parts for job in document["jobs"]]}
-        values = fio.metrics(whole) | accounting.values
-        each = [v["iops"] for _, v, _, _, _ in parts]
-        values |= {"host_iops_min": min(each), "host_iops_max": max(each)}
-        counted = accounting.servers.between(ended - fio.seconds(whole), ended) if accounting.server_cpu_s is not None else None
-        if counted:
-            values["server_cpu_per_op"] = counted.cpu_s / fio.operations(whole) * 1e6
+                raise fio.FioError(f"fio on {name} ended with status {d.status}: {(d.err or d.out).strip()[-300:]}")
+            loads.append(parse_load(name, d.out, log))
+        whole = {"jobs": [job for load in loads for job in load.document["jobs"]]}
+        # From the last ramp's end to the first one's end all of them counted.
+        spans = [load.window(site.clocks[load.name], begun, ended) for load in loads]
+        start, end = max(s for s, _ in spans), min(e for _, e in spans)
+        values = fio.metrics(whole) | summed(loads)
+        hosts, processes = by_host(loads, meter, start, end)
+        values["client_cores"] = sum(hosts[load.name]["client_user"] + hosts[load.name]["client_system"] for load in loads)
+        memory = site.memory(meter.servers)
+        for name, size in memory.items():
+            hosts.setdefault(name, {})["server_memory"] = float(size)
+        if counted := meter.servers_used(start, end):
+            values |= {"server_cores": counted.cores, "server_memory": float(sum(memory.values())), "server_written": counted.written}
+            rate = sum(load.operations for load in loads) / max(fio.seconds(whole), 1e-9)
+            values["server_cpu_per_op"] = counted.cores / rate * 1e6
             if written := fio.bytes_written(whole):
-                values["write_amplification"] = counted.written / written
-        raw = json.dumps({name: output for name, _, _, _, output in parts})
-        return Result(case, {k: v for k, v in values.items() if math.isfinite(v)}, raw, fio.curves(whole, "\n".join(c.strip() for *_, c, _ in parts), seconds))
+                values["write_amplification"] = counted.written / counted.seconds / (written / fio.seconds(whole))
+        raw = json.dumps({"fio": {load.name: load.output for load in loads}, "hosts": hosts, "processes": processes})
+        finite = {k: v for k, v in values.items() if math.isfinite(v)}
+        return Result(case, finite, raw, fio.curves(whole, "\n".join(load.course for load in loads), seconds), hosts)
 
     def fio_result(self, backend: Backend, case: Case, argv: list[str], seconds: float, expected: float = 0.0) -> Result:
         """Runs fio under accounting: all metrics that come of it, its output, and how it went inside. `seconds`: at most so long;
@@ -194,6 +201,30 @@ class Study(ABC):
         if counted and written:
             values["write_amplification"] = counted.written / written
         return {k: v for k, v in values.items() if math.isfinite(v)}, done.out
+
+    def generator(self, program: str, spec: dict[str, Any]) -> list[str]:
+        """The command of one of the lab's own load generators."""
+        return [sys.executable, "-m", f"lab.load.{program}", json.dumps(spec)]
+
+    def loaded(self, backend: Backend, program: str, spec: dict[str, Any], limit: float) -> tuple[dict[str, float], str, load.Load]:
+        """Runs one under accounting: its metrics, its output, and what it says it did; `window_written`: what the servers wrote meanwhile."""
+        with self.accounted(backend) as accounting:
+            done = self.scratch.run(self.generator(program, spec), timeout=limit, role="load", env=backend.client_env())
+        found = load.parse(done.out)
+        if not found.operations:
+            raise fio.FioError(f"{spec['op']}: no operation was done")
+        bins = {float(us): n for us, n in found.bins.items()}
+        values = {**accounting.values, "iops": found.operations / found.seconds, **fio.latencies_of(bins)}
+        values["client_cores"] = values.get("client_cores", 0.0) + done.cpu_s / done.seconds
+        shift = time.monotonic() - time.time()
+        counted = accounting.servers.between(found.began_ms / 1000 + shift, found.ended_ms / 1000 + shift) if accounting.server_cpu_s is not None else None
+        if counted:
+            values |= {"server_cpu_per_op": counted.cpu_s / found.operations * 1e6, "server_cores": counted.cores, "window_written": float(counted.written)}
+        return {k: v for k, v in values.items() if math.isfinite(v)}, done.out, found
+
+    @staticmethod
+    def curves_of(found: load.Load, side: str) -> Curves:
+        return Curves({side: fio.coarser({float(us): n for us, n in found.bins.items()})}, 1.0, [])
 
     def disk(self, backend: Backend, name: str, size: int, format: str | None = None, fill: bool = True, **layout: int) -> Disk:
         """A disk that lasts until `finish`; made and filled at the first call."""

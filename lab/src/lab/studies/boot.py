@@ -8,6 +8,7 @@ With a time limit (quick) only part of the region is written, which the factor `
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 from lab import fio
 from lab.backends import Backend, Disk
@@ -73,13 +74,13 @@ def round_up(seconds: float) -> int:
     return max(1, int(seconds + 0.999))
 
 
-def imported_base(study: Study, backend: Backend) -> Disk:
-    """The guest's root disk inside the back end, once."""
-    base = Disk(f"{study.name}-base", ROOT_BYTES, "rbd" if "rbd" in backend.formats else "raw")
-    key = (backend.name, "base")
+def imported_base(study: Study, backend: Backend, image: Path | None = None, size: int = ROOT_BYTES) -> Disk:
+    """The guest's root disk, or a larger image that begins with it, inside the back end, once."""
+    base = Disk(f"{study.name}-base" + (f"-{size >> 20}m" if image else ""), size, "rbd" if "rbd" in backend.formats else "raw")
+    key = (backend.name, base.name)
     if key not in study._ready:
         study._disks.setdefault(backend.name, []).append(base)
         backend.create(base)
-        backend.import_image(study.guests.image().root, base)
+        backend.import_image(image or study.guests.image().root, base)
         study._ready.add(key)
     return base

@@ -1,4 +1,4 @@
-"""iozone's pattern over disk formats: write, rewrite, read, reread with one record size, direct, one in flight.
+"""iozone's pattern over disk formats: write, rewrite, read, reread, and at random where asked for, with one record size, direct, one in flight.
 
 Instruments: fio through QEMU's block layer for every format (the same path for raw, qcow2, QED and RBD); beside it iozone
 itself, where it is installed, on back ends that are directories (raw only). The sample's case names the instrument.
@@ -14,7 +14,7 @@ from lab.backends import Backend, Disk, Unsupported
 from lab.qsd import Export
 from lab.studies.base import GUESSED_RATE, START_S, Case, Result, Study
 
-OPS = ("write", "rewrite", "read", "reread")
+OPS = ("write", "rewrite", "read", "reread", "randread", "randwrite")
 
 
 class Formats(Study):
@@ -48,7 +48,7 @@ class Formats(Study):
         size = settings.size - settings.size % record
         results = []
         for op in settings.ops:
-            argv = fio.command([target], rw="read" if "read" in op else "write", bs=record, size=size)
+            argv = fio.command([target], rw=op if op.startswith("rand") else "read" if "read" in op else "write", bs=record, size=size)
             if settings.runtime:
                 argv.append(f"--runtime={round_ms(settings.runtime)}ms")
             result = self.fio_result(backend, {**case, "op": op}, argv, settings.runtime or 3600, settings.runtime or size / GUESSED_RATE)
@@ -60,7 +60,7 @@ class Formats(Study):
     def _iozone(self, backend: Backend, case: Case) -> list[Result]:
         settings = self.config.formats
         file = backend.directory() / "iozone.tmp"
-        argv = iozone.command(str(file), settings.size, case["record"])
+        argv = iozone.command(str(file), settings.size, case["record"], any(op.startswith("rand") for op in settings.ops))
         try:
             with self.accounted(backend) as accounting:
                 done = self.scratch.run(argv, timeout=3600, role="load")

@@ -1,25 +1,24 @@
 """Bandwidth of files over stripe unit, stripe count, block size, threads and network delay.
 
 CephFS has a layout per file, RBD one per image, both laid out by the client. Back ends that have none take part with the
-plain layout alone (stripe unit 4 MiB, count 1: whole objects), which is the case that all have in common. A delay needs
-the kernel's netem and a network of the lab's own; elsewhere those cases are left out, and `missing_delay` says why.
+plain layout alone (stripe unit 4 MiB, count 1: whole objects), which is the case that all have in common. A delay is one between client and
+servers alone (lab.link): the client, and its FUSE daemon, run in a network of their own. Where that cannot be, and for back ends whose client is
+elsewhere, those cases are left out, and `missing_delay` says why.
 """
 
 from __future__ import annotations
 
 import contextlib
-import shutil
-import subprocess
 from collections.abc import Iterator
 
-from lab import fio
+from lab import fio, link
 from lab.backends import Backend
 from lab.config import expand
 from lab.studies.base import Case, Result, Study
 
 FACTORS = ("op", "bs", "stripe_unit", "stripe_count", "threads", "delay")
 PLAIN = (4 << 20, 1)
-STRIPING = ("cephfs", "ceph", "skep")
+STRIPING = ("cephfs", "skep-fs", "ceph", "skep")
 
 
 class Layouts(Study):
@@ -31,7 +30,7 @@ class Layouts(Study):
             cases = [c for c in cases if not c["delay"]]
         if backend.kind not in STRIPING:
             cases = [c for c in cases if (c["stripe_unit"], c["stripe_count"]) == PLAIN]
-        if backend.storage == "local":
+        if not backend.can_be_behind:
             cases = [c for c in cases if not c["delay"]]
         return cases
 
@@ -48,31 +47,23 @@ class Layouts(Study):
     def measure(self, backend: Backend, case: Case, round: int) -> list[Result]:
         settings = self.config.layouts
         disk = self._disk(backend, case)
-        with self.target(backend, disk) as target, delayed(case["delay"]):
+        with delayed(self, backend, case["delay"]) as prefix, self.target(backend, disk) as target:
             # Threads share one file, each in a part of its own, as jobs of an analysis farm do.
             parts = [[*target, f"--offset={n * settings.size}"] for n in range(case["threads"])]
             argv = fio.command(parts, rw=case["op"], bs=case["bs"], depth=settings.depth, size=settings.size, runtime=settings.runtime, ramp=settings.ramp)
-            return [self.fio_result(backend, case, argv, settings.runtime + settings.ramp)]
+            return [self.fio_result(backend, case, [*prefix, *argv], settings.runtime + settings.ramp)]
 
 
 def missing_delay(isolated: bool) -> str:
-    """Why no delay can be added to the network, or ""; tried in a network that ends with the trial."""
-    if not isolated:
-        return "no network of its own to delay"
-    if not shutil.which("tc", path="/usr/sbin:/sbin:/usr/bin:/bin"):
-        return "tc is not installed (Debian: iproute2)"
-    trial = subprocess.run(["unshare", "-n", "tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"], capture_output=True, text=True)
-    return "" if trial.returncode == 0 else f"this kernel adds no delay: {trial.stderr.strip()}"
+    """Why no delay can be put between client and servers, or ""."""
+    return link.missing() if isolated else "no network of its own to delay"
 
 
 @contextlib.contextmanager
-def delayed(ms: int) -> Iterator[None]:
-    """Half of the round trip in each direction: loopback passes twice."""
+def delayed(study: Study, backend: Backend, ms: float) -> Iterator[list[str]]:
+    """What the client's command begins with, so that it is so far away (a round trip) from the servers."""
     if not ms:
-        yield
+        yield []
         return
-    subprocess.run(["tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", f"{ms / 2}ms"], check=True)
-    try:
-        yield
-    finally:
-        subprocess.run(["tc", "qdisc", "del", "dev", "lo", "root"], check=False)
+    with study.scratch.link(ms) as prefix, backend.behind(prefix):
+        yield prefix

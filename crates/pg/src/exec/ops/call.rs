@@ -196,6 +196,10 @@ impl ObjectContext for Exec<'_> {
         Exec::omap_set_header(self, header).map_err(errno)
     }
 
+    fn omap_clear(&mut self) -> objclass::Result<()> {
+        Exec::omap_clear(self).map(drop).map_err(errno)
+    }
+
     fn caller(&self) -> Caller {
         Caller {
             name: self.req.client.name,

@@ -1,0 +1,95 @@
+"""Each page with what is really there, as the stock tools say it."""
+import pytest
+
+from skeptest.cluster import unique
+from skeptest.console import Browser, entity, words
+from skeptest.run import wait_until
+
+pytestmark = [pytest.mark.own, pytest.mark.cephx]
+PAGES = ['/', '/doctor', '/osds', '/pools', '/images', '/files', '/pgs', '/slow', '/log']
+
+
+def test_every_page_answers_both(admin, reader):
+    for path in PAGES:
+        page = admin.get(path).text
+        assert page.count('<h1>') == 1 and '<main' in page and 'aria-current="page"' in page, path
+        reads = reader.get(path).text
+        assert 'action="/do"' not in reads and 'reads only' in words(reads), path
+    assert 'There is no such page' in words(admin.get('/none', 404).text)
+
+
+def test_overview(served, admin):
+    text = admin.read('/')
+    assert served.ceph_json('status')['fsid'] in text
+    assert 'OSDs up 3 of 3' in text and 'All copies are where they belong' in text
+    served.ceph('osd', 'set', 'noout')
+    try:
+        wait_until(lambda: 'noout flag(s) set' in admin.read('/'), 60, 0.2, 'the check to be shown')
+        assert 'HEALTH_WARN' in admin.read('/') and 'OSDMAP_FLAGS' in admin.read('/doctor')
+    finally:
+        served.ceph('osd', 'unset', 'noout')
+
+
+def test_curves_come_with_time(served, admin, images):
+    served.run('rados', '-p', images, 'bench', '3', 'write', '-b', '4096', '-t', '4', '--no-cleanup')
+    wait_until(lambda: '<polyline' in admin.get('/').text, 60, 0.5, 'the curves')
+
+
+def test_osds(served, admin):
+    text = admin.read('/osds')
+    for node in served.ceph_json('osd', 'tree')['nodes']:
+        assert node['name'] in text
+    assert text.count('up, in') == 6, 'each OSD in the map and in the table'
+
+
+def test_pools_and_images(served, admin, images):
+    image, clone = unique('image'), unique('clone')
+    served.rbd('create', '--size', '96M', '%s/%s' % (images, image))
+    served.rbd('snap', 'create', '%s/%s@one' % (images, image))
+    served.rbd('clone', '--rbd-default-clone-format', '2', '%s/%s@one' % (images, image), '%s/%s' % (images, clone))
+    assert images in admin.read('/pools')
+    listed = admin.read('/images', pool=images)
+    assert '%s 96 MiB 1 no' % image in listed and '%s 96 MiB 0 yes' % clone in listed
+    for behind in (5000, 2**64 - 1):
+        assert 'The list ends before that' in admin.read('/images', pool=images, first=behind)
+    shown = admin.read('/image', pool=images, image=image)
+    assert 'exclusive-lock' in shown and 'one 96 MiB not protected 1' in shown and 'Open by nobody' in shown
+    assert '%s/%s@one' % (images, image) in admin.read('/image', pool=images, image=clone)
+    assert 'there is no image' in words(admin.get('/image', 404, pool=images, image='none').text)
+    assert 'none-such' in words(admin.get('/image', 404, pool='none-such', image='none').text)
+
+
+def test_namespaces(served, admin, images):
+    served.rbd('namespace', 'create', images + '/tenant')
+    served.rbd('create', '--size', '8M', images + '/tenant/own')
+    assert 'tenant' in admin.read('/images', pool=images)
+    assert 'own 8.0 MiB' in admin.read('/images', pool=images, namespace='tenant')
+    assert 'own' not in admin.read('/images', pool=images).split('Trash')[0].split('Features')[-1].split()
+
+
+def test_who_may_not_read_a_pool_is_told(served, images):
+    browser = Browser(served.url)
+    browser.login('client.narrow', entity(served, 'client.narrow', mon='allow r', osd='allow r pool=other'))
+    text = browser.read('/images', pool=images)
+    assert 'Not shown: rbd_directory: operation: Operation not permitted' in text
+
+
+def test_groups_logs_and_slow_operations(served, admin, reader, images):
+    assert 'active+clean' in admin.read('/pgs') and 'None is stuck' in admin.read('/pgs')
+    flag = unique('word')
+    served.ceph('log', flag)
+    wait_until(lambda: flag in admin.read('/log'), 60, 0.2, 'the line in the log')
+    assert 'osd pool create' in admin.read('/log', log='audit')
+    assert flag not in admin.read('/log', level='error')
+    served.run('rados', '-p', images, 'put', unique('object'), '/etc/hostname')
+    text = admin.read('/slow')
+    assert 'osd_op(client.' in text and 'reached pg' in text
+    assert "it takes osd 'allow *'" in reader.read('/slow')
+
+
+def test_file_systems(served, admin):
+    served.ceph('fs', 'volume', 'create', 'home')
+    served.ceph('fs', 'subvolume', 'create', 'home', 'share', '--size', str(64 << 20))
+    text = admin.read('/files')
+    assert 'home' in text and 'share complete' in text and '64 MiB' in text
+    wait_until(lambda: 'active' in admin.read('/files'), 60, 0.5, 'a metadata server')
