@@ -152,17 +152,20 @@ impl Machine {
         }
     }
 
-    /// More may be gathered before the append: nobody waits for it, as far as is known. It is told when the time is over.
+    /// More may be gathered before the append: there was one just now, and nobody waits for this one, as far as is known. It is told when
+    /// the time is over.
     pub(crate) fn gathers(&mut self) -> bool {
         let full = self.batch.bytes() >= GATHER_BYTES || self.early.unsafes >= UNSAFE_ALL_MAX / 2;
         let alone = !self.options.early || self.state != MdsState::Active;
-        if self.early.hurry || alone || full || self.outbox.is_urgent() {
+        let left = GATHER.saturating_sub(self.now.monotonic.saturating_sub(self.early.appended));
+        if self.early.hurry || alone || full || left.is_zero() || self.outbox.is_urgent() {
             self.early.hurry = false;
+            self.early.appended = self.now.monotonic;
             return false;
         }
         if !self.early.nudged {
             self.early.nudged = true;
-            self.push_now(Effect::Nudge { after: GATHER });
+            self.push_now(Effect::Nudge { after: left });
         }
         true
     }

@@ -126,6 +126,9 @@ impl Machine {
             Event::Tick => self.tick(),
         }
         self.run_requests();
+        while self.hear_asked_back() {
+            self.run_requests();
+        }
         self.go_on_trimming();
         self.append();
         std::mem::take(&mut self.out)

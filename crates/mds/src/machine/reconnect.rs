@@ -25,7 +25,6 @@ impl Machine {
             began: self.now.monotonic,
             unfinished: BTreeSet::new(),
             records: Vec::new(),
-            held: Vec::new(),
         });
         self.push(Effect::Report(MdsState::Reconnect));
         self.go_on_reconnecting();
@@ -110,9 +109,7 @@ impl Machine {
             self.take_back(client, record);
         }
         self.come_back();
-        for (conn, message) in rc.held {
-            self.message(conn, &message);
-        }
+        self.hear_who_replays_nothing();
         self.begin_replays();
     }
 
@@ -180,6 +177,10 @@ impl Machine {
         self.become_active();
         let held: Vec<u64> = self.caps.keys().copied().collect();
         held.into_iter().for_each(|ino| self.settle(ino));
+        // Made again by a client that has closed it since, for one.
+        let writing = self.writing.iter().copied();
+        let known: Vec<u64> = writing.filter(|ino| !self.probing(*ino)).collect();
+        known.into_iter().for_each(|ino| self.writers_gone(ino));
         self.tell_all_realms();
         let strays: Vec<u64> = self.strays.iter().copied().collect();
         strays.into_iter().for_each(|ino| self.purge_if_stray(ino));

@@ -5,14 +5,18 @@
 //! answered as unsafe that depended on another's ([`super::early`]), or that changes what another's looked at and does not write: where a
 //! directory is, layouts, quotas, snapshots. The answer says nothing of inodes, and gives no capabilities: the client
 //! has said itself what it holds, on inodes too that this makes again.
+//!
+//! What a client says of its capabilities belongs behind its own requests, on which it was built: a size or a time that was flushed
+//! later is not to be undone by an older change. So it is held until these are carried out ([`Machine::said`]); but not what another's
+//! request waits for. What a client changed before one of these was durable before that was answered, or it would not have been
+//! answered early. Nothing is given to anybody meanwhile ([`Machine::settle`]), or he would change what an older request changes then.
 
 use super::parts::early::NUMBERS;
+use super::parts::held::Said;
 use super::{ClientId, Conn, Effect, Machine, Request, RequestId, Result, Tx};
 use crate::membership::MdsState;
 use crate::row::{Key, ROOT, Row};
-use messages::fs::{MClientCapRelease, MClientCaps};
 use messages::mon::Body;
-use msgr::Message;
 use std::time::Duration;
 use types::Errno;
 
@@ -56,8 +60,20 @@ impl Machine {
             s.requests.remove(&r.tid);
         }
         self.thaw(&mut r);
-        if let Some(record) = self.replays.late.remove(&(r.client, made)) {
-            self.take_back(r.client, record);
+        let late = match result {
+            0 => self.replays.late.remove(&(r.client, made)),
+            _ => self.replays.late.remove(&(r.client, r.m.ino)),
+        };
+        match late {
+            Some(record) if result == 0 => self.take_back(r.client, record),
+            Some(_) => {
+                tracing::warn!(
+                    "client.{}: it holds a file that cannot be made again: it is evicted",
+                    r.client
+                );
+                self.evict_client(r.client);
+            }
+            None => {}
         }
         self.replay_ended(r.client, r.id);
     }
@@ -96,6 +112,9 @@ impl Machine {
         let next = self.replays.ended(client, id);
         self.replays.idle_since = None;
         self.runnable.extend(next);
+        if !self.replays.queue.contains_key(&client) {
+            self.hear_held(client);
+        }
         if self.state == MdsState::ClientReplay && self.replays.queue.is_empty() {
             self.end_replays();
         }
@@ -105,9 +124,6 @@ impl Machine {
         self.pass_numbers_over();
         self.replays.late.clear();
         self.begin_serving();
-        for (conn, message) in std::mem::take(&mut self.replays.held) {
-            self.message(conn, &message);
-        }
     }
 
     /// No number is given to two inodes; a client may have written under one that is not there. Durable before one behind them is told
@@ -120,23 +136,61 @@ impl Machine {
         self.commit(tx);
     }
 
-    /// Said of a capability on what is not there yet: heard later.
-    pub(crate) fn is_too_soon(&self, client: ClientId, m: &Message) -> bool {
-        if self.replays.late.is_empty() {
-            return false;
+    /// A client says something of a capability, which is heard when it can be judged.
+    pub(crate) fn said(&mut self, conn: Conn, client: ClientId, said: Said) {
+        let replays = self.replays.queue.contains_key(&client) && !self.is_asked_back(client, said.ino());
+        if self.reconnecting.is_none() && !replays {
+            return self.hear(client, &said);
         }
-        let late = |ino: u64| self.replays.late.contains_key(&(client, ino));
-        match m.kind {
-            MClientCaps::KIND => MClientCaps::from_message(m).is_ok_and(|c| late(c.ino)),
-            MClientCapRelease::KIND => {
-                MClientCapRelease::from_message(m).is_ok_and(|r| r.items.iter().any(|c| late(c.ino)))
-            }
-            _ => false,
+        if !self.replays.held.keep(client, said) {
+            self.push_now(Effect::Close {
+                conn,
+                why: "too much is said of capabilities after a restart",
+            });
         }
     }
 
-    pub(crate) fn hold(&mut self, conn: Conn, m: &Message) {
-        self.replays.held.push((conn, m.clone()));
+    fn hear(&mut self, client: ClientId, said: &Said) {
+        if !self.speaks(client) {
+            return;
+        }
+        match said {
+            Said::Caps { caps, tid, .. } => self.client_caps(client, caps, *tid),
+            Said::Release(item) => self.release(client, item),
+        }
+    }
+
+    /// What it holds is known, and its own requests are carried out.
+    fn hear_held(&mut self, client: ClientId) {
+        for said in self.replays.held.take_all(client) {
+            self.hear(client, &said);
+        }
+    }
+
+    /// All are back.
+    pub(crate) fn hear_who_replays_nothing(&mut self) {
+        for client in self.replays.held.clients() {
+            if !self.replays.queue.contains_key(&client) {
+                self.hear_held(client);
+            }
+        }
+    }
+
+    fn is_asked_back(&self, client: ClientId, ino: u64) -> bool {
+        let cap = self.caps.get(&ino).and_then(|ic| ic.holders.get(&client));
+        cap.is_some_and(|c| c.issued & !c.pending != 0)
+    }
+
+    /// A capability is asked back of whom something was held about it: it may have given it up by that, and says nothing more.
+    /// False: there is none.
+    pub(crate) fn hear_asked_back(&mut self) -> bool {
+        let Some((client, ino)) = self.replays.asked_back.pop_front() else {
+            return false;
+        };
+        for said in self.replays.held.take(client, ino) {
+            self.hear(client, &said);
+        }
+        true
     }
 
     /// The number under which a client knows what it made before we were started again.

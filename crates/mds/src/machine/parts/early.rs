@@ -12,8 +12,8 @@ pub const UNSAFE_ALL_MAX: usize = 8192;
 /// Inode numbers that may be given out and not be durable: so many are passed over after a restart, since a client may have written
 /// objects under them.
 pub const NUMBERS: u64 = 16 << 10;
-/// Changes that nobody waits for are gathered for so long, so that one append takes them.
-pub const GATHER: Duration = Duration::from_millis(3);
+/// Where nobody waits for it an append begins so long after the one before, so that it takes more.
+pub const GATHER: Duration = Duration::from_millis(2);
 /// Unless there are so many bytes.
 pub const GATHER_BYTES: usize = 128 << 10;
 /// Who is silent for so long behind an unsafe answer, until the safe one, waits for that.
@@ -33,6 +33,8 @@ pub struct Early {
     pub durable_ino: u64,
     pub appending_ino: u64,
     pub made_ino: u64,
+    /// When the last append began.
+    pub appended: Duration,
     /// What waits is to be appended without gathering more.
     pub hurry: bool,
     /// It will be told when the time of gathering is over.

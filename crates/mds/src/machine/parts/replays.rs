@@ -1,9 +1,9 @@
 //! Requests that clients had an answer for and that may not have been kept.
 
+use super::held::Held;
 use super::request::RequestId;
-use super::tx::{ClientId, Conn};
+use super::tx::ClientId;
 use messages::fs::CapRecord;
-use msgr::Message;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::time::Duration;
@@ -16,8 +16,10 @@ pub struct Replays {
     pub numbers: Range<u64>,
     /// Capabilities on inodes that are not there yet.
     pub late: BTreeMap<(ClientId, u64), CapRecord>,
-    /// What clients said of these.
-    pub held: Vec<(Conn, Message)>,
+    /// What clients said of capabilities before all clients were back, or before their own requests were carried out.
+    pub held: Held,
+    /// Of these, capabilities that were asked back since.
+    pub asked_back: VecDeque<(ClientId, u64)>,
     /// Since when none ended, and nothing was read or written.
     pub idle_since: Option<Duration>,
     /// One is being carried out: it gives no capabilities, its client has said what it has.
@@ -37,7 +39,10 @@ impl Replays {
     /// It has ended. The next one of this client.
     pub fn ended(&mut self, client: ClientId, id: RequestId) -> Option<RequestId> {
         let queue = self.queue.get_mut(&client)?;
-        queue.retain(|r| *r != id);
+        match queue.front() == Some(&id) {
+            true => drop(queue.pop_front()),
+            false => queue.retain(|r| *r != id),
+        }
         let next = queue.front().copied();
         if next.is_none() {
             self.queue.remove(&client);

@@ -1,6 +1,6 @@
-//! Early answers: who sees what before it is durable, and that nothing of it is lost, or done twice, whenever the server dies.
+//! Early answers: who sees what before it is durable.
 
-use super::super::parts::early::{Broken, UNSAFE_MAX};
+use super::super::parts::early::UNSAFE_MAX;
 use super::super::*;
 use super::world;
 use super::world::World;
@@ -8,9 +8,9 @@ use crate::membership::MdsState;
 use crate::row::ROOT;
 use messages::fs::{Args, MClientReply, MClientSession, cap, op, session_op};
 use messages::mon::Body;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-fn create() -> Args {
+pub fn create() -> Args {
     Args::words(&[0o1101, 0o644, 0, 0, 0, u32::MAX])
 }
 
@@ -130,37 +130,61 @@ fn appends(w: &World) -> usize {
         .count()
 }
 
-/// In fsync a client says nothing.
+fn make_next(w: &mut World, names: &mut impl Iterator<Item = String>) {
+    let name = names.next().unwrap();
+    w.ask(1, op::MKNOD, (1, &name), (0, ""), Args::words(&[0o644]));
+}
+
+/// In fsync a client changes nothing; it may look at something.
 #[test]
 fn who_was_silent_before_is_not_kept_waiting() {
     let mut w = world();
-    let mut names = (0..).map(|n| format!("f{n}"));
-    let mut make = |w: &mut World| {
-        let name = names.next().unwrap();
-        w.ask(1, op::MKNOD, (1, &name), (0, ""), Args::words(&[0o644]))
-    };
+    w.still = true;
+    let names = &mut (0..).map(|n| format!("f{n}"));
     for _ in 0..3 {
-        make(&mut w);
+        make_next(&mut w, names);
         assert_eq!(appends(&w), 1);
-        w.clock += 1;
+        w.ask(1, op::LOOKUP, (1, "f0"), (0, ""), Args::default());
+        w.millis += 1;
         w.settle();
     }
     // It goes on before it is durable.
-    make(&mut w);
-    make(&mut w);
+    make_next(&mut w, names);
+    make_next(&mut w, names);
     w.settle();
-    make(&mut w);
+    make_next(&mut w, names);
     assert_eq!(appends(&w), 0, "more may be gathered");
     assert!(matches!(w.effects.back(), Some(Effect::Nudge { .. })));
-    w.clock += 1;
+    w.millis += 1;
     w.settle();
-    make(&mut w);
+    make_next(&mut w, names);
     assert_eq!(appends(&w), 1, "it was silent");
+}
+
+#[test]
+fn behind_a_pause_nothing_is_gathered() {
+    let mut w = world();
+    w.still = true;
+    let names = &mut (0..).map(|n| format!("f{n}"));
+    for _ in 0..3 {
+        make_next(&mut w, names);
+        make_next(&mut w, names);
+        w.settle();
+    }
+    w.millis += 1;
+    make_next(&mut w, names);
+    assert_eq!(appends(&w), 0, "there was one just now");
+    make_next(&mut w, names);
+    w.settle();
+    w.millis += 2;
+    make_next(&mut w, names);
+    assert_eq!(appends(&w), 1);
 }
 
 #[test]
 fn who_asks_for_it_is_not_kept_waiting() {
     let mut w = world();
+    w.still = true;
     for name in ["a", "b"] {
         w.ask(1, op::MKDIR, (1, name), (0, ""), Args::words(&[0o755]));
     }
@@ -239,19 +263,6 @@ fn a_file_comes_back_with_its_capability() {
     assert!(next > f.ino + 10_000, "{next:x}");
 }
 
-/// A new file of client 1, in the root, that is not durable: its request and its number.
-fn create_unsafe(w: &mut World, name: &str) -> (u64, u64) {
-    w.slow = true;
-    let tid = w.ask(1, op::CREATE, (ROOT, name), (0, ""), create());
-    while w.reply(1, tid).is_none() {
-        assert!(w.step());
-    }
-    w.slow = false;
-    let target = w.reply(1, tid).unwrap().trace.target.clone().unwrap();
-    assert_eq!(w.clients[&1].unsafes.get(&tid), Some(&target.ino), "it is safe");
-    (tid, target.ino)
-}
-
 /// Numbers that were passed over after one death are passed over after the next, too.
 #[test]
 fn a_file_comes_back_after_a_second_death() {
@@ -267,7 +278,7 @@ fn a_file_comes_back_after_a_second_death() {
         w.settle();
         // An append without a new number says nothing of numbers.
         w.call(2, op::RMDIR, (1, "d"), (0, ""), Args::default());
-        let (tid, f) = create_unsafe(&mut w, "f");
+        let (tid, f) = w.make_unsafe(1, "f");
         w.restart();
         w.settle();
         assert_eq!(w.clients[&1].safe[&tid], 0);
@@ -315,11 +326,8 @@ fn a_replay_that_cannot_end_keeps_nobody_from_being_served() {
     let d = w.mkdir(2, ROOT, "d");
     let tid = w.ask(1, op::MKDIR, (d, "x"), (0, ""), Args::words(&[0o755]));
     w.clients.get_mut(&1).unwrap().unsafes.insert(tid, d + 1);
-    let c = w.clients.get_mut(&2).unwrap();
-    c.stubborn = true;
-    let record = c.caps.entry(d).or_default();
-    (record.ino, record.cap_id) = (d, 9);
-    record.issued |= cap::FS | cap::FX;
+    w.clients.get_mut(&2).unwrap().stubborn = true;
+    w.holds(2, d, cap::FS | cap::FX);
     w.restart();
     w.settle();
     assert_eq!(w.m.state(), MdsState::ClientReplay);
@@ -380,236 +388,4 @@ fn who_serves_takes_no_numbers() {
     w.settle();
     assert_eq!(w.lookup(2, 1, "g"), Some(f + 2));
     assert_eq!(w.lookup(2, 1, "next"), Some(next));
-}
-
-// A death at each effect
-
-type Outcome<T> = std::result::Result<T, String>;
-
-/// Client, operation, directory, name, and the name before.
-type Step = (u64, u32, &'static str, &'static str, &'static str);
-
-fn script() -> Vec<Step> {
-    vec![
-        (1, op::MKDIR, "", "d", ""),
-        (1, op::CREATE, "d", "x", ""),
-        (2, op::MKDIR, "", "e", ""),
-        (1, op::UNLINK, "d", "x", ""),
-        (1, op::CREATE, "d", "x", ""),
-        (2, op::CREATE, "d", "z", ""),
-        (2, op::CREATE, "e", "p", ""),
-        (1, op::RENAME, "d", "y", "x"),
-        (2, op::RENAME, "e", "q", "p"),
-        (1, op::CREATE, "d", "x", ""),
-        (2, op::UNLINK, "d", "z", ""),
-        (2, op::CREATE, "e", "p", ""),
-        (1, op::UNLINK, "d", "y", ""),
-        (2, op::RENAME, "e", "p", "q"),
-        (1, op::MKDIR, "d", "y", ""),
-        (2, op::CREATE, "d", "z", ""),
-    ]
-}
-
-/// Names after so many steps of each client.
-fn after(done: [usize; 2]) -> BTreeSet<String> {
-    let mut names = BTreeSet::new();
-    let mut left = done;
-    for (client, what, dir, name, old) in script() {
-        let left = &mut left[client as usize - 1];
-        if *left == 0 {
-            continue;
-        }
-        *left -= 1;
-        let path = |n: &str| format!("{dir}/{n}");
-        match what {
-            op::UNLINK => drop(names.remove(&path(name))),
-            op::RENAME => {
-                names.remove(&path(old));
-                names.insert(path(name));
-            }
-            _ => drop(names.insert(path(name))),
-        }
-    }
-    names
-}
-
-struct Run {
-    w: World,
-    /// Steps of each client that were answered.
-    answered: [usize; 2],
-    /// Of these, those before the first that is not safe.
-    safe: [usize; 2],
-    /// Numbers of inodes as clients were told.
-    told: BTreeMap<String, u64>,
-    ended: bool,
-}
-
-fn run(dies: usize, seed: u64, broken: Option<Broken>) -> Run {
-    let mut w = world();
-    w.m.early.broken = broken;
-    (w.done, w.slow) = (0, true);
-    let mut r = Run {
-        w,
-        answered: [0; 2],
-        safe: [0; 2],
-        told: BTreeMap::new(),
-        ended: false,
-    };
-    let mut dirs = BTreeMap::from([("", ROOT)]);
-    let mut tids: [Vec<u64>; 2] = Default::default();
-    for (n, (client, what, dir, name, old)) in script().into_iter().enumerate() {
-        let args = match what {
-            op::CREATE => create(),
-            _ => Args::words(&[0o755]),
-        };
-        let at = dirs[dir];
-        let old_path = if old.is_empty() { (0, "") } else { (at, old) };
-        let tid = r.w.ask(client, what, (at, name), old_path, args);
-        tids[client as usize - 1].push(tid);
-        // More or less of what is under way gets done between them.
-        let mut more = (seed >> (n % 16)) & 3;
-        while r.w.reply(client, tid).is_none() || more > 0 {
-            if r.w.done >= dies {
-                break;
-            }
-            more = more.saturating_sub(1);
-            if !r.w.step() {
-                assert!(r.w.reply(client, tid).is_some(), "{name}: nothing goes on");
-                break;
-            }
-        }
-        let Some(reply) = r.w.reply(client, tid) else {
-            break;
-        };
-        assert_eq!(reply.result, 0, "{client} {what:#x} {dir}/{name}");
-        r.answered[client as usize - 1] += 1;
-        if let Some(target) = &reply.trace.target {
-            r.told.insert(format!("{dir}/{name}"), target.ino);
-            if what == op::MKDIR {
-                dirs.insert(name, target.ino);
-            }
-        }
-        r.ended = n + 1 == script().len();
-        if r.w.done >= dies {
-            break;
-        }
-    }
-    for (i, tids) in tids.iter().enumerate() {
-        let safe = &r.w.clients[&(i as u64 + 1)].safe;
-        r.safe[i] = tids.iter().take_while(|t| safe.contains_key(t)).count();
-    }
-    r
-}
-
-/// What is there, by somebody new.
-fn names(w: &mut World) -> Outcome<BTreeMap<String, u64>> {
-    w.open(9);
-    w.settle();
-    let mut all = BTreeMap::new();
-    let mut dirs = vec![(String::new(), ROOT)];
-    while let Some((dir, ino)) = dirs.pop() {
-        let listed = w.list(9, ino);
-        let inode = w.m.cached(ino).unwrap();
-        if inode.files + inode.subdirs != listed.len() as u64 {
-            return Err(format!("{dir}: counted {}, listed {listed:?}", inode.files));
-        }
-        for name in listed {
-            let child = w.lookup(9, ino, &name).ok_or("a name that stands for nothing")?;
-            let path = format!("{dir}/{name}");
-            if w.m.cached(child).unwrap().is_dir() && dir.is_empty() {
-                dirs.push((name.clone(), child));
-            }
-            all.insert(path, child);
-        }
-    }
-    Ok(all)
-}
-
-/// `back`: the clients that come back.
-fn check(mut r: Run, back: &[u64]) -> Outcome<()> {
-    let w = &mut r.w;
-    w.restart_as(true);
-    for client in back {
-        w.come_back(*client);
-    }
-    w.settle();
-    if w.m.state() != MdsState::Active {
-        w.tick(60);
-    }
-    if w.m.state() != MdsState::Active {
-        return Err(format!("it stays in {:?}", w.m.state()));
-    }
-    let found = names(w)?;
-    let seen: BTreeSet<String> = found.keys().cloned().collect();
-    let counts = |client: u64| {
-        let i = client as usize - 1;
-        match back.contains(&client) {
-            true => r.answered[i]..=r.answered[i] + 1,
-            false => r.safe[i]..=r.answered[i] + 1,
-        }
-    };
-    let fits = counts(1).any(|a| counts(2).any(|b| seen == after([a, b])));
-    if !fits {
-        return Err(format!(
-            "answered {:?}, of these safe {:?}, back {back:?}; there is {seen:?}",
-            r.answered, r.safe
-        ));
-    }
-    let all_answered = after(r.answered);
-    for (path, ino) in found.iter().filter(|(p, _)| all_answered.contains(*p)) {
-        if back.len() == 2 && r.told.get(path) != Some(ino) && seen == all_answered {
-            return Err(format!("{path} is {ino:x}, told {:?}", r.told.get(path)));
-        }
-    }
-    // It goes on.
-    for client in back {
-        let name = format!("on{client}");
-        let tid = w.ask(*client, op::MKDIR, (ROOT, &name), (0, ""), Args::words(&[0o755]));
-        w.settle();
-        let target = w.reply(*client, tid).and_then(|r| r.trace.target.as_ref());
-        if target.is_none() {
-            return Err(format!("client {client} does not go on"));
-        }
-    }
-    Ok(())
-}
-
-const SEEDS: [u64; 5] = [0, 0x5a5a_1234, u64::MAX, 0x1110_4444, 0x0f0f_3c3c];
-
-/// The first thing that is wrong.
-fn look(broken: Option<Broken>) -> Outcome<usize> {
-    let mut deaths = 0;
-    for seed in SEEDS {
-        for dies in 0.. {
-            let mut ended = false;
-            for back in [&[1, 2][..], &[2, 1], &[2], &[1], &[]] {
-                let r = run(dies, seed, broken);
-                ended = r.ended && r.w.done < dies;
-                check(r, back).map_err(|e| format!("seed {seed:x}, death after {dies}: {e}"))?;
-                deaths += 1;
-            }
-            if ended {
-                break;
-            }
-        }
-    }
-    Ok(deaths)
-}
-
-#[test]
-fn what_was_answered_is_there_whoever_comes_back() {
-    let deaths = look(None).unwrap();
-    assert!(deaths > 400, "only {deaths}");
-}
-
-#[test]
-fn what_is_broken_is_found() {
-    for broken in [
-        Broken::SafeAtOnce,
-        Broken::SeenByOthers,
-        Broken::Twice,
-        Broken::Deaf,
-    ] {
-        assert!(look(Some(broken)).is_err(), "{broken:?} is not found");
-    }
 }

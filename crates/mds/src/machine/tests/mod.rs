@@ -1,8 +1,10 @@
 //! The machine against a pool in memory: what is acknowledged stays, whenever the server dies.
 
 mod crash;
+mod deaths;
 mod early;
 mod lost;
+mod replays;
 mod room;
 mod snaps;
 mod traces;
