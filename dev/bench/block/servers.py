@@ -18,6 +18,7 @@ from block.commands import Failed, run, wait_for
 
 POOL, IMAGE = 'bench', 'image'
 CLIENTS = 16                                   # images for jobs of several clients
+CLIENT_IMAGE_MIB = 64
 TICK = os.sysconf('SC_CLK_TCK')
 PAGE = os.sysconf('SC_PAGE_SIZE')
 
@@ -58,7 +59,7 @@ class Server:
         self.rbd('pool', 'init', POOL)
         images = {IMAGE: self.args.size}
         if self.args.many:
-            images |= {f'{IMAGE}.{n}': '64M' for n in range(CLIENTS)}
+            images |= {f'{IMAGE}.{n}': f'{CLIENT_IMAGE_MIB}M' for n in range(CLIENTS)}
         for image, size in images.items():
             self.rbd('create', f'{POOL}/{image}', '--size', size)
             self.fio([f'--rbdname={image}', '--rw=write', '--bs=4M', '--iodepth=8'])
